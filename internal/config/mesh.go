@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -14,6 +16,9 @@ type Mesh struct {
 	Role        string   `toml:"role" doc:"\"both\"; \"subscribe\": count peers and publish nothing; \"publish\": publish and\ncount no peer (a spam trap)"`
 	Credentials string   `toml:"credentials" doc:"mode \"external\": file with a user JWT and its key. Empty: the node's own key;\n\"none\": the servers ask for none, or the URLs have a name and password"`
 	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of the authorities for the servers' certificates.\nEmpty: those of the system"`
+	Cert        string   `toml:"cert" doc:"mode \"external\": PEM file of a certificate that this node shows the servers.\nEmpty: it shows none"`
+	Key         string   `toml:"key" doc:"mode \"external\": PEM file of the key of that certificate"`
+	Domain      string   `toml:"domain" doc:"mode \"external\": JetStream domain that keeps what is published, for servers that are\nleaf nodes of others. Empty: the servers keep it themselves"`
 	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. On average a peer knows after\nhalf of it; a shorter time costs more bytes per report"`
 	ShareCounts int      `toml:"share_counts_from" doc:"how often a signature must have been counted here in a day before others are told,\n1 to 15, and then of all those times. 1 tells everything at once, so that whoever can\nguess a message can see that one person received it. Votes that list are told at once"`
 	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that state the versions of this node's arrays"`
@@ -42,9 +47,8 @@ func (c *checker) mesh(m *Mesh) {
 		c.fail("mesh.listen", "a hub needs an address")
 	case (m.Mode == "join" || m.Mode == "external") && len(m.Servers) == 0:
 		c.fail("mesh.servers", "mode %q needs at least one server", m.Mode)
-	case m.Mode != "external" && m.Credentials+m.CA != "":
-		c.fail("mesh.credentials", "credentials and ca are for mode \"external\"; peers know each other by their keys")
 	}
+	c.access("mesh", m.Mode == "external", m.Access())
 	c.servers("mesh.servers", m.Mode, m.Servers)
 	c.duration("mesh.publish_interval", m.Interval, 10*time.Millisecond, time.Minute)
 	c.between("mesh.share_counts_from", float64(m.ShareCounts), 1, 15)
@@ -55,6 +59,34 @@ func (c *checker) mesh(m *Mesh) {
 	c.duration("mesh.stream_age", m.StreamAge, time.Minute, 366*24*time.Hour)
 	c.between("mesh.stream_bytes", float64(m.StreamBytes), 1<<20, 1<<50)
 	c.between("mesh.stream_replicas", float64(m.Replicas), 1, 5)
+}
+
+// An Access is how a node signs in to NATS servers that somebody else runs.
+type Access struct{ Credentials, CA, Cert, Key, Domain string }
+
+// Access returns how the node signs in to the servers of mode "external".
+func (m *Mesh) Access() Access { return Access{m.Credentials, m.CA, m.Cert, m.Key, m.Domain} }
+
+// CheckDomain refuses what cannot be the name of a JetStream domain, which is a part of a
+// subject; "" is none.
+func CheckDomain(name string) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	if len(name) > 64 || strings.Trim(name, letters) != "" {
+		return fmt.Errorf("%.80q is not a JetStream domain: want up to 64 letters, digits, - and _", name)
+	}
+	return nil
+}
+
+func (c *checker) access(section string, external bool, a Access) {
+	switch {
+	case !external && a != Access{}:
+		c.fail(section+".credentials", "credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their keys")
+	case (a.Cert == "") != (a.Key == ""):
+		c.fail(section+".cert", "cert and key are given together or not at all")
+	}
+	if err := CheckDomain(a.Domain); err != nil {
+		c.fail(section+".domain", "%v", err)
+	}
 }
 
 func (c *checker) servers(key, mode string, servers []string) {

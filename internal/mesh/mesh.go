@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -91,6 +92,9 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	if err := m.tellEngine(ctx); err != nil {
 		return nil, err
 	}
+	if err := m.forgetRefused(ctx); err != nil {
+		return nil, err
+	}
 	if opts.Role != Subscribe && !m.healing.Load() {
 		if err := opts.Engine.Record(ctx, true); err != nil {
 			return nil, fmt.Errorf("mesh: %w", err)
@@ -150,6 +154,30 @@ func (m *Mesh) tellEngine(ctx context.Context) error {
 	return m.opts.Engine.SetOrigins(ctx, want)
 }
 
+// forgetRefused drops generations that an administrator has rolled back and that are here: the
+// store was restored from an older backup, or the node ended in the middle. What began later is fetched anew.
+func (m *Mesh) forgetRefused(ctx context.Context) error {
+	if m.opts.Role == Publish {
+		return nil
+	}
+	for _, p := range m.peerList() {
+		refused := false
+		since := uint64(math.MaxUint64)
+		for _, a := range m.opts.Engine.Replica(p.ID) {
+			if p.refuses(a.Start) {
+				refused, since = true, min(since, a.Start)
+			}
+		}
+		if !refused {
+			continue
+		}
+		if err := m.opts.Engine.ForgetGenerations(ctx, p.ID, since); err != nil {
+			return fmt.Errorf("mesh: %w", err)
+		}
+	}
+	return nil
+}
+
 func (m *Mesh) origins() []engine.Origin {
 	if m.opts.Role == Publish {
 		return nil
@@ -199,8 +227,11 @@ func (m *Mesh) Run(ctx context.Context) error {
 	wg.Go(func() { m.receiver.run(ctx) })
 	for _, b := range m.buses {
 		wg.Go(func() { m.watch(ctx, b) })
-		if b, ok := b.(*natsBus); ok && m.opts.Mode == External {
-			wg.Go(func() { m.watchBroker(ctx, b) })
+		if b, ok := b.(*natsBus); ok {
+			wg.Go(func() { b.watchEntry(ctx) })
+			if m.opts.Mode == External {
+				wg.Go(func() { m.watchBroker(ctx, b) })
+			}
 		}
 	}
 	wg.Go(func() { m.followGroups(ctx) })

@@ -77,7 +77,10 @@ type Options struct {
 	// does not wait until that is done. It is called again until the mesh ends. nil: a
 	// new secret is never taken.
 	Switch func(filter.Secret)
-	Store  string // incarnation of the store; a new one means that it was restored
+	// Taker is the mesh of the same node that takes what the hubs of this one announce of
+	// another secret: of an aggregate, that of its members. nil: this one does.
+	Taker *Mesh
+	Store string // incarnation of the store; a new one means that it was restored
 	// Unsynced says that reports are acknowledged before they are on disk.
 	Unsynced bool
 	Name     string // of the node, for people
@@ -91,9 +94,15 @@ type Options struct {
 	Servers []string // of Join: "host:port" of each hub; of External: URLs of a cluster's servers
 	// Credentials is a file that an external server's operator gave: a user
 	// JWT with its key; or [NoCredentials]. CA is a PEM file of those who sign its certificate. Empty:
-	// the node's own key, and the system's authorities.
+	// the node's own key, and the system's authorities. Cert and Key are PEM files of a
+	// certificate that the node shows, and of its key; empty: none. All are read anew for
+	// each connection.
 	Credentials string
 	CA          string
+	Cert, Key   string
+	// Domain is the JetStream domain of an external server that keeps the streams; empty: that of the server
+	// which the node is connected to.
+	Domain string
 
 	Interval  time.Duration // between two deltas: 1.5 s
 	Heartbeat time.Duration // between two heads: 30 s

@@ -330,7 +330,7 @@ const stateAge = time.Second
 func (n *core) State(context.Context) client.NodeState {
 	n.stateMu.Lock()
 	defer n.stateMu.Unlock()
-	if n.stateAt.IsZero() || clock.Since(n.stateAt) > stateAge {
+	if n.stateAt.IsZero() || clock.Since(n.stateAt).Abs() > stateAge {
 		n.state, n.stateAt = n.describe(), clock.Now()
 	}
 	return n.state

@@ -225,14 +225,15 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 		}
 		n.Files, n.Bytes = n.Files+1, n.Bytes+seg.size
 		last := i == len(segs)-1
-		if torn && last && (!known || seg.last >= mark.acked) {
-			faults = faults[:len(faults)-1] // a write that never ended, or has not yet
+		needed := known && mark.acked >= m.Start // some of what was acknowledged is in no checkpoint
+		if torn && last && (!needed || seg.last >= mark.acked) {
+			faults = faults[:len(faults)-1] // a write that never ended, or has not yet, or was done again
 		}
 		end := seg.last
 		switch {
 		case !last:
 			end = segs[i+1].first - 1
-		case known:
+		case needed:
 			end = max(end, mark.acked)
 		}
 		for _, f := range shortBy(faults, torn, seg, end) {

@@ -163,7 +163,7 @@ type tail struct {
 }
 
 // scanTail reads the whole segment. Entries up to durable are known to be on the
-// disk, and must be there.
+// disk, and must be there if the checkpoint has not all of them.
 func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
@@ -192,7 +192,9 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 		return tail{}, t.seg.fault(err)
 	}
 	lost := t.seg.last + 1
-	if lost <= durable {
+	// A segment that the last checkpoint made obsolete comes back with a power cut, and so
+	// does a torn write at its end that was cut off on a disk that then failed to sync.
+	if lost <= durable && durable >= s.manifest.Start {
 		return tail{}, t.seg.fault(err)
 	}
 	at, later, ferr := findLater(f, bad.offset, size, t.seg.salt, lost)

@@ -188,8 +188,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 			if c.floor > 0 {
 				c.show(p, before, before+n)
 			}
-			raiseLine(c.own(at), x, c.k, uint64(before+n))
-			c.slice(at, x, before)
+			c.raiseLight(at, x, uint64(before+n))
 			return before
 		}
 	} else {
@@ -212,9 +211,24 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 	if c.floor > 0 {
 		c.show(p, before, before+n)
 	}
+	was := load(l)
 	c.raiseHeavy(p, at, x, min(before+n, Many))
-	c.slice(at, x, before)
+	if len(c.writes) > 0 {
+		c.slice(at, &was)
+	}
 	return before
+}
+
+// raiseLight raises the cells of x to at least value, 1 to 14.
+func (c *Counting) raiseLight(at uint64, x cells, value uint64) {
+	l := c.own(at)
+	if len(c.writes) == 0 {
+		raiseLine(l, x, c.k, value)
+		return
+	}
+	was := load(l)
+	raiseLine(l, x, c.k, value)
+	c.slice(at, &was)
 }
 
 // raiseHeavy raises the cells of x to at least value, 15 to Many. The table comes

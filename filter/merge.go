@@ -24,8 +24,9 @@ func (c *Counting) Merge(o *Counting) error {
 		if !blank(o.pageWords(p)) {
 			info.Version++
 			info.Keys += more.Keys
+			old := c.oldPage(p)
 			info.Overflow = c.mergePage(p, o, &work)
-			c.slicePage(p, c.writes, nil)
+			c.slicePage(p, c.writes, old)
 			c.setInfo(p, info)
 		}
 		unlock()

@@ -183,14 +183,17 @@ func (e *slicedExact) end(line uint64) {
 	}
 }
 
-// put sets what rows have of one cell, between begin and end.
-func (c Column) put(e *slicedExact, row, nibble uint64) {
-	c.In.mark(c.In.chunks, &c.In.held, row, c.N, nibble != 0)
+// put writes one cell that has changed, between begin and end.
+func (c Column) put(e *slicedExact, row, was, nibble uint64) {
+	if was == 0 || nibble == 0 {
+		c.In.mark(c.In.chunks, &c.In.held, row, c.N, nibble != 0)
+	}
 	if e == nil {
 		return
 	}
 	n := digitsOf(nibble)
-	for d := range e.rows {
+	for other := n ^ digitsOf(was); other != 0; other &= other - 1 {
+		d := bits.TrailingZeros64(other)
 		c.In.mark(e.rows[d], &e.held, row, c.N, n>>d&1 != 0)
 	}
 }

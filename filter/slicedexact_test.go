@@ -223,6 +223,55 @@ func TestSlicedCountsRace(t *testing.T) {
 	}
 }
 
+// TestSlicedGather: what was moved together is what it was, as is what comes later.
+func TestSlicedGather(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 20 * PageLines, K: 6, KeyID: 7}
+	s, err := NewSlicedExact(g, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCounting(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Attach(s, 5); err != nil {
+		t.Fatal(err)
+	}
+	var keys []Key
+	rng := rand.New(rand.NewPCG(5, 6))
+	add := func(n int) {
+		for range n {
+			keys = append(keys, Key{rng.Uint64(), rng.Uint64()})
+			c.Add(keys[len(keys)-1], 1+rng.Uint32N(9))
+		}
+	}
+	gather := func() (parts int) {
+		for s.Gather(parts) {
+			parts++
+		}
+		return parts
+	}
+	add(50)
+	before := s.Bytes()
+	if parts := gather(); parts != 8 || s.Bytes() != before { // of 20 MiB in each of four
+		t.Fatalf("%d parts, %d bytes more, though little is there", parts, s.Bytes()-before)
+	}
+	add(2000)
+	for range 3 {
+		gather()
+		want := uint64(4*2*gathered) << 14
+		if rest := s.Bytes() - want; rest > 4*256<<14+1<<17 { // a directory
+			t.Errorf("%d bytes, of which %d are not together", s.Bytes(), rest)
+		}
+		add(500)
+		for _, k := range keys {
+			if got, ok := told(t, s, 5, k); !ok || got[0] != min(c.Count(k), 8) {
+				t.Fatalf("told %d %v, want %d", got, ok, c.Count(k))
+			}
+		}
+	}
+}
+
 // TestSlicedExactMemory: counts take memory for what they tell, and none once they are
 // dropped; which arrays have a key is known without them.
 func TestSlicedExactMemory(t *testing.T) {

@@ -220,6 +220,7 @@ func (e *Engine) keep() {
 			}
 			continue
 		case <-checkpoint.C:
+			e.replicas.Crowd() // arrays have been filled since the indexes were made
 		case <-e.wake:
 			if e.refusing() == nil && time.Since(noSnapshot) < checkpointRest {
 				continue // every entry asks for one again

@@ -141,6 +141,9 @@ func (p *part) sum(n digits, columns uint64) (sum uint32) {
 	for i := range n {
 		n[i] &= columns
 	}
+	if n == (digits{}) {
+		return 0
+	}
 	if p.weight >= 1 {
 		return uint32(bits.OnesCount64(n[0]) + 2*bits.OnesCount64(n[1]) + 4*bits.OnesCount64(n[2]))
 	}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -90,6 +91,19 @@ func (s *Set) Index(ctx context.Context, between func(func())) error {
 	if len(jobs) > 0 {
 		between(func() { s.adoptIndexes(jobs) })
 	}
+	return s.gather(ctx, between)
+}
+
+// gather moves what indexes have in memory together.
+func (s *Set) gather(ctx context.Context, between func(func())) error {
+	for _, x := range s.View().Indexes {
+		for part, more := 0, true; more; part++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			between(func() { more = !s.tooLarge(s.View(), 0, 7) && x.Gather(part) })
+		}
+	}
 	return nil
 }
 
@@ -154,6 +168,8 @@ func (s *Set) planIndexes() (jobs []indexing) {
 	}
 	for g, x := range by {
 		if len(x.loose) >= leastIndexed {
+			// What is added up together stands together.
+			slices.SortStableFunc(x.loose, func(a, b loaded) int { return cmp.Compare(b.Generation(), a.Generation()) })
 			jobs = append(jobs, x.plan(g, func(more, eighths uint64) bool { return !s.tooLarge(v, more, eighths) })...)
 		}
 	}

@@ -20,12 +20,15 @@ func (r *Reader) list() {
 		}
 	}
 	r.size()
-	if len(r.bases) == 0 || !r.RevocationFirst && !r.narrow() {
+	if len(r.bases) == 0 {
 		return
 	}
-	if r.RevocationFirst {
-		r.mark()
+	r.beginMarks()
+	r.mark(spamOf)
+	if !r.RevocationFirst && !r.narrow() {
+		return
 	}
+	r.mark(revokedOf)
 	for i := range r.sources.lists {
 		if l := &r.sources.lists[i]; l.own || l.always || r.marked[i] {
 			r.walk(l)
@@ -33,15 +36,20 @@ func (r *Reader) list() {
 	}
 }
 
-// mark reads all filters that indexes have, and notes the lists in which they have one of the
-// keys, and which keys are in a spam filter among them.
-func (r *Reader) mark() {
+// beginMarks forgets what indexes have.
+func (r *Reader) beginMarks() {
+	clear(r.off)
 	r.marked = slices.Grow(r.marked[:0], len(r.sources.lists))[:len(r.sources.lists)]
 	clear(r.marked)
 	r.told.begin(len(r.sources.indexes), len(r.bases))
+}
+
+// mark reads the filters of indexes that have spam filters, or of those that have none, and
+// notes the lists in which they have one of the keys, and which keys are in a spam filter.
+func (r *Reader) mark(of side) {
 	for i := range r.sources.indexes {
 		x := &r.sources.indexes[i]
-		if x.lists == nil {
+		if x.lists == nil || (ones(x.spam) > 0) != (of == spamOf) {
 			continue
 		}
 		keys, words := r.at(x.epoch, r.bases), x.Words()
@@ -49,7 +57,7 @@ func (r *Reader) mark() {
 		for h, k := range r.hits {
 			row := r.rows[h*words : (h+1)*words]
 			x.narrow(keys[k], row)
-			r.told.add(i, k, row)
+			r.told.add(i, r.numbers[k], row)
 			for w := range row {
 				r.off[k] = r.off[k] || row[w]&x.spam[w] != 0
 			}
@@ -112,11 +120,9 @@ func (r *Reader) size() {
 	r.states = slices.Grow(r.states[:0], n)[:n]
 }
 
-// narrow keeps only candidates that a spam filter has, and reports whether there are
-// any.
+// narrow keeps only candidates that a spam filter has, of an index or in none, and reports
+// whether there are any.
 func (r *Reader) narrow() bool {
-	clear(r.off)
-	r.mark()
 	loose := r.sources.loose
 	for i, p := range loose {
 		l := &r.sources.lists[p.list]

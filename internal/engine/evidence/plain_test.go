@@ -165,19 +165,24 @@ func attach(t *rapid.T, v *replica.View) {
 	if rapid.IntRange(0, 3).Draw(t, "indexed") == 0 {
 		return
 	}
-	at, used := make(map[filter.Geometry][]*replica.Index), make(map[*replica.Index]int)
+	type kind struct {
+		filter.Geometry
+		revoked bool
+	}
+	apart := rapid.Bool().Draw(t, "revocations apart")
+	at, used := make(map[kind][]*replica.Index), make(map[*replica.Index]int)
 	put := func(a interface {
 		Geometry() filter.Geometry
 		Attach(*filter.Sliced, int) error
-	}) {
+	}, revoked bool) {
 		n := rapid.IntRange(0, 3).Draw(t, "index")
-		g := a.Geometry()
+		g := kind{a.Geometry(), revoked && apart}
 		for ; len(at[g]) < n; v.Indexes = append(v.Indexes, at[g][len(at[g])-1]) {
 			make := filter.NewSliced
 			if rapid.IntRange(0, 3).Draw(t, "exact") > 0 {
 				make = filter.NewSlicedExact
 			}
-			s, err := make(g, 128)
+			s, err := make(g.Geometry, 128)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,18 +199,18 @@ func attach(t *rapid.T, v *replica.View) {
 	}
 	for _, held := range v.Origins {
 		for _, g := range held.Tally {
-			put(g.Counts)
+			put(g.Counts, false)
 		}
 		for _, g := range held.Block {
-			for _, b := range []*filter.Bits{g.Spam, g.Revoked} {
+			for i, b := range []*filter.Bits{g.Spam, g.Revoked} {
 				if b != nil {
-					put(b)
+					put(b, i == 1)
 				}
 			}
 		}
 	}
 	for _, m := range v.Counts {
-		put(m.Counts)
+		put(m.Counts, false)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// leastIndexed is how many arrays of one geometry are read one after the other. More are
+// leastIndexed is how many arrays of one kind and geometry are read one after the other. More are
 // found by an index, see [filter.Sliced].
 const leastIndexed = 16
 
@@ -17,7 +17,15 @@ const leastIndexed = 16
 // no index.
 type Index struct {
 	*filter.Sliced
-	used int // columns; those of arrays that are gone, too. Only Set.Index uses it
+	array Array // which all in it are
+	used  int   // columns; those of arrays that are gone, too. Only Set.Index uses it
+}
+
+// An indexKind is what arrays of one index have in common. Spam filters and revocation filters
+// are apart: most look-ups need only the first.
+type indexKind struct {
+	array Array
+	filter.Geometry
 }
 
 // Crowded returns a channel that receives when Index may have something to do.
@@ -32,17 +40,17 @@ func (s *Set) Crowd() {
 }
 
 // each calls f for every array that a look-up reads.
-func (v *View) each(f func(array loaded)) {
+func (v *View) each(f func(of Array, array loaded)) {
 	for _, r := range v.Origins {
 		for _, x := range r.arrays {
 			if x.memory != nil && !x.hidden && r.Weight > 0 {
-				f(x.memory)
+				f(x.Array, x.memory)
 			}
 		}
 	}
 	for _, m := range v.Merged {
 		if m.Array == ArrayCounts { // merged lists are few
-			f(m.cells)
+			f(m.Array, m.cells)
 		}
 	}
 }
@@ -61,7 +69,7 @@ func (s *Set) tooLarge(v *View, more, eighths uint64) bool {
 	return s.opts.Bytes > 0 && v.bytes()+v.indexBytes()+more > s.opts.Bytes/8*eighths
 }
 
-// An indexing is what Index does for arrays of one geometry of indexes.
+// An indexing is what Index does for arrays of one kind.
 type indexing struct {
 	to     *Index
 	arrays []loaded
@@ -137,25 +145,25 @@ func (s *Set) planIndexes() (jobs []indexing) {
 	if len(v.Indexes) > 0 && s.tooLarge(v, 0, 8) {
 		return []indexing{{old: v.Indexes}}
 	}
-	by := make(map[filter.Geometry]*indexed)
-	of := func(g filter.Geometry) *indexed {
-		if by[g] == nil {
-			by[g] = new(indexed)
+	by := make(map[indexKind]*indexed)
+	of := func(k indexKind) *indexed {
+		if by[k] == nil {
+			by[k] = new(indexed)
 		}
-		return by[g]
+		return by[k]
 	}
 	live := make(map[*filter.Sliced][]loaded)
 	for _, x := range v.Indexes {
 		live[x.Sliced] = nil
 	}
-	v.each(func(a loaded) {
+	v.each(func(array Array, a loaded) {
 		for _, c := range a.Columns() {
 			if _, ok := live[c.In]; ok {
 				live[c.In] = append(live[c.In], a)
 				return
 			}
 		}
-		x := of(a.Geometry())
+		x := of(indexKind{array, a.Geometry()})
 		x.loose = append(x.loose, a)
 	})
 	for _, x := range v.Indexes {
@@ -163,20 +171,20 @@ func (s *Set) planIndexes() (jobs []indexing) {
 			jobs = append(jobs, indexing{old: []*Index{x}})
 			continue
 		}
-		all := of(x.Geometry())
+		all := of(indexKind{x.array, x.Geometry()})
 		all.all, all.live = append(all.all, x), append(all.live, live[x.Sliced])
 	}
-	for g, x := range by {
+	for kind, x := range by {
 		if len(x.loose) >= leastIndexed {
 			// What is added up together stands together.
 			slices.SortStableFunc(x.loose, func(a, b loaded) int { return cmp.Compare(b.Generation(), a.Generation()) })
-			jobs = append(jobs, x.plan(g, func(more, eighths uint64) bool { return !s.tooLarge(v, more, eighths) })...)
+			jobs = append(jobs, x.plan(kind, func(more, eighths uint64) bool { return !s.tooLarge(v, more, eighths) })...)
 		}
 	}
 	return jobs
 }
 
-// indexed is the indexes of one geometry.
+// indexed is the indexes of one kind.
 type indexed struct {
 	all   []*Index
 	live  [][]loaded // of each, arrays that are looked up
@@ -186,7 +194,7 @@ type indexed struct {
 // plan returns how the loose arrays get into an index. Small indexes are made into larger
 // ones, so that there are few; one is small, too, if most of its arrays are gone. fits tells
 // whether there is memory for so many bytes more, in a number of eighths of the limit.
-func (x *indexed) plan(g filter.Geometry, fits func(more, eighths uint64) bool) (jobs []indexing) {
+func (x *indexed) plan(kind indexKind, fits func(more, eighths uint64) bool) (jobs []indexing) {
 	var small []*Index
 	arrays := x.loose
 	for i, old := range x.all {
@@ -203,7 +211,7 @@ func (x *indexed) plan(g filter.Geometry, fits func(more, eighths uint64) bool) 
 		for columns < len(part) {
 			columns *= 2
 		}
-		to := newIndex(g, columns, indexSize(part, columns), fits)
+		to := newIndex(kind, columns, indexSize(part, columns), fits)
 		if to == nil {
 			return nil
 		}
@@ -215,19 +223,19 @@ func (x *indexed) plan(g filter.Geometry, fits func(more, eighths uint64) bool) 
 
 // newIndex returns an index that takes up to size bytes, or one that is exact where there is
 // much room: it takes as much as its arrays. It returns nil where there is no room.
-func newIndex(g filter.Geometry, columns int, size uint64, fits func(more, eighths uint64) bool) *Index {
-	make, exact := filter.NewSlicedExact, size*shareOf(g)
+func newIndex(kind indexKind, columns int, size uint64, fits func(more, eighths uint64) bool) *Index {
+	make, exact := filter.NewSlicedExact, size*shareOf(kind.Geometry)
 	if !fits(exact, 6) {
 		if !fits(size, 7) {
 			return nil
 		}
 		make = filter.NewSliced
 	}
-	to, err := make(g, columns)
+	to, err := make(kind.Geometry, columns)
 	if err != nil {
 		return nil
 	}
-	return &Index{Sliced: to}
+	return &Index{Sliced: to, array: kind.array}
 }
 
 // indexSize returns how many bytes an index of arrays takes at most, about: a bit for each
@@ -251,12 +259,12 @@ func shareOf(g filter.Geometry) uint64 {
 // none and enough for one.
 func (s *Set) Indexed() (in, waiting int) {
 	v := s.View()
-	loose := make(map[filter.Geometry]int)
-	v.each(func(a loaded) {
+	loose := make(map[indexKind]int)
+	v.each(func(array Array, a loaded) {
 		if v.indexes(a) {
 			in++
 		} else {
-			loose[a.Geometry()]++
+			loose[indexKind{array, a.Geometry()}]++
 		}
 	})
 	for _, n := range loose {

@@ -73,11 +73,40 @@ func TestModelDays(t *testing.T) {
 			seed := *firstSeed + uint64(i)
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) { runModelOf(t, seed, &done, true) })
+				synctest.Test(t, func(t *testing.T) { runModelOf(t, seed, &done, variant{days: true}) })
 			})
 		}
 	})
 	done.complete(t, n, daySteps)
+}
+
+// TestModelEdits is TestModel with a broker that also changes what it passes on and stores, and
+// passes on one message for another: counts are exact all the same, and nobody is put in
+// quarantine for what the broker did.
+func TestModelEdits(t *testing.T) {
+	n := *schedules / 10
+	if testing.Short() {
+		n = 8
+	}
+	var done tallyOfSteps
+	for i := range max(n, 1) {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runModelOf(t, seed, &done, variant{edits: true}) })
+		})
+	}
+	t.Logf("steps of %d schedules: %v", n, done.n)
+	if n >= 8 && done.n["message changed"] == 0 {
+		t.Error("the broker has changed nothing")
+	}
+}
+
+// An editor is a network whose broker changes messages as often as it loses them.
+type editor struct{ memNet }
+
+func (e editor) faults(loss, repeat, delay float64) {
+	e.memNet.faults(loss, repeat, delay)
+	e.edits(loss)
 }
 
 // Kinds of steps that a model without them would not be worth much.
@@ -116,23 +145,36 @@ func (s *tallyOfSteps) complete(t *testing.T, schedules int, kinds []string) {
 	}
 }
 
-func runModel(t *testing.T, seed uint64, done *tallyOfSteps) { runModelOf(t, seed, done, false) }
+// A variant is how schedules differ from those of TestModel.
+type variant struct {
+	days  bool // clocks step by days, and peers are rolled back
+	edits bool // the broker changes messages
+}
 
-func runModelOf(t *testing.T, seed uint64, done *tallyOfSteps, days bool) {
+func runModel(t *testing.T, seed uint64, done *tallyOfSteps) { runModelOf(t, seed, done, variant{}) }
+
+func runModelOf(t *testing.T, seed uint64, done *tallyOfSteps, v variant) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := newWorld(t, rng, done)
-	w.days = days
-	w.net, w.pause = memNet{newMemBroker(rand.New(rand.NewPCG(seed, 8)))}, time.Second
+	w.days = v.days
+	broker := newMemBroker(rand.New(rand.NewPCG(seed, 8)))
+	w.net, w.pause = memNet{broker}, time.Second
+	if v.edits {
+		w.net = editor{w.net.(memNet)}
+	}
 	w.populate()
 	for range 80 {
-		if days && rng.IntN(8) == 0 {
+		if v.days && rng.IntN(8) == 0 {
 			w.stepOfDays()
 		} else {
 			w.step()
 		}
 	}
 	w.calm()
-	if days {
+	for range broker.changed {
+		done.add("message changed")
+	}
+	if v.days {
 		w.sameTime()
 	}
 	time.Sleep(4 * time.Minute)

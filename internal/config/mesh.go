@@ -21,6 +21,7 @@ type Mesh struct {
 	Domain      string   `toml:"domain" doc:"mode \"external\": JetStream domain that keeps what is published, for servers that are\nleaf nodes of others. Empty: the servers keep it themselves"`
 	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. On average a peer knows after\nhalf of it; a shorter time costs more bytes per report"`
 	ShareCounts int      `toml:"share_counts_from" doc:"how often a signature must have been counted here in a day before others are told,\n1 to 15, and then of all those times. 1 tells everything at once, so that whoever can\nguess a message can see that one person received it. Votes that list are told at once"`
+	RekeyEvery  Duration `toml:"rekey_every" doc:"mode \"hub\": time between two changes of the network's secret, which hubs announce\nby themselves: a multiple of blocklist.generation, and at least half of the time that\nthe books keep. The hub with the lowest key among those that name each other does it;\ngive all of them the same time. \"0s\": only \"bulkhead rekey\" changes it"`
 	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that state the versions of this node's arrays"`
 	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. Beyond it, counts of peers are merged,\nwhich makes them less exact; what has no room even then is refused"`
 	MaxAdds     float64  `toml:"peer_adds_per_minute" doc:"what one peer may count in a minute; an hour's worth may come at once. A peer\nthat exceeds it is quarantined: kept, but not counted until you weigh it again"`
@@ -52,6 +53,7 @@ func (c *checker) mesh(m *Mesh) {
 	c.servers("mesh.servers", m.Mode, m.Servers)
 	c.duration("mesh.publish_interval", m.Interval, 10*time.Millisecond, time.Minute)
 	c.between("mesh.share_counts_from", float64(m.ShareCounts), 1, 15)
+	c.duration("mesh.rekey_every", m.RekeyEvery, 0, 366*24*time.Hour)
 	c.duration("mesh.heartbeat", m.Heartbeat, 100*time.Millisecond, time.Hour)
 	c.between("mesh.memory_bytes", float64(m.Memory), 1<<20, 1<<50)
 	c.between("mesh.peer_adds_per_minute", m.MaxAdds, 1, 1e12)
@@ -86,6 +88,22 @@ func (c *checker) access(section string, external bool, a Access) {
 	}
 	if err := CheckDomain(a.Domain); err != nil {
 		c.fail(section+".domain", "%v", err)
+	}
+}
+
+// rekeying checks that secrets do not change so often that a node would need more than three.
+func (c *checker) rekeying(m *Mesh, a *Aggregate, t *Tally, b *Blocklist) {
+	every, kept := m.RekeyEvery, max(Duration(t.Keep)*t.Generation, Duration(b.Keep)*b.Generation)
+	switch {
+	case every == 0 || b.Generation <= 0:
+	case m.Mode != "hub":
+		c.fail("mesh.rekey_every", "mode %q: only hubs announce another secret", m.Mode)
+	case len(a.Servers) > 0:
+		c.fail("mesh.rekey_every", "this node publishes a sum: the hubs of aggregate.servers announce another secret to it")
+	case every%b.Generation != 0:
+		c.fail("mesh.rekey_every", "%v is no multiple of blocklist.generation, %v", every, b.Generation)
+	case every < (kept+1)/2:
+		c.fail("mesh.rekey_every", "%v is less than half of the %v for which the books keep what they count: nodes answer under three secrets at most", every, kept)
 	}
 }
 

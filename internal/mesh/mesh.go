@@ -40,6 +40,9 @@ type Mesh struct {
 	rotation *rotation
 	hurry    chan struct{} // to make it now
 	began    time.Time     // when this mesh was made
+	// postponed is why the secret that is due was not announced, as logged; of the goroutine
+	// that announces.
+	postponed string
 
 	pairing  pairing
 	sender   *sender
@@ -237,6 +240,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	wg.Go(func() { m.followGroups(ctx) })
 	wg.Go(func() { m.followSecret(ctx) })
 	wg.Go(func() { m.awaitRotation(ctx) })
+	wg.Go(func() { m.announceRegularly(ctx) })
 	wg.Wait()
 	m.done.Wait()
 	return nil

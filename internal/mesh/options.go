@@ -80,7 +80,12 @@ type Options struct {
 	// Taker is the mesh of the same node that takes what the hubs of this one announce of
 	// another secret: of an aggregate, that of its members. nil: this one does.
 	Taker *Mesh
-	Store string // incarnation of the store; a new one means that it was restored
+	// RekeyEvery is the time between two changes of the network's secret that a hub announces
+	// by itself; 0: never. MayRekey returns why the node could not take another one now; nil: it
+	// always can.
+	RekeyEvery time.Duration
+	MayRekey   func() error
+	Store      string // incarnation of the store; a new one means that it was restored
 	// Unsynced says that reports are acknowledged before they are on disk.
 	Unsynced bool
 	Name     string // of the node, for people

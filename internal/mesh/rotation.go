@@ -221,7 +221,7 @@ func (m *Mesh) CancelRotation() (RotationStatus, error) {
 // withdrawn returns what is left of a change that is taken back. What this node has from a
 // hub is not taken from there again.
 func (m *Mesh) withdrawn(r *rotation) *rotation {
-	out := &rotation{From: m.network(), Void: append(r.Void, r.Secret)}
+	out := &rotation{From: m.network(), At: r.At, Void: append(r.Void, r.Secret)}
 	if over := len(out.Void) - maxVoid; over > 0 {
 		out.Void = out.Void[over:]
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
@@ -107,8 +108,9 @@ func (n *Node) openMesh(ctx context.Context) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // of what mesh runs by itself
 	m, err := mesh.Open(ctx, mesh.Options{
 		Dir: dir, Identity: id, Engine: counts, KeyID: n.secret().ID(), Secret: n.secret(),
-		Former: n.engine.Former(), Switch: n.switchSecret,
-		Store: n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
+		Former: n.engine.Former(), Switch: n.switchSecret, RekeyEvery: time.Duration(c.RekeyEvery),
+		MayRekey: func() error { return n.engine.CanRekey(filter.Secret{}) }, // any but those that the node has
+		Store:    n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
 		Mode: mesh.Mode(mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: servers,
 		Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),

@@ -117,6 +117,9 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 	last := b.Live[0]
 	if last.keyID() != k.key.Load() || last.floor() != k.floor {
 		start = max(second, last.begin()+1)
+		if next := slice + uint64(k.opts.Generation/time.Second); start < next && next <= second+k.opts.ahead() {
+			start = next // and none opens again in a moment
+		}
 		return start, k.grown(last, start), true
 	}
 	if second+k.opts.ahead() < last.begin() {

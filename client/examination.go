@@ -34,9 +34,13 @@ type Fault struct {
 
 // A Healed is pages that a node had lost, and that a peer's replica of them made whole.
 type Healed struct {
-	Peer  string `json:"peer" doc:"Key of the peer."`
+	Peer  string `json:"peer" doc:"Key of the peer; broker, if the node made the pages of what it had published itself and a broker had stored."`
 	Pages uint64 `json:"pages"`
 }
+
+// FromBroker is in a [Healed] in place of a peer if the node made the pages of what it had
+// published itself.
+const FromBroker = "broker"
 
 // A Doubt is a part of the counts that may be lower than was acknowledged.
 type Doubt struct {

@@ -101,6 +101,11 @@ func (s *Sum) Wounds(context.Context) (w engine.Wounds, err error) { return w, n
 // Heal is refused.
 func (s *Sum) Heal(context.Context, string, engine.Array, uint64, []byte) error { return errPublishes }
 
+// HealSaid is refused.
+func (s *Sum) HealSaid(context.Context, engine.Array, uint64, [][]byte, []engine.Part) (int, error) {
+	return 0, errPublishes
+}
+
 // EndHealing does nothing.
 func (s *Sum) EndHealing(context.Context) error { return nil }
 

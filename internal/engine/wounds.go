@@ -229,7 +229,97 @@ func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, i
 	if err != nil || m.Generation != start {
 		return fmt.Errorf("%w: page of %s, generation %d: %v", bulkhead.ErrMalformed, a, start, err)
 	}
-	return e.change(ctx, &healing{peer, place{replica.Key{Array: a, Start: start}, m.Page}, m, pages.SumOf(m)})
+	return e.change(ctx, &healing{peer: peer, at: place{replica.Key{Array: a, Start: start}, m.Page}, page: m, sum: pages.SumOf(m)})
+}
+
+// HealSaid makes pages of an array whole again with what the node itself has said of it, and
+// returns how many: images of all its pages at one moment, encoded, or none; and the rounds
+// since, or from the beginning, each of which continues the one before. The caller vouches for
+// them. They may lead beyond the last checkpoint; pages of which they say less stay lost.
+func (e *Engine) HealSaid(ctx context.Context, a Array, start uint64, images [][]byte, rounds []Part) (n int, err error) {
+	key := replica.Key{Array: a, Start: start}
+	array := e.own(key)
+	if array == nil {
+		return 0, fmt.Errorf("%w: %s of generation %d is gone", ErrOtherPage, a, start)
+	}
+	past, err := recall(array.Geometry(), start, images, rounds)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s of generation %d: %v", bulkhead.ErrMalformed, a, start, err)
+	}
+	lost, err := e.Wounds(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range lost.Pages {
+		if w.Array != a || w.Start != start {
+			continue
+		}
+		m := past.Image(w.Page)
+		err := e.change(ctx, &healing{peer: Broker, at: place{key, w.Page}, page: m, sum: pages.SumOf(m), said: true})
+		if err == nil {
+			n++
+		} else if !errors.Is(err, ErrOtherPage) {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Broker stands in a [Healing] for a peer, if the pages are of what the node had said itself
+// and a broker had stored.
+const Broker = "broker"
+
+// A recalled is an array that is made of what was said of it.
+type recalled interface {
+	imaged
+	ApplyRound(index uint64, r *filter.Round, replayed bool) error
+	SetGeneration(uint64)
+}
+
+func newRecalled(g filter.Geometry, start uint64) (array recalled, err error) {
+	if g.Kind == filter.Cells {
+		array, err = filter.NewSparseCounting(g)
+	} else {
+		array, err = filter.NewSparseBits(g)
+	}
+	if err == nil {
+		array.SetGeneration(start)
+	}
+	return array, err
+}
+
+// recall returns the array that images and rounds lead to.
+func recall(g filter.Geometry, start uint64, images [][]byte, rounds []Part) (recalled, error) {
+	array, err := newRecalled(g, start)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range images {
+		m, err := filter.ParseImage(b, g)
+		if err == nil {
+			err = array.Load(m)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	list := make([]*filter.Round, len(rounds))
+	for i := range rounds {
+		if list[i], err = filter.ParseRoundBody(rounds[i].Round, g, start, rounds[i].From); err != nil {
+			return nil, err
+		}
+	}
+	// A round that is full may have been split, in no order of time: what comes before it was
+	// so at some moment, and what is between its parts was not.
+	for len(list) > 0 && list[len(list)-1].Len() >= maxRound {
+		list = list[:len(list)-1]
+	}
+	for _, r := range list {
+		if err := array.ApplyRound(0, r, false); err != nil {
+			return nil, err
+		}
+	}
+	return array, nil
 }
 
 // A healing puts a page in the place of the lost one.
@@ -238,6 +328,7 @@ type healing struct {
 	at   place
 	page *filter.Image
 	sum  pages.Sum
+	said bool // by the node itself: it may have more than the page that was lost
 }
 
 func (c *healing) do(e *Engine) error {
@@ -245,7 +336,7 @@ func (c *healing) do(e *Engine) error {
 	if e.wounds != nil {
 		lost = e.wounds.pages[c.at]
 	}
-	if lost == nil || !lost.sum.Is(&c.sum) {
+	if lost == nil || !lost.sum.Is(&c.sum) && !(c.said && c.sum.Version > lost.sum.Version) {
 		return fmt.Errorf("%w: page %d of %s, generation %d", ErrOtherPage, c.at.page, c.at.Array, c.at.Start)
 	}
 	if err := e.refusing(); err != nil {
@@ -266,30 +357,66 @@ func (c *healing) do(e *Engine) error {
 	return nil
 }
 
-// grown returns the page with what was added since, as one of an array with a floor.
+// grown returns the page with what was added since, of which it may have the first adds, as
+// one of an array with a floor.
 func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
-	if m.Geometry.Kind == filter.Cells {
-		array, err := filter.NewSparseCounting(m.Geometry)
-		if err != nil {
-			return nil, err
-		}
-		array.SetGeneration(m.Generation)
-		if err := errors.Join(array.SetFloor(floor), array.Load(m)); err != nil {
-			return nil, err
-		}
-		array.AddBatch(0, w.keys, w.n, nil)
-		return array.Image(m.Page), nil
-	}
-	array, err := filter.NewSparseBits(m.Geometry)
+	array, err := newRecalled(m.Geometry, m.Generation)
 	if err != nil {
 		return nil, err
 	}
-	array.SetGeneration(m.Generation)
-	if err := array.Load(m); err != nil {
+	counts, _ := array.(*filter.Counting)
+	if counts != nil && floor > 0 {
+		err = counts.SetFloor(floor)
+	}
+	if err = errors.Join(err, array.Load(m)); err != nil {
 		return nil, err
 	}
-	array.SetBatch(0, w.keys, nil)
+	changes := m.Info.Version - w.sum.Version
+	switch {
+	case counts == nil:
+		array.(*filter.Bits).SetBatch(0, w.keys, nil) // what it has already changes nothing
+	case floor > 0 && changes > 0:
+		w.raise(counts)
+	default:
+		has, err := w.has(changes, counts)
+		if err != nil {
+			return nil, err
+		}
+		counts.AddBatch(0, w.keys[has:], w.n[has:], nil)
+	}
 	return array.Image(m.Page), nil
+}
+
+// raise raises every key that was added since to as often as that, at least. Which of the adds
+// a page has that others were shown cannot be known, since not all of them were shown.
+func (w *wound) raise(page *filter.Counting) {
+	since := make(map[filter.Key]uint64)
+	for i, k := range w.keys {
+		since[k] += uint64(w.n[i])
+	}
+	for _, k := range w.keys {
+		if n := min(since[k], filter.Many); n > uint64(page.Count(k)) {
+			page.Add(k, uint32(n)-page.Count(k))
+		}
+	}
+}
+
+// has returns how many of the adds since a page has that is so many changes older than the
+// lost one. Every add is a change, unless it is of nothing or the count is as high as it gets.
+func (w *wound) has(changes uint64, page *filter.Counting) (n int, err error) {
+	for changes > 0 && n < len(w.keys) {
+		if w.n[n] > 0 {
+			changes--
+		}
+		if page.Count(w.keys[n]) == filter.Many {
+			return 0, fmt.Errorf("%w: which of its adds it has is not known", ErrOtherPage)
+		}
+		n++
+	}
+	if changes > 0 {
+		return 0, fmt.Errorf("%w: it has more than was ever added", ErrOtherPage)
+	}
+	return n, nil
 }
 
 // tellHealings lets everybody read what was healed.

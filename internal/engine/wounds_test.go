@@ -435,3 +435,194 @@ func TestHealAboveFloor(t *testing.T) {
 	}
 	e.Close(t.Context())
 }
+
+// TestHealSaid: what the node has said after its last checkpoint makes its pages whole, too:
+// images of that time, or older ones and rounds. What it said before the checkpoint does not.
+func TestHealSaid(t *testing.T) {
+	p := &patient{dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
+	st := p.store(t, nil)
+	e := p.engine(t, st, nil)
+	if err := e.Record(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	said := func(rounds ...int) (parts []Part) {
+		for _, n := range rounds {
+			p.count(t, e, rand.New(rand.NewPCG(uint64(n), 2)), n)
+			vote(t, e, bulkhead.Spam, n, n+1, n+2)
+			vote(t, e, bulkhead.Ham, n+1)
+			taken, _, err := e.TakeRounds(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, taken...)
+		}
+		return parts
+	}
+	rounds := said(20, 10)
+	early := e.images(t)
+	rounds = append(rounds, said(5)...)
+	if err := e.checkpoint(t.Context(), e.between); err != nil {
+		t.Fatal(err)
+	}
+	rounds = append(rounds, said(7, 3)...)
+	late := e.images(t)
+	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 4) // that nobody was told
+	vote(t, e, bulkhead.Spam, 100)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st = p.store(t, nil)
+	want := p.engine(t, st, nil).allSums(t)
+	st.Close()
+
+	of := func(parts []Part, a ArrayState, from uint64) (out []Part, images [][]byte) {
+		for _, x := range parts {
+			if x.Array != a.Array || x.Start != a.Start {
+				continue
+			}
+			if x.Image != nil {
+				images = append(images, x.Image)
+			} else if x.From >= from {
+				out = append(out, x)
+			}
+		}
+		return out, images
+	}
+	for name, tt := range map[string]struct {
+		images []Part
+		rounds bool
+		whole  bool
+	}{
+		"rounds":                  {nil, true, true},
+		"early images and rounds": {early, true, true},
+		"late images":             {late, false, true},
+		"early images":            {early, false, false},
+		"nothing":                 {nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hurt := p.copy(t)
+			damage(t, hurt.dir, false, "counts", "spam", "revoked")
+			st := hurt.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+			e := hurt.engine(t, st, nil)
+			low := hurt.low(t, e, name)
+			if low == 0 {
+				t.Fatal("nothing is lost: this test sees nothing")
+			}
+			for _, a := range e.Own() {
+				_, images := of(tt.images, a, 0)
+				at := uint64(0)
+				for _, x := range tt.images {
+					if x.Array == a.Array && x.Start == a.Start {
+						at = x.At
+					}
+				}
+				list, _ := of(rounds, a, at)
+				if !tt.rounds {
+					list = nil
+				}
+				if _, err := e.HealSaid(t.Context(), a.Array, a.Start, images, list); err != nil {
+					t.Fatal(err)
+				}
+				if len(list) > 1 {
+					if _, err := e.HealSaid(t.Context(), a.Array, a.Start, images, list[1:]); !errors.Is(err, bulkhead.ErrMalformed) {
+						t.Errorf("rounds with a gap: %v", err)
+					}
+				}
+			}
+			got := e.allSums(t)
+			if whole := reflect.DeepEqual(got, want); whole != tt.whole || (len(e.Doubts()) == 0) != tt.whole || (hurt.low(t, e, name) == 0) != tt.whole {
+				t.Errorf("%s: whole %v, doubts %v, %d counts are low; want whole %v", name, whole, e.Doubts(), hurt.low(t, e, name), tt.whole)
+			}
+		})
+	}
+}
+
+// TestHealSaidAboveFloor: of an array with a floor a page is made whole with what was said of it
+// and with what it took since its checkpoint: no count is lower than either, or higher than
+// the truth.
+func TestHealSaidAboveFloor(t *testing.T) {
+	p := &patient{floor: 4, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
+	st := p.store(t, nil)
+	e := p.engine(t, st, nil)
+	p.count(t, e, rand.New(rand.NewPCG(1, 2)), 30)
+	if err := e.checkpoint(t.Context(), e.between); err != nil {
+		t.Fatal(err)
+	}
+	before := slices.Clone(p.counts)
+	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 20)
+	replicas, said := e.images(t), slices.Clone(p.counts)
+	p.count(t, e, rand.New(rand.NewPCG(5, 6)), 10)
+	if err := st.Close(); err != nil { // it was killed
+		t.Fatal(err)
+	}
+	damage(t, p.dir, false, "counts")
+	st = p.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+	e = p.engine(t, st, nil)
+	start := e.Own()[0].Start
+	var images [][]byte
+	for _, part := range replicas {
+		if part.Array == ArrayCounts {
+			images = append(images, part.Image)
+		}
+	}
+	if n, err := e.HealSaid(t.Context(), ArrayCounts, start, images, nil); err != nil || n == 0 {
+		t.Fatalf("%d pages, %v", n, err)
+	}
+	raised := 0
+	for i, truth := range p.counts {
+		least := truth - before[i]
+		if said[i] >= p.floor {
+			least = max(least, said[i])
+		}
+		got := check(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
+		if got < least || got > truth {
+			t.Fatalf("signature %d counts %d, want %d to %d", i, got, least, truth)
+		}
+		if got > said[i] {
+			raised++
+		}
+	}
+	if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 || len(e.Doubts()) == 0 || raised == 0 {
+		t.Errorf("lost: %+v, %v; doubts %v; %d raised", lost, err, e.Doubts(), raised)
+	}
+}
+
+// TestRecallSplit: a round that was split and of which the end is missing is left out.
+func TestRecallSplit(t *testing.T) {
+	g := filter.Geometry{Kind: filter.Bitmap, Lines: 64 << 10, K: 8}
+	own, err := filter.NewBits(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var parts []Part
+	for _, n := range []int{100, maxRound + 1000} {
+		r := own.NewRound()
+		keys, before := make([]filter.Key, n), make([]bool, n)
+		for i := range keys {
+			keys[i] = filter.Key{Hi: rng.Uint64(), Lo: rng.Uint64()}
+		}
+		own.SetBatch(0, keys, before)
+		r.RecordBits(keys, before)
+		r.Close()
+		for _, r := range r.Split(maxRound) {
+			parts = append(parts, Part{Round: r.AppendBody(nil), From: r.From, To: r.To})
+		}
+	}
+	if len(parts) != 3 {
+		t.Fatalf("%d rounds", len(parts))
+	}
+	for n, want := range []uint64{0, parts[0].To, parts[0].To, parts[2].To} {
+		array, err := recall(g, 0, nil, parts[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := uint64(0)
+		for page := range g.Pages() {
+			version += array.Image(page).Info.Version
+		}
+		if version != want {
+			t.Errorf("%d rounds lead to version %d, want %d", n, version, want)
+		}
+	}
+}

@@ -27,6 +27,10 @@ type cure struct {
 	answered    map[hint]map[lostPage]bool
 	by          map[string]int // pages that came back, by peer
 	pasts       []past
+
+	reads   chan *memory // what brokers have stored of the node
+	read    map[bus]bool // which have been asked for that
+	reading bool
 }
 
 // A lostPage names a page of an own array.
@@ -45,15 +49,16 @@ type asked struct {
 // are back or given up; it returns false if ctx ends before. Meanwhile the node publishes
 // nothing: its peers hold more of its counts than it does, and must not take less for all.
 //
-// Nobody is believed: the engine knows what the pages were by sums of its own. Once all are
-// back the node goes on where it was, and its peers have noticed nothing. Otherwise it
+// What no peer has as it was, it looks for in what it had published, and a broker has
+// stored. Nobody is believed: the engine knows what the pages were by sums of its own, and
+// the node its own signature. Once all are back the node goes on where it was, and its peers have noticed nothing. Otherwise it
 // begins a new incarnation with what it has.
 func (s *sender) heal(ctx context.Context) bool {
 	if !s.m.healing.Load() {
 		return true
 	}
 	now := time.Now()
-	c := &cure{began: now, last: now, again: now, asked: make(map[hint]*asked), answered: make(map[hint]map[lostPage]bool), by: make(map[string]int)}
+	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[bus]bool), asked: make(map[hint]*asked), answered: make(map[hint]map[lostPage]bool), by: make(map[string]int)}
 	s.m.opts.Log.Warn("pages of this node's arrays are lost: peers are asked for their replicas, and told nothing until they are back")
 	tick := time.NewTicker(s.m.opts.Interval)
 	defer tick.Stop()
@@ -65,8 +70,13 @@ func (s *sender) heal(ctx context.Context) bool {
 			if s.treat(ctx, c) {
 				return true
 			}
+		case x := <-c.reads:
+			s.remind(ctx, c, x)
 		case <-s.hello:
 			clear(c.asked) // a broker is back that may have lost that
+			if !c.reading {
+				clear(c.read)
+			}
 			for _, p := range s.m.peerList() {
 				s.question(wish{origin: p.key.hint()})
 			}
@@ -114,11 +124,14 @@ func (s *sender) treat(ctx context.Context, c *cure) bool {
 			s.askPages(c, h, list)
 		}
 	}
+	if len(lost.Pages) > 0 && (all || time.Since(c.began) >= s.m.opts.Heartbeat) {
+		s.readOwn(ctx, c, &lost)
+	}
 	if !slices.ContainsFunc(s.m.buses, func(b bus) bool { return b.status().Connected }) {
 		c.last = time.Now() // nobody would hear the node, whatever it said
 	}
 	beats := func(n time.Duration) bool { return time.Since(c.last) >= n*s.m.opts.Heartbeat }
-	if len(lost.Pages) == 0 || len(peers) == 0 || beats(healBeats) || all && beats(healHeard) {
+	if len(lost.Pages) == 0 || !c.reading && (len(peers) == 0 || beats(healBeats) || all && beats(healHeard)) {
 		s.endHealing(ctx, c, &lost)
 		return true
 	}

@@ -2,10 +2,13 @@ package mesh
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -53,10 +56,16 @@ func newWard(t *testing.T, seed uint64, nodes int) *ward {
 	return w
 }
 
-// hurt stops the first node, and takes away all files of its own arrays of some kinds.
+// hurt stops the first node, and takes away all files of its own arrays of some kinds. lose
+// does the latter.
 func (w *ward) hurt(kinds ...string) {
 	w.t.Helper()
 	w.ill.stop(false)
+	w.lose(kinds...)
+}
+
+func (w *ward) lose(kinds ...string) {
+	w.t.Helper()
 	names, err := os.ReadDir(filepath.Join(w.ill.folder(), "files"))
 	if err != nil {
 		w.t.Fatal(err)
@@ -114,6 +123,9 @@ func TestHeal(t *testing.T) {
 			life := w.ill.mesh.Status().Incarnation
 			before := w.seen(w.nodes[1])
 			w.hurt("counts", "spam", "revoked")
+			if seed%2 == 0 {
+				w.net.wipe() // peers alone have it
+			}
 			if seed == 3 {
 				w.net.faults(0.3, 0.3, 0.3)
 			}
@@ -196,13 +208,13 @@ func TestHealNobody(t *testing.T) {
 				if err := other.mesh.EvictPeer(t.Context(), w.ill.id.ID()); err != nil {
 					t.Fatal(err)
 				}
-				w.net.wipe()
 			case "evicted":
 				if err := w.ill.mesh.EvictPeer(t.Context(), other.id.ID()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			w.hurt("counts")
+			w.net.wipe()
 			w.ill.start()
 			doubts := len(w.ill.engine.Doubts())
 			wait := map[string]time.Duration{"away": 11 * time.Minute, "empty": 11 * time.Minute, "evicted": 5 * time.Second}[how]
@@ -234,6 +246,7 @@ func TestHealLate(t *testing.T) {
 		life := w.ill.mesh.Status().Incarnation
 		w.nodes[1].stop(true)
 		w.hurt("counts", "spam", "revoked")
+		w.net.wipe()
 		w.ill.start()
 		time.Sleep(5 * time.Minute)
 		w.calmNode(w.nodes[1])
@@ -298,6 +311,7 @@ func TestHealLiar(t *testing.T) {
 				}
 			})
 			w.hurt("counts", "spam", "revoked")
+			w.net.wipe()
 			if !honest {
 				other.stop(false)
 			}
@@ -441,4 +455,137 @@ func TestRefillBounds(t *testing.T) {
 		}
 		w.nodes[1].stop(false)
 	})
+}
+
+// TestHealSaid: pages that were changed since the last checkpoint are elsewhere by now, so
+// that no peer has them as they were. What the node had published, and a broker has stored,
+// makes them whole, with what it counted and did not publish before it was killed.
+func TestHealSaid(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, 200+seed, 2)
+			if seed%2 == 0 { // images are stored, and no rounds before them
+				w.k.mu.Lock()
+				w.k.deltas = nil
+				w.k.mu.Unlock()
+				w.ill.stop(false) // it forgets its rounds
+				w.ill.start()
+				other := w.nodes[1].mesh
+				if err := errors.Join(other.EvictPeer(t.Context(), w.ill.id.ID()), other.AddPeer(t.Context(), w.ill.id.ID(), "", 1)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(20 * time.Second)
+				if len(w.k.images) == 0 {
+					t.Fatal("no images are stored")
+				}
+			}
+			w.ill.stop(false) // with a checkpoint
+			w.ill.start()
+			for range 10 {
+				for range 5 {
+					w.ill.report()
+				}
+				time.Sleep(5 * time.Second)
+			}
+			life := w.ill.mesh.Status().Incarnation
+			before := w.seen(w.nodes[1])
+			w.net.cut(w.ill, true)
+			for range 10 {
+				w.ill.report() // that nobody hears
+			}
+			w.ill.stop(true)
+			w.lose("counts", "spam", "revoked")
+			w.ill.start()
+			if w.low(w.ill) == 0 {
+				t.Fatal("nothing is lost: this test sees nothing")
+			}
+			for range 100 {
+				w.ill.report()
+				time.Sleep(time.Second)
+				if lowered(before, w.seen(w.nodes[1])) {
+					t.Fatalf("seed %d: a peer counts less than before", seed)
+				}
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			for _, wrong := range w.compare() {
+				t.Errorf("seed %d: %s", seed, wrong)
+			}
+			s, by := w.ill.mesh.Status(), w.ill.engine.Healings()
+			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
+				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d, healed by %v", seed, d, s.Healing, s.Incarnation, life, by)
+			}
+			if !slices.ContainsFunc(by, func(h engine.Healing) bool { return h.Peer == engine.Broker }) {
+				t.Errorf("seed %d: healed by %v", seed, by)
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestRecollect: of what a broker has stored, a node takes what it has signed itself, in the
+// life that it was in, and what is part of its arrays still.
+func TestRecollect(t *testing.T) {
+	m := closed(t, nil)
+	m.state.Incarnation, m.state.Boot = 50, 90
+	x := ref{engine.ArrayCounts, 7}
+	m.state.Arrays = []ownLineage{{x.array, x.start, lineage{{60, 0}, {80, 100}}}}
+	_, other := identity(t)
+	made := func(from, to uint64) round {
+		return round{ref: x, from: from, to: to, geometry: cellsOf, data: []byte{1}}
+	}
+	for name, tt := range map[string]struct {
+		id         *Identity
+		life, boot uint64
+		round      round
+		want       bool
+	}{
+		"its own":                {m.opts.Identity, 50, 60, made(3, 9), true},
+		"of the last process":    {m.opts.Identity, 50, 80, made(100, 900), true},
+		"of another life":        {m.opts.Identity, 51, 60, made(3, 9), false},
+		"of an older life":       {m.opts.Identity, 49, 60, made(3, 9), false},
+		"signed by a peer":       {other, 50, 60, made(3, 9), false},
+		"of a past that is gone": {m.opts.Identity, 50, 60, made(100, 101), false},
+		"of a later process":     {m.opts.Identity, 50, 91, made(100, 101), false},
+	} {
+		msg := &message{kind: kindDelta, stamp: stamp{incarnation: tt.life, boot: tt.boot, at: 99}, from: tt.id.public.hint(), keyID: testSecret.ID(), rounds: nil}
+		msg.rounds = append(msg.rounds, tt.round)
+		memory := &memory{arrays: map[ref]*arrayMemory{x: {pages: 1, images: make(map[uint64]map[topic][][]byte)}}}
+		m.recollect(memory, arrival{topic: topic{kind: kindDelta, origin: m.opts.Identity.public.hint()}, msg: appendMessage(nil, msg, tt.id)})
+		if got := len(memory.arrays[x].rounds) == 1; got != tt.want {
+			t.Errorf("%s: taken %v", name, got)
+		}
+	}
+}
+
+func TestLongest(t *testing.T) {
+	part := func(from, to uint64) engine.Part { return engine.Part{From: from, To: to} }
+	set := func(pages ...[]byte) map[topic][][]byte {
+		out := make(map[topic][][]byte)
+		for i, page := range pages {
+			out[topic{key: fmt.Sprint(i)}] = [][]byte{page}
+		}
+		return out
+	}
+	one, two := []byte{1}, []byte{2}
+	for name, tt := range map[string]struct {
+		images map[uint64]map[topic][][]byte
+		rounds []engine.Part
+		pages  int
+		want   []engine.Part
+	}{
+		"nothing":                      {nil, nil, 0, nil},
+		"rounds from the beginning":    {nil, []engine.Part{part(3, 9), part(0, 3), part(0, 3), part(9, 12)}, 0, []engine.Part{part(0, 3), part(3, 9), part(9, 12)}},
+		"a gap":                        {nil, []engine.Part{part(0, 3), part(4, 9)}, 0, []engine.Part{part(0, 3)}},
+		"no beginning":                 {nil, []engine.Part{part(1, 3)}, 0, nil},
+		"images, and rounds since":     {map[uint64]map[topic][][]byte{5: set(one, two)}, []engine.Part{part(0, 3), part(5, 9), part(9, 10)}, 2, []engine.Part{part(5, 9), part(9, 10)}},
+		"half of the images":           {map[uint64]map[topic][][]byte{5: set(one)}, []engine.Part{part(0, 3), part(5, 9)}, 0, []engine.Part{part(0, 3)}},
+		"later images lead no farther": {map[uint64]map[topic][][]byte{5: set(one, two), 7: set(one, two)}, []engine.Part{part(5, 9)}, 2, []engine.Part{part(5, 9)}},
+	} {
+		a := &arrayMemory{pages: 2, images: tt.images, rounds: tt.rounds}
+		images, rounds := a.longest()
+		if len(images) != tt.pages || !reflect.DeepEqual(rounds, tt.want) {
+			t.Errorf("%s: %d pages, rounds %v; want %d, %v", name, len(images), rounds, tt.pages, tt.want)
+		}
+	}
 }

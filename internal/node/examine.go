@@ -60,6 +60,9 @@ func (n *core) examine(ctx context.Context) (*client.Examination, error) {
 
 func healedBy(list []engine.Healing) (out []client.Healed) {
 	for _, h := range list {
+		if h.Peer == engine.Broker {
+			h.Peer = client.FromBroker
+		}
 		out = append(out, client.Healed(h))
 	}
 	return out

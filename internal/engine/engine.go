@@ -74,7 +74,6 @@ type Engine struct {
 // counters count the work of an engine since it started.
 type counters struct {
 	checks, reports, refused, entries, checkpoints, recoveries, forgotten, gatherings atomic.Uint64
-	verdicts                                                                          [bulkhead.NumClasses]atomic.Uint64 // of checks
 }
 
 // Open starts an engine: it loads the last checkpoint of opts.Store, replays the journal

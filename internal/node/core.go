@@ -56,7 +56,7 @@ type core struct {
 	rekeying sync.Mutex
 	hashing  signature.Options // how whole messages are signed
 	started  time.Time
-	history  *history
+	sums     *logbook.Sums // of verdicts and votes, by door and time
 	draining atomic.Bool
 	doors    []client.Door // that are open
 	messages *door.Memory  // what all doors hold of messages
@@ -69,7 +69,7 @@ type core struct {
 }
 
 func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
-	n := &core{dir: dir, log: log, started: clock.Now().UTC(), history: newHistory(), counted: make(map[string]*countedHouse)}
+	n := &core{dir: dir, log: log, started: clock.Now().UTC(), counted: make(map[string]*countedHouse)}
 	n.spared = &spared{core: n}
 	n.cfg.Store(cfg)
 	return n
@@ -89,7 +89,6 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 		n.noteParts()
 		return err
 	}
-	st.tasks = append(st.tasks, task{name: "history", run: n.noteVerdicts})
 	if err := n.weights.open(n.dir); err != nil {
 		n.log.Warn("what accounts were worth before is not known", "err", err)
 	}

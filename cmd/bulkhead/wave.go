@@ -67,7 +67,7 @@ func newWaveList(u *adminFlags) *cobra.Command {
 				return err
 			}
 			if !page.Whole {
-				fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead: the node is still reading its history, and has come to %s\n", page.Upto.Format(time.DateTime))
+				fmt.Fprintln(cmd.ErrOrStderr(), "bulkhead: "+unread(page))
 			}
 			return u.printWaves(cmd.OutOrStdout(), page.Waves)
 		}),
@@ -76,6 +76,14 @@ func newWaveList(u *adminFlags) *cobra.Command {
 	cmd.Flags().StringVar(&q.Sort, "sort", "", "which come first: size, recent or new")
 	cmd.Flags().IntVarP(&q.Limit, "limit", "n", 50, "most waves")
 	return cmd
+}
+
+// unread says what of its history the node has not read for the waves yet.
+func unread(page *client.WavePage) string {
+	if page.Since.IsZero() {
+		return "the node is still reading its history, and has come to " + page.Upto.Format(time.DateTime)
+	}
+	return "the node is still reading its history; these are the waves since " + page.Since.Format(time.DateTime)
 }
 
 func (u *adminFlags) printWaves(w io.Writer, waves []client.Wave) error {

@@ -291,7 +291,7 @@ func (s *Sliced) Gather(part int) (more bool) {
 		if c != nil {
 			n++
 		}
-		together = together && c != nil && (i == 0 || unsafe.Pointer(c) == unsafe.Add(unsafe.Pointer(some[i-1].Load()), unsafe.Sizeof(*c)))
+		together = together && c != nil && (i == 0 || uintptr(unsafe.Pointer(c)) == uintptr(unsafe.Pointer(some[i-1].Load()))+unsafe.Sizeof(*c))
 	}
 	if together || 2*n < gathered {
 		return true

@@ -199,6 +199,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 				if c.floor > 0 {
 					p.Shown++ // it is a heavy key
 				}
+				c.tell(at)
 			}
 			return before
 		}
@@ -213,9 +214,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 	}
 	was := load(l)
 	c.raiseHeavy(p, at, x, min(before+n, Many))
-	if len(c.writes) > 0 {
-		c.slice(at, &was)
-	}
+	c.slice(at, &was)
 	return before
 }
 

@@ -177,6 +177,7 @@ func (c *Counting) Load(m *Image) error {
 	old := c.oldPage(m.Page)
 	c.store(m.Page, m.plane, false)
 	c.slicePage(m.Page, c.writes, old)
+	c.shrunk()
 	c.setInfo(m.Page, info)
 	return nil
 }

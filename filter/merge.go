@@ -27,6 +27,7 @@ func (c *Counting) Merge(o *Counting) error {
 			old := c.oldPage(p)
 			info.Overflow = c.mergePage(p, o, &work)
 			c.slicePage(p, c.writes, old)
+			c.shrunk()
 			c.setInfo(p, info)
 		}
 		unlock()

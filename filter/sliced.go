@@ -428,10 +428,14 @@ func (c Column) setLine(line uint64, was, l *words) {
 
 // slice writes line at, which was another one, to the columns of c, for the holder of c.mu.
 func (c *Counting) slice(at uint64, was *words) {
+	if len(c.writes) == 0 {
+		return
+	}
 	l := load(c.at(at))
 	for _, col := range c.writes {
 		col.setLine(at, was, &l)
 	}
+	c.tell(at)
 }
 
 // slice writes a key that is new to line at to the columns of b, for the holder of b.mu.

@@ -20,6 +20,8 @@ type slicedExact struct {
 	rows  [][]atomic.Pointer[slicedChunk] // of binary digits, or those of the rest of a line alone
 	held  atomic.Int64                    // chunks in memory
 	lines [exactMarks]lineMark
+
+	watches watches
 }
 
 const (
@@ -73,7 +75,7 @@ func (e *slicedExact) bytes() uint64 {
 	if e == nil {
 		return 0
 	}
-	return uint64(unsafe.Sizeof(*e)) + uint64(len(e.rows)*len(e.rows[0]))*directoryEntry + uint64(e.held.Load())*uint64(unsafe.Sizeof(blankChunk))
+	return uint64(unsafe.Sizeof(*e)) + uint64(len(e.rows)*len(e.rows[0]))*directoryEntry + uint64(e.held.Load())*uint64(unsafe.Sizeof(blankChunk)) + e.watches.bytes.Load()
 }
 
 // Narrow leaves in row, which is what [Sliced.Which] says of the key k in bit arrays, those

@@ -44,6 +44,60 @@ func (r *Reader) fold(x *index) {
 				row[w] |= r.foldPart(&x.parts[w][p], i, w)
 			}
 		}
+		if ones(row) > few {
+			r.watch(x, i, row)
+		}
+	}
+}
+
+// watch adds the counts of a key in the arrays of row, which is empty then. They are more than
+// the rows of an index have, so it watches the key from now on.
+func (r *Reader) watch(x *index, i int, row []uint64) {
+	key := r.asks[i].Key
+	if x.epoch > 0 {
+		key = r.Keys.At(x.epoch, key)
+	}
+	r.more = r.more[:0]
+	for kind := range Claims {
+		r.more = append(r.more, key.With(kind))
+	}
+	watched := x.Watch(r.more)
+	if watched == nil {
+		return
+	}
+	var n [Claims]uint32
+	for w, all := range row {
+		for row[w] = 0; all != 0; all &= all - 1 {
+			column := w*64 + bits.TrailingZeros64(all)
+			c := &x.counts[column]
+			watched.Counts(column, c.array, n[:])
+			r.addAll(c, i, &n)
+		}
+	}
+}
+
+// addAll adds the counts of all kinds of an ask in one array, as add and countExtra do.
+func (r *Reader) addAll(c *counts, i int, n *[Claims]uint32) {
+	x, wants := &r.out[i], r.asks[i].Wants
+	if r.kinds <= Spam {
+		n[Spam], n[Ham] = 0, 0
+	}
+	if n[Sighting] == 0 && n[Spam] == 0 && n[Ham] == 0 {
+		return
+	}
+	x.Sightings = book.Add(x.Sightings, c.weighed(n[Sighting]))
+	x.Spam = book.Add(x.Spam, c.weighed(n[Spam]))
+	x.Ham = book.Add(x.Ham, c.weighed(n[Ham]))
+	x.seen(c.start)
+	if !c.root || n[Sighting] == 0 || wants&(Counts|Delivered) == 0 {
+		return
+	}
+	r.deliver(i, c.weighed(n[Sighting]-min(n[Sighting], n[Caught])), c.start)
+	if wants&Standing != 0 {
+		x.Good = book.Add(x.Good, c.weighed(n[Good]))
+	}
+	if wants&Names != 0 {
+		x.Addresses = book.Add(x.Addresses, c.weighed(n[Addresses]))
 	}
 }
 

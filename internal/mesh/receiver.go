@@ -184,12 +184,8 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 			return
 		}
 	}
-	if m.kind.topic() == kindAsk {
-		switch {
-		case m.to != r.m.opts.Identity.public.hint():
-		case m.kind == kindRefill:
-			r.m.sender.refilled(m)
-		default:
+	if m.kind == kindAsk {
+		if m.to == r.m.opts.Identity.public.hint() {
 			r.m.sender.ask(m)
 		}
 		return

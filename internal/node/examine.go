@@ -50,22 +50,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 
 // examine is Examine of the node that runs.
 func (n *core) examine(ctx context.Context) (*client.Examination, error) {
-	x, err := Examine(ctx, n.cfg.Load(), n.dir)
-	if err == nil && n.engine != nil {
-		// The files say what was so when the last snapshot was made.
-		x.Known, x.Healed = doubtsOf(n.engine.Doubts()), healedBy(n.engine.Healings())
-	}
-	return x, err
-}
-
-func healedBy(list []engine.Healing) (out []client.Healed) {
-	for _, h := range list {
-		if h.Peer == engine.Broker {
-			h.Peer = client.FromBroker
-		}
-		out = append(out, client.Healed(h))
-	}
-	return out
+	return Examine(ctx, n.cfg.Load(), n.dir)
 }
 
 // An examination is an Examination that is being made.
@@ -196,19 +181,16 @@ func (x *examination) greylist() {
 }
 
 func (x *examination) history() {
-	for _, f := range []struct {
-		name    string
-		inspect func(path string) error
-	}{{historyFile, logbook.Inspect}, {sumsFile, logbook.InspectSums}} {
-		path := filepath.Join(x.dir, f.name)
-		err := f.inspect(path)
-		switch {
-		case err == nil:
-			x.out.Files++
-		case !errors.Is(err, fs.ErrNotExist):
-			x.fault("history", path, 0, err.Error(), "on start, or when it notices, the node sets it aside and begins an empty one")
-		}
+	path := filepath.Join(x.dir, historyFile)
+	err := logbook.Inspect(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
 	}
+	if err != nil {
+		x.fault("history", path, 0, err.Error(), "on start, or when it notices, the node sets it aside and begins an empty one")
+		return
+	}
+	x.out.Files++
 }
 
 func (x *examination) whitelist() {
@@ -274,7 +256,7 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sumsFile, sparedFile, weightsFile, inventoryFile, audit.File, audit.OlderFile,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sparedFile, weightsFile, inventoryFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

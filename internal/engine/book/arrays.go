@@ -30,7 +30,7 @@ type maker struct {
 	err   error
 }
 
-func (m *maker) counter(g filter.Geometry) *filter.Counting {
+func (m *maker) counter(g filter.Geometry) Counter {
 	c, err := filter.NewCounting(g)
 	if err != nil {
 		m.err = cmp.Or(m.err, err)

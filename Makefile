@@ -4,6 +4,7 @@
 # make interop the tests that run real clients and mail servers, in a root of their own made of Debian packages
 # make fidelity our digests beside those of the real clients; BULKHEAD_FULL=1 for all mail and not a sample
 # make torture  kill a node, starve it, damage its files, cut its power and move its clock, and compare it with a map: TORTURE=2m each, or hours
+# make soak-mesh  random schedules of processes that share, compared with maps: SOAK=500 of them from SEED on, SOAKJOBS at once
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
 # make cost    search for messages that cost more processor time than any may, for the time SEARCH
@@ -22,6 +23,8 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 MUTANTS     ?= 60
 SEED        ?= 1
 TORTURE     ?= 2m
+SOAK        ?= 500
+SOAKJOBS    ?= 4
 
 # Tests are compiled as releases are: what the tests of the house link has then been
 # compiled already, if these come last. What takes longest comes first. Of go vet,
@@ -35,7 +38,7 @@ SEARCH      ?= 10m
 MAIL        ?=
 TEMPLATES   ?=
 
-.PHONY: all build server run test interop torture fidelity race fuzz cost vet mutate bench bench-peers stream packages reproducible clean
+.PHONY: all build server run test interop torture soak-mesh fidelity race fuzz cost vet mutate bench bench-peers stream packages reproducible clean
 
 all: vet test
 
@@ -63,6 +66,9 @@ interop:
 
 torture:
 	TORTURE=$(TORTURE) $(GO) test -tags interop -count=1 -timeout 0 -v ./test/torture
+
+soak-mesh:
+	$(AS_RELEASED) $(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run 'TestSoak$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
 
 fidelity:
 	@test/interop test/fidelity

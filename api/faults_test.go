@@ -213,7 +213,7 @@ func TestNothingConfigured(t *testing.T) {
 		status                   int
 		want                     string
 	}{
-		{"GET", "/v1/node", "", "", 404, "describes no node"}, {"GET", "/v1/size?signatures=5", "", "", 404, "calculates no sizes"}, {"GET", "/v1/peers", "", "", 404, "shares with nobody"}, {"GET", "/v1/network", "", "", 404, "shares with nobody"},
+		{"GET", "/v1/node", "", "", 404, "describes no node"}, {"GET", "/v1/size?signatures=5", "", "", 404, "calculates no sizes"}, {"GET", "/v1/verdicts?slot=24h", "", "", 404, "no numbers of verdicts"}, {"GET", "/v1/verdicts?slot=7h", "", "", 400, "slot"}, {"GET", "/v1/peers", "", "", 404, "shares with nobody"}, {"GET", "/v1/network", "", "", 404, "shares with nobody"},
 		{"POST", "/v1/peers", requestType, `{"key":"` + testKey('B') + `","name":"b","weight":0.5}`, 404, "shares with nobody"},
 		{"PATCH", "/v1/peers/" + testKey('B'), requestType, `{"weight":0.5}`, 404, "shares with nobody"}, {"DELETE", "/v1/peers/" + testKey('B'), "", "", 404, "shares with nobody"},
 		{"POST", "/v1/ratelimits", requestType, `{"attributes":{"a":"b"}}`, 404, "no rate limits"}, {"GET", "/v1/ratelimits", "", "", 404, "no rate limits"},

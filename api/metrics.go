@@ -98,6 +98,7 @@ type nodeCollector struct {
 	counters                              [8]*prometheus.Desc // in the order of Counters
 	bytes, keys, fill, ghost, wrong, bulk *prometheus.Desc
 	mature, readOnly, doubts, missing     *prometheus.Desc
+	healed                                *prometheus.Desc
 	free, needed                          *prometheus.Desc
 }
 
@@ -120,6 +121,7 @@ func newNodeCollector(n Node) *nodeCollector {
 		readOnly: desc("read_only", "1 while the node refuses reports."),
 		missing:  desc("parts_missing", "Files and folders of the data folder that were gone when the node started, and began anew."),
 		doubts:   desc("parts_in_doubt", "Pages of arrays, and rows of journal entries, that a salvage of a damaged store has lost: counts may be low."),
+		healed:   desc("pages_healed_total", "Pages of arrays that a salvage had lost and that a peer's replica made whole.", "peer"),
 		counters: [8]*prometheus.Desc{
 			desc("checks_total", "Checks through all doors."),
 			desc("reports_total", "Reports and revokes taken through all doors."),
@@ -135,7 +137,7 @@ func newNodeCollector(n Node) *nodeCollector {
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.doubts, c.missing, c.free, c.needed}, c.counters[:]...) {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.doubts, c.missing, c.healed, c.free, c.needed}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -156,6 +158,9 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(c.doubts, float64(parts))
 	gauge(c.missing, float64(len(state.Missing)))
+	for _, h := range state.Healed {
+		ch <- prometheus.MustNewConstMetric(c.healed, prometheus.CounterValue, float64(h.Pages), h.Peer)
+	}
 	for _, b := range state.Books {
 		for i, g := range b.Generations {
 			for _, a := range g.Arrays {

@@ -129,6 +129,8 @@ func (s *Server) routes() []route {
 		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state, gives(s.schema(client.NodeState{}))),
 		s.route("GET /v1/size", "size", "What the node would take, and how often it would err, for another use. Nothing is changed.", check, s.size,
 			params(sizeParams()...), gives(s.schema(client.Sizes{}))),
+		s.route("GET /v1/verdicts", "verdicts", "How many checks and votes came through each door over time.", check, s.verdictNumbers,
+			params(verdictParams()...), gives(s.schema(client.Verdicts{}))),
 
 		s.route("GET /v1/ratelimits", "listRateLimits", "Every rule, and what it takes.", check, s.listRates, gives(s.schema([]client.RateLimit{}))),
 		s.route("POST /v1/ratelimits", "applyRateLimits", "Count an event, or only look, and say what to do with it.", report, s.applyRate,

@@ -60,6 +60,10 @@ type Options struct {
 	// Sizes calculates what the node would take for another use; nil: /v1/size answers
 	// 404. Its error says what is wrong with the question.
 	Sizes func(client.SizeQuestion) (client.Sizes, error)
+	// Verdicts returns how many verdicts there were in the slots of one length, 10 minutes,
+	// an hour or a day, that begin at or after since and before until. Zero until stands
+	// for now, and zero since for a day before. nil: /v1/verdicts answers 404.
+	Verdicts func(since, until time.Time, slot time.Duration) client.Verdicts
 	// Ready returns nil if the node accepts requests, or why it currently does not; nil:
 	// the node is always ready.
 	Ready func() error
@@ -109,6 +113,7 @@ type Server struct {
 	rates    RateLimits
 	lists    Lists
 	sizes    func(client.SizeQuestion) (client.Sizes, error)
+	verdicts func(since, until time.Time, slot time.Duration) client.Verdicts
 	ready    func() error
 	page     http.Handler
 	advance  func(context.Context, time.Duration) (time.Time, error)
@@ -148,7 +153,7 @@ func New(o Options) (*Server, error) {
 		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, config: o.Config, audit: o.Audit,
 		ready: o.Ready, page: o.Page, advance: o.Advance, examine: o.Examine, log: o.Log,
-		sizes:  o.Sizes,
+		sizes: o.Sizes, verdicts: o.Verdicts,
 		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
 		openAPI:  newDocument(o.Version),
 		memory:   o.Memory,

@@ -4,13 +4,14 @@ import "context"
 
 // An Examination is what was found in the data folder of a node.
 type Examination struct {
-	Folder  string  `json:"folder"`
-	Files   int     `json:"files" doc:"Files that were read to their end."`
-	Bytes   int64   `json:"bytes" doc:"Bytes in them."`
-	Entries uint64  `json:"entries" doc:"Journal entries since the last snapshot that can be read."`
-	Faults  []Fault `json:"faults" doc:"Everything that is not as the node wrote it, or not safe."`
-	Doubts  []Doubt `json:"doubts" doc:"What may be lower than was acknowledged because of it."`
-	Known   []Doubt `json:"known,omitempty" doc:"What may be low since an earlier repair, and is until its generation ends. The files are as they should be."`
+	Folder  string   `json:"folder"`
+	Files   int      `json:"files" doc:"Files that were read to their end."`
+	Bytes   int64    `json:"bytes" doc:"Bytes in them."`
+	Entries uint64   `json:"entries" doc:"Journal entries since the last snapshot that can be read."`
+	Faults  []Fault  `json:"faults" doc:"Everything that is not as the node wrote it, or not safe."`
+	Doubts  []Doubt  `json:"doubts" doc:"What may be lower than was acknowledged because of it."`
+	Known   []Doubt  `json:"known,omitempty" doc:"What may be low since an earlier repair, and is until its generation ends. The files are as they should be."`
+	Healed  []Healed `json:"healed,omitempty" doc:"Of a running node: pages that were lost and are whole again since its start, by the peer whose replica they are of."`
 }
 
 // Examine has the node read every file of its data folder, which takes as long as reading
@@ -30,6 +31,16 @@ type Fault struct {
 	Problem string `json:"problem"`
 	Advice  string `json:"advice,omitempty"`
 }
+
+// A Healed is pages that a node had lost, and that a peer's replica of them made whole.
+type Healed struct {
+	Peer  string `json:"peer" doc:"Key of the peer; broker, if the node made the pages of what it had published itself and a broker had stored."`
+	Pages uint64 `json:"pages"`
+}
+
+// FromBroker is in a [Healed] in place of a peer if the node made the pages of what it had
+// published itself.
+const FromBroker = "broker"
 
 // A Doubt is a part of the counts that may be lower than was acknowledged.
 type Doubt struct {

@@ -12,6 +12,7 @@ type NodeState struct {
 	Durability string    `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
 	ReadOnly   string    `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`
 	Doubts     []Doubt   `json:"doubts,omitempty" doc:"What may be lower than was acknowledged since a damaged store was salvaged. Absent if nothing is."`
+	Healed     []Healed  `json:"healed,omitempty" doc:"Pages that were lost and are whole again since the start, by the peer whose replica they are of. Absent if there are none."`
 	Missing    []string  `json:"missing,omitempty" doc:"Files and folders of the data folder that the node had, that were gone when it started, and that began anew."`
 	Relayed    *string   `json:"relayed,omitempty" doc:"Host that the first request named which came from this machine over HTTP, for another host, without a sign that a proxy passed it on: clients of a proxy that adds nothing can pass for this machine. Absent if there was none since the start."`
 	Threshold  uint32    `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`

@@ -17,6 +17,7 @@ type Network struct {
 	Rounds      uint64            `json:"published_rounds"`
 	Images      uint64            `json:"published_images" doc:"Pages."`
 	Dropped     uint64            `json:"dropped" doc:"Messages that no broker took in time; peers ask for what was in them."`
+	Healing     bool              `json:"healing,omitempty" doc:"The node has lost pages of its own arrays, asks peers for their replicas of them, and tells nothing meanwhile."`
 	Strangers   map[string]uint64 `json:"strangers" doc:"Messages refused of senders that are no peers, by reason."`
 	Secret      *SecretChange     `json:"secret_change,omitempty" doc:"Change of the network's secret that was announced last; absent if none was."`
 	Aggregate   *Aggregate        `json:"aggregate,omitempty" doc:"Sum of the node and peers that it publishes; absent if it publishes none."`

@@ -9,7 +9,7 @@ import (
 // A Wave is messages with the same text or nearly so, as a node has seen them lately. Its
 // numbers begin with its first message, or with the oldest that the node remembers.
 type Wave struct {
-	ID         int64        `json:"id" doc:"Names the wave, in /v1/waves/{id}, until the node starts anew: that of its first entry."`
+	ID         int64        `json:"id" doc:"That of its first entry. In /v1/waves/{id} it names the wave, as that of any other entry of it does that is in the history."`
 	First      time.Time    `json:"first_seen"`
 	Last       time.Time    `json:"last_seen"`
 	Messages   uint64       `json:"messages" doc:"Checks, and recipients of sightings that followed none."`
@@ -46,6 +46,7 @@ type WavePage struct {
 	Of    int       `json:"of" doc:"Waves of the class, of which waves has the first."`
 	Upto  time.Time `json:"upto,omitzero" doc:"Time of the latest check or vote that was read for the page."`
 	Whole bool      `json:"whole" doc:"Everything that the node remembers was read. After a start this takes a while."`
+	Since time.Time `json:"since,omitzero" doc:"Until then, time of the oldest check or vote that the waves are of, if these are the latest ones alone."`
 }
 
 // A WaveDetail is one wave, and what the node makes of it now.

@@ -27,6 +27,9 @@ type PageInfo struct {
 	Index    uint64 // journal index of the last entry applied, 0 if none
 	Keys     uint64 // adds of keys that were not there before; after a merge, the sum
 	Overflow int    // cells whose value is in the overflow table; 0 in bit arrays
+	// Shown and ShownKeys are Version and Keys of what the page shows to others, see
+	// [Counting.SetFloor]; 0 without a floor.
+	Shown, ShownKeys uint64
 }
 
 // page is the state of one page. All fields but table belong to the holder of

@@ -33,6 +33,7 @@ type Counting struct {
 	*array
 	k          uint8
 	keep, fill uint64
+	floor      uint32 // 0: none
 }
 
 // NewCounting returns an empty array, or an error that wraps [ErrGeometry] if g
@@ -181,11 +182,13 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		if before == 0 {
 			p.Keys++
 			c.fresh++
-			c.slice(at, x)
 		}
 		if before+n < escape {
 			p.Version++
-			raiseLine(c.own(at), x, c.k, uint64(before+n))
+			if c.floor > 0 {
+				c.show(p, before, before+n)
+			}
+			c.raiseLight(at, x, uint64(before+n))
 			return before
 		}
 	} else {
@@ -193,6 +196,10 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		if before, done = p.table.Load().addExact(at%PageLines, x, c.k, n); done {
 			if n > 0 && before < Many {
 				p.Version++
+				if c.floor > 0 {
+					p.Shown++ // it is a heavy key
+				}
+				c.tell(at)
 			}
 			return before
 		}
@@ -202,8 +209,25 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 		}
 	}
 	p.Version++
+	if c.floor > 0 {
+		c.show(p, before, before+n)
+	}
+	was := load(l)
 	c.raiseHeavy(p, at, x, min(before+n, Many))
+	c.slice(at, &was)
 	return before
+}
+
+// raiseLight raises the cells of x to at least value, 1 to 14.
+func (c *Counting) raiseLight(at uint64, x cells, value uint64) {
+	l := c.own(at)
+	if len(c.writes) == 0 {
+		raiseLine(l, x, c.k, value)
+		return
+	}
+	was := load(l)
+	raiseLine(l, x, c.k, value)
+	c.slice(at, &was)
 }
 
 // raiseHeavy raises the cells of x to at least value, 15 to Many. The table comes

@@ -24,13 +24,19 @@ type Image struct {
 	Info PageInfo
 
 	plane // high is nil in bit arrays
+	floor uint32
 }
+
+// Floor returns the floor of the array, see [Counting.SetFloor]: 0 of a copy of what the page
+// shows to others.
+func (m *Image) Floor() uint32 { return m.floor }
 
 // Image returns a copy of page p, 0 to Pages()-1.
 func (c *Counting) Image(p int) *Image {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.image(p)
+	m.floor = c.floor
 	m.high = c.pages[p].table.Load().values(m.lines, m.Info.Overflow)
 	return m
 }
@@ -160,9 +166,19 @@ func (c *Counting) Load(m *Image) error {
 	if err := c.takes(m); err != nil {
 		return err
 	}
+	info := m.Info
+	switch {
+	case m.floor == c.floor:
+	case m.floor == 0: // what others were shown of such a page
+		info.Shown, info.ShownKeys = info.Version, info.Keys
+	default:
+		return fmt.Errorf("%w: page of an array with a floor of %d in one with %d", ErrGeometry, m.floor, c.floor)
+	}
+	old := c.oldPage(m.Page)
 	c.store(m.Page, m.plane, false)
-	c.slicePage(m.Page, c.writes)
-	c.setInfo(m.Page, m.Info)
+	c.slicePage(m.Page, c.writes, old)
+	c.shrunk()
+	c.setInfo(m.Page, info)
 	return nil
 }
 
@@ -173,8 +189,9 @@ func (b *Bits) Load(m *Image) error {
 	if err := b.takes(m); err != nil {
 		return err
 	}
+	old := b.oldPage(m.Page)
 	b.store(m.Page, m.lines)
-	b.slicePage(m.Page, b.writes)
+	b.slicePage(m.Page, b.writes, old)
 	b.setInfo(m.Page, m.Info)
 	return nil
 }
@@ -183,7 +200,7 @@ func (b *Bits) Load(m *Image) error {
 // and content.
 func (m *Image) Equal(o *Image) bool {
 	return m.Geometry == o.Geometry && m.Generation == o.Generation && m.Page == o.Page &&
-		m.Info == o.Info && m.equal(o.plane)
+		m.Info == o.Info && m.floor == o.floor && m.equal(o.plane)
 }
 
 // setBits returns the positions of the one bits of lines.

@@ -24,8 +24,10 @@ func (c *Counting) Merge(o *Counting) error {
 		if !blank(o.pageWords(p)) {
 			info.Version++
 			info.Keys += more.Keys
+			old := c.oldPage(p)
 			info.Overflow = c.mergePage(p, o, &work)
-			c.slicePage(p, c.writes)
+			c.slicePage(p, c.writes, old)
+			c.shrunk()
 			c.setInfo(p, info)
 		}
 		unlock()
@@ -138,7 +140,7 @@ func (b *Bits) Merge(o *Bits) error {
 		b.mu.Lock()
 		dst, src := b.ownPage(p), o.pageWords(p)
 		if orLines(&dst[0], &src[0], len(dst)) {
-			b.slicePage(p, b.writes)
+			b.slicePage(p, b.writes, nil)
 			info := b.pages[p].PageInfo
 			info.Version++
 			info.Keys += keys

@@ -17,7 +17,7 @@ import (
 //	 4  1  version of the codec, 1
 //	 5  1  kind of the array
 //	 6  1  form of the payload: 0 empty page, 1 sparse, 2 dense
-//	 7  1  zero
+//	 7  1  floor of a counting array, 2 to 15, or zero
 //	 8  8  fingerprint of the geometry
 //	16  8  generation
 //	24  8  page version
@@ -27,6 +27,9 @@ import (
 //	52  4  length of the payload in bytes
 //	56  4  sparse: cells or bits that are not zero; dense: cells of 15 or more
 //	60  4  CRC-32C of the 60 bytes before and of the payload
+//
+// With a floor the payload begins with what the page shows to others: 8 bytes of
+// version and 8 of keys.
 //
 // A sparse payload lists cells or bits as [codec.Slots.Append] writes them. A dense
 // one is the lines, followed by the values of the escaped cells, less 14 each,
@@ -40,8 +43,10 @@ const (
 	formSparse = 1
 	formDense  = 2
 
+	pageShown = 16
+
 	// maxPayload bounds a payload: a page of cells all at Many.
-	maxPayload = PageBytes + pageCells*6
+	maxPayload = pageShown + PageBytes + pageCells*6
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
@@ -91,10 +96,14 @@ func (m *Image) AppendCompact(dst []byte) []byte { return m.append(dst, m.Geomet
 func (m *Image) append(dst []byte, limit int) []byte {
 	head := len(dst)
 	dst = append(dst, make([]byte, pageHeader)...)
+	if m.floor > 0 {
+		dst = binary.LittleEndian.AppendUint64(dst, m.Info.Shown)
+		dst = binary.LittleEndian.AppendUint64(dst, m.Info.ShownKeys)
+	}
 	dst, form, count := m.appendPayload(dst, limit)
 	h := dst[head:]
 	copy(h, pageMagic)
-	h[4], h[5], h[6] = pageVersion, byte(m.Geometry.Kind), form
+	h[4], h[5], h[6], h[7] = pageVersion, byte(m.Geometry.Kind), form, byte(m.floor)
 	le := binary.LittleEndian
 	le.PutUint64(h[8:], m.Geometry.ID())
 	le.PutUint64(h[16:], m.Generation)
@@ -168,7 +177,11 @@ func ParseImage(b []byte, g Geometry) (*Image, error) {
 		Page:       h.page,
 		Info:       PageInfo{Version: le.Uint64(b[24:]), Index: le.Uint64(b[32:]), Keys: le.Uint64(b[40:])},
 	}
-	if err := m.parsePayload(b[pageHeader:], b[6], h.count); err != nil {
+	payload, err := m.parseShown(b[pageHeader:], b[7])
+	if err != nil {
+		return nil, err
+	}
+	if err := m.parsePayload(payload, b[6], h.count); err != nil {
 		return nil, err
 	}
 	m.Info.Overflow = len(m.high)
@@ -176,6 +189,22 @@ func ParseImage(b []byte, g Geometry) (*Image, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// parseShown reads what a payload begins with if the array has a floor, and returns the rest.
+func (m *Image) parseShown(b []byte, floor byte) ([]byte, error) {
+	if floor == 0 {
+		return b, nil
+	}
+	if floor == 1 || floor > MaxFloor || m.Geometry.Kind != Cells || len(b) < pageShown {
+		return nil, fmt.Errorf("%w: floor %d of a page of %s with a payload of %d bytes", ErrCorrupt, floor, m.Geometry.Kind, len(b))
+	}
+	m.floor = uint32(floor)
+	m.Info.Shown, m.Info.ShownKeys = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	if m.Info.Shown > m.Info.Version || m.Info.ShownKeys > min(m.Info.Shown, maxPageKeys) {
+		return nil, fmt.Errorf("%w: a page shows %d changes of %d and %d keys", ErrCorrupt, m.Info.Shown, m.Info.Version, m.Info.ShownKeys)
+	}
+	return b[pageShown:], nil
 }
 
 // maxPageKeys is more keys than a page ever sees, and so few that the sum over
@@ -223,8 +252,6 @@ func parseHeader(b []byte, magic string, g Geometry) (h header, err error) {
 		return h, fmt.Errorf("%w: checksum %08x, header says %08x", ErrCorrupt, pageSum(b), le.Uint32(b[60:]))
 	case Kind(b[5]) != g.Kind || le.Uint64(b[8:]) != g.ID():
 		return h, fmt.Errorf("%w: %s page of geometry %016x, want %s of %016x", ErrGeometry, Kind(b[5]), le.Uint64(b[8:]), g.Kind, g.ID())
-	case b[7] != 0:
-		return h, fmt.Errorf("%w: reserved byte is %d", ErrCorrupt, b[7])
 	case uint64(page) >= uint64(g.Pages()):
 		return h, fmt.Errorf("%w: page %d in an array of %d", ErrCorrupt, page, g.Pages())
 	case uint64(count) > uint64(g.slots()):

@@ -26,7 +26,8 @@ type Round struct {
 	// From and To are the array's versions before and after, see Version.
 	From, To uint64
 
-	ops []op
+	ops   []op
+	floor uint32 // of the array that it is recorded from, see [Counting.SetFloor]
 }
 
 // op is one add, or several of one key with no other add to its line between.
@@ -94,8 +95,12 @@ func (r *Round) Record(keys []Key, n, before []uint32) {
 		if n[i] == 0 || before[i] == Many {
 			continue // changed nothing, so it is no version either
 		}
+		raise := shown(r.floor, before[i], n[i])
+		if raise == 0 {
+			continue
+		}
 		x := pick(k.Lo, keep, fill)
-		r.ops = append(r.ops, op{line(k.Hi, r.Geometry.Lines), x.set(r.Geometry.K).code(), min(n[i], Many), 1})
+		r.ops = append(r.ops, op{line(k.Hi, r.Geometry.Lines), x.set(r.Geometry.K).code(), raise, 1})
 	}
 }
 
@@ -123,22 +128,65 @@ func (m mask) code() (code uint64) {
 	return code
 }
 
-// Close orders the round for encoding: by line, since adds to different lines
-// do not touch each other, and in their order within a line.
+// Close orders the round for encoding, so that it shows as little as possible of the order in
+// which the adds came: by line, and within a line by their cells or bits. Adds without
+// a common cell do not touch each other. Those with one keep their order, since the array
+// depends on it.
 func (r *Round) Close() {
 	slices.SortStableFunc(r.ops, func(a, b op) int { return cmp.Compare(a.line, b.line) })
 	out := r.ops[:0]
 	r.To = r.From
+	first := 0 // of the adds to the line
 	for _, o := range r.ops {
 		r.To += uint64(o.times)
-		if last := len(out) - 1; last >= 0 && out[last].line == o.line && out[last].code == o.code {
-			out[last].n = uint32(min(uint64(out[last].n)+uint64(o.n), Many))
-			out[last].times += o.times
+		if len(out) > 0 && out[len(out)-1].line != o.line {
+			first = len(out)
+		}
+		at, same := r.place(out[first:], o)
+		if same {
+			had := &out[first+at]
+			had.n = uint32(min(uint64(had.n)+uint64(o.n), Many))
+			had.times += o.times
 			continue
 		}
-		out = append(out, o)
+		out = slices.Insert(out, first+at, o)
 	}
 	r.ops = out
+}
+
+// place returns where o belongs among ordered adds to its line, all of which came before it:
+// with those of the same key, or before the first one that is larger and has, like all after
+// it, no cell in common with o. This is the only order of its kind: whatever order the adds
+// came in, those that may change places do.
+func (r *Round) place(ops []op, o op) (at int, same bool) {
+	at = len(ops)
+	for i := len(ops) - 1; i >= 0; i-- {
+		switch {
+		case ops[i].code == o.code:
+			return i, true
+		case r.meet(ops[i].code, o.code):
+			return at, false
+		case ops[i].code > o.code:
+			at = i
+		}
+	}
+	return at, false
+}
+
+// meet reports whether two codes have a cell or bit in common.
+func (r *Round) meet(a, b uint64) bool {
+	if r.Geometry.Kind == Cells {
+		k := r.Geometry.K
+		x, y := (&op{code: a}).cells(k).set(k), (&op{code: b}).cells(k).set(k)
+		return !x.and(y).empty()
+	}
+	x, y := pattern(a, r.Geometry.K == 16), pattern(b, r.Geometry.K == 16)
+	for i := range x {
+		if x[i]&y[i] != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // The encoded round, little endian, v for a number of 7 bits a byte:

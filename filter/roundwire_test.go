@@ -15,9 +15,10 @@ import (
 func onLine(line, lo uint64) Key { return Key{Hi: line << 52, Lo: lo} }
 
 // TestRoundBooks: what a round says of itself is what was recorded: every add that
-// changed something, adds of one key in a row as one, lines in order.
+// changed something, adds of one key with nothing that touches them between as one, lines in
+// order.
 func TestRoundBooks(t *testing.T) {
-	const a, b = 0x0605040302010, 0x0f0e0d0c0b0a09
+	const a, b, touches = 0x0605040302010, 0x0f0e0d0c0b0a09, 0x0f0e0d0c0b0a10
 	type add struct {
 		line, lo uint64
 		n        uint32
@@ -32,7 +33,8 @@ func TestRoundBooks(t *testing.T) {
 		{name: "nothing"},
 		{name: "one", adds: []add{{5, a, 3, 0}}, length: 1, pages: 1, increase: 3, times: 1},
 		{name: "the same twice", adds: []add{{5, a, 3, 0}, {5, a, 4, 3}}, length: 1, pages: 1, increase: 7, times: 2},
-		{name: "the same, another on the line between", adds: []add{{5, a, 1, 0}, {5, b, 1, 0}, {5, a, 1, 1}}, length: 3, pages: 1, increase: 3, times: 3},
+		{name: "the same, another on the line between", adds: []add{{5, a, 1, 0}, {5, b, 1, 0}, {5, a, 1, 1}}, length: 2, pages: 1, increase: 3, times: 3},
+		{name: "the same, one with a common cell between", adds: []add{{5, a, 1, 0}, {5, touches, 1, 0}, {5, a, 1, 1}}, length: 3, pages: 1, increase: 3, times: 3},
 		{name: "the same, another line between", adds: []add{{5, a, 1, 0}, {6, a, 1, 0}, {5, a, 1, 1}}, length: 2, pages: 1, increase: 3, times: 3},
 		{name: "none of it", adds: []add{{5, a, 0, 0}}},
 		{name: "full already", adds: []add{{5, a, 9, Many}}},

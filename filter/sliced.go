@@ -27,7 +27,8 @@ type Sliced struct {
 	rows       int // of a line
 	keep, fill uint64
 	chunks     []atomic.Pointer[slicedChunk]
-	held       atomic.Int64 // chunks in memory
+	held       atomic.Int64                // chunks in memory
+	exact      atomic.Pointer[slicedExact] // nil: none
 }
 
 // A slicedChunk is the unit in which a Sliced takes memory: 16 KiB, of 64 to 2048 rows.
@@ -78,7 +79,7 @@ func (s *Sliced) Words() int { return s.words }
 
 // Bytes returns the memory that it takes at present, which grows as arrays are filled.
 func (s *Sliced) Bytes() uint64 {
-	return uint64(len(s.chunks))*directoryEntry + uint64(s.held.Load())*uint64(unsafe.Sizeof(blankChunk))
+	return uint64(len(s.chunks))*directoryEntry + uint64(s.held.Load())*uint64(unsafe.Sizeof(blankChunk)) + s.exact.Load().bytes()
 }
 
 // Which sets the bits of out[i*Words():(i+1)*Words()] whose arrays may have keys[i]: bit c
@@ -97,50 +98,108 @@ func (s *Sliced) Which(keys []Key, out []uint64) {
 	}
 }
 
-// which is Which for one key. It stops at the first row that leaves no array.
-func (s *Sliced) which(k Key, out []uint64) {
-	row := line(k.Hi, s.geo.Lines) * uint64(s.rows)
-	if s.geo.Kind == Cells {
-		x := uint64(pick(k.Lo, s.keep, s.fill))
-		for i := range int(s.geo.K) {
-			if !s.and(row+x>>(8*i)&127, out, i == 0) {
-				return
-			}
+// Find looks up keys, several of which in a row, 1 or more, count as one. It appends the numbers
+// of those that some array may have to hits, and returns them. For the n'th hit of all,
+// out[n*Words():(n+1)*Words()] is as [Sliced.Which] sets it, of all arrays that may have any of
+// the several. out must have Words() words for each of these. hits must be empty.
+func (s *Sliced) Find(keys []Key, several int, out []uint64, hits []int) []int {
+	out = out[:len(keys)/several*s.words]
+	s.prefetch(keys)
+	var row [MaxColumns / 64]uint64
+	for i, k := range keys {
+		if i%batch == 0 && i+batch < len(keys) {
+			s.prefetch(keys[i+batch:])
 		}
-		return
-	}
-	m := pattern(k.Lo, s.geo.K == 16)
-	first := true
-	for i := range uint64(slicedWords) {
-		for w := m[i]; w != 0; w &= w - 1 {
-			if !s.and(row+i*64+uint64(bits.TrailingZeros64(w)), out, first) {
-				return
-			}
-			first = false
+		if !s.which(k, row[:s.words]) {
+			continue
+		}
+		n := i / several
+		if len(hits) == 0 || hits[len(hits)-1] != n {
+			hits = append(hits, n)
+			copy(out[(len(hits)-1)*s.words:], row[:s.words])
+			continue
+		}
+		to := out[(len(hits)-1)*s.words:]
+		for w := range s.words {
+			to[w] |= row[w]
 		}
 	}
+	return hits
 }
 
-// and leaves in out the bits that a row has, too, or sets them if it is the first. It
-// reports whether there are any.
-func (s *Sliced) and(row uint64, out []uint64, first bool) bool {
-	at := s.row(row)
+// most is how many rows a key has at most.
+const most = 2 * slicedWords
+
+// which is Which for one key. It reports whether any array may have it.
+func (s *Sliced) which(k Key, out []uint64) bool {
+	var rows [most][]uint64
+	n := s.rowsOf(k, &rows)
 	any := uint64(0)
-	for i := range out {
-		w := atomic.LoadUint64(&at[i])
-		if !first {
-			w &= out[i]
+	if s.words < lineWords {
+		for w := range out {
+			all := atomic.LoadUint64(&rows[0][w])
+			for i := 1; i < n && all != 0; i++ {
+				all &= atomic.LoadUint64(&rows[i][w])
+			}
+			out[w] = all
+			any |= all
 		}
-		out[i] = w
-		any |= w
+		return any != 0
+	}
+	for at := 0; at < len(out); at += lineWords {
+		to := (*words)(out[at:])
+		if left := and(to, (*words)(rows[0][at:]), &ones); left != 0 {
+			for i := 1; i < n && left != 0; i++ {
+				left = and(to, (*words)(rows[i][at:]), to)
+			}
+			any |= left
+		}
 	}
 	return any != 0
 }
 
-// row returns a row to read it.
-func (s *Sliced) row(row uint64) []uint64 {
+// ones is a line of one bits.
+var ones = words{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+
+// and sets to to the bits that both row and with have, and returns a word that is 0 if there
+// are none. It is unrolled: most of the work of a look-up is here.
+func and(to, row, with *words) uint64 {
+	a := atomic.LoadUint64(&row[0]) & with[0]
+	b := atomic.LoadUint64(&row[1]) & with[1]
+	c := atomic.LoadUint64(&row[2]) & with[2]
+	d := atomic.LoadUint64(&row[3]) & with[3]
+	e := atomic.LoadUint64(&row[4]) & with[4]
+	f := atomic.LoadUint64(&row[5]) & with[5]
+	g := atomic.LoadUint64(&row[6]) & with[6]
+	h := atomic.LoadUint64(&row[7]) & with[7]
+	*to = words{a, b, c, d, e, f, g, h}
+	return a | b | c | d | e | f | g | h
+}
+
+// rowsOf sets the rows of a key, and returns how many there are.
+func (s *Sliced) rowsOf(k Key, rows *[most][]uint64) (n int) {
+	row := line(k.Hi, s.geo.Lines) * uint64(s.rows)
+	if s.geo.Kind == Cells {
+		x := uint64(pick(k.Lo, s.keep, s.fill))
+		for i := range int(s.geo.K) {
+			rows[i] = s.row(s.chunks, row+x>>(8*i)&127)
+		}
+		return int(s.geo.K)
+	}
+	m := pattern(k.Lo, s.geo.K == 16)
+	for i := range uint64(slicedWords) {
+		for w := m[i]; w != 0; w &= w - 1 {
+			rows[n] = s.row(s.chunks, row+i*64+uint64(bits.TrailingZeros64(w)))
+			n++
+		}
+	}
+	return n
+}
+
+// row returns a row of chunks to read it.
+func (s *Sliced) row(chunks []atomic.Pointer[slicedChunk], row uint64) []uint64 {
 	word := row * uint64(s.words)
-	c := s.chunks[word/uint64(len(blankChunk))].Load()
+	c := chunks[word/uint64(len(blankChunk))].Load()
 	if c == nil {
 		c = &blankChunk
 	}
@@ -160,7 +219,7 @@ func (s *Sliced) prefetch(keys []Key) {
 	var addresses [ahead * batch * MaxColumns / 512]uint64 // in lines
 	n := 0
 	want := func(row uint64) {
-		at := s.row(row)
+		at := s.row(s.chunks, row)
 		for i := 0; i < len(at); i += lineWords {
 			addresses[n] = uint64(uintptr(unsafe.Pointer(&at[i]))) / LineBytes
 			n++
@@ -183,19 +242,70 @@ func (s *Sliced) prefetch(keys []Key) {
 	prefetchLines(nil, &addresses[0], n)
 }
 
-// set sets the bit of a column in a row.
-func (s *Sliced) set(row uint64, column int) {
+// mark sets the bit of a column in a row of chunks, of which held are in memory.
+func (s *Sliced) mark(chunks []atomic.Pointer[slicedChunk], held *atomic.Int64, row uint64, column int, to bool) {
 	word := row*uint64(s.words) + uint64(column/64)
-	p := &s.chunks[word/uint64(len(blankChunk))]
+	p := &chunks[word/uint64(len(blankChunk))]
 	c := p.Load()
 	if c == nil {
+		if !to {
+			return
+		}
 		if c = new(slicedChunk); p.CompareAndSwap(nil, c) {
-			s.held.Add(1)
+			held.Add(1)
 		} else {
 			c = p.Load()
 		}
 	}
-	atomic.OrUint64(&c[word%uint64(len(blankChunk))], 1<<(column%64))
+	at, bit := &c[word%uint64(len(blankChunk))], uint64(1)<<(column%64)
+	switch {
+	case atomic.LoadUint64(at)&bit != 0 == to: // as mostly
+	case to:
+		atomic.OrUint64(at, bit)
+	default:
+		atomic.AndUint64(at, ^bit)
+	}
+}
+
+// gathered is how many chunks lie together after [Sliced.Gather].
+const gathered = 512
+
+// Gather moves the part'th 8 MiB of s, from 0, to where they lie together, if they are mostly in
+// memory: on pages of 2 MiB they take much less time to read. It reports whether there is such a
+// part. Nobody may write to an array in s meanwhile.
+func (s *Sliced) Gather(part int) (more bool) {
+	all, held := [][]atomic.Pointer[slicedChunk]{s.chunks}, []*atomic.Int64{&s.held}
+	if e := s.exact.Load(); e != nil {
+		for i := range e.rows {
+			all, held = append(all, e.rows[i]), append(held, &e.held)
+		}
+	}
+	parts := len(s.chunks) / gathered // a smaller rest stays as it is
+	if part >= parts*len(all) {
+		return false
+	}
+	some := all[part/parts][part%parts*gathered:][:gathered]
+	n, together := 0, true
+	for i := range some {
+		c := some[i].Load()
+		if c != nil {
+			n++
+		}
+		together = together && c != nil && (i == 0 || uintptr(unsafe.Pointer(c)) == uintptr(unsafe.Pointer(some[i-1].Load()))+unsafe.Sizeof(*c))
+	}
+	if together || 2*n < gathered {
+		return true
+	}
+	lines := alignedLines(gathered * len(blankChunk) / lineWords)
+	for i := range some {
+		to := (*slicedChunk)(unsafe.Pointer(&lines[i*len(blankChunk)/lineWords]))
+		if c := some[i].Load(); c != nil {
+			*to = *c
+		}
+		some[i].Store(to)
+	}
+	held[part/parts].Add(int64(gathered - n))
+	return true
 }
 
 // A Column is where an array stands in a [Sliced].
@@ -230,7 +340,7 @@ func (a *array) attach(c Column) error {
 	a.mu.Unlock()
 	for p := range a.pages {
 		a.mu.Lock()
-		a.slicePage(p, []Column{c})
+		a.slicePage(p, []Column{c}, nil)
 		a.mu.Unlock()
 	}
 	a.setColumns(func(all []Column) []Column { return append(all, c) })
@@ -256,47 +366,76 @@ func (a *array) setColumns(change func([]Column) []Column) {
 	a.columns.Store(&all)
 }
 
-// slicePage writes what page p holds to columns, for the holder of a.mu.
-func (a *array) slicePage(p int, to []Column) {
-	if len(to) == 0 || a.blankAt(p) {
+// slicePage writes what page p holds to columns, for the holder of a.mu. They have what is in
+// old, nothing if that is nil; columns of bit arrays may have more than that.
+func (a *array) slicePage(p int, to []Column, old []words) {
+	if len(to) == 0 || old == nil && a.blankAt(p) {
 		return
 	}
-	for i := range a.pageWords(p) {
-		l := load(&a.pageWords(p)[i])
-		if l == (words{}) {
+	lines := a.pageWords(p)
+	for i := range lines {
+		var was words
+		if old != nil {
+			was = old[i]
+		}
+		l := load(&lines[i])
+		if l == was {
 			continue
 		}
 		for _, c := range to {
-			c.setLine(uint64(p*PageLines+i), &l)
+			c.setLine(uint64(p*PageLines+i), &was, &l)
 		}
 	}
 }
 
-// setLine writes the cells or bits of l to the rows of a line.
-func (c Column) setLine(line uint64, l *words) {
-	row := line * uint64(c.In.rows)
-	if c.In.geo.Kind == Cells {
+// oldPage returns a copy of page p for slicePage, nil if nobody wants one.
+func (a *array) oldPage(p int) []words {
+	if len(a.writes) == 0 {
+		return nil
+	}
+	return slices.Clone(a.pageWords(p))
+}
+
+// setLine writes to the rows of a line what its cells or bits are, where they were others.
+func (c Column) setLine(line uint64, was, l *words) {
+	s, row := c.In, line*uint64(c.In.rows)
+	e := s.exact.Load()
+	if s.geo.Kind == Bitmap {
 		for i, w := range l {
-			for w = occupied(w); w != 0; w &= w - 1 {
-				c.In.set(row+uint64(i*16+bits.TrailingZeros64(w)/4), c.N)
+			chunks, held, at := s.chunks, &s.held, row+uint64(i*64)
+			if i >= slicedWords {
+				if e == nil {
+					return
+				}
+				chunks, held, at = e.rows[0], &e.held, row+uint64((i-slicedWords)*64)
+			}
+			for other := w ^ was[i]; other != 0; other &= other - 1 {
+				bit := bits.TrailingZeros64(other)
+				s.mark(chunks, held, at+uint64(bit), c.N, w>>bit&1 != 0)
 			}
 		}
 		return
 	}
-	for i, w := range l[:slicedWords] {
-		for ; w != 0; w &= w - 1 {
-			c.In.set(row+uint64(i*64+bits.TrailingZeros64(w)), c.N)
+	e.begin(line)
+	defer e.end(line)
+	for i, w := range l {
+		for other := occupied(w ^ was[i]); other != 0; other &= other - 1 {
+			cell := uint64(i*16 + bits.TrailingZeros64(other)/4)
+			c.put(e, row+cell, nibble(was, cell), nibble(l, cell))
 		}
 	}
 }
 
-// slice writes a key that is new to line at to the columns of a, for the holder of a.mu.
-func (c *Counting) slice(at uint64, x cells) {
-	for _, col := range c.writes {
-		for i := range int(c.k) {
-			col.In.set(at*lineCells+uint64(x)>>(8*i)&127, col.N)
-		}
+// slice writes line at, which was another one, to the columns of c, for the holder of c.mu.
+func (c *Counting) slice(at uint64, was *words) {
+	if len(c.writes) == 0 {
+		return
 	}
+	l := load(c.at(at))
+	for _, col := range c.writes {
+		col.setLine(at, was, &l)
+	}
+	c.tell(at)
 }
 
 // slice writes a key that is new to line at to the columns of b, for the holder of b.mu.
@@ -306,6 +445,6 @@ func (b *Bits) slice(at, lo uint64) {
 	}
 	m := pattern(lo, b.twice)
 	for _, c := range b.writes {
-		c.setLine(at, &m)
+		c.setLine(at, &words{}, &m)
 	}
 }

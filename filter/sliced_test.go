@@ -189,7 +189,32 @@ func TestSliced(t *testing.T) {
 		if g.Lines > 64 && named > 2+absent/50 { // arrays of a few keys
 			t.Fatalf("%d of %d absent keys are named", named, absent)
 		}
+		several := rapid.IntRange(1, 3).Draw(t, "several")
+		sameFound(t, s, keys[:len(keys)/several*several], several, out)
 	})
+}
+
+// sameFound compares what Find finds of several keys with what Which says of each, which is in out.
+func sameFound(t *rapid.T, s *Sliced, keys []Key, several int, out []uint64) {
+	var hits []int
+	var rows []uint64
+	for n := range len(keys) / several {
+		row, any := make([]uint64, s.Words()), false
+		for i, w := range out[n*several*s.Words() : (n+1)*several*s.Words()] {
+			row[i%s.Words()] |= w
+			any = any || w != 0
+		}
+		if any {
+			hits, rows = append(hits, n), append(rows, row...)
+		}
+	}
+	got := make([]uint64, len(keys)/several*s.Words())
+	for i := range got {
+		got[i] = 5 // of another look-up
+	}
+	if found := s.Find(keys, several, got, nil); !slices.Equal(found, hits) || !slices.Equal(got[:len(rows)], rows) {
+		t.Fatalf("of %d keys, %d as one, found %v, want %v; %x, want %x", len(keys), several, found, hits, got[:len(rows)], rows)
+	}
 }
 
 // TestSlicedDetach: a detached array writes nothing more, and may be attached elsewhere.

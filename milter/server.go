@@ -62,6 +62,13 @@ type Server struct {
 	// DiscardTrapped discards mail whose recipients are all traps. Otherwise such
 	// mail is treated like any other.
 	DiscardTrapped bool
+	// Ballots are addresses to which users send messages that they call spam, or not. Such
+	// a mail is a vote on each message in it, on behalf of the user who has logged in to
+	// send it, and discarded if it goes nowhere else. Mail to them by anybody else is
+	// treated like any other.
+	Ballots []Ballot
+	// Unpack returns the messages in a mail to a ballot. Its error is told to the sender.
+	Unpack func(raw []byte) ([][]byte, error)
 	// ExemptNetworks are the client networks whose mail is neither counted nor checked,
 	// and ExemptLogins does the same for authenticated senders. Mail submitted on the
 	// machine itself is always exempt.
@@ -93,6 +100,7 @@ type Server struct {
 	err      error
 	policies atomic.Pointer[policies]
 	traps    traps
+	ballots  []ballotBox
 	pending  chan struct{}
 	serving  door.Work
 	counting sync.WaitGroup
@@ -112,6 +120,7 @@ type Stats struct {
 	Verified    atomic.Int64 // messages with a verified domain
 	Trapped     atomic.Int64 // messages reported for a trap
 	Limited     atomic.Int64 // recipients refused by the Limiter, or held
+	Ballots     atomic.Int64 // messages that were votes
 	White       atomic.Int64 // messages of each class
 	Spam        atomic.Int64
 	Listed      atomic.Int64
@@ -122,6 +131,9 @@ type Stats struct {
 	Rejected    atomic.Int64 // messages that met each action
 	Tempfailed  atomic.Int64
 	Quarantined atomic.Int64
+	// Mail to ballots that was no vote: nothing in it can be voted on, or nobody had
+	// logged in to send it.
+	BallotsRefused, BallotsOfStrangers atomic.Int64
 	// Times of the answers to messages, from when they had been received completely.
 	Times door.Times
 }
@@ -173,6 +185,12 @@ func (s *Server) prepare() (err error) {
 	s.pending = make(chan struct{}, maxPending)
 	if s.traps, err = newTraps(s.Traps); err != nil {
 		return err
+	}
+	if s.ballots, err = newBallotBoxes(s.Ballots); err != nil {
+		return err
+	}
+	if len(s.ballots) > 0 && s.Unpack == nil {
+		return errors.New("milter: ballots, and nothing to unpack their mail")
 	}
 	if err := s.SetPolicies(s.Policies); err != nil {
 		return err

@@ -52,6 +52,7 @@ type message struct {
 	crowded  error         // why there is no memory for it: it is not read
 	waited   time.Duration // for memory
 	held     string        // why it is put on hold
+	ballot   ballotMail
 }
 
 // errQuit ends a session in good order.
@@ -242,7 +243,7 @@ func (k *session) mail(data []byte) ([]byte, error) {
 	}
 	k.msg.client, k.msg.sender = k.client, sender
 	k.msg.login = k.macro("auth_authen")
-	if k.msg.exempt = k.server.exempts(&k.msg.envelope); k.msg.exempt && k.server.Limiter == nil {
+	if k.msg.exempt = k.server.exempts(&k.msg.envelope); k.msg.exempt && k.server.Limiter == nil && len(k.server.ballots) == 0 {
 		k.server.Stats.Exempt.Add(1)
 		return packetAccept, nil
 	}
@@ -269,6 +270,7 @@ func (k *session) rcpt(data []byte) ([]byte, error) {
 		}
 	}
 	k.msg.recipients = append(k.msg.recipients, recipient)
+	k.noteBallot(recipient)
 	return packetContinue, nil
 }
 
@@ -322,6 +324,9 @@ func (k *session) body(chunk []byte) {
 // room reports whether n more bytes of the message are kept. A message beyond the limit
 // is not kept at all, since half of it would have other signatures.
 func (k *session) room(n int) bool {
+	if k.msg.exempt && !k.votes() {
+		return false // nobody reads it
+	}
 	if !k.msg.oversize && k.msg.raw.Len()+n > k.server.MaxMessage {
 		k.msg.oversize = true
 		k.msg.raw = bytes.Buffer{}
@@ -353,6 +358,13 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 	begun := time.Now()
 	defer func() { s.Stats.Times.Add(time.Since(begun), 1) }()
 	defer k.reset() // the connection may be idle for long, and must not keep the message's memory
+	if k.votes() {
+		k.endVote(ctx)
+		return nil
+	}
+	if k.msg.ballot.recipients > 0 {
+		s.Stats.BallotsOfStrangers.Add(1)
+	}
 	switch {
 	case k.msg.exempt:
 		s.Stats.Exempt.Add(1)

@@ -249,6 +249,13 @@ func writeExamination(w io.Writer, x *client.Examination) error {
 	}
 	p.doubts("in doubt", x.Doubts)
 	p.doubts("low since an earlier repair", x.Known)
+	for _, h := range x.Healed {
+		from := "the replica of peer " + h.Peer
+		if h.Peer == client.FromBroker {
+			from = "what the node had published"
+		}
+		p.printf("healed: %s with %s\n", units.Plural(int(h.Pages), "page"), from)
+	}
 	p.printf("%s: %s with %s read, %d journal entries since the last snapshot: ", x.Folder, units.Plural(x.Files, "file"), units.ByteSize(uint64(x.Bytes)), x.Entries)
 	if x.Sound() {
 		p.printf("all is well\n")

@@ -26,7 +26,7 @@ type pages struct {
 }
 
 func (p *pages) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.since, "since", "", "from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a duration before now such as 36h")
+	f.StringVar(&p.since, "since", "", "from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
 	f.StringVar(&p.until, "until", "", "before this `TIME`")
 	f.IntVarP(&p.limit, "limit", "n", 50, "most entries")
 }
@@ -110,9 +110,9 @@ func newHistoryCommand() *cobra.Command {
 }
 
 func (u *adminFlags) showEntry(cmd *cobra.Command, c *client.Client, text string) error {
-	var id int64
-	if _, err := fmt.Sscanf(text, "%d", &id); err != nil || id <= 0 || fmt.Sprint(id) != text {
-		return cli.Usagef("%.40q is not the ID of an entry", text)
+	id, err := idOf(text)
+	if err != nil {
+		return err
 	}
 	e, err := c.HistoryEntry(cmd.Context(), id)
 	if err != nil {

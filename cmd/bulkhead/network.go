@@ -143,7 +143,7 @@ func newNetworkRotate(data *string) *cobra.Command {
 }
 
 func newNetworkNATS(data *string) *cobra.Command {
-	var fingerprint string
+	var fingerprint, domain string
 	cmd := &cobra.Command{
 		Use:   "nats [KEY...]",
 		Short: "Print the users and permissions that a NATS server needs for this node and others",
@@ -151,7 +151,7 @@ func newNetworkNATS(data *string) *cobra.Command {
 			"keys are given, for mesh.mode \"external\". Each may publish under its own key, read what\n" +
 			"the others publish in this network, and nothing else; this node also makes the streams.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := node.NATSUsers(dataFolder(*data, ""), fingerprint, args)
+			text, err := node.NATSUsers(dataFolder(*data, ""), fingerprint, domain, args)
 			if err != nil {
 				return err
 			}
@@ -160,5 +160,6 @@ func newNetworkNATS(data *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&fingerprint, "network", "", "`FINGERPRINT` of another network than the present one, to which \"bulkhead rekey\" will lead")
+	cmd.Flags().StringVar(&domain, "domain", "", "JetStream `DOMAIN` that keeps what is published: mesh.domain")
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -188,7 +189,7 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 		Short: "Drop what a peer counted in generations that started at or after a time",
 		Long: "Drop what a peer counted in generations that started at or after a time, and do not\n" +
 			"take them back. Generations that start later count again. TIME is 2006-01-02,\n" +
-			"2006-01-02T15:04:05Z, or a duration before now such as 36h.",
+			"2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			since, err := parseSince(args[1], time.Now())
@@ -208,8 +209,13 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 	}
 }
 
-// parseSince reads a date, a time, or a duration before now.
+// parseSince reads a date, a time, or a duration or number of days before now.
 func parseSince(text string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.Add(-time.Duration(n) * 24 * time.Hour).UTC(), nil
+		}
+	}
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d).UTC(), nil
 	}
@@ -218,5 +224,5 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, cli.Usagef("%.40q is not a time: want 2006-01-02, 2006-01-02T15:04:05Z, or a duration like 36h", text)
+	return time.Time{}, cli.Usagef("%.40q is not a time: want 2006-01-02, 2006-01-02T15:04:05Z, or a time before now like 36h or 30d", text)
 }

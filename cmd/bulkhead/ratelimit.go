@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,7 @@ import (
 func newRatelimitCommand() *cobra.Command {
 	var u adminFlags
 	var rule string
+	var limit int
 	cmd := &cobra.Command{
 		Use:   "ratelimit",
 		Short: "Show or reset the rate limits of a node",
@@ -25,7 +28,22 @@ func newRatelimitCommand() *cobra.Command {
 	}
 	u.flags(cmd.PersistentFlags())
 	cmd.PersistentFlags().StringVar(&rule, "rule", "", "only this `RULE` (default: all)")
+	top := &cobra.Command{
+		Use: "top", Short: "Print the keys of each rule with the highest rates", Args: cli.Args(cobra.NoArgs),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			all, err := c.TopRateKeys(cmd.Context(), limit)
+			if err != nil {
+				return err
+			}
+			if rule != "" {
+				all = slices.DeleteFunc(all, func(t client.TopKeys) bool { return t.Rule != rule })
+			}
+			return u.printTopKeys(cmd.OutOrStdout(), all)
+		}),
+	}
+	top.Flags().IntVarP(&limit, "limit", "n", 20, "most keys of a rule, up to 128")
 	cmd.AddCommand(
+		top,
 		&cobra.Command{
 			Use: "show [KEY]", Short: "Print every rule, or what is counted of a key",
 			Args: cli.Args(cobra.MaximumNArgs(1)),
@@ -53,6 +71,20 @@ func newRatelimitCommand() *cobra.Command {
 		},
 	)
 	return cmd
+}
+
+func (u *adminFlags) printTopKeys(w io.Writer, all []client.TopKeys) error {
+	if u.json {
+		return printJSON(w, all)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RULE\tKEY\tRATE\tLIMIT\tDIFFERENT ITEMS")
+	for _, rule := range all {
+		for _, k := range rule.Keys {
+			fmt.Fprintf(t, "%s\t%s\t%.1f\t%g\t%.0f\n", rule.Rule, k.Key, k.Rate, k.Limit, k.Items)
+		}
+	}
+	return t.Flush()
 }
 
 func showRules(cmd *cobra.Command, c *client.Client, asJSON bool) error {

@@ -55,7 +55,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NO_COLOR", "1")
 			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"), writeCertificate(env.WorkDir, "two"))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "logged": logged, "field": field, "certificate": wantCertificate, "dcc": askDCC, "refused": refusedDCC},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "logged": logged, "field": field, "found": found, "certificate": wantCertificate, "dcc": askDCC, "refused": refusedDCC},
 	})
 }
 
@@ -147,6 +147,21 @@ func field(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("no line of the output begins with %q", args[0])
+}
+
+// found VARIABLE PATTERN sets an environment variable to what the group of a pattern is
+// in the last output.
+func found(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: found VARIABLE PATTERN")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	match := pattern.FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(match) != 2 {
+		ts.Fatalf("the output has nothing like %q", args[1])
+	}
+	ts.Setenv(args[0], match[1])
 }
 
 // expand FILE replaces $ADDR in a file, and $SECRET.

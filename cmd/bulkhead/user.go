@@ -213,7 +213,7 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 			"stands for all accounts of the same person, or a user on whose behalf services\n" +
 			"report; SERVICE=NAME is such a user of the account SERVICE alone. What only these\n" +
 			"votes list is taken off the list, and what only they took off is listed again. TIME\n" +
-			"is 2006-01-02, 2006-01-02T15:04:05Z, or a duration before now such as 36h.",
+			"is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			from, err := parseSince(since, time.Now())

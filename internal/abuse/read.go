@@ -64,20 +64,27 @@ func (o *Options) Read(raw []byte) (*Report, error) {
 	if r.User == "" {
 		return nil, ErrStranger
 	}
-	w := walker{}
-	if err := w.walk(raw, 0); err != nil {
+	if r.Messages, r.Inline, err = Messages(raw); err != nil {
 		return nil, err
 	}
-	r.Messages = w.found
-	if len(r.Messages) == 0 {
-		if inline := forwarded(w.text); inline != nil {
-			r.Messages, r.Inline = [][]byte{inline}, true
-		}
-	}
-	if len(r.Messages) == 0 {
-		return nil, ErrNothing
-	}
 	return r, nil
+}
+
+// Messages returns the messages in a mail, whoever has sent it: those that are attached, 1 to
+// [MaxMessages], or else the one that is forwarded in its text (inline). Its error wraps
+// [ErrNothing] or [ErrMalformed].
+func Messages(raw []byte) (messages [][]byte, inline bool, err error) {
+	w := walker{}
+	if err := w.walk(raw, 0); err != nil {
+		return nil, false, err
+	}
+	if len(w.found) > 0 {
+		return w.found, false, nil
+	}
+	if m := forwarded(w.text); m != nil {
+		return [][]byte{m}, true, nil
+	}
+	return nil, false, ErrNothing
 }
 
 // user returns on whose behalf a mail is, "" if nobody has verified it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -93,6 +94,25 @@ func (s *Sum) RenameOrigin(context.Context, string, string) error { return errPu
 
 // Incarnation returns 0.
 func (s *Sum) Incarnation(string) uint64 { return 0 }
+
+// Wounds returns none: a sum is not on disk.
+func (s *Sum) Wounds(context.Context) (w engine.Wounds, err error) { return w, nil }
+
+// Heal is refused.
+func (s *Sum) Heal(context.Context, string, engine.Array, uint64, []byte) error { return errPublishes }
+
+// HealSaid is refused.
+func (s *Sum) HealSaid(context.Context, engine.Array, uint64, [][]byte, []engine.Part) (int, error) {
+	return 0, errPublishes
+}
+
+// EndHealing does nothing.
+func (s *Sum) EndHealing(context.Context) error { return nil }
+
+// ReplicaPages is refused.
+func (s *Sum) ReplicaPages(context.Context, string, engine.Array, uint64, filter.Geometry, []int) ([][]byte, error) {
+	return nil, errPublishes
+}
 
 // Room reports that there is none.
 func (s *Sum) Room(string, engine.Need) (now, later bool) { return false, false }

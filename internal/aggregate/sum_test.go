@@ -30,6 +30,7 @@ type world struct {
 	reader  *engine.Engine
 	lives   uint64
 	truth   map[int]uint32 // what the node itself counted
+	floor   uint32         // of all tallies
 }
 
 type member struct {
@@ -42,7 +43,7 @@ type member struct {
 func (w *world) open(capacity uint64) *engine.Engine {
 	e, err := engine.Open(context.Background(), engine.Options{
 		Secret: testSecret, Now: func() time.Time { return time.Unix(w.now.Load(), 0) },
-		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3},
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3, Floor: w.floor},
 		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: capacity, Error: 1e-6},
 	})
 	if err != nil {
@@ -59,7 +60,11 @@ func (w *world) open(capacity uint64) *engine.Engine {
 func newWorld(t *testing.T, capacities ...uint64) *world { return newWorldOf(t, capacities...) }
 
 func newWorldOf(t testing.TB, capacities ...uint64) *world {
-	w := &world{t: t, truth: make(map[int]uint32)}
+	return newWorldAbove(t, 0, capacities...)
+}
+
+func newWorldAbove(t testing.TB, floor uint32, capacities ...uint64) *world {
+	w := &world{t: t, truth: make(map[int]uint32), floor: floor}
 	w.now.Store(1_800_000_000)
 	w.node, w.reader = w.open(1000), w.open(1000)
 	for i, capacity := range capacities {
@@ -378,5 +383,44 @@ func TestOnlyPublishes(t *testing.T) {
 	}
 	if _, _, err := s.Images(ctx, engine.ArraySpam, 5); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("images of nothing: %v", err)
+	}
+}
+
+// TestSumAboveFloors: a sum has what the node and its members each show to others, whether it
+// takes their rounds or is made of their images.
+func TestSumAboveFloors(t *testing.T) {
+	const floor, signatures = 5, 120
+	w := newWorldAbove(t, floor, 1000, 1000, 3000)
+	rng := rand.New(rand.NewPCG(41, 42))
+	for step := range 4 {
+		for range 150 {
+			n := 1 + 10*rng.IntN(signatures/10) + rng.IntN(9) // no votes
+			if m := rng.IntN(len(w.members) + 1); m < len(w.members) {
+				w.report(w.members[m].engine, w.members[m].truth, n)
+			} else {
+				w.report(w.node, w.truth, n)
+			}
+		}
+		w.pass()
+		if step == 2 {
+			w.remake()
+		}
+		hidden := 0
+		for n := range signatures {
+			want := uint32(0)
+			for _, truth := range []map[int]uint32{w.truth, w.members[0].truth, w.members[1].truth, w.members[2].truth} {
+				if truth[n] >= floor {
+					want += truth[n]
+				} else if truth[n] > 0 {
+					hidden++
+				}
+			}
+			if got, _ := w.find(w.reader, n); got != want {
+				t.Fatalf("step %d: the sum has %d sightings of %d, want %d", step, got, n, want)
+			}
+		}
+		if hidden < 20 {
+			t.Fatalf("step %d: only %d counts are below the floor", step, hidden)
+		}
 	}
 }

@@ -6,7 +6,16 @@ import "strings"
 type Aggregate struct {
 	Members []string `toml:"members" doc:"peers whose counts this node publishes as one sum with its own, under another key: their\nkeys, names of groups, or \"*\" for all. Only peers of weight 1 are taken. Empty: no\nsum is published"`
 	Servers []string `toml:"servers" secret:"url" doc:"where the sum is published: \"host:port\" of each hub, or URLs of NATS servers. Those\nwho count the members themselves should not hear it there"`
+
+	Credentials string `toml:"credentials" doc:"of NATS servers: as in [mesh]. Empty: the key of the sum"`
+	CA          string `toml:"ca" doc:"of NATS servers: as in [mesh]"`
+	Cert        string `toml:"cert" doc:"of NATS servers: as in [mesh]"`
+	Key         string `toml:"key" doc:"of NATS servers: as in [mesh]"`
+	Domain      string `toml:"domain" doc:"of NATS servers: as in [mesh]"`
 }
+
+// Access returns how the node signs in to NATS servers where the sum is published.
+func (a *Aggregate) Access() Access { return Access{a.Credentials, a.CA, a.Cert, a.Key, a.Domain} }
 
 func (c *checker) aggregate(a *Aggregate, m *Mesh) {
 	switch {
@@ -24,6 +33,7 @@ func (c *checker) aggregate(a *Aggregate, m *Mesh) {
 		mode = "external"
 	}
 	c.servers("aggregate.servers", mode, a.Servers)
+	c.access("aggregate", a.External(), a.Access())
 }
 
 // External reports whether the servers are those of somebody else's NATS cluster.

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -14,7 +16,12 @@ type Mesh struct {
 	Role        string   `toml:"role" doc:"\"both\"; \"subscribe\": count peers and publish nothing; \"publish\": publish and\ncount no peer (a spam trap)"`
 	Credentials string   `toml:"credentials" doc:"mode \"external\": file with a user JWT and its key. Empty: the node's own key;\n\"none\": the servers ask for none, or the URLs have a name and password"`
 	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of the authorities for the servers' certificates.\nEmpty: those of the system"`
+	Cert        string   `toml:"cert" doc:"mode \"external\": PEM file of a certificate that this node shows the servers.\nEmpty: it shows none"`
+	Key         string   `toml:"key" doc:"mode \"external\": PEM file of the key of that certificate"`
+	Domain      string   `toml:"domain" doc:"mode \"external\": JetStream domain that keeps what is published, for servers that are\nleaf nodes of others. Empty: the servers keep it themselves"`
 	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. On average a peer knows after\nhalf of it; a shorter time costs more bytes per report"`
+	ShareCounts int      `toml:"share_counts_from" doc:"how often a signature must have been counted here in a day before others are told,\n1 to 15, and then of all those times. 1 tells everything at once, so that whoever can\nguess a message can see that one person received it. Votes that list are told at once"`
+	RekeyEvery  Duration `toml:"rekey_every" doc:"mode \"hub\": time between two changes of the network's secret, which hubs announce\nby themselves: a multiple of blocklist.generation, and at least half of the time that\nthe books keep. The hub with the lowest key among those that name each other does it;\ngive all of them the same time. \"0s\": only \"bulkhead rekey\" changes it"`
 	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that state the versions of this node's arrays"`
 	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. Beyond it, counts of peers are merged,\nwhich makes them less exact; what has no room even then is refused"`
 	MaxAdds     float64  `toml:"peer_adds_per_minute" doc:"what one peer may count in a minute; an hour's worth may come at once. A peer\nthat exceeds it is quarantined: kept, but not counted until you weigh it again"`
@@ -27,7 +34,7 @@ type Mesh struct {
 func defaultMesh() Mesh {
 	return Mesh{
 		Mode: "off", Listen: "127.0.0.1:8421", Servers: []string{}, Role: "both",
-		Interval: Duration(1500 * time.Millisecond), Heartbeat: Duration(30 * time.Second), Memory: 4 << 30,
+		Interval: Duration(1500 * time.Millisecond), ShareCounts: 2, Heartbeat: Duration(30 * time.Second), Memory: 4 << 30,
 		MaxAdds: 1e6, MaxListings: 1e5, StreamAge: Duration(72 * time.Hour), StreamBytes: 1 << 30, Replicas: 1,
 	}
 }
@@ -41,11 +48,12 @@ func (c *checker) mesh(m *Mesh) {
 		c.fail("mesh.listen", "a hub needs an address")
 	case (m.Mode == "join" || m.Mode == "external") && len(m.Servers) == 0:
 		c.fail("mesh.servers", "mode %q needs at least one server", m.Mode)
-	case m.Mode != "external" && m.Credentials+m.CA != "":
-		c.fail("mesh.credentials", "credentials and ca are for mode \"external\"; peers know each other by their keys")
 	}
+	c.access("mesh", m.Mode == "external", m.Access())
 	c.servers("mesh.servers", m.Mode, m.Servers)
 	c.duration("mesh.publish_interval", m.Interval, 10*time.Millisecond, time.Minute)
+	c.between("mesh.share_counts_from", float64(m.ShareCounts), 1, 15)
+	c.duration("mesh.rekey_every", m.RekeyEvery, 0, 366*24*time.Hour)
 	c.duration("mesh.heartbeat", m.Heartbeat, 100*time.Millisecond, time.Hour)
 	c.between("mesh.memory_bytes", float64(m.Memory), 1<<20, 1<<50)
 	c.between("mesh.peer_adds_per_minute", m.MaxAdds, 1, 1e12)
@@ -53,6 +61,50 @@ func (c *checker) mesh(m *Mesh) {
 	c.duration("mesh.stream_age", m.StreamAge, time.Minute, 366*24*time.Hour)
 	c.between("mesh.stream_bytes", float64(m.StreamBytes), 1<<20, 1<<50)
 	c.between("mesh.stream_replicas", float64(m.Replicas), 1, 5)
+}
+
+// An Access is how a node signs in to NATS servers that somebody else runs.
+type Access struct{ Credentials, CA, Cert, Key, Domain string }
+
+// Access returns how the node signs in to the servers of mode "external".
+func (m *Mesh) Access() Access { return Access{m.Credentials, m.CA, m.Cert, m.Key, m.Domain} }
+
+// CheckDomain refuses what cannot be the name of a JetStream domain, which is a part of a
+// subject; "" is none.
+func CheckDomain(name string) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	if len(name) > 64 || strings.Trim(name, letters) != "" {
+		return fmt.Errorf("%.80q is not a JetStream domain: want up to 64 letters, digits, - and _", name)
+	}
+	return nil
+}
+
+func (c *checker) access(section string, external bool, a Access) {
+	switch {
+	case !external && a != Access{}:
+		c.fail(section+".credentials", "credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their keys")
+	case (a.Cert == "") != (a.Key == ""):
+		c.fail(section+".cert", "cert and key are given together or not at all")
+	}
+	if err := CheckDomain(a.Domain); err != nil {
+		c.fail(section+".domain", "%v", err)
+	}
+}
+
+// rekeying checks that secrets do not change so often that a node would need more than three.
+func (c *checker) rekeying(m *Mesh, a *Aggregate, t *Tally, b *Blocklist) {
+	every, kept := m.RekeyEvery, max(Duration(t.Keep)*t.Generation, Duration(b.Keep)*b.Generation)
+	switch {
+	case every == 0 || b.Generation <= 0:
+	case m.Mode != "hub":
+		c.fail("mesh.rekey_every", "mode %q: only hubs announce another secret", m.Mode)
+	case len(a.Servers) > 0:
+		c.fail("mesh.rekey_every", "this node publishes a sum: the hubs of aggregate.servers announce another secret to it")
+	case every%b.Generation != 0:
+		c.fail("mesh.rekey_every", "%v is no multiple of blocklist.generation, %v", every, b.Generation)
+	case every < (kept+1)/2:
+		c.fail("mesh.rekey_every", "%v is less than half of the %v for which the books keep what they count: nodes answer under three secrets at most", every, kept)
+	}
 }
 
 func (c *checker) servers(key, mode string, servers []string) {

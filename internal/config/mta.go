@@ -23,6 +23,8 @@ type Milter struct {
 	Resolver       string         `toml:"resolver" doc:"address of the DNS resolver to ask, for example \"127.0.0.1:53\". Empty: those of\nthe system"`
 	Traps          []string       `toml:"traps" doc:"spam traps, \"someone@example.com\" or \"@example.com\": mail to them is reported"`
 	DiscardTrapped bool           `toml:"discard_trapped" doc:"discard mail whose recipients are all traps"`
+	Abuse          string         `toml:"abuse_address" doc:"address to which users send what is spam, attached or forwarded: a vote on each\nmessage in it by the user who has logged in to send it. Such mail is not delivered.\nEmpty: none"`
+	AbuseHam       string         `toml:"abuse_ham_address" doc:"the same for what is not spam"`
 	ExemptNetworks []string       `toml:"exempt_networks" doc:"clients whose mail is neither counted nor checked. What is submitted on the\nmachine itself never is"`
 	ExemptLogins   bool           `toml:"exempt_authenticated" doc:"neither count nor check mail of authenticated senders"`
 	OnFault        string         `toml:"on_fault" doc:"what is done with mail that cannot be judged: \"accept\" or \"tempfail\""`
@@ -150,6 +152,15 @@ func (c *checker) milter(m *Milter, l *Lists) {
 		if at := strings.LastIndexByte(t, '@'); at < 0 || at == len(t)-1 || strings.ContainsAny(t, " \t<>") {
 			c.fail("milter.traps", "%.80q is neither \"someone@example.com\" nor \"@example.com\"", t)
 		}
+	}
+	for _, a := range []struct{ key, value string }{{"milter.abuse_address", m.Abuse}, {"milter.abuse_ham_address", m.AbuseHam}} {
+		local, domain, _ := strings.Cut(a.value, "@")
+		if a.value != "" && (local == "" || domain == "" || strings.ContainsAny(a.value, " \t<>")) {
+			c.fail(a.key, "%.80q is not \"someone@example.com\"", a.value)
+		}
+	}
+	if m.AbuseHam != "" && strings.EqualFold(m.Abuse, m.AbuseHam) {
+		c.fail("milter.abuse_ham_address", "%.80q is abuse_address, too", m.AbuseHam)
 	}
 	for _, name := range m.Lists {
 		c.list("milter.lists", name, l)

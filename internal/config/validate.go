@@ -156,6 +156,7 @@ func (cfg *Config) validate(lines map[string]int) []*Error {
 	c.policy(&cfg.Policy, cfg.RateLimit)
 	c.lists(&cfg.Lists)
 	c.mesh(&cfg.Mesh)
+	c.rekeying(&cfg.Mesh, &cfg.Aggregate, &cfg.Tally, &cfg.Blocklist)
 	c.aggregate(&cfg.Aggregate, &cfg.Mesh)
 	c.dnsbl(&cfg.DNSBL, &cfg.Lists)
 	c.whitelist(&cfg.Whitelist)

@@ -57,7 +57,6 @@ func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 		return bulkhead.Verdict{}, err
 	}
 	e.counters.checks.Add(1)
-	e.counters.verdicts[v.Class].Add(1)
 	return v, nil
 }
 
@@ -72,18 +71,7 @@ func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdict
 		}
 	}
 	e.counters.checks.Add(uint64(len(queries)))
-	for i := range verdicts {
-		e.counters.verdicts[verdicts[i].Class].Add(1)
-	}
 	return nil
-}
-
-// Verdicts returns how many checks had which class since the start.
-func (e *Engine) Verdicts() (n [bulkhead.NumClasses]uint64) {
-	for c := range n {
-		n[c] = e.counters.verdicts[c].Load()
-	}
-	return n
 }
 
 // check judges one message into v, reusing its Findings, and returns what the verdict

@@ -29,6 +29,7 @@ type meta struct {
 	Origins []replica.Stored `json:"origins,omitempty"`
 
 	Doubts []Doubt `json:"doubts,omitempty"` // since a salvage
+	Wounds string  `json:"wounds,omitempty"` // file
 }
 
 type metaTally struct {
@@ -174,7 +175,7 @@ type written struct {
 func (e *Engine) snapshot(between func(func()), last map[string]written) (*snapshot, error) {
 	s := &snapshot{written: make(map[string]written)}
 	m := meta{Version: metaVersion, Accounts: "accounts", Ballots: "ballots"}
-	var accounts, ballots []byte
+	var accounts, ballots, wounds []byte
 	var err error
 	var v view
 	between(func() {
@@ -187,6 +188,9 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		e.journalBytes = 0
 		s.remote = e.replicas.Snapshot()
 		m.Doubts = e.Doubts()
+		if e.wounds != nil {
+			wounds = e.wounds.encode()
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -204,6 +208,14 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	own := func(kind string, start uint64, array any) string {
 		name := fmt.Sprintf("%s-%d", kind, start)
 		add(name, array.(pages.Array))
+		if file := &s.files[len(s.files)-1]; shared(kind) {
+			sums := store.File{Name: sumsOf(name)}
+			if file.Write != nil {
+				// The store writes files in the order of their names: this one after that.
+				file.Write, sums.Write = pages.Summed(array.(pages.Array), between)
+			}
+			s.files = append(s.files, sums)
+		}
 		return name
 	}
 	m.TallyFrom, m.BlockFrom = v.tally.From, v.block.From
@@ -217,7 +229,12 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	m.Origins = s.remote.Origins(between, add, func(name string, write func(io.Writer) error) {
 		s.files = append(s.files, store.File{Name: name, Write: write})
 	})
-	for name, data := range map[string][]byte{m.Accounts: accounts, m.Ballots: ballots} {
+	small := map[string][]byte{m.Accounts: accounts, m.Ballots: ballots}
+	if wounds != nil {
+		m.Wounds = "wounds"
+		small[m.Wounds] = wounds
+	}
+	for name, data := range small {
 		s.files = append(s.files, store.File{Name: name, Write: func(w io.Writer) error {
 			_, err := w.Write(data)
 			return err

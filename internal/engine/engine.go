@@ -35,8 +35,9 @@ type Engine struct {
 	read      atomic.Pointer[sources] // of the last look-up
 	failed    atomic.Pointer[error]   // why reports are refused; nil while they are taken
 	doubts    atomic.Pointer[[]Doubt] // since a salvage; nil for none
-	scratch   sync.Pool               // of *scratch
-	seen      sync.Pool               // of *bulkhead.Verdict
+	healedBy  atomic.Pointer[[]Healing]
+	scratch   sync.Pool // of *scratch
+	seen      sync.Pool // of *bulkhead.Verdict
 	counters  counters
 	watch     watch // of the writer
 
@@ -59,6 +60,8 @@ type Engine struct {
 	accountsIndex uint64 // last journal entry that the trust book has seen
 	journalBytes  uint64 // since the last checkpoint
 	recorder      recorder
+	wounds        *wounds           // nil for none
+	healings      map[string]uint64 // pages made whole since the start, by peer
 	tally         *book.TallyKeeper
 	block         *book.BlockKeeper
 
@@ -71,7 +74,6 @@ type Engine struct {
 // counters count the work of an engine since it started.
 type counters struct {
 	checks, reports, refused, entries, checkpoints, recoveries, forgotten, gatherings atomic.Uint64
-	verdicts                                                                          [bulkhead.NumClasses]atomic.Uint64 // of checks
 }
 
 // Open starts an engine: it loads the last checkpoint of opts.Store, replays the journal
@@ -217,6 +219,7 @@ func (e *Engine) keep() {
 			}
 			continue
 		case <-checkpoint.C:
+			e.replicas.Crowd() // arrays have been filled since the indexes were made
 		case <-e.wake:
 			if e.refusing() == nil && time.Since(noSnapshot) < checkpointRest {
 				continue // every entry asks for one again

@@ -23,6 +23,7 @@ const (
 	entryRemote   byte = 'M'
 	entryForget   byte = 'F'
 	entryRenew    byte = 'N'
+	entryHeal     byte = 'H'
 	entryVersion  byte = 5 // up to 4 votes were in the tally's generations
 )
 
@@ -243,6 +244,8 @@ func decodeEntry(data []byte) (entry, error) {
 		body = new(forgetChange)
 	case entryRenew:
 		body = new(renewChange)
+	case entryHeal:
+		body = new(healed)
 	default:
 		return nil, fmt.Errorf("%w: kind %q", errEntry, data[0])
 	}

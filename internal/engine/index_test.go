@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
 // A walk is a node with many origins, and what checks read there with and without indexes.
@@ -178,18 +180,24 @@ func TestIndexAtOnce(t *testing.T) {
 		w.all[i].Weight = 1
 	}
 	w.set()
-	s := sig(bulkhead.Exact, 1)
+	s, few := sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2)
 	report(t, w.from[0], bulkhead.Report{Signatures: []bulkhead.Signature{s}, Count: 10})
+	report(t, w.from[0], bulkhead.Report{Signatures: []bulkhead.Signature{few}, Count: 3}) // which the index itself counts
 	for _, o := range w.all {
 		transfer(t, w.from[0], w.Engine, o.ID)
 	}
 	if n := w.indexed(); n < walkOrigins {
 		t.Fatalf("%d arrays are in an index", n)
 	}
+	if !slices.ContainsFunc(w.view().remote.Indexes, func(x *replica.Index) bool { return x.Exact() }) {
+		t.Error("no index has counts")
+	}
+	fewer := uint32(3 * walkOrigins)
 	want := func(what string, n uint32) {
 		t.Helper()
-		if got := check(t, w.Engine, s).Findings[0].Sightings; got != n {
-			t.Errorf("%s: %d sightings, want %d", what, got, n)
+		f := check(t, w.Engine, s, few).Findings
+		if f[0].Sightings != n || f[1].Sightings != fewer {
+			t.Errorf("%s: %d and %d sightings, want %d and %d", what, f[0].Sightings, f[1].Sightings, n, fewer)
 		}
 	}
 	want("all", 10*walkOrigins)
@@ -197,15 +205,22 @@ func TestIndexAtOnce(t *testing.T) {
 		w.all[i].Weight = 0.5
 	}
 	w.set()
-	want("half weight for twenty", 10*walkOrigins-5*20)
+	fewer -= 20
+	want("half weight for twenty", 10*walkOrigins-5*20) // ceil(3/2) is 2
 	w.all = w.all[20:]
 	w.set()
+	fewer = 3 * (walkOrigins - 20)
 	want("those evicted", 10*(walkOrigins-20))
 	report(t, w.from[0], bulkhead.Report{Signatures: []bulkhead.Signature{s}})
 	transfer(t, w.from[0], w.Engine, w.all[0].ID)
 	want("one more", 10*(walkOrigins-20)+1)
+	report(t, w.from[0], bulkhead.Report{Signatures: []bulkhead.Signature{few}, Count: 5})
+	transfer(t, w.from[0], w.Engine, w.all[1].ID)
+	fewer += 5
+	want("one counts more", 10*(walkOrigins-20)+2)
 	if err := w.Renew(context.Background(), w.all[0].ID, 5); err != nil {
 		t.Fatal(err)
 	}
-	want("one began anew", 10*(walkOrigins-21))
+	fewer -= 3
+	want("one began anew", 10*(walkOrigins-21)+1)
 }

@@ -89,6 +89,9 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	if len(m.Doubts) > 0 {
 		e.doubts.Store(&m.Doubts)
 	}
+	if err := e.loadWounds(m); err != nil {
+		return err
+	}
 	if err := e.loadAccounts(m); err != nil {
 		return err
 	}
@@ -150,6 +153,22 @@ func (e *Engine) loadBallots(m meta) error {
 	}
 	if err := e.ballots.Decode(data); err != nil {
 		return pages.Damaged(m.Ballots, err)
+	}
+	return nil
+}
+
+// loadWounds reads what it takes to make lost pages whole. If that is lost, too, they stay
+// as they are.
+func (e *Engine) loadWounds(m meta) error {
+	if m.Wounds == "" {
+		return nil
+	}
+	data, err := e.readFile(m.Wounds)
+	if data == nil {
+		return err
+	}
+	if e.wounds, err = decodeWounds(data); err != nil {
+		return pages.Damaged(m.Wounds, err)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ type Info struct {
 	Mature    bool             `json:"mature"`   // see [verdict.Mature]
 	Refusing  string           `json:"refusing"` // why reports are refused, "" if they are accepted
 	Doubts    []Doubt          `json:"doubts"`   // what may be lower than was acknowledged
+	Healings  []Healing        `json:"healings"` // see [Engine.Healings]
 
 	Checks      uint64 `json:"checks"`  // since the start, like all below
 	Reports     uint64 `json:"reports"` // taken
@@ -54,6 +55,7 @@ func (e *Engine) Info() Info {
 		Threshold:   e.threshold.Load(),
 		Accounts:    e.accounts.Len(),
 		Doubts:      e.Doubts(),
+		Healings:    e.Healings(),
 		Checks:      e.counters.checks.Load(),
 		Reports:     e.counters.reports.Load(),
 		Refused:     e.counters.refused.Load(),

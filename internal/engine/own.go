@@ -13,8 +13,8 @@ import (
 
 // maxRecorded is how many adds to one array are recorded at most. If nobody takes the
 // rounds before they exceed it, they are discarded: receivers then find a gap and
-// request images. maxRound is how many a round holds: less than 400 kB, so that any
-// broker accepts it in one message.
+// request images. maxRound is how many a round that is taken holds: less than 400 kB, so
+// that any broker accepts it in one message.
 const (
 	maxRecorded = 1 << 20
 	maxRound    = 1 << 15
@@ -48,43 +48,50 @@ func (r *recorder) begin(a Array, start uint64, first func() *filter.Round) *rec
 	return rec
 }
 
-// note has record note each of n adds: those from i to before j at a time.
-func (c *recording) note(n int, record func(r *filter.Round, i, j int)) {
-	for i := 0; i < n; {
-		r := c.rounds[len(c.rounds)-1]
-		had := r.Len()
-		if had >= maxRound || c.cut && had > 0 {
-			// Every recorded add is one version.
-			r = &filter.Round{Geometry: r.Geometry, Generation: r.Generation, From: r.From + uint64(had)}
-			c.rounds, had = append(c.rounds, r), 0
-		}
-		c.cut = false
-		j := min(n, i+maxRound-had)
-		record(r, i, j)
-		c.adds += r.Len() - had
-		i = j
+// note has record note adds.
+func (c *recording) note(record func(r *filter.Round)) {
+	last := c.rounds[len(c.rounds)-1]
+	r := last
+	if c.cut && last.Len() > 0 {
+		r = last.Next()
 	}
+	had := r.Len()
+	record(r)
+	if r.Len() == had {
+		return // nothing that others see
+	}
+	if r != last {
+		c.rounds = append(c.rounds, r)
+	}
+	c.adds += r.Len() - had
+	c.cut = false
 }
 
 // addCounts applies adds to an own array, and records them.
 func (e *Engine) addCounts(index uint64, g *book.Tally, v *votes) {
 	own, ok := g.Counts.(*filter.Counting)
+	if ok && e.wounds != nil {
+		e.wounds.note(index, ArrayCounts, g.Start, own.PageOf, v.Counts.Keys, v.Counts.N)
+	}
 	if !ok || len(v.Counts.Keys) == 0 {
 		g.Counts.AddBatch(index, v.Counts.Keys, v.Counts.N, nil)
 		return
 	}
-	rec := e.recorder.begin(ArrayCounts, g.Start, own.NewRound)
+	rec := e.recorder.begin(ArrayCounts, g.Start, own.Above().NewRound)
 	if rec == nil {
 		own.AddBatch(index, v.Counts.Keys, v.Counts.N, nil)
 		return
 	}
 	before := make([]uint32, len(v.Counts.Keys))
 	own.AddBatch(index, v.Counts.Keys, v.Counts.N, before)
-	rec.note(len(before), func(r *filter.Round, i, j int) { r.Record(v.Counts.Keys[i:j], v.Counts.N[i:j], before[i:j]) })
+	rec.note(func(r *filter.Round) { r.Record(v.Counts.Keys, v.Counts.N, before) })
 }
 
 func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, keys []filter.Key) {
 	own, ok := set.(*filter.Bits)
+	if ok && e.wounds != nil {
+		e.wounds.note(index, a, start, own.PageOf, keys, nil)
+	}
 	if !ok || len(keys) == 0 {
 		set.SetBatch(index, keys, nil)
 		return
@@ -96,7 +103,7 @@ func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, k
 	}
 	before := make([]bool, len(keys))
 	own.SetBatch(index, keys, before)
-	rec.note(len(before), func(r *filter.Round, i, j int) { r.RecordBits(keys[i:j], before[i:j]) })
+	rec.note(func(r *filter.Round) { r.RecordBits(keys, before) })
 }
 
 // Record starts or stops recording the changes of the own arrays, for
@@ -124,8 +131,11 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 	}
 	for key, rec := range recorded {
 		for _, r := range rec.rounds {
+			if !secrets.Shares(r.Geometry.KeyID) {
+				continue
+			}
 			r.Close()
-			if r.Len() > 0 && secrets.Shares(r.Geometry.KeyID) {
+			for _, r := range r.Split(maxRound) {
 				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To})
 			}
 		}
@@ -134,13 +144,14 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 }
 
 // Own returns the own arrays that are shared, newest generations first: those made with
-// the network's current secret, and with those that the network had before.
+// the network's current secret, and with those that the network had before. Of counts it is
+// what others are shown, see [BookOptions].
 func (e *Engine) Own() []ArrayState {
 	view := e.view()
 	var out []ArrayState
 	for _, g := range view.tally.Live {
 		if own, ok := g.Counts.(*filter.Counting); ok && view.secrets.Shares(g.CountsGeometry.KeyID) {
-			out = append(out, replica.StateOf(ArrayCounts, g.Start, own))
+			out = append(out, replica.StateOf(ArrayCounts, g.Start, own.Above()))
 		}
 	}
 	for _, g := range view.block.Live {
@@ -187,7 +198,9 @@ func (e *Engine) copyPages(a Array, start uint64) (images []*filter.Image, versi
 	view := e.view()
 	var array any
 	if g := view.tally.Find(start); g != nil && a == ArrayCounts && view.secrets.Shares(g.CountsGeometry.KeyID) {
-		array = g.Counts
+		if own, ok := g.Counts.(*filter.Counting); ok {
+			array = own.Above()
+		}
 	}
 	if g := view.block.Find(start); g != nil && view.secrets.Shares(g.SpamGeometry.KeyID) {
 		switch a {

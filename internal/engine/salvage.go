@@ -65,7 +65,7 @@ func (e *Engine) salvage(n *store.Inspection) error {
 	for _, g := range v.block.Live {
 		newest = max(newest, g.Start)
 	}
-	doubts := e.Doubts()
+	var fresh []Doubt
 	exact := e.opts.Refill != nil && e.opts.Refill.Index+1 >= n.Manifest.Start
 	for _, d := range lost {
 		if d.Array == "journal" && e.opts.Refill != nil {
@@ -87,8 +87,9 @@ func (e *Engine) salvage(n *store.Inspection) error {
 		if d.Start == 0 {
 			d.Start = newest
 		}
-		doubts = append(doubts, d)
+		fresh = append(fresh, d)
 	}
+	doubts := append(e.Doubts(), e.examine(n, fresh)...)
 	e.doubts.Store(&doubts)
 	for i := range doubts {
 		e.opts.Log.Warn("counts may be low", "what", doubts[i].String())
@@ -145,6 +146,8 @@ type imaged interface {
 	Geometry() filter.Geometry
 	Image(page int) *filter.Image
 	Load(m *filter.Image) error
+	LoadAt(index uint64, m *filter.Image) error
+	PageOf(k filter.Key) int
 }
 
 // ownArray returns the array of the node itself that a doubt is about, or nil.
@@ -195,6 +198,9 @@ func (e *Engine) doubtEntry(index uint64) {
 		doubts = append(doubts, Doubt{Array: "journal", Start: view.newest(), First: index, Last: index})
 	}
 	e.doubts.Store(&doubts)
+	if e.wounds != nil {
+		e.wounds.broken = true
+	}
 }
 
 // newest returns when the newest generation of either book began.

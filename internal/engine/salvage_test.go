@@ -18,6 +18,7 @@ import (
 
 // A patient is a stopped engine's store with what it has acknowledged.
 type patient struct {
+	floor  uint32 // of its tally
 	dir    string
 	counts []uint32 // of each signature, by its number
 	backup []byte
@@ -79,7 +80,7 @@ func (p *patient) engine(t *testing.T, st *store.Store, refill *Refill) *Engine 
 	t.Helper()
 	e, err := Open(t.Context(), Options{
 		Store: st, Refill: refill,
-		Tally: BookOptions{Generation: DefaultTally().Generation, Keep: 7, Capacity: 200_000, Error: 1e-6},
+		Tally: BookOptions{Generation: DefaultTally().Generation, Keep: 7, Capacity: 200_000, Error: 1e-6, Floor: p.floor},
 		Block: DefaultBlocklist(),
 	})
 	if err != nil {
@@ -100,7 +101,7 @@ func (p *patient) copy(t *testing.T) *patient {
 			t.Fatal(err)
 		}
 	}
-	return &patient{dir, p.counts, p.backup}
+	return &patient{p.floor, dir, p.counts, p.backup}
 }
 
 // refill returns what a backup gives back to a damaged store, as package node has it.
@@ -159,7 +160,7 @@ func (p *patient) heal(t *testing.T, what string, refill *Refill, entries map[ui
 	if low > 0 && len(doubts) == 0 {
 		t.Errorf("%s: %d counts are low, and nobody says so", what, low)
 	}
-	more := &patient{p.dir, append([]uint32(nil), p.counts...), nil}
+	more := &patient{p.floor, p.dir, append([]uint32(nil), p.counts...), nil}
 	more.count(t, e, rand.New(rand.NewPCG(9, 9)), 5)
 	if again := more.low(t, e, what+", counted on"); again > low {
 		t.Errorf("%s: %d counts are low, and %d once more was counted", what, low, again)

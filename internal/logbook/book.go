@@ -86,8 +86,10 @@ type Book struct {
 	opened sync.RWMutex
 	db     *bbolt.DB // nil: there is none at present
 
-	state atomic.Pointer[State]
-	waves *waves
+	state  atomic.Pointer[State]
+	waves  *waves
+	early  atomic.Pointer[waves] // of the latest entries, shown until all were read; nil: they were
+	newest int                   // how many these are
 }
 
 // A tail is the entries that are in no block yet.
@@ -149,7 +151,7 @@ func Open(path string, o Options) (*Book, error) {
 	if o.Space == nil {
 		o.Space = func(bulkhead.Reporter) (string, bool) { return "", true }
 	}
-	b := &Book{o: o, path: path, seed: maphash.MakeSeed(), waves: newWaves(&o)}
+	b := &Book{o: o, path: path, seed: maphash.MakeSeed(), waves: newWaves(&o), newest: newest}
 	b.state.Store(&State{})
 	b.writing.Lock()
 	defer b.writing.Unlock()

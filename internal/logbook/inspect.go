@@ -11,7 +11,10 @@ import (
 
 // Inspect reads a whole file and returns what is wrong with it, or nil. It changes
 // nothing. A file that a node has open is not read: the node itself notices damage.
-func Inspect(path string) error {
+func Inspect(path string) error { return inspectFile(path, inspect) }
+
+// inspectFile reads a file with fn, unless a node has it open.
+func inspectFile(path string, fn func(*bbolt.Tx) error) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
@@ -21,7 +24,7 @@ func Inspect(path string) error {
 			return damageOf(err)
 		}
 		defer db.Close()
-		return db.View(inspect)
+		return db.View(fn)
 	})
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil

@@ -27,6 +27,10 @@ const (
 // followed is how many entries are read at a time, while others wait for the waves.
 const followed = 1024
 
+// newest is how many of the latest entries are read first after a start: reading all takes
+// minutes where there are a million.
+const newest = 20_000
+
 // A Wave is messages with the same text or nearly so: those that share the signature of
 // a whole text with an earlier one, or enough bands of bulkhead/near. The numbers are of
 // entries since the wave's first one, as long as the node remembers the wave.
@@ -52,6 +56,7 @@ type Waves struct {
 	Waves []Wave
 	Upto  time.Time // of the latest entry that was read for them; zero: none was
 	Whole bool      // all that is in the book was read
+	Since time.Time // of the oldest entry that was read, if only the latest were; else zero
 }
 
 // waves groups the entries of a book as it reads them, in their order, after they were
@@ -62,6 +67,7 @@ type waves struct {
 	common map[string]bool // packed signatures that many texts share
 
 	mu      sync.Mutex
+	since   uint64 // ID of the first entry that is read; 0: all are
 	next    uint64 // least ID that is not read yet
 	whole   bool
 	keys    map[uint64]*wave
@@ -91,49 +97,100 @@ func newWaves(o *Options) *waves {
 }
 
 // Waves returns the waves whose last entry is not too old, the largest first. It reads
-// what was written since the last call, for at most patience.
+// what was written since the last call, for at most patience. After a start they are those
+// of the latest entries, until [Book.Run] has read all.
 func (b *Book) Waves(ctx context.Context, patience time.Duration) (Waves, error) {
-	if err := b.follow(ctx, patience); err != nil {
+	w, err := b.follow(ctx, patience)
+	if err != nil {
 		return Waves{}, err
 	}
-	return b.waves.snapshot(b.cutoff()), nil
+	return w.snapshot(b.cutoff()), nil
 }
 
-// Wave returns one wave, having read as [Book.Waves]; ok is false if there is none.
+// Wave returns one wave, having read as [Book.Waves]: by its ID, or by that of any of its
+// entries that is still in the book. ok is false if there is none.
 func (b *Book) Wave(ctx context.Context, patience time.Duration, id uint64) (found Wave, ok bool, err error) {
-	if err := b.follow(ctx, patience); err != nil {
+	w, err := b.follow(ctx, patience)
+	if err != nil {
 		return found, false, err
 	}
-	w := b.waves
+	if g, ok := w.group(id); ok {
+		return g, true, nil
+	}
+	e, ok, err := b.Get(id)
+	if err != nil || !ok {
+		return found, false, err
+	}
+	found, ok = w.groupOf(&e)
+	return found, ok, nil
+}
+
+// group returns the wave of an ID.
+func (w *waves) group(id uint64) (found Wave, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for e := w.groups.Front(); e != nil; e = e.Next() {
 		if g := e.Value.(*wave); g.ID == id {
-			return g.shown(), true, nil
+			return g.shown(), true
 		}
 	}
-	return found, false, nil
+	return found, false
+}
+
+// groupOf returns the wave that an entry belongs to.
+func (w *waves) groupOf(e *Entry) (found Wave, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.find(w.keysOf(e))
+	if g == nil || g.single != nil {
+		return found, false
+	}
+	return g.shown(), true
 }
 
 // follow writes what waits, and reads entries until all were read, or for at most
-// patience.
-func (b *Book) follow(ctx context.Context, patience time.Duration) error {
+// patience. It returns the waves to be shown.
+func (b *Book) follow(ctx context.Context, patience time.Duration) (*waves, error) {
 	b.Flush()
+	w := b.early.Load()
+	if w == nil {
+		w = b.waves
+	}
 	begun := time.Now()
 	for {
-		more, err := b.followOnce()
+		more, err := b.followOnce(w)
 		if err != nil || !more || time.Since(begun) >= patience {
-			return err
+			return w, err
 		}
 		if err := ctx.Err(); err != nil {
-			return err
+			return w, err
 		}
 	}
 }
 
+// beginEarly makes waves of the latest entries, if there are many others.
+func (b *Book) beginEarly() error {
+	if b.State().Entries <= int64(b.newest) {
+		return nil
+	}
+	w := newWaves(&b.o)
+	err := b.view(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(rowsBucket).Cursor()
+		k, _ := c.Last()
+		for n := 1; k != nil && n < b.newest; n++ {
+			w.since = idOf(k)
+			k, _ = c.Prev()
+		}
+		return nil
+	})
+	if w.next = w.since; err == nil {
+		b.early.Store(w)
+	}
+	return err
+}
+
 // followOnce reads some entries. more says that there may be others.
-func (b *Book) followOnce() (more bool, err error) {
-	w := b.waves
+func (b *Book) followOnce(w *waves) (more bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, last := 0, max(w.next, b.cutoff())-1
@@ -157,9 +214,12 @@ func (b *Book) followOnce() (more bool, err error) {
 // followAll reads what is written, until ctx ends. After each part it rests as long as
 // that took, so that at the start a long history leaves the processor to others.
 func (b *Book) followAll(ctx context.Context) {
+	if err := b.beginEarly(); err != nil {
+		b.o.Log.Warn("the latest waves are not shown before all are", "err", err)
+	}
 	for {
 		begun := time.Now()
-		more, err := b.followOnce()
+		more, err := b.followStep()
 		rest := time.Since(begun)
 		if err != nil || !more {
 			rest = b.o.Every
@@ -170,6 +230,20 @@ func (b *Book) followAll(ctx context.Context) {
 		case <-time.After(rest):
 		}
 	}
+}
+
+// followStep reads some entries: for the waves of the latest ones as long as there are
+// such, and then for those of all.
+func (b *Book) followStep() (more bool, err error) {
+	if early := b.early.Load(); early != nil {
+		if more, err = b.followOnce(early); more || err != nil {
+			return more, err
+		}
+	}
+	if more, err = b.followOnce(b.waves); err == nil && !more {
+		b.early.Store(nil)
+	}
+	return more, err
 }
 
 // add puts an entry into the wave that it belongs to, or makes it the first of one.
@@ -328,7 +402,7 @@ func (g *wave) count(e *Entry) {
 func (w *waves) snapshot(cutoff uint64) Waves {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := Waves{Whole: w.whole}
+	out := Waves{Whole: w.whole && w.since == 0, Since: timeOf(w.since)}
 	if w.next > 1 {
 		out.Upto = timeOf(w.next - 1)
 	}

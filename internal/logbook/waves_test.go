@@ -288,6 +288,73 @@ func TestFollows(t *testing.T) {
 	}
 }
 
+// TestEarly: after a start the waves are those of the latest entries alone, and once all were
+// read those of all, as if they had been read in their order. A wave is found by any of its
+// entries, before and after.
+func TestEarly(t *testing.T) {
+	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(5, 6))
+	b := open(t, path, c, 1<<28, 24*time.Hour)
+	const entries, late = 3000, 500
+	visit := func(b *Book) {
+		c.now = c.now.Add(time.Second)
+		text := 100 + r.IntN(1e6)
+		if r.IntN(4) == 0 {
+			text = r.IntN(20)
+		}
+		put(b, c.now, Entry{Kind: Checked, Door: "http"}, []bulkhead.Signature{exact(text), band(0, text), band(1, text)})
+	}
+	for range entries {
+		visit(b)
+	}
+	want := wavesOf(t, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, path, c, 1<<28, 24*time.Hour)
+	b.newest = late
+	if err := b.beginEarly(); err != nil {
+		t.Fatal(err)
+	}
+	visit(b) // while it reads
+	got, err := b.Waves(t.Context(), time.Hour)
+	if err != nil || got.Whole || !got.Since.Equal(newClock().now.Add((entries-late+2)*time.Second)) || !got.Upto.Equal(c.now) {
+		t.Fatalf("whole %v, since %v, up to %v, %v", got.Whole, got.Since, got.Upto, err)
+	}
+	messages := func(all []Wave) (n uint64) {
+		for i := range all {
+			n += all[i].Messages
+		}
+		return n
+	}
+	if n := messages(got.Waves); n < late/8 || n > late || len(got.Waves) < 20 {
+		t.Errorf("%d waves of %d messages among the latest %d", len(got.Waves), n, late)
+	}
+	early := got.Waves[0]
+	for {
+		more, err := b.followStep()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			break
+		}
+	}
+	all := wavesOf(t, b)
+	if len(all) != len(want) || messages(all)-messages(want) > 1 || len(want) < 20 {
+		t.Errorf("%d waves of %d messages, want %d of %d", len(all), messages(all), len(want), messages(want))
+	}
+	for i := range want {
+		found, ok, err := b.Wave(t.Context(), time.Hour, want[i].ID)
+		if err != nil || !ok || !found.First.Equal(want[i].First) || found.Messages < want[i].Messages {
+			t.Errorf("the wave of %v is %+v, %v, %v", want[i].First, found, ok, err)
+		}
+	}
+	found, ok, err := b.Wave(t.Context(), time.Hour, early.ID)
+	if err != nil || !ok || !found.First.Before(early.First) || found.Messages <= early.Messages {
+		t.Errorf("the wave with the ID from before is %+v, %v, %v, want more than %+v", found, ok, err, early)
+	}
+}
+
 var benchRows = flag.Int("rows", 20_000, "entries of the history in BenchmarkPages")
 
 // BenchmarkPages makes the pages of a history of so many entries, of which a tenth are
@@ -335,6 +402,17 @@ func BenchmarkPages(b *testing.B) {
 			if n := len(wavesOf(b, book)); n == 0 {
 				b.Fatal("no waves")
 			}
+		}
+	})
+	b.Run("first", func(b *testing.B) { // until the waves can be shown after a start
+		for b.Loop() {
+			if err := book.beginEarly(); err != nil {
+				b.Fatal(err)
+			}
+			if all, err := book.Waves(b.Context(), time.Hour); err != nil || len(all.Waves) == 0 {
+				b.Fatalf("%d waves, %v", len(all.Waves), err)
+			}
+			book.early.Store(nil)
 		}
 	})
 	rare := exact(7)

@@ -20,6 +20,10 @@ func (s *sender) question(w wish) {
 // answer serves what a peer asks for: rounds at once, images with the next interval, so
 // that they are sent once for all who ask.
 func (s *sender) answer(ctx context.Context, m *message) {
+	if m.kind == kindPages {
+		s.refill(ctx, m)
+		return
+	}
 	own := make(map[ref]engine.ArrayState)
 	for _, a := range s.publish(ctx) {
 		own[ref{a.Array, a.Start}] = a

@@ -3,6 +3,8 @@
 package mesh
 
 import (
+	"bytes"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -23,47 +27,70 @@ import (
 
 // A cluster is three nats-server processes.
 type cluster struct {
-	urls []string
-	cmds []*exec.Cmd
+	urls  []string
+	leafs []string // where they take leaf nodes
+	cmds  []*exec.Cmd
 }
 
-// startCluster starts them with what users says besides, in NATS's configuration.
-func startCluster(t *testing.T, users string) *cluster {
+// A setup is what the configuration of each server says besides, in NATS's form.
+type setup struct {
+	users     string // and whatever else stands by itself
+	jetstream string // in its block
+	cluster   string // in its block
+	leafs     string // in its block; "": there are no leaf nodes
+}
+
+// startCluster starts them.
+func startCluster(t *testing.T, s setup) *cluster {
 	t.Helper()
-	path := nodetest.Program(t, "nats-server")
 	c := &cluster{}
 	var clients, routes []string
 	for range 3 {
-		clients, routes = append(clients, freePort(t)), append(routes, freePort(t))
+		clients, routes, c.leafs = append(clients, freePort(t)), append(routes, freePort(t)), append(c.leafs, freePort(t))
 	}
 	for i := range 3 {
 		var others []string
 		for _, r := range routes {
 			others = append(others, "nats-route://"+r)
 		}
-		conf := fmt.Sprintf("listen: %q\nserver_name: n%d\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [%s] }\n%s",
-			clients[i], i, t.TempDir(), routes[i], strings.Join(others, ", "), users)
-		file := filepath.Join(t.TempDir(), "nats.conf")
-		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-			t.Fatal(err)
+		conf := fmt.Sprintf("listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\ncluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
+			clients[i], i, t.TempDir(), s.jetstream, routes[i], strings.Join(others, ", "), s.cluster, s.users)
+		if s.leafs != "" {
+			conf += fmt.Sprintf("leafnodes { listen: %q\n%s }\n", c.leafs[i], s.leafs)
 		}
-		cmd := exec.Command(path, "-c", file)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			cmd.Process.Kill()
-			cmd.Wait()
-		})
-		c.cmds, c.urls = append(c.cmds, cmd), append(c.urls, "nats://"+clients[i])
+		c.cmds, c.urls = append(c.cmds, runServer(t, conf)), append(c.urls, "nats://"+clients[i])
 	}
 	return c
+}
+
+// runServer runs a nats-server process until the test ends.
+func runServer(t *testing.T, conf string) *exec.Cmd {
+	t.Helper()
+	path := nodetest.Program(t, "nats-server")
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-c", file)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s\nsaid:\n%s", conf, said.Bytes()[max(0, said.Len()-6000):])
+		}
+	})
+	return cmd
 }
 
 // TestCluster: the same counts through three nats-server processes of a cluster,
 // one of which is killed.
 func TestCluster(t *testing.T) {
-	c := startCluster(t, "")
+	c := startCluster(t, setup{})
 	var engines []*engine.Engine
 	var meshes []*Mesh
 	for i := range 3 {
@@ -88,58 +115,105 @@ func TestCluster(t *testing.T) {
 	agree(t, engines, 1, 333)
 }
 
+// A team is three nodes that share through NATS servers.
+type team struct {
+	t       *testing.T
+	dirs    []string
+	ids     []*Identity
+	engines []*engine.Engine
+	meshes  []*Mesh
+	stops   []func()
+	logs    [3]lockedBuffer
+}
+
+func newTeam(t *testing.T) *team {
+	t.Helper()
+	w := &team{t: t}
+	t.Cleanup(func() {
+		for i := range w.logs {
+			if t.Failed() {
+				t.Logf("node %d said:\n%s", i, w.logs[i].text())
+			}
+		}
+	})
+	for range 3 {
+		dir, id := identity(t)
+		w.dirs, w.ids, w.engines = append(w.dirs, dir), append(w.ids, id), append(w.engines, smallEngine(t, nil))
+	}
+	return w
+}
+
+// users is what lets them in, each with the least privilege.
+func (w *team) users(domain string) string {
+	w.t.Helper()
+	text, err := Grants(networkOf(testSecret), domain, w.ids[0].ID(), w.ids[1].ID(), w.ids[2].ID())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return text
+}
+
+// open opens a node that begins with another server than the others, as with says.
+func (w *team) open(i int, servers []string, with func(i int, o *Options)) (*Mesh, func()) {
+	o := quick(Options{Dir: w.dirs[i], Identity: w.ids[i], Engine: w.engines[i], Mode: External, Replicas: 3, Log: slog.New(slog.NewTextHandler(&w.logs[i], nil))})
+	if servers != nil {
+		o.Servers = append(slices.Clone(servers[i:]), servers[:i]...)
+	}
+	if with != nil {
+		with(i, &o)
+	}
+	return start(w.t, o)
+}
+
+// share opens all, has them count, one of them while another is away, and wants all to agree,
+// and nothing to be denied.
+func (w *team) share(servers []string, with func(i int, o *Options)) {
+	t := w.t
+	t.Helper()
+	for i := range 3 {
+		m, stop := w.open(i, servers, with)
+		w.meshes, w.stops = append(w.meshes, m), append(w.stops, stop)
+		// The first makes the streams.
+		eventually(t, time.Minute, "the streams are there", func() bool { b := m.Status().Brokers[0]; return b.Answer > 0 && b.Trouble == "" })
+	}
+	befriend(t, w.meshes...)
+	for i, e := range w.engines {
+		report(t, e, 1, bulkhead.Spam, 1)
+		report(t, e, 2, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+	}
+	agree(t, w.engines, 2, 111)
+	w.stops[2]()
+	for i, e := range w.engines {
+		report(t, e, 2, bulkhead.Sighting, []uint32{2, 20, 200}[i])
+	}
+	agree(t, w.engines[:2], 2, 111+22)
+	w.meshes[2], w.stops[2] = w.open(2, servers, with)
+	agree(t, w.engines, 2, 333)
+	w.well()
+}
+
+// well waits until the servers are well, and wants nothing to have been denied.
+func (w *team) well() {
+	w.t.Helper()
+	for i, m := range w.meshes {
+		eventually(w.t, time.Minute, "the cluster is well", func() bool {
+			b := m.Status().Brokers[0]
+			return b.Answer > 0 && b.Trouble == ""
+		})
+		if w.logs[i].has("ermissions") {
+			w.t.Errorf("node %d lacks a permission: %s", i, w.logs[i].text())
+		}
+	}
+}
+
 // TestClusterPrivilege: three nodes that sign in to a cluster with their own keys, and may do
 // what Grants says and no more, share everything, also with one that was away; nothing they
 // need is denied. None can publish in the name of another, or do away with a stream.
 func TestClusterPrivilege(t *testing.T) {
-	var dirs, keys []string
-	var ids []*Identity
-	for range 3 {
-		dir, id := identity(t)
-		dirs, ids, keys = append(dirs, dir), append(ids, id), append(keys, id.ID())
-	}
-	users, err := Grants(networkOf(testSecret), keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := startCluster(t, users)
-	var engines []*engine.Engine
-	var meshes []*Mesh
-	var logs [3]lockedBuffer
-	open := func(i int) (*Mesh, func()) {
-		return start(t, quick(Options{Dir: dirs[i], Identity: ids[i], Engine: engines[i], Mode: External, Servers: append(slices.Clone(c.urls[i:]), c.urls[:i]...),
-			Replicas: 3, Log: slog.New(slog.NewTextHandler(&logs[i], nil))}))
-	}
-	var stops []func()
-	for i := range 3 {
-		engines = append(engines, smallEngine(t, nil))
-		m, stop := open(i)
-		meshes, stops = append(meshes, m), append(stops, stop)
-		// The first makes the streams.
-		eventually(t, time.Minute, "the streams are there", func() bool { b := m.Status().Brokers[0]; return b.Answer > 0 && b.Trouble == "" })
-	}
-	befriend(t, meshes...)
-	for i, e := range engines {
-		report(t, e, 1, bulkhead.Spam, 1)
-		report(t, e, 2, bulkhead.Sighting, []uint32{1, 10, 100}[i])
-	}
-	agree(t, engines, 2, 111)
-	stops[2]()
-	for i, e := range engines {
-		report(t, e, 2, bulkhead.Sighting, []uint32{2, 20, 200}[i])
-	}
-	agree(t, engines[:2], 2, 111+22)
-	meshes[2], _ = open(2)
-	agree(t, engines, 2, 333)
-	for i, m := range meshes {
-		eventually(t, time.Minute, "the cluster is well", func() bool {
-			b := m.Status().Brokers[0]
-			return b.Answer > 0 && b.Trouble == ""
-		})
-		if logs[i].has("ermissions") {
-			t.Errorf("node %d lacks a permission: %s", i, logs[i].text())
-		}
-	}
+	w := newTeam(t)
+	c := startCluster(t, setup{users: w.users("")})
+	w.share(c.urls, nil)
+	ids := w.ids
 	eve, err := nats.Connect(c.urls[1], signIn(ids[1], ""), nats.CustomInboxPrefix(inbox(ids[1].public.hint())))
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +231,148 @@ func TestClusterPrivilege(t *testing.T) {
 			return eve.LastError() != nil && strings.Contains(eve.LastError().Error(), `"`+subject+`"`)
 		})
 	}
+}
+
+// unreachable waits until a node that cannot sign in says why.
+func (w *team) unreachable(i int, servers []string, want string, with func(i int, o *Options)) {
+	w.t.Helper()
+	m, stop := w.open(i, servers, with)
+	defer stop()
+	eventually(w.t, time.Minute, "the node says "+want, func() bool {
+		b := m.Status().Brokers[0]
+		return !b.Connected && strings.Contains(b.Error, want) && w.logs[i].has(want)
+	})
+}
+
+// TestClusterTLS: the servers show certificates of an authority of their own, and want one of
+// each node. A node without one, or that trusts other authorities, is told so.
+func TestClusterTLS(t *testing.T) {
+	w, a := newTeam(t), newAuthority(t)
+	cert, key := a.issue("server", nil)
+	tls := fmt.Sprintf("tls { cert_file: %q, key_file: %q, ca_file: %q, verify: true }\n", cert, key, a.file)
+	c := startCluster(t, setup{users: tls + w.users(""), cluster: tls})
+	var servers []string
+	for _, u := range c.urls {
+		servers = append(servers, "tls"+strings.TrimPrefix(u, "nats"))
+	}
+	w.unreachable(0, servers, "certificate", func(_ int, o *Options) { o.CA = a.file })
+	w.unreachable(0, servers, "unknown authority", func(i int, o *Options) {
+		o.CA = newAuthority(t).file
+		o.Cert, o.Key = a.issue("node", nil)
+	})
+	w.share(servers, func(i int, o *Options) {
+		o.CA = a.file
+		o.Cert, o.Key = a.issue(fmt.Sprint("node", i), func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+	})
+}
+
+// conf is the configuration of servers in operator mode, which know the account.
+func (o *tenancy) conf() string {
+	o.t.Helper()
+	sign := func(claims interface {
+		Encode(nkeys.KeyPair) (string, error)
+	}) string {
+		token, err := claims.Encode(o.operator)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		return token
+	}
+	system, err := nkeys.CreateAccount()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	account := jwt.NewAccountClaims(publicOf(o.t, o.account))
+	account.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: 0, DiskStorage: 16 << 30, Streams: 2, Consumer: -1}
+	of := jwt.NewOperatorClaims(publicOf(o.t, o.operator))
+	of.SystemAccount = publicOf(o.t, system)
+	return fmt.Sprintf("operator: %q\nresolver: MEMORY\nresolver_preload: {\n  %s: %q\n  %s: %q\n}\n", sign(of),
+		publicOf(o.t, o.account), sign(account), of.SystemAccount, sign(jwt.NewAccountClaims(of.SystemAccount)))
+}
+
+// least gives a user what a node may do; the first also makes the streams.
+func (w *team) least(i int) func(*jwt.UserClaims) {
+	n, api := newNames(testSecret.ID()), jetStreamAPI("")
+	return func(c *jwt.UserClaims) {
+		publish, subscribe := n.grants(w.ids[i].public.hint(), api)
+		if i == 0 {
+			publish = append(publish, api+"STREAM.CREATE."+n.deltaStream(), api+"STREAM.CREATE."+n.imageStream())
+		}
+		c.Pub.Allow.Add(publish...)
+		c.Sub.Allow.Add(subscribe...)
+	}
+}
+
+// TestClusterJWT: servers in operator mode, and users with credentials of an account, each with
+// the least privilege. A node whose credentials are of another account is not let in, and is
+// once the file is another one.
+func TestClusterJWT(t *testing.T) {
+	w, o := newTeam(t), newTenancy(t)
+	c := startCluster(t, setup{users: o.conf()})
+	creds := func(i int, options *Options) { options.Credentials = o.user(fmt.Sprint("node", i), w.least(i)) }
+	w.unreachable(0, c.urls, "uthorization", func(i int, options *Options) { options.Credentials = newTenancy(t).user("stranger", w.least(i)) })
+	w.share(c.urls, creds)
+
+	w.stops[1]()
+	file := newTenancy(t).user("stranger", w.least(1))
+	w.meshes[1], w.stops[1] = w.open(1, c.urls, func(_ int, options *Options) { options.Credentials = file })
+	eventually(t, time.Minute, "the stranger is refused", func() bool { return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].has("uthorization") })
+	report(t, w.engines[1], 2, bulkhead.Sighting, 1000)
+	if err := os.Rename(o.user("renewed", w.least(1)), file); err != nil {
+		t.Fatal(err)
+	}
+	agree(t, w.engines, 2, 1333)
+	w.well()
+}
+
+// TestLeaf: a site runs a nats-server of its own, which is a leaf node of a cluster that keeps
+// the streams, in a JetStream domain. The cluster lets the site pass on what is of the network,
+// and ask for what its nodes may. The site's server is killed, and nobody misses what was
+// counted meanwhile.
+func TestLeaf(t *testing.T) {
+	w := newTeam(t)
+	const domain = "hub"
+	n := newNames(testSecret.ID())
+	all := "bh." + n.net + ".>"
+	publish, subscribe := []string{all, headsOfAll}, []string{all, headsOfAll}
+	// The first node is at the cluster, the others are the site's.
+	for _, id := range w.ids[1:] {
+		for _, api := range []string{jetStreamAPI(domain), jetStreamAPI("")} { // which of them is looked at depends on the server's version
+			p, s := n.grants(id.public.hint(), api)
+			publish, subscribe = append(publish, p...), append(subscribe, s...)
+		}
+	}
+	site := fmt.Sprintf("{ user: site, password: secret, permissions: { publish: [\"%s\"], subscribe: [\"%s\"] } }\n", strings.Join(publish, `", "`), strings.Join(subscribe, `", "`))
+	first, err := Grants(networkOf(testSecret), "", w.ids[0].ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startCluster(t, setup{users: strings.Replace(first, "users = [\n", "users = [\n"+site, 1), jetstream: "domain: " + domain, leafs: "no_advertise: true"})
+	var remotes []string
+	for _, at := range c.leafs {
+		remotes = append(remotes, fmt.Sprintf("%q", "nats-leaf://site:secret@"+at))
+	}
+	address := freePort(t)
+	leaf := func() *exec.Cmd {
+		return runServer(t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\nleafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
+			address, t.TempDir(), strings.Join(remotes, ", "), w.users(domain)))
+	}
+	server := leaf()
+	w.share(nil, func(i int, o *Options) {
+		o.Domain, o.Servers = domain, []string{"nats://" + address}
+		if i == 0 {
+			o.Domain, o.Servers = "", c.urls
+		}
+	})
+	if err := errors.Join(server.Process.Kill(), waited(server)); err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range w.engines {
+		report(t, e, 2, bulkhead.Sighting, []uint32{1000, 2000, 4000}[i])
+	}
+	leaf()
+	agree(t, w.engines, 2, 7333)
+	w.well()
 }
 
 // waited waits for a process that was killed.

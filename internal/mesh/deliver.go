@@ -79,7 +79,7 @@ func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 	case err != nil:
 		r.refuse(from, reasonOf(err), err.Error())
 		return x, false
-	case m.kind != a.topic.kind:
+	case m.kind.topic() != a.topic.kind:
 		r.refuse(from, reasonSubject, fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.kind), byte(a.topic.kind)))
 		return x, false
 	case from != r.m.opts.Identity.public.hint() && m.stamp.ahead(r.m.opts.Now()):

@@ -5,7 +5,7 @@
 // # What travels
 //
 // Every node is an origin: it publishes what its own arrays took, and nothing
-// that it heard from others. Four kinds of messages, all signed by the origin's
+// that it heard from others. These kinds of messages, all signed by the sender's
 // Ed25519 key:
 //
 //   - delta: the rounds of one publish interval. A round says from which version
@@ -17,6 +17,8 @@
 //   - ask: a node names what it holds of some arrays and wants the rest. The
 //     origin answers with the rounds since, if it still has them, or with images.
 //   - image: some pages of one array at one moment.
+//   - pages and refill: a node asks for pages of its own arrays that it has lost, and
+//     a peer sends them as they are in its replica.
 //
 // Correctness rests on the versions, never on the broker. A broker that loses, repeats,
 // reorders or forgets messages, or is wiped, costs time and nothing else.

@@ -29,10 +29,15 @@ func (s *sender) may(h hint, own map[ref]engine.ArrayState) bool {
 		}
 		most += 2 * float64(size)
 	}
-	d, now := s.draws[h], time.Now()
+	return may(s.draws, h, most)
+}
+
+// may reports whether more may be sent to a peer, which may have most of it at once.
+func may(draws map[hint]*draw, h hint, most float64) bool {
+	d, now := draws[h], time.Now()
 	if d == nil {
 		d = &draw{left: most}
-		s.draws[h] = d
+		draws[h] = d
 	} else {
 		d.left = min(most, d.left+most*now.Sub(d.at).Seconds()/drawAgain.Seconds())
 	}
@@ -42,8 +47,10 @@ func (s *sender) may(h hint, own map[ref]engine.ArrayState) bool {
 
 // charge books what was sent because a peer asked; the images of a new life are charged
 // to nobody.
-func (s *sender) charge(h hint, bytes int) {
-	if d := s.draws[h]; d != nil {
+func (s *sender) charge(h hint, bytes int) { s.chargeTo(s.draws, h, bytes) }
+
+func (s *sender) chargeTo(draws map[hint]*draw, h hint, bytes int) {
+	if d := draws[h]; d != nil {
 		d.left -= float64(bytes)
 	}
 	s.m.receiver.figures(h, func(x *stats) { x.served += uint64(bytes) })
@@ -51,9 +58,11 @@ func (s *sender) charge(h hint, bytes int) {
 
 // forgetDraws forgets those who are peers no longer.
 func (s *sender) forgetDraws() {
-	for h := range s.draws {
-		if _, ok := s.m.find(h); !ok {
-			delete(s.draws, h)
+	for _, draws := range []map[hint]*draw{s.draws, s.refills} {
+		for h := range draws {
+			if _, ok := s.m.find(h); !ok {
+				delete(draws, h)
+			}
 		}
 	}
 }

@@ -9,25 +9,26 @@ import (
 )
 
 // grants returns the subjects that a node publishes under and hears, and no more: those of
-// its own messages, of all messages of its network, and of what the broker has stored.
-func (n names) grants(h hint) (publish, subscribe []string) {
+// its own messages, of all messages of its network, and of what the broker has stored, in
+// the JetStream that is asked under api.
+func (n names) grants(h hint, api string) (publish, subscribe []string) {
 	publish = []string{n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h)}
 	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
-		publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.CONSUMER.CREATE."+stream, "$JS.API.CONSUMER.CREATE."+stream+".>",
-			"$JS.API.CONSUMER.INFO."+stream+".*", "$JS.API.CONSUMER.DELETE."+stream+".*", "$JS.API.CONSUMER.MSG.NEXT."+stream+".*")
+		publish = append(publish, api+"STREAM.INFO."+stream, api+"CONSUMER.CREATE."+stream, api+"CONSUMER.CREATE."+stream+".>",
+			api+"CONSUMER.INFO."+stream+".*", api+"CONSUMER.DELETE."+stream+".*", api+"CONSUMER.MSG.NEXT."+stream+".*")
 	}
 	return publish, []string{n.all(kindDelta), n.all(kindHead), headsOfAll, n.all(kindImage) + ".*", n.asksFor(h), inbox(h) + ".>"}
 }
 
 // Grants returns the configuration of a NATS server that lets the nodes with the given
 // keys into the network with a fingerprint, each with the least privilege; the first also
-// makes the streams. What is no fingerprint or no key is an error that wraps
+// makes the streams. Those are in the JetStream domain of that name, "" for the server's own. What is no fingerprint or no key is an error that wraps
 // [bulkhead.ErrMalformed].
-func Grants(network string, keys ...string) (string, error) {
+func Grants(network, domain string, keys ...string) (string, error) {
 	if raw, err := hex.DecodeString(network); err != nil || len(raw) != 8 || network != strings.ToLower(network) {
 		return "", fmt.Errorf("%w: mesh: %.40q is not the fingerprint of a network: want 16 hexadecimal digits", bulkhead.ErrMalformed, network)
 	}
-	n := names{network}
+	n, api := names{network}, jetStreamAPI(domain)
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Nodes of network %s. Each signs in with its own key.\nauthorization {\n  users = [\n", n.net)
 	list := func(what string, subjects []string) {
@@ -42,9 +43,9 @@ func Grants(network string, keys ...string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 		}
-		publish, subscribe := n.grants(p.hint())
+		publish, subscribe := n.grants(p.hint(), api)
 		if i == 0 {
-			publish = append(publish, "$JS.API.STREAM.CREATE."+n.deltaStream(), "$JS.API.STREAM.CREATE."+n.imageStream())
+			publish = append(publish, api+"STREAM.CREATE."+n.deltaStream(), api+"STREAM.CREATE."+n.imageStream())
 		}
 		fmt.Fprintf(&b, "    { nkey: %s, permissions: {\n", key)
 		list("publish", publish)

@@ -120,6 +120,10 @@ func (m *Mesh) external() error {
 		return fmt.Errorf("mesh: mode external needs the URL of a NATS server")
 	}
 	var options []nats.Option
+	access := Access{Credentials: o.Credentials, CA: o.CA, Cert: o.Cert, Key: o.Key}
+	for option, err := range access.Check(o.Now()) {
+		o.Log.Error("ALERT: the NATS servers may not let this node in; what it signs in with is read again at each try", "option", option, "err", err)
+	}
 	switch {
 	case o.Credentials == "":
 		options = append(options, m.signIn())
@@ -128,6 +132,9 @@ func (m *Mesh) external() error {
 	}
 	if o.CA != "" {
 		options = append(options, nats.RootCAs(o.CA))
+	}
+	if o.Cert != "" {
+		options = append(options, nats.ClientCert(o.Cert, o.Key))
 	}
 	b, err := dial(o, strings.Join(o.Servers, ","), true, options...)
 	if err != nil {
@@ -337,7 +344,7 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 }
 
 func (d doorkeeper) permissions(h hint) *server.Permissions {
-	publish, subscribe := newNames(d.m.opts.KeyID).grants(h)
+	publish, subscribe := newNames(d.m.opts.KeyID).grants(h, jetStreamAPI(""))
 	return &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: append(publish, groupSubject(h), secretSubject(h))},
 		Subscribe: &server.SubjectPermission{Allow: subscribe},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,6 +18,8 @@ type memBroker struct {
 	images map[topic]storedMsg
 
 	loss, repeat float64                // probabilities
+	edit         float64                // probability that a message is changed on the way
+	changed      int                    // messages that were
 	delay        time.Duration          // longest time on the way
 	slow         map[kind]time.Duration // more of it, by the kind of message
 	bytes        uint64
@@ -39,6 +42,35 @@ func (k *memBroker) faults(loss, repeat float64, delay time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.loss, k.repeat, k.delay = loss, repeat, delay
+}
+
+// edits has the broker change messages with a probability.
+func (k *memBroker) edits(edit float64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.edit = edit
+}
+
+// edited returns a message as the broker passes it on or stores it: with a bit flipped, cut
+// off, longer, or another one that it has stored. The caller holds k.mu.
+func (k *memBroker) edited(msg []byte) []byte {
+	if k.edit == 0 || k.rng.Float64() >= k.edit || len(msg) == 0 {
+		return msg
+	}
+	k.changed++
+	switch k.rng.IntN(4) {
+	case 0:
+		return msg[:k.rng.IntN(len(msg))]
+	case 1:
+		return append(slices.Clone(msg), msg[:k.rng.IntN(len(msg))]...)
+	case 2:
+		if len(k.deltas) > 0 {
+			return k.deltas[k.rng.IntN(len(k.deltas))].msg
+		}
+	}
+	out := slices.Clone(msg)
+	out[k.rng.IntN(len(out))] ^= 1 << k.rng.IntN(8)
+	return out
 }
 
 // hold makes all messages of a kind take that much longer.
@@ -120,9 +152,9 @@ func (b *memBus) publish(t topic, msg []byte) error {
 	}
 	switch t.kind {
 	case kindDelta:
-		k.deltas = append(k.deltas, storedMsg{time.Now(), t, msg})
+		k.deltas = append(k.deltas, storedMsg{time.Now(), t, k.edited(msg)})
 	case kindImage:
-		k.images[t] = storedMsg{time.Now(), t, msg}
+		k.images[t] = storedMsg{time.Now(), t, k.edited(msg)}
 	}
 	for to := range k.buses {
 		if to == b {
@@ -130,7 +162,7 @@ func (b *memBus) publish(t topic, msg []byte) error {
 		}
 		for s := range to.subs {
 			if s.match(t) {
-				k.send(to, s, arrival{topic: t, msg: msg}, k.slow[t.kind])
+				k.send(to, s, arrival{topic: t, msg: k.edited(msg)}, k.slow[t.kind])
 			}
 		}
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -23,6 +25,7 @@ type Mesh struct {
 	showOut func(id string)
 	// renewed: this process has begun a new incarnation.
 	renewed bool
+	healing atomic.Bool // see sender.heal
 
 	// admin makes reading the peer list, changing it and writing it one step.
 	admin sync.Mutex
@@ -37,6 +40,9 @@ type Mesh struct {
 	rotation *rotation
 	hurry    chan struct{} // to make it now
 	began    time.Time     // when this mesh was made
+	// postponed is why the secret that is due was not announced, as logged; of the goroutine
+	// that announces.
+	postponed string
 
 	pairing  pairing
 	sender   *sender
@@ -83,13 +89,16 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	if err := errors.Join(m.loadInvitations(), m.loadRotation()); err != nil {
 		return nil, err
 	}
-	if err := m.begin(); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.tellEngine(ctx); err != nil {
 		return nil, err
 	}
-	if opts.Role != Subscribe {
+	if err := m.forgetRefused(ctx); err != nil {
+		return nil, err
+	}
+	if opts.Role != Subscribe && !m.healing.Load() {
 		if err := opts.Engine.Record(ctx, true); err != nil {
 			return nil, fmt.Errorf("mesh: %w", err)
 		}
@@ -99,13 +108,34 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	return m, m.receiver.loadHeard()
 }
 
-// begin gives this process a boot number, and a new incarnation if the versions
-// of its arrays may have gone back.
-func (m *Mesh) begin() error {
+// begin begins to be an origin, at once or when the pages that the node has lost are back.
+func (m *Mesh) begin(ctx context.Context) error {
+	lost, err := m.opts.Engine.Wounds(ctx)
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	salvaged := lost.Store != "" && lost.Store == m.state.Store && m.opts.Role != Subscribe
+	if salvaged && m.state.Incarnation != 0 && len(lost.Pages) > 0 {
+		m.healing.Store(true)
+		return nil
+	}
+	err = m.live(salvaged && lost.Whole)
+	if err == nil && lost.Store != "" {
+		m.forgetWounds(ctx)
+	}
+	return err
+}
+
+// live gives this process a boot number, and a new incarnation if the versions of its
+// arrays may have gone back; whole says that they have not, although the store is another.
+func (m *Mesh) live(whole bool) error {
 	now := uint64(max(m.opts.Now().UnixMilli(), 1))
+	own := m.opts.Engine.Own()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := &m.state
 	before := s.Boot
-	m.renewed = s.Incarnation == 0 || s.Store != m.opts.Store || s.Unsynced
+	m.renewed = s.Incarnation == 0 || s.Store != m.opts.Store && !whole || s.Unsynced
 	if m.renewed {
 		s.Incarnation = max(now, s.Incarnation+1, s.Boot+1)
 		before = 0
@@ -113,7 +143,7 @@ func (m *Mesh) begin() error {
 	// Some chance, so that two processes of one folder that was copied, under a
 	// clock that was set back, do not have the same number.
 	s.Boot = max(now, s.Boot+1, s.Incarnation) + rand.Uint64N(1024)
-	s.found(m.opts.Engine.Own(), before)
+	s.found(own, before)
 	s.Store, s.Unsynced, s.Key = m.opts.Store, m.opts.Unsynced, m.opts.Identity.ID()
 	return s.save(m.opts.Dir)
 }
@@ -125,6 +155,30 @@ func (m *Mesh) tellEngine(ctx context.Context) error {
 		return nil
 	}
 	return m.opts.Engine.SetOrigins(ctx, want)
+}
+
+// forgetRefused drops generations that an administrator has rolled back and that are here: the
+// store was restored from an older backup, or the node ended in the middle. What began later is fetched anew.
+func (m *Mesh) forgetRefused(ctx context.Context) error {
+	if m.opts.Role == Publish {
+		return nil
+	}
+	for _, p := range m.peerList() {
+		refused := false
+		since := uint64(math.MaxUint64)
+		for _, a := range m.opts.Engine.Replica(p.ID) {
+			if p.refuses(a.Start) {
+				refused, since = true, min(since, a.Start)
+			}
+		}
+		if !refused {
+			continue
+		}
+		if err := m.opts.Engine.ForgetGenerations(ctx, p.ID, since); err != nil {
+			return fmt.Errorf("mesh: %w", err)
+		}
+	}
+	return nil
 }
 
 func (m *Mesh) origins() []engine.Origin {
@@ -176,13 +230,17 @@ func (m *Mesh) Run(ctx context.Context) error {
 	wg.Go(func() { m.receiver.run(ctx) })
 	for _, b := range m.buses {
 		wg.Go(func() { m.watch(ctx, b) })
-		if b, ok := b.(*natsBus); ok && m.opts.Mode == External {
-			wg.Go(func() { m.watchBroker(ctx, b) })
+		if b, ok := b.(*natsBus); ok {
+			wg.Go(func() { b.watchEntry(ctx) })
+			if m.opts.Mode == External {
+				wg.Go(func() { m.watchBroker(ctx, b) })
+			}
 		}
 	}
 	wg.Go(func() { m.followGroups(ctx) })
 	wg.Go(func() { m.followSecret(ctx) })
 	wg.Go(func() { m.awaitRotation(ctx) })
+	wg.Go(func() { m.announceRegularly(ctx) })
 	wg.Wait()
 	m.done.Wait()
 	return nil
@@ -207,7 +265,9 @@ func (m *Mesh) watch(ctx context.Context, b bus) {
 func (m *Mesh) Close() error {
 	var errs []error
 	m.mu.Lock()
-	m.state.Unsynced = false
+	if !m.healing.Load() {
+		m.state.Unsynced = false
+	}
 	errs = append(errs, m.state.save(m.opts.Dir))
 	m.mu.Unlock()
 	errs = append(errs, m.receiver.saveHeard())

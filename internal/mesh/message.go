@@ -47,6 +47,10 @@ import (
 //	       is asked for.
 //	image: array byte, v start, v version of the array, geometry, lineage up to it,
 //	       v count; for each page: v length, bytes
+//	pages: 8 bytes of the key of whom it is for; array byte, v start, geometry; v count,
+//	       v number of each page. The sender has lost them; they are of its own array.
+//	refill: what pages has; v count, for each page v length of its data: the page, or
+//	       nothing if it is not there
 const (
 	messageVersion = 2
 	signatureText  = "bulkhead mesh message v2\x00"
@@ -59,6 +63,9 @@ const (
 	kindHead  kind = 'h'
 	kindAsk   kind = 'a'
 	kindImage kind = 'i'
+	// These two go under the topic of asks.
+	kindPages  kind = 'p'
+	kindRefill kind = 'r'
 )
 
 // Bounds on what one message may name.
@@ -126,6 +133,22 @@ type image struct {
 	pages    [][]byte
 }
 
+// A lostPages is pages of an array that its origin has lost.
+type lostPages struct {
+	ref
+	geometry filter.Geometry
+	list     []uint64 // their numbers
+	pages    [][]byte // of a refill: each of the list, empty if it is not there
+}
+
+// topic returns under which topic messages of a kind go.
+func (k kind) topic() kind {
+	if k == kindPages || k == kindRefill {
+		return kindAsk
+	}
+	return k
+}
+
 // A message is one message, parsed. Of rounds, heads, wants and pages, those of
 // its kind are set; they point into the bytes that were parsed.
 type message struct {
@@ -141,14 +164,15 @@ type message struct {
 	organisations []Organisation
 	proof         *succession // of a head
 	key           public      // new key that proof names
-	to            hint        // of an ask
+	to            hint        // of an ask, of pages and of a refill
 	life          uint64      // of an ask: incarnation that the versions are of
 	boot          uint64      // of an ask: newest boot of it that was heard
 	wants         []arrayHead // of an ask: version is what the asker holds
 	proofs        [][]byte    // of an ask: statements of whom it is for, about a past that it may have forgotten
 	image         image
-	said          []byte // of a message that was verified: its statement
-	keyID         uint64 // ID of the network's secret; 0 in a message that is to be sent: all arrays are of that
+	lost          lostPages // of pages and a refill
+	said          []byte    // of a message that was verified: its statement
+	keyID         uint64    // ID of the network's secret; 0 in a message that is to be sent: all arrays are of that
 }
 
 func arrayByte(a engine.Array) byte {
@@ -217,6 +241,18 @@ func (m *message) claim(id *Identity) (b, data []byte) {
 		b = appendGeometry(b, m.image.geometry, m.keyID)
 		b = m.image.lineage.append(b, m.stamp.boot, m.image.at)
 		b, data = appendData(b, data, m.image.pages)
+	case kindPages, kindRefill:
+		b = append(b, m.to[:]...)
+		b = append(b, arrayByte(m.lost.array))
+		b = binary.AppendUvarint(b, m.lost.start)
+		b = appendGeometry(b, m.lost.geometry, m.keyID)
+		b = binary.AppendUvarint(b, uint64(len(m.lost.list)))
+		for _, page := range m.lost.list {
+			b = binary.AppendUvarint(b, page)
+		}
+		if m.kind == kindRefill {
+			b, data = appendData(b, data, m.lost.pages)
+		}
 	}
 	return b, data
 }

@@ -64,6 +64,8 @@ func sampleMessages(t testing.TB) []*message {
 		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}, {ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}, proofs: [][]byte{{1, 2}, {}, {3}}},
 		{kind: kindAsk, to: id.public.hint()},
 		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, history, [][]byte{{1, 2, 3}, {}}}},
+		{kind: kindPages, to: id.public.hint(), lost: lostPages{ref: ref{engine.ArrayCounts, 7}, geometry: geometry, list: []uint64{0, 300}}},
+		{kind: kindRefill, to: id.public.hint(), lost: lostPages{ref: ref{engine.ArraySpam, 7}, geometry: bits, list: []uint64{5, 1}, pages: [][]byte{{1, 2, 3}, {}}}},
 		// Of a former secret of the network.
 		{kind: kindDelta, rounds: rounds},
 		{kind: kindHead, heads: []arrayHead{

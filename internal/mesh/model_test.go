@@ -40,7 +40,7 @@ func TestModel(t *testing.T) {
 			})
 		}
 	})
-	done.complete(t, n)
+	done.complete(t, n, stepKinds)
 }
 
 // TestModelAgain runs schedules that once failed, several times each: goroutines
@@ -60,11 +60,64 @@ func TestModelAgain(t *testing.T) {
 	}
 }
 
+// TestModelDays is TestModel with clocks that step by days, so that there are many
+// generations, and administrators who roll peers back.
+func TestModelDays(t *testing.T) {
+	n := *schedules / 10
+	if testing.Short() {
+		n = 12
+	}
+	var done tallyOfSteps
+	t.Run("seed", func(t *testing.T) {
+		for i := range max(n, 1) {
+			seed := *firstSeed + uint64(i)
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { runModelOf(t, seed, &done, variant{days: true}) })
+			})
+		}
+	})
+	done.complete(t, n, daySteps)
+}
+
+// TestModelEdits is TestModel with a broker that also changes what it passes on and stores, and
+// passes on one message for another: counts are exact all the same, and nobody is put in
+// quarantine for what the broker did.
+func TestModelEdits(t *testing.T) {
+	n := *schedules / 10
+	if testing.Short() {
+		n = 8
+	}
+	var done tallyOfSteps
+	for i := range max(n, 1) {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runModelOf(t, seed, &done, variant{edits: true}) })
+		})
+	}
+	t.Logf("steps of %d schedules: %v", n, done.n)
+	if n >= 8 && done.n["message changed"] == 0 {
+		t.Error("the broker has changed nothing")
+	}
+}
+
+// An editor is a network whose broker changes messages as often as it loses them.
+type editor struct{ memNet }
+
+func (e editor) faults(loss, repeat, delay float64) {
+	e.memNet.faults(loss, repeat, delay)
+	e.edits(loss)
+}
+
 // Kinds of steps that a model without them would not be worth much.
 var stepKinds = []string{
 	"reports", "pause", "faults", "cut off", "connected", "stopped", "killed", "backup", "restored", "copied back",
 	"machine rolled back", "broker wiped", "clock set", "evicted", "long pause", "merged",
 }
+
+// daySteps are those of schedules in which clocks step by days. Arrays of so many generations
+// are merged in few of them.
+var daySteps = append([]string{"clock moved by days", "rolled back"}, stepKinds[:len(stepKinds)-1]...)
 
 // A tallyOfSteps counts what schedules did.
 type tallyOfSteps struct {
@@ -81,26 +134,49 @@ func (s *tallyOfSteps) add(kind string) {
 	s.n[kind]++
 }
 
-// complete fails the test if some kind of step never happened in many schedules.
-func (s *tallyOfSteps) complete(t *testing.T, schedules int) {
+// complete fails the test if one of some kinds of steps never happened in many schedules.
+func (s *tallyOfSteps) complete(t *testing.T, schedules int, kinds []string) {
 	t.Helper()
 	t.Logf("steps of %d schedules: %v", schedules, s.n)
-	for _, kind := range stepKinds {
+	for _, kind := range kinds {
 		if s.n[kind] == 0 && schedules >= 20 {
 			t.Errorf("no step of kind %q in %d schedules", kind, schedules)
 		}
 	}
 }
 
-func runModel(t *testing.T, seed uint64, done *tallyOfSteps) {
+// A variant is how schedules differ from those of TestModel.
+type variant struct {
+	days  bool // clocks step by days, and peers are rolled back
+	edits bool // the broker changes messages
+}
+
+func runModel(t *testing.T, seed uint64, done *tallyOfSteps) { runModelOf(t, seed, done, variant{}) }
+
+func runModelOf(t *testing.T, seed uint64, done *tallyOfSteps, v variant) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := newWorld(t, rng, done)
-	w.net, w.pause = memNet{newMemBroker(rand.New(rand.NewPCG(seed, 8)))}, time.Second
+	w.days = v.days
+	broker := newMemBroker(rand.New(rand.NewPCG(seed, 8)))
+	w.net, w.pause = memNet{broker}, time.Second
+	if v.edits {
+		w.net = editor{w.net.(memNet)}
+	}
 	w.populate()
 	for range 80 {
-		w.step()
+		if v.days && rng.IntN(8) == 0 {
+			w.stepOfDays()
+		} else {
+			w.step()
+		}
 	}
 	w.calm()
+	for range broker.changed {
+		done.add("message changed")
+	}
+	if v.days {
+		w.sameTime()
+	}
 	time.Sleep(4 * time.Minute)
 	synctest.Wait()
 	for _, wrong := range w.compare() {
@@ -109,13 +185,62 @@ func runModel(t *testing.T, seed uint64, done *tallyOfSteps) {
 	w.stop()
 }
 
+// daysOfClocks is how far apart clocks may be in schedules where they step by days.
+const daysOfClocks = 6
+
+// stepOfDays moves a clock by days, forward or back, or rolls a peer back.
+func (w *world) stepOfDays() {
+	n, o := w.two()
+	if w.rng.IntN(2) == 0 {
+		w.say("clock moved by days", n)
+		n.offset.Store(w.rng.Int64N(int64(daysOfClocks * 24 * time.Hour)))
+		return
+	}
+	w.say("rolled back", n)
+	if newest := time.Unix(int64(o.newest()), 0); n.now().Before(newest) {
+		// Whether such a generation is dropped depends on whether it has come here already.
+		n.offset.Store(int64(time.Until(newest) + time.Hour))
+	}
+	oldest := uint64(n.now().Unix())
+	for start := range o.begun {
+		oldest = min(oldest, start)
+	}
+	since := oldest + w.rng.Uint64N(uint64(n.now().Unix())-oldest+1)
+	if w.rng.IntN(2) == 0 {
+		since -= since % (24 * 60 * 60) // when a generation began
+	}
+	if err := n.mesh.RollbackPeer(w.t.Context(), o.id.ID(), time.Unix(int64(since), 0)); err != nil {
+		w.t.Fatal(err)
+	}
+	n.refused[o] = append(n.refused[o], stretch{since, uint64(n.now().Unix())})
+}
+
+// sameTime sets all clocks to the furthest, so that nothing is in anybody's future.
+func (w *world) sameTime() {
+	furthest := int64(0)
+	for _, n := range w.nodes {
+		furthest = max(furthest, n.offset.Load(), int64(time.Until(time.Unix(int64(n.newest()), 0))))
+	}
+	for _, n := range w.nodes {
+		n.offset.Store(furthest)
+	}
+}
+
+// two returns a node and another one.
+func (w *world) two() (n, o *node) {
+	n = w.nodes[w.rng.IntN(len(w.nodes))]
+	return n, w.nodes[(n.i+1+w.rng.IntN(len(w.nodes)-1))%len(w.nodes)]
+}
+
+func (w *world) say(what string, n *node) {
+	w.done.add(what)
+	w.log.Info("--- "+what, "node", n.i, "time", time.Now().Format(time.TimeOnly))
+}
+
 // step does something at random.
 func (w *world) step() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
-	say := func(what string) {
-		w.done.add(what)
-		w.log.Info("--- "+what, "node", n.i, "time", time.Now().Format(time.TimeOnly))
-	}
+	say := func(what string) { w.say(what, n) }
 	switch x := w.rng.IntN(100); {
 	case x < 45:
 		w.done.add("reports")
@@ -159,10 +284,36 @@ func (w *world) step() {
 		if err = errors.Join(err, n.mesh.AddPeer(w.t.Context(), o.id.ID(), "", 1)); err != nil {
 			w.t.Fatal(err)
 		}
+		delete(n.refused, o)
 	default:
 		say("long pause")
 		time.Sleep(60 * w.pause)
 	}
+}
+
+func cloned(begun map[uint64]counts) map[uint64]counts {
+	out := make(map[uint64]counts)
+	for start, c := range begun {
+		out[start] = c.clone()
+	}
+	return out
+}
+
+// counts returns what a node should count of a signature: what all were told, without the
+// generations that it has rolled back.
+func (w *world) counts(n *node, sig int) map[bulkhead.Vote]uint32 {
+	want := make(map[bulkhead.Vote]uint32)
+	for _, o := range w.nodes {
+		for start, c := range o.begun {
+			if p := (peer{Refused: n.refused[o]}); p.refuses(start) {
+				continue
+			}
+			for vote, v := range c[sig] {
+				want[vote] += v
+			}
+		}
+	}
+	return want
 }
 
 func (n *node) takeBackup() {
@@ -170,7 +321,7 @@ func (n *node) takeBackup() {
 	if _, err := n.st.Backup(n.w.t.Context(), &b); err != nil {
 		n.w.t.Fatal(err)
 	}
-	n.backup, n.saved = b.Bytes(), n.truth.clone()
+	n.backup, n.saved, n.before = b.Bytes(), n.truth.clone(), cloned(n.begun)
 	var err error
 	if n.state, err = loadState(n.meshFolder()); err != nil {
 		n.w.t.Fatal(err)
@@ -191,7 +342,7 @@ func (n *node) restore(how string) {
 	if err := os.RemoveAll(old); err != nil {
 		n.w.t.Fatal(err)
 	}
-	n.truth = n.saved.clone()
+	n.truth, n.begun = n.saved.clone(), cloned(n.before)
 	if how != "restored" {
 		// The mesh takes the restored store for the one that it knows.
 		st, err := store.Open(n.folder(), store.Options{})
@@ -237,18 +388,12 @@ func (w *world) compare() (wrong []string) {
 		}
 	}
 	for sig := range 60 {
-		want := make(map[bulkhead.Vote]uint32)
-		for _, n := range w.nodes {
-			for vote, c := range n.truth[sig] {
-				want[vote] += c
-			}
-		}
 		var first bulkhead.Finding
 		if exact != nil {
 			first = check(t, exact.engine, sig)
 		}
 		for _, n := range w.nodes {
-			f := check(t, n.engine, sig)
+			f, want := check(t, n.engine, sig), w.counts(n, sig)
 			got := map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham}
 			for vote, c := range got {
 				if c < want[vote] {
@@ -258,7 +403,7 @@ func (w *world) compare() (wrong []string) {
 					over++
 				}
 			}
-			if n.limit == 0 && (f.Sightings != first.Sightings || f.Spam != first.Spam || f.Ham != first.Ham) {
+			if n.limit == 0 && !w.days && (f.Sightings != first.Sightings || f.Spam != first.Spam || f.Ham != first.Ham) {
 				fail("signature %d: node %d says %d, %d spam, %d ham, node %d %d, %d, %d", sig, n.i, f.Sightings, f.Spam, f.Ham, exact.i, first.Sightings, first.Spam, first.Ham)
 			}
 		}

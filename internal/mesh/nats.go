@@ -141,6 +141,23 @@ func inbox(h hint) string { return "_INBOX_" + h.String() }
 // cleared keeps the text of an error of the broker's library and not its type.
 func cleared(err error) error { return errors.New(err.Error()) }
 
+// watchEntry notes why no server has let the node in yet, until one does: the library tells
+// that only of a connection that was there before.
+func (b *natsBus) watchEntry(ctx context.Context) {
+	last := ""
+	for !b.conn.IsConnected() {
+		if err := b.conn.LastError(); err != nil && err.Error() != last {
+			last = err.Error()
+			b.failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reconnect / 4):
+		}
+	}
+}
+
 func (b *natsBus) failed(err error) {
 	// A broker may let nobody hear other networks, and an older hub knows of no other secret.
 	if err == nil || strings.Contains(err.Error(), headsOfAll) || strings.Contains(err.Error(), secretSubject(b.opts.Identity.public.hint())) {
@@ -239,9 +256,18 @@ func (b *natsBus) listenImages(origin hint, handle func(arrival)) (func(), error
 
 func (b *natsBus) proves() bool { return b.owner }
 
+// jetStreamAPI returns the prefix of the subjects under which the JetStream of a domain, "" for
+// the server's own, is asked.
+func jetStreamAPI(domain string) string {
+	if domain == "" {
+		return jetstream.DefaultAPIPrefix
+	}
+	return "$JS." + domain + ".API."
+}
+
 // streams returns what the broker stores in, made if need be.
 func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
-	js, err := jetstream.New(b.conn)
+	js, err := jetstream.NewWithAPIPrefix(b.conn, jetStreamAPI(b.opts.Domain))
 	if err != nil {
 		return nil, err
 	}

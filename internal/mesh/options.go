@@ -34,6 +34,12 @@ type Engine interface {
 	Horizon(a engine.Array) uint64
 	Floor(a engine.Array) uint64
 	Knows(keyID uint64) bool
+
+	Wounds(ctx context.Context) (engine.Wounds, error)
+	Heal(ctx context.Context, peer string, a engine.Array, start uint64, image []byte) error
+	HealSaid(ctx context.Context, a engine.Array, start uint64, images [][]byte, rounds []engine.Part) (pages int, err error)
+	EndHealing(ctx context.Context) error
+	ReplicaPages(ctx context.Context, origin string, a engine.Array, start uint64, g filter.Geometry, list []int) ([][]byte, error)
 }
 
 // A Mode says where the broker is.
@@ -72,7 +78,15 @@ type Options struct {
 	// does not wait until that is done. It is called again until the mesh ends. nil: a
 	// new secret is never taken.
 	Switch func(filter.Secret)
-	Store  string // incarnation of the store; a new one means that it was restored
+	// Taker is the mesh of the same node that takes what the hubs of this one announce of
+	// another secret: of an aggregate, that of its members. nil: this one does.
+	Taker *Mesh
+	// RekeyEvery is the time between two changes of the network's secret that a hub announces
+	// by itself; 0: never. MayRekey returns why the node could not take another one now; nil: it
+	// always can.
+	RekeyEvery time.Duration
+	MayRekey   func() error
+	Store      string // incarnation of the store; a new one means that it was restored
 	// Unsynced says that reports are acknowledged before they are on disk.
 	Unsynced bool
 	Name     string // of the node, for people
@@ -86,9 +100,15 @@ type Options struct {
 	Servers []string // of Join: "host:port" of each hub; of External: URLs of a cluster's servers
 	// Credentials is a file that an external server's operator gave: a user
 	// JWT with its key; or [NoCredentials]. CA is a PEM file of those who sign its certificate. Empty:
-	// the node's own key, and the system's authorities.
+	// the node's own key, and the system's authorities. Cert and Key are PEM files of a
+	// certificate that the node shows, and of its key; empty: none. All are read anew for
+	// each connection.
 	Credentials string
 	CA          string
+	Cert, Key   string
+	// Domain is the JetStream domain of an external server that keeps the streams; empty: that of the server
+	// which the node is connected to.
+	Domain string
 
 	Interval  time.Duration // between two deltas: 1.5 s
 	Heartbeat time.Duration // between two heads: 30 s

@@ -141,6 +141,8 @@ func (e *envelope) parse(keyID uint64) (*message, error) {
 		m.proofs = items
 	case kindImage:
 		m.image.pages = items
+	case kindRefill:
+		m.lost.pages = items
 	}
 	return m, nil
 }
@@ -168,6 +170,9 @@ func (e *envelope) parseClaim(keyID uint64) (*message, []uint64, error) {
 		r.items(maxProofs)
 	case kindImage:
 		r.image(&m.image)
+	case kindPages, kindRefill:
+		copy(m.to[:], r.bytes(uint64(len(m.to))))
+		r.lost(&m.lost, m.kind == kindRefill)
 	default:
 		return nil, nil, fmt.Errorf("%w: kind %q", errNewer, byte(m.kind))
 	}
@@ -289,4 +294,19 @@ func (r *reader) image(m *image) {
 	m.geometry = r.geometry(m.array)
 	m.lineage = r.lineage(m.at)
 	r.items(maxParts)
+}
+
+func (r *reader) lost(x *lostPages, refill bool) {
+	x.array = r.array(r.byte())
+	x.start = r.uvarint()
+	x.geometry = r.geometry(x.array)
+	for range r.count(1) {
+		x.list = append(x.list, r.uvarint())
+	}
+	if !refill {
+		return
+	}
+	if r.items(maxParts); r.err == nil && len(r.sizes) != len(x.list) {
+		r.fail("%d pages for %d numbers", len(r.sizes), len(x.list))
+	}
 }

@@ -184,8 +184,12 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 			return
 		}
 	}
-	if m.kind == kindAsk {
-		if m.to == r.m.opts.Identity.public.hint() {
+	if m.kind.topic() == kindAsk {
+		switch {
+		case m.to != r.m.opts.Identity.public.hint():
+		case m.kind == kindRefill:
+			r.m.sender.refilled(m)
+		default:
 			r.m.sender.ask(m)
 		}
 		return

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -220,7 +221,7 @@ func (m *Mesh) CancelRotation() (RotationStatus, error) {
 // withdrawn returns what is left of a change that is taken back. What this node has from a
 // hub is not taken from there again.
 func (m *Mesh) withdrawn(r *rotation) *rotation {
-	out := &rotation{From: m.network(), Void: append(r.Void, r.Secret)}
+	out := &rotation{From: m.network(), At: r.At, Void: append(r.Void, r.Secret)}
 	if over := len(out.Void) - maxVoid; over > 0 {
 		out.Void = out.Void[over:]
 	}
@@ -401,9 +402,12 @@ func (m *Mesh) nothingNew(hub *public) error {
 	return m.saveRotation(&rotation{From: m.network(), Void: r.Void})
 }
 
+// taker returns the mesh of the node that takes what hubs announce.
+func (m *Mesh) taker() *Mesh { return cmp.Or(m.opts.Taker, m) }
+
 // followSecret asks hubs now and then whether the network gets another secret.
 func (m *Mesh) followSecret(ctx context.Context) {
-	if m.opts.Switch == nil {
+	if m.taker().opts.Switch == nil {
 		return
 	}
 	told := make(map[bus]string) // the last error of each
@@ -456,7 +460,7 @@ func (m *Mesh) askSecret(ctx context.Context, b *natsBus) error {
 	case err != nil:
 		return err
 	case n == nil:
-		return m.nothingNew(hub)
+		return m.taker().nothingNew(hub)
 	}
-	return m.takeSecret(hub, n)
+	return m.taker().takeSecret(hub, n)
 }

@@ -31,6 +31,7 @@ const (
 type sender struct {
 	m     *Mesh
 	asks  chan *message
+	fills chan *message // pages that this node has lost
 	hello chan struct{} // asks for a head
 	wants chan wish
 	pasts chan past
@@ -44,9 +45,10 @@ type sender struct {
 	outbox  []outbox     // by bus
 	wanted  map[ref]hint // images asked for, and by whom; nobody if it is none of theirs
 	draws   map[hint]*draw
-	renewed []time.Time // new incarnations of this process
-	headed  time.Time   // when the last head was published
-	headDue bool        // one was asked for since
+	refills map[hint]*draw // of what they have lost themselves
+	renewed []time.Time    // new incarnations of this process
+	headed  time.Time      // when the last head was published
+	headDue bool           // one was asked for since
 }
 
 // ownArray is what the sender knows of one array of its own.
@@ -75,8 +77,8 @@ type queued struct {
 
 func newSender(m *Mesh) *sender {
 	return &sender{
-		m: m, asks: make(chan *message, 256), hello: make(chan struct{}, 1), wants: make(chan wish, 64), pasts: make(chan past, 64),
-		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw),
+		m: m, asks: make(chan *message, 256), fills: make(chan *message, 16), hello: make(chan struct{}, 1), wants: make(chan wish, 64), pasts: make(chan past, 64),
+		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw), refills: make(map[hint]*draw),
 	}
 }
 
@@ -117,6 +119,9 @@ func (s *sender) ask(m *message) {
 
 func (s *sender) run(ctx context.Context) {
 	s.outbox = make([]outbox, len(s.m.buses))
+	if !s.heal(ctx) {
+		return
+	}
 	tick := time.NewTicker(s.m.opts.Interval)
 	defer tick.Stop()
 	head := time.NewTicker(s.m.opts.Heartbeat)

@@ -20,6 +20,7 @@ type Status struct {
 	Bytes       uint64 // of messages published
 	Images      uint64 // pages published
 	Dropped     uint64 // messages that no broker took in time
+	Healing     bool   // the node has lost pages, and tells nothing until they are back
 	Strangers   map[string]uint64
 	Brokers     []BusStatus
 	Peers       []PeerStatus
@@ -116,7 +117,7 @@ func (m *Mesh) Status() Status {
 	s := Status{
 		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role, Memory: m.opts.Engine.RemoteMemory(),
 		Published: m.sender.published.Load(), Rounds: m.sender.rounds.Load(), Bytes: m.sender.bytes.Load(),
-		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(),
+		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(), Healing: m.healing.Load(),
 	}
 	for _, b := range m.buses {
 		s.Brokers = append(s.Brokers, b.status())

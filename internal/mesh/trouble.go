@@ -22,6 +22,9 @@ const (
 	troubleSlow       = "slow"       // it takes long to answer, or does not
 )
 
+// Denied reports whether the server denies something that the node needs.
+func (s *BusStatus) Denied() bool { return s.Trouble == troublePermission }
+
 const (
 	slowBroker = 2 * time.Second // for one answer
 	probeBeats = 2               // heartbeats between two questions how the server is

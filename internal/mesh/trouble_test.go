@@ -43,7 +43,7 @@ func serveNATS(t *testing.T, o server.Options) (url string) {
 // and shown as long as it is so.
 func TestTroubles(t *testing.T) {
 	signedIn := func(id *Identity, deny ...string) server.Options {
-		publish, subscribe := newNames(testSecret.ID()).grants(id.public.hint())
+		publish, subscribe := newNames(testSecret.ID()).grants(id.public.hint(), "$JS.API.")
 		p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
 		for _, s := range append(publish, "$JS.API.STREAM.CREATE.*") {
 			if !strings.Contains(strings.Join(deny, " "), s) {
@@ -151,12 +151,15 @@ func TestGrants(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
 	network := networkOf(testSecret)
-	text, err := Grants(network, a.ID(), b.ID())
+	text, err := Grants(network, "", a.ID(), b.ID())
 	if err != nil || strings.Count(text, "nkey: ") != 2 || strings.Count(text, "STREAM.CREATE") != 2 || strings.Contains(text, "secret") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	for _, bad := range [][]string{{network, "U"}, {"x", a.ID()}, {strings.ToUpper(network) + "A", a.ID()}, {network[:14], a.ID()}} {
-		if text, err := Grants(bad[0], bad[1:]...); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
+	if leaf, err := Grants(network, "hub", a.ID(), b.ID()); err != nil || strings.ReplaceAll(leaf, "$JS.hub.API.", "$JS.API.") != text || leaf == text {
+		t.Errorf("in a domain: %v\n%s", err, leaf)
+	}
+	for _, bad := range [][]string{{network, "", "U"}, {"x", "", a.ID()}, {strings.ToUpper(network) + "A", "", a.ID()}, {network[:14], "", a.ID()}} {
+		if text, err := Grants(bad[0], bad[1], bad[2:]...); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}

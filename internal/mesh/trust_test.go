@@ -66,6 +66,44 @@ func TestSpoiledPeer(t *testing.T) {
 	})
 }
 
+// TestNewsletter: a peer lists a newsletter, and says that it was seen as often as makes any
+// message bulk. Both end with its eviction, and the lists and counts of others stay.
+func TestNewsletter(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home, liar, honest := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)
+		defer home.stop()
+		defer liar.stop()
+		defer honest.stop()
+		trust(t, home, 1, liar, honest)
+		const newsletter, spam = 1, 2
+		report(t, home.engine, newsletter, bulkhead.Sighting, 3)
+		report(t, liar.engine, newsletter, bulkhead.Spam, 1)
+		report(t, liar.engine, newsletter, bulkhead.Sighting, 400)
+		report(t, honest.engine, spam, bulkhead.Spam, 1)
+		report(t, honest.engine, spam, bulkhead.Sighting, 30)
+		settle()
+		if f := check(t, home.engine, newsletter); f.Judged != bulkhead.JudgedSpam || f.Sightings != 403 {
+			t.Errorf("listed by a peer of full weight: %+v", f)
+		}
+		// A little weight lists nothing, but what it says it has seen still makes bulk mail.
+		if err := home.WeighPeer(t.Context(), liar.id.ID(), 0.05); err != nil {
+			t.Fatal(err)
+		}
+		if f := check(t, home.engine, newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3+20 {
+			t.Errorf("listed by a peer of weight 0.05: %+v", f)
+		}
+		if err := home.EvictPeer(t.Context(), liar.id.ID()); err != nil {
+			t.Fatal(err)
+		}
+		if f := check(t, home.engine, newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3 || f.Spam != 0 {
+			t.Errorf("after the eviction: %+v", f)
+		}
+		if f := check(t, home.engine, spam); f.Judged != bulkhead.JudgedSpam || f.Sightings != 30 || f.Spam != 1 {
+			t.Errorf("what another peer has listed: %+v", f)
+		}
+	})
+}
+
 // A fullEngine takes nothing of peers while its disk is full.
 type fullEngine struct {
 	*engine.Engine

@@ -29,6 +29,13 @@ func (c counts) clone() counts {
 	return out
 }
 
+func (c counts) add(sig int, vote bulkhead.Vote, n uint32) {
+	if c[sig] == nil {
+		c[sig] = make(map[bulkhead.Vote]uint32)
+	}
+	c[sig][vote] += n
+}
+
 // A world is all nodes of a schedule.
 type world struct {
 	t     *testing.T
@@ -42,6 +49,8 @@ type world struct {
 	// what one message carries: all pages of an image, or one.
 	capacity uint64
 	messages int
+	// days: clocks step by days, and peers are rolled back; so there are several generations.
+	days bool
 }
 
 // A network carries the messages of a world, badly on purpose.
@@ -61,7 +70,8 @@ type node struct {
 	w      *world
 	i      int
 	root   string
-	data   int // number of the store's folder
+	data   int    // number of the store's folder
+	aside  string // if the store is to be salvaged at the next start
 	id     *Identity
 	offset atomic.Int64 // of its clock
 	limit  uint64       // bytes of replicas; 0: none
@@ -76,9 +86,13 @@ type node struct {
 	done   chan error
 
 	truth  counts
+	begun  map[uint64]counts // what of it was counted in the generation that began then
 	backup []byte
 	saved  counts
-	state  state // of the mesh, at the backup
+	before map[uint64]counts // begun, at the backup
+	state  state             // of the mesh, at the backup
+	// refused are the generations of others that an administrator has rolled back.
+	refused map[*node][]stretch
 }
 
 func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }
@@ -91,12 +105,12 @@ func (n *node) start() {
 	t := n.w.t
 	var err error
 	// The disk of a test does not lose power.
-	if n.st, err = store.Open(n.folder(), store.Options{Durability: store.Relaxed}); err != nil {
+	if n.st, err = store.Open(n.folder(), n.storeOptions()); err != nil {
 		t.Fatal(err)
 	}
 	n.engine, err = engine.Open(context.Background(), engine.Options{
 		Secret: testSecret, Now: n.now, Store: n.st, RemoteBytes: n.limit,
-		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: n.w.capacity, Error: 1e-4},
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: n.w.keep(), Capacity: n.w.capacity, Error: 1e-4},
 		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 200, Error: 1e-6},
 	})
 	if err != nil {
@@ -115,6 +129,15 @@ func (n *node) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel, n.done = cancel, make(chan error, 1)
 	go func() { n.done <- n.mesh.Run(ctx) }()
+}
+
+func (n *node) storeOptions() store.Options {
+	o := store.Options{Durability: store.Relaxed}
+	if n.aside != "" {
+		o.Salvage = &store.Salvage{Aside: n.aside}
+		n.aside = ""
+	}
+	return o
 }
 
 // stop ends the node; hard, as if its process had been killed.
@@ -152,10 +175,33 @@ func (n *node) report() {
 		count = 1 // whatever a voter says of more
 	}
 	report(n.w.t, n.engine, sig, vote, count)
-	if n.truth[sig] == nil {
-		n.truth[sig] = make(map[bulkhead.Vote]uint32)
+	n.truth.add(sig, vote, count)
+	start := n.newest()
+	if n.begun == nil {
+		n.begun = make(map[uint64]counts)
 	}
-	n.truth[sig][vote] += count
+	if n.begun[start] == nil {
+		n.begun[start] = make(counts)
+	}
+	n.begun[start].add(sig, vote, count)
+}
+
+// newest returns when the generation began that takes what is counted now.
+func (n *node) newest() (start uint64) {
+	for _, a := range n.engine.Own() {
+		if a.Array == engine.ArrayCounts {
+			start = max(start, a.Start)
+		}
+	}
+	return start
+}
+
+// keep is how many generations nodes keep: none expires in a schedule.
+func (w *world) keep() int {
+	if w.days {
+		return 40
+	}
+	return 4
 }
 
 // memoryDir returns a temporary folder, in memory where that exists: a test of
@@ -200,7 +246,7 @@ func newWorld(t *testing.T, rng *rand.Rand, done *tallyOfSteps) *world {
 func (w *world) populate() {
 	t, rng := w.t, w.rng
 	for i := range 2 + rng.IntN(7)%(1+rng.IntN(7)) {
-		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts)}
+		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts), refused: make(map[*node][]stretch)}
 		var err error
 		if n.id, err = OpenIdentity(n.meshFolder()); err != nil {
 			t.Fatal(err)
@@ -218,13 +264,17 @@ func (w *world) populate() {
 
 // tightLimit returns how much memory is enough for the lists of seven peers in
 // three generations, and for three arrays of counts: a schedule sees no more than
-// two generations of them.
+// two generations of them, unless its clocks step by days.
 func (n *node) tightLimit() (limit uint64) {
+	counts, lists := uint64(3), uint64(3)
+	if n.w.days {
+		counts, lists = daysOfClocks+5, 6
+	}
 	for _, a := range n.own {
 		if a.Array == engine.ArrayCounts {
-			limit += 3 * a.Bytes
+			limit += counts * a.Bytes
 		} else {
-			limit += 3 * 7 * a.Bytes
+			limit += lists * 7 * a.Bytes
 		}
 	}
 	return limit

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
@@ -31,6 +33,7 @@ type sum struct {
 	id    *mesh.Identity
 	named []string                  // members
 	of    atomic.Pointer[mesh.Mesh] // that of the members
+	to    atomic.Pointer[mesh.Mesh] // that publishes, or did last
 }
 
 // newSum returns the aggregate that the configuration asks for, nil for none, and the engine
@@ -54,14 +57,15 @@ func (n *Node) newSum(cfg *config.Config) (*sum, mesh.Engine, error) {
 		Engine: n.engine, Members: s.members, Audit: beats(cfg, auditBeats), Rest: beats(cfg, restBeats), Log: n.log,
 		Open: func(ctx context.Context, total *aggregate.Sum, life string) (aggregate.Mesh, error) {
 			m, err := mesh.Open(ctx, mesh.Options{
-				Dir: dir, Identity: id, Engine: total, KeyID: n.secret().ID(), Store: life, Name: meshName("sum of " + cfg.Node.Name),
-				Organisations: s.organisations, Mode: mode, Role: mesh.Publish, Servers: c.Servers,
+				Dir: dir, Identity: id, Engine: total, KeyID: n.secret().ID(), Secret: n.secret(), Former: n.engine.Former(), Taker: s.of.Load(), Store: life, Name: meshName("sum of " + cfg.Node.Name),
+				Organisations: s.organisations, Mode: mode, Role: mesh.Publish, Servers: c.Servers, Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 				Interval: time.Duration(cfg.Mesh.Interval), Heartbeat: time.Duration(cfg.Mesh.Heartbeat),
 				StreamAge: time.Duration(cfg.Mesh.StreamAge), StreamBytes: cfg.Mesh.StreamBytes, Replicas: cfg.Mesh.Replicas, Now: clock.Now, Log: n.log.With("mesh", "aggregate"),
 			})
 			if err != nil {
 				return nil, err
 			}
+			s.to.Store(m)
 			return &upper{m, s.of.Load(), beats(cfg, auditBeats), n.log}, nil
 		},
 	})
@@ -99,7 +103,29 @@ func (s *sum) status() *client.Aggregate {
 	if left > 0 && out.Fault == "" {
 		out.Fault = "some peers are not in it: with them it would name too many organisations"
 	}
+	if out.Fault == "" {
+		out.Fault = s.unheard()
+	}
 	return out
+}
+
+// unheard says why no server takes the sum, "" if one does.
+func (s *sum) unheard() (why string) {
+	m := s.to.Load()
+	if m == nil {
+		return "" // none was made yet
+	}
+	for _, b := range m.Status().Brokers {
+		switch {
+		case !b.Connected:
+			why = fmt.Sprintf("not connected to %s: %s", b.Server, cmp.Or(b.Error, "no answer yet"))
+		case b.Denied():
+			why = b.Server + " denies something that this needs, which the log names"
+		default:
+			return ""
+		}
+	}
+	return why
 }
 
 // upper is the mesh of the sum. Those who may ask for what they missed are the peers of the

@@ -3,20 +3,22 @@ package node
 import (
 	"errors"
 
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
 // CheckConfig checks whether a configuration that config.Load has accepted can be served
 // on this machine: sizes of books, rules of rate limits, and the parts that only a door
-// can check, such as policies, keys and zones. It reads the certificate and the files of
-// lists, and changes nothing.
+// can check, such as policies, keys and zones. It reads certificates, credentials and the
+// files of lists, and changes nothing.
 func CheckConfig(cfg *config.Config) error {
 	rules, err := rulesOf(cfg)
 	if err == nil {
 		err = checkRules(rules)
 	}
-	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err}
+	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err, checkAccess("mesh", cfg.Mesh.Access()), checkAccess("aggregate", cfg.Aggregate.Access())}
 	if _, err := readToken(&cfg.Upstream); err != nil {
 		errs = append(errs, err)
 	}
@@ -29,6 +31,16 @@ func CheckConfig(cfg *config.Config) error {
 		if d.check != nil {
 			errs = append(errs, d.check(p))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkAccess checks what the node signs in to NATS servers with, as a section says.
+func checkAccess(section string, a config.Access) error {
+	files := mesh.Access{Credentials: a.Credentials, CA: a.CA, Cert: a.Cert, Key: a.Key}
+	var errs []error
+	for option, err := range files.Check(clock.Now()) {
+		errs = append(errs, &config.Error{Key: section + "." + option, Detail: err.Error()})
 	}
 	return errors.Join(errs...)
 }

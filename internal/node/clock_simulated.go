@@ -16,6 +16,7 @@ import (
 func (n *Node) advancer() func(context.Context, time.Duration) (time.Time, error) {
 	n.log.Warn("the clock of this program can be moved by anybody on this machine (POST /v1/clock): it is for tests, not for mail")
 	return func(ctx context.Context, d time.Duration) (time.Time, error) {
+		n.noteSums() // what was until now
 		move := clock.Advance
 		if d < 0 {
 			move, d = clock.Retreat, -d

@@ -56,7 +56,7 @@ type core struct {
 	rekeying sync.Mutex
 	hashing  signature.Options // how whole messages are signed
 	started  time.Time
-	history  *history
+	sums     *logbook.Sums // of verdicts and votes, by door and time
 	draining atomic.Bool
 	doors    []client.Door // that are open
 	messages *door.Memory  // what all doors hold of messages
@@ -69,7 +69,7 @@ type core struct {
 }
 
 func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
-	n := &core{dir: dir, log: log, started: clock.Now().UTC(), history: newHistory(), counted: make(map[string]*countedHouse)}
+	n := &core{dir: dir, log: log, started: clock.Now().UTC(), counted: make(map[string]*countedHouse)}
 	n.spared = &spared{core: n}
 	n.cfg.Store(cfg)
 	return n
@@ -89,7 +89,6 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 		n.noteParts()
 		return err
 	}
-	st.tasks = append(st.tasks, task{name: "history", run: n.noteVerdicts})
 	if err := n.weights.open(n.dir); err != nil {
 		n.log.Warn("what accounts were worth before is not known", "err", err)
 	}
@@ -179,7 +178,9 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 
 func tallyOf(cfg *config.Config) engine.BookOptions {
 	t := &cfg.Tally
-	return engine.BookOptions{Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error}
+	return engine.BookOptions{
+		Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error, Floor: uint32(cfg.Mesh.ShareCounts),
+	}
 }
 
 func blocklistOf(cfg *config.Config) engine.BookOptions {
@@ -328,7 +329,7 @@ const stateAge = time.Second
 func (n *core) State(context.Context) client.NodeState {
 	n.stateMu.Lock()
 	defer n.stateMu.Unlock()
-	if n.stateAt.IsZero() || clock.Since(n.stateAt) > stateAge {
+	if n.stateAt.IsZero() || clock.Since(n.stateAt).Abs() > stateAge {
 		n.state, n.stateAt = n.describe(), clock.Now()
 	}
 	return n.state
@@ -354,7 +355,7 @@ func (n *core) describeEngine() client.NodeState {
 	return client.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Missing: n.missing,
+		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,

@@ -50,7 +50,22 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 
 // examine is Examine of the node that runs.
 func (n *core) examine(ctx context.Context) (*client.Examination, error) {
-	return Examine(ctx, n.cfg.Load(), n.dir)
+	x, err := Examine(ctx, n.cfg.Load(), n.dir)
+	if err == nil && n.engine != nil {
+		// The files say what was so when the last snapshot was made.
+		x.Known, x.Healed = doubtsOf(n.engine.Doubts()), healedBy(n.engine.Healings())
+	}
+	return x, err
+}
+
+func healedBy(list []engine.Healing) (out []client.Healed) {
+	for _, h := range list {
+		if h.Peer == engine.Broker {
+			h.Peer = client.FromBroker
+		}
+		out = append(out, client.Healed(h))
+	}
+	return out
 }
 
 // An examination is an Examination that is being made.
@@ -181,16 +196,19 @@ func (x *examination) greylist() {
 }
 
 func (x *examination) history() {
-	path := filepath.Join(x.dir, historyFile)
-	err := logbook.Inspect(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
+	for _, f := range []struct {
+		name    string
+		inspect func(path string) error
+	}{{historyFile, logbook.Inspect}, {sumsFile, logbook.InspectSums}} {
+		path := filepath.Join(x.dir, f.name)
+		err := f.inspect(path)
+		switch {
+		case err == nil:
+			x.out.Files++
+		case !errors.Is(err, fs.ErrNotExist):
+			x.fault("history", path, 0, err.Error(), "on start, or when it notices, the node sets it aside and begins an empty one")
+		}
 	}
-	if err != nil {
-		x.fault("history", path, 0, err.Error(), "on start, or when it notices, the node sets it aside and begins an empty one")
-		return
-	}
-	x.out.Files++
 }
 
 func (x *examination) whitelist() {
@@ -256,7 +274,7 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sparedFile, weightsFile, inventoryFile, audit.File, audit.OlderFile,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sumsFile, sparedFile, weightsFile, inventoryFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

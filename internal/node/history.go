@@ -2,101 +2,122 @@ package node
 
 import (
 	"context"
-	"sync"
+	"path/filepath"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
-// verdicts are numbers of verdicts by class.
-type verdicts = [bulkhead.NumClasses]uint64
+// sumsFile is the file of how many verdicts the doors gave, in the data folder; sumsEvery is
+// how often they are written down, if there are new ones.
+const (
+	sumsFile  = "sums.db"
+	sumsEvery = 10 * time.Second
+)
 
-// A history is what the node's verdicts were over time, since it started: in memory
-// alone, so that no check waits for it.
-type history struct {
-	mu         sync.Mutex
-	last       verdicts // when it was last looked at
-	day, month series
+// openSums opens them, whether or not the node keeps a history of mail.
+func (n *Node) openSums(st *stage) {
+	n.sums = logbook.OpenSums(filepath.Join(n.dir, sumsFile), n.log)
+	st.tasks = append(st.tasks, task{name: "numbers of verdicts", run: n.keepSums})
 }
 
-// A series is the last slots of a stretch of time, in a ring.
-type series struct {
-	length time.Duration // of a slot
-	slots  []web.Slot    // the slot of time t is at t/length, modulo their number
-}
-
-func newHistory() *history {
-	return &history{
-		day:   series{10 * time.Minute, make([]web.Slot, 24*6)},
-		month: series{24 * time.Hour, make([]web.Slot, 30)},
+// noteSums notes what the doors have done until now.
+func (n *core) noteSums() {
+	counted := make(map[string]logbook.Sum, len(n.counted))
+	for name, house := range n.counted {
+		counted[name] = house.sum()
 	}
+	n.sums.Note(clock.Now(), counted)
 }
 
-// add notes the sums that the engine has at a time.
-func (h *history) add(now time.Time, sums verdicts) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var n verdicts
-	for c := range sums {
-		n[c] = sums[c] - h.last[c]
+// sum returns what the clients of the door have asked and reported since the start.
+func (h *countedHouse) sum() (s logbook.Sum) {
+	for c := range s.Verdicts {
+		s.Verdicts[c] = uint64(h.verdicts[c].Load())
 	}
-	h.last = sums
-	h.day.add(now, n)
-	h.month.add(now, n)
-}
-
-func (s *series) add(now time.Time, n verdicts) {
-	start := now.Truncate(s.length)
-	slot := &s.slots[s.place(start)]
-	if !slot.Start.Equal(start) {
-		*slot = web.Slot{Start: start}
+	s.Looks = uint64(h.looks.Load())
+	for v := range s.Votes {
+		s.Votes[v] = uint64(h.votes[v].Load())
 	}
-	for c := range n {
-		slot.Verdicts[c] += n[c]
-	}
+	return s
 }
 
-// place is where the slot of a time is.
-func (s *series) place(t time.Time) int {
-	return int(t.Unix()/int64(s.length/time.Second)) % len(s.slots)
-}
-
-// until returns the slots up to a time, the oldest first. Of a stretch in which the node
-// did not run there is nothing.
-func (s *series) until(now time.Time) []web.Slot {
-	out := make([]web.Slot, len(s.slots))
-	for i := range out {
-		start := now.Truncate(s.length).Add(-time.Duration(len(out)-1-i) * s.length)
-		out[i].Start = start
-		if slot := &s.slots[s.place(start)]; slot.Start.Equal(start) {
-			out[i] = *slot
-		}
-	}
-	return out
-}
-
-// until returns the slots of the last day and month.
-func (h *history) until(now time.Time) (day, month []web.Slot) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.day.until(now), h.month.until(now)
-}
-
-// historyEvery is how often verdicts are noted while nobody looks.
-const historyEvery = time.Minute
-
-// noteVerdicts notes the verdicts until ctx ends.
-func (n *core) noteVerdicts(ctx context.Context) error {
-	tick := time.NewTicker(historyEvery)
+// keepSums notes and writes them until ctx ends.
+func (n *core) keepSums(ctx context.Context) error {
+	tick := time.NewTicker(sumsEvery)
 	defer tick.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			n.history.add(clock.Now(), n.engine.Verdicts())
+			n.noteSums()
+			err := n.sums.Write()
+			if err != nil && !failing {
+				n.log.Error("the numbers of verdicts cannot be written down", "err", err)
+			}
+			failing = err != nil
 		}
 	}
+}
+
+// closeSums writes them for the last time. They are not worth a failure of the node.
+func (n *core) closeSums() {
+	n.noteSums()
+	if err := n.sums.Close(); err != nil {
+		n.log.Error("the latest numbers of verdicts are lost: they cannot be written down", "err", err)
+	}
+}
+
+// verdicts implements [api.Options].Verdicts.
+func (n *core) verdicts(since, until time.Time, slot time.Duration) client.Verdicts {
+	n.noteSums()
+	if until.IsZero() {
+		until = clock.Now()
+	}
+	if since.IsZero() {
+		since = until.Add(-24 * time.Hour)
+	}
+	out := client.Verdicts{Slot: int64(slot / time.Second), Slots: []client.VerdictSlot{}}
+	for _, s := range n.sums.Slots(since, until, slot) {
+		shown := client.VerdictSlot{Start: s.Start, Doors: make(map[string]client.DoorSum, len(s.Doors))}
+		for name, sum := range s.Doors {
+			shown.Doors[name] = doorSum(&sum)
+		}
+		out.Slots = append(out.Slots, shown)
+	}
+	return out
+}
+
+func doorSum(s *logbook.Sum) client.DoorSum {
+	return client.DoorSum{
+		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected], Bulk: s.Verdicts[bulkhead.ClassBulk],
+		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,
+		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham], Revocations: s.Votes[bulkhead.Revocation],
+	}
+}
+
+// shownSlots returns so many slots for a chart, the last of them that of now.
+func (n *core) shownSlots(now time.Time, slots int, length time.Duration) []web.Slot {
+	first := now.UTC().Truncate(length).Add(-time.Duration(slots-1) * length)
+	out := make([]web.Slot, slots)
+	for i := range out {
+		out[i].Start = first.Add(time.Duration(i) * length)
+	}
+	for _, s := range n.sums.Slots(first, out[slots-1].Start.Add(length), length) {
+		slot := &out[s.Start.Sub(first)/length]
+		slot.Doors = make(map[string][bulkhead.NumClasses]uint64, len(s.Doors))
+		for name, sum := range s.Doors {
+			slot.Doors[name] = sum.Verdicts
+			for c, k := range sum.Verdicts {
+				slot.Verdicts[c] += k
+			}
+		}
+	}
+	return out
 }

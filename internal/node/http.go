@@ -36,8 +36,8 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 		Registry:      n.registry,
 		Clearinghouse: n.houseFor("http"), History: n.remembersMail(), Whitelist: n.spared, Config: n, Audit: n.audit, Read: n.read, Senders: signature.Senders, Accounts: n.book, Users: n.book, Peers: &n.peers, Pairing: &n.peers, Node: n.core,
 		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
-		Sizes: func(of client.SizeQuestion) (client.Sizes, error) { return Sizes(n.cfg.Load(), of) },
-		Ready: n.ready, Advance: n.advancer(), Examine: n.examine, Page: page, Access: access, Memory: n.messages, Version: n.version, Failures: n.failures, Log: n.log,
+		Sizes:    func(of client.SizeQuestion) (client.Sizes, error) { return Sizes(n.cfg.Load(), of) },
+		Verdicts: n.verdicts, Ready: n.ready, Advance: n.advancer(), Examine: n.examine, Page: page, Access: access, Memory: n.messages, Version: n.version, Failures: n.failures, Log: n.log,
 	})
 	if err != nil {
 		return nil, err

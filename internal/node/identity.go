@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
@@ -93,8 +95,11 @@ func withKey(dir string, secret filter.Secret) (Identity, error) {
 
 // NATSUsers returns the part of a NATS server's configuration that lets in the node of a
 // data folder and others, by their keys: see [mesh.Grants]. fingerprint names the network;
-// "" is the present one.
-func NATSUsers(dir, fingerprint string, others []string) (string, error) {
+// "" is the present one. domain is the JetStream domain of mesh.domain.
+func NATSUsers(dir, fingerprint, domain string, others []string) (string, error) {
+	if err := config.CheckDomain(domain); err != nil {
+		return "", fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+	}
 	id, err := ReadNetwork(dir)
 	if err != nil {
 		return "", err
@@ -102,7 +107,7 @@ func NATSUsers(dir, fingerprint string, others []string) (string, error) {
 	if fingerprint == "" {
 		fingerprint = id.Network()
 	}
-	return mesh.Grants(fingerprint, append([]string{id.Key}, others...)...)
+	return mesh.Grants(fingerprint, domain, append([]string{id.Key}, others...)...)
 }
 
 // RotateKey makes a new key for the node, signed by the old one, and returns the public

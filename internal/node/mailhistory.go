@@ -47,6 +47,14 @@ func (n *Node) startHistory(_ context.Context, st *stage) error {
 	}
 	n.failures.Told = n.loginFailed
 	n.registry.MustRegister(newHistoryCollector(n.core))
+	n.openSums(st)
+	st.close = func(context.Context) error {
+		n.closeSums()
+		if n.mailbook == nil {
+			return nil
+		}
+		return n.mailbook.Close()
+	}
 	path := filepath.Join(n.dir, historyFile)
 	if cfg.Bytes == 0 {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +70,6 @@ func (n *Node) startHistory(_ context.Context, st *stage) error {
 		return err
 	}
 	st.tasks = append(st.tasks, task{name: "history of mail", run: n.mailbook.Run})
-	st.close = func(context.Context) error { return n.mailbook.Close() }
 	if n.recent != nil {
 		n.recall()
 	}
@@ -295,24 +302,26 @@ func textOf(sigs []bulkhead.Signature) bulkhead.Signature {
 
 // A historyCollector is the share of the history in /metrics.
 type historyCollector struct {
-	core                                   *core
-	entries, bytes, written, lost, unaudit *prometheus.Desc
+	core                                                          *core
+	entries, bytes, written, lost, unaudit, unwritten, unreadable *prometheus.Desc
 }
 
 func newHistoryCollector(c *core) *historyCollector {
 	return &historyCollector{
-		core:    c,
-		entries: prometheus.NewDesc("bulkhead_history_entries", "Checks and votes in the history.", nil, nil),
-		bytes:   prometheus.NewDesc("bulkhead_history_bytes", "Bytes of the history that are in use.", nil, nil),
-		written: prometheus.NewDesc("bulkhead_history_written_total", "Entries written to the history.", nil, nil),
-		lost:    prometheus.NewDesc("bulkhead_history_lost_total", "Entries that the history lost: because more came than it takes (full), or because they could not be written (write).", []string{"why"}, nil),
-		unaudit: prometheus.NewDesc("bulkhead_audit_lost_total", "Entries of the record of administration that could not be written.", nil, nil),
+		core:       c,
+		entries:    prometheus.NewDesc("bulkhead_history_entries", "Checks and votes in the history.", nil, nil),
+		bytes:      prometheus.NewDesc("bulkhead_history_bytes", "Bytes of the history that are in use.", nil, nil),
+		written:    prometheus.NewDesc("bulkhead_history_written_total", "Entries written to the history.", nil, nil),
+		lost:       prometheus.NewDesc("bulkhead_history_lost_total", "Entries that the history lost: because more came than it takes (full), or because they could not be written (write).", []string{"why"}, nil),
+		unaudit:    prometheus.NewDesc("bulkhead_audit_lost_total", "Entries of the record of administration that could not be written.", nil, nil),
+		unwritten:  prometheus.NewDesc("bulkhead_sums_unwritten_total", "Times that the numbers of verdicts over time could not be written. They are tried again, and are lost if the node ends before.", nil, nil),
+		unreadable: prometheus.NewDesc("bulkhead_sums_damaged_total", "Parts of the numbers of verdicts over time that could not be read, and are lost.", nil, nil),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *historyCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.entries, c.bytes, c.written, c.lost, c.unaudit} {
+	for _, d := range []*prometheus.Desc{c.entries, c.bytes, c.written, c.lost, c.unaudit, c.unwritten, c.unreadable} {
 		ch <- d
 	}
 }
@@ -320,6 +329,8 @@ func (c *historyCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (c *historyCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.unaudit, prometheus.CounterValue, float64(c.core.audit.Lost.Load()))
+	ch <- prometheus.MustNewConstMetric(c.unwritten, prometheus.CounterValue, float64(c.core.sums.Stats.Failed.Load()))
+	ch <- prometheus.MustNewConstMetric(c.unreadable, prometheus.CounterValue, float64(c.core.sums.Stats.Damaged.Load()))
 	if c.core.mailbook == nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/abuse"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
@@ -72,11 +73,24 @@ func milterOf(cfg *config.Config) (*milter.Server, error) {
 	if err != nil {
 		return nil, &config.Error{Key: "milter.exempt_networks", Detail: err.Error()}
 	}
+	var ballots []milter.Ballot
+	for _, b := range []milter.Ballot{{Address: m.Abuse, Vote: bulkhead.Spam}, {Address: m.AbuseHam, Vote: bulkhead.Ham}} {
+		if b.Address != "" {
+			ballots = append(ballots, b)
+		}
+	}
 	return &milter.Server{
+		Ballots: ballots, Unpack: unpack,
 		Policies: policiesOf(m), Traps: m.Traps, DiscardTrapped: m.DiscardTrapped, ExemptNetworks: exempt, ExemptLogins: m.ExemptLogins,
 		FailTempfail: m.OnFault == "tempfail", Host: cfg.Node.Name, MaxMessage: m.MaxMessage, Timeout: time.Duration(m.Timeout),
 		IdleTime: time.Duration(m.IdleTimeout), MaxConns: cfg.Limits.Connections,
 	}, nil
+}
+
+// unpack returns the messages in a mail to an abuse address.
+func unpack(raw []byte) ([][]byte, error) {
+	messages, _, err := abuse.Messages(raw)
+	return messages, err
 }
 
 // checkMilter checks policies and traps.
@@ -156,6 +170,7 @@ func milterMetrics(s *milter.Stats) []prometheus.Collector {
 		}),
 		newFamily("bulkhead_milter_events_total", "Other events of the milter; fault: a message that was not judged or not counted.", "event", map[string]*atomic.Int64{
 			"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
+			"reported": &s.Ballots, "report_refused": &s.BallotsRefused, "report_ignored": &s.BallotsOfStrangers,
 			"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "verified": &s.Verified, "limited": &s.Limited,
 		}),
 	}

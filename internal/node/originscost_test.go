@@ -73,9 +73,35 @@ func costSig(t *testing.T, n, i int) bulkhead.Signature {
 	return s
 }
 
+// A costCase is messages of one sort.
+type costCase struct {
+	name   string
+	by     int                         // how many origins know them at most
+	times  func(rng *rand.Rand) uint32 // how often each of those saw a message
+	listed bool                        // and lists it
+}
+
+func once(*rand.Rand) uint32 { return 1 }
+
+const everybody = 1 << 20
+
+// costCases are the messages that are asked about, but for those that nobody knows.
+func costCases() []costCase {
+	return []costCase{
+		{"three know it", 3, once, false},
+		{"all know it, once", everybody, once, false},
+		{"all know it, 1 to 6 times", everybody, func(rng *rand.Rand) uint32 { return 1 + rng.Uint32N(6) }, false},
+		{"all know it, 8 to 30 times", everybody, func(rng *rand.Rand) uint32 { return 8 + rng.Uint32N(23) }, false},
+		{"all list it", everybody, once, true},
+	}
+}
+
+// costMessages is how many messages there are of each case, numbered one after the other.
+const costMessages = 30
+
 // costFolder makes the data folder of a node that counts origins, each with arrays of the
-// last generations. The known-th message is known to so many of them.
-func costFolder(t *testing.T, dir string, origins, generations int, known []int) {
+// last generations, some of which know the messages of the cases.
+func costFolder(t *testing.T, dir string, origins, generations int, cases []costCase) {
 	t.Helper()
 	ctx := t.Context()
 	id, err := NewNetwork(dir, "")
@@ -101,7 +127,16 @@ func costFolder(t *testing.T, dir string, origins, generations int, known []int)
 	if err := e.SetOrigins(ctx, list); err != nil {
 		t.Fatal(err)
 	}
-	maker := keys.NewSecrets(id.Secret).Maker()
+	maker, bases := keys.NewSecrets(id.Secret).Maker(), make(map[[2]int]filter.Key)
+	base := func(message, n int) filter.Key {
+		k, ok := bases[[2]int{message, n}]
+		if !ok {
+			s := costSig(t, message, n)
+			k = maker.Base(&s)
+			bases[[2]int{message, n}] = k
+		}
+		return k
+	}
 	size := func(x filter.Target) filter.Geometry {
 		g, err := filter.SizeFor(x)
 		if err != nil {
@@ -130,14 +165,22 @@ func costFolder(t *testing.T, dir string, origins, generations int, known []int)
 			}
 			c.SetGeneration(now/day*day - g*day)
 			all := random(costKeys)
-			for n, by := range known {
+			times, listed := slices.Repeat([]uint32{1}, len(all)), random(costListed)
+			for n := range len(cases) * costMessages {
+				of := &cases[n/costMessages]
+				if i >= of.by {
+					continue
+				}
+				seen := of.times(rng)
 				for j := range costSignatures {
-					if s := costSig(t, n, j); i < by {
-						all = append(all, maker.Base(&s).With(0))
+					k := base(n, j)
+					all, times = append(all, k.With(0)), append(times, seen)
+					if of.listed {
+						listed = append(listed, k)
 					}
 				}
 			}
-			c.AddBatch(0, all, slices.Repeat([]uint32{1}, len(all)), nil)
+			c.AddBatch(0, all, times, nil)
 			costApply(t, e, o.ID, engine.ArrayCounts, counts, c.Generation(), c.Version(), c.AppendPage)
 			for _, array := range []engine.Array{engine.ArraySpam, engine.ArrayRevoked} {
 				b, err := filter.NewBits(lists)
@@ -145,16 +188,42 @@ func costFolder(t *testing.T, dir string, origins, generations int, known []int)
 					t.Fatal(err)
 				}
 				b.SetGeneration(now/week*week - g*week)
-				b.SetBatch(0, random(costListed), nil)
+				if array == engine.ArraySpam {
+					b.SetBatch(0, listed, nil)
+				} else {
+					b.SetBatch(0, random(costListed), nil)
+				}
 				costApply(t, e, o.ID, array, lists, b.Generation(), b.Version(), b.AppendPage)
 			}
 		}
+	}
+	for n := range len(cases) * costMessages {
+		costReport(t, e, n, cases[n/costMessages].listed)
 	}
 	if err := e.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// costReport tells a node itself of a message, so that a node without origins has to say as
+// much about it as others.
+func costReport(t *testing.T, e *engine.Engine, message int, spam bool) {
+	t.Helper()
+	var r bulkhead.Report
+	for i := range costSignatures {
+		r.Signatures = append(r.Signatures, costSig(t, message, i))
+	}
+	votes := []bulkhead.Vote{bulkhead.Sighting}
+	if spam {
+		votes = append(votes, bulkhead.Spam)
+	}
+	for _, r.Vote = range votes {
+		if _, err := e.Report(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -177,16 +246,17 @@ func costApply(t *testing.T, e *engine.Engine, origin string, array engine.Array
 type costNode struct {
 	t       *testing.T
 	origins int
+	program string
 	url     string
 	in      io.Writer
 	out     *bufio.Scanner
-	n       int             // the next message that nobody knows
-	per     map[int][]int64 // nanoseconds a check, by how many know the message
+	n       int                // the next message that nobody knows
+	per     map[string][]int64 // nanoseconds a check, by case
 }
 
-func newCostNode(t *testing.T, dir string, origins int) *costNode {
+func newCostNode(t *testing.T, program, dir string, origins int) *costNode {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestOriginsNode$", "-test.timeout=0")
+	cmd := exec.Command(program, "-test.run=^TestOriginsNode$", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), originsNode+"="+dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -207,7 +277,7 @@ func newCostNode(t *testing.T, dir string, origins int) *costNode {
 			t.Error(err)
 		}
 	})
-	c := &costNode{t: t, origins: origins, in: in, out: bufio.NewScanner(out), n: 1 << 20, per: make(map[int][]int64)}
+	c := &costNode{t: t, origins: origins, program: program, in: in, out: bufio.NewScanner(out), n: 1 << 20, per: make(map[string][]int64)}
 	c.url = c.line("address ") + "/v1/check"
 	return c
 }
@@ -274,19 +344,30 @@ func (c *costNode) check(message int) uint32 {
 	return v.Sightings
 }
 
-// measure checks n messages. known is -1 for such as nobody knows.
-func (c *costNode) measure(known, by, n int) {
+// nobody is the name of the case of messages that nobody knows.
+const nobody = "nobody knows it"
+
+// measureNobody checks n messages that nobody knows.
+func (c *costNode) measureNobody(n int) {
 	c.t.Helper()
 	before := c.used()
 	for range n {
-		if known < 0 {
-			c.n++
-			c.check(c.n)
-		} else if got := c.check(known); got < uint32(min(by, c.origins)) {
-			c.t.Fatalf("a message that %d of %d origins know: %d sightings", by, c.origins, got)
+		c.n++
+		c.check(c.n)
+	}
+	c.per[nobody] = append(c.per[nobody], int64(c.used()-before)/int64(n))
+}
+
+// measure checks n of the messages of a case, whose number is given.
+func (c *costNode) measure(number int, of *costCase, n int) {
+	c.t.Helper()
+	before := c.used()
+	for i := range n {
+		if got := c.check(number*costMessages + i%costMessages); got < uint32(min(of.by, c.origins)) {
+			c.t.Fatalf("a message that %d of %d origins know: %d sightings", of.by, c.origins, got)
 		}
 	}
-	c.per[by] = append(c.per[by], int64(c.used()-before)/int64(n))
+	c.per[of.name] = append(c.per[of.name], int64(c.used()-before)/int64(n))
 }
 
 // TestOriginsCost measures the processor time of a check over HTTP for nodes that count 0 to
@@ -296,6 +377,8 @@ func (c *costNode) measure(known, by, n int) {
 //	BULKHEAD_MEASURE=1 go test ./internal/node -run TestOriginsCost -v
 //
 // BULKHEAD_GENERATIONS is how many generations of each origin there are, 1 unless it is set.
+// BULKHEAD_BEFORE names the test program of this package at another commit (go test -c), whose
+// nodes are measured beside these.
 func TestOriginsCost(t *testing.T) {
 	origins, rounds, checks, generations := []int{0, 100, 1000}, 15, 300, 1
 	if os.Getenv("BULKHEAD_MEASURE") == "" {
@@ -307,12 +390,18 @@ func TestOriginsCost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	known := []int{3, 1 << 20} // origins that know the first messages
+	programs := []string{os.Args[0]}
+	if s := os.Getenv("BULKHEAD_BEFORE"); s != "" {
+		programs = append(programs, s)
+	}
+	cases := costCases()
 	var nodes []*costNode
 	for _, n := range origins {
-		dir := filepath.Join(t.TempDir(), "data")
-		costFolder(t, dir, n, generations, known)
-		nodes = append(nodes, newCostNode(t, dir, n))
+		for _, program := range programs {
+			dir := filepath.Join(t.TempDir(), "data")
+			costFolder(t, dir, n, generations, cases)
+			nodes = append(nodes, newCostNode(t, program, dir, n))
+		}
 	}
 	for _, c := range nodes {
 		c.settle()
@@ -322,22 +411,30 @@ func TestOriginsCost(t *testing.T) {
 	}
 	for range rounds {
 		for _, c := range nodes {
-			c.measure(-1, 0, checks)
-			for message, by := range known {
-				c.measure(message, by, max(1, checks/10))
+			c.measureNobody(checks)
+			for i := range cases {
+				c.measure(i, &cases[i], max(1, checks/10))
 			}
 		}
 	}
 	for _, c := range nodes {
-		for _, by := range []int{0, known[0], known[1]} {
-			ratio := make([]float64, 0, rounds)
-			for i, ns := range c.per[by] {
-				ratio = append(ratio, float64(ns)/float64(nodes[0].per[by][i]))
-			}
-			slices.Sort(ratio)
-			ns := slices.Sorted(slices.Values(c.per[by]))
-			t.Logf("%4d origins, %d generations, a message that %4d of them know: %6.1f us (%.1f to %.1f), %.2f times as much as without origins (%.2f to %.2f)",
-				c.origins, generations, min(by, c.origins), float64(ns[len(ns)/2])/1e3, float64(ns[0])/1e3, float64(ns[len(ns)-1])/1e3, ratio[len(ratio)/2], ratio[0], ratio[len(ratio)-1])
+		c.log(nodes[0], nobody)
+		for i := range cases {
+			c.log(nodes[0], cases[i].name)
 		}
 	}
+}
+
+// log tells what checks of a case took, and how much that is of what they took at another node.
+func (c *costNode) log(than *costNode, of string) {
+	c.t.Helper()
+	var ratio []float64
+	for i, ns := range c.per[of] {
+		ratio = append(ratio, float64(ns)/float64(than.per[of][i]))
+	}
+	slices.Sort(ratio)
+	ns := slices.Sorted(slices.Values(c.per[of]))
+	n := len(ns)
+	c.t.Logf("%s, %4d origins, %s: %6.1f us (%.1f to %.1f), %.2f times as much as without origins (%.2f to %.2f)",
+		filepath.Base(c.program), c.origins, of, float64(ns[n/2])/1e3, float64(ns[0])/1e3, float64(ns[n-1])/1e3, ratio[n/2], ratio[0], ratio[n-1])
 }

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
@@ -15,13 +17,20 @@ type statusPage struct{ node *Node }
 func (p statusPage) Status(ctx context.Context) web.Status {
 	state := p.node.State(ctx)
 	c, now := state.Counters, clock.Now()
-	p.node.history.add(now, p.node.engine.Verdicts())
+	p.node.noteSums()
 	out := web.Status{
 		Name: state.Name, Version: state.Version, Now: now, Started: state.Started,
 		Mature: state.Mature, Durability: state.Durability, ReadOnly: state.ReadOnly, Threshold: state.Threshold, Accounts: state.Accounts,
 		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports}, {Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
 	}
-	out.Day, out.Month = p.node.history.until(now)
+	out.Day, out.Month = p.node.shownSlots(now, 24*6, logbook.ShortSlot), p.node.shownSlots(now, 30, 24*time.Hour)
+	out.Doubts, out.Missing = len(state.Doubts), state.Missing
+	if state.Disk != nil {
+		out.Free, out.Disk = state.Disk.Free, state.Disk.Total
+	}
+	if network, err := p.node.peers.Network(ctx); err == nil {
+		out.Peers = network.Peers
+	}
 	serves := make(map[string]string)
 	for _, d := range p.node.doors() {
 		serves[d.key] = d.what

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-const quickMesh = "publish_interval = \"20ms\"\nheartbeat = \"200ms\"\n"
+const quickMesh = "publish_interval = \"20ms\"\nheartbeat = \"200ms\"\nshare_counts_from = 1\n"
 
 // startIn starts a node with a section [mesh].
 func startIn(t *testing.T, dir, mesh string) (*Node, func() error) {
@@ -157,5 +157,54 @@ func TestHubAddress(t *testing.T) {
 	}
 	if _, err := hubAddress("nonsense"); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Error(err)
+	}
+}
+
+// TestShareCountsFrom: by default a node tells others nothing of what it has counted once; from
+// the second time on it tells all. It tells what a vote lists at once.
+func TestShareCountsFrom(t *testing.T) {
+	at := func(dir, mesh string) (*Node, func() error) {
+		return start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[mesh]\npublish_interval = \"20ms\"\nheartbeat = \"200ms\"\n"+mesh), Dir: dir})
+	}
+	dir, hub := t.TempDir(), hubMesh(t)
+	alice, stop := at(dir, hub)
+	bob, _ := at(t.TempDir(), "")
+	joinAll(t, alice, bob)
+	text := func(s string) bulkhead.Signature { return bulkhead.MustSignature(bulkhead.Exact, []byte(s)) }
+	vote := func(s string) {
+		t.Helper()
+		if _, err := alice.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{text(s)}, Vote: bulkhead.Spam}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What is listed after something was counted is told with it, or later.
+	told := func(s string) {
+		t.Helper()
+		vote(s)
+		nodetest.Await(t, "bob hears what is listed: "+s, func() bool {
+			v, err := bob.Clearinghouse().Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{text(s)}})
+			return err == nil && v.Findings[0].Judged == bulkhead.JudgedSpam
+		})
+	}
+	counts(t, alice, text("one"), 1)
+	counts(t, alice, text("two"), 2)
+	told("marker")
+	nodetest.Await(t, "bob sees what was counted twice", func() bool { return sees(t, bob, text("two")) == 2 })
+	if got := sees(t, bob, text("one")); got != 0 {
+		t.Errorf("bob sees %d sightings of what was counted once", got)
+	}
+	counts(t, alice, text("one"), 1)
+	nodetest.Await(t, "bob sees both times", func() bool { return sees(t, bob, text("one")) == 2 })
+
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	alice, _ = at(dir, hub+"share_counts_from = 4\n")
+	counts(t, alice, text("one"), 3)
+	counts(t, alice, text("four"), 4)
+	told("another marker")
+	nodetest.Await(t, "bob sees what was counted four times", func() bool { return sees(t, bob, text("four")) == 4 })
+	if got := sees(t, bob, text("one")); got != 2 {
+		t.Errorf("bob sees %d sightings, of which he was told 2", got)
 	}
 }

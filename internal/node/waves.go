@@ -30,7 +30,7 @@ func (h mailHistory) Waves(ctx context.Context, q client.WaveQuery) (client.Wave
 	if err != nil {
 		return page, err
 	}
-	page.Upto, page.Whole = all.Upto, all.Whole
+	page.Upto, page.Whole, page.Since = all.Upto, all.Whole, all.Since
 	if q.Class != "" {
 		class, err := bulkhead.ParseClass(q.Class)
 		if err != nil {

@@ -72,7 +72,11 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 		rows = append(rows, *row)
 	}
 	rows = append(rows, p.lists(ctx)...)
-	return append(rows, p.peers(ctx)...), nil
+	rows = append(rows, p.peers(ctx)...)
+	if n, err := p.Node.Network(ctx); err == nil && n.Aggregate != nil { // else no mesh, or no administrator's token
+		rows = append(rows, sum(n.Aggregate))
+	}
+	return rows, nil
 }
 
 // asks returns the probe of each door by its name.
@@ -265,6 +269,8 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 			row.OK, row.Found, row.Mend = false, "is in another network", "give both nodes one network secret: bulkhead network show"
 		case one.Quarantine != "":
 			row.OK, row.Found, row.Mend = false, "in quarantine: "+one.Quarantine, "bulkhead peer list, and weigh or evict it"
+		case one.Heard.IsZero() && one.Weight == 0:
+			row.Found = "never heard, and not counted" // a hub that is used as one, or who may ask a sum
 		case one.Heard.IsZero():
 			row.OK, row.Found, row.Mend = false, "never heard", "is it running, are both keys added, is the port open?"
 		case one.Silent > 0:
@@ -277,4 +283,17 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// sum says whether the sum that the node publishes is heard, and has anybody in it.
+func sum(a *client.Aggregate) Row {
+	row := Row{Name: "sum", OK: true, Found: fmt.Sprintf("of %s, published", units.Plural(a.Organisations, "organisation"))}
+	switch {
+	case a.Fault != "":
+		row.OK, row.Found = false, a.Fault
+		row.Mend = "servers in [aggregate]: is the hub there running, is the sum's key (bulkhead network show) on its list of peers, and that hub on this node's?"
+	case a.Members == 0:
+		row.OK, row.Found, row.Mend = false, "nobody is in it but this node", "members in [aggregate] name peers of weight 1: bulkhead peer list, bulkhead peer weigh KEY 1"
+	}
+	return row
 }

@@ -177,3 +177,24 @@ func TestMissingRow(t *testing.T) {
 		t.Errorf("rows %+v", rows)
 	}
 }
+
+// TestSumRow: a sum that nobody hears, that something is missing in or that has no members
+// is red.
+func TestSumRow(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		of   client.Aggregate
+		ok   bool
+		want string
+	}{
+		{"published", client.Aggregate{Members: 2, Organisations: 3}, true, "3 organisations"},
+		{"unheard", client.Aggregate{Members: 2, Organisations: 3, Fault: "not connected to hub.example.com:8421: refused"}, false, "not connected to hub"},
+		{"not made", client.Aggregate{Fault: "no room"}, false, "no room"},
+		{"without members", client.Aggregate{Organisations: 1}, false, "nobody is in it"},
+	} {
+		row := sum(&tt.of)
+		if row.OK != tt.ok || !strings.Contains(row.Found, tt.want) || (row.Mend == "") != tt.ok {
+			t.Errorf("%s: %+v", tt.name, row)
+		}
+	}
+}

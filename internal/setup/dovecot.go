@@ -38,8 +38,12 @@ func (p *Plan) dovecot() error {
 	if err := p.sieveScripts(pipes, d.junk); err != nil {
 		return err
 	}
+	if limit := d.processLimit(); limit != "" {
+		p.note("service imap has vsz_limit = %s, which stays as it is: below 1G no vote can be cast from it", limit)
+	}
 	lines := d.settings(pipes)
-	p.after("sievec "+dovecotSieve, "doveconf -n", "systemctl reload dovecot")
+	// sievec asks a Dovecot that runs for its settings: it knows the extensions after the reload.
+	p.after("doveconf -n", "systemctl reload dovecot", "sievec "+dovecotSieve)
 	if d.includes {
 		return p.place("dovecot", dovecotOurs, lines)
 	}
@@ -96,6 +100,12 @@ type dovecotConfig struct {
 	junk     string // the mailbox for junk
 	includes bool   // of conf.d/*.conf
 	version4 bool
+
+	everybodys bool // every user has junk
+	mailbox    struct {
+		name       string // that is being read
+		auto, junk bool
+	}
 }
 
 // A dovecotValue is a setting, in the blocks around it: "protocol imap", "plugin".
@@ -154,12 +164,28 @@ func (d *dovecotConfig) parse(text string) {
 			if v.name == "dovecot_config_version" {
 				d.version4 = true
 			}
-			if v.name == "special_use" && strings.Contains(v.value, `\Junk`) && len(blocks) > 0 {
-				if m := mailboxBlock.FindStringSubmatch(blocks[len(blocks)-1]); m != nil {
-					d.junk = m[1] + m[2]
-				}
-			}
+			d.noteMailbox(blocks, v)
 		}
+	}
+}
+
+// noteMailbox finds the mailbox for junk: one that every user has ("auto"), or else the last
+// that has this use.
+func (d *dovecotConfig) noteMailbox(blocks []string, v dovecotValue) {
+	if len(blocks) == 0 {
+		return
+	}
+	m := mailboxBlock.FindStringSubmatch(blocks[len(blocks)-1])
+	if m == nil {
+		return
+	}
+	if name := m[1] + m[2]; name != d.mailbox.name {
+		d.mailbox.name, d.mailbox.auto, d.mailbox.junk = name, false, false
+	}
+	d.mailbox.auto = d.mailbox.auto || v.name == "auto" && v.value != "no"
+	d.mailbox.junk = d.mailbox.junk || v.name == "special_use" && strings.Contains(v.value, `\Junk`)
+	if d.mailbox.junk && (d.mailbox.auto || !d.everybodys) {
+		d.junk, d.everybodys = d.mailbox.name, d.mailbox.auto
 	}
 }
 
@@ -167,6 +193,20 @@ func (d *dovecotConfig) parse(text string) {
 func (d *dovecotConfig) last(name string) (value string) {
 	for _, v := range d.values {
 		if v.name == name && v.block == "plugin" {
+			value = v.value
+		}
+	}
+	return value
+}
+
+// votesIn is the address space of an IMAP process that can vote. What Go reserves at its start
+// takes 600 MB.
+const votesIn = "2G"
+
+// processLimit returns the site's own limit of address space for an IMAP process, "" for none.
+func (d *dovecotConfig) processLimit() (value string) {
+	for _, v := range d.values {
+		if v.name == "vsz_limit" && v.block == "service imap" {
 			value = v.value
 		}
 	}
@@ -201,6 +241,10 @@ func (d *dovecotConfig) settings(pipes string) string {
 		if !d.loads(one.protocol, one.plugin) {
 			fmt.Fprintf(&b, "protocol %s {\n  mail_plugins = $mail_plugins %s\n}\n", one.protocol, one.plugin)
 		}
+	}
+	if d.processLimit() == "" {
+		// The vote is cast by a child of the IMAP process, which has its limit.
+		b.WriteString("# The program that votes reserves more address space than Dovecot's 256 MB.\nservice imap {\n  vsz_limit = " + votesIn + "\n}\n")
 	}
 	plugins := strings.Fields(d.last("sieve_plugins"))
 	for _, one := range []string{"sieve_imapsieve", "sieve_extprograms"} {

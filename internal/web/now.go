@@ -1,8 +1,11 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,17 +24,29 @@ func overview(v *view) g.Node {
 	return g.Group{
 		h.P(h.Class("health"), h.Text(health(s))),
 		alarms(s), tiles(s),
-		chart("Verdicts of the last 24 hours", s.Day, time.DateTime[11:16]),
-		chart("Verdicts of the last 30 days", s.Month, "2 Jan"),
-		doors(s.Doors),
+		chart("Verdicts of the last 24 hours", "10 minutes", s.Day, time.DateTime[11:16], s.Month),
+		chart("Verdicts of the last 30 days", "a day", s.Month, "2 Jan", nil),
+		doors(s.Doors), stores(s), lags(s),
 	}
 }
 
 // health is one sentence on how the node is.
 func health(s *Status) string {
+	bad := 0
+	for i := range s.Peers {
+		if _, class := stateOf(&s.Peers[i], s.Now); class == "bad" {
+			bad++
+		}
+	}
 	switch {
 	case s.ReadOnly != "":
 		return "Checks are answered; reports are refused until the fault below is gone."
+	case len(s.Missing) > 0:
+		return "Checks and reports are answered, but a part of the data folder was gone at the start and began anew: " + strings.Join(s.Missing, ", ") + "."
+	case s.Doubts > 0:
+		return "Checks and reports are answered; some counts may be too low since a damaged store was salvaged. bulkhead doctor says which."
+	case bad > 0:
+		return fmt.Sprintf("All is well here, but of %s %d cannot be heard or counted.", plural(uint64(len(s.Peers)), "peer"), bad)
 	case !s.Mature:
 		return "All is well. The node is young: links and contacts decide nothing until it has seen 200 messages of verified senders on two days."
 	}
@@ -43,8 +58,9 @@ var classes = []bulkhead.Class{bulkhead.ClassSpam, bulkhead.ClassSuspected, bulk
 
 const chartWidth, chartHeight, chartLabel = 720, 120, 16
 
-// chart draws verdicts over time as stacked bars, with their sums in words.
-func chart(title string, slots []Slot, format string) g.Node {
+// chart draws verdicts over time as stacked bars, with their sums in words. Each bar is of
+// the time that bar says. If there are none, beyond says whether there ever were.
+func chart(title, bar string, slots []Slot, format string, beyond []Slot) g.Node {
 	var sums [bulkhead.NumClasses]uint64
 	most, all := uint64(1), uint64(0)
 	for i := range slots {
@@ -56,7 +72,11 @@ func chart(title string, slots []Slot, format string) g.Node {
 		most, all = max(most, n), all+n
 	}
 	if all == 0 {
-		return h.Section(h.H2(h.Text(title)), h.P(h.Class("dim"), h.Text("No message was checked yet. Send one: bulkhead check message.eml, or connect a mail server.")))
+		empty := "No message was checked yet. Send one: bulkhead check message.eml, or connect a mail server."
+		if slices.ContainsFunc(beyond, func(s Slot) bool { return s.Verdicts != [bulkhead.NumClasses]uint64{} }) {
+			empty = "No message was checked in this time. bulkhead doctor says whether the doors work."
+		}
+		return h.Section(h.H2(h.Text(title)), h.P(h.Class("dim"), h.Text(empty)))
 	}
 	var words []string
 	for _, c := range classes {
@@ -80,13 +100,87 @@ func chart(title string, slots []Slot, format string) g.Node {
 	for _, i := range []int{0, len(slots) / 3, 2 * len(slots) / 3} {
 		bars = append(bars, h.El("text", h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprint(chartHeight+chartLabel-3)), h.Text(slots[i].Start.UTC().Format(format))))
 	}
-	return h.Section(h.H2(h.Text(title)),
+	return h.Section(h.H2(h.Text(title), dim("each bar "+bar+", at most "+plural(most, "message"))),
 		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight+chartLabel)), h.Role("img"),
 			h.Aria("label", title+": "+strings.Join(words, ", ")), bars),
 		h.P(h.Class("legend"), g.Map(classes, func(c bulkhead.Class) g.Node {
 			return h.Span(h.Span(h.Class("key key-"+c.String())), h.Text(count(sums[c])+" "+c.String()))
 		})),
+		byDoor(slots),
 	)
+}
+
+// byDoor is the sums of a chart for each door.
+func byDoor(slots []Slot) g.Node {
+	sums := make(map[string][bulkhead.NumClasses]uint64)
+	for i := range slots {
+		for name, n := range slots[i].Doors {
+			all := sums[name]
+			for c := range n {
+				all[c] += n[c]
+			}
+			sums[name] = all
+		}
+	}
+	if len(sums) == 0 {
+		return nil
+	}
+	return h.Details(h.Summary(h.Text("By door")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+		h.THead(h.Tr(h.Th(h.Text("Door")), g.Map(classes, func(c bulkhead.Class) g.Node { return num(c.String()) }))),
+		h.TBody(g.Map(slices.Sorted(maps.Keys(sums)), func(name string) g.Node {
+			return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), g.Map(classes, func(c bulkhead.Class) g.Node { return number(count(sums[name][c])) }))
+		})))))
+}
+
+// stores is a tile for each book: how full the generation is that counts now, and how often
+// it errs; and one for the disk.
+func stores(s *Status) g.Node {
+	var all g.Group
+	for i := range s.Books {
+		b := &s.Books[i]
+		if len(b.Generations) == 0 || len(b.Generations[0].Arrays) == 0 {
+			continue
+		}
+		fullest := &b.Generations[0].Arrays[0]
+		for j := range b.Generations[0].Arrays {
+			if a := &b.Generations[0].Arrays[j]; a.Fill > fullest.Fill {
+				fullest = a
+			}
+		}
+		all = append(all, h.Div(h.Dt(h.Strong(h.Text(b.Name)), h.Text(" "+plural(uint64(len(b.Generations)), "generation")+", "+size(b.Bytes))),
+			h.Dd(h.Class("fill"), gauge(fullest.Fill), h.Text(percent(fullest.Fill)+" full")),
+			h.Dd(h.Class("small"), h.Text("absent key found: "+chance(fullest.Ghost)))))
+	}
+	if s.Disk > 0 {
+		used := 1 - float64(s.Free)/float64(s.Disk)
+		all = append(all, h.Div(h.Dt(h.Strong(h.Text("Disk"))), h.Dd(h.Class("fill"), gauge(used), h.Text(percent(used)+" full")), h.Dd(h.Class("small"), h.Text(size(s.Free)+" free"))))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return h.Section(h.H2(link("/storage", "Storage"), dim("what is counted into now")), h.Dl(h.Class("tiles"), all))
+}
+
+// maxLags is how many peers are on the first page.
+const maxLags = 12
+
+// lags is a tile for each peer, those in trouble and those that lag most first.
+func lags(s *Status) g.Node {
+	if len(s.Peers) == 0 {
+		return nil
+	}
+	all := slices.Clone(s.Peers)
+	slices.SortStableFunc(all, func(a, b client.Peer) int {
+		_, x := stateOf(&a, s.Now)
+		_, y := stateOf(&b, s.Now)
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(b.Lag, a.Lag)) // bad before good
+	})
+	return h.Section(h.H2(link("/peers", "Peers"), dim("how far they are behind")),
+		h.Dl(h.Class("tiles"), g.Map(all[:min(len(all), maxLags)], func(p client.Peer) g.Node {
+			text, class := stateOf(&p, s.Now)
+			return h.Div(h.Dt(h.Strong(h.Text(nameOf(&p)))), h.Dd(h.Text(fmt.Sprintf("%.1f s", p.Lag))), h.Dd(h.Class("small"), h.Span(h.Class("state "+class), h.Text(text))))
+		})),
+		h.If(len(all) > maxLags, h.P(h.Class("dim"), h.Text(fmt.Sprintf("The first %d of %d.", maxLags, len(all))))))
 }
 
 // storage is the arrays of the node.

@@ -38,11 +38,19 @@ func (s *Site) waves(v *view) (g.Node, error) {
 			choice("sort", "First", q, "size", "recent", "new"),
 			h.Button(h.Text("Show"))),
 		h.Section(h.H2(h.Text("Waves"), dim("messages with the same text, or nearly so")),
-			h.If(!page.Whole, h.P(h.Class("alarm soft"), h.Text("The node is still reading its history, and has come to "+date(page.Upto)+"."))),
+			h.If(!page.Whole, h.P(h.Class("alarm soft"), h.Text(unread(page)))),
 			h.If(len(page.Waves) == 0, h.P(h.Class("dim"), h.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
 			g.Map(page.Waves, func(w client.Wave) g.Node { return waveCard(&w, v.status.Now) }),
 			h.If(page.Of > len(page.Waves), h.P(h.Class("dim"), h.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of))))),
 	}, nil
+}
+
+// unread says what of its history the node has not read for the waves yet.
+func unread(page *client.WavePage) string {
+	if page.Since.IsZero() {
+		return "The node is still reading its history, and has come to " + date(page.Upto) + "."
+	}
+	return "The node is still reading its history. These are the waves since " + date(page.Since) + "."
 }
 
 func waveAddress(id int64) string { return "/waves?id=" + strconv.FormatInt(id, 10) }

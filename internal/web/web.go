@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 )
 
 // A Source describes the node, each time that a page is asked for. Its method may be called
@@ -32,15 +33,20 @@ type Status struct {
 	Threshold     uint32 // count at which a message is bulk
 	Day, Month    []Slot // verdicts of the last 24 hours and 30 days, oldest first
 	Accounts      int
+	Doubts        int           // parts of the store in doubt since it was salvaged
+	Missing       []string      // parts of the data folder that had gone at the start
+	Free, Disk    uint64        // bytes of the file system: that can be written, and all; 0: not known
+	Peers         []client.Peer // that the node shares with
 	Doors         []Door
 	Counters      []Counter
 	Books         []Book
 }
 
-// A Slot is how many verdicts of each class a stretch of time had.
+// A Slot is how many verdicts of each class a stretch of time had, in all and by door.
 type Slot struct {
 	Start    time.Time
 	Verdicts [bulkhead.NumClasses]uint64
+	Doors    map[string][bulkhead.NumClasses]uint64
 }
 
 // A Door is one open front door: its name, where it listens, for which clients, and what

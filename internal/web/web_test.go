@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 )
 
 type source Status
@@ -72,6 +75,49 @@ func TestPageTellsTrouble(t *testing.T) {
 	if strings.Contains(got, "Taking reports") {
 		t.Error("a read-only node is said to take reports")
 	}
+}
+
+// TestNow: the first page has the numbers by door, peers with how far they are behind, how
+// full books and disk are, and says what is wrong.
+func TestNow(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	sums := func(spam, unknown uint64) (n [bulkhead.NumClasses]uint64) {
+		n[bulkhead.ClassSpam], n[bulkhead.ClassUnknown] = spam, unknown
+		return n
+	}
+	slots := []Slot{
+		{Start: now.Add(-20 * time.Minute)},
+		{Start: now.Add(-10 * time.Minute), Verdicts: sums(3, 4), Doors: map[string][bulkhead.NumClasses]uint64{"milter": sums(1, 4), "http": sums(2, 0)}},
+		{Start: now, Verdicts: sums(5, 0), Doors: map[string][bulkhead.NumClasses]uint64{"milter": sums(5, 0)}},
+	}
+	s := Status{
+		Now: now, Started: now, Mature: true, Day: slots, Month: slots, Free: 1 << 30, Disk: 4 << 30,
+		Peers: []client.Peer{{Name: "well.example", Heard: now.Add(-time.Second), Lag: 0.25}, {Name: "<mute>", Heard: now.Add(-time.Hour), Silent: 3600}},
+		Books: []Book{{Name: "Tally", Generations: []Generation{{Arrays: []Array{{Name: "counts", Fill: 0.125, Ghost: 1e-4}, {Name: "unique", Fill: 0.5, Ghost: 1e-3}}}}}},
+	}
+	page := func() string { return get(t, New(source(s), fake{}), "/") }
+	has := func(got string, all ...string) {
+		t.Helper()
+		for _, want := range all {
+			if !strings.Contains(got, want) {
+				t.Errorf("the page lacks %q", want)
+			}
+		}
+	}
+	got := page()
+	has(got, "each bar 10 minutes, at most 7 messages", "8 spam", "4 unknown", `<th scope="row">milter</th><td class="num">6</td>`, `<th scope="row">http</th><td class="num">2</td>`,
+		"50 % full", "absent key found: 1 in 1\u202f000", "75 % full", "1.0 GiB free", "0.2 s", "All is well here, but of 2 peers 1 cannot be heard or counted.", "&lt;mute&gt;")
+	if strings.Index(got, "&lt;mute&gt;") > strings.Index(got, "well.example") {
+		t.Error("a peer in trouble comes after one that is well")
+	}
+	s.Peers, s.Day = nil, slots[:1]
+	has(page(), "All is well.", "No message was checked in this time")
+	s.Month = nil
+	has(page(), "No message was checked yet")
+	s.Doubts = 2
+	has(page(), "some counts may be too low")
+	s.Missing = []string{"greylist"}
+	has(page(), "began anew: greylist.")
 }
 
 func TestWords(t *testing.T) {

@@ -37,6 +37,12 @@ local symbols = {
   good = { 'BULKHEAD_GOOD', -1.0, 'whitelisted, or its sender is well known here' },
 }
 
+-- The symbol of a suspected message that hardly differs from a reported one, if SPF and DKIM
+-- say that nobody answers for it. With that of its class it is junk by rspamd's own limits.
+local unanswered = { 'BULKHEAD_UNANSWERED', 3.5, 'nearly a reported mail, and SPF and DKIM name no sender' }
+local least_confidence = 45 -- of a suspicion: that of a whole vote
+local most_sightings = 10 -- for each vote, of which nobody has complained
+
 local max_answer = 2 * 1024 * 1024
 local max_recipients = 100
 
@@ -149,6 +155,38 @@ local function query_of(s)
   return #parts > 0 and '?' .. table.concat(parts, '&') or ''
 end
 
+local function has_any(task, names)
+  for _, name in ipairs(names) do
+    if task:has_symbol(name) then
+      return true
+    end
+  end
+  return false
+end
+
+-- nobody_answers says that a message has no verified sender, although both could be asked.
+local function nobody_answers(task, from)
+  return from.client and not from.sender and not from.dkim
+    and has_any(task, { 'R_SPF_NA', 'R_SPF_FAIL', 'R_SPF_SOFTFAIL', 'R_SPF_NEUTRAL', 'R_SPF_PERMFAIL' })
+    and has_any(task, { 'R_DKIM_NA', 'R_DKIM_REJECT', 'R_DKIM_PERMFAIL' })
+end
+
+-- nearly_reported says that a message is suspected because nearly the same text was reported,
+-- and was hardly delivered without complaint.
+local function nearly_reported(answer)
+  local votes = math.max(1, tonumber(answer.spam_votes) or 0)
+  if answer.class ~= 'suspected' or (tonumber(answer.confidence) or 0) < least_confidence
+    or (tonumber(answer.sightings) or 0) > most_sightings * votes then
+    return false
+  end
+  for _, f in ipairs(type(answer.findings) == 'table' and answer.findings or {}) do
+    if type(f) == 'table' and f.judged == 'spam' and type(f.signature) == 'string' and f.signature:find('^bulkhead/near:') then
+      return true
+    end
+  end
+  return false
+end
+
 -- signatures returns those that an answer has found something about, or not.
 local function signatures(answer)
   local all = {}
@@ -185,6 +223,9 @@ local function check(task)
         weight = math.min(1.0, math.max(0.0, confidence / settings.full_confidence))
       end
       task:insert_result(symbols[class][1], weight, one_line(type(reason) == 'string' and reason or class), 'confidence ' .. math.floor(confidence))
+    end
+    if nearly_reported(answer) and nobody_answers(task, from) then
+      task:insert_result(unanswered[1], 1.0)
     end
     if settings.count then
       local all = signatures(answer)
@@ -256,10 +297,14 @@ local id = rspamd_config:register_symbol({
   flags = 'empty,nostat',
   group = N,
 })
-for _, s in pairs(symbols) do
+local function register(s)
   rspamd_config:register_symbol({ name = s[1], type = 'virtual', parent = id, score = s[2], group = N, description = 'bulkhead: ' .. s[3] })
 end
-rspamd_config:register_symbol({ name = 'BULKHEAD_FAIL', type = 'virtual', parent = id, score = 0.0, group = N, description = 'bulkhead: the node gave no verdict' })
+for _, s in pairs(symbols) do
+  register(s)
+end
+register(unanswered)
+register({ 'BULKHEAD_FAIL', 0.0, 'the node gave no verdict' })
 -- What is verified is wanted first. Without these modules there is nothing to wait for.
 rspamd_config:register_dependency('BULKHEAD_CHECK', 'SPF_CHECK')
 rspamd_config:register_dependency('BULKHEAD_CHECK', 'DKIM_CHECK')

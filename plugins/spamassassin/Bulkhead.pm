@@ -31,6 +31,7 @@ sub new {
   bless($self, ref($class) || $class);
   $self->set_config($main->{conf});
   $self->register_eval_rule('check_bulkhead', $Mail::SpamAssassin::Conf::TYPE_FULL_EVALS);
+  $self->register_eval_rule('check_bulkhead_unanswered', $Mail::SpamAssassin::Conf::TYPE_FULL_EVALS);
   return $self;
 }
 
@@ -146,7 +147,7 @@ sub judge {
   my $reason = $verdict->{reasons}->[0];
   $reason = '' if !defined $reason || ref $reason;
   $reason =~ s/[^\x20-\x7e]/ /g;
-  $pms->{bulkhead} = { class => $verdict->{class}, source => $source, findings => $verdict->{findings} };
+  $pms->{bulkhead} = { %$verdict, source => $source };
   $pms->set_tag('BULKHEAD', $verdict->{class} eq 'unknown' ? 'unknown' : "$verdict->{class} " . substr($reason, 0, 160));
   return $pms->{bulkhead};
 }
@@ -156,6 +157,43 @@ sub check_bulkhead {
   my ($self, $pms, $text, $class) = @_;
   my $verdict = $self->judge($pms, $text);
   return $verdict && $verdict->{class} eq $class ? 1 : 0;
+}
+
+# check_bulkhead_unanswered hits a suspected message that hardly differs from a reported one,
+# if SPF and DKIM say that nobody answers for it.
+sub check_bulkhead_unanswered {
+  my ($self, $pms, $text) = @_;
+  my $verdict = $self->judge($pms, $text);
+  return $verdict && nearly_reported($verdict) && nobody_answers($pms, $verdict->{source}) ? 1 : 0;
+}
+
+# The suspicion that a whole vote gives, and for each vote how many deliveries nobody may
+# have complained of.
+my ($least_confidence, $most_sightings) = (45, 10);
+
+# number returns what is a number in an answer, 0 for anything else.
+sub number {
+  my ($value) = @_;
+  return defined $value && !ref $value && $value =~ /^\d+\z/ ? $value : 0;
+}
+
+# nearly_reported says that a message is suspected because nearly the same text was
+# reported, and was hardly delivered without complaint.
+sub nearly_reported {
+  my ($verdict) = @_;
+  my $votes = number($verdict->{spam_votes}) || 1;
+  return 0 if $verdict->{class} ne 'suspected' || number($verdict->{confidence}) < $least_confidence
+    || number($verdict->{sightings}) > $most_sightings * $votes || ref $verdict->{findings} ne 'ARRAY';
+  return scalar grep {
+    ref eq 'HASH' && defined $_->{signature} && $_->{signature} =~ m{^bulkhead/near:} && defined $_->{judged} && $_->{judged} eq 'spam'
+  } @{ $verdict->{findings} };
+}
+
+# nobody_answers says that a message has no verified sender, although both could be asked.
+sub nobody_answers {
+  my ($pms, $source) = @_;
+  return defined $source->{client} && !defined $source->{sender} && !$source->{dkim} && $pms->{dkim_checked_signature}
+    && grep { $pms->{"spf_$_"} } qw(none neutral softfail fail permerror);
 }
 
 # check_end counts the message as delivered, unless it is spam.

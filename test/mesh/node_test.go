@@ -23,7 +23,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
-func TestMain(m *testing.M) { nodetest.Main(m) }
+func TestMain(m *testing.M) {
+	if address := os.Getenv(brokerVariable); address != "" {
+		runBroker(address, os.Args[1])
+		return
+	}
+	nodetest.Main(m)
+}
 
 // votes is what was reported of each signature: sightings and spam votes.
 type votes map[int][2]uint32
@@ -55,6 +61,9 @@ func newNode(t testing.TB, name, secretFile, mesh string) *node {
 // newNodeOf is newNode of another program than today's.
 func newNodeOf(t testing.TB, bin, name, secretFile, mesh string) *node {
 	t.Helper()
+	if filepath.Base(bin) != "released" {
+		mesh = "share_counts_from = 1\n" + mesh // the last release knows no other
+	}
 	n := &node{t: t, name: name, bin: bin, dir: t.TempDir(), http: ownAddress(t), truth: make(votes), copies: make(map[string]votes)}
 	config := fmt.Sprintf("[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
 		"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)

@@ -63,6 +63,8 @@ spam = "reject"
 listed = "quarantine"
 exempt_networks = ["203.0.113.0/24"]
 traps = ["trap@example.com"]
+abuse_address = "spam@example.com"
+abuse_ham_address = "notspam@example.com"
 [[milter.policy]]
 domain = "example.net"
 spam = "header"
@@ -167,6 +169,42 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 			}
 		}
 	})
+	t.Run("mail to the abuse address is a vote of who has logged in", func(t *testing.T) {
+		lamps := prose(6)
+		attached := func(subject string) string {
+			return "Subject: " + subject + "\nFrom: erin@example.com\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\n\n" +
+				"From: x@shop.example\nSubject: lamps\n\n" + lamps + "\n--b--\n"
+		}
+		for i, step := range []struct {
+			login, to, mail string
+			code            int
+			lamps           int // the code for the mail that was sent, afterwards
+		}{
+			{"", "spam@example.com", attached("abuse-0"), 250, 250},
+			{" LOGIN=erin", "spam@example.com", "Subject: abuse-1\n\nThere is nothing attached to this mail.\n", 550, 250},
+			{" LOGIN=erin", "spam@example.com", attached("abuse-2"), 250, 550},
+			{" LOGIN=erin", "notspam@example.com", attached("abuse-3"), 250, 250},
+		} {
+			c := dialSMTP(t, p.addr)
+			c.xclient(t, "ADDR=198.51.100.7 NAME=client.example.org"+step.login)
+			if code, reply := c.message(t, "erin@example.com", []string{step.to}, step.mail); code != step.code {
+				t.Errorf("step %d: %d %s, want %d", i, code, reply, step.code)
+			}
+			stranger := dialSMTP(t, p.addr)
+			stranger.xclient(t, "ADDR=198.51.100.9 NAME=client.example.org")
+			if code, reply := stranger.message(t, "x@shop.example", []string{"bob@example.com"}, fmt.Sprintf("Subject: lamps-%d\n\n%s", i, lamps)); code != step.lamps {
+				t.Errorf("after step %d the mail itself: %d %s, want %d", i, code, reply, step.lamps)
+			}
+		}
+		if d := sink.await(t, "abuse-0"); !strings.Contains(d.data, "X-Bulkhead: none") {
+			t.Errorf("a stranger's mail to the abuse address is delivered as\n%s", d.data)
+		}
+		for i := 1; i < 4; i++ {
+			if _, found := sink.find(fmt.Sprintf("abuse-%d", i)); found {
+				t.Errorf("the vote of step %d was delivered", i)
+			}
+		}
+	})
 	t.Run("mail to traps from two networks is spam", func(t *testing.T) {
 		text := prose(4)
 		for i, step := range []struct {
@@ -229,6 +267,7 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		text := n.metrics(t)
 		for _, line := range []string{
 			`bulkhead_milter_messages_total{class="listed"} 1`, `bulkhead_milter_actions_total{action="quarantine"} 1`,
+			`bulkhead_milter_events_total{event="reported"} 2`, `bulkhead_milter_events_total{event="report_refused"} 1`, `bulkhead_milter_events_total{event="report_ignored"} 1`,
 			`bulkhead_milter_events_total{event="trapped"} 3`, `bulkhead_milter_events_total{event="forged_header"} 6`,
 			`bulkhead_milter_events_total{event="fault"} 0`, `bulkhead_list_entries{list="bad"} 1`, `bulkhead_ratelimit_bytes{rule="rcpts"}`,
 		} {

@@ -47,16 +47,20 @@ func newMachine(t *testing.T) *machine {
 	}
 	m := &machine{t, filepath.Join(dir, "root")}
 	t.Cleanup(func() {
-		out, err := exec.Command("sh", "-c", "umount -R "+m.root+"; umount "+dir+" && rmdir "+dir).CombinedOutput()
-		if err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
+		// Children of a service that has ended may take a moment.
+		nodetest.Settle(t, nodetest.Patience, "umount", func() string {
+			out, err := exec.Command("sh", "-c", "umount -R "+m.root+"; umount "+dir+" && rmdir "+dir).CombinedOutput()
+			if err != nil {
+				return string(out)
+			}
+			return ""
+		})
 	})
 	script := fmt.Sprintf(`set -e
 mount -t tmpfs -o mode=0755 tmpfs %[1]s
 mkdir %[1]s/up %[1]s/work %[1]s/root
 mount -t overlay overlay -o lowerdir=/,upperdir=%[1]s/up,workdir=%[1]s/work %[1]s/root
-for f in dev proc programs; do mount --bind /$f %[1]s/root/$f; done
+for f in dev proc programs; do mount --rbind /$f %[1]s/root/$f; done
 mkdir -p %[1]s/root/var/lib/dpkg/info %[1]s/root/tmp
 printf 'Package: passwd\nStatus: install ok installed\nVersion: 1:4.13\nArchitecture: %[2]s\nMaintainer: x\nDescription: x\n\n' >%[1]s/root/var/lib/dpkg/status`, dir, runtime.GOARCH)
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
@@ -128,7 +132,7 @@ func TestDeb(t *testing.T) {
 	m.must(`echo '[limits]
 requests_per_second = 77' >>/etc/bulkhead/bulkhead.toml
 dpkg-deb -R /tmp/first.deb /tmp/next && sed -i 's/^Version: .*/Version: 99.0-1/' /tmp/next/DEBIAN/control
-dpkg-deb --root-owner-group -b /tmp/next /tmp/next.deb
+dpkg-deb --root-owner-group -Zgzip -z1 -b /tmp/next /tmp/next.deb
 dpkg -i /tmp/next.deb`, "over (")
 	m.must("grep -c 'requests_per_second = 77' /etc/bulkhead/bulkhead.toml; stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
 	m.must("dpkg-query -W -f '${Version} ${Status}' bulkhead", "99.0-1 install ok installed")

@@ -26,7 +26,7 @@ func TestClock(t *testing.T) {
 	const furthest, behind = 20 * 24 * time.Hour, 10 * 24 * time.Hour // of the machine's time
 	hub := nodetest.Address(t)
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), strings.Replace(settings, "[tally]", "[tally]\nkeep = 40", 1)+
-		fmt.Sprintf("[mesh]\nmode = \"hub\"\nlisten = %q\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n", hub))
+		fmt.Sprintf("[mesh]\nmode = \"hub\"\nlisten = %q\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", hub))
 	v.bin = nodetest.Simulated(t)
 	peer := v.withPeer(hub)
 	p := v.serve()
@@ -130,7 +130,7 @@ func (v *victim) withPeer(hub string) *client.Client {
 		}
 	}
 	address := nodetest.Address(t)
-	config := fmt.Sprintf("[node]\nlog_level = \"warn\"\n[listen]\nhttp = %q\n[tally]\nkeep = 40\n[mesh]\nmode = \"join\"\nservers = [%q]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n", address, hub)
+	config := fmt.Sprintf("[node]\nlog_level = \"warn\"\n[listen]\nhttp = %q\n[tally]\nkeep = 40\n[mesh]\nmode = \"join\"\nservers = [%q]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", address, hub)
 	if err := os.WriteFile(filepath.Join(v.dir, "peer.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

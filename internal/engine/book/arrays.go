@@ -30,7 +30,7 @@ type maker struct {
 	err   error
 }
 
-func (m *maker) counter(g filter.Geometry) Counter {
+func (m *maker) counter(g filter.Geometry) *filter.Counting {
 	c, err := filter.NewCounting(g)
 	if err != nil {
 		m.err = cmp.Or(m.err, err)

@@ -35,6 +35,8 @@ func (s BlockSpec) begin() uint64 { return s.Start }
 
 func (s BlockSpec) keyID() uint64 { return s.SpamGeometry.KeyID }
 
+func (s BlockSpec) floor() uint32 { return 0 }
+
 func (s BlockSpec) bytes() uint64 {
 	return s.SpamGeometry.Bytes() + s.RevokedGeometry.Bytes() + s.WeightsGeometry.Bytes() + s.VotesGeometry.Bytes() + s.NamesGeometry.Bytes()
 }

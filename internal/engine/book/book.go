@@ -26,6 +26,7 @@ type spec interface {
 	begin() uint64
 	bytes() uint64
 	keyID() uint64 // of the secret that its arrays are made with
+	floor() uint32 // from which count on its arrays show a key to others; 0: from the first on
 }
 
 // Find returns the generation with the given start, nil if it does not live.

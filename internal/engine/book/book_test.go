@@ -515,3 +515,67 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("%v, %v: want an error and the book as it was", got, err)
 	}
 }
+
+// TestKeyChangesAtTheTurn: a generation that opens with another secret shortly before the next
+// one is due begins when that would, and is the only one.
+func TestKeyChangesAtTheTurn(t *testing.T) {
+	midnight := monday.Truncate(day).Add(day)
+	for _, tt := range []struct {
+		early time.Duration
+		start time.Time
+		more  int // generations that open at midnight
+	}{
+		{30 * time.Second, midnight, 0},
+		{60 * time.Second, midnight, 0},
+		{61 * time.Second, midnight.Add(-61 * time.Second), 1},
+		{5 * time.Hour, midnight.Add(-5 * time.Hour), 1},
+		{0, midnight.Add(time.Second), 0},
+	} {
+		k := NewTally(tallyOptions, 10, 7, false, slog.New(slog.DiscardHandler))
+		b, _ := turn(t, k, Book[*Tally]{}, monday)
+		fill(b.Live[0].Counts, 0, 90)
+		if tt.early == 0 {
+			b, _ = turn(t, k, b, midnight) // it has opened already
+		}
+		before := len(b.Live)
+		k.SetKey(8)
+		b, _ = turn(t, k, b, midnight.Add(-tt.early))
+		if g := b.Live[0]; len(b.Live) != before+1 || g.begin() != uint64(tt.start.Unix()) || g.keyID() != 8 {
+			t.Errorf("%v before midnight: generations %v, want one from %d on", tt.early, starts(b), tt.start.Unix())
+		}
+		for _, after := range []time.Duration{0, time.Second, time.Hour} {
+			b, _ = turn(t, k, b, midnight.Add(after))
+		}
+		if len(b.Live) != before+1+tt.more {
+			t.Errorf("%v before midnight: generations %v an hour after it, want %d", tt.early, starts(b), before+1+tt.more)
+		}
+	}
+}
+
+// TestFloors: a tally's generations have the floor of its options, and one opens when that has
+// changed.
+func TestFloors(t *testing.T) {
+	o := tallyOptions
+	var b Book[*Tally]
+	for _, floor := range []uint32{0, 1, 3, 3, 2} {
+		o.Floor = floor
+		k, had := NewTally(o, 10, 7, false, slog.New(slog.DiscardHandler)), len(b.Live)
+		changed := had == 0 || max(1, b.Live[0].Floor) != max(1, floor)
+		b, _ = turn(t, k, b, monday)
+		if g := b.Live[0]; (len(b.Live) > had) != changed || max(1, g.Floor) != max(1, floor) {
+			t.Fatalf("floor %d: generations %v, the newest with floor %d", floor, starts(b), g.Floor)
+		}
+		k.SetKey(7) // what is made ahead of time has it, too
+		if f := k.Ahead(b, monday.Truncate(day).Add(day-time.Second)); f != nil {
+			f()
+		}
+		next, _ := turn(t, k, b, monday.Add(day))
+		if g := next.Live[0]; max(1, g.Floor) != max(1, floor) || g.Counts.(*filter.Counting).Above().Keys() != 0 {
+			t.Errorf("floor %d: the next generation has %d", floor, g.Floor)
+		}
+	}
+	o.Floor = filter.MaxFloor + 1
+	if err := o.Validate(); err == nil {
+		t.Error("a floor above what an array can have")
+	}
+}

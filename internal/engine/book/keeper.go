@@ -25,6 +25,7 @@ type Keeper[S spec, G generation] struct {
 	sizes  sizes
 	behind time.Time // since when the clock has been behind the open generation
 
+	floor  uint32        // of generations that open; 0: none
 	key    atomic.Uint64 // ID of the secret with which arrays are made
 	ready  *ready[S, G]  // nil: none was made ahead of time
 	making bool          // one is being made
@@ -114,8 +115,11 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 		return slice, 1, true
 	}
 	last := b.Live[0]
-	if last.keyID() != k.key.Load() {
+	if last.keyID() != k.key.Load() || last.floor() != k.floor {
 		start = max(second, last.begin()+1)
+		if next := slice + uint64(k.opts.Generation/time.Second); start < next && next <= second+k.opts.ahead() {
+			start = next // and none opens again in a moment
+		}
 		return start, k.grown(last, start), true
 	}
 	if second+k.opts.ahead() < last.begin() {

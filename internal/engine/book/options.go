@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
 // Options is the shape of one book.
@@ -16,6 +18,10 @@ type Options struct {
 	// tables; 0: no bound. A generation takes at most a quarter, or what Capacity takes.
 	// Where a new one would not fit, the oldest are given up before their time, all but one.
 	Memory uint64
+	// Floor is from which count on a generation of the tally shows a key to others, up to
+	// [filter.MaxFloor]; 0 and 1: from the first on. When it changes, a generation opens at
+	// once: each keeps the floor that it began with. The blocklist has none.
+	Floor uint32
 }
 
 // Validate returns an error that names the first field out of range.
@@ -29,6 +35,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("capacity of %d signatures, want 1 to 2^40", o.Capacity)
 	case !(o.Error > 0 && o.Error < 1):
 		return fmt.Errorf("error rate %v, want one in (0, 1)", o.Error)
+	case o.Floor > filter.MaxFloor:
+		return fmt.Errorf("counts shared from %d on, want 1 to %d", o.Floor, filter.MaxFloor)
 	}
 	return nil
 }

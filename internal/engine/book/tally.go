@@ -13,6 +13,7 @@ type TallySpec struct {
 	UniqueCapacity uint64          `json:"unique_capacity"` // reports and recipients, likewise
 	CountsGeometry filter.Geometry `json:"counts"`
 	UniqueGeometry filter.Geometry `json:"unique"`
+	Floor          uint32          `json:"floor,omitempty"` // see [Options]; 0: none
 }
 
 // A Tally is a generation of the tally: how often signatures were seen and voted on, and
@@ -26,6 +27,8 @@ type Tally struct {
 func (s TallySpec) begin() uint64 { return s.Start }
 
 func (s TallySpec) keyID() uint64 { return s.CountsGeometry.KeyID }
+
+func (s TallySpec) floor() uint32 { return s.Floor }
 
 func (s TallySpec) bytes() uint64 { return s.CountsGeometry.Bytes() + s.UniqueGeometry.Bytes() }
 
@@ -61,9 +64,14 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 			begin(s.Start, g.Counts, g.Unique)
 		},
 	}
+	if o.Floor > 1 {
+		k.floor = o.Floor
+	}
 	k.key.Store(keyID)
 	k.shape = func(start uint64, capacity keys, size sizer) (TallySpec, error) {
-		return tallyFor(start, capacity, o.Error, k.key.Load(), size)
+		s, err := tallyFor(start, capacity, o.Error, k.key.Load(), size)
+		s.Floor = k.floor
+		return s, err
 	}
 	return k
 }
@@ -89,7 +97,11 @@ func tallyFor(start uint64, capacity keys, wrong float64, keyID uint64, size siz
 func newTally(s TallySpec) (*Tally, error) {
 	g := &Tally{TallySpec: s}
 	m := maker{start: s.Start}
-	g.Counts, g.Unique = m.counter(s.CountsGeometry), m.bits(s.UniqueGeometry)
+	counts := m.counter(s.CountsGeometry)
+	g.Counts, g.Unique = counts, m.bits(s.UniqueGeometry)
+	if m.err == nil && s.Floor > 0 {
+		m.err = counts.SetFloor(s.Floor)
+	}
 	if m.err != nil {
 		return nil, m.error("tally")
 	}

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -10,20 +11,24 @@ import (
 // list looks up the keys in the blocklists. Most mail is in none, and then the
 // revocation filters need no look-up.
 func (r *Reader) list() {
-	r.candidates, r.bases = r.candidates[:0], r.bases[:0]
+	r.candidates, r.bases, r.numbers = r.candidates[:0], r.bases[:0], r.numbers[:0]
 	for i, a := range r.asks {
 		if a.Wants&(Listings|Judgement) != 0 {
+			r.numbers = append(r.numbers, len(r.candidates))
 			r.candidates = append(r.candidates, i)
 			r.bases = append(r.bases, a.Key)
 		}
 	}
 	r.size()
-	if len(r.bases) == 0 || !r.RevocationFirst && !r.narrow() {
+	if len(r.bases) == 0 {
 		return
 	}
-	if r.RevocationFirst {
-		r.mark()
+	r.beginMarks()
+	r.mark(spamOf)
+	if !r.RevocationFirst && !r.narrow() {
+		return
 	}
+	r.mark(revokedOf)
 	for i := range r.sources.lists {
 		if l := &r.sources.lists[i]; l.own || l.always || r.marked[i] {
 			r.walk(l)
@@ -31,27 +36,81 @@ func (r *Reader) list() {
 	}
 }
 
-// mark notes the lists in which indexes find one of the keys, and which keys are in a spam
-// filter among them.
-func (r *Reader) mark() {
+// beginMarks forgets what indexes have.
+func (r *Reader) beginMarks() {
+	clear(r.off)
 	r.marked = slices.Grow(r.marked[:0], len(r.sources.lists))[:len(r.sources.lists)]
 	clear(r.marked)
+	r.told.begin(len(r.sources.indexes), len(r.bases))
+}
+
+// mark reads the filters of indexes that have spam filters, or of those that have none, and
+// notes the lists in which they have one of the keys, and which keys are in a spam filter.
+func (r *Reader) mark(of side) {
 	for i := range r.sources.indexes {
 		x := &r.sources.indexes[i]
-		if x.lists == nil {
+		if x.lists == nil || (ones(x.spam) > 0) != (of == spamOf) {
 			continue
 		}
-		keys := r.at(x.epoch, r.bases)
-		r.find(x, keys, 1, func(column int, found []int) {
-			l := &x.lists[column]
-			for _, k := range found {
-				if l.array != nil && l.array.Has(keys[k]) {
-					r.marked[l.list] = true
-					r.off[k] = r.off[k] || !l.revoked
-				}
+		keys, words := r.at(x.epoch, r.bases), x.Words()
+		r.find(x, keys, 1)
+		for h, k := range r.hits {
+			row := r.rows[h*words : (h+1)*words]
+			x.narrow(keys[k], row)
+			r.told.add(i, r.numbers[k], row)
+			for w := range row {
+				r.off[k] = r.off[k] || row[w]&x.spam[w] != 0
 			}
-		})
+		}
+		for w := range words {
+			for all := r.anyOf(w, words); all != 0; all &= all - 1 {
+				r.marked[x.lists[w*64+bits.TrailingZeros64(all)].list] = true
+			}
+		}
 	}
+}
+
+// narrow leaves in row, where arrays may have a key, those that have it.
+func (x *index) narrow(key filter.Key, row []uint64) {
+	for w := range row {
+		row[w] &= x.spam[w] | x.off[w]
+	}
+	if ones(row) > few && x.Narrow(key, row) {
+		return
+	}
+	for w, all := range row {
+		for ; all != 0; all &= all - 1 {
+			if bit := bits.TrailingZeros64(all); !x.lists[w*64+bit].array.Has(key) {
+				row[w] &^= 1 << bit
+			}
+		}
+	}
+}
+
+// told is which filters of indexes have which keys.
+type told struct {
+	keys int      // of a reading
+	at   []int    // by index and key: where in rows its row begins, plus 1
+	rows []uint64 // a bit for each column
+}
+
+// begin forgets everything.
+func (t *told) begin(indexes, keys int) {
+	t.keys, t.rows = keys, t.rows[:0]
+	t.at = slices.Grow(t.at[:0], indexes*keys)[:indexes*keys]
+	clear(t.at)
+}
+
+// add takes the row of a key in an index.
+func (t *told) add(index, key int, row []uint64) {
+	t.at[index*t.keys+key] = len(t.rows) + 1
+	t.rows = append(t.rows, row...)
+}
+
+// has reports whether the filter at a seat has a key.
+func (t *told) has(at seat, key int) bool {
+	row := t.at[(at.in-1)*t.keys+key]
+	return row > 0 && t.rows[row-1+at.column/64]>>(at.column%64)&1 != 0
 }
 
 // size makes room for the results of the candidates.
@@ -61,30 +120,24 @@ func (r *Reader) size() {
 	r.states = slices.Grow(r.states[:0], n)[:n]
 }
 
-// narrow keeps only candidates that a spam filter has, and reports whether there are
-// any.
+// narrow keeps only candidates that a spam filter has, of an index or in none, and reports
+// whether there are any.
 func (r *Reader) narrow() bool {
-	clear(r.off)
-	r.mark()
-	for i := range r.sources.lists {
-		l := &r.sources.lists[i]
-		for j := range l.gens {
-			if l.gens[j].found {
-				continue
-			}
-			if j+1 < len(l.gens) && !l.gens[j+1].found {
-				r.loadList(&l.gens[j+1], spamOf)
-			}
-			r.has(l, &l.gens[j], r.bases, r.spam, spamOf)
-			for k, has := range r.spam {
-				r.off[k] = r.off[k] || has
-			}
+	loose := r.sources.loose
+	for i, p := range loose {
+		l := &r.sources.lists[p.list]
+		if i+1 < len(loose) && loose[i+1].list == p.list {
+			r.loadList(&l.gens[loose[i+1].gen], spamOf)
+		}
+		r.has(l, &l.gens[p.gen], r.bases, r.spam, spamOf)
+		for k, has := range r.spam {
+			r.off[k] = r.off[k] || has
 		}
 	}
 	kept := 0
 	for k, has := range r.off {
 		if has {
-			r.candidates[kept], r.bases[kept] = r.candidates[k], r.bases[k]
+			r.candidates[kept], r.bases[kept], r.numbers[kept] = r.candidates[k], r.bases[k], k
 			kept++
 		}
 	}
@@ -94,11 +147,11 @@ func (r *Reader) narrow() bool {
 }
 
 // A side is one of the two filters of a generation.
-type side bool
+type side int
 
 const (
-	spamOf    side = false
-	revokedOf side = true
+	spamOf side = iota
+	revokedOf
 )
 
 // of returns one of the two filters, nil if there is none.
@@ -111,7 +164,7 @@ func (g *lists) of(s side) set {
 
 // loadList starts to load what is read of one filter of a generation for the candidates.
 func (r *Reader) loadList(g *lists, of side) {
-	if array, ok := g.of(of).(*filter.Bits); ok && g.epoch == 0 && array.Keys() > 0 {
+	if array, ok := g.of(of).(*filter.Bits); ok && g.at[of].in == 0 && g.epoch == 0 && array.Keys() > 0 {
 		array.Prefetch(r.bases)
 	}
 }
@@ -129,6 +182,19 @@ func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) 
 		r.Overlay.Revoked(g.start, keys, out)
 	default:
 		r.Overlay.Spam(g.start, keys, out)
+	}
+}
+
+// look looks up the candidates in one filter of a generation of a list, as has does, where mark
+// has not done so.
+func (r *Reader) look(l *list, g *lists, out []bool, of side) {
+	at := g.at[of]
+	if at.in == 0 {
+		r.has(l, g, r.bases, out, of)
+		return
+	}
+	for k := range out {
+		out[k] = r.told.has(at, r.numbers[k])
 	}
 }
 
@@ -157,8 +223,8 @@ func (r *Reader) walk(l *list) {
 	end := uint64(math.MaxUint64)
 	for i := range l.gens {
 		g := &l.gens[i]
-		r.has(l, g, r.bases, r.spam, spamOf)
-		r.has(l, g, r.bases, r.off, revokedOf)
+		r.look(l, g, r.spam, spamOf)
+		r.look(l, g, r.off, revokedOf)
 		for k := range r.bases {
 			r.step(k, l, g, end)
 		}

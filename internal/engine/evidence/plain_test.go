@@ -99,10 +99,17 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 	}
 	remote := n.view.Remote
 	defer attach(t, remote)
-	for range rapid.SampledFrom([]int{0, 1, 2, 9}).Draw(t, "peers") {
+	peers, common := rapid.SampledFrom([]int{0, 1, 2, 9, 40}).Draw(t, "peers"), map[cellOf]uint32{}
+	if peers > 9 { // what many know
+		common = drawSmall(t)
+	}
+	for range peers {
 		held := &replica.Held{Origin: replica.Origin{Weight: weight()}}
 		for i := range uint64(2) {
 			c, array := plainCounts{today - i*day, held.Weight, false, drawCounts(t, Claims)}, counting(t)
+			if peers > 9 && rapid.IntRange(0, 5).Draw(t, "differs") > 0 {
+				c.n = common
+			}
 			each(c.n, func(k filter.Key, by uint32) { array.Add(k, by) })
 			held.Tally = append(held.Tally, &replica.Tally{Start: c.start, Counts: array})
 			if held.Weight > 0 {
@@ -158,15 +165,24 @@ func attach(t *rapid.T, v *replica.View) {
 	if rapid.IntRange(0, 3).Draw(t, "indexed") == 0 {
 		return
 	}
-	at, used := make(map[filter.Geometry][]*replica.Index), make(map[*replica.Index]int)
+	type kind struct {
+		filter.Geometry
+		revoked bool
+	}
+	apart := rapid.Bool().Draw(t, "revocations apart")
+	at, used := make(map[kind][]*replica.Index), make(map[*replica.Index]int)
 	put := func(a interface {
 		Geometry() filter.Geometry
 		Attach(*filter.Sliced, int) error
-	}) {
+	}, revoked bool) {
 		n := rapid.IntRange(0, 3).Draw(t, "index")
-		g := a.Geometry()
+		g := kind{a.Geometry(), revoked && apart}
 		for ; len(at[g]) < n; v.Indexes = append(v.Indexes, at[g][len(at[g])-1]) {
-			s, err := filter.NewSliced(g, 128)
+			make := filter.NewSliced
+			if rapid.IntRange(0, 3).Draw(t, "exact") > 0 {
+				make = filter.NewSlicedExact
+			}
+			s, err := make(g.Geometry, 128)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,18 +199,18 @@ func attach(t *rapid.T, v *replica.View) {
 	}
 	for _, held := range v.Origins {
 		for _, g := range held.Tally {
-			put(g.Counts)
+			put(g.Counts, false)
 		}
 		for _, g := range held.Block {
-			for _, b := range []*filter.Bits{g.Spam, g.Revoked} {
+			for i, b := range []*filter.Bits{g.Spam, g.Revoked} {
 				if b != nil {
-					put(b)
+					put(b, i == 1)
 				}
 			}
 		}
 	}
 	for _, m := range v.Counts {
-		put(m.Counts)
+		put(m.Counts, false)
 	}
 }
 
@@ -203,6 +219,19 @@ func drawCounts(t *rapid.T, kinds uint8) map[cellOf]uint32 {
 	for range rapid.IntRange(0, 5).Draw(t, "counts") {
 		c := cellOf{rapid.IntRange(1, plainKeyCount).Draw(t, "key"), rapid.Uint8Range(0, kinds).Draw(t, "kind")}
 		out[c] = rapid.SampledFrom([]uint32{1, 2, 7, 99, 100, 101, 250, filter.Many}).Draw(t, "by")
+	}
+	return out
+}
+
+// drawSmall draws counts of all kinds, most of them as indexes know them.
+func drawSmall(t *rapid.T) map[cellOf]uint32 {
+	out := make(map[cellOf]uint32)
+	for k := range plainKeyCount {
+		for kind := range Claims {
+			if n := rapid.SampledFrom([]uint32{0, 1, 1, 2, 3, 5, 6, 7, 8, 20}).Draw(t, "of a kind"); n > 0 {
+				out[cellOf{k + 1, kind}] = n
+			}
+		}
 	}
 	return out
 }

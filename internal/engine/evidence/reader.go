@@ -38,10 +38,12 @@ type Reader struct {
 	more  []filter.Key // their keys
 	moreN []uint32     // their counts
 
-	rows   []uint64     // of an index
-	found  []int        // keys that one of its arrays may have
-	some   []filter.Key // that an array may have
+	hits   []int        // keys that some arrays of an index may have
+	rows   []uint64     // which arrays those are
+	ofOne  []int        // the keys that one of them may have
+	some   []filter.Key // likewise
 	ofSome []int        // the asks that they are of
+	folded folded
 
 	known []known // of names
 
@@ -49,7 +51,9 @@ type Reader struct {
 	disputed []int    // the keys, as numbers in which, of which something was taken back
 
 	candidates []int // the asks that a blocklist has
+	numbers    []int // their numbers among all that were looked up
 	bases      []filter.Key
+	told       told
 	spam, off  []bool // of the candidates, in one generation
 	moved      []filter.Key
 	states     []verdict.State
@@ -229,7 +233,9 @@ func (r *Reader) countIn(c *counts) {
 func (r *Reader) countFound(x *index) {
 	r.turnTo(x.epoch)
 	kinds := int(r.kinds)
-	r.find(x, r.keys, kinds, func(column int, found []int) {
+	r.find(x, r.keys, kinds)
+	r.fold(x)
+	r.found(x, func(column int, found []int) {
 		c := &x.counts[column]
 		if c.array == nil {
 			return // gone
@@ -244,32 +250,36 @@ func (r *Reader) countFound(x *index) {
 	})
 }
 
-// find looks up keys in an index, several of which in a row are those of one. It calls hit
-// for each column whose array may have some, with their numbers.
-func (r *Reader) find(x *index, keys []filter.Key, several int, hit func(column int, found []int)) {
-	words, n := x.Words(), len(keys)/several
-	r.rows = slices.Grow(r.rows[:0], len(keys)*words)[:len(keys)*words]
-	x.Which(keys, r.rows)
-	rows := r.rows
+// find looks up keys in an index, several of which in a row are those of one, and leaves in
+// rows, for each one that some array may have, which arrays those are.
+func (r *Reader) find(x *index, keys []filter.Key, several int) {
+	words := x.Words()
+	r.rows = slices.Grow(r.rows[:0], len(keys)/several*words)[:len(keys)/several*words]
+	r.hits = x.Find(keys, several, r.rows, r.hits[:0])
+}
+
+// anyOf returns which columns of the w'th word may have any of the keys that find looked up.
+func (r *Reader) anyOf(w, words int) (all uint64) {
+	for h := range r.hits {
+		all |= r.rows[h*words+w]
+	}
+	return all
+}
+
+// found calls hit for each column whose array may have some of the keys that find looked up,
+// with the numbers of those.
+func (r *Reader) found(x *index, hit func(column int, found []int)) {
+	words := x.Words()
 	for w := range words {
-		all := uint64(0)
-		for j := range n { // what any of several has
-			has := uint64(0)
-			for i := range several {
-				has |= rows[(j*several+i)*words+w]
-			}
-			rows[j*several*words+w] = has
-			all |= has
-		}
-		for ; all != 0; all &= all - 1 {
+		for all := r.anyOf(w, words); all != 0; all &= all - 1 {
 			bit := bits.TrailingZeros64(all)
-			r.found = r.found[:0]
-			for j := range n {
-				if rows[j*several*words+w]>>bit&1 != 0 {
-					r.found = append(r.found, j)
+			r.ofOne = r.ofOne[:0]
+			for h, j := range r.hits {
+				if r.rows[h*words+w]>>bit&1 != 0 {
+					r.ofOne = append(r.ofOne, j)
 				}
 			}
-			hit(w*64+bit, r.found)
+			hit(w*64+bit, r.ofOne)
 		}
 	}
 }

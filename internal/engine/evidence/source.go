@@ -38,9 +38,11 @@ type counts struct {
 }
 
 // weighed returns how much a count of n adds.
-func (c *counts) weighed(n uint32) uint32 {
-	if c.weight < 1 {
-		return uint32(math.Ceil(c.weight * float64(n)))
+func (c *counts) weighed(n uint32) uint32 { return weighed(c.weight, n) }
+
+func weighed(weight float64, n uint32) uint32 {
+	if weight < 1 {
+		return uint32(math.Ceil(weight * float64(n)))
 	}
 	return n
 }
@@ -59,7 +61,13 @@ type lists struct {
 	start         uint64
 	spam, revoked set
 	epoch         int
-	found         bool // an index has the spam filter
+	at            [2]seat // of both filters
+}
+
+// A seat is where an index has a filter; the zero value is of a filter that none has.
+type seat struct {
+	in     int // number of the index, from 1
+	column int
 }
 
 // An index finds those of many arrays that may have a key.
@@ -67,14 +75,27 @@ type index struct {
 	*filter.Sliced
 	epoch  int
 	counts []counts // by column, of counts; an array of nil where there is none
-	lists  []listed // likewise, of lists
+	parts  [][]part // of counts, by word of 64 columns
+	lists  []listed // by column, of lists
+	spam   []uint64 // the columns of spam filters, by word
+	off    []uint64 // those of revocation filters
 }
+
+// A part is those of 64 columns of an index whose counts are added up in the same way.
+type part struct {
+	start   uint64
+	weight  float64
+	root    bool
+	columns uint64 // bits
+}
+
+// A place is where a generation of a list is: its number and that of its list.
+type place struct{ list, gen int }
 
 // A listed is a filter of a list.
 type listed struct {
-	list    int
-	revoked bool
-	array   *filter.Bits
+	list  int
+	array *filter.Bits
 }
 
 // Sources are everything that a look-up reads. They are immutable, and any number of
@@ -89,6 +110,7 @@ type Sources struct {
 	lists   []list
 	indexes []index
 	gens    []lists      // of all lists
+	loose   []place      // generations whose spam filter no index finds
 	weights []generation // of votes, newest first; only the node's own book has these
 	names   []generation // deliveries of names, likewise
 }
@@ -174,6 +196,9 @@ func NewSources(v View, promotion float64) *Sources {
 		s.list(l.Weight, false, true, first)
 	}
 	s.cut()
+	for i := range s.indexes {
+		s.indexes[i].part()
+	}
 	return s
 }
 
@@ -183,25 +208,46 @@ func newIndex(of *filter.Sliced, epoch int) index {
 		x.counts = make([]counts, of.Columns())
 	} else {
 		x.lists = make([]listed, of.Columns())
+		x.spam, x.off = make([]uint64, of.Words()), make([]uint64, of.Words())
 	}
 	return x
 }
 
-// indexed returns the index that an array of the columns is in, and its place there; nil if
-// it is in none.
-func (s *Sources) indexed(columns []filter.Column) (x *index, column int) {
+// part makes the parts of the columns.
+func (x *index) part() {
+	if x.counts == nil {
+		return
+	}
+	x.parts = make([][]part, x.Words())
+	for n := range x.counts {
+		c := &x.counts[n]
+		if c.array == nil {
+			continue
+		}
+		all := &x.parts[n/64]
+		i := slices.IndexFunc(*all, func(p part) bool { return p.start == c.start && p.weight == c.weight && p.root == c.root })
+		if i < 0 {
+			i = len(*all)
+			*all = append(*all, part{start: c.start, weight: c.weight, root: c.root})
+		}
+		(*all)[i].columns |= 1 << (n % 64)
+	}
+}
+
+// indexed returns where an array of the columns is in an index.
+func (s *Sources) indexed(columns []filter.Column) seat {
 	for _, c := range columns {
 		if i, ok := s.at[c.In]; ok {
-			return &s.indexes[i], c.N
+			return seat{i + 1, c.N}
 		}
 	}
-	return nil, 0
+	return seat{}
 }
 
 func (s *Sources) count(c counts) {
 	if array, ok := c.array.(*filter.Counting); ok {
-		if x, column := s.indexed(array.Columns()); x != nil {
-			x.counts[column] = c
+		if at := s.indexed(array.Columns()); at.in > 0 {
+			s.indexes[at.in-1].counts[at.column] = c
 			return
 		}
 	}
@@ -213,26 +259,35 @@ func (s *Sources) list(weight float64, own, union bool, first int) {
 	l := list{weight: weight, own: own, union: union, gens: s.gens[first:len(s.gens):len(s.gens)]}
 	for i := range l.gens {
 		g := &l.gens[i]
-		g.found = s.find(g.spam, false)
-		if revoked := s.find(g.revoked, true); !g.found || !revoked {
-			l.always = true
+		for _, of := range []side{spamOf, revokedOf} {
+			g.at[of] = s.find(g, of)
+			l.always = l.always || !g.found(of)
 		}
 	}
 	s.lists = append(s.lists, l)
 }
 
-// find reports whether an index finds a filter of the list that comes next, or there is
-// none.
-func (s *Sources) find(f set, revoked bool) bool {
-	array, ok := f.(*filter.Bits)
+// found reports whether an index has a filter of the generation, or there is none.
+func (g *lists) found(of side) bool { return g.at[of].in > 0 || g.of(of) == nil }
+
+// find returns where an index has a filter of a generation of the list that comes next.
+func (s *Sources) find(g *lists, of side) seat {
+	array, ok := g.of(of).(*filter.Bits)
 	if !ok {
-		return f == nil
+		return seat{}
 	}
-	x, column := s.indexed(array.Columns())
-	if x != nil {
-		x.lists[column] = listed{len(s.lists), revoked, array}
+	at := s.indexed(array.Columns())
+	if at.in == 0 || s.indexes[at.in-1].epoch != g.epoch {
+		return seat{}
 	}
-	return x != nil
+	x := &s.indexes[at.in-1]
+	x.lists[at.column] = listed{len(s.lists), array}
+	columns := x.spam
+	if of == revokedOf {
+		columns = x.off
+	}
+	columns[at.column/64] |= 1 << (at.column % 64)
+	return at
 }
 
 // cut makes the generations of each list part of gens, which may have moved while it
@@ -243,6 +298,11 @@ func (s *Sources) cut() {
 		n := len(s.lists[i].gens)
 		s.lists[i].gens = s.gens[first : first+n]
 		first += n
+		for j := range s.lists[i].gens {
+			if !s.lists[i].gens[j].found(spamOf) {
+				s.loose = append(s.loose, place{i, j})
+			}
+		}
 	}
 }
 

@@ -37,22 +37,30 @@ const pagesAtOnce = 16
 // Writer returns a function that writes every page of an array. It copies the pages in
 // functions that it passes to between, which runs them while nobody changes the array.
 func Writer(array Array, between func(func())) func(io.Writer) error {
-	return func(w io.Writer) error {
-		var buf []byte
-		pages := array.Geometry().Pages()
-		for page := 0; page < pages; page += pagesAtOnce {
-			buf = buf[:0]
-			between(func() {
-				for p := page; p < min(page+pagesAtOnce, pages); p++ {
-					buf = appendSized(buf, func(b []byte) []byte { return array.AppendPage(b, p) })
-				}
-			})
-			if _, err := w.Write(buf); err != nil {
-				return err
+	return func(w io.Writer) error { return writePages(array, between, w, func([]byte) {}) }
+}
+
+// writePages writes every page of an array, and hands its encoding to each.
+func writePages(array Array, between func(func()), w io.Writer, each func(page []byte)) error {
+	var buf []byte
+	pages := array.Geometry().Pages()
+	for page := 0; page < pages; page += pagesAtOnce {
+		buf = buf[:0]
+		between(func() {
+			for p := page; p < min(page+pagesAtOnce, pages); p++ {
+				buf = appendSized(buf, func(b []byte) []byte { return array.AppendPage(b, p) })
 			}
+		})
+		for b := buf; len(b) > 0; {
+			end := sizeBytes + binary.LittleEndian.Uint32(b)
+			each(b[sizeBytes:end])
+			b = b[end:]
 		}
-		return nil
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // appendSized appends what f appends, preceded by its length in four bytes.

@@ -54,6 +54,9 @@ func (p *Parsed) decode() (err error) {
 	if p.image, err = filter.ParseImage(p.Image, p.Geometry); err != nil {
 		return err
 	}
+	if f := p.image.Floor(); f != 0 {
+		return fmt.Errorf("a page with counts below a floor of %d, which are nobody else's", f)
+	}
 	// The number of keys says how full an array is, and what a peer may add.
 	if p.image.Info.Keys > maxImageKeys {
 		return fmt.Errorf("%d keys in a page of %d cells or bits", p.image.Info.Keys, maxImageKeys)

@@ -194,14 +194,44 @@ func (s *Set) Copy(origin string, key Key) (version uint64, images []*filter.Ima
 	if x == nil || r.marks[key].partial != 0 {
 		return 0, nil, fmt.Errorf("%w: %s of generation %d of origin %.128q is not whole", ErrGap, key.Array, key.Start, origin)
 	}
-	array := x.memory
-	if array == nil {
-		if array, err = s.thaw(x.cold.now()); err != nil {
-			return 0, nil, err
-		}
+	array, err := s.whole(x)
+	if err != nil {
+		return 0, nil, err
 	}
 	for p := range array.Geometry().Pages() {
 		images = append(images, array.Image(p))
 	}
 	return array.Version(), images, nil
+}
+
+// whole returns an array with all that it holds, if need be from its file.
+func (s *Set) whole(x *remoteArray) (loaded, error) {
+	if x.memory != nil {
+		return x.memory, nil
+	}
+	return s.thaw(x.cold.now())
+}
+
+// CopyPages returns pages of an array of an origin, nil for those that it has not: images of
+// the array may be missing. An array that is not there, or of another shape, is an error that
+// wraps [ErrGap].
+func (s *Set) CopyPages(origin string, key Key, g filter.Geometry, list []int) ([]*filter.Image, error) {
+	var x *remoteArray
+	if r := s.View().origin(origin); r != nil {
+		x = r.find(key)
+	}
+	if x == nil || x.replicated().Geometry() != g {
+		return nil, fmt.Errorf("%w: no %s of generation %d and that shape of origin %.128q", ErrGap, key.Array, key.Start, origin)
+	}
+	array, err := s.whole(x)
+	if err != nil {
+		return nil, err
+	}
+	images := make([]*filter.Image, len(list))
+	for i, p := range list {
+		if p >= 0 && p < g.Pages() {
+			images[i] = array.Image(p)
+		}
+	}
+	return images, nil
 }

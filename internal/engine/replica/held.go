@@ -72,6 +72,7 @@ type loaded interface {
 	ApplyRound(index uint64, r *filter.Round, replayed bool) error
 	AddRound(r *filter.Round) error
 	LoadAt(index uint64, m *filter.Image) error
+	Generation() uint64
 	SetGeneration(uint64)
 	Stats() filter.Stats
 	Resident() uint64

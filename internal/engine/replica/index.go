@@ -1,13 +1,14 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// leastIndexed is how many arrays of one geometry are read one after the other. More are
+// leastIndexed is how many arrays of one kind and geometry are read one after the other. More are
 // found by an index, see [filter.Sliced].
 const leastIndexed = 16
 
@@ -16,7 +17,15 @@ const leastIndexed = 16
 // no index.
 type Index struct {
 	*filter.Sliced
-	used int // columns; those of arrays that are gone, too. Only Set.Index uses it
+	array Array // which all in it are
+	used  int   // columns; those of arrays that are gone, too. Only Set.Index uses it
+}
+
+// An indexKind is what arrays of one index have in common. Spam filters and revocation filters
+// are apart: most look-ups need only the first.
+type indexKind struct {
+	array Array
+	filter.Geometry
 }
 
 // Crowded returns a channel that receives when Index may have something to do.
@@ -31,17 +40,17 @@ func (s *Set) Crowd() {
 }
 
 // each calls f for every array that a look-up reads.
-func (v *View) each(f func(array loaded)) {
+func (v *View) each(f func(of Array, array loaded)) {
 	for _, r := range v.Origins {
 		for _, x := range r.arrays {
 			if x.memory != nil && !x.hidden && r.Weight > 0 {
-				f(x.memory)
+				f(x.Array, x.memory)
 			}
 		}
 	}
 	for _, m := range v.Merged {
 		if m.Array == ArrayCounts { // merged lists are few
-			f(m.cells)
+			f(m.Array, m.cells)
 		}
 	}
 }
@@ -60,7 +69,7 @@ func (s *Set) tooLarge(v *View, more, eighths uint64) bool {
 	return s.opts.Bytes > 0 && v.bytes()+v.indexBytes()+more > s.opts.Bytes/8*eighths
 }
 
-// An indexing is what Index does for arrays of one geometry of indexes.
+// An indexing is what Index does for arrays of one kind.
 type indexing struct {
 	to     *Index
 	arrays []loaded
@@ -90,6 +99,19 @@ func (s *Set) Index(ctx context.Context, between func(func())) error {
 	if len(jobs) > 0 {
 		between(func() { s.adoptIndexes(jobs) })
 	}
+	return s.gather(ctx, between)
+}
+
+// gather moves what indexes have in memory together.
+func (s *Set) gather(ctx context.Context, between func(func())) error {
+	for _, x := range s.View().Indexes {
+		for part, more := 0, true; more; part++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			between(func() { more = !s.tooLarge(s.View(), 0, 7) && x.Gather(part) })
+		}
+	}
 	return nil
 }
 
@@ -115,28 +137,33 @@ func (s *Set) adoptIndexes(jobs []indexing) {
 // planIndexes returns what to do. It runs between two batches.
 func (s *Set) planIndexes() (jobs []indexing) {
 	v := s.View()
+	if s.tooLarge(v, 0, 8) {
+		for _, x := range v.Indexes {
+			x.DropExact() // which take the most, and are missed the least
+		}
+	}
 	if len(v.Indexes) > 0 && s.tooLarge(v, 0, 8) {
 		return []indexing{{old: v.Indexes}}
 	}
-	by := make(map[filter.Geometry]*indexed)
-	of := func(g filter.Geometry) *indexed {
-		if by[g] == nil {
-			by[g] = new(indexed)
+	by := make(map[indexKind]*indexed)
+	of := func(k indexKind) *indexed {
+		if by[k] == nil {
+			by[k] = new(indexed)
 		}
-		return by[g]
+		return by[k]
 	}
 	live := make(map[*filter.Sliced][]loaded)
 	for _, x := range v.Indexes {
 		live[x.Sliced] = nil
 	}
-	v.each(func(a loaded) {
+	v.each(func(array Array, a loaded) {
 		for _, c := range a.Columns() {
 			if _, ok := live[c.In]; ok {
 				live[c.In] = append(live[c.In], a)
 				return
 			}
 		}
-		x := of(a.Geometry())
+		x := of(indexKind{array, a.Geometry()})
 		x.loose = append(x.loose, a)
 	})
 	for _, x := range v.Indexes {
@@ -144,18 +171,20 @@ func (s *Set) planIndexes() (jobs []indexing) {
 			jobs = append(jobs, indexing{old: []*Index{x}})
 			continue
 		}
-		all := of(x.Geometry())
+		all := of(indexKind{x.array, x.Geometry()})
 		all.all, all.live = append(all.all, x), append(all.live, live[x.Sliced])
 	}
-	for g, x := range by {
+	for kind, x := range by {
 		if len(x.loose) >= leastIndexed {
-			jobs = append(jobs, x.plan(g, func(more uint64) bool { return !s.tooLarge(v, more, 7) })...)
+			// What is added up together stands together.
+			slices.SortStableFunc(x.loose, func(a, b loaded) int { return cmp.Compare(b.Generation(), a.Generation()) })
+			jobs = append(jobs, x.plan(kind, func(more, eighths uint64) bool { return !s.tooLarge(v, more, eighths) })...)
 		}
 	}
 	return jobs
 }
 
-// indexed is the indexes of one geometry.
+// indexed is the indexes of one kind.
 type indexed struct {
 	all   []*Index
 	live  [][]loaded // of each, arrays that are looked up
@@ -163,8 +192,9 @@ type indexed struct {
 }
 
 // plan returns how the loose arrays get into an index. Small indexes are made into larger
-// ones, so that there are few; one is small, too, if most of its arrays are gone.
-func (x *indexed) plan(g filter.Geometry, fits func(more uint64) bool) (jobs []indexing) {
+// ones, so that there are few; one is small, too, if most of its arrays are gone. fits tells
+// whether there is memory for so many bytes more, in a number of eighths of the limit.
+func (x *indexed) plan(kind indexKind, fits func(more, eighths uint64) bool) (jobs []indexing) {
 	var small []*Index
 	arrays := x.loose
 	for i, old := range x.all {
@@ -181,39 +211,60 @@ func (x *indexed) plan(g filter.Geometry, fits func(more uint64) bool) (jobs []i
 		for columns < len(part) {
 			columns *= 2
 		}
-		to, err := filter.NewSliced(g, columns)
-		if err != nil || !fits(indexSize(part, columns)) {
+		to := newIndex(kind, columns, indexSize(part, columns), fits)
+		if to == nil {
 			return nil
 		}
-		jobs = append(jobs, indexing{to: &Index{Sliced: to}, arrays: part})
+		jobs = append(jobs, indexing{to: to, arrays: part})
 	}
 	jobs[len(jobs)-1].old = small
 	return jobs
+}
+
+// newIndex returns an index that takes up to size bytes, or one that is exact where there is
+// much room: it takes as much as its arrays. It returns nil where there is no room.
+func newIndex(kind indexKind, columns int, size uint64, fits func(more, eighths uint64) bool) *Index {
+	make, exact := filter.NewSlicedExact, size*shareOf(kind.Geometry)
+	if !fits(exact, 6) {
+		if !fits(size, 7) {
+			return nil
+		}
+		make = filter.NewSliced
+	}
+	to, err := make(kind.Geometry, columns)
+	if err != nil {
+		return nil
+	}
+	return &Index{Sliced: to, array: kind.array}
 }
 
 // indexSize returns how many bytes an index of arrays takes at most, about: a bit for each
 // cell, or for every second bit, of as many arrays as there are columns.
 func indexSize(arrays []loaded, columns int) (sum uint64) {
 	for _, a := range arrays {
-		share := uint64(4)
-		if a.Geometry().Kind == filter.Bitmap {
-			share = 2
-		}
-		sum = max(sum, charged(a)/share)
+		sum = max(sum, charged(a)/shareOf(a.Geometry()))
 	}
 	return sum * uint64(columns)
+}
+
+// shareOf returns which share of an array is in an index that is not exact: one in four, or in two.
+func shareOf(g filter.Geometry) uint64 {
+	if g.Kind == filter.Bitmap {
+		return 2
+	}
+	return 4
 }
 
 // Indexed returns how many arrays that look-ups read are in an index, and how many are in
 // none and enough for one.
 func (s *Set) Indexed() (in, waiting int) {
 	v := s.View()
-	loose := make(map[filter.Geometry]int)
-	v.each(func(a loaded) {
+	loose := make(map[indexKind]int)
+	v.each(func(array Array, a loaded) {
 		if v.indexes(a) {
 			in++
 		} else {
-			loose[a.Geometry()]++
+			loose[indexKind{array, a.Geometry()}]++
 		}
 	})
 	for _, n := range loose {

@@ -16,6 +16,7 @@ type part struct {
 	name   string
 	Evidence
 	counts bulkhead.Finding
+	aged   bool // votes are weighed, and no longer counted one by one
 }
 
 // voted is n roots' votes for spam and ham against, with what the node itself made of
@@ -106,6 +107,9 @@ func judgeBy(policy Policy, parts []part, pairs map[string]Evidence, white strin
 		f.Signature = p.signature()
 		f.Spam = uint32(max(0, p.Votes.Spam/Unit))
 		f.Ham = uint32(max(0, p.Votes.Ham/Unit))
+		if p.aged {
+			f.Spam, f.Ham = 0, 0
+		}
 		d.Policy.Finding(&f, &p.Evidence, Exact())
 		c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence, p.Evidence)
 	}

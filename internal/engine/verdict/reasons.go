@@ -121,7 +121,7 @@ func (d *decision) partReason() string {
 	n := uint32(min(float64(bulkhead.Many), max(e.deliveries(), float64(f.Spam))))
 	text := fmt.Sprintf("%s: reported as spam by %d of about %s", d.name(d.finding), f.Spam, plural(n, "recipient"))
 	if f.Spam == 0 {
-		text = fmt.Sprintf("%s: reported as spam at other servers, %s here", d.name(d.finding), plural(n, "recipient"))
+		text = fmt.Sprintf("%s: reported as spam %s, %s here", d.name(d.finding), reporters(e), plural(n, "recipient"))
 	}
 	if !f.First.IsZero() {
 		text += " since " + f.First.Format(time.DateOnly)
@@ -130,6 +130,19 @@ func (d *decision) partReason() string {
 		text += "; suspected until a second voice calls it spam"
 	}
 	return text
+}
+
+// reporters says who reported a part whose votes are no longer counted one by one: they
+// expire before what they list, and are not found under another secret of the network.
+func reporters(e *Evidence) string {
+	own := e.Own == Listed || e.Votes.Spam > 0
+	switch {
+	case own && e.Peers.Spam > 0:
+		return "here before, and at other servers"
+	case own:
+		return "here before"
+	}
+	return "at other servers"
 }
 
 // name returns the description of a signature.

@@ -46,6 +46,7 @@ func TestAllReasons(t *testing.T) {
 		exact = func(e Evidence) part { return body(bulkhead.Exact, e) }
 		good  = func(e Evidence, n uint32) Evidence { e.Good = n; return e }
 		seen  = func(x part, f bulkhead.Finding) part { x.counts = f; return x }
+		aged  = func(x part) part { x.aged = true; return x }
 		since = bulkhead.Finding{Sightings: 7, First: time.Unix(20_000*86400, 0).UTC()}
 		held  = "held exactly: no filter error is possible"
 		vote1 = "1 spam vote, 0 ham votes"
@@ -103,6 +104,10 @@ func TestAllReasons(t *testing.T) {
 			"links to \"evil.example\": reported as spam by 1 of about 1 recipient; suspected until a second voice calls it spam, confidence 39 of 100", held}},
 		{"a link at other servers", p(exact(no), link("evil.example", Evidence{Peers: Peers{Spam: 2}, Old: 3})), nil, []string{
 			"links to \"evil.example\": reported as spam at other servers, 3 recipients here, confidence 89 of 100", held}},
+		{"a link, long ago", p(exact(no), aged(link("evil.example", two.delivered(3)))), nil, []string{
+			"links to \"evil.example\": reported as spam here before, 3 recipients here, confidence 89 of 100", held}},
+		{"a link, long ago and at other servers", p(exact(no), aged(link("evil.example", Evidence{Own: Listed, Peers: Peers{Spam: 2}, Old: 3}))), nil, []string{
+			"links to \"evil.example\": reported as spam here before, and at other servers, 3 recipients here, confidence 89 of 100", held}},
 		{"a link beside a listed text", append(nearly(one), link("evil.example", two)), nil, []string{
 			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", "its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
 		{"the same, first in order", append(p(link("evil.example", two)), nearly(one)...), nil, []string{

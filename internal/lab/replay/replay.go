@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
@@ -57,7 +58,10 @@ type Options struct {
 	// Capacity is how many signatures a generation of the tally is sized for.
 	// [twice the most that the mail has in one generation]
 	Capacity uint64
-	Seed     uint64 // of every choice; equal seeds give equal results
+	// ShareFrom is from which count on a server tells others of a signature, 1 to
+	// [filter.MaxFloor]: mesh.share_counts_from. It is for [RunServers]. [1]
+	ShareFrom uint32
+	Seed      uint64 // of every choice; equal seeds give equal results
 	// Progress is told how far the replay is, in the stages "reading" (with an unknown
 	// total, 0) and "delivering". It may be nil.
 	Progress func(stage string, done, total int)
@@ -73,6 +77,7 @@ func (o *Options) Complete() error {
 	set(&o.Delay, time.Hour)
 	set(&o.Weight, 1)
 	set(&o.NearMatch, signature.NearMatch)
+	set(&o.ShareFrom, 1)
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
@@ -83,6 +88,8 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("replay: %d copies of a message, and heavy-tailed numbers of them", o.Copies)
 	case o.Copies < 1 || o.Copies > o.Sites:
 		return fmt.Errorf("replay: %d copies for %d sites", o.Copies, o.Sites)
+	case o.ShareFrom > filter.MaxFloor:
+		return fmt.Errorf("replay: counts shared from %d on, want 1 to %d", o.ShareFrom, filter.MaxFloor)
 	case o.Spread < 0 || o.Delay < 0:
 		return fmt.Errorf("replay: spread %v, delay %v: want no negative time", o.Spread, o.Delay)
 	case !(o.Share > 0 && o.Share <= 1):

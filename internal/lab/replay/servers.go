@@ -158,6 +158,7 @@ func newFleet(ctx context.Context, letters []*letter, opts *Options, servers int
 	if tally.Capacity = opts.Capacity; tally.Capacity == 0 {
 		tally.Capacity = capacityFor(letters, tally.Generation)
 	}
+	tally.Floor = opts.ShareFrom
 	block := engine.DefaultBlocklist()
 	block.Capacity = max(1000, tally.Capacity/4)
 	for i := range servers {

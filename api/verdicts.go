@@ -1,0 +1,40 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// verdictNumbers answers how many verdicts there were over time.
+func (s *Server) verdictNumbers(r *request) (any, error) {
+	values, err := r.query("since", "until", "slot")
+	if err != nil {
+		return nil, err
+	}
+	since, until, _, _, err := pageOf(values)
+	if err != nil {
+		return nil, err
+	}
+	if s.verdicts == nil {
+		return nil, newProblem(http.StatusNotFound, "this server keeps no numbers of verdicts")
+	}
+	slot, err := time.ParseDuration(cmp.Or(values.Get("slot"), "1h"))
+	if err != nil {
+		return nil, err // out of reach: the schema has been asked
+	}
+	numbers := s.verdicts(since, until, slot)
+	return &numbers, nil
+}
+
+func verdictParams() []*huma.Param {
+	slot := queryParam("slot", "string", "Length of a slot; absent: 1h. Those of 10m are remembered for a day, others for 30.")
+	slot.Schema.Enum = []any{"10m", "1h", "24h"}
+	return []*huma.Param{
+		bounded(queryParam("since", "string", "Time at or after which the first slot begins, for example 2006-01-02T15:04:05Z; absent: a day before until."), 64),
+		bounded(queryParam("until", "string", "Time before which the last slot begins; absent: now."), 64),
+		slot,
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+)
+
+func newVerdictsCommand() *cobra.Command {
+	var u adminFlags
+	var since, until, by string
+	cmd := &cobra.Command{
+		Use:   "verdicts",
+		Short: "Print how many verdicts and votes there were, by door or over time",
+		Long: "Print how many checks had which answer, and how many votes were taken, of each door, or\n" +
+			"with --by over time. A node remembers these numbers for 30 days, whether or not it keeps\n" +
+			"a history of mail.",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			q := client.VerdictsQuery{Slot: by}
+			if !slices.Contains([]string{"", "10m", "1h", "24h"}, by) {
+				return cli.Usagef("--by %.20q is none of 10m, 1h, 24h", by)
+			}
+			now := time.Now()
+			for _, t := range []struct {
+				text string
+				to   *time.Time
+			}{{since, &q.Since}, {until, &q.Until}} {
+				if t.text == "" {
+					continue
+				}
+				var err error
+				if *t.to, err = parseSince(t.text, now); err != nil {
+					return err
+				}
+			}
+			v, err := c.Verdicts(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			return u.printVerdicts(cmd.OutOrStdout(), v, by != "")
+		}),
+	}
+	u.flags(cmd.Flags())
+	f := cmd.Flags()
+	f.StringVar(&since, "since", "24h", "from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
+	f.StringVar(&until, "until", "", "before this `TIME`")
+	f.StringVar(&by, "by", "", "a row for each 10m (of the last day alone), 1h or 24h instead of each door")
+	return cmd
+}
+
+func (u *adminFlags) printVerdicts(w io.Writer, v *client.Verdicts, overTime bool) error {
+	if u.json {
+		return printJSON(w, v.Slots)
+	}
+	var all client.DoorSum
+	doors, slots := make(map[string]*client.DoorSum), make([]client.DoorSum, len(v.Slots))
+	for i, s := range v.Slots {
+		for name, n := range s.Doors {
+			if doors[name] == nil {
+				doors[name] = &client.DoorSum{}
+			}
+			doors[name].Add(n)
+			slots[i].Add(n)
+			all.Add(n)
+		}
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name string, s *client.DoorSum) {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, s.Checks(), s.Spam, s.Suspected, s.Bulk, s.Good, s.Unknown,
+			s.Looks, s.Sightings, s.SpamVotes, s.HamVotes, s.Revocations)
+	}
+	first := "DOOR"
+	if overTime {
+		first = "FROM"
+	}
+	fmt.Fprintln(t, first+"\tCHECKS\tSPAM\tSUSPECTED\tBULK\tGOOD\tUNKNOWN\tLOOKS\tSIGHTINGS\tSPAM VOTES\tHAM VOTES\tREVOKED")
+	if overTime {
+		for i := range slots {
+			row(v.Slots[i].Start.Format("2006-01-02 15:04"), &slots[i])
+		}
+	} else {
+		for _, name := range slices.Sorted(maps.Keys(doors)) {
+			row(name, doors[name])
+		}
+	}
+	row("all", &all)
+	return t.Flush()
+}

@@ -1,0 +1,201 @@
+package filter
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A slicedExact is what a [Sliced] has beside the rows that find arrays, so that these need not
+// be read.
+//
+// Of bit arrays it is the rows of the other half of a line. Of counting arrays it is small
+// counts: next to the row that says in which arrays a cell is not empty, there are three rows
+// with the binary digits of what is in the cell, up to 8, less 1. So the smallest cell of a key
+// is found for 64 arrays at a time.
+//
+// Source: O'Neil and Quass, "Improved Query Performance with Variant Indexes" (1997),
+// bit-sliced indexes.
+type slicedExact struct {
+	rows  [][]atomic.Pointer[slicedChunk] // of binary digits, or those of the rest of a line alone
+	held  atomic.Int64                    // chunks in memory
+	lines [exactMarks]lineMark
+
+	watches watches
+}
+
+const (
+	countDigits = 3
+	moreThan    = 1<<countDigits - 1 // the largest count that rows have
+	exactMarks  = 1024
+)
+
+// A lineMark tells readers of some lines whether one of them changed meanwhile. Several arrays
+// may be written to at once: nothing changed if all writers that had begun when the reader was
+// done were done when it began.
+type lineMark struct{ begun, done atomic.Uint64 }
+
+// A CountWord is the counts of a key in 64 arrays: bit c of N[i] is binary digit i of the count
+// in column c, or 0 in all of N and 1 in More if that is larger than 7.
+type CountWord struct {
+	N    [countDigits]uint64
+	More uint64
+}
+
+// Has returns the columns whose arrays have the key.
+func (w *CountWord) Has() uint64 { return w.N[0] | w.N[1] | w.N[2] | w.More }
+
+// NewSlicedExact returns what [NewSliced] does, which also knows what [Sliced.Counts] and
+// [Sliced.Narrow] tell. That takes as much memory again as the rest of bit arrays, and three
+// times as much as that of counting arrays: about as much as the arrays themselves.
+func NewSlicedExact(g Geometry, columns int) (*Sliced, error) {
+	s, err := NewSliced(g, columns)
+	if err != nil {
+		return nil, err
+	}
+	e := &slicedExact{rows: make([][]atomic.Pointer[slicedChunk], 1)}
+	if g.Kind == Cells {
+		e.rows = make([][]atomic.Pointer[slicedChunk], countDigits)
+	}
+	for i := range e.rows {
+		e.rows[i] = make([]atomic.Pointer[slicedChunk], len(s.chunks))
+	}
+	s.exact.Store(e)
+	return s, nil
+}
+
+// Exact reports whether s was made by [NewSlicedExact], and DropExact not called.
+func (s *Sliced) Exact() bool { return s.exact.Load() != nil }
+
+// DropExact frees the memory that makes s exact. It finds arrays as before.
+func (s *Sliced) DropExact() { s.exact.Store(nil) }
+
+// bytes returns the memory that e takes.
+func (e *slicedExact) bytes() uint64 {
+	if e == nil {
+		return 0
+	}
+	return uint64(unsafe.Sizeof(*e)) + uint64(len(e.rows)*len(e.rows[0]))*directoryEntry + uint64(e.held.Load())*uint64(unsafe.Sizeof(blankChunk)) + e.watches.bytes.Load()
+}
+
+// Narrow leaves in row, which is what [Sliced.Which] says of the key k in bit arrays, those
+// arrays that have it. ok is false, and row unchanged, if s is not exact.
+func (s *Sliced) Narrow(k Key, row []uint64) (ok bool) {
+	e := s.exact.Load()
+	if e == nil || s.geo.Kind != Bitmap {
+		return false
+	}
+	first := line(k.Hi, s.geo.Lines) * uint64(s.rows)
+	m := pattern(k.Lo, s.geo.K == 16)
+	for i := range uint64(slicedWords) {
+		for w := m[slicedWords+i]; w != 0; w &= w - 1 {
+			at := s.row(e.rows[0], first+i*64+uint64(bits.TrailingZeros64(w)))
+			for j := range row {
+				if row[j] != 0 {
+					row[j] &= atomic.LoadUint64(&at[j])
+				}
+			}
+		}
+	}
+	return true
+}
+
+// Counts sets out[i*Words():(i+1)*Words()] to the counts of keys[i] in all arrays at one
+// moment. All keys must be kinds of one key, see [Key.With], and out must have Words() elements
+// for each. ok is false, and out has no meaning, if s does not know: it is not exact, or the
+// line changes again and again. Then the arrays do.
+func (s *Sliced) Counts(keys []Key, out []CountWord) (ok bool) {
+	e := s.exact.Load()
+	if e == nil || s.geo.Kind != Cells || len(keys) == 0 {
+		return false
+	}
+	at := line(keys[0].Hi, s.geo.Lines)
+	mark := &e.lines[at%exactMarks]
+	for range 3 {
+		done := mark.done.Load()
+		for i, k := range keys {
+			s.countsOf(e, at, pick(k.Lo, s.keep, s.fill), out[i*s.words:(i+1)*s.words])
+		}
+		if mark.begun.Load() == done {
+			return true
+		}
+	}
+	return false
+}
+
+// countsOf is Counts for one key: the smallest of its cells, array by array.
+func (s *Sliced) countsOf(e *slicedExact, at uint64, x cells, out []CountWord) {
+	var has [maxCells][]uint64
+	var digits [maxCells][countDigits][]uint64
+	k := int(s.geo.K)
+	for i := range k {
+		row := at*lineCells + uint64(x)>>(8*i)&127
+		has[i] = s.row(s.chunks, row)[:len(out)]
+		for d := range digits[i] {
+			digits[i][d] = s.row(e.rows[d], row)[:len(out)]
+		}
+	}
+	for w := range out {
+		all := ^uint64(0)
+		for i := range k {
+			if all &= atomic.LoadUint64(&has[i][w]); all == 0 {
+				break
+			}
+		}
+		if all == 0 {
+			out[w] = CountWord{}
+			continue
+		}
+		var least [countDigits]uint64
+		for d := range least {
+			least[d] = atomic.LoadUint64(&digits[0][d][w])
+		}
+		for i := 1; i < k; i++ {
+			a, b, c := atomic.LoadUint64(&digits[i][0][w]), atomic.LoadUint64(&digits[i][1][w]), atomic.LoadUint64(&digits[i][2][w])
+			keep := ^least[0] & a // of the lowest digits alone, least is less
+			keep = ^least[1]&b | ^(least[1]^b)&keep
+			keep = ^least[2]&c | ^(least[2]^c)&keep
+			least[0] = a ^ (least[0]^a)&keep
+			least[1] = b ^ (least[1]^b)&keep
+			least[2] = c ^ (least[2]^c)&keep
+		}
+		// Digits are those of one less than the count; 7 stands for 8 and more.
+		more := all & least[0] & least[1] & least[2]
+		all &^= more
+		out[w] = CountWord{
+			N:    [countDigits]uint64{all &^ least[0], all & (least[1] ^ least[0]), all & (least[2] ^ least[1]&least[0])},
+			More: more,
+		}
+	}
+}
+
+// digitsOf returns what rows have of a cell.
+func digitsOf(nibble uint64) uint64 { return min(max(nibble, 1)-1, moreThan) }
+
+// begin and end are called before and after a line is changed.
+func (e *slicedExact) begin(line uint64) {
+	if e != nil {
+		e.lines[line%exactMarks].begun.Add(1)
+	}
+}
+
+func (e *slicedExact) end(line uint64) {
+	if e != nil {
+		e.lines[line%exactMarks].done.Add(1)
+	}
+}
+
+// put writes one cell that has changed, between begin and end.
+func (c Column) put(e *slicedExact, row, was, nibble uint64) {
+	if was == 0 || nibble == 0 {
+		c.In.mark(c.In.chunks, &c.In.held, row, c.N, nibble != 0)
+	}
+	if e == nil {
+		return
+	}
+	n := digitsOf(nibble)
+	for other := n ^ digitsOf(was); other != 0; other &= other - 1 {
+		d := bits.TrailingZeros64(other)
+		c.In.mark(e.rows[d], &e.held, row, c.N, n>>d&1 != 0)
+	}
+}

@@ -1,0 +1,168 @@
+package filter
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestSlicedWatch compares watched counts with the arrays, however these change.
+func TestSlicedWatch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := Geometry{Kind: Cells, K: rapid.Uint8Range(2, 8).Draw(t, "k"), KeyID: 7}
+		g.Lines = rapid.SampledFrom([]uint64{1, 3, 700, 3072}).Draw(t, "lines")
+		wide := rapid.SampledFrom([]int{2, 65, 300}).Draw(t, "columns")
+		s, err := NewSlicedExact(g, wide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		keys := []Key{{rng.Uint64(), rng.Uint64()}, {rng.Uint64(), rng.Uint64()}, {rng.Uint64(), rng.Uint64()}}
+		kind := func() Key { return keys[rng.IntN(len(keys))].With(uint8(rng.IntN(3))) }
+		at := rng.Perm(wide)[:2]
+		var arrays [2]*Counting
+		for i := range arrays {
+			arrays[i] = drawColumn(t, g, rapid.Bool().Draw(t, "sparse")).(*Counting)
+		}
+		attached := 0
+		for range rapid.IntRange(10, 80).Draw(t, "steps") {
+			switch c := arrays[rng.IntN(2)]; rng.IntN(14) {
+			case 0: // an image of what has no more than a few keys
+				o := drawColumn(t, g, true).(*Counting)
+				k := kind()
+				o.Add(k, 1+uint32(rng.IntN(20)))
+				loadPage(t, c, o, o.PageOf(k))
+			case 1:
+				put(t, c, kind())
+			case 2:
+				c.Add(kind(), rng.Uint32N(5000))
+			default:
+				c.AddBatch(0, []Key{kind(), kind()}, []uint32{1, rng.Uint32N(9)}, nil)
+			}
+			if attached < 2 && rng.IntN(5) == 0 {
+				if err := arrays[attached].Attach(s, at[attached]); err != nil {
+					t.Fatal(err)
+				}
+				attached++
+			}
+			k := keys[rng.IntN(len(keys))]
+			kinds := []Key{k.With(0), k.With(1), k.With(2)}
+			for i := range attached {
+				w := s.Watch(kinds)
+				var got, want [3]uint32
+				w.Counts(at[i], arrays[i], got[:])
+				if arrays[i].CountBatch(kinds, want[:]); got != want {
+					t.Fatalf("watched %v, counted %v in column %d of %v", got, want, at[i], g)
+				}
+			}
+		}
+	})
+}
+
+// TestSlicedWatchMany: only so many keys are watched, those that were asked for lately, and
+// nothing of what is forgotten takes memory.
+func TestSlicedWatchMany(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 1024, K: 6, KeyID: 7}
+	s, err := NewSlicedExact(g, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := s.Bytes()
+	key := func(n int) []Key { return []Key{{uint64(n) << 50, uint64(n)}} }
+	first := s.Watch(key(0))
+	for n := range maxWatched {
+		w := s.Watch(key(n))
+		if again := s.Watch(key(n)); again != w || s.Watch(key(0)) != first {
+			t.Fatal("forgotten before there are many")
+		}
+	}
+	most := s.Bytes() - empty
+	if want := uint64(maxWatched * 64 * 4); most < want || most > 2*want {
+		t.Errorf("%d bytes for %d keys of 64 columns", most, maxWatched)
+	}
+	s.Watch(key(maxWatched)) // all have been asked for, and are forgotten
+	kept := s.Watch(key(0))
+	if kept == first {
+		t.Error("nothing is forgotten")
+	}
+	for n := range 2 * maxWatched {
+		s.Watch(key(n + 10_000))
+		if s.Watch(key(0)) != kept {
+			t.Fatal("what is asked for again and again is forgotten")
+		}
+		if got := s.Bytes() - empty; got > most {
+			t.Fatalf("%d bytes, %d before", got, most)
+		}
+	}
+	s.DropExact()
+	if s.Watch(key(0)) != nil {
+		t.Error("watched after all was dropped")
+	}
+	bits, err := NewSlicedExact(Geometry{Kind: Bitmap, Lines: 10, K: 8, KeyID: 7}, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bits.Watch(key(0)) != nil {
+		t.Error("bits are watched")
+	}
+}
+
+// TestSlicedWatchRace: a watched count is one that the array had while it was asked for.
+func TestSlicedWatchRace(t *testing.T) {
+	g := Geometry{Kind: Cells, Lines: 4, K: 6, KeyID: 7}
+	s, err := NewSlicedExact(g, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCounting(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Attach(s, 3); err != nil {
+		t.Fatal(err)
+	}
+	keys := []Key{{1 << 62, 5}, {2 << 62, 77}, {3 << 62, 1234567}} // of different lines
+	var begun, done [3]atomic.Uint32
+	var ended atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		rng := rand.New(rand.NewPCG(1, 1))
+		for range 3000 {
+			k := rng.IntN(len(keys))
+			n := 1 + rng.Uint32N(40)
+			begun[k].Add(n)
+			c.Add(keys[k], n)
+			done[k].Add(n)
+		}
+		ended.Store(true)
+	})
+	for range 2 {
+		all.Go(func() {
+			for n := 0; !ended.Load(); n++ {
+				k := n % len(keys)
+				var got [1]uint32
+				least := done[k].Load()
+				s.Watch(keys[k:k+1]).Counts(3, c, got[:])
+				if most := begun[k].Load(); got[0] < least || got[0] > most {
+					t.Errorf("watched %d, which was %d to %d", got[0], least, most)
+					return
+				}
+				if n%50 == 49 {
+					s.exact.Load().watches.forget()
+				}
+			}
+		})
+	}
+	all.Wait()
+	var got, want [1]uint32
+	for k := range keys {
+		s.Watch(keys[k:k+1]).Counts(3, c, got[:])
+		if c.CountBatch(keys[k:k+1], want[:]); !slices.Equal(got[:], want[:]) || want[0] != done[k].Load() {
+			t.Errorf("in the end watched %d, counted %d, added %d", got[0], want[0], done[k].Load())
+		}
+	}
+}

@@ -1,0 +1,628 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// vote has the node's own voice list signatures, or take them off again.
+func vote(t *testing.T, e *Engine, vote bulkhead.Vote, sigs ...int) {
+	t.Helper()
+	for _, i := range sigs {
+		if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, i)}, Vote: vote}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// allSums returns the sums of all pages of an engine's shared arrays.
+func (e *Engine) allSums(t *testing.T) map[place]pages.Sum {
+	t.Helper()
+	out := make(map[place]pages.Sum)
+	for _, a := range e.Own() {
+		images, _, _ := e.copyPages(a.Array, a.Start)
+		for p, m := range images {
+			s := pages.SumOf(m)
+			s.Index = 0
+			out[place{replica.Key{Array: a.Array, Start: a.Start}, p}] = s
+		}
+	}
+	return out
+}
+
+// images returns all pages of an engine's shared arrays, as replicas hold them.
+func (e *Engine) images(t *testing.T) (out []Part) {
+	t.Helper()
+	for _, a := range e.Own() {
+		_, parts, err := e.Images(t.Context(), a.Array, a.Start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, parts...)
+	}
+	return out
+}
+
+// damage destroys checkpoint files whose names begin with one of the kinds: all of each, or
+// what is behind its first half.
+func damage(t *testing.T, dir string, half bool, kinds ...string) {
+	t.Helper()
+	names, err := os.ReadDir(filepath.Join(dir, "files"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hit := 0
+	for _, name := range names {
+		if !slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(name.Name(), kind+"-") }) {
+			continue
+		}
+		hit++
+		path := filepath.Join(dir, "files", name.Name())
+		b, err := os.ReadFile(path)
+		if err == nil && half {
+			copy(b[len(b)/2:], bytes.Repeat([]byte("gone "), len(b)/10))
+			err = os.WriteFile(path, b, 0o600)
+		} else if err == nil {
+			err = os.Remove(path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if hit < len(kinds) {
+		t.Fatalf("%d files of %v", hit, kinds)
+	}
+}
+
+// TestHeal: a page that peers have is whole again, with all that was counted since the
+// checkpoint and since the salvage, cell by cell and with the same version, though the
+// process is killed in the middle of it. Nothing else is taken for it.
+func TestHeal(t *testing.T) {
+	for _, half := range []bool{false, true} {
+		p := &patient{dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
+		st := p.store(t, nil)
+		e := p.engine(t, st, nil)
+		p.count(t, e, rand.New(rand.NewPCG(1, 2)), 60)
+		vote(t, e, bulkhead.Spam, 1, 2, 3, 4, 5, 6, 7)
+		vote(t, e, bulkhead.Ham, 2, 4)
+		if err := e.checkpoint(t.Context(), e.between); err != nil {
+			t.Fatal(err)
+		}
+		replicas := e.images(t)
+		p.count(t, e, rand.New(rand.NewPCG(3, 4)), 30)
+		vote(t, e, bulkhead.Spam, 8, 9)
+		later := e.images(t)
+		if err := st.Close(); err != nil { // it was killed
+			t.Fatal(err)
+		}
+		hurt := p.copy(t)
+		damage(t, hurt.dir, half, "counts", "spam", "revoked")
+
+		st = p.store(t, nil)
+		sound := p.engine(t, st, nil)
+		st = hurt.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+		e = hurt.engine(t, st, nil)
+		lost, err := e.Wounds(t.Context())
+		if err != nil || !lost.Whole || lost.Store == "" || lost.Store == st.Manifest().Incarnation || len(lost.Pages) == 0 {
+			t.Fatalf("lost: %+v, %v", lost, err)
+		}
+		low := hurt.low(t, e, "salvaged")
+		if low == 0 || len(e.Doubts()) == 0 {
+			t.Fatalf("%d counts are low, doubts %v: this test sees nothing", low, e.Doubts())
+		}
+		both := func(f func(e *Engine)) { f(sound); f(e) }
+		counted := slices.Clone(p.counts)
+		both(func(e *Engine) {
+			hurt.counts = slices.Clone(counted)
+			hurt.count(t, e, rand.New(rand.NewPCG(5, 6)), 10)
+			vote(t, e, bulkhead.Spam, 10, 11)
+		})
+		again := func() {
+			if err := st.Close(); err != nil {
+				t.Fatal(err)
+			}
+			st = hurt.store(t, nil)
+			e = hurt.engine(t, st, nil)
+		}
+		// A page that has more, one of another array, one with a bit too many, and no page.
+		doubts := len(e.Doubts())
+		for i, part := range replicas {
+			m, err := filter.ParseImage(part.Image, part.Geometry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := m.Info.Version
+			m.Info.Version++
+			lies := [][]byte{m.Append(nil)}
+			m.Info.Version, m.Info.Keys = before, m.Info.Keys+1
+			lies = append(lies, m.Append(nil))
+			if l, err := filter.ParseImage(later[i].Image, part.Geometry); err == nil && l.Info.Version > before {
+				lies = append(lies, later[i].Image)
+			}
+			for _, lie := range lies {
+				if err := e.Heal(t.Context(), "liar", part.Array, part.Start, lie); !errors.Is(err, ErrOtherPage) {
+					t.Fatalf("%s: a page that was never there: %v", part.Array, err)
+				}
+			}
+			if err := e.Heal(t.Context(), "liar", part.Array, part.Start, part.Image[1:]); !errors.Is(err, bulkhead.ErrMalformed) {
+				t.Fatalf("no page: %v", err)
+			}
+			if err := e.Heal(t.Context(), "liar", part.Array, part.Start+1, part.Image); !errors.Is(err, ErrOtherPage) {
+				t.Fatalf("no generation: %v", err)
+			}
+		}
+		if len(e.Doubts()) != doubts || len(e.Healings()) != 0 {
+			t.Fatalf("lies were taken: %v, %v", e.Doubts(), e.Healings())
+		}
+		again()
+		healed := uint64(0)
+		for i, part := range replicas {
+			switch i {
+			case len(replicas) / 3:
+				again() // and the pages that are back are in the journal alone
+				healed = 0
+			case len(replicas) / 2:
+				if err := e.checkpoint(t.Context(), e.between); err != nil {
+					t.Fatal(err)
+				}
+				again()
+				healed = 0
+			}
+			err := e.Heal(t.Context(), "peer", part.Array, part.Start, part.Image)
+			if err == nil {
+				healed++
+			} else if !errors.Is(err, ErrOtherPage) {
+				t.Fatal(err)
+			}
+		}
+		if got := e.Healings(); !reflect.DeepEqual(got, []Healing{{"peer", healed}}) {
+			t.Errorf("healed %v, want %d pages", got, healed)
+		}
+		counted = slices.Clone(hurt.counts)
+		both(func(e *Engine) {
+			hurt.counts = slices.Clone(counted)
+			hurt.count(t, e, rand.New(rand.NewPCG(7, 8)), 10)
+		})
+		for range 2 {
+			if low := hurt.low(t, e, "healed"); low != 0 || len(e.Doubts()) != 0 {
+				t.Errorf("%d counts are low; doubts %v", low, e.Doubts())
+			}
+			if got, want := e.allSums(t), sound.allSums(t); !reflect.DeepEqual(got, want) {
+				t.Errorf("healed pages differ from those of a node that lost nothing")
+			}
+			if lost, err := e.Wounds(t.Context()); err != nil || len(lost.Pages) != 0 || !lost.Whole {
+				t.Errorf("still lost: %+v, %v", lost, err)
+			}
+			again()
+		}
+		if err := e.EndHealing(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again()
+		if lost, err := e.Wounds(t.Context()); err != nil || !reflect.DeepEqual(lost, Wounds{}) {
+			t.Errorf("after the end: %+v, %v", lost, err)
+		}
+	}
+}
+
+// TestHealNot: a salvage says whether the shared arrays can be what they were. They cannot
+// without the sums of the pages or with a hole in the journal; other arrays are not shared.
+func TestHealNot(t *testing.T) {
+	whole := newPatient(t)
+	for name, tt := range map[string]struct {
+		damage  func(t *testing.T, dir string)
+		whole   bool
+		missing bool
+	}{
+		"a page":               {func(t *testing.T, dir string) { damage(t, dir, false, "counts") }, true, true},
+		"a page and its sum":   {func(t *testing.T, dir string) { damage(t, dir, false, "counts", "sums-counts") }, false, false},
+		"sums alone":           {func(t *testing.T, dir string) { damage(t, dir, false, "sums-counts") }, true, false},
+		"arrays of this node":  {func(t *testing.T, dir string) { damage(t, dir, false, "weights", "unique", "votes", "names") }, true, false},
+		"lists that are empty": {func(t *testing.T, dir string) { damage(t, dir, false, "spam", "revoked") }, true, false},
+		"a page and the journal": {func(t *testing.T, dir string) {
+			damage(t, dir, false, "counts")
+			names, err := os.ReadDir(filepath.Join(dir, "journal"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "journal", names[len(names)-1].Name())
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(b[len(b)*4/5:], "not what was written") // behind the checkpoint
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := whole.copy(t)
+			tt.damage(t, p.dir)
+			st := p.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+			e := p.engine(t, st, nil)
+			lost, err := e.Wounds(t.Context())
+			if err != nil || lost.Whole != tt.whole || len(lost.Pages) > 0 != tt.missing {
+				t.Errorf("whole %v, %d pages missing, %v; want whole %v, missing %v; doubts %v", lost.Whole, len(lost.Pages), err, tt.whole, tt.missing, e.Doubts())
+			}
+			if err := e.EndHealing(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if lost, err := e.Wounds(t.Context()); err != nil || !reflect.DeepEqual(lost, Wounds{}) {
+				t.Errorf("given up, and still %+v, %v", lost, err)
+			}
+		})
+	}
+}
+
+// TestHealAgain: the file with what lost pages took is damaged, too: then they are lost, and
+// nothing that peers have is taken for them.
+func TestHealAgain(t *testing.T) {
+	p := newPatient(t)
+	damage(t, p.dir, false, "counts")
+	st := p.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+	e := p.engine(t, st, nil)
+	if lost, err := e.Wounds(t.Context()); err != nil || len(lost.Pages) == 0 {
+		t.Fatalf("%+v, %v", lost, err)
+	}
+	st.Close()
+	damageFile(t, p.dir, "wounds.")
+	st = p.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+	e = p.engine(t, st, nil)
+	lost, err := e.Wounds(t.Context())
+	if err != nil || len(lost.Pages) != 0 || lost.Store == "" {
+		t.Errorf("%+v, %v", lost, err)
+	}
+	if len(e.Doubts()) == 0 {
+		t.Error("nothing is in doubt")
+	}
+}
+
+func damageFile(t *testing.T, dir, prefix string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "files", prefix+"*"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	if err := os.Remove(names[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWithout(t *testing.T) {
+	key := replica.Key{Array: ArrayCounts, Start: 9}
+	run := Doubt{Array: "counts", Start: 9, Page: 4, Pages: 3, Keys: 30}
+	others := []Doubt{
+		{Array: "counts", Start: 8, Page: 4, Pages: 3}, {Array: "spam", Start: 9, Page: 4, Pages: 3},
+		{Array: "counts", Start: 9, Page: 4, Pages: 3, Origin: "peer"}, {Array: "accounts"}, {Array: "journal", Start: 9, First: 1, Last: 2},
+	}
+	part := func(page, n int) Doubt {
+		d := run
+		d.Page, d.Pages, d.Keys = page, n, uint64(10*n)
+		return d
+	}
+	for page, want := range map[int][]Doubt{
+		3: {run}, 4: {part(5, 2)}, 5: {part(4, 1), part(6, 1)}, 6: {part(4, 2)}, 7: {run},
+	} {
+		if got := without(append(slices.Clone(others), run), place{key, page}); !reflect.DeepEqual(got, append(slices.Clone(others), want...)) {
+			t.Errorf("without page %d: %v, want %v", page, got, want)
+		}
+	}
+}
+
+// TestWoundLimit: what lost pages take is bounded; then they are given up.
+func TestWoundLimit(t *testing.T) {
+	at := place{replica.Key{Array: ArraySpam, Start: 3}, 0}
+	w := &wounds{store: "s", pages: map[place]*wound{at: {sum: pages.Sum{Index: 5}}}}
+	page := func(filter.Key) int { return 0 }
+	keys := make([]filter.Key, maxSince/2)
+	w.note(5, ArraySpam, 3, page, keys, nil)
+	if w.adds != 0 {
+		t.Errorf("%d adds of an entry that the page has seen", w.adds)
+	}
+	w.note(6, ArraySpam, 3, page, keys, nil)
+	w.note(7, ArraySpam, 3, page, keys, nil)
+	if w.adds != maxSince || len(w.pages) != 1 || w.broken {
+		t.Errorf("%d adds, %d pages", w.adds, len(w.pages))
+	}
+	w.note(8, ArraySpam, 3, page, keys[:1], nil)
+	if w.adds != 0 || len(w.pages) != 0 || !w.broken {
+		t.Errorf("over the limit: %d adds, %d pages, broken %v", w.adds, len(w.pages), w.broken)
+	}
+}
+
+func sampleWounds() *wounds {
+	return &wounds{store: "0123", broken: true, adds: 3, pages: map[place]*wound{
+		{replica.Key{Array: ArrayCounts, Start: 1772409600}, 7}:  {pages.Sum{Version: 9, Index: 1 << 40, Hash: [32]byte{1, 31: 2}}, []filter.Key{{Hi: 1, Lo: 2}, {Hi: 3}}, []uint32{1, filter.Many}},
+		{replica.Key{Array: ArrayRevoked, Start: 1771977600}, 0}: {pages.Sum{Version: 1}, []filter.Key{{Lo: 5}}, nil},
+	}}
+}
+
+func FuzzWounds(f *testing.F) {
+	f.Add(sampleWounds().encode())
+	f.Add((&wounds{}).encode())
+	f.Add([]byte{})
+	got, err := decodeWounds(sampleWounds().encode())
+	if err != nil || !reflect.DeepEqual(got, sampleWounds()) {
+		f.Fatalf("read %+v, %v", got, err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w, err := decodeWounds(data)
+		if err != nil {
+			return
+		}
+		again, err := decodeWounds(w.encode())
+		if err != nil || !reflect.DeepEqual(again, w) {
+			t.Fatalf("read %+v, then %+v, %v", w, again, err)
+		}
+	})
+}
+
+// TestHealAboveFloor: of an array with a floor peers give back what they were shown. What was
+// below it stays lost and in doubt, and the arrays are said not to be what they were.
+func TestHealAboveFloor(t *testing.T) {
+	p := &patient{floor: 8, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
+	st := p.store(t, nil)
+	e := p.engine(t, st, nil)
+	p.count(t, e, rand.New(rand.NewPCG(1, 2)), 60)
+	if err := e.checkpoint(t.Context(), e.between); err != nil {
+		t.Fatal(err)
+	}
+	replicas, before := e.images(t), slices.Clone(p.counts)
+	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 20)
+	if err := st.Close(); err != nil { // it was killed
+		t.Fatal(err)
+	}
+	damage(t, p.dir, false, "counts")
+	st = p.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+	e = p.engine(t, st, nil)
+	lost, err := e.Wounds(t.Context())
+	if err != nil || lost.Whole || len(lost.Pages) == 0 {
+		t.Fatalf("lost: %+v, %v", lost, err)
+	}
+	doubts := e.Doubts()
+	for _, part := range replicas {
+		m, err := filter.ParseImage(part.Image, part.Geometry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.Heal(t.Context(), "a", part.Array, part.Start, part.Image)
+		if asked := part.Array == ArrayCounts && m.Info.Version > 0; asked != (err == nil) || !asked && !errors.Is(err, ErrOtherPage) {
+			t.Fatalf("page %d of %s: %v", m.Page, part.Array, err)
+		}
+	}
+	for _, state := range []string{"healed", "started again"} {
+		here, missing := 0, 0
+		for i, had := range before {
+			got := check(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
+			want := p.counts[i]
+			if had < p.floor {
+				want -= had // it was lost
+			}
+			if got != want {
+				t.Fatalf("%s: %d sightings of %d, want %d, of which %d were known to peers", state, got, i, want, had)
+			}
+			if had >= p.floor {
+				here++
+			} else if had > 0 {
+				missing++
+			}
+		}
+		if here < 100 || missing < 100 || !reflect.DeepEqual(e.Doubts(), doubts) {
+			t.Fatalf("%s: %d counts came back, %d did not; doubts %v, want %v", state, here, missing, e.Doubts(), doubts)
+		}
+		if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 {
+			t.Fatalf("%s: still lost: %+v, %v", state, lost, err)
+		}
+		if err := errors.Join(e.Close(t.Context()), st.Close()); err != nil {
+			t.Fatal(err)
+		}
+		st = p.store(t, nil)
+		e = p.engine(t, st, nil)
+	}
+	e.Close(t.Context())
+}
+
+// TestHealSaid: what the node has said after its last checkpoint makes its pages whole, too:
+// images of that time, or older ones and rounds. What it said before the checkpoint does not.
+func TestHealSaid(t *testing.T) {
+	p := &patient{dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
+	st := p.store(t, nil)
+	e := p.engine(t, st, nil)
+	if err := e.Record(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	said := func(rounds ...int) (parts []Part) {
+		for _, n := range rounds {
+			p.count(t, e, rand.New(rand.NewPCG(uint64(n), 2)), n)
+			vote(t, e, bulkhead.Spam, n, n+1, n+2)
+			vote(t, e, bulkhead.Ham, n+1)
+			taken, _, err := e.TakeRounds(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, taken...)
+		}
+		return parts
+	}
+	rounds := said(20, 10)
+	early := e.images(t)
+	rounds = append(rounds, said(5)...)
+	if err := e.checkpoint(t.Context(), e.between); err != nil {
+		t.Fatal(err)
+	}
+	rounds = append(rounds, said(7, 3)...)
+	late := e.images(t)
+	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 4) // that nobody was told
+	vote(t, e, bulkhead.Spam, 100)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st = p.store(t, nil)
+	want := p.engine(t, st, nil).allSums(t)
+	st.Close()
+
+	of := func(parts []Part, a ArrayState, from uint64) (out []Part, images [][]byte) {
+		for _, x := range parts {
+			if x.Array != a.Array || x.Start != a.Start {
+				continue
+			}
+			if x.Image != nil {
+				images = append(images, x.Image)
+			} else if x.From >= from {
+				out = append(out, x)
+			}
+		}
+		return out, images
+	}
+	for name, tt := range map[string]struct {
+		images []Part
+		rounds bool
+		whole  bool
+	}{
+		"rounds":                  {nil, true, true},
+		"early images and rounds": {early, true, true},
+		"late images":             {late, false, true},
+		"early images":            {early, false, false},
+		"nothing":                 {nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hurt := p.copy(t)
+			damage(t, hurt.dir, false, "counts", "spam", "revoked")
+			st := hurt.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+			e := hurt.engine(t, st, nil)
+			low := hurt.low(t, e, name)
+			if low == 0 {
+				t.Fatal("nothing is lost: this test sees nothing")
+			}
+			for _, a := range e.Own() {
+				_, images := of(tt.images, a, 0)
+				at := uint64(0)
+				for _, x := range tt.images {
+					if x.Array == a.Array && x.Start == a.Start {
+						at = x.At
+					}
+				}
+				list, _ := of(rounds, a, at)
+				if !tt.rounds {
+					list = nil
+				}
+				if _, err := e.HealSaid(t.Context(), a.Array, a.Start, images, list); err != nil {
+					t.Fatal(err)
+				}
+				if len(list) > 1 {
+					if _, err := e.HealSaid(t.Context(), a.Array, a.Start, images, list[1:]); !errors.Is(err, bulkhead.ErrMalformed) {
+						t.Errorf("rounds with a gap: %v", err)
+					}
+				}
+			}
+			got := e.allSums(t)
+			if whole := reflect.DeepEqual(got, want); whole != tt.whole || (len(e.Doubts()) == 0) != tt.whole || (hurt.low(t, e, name) == 0) != tt.whole {
+				t.Errorf("%s: whole %v, doubts %v, %d counts are low; want whole %v", name, whole, e.Doubts(), hurt.low(t, e, name), tt.whole)
+			}
+		})
+	}
+}
+
+// TestHealSaidAboveFloor: of an array with a floor a page is made whole with what was said of it
+// and with what it took since its checkpoint: no count is lower than either, or higher than
+// the truth.
+func TestHealSaidAboveFloor(t *testing.T) {
+	p := &patient{floor: 4, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
+	st := p.store(t, nil)
+	e := p.engine(t, st, nil)
+	p.count(t, e, rand.New(rand.NewPCG(1, 2)), 30)
+	if err := e.checkpoint(t.Context(), e.between); err != nil {
+		t.Fatal(err)
+	}
+	before := slices.Clone(p.counts)
+	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 20)
+	replicas, said := e.images(t), slices.Clone(p.counts)
+	p.count(t, e, rand.New(rand.NewPCG(5, 6)), 10)
+	if err := st.Close(); err != nil { // it was killed
+		t.Fatal(err)
+	}
+	damage(t, p.dir, false, "counts")
+	st = p.store(t, &store.Salvage{Aside: filepath.Join(t.TempDir(), "aside")})
+	e = p.engine(t, st, nil)
+	start := e.Own()[0].Start
+	var images [][]byte
+	for _, part := range replicas {
+		if part.Array == ArrayCounts {
+			images = append(images, part.Image)
+		}
+	}
+	if n, err := e.HealSaid(t.Context(), ArrayCounts, start, images, nil); err != nil || n == 0 {
+		t.Fatalf("%d pages, %v", n, err)
+	}
+	raised := 0
+	for i, truth := range p.counts {
+		least := truth - before[i]
+		if said[i] >= p.floor {
+			least = max(least, said[i])
+		}
+		got := check(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
+		if got < least || got > truth {
+			t.Fatalf("signature %d counts %d, want %d to %d", i, got, least, truth)
+		}
+		if got > said[i] {
+			raised++
+		}
+	}
+	if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 || len(e.Doubts()) == 0 || raised == 0 {
+		t.Errorf("lost: %+v, %v; doubts %v; %d raised", lost, err, e.Doubts(), raised)
+	}
+}
+
+// TestRecallSplit: a round that was split and of which the end is missing is left out.
+func TestRecallSplit(t *testing.T) {
+	g := filter.Geometry{Kind: filter.Bitmap, Lines: 64 << 10, K: 8}
+	own, err := filter.NewBits(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var parts []Part
+	for _, n := range []int{100, maxRound + 1000} {
+		r := own.NewRound()
+		keys, before := make([]filter.Key, n), make([]bool, n)
+		for i := range keys {
+			keys[i] = filter.Key{Hi: rng.Uint64(), Lo: rng.Uint64()}
+		}
+		own.SetBatch(0, keys, before)
+		r.RecordBits(keys, before)
+		r.Close()
+		for _, r := range r.Split(maxRound) {
+			parts = append(parts, Part{Round: r.AppendBody(nil), From: r.From, To: r.To})
+		}
+	}
+	if len(parts) != 3 {
+		t.Fatalf("%d rounds", len(parts))
+	}
+	for n, want := range []uint64{0, parts[0].To, parts[0].To, parts[2].To} {
+		array, err := recall(g, 0, nil, parts[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := uint64(0)
+		for page := range g.Pages() {
+			version += array.Image(page).Info.Version
+		}
+		if version != want {
+			t.Errorf("%d rounds lead to version %d, want %d", n, version, want)
+		}
+	}
+}

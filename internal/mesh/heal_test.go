@@ -1,0 +1,591 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// A ward is nodes that know each other, the first of which will lose pages.
+type ward struct {
+	*world
+	k   *memBroker
+	ill *node
+}
+
+// newWard has several nodes count, and share all of it.
+func newWard(t *testing.T, seed uint64, nodes int) *ward {
+	w := &ward{k: newMemBroker(rand.New(rand.NewPCG(seed, 2)))}
+	w.world = &world{t: t, rng: rand.New(rand.NewPCG(seed, 3)), done: new(tallyOfSteps), log: slog.New(slog.DiscardHandler), pause: time.Second, capacity: 20_000, messages: 384 << 10}
+	w.net = memNet{w.k}
+	for i := range nodes {
+		n := &node{w: w.world, i: i, root: memoryDir(t), truth: make(counts)}
+		var err error
+		if n.id, err = OpenIdentity(n.meshFolder()); err != nil {
+			t.Fatal(err)
+		}
+		n.start()
+		w.nodes = append(w.nodes, n)
+	}
+	w.peers()
+	w.ill = w.nodes[0]
+	for _, n := range w.nodes {
+		for range 200 {
+			n.report()
+		}
+	}
+	time.Sleep(20 * time.Second)
+	synctest.Wait()
+	if wrong := w.compare(); wrong != nil {
+		t.Fatal(wrong)
+	}
+	return w
+}
+
+// hurt stops the first node, and takes away all files of its own arrays of some kinds. lose
+// does the latter.
+func (w *ward) hurt(kinds ...string) {
+	w.t.Helper()
+	w.ill.stop(false)
+	w.lose(kinds...)
+}
+
+func (w *ward) lose(kinds ...string) {
+	w.t.Helper()
+	names, err := os.ReadDir(filepath.Join(w.ill.folder(), "files"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(name.Name(), kind+"-") }) {
+			if err := os.Remove(filepath.Join(w.ill.folder(), "files", name.Name())); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	w.ill.aside = filepath.Join(w.ill.root, "aside")
+}
+
+// low returns how many counts of sightings the node has lower than all nodes took.
+func (w *ward) low(n *node) (low int) {
+	for sig := range 60 {
+		want := uint32(0)
+		for _, o := range w.nodes {
+			want += o.truth[sig][bulkhead.Sighting]
+		}
+		got := check(w.t, n.engine, sig).Sightings
+		if got < want {
+			low++
+		}
+	}
+	return low
+}
+
+// seen returns what a node says of all signatures.
+func (w *ward) seen(n *node) (out []bulkhead.Finding) {
+	for sig := range 60 {
+		out = append(out, check(w.t, n.engine, sig))
+	}
+	return out
+}
+
+// lowered reports whether some count is lower than it was.
+func lowered(before, now []bulkhead.Finding) bool {
+	for i := range now {
+		if now[i].Sightings < before[i].Sightings || now[i].Spam < before[i].Spam || now[i].Ham < before[i].Ham {
+			return true
+		}
+	}
+	return false
+}
+
+// TestHeal: a node whose arrays are lost has them back from its peers' replicas, and what it
+// counts meanwhile with it. Its peers never see less than before, and nothing twice; it goes
+// on in the life that it was in.
+func TestHeal(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, seed, 2+int(seed)%2)
+			life := w.ill.mesh.Status().Incarnation
+			before := w.seen(w.nodes[1])
+			w.hurt("counts", "spam", "revoked")
+			if seed%2 == 0 {
+				w.net.wipe() // peers alone have it
+			}
+			if seed == 3 {
+				w.net.faults(0.3, 0.3, 0.3)
+			}
+			w.ill.start()
+			if w.low(w.ill) == 0 || len(w.ill.engine.Doubts()) == 0 || !w.ill.mesh.Status().Healing {
+				t.Fatal("nothing is lost: this test sees nothing")
+			}
+			for i := range 200 {
+				if i%20 == 0 {
+					w.ill.report()
+				}
+				time.Sleep(500 * time.Millisecond)
+				if lowered(before, w.seen(w.nodes[1])) {
+					t.Fatalf("seed %d: a peer counts less than before", seed)
+				}
+			}
+			w.calm()
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			for _, wrong := range w.compare() {
+				t.Errorf("seed %d: %s", seed, wrong)
+			}
+			s := w.ill.mesh.Status()
+			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
+				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d", seed, d, s.Healing, s.Incarnation, life)
+			}
+			if h := w.ill.engine.Healings(); len(h) == 0 {
+				t.Error("nobody has healed it")
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestHealKilled: the process is killed again and again while it heals.
+func TestHealKilled(t *testing.T) {
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, 100+seed, 3)
+			life := w.ill.mesh.Status().Incarnation
+			before := w.seen(w.nodes[2])
+			w.hurt("counts", "spam")
+			w.ill.start()
+			for range 5 {
+				w.ill.report()
+				time.Sleep(time.Duration(w.rng.Int64N(int64(3 * time.Second))))
+				w.ill.report()
+				w.ill.stop(w.rng.IntN(4) > 0)
+				w.ill.start()
+				if lowered(before, w.seen(w.nodes[2])) {
+					t.Fatalf("seed %d: a peer counts less than before", seed)
+				}
+			}
+			w.calm()
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			for _, wrong := range w.compare() {
+				t.Errorf("seed %d: %s", seed, wrong)
+			}
+			s := w.ill.mesh.Status()
+			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
+				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d", seed, d, s.Healing, s.Incarnation, life)
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestHealNobody: without peers that have the pages, the doubt stays, and the node shares
+// what it has after a while, in a new life. One that has no peers at all does so at once.
+func TestHealNobody(t *testing.T) {
+	for _, how := range []string{"away", "empty", "evicted"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, 7, 2)
+			life, other := w.ill.mesh.Status().Incarnation, w.nodes[1]
+			switch how {
+			case "away":
+				other.stop(false)
+			case "empty":
+				if err := other.mesh.EvictPeer(t.Context(), w.ill.id.ID()); err != nil {
+					t.Fatal(err)
+				}
+			case "evicted":
+				if err := w.ill.mesh.EvictPeer(t.Context(), other.id.ID()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.hurt("counts")
+			w.net.wipe()
+			w.ill.start()
+			doubts := len(w.ill.engine.Doubts())
+			wait := map[string]time.Duration{"away": 11 * time.Minute, "empty": 11 * time.Minute, "evicted": 5 * time.Second}[how]
+			if how != "evicted" {
+				time.Sleep(time.Minute)
+				if !w.ill.mesh.Status().Healing {
+					t.Errorf("%s: has given up after a minute", how)
+				}
+			}
+			w.ill.report()
+			time.Sleep(wait)
+			synctest.Wait()
+			s := w.ill.mesh.Status()
+			if got := len(w.ill.engine.Doubts()); s.Healing || s.Incarnation <= life || got == 0 || got != doubts {
+				t.Errorf("%s: heals %v, life %d after %d, %d doubts of %d", how, s.Healing, s.Incarnation, life, got, doubts)
+			}
+			if lost, err := w.ill.engine.Wounds(t.Context()); err != nil || lost.Store != "" {
+				t.Errorf("%s: still waits for %+v, %v", how, lost, err)
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestHealLate: a peer that is away first answers when it is back.
+func TestHealLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t, 9, 2)
+		life := w.ill.mesh.Status().Incarnation
+		w.nodes[1].stop(true)
+		w.hurt("counts", "spam", "revoked")
+		w.net.wipe()
+		w.ill.start()
+		time.Sleep(5 * time.Minute)
+		w.calmNode(w.nodes[1])
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for _, wrong := range w.compare() {
+			t.Error(wrong)
+		}
+		if s := w.ill.mesh.Status(); s.Healing || s.Incarnation != life || len(w.ill.engine.Doubts()) != 0 {
+			t.Errorf("heals %v, life %d after %d, in doubt %v", s.Healing, s.Incarnation, life, w.ill.engine.Doubts())
+		}
+		w.stop()
+	})
+}
+
+func (w *ward) calmNode(n *node) {
+	n.start()
+	w.net.cut(n, false)
+}
+
+// TestHealLiar: a peer that answers with pages of its own making, asked or not, changes
+// nothing, and keeps nobody from healing.
+func TestHealLiar(t *testing.T) {
+	for _, honest := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, 11, 2)
+			other := w.nodes[1]
+			_, liar := identity(t)
+			if err := w.ill.mesh.AddPeer(t.Context(), liar.ID(), "liar", 1); err != nil {
+				t.Fatal(err)
+			}
+			pages := make(map[ref][][]byte) // that the liar knows, and makes higher
+			for _, a := range other.engine.Replica(w.ill.id.ID()) {
+				_, images, err := other.engine.CopyReplica(t.Context(), w.ill.id.ID(), a.Array, a.Start)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range images {
+					pages[ref{a.Array, a.Start}] = append(pages[ref{a.Array, a.Start}], fattened(t, m))
+				}
+			}
+			bus := w.k.connect()
+			at := stamp{incarnation: uint64(time.Now().UnixMilli()), boot: uint64(time.Now().UnixMilli())}
+			lies := 0
+			bus.subscribe(func(x topic) bool { return x.kind == kindAsk && x.origin == liar.public.hint() }, func(a arrival) {
+				m, err := parseMessage(a.msg, testSecret.ID())
+				if err != nil || m.kind != kindPages {
+					return
+				}
+				out := &message{kind: kindRefill, to: m.from, lost: lostPages{ref: m.lost.ref, geometry: m.lost.geometry}}
+				for _, page := range m.lost.list {
+					out.lost.list = append(out.lost.list, page)
+					out.lost.pages = append(out.lost.pages, pages[m.lost.ref][page])
+				}
+				at.seq++
+				at.at = uint64(time.Now().UnixMilli())
+				out.stamp, out.from, out.keyID = at, liar.public.hint(), testSecret.ID()
+				to := topic{kind: kindAsk, origin: m.from, key: liar.public.hint().String()}
+				for range 30 { // more than was asked for
+					lies++
+					_ = bus.publish(to, appendMessage(nil, out, liar))
+				}
+			})
+			w.hurt("counts", "spam", "revoked")
+			w.net.wipe()
+			if !honest {
+				other.stop(false)
+			}
+			w.ill.start()
+			low, doubts := w.low(w.ill), len(w.ill.engine.Doubts())
+			time.Sleep(15 * time.Minute)
+			synctest.Wait()
+			if lies == 0 {
+				t.Fatal("nobody has asked the liar")
+			}
+			if honest {
+				for sig := range 60 {
+					for vote, c := range w.ill.truth[sig] {
+						f := check(t, w.ill.engine, sig)
+						got := map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham}[vote]
+						if want := c + other.truth[sig][vote]; got != want {
+							t.Errorf("signature %d: %d %v, want %d", sig, got, vote, want)
+						}
+					}
+				}
+				if d := w.ill.engine.Doubts(); len(d) > 0 {
+					t.Errorf("in doubt: %v", d)
+				}
+			} else if got := w.low(w.ill); got != low || len(w.ill.engine.Doubts()) != doubts || len(w.ill.engine.Healings()) != 0 {
+				t.Errorf("%d counts are low, and %d were; doubts %v, healed %v", got, low, w.ill.engine.Doubts(), w.ill.engine.Healings())
+			}
+			if err := bus.close(); err != nil {
+				t.Fatal(err)
+			}
+			w.stop()
+		})
+	}
+}
+
+// fattened returns a page with the same version and number of keys that shows more.
+func fattened(t *testing.T, m *filter.Image) []byte {
+	t.Helper()
+	info := m.Info
+	key := filter.Key{Hi: uint64(m.Page) << 54, Lo: 0x0102030405060708}
+	if m.Geometry.Kind == filter.Cells {
+		c, err := filter.NewCounting(m.Geometry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetGeneration(m.Generation)
+		if err := c.Load(m); err != nil {
+			t.Fatal(err)
+		}
+		for i := uint64(0); c.PageOf(key) != m.Page; i++ {
+			key.Hi = i << 40
+		}
+		c.Add(key, 1000)
+		m = c.Image(m.Page)
+	} else {
+		b, err := filter.NewBits(m.Geometry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.SetGeneration(m.Generation)
+		if err := b.Load(m); err != nil {
+			t.Fatal(err)
+		}
+		for i := uint64(0); b.PageOf(key) != m.Page; i++ {
+			key.Hi = i << 40
+		}
+		b.Set(key)
+		m = b.Image(m.Page)
+	}
+	m.Info.Version, m.Info.Keys = info.Version, max(m.Info.Keys, info.Keys)
+	return m.Append(nil)
+}
+
+// TestRefillBounds: who asks for its pages again and again is sent twice what there is of
+// it, and nobody is sent pages of others.
+func TestRefillBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t, 13, 2)
+		home := w.nodes[1]
+		var counts engine.ArrayState
+		for _, a := range home.engine.Replica(w.ill.id.ID()) {
+			if a.Array == engine.ArrayCounts {
+				counts = a
+			}
+		}
+		w.ill.stop(false)
+		bus := w.k.connect()
+		got := 0
+		bus.subscribe(func(x topic) bool { return x.kind == kindAsk && x.origin == w.ill.id.public.hint() }, func(a arrival) {
+			m, err := parseMessage(a.msg, testSecret.ID())
+			if err == nil && m.kind == kindRefill {
+				for _, page := range m.lost.pages {
+					got += len(page)
+				}
+			}
+		})
+		at := stamp{incarnation: uint64(time.Now().UnixMilli()), boot: uint64(time.Now().UnixMilli())}
+		ask := func(id *Identity, x lostPages) {
+			at.seq++
+			at.at = uint64(time.Now().UnixMilli())
+			m := &message{kind: kindPages, to: home.id.public.hint(), lost: x, stamp: at, from: id.public.hint(), keyID: testSecret.ID()}
+			home.mesh.receiver.deliver(context.Background(), bus, arrival{topic: topic{kind: kindAsk, origin: m.to, key: id.public.hint().String()}, msg: appendMessage(nil, m, id)}, true)
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		x := lostPages{ref: ref{engine.ArrayCounts, counts.Start}, geometry: counts.Geometry}
+		for page := range counts.Geometry.Pages() {
+			x.list = append(x.list, uint64(page), 1<<40, uint64(page))
+		}
+		ask(w.ill.id, x)
+		once := got
+		if once == 0 {
+			t.Fatal("nothing is sent")
+		}
+		_, stranger := identity(t)
+		ask(stranger, x)
+		other := x
+		other.geometry.K ^= 1
+		ask(w.ill.id, other)
+		other = x
+		other.start++
+		ask(w.ill.id, other)
+		if got != once {
+			t.Errorf("%d bytes for nobody's pages", got-once)
+		}
+		limit := drawLeast
+		for _, a := range home.engine.Replica(w.ill.id.ID()) {
+			limit += 2 * int(min(a.Geometry.Bytes(), 1024+8*a.Keys)+64*uint64(a.Geometry.Pages()))
+		}
+		begun := time.Now()
+		for range 3 * limit / once {
+			ask(w.ill.id, x)
+		}
+		if most := int(float64(limit)*(1+time.Since(begun).Seconds()/drawAgain.Seconds())) + 2*once; got > most {
+			t.Errorf("%d bytes were sent again, limit %d", got, most)
+		}
+		if n := home.mesh.Status().Peers[0].Refusals[reasonAsks]; n == 0 {
+			t.Error("nothing is refused")
+		}
+		if err := bus.close(); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[1].stop(false)
+	})
+}
+
+// TestHealSaid: pages that were changed since the last checkpoint are elsewhere by now, so
+// that no peer has them as they were. What the node had published, and a broker has stored,
+// makes them whole, with what it counted and did not publish before it was killed.
+func TestHealSaid(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, 200+seed, 2)
+			if seed%2 == 0 { // images are stored, and no rounds before them
+				w.k.mu.Lock()
+				w.k.deltas = nil
+				w.k.mu.Unlock()
+				w.ill.stop(false) // it forgets its rounds
+				w.ill.start()
+				other := w.nodes[1].mesh
+				if err := errors.Join(other.EvictPeer(t.Context(), w.ill.id.ID()), other.AddPeer(t.Context(), w.ill.id.ID(), "", 1)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(20 * time.Second)
+				if len(w.k.images) == 0 {
+					t.Fatal("no images are stored")
+				}
+			}
+			w.ill.stop(false) // with a checkpoint
+			w.ill.start()
+			for range 10 {
+				for range 5 {
+					w.ill.report()
+				}
+				time.Sleep(5 * time.Second)
+			}
+			life := w.ill.mesh.Status().Incarnation
+			before := w.seen(w.nodes[1])
+			w.net.cut(w.ill, true)
+			for range 10 {
+				w.ill.report() // that nobody hears
+			}
+			w.ill.stop(true)
+			w.lose("counts", "spam", "revoked")
+			w.ill.start()
+			if w.low(w.ill) == 0 {
+				t.Fatal("nothing is lost: this test sees nothing")
+			}
+			for range 100 {
+				w.ill.report()
+				time.Sleep(time.Second)
+				if lowered(before, w.seen(w.nodes[1])) {
+					t.Fatalf("seed %d: a peer counts less than before", seed)
+				}
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			for _, wrong := range w.compare() {
+				t.Errorf("seed %d: %s", seed, wrong)
+			}
+			s, by := w.ill.mesh.Status(), w.ill.engine.Healings()
+			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
+				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d, healed by %v", seed, d, s.Healing, s.Incarnation, life, by)
+			}
+			if !slices.ContainsFunc(by, func(h engine.Healing) bool { return h.Peer == engine.Broker }) {
+				t.Errorf("seed %d: healed by %v", seed, by)
+			}
+			w.stop()
+		})
+	}
+}
+
+// TestRecollect: of what a broker has stored, a node takes what it has signed itself, in the
+// life that it was in, and what is part of its arrays still.
+func TestRecollect(t *testing.T) {
+	m := closed(t, nil)
+	m.state.Incarnation, m.state.Boot = 50, 90
+	x := ref{engine.ArrayCounts, 7}
+	m.state.Arrays = []ownLineage{{x.array, x.start, lineage{{60, 0}, {80, 100}}}}
+	_, other := identity(t)
+	made := func(from, to uint64) round {
+		return round{ref: x, from: from, to: to, geometry: cellsOf, data: []byte{1}}
+	}
+	for name, tt := range map[string]struct {
+		id         *Identity
+		life, boot uint64
+		round      round
+		want       bool
+	}{
+		"its own":                {m.opts.Identity, 50, 60, made(3, 9), true},
+		"of the last process":    {m.opts.Identity, 50, 80, made(100, 900), true},
+		"of another life":        {m.opts.Identity, 51, 60, made(3, 9), false},
+		"of an older life":       {m.opts.Identity, 49, 60, made(3, 9), false},
+		"signed by a peer":       {other, 50, 60, made(3, 9), false},
+		"of a past that is gone": {m.opts.Identity, 50, 60, made(100, 101), false},
+		"of a later process":     {m.opts.Identity, 50, 91, made(100, 101), false},
+	} {
+		msg := &message{kind: kindDelta, stamp: stamp{incarnation: tt.life, boot: tt.boot, at: 99}, from: tt.id.public.hint(), keyID: testSecret.ID(), rounds: nil}
+		msg.rounds = append(msg.rounds, tt.round)
+		memory := &memory{arrays: map[ref]*arrayMemory{x: {pages: 1, images: make(map[uint64]map[topic][][]byte)}}}
+		m.recollect(memory, arrival{topic: topic{kind: kindDelta, origin: m.opts.Identity.public.hint()}, msg: appendMessage(nil, msg, tt.id)})
+		if got := len(memory.arrays[x].rounds) == 1; got != tt.want {
+			t.Errorf("%s: taken %v", name, got)
+		}
+	}
+}
+
+func TestLongest(t *testing.T) {
+	part := func(from, to uint64) engine.Part { return engine.Part{From: from, To: to} }
+	set := func(pages ...[]byte) map[topic][][]byte {
+		out := make(map[topic][][]byte)
+		for i, page := range pages {
+			out[topic{key: fmt.Sprint(i)}] = [][]byte{page}
+		}
+		return out
+	}
+	one, two := []byte{1}, []byte{2}
+	for name, tt := range map[string]struct {
+		images map[uint64]map[topic][][]byte
+		rounds []engine.Part
+		pages  int
+		want   []engine.Part
+	}{
+		"nothing":                      {nil, nil, 0, nil},
+		"rounds from the beginning":    {nil, []engine.Part{part(3, 9), part(0, 3), part(0, 3), part(9, 12)}, 0, []engine.Part{part(0, 3), part(3, 9), part(9, 12)}},
+		"a gap":                        {nil, []engine.Part{part(0, 3), part(4, 9)}, 0, []engine.Part{part(0, 3)}},
+		"no beginning":                 {nil, []engine.Part{part(1, 3)}, 0, nil},
+		"images, and rounds since":     {map[uint64]map[topic][][]byte{5: set(one, two)}, []engine.Part{part(0, 3), part(5, 9), part(9, 10)}, 2, []engine.Part{part(5, 9), part(9, 10)}},
+		"half of the images":           {map[uint64]map[topic][][]byte{5: set(one)}, []engine.Part{part(0, 3), part(5, 9)}, 0, []engine.Part{part(0, 3)}},
+		"later images lead no farther": {map[uint64]map[topic][][]byte{5: set(one, two), 7: set(one, two)}, []engine.Part{part(5, 9)}, 2, []engine.Part{part(5, 9)}},
+	} {
+		a := &arrayMemory{pages: 2, images: tt.images, rounds: tt.rounds}
+		images, rounds := a.longest()
+		if len(images) != tt.pages || !reflect.DeepEqual(rounds, tt.want) {
+			t.Errorf("%s: %d pages, rounds %v; want %d, %v", name, len(images), rounds, tt.pages, tt.want)
+		}
+	}
+}

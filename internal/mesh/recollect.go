@@ -1,0 +1,156 @@
+package mesh
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// maxMemory is how many bytes of its own messages a node takes from a broker at once.
+const maxMemory = 128 << 20
+
+// A memory is what a broker has stored of what the node has said of some of its arrays.
+type memory struct {
+	bus    bus
+	err    error
+	arrays map[ref]*arrayMemory
+	bytes  int
+}
+
+// An arrayMemory is what was said of one array.
+type arrayMemory struct {
+	pages  int // of the array
+	images map[uint64]map[topic][][]byte
+	rounds []engine.Part
+}
+
+// readOwn reads what the node has said of the arrays that it has lost pages of, from a broker
+// that has not been read yet.
+func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
+	i := slices.IndexFunc(s.m.buses, func(b bus) bool { return !c.read[b] && b.status().Connected })
+	if c.reading || i < 0 {
+		return
+	}
+	x := &memory{bus: s.m.buses[i], arrays: make(map[ref]*arrayMemory)}
+	for _, w := range lost.Pages {
+		x.arrays[ref{w.Array, w.Start}] = &arrayMemory{pages: w.Geometry.Pages(), images: make(map[uint64]map[topic][][]byte)}
+	}
+	c.read[x.bus], c.reading = true, true
+	s.m.done.Go(func() {
+		limited, cancel := context.WithTimeout(ctx, catchUpLimit)
+		defer cancel()
+		self := s.m.opts.Identity.public.hint()
+		take := func(a arrival) bool {
+			s.m.recollect(x, a)
+			return x.bytes <= maxMemory && limited.Err() == nil
+		}
+		if x.err = x.bus.storedImages(limited, self, take); x.err == nil {
+			x.err = x.bus.storedDeltas(limited, &self, time.Time{}, take)
+		}
+		c.reads <- x
+	})
+}
+
+// recollect takes a stored message, if this node has signed it in its present life, and what
+// it says is part of its arrays still.
+func (m *Mesh) recollect(x *memory, a arrival) {
+	e, err := openEnvelope(a.msg)
+	if err != nil || !e.signedBy(&m.opts.Identity.public) {
+		return
+	}
+	said, err := e.parse(m.opts.KeyID)
+	if err != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if said.stamp.incarnation != m.state.Incarnation {
+		return
+	}
+	part := func(r ref, version uint64) *arrayMemory {
+		held := engine.ArrayState{Version: version, Boot: said.stamp.boot}
+		if x.arrays[r] == nil || !m.state.lineage(r).contains(held, m.state.Boot) {
+			return nil
+		}
+		return x.arrays[r]
+	}
+	for i := range said.rounds {
+		r := &said.rounds[i]
+		if to := part(r.ref, r.to); to != nil {
+			to.rounds = append(to.rounds, engine.Part{Array: r.array, Start: r.start, Round: bytes.Clone(r.data), From: r.from, To: r.to})
+			x.bytes += roundCost + len(r.data)
+		}
+	}
+	if said.kind != kindImage {
+		return
+	}
+	image := &said.image
+	if to := part(image.ref, image.at); to != nil {
+		if to.images[image.at] == nil {
+			to.images[image.at] = make(map[topic][][]byte)
+		}
+		to.images[image.at][a.topic] = image.pages
+		x.bytes += len(a.msg)
+	}
+}
+
+// longest returns the images and rounds that lead farthest.
+func (a *arrayMemory) longest() (images [][]byte, rounds []engine.Part) {
+	sort.Slice(a.rounds, func(i, j int) bool { // slices.SortFunc of a large struct is 19 kB of program
+		x, y := &a.rounds[i], &a.rounds[j]
+		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To)) < 0
+	})
+	rounds, end := a.from(0)
+	for at, set := range a.images {
+		var all [][]byte
+		for _, pages := range set {
+			all = append(all, pages...)
+		}
+		if len(all) != a.pages {
+			continue // a later one has replaced the others
+		}
+		if next, to := a.from(at); to > end {
+			images, rounds, end = all, next, to
+		}
+	}
+	return images, rounds
+}
+
+// from returns the rounds that continue each other from a version on, and where they lead.
+func (a *arrayMemory) from(version uint64) (rounds []engine.Part, end uint64) {
+	end = version
+	for i := range a.rounds {
+		r := &a.rounds[i]
+		if r.From > end {
+			break
+		}
+		if r.From == end && r.To > end {
+			rounds, end = append(rounds, *r), r.To
+		}
+	}
+	return rounds, end
+}
+
+// remind takes back what a broker had stored.
+func (s *sender) remind(ctx context.Context, c *cure, x *memory) {
+	c.reading = false
+	if x.err != nil {
+		s.m.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.name(), "err", x.err)
+	}
+	for r, a := range x.arrays {
+		images, rounds := a.longest()
+		n, err := s.m.opts.Engine.HealSaid(ctx, r.array, r.start, images, rounds)
+		if err != nil && ctx.Err() == nil {
+			s.m.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.array, "generation", r.start, "err", err)
+		}
+		if n > 0 {
+			c.by[engine.Broker] += n
+			c.last = time.Now()
+		}
+	}
+}

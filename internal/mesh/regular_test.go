@@ -1,0 +1,259 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+)
+
+const fourWeeks = 28 * 24 * time.Hour
+
+// regularly is a hub that announces another secret every four weeks.
+func regularly(o *Options) { o.RekeyEvery = fourWeeks }
+
+// id returns the key of a node.
+func (c *changing) id() string { return c.opts.Identity.ID() }
+
+// turn returns the next moment at which the secret is to change.
+func turnOf(now time.Time) time.Time { return now.Truncate(fourWeeks).Add(fourWeeks - SwitchAhead) }
+
+// TestRegular: a hub announces one secret for each period, at most so long before it is used,
+// and none if an administrator has changed the secret lately, or does not want another.
+func TestRegular(t *testing.T) {
+	hub := newChanging(t, Hub, regularly)
+	due := turnOf(hub.now)
+	for _, early := range []time.Duration{fourWeeks - time.Hour, MostRegularLead + time.Hour} {
+		hub.now = due.Add(-early)
+		hub.announceDue(nil, true)
+		if hub.pending() != nil {
+			t.Fatalf("announced %v before it is due", early)
+		}
+	}
+	hub.now = due.Add(-MostRegularLead + time.Minute)
+	hub.announceDue(nil, true)
+	first := hub.pending()
+	if first == nil || !first.At.Equal(due) || first.By != hub.id() {
+		t.Fatalf("announced %+v, want a change at %v", first, due)
+	}
+	hub.announceDue(nil, true)
+	if r := hub.pending(); r.to() != first.to() {
+		t.Error("announced twice")
+	}
+	// It is done; nothing more happens until the next one is due.
+	hub.again(t, first.to(), testSecret)
+	for _, now := range []time.Time{due, due.Add(SwitchAhead), due.Add(20 * 24 * time.Hour)} {
+		hub.now = now
+		hub.announceDue(nil, true)
+		if hub.pending() != nil {
+			t.Fatalf("announced again %v after a change", now.Sub(due))
+		}
+	}
+	due = due.Add(fourWeeks)
+	hub.now = due.Add(-time.Hour)
+	hub.announceDue(nil, true)
+	if r := hub.pending(); r == nil || !r.At.Equal(due) {
+		t.Fatalf("the second time %+v", r)
+	}
+	// What is taken back is not announced again for the same moment.
+	if _, err := hub.CancelRotation(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		hub.announceDue(nil, true)
+		if hub.pending() != nil {
+			t.Fatal("announced again after it was taken back")
+		}
+		hub.again(t, first.to(), testSecret)
+	}
+	due = due.Add(fourWeeks)
+	hub.now = due.Add(-time.Hour)
+	hub.announceDue(nil, true)
+	if r := hub.pending(); r == nil || !r.At.Equal(due) {
+		t.Fatalf("a period after it was taken back %+v", r)
+	}
+
+	// Somebody changed it a week before it is due.
+	busy := newChanging(t, Hub, regularly)
+	due = turnOf(busy.now)
+	busy.now = due.Add(-7 * 24 * time.Hour)
+	if _, err := busy.Rotate(NewRotation{}); err != nil {
+		t.Fatal(err)
+	}
+	busy.again(t, busy.pending().to(), testSecret)
+	busy.now = due.Add(-time.Hour)
+	busy.announceDue(nil, true)
+	if busy.pending() != nil {
+		t.Error("announced a week after another change")
+	}
+}
+
+// TestRegularPostponed: who may not announce says why, once.
+func TestRegularPostponed(t *testing.T) {
+	full := errors.New("it still holds what was counted under three secrets")
+	for why, tt := range map[string]struct {
+		hubs   func(own string) []string
+		all    bool
+		refuse error
+	}{
+		"announces it":         {func(string) []string { return []string{"A"} }, true, nil},
+		"has not been met":     {func(string) []string { return nil }, false, nil},
+		"under three secrets":  {func(string) []string { return []string{"V"} }, true, full},
+		"the hub A announces":  {func(string) []string { return []string{"V", "A"} }, false, full},
+		"might announce it":    {func(string) []string { return []string{"V"} }, false, full},
+		"still holds what was": {func(string) []string { return nil }, true, full},
+	} {
+		hub := newChanging(t, Hub, func(o *Options) {
+			regularly(o)
+			o.MayRekey = func() error { return tt.refuse }
+		})
+		hub.now = turnOf(hub.now).Add(-time.Hour)
+		for range 3 {
+			hub.announceDue(tt.hubs(hub.id()), tt.all)
+		}
+		if hub.pending() != nil || strings.Count(hub.log.text(), why) != 1 {
+			t.Errorf("%q: announced %v, log:\n%s", why, hub.pending() != nil, hub.log.text())
+		}
+	}
+	// No key of a node is lower than "A", nor higher than "V".
+	hub := newChanging(t, Hub, regularly)
+	hub.now = turnOf(hub.now).Add(-time.Hour)
+	if hub.announceDue([]string{"V"}, true); hub.pending() == nil {
+		t.Error("the hub with the lowest key does not announce")
+	}
+}
+
+// TestRegularForAYear: two hubs that name each other and members that know one of them, or both,
+// change their secret for a year, while each is away for days or weeks, and hubs start
+// again. Nobody who was away for less than a period is left behind, there are never two
+// secrets after another, and the changes come when they are due.
+func TestRegularForAYear(t *testing.T) {
+	seeds := uint64(6)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { regularForAYear(t, rand.New(rand.NewPCG(seed, 31))) })
+	}
+}
+
+// An erring is a node that is away at times.
+type erring struct {
+	*changing
+	hubs []int
+	back int // the step at which it is there again
+	keys []filter.Secret
+}
+
+func regularForAYear(t *testing.T, rng *rand.Rand) {
+	var nodes []*erring
+	var all []*Mesh
+	for i, hubs := range [][]int{{1}, {0}, {0}, {1}, {0, 1}, {0, 1}} {
+		mode := Join
+		if i < 2 {
+			mode = Hub
+		}
+		c := newChanging(t, mode, regularly)
+		nodes = append(nodes, &erring{changing: c, hubs: hubs, keys: []filter.Secret{testSecret}})
+		all = append(all, c.Mesh)
+	}
+	befriend(t, all...)
+	now := nodes[0].now.Truncate(fourWeeks)
+	changes := 0
+	for n := range 364 {
+		now = now.Add(24 * time.Hour)
+		for _, x := range nodes {
+			if x.now = now; x.back <= n && rng.IntN(40) == 0 { // for less than the lead, or longer
+				x.back = n + 1 + rng.IntN(25)
+			}
+		}
+		if left := turnOf(now).Sub(now); left > MostRegularLead && left < fourWeeks-3*24*time.Hour && n%7 > 0 {
+			continue // nothing can happen but what would tomorrow
+		}
+		there := func(i int) bool { return nodes[i].back <= n }
+		for range 2 {
+			for i, x := range nodes {
+				if !there(i) {
+					continue
+				}
+				var met []string
+				for _, h := range x.hubs {
+					if there(h) {
+						mustTake(t, x.changing, nodes[h].changing)
+						met = append(met, nodes[h].id())
+					}
+				}
+				if i < 2 {
+					x.announceDue(met, len(met) == len(x.hubs))
+				}
+			}
+		}
+		for range 2 {
+			for i, x := range nodes {
+				for r := x.pending(); there(i) && r != nil && !r.At.After(now); r = x.pending() {
+					x.keys = append([]filter.Secret{r.to()}, x.keys...)
+					x.again(t, r.to(), x.keys[1:min(3, len(x.keys))]...)
+				}
+				for _, h := range x.hubs {
+					if there(i) && there(h) {
+						mustTake(t, x.changing, nodes[h].changing)
+					}
+				}
+			}
+		}
+		if rng.IntN(20) == 0 {
+			x := nodes[rng.IntN(2)]
+			x.again(t, x.keys[0], x.keys[1:min(3, len(x.keys))]...)
+		}
+		// Who is there and has a hub that is there is where the hub is, and nobody is elsewhere
+		// than where all were at some time.
+		longest := slices.MaxFunc(nodes, func(a, b *erring) int { return len(a.keys) - len(b.keys) })
+		changes = len(longest.keys) - 1
+		for i, x := range nodes {
+			if !slices.Equal(x.keys, longest.keys[len(longest.keys)-len(x.keys):]) {
+				t.Fatalf("step %d: node %d has had secrets that others have not", n, i)
+			}
+			for _, h := range x.hubs {
+				if there(i) && there(h) && len(x.keys) < len(nodes[h].keys) {
+					t.Fatalf("step %d: node %d is behind its hub by %d changes", n, i, len(nodes[h].keys)-len(x.keys))
+				}
+			}
+		}
+	}
+	if changes < 3 { // of 13 periods; in some, a hub was away when it was time to announce
+		t.Errorf("%d changes in a year", changes)
+	}
+}
+
+// TestRegularAtOnce: if two hubs do announce at once, before they have met, all take the same
+// secret.
+func TestRegularAtOnce(t *testing.T) {
+	one, other, member := newChanging(t, Hub, regularly), newChanging(t, Hub, regularly), newChanging(t, Join, nil)
+	befriend(t, one.Mesh, other.Mesh, member.Mesh)
+	for _, c := range []*changing{one, other, member} {
+		c.now = turnOf(c.now).Add(-time.Hour)
+	}
+	one.announceDue(nil, true)
+	other.announceDue(nil, true)
+	if one.pending().to() == other.pending().to() {
+		t.Fatal("both have drawn the same secret")
+	}
+	mustTake(t, member, one)
+	for range 2 {
+		mustTake(t, one, other)
+		mustTake(t, other, one)
+		mustTake(t, member, other)
+	}
+	if a, b, c := one.pending().to(), other.pending().to(), member.pending().to(); a != b || b != c {
+		t.Error("the nodes part")
+	}
+	if _, err := member.Rotate(NewRotation{}); !errors.Is(err, bulkhead.ErrForbidden) {
+		t.Errorf("a member announces: %v", err)
+	}
+}

@@ -31,7 +31,11 @@ type replayCommand struct {
 	servers  []int
 	picture  string // file to draw into, "" for none
 	reliable string // file to draw the confidences into, likewise
-	json     bool
+	curves   string // file to draw what is caught by what is wrongly caught, likewise
+	delays   string // file to draw the times until spam is caught, likewise
+	// templates are folders of mail from templates and clones of it.
+	templates []string
+	json      bool
 }
 
 // What --recipients may say.
@@ -43,11 +47,13 @@ const (
 func newReplayCommand() *cobra.Command {
 	var r replayCommand
 	cmd := &cobra.Command{
-		Use:   "replay [--json] [--svg FILE] MAIL...",
+		Use:   "replay [--templates DIR] [--json] [--svg FILE] MAIL...",
 		Short: "Replay labelled mail through simulated sites",
 		Long: "Deliver labelled mail in the order of its arrival to sites that share one clearinghouse,\n" +
 			"let some of the recipients report missed spam, and print how much spam was caught,\n" +
-			"how much ham was wrongly called spam, and where the filters differ from exact maps.\n\n" +
+			"how much ham was wrongly called spam, and where the filters differ from exact maps. Beside them\n" +
+			"Razor, Pyzor, DCC and rspamd's fuzzy storage judge the same deliveries, each with exact counts\n" +
+			"of its own digests, with the rule that its usual client has, and with the reports of what it missed.\n\n" +
 			"With --servers the sites belong to that many servers, each with its own clearinghouse. The\n" +
 			"catch rates of servers alone and of servers that share are compared.\n\n" +
 			"MAIL is a folder with an index.tsv (columns file, label, time), or an mbox, a Maildir or a\n" +
@@ -61,6 +67,7 @@ func newReplayCommand() *cobra.Command {
 	f.IntVar(&r.Copies, "copies", 1, "sites that each message is delivered to")
 	f.StringVar(&r.tail, "recipients", fixed, "sites that each message goes to: fixed (--copies) or heavy-tailed (most to one, few to many, k as 1/k^2)")
 	f.BoolVar(&r.Interleave, "interleave", false, "spread ham evenly over the time of the spam, for collections of different years")
+	f.BoolVar(&r.Verified, "verified", false, "senders are verified: by Authentication-Results, and ham without them as if its author's or list's domain had signed it")
 	f.DurationVar(&r.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
 	f.Float64Var(&r.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
 	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they act")
@@ -74,6 +81,9 @@ func newReplayCommand() *cobra.Command {
 	f.Uint64Var(&r.Capacity, "capacity", 0, "signatures that a generation is sized for (default: as many as the mail needs)")
 	f.Uint64Var(&r.Seed, "seed", 1, "seed of all choices")
 	f.BoolVar(&r.json, "json", false, "print the result as JSON")
+	f.StringSliceVar(&r.templates, "templates", nil, "folders of mail from templates and clones, which is spread over the time of the rest and counted apart, too")
+	f.StringVar(&r.curves, "roc", "", "file for a plot of the spam that each judge catches by the ham it calls spam, at every limit of its score (.svg or .png)")
+	f.StringVar(&r.delays, "delays", "", "file for a plot of the time until spam with several deliveries is caught (.svg or .png)")
 	f.StringVar(&r.reliable, "reliability", "", "file for a plot of how much was spam by the confidence of the node (.svg or .png)")
 	f.StringVar(&r.picture, "svg", "", "file for a plot of the catch rate over time, or over --servers (.svg or .png)")
 	return cmd
@@ -85,7 +95,7 @@ func (r *replayCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	progress := newReplayProgress(cmd.ErrOrStderr())
 	r.Progress = progress.show
-	result, print, err := r.play(cmd.Context(), labelled(cmd, args, r.label))
+	result, print, err := r.play(cmd.Context(), r.mail(cmd, args))
 	progress.end()
 	if err != nil {
 		return err
@@ -95,10 +105,21 @@ func (r *replayCommand) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	if sites, ok := result.(*replay.Result); ok && r.reliable != "" {
-		p := reliability.Picture{{Name: "replay", Table: &sites.Filters.Reliability}}
-		if err := writePicture(r.reliable, p); err != nil {
-			return err
+	if sites, ok := result.(*replay.Result); ok {
+		for _, p := range []struct {
+			file string
+			picture
+		}{
+			{r.reliable, reliability.Picture{{Name: "replay", Table: &sites.Filters.Reliability}}},
+			{r.curves, sites.Curves()},
+			{r.delays, sites.Delays()},
+		} {
+			if p.file == "" {
+				continue
+			}
+			if err := writePicture(p.file, p.picture); err != nil {
+				return err
+			}
 		}
 	}
 	if r.json {
@@ -135,8 +156,10 @@ func (r *replayCommand) check() error {
 		}
 		r.Skip = append(r.Skip, scheme)
 	}
-	if r.reliable != "" && len(r.servers) > 0 {
-		return cli.Usagef("--reliability with --servers, want one of them")
+	for _, f := range []struct{ flag, file string }{{"reliability", r.reliable}, {"roc", r.curves}, {"delays", r.delays}} {
+		if f.file != "" && len(r.servers) > 0 {
+			return cli.Usagef("--%s with --servers, want one of them", f.flag)
+		}
 	}
 	if err := r.Complete(); err != nil {
 		return cli.UsageError{Err: err}
@@ -147,6 +170,31 @@ func (r *replayCommand) check() error {
 		}
 	}
 	return nil
+}
+
+// The groups of mail made from templates.
+const (
+	templateGroup = "templates" // ham
+	cloneGroup    = "clones"    // spam
+)
+
+// mail reads the mail of all arguments and of the folders of templates.
+func (r *replayCommand) mail(cmd *cobra.Command, args []string) iter.Seq2[replay.Mail, error] {
+	return func(yield func(replay.Mail, error) bool) {
+		for m, err := range labelled(cmd, args, r.label) {
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+		for m, err := range labelled(cmd, r.templates, "") {
+			if m.Group = templateGroup; m.Spam {
+				m.Group = cloneGroup
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // labelled reads the mail of all arguments. Mail that cannot be read is an error, since a

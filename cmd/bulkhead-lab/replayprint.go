@@ -41,6 +41,8 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 	}
 	t.Flush()
 
+	printGroups(w, r.Groups)
+	printJudges(w, r)
 	fmt.Fprintln(w)
 	_ = a.Reliability.Print(w) // as of what else is printed here
 
@@ -61,6 +63,42 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 	}
 	fmt.Fprintf(w, "\n%d different signatures of %s read in %.1f s. Every generation of the filters has room for %d,\n"+
 		"twice the busiest one's need; the maps take what they hold.\n", r.Signatures, units.ByteSize(uint64(r.Bytes)), r.ReadSeconds, r.Capacity)
+}
+
+// printGroups prints what the filters said of the mail of each group.
+func printGroups(w io.Writer, groups []replay.Group) {
+	if len(groups) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "of these\tspam\tcaught\tsuspected\tham\tcalled spam\tsuspected\t")
+	for _, g := range groups {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\t\n", g.Name, g.Spam, share(g.Caught, g.Spam), share(g.SpamSuspected, g.Spam),
+			g.Ham, share(g.HamFlagged, g.Ham), share(g.HamSuspected, g.Ham))
+	}
+	t.Flush()
+}
+
+// printJudges prints how this project and its peers did, and by which rules.
+func printJudges(w io.Writer, r *replay.Result) {
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "judge\tspam caught\tham called spam\treports, withdrawals\tof several deliveries caught\tat once\tmissed before\t")
+	for i := range r.Judges {
+		j := &r.Judges[i]
+		missed := "-"
+		if j.Detection.Missed >= 0 {
+			missed = fmt.Sprint(j.Detection.Missed)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d, %d\t%s\t%s\t%s\t\n", j.Name, share(j.Caught, r.Spam), share(j.HamFlagged, r.Ham), j.Reports, j.Revokes,
+			share(j.Detection.Caught, j.Detection.Messages), share(j.Detection.AtOnce, j.Detection.Messages), missed)
+	}
+	t.Flush()
+	for i := range r.Judges[1:] {
+		fmt.Fprintf(w, "%s: spam if %s.\n", r.Judges[i+1].Name, r.Judges[i+1].Rule)
+	}
+	fmt.Fprintln(w, "missed before: the median number of deliveries until one was caught; -: half were never caught.")
 }
 
 // printServers prints what servers caught alone and together.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -70,6 +73,43 @@ func TestSigned(t *testing.T) {
 		sigs, err := Signed(t.Context(), m, network, signature.Options{})
 		if err != nil || len(sigs) > 0 != want {
 			t.Errorf("%q: %v, %v", raw, sigs, err)
+		}
+	}
+}
+
+// TestSource: what a server found out is read from its results; ham from before there were
+// any counts as signed, spam does not.
+func TestSource(t *testing.T) {
+	const from = "From: Ann <ann@author.example>\n"
+	for _, tt := range []struct {
+		name, header string
+		spam         bool
+		dkim         []string
+		sender       string
+		client       string
+	}{
+		{"results", "Authentication-Results: mx.example; dkim=pass header.d=Signer.example; spf=pass (sender ip is 192.0.2.9) smtp.mailfrom=x@bounce.example\n" + from,
+			true, []string{"Signer.example"}, "", "192.0.2.9"},
+		{"failed", "Authentication-Results: mx.example; dkim=fail header.d=signer.example; spf=softfail smtp.mailfrom=bounce.example\n" + from, false, nil, "", ""},
+		{"ham of old", from + "Received: from a ([10.0.0.1]) by b\nReceived: from c ([198.51.100.7])\n\tby a\n", false, []string{"author.example"}, "ann@author.example", "198.51.100.7"},
+		{"list of old", from + "List-Id: friends <friends.lists.example>\n", false, []string{"friends.lists.example"}, "", ""},
+		{"spam of old", from, true, nil, "", ""},
+	} {
+		raw := []byte(strings.ReplaceAll(tt.header, "\n", "\r\n") + "\r\nhello\r\n\r\nDKIM: not of the header\r\n")
+		m, err := mail.Read(t.Context(), raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := Header(raw)
+		if string(header)+"\n" != tt.header {
+			t.Errorf("%s: header %q", tt.name, header)
+		}
+		got := Source(m, header, tt.spam)
+		if !slices.Equal(got.DKIM, tt.dkim) || got.Sender != tt.sender {
+			t.Errorf("%s: DKIM %q, sender %q; want %q, %q", tt.name, got.DKIM, got.Sender, tt.dkim, tt.sender)
+		}
+		if tt.client != "" && got.Client != netip.MustParseAddr(tt.client) || !got.Client.IsValid() {
+			t.Errorf("%s: client %v, want %q or one of its own", tt.name, got.Client, tt.client)
 		}
 	}
 }

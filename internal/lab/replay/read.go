@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lab/letters"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // A letter is what the replay keeps of one message.
@@ -20,7 +21,9 @@ type letter struct {
 	time   time.Time
 	spam   bool
 	size   int
+	group  string // see Mail.Group
 	sigs   []bulkhead.Signature
+	texts  []rspamd.Hash // as rspamd's own storage gets them
 	source bulkhead.Source
 	copies int // sites that it is delivered to
 	err    error
@@ -36,9 +39,9 @@ func readReplay(ctx context.Context, mail iter.Seq2[Mail, error], opts *Options)
 		}
 		n++
 		opts.Progress("reading", n, 0)
-		return &letter{name: m.Name, time: last, spam: m.Spam, size: len(m.Raw)}
+		return &letter{name: m.Name, time: last, spam: m.Spam, group: m.Group, size: len(m.Raw)}
 	}, func(ctx context.Context, m Mail, l *letter) {
-		l.read(ctx, m.Raw, signature.Options{Key: replayKey, Skip: opts.Skip})
+		l.read(ctx, m.Raw, opts.Verified, signature.Options{Key: replayKey, Skip: opts.Skip})
 	})
 	if err != nil {
 		return nil, err
@@ -53,6 +56,9 @@ func readReplay(ctx context.Context, mail iter.Seq2[Mail, error], opts *Options)
 		if err := interleave(all); err != nil {
 			return nil, err
 		}
+	}
+	if err := spreadGroups(all); err != nil {
+		return nil, err
 	}
 	address(all, opts)
 	return all, nil
@@ -76,33 +82,67 @@ func address(all []*letter, opts *Options) {
 func interleave(all []*letter) error {
 	var ham, spam []*letter
 	for _, l := range all {
-		if l.spam {
+		switch {
+		case l.group != "":
+		case l.spam:
 			spam = append(spam, l)
-		} else {
+		default:
 			ham = append(ham, l)
 		}
 	}
 	if len(ham) == 0 || len(spam) == 0 {
 		return fmt.Errorf("replay: %d ham and %d spam: want both to interleave", len(ham), len(spam))
 	}
-	first := spam[0].time
-	span := float64(spam[len(spam)-1].time.Sub(first))
-	for i, l := range ham {
-		l.time = first.Add(time.Duration(span * (float64(i) + 0.5) / float64(len(ham))))
+	spreadOver(ham, spam)
+	slices.SortStableFunc(all, byTime)
+	return nil
+}
+
+// spreadOver moves letters, in their order, to moments spread evenly over the time of others.
+func spreadOver(moved, others []*letter) {
+	first := others[0].time
+	span := float64(others[len(others)-1].time.Sub(first))
+	for i, l := range moved {
+		l.time = first.Add(time.Duration(span * (float64(i) + 0.5) / float64(len(moved))))
+	}
+}
+
+// spreadGroups moves the letters of each group as Mail.Group says, and puts all in order.
+func spreadGroups(all []*letter) error {
+	groups := make(map[string][]*letter)
+	for _, l := range all {
+		groups[l.group] = append(groups[l.group], l)
+	}
+	rest := groups[""]
+	delete(groups, "")
+	if len(groups) > 0 && len(rest) == 0 {
+		return fmt.Errorf("replay: no mail but that of groups: want other mail among which to spread it")
+	}
+	for _, group := range groups {
+		spreadOver(group, rest)
 	}
 	slices.SortStableFunc(all, byTime)
 	return nil
 }
 
+// fuzzyHasher has the keys of a rule of rspamd that sets none.
+var fuzzyHasher = rspamd.NewHasher("", "", rspamd.MumHash)
+
 // replayKey is the network key of the simulated network.
 var replayKey = [16]byte{'r', 'e', 'p', 'l', 'a', 'y'}
 
-func (l *letter) read(ctx context.Context, raw []byte, opts signature.Options) {
+func (l *letter) read(ctx context.Context, raw []byte, verified bool, opts signature.Options) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		l.err = err
 		return
 	}
-	l.source = m.Source()
-	l.sigs, l.err = letters.Signed(ctx, m, nil, opts)
+	var senders []bulkhead.Signature
+	if l.source = m.Source(); verified {
+		l.source = letters.Source(m, letters.Header(raw), l.spam)
+		senders = signature.Senders(l.source)
+	}
+	if l.sigs, l.err = letters.Signed(ctx, m, senders, opts); l.err == nil && !slices.Contains(opts.Skip, bulkhead.RspamdText) {
+		l.texts, l.err = fuzzyHasher.Hashes(ctx, m, rspamd.Policy{})
+	}
 }

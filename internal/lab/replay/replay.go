@@ -20,7 +20,11 @@ type Mail struct {
 	Name string    // for the report, for example its file
 	Time time.Time // of arrival; zero: that of the message before
 	Spam bool      // its label
-	Raw  []byte
+	// Group is "", or the name under which the mail is counted apart, too. The mail of a
+	// group, for example made from templates, is spread evenly, in its order, over the time
+	// of all mail without one.
+	Group string
+	Raw   []byte
 }
 
 // Options describe the simulated network of a replay. The zero value of a
@@ -38,6 +42,10 @@ type Options struct {
 	// spam, since collections of ham and of spam are often of different years. Between the
 	// messages of the spam the time stays as it was. [no]
 	Interleave bool
+	// Verified has the sites know the senders as a server that verifies them: by the
+	// Authentication-Results of a message, and for ham without any as if the author's or the
+	// list's domain had signed it. [nothing is known of senders]
+	Verified bool
 	// Share is the share of recipients, in (0, 1], who act on a wrong verdict: after a time
 	// between half and three halves of Delay they report spam that was not caught, and revoke
 	// ham that was. [0.3 and 1 hour]
@@ -113,7 +121,8 @@ func set[T comparable](field *T, value T) {
 
 // Run delivers mail to the sites of a simulated network in the order of arrival, through the
 // engine of a real node and, beside it, through the same engine with exact maps, so that
-// every error of the filters shows. Each delivery is checked and then counted as a sighting;
+// every error of the filters shows, and to other clearinghouses, each of its own scheme
+// ([Judge]). Each delivery is checked and then counted as a sighting;
 // recipients act on wrong verdicts as opts says.
 //
 // mail may come in any order; its first error ends the replay. All signatures

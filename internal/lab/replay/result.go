@@ -25,7 +25,21 @@ type Result struct {
 	Exact       Counts      `json:"exact"`
 	Differences Differences `json:"differences"`
 	Series      []Point     `json:"series"`
-	ReadSeconds float64     `json:"read_seconds"` // to read mail and compute signatures
+	// Judges are the filters first, and then the peers.
+	Judges      []Judge `json:"judges"`
+	Groups      []Group `json:"groups,omitempty"` // by name
+	ReadSeconds float64 `json:"read_seconds"`     // to read mail and compute signatures
+}
+
+// A Group is what the filters said of the mail of one [Mail.Group].
+type Group struct {
+	Name          string `json:"name"`
+	Spam          int    `json:"spam"` // deliveries
+	Caught        int    `json:"caught"`
+	SpamSuspected int    `json:"spam_suspected"`
+	Ham           int    `json:"ham"`
+	HamFlagged    int    `json:"ham_flagged"`
+	HamSuspected  int    `json:"ham_suspected"`
 }
 
 // A Counts is what one engine said.
@@ -109,10 +123,11 @@ type tally struct {
 	start    time.Time
 	slice    time.Duration
 	distinct map[bulkhead.Signature]struct{}
+	groups   map[string]*Group
 }
 
 func newTally(letters []*letter) *tally {
-	t := &tally{start: letters[0].time, distinct: make(map[bulkhead.Signature]struct{})}
+	t := &tally{start: letters[0].time, distinct: make(map[bulkhead.Signature]struct{}), groups: make(map[string]*Group)}
 	last := letters[len(letters)-1].time
 	span := last.Sub(t.start)
 	t.slice = max(time.Hour, span/seriesPoints)
@@ -153,12 +168,40 @@ func (t *tally) unsigned(e *event) {
 }
 
 func (t *tally) arrived(e *event, p *Point) {
+	g := t.group(e.letter.group)
 	if e.letter.spam {
 		t.result.Spam++
 		p.Spam++
+		g.Spam++
 	} else {
 		t.result.Ham++
 		p.Ham++
+		g.Ham++
+	}
+}
+
+// group returns the figures of a group, those of mail without one included.
+func (t *tally) group(name string) *Group {
+	g := t.groups[name]
+	if g == nil {
+		g = &Group{Name: name}
+		t.groups[name] = g
+	}
+	return g
+}
+
+// judged counts a verdict of the filters for the letter's group.
+func (g *Group) judged(l *letter, v *bulkhead.Verdict) {
+	suspected := v.Class == bulkhead.ClassSuspected
+	switch {
+	case l.spam && v.Spam():
+		g.Caught++
+	case l.spam && suspected:
+		g.SpamSuspected++
+	case v.Spam():
+		g.HamFlagged++
+	case suspected && !l.spam:
+		g.HamSuspected++
 	}
 }
 
@@ -176,6 +219,7 @@ func (t *tally) delivery(s *simulation, e *event, verdicts *[2]bulkhead.Verdict)
 			p.HamFlagged++
 		}
 	}
+	t.group(e.letter.group).judged(e.letter, &verdicts[0])
 	t.compare(e, &verdicts[0], &verdicts[1])
 }
 
@@ -280,6 +324,16 @@ func (s *simulation) result() *Result {
 		slices.SortStableFunc(out.Schemes, func(a, b SchemeCounts) int { return b.Caught - a.Caught })
 		if seconds := run.spent.Seconds(); seconds > 0 {
 			out.PerSecond = math.Round(float64(run.calls) / seconds)
+		}
+	}
+	s.node.figures.Reports, s.node.figures.Revokes = r.Filters.Reports, r.Filters.Revokes
+	r.Judges = append(r.Judges, s.node.result())
+	for _, p := range s.peers {
+		r.Judges = append(r.Judges, p.result())
+	}
+	for _, name := range sortedKeys(s.tally.groups) {
+		if name != "" {
+			r.Groups = append(r.Groups, *s.tally.groups[name])
 		}
 	}
 	d := &r.Differences

@@ -25,7 +25,7 @@ type event struct {
 	letter *letter
 	site   int
 	kind   eventKind
-	run    int // of an action: index of the engine whose verdict called for it
+	run    int // of an action: index of the judge whose verdict called for it, engines first
 }
 
 type eventKind uint8
@@ -67,6 +67,8 @@ type simulation struct {
 	capacity uint64 // of a generation of the tally
 
 	runs  [2]*replayRun // filters and exact
+	node  *record       // of the filters
+	peers []*peer
 	tally *tally
 }
 
@@ -83,6 +85,7 @@ func newSimulation(ctx context.Context, letters []*letter, opts Options) (*simul
 	s := &simulation{opts: opts, letters: letters, rand: rand.New(rand.NewPCG(opts.Seed, 0x7265706c6179))}
 	s.now.Store(letters[0].time.Unix())
 	s.tally = newTally(letters)
+	s.node, s.peers = newRecord(Node, "as the engine judges"), newPeers()
 	tally := engine.DefaultTally()
 	if tally.Capacity = opts.Capacity; tally.Capacity == 0 {
 		tally.Capacity = capacityFor(letters, tally.Generation)
@@ -176,6 +179,10 @@ func (s *simulation) happen(ctx context.Context, e *event) error {
 		return nil
 	}
 	reporter := bulkhead.Reporter{Account: siteName(e.site)}
+	if e.kind != arrives && e.run >= len(s.runs) {
+		s.peers[e.run-len(s.runs)].vote(e)
+		return nil
+	}
 	if e.kind != arrives {
 		vote := bulkhead.Report{Signatures: e.letter.sigs, Vote: bulkhead.Spam, Reporter: reporter, Source: e.letter.source}
 		return s.act(ctx, e, vote)
@@ -198,7 +205,12 @@ func (s *simulation) happen(ctx context.Context, e *event) error {
 		verdicts[i] = v
 	}
 	s.tally.delivery(s, e, &verdicts)
-	s.react(e, &verdicts)
+	s.node.delivery(e, judgementOf(&verdicts[0]))
+	flagged := []bool{verdicts[0].Spam(), verdicts[1].Spam()}
+	for _, p := range s.peers {
+		flagged = append(flagged, p.receive(e).spam)
+	}
+	s.react(e, flagged)
 	return nil
 }
 
@@ -221,14 +233,13 @@ func (s *simulation) act(ctx context.Context, e *event, r bulkhead.Report) error
 	return err
 }
 
-// react schedules what the recipient does. The choices are the same for both engines, so
-// they differ only where their verdicts do.
-func (s *simulation) react(e *event, verdicts *[2]bulkhead.Verdict) {
+// react schedules what the recipient does about each judge that called the message spam or
+// not. The choices are the same for all, so they differ only where their verdicts do.
+func (s *simulation) react(e *event, flagged []bool) {
 	acts := s.rand.Float64() < s.opts.Share
 	errs := s.rand.Float64() < s.opts.Mistakes
 	at := e.at.Add(time.Duration((0.5 + s.rand.Float64()) * float64(s.opts.Delay)))
-	for i := range verdicts {
-		flagged := verdicts[i].Spam()
+	for i, flagged := range flagged {
 		switch {
 		case e.letter.spam && !flagged && acts, !e.letter.spam && !flagged && errs:
 			s.push(&event{at: at, letter: e.letter, site: e.site, kind: reports, run: i})

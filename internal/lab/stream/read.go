@@ -1,12 +1,9 @@
 package stream
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"iter"
-	"net/netip"
 	"regexp"
 	"strings"
 	"time"
@@ -76,14 +73,14 @@ func Read(ctx context.Context, mail iter.Seq2[Mail, error], progress func(done i
 }
 
 func (l *Letter) read(ctx context.Context, m *Mail) {
-	header, _, _ := bytes.Cut(bytes.ReplaceAll(m.Raw, []byte("\r\n"), []byte("\n")), []byte("\n\n"))
+	header := letters.Header(m.Raw)
 	l.Kind = kindOf(m, header)
 	message, err := mail.Read(ctx, m.Raw)
 	if err != nil {
 		l.err = err
 		return
 	}
-	l.source = sourceOf(message, header, m.Spam)
+	l.source = letters.Source(message, header, m.Spam)
 	l.sigs, l.err = letters.Signed(ctx, message, signature.Senders(l.source), signature.Options{Key: networkKey})
 }
 
@@ -121,65 +118,4 @@ func kindOf(m *Mail, header []byte) Kind {
 		return Newsletter
 	}
 	return Personal
-}
-
-// The results of a mail server, in the forms that occur in collections: some lack the name of
-// the host that RFC 8601 demands.
-var (
-	results    = regexp.MustCompile(`(?im)^authentication-results:((?:[^\n]|\n[ \t])*)`)
-	passedDKIM = regexp.MustCompile(`(?i)\bdkim=pass\b[^;]*\bheader\.d=([^;\s]+)`)
-	passedSPF  = regexp.MustCompile(`(?i)\bspf=pass\b[^;]*\bsmtp\.mailfrom=(?:[^;\s@]*@)?([^;\s]+)`)
-	senderIP   = regexp.MustCompile(`(?i)\bsender ip is ([0-9a-f.:]+)`)
-	received   = regexp.MustCompile(`(?im)^received:(?:[^\n]|\n[ \t])*?\[([0-9a-f.:]+)\]`)
-)
-
-// sourceOf returns the source of a message as the server that received it would have found
-// it: by the topmost Authentication-Results, or, for ham from before there were any, as if
-// the author's or the list's domain had signed it.
-func sourceOf(m *mail.Message, header []byte, spam bool) bulkhead.Source {
-	var dkim []string
-	spf := ""
-	if field := results.FindSubmatch(header); field != nil {
-		for _, d := range passedDKIM.FindAllSubmatch(field[1], -1) {
-			dkim = append(dkim, string(d[1]))
-		}
-		if d := passedSPF.FindSubmatch(field[1]); d != nil {
-			spf = string(d[1])
-		}
-	} else if !spam {
-		signer := m.ListID
-		if signer == "" {
-			_, signer, _ = strings.Cut(m.From, "@")
-		}
-		if signer != "" {
-			dkim = append(dkim, signer)
-		}
-	}
-	source := m.SourceVerified(nil, "", dkim, spf)
-	source.Client = clientOf(header)
-	return source
-}
-
-// clientOf returns the address of the client that handed the message over: that of which the
-// results speak, or else the first public one of a Received field. A server always knows
-// it, but some headers do not say it: then it is one of a network of the message's own.
-func clientOf(header []byte) netip.Addr {
-	var fields [][]byte
-	if field := results.FindSubmatch(header); field != nil {
-		if ip := senderIP.FindSubmatch(field[1]); ip != nil {
-			fields = append(fields, ip[1])
-		}
-	}
-	for _, field := range received.FindAllSubmatch(header, -1) {
-		fields = append(fields, field[1])
-	}
-	for _, field := range fields {
-		if a, err := netip.ParseAddr(string(field)); err == nil && a.IsGlobalUnicast() && !a.IsPrivate() {
-			return a
-		}
-	}
-	own := [16]byte{0x20, 0x01, 0x0d, 0xb8}
-	sum := sha256.Sum256(header)
-	copy(own[4:], sum[:8])
-	return netip.AddrFrom16(own)
 }

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -241,12 +240,9 @@ func TestJudgePictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, p := range map[string]Picture{"curves": r.Curves(), "delays": r.Delays(), "of nothing": (&Result{}).Curves(), "also": (&Result{}).Delays()} {
-		var svg, png bytes.Buffer
-		if err := errors.Join(p.PlotSVG(&svg), p.PlotPNG(&png)); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if !bytes.HasPrefix(png.Bytes(), []byte("\x89PNG")) || !strings.Contains(svg.String(), "<svg") {
-			t.Errorf("%s: neither SVG nor PNG", name)
+		var svg bytes.Buffer
+		if err := p.PlotSVG(&svg); err != nil || !strings.Contains(svg.String(), "<svg") {
+			t.Errorf("%s: no SVG: %v", name, err)
 		}
 		if name == "curves" || name == "delays" {
 			for i := range r.Judges {
@@ -255,5 +251,9 @@ func TestJudgePictures(t *testing.T) {
 				}
 			}
 		}
+	}
+	var png bytes.Buffer
+	if err := r.Curves().PlotPNG(&png); err != nil || !bytes.HasPrefix(png.Bytes(), []byte("\x89PNG")) {
+		t.Errorf("no PNG: %v", err)
 	}
 }

@@ -475,7 +475,10 @@ func TestHealSaid(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(20 * time.Second)
-				if len(w.k.images) == 0 {
+				w.k.mu.Lock()
+				stored := len(w.k.images)
+				w.k.mu.Unlock()
+				if stored == 0 {
 					t.Fatal("no images are stored")
 				}
 			}

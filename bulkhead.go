@@ -268,5 +268,7 @@ type Verdict struct {
 // whitelisted.
 func (v *Verdict) Spam() bool { return v.Judged == JudgedSpam && v.Whitelisted == "" }
 
-// Unwanted reports whether the message is spam, or bulk and not whitelisted.
-func (v *Verdict) Unwanted() bool { return v.Spam() || v.Bulk && v.Whitelisted == "" }
+// Unwanted reports whether the message is spam, or bulk and neither whitelisted nor good.
+func (v *Verdict) Unwanted() bool {
+	return v.Spam() || v.Bulk && v.Whitelisted == "" && v.Class != ClassGood
+}

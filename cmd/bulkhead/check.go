@@ -120,7 +120,7 @@ func stateOf(v *client.Verdict) (word, paint string) {
 		return "SPAM", red
 	case v.Class == bulkhead.ClassSuspected.String():
 		return "suspected", yellow
-	case v.Bulk:
+	case v.Bulk && v.Class != bulkhead.ClassGood.String():
 		return "BULK", yellow
 	case v.Judged == "revoked":
 		return "revoked", green

@@ -24,6 +24,8 @@ func what(g *resolve.Gathering) string {
 	switch {
 	case g.Lists:
 		return "votes list a text that many received"
+	case g.Spreads:
+		return "a letter of a known sender reaches as many as hardly any mail of that sender did; \"not spam\" keeps it from being bulk"
 	case g.Turns > 0:
 		return "a text is listed and taken off again and again"
 	case g.Signature.Scheme() == bulkhead.Sender:

@@ -101,6 +101,72 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestSpreads: a letter of a known sender who seldom writes is named when five have it, once,
+// and before strangers and others make it bulk; not one of those who write to many, or whom
+// nobody knows, and not what one mailbox gets again. One user who wants it ends that it is bulk,
+// and one who does not makes it bulk again.
+func TestSpreads(t *testing.T) {
+	var log bytes.Buffer
+	c := newClock()
+	e := open(t, Options{Now: c.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	votersOf(t, e)
+	mail := func(text int, domain string) []bulkhead.Signature {
+		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain), bulkhead.NamedSignature(bulkhead.Sender, "ann@"+domain)}
+	}
+	deliver := func(m []bulkhead.Signature, from, n int) {
+		t.Helper()
+		for i := range n {
+			report(t, e, bulkhead.Report{Signatures: m, Recipients: []string{fmt.Sprint("user", from+i, "@here.example")}})
+		}
+	}
+	for day := range 3 {
+		deliver(mail(100+day, "seldom.example"), 0, 2)
+		deliver(mail(200+day, "many.example"), 0, 10)
+		c.Advance(24 * time.Hour)
+	}
+	for i, tt := range []struct {
+		domain string
+		says   bool
+	}{{"seldom.example", true}, {"many.example", false}, {"new.example", false}} {
+		m := mail(300+i, tt.domain)
+		deliver(m, 0, 4)
+		deliver(m, 0, 4)
+		if strings.Contains(log.String(), "reaches") {
+			t.Fatalf("%s: after four have a letter: %s", tt.domain, log.String())
+		}
+		deliver(m, 4, 5)
+		lines := strings.Count(log.String(), "reaches")
+		if want := map[bool]int{true: 1}[tt.says]; lines != want {
+			t.Errorf("%s: %d lines, want %d: %s", tt.domain, lines, want, log.String())
+		}
+		if tt.says && !strings.Contains(log.String(), fmt.Sprint("deliveries=5")) {
+			t.Errorf("%s: it is not named with the fifth: %s", tt.domain, log.String())
+		}
+		for n := range 12 {
+			name := fmt.Sprint("stranger-", i, "-", n)
+			put(t, e, name, trust.Member, 0.05, netip.AddrFrom4([4]byte{198, 18, byte(100 + n), 1}))
+			report(t, e, by(name, bulkhead.Sighting, m...))
+		}
+		if v := check(t, e, m...); v.Class == bulkhead.ClassBulk {
+			t.Errorf("%s: nine recipients and strangers make it bulk: %q", tt.domain, v.Reasons)
+		}
+		deliver(m, 9, 1)
+		if v := check(t, e, m...); v.Class != bulkhead.ClassBulk || !v.Unwanted() {
+			t.Errorf("%s: class %v of what twenty have seen", tt.domain, v.Class)
+		}
+		log.Reset()
+		known := tt.domain != "new.example"
+		for _, vote := range []bulkhead.Vote{bulkhead.Ham, bulkhead.Spam} {
+			report(t, e, by("a", vote, m...))
+			v := check(t, e, m...)
+			if wanted := known && vote == bulkhead.Ham; (v.Class == bulkhead.ClassGood) != wanted || v.Class == bulkhead.ClassGood && v.Unwanted() {
+				t.Errorf("%s, after a vote %v: class %v", tt.domain, vote, v.Class)
+			}
+		}
+		log.Reset()
+	}
+}
+
 // TestGatheringsFillNoLog: many quarrels make few lines, and the next line
 // says how many were left out.
 func TestGatheringsFillNoLog(t *testing.T) {

@@ -80,7 +80,7 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	}
 	*seen = resolve.Seen{
 		Caught: v.Class == bulkhead.ClassSpam, TextAlone: outcome.By == bulkhead.TextFacet,
-		GoodSender: outcome.SenderGood, Held: held,
+		GoodSender: outcome.SenderGood, History: outcome.History, Sightings: v.Sightings, Held: held,
 	}
 	return nil
 }

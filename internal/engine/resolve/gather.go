@@ -11,16 +11,17 @@ import (
 
 // A Gathering is what an attack looks like before it succeeds, or when it does: a number of
 // voters on one side of a text, or against a sender of good standing, whose weight is not yet
-// enough; a vote that lists what many received; or a text that is listed and taken off again
-// and again.
+// enough; a vote that lists what many received; a text that is listed and taken off again
+// and again; or a letter of a known sender that spreads as no mail of that sender did.
 type Gathering struct {
 	Signature  bulkhead.Signature
 	Vote       bulkhead.Vote // the latest one
 	Voters     uint32        // on its side, in the live generations of the tally
-	Deliveries uint32        // of the text, or of the sender
+	Deliveries uint32        // of the text, or of the sender; of a letter that spreads, all sightings
 	Reporter   string        // the account that cast the latest vote, "" if it has no name
 	Lists      bool          // the vote lists a text that many received
 	Turns      int           // how often the text was listed in this generation, if that is worth a word
+	Spreads    bool          // the vote is a sighting of a letter that spreads
 }
 
 const (
@@ -37,8 +38,30 @@ const (
 // the listings of a text 4, 8 and so on. The slice is valid until the next Begin.
 func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
 
+// spreads notes that a letter is on the way to being bulk that so many mailboxes of one
+// person can make of it: it is from a sender of good standing, of all whose mail fewer were
+// delivered before today than make one text bulk, and has a quarter of those sightings. It
+// is noted once for a text.
+func (r *Resolver) spreads(m *Message, n uint32) {
+	seen, bulk := &m.Seen, r.opts.Threshold()
+	if n == 0 || seen.Caught || !seen.GoodSender || seen.History >= bulk || book.Add(seen.Sightings, n) < bulk/4 {
+		return
+	}
+	which, _ := identities(m)
+	if text := m.Keys[which]; !r.spreading[text] {
+		if len(r.spreading) >= maxRevoked {
+			clear(r.spreading)
+		}
+		r.spreading[text] = true
+		r.gatherings = append(r.gatherings, Gathering{
+			Signature: m.Signatures[which], Vote: m.Vote, Deliveries: book.Add(seen.Sightings, n), Reporter: m.Reporter.Account, Spreads: true,
+		})
+	}
+}
+
 // maxRevoked bounds the texts whose revocations are counted in memory, since no array of
-// the engine counts them. When there are more, counting begins anew.
+// the engine counts them, and those that are known to spread. When there are more, either
+// begins anew.
 const maxRevoked = 4096
 
 // watch notes what is worth a word in what the vote did to an item: whether it changed the

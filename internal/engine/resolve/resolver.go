@@ -40,6 +40,7 @@ type Resolver struct {
 	members    *members              // nil until somebody asks, and after a change of the accounts
 	gatherings []Gathering           // of the batch
 	revokers   map[filter.Key]uint32 // of a text, how many
+	spreading  map[filter.Key]bool   // texts of which the log says that they spread
 	credited   int                   // credits of the batch before the present report
 
 	// Of the present vote.
@@ -64,7 +65,7 @@ type Resolver struct {
 
 // New returns a resolver.
 func New(o Options) *Resolver {
-	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32)}
+	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool)}
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
 	return r
 }
@@ -115,6 +116,8 @@ type Seen struct {
 	Caught     bool         // called spam
 	TextAlone  bool         // for its text, while nothing else in it is listed
 	GoodSender bool         // by a sender of good standing
+	History    uint32       // deliveries of that sender's mail on earlier days
+	Sightings  uint32       // of the text, before
 	Held       []filter.Key // parts of reported texts that it contains
 }
 

@@ -39,6 +39,7 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 			r.out.Counts.add(base.With(evidence.Good), n)
 		}
 	}
+	r.spreads(m, texts)
 	r.held(m, texts)
 	if names > 0 {
 		r.names(m, names)
@@ -98,7 +99,9 @@ func (r *Resolver) copies(m *Message) (texts, names uint32) {
 		n := min(max(m.Count, 1), bulkhead.Many)
 		return n, n
 	}
-	text, sender := identities(m)
+	which, who := identities(m)
+	// A message with only one of the two is both: one text, and one message of its sender.
+	text, sender := m.Keys[which].With(1), m.Keys[who].With(2)
 	for _, to := range m.Recipients {
 		if r.firstReport(r.opts.Keys.Recipient(to, text)) {
 			texts++
@@ -110,11 +113,11 @@ func (r *Resolver) copies(m *Message) (texts, names uint32) {
 	return texts, names
 }
 
-// identities returns the keys that say whether a recipient had the same text, or mail of the
-// same sender: those of the signature that identifies the text best, and of the sender as
-// far as it is known, or else of the network.
-func identities(m *Message) (text, sender filter.Key) {
-	which, who := -1, -1
+// identities returns the indexes of the signatures that say whether a recipient had the same
+// text, or mail of the same sender: the one that identifies the text best, and that of the
+// sender as far as it is known, or else of the network.
+func identities(m *Message) (which, who int) {
+	which, who = -1, -1
 	for i := range m.Signatures {
 		s := m.Signatures[i].Scheme()
 		switch f := s.Facet(); {
@@ -130,8 +133,7 @@ func identities(m *Message) (text, sender filter.Key) {
 	if who < 0 {
 		who = which
 	}
-	// A message with only one of the two is both: one text, and one message of its sender.
-	return m.Keys[which].With(1), m.Keys[who].With(2)
+	return which, who
 }
 
 // names notes deliveries of names for longer than the tally lives, and how many addresses a

@@ -39,6 +39,7 @@ const (
 	holdsText      // it quotes or forwards a reported text, or contains only a part of it
 	known          // the sender is known, and was not reported with the text
 	wanted         // a root voted that it is wanted
+	wantedBulk     // likewise, and it is bulk from a known sender
 	goodLinks      // the text was reported, but all its links are known
 	seldom         // the text was reported, but seldom, and its sender is verified
 	delivered      // the text was reported, but known senders send it, too
@@ -53,8 +54,13 @@ func (d *decision) decide(bulk bool) {
 	if listed && d.seldom() {
 		listed, d.why = false, seldom
 	}
-	if listed && !d.parts.Digests {
+	switch {
+	case d.parts.Digests:
+	case listed:
 		d.readPairs()
+	case bulk && d.senderGood: // then all that matters is whether somebody wants it
+		d.readPairs()
+		d.pair = pairing{wanted: d.pair.wanted}
 	}
 	switch {
 	case d.parts.Digests:
@@ -68,6 +74,11 @@ func (d *decision) decide(bulk bool) {
 	}
 	switch {
 	case d.class != bulkhead.ClassUnknown:
+	case bulk && d.pair.wanted && d.senderGood:
+		d.class = bulkhead.ClassGood
+		if d.why == nothing {
+			d.why = wantedBulk
+		}
 	case bulk:
 		d.class = bulkhead.ClassBulk
 	case d.pair.wanted, d.senderGood:

@@ -154,6 +154,11 @@ func TestDecide(t *testing.T) {
 		{"whitelisted", p(body(bulkhead.Exact, one)), nil, "network 192.0.2.0/24", good, byText, "whitelisted"},
 		{"an exact copy of what one reported", p(body(bulkhead.Exact, one)), nil, "", spam, byText, "reported as spam"},
 		{"seen by many", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}), nil, "", bulk, noFacet, "seen 50 times"},
+		{"seen by many, from a known sender", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}, bank), nil, "", bulk, noFacet, "seen 50 times"},
+		{"and wanted", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}, bank), paired("bank.example", voted(0, 1)), "", good, noFacet, "was said to be wanted"},
+		{"and wanted by as many as not", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}, bank), paired("bank.example", voted(1, 1)), "", bulk, noFacet, "seen 50 times"},
+		{"wanted, from nobody known", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}, from("new.example", no)), paired("new.example", voted(0, 1)), "", bulk, noFacet, "seen 50 times"},
+		{"wanted by strangers", p(part{scheme: bulkhead.Exact, name: "text", counts: seen}, bank), paired("bank.example", Evidence{Votes: trust.Balance{StrangerHam: 900}}), "", bulk, noFacet, "seen 50 times"},
 
 		// 2 and 3: senders of good standing.
 		{"a copy from a known sender", p(body(bulkhead.Exact, one), bank), nil, "", good, noFacet, "from others; the sender \"bank.example\" is known"},
@@ -296,11 +301,15 @@ func agree(t interface {
 	}
 }
 
-// TestPairsAreLazy: pairs are asked for only where a text is listed.
+// TestPairsAreLazy: pairs are asked for only where a text is listed, or is bulk from a known sender.
 func TestPairsAreLazy(t *testing.T) {
 	parts := []part{body(bulkhead.Exact, Evidence{}), from("evil.example", voted(2, 0)), link("evil.example", voted(2, 0))}
 	if _, _, asked := judge(parts, nil, ""); asked != 0 {
 		t.Errorf("pairs of a text that is not listed were asked for %d times", asked)
+	}
+	many := part{scheme: bulkhead.Exact, name: "text", counts: bulkhead.Finding{Sightings: 50}}
+	if _, _, asked := judge([]part{many, from("new.example", Evidence{})}, nil, ""); asked != 0 {
+		t.Errorf("pairs of bulk of a sender whom nobody knows were asked for %d times", asked)
 	}
 }
 

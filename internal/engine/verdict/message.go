@@ -7,8 +7,8 @@ import (
 // A Pair is a text together with a sender or link, as indices of their signatures.
 type Pair struct{ Text, Context int }
 
-// Pairs looks up the votes on pairs, and only if a message's text is listed: out[i] is
-// set for pairs[i].
+// Pairs looks up the votes on pairs, and only if a message's text is listed, or is bulk from
+// a sender of good standing: out[i] is set for pairs[i].
 type Pairs interface {
 	Pairs(pairs []Pair, out []Evidence)
 }
@@ -32,6 +32,8 @@ type Outcome struct {
 	// Sender is the index of the sender's signature, -1 without one.
 	Sender     int
 	SenderGood bool // it is of good standing
+	// History is how many messages of a sender of good standing were delivered on earlier days.
+	History uint32
 }
 
 // A Case holds all results for one message.
@@ -72,6 +74,9 @@ func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 		v.Reasons = d.reasons(v)
 	}
 	out := Outcome{Sender: d.sender, SenderGood: d.senderGood}
+	if d.senderGood {
+		out.History = d.Evidence[d.sender].Old
+	}
 	if d.class >= bulkhead.ClassSuspected {
 		out.By = d.facet()
 	}

@@ -66,6 +66,8 @@ func (d *decision) because(confidence int) string {
 		return fmt.Sprintf("the text was reported %s from others; %s, and was not", times(votes(t)), d.since(d.sender))
 	case wanted:
 		return fmt.Sprintf("the text was reported %s, but %s was said to be wanted", times(votes(t)), d.name(d.sender))
+	case wantedBulk:
+		return fmt.Sprintf("%s, and this text was said to be wanted", d.since(d.sender))
 	case goodLinks:
 		return fmt.Sprintf("the text was reported %s, but all its links are known for days and were not", times(votes(t)))
 	case seldom:

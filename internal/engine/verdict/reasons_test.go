@@ -66,6 +66,9 @@ func TestAllReasons(t *testing.T) {
 		{"a copy", p(exact(one)), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 80 of 100", seen1(inExact), vote1, held}},
 		{"seen", p(seen(exact(no), since)), nil, []string{"seen 7 times (bulkhead/exact) since 2024-10-04, below the threshold of 20", held}},
 		{"bulk", p(seen(exact(no), bulkhead.Finding{Sightings: 20})), nil, []string{"seen 20 times (bulkhead/exact): bulk, the threshold is 20", held}},
+		{"bulk that is wanted", p(seen(exact(no), bulkhead.Finding{Sightings: 20}), bank), pair("bank.example", voted(0, 1)), []string{
+			"the sender \"bank.example\" is known by 200 deliveries, and this text was said to be wanted",
+			"seen 20 times (bulkhead/exact): bulk, the threshold is 20", held}},
 		{"many votes, and not bulk", p(exact(voted(25, 0))), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100", "25 spam votes, 0 ham votes", held}},
 		{"votes as many as the threshold", p(exact(voted(20, 0))), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100", "20 spam votes, 0 ham votes", held}},
 		{"revoked", p(exact(voted(1, 1))), nil, []string{"was reported as spam, and that was revoked (bulkhead/exact)", seen1(inExact), "1 spam vote, 1 ham vote: contested", held}},

@@ -42,7 +42,7 @@ func Scenarios() []Scenario {
 		Scenario{Name: "be of good standing, then send what is reported", Means: Sendings,
 			strike: standing, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")), mend: says(bulkhead.Spam, campaignOf("nice.example"))},
 		Scenario{Name: "make personal mail bulk", Means: Inboxes,
-			daily: letters, strike: spread(personal), holds: is(bulkhead.ClassBulk, personal)},
+			daily: letters, before: likes(personal), strike: spread(personal), holds: is(bulkhead.ClassBulk, personal), mend: says(bulkhead.Ham, personal)},
 		Scenario{Name: "make bulk what one person will write", Means: Inboxes,
 			daily: letters, strike: spread(personal), holds: is(bulkhead.ClassBulk, herNext)},
 		Scenario{Name: "be of good standing, then send what is reported", Means: Inboxes,

@@ -254,12 +254,15 @@ func setOnce(l *words, lo uint64) (before bool) {
 
 // setTwice is setOnce for two bits in each word.
 func setTwice(l *words, lo uint64) (before bool) {
-	m := pattern(lo, true)
+	hi := mix64(lo + weyl)
+	var m words
 	var fresh uint64
-	for i := range m {
+	for i := range m { // as pattern has them
+		bits := uint64(1)<<(lo&31) | 1<<32<<(hi&31)
 		old := atomic.LoadUint64(&l[i])
-		fresh |= m[i] &^ old
-		m[i] |= old
+		fresh |= bits &^ old
+		m[i] = old | bits
+		lo, hi = lo>>8, hi>>8
 	}
 	if fresh == 0 {
 		return true

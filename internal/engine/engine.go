@@ -38,6 +38,7 @@ type Engine struct {
 	healedBy  atomic.Pointer[[]Healing]
 	scratch   sync.Pool // of *scratch
 	seen      sync.Pool // of *bulkhead.Verdict
+	reports   sync.Pool // of *reportAddition
 	counters  counters
 	watch     watch // of the writer
 
@@ -103,6 +104,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e.scratch.New = func() any { return e.newScratch() }
 	e.seen.New = func() any { return new(bulkhead.Verdict) }
+	e.reports.New = func() any { return new(reportAddition) }
 	e.threshold.Store(opts.Threshold)
 	e.whitelist.Store(opts.Whitelist)
 	e.books.Store(&books{secrets: secrets})

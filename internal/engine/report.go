@@ -27,7 +27,9 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 			return bulkhead.Receipt{}, err
 		}
 		a.receipt.Duplicate += a.repeated
-		return a.receipt, nil
+		receipt := a.receipt
+		e.recycle(a)
+		return receipt, nil
 	}
 }
 
@@ -35,7 +37,8 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 type reportAddition struct {
 	secrets  *keys.Secrets
 	message  resolve.Message
-	repeated int // signatures that a vote names twice
+	own      []bulkhead.Signature // of message: the caller may give up and use its own again
+	repeated int                  // signatures that a vote names twice
 	receipt  bulkhead.Receipt
 }
 
@@ -53,7 +56,8 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	if err := checkReport(r); err != nil {
 		return nil, err
 	}
-	a := &reportAddition{message: resolve.Message{Report: *r}, secrets: e.books.Load().secrets}
+	a := e.reports.Get().(*reportAddition)
+	a.message.Report, a.secrets = *r, e.books.Load().secrets
 	if r.Vote == bulkhead.Sighting {
 		if err := e.see(r, &a.message.Seen); err != nil {
 			return nil, err
@@ -63,6 +67,15 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	a.message.Past = maker.Past
 	e.unhidden(a, maker)
 	return a, nil
+}
+
+// recycle takes an addition that the writer has answered, and that nobody refers to any more.
+func (e *Engine) recycle(a *reportAddition) {
+	const most = 1 << 10 // signatures; larger buffers are not worth their memory
+	if m := &a.message; cap(a.own) <= most {
+		*a = reportAddition{own: a.own[:0], message: resolve.Message{Keys: m.Keys[:0], Samples: m.Samples[:0]}}
+		e.reports.Put(a)
+	}
 }
 
 // see judges a message that a root reports as delivered: spam is no delivery.
@@ -94,7 +107,8 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 		m.Signatures, m.Whitelisted = nil, len(all)
 		return
 	}
-	m.Signatures, m.Keys = make([]bulkhead.Signature, 0, len(all)), make([]filter.Key, 0, len(all))
+	own := slices.Grow(a.own, len(all))
+	m.Keys = slices.Grow(m.Keys, len(all))
 	var had repeats
 	for i := range all {
 		if all[i].Scheme() == bulkhead.Sketch {
@@ -112,8 +126,9 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 			a.repeated++
 			continue
 		}
-		m.Signatures, m.Keys = append(m.Signatures, all[i]), append(m.Keys, k)
+		own, m.Keys = append(own, all[i]), append(m.Keys, k)
 	}
+	a.own, m.Signatures = own, own
 	if m.Vote == bulkhead.Spam && !bulkhead.Identifies(m.Signatures) {
 		m.Whitelisted += len(m.Signatures) // all its signatures are hidden
 		m.Signatures, m.Keys = nil, nil

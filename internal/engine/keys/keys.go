@@ -80,7 +80,7 @@ func (m Maker) Vote(who string, vote bulkhead.Vote, base filter.Key) filter.Key 
 // Record returns the key of what a voice has added to the weights of base. The voice is a
 // reporter's, or that of a network whose reporters count once.
 func (m Maker) Record(voice string, base filter.Key) filter.Key {
-	return m.unique(voice, bulkhead.Spam, "record", base)
+	return m.unique(voice, bulkhead.Spam, record, base)
 }
 
 // Once returns the key under which a filter remembers that something was done for an
@@ -167,11 +167,15 @@ func (m Maker) unique(who string, vote bulkhead.Vote, id string, base filter.Key
 	return k
 }
 
+// uniqueKey begins what is hashed into the keys of [Maker.unique], and record is the ID in
+// those of [Maker.Record].
+const uniqueKey, record = "unique", "record"
+
 func unique(s filter.Secret, who string, vote bulkhead.Vote, id string, base filter.Key) filter.Key {
 	var b [17]byte
 	put(b[:], base)
 	b[16] = byte(vote)
-	return s.Key([]byte("unique"), []byte(who), []byte(id), b[:])
+	return s.Key([]byte(uniqueKey), []byte(who), []byte(id), b[:])
 }
 
 func put(b []byte, k filter.Key) {

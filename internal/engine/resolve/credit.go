@@ -125,7 +125,7 @@ func (r *Resolver) suspects(base filter.Key) (names []string) {
 	keys, has := make([]filter.Key, buckets), make([]bool, buckets)
 	found := make([][buckets]bool, len(m.byBucket))
 	for b := range keys {
-		found[0][b] = r.over.voted.has(r.opts.Keys.Bucket(uint8(b), base))
+		found[0][b] = r.over.votes().has(r.opts.Keys.Bucket(uint8(b), base))
 	}
 	for _, block := range r.view.Block.Live {
 		epoch, ok := r.view.Epoch(block.SpamGeometry)
@@ -160,7 +160,7 @@ func (r *Resolver) suspects(base filter.Key) (names []string) {
 func (r *Resolver) newest(keys []filter.Key) []int {
 	places, has := make([]int, len(keys)), make([]bool, len(keys))
 	for i, k := range keys {
-		if places[i] = -1; r.over.voted.has(k) {
+		if places[i] = -1; r.over.votes().has(k) {
 			places[i] = 0
 		}
 	}

@@ -113,8 +113,9 @@ func (r *Resolver) open(from int, voice string) {
 	l, live := &r.ledger, r.view.Block.Live
 	n := len(r.items) - from
 	l.records = l.records[:from]
+	records := r.opts.Keys.Records(voice)
 	for i := range n {
-		l.records = append(l.records, r.opts.Keys.Record(voice, r.items[from+i].key))
+		l.records = append(l.records, records.Of(r.items[from+i].key))
 	}
 	l.marked = slices.Grow(l.marked[:0], n*len(live))[:n*len(live)]
 	for g := range live {
@@ -152,7 +153,7 @@ func (r *Resolver) marks(from, g int, marked []bool) {
 	}
 	has := r.hasAll(block.Votes)
 	if g == 0 {
-		r.over.voted.also(r.keys, has)
+		r.over.votes().also(r.keys, has)
 	}
 	for j, i := range r.which {
 		marked[i] = has[j]

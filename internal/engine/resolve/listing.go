@@ -115,7 +115,11 @@ func (r *Resolver) list(it *item) bool {
 		return true
 	}
 	it.turn = revoked + 1
-	for turn := r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key) + 1; turn <= it.turn; turn++ {
+	spam := 0
+	if it.listed {
+		spam = r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key)
+	}
+	for turn := spam + 1; turn <= it.turn; turn++ {
 		r.enterSpam(r.opts.Keys.Turn(it.key, turn))
 	}
 	return true
@@ -134,7 +138,11 @@ func (r *Resolver) revoke(it *item) {
 	if it.listed {
 		spam = r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key)
 	}
-	for turn := r.turnsIn(r.view.Block.Live[0].Revoked, &r.over.revoked, it.key) + 1; turn <= spam; turn++ {
+	revoked := 0
+	if it.revoked {
+		revoked = r.turnsIn(r.view.Block.Live[0].Revoked, &r.over.revoked, it.key)
+	}
+	for turn := revoked + 1; turn <= spam; turn++ {
 		k := r.opts.Keys.Turn(it.key, turn)
 		r.over.revoked.add(k, 1)
 		r.out.Revoked = append(r.out.Revoked, k)

@@ -66,6 +66,7 @@ type Resolver struct {
 // New returns a resolver.
 func New(o Options) *Resolver {
 	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool)}
+	r.over.out = &r.out
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
 	return r
 }
@@ -208,7 +209,7 @@ func Units(weight float64) uint32 {
 // first reports whether the key is new to the votes of the open generation of the
 // blocklist, and enters it.
 func (r *Resolver) first(k filter.Key) bool {
-	if r.over.voted.has(k) || r.in(r.view.Block.Live[0].Votes, k) {
+	if r.over.votes().has(k) || r.in(r.view.Block.Live[0].Votes, k) {
 		return false
 	}
 	r.enter(k)
@@ -217,7 +218,6 @@ func (r *Resolver) first(k filter.Key) bool {
 
 // enter enters a key into the votes of the open generation.
 func (r *Resolver) enter(k filter.Key) {
-	r.over.voted.add(k, 1)
 	r.out.Voted = append(r.out.Voted, k)
 }
 
@@ -267,6 +267,8 @@ func (r *Resolver) count(k filter.Key, n uint32) {
 
 // weigh raises a cell of the weights of a generation.
 func (r *Resolver) weigh(gen uint64, k filter.Key, n uint32) {
-	r.over.weights.add(cell(gen, k), n)
+	if gen != r.over.block {
+		r.over.weights.add(cell(gen, k), n)
+	}
 	r.out.Weigh(gen, k, n)
 }

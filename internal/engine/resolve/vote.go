@@ -239,11 +239,12 @@ func (r *Resolver) pairs(m *Message, who *voter) {
 // generation, and enters them.
 func (r *Resolver) fresh(m *Message, who *voter) {
 	r.keys = r.keys[:0]
+	votes := r.opts.Keys.Votes(who.Voice, m.Vote)
 	for _, k := range m.Keys {
-		r.keys = append(r.keys, r.opts.Keys.Vote(who.Voice, m.Vote, k))
+		r.keys = append(r.keys, votes.Of(k))
 	}
 	known := r.hasAll(r.view.Block.Live[0].Votes)
-	r.over.voted.also(r.keys, known)
+	r.over.votes().also(r.keys, known)
 	for i, k := range r.keys {
 		if !known[i] {
 			r.items[i].fresh = true

@@ -17,9 +17,11 @@ import (
 
 // inventoryFile names the parts of the data folder that the node has made, one a line.
 // Without it a part that somebody removed, or a disk lost, would look like one that the
-// node never had.
+// node never had. A second line, with missedMark before the name, says that a start has
+// missed the part, and that none has succeeded since.
 const (
 	inventoryFile  = "inventory"
+	missedMark     = "missing "
 	inventoryEvery = time.Minute
 	maxInventory   = 4096 // bytes
 )
@@ -86,15 +88,23 @@ func missingParts(dir string) (missing []keptPart, err error) {
 }
 
 // takeInventory notes the parts that are there. Those that are not, and were, stay noted,
-// unless they, or folders that they were in, are among gone.
-func takeInventory(dir string, gone ...string) error {
+// unless they, or folders that they were in, are among gone. It also notes those that this
+// start misses, instead of what is inside.
+func takeInventory(dir string, missed, gone []string) error {
 	had, err := readInventory(dir)
 	if err != nil {
 		had = nil // it is made anew of what is there
 	}
 	now := slices.DeleteFunc(slices.Clone(had), func(name string) bool {
-		return slices.ContainsFunc(gone, func(g string) bool { return name == g || strings.HasPrefix(name, g+"/") })
+		name = strings.TrimPrefix(name, missedMark)
+		inside := func(folder string) bool { return strings.HasPrefix(name, folder+"/") }
+		return slices.Contains(gone, name) || slices.ContainsFunc(gone, inside) || slices.ContainsFunc(missed, inside)
 	})
+	for _, name := range missed {
+		if name = missedMark + name; !slices.Contains(now, name) {
+			now = append(now, name)
+		}
+	}
 	for _, p := range keptParts() {
 		if _, err := os.Lstat(filepath.Join(dir, p.path)); err == nil && !slices.Contains(now, p.path) {
 			now = append(now, p.path)
@@ -108,24 +118,38 @@ func takeInventory(dir string, gone ...string) error {
 }
 
 // noticeMissing says which parts have gone since the node ran last. The start makes them
-// anew, so nobody would see it later.
+// anew, so nobody would see it later: what it misses stays noted until foundMissing.
 func (n *core) noticeMissing() {
 	missing, err := missingParts(n.dir)
 	if err != nil {
 		n.log.Warn("nobody knows whether parts of the data folder are missing", "err", err)
 	}
-	var gone []string
+	n.missing = nil
 	for _, p := range missing {
 		n.log.Error("a part of the data folder is missing, and begins anew", "file", filepath.Join(n.dir, p.path), "advice", p.advice)
-		gone = append(gone, p.path)
+		n.missing = append(n.missing, p.path)
 	}
-	n.missing = gone
-	n.noteParts(gone...)
+	had, _ := readInventory(n.dir) // missingParts has said why not
+	for _, p := range keptParts() {
+		if slices.Contains(had, missedMark+p.path) && !slices.Contains(n.missing, p.path) {
+			n.log.Error("a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back",
+				"file", filepath.Join(n.dir, p.path), "advice", p.advice)
+			n.missing = append(n.missing, p.path)
+		}
+	}
+	n.inventory(n.missing, nil)
 }
 
-// noteParts takes the inventory. A disk that cannot be written to has louder signs.
-func (n *core) noteParts(gone ...string) {
-	if err := takeInventory(n.dir, gone...); err != nil {
+// foundMissing ends a start that has succeeded: the next one misses nothing that this one
+// has said.
+func (n *core) foundMissing() { n.noteParts(n.missing...) }
+
+// noteParts takes the inventory.
+func (n *core) noteParts(gone ...string) { n.inventory(nil, gone) }
+
+// inventory is takeInventory. A disk that cannot be written to has louder signs.
+func (n *core) inventory(missed, gone []string) {
+	if err := takeInventory(n.dir, missed, gone); err != nil {
 		n.log.Warn("which parts the data folder has is not noted", "err", err)
 	}
 }

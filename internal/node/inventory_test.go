@@ -1,8 +1,10 @@
 package node
 
 import (
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,6 +112,50 @@ func TestMissingIsNotEmpty(t *testing.T) {
 			t.Errorf("of a new node %q are missing", got)
 		}
 	})
+}
+
+// TestMissingAtFailedStart: what a start has missed, and has perhaps made anew, is told by the
+// next one, if that start fails later; and once only.
+func TestMissingAtFailedStart(t *testing.T) {
+	cfg := parse(t, everyPart)
+	whole := everyPartFolder(t, cfg)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	fails := parse(t, strings.Replace(everyPart, "http = \"127.0.0.1:0\"", fmt.Sprintf("http = %q", taken.Addr()), 1))
+	for _, p := range keptParts() {
+		t.Run(p.path, func(t *testing.T) {
+			dir := copyOf(t, whole)
+			if err := os.RemoveAll(filepath.Join(dir, p.path)); err != nil {
+				t.Fatal(err)
+			}
+			log := &journal{}
+			for range 2 {
+				if n, err := Open(t.Context(), Options{Config: fails, Dir: dir, Log: slog.New(log)}); err == nil {
+					n.Close(t.Context())
+					t.Fatal("a start whose door is taken has succeeded")
+				}
+			}
+			for _, want := range [][]string{{p.path}, nil} {
+				n, stop := start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
+				if got := n.State(t.Context()).Missing; !slices.Equal(got, want) {
+					t.Errorf("missing %q, want %q", got, want)
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const missing, was = "a part of the data folder is missing, and begins anew", "a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back"
+			if log.count(missing) == 0 || log.count(missing)+log.count(was) != 3 {
+				t.Errorf("the log of three starts says %d times that it is missing, and %d times that it was", log.count(missing), log.count(was))
+			}
+			if x, err := Examine(t.Context(), cfg, dir); err != nil || !x.Sound() {
+				t.Errorf("in the end: %+v, %v", x, err)
+			}
+		})
+	}
 }
 
 // TestRepairMissing: a repair notes that a part is to begin anew, but for the store and the

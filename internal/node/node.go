@@ -107,6 +107,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 		}
 	}
+	n.foundMissing()
 	return n, nil
 }
 

@@ -192,7 +192,7 @@ func (r *repair) file(f client.Fault) error {
 		return os.Chmod(f.File, info.Mode().Perm()&^0o077)
 	case "inventory":
 		r.done("%s was made anew", f.File)
-		return takeInventory(r.Dir)
+		return takeInventory(r.Dir, nil, nil)
 	case "greylist", "ratelimits", "mesh", "whitelist":
 		if base := filepath.Base(f.File); base == mesh.KeyFile || base == meshFolder {
 			return nil // peers know the node by it: its owner decides
@@ -205,7 +205,7 @@ func (r *repair) file(f client.Fault) error {
 		rel, relErr := filepath.Rel(r.Dir, f.File)
 		if err = errors.Join(err, relErr); err == nil {
 			r.done("%s is missing, and begins anew", f.File)
-			err = takeInventory(r.Dir, rel)
+			err = takeInventory(r.Dir, nil, []string{rel})
 		}
 		return err
 	}

@@ -349,7 +349,11 @@ func (s *Store) prune() {
 	all, err := listSegments(s.path(journalDir))
 	for _, seg := range all {
 		if !live[seg.path] && (seg.epoch < epoch || seg.epoch == epoch && seg.first < first) {
-			err = errors.Join(err, removeIfThere(s.fs, seg.path))
+			// The oldest goes first, and if it cannot, none does: a journal that lacks the
+			// segments between two others has no past that a crash explains.
+			if err = removeIfThere(s.fs, seg.path); err != nil {
+				break
+			}
 		}
 	}
 	if err = errors.Join(err, s.sweepFiles()); err != nil {

@@ -329,3 +329,33 @@ func TestDoubtfulRecovery(t *testing.T) {
 	s = reopen(t, s, o)
 	checkReplay(t, s, 3, 4, 50)
 }
+
+// TestPruneInOrder has a disk refuse to remove the oldest of several obsolete segments: the
+// newer ones stay, too, so that the journal has no gap, and the next checkpoint removes all.
+// Without that a power cut could bring back the oldest one alone, with what was once torn at
+// its end.
+func TestPruneInOrder(t *testing.T) {
+	fs := newPowerFS()
+	s := open(t, newDir(t), Options{FS: fs, SegmentBytes: 1000})
+	appendN(t, s, 30, 200)
+	oldest := ""
+	fs.fault = func(op, path string) bool { return op == "remove" && path == oldest }
+	for i, want := range []int{8, 8, 1} {
+		segs, err := listSegments(s.path(journalDir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if oldest = segs[0].path; i == 2 {
+			oldest = ""
+		}
+		if err := s.Checkpoint(t.Context(), s.LastIndex()+1, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if segs, err = listSegments(s.path(journalDir)); err != nil || len(segs) != want {
+			t.Errorf("checkpoint %d: %d segments, %v, want %d", i+1, len(segs), err, want)
+		}
+	}
+	s = reopen(t, s, Options{FS: fs})
+	appendN(t, s, 1, 200)
+	checkReplay(t, s, 31, 31, 200)
+}

@@ -286,11 +286,15 @@ func (n *node) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 	return fuse.ReadResultData(dest[:copy(dest, n.data[off:])]), 0
 }
 
-// Write writes a part if it fails, like a full disk.
+// Write writes a part if it fails, like a full disk, or one whose power is cut just then.
 func (n *node) Write(_ context.Context, _ fs.FileHandle, b []byte, off int64) (uint32, syscall.Errno) {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
+	dead := n.disk.dead
 	errno := n.disk.change()
+	if dead {
+		return 0, errno
+	}
 	if errno != 0 {
 		b = b[:len(b)/2/disktest.Sector*disktest.Sector]
 	}

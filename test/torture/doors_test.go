@@ -428,6 +428,7 @@ func (o *others) dnsbl(ctx context.Context, rng *rand.Rand) error {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := conn.Write(packed); err != nil {
 		return err
 	}

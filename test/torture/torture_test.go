@@ -43,7 +43,8 @@ type victim struct {
 	sigs     []bulkhead.Signature
 	faults   map[string]int
 	counted  int
-	lost     bool // counts are known to be too low
+	lost     bool          // counts are known to be too low
+	started  time.Duration // how long the last start took
 }
 
 // TestTorture goes on until its time is over.
@@ -176,6 +177,7 @@ func (v *victim) serve() *nodetest.Process {
 
 func (v *victim) serveWith(config string) *nodetest.Process {
 	v.t.Helper()
+	begin := time.Now()
 	p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", config, "--data", v.data)
 	nodetest.Settle(v.t, patienceAtStart, "the node", func() string {
 		if err := v.client.Ready(v.t.Context()); err != nil {
@@ -183,6 +185,7 @@ func (v *victim) serveWith(config string) *nodetest.Process {
 		}
 		return ""
 	})
+	v.started = time.Since(begin)
 	return p
 }
 

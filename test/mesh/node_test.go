@@ -117,9 +117,9 @@ func (n *node) secret() string {
 }
 
 // start runs the node until kill or stop.
-func (n *node) start() {
+func (n *node) start(flags ...string) {
 	n.t.Helper()
-	cmd := exec.Command(n.bin, "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data())
+	cmd := exec.Command(n.bin, append([]string{"serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data()}, flags...)...)
 	cmd.Stdout, cmd.Stderr = n.log, n.log
 	n.proc = nodetest.Start(n.t, cmd)
 	nodetest.Settle(n.t, nodetest.Patience, n.name+" answers", func() string {

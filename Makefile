@@ -8,6 +8,7 @@
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
 # make cost    search for messages that cost more processor time than any may, for the time SEARCH
+# make vuln    known vulnerabilities of what is linked, by the Go project's database: VULNDB=file:///... for a copy of it
 # make vet     formatting, go vet, staticcheck
 # make bench   the benchmarks
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
@@ -19,6 +20,8 @@ GO          ?= go
 FUZZTIME    ?= 20s
 FUZZJOBS    ?= 2
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
+VULNDB      ?= https://vuln.go.dev
 
 MUTANTS     ?= 60
 SEED        ?= 1
@@ -38,7 +41,7 @@ SEARCH      ?= 10m
 MAIL        ?=
 TEMPLATES   ?=
 
-.PHONY: all build server run test interop torture soak-mesh fidelity race fuzz cost vet mutate bench bench-peers stream packages reproducible clean
+.PHONY: all build server run test interop torture soak-mesh fidelity race fuzz cost vuln vet mutate bench bench-peers stream packages reproducible clean
 
 all: vet test
 
@@ -85,6 +88,11 @@ vet:
 	$(GO) vet -tags interop,man,simclock ./...
 	cd test/outside && $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+
+vuln:
+	@for dir in . packaging/release test/outside bench; do \
+		echo "$$dir"; (cd $$dir && $(GO) run $(GOVULNCHECK) -db $(VULNDB) -tags interop,simclock,man ./...) || exit 1; \
+	done
 
 mutate:
 	$(GO) run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(PKG)

@@ -24,7 +24,6 @@ import (
 const (
 	DefaultMaxMessage = 32 << 20         // bytes
 	DefaultTimeout    = 10 * time.Second // for one message
-	ifdConns          = 512
 )
 
 // An Ifd serves dccifd's socket: a program sends a message with its envelope, and the
@@ -72,6 +71,8 @@ type Ifd struct {
 	// Timeout is how long the answer to a message may take; one that takes longer
 	// gets a temporary failure. 0 means DefaultTimeout.
 	Timeout time.Duration
+	// MaxConns caps the connections; 0 means [door.DefaultMaxConns].
+	MaxConns int
 	// Rate limits the messages of one client, Exempt lists clients that it does
 	// not apply to.
 	Rate   door.Rate
@@ -119,7 +120,7 @@ func (s *Ifd) prepare() error {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
 		s.book = newBook(s.Clearinghouse, s.Keep)
-		s.stream.Handler, s.stream.Log, s.stream.MaxConns = s.handle, s.Log, ifdConns
+		s.stream.Handler, s.stream.Log, s.stream.MaxConns = s.handle, s.Log, s.MaxConns
 		s.stream.RequestRate, s.stream.Exempt = s.Rate, s.Exempt
 	})
 	return checkBrand(s.Brand)

@@ -88,6 +88,7 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 		Clearinghouse: n.houseFor("dccifd"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage, Memory: n.messages,
 		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, log), Cleared: n.cleared, Now: clock.Now, Log: log,
+		MaxConns: cfg.Limits.Connections,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {

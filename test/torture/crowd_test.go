@@ -6,11 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -19,52 +16,21 @@ import (
 // networks, half of which say nothing and half of which begin and do not go on. Others must
 // be served meanwhile. CROWD is how many there are.
 func TestCrowd(t *testing.T) {
-	crowd := 600
-	if text := os.Getenv("CROWD"); text != "" {
-		var err error
-		if crowd, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	crowd := crowdOf(t)
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), settings+fmt.Sprintf("[limits]\nconnections = %d\n", crowd*2/5))
 	p := v.serve()
 	defer p.Stop()
-	o := v.others
-	o.address["http"] = v.client.Server[len("http://"):]
-	count := func(ctx context.Context, _ *rand.Rand) error {
-		return v.client.Count(ctx, v.sigs[:1], []uint32{1})
-	}
-	for _, door := range []struct {
-		name  string
-		begin string // of what a client says
-		use   func(context.Context, *rand.Rand) error
-	}{
-		{"http", "POST /v1/count HTTP/1.1\r\n", count}, {"razor2", "a=", o.razor}, {"dccifd", "header\n", o.dccifd}, {"milter", "\x00\x00", o.milter},
-		{"policy", "request=", o.policy}, {"pyzor_helper", "From: ", o.pyzorHelper}, {"razor_helper", "From: ", o.razorHelper},
-	} {
+	for _, d := range v.tcpDoors() {
 		const requests = 40
-		quiet := v.served(requests, door.name, door.use)
-		var conns []net.Conn
-		for i := range crowd {
-			d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, byte(1+i/250), byte(i%250), 1)}}
-			c, err := d.DialContext(t.Context(), "tcp", o.address[door.name])
-			if err != nil {
-				t.Fatalf("%s: connection %d: %v", door.name, i, err)
-			}
-			conns = append(conns, c)
-			if i%2 == 0 {
-				_, _ = c.Write([]byte(door.begin)) // it may be closed already, to make room
-			}
-		}
+		quiet := v.served(requests, d.name, d.use)
+		end := v.crowd(d, crowd, 0)
 		// A network with one connection does not take the place of another with one before
 		// that has been silent for a second.
-		v.await("a place at "+door.name, func() bool { return door.use(t.Context(), v.rng) == nil })
-		crowded := v.served(requests, door.name, door.use)
+		v.await("a place at "+d.name, func() bool { return d.use(t.Context(), v.rng) == nil })
+		crowded := v.served(requests, d.name, d.use)
+		end()
 		t.Logf("%-12s %d connections that say nothing or little: %d requests beside them, median %v, longest %v; without them %v and %v",
-			door.name, crowd, requests, crowded[requests/2], crowded[requests-1], quiet[requests/2], quiet[requests-1])
-		for _, c := range conns {
-			c.Close()
-		}
+			d.name, crowd, requests, crowded[requests/2], crowded[requests-1], quiet[requests/2], quiet[requests-1])
 	}
 }
 

@@ -1,0 +1,78 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestConnectionsAtEveryDoor: `connections` of [limits] is what each TCP door takes. One more
+// closes the connection that has been silent longest.
+func TestConnectionsAtEveryDoor(t *testing.T) {
+	const most = 3
+	doors := []string{"http", "razor2", "razor_helper", "pyzor_helper", "dccifd", "milter", "policy"}
+	var text strings.Builder
+	fmt.Fprintf(&text, "[limits]\nconnections = %d\n[listen]\n", most)
+	for _, door := range doors {
+		fmt.Fprintf(&text, "%s = \"127.0.0.1:0\"\n", door)
+	}
+	n, _ := start(t, Options{Config: parse(t, text.String()), Dir: filepath.Join(t.TempDir(), "data")})
+	var wg sync.WaitGroup
+	for _, door := range doors {
+		wg.Go(func() {
+			to := strings.TrimPrefix(address(t, n, door), "http://")
+			var conns []net.Conn
+			open := func(i int) {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, byte(i+1), 1)}} // networks of their own
+				c, err := d.Dial("tcp", to)
+				if err != nil {
+					t.Errorf("%s: %v", door, err)
+					return
+				}
+				conns = append(conns, c)
+				time.Sleep(10 * time.Millisecond) // they are silent since different times
+			}
+			closed := func(i int, within time.Duration) bool {
+				if err := conns[i].SetReadDeadline(time.Now().Add(within)); err != nil {
+					t.Error(err)
+				}
+				_, err := io.Copy(io.Discard, conns[i]) // some doors greet
+				var timeout net.Error
+				return !errors.As(err, &timeout) || !timeout.Timeout()
+			}
+			for i := range most {
+				open(i)
+			}
+			gone := false
+			for range 20 { // who has not been silent for a second does not give way
+				time.Sleep(time.Second)
+				open(most)
+				if t.Failed() {
+					return
+				}
+				if gone = closed(0, time.Second); gone {
+					break
+				}
+				conns[most].Close()
+				conns = conns[:most]
+			}
+			if !gone {
+				t.Errorf("%s: the connection that has been silent longest is open, with one more than %d", door, most)
+				return
+			}
+			for i := 1; i <= most; i++ {
+				if closed(i, 50*time.Millisecond) {
+					t.Errorf("%s: connection %d was closed, too", door, i)
+				}
+				conns[i].Close()
+			}
+		})
+	}
+	wg.Wait()
+}

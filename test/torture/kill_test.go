@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 			v.compare("before another folder")
 			p.Kill()
 			opened = 0
-			v.data += "again"
+			v.data = filepath.Join(t.TempDir(), "data")
 			v.acked, v.sent = [signatures]uint32{}, [signatures]uint32{}
 			v.others.forget()
 			v.faults["empty folders"]++

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -417,5 +419,56 @@ func TestRefuses(t *testing.T) {
 	_, err := Read(t.Context(), func(yield func(Mail, error) bool) { yield(Mail{}, broken) }, nil)
 	if !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
+	}
+}
+
+// TestFirstReport draws campaigns of ten copies and more as streams have them, each alone, and
+// tells how many of its copies come before its first report: what no rule can catch that waits
+// for one, unless the copies share something with what was reported before.
+func TestFirstReport(t *testing.T) {
+	for _, tt := range []struct {
+		reporting     float64
+		least, most   int     // the median
+		seldom, often float64 // share of campaigns with a report within three copies
+	}{{0.1, 8, 10, 0.12, 0.25}, {0.02, 12, 17, 0.02, 0.07}} {
+		random := rand.New(rand.NewPCG(1, 2))
+		opts := Options{}
+		if err := opts.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		var before []int
+		soon := 0
+		for len(before) < 5000 {
+			n := copies(kinds[Spam], opts.Tail, random)
+			if n < 10 {
+				continue
+			}
+			came := make([]time.Duration, n)
+			reported := time.Duration(math.MaxInt64)
+			for i := range came {
+				if i > 0 {
+					came[i] = time.Duration(random.ExpFloat64() * float64(opts.Spread))
+				}
+				if after := delay(random); random.Float64() < tt.reporting {
+					reported = min(reported, came[i]+after)
+				}
+			}
+			passed := 0
+			for _, at := range came {
+				if at < reported {
+					passed++
+				}
+			}
+			if passed <= 3 {
+				soon++
+			}
+			before = append(before, passed)
+		}
+		slices.Sort(before)
+		median, share := before[len(before)/2], float64(soon)/float64(len(before))
+		t.Logf("%.0f %% report: a median of %d copies come before the first report; %.1f %% of campaigns have one within three", 100*tt.reporting, median, 100*share)
+		if median < tt.least || median > tt.most || share < tt.seldom || share > tt.often {
+			t.Errorf("%.0f %% report: median %d, want %d to %d; share %.3f, want %.2f to %.2f", 100*tt.reporting, median, tt.least, tt.most, share, tt.seldom, tt.often)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
 // is noted once for a text.
 func (r *Resolver) spreads(m *Message, n uint32) {
 	seen, bulk := &m.Seen, r.opts.Threshold()
-	if n == 0 || seen.Caught || !seen.GoodSender || seen.History >= bulk || book.Add(seen.Sightings, n) < bulk/4 {
+	if n == 0 || seen.Caught || !seen.GoodSender || seen.History >= bulk || book.Add(seen.Sightings, n) < max(2, bulk/4) {
 		return
 	}
 	which, _ := identities(m)

@@ -103,6 +103,8 @@ func (e *Engine) maintain(ctx context.Context) bool {
 // checkpoint writes changed arrays to new files, page by page between batches, and lets
 // the store replace the manifest and drop the journal before it.
 func (e *Engine) checkpoint(ctx context.Context, between func(func())) error {
+	e.writtenMu.Lock()
+	defer e.writtenMu.Unlock()
 	s, err := e.snapshot(between, e.written)
 	if err != nil {
 		return err
@@ -117,6 +119,8 @@ func (e *Engine) checkpoint(ctx context.Context, between func(func())) error {
 
 // recover writes everything to new files and starts a fresh journal.
 func (e *Engine) recover(ctx context.Context) error {
+	e.writtenMu.Lock()
+	defer e.writtenMu.Unlock()
 	s, err := e.snapshot(e.between, nil)
 	if err != nil {
 		return err
@@ -152,6 +156,8 @@ func (e *Engine) release() {
 		}
 	}
 	v.remote.Each(func(array any) { live[array] = true })
+	e.writtenMu.Lock()
+	defer e.writtenMu.Unlock()
 	maps.DeleteFunc(e.written, func(_ string, w written) bool { return !live[w.array] })
 }
 

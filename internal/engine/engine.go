@@ -67,9 +67,10 @@ type Engine struct {
 	block         *book.BlockKeeper
 
 	// written is the content of the last checkpoint's files, by name: the next one
-	// carries over those that have not changed. Only the goroutine that writes
-	// checkpoints uses it.
-	written map[string]written
+	// carries over those that have not changed. writtenMu guards it, and is held while a
+	// checkpoint is written: tests want one beside keep.
+	written   map[string]written
+	writtenMu sync.Mutex
 }
 
 // counters count the work of an engine since it started.

@@ -100,7 +100,7 @@ var mayImport = map[string][]string{
 	"internal/lab/reliability":       {".", "internal/lab/figure", "internal/lab/interval"},
 	"internal/lab/letters":           {".", "signature", "signature/mail"},
 	"internal/lab/study":             {".", "filter", "filter/paper", "signature", "internal/lab/figure"},
-	"internal/lab/replay":            {".", "filter", "signature", "signature/mail", "internal/engine", "internal/trust", "internal/lab/figure", "internal/lab/letters", "internal/lab/reliability"},
+	"internal/lab/replay":            {".", "filter", "signature", "signature/mail", "signature/rspamd", "internal/engine", "internal/trust", "internal/lab/figure", "internal/lab/letters", "internal/lab/reliability"},
 	"internal/lab/stream":            {".", "filter", "signature", "signature/mail", "internal/engine", "internal/trust", "internal/lab/figure", "internal/lab/letters", "internal/lab/reliability"},
 	"internal/lab/attack":            {".", "internal/engine", "internal/trust", "internal/lab/figure"},
 	"internal/lab/load":              {"signature/razor", "fuzzy", "policy", "internal/mmsg"},

@@ -23,6 +23,17 @@ type User struct {
 	Protocols []string   `json:"protocols" doc:"Protocols that it has a secret for."`
 }
 
+// Accuracy returns which share of an account's reports was right, from 0 to 1, of those
+// that others have confirmed or revoked, and how many these are. Without any, the share
+// is 0.
+func (u *User) Accuracy() (share float64, of uint64) {
+	of = uint64(u.Confirmed) + uint64(u.Reverted)
+	if of == 0 {
+		return 0, 0
+	}
+	return float64(u.Confirmed) / float64(of), of
+}
+
 // A NewUser is an account to create.
 type NewUser struct {
 	Name   string   `json:"name" minLength:"1" maxLength:"128"`

@@ -1,39 +1,29 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
 func newConfigCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Check a configuration file, or print every key", Args: cli.Args(cobra.NoArgs), RunE: needCommand}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use:   "check FILE",
-			Short: "Check a configuration file",
-			Long: "Check a configuration file, including the rules of rate limits, the policies of the\n" +
-				"milter, and zones. The files of lists and the certificate are read, too.",
-			Args: cli.Args(cobra.ExactArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				cfg, err := config.Inspect(args[0])
-				if cfg != nil {
-					if wrong := node.CheckConfig(cfg); wrong != nil {
-						err = errors.Join(err, fmt.Errorf("%s: %w", args[0], wrong))
-					}
-				}
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
-				return err
-			},
-		},
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check a configuration file, show or reload a node's, or print every key",
+		Args:  cli.Args(cobra.NoArgs),
+		RunE:  needCommand,
+	}
+	cmd.AddCommand(newConfigCheck(), newConfigShow(), newConfigReload(),
 		&cobra.Command{
 			Use:   "reference",
 			Short: "Print every key with its meaning and default, as a configuration file",
@@ -43,6 +33,173 @@ func newConfigCommand() *cobra.Command {
 			},
 		},
 	)
+	return cmd
+}
+
+func newConfigCheck() *cobra.Command {
+	var u adminFlags
+	var running bool
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file, or compare it with a running node",
+		Long: "Check a configuration file, including the rules of rate limits, the policies of the\n" +
+			"milter, and zones. The files of lists and the certificate are read, too. With --running,\n" +
+			"also ask a node which keys differ from its own, and which of these need a restart. That\n" +
+			"takes an administrator's token, see \"bulkhead user --help\".",
+		Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := config.Inspect(args[0])
+			if cfg != nil {
+				if wrong := node.CheckConfig(cfg); wrong != nil {
+					err = errors.Join(err, fmt.Errorf("%s: %w", args[0], wrong))
+				}
+			}
+			var unread *config.Error
+			if err != nil && u.json && errors.As(err, &unread) {
+				if wrong := printChecked(cmd.OutOrStdout(), &client.ConfigCheck{Mistakes: node.Mistakes(err)}); wrong != nil {
+					return wrong
+				}
+			}
+			if err != nil {
+				return err
+			}
+			if running {
+				return u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+					text, err := os.ReadFile(args[0])
+					if err != nil {
+						return err
+					}
+					got, err := c.CheckConfig(cmd.Context(), string(text))
+					if err != nil {
+						return err
+					}
+					return u.checked(cmd.OutOrStdout(), got, args[0]+": no mistakes")
+				})(cmd, args)
+			}
+			if u.json {
+				return printChecked(cmd.OutOrStdout(), &client.ConfigCheck{})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
+			return err
+		},
+	}
+	u.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&running, "running", false, "compare with the configuration of a running node, too")
+	return cmd
+}
+
+// checked prints what a file would change of a node, or has changed.
+func (u *adminFlags) checked(w io.Writer, c *client.ConfigCheck, well string) error {
+	if u.json {
+		if err := printChecked(w, c); err != nil {
+			return err
+		}
+	}
+	if len(c.Mistakes) > 0 {
+		var all []error
+		for _, m := range c.Mistakes {
+			all = append(all, &config.Error{Detail: strings.TrimPrefix(m, "config: ")})
+		}
+		return errors.Join(all...)
+	}
+	if u.json {
+		return nil
+	}
+	keys := func(all []string) string {
+		if len(all) == 0 {
+			return "none"
+		}
+		return strings.Join(all, ", ")
+	}
+	_, err := fmt.Fprintf(w, "%s\nkeys that differ and need no restart: %s\nkeys that wait for a restart: %s\n", well, keys(c.Changed), keys(c.Restart))
+	return err
+}
+
+// printChecked prints what was found as JSON, in which no list is null.
+func printChecked(w io.Writer, c *client.ConfigCheck) error {
+	for _, l := range []*[]string{&c.Mistakes, &c.Changed, &c.Restart} {
+		*l = append([]string{}, *l...)
+	}
+	return json.NewEncoder(w).Encode(c)
+}
+
+func newConfigShow() *cobra.Command {
+	var u adminFlags
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "show [KEY...]",
+		Short: "Print the configuration of a running node, without its secrets",
+		Long: "Print the configuration of a running node, without its secrets: the keys that differ\n" +
+			"from the defaults, or with --all every key; with KEY these, or those of sections. The\n" +
+			"token of an administrator is needed: that of --token-file, else of $BULKHEAD_TOKEN, else\n" +
+			"of the node's data folder.",
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			cfg, err := c.Config(cmd.Context())
+			if err != nil {
+				return err
+			}
+			settings, err := wanted(cfg.Settings, args, all)
+			if err != nil {
+				return err
+			}
+			return u.printSettings(cmd.OutOrStdout(), settings)
+		}),
+	}
+	u.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "keys with default values, too")
+	return cmd
+}
+
+// wanted returns the settings that differ from the defaults, or all of them; of some keys
+// or sections, if there are any, all that these have.
+func wanted(settings []client.Setting, keys []string, all bool) (out []client.Setting, err error) {
+	for _, key := range append([]string{""}, keys...) {
+		found := false
+		for _, s := range settings {
+			within := s.Key == key || strings.HasPrefix(s.Key, key+".")
+			found = found || within
+			if within || key == "" && len(keys) == 0 && (all || !s.Default) {
+				out = append(out, s)
+			}
+		}
+		if key != "" && !found {
+			return nil, cli.Usagef("no key or section is called %.60q; \"bulkhead config reference\" has them all", key)
+		}
+	}
+	return out, nil
+}
+
+func (u *adminFlags) printSettings(w io.Writer, settings []client.Setting) error {
+	if u.json {
+		return printJSON(w, settings)
+	}
+	for i := range settings {
+		if _, err := fmt.Fprintf(w, "%s = %s\n", settings[i].Key, settings[i].Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newConfigReload() *cobra.Command {
+	var u adminFlags
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Make a running node read its configuration file again, as SIGHUP does",
+		Long: "Make a running node read its configuration file again, as SIGHUP does, and print what it\n" +
+			"took over, and what waits for a restart. If the file has a mistake, nothing changes. The\n" +
+			"token of an administrator is needed: that of --token-file, else of $BULKHEAD_TOKEN, else\n" +
+			"of the node's data folder.",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			got, err := c.ReloadConfig(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return u.checked(cmd.OutOrStdout(), got, "the file was read again")
+		}),
+	}
+	u.flags(cmd.Flags())
 	return cmd
 }
 

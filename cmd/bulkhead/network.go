@@ -17,10 +17,8 @@ import (
 func newNetworkCommand() *cobra.Command {
 	var data string
 	cmd := &cobra.Command{
-		Use: "network",
-		Short: "Make or show what a node needs to share with others: the secret of the network,\n" +
-			"which all of its nodes have, and the node's own key, whose public half is added by\n" +
-			"its peers.",
+		Use:   "network",
+		Short: "Make or show the secret of a network and the key of a node",
 		Long: "Make or show what a node needs to share with others: the secret of the network,\n" +
 			"which all its nodes have, and the node's own key, whose public half its peers add.",
 		Args: cli.Args(cobra.NoArgs),

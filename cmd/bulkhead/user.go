@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -29,7 +30,7 @@ func newUserCommand() *cobra.Command {
 	}
 	u.flags(cmd.PersistentFlags())
 	cmd.AddCommand(
-		newUserAdd(&u), newUserList(&u), newUserRemove(&u), newUserPasswd(&u),
+		newUserAdd(&u), newUserList(&u), newUserWeights(&u), newUserRemove(&u), newUserPasswd(&u),
 		newUserWeigh(&u), newUserRole(&u), newUserClose(&u, "close", true), newUserClose(&u, "reopen", false),
 		newUserLink(&u), newUserParent(&u), newUserUndo(&u), newUserRecover(&u),
 	)
@@ -96,7 +97,7 @@ func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
 		return printJSON(w, users)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tROLE\tWEIGHT\tWORTH NOW\tCONFIRMED\tDAYS\tREVOKED\tSINCE\tSECRETS\tSTATE")
+	fmt.Fprintln(t, "NAME\tROLE\tWEIGHT\tWORTH NOW\tCONFIRMED\tDAYS\tREVOKED\tACCURACY\tSINCE\tSECRETS\tSTATE")
 	for i := range users {
 		a := &users[i]
 		secrets := a.Protocols
@@ -107,10 +108,51 @@ func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
 		if a.Closed {
 			state = "closed"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.3g\t%.3g\t%d\t%d\t%d\t%s\t%s\t%s\n", a.Name, a.Role, a.Weight, a.Worth,
-			a.Confirmed, a.Days, a.Reverted, a.Created.Format(time.DateOnly), strings.Join(secrets, ","), state)
+		fmt.Fprintf(t, "%s\t%s\t%.3g\t%.3g\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", a.Name, a.Role, a.Weight, a.Worth,
+			a.Confirmed, a.Days, a.Reverted, accuracy(a), a.Created.Format(time.DateOnly), strings.Join(secrets, ","), state)
 	}
 	return t.Flush()
+}
+
+// accuracy is how many of an account's reports were right, in words.
+func accuracy(u *client.User) string {
+	share, of := u.Accuracy()
+	if of == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%% of %d", 100*share, of)
+}
+
+func newUserWeights(u *adminFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "weights [NAME]", Short: "Print what the votes of accounts were worth over time",
+		Long: "Print what the votes of each account, or of one, were worth over time: a row for each\n" +
+			"change, the oldest first. A node looks every hour, and remembers the latest 64 changes.",
+		Args: cli.Args(cobra.MaximumNArgs(1)),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			all, err := c.Weights(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				if _, err := c.User(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+				all = slices.DeleteFunc(all, func(w client.Weights) bool { return w.Account != args[0] })
+			}
+			if u.json {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "NAME\tFROM\tWORTH")
+			for _, w := range all {
+				for _, s := range w.Samples {
+					fmt.Fprintf(t, "%s\t%s\t%.3g\n", w.Account, time.Unix(s.Time, 0).UTC().Format(time.DateTime), s.Worth)
+				}
+			}
+			return t.Flush()
+		}),
+	}
 }
 
 func newUserRemove(u *adminFlags) *cobra.Command {

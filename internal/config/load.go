@@ -81,14 +81,21 @@ func inspect(data []byte) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{Detail: fmt.Sprintf("file is longer than %d bytes", maxFile)}
 	}
-	cfg := Default()
-	cfg.Listen = Listen{}
-	dec := toml.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(cfg)
+	cfg, err := decode(data)
 	var missing *toml.StrictMissingError
-	if err != nil && !errors.As(err, &missing) {
-		return nil, positioned(err)
+	var mistyped []*Error
+	for err != nil && !errors.As(err, &missing) {
+		bad := positioned(err)
+		if bad.Key == "" || len(mistyped) == maxMistyped {
+			if len(mistyped) > 0 {
+				return nil, joined(mistyped) // bad may come of what was left out
+			}
+			return nil, bad
+		}
+		// The decoder ends at a value of another type. The rest is read without it.
+		mistyped = append(mistyped, bad)
+		data = withoutLine(data, bad.Line)
+		cfg, err = decode(data)
 	}
 	var unknown []*Error
 	if missing != nil {
@@ -99,30 +106,84 @@ func inspect(data []byte) (*Config, error) {
 		}
 		// The decoder has gone on after them: the rest of the file is in cfg.
 	}
-	wrong := cfg.validate(keyLines(data))
+	wrong := slices.DeleteFunc(cfg.validate(keyLines(data)), func(e *Error) bool {
+		return slices.ContainsFunc(mistyped, func(m *Error) bool { return m.Key == e.Key })
+	})
+	wrong = append(wrong, mistyped...)
 	all := slices.Concat(unknown, wrong)
 	if len(all) == 0 {
 		return cfg, nil
 	}
 	slices.SortStableFunc(all, func(a, b *Error) int { return a.Line - b.Line })
+	if len(wrong) > 0 {
+		cfg = nil
+	}
+	return cfg, joined(all)
+}
+
+func joined(all []*Error) error {
 	errs := make([]error, len(all))
 	for i, e := range all {
 		errs[i] = e
 	}
-	if len(wrong) > 0 {
-		cfg = nil
-	}
-	return cfg, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// positioned turns the errors of the TOML library into [*Error].
-func positioned(err error) error {
+// maxMistyped is how many values of another type than their key has are told at once.
+const maxMistyped = 32
+
+// decode reads a document. Its error is a [toml.StrictMissingError] if unknown keys are all
+// that is wrong with it.
+func decode(data []byte) (*Config, error) {
+	cfg := Default()
+	cfg.Listen = Listen{}
+	dec := toml.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	return cfg, dec.Decode(cfg)
+}
+
+// withoutLine returns data with a line, from 1, that is empty.
+func withoutLine(data []byte, line int) []byte {
+	lines := bytes.Split(data, []byte("\n"))
+	if line >= 1 && line <= len(lines) {
+		lines[line-1] = nil
+	}
+	return bytes.Join(lines, []byte("\n"))
+}
+
+// positioned turns an error of the TOML library into an [*Error].
+func positioned(err error) *Error {
 	var bad *toml.DecodeError
 	if errors.As(err, &bad) {
 		line, _ := bad.Position()
-		return &Error{Line: line, Key: strings.Join(bad.Key(), "."), Detail: strings.TrimPrefix(bad.Error(), "toml: ")}
+		return &Error{Line: line, Key: strings.Join(bad.Key(), "."), Detail: retyped(strings.TrimPrefix(bad.Error(), "toml: "))}
 	}
 	return &Error{Detail: err.Error()}
+}
+
+// retyped says for people what the TOML library says of a value of another type than its
+// key has.
+func retyped(detail string) string {
+	what, ok := strings.CutPrefix(detail, "cannot decode TOML ")
+	is, field, _ := strings.Cut(what, " into ")
+	_, typ, found := strings.Cut(field, " of type ")
+	if !ok || !found {
+		return detail
+	}
+	want := typ
+	switch {
+	case typ == "string":
+		want = "a text in quotes"
+	case typ == "bool":
+		want = "true or false"
+	case typ == "config.Duration":
+		want = `a time in quotes, such as "15m"`
+	case strings.HasPrefix(typ, "[]"):
+		want = "a list in brackets"
+	case strings.HasPrefix(typ, "int"), strings.HasPrefix(typ, "uint"), strings.HasPrefix(typ, "float"):
+		want = "a number"
+	}
+	return fmt.Sprintf("want %s, have a TOML %s", want, is)
 }
 
 // keyLines returns the line of every key and table of a document that the decoder has

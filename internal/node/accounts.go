@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -230,10 +231,13 @@ func (a *accounts) NewToken(ctx context.Context, name string) (string, error) {
 // UndoVotes implements [api.Users].
 func (a *accounts) UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error) {
 	voice := trust.PersonVoice(name)
+	service, user, _ := strings.Cut(name, "=")
 	if account, ok := a.book().Get(name); ok {
 		voice = account.Voice()
 	} else if err := trust.CheckName(name); err != nil {
 		return client.Undone{}, err
+	} else if account, ok := a.book().Get(service); ok && user != "" {
+		voice = account.UserVoice(user)
 	}
 	undone, err := a.core.engine.UndoVotes(ctx, voice, since)
 	return client.Undone{Votes: undone.Votes, Off: undone.Off, On: undone.On, Oldest: undone.Oldest}, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
@@ -135,5 +136,73 @@ func TestTopKeysPage(t *testing.T) {
 	wants(t, "forgotten", status, page, 200, "forgotten in 1 rule", "bob@example.com")
 	if strings.Contains(page, "Forget ann@example.com") {
 		t.Error("ann is still there")
+	}
+}
+
+// TestWhoVoted: Look up names who reported a message, and People those who voted lately, for
+// administrators alone. Users on whose behalf others report are among them, and their votes
+// are undone there, also those of a service that is somebody else's account.
+func TestWhoVoted(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	service, err := admin.AddUser(t.Context(), client.NewUser{Name: "imap", Role: "trusted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	person := "local"
+	if _, err := admin.ChangeUser(t.Context(), "imap", client.UserChange{Person: &person}); err != nil {
+		t.Fatal(err)
+	}
+	b := newBrowser(t, base)
+	logIn(t, b, admin)
+	status, page := b.get("/people")
+	wants(t, "people", status, page, 200, "Who voted lately", "Nobody yet", "not known yet")
+	status, page = b.get("/history")
+	wants(t, "no history", status, page, 200, "No check and no report yet")
+	if status, page = b.upload(advert); strings.Contains(page, "Who reported it") {
+		t.Errorf("before any report: %d %s", status, page)
+	}
+	for _, by := range []struct{ token, user string }{{service.Token, "ann@example.com"}, {"", "carl"}, {admin.Token, ""}} {
+		if _, err := (&client.Client{Server: base, Token: by.token}).ReportMessage(t.Context(), []byte(advert), client.MessageOptions{Vote: bulkhead.Spam, User: by.user}); err != nil {
+			t.Fatal(by, err)
+		}
+	}
+	status, page = b.upload(advert)
+	wants(t, "looked up", status, page, 200, "Who reported it", "ann@example.com by imap", ">carl<", ">admin<", " listed")
+	if n := strings.Count(page, "ann@example.com by imap"); n != 1 {
+		t.Errorf("ann's report is shown %d times", n)
+	}
+	status, page = newBrowser(t, base).upload(advert)
+	wants(t, "a stranger's", status, page, 200, "confidence")
+	if strings.Contains(page, "carl") {
+		t.Error("a stranger sees who reported")
+	}
+	status, page = b.get("/people")
+	wants(t, "voters", status, page, 200, ">ann@example.com by imap</a>", `value="imap=ann@example.com"`, "/history?reporter=ann%40example.com", `value="carl"`)
+	status, page = b.form("/people", url.Values{"name": {"imap=ann@example.com"}, "do": {"undo"}, "days": {"1"}})
+	wants(t, "ann undone", status, page, 200, "are taken back")
+	if strings.Contains(page, "on 0 signatures") {
+		t.Error("nothing of ann's was undone")
+	}
+	status, page = b.form("/people", url.Values{"name": {"carl"}, "do": {"undo"}, "days": {"1"}})
+	wants(t, "carl undone", status, page, 200, "are taken back")
+	status, page = b.form("/people", url.Values{"name": {"admin"}, "do": {"undo"}, "days": {"1"}})
+	wants(t, "admin undone", status, page, 200, "are taken back")
+	if v, err := admin.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
+		t.Errorf("without a vote it is %+v, %v", v, err)
+	}
+	status, page = b.form("/people", url.Values{"name": {"imap=../x"}, "do": {"undo"}, "days": {"1"}})
+	wants(t, "a user who cannot be", status, page, 400, "contains")
+}
+
+// TestAccuracy: reports that others confirm or revoke are an account's accuracy.
+func TestAccuracy(t *testing.T) {
+	for _, tt := range []struct {
+		confirmed, reverted uint32
+		share               float64
+		of                  uint64
+	}{{0, 0, 0, 0}, {3, 1, 0.75, 4}, {0, 2, 0, 2}, {1<<32 - 1, 1<<32 - 1, 0.5, 1<<33 - 2}} {
+		if share, of := (&client.User{Confirmed: tt.confirmed, Reverted: tt.reverted}).Accuracy(); share != tt.share || of != tt.of {
+			t.Errorf("%d confirmed, %d reverted: %v of %d, want %v of %d", tt.confirmed, tt.reverted, share, of, tt.share, tt.of)
+		}
 	}
 }

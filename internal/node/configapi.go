@@ -24,7 +24,7 @@ func (n *Node) CheckConfig(text string) (out client.ConfigCheck) {
 		err = CheckConfig(cfg)
 	}
 	if err != nil {
-		return client.ConfigCheck{Mistakes: mistakes(err)}
+		return client.ConfigCheck{Mistakes: Mistakes(err)}
 	}
 	out.Changed, out.Restart = config.Changed(n.cfg.Load(), cfg)
 	return out
@@ -37,17 +37,17 @@ func (n *Node) ReloadConfig() (out client.ConfigCheck, err error) {
 	}
 	out.Changed, out.Restart, err = n.reread()
 	if err != nil {
-		out.Mistakes = mistakes(err)
+		out.Mistakes = Mistakes(err)
 	}
 	return out, nil
 }
 
-// mistakes returns each error that was joined, in words.
-func mistakes(err error) (all []string) {
+// Mistakes returns each error that was joined, in words.
+func Mistakes(err error) (all []string) {
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) {
 		for _, e := range several.Unwrap() {
-			all = append(all, mistakes(e)...)
+			all = append(all, Mistakes(e)...)
 		}
 		return all
 	}

@@ -63,8 +63,10 @@ func webGeneration(g client.Generation) web.Generation {
 		"unique":  "who has voted on what",
 		"spam":    "called spam",
 		"revoked": "revoked",
+		"votes":   "who has voted on what",
+		"names":   "deliveries by sender, link and other names",
 	}
-	bits := map[string]bool{"unique": true, "spam": true, "revoked": true}
+	bits := map[string]bool{"unique": true, "spam": true, "revoked": true, "votes": true}
 	out := web.Generation{Start: g.Start, End: g.End, Capacity: g.Capacity}
 	for _, a := range g.Arrays {
 		out.Arrays = append(out.Arrays, web.Array{

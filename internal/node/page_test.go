@@ -157,7 +157,9 @@ func TestHistoryPage(t *testing.T) {
 	b := newBrowser(t, base)
 	logIn(t, b, admin)
 	status, page := b.get("/history")
-	wants(t, "empty", status, page, 200, "Nothing of that kind")
+	wants(t, "empty", status, page, 200, "No check and no report yet")
+	status, page = b.get("/history?kind=spam")
+	wants(t, "nothing found", status, page, 200, "Nothing of that kind")
 	status, page = b.upload(advert)
 	wants(t, "unknown mail", status, page, 200, "unknown")
 	var id string

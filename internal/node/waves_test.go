@@ -134,7 +134,7 @@ func TestWavesPage(t *testing.T) {
 		}
 	}
 	status, page = b.get("/waves")
-	wants(t, "waves", status, page, 200, "3 messages", "unknown", "no votes", "shop.example.com 3", "http 3", "<svg")
+	wants(t, "waves", status, page, 200, "3 messages", "unknown", "no reports", "shop.example.com 3", "http 3", "<svg")
 	got, err := admin.Waves(t.Context(), client.WaveQuery{})
 	if err != nil || len(got.Waves) != 1 {
 		t.Fatalf("%+v, %v", got, err)

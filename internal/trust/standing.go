@@ -80,11 +80,11 @@ func (s Standing) speaksFor(r bulkhead.Reporter) (Standing, error) {
 	if !s.Root || s.Known && !s.Confirms {
 		return Standing{}, fmt.Errorf("%w: only this node's own services and trusted accounts may report for a user", bulkhead.ErrForbidden)
 	}
-	service := ""
 	if s.Known {
-		service = strings.TrimPrefix(s.Voice, accountVoice) + "="
+		s.Voice = userVoice(s.Voice, r.User)
+	} else {
+		s.Voice = PersonVoice(r.User)
 	}
-	s.Voice = personVoice + service + r.User
 	return s, nil
 }
 
@@ -100,6 +100,14 @@ const (
 // behalf a service of the node reports. A user of the trusted account SERVICE is the
 // person SERVICE=USER.
 func PersonVoice(name string) string { return personVoice + name }
+
+// userVoice returns the voice of a user of the service with the given voice.
+func userVoice(service, user string) string {
+	return PersonVoice(strings.TrimPrefix(service, accountVoice) + "=" + user)
+}
+
+// UserVoice returns the voice of a user on whose behalf the account reports.
+func (a *Account) UserVoice(user string) string { return userVoice(a.Voice(), user) }
 
 // Voice returns the voice of the account.
 func (a *Account) Voice() string {

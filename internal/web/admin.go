@@ -1,11 +1,13 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,16 +34,20 @@ func (s *Site) people(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	latest, err := votersOf(v)
+	if err != nil {
+		return nil, err
+	}
 	of := make(map[string][]client.Weight)
 	for _, w := range weights {
 		of[w.Account] = w.Samples
 	}
 	return g.Group{h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")), num("Confirmed"), num("Taken off again"), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
+		h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")), h.Th(h.Text("Accuracy")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
 		h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
-	)), h.P(h.Class("dim"), h.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. ")),
-		h.P(h.Class("dim"), h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
-		record}, nil
+	)), h.P(h.Class("dim"), h.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. Accuracy is of the reports that others have confirmed or taken off the list. "),
+		h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
+		latest, record}, nil
 }
 
 func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
@@ -51,13 +57,106 @@ func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
 	}
 	return h.Tr(
 		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)), h.If(u.Parent != "", dim("of "+u.Parent))),
-		h.Td(h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)), h.Td(weightLine(u.Name, weights, now)),
-		number(fmt.Sprintf("%d on %d days", u.Confirmed, u.Days)), number(fmt.Sprint(u.Reverted)), h.Td(h.Text(date(u.Created))),
+		h.Td(h.Class("brief"), h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)), h.Td(weightLine(u.Name, weights, now)),
+		h.Td(h.Class("brief"), accuracy(&u)), h.Td(h.Class("brief"), h.Text(u.Created.UTC().Format("2 Jan 2006"))),
 		h.Td(h.Div(h.Class("acts"),
 			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
 			act("/people", u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
 			act("/people", u.Name, closing, verb, nil))),
 	)
+}
+
+// accuracy is how many of an account's reports were right.
+func accuracy(u *client.User) g.Node {
+	share, of := u.Accuracy()
+	if of == 0 {
+		return dim("not known yet")
+	}
+	return g.Group{h.Text(fmt.Sprintf("%s of %s", percent(share), count(of))), dim(fmt.Sprintf("%s confirmed on %s, %s taken off", count(uint64(u.Confirmed)), plural(uint64(u.Days), "day"), count(uint64(u.Reverted))))}
+}
+
+// A voter is who has voted of late.
+type voter struct {
+	name             string // for people
+	account          string // account, or user of a service, as its votes are undone; "" if they cannot be
+	reporter         string // as the history is searched
+	spam, ham, other int
+	latest           time.Time
+}
+
+// latestVotes is how many votes of each kind the table of voters rests on.
+const latestVotes = 500
+
+// votersOf is who has voted lately, users on whose behalf services report among them;
+// nothing if the node remembers no mail.
+func votersOf(v *view) (g.Node, error) {
+	var all []*voter
+	known := make(map[string]*voter)
+	more := false
+	for _, kind := range []string{"spam", "ham", "revoke"} {
+		page, err := v.node.History(v.Context(), client.HistoryQuery{Kind: kind, Limit: latestVotes})
+		if absent(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		more = more || page.Next != 0
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			one := voterOf(e)
+			if known[one.name] == nil {
+				known[one.name] = &one
+				all = append(all, &one)
+			}
+			known[one.name].add(e)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *voter) int { return b.latest.Compare(a.latest) })
+	shown := all[:min(len(all), 50)]
+	return h.Section(h.H2(h.Text("Who voted lately"), dim("accounts, and the users for whom services report")),
+		h.If(len(all) == 0, h.P(h.Text("Nobody yet. A vote shows here once somebody reports mail: "), h.Code(h.Text("bulkhead report message.eml")), h.Text(", or the button of a mail program after "), h.Code(h.Text("bulkhead setup")), h.Text("."))),
+		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(h.Text("Latest")), h.Th(h.Text("Actions")))),
+			h.TBody(g.Map(shown, voterRow))))),
+		h.If(more || len(all) > len(shown), h.P(h.Class("dim"), h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
+}
+
+func voterOf(e *client.HistoryEntry) voter {
+	one := voter{name: e.Reporter(), reporter: cmp.Or(e.User, e.Account, e.Network), account: cmp.Or(e.User, e.Account)}
+	if e.User != "" && e.Account != "" {
+		one.account = e.Account + "=" + e.User
+	}
+	if one.name == "" {
+		one.name = "this machine"
+	}
+	return one
+}
+
+func (x *voter) add(e *client.HistoryEntry) {
+	switch e.Kind {
+	case "spam":
+		x.spam++
+	case "ham":
+		x.ham++
+	default:
+		x.other++
+	}
+	if e.Time.After(x.latest) {
+		x.latest = e.Time
+	}
+}
+
+func voterRow(x *voter) g.Node {
+	name, undo := h.Text(x.name), g.Node(dim("not by name"))
+	if x.reporter != "" {
+		name = link("/history?reporter="+url.QueryEscape(x.reporter), x.name)
+	}
+	if x.account != "" {
+		undo = act("/people", x.account, "undo", "Undo", days("Days to undo of "+x.name))
+	}
+	return h.Tr(h.Th(h.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))), number(count(uint64(x.other))),
+		h.Td(h.Class("brief"), h.Text(date(x.latest))), h.Td(h.Div(h.Class("acts"), undo)))
 }
 
 // weightLine draws what an account's votes were worth, from the first change that is
@@ -241,6 +340,14 @@ func aggregateRow(a *client.Aggregate) g.Node {
 	return h.P(h.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ", a.Organisations, size(a.Memory), a.Members)), h.Code(h.Text(a.Key)), h.If(a.Fault != "", dim(a.Fault)))
 }
 
+// behind is how far a peer is behind, once it was heard.
+func behind(p *client.Peer) string {
+	if p.Heard.IsZero() {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f s", p.Lag)
+}
+
 // stateOf describes the state of a peer in words.
 func stateOf(p *client.Peer, now time.Time) (text, class string) {
 	switch {
@@ -265,7 +372,7 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 	name := nameOf(p)
 	return h.Tr(
 		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name), h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))), h.Td(h.Span(h.Class("state "+class), h.Text(state))),
-		number(fmt.Sprintf("%.2f", p.Weight)), number(fmt.Sprintf("%.1f s", p.Lag)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
+		number(fmt.Sprintf("%.2f", p.Weight)), number(behind(p)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
 		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), h.Text(count(refused))),
 		h.Td(h.Div(h.Class("acts"),
 			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
@@ -296,7 +403,11 @@ func peerMap(n *client.Network, self string, now time.Time) g.Node {
 		dots = append(dots, h.El("circle", h.Class("at-"+class), h.Attr("cx", fmt.Sprintf("%.0f", x)), h.Attr("cy", fmt.Sprintf("%.0f", y)), h.Attr("r", "6"),
 			h.El("title", h.Text(nameOf(p)+": "+text))))
 		if len(n.Peers) <= 12 {
-			dots = append(dots, mapLabel(x, y+18, nameOf(p)))
+			away := 18.0 // from the lines, which come from the middle
+			if y < height/2 {
+				away = -12
+			}
+			dots = append(dots, mapLabel(x, y+away, nameOf(p)))
 		}
 	}
 	return h.SVG(h.Class("map"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),

@@ -55,13 +55,24 @@ func entriesOf(v *view) (g.Node, error) {
 			choice("class", "Answer", q, "unknown", "good", "bulk", "suspected", "spam"),
 			h.Button(h.Text("Search"))),
 		h.Section(h.H2(h.Text("History"), dim("checks and votes, the latest first")),
-			h.If(len(page.Entries) == 0, h.P(h.Class("dim"), h.Text("Nothing of that kind is remembered here."))),
+			h.If(len(page.Entries) == 0, nothingIn(q, page)),
 			h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Links")), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(page.Entries, func(e client.HistoryEntry) g.Node { return entryRow(&e) })),
 			))),
 			h.If(page.Next != 0, h.P(link(nextPage(q, page.Next), "Earlier ones")))),
 	}, nil
+}
+
+// nothingIn says why a page has no entries, and what to do about it.
+func nothingIn(q url.Values, page *client.HistoryPage) g.Node {
+	switch {
+	case page.Next != 0:
+		return h.P(h.Text(fmt.Sprintf("None among %s entries. The search goes on with earlier ones.", count(uint64(page.Read)))))
+	case len(q) > 0:
+		return h.P(h.Text("Nothing of that kind is remembered here. "), link("/history", "Show everything"))
+	}
+	return h.P(h.Text("No check and no report yet. They show here as mail servers ask this node, and people report mail: "), h.Code(h.Text("bulkhead setup")), h.Text(" sees to both."))
 }
 
 // nextPage is the address of the same search from an entry on.
@@ -87,8 +98,8 @@ func entryRow(e *client.HistoryEntry) g.Node {
 	id := strconv.FormatInt(e.ID, 10)
 	return h.Tr(
 		h.Th(h.Attr("scope", "row"), link("/history?id="+id, e.Time.Format("2 Jan 15:04:05"))),
-		h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Text(e.Answer())), h.Td(h.Text(e.Reporter())),
-		h.Td(h.Text(e.From), h.If(e.Subject != "", dim(e.Subject))), h.Td(h.Text(strings.Join(e.Domains, " "))),
+		h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Class("brief"), h.If(e.Class != "", h.Span(h.Class("key key-"+e.Class))), h.Text(e.Answer())), h.Td(h.Text(dashed(e.Reporter()))),
+		h.Td(h.Text(dashed(e.From)), h.If(e.Subject != "", dim(e.Subject))), h.Td(h.Text(dashed(strings.Join(e.Domains, " ")))),
 		h.Td(h.Div(h.Class("acts"), entryVotes(id))))
 }
 

@@ -1,11 +1,14 @@
 package web
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	g "maragu.dev/gomponents"
@@ -40,7 +43,11 @@ func examine(v *view, raw []byte, text string) (g.Node, error) {
 				return nil, err
 			}
 			d := client.NewVerdict(&verdict)
-			return g.Group{lookupForm(text), verdictOf(d), findings(d.Findings)}, nil
+			who, err := reportersOf(v, d.Findings)
+			if err != nil {
+				return nil, err
+			}
+			return g.Group{lookupForm(text), verdictOf(d), who, findings(d.Findings)}, nil
 		}
 		raw = []byte(text)
 	}
@@ -48,7 +55,62 @@ func examine(v *view, raw []byte, text string) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.Group{lookupForm(""), verdictOf(verdict), h.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), findings(verdict.Findings)}, nil
+	who, err := reportersOf(v, verdict.Findings)
+	if err != nil {
+		return nil, err
+	}
+	return g.Group{lookupForm(""), verdictOf(verdict), h.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), who, findings(verdict.Findings)}, nil
+}
+
+// How many signatures are asked for who reported them, and how many reports of each are shown.
+const (
+	maxAsked    = 4
+	maxReported = 50
+)
+
+// reportersOf is who voted on signatures, as far as the history remembers; nothing for those
+// who may not see it, and where it remembers no mail. Of a message, those of its whole text
+// are asked for.
+func reportersOf(v *view, all []client.Finding) (g.Node, error) {
+	var votes []client.HistoryEntry
+	asked, seen := 0, make(map[int64]bool)
+	for _, whole := range []bool{true, false} {
+		for i := range all {
+			f := &all[i]
+			if f.Spam+f.Ham == 0 && f.Judged == "none" || has(facetsOf[0].schemes, f.Signature.Scheme()) != whole || asked == maxAsked || !whole && len(votes) > 0 {
+				continue
+			}
+			asked++
+			for _, kind := range []string{"spam", "ham", "revoke"} {
+				page, err := v.node.History(v.Context(), client.HistoryQuery{Kind: kind, Signature: f.Signature.String(), Limit: maxReported})
+				if absent(err) || forbidden(err) {
+					return nil, nil
+				}
+				if err != nil {
+					return nil, err
+				}
+				for _, e := range page.Entries {
+					if !seen[e.ID] {
+						seen[e.ID] = true
+						votes = append(votes, e)
+					}
+				}
+			}
+		}
+	}
+	if asked == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(votes, func(a, b client.HistoryEntry) int { return cmp.Compare(b.ID, a.ID) })
+	votes = votes[:min(len(votes), maxReported)]
+	return h.Section(h.H2(h.Text("Who reported it"), dim("as far as this node remembers, the latest first")),
+		h.If(len(votes) == 0, h.P(h.Text("Nobody whom the history remembers: the reports are older than it, or came to a peer."))),
+		h.If(len(votes) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")), h.Th(h.Text("By")))),
+			h.TBody(g.Map(votes, func(e client.HistoryEntry) g.Node {
+				return h.Tr(h.Th(h.Attr("scope", "row"), link("/history?id="+strconv.FormatInt(e.ID, 10), e.Time.Format("2 Jan 15:04:05"))),
+					h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Class("brief"), h.Text(e.Answer())), h.Td(h.Text(cmp.Or(e.Reporter(), "this machine"))))
+			})))))), nil
 }
 
 // vote votes on a message that was looked up, and looks it up again.
@@ -138,7 +200,7 @@ func verdictOf(d *client.Verdict) g.Node {
 	return h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+d.Class)), h.Text(d.Class), dim(fmt.Sprintf("confidence %d", d.Confidence))),
 		h.If(len(d.Reasons) == 0, h.P(h.Class("dim"), h.Text("Nothing is known of it."))),
 		h.Ul(g.Map(d.Reasons, func(r string) g.Node { return h.Li(h.Text(r)) })),
-		h.P(h.Class("dim"), h.Text(fmt.Sprintf("Seen %s times, %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
+		h.P(h.Class("dim"), h.Text(fmt.Sprintf("Delivered %s times as far as was counted; %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
 			count(uint64(d.Sightings)), people(d.SpamVotes), people(d.HamVotes), chance(d.Error)))),
 	)
 }

@@ -24,8 +24,7 @@ func overview(v *view) g.Node {
 	return g.Group{
 		h.P(h.Class("health"), h.Text(health(s))),
 		alarms(s), tiles(s),
-		chart("Verdicts of the last 24 hours", "10 minutes", s.Day, time.DateTime[11:16], s.Month),
-		chart("Verdicts of the last 30 days", "a day", s.Month, "2 Jan", nil),
+		charts(s),
 		doors(s.Doors), stores(s), lags(s),
 	}
 }
@@ -46,6 +45,9 @@ func health(s *Status) string {
 	case s.Doubts > 0:
 		return "Checks and reports are answered; some counts may be too low since a damaged store was salvaged. bulkhead doctor says which."
 	case bad > 0:
+		if bad == len(s.Peers) {
+			return "All is well here, but no peer can be heard or counted."
+		}
 		return fmt.Sprintf("All is well here, but of %s %d cannot be heard or counted.", plural(uint64(len(s.Peers)), "peer"), bad)
 	case !s.Mature:
 		return "All is well. The node is young: links and contacts decide nothing until it has seen 200 messages of verified senders on two days."
@@ -56,11 +58,24 @@ func health(s *Status) string {
 // classes are the classes in the order of the bars, from the bottom.
 var classes = []bulkhead.Class{bulkhead.ClassSpam, bulkhead.ClassSuspected, bulkhead.ClassBulk, bulkhead.ClassGood, bulkhead.ClassUnknown}
 
-const chartWidth, chartHeight, chartLabel = 720, 120, 16
+const chartWidth, chartHeight = 720, 120
+
+// charts are the verdicts of a day and of a month. Where there are none yet, they say how
+// to get there.
+func charts(s *Status) g.Node {
+	if !slices.ContainsFunc(slices.Concat(s.Day, s.Month), func(s Slot) bool { return s.Verdicts != [bulkhead.NumClasses]uint64{} }) {
+		return h.Section(h.H2(h.Text("Verdicts")), h.P(h.Text("No message was checked yet. "), h.Code(h.Text("bulkhead setup")), h.Text(" makes the mail programs of this machine ask the node, "),
+			h.Code(h.Text("bulkhead doctor")), h.Text(" tries every door, and a message can be shown to "), link("/lookup", "Look up"), h.Text(".")))
+	}
+	return g.Group{
+		chart("Verdicts of the last 24 hours", "10 minutes", s.Day, time.DateTime[11:16]),
+		chart("Verdicts of the last 30 days", "a day", s.Month, "2 Jan"),
+	}
+}
 
 // chart draws verdicts over time as stacked bars, with their sums in words. Each bar is of
-// the time that bar says. If there are none, beyond says whether there ever were.
-func chart(title, bar string, slots []Slot, format string, beyond []Slot) g.Node {
+// the time that bar says.
+func chart(title, bar string, slots []Slot, format string) g.Node {
 	var sums [bulkhead.NumClasses]uint64
 	most, all := uint64(1), uint64(0)
 	for i := range slots {
@@ -72,11 +87,7 @@ func chart(title, bar string, slots []Slot, format string, beyond []Slot) g.Node
 		most, all = max(most, n), all+n
 	}
 	if all == 0 {
-		empty := "No message was checked yet. Send one: bulkhead check message.eml, or connect a mail server."
-		if slices.ContainsFunc(beyond, func(s Slot) bool { return s.Verdicts != [bulkhead.NumClasses]uint64{} }) {
-			empty = "No message was checked in this time. bulkhead doctor says whether the doors work."
-		}
-		return h.Section(h.H2(h.Text(title)), h.P(h.Class("dim"), h.Text(empty)))
+		return h.Section(h.H2(h.Text(title)), h.P(h.Text("No message was checked in this time. "), h.Code(h.Text("bulkhead doctor")), h.Text(" says whether the doors work.")))
 	}
 	var words []string
 	for _, c := range classes {
@@ -97,12 +108,14 @@ func chart(title, bar string, slots []Slot, format string, beyond []Slot) g.Node
 				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", height))))
 		}
 	}
+	var labels g.Group
 	for _, i := range []int{0, len(slots) / 3, 2 * len(slots) / 3} {
-		bars = append(bars, h.El("text", h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprint(chartHeight+chartLabel-3)), h.Text(slots[i].Start.UTC().Format(format))))
+		labels = append(labels, h.Span(h.Text(slots[i].Start.UTC().Format(format))))
 	}
 	return h.Section(h.H2(h.Text(title), dim("each bar "+bar+", at most "+plural(most, "message"))),
-		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight+chartLabel)), h.Role("img"),
+		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
 			h.Aria("label", title+": "+strings.Join(words, ", ")), bars),
+		h.P(h.Class("axis"), labels),
 		h.P(h.Class("legend"), g.Map(classes, func(c bulkhead.Class) g.Node {
 			return h.Span(h.Span(h.Class("key key-"+c.String())), h.Text(count(sums[c])+" "+c.String()))
 		})),
@@ -178,7 +191,7 @@ func lags(s *Status) g.Node {
 	return h.Section(h.H2(link("/peers", "Peers"), dim("how far they are behind")),
 		h.Dl(h.Class("tiles"), g.Map(all[:min(len(all), maxLags)], func(p client.Peer) g.Node {
 			text, class := stateOf(&p, s.Now)
-			return h.Div(h.Dt(h.Strong(h.Text(nameOf(&p)))), h.Dd(h.Text(fmt.Sprintf("%.1f s", p.Lag))), h.Dd(h.Class("small"), h.Span(h.Class("state "+class), h.Text(text))))
+			return h.Div(h.Dt(h.Strong(h.Text(nameOf(&p)))), h.Dd(h.Text(behind(&p))), h.Dd(h.Class("small"), h.Span(h.Class("state "+class), h.Text(text))))
 		})),
 		h.If(len(all) > maxLags, h.P(h.Class("dim"), h.Text(fmt.Sprintf("The first %d of %d.", maxLags, len(all))))))
 }
@@ -204,11 +217,11 @@ func (s *Site) login(v *view) (g.Node, error) {
 			h.P(h.Text("This link logs you in once.")), h.Button(h.Text("Log in")))),
 		h.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
 			h.P(h.Text("On a machine that has your token, type "), h.Code(h.Text("bulkhead login")), h.Text(" and open the link that it prints. Or enter a token:")),
-			h.Label(h.For("token"), h.Text("Token")),
 			// Browsers keep passwords by user name, and tokens have none.
 			h.Input(h.Type("text"), h.Value("bulkhead"), h.AutoComplete("username"), h.Attr("hidden")),
-			h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password")),
-			h.Button(h.Text("Log in")))),
+			h.Div(h.Class("row"), h.Label(h.For("token"), h.Text("Token")),
+				h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password")),
+				h.Button(h.Text("Log in"))))),
 	}, nil
 }
 

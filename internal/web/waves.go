@@ -35,9 +35,12 @@ func (s *Site) waves(v *view) (g.Node, error) {
 	return g.Group{
 		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/waves"),
 			choice("class", "Answer", q, "unknown", "good", "bulk", "suspected", "spam"),
-			choice("sort", "First", q, "size", "recent", "new"),
+			h.Div(h.Label(h.For("sort"), h.Text("First")), h.Select(h.ID("sort"), h.Name("sort"),
+				g.Map([]struct{ value, name string }{{"size", "the largest"}, {"recent", "the latest"}, {"new", "the newest"}}, func(o struct{ value, name string }) g.Node {
+					return h.Option(h.Value(o.value), h.If(o.value == q.Get("sort"), h.Attr("selected")), h.Text(o.name))
+				}))),
 			h.Button(h.Text("Show"))),
-		h.Section(h.H2(h.Text("Waves"), dim("messages with the same text, or nearly so")),
+		h.Section(h.H2(h.Text("Waves"), dim("messages with the same text, or nearly so; the number behind a name is of checks and reports")),
 			h.If(!page.Whole, h.P(h.Class("alarm soft"), h.Text(unread(page)))),
 			h.If(len(page.Waves) == 0, h.P(h.Class("dim"), h.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
 			g.Map(page.Waves, func(w client.Wave) g.Node { return waveCard(&w, v.status.Now) }),
@@ -70,19 +73,19 @@ func waveCard(w *client.Wave, now time.Time) g.Node {
 		waveFacts(w, 3, now))
 }
 
-// votes says how people voted on a wave.
+// votes says what people reported of a wave. Several reports of one person are one vote.
 func votes(w *client.Wave) string {
 	var all []string
 	for _, n := range []struct {
 		count uint64
 		name  string
-	}{{w.Spam, "spam vote"}, {w.Ham, "ham vote"}, {w.Revoked, "revocation"}} {
+	}{{w.Spam, "spam report"}, {w.Ham, "ham report"}, {w.Revoked, "revocation"}} {
 		if n.count > 0 {
 			all = append(all, plural(n.count, n.name))
 		}
 	}
 	if len(all) == 0 {
-		return "no votes"
+		return "no reports"
 	}
 	return strings.Join(all, ", ")
 }
@@ -99,8 +102,8 @@ func waveFacts(w *client.Wave, most int, now time.Time) g.Node {
 	fact := func(name, value string) g.Node { return h.Div(h.Dt(h.Text(name)), h.Dd(h.Text(value))) }
 	return h.Dl(h.Class("facts"),
 		fact("First seen", date(w.First)), fact("Latest", age(w.Last, now)+" ago"),
-		fact("Doors", names(w.Doors, most)), fact("Senders", names(w.Senders, most)),
-		fact("Links to", names(w.Domains, most)), fact("Voted", names(w.Reporters, most)))
+		fact("Through doors", names(w.Doors, most)), fact("From", names(w.Senders, most)),
+		fact("Links to", names(w.Domains, most)), fact("Reported by", names(w.Reporters, most)))
 }
 
 // names lists what was counted, up to most of it.
@@ -167,13 +170,10 @@ func curve(w *client.Wave) g.Node {
 		fmt.Fprintf(&line, "L%.1f %.1f", float64(i+1)*width, chartHeight-float64(sum)/float64(max(1, w.Messages))*(chartHeight-4))
 	}
 	marks = append(marks, h.El("path", h.Class("sum"), h.Attr("d", line.String())))
-	label := func(x int, anchor, text string) g.Node {
-		return h.El("text", h.Attr("x", strconv.Itoa(x)), h.Attr("y", strconv.Itoa(chartHeight+chartLabel-3)), h.Attr("text-anchor", anchor), h.Text(text))
-	}
-	marks = append(marks, label(0, "start", date(w.First)), label(chartWidth, "end", date(w.First.Add(time.Duration(slots)*time.Duration(w.Slot)*time.Second))))
 	return h.Section(h.H2(h.Text("Growth"), dim("each bar "+spell(time.Duration(w.Slot)*time.Second)+", at most "+plural(most, "message")+"; the line is their sum")),
-		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight+chartLabel)), h.Role("img"),
-			h.Aria("label", fmt.Sprintf("Growth of the wave: %s from %s to %s", plural(w.Messages, "message"), date(w.First), date(w.Last))), marks))
+		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+			h.Aria("label", fmt.Sprintf("Growth of the wave: %s from %s to %s", plural(w.Messages, "message"), date(w.First), date(w.Last))), marks),
+		h.P(h.Class("axis"), h.Span(h.Text(date(w.First))), h.Span(h.Class("end"), h.Text(date(w.First.Add(time.Duration(slots)*time.Duration(w.Slot)*time.Second))))))
 }
 
 // waveDetail shows and explains one wave.

@@ -180,7 +180,9 @@ func retyped(detail string) string {
 		want = `a time in quotes, such as "15m"`
 	case strings.HasPrefix(typ, "[]"):
 		want = "a list in brackets"
-	case strings.HasPrefix(typ, "int"), strings.HasPrefix(typ, "uint"), strings.HasPrefix(typ, "float"):
+	case strings.HasPrefix(typ, "int"), strings.HasPrefix(typ, "uint"):
+		want = "a whole number"
+	case strings.HasPrefix(typ, "float"):
 		want = "a number"
 	}
 	return fmt.Sprintf("want %s, have a TOML %s", want, is)

@@ -5,8 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,15 +78,33 @@ func TestPagesOfManyRows(t *testing.T) {
 	base := address(t, n, "http")
 	b := newBrowser(t, base)
 	logIn(t, b, &client.Client{Server: base, Token: token})
+	// What somebody voted on, and no other entry has: the look-up asks the history for it.
+	voted := bulkhead.MustSignature(bulkhead.Exact, []byte("voted on and rare"[:16]))
+	rare := voted.String()
+	report := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{voted}}
+	if _, err := (&client.Client{Server: base, Token: token}).Report(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
 	middle := clock.Now().Add(-time.Duration(*pageRows/2) * 100 * time.Millisecond).UnixMicro()
 	for _, path := range []string{
 		"/", "/waves", "/history", "/history?domain=7.example.com", "/history?door=milter", "/history?domain=nobody.example.org",
-		fmt.Sprintf("/history?before=%d", middle), "/history?class=spam", "/v1/history?limit=500",
+		fmt.Sprintf("/history?before=%d", middle), "/history?class=spam", "/history?kind=spam", "/history?reporter=nobody", "/history?message_id=none@example.com",
+		"/history?signature=" + url.QueryEscape(rare), "/people", "/v1/history?limit=500", "/v1/verdicts?slot=1h",
+		"POST /lookup " + rare, "POST /people undo",
 	} {
 		var took []time.Duration
 		for range 20 {
 			begun := time.Now()
-			status, page := b.get(path)
+			var status int
+			var page string
+			switch {
+			case strings.HasPrefix(path, "POST /lookup "):
+				status, page = b.paste(rare)
+			case strings.HasPrefix(path, "POST /people"):
+				status, page = b.form("/people", url.Values{"name": {"admin"}, "do": {"undo"}, "days": {"30"}})
+			default:
+				status, page = b.get(path)
+			}
 			took = append(took, time.Since(begun))
 			if status != 200 || len(page) < 100 {
 				t.Fatalf("%s: %d %.300s", path, status, page)

@@ -3,6 +3,7 @@ package node
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"mime/multipart"
@@ -60,6 +61,16 @@ func (b *browser) get(path string) (int, string) { return b.do("GET", path, "", 
 
 func (b *browser) form(path string, values url.Values) (int, string) {
 	return b.do("POST", path, "application/x-www-form-urlencoded", strings.NewReader(values.Encode()))
+}
+
+// paste looks up what is pasted into the form of the page.
+func (b *browser) paste(text string) (int, string) {
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	if err := errors.Join(w.WriteField("text", text), w.Close()); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.do("POST", "/lookup", w.FormDataContentType(), &body)
 }
 
 // upload is the form of the page that looks a message up.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -174,5 +175,26 @@ func TestUnit(t *testing.T) {
 	m.must("sed -i 's/^ProtectSystem=/ProtectSistem=/' /lib/systemd/system/bulkhead.service", "")
 	if out, _ := m.run("systemd-analyze verify --man=no --recursive-errors=no /lib/systemd/system/bulkhead.service 2>&1"); !strings.Contains(out, "ProtectSistem") {
 		t.Errorf("a misspelt line is not noticed: %s", out)
+	}
+}
+
+// TestManPages: groff has nothing to warn of in any manual page, and man-db knows each by
+// its name.
+func TestManPages(t *testing.T) {
+	m := newMachine(t)
+	m.put("first.deb", dist(t, "bulkhead_*_"+runtime.GOARCH+".deb"))
+	const read = `cd /tmp/x/usr/share/man/man1
+for page in *; do
+	LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null
+	lexgrog "$page" >/dev/null || echo "$page has no name"
+done
+ls | wc -l`
+	out := m.must("dpkg-deb -x /tmp/first.deb /tmp/x;"+read, "")
+	if n, err := strconv.Atoi(strings.TrimSpace(out)); err != nil || n < 60 {
+		t.Errorf("the manual pages: %s", out)
+	}
+	m.must("rm -r /tmp/x/usr/share/man/man1/*; printf '.TH X 1\\n.SH NOTHING\\n.nosuch macro\\n' | gzip -n >/tmp/x/usr/share/man/man1/x.1.gz", "")
+	if out := m.must(read, "x.1.gz has no name"); !strings.Contains(out, "nosuch") {
+		t.Errorf("a page that is not right is not noticed: %s", out)
 	}
 }

@@ -38,6 +38,7 @@ func dist(t *testing.T, pattern string) string {
 type machine struct {
 	t    *testing.T
 	root string
+	init string // process 1 of the machine, once it has booted
 }
 
 func newMachine(t *testing.T) *machine {
@@ -46,7 +47,7 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t, filepath.Join(dir, "root")}
+	m := &machine{t: t, root: filepath.Join(dir, "root")}
 	t.Cleanup(func() {
 		// Children of a service that has ended may take a moment.
 		nodetest.Settle(t, nodetest.Patience, "umount", func() string {

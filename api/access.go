@@ -88,6 +88,18 @@ type Accounts interface {
 	Authenticate(ctx context.Context, token string) (account string, err error)
 }
 
+// PagesSecret is what [Users] and the API call the password of an account for the pages, among
+// the protocols for which it has secrets.
+const PagesSecret = "pages"
+
+// Passwords is an [Accounts] some of which may have a password for the pages. It may be
+// called concurrently.
+type Passwords interface {
+	// AuthenticatePassword returns the account with a name and password, or an error that
+	// wraps [bulkhead.ErrUnauthorised].
+	AuthenticatePassword(ctx context.Context, name, password string) (account string, err error)
+}
+
 // authorise returns the sender of r, or an error if its rights are not enough for n.
 func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, local bool, n need) (bulkhead.Reporter, error) {
 	who := bulkhead.Reporter{Addr: addr}

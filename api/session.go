@@ -13,7 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// A browser logs in by a link that is good once, or by a token, and then has a session:
+// A browser logs in by a link that is good once, by a token, or by a name and password, and
+// then has a session:
 // a random name in a cookie that no script can read and no other site can send.
 
 const (
@@ -142,7 +143,7 @@ const doorName = "http"
 // maxForm is the longest form of a log-in, bytes.
 const maxForm = 4 << 10
 
-// login begins a session with the link or the token of a form.
+// login begins a session with the link, the token, or the name and password of a form.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	req, err := s.admit(r, open)
 	if err != nil {
@@ -178,6 +179,13 @@ func (s *Server) loginAs(r *http.Request) (account string, err error) {
 	}
 	if s.accounts == nil {
 		return "", fmt.Errorf("%w: no accounts", bulkhead.ErrUnauthorised)
+	}
+	if name := r.PostForm.Get("name"); name != "" {
+		p, ok := s.accounts.(Passwords)
+		if !ok {
+			return "", fmt.Errorf("%w: no passwords", bulkhead.ErrUnauthorised)
+		}
+		return p.AuthenticatePassword(r.Context(), name, r.PostForm.Get("token"))
 	}
 	return s.accounts.Authenticate(r.Context(), r.PostForm.Get("token"))
 }

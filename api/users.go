@@ -175,5 +175,11 @@ func (s *Server) setSecret(r *request) (any, error) {
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
-	return nil, s.users.SetSecret(r.Context(), name, protocol, secret.Secret)
+	if err := s.users.SetSecret(r.Context(), name, protocol, secret.Secret); err != nil {
+		return nil, err
+	}
+	if protocol == PagesSecret {
+		s.sessions.endAll(name)
+	}
+	return nil, nil
 }

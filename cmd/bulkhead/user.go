@@ -171,8 +171,9 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 		Use:   "passwd NAME",
 		Short: "Replace an account's token, or the secret that it shares with the clients of a protocol",
 		Long: "Replace the token of an account and print the new one. With --protocol, read a\n" +
-			"secret from standard input instead, and store it for clients of that protocol. An\n" +
-			"empty line removes the secret.",
+			"secret from standard input instead, and store it for clients of that protocol; pages\n" +
+			"is the password for the log-in page, of 12 characters or more. An empty line removes the\n" +
+			"secret.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			if protocol == "" {

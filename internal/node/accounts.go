@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -30,8 +31,11 @@ const (
 	razor2Protocol = "razor2"
 )
 
-// SecretProtocols returns the protocols for which an account may have a shared secret.
-func SecretProtocols() []string { return []string{dccProtocol, pyzorProtocol, razor2Protocol} }
+// SecretProtocols returns the protocols for which an account may have a shared secret, and
+// what the password for the pages is called among them.
+func SecretProtocols() []string {
+	return []string{dccProtocol, api.PagesSecret, pyzorProtocol, razor2Protocol}
+}
 
 func (a *accounts) book() *trust.Book { return a.core.engine.Accounts() }
 
@@ -253,12 +257,19 @@ func (a *accounts) SetSecret(ctx context.Context, name, protocol, secret string)
 			return err
 		}
 	}
+	plain := []byte(secret)
+	if protocol == api.PagesSecret && secret != "" {
+		var err error
+		if plain, err = hashPassword(secret); err != nil {
+			return err
+		}
+	}
 	return a.change(ctx, name, func(account *trust.Account) error {
 		if secret == "" {
 			delete(account.Sealed, protocol)
 			return nil
 		}
-		sealed, err := a.core.sealer.Seal(name, protocol, []byte(secret))
+		sealed, err := a.core.sealer.Seal(name, protocol, plain)
 		if err != nil {
 			return err
 		}

@@ -206,3 +206,63 @@ func TestAccuracy(t *testing.T) {
 		}
 	}
 }
+
+// TestPassword: a browser logs in with the name and password of an account, and with no other;
+// another password ends the session, and none ends the way in.
+func TestPassword(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	for _, name := range []string{"ann", "bob"} {
+		if _, err := admin.AddUser(t.Context(), client.NewUser{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := func(password string) error { return admin.SetSecret(t.Context(), "ann", "pages", password) }
+	const password = "correct horse battery"
+	if err := set("elevenchars"); statusOf(err) != http.StatusBadRequest {
+		t.Errorf("eleven characters: %v", err)
+	}
+	if err := set(password); err != nil {
+		t.Fatal(err)
+	}
+	logsIn := func(b *browser, name, password string) bool {
+		t.Helper()
+		b.form("/login", url.Values{"name": {name}, "token": {password}})
+		_, page := b.get("/")
+		return strings.Contains(page, name+" <button>Log out")
+	}
+	b := newBrowser(t, base)
+	if !logsIn(b, "ann", password) {
+		t.Fatal("ann cannot log in")
+	}
+	for _, wrong := range [][2]string{{"ann", password + " "}, {"bob", password}, {"bob", ""}, {"nobody", password}, {"Ann", password}} {
+		if logsIn(newBrowser(t, base), wrong[0], wrong[1]) {
+			t.Errorf("%q logs in with %q", wrong[0], wrong[1])
+		}
+	}
+	if err := set("another correct horse"); err != nil {
+		t.Fatal(err)
+	}
+	if _, page := b.get("/"); strings.Contains(page, "Log out") {
+		t.Error("the session outlives the password")
+	}
+	if logsIn(b, "ann", password) || !logsIn(b, "ann", "another correct horse") {
+		t.Error("the old password still holds")
+	}
+	closed := true
+	if _, err := admin.ChangeUser(t.Context(), "ann", client.UserChange{Closed: &closed}); err != nil {
+		t.Fatal(err)
+	}
+	if logsIn(newBrowser(t, base), "ann", "another correct horse") {
+		t.Error("a closed account logs in")
+	}
+	closed = false
+	if _, err := admin.ChangeUser(t.Context(), "ann", client.UserChange{Closed: &closed}); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(""); err != nil {
+		t.Fatal(err)
+	}
+	if logsIn(newBrowser(t, base), "ann", "another correct horse") {
+		t.Error("a password that was removed still holds")
+	}
+}

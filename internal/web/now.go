@@ -211,16 +211,15 @@ func (s *Site) login(v *view) (g.Node, error) {
 	q := v.URL.Query()
 	secret := q.Get("link")
 	return g.Group{
-		h.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"), h.Text("That did not work: the link was used, has expired, or the token is unknown."))),
+		h.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"), h.Text("That did not work: the link was used, has expired, or there is no such token or password."))),
 		h.If(secret != "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
 			h.Input(h.Type("hidden"), h.Name("link"), h.Value(secret)),
 			h.P(h.Text("This link logs you in once.")), h.Button(h.Text("Log in")))),
 		h.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
-			h.P(h.Text("On a machine that has your token, type "), h.Code(h.Text("bulkhead login")), h.Text(" and open the link that it prints. Or enter a token:")),
-			// Browsers keep passwords by user name, and tokens have none.
-			h.Input(h.Type("text"), h.Value("bulkhead"), h.AutoComplete("username"), h.Attr("hidden")),
-			h.Div(h.Class("row"), h.Label(h.For("token"), h.Text("Token")),
-				h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password")),
+			h.P(h.Text("On a machine that has your token, type "), h.Code(h.Text("bulkhead login")), h.Text(" and open the link that it prints. Or enter a token, or the name and password of an account:")),
+			h.Div(h.Class("fields"),
+				h.Div(h.Label(h.For("name"), h.Text("Name, with a password")), h.Input(h.ID("name"), h.Name("name"), h.AutoComplete("username"))),
+				h.Div(h.Label(h.For("token"), h.Text("Password or token")), h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password"))),
 				h.Button(h.Text("Log in"))))),
 	}, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -78,8 +79,8 @@ func accuracy(u *client.User) g.Node {
 // A voter is who has voted of late.
 type voter struct {
 	name             string // for people
-	account          string // account, or user of a service, as its votes are undone; "" if they cannot be
 	reporter         string // as the history is searched
+	undo             string // as the votes of a user or of this machine are undone; "" for others
 	spam, ham, other int
 	latest           time.Time
 }
@@ -123,12 +124,12 @@ func votersOf(v *view) (g.Node, error) {
 }
 
 func voterOf(e *client.HistoryEntry) voter {
-	one := voter{name: e.Reporter(), reporter: cmp.Or(e.User, e.Account, e.Network), account: cmp.Or(e.User, e.Account)}
+	one := voter{name: e.Reporter(), reporter: cmp.Or(e.User, e.Account, e.Network), undo: e.User}
 	if e.User != "" && e.Account != "" {
-		one.account = e.Account + "=" + e.User
+		one.undo = e.Account + "=" + e.User
 	}
 	if one.name == "" {
-		one.name = "this machine"
+		one.name, one.undo = "this machine", trust.LocalPerson
 	}
 	return one
 }
@@ -148,12 +149,12 @@ func (x *voter) add(e *client.HistoryEntry) {
 }
 
 func voterRow(x *voter) g.Node {
-	name, undo := h.Text(x.name), g.Node(dim("not by name"))
+	name, undo := h.Text(x.name), g.Node(dim("–")) // accounts are above
 	if x.reporter != "" {
 		name = link("/history?reporter="+url.QueryEscape(x.reporter), x.name)
 	}
-	if x.account != "" {
-		undo = act("/people", x.account, "undo", "Undo", days("Days to undo of "+x.name))
+	if x.undo != "" {
+		undo = act("/people", x.undo, "undo", "Undo", days("Days to undo of "+x.name))
 	}
 	return h.Tr(h.Th(h.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))), number(count(uint64(x.other))),
 		h.Td(h.Class("brief"), h.Text(date(x.latest))), h.Td(h.Div(h.Class("acts"), undo)))

@@ -17,7 +17,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -85,6 +84,9 @@ type voter struct {
 	latest           time.Time
 }
 
+// localPerson is who votes from the node's own machine without an account.
+const localPerson = "local"
+
 // latestVotes is how many votes of each kind the table of voters rests on.
 const latestVotes = 500
 
@@ -129,7 +131,7 @@ func voterOf(e *client.HistoryEntry) voter {
 		one.undo = e.Account + "=" + e.User
 	}
 	if one.name == "" {
-		one.name, one.undo = "this machine", trust.LocalPerson
+		one.name, one.undo = "this machine", localPerson
 	}
 	return one
 }

@@ -41,7 +41,7 @@ func (r *Reader) fold(x *index) {
 		for w := range row {
 			row[w] = 0
 			for p := range x.parts[w] {
-				row[w] |= r.foldPart(&x.parts[w][p], i, w)
+				row[w] |= r.foldPart(x, &x.parts[w][p], i, w)
 			}
 		}
 		if ones(row) > few {
@@ -85,10 +85,7 @@ func (r *Reader) addAll(c *counts, i int, n *[Claims]uint32) {
 	if n[Sighting] == 0 && n[Spam] == 0 && n[Ham] == 0 {
 		return
 	}
-	x.Sightings = book.Add(x.Sightings, c.weighed(n[Sighting]))
-	x.Spam = book.Add(x.Spam, c.weighed(n[Spam]))
-	x.Ham = book.Add(x.Ham, c.weighed(n[Ham]))
-	x.seen(c.start)
+	r.take(c, i, &[CountKinds]uint32{n[Sighting], n[Spam], n[Ham]})
 	if !c.root || n[Sighting] == 0 || wants&(Counts|Delivered) == 0 {
 		return
 	}
@@ -161,7 +158,7 @@ func (f *folded) look(x *index, first, further []filter.Key) bool {
 // foldPart adds to the record of an ask what one part of the w'th word counts, as add and
 // countExtra do for single arrays. It returns those of its columns that are to be read, for
 // they count more than the index knows.
-func (r *Reader) foldPart(p *part, i, w int) (read uint64) {
+func (r *Reader) foldPart(in *index, p *part, i, w int) (read uint64) {
 	f, x, wants := &r.folded, &r.out[i], r.asks[i].Wants
 	seen, spam, ham := &f.of[Sighting][w], &f.of[Spam][w], &f.of[Ham][w]
 	caught, good, addresses := &f.of[Caught][w], &f.of[Good][w], &f.of[Addresses][w]
@@ -174,12 +171,19 @@ func (r *Reader) foldPart(p *part, i, w int) (read uint64) {
 	if (seen.Has()|spam.Has()|ham.Has())&columns == 0 {
 		return read
 	}
+	if !p.root {
+		for all := (seen.Has() | spam.Has() | ham.Has()) & columns; all != 0; all &= all - 1 {
+			bit := bits.TrailingZeros64(all)
+			r.take(&in.counts[w*64+bit], i, &[CountKinds]uint32{one(seen.N, bit), one(spam.N, bit), one(ham.N, bit)})
+		}
+		return read
+	}
 	x.Sightings = book.Add(x.Sightings, p.sum(seen.N, columns))
 	x.Spam = book.Add(x.Spam, p.sum(spam.N, columns))
 	x.Ham = book.Add(x.Ham, p.sum(ham.N, columns))
 	x.seen(p.start)
 	columns &= seen.Has()
-	if p.root && columns != 0 && wants&(Counts|Delivered) != 0 {
+	if columns != 0 && wants&(Counts|Delivered) != 0 {
 		r.deliver(i, p.sum(less(seen.N, caught.N), columns), p.start)
 		x.Good = book.Add(x.Good, p.sum(good.N, columns))
 		x.Addresses = book.Add(x.Addresses, p.sum(addresses.N, columns))
@@ -211,6 +215,11 @@ func (p *part) sum(n digits, columns uint64) (sum uint32) {
 		}
 	}
 	return sum
+}
+
+// one returns the number of one column.
+func one(n digits, column int) uint32 {
+	return uint32(n[0]>>column&1 | n[1]>>column&1<<1 | n[2]>>column&1<<2)
 }
 
 // less returns a - b, or 0 where b is larger.

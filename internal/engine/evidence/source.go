@@ -35,6 +35,7 @@ type counts struct {
 	weight float64 // of an origin; 1 for the node's own
 	root   bool    // its sightings are deliveries
 	own    bool
+	voice  int // whose counts these are, from 1; 0: they are not bounded
 }
 
 // weighed returns how much a count of n adds.
@@ -106,6 +107,7 @@ type Sources struct {
 	today uint64                 // start of the newest generation of the tally
 	at    map[*filter.Sliced]int // the places in indexes
 
+	voices  []voice
 	counts  []counts // that are in no index
 	lists   []list
 	indexes []index
@@ -136,9 +138,10 @@ func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 }
 
 // NewSources returns the sources in v. promotion is the weight from which an origin
-// alone lists, and its sightings are deliveries.
+// alone lists, its sightings are deliveries, and what it counts has no bound.
 func NewSources(v View, promotion float64) *Sources {
-	s := &Sources{at: make(map[*filter.Sliced]int)}
+	voices := newVoices(v.Remote, promotion)
+	s := &Sources{at: make(map[*filter.Sliced]int), voices: voices.all}
 	for _, x := range v.Remote.Indexes {
 		if epoch, ok := v.Epoch(x.Geometry()); ok {
 			s.at[x.Sliced] = len(s.indexes)
@@ -150,7 +153,7 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, g := range v.Tally.Live {
 		if epoch, ok := v.Epoch(g.CountsGeometry); ok {
-			s.count(counts{generation{g.Start, g.Counts, epoch}, 1, true, true})
+			s.count(counts{generation{g.Start, g.Counts, epoch}, 1, true, true, 0})
 		}
 	}
 	first := len(s.gens)
@@ -170,7 +173,7 @@ func NewSources(v View, promotion float64) *Sources {
 		}
 		for _, g := range r.Tally {
 			if epoch, ok := v.Epoch(g.Counts.Geometry()); ok {
-				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false})
+				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false, voices.of(r.ID, r.Weight)})
 			}
 		}
 		first := len(s.gens)
@@ -183,7 +186,7 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, m := range v.Remote.Counts {
 		if epoch, ok := v.Epoch(m.Counts.Geometry()); ok {
-			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false})
+			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false, voices.of(m.Origins[0], m.Weight)})
 		}
 	}
 	for _, l := range v.Remote.Lists {

@@ -54,8 +54,13 @@ type Reader struct {
 	columns  []column // of weights: by generation, then by key
 	disputed []int    // the keys, as numbers in which, of which something was taken back
 
-	candidates []int // the asks that a blocklist has
-	numbers    []int // their numbers among all that were looked up
+	candidates []int                // the asks that a blocklist has
+	numbers    []int                // their numbers among all that were looked up
+	candidate  [together]int        // by number
+	base       [together]filter.Key // likewise
+	kept       uint64               // a bit for each number of a candidate
+	undated    uint64               // of one that has no date
+	listed     listings
 	bases      []filter.Key
 	told       told
 	spam, off  []bool // of the candidates, in one generation
@@ -78,12 +83,12 @@ func (r *Reader) Begin(s *Sources) { r.sources, r.today = s, s.today/r.Day }
 func (r *Reader) End() { r.sources = nil }
 
 // together is how many asks are read together at most where there are voices, each of which
-// takes room for each ask.
+// takes room for each ask, or indexes, of which one word says which asks a filter has.
 const together = 64
 
 // Read sets out[i] to the record of asks[i]. out must be as long as asks.
 func (r *Reader) Read(asks []Ask, out []Record) {
-	for len(r.sources.voices) > 0 && len(asks) > together {
+	for len(r.sources.voices)+len(r.sources.indexes) > 0 && len(asks) > together {
 		r.Read(asks[:together], out[:together])
 		asks, out = asks[together:], out[together:]
 	}

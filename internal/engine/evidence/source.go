@@ -3,6 +3,7 @@ package evidence
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
@@ -75,11 +76,13 @@ type seat struct {
 type index struct {
 	*filter.Sliced
 	epoch  int
-	counts []counts // by column, of counts; an array of nil where there is none
-	parts  [][]part // of counts, by word of 64 columns
-	lists  []listed // by column, of lists
-	spam   []uint64 // the columns of spam filters, by word
-	off    []uint64 // those of revocation filters
+	counts []counts              // by column, of counts; an array of nil where there is none
+	parts  [][]part              // of counts, by word of 64 columns
+	voices []int32               // of counts, by column
+	sums   []atomic.Pointer[sum] // of counts, by key
+	lists  []listed              // by column, of lists
+	spam   []uint64              // the columns of spam filters, by word
+	off    []uint64              // those of revocation filters
 }
 
 // A part is those of 64 columns of an index whose counts are added up in the same way.
@@ -87,7 +90,8 @@ type part struct {
 	start   uint64
 	weight  float64
 	root    bool
-	columns uint64 // bits
+	columns uint64    // bits
+	weighs  [8]uint32 // what counts from 0 to 7 add
 }
 
 // A place is where a generation of a list is: its number and that of its list.
@@ -221,7 +225,8 @@ func (x *index) part() {
 	if x.counts == nil {
 		return
 	}
-	x.parts = make([][]part, x.Words())
+	x.parts, x.voices = make([][]part, x.Words()), make([]int32, len(x.counts))
+	x.sums = make([]atomic.Pointer[sum], maxSums)
 	for n := range x.counts {
 		c := &x.counts[n]
 		if c.array == nil {
@@ -231,8 +236,13 @@ func (x *index) part() {
 		i := slices.IndexFunc(*all, func(p part) bool { return p.start == c.start && p.weight == c.weight && p.root == c.root })
 		if i < 0 {
 			i = len(*all)
-			*all = append(*all, part{start: c.start, weight: c.weight, root: c.root})
+			p := part{start: c.start, weight: c.weight, root: c.root}
+			for n := range p.weighs {
+				p.weighs[n] = c.weighed(uint32(n))
+			}
+			*all = append(*all, p)
 		}
+		x.voices[n] = int32(c.voice)
 		(*all)[i].columns |= 1 << (n % 64)
 	}
 }

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -89,8 +90,8 @@ func (vs *voices) of(origin string, weight float64) int {
 
 // A hearing is what voices say of the keys of a reading.
 type hearing struct {
-	at     []int    // by ask: where its row in rows begins, plus 1; 0: nobody said anything
-	rows   []said   // of each such ask, by voice
+	at     []int    // by ask: where its rows begin, plus 1; 0: nobody said anything
+	rows   []uint32 // of each such ask, by kind and voice
 	bounds []uint32 // by voice
 }
 
@@ -99,18 +100,39 @@ func (h *hearing) begin(asks int) {
 	clear(h.at)
 }
 
-// say notes what a voice says of an ask.
-func (r *Reader) say(i, voice int, n said) {
+// row returns what voices say of an ask, by voice, of one kind.
+func (r *Reader) row(i int, kind uint8) []uint32 {
 	h, all := &r.heard, len(r.sources.voices)
 	if h.at[i] == 0 {
 		first := len(h.rows)
 		h.at[i] = first + 1
-		h.rows = slices.Grow(h.rows, all)[:first+all]
+		h.rows = slices.Grow(h.rows, CountKinds*all)[:first+CountKinds*all]
 		clear(h.rows[first:])
 	}
-	x := &h.rows[h.at[i]-1+voice-1]
-	for kind := range x {
-		x[kind] = book.Add(x[kind], n[kind])
+	return h.rows[h.at[i]-1+int(kind)*all:][:all]
+}
+
+// say notes what a voice says of an ask.
+func (r *Reader) say(i, voice int, n said) {
+	for kind, by := range n {
+		if by > 0 {
+			x := &r.row(i, uint8(kind))[voice-1]
+			*x = book.Add(*x, by)
+		}
+	}
+}
+
+// sayAll notes what the voices of some columns of an index say of an ask, of one kind: small
+// counts n, all of one weight.
+func (r *Reader) sayAll(x *index, w int, p *part, i int, kind uint8, n digits, columns uint64) {
+	if columns &= n[0] | n[1] | n[2]; columns == 0 {
+		return
+	}
+	row, voices := r.row(i, kind), x.voices[w*64:]
+	for ; columns != 0; columns &= columns - 1 {
+		bit := bits.TrailingZeros64(columns)
+		said := &row[voices[bit]-1]
+		*said = book.Add(*said, p.weighs[n[0]>>bit&1|n[1]>>bit&1<<1|n[2]>>bit&1<<2])
 	}
 }
 
@@ -129,20 +151,19 @@ func (r *Reader) bound() {
 				h.bounds = append(h.bounds, r.most(all[v].share))
 			}
 		}
-		var sum [CountKinds]uint32
-		var share [CountKinds]float64
-		for v := range all {
-			for kind, n := range &h.rows[at-1+v] {
-				if n > 0 {
-					sum[kind] = book.Add(sum[kind], min(n, h.bounds[v]))
-					share[kind] += all[v].share
+		x := &r.out[i]
+		for kind, sum := range [...]*uint32{Sighting: &x.Sightings, Spam: &x.Spam, Ham: &x.Ham} {
+			n, share := uint64(0), 0.0
+			for v, said := range h.rows[at-1+kind*len(all):][:len(all)] {
+				if said > 0 {
+					n += uint64(min(said, h.bounds[v]))
+					share += all[v].share
 				}
 			}
+			if n > 0 {
+				*sum = book.Add(*sum, min(uint32(min(n, filter.Many)), r.mostTogether(share)))
+			}
 		}
-		x := &r.out[i]
-		x.Sightings = book.Add(x.Sightings, min(sum[Sighting], r.mostTogether(share[Sighting])))
-		x.Spam = book.Add(x.Spam, min(sum[Spam], r.mostTogether(share[Spam])))
-		x.Ham = book.Add(x.Ham, min(sum[Ham], r.mostTogether(share[Ham])))
 	}
 }
 

@@ -79,8 +79,11 @@ func TestSumsFollow(t *testing.T) {
 		if got := read(r, k, Counts); got.Sightings != seen || got.New != now || got.Old != old {
 			t.Fatalf("step %d: %+v, want %d sightings, %d and %d deliveries", step, got, seen, now, old)
 		}
-		if got := read(other, k, Sightings); got.Sightings != bounded {
+		if got := read(other, k, Counts); got.Sightings != bounded {
 			t.Fatalf("step %d: %d sightings, want %d", step, got.Sightings, bounded)
+		}
+		if step%10 > 0 {
+			continue // what is kept is for one kind of question
 		}
 		if got := read(r, k, Counts|Standing|Names); got.Sightings != seen || got.Good != 0 {
 			t.Fatalf("step %d: %+v", step, got)

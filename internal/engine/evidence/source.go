@@ -111,8 +111,8 @@ type Sources struct {
 	today uint64                 // start of the newest generation of the tally
 	at    map[*filter.Sliced]int // the places in indexes
 
-	voices  []voice
-	counts  []counts // that are in no index
+	voices  []float64 // their shares of the promotion weight, see voices
+	counts  []counts  // that are in no index
 	lists   []list
 	indexes []index
 	gens    []lists      // of all lists
@@ -145,7 +145,7 @@ func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 // alone lists, its sightings are deliveries, and what it counts has no bound.
 func NewSources(v View, promotion float64) *Sources {
 	voices := newVoices(v.Remote, promotion)
-	s := &Sources{at: make(map[*filter.Sliced]int), voices: voices.all}
+	s := &Sources{at: make(map[*filter.Sliced]int), voices: voices.shares}
 	for _, x := range v.Remote.Indexes {
 		if epoch, ok := v.Epoch(x.Geometry()); ok {
 			s.at[x.Sliced] = len(s.indexes)

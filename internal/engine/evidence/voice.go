@@ -10,23 +10,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// A voice is an origin that alone may not list, for its weight is below the promotion weight,
-// or several whose counts are merged. What voices say of a key is bounded by their weights, as
-// [Reader.bound] does it.
-type voice struct {
-	weight float64
-	share  float64 // of the promotion weight
-}
-
 // A said is what one voice says of a key: sightings, and voters for spam and against it, with
 // its weight.
 type said [CountKinds]uint32
 
-// voices gives those of a view their numbers, from 1.
+// voices gives those of a view their numbers, from 1. A voice is an origin that alone may not
+// list, for its weight is below the promotion weight, or several whose counts are merged. What
+// voices say of a key is bounded by their weights, see [Reader.bound].
 type voices struct {
 	promotion float64
 	number    map[string]int // by origin
-	all       []voice
+	shares    []float64      // of the promotion weight, by voice
 }
 
 // newVoices returns the voices of a view. Whose counts are in one merged array cannot be told
@@ -59,14 +53,12 @@ func newVoices(v *replica.View, promotion float64) *voices {
 		first := of(origin)
 		n, ok := vs.number[first]
 		if !ok {
-			vs.all = append(vs.all, voice{})
-			n = len(vs.all)
+			vs.shares = append(vs.shares, 0)
+			n = len(vs.shares)
 			vs.number[first] = n
 		}
 		vs.number[origin] = n
-		x := &vs.all[n-1]
-		x.weight = max(x.weight, weight)
-		x.share = x.weight / promotion
+		vs.shares[n-1] = max(vs.shares[n-1], weight/promotion)
 	}
 	for _, r := range v.Origins {
 		add(r.ID, r.Weight)
@@ -148,7 +140,7 @@ func (r *Reader) bound() {
 		}
 		if len(h.bounds) == 0 {
 			for v := range all {
-				h.bounds = append(h.bounds, r.most(all[v].share))
+				h.bounds = append(h.bounds, r.most(all[v]))
 			}
 		}
 		x := &r.out[i]
@@ -157,7 +149,7 @@ func (r *Reader) bound() {
 			for v, said := range h.rows[at-1+kind*len(all):][:len(all)] {
 				if said > 0 {
 					n += uint64(min(said, h.bounds[v]))
-					share += all[v].share
+					share += all[v]
 				}
 			}
 			if n > 0 {

@@ -85,8 +85,9 @@ func (r *Reader) watch(x *index, i int, row []uint64) {
 	r.addSum(i, s)
 }
 
-// maxSums is how many sums an index keeps.
-const maxSums = 1024
+// maxSums is for how many sums an index has places. It watches up to a quarter as many keys, so that few share a
+// place.
+const maxSums = 4096
 
 // A sum is what the arrays of row count of a watched key, as add and countExtra add it to a
 // record. It is valid as long as the key has grown as much.

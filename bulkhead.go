@@ -219,7 +219,9 @@ func (j Judgement) String() string {
 
 // A Finding is what is known of one signature. Counts saturate at [Many]. They are
 // never lower than what was reported, while its generations live; they are higher
-// with the probability that the verdict states.
+// with the probability that the verdict states. What peers count is multiplied by their
+// weights; those that may not list alone add no more than their weights' share of the
+// threshold.
 type Finding struct {
 	Signature  Signature
 	Sightings  uint32

@@ -58,7 +58,7 @@ func (f *fakePairing) ChangeSecret(_ context.Context, n client.NewSecret) (clien
 	if f.off {
 		return client.SecretChange{}, ErrNoMesh
 	}
-	return client.SecretChange{From: "a", To: n.Secret, At: time.Unix(int64(n.Seconds), 0).UTC(), By: "k", Told: []string{}, Untold: []string{"x"}}, nil
+	return client.SecretChange{From: "a", To: n.Secret, At: time.Unix(int64(n.Seconds), 0).UTC(), By: "k", Told: []string{}, Through: []string{}, Untold: []string{"x"}}, nil
 }
 
 func (f *fakePairing) KeepSecret(context.Context) (client.SecretChange, error) {

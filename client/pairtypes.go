@@ -21,13 +21,15 @@ type NewSecret struct {
 
 // A SecretChange is a change of the network's secret. It does not contain the secret.
 type SecretChange struct {
-	From   string    `json:"from" doc:"Fingerprint of the network before."`
-	To     string    `json:"to"`
-	At     time.Time `json:"at" doc:"When it is used, or was."`
-	By     string    `json:"by" doc:"Key of the hub that announced it; the node's own if it was announced here."`
-	Done   bool      `json:"done" doc:"Whether this node counts under it."`
-	Told   []string  `json:"told" doc:"Keys of the peers that have fetched it here."`
-	Untold []string  `json:"untold" doc:"Keys of the peers that have not."`
+	From string    `json:"from" doc:"Fingerprint of the network before."`
+	To   string    `json:"to"`
+	At   time.Time `json:"at" doc:"When it is used, or was."`
+	By   string    `json:"by" doc:"Key of the hub that announced it; the node's own if it was announced here."`
+	Done bool      `json:"done" doc:"Whether this node counts under it."`
+	Told []string  `json:"told" doc:"Keys of the peers that have fetched it here."`
+	// Through is what the head of a sum says; whether its node has told them is not known here.
+	Through []string `json:"through" doc:"Keys of the peers that have not, but are in a sum that has: its node tells them."`
+	Untold  []string `json:"untold" doc:"Keys of all other peers."`
 }
 
 // An Invitation is one that a node has made.

@@ -16,7 +16,11 @@ type Watched struct {
 	n     []atomic.Uint32 // by column, then by kind
 	known []atomic.Uint64 // a bit for each column, by word
 	used  atomic.Bool     // lately
+	grown atomic.Uint64   // how often a count grew, after a number of its own
 }
+
+// watchNumber is the number of the latest Watched, times more than any grows.
+var watchNumber atomic.Uint64
 
 // maxWatched is how many keys a Sliced watches at a time: those of some 40 messages.
 const maxWatched = 1024
@@ -51,6 +55,7 @@ func (s *Sliced) Watch(keys []Key) *Watched {
 		n:     make([]atomic.Uint32, s.words*64*len(keys)),
 		known: make([]atomic.Uint64, s.words),
 	}
+	w.grown.Store(watchNumber.Add(1 << 32))
 	for _, k := range keys {
 		w.cells = append(w.cells, pick(k.Lo, s.keep, s.fill))
 	}
@@ -152,16 +157,29 @@ func (w *Watched) Counts(column int, array interface{ CountBatch([]Key, []uint32
 // take takes the counts of an array in a column, which may have grown.
 func (w *Watched) take(c *Counting, column int) {
 	n := w.n[column*len(w.keys):][:len(w.keys)]
+	grown := false
 	for i, x := range w.cells {
-		raiseTo(&n[i], c.count(w.line, x))
+		grown = raiseTo(&n[i], c.count(w.line, x)) || grown
+	}
+	if grown {
+		w.grown.Add(1)
 	}
 }
 
-// raiseTo makes *n at least value: counts only grow, and several goroutines may tell of them.
-func raiseTo(n *atomic.Uint32, value uint32) {
-	for old := n.Load(); old < value && !n.CompareAndSwap(old, value); {
-		old = n.Load()
+// Grown returns a number that is another one after an array has counted one of the keys once
+// more, and of every Watched: what was made of the counts after the number was read is valid as
+// long as the key has it.
+func (w *Watched) Grown() uint64 { return w.grown.Load() }
+
+// raiseTo makes *n at least value, and reports whether it was less: counts only grow, and several
+// goroutines may tell of them.
+func raiseTo(n *atomic.Uint32, value uint32) bool {
+	for old := n.Load(); old < value; old = n.Load() {
+		if n.CompareAndSwap(old, value) {
+			return true
+		}
 	}
+	return false
 }
 
 // tell tells whoever watches line at of an add to it, for the holder of c.mu.

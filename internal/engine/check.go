@@ -92,6 +92,7 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Ke
 	policy.Mature = sources.Mature
 	s.begin(sources)
 	defer s.reader.End()
+	s.reader.Threshold = v.Threshold
 	s.read(q.Signatures)
 
 	odds, white := e.odds.Load(), e.whitelist.Load()

@@ -83,6 +83,7 @@ func (e *Engine) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhe
 	defer e.scratch.Put(s)
 	s.begin(e.sources())
 	defer s.reader.End()
+	s.reader.Threshold = e.threshold.Load()
 	for len(sigs) > 0 {
 		n := min(len(sigs), lookPart)
 		if err := e.lookUp(s, sigs[:n], out[:n], what); err != nil {

@@ -139,7 +139,7 @@ func TestSpreads(t *testing.T) {
 		if want := map[bool]int{true: 1}[tt.says]; lines != want {
 			t.Errorf("%s: %d lines, want %d: %s", tt.domain, lines, want, log.String())
 		}
-		if tt.says && !strings.Contains(log.String(), fmt.Sprint("deliveries=5")) {
+		if tt.says && !strings.Contains(log.String(), "deliveries=5") {
 			t.Errorf("%s: it is not named with the fifth: %s", tt.domain, log.String())
 		}
 		for n := range 12 {

@@ -75,6 +75,21 @@ func (m *Mesh) Choose(named []string) (keys []string, all []Organisation, left i
 	return keys, all, left
 }
 
+// within returns the organisations in the aggregates among some peers.
+func (m *Mesh) within(keys []string) map[Organisation]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make(map[Organisation]bool)
+	for _, mem := range m.members {
+		if slices.Contains(keys, mem.ID) {
+			for _, o := range mem.organisations {
+				out[o] = true
+			}
+		}
+	}
+	return out
+}
+
 // organisations notes what a head says about whose counts are in the sender's arrays.
 func (r *receiver) organisations(ctx context.Context, p *peer, t *track, m *message) {
 	if m.stamp.incarnation < t.named.incarnation || m.stamp.incarnation == t.named.incarnation && !m.stamp.newer(t.named) {

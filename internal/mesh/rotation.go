@@ -73,7 +73,8 @@ type RotationStatus struct {
 	By       string   // key of the hub from which this node has it; its own if it was told here
 	Done     bool     // this node uses it
 	Told     []string // keys of the peers that have fetched it here
-	Untold   []string // and of those that have not
+	Through  []string // of those that have not, but are in an aggregate that has: its node tells them
+	Untold   []string // of all others
 }
 
 func networkOf(s filter.Secret) string { return newNames(s.ID()).net }
@@ -236,11 +237,15 @@ func (m *Mesh) Rotation() (s RotationStatus, ok bool) {
 		return s, false
 	}
 	s = RotationStatus{From: r.From, To: networkOf(r.to()), At: r.At, By: r.By, Done: r.to().ID() == m.opts.KeyID}
+	through := m.within(r.Told)
 	for _, p := range m.peerList() {
 		switch {
 		case slices.Contains(r.Told, p.ID):
 			s.Told = append(s.Told, p.ID)
-		case p.ID != r.By:
+		case p.ID == r.By:
+		case through[Organisation(p.key.hint())]:
+			s.Through = append(s.Through, p.ID)
+		default:
 			s.Untold = append(s.Untold, p.ID)
 		}
 	}

@@ -94,6 +94,31 @@ func (c *changing) again(t *testing.T, secret filter.Secret, former ...filter.Se
 	c.Mesh = m
 }
 
+// TestToldThroughSum: who is in a sum that has fetched the secret is not said to lack it; whoever
+// a sum names that has not fetched it is.
+func TestToldThroughSum(t *testing.T) {
+	hub, sum, node, other := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, sum.Mesh, node.Mesh, other.Mesh)
+	id := func(c *changing) string { return c.opts.Identity.ID() }
+	in := []Organisation{Organisation(node.opts.Identity.public.hint()), {1}}
+	slices.SortFunc(in, compareOrganisations)
+	hub.receiver.figures(sum.opts.Identity.public.hint(), func(s *stats) { s.organisations = in })
+	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if s, _ := hub.Rotation(); len(s.Told) != 0 || len(s.Through) != 0 || len(s.Untold) != 3 {
+		t.Errorf("before anybody asked: %+v", s)
+	}
+	mustTake(t, sum, hub)
+	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{id(sum)}) || !slices.Equal(s.Through, []string{id(node)}) || !slices.Equal(s.Untold, []string{id(other)}) {
+		t.Errorf("the sum has it: %+v", s)
+	}
+	mustTake(t, node, hub)
+	if s, _ := hub.Rotation(); len(s.Told) != 2 || len(s.Through) != 0 || !slices.Equal(s.Untold, []string{id(other)}) {
+		t.Errorf("its node has asked, too: %+v", s)
+	}
+}
+
 // TestRotate: members learn from a hub what the next secret is and when it is to be used,
 // and use it then; a node that was away learns one after the other.
 func TestRotate(t *testing.T) {

@@ -49,7 +49,7 @@ func (p *peers) KeepSecret(context.Context) (client.SecretChange, error) {
 }
 
 func secretChange(s *mesh.RotationStatus) client.SecretChange {
-	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done, Told: append([]string{}, s.Told...), Untold: append([]string{}, s.Untold...)}
+	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done, Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...), Untold: append([]string{}, s.Untold...)}
 }
 
 // switchSecret has the node count under another secret of its network, and share anew. It

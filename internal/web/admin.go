@@ -332,7 +332,7 @@ func secretRow(s *client.SecretChange) g.Node {
 		return nil
 	}
 	return h.P(h.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
-		s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Untold))), h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
+		s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))), h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
 }
 
 // aggregateRow says what the node publishes for others; nothing if it does not.

@@ -187,8 +187,8 @@ func TestSumRekey(t *testing.T) {
 	w.report(3)
 	w.settle("under the new secret", w.group()...)
 	w.doctor(0, "ok", "of 3 organisations, published")
-	if s := w.reader.announced(); s == nil || !s.Done || len(s.Untold) != 1 || s.Untold[0] != w.hub.key {
-		t.Errorf("the reader's hub says %+v; it hears of the group's the sum alone", s)
+	if s := w.reader.announced(); s == nil || !s.Done || len(s.Untold) != 0 || len(s.Through) != 1 || s.Through[0] != w.hub.key {
+		t.Errorf("the reader's hub says %+v; the group's hub has it by the sum", s)
 	}
 	out := w.members[1]
 	for _, n := range []*node{w.hub, w.members[0]} {

@@ -177,9 +177,9 @@ func newSoak(t *testing.T, seed uint64) *soak {
 				mesh = fmt.Sprintf("mode = \"external\"\nservers = [%q]\ncredentials = \"none\"\n", "nats://"+n.wire.Address())
 			}
 		}
-		// Nothing expires in a schedule.
+		// Nothing expires in a schedule, and nothing that a peer counts is above its share.
 		n.node = newNodeOf(t, nodetest.Simulated(t), fmt.Sprint("node ", i), secret, mesh+"stream_bytes = 67108864\n")
-		n.settings("[tally]\n", "[tally]\nkeep = 60\n")
+		n.settings("[tally]\n", "[tally]\nkeep = 60\nthreshold = 16777215\n")
 		if secret == "" {
 			secret = n.secret()
 		}

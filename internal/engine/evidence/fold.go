@@ -41,7 +41,7 @@ func (r *Reader) fold(x *index) {
 		for w := range row {
 			row[w] = 0
 			for p := range x.parts[w] {
-				row[w] |= r.foldPart(&x.parts[w][p], i, w)
+				row[w] |= r.foldPart(x, &x.parts[w][p], i, w)
 			}
 		}
 		if ones(row) > few {
@@ -51,7 +51,8 @@ func (r *Reader) fold(x *index) {
 }
 
 // watch adds the counts of a key in the arrays of row, which is empty then. They are more than
-// the rows of an index have, so it watches the key from now on.
+// the rows of an index have, so it watches the key from now on. What they add is kept until one
+// of them grows.
 func (r *Reader) watch(x *index, i int, row []uint64) {
 	key := r.asks[i].Key
 	if x.epoch > 0 {
@@ -65,39 +66,99 @@ func (r *Reader) watch(x *index, i int, row []uint64) {
 	if watched == nil {
 		return
 	}
-	var n [Claims]uint32
-	for w, all := range row {
-		for row[w] = 0; all != 0; all &= all - 1 {
-			column := w*64 + bits.TrailingZeros64(all)
-			c := &x.counts[column]
-			watched.Counts(column, c.array, n[:])
-			r.addAll(c, i, &n)
+	at := &x.sums[key.Lo%uint64(len(x.sums))]
+	s, grown := at.Load(), watched.Grown()
+	if s == nil || s.grown != grown || s.wants != r.asks[i].Wants || s.kinds != r.kinds || !slices.Equal(s.row, row) {
+		s = &sum{grown: grown, wants: r.asks[i].Wants, kinds: r.kinds, row: slices.Clone(row)}
+		var n [Claims]uint32
+		for w, all := range row {
+			for ; all != 0; all &= all - 1 {
+				column := w*64 + bits.TrailingZeros64(all)
+				c := &x.counts[column]
+				watched.Counts(column, c.array, n[:])
+				s.add(r, c, &n)
+			}
 		}
+		at.Store(s)
 	}
+	clear(row)
+	r.addSum(i, s)
 }
 
-// addAll adds the counts of all kinds of an ask in one array, as add and countExtra do.
-func (r *Reader) addAll(c *counts, i int, n *[Claims]uint32) {
-	x, wants := &r.out[i], r.asks[i].Wants
-	if r.kinds <= Spam {
+// maxSums is for how many sums an index has places. It watches up to a quarter as many keys, so that few share a
+// place.
+const maxSums = 4096
+
+// A sum is what the arrays of row count of a watched key, as add and countExtra add it to a
+// record. It is valid as long as the key has grown as much.
+type sum struct {
+	grown uint64
+	wants Wants
+	kinds uint8
+	row   []uint64
+
+	n                         said // without voices
+	old, new, good, addresses uint32
+	days                      uint64
+	starts                    []uint64 // of the generations
+	voices                    []voiceSaid
+}
+
+// A voiceSaid is what one voice says.
+type voiceSaid struct {
+	voice int32
+	said
+}
+
+// add adds the counts of all kinds in one array.
+func (s *sum) add(r *Reader, c *counts, n *[Claims]uint32) {
+	if s.kinds <= Spam {
 		n[Spam], n[Ham] = 0, 0
 	}
 	if n[Sighting] == 0 && n[Spam] == 0 && n[Ham] == 0 {
 		return
 	}
-	x.Sightings = book.Add(x.Sightings, c.weighed(n[Sighting]))
-	x.Spam = book.Add(x.Spam, c.weighed(n[Spam]))
-	x.Ham = book.Add(x.Ham, c.weighed(n[Ham]))
-	x.seen(c.start)
-	if !c.root || n[Sighting] == 0 || wants&(Counts|Delivered) == 0 {
+	if !slices.Contains(s.starts, c.start) {
+		s.starts = append(s.starts, c.start)
+	}
+	by := said{c.weighed(n[Sighting]), c.weighed(n[Spam]), c.weighed(n[Ham])}
+	if c.voice > 0 {
+		s.voices = append(s.voices, voiceSaid{int32(c.voice), by})
 		return
 	}
-	r.deliver(i, c.weighed(n[Sighting]-min(n[Sighting], n[Caught])), c.start)
-	if wants&Standing != 0 {
-		x.Good = book.Add(x.Good, c.weighed(n[Good]))
+	for kind := range by {
+		s.n[kind] = book.Add(s.n[kind], by[kind])
 	}
-	if wants&Names != 0 {
-		x.Addresses = book.Add(x.Addresses, c.weighed(n[Addresses]))
+	if n[Sighting] == 0 || s.wants&(Counts|Delivered) == 0 {
+		return
+	}
+	if by := c.weighed(n[Sighting] - min(n[Sighting], n[Caught])); by > 0 {
+		if day := c.start / r.Day; day >= r.today {
+			s.new = book.Add(s.new, by)
+		} else {
+			s.old = book.Add(s.old, by)
+			s.days |= 1 << min(r.today-day, 63)
+		}
+	}
+	if s.wants&Standing != 0 {
+		s.good = book.Add(s.good, c.weighed(n[Good]))
+	}
+	if s.wants&Names != 0 {
+		s.addresses = book.Add(s.addresses, c.weighed(n[Addresses]))
+	}
+}
+
+// addSum adds a sum to the record of an ask.
+func (r *Reader) addSum(i int, s *sum) {
+	x := &r.out[i]
+	x.Sightings, x.Spam, x.Ham = book.Add(x.Sightings, s.n[Sighting]), book.Add(x.Spam, s.n[Spam]), book.Add(x.Ham, s.n[Ham])
+	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new), book.Add(x.Good, s.good), book.Add(x.Addresses, s.addresses)
+	r.days[i] |= s.days
+	for _, start := range s.starts {
+		x.seen(start)
+	}
+	for _, v := range s.voices {
+		r.say(i, int(v.voice), v.said)
 	}
 }
 
@@ -161,7 +222,7 @@ func (f *folded) look(x *index, first, further []filter.Key) bool {
 // foldPart adds to the record of an ask what one part of the w'th word counts, as add and
 // countExtra do for single arrays. It returns those of its columns that are to be read, for
 // they count more than the index knows.
-func (r *Reader) foldPart(p *part, i, w int) (read uint64) {
+func (r *Reader) foldPart(in *index, p *part, i, w int) (read uint64) {
 	f, x, wants := &r.folded, &r.out[i], r.asks[i].Wants
 	seen, spam, ham := &f.of[Sighting][w], &f.of[Spam][w], &f.of[Ham][w]
 	caught, good, addresses := &f.of[Caught][w], &f.of[Good][w], &f.of[Addresses][w]
@@ -174,12 +235,19 @@ func (r *Reader) foldPart(p *part, i, w int) (read uint64) {
 	if (seen.Has()|spam.Has()|ham.Has())&columns == 0 {
 		return read
 	}
+	if !p.root {
+		x.seen(p.start)
+		r.sayAll(in, w, p, i, Sighting, seen.N, columns)
+		r.sayAll(in, w, p, i, Spam, spam.N, columns)
+		r.sayAll(in, w, p, i, Ham, ham.N, columns)
+		return read
+	}
 	x.Sightings = book.Add(x.Sightings, p.sum(seen.N, columns))
 	x.Spam = book.Add(x.Spam, p.sum(spam.N, columns))
 	x.Ham = book.Add(x.Ham, p.sum(ham.N, columns))
 	x.seen(p.start)
 	columns &= seen.Has()
-	if p.root && columns != 0 && wants&(Counts|Delivered) != 0 {
+	if columns != 0 && wants&(Counts|Delivered) != 0 {
 		r.deliver(i, p.sum(less(seen.N, caught.N), columns), p.start)
 		x.Good = book.Add(x.Good, p.sum(good.N, columns))
 		x.Addresses = book.Add(x.Addresses, p.sum(addresses.N, columns))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // list looks up the keys in the blocklists. Most mail is in none, and then the
@@ -29,9 +30,29 @@ func (r *Reader) list() {
 		return
 	}
 	r.mark(revokedOf)
+	if len(r.sources.indexes) > 0 {
+		r.number()
+	}
 	for i := range r.sources.lists {
-		if l := &r.sources.lists[i]; l.own || l.always || r.marked[i] {
+		switch l := &r.sources.lists[i]; {
+		case l.own || l.always:
+			r.flush()
 			r.walk(l)
+		case r.marked[i]:
+			r.walkTold(l)
+		}
+	}
+	r.flush()
+}
+
+// number notes the candidates by their numbers.
+func (r *Reader) number() {
+	r.kept, r.undated = 0, 0
+	for k, n := range r.numbers[:len(r.candidates)] {
+		r.candidate[n], r.base[n] = r.candidates[k], r.bases[k]
+		r.kept |= 1 << n
+		if r.out[r.candidates[k]].First == 0 {
+			r.undated |= 1 << n
 		}
 	}
 }
@@ -41,7 +62,7 @@ func (r *Reader) beginMarks() {
 	clear(r.off)
 	r.marked = slices.Grow(r.marked[:0], len(r.sources.lists))[:len(r.sources.lists)]
 	clear(r.marked)
-	r.told.begin(len(r.sources.indexes), len(r.bases))
+	r.told.begin(len(r.sources.indexes))
 }
 
 // mark reads the filters of indexes that have spam filters, or of those that have none, and
@@ -87,30 +108,41 @@ func (x *index) narrow(key filter.Key, row []uint64) {
 	}
 }
 
-// told is which filters of indexes have which keys.
+// told is which filters of indexes have which of the keys of a reading, by number: at most 64,
+// see [together].
 type told struct {
-	keys int      // of a reading
-	at   []int    // by index and key: where in rows its row begins, plus 1
-	rows []uint64 // a bit for each column
+	at   []int    // by index: where in keys its columns begin, plus 1; 0: none has any
+	keys []uint64 // by column, a bit for each key
 }
 
 // begin forgets everything.
-func (t *told) begin(indexes, keys int) {
-	t.keys, t.rows = keys, t.rows[:0]
-	t.at = slices.Grow(t.at[:0], indexes*keys)[:indexes*keys]
+func (t *told) begin(indexes int) {
+	t.keys, t.at = t.keys[:0], slices.Grow(t.at[:0], indexes)[:indexes]
 	clear(t.at)
 }
 
-// add takes the row of a key in an index.
+// add takes the row of a key in an index of some words.
 func (t *told) add(index, key int, row []uint64) {
-	t.at[index*t.keys+key] = len(t.rows) + 1
-	t.rows = append(t.rows, row...)
+	if t.at[index] == 0 {
+		n := len(t.keys)
+		t.at[index] = n + 1
+		t.keys = slices.Grow(t.keys, len(row)*64)[:n+len(row)*64]
+		clear(t.keys[n:])
+	}
+	columns := t.keys[t.at[index]-1:]
+	for w, all := range row {
+		for ; all != 0; all &= all - 1 {
+			columns[w*64+bits.TrailingZeros64(all)] |= 1 << key
+		}
+	}
 }
 
-// has reports whether the filter at a seat has a key.
-func (t *told) has(at seat, key int) bool {
-	row := t.at[(at.in-1)*t.keys+key]
-	return row > 0 && t.rows[row-1+at.column/64]>>(at.column%64)&1 != 0
+// of returns which keys the filter at a seat has.
+func (t *told) of(at seat) uint64 {
+	if at.in == 0 || t.at[at.in-1] == 0 {
+		return 0
+	}
+	return t.keys[t.at[at.in-1]-1+at.column]
 }
 
 // size makes room for the results of the candidates.
@@ -193,8 +225,9 @@ func (r *Reader) look(l *list, g *lists, out []bool, of side) {
 		r.has(l, g, r.bases, out, of)
 		return
 	}
+	keys := r.told.of(at)
 	for k := range out {
-		out[k] = r.told.has(at, r.numbers[k])
+		out[k] = keys>>r.numbers[k]&1 != 0
 	}
 }
 
@@ -239,6 +272,99 @@ func (r *Reader) walk(l *list) {
 	}
 }
 
+// walkTold is walk of another's list of which indexes have all filters, for all candidates at
+// once, each a bit.
+func (r *Reader) walkTold(l *list) {
+	var listed, hidden, revoked, off uint64
+	end := uint64(math.MaxUint64)
+	for i := range l.gens {
+		g := &l.gens[i]
+		open := ^(listed | hidden)
+		spam, not := r.told.of(g.at[spamOf])&open&r.kept, r.told.of(g.at[revokedOf])&r.kept
+		off |= not
+		for both := spam & not; both != 0; both &= both - 1 {
+			if n := bits.TrailingZeros64(both); r.relisted(r.base[n], l, g) {
+				not &^= 1 << n
+			}
+		}
+		// As in step: the newest generation dates what has no date.
+		dates := spam
+		if i == 0 {
+			dates &= r.undated
+		}
+		for ; dates != 0; dates &= dates - 1 {
+			n := bits.TrailingZeros64(dates)
+			if x := &r.out[r.candidate[n]]; x.First == 0 || x.First >= end {
+				x.seen(g.start)
+			}
+			r.undated &^= 1 << n
+		}
+		hidden |= spam & (not | revoked)
+		listed |= spam &^ (not | revoked)
+		revoked |= not & open
+		end = g.start
+	}
+	r.listed.add(r, listed, l.weight)
+	for all := off; all != 0; all &= all - 1 {
+		n := bits.TrailingZeros64(all)
+		x := &r.out[r.candidate[n]]
+		x.Off = true
+		switch bit := uint64(1) << n; {
+		case hidden&bit != 0:
+			x.Peers.Add(verdict.ListedRevoked, l.weight, false)
+		case listed&bit == 0 && revoked&bit != 0:
+			x.Peers.Add(verdict.Revoked, l.weight, false)
+		}
+	}
+}
+
+// A listings is how many lists of one weight in a row have keys: of each key a number, of which
+// digit i is a bit of the i'th word.
+type listings struct {
+	digits [10]uint64
+	n      int // lists
+	weight float64
+}
+
+// add adds a list.
+func (t *listings) add(r *Reader, keys uint64, weight float64) {
+	if weight != t.weight || t.n == 1<<len(t.digits)-1 {
+		r.flush()
+		t.weight = weight
+	}
+	t.n++
+	for i := 0; keys != 0; i++ {
+		t.digits[i], keys = t.digits[i]^keys, t.digits[i]&keys
+	}
+}
+
+// flush adds the weight of the lists that were noted to the records.
+func (r *Reader) flush() {
+	t := &r.listed
+	any := uint64(0)
+	for _, d := range t.digits {
+		any |= d
+	}
+	for ; any != 0; any &= any - 1 {
+		n, bit := 0, bits.TrailingZeros64(any)
+		for i, d := range t.digits {
+			n |= int(d>>bit&1) << i
+		}
+		sum := &r.out[r.candidate[bit]].Peers.Spam
+		if short(*sum) && short(t.weight) {
+			*sum += float64(n) * t.weight // exact
+			continue
+		}
+		for range n { // one after the other, as a sum of weights depends on the order
+			*sum += t.weight
+		}
+	}
+	*t = listings{}
+}
+
+// short reports whether a weight has so few digits that sums of weights are exact.
+func short(weight float64) bool { return math.Trunc(weight*1024) == weight*1024 }
+
 // step reads one generation, older than those before, for one candidate.
 func (r *Reader) step(k int, l *list, g *lists, end uint64) {
 	x := &r.out[r.candidates[k]]
@@ -246,7 +372,7 @@ func (r *Reader) step(k int, l *list, g *lists, end uint64) {
 	if r.states[k].Decided() {
 		return // by a newer generation
 	}
-	if r.spam[k] && r.off[k] && r.relisted(k, l, g) {
+	if r.spam[k] && r.off[k] && r.relisted(r.bases[k], l, g) {
 		r.off[k] = false
 	}
 	r.states[k] = r.states[k].Next(r.spam[k], r.off[k])
@@ -257,7 +383,7 @@ func (r *Reader) step(k int, l *list, g *lists, end uint64) {
 }
 
 // relisted is [Relisted] of one candidate. Most mail never gets here.
-func (r *Reader) relisted(k int, l *list, g *lists) bool {
+func (r *Reader) relisted(base filter.Key, l *list, g *lists) bool {
 	has := func(of side) func(filter.Key) bool {
 		return func(key filter.Key) bool {
 			var found [1]bool
@@ -265,5 +391,5 @@ func (r *Reader) relisted(k int, l *list, g *lists) bool {
 			return found[0]
 		}
 	}
-	return Relisted(r.Keys, r.bases[k], has(spamOf), has(revokedOf))
+	return Relisted(r.Keys, base, has(spamOf), has(revokedOf))
 }

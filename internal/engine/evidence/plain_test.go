@@ -21,6 +21,7 @@ type plainCounts struct {
 	weight float64
 	own    bool
 	n      map[cellOf]uint32
+	voice  string
 }
 
 type cellOf struct {
@@ -40,6 +41,7 @@ type plainList struct {
 // plain is what there is to read, in maps.
 type plain struct {
 	promotion float64
+	threshold float64 // 0: none
 	counts    []plainCounts
 	lists     []plainList
 	start     []uint64            // of the blocklist's generations
@@ -57,13 +59,13 @@ func spread(n int) filter.Key { return filter.Secret{7}.Key([]byte{byte(n)}) }
 // drawPlain draws books, and the books and replicas that hold the same.
 func drawPlain(t *rapid.T) (*plain, *node) {
 	n := newNode(t, 4, 3)
-	p := &plain{promotion: rapid.SampledFrom([]float64{1, 0.5}).Draw(t, "promotion")}
+	p := &plain{promotion: rapid.SampledFrom([]float64{1, 0.5}).Draw(t, "promotion"), threshold: rapid.SampledFrom([]float64{0, 1, 2, 3, 20, 20, 400}).Draw(t, "threshold")}
 	if rapid.Bool().Draw(t, "two of a day") {
 		n.view.Tally.Live[3].Start = n.view.Tally.Live[2].Start - day/4
 	}
 	n.view.Tally.Live[3].Start -= uint64(rapid.SampledFrom([]int{0, 0, 70}).Draw(t, "old days")) * day
 	for _, g := range n.view.Tally.Live {
-		c := plainCounts{g.Start, 1, true, drawCounts(t, Claims)}
+		c := plainCounts{g.Start, 1, true, drawCounts(t, Claims), ""}
 		each(c.n, func(k filter.Key, by uint32) { g.Counts.AddBatch(0, []filter.Key{k}, []uint32{by}, nil) })
 		p.counts = append(p.counts, c)
 	}
@@ -95,7 +97,7 @@ func drawPlain(t *rapid.T) (*plain, *node) {
 // drawPeers draws two origins, and merged arrays of others.
 func (p *plain) drawPeers(t *rapid.T, n *node) {
 	weight := func() float64 {
-		return rapid.SampledFrom([]float64{0, 0.3, 0.5, 1}).Draw(t, "weight of a peer")
+		return rapid.SampledFrom([]float64{0, 0.01, 0.3, 0.3, 0.5, 1}).Draw(t, "weight of a peer")
 	}
 	remote := n.view.Remote
 	defer attach(t, remote)
@@ -103,10 +105,10 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 	if peers > 9 { // what many know
 		common = drawSmall(t)
 	}
-	for range peers {
-		held := &replica.Held{Origin: replica.Origin{Weight: weight()}}
+	for peer := range peers {
+		held := &replica.Held{Origin: replica.Origin{ID: fmt.Sprint(peer), Weight: weight()}}
 		for i := range uint64(2) {
-			c, array := plainCounts{today - i*day, held.Weight, false, drawCounts(t, Claims)}, counting(t)
+			c, array := plainCounts{today - i*day, held.Weight, false, drawCounts(t, Claims), held.ID}, counting(t)
 			if peers > 9 && rapid.IntRange(0, 5).Draw(t, "differs") > 0 {
 				c.n = common
 			}
@@ -137,10 +139,10 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 		}
 	}
 	if rapid.Bool().Draw(t, "merged") {
-		c, array := plainCounts{today - day, max(0.3, weight()), false, drawCounts(t, Claims)}, counting(t)
+		c, array := plainCounts{today - day, max(0.3, weight()), false, drawCounts(t, Claims), "merged"}, counting(t)
 		each(c.n, func(k filter.Key, by uint32) { array.Add(k, by) })
 		p.counts = append(p.counts, c)
-		remote.Counts = append(remote.Counts, replica.MergedCounts{Start: c.start, Weight: c.weight, Counts: array})
+		remote.Counts = append(remote.Counts, replica.MergedCounts{Start: c.start, Weight: c.weight, Counts: array, Origins: p.drawMembers(t, &p.counts[len(p.counts)-1], peers)})
 		list := plainList{weight: c.weight, union: true}
 		merged := &replica.MergedList{Weight: c.weight}
 		for i := range uint64(2) {
@@ -158,6 +160,22 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 		}
 		p.lists, remote.Lists = append(p.lists, list), append(remote.Lists, merged)
 	}
+}
+
+// drawMembers draws whose counts are in a merged array: of nobody who has others, or also of
+// some peers, who speak with its voice from then on.
+func (p *plain) drawMembers(t *rapid.T, merged *plainCounts, peers int) []string {
+	members := []string{"gone"}
+	for range min(peers, rapid.IntRange(0, 3).Draw(t, "merged, too")) {
+		name := fmt.Sprint(rapid.IntRange(0, peers-1).Draw(t, "member"))
+		members = append(members, name)
+		for i := range p.counts {
+			if merged.weight < p.promotion && p.counts[i].voice == name {
+				p.counts[i].voice = merged.voice
+			}
+		}
+	}
+	return members
 }
 
 // attach puts some of the arrays into indexes.
@@ -294,6 +312,7 @@ func many(n float64) uint32 { return uint32(min(n, filter.Many)) }
 func (p *plain) read(k int, wants Wants) (x Record) {
 	days, old, todays := make(map[uint64]bool), 0.0, 0.0
 	var sightings, spam, ham, good, addresses float64
+	claimed := [3]map[string]float64{{}, {}, {}} // by voice
 	for _, c := range p.counts {
 		n := func(kind uint8) float64 { return float64(c.n[cellOf{k, kind}]) }
 		weighed := func(n float64) float64 { return math.Ceil(c.weight * n) }
@@ -301,11 +320,16 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 		if wants&(Counts|Sightings|Delivered) == 0 || !known {
 			continue
 		}
-		sightings += weighed(n(Sighting))
-		if wants&Counts != 0 {
-			spam, ham = spam+weighed(n(Spam)), ham+weighed(n(Ham))
-		}
 		x.seen(c.start)
+		for kind, sum := range []*float64{&sightings, &spam, &ham} {
+			switch by := weighed(n(uint8(kind))); {
+			case by == 0 || kind > 0 && wants&Counts == 0:
+			case c.own || c.weight >= p.promotion:
+				*sum += by
+			default:
+				claimed[kind][c.voice] += by
+			}
+		}
 		if wants&(Counts|Delivered) == 0 || !c.own && c.weight < p.promotion || n(Sighting) == 0 {
 			continue
 		}
@@ -322,6 +346,7 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 			addresses += weighed(n(Addresses))
 		}
 	}
+	sightings, spam, ham = sightings+p.believed(claimed[0]), spam+p.believed(claimed[1]), ham+p.believed(claimed[2])
 	x.Sightings, x.Spam, x.Ham, x.Good, x.Addresses = many(sightings), many(spam), many(ham), many(good), many(addresses)
 	x.Old, x.New, x.Days = many(old), many(todays), len(days)
 	if wants&Names != 0 {
@@ -344,6 +369,35 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 		p.weigh(k, &x)
 	}
 	return x
+}
+
+// believed is how much of what peers below the promotion weight claim counts: of each no more of
+// the threshold than its weight is of the promotion weight, rounded up, and of all no more than
+// of their weights together, rounded down, but at least 1. If together they may not list, that
+// is less than the threshold.
+func (p *plain) believed(claimed map[string]float64) (sum float64) {
+	if p.threshold == 0 {
+		for _, n := range claimed {
+			sum += n
+		}
+		return sum
+	}
+	hundredths := func(weight float64) float64 { return math.Round(100 * weight) }
+	enough, weights := hundredths(p.promotion), 0.0
+	for voice, n := range claimed {
+		weight := 0.0
+		for _, c := range p.counts {
+			if c.voice == voice && c.weight < p.promotion {
+				weight = max(weight, c.weight)
+			}
+		}
+		sum += min(n, math.Ceil(hundredths(weight)*p.threshold/enough))
+		weights += hundredths(weight)
+	}
+	if weights >= enough {
+		return min(sum, math.Floor(weights*p.threshold/enough))
+	}
+	return min(sum, max(1, math.Floor(weights*p.threshold/enough)), p.threshold-1)
 }
 
 // know adds what the weeks know of a name.
@@ -411,7 +465,7 @@ func TestAgainstPlain(t *testing.T) {
 		p, n := drawPlain(t)
 		r.Begin(NewSources(n.view, p.promotion))
 		defer r.End()
-		r.RevocationFirst = false
+		r.RevocationFirst, r.Threshold = false, uint32(p.threshold)
 		for range 3 {
 			counts := rapid.SampledFrom([]Wants{Counts, Counts, Sightings, Delivered, 0}).Draw(t, "counts")
 			var asks []Ask

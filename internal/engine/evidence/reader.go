@@ -15,6 +15,9 @@ type Reader struct {
 	Keys    Keys
 	Day     uint64  // length of a generation of the tally in seconds, above 0
 	Overlay Overlay // nil: none
+	// Threshold is the count from which a message is bulk. It bounds what origins may add
+	// that alone list nothing. 0: they have no bound.
+	Threshold uint32
 	// RevocationFirst reads all filters of every key, for nodes where most keys are
 	// revoked. It changes the cost and never the result.
 	RevocationFirst bool
@@ -24,6 +27,7 @@ type Reader struct {
 	asks    []Ask
 	out     []Record
 	days    []uint64 // for each key, a bit for each day with deliveries
+	heard   hearing
 
 	which []int        // the asks that keys are of
 	form  form         // which keys those of an ask are
@@ -50,8 +54,13 @@ type Reader struct {
 	columns  []column // of weights: by generation, then by key
 	disputed []int    // the keys, as numbers in which, of which something was taken back
 
-	candidates []int // the asks that a blocklist has
-	numbers    []int // their numbers among all that were looked up
+	candidates []int                // the asks that a blocklist has
+	numbers    []int                // their numbers among all that were looked up
+	candidate  [together]int        // by number
+	base       [together]filter.Key // likewise
+	kept       uint64               // a bit for each number of a candidate
+	undated    uint64               // of one that has no date
+	listed     listings
 	bases      []filter.Key
 	told       told
 	spam, off  []bool // of the candidates, in one generation
@@ -73,13 +82,23 @@ func (r *Reader) Begin(s *Sources) { r.sources, r.today = s, s.today/r.Day }
 // End drops the sources, so that arrays are not kept in memory by a buffer.
 func (r *Reader) End() { r.sources = nil }
 
+// together is how many asks are read together at most where there are voices, each of which
+// takes room for each ask, or indexes, of which one word says which asks a filter has.
+const together = 64
+
 // Read sets out[i] to the record of asks[i]. out must be as long as asks.
 func (r *Reader) Read(asks []Ask, out []Record) {
+	for len(r.sources.voices)+len(r.sources.indexes) > 0 && len(asks) > together {
+		r.Read(asks[:together], out[:together])
+		asks, out = asks[together:], out[together:]
+	}
 	r.asks, r.out = asks, out[:len(asks)]
 	clear(r.out)
 	r.days = slices.Grow(r.days[:0], len(asks))[:len(asks)]
 	clear(r.days)
+	r.heard.begin(len(asks))
 	r.count()
+	r.bound()
 	r.know()
 	r.list()
 	r.weigh()
@@ -294,16 +313,26 @@ func (r *Reader) add(c *counts, which []int, all []uint32) {
 		if n == ([CountKinds]uint32{}) {
 			continue
 		}
-		x := &r.out[i]
-		x.Sightings = book.Add(x.Sightings, c.weighed(n[Sighting]))
-		x.Spam = book.Add(x.Spam, c.weighed(n[Spam]))
-		x.Ham = book.Add(x.Ham, c.weighed(n[Ham]))
-		x.seen(c.start)
+		r.take(c, i, &n)
 		if c.root && r.asks[i].Wants&(Counts|Delivered) != 0 {
 			r.further(i, &n)
 		}
 	}
 	r.countExtra(c)
+}
+
+// take adds the first kinds of an ask in one array.
+func (r *Reader) take(c *counts, i int, n *[CountKinds]uint32) {
+	x := &r.out[i]
+	x.seen(c.start)
+	weighed := said{c.weighed(n[Sighting]), c.weighed(n[Spam]), c.weighed(n[Ham])}
+	if c.voice > 0 {
+		r.say(i, c.voice, weighed)
+		return
+	}
+	x.Sightings = book.Add(x.Sightings, weighed[Sighting])
+	x.Spam = book.Add(x.Spam, weighed[Spam])
+	x.Ham = book.Add(x.Ham, weighed[Ham])
 }
 
 // further records what else to look up for a key that an array has. Counts of peers

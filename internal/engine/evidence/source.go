@@ -3,6 +3,7 @@ package evidence
 import (
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
@@ -35,6 +36,7 @@ type counts struct {
 	weight float64 // of an origin; 1 for the node's own
 	root   bool    // its sightings are deliveries
 	own    bool
+	voice  int // whose counts these are, from 1; 0: they are not bounded
 }
 
 // weighed returns how much a count of n adds.
@@ -74,11 +76,13 @@ type seat struct {
 type index struct {
 	*filter.Sliced
 	epoch  int
-	counts []counts // by column, of counts; an array of nil where there is none
-	parts  [][]part // of counts, by word of 64 columns
-	lists  []listed // by column, of lists
-	spam   []uint64 // the columns of spam filters, by word
-	off    []uint64 // those of revocation filters
+	counts []counts              // by column, of counts; an array of nil where there is none
+	parts  [][]part              // of counts, by word of 64 columns
+	voices []int32               // of counts, by column
+	sums   []atomic.Pointer[sum] // of counts, by key
+	lists  []listed              // by column, of lists
+	spam   []uint64              // the columns of spam filters, by word
+	off    []uint64              // those of revocation filters
 }
 
 // A part is those of 64 columns of an index whose counts are added up in the same way.
@@ -86,7 +90,8 @@ type part struct {
 	start   uint64
 	weight  float64
 	root    bool
-	columns uint64 // bits
+	columns uint64    // bits
+	weighs  [8]uint32 // what counts from 0 to 7 add
 }
 
 // A place is where a generation of a list is: its number and that of its list.
@@ -106,7 +111,8 @@ type Sources struct {
 	today uint64                 // start of the newest generation of the tally
 	at    map[*filter.Sliced]int // the places in indexes
 
-	counts  []counts // that are in no index
+	voices  []float64 // their shares of the promotion weight, see voices
+	counts  []counts  // that are in no index
 	lists   []list
 	indexes []index
 	gens    []lists      // of all lists
@@ -136,9 +142,10 @@ func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 }
 
 // NewSources returns the sources in v. promotion is the weight from which an origin
-// alone lists, and its sightings are deliveries.
+// alone lists, its sightings are deliveries, and what it counts has no bound.
 func NewSources(v View, promotion float64) *Sources {
-	s := &Sources{at: make(map[*filter.Sliced]int)}
+	voices := newVoices(v.Remote, promotion)
+	s := &Sources{at: make(map[*filter.Sliced]int), voices: voices.shares}
 	for _, x := range v.Remote.Indexes {
 		if epoch, ok := v.Epoch(x.Geometry()); ok {
 			s.at[x.Sliced] = len(s.indexes)
@@ -150,7 +157,7 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, g := range v.Tally.Live {
 		if epoch, ok := v.Epoch(g.CountsGeometry); ok {
-			s.count(counts{generation{g.Start, g.Counts, epoch}, 1, true, true})
+			s.count(counts{generation{g.Start, g.Counts, epoch}, 1, true, true, 0})
 		}
 	}
 	first := len(s.gens)
@@ -170,7 +177,7 @@ func NewSources(v View, promotion float64) *Sources {
 		}
 		for _, g := range r.Tally {
 			if epoch, ok := v.Epoch(g.Counts.Geometry()); ok {
-				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false})
+				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false, voices.of(r.ID, r.Weight)})
 			}
 		}
 		first := len(s.gens)
@@ -183,7 +190,7 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, m := range v.Remote.Counts {
 		if epoch, ok := v.Epoch(m.Counts.Geometry()); ok {
-			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false})
+			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false, voices.of(m.Origins[0], m.Weight)})
 		}
 	}
 	for _, l := range v.Remote.Lists {
@@ -218,7 +225,8 @@ func (x *index) part() {
 	if x.counts == nil {
 		return
 	}
-	x.parts = make([][]part, x.Words())
+	x.parts, x.voices = make([][]part, x.Words()), make([]int32, len(x.counts))
+	x.sums = make([]atomic.Pointer[sum], maxSums)
 	for n := range x.counts {
 		c := &x.counts[n]
 		if c.array == nil {
@@ -228,8 +236,13 @@ func (x *index) part() {
 		i := slices.IndexFunc(*all, func(p part) bool { return p.start == c.start && p.weight == c.weight && p.root == c.root })
 		if i < 0 {
 			i = len(*all)
-			*all = append(*all, part{start: c.start, weight: c.weight, root: c.root})
+			p := part{start: c.start, weight: c.weight, root: c.root}
+			for n := range p.weighs {
+				p.weighs[n] = c.weighed(uint32(n))
+			}
+			*all = append(*all, p)
 		}
+		x.voices[n] = int32(c.voice)
 		(*all)[i].columns |= 1 << (n % 64)
 	}
 }

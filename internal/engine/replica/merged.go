@@ -147,9 +147,10 @@ func (v *View) addMerged(origin string, x *remoteArray, p Parsed) error {
 
 // MergedCounts is a merged counting array as it is looked up.
 type MergedCounts struct {
-	Start  uint64
-	Weight float64
-	Counts *filter.Counting
+	Start   uint64
+	Weight  float64
+	Counts  *filter.Counting
+	Origins []string // whose counts are in it; some may no longer count
 }
 
 // A MergedList is all merged lists of origins of one weight, newest generation first. They
@@ -302,7 +303,7 @@ func (v *View) refresh() {
 	v.Counts, v.Lists = nil, nil
 	for _, m := range v.Merged {
 		if counts, ok := m.cells.(*filter.Counting); ok {
-			v.Counts = append(v.Counts, MergedCounts{m.Start, m.weight, counts})
+			v.Counts = append(v.Counts, MergedCounts{m.Start, m.weight, counts, m.Origins()})
 		} else {
 			v.addList(m)
 		}

@@ -1,0 +1,186 @@
+package evidence
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+)
+
+// A said is what one voice says of a key: sightings, and voters for spam and against it, with
+// its weight.
+type said [CountKinds]uint32
+
+// voices gives those of a view their numbers, from 1. A voice is an origin that alone may not
+// list, for its weight is below the promotion weight, or several whose counts are merged. What
+// voices say of a key is bounded by their weights, see [Reader.bound].
+type voices struct {
+	promotion float64
+	number    map[string]int // by origin
+	shares    []float64      // of the promotion weight, by voice
+}
+
+// newVoices returns the voices of a view. Whose counts are in one merged array cannot be told
+// apart there, so they are one voice, in all their arrays, or one of them could say everything
+// twice.
+func newVoices(v *replica.View, promotion float64) *voices {
+	vs := &voices{promotion: promotion, number: make(map[string]int)}
+	one := make(map[string]string) // of those with one voice, another one
+	var of func(origin string) string
+	of = func(origin string) string {
+		next, ok := one[origin]
+		if !ok {
+			return origin
+		}
+		last := of(next)
+		one[origin] = last
+		return last
+	}
+	for _, m := range v.Counts {
+		for _, origin := range m.Origins {
+			if m.Weight < promotion && of(origin) != of(m.Origins[0]) {
+				one[of(origin)] = of(m.Origins[0])
+			}
+		}
+	}
+	add := func(origin string, weight float64) {
+		if weight <= 0 || weight >= promotion {
+			return
+		}
+		first := of(origin)
+		n, ok := vs.number[first]
+		if !ok {
+			vs.shares = append(vs.shares, 0)
+			n = len(vs.shares)
+			vs.number[first] = n
+		}
+		vs.number[origin] = n
+		vs.shares[n-1] = max(vs.shares[n-1], weight/promotion)
+	}
+	for _, r := range v.Origins {
+		add(r.ID, r.Weight)
+	}
+	for _, m := range v.Counts {
+		for _, origin := range m.Origins {
+			add(origin, m.Weight)
+		}
+	}
+	return vs
+}
+
+// of returns the number of the voice of an origin with a weight, 0 if that is enough to be
+// counted without a bound.
+func (vs *voices) of(origin string, weight float64) int {
+	if weight >= vs.promotion {
+		return 0
+	}
+	return vs.number[origin]
+}
+
+// A hearing is what voices say of the keys of a reading.
+type hearing struct {
+	at     []int    // by ask: where its rows begin, plus 1; 0: nobody said anything
+	rows   []uint32 // of each such ask, by kind and voice
+	bounds []uint32 // by voice
+}
+
+func (h *hearing) begin(asks int) {
+	h.at, h.rows, h.bounds = slices.Grow(h.at[:0], asks)[:asks], h.rows[:0], h.bounds[:0]
+	clear(h.at)
+}
+
+// row returns what voices say of an ask, by voice, of one kind.
+func (r *Reader) row(i int, kind uint8) []uint32 {
+	h, all := &r.heard, len(r.sources.voices)
+	if h.at[i] == 0 {
+		first := len(h.rows)
+		h.at[i] = first + 1
+		h.rows = slices.Grow(h.rows, CountKinds*all)[:first+CountKinds*all]
+		clear(h.rows[first:])
+	}
+	return h.rows[h.at[i]-1+int(kind)*all:][:all]
+}
+
+// say notes what a voice says of an ask.
+func (r *Reader) say(i, voice int, n said) {
+	for kind, by := range n {
+		if by > 0 {
+			x := &r.row(i, uint8(kind))[voice-1]
+			*x = book.Add(*x, by)
+		}
+	}
+}
+
+// sayAll notes what the voices of some columns of an index say of an ask, of one kind: small
+// counts n, all of one weight.
+func (r *Reader) sayAll(x *index, w int, p *part, i int, kind uint8, n digits, columns uint64) {
+	if columns &= n[0] | n[1] | n[2]; columns == 0 {
+		return
+	}
+	row, voices := r.row(i, kind), x.voices[w*64:]
+	for ; columns != 0; columns &= columns - 1 {
+		bit := bits.TrailingZeros64(columns)
+		said := &row[voices[bit]-1]
+		*said = book.Add(*said, p.weighs[n[0]>>bit&1|n[1]>>bit&1<<1|n[2]>>bit&1<<2])
+	}
+}
+
+// bound adds what voices say to the records. Each adds at most its share of the threshold, and
+// all that say something of a key together at most their shares, and less than the threshold
+// unless they may list together. So they make bulk what they could list, and nothing else,
+// however much they say.
+func (r *Reader) bound() {
+	h, all := &r.heard, r.sources.voices
+	for i, at := range h.at {
+		if at == 0 {
+			continue
+		}
+		if len(h.bounds) == 0 {
+			for v := range all {
+				h.bounds = append(h.bounds, r.most(all[v]))
+			}
+		}
+		x := &r.out[i]
+		for kind, sum := range [...]*uint32{Sighting: &x.Sightings, Spam: &x.Spam, Ham: &x.Ham} {
+			n, share := uint64(0), 0.0
+			for v, said := range h.rows[at-1+kind*len(all):][:len(all)] {
+				if said > 0 {
+					n += uint64(min(said, h.bounds[v]))
+					share += all[v]
+				}
+			}
+			if n > 0 {
+				*sum = book.Add(*sum, min(uint32(min(n, filter.Many)), r.mostTogether(share)))
+			}
+		}
+	}
+}
+
+// slack is what may be lost when shares are added up.
+const slack = 1e-9
+
+// most returns how much a voice of a share of the promotion weight may add to a count: as much
+// of the threshold, rounded up.
+func (r *Reader) most(share float64) uint32 {
+	if r.Threshold == 0 {
+		return filter.Many
+	}
+	return uint32(min(math.Ceil(share*float64(r.Threshold)-slack), filter.Many))
+}
+
+// mostTogether returns how much voices may add that have a share of the promotion weight
+// together: as much of the threshold, and at least 1, but less than the threshold unless they
+// may list.
+func (r *Reader) mostTogether(share float64) uint32 {
+	if r.Threshold == 0 {
+		return filter.Many
+	}
+	n := math.Floor(share*float64(r.Threshold) + slack)
+	if share < 1-slack {
+		n = min(max(n, 1), float64(r.Threshold)-1)
+	}
+	return uint32(min(n, filter.Many))
+}

@@ -180,14 +180,17 @@ func (s *Server) loginAs(r *http.Request) (account string, err error) {
 	if s.accounts == nil {
 		return "", fmt.Errorf("%w: no accounts", bulkhead.ErrUnauthorised)
 	}
-	if name := r.PostForm.Get("name"); name != "" {
-		p, ok := s.accounts.(Passwords)
-		if !ok {
-			return "", fmt.Errorf("%w: no passwords", bulkhead.ErrUnauthorised)
-		}
-		return p.AuthenticatePassword(r.Context(), name, r.PostForm.Get("token"))
+	// A token says by itself whose it is: browsers keep one under any name, and fill it in.
+	secret := r.PostForm.Get("token")
+	account, err = s.accounts.Authenticate(r.Context(), secret)
+	name := r.PostForm.Get("name")
+	if err == nil || name == "" {
+		return account, err
 	}
-	return s.accounts.Authenticate(r.Context(), r.PostForm.Get("token"))
+	if p, ok := s.accounts.(Passwords); ok {
+		return p.AuthenticatePassword(r.Context(), name, secret)
+	}
+	return "", fmt.Errorf("%w: no passwords", bulkhead.ErrUnauthorised)
 }
 
 // logout ends the session of the cookie.

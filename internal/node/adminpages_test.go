@@ -221,7 +221,8 @@ func TestPassword(t *testing.T) {
 	if err := set("elevenchars"); statusOf(err) != http.StatusBadRequest {
 		t.Errorf("eleven characters: %v", err)
 	}
-	if err := set(password); err != nil {
+	token, err := admin.NewToken(t.Context(), "bob")
+	if err != nil {
 		t.Fatal(err)
 	}
 	logsIn := func(b *browser, name, password string) bool {
@@ -230,8 +231,20 @@ func TestPassword(t *testing.T) {
 		_, page := b.get("/")
 		return strings.Contains(page, name+" <button>Log out")
 	}
+	if logsIn(newBrowser(t, base), "ann", password) {
+		t.Error("ann logs in before anybody has a password")
+	}
+	if err := set(password); err != nil {
+		t.Fatal(err)
+	}
 	b := newBrowser(t, base)
-	if !logsIn(b, "ann", password) {
+	for _, name := range []string{"", "bulkhead", "ann"} { // as browsers keep it
+		b.form("/login", url.Values{"name": {name}, "token": {token.Token}})
+		if _, page := b.get("/"); !strings.Contains(page, "bob <button>Log out") {
+			t.Errorf("bob's token under the name %q does not log bob in", name)
+		}
+	}
+	if b = newBrowser(t, base); !logsIn(b, "ann", password) {
 		t.Fatal("ann cannot log in")
 	}
 	for _, wrong := range [][2]string{{"ann", password + " "}, {"bob", password}, {"bob", ""}, {"nobody", password}, {"Ann", password}} {

@@ -92,6 +92,18 @@ func (b *Book) Members() []string {
 	return names
 }
 
+// AnySealed reports whether any account has a secret of the protocol.
+func (b *Book) AnySealed(protocol string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, a := range b.byName {
+		if len(a.Sealed[protocol]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Len returns the number of accounts.
 func (b *Book) Len() int {
 	b.mu.RLock()

@@ -288,6 +288,9 @@ func TestBookKeepsItsOwn(t *testing.T) {
 	}
 	spoil(got)
 	got, _ = b.Get("a")
+	if !b.AnySealed("razor") || b.AnySealed("dcc") {
+		t.Errorf("a secret of razor: %v, of dcc: %v", b.AnySealed("razor"), b.AnySealed("dcc"))
+	}
 	if !bytes.Equal(got.TokenHash, hash) || !reflect.DeepEqual(got.Sealed, map[string][]byte{"razor": {1}}) {
 		t.Errorf("the book's own account changed: %+v", got)
 	}

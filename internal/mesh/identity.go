@@ -202,7 +202,7 @@ func RotateIdentity(dir string) (old, to *Identity, err error) {
 
 // writeFile writes a file of mode 0600, and its folder if need be.
 func writeFile(path string, data []byte) error {
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	err := wholefile.MakeFolder(filepath.Dir(path))
 	if err == nil {
 		err = wholefile.Replace(path, wholefile.Bytes(data))
 	}

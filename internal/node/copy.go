@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // SecretFiles names the files that a backup omits, because secrets must not be kept with
@@ -27,7 +28,7 @@ func Restore(ctx context.Context, in io.Reader, dir string) (info store.BackupIn
 	if err := ownFolder(dir); err != nil {
 		return info, nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := wholefile.MakeFolder(dir); err != nil {
 		return info, nil, err
 	}
 	if info, err = store.Restore(ctx, in, filepath.Join(dir, StoreFolder), store.Options{}); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
@@ -103,7 +104,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if err := errors.Join(checkSizes(cfg, machineMemory()), ownFolder(n.dir)); err != nil {
 		return err
 	}
-	if err := errors.Join(makeFolder(n.dir), n.closeFolder()); err != nil {
+	if err := errors.Join(wholefile.MakeFolder(n.dir), n.closeFolder()); err != nil {
 		return err
 	}
 	var sealKey [32]byte

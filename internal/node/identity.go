@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // An Identity is the identity of a node in a network.
@@ -40,7 +41,7 @@ func NewNetwork(dir, secretFile string) (Identity, error) {
 	if _, err := os.Stat(path); err == nil {
 		return Identity{}, fmt.Errorf("%s exists, and the node's counts can only be found with it; see \"bulkhead network show\"", path)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := wholefile.MakeFolder(dir); err != nil {
 		return Identity{}, err
 	}
 	var secret filter.Secret

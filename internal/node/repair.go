@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
@@ -20,6 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // A mending says how a core opens a store that is damaged.
@@ -220,7 +220,7 @@ func setAside(dir, aside, file string) (moved bool, err error) {
 		return false, err
 	}
 	to := filepath.Join(aside, rel)
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+	if err := wholefile.MakeFolder(filepath.Dir(to)); err != nil {
 		return false, err
 	}
 	err = os.Rename(file, to)
@@ -253,38 +253,6 @@ func (n *core) setAsideDamaged(cfg *config.Config) error {
 		}
 	}
 	return nil
-}
-
-// makeFolder makes a folder and those above it, all durably.
-func makeFolder(dir string) error {
-	var made []string
-	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		made = append(made, d)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, d := range made {
-		if err := syncFolder(filepath.Dir(d)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(d.Sync(), d.Close())
-	if errors.Is(err, syscall.EINVAL) { // a file system that has nothing to sync
-		return nil
-	}
-	return err
 }
 
 // closeFolder shuts others out of the data folder, which is the node's own, and

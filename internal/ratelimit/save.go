@@ -29,7 +29,7 @@ const (
 
 // openDir makes the folder and reads or makes the secret.
 func (l *Limiter) openDir() error {
-	if err := os.MkdirAll(l.opts.Dir, 0o700); err != nil {
+	if err := wholefile.MakeFolder(l.opts.Dir); err != nil {
 		return fmt.Errorf("ratelimit: %w", err)
 	}
 	if err := removeLeftovers(l.opts.Dir); err != nil {

@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Replace writes the file at path, or replaces it, with what write writes. The new file has
@@ -81,11 +82,41 @@ func put(path string, name func(from, to string) error, write func(io.Writer) er
 	if err := name(f.Name(), path); err != nil {
 		return err
 	}
+	return syncFolder(dir)
+}
+
+// MakeFolder makes a folder and those above it that do not exist, of mode 0700. When it
+// returns without an error, a crash of the machine does not undo that.
+func MakeFolder(dir string) error {
+	var made []string
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, d)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, d := range made {
+		if err := syncFolder(filepath.Dir(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncFolder makes the names in a folder durable. Tests watch it.
+var syncFolder = func(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	err = errors.Join(d.Sync(), d.Close())
+	if errors.Is(err, syscall.EINVAL) { // a file system that has nothing to sync
+		return nil
+	}
+	return err
 }
 
 // Leftovers returns the pattern, for [filepath.Match], of the names beside path under which

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,52 @@ func content(t *testing.T, dir string) map[string]string {
 		all[e.Name()] = string(b)
 	}
 	return all
+}
+
+// TestMakeFolder holds every new folder's own entry to be synced, which is in the one above.
+func TestMakeFolder(t *testing.T) {
+	sync := syncFolder
+	defer func() { syncFolder = sync }()
+	var synced []string
+	failing := ""
+	syncFolder = func(dir string) error {
+		if dir == failing {
+			return io.ErrShortWrite
+		}
+		synced = append(synced, dir)
+		return sync(dir)
+	}
+	top := t.TempDir()
+	for _, c := range []struct {
+		dir  string
+		want []string
+	}{
+		{"a/b/c", []string{"a/b", "a", "."}}, {"a/b/c", nil}, {"a/b/d/", []string{"a/b"}}, {".", nil},
+	} {
+		synced = nil
+		if err := MakeFolder(filepath.Join(top, c.dir)); err != nil {
+			t.Fatalf("%s: %v", c.dir, err)
+		}
+		for i := range c.want {
+			c.want[i] = filepath.Join(top, c.want[i])
+		}
+		if !slices.Equal(synced, c.want) {
+			t.Errorf("%s: synced %q instead of %q", c.dir, synced, c.want)
+		}
+		if info, err := os.Stat(filepath.Join(top, c.dir)); err != nil || c.dir != "." && info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", c.dir, info, err)
+		}
+	}
+	if failing = filepath.Join(top, "a"); !errors.Is(MakeFolder(filepath.Join(top, "a/e")), io.ErrShortWrite) {
+		t.Error("a folder whose entry cannot be synced was called durable")
+	}
+	file := filepath.Join(top, "file")
+	if err := Replace(file, Bytes(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeFolder(filepath.Join(file, "below")); err == nil {
+		t.Error("a folder below a file")
+	}
 }
 
 func TestReplace(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,14 +24,19 @@ import (
 // say nothing or begin and do not go on, as many that send a byte every four seconds, and
 // 10,000 datagrams a second of garbage, half of it random and half a request that was cut
 // short or changed. With NODE_CPUS, a list as of taskset, the node has these processors
-// alone, and nobody may wait more than twice as long at the 99th percentile: give the test
-// others.
+// alone, and nobody may wait more than twice as long at the 99th percentile of three rounds
+// of 1,000 requests with and 1,000 without the others: give the test other processors, and
+// let the machine have nothing else to do.
 //
-//	NODE_CPUS=0 CROWD=10000 taskset -c 1 go test -tags interop -run Beside -v ./test/torture
+//	NODE_CPUS=0 CROWD=10000 taskset -c 1 go test -tags interop -run Beside -timeout 30m -v ./test/torture
 func TestBeside(t *testing.T) {
-	crowd, requests, cpus := crowdOf(t), 50, os.Getenv("NODE_CPUS")
+	crowd, rounds, requests, cpus := crowdOf(t), 1, 50, os.Getenv("NODE_CPUS")
+	settle := func() {}
 	if cpus != "" {
-		requests = 1000
+		rounds, requests = 3, 1000
+		// The node takes in, or closes, what has come at once, which waits in the kernel.
+		// What is measured is that it is there.
+		settle = func() { time.Sleep(2 * time.Second) }
 	}
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), settings+fmt.Sprintf("[limits]\nconnections = %d\n", crowd+1000))
 	args := []string{"serve", "--config", "node.toml", "--data", v.data}
@@ -43,17 +49,25 @@ func TestBeside(t *testing.T) {
 	defer p.Stop()
 	v.await("the node", func() bool { return v.client.Ready(t.Context()) == nil })
 	o := v.others
-	t.Logf("| door | beside it | p50, p99 alone | p50, p99 beside it | p99 |")
+	t.Logf("| door | beside it | p50, p99 alone | p50, p99 beside it | p99 | of each round |")
 	row := func(door, what string, use func(context.Context, *rand.Rand) error, begin func() (end func())) {
-		alone := v.served(requests/2, door, use)
-		end := begin()
-		beside := v.served(requests, door, use)
-		end()
-		alone = append(alone, v.served(requests/2, door, use)...)
+		var alone, beside []time.Duration
+		var each []string
+		for range rounds {
+			a := v.served(requests, door, use)
+			end := begin()
+			settle()
+			b := v.served(requests, door, use)
+			end()
+			settle()
+			alone, beside = append(alone, a...), append(beside, b...)
+			each = append(each, fmt.Sprintf("%.2f", float64(p99(b))/float64(p99(a))))
+		}
 		slices.Sort(alone)
-		p50, p99 := len(alone)/2, len(alone)*99/100
-		ratio := float64(beside[p99]) / float64(alone[p99])
-		t.Logf("| %s | %s | %v, %v | %v, %v | %.2f |", door, what, alone[p50], alone[p99], beside[p50], beside[p99], ratio)
+		slices.Sort(beside)
+		ratio := float64(p99(beside)) / float64(p99(alone))
+		t.Logf("| %s | %s | %v, %v | %v, %v | %.2f | %s |", door, what,
+			alone[len(alone)/2], p99(alone), beside[len(beside)/2], p99(beside), ratio, strings.Join(each, " "))
 		if cpus != "" && ratio >= 2 {
 			t.Errorf("%s beside %s: the 99th percentile is %.2f times as high", door, what, ratio)
 		}
@@ -69,6 +83,9 @@ func TestBeside(t *testing.T) {
 		row(d.name, "garbage, 10,000/s", d.use, func() func() { return v.flood(d, 10000) })
 	}
 }
+
+// p99 returns the 99th percentile of what is in order.
+func p99(took []time.Duration) time.Duration { return took[len(took)*99/100] }
 
 // A tcpDoor is a door at which a crowd may wait, or what datagrams begin with.
 type tcpDoor struct {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestKill(t *testing.T) {
 		case 4, 5, 6:
 			v.killUse(v.untilCheckpoint)
 		case 7:
-			v.killUse(v.untilSegment)
+			v.killSegment()
 		default:
 			opened++
 			v.killUse(func() string { return v.untilGeneration(time.Duration(opened) * generation) })
@@ -104,6 +105,29 @@ func (v *victim) killUse(until func() string) {
 	v.sound()
 }
 
+// killSegment kills the node when the first entry that it writes has begun a new segment of
+// the journal, or soon after.
+func (v *victim) killSegment() {
+	p := v.serve()
+	v.compare("after a kill")
+	segments, pause := v.segments(), time.Duration(v.rng.IntN(2000))*time.Microsecond
+	end := v.begin()
+	what := "in use"
+	if v.poll(func() bool { return !slices.Equal(v.segments(), segments) }) {
+		time.Sleep(pause)
+		what = "at a new segment of the journal"
+	}
+	p.Kill()
+	end()
+	v.faults["killed: "+what]++
+	v.sound()
+}
+
+// segments returns the names of the segments of the journal, in order.
+func (v *victim) segments() []string {
+	return v.files(filepath.Join(v.data, "store/journal"), func(string) bool { return true })
+}
+
 // untilCheckpoint returns at a random one of the steps of a checkpoint, or soon after it.
 func (v *victim) untilCheckpoint() string {
 	pause := time.Duration(v.rng.IntN(3000)) * time.Microsecond
@@ -118,20 +142,6 @@ func (v *victim) untilCheckpoint() string {
 	}
 	time.Sleep(pause)
 	return "at a checkpoint"
-}
-
-// untilSegment waits for the first entry that this process writes, if it is not too late.
-func (v *victim) untilSegment() string {
-	names, _ := filepath.Glob(filepath.Join(v.data, "store/journal/*"))
-	pause := time.Duration(v.rng.IntN(2000)) * time.Microsecond
-	if !v.poll(func() bool {
-		now, _ := filepath.Glob(filepath.Join(v.data, "store/journal/*"))
-		return len(now) > 0 && (len(names) == 0 || now[len(now)-1] != names[len(names)-1])
-	}) {
-		return "in use"
-	}
-	time.Sleep(pause)
-	return "at a new segment of the journal"
 }
 
 // untilGeneration moves the clock on to another generation, and returns before or soon after
@@ -228,7 +238,7 @@ func (v *victim) sound() {
 	case written > len(n.Manifest.Files):
 		v.faults["left: files of the checkpoint before"]++
 	}
-	if segments := v.files(filepath.Join(dir, "journal"), func(string) bool { return true }); len(segments) > 1 {
+	if len(v.segments()) > 1 {
 		v.faults["left: several segments of the journal"]++
 	}
 }

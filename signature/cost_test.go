@@ -16,7 +16,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -38,15 +37,6 @@ func everything(t testing.TB, raw []byte) {
 	m := mailtest.Must(mail.Read(t.Context(), raw))
 	AboveFloor(m, mailtest.Must(Of(t.Context(), m, Options{})))
 	Senders(m.Source())
-}
-
-// processorTime returns what the process has used.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // costOnce returns the microseconds a KB that a message takes: of so many computations that

@@ -100,17 +100,28 @@ func (k *nearKey) bands(words *wordList, hashes []uint64, salt uint64) [][nearSu
 // nearBlock is how many shingles go through the MinHash functions at a time.
 const nearBlock = 256
 
-// lower takes shingles into the minima. Two functions at a time keep their
-// constants and minima in registers.
+// lower takes shingles into the minima. Four functions at a time keep their constants in
+// registers. A new minimum is rare, a few in a thousand, so that a branch that is never
+// taken in practice costs less than to choose the lower number of two each time.
 func (k *nearKey) lower(minima *[NearBands * nearRows]uint64, shingles []uint64) {
-	for i := 0; i < len(minima); i += 2 {
-		mul0, add0, least0 := k.mul[i], k.add[i], minima[i]
-		mul1, add1, least1 := k.mul[i+1], k.add[i+1], minima[i+1]
+	for i := 0; i < len(minima); i += 4 {
+		least, mul, add := (*[4]uint64)(minima[i:]), (*[4]uint64)(k.mul[i:]), (*[4]uint64)(k.add[i:])
+		mul0, mul1, mul2, mul3 := mul[0], mul[1], mul[2], mul[3]
+		add0, add1, add2, add3 := add[0], add[1], add[2], add[3]
 		for _, x := range shingles {
-			least0 = min(least0, x*mul0+add0)
-			least1 = min(least1, x*mul1+add1)
+			if v := x*mul0 + add0; v < least[0] {
+				least[0] = v
+			}
+			if v := x*mul1 + add1; v < least[1] {
+				least[1] = v
+			}
+			if v := x*mul2 + add2; v < least[2] {
+				least[2] = v
+			}
+			if v := x*mul3 + add3; v < least[3] {
+				least[3] = v
+			}
 		}
-		minima[i], minima[i+1] = least0, least1
 	}
 }
 

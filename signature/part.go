@@ -2,6 +2,7 @@ package signature
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -54,21 +55,32 @@ type sampled struct {
 type lowest struct {
 	runs []sampled
 	most int
+	high uint64 // the highest order among them, once there are so many
 }
 
+func newLowest(most int) *lowest {
+	return &lowest{runs: make([]sampled, 0, most), most: most, high: math.MaxUint64}
+}
+
+// add is called for each word of a text: nearly all runs end here.
 func (l *lowest) add(order uint64, kind bulkhead.SampleKind) {
-	full := len(l.runs) == l.most
-	if full && order >= l.runs[l.most-1].order {
-		return
+	if order <= l.high {
+		l.insert(order, kind)
 	}
+}
+
+func (l *lowest) insert(order uint64, kind bulkhead.SampleKind) {
 	at, had := slices.BinarySearchFunc(l.runs, order, func(s sampled, order uint64) int { return cmp.Compare(s.order, order) })
 	if had {
 		return
 	}
-	if full {
+	if len(l.runs) == l.most {
 		l.runs = l.runs[:l.most-1]
 	}
 	l.runs = slices.Insert(l.runs, at, sampled{order, kind})
+	if len(l.runs) == l.most {
+		l.high = l.runs[l.most-1].order
+	}
 }
 
 // eachRun calls visit with the order of each run of words.
@@ -91,7 +103,7 @@ func eachRun(words *wordList, hashes []uint64, visit func(order uint64)) {
 // is too short has only a sketch: it may contain other texts, but to be contained in others
 // means nothing for it.
 func parts(s *skeleton, h *hashes) []bulkhead.Signature {
-	own, asked := lowest{most: partOwn}, lowest{most: partAsked}
+	own, asked := newLowest(partOwn), newLowest(partAsked)
 	eachRun(&s.words, h.words, func(order uint64) {
 		own.add(order, bulkhead.SampleOwn)
 		asked.add(order, bulkhead.SampleOther)

@@ -131,7 +131,7 @@ func TestRuns(t *testing.T) {
 	if !slices.Equal(got, want) || len(got) < 400 {
 		t.Fatalf("%d runs, want %d, or others", len(got), len(want))
 	}
-	low := lowest{most: 32}
+	low := newLowest(32)
 	for _, order := range got {
 		low.add(order, bulkhead.SampleOther)
 		low.add(order, bulkhead.SampleQuoted)

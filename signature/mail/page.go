@@ -92,7 +92,7 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 
 // link takes a link of a start tag.
 func (v *visible) link(url string, hidden, loaded bool) {
-	if v.hrefs <= 0 || !leads(url) {
+	if v.hrefs <= 0 || !leadsOut(url) {
 		return
 	}
 	if url = url[:min(len(url), maxHref)]; strings.Contains(url, "&") {
@@ -105,21 +105,99 @@ func (v *visible) link(url string, hidden, loaded bool) {
 	if v.known == nil {
 		v.known = make(map[Href]struct{})
 	}
-	h.URL = strings.Clone(url) // of what the tokenizer writes over
 	v.known[h] = struct{}{}
 	v.hrefs--
 	v.page.Links = append(v.page.Links, h)
 }
 
-// leads reports whether url may lead out of the message: it begins like http, ftp or
+// leadsOut reports whether url may lead out of the message: it begins like http, ftp or
 // tel, or with a slash.
-func leads(url string) bool {
+func leadsOut(url string) bool {
 	url = strings.TrimLeftFunc(url, func(r rune) bool { return r <= ' ' })
 	return url != "" && strings.IndexByte("hHfFtT/\\&", url[0]) >= 0
 }
 
+// A tagged is what the attributes of a start tag say that matters here: of those that are
+// repeated the first, character references as they are written.
+type tagged struct {
+	href, src, action, formaction, equiv, content string
+
+	named uint8 // which of these there are
+	veils veils // of all that it says
+	style veils // of its first style
+}
+
+// The attributes that a tagged holds.
+const (
+	namedHref = 1 << iota
+	namedSrc
+	namedAction
+	namedFormaction
+	namedEquiv
+	namedContent
+	namedStyle
+)
+
+// attributes reads a start tag of an element.
+func (v *visible) attributes(tag atom.Atom, source string) (t tagged) {
+	if !v.leads(tag) && tag != atom.Font && len(source) < maxToken && !mayHide(scan.Bytes(source)) {
+		return t
+	}
+	first := func(to *string, name uint8, value string) {
+		if t.named&name == 0 {
+			*to = value
+			t.named |= name
+		}
+	}
+	eachAttribute(source, v.pace, func(key, value string) bool {
+		switch {
+		case is(key, "style"):
+			style := v.veilsOf(value)
+			t.veils.on |= style.on
+			t.veils.off |= style.off
+			if t.named&namedStyle == 0 {
+				t.style = style
+				t.named |= namedStyle
+			}
+		case is(key, "hidden"):
+			t.veils.on |= gone
+		case is(key, "href"):
+			first(&t.href, namedHref, value)
+		case is(key, "src"):
+			first(&t.src, namedSrc, value)
+		case is(key, "action"):
+			first(&t.action, namedAction, value)
+		case is(key, "formaction"):
+			first(&t.formaction, namedFormaction, value)
+		case is(key, "http-equiv"):
+			first(&t.equiv, namedEquiv, value)
+		case is(key, "content"):
+			first(&t.content, namedContent, value)
+		case tag == atom.Font && is(key, "size"):
+			t.veils.off |= tiny
+		}
+		return true
+	})
+	return t
+}
+
+// is reports whether key is name without regard to case.
+func is(key, name string) bool { return len(key) == len(name) && strings.EqualFold(key, name) }
+
+// leads reports whether an element may have a link that is to be noted.
+func (v *visible) leads(tag atom.Atom) bool {
+	if v.page == nil || v.skip != 0 {
+		return false
+	}
+	switch tag {
+	case atom.A, atom.Area, atom.Base, atom.Form, atom.Button, atom.Input, atom.Iframe, atom.Frame, atom.Img, atom.Link, atom.Meta:
+		return true
+	}
+	return false
+}
+
 // element notes what a start tag says of the page: its name and its links.
-func (v *visible) element(tag atom.Atom, name []byte, source string) {
+func (v *visible) element(tag atom.Atom, name []byte, t *tagged) {
 	if v.page == nil || v.skip != 0 {
 		return
 	}
@@ -129,45 +207,36 @@ func (v *visible) element(tag atom.Atom, name []byte, source string) {
 	switch tag {
 	case atom.A:
 		v.endAnchor()
-		if href, ok := attribute(source, "href", v.pace); ok {
-			style, _ := attribute(source, "style", v.pace)
-			v.link(href, hiddenStyle(style), false)
+		if t.named&namedHref != 0 {
+			v.link(t.href, t.style.on != 0, false)
 			v.anchor = len(v.dst) + 1
 		}
 	case atom.Area, atom.Base:
-		v.attributes(source, "href", false)
+		v.link(t.href, false, false)
 	case atom.Form:
-		v.attributes(source, "action", false)
+		v.link(t.action, false, false)
 	case atom.Button:
-		v.attributes(source, "formaction", false)
+		v.link(t.formaction, false, false)
 	case atom.Input:
-		v.attributes(source, "formaction", false)
-		v.attributes(source, "src", true)
+		v.link(t.formaction, false, false)
+		v.link(t.src, false, true)
 	case atom.Iframe, atom.Frame:
-		v.attributes(source, "src", false)
+		v.link(t.src, false, false)
 	case atom.Img:
-		v.attributes(source, "src", true)
+		v.link(t.src, false, true)
 	case atom.Link:
-		v.attributes(source, "href", true)
+		v.link(t.href, false, true)
 	case atom.Meta:
-		v.refresh(source)
-	}
-}
-
-// attributes takes the links in an attribute of a start tag.
-func (v *visible) attributes(source, name string, loaded bool) {
-	if value, ok := attribute(source, name, v.pace); ok {
-		v.link(value, false, loaded)
+		v.refresh(t)
 	}
 }
 
 // refresh takes the link of a tag that sends the reader elsewhere by itself.
-func (v *visible) refresh(source string) {
-	if kind, _ := attribute(source, "http-equiv", v.pace); !strings.EqualFold(strings.TrimSpace(kind), "refresh") {
+func (v *visible) refresh(t *tagged) {
+	if !strings.EqualFold(strings.TrimSpace(t.equiv), "refresh") {
 		return
 	}
-	content, _ := attribute(source, "content", v.pace)
-	content = html.UnescapeString(content[:min(len(content), maxHref)])
+	content := html.UnescapeString(t.content[:min(len(t.content), maxHref)])
 	_, target, ok := strings.Cut(content, ";")
 	if !ok {
 		_, target, _ = strings.Cut(content, ",")
@@ -189,18 +258,6 @@ func (v *visible) endAnchor() {
 	v.anchor = 0
 }
 
-// attribute returns the value of an attribute of the start tag at the beginning of
-// source: of the first one of that name, which must be in lower case.
-func attribute(source, name string, p *pace.Pace) (value string, ok bool) {
-	eachAttribute(source, p, func(key, v string) bool {
-		if len(key) == len(name) && strings.EqualFold(key, name) {
-			value, ok = v, true
-		}
-		return !ok
-	})
-	return value, ok
-}
-
 // eachAttribute calls visit with the attributes of the start tag at the beginning of
 // source, their values as written, until it returns false or p ends, and returns
 // where the tag ends.
@@ -208,42 +265,43 @@ func attribute(source, name string, p *pace.Pace) (value string, ok bool) {
 // Source: WHATWG HTML, tokenization from the tag name state on.
 func eachAttribute(source string, p *pace.Pace, visit func(key, value string) bool) int {
 	at := 1
-	until := func(stops string) string {
-		n := strings.IndexAny(source[at:], stops)
-		if n < 0 {
-			n = len(source) - at
-		}
-		text := source[at : at+n]
-		at += n
-		return text
-	}
-	blanks := func() {
-		for at < len(source) && strings.IndexByte(" \t\r\n\f", source[at]) >= 0 {
+	until := func(class uint8) string {
+		start := at
+		for at < len(source) && stops[source[at]]&class == 0 {
 			at++
 		}
+		return source[start:at]
 	}
-	until(" \t\r\n\f/>")
+	until(endsName)
 	for at < len(source) && source[at] != '>' {
 		start := at
-		if source[at] == '/' || strings.IndexByte(" \t\r\n\f", source[at]) >= 0 {
+		if stops[source[at]]&(endsName|blank) != 0 { // a slash or a blank
 			at++
 			continue
 		}
 		at++ // also an equals sign
-		until(" \t\r\n\f/>=")
+		until(endsKey)
 		key, value := source[start:at], ""
-		blanks()
+		for at < len(source) && stops[source[at]]&blank != 0 {
+			at++
+		}
 		if at < len(source) && source[at] == '=' {
 			at++
-			blanks()
+			for at < len(source) && stops[source[at]]&blank != 0 {
+				at++
+			}
 			switch {
 			case at < len(source) && (source[at] == '"' || source[at] == '\''):
-				quote := source[at : at+1]
+				quote := source[at]
 				at++
-				value = until(quote)
-				at = min(at+1, len(source))
+				n := strings.IndexByte(source[at:], quote)
+				if n < 0 {
+					n = len(source) - at
+				}
+				value = source[at : at+n]
+				at = min(at+n+1, len(source))
 			default:
-				value = until(" \t\r\n\f>")
+				value = until(endsValue)
 			}
 		}
 		if p.Over(at-start) || !visit(key, value) {
@@ -252,3 +310,19 @@ func eachAttribute(source string, p *pace.Pace, visit func(key, value string) bo
 	}
 	return min(at+1, len(source))
 }
+
+// What a character ends in a tag.
+const (
+	blank    = 1 << iota
+	endsName // of the tag
+	endsKey  // name of an attribute
+	endsValue
+)
+
+var stops = func() (table [256]uint8) {
+	for _, c := range []byte(" \t\r\n\f") {
+		table[c] = blank | endsName | endsKey | endsValue
+	}
+	table['/'], table['='], table['>'] = endsName|endsKey, endsKey, endsName|endsKey|endsValue
+	return table
+}()

@@ -1,6 +1,8 @@
 package mail
 
 import (
+	"golang.org/x/net/html/atom"
+
 	"fmt"
 	"strings"
 	"testing"
@@ -96,7 +98,7 @@ func TestPageBounds(t *testing.T) {
 // FuzzAttributes: a tag ends within its source, and its first attribute of a name is
 // the one that is found.
 func FuzzAttributes(f *testing.F) {
-	for _, s := range []string{`<a href="x" href='y' z=w/>`, "<a =b= c = 'd>", "<a/b/c='>'>", "<", "<a", "00 \xe80", "0 İ", "0 \u212a=1 k=2"} {
+	for _, s := range []string{`<a href="x" href='y' z=w/>`, "<a =b= c = 'd>", "<a/b/c='>'>", "<a src=1 HREF=2 href=3 content formaction=4 action='5' http-equiv=\"6\" src=7>", "<", "<a", "00 \xe80", "0 İ", "0 \u212a=1 k=2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
@@ -114,9 +116,16 @@ func FuzzAttributes(f *testing.F) {
 		if end < 1 || end > len(source) {
 			t.Fatalf("%q ends at %d", source, end)
 		}
-		for key, want := range first {
-			if got, ok := attribute(source, key, nil); !ok || got != want {
-				t.Fatalf("%q: %q is %q, %v; want %q", source, key, got, ok, want)
+		got := (&visible{page: &Page{}}).attributes(atom.A, source)
+		for _, a := range []struct {
+			key, value string
+			bit        uint8
+		}{
+			{"href", got.href, namedHref}, {"src", got.src, namedSrc}, {"action", got.action, namedAction}, {"formaction", got.formaction, namedFormaction},
+			{"http-equiv", got.equiv, namedEquiv}, {"content", got.content, namedContent},
+		} {
+			if want, ok := first[a.key]; a.value != want || (got.named&a.bit != 0) != ok {
+				t.Fatalf("%q: %q is %q, %v; want %q, %v", source, a.key, a.value, got.named&a.bit != 0, want, ok)
 			}
 		}
 	})

@@ -81,30 +81,23 @@ func (v *visible) leave(frame int) {
 // veils is what an element puts before what is inside of it, and what it takes off.
 type veils struct{ on, off veil }
 
-// veilsOf reads the attributes of a start tag.
-func (v *visible) veilsOf(tag atom.Atom, source string) (s veils) {
-	if len(source) < maxToken && !mayHide(scan.Bytes(source)) && tag != atom.Font {
-		return s
-	}
-	eachAttribute(source, v.pace, func(key, value string) bool {
-		switch {
-		case len(key) == len("hidden") && strings.EqualFold(key, "hidden"):
-			s.on |= gone
-		case len(key) == len("style") && strings.EqualFold(key, "style"):
-			s.read(value)
-		case tag == atom.Font && strings.EqualFold(key, "size"):
-			s.off |= tiny
-		}
-		return true
-	})
-	return s
+// A knownStyle is a style as it is written, and what it does.
+type knownStyle struct {
+	style string
+	veils veils
 }
 
-// hiddenStyle reports whether a style takes its element out of sight.
-func hiddenStyle(style string) bool {
-	var s veils
-	s.read(style)
-	return s.on != 0
+// veilsOf reads a style. A page repeats few of them.
+func (v *visible) veilsOf(style string) veils {
+	if style == "" {
+		return veils{}
+	}
+	known := &v.styles[(len(style)+int(style[len(style)-1])+int(style[len(style)/2]))%len(v.styles)]
+	if known.style != style {
+		*known = knownStyle{style: style}
+		known.veils.read(style)
+	}
+	return known.veils
 }
 
 // read takes the declarations of a style. The last one of a property should count, but too

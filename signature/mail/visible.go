@@ -186,6 +186,7 @@ type visible struct {
 	anchor int               // 1 more than where the text of an open link begins; 0 if none is open
 	name   []byte            // of the present tag
 	tag    string            // source of a tag that is too long for the tokenizer, "" for none
+	styles [16]knownStyle    // that were read lately
 }
 
 func (v *visible) text(b []byte) {
@@ -234,9 +235,10 @@ func (v *visible) open(t *markup.Tokens, selfClosing bool) {
 	if source == "" {
 		source = t.Raw()
 	}
-	v.element(tag, v.name, source)
+	attributes := v.attributes(tag, source)
+	v.element(tag, v.name, &attributes)
 	if void := selfClosing || isVoid(tag); !void {
-		v.enter(tag, v.veilsOf(tag, source))
+		v.enter(tag, attributes.veils)
 	}
 	switch tag {
 	case atom.Script, atom.Style, atom.Title, atom.Template:
@@ -290,7 +292,7 @@ func (v *visible) end(t *markup.Tokens) {
 }
 
 // mayHide reports whether a tag may have an attribute that takes the element out
-// of sight: reading attributes takes memory for each.
+// of sight, which costs less to see than to read its attributes.
 func mayHide(tag []byte) bool {
 	for i, c := range tag {
 		if c |= 0x20; c == 'h' && scan.HasPrefixFold(tag[i:], "hidden") || c == 's' && scan.HasPrefixFold(tag[i:], "style") {

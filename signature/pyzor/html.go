@@ -93,8 +93,13 @@ func (h *stripper[T]) data(text []T, references bool) {
 				return
 			}
 			run.begin()
-			putWord(run.out, text[i:i+n])
-			i += n
+			word := text[i : i+n]
+			// Every run begins with a blank, so that the end of this one ends the word.
+			if i += n; run.out.length == 0 && (i == len(text) || isSpace(text[i])) {
+				wholeWord(run.out, word)
+			} else {
+				putWord(run.out, word)
+			}
 			continue
 		}
 		if text[i] != '&' || !references {

@@ -26,8 +26,11 @@ type liner struct {
 	word   [maxWord]rune
 	length int    // of the word, maxWord if it is longer
 	chars  int    // of the line so far, normalised
-	held   []byte // of the line, as long as it is not known to count
+	held   []byte // of the line, not yet passed on
 }
+
+// maxHeld is about how many bytes of a line are held, to be passed on together.
+const maxHeld = 512
 
 // put takes one character.
 func (l *liner) put(r rune) {
@@ -54,12 +57,60 @@ func (l *liner) puts(text []byte) {
 		for n < len(text) && text[n] > ' ' && text[n] < 0x7f {
 			n++
 		}
-		putWord(l, text[:n])
-		if n < len(text) {
-			l.put(rune(text[n]))
-			n++
+		switch {
+		case n == len(text):
+			putWord(l, text)
+			return
+		case l.length == 0 && isSpace(text[n]):
+			wholeWord(l, text[:n])
+		default:
+			putWord(l, text[:n])
 		}
-		text = text[n:]
+		l.put(rune(text[n]))
+		text = text[n+1:]
+	}
+}
+
+// wholeWord takes a word that stands between white space, or the ends of a run, which white
+// space follows. It does what putWord and endWord do, at once if the word is plain.
+func wholeWord[T char](l *liner, word []T) {
+	if len(word) >= maxWord {
+		return
+	}
+	for _, c := range word {
+		if c == '@' || c == ':' || c >= utf8.RuneSelf || c < 0 {
+			putWord(l, word)
+			l.endWord()
+			return
+		}
+	}
+	if l.counts(len(word)) {
+		for _, c := range word {
+			l.held = append(l.held, byte(c))
+		}
+		l.pass()
+	}
+}
+
+// counts counts characters of the line, and reports whether they are wanted.
+func (l *liner) counts(chars int) bool {
+	known := l.chars >= minLine
+	l.chars += chars
+	return l.text != nil && (!known || l.wants == nil || l.wants(l.lines))
+}
+
+// pass passes on what is held, if it is much.
+func (l *liner) pass() {
+	if len(l.held) >= maxHeld {
+		l.passAll()
+	}
+}
+
+// passAll passes on what is held, if it is known that the line counts.
+func (l *liner) passAll() {
+	if len(l.held) > 0 && l.chars >= minLine && (l.wants == nil || l.wants(l.lines)) {
+		l.text(l.held)
+		l.held = l.held[:0]
 	}
 }
 
@@ -78,9 +129,7 @@ func (l *liner) endWord() {
 		return
 	}
 	word = word[:urlStart(word)]
-	known := l.chars >= minLine
-	l.chars += len(word)
-	if l.text == nil || known && l.wants != nil && !l.wants(l.lines) {
+	if !l.counts(len(word)) {
 		return
 	}
 	for _, r := range word {
@@ -90,10 +139,7 @@ func (l *liner) endWord() {
 			l.held = utf8.AppendRune(l.held, r)
 		}
 	}
-	if l.chars >= minLine && (l.wants == nil || l.wants(l.lines)) {
-		l.text(l.held)
-		l.held = l.held[:0]
-	}
+	l.pass()
 }
 
 // endLine ends a line; every text ends one.
@@ -102,6 +148,7 @@ func (l *liner) endLine() {
 		l.endWord()
 	}
 	if l.chars >= minLine {
+		l.passAll()
 		if l.end != nil && (l.wants == nil || l.wants(l.lines)) {
 			l.end()
 		}

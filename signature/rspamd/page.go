@@ -33,6 +33,7 @@ type page struct {
 	shown [][2]int  // pieces of text that are shown for a link
 	over  bool      // the body has ended: bare text behind it is not shown
 	name  []byte    // of the present tag
+	looks [16]look  // of styles that were read lately
 	link  int       // 1 more than where the text of an open link begins; 0 if none is open
 }
 
@@ -114,7 +115,7 @@ func (v *page) start(t *markup.Tokens) {
 	}
 	e := v.open[len(v.open)-1]
 	e.tag, e.hidden = tag, false
-	alt := e.attributes(t)
+	alt := v.attributes(&e, t)
 	if apart(tag) {
 		v.line()
 	}
@@ -169,7 +170,7 @@ func (v *page) endLink() {
 
 // attributes reads those that say how an element looks, and returns the text that stands
 // for a picture.
-func (e *element) attributes(t *markup.Tokens) (alt string) {
+func (v *page) attributes(e *element, t *markup.Tokens) (alt string) {
 	const most = 64
 	n := 0
 	t.Attributes(func(key, written string) bool {
@@ -183,8 +184,7 @@ func (e *element) attributes(t *markup.Tokens) (alt string) {
 		case "bgcolor":
 			e.bg.parse(markup.Value(written))
 		case "style":
-			value := markup.Value(written)
-			e.style(strings.ToLower(value[:min(len(value), maxStyle)]))
+			v.style(written).apply(e)
 		}
 		n++
 		return n < most
@@ -192,7 +192,39 @@ func (e *element) attributes(t *markup.Tokens) (alt string) {
 	return alt
 }
 
-func (e *element) style(style string) {
+// A look is what a style says of its element.
+type look struct {
+	style               string // as it is written
+	fg, bg              rgb
+	coloured, on, sized bool // it has a colour, a background, a size of letters
+	tiny, hidden        bool
+}
+
+func (l *look) apply(e *element) {
+	if l.coloured {
+		e.fg = l.fg
+	}
+	if l.on {
+		e.bg = l.bg
+	}
+	if l.sized {
+		e.tiny = l.tiny
+	}
+	e.hidden = e.hidden || l.hidden
+}
+
+// style returns what a style says. A page repeats few of them.
+func (v *page) style(written string) *look {
+	l := &v.looks[len(written)%len(v.looks)]
+	if l.style != written {
+		*l = look{style: written}
+		value := markup.Value(written)
+		l.read(strings.ToLower(value[:min(len(value), maxStyle)]))
+	}
+	return l
+}
+
+func (l *look) read(style string) {
 	for declaration := range strings.SplitSeq(style, ";") {
 		name, value, ok := strings.Cut(declaration, ":")
 		if !ok {
@@ -201,21 +233,21 @@ func (e *element) style(style string) {
 		value = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "!important"))
 		switch strings.TrimSpace(name) {
 		case "display":
-			e.hidden = e.hidden || value == "none"
+			l.hidden = l.hidden || value == "none"
 		case "visibility":
-			e.hidden = e.hidden || value == "hidden"
+			l.hidden = l.hidden || value == "hidden"
 		case "color":
-			e.fg.parse(value)
+			l.coloured = l.fg.parse(value) || l.coloured
 		case "background-color":
-			e.bg.parse(value)
+			l.on = l.bg.parse(value) || l.on
 		case "background":
 			for word := range strings.FieldsSeq(value) {
-				e.bg.parse(word)
+				l.on = l.bg.parse(word) || l.on
 			}
 		case "font-size":
 			digits := strings.TrimRight(value, "abcdefghijklmnopqrstuvwxyz%")
 			size, err := strconv.ParseFloat(digits, 64)
-			e.tiny = err == nil && size == 0
+			l.tiny, l.sized = err == nil && size == 0, true
 		}
 	}
 }
@@ -257,23 +289,27 @@ var names = map[string]rgb{
 	"whitesmoke": {245, 245, 245}, "ghostwhite": {248, 248, 255}, "floralwhite": {255, 250, 240}, "mintcream": {245, 255, 250}, "azure": {240, 255, 255},
 }
 
-// parse takes a colour as HTML and CSS write it, and leaves c as it is if it is none.
-func (c *rgb) parse(text string) {
+// parse takes a colour as HTML and CSS write it, and reports whether it is one; if not, it
+// leaves c as it is.
+func (c *rgb) parse(text string) bool {
 	text = strings.ToLower(strings.TrimSpace(text))
+	if digits, ok := strings.CutPrefix(text, "#"); ok {
+		n, err := strconv.ParseUint(digits, 16, 32)
+		switch {
+		case err != nil:
+			return false
+		case len(digits) == 3:
+			*c = rgb{float64(n >> 8 * 17), float64(n >> 4 & 15 * 17), float64(n & 15 * 17)}
+		case len(digits) == 6:
+			*c = rgb{float64(n >> 16), float64(n >> 8 & 255), float64(n & 255)}
+		default:
+			return false
+		}
+		return true
+	}
 	if named, ok := names[text]; ok {
 		*c = named
-		return
-	}
-	if digits, ok := strings.CutPrefix(text, "#"); ok {
-		if n, err := strconv.ParseUint(digits, 16, 32); err == nil {
-			switch len(digits) {
-			case 3:
-				*c = rgb{float64(n >> 8 * 17), float64(n >> 4 & 15 * 17), float64(n & 15 * 17)}
-			case 6:
-				*c = rgb{float64(n >> 16), float64(n >> 8 & 255), float64(n & 255)}
-			}
-		}
-		return
+		return true
 	}
 	inner, ok := strings.CutPrefix(text, "rgb(")
 	if parts := strings.Split(strings.TrimSuffix(inner, ")"), ","); ok && len(parts) == 3 {
@@ -281,12 +317,14 @@ func (c *rgb) parse(text string) {
 		for i, part := range parts {
 			v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
 			if err != nil {
-				return
+				return false
 			}
 			n[i] = v
 		}
 		*c = rgb{n[0], n[1], n[2]}
+		return true
 	}
+	return false
 }
 
 // dropShown puts blanks for what is shown for a link and is itself a host name, and reports

@@ -40,12 +40,12 @@ func LabBinary(t testing.TB) string {
 }
 
 // Simulated returns the path of the program with a clock that can be moved. Where programs
-// were built before and it was not, the test is skipped.
+// were built before and it was not, it is [Unavailable].
 func Simulated(t testing.TB) string {
 	t.Helper()
 	path := build(t, "bulkhead", "simulated", "-tags", "simclock")
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no program with a clock that can be moved: %v", err)
+		Unavailable(t, "no program with a clock that can be moved: %v", err)
 	}
 	return path
 }
@@ -74,20 +74,20 @@ func build(t testing.TB, command, name string, flags ...string) string {
 }
 
 // Released returns the path of the program of the last release, which was built before or is
-// built from this repository's history. Without either the test is skipped.
+// built from this repository's history. Without either it is [Unavailable].
 func Released(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("BULKHEAD_PROGRAMS"); dir != "" {
 		path := filepath.Join(dir, "released")
 		if _, err := os.Stat(path); err != nil {
-			t.Skipf("no program of the last release: %v", err)
+			Unavailable(t, "no program of the last release: %v", err)
 		}
 		return path
 	}
 	path := filepath.Join(t.TempDir(), "released")
 	root := strings.TrimSpace(Output(t, "", "go", "list", "-m", "-f", "{{.Dir}}"))
 	if out, err := exec.CommandContext(t.Context(), filepath.Join(root, "test", "released"), path).CombinedOutput(); err != nil {
-		t.Skipf("no program of the last release: %v\n%s", err, out)
+		Unavailable(t, "no program of the last release: %v\n%s", err, out)
 	}
 	return path
 }

@@ -26,6 +26,8 @@ func what(g *resolve.Gathering) string {
 		return "votes list a text that many received"
 	case g.Spreads:
 		return "a letter of a known sender reaches as many as hardly any mail of that sender did; \"not spam\" keeps it from being bulk"
+	case g.Peers > 0:
+		return "peers list together what is delivered here, and their weight does not decide"
 	case g.Turns > 0:
 		return "a text is listed and taken off again and again"
 	case g.Signature.Scheme() == bulkhead.Sender:
@@ -44,7 +46,7 @@ func (e *Engine) tell(all []resolve.Gathering) {
 			continue
 		}
 		e.opts.Log.Warn(what(g), "signature", g.Signature, "vote", g.Vote,
-			"voters", g.Voters, "deliveries", g.Deliveries, "turns", g.Turns, "latest", g.Reporter, "unsaid", e.watch.unsaid)
+			"voters", g.Voters, "deliveries", g.Deliveries, "turns", g.Turns, "peers", g.Peers, "latest", g.Reporter, "unsaid", e.watch.unsaid)
 		e.watch.unsaid = 0
 	}
 }

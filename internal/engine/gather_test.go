@@ -167,6 +167,83 @@ func TestSpreads(t *testing.T) {
 	}
 }
 
+// TestPeersGather: where peers list together what a known sender sends, or what many received,
+// the log says so with the next copy, when they weigh 1/2, 1, 2 and so on and before they have
+// their way, once for each copy of the weight; and not of what nobody knows, nor of what a
+// user here has reported, too.
+func TestPeersGather(t *testing.T) {
+	ctx := t.Context()
+	var log bytes.Buffer
+	c := newClock()
+	e := open(t, Options{Now: c.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	votersOf(t, e)
+	mail := func(text int, domain string) []bulkhead.Signature {
+		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain), bulkhead.NamedSignature(bulkhead.Sender, "news@"+domain)}
+	}
+	known, lone, many, unknown := mail(1, "known.example"), mail(2, "known.example"), []bulkhead.Signature{sig(bulkhead.Exact, 3)}, mail(4, "new.example")
+	recipients := 0
+	deliver := func(m []bulkhead.Signature, n int) {
+		t.Helper()
+		for range n {
+			recipients++
+			report(t, e, bulkhead.Report{Signatures: m, Recipients: []string{fmt.Sprint("user", recipients, "@here.example")}})
+		}
+	}
+	for day := range 3 {
+		deliver(mail(100+day, "known.example"), 30)
+		c.Advance(24 * time.Hour)
+	}
+	deliver(many, 25)
+	liar := open(t, Options{Now: c.Now})
+	if err := liar.Record(ctx, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range [][]bulkhead.Signature{known, lone, many, unknown} {
+		report(t, liar, bulkhead.Report{Signatures: m[:1], Vote: bulkhead.Spam})
+	}
+	lies, _, err := liar.TakeRounds(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, e, by("a", bulkhead.Spam, lone...))
+	noted := map[string]int{}
+	for peers := 1; peers <= 8; peers++ {
+		var origins []Origin
+		for i := range peers {
+			origins = append(origins, Origin{ID: fmt.Sprint("liar", i), Weight: 0.25})
+		}
+		if err := e.SetOrigins(ctx, origins); err != nil {
+			t.Fatal(err)
+		}
+		if err := applyParts(e, origins[peers-1].ID, lies); err != nil {
+			t.Fatal(err)
+		}
+		c.Advance(time.Minute) // no line is left out
+		for name, m := range map[string][]bulkhead.Signature{"known": known, "lone": lone, "many": many, "unknown": unknown} {
+			log.Reset()
+			wasSpam := check(t, e, m...).Class == bulkhead.ClassSpam
+			deliver(m, 2)
+			lines := strings.Count(log.String(), "peers list together")
+			noted[name] += lines
+			if lines == 1 && (wasSpam || !strings.Contains(log.String(), fmt.Sprint("peers=", 0.25*float64(peers), " ")) || !strings.Contains(log.String(), "vote=spam")) {
+				t.Errorf("%s, spam %v with %d peers: %s", name, wasSpam, peers, log.String())
+			}
+			if name == "known" && lines != map[int]int{2: 1, 4: 1, 8: 1}[peers] {
+				t.Errorf("%d lines of a known sender's mail with %d peers: %s", lines, peers, log.String())
+			}
+			if name == "many" && peers == 2 && lines != 1 {
+				t.Errorf("%d lines of what many received with %d peers: %s", lines, peers, log.String())
+			}
+		}
+	}
+	if noted["lone"]+noted["unknown"] > 0 || noted["known"] != 3 {
+		t.Errorf("noted %v", noted)
+	}
+	if class := check(t, e, known...).Class; class == bulkhead.ClassSpam {
+		t.Error("eight peers have their way: nothing was measured")
+	}
+}
+
 // TestGatheringsFillNoLog: many quarrels make few lines, and the next line
 // says how many were left out.
 func TestGatheringsFillNoLog(t *testing.T) {

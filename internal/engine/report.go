@@ -95,6 +95,9 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 		Caught: v.Class == bulkhead.ClassSpam, TextAlone: outcome.By == bulkhead.TextFacet,
 		GoodSender: outcome.SenderGood, History: outcome.History, Sightings: v.Sightings, Held: held,
 	}
+	if i := outcome.Accused; i >= 0 {
+		seen.Accused = resolve.Accused{Signature: r.Signatures[i], Peers: outcome.Peers, Deliveries: outcome.Received}
+	}
 	return nil
 }
 

@@ -308,11 +308,16 @@ func (r *Reader) add(c *counts, which []int, all []uint32) {
 	kinds := int(r.kinds)
 	r.extra = r.extra[:0]
 	for j, i := range which {
-		var n [CountKinds]uint32
-		copy(n[:], all[j*kinds:(j+1)*kinds])
-		if n == ([CountKinds]uint32{}) {
+		cells := all[j*kinds : (j+1)*kinds]
+		sum := uint32(0)
+		for _, x := range cells { // most arrays have none of most keys
+			sum |= x
+		}
+		if sum == 0 {
 			continue
 		}
+		var n [CountKinds]uint32
+		copy(n[:], cells)
 		r.take(c, i, &n)
 		if c.root && r.asks[i].Wants&(Counts|Delivered) != 0 {
 			r.further(i, &n)

@@ -1,18 +1,21 @@
 package resolve
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // A Gathering is what an attack looks like before it succeeds, or when it does: a number of
 // voters on one side of a text, or against a sender of good standing, whose weight is not yet
-// enough; a vote that lists what many received; a text that is listed and taken off again
-// and again; or a letter of a known sender that spreads as no mail of that sender did.
+// enough; peers whose lists are not yet enough; a vote that lists what many received; a text
+// that is listed and taken off again and again; or a letter of a known sender that spreads as
+// no mail of that sender did.
 type Gathering struct {
 	Signature  bulkhead.Signature
 	Vote       bulkhead.Vote // the latest one
@@ -22,20 +25,27 @@ type Gathering struct {
 	Lists      bool          // the vote lists a text that many received
 	Turns      int           // how often the text was listed in this generation, if that is worth a word
 	Spreads    bool          // the vote is a sighting of a letter that spreads
+	// Peers is how much the peers that list the signature weigh, in promotion weights, if that
+	// is what is noted; the vote is then theirs.
+	Peers float64
 }
 
 const (
 	// leastGathering is the number of voters at which a gathering on a text is first noted.
 	leastGathering = 5
 	// leastReceived is how many deliveries are many, if a vote lists what was delivered.
-	leastReceived = 20
+	leastReceived = verdict.Many
 	// leastTurns is how many listings of one text in a generation are noted first.
 	leastTurns = 4
+	// leastPeers is the weight of peers' lists that is noted first, in promotion weights: half
+	// of what lists that which nobody received.
+	leastPeers = 0.5
 )
 
 // Gatherings returns those of the batch so far: one each time that the voters on one side
-// of a text reach 5, 10, 20 and so on, those against a known sender 1, 2, 4 and so on, and
-// the listings of a text 4, 8 and so on. The slice is valid until the next Begin.
+// of a text reach 5, 10, 20 and so on, those against a known sender 1, 2, 4 and so on, the
+// listings of a text 4, 8 and so on, and the weight of the peers that list what is delivered
+// all the same 1/2, 1, 2 and so on. The slice is valid until the next Begin.
 func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
 
 // spreads notes that a letter is on the way to being bulk that so many mailboxes of one
@@ -59,9 +69,28 @@ func (r *Resolver) spreads(m *Message, n uint32) {
 	}
 }
 
+// accused notes that peers list together what is delivered here all the same, because many
+// received it or its sender is known: a few more of them, or a vote of a user here, may be
+// enough. It is noted when a copy is delivered, again whenever the weight has doubled.
+func (r *Resolver) accused(m *Message) {
+	a := &m.Seen.Accused
+	if m.Seen.Caught || a.Peers < leastPeers {
+		return
+	}
+	level := 1 + math.Ilogb(a.Peers/leastPeers)
+	if r.accusing[a.Signature] >= level {
+		return
+	}
+	if len(r.accusing) >= maxRevoked {
+		clear(r.accusing)
+	}
+	r.accusing[a.Signature] = level
+	r.gatherings = append(r.gatherings, Gathering{Signature: a.Signature, Vote: bulkhead.Spam, Deliveries: a.Deliveries, Peers: a.Peers})
+}
+
 // maxRevoked bounds the texts whose revocations are counted in memory, since no array of
-// the engine counts them, and those that are known to spread. When there are more, either
-// begins anew.
+// the engine counts them, those that are known to spread, and what peers are known to list.
+// When there are more, each begins anew.
 const maxRevoked = 4096
 
 // watch notes what is worth a word in what the vote did to an item: whether it changed the

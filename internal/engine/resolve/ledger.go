@@ -96,9 +96,22 @@ func balance(columns []column) (b trust.Balance, unblamed int64) {
 	return b, unblamed
 }
 
+// voted reports whether somebody has voted on an item, in any generation.
+func voted(columns []column) bool {
+	for i := range columns {
+		if columns[i].marked {
+			return true
+		}
+	}
+	return false
+}
+
 // turned reports whether a voice's latest vote weighs on another kind than this: the voter
 // has changed sides, or now belongs to another class.
 func turned(columns []column, kind uint8) bool {
+	if !voted(columns) {
+		return false
+	}
 	for side := range evidence.Unblamed {
 		if side != kind && stake(columns, side) > 0 {
 			return true
@@ -116,6 +129,12 @@ func (r *Resolver) open(from int, voice string) {
 	records := r.opts.Keys.Records(voice)
 	for i := range n {
 		l.records = append(l.records, records.Of(r.items[from+i].key))
+	}
+	if from > 0 && !slices.ContainsFunc(r.parts.Texts, func(t int) bool { return voted(l.of(t)) }) {
+		l.marked = slices.Grow(l.marked[:0], n)[:n] // of pairs whose text nobody has voted on
+		clear(l.marked)
+		l.room(from, n, 1)
+		return
 	}
 	l.marked = slices.Grow(l.marked[:0], n*len(live))[:n*len(live)]
 	for g := range live {
@@ -149,7 +168,7 @@ func (r *Resolver) marks(from, g int, marked []bool) {
 		r.keys = append(r.keys, r.at(block, it.key))
 	}
 	if next := g + 1; next < len(r.view.Block.Live) {
-		r.load(r.view.Block.Live[next], r.keys)
+		prefetch(r.view.Block.Live[next].Votes, r.keys)
 	}
 	has := r.hasAll(block.Votes)
 	if g == 0 {
@@ -160,10 +179,10 @@ func (r *Resolver) marks(from, g int, marked []bool) {
 	}
 }
 
-// load starts to load what a generation's votes say of keys.
-func (r *Resolver) load(block *book.Block, keys []filter.Key) {
-	if votes, ok := block.Votes.(*filter.Bits); ok && votes.Keys() > 0 {
-		votes.Prefetch(keys)
+// prefetch starts to load what a set says of keys.
+func prefetch(set book.Bitset, keys []filter.Key) {
+	if bits, ok := set.(*filter.Bits); ok && bits.Keys() > 0 {
+		bits.Prefetch(keys)
 	}
 }
 
@@ -241,9 +260,11 @@ func (r *Resolver) weights(block *book.Block) []uint32 {
 func (r *Resolver) move(i int) {
 	it, columns := &r.items[i], r.ledger.of(i)
 	want := it.want
-	for kind := range kinds {
-		if want[kind] > 0 || kind == it.kind {
-			want[kind] = max(want[kind], stake(columns, kind))
+	if voted(columns) {
+		for kind := range kinds {
+			if want[kind] > 0 || kind == it.kind {
+				want[kind] = max(want[kind], stake(columns, kind))
+			}
 		}
 	}
 	for g := range columns {

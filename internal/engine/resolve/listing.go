@@ -89,6 +89,7 @@ func (r *Resolver) turns() {
 			r.keys = append(r.keys, r.items[i].key)
 		}
 	}
+	prefetch(open.Revoked, r.keys)
 	has := r.hasAll(open.Spam)
 	r.over.spam.also(r.keys, has)
 	for j, i := range r.which {

@@ -37,11 +37,12 @@ type Resolver struct {
 	out        Decisions
 	over       overlay
 	reader     evidence.Reader
-	members    *members              // nil until somebody asks, and after a change of the accounts
-	gatherings []Gathering           // of the batch
-	revokers   map[filter.Key]uint32 // of a text, how many
-	spreading  map[filter.Key]bool   // texts of which the log says that they spread
-	credited   int                   // credits of the batch before the present report
+	members    *members                   // nil until somebody asks, and after a change of the accounts
+	gatherings []Gathering                // of the batch
+	revokers   map[filter.Key]uint32      // of a text, how many
+	spreading  map[filter.Key]bool        // texts of which the log says that they spread
+	accusing   map[bulkhead.Signature]int // what the log says that peers list: how often their weight has doubled since
+	credited   int                        // credits of the batch before the present report
 
 	// Of the present vote.
 	parts       verdict.Parts
@@ -65,7 +66,7 @@ type Resolver struct {
 
 // New returns a resolver.
 func New(o Options) *Resolver {
-	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool)}
+	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool), accusing: make(map[bulkhead.Signature]int)}
 	r.over.out = &r.out
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
 	return r
@@ -120,6 +121,14 @@ type Seen struct {
 	History    uint32       // deliveries of that sender's mail on earlier days
 	Sightings  uint32       // of the text, before
 	Held       []filter.Key // parts of reported texts that it contains
+	Accused    Accused
+}
+
+// Accused is what peers list of a message although many received it, or its sender is known.
+type Accused struct {
+	Signature  bulkhead.Signature
+	Peers      float64 // how much those that list it weigh, in promotion weights; 0: none do
+	Deliveries uint32  // of the signature
 }
 
 // Count decides sightings that doors count for themselves.

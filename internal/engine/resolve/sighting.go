@@ -40,6 +40,7 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		}
 	}
 	r.spreads(m, texts)
+	r.accused(m)
 	r.held(m, texts)
 	if names > 0 {
 		r.names(m, names)

@@ -166,17 +166,17 @@ func (r *Resolver) fault(m *Message, link int) float64 {
 		return 1
 	}
 	own, others := r.evidence[link].Novelty(), 0.0
+	host, _, _ := bytes.Cut(m.Signatures[link].Sum(), []byte{'/'})
 	for i := range r.domains {
-		if d := &r.domains[i]; !within(m.Signatures[link].Sum(), d.name) {
+		if d := &r.domains[i]; !within(host, d.name) {
 			others += d.novelty
 		}
 	}
 	return own / (own + others)
 }
 
-// within reports whether a link leads into a domain.
-func within(link, domain []byte) bool {
-	host, _, _ := bytes.Cut(link, []byte{'/'})
+// within reports whether a host is a domain or in it.
+func within(host, domain []byte) bool {
 	sub, ok := bytes.CutSuffix(host, domain)
 	return ok && (len(sub) == 0 || sub[len(sub)-1] == '.')
 }

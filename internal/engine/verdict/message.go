@@ -34,7 +34,17 @@ type Outcome struct {
 	SenderGood bool // it is of good standing
 	// History is how many messages of a sender of good standing were delivered on earlier days.
 	History uint32
+	// Accused is the index of the signature on which the lists of peers weigh most, of those
+	// that this node does not list, and that many received or, of a text, a sender of good
+	// standing sent. -1: peers list none. Peers is how much they weigh, in promotion weights,
+	// and Received how often the signature was delivered.
+	Accused  int
+	Peers    float64
+	Received uint32
 }
+
+// Many is how many deliveries are many: what so many received is not lightly listed.
+const Many = 20
 
 // A Case holds all results for one message.
 type Case struct {
@@ -74,6 +84,7 @@ func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 		v.Reasons = d.reasons(v)
 	}
 	out := Outcome{Sender: d.sender, SenderGood: d.senderGood}
+	d.accused(&out)
 	if d.senderGood {
 		out.History = d.Evidence[d.sender].Old
 	}
@@ -81,4 +92,20 @@ func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 		out.By = d.facet()
 	}
 	return out
+}
+
+// accused sets [Outcome].Accused, Peers and Received.
+func (d *decision) accused(out *Outcome) {
+	out.Accused = -1
+	most := 0.0
+	for i := range d.Evidence {
+		e := &d.Evidence[i]
+		if e.Peers.Spam <= most || e.Own == Listed {
+			continue
+		}
+		if n := e.Old + e.New; n >= Many || d.senderGood && d.Signatures[i].Scheme().Facet() == bulkhead.TextFacet {
+			most = e.Peers.Spam
+			out.Accused, out.Received, out.Peers = i, n, most/d.Policy.Promotion
+		}
+	}
 }

@@ -44,7 +44,7 @@ func newPlan(letters []*Letter, opts *Options, seed uint64) *plan {
 	p := &plan{seed: seed}
 	random := rand.New(rand.NewPCG(seed, 0x73747265616d))
 	span := time.Duration(opts.Days) * 24 * time.Hour
-	for _, m := range mailings(letters) {
+	for _, m := range mailings(letters, opts.Apart) {
 		habit := kinds[m.letter.Kind]
 		spread := habit.spread
 		if spread == 0 {
@@ -88,7 +88,7 @@ func copies(h habits, tail float64, random *rand.Rand) int {
 }
 
 // A mailing is one message of a collection, which is sent in copies. Those of a
-// campaign are as many as the collection has, each at its own place.
+// campaign are as many as the collection has, each at its own place, unless each is apart.
 type mailing struct {
 	letter   *Letter
 	campaign int     // numbered from 0 on, in order of the first mailing
@@ -97,7 +97,7 @@ type mailing struct {
 
 // mailings puts letters of one collection and kind in the order in which they came
 // there, and spreads them evenly over the stream, whatever years the collection is of.
-func mailings(letters []*Letter) []mailing {
+func mailings(letters []*Letter, apart bool) []mailing {
 	ordered := slices.Clone(letters)
 	slices.SortStableFunc(ordered, func(a, b *Letter) int {
 		return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.Kind, b.Kind), a.time.Compare(b.time))
@@ -115,10 +115,14 @@ func mailings(letters []*Letter) []mailing {
 	var all []mailing
 	for _, l := range ordered {
 		k, r := key{l.set, l.campaign, l.Kind}, key{set: l.set, kind: l.Kind}
-		if _, known := campaigns[k]; !known {
-			campaigns[k] = len(campaigns)
+		campaign := len(all)
+		if !apart {
+			if _, known := campaigns[k]; !known {
+				campaigns[k] = len(campaigns)
+			}
+			campaign = campaigns[k]
 		}
-		all = append(all, mailing{l, campaigns[k], float64(done[r]) / float64(row[r])})
+		all = append(all, mailing{l, campaign, float64(done[r]) / float64(row[r])})
 		done[r]++
 	}
 	return all

@@ -54,7 +54,7 @@ type judge interface {
 // newJudge returns the judge that the options name.
 func newJudge(ctx context.Context, p *plan, opts *Options) (judge, error) {
 	switch opts.Rule {
-	case TextAlone:
+	case TextAlone, TextOrLink:
 		return newTextAlone(opts), nil
 	case FirstReport, FirstReportOfPart:
 		return newOracle(p, opts), nil

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -20,6 +21,9 @@ const (
 	// report on, nothing else in a message counts, and what somebody takes off stays off until
 	// the week ends.
 	TextAlone Rule = "text-alone"
+	// TextOrLink is TextAlone that also lists every link of what was reported, whoever else
+	// links there: what links add at most, and what they cost if nothing guards ham.
+	TextOrLink Rule = "text-or-link"
 	// FirstReport knows which copies belong together, and calls all of them spam from
 	// the first report on. No rule that waits for a report of a campaign beats it.
 	FirstReport Rule = "first-report"
@@ -31,7 +35,7 @@ const (
 )
 
 // Rules are all rules.
-var Rules = []Rule{Node, TextAlone, FirstReport, FirstReportOfPart}
+var Rules = []Rule{Node, TextAlone, TextOrLink, FirstReport, FirstReportOfPart}
 
 // inMaps is what the rules that use plain maps have in common.
 type inMaps struct {
@@ -60,7 +64,7 @@ type known struct {
 	sig    bulkhead.Signature
 }
 
-// textAlone is [TextAlone].
+// textAlone is [TextAlone] and [TextOrLink].
 type textAlone struct {
 	inMaps
 	listed, revoked map[known]int64 // the last week, from 1, in which it was
@@ -80,9 +84,13 @@ func (t *textAlone) spam(k known) bool {
 	return listed > t.revoked[k] && t.week()-listed < int64(engine.DefaultBlocklist().Keep)
 }
 
-// deliver calls spam what has a listed text.
+// deliver calls spam what has a listed text, or a listed link if those count.
 func (t *textAlone) deliver(_ context.Context, d *delivery) (answer, error) {
-	return answerIf(listedText(d.letter.sigs, func(sig bulkhead.Signature) bool { return t.spam(known{t.server(d.site), sig}) })), nil
+	listed := func(sig bulkhead.Signature) bool { return t.spam(known{t.server(d.site), sig}) }
+	linked := func(sig bulkhead.Signature) bool {
+		return sig.Scheme().Facet() == bulkhead.LinkFacet && listed(sig)
+	}
+	return answerIf(listedText(d.letter.sigs, listed) || slices.ContainsFunc(d.letter.sigs, linked)), nil
 }
 
 func answerIf(spam bool) answer {
@@ -129,7 +137,8 @@ func (t *textAlone) vote(_ context.Context, d *delivery, vote bulkhead.Vote) err
 		which = t.revoked
 	}
 	for _, sig := range d.letter.sigs {
-		if sig.Scheme().Facet() == bulkhead.TextFacet {
+		f := sig.Scheme().Facet()
+		if f == bulkhead.TextFacet || f == bulkhead.LinkFacet && t.opts.Rule == TextOrLink {
 			which[known{t.server(d.site), sig}] = t.week()
 		}
 	}

@@ -70,6 +70,27 @@ func TestTextAlone(t *testing.T) {
 	}
 }
 
+// TestTextOrLink checks that one report lists every link of a message, beside the text, for
+// all other mail.
+func TestTextOrLink(t *testing.T) {
+	with := func(n int, link string) Mail {
+		m := letter(n, "", "a.example")
+		m.Raw = fmt.Appendf(m.Raw, "\nSee http://%s/x now.\n", link)
+		return m
+	}
+	letters := of(t, with(1, "bad.example.com"), with(2, "bad.example.com"), with(3, "free.example.net"))
+	j := newTextAlone(&Options{Rule: TextOrLink})
+	if err := j.turn(t.Context(), begin); err != nil {
+		t.Fatal(err)
+	}
+	says(t, j, letters[0], 0, bulkhead.Spam)
+	for i, want := range []bool{true, true, false} {
+		if got := asked(t, j, letters[i], 0); got != want {
+			t.Errorf("letter %d spam %v, want %v", i, got, want)
+		}
+	}
+}
+
 // TestOracles checks that both oracles know campaigns, and one also the parts that no ham has.
 func TestOracles(t *testing.T) {
 	with := func(n int, kind, link string) Mail {

@@ -83,10 +83,14 @@ type Options struct {
 	Days     int           `json:"days"`   // that the stream lasts, at most 3650 [30]
 	Tail     float64       `json:"tail"`   // exponent of the number of copies: the smaller, the larger the largest campaigns; 0.5 to 5 [1.1]
 	Spread   time.Duration `json:"spread"` // mean time from the first copy of a spam campaign to another [48 hours]
-	Runs     int           `json:"runs"`   // streams, each of a seed of its own [5]
-	Seed     uint64        `json:"seed"`   // of the first; equal seeds give equal results [1]
-	Exact    bool          `json:"exact"`  // in exact maps instead of filters
-	Rule     Rule          `json:"rule"`   // who judges [Node]
+	// Apart makes the copies of each message a campaign of their own, also of messages that the
+	// collection says were sent together. It changes which copies are the first of a campaign,
+	// and nothing else.
+	Apart bool   `json:"apart"`
+	Runs  int    `json:"runs"`  // streams, each of a seed of its own [5]
+	Seed  uint64 `json:"seed"`  // of the first; equal seeds give equal results [1]
+	Exact bool   `json:"exact"` // in exact maps instead of filters
+	Rule  Rule   `json:"rule"`  // who judges [Node]
 	// Progress is told the stage, and how many of how many deliveries are done. It may be nil.
 	Progress func(stage string, done, total int) `json:"-"`
 }

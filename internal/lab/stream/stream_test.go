@@ -327,6 +327,37 @@ func TestMailings(t *testing.T) {
 	}
 }
 
+// TestApart checks that each message is a campaign of its own if it is to be, and that nothing
+// else of the stream changes.
+func TestApart(t *testing.T) {
+	letters := made(t)
+	opts := Options{}
+	if err := opts.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	together := newPlan(letters, &opts, 1)
+	opts.Apart = true
+	p := newPlan(letters, &opts, 1)
+	if len(p.sizes) != len(letters) || len(together.sizes) >= len(letters) {
+		t.Fatalf("%d campaigns apart and %d together of %d messages", len(p.sizes), len(together.sizes), len(letters))
+	}
+	of := map[int]*Letter{}
+	sizes := make([]int, len(p.sizes))
+	for i, d := range p.deliveries {
+		if before := of[d.campaign]; before != nil && before != d.letter {
+			t.Fatalf("campaign %d has copies of %s and %s", d.campaign, before.Name, d.letter.Name)
+		}
+		of[d.campaign] = d.letter
+		sizes[d.campaign]++
+		if d.campaign = together.deliveries[i].campaign; d != together.deliveries[i] {
+			t.Fatalf("delivery %d is %+v apart and %+v together", i, d, together.deliveries[i])
+		}
+	}
+	if !slices.Equal(sizes, p.sizes) {
+		t.Errorf("campaigns of %v copies, want %v", p.sizes, sizes)
+	}
+}
+
 func TestKinds(t *testing.T) {
 	for _, tt := range []struct {
 		mail Mail

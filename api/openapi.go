@@ -183,7 +183,7 @@ func (s *Server) routes() []route {
 			params(name), takes(nil, s.schema(client.UserChange{})), gives(s.schema(client.User{}))),
 		s.route("DELETE /v1/users/{name}", "removeUser", "Remove an account.", admin, s.removeUser, params(name), status(http.StatusNoContent)),
 		s.route("POST /v1/users/{name}/token", "newToken", "Replace the token of an account.", admin, s.newToken, params(name), gives(s.schema(client.Token{}))),
-		s.route("POST /v1/users/{name}/undo", "undoVotes", "Take back the votes that an account, or a person on whose behalf others report, gave since a time.", admin, s.undoVotes,
+		s.route("POST /v1/users/{name}/undo", "undoVotes", "Take back the votes that an account, or a person on whose behalf others report, gave since a time. If several have that name, it is refused with names that mean one: account:NAME, user:NAME, user:SERVICE=NAME.", admin, s.undoVotes,
 			params(name), takes(nil, s.schema(client.Undo{})), gives(s.schema(client.Undone{}))),
 		s.route("PUT /v1/users/{name}/secrets/{protocol}", "setSecret", "Set the secret that an account shares with the clients of a protocol.", admin, s.setSecret,
 			params(name, protocol), takes(nil, s.schema(client.Secret{})), status(http.StatusNoContent)),

@@ -33,8 +33,10 @@ type Users interface {
 	RemoveUser(ctx context.Context, name string) error
 	// NewToken replaces the bearer token of an account.
 	NewToken(ctx context.Context, name string) (token string, err error)
-	// UndoVotes takes back the votes that the account called name, or the person of
-	// that name, gave at or after a time.
+	// UndoVotes takes back the votes that somebody gave at or after a time: the account
+	// called name, or the user of that name for whom a service reports. account:NAME,
+	// user:NAME and user:SERVICE=NAME mean one of these alone. It is a conflict if several
+	// are meant who have voted.
 	UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error)
 	// SetSecret sets the secret that an account shares with the clients of a
 	// protocol ("razor2", "pyzor", "dcc"); "" removes it.

@@ -85,8 +85,10 @@ func (c *Client) NewToken(ctx context.Context, name string) (*Token, error) {
 	return call[*Token](ctx, c, exchange{method: "POST", path: userPath(name) + "/token"})
 }
 
-// UndoVotes takes back the votes that an account, or the person of that name, has
-// given since a time.
+// UndoVotes takes back the votes that somebody has given since a time: an account, or a user
+// on whose behalf services report. If several have voted who have that name, it is a
+// [Problem] with status 409 that has a name for each: account:NAME, user:NAME of programs on
+// the node's machine, user:SERVICE=NAME of the account SERVICE.
 func (c *Client) UndoVotes(ctx context.Context, name string, since time.Time) (*Undone, error) {
 	return call[*Undone](ctx, c, exchange{method: "POST", path: userPath(name) + "/undo", body: Undo{Since: since}})
 }

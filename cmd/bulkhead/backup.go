@@ -23,8 +23,16 @@ func aside() string {
 		".\nThey rarely change, but a backup is useless without them. Keep a separate copy."
 }
 
+// A copied is a backup, or what was made of one, as --json prints it.
+type copied struct {
+	Store     string   `json:"store"`
+	LastIndex uint64   `json:"last_index"`        // of the journal
+	Missing   []string `json:"missing,omitempty"` // files to put back beside it
+}
+
 func newBackupCommand() *cobra.Command {
 	var data string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up what a node has counted, running or not",
@@ -33,26 +41,40 @@ func newBackupCommand() *cobra.Command {
 			"as it is written. FILE is either complete or not there.\n\n" + aside(),
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON && args[0] == "-" {
+				return cli.Usagef("--json and the backup cannot both go to standard output")
+			}
 			dir := dataFolder(data, "")
+			var made copied
 			write := func(w io.Writer) (err error) {
 				info, err := node.Backup(cmd.Context(), dir, w)
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "backup of %s up to journal entry %d\n", filepath.Join(dir, node.StoreFolder), info.LastIndex)
-				}
+				made = copied{Store: filepath.Join(dir, node.StoreFolder), LastIndex: info.LastIndex}
 				return err
 			}
+			var err error
 			if args[0] == "-" {
-				return write(cmd.OutOrStdout())
+				err = write(cmd.OutOrStdout())
+			} else {
+				err = wholefile.Replace(args[0], write)
 			}
-			return wholefile.Replace(args[0], write)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printJSON(cmd.OutOrStdout(), []copied{made})
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "backup of %s up to journal entry %d\n", made.Store, made.LastIndex)
+			return nil
 		},
 	}
 	dataFlag(cmd.Flags(), &data)
+	jsonFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
 func newRestoreCommand() *cobra.Command {
 	var data string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a node from a backup",
@@ -76,6 +98,9 @@ func newRestoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), []copied{{filepath.Join(dir, node.StoreFolder), info.LastIndex, missing}})
+			}
 			out := cmd.ErrOrStderr()
 			fmt.Fprintf(out, "restored %s up to journal entry %d\n", filepath.Join(dir, node.StoreFolder), info.LastIndex)
 			for _, name := range missing {
@@ -85,5 +110,6 @@ func newRestoreCommand() *cobra.Command {
 		},
 	}
 	dataFlag(cmd.Flags(), &data)
+	jsonFlag(cmd.Flags(), &asJSON)
 	return cmd
 }

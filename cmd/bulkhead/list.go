@@ -55,6 +55,7 @@ func listError(err error) error {
 
 func newListBuild() *cobra.Command {
 	var o lists.Options
+	var asJSON bool
 	var tone, eigen, like, structure string
 	cmd := &cobra.Command{
 		Use: "build LIST TEXT...", Short: "Build a list from text files",
@@ -79,7 +80,7 @@ func newListBuild() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printBuilt(cmd.OutOrStdout(), args[0], r)
+			return printBuilt(cmd.OutOrStdout(), args[0], r, asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -94,12 +95,13 @@ func newListBuild() *cobra.Command {
 	f.StringVar(&structure, "structure", "two-part", "two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which never changes")
 	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
+	jsonFlag(f, &asJSON)
 	return cmd
 }
 
 func newListAdd() *cobra.Command {
 	var o lists.Options
-	var allow, overfill bool
+	var allow, overfill, asJSON bool
 	cmd := &cobra.Command{
 		Use: "add LIST TEXT...", Short: "Add text files to a list, or entries to its allow list",
 		Long: "Add text files to a list. With --allow, the arguments are entries that the list must\n" +
@@ -109,6 +111,9 @@ func newListAdd() *cobra.Command {
 			if allow {
 				if err := lists.Allow(args[0], args[1:]); err != nil {
 					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), []built{{List: args[0] + lists.AllowSuffix, Read: uint64(len(args) - 1)}})
 				}
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s%s: %d entries added\n", args[0], lists.AllowSuffix, len(args)-1)
 				return err
@@ -123,12 +128,13 @@ func newListAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printBuilt(cmd.OutOrStdout(), args[0], r)
+			return printBuilt(cmd.OutOrStdout(), args[0], r, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&allow, "allow", false, "the arguments are entries for the allow list")
 	cmd.Flags().BoolVar(&overfill, "overfill", false, "add even if the error rate rises above the accepted one")
 	cmd.Flags().BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
+	jsonFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
@@ -233,7 +239,7 @@ func printInfo(out io.Writer, l *lists.List) error {
 }
 
 func newListDiff() *cobra.Command {
-	var text, quiet bool
+	var text, quiet, asJSON bool
 	cmd := &cobra.Command{
 		Use: "diff OLD NEW", Short: "Compare a newer list with an older one",
 		Long: "Compare a newer list with an older one. If one of two lists was built like the\n" +
@@ -247,7 +253,13 @@ func newListDiff() *cobra.Command {
 				if quiet {
 					return nil
 				}
-				return func(e lists.Entry) { fmt.Fprintln(out, sign+e.Text) }
+				return func(e lists.Entry) {
+					if asJSON {
+						_ = printJSON(out, []changed{{e.Text, sign == "+"}})
+						return
+					}
+					fmt.Fprintln(out, sign+e.Text)
+				}
 			}
 			older, listErr := lists.Open(args[0], lists.DefaultMaxBytes)
 			var d lists.Difference
@@ -270,11 +282,20 @@ func newListDiff() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printDifference(cmd.ErrOrStderr(), d, text && listErr == nil)
+			newerOnly := text && listErr == nil
+			if asJSON {
+				total := difference{Old: d.Old, New: d.New, Added: d.Added, Exact: d.Exact}
+				if !newerOnly {
+					total.Removed = &d.Removed
+				}
+				return printJSON(out, []difference{total})
+			}
+			return printDifference(cmd.ErrOrStderr(), d, newerOnly)
 		},
 	}
 	cmd.Flags().BoolVar(&text, "text", false, "NEW is a text file")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only the numbers")
+	jsonFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
@@ -292,7 +313,8 @@ func printDifference(w io.Writer, d lists.Difference, newerOnly bool) error {
 }
 
 func newListMerge() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "merge RESULT LIST LIST...", Short: "Merge lists that were built with --like",
 		Args: cli.Args(cobra.MinimumNArgs(3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -300,13 +322,44 @@ func newListMerge() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), []built{{List: args[0], Read: l.Count(), Bytes: l.Bytes(), Error: l.ErrorRate()}})
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: about %d entries of %d lists, expected error %.3g\n", args[0], l.Count(), len(args)-1, l.ErrorRate())
 			return err
 		},
 	}
+	jsonFlag(cmd.Flags(), &asJSON)
+	return cmd
 }
 
-func printBuilt(w io.Writer, path string, r lists.Result) error {
+// What --json prints of lists that were made, of entries that differ, and of their sum.
+type (
+	built struct {
+		List  string  `json:"list"`
+		Read  uint64  `json:"read"` // entries
+		New   uint64  `json:"new,omitempty"`
+		Bad   uint64  `json:"bad,omitempty"` // lines left out
+		Bytes uint64  `json:"bytes,omitempty"`
+		Error float64 `json:"error,omitempty"` // expected, for one element
+	}
+	changed struct {
+		Entry string `json:"entry"`
+		Added bool   `json:"added"` // or else removed
+	}
+	difference struct {
+		Old     uint64  `json:"old"` // entries
+		New     uint64  `json:"new"`
+		Added   uint64  `json:"added"`
+		Removed *uint64 `json:"removed,omitempty"` // unknown where only the newer is a text
+		Exact   bool    `json:"exact"`             // or else estimates
+	}
+)
+
+func printBuilt(w io.Writer, path string, r lists.Result, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, []built{{path, r.Lines, r.New, r.Bad, r.List.Bytes(), r.List.ErrorRate()}})
+	}
 	bad := ""
 	if r.Bad > 0 {
 		bad = fmt.Sprintf(", %d lines left out", r.Bad)

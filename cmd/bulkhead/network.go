@@ -125,7 +125,8 @@ func newNetworkShow(data *string) *cobra.Command {
 }
 
 func newNetworkRotate(data *string) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Make a new key for the node, signed by the old one; then restart the node",
 		Args:  cli.Args(cobra.NoArgs),
@@ -134,10 +135,21 @@ func newNetworkRotate(data *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), []rotation{{old, to}})
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old, to)
 			return err
 		},
 	}
+	jsonFlag(cmd.Flags(), &asJSON)
+	return cmd
+}
+
+// A rotation is the node's public keys, as --json prints them.
+type rotation struct {
+	Old string `json:"old"`
+	New string `json:"new"`
 }
 
 func newNetworkNATS(data *string) *cobra.Command {

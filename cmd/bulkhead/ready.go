@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,6 +18,13 @@ import (
 // healthTimeout is shorter than the timeout of the image's health check, so that the command
 // itself can say what is wrong.
 const healthTimeout = 4 * time.Second
+
+// readiness is what --json prints of the answer.
+type readiness struct {
+	Server string `json:"server"`
+	Ready  bool   `json:"ready"`
+	Error  string `json:"error,omitempty"`
+}
 
 func newReadyCommand() *cobra.Command {
 	var r remote
@@ -41,11 +49,20 @@ func newReadyCommand() *cobra.Command {
 				return err
 			}
 			c.Token, c.HTTP.Timeout = "", r.timeout // who asks does not matter
-			return c.Ready(cmd.Context())
+			err = c.Ready(cmd.Context())
+			if r.json {
+				answer := readiness{Server: c.Server, Ready: err == nil}
+				if err != nil {
+					answer.Error = err.Error()
+				}
+				err = errors.Join(err, printJSON(cmd.OutOrStdout(), []readiness{answer}))
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&r.server, "server", defaultServer, "`URL` of the node")
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of a node on this machine")
+	jsonFlag(cmd.Flags(), &r.json)
 	cmd.Flags().DurationVar(&r.timeout, "timeout", healthTimeout, "longest time that the answer may take")
 	return cmd
 }

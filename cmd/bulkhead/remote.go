@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ func (r *remote) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.server, "server", defaultServer, "`URL` of the node")
 	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else no token)")
 	f.DurationVar(&r.timeout, "timeout", time.Minute, "longest time that one request may take")
-	f.BoolVar(&r.json, "json", false, "print JSON, one value a line")
+	jsonFlag(f, &r.json)
 }
 
 // client returns a client, with the token of a file, else of the environment,
@@ -86,11 +87,18 @@ func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client, args []s
 	}
 }
 
-// printJSON prints one value a line.
-func printJSON[T any](w io.Writer, values []T) error {
+// jsonFlag defines --json.
+func jsonFlag(f *pflag.FlagSet, to *bool) {
+	f.BoolVar(to, "json", false, "print JSON, one value a line")
+}
+
+// printJSON prints the values of a slice, one a line. It is not generic: that would be as many
+// functions as there are types of values.
+func printJSON(w io.Writer, values any) error {
 	enc := json.NewEncoder(w)
-	for i := range values {
-		if err := enc.Encode(&values[i]); err != nil {
+	all := reflect.ValueOf(values)
+	for i := range all.Len() {
+		if err := enc.Encode(all.Index(i).Addr().Interface()); err != nil {
 			return err
 		}
 	}

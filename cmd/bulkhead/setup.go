@@ -17,7 +17,7 @@ import (
 
 func newSetupCommand() *cobra.Command {
 	var o setup.Options
-	var printOnly, yes, undo bool
+	var printOnly, yes, undo, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Make the mail programs of this machine ask the node",
@@ -32,8 +32,11 @@ func newSetupCommand() *cobra.Command {
 			if printOnly && (yes || undo) || yes && undo {
 				return cli.Usagef("--print, --yes and --undo exclude each other")
 			}
+			if asJSON && !printOnly && !yes && !undo {
+				return cli.Usagef("--json asks nothing: it takes --print, --yes or --undo")
+			}
 			if undo {
-				return undoSetup(w, o.Root)
+				return undoSetup(w, o.Root, asJSON)
 			}
 			p, err := setup.Look(o)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
@@ -43,6 +46,9 @@ func newSetupCommand() *cobra.Command {
 				return err
 			}
 			defer p.Close()
+			if asJSON {
+				return setupJSON(w, p, printOnly)
+			}
 			asking := &question{in: bufio.NewReader(cmd.InOrStdin()), out: w, yes: yes}
 			return runSetup(w, p, asking, printOnly)
 		},
@@ -54,10 +60,11 @@ func newSetupCommand() *cobra.Command {
 	f.BoolVar(&printOnly, "print", false, "print the changes, and make none")
 	f.BoolVar(&yes, "yes", false, "make the changes without asking")
 	f.BoolVar(&undo, "undo", false, "put back what the latest setup has changed")
+	jsonFlag(f, &asJSON)
 	return cmd
 }
 
-func undoSetup(w io.Writer, root string) error {
+func undoSetup(w io.Writer, root string, asJSON bool) error {
 	paths, err := setup.Undo(root)
 	if errors.Is(err, setup.ErrNoBackup) {
 		return cli.InputError{Err: fmt.Errorf("no changes of setup are left to undo below %s", root)}
@@ -65,10 +72,48 @@ func undoSetup(w io.Writer, root string) error {
 	if err != nil {
 		return cli.DataError{Err: err}
 	}
+	if asJSON {
+		return printJSON(w, []map[string][]string{{"put_back": paths}})
+	}
 	for _, path := range paths {
 		fmt.Fprintf(w, "put back: %s\n", path)
 	}
 	return nil
+}
+
+// A plan is one of setup, and what came of it, as --json prints it.
+type plan struct {
+	Found   []string  `json:"found"`
+	For     []string  `json:"for"`
+	Keyed   bool      `json:"keyed"` // the node has a key
+	Changes []planned `json:"changes"`
+	Notes   []string  `json:"notes"`
+	After   []string  `json:"after"`            // commands to run once the changes are made
+	Backup  string    `json:"backup,omitempty"` // of what was changed; absent if nothing was
+}
+
+// A planned is the change of one file.
+type planned struct {
+	Path    string `json:"path"`
+	Program string `json:"program"`
+	Created bool   `json:"created"`
+	Diff    string `json:"diff"`
+}
+
+// setupJSON prints a plan as JSON, after it was carried out if that is wanted.
+func setupJSON(w io.Writer, p *setup.Plan, printOnly bool) (err error) {
+	list := func(all []string) []string { return append([]string{}, all...) } // no list is null
+	out := plan{Found: list(p.Found), For: list(p.For), Keyed: p.Keyed, Changes: []planned{}, Notes: list(p.Notes), After: list(p.After)}
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		out.Changes = append(out.Changes, planned{c.Path, c.Program, c.Created, string(c.Diff())})
+	}
+	if !printOnly {
+		if out.Backup, err = p.Apply(time.Now()); err != nil {
+			return err
+		}
+	}
+	return printJSON(w, []plan{out})
 }
 
 // runSetup shows a plan, and carries it out if somebody agrees.

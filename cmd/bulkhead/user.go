@@ -254,9 +254,11 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 		Use: "undo NAME --since TIME", Short: "Take back the votes that somebody gave since a time",
 		Long: "Take back all votes that somebody gave since a time. NAME is an account, which\n" +
 			"stands for all accounts of the same person, or a user on whose behalf services\n" +
-			"report; SERVICE=NAME is such a user of the account SERVICE alone. What only these\n" +
-			"votes list is taken off the list, and what only they took off is listed again. TIME\n" +
-			"is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
+			"report. If several of these have voted since then, nothing is taken back, and the error\n" +
+			"has the names that mean one of them: account:NAME, user:NAME for a user of programs on\n" +
+			"the node's machine, and user:SERVICE=NAME for one of the account SERVICE. What only\n" +
+			"these votes list is taken off the list, and what only they took off is listed again.\n" +
+			"TIME is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			from, err := parseSince(since, time.Now())

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
 	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"pgregory.net/rapid"
 )
 
 func TestReferenceIsTheDefault(t *testing.T) {
@@ -251,8 +253,9 @@ func TestReloaded(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no file makes Parse panic, that no error comes with a result, and
-// that what it accepts is in range.
+// FuzzParse checks that no file makes Parse panic, that no error comes with a result, that
+// what it accepts is in range, and that keys and types are told to be wrong where the TOML
+// library, which tells one such mistake, refuses them.
 func FuzzParse(f *testing.F) {
 	var b bytes.Buffer
 	if err := WriteReference(&b); err != nil {
@@ -261,6 +264,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Add([]byte("[listen]\nhttp = \":8420\"\n"))
 	f.Add([]byte("trust = { anonymous = 0.5, \"loopback\" = 1e0 }\n[[limits]]\n"))
+	f.Add([]byte("[tally]\nkeep = [\n3]\n[tally]\nmemory = 0x1f\ngeneration = true\n[[node]]\nname.a = 1_0\n"))
 	f.Add([]byte("[a.b.c]\n\"\\u0000\" = '''\n'''\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, err := Parse(data)
@@ -270,11 +274,17 @@ func FuzzParse(f *testing.F) {
 		if cfg != nil && (cfg.Tally.Keep < 1 || !(cfg.Trust.Anonymous <= 1) || cfg.HTTP.MaxBody < 1024) {
 			t.Errorf("Parse(%q) lets a value out of range through", data)
 		}
+		dec := toml.NewDecoder(bytes.NewReader(data))
+		dec.DisallowUnknownFields()
+		refused := dec.Decode(fresh())
+		if s := look(data); refused == nil && (s.syntax != nil || len(s.unknown)+len(s.wrong) > 0) || refused != nil && err == nil {
+			t.Errorf("%q: the library says %v; we %v, %v", data, refused, err, s.syntax)
+		}
 	})
 }
 
-// TestInspect checks that a file whose only fault is unknown keys is returned for further
-// checks, and that one with other faults is not.
+// TestInspect checks that a file is returned for further checks if what is wrong in it can be
+// left to its default, and else is not.
 func TestInspect(t *testing.T) {
 	for _, tt := range []struct {
 		text      string
@@ -282,8 +292,11 @@ func TestInspect(t *testing.T) {
 	}{
 		{"[node]\nname = \"a\"\n", true, false},
 		{"[node]\nname = \"a\"\ncolour = 3\n", true, true},
-		{"[node]\nname = \"a\"\ndurability = \"no\"\n", false, true},
-		{"[node]\nname = 3\n", false, true},
+		{"[node]\nname = \"a\"\ndurability = \"no\"\n", true, true},
+		{"[node]\nname = \"a\"\ncheckpoint = 3\n", true, true},
+		{"[node]\nname = \"a\"\n[[ratelimit]]\nlimit = \"x\"\n", false, true},
+		{"[node]\nname = \"a\"\n[dccifd]\nwindow = \"5m\"\nembargo = \"1h\"\n", true, true},
+		{"[node]\nname = \"a\"\n[lists\n", false, true},
 	} {
 		file := filepath.Join(t.TempDir(), "a.toml")
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {

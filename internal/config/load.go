@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -46,8 +47,7 @@ func Load(path string) (*Config, error) {
 	return cfg, nil
 }
 
-// Inspect is [Load] for a checker. If unknown keys are all that is wrong with the file, it
-// returns the rest of the file beside the error, so that it can be checked, too.
+// Inspect is [Load] for a checker; see [Examine].
 func Inspect(path string) (*Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func Inspect(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	cfg, err := inspect(data)
+	cfg, err := Examine(data)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
@@ -69,86 +69,133 @@ func Inspect(path string) (*Config, error) {
 // key of [listen] means that the door is off. The error joins an [*Error] for every mistake,
 // in the order of the lines.
 func Parse(data []byte) (*Config, error) {
-	cfg, err := inspect(data)
+	cfg, err := Examine(data)
 	if err != nil {
 		return nil, err
 	}
 	return cfg, nil
 }
 
-// inspect is Parse that returns a configuration beside an error about unknown keys only.
-func inspect(data []byte) (*Config, error) {
+// Examine is [Parse] for a checker. Beside the error it returns a configuration with the
+// defaults in the place of what is wrong, so that the rest can be checked further; or nil, if
+// that does not mend it.
+func Examine(data []byte) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{Detail: fmt.Sprintf("file is longer than %d bytes", maxFile)}
 	}
-	cfg, err := decode(data)
-	var missing *toml.StrictMissingError
-	var mistyped []*Error
-	for err != nil && !errors.As(err, &missing) {
-		bad := positioned(err)
-		if bad.Key == "" || len(mistyped) == maxMistyped {
-			if len(mistyped) > 0 {
-				return nil, joined(mistyped) // bad may come of what was left out
-			}
-			return nil, bad
-		}
-		// The decoder ends at a value of another type. The rest is read without it.
-		mistyped = append(mistyped, bad)
-		data = withoutLine(data, bad.Line)
-		cfg, err = decode(data)
-	}
-	var unknown []*Error
-	if missing != nil {
-		for i := range missing.Errors {
-			line, _ := missing.Errors[i].Position()
-			key := missing.Errors[i].Key()
-			unknown = append(unknown, &Error{Line: line, Key: strings.Join(key, "."), Detail: "unknown key" + meant(key)})
-		}
-		// The decoder has gone on after them: the rest of the file is in cfg.
-	}
-	wrong := slices.DeleteFunc(cfg.validate(keyLines(data)), func(e *Error) bool {
-		return slices.ContainsFunc(mistyped, func(m *Error) bool { return m.Key == e.Key })
-	})
-	wrong = append(wrong, mistyped...)
-	all := slices.Concat(unknown, wrong)
-	if len(all) == 0 {
-		return cfg, nil
-	}
+	cfg, all := examine(data)
 	slices.SortStableFunc(all, func(a, b *Error) int { return a.Line - b.Line })
-	if len(wrong) > 0 {
-		cfg = nil
-	}
-	return cfg, joined(all)
-}
-
-func joined(all []*Error) error {
 	errs := make([]error, len(all))
 	for i, e := range all {
 		errs[i] = e
 	}
-	return errors.Join(errs...)
+	return cfg, errors.Join(errs...)
 }
 
-// maxMistyped is how many values of another type than their key has are told at once.
-const maxMistyped = 32
+// examine is Examine for a document of bounded length, with the mistakes in any order.
+func examine(data []byte) (*Config, []*Error) {
+	s := look(data)
+	if s.syntax != nil {
+		return nil, s.around(data)
+	}
+	clean := s.clean()
+	cfg, twice := decode(clean)
+	// What stands in the place of a value of another type is not the file's to answer for.
+	bad := slices.DeleteFunc(cfg.validate(keyLines(clean)), func(e *Error) bool { return s.replaced[place{e.Line, e.Key}] })
+	wrong := slices.Concat(s.wrong, twice, bad)
+	if len(wrong) > 0 {
+		cfg = cfg.without(wrong)
+	}
+	return cfg, slices.Concat(s.unknown, wrong)
+}
 
-// decode reads a document. Its error is a [toml.StrictMissingError] if unknown keys are all
-// that is wrong with it.
-func decode(data []byte) (*Config, error) {
+// fresh is what a file is read into.
+func fresh() *Config {
 	cfg := Default()
 	cfg.Listen = Listen{}
-	dec := toml.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	return cfg, dec.Decode(cfg)
+	return cfg
 }
 
-// withoutLine returns data with a line, from 1, that is empty.
-func withoutLine(data []byte, line int) []byte {
-	lines := bytes.Split(data, []byte("\n"))
-	if line >= 1 && line <= len(lines) {
-		lines[line-1] = nil
+// maxTwice is how many keys and tables that are there twice are told at once.
+const maxTwice = 32
+
+// decode reads a document whose values have the types of their keys. What the decoder
+// refuses then is there twice: of a key the first one counts, of a table both do.
+func decode(data []byte) (cfg *Config, twice []*Error) {
+	parts := [][]byte{data}
+	for {
+		cfg = fresh()
+		i, bad := 0, (*Error)(nil)
+		for ; i < len(parts) && bad == nil; i++ {
+			if err := toml.Unmarshal(parts[i], cfg); err != nil {
+				bad = positioned(err)
+			}
+		}
+		if bad == nil {
+			return cfg, twice
+		}
+		before, it, after := expression(parts[i-1], bad)
+		again := slices.ContainsFunc(twice, func(e *Error) bool { return e.Line == bad.Line })
+		if twice = append(twice, bad); it == nil || again || len(twice) == maxTwice {
+			return fresh(), twice
+		}
+		if !isHeader(it) {
+			parts[i-1] = slices.Concat(before, newlines(it), after)
+			continue
+		}
+		parts = append(append(append([][]byte{}, parts[:i-1]...), before, slices.Concat(newlines(before), it, after)), parts[i:]...)
 	}
-	return bytes.Join(lines, []byte("\n"))
+}
+
+// expression returns the lines of the key or table in which a mistake is, and what is before
+// and after them. It completes the key of the mistake.
+func expression(data []byte, bad *Error) (before, it, after []byte) {
+	var p unstable.Parser
+	p.Reset(data)
+	table := ""
+	for p.NextExpression() {
+		e := p.Expression()
+		path, first, last := keyOf(e)
+		key := strings.Join(path, ".")
+		if e.Kind == unstable.KeyValue {
+			key = table + key
+		} else {
+			table = key + "."
+		}
+		if p.Shape(first).Start.Line == bad.Line {
+			bad.Key = key
+			from, to := wholeLines(data, int(first.Offset), max(int(last.Offset), int(e.Raw.Offset+e.Raw.Length)))
+			return data[:from], data[from:to], data[to:]
+		}
+	}
+	return data, nil, nil
+}
+
+// newlines returns the line feeds of a text alone.
+func newlines(text []byte) []byte { return bytes.Repeat([]byte("\n"), bytes.Count(text, []byte("\n"))) }
+
+// without returns a configuration that has the defaults in the place of what is wrong; nil
+// if that is in a list of tables, or is not all that is wrong.
+func (c *Config) without(wrong []*Error) *Config {
+	mended := *c
+	v, d := reflect.ValueOf(&mended).Elem(), reflect.ValueOf(fresh()).Elem()
+	for _, e := range wrong {
+		to, from := v, d
+		for _, name := range strings.Split(e.Key, ".") {
+			if to.IsValid() && isTable(to.Type()) && to.Kind() == reflect.Slice {
+				return nil
+			}
+			to, from = member(to, name), member(from, name)
+		}
+		if !to.IsValid() || isTable(to.Type()) && to.Kind() == reflect.Slice {
+			return nil
+		}
+		to.Set(from)
+	}
+	if len(mended.validate(nil)) > 0 {
+		return nil
+	}
+	return &mended
 }
 
 // positioned turns an error of the TOML library into an [*Error].
@@ -156,36 +203,9 @@ func positioned(err error) *Error {
 	var bad *toml.DecodeError
 	if errors.As(err, &bad) {
 		line, _ := bad.Position()
-		return &Error{Line: line, Key: strings.Join(bad.Key(), "."), Detail: retyped(strings.TrimPrefix(bad.Error(), "toml: "))}
+		return &Error{Line: line, Key: strings.Join(bad.Key(), "."), Detail: strings.TrimPrefix(bad.Error(), "toml: ")}
 	}
 	return &Error{Detail: err.Error()}
-}
-
-// retyped says for people what the TOML library says of a value of another type than its
-// key has.
-func retyped(detail string) string {
-	what, ok := strings.CutPrefix(detail, "cannot decode TOML ")
-	is, field, _ := strings.Cut(what, " into ")
-	_, typ, found := strings.Cut(field, " of type ")
-	if !ok || !found {
-		return detail
-	}
-	want := typ
-	switch {
-	case typ == "string":
-		want = "a text in quotes"
-	case typ == "bool":
-		want = "true or false"
-	case typ == "config.Duration":
-		want = `a time in quotes, such as "15m"`
-	case strings.HasPrefix(typ, "[]"):
-		want = "a list in brackets"
-	case strings.HasPrefix(typ, "int"), strings.HasPrefix(typ, "uint"):
-		want = "a whole number"
-	case strings.HasPrefix(typ, "float"):
-		want = "a number"
-	}
-	return fmt.Sprintf("want %s, have a TOML %s", want, is)
 }
 
 // keyLines returns the line of every key and table of a document that the decoder has
@@ -200,15 +220,9 @@ func keyLines(data []byte) map[string]int {
 	table := ""
 	for p.NextExpression() {
 		e := p.Expression()
-		var path []string
-		line := 0
-		for it := e.Key(); it.Next(); {
-			if line == 0 {
-				line = p.Shape(it.Node().Raw).Start.Line
-			}
-			path = append(path, string(it.Node().Data))
-		}
-		key := strings.Join(path, ".")
+		path, at, _ := keyOf(e)
+		line := p.Shape(at).Start.Line
+		key := strings.ToLower(strings.Join(path, ".")) // the decoder takes them in any case
 		switch e.Kind {
 		case unstable.Table:
 			table = key + "."

@@ -58,3 +58,15 @@ func (e *Engine) UndoVotes(ctx context.Context, voice string, since time.Time) (
 	}
 	return u, nil
 }
+
+// Voted reports of each voice whether votes of it at or after a time are remembered, which
+// [Engine.UndoVotes] would take back.
+func (e *Engine) Voted(voices []string, since time.Time) []bool {
+	known := e.ballots.Voices(uint64(max(0, since.Unix())))
+	maker := e.books.Load().secrets.Maker()
+	out := make([]bool, len(voices))
+	for i, voice := range voices {
+		out[i] = known[maker.Voice(voice)]
+	}
+	return out
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -65,6 +66,12 @@ func TestUndoVotes(t *testing.T) {
 		listed("after", true, false, true, true, false)
 		if got, err := e.UndoVotes(ctx, "account:alice", since); err != nil || got.Off+got.On != 0 {
 			t.Errorf("clean=%v: undone twice: %+v, %v", clean, got, err)
+		}
+		if got, want := e.Voted([]string{"account:nobody", "account:alice"}, since), []bool{false, true}; !slices.Equal(got, want) {
+			t.Errorf("who has voted: %v, want %v", got, want)
+		}
+		if got := e.Voted([]string{"account:alice"}, since.Add(1000*time.Hour)); got[0] {
+			t.Error("alice has voted later")
 		}
 		if got, err := e.UndoVotes(ctx, "account:nobody", since); err != nil || got.Votes != 0 {
 			t.Errorf("clean=%v: votes of nobody: %+v, %v", clean, got, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -234,17 +235,86 @@ func (a *accounts) NewToken(ctx context.Context, name string) (string, error) {
 
 // UndoVotes implements [api.Users].
 func (a *accounts) UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error) {
-	voice := trust.PersonVoice(name)
-	service, user, _ := strings.Cut(name, "=")
-	if account, ok := a.book().Get(name); ok {
-		voice = account.Voice()
-	} else if err := trust.CheckName(name); err != nil {
+	all, err := a.voters(name)
+	if err != nil {
 		return client.Undone{}, err
-	} else if account, ok := a.book().Get(service); ok && user != "" {
-		voice = account.UserVoice(user)
 	}
-	undone, err := a.core.engine.UndoVotes(ctx, voice, since)
+	if all, err = a.whoVoted(all, since); err != nil {
+		return client.Undone{}, err
+	}
+	undone, err := a.core.engine.UndoVotes(ctx, all[0].voice, since)
 	return client.Undone{Votes: undone.Votes, Off: undone.Off, On: undone.On, Oldest: undone.Oldest}, err
+}
+
+// A voter is one of those whom a name may mean, with a name that means no other.
+type voter struct{ name, voice string }
+
+// The prefixes of names that mean one voter. No account and no user has a colon in its name.
+const (
+	accountPrefix = "account:"
+	userPrefix    = "user:"
+)
+
+// voters returns whom a name may mean, at least one: an account, a user of the programs on
+// this machine, and users of trusted accounts.
+func (a *accounts) voters(name string) (all []voter, err error) {
+	if name, ok := strings.CutPrefix(name, accountPrefix); ok {
+		account, ok := a.book().Get(name)
+		if !ok {
+			return nil, &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: fmt.Sprintf("no account is called %.128q", name)}
+		}
+		return []voter{{accountPrefix + name, account.Voice()}}, nil
+	}
+	add := func(name, voice string) {
+		if !slices.ContainsFunc(all, func(x voter) bool { return x.voice == voice }) {
+			all = append(all, voter{name, voice})
+		}
+	}
+	user, one := strings.CutPrefix(name, userPrefix)
+	if err := trust.CheckName(user); err != nil {
+		return nil, err
+	}
+	if account, ok := a.book().Get(user); ok && !one {
+		add(accountPrefix+user, account.Voice())
+	}
+	service, of, _ := strings.Cut(user, "=")
+	if account, ok := a.book().Get(service); ok && of != "" {
+		add(userPrefix+user, account.UserVoice(of))
+	}
+	if len(all) == 0 || !one {
+		add(userPrefix+user, trust.PersonVoice(user))
+	}
+	if !one {
+		for _, account := range a.book().All() {
+			if account.Role == trust.Trusted || account.Role == trust.Admin {
+				add(userPrefix+account.Name+"="+user, account.UserVoice(user))
+			}
+		}
+	}
+	return all, nil
+}
+
+// whoVoted returns the one of some voters who has voted since a time, or else the first. It
+// refuses to choose between several.
+func (a *accounts) whoVoted(all []voter, since time.Time) ([]voter, error) {
+	voices := make([]string, len(all))
+	for i, x := range all {
+		voices[i] = x.voice
+	}
+	var names []string
+	var found []voter
+	for i, voted := range a.core.engine.Voted(voices, since) {
+		if voted {
+			found, names = append(found, all[i]), append(names, all[i].name)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return all[:1], nil
+	case 1:
+		return found, nil
+	}
+	return nil, &client.Problem{Title: "Conflict", Status: http.StatusConflict, Detail: fmt.Sprintf("several have voted whom this name means; say which: %s", strings.Join(names[:min(len(names), 20)], ", "))}
 }
 
 // SetSecret implements [api.Users].

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -177,7 +178,7 @@ func TestWhoVoted(t *testing.T) {
 		t.Error("a stranger sees who reported")
 	}
 	status, page = b.get("/people")
-	wants(t, "voters", status, page, 200, ">ann@example.com by imap</a>", `value="imap=ann@example.com"`, "/history?reporter=ann%40example.com", `value="carl"`)
+	wants(t, "voters", status, page, 200, ">ann@example.com by imap</a>", `value="user:imap=ann@example.com"`, "/history?reporter=ann%40example.com", `value="user:carl"`, `value="account:admin"`, "Undo user carl")
 	status, page = b.form("/people", url.Values{"name": {"imap=ann@example.com"}, "do": {"undo"}, "days": {"1"}})
 	wants(t, "ann undone", status, page, 200, "are taken back")
 	if strings.Contains(page, "on 0 signatures") {
@@ -192,6 +193,85 @@ func TestWhoVoted(t *testing.T) {
 	}
 	status, page = b.form("/people", url.Values{"name": {"imap=../x"}, "do": {"undo"}, "days": {"1"}})
 	wants(t, "a user who cannot be", status, page, 400, "contains")
+}
+
+// TestUndoWhom: a name that an account and users of services share is refused where several of
+// them have voted, with names that mean one of them, and each of these takes back the votes of
+// that one alone.
+func TestUndoWhom(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	tokens := map[string]string{"": ""}
+	for _, name := range []string{"ann", "imap", "web"} {
+		made, err := admin.AddUser(t.Context(), client.NewUser{Name: name, Role: "trusted"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[name] = made.Token
+	}
+	since := time.Now().Add(-time.Hour)
+	undo := func(name string) (votes int, err error) {
+		undone, err := admin.UndoVotes(t.Context(), name, since)
+		if err != nil {
+			return 0, err
+		}
+		return undone.Votes, nil
+	}
+	// Each voter has a text of their own.
+	voters := []struct{ by, user, name string }{
+		{"ann", "", "account:ann"}, {"", "ann", "user:ann"}, {"imap", "ann", "user:imap=ann"}, {"web", "ann", "user:web=ann"},
+	}
+	vote := func(i int) {
+		t.Helper()
+		text := fmt.Sprintf("From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
+		c := &client.Client{Server: base, Token: tokens[voters[i].by]}
+		if _, err := c.ReportMessage(t.Context(), []byte(text), client.MessageOptions{Vote: bulkhead.Spam, User: voters[i].user}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One alone is meant by the bare name, whoever it is.
+	for i, v := range voters {
+		vote(i)
+		if n, err := undo("ann"); n == 0 || err != nil {
+			t.Errorf("ann, where only %s has voted: %d, %v", v.name, n, err)
+		}
+		if n, err := undo(v.name); n == 0 || err != nil { // what is taken back stays on record
+			t.Errorf("%s: %d, %v", v.name, n, err)
+		}
+		since = time.Now().Add(time.Second)
+		for time.Now().Before(since) {
+			time.Sleep(time.Until(since))
+		}
+	}
+	for i := range voters {
+		vote(i)
+	}
+	_, err := undo("ann")
+	if statusOf(err) != http.StatusConflict {
+		t.Fatalf("ann: %v, want a conflict", err)
+	}
+	for _, v := range voters {
+		if !strings.Contains(err.Error(), v.name) {
+			t.Errorf("%v does not name %s", err, v.name)
+		}
+		if n, err := undo(v.name); n == 0 || err != nil {
+			t.Errorf("%s: %d, %v", v.name, n, err)
+		}
+	}
+	for i := range voters {
+		text := fmt.Sprintf("From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
+		if v, err := admin.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil || v.Spam {
+			t.Errorf("what %s has voted on is %+v, %v", voters[i].name, v, err)
+		}
+	}
+	if _, err := undo("account:nobody"); statusOf(err) != http.StatusNotFound {
+		t.Errorf("no account: %v", err)
+	}
+	if _, err := undo("user:../x"); statusOf(err) != http.StatusBadRequest {
+		t.Errorf("no name: %v", err)
+	}
+	if n, err := undo("nobody"); n != 0 || err != nil {
+		t.Errorf("nobody: %d, %v", n, err)
+	}
 }
 
 // TestAccuracy: reports that others confirm or revoke are an account's accuracy.

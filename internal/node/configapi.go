@@ -19,9 +19,9 @@ func (n *Node) Config() client.Configuration {
 
 // CheckConfig implements [api.Configuration].
 func (n *Node) CheckConfig(text string) (out client.ConfigCheck) {
-	cfg, err := config.Parse([]byte(text))
-	if err == nil {
-		err = CheckConfig(cfg)
+	cfg, err := config.Examine([]byte(text))
+	if cfg != nil {
+		err = errors.Join(err, CheckConfig(cfg))
 	}
 	if err != nil {
 		return client.ConfigCheck{Mistakes: Mistakes(err)}

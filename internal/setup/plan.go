@@ -229,23 +229,25 @@ func (p *Plan) text(name string) (string, error) {
 	return withoutBlock(f.text), err
 }
 
-// WriteDiff writes all changes as a unified diff. For a new plugin it writes only the name,
-// not the hundreds of lines that come with this program.
+// WriteDiff writes all changes, see [Change.Diff].
 func (p *Plan) WriteDiff(w io.Writer) error {
-	for _, c := range p.Changes {
-		old := c.Path
-		if c.Created {
-			old = "/dev/null"
-		}
-		if c.Plugin && c.Created {
-			if _, err := fmt.Fprintf(w, "new plugin %s (%d lines)\n", c.Path, strings.Count(c.New, "\n")); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := w.Write(diff.Diff(old, []byte(c.Old), c.Path, []byte(c.New))); err != nil {
+	for i := range p.Changes {
+		if _, err := w.Write(p.Changes[i].Diff()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Diff returns a change as a unified diff; of a new plugin only the name, and not the hundreds
+// of lines that come with this program.
+func (c *Change) Diff() []byte {
+	old := c.Path
+	if c.Created {
+		old = "/dev/null"
+	}
+	if c.Plugin && c.Created {
+		return fmt.Appendf(nil, "new plugin %s (%d lines)\n", c.Path, strings.Count(c.New, "\n"))
+	}
+	return diff.Diff(old, []byte(c.Old), c.Path, []byte(c.New))
 }

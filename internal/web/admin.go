@@ -61,7 +61,7 @@ func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
 		h.Td(h.Class("brief"), accuracy(&u)), h.Td(h.Class("brief"), h.Text(u.Created.UTC().Format("2 Jan 2006"))),
 		h.Td(h.Div(h.Class("acts"),
 			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
-			act("/people", u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
+			act("/people", "account:"+u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
 			act("/people", u.Name, closing, verb, nil))),
 	)
 }
@@ -85,7 +85,7 @@ type voter struct {
 }
 
 // localPerson is who votes from the node's own machine without an account.
-const localPerson = "local"
+const localPerson = "user:local"
 
 // latestVotes is how many votes of each kind the table of voters rests on.
 const latestVotes = 500
@@ -126,9 +126,12 @@ func votersOf(v *view) (g.Node, error) {
 }
 
 func voterOf(e *client.HistoryEntry) voter {
-	one := voter{name: e.Reporter(), reporter: cmp.Or(e.User, e.Account, e.Network), undo: e.User}
-	if e.User != "" && e.Account != "" {
-		one.undo = e.Account + "=" + e.User
+	one := voter{name: e.Reporter(), reporter: cmp.Or(e.User, e.Account, e.Network)}
+	switch {
+	case e.User != "" && e.Account != "":
+		one.undo = "user:" + e.Account + "=" + e.User
+	case e.User != "":
+		one.undo = "user:" + e.User
 	}
 	if one.name == "" {
 		one.name, one.undo = "this machine", localPerson
@@ -230,7 +233,15 @@ func days(label string) g.Node {
 // act is a button, with a field or without, that does something to one row.
 func act(to, name, what, verb string, field g.Node) g.Node {
 	return h.Form(h.Method("post"), h.Action(to), h.Input(h.Type("hidden"), h.Name("name"), h.Value(name)), field,
-		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+name), h.Text(verb)))
+		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+spoken(name)), h.Text(verb)))
+}
+
+// spoken writes the name of a voter for people, who see which of several it is.
+func spoken(name string) string {
+	if user, ok := strings.CutPrefix(name, "user:"); ok {
+		return "user " + user
+	}
+	return strings.TrimPrefix(name, "account:")
 }
 
 // since returns the time that lies a form's number of days back.
@@ -282,7 +293,7 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.notice = fmt.Sprintf("Votes of %s on %d signatures are taken back: %d are off the blocklist, %d on it again.", name, undone.Votes, undone.Off, undone.On)
+		v.notice = fmt.Sprintf("Votes of %s on %d signatures are taken back: %d are off the blocklist, %d on it again.", spoken(name), undone.Votes, undone.Off, undone.On)
 	default:
 		return nil, badForm(errors.New("unknown action"))
 	}

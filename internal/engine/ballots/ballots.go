@@ -93,6 +93,19 @@ func (b *Book) Of(voice, since uint64) (items []Item) {
 	return items
 }
 
+// Voices returns the voices that have voted on something since a time in Unix seconds.
+func (b *Book) Voices(since uint64) map[uint64]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	voices := make(map[uint64]bool)
+	for i := range b.ballots {
+		if x := &b.ballots[i]; x.Time >= since && len(x.Items) > 0 {
+			voices[x.Voice] = true
+		}
+	}
+	return voices
+}
+
 // Oldest returns the time of the oldest ballot, and how many there are.
 func (b *Book) Oldest() (time uint64, n int) {
 	b.mu.Lock()

@@ -3,6 +3,7 @@ package rspamd
 import (
 	"bytes"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
@@ -116,12 +117,27 @@ func (f *linkFinder) withScheme(i int) span {
 		}
 		host = host[at+1:]
 		name := host[:hostLength(host)]
-		if _, err := netip.ParseAddr(string(name)); err != nil && !isHost(name) {
+		if !isHost(name) && !isNumeric(name) {
 			return span{}
+		}
+		if end := len(f.chunk) - len(host) + len(name); scheme == "mailto:" && (end == len(f.chunk) || strings.IndexByte("?/&", f.chunk[end]) < 0) {
+			return span{i, end}
 		}
 		return f.tail(i, len(f.chunk)-len(host)+len(name))
 	}
 	return span{}
+}
+
+// isNumeric reports whether a host is an IP address, perhaps as one number.
+func isNumeric(name []byte) bool {
+	if len(name) == 0 || !isAlnum(name[0]) || scan.IsLetter(name[0]) {
+		return false
+	}
+	if _, err := strconv.ParseUint(string(name), 10, 32); err == nil {
+		return true
+	}
+	_, err := netip.ParseAddr(string(name))
+	return err == nil
 }
 
 // bareHost returns the link that begins with the host name at i, none if there is none.

@@ -18,7 +18,7 @@ import (
 // naiveWords are the words of a text, of which none is taken for a simple one.
 func naiveWords(text []byte, bare bool, limit int) []string {
 	var found oddList
-	found.odd(text, bare, limit, nil)
+	found.odd(text, 0, bare, limit, nil)
 	return found.strings()
 }
 
@@ -122,8 +122,8 @@ func TestFastAsNaive(t *testing.T) {
 	var found oddList // with what is left from the text before
 	for range 4000 {
 		text := mailtest.Text(r)
-		stripped, limit, bare := stripText([]byte(strings.ToValidUTF8(string(text), "?"))), 1+r.IntN(90), r.IntN(2) == 0
-		found.take(stripped, bare, limit, nil)
+		stripped, limit, bare := stripText([]byte(strings.ToValidUTF8(string(text), "?")), false), 1+r.IntN(90), r.IntN(2) == 0
+		found.take(stripped, nil, bare, limit, nil)
 		list := found.strings()
 		if want := naiveWords(stripped, bare, limit); !slices.Equal(list, want) {
 			t.Fatalf("%d words of %q: %q, want %q", limit, stripped, list, want)

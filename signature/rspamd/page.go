@@ -2,6 +2,7 @@ package rspamd
 
 import (
 	"bytes"
+	"hash/fnv"
 	"math"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 // Limits of what is read of a page.
 const (
 	maxTag   = 64 << 10 // bytes of a tag; what follows a longer one is not read
-	maxOpen  = 512      // open elements; deeper ones take the style of the last
+	maxNodes = 8192     // elements and comments; what follows more is text
 	maxStyle = 4 << 10  // bytes of a style that are looked at
 )
 
@@ -27,201 +28,578 @@ const (
 //
 // Source: docs/specs/rspamd-fuzzy.md#visible-text.
 type page struct {
-	text  []byte
-	open  []element
-	skip  atom.Atom // element without text, 0 outside of one
-	shown [][2]int  // pieces of text that are shown for a link
-	over  bool      // the body has ended: bare text behind it is not shown
-	name  []byte    // of the present tag
-	looks [16]look  // of styles that were read lately
-	link  int       // 1 more than where the text of an open link begins; 0 if none is open
+	source string
+	text   []byte
+	shown  []span        // what is shown for a link and begins like one: places in text, in order
+	looked int           // how many bytes were looked at for them
+	name   []byte        // of the present tag
+	looks  [16]knownLook // of styles that were read lately
+	nodes  []node
+	marks  []mark
+	root   int32               // noNode if there is none
+	opened map[atom.Atom]int32 // how many elements of a name have not ended
 }
 
-// An element is what is open, with the style of what stands in it.
-type element struct {
-	tag    atom.Atom
-	fg, bg rgb
-	tiny   bool // font-size: 0
-	hidden bool // itself, not what is in it
+// A node is an element, a comment, or an end tag that ends nothing. Its text, and that of what
+// is in it, is between the tag and where it ends.
+type node struct {
+	tag            atom.Atom // or a hash of another name
+	kind           kind
+	start, content int32 // of the tag; behind it
+	end, next      int32 // where the text ends; behind the end tag; -1 for unknown
+	parent         int32
+	child, last    int32 // the first and last node in it
+	after          int32 // the next node of the parent
+	mark           int32 // 1 more than the index of what its attributes say, 0 for nothing
 }
 
-func (e *element) visible() bool { return !e.hidden && !e.tiny && e.fg.far(e.bg) }
+// A mark is what attributes say.
+type mark struct {
+	look look
+	alt  string // the text that stands for a picture
+}
+
+// A kind says what an element is.
+type kind uint16
+
+const (
+	empty   kind = 1 << iota // has nothing in it
+	inHead                   // with what is in it, not shown
+	inBlock                  // on lines of its own
+	inRow                    // a cell of a table
+	closed                   // has ended
+	ignored                  // its own text is not shown
+	comment                  // likewise
+	bare                     // looks like its parent
+	last                     // its own end tag has ended the page: bare text behind is not shown
+)
+
+// kindOf returns the kind of an element.
+func kindOf(tag atom.Atom) kind {
+	switch tag {
+	case atom.Br, atom.Basefont, atom.Frame, atom.Img, atom.Input, atom.Link, atom.Param:
+		return empty
+	case atom.Area, atom.Hr, atom.Col, atom.Isindex:
+		return empty | inBlock
+	case atom.Base, atom.Meta:
+		return empty | inHead
+	case atom.Object, atom.Script, atom.Style, atom.Title:
+		return inHead
+	case atom.Address, atom.Blockquote, atom.Caption, atom.Center, atom.Colgroup, atom.Del, atom.Dir, atom.Div, atom.Dl, atom.Fieldset, atom.Form,
+		atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Ins, atom.Listing, atom.Menu, atom.Noframes, atom.Noscript, atom.Ol, atom.P,
+		atom.Plaintext, atom.Pre, atom.Table, atom.Tbody, atom.Tfoot, atom.Thead, atom.Tr, atom.Ul, atom.Xmp:
+		return inBlock
+	case atom.Td, atom.Th:
+		return inRow
+	}
+	return 0
+}
 
 // readPage returns the text of a page.
 func readPage(source string, p *pace.Pace) *page {
-	v := &page{text: make([]byte, 0, min(len(source)/4, maxText)), open: []element{{bg: rgb{255, 255, 255}}}}
-	t := markup.Over(source, maxTag)
-	for t.Next() && !p.Over(len(t.Raw())) && len(v.text) <= maxText {
-		switch t.Kind() {
-		case markup.Text:
-			if e := &v.open[len(v.open)-1]; v.skip == 0 && e.visible() && !(v.over && (e.tag == 0 || e.tag == atom.Html)) {
-				v.add(unescape(scan.Bytes(t.Raw())))
-			}
-		case markup.Start, markup.SelfClosing:
-			v.start(&t)
-		case markup.End:
-			v.end(v.tag(&t))
-		}
+	v := &page{
+		source: source, text: make([]byte, 0, min(len(source)/4, maxText)),
+		nodes: make([]node, 0, min(strings.Count(source, "<"), maxNodes)+1), root: noNode, opened: make(map[atom.Atom]int32),
 	}
+	rest := v.parse(p)
+	if v.root >= 0 {
+		v.append(v.root, nil, p)
+	}
+	v.add(source[rest:], false)
+	v.trim()
+	slices.SortStableFunc(v.shown, func(a, b span) int { return a.start - b.start }) // one may be within another
 	return v
 }
 
-// add appends text, each run of white space as a blank.
-func (v *page) add(text []byte) {
+// noNode is the index of no node.
+const noNode = -1
+
+// newNode returns a node that begins a page.
+func newNode(tag atom.Atom, kind kind) node {
+	return node{tag: tag, kind: kind, end: -1, next: -1, parent: noNode, child: noNode, last: noNode, after: noNode}
+}
+
+// parse reads the tags, and returns from where on all is text.
+func (v *page) parse(p *pace.Pace) (rest int) {
+	const (
+		before = iota // the first tag
+		head
+		body
+	)
+	place := before
+	cur, parent := int32(noNode), int32(noNode)
+	t := markup.Over(v.source, maxTag)
+	at := 0
+	for t.Next() && !p.Over(len(t.Raw())) {
+		start := at
+		at += len(t.Raw())
+		if len(v.nodes) > maxNodes {
+			return start
+		}
+		if t.Kind() == markup.Text {
+			if start == 0 { // text before all tags is in an element of its own
+				v.root = v.put(newNode(atom.Html, bare), noNode)
+				cur, place = v.root, body
+			}
+			continue
+		}
+		if t.Kind() == markup.End {
+			tag := v.tag(&t)
+			if place == head && tag == atom.Head {
+				place = body
+			}
+			cur, parent = v.end(tag, cur, parent, int32(start), int32(at))
+			continue
+		}
+		if cur >= 0 && v.nodes[cur].kind&(empty|closed) == 0 {
+			parent = cur
+		}
+		n := newNode(0, 0)
+		n.start, n.content = int32(start), int32(at)
+		if t.Kind() == markup.Other {
+			n.kind = comment | closed
+		} else {
+			n.tag = v.tag(&t)
+			n.kind = kindOf(n.tag)
+			switch n.tag {
+			case atom.Style, atom.Script, atom.Noscript:
+			default:
+				t.NotRaw()
+			}
+			if t.Kind() == markup.SelfClosing {
+				n.kind |= closed
+			}
+		}
+		switch {
+		case place == before && (n.tag == atom.Head || n.kind&inHead != 0):
+			place = head
+			n.kind |= ignored
+		case place == before && n.tag != atom.Html:
+			place = body
+		case place == head && n.kind&(empty|inHead) == 0:
+			switch {
+			case parent >= 0 && (v.nodes[parent].tag == atom.Head || v.nodes[parent].kind&inHead == 0):
+				v.ended(&v.nodes[parent])
+				v.nodes[parent].end, v.nodes[parent].next = n.start, n.content
+				place = body
+			case n.tag == atom.Body:
+				place = body
+			default:
+				n.kind |= inHead
+			}
+		}
+		if t.Kind() != markup.Other {
+			v.attributes(&n, &t)
+		}
+		cur, parent = v.open(n, parent)
+	}
+	if cur >= 0 && v.nodes[cur].kind&closed == 0 {
+		v.close(cur, int32(len(v.source)), int32(len(v.source)))
+	}
+	return len(v.source)
+}
+
+// open takes the node of a start tag, and returns the node that what follows is in, and its
+// parent.
+func (v *page) open(n node, parent int32) (cur, in int32) {
+	for parent >= 0 && v.nodes[parent].kind&closed != 0 {
+		parent = v.nodes[parent].parent
+	}
+	if parent < 0 {
+		if v.root < 0 && n.tag != atom.Html {
+			v.root = v.put(newNode(atom.Html, bare), noNode)
+		}
+		parent = v.root
+	}
+	if n.kind&empty != 0 {
+		n.kind |= closed
+	}
+	cur = v.put(n, parent)
+	if v.root < 0 {
+		v.root = cur
+	}
+	if n.kind&closed != 0 {
+		v.nodes[cur].end, v.nodes[cur].next = n.start, n.content
+		return parent, parent
+	}
+	return cur, parent
+}
+
+// put appends a node to those of its parent, if it has one.
+func (v *page) put(n node, parent int32) int32 {
+	if n.kind&closed == 0 {
+		v.opened[n.tag]++
+	}
+	n.parent = parent
+	v.nodes = append(v.nodes, n)
+	at := int32(len(v.nodes) - 1)
+	if parent >= 0 {
+		p := &v.nodes[parent]
+		if p.last >= 0 {
+			v.nodes[p.last].after = at
+		} else {
+			p.child = at
+		}
+		p.last = at
+	}
+	return at
+}
+
+// ended notes that a node has ended.
+func (v *page) ended(n *node) {
+	if n.kind&closed == 0 {
+		n.kind |= closed
+		v.opened[n.tag]--
+	}
+}
+
+// close notes where a node ends.
+func (v *page) close(at, start, end int32) {
+	n := &v.nodes[at]
+	v.ended(n)
+	switch {
+	case n.kind&empty != 0:
+		n.end, n.next = n.start, n.content
+	case n.content <= start:
+		n.end, n.next = start, end
+	default:
+		n.end, n.next = n.content, end
+	}
+}
+
+// end takes an end tag. One that ends not the innermost element but one around it ends all
+// elements; what follows is in the outermost.
+func (v *page) end(tag atom.Atom, cur, parent, start, end int32) (now, in int32) {
+	of := cur
+	for of >= 0 && v.nodes[of].kind&closed != 0 {
+		of = v.nodes[of].parent
+	}
+	if of < 0 && len(v.nodes) == 0 {
+		v.root = v.put(newNode(atom.Html, bare), noNode)
+		of = v.root
+		v.close(of, start, end)
+	}
+	if of >= 0 {
+		if v.nodes[of].tag == tag {
+			if v.close(of, start, end); v.nodes[of].parent >= 0 {
+				return v.nodes[of].parent, parent
+			}
+			v.nodes[of].kind |= last
+		} else if v.opened[tag] > 0 { // it is around this one
+			for at := of; at >= 0; at = v.nodes[at].parent {
+				v.close(at, start, end)
+			}
+		}
+	}
+	for of >= 0 && v.nodes[of].kind&closed != 0 {
+		of = v.nodes[of].parent
+	}
+	if of < 0 {
+		of = v.root
+	}
+	n := newNode(tag, kindOf(tag)|closed|bare)
+	n.start, n.content, n.end, n.next = start, end, start, end
+	if n.kind&empty != 0 {
+		n.kind |= ignored
+	}
+	v.put(n, of)
+	return of, v.nodes[of].parent
+}
+
+// tag returns the name of the present tag, or a hash if HTML has no such element.
+func (v *page) tag(t *markup.Tokens) atom.Atom {
+	v.name = t.AppendName(v.name[:0])
+	if tag := atom.Lookup(v.name); tag != 0 {
+		return tag
+	}
+	h := fnv.New32a()
+	h.Write(v.name)
+	return atom.Atom(h.Sum32() | 1<<31)
+}
+
+// append appends the text of a node, and of those in it, and returns where it ends. around
+// is how what is around it looks, nil if that is unknown.
+func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
+	n := &v.nodes[at]
+	if n.next < 0 {
+		n.end, n.next = n.content, n.content
+	}
+	switch {
+	case n.tag == atom.Br || n.tag == atom.Hr:
+		if n.kind&ignored == 0 {
+			v.text = append(v.text, '\n')
+		}
+		return n.content
+	case n.tag == atom.Head && n.kind&ignored != 0, n.kind&inHead != 0, len(v.text) > maxText:
+		return n.next
+	}
+	var own look
+	l := v.lookOf(&own, n, around)
+	visible, transparent, margin := n.kind&(comment|ignored) == 0, false, byte(0)
+	if visible && l != nil {
+		switch {
+		case l.display == none || l.tiny:
+			visible = false
+		case l.display == block:
+			margin = '\n'
+		case l.display == cell:
+			margin = ' '
+		}
+		transparent = visible && l.transparent()
+	}
+	begin := len(v.text)
+	v.margin(margin, begin)
+	cur := n.content
+	for c := n.child; c >= 0; c = v.nodes[c].after {
+		if start := v.nodes[c].start; start > cur && visible && (n.kind&last == 0 || start <= n.next) && !p.Over(int(start-cur)) {
+			v.add(v.source[cur:start], transparent)
+		}
+		cur = max(cur, v.append(c, l, p))
+	}
+	if cur < n.end && visible && !p.Over(int(n.end-cur)) {
+		v.add(v.source[cur:n.end], transparent)
+	}
+	v.margin(margin, begin)
+	switch {
+	case !visible:
+	case n.tag == atom.A:
+		v.link(begin)
+	case n.tag == atom.Img && n.mark > 0:
+		v.blank()
+		v.text = append(v.text, unescape(scan.Bytes(v.marks[n.mark-1].alt))...)
+		v.blank()
+	}
+	return n.next
+}
+
+// lookOf returns how a node looks, in l or in around; nil if that is unknown.
+func (v *page) lookOf(l *look, n *node, around *look) *look {
+	switch {
+	case n.kind&(bare|empty) == 0:
+		if n.mark > 0 {
+			*l = v.marks[n.mark-1].look
+		}
+		if around != nil {
+			l.inherit(around)
+		}
+	case around == nil:
+		return nil
+	default:
+		*l = *around
+	}
+	if !l.displayed {
+		switch l.display = inline; {
+		case n.kind&inBlock != 0:
+			l.display = block
+		case n.kind&inRow != 0:
+			l.display = cell
+		}
+	}
+	return l
+}
+
+// margin begins a line or a cell, or ends one, without the blanks behind its text.
+func (v *page) margin(c byte, begin int) {
+	n := len(v.text)
+	if c == 0 || n == 0 || v.text[n-1] == c || v.text[n-1] == '\n' {
+		return
+	}
+	for n > begin && v.text[n-1] == ' ' {
+		n--
+	}
+	v.text = append(v.text[:n], c)
+}
+
+// blank appends a blank, if there is none.
+func (v *page) blank() {
+	if n := len(v.text); n > 0 && !isBlank(v.text[n-1]) {
+		v.text = append(v.text, ' ')
+	}
+}
+
+// add appends a piece of text: runs of white space as a blank, none at its start, and what is
+// transparent as so many blanks.
+func (v *page) add(piece string, transparent bool) {
+	if piece == "" {
+		return
+	}
+	if n := len(v.text); n > 0 && !isBlank(v.text[n-1]) && isBlank(piece[0]) {
+		v.text = append(v.text, ' ')
+		piece = piece[1:]
+	}
+	start := len(v.text)
+	for piece != "" && isBlank(piece[0]) {
+		piece = piece[1:]
+	}
+	text := scan.Bytes(piece)
+	if bytes.IndexByte(text, 0) >= 0 {
+		text = bytes.ReplaceAll(text, []byte{0}, []byte("\uFFFD"))
+	}
 	v.text = slices.Grow(v.text, len(text))
 	for len(text) > 0 {
 		n := 0
-		for n < len(text) && !isBlank(text[n]) {
+		for n < len(text) && !isBlank(text[n]) && text[n] != '&' {
 			n++
 		}
 		v.text = append(v.text, text[:n]...)
 		if text = text[n:]; len(text) == 0 {
-			return
+			break
 		}
-		if n := len(v.text); n > 0 && v.text[n-1] != ' ' && v.text[n-1] != '\n' {
-			v.text = append(v.text, ' ')
+		if text[0] == '&' {
+			v.text, n = appendReference(v.text, text)
+			text = text[n:]
+			continue
 		}
-		text = text[1:]
+		v.text = append(v.text, ' ')
+		for len(text) > 0 && isBlank(text[0]) {
+			text = text[1:]
+		}
 	}
+	end := len(v.text)
+	for end > start && isBlank(v.text[end-1]) {
+		end--
+	}
+	if end < len(v.text) {
+		v.text = append(v.text[:end], ' ')
+	}
+	if transparent {
+		for i, c := range v.text[start:] {
+			if !isBlank(c) {
+				v.text[start+i] = ' '
+			}
+		}
+	}
+}
+
+// trim takes the blanks from the end, but for a line end that is the last of them.
+func (v *page) trim() {
+	text := bytes.TrimRight(v.text, " \t\n\r\f")
+	if n := len(v.text); len(text) < n && v.text[n-1] == '\n' {
+		text = append(text, '\n')
+	}
+	v.text = text
 }
 
 func isBlank(c byte) bool {
 	return c <= ' ' && (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f')
 }
 
-// line begins a new line.
-func (v *page) line() {
-	if n := len(v.text); n > 0 && v.text[n-1] != '\n' {
-		v.text = append(v.text, '\n')
+// link notes what is shown for a link from begin on, if it begins like one.
+func (v *page) link(begin int) {
+	shown := bytes.TrimSpace(v.text[min(begin, len(v.text)):])
+	first := shown[:min(len(shown), maxChunk)]
+	if i := bytes.IndexAny(first, " \t\r\n\f"); i >= 0 {
+		first = first[:i]
 	}
-}
-
-// tag returns the name of the present tag.
-func (v *page) tag(t *markup.Tokens) atom.Atom {
-	v.name = t.AppendName(v.name[:0])
-	return atom.Lookup(v.name)
-}
-
-func (v *page) start(t *markup.Tokens) {
-	tag := v.tag(t)
-	switch tag {
-	case atom.Iframe, atom.Noscript, atom.Noembed, atom.Noframes:
-		t.NotRaw()
-	case atom.Script, atom.Style, atom.Title, atom.Object:
-		if v.skip == 0 {
-			v.skip = tag
-		}
+	// Links in links, which no page has, may be looked at no more than others.
+	if v.looked += len(first); v.looked > 2*len(v.source)+maxChunk {
 		return
 	}
-	e := v.open[len(v.open)-1]
-	e.tag, e.hidden = tag, false
-	alt := v.attributes(&e, t)
-	if apart(tag) {
-		v.line()
-	}
-	switch {
-	case tag == atom.Img:
-		if len(alt) > 0 && v.skip == 0 && !e.hidden {
-			v.add([]byte{' '})
-			v.add(scan.Bytes(alt))
-			v.add([]byte{' '})
-		}
-	case tag == atom.A:
-		v.endLink()
-		v.link = len(v.text) + 1
-		fallthrough
-	default:
-		if !void(tag) && len(v.open) < maxOpen {
-			v.open = append(v.open, e)
-		}
+	f := linkFinder{chunk: first, bare: true}
+	if l := f.links(); len(l) > 0 && l[0].start == 0 {
+		v.shown = append(v.shown, span{begin, begin + len(shown)})
 	}
 }
 
-func (v *page) end(tag atom.Atom) {
-	if v.skip != 0 {
-		if tag == v.skip {
-			v.skip = 0
-		}
-		return
-	}
-	if tag == atom.A {
-		v.endLink()
-	}
-	const near = 32 // elements that an end tag may close
-	for i := len(v.open) - 1; i > 0 && i >= len(v.open)-near; i-- {
-		if v.open[i].tag == tag {
-			v.over = v.over || tag == atom.Body
-			v.open = v.open[:i]
-			break
-		}
-	}
-	if apart(tag) {
-		v.line()
-	}
-}
-
-// endLink ends what is shown for a link, if one is open.
-func (v *page) endLink() {
-	if v.link > 0 && v.link-1 < len(v.text) {
-		v.shown = append(v.shown, [2]int{v.link - 1, len(v.text)})
-	}
-	v.link = 0
-}
-
-// attributes reads those that say how an element looks, and returns the text that stands
-// for a picture.
-func (v *page) attributes(e *element, t *markup.Tokens) (alt string) {
+// attributes reads those that say how an element looks, and the text that stands for a picture.
+func (v *page) attributes(n *node, t *markup.Tokens) {
 	const most = 64
-	n := 0
+	var m mark
+	said, attributes := false, 0
 	t.Attributes(func(key, written string) bool {
-		switch key {
-		case "alt":
-			alt = markup.Value(written)
-		case "hidden":
-			e.hidden = true
-		case "color", "text":
-			e.fg.parse(markup.Value(written))
-		case "bgcolor":
-			e.bg.parse(markup.Value(written))
-		case "style":
-			v.style(written).apply(e)
+		switch {
+		case n.tag == atom.Img:
+			if key == "alt" {
+				m.alt, said = written, true
+			}
+		case n.kind&empty != 0:
+		case key == "hidden":
+			m.look.display, m.look.displayed, said = none, true, true
+		case key == "color":
+			m.look.coloured = m.look.fg.parse(markup.Value(written)) || m.look.coloured
+			said = true
+		case key == "bgcolor":
+			m.look.on = m.look.bg.parse(markup.Value(written)) || m.look.on
+			said = true
+		case key == "style":
+			l := v.style(written)
+			before := m.look
+			m.look = *l
+			m.look.inherit(&before)
+			if before.displayed {
+				m.look.display, m.look.displayed = before.display, true
+			}
+			said = true
 		}
-		n++
-		return n < most
+		attributes++
+		return attributes < most
 	})
-	return alt
+	if said {
+		v.marks = append(v.marks, m)
+		n.mark = int32(len(v.marks))
+	}
 }
 
-// A look is what a style says of its element.
+// A look is how an element looks, as far as it is said.
 type look struct {
-	style               string // as it is written
 	fg, bg              rgb
 	coloured, on, sized bool // it has a colour, a background, a size of letters
-	tiny, hidden        bool
+	clear               bool // the background shows what is behind
+	tiny                bool // letters of no size
+	displayed           bool // a style says how it is displayed
+	display             display
 }
 
-func (l *look) apply(e *element) {
-	if l.coloured {
-		e.fg = l.fg
+// A display is how an element stands in its surroundings.
+type display uint8
+
+const (
+	inline display = iota
+	block
+	cell
+	none
+)
+
+// inherit takes what is not said from around.
+func (l *look) inherit(around *look) {
+	if !l.coloured {
+		l.fg, l.coloured = around.fg, around.coloured
 	}
-	if l.on {
-		e.bg = l.bg
+	if !l.on {
+		l.bg, l.clear, l.on = around.bg, around.clear, around.on
 	}
-	if l.sized {
-		e.tiny = l.tiny
+	if !l.sized {
+		l.tiny, l.sized = around.tiny, around.sized
 	}
-	e.hidden = e.hidden || l.hidden
+}
+
+// transparent reports whether a reader cannot tell the text from what is behind.
+func (l *look) transparent() bool {
+	white := rgb{255, 255, 255}
+	switch {
+	case l.coloured && l.on:
+		return !l.clear && l.fg.near(l.bg)
+	case l.coloured:
+		return l.fg.near(white)
+	}
+	return l.on && !l.clear && l.bg.near(rgb{})
+}
+
+// A knownLook is a style as it is written, and what it says.
+type knownLook struct {
+	style string
+	look  look
 }
 
 // style returns what a style says. A page repeats few of them.
 func (v *page) style(written string) *look {
-	l := &v.looks[len(written)%len(v.looks)]
-	if l.style != written {
-		*l = look{style: written}
+	known := &v.looks[len(written)%len(v.looks)]
+	if known.style != written {
+		*known = knownLook{style: written}
 		value := markup.Value(written)
-		l.read(strings.ToLower(value[:min(len(value), maxStyle)]))
+		known.look.read(strings.ToLower(value[:min(len(value), maxStyle)]))
 	}
-	return l
+	return &known.look
 }
 
 func (l *look) read(style string) {
@@ -233,16 +611,22 @@ func (l *look) read(style string) {
 		value = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "!important"))
 		switch strings.TrimSpace(name) {
 		case "display":
-			l.hidden = l.hidden || value == "none"
+			if d, ok := displays[value]; ok {
+				l.display, l.displayed = d, true
+			}
 		case "visibility":
-			l.hidden = l.hidden || value == "hidden"
+			if value == "hidden" {
+				l.display, l.displayed = none, true
+			}
 		case "color":
 			l.coloured = l.fg.parse(value) || l.coloured
-		case "background-color":
-			l.on = l.bg.parse(value) || l.on
-		case "background":
+		case "background-color", "background":
 			for word := range strings.FieldsSeq(value) {
-				l.on = l.bg.parse(word) || l.on
+				if word == "transparent" {
+					l.clear, l.on = true, true
+				} else if l.bg.parse(word) {
+					l.clear, l.on = false, true
+				}
 			}
 		case "font-size":
 			digits := strings.TrimRight(value, "abcdefghijklmnopqrstuvwxyz%")
@@ -252,33 +636,23 @@ func (l *look) read(style string) {
 	}
 }
 
-// apart reports whether an element stands on lines of its own.
-func apart(tag atom.Atom) bool {
-	switch tag {
-	case atom.Br, atom.P, atom.Div, atom.Table, atom.Tr, atom.Td, atom.Th, atom.Ul, atom.Ol, atom.Dl, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6,
-		atom.Hr, atom.Pre, atom.Center, atom.Blockquote, atom.Noscript, atom.Form, atom.Address, atom.Fieldset, atom.Section, atom.Article:
-		return true
-	}
-	return false
-}
-
-// void reports whether an element has nothing in it.
-func void(tag atom.Atom) bool {
-	switch tag {
-	case atom.Area, atom.Base, atom.Br, atom.Col, atom.Embed, atom.Hr, atom.Img, atom.Input, atom.Link, atom.Meta, atom.Param, atom.Source, atom.Track, atom.Wbr:
-		return true
-	}
-	return false
+// displays are the values of display.
+var displays = map[string]display{
+	"hidden": none, "none": none, "inline": inline, "block": block, "content": inline, "flex": block, "grid": block, "inline-block": inline,
+	"inline-flex": inline, "inline-grid": inline, "inline-table": inline, "list-item": block, "run-in": inline, "table": block, "table-caption": cell,
+	"table-column-group": cell, "table-header-group": cell, "table-footer-group": cell, "table-row-group": cell, "table-cell": cell,
+	"table-column": cell, "table-row": cell, "initial": inline,
 }
 
 // An rgb is a colour.
-type rgb struct{ r, g, b float64 }
+type rgb struct{ r, g, b float32 }
 
-// far reports whether a reader tells two colours apart.
-func (c rgb) far(other rgb) bool {
+// near reports whether two colours are much the same.
+func (c rgb) near(o rgb) bool {
 	const least = 0.1
-	r, g, b := c.r-other.r, c.g-other.g, c.b-other.b
-	return math.Sqrt(r*r+g*g+b*b)/256 >= least
+	r, g, b := c.r-o.r, c.g-o.g, c.b-o.b
+	r, g, b = r*r, g*g, b*b
+	return math.Sqrt(float64(2*r+4*g+3*b+(c.r+o.r)/2*(r-b)/256))/256 < least
 }
 
 // names are colours by name: those of HTML 4, and those that are nearly white.
@@ -299,9 +673,9 @@ func (c *rgb) parse(text string) bool {
 		case err != nil:
 			return false
 		case len(digits) == 3:
-			*c = rgb{float64(n >> 8 * 17), float64(n >> 4 & 15 * 17), float64(n & 15 * 17)}
+			*c = rgb{float32(n >> 8 * 17), float32(n >> 4 & 15 * 17), float32(n & 15 * 17)}
 		case len(digits) == 6:
-			*c = rgb{float64(n >> 16), float64(n >> 8 & 255), float64(n & 255)}
+			*c = rgb{float32(n >> 16), float32(n >> 8 & 255), float32(n & 255)}
 		default:
 			return false
 		}
@@ -313,13 +687,13 @@ func (c *rgb) parse(text string) bool {
 	}
 	inner, ok := strings.CutPrefix(text, "rgb(")
 	if parts := strings.Split(strings.TrimSuffix(inner, ")"), ","); ok && len(parts) == 3 {
-		var n [3]float64
+		var n [3]float32
 		for i, part := range parts {
-			v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+			v, err := strconv.ParseFloat(strings.TrimSpace(part), 32)
 			if err != nil {
 				return false
 			}
-			n[i] = v
+			n[i] = float32(v)
 		}
 		*c = rgb{n[0], n[1], n[2]}
 		return true
@@ -327,30 +701,10 @@ func (c *rgb) parse(text string) bool {
 	return false
 }
 
-// dropShown puts blanks for what is shown for a link and is itself a host name, and reports
-// whether there was any.
-func (v *page) dropShown() (dropped bool) {
-	for _, at := range v.shown {
-		text := v.text[at[0]:at[1]]
-		f := linkFinder{chunk: bytes.TrimSpace(text), bare: true}
-		if bytes.ContainsAny(f.chunk, " \n") || len(f.chunk) > maxChunk {
-			continue
-		}
-		if l := f.links(); len(l) == 1 && l[0] == (span{0, len(f.chunk)}) {
-			for i := range text {
-				text[i] = ' '
-			}
-			dropped = true
-		}
-	}
-	return dropped
-}
-
 // maxReference is how long a character reference is at most, in bytes.
-const maxReference = 32
+const maxReference = 40
 
-// unescape resolves character references that end in a semicolon, and takes the semicolon
-// of others that have a name.
+// unescape resolves the character references of text.
 func unescape(text []byte) []byte {
 	if bytes.IndexByte(text, '&') < 0 {
 		return text
@@ -361,29 +715,83 @@ func unescape(text []byte) []byte {
 		if n < 0 {
 			return append(out, text...)
 		}
-		out, text = append(out, text[:n]...), text[n:]
-		end := 1
-		for end < len(text) && end < maxReference && (isAlnum(text[end]) || text[end] == '#') {
-			end++
-		}
-		whole := end < len(text) && text[end] == ';' && end > 1
-		switch {
-		case !whole:
-			out = append(out, text[:end]...)
-		case text[1] == '#':
-			out = appendNumbered(out, string(text[2:end]))
-			end++
-		default:
-			if name := html.UnescapeString(string(text[:end+1])); len(name) <= end {
-				out = append(out, name...)
-			} else {
-				out = append(out, text[:end]...)
-			}
-			end++
-		}
-		text = text[end:]
+		out = append(out, text[:n]...)
+		text = text[n:]
+		out, n = appendReference(out, text)
+		text = text[n:]
 	}
 	return out
+}
+
+// appendReference appends what the character reference at the start of text stands for, and
+// returns how many bytes it has: up to a semicolon, which goes with it, or to white space. One
+// that means nothing stands for itself.
+func appendReference(dst, text []byte) ([]byte, int) {
+	end := 1
+	number := len(text) > 1 && text[1] == '#'
+	if number {
+		if end++; end < len(text) && text[end]|0x20 == 'x' {
+			end++
+		}
+		for end < len(text) && end < maxReference && (text[end] >= '0' && text[end] <= '9' || text[2]|0x20 == 'x' && isHex(text[end])) {
+			end++
+		}
+		if end > 2 && (end == len(text) || text[end] != ';') && text[end-1] != '#' {
+			return appendNumbered(dst, string(text[2:end])), end
+		}
+	}
+	for end < len(text) && end < maxReference && text[end] != ';' && text[end] != '&' && !isBlank(text[end]) {
+		end++
+	}
+	if end == len(text) || text[end] == '&' || end == maxReference {
+		// Nothing ends it.
+		if end == len(text) && !number {
+			if out, n := appendNamed(dst, text[:end]); n > 0 {
+				return out, n
+			}
+		}
+		return append(dst, text[:end]...), end
+	}
+	after := end
+	if text[end] == ';' {
+		after++
+	}
+	if number {
+		return appendNumbered(dst, string(text[2:end])), after
+	}
+	if out, n := appendNamed(dst, text[:end]); n == end {
+		return out, after
+	} else if n > 0 {
+		return out, n
+	}
+	return append(dst, text[:end]...), after
+}
+
+// appendNamed appends what the reference at the start of text, "&" and a name, stands for,
+// and returns how many bytes of it count: all, or up to five letters.
+func appendNamed(dst, text []byte) ([]byte, int) {
+	for n := len(text); n > 2; n-- {
+		if n < len(text) && n > 6 {
+			n = 6
+		}
+		reference := string(text[:n]) + ";"
+		if n < len(text) {
+			// Without a semicolon, only names that HTML always had.
+			reference = reference[:n]
+		}
+		if meaning := html.UnescapeString(reference); len(meaning) < len(reference) && meaning[len(meaning)-1] != ';' && (meaning[0] != '&' || len(meaning) == 1) {
+			if meaning == "\u00a0" {
+				meaning = " "
+			}
+			return append(dst, meaning...), n
+		}
+	}
+	return dst, 0
+}
+
+func isHex(c byte) bool {
+	_, ok := scan.Hex(c)
+	return ok
 }
 
 // appendNumbered appends the character of a numeric reference: its code point, whatever
@@ -394,6 +802,9 @@ func appendNumbered(out []byte, number string) []byte {
 		number, base = digits, 16
 	}
 	n, err := strconv.ParseUint(number, base, 21)
+	if n == 0xa0 {
+		return append(out, ' ')
+	}
 	if err != nil || n == 0 {
 		return utf8.AppendRune(out, utf8.RuneError)
 	}

@@ -21,11 +21,49 @@ func TestPage(t *testing.T) {
 		"see http://example.com/a now, or example.com": "see now or example com",
 	} {
 		page := readPage(source, nil)
-		page.dropShown()
 		var words oddList
-		ok := words.take(stripText(page.text), false, 100, nil)
+		ok := words.take(stripText(page.text, true), page.shown, false, 100, nil)
 		if got := strings.Join(words.strings(), " "); !ok || got != want {
 			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
+// TestPageText: the text of a page to the blank, from which the digest of a short one is made.
+func TestPageText(t *testing.T) {
+	for source, want := range map[string]string{
+		"a<br><br>b": "a\n\nb", "<br>a": "\na", "<div>a </div> b": "a\nb", "a <div>b</div>": "a \nb\n", "<td>a</td><td>b</td>": "a b", "<p>a</p>\n\n<p>b</p>": "a\nb\n",
+		" a  b ": "a b", "a<b> b </b> c": "a b c", "a&nbsp;b": "a b", "a &nbsp; b": "a   b", "<p>a&nbsp; </p>b": "a\nb", "a\u00a0 b": "a\u00a0 b", "x &copy 2023": "x © 2023",
+		"a&#160;b": "a b", "a&#65b": "aAb", "&copyright;x": "©right;x", "a &b c": "a &b c", "a&amp;&lt;b": "a&<b", "a&&amp;b": "a&&b", "a&#x41;b": "aAb",
+		`a<img alt="b&nbsp;c">d`: "a b c d", "<p style=\"color:white\">ab</p>c": "\nc", "<b>a<i>b</b>c</i>d<p>e</p>": "abcd\ne\n", "a</font>b": "ab", "<div>a</font>b</div>": "ab\n",
+		"<html><head><title>t</title><meta x>u</head><body>a</body></html>": "a", "<span style=display:block>a</span>b": "a\nb", "<p style=display:inline>a</p>b": "ab",
+		"<!-- x --> a": "a", "a<!-- x -->b": "ab", "<noscript><b>a</b></noscript>": "<b>a</b>\n", "<del>a</del>b": "a\nb", "<section>a</section>b": "ab", "a < b": "a < b",
+	} {
+		if got := string(readPage(source, nil).text); got != want {
+			t.Errorf("%q: %q, want %q", source, got, want)
+		}
+	}
+}
+
+// TestStripText: line ends, blanks and characters without width.
+func TestStripText(t *testing.T) {
+	for text, want := range map[string][2]string{ // of a text, and of a page
+		"  a": {"  a", "  a"}, "\n a": {" a", " a"}, "a\n\n\n b\n": {"a b ", "a b "}, "a\n \nb": {"a  b", "a  b"}, "a\n\tb": {"a \tb", "a \tb"}, "a  b": {"a  b", "a  b"},
+		"a\r\nb\r\n\r\nc": {"a b c", "a b c"}, "a\rb": {"ab", "ab"}, "a\r\rb": {"a b", "a b"}, "a <b\nc>": {"a <bc>", "a <b c>"}, "a <b\r\nc>": {"a <b c>", "a <b c>"},
+		"<a>\nb": {"<a> b", "<a> b"}, "<a\n b>": {"<a b>", "<a b>"}, "a\u200bb": {"ab", "ab"}, "a\n\u200bb": {"a \u200bb", "a \u200bb"}, "a\n\u200b\u200bb": {"a b", "a b"},
+		"a\u00adb\ufeffc": {"abc", "abc"}, "a\u200b": {"a\u200b", "a\u200b"}, "é\u200c\u200dé": {"éé", "éé"}, "": {"", ""},
+	} {
+		if got := [2]string{string(stripText([]byte(text), false)), string(stripText([]byte(text), true))}; got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestManyTags: end tags that end nothing, or everything, cost no more than others.
+func TestManyTags(t *testing.T) {
+	for _, source := range []string{strings.Repeat("<b>", 5000) + strings.Repeat("</i>", 5000) + "x", "<i>" + strings.Repeat("<b>", 5000) + "</i>x<p>y", strings.Repeat("<b>x</b>", 9000)} {
+		if text := string(readPage(source, nil).text); !strings.Contains(text, "x") {
+			t.Errorf("%.20q: %.20q", source, text)
 		}
 	}
 }
@@ -42,7 +80,7 @@ func TestLinks(t *testing.T) {
 		"a bücher.com b": "a b", "a x_y.org b": "a b", "a -x.org b": "a x org b", "a example.com.x b": "a example com x b", "a ™ b™ ½ x² b": "a b x b", "a git://example.com b": "a git example com b",
 	} {
 		var words oddList
-		ok := words.take([]byte(text), true, 100, nil)
+		ok := words.take([]byte(text), nil, true, 100, nil)
 		if got := strings.Join(words.strings(), " "); !ok || got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
@@ -56,10 +94,9 @@ func FuzzPage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, source string) {
 		page := readPage(source, nil)
 		for _, at := range page.shown {
-			if at[0] < 0 || at[0] >= at[1] || at[1] > len(page.text) {
+			if at.start < 0 || at.start >= at.end {
 				t.Fatalf("shown %v of %d bytes", at, len(page.text))
 			}
 		}
-		page.dropShown()
 	})
 }

@@ -248,6 +248,8 @@ const (
 	mumBlockStart = 0xc42b5e2e6480b23b
 	mumUnroll     = 0x7b51ec3d22f7096f
 	mumTail       = 0xaf47d47c99b1461b
+	mumStep       = 0x2e0bb864e9ea7df5
+	mumKey        = 0xcdb32970830fcaa1
 	mumFinish1    = 0xa9a7ae7ceff79f3f
 	mumFinish2    = 0xaf47d47c99b1461b
 )

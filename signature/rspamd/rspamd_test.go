@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,7 +138,7 @@ func FuzzText(f *testing.F) {
 	h := NewHasher("", "", MumHash)
 	f.Fuzz(func(t *testing.T, text string) {
 		unix := strings.ReplaceAll(text, "\r\n", "\n")
-		a, b := stripText([]byte(unix)), stripText([]byte(strings.ReplaceAll(unix, "\n", "\r\n")))
+		a, b := stripText([]byte(unix), true), stripText([]byte(strings.ReplaceAll(unix, "\n", "\r\n")), true)
 		if string(a) != string(b) {
 			t.Fatalf("LF gives %q, CRLF %q", a, b)
 		}
@@ -148,7 +149,7 @@ func FuzzText(f *testing.F) {
 			}
 			end = l.end
 		}
-		found, _ := new(workspace).stemmedWords(a, true, math.MaxInt, newStemCache(), nil)
+		found, _ := new(workspace).stemmedWords(a, nil, true, math.MaxInt, newStemCache(), nil)
 		words := listed(found)
 		if s := h.Shingles(words); len(words) == 0 && s != [Shingles]uint64{} {
 			t.Fatal("no words, but shingles")
@@ -164,7 +165,7 @@ func TestWords(t *testing.T) {
 		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 	} {
-		words, ok := new(workspace).stemmedWords([]byte(text), true, math.MaxInt, newStemCache(), nil)
+		words, ok := new(workspace).stemmedWords([]byte(text), nil, true, math.MaxInt, newStemCache(), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -175,11 +176,38 @@ func TestWords(t *testing.T) {
 func TestWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
 		for _, n := range []int{1, 599, 600, 601, 2000} {
-			words, ok := new(workspace).stemmedWords([]byte(strings.Repeat("walking"+gap, n)), true, 600, newStemCache(), nil)
-			if ok != (n <= 600) || ok && words.len() != n {
-				t.Errorf("%d words with %q between them: %d, %v", n, gap, len(listed(words)), ok)
+			space := new(workspace)
+			words, ok := space.stemmedWords([]byte(strings.Repeat("walking"+gap, n)), nil, true, 600, newStemCache(), nil)
+			if ok != (n <= 600) || ok && (words.len()+space.found.decay.left != n || space.found.counted() != n) {
+				t.Errorf("%d words with %q between them: %d and %d left out, %v", n, gap, len(listed(words)), space.found.decay.left, ok)
 			}
 		}
+	}
+}
+
+// TestDecay: of a long text all words stay up to the 601st, and about as many of the others; which
+// they are, depends on the words before. TestRspamd of test/fidelity has the real ones.
+func TestDecay(t *testing.T) {
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, "w%05d ", i)
+	}
+	var found, other oddList
+	found.take([]byte(b.String()), nil, true, math.MaxInt, nil)
+	all := found.strings()
+	if all[600] != "w00600" || len(all) < 1000 || len(all) > 1400 || found.counted() != 3000 {
+		t.Errorf("%d of %d words stay, the 601st is %s", len(all), found.counted(), all[600])
+	}
+	other.take([]byte("x "+b.String()), nil, true, math.MaxInt, nil)
+	if again := other.strings(); slices.Equal(again[1:], all) {
+		t.Error("the same words stay behind another one")
+	}
+	few := strings.Repeat("word ", 1500)
+	if found.take([]byte(few), nil, true, math.MaxInt, nil); found.decay.left == 0 || found.len() < 1200 {
+		t.Errorf("of %d words %d stay", found.counted(), found.len())
+	}
+	if found.take([]byte(few[:5*1100]), nil, true, math.MaxInt, nil); found.decay.left != 0 {
+		t.Errorf("%d of 1,100 words are left out", found.decay.left)
 	}
 }
 

@@ -3,6 +3,7 @@ package rspamd
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"slices"
@@ -122,7 +123,7 @@ func (h *Hasher) attachment(part *mail.Part, policy Policy, p *pace.Pace) (hash 
 
 // text returns the hash of a text of m.
 func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
-	stripped, counted := strippedText(part, len(m.Parts) > 1, p)
+	stripped, shown := strippedText(part, len(m.Parts) > 1, p)
 	if len(stripped) > maxText || len(bytes.TrimSpace(stripped)) == 0 {
 		return hash, false // rspamd passes over empty texts
 	}
@@ -131,7 +132,7 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 		space = new(workspace)
 	}
 	defer space.back(&h.spaces)
-	words, ok := space.stemmedWords(counted, !part.HTML && !hasPage(m, part), policy.MaxWords, h.stems, p)
+	words, ok := space.stemmedWords(stripped, shown, !part.HTML && !hasPage(m, part), policy.MaxWords, h.stems, p)
 	if !ok {
 		return hash, false
 	}
@@ -152,24 +153,20 @@ func hasPage(m *mail.Message, part *mail.Part) bool {
 	return part.Alternative != 0 && slices.ContainsFunc(m.Parts, func(other mail.Part) bool { return other.HTML && other.Alternative == part.Alternative })
 }
 
-// strippedText returns the stripped text of a part, and that in which words are looked for.
+// strippedText returns the stripped text of a part, and places in it that are no words: they are
+// those of what a page shows for links before it was stripped, as rspamd has them.
 // within says that it is one of several parts.
-func strippedText(part *mail.Part, within bool, p *pace.Pace) (stripped, counted []byte) {
+func strippedText(part *mail.Part, within bool, p *pace.Pace) (stripped []byte, shown []span) {
 	if !part.HTML {
 		text := scan.Bytes(part.Text)
 		if within && !bytes.HasSuffix(text, []byte("\n")) {
 			// To rspamd the line end before a boundary belongs to the part.
 			text = append(text[:len(text):len(text)], '\n')
 		}
-		stripped = stripText(text)
-		return stripped, stripped
+		return stripText(text, false), nil
 	}
 	page := readPage(part.Text, p)
-	stripped = stripText(page.text)
-	if !page.dropShown() {
-		return stripped, stripped
-	}
-	return stripped, stripText(page.text)
+	return stripText(page.text, true), page.shown
 }
 
 func (p Policy) withDefaults() Policy {
@@ -189,42 +186,109 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// stripText returns UTF-8 text on one line: each run of line ends is a space,
-// blanks at the start of a line and zero-width spaces are gone.
-func stripText(text []byte) []byte {
+// stripText returns UTF-8 text on one line: line ends are blanks, those in a row are one; the
+// blanks at the start of a line that is not the first are gone, and zero-width characters.
+//
+// Source: docs/specs/rspamd-fuzzy.md#line-ends.
+func stripText(text []byte, page bool) []byte {
+	const (
+		inLine = iota
+		behindCR
+		behindLF
+	)
 	out := make([]byte, 0, len(text)+1)
-	atStart := true
-	for len(text) > 0 {
-		if !atStart {
-			run := 0
-			for run < len(text) && !mayStrip(text[run]) {
-				run++
+	state, blank, bracket := inLine, false, false // where; whether a blank stands for the line end; within "<" of a line
+	from := 0                                     // what of the text is to be appended begins
+	for at := 0; at < len(text); {
+		switch c := text[at]; {
+		case c >= 0xC2:
+			if n := invisible(text[at:], at > from); n > 0 {
+				out = append(out, text[from:at]...)
+				at += n
+				from = at
+				continue
 			}
-			out = append(out, text[:run]...)
-			if text = text[run:]; len(text) == 0 {
-				break
-			}
-		}
-		r, n := utf8.DecodeRune(text)
-		switch {
-		case r == '\n' || r == '\r':
-			if !atStart {
-				out = append(out, ' ')
-			}
-			atStart = true
-		case atStart && (r == ' ' || r == '\t'):
-		case r == 0x200B || r == 0x200C || r == 0x200D || r == 0xFEFF:
+			fallthrough
 		default:
-			out = append(out, text[:n]...)
-			atStart = false
+			if state != inLine {
+				if text[at] == ' ' {
+					if !blank {
+						out = append(out, ' ')
+					}
+					for at < len(text) && text[at] == ' ' {
+						at++
+						from++
+					}
+				}
+				state = inLine
+				continue
+			}
+			if c == '<' || c == '>' {
+				bracket = c == '<'
+			}
+			at++
+			for at < len(text) && !mayStrip[text[at]] {
+				at++
+			}
+		case c == '\r':
+			if state == inLine {
+				out = append(out, text[from:at]...)
+				blank = false
+			} else if state == behindCR && !blank {
+				out = append(out, ' ')
+				blank = true
+			}
+			state, bracket = behindCR, false
+			at++
+			from = at
+		case c == '\n':
+			if state == inLine {
+				out = append(out, text[from:at]...)
+				blank = false
+			}
+			if !blank && (page || !bracket || state == behindLF) {
+				out = append(out, ' ')
+				blank = true
+			}
+			state, bracket = behindLF, false
+			at++
+			from = at
 		}
-		text = text[n:]
 	}
-	return out
+	return append(out, text[from:]...)
 }
 
-// mayStrip reports whether c begins what stripText may have to change.
-func mayStrip(c byte) bool { return c == '\n' || c == '\r' || c == 0xE2 || c == 0xEF }
+// invisible returns how many bytes of characters without width begin text. One alone at the
+// start of what follows a line end, or at the end of the text, stays.
+func invisible(text []byte, within bool) int {
+	n, count := 0, 0
+	for n < len(text) {
+		r, size := utf8.DecodeRune(text[n:])
+		if r != 0x200B && r != 0x200C && r != 0x200D && r != 0xFEFF && r != 0xAD {
+			break
+		}
+		if n+size == len(text) {
+			break
+		}
+		n += size
+		count++
+	}
+	if count == 1 && !within {
+		return 0
+	}
+	return n
+}
+
+// mayStrip marks the bytes that mean something to stripText.
+var mayStrip = func() (table [256]bool) {
+	for _, c := range []byte("\r\n<>") {
+		table[c] = true
+	}
+	for c := 0xC2; c < 0x100; c++ {
+		table[c] = c == 0xC2 || c == 0xE2 || c == 0xEF
+	}
+	return table
+}()
 
 // A workspace is the memory in which the words of a text are found. It holds no state.
 type workspace struct {
@@ -248,18 +312,18 @@ func (s *workspace) back(to *sync.Pool) {
 // stemmedWords returns the stemmed words of a stripped text, and false if there
 // are more than limit, if they are too long, or if there is no time for them. bare says
 // what counts as a link: see findLinks. The words are s's own.
-func (s *workspace) stemmedWords(stripped []byte, bare bool, limit int, stems *stemCache, p *pace.Pace) (*vocabulary, bool) {
+func (s *workspace) stemmedWords(stripped []byte, shown []span, bare bool, limit int, stems *stemCache, p *pace.Pace) (*vocabulary, bool) {
 	// A text that is too long mostly shows it in its first part, which saves
 	// looking at the rest. Nothing reaches across a blank.
 	const bytesPerWord = 12
 	if limit < len(stripped)/bytesPerWord {
 		if at := bytes.LastIndexByte(stripped[:limit*bytesPerWord], ' '); at > 0 {
-			if ok := s.found.take(stripped[:at], bare, limit+1, p); !ok || s.found.len() > limit {
+			if ok := s.found.take(stripped[:at], shown, bare, limit+1, p); !ok || s.found.counted() > limit {
 				return nil, false
 			}
 		}
 	}
-	if ok := s.found.take(stripped, bare, min(limit, math.MaxInt-1)+1, p); !ok || s.found.len() > limit {
+	if ok := s.found.take(stripped, shown, bare, min(limit, math.MaxInt-1)+1, p); !ok || s.found.counted() > limit {
 		return nil, false
 	}
 	v := &s.words
@@ -286,16 +350,21 @@ func (s *workspace) stemmedWords(stripped []byte, bare bool, limit int, stems *s
 
 // take makes l the first words of a text, before stemming, up to limit. It
 // reports false if they are too long or there is no time for them.
-func (l *oddList) take(text []byte, bare bool, limit int, p *pace.Pace) bool {
+func (l *oddList) take(text []byte, shown []span, bare bool, limit int, p *pace.Pace) bool {
 	l.empty(min(len(text), maxText))
+	l.shown, l.passed = append(l.shown[:0:0], shown...), 0
+	l.decay = decay{size: len(text)}
 	odd := 0 // where begins what has been passed over: words that need a closer look
-	for at := 0; at < len(text) && l.len() < limit; {
+	for at := 0; at < len(text) && l.counted() < limit; {
 		if text[at] == ' ' {
 			at++
 			continue
 		}
 		letters, size := simpleWord(text[at:])
-		if size == 0 {
+		for len(shown) > 0 && shown[0].end <= at {
+			shown = shown[1:]
+		}
+		if size == 0 || len(shown) > 0 && shown[0].start <= at+size {
 			for at < len(text) && text[at] != ' ' {
 				at++
 			}
@@ -303,23 +372,23 @@ func (l *oddList) take(text []byte, bare bool, limit int, p *pace.Pace) bool {
 				return false
 			}
 			if at-odd >= maxPiece {
-				if !l.odd(text[odd:at], bare, limit, p) {
+				if !l.odd(text[odd:at], odd, bare, limit, p) {
 					return false
 				}
 				odd = at
 			}
 			continue
 		}
-		if letters > maxWord || p.Over(size) || !l.odd(text[odd:at], bare, limit, p) {
+		if letters > maxWord || p.Over(size) || !l.odd(text[odd:at], odd, bare, limit, p) {
 			return false
 		}
-		if l.len() < limit {
+		if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
 			l.addLower(text[at : at+letters])
 		}
 		at += size
 		odd = at
 	}
-	return l.odd(text[odd:], bare, limit, p)
+	return l.odd(text[odd:], odd, bare, limit, p)
 }
 
 // tails are the marks that may follow a word without a meaning for it.
@@ -348,43 +417,145 @@ type oddList struct {
 	points []byte // see splitPoints
 	normal []byte // of a word
 	links  []span
+	shown  []span // of the text, what is shown for links and not yet passed
+	passed int    // where in the text the last of links and shown ends
+	decay  decay
 }
 
-// odd appends the words of text, up to limit. Blanks keep text apart from what stands
+// counted returns how many words were found, also those that a decay has left out.
+func (l *oddList) counted() int { return l.len() + l.decay.left }
+
+// odd appends the words of text, which begins at from, up to limit. Blanks keep text apart from what stands
 // around it. It reports false if the words are too long or there is no time for them.
-func (l *oddList) odd(text []byte, bare bool, limit int, p *pace.Pace) bool {
-	if len(text) == 0 || len(text) == 1 && text[0] == ' ' || l.len() >= limit {
+func (l *oddList) odd(text []byte, from int, bare bool, limit int, p *pace.Pace) bool {
+	if len(text) == 0 || len(text) == 1 && text[0] == ' ' || l.counted() >= limit {
 		return true
 	}
 	if p.Over(len(text)) {
 		return false
 	}
-	l.links = findLinks(l.links[:0], text, bare)
-	links := l.links
+	l.links = l.withShown(findLinks(l.links[:0], text, bare), from, len(text))
+	links, counted := l.links, 0
 	l.points = splitPoints(l.points[:0], text)
 	at := 0
-	for it := words.FromBytes(l.points); l.len() < limit && it.Next(); {
+	for it := words.FromBytes(l.points); l.counted() < limit && it.Next(); {
 		start, end := at, at+len(it.Value())
 		at = end
 		if end-start > maxWord || len(l.text) > maxText {
 			return false
 		}
-		// What is left of a word behind a link is a word.
+		for counted < len(l.links) && l.links[counted].start <= end {
+			counted++
+			l.decay.found++
+		}
 		for len(links) > 0 && links[0].end <= start {
 			links = links[1:]
 		}
-		if len(links) > 0 && links[0].start < end {
-			if start = links[0].end; start >= end {
+		if len(links) > 0 && links[0].start <= end {
+			switch l := links[0]; {
+			case l.start <= start: // what is left of a word behind a link is a word
+				start = min(l.end, end)
+			case l.end <= end: // what is left before it
+				end = l.start
+			default:
+				continue
+			}
+			if start >= end {
 				continue
 			}
 		}
-		if w := text[start:end]; scan.IsASCII(w) {
+		w := text[start:end]
+		if !beginsWord(w) || !l.decay.keeps(w, from+end) {
+			continue
+		}
+		if scan.IsASCII(w) {
 			l.addASCII(w)
 		} else {
 			l.addWide(w)
 		}
 	}
+	l.decay.found += len(l.links) - counted
 	return true
+}
+
+// beginsWord reports whether a word begins with the first character of text.
+func beginsWord(text []byte) bool {
+	if len(text) == 0 || text[0] < utf8.RuneSelf {
+		return len(text) > 0 && inWord(text[0])
+	}
+	r, _ := utf8.DecodeRune(text)
+	return begun.At(r) != noWord
+}
+
+// A decay leaves out words of long texts: behind the first 600 words and links so many that
+// about 600 more are left. Which ones, depends on the words before.
+//
+// Source: docs/specs/rspamd-fuzzy.md#word-digest.
+type decay struct {
+	size  int // of the text, in bytes
+	found int // words and links so far
+	hash  uint64
+	begun bool
+	most  uint64 // of the hash, for words that stay
+	left  int    // words that do not
+}
+
+// Parameters of the decay.
+const (
+	decayWords = 600 // rspamd's option words_decay
+	decayWord  = 6.0 // bytes that a word has, it is assumed
+)
+
+// keeps reports whether a word, which ends at end, stays.
+func (d *decay) keeps(word []byte, end int) bool {
+	if d.begun {
+		d.hash = d.hash*2862933555777941757 + 3037000493
+		if d.hash > d.most {
+			d.left++
+		}
+		return d.hash <= d.most
+	}
+	if len(word) >= 8 {
+		d.hash = mum(d.hash, mumStep) ^ mum(binary.LittleEndian.Uint64(word), mumKey)
+	}
+	if d.found > decayWords && end < d.size {
+		d.begun = true
+		d.hash, d.most = mumFinish(d.hash), math.MaxUint64
+		if share := math.Floor(decayWords/(float64(d.size-end)/decayWord)*10) / 10; share < 1 {
+			d.most = uint64(share * math.MaxUint64)
+		}
+	}
+	d.found++
+	return true
+}
+
+// withShown adds to the links of a piece of the text what of it is shown for links. What
+// begins within what was passed over before is none.
+func (l *oddList) withShown(links []span, from, size int) []span {
+	if len(l.shown) == 0 {
+		return links
+	}
+	found := len(links)
+	for len(l.shown) > 0 && l.shown[0].start < from+size {
+		s := &l.shown[0]
+		links = append(links, span{s.start - from, min(size, s.end-from)})
+		if s.end > from+size {
+			s.start = from + size
+			break
+		}
+		l.shown = l.shown[1:]
+	}
+	if len(links) > found {
+		slices.SortStableFunc(links, func(a, b span) int { return a.start - b.start })
+	}
+	kept := links[:0]
+	for _, s := range links {
+		if from+s.start >= l.passed {
+			kept = append(kept, s)
+			l.passed = from + s.end
+		}
+	}
+	return kept
 }
 
 // splitPoints appends text to dst with a blank for each colon, and for each point that does

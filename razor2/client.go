@@ -31,23 +31,37 @@ type ServerError int
 // Error names the number.
 func (e ServerError) Error() string { return fmt.Sprintf("razor2: server answers err=%d", int(e)) }
 
-// Dial connects to a server at "host:port" and reads its greeting.
+// timeout is how long a server may take for an answer, unless the client says otherwise.
+const timeout = 15 * time.Second
+
+// Dial connects to a server at "host:port" and reads its greeting, which must be there when
+// ctx ends, and in 15 s.
 func Dial(ctx context.Context, address string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("razor2: %w", err)
 	}
-	c, err := NewClient(conn)
+	until := time.Now().Add(timeout)
+	if at, ok := ctx.Deadline(); ok && at.Before(until) {
+		until = at
+	}
+	c, err := greeted(conn, until)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return c, nil
 }
 
-// NewClient speaks the protocol on a connection and reads the greeting.
-func NewClient(conn net.Conn) (*Client, error) {
-	c := &Client{conn: conn, in: bufio.NewReader(conn), Timeout: 15 * time.Second}
+// NewClient speaks the protocol on a connection and reads the greeting, which must be there
+// in 15 s.
+func NewClient(conn net.Conn) (*Client, error) { return greeted(conn, time.Now().Add(timeout)) }
+
+func greeted(conn net.Conn, until time.Time) (*Client, error) {
+	c := &Client{conn: conn, in: bufio.NewReader(conn), Timeout: timeout}
+	if err := conn.SetDeadline(until); err != nil {
+		return nil, fmt.Errorf("razor2: %w", err)
+	}
 	rows, err := c.read(1)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -92,7 +93,7 @@ func (m *machine) run(script string, args ...string) string {
 		m.t.Fatal(err)
 	}
 	cmd := exec.Command("sh", append([]string{"-c", m.here(script), script}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH="+m.dir+":"+os.Getenv("PATH"), "MACHINE="+m.dir)
+	cmd.Env = append(os.Environ(), "PATH="+m.dir+":"+os.Getenv("PATH"), "MACHINE="+m.dir, "DPKG_ROOT="+m.dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.t.Fatalf("%s %q: %v: %s", script, args, err, out)
 	}
@@ -165,7 +166,8 @@ func TestScriptsOfDeb(t *testing.T) {
 }
 
 // TestRemoveAndInstallAgain checks that a removed package runs again after it is reinstalled,
-// and that a purged one leaves nothing enabled.
+// and that a purged one leaves nothing enabled and no data; but what is a link of the
+// administrator's.
 func TestRemoveAndInstallAgain(t *testing.T) {
 	m := newMachine(t)
 	m.run("deb/postinst", "configure", "")
@@ -176,8 +178,31 @@ func TestRemoveAndInstallAgain(t *testing.T) {
 	m.want("installed again", true, true)
 	m.run("deb/prerm", "remove")
 	m.run("deb/postrm", "remove")
+	data := filepath.Join(m.dir, "var/lib/bulkhead")
+	if err := os.MkdirAll(filepath.Join(data, "store"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.run("deb/postrm", "remove")
+	if _, err := os.Stat(data); err != nil {
+		t.Errorf("removal took the data: %v", err)
+	}
+	elsewhere := filepath.Join(m.dir, "elsewhere")
+	if err := errors.Join(os.Rename(data, elsewhere), os.Symlink(elsewhere, data)); err != nil {
+		t.Fatal(err)
+	}
+	m.run("deb/postrm", "purge")
+	if _, err := os.Stat(filepath.Join(data, "store")); err != nil {
+		t.Errorf("the purge took what is elsewhere: %v", err)
+	}
+	if err := errors.Join(os.Remove(data), os.Rename(elsewhere, data)); err != nil {
+		t.Fatal(err)
+	}
 	m.run("deb/postrm", "purge")
 	m.want("purged", false, false)
+	if _, err := os.Stat(data); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("data of a purged package: %v", err)
+	}
+	m.run("deb/postrm", "purge") // where there is none
 }
 
 // TestScriptsOfRPM checks that presets decide whether the service is enabled, that nothing

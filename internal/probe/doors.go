@@ -281,8 +281,11 @@ func (p *Prober) milter(ctx context.Context, address string) (string, error) {
 	m := &milterConn{conn}
 	// Version 6, all actions, every step.
 	reply, _, err := m.step('O', "\x00\x00\x00\x06\x00\x00\x01\xff\x00\x00\x00\x00")
-	if err != nil || reply != 'O' {
-		return "", errors.Join(err, unrecognised(fmt.Sprintf("negotiation %q", reply)))
+	if err != nil {
+		return "", err
+	}
+	if reply != 'O' {
+		return "", unrecognised(fmt.Sprintf("negotiation %q", reply))
 	}
 	header, body, _ := strings.Cut(trial.Message, "\r\n\r\n")
 	type step struct {

@@ -1,11 +1,16 @@
 package probe
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -196,5 +201,121 @@ func TestSumRow(t *testing.T) {
 		if row.OK != tt.ok || !strings.Contains(row.Found, tt.want) || (row.Mend == "") != tt.ok {
 			t.Errorf("%s: %+v", tt.name, row)
 		}
+	}
+}
+
+// TestEveryDoorAndCause: each door has a red row with advice of its own where nobody listens,
+// where nothing answers, and where a socket is not there.
+func TestEveryDoorAndCause(t *testing.T) {
+	p := &Prober{Timeout: time.Second}
+	text := bytes.Repeat([]byte("7"), 64)
+	for _, scheme := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.RspamdText} {
+		for n := 1; n <= len(text); n++ {
+			if s, err := bulkhead.NewSignature(scheme, text[:n]); err == nil {
+				p.sigs = append(p.sigs, s)
+				break
+			}
+		}
+	}
+	if len(p.sigs) != 4 {
+		t.Fatalf("%d signatures", len(p.sigs))
+	}
+	datagrams := map[string]bool{"pyzor": true, "dcc": true, "fuzzy": true, "dnsbl": true}
+	for name := range p.asks() {
+		t.Run(name, func(t *testing.T) {
+			var address string
+			var keep io.Closer
+			if datagrams[name] {
+				c, err := net.ListenPacket("udp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				address, keep = c.LocalAddr().String(), c
+			} else {
+				// Accepted by the system, and never answered.
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				address, keep = l.Addr().String(), l
+			}
+			ask := func(address string) Row {
+				p.Node = &client.Client{Server: "http://" + address}
+				return p.door(t.Context(), client.Door{Name: name, Address: address})
+			}
+			if row := ask(address); row.OK || row.Name != name || !strings.Contains(row.Mend, "firewall") {
+				t.Errorf("silent: %+v", row)
+			}
+			keep.Close()
+			if row := ask(address); row.OK || !strings.Contains(row.Mend, "nobody listens there") {
+				t.Errorf("closed: %+v", row)
+			}
+			if name == "http" || name == "razor2" || datagrams[name] {
+				return // no sockets
+			}
+			if row := ask(filepath.Join(t.TempDir(), "socket")); row.OK || !strings.Contains(row.Mend, "the socket's file is gone") {
+				t.Errorf("no socket: %+v", row)
+			}
+		})
+	}
+}
+
+// TestListAndPeerRows: what a node says of its lists and peers is red with advice wherever
+// somebody has to do something, and each cause has words of its own.
+func TestListAndPeerRows(t *testing.T) {
+	now := time.Now()
+	lists := []client.List{
+		{Name: "good", Entries: 7, Updated: now},
+		{Name: "old", Entries: 7, Updated: now.Add(-31 * 24 * time.Hour)},
+		{Name: "unread", Unknown: true, Fault: "no such file", Updated: now},
+		{Name: "damaged", Entries: 7, Fault: "a checksum is wrong", Updated: now},
+		{Name: "empty", Updated: now},
+		{Name: "allowing", Allowed: 1, Updated: now},
+	}
+	peers := []client.Peer{
+		{Name: "heard", Weight: 1, Heard: now},
+		{Name: "hub", Weight: 0},
+		{Name: "unheard", Weight: 1},
+		{Name: "silent", Weight: 1, Heard: now, Silent: 301},
+		{Name: "elsewhere", Weight: 1, Heard: now, Network: "0123456789abcdef"},
+		{Name: "flooding", Weight: 1, Heard: now, Quarantine: "2000000 adds in a minute"},
+		{Name: "ahead", Weight: 1, Heard: now, Lag: -90},
+		{Name: "behind", Weight: 1, Heard: now, Lag: 90},
+		{Name: "refused", Weight: 1, Heard: now, Error: "a page was not as promised"},
+	}
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/v1/lists":
+			json.NewEncoder(w).Encode(lists)
+		case "/v1/peers":
+			json.NewEncoder(w).Encode(peers)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	defer node.Close()
+	p := &Prober{Node: &client.Client{Server: node.URL}}
+	for _, tt := range []struct {
+		kind string
+		rows []Row
+		want []string // what each row says; those that begin with "-" are red
+	}{
+		{"list", p.lists(t.Context()), []string{"7 entries", "may have stopped", "-nothing is found in it: no such file", "-a checksum is wrong", "-it is empty", "0 entries"}},
+		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s", "-another network", "-quarantine: 2000000", "-apart", "-apart", "a page was not"}},
+	} {
+		if len(tt.rows) != len(tt.want) {
+			t.Fatalf("%ss: %+v", tt.kind, tt.rows)
+		}
+		for i, row := range tt.rows {
+			want, red := strings.CutPrefix(tt.want[i], "-")
+			if row.OK == red || (row.Mend != "") != red || !strings.Contains(row.Found, want) || !strings.HasPrefix(row.Name, tt.kind+" ") {
+				t.Errorf("%+v, want %q", row, tt.want[i])
+			}
+		}
+	}
+	denied := &Prober{Node: &client.Client{Server: node.URL + "/nowhere"}}
+	if rows := append(denied.lists(t.Context()), denied.peers(t.Context())...); len(rows) > 0 {
+		t.Errorf("without the right to see them: %+v", rows)
 	}
 }

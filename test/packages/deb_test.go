@@ -142,13 +142,20 @@ dpkg -i /tmp/next.deb`, "over (")
 		t.Errorf("the upgraded node has forgotten: %s", out)
 	}
 
-	// Removed, it leaves configuration and data; purged, the data.
+	// Removed, it leaves configuration and data; purged, neither, but data on a file system of
+	// their own.
 	m.must("dpkg -r bulkhead", "Removing bulkhead")
 	m.must("test ! -e /usr/bin/bulkhead; test -f /etc/bulkhead/bulkhead.toml; test -d /var/lib/bulkhead/store", "")
-	m.must("dpkg -P bulkhead", "Purging")
-	m.must("test ! -e /etc/bulkhead/bulkhead.toml; test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead.service; test -d /var/lib/bulkhead/store", "")
 	m.must("dpkg -i /tmp/first.deb", "Setting up bulkhead")
 	m.must(serves, "check: 1")
+	m.must("dpkg -P bulkhead", "Purging")
+	m.must("test ! -e /etc/bulkhead; test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead.service; test ! -e /var/lib/bulkhead", "")
+	m.must("dpkg -i /tmp/first.deb", "Setting up bulkhead")
+	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
+		t.Errorf("a node installed after the purge knows what was reported before: %s", out)
+	}
+	m.must("mkdir /tmp/disk && mv /var/lib/bulkhead/store /tmp/disk/ && mount --bind /tmp/disk /var/lib/bulkhead && dpkg -P bulkhead", "stays in it")
+	m.must("test -d /tmp/disk/store && umount /var/lib/bulkhead", "")
 }
 
 // TestLintian: Debian's checker finds nothing to complain of.

@@ -131,6 +131,47 @@ func inBubble(t *testing.T, f func(t *testing.T, k *memBroker)) {
 // settle waits until everything that was counted is shared.
 func settle() { time.Sleep(5 * time.Second) }
 
+// A slowEngine calls before once, when it is given something of a peer.
+type slowEngine struct {
+	*engine.Engine
+	before func()
+}
+
+func (e *slowEngine) ApplyRemote(ctx context.Context, origin string, parts []engine.Parsed) error {
+	if f := e.before; f != nil {
+		e.before = nil
+		f()
+	}
+	return e.Engine.ApplyRemote(ctx, origin, parts)
+}
+
+// TestRollbackInTheMiddle: a peer is rolled back while the receiver is in the middle of a message
+// of it, which brings what the rollback drops. It does not count.
+func TestRollbackInTheMiddle(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		memory := &slowEngine{Engine: smallEngine(t, nil)}
+		home, peer := newSite(t, k, func(o *Options) { o.Engine = memory }), newSite(t, k, nil)
+		defer home.stop()
+		defer peer.stop()
+		done := make(chan error)
+		memory.before = func() {
+			go func() {
+				done <- home.RollbackPeer(context.Background(), peer.id.ID(), time.Now().Truncate(24*time.Hour))
+			}()
+			time.Sleep(time.Second)
+		}
+		trust(t, home, 1, peer)
+		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := check(t, memory.Engine, 1).Sightings; got != 0 || home.peer(t, peer).Missing != 0 {
+			t.Errorf("%d sightings of a generation that was rolled back: %+v", got, home.peer(t, peer))
+		}
+	})
+}
+
 // TestPaperMerging: the examples of the paper on merging counting filters. Two
 // servers count an element whose cells hold (2,5,8) at one and (4,4,3) at the
 // other: the merged count is 2+3 from the servers' own arrays, never less than

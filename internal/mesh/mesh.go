@@ -435,7 +435,17 @@ func (m *Mesh) RollbackPeer(ctx context.Context, id string, since time.Time) err
 	if m.opts.Role == Publish {
 		return nil
 	}
-	return m.opts.Engine.ForgetGenerations(ctx, id, from)
+	if err := m.opts.Engine.ForgetGenerations(ctx, id, from); err != nil {
+		return err
+	}
+	// The receiver may be in the middle of a message of a list on which the peer was not
+	// rolled back yet, and bring back what was just dropped.
+	m.receiver.call(func(ctx context.Context) {
+		if err := m.forgetRefused(ctx); err != nil && ctx.Err() == nil {
+			m.opts.Log.Error("what a rollback has dropped may be here again until the node is restarted", "peer", id, "err", err)
+		}
+	})
+	return nil
 }
 
 // quarantine stops counting a peer, durably, and raises an alert.

@@ -618,7 +618,11 @@ func (w *soak) wrong() string {
 		}
 	}
 	if over > compared/200 {
-		return fmt.Sprintf("%d of %d counts too high", over, compared)
+		said := fmt.Sprintf("%d of %d counts too high", over, compared)
+		for _, n := range w.nodes {
+			said += "\n" + w.account(n)
+		}
+		return said
 	}
 	w.compared, w.over = compared, over
 	return ""

@@ -128,7 +128,7 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 	case ok && x.to <= a.Version && a.Partial == 0:
 		return part, false // known
 	case a.Partial != 0 || x.from != a.Version || !ok && !x.announce:
-		t.hold(x)
+		r.hold(p, t, x)
 		return part, false
 	}
 	if !r.continues(p, t, a, x) {
@@ -143,7 +143,7 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 	}
 	now, waits := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: geometry, Round: part.Adds()})
 	if waits {
-		t.hold(x)
+		r.hold(p, t, x)
 	}
 	return part, now
 }
@@ -162,7 +162,7 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) b
 	switch {
 	case x.boot < a.Boot: // of a past that is no longer
 	case l == nil:
-		t.hold(x)
+		r.hold(p, t, x)
 	case l.contains(a, boot):
 		return true
 	default:
@@ -224,7 +224,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 	}
 	if err != nil {
 		if errors.Is(err, engine.ErrGap) {
-			t.hold(&b.rounds[0])
+			r.hold(p, t, &b.rounds[0])
 		}
 		r.refuseError(p, err)
 		*b = batch{}
@@ -251,19 +251,30 @@ const roundCost = 512
 func (x *round) cost() int { return roundCost + len(x.data) + len(x.said) }
 
 // hold keeps a round until those before it have come. What exceeds the limit is dropped,
-// and asked for again later.
-func (t *track) hold(x *round) {
+// booked on its sender, and asked for again later.
+func (r *receiver) hold(p *peer, t *track, x *round) {
+	if !t.hold(x) {
+		r.refuse(p.key.hint(), reasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
+	}
+}
+
+// hold reports whether there is room for a round, or it is there.
+func (t *track) hold(x *round) bool {
 	list := t.pending[x.ref]
 	i, found := slices.BinarySearchFunc(list, x, func(a round, b *round) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
 	})
-	if found || t.waiting+x.cost() > maxPending {
-		return
+	if found {
+		return true
+	}
+	if t.waiting+x.cost() > maxPending {
+		return false
 	}
 	t.waiting += x.cost()
 	kept := *x
 	kept.data = bytes.Clone(x.data) // not the message that it came in
 	t.pending[x.ref] = slices.Insert(list, i, kept)
+	return true
 }
 
 // prune drops the waiting rounds that have been applied by now or are not wanted any more.

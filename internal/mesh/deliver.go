@@ -223,6 +223,7 @@ const (
 	reasonForged    = "forged"
 	reasonSubject   = "subject of another"
 	reasonShare     = "over its share of the queue"
+	reasonWaiting   = "over its share of what waits"
 	reasonClock     = "clock ahead"
 	reasonOld       = "old incarnation"
 	reasonAbsurd    = "absurd part"

@@ -107,6 +107,9 @@ func TestEndlessGaps(t *testing.T) {
 		if held > maxPending {
 			t.Errorf("%d bytes wait, limit %d", held, maxPending)
 		}
+		if p := home.peerOf(t, f.id); p.Refusals[reasonWaiting] == 0 || !strings.Contains(home.log.String(), reasonWaiting) {
+			t.Errorf("what has no room is not booked: %+v", p)
+		}
 	})
 }
 

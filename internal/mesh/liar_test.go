@@ -1,10 +1,16 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -181,6 +187,104 @@ func TestCopiedBackUnseen(t *testing.T) {
 	})
 }
 
+// TestCopiedBackSoon: who takes what a node says now, because nobody can prove what it said
+// before, takes all of it at once, a minute after the first doubt, although it had asked in vain
+// for longer and longer. So it is where the node began its last process with a clock that was
+// ahead, and has a lower number now, once the clock has passed that.
+func TestCopiedBackSoon(t *testing.T) {
+	for _, ahead := range []time.Duration{0, 90 * time.Second} {
+		inBubble(t, func(t *testing.T, k *memBroker) {
+			dir, memory, peerDir := t.TempDir(), smallEngine(t, nil), t.TempDir()
+			home := newSite(t, k, func(o *Options) { o.Dir = dir })
+			home.stop()
+			before, err := os.ReadFile(filepath.Join(dir, stateFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			home = newSite(t, k, func(o *Options) {
+				o.Dir, o.Now = dir, func() time.Time { return time.Now().Add(ahead) }
+			})
+			peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+			trust(t, peer, 1, home)
+			report(t, home.engine, 1, bulkhead.Sighting, 3)
+			time.Sleep(10 * time.Second)
+			if got := check(t, memory, 1).Sightings; got != 3 {
+				t.Fatalf("%d sightings, want 3", got)
+			}
+			home.stop()
+			peer.stop()
+			k.wipe()
+			if err := errors.Join(os.Remove(filepath.Join(peerDir, heardFile)), os.WriteFile(filepath.Join(dir, stateFile), before, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			home = newSite(t, k, func(o *Options) { o.Dir = dir })
+			defer home.stop()
+			peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+			defer peer.stop()
+			report(t, home.engine, 2, bulkhead.Sighting, 7)
+			limit := resetAfter + ahead + home.opts.Heartbeat + 5*time.Second
+			for began := time.Now(); ; time.Sleep(time.Second) {
+				a, b := check(t, memory, 1).Sightings, check(t, memory, 2).Sightings
+				if a == 0 && b == 7 {
+					break
+				}
+				if time.Since(began) > limit {
+					t.Fatalf("a clock %v ahead: after %v the peer counts %d of before and %d of after, want 0 and 7: %+v", ahead, limit, a, b, peer.peer(t, home))
+				}
+			}
+		})
+	}
+}
+
+// TestNewestProcessShown: who goes back to before a process of which a peer heard no more than a
+// delta, that waits for others, is shown that, and begins a new life.
+func TestNewestProcessShown(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		r.e.life = 20
+		said := func(boot uint64) *message {
+			x := roundOf(t, ref{engine.ArrayCounts, 7}, 5, 1)
+			x.lineage = lineage{{boot, 0}}
+			m := &message{kind: kindDelta, stamp: stamp{incarnation: 20, boot: boot, seq: 1, at: boot}, keyID: testSecret.ID(), from: r.peer.public.hint(), rounds: []round{x}}
+			e, err := openEnvelope(appendMessage(nil, m, r.peer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.said = e.statement()
+			return m
+		}
+		r.t.said.head = []byte{1}
+		for _, boot := range []uint64{25, 30} {
+			r.t.backoff = maxBackoff
+			if m := said(boot); !r.receiver.alive(t.Context(), &r.p, r.t, m) || !bytes.Equal(r.t.said.began, m.said) || r.t.backoff != 2*gapWait {
+				t.Fatalf("of process %d: %+v", boot, r.t)
+			}
+		}
+		r.receiver.alive(t.Context(), &r.p, r.t, said(25)) // late
+		time.Sleep(time.Hour)
+		r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: stamp{20, 27, 1, 27}})
+		if len(r.sender.wants) != 1 {
+			t.Fatal("nobody is told")
+		}
+		w := <-r.sender.wants
+		if len(w.proofs) != 2 || !bytes.Equal(w.proofs[1], said(30).said) {
+			t.Fatalf("told %d proofs, want the head and what began the process", len(w.proofs))
+		}
+		home := closed(t, func(o *Options) { o.Identity = r.peer })
+		home.state.Incarnation, home.state.Boot = 20, 27
+		if p, ok := home.sender.proven(w.proofs[1]); !ok || !home.sender.forgot(&p, nil) {
+			t.Errorf("it has forgotten nothing: %+v, %v", p, ok)
+		}
+		// Too long a statement is not kept, nor what was said before.
+		m := said(40)
+		m.said = make([]byte, maxSaid+1)
+		if r.receiver.alive(t.Context(), &r.p, r.t, m); r.t.said.began != nil {
+			t.Error("a long statement is kept")
+		}
+	})
+}
+
 // TestSilent: a peer that has not been heard for long is shown so, with when it was
 // heard, also after a restart.
 func TestSilent(t *testing.T) {
@@ -281,6 +385,101 @@ func TestClaimedMemory(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMillionsOfSignatures: a peer of full weight counts ten million signatures that nobody else
+// has, in an array made for twice as many, for which there is no memory, or in one made for a tenth of
+// them, which shows nearly everything then. It has its share of the memory and no more, is refused
+// or quarantined by name, and what an honest peer counts before, meanwhile and afterwards is not missing,
+// and exact once the other is evicted, by one command, which gives its memory back.
+func TestMillionsOfSignatures(t *testing.T) {
+	millions := uint64(10_000_000)
+	if testing.Short() {
+		millions = 200_000
+	}
+	t.Run("no memory", func(t *testing.T) { tellMillions(t, millions, 20_000_000, reasonMemory) })
+	t.Run("too full", func(t *testing.T) { tellMillions(t, millions, millions/10, "quarantined") })
+}
+
+// tellMillions has a peer count so many signatures in an array of a size, and wants word in the log.
+func tellMillions(t *testing.T, millions, size uint64, word string) {
+	const batch = 1 << 12
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		const limit, honest = 32 << 20, 60
+		home, peer := newSiteOf(t, k, engine.Options{RemoteBytes: limit}, nil), newSite(t, k, nil)
+		defer home.stop()
+		defer peer.stop()
+		trust(t, home, 1, peer)
+		f := newForger(t, k, home, 1)
+		large, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: size, Rate: 1e-3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		large.KeyID = testSecret.ID()
+		theirs, err := filter.NewSparseCounting(large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := uint64(time.Now().Truncate(24 * time.Hour).Unix())
+		theirs.SetGeneration(start)
+		told := 0
+		tell := func() {
+			for range honest / 3 {
+				report(t, peer.engine, told, bulkhead.Sighting, uint32(1+told%7))
+				told++
+			}
+			settle()
+			for n := range told {
+				if got := check(t, home.engine, n).Sightings; got < uint32(1+n%7) {
+					t.Fatalf("signature %d of an honest peer: %d sightings, want %d or more", n, got, 1+n%7)
+				}
+			}
+		}
+		tell()
+		ones, before := slices.Repeat([]uint32{1}, batch), make([]uint32, batch)
+		rng := rand.New(rand.NewPCG(9, 9))
+		most := uint64(0)
+		n := uint64(16) // the first fit: each key needs a page of its own
+		for sent := uint64(0); sent < millions; sent += n {
+			n = min(2*n, batch)
+			if sent < millions/2 && sent+n >= millions/2 {
+				tell()
+			}
+			r := theirs.NewRound()
+			keys := make([]filter.Key, n)
+			for i := range keys {
+				keys[i] = filter.Key{Hi: rng.Uint64(), Lo: rng.Uint64()}
+			}
+			theirs.AddBatch(0, keys, ones[:n], before[:n])
+			r.Record(keys, ones[:n], before[:n])
+			r.Close()
+			f.say(t, home, &message{kind: kindDelta, keyID: testSecret.ID(), rounds: []round{{
+				ref: ref{engine.ArrayCounts, start}, from: r.From, to: r.To, geometry: large, announce: true, lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
+			}}})
+			if sent/batch%64 < 2 {
+				synctest.Wait()
+			}
+			most = max(most, home.Status().Memory.Bytes)
+		}
+		tell()
+		p := home.peerOf(t, f.id)
+		if most > limit || p.Keys == 0 || (p.Refusals[reasonMemory] > 0) != (p.Quarantine == "") || !strings.Contains(home.log.String(), word) {
+			t.Errorf("at most %d bytes of %d; the peer is shown as %+v", most, limit, p)
+		}
+		t.Logf("%d signatures: %d bytes at most, limit %d; %d keys and %d bytes of the peer at the end, refusals %v, quarantine %q", millions, most, limit, p.Keys, p.Memory, p.Refusals, p.Quarantine)
+		if err := home.EvictPeer(t.Context(), f.id.ID()); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		for n := range told {
+			if got := check(t, home.engine, n).Sightings; got != uint32(1+n%7) {
+				t.Errorf("signature %d after the eviction: %d sightings, want %d", n, got, 1+n%7)
+			}
+		}
+		if left := home.Status().Memory.Bytes; left > home.peer(t, peer).Memory+1<<20 {
+			t.Errorf("%d bytes after the eviction, of which the honest peer has %d", left, home.peer(t, peer).Memory)
+		}
+	})
 }
 
 // TestTinyGenerations: of a peer's endless generations no more than a limited

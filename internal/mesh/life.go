@@ -33,6 +33,11 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 	if m.stamp.newer(t.last) || m.stamp.incarnation > t.last.incarnation {
 		if m.stamp.boot != t.last.boot {
 			t.begun = time.Now()
+			t.hurry()
+			// Who goes back to before this process is not heard, and has to be shown why.
+			if t.said.began = nil; len(m.said) <= maxSaid {
+				t.said.began = m.said
+			}
 		}
 		t.last = m.stamp
 	}
@@ -93,7 +98,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 	}
 	t.next, t.last, t.head, t.old, t.suspect, t.gone = 0, m.stamp, stamp{}, stamp{}, false, nil
 	t.begun = time.Now()
-	t.said.led, t.doubted = nil, time.Time{}
+	t.said.began, t.said.led, t.doubted = nil, nil, time.Time{}
 	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
 	return true
 }

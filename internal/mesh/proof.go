@@ -16,8 +16,9 @@ const maxSaid = 16 << 10
 // evidence is what an origin has said, as it signed it: should it have forgotten, it
 // believes nothing else.
 type evidence struct {
-	head []byte         // the newest head of the newest life, or what began that
-	led  map[ref][]byte // what led an array to where the replica is
+	head  []byte         // the newest head of the newest life, or what began that
+	began []byte         // the first message of its newest process
+	led   map[ref][]byte // what led an array to where the replica is
 }
 
 // keep notes the statement that led to the present version of a replica.
@@ -43,13 +44,16 @@ func (e *evidence) about(arrays []arrayHead) (out [][]byte) {
 		out = append(out, e.head)
 	}
 	size := len(e.head)
-	for _, a := range arrays {
-		said := e.led[a.ref]
+	add := func(said []byte) {
 		if said == nil || len(out) == maxProofs || size+len(said) > maxAsk/2 ||
 			slices.ContainsFunc(out, func(x []byte) bool { return bytes.Equal(x, said) }) {
-			continue
+			return
 		}
 		out, size = append(out, said), size+len(said)
+	}
+	add(e.began)
+	for _, a := range arrays {
+		add(e.led[a.ref])
 	}
 	return out
 }
@@ -141,8 +145,9 @@ const resetAfter = time.Minute
 
 // reset drops what is held of an origin that has gone back and, though it was asked
 // for so long, says nothing of it: it cannot be shown why, because this node was
-// restarted, too. It has to come from a later process of the origin's than all that is
-// in doubt: an old message that is played back is not enough.
+// restarted, too. What it says has to be later than the beginning of every process of the
+// origin's that is in doubt, and of another one: an old message that is played back is not enough.
+// Its process may have a lower number than these: they ended within a second, or the clock was ahead.
 func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 	if !t.suspect || t.next != 0 || time.Since(t.doubted) < resetAfter {
 		return
@@ -150,7 +155,7 @@ func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 	for _, a := range r.m.opts.Engine.Replica(p.ID) {
 		h, ok := t.heads[ref{a.Array, a.Start}]
 		sound := ok && a.Version <= h.version && h.lineage.contains(a, h.boot)
-		if a.Boot >= t.head.boot && !sound {
+		if !sound && (a.Boot == t.head.boot || a.Boot >= t.head.at) {
 			return
 		}
 	}
@@ -161,4 +166,5 @@ func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 	r.m.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", p.label())
 	t.suspect, t.gone, t.said, t.doubted = false, nil, evidence{head: t.said.head}, time.Time{}
 	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
+	t.hurry()
 }

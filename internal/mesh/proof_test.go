@@ -128,17 +128,21 @@ func TestResetOfAnOrigin(t *testing.T) {
 			"not in doubt":                  {func(t *track) { t.suspect = false }, held(9, 10), resetAfter, false},
 			"of another life":               {func(t *track) { t.next = 5 }, held(9, 10), resetAfter, false},
 			"of the same process":           {nil, held(9, 20), resetAfter, false},
+			"played back of the same one":   {func(t *track) { t.head.at = 31 }, held(9, 20), resetAfter, false},
+			"of a higher number":            {nil, held(9, 30), resetAfter, false},
+			"of a higher number, long ago":  {func(t *track) { t.head.at = 31 }, held(9, 30), resetAfter, true},
+			"played back":                   {func(t *track) { t.head.at = 30 }, held(9, 30), resetAfter, false},
 			"of the same process and sound": {nil, held(5, 20), resetAfter, true},
 			"below what it found":           {nil, held(4, 20), resetAfter, true},
 			"not named":                     {func(t *track) { clear(t.heads) }, held(5, 20), resetAfter, false},
 		} {
 			r.again()
 			r.e.held, r.e.forgotten = tt.held, nil
-			r.t.suspect, r.t.doubted, r.t.head = true, time.Now(), stamp{boot: 20}
+			r.t.suspect, r.t.doubted, r.t.head = true, time.Now(), stamp{boot: 20, at: 20}
 			r.t.heads[x] = arrayHead{ref: x, version: 5, boot: 20, lineage: lineage{{20, 5}}}
 			r.t.said = evidence{head: []byte{1}, led: map[ref][]byte{x: {2}}}
 			r.t.gone = []ref{x}
-			r.t.waiting = 5
+			r.t.waiting, r.t.backoff = 5, maxBackoff
 			if tt.change != nil {
 				tt.change(r.t)
 			}
@@ -147,7 +151,7 @@ func TestResetOfAnOrigin(t *testing.T) {
 			if got := len(r.e.forgotten) > 0; got != tt.want || got && r.e.forgotten[0] != 0 {
 				t.Errorf("%s: forgotten since %v, want it: %v", name, r.e.forgotten, tt.want)
 			}
-			if reset := !r.t.suspect && r.t.gone == nil && r.t.said.led == nil && r.t.said.head != nil && r.t.doubted.IsZero() && r.t.waiting == 0; tt.want && !reset {
+			if reset := !r.t.suspect && r.t.gone == nil && r.t.said.led == nil && r.t.said.head != nil && r.t.doubted.IsZero() && r.t.waiting == 0 && r.t.backoff == 2*gapWait; tt.want && !reset {
 				t.Errorf("%s: what is known of it is %+v", name, r.t)
 			}
 		}

@@ -45,29 +45,38 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 			continue
 		}
 		if t.since.IsZero() {
-			t.since, t.nextTry, t.backoff = now, now.Add(jitter(gapWait)), 2*gapWait
+			t.since = now
+			t.hurry()
 		}
-		if catching && now.Sub(t.since) < catchUpWait || now.Before(t.nextTry) {
-			continue
+		if !now.Before(t.nextTry) && (!catching || now.Sub(t.since) >= catchUpWait) {
+			r.ask(ctx, &p, t, wants)
 		}
-		if t.stop == nil {
-			r.subscribe(ctx, h, t)
-		}
-		r.figures(h, func(s *stats) { s.asked++ })
-		life := t.next
-		if life == 0 {
-			life = r.m.opts.Engine.Incarnation(p.ID)
-		}
-		var proofs [][]byte
-		if t.suspect || t.next != 0 { // it may have gone back to before its newest life
-			proofs = t.said.about(wants)
-		}
-		r.m.sender.want(wish{h, life, t.last.boot, wants, proofs})
 		r.reset(ctx, &p, t)
-		t.nextTry = now.Add(jitter(t.backoff))
-		t.backoff = min(2*t.backoff, maxBackoff)
 	}
 	return busy
+}
+
+// hurry has an origin asked in a moment, and not as rarely as one that has not answered for long.
+func (t *track) hurry() { t.nextTry, t.backoff = time.Now().Add(jitter(gapWait)), 2*gapWait }
+
+// ask asks an origin for what is missing.
+func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []arrayHead) {
+	h := p.key.hint()
+	if t.stop == nil {
+		r.subscribe(ctx, h, t)
+	}
+	r.figures(h, func(s *stats) { s.asked++ })
+	life := t.next
+	if life == 0 {
+		life = r.m.opts.Engine.Incarnation(p.ID)
+	}
+	var proofs [][]byte
+	if t.suspect || t.next != 0 { // it may have gone back to before its newest life
+		proofs = t.said.about(wants)
+	}
+	r.m.sender.want(wish{h, life, t.last.boot, wants, proofs})
+	t.nextTry = time.Now().Add(jitter(t.backoff))
+	t.backoff = min(2*t.backoff, maxBackoff)
 }
 
 // subscribe listens for the images that an origin publishes from now on.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,5 +131,40 @@ func TestWords(t *testing.T) {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)
 		}
+	}
+}
+
+// TestBarcode: the bands of a text are bars beside each other, each as wide as its own sum
+// says and coloured by what is known of it, whatever else a verdict rests on.
+func TestBarcode(t *testing.T) {
+	band := func(last byte) bulkhead.Signature {
+		return bulkhead.MustSignature(bulkhead.Near, append(make([]byte, 7), last))
+	}
+	v := &client.Verdict{Findings: []client.Finding{
+		{Signature: band(0), Judged: "spam"},
+		{Signature: bulkhead.MustSignature(bulkhead.PyzorDigest, make([]byte, 20)), Judged: "spam"},
+		{Signature: band(15), Judged: "revoked"},
+		{Signature: band(3), Judged: "none", Sightings: 2},
+		{Signature: band(16), Judged: "none"},
+	}}
+	var b strings.Builder
+	if err := barcode(v).Render(&b); err != nil {
+		t.Fatal(err)
+	}
+	var bars []string
+	for _, m := range regexp.MustCompile(`<rect class="class-(\w+)" x="([0-9.]+)" width="([0-9.]+)"`).FindAllStringSubmatch(b.String(), -1) {
+		bars = append(bars, strings.Join(m[1:], " "))
+	}
+	if want := []string{"spam 0.0 4.0", "good 7.0 19.0", "bulk 29.0 7.0", "unknown 39.0 4.0"}; !slices.Equal(bars, want) {
+		t.Errorf("bars %q, want %q in\n%s", bars, want, b.String())
+	}
+	for _, want := range []string{"4 bands: 1 listed", "1 revoked", "1 seen", "1 not known"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	if err := barcode(&client.Verdict{}).Render(&b); err != nil || !strings.Contains(b.String(), "too short to have bands") {
+		t.Errorf("of a short text: %v, %s", err, b.String())
 	}
 }

@@ -2,7 +2,6 @@ package rspamd
 
 import (
 	"bytes"
-	"hash/fnv"
 	"math"
 	"slices"
 	"strconv"
@@ -30,7 +29,7 @@ const (
 type page struct {
 	source string
 	text   []byte
-	shown  []span        // what is shown for a link and begins like one: places in text, in order
+	shown  []span        // what is shown for a link and begins like one, or nothing: places in text, in order
 	looked int           // how many bytes were looked at for them
 	name   []byte        // of the present tag
 	looks  [16]knownLook // of styles that were read lately
@@ -107,7 +106,6 @@ func readPage(source string, p *pace.Pace) *page {
 	}
 	v.add(source[rest:], false)
 	v.trim()
-	slices.SortStableFunc(v.shown, func(a, b span) int { return a.start - b.start }) // one may be within another
 	return v
 }
 
@@ -138,7 +136,7 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 		}
 		if t.Kind() == markup.Text {
 			if start == 0 { // text before all tags is in an element of its own
-				v.root = v.put(newNode(atom.Html, bare), noNode)
+				v.root = v.begin()
 				cur, place = v.root, body
 			}
 			continue
@@ -191,7 +189,7 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 		if t.Kind() != markup.Other {
 			v.attributes(&n, &t)
 		}
-		cur, parent = v.open(n, parent)
+		cur, parent = v.open(&n, parent)
 	}
 	if cur >= 0 && v.nodes[cur].kind&closed == 0 {
 		v.close(cur, int32(len(v.source)), int32(len(v.source)))
@@ -201,13 +199,13 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 
 // open takes the node of a start tag, and returns the node that what follows is in, and its
 // parent.
-func (v *page) open(n node, parent int32) (cur, in int32) {
+func (v *page) open(n *node, parent int32) (cur, in int32) {
 	for parent >= 0 && v.nodes[parent].kind&closed != 0 {
 		parent = v.nodes[parent].parent
 	}
 	if parent < 0 {
 		if v.root < 0 && n.tag != atom.Html {
-			v.root = v.put(newNode(atom.Html, bare), noNode)
+			v.root = v.begin()
 		}
 		parent = v.root
 	}
@@ -225,13 +223,19 @@ func (v *page) open(n node, parent int32) (cur, in int32) {
 	return cur, parent
 }
 
+// begin puts the outermost element of a page that does not begin with one.
+func (v *page) begin() int32 {
+	n := newNode(atom.Html, bare)
+	return v.put(&n, noNode)
+}
+
 // put appends a node to those of its parent, if it has one.
-func (v *page) put(n node, parent int32) int32 {
+func (v *page) put(n *node, parent int32) int32 {
 	if n.kind&closed == 0 {
 		v.opened[n.tag]++
 	}
 	n.parent = parent
-	v.nodes = append(v.nodes, n)
+	v.nodes = append(v.nodes, *n)
 	at := int32(len(v.nodes) - 1)
 	if parent >= 0 {
 		p := &v.nodes[parent]
@@ -275,7 +279,7 @@ func (v *page) end(tag atom.Atom, cur, parent, start, end int32) (now, in int32)
 		of = v.nodes[of].parent
 	}
 	if of < 0 && len(v.nodes) == 0 {
-		v.root = v.put(newNode(atom.Html, bare), noNode)
+		v.root = v.begin()
 		of = v.root
 		v.close(of, start, end)
 	}
@@ -302,7 +306,7 @@ func (v *page) end(tag atom.Atom, cur, parent, start, end int32) (now, in int32)
 	if n.kind&empty != 0 {
 		n.kind |= ignored
 	}
-	v.put(n, of)
+	v.put(&n, of)
 	return of, v.nodes[of].parent
 }
 
@@ -312,9 +316,11 @@ func (v *page) tag(t *markup.Tokens) atom.Atom {
 	if tag := atom.Lookup(v.name); tag != 0 {
 		return tag
 	}
-	h := fnv.New32a()
-	h.Write(v.name)
-	return atom.Atom(h.Sum32() | 1<<31)
+	hash := uint32(2166136261) // FNV-1a
+	for _, c := range v.name {
+		hash = (hash ^ uint32(c)) * 16777619
+	}
+	return atom.Atom(hash | 1<<31)
 }
 
 // append appends the text of a node, and of those in it, and returns where it ends. around
@@ -347,7 +353,10 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 		}
 		transparent = visible && l.transparent()
 	}
-	begin := len(v.text)
+	begin, shown := len(v.text), len(v.shown)
+	if visible && n.tag == atom.A {
+		v.shown = append(v.shown, span{begin, begin}) // one may be within another
+	}
 	v.margin(margin, begin)
 	cur := n.content
 	for c := n.child; c >= 0; c = v.nodes[c].after {
@@ -363,7 +372,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 	switch {
 	case !visible:
 	case n.tag == atom.A:
-		v.link(begin)
+		v.shown[shown].end += v.linked(begin)
 	case n.tag == atom.Img && n.mark > 0:
 		v.blank()
 		v.text = append(v.text, unescape(scan.Bytes(v.marks[n.mark-1].alt))...)
@@ -484,8 +493,8 @@ func isBlank(c byte) bool {
 	return c <= ' ' && (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f')
 }
 
-// link notes what is shown for a link from begin on, if it begins like one.
-func (v *page) link(begin int) {
+// linked returns how many bytes from begin on are shown for a link, if they begin like one.
+func (v *page) linked(begin int) int {
 	shown := bytes.TrimSpace(v.text[min(begin, len(v.text)):])
 	first := shown[:min(len(shown), maxChunk)]
 	if i := bytes.IndexAny(first, " \t\r\n\f"); i >= 0 {
@@ -493,12 +502,13 @@ func (v *page) link(begin int) {
 	}
 	// Links in links, which no page has, may be looked at no more than others.
 	if v.looked += len(first); v.looked > 2*len(v.source)+maxChunk {
-		return
+		return 0
 	}
 	f := linkFinder{chunk: first, bare: true}
-	if l := f.links(); len(l) > 0 && l[0].start == 0 {
-		v.shown = append(v.shown, span{begin, begin + len(shown)})
+	if l := f.links(); len(l) == 0 || l[0].start > 0 {
+		return 0
 	}
+	return len(shown)
 }
 
 // attributes reads those that say how an element looks, and the text that stands for a picture.
@@ -611,7 +621,7 @@ func (l *look) read(style string) {
 		value = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "!important"))
 		switch strings.TrimSpace(name) {
 		case "display":
-			if d, ok := displays[value]; ok {
+			if d, ok := displayOf(value); ok {
 				l.display, l.displayed = d, true
 			}
 		case "visibility":
@@ -636,12 +646,23 @@ func (l *look) read(style string) {
 	}
 }
 
-// displays are the values of display.
-var displays = map[string]display{
-	"hidden": none, "none": none, "inline": inline, "block": block, "content": inline, "flex": block, "grid": block, "inline-block": inline,
-	"inline-flex": inline, "inline-grid": inline, "inline-table": inline, "list-item": block, "run-in": inline, "table": block, "table-caption": cell,
-	"table-column-group": cell, "table-header-group": cell, "table-footer-group": cell, "table-row-group": cell, "table-cell": cell,
-	"table-column": cell, "table-row": cell, "initial": inline,
+// displayOf reads a value of display.
+func displayOf(value string) (d display, ok bool) {
+	switch value {
+	case "none", "hidden":
+		return none, true
+	case "block", "flex", "grid", "list-item", "table":
+		return block, true
+	case "inline", "content", "run-in", "initial":
+		return inline, true
+	}
+	switch {
+	case strings.HasPrefix(value, "inline-"):
+		return inline, true
+	case strings.HasPrefix(value, "table-"):
+		return cell, true
+	}
+	return inline, false
 }
 
 // An rgb is a colour.

@@ -419,6 +419,7 @@ type oddList struct {
 	links  []span
 	shown  []span // of the text, what is shown for links and not yet passed
 	passed int    // where in the text the last of links and shown ends
+	merged []span // both
 	decay  decay
 }
 
@@ -434,8 +435,9 @@ func (l *oddList) odd(text []byte, from int, bare bool, limit int, p *pace.Pace)
 	if p.Over(len(text)) {
 		return false
 	}
-	l.links = l.withShown(findLinks(l.links[:0], text, bare), from, len(text))
-	links, counted := l.links, 0
+	l.links = findLinks(l.links[:0], text, bare)
+	all := l.withShown(l.links, from, len(text))
+	links, counted := all, 0
 	l.points = splitPoints(l.points[:0], text)
 	at := 0
 	for it := words.FromBytes(l.points); l.counted() < limit && it.Next(); {
@@ -444,7 +446,7 @@ func (l *oddList) odd(text []byte, from int, bare bool, limit int, p *pace.Pace)
 		if end-start > maxWord || len(l.text) > maxText {
 			return false
 		}
-		for counted < len(l.links) && l.links[counted].start <= end {
+		for counted < len(all) && all[counted].start <= end {
 			counted++
 			l.decay.found++
 		}
@@ -474,7 +476,7 @@ func (l *oddList) odd(text []byte, from int, bare bool, limit int, p *pace.Pace)
 			l.addWide(w)
 		}
 	}
-	l.decay.found += len(l.links) - counted
+	l.decay.found += len(all) - counted
 	return true
 }
 
@@ -532,30 +534,31 @@ func (d *decay) keeps(word []byte, end int) bool {
 // withShown adds to the links of a piece of the text what of it is shown for links. What
 // begins within what was passed over before is none.
 func (l *oddList) withShown(links []span, from, size int) []span {
-	if len(l.shown) == 0 {
+	if len(l.shown) == 0 || l.shown[0].start >= from+size {
 		return links
 	}
-	found := len(links)
-	for len(l.shown) > 0 && l.shown[0].start < from+size {
-		s := &l.shown[0]
-		links = append(links, span{s.start - from, min(size, s.end-from)})
-		if s.end > from+size {
-			s.start = from + size
-			break
+	l.merged = l.merged[:0]
+	for {
+		var s span
+		switch {
+		case len(l.shown) > 0 && l.shown[0].start < from+size && (len(links) == 0 || l.shown[0].start-from < links[0].start):
+			first := &l.shown[0]
+			s = span{first.start - from, min(size, first.end-from)}
+			if first.end > from+size {
+				first.start = from + size
+			} else {
+				l.shown = l.shown[1:]
+			}
+		case len(links) > 0:
+			s, links = links[0], links[1:]
+		default:
+			return l.merged
 		}
-		l.shown = l.shown[1:]
-	}
-	if len(links) > found {
-		slices.SortStableFunc(links, func(a, b span) int { return a.start - b.start })
-	}
-	kept := links[:0]
-	for _, s := range links {
-		if from+s.start >= l.passed {
-			kept = append(kept, s)
+		if s.end > s.start && from+s.start >= l.passed {
+			l.merged = append(l.merged, s)
 			l.passed = from + s.end
 		}
 	}
-	return kept
 }
 
 // splitPoints appends text to dst with a blank for each colon, and for each point that does

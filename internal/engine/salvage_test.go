@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -86,6 +87,8 @@ func (p *patient) engine(t *testing.T, st *store.Store, refill *Refill) *Engine 
 	if err != nil {
 		t.Fatal(err)
 	}
+	// One that a test calls killed has lost its store, and would keep its arrays.
+	t.Cleanup(func() { _ = e.Close(context.Background()) })
 	return e
 }
 

@@ -98,5 +98,7 @@ func FuzzPage(f *testing.F) {
 				t.Fatalf("shown %v of %d bytes", at, len(page.text))
 			}
 		}
+		var words oddList
+		words.take(stripText(page.text, true), page.shown, false, 100, nil)
 	})
 }

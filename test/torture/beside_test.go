@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,9 +23,10 @@ import (
 // say nothing or begin and do not go on, as many that send a byte every four seconds, and
 // 10,000 datagrams a second of garbage, half of it random and half a request that was cut
 // short or changed. With NODE_CPUS, a list as of taskset, the node has these processors
-// alone, and nobody may wait more than twice as long at the 99th percentile of three rounds
-// of 1,000 requests with and 1,000 without the others: give the test other processors, and
-// let the machine have nothing else to do. Arrays hold what the clients count in those
+// alone, and nobody may wait more than twice as long at the 99th percentile of 1,000 requests,
+// in the median of five rounds with and without the others; what the node does by
+// itself, such as a checkpoint, falls into few of them, and there on either side. Give the test other processors, and let
+// the machine have nothing else to do. Arrays hold what the clients count in those
 // minutes, so that no generation ends early; else the configuration is the default one.
 //
 //	NODE_CPUS=0 CROWD=10000 taskset -c 1 go test -tags interop -run Beside -timeout 30m -v ./test/torture
@@ -34,7 +34,7 @@ func TestBeside(t *testing.T) {
 	crowd, rounds, requests, cpus := crowdOf(t), 1, 50, os.Getenv("NODE_CPUS")
 	settle := func() {}
 	if cpus != "" {
-		rounds, requests = 3, 1000
+		rounds, requests = 5, 1000
 		// The node takes in, or closes, what has come at once, which waits in the kernel.
 		// What is measured is that it is there.
 		settle = func() { time.Sleep(2 * time.Second) }
@@ -50,10 +50,10 @@ func TestBeside(t *testing.T) {
 	defer p.Stop()
 	v.await("the node", func() bool { return v.client.Ready(t.Context()) == nil })
 	o := v.others
-	t.Logf("| door | beside it | p50, p99 alone | p50, p99 beside it | p99 | of each round |")
+	t.Logf("| door | beside it | p50, p99 alone | p50, p99 beside it | ratio of p99 | of the rounds |")
 	row := func(door, what string, use func(context.Context, *rand.Rand) error, begin func() (end func())) {
 		var alone, beside []time.Duration
-		var each []string
+		var ratios []float64
 		for range rounds {
 			a := v.served(requests, door, use)
 			end := begin()
@@ -62,13 +62,14 @@ func TestBeside(t *testing.T) {
 			end()
 			settle()
 			alone, beside = append(alone, a...), append(beside, b...)
-			each = append(each, fmt.Sprintf("%.2f", float64(p99(b))/float64(p99(a))))
+			ratios = append(ratios, float64(p99(b))/float64(p99(a)))
 		}
 		slices.Sort(alone)
 		slices.Sort(beside)
-		ratio := float64(p99(beside)) / float64(p99(alone))
-		t.Logf("| %s | %s | %v, %v | %v, %v | %.2f | %s |", door, what,
-			alone[len(alone)/2], p99(alone), beside[len(beside)/2], p99(beside), ratio, strings.Join(each, " "))
+		slices.Sort(ratios)
+		ratio := ratios[len(ratios)/2]
+		t.Logf("| %s | %s | %v, %v | %v, %v | %.2f | %.2f |", door, what,
+			alone[len(alone)/2], p99(alone), beside[len(beside)/2], p99(beside), ratio, ratios)
 		if cpus != "" && ratio >= 2 {
 			t.Errorf("%s beside %s: the 99th percentile is %.2f times as high", door, what, ratio)
 		}

@@ -64,6 +64,7 @@ func newStreamCommand() *cobra.Command {
 	f.Float64Var(&s.Tail, "tail", 1.1, "exponent of the number of copies of a campaign; a smaller one makes larger campaigns")
 	f.DurationVar(&s.Spread, "spread", s.Spread, "mean time from the first copy of spam to the others")
 	f.BoolVar(&s.Apart, "apart", false, "take each message as a campaign of its own, also those of one cluster")
+	f.DurationVar(&s.After, "after", 0, "count only what is first sent after this time of the stream, for example 168h")
 	f.IntVar(&s.Runs, "runs", 5, "streams for each setting, each with its own seed")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of the first stream")
 	f.StringSliceVar(&s.rules, "rule", []string{string(stream.Node)}, "rules that judge: node, and for comparison text-alone, text-or-link, first-report, first-report-of-part")
@@ -118,11 +119,15 @@ func (s *streamCommand) run(cmd *cobra.Command, args []string) error {
 	return printStream(cmd.OutOrStdout(), results)
 }
 
-// noZero refuses a number of 0, which in the options of a stream would mean the default.
+// noZero refuses a number of 0, which in the options of a stream would mean the default, of
+// all but --after, which has none.
 func noZero(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		switch f.Value.String() {
 		case "0", "0s":
+			if f.Name == "after" {
+				return
+			}
 			err = cli.Usagef("--%s 0, want more than 0", f.Name)
 		}
 	})

@@ -17,6 +17,7 @@ type delivery struct {
 	letter     *Letter
 	campaign   int
 	site, user int
+	early      bool    // of a message first sent before Options.After
 	luck       float64 // in [0, 1): complains if it is below the rate, objects likewise
 	delay      time.Duration
 }
@@ -34,6 +35,7 @@ type plan struct {
 	seed       uint64
 	deliveries []delivery // in order of time
 	sizes      []int      // copies of each campaign
+	early      []bool     // campaigns that begin before Options.After
 }
 
 // begin is when every stream begins: the turn of a day's generation and a week's.
@@ -58,12 +60,13 @@ func newPlan(letters []*Letter, opts *Options, seed uint64) *plan {
 				at = at.Add(time.Duration(random.ExpFloat64() * float64(spread)))
 			}
 			p.deliveries = append(p.deliveries, delivery{
-				at: at, letter: m.letter, campaign: m.campaign,
+				at: at, letter: m.letter, campaign: m.campaign, early: start.Sub(begin) < opts.After,
 				site: random.IntN(opts.Sites), user: random.IntN(opts.Users), luck: random.Float64(), delay: delay(random),
 			})
 		}
 		if m.campaign == len(p.sizes) {
 			p.sizes = append(p.sizes, 0)
+			p.early = append(p.early, start.Sub(begin) < opts.After)
 		}
 		p.sizes[m.campaign] += copies
 	}

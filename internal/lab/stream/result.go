@@ -166,11 +166,13 @@ func newTally(p *plan) *tally {
 // delivered counts a copy that was judged.
 func (t *tally) delivered(d *delivery, said answer) {
 	class := said.class
-	t.reliability.Add(class, said.confidence, d.letter.Kind.Spam())
-	t.kinds[d.letter.Kind].add(class)
+	if !d.early {
+		t.reliability.Add(class, said.confidence, d.letter.Kind.Spam())
+		t.kinds[d.letter.Kind].add(class)
+	}
 	c := &t.campaigns[d.campaign]
 	c.spam = d.letter.Kind.Spam()
-	if c.spam {
+	if c.spam && !d.early {
 		t.byCopy[step(c.copies+1)].add(class)
 	}
 	if class == bulkhead.ClassSpam && c.first < 0 {
@@ -203,9 +205,11 @@ func (c *Counts) add(class bulkhead.Class) {
 
 // spoke counts what a recipient said of a delivery.
 func (t *tally) spoke(d *delivery, vote bulkhead.Vote) {
-	if vote == bulkhead.Spam {
+	switch {
+	case d.early:
+	case vote == bulkhead.Spam:
 		t.kinds[d.letter.Kind].Complaints++
-	} else {
+	default:
 		t.kinds[d.letter.Kind].Objections++
 	}
 }
@@ -219,7 +223,7 @@ func (t *tally) result(p *plan) *RunResult {
 	}
 	var first, marked []int
 	for i, c := range t.campaigns {
-		if !c.spam || p.sizes[i] < Large {
+		if !c.spam || p.early[i] || p.sizes[i] < Large {
 			continue
 		}
 		first = append(first, passed(c.first, c.copies))

@@ -86,11 +86,15 @@ type Options struct {
 	// Apart makes the copies of each message a campaign of their own, also of messages that the
 	// collection says were sent together. It changes which copies are the first of a campaign,
 	// and nothing else.
-	Apart bool   `json:"apart"`
-	Runs  int    `json:"runs"`  // streams, each of a seed of its own [5]
-	Seed  uint64 `json:"seed"`  // of the first; equal seeds give equal results [1]
-	Exact bool   `json:"exact"` // in exact maps instead of filters
-	Rule  Rule   `json:"rule"`  // who judges [Node]
+	Apart bool `json:"apart"`
+	// After leaves out of all counts the messages that are first sent before this time of the
+	// stream, and the campaigns that begin with them. They are played all the same: what a node
+	// has learnt by then is that of one that has run for so long. [0]
+	After time.Duration `json:"after"`
+	Runs  int           `json:"runs"`  // streams, each of a seed of its own [5]
+	Seed  uint64        `json:"seed"`  // of the first; equal seeds give equal results [1]
+	Exact bool          `json:"exact"` // in exact maps instead of filters
+	Rule  Rule          `json:"rule"`  // who judges [Node]
 	// Progress is told the stage, and how many of how many deliveries are done. It may be nil.
 	Progress func(stage string, done, total int) `json:"-"`
 }
@@ -129,6 +133,8 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("stream: tail %v, want 0.5 to 5", o.Tail)
 	case o.Spread < 0 || o.Spread > 1000*time.Hour:
 		return fmt.Errorf("stream: spread %v, want up to 1000h", o.Spread)
+	case o.After < 0 || o.After >= time.Duration(o.Days)*24*time.Hour:
+		return fmt.Errorf("stream: after %v, want less than the %d days of the stream", o.After, o.Days)
 	case o.Runs < 1 || o.Runs > 1000:
 		return fmt.Errorf("stream: %d runs, want 1 to 1000", o.Runs)
 	case !slices.Contains(Rules, o.Rule):

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -358,6 +359,81 @@ func TestApart(t *testing.T) {
 	}
 }
 
+// A noting judge keeps what another one said.
+type noting struct {
+	judge
+	said []answer
+}
+
+func (n *noting) deliver(ctx context.Context, d *delivery) (answer, error) {
+	a, err := n.judge.deliver(ctx, d)
+	n.said = append(n.said, a)
+	return a, err
+}
+
+// TestAfter counts by hand what is first sent after some time: all else is played, too, and
+// changes what is said of these copies, but none of the counts.
+func TestAfter(t *testing.T) {
+	opts := Options{Sites: 3, Users: 4, Days: 10, Reporting: 0.5, Mistakes: 100, Spread: 10 * time.Hour, Tail: 0.5, Apart: true, Rule: TextAlone}
+	if err := opts.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	outcome := func(after time.Duration) (*plan, *RunResult, []answer) {
+		opts.After = after
+		p := newPlan(made(t), &opts, 3)
+		n := &noting{judge: newTextAlone(&opts)}
+		s := newPlayer(p, &opts, n)
+		for i := range p.deliveries {
+			if err := errors.Join(s.speak(t.Context(), p.deliveries[i].at), s.deliver(t.Context(), i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.speak(t.Context(), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		return p, s.tally.result(p), n.said
+	}
+	const half = 5 * 24 * time.Hour
+	p, all, want := outcome(0)
+	_, late, said := outcome(half)
+	if !slices.Equal(said, want) {
+		t.Fatal("other answers for other counts")
+	}
+	began, first := map[*Letter]time.Time{}, map[int]time.Time{}
+	earlier := func(at, by time.Time) bool { return !by.IsZero() && !by.After(at) }
+	for _, d := range p.deliveries {
+		if !earlier(d.at, began[d.letter]) {
+			began[d.letter] = d.at
+		}
+		if !earlier(d.at, first[d.campaign]) {
+			first[d.campaign] = d.at
+		}
+	}
+	counts, campaigns := map[string]Counts{}, map[int]bool{}
+	for i, d := range p.deliveries {
+		if began[d.letter].Sub(begin) >= half {
+			c := counts[d.letter.Kind.String()]
+			c.add(said[i].class)
+			counts[d.letter.Kind.String()] = c
+		}
+		if d.letter.Kind.Spam() && p.sizes[d.campaign] >= Large && first[d.campaign].Sub(begin) >= half {
+			campaigns[d.campaign] = true
+		}
+	}
+	for k := range NumKinds {
+		got, want := late.Kinds[k.String()], counts[k.String()]
+		if got.Copies != want.Copies || got.Spam != want.Spam || got.Suspected != want.Suspected || got.Copies == 0 {
+			t.Errorf("%v: %+v, want the copies of %+v", k, got, want)
+		}
+		if before := all.Kinds[k.String()]; got.Copies >= before.Copies || got.Complaints > before.Complaints {
+			t.Errorf("%v: %+v of the second half, and %+v of all", k, got, before)
+		}
+	}
+	if late.Campaigns != len(campaigns) || late.Campaigns == 0 || late.Campaigns >= all.Campaigns {
+		t.Errorf("%d campaigns, want %d of %d", late.Campaigns, len(campaigns), all.Campaigns)
+	}
+}
+
 func TestKinds(t *testing.T) {
 	for _, tt := range []struct {
 		mail Mail
@@ -437,7 +513,7 @@ func TestEstimate(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	for _, o := range []Options{
-		{Sites: -1}, {Users: -1}, {Reporting: 1.1}, {Reporting: math.NaN()}, {Objecting: -1}, {Mistakes: 101}, {Days: -1}, {Tail: 0.1}, {Spread: -1}, {Runs: -1}, {Rule: "luck"},
+		{Sites: -1}, {Users: -1}, {Reporting: 1.1}, {Reporting: math.NaN()}, {Objecting: -1}, {Mistakes: 101}, {Days: -1}, {Tail: 0.1}, {Spread: -1}, {After: -1}, {After: 30 * 24 * time.Hour}, {Runs: -1}, {Rule: "luck"},
 	} {
 		if r, err := Run(t.Context(), made(t), o); err == nil || r != nil {
 			t.Errorf("%+v: %v, %v", o, r, err)

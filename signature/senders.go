@@ -15,7 +15,9 @@ import (
 //   - Sender "example.com" and "alice@example.com", the registrable domain and the
 //     address of From, if a domain that was verified by DKIM, or that of the verified
 //     Sender, has the same registrable domain; also those of the verified Sender, if
-//     From is not known;
+//     From is not known. With them Sender "news.example.com|example.com" if a List-Id of
+//     that domain was verified: where a list has the domain of those who write to it, each
+//     of them may be new, but the list is not;
 //   - else Sender "news.lists.example|lists.example", the verified List-Id and the
 //     registrable domain that was verified;
 //   - else Sender "platform.example|example.com", the registrable domain that was
@@ -41,13 +43,18 @@ func Senders(source bulkhead.Source) []bulkhead.Signature {
 		return nil
 	}
 	own, registered := link.Registrable(from.domain)
+	list, listed := link.Name(source.ListID)
 	if registered && slices.Contains(verified, own) {
-		return []bulkhead.Signature{
+		sigs := []bulkhead.Signature{
 			bulkhead.NamedSignature(bulkhead.Sender, own),
 			bulkhead.NamedSignature(bulkhead.Sender, from.local+"@"+from.domain),
 		}
+		if of, _ := link.Registrable(list); listed && of == own {
+			sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Sender, list+"|"+own))
+		}
+		return sigs
 	}
-	if list, ok := link.Name(source.ListID); ok {
+	if listed {
 		return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, list+"|"+verified[0])}
 	}
 	if !registered {

@@ -95,10 +95,10 @@ func (d *decision) standing(i int) bool {
 	return d.Policy.Good(d.Signatures[i].Scheme().Facet(), &d.Evidence[i])
 }
 
-// abusedAddress reports whether the sender is an address that is listed at a domain
-// of good standing.
+// abusedAddress reports whether the sender is an address that is listed at a domain, or
+// on a list, of good standing.
 func (d *decision) abusedAddress() bool {
-	return d.sender == d.parts.Domain && d.parts.Address >= 0 && d.listed(d.parts.Address)
+	return d.sender != d.parts.Address && d.parts.Address >= 0 && d.listed(d.parts.Address)
 }
 
 // seldom reports whether a text with a verified sender was reported no more often than

@@ -193,6 +193,11 @@ func TestDecide(t *testing.T) {
 		{"a known address there", p(body(bulkhead.Exact, one), from("freemail.example", shared(no.delivered(500))), from("ann@freemail.example", no.delivered(5))), nil, "", good, noFacet, "ann@freemail.example"},
 		{"everybody's domain condemns nobody", p(body(bulkhead.Exact, no), from("freemail.example", shared(voted(900, 0).delivered(500))), from("ann@freemail.example", no)), nil, "", unknown, noFacet, ""},
 		{"an address there does", p(body(bulkhead.Exact, no), from("freemail.example", shared(no.delivered(500))), from("eve@freemail.example", two)), nil, "", spam, bulkhead.SenderFacet, "eve@freemail.example"},
+		{"a new address on a known list there", p(body(bulkhead.Exact, one), from("host.example", shared(no.delivered(500))), from("new@host.example", no), from("dev.host.example|host.example", no.delivered(5))), nil, "", good, noFacet, "dev.host.example|host.example"},
+		{"a known address on a new list there", p(body(bulkhead.Exact, one), from("host.example", shared(no.delivered(500))), from("ann@host.example", no.delivered(5)), from("x.host.example|host.example", no)), nil, "", good, noFacet, "ann@host.example"},
+		{"neither is known", p(body(bulkhead.Exact, one), from("host.example", shared(no.delivered(500))), from("eve@host.example", no), from("x.host.example|host.example", no)), nil, "", spam, byText, ""},
+		{"a listed address on a known list", p(body(bulkhead.Exact, no), from("host.example", shared(no.delivered(500))), from("eve@host.example", two), from("dev.host.example|host.example", no.delivered(5))), nil, "", spam, bulkhead.SenderFacet, "eve@host.example"},
+		{"a new list of a domain of one", p(body(bulkhead.Exact, one), from("one.example", no.delivered(5)), from("ann@one.example", no), from("x.one.example|one.example", no)), nil, "", good, noFacet, "one.example"},
 		{"many addresses at one that sends much", p(body(bulkhead.Exact, one), from("big.example", shared(no.delivered(5000))), from("new@big.example", no)), nil, "", good, noFacet, ""},
 
 		// 4 to 6: parts.

@@ -18,8 +18,8 @@ type Parts struct {
 	// Texts are those by which the text is paired with links and senders: the first
 	// bands of bulkhead/near, or without any those of the whole text.
 	Texts []int
-	// The sender's domain, its address, or a verified domain other than the sender's; -1
-	// without one.
+	// The sender's domain, its address, and a list or a verified domain other than the
+	// sender's; -1 without one.
 	Domain, Address, Other int
 	// Near means that there is enough text to recognise a changed copy.
 	Near bool
@@ -94,13 +94,14 @@ func (p *Parts) sender(i int, name []byte) {
 	}
 }
 
-// Sender returns the index of the sender's signature, -1 without one: its domain, or its
-// address at a shared domain. evidence is of all signatures.
+// Sender returns the index of the sender's signature, -1 without one: its domain, or at a
+// shared domain its address, or the list that it wrote to if more came from that. evidence
+// is of all signatures.
 func (p *Parts) Sender(evidence []Evidence) int {
 	switch {
 	case p.Domain >= 0 && !evidence[p.Domain].Shared():
 		return p.Domain
-	case p.Address >= 0:
+	case p.Address >= 0 && (p.Other < 0 || evidence[p.Address].Old >= evidence[p.Other].Old):
 		return p.Address
 	}
 	return p.Other

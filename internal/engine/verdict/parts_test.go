@@ -101,7 +101,7 @@ func TestPartsAgainstPlain(t *testing.T) {
 		switch {
 		case domain != "":
 			speaks = p.Domain
-		case p.Address >= 0:
+		case p.Address >= 0 && (p.Other < 0 || evidence[p.Other].Old <= evidence[p.Address].Old):
 			speaks = p.Address
 		}
 		if got := p.Sender(evidence); got != speaks {

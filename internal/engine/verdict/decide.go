@@ -160,7 +160,7 @@ func (d *decision) byDigests(listed bool) {
 
 // byParts decides part by part.
 func (d *decision) byParts(listed bool) {
-	if d.condemned(bulkhead.ClassSpam, d.listed) {
+	if d.condemned(bulkhead.ClassSpam, d.condemns) {
 		return
 	}
 	if listed {
@@ -231,10 +231,22 @@ func (d *decision) asked(i int) bool {
 
 func (d *decision) listed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
 
-// suspected reports whether a part that was not revoked is under suspicion.
-func (d *decision) suspected(i int) bool {
+// condemns reports whether a part is listed and makes the message spam. A link needs more
+// in mail of a verified sender of whom nobody reported anything: all kinds of people link
+// to what some spam does, too.
+func (d *decision) condemns(i int) bool {
+	if !d.listed(i) || d.Signatures[i].Scheme() != bulkhead.Link || !d.blameless() {
+		return d.listed(i)
+	}
 	e := &d.Evidence[i]
-	return d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(d.Signatures[i].Scheme().Facet(), e)
+	return d.Policy.Strength(e, namedBase) >= Need(bulkhead.LinkFacet, e)+answeredLink-slack
+}
+
+// suspected reports whether a part that was not revoked is under suspicion, or is a listed
+// link.
+func (d *decision) suspected(i int) bool {
+	s := d.Signatures[i].Scheme()
+	return s == bulkhead.Link && d.listed(i) || d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(s.Facet(), &d.Evidence[i])
 }
 
 // byText decides on the text alone, which is listed: a changed copy, or one that a root
@@ -272,13 +284,15 @@ func (d *decision) nobodyAnswers() bool {
 	return d.Policy.Mature && d.parts.Network && d.sender < 0
 }
 
-// ownMail reports whether the sender is verified, nobody called any mail from it spam, and
-// all links are its own. Then a text like one that others abuse may be its own, too.
+// blameless reports whether the sender is verified, and nobody called any mail from it spam.
+func (d *decision) blameless() bool {
+	return d.sender >= 0 && d.Evidence[d.sender].Unblamed == 0 && d.Evidence[d.sender].Peers.Spam == 0
+}
+
+// ownMail reports whether the sender is blameless and all links are its own. Then a text
+// like one that others abuse may be its own, too.
 func (d *decision) ownMail() bool {
-	if d.sender < 0 || d.Evidence[d.sender].Unblamed > 0 || d.Evidence[d.sender].Peers.Spam > 0 {
-		return false
-	}
-	return !slices.ContainsFunc(d.parts.Links, func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
+	return d.blameless() && !slices.ContainsFunc(d.parts.Links, func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
 }
 
 // linksStand reports whether there are links and all of them, including the sender's

@@ -128,7 +128,11 @@ func (d *decision) partReason() string {
 	if !f.First.IsZero() {
 		text += " since " + f.First.Format(time.DateOnly)
 	}
-	if d.class == bulkhead.ClassSuspected {
+	switch {
+	case d.class != bulkhead.ClassSuspected:
+	case d.listed(d.finding) && d.blameless():
+		text += "; its sender is verified and was never reported, so it is suspected only"
+	default:
 		text += "; suspected until a second voice calls it spam"
 	}
 	return text

@@ -59,6 +59,10 @@ const (
 	// recipient in ten reports, there is as much spam with the link as such mail.
 	goodRate = 0.1
 
+	// answeredLink is the additional strength that a link needs in mail of a verified sender
+	// of whom nobody reported anything.
+	answeredLink = 0.5
+
 	suspicionBase = 2.0 / 3
 	wantedBelow   = -0.5 // strength of a pair that a root wants
 	twoVotes      = 1.5  // more than one root's vote

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // nodeKeys is how many keys the tally of these benchmarks' node has, in seven days. Its
@@ -106,37 +108,56 @@ func processor(b *testing.B) time.Duration {
 }
 
 // BenchmarkNode is what a node does at nodeKeys keys: checks of messages that it has not
-// seen, and votes on them, of all facets; with the processor time that the thread of a check
-// takes, and the writer's for a vote: its keys, decisions, entry and changes of the arrays.
+// seen, and votes on them, of all facets; a second voter's vote on what one has reported, and
+// that one's change of mind; with the processor time that the thread of a check takes, and the
+// writer's for a vote: its keys, decisions, entry and changes of the arrays.
 func BenchmarkNode(b *testing.B) {
 	c := newClock()
 	e := ofNode(b, c)
+	for _, name := range []string{"ana", "ben"} {
+		put(b, e, name, trust.Trusted, 1, netip.Addr{})
+	}
 	b.Run("check", func(b *testing.B) {
 		queries, verdicts := []bulkhead.Query{{Terse: true}}, make([]bulkhead.Verdict, 1)
-		ofNew(b, func(message []bulkhead.Signature) {
+		ofNew(b, nil, func(message []bulkhead.Signature) {
 			queries[0].Signatures = message
 			if err := e.CheckBatch(context.Background(), queries, verdicts); err != nil {
 				b.Fatal(err)
 			}
 		})
 	})
-	b.Run("vote", func(b *testing.B) {
-		var failed error
-		if err := e.inTurn(context.Background(), func() {
-			ofNew(b, func(message []bulkhead.Signature) {
-				a, err := e.prepare(&bulkhead.Report{Signatures: message, Vote: bulkhead.Spam})
-				if failed = errors.Join(failed, err); err == nil {
-					e.addAll([]*request{{addition: a, done: make(chan struct{})}})
-					e.recycle(a)
+	for _, row := range []struct {
+		name          string
+		before, votes bulkhead.Report
+	}{
+		{name: "vote", votes: bulkhead.Report{Vote: bulkhead.Spam}},
+		{"second", by("ana", bulkhead.Spam), by("ben", bulkhead.Spam)},
+		{"change", by("ana", bulkhead.Spam), by("ana", bulkhead.Ham)},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			var failed error
+			vote := func(r bulkhead.Report) func([]bulkhead.Signature) {
+				return func(message []bulkhead.Signature) {
+					r.Signatures = message
+					a, err := e.prepare(&r)
+					if failed = errors.Join(failed, err); err == nil {
+						e.addAll([]*request{{addition: a, done: make(chan struct{})}})
+						e.recycle(a)
+					}
 				}
-			})
-		}); err != nil || failed != nil {
-			b.Fatal(err, failed)
-		}
-		if got := e.counters.reports.Load(); got < uint64(b.N) {
-			b.Fatalf("%d reports, want at least %d", got, b.N)
-		}
-	})
+			}
+			before := vote(row.before)
+			if row.before.Reporter == (bulkhead.Reporter{}) {
+				before = nil
+			}
+			if err := e.inTurn(context.Background(), func() { ofNew(b, before, vote(row.votes)) }); err != nil || failed != nil {
+				b.Fatal(err, failed)
+			}
+			if got := e.counters.reports.Load(); got < uint64(b.N) {
+				b.Fatalf("%d reports, want at least %d", got, b.N)
+			}
+		})
+	}
 }
 
 // BenchmarkOpening is the opening of a generation that was made ahead of time, at nodeKeys
@@ -171,8 +192,9 @@ func BenchmarkOpening(b *testing.B) {
 
 // ofNew calls each for messages that have nothing in common, and reports the processor time
 // that a call takes: of all, of half of them at most, and of the tenth that other work on the
-// machine disturbs least.
-func ofNew(b *testing.B, each func(message []bulkhead.Signature)) {
+// machine disturbs least. Unless it is nil, it calls before for all of some thousand messages
+// first, which is not measured.
+func ofNew(b *testing.B, before, each func(message []bulkhead.Signature)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	b.ReportAllocs()
@@ -183,6 +205,9 @@ func ofNew(b *testing.B, each func(message []bulkhead.Signature)) {
 		messages := make([][]bulkhead.Signature, min(b.N-done, 4096))
 		for i := range messages {
 			messages[i] = nodeMessage(int(messageNumber.Add(1)))
+			if before != nil {
+				before(messages[i])
+			}
 		}
 		b.StartTimer()
 		for part := range slices.Chunk(messages, 128) {

@@ -15,12 +15,11 @@ const hugePage = 2 << 20
 // with each line, which under virtualisation costs up to a third of a batched
 // call. It is advice: nothing depends on whether the kernel takes it.
 func Advise(memory []uint64) {
-	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)*8)
-	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	skip := -start & (hugePage - 1)
-	if uint64(len(b)) < uint64(skip)+hugePage {
+	if len(memory)*8 < hugePage {
 		return
 	}
-	b = b[skip:]
-	_ = syscall.Madvise(b[:len(b)&^(hugePage-1)], syscall.MADV_HUGEPAGE)
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
+	end := start + uintptr(len(memory))*8
+	start, end = start&^(hugePage-1), (end+hugePage-1)&^(hugePage-1)
+	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, start, end-start, syscall.MADV_HUGEPAGE)
 }

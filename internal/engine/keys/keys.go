@@ -42,8 +42,11 @@ func pair(s filter.Secret, text, context filter.Key) filter.Key {
 	var b [32]byte
 	put(b[:], text)
 	put(b[16:], context)
-	return s.Key([]byte("pair"), b[:])
+	return s.Key([]byte(pairKey), b[:])
 }
+
+// pairKey begins what is hashed into the keys of [Maker.Pair].
+const pairKey = "pair"
 
 // Sample returns the key of a sample of a text, which is that of its bulkhead/part signature.
 func (m Maker) Sample(s bulkhead.Sample) filter.Key {

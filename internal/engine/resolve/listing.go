@@ -91,12 +91,12 @@ func (r *Resolver) turns() {
 	}
 	prefetch(open.Revoked, r.keys)
 	has := r.hasAll(open.Spam)
-	r.over.spam.also(r.keys, has)
+	r.over.listed().also(r.keys, has)
 	for j, i := range r.which {
 		r.items[i].listed = has[j]
 	}
 	has = r.hasAll(open.Revoked)
-	r.over.revoked.also(r.keys, has)
+	r.over.off().also(r.keys, has)
 	for j, i := range r.which {
 		r.items[i].revoked = has[j]
 	}
@@ -107,7 +107,7 @@ func (r *Resolver) turns() {
 func (r *Resolver) list(it *item) bool {
 	revoked := 0
 	if it.revoked {
-		revoked = r.turnsIn(r.view.Block.Live[0].Revoked, &r.over.revoked, it.key)
+		revoked = r.turnsIn(r.view.Block.Live[0].Revoked, r.over.off(), it.key)
 	}
 	if revoked >= evidence.MaxTurns {
 		return false
@@ -118,7 +118,7 @@ func (r *Resolver) list(it *item) bool {
 	it.turn = revoked + 1
 	spam := 0
 	if it.listed {
-		spam = r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key)
+		spam = r.turnsIn(r.view.Block.Live[0].Spam, r.over.listed(), it.key)
 	}
 	for turn := spam + 1; turn <= it.turn; turn++ {
 		r.enterSpam(r.opts.Keys.Turn(it.key, turn))
@@ -127,26 +127,21 @@ func (r *Resolver) list(it *item) bool {
 }
 
 // enterSpam enters a key into the open generation's spam filter.
-func (r *Resolver) enterSpam(k filter.Key) {
-	r.over.spam.add(k, 1)
-	r.out.Spam = append(r.out.Spam, k)
-}
+func (r *Resolver) enterSpam(k filter.Key) { r.out.Spam = append(r.out.Spam, k) }
 
 // revoke enters an item into the open generation's revocation filter as often as into its
 // spam filter, and at least once, since an older generation or a peer may list it.
 func (r *Resolver) revoke(it *item) {
 	spam := 1
 	if it.listed {
-		spam = r.turnsIn(r.view.Block.Live[0].Spam, &r.over.spam, it.key)
+		spam = r.turnsIn(r.view.Block.Live[0].Spam, r.over.listed(), it.key)
 	}
 	revoked := 0
 	if it.revoked {
-		revoked = r.turnsIn(r.view.Block.Live[0].Revoked, &r.over.revoked, it.key)
+		revoked = r.turnsIn(r.view.Block.Live[0].Revoked, r.over.off(), it.key)
 	}
 	for turn := revoked + 1; turn <= spam; turn++ {
-		k := r.opts.Keys.Turn(it.key, turn)
-		r.over.revoked.add(k, 1)
-		r.out.Revoked = append(r.out.Revoked, k)
+		r.out.Revoked = append(r.out.Revoked, r.opts.Keys.Turn(it.key, turn))
 	}
 }
 

@@ -17,12 +17,14 @@ type overlay struct {
 	spam         table
 	revoked      table
 
-	// What was decided of these, which most batches never ask for again, is entered when
-	// somebody asks: votes and weights are most of what a vote changes, and most batches
-	// have one.
-	out              *Decisions
-	enteredVotes     int // of out.Voted
-	enteredIncreases int // of out.Weights
+	// What was decided is entered when somebody asks, which most batches never do: they have
+	// one vote.
+	out       *Decisions
+	increased Adds // of the counts, those that later decisions of the batch see
+	entered   struct {
+		votes, spam, revoked, weights int // of out
+		counts                        int // of increased
+	}
 }
 
 // cell returns the key of one of the weights of a generation.
@@ -33,32 +35,52 @@ func (o *overlay) begin(tally, block uint64) {
 	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked} {
 		t.empty()
 	}
-	o.enteredVotes, o.enteredIncreases = 0, 0
+	o.increased.reset()
+	o.entered.votes, o.entered.spam, o.entered.revoked, o.entered.weights, o.entered.counts = 0, 0, 0, 0, 0
+}
+
+// with returns the table t after it has entered those of keys that it has not yet.
+func (t *table) with(keys []filter.Key, entered *int) *table {
+	for _, k := range keys[*entered:] {
+		t.add(k, 1)
+	}
+	*entered = len(keys)
+	return t
 }
 
 // votes returns the table of out.Voted.
-func (o *overlay) votes() *table {
-	for _, k := range o.out.Voted[o.enteredVotes:] {
-		o.voted.add(k, 1)
+func (o *overlay) votes() *table { return o.voted.with(o.out.Voted, &o.entered.votes) }
+
+// listed returns the table of out.Spam.
+func (o *overlay) listed() *table { return o.spam.with(o.out.Spam, &o.entered.spam) }
+
+// off returns the table of out.Revoked.
+func (o *overlay) off() *table { return o.revoked.with(o.out.Revoked, &o.entered.revoked) }
+
+// counted returns the table of what the counts were increased by.
+func (o *overlay) counted() *table {
+	x := &o.increased
+	for i := o.entered.counts; i < len(x.Keys); i++ {
+		o.counts.add(x.Keys[i], x.N[i])
 	}
-	o.enteredVotes = len(o.out.Voted)
-	return &o.voted
+	o.entered.counts = len(x.Keys)
+	return &o.counts
 }
 
 // increases returns the table of out.Weights and of those of older generations.
 func (o *overlay) increases() *table {
 	w := &o.out.Weights
-	for i := o.enteredIncreases; i < len(w.Keys); i++ {
+	for i := o.entered.weights; i < len(w.Keys); i++ {
 		o.weights.add(cell(o.block, w.Keys[i]), w.N[i])
 	}
-	o.enteredIncreases = len(w.Keys)
+	o.entered.weights = len(w.Keys)
 	return &o.weights
 }
 
 // Counts implements evidence.Overlay.
 func (o *overlay) Counts(gen uint64, keys []filter.Key, n []uint32) {
 	if gen == o.tally {
-		o.counts.raise(keys, n)
+		o.counted().raise(keys, n)
 	}
 }
 
@@ -76,13 +98,13 @@ func (o *overlay) Weights(gen uint64, keys []filter.Key, n []uint32) {
 // Spam implements evidence.Overlay.
 func (o *overlay) Spam(gen uint64, keys []filter.Key, has []bool) {
 	if gen == o.block {
-		o.spam.also(keys, has)
+		o.listed().also(keys, has)
 	}
 }
 
 // Revoked implements evidence.Overlay.
 func (o *overlay) Revoked(gen uint64, keys []filter.Key, has []bool) {
 	if gen == o.block {
-		o.revoked.also(keys, has)
+		o.off().also(keys, has)
 	}
 }

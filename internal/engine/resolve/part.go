@@ -25,7 +25,7 @@ func (r *Resolver) together(m *Message) {
 	}
 	has := r.hasAll(r.view.Block.Live[0].Spam)
 	for i, k := range r.keys {
-		if !has[i] && !r.over.spam.has(k) {
+		if !has[i] && !r.over.listed().has(k) {
 			r.enterSpam(k)
 		}
 	}

@@ -50,6 +50,7 @@ type Resolver struct {
 	records     []evidence.Record
 	evidence    []verdict.Evidence
 	contexts    []int
+	pairsOf     []keys.Series // of its texts
 	domains     []domain
 	band        int     // its first band, as an index of its signatures; -1: none
 	established float64 // how well established what is newest in the message is
@@ -90,6 +91,13 @@ func (r *Resolver) SetKeys(k keys.Maker) { r.opts.Keys, r.reader.Keys, r.members
 
 // at returns what a key is in the arrays of a generation of the blocklist.
 func (r *Resolver) at(block *book.Block, k filter.Key) filter.Key {
+	if r.opts.Keys.Past == nil {
+		return k
+	}
+	return r.was(block, k)
+}
+
+func (r *Resolver) was(block *book.Block, k filter.Key) filter.Key {
 	epoch, _ := r.view.Epoch(block.SpamGeometry)
 	return r.opts.Keys.At(epoch, k)
 }
@@ -270,7 +278,7 @@ func (r *Resolver) countAll(array book.Counter) []uint32 {
 
 // count raises a count. Decisions of the same batch see it.
 func (r *Resolver) count(k filter.Key, n uint32) {
-	r.over.counts.add(k, n)
+	r.over.increased.add(k, n)
 	r.out.Counts.add(k, n)
 }
 

@@ -229,5 +229,5 @@ func (r *Resolver) claimed(base filter.Key) (sum uint32) {
 		r.keys = append(r.keys[:0], r.opts.Keys.At(epoch, base).With(evidence.Claims))
 		sum = book.Add(sum, r.countAll(g.Counts)[0])
 	}
-	return book.Add(sum, r.over.counts.count(base.With(evidence.Claims)))
+	return book.Add(sum, r.over.counted().count(base.With(evidence.Claims)))
 }

@@ -207,10 +207,16 @@ func (r *Resolver) pairs(m *Message, who *voter) {
 		}
 	}
 	first := len(r.items)
-	for _, c := range r.contexts {
+	r.pairsOf = r.pairsOf[:0]
+	if len(r.contexts) > 0 {
 		for _, t := range r.parts.Texts {
+			r.pairsOf = append(r.pairsOf, r.opts.Keys.Pairs(m.Keys[t]))
+		}
+	}
+	for _, c := range r.contexts {
+		for n, t := range r.parts.Texts {
 			it := item{
-				key: r.opts.Keys.Pair(m.Keys[t], m.Keys[c]), facet: r.items[c].facet, text: t, context: c, kind: weightKind(m.Vote, who.Root),
+				key: r.pairsOf[n].Of(m.Keys[c]), facet: r.items[c].facet, text: t, context: c, kind: weightKind(m.Vote, who.Root),
 			}
 			it.want[it.kind] = who.units
 			if it.facet == bulkhead.LinkFacet && m.Vote == bulkhead.Spam {

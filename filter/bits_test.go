@@ -278,3 +278,42 @@ func TestLineKernels(t *testing.T) {
 		}
 	}
 }
+
+// TestHasEach: keys that are looked up in several arrays at once, of both K and several shapes,
+// are in each what they are when they are looked up alone.
+func TestHasEach(t *testing.T) {
+	keys, rng := seeded(9, 1_000)
+	var sets []*Bits
+	for range 4 { // together more than are read at once
+		for _, g := range []Geometry{
+			{Kind: Bitmap, Lines: 4 * PageLines, K: 8}, {Kind: Bitmap, Lines: 3 * PageLines, K: 16},
+			{Kind: Bitmap, Lines: 7, K: 8}, {Kind: Bitmap, Lines: 7, K: 16},
+		} {
+			sparse, err := NewSparseBits(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sets = append(sets, mustBits(t, g), sparse)
+		}
+	}
+	for _, b := range sets {
+		for _, k := range keys {
+			if rng.Uint32N(4) == 0 {
+				b.Set(k)
+			}
+		}
+	}
+	for _, size := range []int{0, 1, 2, 17, len(keys)} {
+		from := rng.IntN(len(keys) - size + 1)
+		some := keys[from : from+size]
+		for n := range len(sets) + 1 {
+			out := make([]bool, n*size)
+			HasEach(sets[:n], some, out)
+			for j, has := range out {
+				if want := sets[j/size].Has(some[j%size]); has != want {
+					t.Fatalf("set %d of %d, key %d of %d: %v, want %v", j/size, n, j%size, size, has, want)
+				}
+			}
+		}
+	}
+}

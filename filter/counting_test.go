@@ -210,8 +210,8 @@ func TestBatchesEqualSingles(t *testing.T) {
 	check(t, many)
 }
 
-// TestPicks: keys that are looked up in several arrays, of several K and shapes, are in each
-// what they are when they are looked up alone, whether or not they were loaded before.
+// TestPicks: keys that are looked up in several arrays at once, of several K and shapes, are in
+// each what they are when they are looked up alone, whether or not they were loaded before.
 func TestPicks(t *testing.T) {
 	keys, rng := seeded(7, 2_000)
 	for i, k := range keys[:1000] { // kinds of a key in a row, as look-ups have them
@@ -243,22 +243,30 @@ func TestPicks(t *testing.T) {
 	for _, size := range []int{0, 1, 16, 17, 33, len(keys), 2} {
 		from := rng.IntN(len(keys) - size + 1)
 		some := keys[from : from+size]
-		out := make([]uint32, size)
 		p.Of(some)
-		for i, c := range arrays {
-			if i%3 == 0 {
-				c.Prefetch(some)
+		for first := range arrays {
+			these := arrays[first:]
+			for range first { // more than are read together
+				these = slices.Concat(these, these[:min(len(these), 5)])
 			}
-			c.CountPicked(&p, out)
-			for j, k := range some {
-				if want := c.Count(k); out[j] != want {
-					t.Fatalf("array %d, key %d of %d: %d, want %d", i, j, size, out[j], want)
+			out := make([]uint32, len(these)*size)
+			if first%3 == 0 && size > 0 {
+				these[0].Prefetch(some)
+			}
+			p.CountEach(these, out)
+			for i, c := range these {
+				for j, k := range some {
+					if got, want := out[i*size+j], c.Count(k); got != want {
+						t.Fatalf("array %d from %d on, key %d of %d: %d, want %d", i, first, j, size, got, want)
+					}
 				}
 			}
 		}
 	}
+	out := make([]uint32, len(arrays)*len(keys))
 	allocs := testing.AllocsPerRun(10, func() {
 		p.Of(keys)
+		p.CountEach(arrays, out)
 		arrays[0].Prefetch(keys)
 	})
 	if allocs != 0 {

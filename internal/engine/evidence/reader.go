@@ -34,10 +34,9 @@ type Reader struct {
 	kinds uint8        // how many of form ofKinds
 	epoch int          // that keys are of
 	keys  []filter.Key // of one look-up
-	picks filter.Picks // of keys, unless new
-	new   bool         // keys have changed since
-	ahead int          // arrays that are being loaded
+	picks filter.Picks // of keys
 	n     []uint32     // their counts
+	read  readAhead    // of the arrays
 	extra []extra      // further kinds to look up
 	more  []filter.Key // their keys
 	moreN []uint32     // their counts
@@ -117,7 +116,7 @@ const (
 
 // begin begins a look-up of other keys.
 func (r *Reader) begin(f form) {
-	r.which, r.keys, r.form, r.epoch, r.ahead = r.which[:0], r.keys[:0], f, 0, 0
+	r.which, r.keys, r.form, r.epoch, r.read.end = r.which[:0], r.keys[:0], f, 0, 0
 }
 
 // want adds an ask to the look-up.
@@ -128,7 +127,6 @@ func (r *Reader) want(ask int) {
 
 // append appends the keys of an ask.
 func (r *Reader) append(ask int) {
-	r.new = true
 	key := r.asks[ask].Key
 	if r.form == ofBack {
 		key = r.Keys.Back(key)
@@ -168,37 +166,52 @@ func (r *Reader) turnTo(epoch int) {
 	}
 }
 
+// readAhead is the counts of the keys of a look-up in several arrays that follow each other.
+type readAhead struct {
+	at, from, end int // the array of the look-up, and those that were read
+	arrays        []*filter.Counting
+	n             []uint32 // by array, then by key
+}
+
 // inFlight is about how many lines are being loaded at a time: enough to keep a processor's
 // misses busy, and a small part of its first cache.
 const inFlight = 64
 
-// load turns the look-up to the i'th of n arrays, and starts to load what it reads of those
-// that come next.
+// readTogether is how many counts are read ahead at most.
+const readTogether = 1 << 12
+
+// load turns the look-up to the i'th of n arrays, and reads what those that come next have of
+// the keys, too.
 func (r *Reader) load(i, n int, at func(i int) *generation) {
 	r.turnTo(at(i).epoch)
-	end := min(n, i+2+inFlight/(1+len(r.which)))
-	for ; r.ahead < end && at(r.ahead).epoch == r.epoch; r.ahead++ {
-		if array, ok := at(r.ahead).array.(*filter.Counting); ok {
-			array.Prefetch(r.keys)
-		}
+	a := &r.read
+	if a.at = i; i < a.end {
+		return
 	}
+	a.from, a.end, a.arrays = i, i, a.arrays[:0]
+	for ; a.end < n && len(a.arrays) <= readTogether/len(r.keys) && at(a.end).epoch == r.epoch; a.end++ {
+		array, ok := at(a.end).array.(*filter.Counting)
+		if !ok {
+			break
+		}
+		a.arrays = append(a.arrays, array)
+	}
+	a.n = slices.Grow(a.n[:0], len(a.arrays)*len(r.keys))[:len(a.arrays)*len(r.keys)]
+	r.picks.Of(r.keys)
+	r.picks.CountEach(a.arrays, a.n)
+	clear(a.arrays) // or the buffer would keep them in memory
 }
 
-// counted returns the counts of the keys of the look-up in an array, in a buffer.
+// counted returns the counts of the keys of the look-up in its array, in a buffer.
 func (r *Reader) counted(array counter) []uint32 {
+	if a := &r.read; a.at < a.end {
+		return a.n[(a.at-a.from)*len(r.keys):][:len(r.keys)]
+	}
 	r.n = slices.Grow(r.n[:0], len(r.keys))[:len(r.keys)]
-	fast, ok := array.(*filter.Counting)
-	switch {
-	case array.Keys() == 0:
+	if array.Keys() == 0 {
 		clear(r.n)
-	case !ok:
+	} else {
 		array.CountBatch(r.keys, r.n)
-	default:
-		if r.new {
-			r.picks.Of(r.keys)
-			r.new = false
-		}
-		fast.CountPicked(&r.picks, r.n)
 	}
 	return r.n
 }
@@ -505,7 +518,7 @@ func (r *Reader) weights(g int) []uint32 {
 func (r *Reader) takeBack() {
 	all := len(r.which)
 	r.disputed = r.disputed[:0]
-	r.keys, r.form, r.epoch, r.ahead = r.keys[:0], ofBack, 0, 0
+	r.keys, r.form, r.epoch, r.read.end = r.keys[:0], ofBack, 0, 0
 	for j, i := range r.which {
 		taken := false
 		for g := range r.sources.weights {

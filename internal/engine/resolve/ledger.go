@@ -137,8 +137,10 @@ func (r *Resolver) open(from int, voice string) {
 		return
 	}
 	l.marked = slices.Grow(l.marked[:0], n*len(live))[:n*len(live)]
-	for g := range live {
-		r.marks(from, g, l.marked[g*n:(g+1)*n])
+	if !r.marksOfAll(from) {
+		for g := range live {
+			r.marks(from, g, l.marked[g*n:(g+1)*n])
+		}
 	}
 	l.room(from, n, len(live))
 	for g, block := range live {
@@ -152,6 +154,30 @@ func (r *Resolver) open(from int, voice string) {
 			r.openIn(g, block)
 		}
 	}
+}
+
+// marksOfAll does what marks does for all generations, if they all have their arrays under one
+// secret and the items are no pairs: they are looked up together.
+func (r *Resolver) marksOfAll(from int) bool {
+	if from > 0 || r.opts.Keys.Past != nil {
+		return false
+	}
+	r.votes = r.votes[:0]
+	for _, block := range r.view.Block.Live {
+		votes, ok := block.Votes.(*filter.Bits)
+		if !ok {
+			return false
+		}
+		r.votes = append(r.votes, votes)
+	}
+	r.keys = r.keys[:0]
+	for i := range r.items {
+		r.keys = append(r.keys, r.items[i].key)
+	}
+	filter.HasEach(r.votes, r.keys, r.ledger.marked)
+	clear(r.votes) // or the buffer would keep them in memory
+	r.over.votes().also(r.keys, r.ledger.marked)
+	return true
 }
 
 // marks sets for each item from the given one on whether somebody voted on it in the g'th

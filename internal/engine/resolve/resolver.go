@@ -63,6 +63,7 @@ type Resolver struct {
 	has   []bool
 	n     []uint32
 	which []int
+	votes []*filter.Bits
 }
 
 // New returns a resolver.

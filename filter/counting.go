@@ -126,15 +126,19 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 	c.calls++
 	var now, next [batch]uint64
 	var xs [batch]cells
+	var due [batch]bool
 	c.prefetch(keys, &now)
 	for done := 0; done < len(keys); done += batch {
 		size := min(len(keys)-done, batch)
 		c.prefetch(keys[done+size:], &next)
+		for i, at := range now[:size] { // all before any, since each may be a cache miss
+			due[i] = c.due(&c.pages[at/PageLines], index, c.calls)
+		}
 		c.pickBatch(keys[done:done+size], n[done:], &now, &xs)
 		for i := range size {
 			at, x := now[i], xs[i]
 			var b uint32
-			if c.due(&c.pages[at/PageLines], index, c.calls) {
+			if due[i] {
 				b = c.add(at, x, n[done+i])
 			} else {
 				b = c.count(at, x)

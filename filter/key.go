@@ -37,6 +37,9 @@ const MaxPositions = bitset.MaxPositions
 // stackInput is how many bytes of input are hashed without an allocation.
 const stackInput = 192
 
+// shortInput is how many bytes of input are cheap to lay out.
+const shortInput = 64
+
 // Key returns SipHash-2-4-128 of the parts, each preceded by its length, so
 // that ("ab", "c") and ("a", "bc") differ. It does not allocate as long as the
 // parts are shorter than 160 bytes together.
@@ -55,6 +58,14 @@ func (s Secret) Key(parts ...[]byte) Key {
 // KeyOf returns Key(scheme, sum) for a scheme given as a string: the common
 // form of a signature, with no slice to build.
 func (s Secret) KeyOf(scheme string, sum []byte) Key {
+	if n := len(scheme) + len(sum); n <= shortInput-2 { // nearly all; lengths take one byte
+		var in [shortInput]byte
+		in[0] = byte(len(scheme))
+		copy(in[1:], scheme)
+		in[1+len(scheme)] = byte(len(sum))
+		copy(in[2+len(scheme):], sum)
+		return s.sum(in[:n+2])
+	}
 	var buf [stackInput]byte
 	in := binary.AppendUvarint(buf[:0], uint64(len(scheme)))
 	in = append(in, scheme...)

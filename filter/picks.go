@@ -96,8 +96,8 @@ type flight struct {
 }
 
 const (
-	flightSteps = 4
-	flightLines = 8  // of a step, at most; more than two steps are more than a processor loads at a time
+	flightSteps = 8
+	flightLines = 8  // of a step, at most
 	flightKeys  = 24 // likewise; kinds of one key are on one line
 )
 

@@ -139,8 +139,9 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 }
 
 // repeats finds keys that a report has already. Those of the usual number of signatures are
-// compared one by one, which costs less than a map.
+// compared one by one, which costs less than a map, if a few bits of them are not new already.
 type repeats struct {
+	bits  [8]uint64
 	known map[filter.Key]struct{} // nil as long as there are few
 }
 
@@ -148,6 +149,11 @@ type repeats struct {
 func (r *repeats) has(keys []filter.Key, k filter.Key) bool {
 	const few = 64
 	if len(keys) <= few {
+		word, bit := &r.bits[k.Lo>>6%uint64(len(r.bits))], uint64(1)<<(k.Lo%64)
+		if *word&bit == 0 {
+			*word |= bit
+			return false
+		}
 		return slices.Contains(keys, k)
 	}
 	if r.known == nil {

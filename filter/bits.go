@@ -160,9 +160,10 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 // setAll is set for 1 to batch keys, whose lines are at, on the pages that are
 // due for index; on others it is has.
 func (b *Bits) setAll(index uint64, at *[batch]uint64, keys []Key, was *[batch]bool) {
-	if b.twice || b.dir != nil || len(b.writes) > 0 || !b.allDue(index, at[:len(keys)]) {
+	due := b.allDue(index, at[:len(keys)])
+	if b.twice || b.dir != nil || len(b.writes) > 0 || !due {
 		for i, k := range keys {
-			if b.due(&b.pages[at[i]/PageLines], index, b.calls) {
+			if due || b.due(&b.pages[at[i]/PageLines], index, b.calls) {
 				was[i] = b.set(at[i], k.Lo)
 			} else {
 				was[i] = b.has(at[i], k.Lo)
@@ -185,7 +186,7 @@ func (b *Bits) allDue(index uint64, at []uint64) bool {
 		return true
 	}
 	all := true
-	for _, line := range at {
+	for _, line := range at { // each may be a cache miss, and they overlap
 		all = b.due(&b.pages[line/PageLines], index, b.calls) && all
 	}
 	return all

@@ -79,6 +79,18 @@ func alignedLines(n int) []words {
 	return unsafe.Slice((*words)(unsafe.Pointer(&raw[skip])), n)
 }
 
+// touchStep is how many lines there are in the smallest page of memory.
+const touchStep = 4096 / LineBytes
+
+// Touch makes the system give an array that is empty, and that nobody else uses yet, all of its
+// memory. Otherwise it does so where lines are first written to, and whoever does that waits
+// until it has cleared a page: of 2 MiB where pages are huge. A sparse array stays as it is.
+func (a *array) Touch() {
+	for i := 0; i < len(a.lines); i += touchStep {
+		a.lines[i][0] = 0
+	}
+}
+
 // Geometry returns the geometry the array was made with.
 func (a *array) Geometry() Geometry { return a.geo }
 

@@ -142,3 +142,24 @@ func checkPages(t *testing.T, a *array, touched int) {
 		}
 	}
 }
+
+// TestTouch: an array that was given its memory holds nothing, and one that is sparse has taken
+// none.
+func TestTouch(t *testing.T) {
+	g := Geometry{Kind: Bitmap, Lines: 3 * PageLines, K: 8}
+	whole := mustBits(t, g)
+	sparse, err := NewSparseBits(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := sparse.Resident()
+	for _, b := range []*Bits{whole, sparse} {
+		b.Touch()
+		if s := b.Stats(); s.Keys != 0 || s.Fill != 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if got := sparse.Resident(); got != before {
+		t.Errorf("%d bytes, want %d", got, before)
+	}
+}

@@ -161,15 +161,17 @@ func BenchmarkNode(b *testing.B) {
 }
 
 // BenchmarkOpening is the opening of a generation that was made ahead of time, at nodeKeys
-// keys: the longest time of the writer's processor that it held a vote.
+// keys: the longest time of the writer's processor that it held a vote, and what each of the
+// first votes after it took.
 func BenchmarkOpening(b *testing.B) {
+	const votes = 256
 	c := newClock()
 	e := ofNode(b, c)
-	longest := time.Duration(0)
+	longest, first := time.Duration(0), time.Duration(0)
 	for n := 0; b.Loop(); n++ {
 		before, now := e.view(), c.Now()
 		c.Advance(now.Truncate(24 * time.Hour).Add(24*time.Hour - 5*time.Minute).Sub(now))
-		report(b, e, bulkhead.Report{Signatures: nodeMessage(2_000_000 + 2*n), Vote: bulkhead.Spam})
+		report(b, e, bulkhead.Report{Signatures: nodeMessage(2_000_000 + (votes+1)*n), Vote: bulkhead.Spam})
 		time.Sleep(3 * time.Second) // while the next one is made beside
 		if err := e.inTurn(context.Background(), func() {
 			c.Advance(10 * time.Minute)
@@ -180,6 +182,18 @@ func BenchmarkOpening(b *testing.B) {
 				b.Error(err)
 			}
 			longest = max(longest, processor(b)-began)
+			for i := range votes {
+				message := nodeMessage(2_000_001 + (votes+1)*n + i)
+				began := processor(b)
+				a, err := e.prepare(&bulkhead.Report{Signatures: message, Vote: bulkhead.Spam})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				e.addAll([]*request{{addition: a, done: make(chan struct{})}})
+				e.recycle(a)
+				first += processor(b) - began
+			}
 		}); err != nil {
 			b.Fatal(err)
 		}
@@ -188,6 +202,7 @@ func BenchmarkOpening(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(longest.Microseconds())/1e3, "longest-ms")
+	b.ReportMetric(float64(first.Microseconds())/float64(b.N*votes), "first-us/vote")
 }
 
 // ofNew calls each for messages that have nothing in common, and reports the processor time

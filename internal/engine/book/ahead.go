@@ -40,7 +40,9 @@ func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
 		r := &ready[S, G]{capacity: capacity}
 		// A sizer of its own: the keeper's belongs to another goroutine.
 		if r.spec, r.err = k.within(0, capacity, sizes{}.size); r.err == nil {
-			r.g, r.err = k.make(r.spec)
+			if r.g, r.err = k.make(r.spec); r.err == nil {
+				r.g.touch()
+			}
 		}
 		k.made <- r
 	}

@@ -53,6 +53,8 @@ func (g *Block) uses() keys {
 	}
 }
 
+func (g *Block) touch() { touch(g.Spam, g.Revoked, g.Weights, g.Votes, g.Names) }
+
 // Fill returns the number of keys of its fullest array as a share of the capacity. Names do
 // not count: whoever sends mail chooses them, and must not make a node forget what is listed.
 // See [Block.NamesFull].

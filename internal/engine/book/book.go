@@ -19,6 +19,8 @@ type generation interface {
 	uses() keys
 	// Fill returns the number of keys of its fullest array as a share of the capacity.
 	Fill() float64
+	// touch makes the system give its arrays their memory, before anybody uses them.
+	touch()
 }
 
 // A spec says which arrays a generation has.

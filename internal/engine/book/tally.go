@@ -34,6 +34,8 @@ func (s TallySpec) bytes() uint64 { return s.CountsGeometry.Bytes() + s.UniqueGe
 
 func (g *Tally) uses() keys { return keys{signatures: g.Counts.Keys(), marks: g.Unique.Keys()} }
 
+func (g *Tally) touch() { touch(g.Counts, g.Unique) }
+
 // Fill returns the number of keys of its fullest array as a share of the capacity.
 func (g *Tally) Fill() float64 {
 	return g.uses().share(keys{signatures: g.Capacity, marks: g.UniqueCapacity})

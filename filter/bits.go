@@ -70,9 +70,13 @@ func hasOnce(l *words, lo uint64) bool {
 // that most absent keys are absent.
 func hasTwice(l *words, lo uint64) bool {
 	hi := mix64(lo + weyl)
-	return hasBoth(l, 0, lo, hi)&hasBoth(l, 1, lo, hi)&1 != 0 &&
-		hasBoth(l, 2, lo, hi)&hasBoth(l, 3, lo, hi)&hasBoth(l, 4, lo, hi)&
-			hasBoth(l, 5, lo, hi)&hasBoth(l, 6, lo, hi)&hasBoth(l, 7, lo, hi)&1 != 0
+	return hasBoth(l, 0, lo, hi)&hasBoth(l, 1, lo, hi)&1 != 0 && hasRest(l, lo, hi)
+}
+
+// hasRest is hasBoth of all words from the third one on.
+func hasRest(l *words, lo, hi uint64) bool {
+	return hasBoth(l, 2, lo, hi)&hasBoth(l, 3, lo, hi)&hasBoth(l, 4, lo, hi)&
+		hasBoth(l, 5, lo, hi)&hasBoth(l, 6, lo, hi)&hasBoth(l, 7, lo, hi)&1 != 0
 }
 
 // hasBoth returns a word whose lowest bit says whether word i of l has the bits of both halves.

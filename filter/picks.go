@@ -41,14 +41,15 @@ func (p *Picks) CountEach(arrays []*Counting, out []uint32) {
 			at := f.land()
 			some, to := xs[from:][:len(at)], out[from:][:len(at)]
 			for i, x := range some {
-				to[i] = 0
-				l := lineAt(base, at[i])
 				if c.dir != nil {
-					l = c.dir.at(at[i])
-				}
-				if min(nibble(l, uint64(x)), nibble(l, uint64(x)>>8)) > 0 { // as one of six keys that were never added has them
 					to[i] = c.count(at[i], x)
+					continue
 				}
+				v := uint32(0)
+				if l := lineAt(base, at[i]); min(nibble(l, uint64(x)), nibble(l, uint64(x)>>8)) > 0 { // as one of six keys that were never added has them
+					v = c.count(at[i], x)
+				}
+				to[i] = v
 			}
 			from += len(at)
 		}
@@ -60,7 +61,11 @@ func (p *Picks) CountEach(arrays []*Counting, out []uint32) {
 // the way of [Picks.CountEach].
 func HasEach(sets []*Bits, keys []Key, out []bool) {
 	var f flight
+	var his [flightKeys * 2]uint64 // what hasTwice mixes, of the first keys
 	n := len(keys)
+	for i := range keys[:min(n, len(his))] {
+		his[i] = mix64(keys[i].Lo + weyl)
+	}
 	for _, b := range sets {
 		base := unsafe.SliceData(b.lines)
 		for from := 0; from < n; {
@@ -69,9 +74,10 @@ func HasEach(sets []*Bits, keys []Key, out []bool) {
 			}
 			at := f.land()
 			some, to := keys[from:][:len(at)], out[from:][:len(at)]
-			if b.dir == nil && b.twice {
-				for i := range some {
-					to[i] = hasTwice(lineAt(base, at[i]), some[i].Lo)
+			if b.dir == nil && b.twice && from+len(at) <= len(his) {
+				for i, hi := range his[from:][:len(at)] {
+					l, lo := lineAt(base, at[i]), some[i].Lo
+					to[i] = hasBoth(l, 0, lo, hi)&hasBoth(l, 1, lo, hi)&1 != 0 && hasRest(l, lo, hi)
 				}
 			} else {
 				for i := range some {

@@ -49,7 +49,7 @@ func (f *fuz1Sum) chunk(p []byte) {
 	if f.total >= fuz1MaxLetters {
 		return // enough is summed
 	}
-	for i := 0; i < len(p); i++ {
+	for i := 0; i < len(p) && f.total < fuz1MaxLetters; i++ {
 		if f.url.state == urlIdle {
 			// Up to what may begin a URL or ends a line, letters alone count.
 			n := f.n
@@ -83,7 +83,7 @@ func (f *fuz1Sum) chunk(p []byte) {
 			f.newline()
 		}
 	}
-	if f.mark != f.n {
+	if f.mark != f.n || f.total >= fuz1MaxLetters {
 		return
 	}
 	switch f.add(f.n); {

@@ -315,6 +315,22 @@ func (d *qpDecoder) put(c byte, emit func([]byte)) {
 
 func (d *qpDecoder) decode(raw []byte, emit func([]byte)) {
 	for len(raw) > 0 {
+		if len(d.held) == 0 && raw[0] == '=' && len(raw) > 2 {
+			// Most sequences are whole.
+			if raw[1] == '\n' {
+				raw = raw[2:]
+				continue
+			}
+			if raw[1] == '\r' && raw[2] == '\n' {
+				raw = raw[3:]
+				continue
+			}
+			if hi, lo := hexDigit(raw[1]), hexDigit(raw[2]); hi >= 0 && lo >= 0 {
+				d.put(byte(hi<<4|lo), emit)
+				raw = raw[3:]
+				continue
+			}
+		}
 		if len(d.held) > 0 || raw[0] == '=' {
 			d.step(raw[0], emit)
 			raw = raw[1:]

@@ -36,8 +36,8 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 				return nil, err
 			}
 			for _, h := range page.Links {
-				if number, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(h.URL)), "tel:"); ok && !h.Hidden {
-					findContacts([]byte(number), p, found)
+				if url := strings.TrimSpace(h.URL); !h.Hidden && len(url) > len("tel:") && strings.EqualFold(url[:len("tel:")], "tel:") {
+					findContacts([]byte(strings.ToLower(url)[len("tel:"):]), p, found)
 				}
 			}
 			findContacts(page.Text, p, found)
@@ -50,45 +50,90 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 	return sigs, pace.Ended(p)
 }
 
+// What findContacts must know of a byte.
+const (
+	contactWord = 1 << iota // it is a letter or digit
+	contactMark             // a telephone number may begin with it; of the letters and digits of a wallet, one is such a byte
+)
+
+var contactBytes = func() (table [256]uint8) {
+	for c := range table {
+		switch {
+		case 'a' <= c && c <= 'z':
+			table[c] = contactWord
+		case alphanumeric(byte(c)):
+			table[c] = contactWord | contactMark
+		}
+	}
+	for _, digit := range []string{"+", "(", "\uff10", "\U0001d7ce"} {
+		table[digit[0]] = contactMark
+	}
+	return table
+}()
+
 // findContacts calls found with the names of the telephone numbers and wallets in
 // text, repeated ones too. Its time is linear.
 func findContacts(text []byte, p *pace.Pace, found func(name string)) {
-	before := byte(' ')
-	for at := 0; at < len(text); {
-		switch c := text[at]; {
-		case c == '+' || c == '(' || '0' <= c && c <= '9' || c >= 0x80:
-			if number, n := phone(text[at:], before); n > 0 {
-				found("tel:" + number)
-				at += n
-				before = '0'
-				if p.Over(n) {
-					return
-				}
-				continue
-			}
-			fallthrough
-		default:
-			n := 0
-			for n < len(text)-at && alphanumeric(text[at+n]) {
-				n++
-			}
-			if n >= 15 && n <= maxContactWord && !joined(before) {
-				if name := wallet(string(text[at : at+n])); name != "" {
-					found(name)
-				}
-			} else if n == 4 {
-				if name := iban(text[at:]); name != "" && !joined(before) {
-					found(name)
-				}
-			}
-			n = max(n, 1)
-			before = text[at+n-1]
-			at += n
-			if p.Over(n) {
-				return
+	known := 0   // what is before has been looked at
+	number := -1 // where the last telephone number ended
+	for at := 0; ; {
+		from := at
+		for stop := min(at+pace.Step, len(text)); at < stop && contactBytes[text[at]]&contactMark == 0; {
+			at++
+		}
+		if p.Over(at-from) || at == len(text) {
+			return
+		}
+		if contactBytes[text[at]]&contactMark == 0 {
+			continue
+		}
+		// A word goes back to letters that are no marks.
+		for at > known && contactBytes[text[at]]&contactWord != 0 && contactBytes[text[at-1]]&contactWord != 0 {
+			at--
+		}
+		before := byte(' ')
+		switch {
+		case at == number:
+			before = '0'
+		case at > 0:
+			before = text[at-1]
+		}
+		n := 0
+		if c := text[at]; c < 'A' || c >= 0x80 {
+			var name string
+			if name, n = phone(text[at:], before); n > 0 {
+				found("tel:" + name)
+				number = at + n
 			}
 		}
+		if n == 0 {
+			n = word(text[at:], before, found)
+		}
+		at += n
+		known = at
+		if p.Over(n) {
+			return
+		}
 	}
+}
+
+// word finds the wallet at the start of text, behind another byte, and returns how many
+// letters and digits there are; 1 if there are none.
+func word(text []byte, before byte, found func(name string)) int {
+	n := 0
+	for n < len(text) && contactBytes[text[n]]&contactWord != 0 {
+		n++
+	}
+	if n >= 15 && n <= maxContactWord && !joined(before) {
+		if name := wallet(string(text[:n])); name != "" {
+			found(name)
+		}
+	} else if n == 4 {
+		if name := iban(text); name != "" && !joined(before) {
+			found(name)
+		}
+	}
+	return max(n, 1)
 }
 
 func alphanumeric(c byte) bool {

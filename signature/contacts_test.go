@@ -1,12 +1,14 @@
 package signature
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 func contactsIn(text string) (all []string) {
@@ -118,14 +120,30 @@ func TestContactsOfMail(t *testing.T) {
 	}
 }
 
-// FuzzContacts: what is found is of its form, and is found behind other text, too.
+// FuzzContacts: what is found is of its form, and is found behind other text, and by who
+// looks at each word, too.
 func FuzzContacts(f *testing.F) {
 	f.Add("call +1 (555) 010-9999 now, GB82 WEST 1234 5698 7654 32")
 	for _, w := range append(slices.Clone(wallets), madeWallets...) {
 		f.Add(w)
+		f.Add(strings.Repeat("x", pace.Step-len(w)/2) + w)
+		f.Add(strings.Repeat(" x", pace.Step/2-len(w)/4) + w)
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	pieces := append([]string{"+1 555 010 9999", "(555) 010-9999", "0171 1234567", "\uff10\uff11", "\U0001d7ce", "\xef", "\xf0", "0x", "bc1", "+", "(", "1", "Z", "z"}, wallets...)
+	for range 300 {
+		text := mailtest.Text(r)
+		for range r.IntN(20) {
+			text = slices.Insert(text, r.IntN(len(text)+1), []byte(pieces[r.IntN(len(pieces))])...)
+		}
+		f.Add(string(text))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got := contactsIn(text)
+		var want []string
+		if naiveContacts([]byte(text), func(name string) { want = append(want, name) }); !slices.Equal(got, want) {
+			t.Fatalf("%q: %q, want %q", text, got, want)
+		}
 		for _, name := range got {
 			number, phone := strings.CutPrefix(name, "tel:")
 			if phone && (strings.Trim(number, "0123456789") != "" || len(number) > maxPhone || strings.HasPrefix(number, "0")) || strings.Trim(name, "\x00\n ") != name || len(name) > maxContactWord {

@@ -49,6 +49,39 @@ func naiveMinima(k *nearKey, list *wordList, salt uint64) (minima [NearBands * n
 	return minima
 }
 
+func naiveContacts(text []byte, found func(name string)) {
+	before := byte(' ')
+	for at := 0; at < len(text); {
+		switch c := text[at]; {
+		case c == '+' || c == '(' || '0' <= c && c <= '9' || c >= 0x80:
+			if number, n := phone(text[at:], before); n > 0 {
+				found("tel:" + number)
+				at += n
+				before = '0'
+				continue
+			}
+			fallthrough
+		default:
+			n := 0
+			for n < len(text)-at && alphanumeric(text[at+n]) {
+				n++
+			}
+			if n >= 15 && n <= maxContactWord && !joined(before) {
+				if name := wallet(string(text[at : at+n])); name != "" {
+					found(name)
+				}
+			} else if n == 4 {
+				if name := iban(text[at:]); name != "" && !joined(before) {
+					found(name)
+				}
+			}
+			n = max(n, 1)
+			before = text[at+n-1]
+			at += n
+		}
+	}
+}
+
 // TestFastAsNaive holds the fast ways to the slow ones on random text made to
 // break them.
 func TestFastAsNaive(t *testing.T) {

@@ -14,18 +14,25 @@ import (
 // with a path that end in a domain that there is, as in example.com/offer. It ends when
 // found returns false. Its time is linear in text.
 func Find(text []byte, found func(url string) bool) {
-	for at := 0; at < len(text); {
-		end, mark := at, -1 // the first byte that marks it
-		for end < len(text) && classes[text[end]] != breaking {
-			if mark < 0 && classes[text[end]] == marking {
-				mark = end
-			}
-			end++
+	for at := 0; ; {
+		mark := at
+		for mark < len(text) && classes[text[mark]] != marking {
+			mark++
 		}
-		if mark >= 0 && end-at >= len("www.a.b") && !endsSentence(text[at:end], mark-at) && !inWord(text[at:end], found) {
+		if mark == len(text) {
 			return
 		}
-		at = end + 1
+		start, end := mark, mark+1
+		for start > at && classes[text[start-1]] != breaking {
+			start--
+		}
+		for end < len(text) && classes[text[end]] != breaking {
+			end++
+		}
+		if end-start >= len("www.a.b") && !endsSentence(text[start:end], mark-start) && !inWord(text[start:end], found) {
+			return
+		}
+		at = end
 	}
 }
 

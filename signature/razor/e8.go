@@ -64,43 +64,46 @@ func hostsOf(v8 []byte) []string {
 
 // unescape resolves %XX and then decimal references of two or three digits.
 func unescape(b []byte) []byte {
-	if bytes.IndexByte(b, '%') >= 0 {
-		b = replace(b, '%', func(b []byte) ([]byte, int) {
-			if len(b) > 2 {
-				hi, ok1 := scan.Hex(b[1])
-				lo, ok2 := scan.Hex(b[2])
-				if ok1 && ok2 {
-					return []byte{hi<<4 | lo}, 3
-				}
+	b = replace(b, '%', func(b []byte) ([]byte, int) {
+		if len(b) > 2 {
+			hi, ok1 := scan.Hex(b[1])
+			lo, ok2 := scan.Hex(b[2])
+			if ok1 && ok2 {
+				return []byte{hi<<4 | lo}, 3
 			}
-			return nil, 0
-		})
-	}
-	if bytes.IndexByte(b, '&') >= 0 {
-		b = replace(b, '&', reference)
-	}
-	return b
+		}
+		return nil, 0
+	})
+	return replace(b, '&', reference)
 }
 
 // replace replaces what begins with mark by what it means; a meaning of no
 // length leaves mark as it is.
 func replace(b []byte, mark byte, meaning func([]byte) ([]byte, int)) []byte {
-	out := make([]byte, 0, len(b))
-	for {
-		i := bytes.IndexByte(b, mark)
+	var out []byte
+	known := 0 // what of b is in out
+	for at := 0; ; {
+		i := bytes.IndexByte(b[at:], mark)
 		if i < 0 {
-			return append(out, b...)
+			break
 		}
-		out = append(out, b[:i]...)
-		b = b[i:]
-		if char, n := meaning(b); n > 0 {
-			out = append(out, char...)
-			b = b[n:]
-		} else {
-			out = append(out, mark)
-			b = b[1:]
+		at += i
+		char, n := meaning(b[at:])
+		if n == 0 {
+			at++
+			continue
 		}
+		if out == nil {
+			out = make([]byte, 0, len(b))
+		}
+		out = append(append(out, b[known:at]...), char...)
+		at += n
+		known = at
 	}
+	if out == nil {
+		return b
+	}
+	return append(out, b[known:]...)
 }
 
 // reference returns the character of the reference at the start of b, as
@@ -127,7 +130,11 @@ func reference(b []byte) ([]byte, int) {
 func bareLinks(b []byte) []string {
 	var links []string
 	for i := 1; i < len(b); i++ {
-		if b[i]|0x20 != 'w' || !isBlank(b[i-1]) || !scan.HasPrefixFold(b[i:], "www") || i+3 >= len(b) || b[i+3] == '\n' {
+		n := scan.IndexEither(b[i:], 'w', 'W')
+		if n < 0 {
+			break
+		}
+		if i += n; !isBlank(b[i-1]) || !scan.HasPrefixFold(b[i:], "www") || i+3 >= len(b) || b[i+3] == '\n' {
 			continue
 		}
 		end := i + 4
@@ -143,38 +150,63 @@ func bareLinks(b []byte) []string {
 	return links
 }
 
-// firstURL returns what follows the first URL's "http://", and whether the
-// URL stood in an href.
+// firstURL returns what follows the "http:/" or "https:/" of the first URL, and a further
+// slash, and whether the URL stood in an href. If any does, it is the first that does.
 func firstURL(b []byte) (rest []byte, href, ok bool) {
-	plain := 0 // behind the first "http://" that no href needs
-	for i := range b {
-		if b[i]|0x20 != 'h' {
+	for at := 0; ; {
+		n := bytes.IndexByte(b[at:], ':')
+		if n < 0 {
+			return rest, false, ok
+		}
+		colon := at + n
+		at = colon + 1
+		start := schemeBefore(b, colon)
+		if start < 0 {
 			continue
 		}
-		if plain == 0 {
-			if n := schemeLen(b[i:]); n > 0 {
-				plain = i + n
-			}
+		at++
+		if at < len(b) && b[at] == '/' {
+			at++
 		}
-		if !scan.HasPrefixFold(b[i:], "href") {
-			continue
+		if inHref(b[:start]) {
+			return b[at:], true, true
 		}
-		j := skipBlanks(b, i+4)
-		if j >= len(b) || b[j] != '=' {
-			continue
-		}
-		j = skipBlanks(b, j+1)
-		if j < len(b) && b[j] == '"' {
-			j++
-		}
-		if n := schemeLen(b[j:]); n > 0 {
-			return b[j+n:], true, true
+		if !ok {
+			rest, ok = b[at:], true
 		}
 	}
-	if plain > 0 {
-		return b[plain:], false, true
+}
+
+// schemeBefore returns where the scheme of the URL begins that has the colon, -1 if it is
+// that of none.
+func schemeBefore(b []byte, colon int) int {
+	if colon+1 >= len(b) || b[colon+1] != '/' {
+		return -1
 	}
-	return nil, false, false
+	for _, scheme := range [...]string{"http", "https"} {
+		if start := colon - len(scheme); start >= 0 && scan.HasPrefixFold(b[start:], scheme) {
+			return start
+		}
+	}
+	return -1
+}
+
+// inHref reports whether b ends in href, an equals sign, and perhaps blanks and a quote.
+func inHref(b []byte) bool {
+	b = trimBlanks(bytes.TrimSuffix(b, []byte{'"'}))
+	if !bytes.HasSuffix(b, []byte{'='}) {
+		return false
+	}
+	b = trimBlanks(b[:len(b)-1])
+	return len(b) >= len("href") && scan.HasPrefixFold(b[len(b)-len("href"):], "href")
+}
+
+// trimBlanks returns b without the blanks at its end.
+func trimBlanks(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
 }
 
 func skipBlanks(b []byte, i int) int {
@@ -182,26 +214,6 @@ func skipBlanks(b []byte, i int) int {
 		i++
 	}
 	return i
-}
-
-// schemeLen returns the length of the "http:/", "https:/" or the same with two
-// slashes, at the start of b, or 0.
-func schemeLen(b []byte) int {
-	n := 0
-	switch {
-	case len(b) < 2 || b[1]|0x20 != 't':
-		return 0
-	case scan.HasPrefixFold(b, "http:/"):
-		n = 6
-	case scan.HasPrefixFold(b, "https:/"):
-		n = 7
-	default:
-		return 0
-	}
-	if n < len(b) && b[n] == '/' {
-		n++
-	}
-	return n
 }
 
 // takeHost reads a host from the start of rest: docs/specs/razor2.md#hosts, step 4.

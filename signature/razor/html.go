@@ -3,8 +3,9 @@ package razor
 import "bytes"
 
 // plainText removes mark-up from a part, header included, if it holds a tag
-// that the client knows: docs/specs/razor2.md#html.
-func plainText(part []byte) []byte {
+// that the client knows: docs/specs/razor2.md#html. The result may be written over the part,
+// if that is not needed any more.
+func plainText(part []byte, over bool) []byte {
 	if !hasTag(part) {
 		return part
 	}
@@ -12,7 +13,10 @@ func plainText(part []byte) []byte {
 	if i := bytes.IndexByte(part, 0); i >= 0 {
 		part = part[:i]
 	}
-	return strip(part)
+	if over {
+		return strip(part[:0], part)
+	}
+	return strip(make([]byte, 0, len(part)), part)
 }
 
 // hasTag looks for a known tag before the first NUL.
@@ -70,26 +74,41 @@ func isTag(name []byte) bool {
 	return false
 }
 
-// strip is the client's one pass over mark-up, with all its quirks.
-func strip(in []byte) []byte {
-	out := make([]byte, 0, len(in))
+// strip is the client's one pass over mark-up, with all its quirks. It appends to out, which
+// may begin where in does: it is never longer than what has been read.
+func strip(out, in []byte) []byte {
 	var tag, sgml bool
 	var quote, last byte
 	for i := 0; i < len(in); i++ {
-		c := in[i]
-		if quote == 0 && !tag && !markupBytes[c] {
-			start := i
-			for i < len(in) && !markupBytes[in[i]] {
+		// What means nothing here is most of it.
+		start := i
+		switch {
+		case quote != 0:
+			n := bytes.IndexByte(in[i:], quote)
+			if n < 0 {
+				return out
+			}
+			i += n
+		case tag:
+			for i < len(in) && markupBytes[in[i]]&inTag == 0 {
+				i++
+			}
+		default:
+			for i < len(in) && markupBytes[in[i]]&inText == 0 {
 				i++
 			}
 			out = append(out, in[start:i]...)
-			i--
-			last = in[i]
-			continue
 		}
+		if i == len(in) {
+			break
+		}
+		if i > start {
+			last = in[i-1]
+		}
+		c := in[i]
 		switch {
 		case quote != 0:
-			if c == quote && (c != '-' || last == '-') {
+			if c != '-' || last == '-' {
 				quote = 0
 			}
 		case c == '<':
@@ -101,24 +120,29 @@ func strip(in []byte) []byte {
 			if tag {
 				tag, sgml = false, false
 			}
-		case c == '-' && sgml && last == '-':
-			quote = '-'
-		case (c == '"' || c == '\'') && tag:
-			quote = c
+		case c == '-':
+			if sgml && last == '-' {
+				quote = '-'
+			}
 		case c == '&':
 			char, n := entity(in[i+1:])
 			out = append(out, char)
 			i += n
-		case !tag:
-			out = append(out, c)
+		default:
+			quote = c
 		}
 		last = c
 	}
 	return out
 }
 
-// markupBytes marks the bytes that mean something to strip outside of tags.
-var markupBytes = [256]bool{'<': true, '>': true, '&': true}
+// What a byte may mean to strip.
+const (
+	inText = 1 << iota // outside of tags
+	inTag
+)
+
+var markupBytes = [256]uint8{'<': inText | inTag, '>': inText | inTag, '&': inText | inTag, '"': inTag, '\'': inTag, '-': inTag}
 
 // entity returns the byte that an entity stands for and how many bytes of
 // b, which begins behind the "&", it takes; "&" and 0 if there is none.

@@ -101,7 +101,7 @@ func each(mail []byte, p *pace.Pace, take func(Part)) {
 		if !ok || p.Over(len(prepared)) {
 			return
 		}
-		if part, ok := Prepared(prepared); ok {
+		if part, ok := signaturesOf(prepared, true); ok {
 			take(part)
 		}
 	})
@@ -111,19 +111,23 @@ func each(mail []byte, p *pace.Pace, take func(Part)) {
 // razor-report sends it: header lines, an empty line, the body, LF line ends. It
 // reports false for a part that gets no signature. Source:
 // docs/specs/razor2.md#reported-mail and #preprocessing to #engine-8.
-func Prepared(part []byte) (Part, bool) {
+func Prepared(part []byte) (Part, bool) { return signaturesOf(part, false) }
+
+// signaturesOf is [Prepared], which may write over the part if it is not needed any more.
+func signaturesOf(part []byte, over bool) (Part, bool) {
 	decoded := decodeQuotedPrintable(decodeBase64(part))
 	v8 := bodyOf(decoded)
 	if isSkipped(v8) {
 		return Part{}, false
 	}
-	v4 := bodyOf(plainText(decoded))
-	p := Part{TextLen: len(bytes.TrimSpace(v4))}
-	p.E4, p.Empty = engine4(v4)
-	for _, host := range hostsOf(v8) {
-		p.Hosts = append(p.Hosts, host)
+	hosts := hostsOf(v8)
+	p := Part{Hosts: hosts, E8: make([]bulkhead.Signature, 0, len(hosts))}
+	for _, host := range hosts {
 		p.E8 = append(p.E8, engine8(host, len(v8)))
 	}
+	v4 := bodyOf(plainText(decoded, over))
+	p.TextLen = len(bytes.TrimSpace(v4))
+	p.E4, p.Empty = engine4(v4)
 	return p, true
 }
 

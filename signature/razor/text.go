@@ -96,9 +96,11 @@ func decodeQuotedPrintable(part []byte) []byte {
 	if start < 0 || lineStart(part[:start], "Content-Transfer-Encoding: quoted-printable") < 0 {
 		return part
 	}
-	body := softBreaks(part[end:])
 	out := append(make([]byte, 0, len(part)), part[:end]...)
-	for {
+	out = softBreaks(out, part[end:])
+	// What is decoded is never longer than what it is decoded from.
+	body := out[end:]
+	for out = out[:end]; ; {
 		i := bytes.IndexByte(body, '=')
 		if i < 0 {
 			return append(out, body...)
@@ -118,8 +120,8 @@ func decodeQuotedPrintable(part []byte) []byte {
 	}
 }
 
-func softBreaks(body []byte) []byte {
-	out := make([]byte, 0, len(body))
+// softBreaks appends body to out without its soft line ends.
+func softBreaks(out, body []byte) []byte {
 	for {
 		i := bytes.IndexByte(body, '=')
 		if i < 0 {

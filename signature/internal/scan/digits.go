@@ -3,7 +3,7 @@ package scan
 // Digit64 returns the value of a base64 digit; padding in an odd place is one.
 func Digit64(c byte) (byte, bool) { v := digits64[c]; return v, v != noDigit }
 
-// noDigit is what [Digit64] holds for bytes that are none.
+// noDigit is what the tables hold for bytes that are none.
 const noDigit = 0xFF
 
 var digits64 = func() (table [256]byte) {
@@ -18,17 +18,20 @@ var digits64 = func() (table [256]byte) {
 }()
 
 // Hex returns the value of a hexadecimal digit, and false for another byte.
-func Hex(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10, true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
+func Hex(c byte) (byte, bool) { v := digits16[c]; return v, v != noDigit }
+
+var digits16 = func() (table [256]byte) {
+	for i := range table {
+		table[i] = noDigit
 	}
-	return 0, false
-}
+	for i, c := range []byte("0123456789abcdef") {
+		table[c] = byte(i)
+	}
+	for i, c := range []byte("ABCDEF") {
+		table[c] = byte(10 + i)
+	}
+	return table
+}()
 
 // What [Base64] holds for bytes that are no digits.
 const (

@@ -5,27 +5,30 @@ import (
 	"unsafe"
 )
 
-// lineWindow is how far the search for one kind of line end may run ahead of the
-// other, in bytes: text that has one kind alone takes linear time too.
-const lineWindow = 256
+// window is how far the search for one byte may run ahead of that for the other: text
+// that has one of them alone takes linear time too.
+const window = 256
 
-// LineEnd returns the index of the first CR or LF, or -1.
-func LineEnd(b []byte) int {
-	for at := 0; at < len(b); at += lineWindow {
-		window := b[at:min(at+lineWindow, len(b))]
-		lf := bytes.IndexByte(window, '\n')
-		if lf >= 0 {
-			window = window[:lf]
+// IndexEither returns the index of the first c or d, or -1.
+func IndexEither(text []byte, c, d byte) int {
+	for at := 0; at < len(text); at += window {
+		near := text[at:min(at+window, len(text))]
+		first := bytes.IndexByte(near, c)
+		if first >= 0 {
+			near = near[:first]
 		}
-		if cr := bytes.IndexByte(window, '\r'); cr >= 0 {
-			return at + cr
+		if other := bytes.IndexByte(near, d); other >= 0 {
+			return at + other
 		}
-		if lf >= 0 {
-			return at + lf
+		if first >= 0 {
+			return at + first
 		}
 	}
 	return -1
 }
+
+// LineEnd returns the index of the first CR or LF, or -1.
+func LineEnd(b []byte) int { return IndexEither(b, '\n', '\r') }
 
 // FirstLine returns where the first line of b ends and where the next one
 // begins: after LF, CR LF or a lone CR, or at the end of b.

@@ -159,7 +159,7 @@ func (f *folder) line(line, rest []byte) {
 	if !quoted && (isAttribution(line, rest) || isArmour(line)) {
 		return
 	}
-	if scan.IsASCII(line) {
+	if scan.ASCIIPrefix(line) == len(line) {
 		f.fold(line)
 	} else {
 		f.decompose(line)

@@ -190,7 +190,7 @@ func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
 	case "iso-8859-1", "latin1", "windows-1252", "cp1252":
 		return windows1252(data, limit, p)
 	}
-	if scan.IsASCII(data) {
+	if scan.ASCIIPrefix(data) == len(data) {
 		return data
 	}
 	return convert(data, name, limit, p)
@@ -307,7 +307,7 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 }
 
 func windows1252(data []byte, limit int, p *pace.Pace) []byte {
-	if scan.IsASCII(data) {
+	if scan.ASCIIPrefix(data) == len(data) {
 		return data
 	}
 	size := 0

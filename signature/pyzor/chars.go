@@ -106,14 +106,14 @@ func (t *charText) puts(text []byte) {
 	}
 }
 
-// strip passes the text of HTML on to l, see stripper. It reports false where
-// the client's parser breaks.
-func (t *charText) strip(l *liner, p *pace.Pace) bool {
+// strip passes the text of HTML on to l, from a mark in it on, see stripper. It reports false
+// where the client's parser breaks.
+func (t *charText) strip(l *liner, p *pace.Pace, from mark) bool {
 	switch t.width {
 	case 2:
-		return stripHTML(t.wide, l, p)
+		return stripHTML(t.wide, l, p, from)
 	case 4:
-		return stripHTML(t.full, l, p)
+		return stripHTML(t.full, l, p, from)
 	}
-	return stripHTML(t.narrow, l, p)
+	return stripHTML(t.narrow, l, p, from)
 }

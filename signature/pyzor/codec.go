@@ -24,7 +24,15 @@ type sink struct {
 	bad  int
 	with rune
 	pace *pace.Pace
+
+	lines *liner // which takes them; nil for another
+	from  int    // where to begin, in bytes
+	size  int    // of all that is decoded
+	at    int    // from where on what is passed on is decoded as it is now, -1 if from nowhere
 }
+
+// over announces n more bytes of work, and reports whether they must, or may, be left undone.
+func (s *sink) over(n int) bool { return s.pace.Over(n) || s.lines != nil && s.lines.done() }
 
 func (s *sink) put(r rune) { s.take(r) }
 
@@ -33,7 +41,7 @@ func (s *sink) put(r rune) { s.take(r) }
 func (s *sink) ascii(b []byte) (n int, over bool) {
 	n = scan.ASCIIPrefix(b[:min(len(b), pace.Step)])
 	if n > 0 {
-		if s.pace.Over(n) {
+		if s.over(n) {
 			return 0, true
 		}
 		s.run(b[:n])
@@ -67,9 +75,20 @@ func keepsASCII(codec string) bool {
 	return ok
 }
 
-// decode decodes b. Each stretch that does not fit counts as one error and is
+// decode decodes b, or the rest of it. Each stretch that does not fit counts as one error and is
 // replaced by s.with, see ignoreErrors.
 func (s *sink) decode(b []byte, codec string) {
+	s.size = len(b)
+	switch codec {
+	case "utf_8_sig":
+		if s.from == 0 {
+			b = bytes.TrimPrefix(b, []byte("\uFEFF"))
+		}
+	case "utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be":
+		s.wide(b, codec)
+		return
+	}
+	b = b[s.from:]
 	if table, ok := singleTables[codec]; ok {
 		s.single(b, []rune(table))
 		return
@@ -81,10 +100,12 @@ func (s *sink) decode(b []byte, codec string) {
 	switch codec {
 	case "ascii", "latin_1":
 		for len(b) > 0 {
+			s.at = s.size - len(b)
 			n, over := s.ascii(b)
-			if b = b[n:]; over || s.pace.Over(1) {
+			if b = b[n:]; over || s.over(1) {
 				return
 			}
+			s.at += n
 			switch {
 			case len(b) == 0 || b[0] < 0x80:
 				continue
@@ -95,14 +116,10 @@ func (s *sink) decode(b []byte, codec string) {
 			}
 			b = b[1:]
 		}
-	case "utf_8":
+	case "utf_8", "utf_8_sig":
 		s.utf8(b)
-	case "utf_8_sig":
-		s.utf8(bytes.TrimPrefix(b, []byte("\uFEFF")))
 	case "utf_7":
 		s.utf7(b)
-	case "utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be":
-		s.wide(b, codec)
 	default:
 		s.iso2022(b, codec)
 	}
@@ -140,6 +157,7 @@ func codecOf(charset string) (string, bool) {
 func (s *sink) single(b []byte, table []rune) {
 	first := 256 - len(table) // bytes below are ASCII
 	for len(b) > 0 {
+		s.at = s.size - len(b)
 		if first > 0 && b[0] < 0x80 {
 			n, over := s.ascii(b)
 			if over {
@@ -148,7 +166,7 @@ func (s *sink) single(b []byte, table []rune) {
 			b = b[n:]
 			continue
 		}
-		if s.pace.Over(1) {
+		if s.over(1) {
 			return
 		}
 		if r := table[int(b[0])-first]; r != undefined {
@@ -162,6 +180,7 @@ func (s *sink) single(b []byte, table []rune) {
 
 func (s *sink) utf8(b []byte) {
 	for len(b) > 0 {
+		s.at = s.size - len(b)
 		if b[0] < utf8.RuneSelf {
 			n, over := s.ascii(b)
 			if over {
@@ -170,7 +189,7 @@ func (s *sink) utf8(b []byte) {
 			b = b[n:]
 			continue
 		}
-		if s.pace.Over(1) {
+		if s.over(1) {
 			return
 		}
 		r, n := utf8.DecodeRune(b)
@@ -199,10 +218,13 @@ func (s *sink) utf7(b []byte) {
 	var bits int
 	var high rune // half of a surrogate pair that waits for the other
 	for i := 0; i < len(b); {
-		if s.pace.Over(1) {
+		if s.over(1) {
 			return
 		}
 		c := b[i]
+		if s.at = s.size - len(b) + i; shifted {
+			s.at = -1
+		}
 		switch {
 		case shifted:
 			v, ok := scan.Digit64(c)
@@ -291,6 +313,9 @@ func (s *sink) wide(b []byte, codec string) {
 	case bytes.HasPrefix(b, []byte(big)):
 		b, order = b[size:], binary.BigEndian
 	}
+	if s.from > 0 {
+		b = b[len(b)-(s.size-s.from):]
+	}
 	if size == 4 {
 		s.utf32(b, order)
 	} else {
@@ -299,7 +324,8 @@ func (s *sink) wide(b []byte, codec string) {
 }
 
 func (s *sink) utf32(b []byte, order binary.ByteOrder) {
-	for ; len(b) >= 4 && !s.pace.Over(4); b = b[4:] {
+	for ; len(b) >= 4 && !s.over(4); b = b[4:] {
+		s.at = s.size - len(b)
 		if r := order.Uint32(b); r > utf8.MaxRune || r >= 0xd800 && r <= 0xdfff {
 			s.error()
 		} else {
@@ -312,7 +338,8 @@ func (s *sink) utf32(b []byte, order binary.ByteOrder) {
 }
 
 func (s *sink) utf16(b []byte, order binary.ByteOrder) {
-	for ; len(b) >= 2 && !s.pace.Over(2); b = b[2:] {
+	for ; len(b) >= 2 && !s.over(2); b = b[2:] {
+		s.at = s.size - len(b)
 		r := rune(order.Uint16(b))
 		switch {
 		case r < 0xd800 || r > 0xdfff:

@@ -10,8 +10,9 @@ import (
 
 // stripHTML reduces HTML to its text as the client's parser sees it: runs of
 // text, trimmed and joined by blanks, without those in script and style. It
-// reports false where that parser breaks. Source: docs/specs/pyzor.md#html-text.
-func stripHTML[T char](text []T, l *liner, p *pace.Pace) bool {
+// reports false where that parser breaks. A mark says where to begin. Source:
+// docs/specs/pyzor.md#html-text.
+func stripHTML[T char](text []T, l *liner, p *pace.Pace, from mark) bool {
 	h := &stripper[T]{
 		in:     text,
 		out:    l,
@@ -19,7 +20,10 @@ func stripHTML[T char](text []T, l *liner, p *pace.Pace) bool {
 		single: lastRune(text, '\''),
 		double: lastRune(text, '"'),
 	}
-	h.run()
+	if from.end > 0 {
+		h.data(int(from.at), int(from.end), from.references, true)
+	}
+	h.run(int(from.end))
 	return !h.broken
 }
 
@@ -64,54 +68,73 @@ func (r *textRun) put(c rune) {
 	r.out.put(c)
 }
 
-// begin passes on the blank that waits for what follows.
-func (r *textRun) begin() {
+// begin passes on the blank that waits for what follows, and reports whether that has ended a
+// line.
+func (r *textRun) begin() bool {
 	if !r.begun {
 		r.begun, r.blank = true, ' '
 	}
-	if r.blank != 0 {
-		r.out.put(r.blank)
-		r.blank = 0
+	blank := r.blank
+	if r.blank = 0; blank != 0 {
+		r.out.put(blank)
 	}
+	return blank == '\n'
 }
 
-// data takes a run of text. Blanks at its ends go, also those that references
-// stand for.
-func (h *stripper[T]) data(text []T, references bool) {
+// What an ASCII character may do for a line of which nothing matters but its end.
+var mayEnd = func() (table [128]bool) {
+	for c, class := range classes {
+		table[c] = class&classEnd != 0
+	}
+	table['&'] = true
+	return table
+}()
+
+// data takes a run of text, or of one that has begun the rest. Blanks at its ends go, also those
+// that references stand for.
+func (h *stripper[T]) data(i, end int, references, begun bool) {
 	if h.hidden {
 		return
 	}
-	run := textRun{out: h.out}
-	for i := 0; i < len(text) && !h.pace.Over(1); {
+	run := textRun{out: h.out, begun: begun}
+	text := h.in[:end]
+	for i < end && !h.out.done() && !h.pace.Over(1) {
 		// Most characters are those of words.
-		n := 0
-		for n < min(len(text)-i, pace.Step) && !isSpace(text[i+n]) && (text[i+n] != '&' || !references) {
+		n, stop := i, min(end, i+pace.Step)
+		for n < stop && !isSpace(text[n]) && (text[n] != '&' || !references) {
 			n++
 		}
-		if n > 0 {
-			if h.pace.Over(n) {
-				return
+		if n == i {
+			if text[i] != '&' || !references {
+				run.put(rune(text[i]))
+				i++
+				continue
 			}
-			run.begin()
-			word := text[i : i+n]
+			meaning, n := reference(text[i+1:])
+			for _, r := range meaning {
+				run.put(r)
+			}
+			i += 1 + n
+			continue
+		}
+		if run.begin() && h.out.marks != nil && h.out.lines >= h.out.marks.due {
+			h.out.marks.add(mark{int32(h.out.lines), int32(h.out.part), int32(i), int32(end), references})
+		}
+		word := text[i:n]
+		if h.out.skips() {
+			for n < stop && (text[n] < 0x80 && !mayEnd[text[n]&0x7f] || text[n] >= 0x80 && !isLineEnd(text[n])) {
+				n++
+			}
+		} else if h.out.length == 0 && (n == end || isSpace(text[n])) {
 			// Every run begins with a blank, so that the end of this one ends the word.
-			if i += n; run.out.length == 0 && (i == len(text) || isSpace(text[i])) {
-				wholeWord(run.out, word)
-			} else {
-				putWord(run.out, word)
-			}
-			continue
+			wholeWord(h.out, word)
+		} else {
+			putWord(h.out, word)
 		}
-		if text[i] != '&' || !references {
-			run.put(rune(text[i]))
-			i++
-			continue
+		if h.pace.Over(n - i) {
+			return
 		}
-		meaning, n := reference(text[i+1:])
-		for _, r := range meaning {
-			run.put(r)
-		}
-		i += 1 + n
+		i = n
 	}
 }
 
@@ -143,10 +166,10 @@ func (h *stripper[T]) hasPrefix(i int, prefix string) bool {
 	return true
 }
 
-// run is the parser's main loop. What it cannot finish at the end is lost.
-func (h *stripper[T]) run() {
+// run is the parser's main loop, from i on. What it cannot finish at the end is lost.
+func (h *stripper[T]) run(i int) {
 	n := len(h.in)
-	for i := 0; i < n && !h.broken; {
+	for i < n && !h.broken && !h.out.done() {
 		if h.pace.Over(1) {
 			return
 		}
@@ -162,7 +185,7 @@ func (h *stripper[T]) run() {
 			return
 		}
 		if i < j {
-			h.data(h.in[i:j], h.raw == "")
+			h.data(i, j, h.raw == "", false)
 		}
 		if i = j; i == n {
 			return
@@ -232,7 +255,7 @@ func (h *stripper[T]) markup(i int) int {
 		}
 		return h.behind('>', i+2)
 	case i+1 < len(h.in):
-		h.data([]T{'<'}, false)
+		h.data(i, i+1, false, false)
 		return i + 1
 	}
 	return -1
@@ -327,7 +350,7 @@ func (h *stripper[T]) endTag(i int) int {
 	if end > start && h.at(h.skipSpace(end)) == '>' {
 		name := h.in[start:end]
 		if h.raw != "" && !isName(name, h.raw) {
-			h.data(h.in[i:gt], false)
+			h.data(i, gt, false, false)
 			return gt
 		}
 		h.close(name)
@@ -335,7 +358,7 @@ func (h *stripper[T]) endTag(i int) int {
 		return gt
 	}
 	if h.raw != "" {
-		h.data(h.in[i:gt], false)
+		h.data(i, gt, false, false)
 		return gt
 	}
 	if !asciiLetter(h.at(i + 2)) {
@@ -421,7 +444,7 @@ func (h *stripper[T]) startTag(i int) int {
 		tail = tail[:len(tail)-1]
 	}
 	if !isName(tail, ">") && !isName(tail, "/>") {
-		h.data(h.in[i:end], false)
+		h.data(i, end, false, false)
 		return end
 	}
 	for _, raw := range [...]string{"script", "style"} {

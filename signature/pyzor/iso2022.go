@@ -49,10 +49,11 @@ func (s *sink) iso2022(b []byte, codec string) {
 	var set [2]int // plain and shifted
 	place, through := 0, false
 	for i := 0; i < len(b); {
-		if s.pace.Over(1) {
+		if s.over(1) {
 			return
 		}
 		c := b[i]
+		s.at = -1
 		switch {
 		case through:
 			s.put(rune(c))
@@ -70,6 +71,9 @@ func (s *sink) iso2022(b []byte, codec string) {
 			place = int(0x0f - c)
 			i++
 		case c == '\n':
+			if set == [2]int{} {
+				s.at = s.size - len(b) + i
+			}
 			s.put('\n')
 			place = 0
 			i++
@@ -183,10 +187,13 @@ func (s *sink) hz(b []byte) {
 	m := codecs["gb2312"]()
 	chinese := false
 	for i := 0; i < len(b); {
-		if s.pace.Over(1) {
+		if s.over(1) {
 			return
 		}
 		c := b[i]
+		if s.at = s.size - len(b) + i; chinese {
+			s.at = -1
+		}
 		switch {
 		case c == '~':
 			if i+1 == len(b) {

@@ -10,17 +10,19 @@ const maxWord = 10
 
 // A liner takes the characters of a mail one by one, cuts them into lines,
 // removes from each, in this order, words of ten or more characters, addresses,
-// URLs and white space, and passes on the lines that are long enough after that.
-// It keeps no more than the line it passes on.
+// URLs and white space, and passes on the lines that are long enough after that,
+// if they are wanted. It keeps no more than the line it passes on.
 //
 // Source: docs/specs/pyzor.md#lines and #normalisation.
 type liner struct {
-	// wants says whether a line, by its number among those that count, is passed
-	// on; nil passes all on.
-	wants func(line int) bool
-	// text takes a piece of such a line, end its end.
+	wanted stretch
+	// text takes a piece of a line that is wanted, end its end.
 	text func(piece []byte)
 	end  func()
+
+	marks *marks // for who counts all lines, to note where they begin; nil for who reads those that are wanted
+	part  int    // of the mail
+	at    *int   // where in the part what is passed on now stands; nil or below 0 if that is not known
 
 	lines  int // that counted
 	word   [maxWord]rune
@@ -31,6 +33,15 @@ type liner struct {
 
 // maxHeld is about how many bytes of a line are held, to be passed on together.
 const maxHeld = 512
+
+// done reports whether no more lines are wanted, for who does not count them.
+func (l *liner) done() bool { return l.marks == nil && l.lines >= l.wanted.behind }
+
+// wants reports whether the present line is wanted, if it counts.
+func (l *liner) wants() bool { return l.wanted.first <= l.lines && l.lines < l.wanted.behind }
+
+// skips reports whether nothing of the present line matters any more but its end.
+func (l *liner) skips() bool { return l.chars >= minLine && !l.wants() }
 
 // put takes one character.
 func (l *liner) put(r rune) {
@@ -46,28 +57,52 @@ func (l *liner) put(r rune) {
 	}
 	if isLineEnd(r) {
 		l.endLine()
+		l.note(0)
 	}
 }
 
 // puts takes a run of characters.
 func (l *liner) puts(text []byte) {
-	for len(text) > 0 {
+	for at := 0; at < len(text); {
+		if l.skips() {
+			for at < len(text) && !isLineEnd(text[at]) {
+				at++
+			}
+			if at == len(text) {
+				return
+			}
+		}
 		// Most characters are those of words.
-		n := 0
+		n := at
 		for n < len(text) && text[n] > ' ' && text[n] < 0x7f {
 			n++
 		}
 		switch {
 		case n == len(text):
-			putWord(l, text)
+			putWord(l, text[at:])
 			return
 		case l.length == 0 && isSpace(text[n]):
-			wholeWord(l, text[:n])
+			wholeWord(l, text[at:n])
 		default:
-			putWord(l, text[:n])
+			putWord(l, text[at:n])
 		}
-		l.put(rune(text[n]))
-		text = text[n+1:]
+		if c := text[n]; isLineEnd(c) {
+			if l.endLine(); l.done() {
+				return
+			}
+			l.note(n)
+		} else {
+			l.put(rune(c))
+		}
+		at = n + 1
+	}
+}
+
+// note notes that the present line begins at or behind a line end, so many bytes behind where
+// what is passed on begins.
+func (l *liner) note(behind int) {
+	if l.marks != nil && l.lines >= l.marks.due && l.at != nil && *l.at >= 0 {
+		l.marks.add(mark{line: int32(l.lines), part: int32(l.part), at: int32(*l.at + behind)})
 	}
 }
 
@@ -94,9 +129,8 @@ func wholeWord[T char](l *liner, word []T) {
 
 // counts counts characters of the line, and reports whether they are wanted.
 func (l *liner) counts(chars int) bool {
-	known := l.chars >= minLine
 	l.chars += chars
-	return l.text != nil && (!known || l.wants == nil || l.wants(l.lines))
+	return l.wants()
 }
 
 // pass passes on what is held, if it is much.
@@ -108,7 +142,7 @@ func (l *liner) pass() {
 
 // passAll passes on what is held, if it is known that the line counts.
 func (l *liner) passAll() {
-	if len(l.held) > 0 && l.chars >= minLine && (l.wants == nil || l.wants(l.lines)) {
+	if len(l.held) > 0 && l.chars >= minLine {
 		l.text(l.held)
 		l.held = l.held[:0]
 	}
@@ -148,8 +182,8 @@ func (l *liner) endLine() {
 		l.endWord()
 	}
 	if l.chars >= minLine {
-		l.passAll()
-		if l.end != nil && (l.wants == nil || l.wants(l.lines)) {
+		if l.wants() {
+			l.passAll()
 			l.end()
 		}
 		l.lines++

@@ -27,6 +27,10 @@ type node struct {
 	children    []*node
 	container   bool // has children, even if there are none
 	body        []byte
+
+	// Of a leaf, once it is read:
+	isText, isPage bool
+	codec          string // of its characters, "" before
 }
 
 type headerField struct{ name, value string }
@@ -80,8 +84,11 @@ type reader struct {
 	blanks  int      // how often a blank line ends the input too
 	parts   int      // that were begun
 	leaves  []*node
-	chars   charText // of the present page
-	bad     bool     // the client stops with an error, or ours at too many parts
+	body    []byte // decoded, of the part bodyOf
+	bodyOf  *node
+	chars   charText // of the page charsOf
+	charsOf *node
+	bad     bool // the client stops with an error, or ours at too many parts
 }
 
 // stop reports whether a line ends the input. Multiparts may lie a hundred deep,

@@ -1,6 +1,7 @@
 package pyzor
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -44,7 +45,7 @@ func TestFastAsNaive(t *testing.T) {
 		for _, whole := range []int{0, 1 << 20} { // as it comes, and only what is wanted
 			var got []string
 			var line []byte
-			l := &liner{text: func(b []byte) { line = append(line, b...) }, end: func() { got, line = append(got, string(line)), nil }}
+			l := &liner{wanted: stretch{0, 1 << 20}, text: func(b []byte) { line = append(line, b...) }, end: func() { got, line = append(got, string(line)), nil }}
 			if whole == 0 {
 				l.puts(text)
 			} else {
@@ -64,5 +65,50 @@ func TestFastAsNaive(t *testing.T) {
 				t.Fatalf("lines of %q: %q, want %q", text, got, want)
 			}
 		}
+	}
+}
+
+// TestLinesFromMarks holds the lines that are read from marks on to those among all lines.
+func TestLinesFromMarks(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	charsets := []string{"utf-8", "utf_8_sig", "us-ascii", "iso-8859-1", "koi8-r", "gb18030", "euc-jp", "iso-2022-jp", "hz", "utf-7", "utf-16", "utf-16be", "utf-32", "cp037"}
+	extra := []string{"\n", "\x1b$B$3$3\x1b(B", "\x1b$B$3\n", "~{VPND~}", "~{VP\n", "+AOQ-", "+AOQ\n", "\ufeff", "&NewLine;", "&ampx\vy;", "<p>", "<b x=y>", "<br>\n", "<script>", "</script>", "<!-- \n -->", "<", "<1>", "a longer line of words", "\u0085"}
+	several := 0
+	for range 1500 {
+		mail := []byte("Content-Type: multipart/mixed; boundary=b\n\n")
+		for range 1 + r.IntN(3) {
+			charset := charsets[r.IntN(len(charsets))]
+			kind := []string{"text/plain", "text/html", "text/html", "application/x"}[r.IntN(4)]
+			var text []byte
+			for range 1 + r.IntN(12)*r.IntN(12) {
+				text = append(text, mailtest.Text(r)...)
+				text = append(text, extra[r.IntN(len(extra))]...)
+			}
+			if charset == "utf-16be" {
+				var wide []byte
+				for _, c := range text {
+					wide = append(wide, 0, c)
+				}
+				text = wide
+			}
+			mail = fmt.Appendf(mail, "--b\nContent-Type: %s; charset=%s\n\n%s\n", kind, charset, text)
+		}
+		var want []string
+		var line []byte
+		reader := newReader(mail, nil)
+		all := &liner{marks: new(marks), wanted: stretch{0, 1 << 30}, text: func(b []byte) { line = append(line, b...) }, end: func() { want, line = append(want, string(line)), nil }}
+		all.marks.due = 1 << 30
+		reader.lines(all, mark{})
+		if n := len(want); n > 4 {
+			several++
+			want = slices.Concat(want[n/5:n/5+3], want[n*3/5:min(n*3/5+3, n)])
+		}
+		got, ok, err := Lines(t.Context(), mail)
+		if err != nil || ok == reader.bad || ok && !slices.Equal(got, want) {
+			t.Fatalf("%q: lines %q, %v, %v; want %q, %v", mail, got, ok, err, want, !reader.bad)
+		}
+	}
+	if several < 500 {
+		t.Errorf("%d mails of more than four lines", several)
 	}
 }

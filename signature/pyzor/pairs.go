@@ -133,6 +133,7 @@ func userDefined(codec string, lead, trail byte) rune {
 func (s *sink) pairs(b []byte, codec string) {
 	m := codecs[codec]()
 	for i := 0; i < len(b); {
+		s.at = s.size - len(b) + i
 		c := b[i]
 		if c < 0x80 {
 			n, over := s.ascii(b[i:])
@@ -142,7 +143,7 @@ func (s *sink) pairs(b []byte, codec string) {
 			i += n
 			continue
 		}
-		if s.pace.Over(1) {
+		if s.over(1) {
 			return
 		}
 		if text := m.single[c-0x80]; text != "" {

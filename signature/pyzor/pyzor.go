@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -54,49 +53,46 @@ func Lines(ctx context.Context, raw []byte) (lines []string, ok bool, err error)
 	return lines, true, nil
 }
 
-// maxKept bounds the lines that are kept until it is known which of them are
-// hashed, in bytes. A mail of more is read twice.
+// A mail of few lines is hashed whole.
+const fewLines = 4
+
+// maxKept bounds the first few lines, which are kept until it is known whether there are more,
+// in bytes.
 const maxKept = 256 << 10
 
-// A lineList is a list of lines in one piece of memory.
-type lineList struct {
-	text []byte
-	ends []int // of each line in text
-}
-
-// size returns how many bytes of memory the list takes.
-func (l *lineList) size() int { return cap(l.text) + 8*cap(l.ends) }
-
-func (l *lineList) at(i int) []byte {
-	start := 0
-	if i > 0 {
-		start = l.ends[i-1]
-	}
-	return l.text[start:l.ends[i]]
-}
-
 // digestOf calls text with the pieces of each line that is hashed, and end at
-// its end.
+// its end. Which lines these are is known when all have been counted, for which the beginning
+// of most is enough.
 func digestOf(ctx context.Context, raw []byte, text func(piece []byte), end func()) (ok bool, err error) {
 	p := pace.New(ctx)
 	r := newReader(raw, p)
-	var kept lineList // all lines, as long as they are few
+	var kept []byte
+	var ends []int
 	all := &liner{
-		wants: func(int) bool { return kept.size() <= maxKept },
-		text:  func(piece []byte) { kept.text = append(kept.text, piece...) },
-		end:   func() { kept.ends = append(kept.ends, len(kept.text)) },
+		marks:  &marks{n: 1, step: 1, due: 1},
+		wanted: stretch{0, fewLines},
+		text: func(piece []byte) {
+			if len(kept) <= maxKept {
+				kept = append(kept, piece...)
+			}
+		},
+		end: func() { ends = append(ends, len(kept)) },
 	}
-	r.lines(all)
-	wanted := wantedLines(all.lines)
+	r.lines(all, mark{})
 	switch {
 	case r.bad || p.Err() != nil:
-	case len(kept.ends) == all.lines:
-		for _, i := range wanted {
-			text(kept.at(i))
+	case all.lines <= fewLines && len(kept) <= maxKept:
+		at := 0
+		for _, n := range ends {
+			text(kept[at:n])
 			end()
+			at = n
 		}
 	default:
-		r.lines(&liner{text: text, end: end, wants: func(line int) bool { return slices.Contains(wanted, line) }})
+		for _, s := range wantedLines(all.lines) {
+			from := all.marks.before(s.first)
+			r.lines(&liner{text: text, end: end, wanted: s, lines: int(from.line)}, from)
+		}
 	}
 	if err := pace.Ended(p); err != nil {
 		return false, err
@@ -104,24 +100,61 @@ func digestOf(ctx context.Context, raw []byte, text func(piece []byte), end func
 	return !r.bad, nil
 }
 
+// A stretch is lines of a mail, by their numbers among those that count, from first on and
+// before behind.
+type stretch struct{ first, behind int }
+
 // wantedLines returns which lines of a mail are hashed: all if they are few, else
 // three at a fifth and three at three fifths of it. Source:
 // docs/specs/pyzor.md#selection.
-func wantedLines(lines int) []int {
-	var wanted []int
-	if lines <= 4 {
-		for i := range lines {
-			wanted = append(wanted, i)
-		}
-		return wanted
+func wantedLines(lines int) []stretch {
+	if lines <= fewLines {
+		return []stretch{{0, lines}}
 	}
-	for _, percent := range []int{20, 60} {
-		start := percent * lines / 100
-		for i := start; i < min(start+3, lines); i++ {
-			wanted = append(wanted, i)
+	fifth, three := lines/5, 60*lines/100
+	return []stretch{{fifth, fifth + 3}, {three, min(three+3, lines)}}
+}
+
+// A mark is where a line of a mail begins, so that it can be read again from there.
+type mark struct {
+	line int32 // its number
+	part int32 // which of the leaves it is in
+	// Where in the part, what has its transfer encoding undone; in a page where in its
+	// characters, which the text between tags goes on from up to end, with references or
+	// without.
+	at, end    int32
+	references bool
+}
+
+// marks are those of a mail: of the beginning, and of a bounded number of lines at about the
+// same distances.
+type marks struct {
+	all  [64]mark
+	n    int
+	step int // lines between two of them
+	due  int // the number of the next line that gets one
+}
+
+func (m *marks) add(one mark) {
+	if m.n == len(m.all) {
+		m.n /= 2
+		for i := range m.n {
+			m.all[i] = m.all[2*i]
 		}
+		m.step *= 2
 	}
-	return wanted
+	m.all[m.n] = one
+	m.n++
+	m.due = int(one.line) + m.step
+}
+
+// before returns the last mark that is not behind a line.
+func (m *marks) before(line int) mark {
+	n := m.n - 1
+	for int(m.all[n].line) > line {
+		n--
+	}
+	return m.all[n]
 }
 
 // What an ASCII character is to Pyzor.

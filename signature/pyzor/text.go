@@ -23,14 +23,20 @@ func newReader(raw []byte, p *pace.Pace) *reader {
 	return r
 }
 
-// lines passes on to l what each part of a mail contributes:
+// lines passes on to l what each part of a mail contributes, from a line on:
 // docs/specs/pyzor.md#parts and #html-text.
-func (r *reader) lines(l *liner) {
-	for _, part := range r.leaves {
-		if r.bad || r.pace.Over(1) {
+func (r *reader) lines(l *liner, from mark) {
+	for i := int(from.part); i < len(r.leaves); i++ {
+		if l.part = i; r.bad || l.done() || r.pace.Over(1) {
 			return
 		}
-		part.text(r, l)
+		if i > int(from.part) {
+			from = mark{line: int32(l.lines), part: int32(i)}
+			if l.marks != nil && l.lines >= l.marks.due {
+				l.marks.add(from)
+			}
+		}
+		r.leaves[i].text(r, l, from)
 		l.endLine()
 	}
 }
@@ -42,24 +48,39 @@ func (p *node) walk(visit func(*node)) {
 	}
 }
 
-// text passes on to l what a leaf contributes.
-func (p *node) text(r *reader, l *liner) {
-	main, sub := p.contentType()
-	if main != "text" {
-		p.asIs(r, l)
-		return
+// text passes on to l what a leaf contributes, from a mark in it on.
+func (p *node) text(r *reader, l *liner, from mark) {
+	if p.codec == "" {
+		p.readType(r)
 	}
-	charset := p.charset(r)
-	if charset == "" {
-		charset = "ascii"
-	}
-	body, codec := p.decoded(r.pace), codecOrASCII(charset)
-	if sub != "html" {
-		r.decode(body, codec, ignoreErrors, l.puts, l.put)
-		return
-	}
-	if !r.page(body, codec).strip(l, r.pace) {
+	switch {
+	case !p.isText:
+		r.decodeLines(p.body, p.codec, '\uFFFD', l, from) // as it stands in the mail
+	case !p.isPage:
+		r.decodeLines(p.decoded(r, l), p.codec, ignoreErrors, l, from)
+	case !r.page(p, l).strip(l, r.pace, from):
 		r.bad = true
+	}
+}
+
+// readType finds out what a leaf is and how its characters are coded.
+func (p *node) readType(r *reader) {
+	main, sub := p.contentType()
+	p.isText, p.isPage = main == "text", sub == "html"
+	charset := ""
+	if p.isText {
+		charset = p.charset(r)
+	} else if scan.ASCIIPrefix(p.body) < len(p.body) {
+		param, ok, sane := p.parameter("charset")
+		if !sane || ok && param.extended {
+			r.bad = true
+		}
+		if ok {
+			charset = param.value
+		}
+	}
+	if p.codec = "ascii"; charset != "" {
+		p.codec = codecOrASCII(charset)
 	}
 }
 
@@ -71,67 +92,79 @@ func codecOrASCII(charset string) string {
 	return "ascii"
 }
 
-// decode decodes body and calls put with each character, or puts with several that are
-// ASCII.
-func (r *reader) decode(body []byte, codec string, with rune, puts func([]byte), put func(rune)) {
-	if !scan.IsASCII(body) || !keepsASCII(codec) {
-		s := sink{take: put, run: puts, with: with, pace: r.pace}
+// decodeLines decodes body and passes it on to l, from a mark in it on.
+func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, from mark) {
+	at := int(from.at)
+	if scan.ASCIIPrefix(body) < len(body) || !keepsASCII(codec) {
+		s := sink{take: l.put, run: l.puts, with: with, pace: r.pace, lines: l, from: at}
+		l.at = &s.at
 		s.decode(body, codec)
-		return
-	}
-	for len(body) > 0 {
-		n := min(len(body), pace.Step)
-		if r.pace.Over(n) {
-			return
+	} else {
+		l.at = &at
+		for at < len(body) && !l.done() {
+			n := min(len(body)-at, pace.Step)
+			if r.pace.Over(n) {
+				break
+			}
+			l.puts(body[at : at+n])
+			at += n
 		}
-		puts(body[:n])
-		body = body[n:]
 	}
+	l.at = nil
 }
 
-// page decodes all of a page.
-func (r *reader) page(body []byte, codec string) *charText {
-	if scan.IsASCII(body) && keepsASCII(codec) {
+// page decodes all of a page. Who counts leaves it for who reads lines of it.
+func (r *reader) page(p *node, l *liner) *charText {
+	if r.charsOf == p {
+		return &r.chars
+	}
+	body, codec := p.decoded(r, l), p.codec
+	if scan.ASCIIPrefix(body) == len(body) && keepsASCII(codec) {
 		return &charText{width: 1, narrow: body}
 	}
 	text := &r.chars
 	text.reset()
+	r.charsOf = p
+	r.bodyOf, r.body = nil, nil // the characters are enough
 	room := len(body)
 	var widest rune
 	if room > pace.Step {
 		// Find out how much memory it takes first.
 		room = 0
-		r.decode(body, codec, ignoreErrors, func(run []byte) { room += len(run) }, func(c rune) {
+		s := sink{with: ignoreErrors, pace: r.pace, run: func(run []byte) { room += len(run) }, take: func(c rune) {
 			room++
 			widest = max(widest, c)
-		})
+		}}
+		s.decode(body, codec)
 		if text.widen(widest); room*text.width > minChars+len(r.raw) {
 			r.bad = true
 			return text
 		}
 	}
 	text.reserve(room, widest)
-	r.decode(body, codec, ignoreErrors, text.puts, text.put)
+	s := sink{with: ignoreErrors, pace: r.pace, run: text.puts, take: text.put}
+	s.decode(body, codec)
 	return text
 }
 
-// asIs passes on the body of a part that is not text, as it stands in the mail.
-func (p *node) asIs(r *reader, l *liner) {
-	charset := "ascii"
-	param, ok, sane := p.parameter("charset")
-	if !scan.IsASCII(p.body) {
-		if !sane || ok && param.extended {
-			r.bad = true
-		}
-		if ok {
-			charset = param.value
-		}
+// decoded undoes the transfer encoding of a text part. Who counts leaves the last one for who
+// reads lines of it.
+func (p *node) decoded(r *reader, l *liner) []byte {
+	if r.bodyOf == p {
+		return r.body
 	}
-	r.decode(p.body, codecOrASCII(charset), '\uFFFD', l.puts, l.put)
+	keep := l.marks != nil
+	if keep {
+		r.bodyOf, r.body = nil, nil
+	}
+	body := p.decode(r.pace)
+	if keep {
+		r.bodyOf, r.body = p, body
+	}
+	return body
 }
 
-// decoded undoes the transfer encoding of a text part.
-func (p *node) decoded(pc *pace.Pace) []byte {
+func (p *node) decode(pc *pace.Pace) []byte {
 	encoding, _ := p.get("content-transfer-encoding")
 	switch lowerASCII(encoding) {
 	case "quoted-printable":

@@ -14,7 +14,7 @@ func HasPrefixFold(b []byte, prefix string) bool {
 	return len(b) >= len(prefix) && bytes.EqualFold(b[:len(prefix)], []byte(prefix))
 }
 
-// IsASCII reports whether data is ASCII.
+// IsASCII reports whether data is ASCII. For much of it, ask whether all is [ASCIIPrefix].
 func IsASCII[T string | []byte](data T) bool {
 	i := 0
 	for ; i+8 <= len(data); i += 8 {
@@ -32,11 +32,20 @@ func IsASCII[T string | []byte](data T) bool {
 
 // ASCIIPrefix returns how many bytes at the start of data are ASCII.
 func ASCIIPrefix(data []byte) int {
+	const high = 0x8080808080808080
 	i := 0
-	for ; i+8 <= len(data); i += 8 {
-		if high := binary.LittleEndian.Uint64(data[i:]) & 0x8080808080808080; high != 0 {
+	for len(data)-i >= 32 {
+		d := data[i : i+32]
+		if (binary.LittleEndian.Uint64(d)|binary.LittleEndian.Uint64(d[8:])|binary.LittleEndian.Uint64(d[16:])|binary.LittleEndian.Uint64(d[24:]))&high != 0 {
+			break
+		}
+		i += 32
+	}
+	for len(data)-i >= 8 {
+		if high := binary.LittleEndian.Uint64(data[i:]) & high; high != 0 {
 			return i + bits.TrailingZeros64(high)/8
 		}
+		i += 8
 	}
 	for i < len(data) && data[i] < utf8.RuneSelf {
 		i++

@@ -1,6 +1,7 @@
 package pyzor
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,13 +14,8 @@ import (
 // reports false where that parser breaks. A mark says where to begin. Source:
 // docs/specs/pyzor.md#html-text.
 func stripHTML[T char](text []T, l *liner, p *pace.Pace, from mark) bool {
-	h := &stripper[T]{
-		in:     text,
-		out:    l,
-		pace:   p,
-		single: lastRune(text, '\''),
-		double: lastRune(text, '"'),
-	}
+	h := &stripper[T]{in: text, out: l, pace: p}
+	h.narrow, _ = any(text).([]byte)
 	if from.end > 0 {
 		h.data(int(from.at), int(from.end), from.references, true)
 	}
@@ -38,13 +34,13 @@ func lastRune[T char](text []T, r T) int {
 
 // A stripper walks over HTML. Positions count characters.
 type stripper[T char] struct {
-	in             []T
-	out            *liner
-	pace           *pace.Pace
-	single, double int    // the last quotes of each kind
-	raw            string // "script" or "style" within one, else ""
-	hidden         bool   // text does not count
-	broken         bool
+	in     []T
+	narrow []byte // the same, if they are bytes
+	out    *liner
+	pace   *pace.Pace
+	raw    string // "script" or "style" within one, else ""
+	hidden bool   // text does not count
+	broken bool
 }
 
 // A textRun passes a run of text on without the blanks at its ends. In between,
@@ -75,20 +71,12 @@ func (r *textRun) begin() bool {
 		r.begun, r.blank = true, ' '
 	}
 	blank := r.blank
-	if r.blank = 0; blank != 0 {
+	r.blank = 0
+	if blank == '\n' || blank != 0 && r.out.length > 0 { // a space only ends a word
 		r.out.put(blank)
 	}
 	return blank == '\n'
 }
-
-// What an ASCII character may do for a line of which nothing matters but its end.
-var mayEnd = func() (table [128]bool) {
-	for c, class := range classes {
-		table[c] = class&classEnd != 0
-	}
-	table['&'] = true
-	return table
-}()
 
 // data takes a run of text, or of one that has begun the rest. Blanks at its ends go, also those
 // that references stand for.
@@ -98,16 +86,20 @@ func (h *stripper[T]) data(i, end int, references, begun bool) {
 	}
 	run := textRun{out: h.out, begun: begun}
 	text := h.in[:end]
-	for i < end && !h.out.done() && !h.pace.Over(1) {
+	for from := i; i < end && !h.out.done() && !h.pace.Over(1+i-from); {
+		from = i
 		// Most characters are those of words.
 		n, stop := i, min(end, i+pace.Step)
 		for n < stop && !isSpace(text[n]) && (text[n] != '&' || !references) {
 			n++
 		}
 		if n == i {
-			if text[i] != '&' || !references {
-				run.put(rune(text[i]))
-				i++
+			if c := text[i]; c != '&' || !references {
+				if i++; c != ' ' {
+					run.put(rune(c))
+				} else if run.blank == 0 {
+					run.blank = ' '
+				}
 				continue
 			}
 			meaning, n := reference(text[i+1:])
@@ -122,7 +114,7 @@ func (h *stripper[T]) data(i, end int, references, begun bool) {
 		}
 		word := text[i:n]
 		if h.out.skips() {
-			for n < stop && (text[n] < 0x80 && !mayEnd[text[n]&0x7f] || text[n] >= 0x80 && !isLineEnd(text[n])) {
+			for n < stop && text[n] != '&' && !isLineEnd(text[n]) {
 				n++
 			}
 		} else if h.out.length == 0 && (n == end || isSpace(text[n])) {
@@ -130,9 +122,6 @@ func (h *stripper[T]) data(i, end int, references, begun bool) {
 			wholeWord(h.out, word)
 		} else {
 			putWord(h.out, word)
-		}
-		if h.pace.Over(n - i) {
-			return
 		}
 		i = n
 	}
@@ -143,7 +132,12 @@ func (h *stripper[T]) find(r T, i int) int {
 	if i > len(h.in) {
 		return -1
 	}
-	n := slices.Index(h.in[i:], r)
+	n := 0
+	if h.narrow != nil {
+		n = bytes.IndexByte(h.narrow[i:], byte(r))
+	} else {
+		n = slices.Index(h.in[i:], r)
+	}
 	if n < 0 {
 		return -1
 	}
@@ -422,12 +416,16 @@ func (h *stripper[T]) spaceAndSlash(i int) int {
 
 // startTag takes "<" and a letter at i.
 func (h *stripper[T]) startTag(i int) int {
+	nameEnd := h.tagName(i + 1)
+	name := h.in[i+1 : nameEnd]
+	if h.at(nameEnd) == '>' { // as most end
+		h.open(name, true)
+		return nameEnd + 1
+	}
 	end := h.wholeTag(i)
 	if end < 0 {
 		return -1
 	}
-	nameEnd := h.tagName(i + 1)
-	name := h.in[i+1 : nameEnd]
 	k := h.spaceAndSlash(nameEnd)
 	for k < end {
 		next, ok := h.attribute(k, false)
@@ -447,14 +445,19 @@ func (h *stripper[T]) startTag(i int) int {
 		h.data(i, end, false, false)
 		return end
 	}
+	h.open(name, len(tail) == 1)
+	return end
+}
+
+// open begins an element, which has content unless its tag ends in a slash.
+func (h *stripper[T]) open(name []T, content bool) {
 	for _, raw := range [...]string{"script", "style"} {
 		if isName(name, raw) {
-			if h.hidden = len(tail) == 1; h.hidden {
+			if h.hidden = content; h.hidden {
 				h.raw = raw
 			}
 		}
 	}
-	return end
 }
 
 // wholeTag returns where the start tag at i ends, or -1 if it does not.
@@ -521,17 +524,11 @@ func (h *stripper[T]) value(i int) (int, bool) {
 		return i, false
 	}
 	v := h.skipSpace(i)
-	last := -1
-	switch h.at(v) {
-	case '\'':
-		last = h.single
-	case '"':
-		last = h.double
-	default:
+	if quote := h.at(v); quote != '\'' && quote != '"' {
 		return h.bare(v), true
 	}
-	if last > v {
-		return h.find(h.in[v], v+1) + 1, true
+	if end := h.find(h.in[v], v+1); end >= 0 {
+		return end + 1, true
 	}
 	// A quote that is never closed: the value is what can be had without it.
 	if v > i {

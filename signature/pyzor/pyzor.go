@@ -157,36 +157,41 @@ func (m *marks) before(line int) mark {
 	return m.all[n]
 }
 
-// What an ASCII character is to Pyzor.
+// What a character of Latin-1 is to Pyzor.
 const (
 	classSpace = 1 << iota
 	classEnd   // of a line
 )
 
-var classes = func() (table [128]uint8) {
-	table[' '], table[0x1f] = classSpace, classSpace
-	for _, c := range []byte("\n\v\f\r\x1c\x1d\x1e") {
+var classes = func() (table [256]uint8) {
+	for _, c := range []byte(" \t\x1f\xa0") {
+		table[c] = classSpace
+	}
+	for _, c := range []byte("\n\v\f\r\x1c\x1d\x1e\x85") {
 		table[c] = classSpace | classEnd
 	}
-	table['\t'] = classSpace
 	return table
 }()
 
 // isLineEnd says whether r ends a line: docs/specs/pyzor.md#lines.
 func isLineEnd[T char](r T) bool {
-	if r < 0x80 && r >= 0 {
-		return classes[r&0x7f]&classEnd != 0
+	if uint32(r) < uint32(len(classes)) {
+		return classes[uint8(r)]&classEnd != 0
 	}
-	return rune(r) == 0x85 || rune(r) == 0x2028 || rune(r) == 0x2029
+	return rune(r) == 0x2028 || rune(r) == 0x2029
 }
 
 // isSpace says whether r is white space: docs/specs/pyzor.md#normalisation.
-func isSpace[T char](c T) bool {
-	if c < 0x80 && c >= 0 {
-		return classes[c&0x7f]&classSpace != 0
+func isSpace[T char](r T) bool {
+	if uint32(r) < uint32(len(classes)) {
+		return classes[uint8(r)]&classSpace != 0
 	}
-	switch r := rune(c); {
-	case r == 0x85, r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+	return isWideSpace(rune(r))
+}
+
+func isWideSpace(r rune) bool {
+	switch {
+	case r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
 		return true
 	}
 	return false

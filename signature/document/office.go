@@ -58,7 +58,7 @@ func (o *opener) words(dst, source []byte) []byte {
 	for len(dst) < maxText && t.Next() && !o.pace.Over(len(t.Raw())) {
 		switch t.Kind() {
 		case markup.Text:
-			dst = append(dst, t.Text()...)
+			dst = t.AppendText(dst)
 		case markup.Start, markup.SelfClosing:
 			name = t.AppendName(name[:0])
 			switch _, local, _ := bytes.Cut(name, []byte(":")); string(local) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"strings"
 
-	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
 	"github.com/bulkhead-mail/bulkhead/signature/document"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/markup"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
@@ -95,17 +95,23 @@ func (v *visible) link(url string, hidden, loaded bool) {
 	if v.hrefs <= 0 || !leadsOut(url) {
 		return
 	}
-	if url = url[:min(len(url), maxHref)]; strings.Contains(url, "&") {
-		url = html.UnescapeString(url)
-	}
+	url = markup.Unescape(url[:min(len(url), maxHref)])
 	h := Href{URL: url, Hidden: hidden || v.veil != 0, Loaded: loaded}
-	if _, known := v.known[h]; known {
+	use := uint8(1)
+	if h.Hidden {
+		use <<= 1
+	}
+	if h.Loaded {
+		use <<= 2
+	}
+	known := v.known[url]
+	if known&use != 0 {
 		return
 	}
 	if v.known == nil {
-		v.known = make(map[Href]struct{})
+		v.known = make(map[string]uint8, 16)
 	}
-	v.known[h] = struct{}{}
+	v.known[url] = known | use
 	v.hrefs--
 	v.page.Links = append(v.page.Links, h)
 }
@@ -236,7 +242,7 @@ func (v *visible) refresh(t *tagged) {
 	if !strings.EqualFold(strings.TrimSpace(t.equiv), "refresh") {
 		return
 	}
-	content := html.UnescapeString(t.content[:min(len(t.content), maxHref)])
+	content := markup.Unescape(t.content[:min(len(t.content), maxHref)])
 	_, target, ok := strings.Cut(content, ";")
 	if !ok {
 		_, target, _ = strings.Cut(content, ",")

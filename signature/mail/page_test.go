@@ -4,6 +4,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -168,5 +169,46 @@ func TestVisible(t *testing.T) {
 	deep := strings.Repeat(`<div style="display:none"><div style="visibility:hidden">`, maxFrames)
 	if got := string(pageOf(t, deep+strings.Repeat(`<i style="font-size:0"><i style="font-size:9px">`, maxFrames)+a).Text); got != a && got != "" {
 		t.Errorf("nested deeply: %q", got)
+	}
+}
+
+// naiveText is [visible.text] character by character.
+func (v *visible) naiveText(b []byte) {
+	for _, c := range b {
+		n := len(v.dst)
+		atStart := n == v.start || v.dst[n-1] == '\n'
+		switch {
+		case !strings.ContainsRune(" \n\r\t", rune(c)):
+			if atStart && v.quotes > 0 {
+				v.dst = append(v.dst, '>', ' ')
+			}
+			v.dst = append(v.dst, c)
+		case !atStart && v.dst[n-1] != ' ':
+			v.dst = append(v.dst, ' ')
+		}
+	}
+}
+
+// TestBlanks holds text that is shown by runs to what is shown character by character.
+func TestBlanks(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	for range 20_000 {
+		fast := visible{quotes: r.IntN(2)}
+		slow := visible{quotes: fast.quotes}
+		for range 1 + r.IntN(4) {
+			var text []byte
+			for range r.IntN(12) {
+				text = append(text, "ab>   \n\r\t\f\xa0"[r.IntN(11)])
+			}
+			fast.text(text)
+			slow.naiveText(text)
+			if r.IntN(3) == 0 {
+				fast.line()
+				slow.line()
+			}
+			if string(fast.dst) != string(slow.dst) {
+				t.Fatalf("%q is shown as %q, want %q", text, fast.dst, slow.dst)
+			}
+		}
 	}
 }

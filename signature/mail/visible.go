@@ -75,7 +75,8 @@ func (v *visible) tokens(source string) (taken int) {
 		switch t.Kind() {
 		case markup.Text:
 			if v.skip == 0 && v.veil == 0 && !v.full() {
-				v.text(scan.Bytes(t.Text()))
+				v.unescaped = t.AppendText(v.unescaped[:0])
+				v.text(v.unescaped)
 			}
 		case markup.Start:
 			v.open(&t, false)
@@ -180,39 +181,58 @@ type visible struct {
 	frames []frame   // the elements that made it so, outermost first
 	quotes int       // open blockquotes
 
-	page   *Page             // to note links and mark-up in; nil to leave them
-	hrefs  int               // links that may yet be noted
-	known  map[Href]struct{} // that were
-	anchor int               // 1 more than where the text of an open link begins; 0 if none is open
-	name   []byte            // of the present tag
-	tag    string            // source of a tag that is too long for the tokenizer, "" for none
-	styles [16]knownStyle    // that were read lately
+	page   *Page            // to note links and mark-up in; nil to leave them
+	hrefs  int              // links that may yet be noted
+	known  map[string]uint8 // how those were used that were
+	anchor int              // 1 more than where the text of an open link begins; 0 if none is open
+	name   []byte           // of the present tag
+	tag    string           // source of a tag that is too long for the tokenizer, "" for none
+	styles [16]knownStyle   // that were read lately
+
+	unescaped []byte // of the present text
 }
 
+// text shows b: of blanks one space, and none at the beginning of a line.
 func (v *visible) text(b []byte) {
 	for len(b) > 0 {
 		n := len(v.dst)
 		atStart := n == v.start || v.dst[n-1] == '\n'
-		if isBlank(b[0]) {
-			if b = b[1:]; atStart || v.dst[n-1] == ' ' {
-				continue
+		before := uint8(0)
+		if atStart || v.dst[n-1] == ' ' {
+			before = space
+		}
+		// Up to a blank that is not a space, or a second one, it is shown as it is.
+		run := 0
+		for run < len(b) {
+			c := blanks[b[run]]
+			if c&(before|otherBlank) != 0 {
+				break
 			}
-			v.dst = append(v.dst, ' ')
-			continue
+			before = c
+			run++
 		}
-		word := 1
-		for word < len(b) && !isBlank(b[word]) {
-			word++
+		switch {
+		case run > 0:
+			if atStart && v.quotes > 0 {
+				v.dst = append(v.dst, '>', ' ')
+			}
+			v.dst = append(v.dst, b[:run]...)
+			b = b[run:]
+		default:
+			if b = b[1:]; before == 0 {
+				v.dst = append(v.dst, ' ')
+			}
 		}
-		if atStart && v.quotes > 0 {
-			v.dst = append(v.dst, '>', ' ')
-		}
-		v.dst = append(v.dst, b[:word]...)
-		b = b[word:]
 	}
 }
 
-func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
+// What a blank is.
+const (
+	space = 1 << iota
+	otherBlank
+)
+
+var blanks = [256]uint8{' ': space, '\n': otherBlank, '\r': otherBlank, '\t': otherBlank}
 
 func (v *visible) line() {
 	if n := len(v.dst); n > v.start && v.dst[n-1] != '\n' {

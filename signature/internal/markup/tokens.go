@@ -95,6 +95,14 @@ func (t *Tokens) Text() string {
 	return text
 }
 
+// AppendText appends what [Tokens.Text] returns.
+func (t *Tokens) AppendText(dst []byte) []byte {
+	if t.verbatim {
+		return append(dst, t.Text()...)
+	}
+	return appendUnescaped(dst, t.Raw())
+}
+
 // stop ends the tokens where the next byte cannot be read.
 func (t *Tokens) stop() {
 	if t.limit == len(t.source) {

@@ -21,6 +21,9 @@ func tokens(source string, max int) (all []string) {
 		switch t.Kind() {
 		case Text:
 			one += fmt.Sprintf(" %q", noLineEnds(t.Text()))
+			if more := string(t.AppendText([]byte("&"))); more != "&"+t.Text() {
+				one += fmt.Sprintf(", appended %q", more)
+			}
 		case Start, SelfClosing, End:
 			one += " " + string(t.AppendName(nil))
 			if strings.Contains(one, "noscript") {
@@ -81,7 +84,7 @@ func naiveTokens(source string, max int) (all []string) {
 var pieces = []string{"<", ">", "</", "/>", "/", "=", "'", "\"", " ", "\n", "\r\n", "\r", "\t", "\f", "a", "B", "x1", "<a", "<A href=", "<img src='", "<br/>", "<p ", "</p>",
 	"<!--", "-->", "--!>", "-", "--", "!", "<!", "<!DOCTYPE html>", "<!doctype", "<?xml", "<script>", "</script>", "<SCRIPT ", "</scriPt ", "script", "<script", "</script", "<style>", "</style>",
 	"<title>", "</title>", "<textarea>", "</textarea>", "<noscript>", "</noscript>", "<iframe>", "</iframe>", "<xmp>", "<plaintext>", "&", "&amp;", "&ampx;", "&lt", "&lt=", "&#65;", "&#x41", "&#", "&#13;",
-	"&notit;", "&not=", "&fjlig;", "&NotEqualTilde;", "&nosuch;", "\x00", "\u00e4", "\xff", "text and text", "style=\"color:red\"", "a=b a=/", "A=c", "hidden"}
+	"&notit;", "&not=", "&fjlig;", "&NotEqualTilde;", "&nosuch;", "&nbsp;", "&lt;", "&gt;", "&quot;", "&quot", "&#39;", "\x00", "\u00e4", "\xff", "text and text", "style=\"color:red\"", "a=b a=/", "A=c", "hidden"}
 
 // TestTokens holds the tokens to those of the library.
 func TestTokens(t *testing.T) {
@@ -115,6 +118,9 @@ func TestManyAttributes(t *testing.T) {
 
 func check(t *testing.T, source string, max int) {
 	t.Helper()
+	if got, want := Unescape(source), html.UnescapeString(source); got != want {
+		t.Fatalf("%q means %q, want %q", source, got, want)
+	}
 	got, want := tokens(source, max), naiveTokens(source, max)
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Fatalf("%q with tokens below %d:\n%s\nwant\n%s", source, max, strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -9,6 +9,53 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
+// Unescape returns what [html.UnescapeString] does.
+func Unescape(text string) string {
+	if strings.IndexByte(text, '&') < 0 {
+		return text
+	}
+	return scan.String(appendUnescaped(make([]byte, 0, len(text)), text))
+}
+
+// appendUnescaped appends what [html.UnescapeString] returns, by itself up to a reference that
+// is not one of the most frequent.
+func appendUnescaped(dst []byte, text string) []byte {
+	for {
+		n := strings.IndexByte(text, '&')
+		if n < 0 {
+			return append(dst, text...)
+		}
+		dst = append(dst, text[:n]...)
+		text = text[n:]
+		meaning, size := common(text)
+		if size == 0 {
+			return append(dst, html.UnescapeString(text)...)
+		}
+		dst = append(dst, meaning...)
+		text = text[size:]
+	}
+}
+
+// common returns what the character reference at the start of text stands for, and how long it
+// is, if it is one that means the same whatever follows, and frequent; size 0 for another.
+func common(text string) (meaning string, size int) {
+	switch {
+	case strings.HasPrefix(text, "&nbsp;"):
+		return "\u00a0", len("&nbsp;")
+	case strings.HasPrefix(text, "&amp;"):
+		return "&", len("&amp;")
+	case strings.HasPrefix(text, "&lt;"):
+		return "<", len("&lt;")
+	case strings.HasPrefix(text, "&gt;"):
+		return ">", len("&gt;")
+	case strings.HasPrefix(text, "&quot;"):
+		return `"`, len("&quot;")
+	case strings.HasPrefix(text, "&#39;"):
+		return "'", len("&#39;")
+	}
+	return "", 0
+}
+
 // longestName is how many bytes the name of a character reference has at most.
 const longestName = 32
 

@@ -2,6 +2,7 @@ package mail
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -41,6 +42,7 @@ func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
 // a word; lines below a blockquote begin with ">", as in plain text. Links are looked
 // for in all of the source, if there is a page to note them in.
 func (v *visible) read(source string) {
+	v.dst = slices.Grow(v.dst, min(len(source)/4, MaxVisible)) // as much as many pages show
 	v.start = len(v.dst)
 	for len(source) > 0 && !v.done() {
 		source = source[v.tokens(source):]

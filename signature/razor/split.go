@@ -250,8 +250,12 @@ func (r rawPart) prepare(p *pace.Pace) ([]byte, bool) {
 		return nil, false
 	}
 	head := agentLine + string(r.kept)
+	room := 0
+	if len(r.body) <= maxBody {
+		room = len(r.body)
+	}
 	// The last line end of the header is not part of it.
-	out := make([]byte, 0, len(head)+1+min(len(r.body), maxBody))
+	out := make([]byte, 0, len(head)+1+room)
 	out, _ = unixLines(out, []byte(head[:len(head)-1]), len(head), p)
 	out = append(out, '\n')
 	if len(out) <= maxHeader && len(r.body) <= maxBody {
@@ -260,7 +264,10 @@ func (r rawPart) prepare(p *pace.Pace) ([]byte, bool) {
 		out, _ = unixLines(out, r.body, len(out)+maxBody, p)
 		return out, true
 	}
-	body, n := unixLines(make([]byte, 0, min(len(r.body), maxBody)), r.body, maxBody, p)
+	// How long the body is stands before it.
+	const front = maxHeader + 1
+	whole := make([]byte, front, front+min(len(r.body), maxBody))
+	whole, n := unixLines(whole, r.body, front+maxBody, p)
 	if n > maxBody {
 		out = append([]byte("X-Razor2-Origlen-Body: "+strconv.Itoa(n)+"\n"), out...)
 	}
@@ -270,7 +277,9 @@ func (r rawPart) prepare(p *pace.Pace) ([]byte, bool) {
 		out = out[:bytes.LastIndexByte(out, '\n')+1]
 	}
 	out = append(out, '\n')
-	return append(out, body...), true
+	start := front - len(out)
+	copy(whole[start:], out)
+	return whole[start:], true
 }
 
 // unixLines appends b to dst with LF for every CR+ LF, as long as dst has no more

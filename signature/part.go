@@ -1,7 +1,6 @@
 package signature
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -25,8 +24,11 @@ const (
 // partSalt keeps samples apart from the shingles of bulkhead/near.
 const partSalt = 0x70617274
 
-// hashes are the keyed hashes of the words of a skeleton.
-type hashes struct{ words, quoted, rest []uint64 }
+// hashes are the keyed hashes of the words of a skeleton, and memory for what is made of them.
+type hashes struct {
+	words, quoted, rest []uint64
+	runs                []uint64 // the orders of its runs
+}
 
 // take makes h those of s.
 func (h *hashes) take(k *nearKey, s *skeleton) {
@@ -43,48 +45,31 @@ func (k *nearKey) appendHashed(h []uint64, words *wordList) []uint64 {
 	return h
 }
 
-// A sampled is a run of words: order says which runs are sampled.
-type sampled struct {
-	order uint64
-	kind  bulkhead.SampleKind
-}
-
-// A lowest is the runs with the lowest order of those it was given, in that order, none
-// twice: the sample of a part of a text is part of the sample of the text (Broder, "On
-// the resemblance and containment of documents", 1997).
-type lowest struct {
-	runs []sampled
-	most int
-	high uint64 // the highest order among them, once there are so many
-}
-
-func newLowest(most int) *lowest {
-	return &lowest{runs: make([]sampled, 0, most), most: most, high: math.MaxUint64}
-}
-
-// add is called for each word of a text: nearly all runs end here.
-func (l *lowest) add(order uint64, kind bulkhead.SampleKind) {
-	if order <= l.high {
-		l.insert(order, kind)
+// lowest returns the lowest orders of runs, in ascending order and none twice: the sample of a
+// part of a text is part of the sample of the text (Broder, "On the resemblance and containment
+// of documents", 1997).
+func lowest(orders []uint64, most int) []uint64 {
+	// Orders are spread evenly: below a bound there are about as many as its share of all.
+	for share := most + most/4 + 16; ; share *= 4 {
+		bound := uint64(math.MaxUint64)
+		if share < len(orders) {
+			bound = bound / uint64(len(orders)) * uint64(share)
+		}
+		low := make([]uint64, 0, min(len(orders), 2*share))
+		for _, order := range orders {
+			if order <= bound {
+				low = append(low, order)
+			}
+		}
+		slices.Sort(low)
+		if low = slices.Compact(low); len(low) >= most || share >= len(orders) {
+			return low[:min(most, len(low))]
+		}
 	}
 }
 
-func (l *lowest) insert(order uint64, kind bulkhead.SampleKind) {
-	at, had := slices.BinarySearchFunc(l.runs, order, func(s sampled, order uint64) int { return cmp.Compare(s.order, order) })
-	if had {
-		return
-	}
-	if len(l.runs) == l.most {
-		l.runs = l.runs[:l.most-1]
-	}
-	l.runs = slices.Insert(l.runs, at, sampled{order, kind})
-	if len(l.runs) == l.most {
-		l.high = l.runs[l.most-1].order
-	}
-}
-
-// eachRun calls visit with the order of each run of words.
-func eachRun(words *wordList, hashes []uint64, visit func(order uint64)) {
+// appendRuns appends the order of each run of words: it says which runs are sampled.
+func appendRuns(orders []uint64, words *wordList, hashes []uint64) []uint64 {
 	start := int32(0)
 	for i := range hashes {
 		x, n := uint64(partSalt), 0
@@ -93,52 +78,57 @@ func eachRun(words *wordList, hashes []uint64, visit func(order uint64)) {
 			n++
 		}
 		if n >= partWords && words.ends[i+n-1]-start >= partLetters {
-			visit(x)
+			orders = append(orders, x)
 		}
 		start = words.ends[i]
 	}
+	return orders
 }
 
 // parts returns the bulkhead/part and bulkhead/sketch signatures of a skeleton. A text that
 // is too short has only a sketch: it may contain other texts, but to be contained in others
 // means nothing for it.
 func parts(s *skeleton, h *hashes) []bulkhead.Signature {
-	own, asked := newLowest(partOwn), newLowest(partAsked)
-	eachRun(&s.words, h.words, func(order uint64) {
-		own.add(order, bulkhead.SampleOwn)
-		asked.add(order, bulkhead.SampleOther)
-	})
-	eachRun(&s.rest, h.rest, func(order uint64) { asked.add(order, bulkhead.SampleOther) })
-	eachRun(&s.quoted, h.quoted, func(order uint64) { asked.add(order, bulkhead.SampleQuoted) })
-	if len(own.runs) < partFloor {
-		own.runs = nil
+	h.runs = appendRuns(h.runs[:0], &s.words, h.words)
+	own := lowest(h.runs, partOwn)
+	if len(own) < partFloor {
+		own = nil
 	}
-	if len(asked.runs) < partLeast {
+	h.runs = appendRuns(h.runs, &s.rest, h.rest)
+	other := lowest(h.runs, partAsked)
+	asked := other
+	if n := len(h.runs); s.quoted.len() > 0 {
+		if h.runs = appendRuns(h.runs, &s.quoted, h.quoted); len(h.runs) > n {
+			asked = lowest(h.runs, partAsked)
+		}
+	}
+	if len(asked) < partLeast {
 		return nil
 	}
 	var sigs []bulkhead.Signature
-	samples := make([]bulkhead.Sample, 0, len(own.runs)+len(asked.runs))
-	for i, r := range own.runs {
-		samples = append(samples, r.sample())
+	samples := make([]bulkhead.Sample, 0, len(own)+len(asked))
+	for i, order := range own {
+		samples = append(samples, sampleOf(order, bulkhead.SampleOwn))
 		if i < partAnchors {
 			sigs = append(sigs, samples[i].Signature())
 		}
 	}
-	for _, r := range asked.runs {
-		if len(own.runs) == 0 || r.order > own.runs[len(own.runs)-1].order || !own.has(r.order) {
-			samples = append(samples, r.sample())
+	for _, order := range asked {
+		if _, ok := slices.BinarySearch(own, order); ok {
+			continue
 		}
+		// What is not only quoted is among the lowest of the others, too.
+		kind := bulkhead.SampleQuoted
+		if _, ok := slices.BinarySearch(other, order); ok {
+			kind = bulkhead.SampleOther
+		}
+		samples = append(samples, sampleOf(order, kind))
 	}
 	return bulkhead.AppendSketch(sigs, samples)
 }
 
-func (l *lowest) has(order uint64) bool {
-	_, ok := slices.BinarySearchFunc(l.runs, order, func(s sampled, order uint64) int { return cmp.Compare(s.order, order) })
-	return ok
-}
-
-// sample returns the run as it is made known. Since order decides which runs are sampled,
+// sampleOf returns a run as it is made known. Since order decides which runs are sampled,
 // its bits are not evenly spread; those of the sample are.
-func (s sampled) sample() bulkhead.Sample {
-	return bulkhead.Sample{Value: mix(s.order^partSalt) >> 16, Kind: s.kind}
+func sampleOf(order uint64, kind bulkhead.SampleKind) bulkhead.Sample {
+	return bulkhead.Sample{Value: mix(order^partSalt) >> 16, Kind: kind}
 }

@@ -126,21 +126,34 @@ func TestRuns(t *testing.T) {
 			}
 		}
 	}
-	var got []uint64
-	eachRun(&words, hashes, func(order uint64) { got = append(got, order) })
+	got := appendRuns(nil, &words, hashes)
 	if !slices.Equal(got, want) || len(got) < 400 {
 		t.Fatalf("%d runs, want %d, or others", len(got), len(want))
 	}
-	low := newLowest(32)
-	for _, order := range got {
-		low.add(order, bulkhead.SampleOther)
-		low.add(order, bulkhead.SampleQuoted)
-	}
 	slices.Sort(want)
-	want = slices.Compact(want)[:32]
-	for i, r := range low.runs {
-		if r.order != want[i] || r.kind != bulkhead.SampleOther {
-			t.Fatalf("sample %d is %+v, want order %x of the first kind", i, r, want[i])
+	want = slices.Compact(want)
+	for most := range 2 * len(want) {
+		if low := lowest(got, most); !slices.Equal(low, want[:min(most, len(want))]) {
+			t.Fatalf("%d samples: %x, want %x", most, low, want)
+		}
+	}
+}
+
+// TestLowest: the lowest are found however they are spread.
+func TestLowest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	for range 2000 {
+		orders := make([]uint64, rng.IntN(3000))
+		shift, few := rng.IntN(64), rng.Uint64()>>rng.IntN(64)|1
+		for i := range orders {
+			if orders[i] = rng.Uint64() >> shift; rng.IntN(2) == 0 {
+				orders[i] = orders[i] % few
+			}
+		}
+		want := slices.Compact(slices.Sorted(slices.Values(orders)))
+		most := rng.IntN(200)
+		if got := lowest(orders, most); !slices.Equal(got, want[:min(most, len(want))]) {
+			t.Fatalf("%d of %d: %x, want %x", most, len(orders), got, want)
 		}
 	}
 }
@@ -251,9 +264,7 @@ func TestFewRuns(t *testing.T) {
 		for _, w := range strings.Fields(tt.words) {
 			l.add([]byte(w))
 		}
-		runs := 0
-		eachRun(&l, key.hashed(&l), func(uint64) { runs++ })
-		if runs != tt.runs {
+		if runs := len(appendRuns(nil, &l, key.hashed(&l))); runs != tt.runs {
 			t.Errorf("%q has %d runs, want %d", tt.words, runs, tt.runs)
 		}
 	}

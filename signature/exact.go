@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"hash"
 	"slices"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -169,10 +170,36 @@ func hashCanonical(h hash.Hash, text string, buf []byte, p *pace.Pace) []byte {
 
 // appendNFC appends what text is in normal form C.
 func appendNFC(buf, text []byte) []byte {
-	if norm.NFC.IsNormal(text) {
+	if isNFC(text) {
 		return append(buf, text...)
 	}
 	return append(buf, norm.NFC.Bytes(text)...)
+}
+
+// isNFC is the library's IsNormal, which looks at each byte. Nothing joins an ASCII character
+// but what stands directly behind it.
+func isNFC(text []byte) bool {
+	const long = 16 // bytes of ASCII that are worth passing over
+	for {
+		start := scan.ASCIIPrefix(text)
+		if start == len(text) {
+			return true
+		}
+		end := start
+		for end < len(text) {
+			n := scan.ASCIIPrefix(text[end:])
+			if n >= long {
+				break
+			}
+			for end += n; end < len(text) && text[end] >= utf8.RuneSelf; {
+				end++
+			}
+		}
+		if !norm.NFC.IsNormal(text[max(start-1, 0):end]) {
+			return false
+		}
+		text = text[end:]
+	}
 }
 
 // exact returns the bulkhead/exact signature of m, if it has one.

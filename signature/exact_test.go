@@ -353,3 +353,26 @@ func TestSignaturesEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestIsNFC holds the check that passes over ASCII to the library's.
+func TestIsNFC(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 1))
+	pieces := []string{"a", "e", "word ", "a long piece of ASCII, ", "\u00e4", "\u0301", "\u0323\u0301", "\u0301\u0323", "\u212b", "\u0438\u0306", "\u0430", "\uac00", "\u1100\u1161", "\u4e2d", strings.Repeat("\u0301", 31)}
+	normal := 0
+	for range 40_000 {
+		var text []byte
+		for range r.IntN(12) {
+			text = append(text, pieces[r.IntN(len(pieces))]...)
+		}
+		want := norm.NFC.IsNormal(text)
+		if got := isNFC(text); got != want {
+			t.Fatalf("%q: %v, want %v", text, got, want)
+		}
+		if want {
+			normal++
+		}
+	}
+	if normal < 4000 || normal > 36_000 {
+		t.Errorf("%d of 40,000 are normal", normal)
+	}
+}

@@ -269,15 +269,24 @@ var plainBytes = func() (table [256]byte) {
 
 // plainWord does for a word of nothing but ASCII letters between blanks, with at
 // most one punctuation mark behind it, what chunk would do, and returns how many
-// bytes it took; 0 if there is no such word.
+// bytes it took; 0 if there is no such word. The letters are written where they are to be while
+// they are read.
 func (f *folder) plainWord(b []byte) int {
-	n, vowels := 0, 0
-	for n < len(b) && n < maxPlain {
-		v := plainBytes[b[n]]
+	if f.singleCount >= minSingles {
+		return 0 // they make a word, before this one
+	}
+	p := &f.paragraph
+	start := len(p.text)
+	p.text = slices.Grow(p.text, maxPlain)
+	word := p.text[start : start+maxPlain]
+	n, seen := 0, uint8(0)
+	for _, c := range b[:min(len(b), maxPlain)] {
+		v := plainBytes[c]
 		if v&0x1f == 0 {
 			break
 		}
-		vowels += int(v & plainVowel)
+		seen |= v
+		word[n] = v&0x1f | 0x60
 		n++
 	}
 	size := n
@@ -290,19 +299,12 @@ func (f *folder) plainWord(b []byte) int {
 	if f.singleCount > 0 {
 		f.flushSingles()
 	}
-	if n > maxWordASCII || n > 5 && vowels == 0 {
+	if n > maxWordASCII || n > 5 && seen&plainVowel == 0 {
 		return size // see finish
 	}
-	p := &f.paragraph
-	start := len(p.text)
-	text := slices.Grow(p.text, n)[:start+n]
-	word := text[start:]
-	for i, c := range b[:n] {
-		word[i] = plainBytes[c]&0x1f | 0x60
-	}
-	if !f.recipient.has(word) {
-		p.text = text
-		p.ends = append(p.ends, int32(len(text)))
+	if word = word[:n]; !f.recipient.has(word) {
+		p.text = p.text[:start+n]
+		p.ends = append(p.ends, int32(start+n))
 	}
 	return size
 }
@@ -424,10 +426,13 @@ func (f *folder) emit(word []byte) {
 	}
 }
 
+// minSingles is how many single letters in a row make a word.
+const minSingles = 3
+
 // flushSingles makes a word of three or more single letters in a row
 // ("v i a g r a", "v.i.a.g.r.a"); fewer are left out.
 func (f *folder) flushSingles() {
-	if f.singleCount >= 3 && f.singleCount <= maxWordASCII && !f.recipient.has(f.singles) {
+	if f.singleCount >= minSingles && f.singleCount <= maxWordASCII && !f.recipient.has(f.singles) {
 		f.paragraph.add(f.singles)
 	}
 	f.singles, f.singleCount = f.singles[:0], 0

@@ -418,9 +418,9 @@ func (h *stripper[T]) spaceAndSlash(i int) int {
 func (h *stripper[T]) startTag(i int) int {
 	nameEnd := h.tagName(i + 1)
 	name := h.in[i+1 : nameEnd]
-	if h.at(nameEnd) == '>' { // as most end
+	if end, ok := h.plainTag(nameEnd); ok {
 		h.open(name, true)
-		return nameEnd + 1
+		return end
 	}
 	end := h.wholeTag(i)
 	if end < 0 {
@@ -447,6 +447,32 @@ func (h *stripper[T]) startTag(i int) int {
 	}
 	h.open(name, len(tail) == 1)
 	return end
+}
+
+// plainTag returns where a start tag ends whose name ends at i, if it is written as most are:
+// attributes behind blanks, their values in quotes. All ways to read such a tag agree.
+func (h *stripper[T]) plainTag(i int) (end int, ok bool) {
+	for i < len(h.in) && h.in[i] != '>' {
+		name := h.skipSpace(i)
+		if name == i && i > 0 && h.in[i-1] != '"' && h.in[i-1] != '\'' {
+			return 0, false
+		}
+		for i = name; i < len(h.in) && (asciiLetter(rune(h.in[i])) || h.in[i] == '-'); {
+			i++
+		}
+		if i == name && h.at(i) == '>' {
+			break
+		}
+		if quote := h.at(i + 1); i == name || h.at(i) != '=' || quote != '"' && quote != '\'' {
+			return 0, false
+		}
+		value := h.find(h.in[i+1], i+2)
+		if value < 0 {
+			return 0, false
+		}
+		i = value + 1
+	}
+	return i + 1, i < len(h.in)
 }
 
 // open begins an element, which has content unless its tag ends in a slash.

@@ -112,3 +112,33 @@ func TestLinesFromMarks(t *testing.T) {
 		t.Errorf("%d mails of more than four lines", several)
 	}
 }
+
+// TestPlainTag: where the short way to the end of a tag finds one, the long ways do, too.
+func TestPlainTag(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 8))
+	pieces := []string{" ", " a", "a", "-", "=", "=\"", "='", "\"", "'", "x", "/", ">", "=\"b\"", " href='c d'", "\n", "\v", "\xa0", "\x00", "<"}
+	plain := 0
+	for range 200_000 {
+		in := []byte("<p")
+		for range r.IntN(9) {
+			in = append(in, pieces[r.IntN(len(pieces))]...)
+		}
+		h := &stripper[byte]{in: in, narrow: in}
+		nameEnd := h.tagName(1)
+		end, ok := h.plainTag(nameEnd)
+		if !ok {
+			continue
+		}
+		plain++
+		k := h.spaceAndSlash(nameEnd)
+		for next, more := h.attribute(k, false); more; next, more = h.attribute(k, false) {
+			k = next
+		}
+		if whole := h.wholeTag(0); whole != end || k != end-1 || in[k] != '>' {
+			t.Fatalf("%q ends at %d, its attributes at %d; want %d", in, end, k, whole)
+		}
+	}
+	if plain < 20_000 {
+		t.Errorf("%d plain tags", plain)
+	}
+}

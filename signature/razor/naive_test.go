@@ -217,7 +217,7 @@ func TestFastAsNaive(t *testing.T) {
 			t.Fatalf("%q stripped in place: %q, want %q", text, over, want)
 		}
 		part := append([]byte("Content-Transfer-Encoding: quoted-printable\n\n"), text...)
-		if got, want := decodeQuotedPrintable(part), naiveQuotedPrintable(part); !bytes.Equal(got, want) {
+		if got, want := decodeQuotedPrintable(part, nil), naiveQuotedPrintable(part); !bytes.Equal(got, want) {
 			t.Fatalf("%q decoded: %q, want %q", part, got, want)
 		}
 	}

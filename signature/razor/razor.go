@@ -3,6 +3,7 @@ package razor
 import (
 	"bytes"
 	"context"
+	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -93,15 +94,24 @@ func Parts(ctx context.Context, mail []byte) ([]Part, error) {
 	return parts, nil
 }
 
+// A space is working space that is used again: for a part as it is prepared, which the client
+// bounds, and for what is decoded of it.
+type space struct{ prepared, decoded [front + maxBody]byte }
+
+// spaces keeps it; it holds no state.
+var spaces = sync.Pool{New: func() any { return new(space) }}
+
 // each calls take for every part of a mail that has signatures.
 func each(mail []byte, p *pace.Pace, take func(Part)) {
 	s := splitter{pace: p}
+	own := spaces.Get().(*space)
+	defer spaces.Put(own)
 	s.split(mail, 0, func(raw rawPart) {
-		prepared, ok := raw.prepare(p)
+		prepared, ok := raw.prepare(&own.prepared, p)
 		if !ok || p.Over(len(prepared)) {
 			return
 		}
-		if part, ok := signaturesOf(prepared, true); ok {
+		if part, ok := signaturesOf(prepared, own.decoded[:0], true); ok {
 			take(part)
 		}
 	})
@@ -111,11 +121,12 @@ func each(mail []byte, p *pace.Pace, take func(Part)) {
 // razor-report sends it: header lines, an empty line, the body, LF line ends. It
 // reports false for a part that gets no signature. Source:
 // docs/specs/razor2.md#reported-mail and #preprocessing to #engine-8.
-func Prepared(part []byte) (Part, bool) { return signaturesOf(part, false) }
+func Prepared(part []byte) (Part, bool) { return signaturesOf(part, nil, false) }
 
-// signaturesOf is [Prepared], which may write over the part if it is not needed any more.
-func signaturesOf(part []byte, over bool) (Part, bool) {
-	decoded := decodeQuotedPrintable(decodeBase64(part))
+// signaturesOf is [Prepared], which uses the memory of room, and may write over the part if it
+// is not needed any more.
+func signaturesOf(part, room []byte, over bool) (Part, bool) {
+	decoded := decodeQuotedPrintable(decodeBase64(part), room)
 	v8 := bodyOf(decoded)
 	if isSkipped(v8) {
 		return Part{}, false

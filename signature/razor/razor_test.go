@@ -220,7 +220,7 @@ func TestMessage(t *testing.T) {
 		var parts [][]byte
 		var s splitter
 		s.split([]byte(mail), 0, func(p rawPart) {
-			if prepared, ok := p.prepare(nil); ok {
+			if prepared, ok := p.prepare(new([front + maxBody]byte), nil); ok {
 				parts = append(parts, prepared)
 			}
 		})

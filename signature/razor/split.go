@@ -243,31 +243,22 @@ func lineEnd(b []byte) int {
 	return 0
 }
 
+// front is the room before the body of a part that is prepared: for its header.
+const front = maxHeader + 1
+
 // prepare brings a part into the form that is hashed and sent:
-// docs/specs/razor2.md#prepare. It reports false for a part without a body.
-func (r rawPart) prepare(p *pace.Pace) ([]byte, bool) {
+// docs/specs/razor2.md#prepare. It reports false for a part without a body. It puts the part
+// into room.
+func (r rawPart) prepare(room *[front + maxBody]byte, p *pace.Pace) ([]byte, bool) {
 	if len(r.body) == 0 || string(r.body) == "0" {
 		return nil, false
 	}
+	whole, n := unixLines(room[:front], r.body, len(room), p)
 	head := agentLine + string(r.kept)
-	room := 0
-	if len(r.body) <= maxBody {
-		room = len(r.body)
-	}
+	out := make([]byte, 0, len(head)+1)
 	// The last line end of the header is not part of it.
-	out := make([]byte, 0, len(head)+1+room)
 	out, _ = unixLines(out, []byte(head[:len(head)-1]), len(head), p)
 	out = append(out, '\n')
-	if len(out) <= maxHeader && len(r.body) <= maxBody {
-		// Converting the body never makes it longer, so it needs no buffer of its own.
-		out = append(out, '\n')
-		out, _ = unixLines(out, r.body, len(out)+maxBody, p)
-		return out, true
-	}
-	// How long the body is stands before it.
-	const front = maxHeader + 1
-	whole := make([]byte, front, front+min(len(r.body), maxBody))
-	whole, n := unixLines(whole, r.body, front+maxBody, p)
 	if n > maxBody {
 		out = append([]byte("X-Razor2-Origlen-Body: "+strconv.Itoa(n)+"\n"), out...)
 	}

@@ -2,6 +2,7 @@ package razor
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
@@ -90,13 +91,13 @@ func mention(b []byte, text string) int {
 
 // decodeQuotedPrintable decodes the body of a part whose header names the
 // encoding: docs/specs/razor2.md#quoted-printable. Soft line ends go first, in a pass of their
-// own, so that what they separated may become an escape.
-func decodeQuotedPrintable(part []byte) []byte {
+// own, so that what they separated may become an escape. What it decodes is in the memory of room.
+func decodeQuotedPrintable(part, room []byte) []byte {
 	start, end := blankLine(part)
 	if start < 0 || lineStart(part[:start], "Content-Transfer-Encoding: quoted-printable") < 0 {
 		return part
 	}
-	out := append(make([]byte, 0, len(part)), part[:end]...)
+	out := append(slices.Grow(room[:0], len(part)), part[:end]...)
 	out = softBreaks(out, part[end:])
 	// What is decoded is never longer than what it is decoded from.
 	body := out[end:]

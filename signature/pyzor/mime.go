@@ -86,9 +86,9 @@ type reader struct {
 	leaves  []*node
 	body    []byte // decoded, of the part bodyOf
 	bodyOf  *node
-	chars   charText // of the page charsOf
-	charsOf *node
-	bad     bool // the client stops with an error, or ours at too many parts
+	charsOf *node // the page whose characters there are
+	bad     bool  // the client stops with an error, or ours at too many parts
+	*space
 }
 
 // stop reports whether a line ends the input. Multiparts may lie a hundred deep,

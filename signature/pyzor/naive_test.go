@@ -95,7 +95,7 @@ func TestLinesFromMarks(t *testing.T) {
 		}
 		var want []string
 		var line []byte
-		reader := newReader(mail, nil)
+		reader := newReader(mail, nil, new(space))
 		all := &liner{marks: new(marks), wanted: stretch{0, 1 << 30}, text: func(b []byte) { line = append(line, b...) }, end: func() { want, line = append(want, string(line)), nil }}
 		all.marks.due = 1 << 30
 		reader.lines(all, mark{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -60,31 +61,53 @@ const fewLines = 4
 // in bytes.
 const maxKept = 256 << 10
 
+// A space is working space that is used again.
+type space struct {
+	own   []byte   // for a body that is decoded
+	chars charText // of a page
+	kept  []byte   // the first lines
+}
+
+// spaces keeps it; it holds no state.
+var spaces = sync.Pool{New: func() any { return new(space) }}
+
+// maxSpare is how many bytes of memory a space has that is used again.
+const maxSpare = 512 << 10
+
+// back gives s to those who look for one.
+func (s *space) back() {
+	if cap(s.own)+cap(s.chars.narrow)+2*cap(s.chars.wide)+4*cap(s.chars.full)+cap(s.kept) <= maxSpare {
+		spaces.Put(s)
+	}
+}
+
 // digestOf calls text with the pieces of each line that is hashed, and end at
 // its end. Which lines these are is known when all have been counted, for which the beginning
 // of most is enough.
 func digestOf(ctx context.Context, raw []byte, text func(piece []byte), end func()) (ok bool, err error) {
 	p := pace.New(ctx)
-	r := newReader(raw, p)
-	var kept []byte
+	own := spaces.Get().(*space)
+	defer own.back()
+	r := newReader(raw, p, own)
+	own.kept = own.kept[:0]
 	var ends []int
 	all := &liner{
 		marks:  &marks{n: 1, step: 1, due: 1},
 		wanted: stretch{0, fewLines},
 		text: func(piece []byte) {
-			if len(kept) <= maxKept {
-				kept = append(kept, piece...)
+			if len(own.kept) <= maxKept {
+				own.kept = append(own.kept, piece...)
 			}
 		},
-		end: func() { ends = append(ends, len(kept)) },
+		end: func() { ends = append(ends, len(own.kept)) },
 	}
 	r.lines(all, mark{})
 	switch {
 	case r.bad || p.Err() != nil:
-	case all.lines <= fewLines && len(kept) <= maxKept:
+	case all.lines <= fewLines && len(own.kept) <= maxKept:
 		at := 0
 		for _, n := range ends {
-			text(kept[at:n])
+			text(own.kept[at:n])
 			end()
 			at = n
 		}

@@ -2,6 +2,7 @@ package pyzor
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,8 +14,8 @@ import (
 // beside as many as the mail has.
 const minChars = 4 << 20
 
-func newReader(raw []byte, p *pace.Pace) *reader {
-	r := &reader{raw: raw, pace: p}
+func newReader(raw []byte, p *pace.Pace, own *space) *reader {
+	r := &reader{raw: raw, pace: p, space: own}
 	r.parse("text/plain", 0).walk(func(part *node) {
 		if !part.container {
 			r.leaves = append(r.leaves, part)
@@ -125,7 +126,6 @@ func (r *reader) page(p *node, l *liner) *charText {
 	text := &r.chars
 	text.reset()
 	r.charsOf = p
-	r.bodyOf, r.body = nil, nil // the characters are enough
 	room := len(body)
 	var widest rune
 	if room > pace.Step {
@@ -153,24 +153,24 @@ func (p *node) decoded(r *reader, l *liner) []byte {
 	if r.bodyOf == p {
 		return r.body
 	}
-	keep := l.marks != nil
-	if keep {
-		r.bodyOf, r.body = nil, nil
+	if l.marks == nil {
+		return p.decode(nil, r.pace)
 	}
-	body := p.decode(r.pace)
-	if keep {
-		r.bodyOf, r.body = p, body
+	r.bodyOf, r.body = p, p.decode(r.own, r.pace)
+	if len(r.body) > 0 && len(p.body) > 0 && &r.body[0] != &p.body[0] {
+		r.own = r.body
 	}
-	return body
+	return r.body
 }
 
-func (p *node) decode(pc *pace.Pace) []byte {
+// decode uses the memory of room for what it does not return as it is.
+func (p *node) decode(room []byte, pc *pace.Pace) []byte {
 	encoding, _ := p.get("content-transfer-encoding")
 	switch lowerASCII(encoding) {
 	case "quoted-printable":
-		return decodeQuotedPrintable(p.body, pc)
+		return decodeQuotedPrintable(room, p.body, pc)
 	case "base64":
-		return decodeBase64(p.body, pc)
+		return decodeBase64(room, p.body, pc)
 	case "x-uuencode", "uuencode", "uue", "x-uue":
 		if b, ok := decodeUU(p.body, pc); ok {
 			return b
@@ -181,8 +181,8 @@ func (p *node) decode(pc *pace.Pace) []byte {
 
 // decodeQuotedPrintable decodes as the client does: a soft line end may be any
 // "=" CR ..., "==" is one "=", and what is no escape stays.
-func decodeQuotedPrintable(b []byte, p *pace.Pace) []byte {
-	out := make([]byte, 0, len(b))
+func decodeQuotedPrintable(room, b []byte, p *pace.Pace) []byte {
+	out := slices.Grow(room[:0], len(b))
 	for i := 0; i < len(b); {
 		if b[i] != '=' {
 			n := bytes.IndexByte(b[i:min(i+pace.Step, len(b))], '=')
@@ -229,8 +229,8 @@ func decodeQuotedPrintable(b []byte, p *pace.Pace) []byte {
 
 // decodeBase64 decodes what is base64 in b and ends at the first full padding.
 // Data that cannot be brought to an end is returned as it is, without line ends.
-func decodeBase64(b []byte, p *pace.Pace) []byte {
-	out := make([]byte, 0, len(b)/4*3+3)
+func decodeBase64(room, b []byte, p *pace.Pace) []byte {
+	out := slices.Grow(room[:0], len(b)/4*3+3)
 	var quad, pads int
 	var left byte
 	for i := 0; i < len(b)+2; i++ {

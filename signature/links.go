@@ -93,7 +93,9 @@ type linkWalk struct {
 	visit func(link.Link, LinkUse) bool
 	pace  *pace.Pace
 	ended bool
-	known [8]knownLink
+
+	reader link.Reader
+	known  [8]knownLink
 }
 
 // page visits the links of a page, and those of its text that are not the text of one.
@@ -153,14 +155,14 @@ func (w *linkWalk) link(url string, use LinkUse) bool {
 	return !w.ended
 }
 
-// all is [link.All], which costs more than to look whether a link was seen lately.
+// all is [link.Reader.All], which costs more than to look whether a link was seen lately.
 func (w *linkWalk) all(url string) []link.Link {
 	if url == "" {
 		return nil
 	}
 	known := &w.known[(len(url)+int(url[len(url)-1])+int(url[len(url)/2]))%len(w.known)]
 	if known.url != url {
-		*known = knownLink{url, link.All(url)}
+		*known = knownLink{url, w.reader.All(url)}
 	}
 	return known.all
 }

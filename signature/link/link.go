@@ -53,12 +53,50 @@ func (l *Link) authority() string {
 // lead to the same host. Without a scheme it must begin with two slashes. It
 // reports whether there is an http, https or ftp link to a host that has a dot or is
 // an address.
-func Parse(text string) (Link, bool) {
+func Parse(text string) (Link, bool) { return new(Reader).parse(text) }
+
+// A Reader reads links, and remembers the hosts that it has read lately: most links of a
+// message lead to few. The zero Reader is usable. It serves one goroutine.
+type Reader struct{ hosts [4]knownHost }
+
+// A knownHost is what stands between the scheme and the path of links as it is written, and
+// what of a [Link] it says, if it is a host.
+type knownHost struct {
+	scheme, authority  string
+	ok                 bool
+	host, domain, port string
+}
+
+// host reads what stands between the scheme and the path.
+func (r *Reader) host(authority, scheme string) *knownHost {
+	at := len(authority)
+	if at > 0 {
+		at += int(authority[0])
+	}
+	known := &r.hosts[at%len(r.hosts)]
+	if known.scheme == scheme && known.authority == authority {
+		return known
+	}
+	*known = knownHost{scheme: scheme, authority: authority}
+	if known.host, known.port, known.ok = cutAuthority(authority, scheme); !known.ok {
+		return known
+	}
+	l := Link{Host: known.host, Port: known.port}
+	known.domain = l.Host
+	if isAddress(l.Host) {
+		known.domain = l.authority()
+	} else if d, ok := Registrable(l.Host); ok {
+		known.domain = d
+	}
+	return known
+}
+
+func (r *Reader) parse(text string) (Link, bool) {
 	if len(text) > MaxURL {
 		text = text[:MaxURL]
 	}
 	text = strings.TrimFunc(text, func(r rune) bool { return r <= ' ' })
-	if strings.ContainsAny(text, "\t\n\r") {
+	if strings.IndexByte(text, '\t') >= 0 || strings.IndexByte(text, '\n') >= 0 || strings.IndexByte(text, '\r') >= 0 {
 		text = strings.Map(func(r rune) rune {
 			if r == '\t' || r == '\n' || r == '\r' {
 				return -1
@@ -76,18 +114,11 @@ func Parse(text string) (Link, bool) {
 		end = len(rest)
 	}
 	authority, tail := rest[:end], rest[end:]
-	l := Link{}
-	if l.Host, l.Port, ok = cutAuthority(authority, scheme); !ok {
+	h := r.host(authority, scheme)
+	if !h.ok {
 		return Link{}, false
 	}
-	l.Domain = l.Host
-	if isAddress(l.Host) {
-		l.Domain = l.authority()
-	} else if d, ok := Registrable(l.Host); ok {
-		l.Domain = d
-	}
-	l.Path = cleanPath(tail)
-	return l, true
+	return Link{Host: h.host, Domain: h.domain, Port: h.port, Path: cleanPath(tail)}, true
 }
 
 // cutScheme cuts the scheme off a link, in lower case.

@@ -5,9 +5,17 @@ import "strings"
 // maxLevels is how many parts of a path a place has at most.
 const maxLevels = 4
 
-// platform are the parts of paths by which platforms that anybody can use sort what is
+// platform holds the parts of paths by which platforms that anybody can use sort what is
 // their customers': they say nothing of whose a link is.
-const platform = " about api app apps attachments b blob bucket buckets chat content d design document documents download downloads " +
+var platform = func() map[string]bool {
+	set := make(map[string]bool)
+	for part := range strings.FieldsSeq(platformParts) {
+		set[part] = true
+	}
+	return set
+}()
+
+const platformParts = " about api app apps attachments b blob bucket buckets chat content d design document documents download downloads " +
 	"drawings drive e embed events f fi file files folder folders form forms index.html index.php ipfs ipns o object objects open p page pages " +
 	"presentation preview profile public r redirect responsepage.aspx s scl share shared shares site sites spreadsheets storage u uc user users v v0 v1 v2 view viewer w web "
 
@@ -41,5 +49,5 @@ func (l *Link) Place() string {
 
 // tells reports whether a part of a path may be a customer's.
 func tells(part string) bool {
-	return strings.Contains(part, " ") || !strings.Contains(platform, " "+strings.ToLower(part)+" ")
+	return !platform[strings.ToLower(part)]
 }

@@ -11,14 +11,17 @@ import (
 // is a link itself, as a parameter of the query, as a part of the path, or behind the
 // path's fragment sign, as it is, percent-encoded up to three times, in base 64, or as
 // gateways write it that rewrite links. It returns none if the text is no link, and 4 at most.
-func All(text string) []Link {
-	l, ok := Parse(text)
+func All(text string) []Link { return new(Reader).All(text) }
+
+// All is the function [All].
+func (r *Reader) All(text string) []Link {
+	l, ok := r.parse(text)
 	if !ok {
 		return nil
 	}
 	all := []Link{l}
 	if _, fragment, ok := strings.Cut(text[:min(len(text), MaxURL)], "#"); ok {
-		all = appendTarget(all, "", strings.TrimPrefix(fragment, "/"))
+		all = r.appendTarget(all, "", strings.TrimPrefix(fragment, "/"))
 	}
 	for at := 0; at < len(all); at++ {
 		path, query, _ := strings.Cut(all[at].Path, "?")
@@ -27,17 +30,17 @@ func All(text string) []Link {
 			if query != "" {
 				inner += "?" + query
 			}
-			all = appendLink(all, inner)
+			all = r.appendLink(all, inner)
 		}
 		if name, ok := strings.CutSuffix(all[at].Host, ".translate.goog"); ok {
-			all = appendLink(all, "http://"+translated.Replace(name)+all[at].Path)
+			all = r.appendLink(all, "http://"+translated.Replace(name)+all[at].Path)
 		}
 		if _, page, ok := strings.Cut(path, "/amp/s/"); ok {
-			all = appendLink(all, "http://"+page)
+			all = r.appendLink(all, "http://"+page)
 		}
 		for parameter := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 			name, value, _ := strings.Cut(parameter, "=")
-			all = appendTarget(all, name, value)
+			all = r.appendTarget(all, name, value)
 		}
 	}
 	return all
@@ -50,13 +53,13 @@ var translated = strings.NewReplacer("--", "-", "-", ".")
 const targets = " continue dest destination goto href link next out redir redirect redirect_uri redirect_url return target to u uri url "
 
 // appendTarget appends the link that the value of a parameter is, if it is one.
-func appendTarget(all []Link, name, value string) []Link {
+func (r *Reader) appendTarget(all []Link, name, value string) []Link {
 	if len(value) <= len("//x.y") || len(all) == maxTargets {
 		return all
 	}
 	if rest, ok := strings.CutPrefix(value, "aHR0c"); ok { // "http" in base 64
 		plain, _ := base64.RawURLEncoding.DecodeString(strings.TrimRight("aHR0c"+urlAlphabet.Replace(rest), "="))
-		return appendLink(all, string(plain))
+		return r.appendLink(all, string(plain))
 	}
 	for range 3 {
 		if !strings.Contains(value, "%") {
@@ -66,11 +69,11 @@ func appendTarget(all []Link, name, value string) []Link {
 	}
 	switch {
 	case schemeIn(value) == 0, strings.HasPrefix(value, "//"):
-		return appendLink(all, value)
+		return r.appendLink(all, value)
 	case strings.HasPrefix(value, "http-3A__"), strings.HasPrefix(value, "https-3A__"):
-		return appendLink(all, decode(proofpoint.Replace(value))) // Proofpoint's URL Defense, version 2
+		return r.appendLink(all, decode(proofpoint.Replace(value))) // Proofpoint's URL Defense, version 2
 	case strings.Contains(targets, " "+strings.ToLower(name)+" ") && named(value[:hostEnd(value)]) && registered(value[:hostEnd(value)]):
-		return appendLink(all, "http://"+value)
+		return r.appendLink(all, "http://"+value)
 	}
 	return all
 }
@@ -98,11 +101,11 @@ func registered(name string) bool {
 	return (icann || strings.Contains(suffix, ".")) && suffix != name
 }
 
-func appendLink(all []Link, text string) []Link {
+func (r *Reader) appendLink(all []Link, text string) []Link {
 	if len(all) == maxTargets {
 		return all
 	}
-	if l, ok := Parse(text); ok {
+	if l, ok := r.parse(text); ok {
 		all = append(all, l)
 	}
 	return all

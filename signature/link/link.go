@@ -183,18 +183,22 @@ func portOf(text, scheme string) (port string, ok bool) {
 // parts, and without percent-encoding where none is needed.
 func cleanPath(tail string) string {
 	tail, _, _ = strings.Cut(tail, "#")
-	path, query, asks := strings.Cut(tail, "?")
-	path = unescape(strings.ReplaceAll(path, `\`, "/"))
+	written, query, asks := strings.Cut(tail, "?")
+	path := unescape(strings.ReplaceAll(written, `\`, "/"))
 	if strings.Contains(path, "/.") {
 		path = withoutDots(path)
 	}
 	if path == "" {
 		path = "/"
 	}
-	if asks {
-		path += "?" + unescape(query)
+	if !asks {
+		return path
 	}
-	return path
+	clean := unescape(query)
+	if path == written && clean == query {
+		return tail // as most are
+	}
+	return path + "?" + clean
 }
 
 // withoutDots resolves the parts "." and ".." of a path.
@@ -222,11 +226,15 @@ func withoutDots(path string) string {
 // others in upper case, and encodes a percent sign that begins none, lest one arise
 // before what is decoded behind it, and blanks and control characters, as browsers do.
 func unescape(text string) string {
-	if strings.IndexFunc(text, func(r rune) bool { return r == '%' || r <= ' ' || r == 0x7f }) < 0 {
+	i := 0
+	for i < len(text) && text[i] > ' ' && text[i] != '%' && text[i] != 0x7f {
+		i++
+	}
+	if i == len(text) {
 		return text
 	}
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
+	out := append(make([]byte, 0, len(text)), text[:i]...)
+	for ; i < len(text); i++ {
 		c, ok := escaped(text[i:])
 		switch {
 		case ok && unreserved(c):

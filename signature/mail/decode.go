@@ -110,7 +110,9 @@ func decodeQuotedPrintable(body []byte, p *pace.Pace) []byte {
 		if p.Over(len(line) + 1) {
 			return dst
 		}
-		line = bytes.TrimRight(line, " \t")
+		for n := len(line); n > 0 && (line[n-1] == ' ' || line[n-1] == '\t'); n-- {
+			line = line[:n-1]
+		}
 		if n := len(line); n > 0 && line[n-1] == '=' {
 			line, end = line[:n-1], nil
 		}

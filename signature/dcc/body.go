@@ -17,8 +17,11 @@ type bodySum struct {
 	hash  hash.Hash
 	total int
 	held  int // length of a match of ">From" at the start of the line; -1 inside the line
-	out   []byte
+	out   [bodyPiece + len(quotedFrom)]byte
 }
+
+// bodyPiece is how many bytes are looked at together.
+const bodyPiece = 4 << 10
 
 const quotedFrom = ">From"
 
@@ -36,11 +39,16 @@ var bodyCounts = func() (table [256]uint8) {
 }()
 
 func (b *bodySum) write(p []byte) {
-	// What was held back and all of p is the most that comes out.
-	if most := len(p) + len(quotedFrom); cap(b.out) < most {
-		b.out = make([]byte, most)
+	for ; len(p) > bodyPiece; p = p[bodyPiece:] {
+		b.piece(p[:bodyPiece])
 	}
-	out, n := b.out[:cap(b.out)], 0
+	b.piece(p)
+}
+
+// piece takes bodyPiece bytes or fewer. What was held back and all of them is the most that
+// comes out.
+func (b *bodySum) piece(p []byte) {
+	out, n := b.out[:], 0
 	for len(p) > 0 {
 		if b.held >= 0 {
 			if p[0] == quotedFrom[b.held] {

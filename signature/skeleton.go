@@ -277,7 +277,9 @@ func (f *folder) plainWord(b []byte) int {
 	}
 	p := &f.paragraph
 	start := len(p.text)
-	p.text = slices.Grow(p.text, maxPlain)
+	if cap(p.text)-start < maxPlain {
+		p.text = slices.Grow(p.text, maxPlain)
+	}
 	word := p.text[start : start+maxPlain]
 	n, seen := 0, uint8(0)
 	for _, c := range b[:min(len(b), maxPlain)] {

@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -28,19 +29,46 @@ const partSalt = 0x70617274
 type hashes struct {
 	words, quoted, rest []uint64
 	runs                []uint64 // the orders of its runs
+	known               *knownWords
 }
 
 // take makes h those of s.
 func (h *hashes) take(k *nearKey, s *skeleton) {
-	h.words = k.appendHashed(h.words[:0], &s.words)
-	h.quoted = k.appendHashed(h.quoted[:0], &s.quoted)
-	h.rest = k.appendHashed(h.rest[:0], &s.rest)
+	if h.known == nil || h.known.k0 != k.k0 || h.known.k1 != k.k1 {
+		h.known = &knownWords{k0: k.k0, k1: k.k1}
+	}
+	h.words = h.known.appendHashed(h.words[:0], k, &s.words)
+	h.quoted = h.known.appendHashed(h.quoted[:0], k, &s.quoted)
+	h.rest = h.known.appendHashed(h.rest[:0], k, &s.rest)
 }
 
-func (k *nearKey) appendHashed(h []uint64, words *wordList) []uint64 {
+// knownWords are short words and their hashes of one key: most words of a text were in it
+// before.
+type knownWords struct {
+	k0, k1 uint64
+	words  [1 << knownBits]struct{ word, hash uint64 }
+}
+
+const knownBits = 9
+
+// appendHashed appends the hashes of words.
+func (known *knownWords) appendHashed(h []uint64, k *nearKey, words *wordList) []uint64 {
 	h = slices.Grow(h, words.len())
-	for i := range words.len() {
-		h = append(h, k.word(words.at(i)))
+	start := 0
+	for _, end := range words.ends {
+		text, size := words.text[start:], int(end)-start
+		start = int(end)
+		if size == 0 || size > 8 || len(text) < 8 {
+			h = append(h, k.word(text[:size]))
+			continue
+		}
+		// The letters as a number: none of them is 0.
+		word := binary.LittleEndian.Uint64(text) & (math.MaxUint64 >> (64 - 8*size))
+		one := &known.words[word*0x9e3779b97f4a7c15>>(64-knownBits)]
+		if one.word != word {
+			one.word, one.hash = word, k.word(text[:size])
+		}
+		h = append(h, one.hash)
 	}
 	return h
 }

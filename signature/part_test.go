@@ -28,7 +28,35 @@ func (k *nearKey) hashes(s *skeleton) *hashes {
 }
 
 // hashed returns the hashes of words.
-func (k *nearKey) hashed(words *wordList) []uint64 { return k.appendHashed(nil, words) }
+func (k *nearKey) hashed(words *wordList) (all []uint64) {
+	for i := range words.len() {
+		all = append(all, k.word(words.at(i)))
+	}
+	return all
+}
+
+// TestHashes: the hashes of words are those of each alone, whatever was hashed before, and by
+// which key.
+func TestHashes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 1))
+	keys := []*nearKey{newNearKey([16]byte{3}), newNearKey([16]byte{4})}
+	var h hashes
+	for range 300 {
+		var s skeleton
+		for range rng.IntN(400) {
+			word := make([]byte, 1+rng.IntN(2+rng.IntN(12)))
+			for i := range word {
+				word[i] = "abcdef\xc3"[rng.IntN(7)]
+			}
+			[]*wordList{&s.words, &s.quoted, &s.rest}[rng.IntN(3)].add(word)
+		}
+		key := keys[rng.IntN(2)]
+		h.take(key, &s)
+		if !slices.Equal(h.words, key.hashed(&s.words)) || !slices.Equal(h.quoted, key.hashed(&s.quoted)) || !slices.Equal(h.rest, key.hashed(&s.rest)) {
+			t.Fatalf("hashes of %v, %v, %v differ", &s.words, &s.quoted, &s.rest)
+		}
+	}
+}
 
 // skeletonOfText folds a text that quotes nothing.
 func skeletonOfText(text string) *skeleton {

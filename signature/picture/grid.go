@@ -28,6 +28,8 @@ type grid struct {
 
 func (g *grid) at(x, y int) float32 { return g.v[y*g.w+x] }
 
+func (g *grid) row(y int) []float32 { return g.v[y*g.w:][:g.w] }
+
 // gridOf returns the grid of a picture on white ground: of its own pixels if it has no
 // more than a grid, else of the means of those that fall into a cell.
 func gridOf(img image.Image, p *pace.Pace) *grid {
@@ -140,12 +142,26 @@ func (g *grid) inside() image.Rectangle {
 	}
 	ground := edge[len(edge)/2]
 	rows, columns := make([]float32, g.h), make([]float32, g.w)
+	// Parts of a power of two are exact, and to multiply costs less than to divide.
+	w, h := float32(g.w), float32(g.h)
+	exact := g.w&(g.w-1) == 0 && g.h&(g.h-1) == 0
 	for y := range g.h {
-		for x := range g.w {
-			d := g.at(x, y) - ground
-			rows[y] += d / float32(g.w)
-			columns[x] += d / float32(g.h)
+		row := float32(0)
+		if line := g.row(y); exact {
+			partW, partH := 1/w, 1/h
+			for x, v := range line {
+				d := v - ground
+				row += d * partW
+				columns[x] += d * partH
+			}
+		} else {
+			for x, v := range line {
+				d := v - ground
+				row += d / w
+				columns[x] += d / h
+			}
 		}
+		rows[y] = row
 	}
 	box.Min.Y, box.Max.Y = trim(rows)
 	box.Min.X, box.Max.X = trim(columns)

@@ -65,13 +65,36 @@ func (g *grid) view(box image.Rectangle) view {
 	columns, rows := cover(box.Min.X, box.Max.X), cover(box.Min.Y, box.Max.Y)
 	wide := make([][side]float32, g.h)
 	for y := box.Min.Y; y < box.Max.Y; y++ {
-		for x, c := range columns {
-			wide[y][x] = c.mean(func(i int) float32 { return g.at(i, y) })
+		cells := g.row(y)
+		for x := range columns {
+			s := &columns[x]
+			sum := s.head * cells[s.first]
+			for i := s.first + 1; i < s.last; i++ {
+				sum += cells[i]
+			}
+			if s.last > s.first {
+				sum += s.tail * cells[s.last]
+			}
+			wide[y][x] = sum / s.cells
 		}
 	}
-	for y, c := range rows {
-		for x := range side {
-			samples[y][x] = c.mean(func(i int) float32 { return wide[i][x] })
+	for y := range rows {
+		s, sum := &rows[y], &samples[y]
+		for x, v := range &wide[s.first] {
+			sum[x] = s.head * v
+		}
+		for i := s.first + 1; i < s.last; i++ {
+			for x, v := range &wide[i] {
+				sum[x] += v
+			}
+		}
+		if s.last > s.first {
+			for x, v := range &wide[s.last] {
+				sum[x] += s.tail * v
+			}
+		}
+		for x := range sum {
+			sum[x] /= s.cells
 		}
 	}
 	return transform(&samples)
@@ -81,6 +104,7 @@ func (g *grid) view(box image.Rectangle) view {
 type span struct {
 	first, last int
 	head, tail  float32 // how much of the first and of the last; of one cell head is all
+	cells       float32 // in all
 }
 
 // cover divides the cells from, up to to, among the samples.
@@ -91,23 +115,16 @@ func cover(from, to int) (spans [side]span) {
 		s := span{first: int(begin), last: min(int(math.Ceil(end)), to) - 1}
 		s.head = float32(min(float64(s.first+1), end) - begin)
 		s.tail = float32(end - float64(s.last))
+		s.cells = s.head
+		for range s.last - s.first - 1 {
+			s.cells++
+		}
+		if s.last > s.first {
+			s.cells += s.tail
+		}
 		spans[i] = s
 	}
 	return spans
-}
-
-// mean returns the mean of the cells.
-func (s span) mean(cell func(int) float32) float32 {
-	sum, n := s.head*cell(s.first), s.head
-	for i := s.first + 1; i < s.last; i++ {
-		sum += cell(i)
-		n++
-	}
-	if s.last > s.first {
-		sum += s.tail * cell(s.last)
-		n += s.tail
-	}
-	return sum / n
 }
 
 // basis is the cosines of the frequencies from 1.

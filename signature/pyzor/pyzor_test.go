@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -308,5 +309,21 @@ func TestBounded(t *testing.T) {
 	}
 	if got := digestText(parts(maxParts + 1)); got != "-" {
 		t.Errorf("a mail of %d parts has the digest %s", maxParts+1, got)
+	}
+}
+
+// TestLongLines: of five lines the fourth is hashed twice, however long they are.
+func TestLongLines(t *testing.T) {
+	for _, words := range []int{3, 12_000} {
+		mail, want := "Subject: x\n\n", []string(nil)
+		for i := range 5 {
+			word := strings.Repeat(string(rune('a'+i)), 6)
+			mail += strings.Repeat(word+" ", words) + "\n"
+			want = append(want, strings.Repeat(word, words))
+		}
+		want = slices.Concat(want[1:4], want[3:5])
+		if got, ok, err := Lines(t.Context(), []byte(mail)); err != nil || !ok || !slices.Equal(got, want) {
+			t.Errorf("%d words a line: %d lines, %v, %v, want %d", words, len(got), ok, err, len(want))
+		}
 	}
 }

@@ -142,7 +142,8 @@ func (g *grid) inside() image.Rectangle {
 	}
 	ground := edge[len(edge)/2]
 	rows, columns := make([]float32, g.h), make([]float32, g.w)
-	// Parts of a power of two are exact, and to multiply costs less than to divide.
+	// Parts of a power of two are exact, and to multiply costs less than to divide. A
+	// conversion keeps a product from being added unrounded, as some processors can.
 	w, h := float32(g.w), float32(g.h)
 	exact := g.w&(g.w-1) == 0 && g.h&(g.h-1) == 0
 	for y := range g.h {
@@ -151,8 +152,8 @@ func (g *grid) inside() image.Rectangle {
 			partW, partH := 1/w, 1/h
 			for x, v := range line {
 				d := v - ground
-				row += d * partW
-				columns[x] += d * partH
+				row += float32(d * partW)
+				columns[x] += float32(d * partH)
 			}
 		} else {
 			for x, v := range line {

@@ -60,6 +60,10 @@ func (v *view) loud() bool {
 }
 
 // view transforms a part of the grid: 64 by 64 samples, each the mean of what it covers.
+//
+// Here and below, a conversion rounds each product before it is added. Otherwise processors
+// that can add it unrounded get other keys than those that cannot (the Go specification,
+// "Floating-point operators").
 func (g *grid) view(box image.Rectangle) view {
 	var samples [side][side]float32
 	columns, rows := cover(box.Min.X, box.Max.X), cover(box.Min.Y, box.Max.Y)
@@ -68,12 +72,12 @@ func (g *grid) view(box image.Rectangle) view {
 		cells := g.row(y)
 		for x := range columns {
 			s := &columns[x]
-			sum := s.head * cells[s.first]
+			sum := float32(s.head * cells[s.first])
 			for i := s.first + 1; i < s.last; i++ {
 				sum += cells[i]
 			}
 			if s.last > s.first {
-				sum += s.tail * cells[s.last]
+				sum += float32(s.tail * cells[s.last])
 			}
 			wide[y][x] = sum / s.cells
 		}
@@ -81,7 +85,7 @@ func (g *grid) view(box image.Rectangle) view {
 	for y := range rows {
 		s, sum := &rows[y], &samples[y]
 		for x, v := range &wide[s.first] {
-			sum[x] = s.head * v
+			sum[x] = float32(s.head * v)
 		}
 		for i := s.first + 1; i < s.last; i++ {
 			for x, v := range &wide[i] {
@@ -90,7 +94,7 @@ func (g *grid) view(box image.Rectangle) view {
 		}
 		if s.last > s.first {
 			for x, v := range &wide[s.last] {
-				sum[x] += s.tail * v
+				sum[x] += float32(s.tail * v)
 			}
 		}
 		for x := range sum {
@@ -111,7 +115,7 @@ type span struct {
 func cover(from, to int) (spans [side]span) {
 	step := float64(to-from) / side
 	for i := range spans {
-		begin, end := float64(from)+float64(i)*step, float64(from)+float64(i+1)*step
+		begin, end := float64(from)+float64(float64(i)*step), float64(from)+float64(float64(i+1)*step)
 		s := span{first: int(begin), last: min(int(math.Ceil(end)), to) - 1}
 		s.head = float32(min(float64(s.first+1), end) - begin)
 		s.tail = float32(end - float64(s.last))
@@ -146,12 +150,12 @@ func transform(samples *[side][side]float32) (v view) {
 		var row [side]float32
 		for y := range side {
 			for x := range side {
-				row[x] += basis[k][y] * samples[y][x]
+				row[x] += float32(basis[k][y] * samples[y][x])
 			}
 		}
 		for l := range order - k {
 			for x := range side {
-				v[at] += basis[l][x] * row[x]
+				v[at] += float32(basis[l][x] * row[x])
 			}
 			at++
 		}

@@ -203,7 +203,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 				if c.floor > 0 {
 					p.Shown++ // it is a heavy key
 				}
-				c.tell(at)
+				c.tell(at, nil)
 			}
 			return before
 		}

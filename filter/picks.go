@@ -172,3 +172,17 @@ func (a *array) Prefetch(keys []Key) {
 		a.fetch(lines[:n])
 	}
 }
+
+// PrefetchEach is [Counting.Prefetch] of keys[i] in arrays[i], of each i. The arrays are of one
+// geometry. Of many arrays hardly anything is in a cache, and so their misses overlap, too.
+func PrefetchEach(arrays []*Counting, keys []Key) {
+	var lines [batch]uint64
+	for len(arrays) > 0 {
+		n := min(len(arrays), batch)
+		for i, a := range arrays[:n] {
+			lines[i] = uint64(uintptr(unsafe.Pointer(a.at(line(keys[i].Hi, a.geo.Lines))))) / LineBytes
+		}
+		prefetchLines(nil, &lines[0], n)
+		arrays, keys = arrays[n:], keys[n:]
+	}
+}

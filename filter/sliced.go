@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -26,9 +27,9 @@ type Sliced struct {
 	words      int // 64-bit words of a row
 	rows       int // of a line
 	keep, fill uint64
-	chunks     []atomic.Pointer[slicedChunk]
-	held       atomic.Int64                // chunks in memory
+	table      slicedRows
 	exact      atomic.Pointer[slicedExact] // nil: none
+	watches    *watches                    // nil: of bit arrays
 }
 
 // A slicedChunk is the unit in which a Sliced takes memory: 16 KiB, of 64 to 2048 rows.
@@ -62,9 +63,9 @@ func NewSliced(g Geometry, columns int) (*Sliced, error) {
 		s.rows = slicedWords * 64
 	} else {
 		s.keep, s.fill = cellMasks(g.K)
+		s.watches = new(watches)
 	}
-	words := uint64(s.words*s.rows) * g.Lines
-	s.chunks = make([]atomic.Pointer[slicedChunk], (words+uint64(len(blankChunk))-1)/uint64(len(blankChunk)))
+	s.table.make(s.words, uint64(s.rows)*g.Lines)
 	return s, nil
 }
 
@@ -79,7 +80,11 @@ func (s *Sliced) Words() int { return s.words }
 
 // Bytes returns the memory that it takes at present, which grows as arrays are filled.
 func (s *Sliced) Bytes() uint64 {
-	return uint64(len(s.chunks))*directoryEntry + uint64(s.held.Load())*uint64(unsafe.Sizeof(blankChunk)) + s.exact.Load().bytes()
+	sum := s.table.bytes() + s.exact.Load().bytes()
+	if s.watches != nil {
+		sum += uint64(unsafe.Sizeof(*s.watches)) + s.watches.bytes.Load()
+	}
+	return sum
 }
 
 // Which sets the bits of out[i*Words():(i+1)*Words()] whose arrays may have keys[i]: bit c
@@ -87,14 +92,15 @@ func (s *Sliced) Bytes() uint64 {
 // have Words() words for each key.
 func (s *Sliced) Which(keys []Key, out []uint64) {
 	out = out[:len(keys)*s.words]
-	s.prefetch(keys)
-	for len(keys) > 0 {
-		n := min(len(keys), batch)
-		s.prefetch(keys[n:])
-		for i := range n {
-			s.which(keys[i], out[i*s.words:(i+1)*s.words])
+	hits := s.Find(keys, 1, out, nil)
+	for i := len(keys) - 1; i >= 0; i-- {
+		to, n := out[i*s.words:(i+1)*s.words], len(hits)-1
+		if n < 0 || hits[n] != i {
+			clear(to)
+			continue
 		}
-		keys, out = keys[n:], out[n*s.words:]
+		copy(to, out[n*s.words:])
+		hits = hits[:n]
 	}
 }
 
@@ -102,58 +108,131 @@ func (s *Sliced) Which(keys []Key, out []uint64) {
 // of those that some array may have to hits, and returns them. For the n'th hit of all,
 // out[n*Words():(n+1)*Words()] is as [Sliced.Which] sets it, of all arrays that may have any of
 // the several. out must have Words() words for each of these. hits must be empty.
+//
+// Rows are in no cache. So it begins to load the first rows of some keys, reads those of the keys
+// before, of which it loads what is needed besides, and is done with the keys before these.
 func (s *Sliced) Find(keys []Key, several int, out []uint64, hits []int) []int {
 	out = out[:len(keys)/several*s.words]
-	s.prefetch(keys)
-	var row [MaxColumns / 64]uint64
-	for i, k := range keys {
-		if i%batch == 0 && i+batch < len(keys) {
-			s.prefetch(keys[i+batch:])
+	var all [3]search
+	steps := (len(keys) + searched - 1) / searched
+	for step := range steps + 2 {
+		if step < steps {
+			s.aim(&all[step%3], keys[step*searched:min(len(keys), (step+1)*searched)])
 		}
-		if !s.which(k, row[:s.words]) {
+		if step > 0 && step <= steps {
+			s.thin(&all[(step-1)%3])
+		}
+		if step < 2 {
 			continue
 		}
-		n := i / several
-		if len(hits) == 0 || hits[len(hits)-1] != n {
-			hits = append(hits, n)
-			copy(out[(len(hits)-1)*s.words:], row[:s.words])
-			continue
-		}
-		to := out[(len(hits)-1)*s.words:]
-		for w := range s.words {
-			to[w] |= row[w]
+		f := &all[(step-2)%3]
+		for i := range f.n {
+			if f.alive[i] == 0 || !s.finish(f, i) {
+				continue
+			}
+			n, row := ((step-2)*searched+i)/several, f.left[i][:s.words]
+			if len(hits) == 0 || hits[len(hits)-1] != n {
+				hits = append(hits, n)
+				copy(out[(len(hits)-1)*s.words:], row)
+				continue
+			}
+			to := out[(len(hits)-1)*s.words:]
+			for w := range row {
+				to[w] |= row[w]
+			}
 		}
 	}
 	return hits
 }
 
-// most is how many rows a key has at most.
-const most = 2 * slicedWords
+const (
+	searched = 8               // how many keys Find reads together
+	most     = 2 * slicedWords // how many rows a key has at most
+	ahead    = 3               // how many of them are read first: in arrays half full, each leaves one of ten or fewer
+)
 
-// which is Which for one key. It reports whether any array may have it.
-func (s *Sliced) which(k Key, out []uint64) bool {
-	var rows [most][]uint64
-	n := s.rowsOf(k, &rows)
-	any := uint64(0)
-	if s.words < lineWords {
-		for w := range out {
-			all := atomic.LoadUint64(&rows[0][w])
-			for i := 1; i < n && all != 0; i++ {
-				all &= atomic.LoadUint64(&rows[i][w])
+// A search is where Find is with some keys.
+type search struct {
+	n     int
+	line  [searched]uint64                  // the first row of the line of each
+	of    [searched]int                     // how many rows it has
+	rows  [searched][most]uint8             // which of the line
+	left  [searched][MaxColumns / 64]uint64 // the arrays that have all rows read so far
+	alive [searched]uint8                   // a bit for each line of left that has any
+}
+
+// aim begins to load the first rows of keys.
+func (s *Sliced) aim(f *search, keys []Key) {
+	f.n = len(keys)
+	var load lineList
+	for i := range keys {
+		s.rowsOf(f, i, keys[i])
+		for j := range min(ahead, f.of[i]) {
+			row := s.rowAt(f, i, j)
+			for at := 0; at < len(row); at += lineWords {
+				load.add(&row[at])
 			}
-			out[w] = all
-			any |= all
 		}
-		return any != 0
 	}
-	for at := 0; at < len(out); at += lineWords {
-		to := (*words)(out[at:])
-		if left := and(to, (*words)(rows[0][at:]), &ones); left != 0 {
-			for i := 1; i < n && left != 0; i++ {
-				left = and(to, (*words)(rows[i][at:]), to)
+	load.prefetch()
+}
+
+// thin reads the first rows of keys, and begins to load as many more where some array has these.
+func (s *Sliced) thin(f *search) {
+	var load lineList
+	for i := range f.n {
+		f.alive[i] = 0
+		n := min(ahead, f.of[i])
+		for at := 0; at < s.words; at += lineWords {
+			if !s.and(f, i, at, 0, n) {
+				continue
 			}
-			any |= left
+			f.alive[i] |= 1 << (at / lineWords)
+			for j := n; j < min(n+ahead, f.of[i]); j++ {
+				load.add(&s.rowAt(f, i, j)[at])
+			}
 		}
+	}
+	load.prefetch()
+}
+
+// finish reads the other rows of a key, and reports whether any array may have it.
+func (s *Sliced) finish(f *search, i int) (any bool) {
+	for at := 0; at < s.words; at += lineWords {
+		if f.alive[i]>>(at/lineWords)&1 != 0 {
+			any = s.and(f, i, at, min(ahead, f.of[i]), f.of[i]) || any
+		}
+	}
+	return any
+}
+
+// and leaves in the line of left at a word what the rows from the given one on have, too, and
+// reports whether that is any array.
+func (s *Sliced) and(f *search, i, at, from, to int) bool {
+	if s.words >= lineWords {
+		left, with := (*words)(f.left[i][at:]), (*words)(f.left[i][at:])
+		if from == 0 {
+			with = &ones
+		}
+		for j := from; j < to; j++ {
+			if and(left, (*words)(s.rowAt(f, i, j)[at:]), with) == 0 {
+				return false
+			}
+			with = left
+		}
+		return true
+	}
+	any := uint64(0)
+	for w := range s.words {
+		left := f.left[i][w]
+		if from == 0 {
+			left = ^uint64(0)
+		}
+		for j := from; j < to && left != 0; j++ {
+			left &= atomic.LoadUint64(&s.rowAt(f, i, j)[w])
+		}
+		f.left[i][w] = left
+		any |= left
 	}
 	return any != 0
 }
@@ -176,83 +255,93 @@ func and(to, row, with *words) uint64 {
 	return a | b | c | d | e | f | g | h
 }
 
-// rowsOf sets the rows of a key, and returns how many there are.
-func (s *Sliced) rowsOf(k Key, rows *[most][]uint64) (n int) {
-	row := line(k.Hi, s.geo.Lines) * uint64(s.rows)
+// rowsOf sets the rows of the i'th key.
+func (s *Sliced) rowsOf(f *search, i int, k Key) {
+	f.line[i] = line(k.Hi, s.geo.Lines) * uint64(s.rows)
+	rows := &f.rows[i]
 	if s.geo.Kind == Cells {
-		x := uint64(pick(k.Lo, s.keep, s.fill))
-		for i := range int(s.geo.K) {
-			rows[i] = s.row(s.chunks, row+x>>(8*i)&127)
-		}
-		return int(s.geo.K)
+		f.of[i] = int(s.geo.K)
+		binary.LittleEndian.PutUint64(rows[:], uint64(pick(k.Lo, s.keep, s.fill)))
+		return
 	}
+	n := 0
 	m := pattern(k.Lo, s.geo.K == 16)
-	for i := range uint64(slicedWords) {
-		for w := m[i]; w != 0; w &= w - 1 {
-			rows[n] = s.row(s.chunks, row+i*64+uint64(bits.TrailingZeros64(w)))
+	for j := range slicedWords {
+		for w := m[j]; w != 0; w &= w - 1 {
+			rows[n] = uint8(j*64 + bits.TrailingZeros64(w))
 			n++
 		}
 	}
-	return n
+	f.of[i] = n
 }
 
-// row returns a row of chunks to read it.
-func (s *Sliced) row(chunks []atomic.Pointer[slicedChunk], row uint64) []uint64 {
-	word := row * uint64(s.words)
-	c := chunks[word/uint64(len(blankChunk))].Load()
+// rowAt returns the j'th row of the i'th key.
+func (s *Sliced) rowAt(f *search, i, j int) []uint64 {
+	return s.table.row(f.line[i] + uint64(f.rows[i][j]))
+}
+
+// A lineList is cache lines to be loaded.
+type lineList struct {
+	n  int
+	at [searched * ahead * MaxColumns / 64 / lineWords]uint64
+}
+
+func (l *lineList) add(at *uint64) {
+	l.at[l.n] = uint64(uintptr(unsafe.Pointer(at))) / LineBytes
+	l.n++
+}
+
+func (l *lineList) prefetch() {
+	if l.n > 0 {
+		prefetchLines(nil, &l.at[0], l.n)
+	}
+}
+
+// slicedRows is rows of words, one after the other.
+type slicedRows struct {
+	words  uint64 // of a row
+	chunks []atomic.Pointer[slicedChunk]
+	held   atomic.Int64                            // chunks in memory
+	parts  []atomic.Pointer[[gathered]slicedChunk] // of chunks, where they lie together
+}
+
+func (t *slicedRows) make(words int, rows uint64) {
+	n := (uint64(words)*rows + uint64(len(blankChunk)) - 1) / uint64(len(blankChunk))
+	t.words, t.chunks = uint64(words), make([]atomic.Pointer[slicedChunk], n)
+	t.parts = make([]atomic.Pointer[[gathered]slicedChunk], (n+gathered-1)/gathered)
+}
+
+// bytes returns the memory that the rows take.
+func (t *slicedRows) bytes() uint64 {
+	return uint64(len(t.chunks))*directoryEntry + uint64(t.held.Load())*uint64(unsafe.Sizeof(blankChunk))
+}
+
+// row returns a row to read it.
+func (t *slicedRows) row(row uint64) []uint64 {
+	word := row * t.words
+	n, at := word/uint64(len(blankChunk)), word%uint64(len(blankChunk))
+	// The pointers of chunks are too many to stay in a cache.
+	if p := t.parts[n/gathered].Load(); p != nil {
+		return p[n%gathered][at : at+t.words]
+	}
+	c := t.chunks[n].Load()
 	if c == nil {
 		c = &blankChunk
 	}
-	at := word % uint64(len(blankChunk))
-	return c[at : at+uint64(s.words)]
+	return c[at : at+t.words]
 }
 
-// ahead is how many rows of a key are prefetched: in arrays half full, a row leaves one of
-// ten or fewer.
-const ahead = 3
-
-// prefetch prefetches the first rows of up to batch keys.
-func (s *Sliced) prefetch(keys []Key) {
-	if len(keys) == 0 {
-		return
-	}
-	var addresses [ahead * batch * MaxColumns / 512]uint64 // in lines
-	n := 0
-	want := func(row uint64) {
-		at := s.row(s.chunks, row)
-		for i := 0; i < len(at); i += lineWords {
-			addresses[n] = uint64(uintptr(unsafe.Pointer(&at[i]))) / LineBytes
-			n++
-		}
-	}
-	for _, k := range keys[:min(len(keys), batch)] {
-		row := line(k.Hi, s.geo.Lines) * uint64(s.rows)
-		if s.geo.Kind == Cells {
-			x := uint64(pick(k.Lo, s.keep, s.fill))
-			for i := range min(ahead, int(s.geo.K)) {
-				want(row + x>>(8*i)&127)
-			}
-			continue
-		}
-		m := pattern(k.Lo, s.geo.K == 16)
-		for i := range uint64(ahead) {
-			want(row + i*64 + uint64(bits.TrailingZeros64(m[i])))
-		}
-	}
-	prefetchLines(nil, &addresses[0], n)
-}
-
-// mark sets the bit of a column in a row of chunks, of which held are in memory.
-func (s *Sliced) mark(chunks []atomic.Pointer[slicedChunk], held *atomic.Int64, row uint64, column int, to bool) {
-	word := row*uint64(s.words) + uint64(column/64)
-	p := &chunks[word/uint64(len(blankChunk))]
+// mark sets the bit of a column in a row.
+func (t *slicedRows) mark(row uint64, column int, to bool) {
+	word := row*t.words + uint64(column/64)
+	p := &t.chunks[word/uint64(len(blankChunk))]
 	c := p.Load()
 	if c == nil {
 		if !to {
 			return
 		}
 		if c = new(slicedChunk); p.CompareAndSwap(nil, c) {
-			held.Add(1)
+			t.held.Add(1)
 		} else {
 			c = p.Load()
 		}
@@ -274,38 +363,39 @@ const gathered = 512
 // memory: on pages of 2 MiB they take much less time to read. It reports whether there is such a
 // part. Nobody may write to an array in s meanwhile.
 func (s *Sliced) Gather(part int) (more bool) {
-	all, held := [][]atomic.Pointer[slicedChunk]{s.chunks}, []*atomic.Int64{&s.held}
+	tables := []*slicedRows{&s.table}
 	if e := s.exact.Load(); e != nil {
-		for i := range e.rows {
-			all, held = append(all, e.rows[i]), append(held, &e.held)
+		for i := range e.tables {
+			tables = append(tables, &e.tables[i])
 		}
 	}
-	parts := len(s.chunks) / gathered // a smaller rest stays as it is
-	if part >= parts*len(all) {
+	parts := len(s.table.chunks) / gathered // a smaller rest stays as it is
+	if part >= parts*len(tables) {
 		return false
 	}
-	some := all[part/parts][part%parts*gathered:][:gathered]
-	n, together := 0, true
+	tables[part/parts].gather(part % parts)
+	return true
+}
+
+func (t *slicedRows) gather(part int) {
+	some, n := t.chunks[part*gathered:][:gathered], 0
 	for i := range some {
-		c := some[i].Load()
-		if c != nil {
+		if some[i].Load() != nil {
 			n++
 		}
-		together = together && c != nil && (i == 0 || uintptr(unsafe.Pointer(c)) == uintptr(unsafe.Pointer(some[i-1].Load()))+unsafe.Sizeof(*c))
 	}
-	if together || 2*n < gathered {
-		return true
+	if t.parts[part].Load() != nil || 2*n < gathered {
+		return
 	}
-	lines := alignedLines(gathered * len(blankChunk) / lineWords)
+	to := (*[gathered]slicedChunk)(unsafe.Pointer(&alignedLines(gathered * len(blankChunk) / lineWords)[0]))
 	for i := range some {
-		to := (*slicedChunk)(unsafe.Pointer(&lines[i*len(blankChunk)/lineWords]))
 		if c := some[i].Load(); c != nil {
-			*to = *c
+			to[i] = *c
 		}
-		some[i].Store(to)
+		some[i].Store(&to[i])
 	}
-	held[part/parts].Add(int64(gathered - n))
-	return true
+	t.parts[part].Store(to)
+	t.held.Add(int64(gathered - n))
 }
 
 // A Column is where an array stands in a [Sliced].
@@ -402,16 +492,16 @@ func (c Column) setLine(line uint64, was, l *words) {
 	e := s.exact.Load()
 	if s.geo.Kind == Bitmap {
 		for i, w := range l {
-			chunks, held, at := s.chunks, &s.held, row+uint64(i*64)
+			table, at := &s.table, row+uint64(i*64)
 			if i >= slicedWords {
 				if e == nil {
 					return
 				}
-				chunks, held, at = e.rows[0], &e.held, row+uint64((i-slicedWords)*64)
+				table, at = &e.tables[0], row+uint64((i-slicedWords)*64)
 			}
 			for other := w ^ was[i]; other != 0; other &= other - 1 {
 				bit := bits.TrailingZeros64(other)
-				s.mark(chunks, held, at+uint64(bit), c.N, w>>bit&1 != 0)
+				table.mark(at+uint64(bit), c.N, w>>bit&1 != 0)
 			}
 		}
 		return
@@ -435,7 +525,7 @@ func (c *Counting) slice(at uint64, was *words) {
 	for _, col := range c.writes {
 		col.setLine(at, was, &l)
 	}
-	c.tell(at)
+	c.tell(at, was)
 }
 
 // slice writes a key that is new to line at to the columns of b, for the holder of b.mu.

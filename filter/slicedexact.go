@@ -17,11 +17,8 @@ import (
 // Source: O'Neil and Quass, "Improved Query Performance with Variant Indexes" (1997),
 // bit-sliced indexes.
 type slicedExact struct {
-	rows  [][]atomic.Pointer[slicedChunk] // of binary digits, or those of the rest of a line alone
-	held  atomic.Int64                    // chunks in memory
-	lines [exactMarks]lineMark
-
-	watches watches
+	tables []slicedRows // of binary digits, or that of the rest of a line alone
+	lines  [exactMarks]lineMark
 }
 
 const (
@@ -53,12 +50,12 @@ func NewSlicedExact(g Geometry, columns int) (*Sliced, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &slicedExact{rows: make([][]atomic.Pointer[slicedChunk], 1)}
+	e := &slicedExact{tables: make([]slicedRows, 1)}
 	if g.Kind == Cells {
-		e.rows = make([][]atomic.Pointer[slicedChunk], countDigits)
+		e.tables = make([]slicedRows, countDigits)
 	}
-	for i := range e.rows {
-		e.rows[i] = make([]atomic.Pointer[slicedChunk], len(s.chunks))
+	for i := range e.tables {
+		e.tables[i].make(s.words, uint64(s.rows)*g.Lines)
 	}
 	s.exact.Store(e)
 	return s, nil
@@ -68,14 +65,23 @@ func NewSlicedExact(g Geometry, columns int) (*Sliced, error) {
 func (s *Sliced) Exact() bool { return s.exact.Load() != nil }
 
 // DropExact frees the memory that makes s exact. It finds arrays as before.
-func (s *Sliced) DropExact() { s.exact.Store(nil) }
+func (s *Sliced) DropExact() {
+	s.exact.Store(nil)
+	if s.watches != nil {
+		s.watches.forget() // they may take much
+	}
+}
 
 // bytes returns the memory that e takes.
 func (e *slicedExact) bytes() uint64 {
 	if e == nil {
 		return 0
 	}
-	return uint64(unsafe.Sizeof(*e)) + uint64(len(e.rows)*len(e.rows[0]))*directoryEntry + uint64(e.held.Load())*uint64(unsafe.Sizeof(blankChunk)) + e.watches.bytes.Load()
+	sum := uint64(unsafe.Sizeof(*e))
+	for i := range e.tables {
+		sum += e.tables[i].bytes()
+	}
+	return sum
 }
 
 // Narrow leaves in row, which is what [Sliced.Which] says of the key k in bit arrays, those
@@ -85,16 +91,30 @@ func (s *Sliced) Narrow(k Key, row []uint64) (ok bool) {
 	if e == nil || s.geo.Kind != Bitmap {
 		return false
 	}
-	first := line(k.Hi, s.geo.Lines) * uint64(s.rows)
-	m := pattern(k.Lo, s.geo.K == 16)
+	first, m := line(k.Hi, s.geo.Lines)*uint64(s.rows), pattern(k.Lo, s.geo.K == 16)
+	var rows [most][]uint64
+	var load lineList
+	n := 0
 	for i := range uint64(slicedWords) {
 		for w := m[slicedWords+i]; w != 0; w &= w - 1 {
-			at := s.row(e.rows[0], first+i*64+uint64(bits.TrailingZeros64(w)))
-			for j := range row {
-				if row[j] != 0 {
-					row[j] &= atomic.LoadUint64(&at[j])
-				}
+			rows[n] = e.tables[0].row(first + i*64 + uint64(bits.TrailingZeros64(w)))[:len(row)]
+			for at := 0; at < len(row); at += lineWords {
+				load.add(&rows[n][at])
 			}
+			n++
+		}
+	}
+	load.prefetch()
+	for _, with := range rows[:n] {
+		if s.words >= lineWords {
+			for at := 0; at < len(row); at += lineWords {
+				to := (*words)(row[at:])
+				and(to, (*words)(with[at:]), to)
+			}
+			continue
+		}
+		for j := range row {
+			row[j] &= atomic.LoadUint64(&with[j])
 		}
 	}
 	return true
@@ -130,9 +150,9 @@ func (s *Sliced) countsOf(e *slicedExact, at uint64, x cells, out []CountWord) {
 	k := int(s.geo.K)
 	for i := range k {
 		row := at*lineCells + uint64(x)>>(8*i)&127
-		has[i] = s.row(s.chunks, row)[:len(out)]
+		has[i] = s.table.row(row)[:len(out)]
 		for d := range digits[i] {
-			digits[i][d] = s.row(e.rows[d], row)[:len(out)]
+			digits[i][d] = e.tables[d].row(row)[:len(out)]
 		}
 	}
 	for w := range out {
@@ -188,7 +208,7 @@ func (e *slicedExact) end(line uint64) {
 // put writes one cell that has changed, between begin and end.
 func (c Column) put(e *slicedExact, row, was, nibble uint64) {
 	if was == 0 || nibble == 0 {
-		c.In.mark(c.In.chunks, &c.In.held, row, c.N, nibble != 0)
+		c.In.table.mark(row, c.N, nibble != 0)
 	}
 	if e == nil {
 		return
@@ -196,6 +216,6 @@ func (c Column) put(e *slicedExact, row, was, nibble uint64) {
 	n := digitsOf(nibble)
 	for other := n ^ digitsOf(was); other != 0; other &= other - 1 {
 		d := bits.TrailingZeros64(other)
-		c.In.mark(e.rows[d], &e.held, row, c.N, n>>d&1 != 0)
+		e.tables[d].mark(row, c.N, n>>d&1 != 0)
 	}
 }

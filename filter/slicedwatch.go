@@ -7,64 +7,73 @@ import (
 	"unsafe"
 )
 
-// A Watched is what the arrays of a [Sliced] count of several kinds of one key, see
-// [Sliced.Watch]. Any number of goroutines may use it at once.
+// A Watched tells when an array of a [Sliced] has counted some kinds of one key once more, see
+// [Sliced.Watch], and keeps what the arrays count of them. Any number of goroutines may use it
+// at once.
 type Watched struct {
-	keys  []Key
-	cells []cells
-	line  uint64
-	n     []atomic.Uint32 // by column, then by kind
-	known []atomic.Uint64 // a bit for each column, by word
-	used  atomic.Bool     // lately
-	grown atomic.Uint64   // how often a count grew, after a number of its own
+	in      *watches
+	keys    []Key
+	cells   []cells
+	line    uint64
+	words   int                            // of a row
+	columns atomic.Pointer[watchedColumns] // nil: what arrays count is not kept
+	used    atomic.Bool                    // lately
+	grown   atomic.Uint64                  // how often a count grew, and forgotten
 }
 
-// watchNumber is the number of the latest Watched, times more than any grows.
-var watchNumber atomic.Uint64
+// watchedColumns is what arrays count.
+type watchedColumns struct {
+	n     []atomic.Uint32 // by column, then by kind
+	known []atomic.Uint64 // a bit for each column, by word
+}
 
-// maxWatched is how many keys a Sliced watches at a time: those of some 40 messages.
-const maxWatched = 1024
+const (
+	maxWatched = 4096 // how many keys a Sliced watches at a time: those of some 160 messages
+	maxWide    = 1024 // of how many it keeps what the arrays count
+
+	watchSlots = 4096
+	forgotten  = 1 << 63 // nothing more is told to a Watched
+)
 
 // watches are the keys that a Sliced watches.
 type watches struct {
-	at    [exactMarks]atomic.Pointer[[]*Watched] // by line; a list never changes
-	mu    sync.Mutex                             // of who changes them
-	n     int
-	bytes atomic.Uint64
+	at      [watchSlots]atomic.Pointer[[]*Watched] // by line; a list never changes
+	mu      sync.Mutex                             // of who changes them
+	n, wide int
+	bytes   atomic.Uint64 // of what is watched
+	adds    atomic.Uint64
 }
 
-// Watch returns the counts of a key, of which keys are kinds ([Key.With]), in all arrays of s:
-// from then on all adds to its line are told to what it returns. It keeps a number of keys, and
-// of those that were not asked for lately forgets some. It returns nil if s is not exact, or of
-// bit arrays.
+// Watch watches a key, of which keys are kinds ([Key.With]), in all arrays of s: from then on all
+// adds to its line are told to what it returns. It watches a number of keys, and of those that
+// were not asked for lately forgets some. It returns nil if s is of bit arrays.
 func (s *Sliced) Watch(keys []Key) *Watched {
-	e := s.exact.Load()
-	if e == nil || s.geo.Kind != Cells || len(keys) == 0 {
+	if s.watches == nil || len(keys) == 0 {
 		return nil
 	}
 	at := line(keys[0].Hi, s.geo.Lines)
-	if w := e.watches.find(at, keys); w != nil {
-		if !w.used.Load() {
-			w.used.Store(true)
-		}
+	if w := s.watches.find(at, keys); w != nil {
+		w.use()
 		return w
 	}
-	w := &Watched{
-		keys:  slices.Clone(keys),
-		line:  at,
-		n:     make([]atomic.Uint32, s.words*64*len(keys)),
-		known: make([]atomic.Uint64, s.words),
-	}
-	w.grown.Store(watchNumber.Add(1 << 32))
+	w := &Watched{in: s.watches, keys: slices.Clone(keys), line: at, words: s.words}
 	for _, k := range keys {
 		w.cells = append(w.cells, pick(k.Lo, s.keep, s.fill))
 	}
-	return e.watches.add(w)
+	// Lines that have many would slow down what is added there.
+	return s.watches.add(w, int(min(maxWatched, 8*s.geo.Lines)))
+}
+
+// use notes that somebody asks for w.
+func (w *Watched) use() {
+	if !w.used.Load() {
+		w.used.Store(true)
+	}
 }
 
 // find returns what watches the keys, nil if there is nothing.
 func (a *watches) find(line uint64, keys []Key) *Watched {
-	if all := a.at[line%exactMarks].Load(); all != nil {
+	if all := a.at[line%watchSlots].Load(); all != nil {
 		for _, w := range *all {
 			if slices.Equal(w.keys, keys) {
 				return w
@@ -74,20 +83,21 @@ func (a *watches) find(line uint64, keys []Key) *Watched {
 	return nil
 }
 
-// add takes w, unless its keys are watched already, and returns what watches them.
-func (a *watches) add(w *Watched) *Watched {
+// add takes w, unless its keys are watched already, and returns what watches them. There are at
+// most so many.
+func (a *watches) add(w *Watched, most int) *Watched {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if other := a.find(w.line, w.keys); other != nil {
 		return other
 	}
-	if a.n == maxWatched {
+	if a.n >= most {
 		a.keep(func(w *Watched) bool { return w.used.Swap(false) })
 	}
-	if a.n == maxWatched {
+	if a.n >= most {
 		a.keep(func(*Watched) bool { return false })
 	}
-	p := &a.at[w.line%exactMarks]
+	p := &a.at[w.line%watchSlots]
 	var all []*Watched
 	if old := p.Load(); old != nil {
 		all = slices.Clone(*old)
@@ -112,6 +122,8 @@ func (a *watches) keep(keep func(*Watched) bool) {
 				all = append(all, w)
 				continue
 			}
+			w.grown.Or(forgotten)
+			a.narrow(w)
 			a.n--
 			a.bytes.Add(-w.bytes())
 		}
@@ -132,17 +144,65 @@ func (a *watches) forget() {
 	}
 }
 
-// bytes returns the memory of w.
-func (w *Watched) bytes() uint64 {
-	return uint64(unsafe.Sizeof(*w)) + 4*uint64(len(w.n)) + 8*uint64(len(w.known)) + 24*uint64(len(w.keys))
+// widen makes w keep what arrays count, and returns where: nil if w is forgotten. It makes others
+// cease to that were not asked for lately, if these are many.
+func (a *watches) widen(w *Watched) *watchedColumns {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w.grown.Load()&forgotten != 0 {
+		return nil
+	}
+	if all := w.columns.Load(); all != nil {
+		return all
+	}
+	for _, spare := range []bool{true, false} {
+		if a.wide < maxWide {
+			break
+		}
+		for i := range a.at {
+			if some := a.at[i].Load(); some != nil {
+				for _, w := range *some {
+					if !spare || !w.used.Swap(false) {
+						a.narrow(w)
+					}
+				}
+			}
+		}
+	}
+	all := &watchedColumns{n: make([]atomic.Uint32, w.words*64*len(w.keys)), known: make([]atomic.Uint64, w.words)}
+	w.columns.Store(all)
+	a.wide++
+	a.bytes.Add(all.bytes())
+	return all
 }
+
+// narrow ends what widen began, for the holder of a.mu.
+func (a *watches) narrow(w *Watched) {
+	if all := w.columns.Swap(nil); all != nil {
+		a.wide--
+		a.bytes.Add(-all.bytes())
+	}
+}
+
+// bytes returns the memory of w without its columns.
+func (w *Watched) bytes() uint64 { return uint64(unsafe.Sizeof(*w)) + 24*uint64(len(w.keys)) }
+
+func (c *watchedColumns) bytes() uint64 { return 4*uint64(len(c.n)) + 8*uint64(len(c.known)) }
 
 // Counts sets out to what the array in a column counts of each kind. It reads the array once.
 // out must be as long as the keys.
 func (w *Watched) Counts(column int, array interface{ CountBatch([]Key, []uint32) }, out []uint32) {
-	n := w.n[column*len(w.keys):][:len(w.keys)]
-	out = out[:len(n)]
-	if p, bit := &w.known[column/64], uint64(1)<<(column%64); p.Load()&bit == 0 {
+	out = out[:len(w.keys)]
+	all := w.columns.Load()
+	if all == nil {
+		all = w.in.widen(w)
+	}
+	if all == nil {
+		array.CountBatch(w.keys, out)
+		return
+	}
+	n := all.n[column*len(w.keys):][:len(w.keys)]
+	if p, bit := &all.known[column/64], uint64(1)<<(column%64); p.Load()&bit == 0 {
 		array.CountBatch(w.keys, out)
 		for i := range n {
 			raiseTo(&n[i], out[i])
@@ -154,48 +214,62 @@ func (w *Watched) Counts(column int, array interface{ CountBatch([]Key, []uint32
 	}
 }
 
-// take takes the counts of an array in a column, which may have grown.
-func (w *Watched) take(c *Counting, column int) {
-	n := w.n[column*len(w.keys):][:len(w.keys)]
-	grown := false
-	for i, x := range w.cells {
-		grown = raiseTo(&n[i], c.count(w.line, x)) || grown
+// take takes the counts of an array in a column, which may have grown. was is what the line was
+// before, nil if no cell of it changed but heavy ones.
+func (w *Watched) take(c *Counting, column int, was *words) {
+	l, grown := c.at(w.line), false
+	for _, x := range w.cells {
+		now := lightest(l, x, c.k)
+		grown = grown || now == escape || was != nil && lightest(was, x, c.k) != now
 	}
-	if grown {
-		w.grown.Add(1)
+	if !grown {
+		return
 	}
+	if all := w.columns.Load(); all != nil {
+		n := all.n[column*len(w.keys):][:len(w.keys)]
+		for i, x := range w.cells {
+			raiseTo(&n[i], c.count(w.line, x))
+		}
+	}
+	w.grown.Add(1)
 }
 
 // Grown returns a number that is another one after an array has counted one of the keys once
-// more, and of every Watched: what was made of the counts after the number was read is valid as
-// long as the key has it.
+// more. What was made of the counts after the number was read is [Watched.Valid] with it.
 func (w *Watched) Grown() uint64 { return w.grown.Load() }
 
-// raiseTo makes *n at least value, and reports whether it was less: counts only grow, and several
-// goroutines may tell of them.
-func raiseTo(n *atomic.Uint32, value uint32) bool {
-	for old := n.Load(); old < value; old = n.Load() {
-		if n.CompareAndSwap(old, value) {
-			return true
-		}
+// Valid reports whether no array has counted one of the keys since Grown returned a number. It is
+// false from when w is forgotten.
+func (w *Watched) Valid(grown uint64) bool {
+	if now := w.grown.Load(); now != grown || now&forgotten != 0 {
+		return false
 	}
-	return false
+	w.use()
+	return true
 }
 
-// tell tells whoever watches line at of an add to it, for the holder of c.mu.
-func (c *Counting) tell(at uint64) {
-	for _, col := range c.writes {
-		e := col.In.exact.Load()
-		if e == nil {
-			continue
+// raiseTo makes *n at least value: counts only grow, and several goroutines may tell of them.
+func raiseTo(n *atomic.Uint32, value uint32) {
+	for old := n.Load(); old < value; old = n.Load() {
+		if n.CompareAndSwap(old, value) {
+			return
 		}
-		all := e.watches.at[at%exactMarks].Load()
+	}
+}
+
+// tell tells whoever watches line at, which was another one, of an add to it, for the holder of
+// c.mu.
+func (c *Counting) tell(at uint64, was *words) {
+	for _, col := range c.writes {
+		// Whoever watches from now on sees the line as it is.
+		col.In.watches.adds.Add(1)
+		all := col.In.watches.at[at%watchSlots].Load()
 		if all == nil {
 			continue
 		}
 		for _, w := range *all {
 			if w.line == at {
-				w.take(c, col.N)
+				w.take(c, col.N, was)
 			}
 		}
 	}
@@ -204,8 +278,6 @@ func (c *Counting) tell(at uint64) {
 // shrunk makes all who watch forget what they know, for the holder of c.mu.
 func (c *Counting) shrunk() {
 	for _, col := range c.writes {
-		if e := col.In.exact.Load(); e != nil {
-			e.watches.forget()
-		}
+		col.In.watches.forget()
 	}
 }

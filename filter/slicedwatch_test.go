@@ -28,7 +28,13 @@ func TestSlicedWatch(t *testing.T) {
 		for i := range arrays {
 			arrays[i] = drawColumn(t, g, rapid.Bool().Draw(t, "sparse")).(*Counting)
 		}
-		attached := 0
+		type note struct {
+			w        *Watched
+			grown    uint64
+			attached int
+			n        [2][3]uint32
+		}
+		attached, noted := 0, make(map[Key]note)
 		for range rapid.IntRange(10, 80).Draw(t, "steps") {
 			switch c := arrays[rng.IntN(2)]; rng.IntN(14) {
 			case 0: // an image of what has no more than a few keys
@@ -53,11 +59,27 @@ func TestSlicedWatch(t *testing.T) {
 			kinds := []Key{k.With(0), k.With(1), k.With(2)}
 			for i := range attached {
 				w := s.Watch(kinds)
+				if rng.IntN(3) == 0 {
+					continue // without its columns
+				}
 				var got, want [3]uint32
 				w.Counts(at[i], arrays[i], got[:])
 				if arrays[i].CountBatch(kinds, want[:]); got != want {
 					t.Fatalf("watched %v, counted %v in column %d of %v", got, want, at[i], g)
 				}
+			}
+			// What was noted of a key is valid as long as no array counts it once more.
+			id := k
+			was, ok := noted[id]
+			var now [2][3]uint32
+			for i := range attached {
+				arrays[i].CountBatch(kinds, now[i][:])
+			}
+			if ok && was.attached == attached && was.w.Valid(was.grown) && was.n != now {
+				t.Fatalf("%v is valid, counted %v in %v", was.n, now, g)
+			}
+			if w := s.Watch(kinds); !ok || rng.IntN(4) == 0 {
+				noted[id] = note{w, w.Grown(), attached, now}
 			}
 		}
 	})
@@ -80,14 +102,50 @@ func TestSlicedWatchMany(t *testing.T) {
 			t.Fatal("forgotten before there are many")
 		}
 	}
+	c, err := NewCounting(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide := func() (n int) {
+		for at := range s.watches.at {
+			if some := s.watches.at[at].Load(); some != nil {
+				for _, w := range *some {
+					if w.columns.Load() != nil {
+						n++
+					}
+				}
+			}
+		}
+		return n
+	}
+	for n := range 2 * maxWide { // of the last, what arrays count is kept
+		w, out := s.Watch(key(n)), []uint32{9}
+		if w.Counts(3, c, out); out[0] != 0 {
+			t.Fatalf("%d counted in an empty array", out[0])
+		}
+		if got := wide(); n < maxWide && got != n+1 || got > maxWide || w.columns.Load() == nil {
+			t.Fatalf("counts of %d keys after %d", got, n+1)
+		}
+	}
+	if s.Watch(key(0)) != first || !first.Valid(first.Grown()) {
+		t.Error("forgotten for what arrays count")
+	}
+	for n := range maxWatched {
+		s.Watch(key(n))
+	}
 	most := s.Bytes() - empty
-	if want := uint64(maxWatched * 64 * 4); most < want || most > 2*want {
-		t.Errorf("%d bytes for %d keys of 64 columns", most, maxWatched)
+	if want := uint64(maxWide*64*4 + maxWatched*100); most < want || most > 2*want {
+		t.Errorf("%d bytes for %d keys, %d of them of 64 columns", most, maxWatched, maxWide)
 	}
 	s.Watch(key(maxWatched)) // all have been asked for, and are forgotten
 	kept := s.Watch(key(0))
-	if kept == first {
+	if kept == first || first.Valid(first.Grown()) {
 		t.Error("nothing is forgotten")
+	}
+	if out := []uint32{9}; wide() > 0 {
+		t.Errorf("what arrays count of %d keys is kept", wide())
+	} else if first.Counts(3, c, out); out[0] != 0 || wide() > 0 {
+		t.Errorf("%d counted, %d kept for a key that is forgotten", out[0], wide())
 	}
 	for n := range 2 * maxWatched {
 		s.Watch(key(n + 10_000))
@@ -99,7 +157,7 @@ func TestSlicedWatchMany(t *testing.T) {
 		}
 	}
 	s.DropExact()
-	if s.Watch(key(0)) != nil {
+	if kept.Valid(kept.Grown()) || s.Watch(key(0)) == kept {
 		t.Error("watched after all was dropped")
 	}
 	bits, err := NewSlicedExact(Geometry{Kind: Bitmap, Lines: 10, K: 8, KeyID: 7}, 64)
@@ -152,7 +210,7 @@ func TestSlicedWatchRace(t *testing.T) {
 					return
 				}
 				if n%50 == 49 {
-					s.exact.Load().watches.forget()
+					s.watches.forget()
 				}
 			}
 		})

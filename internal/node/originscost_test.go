@@ -38,7 +38,9 @@ func TestOriginsNode(t *testing.T) {
 	if dir == "" {
 		t.Skip("a process of TestOriginsCost")
 	}
-	n, stop := start(t, Options{Config: httpDoor(t), Dir: dir})
+	cfg := httpDoor(t)
+	cfg.Mesh.Memory = 8 << 30 // for 1,000 origins with all generations, and indexes of them
+	n, stop := start(t, Options{Config: cfg, Dir: dir})
 	fmt.Printf("\naddress %s\n", address(t, n, "http"))
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var u syscall.Rusage
@@ -99,9 +101,10 @@ func costCases() []costCase {
 // costMessages is how many messages there are of each case, numbered one after the other.
 const costMessages = 30
 
-// costFolder makes the data folder of a node that counts origins, each with arrays of the
-// last generations, some of which know the messages of the cases.
-func costFolder(t *testing.T, dir string, origins, generations int, cases []costCase) {
+// costFolder makes the data folder of a node that counts origins, each with counts of the last
+// days and lists of the last weeks, some of which know the messages of the cases. The node itself
+// has counted in as many.
+func costFolder(t *testing.T, dir string, origins, days, weeks int, cases []costCase) {
 	t.Helper()
 	ctx := t.Context()
 	id, err := NewNetwork(dir, "")
@@ -116,9 +119,19 @@ func costFolder(t *testing.T, dir string, origins, generations int, cases []cost
 		t.Fatal(err)
 	}
 	cfg := httpDoor(t)
-	e, err := engine.Open(ctx, engine.Options{Secret: id.Secret, Store: st, Tally: tallyOf(cfg), Block: blocklistOf(cfg)})
+	ago := time.Duration(0)
+	e, err := engine.Open(ctx, engine.Options{
+		Secret: id.Secret, Store: st, Tally: tallyOf(cfg), Block: blocklistOf(cfg),
+		Now: func() time.Time { return time.Now().Add(-ago) },
+	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for n := max(days-1, 7*(weeks-1)); n >= 0; n-- {
+		if n < days || n%7 == 0 {
+			ago = time.Duration(n) * 24 * time.Hour
+			costReport(t, e, 1<<19+n, true)
+		}
 	}
 	var list []engine.Origin
 	for i := range origins {
@@ -158,7 +171,7 @@ func costFolder(t *testing.T, dir string, origins, generations int, cases []cost
 			}
 			return all
 		}
-		for g := range uint64(generations) {
+		for g := range uint64(max(days, weeks)) {
 			c, err := filter.NewCounting(counts)
 			if err != nil {
 				t.Fatal(err)
@@ -180,8 +193,13 @@ func costFolder(t *testing.T, dir string, origins, generations int, cases []cost
 					}
 				}
 			}
-			c.AddBatch(0, all, times, nil)
-			costApply(t, e, o.ID, engine.ArrayCounts, counts, c.Generation(), c.Version(), c.AppendPage)
+			if g < uint64(days) {
+				c.AddBatch(0, all, times, nil)
+				costApply(t, e, o.ID, engine.ArrayCounts, counts, c.Generation(), c.Version(), c.AppendPage)
+			}
+			if g >= uint64(weeks) {
+				continue
+			}
 			for _, array := range []engine.Array{engine.ArraySpam, engine.ArrayRevoked} {
 				b, err := filter.NewBits(lists)
 				if err != nil {
@@ -306,14 +324,15 @@ func (c *costNode) used() time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// settle waits until the node does nothing: it has made its indexes.
+// settle waits until the node does nothing for three seconds: it has written its checkpoint, made
+// its indexes and moved them together.
 func (c *costNode) settle() {
 	c.t.Helper()
-	for last := time.Duration(0); ; {
+	for last, quiet := time.Duration(0), 0; quiet < 15; quiet++ {
 		time.Sleep(200 * time.Millisecond)
 		now := c.used()
-		if now-last < 4*time.Millisecond {
-			return
+		if now-last > 10*time.Millisecond {
+			quiet = 0
 		}
 		last = now
 	}
@@ -376,18 +395,26 @@ func (c *costNode) measure(number int, of *costCase, n int) {
 //
 //	BULKHEAD_MEASURE=1 go test ./internal/node -run TestOriginsCost -v
 //
-// BULKHEAD_GENERATIONS is how many generations of each origin there are, 1 unless it is set.
+// BULKHEAD_GENERATIONS is of how many days each origin has counts, and of how many weeks lists: "7,8"
+// are those that nodes keep by default, "4" is four of each, and 1 is without it. The node itself has
+// as many.
 // BULKHEAD_BEFORE names the test program of this package at another commit (go test -c), whose
 // nodes are measured beside these.
 func TestOriginsCost(t *testing.T) {
-	origins, rounds, checks, generations := []int{0, 100, 1000}, 15, 300, 1
+	origins, rounds, checks := []int{0, 100, 1000}, 15, 300
+	days, weeks := 1, 1
 	if os.Getenv("BULKHEAD_MEASURE") == "" {
 		origins, rounds, checks = []int{0, 40}, 1, 5 // that it works
 	}
 	if s := os.Getenv("BULKHEAD_GENERATIONS"); s != "" {
-		var err error
-		if generations, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
+		first, second, two := strings.Cut(s, ",")
+		if !two {
+			second = first
+		}
+		var err, err2 error
+		days, err = strconv.Atoi(first)
+		if weeks, err2 = strconv.Atoi(second); err != nil || err2 != nil {
+			t.Fatal(err, err2)
 		}
 	}
 	programs := []string{os.Args[0]}
@@ -399,7 +426,7 @@ func TestOriginsCost(t *testing.T) {
 	for _, n := range origins {
 		for _, program := range programs {
 			dir := filepath.Join(t.TempDir(), "data")
-			costFolder(t, dir, n, generations, cases)
+			costFolder(t, dir, n, days, weeks, cases)
 			nodes = append(nodes, newCostNode(t, program, dir, n))
 		}
 	}

@@ -3,6 +3,7 @@ package evidence
 import (
 	"math/bits"
 	"slices"
+	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
@@ -22,85 +23,95 @@ type folded struct {
 	none  []filter.CountWord
 }
 
-// fold adds the counts of keys that find has found in many arrays of an index. In rows it
-// leaves the arrays that are to be read.
+// fold adds the counts of keys that find has found in many arrays of an index, and keeps them. In
+// rows it leaves the arrays that are to be read.
 func (r *Reader) fold(x *index) {
-	if !x.Exact() {
-		return
-	}
-	words := x.Words()
-	for h, j := range r.hits {
+	words, kinds := x.Words(), int(r.kinds)
+	hits := r.hits
+	for h, j := range hits {
 		row := r.rows[h*words : (h+1)*words]
 		if ones(row) <= few {
 			continue
 		}
-		i := r.which[j]
-		if !r.folded.look(x, r.keys[j*int(r.kinds):(j+1)*int(r.kinds)], r.furtherKeys(i, x.epoch)) {
+		i, first := r.rest[j], r.restKeys[j*kinds:(j+1)*kinds]
+		s := &r.sum
+		*s = sum{id: first[0], wants: r.asks[i].Wants, kinds: r.kinds, voices: s.voices[:0]}
+		all := r.allKinds(i, x.epoch)
+		if s.watched = x.Watch(all[:]); s.watched == nil {
 			continue
 		}
-		for w := range row {
-			row[w] = 0
-			for p := range x.parts[w] {
-				row[w] |= r.foldPart(x, &x.parts[w][p], i, w)
+		s.grown = s.watched.Grown() // before anything is read
+		if r.folded.look(x, first, r.furtherKeys(i, x.epoch)) {
+			for w := range row {
+				row[w] = 0
+				for p := range x.parts[w] {
+					row[w] |= r.foldPart(s, x, &x.parts[w][p], w)
+				}
 			}
+			// What many count often is kept by array, so that not all are read when one counts more.
+			r.readMore(s, x, row, all[:], ones(row) > few)
+		} else {
+			var again [1]int
+			x.Find(first, kinds, row, again[:0])
+			r.readMore(s, x, row, all[:], false)
 		}
-		if ones(row) > few {
-			r.watch(x, i, row)
-		}
+		clear(row)
+		x.keep(s)
+		r.addSum(i, s)
 	}
 }
 
-// watch adds the counts of a key in the arrays of row, which is empty then. They are more than
-// the rows of an index have, so it watches the key from now on. What they add is kept until one
-// of them grows.
-func (r *Reader) watch(x *index, i int, row []uint64) {
-	key := r.asks[i].Key
-	if x.epoch > 0 {
-		key = r.Keys.At(x.epoch, key)
-	}
-	r.more = r.more[:0]
-	for kind := range Claims {
-		r.more = append(r.more, key.With(kind))
-	}
-	watched := x.Watch(r.more)
-	if watched == nil {
-		return
-	}
-	at := &x.sums[key.Lo%uint64(len(x.sums))]
-	s, grown := at.Load(), watched.Grown()
-	if s == nil || s.grown != grown || s.wants != r.asks[i].Wants || s.kinds != r.kinds || !slices.Equal(s.row, row) {
-		s = &sum{grown: grown, wants: r.asks[i].Wants, kinds: r.kinds, row: slices.Clone(row)}
-		var n [Claims]uint32
-		for w, all := range row {
-			for ; all != 0; all &= all - 1 {
-				column := w*64 + bits.TrailingZeros64(all)
-				c := &x.counts[column]
-				watched.Counts(column, c.array, n[:])
+// readMore adds the counts of the arrays of row.
+func (r *Reader) readMore(s *sum, x *index, row []uint64, all []filter.Key, watched bool) {
+	var n [Claims]uint32
+	for w, columns := range row {
+		for ; columns != 0; columns &= columns - 1 {
+			column := w*64 + bits.TrailingZeros64(columns)
+			switch c := &x.counts[column]; {
+			case c.array == nil: // gone
+			case watched:
+				s.watched.Counts(column, c.array, n[:])
+				s.add(r, c, &n)
+			default:
+				c.array.CountBatch(all, n[:])
 				s.add(r, c, &n)
 			}
 		}
-		at.Store(s)
 	}
-	clear(row)
-	r.addSum(i, s)
 }
 
-// maxSums is for how many sums an index has places. It watches up to a quarter as many keys, so that few share a
-// place.
-const maxSums = 4096
+// allKinds returns the keys of all kinds of an ask in an epoch that make something of a record.
+func (r *Reader) allKinds(i, epoch int) (all [Claims]filter.Key) {
+	key := r.asks[i].Key
+	if epoch > 0 {
+		key = r.Keys.At(epoch, key)
+	}
+	for kind := range Claims {
+		all[kind] = key.With(kind)
+	}
+	return all
+}
 
-// A sum is what the arrays of row count of a watched key, as add and countExtra add it to a
-// record. It is valid as long as the key has grown as much.
+const (
+	sumWays   = 4
+	maxSums   = 8192    // for how many sums an index has places, sumWays for a key. It watches half as many keys
+	maxVoices = 1 << 20 // how much of voices all sums of an index keep
+)
+
+// A sum is what the arrays of an index count of a key, as add and countExtra add it to a record.
+// It is valid as long as none of them counts it once more.
 type sum struct {
-	grown uint64
-	wants Wants
-	kinds uint8
-	row   []uint64
+	id      filter.Key // the key of the first kind
+	watched *filter.Watched
+	grown   uint64
+	wants   Wants
+	kinds   uint8
 
 	n                         said // without voices
 	old, new, good, addresses uint32
 	days                      uint64
-	starts                    []uint64 // of the generations
+	some                      bool   // some array has the key
+	first, last               uint64 // starts of the generations that have
 	voices                    []voiceSaid
 }
 
@@ -108,6 +119,64 @@ type sum struct {
 type voiceSaid struct {
 	voice int32
 	said
+}
+
+// keep keeps a copy of a sum.
+func (x *index) keep(s *sum) {
+	if s.watched == nil || atomic.LoadInt64(&x.kept)+int64(len(s.voices)) > maxVoices {
+		return
+	}
+	places := x.places(s.id)
+	at := &places[s.id.Hi%sumWays]
+	for i := range places {
+		if old := places[i].Load(); old == nil || old.of(s.id) || !old.watched.Valid(old.grown) {
+			at = &places[i]
+			break
+		}
+	}
+	kept := *s
+	kept.voices = slices.Clone(s.voices)
+	more := int64(len(s.voices))
+	if old := at.Swap(&kept); old != nil {
+		more -= int64(len(old.voices))
+	}
+	atomic.AddInt64(&x.kept, more)
+}
+
+// places returns where the sum of a key may be.
+func (x *index) places(id filter.Key) []atomic.Pointer[sum] {
+	at := id.Lo % (maxSums / sumWays) * sumWays
+	return x.sums[at : at+sumWays]
+}
+
+func (s *sum) of(id filter.Key) bool { return s.id == id }
+
+// keptSums adds the sums that are kept to the records, and leaves the asks of which there is none,
+// and their keys, in rest and restKeys.
+func (r *Reader) keptSums(x *index) {
+	r.rest, r.restKeys = r.rest[:0], r.restKeys[:0]
+	kinds := int(r.kinds)
+next:
+	for j, i := range r.which {
+		keys := r.keys[j*kinds : (j+1)*kinds]
+		places := x.places(keys[0])
+		for n := range places {
+			s := places[n].Load()
+			if s != nil && s.of(keys[0]) && s.wants == r.asks[i].Wants && s.kinds == r.kinds && s.watched.Valid(s.grown) {
+				r.addSum(i, s)
+				continue next
+			}
+		}
+		r.rest, r.restKeys = append(r.rest, i), append(r.restKeys, keys...)
+	}
+}
+
+// seen notes a generation that has the key.
+func (s *sum) seen(start uint64) {
+	if !s.some {
+		s.some, s.first, s.last = true, start, start
+	}
+	s.first, s.last = min(s.first, start), max(s.last, start)
 }
 
 // add adds the counts of all kinds in one array.
@@ -118,33 +187,42 @@ func (s *sum) add(r *Reader, c *counts, n *[Claims]uint32) {
 	if n[Sighting] == 0 && n[Spam] == 0 && n[Ham] == 0 {
 		return
 	}
-	if !slices.Contains(s.starts, c.start) {
-		s.starts = append(s.starts, c.start)
-	}
+	s.seen(c.start)
 	by := said{c.weighed(n[Sighting]), c.weighed(n[Spam]), c.weighed(n[Ham])}
 	if c.voice > 0 {
 		s.voices = append(s.voices, voiceSaid{int32(c.voice), by})
 		return
 	}
-	for kind := range by {
-		s.n[kind] = book.Add(s.n[kind], by[kind])
-	}
+	s.say(by)
 	if n[Sighting] == 0 || s.wants&(Counts|Delivered) == 0 {
 		return
 	}
-	if by := c.weighed(n[Sighting] - min(n[Sighting], n[Caught])); by > 0 {
-		if day := c.start / r.Day; day >= r.today {
-			s.new = book.Add(s.new, by)
-		} else {
-			s.old = book.Add(s.old, by)
-			s.days |= 1 << min(r.today-day, 63)
-		}
-	}
+	s.deliver(r, c.weighed(n[Sighting]-min(n[Sighting], n[Caught])), c.start)
 	if s.wants&Standing != 0 {
 		s.good = book.Add(s.good, c.weighed(n[Good]))
 	}
 	if s.wants&Names != 0 {
 		s.addresses = book.Add(s.addresses, c.weighed(n[Addresses]))
+	}
+}
+
+// say adds what is said without a bound.
+func (s *sum) say(by said) {
+	for kind := range by {
+		s.n[kind] = book.Add(s.n[kind], by[kind])
+	}
+}
+
+// deliver adds deliveries in the generation that started at start, as [Reader.deliver] does.
+func (s *sum) deliver(r *Reader, n uint32, start uint64) {
+	if n == 0 {
+		return
+	}
+	if day := start / r.Day; day >= r.today {
+		s.new = book.Add(s.new, n)
+	} else {
+		s.old = book.Add(s.old, n)
+		s.days |= 1 << min(r.today-day, 63)
 	}
 }
 
@@ -154,8 +232,9 @@ func (r *Reader) addSum(i int, s *sum) {
 	x.Sightings, x.Spam, x.Ham = book.Add(x.Sightings, s.n[Sighting]), book.Add(x.Spam, s.n[Spam]), book.Add(x.Ham, s.n[Ham])
 	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new), book.Add(x.Good, s.good), book.Add(x.Addresses, s.addresses)
 	r.days[i] |= s.days
-	for _, start := range s.starts {
-		x.seen(start)
+	if s.some {
+		x.seen(s.first)
+		x.seen(s.last)
 	}
 	for _, v := range s.voices {
 		r.say(i, int(v.voice), v.said)
@@ -219,11 +298,10 @@ func (f *folded) look(x *index, first, further []filter.Key) bool {
 	return true
 }
 
-// foldPart adds to the record of an ask what one part of the w'th word counts, as add and
-// countExtra do for single arrays. It returns those of its columns that are to be read, for
-// they count more than the index knows.
-func (r *Reader) foldPart(in *index, p *part, i, w int) (read uint64) {
-	f, x, wants := &r.folded, &r.out[i], r.asks[i].Wants
+// foldPart adds to a sum what one part of the w'th word counts, as add does for single arrays. It
+// returns those of its columns that are to be read, for they count more than the index knows.
+func (r *Reader) foldPart(s *sum, in *index, p *part, w int) (read uint64) {
+	f := &r.folded
 	seen, spam, ham := &f.of[Sighting][w], &f.of[Spam][w], &f.of[Ham][w]
 	caught, good, addresses := &f.of[Caught][w], &f.of[Good][w], &f.of[Addresses][w]
 	read = seen.More | spam.More | ham.More
@@ -232,31 +310,36 @@ func (r *Reader) foldPart(in *index, p *part, i, w int) (read uint64) {
 	}
 	read &= p.columns
 	columns := p.columns &^ read
-	if (seen.Has()|spam.Has()|ham.Has())&columns == 0 {
+	columns &= seen.Has() | spam.Has() | ham.Has()
+	if columns == 0 {
 		return read
 	}
+	s.seen(p.start)
 	if !p.root {
-		x.seen(p.start)
-		r.sayAll(in, w, p, i, Sighting, seen.N, columns)
-		r.sayAll(in, w, p, i, Spam, spam.N, columns)
-		r.sayAll(in, w, p, i, Ham, ham.N, columns)
+		for voices := in.voices[w*64:]; columns != 0; columns &= columns - 1 {
+			bit := bits.TrailingZeros64(columns)
+			by := said{p.weighed(seen.N, bit), p.weighed(spam.N, bit), p.weighed(ham.N, bit)}
+			s.voices = append(s.voices, voiceSaid{voices[bit], by})
+		}
 		return read
 	}
-	x.Sightings = book.Add(x.Sightings, p.sum(seen.N, columns))
-	x.Spam = book.Add(x.Spam, p.sum(spam.N, columns))
-	x.Ham = book.Add(x.Ham, p.sum(ham.N, columns))
-	x.seen(p.start)
+	s.say(said{p.sum(seen.N, columns), p.sum(spam.N, columns), p.sum(ham.N, columns)})
 	columns &= seen.Has()
-	if columns != 0 && wants&(Counts|Delivered) != 0 {
-		r.deliver(i, p.sum(less(seen.N, caught.N), columns), p.start)
-		x.Good = book.Add(x.Good, p.sum(good.N, columns))
-		x.Addresses = book.Add(x.Addresses, p.sum(addresses.N, columns))
+	if columns != 0 && s.wants&(Counts|Delivered) != 0 {
+		s.deliver(r, p.sum(less(seen.N, caught.N), columns), p.start)
+		s.good = book.Add(s.good, p.sum(good.N, columns))
+		s.addresses = book.Add(s.addresses, p.sum(addresses.N, columns))
 	}
 	return read
 }
 
 // A digits is a number from 0 to 7 for each of 64 columns, as its binary digits, lowest first.
 type digits = [3]uint64
+
+// weighed returns what the count of a column of the part adds.
+func (p *part) weighed(n digits, bit int) uint32 {
+	return p.weighs[n[0]>>bit&1|n[1]>>bit&1<<1|n[2]>>bit&1<<2]
+}
 
 // sum returns what the counts n of some columns of the part add.
 func (p *part) sum(n digits, columns uint64) (sum uint32) {

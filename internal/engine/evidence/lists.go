@@ -78,11 +78,11 @@ func (r *Reader) mark(of side) {
 		for h, k := range r.hits {
 			row := r.rows[h*words : (h+1)*words]
 			x.narrow(keys[k], row)
-			r.told.add(i, r.numbers[k], row)
 			for w := range row {
 				r.off[k] = r.off[k] || row[w]&x.spam[w] != 0
 			}
 		}
+		r.tell(i, words)
 		for w := range words {
 			for all := r.anyOf(w, words); all != 0; all &= all - 1 {
 				r.marked[x.lists[w*64+bits.TrailingZeros64(all)].list] = true
@@ -121,18 +121,47 @@ func (t *told) begin(indexes int) {
 	clear(t.at)
 }
 
-// add takes the row of a key in an index of some words.
-func (t *told) add(index, key int, row []uint64) {
-	if t.at[index] == 0 {
-		n := len(t.keys)
-		t.at[index] = n + 1
-		t.keys = slices.Grow(t.keys, len(row)*64)[:n+len(row)*64]
-		clear(t.keys[n:])
+// tell notes what find has found in an index of some words.
+func (r *Reader) tell(index, words int) {
+	if len(r.hits) == 0 {
+		return
 	}
-	columns := t.keys[t.at[index]-1:]
-	for w, all := range row {
-		for ; all != 0; all &= all - 1 {
-			columns[w*64+bits.TrailingZeros64(all)] |= 1 << key
+	t, n := &r.told, len(r.told.keys)
+	t.at[index] = n + 1
+	t.keys = slices.Grow(t.keys, words*64)[:n+words*64]
+	var square [together]uint64
+	for w := range words {
+		clear(square[:])
+		several := 0
+		for h, k := range r.hits {
+			row := r.rows[h*words+w]
+			square[r.numbers[k]] = row
+			several += bits.OnesCount64(row)
+		}
+		columns := (*[64]uint64)(t.keys[n+w*64:])
+		if several > len(square) {
+			*columns = square
+			transpose(columns)
+			continue
+		}
+		clear(columns[:])
+		for key, row := range square {
+			for ; row != 0; row &= row - 1 {
+				columns[bits.TrailingZeros64(row)] |= 1 << key
+			}
+		}
+	}
+}
+
+// transpose makes bit j of word i bit i of word j.
+//
+// Source: Warren, "Hacker's Delight" (2002), section 7-3.
+func transpose(a *[64]uint64) {
+	for j, mask := 32, uint64(1)<<32-1; j != 0; j, mask = j>>1, mask^mask<<(j>>1) {
+		for k := 0; k < 64; k = (k + j + 1) &^ j {
+			t := (a[k]>>j ^ a[k+j]) & mask
+			a[k] ^= t << j
+			a[k+j] ^= t
 		}
 	}
 }

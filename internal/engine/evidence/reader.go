@@ -41,6 +41,11 @@ type Reader struct {
 	more  []filter.Key // their keys
 	moreN []uint32     // their counts
 
+	rest     []int              // the asks of which an index has no sum
+	restKeys []filter.Key       // likewise
+	sum      sum                // that is being made
+	arrays   []*filter.Counting // that are to be read
+
 	hits   []int        // keys that some arrays of an index may have
 	rows   []uint64     // which arrays those are
 	ofOne  []int        // the keys that one of them may have
@@ -79,7 +84,10 @@ type extra struct {
 func (r *Reader) Begin(s *Sources) { r.sources, r.today = s, s.today/r.Day }
 
 // End drops the sources, so that arrays are not kept in memory by a buffer.
-func (r *Reader) End() { r.sources = nil }
+func (r *Reader) End() {
+	r.sources, r.sum.watched = nil, nil
+	clear(r.arrays[:cap(r.arrays)])
+}
 
 // together is how many asks are read together at most where there are voices, each of which
 // takes room for each ask, or indexes, of which one word says which asks a filter has.
@@ -264,9 +272,11 @@ func (r *Reader) countIn(c *counts) {
 // countFound adds the counts of those arrays of an index that may have a key.
 func (r *Reader) countFound(x *index) {
 	r.turnTo(x.epoch)
+	r.keptSums(x)
 	kinds := int(r.kinds)
-	r.find(x, r.keys, kinds)
+	r.find(x, r.restKeys, kinds)
 	r.fold(x)
+	r.prefetch(x)
 	r.found(x, func(column int, found []int) {
 		c := &x.counts[column]
 		if c.array == nil {
@@ -274,12 +284,28 @@ func (r *Reader) countFound(x *index) {
 		}
 		r.some, r.ofSome = r.some[:0], r.ofSome[:0]
 		for _, j := range found {
-			r.some, r.ofSome = append(r.some, r.keys[j*kinds:(j+1)*kinds]...), append(r.ofSome, r.which[j])
+			r.some, r.ofSome = append(r.some, r.restKeys[j*kinds:(j+1)*kinds]...), append(r.ofSome, r.rest[j])
 		}
 		r.n = slices.Grow(r.n[:0], len(r.some))[:len(r.some)]
 		c.array.CountBatch(r.some, r.n)
 		r.add(c, r.ofSome, r.n)
 	})
+}
+
+// prefetch begins to load what found will read of the arrays of an index.
+func (r *Reader) prefetch(x *index) {
+	words, kinds := x.Words(), int(r.kinds)
+	r.arrays, r.some = r.arrays[:0], r.some[:0]
+	for h, j := range r.hits {
+		for w, columns := range r.rows[h*words : (h+1)*words] {
+			for ; columns != 0 && len(r.arrays) < together; columns &= columns - 1 {
+				if a := x.arrays[w*64+bits.TrailingZeros64(columns)]; a != nil {
+					r.arrays, r.some = append(r.arrays, a), append(r.some, r.restKeys[j*kinds])
+				}
+			}
+		}
+	}
+	filter.PrefetchEach(r.arrays, r.some)
 }
 
 // find looks up keys in an index, several of which in a row are those of one, and leaves in

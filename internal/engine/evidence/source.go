@@ -77,9 +77,11 @@ type index struct {
 	*filter.Sliced
 	epoch  int
 	counts []counts              // by column, of counts; an array of nil where there is none
+	arrays []*filter.Counting    // the same arrays
 	parts  [][]part              // of counts, by word of 64 columns
 	voices []int32               // of counts, by column
 	sums   []atomic.Pointer[sum] // of counts, by key
+	kept   int64                 // voices in them
 	lists  []listed              // by column, of lists
 	spam   []uint64              // the columns of spam filters, by word
 	off    []uint64              // those of revocation filters
@@ -212,7 +214,7 @@ func NewSources(v View, promotion float64) *Sources {
 func newIndex(of *filter.Sliced, epoch int) index {
 	x := index{Sliced: of, epoch: epoch}
 	if of.Geometry().Kind == filter.Cells {
-		x.counts = make([]counts, of.Columns())
+		x.counts, x.arrays = make([]counts, of.Columns()), make([]*filter.Counting, of.Columns())
 	} else {
 		x.lists = make([]listed, of.Columns())
 		x.spam, x.off = make([]uint64, of.Words()), make([]uint64, of.Words())
@@ -260,7 +262,8 @@ func (s *Sources) indexed(columns []filter.Column) seat {
 func (s *Sources) count(c counts) {
 	if array, ok := c.array.(*filter.Counting); ok {
 		if at := s.indexed(array.Columns()); at.in > 0 {
-			s.indexes[at.in-1].counts[at.column] = c
+			x := &s.indexes[at.in-1]
+			x.counts[at.column], x.arrays[at.column] = c, array
 			return
 		}
 	}

@@ -41,21 +41,27 @@ func origins(t *testing.T, of int, weights ...float64) (*Sources, []*filter.Coun
 	return NewSources(View{Remote: v}, 1), arrays
 }
 
-// TestSumsFollow: what many origins count more often than indexes know is added up once, and
-// again after one of them has counted it once more.
+// TestSumsFollow: what many origins count, at first so much, is added up once, and again after one
+// of them has counted it once more.
 func TestSumsFollow(t *testing.T) {
+	for _, first := range []uint32{1, 3, 9} {
+		t.Run(fmt.Sprint(first), func(t *testing.T) { testSumsFollow(t, first) })
+	}
+}
+
+func testSumsFollow(t *testing.T, first uint32) {
 	s, arrays := origins(t, 20, 1, 0.5)
-	rng := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(1, uint64(first)))
 	n := make([]uint32, len(arrays))
 	r, other := &Reader{Keys: plainKeys{}, Day: day}, &Reader{Keys: plainKeys{}, Day: day, Threshold: 100}
 	r.Begin(s)
 	other.Begin(s)
 	k := spread(1)
 	for step := range 2000 {
-		if step < len(arrays) || rng.IntN(3) == 0 {
+		if step < len(arrays) || rng.IntN(100/int(first)) == 0 {
 			i, by := rng.IntN(len(arrays)), uint32(1+rng.IntN(9))
 			if step < len(arrays) {
-				i, by = step, 9
+				i, by = step, first
 			}
 			arrays[i].Add(k.With(Sighting), by)
 			n[i] += by
@@ -91,16 +97,82 @@ func TestSumsFollow(t *testing.T) {
 	}
 }
 
+// TestSumsAreKept: what many know is kept, however often they count it, and whether an index is
+// exact or not.
+func TestSumsAreKept(t *testing.T) {
+	s, arrays := origins(t, 20, 1)
+	kept := func() (n int) {
+		for i := range s.indexes[0].sums {
+			if x := s.indexes[0].sums[i].Load(); x != nil && x.watched.Valid(x.grown) {
+				n++
+			}
+		}
+		return n
+	}
+	r := &Reader{Keys: plainKeys{}, Day: day}
+	for n := range 100 {
+		for i, a := range arrays {
+			if n < 80 || i < few {
+				a.Add(spread(n).With(Sighting), uint32(1+n%12))
+			}
+		}
+	}
+	for round := range 4 {
+		if round == 2 {
+			s.indexes[0].DropExact()
+		}
+		r.Begin(s)
+		for n := range 100 {
+			if got, want := read(r, spread(n), Counts).Sightings, uint32((1+n%12)*len(arrays)); n < 80 && got != want {
+				t.Fatalf("%d sightings, want %d", got, want)
+			}
+		}
+		if got := kept(); got < 80 || got > 82 { // others by chance
+			t.Fatalf("%d sums are kept, want 80", got)
+		}
+	}
+	r.End()
+}
+
+// TestTranspose compares transpose with its definition.
+func TestTranspose(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var a, b [64]uint64
+	for i := range a {
+		a[i] = rng.Uint64()
+	}
+	b = a
+	transpose(&b)
+	for i := range a {
+		for j := range b {
+			if a[i]>>j&1 != b[j]>>i&1 {
+				t.Fatalf("bit %d of word %d", j, i)
+			}
+		}
+	}
+}
+
 // TestSumsWhileWritten: a reader sees at least what was counted before it began, and at most
 // what was being counted when it was done.
 func TestSumsWhileWritten(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		for _, first := range []uint32{1, 9} {
+			t.Run(fmt.Sprint(exact, first), func(t *testing.T) { testSumsWhileWritten(t, exact, first) })
+		}
+	}
+}
+
+func testSumsWhileWritten(t *testing.T, exact bool, first uint32) {
 	s, arrays := origins(t, 20, 1)
+	if !exact {
+		s.indexes[0].DropExact()
+	}
 	k := spread(1)
 	var begun, done atomic.Uint32
 	for _, a := range arrays {
-		a.Add(k.With(Sighting), 9)
+		a.Add(k.With(Sighting), first)
 	}
-	begun.Store(9 * uint32(len(arrays)))
+	begun.Store(first * uint32(len(arrays)))
 	done.Store(begun.Load())
 	var writers, readers sync.WaitGroup
 	var over atomic.Bool

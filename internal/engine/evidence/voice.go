@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -111,20 +110,6 @@ func (r *Reader) say(i, voice int, n said) {
 			x := &r.row(i, uint8(kind))[voice-1]
 			*x = book.Add(*x, by)
 		}
-	}
-}
-
-// sayAll notes what the voices of some columns of an index say of an ask, of one kind: small
-// counts n, all of one weight.
-func (r *Reader) sayAll(x *index, w int, p *part, i int, kind uint8, n digits, columns uint64) {
-	if columns &= n[0] | n[1] | n[2]; columns == 0 {
-		return
-	}
-	row, voices := r.row(i, kind), x.voices[w*64:]
-	for ; columns != 0; columns &= columns - 1 {
-		bit := bits.TrailingZeros64(columns)
-		said := &row[voices[bit]-1]
-		*said = book.Add(*said, p.weighs[n[0]>>bit&1|n[1]>>bit&1<<1|n[2]>>bit&1<<2])
 	}
 }
 

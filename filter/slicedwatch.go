@@ -28,7 +28,7 @@ type watchedColumns struct {
 }
 
 const (
-	maxWatched = 4096 // how many keys a Sliced watches at a time: those of some 160 messages
+	maxWatched = 8192 // how many keys a Sliced watches at a time: those of some 300 messages
 	maxWide    = 1024 // of how many it keeps what the arrays count
 
 	watchSlots = 4096

@@ -73,6 +73,7 @@ func newReplayCommand() *cobra.Command {
 	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they act")
 	f.IntSliceVar(&r.servers, "servers", nil, "numbers of servers to compare, for example 1,2,5,10")
 	f.Uint32Var(&r.ShareFrom, "share-counts-from", 1, "count from which servers tell each other of a signature")
+	f.Uint32Var(&r.ShareVotesFrom, "share-votes-from", 1, "voters of a server from which on it tells others what they list")
 	f.Float64Var(&r.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
 	f.Float64Var(&r.Weight, "weight", 1, "trust in each site; a total weight of 1 lists a signature")
 	f.Uint32Var(&r.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")

@@ -20,7 +20,8 @@ type Mesh struct {
 	Key         string   `toml:"key" doc:"mode \"external\": PEM file of the key of that certificate"`
 	Domain      string   `toml:"domain" doc:"mode \"external\": JetStream domain that keeps what is published, for servers that are\nleaf nodes of others. Empty: the servers keep it themselves"`
 	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. On average a peer knows after\nhalf of it; a shorter time costs more bytes per report"`
-	ShareCounts int      `toml:"share_counts_from" doc:"how often a signature must have been counted here in a day before others are told,\n1 to 15, and then of all those times. 1 tells everything at once, so that whoever can\nguess a message can see that one person received it. Votes that list are told at once"`
+	ShareCounts int      `toml:"share_counts_from" doc:"how often a signature must have been counted here in a day before others are told,\n1 to 15, and then of all those times. 1 tells everything at once, so that whoever can\nguess a message can see that one person received it"`
+	ShareVotes  int      `toml:"share_votes_from" doc:"how many trusted voters here must have called a signature spam, or not spam, before\nothers are told that it is listed here, or is not, 1 to 15. 1 tells it at once. What\nothers were told that it is listed, they are told at once when it no longer is"`
 	RekeyEvery  Duration `toml:"rekey_every" doc:"mode \"hub\": time between two changes of the network's secret, which hubs announce\nby themselves: a multiple of blocklist.generation, and at least half of the time that\nthe books keep. The hub with the lowest key among those that name each other does it;\ngive all of them the same time. \"0s\": only \"bulkhead rekey\" changes it"`
 	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that state the versions of this node's arrays"`
 	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. Beyond it, counts of peers are merged,\nwhich makes them less exact; what has no room even then is refused"`
@@ -34,7 +35,7 @@ type Mesh struct {
 func defaultMesh() Mesh {
 	return Mesh{
 		Mode: "off", Listen: "127.0.0.1:8421", Servers: []string{}, Role: "both",
-		Interval: Duration(1500 * time.Millisecond), ShareCounts: 2, Heartbeat: Duration(30 * time.Second), Memory: 4 << 30,
+		Interval: Duration(1500 * time.Millisecond), ShareCounts: 2, ShareVotes: 1, Heartbeat: Duration(30 * time.Second), Memory: 4 << 30,
 		MaxAdds: 1e6, MaxListings: 1e5, StreamAge: Duration(72 * time.Hour), StreamBytes: 1 << 30, Replicas: 1,
 	}
 }
@@ -53,6 +54,7 @@ func (c *checker) mesh(m *Mesh) {
 	c.servers("mesh.servers", m.Mode, m.Servers)
 	c.duration("mesh.publish_interval", m.Interval, 10*time.Millisecond, time.Minute)
 	c.between("mesh.share_counts_from", float64(m.ShareCounts), 1, 15)
+	c.between("mesh.share_votes_from", float64(m.ShareVotes), 1, 15)
 	c.duration("mesh.rekey_every", m.RekeyEvery, 0, 366*24*time.Hour)
 	c.duration("mesh.heartbeat", m.Heartbeat, 100*time.Millisecond, time.Hour)
 	c.between("mesh.memory_bytes", float64(m.Memory), 1<<20, 1<<50)

@@ -41,12 +41,16 @@ func TestRekeyEvery(t *testing.T) {
 		"[mesh]\nshare_counts_from = 1\n":                                           true,
 		"[mesh]\nshare_counts_from = 0\n":                                           false,
 		"[mesh]\nshare_counts_from = 16\n":                                          false,
+		"[mesh]\nshare_votes_from = 15\n":                                           true,
+		"[mesh]\nshare_votes_from = 1\n":                                            true,
+		"[mesh]\nshare_votes_from = 0\n":                                            false,
+		"[mesh]\nshare_votes_from = 16\n":                                           false,
 	} {
 		if _, err := Parse([]byte(text)); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if got := Default().Mesh; got.ShareCounts != 2 || got.RekeyEvery != 0 {
+	if got := Default().Mesh; got.ShareCounts != 2 || got.ShareVotes != 1 || got.RekeyEvery != 0 {
 		t.Errorf("by default %+v", got)
 	}
 }

@@ -46,7 +46,18 @@ type metaBlock struct {
 	WeightsFile string `json:"weights_file"` // this and what follows: not in version 1
 	VotesFile   string `json:"votes_file"`
 	NamesFile   string `json:"names_file"`
+	// With a floor, SpamFile and RevokedFile are what peers are told, and these what the node
+	// acts upon.
+	ListedFile   string `json:"listed_file,omitempty"`
+	UnlistedFile string `json:"unlisted_file,omitempty"`
 }
+
+// With a floor, these are the arrays of what the node lists and takes off itself, which peers
+// are told only a part of: the arrays "spam" and "revoked" then have that part.
+const (
+	listedArray   = "listed"
+	unlistedArray = "unlisted"
+)
 
 // metaVersion is 2 since votes are in the generations of the blocklist; see meta.convert
 // for version 1.
@@ -151,7 +162,7 @@ func (e *Engine) release() {
 		live[g.Counts], live[g.Unique] = true, true
 	}
 	for _, g := range v.block.Live {
-		for _, array := range []any{g.Spam, g.Revoked, g.Weights, g.Votes, g.Names} {
+		for _, array := range []any{g.Spam, g.Revoked, g.Weights, g.Votes, g.Names, g.ToldSpam, g.ToldRevoked} {
 			live[array] = true
 		}
 	}
@@ -229,8 +240,13 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		m.Tally = append(m.Tally, metaTally{TallySpec: g.TallySpec, CountsFile: own("counts", g.Start, g.Counts), UniqueFile: own("unique", g.Start, g.Unique)})
 	}
 	for _, g := range v.block.Live {
-		m.Block = append(m.Block, metaBlock{g.BlockSpec, own("spam", g.Start, g.Spam), own("revoked", g.Start, g.Revoked),
-			own("weights", g.Start, g.Weights), own("votes", g.Start, g.Votes), own("names", g.Start, g.Names)})
+		spam, revoked := g.Shared()
+		b := metaBlock{BlockSpec: g.BlockSpec, SpamFile: own("spam", g.Start, spam), RevokedFile: own("revoked", g.Start, revoked),
+			WeightsFile: own("weights", g.Start, g.Weights), VotesFile: own("votes", g.Start, g.Votes), NamesFile: own("names", g.Start, g.Names)}
+		if g.Floor > 0 {
+			b.ListedFile, b.UnlistedFile = own(listedArray, g.Start, g.Spam), own(unlistedArray, g.Start, g.Revoked)
+		}
+		m.Block = append(m.Block, b)
 	}
 	m.Origins = s.remote.Origins(between, add, func(name string, write func(io.Writer) error) {
 		s.files = append(s.files, store.File{Name: name, Write: write})

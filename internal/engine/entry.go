@@ -56,10 +56,7 @@ func (v *votes) appendEntry(b []byte) []byte {
 		b = appendAdds(b, &v.Late[i].Adds)
 	}
 	for _, keys := range [][]filter.Key{v.Unique, v.Voted, v.Spam, v.Revoked} {
-		b = binary.AppendUvarint(b, uint64(len(keys)))
-		for _, k := range keys {
-			b = appendKey(b, k)
-		}
+		b = appendKeys(b, keys)
 	}
 	b = binary.AppendUvarint(b, uint64(len(v.Credits)))
 	for _, c := range v.Credits {
@@ -72,6 +69,17 @@ func (v *votes) appendEntry(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(v.Ballots)))
 	for i := range v.Ballots {
 		b = v.Ballots[i].Append(b)
+	}
+	if len(v.ToldSpam)+len(v.ToldRevoked) > 0 {
+		b = appendKeys(appendKeys(b, v.ToldSpam), v.ToldRevoked)
+	}
+	return b
+}
+
+func appendKeys(b []byte, keys []filter.Key) []byte {
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, k := range keys {
+		b = appendKey(b, k)
 	}
 	return b
 }
@@ -194,6 +202,10 @@ func decodeVotes(body []byte) (*votes, error) {
 		if v.Ballots[i], d.b, err = ballots.Read(d.b); err != nil {
 			d.bad = true
 		}
+	}
+	if !d.bad && len(d.b) > 0 {
+		v.ToldSpam, v.ToldRevoked = d.keys(), d.keys()
+		d.bad = d.bad || len(v.ToldSpam)+len(v.ToldRevoked) == 0 // left out where there are none
 	}
 	if d.bad || len(d.b) != 0 {
 		return nil, fmt.Errorf("%w: votes of %d bytes", errEntry, len(body))

@@ -39,7 +39,10 @@ func TestVotesRoundTrip(t *testing.T) {
 	(*resolve.Decisions)(late).Weigh(1772323200, filter.Key{Hi: 10, Lo: 11}, 5)
 	(*resolve.Decisions)(late).Weigh(1772236800, filter.Key{Hi: 12, Lo: 13}, 7)
 	(*resolve.Decisions)(late).Weigh(1772323200, filter.Key{Hi: 14, Lo: 15}, 9)
-	for _, want := range []*votes{sampleVotes(), late} {
+	told, taken := sampleVotes(), sampleVotes()
+	told.ToldSpam, told.ToldRevoked = []filter.Key{{Hi: 20, Lo: 21}}, []filter.Key{{Hi: 22, Lo: 23}, {Hi: 24, Lo: 25}}
+	taken.ToldSpam, taken.ToldRevoked = []filter.Key{}, []filter.Key{{Hi: 22, Lo: 23}}
+	for _, want := range []*votes{sampleVotes(), late, told, taken} {
 		got, err := decodeEntry(want.appendEntry(nil))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("decoded %+v, %v; want %+v", got, err, want)
@@ -93,6 +96,7 @@ func TestEntryRefusals(t *testing.T) {
 	}
 	for name, entry := range map[string][]byte{
 		"longer":       append(bytes.Clone(whole), 0),
+		"told nothing": append(bytes.Clone(whole), 0, 0),
 		"longer parts": append(bytes.Clone(remote), 0),
 		"new parts":    {entryRemote, entryVersion + 1, 0},
 		"no array":     append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 1, 3, 6, 1, 1, 1, 0, 1, 1, 'x'),

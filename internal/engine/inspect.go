@@ -68,7 +68,7 @@ type arrayFile struct {
 // arrays returns the files of all arrays.
 func (m *meta) arrays() (out []arrayFile) {
 	add := func(name, array string, start uint64, g filter.Geometry) {
-		if name != "" { // of an older version, see meta.convert
+		if name != "" { // of an older version, see meta.convert, or without a floor
 			out = append(out, arrayFile{name: name, array: array, start: start, geometry: g})
 		}
 	}
@@ -79,6 +79,8 @@ func (m *meta) arrays() (out []arrayFile) {
 	for _, b := range m.Block {
 		add(b.SpamFile, "spam", b.Start, b.SpamGeometry)
 		add(b.RevokedFile, "revoked", b.Start, b.RevokedGeometry)
+		add(b.ListedFile, listedArray, b.Start, b.SpamGeometry)
+		add(b.UnlistedFile, unlistedArray, b.Start, b.RevokedGeometry)
 		add(b.WeightsFile, "weights", b.Start, b.WeightsGeometry)
 		add(b.VotesFile, "votes", b.Start, b.VotesGeometry)
 		add(b.NamesFile, "names", b.Start, b.NamesGeometry)

@@ -75,7 +75,8 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 		if err != nil {
 			return err
 		}
-		err = e.loadArrays(named{b.SpamFile, g.Spam}, named{b.RevokedFile, g.Revoked},
+		spam, revoked := g.Shared()
+		err = e.loadArrays(named{b.SpamFile, spam}, named{b.RevokedFile, revoked}, named{b.ListedFile, g.Spam}, named{b.UnlistedFile, g.Revoked},
 			named{b.WeightsFile, g.Weights}, named{b.VotesFile, g.Votes}, named{b.NamesFile, g.Names})
 		if err != nil {
 			return err
@@ -200,7 +201,7 @@ type named struct {
 func (e *Engine) loadArrays(arrays ...named) error {
 	for _, a := range arrays {
 		if a.file == "" {
-			continue // of an older version, see meta.convert
+			continue // of an older version, see meta.convert, or without a floor
 		}
 		if err := pages.Load(e.opts.Store, a.file, a.array.(pages.Array)); err != nil {
 			return err

@@ -74,10 +74,15 @@ func (e *Engine) Info() Info {
 			arrayInfo("counts", g.CountsGeometry, g.Counts.Stats()), arrayInfo("unique", g.UniqueGeometry, g.Unique.Stats())))
 	}
 	for _, g := range view.block.Live {
-		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity,
+		arrays := []ArrayInfo{
 			arrayInfo("spam", g.SpamGeometry, g.Spam.Stats()), arrayInfo("revoked", g.RevokedGeometry, g.Revoked.Stats()),
 			arrayInfo("weights", g.WeightsGeometry, g.Weights.Stats()), arrayInfo("votes", g.VotesGeometry, g.Votes.Stats()),
-			arrayInfo("names", g.NamesGeometry, g.Names.Stats())))
+			arrayInfo("names", g.NamesGeometry, g.Names.Stats()),
+		}
+		if g.Floor > 0 {
+			arrays = append(arrays, arrayInfo("told_spam", g.SpamGeometry, g.ToldSpam.Stats()), arrayInfo("told_revoked", g.RevokedGeometry, g.ToldRevoked.Stats()))
+		}
+		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity, arrays...))
 	}
 	return info
 }

@@ -144,8 +144,8 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 }
 
 // Own returns the own arrays that are shared, newest generations first: those made with
-// the network's current secret, and with those that the network had before. Of counts it is
-// what others are shown, see [BookOptions].
+// the network's current secret, and with those that the network had before. It is what others
+// are shown, see [BookOptions].
 func (e *Engine) Own() []ArrayState {
 	view := e.view()
 	var out []ArrayState
@@ -158,10 +158,11 @@ func (e *Engine) Own() []ArrayState {
 		if !view.secrets.Shares(g.SpamGeometry.KeyID) {
 			continue
 		}
-		if own, ok := g.Spam.(*filter.Bits); ok {
+		spam, revoked := g.Shared()
+		if own, ok := spam.(*filter.Bits); ok {
 			out = append(out, replica.StateOf(ArraySpam, g.Start, own))
 		}
-		if own, ok := g.Revoked.(*filter.Bits); ok {
+		if own, ok := revoked.(*filter.Bits); ok {
 			out = append(out, replica.StateOf(ArrayRevoked, g.Start, own))
 		}
 	}
@@ -203,11 +204,12 @@ func (e *Engine) copyPages(a Array, start uint64) (images []*filter.Image, versi
 		}
 	}
 	if g := view.block.Find(start); g != nil && view.secrets.Shares(g.SpamGeometry.KeyID) {
+		spam, revoked := g.Shared()
 		switch a {
 		case ArraySpam:
-			array = g.Spam
+			array = spam
 		case ArrayRevoked:
-			array = g.Revoked
+			array = revoked
 		}
 	}
 	own, ok := array.(interface {

@@ -163,10 +163,15 @@ func (e *Engine) ownArray(d *Doubt) imaged {
 		}
 	}
 	if g := v.block.Find(d.Start); g != nil {
+		spam, revoked := g.Shared()
 		switch d.Array {
 		case "spam":
-			array = g.Spam
+			array = spam
 		case "revoked":
+			array = revoked
+		case listedArray:
+			array = g.Spam
+		case unlistedArray:
 			array = g.Revoked
 		case "weights":
 			array = g.Weights

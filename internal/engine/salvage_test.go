@@ -19,10 +19,11 @@ import (
 
 // A patient is a stopped engine's store with what it has acknowledged.
 type patient struct {
-	floor  uint32 // of its tally
-	dir    string
-	counts []uint32 // of each signature, by its number
-	backup []byte
+	floor     uint32 // of its tally
+	dir       string
+	counts    []uint32 // of each signature, by its number
+	backup    []byte
+	votesFrom uint32
 }
 
 // newPatient counts signatures before a checkpoint, and after it, where only the
@@ -79,10 +80,12 @@ func (p *patient) store(t *testing.T, salvage *store.Salvage) *store.Store {
 
 func (p *patient) engine(t *testing.T, st *store.Store, refill *Refill) *Engine {
 	t.Helper()
+	block := DefaultBlocklist()
+	block.Floor = p.votesFrom
 	e, err := Open(t.Context(), Options{
 		Store: st, Refill: refill,
 		Tally: BookOptions{Generation: DefaultTally().Generation, Keep: 7, Capacity: 200_000, Error: 1e-6, Floor: p.floor},
-		Block: DefaultBlocklist(),
+		Block: block,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +107,7 @@ func (p *patient) copy(t *testing.T) *patient {
 			t.Fatal(err)
 		}
 	}
-	return &patient{p.floor, dir, p.counts, p.backup}
+	return &patient{p.floor, dir, p.counts, p.backup, p.votesFrom}
 }
 
 // refill returns what a backup gives back to a damaged store, as package node has it.
@@ -163,7 +166,7 @@ func (p *patient) heal(t *testing.T, what string, refill *Refill, entries map[ui
 	if low > 0 && len(doubts) == 0 {
 		t.Errorf("%s: %d counts are low, and nobody says so", what, low)
 	}
-	more := &patient{p.floor, p.dir, append([]uint32(nil), p.counts...), nil}
+	more := &patient{p.floor, p.dir, append([]uint32(nil), p.counts...), nil, p.votesFrom}
 	more.count(t, e, rand.New(rand.NewPCG(9, 9)), 5)
 	if again := more.low(t, e, what+", counted on"); again > low {
 		t.Errorf("%s: %d counts are low, and %d once more was counted", what, low, again)

@@ -16,14 +16,26 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// vote has the node's own voice list signatures, or take them off again.
+// vote has the node's own voice list signatures, or take them off again, and another one if it
+// takes two to tell peers.
 func vote(t *testing.T, e *Engine, vote bulkhead.Vote, sigs ...int) {
 	t.Helper()
-	for _, i := range sigs {
-		if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, i)}, Vote: vote}); err != nil {
+	voices := []bulkhead.Reporter{{}}
+	if e.opts.Block.Floor > 1 {
+		voices = append(voices, bulkhead.Reporter{Account: "second"})
+		if err := e.PutAccount(t.Context(), trust.Account{Name: "second", Role: trust.Trusted, Weight: 1}); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, i := range sigs {
+		for _, by := range voices {
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, i)}, Vote: vote, Reporter: by}
+			if _, err := e.Report(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -90,9 +102,12 @@ func damage(t *testing.T, dir string, half bool, kinds ...string) {
 // TestHeal: a page that peers have is whole again, with all that was counted since the
 // checkpoint and since the salvage, cell by cell and with the same version, though the
 // process is killed in the middle of it. Nothing else is taken for it.
+//
+// With a number of voters from which on peers are told what they list, it is what peers were told.
 func TestHeal(t *testing.T) {
-	for _, half := range []bool{false, true} {
-		p := &patient{dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
+	for n := range 3 {
+		half := n > 0
+		p := &patient{votesFrom: uint32(n), dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 		st := p.store(t, nil)
 		e := p.engine(t, st, nil)
 		p.count(t, e, rand.New(rand.NewPCG(1, 2)), 60)

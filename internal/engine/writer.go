@@ -209,8 +209,15 @@ func (v *votes) apply(e *Engine, index uint64) error {
 		g.Weights.AddBatch(index, v.Weights.Keys, v.Weights.N, nil)
 		g.Votes.SetBatch(index, v.Voted, nil)
 		g.Names.AddBatch(index, v.Names.Keys, v.Names.N, nil)
-		e.setBits(index, ArraySpam, g.Start, g.Spam, v.Spam)
-		e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.Revoked)
+		if g.Floor > 0 {
+			g.Spam.SetBatch(index, v.Spam, nil)
+			g.Revoked.SetBatch(index, v.Revoked, nil)
+			e.setBits(index, ArraySpam, g.Start, g.ToldSpam, v.ToldSpam)
+			e.setBits(index, ArrayRevoked, g.Start, g.ToldRevoked, v.ToldRevoked)
+		} else {
+			e.setBits(index, ArraySpam, g.Start, g.Spam, v.Spam)
+			e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.Revoked)
+		}
 	}
 	if index > e.accountsIndex {
 		for _, x := range v.Ballots {

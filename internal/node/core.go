@@ -186,7 +186,9 @@ func tallyOf(cfg *config.Config) engine.BookOptions {
 
 func blocklistOf(cfg *config.Config) engine.BookOptions {
 	b := &cfg.Blocklist
-	return engine.BookOptions{Generation: time.Duration(b.Generation), Keep: b.Keep, Capacity: uint64(b.Capacity), Error: b.Error}
+	return engine.BookOptions{
+		Generation: time.Duration(b.Generation), Keep: b.Keep, Capacity: uint64(b.Capacity), Error: b.Error, Floor: uint32(cfg.Mesh.ShareVotes),
+	}
 }
 
 // hashingOf returns how whole messages are signed.

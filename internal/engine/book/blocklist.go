@@ -17,6 +17,7 @@ type BlockSpec struct {
 	WeightsGeometry filter.Geometry `json:"weights"`
 	VotesGeometry   filter.Geometry `json:"votes"`
 	NamesGeometry   filter.Geometry `json:"names"`
+	Floor           uint32          `json:"floor,omitempty"` // see [Options]; 0: none
 }
 
 // A Block is a generation of the blocklist: a spam filter and a revocation filter; the
@@ -29,16 +30,31 @@ type Block struct {
 	Weights       Counter
 	Votes         Bitset
 	Names         Counter
+	// ToldSpam and ToldRevoked are what peers are told of Spam and Revoked; nil without a floor,
+	// when they are told all.
+	ToldSpam, ToldRevoked Bitset
+}
+
+// Shared returns the filters that peers have replicas of.
+func (g *Block) Shared() (spam, revoked Bitset) {
+	if g.Floor > 0 {
+		return g.ToldSpam, g.ToldRevoked
+	}
+	return g.Spam, g.Revoked
 }
 
 func (s BlockSpec) begin() uint64 { return s.Start }
 
 func (s BlockSpec) keyID() uint64 { return s.SpamGeometry.KeyID }
 
-func (s BlockSpec) floor() uint32 { return 0 }
+func (s BlockSpec) floor() uint32 { return s.Floor }
 
 func (s BlockSpec) bytes() uint64 {
-	return s.SpamGeometry.Bytes() + s.RevokedGeometry.Bytes() + s.WeightsGeometry.Bytes() + s.VotesGeometry.Bytes() + s.NamesGeometry.Bytes()
+	lists := s.SpamGeometry.Bytes() + s.RevokedGeometry.Bytes()
+	if s.Floor > 0 {
+		lists *= 2
+	}
+	return lists + s.WeightsGeometry.Bytes() + s.VotesGeometry.Bytes() + s.NamesGeometry.Bytes()
 }
 
 // fewRevoked is how many times fewer revoked signatures than listed ones the filters are
@@ -80,7 +96,11 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes), made: make(chan *ready[BlockSpec, *Block], 1),
 		make: func(s BlockSpec) (*Block, error) {
 			if exact {
-				return &Block{s, newExactBits(), newExactBits(), newExactCounter(), newExactBits(), newExactCounter()}, nil
+				g := &Block{BlockSpec: s, Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(), Votes: newExactBits(), Names: newExactCounter()}
+				if s.Floor > 0 {
+					g.ToldSpam, g.ToldRevoked = newExactBits(), newExactBits()
+				}
+				return g, nil
 			}
 			return newBlock(s)
 		},
@@ -90,13 +110,18 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 		},
 		begin: func(g *Block, s BlockSpec) {
 			g.BlockSpec = s
-			begin(s.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names)
+			begin(s.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names, g.ToldSpam, g.ToldRevoked)
 		},
+	}
+	if o.Floor > 1 {
+		k.floor = o.Floor
 	}
 	k.key.Store(keyID)
 	k.shape = func(start uint64, capacity keys, size sizer) (BlockSpec, error) {
 		// The error of a judgement is the sum over the live generations.
-		return blockFor(start, capacity, o.Error/float64(o.Keep), k.key.Load(), size)
+		s, err := blockFor(start, capacity, o.Error/float64(o.Keep), k.key.Load(), size)
+		s.Floor = k.floor
+		return s, err
 	}
 	return k
 }
@@ -136,6 +161,9 @@ func newBlock(s BlockSpec) (*Block, error) {
 	m := maker{start: s.Start}
 	g.Spam, g.Revoked = m.bits(s.SpamGeometry), m.bits(s.RevokedGeometry)
 	g.Weights, g.Votes, g.Names = m.counter(s.WeightsGeometry), m.bits(s.VotesGeometry), m.counter(s.NamesGeometry)
+	if s.Floor > 0 {
+		g.ToldSpam, g.ToldRevoked = m.bits(s.SpamGeometry), m.bits(s.RevokedGeometry)
+	}
 	if m.err != nil {
 		return nil, m.error("blocklist")
 	}

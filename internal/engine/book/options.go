@@ -20,7 +20,8 @@ type Options struct {
 	Memory uint64
 	// Floor is from which count on a generation of the tally shows a key to others, up to
 	// [filter.MaxFloor]; 0 and 1: from the first on. When it changes, a generation opens at
-	// once: each keeps the floor that it began with. The blocklist has none.
+	// once: each keeps the floor that it began with. In the blocklist it is how many voters it
+	// takes until peers are told what they list, or take off.
 	Floor uint32
 }
 

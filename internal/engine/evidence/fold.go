@@ -94,7 +94,7 @@ func (r *Reader) allKinds(i, epoch int) (all [Claims]filter.Key) {
 
 const (
 	sumWays   = 4
-	maxSums   = 8192    // for how many sums an index has places, sumWays for a key. It watches half as many keys
+	maxSums   = 16_384  // for how many sums an index has places, sumWays for a key. It watches half as many keys
 	maxVoices = 1 << 20 // how much of voices all sums of an index keep
 )
 

@@ -47,6 +47,9 @@ func (r *Resolver) lists(it *item) bool {
 // vote or a revocation says so.
 func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, who *voter, vote bulkhead.Vote) {
 	if it.judged != bulkhead.JudgedSpam {
+		if it.counted && who.Root && (it.record.Own == verdict.Revoked || it.record.Own == verdict.ListedRevoked) && it.record.Votes.Lifts() {
+			r.tellRevoked(it)
+		}
 		return
 	}
 	if !who.Root {
@@ -113,6 +116,7 @@ func (r *Resolver) list(it *item) bool {
 		return false
 	}
 	if revoked == 0 && it.listed {
+		r.tellSpam(it)
 		return true
 	}
 	it.turn = revoked + 1
@@ -123,6 +127,7 @@ func (r *Resolver) list(it *item) bool {
 	for turn := spam + 1; turn <= it.turn; turn++ {
 		r.enterSpam(r.opts.Keys.Turn(it.key, turn))
 	}
+	r.tellSpam(it)
 	return true
 }
 
@@ -143,6 +148,7 @@ func (r *Resolver) revoke(it *item) {
 	for turn := revoked + 1; turn <= spam; turn++ {
 		r.out.Revoked = append(r.out.Revoked, r.opts.Keys.Turn(it.key, turn))
 	}
+	r.tellRevoked(it)
 }
 
 // turnsIn returns how often the open generation has an item in a filter.

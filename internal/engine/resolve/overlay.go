@@ -16,6 +16,8 @@ type overlay struct {
 	voted        table
 	spam         table
 	revoked      table
+	toldSpam     table
+	toldRevoked  table
 
 	// What was decided is entered when somebody asks, which most batches never do: they have
 	// one vote.
@@ -32,7 +34,7 @@ func cell(gen uint64, k filter.Key) filter.Key { return filter.Key{Hi: k.Hi ^ ge
 
 func (o *overlay) begin(tally, block uint64) {
 	o.tally, o.block = tally, block
-	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked} {
+	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked, &o.toldSpam, &o.toldRevoked} {
 		t.empty()
 	}
 	o.increased.reset()

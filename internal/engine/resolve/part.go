@@ -4,11 +4,37 @@ import "slices"
 
 // together records, for each part of the message that is listed now, that the message's
 // samples occurred together with it. Nothing takes that back, and nothing needs to: it has
-// no meaning for a part that is not listed.
+// no meaning for a part that is not listed. With a floor, peers are told so of a part that enough
+// have voted on, from the second message on.
 func (r *Resolver) together(m *Message) {
+	open := r.view.Block.Live[0]
+	if open.Floor > 0 {
+		r.samplesOf(m, r.manyVoted)
+		before := slices.Clone(r.hasAll(open.Spam))
+		for i, told := range r.hasAll(open.ToldSpam) {
+			if k := r.keys[i]; !told && !r.over.toldSpam.has(k) && (before[i] || r.over.listed().has(k)) {
+				r.tell(k)
+			}
+		}
+	}
+	r.samplesOf(m, func(*item) bool { return true })
+	if len(r.keys) == 0 {
+		return
+	}
+	has := r.hasAll(open.Spam)
+	for i, k := range r.keys {
+		if !has[i] && !r.over.listed().has(k) {
+			r.enterSpam(k)
+		}
+	}
+}
+
+// samplesOf leaves in keys the pairs of the parts that are listed now, and for which want returns
+// true, with the message's samples.
+func (r *Resolver) samplesOf(m *Message, want func(*item) bool) {
 	r.bases = r.bases[:0]
 	for i := range r.items {
-		if it := &r.items[i]; it.part && r.lists(it) {
+		if it := &r.items[i]; it.part && r.lists(it) && want(it) {
 			r.bases = append(r.bases, it.key)
 		}
 	}
@@ -18,15 +44,6 @@ func (r *Resolver) together(m *Message) {
 			if k != part && !slices.Contains(r.bases[:i], k) {
 				r.keys = append(r.keys, r.opts.Keys.Together(part, k))
 			}
-		}
-	}
-	if len(r.keys) == 0 {
-		return
-	}
-	has := r.hasAll(r.view.Block.Live[0].Spam)
-	for i, k := range r.keys {
-		if !has[i] && !r.over.listed().has(k) {
-			r.enterSpam(k)
 		}
 	}
 }

@@ -69,7 +69,10 @@ type Options struct {
 	// ShareFrom is from which count on a server tells others of a signature, 1 to
 	// [filter.MaxFloor]: mesh.share_counts_from. It is for [RunServers]. [1]
 	ShareFrom uint32
-	Seed      uint64 // of every choice; equal seeds give equal results
+	// ShareVotesFrom is how many voters of a server it takes until it tells others what they
+	// list, or take off, likewise: mesh.share_votes_from. [1]
+	ShareVotesFrom uint32
+	Seed           uint64 // of every choice; equal seeds give equal results
 	// Progress is told how far the replay is, in the stages "reading" (with an unknown
 	// total, 0) and "delivering". It may be nil.
 	Progress func(stage string, done, total int)
@@ -86,6 +89,7 @@ func (o *Options) Complete() error {
 	set(&o.Weight, 1)
 	set(&o.NearMatch, signature.NearMatch)
 	set(&o.ShareFrom, 1)
+	set(&o.ShareVotesFrom, 1)
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
@@ -98,6 +102,8 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("replay: %d copies for %d sites", o.Copies, o.Sites)
 	case o.ShareFrom > filter.MaxFloor:
 		return fmt.Errorf("replay: counts shared from %d on, want 1 to %d", o.ShareFrom, filter.MaxFloor)
+	case o.ShareVotesFrom > filter.MaxFloor:
+		return fmt.Errorf("replay: votes shared from %d on, want 1 to %d", o.ShareVotesFrom, filter.MaxFloor)
 	case o.Spread < 0 || o.Delay < 0:
 		return fmt.Errorf("replay: spread %v, delay %v: want no negative time", o.Spread, o.Delay)
 	case !(o.Share > 0 && o.Share <= 1):

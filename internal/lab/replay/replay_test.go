@@ -182,6 +182,7 @@ func TestReplayRefuses(t *testing.T) {
 		{"delay", slice(good...), Options{Delay: -1}, "no negative time"},
 		{"bands", slice(good...), Options{NearMatch: 99}, "near match of 99 bands"},
 		{"floor", slice(good...), Options{ShareFrom: 16}, "shared from 16 on"},
+		{"floor of votes", slice(good...), Options{ShareVotesFrom: 16}, "votes shared from 16 on"},
 	} {
 		if r, err := Run(t.Context(), tt.mail, tt.opts); err == nil || r != nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: result %v, error %v; want %q", tt.name, r != nil, err, tt.want)

@@ -161,6 +161,7 @@ func newFleet(ctx context.Context, letters []*letter, opts *Options, servers int
 	tally.Floor = opts.ShareFrom
 	block := engine.DefaultBlocklist()
 	block.Capacity = max(1000, tally.Capacity/4)
+	block.Floor = opts.ShareVotesFrom
 	for i := range servers {
 		e, err := engine.Open(ctx, engine.Options{
 			Secret: filter.Secret(replayKey), Tally: tally, Block: block, Votes: tally.Capacity, Threshold: opts.Threshold, NearMatch: opts.NearMatch,

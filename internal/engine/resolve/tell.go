@@ -1,0 +1,94 @@
+package resolve
+
+import (
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
+
+// Where the open generation of the blocklist has a floor, peers are told what it lists only once
+// so many roots have voted for that, from filters of its own. They have turns as those that the
+// node acts upon do, which are not the same ones.
+
+// enough reports whether a number of votes in hundredths is of as many roots as the floor of the
+// open generation wants. One root's vote has at most a hundred.
+func (r *Resolver) enough(votes int64) bool {
+	return votes >= verdict.Unit*int64(r.view.Block.Live[0].Floor)
+}
+
+// manyVoted reports whether enough roots voted for spam for peers to be told. A part of a message
+// takes a share of a vote, and each is whole in Unblamed.
+func (r *Resolver) manyVoted(it *item) bool {
+	return r.enough(max(it.record.Votes.Spam, it.record.Unblamed))
+}
+
+// tellSpam tells peers that an item is listed, if enough have voted for that.
+func (r *Resolver) tellSpam(it *item) {
+	open := r.view.Block.Live[0]
+	if open.Floor == 0 || !r.manyVoted(it) {
+		return
+	}
+	revoked := r.turnsIn(open.ToldRevoked, &r.over.toldRevoked, it.key)
+	if revoked >= evidence.MaxTurns {
+		return
+	}
+	for turn := r.turnsIn(open.ToldSpam, &r.over.toldSpam, it.key) + 1; turn <= revoked+1; turn++ {
+		r.tell(r.opts.Keys.Turn(it.key, turn))
+	}
+}
+
+// tell enters a key into the spam filter that peers are told.
+func (r *Resolver) tell(k filter.Key) {
+	r.over.toldSpam.add(k, 1)
+	r.out.ToldSpam = append(r.out.ToldSpam, k)
+}
+
+// tellRevoked tells peers that an item is off the list: at once if they were told that it is on
+// it, and otherwise if enough have voted against it.
+func (r *Resolver) tellRevoked(it *item) {
+	open := r.view.Block.Live[0]
+	if open.Floor == 0 {
+		return
+	}
+	listed, off := r.toldOf(it.key)
+	if off || !listed && !r.enough(it.record.Votes.Ham) {
+		return
+	}
+	spam := max(1, r.turnsIn(open.ToldSpam, &r.over.toldSpam, it.key))
+	for turn := r.turnsIn(open.ToldRevoked, &r.over.toldRevoked, it.key) + 1; turn <= spam; turn++ {
+		k := r.opts.Keys.Turn(it.key, turn)
+		r.over.toldRevoked.add(k, 1)
+		r.out.ToldRevoked = append(r.out.ToldRevoked, k)
+	}
+}
+
+// toldOf returns what peers were told of a key last.
+func (r *Resolver) toldOf(key filter.Key) (listed, off bool) {
+	for i, g := range r.view.Block.Live {
+		epoch, ok := r.view.Epoch(g.SpamGeometry)
+		if !ok {
+			continue
+		}
+		var none table
+		moreSpam, moreRevoked := &none, &none
+		if i == 0 {
+			moreSpam, moreRevoked = &r.over.toldSpam, &r.over.toldRevoked
+		}
+		turns := func(set book.Bitset, more *table) int {
+			return evidence.Turns(func(turn int) bool {
+				k := r.opts.Keys.Turn(key, turn)
+				if epoch > 0 {
+					k = r.opts.Keys.At(epoch, k)
+				}
+				return more.has(k) || r.in(set, k)
+			})
+		}
+		spam, revoked := g.Shared()
+		on, out := turns(spam, moreSpam), turns(revoked, moreRevoked)
+		if on+out > 0 {
+			return on > out, on <= out
+		}
+	}
+	return false, false
+}

@@ -95,7 +95,7 @@ func (r *Reader) allKinds(i, epoch int) (all [Claims]filter.Key) {
 const (
 	sumWays   = 4
 	maxSums   = 16_384  // for how many sums an index has places, sumWays for a key. It watches half as many keys
-	maxVoices = 1 << 20 // how much of voices all sums of an index keep
+	maxVoices = 1 << 19 // how much of voices all sums of an index keep
 )
 
 // A sum is what the arrays of an index count of a key, as add and countExtra add it to a record.

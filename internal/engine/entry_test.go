@@ -138,6 +138,8 @@ func FuzzDecodeEntry(f *testing.F) {
 	late := sampleVotes()
 	(*resolve.Decisions)(late).Weigh(1, filter.Key{Hi: 10, Lo: 11}, 5)
 	f.Add(late.appendEntry(nil))
+	late.ToldSpam, late.ToldRevoked = []filter.Key{{Hi: 20, Lo: 21}}, []filter.Key{{Hi: 22, Lo: 23}}
+	f.Add(late.appendEntry(nil))
 	f.Add(sampleRemote().entry())
 	f.Add([]byte("R\x05{\"drop_tally\":[1]}"))
 	f.Add([]byte("A\x05{\"remove\":\"eve\"}"))

@@ -10,7 +10,7 @@ import (
 )
 
 // few is how many arrays that have a key are read one after the other. What more of them count
-// is added up in the rows of an index, if it has counts. That is the same sum.
+// is added up in the rows of an index, if it has counts, and kept. That is the same sum.
 const few = 8
 
 // folded is one key whose counts are added up in an index. The kinds that nobody wants have no
@@ -65,6 +65,9 @@ func (r *Reader) fold(x *index) {
 func (r *Reader) readMore(s *sum, x *index, row []uint64, all []filter.Key, watched bool) {
 	var n [Claims]uint32
 	for w, columns := range row {
+		r.arrays, r.some = r.arrays[:0], r.some[:0]
+		r.expect(x, w, columns, all[0])
+		filter.PrefetchEach(r.arrays, r.some)
 		for ; columns != 0; columns &= columns - 1 {
 			column := w*64 + bits.TrailingZeros64(columns)
 			switch c := &x.counts[column]; {

@@ -298,14 +298,20 @@ func (r *Reader) prefetch(x *index) {
 	r.arrays, r.some = r.arrays[:0], r.some[:0]
 	for h, j := range r.hits {
 		for w, columns := range r.rows[h*words : (h+1)*words] {
-			for ; columns != 0 && len(r.arrays) < together; columns &= columns - 1 {
-				if a := x.arrays[w*64+bits.TrailingZeros64(columns)]; a != nil {
-					r.arrays, r.some = append(r.arrays, a), append(r.some, r.restKeys[j*kinds])
-				}
-			}
+			r.expect(x, w, columns, r.restKeys[j*kinds])
 		}
 	}
 	filter.PrefetchEach(r.arrays, r.some)
+}
+
+// expect notes the arrays of some columns of the w'th word that will be read of a key, unless there
+// are enough already.
+func (r *Reader) expect(x *index, w int, columns uint64, key filter.Key) {
+	for ; columns != 0 && len(r.arrays) < together; columns &= columns - 1 {
+		if a := x.arrays[w*64+bits.TrailingZeros64(columns)]; a != nil {
+			r.arrays, r.some = append(r.arrays, a), append(r.some, key)
+		}
+	}
 }
 
 // find looks up keys in an index, several of which in a row are those of one, and leaves in

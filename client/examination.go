@@ -44,7 +44,7 @@ const FromBroker = "broker"
 
 // A Doubt is a part of the counts that may be lower than was acknowledged.
 type Doubt struct {
-	Array      string `json:"array" doc:"Array of a generation: counts, unique, spam, revoked, weights, votes or names. Or accounts, ballots or journal, which have neither generation nor page."`
+	Array      string `json:"array" doc:"Array of a generation: counts, unique, spam, revoked, weights, votes or names; listed or unlisted with share_votes_from above 1. Or accounts, ballots or journal, which have neither generation nor page."`
 	Generation string `json:"generation,omitempty" doc:"When the generation begins, RFC 3339."`
 	Peer       string `json:"peer,omitempty" doc:"Key of the peer whose counts they are; absent for those of the node itself."`
 	Page       int    `json:"page" doc:"Number of the first page in the array."`

@@ -12,7 +12,7 @@ import (
 
 // A Doubt is a part of what an engine holds that may not be what was acknowledged.
 type Doubt struct {
-	// Array is counts, unique, spam, revoked, weights, votes or names; or accounts,
+	// Array is counts, unique, spam, revoked, weights, votes or names, or listed or unlisted where the blocklist has a floor; or accounts,
 	// ballots or journal, which have no pages.
 	Array  string `json:"array"`
 	Start  uint64 `json:"start,omitempty"`  // of the generation, Unix seconds

@@ -37,7 +37,7 @@ type GenerationInfo struct {
 
 // ArrayInfo is the state of one array.
 type ArrayInfo struct {
-	Name     string  `json:"name"` // of the tally: counts or unique; of the blocklist: spam, revoked, weights, votes or names
+	Name     string  `json:"name"` // of the tally: counts or unique; of the blocklist: spam, revoked, weights, votes or names, or listed or unlisted where the blocklist has a floor
 	Geometry string  `json:"geometry"`
 	Keys     uint64  `json:"keys"`  // distinct keys, about
 	Fill     float64 `json:"fill"`  // share of its cells or bits that are in use, 0..1
@@ -74,13 +74,14 @@ func (e *Engine) Info() Info {
 			arrayInfo("counts", g.CountsGeometry, g.Counts.Stats()), arrayInfo("unique", g.UniqueGeometry, g.Unique.Stats())))
 	}
 	for _, g := range view.block.Live {
+		spam, revoked := g.Shared()
 		arrays := []ArrayInfo{
-			arrayInfo("spam", g.SpamGeometry, g.Spam.Stats()), arrayInfo("revoked", g.RevokedGeometry, g.Revoked.Stats()),
+			arrayInfo("spam", g.SpamGeometry, spam.Stats()), arrayInfo("revoked", g.RevokedGeometry, revoked.Stats()),
 			arrayInfo("weights", g.WeightsGeometry, g.Weights.Stats()), arrayInfo("votes", g.VotesGeometry, g.Votes.Stats()),
 			arrayInfo("names", g.NamesGeometry, g.Names.Stats()),
 		}
 		if g.Floor > 0 {
-			arrays = append(arrays, arrayInfo("told_spam", g.SpamGeometry, g.ToldSpam.Stats()), arrayInfo("told_revoked", g.RevokedGeometry, g.ToldRevoked.Stats()))
+			arrays = append(arrays, arrayInfo(listedArray, g.SpamGeometry, g.Spam.Stats()), arrayInfo(unlistedArray, g.RevokedGeometry, g.Revoked.Stats()))
 		}
 		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity, arrays...))
 	}

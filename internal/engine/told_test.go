@@ -231,6 +231,15 @@ func TestVotesToldFromChanges(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("numbers %v, want %v", got, want)
 		}
+		for i, g := range e.Info().Blocklist {
+			arrays := map[string]bool{}
+			for _, a := range g.Arrays {
+				arrays[a.Name] = true
+			}
+			if told := want[i] > 1; arrays["listed"] != told || arrays["unlisted"] != told || !arrays["spam"] || !arrays["revoked"] {
+				t.Errorf("arrays %v with the number %d", arrays, want[i])
+			}
+		}
 		transfer(t, e, b, "a")
 		f := check(t, b, early, late).Findings
 		if spam := f[0].Judged == bulkhead.JudgedSpam; spam != (n < 2) {

@@ -65,8 +65,12 @@ func webGeneration(g client.Generation) web.Generation {
 		"revoked": "revoked",
 		"votes":   "who has voted on what",
 		"names":   "deliveries by sender, link and other names",
+
+		// With share_votes_from, spam and revoked are what peers are told.
+		"listed":   "called spam, what peers are not told, too",
+		"unlisted": "revoked, likewise",
 	}
-	bits := map[string]bool{"unique": true, "spam": true, "revoked": true, "votes": true}
+	bits := map[string]bool{"unique": true, "spam": true, "revoked": true, "votes": true, "listed": true, "unlisted": true}
 	out := web.Generation{Start: g.Start, End: g.End, Capacity: g.Capacity}
 	for _, a := range g.Arrays {
 		out.Arrays = append(out.Arrays, web.Array{

@@ -83,6 +83,8 @@ type Part struct {
 	Alternative int
 	// Branch tells the renderings of one alternative apart, in their order.
 	Branch int
+	// Siblings is how many other parts the multipart has that the part belongs to, whatever they are.
+	Siblings int
 	// Embedded is set below a message/rfc822 part.
 	Embedded bool
 }

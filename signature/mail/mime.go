@@ -21,6 +21,7 @@ type place struct {
 	depth       int
 	alternative int
 	branch      int
+	siblings    int
 	embedded    bool
 	digest      bool // parts of a multipart/digest are messages unless they say otherwise
 }
@@ -58,6 +59,7 @@ func (r *reader) entity(h header, body []byte, at place) {
 		at.depth++
 		at.embedded = true
 		at.digest = false
+		at.siblings = 0
 		h, body := r.header(r.keep(r.decodeTransfer(encoding, body), body))
 		r.entity(h, body, at)
 		return
@@ -69,7 +71,7 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 	disposition, params := h.params("Content-Disposition")
 	part := Part{
 		Type: kind, HTML: kind == "text/html", Attachment: disposition == "attachment", Name: params["filename"],
-		Alternative: at.alternative, Branch: at.branch, Embedded: at.embedded,
+		Alternative: at.alternative, Branch: at.branch, Siblings: at.siblings, Embedded: at.embedded,
 	}
 	if part.Name == "" {
 		_, params := h.params("Content-Type")
@@ -110,6 +112,7 @@ func (r *reader) multipart(kind, boundary, encoding string, body []byte, at plac
 	before := len(r.m.Parts)
 	at.depth++
 	at.digest = kind == "multipart/digest"
+	at.siblings = len(parts) - 1
 	if kind == "multipart/alternative" && at.alternative == 0 {
 		r.alternatives++
 		at.alternative = r.alternatives

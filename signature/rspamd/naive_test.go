@@ -16,9 +16,9 @@ import (
 )
 
 // naiveWords are the words of a text, of which none is taken for a simple one.
-func naiveWords(text []byte, bare bool, limit int) []string {
-	var found oddList
-	found.odd(text, 0, bare, limit, nil)
+func naiveWords(s *stripped, limit int) []string {
+	found := oddList{links: findLinks(nil, s.text, s.lines, s.bare), lines: s.lines, decay: decay{size: len(s.text)}}
+	found.odd(s.text, 0, limit, nil)
 	return found.strings()
 }
 
@@ -122,11 +122,12 @@ func TestFastAsNaive(t *testing.T) {
 	var found oddList // with what is left from the text before
 	for range 4000 {
 		text := mailtest.Text(r)
-		stripped, limit, bare := stripText([]byte(strings.ToValidUTF8(string(text), "?")), false), 1+r.IntN(90), r.IntN(2) == 0
-		found.take(stripped, nil, bare, limit, nil)
+		limit, s := 1+r.IntN(90), stripped{bare: r.IntN(2) == 0}
+		s.text, s.lines = stripText([]byte(strings.ToValidUTF8(string(text), "?")), false)
+		found.take(&s, limit, nil)
 		list := found.strings()
-		if want := naiveWords(stripped, bare, limit); !slices.Equal(list, want) {
-			t.Fatalf("%d words of %q: %q, want %q", limit, stripped, list, want)
+		if want := naiveWords(&s, limit); !slices.Equal(list, want) {
+			t.Fatalf("%d words of %q: %q, want %q", limit, s.text, list, want)
 		}
 		if len(list) > 0 {
 			j := r.IntN(Shingles)

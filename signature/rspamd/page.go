@@ -29,7 +29,7 @@ const (
 type page struct {
 	source string
 	text   []byte
-	shown  []span        // what is shown for a link and begins like one, or nothing: places in text, in order
+	shown  []span        // what is shown for links and begins like one: places in text, in order
 	looked int           // how many bytes were looked at for them
 	name   []byte        // of the present tag
 	looks  [16]knownLook // of styles that were read lately
@@ -70,6 +70,7 @@ const (
 	ignored                  // its own text is not shown
 	comment                  // likewise
 	bare                     // looks like its parent
+	linking                  // leads to a server, an address or a number
 	last                     // its own end tag has ended the page: bare text behind is not shown
 )
 
@@ -106,6 +107,7 @@ func readPage(source string, p *pace.Pace) *page {
 	}
 	v.add(source[rest:], false)
 	v.trim()
+	v.shown = slices.DeleteFunc(v.shown, func(s span) bool { return s.start == s.end })
 	return v
 }
 
@@ -354,7 +356,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 		transparent = visible && l.transparent()
 	}
 	begin, shown := len(v.text), len(v.shown)
-	if visible && n.tag == atom.A {
+	if visible && n.kind&linking != 0 {
 		v.shown = append(v.shown, span{begin, begin}) // one may be within another
 	}
 	v.margin(margin, begin)
@@ -371,7 +373,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 	v.margin(margin, begin)
 	switch {
 	case !visible:
-	case n.tag == atom.A:
+	case n.kind&linking != 0:
 		v.shown[shown].end += v.linked(begin)
 	case n.tag == atom.Img && n.mark > 0:
 		v.blank()
@@ -496,20 +498,28 @@ func isBlank(c byte) bool {
 // linked returns how many bytes from begin on are shown for a link, if they begin like one.
 func (v *page) linked(begin int) int {
 	shown := bytes.TrimSpace(v.text[min(begin, len(v.text)):])
-	first := shown[:min(len(shown), maxChunk)]
-	if i := bytes.IndexAny(first, " \t\r\n\f"); i >= 0 {
-		first = first[:i]
-	}
-	// Links in links, which no page has, may be looked at no more than others.
-	if v.looked += len(first); v.looked > 2*len(v.source)+maxChunk {
+	first := shown[:min(len(shown), maxShown)]
+	if i := bytes.IndexAny(first, " \t\r\n\f"); bytes.IndexAny(first[:max(0, i)], ":@.") < 0 && i >= 0 {
 		return 0
 	}
-	f := linkFinder{chunk: first, bare: true}
-	if l := f.links(); len(l) == 0 || l[0].start > 0 {
+	// Links in links, which no page has, may be looked at no more than others.
+	if v.looked += len(first); v.looked > 2*len(v.source)+maxShown {
+		return 0
+	}
+	f := linkFinder{text: first, bare: true}
+	is := false
+	f.each(func(l span, ok bool) bool {
+		is = ok && l.start == 0
+		return false
+	})
+	if !is {
 		return 0
 	}
 	return len(shown)
 }
+
+// maxShown is how many bytes of what is shown for a link are looked at.
+const maxShown = 4 << 10
 
 // attributes reads those that say how an element looks, and the text that stands for a picture.
 func (v *page) attributes(n *node, t *markup.Tokens) {
@@ -523,6 +533,10 @@ func (v *page) attributes(n *node, t *markup.Tokens) {
 				m.alt, said = written, true
 			}
 		case n.kind&empty != 0:
+		case n.tag == atom.A && key == "href":
+			if leads(markup.Value(written)) {
+				n.kind |= linking
+			}
 		case key == "hidden":
 			m.look.display, m.look.displayed, said = none, true, true
 		case key == "color":
@@ -548,6 +562,32 @@ func (v *page) attributes(n *node, t *markup.Tokens) {
 		v.marks = append(v.marks, m)
 		n.mark = int32(len(v.marks))
 	}
+}
+
+// leads reports whether a reference leads to a server, an address or a number, and not to another place of the page.
+func leads(reference string) bool {
+	reference = strings.TrimSpace(reference)
+	i := 0
+	for i < len(reference) && (isAlnum(reference[i]) || reference[i] >= 0x80) {
+		i++
+	}
+	switch {
+	case i == len(reference):
+		return false
+	case reference[i] == ':':
+		switch strings.ToLower(reference[:i]) {
+		case "http", "https", "ftp", "file", "mailto", "tel", "callto":
+			return i+1 < len(reference)
+		}
+		return false
+	case i == 0 && !strings.HasPrefix(reference, "//"):
+		return false
+	}
+	host := strings.TrimPrefix(reference, "//")
+	if end := strings.IndexAny(host, "/?#"); end >= 0 {
+		host = host[:end]
+	}
+	return isHost([]byte(host[strings.LastIndexByte(host, '@')+1:]))
 }
 
 // A look is how an element looks, as far as it is said.

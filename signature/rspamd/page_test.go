@@ -22,11 +22,18 @@ func TestPage(t *testing.T) {
 	} {
 		page := readPage(source, nil)
 		var words oddList
-		ok := words.take(stripText(page.text, true), page.shown, false, 100, nil)
+		ok := words.take(strippedPage(page), 100, nil)
 		if got := strings.Join(words.strings(), " "); !ok || got != want {
 			t.Errorf("%s: %q, want %q", source, got, want)
 		}
 	}
+}
+
+// strippedPage is the stripped text of a page.
+func strippedPage(p *page) *stripped {
+	s := &stripped{shown: p.shown}
+	s.text, s.lines = stripText(p.text, true)
+	return s
 }
 
 // TestPageText: the text of a page to the blank, from which the digest of a short one is made.
@@ -53,7 +60,9 @@ func TestStripText(t *testing.T) {
 		"<a>\nb": {"<a> b", "<a> b"}, "<a\n b>": {"<a b>", "<a b>"}, "a\u200bb": {"ab", "ab"}, "a\n\u200bb": {"a \u200bb", "a \u200bb"}, "a\n\u200b\u200bb": {"a b", "a b"},
 		"a\u00adb\ufeffc": {"abc", "abc"}, "a\u200b": {"a\u200b", "a\u200b"}, "é\u200c\u200dé": {"éé", "éé"}, "": {"", ""},
 	} {
-		if got := [2]string{string(stripText([]byte(text), false)), string(stripText([]byte(text), true))}; got != want {
+		plain, _ := stripText([]byte(text), false)
+		page, _ := stripText([]byte(text), true)
+		if got := [2]string{string(plain), string(page)}; got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -74,13 +83,16 @@ func TestLinks(t *testing.T) {
 		"a shop.example.com b": "a b", "a shop.example.com, b": "a shop example com b", "a shop.example.com. B": "a b", "a shop.example.com) b": "a b", "a shop.example.com: b": "a shop example com b",
 		"a shop.example.com! b": "a shop example com b", "a shop.example.com's b": "a b", "a shop.example.com/x b": "a b", "a shop.example.com:80/x b": "a b", "a shop.example.com:80: b": "a shop example com 80 b",
 		"a (shop.example.com b": "a b", "a \"shop.example.com b": "a shop example com b", "a =shop.example.com/x b": "a shop example com x b", "a <shop.example.com/x> b": "a b", "a shop.example.com/x> b": "a shop example com x b",
-		"a http://shop.example.com/x> b": "a http shop example com x b", "a <http://shop.example.com/x> b": "a b", "a <URL:http://shop.example.com/x> b": "a url b", "a x:http://example.com b": "a x b", "a xhttp://example.com b": "a xhttp example com b",
+		"a http://shop.example.com/x> b": "a http shop example com x b", "a <http://shop.example.com/x> b": "a b", "a <URL:http://shop.example.com/x> b": "a url http shop example com x b", "a x:http://example.com b": "a x b", "a xhttp://example.com b": "a xhttp example com b",
 		"a http://192.0.2.7/x b": "a b", "a 192.0.2.7 b": "a 192027 b", "a http://localhost/x b": "a http localhost x b", "a http://x.nonsense/ b": "a http x nonsense b", "a www.example.com, b": "a b",
 		"a info@example.com, b": "a b", "a mailto:x@example.com?subject=y b": "a b", "a info@x.nonsense b": "a infox nonsense b", "a x@y b": "a xy b", "a @y b": "a b", "a @07:42 b": "a 42 b",
 		"a bücher.com b": "a b", "a x_y.org b": "a b", "a -x.org b": "a x org b", "a example.com.x b": "a example com x b", "a ™ b™ ½ x² b": "a b x b", "a git://example.com b": "a git example com b",
+		"a http://shop.example.com/x me@example.com b": "a b", "a http://shop.example.com see me@example.com b": "a http shop example com see b", "a http://%65xample.com/ b": "a b", "a http:example.com b": "a b", "x tel: 123 456 b": "x",
+		"x hotel: 123 456} b": "x b", "a tel: b": "a tel b", "a sip:joe@example.com b": "a sip joeexample com b", "a \"http://example.com\">x": "a http example com x", "a \"http://example.com/\">x": "a x",
+		"a x/y@example.com b": "a b", "a http://u:p@example.com:80/ b": "a b", "a http://example.com:0/ b": "a http example com 0 b", "a http://7/ b": "a b", "a (http://example.com/x) b": "a b",
 	} {
 		var words oddList
-		ok := words.take([]byte(text), nil, true, 100, nil)
+		ok := words.take(&stripped{text: []byte(text), bare: true}, 100, nil)
 		if got := strings.Join(words.strings(), " "); !ok || got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
@@ -99,6 +111,6 @@ func FuzzPage(f *testing.F) {
 			}
 		}
 		var words oddList
-		words.take(stripText(page.text, true), page.shown, false, 100, nil)
+		words.take(strippedPage(page), 100, nil)
 	})
 }

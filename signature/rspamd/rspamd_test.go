@@ -138,18 +138,19 @@ func FuzzText(f *testing.F) {
 	h := NewHasher("", "", MumHash)
 	f.Fuzz(func(t *testing.T, text string) {
 		unix := strings.ReplaceAll(text, "\r\n", "\n")
-		a, b := stripText([]byte(unix), true), stripText([]byte(strings.ReplaceAll(unix, "\n", "\r\n")), true)
+		a, lines := stripText([]byte(unix), true)
+		b, _ := stripText([]byte(strings.ReplaceAll(unix, "\n", "\r\n")), true)
 		if string(a) != string(b) {
 			t.Fatalf("LF gives %q, CRLF %q", a, b)
 		}
-		end := 0
-		for _, l := range findLinks(nil, []byte(text), true) {
-			if l.start < end || l.end <= l.start || l.end > len(text) || strings.ContainsAny(text[l.start:l.end], " \t\r\n\f") {
-				t.Fatalf("link %v of %q", l, text)
+		start := 0
+		for _, l := range findLinks(nil, a, lines, true) {
+			if l.start < start || l.end <= l.start || l.end > len(a) {
+				t.Fatalf("link %v of %q", l, a)
 			}
-			end = l.end
+			start = l.start
 		}
-		found, _ := new(workspace).stemmedWords(a, nil, true, math.MaxInt, newStemCache(), nil)
+		found, _ := new(workspace).stemmedWords(&stripped{text: a, lines: lines, bare: true}, math.MaxInt, newStemCache(), nil)
 		words := listed(found)
 		if s := h.Shingles(words); len(words) == 0 && s != [Shingles]uint64{} {
 			t.Fatal("no words, but shingles")
@@ -165,7 +166,7 @@ func TestWords(t *testing.T) {
 		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 	} {
-		words, ok := new(workspace).stemmedWords([]byte(text), nil, true, math.MaxInt, newStemCache(), nil)
+		words, ok := new(workspace).stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, newStemCache(), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -177,7 +178,7 @@ func TestWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
 		for _, n := range []int{1, 599, 600, 601, 2000} {
 			space := new(workspace)
-			words, ok := space.stemmedWords([]byte(strings.Repeat("walking"+gap, n)), nil, true, 600, newStemCache(), nil)
+			words, ok := space.stemmedWords(&stripped{text: []byte(strings.Repeat("walking"+gap, n)), bare: true}, 600, newStemCache(), nil)
 			if ok != (n <= 600) || ok && (words.len()+space.found.decay.left != n || space.found.counted() != n) {
 				t.Errorf("%d words with %q between them: %d and %d left out, %v", n, gap, len(listed(words)), space.found.decay.left, ok)
 			}
@@ -193,20 +194,20 @@ func TestDecay(t *testing.T) {
 		fmt.Fprintf(&b, "w%05d ", i)
 	}
 	var found, other oddList
-	found.take([]byte(b.String()), nil, true, math.MaxInt, nil)
+	found.take(&stripped{text: []byte(b.String()), bare: true}, math.MaxInt, nil)
 	all := found.strings()
 	if all[600] != "w00600" || len(all) < 1000 || len(all) > 1400 || found.counted() != 3000 {
 		t.Errorf("%d of %d words stay, the 601st is %s", len(all), found.counted(), all[600])
 	}
-	other.take([]byte("x "+b.String()), nil, true, math.MaxInt, nil)
+	other.take(&stripped{text: []byte("x " + b.String()), bare: true}, math.MaxInt, nil)
 	if again := other.strings(); slices.Equal(again[1:], all) {
 		t.Error("the same words stay behind another one")
 	}
 	few := strings.Repeat("word ", 1500)
-	if found.take([]byte(few), nil, true, math.MaxInt, nil); found.decay.left == 0 || found.len() < 1200 {
+	if found.take(&stripped{text: []byte(few), bare: true}, math.MaxInt, nil); found.decay.left == 0 || found.len() < 1200 {
 		t.Errorf("of %d words %d stay", found.counted(), found.len())
 	}
-	if found.take([]byte(few[:5*1100]), nil, true, math.MaxInt, nil); found.decay.left != 0 {
+	if found.take(&stripped{text: []byte(few[:5*1100]), bare: true}, math.MaxInt, nil); found.decay.left != 0 {
 		t.Errorf("%d of 1,100 words are left out", found.decay.left)
 	}
 }

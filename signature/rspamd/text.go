@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
-	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -123,8 +122,8 @@ func (h *Hasher) attachment(part *mail.Part, policy Policy, p *pace.Pace) (hash 
 
 // text returns the hash of a text of m.
 func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
-	stripped, shown := strippedText(part, len(m.Parts) > 1, p)
-	if len(stripped) > maxText || len(bytes.TrimSpace(stripped)) == 0 {
+	stripped := strippedText(part, len(m.Parts) > 1, p)
+	if len(stripped.text) > maxText || len(bytes.TrimSpace(stripped.text)) == 0 {
 		return hash, false // rspamd passes over empty texts
 	}
 	space, _ := h.spaces.Get().(*workspace)
@@ -132,7 +131,7 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 		space = new(workspace)
 	}
 	defer space.back(&h.spaces)
-	words, ok := space.stemmedWords(stripped, shown, !part.HTML && !hasPage(m, part), policy.MaxWords, h.stems, p)
+	words, ok := space.stemmedWords(&stripped, policy.MaxWords, h.stems, p)
 	if !ok {
 		return hash, false
 	}
@@ -141,32 +140,37 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 		space.text = words.appendText(space.text[:0])
 		return Hash{Digest: keyed(&h.key, nil, space.text), Shingles: &shingles}, true
 	}
-	if n := len(stripped) + len(m.Subject); n*policy.TextMultiplier < policy.MinBytes {
+	if n := len(stripped.text) + len(m.Subject); n*policy.TextMultiplier < policy.MinBytes {
 		return hash, false
 	}
-	hash.Digest = h.Direct(stripped, m.Subject)
+	hash.Digest = h.Direct(stripped.text, m.Subject)
 	return hash, true
 }
 
-// hasPage reports whether an alternative to a part is HTML.
-func hasPage(m *mail.Message, part *mail.Part) bool {
-	return part.Alternative != 0 && slices.ContainsFunc(m.Parts, func(other mail.Part) bool { return other.HTML && other.Alternative == part.Alternative })
+// A stripped is text on one line, as words are looked for in it.
+type stripped struct {
+	text  []byte
+	lines []int32 // where lines began, but the first
+	shown []span  // what a page shows for links, in places that these had before it was stripped, as rspamd has them
+	bare  bool    // host names are links
 }
 
-// strippedText returns the stripped text of a part, and places in it that are no words: they are
-// those of what a page shows for links before it was stripped, as rspamd has them.
-// within says that it is one of several parts.
-func strippedText(part *mail.Part, within bool, p *pace.Pace) (stripped []byte, shown []span) {
-	if !part.HTML {
-		text := scan.Bytes(part.Text)
-		if within && !bytes.HasSuffix(text, []byte("\n")) {
-			// To rspamd the line end before a boundary belongs to the part.
-			text = append(text[:len(text):len(text)], '\n')
-		}
-		return stripText(text, false), nil
+// strippedText returns the stripped text of a part. within says that it is one of several.
+func strippedText(part *mail.Part, within bool, p *pace.Pace) (s stripped) {
+	if part.HTML {
+		page := readPage(part.Text, p)
+		s.shown = page.shown
+		s.text, s.lines = stripText(page.text, true)
+		return s
 	}
-	page := readPage(part.Text, p)
-	return stripText(page.text, true), page.shown
+	text := scan.Bytes(part.Text)
+	if within && !bytes.HasSuffix(text, []byte("\n")) {
+		// To rspamd the line end before a boundary belongs to the part.
+		text = append(text[:len(text):len(text)], '\n')
+	}
+	s.text, s.lines = stripText(text, false)
+	s.bare = part.Siblings != 1
+	return s
 }
 
 func (p Policy) withDefaults() Policy {
@@ -186,19 +190,28 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// stripText returns UTF-8 text on one line: line ends are blanks, those in a row are one; the
-// blanks at the start of a line that is not the first are gone, and zero-width characters.
+// stripText returns UTF-8 text on one line, and where in it the lines begin: line ends are blanks, those in a row are
+// one; the blanks at the start of a line that is not the first are gone, and zero-width characters.
 //
 // Source: docs/specs/rspamd-fuzzy.md#line-ends.
-func stripText(text []byte, page bool) []byte {
+func stripText(text []byte, page bool) (out []byte, lines []int32) {
 	const (
 		inLine = iota
 		behindCR
 		behindLF
 	)
-	out := make([]byte, 0, len(text)+1)
+	out = make([]byte, 0, len(text)+1)
+	const letters = 32 // of a line
+	lines = make([]int32, 0, len(text)/letters)
 	state, blank, bracket := inLine, false, false // where; whether a blank stands for the line end; within "<" of a line
-	from := 0                                     // what of the text is to be appended begins
+	end := func(asBlank bool) {
+		if asBlank {
+			out = append(out, ' ')
+			blank = true
+		}
+		lines = append(lines, int32(len(out)))
+	}
+	from := 0 // what of the text is to be appended begins
 	for at := 0; at < len(text); {
 		switch c := text[at]; {
 		case c >= 0xC2:
@@ -211,6 +224,9 @@ func stripText(text []byte, page bool) []byte {
 			fallthrough
 		default:
 			if state != inLine {
+				if !blank {
+					end(false)
+				}
 				if text[at] == ' ' {
 					if !blank {
 						out = append(out, ' ')
@@ -235,8 +251,7 @@ func stripText(text []byte, page bool) []byte {
 				out = append(out, text[from:at]...)
 				blank = false
 			} else if state == behindCR && !blank {
-				out = append(out, ' ')
-				blank = true
+				end(true)
 			}
 			state, bracket = behindCR, false
 			at++
@@ -247,15 +262,14 @@ func stripText(text []byte, page bool) []byte {
 				blank = false
 			}
 			if !blank && (page || !bracket || state == behindLF) {
-				out = append(out, ' ')
-				blank = true
+				end(true)
 			}
 			state, bracket = behindLF, false
 			at++
 			from = at
 		}
 	}
-	return append(out, text[from:]...)
+	return append(out, text[from:]...), lines
 }
 
 // invisible returns how many bytes of characters without width begin text. One alone at the
@@ -264,7 +278,7 @@ func invisible(text []byte, within bool) int {
 	n, count := 0, 0
 	for n < len(text) {
 		r, size := utf8.DecodeRune(text[n:])
-		if r != 0x200B && r != 0x200C && r != 0x200D && r != 0xFEFF && r != 0xAD {
+		if !isZeroWidth(r) {
 			break
 		}
 		if n+size == len(text) {
@@ -277,6 +291,10 @@ func invisible(text []byte, within bool) int {
 		return 0
 	}
 	return n
+}
+
+func isZeroWidth(r rune) bool {
+	return r == 0x200B || r == 0x200C || r == 0x200D || r == 0xFEFF || r == 0xAD
 }
 
 // mayStrip marks the bytes that mean something to stripText.
@@ -310,20 +328,21 @@ func (s *workspace) back(to *sync.Pool) {
 }
 
 // stemmedWords returns the stemmed words of a stripped text, and false if there
-// are more than limit, if they are too long, or if there is no time for them. bare says
-// what counts as a link: see findLinks. The words are s's own.
-func (s *workspace) stemmedWords(stripped []byte, shown []span, bare bool, limit int, stems *stemCache, p *pace.Pace) (*vocabulary, bool) {
+// are more than limit, if they are too long, or if there is no time for them. The words are s's own.
+func (s *workspace) stemmedWords(stripped *stripped, limit int, stems *stemCache, p *pace.Pace) (*vocabulary, bool) {
 	// A text that is too long mostly shows it in its first part, which saves
 	// looking at the rest. Nothing reaches across a blank.
 	const bytesPerWord = 12
-	if limit < len(stripped)/bytesPerWord {
-		if at := bytes.LastIndexByte(stripped[:limit*bytesPerWord], ' '); at > 0 {
-			if ok := s.found.take(stripped[:at], shown, bare, limit+1, p); !ok || s.found.counted() > limit {
+	if limit < len(stripped.text)/bytesPerWord {
+		if at := bytes.LastIndexByte(stripped.text[:limit*bytesPerWord], ' '); at > 0 {
+			first := *stripped
+			first.text = first.text[:at]
+			if ok := s.found.take(&first, limit+1, p); !ok || s.found.counted() > limit {
 				return nil, false
 			}
 		}
 	}
-	if ok := s.found.take(stripped, shown, bare, min(limit, math.MaxInt-1)+1, p); !ok || s.found.counted() > limit {
+	if ok := s.found.take(stripped, min(limit, math.MaxInt-1)+1, p); !ok || s.found.counted() > limit {
 		return nil, false
 	}
 	v := &s.words
@@ -350,9 +369,11 @@ func (s *workspace) stemmedWords(stripped []byte, shown []span, bare bool, limit
 
 // take makes l the first words of a text, before stemming, up to limit. It
 // reports false if they are too long or there is no time for them.
-func (l *oddList) take(text []byte, shown []span, bare bool, limit int, p *pace.Pace) bool {
+func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
+	text := s.text
 	l.empty(min(len(text), maxText))
-	l.shown, l.passed = append(l.shown[:0:0], shown...), 0
+	l.found = findLinks(l.found[:0], text, s.lines, s.bare)
+	l.links, l.lines, l.shown, l.passed = l.found, s.lines, s.shown, 0
 	l.decay = decay{size: len(text)}
 	odd := 0 // where begins what has been passed over: words that need a closer look
 	for at := 0; at < len(text) && l.counted() < limit; {
@@ -360,35 +381,34 @@ func (l *oddList) take(text []byte, shown []span, bare bool, limit int, p *pace.
 			at++
 			continue
 		}
-		letters, size := simpleWord(text[at:])
-		for len(shown) > 0 && shown[0].end <= at {
-			shown = shown[1:]
-		}
-		if size == 0 || len(shown) > 0 && shown[0].start <= at+size {
-			for at < len(text) && text[at] != ' ' {
-				at++
-			}
-			if at-odd > maxWord+maxPiece {
+		if letters, size := simpleWord(text[at:]); size > 0 {
+			if letters > maxWord || p.Over(size) || !l.odd(text[odd:at], odd, limit, p) {
 				return false
 			}
-			if at-odd >= maxPiece {
-				if !l.odd(text[odd:at], odd, bare, limit, p) {
-					return false
+			odd = at
+			if at >= l.passed && l.nextGap(at) > at+size {
+				if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
+					l.addLower(text[at : at+letters])
 				}
+				at += size
 				odd = at
+				continue
 			}
-			continue
 		}
-		if letters > maxWord || p.Over(size) || !l.odd(text[odd:at], odd, bare, limit, p) {
+		for at < len(text) && text[at] != ' ' {
+			at++
+		}
+		if at-odd > maxWord+maxPiece {
 			return false
 		}
-		if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
-			l.addLower(text[at : at+letters])
+		if at-odd >= maxPiece {
+			if !l.odd(text[odd:at], odd, limit, p) {
+				return false
+			}
+			odd = at
 		}
-		at += size
-		odd = at
 	}
-	return l.odd(text[odd:], odd, bare, limit, p)
+	return l.odd(text[odd:], odd, limit, p)
 }
 
 // tails are the marks that may follow a word without a meaning for it.
@@ -416,58 +436,100 @@ type oddList struct {
 	wordList
 	points []byte // see splitPoints
 	normal []byte // of a word
-	links  []span
-	shown  []span // of the text, what is shown for links and not yet passed
-	passed int    // where in the text the last of links and shown ends
-	merged []span // both
-	decay  decay
+	found  []span // the links of the text
+	// What there is in the text apart from words, and was not yet passed, each in order.
+	links, shown []span
+	lines        []int32
+	passed       int // what is before it is no word
+	decay        decay
 }
 
 // counted returns how many words were found, also those that a decay has left out.
 func (l *oddList) counted() int { return l.len() + l.decay.left }
 
+// A gap is what stands between words: a link, what is shown for one, or the start of a line, which has no length.
+type gap struct {
+	span
+	from gapKind
+}
+
+// A gapKind says of what kind a gap is.
+type gapKind uint8
+
+const (
+	noGap gapKind = iota
+	linkGap
+	lineGap
+	shownGap
+)
+
+// gap returns the next gap. Of those that begin in one place, links come first.
+func (l *oddList) gap() (g gap) {
+	if len(l.links) > 0 {
+		g = gap{l.links[0], linkGap}
+	}
+	if len(l.lines) > 0 {
+		if at := int(l.lines[0]); g.from == noGap || at < g.start {
+			g = gap{span{at, at}, lineGap}
+		}
+	}
+	if len(l.shown) > 0 && (g.from == noGap || l.shown[0].start < g.start) {
+		g = gap{l.shown[0], shownGap}
+	}
+	return g
+}
+
+// drop passes over the next gap, of that kind.
+func (l *oddList) drop(kind gapKind) {
+	switch kind {
+	case linkGap:
+		l.links = l.links[1:]
+	case lineGap:
+		l.lines = l.lines[1:]
+	case shownGap:
+		l.shown = l.shown[1:]
+	}
+}
+
+// nextGap returns where the next gap is that ends at or behind at, which is the start of a word behind a blank. Those before it are dropped.
+func (l *oddList) nextGap(at int) int {
+	for {
+		g := l.gap()
+		if g.from == noGap {
+			return math.MaxInt
+		}
+		if g.start > at || g.start == at && g.end > at {
+			return g.start
+		}
+		l.drop(g.from)
+	}
+}
+
 // odd appends the words of text, which begins at from, up to limit. Blanks keep text apart from what stands
 // around it. It reports false if the words are too long or there is no time for them.
-func (l *oddList) odd(text []byte, from int, bare bool, limit int, p *pace.Pace) bool {
+func (l *oddList) odd(text []byte, from int, limit int, p *pace.Pace) bool {
 	if len(text) == 0 || len(text) == 1 && text[0] == ' ' || l.counted() >= limit {
 		return true
 	}
 	if p.Over(len(text)) {
 		return false
 	}
-	l.links = findLinks(l.links[:0], text, bare)
-	all := l.withShown(l.links, from, len(text))
-	links, counted := all, 0
 	l.points = splitPoints(l.points[:0], text)
-	at := 0
+	end := from
 	for it := words.FromBytes(l.points); l.counted() < limit && it.Next(); {
-		start, end := at, at+len(it.Value())
-		at = end
-		if end-start > maxWord || len(l.text) > maxText {
+		start := max(end, l.passed)
+		if end += len(it.Value()); end-start > maxWord || len(l.text) > maxText {
 			return false
 		}
-		for counted < len(all) && all[counted].start <= end {
-			counted++
-			l.decay.found++
+		if start >= end {
+			continue
 		}
-		for len(links) > 0 && links[0].end <= start {
-			links = links[1:]
+		first, last := l.between(start, end)
+		if first >= last {
+			continue
 		}
-		if len(links) > 0 && links[0].start <= end {
-			switch l := links[0]; {
-			case l.start <= start: // what is left of a word behind a link is a word
-				start = min(l.end, end)
-			case l.end <= end: // what is left before it
-				end = l.start
-			default:
-				continue
-			}
-			if start >= end {
-				continue
-			}
-		}
-		w := text[start:end]
-		if !beginsWord(w) || !l.decay.keeps(w, from+end) {
+		w := text[first-from : last-from]
+		if !beginsWord(w) || !l.decay.keeps(w, end) {
 			continue
 		}
 		if scan.IsASCII(w) {
@@ -476,8 +538,42 @@ func (l *oddList) odd(text []byte, from int, bare bool, limit int, p *pace.Pace)
 			l.addWide(w)
 		}
 	}
-	l.decay.found += len(all) - counted
 	return true
+}
+
+// between returns what of the piece of text from start to end is a word, as gaps leave it. It passes over those
+// that begin in it, in the way in which rspamd does: what is behind one in the middle is lost.
+func (l *oddList) between(start, end int) (first, last int) {
+	g := l.gap()
+	if g.from != noGap && g.start < start {
+		for ; g.from != noGap && g.start <= start; g = l.gap() {
+			l.drop(g.from)
+		}
+		return start, end
+	}
+	for ; g.from != noGap && g.start <= start; g = l.gap() {
+		l.pass(g)
+		start += g.end - g.start
+		if l.passed = start; start > end {
+			return start, start
+		}
+	}
+	if g.from == noGap || g.start > end {
+		return start, end
+	}
+	l.pass(g)
+	if l.passed = g.end; g.end > end {
+		return end, end
+	}
+	return start, g.start
+}
+
+// pass drops the next gap. Links count as words.
+func (l *oddList) pass(g gap) {
+	l.drop(g.from)
+	if g.from != lineGap {
+		l.decay.found++
+	}
 }
 
 // beginsWord reports whether a word begins with the first character of text.
@@ -529,36 +625,6 @@ func (d *decay) keeps(word []byte, end int) bool {
 	}
 	d.found++
 	return true
-}
-
-// withShown adds to the links of a piece of the text what of it is shown for links. What
-// begins within what was passed over before is none.
-func (l *oddList) withShown(links []span, from, size int) []span {
-	if len(l.shown) == 0 || l.shown[0].start >= from+size {
-		return links
-	}
-	l.merged = l.merged[:0]
-	for {
-		var s span
-		switch {
-		case len(l.shown) > 0 && l.shown[0].start < from+size && (len(links) == 0 || l.shown[0].start-from < links[0].start):
-			first := &l.shown[0]
-			s = span{first.start - from, min(size, first.end-from)}
-			if first.end > from+size {
-				first.start = from + size
-			} else {
-				l.shown = l.shown[1:]
-			}
-		case len(links) > 0:
-			s, links = links[0], links[1:]
-		default:
-			return l.merged
-		}
-		if s.end > s.start && from+s.start >= l.passed {
-			l.merged = append(l.merged, s)
-			l.passed = from + s.end
-		}
-	}
 }
 
 // splitPoints appends text to dst with a blank for each colon, and for each point that does

@@ -19,8 +19,10 @@ rspamd_config.OBSERVE = {
         digest = part:get_fuzzy_hashes(task:get_mempool()),
       })
     end
+    local line = ucl.to_format(mail, "json-compact") .. "\n"
     local out = io.open(path, "a")
-    out:write(ucl.to_format(mail, "json-compact"), "\n")
+    out:setvbuf("full", #line) -- one write: two of us append to the file
+    out:write(line)
     out:close()
     return false
   end,

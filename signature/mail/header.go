@@ -19,7 +19,7 @@ type header struct {
 // wanted lists the fields that are read.
 var wanted = [...]string{
 	"From", "Sender", "Return-Path", "To", "Cc", "Delivered-To", "List-Id", "Message-Id", "Subject", "Date",
-	"Authentication-Results", "Dkim-Signature", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
+	"Authentication-Results", "Dkim-Signature", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "Content-Id",
 }
 
 // A fieldCount holds how many fields of each wanted name there were.

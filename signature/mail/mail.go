@@ -70,6 +70,8 @@ type Part struct {
 	Name string
 	// Attachment is set when Content-Disposition says so.
 	Attachment bool
+	// Referenced is set when the part has a Content-Id, by which others show it.
+	Referenced bool
 	// HTML is set for text/html.
 	HTML bool
 	// Text is the content of a text part as UTF-8, NUL bytes removed.

@@ -71,6 +71,7 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 	disposition, params := h.params("Content-Disposition")
 	part := Part{
 		Type: kind, HTML: kind == "text/html", Attachment: disposition == "attachment", Name: params["filename"],
+		Referenced:  h.get("Content-Id") != "",
 		Alternative: at.alternative, Branch: at.branch, Siblings: at.siblings, Embedded: at.embedded,
 	}
 	if part.Name == "" {

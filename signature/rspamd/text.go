@@ -80,13 +80,22 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 		part := &m.Parts[i]
 		var hash Hash
 		var ok bool
+		if p.Over(0) {
+			break
+		}
+		data := part.Data
+		if part.IsText() {
+			data = scan.Bytes(part.Text)
+		}
+		text, html := readAs(part, data)
 		switch {
-		case p.Over(0):
-		case !part.IsText() || part.Attachment:
-			hash, ok = h.attachment(part, policy, p)
+		case !text:
+			hash, ok = h.attachment(part, data, policy, p)
 		default:
-			if room -= len(part.Text); room >= 0 && len(part.Text) <= maxSource {
-				hash, ok = h.text(part, m, policy, p)
+			if room -= len(data); room >= 0 && len(data) <= maxSource {
+				read := *part
+				read.Text, read.HTML = scan.String(data), html
+				hash, ok = h.text(&read, m, policy, p)
 			}
 		}
 		if ok && !seen[hash.Digest] {
@@ -110,15 +119,6 @@ const (
 	maxStem   = 1 << 10   // of a word that is stemmed: stemming one letter copies the word
 	maxPiece  = 64 << 10  // of text that is split into words at a time
 )
-
-// attachment returns the hash of a part that is no text, or not to be read as one.
-func (h *Hasher) attachment(part *mail.Part, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
-	if len(part.Data) == 0 || len(part.Data) < policy.MinBytes || !policy.AllTypes && !strings.HasPrefix(part.Type, "application/") {
-		return hash, false
-	}
-	hash.Digest = keyed(&h.partKey, p, part.Data)
-	return hash, true
-}
 
 // text returns the hash of a text of m.
 func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.Pace) (hash Hash, ok bool) {

@@ -2,7 +2,6 @@ package rspamd
 
 import (
 	"bytes"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +34,7 @@ type page struct {
 	looks  [16]knownLook // of styles that were read lately
 	nodes  []node
 	marks  []mark
+	sheet  sheet               // what styles of the page say
 	root   int32               // noNode if there is none
 	opened map[atom.Atom]int32 // how many elements of a name have not ended
 }
@@ -54,8 +54,9 @@ type node struct {
 
 // A mark is what attributes say.
 type mark struct {
-	look look
-	alt  string // the text that stands for a picture
+	look        look
+	alt         string // the text that stands for a picture
+	id, classes string // by which style sheets speak of an element
 }
 
 // A kind says what an element is.
@@ -287,6 +288,9 @@ func (v *page) end(tag atom.Atom, cur, parent, start, end int32) (now, in int32)
 	}
 	if of >= 0 {
 		if v.nodes[of].tag == tag {
+			if tag == atom.Style && v.nodes[of].content < start {
+				v.sheet.read(v.source[v.nodes[of].content:start])
+			}
 			if v.close(of, start, end); v.nodes[of].parent >= 0 {
 				return v.nodes[of].parent, parent
 			}
@@ -346,7 +350,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 	visible, transparent, margin := n.kind&(comment|ignored) == 0, false, byte(0)
 	if visible && l != nil {
 		switch {
-		case l.display == none || l.tiny:
+		case l.display == none || l.sized && l.size == 0:
 			visible = false
 		case l.display == block:
 			margin = '\n'
@@ -385,18 +389,26 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 
 // lookOf returns how a node looks, in l or in around; nil if that is unknown.
 func (v *page) lookOf(l *look, n *node, around *look) *look {
+	var said look
+	styled := v.sheet.of(&said, n, v.marks)
 	switch {
 	case n.kind&(bare|empty) == 0:
 		if n.mark > 0 {
 			*l = v.marks[n.mark-1].look
 		}
+		l.fill(&said)
 		if around != nil {
 			l.inherit(around)
 		}
-	case around == nil:
-		return nil
-	default:
+	case around != nil:
 		*l = *around
+		if said.displayed && !around.displayed {
+			l.display, l.displayed = said.display, true
+		}
+	case styled:
+		*l = said
+	default:
+		return nil
 	}
 	if !l.displayed {
 		switch l.display = inline; {
@@ -524,41 +536,41 @@ const maxShown = 4 << 10
 // attributes reads those that say how an element looks, and the text that stands for a picture.
 func (v *page) attributes(n *node, t *markup.Tokens) {
 	const most = 64
-	var m mark
+	var m, own mark // own are attributes that count for more than a style
 	said, attributes := false, 0
 	t.Attributes(func(key, written string) bool {
+		before := said
+		said = true
 		switch {
-		case n.tag == atom.Img:
-			if key == "alt" {
-				m.alt, said = written, true
-			}
+		case key == "class":
+			m.classes = written
+		case key == "id":
+			m.id = written
+		case n.tag == atom.Img && key == "alt":
+			m.alt = written
 		case n.kind&empty != 0:
+			said = before
 		case n.tag == atom.A && key == "href":
-			if leads(markup.Value(written)) {
+			if said = before; leads(markup.Value(written)) {
 				n.kind |= linking
 			}
 		case key == "hidden":
-			m.look.display, m.look.displayed, said = none, true, true
+			own.look.display, own.look.displayed = none, true
 		case key == "color":
-			m.look.coloured = m.look.fg.parse(markup.Value(written)) || m.look.coloured
-			said = true
+			own.look.coloured = own.look.fg.parse(markup.Value(written)) || own.look.coloured
 		case key == "bgcolor":
-			m.look.on = m.look.bg.parse(markup.Value(written)) || m.look.on
-			said = true
+			own.look.on = own.look.bg.parse(markup.Value(written)) || own.look.on
 		case key == "style":
-			l := v.style(written)
-			before := m.look
-			m.look = *l
-			m.look.inherit(&before)
-			if before.displayed {
-				m.look.display, m.look.displayed = before.display, true
-			}
-			said = true
+			m.look = *v.style(written)
+		default:
+			said = before
 		}
 		attributes++
 		return attributes < most
 	})
 	if said {
+		own.look.fill(&m.look)
+		m.look = own.look
 		v.marks = append(v.marks, m)
 		n.mark = int32(len(v.marks))
 	}
@@ -588,178 +600,6 @@ func leads(reference string) bool {
 		host = host[:end]
 	}
 	return isHost([]byte(host[strings.LastIndexByte(host, '@')+1:]))
-}
-
-// A look is how an element looks, as far as it is said.
-type look struct {
-	fg, bg              rgb
-	coloured, on, sized bool // it has a colour, a background, a size of letters
-	clear               bool // the background shows what is behind
-	tiny                bool // letters of no size
-	displayed           bool // a style says how it is displayed
-	display             display
-}
-
-// A display is how an element stands in its surroundings.
-type display uint8
-
-const (
-	inline display = iota
-	block
-	cell
-	none
-)
-
-// inherit takes what is not said from around.
-func (l *look) inherit(around *look) {
-	if !l.coloured {
-		l.fg, l.coloured = around.fg, around.coloured
-	}
-	if !l.on {
-		l.bg, l.clear, l.on = around.bg, around.clear, around.on
-	}
-	if !l.sized {
-		l.tiny, l.sized = around.tiny, around.sized
-	}
-}
-
-// transparent reports whether a reader cannot tell the text from what is behind.
-func (l *look) transparent() bool {
-	white := rgb{255, 255, 255}
-	switch {
-	case l.coloured && l.on:
-		return !l.clear && l.fg.near(l.bg)
-	case l.coloured:
-		return l.fg.near(white)
-	}
-	return l.on && !l.clear && l.bg.near(rgb{})
-}
-
-// A knownLook is a style as it is written, and what it says.
-type knownLook struct {
-	style string
-	look  look
-}
-
-// style returns what a style says. A page repeats few of them.
-func (v *page) style(written string) *look {
-	known := &v.looks[len(written)%len(v.looks)]
-	if known.style != written {
-		*known = knownLook{style: written}
-		value := markup.Value(written)
-		known.look.read(strings.ToLower(value[:min(len(value), maxStyle)]))
-	}
-	return &known.look
-}
-
-func (l *look) read(style string) {
-	for declaration := range strings.SplitSeq(style, ";") {
-		name, value, ok := strings.Cut(declaration, ":")
-		if !ok {
-			continue
-		}
-		value = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "!important"))
-		switch strings.TrimSpace(name) {
-		case "display":
-			if d, ok := displayOf(value); ok {
-				l.display, l.displayed = d, true
-			}
-		case "visibility":
-			if value == "hidden" {
-				l.display, l.displayed = none, true
-			}
-		case "color":
-			l.coloured = l.fg.parse(value) || l.coloured
-		case "background-color", "background":
-			for word := range strings.FieldsSeq(value) {
-				if word == "transparent" {
-					l.clear, l.on = true, true
-				} else if l.bg.parse(word) {
-					l.clear, l.on = false, true
-				}
-			}
-		case "font-size":
-			digits := strings.TrimRight(value, "abcdefghijklmnopqrstuvwxyz%")
-			size, err := strconv.ParseFloat(digits, 64)
-			l.tiny, l.sized = err == nil && size == 0, true
-		}
-	}
-}
-
-// displayOf reads a value of display.
-func displayOf(value string) (d display, ok bool) {
-	switch value {
-	case "none", "hidden":
-		return none, true
-	case "block", "flex", "grid", "list-item", "table":
-		return block, true
-	case "inline", "content", "run-in", "initial":
-		return inline, true
-	}
-	switch {
-	case strings.HasPrefix(value, "inline-"):
-		return inline, true
-	case strings.HasPrefix(value, "table-"):
-		return cell, true
-	}
-	return inline, false
-}
-
-// An rgb is a colour.
-type rgb struct{ r, g, b float32 }
-
-// near reports whether two colours are much the same.
-func (c rgb) near(o rgb) bool {
-	const least = 0.1
-	r, g, b := c.r-o.r, c.g-o.g, c.b-o.b
-	r, g, b = r*r, g*g, b*b
-	return math.Sqrt(float64(2*r+4*g+3*b+(c.r+o.r)/2*(r-b)/256))/256 < least
-}
-
-// names are colours by name: those of HTML 4, and those that are nearly white.
-var names = map[string]rgb{
-	"white": {255, 255, 255}, "black": {}, "red": {255, 0, 0}, "lime": {0, 255, 0}, "green": {0, 128, 0}, "blue": {0, 0, 255}, "yellow": {255, 255, 0},
-	"gray": {128, 128, 128}, "grey": {128, 128, 128}, "silver": {192, 192, 192}, "maroon": {128, 0, 0}, "olive": {128, 128, 0}, "navy": {0, 0, 128},
-	"purple": {128, 0, 128}, "teal": {0, 128, 128}, "aqua": {0, 255, 255}, "fuchsia": {255, 0, 255}, "snow": {255, 250, 250}, "ivory": {255, 255, 240},
-	"whitesmoke": {245, 245, 245}, "ghostwhite": {248, 248, 255}, "floralwhite": {255, 250, 240}, "mintcream": {245, 255, 250}, "azure": {240, 255, 255},
-}
-
-// parse takes a colour as HTML and CSS write it, and reports whether it is one; if not, it
-// leaves c as it is.
-func (c *rgb) parse(text string) bool {
-	text = strings.ToLower(strings.TrimSpace(text))
-	if digits, ok := strings.CutPrefix(text, "#"); ok {
-		n, err := strconv.ParseUint(digits, 16, 32)
-		switch {
-		case err != nil:
-			return false
-		case len(digits) == 3:
-			*c = rgb{float32(n >> 8 * 17), float32(n >> 4 & 15 * 17), float32(n & 15 * 17)}
-		case len(digits) == 6:
-			*c = rgb{float32(n >> 16), float32(n >> 8 & 255), float32(n & 255)}
-		default:
-			return false
-		}
-		return true
-	}
-	if named, ok := names[text]; ok {
-		*c = named
-		return true
-	}
-	inner, ok := strings.CutPrefix(text, "rgb(")
-	if parts := strings.Split(strings.TrimSuffix(inner, ")"), ","); ok && len(parts) == 3 {
-		var n [3]float32
-		for i, part := range parts {
-			v, err := strconv.ParseFloat(strings.TrimSpace(part), 32)
-			if err != nil {
-				return false
-			}
-			n[i] = float32(v)
-		}
-		*c = rgb{n[0], n[1], n[2]}
-		return true
-	}
-	return false
 }
 
 // maxReference is how long a character reference is at most, in bytes.

@@ -29,6 +29,80 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestStyles: what rspamd 3.4 shows of pages with styles, seen from the words that it makes of them.
+func TestStyles(t *testing.T) {
+	for source, want := range map[string]string{
+		`<style>.w{color:white}</style><p class="w">x</p>b`:                               "",
+		`<style>.w{color:white}</style><p class="a W">x</p>b`:                             "",
+		`<style>#w{display:none}</style><p id=w>x</p>b`:                                   "",
+		`<style>p{display:none}</style><p>x</p>b`:                                         "",
+		`<style>*{color:#fefefe}</style><p>x</p>b`:                                        "",
+		`<style>p.w{display:none}</style><p class=w>x</p>b`:                               "x",
+		`<style>p.w, i{display:none}</style><p>x</p><i>y</i>b`:                            "",
+		`<style>i, p.w{display:none}</style><p>x</p><i>y</i>b`:                            "x",
+		`<style>p[class=w]{display:none}</style><p class=w>x</p>b`:                        "x",
+		`<style>a:hover{display:none}</style><a>x</a>b`:                                   "x",
+		`<style>@media print{p{display:none}}</style><p>x</p>b`:                           "x",
+		`<style>/* c */ <!-- .w { color : white ; } --></style><p class=w>x</p>b`:         "",
+		`<style>.w{color:white}</style><style> </style><p class=w>x</p>b`:                 "",
+		`<style>.w{color:white}</style><style>i{}</style><p class=w>x</p>b`:               "",
+		`<style>.w{color:white}.w{color:black}</style><p class=w>x</p>b`:                  "",
+		`<style>.w{color:white}</style><p class=w style="color:black">x</p>b`:             "x",
+		`<style>.w{background:#000;color:white}</style><p class=w>x</p>b`:                 "x",
+		`<style>.w,.v{color:red}.w{display:none}</style><p class=v>x</p>b`:                "",
+		`<style>section{display:none}</style><section>x</section>b`:                       "x",
+		`<style>section,i{display:none}</style><i>x</i>b`:                                 "x",
+		`<style>.w{display:none}</style><section class=w>x</section>b`:                    "x",
+		`<style>.w{display:none}</style><img class=w alt=x>b`:                             "b",
+		`<p style="color:red;color:white">x</p>b`:                                         "x b",
+		`<p style="color:white;color:red">x</p>b`:                                         "b",
+		`<p style="background:rgb(0, 0, 0);color:rgb(255, 255, 255)">x</p>b`:              "x b",
+		`<p style="color:rgba(0,0,0,0)">x</p>b`:                                           "b",
+		`<p style="color:rgba(255,255,255,.5)">x</p>b`:                                    "b",
+		`<p style="background-color:transparent;color:white">x</p>b`:                      "x b",
+		`<p style="background:url(a;b) #000;color:white">x</p>b`:                          "x b",
+		`<p style="font-size:0.5px">x</p>b`:                                               "b",
+		`<p style="font-size:1%">x</p>b`:                                                  "x b",
+		`<p style="font-size:50%">x</p>b`:                                                 "x b",
+		`<p style="font:0/0 a">x</p>b`:                                                    "b",
+		`<p style="font:12px/0 a">x</p>b`:                                                 "b",
+		`<p style="font-size:.05em">x</p>b`:                                               "b",
+		`<div style="font-size:0"><p>x</p></div>b`:                                        "b",
+		`<div style="font-size:0"><p style="font-size:12px">x</p></div>b`:                 "x b",
+		`<div style="font-size:50px"><p style="font-size:1%">x</p></div>b`:                "b",
+		`<p style="DISPLAY: NONE">x</p>b`:                                                 "b",
+		`<p style="display:none!important">x</p>b`:                                        "b",
+		`<p style="*display:none">x</p>b`:                                                 "x b",
+		`<p style="display:none;display:block">x</p>b`:                                    "b",
+		`<p style="visibility:hidden;display:block">x</p>b`:                               "x b",
+		`<p style="display:block;visibility:hidden">x</p>b`:                               "b",
+		`<p style="color:#ffffff00">x</p>b`:                                               "b",
+		`<p style="color:#fff;{;background:#000">x</p>b`:                                  "b",
+		`<font color="FFFFFF">x</font>b`:                                                  "xb",
+		`<font color="#fff" style="color:black">x</font>b`:                                "b",
+		`<p style="color:black" color="#ffffff">x</p>b`:                                   "b",
+		`<body bgcolor=black><p>x</p>b`:                                                   "",
+		`<table style="background:#111"><tr><td>x</td></tr></table>b`:                     "x b",
+		`<p style="color:hsl(0,0%,100%)">x</p>b`:                                          "x b",
+		`<p style="x:y">x</p>b`:                                                           "x b",
+		`<p style="color:white;background-color:none">x</p>b`:                             "b",
+		`<style>.a{color:#fff}.b{background-color:#000}</style><p class="a b">x</p>b`:     "x",
+		`<style>td{font-size:0}</style><table><tr><td>x<span>y</span></td></tr></table>b`: "",
+		`<style>.w{}</style><style>.w{color:white</style><p class=w>x</p>b`:               "",
+		`<style>div .w{color:white}</style><p class=w>x</p>b`:                             "x",
+		`<style>.w .v, i{color:white}</style><p class=w>x</p>b`:                           "",
+		`<style>.w1-a_b{color:white}</style><p class=w1-a_b>x</p>b`:                       "",
+		`<style>#a1{color:white}</style><p id=a1>x</p>b`:                                  "",
+		`<style>#a{color:white}</style><p id=a>x</p>b`:                                    "",
+	} {
+		var words oddList
+		ok := words.take(strippedPage(readPage(source, nil)), 100, nil)
+		if got := strings.Join(words.strings(), " "); !ok || got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
 // strippedPage is the stripped text of a page.
 func strippedPage(p *page) *stripped {
 	s := &stripped{shown: p.shown}

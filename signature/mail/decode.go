@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -51,10 +52,87 @@ func (r *reader) decodeTransfer(encoding string, body []byte) []byte {
 		}
 		return data
 	case "quoted-printable":
-		return decodeQuotedPrintable(body, r.pace)
+		return decodeQuotedPrintable(body, false, r.pace)
 	}
 	return body
 }
+
+// Literal returns the text of a part as rspamd has it, which mends less: white space at the ends of lines of
+// quoted-printable is there, ISO-8859-1 has control characters where senders mean windows-1252, and where the charset
+// is to be guessed and three pieces of the text have ASCII alone, other bytes stay as they are, or are "?" if a charset
+// is named.
+//
+// Source: docs/specs/rspamd-fuzzy.md#charsets.
+func (p *Part) Literal(by *pace.Pace) string {
+	const piece = 512
+	text := p.Text
+	if p.guessed {
+		data := p.decoded(by)
+		middle := len(data) / 2
+		if len(data) >= 3*piece && scan.IsASCII(data[:piece]) && scan.IsASCII(data[middle:middle+piece]) && scan.IsASCII(data[len(data)-piece:]) {
+			if p.charset != "" {
+				data = withoutBad(data)
+			}
+			return asString(data)
+		}
+	}
+	if strings.Contains(p.encoding, "quoted-printable") && blankEnds.Match(p.body) {
+		const most = 3 // bytes of UTF-8 for one of a charset
+		text = asString(asUTF8(p.decoded(by), p.charset, most*len(p.body), by))
+	}
+	switch strings.ToLower(strings.Trim(p.charset, " \t\"'")) {
+	case "iso-8859-1", "latin1":
+		if !scan.IsASCII(text) && !by.Over(len(text)) {
+			text = strings.Map(func(r rune) rune {
+				if r > 0xff {
+					if b, ok := charmap.Windows1252.EncodeRune(r); ok {
+						return rune(b)
+					}
+				}
+				return r
+			}, text)
+		}
+	}
+	return text
+}
+
+// decoded returns the bytes of a part, of which none at the end of a line of quoted-printable is taken away.
+func (p *Part) decoded(by *pace.Pace) []byte {
+	switch encoding, _, _ := strings.Cut(p.encoding, ";"); strings.Trim(encoding, " \t\"'") {
+	case "base64":
+		data, _ := decodeBase64(make([]byte, 0, base64.StdEncoding.DecodedLen(len(p.body))), p.body, by)
+		return data
+	case "quoted-printable":
+		return decodeQuotedPrintable(p.body, true, by)
+	}
+	return p.body
+}
+
+// withoutBad returns text with "?" for each byte that is not UTF-8.
+func withoutBad(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		if r == utf8.RuneError && n == 1 {
+			out = append(out, '?')
+		} else {
+			out = append(out, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return out
+}
+
+// isGuess reports whether text in a charset of that name may be in another one.
+func isGuess(name string) bool {
+	switch strings.ToLower(strings.Trim(name, " \t\"'")) {
+	case "", "us-ascii", "ascii", "utf-8", "utf8", "unknown-8bit", "x-unknown":
+		return true
+	}
+	return false
+}
+
+var blankEnds = regexp.MustCompile(`[ \t]\r?\n`)
 
 // decodeBase64 appends to dst what can be decoded of body: foreign bytes are
 // skipped and counted, padding ends a run and another may follow, an unfinished
@@ -94,8 +172,8 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int) {
 }
 
 // decodeQuotedPrintable decodes body. White space at line ends goes, as RFC 2045
-// section 6.7 (3) asks; an equals sign that begins no escape stays as it is.
-func decodeQuotedPrintable(body []byte, p *pace.Pace) []byte {
+// section 6.7 (3) asks, unless it is to be kept; an equals sign that begins no escape stays as it is.
+func decodeQuotedPrintable(body []byte, keep bool, p *pace.Pace) []byte {
 	dst := make([]byte, 0, len(body))
 	for len(body) > 0 {
 		line, end := body, []byte(nil)
@@ -110,7 +188,7 @@ func decodeQuotedPrintable(body []byte, p *pace.Pace) []byte {
 		if p.Over(len(line) + 1) {
 			return dst
 		}
-		for n := len(line); n > 0 && (line[n-1] == ' ' || line[n-1] == '\t'); n-- {
+		for n := len(line); !keep && n > 0 && (line[n-1] == ' ' || line[n-1] == '\t'); n-- {
 			line = line[:n-1]
 		}
 		if n := len(line); n > 0 && line[n-1] == '=' {

@@ -110,6 +110,27 @@ func readFields(clean []byte) header {
 	return header{gomessage.Header{Header: fields}}
 }
 
+// SubjectTail returns the white space behind the last line of the field Subject, which Subject is without.
+func (m *Message) SubjectTail() string {
+	tail, in := "", false
+	for rest := bytes.TrimLeft(m.Raw[:min(len(m.Raw), maxHeader)], "\r\n"); ; {
+		line, after, ok := cutLine(rest)
+		if folded := ok && len(line) > 0 && isWhite(line[0]); in && !folded {
+			return tail
+		} else if !ok || len(line) == 0 {
+			return ""
+		} else if !folded {
+			in = strings.EqualFold(string(fieldName(line)), "Subject")
+		}
+		if in {
+			tail = string(line[len(bytes.TrimRight(line, " \t")):])
+		}
+		rest = after
+	}
+}
+
+func isWhite(c byte) bool { return c == ' ' || c == '\t' }
+
 // moreFields reports whether the next line that is not folded is a field or
 // the end of the header.
 func moreFields(rest []byte) bool {

@@ -89,6 +89,10 @@ type Part struct {
 	Siblings int
 	// Embedded is set below a message/rfc822 part.
 	Embedded bool
+
+	body              []byte // as it is in the message
+	encoding, charset string
+	guessed           bool // the charset, since it is not UTF-8
 }
 
 // IsText reports whether Text holds the content.

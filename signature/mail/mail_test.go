@@ -135,3 +135,26 @@ func TestBombs(t *testing.T) {
 		}
 	}
 }
+
+// TestLiteral: what of a text is mended, and what is left as it is.
+func TestLiteral(t *testing.T) {
+	long := strings.Repeat("word ", 200)
+	for _, test := range []struct{ header, body, text, literal string }{
+		{"Content-Type: text/plain\nContent-Transfer-Encoding: quoted-printable", "a \nb=\nc =\nd\t\r\n", "a\nbc d\r\n", "a \nbc d\t\r\n"},
+		{"Content-Type: text/plain; charset=iso-8859-1", "\x92\xe9", "\u2019é", "\u0092é"}, {"Content-Type: text/plain; charset=windows-1252", "\x92\xe9", "\u2019é", "\u2019é"},
+		{"Content-Type: text/plain", "caf\xe9", "café", "café"}, {"Content-Type: text/plain", long + long + "\xe9" + long + long, long + long + "é" + long + long, long + long + "é" + long + long},
+		{"Content-Type: text/plain", long + "\xe9" + long + long, long + "é" + long + long, long + "\xe9" + long + long}, {"Content-Type: text/plain; charset=us-ascii", long + "\xe9" + long + long, long + "é" + long + long, long + "?" + long + long},
+		{"Content-Type: text/plain; charset=utf-8", long + "\xe9éé" + long + long, long + "\ufffdéé" + long + long, long + "?éé" + long + long},
+	} {
+		m := mailtest.Must(Read(t.Context(), []byte(test.header+"\n\n"+test.body)))
+		if part := &m.Parts[0]; part.Text != test.text || part.Literal(nil) != test.literal {
+			t.Errorf("%s, %.20q: %.2000q, literally %.2000q", test.header, test.body, part.Text, part.Literal(nil))
+		}
+	}
+	for raw, want := range map[string]string{"Subject: a \n\nb": " ", "subject: a\t \r\nTo: b\n\n": "\t ", "To: x \nSubject: a \n b\t\nCc: y \n\n": "\t", "Subject: a\n\n": "", "x\n\nSubject: b \n\n": "", "": ""} {
+		m := &Message{Raw: []byte(raw)}
+		if got := m.SubjectTail(); got != want {
+			t.Errorf("%q: %q, want %q", raw, got, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // A reader walks the MIME tree of one message and collects its leaves.
@@ -82,6 +83,8 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 	data := r.decodeTransfer(encoding, body)
 	if part.IsText() {
 		part.Text = r.text(data, charset, sameMemory(data, body))
+		part.body, part.encoding, part.charset = body, encoding, charset
+		part.guessed = isGuess(charset) && !sameMemory(scan.Bytes(part.Text), data)
 	} else {
 		part.Data = r.keep(data, body)
 	}

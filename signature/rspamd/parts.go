@@ -15,7 +15,7 @@ import (
 //
 // Source: docs/specs/rspamd-fuzzy.md#kinds-of-parts.
 func readAs(part *mail.Part, data []byte) (text, html bool) {
-	if part.Attachment || isArchive(data) {
+	if isArchive(data) {
 		return false, false
 	}
 	html = part.HTML || looksLikePage(data)

@@ -46,8 +46,8 @@ func TestParts(t *testing.T) {
 		{"application/x", attached, pictureOf("gif", 400, 600), ""}, {"image/gif", "", pictureOf("gif", 600, 600), "data"}, {"image/bmp", "", pictureOf("bmp", 600, 600), "data"}, {"image/bmp", "", pictureOf("bmp", 6, 600), ""},
 		{"image/jpeg", "", pictureOf("jpeg", 500, 512), ""}, {"image/jpeg", "", pictureOf("jpeg", 510, 502), "data"}, {"image/webp", "", "RIFF" + long, ""}, {"image/webp", attached, "RIFF" + long, "data"},
 		{"application/x", "", long, ""}, {"application/x; name=a", "", long, "data"}, {"application/x; name=a", "Content-Id: <a>\r\n", long, ""}, {"application/x", attached, long, "data"}, {"application/x", attached, long[:1000], ""},
-		{"application/zip", "", "PK\x03\x04" + long[:20], "data"}, {"application/gzip", "", "\x1f\x8b\x08" + long[:20], "data"}, {"text/plain", attached, long, "data"}, {"text/calendar", "", "BEGIN:VCALENDAR\r\n" + long, ""},
-		{"text/plain", "", long, "text"}, {"text/plain", "", page, "page"}, {"application/x", "", page, "page"}, {"application/x", attached, page + long, "data"}, {"text/html", "", page, "page"}, {"text/plain", "", "<P>a<P>b<a>c<div>", "page"},
+		{"application/zip", "", "PK\x03\x04" + long[:20], "data"}, {"application/gzip", "", "\x1f\x8b\x08" + long[:20], "data"}, {"text/plain", attached, long, "text"}, {"text/calendar", "", "BEGIN:VCALENDAR\r\n" + long, ""},
+		{"text/plain", "", long, "text"}, {"text/plain", "", page, "page"}, {"application/x", "", page, "page"}, {"application/x", attached, page + long, "page"}, {"text/html", "", page, "page"}, {"text/plain", "", "<P>a<P>b<a>c<div>", "page"},
 		{"text/plain", "", "<P>a<P>b<a>c<divan>", "text"}, {"text/plain", "", "<!DOCTYPE html> <br> <ahh> <a", "page"}, {"text/plain", "", strings.Repeat(" ", 4090) + page, "text"},
 	} {
 		raw := fmt.Sprintf("Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: %s\r\nContent-Transfer-Encoding: base64\r\n%s\r\n%s\r\n--b--\r\n", test.kind, test.header, base64.StdEncoding.EncodeToString([]byte(test.body)))

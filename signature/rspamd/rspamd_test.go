@@ -173,6 +173,19 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// TestRawText: of a text that is not UTF-8, words are what stands between punctuation, as rspamd 3.4 has them.
+func TestRawText(t *testing.T) {
+	for text, want := range map[string]string{
+		"From the 'Running' man: \xa9 2005 All! rights, ": "rom the 'running' man \xa9 2005 all! rights", "x caf\xe9 end": "caf\xe9", "a b http://example.com/x c d\xe9 e ": "b c d\xe9 e", "\xff": "",
+	} {
+		space := new(workspace)
+		words, ok := space.stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, newStemCache(), nil)
+		if got := strings.Join(listed(words), " "); !ok || got != want {
+			t.Errorf("words of %q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestWordLimit: the limit counts words exactly, wherever a text is cut.
 func TestWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {

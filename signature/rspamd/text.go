@@ -94,7 +94,10 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 		default:
 			if room -= len(data); room >= 0 && len(data) <= maxSource {
 				read := *part
-				read.Text, read.HTML = scan.String(data), html
+				read.HTML = html
+				if read.Text = scan.String(data); part.IsText() {
+					read.Text = part.Literal(p)
+				}
 				hash, ok = h.text(&read, m, policy, p)
 			}
 		}
@@ -143,7 +146,7 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 	if n := len(stripped.text) + len(m.Subject); n*policy.TextMultiplier < policy.MinBytes {
 		return hash, false
 	}
-	hash.Digest = h.Direct(stripped.text, m.Subject)
+	hash.Digest = h.Direct(stripped.text, m.Subject+m.SubjectTail())
 	return hash, true
 }
 
@@ -347,7 +350,7 @@ func (s *workspace) stemmedWords(stripped *stripped, limit int, stems *stemCache
 	}
 	v := &s.words
 	v.take(&s.found.wordList, stems.seed)
-	if language := languageOf(v); language >= 0 {
+	if language := languageOf(v); language >= 0 && !s.found.raw {
 		env := snowballstem.NewEnv("")
 		for i, w := range v.words {
 			if len(w) > maxStem {
@@ -375,6 +378,9 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 	l.found = findLinks(l.found[:0], text, s.lines, s.bare)
 	l.links, l.lines, l.shown, l.passed = l.found, s.lines, s.shown, 0
 	l.decay = decay{size: len(text)}
+	if l.raw = !utf8.Valid(text); l.raw {
+		return l.takeRaw(text, limit, p)
+	}
 	odd := 0 // where begins what has been passed over: words that need a closer look
 	for at := 0; at < len(text) && l.counted() < limit; {
 		if text[at] == ' ' {
@@ -411,6 +417,62 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 	return l.odd(text[odd:], odd, limit, p)
 }
 
+// takeRaw makes l the first words of a text that is not UTF-8. Its words are what stands between ASCII punctuation: all
+// but the first byte, and what follows the last mark. They are not stemmed.
+//
+// Source: docs/specs/rspamd-fuzzy.md#raw-text.
+func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
+	whole := false // a word that ended without a gap was there
+	for at := 0; at < len(text) && l.counted() < limit; {
+		start, end, cut := at, at, false
+		for cut = l.cutAt(end); !cut; cut = l.cutAt(end) {
+			if end++; end == len(text) || !isRawEnd[text[end]] {
+				break
+			}
+		}
+		for start = end; !cut && end < len(text) && !isRawEnd[text[end]]; {
+			if cut = l.cutAt(end); !cut {
+				end++
+			}
+		}
+		if end == len(text) || end-start > maxWord || p.Over(end-at+1) {
+			return end == len(text)
+		}
+		if at = end; cut {
+			g := l.gap()
+			l.drop(g.from)
+			at += g.end - g.start
+		} else {
+			whole = true
+		}
+		switch {
+		case !whole:
+		case start == end:
+			l.decay.found++
+		case l.decay.keeps(text[start:end], at):
+			for _, c := range text[start:end] {
+				l.text = append(l.text, lowerASCII(c))
+			}
+			l.ends = append(l.ends, len(l.text))
+		}
+	}
+	return true
+}
+
+// cutAt reports whether a gap begins at a place.
+func (l *oddList) cutAt(at int) bool {
+	g := l.gap()
+	return g.from != noGap && g.start == at
+}
+
+// isRawEnd marks what ends words of a text that is not UTF-8.
+var isRawEnd = func() (table [256]bool) {
+	for _, c := range []byte("\t\n\r \"#$%&()*+,-./:;<=>?[\\]^_`{|}~") {
+		table[c] = true
+	}
+	return table
+}()
+
 // tails are the marks that may follow a word without a meaning for it.
 const tails = ",.;:?!)\""
 
@@ -440,7 +502,8 @@ type oddList struct {
 	// What there is in the text apart from words, and was not yet passed, each in order.
 	links, shown []span
 	lines        []int32
-	passed       int // what is before it is no word
+	passed       int  // what is before it is no word
+	raw          bool // the text is not UTF-8
 	decay        decay
 }
 

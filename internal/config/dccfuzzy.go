@@ -57,6 +57,7 @@ type Fuzzy struct {
 	Algorithm     string     `toml:"algorithm" doc:"algorithm of that rule: \"mumhash\", \"xxhash\" or \"siphash\""`
 	MinLength     int        `toml:"min_length" doc:"min_length of that rule, words"`
 	MinBytes      int        `toml:"min_bytes" doc:"min_bytes of that rule; 0: no limit"`
+	StopWords     string     `toml:"stop_words" doc:"file with rspamd's stop words, read at the start if it is there: with them the node\ntells languages apart, and so stems words, as rspamd does. Empty: none"`
 	Keys          []FuzzyKey `toml:"keys" doc:"key pairs that requests may be encrypted to"`
 }
 
@@ -89,7 +90,7 @@ func defaultDccifd() Dccifd {
 func defaultFuzzy() Fuzzy {
 	return Fuzzy{
 		UpdateFrom: []string{"127.0.0.0/8", "::1"}, Blocked: []string{}, SpamFlags: []uint8{1, 11}, HamFlags: []uint8{3, 13},
-		Algorithm: "mumhash", MinLength: 64, MinBytes: 1024, Keys: []FuzzyKey{},
+		Algorithm: "mumhash", MinLength: 64, MinBytes: 1024, StopWords: "/usr/share/rspamd/languages/stop_words", Keys: []FuzzyKey{},
 	}
 }
 

@@ -118,6 +118,9 @@ func (n *core) open(ctx context.Context, still bool) error {
 		return err
 	}
 	n.hashing.KeyNow = func() [16]byte { return n.secret() }
+	if err := readStopWords(n.hashing.Rspamd, cfg.Fuzzy.StopWords); err != nil {
+		n.log.Warn("languages are told by words of our own, not by rspamd's", "stop_words", cfg.Fuzzy.StopWords, "err", err)
+	}
 	durability := store.Always
 	if cfg.Node.Durability == "relaxed" {
 		durability = store.Relaxed
@@ -203,6 +206,22 @@ func hashingOf(cfg *config.Config, secret filter.Secret) (signature.Options, err
 		opts.RspamdPolicy.MinBytes = -1 // no limit, where 0 would be the default
 	}
 	return opts, err
+}
+
+// readStopWords reads rspamd's stop words from a file, if it is there.
+func readStopWords(h *rspamd.Hasher, name string) error {
+	if name == "" {
+		return nil
+	}
+	file, err := os.Open(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return h.ReadStopWords(file)
 }
 
 func policyOf(cfg *config.Config) trust.Policy {

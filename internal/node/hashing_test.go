@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +60,21 @@ func TestHashingOf(t *testing.T) {
 	raw = []byte("Subject: mill\n\nthe miller counts forty sacks before noon and signs for them\n")
 	if n, m := len(of(func(*config.Fuzzy) {})), len(of(func(f *config.Fuzzy) { f.MinBytes = 0 })); n != 0 || m != 1 {
 		t.Errorf("a short text has %d signatures, %d without min_bytes; want 0 and 1", n, m)
+	}
+}
+
+// TestReadStopWords: a list that is not there changes nothing, a damaged one is an error.
+func TestReadStopWords(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"good": `{"en": ["the", "of"]}`, "bad": `{"en": [`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, ok := range map[string]bool{"": true, filepath.Join(dir, "none"): true, filepath.Join(dir, "good"): true, filepath.Join(dir, "bad"): false, dir: false} {
+		if err := readStopWords(rspamd.NewHasher("", "", rspamd.MumHash), name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }
 

@@ -67,6 +67,7 @@ type Hasher struct {
 	partKey   [blake2b.Size]byte
 	keys      [Shingles][16]byte
 	stems     *stemCache
+	stopWords *stopWords
 	spaces    sync.Pool // of *workspace
 }
 
@@ -80,7 +81,7 @@ func NewHasher(key, shinglesKey string, algorithm Algorithm) *Hasher {
 	if shinglesKey == "" {
 		shinglesKey = defaultKey
 	}
-	h := &Hasher{algorithm: algorithm, stems: newStemCache()}
+	h := &Hasher{algorithm: algorithm, stems: newStemCache(), stopWords: ownWords}
 	h.key = blake2b.Sum512([]byte(key))
 	h.partKey = blake2b.Sum512([]byte(defaultKey))
 	root := blake2b.Sum512([]byte(shinglesKey))

@@ -3,13 +3,17 @@ package rspamd
 import (
 	"bufio"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
@@ -150,7 +154,7 @@ func FuzzText(f *testing.F) {
 			}
 			start = l.start
 		}
-		found, _ := new(workspace).stemmedWords(&stripped{text: a, lines: lines, bare: true}, math.MaxInt, newStemCache(), nil)
+		found, _ := new(workspace).stemmedWords(&stripped{text: a, lines: lines, bare: true}, math.MaxInt, h, nil)
 		words := listed(found)
 		if s := h.Shingles(words); len(words) == 0 && s != [Shingles]uint64{} {
 			t.Fatal("no words, but shingles")
@@ -166,7 +170,7 @@ func TestWords(t *testing.T) {
 		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 	} {
-		words, ok := new(workspace).stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, newStemCache(), nil)
+		words, ok := new(workspace).stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, NewHasher("", "", MumHash), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -179,7 +183,7 @@ func TestRawText(t *testing.T) {
 		"From the 'Running' man: \xa9 2005 All! rights, ": "rom the 'running' man \xa9 2005 all! rights", "x caf\xe9 end": "caf\xe9", "a b http://example.com/x c d\xe9 e ": "b c d\xe9 e", "\xff": "",
 	} {
 		space := new(workspace)
-		words, ok := space.stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, newStemCache(), nil)
+		words, ok := space.stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, NewHasher("", "", MumHash), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -191,7 +195,7 @@ func TestWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
 		for _, n := range []int{1, 599, 600, 601, 2000} {
 			space := new(workspace)
-			words, ok := space.stemmedWords(&stripped{text: []byte(strings.Repeat("walking"+gap, n)), bare: true}, 600, newStemCache(), nil)
+			words, ok := space.stemmedWords(&stripped{text: []byte(strings.Repeat("walking"+gap, n)), bare: true}, 600, NewHasher("", "", MumHash), nil)
 			if ok != (n <= 600) || ok && (words.len()+space.found.decay.left != n || space.found.counted() != n) {
 				t.Errorf("%d words with %q between them: %d and %d left out, %v", n, gap, len(listed(words)), space.found.decay.left, ok)
 			}
@@ -248,4 +252,74 @@ func TestStems(t *testing.T) {
 			t.Errorf("stem of %q: %q", word, stem)
 		}
 	}
+}
+
+// TestLanguage: which language rspamd 3.4 takes a text for, seen from its stems, with lists of a few of its words.
+func TestLanguage(t *testing.T) {
+	const list = `{
+  "en": [ "the", "of", "and", "is", "don't", "don", "t", ],
+  "de": [ "der", "die", "und", "ist", "DAS" ],
+  "id": [ "kira-kira", "dan" ], "xx": [ "qq" ],
+  "ru": [ "и", "в", "не", "на" ],
+}`
+	h := NewHasher("", "", MumHash)
+	if err := h.ReadStopWords(strings.NewReader(list)); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"":                                 "en",
+		"the miller":                       "en",
+		"der und die ist":                  "de",
+		"der und die":                      "en", // too few
+		"DER und,die(ist)":                 "de",
+		"der-und die ist":                  "de",
+		"derm und die ist":                 "en",
+		"x das das Das das":                "de",
+		"the the the the der":              "en", // too few for a language without accents
+		strings.Repeat("the ", 10) + "der": "en",
+		strings.Repeat("the der ", 10):     "de",
+		"don't don't":                      "en",
+		strings.Repeat("the ", 81) + strings.Repeat("der ", 200): "en",
+		"kira-kira dan kira-kira dan":                            "",
+		"der und die ist μ":                                      "", // a script with a language of its own
+		"der und die ist 語":                                      "",
+		"der und die ist ㄱ":                                      "",
+		"der und die ist й":                                      "en", // words of languages in Latin script are not looked for
+		"и в не на":                                              "ru",
+		"й":                                                      "ru", // more letters of its script than others
+		"ض":                                                      "",
+		"der und die ist א":                                      "de",
+		strings.Repeat("й", 33) + " μ и в не": "ru", // a script that is clear is looked at no further
+		strings.Repeat("語", 33) + " й":        "",
+	} {
+		got := ""
+		if i := h.stopWords.language([]byte(text)); i >= 0 {
+			got = languages[i].name
+		}
+		if got != want {
+			t.Errorf("%.60q is in %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "{}", `{"en": [ "the" ], "de": [ "der`, `{"de": [ "der" ]}`, "\xff" + list, list + strings.Repeat(" ", maxStopWords)} {
+		if err := h.ReadStopWords(strings.NewReader(text)); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+	if err := h.ReadStopWords(iotest.ErrReader(io.ErrUnexpectedEOF)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a list that cannot be read: %v", err)
+	}
+}
+
+func FuzzStopWords(f *testing.F) {
+	f.Add(`{"en": ["the", "of"], "de": ["der",]}`, "the miller, the Müller")
+	f.Add(`{"en": ["don't"], "ru": ["не"]`, "и don't-не\xff語")
+	f.Fuzz(func(t *testing.T, list, text string) {
+		h := NewHasher("", "", MumHash)
+		if err := h.ReadStopWords(strings.NewReader(list)); err != nil && h.stopWords != ownWords {
+			t.Fatalf("%v, and yet words", err)
+		}
+		if i := h.stopWords.language([]byte(text)); i >= 0 && languages[i].stem == nil {
+			t.Fatalf("language %d of %q has no stemmer", i, text)
+		}
+	})
 }

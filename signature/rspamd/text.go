@@ -5,25 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"math/bits"
 	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/blevesearch/snowballstem"
-	"github.com/blevesearch/snowballstem/danish"
-	"github.com/blevesearch/snowballstem/dutch"
-	"github.com/blevesearch/snowballstem/english"
-	"github.com/blevesearch/snowballstem/finnish"
-	"github.com/blevesearch/snowballstem/french"
-	"github.com/blevesearch/snowballstem/german"
-	"github.com/blevesearch/snowballstem/italian"
-	"github.com/blevesearch/snowballstem/norwegian"
-	"github.com/blevesearch/snowballstem/portuguese"
-	"github.com/blevesearch/snowballstem/russian"
-	"github.com/blevesearch/snowballstem/spanish"
-	"github.com/blevesearch/snowballstem/swedish"
 	"github.com/clipperhouse/uax29/v2/words"
 	"golang.org/x/crypto/blake2b"
 	"golang.org/x/text/unicode/norm"
@@ -134,7 +121,7 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 		space = new(workspace)
 	}
 	defer space.back(&h.spaces)
-	words, ok := space.stemmedWords(&stripped, policy.MaxWords, h.stems, p)
+	words, ok := space.stemmedWords(&stripped, policy.MaxWords, h, p)
 	if !ok {
 		return hash, false
 	}
@@ -332,7 +319,7 @@ func (s *workspace) back(to *sync.Pool) {
 
 // stemmedWords returns the stemmed words of a stripped text, and false if there
 // are more than limit, if they are too long, or if there is no time for them. The words are s's own.
-func (s *workspace) stemmedWords(stripped *stripped, limit int, stems *stemCache, p *pace.Pace) (*vocabulary, bool) {
+func (s *workspace) stemmedWords(stripped *stripped, limit int, h *Hasher, p *pace.Pace) (*vocabulary, bool) {
 	// A text that is too long mostly shows it in its first part, which saves
 	// looking at the rest. Nothing reaches across a blank.
 	const bytesPerWord = 12
@@ -349,20 +336,24 @@ func (s *workspace) stemmedWords(stripped *stripped, limit int, stems *stemCache
 		return nil, false
 	}
 	v := &s.words
-	v.take(&s.found.wordList, stems.seed)
-	if language := languageOf(v); language >= 0 && !s.found.raw {
+	v.take(&s.found.wordList, h.stems.seed)
+	language := -1
+	if !s.found.raw {
+		language = h.stopWords.language(stripped.text)
+	}
+	if language >= 0 {
 		env := snowballstem.NewEnv("")
 		for i, w := range v.words {
 			if len(w) > maxStem {
 				continue
 			}
-			kept := stems.at(language, v.hash[i])
+			kept := h.stems.at(language, v.hash[i])
 			if short, ok := kept.stem(language, w); ok {
 				v.words[i] = short
 				continue
 			}
 			env.SetCurrent(w)
-			stemmers[language].stem(env)
+			languages[language].stem(env)
 			v.words[i] = env.Current()
 			kept.keep(language, w, env.Current())
 		}
@@ -801,75 +792,3 @@ var lowered = scan.NewRunes(func(r rune) rune {
 	}
 	return -1
 })
-
-// stemmers are the languages that have a stemmer, with function words that
-// tell them apart.
-var stemmers = [...]struct {
-	stem  func(*snowballstem.Env) bool
-	words string
-}{
-	inEnglish: {english.Stem, "the and of to is that for you with this are have from not your will be it on at or by"},
-	{german.Stem, "der die das und ist nicht sie ein eine mit für auf den von dem zu ihr wir auch sich"},
-	{french.Stem, "le la les et est des pour vous une dans sur pas avec nous votre du au ce que qui"},
-	{spanish.Stem, "el la los las y es para una con que por su del se como más usted nuestro este"},
-	{portuguese.Stem, "o os as e é para uma com que não por do da em seu sua você mais dos"},
-	{italian.Stem, "il la i e è per una con che non di del della si questo sono più gli nel"},
-	{dutch.Stem, "de het een en is van voor niet met op dat zijn wij uw aan ook naar u"},
-	{swedish.Stem, "och att det är en för på med som inte av ett till den du vi har"},
-	{danish.Stem, "og at det er en for på med som ikke af til den du vi har et"},
-	{norwegian.Stem, "og å det er en for på med som ikke av til den du vi har et"},
-	{finnish.Stem, "ja on ei se että hän oli mutta tai kun niin myös ovat voit"},
-	{russian.Stem, "и в не на что с по для это как вы от из мы ваш все у"},
-}
-
-// longestFunction is how many bytes a function word has at most.
-const longestFunction = 8
-
-// inEnglish is the index of English among the languages.
-const inEnglish = 0
-
-// functionWords says of each function word which stemmers it speaks for: bit i for
-// stemmers[i].
-var functionWords = func() map[string]uint16 {
-	all := make(map[string]uint16)
-	for i := range stemmers {
-		for w := range strings.FieldsSeq(stemmers[i].words) {
-			all[w] |= 1 << i
-		}
-	}
-	return all
-}()
-
-// languageOf returns the index in stemmers of the language that the words are in, -1 if
-// that is unknown. Text in Latin script without a clear language is taken for
-// English.
-func languageOf(v *vocabulary) int {
-	var hits [len(stemmers)]int
-	latin := 0
-	for id, w := range v.words {
-		times := int(v.times[id])
-		if len(w) > 0 && w[0] < utf8.RuneSelf {
-			if scan.IsLetter(w[0]) {
-				latin += times
-			}
-		} else if r, _ := utf8.DecodeRuneInString(w); unicode.Is(unicode.Latin, r) {
-			latin += times
-		}
-		if len(w) > longestFunction {
-			continue
-		}
-		for langs := functionWords[w]; langs != 0; langs &= langs - 1 {
-			hits[bits.TrailingZeros16(langs)] += times
-		}
-	}
-	best, most := -1, 0
-	for i, n := range hits {
-		if n > most {
-			best, most = i, n
-		}
-	}
-	if best < 0 && latin*2 > v.len() {
-		return inEnglish
-	}
-	return best
-}

@@ -195,6 +195,14 @@ func TestRspamd(t *testing.T) {
 	}
 	checkers.Wait()
 	hasher := rspamd.NewHasher("", "", rspamd.MumHash)
+	list, err := os.Open("/usr/share/rspamd/languages/stop_words")
+	if err == nil {
+		err = hasher.ReadStopWords(list)
+		list.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	digests := newTally(t, "rspamd digests", map[string]float64{"": 0.75, "made": 0.22, "phishing-pot-2023-2024": 0.50})
 	shingles := newTally(t, "rspamd shingles", map[string]float64{"": 0.92, "made": 0.60})
 	whole := newTally(t, "rspamd mails", map[string]float64{"": 0.75, "made": 0.40})

@@ -58,9 +58,9 @@ func (r *reader) decodeTransfer(encoding string, body []byte) []byte {
 }
 
 // Literal returns the text of a part as rspamd has it, which mends less: white space at the ends of lines of
-// quoted-printable is there, ISO-8859-1 has control characters where senders mean windows-1252, and where the charset
-// is to be guessed and three pieces of the text have ASCII alone, other bytes stay as they are, or are "?" if a charset
-// is named.
+// quoted-printable is there, ISO-8859-1 has control characters where senders mean windows-1252, and so has
+// windows-1252 where it has no characters. Where the charset is to be guessed and three pieces of the text have ASCII
+// alone, other bytes stay as they are, or are "?" if a charset is named.
 //
 // Source: docs/specs/rspamd-fuzzy.md#charsets.
 func (p *Part) Literal(by *pace.Pace) string {
@@ -80,18 +80,20 @@ func (p *Part) Literal(by *pace.Pace) string {
 		const most = 3 // bytes of UTF-8 for one of a charset
 		text = asString(asUTF8(p.decoded(by), p.charset, most*len(p.body), by))
 	}
-	switch strings.ToLower(strings.Trim(p.charset, " \t\"'")) {
-	case "iso-8859-1", "latin1":
-		if !scan.IsASCII(text) && !by.Over(len(text)) {
-			text = strings.Map(func(r rune) rune {
-				if r > 0xff {
-					if b, ok := charmap.Windows1252.EncodeRune(r); ok {
-						return rune(b)
-					}
-				}
-				return r
-			}, text)
+	name := strings.ToLower(strings.Trim(p.charset, " \t\"'"))
+	exact := name == "iso-8859-1" || name == "latin1"
+	undefined := strings.Contains(text, "\ufffd") && (name == "windows-1252" || name == "cp1252" || p.guessed && !strings.HasPrefix(name, "utf"))
+	if (undefined || exact && !scan.IsASCII(text)) && !by.Over(len(text)) {
+		data := p.decoded(by)
+		out := make([]byte, 0, 2*len(data))
+		for _, c := range data {
+			r := charmap.Windows1252.DecodeByte(c)
+			if exact || r == utf8.RuneError {
+				r = rune(c)
+			}
+			out = utf8.AppendRune(out, r)
 		}
+		text = asString(out)
 	}
 	return text
 }

@@ -142,6 +142,7 @@ func TestLiteral(t *testing.T) {
 	for _, test := range []struct{ header, body, text, literal string }{
 		{"Content-Type: text/plain\nContent-Transfer-Encoding: quoted-printable", "a \nb=\nc =\nd\t\r\n", "a\nbc d\r\n", "a \nbc d\t\r\n"},
 		{"Content-Type: text/plain; charset=iso-8859-1", "\x92\xe9", "\u2019é", "\u0092é"}, {"Content-Type: text/plain; charset=windows-1252", "\x92\xe9", "\u2019é", "\u2019é"},
+		{"Content-Type: text/plain; charset=windows-1252", "\x92\x81", "\u2019\ufffd", "\u2019\u0081"}, {"Content-Type: text/plain", "\x92\x81", "\u2019\ufffd", "\u2019\u0081"},
 		{"Content-Type: text/plain", "caf\xe9", "café", "café"}, {"Content-Type: text/plain", long + long + "\xe9" + long + long, long + long + "é" + long + long, long + long + "é" + long + long},
 		{"Content-Type: text/plain", long + "\xe9" + long + long, long + "é" + long + long, long + "\xe9" + long + long}, {"Content-Type: text/plain; charset=us-ascii", long + "\xe9" + long + long, long + "é" + long + long, long + "?" + long + long},
 		{"Content-Type: text/plain; charset=utf-8", long + "\xe9éé" + long + long, long + "\ufffdéé" + long + long, long + "?éé" + long + long},

@@ -30,6 +30,7 @@ type page struct {
 	text   []byte
 	shown  []span        // what is shown for links and begins like one: places in text, in order
 	looked int           // how many bytes were looked at for them
+	again  int           // how many bytes of the source were appended twice
 	name   []byte        // of the present tag
 	looks  [16]knownLook // of styles that were read lately
 	nodes  []node
@@ -157,16 +158,16 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 		}
 		n := newNode(0, 0)
 		n.start, n.content = int32(start), int32(at)
+		raw := false
 		if t.Kind() == markup.Other {
-			n.kind = comment | closed
+			if n.kind = comment | closed; isTorn(t.Raw()) {
+				n.content = 0
+			}
 		} else {
 			n.tag = v.tag(&t)
 			n.kind = kindOf(n.tag)
-			switch n.tag {
-			case atom.Style, atom.Script, atom.Noscript:
-			default:
-				t.NotRaw()
-			}
+			raw = n.tag == atom.Style || n.tag == atom.Script || n.tag == atom.Noscript
+			t.NotRaw()
 			if t.Kind() == markup.SelfClosing {
 				n.kind |= closed
 			}
@@ -193,11 +194,50 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 			v.attributes(&n, &t)
 		}
 		cur, parent = v.open(&n, parent)
+		if raw {
+			n := rawText(v.source[at:])
+			if p.Over(n) {
+				break
+			}
+			at += n
+			t = markup.Over(v.source[at:], maxTag)
+		}
 	}
 	if cur >= 0 && v.nodes[cur].kind&closed == 0 {
 		v.close(cur, int32(len(v.source)), int32(len(v.source)))
 	}
 	return len(v.source)
+}
+
+// isTorn reports whether rspamd does not see where a comment, or what looks like one, ends.
+func isTorn(tag string) bool {
+	if strings.HasPrefix(tag, "<?") {
+		return strings.IndexByte(tag[2:], '?') < 0
+	}
+	return tag == "<!-->" || tag == "<!--->"
+}
+
+// rawText returns how many bytes of text are that of a script or the like: up to an end tag, of whatever element, that
+// has few bytes and looks like one.
+func rawText(text string) int {
+	const longest = 30
+	for i := 0; i+2 < len(text); i++ {
+		if text[i] != '<' {
+			continue
+		}
+		if i++; text[i] != '/' || !scan.IsLetter(text[i+1]) {
+			continue
+		}
+		for _, c := range []byte(text[i+1 : min(i+longest, len(text))]) {
+			if c == '>' {
+				return i - 1
+			}
+			if c < '\n' || c == ',' {
+				break
+			}
+		}
+	}
+	return len(text)
 }
 
 // open takes the node of a start tag, and returns the node that what follows is in, and its
@@ -366,10 +406,17 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 	v.margin(margin, begin)
 	cur := n.content
 	for c := n.child; c >= 0; c = v.nodes[c].after {
-		if start := v.nodes[c].start; start > cur && visible && (n.kind&last == 0 || start <= n.next) && !p.Over(int(start-cur)) {
+		start := v.nodes[c].start
+		if start > cur && visible && (n.kind&last == 0 || start <= n.next) && !p.Over(int(start-cur)) {
 			v.add(v.source[cur:start], transparent)
 		}
-		cur = max(cur, v.append(c, l, p))
+		next := v.append(c, l, p)
+		if next < start && start > cur { // what was appended comes again
+			if v.again += int(start - cur); v.again > len(v.source) || len(v.text) > maxText {
+				cur = start
+			}
+		}
+		cur = max(cur, next)
 	}
 	if cur < n.end && visible && !p.Over(int(n.end-cur)) {
 		v.add(v.source[cur:n.end], transparent)
@@ -451,12 +498,13 @@ func (v *page) add(piece string, transparent bool) {
 		piece = piece[1:]
 	}
 	start := len(v.text)
-	for piece != "" && isBlank(piece[0]) {
-		piece = piece[1:]
-	}
 	text := scan.Bytes(piece)
 	if bytes.IndexByte(text, 0) >= 0 {
 		text = bytes.ReplaceAll(text, []byte{0}, []byte("\uFFFD"))
+	}
+	size := len(text)
+	for len(text) > 0 && isBlank(text[0]) {
+		text = text[1:]
 	}
 	v.text = slices.Grow(v.text, len(text))
 	for len(text) > 0 {
@@ -469,7 +517,7 @@ func (v *page) add(piece string, transparent bool) {
 			break
 		}
 		if text[0] == '&' {
-			v.text, n = appendReference(v.text, text)
+			v.text, n = appendReference(v.text, text, size-len(text)-(len(v.text)-start))
 			text = text[n:]
 			continue
 		}
@@ -618,7 +666,7 @@ func unescape(text []byte) []byte {
 		}
 		out = append(out, text[:n]...)
 		text = text[n:]
-		out, n = appendReference(out, text)
+		out, n = appendReference(out, text, 0)
 		text = text[n:]
 	}
 	return out
@@ -626,8 +674,9 @@ func unescape(text []byte) []byte {
 
 // appendReference appends what the character reference at the start of text stands for, and
 // returns how many bytes it has: up to a semicolon, which goes with it, or to white space. One
-// that means nothing stands for itself.
-func appendReference(dst, text []byte) ([]byte, int) {
+// that means nothing stands for itself, and twice at the end of a piece of text that has become shorter by as many bytes
+// before.
+func appendReference(dst, text []byte, saved int) ([]byte, int) {
 	end := 1
 	number := len(text) > 1 && text[1] == '#'
 	if number {
@@ -650,6 +699,9 @@ func appendReference(dst, text []byte) ([]byte, int) {
 			if out, n := appendNamed(dst, text[:end]); n > 0 {
 				return out, n
 			}
+		}
+		if end == len(text) && end <= saved && end > 1 && (!number || end > 2) {
+			dst = append(dst, text...)
 		}
 		return append(dst, text[:end]...), end
 	}

@@ -118,7 +118,9 @@ func TestPageText(t *testing.T) {
 		"a&#160;b": "a b", "a&#65b": "aAb", "&copyright;x": "©right;x", "a &b c": "a &b c", "a&amp;&lt;b": "a&<b", "a&&amp;b": "a&&b", "a&#x41;b": "aAb",
 		`a<img alt="b&nbsp;c">d`: "a b c d", "<p style=\"color:white\">ab</p>c": "\nc", "<b>a<i>b</b>c</i>d<p>e</p>": "abcd\ne\n", "a</font>b": "ab", "<div>a</font>b</div>": "ab\n",
 		"<html><head><title>t</title><meta x>u</head><body>a</body></html>": "a", "<span style=display:block>a</span>b": "a\nb", "<p style=display:inline>a</p>b": "ab",
-		"<!-- x --> a": "a", "a<!-- x -->b": "ab", "<noscript><b>a</b></noscript>": "<b>a</b>\n", "<del>a</del>b": "a\nb", "<section>a</section>b": "ab", "a < b": "a < b",
+		"<!-- x --> a": "a", "a<!-- x -->b": "ab", "<noscript><b>a</b></noscript>": "<b>a\n", "<script>a<b>b</c>d</script>e": "e", "x<script>a</b,c>b</script>e": "xe", "x<script>a<</script>e</script>f": "xf",
+		"x<br>y<?xml:a b>z": "x\nyy<?xml:a b>z", "x<br>y<?xml:a b?>z": "x\nyz", "y<!-->z": "yy<!-->z", "y<!--->z<b>c</b>": "yy<!--->zc",
+		"<p> A&P<br>B": "A&P\nB\n", "<p> &lt;A&PQ<br>B": "<A&PQ&PQ\nB\n", "<p>A&P<br>B": "A&P\nB\n", "<p>   A&P<br>B": "A&P&P\nB\n", "<p>   A&#P<br>B": "A&#P&#P\nB\n", "<del>a</del>b": "a\nb", "<section>a</section>b": "ab", "a < b": "a < b",
 	} {
 		if got := string(readPage(source, nil).text); got != want {
 			t.Errorf("%q: %q, want %q", source, got, want)

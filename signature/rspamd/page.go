@@ -397,7 +397,9 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 		case l.display == cell:
 			margin = ' '
 		}
-		transparent = visible && l.transparent()
+		if transparent = visible && l.transparent(); transparent {
+			margin = 0
+		}
 	}
 	begin, shown := len(v.text), len(v.shown)
 	if visible && n.kind&linking != 0 {

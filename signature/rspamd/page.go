@@ -735,8 +735,8 @@ func appendNamed(dst, text []byte) ([]byte, int) {
 			reference = reference[:n]
 		}
 		if meaning := html.UnescapeString(reference); len(meaning) < len(reference) && meaning[len(meaning)-1] != ';' && (meaning[0] != '&' || len(meaning) == 1) {
-			if meaning == "\u00a0" {
-				meaning = " "
+			if strings.HasPrefix(reference, "&nbsp") {
+				meaning = strings.Replace(meaning, "\u00a0", " ", 1) // perhaps with a letter behind the name
 			}
 			return append(dst, meaning...), n
 		}

@@ -115,7 +115,7 @@ func TestPageText(t *testing.T) {
 	for source, want := range map[string]string{
 		"a<br><br>b": "a\n\nb", "<br>a": "\na", "<div>a </div> b": "a\nb", "a <div>b</div>": "a \nb\n", "<td>a</td><td>b</td>": "a b", "<p>a</p>\n\n<p>b</p>": "a\nb\n",
 		" a  b ": "a b", "a<b> b </b> c": "a b c", "a&nbsp;b": "a b", "a &nbsp; b": "a   b", "<p>a&nbsp; </p>b": "a\nb", "a\u00a0 b": "a\u00a0 b", "x &copy 2023": "x © 2023",
-		"a&#160;b": "a b", "a&#65b": "aAb", "&copyright;x": "©right;x", "a &b c": "a &b c", "a&amp;&lt;b": "a&<b", "a&&amp;b": "a&&b", "a&#x41;b": "aAb",
+		"a&#160;b": "a b", "a&#65b": "aAb", "&copyright;x": "©right;x", "a&nbspbcd": "a bcd", "a&NonBreakingSpace;b": "a\u00a0b", "a &b c": "a &b c", "a&amp;&lt;b": "a&<b", "a&&amp;b": "a&&b", "a&#x41;b": "aAb",
 		`a<img alt="b&nbsp;c">d`: "a b c d", "<p style=\"color:white\">ab</p>c": "  c", "x<div style=\"color:white\">ab <p>de</p>f</div>c": "x      c", "<body bgcolor=black><div>a</div>b</x>c</body></z>e": "   e", "<b>a<i>b</b>c</i>d<p>e</p>": "abcd\ne\n", "a</font>b": "ab", "<div>a</font>b</div>": "ab\n",
 		"<html><head><title>t</title><meta x>u</head><body>a</body></html>": "a", "<span style=display:block>a</span>b": "a\nb", "<p style=display:inline>a</p>b": "ab",
 		"<!-- x --> a": "a", "a<!-- x -->b": "ab", "<noscript><b>a</b></noscript>": "<b>a\n", "<script>a<b>b</c>d</script>e": "e", "x<script>a</b,c>b</script>e": "xe", "x<script>a<</script>e</script>f": "xf",

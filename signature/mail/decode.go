@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"io"
 	"math"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -76,7 +75,7 @@ func (p *Part) Literal(by *pace.Pace) string {
 			return asString(data)
 		}
 	}
-	if strings.Contains(p.encoding, "quoted-printable") && blankEnds.Match(p.body) {
+	if strings.Contains(p.encoding, "quoted-printable") && hasBlankEnds(p.body) {
 		const most = 3 // bytes of UTF-8 for one of a charset
 		text = asString(asUTF8(p.decoded(by), p.charset, most*len(p.body), by))
 	}
@@ -134,7 +133,19 @@ func isGuess(name string) bool {
 	return false
 }
 
-var blankEnds = regexp.MustCompile(`[ \t]\r?\n`)
+// hasBlankEnds reports whether a line of body ends in white space.
+func hasBlankEnds(body []byte) bool {
+	for {
+		line, rest, found := bytes.Cut(body, []byte("\n"))
+		if !found {
+			return false
+		}
+		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 && isWhite(line[len(line)-1]) {
+			return true
+		}
+		body = rest
+	}
+}
 
 // decodeBase64 appends to dst what can be decoded of body: foreign bytes are
 // skipped and counted, padding ends a run and another may follow, an unfinished

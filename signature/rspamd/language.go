@@ -76,20 +76,26 @@ const maxStopWords = 1 << 20
 
 // stopWords are words by which a text shows its language.
 type stopWords struct {
-	of      map[string]uint32   // bit i for languages[i]
-	count   [len(languages)]int // how many a language has
-	longest int                 // bytes
+	of      map[string]uint32     // bit i for languages[i]
+	count   [len(languages)]int   // how many a language has
+	longest int                   // bytes
+	begins  [utf8.RuneSelf]uint32 // bit n if a word of n bytes begins so
+	enough  int                   // words of a language after which no more are looked for
 }
 
 func (s *stopWords) add(language int, word string) {
 	s.of[word] |= 1 << language
 	s.count[language]++
 	s.longest = max(s.longest, len(word))
+	if c := word[0]; c < utf8.RuneSelf {
+		s.begins[c] |= 1 << len(word)
+	}
 }
 
 // ownWords are those by which languages are told where rspamd's list is not at hand.
 var ownWords = func() *stopWords {
-	s := &stopWords{of: make(map[string]uint32)}
+	const enough = 30
+	s := &stopWords{of: make(map[string]uint32), enough: enough}
 	for i := range languages {
 		for word := range strings.FieldsSeq(languages[i].words) {
 			s.add(i, word)
@@ -113,7 +119,8 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 		return fmt.Errorf("rspamd: %w: more than %d bytes of stop words", bulkhead.ErrMalformed, maxStopWords)
 	}
 	// What is between quotation marks is a word, or a language if a colon follows.
-	s := &stopWords{of: make(map[string]uint32)}
+	const enough = 80
+	s := &stopWords{of: make(map[string]uint32), enough: enough}
 	pieces := strings.Split(string(text), `"`)
 	of := -1
 	for i := 1; i+1 < len(pieces); i += 2 {
@@ -169,16 +176,16 @@ func (s *stopWords) language(text []byte) int {
 // hits returns how often words of each language of a script are in text, up to where one has shown itself clearly. They
 // stand between ASCII punctuation and white space.
 func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
-	const enough, longest = 80, 32
+	const longest = 31
 	var room [longest]byte
 	look := func(word []byte) (clear bool) {
-		if len(word) > min(s.longest, longest) {
+		if len(word) > min(s.longest, longest) || word[0] < utf8.RuneSelf && s.begins[lowerASCII(word[0])]>>len(word)&1 == 0 {
 			return false
 		}
 		for langs := s.of[string(appendLower(room[:0], word))]; langs != 0; langs &= langs - 1 {
 			if i := bits.TrailingZeros32(langs); languages[i].script == in {
 				hits[i]++
-				clear = clear || hits[i] > enough
+				clear = clear || hits[i] > s.enough
 			}
 		}
 		return clear

@@ -2,6 +2,7 @@ package mail
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"io"
 	"math"
@@ -59,10 +60,12 @@ func (r *reader) decodeTransfer(encoding string, body []byte) []byte {
 // Literal returns the text of a part as rspamd has it, which mends less: white space at the ends of lines of
 // quoted-printable is there, ISO-8859-1 has control characters where senders mean windows-1252, and so has
 // windows-1252 where it has no characters. Where the charset is to be guessed and three pieces of the text have ASCII
-// alone, other bytes stay as they are, or are "?" if a charset is named.
+// alone, other bytes stay as they are, or are "?" if a charset is named. It fails only
+// when ctx ends, with an error that wraps that of ctx.
 //
 // Source: docs/specs/rspamd-fuzzy.md#charsets.
-func (p *Part) Literal(by *pace.Pace) string {
+func (p *Part) Literal(ctx context.Context) (string, error) {
+	by := pace.New(ctx)
 	const piece = 512
 	text := p.Text
 	if p.guessed {
@@ -72,7 +75,7 @@ func (p *Part) Literal(by *pace.Pace) string {
 			if p.charset != "" {
 				data = withoutBad(data)
 			}
-			return asString(data)
+			return asString(data), pace.Ended(by)
 		}
 	}
 	if strings.Contains(p.encoding, "quoted-printable") && hasBlankEnds(p.body) {
@@ -94,7 +97,7 @@ func (p *Part) Literal(by *pace.Pace) string {
 		}
 		text = asString(out)
 	}
-	return text
+	return text, pace.Ended(by)
 }
 
 // decoded returns the bytes of a part, of which none at the end of a line of quoted-printable is taken away.

@@ -148,8 +148,8 @@ func TestLiteral(t *testing.T) {
 		{"Content-Type: text/plain; charset=utf-8", long + "\xe9éé" + long + long, long + "\ufffdéé" + long + long, long + "?éé" + long + long},
 	} {
 		m := mailtest.Must(Read(t.Context(), []byte(test.header+"\n\n"+test.body)))
-		if part := &m.Parts[0]; part.Text != test.text || part.Literal(nil) != test.literal {
-			t.Errorf("%s, %.20q: %.2000q, literally %.2000q", test.header, test.body, part.Text, part.Literal(nil))
+		if part := &m.Parts[0]; part.Text != test.text || mailtest.Must(part.Literal(t.Context())) != test.literal {
+			t.Errorf("%s, %.20q: %.2000q, literally %.2000q", test.header, test.body, part.Text, mailtest.Must(part.Literal(t.Context())))
 		}
 	}
 	for raw, want := range map[string]string{"Subject: a \n\nb": " ", "subject: a\t \r\nTo: b\n\n": "\t ", "To: x \nSubject: a \n b\t\nCc: y \n\n": "\t", "Subject: a\n\n": "", "x\n\nSubject: b \n\n": "", "": ""} {

@@ -83,7 +83,10 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 				read := *part
 				read.HTML = html
 				if read.Text = scan.String(data); part.IsText() {
-					read.Text = part.Literal(p)
+					var err error
+					if read.Text, err = part.Literal(ctx); err != nil {
+						return nil, err
+					}
 				}
 				hash, ok = h.text(&read, m, policy, p)
 			}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -119,17 +120,17 @@ func costFolder(t *testing.T, dir string, origins, days, weeks int, cases []cost
 		t.Fatal(err)
 	}
 	cfg := httpDoor(t)
-	ago := time.Duration(0)
+	var ago atomic.Int64 // the engine reads its clock when it likes
 	e, err := engine.Open(ctx, engine.Options{
 		Secret: id.Secret, Store: st, Tally: tallyOf(cfg), Block: blocklistOf(cfg),
-		Now: func() time.Time { return time.Now().Add(-ago) },
+		Now: func() time.Time { return time.Now().Add(-time.Duration(ago.Load())) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := max(days-1, 7*(weeks-1)); n >= 0; n-- {
 		if n < days || n%7 == 0 {
-			ago = time.Duration(n) * 24 * time.Hour
+			ago.Store(int64(n) * int64(24*time.Hour))
 			costReport(t, e, 1<<19+n, true)
 		}
 	}

@@ -561,7 +561,7 @@ func isBlank(c byte) bool {
 func (v *page) linked(begin int) int {
 	shown := bytes.TrimSpace(v.text[min(begin, len(v.text)):])
 	first := shown[:min(len(shown), maxShown)]
-	if i := bytes.IndexAny(first, " \t\r\n\f"); bytes.IndexAny(first[:max(0, i)], ":@.") < 0 && i >= 0 {
+	if i := bytes.IndexAny(first, " \t\r\n\f"); !bytes.ContainsAny(first[:max(0, i)], ":@.") && i >= 0 {
 		return 0
 	}
 	// Links in links, which no page has, may be looked at no more than others.

@@ -110,7 +110,9 @@ func processor(b *testing.B) time.Duration {
 // BenchmarkNode is what a node does at nodeKeys keys: checks of messages that it has not
 // seen, and votes on them, of all facets; a second voter's vote on what one has reported, and
 // that one's change of mind; with the processor time that the thread of a check takes, and the
-// writer's for a vote: its keys, decisions, entry and changes of the arrays.
+// writer's for a vote: its keys, decisions, entry and changes of the arrays. With
+// -benchtime 4000x the votes have room in the open generation, as in a node, which opens
+// another one when it is full.
 func BenchmarkNode(b *testing.B) {
 	c := newClock()
 	e := ofNode(b, c)

@@ -104,16 +104,24 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 	for i := range crowdOrigins {
 		v.Origins = append(v.Origins, &replica.Held{Origin: replica.Origin{ID: fmt.Sprint(i), Weight: 1}})
 	}
+	type paged interface {
+		Pages() int
+		AppendPage(dst []byte, p int) []byte
+		LoadPage(b []byte) (int, error)
+	}
+	copyPages := func(to, from paged) {
+		for p := range from.Pages() {
+			if _, err := to.LoadPage(from.AppendPage(nil, p)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
 	copyCounts := func(from *filter.Counting) *filter.Counting {
 		a, err := filter.NewSparseCounting(counts)
 		if err != nil {
 			b.Fatal(err)
 		}
-		for p := range from.Pages() {
-			if _, err := a.LoadPage(from.AppendPage(nil, p)); err != nil {
-				b.Fatal(err)
-			}
-		}
+		copyPages(a, from)
 		return a
 	}
 	copyBits := func(from *filter.Bits) *filter.Bits {
@@ -121,11 +129,7 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for p := range from.Pages() {
-			if _, err := a.LoadPage(from.AppendPage(nil, p)); err != nil {
-				b.Fatal(err)
-			}
-		}
+		copyPages(a, from)
 		return a
 	}
 	var to *filter.Sliced

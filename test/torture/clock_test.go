@@ -32,7 +32,8 @@ func TestClock(t *testing.T) {
 	p := v.serve()
 
 	ahead := time.Duration(0)
-	for end := v.end(20 * time.Second); time.Now().Before(end) && !t.Failed(); {
+	some := []string{"limits asked about"}
+	v.torture(20*time.Second, some, func() {
 		pause, back, stop := v.someTime(500), v.rng.IntN(3) == 0, v.rng.IntN(2) == 0
 		by := time.Duration(1 + v.rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[v.rng.IntN(3)])))
 		end := v.begin()
@@ -65,7 +66,7 @@ func TestClock(t *testing.T) {
 		}
 		v.compare(fmt.Sprintf("%v ahead", ahead))
 		v.limits(ahead)
-	}
+	})
 	advance(t, peer, furthest)
 	v.shared(peer)
 
@@ -75,7 +76,7 @@ func TestClock(t *testing.T) {
 	v.others.expire()
 	v.compare("when everything is old")
 	p.Stop()
-	v.finish("limits asked about")
+	v.finish(some)
 }
 
 func sizeOf(d time.Duration) string {

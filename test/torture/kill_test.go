@@ -33,11 +33,12 @@ func TestKill(t *testing.T) {
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), hourly)
 	v.bin = nodetest.Simulated(t)
 	opened := 0
-	for end := v.end(20 * time.Second); time.Now().Before(end) && !t.Failed(); {
+	some := []string{"killed: in use", "killed: in a start, before the store was open", "killed: in a start, after the store was open"}
+	v.torture(20*time.Second, some, func() {
 		switch v.rng.IntN(10) {
 		case 0, 1, 2:
 			v.killStart()
-			continue
+			return
 		case 3:
 			v.killUse(func() string {
 				time.Sleep(v.someTime(1200))
@@ -61,8 +62,8 @@ func TestKill(t *testing.T) {
 			v.others.forget()
 			v.faults["empty folders"]++
 		}
-	}
-	v.finish("killed: in use", "killed: in a start, before the store was open", "killed: in a start, after the store was open")
+	})
+	v.finish(some)
 	kills := 0
 	for what, n := range v.faults {
 		if strings.HasPrefix(what, "killed") {

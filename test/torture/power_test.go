@@ -21,7 +21,8 @@ func TestPower(t *testing.T) {
 	v := newVictim(t, "", settings)
 	d := newDisk(t, rand.New(rand.NewPCG(v.rng.Uint64(), 0)))
 	v.data = filepath.Join(d.where, "data")
-	for end := v.end(20 * time.Second); time.Now().Before(end) && !t.Failed(); {
+	some := []string{"power cut in use"}
+	v.torture(20*time.Second, some, func() {
 		switch v.rng.IntN(8) {
 		case 0:
 			v.cutStart(d)
@@ -32,8 +33,8 @@ func TestPower(t *testing.T) {
 		default:
 			v.ailUse(d)
 		}
-	}
-	v.finish("power cut in use")
+	})
+	v.finish(some)
 }
 
 // cutStart cuts the power while the node starts.

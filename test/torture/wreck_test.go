@@ -50,7 +50,7 @@ func (v *victim) wreck() {
 	v.compare("before a file is damaged")
 	end := v.begin()
 	time.Sleep(1200 * time.Millisecond)
-	stop := v.counted%2 == 0
+	stop := v.rng.IntN(2) == 0
 	if stop {
 		p.Stop()
 	} else {

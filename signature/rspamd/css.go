@@ -58,9 +58,33 @@ func (l *look) inherit(around *look) {
 			l.size = int8(float64(around.size) * share)
 		}
 	}
-	said := *l
-	l.fill(around)
-	l.display, l.displayed = said.display, said.displayed
+	if !l.coloured {
+		l.fg, l.coloured = around.fg, around.coloured
+	}
+	if !l.on {
+		l.bg, l.on = around.bg, around.on
+	}
+	if !l.sized {
+		l.size, l.sized = around.size, around.sized
+	}
+}
+
+// A knownFaint is whether what was looked at last is transparent. Most of a page has the same colours.
+type knownFaint struct {
+	fg, bg       rgb
+	coloured, on bool
+	known, faint bool
+}
+
+// of reports whether l is transparent.
+func (k *knownFaint) of(l *look) bool {
+	if !l.coloured && !l.on {
+		return false
+	}
+	if !k.known || k.coloured != l.coloured || k.on != l.on || k.fg != l.fg || k.bg != l.bg {
+		*k = knownFaint{l.fg, l.bg, l.coloured, l.on, true, l.transparent()}
+	}
+	return k.faint
 }
 
 // transparent reports whether a reader cannot tell the text from what is behind.
@@ -164,7 +188,7 @@ func addLook(known **look, said *look) {
 
 // of takes what style sheets say of a node, and reports whether that is anything.
 func (s *sheet) of(l *look, n *node, marks []mark) bool {
-	if s.tags == nil || n.kind&comment != 0 || !isKnown(n.tag) {
+	if s.empty() || n.kind&comment != 0 || !isKnown(n.tag) {
 		return false
 	}
 	add := func(more *look) {
@@ -182,6 +206,11 @@ func (s *sheet) of(l *look, n *node, marks []mark) bool {
 	add(s.tags[n.tag])
 	add(s.all)
 	return *l != look{}
+}
+
+// empty reports whether style sheets say nothing.
+func (s *sheet) empty() bool {
+	return len(s.tags) == 0 && len(s.ids) == 0 && len(s.classes) == 0 && s.all == nil
 }
 
 // isKnown reports whether rspamd knows an element, and style sheets change it.

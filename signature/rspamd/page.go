@@ -2,9 +2,11 @@ package rspamd
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
@@ -27,17 +29,19 @@ const (
 // Source: docs/specs/rspamd-fuzzy.md#visible-text.
 type page struct {
 	source string
+	nul    bool // there is one in the source
 	text   []byte
 	shown  []span        // what is shown for links and begins like one: places in text, in order
 	looked int           // how many bytes were looked at for them
 	again  int           // how many bytes of the source were appended twice
 	name   []byte        // of the present tag
 	looks  [16]knownLook // of styles that were read lately
+	faint  knownFaint
 	nodes  []node
 	marks  []mark
-	sheet  sheet               // what styles of the page say
-	root   int32               // noNode if there is none
-	opened map[atom.Atom]int32 // how many elements of a name have not ended
+	sheet  sheet // what styles of the page say
+	root   int32 // noNode if there is none
+	opened tally // of the elements that have not ended
 }
 
 // A node is an element, a comment, or an end tag that ends nothing. Its text, and that of what
@@ -97,12 +101,29 @@ func kindOf(tag atom.Atom) kind {
 	return 0
 }
 
-// readPage returns the text of a page.
-func readPage(source string, p *pace.Pace) *page {
-	v := &page{
-		source: source, text: make([]byte, 0, min(len(source)/4, maxText)),
-		nodes: make([]node, 0, min(strings.Count(source, "<"), maxNodes)+1), root: noNode, opened: make(map[atom.Atom]int32),
+// pages keeps memory in which pages are read. It holds no state.
+var pages = sync.Pool{New: func() any { return new(page) }}
+
+// maxSpare is how many bytes of memory a page has that is kept for the next one.
+const maxSpare = 1 << 20
+
+// back gives v to who reads the next page.
+func (v *page) back() {
+	const nodeSize, markSize = 44, 64
+	if cap(v.text)+nodeSize*cap(v.nodes)+markSize*cap(v.marks) > maxSpare || len(v.opened.tags) > maxTags {
+		return
 	}
+	clear(v.marks) // so that no source is kept
+	clear(v.opened.tags)
+	*v = page{text: v.text[:0], shown: v.shown[:0], name: v.name[:0], nodes: v.nodes[:0], marks: v.marks[:0], opened: tally{tags: v.opened.tags}}
+	pages.Put(v)
+}
+
+// readPage returns the text of a page. Who has used it may give the page back.
+func readPage(source string, p *pace.Pace) *page {
+	v := pages.Get().(*page)
+	v.source, v.nul, v.root = source, strings.IndexByte(source, 0) >= 0, noNode
+	v.text = slices.Grow(v.text, min(len(source)/4, maxText))
 	rest := v.parse(p)
 	if v.root >= 0 {
 		v.append(v.root, nil, p)
@@ -132,9 +153,12 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 	cur, parent := int32(noNode), int32(noNode)
 	t := markup.Over(v.source, maxTag)
 	at := 0
-	for t.Next() && !p.Over(len(t.Raw())) {
-		start := at
-		at += len(t.Raw())
+	for t.Next() {
+		start, size := at, len(t.Raw())
+		if p.Over(size) {
+			break
+		}
+		at += size
 		if len(v.nodes) > maxNodes {
 			return start
 		}
@@ -275,7 +299,7 @@ func (v *page) begin() int32 {
 // put appends a node to those of its parent, if it has one.
 func (v *page) put(n *node, parent int32) int32 {
 	if n.kind&closed == 0 {
-		v.opened[n.tag]++
+		*v.opened.of(n.tag)++
 	}
 	n.parent = parent
 	v.nodes = append(v.nodes, *n)
@@ -296,7 +320,7 @@ func (v *page) put(n *node, parent int32) int32 {
 func (v *page) ended(n *node) {
 	if n.kind&closed == 0 {
 		n.kind |= closed
-		v.opened[n.tag]--
+		*v.opened.of(n.tag)--
 	}
 }
 
@@ -335,7 +359,7 @@ func (v *page) end(tag atom.Atom, cur, parent, start, end int32) (now, in int32)
 				return v.nodes[of].parent, parent
 			}
 			v.nodes[of].kind |= last
-		} else if v.opened[tag] > 0 { // it is around this one
+		} else if *v.opened.of(tag) > 0 { // it is around this one
 			for at := of; at >= 0; at = v.nodes[at].parent {
 				v.close(at, start, end)
 			}
@@ -369,6 +393,56 @@ func (v *page) tag(t *markup.Tokens) atom.Atom {
 	return atom.Atom(hash | 1<<31)
 }
 
+// A tally counts by names.
+type tally struct {
+	tags []tagCount // by a hash of the name, or behind; a power of two
+	used int
+}
+
+type tagCount struct {
+	tag atom.Atom // 0 for none
+	n   int32
+}
+
+// tagSeed makes the hash of a name. Nobody who writes pages knows it.
+var tagSeed = rand.Uint64() | 1
+
+// maxTags is how many of them are kept for the next page.
+const maxTags = 256
+
+// of returns the count of a name.
+func (t *tally) of(tag atom.Atom) *int32 {
+	if 2*t.used >= len(t.tags) {
+		t.grow()
+	}
+	at := t.place(tag)
+	if c := &t.tags[at]; c.tag == 0 {
+		c.tag, c.n = tag, 0
+		t.used++
+	}
+	return &t.tags[at].n
+}
+
+// place returns where a name is, or may be put.
+func (t *tally) place(tag atom.Atom) int {
+	mask := uint32(len(t.tags) - 1)
+	at := uint32(uint64(tag)*tagSeed>>32) & mask
+	for t.tags[at].tag != tag && t.tags[at].tag != 0 {
+		at = (at + 1) & mask
+	}
+	return int(at)
+}
+
+func (t *tally) grow() {
+	old := t.tags
+	t.tags = make([]tagCount, max(2*len(old), 64))
+	for _, c := range old {
+		if c.tag != 0 {
+			t.tags[t.place(c.tag)] = c
+		}
+	}
+}
+
 // append appends the text of a node, and of those in it, and returns where it ends. around
 // is how what is around it looks, nil if that is unknown.
 func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
@@ -397,7 +471,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 		case l.display == cell:
 			margin = ' '
 		}
-		if transparent = visible && l.transparent(); transparent {
+		if transparent = visible && v.faint.of(l); transparent {
 			margin = 0
 		}
 	}
@@ -501,7 +575,7 @@ func (v *page) add(piece string, transparent bool) {
 	}
 	start := len(v.text)
 	text := scan.Bytes(piece)
-	if bytes.IndexByte(text, 0) >= 0 {
+	if v.nul && bytes.IndexByte(text, 0) >= 0 {
 		text = bytes.ReplaceAll(text, []byte{0}, []byte("\uFFFD"))
 	}
 	size := len(text)
@@ -510,8 +584,9 @@ func (v *page) add(piece string, transparent bool) {
 	}
 	v.text = slices.Grow(v.text, len(text))
 	for len(text) > 0 {
+		// Words with a space between them stay as they are.
 		n := 0
-		for n < len(text) && !isBlank(text[n]) && text[n] != '&' {
+		for n < len(text) && (!endsRun[text[n]] || text[n] == ' ' && n+1 < len(text) && !endsRun[text[n+1]]) {
 			n++
 		}
 		v.text = append(v.text, text[:n]...)
@@ -544,6 +619,9 @@ func (v *page) add(piece string, transparent bool) {
 	}
 }
 
+// endsRun marks what text is not copied with.
+var endsRun = [256]bool{' ': true, '\t': true, '\n': true, '\r': true, '\f': true, '&': true}
+
 // trim takes the blanks from the end, but for a line end that is the last of them.
 func (v *page) trim() {
 	text := bytes.TrimRight(v.text, " \t\n\r\f")
@@ -561,8 +639,15 @@ func isBlank(c byte) bool {
 func (v *page) linked(begin int) int {
 	shown := bytes.TrimSpace(v.text[min(begin, len(v.text)):])
 	first := shown[:min(len(shown), maxShown)]
-	if i := bytes.IndexAny(first, " \t\r\n\f"); !bytes.ContainsAny(first[:max(0, i)], ":@.") && i >= 0 {
-		return 0
+	triggers := false
+	for _, c := range first {
+		if isBlank(c) {
+			if !triggers {
+				return 0
+			}
+			break
+		}
+		triggers = triggers || is(c, trigger)
 	}
 	// Links in links, which no page has, may be looked at no more than others.
 	if v.looked += len(first); v.looked > 2*len(v.source)+maxShown {
@@ -586,50 +671,131 @@ const maxShown = 4 << 10
 // attributes reads those that say how an element looks, and the text that stands for a picture.
 func (v *page) attributes(n *node, t *markup.Tokens) {
 	const most = 64
-	var m, own mark // own are attributes that count for more than a style
-	said, attributes := false, 0
-	t.Attributes(func(key, written string) bool {
-		before := said
-		said = true
-		switch {
-		case key == "class":
-			m.classes = written
-		case key == "id":
-			m.id = written
-		case n.tag == atom.Img && key == "alt":
-			m.alt = written
-		case n.kind&empty != 0:
-			said = before
-		case n.tag == atom.A && key == "href":
-			if said = before; leads(markup.Value(written)) {
-				n.kind |= linking
-			}
-		case key == "hidden":
-			own.look.display, own.look.displayed = none, true
-		case key == "color":
-			own.look.coloured = own.look.fg.parse(markup.Value(written)) || own.look.coloured
-		case key == "bgcolor":
-			own.look.on = own.look.bg.parse(markup.Value(written)) || own.look.on
-		case key == "style":
-			m.look = *v.style(written)
-		default:
-			said = before
+	var r attributeReader
+	if count, ok := t.Written(); ok {
+		for i := range count {
+			key, written := t.Attribute(i)
+			v.attribute(n, &r, key, written)
 		}
-		attributes++
-		return attributes < most
-	})
-	if said {
-		own.look.fill(&m.look)
-		m.look = own.look
-		v.marks = append(v.marks, m)
+	} else {
+		count = 0
+		t.Attributes(func(key, written string) bool {
+			v.attribute(n, &r, key, written)
+			count++
+			return count < most
+		})
+	}
+	if r.said {
+		r.own.fill(&r.mark.look)
+		r.mark.look = r.own
+		v.marks = append(v.marks, r.mark)
 		n.mark = int32(len(v.marks))
 	}
 }
 
-// leads reports whether a reference leads to a server, an address or a number, and not to another place of the page.
-func leads(reference string) bool {
-	reference = strings.TrimSpace(reference)
+// An attributeReader has what was read of the attributes of an element.
+type attributeReader struct {
+	mark  mark // what they say
+	own   look // what those say that count for more than a style
+	said  bool // there is something
+	known uint8
+}
+
+// attribute takes an attribute of n for r. Of those that are repeated the first counts.
+func (v *page) attribute(n *node, r *attributeReader, key, written string) {
+	name := attributeOf(key)
+	if name == 0 || r.known&name != 0 {
+		return
+	}
+	r.known |= name
+	switch {
+	case name == isClass:
+		r.mark.classes = written
+	case name == isID:
+		r.mark.id = written
+	case name == isAlt:
+		if n.tag != atom.Img {
+			return
+		}
+		r.mark.alt = written
+	case n.kind&empty != 0:
+		return
+	case name == isHref:
+		if n.tag == atom.A && leads(written) {
+			n.kind |= linking
+		}
+		return
+	case name == isHidden:
+		r.own.display, r.own.displayed = none, true
+	case name == isColor:
+		r.own.coloured = r.own.fg.parse(markup.Value(written))
+	case name == isBgcolor:
+		r.own.on = r.own.bg.parse(markup.Value(written))
+	case name == isStyle:
+		r.mark.look = *v.style(written)
+	}
+	r.said = true
+}
+
+// The attributes that are read.
+const (
+	isClass = 1 << iota
+	isID
+	isAlt
+	isHref
+	isHidden
+	isColor
+	isBgcolor
+	isStyle
+)
+
+// attributeOf returns which of them has a name, in whatever case, 0 if none has.
+func attributeOf(key string) uint8 {
+	name, known := "", uint8(0)
+	switch len(key) {
+	case 2:
+		name, known = "id", isID
+	case 3:
+		name, known = "alt", isAlt
+	case 4:
+		name, known = "href", isHref
+	case 5:
+		switch key[1] | 0x20 {
+		case 'l':
+			name, known = "class", isClass
+		case 't':
+			name, known = "style", isStyle
+		default:
+			name, known = "color", isColor
+		}
+	case 6:
+		name, known = "hidden", isHidden
+	case 7:
+		name, known = "bgcolor", isBgcolor
+	default:
+		return 0
+	}
+	for i := range len(name) {
+		if key[i]|0x20 != name[i] {
+			return 0
+		}
+	}
+	return known
+}
+
+// leads reports whether a reference, as it is written, leads to a server, an address or a number, and not to another
+// place of the page.
+func leads(written string) bool {
+	// Most begin with a scheme, which says all.
 	i := 0
+	for i < len(written) && isAlnum(written[i]) {
+		i++
+	}
+	if i+1 < len(written) && written[i] == ':' && written[i+1] > ' ' && written[i+1] < 0x7f && written[i+1] != '&' {
+		return leadsOut(written[:i])
+	}
+	reference := strings.TrimSpace(markup.Value(written))
+	i = 0
 	for i < len(reference) && (isAlnum(reference[i]) || reference[i] >= 0x80) {
 		i++
 	}
@@ -637,11 +803,7 @@ func leads(reference string) bool {
 	case i == len(reference):
 		return false
 	case reference[i] == ':':
-		switch strings.ToLower(reference[:i]) {
-		case "http", "https", "ftp", "file", "mailto", "tel", "callto":
-			return i+1 < len(reference)
-		}
-		return false
+		return leadsOut(reference[:i]) && i+1 < len(reference)
 	case i == 0 && !strings.HasPrefix(reference, "//"):
 		return false
 	}
@@ -650,6 +812,15 @@ func leads(reference string) bool {
 		host = host[:end]
 	}
 	return isHost([]byte(host[strings.LastIndexByte(host, '@')+1:]))
+}
+
+// leadsOut reports whether a scheme is one of those that lead somewhere.
+func leadsOut(scheme string) bool {
+	switch strings.ToLower(scheme) {
+	case "http", "https", "ftp", "file", "mailto", "tel", "callto":
+		return true
+	}
+	return false
 }
 
 // maxReference is how long a character reference is at most, in bytes.
@@ -725,6 +896,18 @@ func appendReference(dst, text []byte, saved int) ([]byte, int) {
 // appendNamed appends what the reference at the start of text, "&" and a name, stands for,
 // and returns how many bytes of it count: all, or up to five letters.
 func appendNamed(dst, text []byte) ([]byte, int) {
+	switch string(text) { // the most frequent ones
+	case "&nbsp":
+		return append(dst, ' '), len(text)
+	case "&amp":
+		return append(dst, '&'), len(text)
+	case "&lt":
+		return append(dst, '<'), len(text)
+	case "&gt":
+		return append(dst, '>'), len(text)
+	case "&quot":
+		return append(dst, '"'), len(text)
+	}
 	for n := len(text); n > 2; n-- {
 		if n < len(text) && n > 6 {
 			n = 6

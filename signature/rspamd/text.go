@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -152,7 +153,8 @@ type stripped struct {
 func strippedText(part *mail.Part, within bool, p *pace.Pace) (s stripped) {
 	if part.HTML {
 		page := readPage(part.Text, p)
-		s.shown = page.shown
+		defer page.back()
+		s.shown = slices.Clone(page.shown)
 		s.text, s.lines = stripText(page.text, true)
 		return s
 	}

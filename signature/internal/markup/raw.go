@@ -5,6 +5,11 @@ import "strings"
 // rawElement returns the name of the element that a start tag begins in lower case, if the
 // content of such elements is text up to their end tag, else "".
 func rawElement(name string) string {
+	// Most elements are seen by their first letter to be others.
+	const shortest = len("xmp")
+	if len(name) < shortest || strings.IndexByte("stnipx", name[0]|0x20) < 0 {
+		return ""
+	}
 	for _, raw := range [...]string{"script", "style", "title", "textarea", "noscript", "iframe", "noembed", "noframes", "plaintext", "xmp"} {
 		if len(name) == len(raw) && name[0]|0x20 == raw[0] && strings.EqualFold(name, raw) {
 			return raw

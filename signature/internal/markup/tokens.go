@@ -35,7 +35,16 @@ type Tokens struct {
 	verbatim   bool   // the token is text of such an element
 	references bool   // and has character references none the less
 	state      state
+
+	written [maxWritten]written // of the first attributes of a tag
+	count   int                 // of all of them
 }
+
+// maxWritten is how many attributes of a tag are noted as it is read.
+const maxWritten = 16
+
+// A written is where an attribute stands in the source.
+type written struct{ key, keyEnd, value, valueEnd int32 }
 
 // A state is why there are no more tokens.
 type state uint8
@@ -254,7 +263,7 @@ func (t *Tokens) tag(at int) bool {
 	for at < len(source) && classes[source[at]]&endsName == 0 {
 		at++
 	}
-	t.name = at
+	t.name, t.count = at, 0
 	for at < len(source) {
 		switch c := source[at]; {
 		case c == '>':
@@ -263,7 +272,14 @@ func (t *Tokens) tag(at int) bool {
 		case classes[c]&blank != 0:
 			at++
 		default:
-			at, _, _ = attribute(source, at)
+			var key, value [2]int
+			if at, key, value = attribute(source, at); key[0] == key[1] {
+				continue
+			}
+			if t.count < len(t.written) {
+				t.written[t.count] = written{int32(key[0]), int32(key[1]), int32(value[0]), int32(value[1])}
+			}
+			t.count++
 		}
 	}
 	t.stop()
@@ -392,6 +408,16 @@ func lower(s string) string {
 		}
 	}
 	return s
+}
+
+// Written returns how many attributes a start tag has, repeated ones too, if each can be had
+// from [Tokens.Attribute].
+func (t *Tokens) Written() (n int, ok bool) { return t.count, t.count <= len(t.written) }
+
+// Attribute returns an attribute of a start tag as it is written, by its place among all.
+func (t *Tokens) Attribute(i int) (key, value string) {
+	w := &t.written[i]
+	return t.source[w.key:w.keyEnd], t.source[w.value:w.valueEnd]
 }
 
 // Attributes calls visit with the attributes of a start tag until it returns false: the

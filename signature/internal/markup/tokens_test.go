@@ -30,15 +30,37 @@ func tokens(source string, max int) (all []string) {
 				t.NotRaw()
 			}
 			if t.Kind() != End {
+				all := ""
 				t.Attributes(func(key, value string) bool {
-					one += fmt.Sprintf(" %q=%q", key, Value(value))
+					all += fmt.Sprintf(" %q=%q", key, Value(value))
 					return true
 				})
+				if once, ok := noted(&t); ok && once != all {
+					one += " written" + once
+				}
+				one += all
 			}
 		}
 		all = append(all, one)
 	}
 	return append(all, fmt.Sprint(t.TooLong()))
+}
+
+// noted returns the attributes of a tag as Attributes tells them, from those that were noted.
+func noted(t *Tokens) (all string, ok bool) {
+	n, ok := t.Written()
+	if !ok {
+		return "", false
+	}
+	seen := make(map[string]bool)
+	for i := range n {
+		key, value := t.Attribute(i)
+		if key = lower(key); !seen[key] {
+			all += fmt.Sprintf(" %q=%q", strings.ReplaceAll(key, "\x00", "\uFFFD"), Value(value))
+		}
+		seen[key] = true
+	}
+	return all, true
 }
 
 // naiveTokens returns what golang.org/x/net/html makes of it.

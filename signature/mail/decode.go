@@ -66,16 +66,23 @@ func (r *reader) decodeTransfer(encoding string, body []byte) []byte {
 // Source: docs/specs/rspamd-fuzzy.md#charsets.
 func (p *Part) Literal(ctx context.Context) (string, error) {
 	by := pace.New(ctx)
-	const piece = 512
-	text := p.Text
+	text, latin := p.Text, false
 	if p.guessed {
 		data := p.decoded(by)
-		middle := len(data) / 2
-		if len(data) >= 3*piece && scan.IsASCII(data[:piece]) && scan.IsASCII(data[middle:middle+piece]) && scan.IsASCII(data[len(data)-piece:]) {
+		switch guess(data) {
+		case allASCII:
 			if p.charset != "" {
 				data = withoutBad(data)
 			}
 			return asString(data), pace.Ended(by)
+		case allLatin:
+			latin = true
+		}
+		if isTurkish(data) && !by.Over(len(data)) {
+			data, err := charmap.Windows1254.NewDecoder().Bytes(data)
+			if err == nil {
+				return asString(data), pace.Ended(by)
+			}
 		}
 	}
 	if strings.Contains(p.encoding, "quoted-printable") && hasBlankEnds(p.body) {
@@ -83,7 +90,7 @@ func (p *Part) Literal(ctx context.Context) (string, error) {
 		text = asString(asUTF8(p.decoded(by), p.charset, most*len(p.body), by))
 	}
 	name := strings.ToLower(strings.Trim(p.charset, " \t\"'"))
-	exact := name == "iso-8859-1" || name == "latin1"
+	exact := name == "iso-8859-1" || name == "latin1" || latin
 	undefined := strings.Contains(text, "\ufffd") && (name == "windows-1252" || name == "cp1252" || p.guessed && !strings.HasPrefix(name, "utf"))
 	if (undefined || exact && !scan.IsASCII(text)) && !by.Over(len(text)) {
 		data := p.decoded(by)
@@ -100,9 +107,86 @@ func (p *Part) Literal(ctx context.Context) (string, error) {
 	return text, pace.Ended(by)
 }
 
+// What a guess says of text that is not UTF-8.
+type guessed uint8
+
+const (
+	withC1   guessed = iota // windows-1252
+	allLatin                // ISO-8859-1
+	allASCII                // nothing
+)
+
+// guess returns what rspamd takes text for that is not UTF-8. It looks at the first, middle and last bytes of a long one,
+// of which two must agree, or the first that is not ASCII decides.
+func guess(text []byte) guessed {
+	const piece = 512
+	if len(text) < 3*piece {
+		return withC1
+	}
+	middle := len(text) / 2
+	pieces := [...]guessed{guessOf(text[:piece]), guessOf(text[middle : middle+piece]), guessOf(text[len(text)-piece:])}
+	first, middling, last := pieces[0], pieces[1], pieces[2]
+	if first == allASCII {
+		if first = middling; first == allASCII {
+			first = last
+		}
+	}
+	if middling == allASCII {
+		if middling = last; middling == allASCII {
+			middling = first
+		}
+	}
+	if last == allASCII {
+		last = middling
+	}
+	if middling == last {
+		return middling
+	}
+	return first
+}
+
+func guessOf(piece []byte) guessed {
+	found := allASCII
+	for _, c := range piece {
+		if 0x80 <= c && c < 0xA0 {
+			return withC1
+		} else if c >= 0xA0 {
+			found = allLatin
+		}
+	}
+	return found
+}
+
+// isTurkish reports whether text that is not ASCII has no letters but those of Turkish in windows-1254, and one that other
+// languages of the West lack.
+func isTurkish(text []byte) bool {
+	own := false
+	for _, c := range text {
+		switch c {
+		case 0xD0, 0xDD, 0xDE, 0xF0, 0xFD, 0xFE:
+			own = true
+		case 0xC7, 0xD6, 0xDC, 0xE7, 0xF6, 0xFC:
+		default:
+			if c >= 0xC0 {
+				return false
+			}
+		}
+	}
+	return own
+}
+
+// InBase64 reports whether the part was sent in base64, which says where it ends: the line end before a boundary is none of it.
+func (p *Part) InBase64() bool { return transferEncoding(p.encoding) == "base64" }
+
+// transferEncoding returns the name of a Content-Transfer-Encoding.
+func transferEncoding(field string) string {
+	name, _, _ := strings.Cut(field, ";")
+	return strings.Trim(name, " \t\"'")
+}
+
 // decoded returns the bytes of a part, of which none at the end of a line of quoted-printable is taken away.
 func (p *Part) decoded(by *pace.Pace) []byte {
-	switch encoding, _, _ := strings.Cut(p.encoding, ";"); strings.Trim(encoding, " \t\"'") {
+	switch transferEncoding(p.encoding) {
 	case "base64":
 		data, _ := decodeBase64(make([]byte, 0, base64.StdEncoding.DecodedLen(len(p.body))), p.body, by)
 		return data
@@ -133,18 +217,19 @@ func isGuess(name string) bool {
 	case "", "us-ascii", "ascii", "utf-8", "utf8", "unknown-8bit", "x-unknown":
 		return true
 	}
-	return false
+	_, err := charset.Reader(name, strings.NewReader(""))
+	return err != nil
 }
 
 // hasBlankEnds reports whether a line of body ends in white space.
 func hasBlankEnds(body []byte) bool {
 	for {
 		line, rest, found := bytes.Cut(body, []byte("\n"))
-		if !found {
-			return false
-		}
 		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 && isWhite(line[len(line)-1]) {
 			return true
+		}
+		if !found {
+			return false
 		}
 		body = rest
 	}

@@ -110,8 +110,24 @@ func readFields(clean []byte) header {
 	return header{gomessage.Header{Header: fields}}
 }
 
-// SubjectTail returns the white space behind the last line of the field Subject, which Subject is without.
-func (m *Message) SubjectTail() string {
+// LiteralSubject returns the subject as rspamd has it: with the white space behind its last line, and with U+FFFD for each
+// byte that is neither UTF-8 nor encoded, whatever its charset may be.
+//
+// Source: docs/specs/rspamd-fuzzy.md#direct-text-digest.
+func (m *Message) LiteralSubject() string {
+	subject := m.Subject
+	if m.undecoded != "" {
+		var b strings.Builder
+		for _, r := range strings.TrimSpace(m.undecoded) {
+			b.WriteRune(r)
+		}
+		subject = b.String()
+	}
+	return subject + m.subjectTail()
+}
+
+// subjectTail returns the white space behind the last line of the field Subject, which Subject is without.
+func (m *Message) subjectTail() string {
 	tail, in := "", false
 	for rest := bytes.TrimLeft(m.Raw[:min(len(m.Raw), maxHeader)], "\r\n"); ; {
 		line, after, ok := cutLine(rest)
@@ -123,7 +139,11 @@ func (m *Message) SubjectTail() string {
 			in = strings.EqualFold(string(fieldName(line)), "Subject")
 		}
 		if in {
-			tail = string(line[len(bytes.TrimRight(line, " \t")):])
+			if text := bytes.TrimRight(line, " \t"); len(text) == 0 {
+				tail = "" // a line of white space is none
+			} else {
+				tail = string(line[len(text):])
+			}
 		}
 		rest = after
 	}
@@ -186,11 +206,16 @@ func (h *header) written(name string) string {
 
 // text does the same and decodes the encoded words.
 func (h *header) text(name string) string {
+	return strings.TrimSpace(decodeText([]byte(h.undecoded(name)), ""))
+}
+
+// undecoded returns a field with its encoded words decoded, and what else is not ASCII as it is.
+func (h *header) undecoded(name string) string {
 	text, err := h.fields.Text(name)
 	if err != nil {
 		text = h.fields.Get(name)
 	}
-	return strings.TrimSpace(decodeText([]byte(text), ""))
+	return text
 }
 
 // params reads a field of the form VALUE; NAME=VALUE, where the standard

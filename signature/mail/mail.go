@@ -7,6 +7,7 @@ import (
 	"net/mail"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -49,6 +50,7 @@ type Message struct {
 	authResults []string // see SourceBy
 	author      string   // the address of From, if there is one field with one address
 	cutSigned   []string // domains of DKIM signatures that are not of the whole body
+	undecoded   string   // the subject before its charset was guessed, "" if it is UTF-8
 
 	mu       sync.Mutex
 	pages    []*Page  // of the parts that were asked for; those beyond maxKept without their texts
@@ -173,6 +175,9 @@ func (m *Message) fields(h header) {
 	m.MessageID = betweenAngles(h.written("Message-Id"))
 	m.ListID = betweenAngles(h.written("List-Id"))
 	m.Subject = h.text("Subject")
+	if text := h.undecoded("Subject"); !utf8.ValidString(text) {
+		m.undecoded = text
+	}
 	m.Date = h.written("Date")
 	for f := h.fields.FieldsByKey("Authentication-Results"); len(m.authResults) < maxAuthResults && f.Next(); {
 		m.authResults = append(m.authResults, decodeText([]byte(f.Value()), ""))

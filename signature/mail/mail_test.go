@@ -146,16 +146,32 @@ func TestLiteral(t *testing.T) {
 		{"Content-Type: text/plain", "caf\xe9", "café", "café"}, {"Content-Type: text/plain", long + long + "\xe9" + long + long, long + long + "é" + long + long, long + long + "é" + long + long},
 		{"Content-Type: text/plain", long + "\xe9" + long + long, long + "é" + long + long, long + "\xe9" + long + long}, {"Content-Type: text/plain; charset=us-ascii", long + "\xe9" + long + long, long + "é" + long + long, long + "?" + long + long},
 		{"Content-Type: text/plain; charset=utf-8", long + "\xe9éé" + long + long, long + "\ufffdéé" + long + long, long + "?éé" + long + long},
+		{"Content-Type: text/plain; charset=nonesuch", long + "\xe9" + long + long, long + "é" + long + long, long + "?" + long + long},
+		{"Content-Type: text/plain\nContent-Transfer-Encoding: quoted-printable", "a=0D=0A ", "a\r\n", "a\r\n "},
+		// One of the three places that are looked at decides, or two of them.
+		{"Content-Type: text/plain", "\xe9" + long + "\x92" + long + long, "é" + long + "\u2019" + long + long, "é" + long + "\u0092" + long + long},
+		{"Content-Type: text/plain", "\x92" + long + "\xe9\x93" + long, "\u2019" + long + "é\u201c" + long, "\u2019" + long + "é\u201c" + long},
+		{"Content-Type: text/plain", "\x92" + long + "\xe9" + long + "\xe9", "\u2019" + long + "é" + long + "é", "\u0092" + long + "é" + long + "é"},
+		{"Content-Type: text/plain", "ar\xfeivi \xddzmir \xe7ok", "arþivi Ýzmir çok", "arşivi İzmir çok"}, {"Content-Type: text/plain", "\xdea\xf0 og \xe1", "Það og á", "Það og á"},
 	} {
 		m := mailtest.Must(Read(t.Context(), []byte(test.header+"\n\n"+test.body)))
 		if part := &m.Parts[0]; part.Text != test.text || mailtest.Must(part.Literal(t.Context())) != test.literal {
 			t.Errorf("%s, %.20q: %.2000q, literally %.2000q", test.header, test.body, part.Text, mailtest.Must(part.Literal(t.Context())))
 		}
 	}
-	for raw, want := range map[string]string{"Subject: a \n\nb": " ", "subject: a\t \r\nTo: b\n\n": "\t ", "To: x \nSubject: a \n b\t\nCc: y \n\n": "\t", "Subject: a\n\n": "", "x\n\nSubject: b \n\n": "", "": ""} {
-		m := &Message{Raw: []byte(raw)}
-		if got := m.SubjectTail(); got != want {
+	for raw, want := range map[string]string{
+		"Subject: a \n\nb": "a ", "subject: a\t \r\nTo: b\n\n": "a\t ", "To: x \nSubject: a \n b\t\nCc: y \n\n": "a  b\t", "Subject: a\n\n": "a", "To: x\n\nSubject: b \n\n": "",
+		"Subject: a\n \n\nb": "a", "Subject: caf\xe9s \xa3\xa35\n\n": "caf\ufffds \ufffd\ufffd5", "Subject: =?iso-8859-1?q?caf=E9?= \n\n": "café ",
+	} {
+		m := mailtest.Must(Read(t.Context(), []byte(raw)))
+		if got := m.LiteralSubject(); got != want {
 			t.Errorf("%q: %q, want %q", raw, got, want)
+		}
+	}
+	for encoding, want := range map[string]bool{"base64": true, " BASE64 ; x": true, "8bit": false, "": false} {
+		m := mailtest.Must(Read(t.Context(), []byte("Content-Transfer-Encoding: "+encoding+"\n\nYQ==\n")))
+		if got := m.Parts[0].InBase64(); got != want {
+			t.Errorf("%q: base64 %v", encoding, got)
 		}
 	}
 }

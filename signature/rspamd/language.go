@@ -17,12 +17,15 @@ import (
 	"github.com/blevesearch/snowballstem/finnish"
 	"github.com/blevesearch/snowballstem/french"
 	"github.com/blevesearch/snowballstem/german"
+	"github.com/blevesearch/snowballstem/hungarian"
 	"github.com/blevesearch/snowballstem/italian"
 	"github.com/blevesearch/snowballstem/norwegian"
 	"github.com/blevesearch/snowballstem/portuguese"
+	"github.com/blevesearch/snowballstem/romanian"
 	"github.com/blevesearch/snowballstem/russian"
 	"github.com/blevesearch/snowballstem/spanish"
 	"github.com/blevesearch/snowballstem/swedish"
+	"github.com/blevesearch/snowballstem/turkish"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
@@ -61,7 +64,7 @@ var languages = [...]language{
 	{"no", norwegian.Stem, inLatin, true, "og å det er en for på med som ikke av til den du vi har et"},
 	{"fi", finnish.Stem, inLatin, true, "ja on ei se että hän oli mutta tai kun niin myös ovat voit"},
 	inRussian: {"ru", russian.Stem, inCyrillic, false, "и в не на что с по для это как вы от из мы ваш все у"},
-	{"hu", nil, inLatin, true, ""}, {"tr", nil, inLatin, true, ""}, {"ro", nil, inLatin, true, ""}, {"cs", nil, inLatin, true, ""}, {"sl", nil, inLatin, true, ""},
+	{"hu", hungarian.Stem, inLatin, true, ""}, {"tr", turkish.Stem, inLatin, true, ""}, {"ro", romanian.Stem, inLatin, true, ""}, {"cs", nil, inLatin, true, ""}, {"sl", nil, inLatin, true, ""},
 	{"id", nil, inLatin, false, ""}, {"ar", nil, inArabic, false, ""}, {"ne", nil, inDevanagari, false, ""},
 }
 

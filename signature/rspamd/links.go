@@ -519,6 +519,7 @@ func hasSuffixFold(text []byte, suffix string) bool {
 
 // isNumeric reports whether a host is an IP address: as it is usually written, or of up to four numbers.
 func isNumeric(name []byte) bool {
+	name, _ = unescaped(name)
 	if len(name) == 0 || !isAlnum(name[0]) || scan.IsLetter(name[0]) {
 		return false
 	}
@@ -539,14 +540,25 @@ func isAlnum(c byte) bool { return scan.IsLetter(c) || '0' <= c && c <= '9' }
 // isHost reports whether name is a name below a public suffix.
 func isHost(name []byte) bool {
 	const longest = 255
-	if bytes.IndexByte(name, '%') >= 0 {
-		if decoded, err := url.PathUnescape(string(name)); err == nil {
-			name = []byte(decoded)
-		}
+	name, ok := unescaped(name)
+	if !ok {
+		return false
 	}
 	name = bytes.TrimSuffix(name, []byte("."))
 	i := bytes.LastIndexByte(name, '.')
 	return i >= 0 && len(name) <= longest && isSuffix(name[i+1:])
+}
+
+// unescaped returns a host without its escapes, of which all or none count. It reports false if what they stand for is no text.
+func unescaped(host []byte) ([]byte, bool) {
+	if bytes.IndexByte(host, '%') < 0 {
+		return host, true
+	}
+	decoded, err := url.PathUnescape(string(host))
+	if err != nil {
+		return host, true
+	}
+	return []byte(decoded), utf8.ValidString(decoded)
 }
 
 // isSuffix reports whether label is a top-level domain.

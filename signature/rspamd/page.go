@@ -638,6 +638,10 @@ func isBlank(c byte) bool {
 // linked returns how many bytes from begin on are shown for a link, if they begin like one.
 func (v *page) linked(begin int) int {
 	shown := bytes.TrimSpace(v.text[min(begin, len(v.text)):])
+	const tooShort = 4
+	if len(shown) <= tooShort {
+		return 0
+	}
 	first := shown[:min(len(shown), maxShown)]
 	triggers := false
 	for _, c := range first {
@@ -792,7 +796,7 @@ func leads(written string) bool {
 		i++
 	}
 	if i+1 < len(written) && written[i] == ':' && written[i+1] > ' ' && written[i+1] < 0x7f && written[i+1] != '&' {
-		return leadsOut(written[:i])
+		return leadsOut(written[:i]) && strings.TrimLeft(written[i+1:], "/") != ""
 	}
 	reference := strings.TrimSpace(markup.Value(written))
 	i = 0
@@ -803,7 +807,7 @@ func leads(written string) bool {
 	case i == len(reference):
 		return false
 	case reference[i] == ':':
-		return leadsOut(reference[:i]) && i+1 < len(reference)
+		return leadsOut(reference[:i]) && strings.TrimLeft(reference[i+1:], "/") != ""
 	case i == 0 && !strings.HasPrefix(reference, "//"):
 		return false
 	}

@@ -128,6 +128,18 @@ func TestPageText(t *testing.T) {
 	}
 }
 
+// TestShown: which texts of links stand for a link: those of more than four bytes, if there is a link.
+func TestShown(t *testing.T) {
+	for source, want := range map[string]int{
+		`<a href="http://example.com/">shop.example.com</a>`: 1, `<a href="http://example.com/">s.th</a>`: 0, `<a href="http://example.com/"> ss.th </a>`: 1, `<a href="http://example.com/">here</a>`: 0,
+		`<a href="http://">shop.example.com</a>`: 0, `<a href=" https:// ">shop.example.com</a>`: 0, `<a href="mailto:">joe@example.com</a>`: 0, `<a href="mailto:joe@example.com">joe@example.com</a>`: 1, `<a href="#x">example.com</a>`: 0,
+	} {
+		if got := len(readPage(source, nil).shown); got != want {
+			t.Errorf("%s: %d, want %d", source, got, want)
+		}
+	}
+}
+
 // TestStripText: line ends, blanks and characters without width.
 func TestStripText(t *testing.T) {
 	for text, want := range map[string][2]string{ // of a text, and of a page

@@ -169,11 +169,33 @@ func TestWords(t *testing.T) {
 		"3.14 and 1,000": "314 and 1000", "don't it's o'clock Ts'o": "dont it oclock tso", "U.S.A. d.e": "u s a d e",
 		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
+		"500만개 abc가나 가_나": "500 만개 abc 가나 가 _ 나", "a¸b ¸c": "a b c", "see joe%barrera.org": "see joe barrera org", "at http://%32%317.%31%30%36.%355%2E97/ now": "at now",
 	} {
 		words, ok := new(workspace).stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, NewHasher("", "", MumHash), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// TestControls: a control or format character is a word without letters to rspamd 3.4, which counts where long texts decay.
+func TestControls(t *testing.T) {
+	for text, want := range map[string]int{"a b": 2, "a \x1b b": 3, "\x1b[1;33m a": 3, "a \x7f\u0092 \u061c": 3, "a \t! b": 2} {
+		var found oddList
+		found.take(&stripped{text: []byte(text), bare: true}, math.MaxInt, nil)
+		if found.decay.found != want {
+			t.Errorf("%q has %d words, want %d: %q", text, found.decay.found, want, found.strings())
+		}
+	}
+}
+
+// TestGapInBlanks: what is shown for a link begins in its place even if that is in blanks between two marks, which are two pieces.
+func TestGapInBlanks(t *testing.T) {
+	text := "to joe@example.com .  We honor all requests"
+	var found oddList
+	found.take(&stripped{text: []byte(text), shown: []span{{21, 37}}, lines: []int32{3}}, math.MaxInt, nil)
+	if got := strings.Join(found.strings(), " "); got != "to quests" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -134,10 +134,11 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 		space.text = words.appendText(space.text[:0])
 		return Hash{Digest: keyed(&h.key, nil, space.text), Shingles: &shingles}, true
 	}
-	if n := len(stripped.text) + len(m.Subject); n*policy.TextMultiplier < policy.MinBytes {
+	subject := m.LiteralSubject()
+	if n := len(stripped.text) + len(subject); n*policy.TextMultiplier < policy.MinBytes {
 		return hash, false
 	}
-	hash.Digest = h.Direct(stripped.text, m.Subject+m.SubjectTail())
+	hash.Digest = h.Direct(stripped.text, subject)
 	return hash, true
 }
 
@@ -159,7 +160,7 @@ func strippedText(part *mail.Part, within bool, p *pace.Pace) (s stripped) {
 		return s
 	}
 	text := scan.Bytes(part.Text)
-	if within && !bytes.HasSuffix(text, []byte("\n")) {
+	if within && !part.InBase64() && !bytes.HasSuffix(text, []byte("\n")) {
 		// To rspamd the line end before a boundary belongs to the part.
 		text = append(text[:len(text):len(text)], '\n')
 	}
@@ -575,9 +576,15 @@ func (l *oddList) odd(text []byte, from int, limit int, p *pace.Pace) bool {
 	}
 	l.points = splitPoints(l.points[:0], text)
 	end := from
-	for it := words.FromBytes(l.points); l.counted() < limit && it.Next(); {
+	piece := 0 // bytes of a piece between word boundaries that are left
+	for it := words.FromBytes(l.points); l.counted() < limit && (piece > 0 || it.Next()); {
+		if piece == 0 {
+			piece = len(it.Value())
+		}
 		start := max(end, l.passed)
-		if end += len(it.Value()); end-start > maxWord || len(l.text) > maxText {
+		size := alike(text[end-from : end-from+piece])
+		piece -= size
+		if end += size; end-start > maxWord || len(l.text) > maxText {
 			return false
 		}
 		if start >= end {
@@ -635,13 +642,17 @@ func (l *oddList) pass(g gap) {
 	}
 }
 
-// beginsWord reports whether a word begins with the first character of text.
+// beginsWord reports whether a word begins with the first character of text, which to rspamd may be a control or format
+// character. Such a word counts, and is empty.
 func beginsWord(text []byte) bool {
-	if len(text) == 0 || text[0] < utf8.RuneSelf {
-		return len(text) > 0 && inWord(text[0])
+	if len(text) == 0 {
+		return false
+	}
+	if c := text[0]; c < utf8.RuneSelf {
+		return inWord(c) || c <= 0x08 || 0x0E <= c && c <= 0x1B || c == 0x7F
 	}
 	r, _ := utf8.DecodeRune(text)
-	return begun.At(r) != noWord
+	return begun.At(r) != noWord || r <= 0x9F || unicode.Is(unicode.Cf, r)
 }
 
 // A decay leaves out words of long texts: behind the first 600 words and links so many that
@@ -686,17 +697,42 @@ func (d *decay) keeps(word []byte, end int) bool {
 	return true
 }
 
-// splitPoints appends text to dst with a blank for each colon, and for each point that does
+// alike returns how many bytes of piece are before Hangul syllables meet anything else: to ICU there is a word boundary,
+// and to Unicode none.
+func alike(piece []byte) int {
+	const first, last = '가', '힣'
+	hangul := false
+	for at, lead := range piece {
+		if lead < 0xC0 {
+			if lead < utf8.RuneSelf && hangul {
+				return at
+			}
+			continue
+		}
+		r, _ := utf8.DecodeRune(piece[at:])
+		if is := first <= r && r <= last; is != hangul {
+			if at > 0 && !unicode.IsMark(r) {
+				return at
+			}
+			hangul = is
+		}
+	}
+	return len(piece)
+}
+
+// splitPoints appends text to dst with an exclamation mark for each colon, for each byte of a cedilla that stands alone, and for each point that does
 // not stand between two digits, and a letter for each "@". The word boundaries are those of
-// ICU 72's locale en_US_POSIX, in which the first two join no letters, and the last is one.
+// ICU 72's locale en_US_POSIX, in which the first three join no letters, and the last is one.
 func splitPoints(dst, text []byte) []byte {
 	out := append(dst, text...)
 	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
 	for i, c := range text {
 		if c == ':' || c == '.' && !(digit(i-1) && digit(i+1)) {
-			out[i] = ' '
+			out[i] = '!'
 		} else if c == '@' {
 			out[i] = 'a'
+		} else if c == 0xB8 && i > 0 && text[i-1] == 0xC2 {
+			out[i-1], out[i] = '!', '!'
 		}
 	}
 	return out

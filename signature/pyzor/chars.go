@@ -50,27 +50,36 @@ func (t *charText) widen(r rune) {
 	switch {
 	case t.width == 0:
 	case need == 2:
-		t.wide = appendChars(t.wide, t.narrow)
+		t.wide = appendChars(t.wide, t.narrow, cap(t.narrow))
 	case t.width == 1:
-		t.full = appendChars(t.full, t.narrow)
+		t.full = appendChars(t.full, t.narrow, cap(t.narrow))
 	default:
-		t.full = appendChars(t.full, t.wide)
+		t.full = appendChars(t.full, t.wide, cap(t.wide))
 	}
 	t.width = need
-	// Of the other widths nothing is kept.
+	// Of the other widths only little memory is kept.
 	if need != 1 {
-		t.narrow = nil
+		t.narrow = fewChars(t.narrow)
 	}
 	if need != 2 {
-		t.wide = nil
+		t.wide = fewChars(t.wide)
 	}
 	if need != 4 {
-		t.full = nil
+		t.full = fewChars(t.full)
 	}
 }
 
-func appendChars[To, From char](to []To, from []From) []To {
-	to = slices.Grow(to, len(from))
+// fewChars returns the memory of characters if it is for few of them.
+func fewChars[T char](chars []T) []T {
+	if cap(chars) > pace.Step {
+		return nil
+	}
+	return chars[:0]
+}
+
+// appendChars appends characters, and makes room for as many as room.
+func appendChars[To, From char](to []To, from []From, room int) []To {
+	to = slices.Grow(to, max(room, len(from)))
 	for _, c := range from {
 		to = append(to, To(c))
 	}
@@ -100,9 +109,9 @@ func (t *charText) puts(text []byte) {
 	case 1:
 		t.narrow = append(t.narrow, text...)
 	case 2:
-		t.wide = appendChars(t.wide, text)
+		t.wide = appendChars(t.wide, text, 0)
 	default:
-		t.full = appendChars(t.full, text)
+		t.full = appendChars(t.full, text, 0)
 	}
 }
 

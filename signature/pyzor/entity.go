@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// reference returns what "&" and the start of text mean by the rules of HTML
-// 5 and how much of the text that takes.
-func reference[T char](rest []T) ([]rune, int) {
+// commonReference returns what "&" and the start of text mean, and how much of the text that takes, if it is one of
+// the most frequent references, else 0.
+func commonReference[T char](rest []T) (meaning rune, n int) {
 	for _, common := range [...]struct {
 		name    string
 		meaning rune
@@ -20,9 +20,15 @@ func reference[T char](rest []T) ([]rune, int) {
 			n++
 		}
 		if n == len(common.name) {
-			return []rune{common.meaning}, n
+			return common.meaning, n
 		}
 	}
+	return 0, 0
+}
+
+// reference returns what "&" and the start of text mean by the rules of HTML
+// 5 and how much of the text that takes.
+func reference[T char](rest []T) ([]rune, int) {
 	if len(rest) > 0 && rest[0] == '#' {
 		if meaning, n := numeric(rest); n > 0 {
 			return meaning, n

@@ -84,47 +84,92 @@ func (h *stripper[T]) data(i, end int, references, begun bool) {
 	if h.hidden {
 		return
 	}
-	run := textRun{out: h.out, begun: begun}
+	l := h.out
+	run := textRun{out: l, begun: begun}
 	text := h.in[:end]
-	for from := i; i < end && !h.out.done() && !h.pace.Over(1+i-from); {
-		from = i
-		// Most characters are those of words.
-		n, stop := i, min(end, i+pace.Step)
-		for n < stop && !isSpace(text[n]) && (text[n] != '&' || !references) {
-			n++
+	ends := uint8(classSpace) // of words
+	if references {
+		ends |= classReference
+	}
+	for from := i; i < end && !l.done(); {
+		if i-from >= pace.Step/2 {
+			if h.pace.Over(i - from) {
+				return
+			}
+			from = i
 		}
-		if n == i {
-			if c := text[i]; c != '&' || !references {
-				if i++; c != ' ' {
-					run.put(rune(c))
-				} else if run.blank == 0 {
-					run.blank = ' '
+		// Most characters are those of words with a blank between them.
+		for stop := min(end, i+pace.Step/2); i < stop; {
+			n, class := i, uint8(0)
+			for n < stop {
+				c := classOf(text[n])
+				if c&ends != 0 {
+					break
 				}
+				class |= c
+				n++
+			}
+			if n == i {
+				break
+			}
+			if run.begun && run.blank != '\n' && l.length == 0 {
+				run.blank = 0
+			} else if run.begin() {
+				if l.done() {
+					return
+				}
+				if l.marks != nil && l.lines >= l.marks.due {
+					l.marks.add(mark{int32(l.lines), int32(l.part), int32(i), int32(end), references})
+				}
+			}
+			switch {
+			case l.skips():
+				n = h.next(n, stop)
+			case l.length == 0 && (n == end || isSpace(text[n])):
+				// Every run begins with a blank, so that the end of this one ends the word.
+				wholeWord(l, h.in, h.narrow, i, n, class)
+			default:
+				putWord(l, text[i:n])
+			}
+			if i = n; i < stop && text[i] == ' ' {
+				run.blank = ' '
+				i++
+			}
+		}
+		if i == end {
+			break
+		}
+		switch c := text[i]; {
+		case c == ' ' && run.blank != 0:
+			i++
+		case c == '&' && references:
+			i++
+			if meaning, n := commonReference(text[i:]); n > 0 {
+				run.put(meaning)
+				i += n
 				continue
 			}
-			meaning, n := reference(text[i+1:])
+			meaning, n := reference(text[i:])
 			for _, r := range meaning {
 				run.put(r)
 			}
-			i += 1 + n
-			continue
+			i += n
+		case isSpace(c):
+			run.put(rune(c))
+			i++
 		}
-		if run.begin() && h.out.marks != nil && h.out.lines >= h.out.marks.due {
-			h.out.marks.add(mark{int32(h.out.lines), int32(h.out.part), int32(i), int32(end), references})
-		}
-		word := text[i:n]
-		if h.out.skips() {
-			for n < stop && text[n] != '&' && !isLineEnd(text[n]) {
-				n++
-			}
-		} else if h.out.length == 0 && (n == end || isSpace(text[n])) {
-			// Every run begins with a blank, so that the end of this one ends the word.
-			wholeWord(h.out, word)
-		} else {
-			putWord(h.out, word)
-		}
-		i = n
 	}
+}
+
+// next returns where from i on a character ends a line or may begin a reference, stop if none before does.
+func (h *stripper[T]) next(i, stop int) int {
+	if h.narrow != nil {
+		return nextByte(h.narrow[:stop], i, classEnd|classReference)
+	}
+	for i < stop && classOf(h.in[i])&(classEnd|classReference) == 0 {
+		i++
+	}
+	return i
 }
 
 // find returns the position of the first r from i on, or -1.
@@ -164,12 +209,11 @@ func (h *stripper[T]) hasPrefix(i int, prefix string) bool {
 func (h *stripper[T]) run(i int) {
 	n := len(h.in)
 	for i < n && !h.broken && !h.out.done() {
-		if h.pace.Over(1) {
-			return
-		}
-		j := -1
+		from, j := i, -1
 		if h.raw == "" {
-			if j = h.find('<', i); j < 0 {
+			if j = i; h.in[i] == '<' {
+				// Most tags have no text between them.
+			} else if j = h.find('<', i); j < 0 {
 				if h.cutReference(i) {
 					return
 				}
@@ -184,7 +228,7 @@ func (h *stripper[T]) run(i int) {
 		if i = j; i == n {
 			return
 		}
-		if i = h.markup(i); i < 0 || h.pace.Over(i-j) {
+		if i = h.markup(i); i < 0 || h.pace.Over(1+i-from) {
 			return
 		}
 	}
@@ -235,7 +279,7 @@ func (h *stripper[T]) markup(i int) int {
 	switch {
 	case asciiLetter(h.at(i + 1)):
 		return h.startTag(i)
-	case h.hasPrefix(i, "</"):
+	case h.at(i+1) == '/':
 		return h.endTag(i)
 	case h.hasPrefix(i, "<!--"):
 		return h.comment(i + 4)
@@ -330,18 +374,23 @@ func isNameRune(r rune) bool {
 
 // endTag takes "</" at i.
 func (h *stripper[T]) endTag(i int) int {
-	gt := h.behind('>', i+1)
-	if gt < 0 {
-		return -1
+	start := i + 2
+	if start < len(h.in) && !asciiLetter(rune(h.in[start])) {
+		start = h.skipSpace(start)
 	}
-	start := h.skipSpace(i + 2)
 	end := start
 	if asciiLetter(h.at(start)) {
-		for isNameRune(h.at(end)) || h.at(end) == ':' {
+		for end++; end < len(h.in) && (isNameRune(rune(h.in[end])) || h.in[end] == ':'); {
 			end++
 		}
 	}
-	if end > start && h.at(h.skipSpace(end)) == '>' {
+	gt := end + 1
+	if h.at(end) != '>' {
+		if gt = h.behind('>', i+1); gt < 0 {
+			return -1
+		}
+	}
+	if end > start && (gt == end+1 || h.at(h.skipSpace(end)) == '>') {
 		name := h.in[start:end]
 		if h.raw != "" && !isName(name, h.raw) {
 			h.data(i, gt, false, false)
@@ -367,7 +416,7 @@ func (h *stripper[T]) endTag(i int) int {
 }
 
 func (h *stripper[T]) close(name []T) {
-	if isName(name, "script") || isName(name, "style") {
+	if rawName(name) != "" {
 		h.hidden = false
 	}
 }
@@ -379,6 +428,17 @@ func toString[T char](text []T) string {
 		b.WriteRune(rune(c))
 	}
 	return b.String()
+}
+
+// rawName returns the name of an element if its text does not count, else "".
+func rawName[T char](name []T) string {
+	switch {
+	case len(name) == len("script") && isName(name, "script"):
+		return "script"
+	case len(name) == len("style") && isName(name, "style"):
+		return "style"
+	}
+	return ""
 }
 
 // isName reports whether text in lower case is name.
@@ -477,11 +537,9 @@ func (h *stripper[T]) plainTag(i int) (end int, ok bool) {
 
 // open begins an element, which has content unless its tag ends in a slash.
 func (h *stripper[T]) open(name []T, content bool) {
-	for _, raw := range [...]string{"script", "style"} {
-		if isName(name, raw) {
-			if h.hidden = content; h.hidden {
-				h.raw = raw
-			}
+	if raw := rawName(name); raw != "" {
+		if h.hidden = content; h.hidden {
+			h.raw = raw
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package pyzor
 
-import "unicode/utf8"
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
 
 // minLine is the number of characters of a normalised line that counts.
 const minLine = 8
@@ -31,8 +35,12 @@ type liner struct {
 	held   []byte // of the line, not yet passed on
 }
 
-// maxHeld is about how many bytes of a line are held, to be passed on together.
-const maxHeld = 512
+// maxHeld is about how many bytes of a line are held, to be passed on together. A word more
+// takes heldSpare at most.
+const (
+	maxHeld   = 512
+	heldSpare = 64
+)
 
 // done reports whether no more lines are wanted, for who does not count them.
 func (l *liner) done() bool { return l.marks == nil && l.lines >= l.wanted.behind }
@@ -65,24 +73,26 @@ func (l *liner) put(r rune) {
 func (l *liner) puts(text []byte) {
 	for at := 0; at < len(text); {
 		if l.skips() {
-			for at < len(text) && !isLineEnd(text[at]) {
-				at++
-			}
-			if at == len(text) {
+			if at = nextByte(text, at, classEnd); at == len(text) {
 				return
 			}
 		}
 		// Most characters are those of words.
-		n := at
-		for n < len(text) && text[n] > ' ' && text[n] < 0x7f {
+		n, class := at, uint8(0)
+		for n < len(text) {
+			c := classes[text[n]]
+			if c&classSpace != 0 {
+				break
+			}
+			class |= c
 			n++
 		}
 		switch {
 		case n == len(text):
 			putWord(l, text[at:])
 			return
-		case l.length == 0 && isSpace(text[n]):
-			wholeWord(l, text[at:n])
+		case l.length == 0:
+			wholeWord(l, text, text, at, n, class)
 		default:
 			putWord(l, text[at:n])
 		}
@@ -91,11 +101,36 @@ func (l *liner) puts(text []byte) {
 				return
 			}
 			l.note(n)
-		} else {
-			l.put(rune(c))
+		} else if l.length > 0 {
+			l.endWord()
 		}
 		at = n + 1
 	}
+}
+
+// nextByte returns where a byte of a class, an end of lines or a reference, is next in text from at on, its length
+// if there is none.
+func nextByte(text []byte, at int, class uint8) int {
+	// Eight at a time, up to one below a blank, beyond ASCII, or "&".
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(text)-at >= 8 {
+		eight := binary.LittleEndian.Uint64(text[at:])
+		reference := eight ^ '&'*ones
+		marked := ((eight-' '*ones)&^eight | (reference-ones)&^reference | eight) & high
+		if marked == 0 {
+			at += 8
+			continue
+		}
+		at += bits.TrailingZeros64(marked) / 8
+		if classes[text[at]]&class != 0 {
+			return at
+		}
+		at++
+	}
+	for at < len(text) && classes[text[at]]&class == 0 {
+		at++
+	}
+	return at
 }
 
 // note notes that the present line begins at or behind a line end, so many bytes behind where
@@ -106,24 +141,29 @@ func (l *liner) note(behind int) {
 	}
 }
 
-// wholeWord takes a word that stands between white space, or the ends of a run, which white
-// space follows. It does what putWord and endWord do, at once if the word is plain.
-func wholeWord[T char](l *liner, word []T) {
-	if len(word) >= maxWord {
-		return
-	}
-	for _, c := range word {
-		if c == '@' || c == ':' || c >= utf8.RuneSelf || c < 0 {
-			putWord(l, word)
-			l.endWord()
-			return
+// wholeWord takes a word of text, from at up to end, that stands between white space, or the ends of a run, which white
+// space follows. class has the classes of its characters, narrow is the text if that is bytes. It does what putWord and
+// endWord do, at once if the word is plain.
+func wholeWord[T char](l *liner, text []T, narrow []byte, at, end int, class uint8) {
+	switch {
+	case end-at >= maxWord:
+	case class&classOdd != 0:
+		putWord(l, text[at:end])
+		l.endWord()
+	case l.counts(end - at):
+		const most = 16 // at least maxWord
+		if n := len(l.held); len(narrow)-at >= most && cap(l.held)-n >= most {
+			// As much, whatever the length, is two steps.
+			copy(l.held[n:n+most], narrow[at:at+most])
+			l.held = l.held[:n+end-at]
+		} else {
+			for _, c := range text[at:end] {
+				l.held = append(l.held, byte(c))
+			}
 		}
-	}
-	if l.counts(len(word)) {
-		for _, c := range word {
-			l.held = append(l.held, byte(c))
+		if len(l.held) >= maxHeld {
+			l.passAll()
 		}
-		l.pass()
 	}
 }
 
@@ -131,13 +171,6 @@ func wholeWord[T char](l *liner, word []T) {
 func (l *liner) counts(chars int) bool {
 	l.chars += chars
 	return l.wants()
-}
-
-// pass passes on what is held, if it is much.
-func (l *liner) pass() {
-	if len(l.held) >= maxHeld {
-		l.passAll()
-	}
 }
 
 // passAll passes on what is held, if it is known that the line counts.
@@ -173,7 +206,9 @@ func (l *liner) endWord() {
 			l.held = utf8.AppendRune(l.held, r)
 		}
 	}
-	l.pass()
+	if len(l.held) >= maxHeld {
+		l.passAll()
+	}
 }
 
 // endLine ends a line; every text ends one.

@@ -148,12 +148,35 @@ func (r *reader) rest() []byte {
 		all = append(all, line...)
 	}
 	start := r.pos
-	for r.line() != nil {
+	for more := true; more; {
+		if r.blanks == 0 {
+			// Nothing but a boundary ends the input.
+			n := r.nextDash() - r.pos
+			if r.pace.Over(n) {
+				break
+			}
+			r.pos += n
+		}
+		more = r.line() != nil
 	}
 	if all == nil {
 		return r.raw[start:r.pos]
 	}
 	return append(all, r.raw[start:r.pos]...)
+}
+
+// nextDash returns where the next line begins that starts with a dash, if there are boundaries, else the end of the mail.
+func (r *reader) nextDash() int {
+	for at := r.pos; len(r.stops) > 0 && at < len(r.raw); at++ {
+		n := bytes.IndexByte(r.raw[at:], '-')
+		if n < 0 {
+			break
+		}
+		if at += n; at == r.pos || r.raw[at-1] == '\n' || r.raw[at-1] == '\r' {
+			return at
+		}
+	}
+	return len(r.raw)
 }
 
 func isBlankLine(line []byte) bool { return line[0] == '\n' || line[0] == '\r' }

@@ -1,9 +1,12 @@
 package pyzor
 
 import (
+	"bytes"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
@@ -141,4 +144,78 @@ func TestPlainTag(t *testing.T) {
 	if plain < 6_000 {
 		t.Errorf("%d plain tags", plain)
 	}
+}
+
+// TestDecodeFast holds the ways to decode many bytes at a time to those that take one after the other.
+func TestDecodeFast(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	pieces := []string{"=", "==", "=3D", "=c3=A4", "=\n", "=\r\n", "=\rx\n", "=\r", "=4", "=4x", "word", "a longer run of letters, which is copied at once, until there is an end to it, and then some more", "QUJD", "QUJDRA==", "Q", "=", "\n", "\xff", " "}
+	for range 20_000 {
+		var in []byte
+		for range r.IntN(12) {
+			in = append(in, pieces[r.IntN(len(pieces))]...)
+		}
+		room := make([]byte, r.IntN(200))
+		if got, want := decodeQuotedPrintable(room, in, nil), naiveQuotedPrintable(in); string(got) != string(want) {
+			t.Fatalf("%q is %q, want %q", in, got, want)
+		}
+		if got, want := decodeBase64(room, in, nil), naiveBase64(in); string(got) != string(want) {
+			t.Fatalf("base64 %q is %q, want %q", in, got, want)
+		}
+		at := r.IntN(len(in) + 1)
+		if got, want := nextByte(in, at, classEnd|classReference), at+slices.IndexFunc(append(in[at:len(in):len(in)], '\n'), func(c byte) bool { return c == '&' || isLineEnd(c) }); got != want {
+			t.Fatalf("%q from %d on: %d, want %d", in, at, got, want)
+		}
+	}
+}
+
+func naiveQuotedPrintable(in []byte) (out []byte) {
+	for len(in) > 0 {
+		c := in[0]
+		if in = in[1:]; c != '=' {
+			out = append(out, c)
+			continue
+		}
+		switch {
+		case len(in) == 0:
+		case in[0] == '\n', in[0] == '\r':
+			for len(in) > 0 && in[0] != '\n' {
+				in = in[1:]
+			}
+			in = in[min(1, len(in)):]
+		case in[0] == '=':
+			out, in = append(out, '='), in[1:]
+		default:
+			if v, err := hex.DecodeString(string(in[:min(2, len(in))])); err == nil && len(v) == 1 {
+				out, in = append(out, v[0]), in[2:]
+			} else {
+				out = append(out, '=')
+			}
+		}
+	}
+	return out
+}
+
+func naiveBase64(in []byte) (out []byte) {
+	bits, digits, pads := 0, 0, 0
+	for _, c := range append(slices.Clone(in), "=="...) {
+		v := strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", c)
+		switch {
+		case c == '=':
+			if digits%4 >= 2 {
+				if pads++; digits%4+pads >= 4 {
+					return out
+				}
+			}
+		case v >= 0:
+			bits, digits, pads = bits<<6|v, digits+1, 0
+			if digits%4 != 1 {
+				out = append(out, byte(bits>>(6-2*((digits-1)%4))))
+			}
+		}
+	}
+	if digits%4 == 0 {
+		return out
+	}
+	return bytes.ReplaceAll(bytes.ReplaceAll(in, []byte("\n"), nil), []byte("\r"), nil)
 }

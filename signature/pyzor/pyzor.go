@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -66,6 +67,7 @@ type space struct {
 	own   []byte   // for a body that is decoded
 	chars charText // of a page
 	kept  []byte   // the first lines
+	held  []byte   // of a line
 }
 
 // spaces keeps it; it holds no state.
@@ -90,10 +92,14 @@ func digestOf(ctx context.Context, raw []byte, text func(piece []byte), end func
 	defer own.back()
 	r := newReader(raw, p, own)
 	own.kept = own.kept[:0]
+	if own.held == nil {
+		own.held = make([]byte, 0, maxHeld+heldSpare)
+	}
 	var ends []int
 	all := &liner{
 		marks:  &marks{n: 1, step: 1, due: 1},
 		wanted: stretch{0, fewLines},
+		held:   own.held,
 		text: func(piece []byte) {
 			if len(own.kept) <= maxKept {
 				own.kept = append(own.kept, piece...)
@@ -114,7 +120,7 @@ func digestOf(ctx context.Context, raw []byte, text func(piece []byte), end func
 	default:
 		for _, s := range wantedLines(all.lines) {
 			from := all.marks.before(s.first)
-			r.lines(&liner{text: text, end: end, wanted: s, lines: int(from.line)}, from)
+			r.lines(&liner{text: text, end: end, wanted: s, lines: int(from.line), held: own.held}, from)
 		}
 	}
 	if err := pace.Ended(p); err != nil {
@@ -180,13 +186,22 @@ func (m *marks) before(line int) mark {
 	return m.all[n]
 }
 
-// What a character of Latin-1 is to Pyzor.
+// What a character is to Pyzor.
 const (
 	classSpace = 1 << iota
 	classEnd   // of a line
+	classReference
+	classOdd // in a word of which not all counts, or not as it is
 )
 
+// classes are those of the characters of Latin-1.
 var classes = func() (table [256]uint8) {
+	for c := range table {
+		if c == '@' || c == ':' || c >= utf8.RuneSelf {
+			table[c] = classOdd
+		}
+	}
+	table['&'] = classReference
 	for _, c := range []byte(" \t\x1f\xa0") {
 		table[c] = classSpace
 	}
@@ -196,21 +211,29 @@ var classes = func() (table [256]uint8) {
 	return table
 }()
 
-// isLineEnd says whether r ends a line: docs/specs/pyzor.md#lines.
-func isLineEnd[T char](r T) bool {
+// classOf returns the class of a character.
+func classOf[T char](r T) uint8 {
 	if uint32(r) < uint32(len(classes)) {
-		return classes[uint8(r)]&classEnd != 0
+		return classes[uint8(r)]
 	}
-	return rune(r) == 0x2028 || rune(r) == 0x2029
+	return wideClass(rune(r))
 }
 
-// isSpace says whether r is white space: docs/specs/pyzor.md#normalisation.
-func isSpace[T char](r T) bool {
-	if uint32(r) < uint32(len(classes)) {
-		return classes[uint8(r)]&classSpace != 0
+func wideClass(r rune) uint8 {
+	switch {
+	case r == 0x2028 || r == 0x2029:
+		return classSpace | classEnd
+	case isWideSpace(r):
+		return classSpace
 	}
-	return isWideSpace(rune(r))
+	return classOdd
 }
+
+// isLineEnd says whether r ends a line: docs/specs/pyzor.md#lines.
+func isLineEnd[T char](r T) bool { return classOf(r)&classEnd != 0 }
+
+// isSpace says whether r is white space: docs/specs/pyzor.md#normalisation.
+func isSpace[T char](r T) bool { return classOf(r)&classSpace != 0 }
 
 func isWideSpace(r rune) bool {
 	switch {

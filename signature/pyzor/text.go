@@ -2,6 +2,8 @@ package pyzor
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,7 +130,7 @@ func (r *reader) page(p *node, l *liner) *charText {
 	r.charsOf = p
 	room := len(body)
 	var widest rune
-	if room > pace.Step {
+	if mayTake := 8 * room; mayTake > minChars {
 		// Find out how much memory it takes first.
 		room = 0
 		s := sink{with: ignoreErrors, pace: r.pace, run: func(run []byte) { room += len(run) }, take: func(c rune) {
@@ -182,49 +184,73 @@ func (p *node) decode(room []byte, pc *pace.Pace) []byte {
 // decodeQuotedPrintable decodes as the client does: a soft line end may be any
 // "=" CR ..., "==" is one "=", and what is no escape stays.
 func decodeQuotedPrintable(room, b []byte, p *pace.Pace) []byte {
-	out := slices.Grow(room[:0], len(b))
+	out := slices.Grow(room[:0], len(b))[:len(b)] // no piece becomes longer
+	n, from := 0, 0
 	for i := 0; i < len(b); {
-		if b[i] != '=' {
-			n := bytes.IndexByte(b[i:min(i+pace.Step, len(b))], '=')
-			if n < 0 {
-				n = min(pace.Step, len(b)-i)
-			}
-			if p.Over(n) {
+		if i-from >= pace.Step/2 {
+			if p.Over(i - from) {
 				break
 			}
-			out = append(out, b[i:i+n]...)
-			i += n
-			continue
+			from = i
 		}
-		if p.Over(1) {
-			break
+		if b[i] != '=' {
+			size := copyPlain(out[n:], b[i:min(i+pace.Step/2, len(b))])
+			n += size
+			i += size
+			continue
 		}
 		if i++; i == len(b) {
 			break
 		}
 		switch {
-		case b[i] == '\n' || b[i] == '\r':
-			n := bytes.IndexByte(b[i:], '\n')
-			if n < 0 {
-				return out
+		case b[i] == '\n':
+			i++
+		case b[i] == '\r':
+			end := bytes.IndexByte(b[i:], '\n')
+			if end < 0 {
+				return out[:n]
 			}
-			i += n + 1
+			i += end + 1
 		case b[i] == '=':
-			out = append(out, '=')
+			out[n] = '='
+			n++
 			i++
 		default:
+			out[n] = '='
 			hi, ok1 := scan.Hex(b[i])
 			if i+1 < len(b) {
 				if lo, ok2 := scan.Hex(b[i+1]); ok1 && ok2 {
-					out = append(out, hi<<4|lo)
+					out[n] = hi<<4 | lo
 					i += 2
-					continue
 				}
 			}
-			out = append(out, '=')
+			n++
 		}
 	}
-	return out
+	return out[:n]
+}
+
+// copyPlain copies what of src is before the first "=" to dst, which has room for all of it, and returns how much
+// that is. What is behind it in dst may change.
+func copyPlain(dst, src []byte) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	const near = 64
+	i := 0
+	for i < near && len(src)-i >= 8 && len(dst)-i >= 8 {
+		eight := binary.LittleEndian.Uint64(src[i:])
+		binary.LittleEndian.PutUint64(dst[i:], eight)
+		equals := eight ^ '='*ones
+		if marked := (equals - ones) &^ equals & high; marked != 0 {
+			return i + bits.TrailingZeros64(marked)/8
+		}
+		i += 8
+	}
+	n := bytes.IndexByte(src[i:], '=')
+	if n < 0 {
+		n = len(src) - i
+	}
+	copy(dst[i:], src[i:i+n])
+	return i + n
 }
 
 // decodeBase64 decodes what is base64 in b and ends at the first full padding.
@@ -236,6 +262,18 @@ func decodeBase64(room, b []byte, p *pace.Pace) []byte {
 	for i := 0; i < len(b)+2; i++ {
 		if i%pace.Step == 0 && p.Over(min(pace.Step, len(b)+2-i)) {
 			return nil
+		}
+		if quad == 0 {
+			// Most is digits, four of which are three bytes.
+			for len(b)-i >= 4 && i%pace.Step < pace.Step-4 {
+				d0, d1, d2, d3 := scan.Base64[b[i]], scan.Base64[b[i+1]], scan.Base64[b[i+2]], scan.Base64[b[i+3]]
+				if (d0|d1|d2|d3)&^63 != 0 {
+					break
+				}
+				out = append(out, d0<<2|d1>>4, d1<<4|d2>>2, d2<<6|d3)
+				pads = 0
+				i += 4
+			}
 		}
 		c := byte('=') // two of which end all
 		if i < len(b) {

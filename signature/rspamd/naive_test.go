@@ -15,6 +15,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
 )
 
+// stripText returns text as it is stripped.
+func stripText(text []byte, page bool) ([]byte, []int32) {
+	var s stripped
+	s.strip(text, page)
+	return s.text, s.lines
+}
+
 // naiveWords are the words of a text, of which none is taken for a simple one.
 func naiveWords(s *stripped, limit int) []string {
 	found := oddList{links: findLinks(nil, s.text, s.lines, s.bare), lines: s.lines, decay: decay{size: len(s.text)}}

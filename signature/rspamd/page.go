@@ -2,6 +2,7 @@ package rspamd
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -35,6 +36,7 @@ type page struct {
 	looked int           // how many bytes were looked at for them
 	again  int           // how many bytes of the source were appended twice
 	name   []byte        // of the present tag
+	names  [64]knownName // of tags that were read lately
 	looks  [16]knownLook // of styles that were read lately
 	faint  knownFaint
 	nodes  []node
@@ -115,7 +117,7 @@ func (v *page) back() {
 	}
 	clear(v.marks) // so that no source is kept
 	clear(v.opened.tags)
-	*v = page{text: v.text[:0], shown: v.shown[:0], name: v.name[:0], nodes: v.nodes[:0], marks: v.marks[:0], opened: tally{tags: v.opened.tags}}
+	*v = page{text: v.text[:0], shown: v.shown[:0], name: v.name[:0], names: v.names, nodes: v.nodes[:0], marks: v.marks[:0], opened: tally{tags: v.opened.tags}}
 	pages.Put(v)
 }
 
@@ -137,9 +139,14 @@ func readPage(source string, p *pace.Pace) *page {
 // noNode is the index of no node.
 const noNode = -1
 
-// newNode returns a node that begins a page.
-func newNode(tag atom.Atom, kind kind) node {
-	return node{tag: tag, kind: kind, end: -1, next: -1, parent: noNode, child: noNode, last: noNode, after: noNode}
+// newNode appends a node that is not yet tied to others. It may move all.
+func (v *page) newNode(tag atom.Atom, kind kind) (at int32, n *node) {
+	at = int32(len(v.nodes))
+	v.nodes = append(v.nodes, node{})
+	n = &v.nodes[at]
+	n.tag, n.kind, n.end, n.next = tag, kind, -1, -1
+	n.parent, n.child, n.last, n.after = noNode, noNode, noNode, noNode
+	return at, n
 }
 
 // parse reads the tags, and returns from where on all is text.
@@ -170,17 +177,17 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 			continue
 		}
 		if t.Kind() == markup.End {
-			tag := v.tag(&t)
+			tag, kind := v.tag(&t)
 			if place == head && tag == atom.Head {
 				place = body
 			}
-			cur, parent = v.end(tag, cur, parent, int32(start), int32(at))
+			cur, parent = v.end(tag, kind, cur, parent, int32(start), int32(at))
 			continue
 		}
 		if cur >= 0 && v.nodes[cur].kind&(empty|closed) == 0 {
 			parent = cur
 		}
-		n := newNode(0, 0)
+		made, n := v.newNode(0, 0)
 		n.start, n.content = int32(start), int32(at)
 		raw := false
 		if t.Kind() == markup.Other {
@@ -188,8 +195,7 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 				n.content = 0
 			}
 		} else {
-			n.tag = v.tag(&t)
-			n.kind = kindOf(n.tag)
+			n.tag, n.kind = v.tag(&t)
 			raw = n.tag == atom.Style || n.tag == atom.Script || n.tag == atom.Noscript
 			t.NotRaw()
 			if t.Kind() == markup.SelfClosing {
@@ -215,9 +221,9 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 			}
 		}
 		if t.Kind() != markup.Other {
-			v.attributes(&n, &t)
+			v.attributes(n, &t)
 		}
-		cur, parent = v.open(&n, parent)
+		cur, parent = v.open(made, parent)
 		if raw {
 			n := rawText(v.source[at:])
 			if p.Over(n) {
@@ -264,46 +270,46 @@ func rawText(text string) int {
 	return len(text)
 }
 
-// open takes the node of a start tag, and returns the node that what follows is in, and its
+// open takes the new node of a start tag, and returns the node that what follows is in, and its
 // parent.
-func (v *page) open(n *node, parent int32) (cur, in int32) {
+func (v *page) open(at, parent int32) (cur, in int32) {
 	for parent >= 0 && v.nodes[parent].kind&closed != 0 {
 		parent = v.nodes[parent].parent
 	}
 	if parent < 0 {
-		if v.root < 0 && n.tag != atom.Html {
+		if v.root < 0 && v.nodes[at].tag != atom.Html {
 			v.root = v.begin()
 		}
 		parent = v.root
 	}
+	n := &v.nodes[at]
 	if n.kind&empty != 0 {
 		n.kind |= closed
 	}
-	cur = v.put(n, parent)
+	v.put(at, n, parent)
 	if v.root < 0 {
-		v.root = cur
+		v.root = at
 	}
 	if n.kind&closed != 0 {
-		v.nodes[cur].end, v.nodes[cur].next = n.start, n.content
+		n.end, n.next = n.start, n.content
 		return parent, parent
 	}
-	return cur, parent
+	return at, parent
 }
 
 // begin puts the outermost element of a page that does not begin with one.
 func (v *page) begin() int32 {
-	n := newNode(atom.Html, bare)
-	return v.put(&n, noNode)
+	at, n := v.newNode(atom.Html, bare)
+	v.put(at, n, noNode)
+	return at
 }
 
-// put appends a node to those of its parent, if it has one.
-func (v *page) put(n *node, parent int32) int32 {
+// put puts a new node behind those of its parent, if it has one.
+func (v *page) put(at int32, n *node, parent int32) {
 	if n.kind&closed == 0 {
 		*v.opened.of(n.tag)++
 	}
 	n.parent = parent
-	v.nodes = append(v.nodes, *n)
-	at := int32(len(v.nodes) - 1)
 	if parent >= 0 {
 		p := &v.nodes[parent]
 		if p.last >= 0 {
@@ -313,7 +319,6 @@ func (v *page) put(n *node, parent int32) int32 {
 		}
 		p.last = at
 	}
-	return at
 }
 
 // ended notes that a node has ended.
@@ -340,7 +345,7 @@ func (v *page) close(at, start, end int32) {
 
 // end takes an end tag. One that ends not the innermost element but one around it ends all
 // elements; what follows is in the outermost.
-func (v *page) end(tag atom.Atom, cur, parent, start, end int32) (now, in int32) {
+func (v *page) end(tag atom.Atom, kind kind, cur, parent, start, end int32) (now, in int32) {
 	of := cur
 	for of >= 0 && v.nodes[of].kind&closed != 0 {
 		of = v.nodes[of].parent
@@ -371,17 +376,46 @@ func (v *page) end(tag atom.Atom, cur, parent, start, end int32) (now, in int32)
 	if of < 0 {
 		of = v.root
 	}
-	n := newNode(tag, kindOf(tag)|closed|bare)
+	made, n := v.newNode(tag, kind|closed|bare)
 	n.start, n.content, n.end, n.next = start, end, start, end
 	if n.kind&empty != 0 {
 		n.kind |= ignored
 	}
-	v.put(&n, of)
+	v.put(made, n, of)
 	return of, v.nodes[of].parent
 }
 
-// tag returns the name of the present tag, or a hash if HTML has no such element.
-func (v *page) tag(t *markup.Tokens) atom.Atom {
+// A knownName is the name of a tag, and what it says.
+type knownName struct {
+	name uint64 // its bytes, of which the first is a letter; 0 for none
+	tag  atom.Atom
+	kind kind
+}
+
+// tag returns the name of the present tag, or a hash if HTML has no such element, and the kind of the element. A page
+// repeats few of them.
+func (v *page) tag(t *markup.Tokens) (atom.Atom, kind) {
+	name, short := uint64(0), t.Name()
+	if len(short) > 8 {
+		short = ""
+	}
+	for _, c := range []byte(short) {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		name = name<<8 | uint64(c)
+	}
+	const seed, size = 0x9E3779B97F4A7C15, 6
+	known := &v.names[name*seed>>(64-size)]
+	if known.name != name || name == 0 {
+		*known = knownName{name: name, tag: v.unknown(t)}
+		known.kind = kindOf(known.tag)
+	}
+	return known.tag, known.kind
+}
+
+// unknown looks the name of the present tag up.
+func (v *page) unknown(t *markup.Tokens) atom.Atom {
 	v.name = t.AppendName(v.name[:0])
 	if tag := atom.Lookup(v.name); tag != 0 {
 		return tag
@@ -584,11 +618,7 @@ func (v *page) add(piece string, transparent bool) {
 	}
 	v.text = slices.Grow(v.text, len(text))
 	for len(text) > 0 {
-		// Words with a space between them stay as they are.
-		n := 0
-		for n < len(text) && (!endsRun[text[n]] || text[n] == ' ' && n+1 < len(text) && !endsRun[text[n+1]]) {
-			n++
-		}
+		n := plainRun(text)
 		v.text = append(v.text, text[:n]...)
 		if text = text[n:]; len(text) == 0 {
 			break
@@ -619,7 +649,29 @@ func (v *page) add(piece string, transparent bool) {
 	}
 }
 
-// endsRun marks what text is not copied with.
+// plainRun returns how many bytes of text stay as they are: those of words with a space between them.
+func plainRun(text []byte) (n int) {
+	const ones, low, high = 0x0101010101010101, 0x7F7F7F7F7F7F7F7F, 0x8080808080808080
+	for len(text)-n >= 8 {
+		eight := binary.LittleEndian.Uint64(text[n:])
+		reference := eight ^ '&'*ones
+		if ((eight-' '*ones)&^eight|(reference-ones)&^reference)&high != 0 {
+			break
+		}
+		spaces := eight ^ ' '*ones
+		spaces = ^(spaces&low + low | spaces | low) // the high bits of those bytes, and of no others
+		if spaces&(spaces>>8) != 0 {
+			break
+		}
+		n += 8 - int(spaces>>63) // what follows a space at the end is not known
+	}
+	for n < len(text) && (!endsRun[text[n]] || text[n] == ' ' && n+1 < len(text) && !endsRun[text[n+1]]) {
+		n++
+	}
+	return n
+}
+
+// endsRun marks what may end such a run.
 var endsRun = [256]bool{' ': true, '\t': true, '\n': true, '\r': true, '\f': true, '&': true}
 
 // trim takes the blanks from the end, but for a line end that is the last of them.

@@ -1,8 +1,11 @@
 package rspamd
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"golang.org/x/net/html/atom"
 )
 
 // TestPage: what rspamd 3.4 shows of pages, seen from the words that it makes of them.
@@ -201,4 +204,52 @@ func FuzzPage(f *testing.F) {
 		var words oddList
 		words.take(strippedPage(page), 100, nil)
 	})
+}
+
+// TestRuns: what is copied at a time, or passed over, ends where it does byte by byte.
+func TestRuns(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	pieces := []string{"a", "word", "several words", " ", "  ", "\t", "\n", "\r", "\f", "&", "<", ">", "\u00e9", "\u200b", "\x01", "\x1f!", "\x7f", "%", "'", "=", "?"}
+	for range 50_000 {
+		var text []byte
+		for range r.IntN(14) {
+			text = append(text, pieces[r.IntN(len(pieces))]...)
+		}
+		want := 0
+		for want < len(text) && text[want] != '&' && (!isBlank(text[want]) || text[want] == ' ' && want+1 < len(text) && text[want+1] != '&' && !isBlank(text[want+1])) {
+			want++
+		}
+		if got := plainRun(text); got != want {
+			t.Fatalf("a run of %q has %d bytes, want %d", text, got, want)
+		}
+		at := r.IntN(len(text) + 1)
+		want = at
+		for want < len(text) && !mayStrip[text[want]] {
+			want++
+		}
+		if got := nextStrip(text, at); got != want {
+			t.Fatalf("%q from %d on: %d, want %d", text, at, got, want)
+		}
+	}
+}
+
+// TestTally: counts are those of a map.
+func TestTally(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	var counts tally
+	for _, names := range []int{5, 60, 3000} {
+		want := make(map[atom.Atom]int32)
+		for range 10 * names {
+			tag := atom.Atom(1 + r.IntN(names)*0x10001)
+			*counts.of(tag)++
+			want[tag]++
+		}
+		for tag, n := range want {
+			if got := *counts.of(tag); got != n {
+				t.Fatalf("%d of %d, want %d", got, tag, n)
+			}
+		}
+		clear(counts.tags)
+		counts.used = 0
+	}
 }

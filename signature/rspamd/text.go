@@ -117,6 +117,7 @@ const (
 // text returns the hash of a text of m.
 func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
 	stripped := strippedText(part, len(m.Parts) > 1, p)
+	defer stripped.back()
 	if len(stripped.text) > maxText || len(bytes.TrimSpace(stripped.text)) == 0 {
 		return hash, false // rspamd passes over empty texts
 	}
@@ -125,7 +126,7 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 		space = new(workspace)
 	}
 	defer space.back(&h.spaces)
-	words, ok := space.stemmedWords(&stripped, policy.MaxWords, h, p)
+	words, ok := space.stemmedWords(stripped, policy.MaxWords, h, p)
 	if !ok {
 		return hash, false
 	}
@@ -150,13 +151,25 @@ type stripped struct {
 	bare  bool    // host names are links
 }
 
-// strippedText returns the stripped text of a part. within says that it is one of several.
-func strippedText(part *mail.Part, within bool, p *pace.Pace) (s stripped) {
+// strippedTexts keeps memory for them. It holds no state.
+var strippedTexts = sync.Pool{New: func() any { return new(stripped) }}
+
+// back gives s to who strips the next text.
+func (s *stripped) back() {
+	if cap(s.text)+cap(s.lines)*4+cap(s.shown)*16 <= maxSpare {
+		strippedTexts.Put(s)
+	}
+}
+
+// strippedText returns the stripped text of a part. within says that it is one of several. Who has used it may give it back.
+func strippedText(part *mail.Part, within bool, p *pace.Pace) *stripped {
+	s := strippedTexts.Get().(*stripped)
+	s.bare, s.shown = false, s.shown[:0]
 	if part.HTML {
 		page := readPage(part.Text, p)
 		defer page.back()
-		s.shown = slices.Clone(page.shown)
-		s.text, s.lines = stripText(page.text, true)
+		s.shown = append(s.shown, page.shown...)
+		s.strip(page.text, true)
 		return s
 	}
 	text := scan.Bytes(part.Text)
@@ -164,7 +177,7 @@ func strippedText(part *mail.Part, within bool, p *pace.Pace) (s stripped) {
 		// To rspamd the line end before a boundary belongs to the part.
 		text = append(text[:len(text):len(text)], '\n')
 	}
-	s.text, s.lines = stripText(text, false)
+	s.strip(text, false)
 	s.bare = part.Siblings != 1
 	return s
 }
@@ -186,19 +199,18 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// stripText returns UTF-8 text on one line, and where in it the lines begin: line ends are blanks, those in a row are
+// strip makes s UTF-8 text on one line, with where in it the lines begin: line ends are blanks, those in a row are
 // one; the blanks at the start of a line that is not the first are gone, and zero-width characters.
 //
 // Source: docs/specs/rspamd-fuzzy.md#line-ends.
-func stripText(text []byte, page bool) (out []byte, lines []int32) {
+func (s *stripped) strip(text []byte, page bool) {
 	const (
 		inLine = iota
 		behindCR
 		behindLF
 	)
-	out = make([]byte, 0, len(text)+1)
 	const letters = 32 // of a line
-	lines = make([]int32, 0, len(text)/letters)
+	out, lines := slices.Grow(s.text[:0], len(text)+1), slices.Grow(s.lines[:0], len(text)/letters)
 	state, blank, bracket := inLine, false, false // where; whether a blank stands for the line end; within "<" of a line
 	end := func(asBlank bool) {
 		if asBlank {
@@ -238,10 +250,7 @@ func stripText(text []byte, page bool) (out []byte, lines []int32) {
 			if c == '<' || c == '>' {
 				bracket = c == '<'
 			}
-			at++
-			for at < len(text) && !mayStrip[text[at]] {
-				at++
-			}
+			at = nextStrip(text, at+1)
 		case c == '\r':
 			if state == inLine {
 				out = append(out, text[from:at]...)
@@ -265,7 +274,28 @@ func stripText(text []byte, page bool) (out []byte, lines []int32) {
 			from = at
 		}
 	}
-	return append(out, text[from:]...), lines
+	s.text, s.lines = append(out, text[from:]...), lines
+}
+
+// nextStrip returns where the next byte is, from at on, that means something to strip, the length of text if none does.
+func nextStrip(text []byte, at int) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(text)-at >= 8 {
+		eight := binary.LittleEndian.Uint64(text[at:])
+		brackets := (eight | 2*ones) ^ '>'*ones // zero for both
+		if ((eight-' '*ones)&^eight|(brackets-ones)&^brackets|eight)&high != 0 {
+			for i, c := range text[at : at+8] {
+				if mayStrip[c] {
+					return at + i
+				}
+			}
+		}
+		at += 8
+	}
+	for at < len(text) && !mayStrip[text[at]] {
+		at++
+	}
+	return at
 }
 
 // invisible returns how many bytes of characters without width begin text. One alone at the
@@ -293,7 +323,7 @@ func isZeroWidth(r rune) bool {
 	return r == 0x200B || r == 0x200C || r == 0x200D || r == 0xFEFF || r == 0xAD
 }
 
-// mayStrip marks the bytes that mean something to stripText.
+// mayStrip marks the bytes that mean something to strip.
 var mayStrip = func() (table [256]bool) {
 	for _, c := range []byte("\r\n<>") {
 		table[c] = true

@@ -73,14 +73,19 @@ func (t *Tokens) TooLong() bool { return t.state == beyond }
 // text alone.
 func (t *Tokens) NotRaw() { t.raw = "" }
 
-// AppendName appends the name of a tag, in lower case.
-func (t *Tokens) AppendName(dst []byte) []byte {
+// Name returns the name of a tag as it is written.
+func (t *Tokens) Name() string {
 	at := t.start + 1
 	if t.kind == End {
 		at++
 	}
-	for ; at < t.name; at++ {
-		switch c := t.source[at]; {
+	return t.source[at:t.name]
+}
+
+// AppendName appends the name of a tag, in lower case.
+func (t *Tokens) AppendName(dst []byte) []byte {
+	for _, c := range []byte(t.Name()) {
+		switch {
 		case 'A' <= c && c <= 'Z':
 			dst = append(dst, c|0x20)
 		case c == 0:
@@ -140,7 +145,10 @@ func (t *Tokens) Next() bool {
 		}
 	}
 	for at := t.start; ; {
-		n := strings.IndexByte(t.source[at:t.limit], '<')
+		n := 0
+		if at == t.limit || t.source[at] != '<' { // most tags have no text between them
+			n = strings.IndexByte(t.source[at:t.limit], '<')
+		}
 		if n < 0 || at+n+1 >= t.limit {
 			t.stop()
 			return t.end > t.start
@@ -246,14 +254,15 @@ func (t *Tokens) comment(at int) {
 // What an ASCII character is in a tag.
 const (
 	blank    = 1 << iota
-	endsName // of a tag or an attribute
+	endsName // of a tag
+	endsKey  // of an attribute
 )
 
 var classes = func() (table [256]uint8) {
 	for _, c := range []byte(" \n\r\t\f") {
-		table[c] = blank | endsName
+		table[c] = blank | endsName | endsKey
 	}
-	table['/'], table['>'] = endsName, endsName
+	table['/'], table['>'], table['='] = endsName|endsKey, endsName|endsKey, endsKey
 	return table
 }()
 
@@ -272,14 +281,14 @@ func (t *Tokens) tag(at int) bool {
 		case classes[c]&blank != 0:
 			at++
 		default:
-			var key, value [2]int
-			if at, key, value = attribute(source, at); key[0] == key[1] {
-				continue
+			next, key, value, end := attribute(source, at)
+			if key > at {
+				if t.count < len(t.written) {
+					t.written[t.count] = written{int32(at), int32(key), int32(value), int32(end)}
+				}
+				t.count++
 			}
-			if t.count < len(t.written) {
-				t.written[t.count] = written{int32(key[0]), int32(key[1]), int32(value[0]), int32(value[1])}
-			}
-			t.count++
+			at = next
 		}
 	}
 	t.stop()
@@ -287,43 +296,42 @@ func (t *Tokens) tag(at int) bool {
 }
 
 // attribute reads what begins at, which is neither a blank nor the end of the tag: an
-// attribute or a slash. It returns where that ends, beyond the source if it does not, and
-// the pieces of the source that are key and value.
-func attribute(source string, at int) (next int, key, value [2]int) {
-	key[0] = at
+// attribute or a slash. It returns where that ends, beyond the source if it does not, where the key
+// ends, and the piece of the source that is the value.
+func attribute(source string, at int) (next, key, value, end int) {
 	if source[at] == '=' {
 		at++
 	}
-	for at < len(source) && classes[source[at]]&endsName == 0 && source[at] != '=' {
+	for at < len(source) && classes[source[at]]&endsKey == 0 {
 		at++
 	}
-	key[1] = at
-	value = [2]int{at, at}
-	at = skipBlanks(source, at)
+	key = at
+	if at < len(source) && source[at] != '=' {
+		at = skipBlanks(source, at)
+	}
 	switch {
 	case at >= len(source):
-		return at, key, value
+		return at, key, key, key
 	case source[at] == '/':
-		return at + 1, key, value
+		return at + 1, key, key, key
 	case source[at] != '=':
-		return at, key, value
+		return at, key, key, key
 	}
 	if at = skipBlanks(source, at+1); at >= len(source) || source[at] == '>' {
-		return at, key, value
+		return at, key, key, key
 	}
 	if quote := source[at]; quote == '"' || quote == '\'' {
 		n := strings.IndexByte(source[at+1:], quote)
 		if n < 0 {
-			return len(source), key, value
+			return len(source), key, key, key
 		}
-		return at + n + 2, key, [2]int{at + 1, at + 1 + n}
+		return at + n + 2, key, at + 1, at + 1 + n
 	}
-	value[0] = at
+	value = at
 	for at < len(source) && source[at] != '>' && classes[source[at]]&blank == 0 {
 		at++
 	}
-	value[1] = at
-	return at, key, value
+	return at, key, value, at
 }
 
 func skipBlanks(source string, at int) int {
@@ -357,11 +365,13 @@ func (t *Tokens) eachAttribute(visit func(key string, value [2]int) bool) {
 			at++
 			continue
 		}
-		next, span, value := attribute(source, at)
-		if at = next; span[0] == span[1] {
+		next, keyEnd, value, end := attribute(source, at)
+		if keyEnd == at {
+			at = next
 			continue
 		}
-		key := lower(source[span[0]:span[1]])
+		key := lower(source[at:keyEnd])
+		at = next
 		if known == nil && len(keys) == few {
 			known = make(map[string]struct{}, 2*few)
 			for _, k := range keys {
@@ -379,7 +389,7 @@ func (t *Tokens) eachAttribute(visit func(key string, value [2]int) bool) {
 			}
 			keys = append(keys, key)
 		}
-		if !visit(key, value) {
+		if !visit(key, [2]int{value, end}) {
 			return
 		}
 	}

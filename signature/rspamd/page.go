@@ -32,12 +32,13 @@ type page struct {
 	source string
 	nul    bool // there is one in the source
 	text   []byte
-	shown  []span        // what is shown for links and begins like one: places in text, in order
-	looked int           // how many bytes were looked at for them
-	again  int           // how many bytes of the source were appended twice
-	name   []byte        // of the present tag
-	names  [64]knownName // of tags that were read lately
-	looks  [16]knownLook // of styles that were read lately
+	shown  []span         // what is shown for links and begins like one: places in text, in order
+	looked int            // how many bytes were looked at for them
+	work   int            // done since pace was told
+	again  int            // how many bytes of the source were appended twice
+	name   []byte         // of the present tag
+	names  [256]knownName // of tags that were read lately
+	looks  [16]knownLook  // of styles that were read lately
 	faint  knownFaint
 	nodes  []node
 	marks  []mark
@@ -116,8 +117,10 @@ func (v *page) back() {
 		return
 	}
 	clear(v.marks) // so that no source is kept
+	clear(v.looks[:])
 	clear(v.opened.tags)
-	*v = page{text: v.text[:0], shown: v.shown[:0], name: v.name[:0], names: v.names, nodes: v.nodes[:0], marks: v.marks[:0], opened: tally{tags: v.opened.tags}}
+	v.source, v.text, v.shown, v.nodes, v.marks = "", v.text[:0], v.shown[:0], v.nodes[:0], v.marks[:0]
+	v.sheet, v.opened.used = sheet{}, 0
 	pages.Put(v)
 }
 
@@ -125,6 +128,7 @@ func (v *page) back() {
 func readPage(source string, p *pace.Pace) *page {
 	v := pages.Get().(*page)
 	v.source, v.nul, v.root = source, strings.IndexByte(source, 0) >= 0, noNode
+	v.looked, v.work, v.again = 0, 0, 0
 	v.text = slices.Grow(v.text, min(len(source)/4, maxText))
 	rest := v.parse(p)
 	if v.root >= 0 {
@@ -134,6 +138,15 @@ func readPage(source string, p *pace.Pace) *page {
 	v.trim()
 	v.shown = slices.DeleteFunc(v.shown, func(s span) bool { return s.start == s.end })
 	return v
+}
+
+// over announces n bytes of work, many pieces at a time, and reports whether they must be left undone.
+func (v *page) over(n int, p *pace.Pace) bool {
+	if v.work += n; v.work < pace.Step/16 {
+		return false
+	}
+	n, v.work = v.work, 0
+	return p.Over(n)
 }
 
 // noNode is the index of no node.
@@ -162,7 +175,7 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 	at := 0
 	for t.Next() {
 		start, size := at, len(t.Raw())
-		if p.Over(size) {
+		if v.over(size, p) {
 			break
 		}
 		at += size
@@ -405,7 +418,7 @@ func (v *page) tag(t *markup.Tokens) (atom.Atom, kind) {
 		}
 		name = name<<8 | uint64(c)
 	}
-	const seed, size = 0x9E3779B97F4A7C15, 6
+	const seed, size = 0x9E3779B97F4A7C15, 8
 	known := &v.names[name*seed>>(64-size)]
 	if known.name != name || name == 0 {
 		*known = knownName{name: name, tag: v.unknown(t)}
@@ -517,7 +530,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 	cur := n.content
 	for c := n.child; c >= 0; c = v.nodes[c].after {
 		start := v.nodes[c].start
-		if start > cur && visible && (n.kind&last == 0 || start <= n.next) && !p.Over(int(start-cur)) {
+		if start > cur && visible && (n.kind&last == 0 || start <= n.next) && !v.over(int(start-cur), p) {
 			v.add(v.source[cur:start], transparent)
 		}
 		next := v.append(c, l, p)
@@ -528,7 +541,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 		}
 		cur = max(cur, next)
 	}
-	if cur < n.end && visible && !p.Over(int(n.end-cur)) {
+	if cur < n.end && visible && !v.over(int(n.end-cur), p) {
 		v.add(v.source[cur:n.end], transparent)
 	}
 	v.margin(margin, begin)

@@ -1,6 +1,7 @@
 package rspamd
 
 import (
+	"encoding/binary"
 	"math"
 	"strconv"
 	"strings"
@@ -110,13 +111,53 @@ type knownLook struct {
 
 // style returns what a style says. A page repeats few of them.
 func (v *page) style(written string) *look {
-	known := &v.looks[len(written)%len(v.looks)]
+	n := len(written)
+	mix := n
+	if n > 0 {
+		mix += int(written[n-1]) ^ int(written[n/2])*5 ^ int(written[n/4])*25
+	}
+	known := &v.looks[mix%len(v.looks)]
 	if known.style != written {
 		value := markup.Value(written)
-		s := cssReader{text: strings.ToLower(value[:min(len(value), maxStyle)])}
+		s := cssReader{text: inLower(value[:min(len(value), maxStyle)])}
 		*known = knownLook{style: written, look: s.declarations()}
 	}
 	return &known.look
+}
+
+// inLower returns what strings.ToLower does. Most styles are in lower case.
+func inLower(text string) string {
+	b := scan.Bytes(text)
+	if scan.ASCIIPrefix(b) < len(b) {
+		return strings.ToLower(text)
+	}
+	for at := 0; at < len(b); at++ {
+		if len(b)-at >= 8 && capitals(binary.LittleEndian.Uint64(b[at:])) == 0 {
+			at += 7
+			continue
+		}
+		if c := b[at]; c < 'A' || c > 'Z' {
+			continue
+		}
+		b = []byte(text)
+		for ; len(b)-at >= 8; at += 8 {
+			eight := binary.LittleEndian.Uint64(b[at:])
+			binary.LittleEndian.PutUint64(b[at:], eight|capitals(eight)>>2)
+		}
+		for ; at < len(b); at++ {
+			if c := b[at]; 'A' <= c && c <= 'Z' {
+				b[at] = c | 0x20
+			}
+		}
+		return scan.String(b)
+	}
+	return text
+}
+
+// capitals returns the high bits of those bytes, all ASCII, that are capital letters.
+func capitals(eight uint64) uint64 {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	return (eight + (0x80-'A')*ones) &^ (eight + (0x80-'Z'-1)*ones) & high
 }
 
 // A sheet is what style sheets say of elements by their names, identifiers and classes, and of all.
@@ -128,7 +169,7 @@ type sheet struct {
 
 // read takes the rules of a style sheet.
 func (s *sheet) read(text string) {
-	r := cssReader{text: strings.ToLower(text)}
+	r := cssReader{text: inLower(text)}
 	if s.tags == nil {
 		*s = sheet{tags: make(map[atom.Atom]*look), ids: make(map[string]*look), classes: make(map[string]*look)}
 	}
@@ -230,6 +271,7 @@ type cssReader struct {
 	word    string // of a name
 	number  float64
 	percent bool
+	hiding  int // length of the text from where on the end of a declaration may be hidden, 0 for unknown
 }
 
 // The tokens that are more than a character. 0 is the end.
@@ -285,7 +327,15 @@ func (r *cssReader) next() {
 
 func startsName(c byte) bool { return 'a' <= c && c <= 'z' || c == '_' || c >= 0x80 }
 
-func inName(c byte) bool { return startsName(c) || c == '-' || '0' <= c && c <= '9' }
+func inName(c byte) bool { return nameBytes[c] }
+
+// nameBytes are those of names, from the second one on.
+var nameBytes = func() (table [256]bool) {
+	for c := range table {
+		table[c] = startsName(byte(c)) || c == '-' || '0' <= c && c <= '9'
+	}
+	return table
+}()
 
 func startsNumber(text string) bool {
 	if c := text[0]; c == '-' || c == '+' || c == '.' {
@@ -308,7 +358,14 @@ func (r *cssReader) takeNumber() {
 	for n < len(r.text) && (r.text[n] == '.' || '0' <= r.text[n] && r.text[n] <= '9') {
 		n++
 	}
-	r.number, _ = strconv.ParseFloat(r.text[:n], 64)
+	if c := r.text[0]; n <= 2 && '0' <= c && c <= '9' && '0' <= r.text[n-1] && r.text[n-1] <= '9' {
+		r.number = float64(c - '0')
+		if n == 2 {
+			r.number = 10*r.number + float64(r.text[1]-'0')
+		}
+	} else {
+		r.number, _ = strconv.ParseFloat(r.text[:n], 64)
+	}
 	r.kind, r.text, r.percent = cssNumber, r.text[n:], false
 	if strings.HasPrefix(r.text, "%") {
 		r.percent, r.text = true, r.text[1:]
@@ -416,7 +473,7 @@ func (r *cssReader) declarations() (l look) {
 	for r.next(); r.kind != 0 && r.kind != '}'; r.next() {
 		property := ""
 		if r.kind == cssName {
-			if property = r.word; strings.IndexByte("cdfbv", property[0]) < 0 {
+			if property = r.word; !matters(property) {
 				property = ""
 			}
 			if r.next(); r.kind != ':' {
@@ -432,6 +489,9 @@ func (r *cssReader) declarations() (l look) {
 				break
 			}
 			r.value(property, &said)
+			if property == "" {
+				r.skipPlain()
+			}
 			r.next()
 		}
 		switch property {
@@ -453,6 +513,33 @@ func (r *cssReader) declarations() (l look) {
 	l.fill(&shorthand)
 	l.fill(&behind)
 	return l
+}
+
+// matters reports whether a property says something that is read.
+func matters(property string) bool {
+	switch property {
+	case "color", "font-color", "font", "font-size", "background-color", "bgcolor", "background", "display", "visibility":
+		return true
+	}
+	return false
+}
+
+// skipPlain passes over what is left of a declaration that does not matter, if nothing in it, up to its end, may hide an end.
+func (r *cssReader) skipPlain() {
+	if len(r.text) > r.hiding && r.hiding > 0 {
+		return
+	}
+	for i := range len(r.text) {
+		switch r.text[i] {
+		case ';', '}':
+			r.text = r.text[i:]
+			return
+		case '"', '\'', '/', '(', '[', '{', 0: // the last is an end to rspamd
+			r.hiding = len(r.text) - i
+			return
+		}
+	}
+	r.text = ""
 }
 
 // value takes a value of a property, at the present token.

@@ -38,7 +38,7 @@ type page struct {
 	again  int            // how many bytes of the source were appended twice
 	name   []byte         // of the present tag
 	names  [256]knownName // of tags that were read lately
-	looks  [16]knownLook  // of styles that were read lately
+	looks  [64]knownLook  // of styles that were read lately
 	faint  knownFaint
 	nodes  []node
 	marks  []mark
@@ -264,9 +264,10 @@ func isTorn(tag string) bool {
 // has few bytes and looks like one.
 func rawText(text string) int {
 	const longest = 30
-	for i := 0; i+2 < len(text); i++ {
-		if text[i] != '<' {
-			continue
+	for i := 0; i < len(text); i++ {
+		n := strings.IndexByte(text[i:], '<')
+		if i += n; n < 0 || i+2 >= len(text) {
+			break
 		}
 		if i++; text[i] != '/' || !scan.IsLetter(text[i+1]) {
 			continue

@@ -97,8 +97,8 @@ func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attac
 	if err != nil {
 		return nil, err
 	}
-	key := newNearKey(opts.Key)
 	h := &b.hashes
+	key := h.keyOf(opts.Key)
 	h.take(key, s)
 	sigs = append(sigs, key.near(s, h)...)
 	sigs = append(sigs, parts(s, h)...)

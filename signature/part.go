@@ -30,6 +30,16 @@ type hashes struct {
 	words, quoted, rest []uint64
 	runs                []uint64 // the orders of its runs
 	known               *knownWords
+	secret              [16]byte // that key is derived from
+	key                 *nearKey
+}
+
+// keyOf returns what is derived from a secret: mostly that of the message before.
+func (h *hashes) keyOf(secret [16]byte) *nearKey {
+	if h.key == nil || h.secret != secret {
+		h.secret, h.key = secret, newNearKey(secret)
+	}
+	return h.key
 }
 
 // take makes h those of s.
@@ -42,14 +52,17 @@ func (h *hashes) take(k *nearKey, s *skeleton) {
 	h.rest = h.known.appendHashed(h.rest[:0], k, &s.rest)
 }
 
-// knownWords are short words and their hashes of one key: most words of a text were in it
-// before.
+// knownWords are words of up to 16 bytes and their hashes of one key: most words of a text were
+// in it before, or in one of the same language.
 type knownWords struct {
 	k0, k1 uint64
-	words  [1 << knownBits]struct{ word, hash uint64 }
+	words  [1 << knownBits]knownWord
 }
 
-const knownBits = 9
+// A knownWord is a word, as two numbers, and its hash.
+type knownWord struct{ head, tail, hash uint64 }
+
+const knownBits = 11
 
 // appendHashed appends the hashes of words.
 func (known *knownWords) appendHashed(h []uint64, k *nearKey, words *wordList) []uint64 {
@@ -58,15 +71,16 @@ func (known *knownWords) appendHashed(h []uint64, k *nearKey, words *wordList) [
 	for _, end := range words.ends {
 		text, size := words.text[start:], int(end)-start
 		start = int(end)
-		if size == 0 || size > 8 || len(text) < 8 {
+		if size == 0 || size > 16 || len(text) < 16 {
 			h = append(h, k.word(text[:size]))
 			continue
 		}
-		// The letters as a number: none of them is 0.
-		word := binary.LittleEndian.Uint64(text) & (math.MaxUint64 >> (64 - 8*size))
-		one := &known.words[word*0x9e3779b97f4a7c15>>(64-knownBits)]
-		if one.word != word {
-			one.word, one.hash = word, k.word(text[:size])
+		// The letters as two numbers: none of them is 0. What is shifted by 64 or more is 0.
+		head := binary.LittleEndian.Uint64(text) & (math.MaxUint64 >> (64 - 8*min(size, 8)))
+		tail := binary.LittleEndian.Uint64(text[8:]) & (math.MaxUint64 >> (128 - 8*uint(max(size, 8))))
+		one := &known.words[(head^tail*0xbf58476d1ce4e5b9)*0x9e3779b97f4a7c15>>(64-knownBits)]
+		if one.head != head || one.tail != tail {
+			*one = knownWord{head, tail, k.word(text[:size])}
 		}
 		h = append(h, one.hash)
 	}

@@ -179,6 +179,44 @@ var nfkd = normal.NewForm(norm.NFKD)
 // decompose decomposes a line and adds its words to the paragraph, by pieces.
 func (f *folder) decompose(line []byte) {
 	f.lineStart = f.paragraph.len()
+	if len(line) <= normPiece {
+		if f.pace.Over(len(line)) {
+			return
+		}
+		f.decomposeWords(line)
+	} else {
+		f.decomposeLong(line)
+	}
+	f.flushSingles()
+}
+
+// decomposeWords decomposes the words of a line that are not ASCII, and adds all words to
+// the paragraph.
+func (f *folder) decomposeWords(line []byte) {
+	for at := 0; at < len(line) && f.paragraph.len() < maxParagraph; {
+		wide := at + scan.ASCIIPrefix(line[at:])
+		plain := wide // where words that are not all ASCII begin
+		if wide < len(line) {
+			// What is not ASCII may join the byte before it, be that a blank.
+			for plain = max(wide-1, at); plain > at && !isBlank(line[plain-1]); {
+				plain--
+			}
+		}
+		if plain > at {
+			f.foldFrom(line[:plain], at, true)
+		}
+		for at = wide; at < len(line); {
+			if at++; isBlank(line[at-1]) && (at == len(line) || line[at] < utf8.RuneSelf) {
+				break
+			}
+		}
+		f.decomposed = f.decomposed[:0]
+		f.decomposePiece(line[plain:at], 0, true)
+	}
+}
+
+// decomposeLong is [folder.decomposeWords] for lines that are too long to be decomposed at once.
+func (f *folder) decomposeLong(line []byte) {
 	f.decomposed = f.decomposed[:0]
 	at := 0
 	for len(line) > 0 && f.paragraph.len() < maxParagraph {
@@ -188,17 +226,24 @@ func (f *folder) decompose(line []byte) {
 		}
 		piece := line[:n]
 		line = line[n:]
-		for len(piece) > 0 && f.paragraph.len() < maxParagraph {
-			f.decomposed, n = nfkd.AppendSome(f.decomposed, piece, 2*maxChunk)
-			piece = piece[n:]
-			if at = f.foldFrom(f.decomposed, at, len(piece)+len(line) == 0); at > 1 {
-				// The byte before is looked at once more.
-				f.decomposed = append(f.decomposed[:0], f.decomposed[at-1:]...)
-				at = 1
-			}
+		at = f.decomposePiece(piece, at, len(line) == 0)
+	}
+}
+
+// decomposePiece decomposes a piece of a line behind what is decomposed of it, and adds words
+// to the paragraph from at on. It returns where it stopped, see foldFrom.
+func (f *folder) decomposePiece(piece []byte, at int, last bool) int {
+	for len(piece) > 0 && f.paragraph.len() < maxParagraph {
+		var n int
+		f.decomposed, n = nfkd.AppendSome(f.decomposed, piece, 2*maxChunk)
+		piece = piece[n:]
+		if at = f.foldFrom(f.decomposed, at, last && len(piece) == 0); at > 1 {
+			// The byte before is looked at once more.
+			f.decomposed = append(f.decomposed[:0], f.decomposed[at-1:]...)
+			at = 1
 		}
 	}
-	f.flushSingles()
+	return at
 }
 
 // foldFrom adds the words of line[at:] to the paragraph and returns where it stopped: at the
@@ -233,9 +278,11 @@ func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 	return at
 }
 
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
 func indexBlank(b []byte) int {
 	for i, c := range b {
-		if c == ' ' || c == '\t' {
+		if isBlank(c) {
 			return i
 		}
 	}
@@ -328,6 +375,13 @@ func (f *folder) scanWord(b []byte) int {
 	f.word = f.word[:0]
 	at, letters, digits, vowels, ascii := 0, 0, 0, 0, true
 	for at < len(b) {
+		if c := plainBytes[b[at]]; c&0x1f != 0 {
+			letters++
+			vowels += int(c/plainVowel) & 1
+			f.word = append(f.word, c&0x1f|0x60)
+			at++
+			continue
+		}
 		r, n := rune(b[at]), 1
 		if r >= 0xc2 && r < 0xe0 && at+1 < len(b) && b[at+1]&0xc0 == 0x80 {
 			r, n = r&0x1f<<6|rune(b[at+1]&0x3f), 2 // most letters that are not ASCII

@@ -131,7 +131,10 @@ func hashCanonical(h hash.Hash, text string, buf []byte, p *pace.Pace) []byte {
 	buf = slices.Grow(buf[:0], min(len(rest), canonicalBuffer)+normPiece)
 	for len(rest) > 0 {
 		end, next := scan.FirstLine(rest)
-		line := bytes.TrimRight(rest[:end], " \t\v\f\u00a0")
+		line := rest[:end]
+		if end > 0 && (line[end-1] <= ' ' || line[end-1] >= utf8.RuneSelf) {
+			line = bytes.TrimRight(line, " \t\v\f\u00a0")
+		}
 		rest = rest[next:]
 		if p.Over(next) {
 			return buf
@@ -147,7 +150,7 @@ func hashCanonical(h hash.Hash, text string, buf []byte, p *pace.Pace) []byte {
 		}
 		begun, empty = true, 0
 		// Line ends touch no character before or after them.
-		for ascii := scan.IsASCII(line); len(line) > 0; {
+		for ascii := scan.ASCIIPrefix(line) == len(line); len(line) > 0; {
 			n := min(len(line), normPiece)
 			if ascii {
 				buf = append(buf, line[:n]...)
@@ -176,31 +179,63 @@ func appendNFC(buf, text []byte) []byte {
 	return append(buf, norm.NFC.Bytes(text)...)
 }
 
-// isNFC is the library's IsNormal, which looks at each byte. Nothing joins an ASCII character
-// but what stands directly behind it.
+// isNFC is the library's IsNormal, which takes longer. Nothing joins a character that stands
+// apart but what stands directly behind it.
 func isNFC(text []byte) bool {
-	const long = 16 // bytes of ASCII that are worth passing over
+	const long = 16 // bytes of characters apart that are worth passing over
 	for {
-		start := scan.ASCIIPrefix(text)
+		start, _ := apart(text, len(text))
 		if start == len(text) {
 			return true
 		}
 		end := start
 		for end < len(text) {
-			n := scan.ASCIIPrefix(text[end:])
+			n, rune := apart(text[end:], long)
 			if n >= long {
 				break
 			}
-			for end += n; end < len(text) && text[end] >= utf8.RuneSelf; {
-				end++
-			}
+			end += n + rune
 		}
-		if !norm.NFC.IsNormal(text[max(start-1, 0):end]) {
+		_, size := utf8.DecodeLastRune(text[:start])
+		if !norm.NFC.IsNormal(text[start-size : end]) {
 			return false
 		}
 		text = text[end:]
 	}
 }
+
+// apart returns how many bytes at the start of text, enough or a little more at most, are
+// characters that are in normal form C and join nothing before them, and the size of the
+// character behind these, 0 if there is none.
+func apart(text []byte, enough int) (n, next int) {
+	for n < len(text) && n < enough {
+		if text[n] < utf8.RuneSelf {
+			n += scan.ASCIIPrefix(text[n:min(len(text), n+enough)])
+			continue
+		}
+		r, size := rune(text[n]), 2
+		if r >= 0xc2 && r < 0xe0 && n+1 < len(text) && text[n+1]&0xc0 == 0x80 {
+			r = r&0x1f<<6 | rune(text[n+1]&0x3f)
+		} else {
+			r, size = utf8.DecodeRune(text[n:])
+		}
+		if standsApart.At(r) == 0 {
+			return n, size
+		}
+		n += size
+	}
+	return n, 0
+}
+
+// standsApart remembers which characters are in normal form C and join nothing before them.
+// U+FFFD, for what is no character, and rare ones are left to the library.
+var standsApart = scan.NewRunes(func(r rune) rune {
+	const rare = 0x20000
+	if c := string(r); r < rare && r != utf8.RuneError && norm.NFC.IsNormalString(c) && norm.NFC.PropertiesString(c).BoundaryBefore() {
+		return 1
+	}
+	return 0
+})
 
 // exact returns the bulkhead/exact signature of m, if it has one.
 func exact(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) ([]bulkhead.Signature, error) {

@@ -56,7 +56,10 @@ func (f *fuz1Sum) chunk(p []byte) {
 			for i < len(p) && n < fuz1Line-1 {
 				c := fuz1Bytes[p[i]]
 				if c == fuz1Stop {
-					break
+					if p[i]|0x20 != 'h' || i+1 == len(p) || mayGoOn[p[i+1]] {
+						break
+					}
+					c = 'h'
 				}
 				f.buf[n] = c
 				if c != 0 {
@@ -106,6 +109,14 @@ var fuz1Bytes = func() (table [256]byte) {
 	}
 	for _, c := range []byte("hH=\n") {
 		table[c] = fuz1Stop
+	}
+	return table
+}()
+
+// mayGoOn holds the bytes that mean something behind an h that may begin a URL.
+var mayGoOn = func() (table [256]bool) {
+	for c, v := range fuz1Bytes {
+		table[c] = v == fuz1Stop || v == 't' || c == '&'
 	}
 	return table
 }()

@@ -129,12 +129,20 @@ func reference(b []byte) ([]byte, int) {
 // bareLinks returns every "www" link that blanks precede, as written.
 func bareLinks(b []byte) []string {
 	var links []string
-	for i := 1; i < len(b); i++ {
-		n := scan.IndexEither(b[i:], 'w', 'W')
-		if n < 0 {
+	for i := 1; i+3 < len(b); {
+		// Each "www" has a letter at every third place.
+		third := i + 2
+		for third < len(b) && b[third]|0x20 != 'w' {
+			third += 3
+		}
+		if third >= len(b) {
 			break
 		}
-		if i += n; !isBlank(b[i-1]) || !scan.HasPrefixFold(b[i:], "www") || i+3 >= len(b) || b[i+3] == '\n' {
+		for i = third - 2; i < third && b[i]|0x20 != 'w'; {
+			i++
+		}
+		if !isBlank(b[i-1]) || !scan.HasPrefixFold(b[i:], "www") || i+3 >= len(b) || b[i+3] == '\n' {
+			i++
 			continue
 		}
 		end := i + 4
@@ -142,10 +150,11 @@ func bareLinks(b []byte) []string {
 			end++
 		}
 		if end == i+4 {
+			i++
 			continue
 		}
 		links = append(links, string(b[i:end]))
-		i = end - 1 // the blank that ends this link may precede the next one
+		i = end // the blank that ends this link may precede the next one
 	}
 	return links
 }

@@ -98,6 +98,9 @@ func decodeQuotedPrintable(part, room []byte) []byte {
 		return part
 	}
 	out := append(slices.Grow(room[:0], len(part)), part[:end]...)
+	if out, whole := escapesAndBreaks(out, part[end:]); whole {
+		return out
+	}
 	out = softBreaks(out, part[end:])
 	// What is decoded is never longer than what it is decoded from.
 	body := out[end:]
@@ -107,18 +110,59 @@ func decodeQuotedPrintable(part, room []byte) []byte {
 			return append(out, body...)
 		}
 		out = append(out, body[:i]...)
-		if body = body[i:]; len(body) > 2 {
-			hi, ok1 := scan.Hex(body[1])
-			lo, ok2 := scan.Hex(body[2])
-			if ok1 && ok2 {
-				out = append(out, hi<<4|lo)
-				body = body[3:]
-				continue
-			}
+		body = body[i:]
+		if c, ok := escaped(body); ok {
+			out = append(out, c)
+			body = body[3:]
+		} else {
+			out = append(out, '=')
+			body = body[1:]
 		}
-		out = append(out, '=')
-		body = body[1:]
 	}
+}
+
+// escapesAndBreaks appends what body stands for in one pass, if it has no equals sign but in
+// escapes and soft line ends: then these do not touch. It reports false for others.
+func escapesAndBreaks(out, body []byte) (decoded []byte, whole bool) {
+	for {
+		i := bytes.IndexByte(body, '=')
+		if i < 0 {
+			return append(out, body...), true
+		}
+		out = append(out, body[:i]...)
+		body = body[i:]
+		if n := softBreak(body[1:]); n > 0 {
+			body = body[1+n:]
+			continue
+		}
+		c, ok := escaped(body)
+		if !ok {
+			return out, false
+		}
+		out = append(out, c)
+		body = body[3:]
+	}
+}
+
+// escaped returns the byte that the escape at the start of b, behind its equals sign, stands for.
+func escaped(b []byte) (c byte, ok bool) {
+	if len(b) < 3 {
+		return 0, false
+	}
+	hi, ok1 := scan.Hex(b[1])
+	lo, ok2 := scan.Hex(b[2])
+	return hi<<4 | lo, ok1 && ok2
+}
+
+// softBreak returns how many bytes of a soft line end follow its equals sign, 0 if there is none.
+func softBreak(b []byte) int {
+	switch {
+	case len(b) > 0 && b[0] == '\n':
+		return 1
+	case len(b) > 1 && b[0] == '\r' && b[1] == '\n':
+		return 2
+	}
+	return 0
 }
 
 // softBreaks appends body to out without its soft line ends.
@@ -129,12 +173,9 @@ func softBreaks(out, body []byte) []byte {
 			return append(out, body...)
 		}
 		out = append(out, body[:i]...)
-		switch body = body[i+1:]; {
-		case bytes.HasPrefix(body, []byte("\n")):
-			body = body[1:]
-		case bytes.HasPrefix(body, []byte("\r\n")):
-			body = body[2:]
-		default:
+		body = body[i+1:]
+		n := softBreak(body)
+		if body = body[n:]; n == 0 {
 			out = append(out, '=')
 		}
 	}

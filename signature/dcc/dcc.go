@@ -124,8 +124,9 @@ func Sums(ctx context.Context, raw []byte, opt Options) ([]Sum, error) {
 	p := pace.New(ctx)
 	header, body := splitMessage(raw, p)
 	sums := headerSums(header, opt, p)
-	c := bodyReader{pace: p}
-	c.init(opt)
+	c := readers.Get().(*bodyReader)
+	defer c.back()
+	c.init(opt, p)
 	c.message(header, body)
 	if err := pace.Ended(p); err != nil {
 		return nil, err
@@ -136,7 +137,7 @@ func Sums(ctx context.Context, raw []byte, opt Options) ([]Sum, error) {
 	if c.fuz1.total >= fuz1MinLetters {
 		sums = append(sums, Sum{Type: TypeFuz1, Sum: c.fuz1.sum()})
 	}
-	if o := c.other; o != nil && o.total >= fuz1MinLetters && (c.fuz1.total < fuz1MinLetters || o.sum() != c.fuz1.sum()) {
+	if o := c.other; o != nil && o.total >= fuz1MinLetters && (c.fuz1.total < fuz1MinLetters || !bytes.Equal(o.letters(), c.fuz1.letters())) {
 		sums = append(sums, Sum{Type: TypeFuz1, Sum: o.sum(), Other: true})
 	}
 	if sum, ok := c.fuz2.sum(); ok {

@@ -3,7 +3,6 @@ package dcc
 import (
 	"bytes"
 	"crypto/md5"
-	"hash"
 )
 
 // Limits of Fuz1, docs/specs/dcc.md#fuz1.
@@ -21,9 +20,9 @@ const (
 //
 // Source: docs/specs/dcc.md#fuz1.
 type fuz1Sum struct {
-	rules Rules
-	hash  hash.Hash
-	total int
+	rules  Rules
+	total  int
+	summed [fuz1MaxLetters]byte // so many of them
 
 	buf  [fuz1Line]byte
 	n    int
@@ -37,7 +36,7 @@ type fuz1Sum struct {
 }
 
 func (f *fuz1Sum) init(rules Rules) {
-	f.rules, f.hash = rules, md5.New()
+	f.rules = rules
 	if rules == Rules2 {
 		f.mark = -1
 	}
@@ -53,22 +52,24 @@ func (f *fuz1Sum) chunk(p []byte) {
 		if f.url.state == urlIdle {
 			// Up to what may begin a URL or ends a line, letters alone count.
 			n := f.n
-			for i < len(p) && n < fuz1Line-1 {
-				c := fuz1Bytes[p[i]]
+			for _, b := range p[i:min(len(p), i+fuz1Line-1-n)] {
+				c := fuz1Bytes[b]
 				if c == fuz1Stop {
-					if p[i]|0x20 != 'h' || i+1 == len(p) || mayGoOn[p[i+1]] {
+					if b|0x20 != 'h' || i+1 == len(p) || mayGoOn[p[i+1]] {
 						break
 					}
 					c = 'h'
 				}
 				f.buf[n] = c
-				if c != 0 {
-					n++
-				}
+				n += int(c >> 6) // which is 1 for a letter
 				i++
 			}
 			if f.n = n; i == len(p) {
 				break
+			}
+			if n < fuz1Line-1 && fuz1Bytes[p[i]] != fuz1Stop {
+				i-- // there is more room than letters were found
+				continue
 			}
 		}
 		c := lowerASCII(p[i])
@@ -153,9 +154,7 @@ func isGreeting(line []byte) bool {
 
 // add sums the first n letters of the buffer, up to the limit of all.
 func (f *fuz1Sum) add(n int) {
-	n = min(n, fuz1MaxLetters-f.total)
-	f.hash.Write(f.buf[:n])
-	f.total += n
+	f.total += copy(f.summed[f.total:], f.buf[:n])
 }
 
 // flush sums the whole buffer and empties it.
@@ -222,7 +221,6 @@ func (f *fuz1Sum) trimHost() {
 	f.n = f.hostStart + copy(f.buf[f.hostStart:], f.buf[f.second:f.n])
 }
 
-func (f *fuz1Sum) sum() (sum [md5.Size]byte) {
-	f.hash.Sum(sum[:0])
-	return sum
-}
+func (f *fuz1Sum) letters() []byte { return f.summed[:f.total] }
+
+func (f *fuz1Sum) sum() [md5.Size]byte { return md5.Sum(f.letters()) }

@@ -2,6 +2,7 @@ package dcc
 
 import (
 	"bytes"
+	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
@@ -112,6 +113,7 @@ type bodyReader struct {
 	body  bodySum
 	fuz1  fuz1Sum
 	other *fuz1Sum // of the other rules, nil if they do not matter
+	both  fuz1Sum  // the memory of other
 	fuz2  fuz2Sum
 
 	pace   *pace.Pace
@@ -119,11 +121,21 @@ type bodyReader struct {
 	offset int      // in the raw body, which dccproc reads in chunks of rawChunk
 }
 
-func (c *bodyReader) init(opt Options) {
+// readers keeps the memory of readers that have finished; it holds no state.
+var readers = sync.Pool{New: func() any { return new(bodyReader) }}
+
+// back gives c to those who look for one.
+func (c *bodyReader) back() {
+	*c = bodyReader{}
+	readers.Put(c)
+}
+
+func (c *bodyReader) init(opt Options, p *pace.Pace) {
+	c.pace = p
 	c.body.init()
 	c.fuz1.init(opt.Rules)
 	if opt.BothRules {
-		c.other = new(fuz1Sum)
+		c.other = &c.both
 		c.other.init(Rules1 - opt.Rules)
 	}
 	c.fuz2.init(opt.Words)

@@ -180,11 +180,9 @@ func (s *stopWords) language(text []byte) int {
 // stand between ASCII punctuation and white space.
 func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 	const longest = 31
+	most := min(s.longest, longest)
 	var room [longest]byte
 	look := func(word []byte) (clear bool) {
-		if len(word) > min(s.longest, longest) || word[0] < utf8.RuneSelf && s.begins[lowerASCII(word[0])]>>len(word)&1 == 0 {
-			return false
-		}
 		for langs := s.of[string(appendLower(room[:0], word))]; langs != 0; langs &= langs - 1 {
 			if i := bits.TrailingZeros32(langs); languages[i].script == in {
 				hits[i]++
@@ -193,14 +191,19 @@ func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 		}
 		return clear
 	}
+	may := func(word []byte) bool {
+		return len(word) <= most && (word[0] >= utf8.RuneSelf || s.begins[lowerASCII(word[0])]>>len(word)&1 != 0)
+	}
 	for at := 0; at < len(text); {
 		end := at + rim(text[at:])
-		if end > at && look(text[at:end]) {
+		if end > at && may(text[at:end]) && look(text[at:end]) {
 			break
 		}
 		// A word may have one mark within: "don't" is one, and so are both pieces of it.
-		if end < len(text) && (text[end] == '\'' || text[end] == '-') && look(text[at:end+1+rim(text[end+1:])]) {
-			break
+		if end < len(text) && (text[end] == '\'' || text[end] == '-') {
+			if word := text[at : end+1+rim(text[end+1:])]; may(word) && look(word) {
+				break
+			}
 		}
 		at = end + 1
 	}
@@ -209,7 +212,7 @@ func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 
 // rim returns how many bytes of text come before ASCII punctuation and white space.
 func rim(text []byte) int {
-	n := 0
+	n := scan.Letters(text)
 	for n < len(text) && !isRim[text[n]] {
 		n++
 	}

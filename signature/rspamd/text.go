@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -421,7 +420,7 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 			odd = at
 			if at >= l.passed && l.nextGap(at) > at+size {
 				if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
-					l.addLower(text[at : at+letters])
+					l.addLower(text[at:], letters)
 				}
 				at += size
 				odd = at
@@ -500,18 +499,21 @@ var isRawEnd = func() (table [256]bool) {
 	return table
 }()
 
-// tails are the marks that may follow a word without a meaning for it.
-const tails = ",.;:?!)\""
+// isTail marks what may follow a word without a meaning for it.
+var isTail = func() (table [256]bool) {
+	for _, c := range []byte(",.;:?!)\"") {
+		table[c] = true
+	}
+	return table
+}()
 
 // simpleWord returns how many letters begin text, if these are ASCII letters up
 // to a blank or the end, with at most one punctuation mark behind them that means
 // nothing there, and how many bytes that is; else 0, 0.
 func simpleWord(text []byte) (letters, size int) {
-	for letters < len(text) && scan.IsLetter(text[letters]) {
-		letters++
-	}
+	letters = scan.Letters(text)
 	size = letters
-	if size < len(text) && strings.IndexByte(tails, text[size]) >= 0 {
+	if size < len(text) && isTail[text[size]] {
 		size++
 	}
 	if letters == 0 || size < len(text) && text[size] != ' ' {

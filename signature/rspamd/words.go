@@ -1,6 +1,7 @@
 package rspamd
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"slices"
 
@@ -18,7 +19,7 @@ func (l *wordList) len() int { return len(l.ends) }
 // empty makes the list empty, with room for the words of a text of that many bytes.
 func (l *wordList) empty(size int) {
 	const letters = 6 // of a word, and a blank
-	l.text = slices.Grow(l.text[:0], size)
+	l.text = slices.Grow(l.text[:0], size+8)
 	l.ends = slices.Grow(l.ends[:0], size/letters+8)
 }
 
@@ -27,11 +28,18 @@ func (l *wordList) add(word string) {
 	l.ends = append(l.ends, len(l.text))
 }
 
-// addLower adds a word of ASCII letters in lower case.
-func (l *wordList) addLower(word []byte) {
-	for _, c := range word {
-		l.text = append(l.text, c|0x20)
+// addLower adds a word of ASCII letters, which are the first letters of text, in lower case.
+func (l *wordList) addLower(text []byte, letters int) {
+	const each = 0x0101010101010101
+	at := len(l.text)
+	i := 0
+	for ; i < letters && len(text)-i >= 8; i += 8 { // what is behind the word goes again
+		l.text = binary.LittleEndian.AppendUint64(l.text, binary.LittleEndian.Uint64(text[i:])|each*0x20)
 	}
+	for ; i < letters; i++ {
+		l.text = append(l.text, text[i]|0x20)
+	}
+	l.text = l.text[:at+letters]
 	l.ends = append(l.ends, len(l.text))
 }
 

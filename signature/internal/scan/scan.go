@@ -53,5 +53,27 @@ func ASCIIPrefix(data []byte) int {
 	return i
 }
 
+// Letters returns how many ASCII letters begin text. It looks at eight bytes at a time.
+func Letters(text []byte) (n int) {
+	for len(text)-n >= 8 {
+		if others := notLetters(binary.LittleEndian.Uint64(text[n:])); others != 0 {
+			return n + bits.TrailingZeros64(others)/8
+		}
+		n += 8
+	}
+	for n < len(text) && IsLetter(text[n]) {
+		n++
+	}
+	return n
+}
+
+// notLetters returns the bytes of v that are no ASCII letters, each as its highest bit.
+func notLetters(v uint64) uint64 {
+	const each = 0x0101010101010101
+	low := (v | each*0x20) &^ (each * 0x80)
+	least, beyond := low+each*(0x80-'a'), low+each*(0x7f-'z')
+	return ^(least &^ beyond &^ v) & (each * 0x80)
+}
+
 // IsLetter reports whether c is an ASCII letter.
 func IsLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }

@@ -1,0 +1,36 @@
+package scan
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestLetters: as many letters as one by one.
+func TestLetters(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		text := make([]byte, r.IntN(30))
+		for i := range text {
+			if text[i] = "azAZmM"[r.IntN(6)]; r.IntN(12) == 0 {
+				text[i] = byte(r.IntN(256))
+			}
+		}
+		want := 0
+		for want < len(text) && IsLetter(text[want]) {
+			want++
+		}
+		if got := Letters(text); got != want {
+			t.Fatalf("%q: %d, want %d", text, got, want)
+		}
+	}
+	for c := range 256 {
+		text := []byte{'a', byte(c), 'b', 'b', 'b', 'b', 'b', 'b', 'b'}
+		want := 1
+		if IsLetter(byte(c)) {
+			want = len(text)
+		}
+		if got := Letters(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

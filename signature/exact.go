@@ -217,7 +217,7 @@ func apart(text []byte, enough int) (n, next int) {
 		if r >= 0xc2 && r < 0xe0 && n+1 < len(text) && text[n+1]&0xc0 == 0x80 {
 			r = r&0x1f<<6 | rune(text[n+1]&0x3f)
 		} else {
-			r, size = utf8.DecodeRune(text[n:])
+			r, size = scan.Rune(text[n:])
 		}
 		if standsApart.At(r) == 0 {
 			return n, size

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // The bounds of a telephone number, in digits.
@@ -69,7 +71,7 @@ func mayBegin(text []byte) bool {
 	case asciiDigit(c):
 		return !asciiDigit(text[3]) && (asciiDigit(text[2]) || text[1] >= 0x80 || text[2] >= 0x80)
 	}
-	r, _ := utf8.DecodeRune(text)
+	r, _ := scan.Rune(text)
 	_, ok := digit(r)
 	return ok
 }

@@ -386,7 +386,7 @@ func (f *folder) scanWord(b []byte) int {
 		if r >= 0xc2 && r < 0xe0 && at+1 < len(b) && b[at+1]&0xc0 == 0x80 {
 			r, n = r&0x1f<<6|rune(b[at+1]&0x3f), 2 // most letters that are not ASCII
 		} else if r >= utf8.RuneSelf {
-			r, n = utf8.DecodeRune(b[at:])
+			r, n = scan.Rune(b[at:])
 		}
 		to := rune(0)
 		if r < utf8.RuneSelf {
@@ -421,7 +421,7 @@ func (f *folder) scanWord(b []byte) int {
 		at += n
 	}
 	if at == 0 {
-		_, n := utf8.DecodeRune(b)
+		_, n := scan.Rune(b)
 		return n
 	}
 	f.finish(letters, digits, vowels, ascii)

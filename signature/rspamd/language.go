@@ -257,18 +257,18 @@ func scriptOf(text []byte) (in script, mostly bool) {
 			at++
 			continue
 		}
-		r, n := utf8.DecodeRune(text[at:])
+		r, n := scan.Rune(text[at:])
 		at += n
-		if !unicode.IsLetter(r) {
+		block := letterBlock.At(r)
+		switch {
+		case block < 0:
 			continue
-		}
-		switch block, other := blockOf(r); {
 		case r <= unicode.MaxLatin1:
 			latin++
-		case other:
-			seen[block] = true
+		case block&isOther != 0:
+			seen[block&^isOther] = true
 			others++
-		case block == unstemmed:
+		case block == rune(unstemmed):
 			seen[block] = true
 			chinese++
 		}
@@ -306,6 +306,20 @@ var blocks = [...]struct {
 	{0x10A0, 0x11FF, unstemmed, true}, {0x2E80, 0x2EFF, unstemmed, false}, {0x3040, 0x30FF, unstemmed, true}, {0x3130, 0x318F, unstemmed, true}, {0x3300, 0x4DBF, unstemmed, false},
 	{0x4E00, 0x9FFF, unstemmed, false}, {0x20000, 0x2A6DF, unstemmed, false},
 }
+
+// letterBlock holds the script of a letter, with isOther if it is neither Latin nor Chinese, and -1 for other characters.
+var letterBlock = scan.NewRunes(func(r rune) rune {
+	if !unicode.IsLetter(r) {
+		return -1
+	}
+	in, other := blockOf(r)
+	if other {
+		return rune(in) | isOther
+	}
+	return rune(in)
+})
+
+const isOther = 1 << 8
 
 // blockOf returns the script of a letter, as rspamd counts letters, and whether it is neither Latin nor Chinese.
 func blockOf(r rune) (in script, other bool) {

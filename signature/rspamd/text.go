@@ -300,9 +300,12 @@ func nextStrip(text []byte, at int) int {
 // invisible returns how many bytes of characters without width begin text. One alone at the
 // start of what follows a line end, or at the end of the text, stays.
 func invisible(text []byte, within bool) int {
+	if c := text[0]; c != 0xC2 && c != 0xE2 && c != 0xEF || len(text) > 1 && text[1] != 0xAD && text[1] != 0x80 && text[1] != 0xBB {
+		return 0 // as nearly all
+	}
 	n, count := 0, 0
 	for n < len(text) {
-		r, size := utf8.DecodeRune(text[n:])
+		r, size := scan.Rune(text[n:])
 		if !isZeroWidth(r) {
 			break
 		}
@@ -683,8 +686,8 @@ func beginsWord(text []byte) bool {
 	if c := text[0]; c < utf8.RuneSelf {
 		return inWord(c) || c <= 0x08 || 0x0E <= c && c <= 0x1B || c == 0x7F
 	}
-	r, _ := utf8.DecodeRune(text)
-	return begun.At(r) != noWord || r <= 0x9F || unicode.Is(unicode.Cf, r)
+	r, _ := scan.Rune(text)
+	return begun.At(r) != noWord
 }
 
 // A decay leaves out words of long texts: behind the first 600 words and links so many that
@@ -741,7 +744,7 @@ func alike(piece []byte) int {
 			}
 			continue
 		}
-		r, _ := utf8.DecodeRune(piece[at:])
+		r, _ := scan.Rune(piece[at:])
 		if is := first <= r && r <= last; is != hangul {
 			if at > 0 && !unicode.IsMark(r) {
 				return at
@@ -800,7 +803,7 @@ func lowerASCII(c byte) byte {
 func (l *oddList) addWide(w []byte) {
 	first, n := utf8.DecodeRune(w)
 	to := begun.At(first)
-	if to == noWord {
+	if to == noWord || to == emptyWord {
 		return
 	}
 	before := len(l.text)
@@ -840,13 +843,17 @@ var nfkc = normal.NewForm(norm.NFKC)
 
 // What begun holds of characters that do not become one that belongs to words.
 const (
-	noWord  rune = -1 - iota // no word begins with it
-	several                  // it becomes several, or none
+	noWord    rune = -1 - iota // no word begins with it
+	several                    // it becomes several, or none
+	emptyWord                  // a word begins with it that has no letters
 )
 
 // begun holds what a character that begins a word becomes, if nothing follows it.
 var begun = scan.NewRunes(func(r rune) rune {
 	if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Sc, r) && !unicode.Is(unicode.Pc, r) {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return emptyWord
+		}
 		return noWord
 	}
 	s := norm.NFKC.String(string(r))

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 const (
@@ -115,7 +117,7 @@ func (f *Form) complete(dst, text []byte, most int) ([]byte, int) {
 			at = ascii - 1
 		}
 		n := f.segment(text[at:])
-		if r, size := utf8.DecodeRune(text[at:]); size < n {
+		if r, size := scan.Rune(text[at:]); size < n {
 			dst = f.joined(dst, r, text[at+size:at+n])
 		} else if normal := f.page(r).text[r%pageSize]; normal != "" {
 			dst = append(dst, normal...)
@@ -249,7 +251,7 @@ var compositions = [...][2]rune{{0xa0, 0x3400}, {0x10000, 0x20000}}
 // segment returns how many bytes at the start of text have a normal form of their own: up
 // to a character that does not join what stands before it.
 func (f *Form) segment(text []byte) int {
-	r, n := utf8.DecodeRune(text)
+	r, n := scan.Rune(text)
 	if r == utf8.RuneError && n == 1 {
 		return n // not a character, so nothing joins it
 	}
@@ -257,7 +259,7 @@ func (f *Form) segment(text []byte) int {
 		if text[n] < utf8.RuneSelf {
 			break
 		}
-		r, size := utf8.DecodeRune(text[n:])
+		r, size := scan.Rune(text[n:])
 		if r == utf8.RuneError && size == 1 || !f.page(r).apt[r%pageSize] {
 			break
 		}

@@ -3,6 +3,7 @@ package scan
 import (
 	"math/rand/v2"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestLetters: as many letters as one by one.
@@ -31,6 +32,27 @@ func TestLetters(t *testing.T) {
 		}
 		if got := Letters(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+// TestRune: the characters are those of the library.
+func TestRune(t *testing.T) {
+	check := func(b ...byte) {
+		r, n := Rune(b)
+		if want, size := utf8.DecodeRune(b); r != want || n != size {
+			t.Fatalf("%x: %x, %d, want %x, %d", b, r, n, want, size)
+		}
+	}
+	check()
+	for a := range 256 {
+		check(byte(a))
+		for b := range 256 {
+			check(byte(a), byte(b))
+			for _, c := range []byte{0, 'a', 0x7F, 0x80, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF} {
+				check(byte(a), byte(b), c)
+				check(byte(a), byte(b), c, 0x80)
+			}
 		}
 	}
 }

@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"signature/internal/pace":        {},
 	"signature/internal/scan":        {},
 	"signature/internal/markup":      {"signature/internal/scan"},
-	"signature/internal/normal":      {},
+	"signature/internal/normal":      {"signature/internal/scan"},
 	"signature/picture":              {".", "signature/internal/*"},
 	"signature/document":             {"signature/internal/*"},
 	"signature/internal/mailtest":    {},

@@ -10,16 +10,12 @@ import (
 
 // commonReference returns what "&" and the start of text mean, and how much of the text that takes, if it is one of
 // the most frequent references, else 0.
-func commonReference[T char](rest []T) (meaning rune, n int) {
+func commonReference(rest []byte) (meaning rune, n int) {
 	for _, common := range [...]struct {
 		name    string
 		meaning rune
 	}{{"nbsp;", 0xa0}, {"amp;", '&'}, {"lt;", '<'}, {"gt;", '>'}, {"quot;", '"'}} {
-		n := 0
-		for n < len(common.name) && n < len(rest) && rune(rest[n]) == rune(common.name[n]) {
-			n++
-		}
-		if n == len(common.name) {
+		if n := len(common.name); len(rest) >= n && string(rest[:n]) == common.name {
 			return common.meaning, n
 		}
 	}
@@ -28,7 +24,7 @@ func commonReference[T char](rest []T) (meaning rune, n int) {
 
 // reference returns what "&" and the start of text mean by the rules of HTML
 // 5 and how much of the text that takes.
-func reference[T char](rest []T) ([]rune, int) {
+func reference(rest []byte) ([]rune, int) {
 	if len(rest) > 0 && rest[0] == '#' {
 		if meaning, n := numeric(rest); n > 0 {
 			return meaning, n
@@ -36,19 +32,17 @@ func reference[T char](rest []T) ([]rune, int) {
 		return []rune{'&'}, 0
 	}
 	const longest = 32 // characters of a name
-	text := make([]rune, 0, longest+1)
-	for _, c := range rest[:min(len(rest), longest+1)] {
-		text = append(text, rune(c))
-	}
-	n := 0
-	for n < len(text) && n < longest && !strings.ContainsRune("\t\n\f <&#;", text[n]) {
-		n++
+	name := make([]rune, 0, longest+1)
+	n := 0 // bytes of them
+	for n < len(rest) && len(name) < longest && strings.IndexByte("\t\n\f <&#;", rest[n]) < 0 {
+		r, size := charAt(rest[n:])
+		name = append(name, r)
+		n += size
 	}
 	if n == 0 {
 		return []rune{'&'}, 0
 	}
-	name := text[:n]
-	if n < len(text) && text[n] == ';' {
+	if n < len(rest) && rest[n] == ';' {
 		n++
 		if m := entityOf(string(name) + ";"); m != nil {
 			return m, n
@@ -56,7 +50,7 @@ func reference[T char](rest []T) ([]rune, int) {
 		if m := entityOf(string(name)); m != nil {
 			return append(m, ';'), n
 		}
-		name = text[:n]
+		name = append(name, ';')
 	} else if m := entityOf(string(name)); m != nil {
 		return m, n
 	}
@@ -91,7 +85,7 @@ func entityOf(name string) []rune {
 }
 
 // numeric takes "#", digits and perhaps a semicolon.
-func numeric[T char](text []T) ([]rune, int) {
+func numeric(text []byte) ([]rune, int) {
 	i, base := 1, 10
 	if i < len(text) && text[i]|0x20 == 'x' {
 		i, base = 2, 16
@@ -99,10 +93,8 @@ func numeric[T char](text []T) ([]rune, int) {
 	start, num := i, 0
 	for ; i < len(text); i++ {
 		v := 99
-		if text[i] < 0x80 {
-			if d, ok := scan.Hex(byte(text[i])); ok {
-				v = int(d)
-			}
+		if d, ok := scan.Hex(text[i]); ok {
+			v = int(d)
 		}
 		if v >= base {
 			break

@@ -2,20 +2,19 @@ package pyzor
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // stripHTML reduces HTML to its text as the client's parser sees it: runs of
 // text, trimmed and joined by blanks, without those in script and style. It
 // reports false where that parser breaks. A mark says where to begin. Source:
 // docs/specs/pyzor.md#html-text.
-func stripHTML[T char](text []T, l *liner, p *pace.Pace, from mark) bool {
-	h := &stripper[T]{in: text, out: l, pace: p}
-	h.narrow, _ = any(text).([]byte)
+func stripHTML(text []byte, l *liner, p *pace.Pace, from mark) bool {
+	h := &stripper{in: text, out: l, pace: p}
 	if from.end > 0 {
 		h.data(int(from.at), int(from.end), from.references, true)
 	}
@@ -23,19 +22,9 @@ func stripHTML[T char](text []T, l *liner, p *pace.Pace, from mark) bool {
 	return !h.broken
 }
 
-func lastRune[T char](text []T, r T) int {
-	for i := len(text) - 1; i >= 0; i-- {
-		if text[i] == r {
-			return i
-		}
-	}
-	return -1
-}
-
-// A stripper walks over HTML. Positions count characters.
-type stripper[T char] struct {
-	in     []T
-	narrow []byte // the same, if they are bytes
+// A stripper walks over HTML.
+type stripper struct {
+	in     []byte
 	out    *liner
 	pace   *pace.Pace
 	raw    string // "script" or "style" within one, else ""
@@ -80,7 +69,7 @@ func (r *textRun) begin() bool {
 
 // data takes a run of text, or of one that has begun the rest. Blanks at its ends go, also those
 // that references stand for.
-func (h *stripper[T]) data(i, end int, references, begun bool) {
+func (h *stripper) data(i, end int, references, begun bool) {
 	if h.hidden {
 		return
 	}
@@ -99,16 +88,12 @@ func (h *stripper[T]) data(i, end int, references, begun bool) {
 			from = i
 		}
 		// Most characters are those of words with a blank between them.
-		for stop := min(end, i+pace.Step/2); i < stop; {
-			n, class := i, uint8(0)
-			for n < stop {
-				c := classOf(text[n])
-				if c&ends != 0 {
-					break
-				}
-				class |= c
-				n++
-			}
+		stop := end
+		if end-i > pace.Step/2 {
+			stop = charBefore(text, i+pace.Step/2)
+		}
+		for i < stop {
+			n, class := wordEnd(text, i, stop, ends)
 			if n == i {
 				break
 			}
@@ -124,10 +109,10 @@ func (h *stripper[T]) data(i, end int, references, begun bool) {
 			}
 			switch {
 			case l.skips():
-				n = h.next(n, stop)
-			case l.length == 0 && (n == end || isSpace(text[n])):
+				n = nextOf(text[:stop], n, classEnd|classReference)
+			case l.length == 0 && (n == end || spaceAt(text, n) > 0):
 				// Every run begins with a blank, so that the end of this one ends the word.
-				wholeWord(l, h.in, h.narrow, i, n, class)
+				wholeWord(l, h.in, i, n, class)
 			default:
 				putWord(l, text[i:n])
 			}
@@ -154,49 +139,36 @@ func (h *stripper[T]) data(i, end int, references, begun bool) {
 				run.put(r)
 			}
 			i += n
-		case isSpace(c):
-			run.put(rune(c))
-			i++
+		default:
+			if r, size := charAt(text[i:]); isSpace(r) {
+				run.put(r)
+				i += size
+			}
 		}
 	}
 }
 
-// next returns where from i on a character ends a line or may begin a reference, stop if none before does.
-func (h *stripper[T]) next(i, stop int) int {
-	if h.narrow != nil {
-		return nextByte(h.narrow[:stop], i, classEnd|classReference)
-	}
-	for i < stop && classOf(h.in[i])&(classEnd|classReference) == 0 {
-		i++
-	}
-	return i
-}
-
-// find returns the position of the first r from i on, or -1.
-func (h *stripper[T]) find(r T, i int) int {
+// find returns the position of the first c from i on, or -1.
+func (h *stripper) find(c byte, i int) int {
 	if i > len(h.in) {
 		return -1
 	}
-	n := 0
-	if h.narrow != nil {
-		n = bytes.IndexByte(h.narrow[i:], byte(r))
-	} else {
-		n = slices.Index(h.in[i:], r)
-	}
+	n := bytes.IndexByte(h.in[i:], c)
 	if n < 0 {
 		return -1
 	}
 	return i + n
 }
 
-func (h *stripper[T]) at(i int) rune {
+// at returns the byte at i, which is a character if that is ASCII, -1 behind the end.
+func (h *stripper) at(i int) rune {
 	if i < len(h.in) {
 		return rune(h.in[i])
 	}
 	return -1
 }
 
-func (h *stripper[T]) hasPrefix(i int, prefix string) bool {
+func (h *stripper) hasPrefix(i int, prefix string) bool {
 	for k, r := range prefix {
 		if h.at(i+k) != r {
 			return false
@@ -206,7 +178,7 @@ func (h *stripper[T]) hasPrefix(i int, prefix string) bool {
 }
 
 // run is the parser's main loop, from i on. What it cannot finish at the end is lost.
-func (h *stripper[T]) run(i int) {
+func (h *stripper) run(i int) {
 	n := len(h.in)
 	for i < n && !h.broken && !h.out.done() {
 		from, j := i, -1
@@ -235,18 +207,26 @@ func (h *stripper[T]) run(i int) {
 }
 
 // cutReference says whether the text ends in what may be half a reference.
-func (h *stripper[T]) cutReference(i int) bool {
-	n := len(h.in)
-	from := max(i, n-34)
-	amp := lastRune(h.in[from:], '&')
+func (h *stripper) cutReference(i int) bool {
+	const longest = 34 // in characters
+	from := len(h.in)
+	for n := 0; n < longest && from > i; n++ {
+		from = charBefore(h.in, from)
+	}
+	amp := bytes.LastIndexByte(h.in[from:], '&')
 	if amp < 0 {
 		return false
 	}
-	return !slices.ContainsFunc(h.in[from+amp:], func(c T) bool { return c == ';' || isSpace(c) })
+	for at := from + amp; at < len(h.in); at += sizeAt(h.in, at) {
+		if h.in[at] == ';' || spaceAt(h.in, at) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // rawEnd finds the end tag of a script or style element.
-func (h *stripper[T]) rawEnd(i int) int {
+func (h *stripper) rawEnd(i int) int {
 	for {
 		j := h.find('<', i)
 		if j < 0 {
@@ -257,25 +237,30 @@ func (h *stripper[T]) rawEnd(i int) int {
 			continue
 		}
 		k := h.skipSpace(i + 1)
-		if !strings.EqualFold(toString(h.in[min(k, len(h.in)):min(k+len(h.raw), len(h.in))]), h.raw) {
-			continue
+		end := k
+		for n := 0; n < len(h.raw) && end < len(h.in); n++ {
+			end += sizeAt(h.in, end)
 		}
-		if h.at(h.skipSpace(k+len(h.raw))) == '>' {
+		if end <= len(h.in) && strings.EqualFold(string(h.in[k:end]), h.raw) && h.at(h.skipSpace(end)) == '>' {
 			return j
 		}
 	}
 }
 
-func (h *stripper[T]) skipSpace(i int) int {
-	for i < len(h.in) && isSpace(h.in[i]) {
-		i++
+func (h *stripper) skipSpace(i int) int {
+	for i < len(h.in) {
+		size := spaceAt(h.in, i)
+		if size == 0 {
+			break
+		}
+		i += size
 	}
 	return i
 }
 
 // markup takes the construct that the "<" at i begins and returns where it ends,
 // or -1 if it does not.
-func (h *stripper[T]) markup(i int) int {
+func (h *stripper) markup(i int) int {
 	switch {
 	case asciiLetter(h.at(i + 1)):
 		return h.startTag(i)
@@ -288,7 +273,7 @@ func (h *stripper[T]) markup(i int) int {
 	case h.hasPrefix(i, "<!["):
 		return h.section(i + 3)
 	case h.hasPrefix(i, "<!"):
-		if len(h.in) >= i+9 && strings.EqualFold(toString(h.in[i:i+9]), "<!doctype") {
+		if scan.HasPrefixFold(h.in[i:], "<!doctype") {
 			return h.behind('>', i+9)
 		}
 		return h.behind('>', i+2)
@@ -299,15 +284,15 @@ func (h *stripper[T]) markup(i int) int {
 	return -1
 }
 
-func (h *stripper[T]) behind(r T, i int) int {
-	if j := h.find(r, i); j >= 0 {
+func (h *stripper) behind(c byte, i int) int {
+	if j := h.find(c, i); j >= 0 {
 		return j + 1
 	}
 	return -1
 }
 
 // comment ends at "--", blanks, ">".
-func (h *stripper[T]) comment(i int) int {
+func (h *stripper) comment(i int) int {
 	for {
 		j := h.find('-', i)
 		if j < 0 {
@@ -323,7 +308,7 @@ func (h *stripper[T]) comment(i int) int {
 }
 
 // section is a marked section; i is behind "<![".
-func (h *stripper[T]) section(i int) int {
+func (h *stripper) section(i int) int {
 	if i == len(h.in) {
 		return -1
 	}
@@ -339,7 +324,7 @@ func (h *stripper[T]) section(i int) int {
 		return -1
 	}
 	double := false
-	switch strings.ToLower(toString(h.in[i:end])) {
+	switch strings.ToLower(string(h.in[i:end])) {
 	case "temp", "cdata", "ignore", "include", "rcdata":
 		double = true
 	case "if", "else", "endif":
@@ -373,7 +358,7 @@ func isNameRune(r rune) bool {
 }
 
 // endTag takes "</" at i.
-func (h *stripper[T]) endTag(i int) int {
+func (h *stripper) endTag(i int) int {
 	start := i + 2
 	if start < len(h.in) && !asciiLetter(rune(h.in[start])) {
 		start = h.skipSpace(start)
@@ -415,47 +400,39 @@ func (h *stripper[T]) endTag(i int) int {
 	return h.behind('>', h.spaceAndSlash(end))
 }
 
-func (h *stripper[T]) close(name []T) {
+func (h *stripper) close(name []byte) {
 	if rawName(name) != "" {
 		h.hidden = false
 	}
 }
 
-// toString returns text as a string.
-func toString[T char](text []T) string {
-	var b strings.Builder
-	for _, c := range text {
-		b.WriteRune(rune(c))
-	}
-	return b.String()
-}
-
 // rawName returns the name of an element if its text does not count, else "".
-func rawName[T char](name []T) string {
-	switch {
-	case len(name) == len("script") && isName(name, "script"):
-		return "script"
-	case len(name) == len("style") && isName(name, "style"):
-		return "style"
+func rawName(name []byte) string {
+	for _, raw := range [...]string{"script", "style"} {
+		if len(name) >= len(raw) && name[0]|0x20 == 's' && isName(name, raw) {
+			return raw
+		}
 	}
 	return ""
 }
 
 // isName reports whether text in lower case is name.
-func isName[T char](text []T, name string) bool {
-	if len(text) != len(name) {
-		return false
-	}
-	for i, c := range text {
-		if unicode.ToLower(rune(c)) != rune(name[i]) {
+func isName(text []byte, name string) bool {
+	for i := range len(name) {
+		if len(text) == 0 {
 			return false
 		}
+		c, size := charAt(text)
+		if unicode.ToLower(c) != rune(name[i]) {
+			return false
+		}
+		text = text[size:]
 	}
-	return true
+	return len(text) == 0
 }
 
 // tagName returns where the name that starts at i ends.
-func (h *stripper[T]) tagName(i int) int {
+func (h *stripper) tagName(i int) int {
 	for i < len(h.in) {
 		switch h.in[i] {
 		case '\t', '\n', '\r', '\f', ' ', '/', '>', 0:
@@ -467,15 +444,22 @@ func (h *stripper[T]) tagName(i int) int {
 }
 
 // spaceAndSlash skips white space, and slashes that ">" does not follow.
-func (h *stripper[T]) spaceAndSlash(i int) int {
-	for i < len(h.in) && (isSpace(h.in[i]) || h.in[i] == '/' && h.at(i+1) != '>') {
-		i++
+func (h *stripper) spaceAndSlash(i int) int {
+	for i < len(h.in) {
+		size := spaceAt(h.in, i)
+		if size == 0 && h.in[i] == '/' && h.at(i+1) != '>' {
+			size = 1
+		}
+		if size == 0 {
+			break
+		}
+		i += size
 	}
 	return i
 }
 
 // startTag takes "<" and a letter at i.
-func (h *stripper[T]) startTag(i int) int {
+func (h *stripper) startTag(i int) int {
 	nameEnd := h.tagName(i + 1)
 	name := h.in[i+1 : nameEnd]
 	if end, ok := h.plainTag(nameEnd); ok {
@@ -494,13 +478,7 @@ func (h *stripper[T]) startTag(i int) int {
 		}
 		k = next
 	}
-	tail := h.in[min(k, end):end]
-	for len(tail) > 0 && isSpace(tail[0]) {
-		tail = tail[1:]
-	}
-	for len(tail) > 0 && isSpace(tail[len(tail)-1]) {
-		tail = tail[:len(tail)-1]
-	}
+	tail := bytes.TrimFunc(h.in[min(k, end):end], isSpace)
 	if !isName(tail, ">") && !isName(tail, "/>") {
 		h.data(i, end, false, false)
 		return end
@@ -511,7 +489,7 @@ func (h *stripper[T]) startTag(i int) int {
 
 // plainTag returns where a start tag ends whose name ends at i, if it is written as most are:
 // attributes behind blanks, their values in quotes. All ways to read such a tag agree.
-func (h *stripper[T]) plainTag(i int) (end int, ok bool) {
+func (h *stripper) plainTag(i int) (end int, ok bool) {
 	for i < len(h.in) && h.in[i] != '>' {
 		name := h.skipSpace(i)
 		if name == i && i > 0 && h.in[i-1] != '"' && h.in[i-1] != '\'' {
@@ -536,7 +514,7 @@ func (h *stripper[T]) plainTag(i int) (end int, ok bool) {
 }
 
 // open begins an element, which has content unless its tag ends in a slash.
-func (h *stripper[T]) open(name []T, content bool) {
+func (h *stripper) open(name []byte, content bool) {
 	if raw := rawName(name); raw != "" {
 		if h.hidden = content; h.hidden {
 			h.raw = raw
@@ -545,10 +523,17 @@ func (h *stripper[T]) open(name []T, content bool) {
 }
 
 // wholeTag returns where the start tag at i ends, or -1 if it does not.
-func (h *stripper[T]) wholeTag(i int) int {
+func (h *stripper) wholeTag(i int) int {
 	j := h.tagName(i + 1)
-	for j < len(h.in) && (isSpace(h.in[j]) || h.in[j] == '/') {
-		j++
+	for j < len(h.in) {
+		size := spaceAt(h.in, j)
+		if h.in[j] == '/' {
+			size = 1
+		}
+		if size == 0 {
+			break
+		}
+		j += size
 	}
 	for {
 		next, ok := h.attribute(j, true)
@@ -575,19 +560,19 @@ func (h *stripper[T]) wholeTag(i int) int {
 // attribute takes one attribute at i and returns where the next may start. It
 // reports false if there is none. With blanks, white space behind a value belongs
 // to it.
-func (h *stripper[T]) attribute(i int, blanks bool) (int, bool) {
+func (h *stripper) attribute(i int, blanks bool) (int, bool) {
 	if i == 0 || i >= len(h.in) {
 		return i, false
 	}
-	if before := h.in[i-1]; before != '\'' && before != '"' && before != '/' && !isSpace(before) {
+	if before := h.in[i-1]; before != '\'' && before != '"' && before != '/' && spaceAt(h.in, charBefore(h.in, i)) == 0 {
 		return i, false
 	}
-	if c := h.in[i]; isSpace(c) || c == '/' || c == '>' {
+	if c := h.in[i]; spaceAt(h.in, i) > 0 || c == '/' || c == '>' {
 		return i, false
 	}
-	i++
-	for i < len(h.in) && !isSpace(h.in[i]) && h.in[i] != '/' && h.in[i] != '=' && h.in[i] != '>' {
-		i++
+	i += sizeAt(h.in, i)
+	for i < len(h.in) && h.in[i] != '/' && h.in[i] != '=' && h.in[i] != '>' && spaceAt(h.in, i) == 0 {
+		i += sizeAt(h.in, i)
 	}
 	if value, ok := h.value(i); ok {
 		if i = value; blanks {
@@ -598,7 +583,7 @@ func (h *stripper[T]) attribute(i int, blanks bool) (int, bool) {
 }
 
 // value takes "=" and a value at i and returns where they end.
-func (h *stripper[T]) value(i int) (int, bool) {
+func (h *stripper) value(i int) (int, bool) {
 	i = h.skipSpace(i)
 	signs := i
 	for h.at(i) == '=' {
@@ -616,7 +601,7 @@ func (h *stripper[T]) value(i int) (int, bool) {
 	}
 	// A quote that is never closed: the value is what can be had without it.
 	if v > i {
-		return v - 1, true
+		return charBefore(h.in, v), true
 	}
 	if i-signs > 1 {
 		return h.bare(i - 1), true
@@ -624,9 +609,9 @@ func (h *stripper[T]) value(i int) (int, bool) {
 	return i, false
 }
 
-func (h *stripper[T]) bare(i int) int {
-	for i < len(h.in) && h.in[i] != '>' && !isSpace(h.in[i]) {
-		i++
+func (h *stripper) bare(i int) int {
+	for i < len(h.in) && h.in[i] != '>' && spaceAt(h.in, i) == 0 {
+		i += sizeAt(h.in, i)
 	}
 	return i
 }

@@ -73,30 +73,23 @@ func (l *liner) put(r rune) {
 func (l *liner) puts(text []byte) {
 	for at := 0; at < len(text); {
 		if l.skips() {
-			if at = nextByte(text, at, classEnd); at == len(text) {
+			if at = nextOf(text, at, classEnd); at == len(text) {
 				return
 			}
 		}
 		// Most characters are those of words.
-		n, class := at, uint8(0)
-		for n < len(text) {
-			c := classes[text[n]]
-			if c&classSpace != 0 {
-				break
-			}
-			class |= c
-			n++
-		}
+		n, class := wordEnd(text, at, len(text), classSpace)
 		switch {
 		case n == len(text):
 			putWord(l, text[at:])
 			return
 		case l.length == 0:
-			wholeWord(l, text, text, at, n, class)
+			wholeWord(l, text, at, n, class)
 		default:
 			putWord(l, text[at:n])
 		}
-		if c := text[n]; isLineEnd(c) {
+		c, size := charAt(text[n:])
+		if isLineEnd(c) {
 			if l.endLine(); l.done() {
 				return
 			}
@@ -104,30 +97,58 @@ func (l *liner) puts(text []byte) {
 		} else if l.length > 0 {
 			l.endWord()
 		}
-		at = n + 1
+		at = n + size
 	}
 }
 
-// nextByte returns where a byte of a class, an end of lines or a reference, is next in text from at on, its length
-// if there is none.
-func nextByte(text []byte, at int, class uint8) int {
-	// Eight at a time, up to one below a blank, beyond ASCII, or "&".
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for len(text)-at >= 8 {
-		eight := binary.LittleEndian.Uint64(text[at:])
-		reference := eight ^ '&'*ones
-		marked := ((eight-' '*ones)&^eight | (reference-ones)&^reference | eight) & high
-		if marked == 0 {
-			at += 8
+// wordEnd returns where in text, from at on, the next character is that is white space or of one of the classes ends, stop
+// if there is none before, and the classes of the characters up to there.
+func wordEnd(text []byte, at, stop int, ends uint8) (n int, class uint8) {
+	for n = at; n < stop; {
+		c := classes[text[n]]
+		if c&ends != 0 {
+			break
+		}
+		if text[n] < utf8.RuneSelf {
+			class |= c
+			n++
 			continue
 		}
-		at += bits.TrailingZeros64(marked) / 8
-		if classes[text[at]]&class != 0 {
+		r, size := charAt(text[n:])
+		if isSpace(r) {
+			break
+		}
+		class |= classOdd
+		n += size
+	}
+	return n, class
+}
+
+// nextOf returns where a character of a class, an end of lines or a reference, is next in text from at on, its length
+// if there is none.
+func nextOf(text []byte, at int, class uint8) int {
+	// Eight at a time, up to one below a blank, beyond ASCII, or "&".
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for at < len(text) {
+		if len(text)-at >= 8 {
+			eight := binary.LittleEndian.Uint64(text[at:])
+			reference := eight ^ '&'*ones
+			marked := ((eight-' '*ones)&^eight | (reference-ones)&^reference | eight) & high
+			if marked == 0 {
+				at += 8
+				continue
+			}
+			at += bits.TrailingZeros64(marked) / 8
+		}
+		c := text[at]
+		if classes[c]&class != 0 {
 			return at
 		}
-		at++
-	}
-	for at < len(text) && classes[text[at]]&class == 0 {
+		if c == 0xc2 || c == 0xe2 { // with which the other ends of lines begin
+			if r, _ := charAt(text[at:]); classOf(r)&class != 0 {
+				return at
+			}
+		}
 		at++
 	}
 	return at
@@ -142,24 +163,21 @@ func (l *liner) note(behind int) {
 }
 
 // wholeWord takes a word of text, from at up to end, that stands between white space, or the ends of a run, which white
-// space follows. class has the classes of its characters, narrow is the text if that is bytes. It does what putWord and
-// endWord do, at once if the word is plain.
-func wholeWord[T char](l *liner, text []T, narrow []byte, at, end int, class uint8) {
+// space follows. class has the classes of its characters. It does what putWord and endWord do, at once if the word is plain.
+func wholeWord(l *liner, text []byte, at, end int, class uint8) {
 	switch {
-	case end-at >= maxWord:
 	case class&classOdd != 0:
 		putWord(l, text[at:end])
 		l.endWord()
+	case end-at >= maxWord:
 	case l.counts(end - at):
 		const most = 16 // at least maxWord
-		if n := len(l.held); len(narrow)-at >= most && cap(l.held)-n >= most {
+		if n := len(l.held); len(text)-at >= most && cap(l.held)-n >= most {
 			// As much, whatever the length, is two steps.
-			copy(l.held[n:n+most], narrow[at:at+most])
+			copy(l.held[n:n+most], text[at:at+most])
 			l.held = l.held[:n+end-at]
 		} else {
-			for _, c := range text[at:end] {
-				l.held = append(l.held, byte(c))
-			}
+			l.held = append(l.held, text[at:end]...)
 		}
 		if len(l.held) >= maxHeld {
 			l.passAll()
@@ -182,10 +200,12 @@ func (l *liner) passAll() {
 }
 
 // putWord takes characters of a word: none of them is white space.
-func putWord[T char](l *liner, text []T) {
-	for _, c := range text[:min(len(text), maxWord-l.length)] {
-		l.word[l.length] = rune(c)
+func putWord(l *liner, text []byte) {
+	for len(text) > 0 && l.length < maxWord {
+		r, size := charAt(text)
+		l.word[l.length] = r
 		l.length++
+		text = text[size:]
 	}
 }
 

@@ -64,10 +64,10 @@ const maxKept = 256 << 10
 
 // A space is working space that is used again.
 type space struct {
-	own   []byte   // for a body that is decoded
-	chars charText // of a page
-	kept  []byte   // the first lines
-	held  []byte   // of a line
+	own   []byte // for a body that is decoded
+	chars []byte // of a page
+	kept  []byte // the first lines
+	held  []byte // of a line
 }
 
 // spaces keeps it; it holds no state.
@@ -78,7 +78,7 @@ const maxSpare = 512 << 10
 
 // back gives s to those who look for one.
 func (s *space) back() {
-	if cap(s.own)+cap(s.chars.narrow)+2*cap(s.chars.wide)+4*cap(s.chars.full)+cap(s.kept) <= maxSpare {
+	if cap(s.own)+cap(s.chars)+cap(s.kept) <= maxSpare {
 		spaces.Put(s)
 	}
 }
@@ -194,7 +194,7 @@ const (
 	classOdd // in a word of which not all counts, or not as it is
 )
 
-// classes are those of the characters of Latin-1.
+// classes are those of the characters of ASCII. All other bytes are part of an odd one.
 var classes = func() (table [256]uint8) {
 	for c := range table {
 		if c == '@' || c == ':' || c >= utf8.RuneSelf {
@@ -202,26 +202,26 @@ var classes = func() (table [256]uint8) {
 		}
 	}
 	table['&'] = classReference
-	for _, c := range []byte(" \t\x1f\xa0") {
+	for _, c := range []byte(" \t\x1f") {
 		table[c] = classSpace
 	}
-	for _, c := range []byte("\n\v\f\r\x1c\x1d\x1e\x85") {
+	for _, c := range []byte("\n\v\f\r\x1c\x1d\x1e") {
 		table[c] = classSpace | classEnd
 	}
 	return table
 }()
 
 // classOf returns the class of a character.
-func classOf[T char](r T) uint8 {
-	if uint32(r) < uint32(len(classes)) {
+func classOf(r rune) uint8 {
+	if r < utf8.RuneSelf {
 		return classes[uint8(r)]
 	}
-	return wideClass(rune(r))
+	return wideClass(r)
 }
 
 func wideClass(r rune) uint8 {
 	switch {
-	case r == 0x2028 || r == 0x2029:
+	case r == 0x85, r == 0x2028, r == 0x2029:
 		return classSpace | classEnd
 	case isWideSpace(r):
 		return classSpace
@@ -230,21 +230,21 @@ func wideClass(r rune) uint8 {
 }
 
 // isLineEnd says whether r ends a line: docs/specs/pyzor.md#lines.
-func isLineEnd[T char](r T) bool { return classOf(r)&classEnd != 0 }
+func isLineEnd(r rune) bool { return classOf(r)&classEnd != 0 }
 
 // isSpace says whether r is white space: docs/specs/pyzor.md#normalisation.
-func isSpace[T char](r T) bool { return classOf(r)&classSpace != 0 }
+func isSpace(r rune) bool { return classOf(r)&classSpace != 0 }
 
 func isWideSpace(r rune) bool {
 	switch {
-	case r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+	case r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
 		return true
 	}
 	return false
 }
 
 // isAddress says whether a word has an "@" within.
-func isAddress[T char](word []T) bool {
+func isAddress(word []rune) bool {
 	for i := 1; i < len(word)-1; i++ {
 		if word[i] == '@' {
 			return true
@@ -255,7 +255,7 @@ func isAddress[T char](word []T) bool {
 
 // urlStart returns where the letters of "letters:something" start in a word, or
 // the length of the word.
-func urlStart[T char](word []T) int {
+func urlStart(word []rune) int {
 	for i := 1; i < len(word)-1; i++ {
 		if word[i] != ':' || !isLetter(word[i-1]) {
 			continue
@@ -270,7 +270,6 @@ func urlStart[T char](word []T) int {
 
 // isLetter says whether r is a to z without regard to case, which takes in
 // four characters from far away.
-func isLetter[T char](c T) bool {
-	r := rune(c)
+func isLetter(r rune) bool {
 	return r|0x20 >= 'a' && r|0x20 <= 'z' || r == 0x130 || r == 0x131 || r == 0x17f || r == 0x212a
 }

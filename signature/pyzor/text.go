@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
@@ -61,7 +62,7 @@ func (p *node) text(r *reader, l *liner, from mark) {
 		r.decodeLines(p.body, p.codec, '\uFFFD', l, from) // as it stands in the mail
 	case !p.isPage:
 		r.decodeLines(p.decoded(r, l), p.codec, ignoreErrors, l, from)
-	case !r.page(p, l).strip(l, r.pace, from):
+	case !stripHTML(r.page(p, l), l, r.pace, from):
 		r.bad = true
 	}
 }
@@ -98,7 +99,7 @@ func codecOrASCII(charset string) string {
 // decodeLines decodes body and passes it on to l, from a mark in it on.
 func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, from mark) {
 	at := int(from.at)
-	if scan.ASCIIPrefix(body) < len(body) || !keepsASCII(codec) {
+	if (scan.ASCIIPrefix(body) < len(body) || !keepsASCII(codec)) && (codec != "utf_8" || !utf8.Valid(body)) {
 		s := sink{take: l.put, run: l.puts, with: with, pace: r.pace, lines: l, from: at}
 		l.at = &s.at
 		s.decode(body, codec)
@@ -106,6 +107,9 @@ func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, fro
 		l.at = &at
 		for at < len(body) && !l.done() {
 			n := min(len(body)-at, pace.Step)
+			if at+n < len(body) {
+				n = charBefore(body, at+n+1) - at
+			}
 			if r.pace.Over(n) {
 				break
 			}
@@ -117,36 +121,46 @@ func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, fro
 }
 
 // page decodes all of a page. Who counts leaves it for who reads lines of it.
-func (r *reader) page(p *node, l *liner) *charText {
+func (r *reader) page(p *node, l *liner) []byte {
 	if r.charsOf == p {
-		return &r.chars
+		return r.chars
 	}
 	body, codec := p.decoded(r, l), p.codec
 	if scan.ASCIIPrefix(body) == len(body) && keepsASCII(codec) {
-		return &charText{width: 1, narrow: body}
+		return body
 	}
-	text := &r.chars
-	text.reset()
-	r.charsOf = p
-	room := len(body)
-	var widest rune
-	if mayTake := 8 * room; mayTake > minChars {
-		// Find out how much memory it takes first.
-		room = 0
-		s := sink{with: ignoreErrors, pace: r.pace, run: func(run []byte) { room += len(run) }, take: func(c rune) {
-			room++
-			widest = max(widest, c)
-		}}
+	s := sink{with: ignoreErrors, pace: r.pace}
+	if largest := 8 * len(body); largest > minChars {
+		// Find out how much memory it takes the client first: each character as much as the widest one.
+		chars, most := 0, rune(0)
+		s.run, s.take = func(run []byte) { chars += len(run) }, func(c rune) {
+			chars++
+			most = max(most, c)
+		}
 		s.decode(body, codec)
-		if text.widen(widest); room*text.width > minChars+len(r.raw) {
+		if chars*width(most) > minChars+len(r.raw) {
 			r.bad = true
-			return text
+			return nil
 		}
 	}
-	text.reserve(room, widest)
-	s := sink{with: ignoreErrors, pace: r.pace, run: text.puts, take: text.put}
+	if codec == "utf_8" && utf8.Valid(body) {
+		return body
+	}
+	r.charsOf, r.chars = p, slices.Grow(r.chars[:0], len(body))
+	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) }, func(c rune) { r.chars = appendChar(r.chars, c) }
 	s.decode(body, codec)
-	return text
+	return r.chars
+}
+
+// width returns how many bytes the client takes for each character of a text of which r is the widest.
+func width(r rune) int {
+	switch {
+	case r < 0x100:
+		return 1
+	case r < 0x10000:
+		return 2
+	}
+	return 4
 }
 
 // decoded undoes the transfer encoding of a text part. Who counts leaves the last one for who

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
@@ -93,7 +94,18 @@ func (h *stripper) data(i, end int, references, begun bool) {
 			stop = charBefore(text, i+pace.Step/2)
 		}
 		for i < stop {
-			n, class := wordEnd(text, i, stop, ends)
+			n, class := i, uint8(0)
+			for n < stop {
+				c := classes[text[n]]
+				if c&(ends|classWide) != 0 {
+					break
+				}
+				class |= c
+				n++
+			}
+			if n < stop && text[n] >= utf8.RuneSelf {
+				n, class = wordEnd(text, n, stop, ends, class)
+			}
 			if n == i {
 				break
 			}
@@ -139,6 +151,9 @@ func (h *stripper) data(i, end int, references, begun bool) {
 				run.put(r)
 			}
 			i += n
+		case c < utf8.RuneSelf && isSpace(rune(c)):
+			run.put(rune(c))
+			i++
 		default:
 			if r, size := charAt(text[i:]); isSpace(r) {
 				run.put(r)
@@ -247,7 +262,18 @@ func (h *stripper) rawEnd(i int) int {
 	}
 }
 
+// skipSpace returns where the white space at i ends.
 func (h *stripper) skipSpace(i int) int {
+	for i < len(h.in) && classes[h.in[i]]&classSpace != 0 {
+		i++
+	}
+	if i < len(h.in) && h.in[i] >= utf8.RuneSelf {
+		return h.skipWide(i)
+	}
+	return i
+}
+
+func (h *stripper) skipWide(i int) int {
 	for i < len(h.in) {
 		size := spaceAt(h.in, i)
 		if size == 0 {
@@ -408,8 +434,11 @@ func (h *stripper) close(name []byte) {
 
 // rawName returns the name of an element if its text does not count, else "".
 func rawName(name []byte) string {
+	if name[0]|0x20 != 's' || len(name) < len("style") {
+		return ""
+	}
 	for _, raw := range [...]string{"script", "style"} {
-		if len(name) >= len(raw) && name[0]|0x20 == 's' && isName(name, raw) {
+		if isName(name, raw) {
 			return raw
 		}
 	}

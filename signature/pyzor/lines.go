@@ -78,7 +78,14 @@ func (l *liner) puts(text []byte) {
 			}
 		}
 		// Most characters are those of words.
-		n, class := wordEnd(text, at, len(text), classSpace)
+		n, class := at, uint8(0)
+		for n < len(text) && classes[text[n]]&(classSpace|classWide) == 0 {
+			class |= classes[text[n]]
+			n++
+		}
+		if n < len(text) && text[n] >= utf8.RuneSelf {
+			n, class = wordEnd(text, n, len(text), classSpace, class)
+		}
 		switch {
 		case n == len(text):
 			putWord(l, text[at:])
@@ -88,7 +95,10 @@ func (l *liner) puts(text []byte) {
 		default:
 			putWord(l, text[at:n])
 		}
-		c, size := charAt(text[n:])
+		c, size := rune(text[n]), 1
+		if c >= utf8.RuneSelf {
+			c, size = charAt(text[n:])
+		}
 		if isLineEnd(c) {
 			if l.endLine(); l.done() {
 				return
@@ -102,26 +112,25 @@ func (l *liner) puts(text []byte) {
 }
 
 // wordEnd returns where in text, from at on, the next character is that is white space or of one of the classes ends, stop
-// if there is none before, and the classes of the characters up to there.
-func wordEnd(text []byte, at, stop int, ends uint8) (n int, class uint8) {
-	for n = at; n < stop; {
-		c := classes[text[n]]
-		if c&ends != 0 {
-			break
-		}
-		if text[n] < utf8.RuneSelf {
+// if there is none before, and the classes of the characters up to there together with those of class.
+func wordEnd(text []byte, at, stop int, ends, class uint8) (int, uint8) {
+	for at < stop {
+		if c := classes[text[at]]; c&classWide == 0 {
+			if c&ends != 0 {
+				break
+			}
 			class |= c
-			n++
+			at++
 			continue
 		}
-		r, size := charAt(text[n:])
+		r, size := charAt(text[at:])
 		if isSpace(r) {
 			break
 		}
 		class |= classOdd
-		n += size
+		at += size
 	}
-	return n, class
+	return at, class
 }
 
 // nextOf returns where a character of a class, an end of lines or a reference, is next in text from at on, its length

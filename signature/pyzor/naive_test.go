@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
 )
@@ -211,4 +212,18 @@ func naiveBase64(in []byte) (out []byte) {
 		return out
 	}
 	return bytes.ReplaceAll(bytes.ReplaceAll(in, []byte("\n"), nil), []byte("\r"), nil)
+}
+
+// TestChars: every character, halves of pairs too, is read as it was appended, and back to its beginning.
+func TestChars(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		text := appendChar([]byte("x"), r)
+		got, size := charAt(text[1:])
+		if got != r || size != len(text)-1 || sizeAt(text, 1) != size || charBefore(text, len(text)) != 1 {
+			t.Fatalf("%U is %x, which is %U of %d bytes", r, text, got, size)
+		}
+		if space := spaceAt(text, 1); space != 0 != isSpace(r) || space != 0 && space != size {
+			t.Fatalf("%U is %d bytes of white space", r, space)
+		}
+	}
 }

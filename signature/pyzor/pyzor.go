@@ -191,13 +191,17 @@ const (
 	classSpace = 1 << iota
 	classEnd   // of a line
 	classReference
-	classOdd // in a word of which not all counts, or not as it is
+	classOdd  // in a word of which not all counts, or not as it is
+	classWide // a byte of another character than one of ASCII
 )
 
-// classes are those of the characters of ASCII. All other bytes are part of an odd one.
+// classes are those of the characters of ASCII, and of the bytes of others.
 var classes = func() (table [256]uint8) {
 	for c := range table {
-		if c == '@' || c == ':' || c >= utf8.RuneSelf {
+		switch {
+		case c >= utf8.RuneSelf:
+			table[c] = classWide
+		case c == '@' || c == ':':
 			table[c] = classOdd
 		}
 	}

@@ -2,8 +2,6 @@ package pyzor
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -208,63 +206,42 @@ func decodeQuotedPrintable(room, b []byte, p *pace.Pace) []byte {
 			from = i
 		}
 		if b[i] != '=' {
-			size := copyPlain(out[n:], b[i:min(i+pace.Step/2, len(b))])
-			n += size
-			i += size
+			plain := b[i:min(i+pace.Step/2, len(b))]
+			if end := bytes.IndexByte(plain, '='); end >= 0 {
+				plain = plain[:end]
+			}
+			n += copy(out[n:], plain)
+			i += len(plain)
 			continue
 		}
 		if i++; i == len(b) {
 			break
 		}
-		switch {
-		case b[i] == '\n':
-			i++
-		case b[i] == '\r':
+		if i+1 < len(b) {
+			hi, ok1 := scan.Hex(b[i])
+			if lo, ok2 := scan.Hex(b[i+1]); ok1 && ok2 {
+				out[n] = hi<<4 | lo
+				n++
+				i += 2
+				continue
+			}
+		}
+		switch b[i] {
+		case '\n', '\r':
 			end := bytes.IndexByte(b[i:], '\n')
 			if end < 0 {
 				return out[:n]
 			}
 			i += end + 1
-		case b[i] == '=':
-			out[n] = '='
-			n++
+		case '=':
 			i++
+			fallthrough
 		default:
 			out[n] = '='
-			hi, ok1 := scan.Hex(b[i])
-			if i+1 < len(b) {
-				if lo, ok2 := scan.Hex(b[i+1]); ok1 && ok2 {
-					out[n] = hi<<4 | lo
-					i += 2
-				}
-			}
 			n++
 		}
 	}
 	return out[:n]
-}
-
-// copyPlain copies what of src is before the first "=" to dst, which has room for all of it, and returns how much
-// that is. What is behind it in dst may change.
-func copyPlain(dst, src []byte) int {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	const near = 64
-	i := 0
-	for i < near && len(src)-i >= 8 && len(dst)-i >= 8 {
-		eight := binary.LittleEndian.Uint64(src[i:])
-		binary.LittleEndian.PutUint64(dst[i:], eight)
-		equals := eight ^ '='*ones
-		if marked := (equals - ones) &^ equals & high; marked != 0 {
-			return i + bits.TrailingZeros64(marked)/8
-		}
-		i += 8
-	}
-	n := bytes.IndexByte(src[i:], '=')
-	if n < 0 {
-		n = len(src) - i
-	}
-	copy(dst[i:], src[i:i+n])
-	return i + n
 }
 
 // decodeBase64 decodes what is base64 in b and ends at the first full padding.

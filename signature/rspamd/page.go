@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -32,13 +31,14 @@ type page struct {
 	source string
 	nul    bool // there is one in the source
 	text   []byte
-	shown  []span         // what is shown for links and begins like one: places in text, in order
-	looked int            // how many bytes were looked at for them
-	work   int            // done since pace was told
-	again  int            // how many bytes of the source were appended twice
-	name   []byte         // of the present tag
-	names  [256]knownName // of tags that were read lately
-	looks  [64]knownLook  // of styles that were read lately
+	shown  []span             // what is shown for links and begins like one: places in text, in order
+	looked int                // how many bytes were looked at for them
+	work   int                // done since pace was told
+	again  int                // how many bytes of the source were appended twice
+	name   []byte             // of the present tag
+	named  [64]knownReference // character references that were read lately
+	names  [256]knownName     // of tags that were read lately
+	looks  [64]knownLook      // of styles that were read lately
 	faint  knownFaint
 	nodes  []node
 	marks  []mark
@@ -399,6 +399,9 @@ func (v *page) end(tag atom.Atom, kind kind, cur, parent, start, end int32) (now
 	return of, v.nodes[of].parent
 }
 
+// nameSeed makes hashes of names, in the high bits.
+const nameSeed = 0x9E3779B97F4A7C15
+
 // A knownName is the name of a tag, and what it says.
 type knownName struct {
 	name uint64 // its bytes, of which the first is a letter; 0 for none
@@ -419,8 +422,7 @@ func (v *page) tag(t *markup.Tokens) (atom.Atom, kind) {
 		}
 		name = name<<8 | uint64(c)
 	}
-	const seed, size = 0x9E3779B97F4A7C15, 8
-	known := &v.names[name*seed>>(64-size)]
+	known := &v.names[name*nameSeed>>(64-8)]
 	if known.name != name || name == 0 {
 		*known = knownName{name: name, tag: v.unknown(t)}
 		known.kind = kindOf(known.tag)
@@ -552,7 +554,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 		v.shown[shown].end += v.linked(begin)
 	case n.tag == atom.Img && n.mark > 0:
 		v.blank()
-		v.text = append(v.text, unescape(scan.Bytes(v.marks[n.mark-1].alt))...)
+		v.text = append(v.text, v.unescape(scan.Bytes(v.marks[n.mark-1].alt))...)
 		v.blank()
 	}
 	return n.next
@@ -638,7 +640,7 @@ func (v *page) add(piece string, transparent bool) {
 			break
 		}
 		if text[0] == '&' {
-			v.text, n = appendReference(v.text, text, size-len(text)-(len(v.text)-start))
+			v.text, n = v.appendReference(v.text, text, size-len(text)-(len(v.text)-start))
 			text = text[n:]
 			continue
 		}
@@ -897,7 +899,7 @@ func leadsOut(scheme string) bool {
 const maxReference = 40
 
 // unescape resolves the character references of text.
-func unescape(text []byte) []byte {
+func (v *page) unescape(text []byte) []byte {
 	if bytes.IndexByte(text, '&') < 0 {
 		return text
 	}
@@ -909,7 +911,7 @@ func unescape(text []byte) []byte {
 		}
 		out = append(out, text[:n]...)
 		text = text[n:]
-		out, n = appendReference(out, text, 0)
+		out, n = v.appendReference(out, text, 0)
 		text = text[n:]
 	}
 	return out
@@ -919,7 +921,7 @@ func unescape(text []byte) []byte {
 // returns how many bytes it has: up to a semicolon, which goes with it, or to white space. One
 // that means nothing stands for itself, and twice at the end of a piece of text that has become shorter by as many bytes
 // before.
-func appendReference(dst, text []byte, saved int) ([]byte, int) {
+func (v *page) appendReference(dst, text []byte, saved int) ([]byte, int) {
 	end := 1
 	number := len(text) > 1 && text[1] == '#'
 	if number {
@@ -930,7 +932,7 @@ func appendReference(dst, text []byte, saved int) ([]byte, int) {
 			end++
 		}
 		if end > 2 && (end == len(text) || text[end] != ';') && text[end-1] != '#' {
-			return appendNumbered(dst, string(text[2:end])), end
+			return appendNumbered(dst, text[2:end]), end
 		}
 	}
 	for end < len(text) && end < maxReference && text[end] != ';' && text[end] != '&' && !isBlank(text[end]) {
@@ -939,7 +941,7 @@ func appendReference(dst, text []byte, saved int) ([]byte, int) {
 	if end == len(text) || text[end] == '&' || end == maxReference {
 		// Nothing ends it.
 		if end == len(text) && !number {
-			if out, n := appendNamed(dst, text[:end]); n > 0 {
+			if out, n := v.appendNamed(dst, text[:end]); n > 0 {
 				return out, n
 			}
 		}
@@ -953,9 +955,9 @@ func appendReference(dst, text []byte, saved int) ([]byte, int) {
 		after++
 	}
 	if number {
-		return appendNumbered(dst, string(text[2:end])), after
+		return appendNumbered(dst, text[2:end]), after
 	}
-	if out, n := appendNamed(dst, text[:end]); n == end {
+	if out, n := v.appendNamed(dst, text[:end]); n == end {
 		return out, after
 	} else if n > 0 {
 		return out, n
@@ -963,21 +965,35 @@ func appendReference(dst, text []byte, saved int) ([]byte, int) {
 	return append(dst, text[:end]...), after
 }
 
+// A knownReference is a named reference, and what it stands for.
+type knownReference struct {
+	name    uint64 // its bytes behind "&", of which the first is not 0; 0 for none
+	meaning string
+	size    int // see meaningOf
+}
+
 // appendNamed appends what the reference at the start of text, "&" and a name, stands for,
-// and returns how many bytes of it count: all, or up to five letters.
-func appendNamed(dst, text []byte) ([]byte, int) {
-	switch string(text) { // the most frequent ones
-	case "&nbsp":
-		return append(dst, ' '), len(text)
-	case "&amp":
-		return append(dst, '&'), len(text)
-	case "&lt":
-		return append(dst, '<'), len(text)
-	case "&gt":
-		return append(dst, '>'), len(text)
-	case "&quot":
-		return append(dst, '"'), len(text)
+// and returns how many bytes of it count: all, or up to five letters. A text repeats few of them.
+func (v *page) appendNamed(dst, text []byte) ([]byte, int) {
+	const longest = 8
+	if len(text) > 1+longest || len(text) < 2 || text[1] == 0 {
+		meaning, size := meaningOf(text)
+		return append(dst, meaning...), size
 	}
+	name := uint64(0)
+	for _, c := range text[1:] {
+		name = name<<8 | uint64(c)
+	}
+	known := &v.named[name*nameSeed>>(64-6)]
+	if known.name != name {
+		meaning, size := meaningOf(text)
+		*known = knownReference{name, meaning, size}
+	}
+	return append(dst, known.meaning...), known.size
+}
+
+// meaningOf returns what the reference at the start of text stands for, and how many bytes of it count, 0 for none.
+func meaningOf(text []byte) (string, int) {
 	for n := len(text); n > 2; n-- {
 		if n < len(text) && n > 6 {
 			n = 6
@@ -991,10 +1007,10 @@ func appendNamed(dst, text []byte) ([]byte, int) {
 			if strings.HasPrefix(reference, "&nbsp") {
 				meaning = strings.Replace(meaning, "\u00a0", " ", 1) // perhaps with a letter behind the name
 			}
-			return append(dst, meaning...), n
+			return meaning, n
 		}
 	}
-	return dst, 0
+	return "", 0
 }
 
 func isHex(c byte) bool {
@@ -1004,16 +1020,24 @@ func isHex(c byte) bool {
 
 // appendNumbered appends the character of a numeric reference: its code point, whatever
 // browsers make of it.
-func appendNumbered(out []byte, number string) []byte {
+func appendNumbered(out, number []byte) []byte {
 	base := 10
-	if digits, ok := strings.CutPrefix(strings.ToLower(number), "x"); ok {
-		number, base = digits, 16
+	if len(number) > 0 && number[0]|0x20 == 'x' {
+		number, base = number[1:], 16
 	}
-	n, err := strconv.ParseUint(number, base, 21)
-	if n == 0xa0 {
+	n := 0
+	for _, c := range number {
+		if digit, ok := scan.Hex(c); !ok || int(digit) >= base || n >= 1<<21 {
+			n = 0
+			break
+		} else {
+			n = n*base + int(digit)
+		}
+	}
+	switch {
+	case n == 0xa0:
 		return append(out, ' ')
-	}
-	if err != nil || n == 0 {
+	case n == 0:
 		return utf8.AppendRune(out, utf8.RuneError)
 	}
 	return utf8.AppendRune(out, rune(n))

@@ -2,8 +2,10 @@ package rspamd
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/net/html/atom"
 )
@@ -209,7 +211,7 @@ func FuzzPage(f *testing.F) {
 // TestRuns: what is copied at a time, or passed over, ends where it does byte by byte.
 func TestRuns(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
-	pieces := []string{"a", "word", "several words", " ", "  ", "\t", "\n", "\r", "\f", "&", "<", ">", "\u00e9", "\u200b", "\x01", "\x1f!", "\x7f", "%", "'", "=", "?"}
+	pieces := []string{"a", "word", "several words", " ", "  ", "\t", "\n", "\r", "\f", "&", "<", ">", "\u00e9", "\u200b", "\u00ad", "\ufeff", "\uff21", "\u2013", "\u20ac", "\xe2", "\xef\xbb", "\x01", "\x1f!", "\x7f", "%", "'", "=", "?"}
 	for range 50_000 {
 		var text []byte
 		for range r.IntN(14) {
@@ -224,7 +226,10 @@ func TestRuns(t *testing.T) {
 		}
 		at := r.IntN(len(text) + 1)
 		want = at
-		for want < len(text) && !mayStrip[text[want]] {
+		for want < len(text) && strings.IndexByte("\r\n<>", text[want]) < 0 {
+			if c, _ := utf8.DecodeRune(text[want:]); isZeroWidth(c) {
+				break
+			}
 			want++
 		}
 		if got := nextStrip(text, at); got != want {
@@ -271,6 +276,25 @@ func TestSkipPlain(t *testing.T) {
 		fast, slow := cssReader{text: text}, cssReader{text: text, hiding: 1}
 		if got, want := fast.declarations(), slow.declarations(); got != want || fast.kind != slow.kind || fast.text != slow.text {
 			t.Fatalf("%q says %+v up to %q, want %+v up to %q", text, got, fast.text, want, slow.text)
+		}
+	}
+}
+
+// TestNumbered: numeric references mean what the library makes of their numbers.
+func TestNumbered(t *testing.T) {
+	for _, number := range []string{"", "0", "65", "x41", "X41", "xa0", "160", "x", "xg", "1a", "8364", "1114111", "1114112", "2097151", "2097152", "99999999999999999999", "x1FFFFF", "x200000", "00065", "65 ", "d800", "xd800", "xD83D"} {
+		digits, base := number, 10
+		if strings.HasPrefix(strings.ToLower(number), "x") {
+			digits, base = number[1:], 16
+		}
+		want := "\ufffd"
+		if n, err := strconv.ParseUint(digits, base, 21); n == 0xa0 {
+			want = " "
+		} else if err == nil && n > 0 {
+			want = string(rune(n))
+		}
+		if got := string(appendNumbered([]byte("a"), []byte(number))); got != "a"+want {
+			t.Errorf("%s means %q, want %q", number, got, want)
 		}
 	}
 }

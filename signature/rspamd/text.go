@@ -284,17 +284,29 @@ func nextStrip(text []byte, at int) int {
 		brackets := (eight | 2*ones) ^ '>'*ones // zero for both
 		if ((eight-' '*ones)&^eight|(brackets-ones)&^brackets|eight)&high != 0 {
 			for i, c := range text[at : at+8] {
-				if mayStrip[c] {
+				if mayStrip[c] && strips(text[at+i:]) {
 					return at + i
 				}
 			}
 		}
 		at += 8
 	}
-	for at < len(text) && !mayStrip[text[at]] {
+	for at < len(text) && (!mayStrip[text[at]] || !strips(text[at:])) {
 		at++
 	}
 	return at
+}
+
+// strips reports whether the first byte of text, one of those that may, means something to strip.
+func strips(text []byte) bool {
+	switch c := text[0]; {
+	case c < utf8.RuneSelf:
+		return true
+	case len(text) == 1, c == 0xC2 && text[1] != 0xAD, c == 0xE2 && text[1] != 0x80, c == 0xEF && text[1] != 0xBB:
+		return false
+	}
+	r, _ := utf8.DecodeRune(text)
+	return isZeroWidth(r)
 }
 
 // invisible returns how many bytes of characters without width begin text. One alone at the

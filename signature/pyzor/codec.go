@@ -21,6 +21,7 @@ const undefined = '\uFFFE'
 type sink struct {
 	take func(rune)
 	run  func([]byte) // takes several characters of ASCII
+	text func(string) // takes several characters; nil for one after the other
 	bad  int
 	with rune
 	pace *pace.Pace
@@ -50,6 +51,10 @@ func (s *sink) ascii(b []byte) (n int, over bool) {
 }
 
 func (s *sink) puts(text string) {
+	if s.text != nil {
+		s.text(text)
+		return
+	}
 	for _, r := range text {
 		s.put(r)
 	}

@@ -4,37 +4,57 @@ import (
 	"html"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// commonReference returns what "&" and the start of text mean, and how much of the text that takes, if it is one of
-// the most frequent references, else 0.
-func commonReference(rest []byte) (meaning rune, n int) {
-	for _, common := range [...]struct {
-		name    string
-		meaning rune
-	}{{"nbsp;", 0xa0}, {"amp;", '&'}, {"lt;", '<'}, {"gt;", '>'}, {"quot;", '"'}} {
-		if n := len(common.name); len(rest) >= n && string(rest[:n]) == common.name {
-			return common.meaning, n
-		}
-	}
-	return 0, 0
+// references are named references that were met lately. A page repeats few of them.
+type references [64]knownReference
+
+// A knownReference is what a name stands for.
+type knownReference struct {
+	name    uint64 // its letters and digits, and a semicolon behind them; 0 for none
+	meaning [longestKnown + 2]rune
+	size    int // of the meaning
 }
 
-// reference returns what "&" and the start of text mean by the rules of HTML
+// longestKnown is how many characters a name has at most that is kept.
+const longestKnown = 7
+
+// of returns what reference does. The meaning is its own, and lasts until it is asked again.
+func (k *references) of(rest []byte) ([]rune, int) {
+	name, n := uint64(0), 0
+	for n < len(rest) && n < longestKnown && (asciiLetter(rune(rest[n])) || rest[n] >= '0' && rest[n] <= '9') {
+		name = name<<8 | uint64(rest[n])
+		n++
+	}
+	switch {
+	case n == 0 || n < len(rest) && strings.IndexByte(endsReference, rest[n]) < 0:
+		return reference(rest)
+	case n < len(rest) && rest[n] == ';':
+		name = name<<8 | ';'
+		n++
+	}
+	const seed = 0x9E3779B97F4A7C15
+	known := &k[name*seed>>(64-6)]
+	if known.name != name {
+		meaning, _ := reference(rest)
+		known.name, known.size = name, copy(known.meaning[:], meaning)
+	}
+	return known.meaning[:known.size], n
+}
+
+// endsReference are the characters that end a name.
+const endsReference = "\t\n\f <&#;"
+
+// reference returns what "&" and the start of text, which is no number, mean by the rules of HTML
 // 5 and how much of the text that takes.
 func reference(rest []byte) ([]rune, int) {
-	if len(rest) > 0 && rest[0] == '#' {
-		if meaning, n := numeric(rest); n > 0 {
-			return meaning, n
-		}
-		return []rune{'&'}, 0
-	}
 	const longest = 32 // characters of a name
 	name := make([]rune, 0, longest+1)
 	n := 0 // bytes of them
-	for n < len(rest) && len(name) < longest && strings.IndexByte("\t\n\f <&#;", rest[n]) < 0 {
+	for n < len(rest) && len(name) < longest && strings.IndexByte(endsReference, rest[n]) < 0 {
 		r, size := charAt(rest[n:])
 		name = append(name, r)
 		n += size
@@ -84,8 +104,9 @@ func entityOf(name string) []rune {
 	return meaning
 }
 
-// numeric takes "#", digits and perhaps a semicolon.
-func numeric(text []byte) ([]rune, int) {
+// numeric takes "#", digits and perhaps a semicolon, and returns what they mean, if that is anything, and
+// their size, 0 if there are no digits.
+func numeric(text []byte) (meaning rune, ok bool, n int) {
 	i, base := 1, 10
 	if i < len(text) && text[i]|0x20 == 'x' {
 		i, base = 2, 16
@@ -102,26 +123,28 @@ func numeric(text []byte) ([]rune, int) {
 		num = min(num*base+v, 0x110000)
 	}
 	if i == start {
-		return nil, 0
+		return 0, false, 0
 	}
 	if i < len(text) && text[i] == ';' {
 		i++
 	}
-	return codePoint(num), i
+	meaning, ok = codePoint(num)
+	return meaning, ok, i
 }
 
-// codePoint returns the character that a reference to num stands for.
-func codePoint(num int) []rune {
+// codePoint returns the character that a reference to num stands for, if there is one.
+func codePoint(num int) (r rune, ok bool) {
 	switch {
 	case num == 0 || num >= 0xd800 && num <= 0xdfff || num > 0x10ffff:
-		return []rune{'\uFFFD'}
+		return '\uFFFD', true
 	case num == '\r':
-		return []rune{'\r'}
+		return '\r', true
 	case num >= 0x80 && num <= 0x9f:
-		return []rune(html.UnescapeString("&#" + strconv.Itoa(num) + ";"))
+		r, _ := utf8.DecodeRuneInString(html.UnescapeString("&#" + strconv.Itoa(num) + ";"))
+		return r, true
 	case num < 9, num == 0xb, num >= 0xe && num < 0x20, num == 0x7f,
 		num >= 0xfdd0 && num <= 0xfdef, num&0xfffe == 0xfffe:
-		return nil
+		return 0, false
 	}
-	return []rune{rune(num)}
+	return rune(num), true
 }

@@ -14,8 +14,8 @@ import (
 // text, trimmed and joined by blanks, without those in script and style. It
 // reports false where that parser breaks. A mark says where to begin. Source:
 // docs/specs/pyzor.md#html-text.
-func stripHTML(text []byte, l *liner, p *pace.Pace, from mark) bool {
-	h := &stripper{in: text, out: l, pace: p}
+func stripHTML(text []byte, l *liner, known *references, p *pace.Pace, from mark) bool {
+	h := &stripper{in: text, out: l, known: known, pace: p}
 	if from.end > 0 {
 		h.data(int(from.at), int(from.end), from.references, true)
 	}
@@ -27,6 +27,7 @@ func stripHTML(text []byte, l *liner, p *pace.Pace, from mark) bool {
 type stripper struct {
 	in     []byte
 	out    *liner
+	known  *references
 	pace   *pace.Pace
 	raw    string // "script" or "style" within one, else ""
 	hidden bool   // text does not count
@@ -141,12 +142,18 @@ func (h *stripper) data(i, end int, references, begun bool) {
 			i++
 		case c == '&' && references:
 			i++
-			if meaning, n := commonReference(text[i:]); n > 0 {
-				run.put(meaning)
+			if i < end && text[i] == '#' {
+				meaning, ok, n := numeric(text[i:])
+				if n == 0 {
+					meaning, ok = '&', true
+				}
+				if ok {
+					run.put(meaning)
+				}
 				i += n
 				continue
 			}
-			meaning, n := reference(text[i:])
+			meaning, n := h.known.of(text[i:])
 			for _, r := range meaning {
 				run.put(r)
 			}

@@ -227,3 +227,18 @@ func TestChars(t *testing.T) {
 		}
 	}
 }
+
+// TestKnownReferences: references that are kept mean what they do anew.
+func TestKnownReferences(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	names := []string{"nbsp", "amp", "lt", "LT", "nGt", "eacute", "zwnj", "fjlig", "acE", "not", "notit", "bogus", "a", "1", "abcdefgh", "CounterClockwiseContourIntegral", "é", ""}
+	ends := []string{"", ";", " ", "<", "&", "#", "x", "é", "\t", "="}
+	var known references
+	for range 50_000 {
+		rest := []byte(names[r.IntN(len(names))] + ends[r.IntN(len(ends))] + ends[r.IntN(len(ends))])
+		got, n := known.of(rest)
+		if want, size := reference(rest); string(got) != string(want) || n != size {
+			t.Fatalf("&%s is %q, of %d bytes, want %q of %d", rest, string(got), n, string(want), size)
+		}
+	}
+}

@@ -68,6 +68,7 @@ type space struct {
 	chars []byte // of a page
 	kept  []byte // the first lines
 	held  []byte // of a line
+	known references
 }
 
 // spaces keeps it; it holds no state.

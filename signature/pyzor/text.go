@@ -60,7 +60,7 @@ func (p *node) text(r *reader, l *liner, from mark) {
 		r.decodeLines(p.body, p.codec, '\uFFFD', l, from) // as it stands in the mail
 	case !p.isPage:
 		r.decodeLines(p.decoded(r, l), p.codec, ignoreErrors, l, from)
-	case !stripHTML(r.page(p, l), l, r.pace, from):
+	case !stripHTML(r.page(p, l), l, &r.known, r.pace, from):
 		r.bad = true
 	}
 }
@@ -146,6 +146,7 @@ func (r *reader) page(p *node, l *liner) []byte {
 	}
 	r.charsOf, r.chars = p, slices.Grow(r.chars[:0], len(body))
 	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) }, func(c rune) { r.chars = appendChar(r.chars, c) }
+	s.text = func(text string) { r.chars = append(r.chars, text...) }
 	s.decode(body, codec)
 	return r.chars
 }

@@ -132,6 +132,7 @@ func userDefined(codec string, lead, trail byte) rune {
 // an error by itself; the second is looked at again.
 func (s *sink) pairs(b []byte, codec string) {
 	m := codecs[codec]()
+	others := codec == "euc_jp" || codec == "gb18030" || codec == "euc_kr" // than pairs
 	for i := 0; i < len(b); {
 		s.at = s.size - len(b) + i
 		c := b[i]
@@ -151,9 +152,11 @@ func (s *sink) pairs(b []byte, codec string) {
 			i++
 			continue
 		}
-		if n := s.longer(b[i:], codec); n != 0 {
-			i += n
-			continue
+		if others {
+			if n := s.longer(b[i:], codec); n != 0 {
+				i += n
+				continue
+			}
 		}
 		if i+1 == len(b) {
 			s.error()

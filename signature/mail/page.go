@@ -3,6 +3,7 @@ package mail
 import (
 	"context"
 	"strings"
+	"sync"
 
 	"golang.org/x/net/html/atom"
 
@@ -65,9 +66,11 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	if page != nil && page.Text != nil {
 		return *page, nil
 	}
-	v := visible{pace: pace.New(ctx)}
+	v := visibles.Get().(*visible)
+	defer v.back()
+	v.pace = pace.New(ctx)
 	if page == nil {
-		v.page = &Page{}
+		v.page = &v.noted
 		v.hrefs = maxHrefs - m.hrefs
 	}
 	v.read(p.Text)
@@ -75,19 +78,47 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 		return Page{}, err
 	}
 	if page == nil {
-		page = v.page
+		// The memory that was read into is used again.
+		page = &Page{Links: cloned(v.noted.Links), Anchors: cloned(v.noted.Anchors), Markup: cloned(v.noted.Markup)}
 		m.pages[part] = page
 		m.hrefs = maxHrefs - v.hrefs
 	}
 	whole := *page
-	whole.Text = v.dst
-	if whole.Text == nil {
-		whole.Text = []byte{}
-	}
-	if m.visibles += cap(v.dst); m.visibles <= maxKept {
+	whole.Text = append(make([]byte, 0, len(v.dst)), v.dst...)
+	if m.visibles += len(v.dst); m.visibles <= maxKept {
 		*page = whole
 	}
 	return whole, nil
+}
+
+// cloned returns a copy without room to grow, nil of nothing.
+func cloned[T any](s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	return append(make([]T, 0, len(s)), s...)
+}
+
+// visibles keeps the memory of pages that were read; it holds no state.
+var visibles = sync.Pool{New: func() any { return new(visible) }}
+
+// What of a visible is used again, in bytes of text and in links.
+const (
+	maxSpare      = 512 << 10
+	maxSpareLinks = 1 << 10
+)
+
+// back makes v as it was before it read any page, with the memory that it has since, and gives it to
+// those who look for one.
+func (v *visible) back() {
+	if cap(v.dst)+cap(v.unescaped) > maxSpare || len(v.known) > maxSpareLinks {
+		return
+	}
+	clear(v.known)
+	clear(v.noted.Links)
+	noted := Page{Links: v.noted.Links[:0], Anchors: v.noted.Anchors[:0], Markup: v.noted.Markup[:0]}
+	*v = visible{dst: v.dst[:0], frames: v.frames[:0], name: v.name[:0], known: v.known, unescaped: v.unescaped[:0], noted: noted}
+	visibles.Put(v)
 }
 
 // link takes a link of a start tag.
@@ -95,8 +126,13 @@ func (v *visible) link(url string, hidden, loaded bool) {
 	if v.hrefs <= 0 || !leadsOut(url) {
 		return
 	}
-	url = markup.Unescape(url[:min(len(url), maxHref)])
-	h := Href{URL: url, Hidden: hidden || v.veil != 0, Loaded: loaded}
+	url = url[:min(len(url), maxHref)]
+	plain := url
+	if strings.IndexByte(url, '&') >= 0 {
+		v.unescaped = markup.AppendUnescaped(v.unescaped[:0], url)
+		plain = scan.String(v.unescaped)
+	}
+	h := Href{Hidden: hidden || v.veil != 0, Loaded: loaded}
 	use := uint8(1)
 	if h.Hidden {
 		use <<= 1
@@ -104,14 +140,17 @@ func (v *visible) link(url string, hidden, loaded bool) {
 	if h.Loaded {
 		use <<= 2
 	}
-	known := v.known[url]
+	known := v.known[plain]
 	if known&use != 0 {
 		return
 	}
 	if v.known == nil {
 		v.known = make(map[string]uint8, 16)
 	}
-	v.known[url] = known | use
+	if h.URL = url; plain != url {
+		h.URL = strings.Clone(plain)
+	}
+	v.known[h.URL] = known | use
 	v.hrefs--
 	v.page.Links = append(v.page.Links, h)
 }

@@ -184,6 +184,7 @@ type visible struct {
 	quotes int       // open blockquotes
 
 	page   *Page            // to note links and mark-up in; nil to leave them
+	noted  Page             // its memory
 	hrefs  int              // links that may yet be noted
 	known  map[string]uint8 // how those were used that were
 	anchor int              // 1 more than where the text of an open link begins; 0 if none is open

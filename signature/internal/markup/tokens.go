@@ -114,7 +114,7 @@ func (t *Tokens) AppendText(dst []byte) []byte {
 	if t.verbatim {
 		return append(dst, t.Text()...)
 	}
-	return appendUnescaped(dst, t.Raw())
+	return AppendUnescaped(dst, t.Raw())
 }
 
 // stop ends the tokens where the next byte cannot be read.

@@ -14,12 +14,12 @@ func Unescape(text string) string {
 	if strings.IndexByte(text, '&') < 0 {
 		return text
 	}
-	return scan.String(appendUnescaped(make([]byte, 0, len(text)), text))
+	return scan.String(AppendUnescaped(make([]byte, 0, len(text)), text))
 }
 
-// appendUnescaped appends what [html.UnescapeString] returns, by itself up to a reference that
+// AppendUnescaped appends what [Unescape] returns, by itself up to a reference that
 // is not one of the most frequent.
-func appendUnescaped(dst []byte, text string) []byte {
+func AppendUnescaped(dst []byte, text string) []byte {
 	for {
 		n := strings.IndexByte(text, '&')
 		if n < 0 {

@@ -219,14 +219,15 @@ func (c *linkChoice) add(l *link.Link, use LinkUse) {
 // insert puts a name into a list, if it is among its first [MaxLinks], and returns it there;
 // otherwise nil.
 func (c *linkChoice) insert(list *[]rankedName, name string, use LinkUse) *rankedName {
-	r := rankedName{use: use, hash: siphash.Hash(c.k0, c.k1, []byte(name)), name: name}
+	var places []rankedName
 	if i := slices.IndexFunc(*list, func(known rankedName) bool { return known.name == name }); i >= 0 {
 		if (*list)[i].use <= use {
 			return &(*list)[i]
 		}
-		r.places = (*list)[i].places
+		places = (*list)[i].places
 		*list = slices.Delete(*list, i, i+1)
 	}
+	r := rankedName{use: use, hash: siphash.Hash(c.k0, c.k1, scan.Bytes(name)), name: name, places: places}
 	at, _ := slices.BinarySearchFunc(*list, r, func(a, b rankedName) int {
 		return cmp.Or(cmp.Compare(a.use, b.use), cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name))
 	})

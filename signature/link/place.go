@@ -27,8 +27,9 @@ func (l *Link) Place() string {
 	path, query, _ := strings.Cut(l.Path, "?")
 	place := l.authority()
 	levels := 0
-	for part := range strings.SplitSeq(path, "/") {
-		if part == "" {
+	for path != "" {
+		var part string
+		if part, path, _ = strings.Cut(path, "/"); part == "" {
 			continue
 		}
 		place += "/" + part[:min(len(part), maxFirst)]

@@ -38,7 +38,13 @@ func (r *Reader) All(text string) []Link {
 		if _, page, ok := strings.Cut(path, "/amp/s/"); ok {
 			all = r.appendLink(all, "http://"+page)
 		}
-		for parameter := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		for query != "" {
+			parameter := query
+			if end := strings.IndexAny(query, "&;"); end >= 0 {
+				parameter, query = query[:end], query[end+1:]
+			} else {
+				query = ""
+			}
 			name, value, _ := strings.Cut(parameter, "=")
 			all = r.appendTarget(all, name, value)
 		}

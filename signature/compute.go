@@ -2,6 +2,8 @@ package signature
 
 import (
 	"context"
+	"hash/maphash"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -213,12 +215,12 @@ func (c *collector) gather(results [][]bulkhead.Signature) []bulkhead.Signature 
 		n += len(sigs)
 	}
 	all := make([]bulkhead.Signature, 0, n)
-	known := make(map[bulkhead.Signature]struct{}, n)
+	known := newPositions(n)
 	for _, sigs := range results {
-		for _, sig := range sigs {
-			if _, ok := known[sig]; !ok && c.wants(sig.Scheme()) {
-				known[sig] = struct{}{}
-				all = append(all, sig)
+		for i := range sigs {
+			if at := known.of(all, &sigs[i]); *at == 0 && c.wants(sigs[i].Scheme()) {
+				all = append(all, sigs[i])
+				*at = uint32(len(all))
 			}
 		}
 	}
@@ -226,6 +228,28 @@ func (c *collector) gather(results [][]bulkhead.Signature) []bulkhead.Signature 
 		return nil
 	}
 	return all
+}
+
+// positions are where signatures are in a list, counted from 1, by their hashes: at that of its
+// hash, or behind it where others are. A map takes four times as long, and as much memory.
+type positions struct {
+	seed  maphash.Seed
+	table []uint32
+}
+
+// newPositions returns the positions of up to n signatures.
+func newPositions(n int) positions {
+	return positions{maphash.MakeSeed(), make([]uint32, 1<<bits.Len(uint(2*n)))}
+}
+
+// of returns the place for the position of a signature, which is 0 if it is not in the list.
+func (p *positions) of(list []bulkhead.Signature, sig *bulkhead.Signature) *uint32 {
+	for at := maphash.Bytes(p.seed, sig.Sum()); ; at++ {
+		place := &p.table[at%uint64(len(p.table))]
+		if *place == 0 || list[*place-1] == *sig {
+			return place
+		}
+	}
 }
 
 // appendSignature appends the signature of a sum; without a sum it does nothing.

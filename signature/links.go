@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/dchest/siphash"
 
@@ -195,6 +196,9 @@ func linkSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkh
 type linkChoice struct {
 	k0, k1  uint64
 	domains []rankedName
+
+	last  link.Link // that was added, of which only the query may be another the next time
+	place string    // of it
 }
 
 // A rankedName is a name and its place in the order: the least is the first.
@@ -212,8 +216,24 @@ func newLinkChoice(key [16]byte) *linkChoice {
 
 func (c *linkChoice) add(l *link.Link, use LinkUse) {
 	if d := c.insert(&c.domains, l.Domain, use); d != nil {
-		c.insert(&d.places, l.Place(), use)
+		c.insert(&d.places, c.placeOf(l), use)
 	}
+}
+
+// placeOf is [link.Link.Place], which costs more than to look whether the link before had the
+// same: only the parameter id of a query matters.
+func (c *linkChoice) placeOf(l *link.Link) string {
+	query := strings.IndexByte(l.Path, '?') + 1
+	if query == 0 {
+		query = len(l.Path)
+	}
+	if strings.Contains(l.Path[query:], "id=") {
+		return l.Place()
+	}
+	if c.place == "" || c.last.Host != l.Host || c.last.Port != l.Port || c.last.Path != l.Path[:query] {
+		c.last, c.place = link.Link{Host: l.Host, Port: l.Port, Path: l.Path[:query]}, l.Place()
+	}
+	return c.place
 }
 
 // insert puts a name into a list, if it is among its first [MaxLinks], and returns it there;

@@ -95,7 +95,12 @@ func (r *Reader) parse(text string) (Link, bool) {
 	if len(text) > MaxURL {
 		text = text[:MaxURL]
 	}
-	text = strings.TrimFunc(text, func(r rune) bool { return r <= ' ' })
+	for text != "" && text[0] <= ' ' {
+		text = text[1:]
+	}
+	for text != "" && text[len(text)-1] <= ' ' {
+		text = text[:len(text)-1]
+	}
 	if strings.IndexByte(text, '\t') >= 0 || strings.IndexByte(text, '\n') >= 0 || strings.IndexByte(text, '\r') >= 0 {
 		text = strings.Map(func(r rune) rune {
 			if r == '\t' || r == '\n' || r == '\r' {
@@ -108,10 +113,12 @@ func (r *Reader) parse(text string) (Link, bool) {
 	if !ok {
 		return Link{}, false
 	}
-	rest = strings.TrimLeft(rest, `/\`)
-	end := strings.IndexAny(rest, `/\?#`)
-	if end < 0 {
-		end = len(rest)
+	for rest != "" && (rest[0] == '/' || rest[0] == '\\') {
+		rest = rest[1:]
+	}
+	end := 0
+	for end < len(rest) && !endsAuthority[rest[end]] {
+		end++
 	}
 	authority, tail := rest[:end], rest[end:]
 	h := r.host(authority, scheme)
@@ -121,13 +128,16 @@ func (r *Reader) parse(text string) (Link, bool) {
 	return Link{Host: h.host, Domain: h.domain, Port: h.port, Path: cleanPath(tail)}, true
 }
 
+// endsAuthority holds the bytes behind what stands between the scheme and the path.
+var endsAuthority = [256]bool{'/': true, '\\': true, '?': true, '#': true}
+
 // cutScheme cuts the scheme off a link, in lower case.
 func cutScheme(text string) (scheme, rest string, ok bool) {
 	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, `/\`) || strings.HasPrefix(text, `\/`) {
 		return "http", text, true
 	}
-	i := strings.IndexByte(text, ':')
-	if i < 0 || i > len("https") {
+	i := strings.IndexByte(text[:min(len(text), len("https:"))], ':')
+	if i < 0 {
 		return "", "", false
 	}
 	switch scheme = strings.ToLower(text[:i]); scheme {

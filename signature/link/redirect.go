@@ -39,14 +39,13 @@ func (r *Reader) All(text string) []Link {
 			all = r.appendLink(all, "http://"+page)
 		}
 		for query != "" {
-			parameter := query
-			if end := strings.IndexAny(query, "&;"); end >= 0 {
-				parameter, query = query[:end], query[end+1:]
-			} else {
-				query = ""
+			end := 0
+			for end < len(query) && query[end] != '&' && query[end] != ';' {
+				end++
 			}
-			name, value, _ := strings.Cut(parameter, "=")
+			name, value, _ := strings.Cut(query[:end], "=")
 			all = r.appendTarget(all, name, value)
+			query = query[min(end+1, len(query)):]
 		}
 	}
 	return all

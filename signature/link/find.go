@@ -14,10 +14,20 @@ import (
 // with a path that end in a domain that there is, as in example.com/offer. It ends when
 // found returns false. Its time is linear in text.
 func Find(text []byte, found func(url string) bool) {
+	next := [len(marks)]int{} // of each mark, the first at or behind at
+	for i := range next {
+		next[i] = -1
+	}
 	for at := 0; ; {
-		mark := at
-		for mark < len(text) && classes[text[mark]] != marking {
-			mark++
+		mark := len(text)
+		for i := range next {
+			if next[i] < at {
+				if next[i] = bytes.IndexByte(text[at:], marks[i]); next[i] < 0 {
+					next[i] = len(text) - at
+				}
+				next[i] += at
+			}
+			mark = min(mark, next[i])
 		}
 		if mark == len(text) {
 			return
@@ -48,8 +58,10 @@ type byteClass uint8
 const (
 	plainByte byteClass = iota
 	breaking            // no link goes on beyond it
-	marking             // every word that holds a link has one
 )
+
+// marks are the bytes of which every word that holds a link has one.
+const marks = ".(["
 
 var classes = func() (c [256]byteClass) {
 	for i := range ' ' + 1 {
@@ -57,9 +69,6 @@ var classes = func() (c [256]byteClass) {
 	}
 	for _, b := range []byte("\x7f<>\"") {
 		c[b] = breaking
-	}
-	for _, b := range []byte(".([") {
-		c[b] = marking
 	}
 	return c
 }()

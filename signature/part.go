@@ -98,8 +98,11 @@ func lowest(orders []uint64, most int) []uint64 {
 			bound = bound / uint64(len(orders)) * uint64(share)
 		}
 		low := make([]uint64, 0, min(len(orders), 2*share))
+		// Most of those that a text repeats are left out before they are sorted.
+		seen := [256]uint64{1} // by the last byte, which is not that of what is there at first
 		for _, order := range orders {
-			if order <= bound {
+			if last := &seen[order%256]; order <= bound && *last != order {
+				*last = order
 				low = append(low, order)
 			}
 		}

@@ -1,6 +1,10 @@
 package pyzor
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Texts are kept in UTF-8, in which halves of surrogate pairs, which a few charsets let through, are
 // three bytes, too.
@@ -13,13 +17,46 @@ func appendChar(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
+// A text of many characters that are three bytes each names them by numbers from firstName on, which are no characters,
+// and two bytes.
+const (
+	firstName = unicode.MaxRune + 1
+	maxNamed  = 0x80 // whose places in UTF-8 are those of ASCII in two bytes, which nothing has
+)
+
+// appendNamed appends a character, by a name if it is long and may be had for one. named has the
+// characters that have one.
+func appendNamed(dst []byte, named []rune, r rune) ([]byte, []rune) {
+	if r >= 0x800 && r <= 0xffff && !isSpace(r) && !isLetter(r) {
+		name := slices.Index(named, r)
+		if name < 0 && len(named) < maxNamed {
+			name, named = len(named), append(named, r)
+		}
+		if name >= 0 {
+			return append(dst, 0xc0|byte(name>>6), 0x80|byte(name&0x3f)), named
+		}
+	}
+	return appendChar(dst, r), named
+}
+
+// charSize returns how many bytes appendChar appends.
+func charSize(r rune) int {
+	if r >= 0xd800 && r <= 0xdfff {
+		return 3
+	}
+	return utf8.RuneLen(r)
+}
+
 // charAt returns the character that begins text, and its size.
 func charAt(text []byte) (r rune, size int) {
 	switch c := text[0]; {
 	case c < utf8.RuneSelf:
 		return rune(c), 1
 	case c < 0xe0 && len(text) > 1:
-		return rune(c&0x1f)<<6 | rune(text[1]&0x3f), 2
+		if r = rune(c&0x1f)<<6 | rune(text[1]&0x3f); r < maxNamed {
+			r += firstName
+		}
+		return r, 2
 	case c < 0xf0 && len(text) > 2:
 		return rune(c&0xf)<<12 | rune(text[1]&0x3f)<<6 | rune(text[2]&0x3f), 3
 	case len(text) > 3:

@@ -28,6 +28,8 @@ type liner struct {
 	part  int    // of the mail
 	at    *int   // where in the part what is passed on now stands; nil or below 0 if that is not known
 
+	named []rune // characters that the text names, see appendNamed
+
 	lines  int // that counted
 	word   [maxWord]rune
 	length int    // of the word, maxWord if it is longer
@@ -229,6 +231,9 @@ func (l *liner) endWord() {
 		return
 	}
 	for _, r := range word {
+		if r >= firstName {
+			r = l.named[r-firstName]
+		}
 		// Halves of surrogate pairs, which a few charsets let through, count as
 		// characters and vanish here.
 		if r < 0xd800 || r > 0xdfff {

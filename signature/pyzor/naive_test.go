@@ -242,3 +242,30 @@ func TestKnownReferences(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedChars: a large page of which the characters get shorter names has the lines that it has in UTF-8.
+func TestNamedChars(t *testing.T) {
+	r := rand.New(rand.NewPCG(19, 20))
+	pieces := []string{"\uff71\uff72\uff73", "\uff71", "\uff9f\uff9f ", "\uff74\uff75\uff76\uff77 \uff78\uff79", "<br>", "<p a='\uff71'>", "word", " ", "\uff71\n\uff72", "&lt;\uff71", "&#x5d0;", ":\uff71", "a@\uff71", "\uff66:x", "&\uff71;", "</\uff71>", "<\uff71>"}
+	for range 3 {
+		var single, whole []byte
+		for len(single) < 700<<10 {
+			piece := pieces[r.IntN(len(pieces))]
+			if r.IntN(3) > 0 {
+				piece = pieces[r.IntN(4)]
+			}
+			whole = append(whole, piece...)
+			for _, c := range piece {
+				if c >= 0xff61 {
+					c -= 0xff61 - 0xa1
+				}
+				single = append(single, byte(c))
+			}
+		}
+		got, ok, err := Lines(t.Context(), append([]byte("Content-Type: text/html; charset=shift_jis\n\n"), single...))
+		want, wantOK, _ := Lines(t.Context(), append([]byte("Content-Type: text/html; charset=utf-8\n\n"), whole...))
+		if !ok || !wantOK || err != nil || len(got) != 6 || !slices.Equal(got, want) {
+			t.Fatalf("%d lines, %v, %v: %.200q, want %d: %.200q", len(got), ok, err, got, len(want), want)
+		}
+	}
+}

@@ -66,6 +66,7 @@ const maxKept = 256 << 10
 type space struct {
 	own   []byte // for a body that is decoded
 	chars []byte // of a page
+	named []rune // see appendNamed
 	kept  []byte // the first lines
 	held  []byte // of a line
 	known references

@@ -60,8 +60,11 @@ func (p *node) text(r *reader, l *liner, from mark) {
 		r.decodeLines(p.body, p.codec, '\uFFFD', l, from) // as it stands in the mail
 	case !p.isPage:
 		r.decodeLines(p.decoded(r, l), p.codec, ignoreErrors, l, from)
-	case !stripHTML(r.page(p, l), l, &r.known, r.pace, from):
-		r.bad = true
+	default:
+		text := r.page(p, l)
+		if l.named = r.named; !stripHTML(text, l, &r.known, r.pace, from) {
+			r.bad = true
+		}
 	}
 }
 
@@ -128,11 +131,14 @@ func (r *reader) page(p *node, l *liner) []byte {
 		return body
 	}
 	s := sink{with: ignoreErrors, pace: r.pace}
+	size := len(body) // of the text, or about that
 	if largest := 8 * len(body); largest > minChars {
-		// Find out how much memory it takes the client first: each character as much as the widest one.
+		// Find out how much memory it takes first, and takes the client: each character as much as the widest one.
 		chars, most := 0, rune(0)
-		s.run, s.take = func(run []byte) { chars += len(run) }, func(c rune) {
+		size = 0
+		s.run, s.take = func(run []byte) { chars, size = chars+len(run), size+len(run) }, func(c rune) {
 			chars++
+			size += charSize(c)
 			most = max(most, c)
 		}
 		s.decode(body, codec)
@@ -144,9 +150,15 @@ func (r *reader) page(p *node, l *liner) []byte {
 	if codec == "utf_8" && utf8.Valid(body) {
 		return body
 	}
-	r.charsOf, r.chars = p, slices.Grow(r.chars[:0], len(body))
+	r.charsOf, r.chars = p, slices.Grow(r.chars[:0], min(size, 2*len(body)))
 	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) }, func(c rune) { r.chars = appendChar(r.chars, c) }
-	s.text = func(text string) { r.chars = append(r.chars, text...) }
+	if size > 2*len(body) {
+		// One byte for a character of three: those get shorter names, of which that many are enough.
+		r.named = r.named[:0]
+		s.take = func(c rune) { r.chars, r.named = appendNamed(r.chars, r.named, c) }
+	} else {
+		s.text = func(text string) { r.chars = append(r.chars, text...) }
+	}
 	s.decode(body, codec)
 	return r.chars
 }

@@ -206,14 +206,22 @@ func (f *folder) decomposeWords(line []byte) {
 			f.foldFrom(line[:plain], at, true)
 		}
 		for at = wide; at < len(line); {
-			if at++; isBlank(line[at-1]) && (at == len(line) || line[at] < utf8.RuneSelf) {
+			if at++; !isBlank(line[at-1]) {
+				continue
+			}
+			n := scan.ASCIIPrefix(line[at:])
+			if n >= worthPlain || at+n == len(line) {
 				break
 			}
+			at += n
 		}
 		f.decomposed = f.decomposed[:0]
 		f.decomposePiece(line[plain:at], 0, true)
 	}
 }
+
+// worthPlain is how many bytes of ASCII are not decomposed together with what is around them.
+const worthPlain = 16
 
 // decomposeLong is [folder.decomposeWords] for lines that are too long to be decomposed at once.
 func (f *folder) decomposeLong(line []byte) {

@@ -310,14 +310,9 @@ func (v *visible) endAnchor() {
 // Source: WHATWG HTML, tokenization from the tag name state on.
 func eachAttribute(source string, p *pace.Pace, visit func(key, value string) bool) int {
 	at := 1
-	until := func(class uint8) string {
-		start := at
-		for at < len(source) && stops[source[at]]&class == 0 {
-			at++
-		}
-		return source[start:at]
+	for at < len(source) && stops[source[at]]&endsName == 0 {
+		at++
 	}
-	until(endsName)
 	for at < len(source) && source[at] != '>' {
 		start := at
 		if stops[source[at]]&(endsName|blank) != 0 { // a slash or a blank
@@ -325,7 +320,9 @@ func eachAttribute(source string, p *pace.Pace, visit func(key, value string) bo
 			continue
 		}
 		at++ // also an equals sign
-		until(endsKey)
+		for at < len(source) && stops[source[at]]&endsKey == 0 {
+			at++
+		}
 		key, value := source[start:at], ""
 		for at < len(source) && stops[source[at]]&blank != 0 {
 			at++
@@ -346,7 +343,11 @@ func eachAttribute(source string, p *pace.Pace, visit func(key, value string) bo
 				value = source[at : at+n]
 				at = min(at+n+1, len(source))
 			default:
-				value = until(endsValue)
+				begin := at
+				for at < len(source) && stops[source[at]]&endsValue == 0 {
+					at++
+				}
+				value = source[begin:at]
 			}
 		}
 		if p.Over(at-start) || !visit(key, value) {

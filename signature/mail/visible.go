@@ -76,7 +76,11 @@ func (v *visible) tokens(source string) (taken int) {
 		}
 		switch t.Kind() {
 		case markup.Text:
-			if v.skip == 0 && v.veil == 0 && !v.full() {
+			switch {
+			case v.skip != 0 || v.veil != 0 || v.full():
+			case t.Literal():
+				v.text(scan.Bytes(t.Raw()))
+			default:
 				v.unescaped = t.AppendText(v.unescaped[:0])
 				v.text(v.unescaped)
 			}

@@ -117,6 +117,9 @@ func (t *Tokens) AppendText(dst []byte) []byte {
 	return AppendUnescaped(dst, t.Raw())
 }
 
+// Literal reports whether a token of text stands for its source as it is.
+func (t *Tokens) Literal() bool { return !t.verbatim && strings.IndexByte(t.Raw(), '&') < 0 }
+
 // stop ends the tokens where the next byte cannot be read.
 func (t *Tokens) stop() {
 	if t.limit == len(t.source) {

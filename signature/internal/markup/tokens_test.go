@@ -24,6 +24,9 @@ func tokens(source string, max int) (all []string) {
 			if more := string(t.AppendText([]byte("&"))); more != "&"+t.Text() {
 				one += fmt.Sprintf(", appended %q", more)
 			}
+			if t.Literal() && t.Text() != t.Raw() {
+				one += ", but not literal"
+			}
 		case Start, SelfClosing, End:
 			one += " " + string(t.AppendName(nil))
 			if strings.Contains(one, "noscript") {

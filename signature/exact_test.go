@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -354,7 +355,7 @@ func TestSignaturesEnd(t *testing.T) {
 	}
 }
 
-// TestIsNFC holds the check that passes over ASCII to the library's.
+// TestIsNFC holds the check that remembers characters to the library's.
 func TestIsNFC(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 1))
 	pieces := []string{"a", "e", "word ", "a long piece of ASCII, ", "\u00e4", "\u0301", "\u0323\u0301", "\u0301\u0323", "\u212b", "\u0438\u0306", "\u0430", "\uac00", "\u1100\u1161", "\u4e2d", strings.Repeat("\u0301", 31)}
@@ -363,6 +364,9 @@ func TestIsNFC(t *testing.T) {
 		var text []byte
 		for range r.IntN(12) {
 			text = append(text, pieces[r.IntN(len(pieces))]...)
+			if r.IntN(8) == 0 {
+				text = utf8.AppendRune(text, rune(r.IntN(0x30000)))
+			}
 		}
 		want := norm.NFC.IsNormal(text)
 		if got := isNFC(text); got != want {

@@ -57,12 +57,12 @@ run: server
 
 test:
 	@echo "compiling and testing $$($(GO) list ./... | wc -l) packages; the first time, compiling takes some minutes"
-	$(AS_RELEASED) $(GO) test -vet=off $(LONG) $$($(GO) list ./... | sed 1d) .
+	$(AS_RELEASED) $(GO) test -vet=off -timeout 30m $(LONG) $$($(GO) list ./... | sed 1d) .
 	$(AS_RELEASED) $(GO) test -vet=off -tags simclock -run Clock ./internal/clock ./internal/node
 	cd test/outside && $(AS_RELEASED) $(GO) test -vet=off ./...
 
 race:
-	$(GO) test -race -short -timeout 20m ./...
+	$(GO) test -race -short -timeout 40m ./...
 
 interop:
 	@test/interop

@@ -34,8 +34,8 @@ func TestStoredFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	report(t, b, 1, bulkhead.Sighting, 3)
-	eventually(t, time.Minute, "the hub counts what an honest peer says", func() bool { return check(t, a, 1).Sightings == 3 })
-	eventually(t, time.Minute, "the hub has read the flood", func() bool {
+	eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool { return check(t, a, 1).Sightings == 3 })
+	eventually(t, 5*time.Minute, "the hub has read the flood", func() bool {
 		for _, p := range hub.Status().Peers {
 			if p.ID == liar.ID() && p.Refusals[reasonForged] >= 60 {
 				return true
@@ -64,14 +64,14 @@ func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int)
 		t.Fatal(err)
 	}
 	b := m.buses[0]
-	eventually(t, 20*time.Second, "the liar is connected", func() bool { return b.status().Connected })
+	eventually(t, time.Minute, "the liar is connected", func() bool { return b.status().Connected })
 	for range n {
 		msg := append([]byte{messageVersion, byte(kindDelta)}, peer.public[:8]...)
 		msg = append(msg, make([]byte, size)...) // a claim of no bytes
 		if err := b.publish(topic{kind: kindDelta, origin: peer.public.hint()}, msg); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.(*natsBus).conn.FlushTimeout(20 * time.Second); err != nil {
+		if err := b.(*natsBus).conn.FlushTimeout(time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -123,7 +123,7 @@ func TestStoredInABroker(t *testing.T) {
 		if err := b.publish(topic{kind: kindDelta, origin: from}, []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 20*time.Second, "it is stored", func() bool { return len(all(nil, time.Time{}, 99)) == i+1 })
+		eventually(t, time.Minute, "it is stored", func() bool { return len(all(nil, time.Time{}, 99)) == i+1 })
 	}
 	if got := all(nil, time.Time{}, 99); !slices.Equal(got, []string{"010", "021", "012", "023", "014"}) {
 		t.Errorf("stored %v", got)
@@ -149,7 +149,7 @@ func TestStoredInABroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	eventually(t, 20*time.Second, "the newest of each image is stored", func() bool {
+	eventually(t, time.Minute, "the newest of each image is stored", func() bool {
 		got = nil
 		if err := b.storedImages(t.Context(), one, func(a arrival) bool { got = append(got, a.topic.key+" "+string(a.msg)); return true }); err != nil {
 			t.Fatal(err)

@@ -99,13 +99,13 @@ func TestStrangerAtTheDoor(t *testing.T) {
 	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub, Listen: address}))
 	dir, id := identity(t)
 	stranger, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{address}}))
-	eventually(t, 20*time.Second, "the stranger notices that it does not know the hub", func() bool {
+	eventually(t, time.Minute, "the stranger notices that it does not know the hub", func() bool {
 		return strings.Contains(stranger.Status().Brokers[0].Error, "not on the list of peers")
 	})
 	if err := stranger.AddPeer(t.Context(), hubID.ID(), "", 1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the hub refuses the stranger", func() bool {
+	eventually(t, time.Minute, "the hub refuses the stranger", func() bool {
 		return hub.Status().Strangers[reasonDoor] > 0
 	})
 	if stranger.Status().Brokers[0].Connected {
@@ -127,11 +127,11 @@ func TestEvictedAtTheDoor(t *testing.T) {
 	}
 	befriend(t, append(peers, hub)...)
 	connected := func(m *Mesh) bool { return m.Status().Brokers[0].Connected }
-	eventually(t, 20*time.Second, "connected", func() bool { return connected(peers[0]) && connected(peers[1]) })
+	eventually(t, time.Minute, "connected", func() bool { return connected(peers[0]) && connected(peers[1]) })
 	if err := hub.EvictPeer(t.Context(), peers[0].opts.Identity.ID()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "refused after the eviction", func() bool {
+	eventually(t, time.Minute, "refused after the eviction", func() bool {
 		return !connected(peers[0]) && hub.Status().Strangers[reasonDoor] > 0
 	})
 	if !connected(peers[1]) {
@@ -154,7 +154,7 @@ func TestStreamLimits(t *testing.T) {
 		}
 		n++
 		var deltas, images *jetstream.StreamInfo
-		eventually(t, 20*time.Second, fmt.Sprintf("streams are limited to %d bytes", limit), func() bool {
+		eventually(t, time.Minute, fmt.Sprintf("streams are limited to %d bytes", limit), func() bool {
 			report(t, e, 1, bulkhead.Sighting, 1) // what is counted before the hub records is in no round
 			js, err := hub.buses[0].(*natsBus).streams(t.Context())
 			if err != nil {
@@ -184,7 +184,7 @@ func TestPasswordOfABroker(t *testing.T) {
 	servers := []string{"nats://node:open-sesame@" + freePort(t), "nats://open-sesame@" + freePort(t)}
 	m, stop := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External, Servers: servers,
 		Credentials: NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
-	eventually(t, 20*time.Second, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
+	eventually(t, time.Minute, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
 	s := m.Status().Brokers[0]
 	stop()
 	for what, text := range map[string]string{"status": fmt.Sprint(s), "log": log.String()} {

@@ -186,10 +186,16 @@ func (v *victim) shared(peer *client.Client) {
 func (v *victim) limits(ahead time.Duration) {
 	user := fmt.Sprintf("user%016x@example.com", v.rng.Uint64())
 	for i := range 7 {
-		answer, err := v.others.ask("policy", fmt.Sprintf("request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", user, i))
-		if err != nil {
-			v.t.Fatal(err)
-		}
+		request := fmt.Sprintf("request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", user, i)
+		var answer string
+		// A machine with much to do may be late. Who asks again is counted once.
+		nodetest.Settle(v.t, patienceAtStart, "an answer of the policy door", func() string {
+			var err error
+			if answer, err = v.others.ask("policy", request); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
 		if accepted := strings.HasPrefix(answer, "action=DUNNO"); accepted != (i < 5) {
 			v.t.Errorf("%v ahead: recipient %d of a new user is answered %.60q", ahead, i, answer)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 )
 
 // serve answers each connection with some bytes.
@@ -223,25 +224,26 @@ func TestEveryDoorAndCause(t *testing.T) {
 	datagrams := map[string]bool{"pyzor": true, "dcc": true, "fuzzy": true, "dnsbl": true}
 	for name := range p.asks() {
 		t.Run(name, func(t *testing.T) {
-			var address string
+			t.Parallel()                   // each waits for what is silent
+			address := nodetest.Address(t) // which nobody gets when it is closed
 			var keep io.Closer
 			if datagrams[name] {
-				c, err := net.ListenPacket("udp", "127.0.0.1:0")
+				c, err := net.ListenPacket("udp", address)
 				if err != nil {
 					t.Fatal(err)
 				}
-				address, keep = c.LocalAddr().String(), c
+				keep = c
 			} else {
 				// Accepted by the system, and never answered.
-				l, err := net.Listen("tcp", "127.0.0.1:0")
+				l, err := net.Listen("tcp", address)
 				if err != nil {
 					t.Fatal(err)
 				}
-				address, keep = l.Addr().String(), l
+				keep = l
 			}
 			ask := func(address string) Row {
-				p.Node = &client.Client{Server: "http://" + address}
-				return p.door(t.Context(), client.Door{Name: name, Address: address})
+				own := &Prober{Timeout: p.Timeout, sigs: p.sigs, Node: &client.Client{Server: "http://" + address}}
+				return own.door(t.Context(), client.Door{Name: name, Address: address})
 			}
 			if row := ask(address); row.OK || row.Name != name || !strings.Contains(row.Mend, "firewall") {
 				t.Errorf("silent: %+v", row)

@@ -2,6 +2,7 @@ package rspamd
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/bits"
@@ -84,6 +85,55 @@ type stopWords struct {
 	longest int                   // bytes
 	begins  [utf8.RuneSelf]uint32 // bit n if a word of n bytes begins so
 	enough  int                   // words of a language after which no more are looked for
+	short   []shortWord           // those of ASCII that have a key, each at the first free place from its own on; a power of two
+}
+
+// A shortWord is a stop word by its key.
+type shortWord struct {
+	key   uint64 // 0 is free
+	langs uint32 // as in stopWords.of
+}
+
+// maxShort is how many bytes a word with a key has at most: its bytes, the first one lowest.
+const maxShort = 7
+
+// place returns where a key is looked for first.
+func (s *stopWords) place(key uint64) int {
+	return int(key*0x9E3779B97F4A7C15>>32) & (len(s.short) - 1)
+}
+
+// finish makes s ready for use, when all words are there.
+func (s *stopWords) finish() {
+	size := 16
+	for size < 4*len(s.of) {
+		size *= 2
+	}
+	s.short = make([]shortWord, size)
+	for word, langs := range s.of {
+		if len(word) > maxShort || !scan.IsASCII(word) || strings.IndexByte(word, 0) >= 0 {
+			continue
+		}
+		key := uint64(0)
+		for i := range len(word) {
+			key |= uint64(word[i]) << (8 * i)
+		}
+		at := s.place(key)
+		for s.short[at].key != 0 {
+			at = (at + 1) & (size - 1)
+		}
+		s.short[at] = shortWord{key, langs}
+	}
+}
+
+// ofKey returns the languages of the word with that key, none for 0.
+func (s *stopWords) ofKey(key uint64) uint32 {
+	for at := s.place(key); ; at = (at + 1) & (len(s.short) - 1) {
+		if word := &s.short[at]; word.key == key {
+			return word.langs
+		} else if word.key == 0 {
+			return 0
+		}
+	}
 }
 
 func (s *stopWords) add(language int, word string) {
@@ -105,6 +155,7 @@ var ownWords = func() *stopWords {
 		}
 		s.count[i] = 1 // hits count as they are: these lists are of words that are about as frequent
 	}
+	s.finish()
 	return s
 }()
 
@@ -137,6 +188,7 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 	if s.count[inEnglish] == 0 || len(pieces)%2 == 0 || !utf8.Valid(text) {
 		return fmt.Errorf("rspamd: %w: no list of stop words", bulkhead.ErrMalformed)
 	}
+	s.finish()
 	h.stopWords = s
 	return nil
 }
@@ -180,35 +232,57 @@ func (s *stopWords) language(text []byte) int {
 // stand between ASCII punctuation and white space.
 func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 	const longest = 31
-	most := min(s.longest, longest)
 	var room [longest]byte
-	look := func(word []byte) (clear bool) {
-		for langs := s.of[string(appendLower(room[:0], word))]; langs != 0; langs &= langs - 1 {
-			if i := bits.TrailingZeros32(langs); languages[i].script == in {
-				hits[i]++
-				clear = clear || hits[i] > s.enough
-			}
+	of := scripts[in]
+	count := func(langs uint32) (clear bool) {
+		for langs &= of; langs != 0; langs &= langs - 1 {
+			i := bits.TrailingZeros32(langs)
+			hits[i]++
+			clear = clear || hits[i] > s.enough
 		}
 		return clear
 	}
-	may := func(word []byte) bool {
-		return len(word) <= most && (word[0] >= utf8.RuneSelf || s.begins[lowerASCII(word[0])]>>len(word)&1 != 0)
+	look := func(word []byte) (clear bool) {
+		if len(word) > min(s.longest, longest) || word[0] < utf8.RuneSelf && s.begins[lowerASCII(word[0])]>>len(word)&1 == 0 {
+			return false
+		}
+		return count(s.of[string(appendLower(room[:0], word))])
 	}
 	for at := 0; at < len(text); {
-		end := at + rim(text[at:])
-		if end > at && may(text[at:end]) && look(text[at:end]) {
-			break
+		end := at
+		var key uint64
+		if at+8 <= len(text) {
+			var letters int
+			letters, key = scan.FirstLetters(binary.LittleEndian.Uint64(text[at:]))
+			end += letters
 		}
-		// A word may have one mark within: "don't" is one, and so are both pieces of it.
-		if end < len(text) && (text[end] == '\'' || text[end] == '-') {
-			if word := text[at : end+1+rim(text[end+1:])]; may(word) && look(word) {
+		if end < at+8 && end < len(text) && isRim[text[end]] {
+			// Most words are of less than eight letters.
+			if langs := s.ofKey(key); langs != 0 && count(langs) {
 				break
 			}
+		} else {
+			end = at + rim(text[at:])
+			if end > at && look(text[at:end]) {
+				break
+			}
+		}
+		// A word may have one mark within: "don't" is one, and so are both pieces of it.
+		if end < len(text) && (text[end] == '\'' || text[end] == '-') && look(text[at:end+1+rim(text[end+1:])]) {
+			break
 		}
 		at = end + 1
 	}
 	return hits
 }
+
+// scripts holds the languages of each script, bit i for languages[i].
+var scripts = func() (table [unstemmed + 1]uint32) {
+	for i := range languages {
+		table[languages[i].script] |= 1 << i
+	}
+	return table
+}()
 
 // rim returns how many bytes of text come before ASCII punctuation and white space.
 func rim(text []byte) int {
@@ -254,7 +328,7 @@ func scriptOf(text []byte) (in script, mostly bool) {
 	}
 	for at := 0; at < len(text); {
 		if text[at] < utf8.RuneSelf {
-			at++
+			at += scan.ASCIIPrefix(text[at:])
 			continue
 		}
 		r, n := scan.Rune(text[at:])

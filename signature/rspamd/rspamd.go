@@ -150,16 +150,17 @@ func (h *Hasher) shingles(v *vocabulary) (shingles [Shingles]uint64) {
 	// The last two words begin nothing. Those before them are the first of the vocabulary.
 	ids := v.ids[:max(v.len()-2, 1)]
 	words := v.words[:slices.Max(ids)+1]
+	v.place(ids, len(words))
+	v.tails, v.sums = slices.Grow(v.tails[:0], len(words)), slices.Grow(v.sums[:0], len(words))
+	tails, sums := v.tails[:len(words)], v.sums[:len(words)]
 	if h.algorithm == MumHash {
-		v.tails, v.sums = slices.Grow(v.tails[:0], len(words)), slices.Grow(v.sums[:0], len(words))
-		return h.minMum(words, ids, v.tails[:len(words)], v.sums[:len(words)])
+		return h.minMum(v, words, tails, sums)
 	}
-	sums := make([]uint64, len(words))
 	for j := range shingles {
 		if h.algorithm == SipHash {
 			shingles[j] = h.minSip(j, words)
 		} else {
-			shingles[j] = h.minXX(j, words, ids, sums)
+			shingles[j] = h.minXX(j, v, words, sums)
 		}
 	}
 	return shingles
@@ -179,7 +180,7 @@ func (h *Hasher) minSip(j int, words []string) uint64 {
 
 // minXX: each position mixes the hashes of a word and the two before it. sums is room for
 // one of each word.
-func (h *Hasher) minXX(j int, words []string, ids []int32, sums []uint64) uint64 {
+func (h *Hasher) minXX(j int, v *vocabulary, words []string, sums []uint64) uint64 {
 	seed := binary.LittleEndian.Uint64(h.keys[j][:])
 	var digest xxhash.Digest
 	for id, w := range words {
@@ -187,61 +188,61 @@ func (h *Hasher) minXX(j int, words []string, ids []int32, sums []uint64) uint64
 		digest.WriteString(w)
 		sums[id] = digest.Sum64()
 	}
-	return leastMix(sums, ids)
+	return v.leastMix(sums, slices.Min(sums))
 }
 
-// leastMix returns the least of what each word and the two before it give.
-func leastMix(sums []uint64, ids []int32) uint64 {
-	least := uint64(math.MaxUint64)
-	var older, old uint64
-	for _, id := range ids {
-		v := sums[id]
-		least = min(least, older>>16^old>>8^v)
-		older, old = old, v
+// leastMix returns the least of what each placed word and the two before it give; least is that of sums. Of a mix, the
+// first byte is that of the word's own sum, so only words whose sum begins as the least does can give the least mix.
+func (v *vocabulary) leastMix(sums []uint64, least uint64) uint64 {
+	bound := least | math.MaxUint64>>8
+	least = math.MaxUint64
+	for id, sum := range sums {
+		if sum > bound {
+			continue
+		}
+		for at := v.last[id]; at >= 0; at = v.before[at] {
+			mix := sum
+			if at >= 1 {
+				mix ^= sums[v.ids[at-1]] >> 8
+			}
+			if at >= 2 {
+				mix ^= sums[v.ids[at-2]] >> 16
+			}
+			least = min(least, mix)
+		}
 	}
 	return least
 }
 
 // minMum does the same for all shingles. What a word of up to one block
 // contributes to its hash depends on no seed, and is computed once; and what its length
-// does, once for all words of it. Two shingles at a time need their words looked up once.
-// tails and sums are room for one of each word.
-func (h *Hasher) minMum(words []string, ids []int32, tails []uint64, sums [][2]uint64) (shingles [Shingles]uint64) {
+// does, once for all words of it. tails and sums are room for one of each word.
+func (h *Hasher) minMum(v *vocabulary, words []string, tails, sums []uint64) (shingles [Shingles]uint64) {
 	for id, w := range words {
 		if len(w) <= mumBlock {
 			tails[id] = mumTailOf(w)
 		}
 	}
-	for j := 0; j < Shingles; j += 2 {
-		seed0, seed1 := binary.LittleEndian.Uint64(h.keys[j][:]), binary.LittleEndian.Uint64(h.keys[j+1][:])
-		var starts [mumBlock + 1][2]uint64
+	for j := range shingles {
+		seed := binary.LittleEndian.Uint64(h.keys[j][:])
+		var starts [mumBlock + 1]uint64
 		for size := range starts {
-			starts[size] = [2]uint64{mum(seed0+uint64(size), mumBlockStart), mum(seed1+uint64(size), mumBlockStart)}
+			starts[size] = mum(seed+uint64(size), mumBlockStart)
 		}
+		least := uint64(math.MaxUint64)
 		for id, w := range words {
+			var sum uint64
 			if len(w) <= mumBlock {
-				start, tail := &starts[len(w)], tails[id]
-				sums[id] = [2]uint64{mumFinish(start[0] ^ tail), mumFinish(start[1] ^ tail)}
+				sum = mumFinish(starts[len(w)] ^ tails[id])
 			} else {
-				sums[id] = [2]uint64{mumHash(w, seed0), mumHash(w, seed1)}
+				sum = mumHash(w, seed)
 			}
+			sums[id] = sum
+			least = min(least, sum)
 		}
-		shingles[j], shingles[j+1] = leastMixes(sums, ids)
+		shingles[j] = v.leastMix(sums, least)
 	}
 	return shingles
-}
-
-// leastMixes is [leastMix] of two shingles.
-func leastMixes(sums [][2]uint64, ids []int32) (least0, least1 uint64) {
-	least0, least1 = math.MaxUint64, math.MaxUint64
-	var older0, old0, older1, old1 uint64
-	for _, id := range ids {
-		v := &sums[id]
-		least0 = min(least0, older0>>16^old0>>8^v[0])
-		least1 = min(least1, older1>>16^old1>>8^v[1])
-		older0, old0, older1, old1 = old0, v[0], old1, v[1]
-	}
-	return least0, least1
 }
 
 // The multipliers of MUM hash, version 1, by V. Makarov.

@@ -422,24 +422,43 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 	if l.raw = !utf8.Valid(text); l.raw {
 		return l.takeRaw(text, limit, p)
 	}
-	odd := 0 // where begins what has been passed over: words that need a closer look
+	odd := 0   // where begins what has been passed over: words that need a closer look
+	next := -1 // what nextGap last told, which holds until a word needs one; -1 if it does not
+	work := 0  // bytes that p was not told of
 	for at := 0; at < len(text) && l.counted() < limit; {
 		if text[at] == ' ' {
 			at++
 			continue
 		}
 		if letters, size := simpleWord(text[at:]); size > 0 {
-			if letters > maxWord || p.Over(size) || !l.odd(text[odd:at], odd, limit, p) {
+			if letters > maxWord {
 				return false
 			}
-			odd = at
-			if at >= l.passed && l.nextGap(at) > at+size {
-				if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
-					l.addLower(text[at:], letters)
+			if work += size; work >= paceStep {
+				if p.Over(work) {
+					return false
 				}
-				at += size
-				odd = at
-				continue
+				work = 0
+			}
+			if at > odd+1 || at > odd && text[odd] != ' ' {
+				if !l.odd(text[odd:at], odd, limit, p) {
+					return false
+				}
+				next = -1
+			}
+			odd = at
+			if at >= l.passed {
+				if next <= at {
+					next = l.nextGap(at)
+				}
+				if next > at+size {
+					if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
+						l.addLower(text[at:], letters)
+					}
+					at += size
+					odd = at
+					continue
+				}
 			}
 		}
 		for at < len(text) && text[at] != ' ' {
@@ -452,11 +471,14 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 			if !l.odd(text[odd:at], odd, limit, p) {
 				return false
 			}
-			odd = at
+			odd, next = at, -1
 		}
 	}
-	return l.odd(text[odd:], odd, limit, p)
+	return !p.Over(work) && l.odd(text[odd:], odd, limit, p)
 }
+
+// paceStep is after how many bytes of simple words there is a look at the time.
+const paceStep = 1 << 10
 
 // takeRaw makes l the first words of a text that is not UTF-8. Its words are what stands between ASCII punctuation: all
 // but the first byte, and what follows the last mark. They are not stemmed.

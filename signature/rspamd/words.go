@@ -57,13 +57,15 @@ func (l *wordList) strings() []string {
 // A vocabulary is the words of a text, each kept once: a text has few words that it does
 // not repeat, and stemming and hashing one costs more than to find it here.
 type vocabulary struct {
-	words []string    // in the order in which they come first
-	ids   []int32     // for each word of the text its index in words
-	times []int32     // how often each is there
-	hash  []uint64    // of each word
-	slots []int32     // 1 more than the index of a word, by its hash; 0 is free
-	tails []uint64    // room for a number of each word
-	sums  [][2]uint64 // room for two of each
+	words  []string // in the order in which they come first
+	ids    []int32  // for each word of the text its index in words
+	times  []int32  // how often each is there
+	hash   []uint64 // of each word
+	slots  []int32  // 1 more than the index of a word, by its hash; 0 is free
+	last   []int32  // where each word is in ids for the last time, of those that were placed
+	before []int32  // for each of ids, where its word is for the last time before; -1 if nowhere
+	tails  []uint64 // room for a number of each word
+	sums   []uint64 // room for another
 }
 
 // take makes v the words of l, in whose memory they stay. The seed is random, so that the
@@ -94,6 +96,17 @@ func (v *vocabulary) take(l *wordList, seed maphash.Seed) {
 		id := v.slots[at] - 1
 		v.ids = append(v.ids, id)
 		v.times[id]++
+	}
+}
+
+// place tells v where in ids, which begin its own and are of so many different words, each is.
+func (v *vocabulary) place(ids []int32, words int) {
+	v.last, v.before = slices.Grow(v.last[:0], words)[:words], slices.Grow(v.before[:0], len(ids))[:len(ids)]
+	for id := range v.last {
+		v.last[id] = -1
+	}
+	for at, id := range ids {
+		v.before[at], v.last[id] = v.last[id], int32(at)
 	}
 }
 

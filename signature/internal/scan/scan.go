@@ -67,10 +67,10 @@ func Rune(b []byte) (rune, int) {
 // Letters returns how many ASCII letters begin text. It looks at eight bytes at a time.
 func Letters(text []byte) (n int) {
 	for len(text)-n >= 8 {
-		if others := notLetters(binary.LittleEndian.Uint64(text[n:])); others != 0 {
-			return n + bits.TrailingZeros64(others)/8
+		more, _ := FirstLetters(binary.LittleEndian.Uint64(text[n:]))
+		if n += more; more < 8 {
+			return n
 		}
-		n += 8
 	}
 	for n < len(text) && IsLetter(text[n]) {
 		n++
@@ -78,12 +78,16 @@ func Letters(text []byte) (n int) {
 	return n
 }
 
-// notLetters returns the bytes of v that are no ASCII letters, each as its highest bit.
-func notLetters(v uint64) uint64 {
-	const each = 0x0101010101010101
-	low := (v | each*0x20) &^ (each * 0x80)
-	least, beyond := low+each*(0x80-'a'), low+each*(0x7f-'z')
-	return ^(least &^ beyond &^ v) & (each * 0x80)
+// FirstLetters returns how many ASCII letters begin eight bytes, the first of which is the lowest, and these letters in
+// lower case, with zeros behind.
+func FirstLetters(v uint64) (n int, lower uint64) {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	lower = v | 0x20*each
+	ascii := lower &^ high
+	// A sum has the high bit of a byte where that is at least 'a', or more than 'z'.
+	others := ^((ascii + (0x80-'a')*each) &^ (ascii + (0x7F-'z')*each) &^ v) & high
+	n = bits.TrailingZeros64(others) / 8
+	return n, lower & (1<<(8*n) - 1)
 }
 
 // IsLetter reports whether c is an ASCII letter.

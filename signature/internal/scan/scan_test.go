@@ -1,6 +1,8 @@
 package scan
 
 import (
+	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 	"unicode/utf8"
@@ -22,6 +24,14 @@ func TestLetters(t *testing.T) {
 		}
 		if got := Letters(text); got != want {
 			t.Fatalf("%q: %d, want %d", text, got, want)
+		}
+		if len(text) < 8 {
+			continue
+		}
+		first := make([]byte, 8)
+		copy(first, bytes.ToLower(text[:min(want, 8)]))
+		if n, lower := FirstLetters(binary.LittleEndian.Uint64(text)); n != min(want, 8) || lower != binary.LittleEndian.Uint64(first) {
+			t.Fatalf("%q: %d, %x", text, n, lower)
 		}
 	}
 	for c := range 256 {

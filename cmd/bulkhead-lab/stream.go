@@ -31,9 +31,11 @@ type streamCommand struct {
 	lone      bool
 	rules     []string
 	templates []string
-	picture   string
-	reliable  string // file for the picture of the confidences, "" for none
-	json      bool
+	// unverified is the share of ham of which nothing is verified.
+	unverified float64
+	picture    string
+	reliable   string // file for the picture of the confidences, "" for none
+	json       bool
 }
 
 func newStreamCommand() *cobra.Command {
@@ -60,6 +62,7 @@ func newStreamCommand() *cobra.Command {
 	f.Float64Var(&s.Objecting, "objecting", 0.2, "share of recipients who object to ham called spam")
 	f.Float64Var(&s.Mistakes, "mistakes", 1, "factor for the rates of mistaken reports, 0.05 to 0.3 % by kind of ham")
 	f.StringSliceVar(&s.templates, "templates", nil, "folders of mail from templates and clones, with kinds and families in index.tsv")
+	f.Float64Var(&s.unverified, "unverified", 0, "share of the ham without a server's results of which nobody verified the sender")
 	f.IntVar(&s.Days, "days", 30, "days that a stream lasts")
 	f.Float64Var(&s.Tail, "tail", 1.1, "exponent of the number of copies of a campaign; a smaller one makes larger campaigns")
 	f.DurationVar(&s.Spread, "spread", s.Spread, "mean time from the first copy of spam to the others")
@@ -85,7 +88,7 @@ func (s *streamCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	progress := newReplayProgress(cmd.ErrOrStderr())
 	defer progress.end()
-	letters, err := stream.Read(cmd.Context(), streamMail(cmd, slices.Concat(args, s.templates)), func(done int) { progress.show("reading", done, 0) })
+	letters, err := stream.Read(cmd.Context(), streamMail(cmd, slices.Concat(args, s.templates)), s.unverified, func(done int) { progress.show("reading", done, 0) })
 	if err != nil {
 		return err
 	}
@@ -136,6 +139,9 @@ func noZero(flags *pflag.FlagSet) (err error) {
 
 // settings returns the options of each setting, checked.
 func (s *streamCommand) settings() (all []stream.Options, err error) {
+	if !(s.unverified >= 0 && s.unverified <= 1) {
+		return nil, cli.Usagef("--unverified %v, want a share in [0, 1]", s.unverified)
+	}
 	alone := []bool{false}
 	if s.lone {
 		alone = append(alone, true)

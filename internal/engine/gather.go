@@ -32,6 +32,8 @@ func what(g *resolve.Gathering) string {
 		return "a text is listed and taken off again and again"
 	case g.Signature.Scheme() == bulkhead.Sender:
 		return "votes fall on a sender of good standing"
+	case g.Signature.Scheme() == bulkhead.Network:
+		return "votes fall on a network that is known for days"
 	}
 	return "many vote on a text, and their weight does not decide"
 }

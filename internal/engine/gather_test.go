@@ -51,7 +51,7 @@ func TestGatherings(t *testing.T) {
 }
 
 // TestWarnings: the log tells of votes on a known sender from the first one on, of votes that
-// list what many received, of listings again and again, and of many who excuse what they did
+// list what many received, of the second one on a known network, of listings again and again, and of many who excuse what they did
 // not receive; and of nothing where one user reports what is new.
 func TestWarnings(t *testing.T) {
 	var log bytes.Buffer
@@ -99,6 +99,13 @@ func TestWarnings(t *testing.T) {
 		}
 		says(what, lines, by(fmt.Sprint("stranger-", n), bulkhead.Ham, sig(bulkhead.Exact, 4)))
 	}
+	network := bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24")
+	for day := range 2 {
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 10+day), network}, Recipients: []string{"ann@here.example", "bob@here.example"}, Count: 2})
+		c.Advance(24 * time.Hour)
+	}
+	says("", 0, by("a", bulkhead.Spam, sig(bulkhead.Exact, 20), network))
+	says("network that is known", 1, by("b", bulkhead.Spam, sig(bulkhead.Exact, 21), network))
 }
 
 // TestSpreads: a letter of a known sender who seldom writes is named when five have it, once,

@@ -12,7 +12,7 @@ import (
 )
 
 // A Gathering is what an attack looks like before it succeeds, or when it does: a number of
-// voters on one side of a text, or against a sender of good standing, whose weight is not yet
+// voters on one side of a text, or against a sender of good standing or a known network, whose weight is not yet
 // enough; peers whose lists are not yet enough; a vote that lists what many received; a text
 // that is listed and taken off again and again; or a letter of a known sender that spreads as
 // no mail of that sender did.
@@ -35,6 +35,8 @@ const (
 	leastGathering = 5
 	// leastReceived is how many deliveries are many, if a vote lists what was delivered.
 	leastReceived = verdict.Many
+	// leastKnown is how many deliveries of earlier days make a network known, if it is voted against.
+	leastKnown = 3
 	// leastTurns is how many listings of one text in a generation are noted first.
 	leastTurns = 4
 	// leastPeers is the weight of peers' lists that is noted first, in promotion weights: half
@@ -43,8 +45,8 @@ const (
 )
 
 // Gatherings returns those of the batch so far: one each time that the voters on one side
-// of a text reach 5, 10, 20 and so on, those against a known sender 1, 2, 4 and so on, the
-// listings of a text 4, 8 and so on, and the weight of the peers that list what is delivered
+// of a text reach 5, 10, 20 and so on, those against a known sender 1, 2, 4 and so on, those
+// against a known network 2, 4 and so on, the listings of a text 4, 8 and so on, and the weight of the peers that list what is delivered
 // all the same 1/2, 1, 2 and so on. The slice is valid until the next Begin.
 func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
 
@@ -95,7 +97,7 @@ const maxRevoked = 4096
 
 // watch notes what is worth a word in what the vote did to an item: whether it changed the
 // item's listing, and in which turn it listed it. Of a message it looks at the exact text, the
-// first band, which changed copies share, and the sender's address.
+// first band, which changed copies share, the sender's address, and the network.
 func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) {
 	it, s := &r.items[i], &m.Signatures[i]
 	e := &r.evidence[i]
@@ -119,6 +121,10 @@ func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) 
 		}
 	case wanted && it.facet == bulkhead.SenderFacet && kindOfSender(s.Sum()) == isAddress && r.policy.Good(it.facet, e):
 		if g.Voters = r.votersOf(it, m.Vote); !reaches(g.Voters, 1) {
+			return
+		}
+	case wanted && it.facet == bulkhead.NetworkFacet && e.Old >= leastKnown && e.Days > 1:
+		if g.Voters = r.votersOf(it, m.Vote); !reaches(g.Voters, 2) {
 			return
 		}
 	default:

@@ -69,7 +69,7 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 		r.items = append(r.items, item{
 			key: k, facet: f, text: -1, context: -1, kind: weightKind(m.Vote, who.Root),
 			part: m.Signatures[i].Scheme() == bulkhead.Part,
-			mute: f == bulkhead.NetworkFacet || f == bulkhead.MarkupFacet,
+			mute: f == bulkhead.MarkupFacet,
 		})
 	}
 	r.open(0, who.voice())
@@ -125,7 +125,7 @@ func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 // blamed reports whether a signature of a facet takes only a share of a vote for spam.
 func blamed(f bulkhead.Facet) bool {
 	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet:
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet, bulkhead.NetworkFacet:
 		return true
 	}
 	return false

@@ -117,8 +117,8 @@ func TestPairs(t *testing.T) {
 			t.Errorf("band %d was reported with %d, want %d", i, got, want)
 		}
 	}
-	// The network is in pairs only.
-	if got := b.of(network("192.0.2.0/24")); got.Votes != (trust.Balance{}) || got.Own != verdict.Nothing || got.Spam != 1 {
+	// The network is not one of the text's contexts, and needs three votes of its own.
+	if got := b.of(network("192.0.2.0/24")); got.Votes != (trust.Balance{Spam: 100}) || got.Own != verdict.Nothing || got.Spam != 1 {
 		t.Errorf("network: %+v", got)
 	}
 	for range 2 {
@@ -140,8 +140,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestNeeds checks that one voter lists a text, two a link, three a pair with a sender of
-// good standing, and that what was delivered often takes more.
+// TestNeeds checks that one voter lists a text, two a link, three a network or a pair with a
+// sender of good standing, and that what was delivered often takes more.
 func TestNeeds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -152,8 +152,10 @@ func TestNeeds(t *testing.T) {
 		{"a new text", sig(bulkhead.Exact, 1), 0, 1},
 		{"a known text", sig(bulkhead.Exact, 1), 100, 2},
 		{"a new link", link("evil.example"), 0, 2},
-		{"a known link", link("evil.example"), 100, 4},
+		{"a known link", link("evil.example"), 30, 4},
 		{"a new sender", sender("evil.example"), 0, 2},
+		{"a new network", network("192.0.2.0/24"), 0, 3},
+		{"a known network", network("192.0.2.0/24"), 10, 5},
 		{"an attachment", sig(bulkhead.Attachment, 1), 0, 2},
 		{"a known attachment", sig(bulkhead.Attachment, 1), 50, 3},
 	} {
@@ -326,7 +328,7 @@ func plainShares(b *books, m *Message, votes func(filter.Key) (spam, unblamed in
 		}
 		est := max(0, float64(e.Old)+0.3*float64(e.New)-20*float64(outweighs)/100)
 		established[s.String()] = est
-		if f != bulkhead.TextFacet && f != bulkhead.NetworkFacet || s.Scheme() == bulkhead.Near && texts <= 8 {
+		if f != bulkhead.TextFacet || s.Scheme() == bulkhead.Near && texts <= 8 {
 			least = min(least, est)
 		}
 	}

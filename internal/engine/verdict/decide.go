@@ -188,14 +188,17 @@ func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
 
 // decisive returns the parts that may give the message the class, in order. A picture
 // beside a text is often borrowed, such as a logo, so it condemns only a message without
-// text.
-func (d *decision) decisive(class bulkhead.Class) [5][]int {
+// text. A network is other people's, too, so that one report of it means nothing.
+func (d *decision) decisive(class bulkhead.Class) [6][]int {
 	p := &d.parts
-	images := p.Images
-	if class == bulkhead.ClassSpam && p.Near {
+	images, networks := p.Images, p.Networks
+	switch {
+	case class == bulkhead.ClassSuspected:
+		networks = nil
+	case p.Near:
 		images = nil
 	}
-	return [...][]int{p.Links, p.Senders, p.Attachments, images, p.Contacts}
+	return [...][]int{p.Links, p.Senders, p.Attachments, images, p.Contacts, networks}
 }
 
 // worst returns the part that satisfies is with the greatest strength, -1 if none does.
@@ -214,7 +217,7 @@ func (d *decision) worst(parts []int, is func(int) bool) int {
 
 // asked reports whether a part decides. Links to the sender's own domain do not, because
 // the sender answers for them, nor does a shared domain. Links and contacts, which
-// others add to mail, decide once the node is mature.
+// others add to mail, decide once the node is mature, and a network where nobody answers.
 func (d *decision) asked(i int) bool {
 	switch d.Signatures[i].Scheme() {
 	case bulkhead.Link:
@@ -223,6 +226,8 @@ func (d *decision) asked(i int) bool {
 		return d.Policy.Mature
 	case bulkhead.Sender:
 		return i != d.parts.Domain || !d.Evidence[i].Shared()
+	case bulkhead.Network:
+		return d.nobodyAnswers()
 	case bulkhead.Claim:
 		return !d.parts.OwnName(d.Signatures, d.Evidence, i)
 	}
@@ -281,7 +286,7 @@ func (d *decision) byText() {
 // nobodyAnswers reports whether no sender was verified, by a door that could verify, on
 // a mature node.
 func (d *decision) nobodyAnswers() bool {
-	return d.Policy.Mature && d.parts.Network && d.sender < 0
+	return d.Policy.Mature && len(d.parts.Networks) > 0 && d.sender < 0
 }
 
 // blameless reports whether the sender is verified, and nobody called any mail from it spam.

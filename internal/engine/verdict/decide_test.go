@@ -67,6 +67,10 @@ func nearly(e Evidence) (out []part) {
 	return out
 }
 
+func network(e Evidence) part {
+	return part{scheme: bulkhead.Network, name: "192.0.2.0/24", Evidence: e}
+}
+
 func message(parts ...[]part) []part { return slices.Concat(parts...) }
 
 // pairVotes is what was voted on pairs: by the name of the sender or link.
@@ -180,11 +184,11 @@ func TestDecide(t *testing.T) {
 
 		{"a mailing of a verified sender, reported once", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 68}), from("news.example", Evidence{New: 68})), nil, "", unknown, noFacet, "seldom"},
 		{"and twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 68}), from("news.example", Evidence{New: 68})), nil, "", spam, byText, ""},
-		{"of 20 copies, reported once", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 20}), from("news.example", Evidence{New: 20})), nil, "", suspected, byText, "one voice against many"},
-		{"of 19", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 19}), from("news.example", Evidence{New: 19})), nil, "", spam, byText, ""},
-		{"of 20, reported twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 20}), from("news.example", Evidence{New: 20})), nil, "", spam, byText, ""},
-		{"a sender known by this text alone", p(body(bulkhead.Exact, one.delivered(9)), from("new.example", no.delivered(11))), nil, "", spam, byText, "reported as spam"},
-		{"and by three others", p(body(bulkhead.Exact, one.delivered(9)), from("new.example", no.delivered(12))), nil, "", good, noFacet, "is known"},
+		{"of 10 copies, reported once", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 10}), from("news.example", Evidence{New: 10})), nil, "", suspected, byText, "one voice against many"},
+		{"of 9", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 9}), from("news.example", Evidence{New: 9})), nil, "", spam, byText, ""},
+		{"of 10, reported twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 10}), from("news.example", Evidence{New: 10})), nil, "", spam, byText, ""},
+		{"a sender known by this text alone", p(body(bulkhead.Exact, one.delivered(4)), from("new.example", no.delivered(6))), nil, "", spam, byText, "reported as spam"},
+		{"and by three others", p(body(bulkhead.Exact, one.delivered(4)), from("new.example", no.delivered(7))), nil, "", good, noFacet, "is known"},
 		{"and by fewer others than reported it", p(body(bulkhead.Exact, voted(4, 0).delivered(9)), from("new.example", no.delivered(12))), nil, "", spam, byText, "reported as spam"},
 		{"of whom nobody was verified to be", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 68})), nil, "", spam, byText, ""},
 
@@ -212,17 +216,25 @@ func TestDecide(t *testing.T) {
 		{"a link by two that is often delivered", p(body(bulkhead.Exact, no), link("forms.example", two.delivered(200))), nil, "", unknown, noFacet, ""},
 		{"a link that two reported and two denied", p(body(bulkhead.Exact, no), link("evil.example", voted(2, 2))), nil, "", unknown, noFacet, ""},
 		{"the sender's own link", p(body(bulkhead.Exact, no), from("own.example", no), link("www.own.example/x", two), link("own.example", two)), nil, "", unknown, noFacet, ""},
-		{"a link to another that ends alike", p(body(bulkhead.Exact, no), from("own.example", no), link("notown.example", two)), nil, "", spam, byLink, ""},
+		{"a link to another that ends alike", p(body(bulkhead.Exact, no), from("own.example", no), link("notown.example", voted(3, 0))), nil, "", spam, byLink, ""},
 		{"a link by one and a trap, of nobody verified", p(body(bulkhead.Exact, no), link("evil.example", trapped)), nil, "", spam, byLink, "links to"},
 		{"of a sender of whom nobody reported anything", p(body(bulkhead.Exact, no), from("new.example", no), link("evil.example", trapped)), nil, "", suspected, byLink, "never reported"},
-		{"and often delivered", p(body(bulkhead.Exact, no), from("new.example", no), link("evil.example", Evidence{Own: Listed, Votes: trust.Balance{Spam: 220}}.delivered(100))), nil, "", suspected, byLink, "never reported"},
+		{"and often delivered", p(body(bulkhead.Exact, no), from("new.example", no), link("evil.example", Evidence{Own: Listed, Votes: trust.Balance{Spam: 370}}.delivered(100))), nil, "", suspected, byLink, "never reported"},
 		{"of a sender who was reported", p(body(bulkhead.Exact, no), from("new.example", Evidence{Unblamed: 1}), link("evil.example", trapped)), nil, "", spam, byLink, "links to"},
 		{"of a sender whom a peer lists", p(body(bulkhead.Exact, no), from("new.example", Evidence{Peers: Peers{Spam: 0.5}}), link("evil.example", trapped)), nil, "", spam, byLink, "links to"},
 		{"everybody's domain owns no links", p(body(bulkhead.Exact, no), from("host.example", shared(no)), link("host.example/x", two)), nil, "", spam, byLink, ""},
 		{"a sender by two", p(body(bulkhead.Exact, no), from("evil.example", two)), nil, "", spam, bulkhead.SenderFacet, "the sender \"evil.example\""},
 		{"a sender by one", p(body(bulkhead.Exact, no), from("evil.example", one)), nil, "", suspected, bulkhead.SenderFacet, ""},
 		{"a contact by two", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Contact, name: "+15550100", Evidence: two}), nil, "", spam, bulkhead.ContactFacet, "+15550100"},
-		{"a network by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Network, name: "192.0.2.0/24", Evidence: voted(9, 0)}), nil, "", unknown, noFacet, ""},
+		{"a network by three", p(body(bulkhead.Exact, no), network(voted(3, 0))), nil, "", spam, bulkhead.NetworkFacet, "the network \"192.0.2.0/24\": reported as spam by 3 of about 3 recipients, confidence 70"},
+		{"a network by two", p(body(bulkhead.Exact, no), network(two)), nil, "", unknown, noFacet, ""},
+		{"a network by three of eight deliveries", p(body(bulkhead.Exact, no), network(voted(3, 0).delivered(8))), nil, "", spam, bulkhead.NetworkFacet, ""},
+		{"a network by three of nine", p(body(bulkhead.Exact, no), network(voted(3, 0).delivered(9))), nil, "", unknown, noFacet, ""},
+		{"a network by many, of which a sixteenth was reported", p(body(bulkhead.Exact, no), network(voted(60, 0).delivered(960))), nil, "", unknown, noFacet, ""},
+		{"a network by three and denied by one", p(body(bulkhead.Exact, no), network(voted(3, 1))), nil, "", unknown, noFacet, ""},
+		{"a network by five and denied by one", p(body(bulkhead.Exact, no), network(voted(5, 1))), nil, "", unknown, noFacet, ""},
+		{"a network by six and denied by one", p(body(bulkhead.Exact, no), network(voted(6, 1))), nil, "", spam, bulkhead.NetworkFacet, ""},
+		{"a network by many, and a verified sender", p(body(bulkhead.Exact, no), from("new.example", no), network(voted(9, 0))), nil, "", unknown, noFacet, ""},
 		{"a claimed name by one", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "examplebank", Evidence: one}), nil, "", suspected, bulkhead.ClaimFacet, "the name \"examplebank\""},
 		{"a claimed name by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "examplebank", Evidence: voted(99, 0)}), nil, "", suspected, bulkhead.ClaimFacet, ""},
 		{"a claimed name by one, of which much is delivered", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "annexample", Evidence: one.delivered(17)}), nil, "", unknown, noFacet, ""},
@@ -242,13 +254,13 @@ func TestDecide(t *testing.T) {
 		{"and once more", nearly(trapped.delivered(31)), nil, "", suspected, byText, "often delivered"},
 		{"by two, but often delivered", nearly(two.delivered(41)), nil, "", suspected, byText, "often delivered"},
 		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
-		{"by one, and nobody answers for it", append(nearly(one), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, "", spam, byText, "nobody was verified"},
-		{"by one, and an unknown sender does", message(nearly(one), p(from("new.example", no), part{scheme: bulkhead.Network, name: "192.0.2.0/24"})), nil, "", suspected, byText, ""},
+		{"by one, and nobody answers for it", append(nearly(one), network(no)), nil, "", spam, byText, "nobody was verified"},
+		{"by one, and an unknown sender does", message(nearly(one), p(from("new.example", no), network(no))), nil, "", suspected, byText, ""},
 		{"by two, and only links of its unreported sender", message(nearly(several(two)), p(from("new.example", no), link("new.example", no))), nil, "", suspected, byText, ""},
 		{"by two, from a sender that was reported", message(nearly(two), p(from("new.example", Evidence{Unblamed: Unit}))), nil, "", spam, byText, ""},
 		{"by two, and a link of another", message(nearly(several(two)), p(from("new.example", no), link("other.example", no))), nil, "", spam, byText, "several senders or links"},
-		{"by one, of 50 deliveries", append(nearly(one.delivered(50)), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, "", spam, byText, "nobody was verified"},
-		{"by one, of more", append(nearly(one.delivered(51)), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, "", suspected, byText, ""},
+		{"by one, of 50 deliveries", append(nearly(one.delivered(50)), network(no)), nil, "", spam, byText, "nobody was verified"},
+		{"by one, of more", append(nearly(one.delivered(51)), network(no)), nil, "", suspected, byText, ""},
 		{"by one, with two contexts", nearly(several(one)), nil, "", suspected, byText, ""},
 		{"by two, while known senders send it", message(nearly(two), p(body(bulkhead.PyzorDigest, sent(no, 1)))), nil, "", suspected, byText, "known senders"},
 		{"by one with its sender", message(nearly(one), p(from("evil.example", no))), paired("evil.example", two), "", spam, byText, "from this sender"},
@@ -337,7 +349,8 @@ func TestImmature(t *testing.T) {
 		{"a contact", []part{body(bulkhead.Exact, no), {scheme: bulkhead.Contact, name: "tel:15550100", Evidence: two}}, nil, bulkhead.ClassUnknown},
 		{"a sender", []part{body(bulkhead.Exact, no), from("evil.example", two)}, nil, bulkhead.ClassSpam},
 		{"an attachment", []part{body(bulkhead.Exact, no), {scheme: bulkhead.Attachment, name: "01234567890123456789", Evidence: two}}, nil, bulkhead.ClassSpam},
-		{"a changed copy for which nobody answers", append(nearly(voted(1, 0)), part{scheme: bulkhead.Network, name: "192.0.2.0/24"}), nil, bulkhead.ClassSuspected},
+		{"a changed copy for which nobody answers", append(nearly(voted(1, 0)), network(no)), nil, bulkhead.ClassSuspected},
+		{"a network", []part{body(bulkhead.Exact, no), network(voted(9, 0))}, nil, bulkhead.ClassUnknown},
 		{"a text with its link", append(nearly(voted(1, 0)), link("evil.example", two)), map[string]Evidence{"evil.example": two}, bulkhead.ClassSpam},
 	} {
 		if v, _, _ := judgeBy(Policy{Promotion: 1, NearMatch: 2}, tt.parts, tt.pairs, ""); v.Class != tt.want {

@@ -15,6 +15,9 @@ const (
 // their slices when set again.
 type Parts struct {
 	Links, Senders, Attachments, Images, Contacts, Claims []int
+	// Networks is the delivering network, where no sender was verified. If it is known, the door
+	// could verify senders.
+	Networks []int
 	// Texts are those by which the text is paired with links and senders: the first
 	// bands of bulkhead/near, or without any those of the whole text.
 	Texts []int
@@ -23,9 +26,6 @@ type Parts struct {
 	Domain, Address, Other int
 	// Near means that there is enough text to recognise a changed copy.
 	Near bool
-	// Network means that the delivering network is known, so that the door could verify
-	// senders.
-	Network bool
 	// Digests means that there are only signatures by clients of other clearinghouses,
 	// which are of the text alone.
 	Digests bool
@@ -35,7 +35,7 @@ type Parts struct {
 func (p *Parts) Set(sigs []bulkhead.Signature) {
 	*p = Parts{
 		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Images: p.Images[:0], Contacts: p.Contacts[:0], Claims: p.Claims[:0],
-		Texts: p.Texts[:0], Domain: -1, Address: -1, Other: -1, Digests: true,
+		Networks: p.Networks[:0], Texts: p.Texts[:0], Domain: -1, Address: -1, Other: -1, Digests: true,
 	}
 	for i := range sigs {
 		p.add(i, &sigs[i])
@@ -68,8 +68,9 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 		p.Contacts = append(p.Contacts, i)
 	case bulkhead.ClaimFacet:
 		p.Claims = append(p.Claims, i)
+	case bulkhead.NetworkFacet:
+		p.Networks = append(p.Networks, i)
 	}
-	p.Network = p.Network || sig.Scheme() == bulkhead.Network
 	switch sig.Scheme() {
 	case bulkhead.Near:
 		if len(p.Texts) < pairTexts {

@@ -63,6 +63,7 @@ func drawMessage(t *rapid.T) ([]part, map[string]Evidence) {
 	add(bulkhead.Attachment, "attachment")
 	add(bulkhead.Contact, "+15550100")
 	add(bulkhead.Image, "picture")
+	add(bulkhead.Network, "192.0.2.0/24")
 	// With it, the message is more than digests.
 	parts = append(parts, part{scheme: bulkhead.Exact, name: "text", Evidence: drawEvidence(t, bulkhead.TextFacet)})
 	pairs := make(map[string]Evidence)
@@ -212,7 +213,7 @@ func TestErrorOfParts(t *testing.T) {
 		}
 		o.counts = [len(levels)]float64{1, 1}
 		for i := range tt.links {
-			add(link(fmt.Sprint("evil", i, ".example"), voted(2, 0)))
+			add(link(fmt.Sprint("evil", i, ".example"), voted(3, 0)))
 		}
 		for i := range tt.senders {
 			add(from(fmt.Sprint("user", i, "@evil.example"), voted(2, 0)))

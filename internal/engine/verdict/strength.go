@@ -43,8 +43,11 @@ func (e *Evidence) history() float64 { return float64(e.Old) + 0.25*float64(e.Ne
 // vote is 1. They were tuned on simulated streams of real mail; docs/judgement.md
 // describes their effects.
 const (
-	textBase     = 2.0 / 3 // and never less than the promotion weight
-	namedBase    = 1.5     // of a link, sender, attachment, picture or contact: two roots, or one and a trap
+	textBase  = 2.0 / 3 // and never less than the promotion weight
+	namedBase = 1.5     // of a link, sender, attachment, picture or contact: two roots, or one and a trap
+	// networkBase is of the network that mail comes from for which nobody answers: three roots,
+	// since listing it hits all such mail from there.
+	networkBase  = 2.5
 	pairBase     = 1.0
 	goodPairBase = 2.5 // of a text with a sender or link of good standing
 
@@ -54,14 +57,21 @@ const (
 	textRate     = 0.002
 	answeredRate = 0.01
 	namedRate    = 0.005
-	pairRate     = 0.02
+	linkRate     = 0.02 // of links, which ham often has in common with some spam
+	// networkRate is that of a network more than half of whose unverified mail is spam, if one
+	// recipient in ten reports. A host that forwards other people's mail stays below it.
+	networkRate = 0.06
+	// objection is how much more a vote against the listing of a network weighs than one for it:
+	// whoever objects has mail from there and is not to blame for the rest.
+	objection = 2.0
+	pairRate  = 0.02
 	// goodRate is that of links for mail of senders of good standing: where one
 	// recipient in ten reports, there is as much spam with the link as such mail.
 	goodRate = 0.1
 
 	// answeredLink is the additional strength that a link needs in mail of a verified sender
 	// of whom nobody reported anything.
-	answeredLink = 0.5
+	answeredLink = 1.5
 
 	suspicionBase = 2.0 / 3
 	wantedBelow   = -0.5 // strength of a pair that a root wants
@@ -69,7 +79,7 @@ const (
 
 	// lonelyDeliveries is how many deliveries of a text with a verified sender a single vote
 	// does not outweigh; today's count half.
-	lonelyDeliveries = 10
+	lonelyDeliveries = 5
 
 	goodDeliveries, goodDays = 3, 2 // that make a good standing
 	sharedAddresses          = 8    // that make a sender's domain shared
@@ -108,8 +118,21 @@ func base(f bulkhead.Facet) float64 {
 	switch f {
 	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet:
 		return namedBase
+	case bulkhead.NetworkFacet:
+		return networkBase
 	}
 	return 1
+}
+
+// rate is the additional strength that lists such a signature for each of its deliveries.
+func rate(f bulkhead.Facet) float64 {
+	switch f {
+	case bulkhead.LinkFacet:
+		return linkRate
+	case bulkhead.NetworkFacet:
+		return networkRate
+	}
+	return namedRate
 }
 
 // Need returns the strength from which a signature of a facet is listed, which grows
@@ -117,7 +140,7 @@ func base(f bulkhead.Facet) float64 {
 func Need(f bulkhead.Facet, e *Evidence) float64 {
 	switch b := base(f); {
 	case b > 1:
-		return b + namedRate*e.history() + goodMail(f, e)
+		return b + rate(f)*e.history() + goodMail(f, e)
 	case f == bulkhead.TextFacet:
 		return max(b, textBase+textRate*e.history())
 	}
@@ -145,7 +168,11 @@ func NeedOfPair(n float64, good bool) float64 {
 // Lists reports whether the weight of a signature of a facet is enough to list it,
 // unless the node's own blocklist has revoked it.
 func (p Policy) Lists(f bulkhead.Facet, e *Evidence) bool {
-	return p.Strength(e, base(f)) >= Need(f, e)-slack
+	s := p.Strength(e, base(f))
+	if f == bulkhead.NetworkFacet {
+		s -= objection * float64(e.Votes.Ham) / float64(p.Units())
+	}
+	return s >= Need(f, e)-slack
 }
 
 // ListsPair is [Policy.Lists] of a text together with a sender, network or link: e is of

@@ -24,6 +24,11 @@ var (
 	bare      = mail{text: campaign.text} // of which nothing but the text can be listed
 	personal  = letter("what she wrote").from("ann", "home.example").withoutLinks()
 	herNext   = letter("what she writes next").from("ann", "home.example").withoutLinks()
+
+	neighbours = "192.0.2.0/24" // the network of a person whose mail nobody can verify, and of a spammer
+	spamNearby = letter("a campaign").unverified(neighbours)
+	unsigned   = letter("what he wrote").unverified(neighbours)
+	hisNext    = letter("what he writes next").unverified(neighbours)
 )
 
 // Scenarios returns all attacks that are measured.
@@ -66,6 +71,7 @@ func byVoices(m Means) []Scenario {
 		{Name: "list a bank's statements", daily: statements, before: likes(statement), strike: accuseStatements, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
 		{Name: "list a bank's statements by clones of them", daily: statements, before: likes(statement), strike: accuseClones, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
 		{Name: "list what one person will write", daily: letters, before: likes(personal), strike: accuse(personal), holds: is(bulkhead.ClassSpam, herNext), mend: says(bulkhead.Ham, herNext)},
+		{Name: "list the network of a person whose mail nobody verifies", daily: unverifiedLetters, before: likes(unsigned), strike: accuse(spamNearby), holds: is(bulkhead.ClassSpam, hisNext), mend: says(bulkhead.Ham, hisNext)},
 		{Name: "un-list a campaign of 10 reports", before: tenReport, strike: excuse(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
 		{Name: "excuse a campaign before one user reports it", strike: excuseFirst(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
 		{Name: "help a mistake of half a vote", daily: newsletter, before: mistaken, strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
@@ -114,6 +120,15 @@ func letters(w *world, day int) error {
 		return nil
 	}
 	return w.deliver(letter(fmt.Sprintf("letter of day %d", day)).from("ann", "home.example").withoutLinks(), "user0@here.example")
+}
+
+// unverifiedLetters is another person who writes every third day, from a client of whom nothing
+// is verified, at a node that has verified mail every day.
+func unverifiedLetters(w *world, day int) error {
+	if err := dailyNewsletter(w, day); err != nil || day%3 != 0 {
+		return err
+	}
+	return w.deliver(letter(fmt.Sprintf("his letter of day %d", day)).unverified(neighbours), "user0@here.example")
 }
 
 // likes lets all honest users say that they want a message.

@@ -37,6 +37,13 @@ func (m mail) withoutLinks() mail {
 	return m
 }
 
+// unverified returns the mail as it comes from a client of whose network nothing is verified
+// but the address.
+func (m mail) unverified(network string) mail {
+	m.meta = []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Network, network)}
+	return m
+}
+
 // letter returns a mail with a text that no other has.
 func letter(name string) mail { return copyOf(name, "") }
 

@@ -28,9 +28,9 @@ func Header(raw []byte) []byte {
 }
 
 // Source returns the source of a message as the server that received it would have found it,
-// with header as m's [Header]: by the topmost Authentication-Results, or, for ham from before there were any, as if
-// the author's or the list's domain had signed it.
-func Source(m *mail.Message, header []byte, spam bool) bulkhead.Source {
+// with header as m's [Header]: by the topmost Authentication-Results, or else, unless it is taken for unsigned as all
+// spam is, as if the author's or the list's domain had signed it.
+func Source(m *mail.Message, header []byte, unsigned bool) bulkhead.Source {
 	var dkim []string
 	spf := ""
 	if field := results.FindSubmatch(header); field != nil {
@@ -40,7 +40,7 @@ func Source(m *mail.Message, header []byte, spam bool) bulkhead.Source {
 		if d := passedSPF.FindSubmatch(field[1]); d != nil {
 			spf = string(d[1])
 		}
-	} else if !spam {
+	} else if !unsigned {
 		signer := m.ListID
 		if signer == "" {
 			_, signer, _ = strings.Cut(m.From, "@")

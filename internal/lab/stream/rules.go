@@ -27,7 +27,7 @@ const (
 	// FirstReport knows which copies belong together, and calls all of them spam from
 	// the first report on. No rule that waits for a report of a campaign beats it.
 	FirstReport Rule = "first-report"
-	// FirstReportOfPart is FirstReport that also knows which links, senders, attachments,
+	// FirstReportOfPart is FirstReport that also knows which links, senders, networks, attachments,
 	// contacts and texts, changed copies included, no ham of the collections has. From their
 	// first report on, all mail with them is spam. No rule that rests on these parts of a
 	// message beats it.
@@ -185,7 +185,7 @@ func (o *oracle) spam(d *delivery) bool {
 	}
 	for _, sig := range d.letter.sigs {
 		switch sig.Scheme().Facet() {
-		case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet:
+		case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.NetworkFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet:
 			if reported(sig) {
 				return true
 			}

@@ -12,7 +12,7 @@ import (
 // of returns letters of messages that each have a text of their own.
 func of(t *testing.T, mail ...Mail) []*Letter {
 	t.Helper()
-	letters, err := Read(t.Context(), each(mail), nil)
+	letters, err := Read(t.Context(), each(mail), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

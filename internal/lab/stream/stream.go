@@ -3,7 +3,7 @@
 // several kinds, mail of templates and clones of it, and people who complain late,
 // seldom and sometimes wrongly.
 //
-//	letters, err := stream.Read(ctx, mail, nil)
+//	letters, err := stream.Read(ctx, mail, 0, nil)
 //	result, err := stream.Run(ctx, letters, stream.Options{Reporting: 0.1})
 package stream
 

@@ -57,7 +57,7 @@ func made(t *testing.T) []*Letter {
 		}
 		mail = append(mail, m)
 	}
-	letters, err := Read(t.Context(), each(mail), nil)
+	letters, err := Read(t.Context(), each(mail), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestAgainstMaps(t *testing.T) {
 // TestKnownOutcome lets everybody report a campaign of equal copies: until the first report
 // every copy passes, from then on all are spam, and no ham is affected.
 func TestKnownOutcome(t *testing.T) {
-	letters, err := Read(t.Context(), each([]Mail{letter(1, "clone-relinked", "bad.example"), letter(2, "personal", "good.example")}), nil)
+	letters, err := Read(t.Context(), each([]Mail{letter(1, "clone-relinked", "bad.example"), letter(2, "personal", "good.example")}), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestPlan(t *testing.T) {
 	for n := range 4000 {
 		mail = append(mail, Mail{Name: fmt.Sprint(n), Spam: true, Raw: []byte("A: b\n\nc")})
 	}
-	letters, err := Read(t.Context(), each(mail), nil)
+	letters, err := Read(t.Context(), each(mail), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,7 +477,7 @@ func TestSource(t *testing.T) {
 		{"Authentication-Results: mx; dkim=none\nFrom: a@example.com\n", false, nil, "", own},
 		{"Received: from x ([10.0.0.1])\n by y\nReceived: from z (z [198.51.100.7])\nFrom: a@example.com\n", true, nil, "", "198.51.100.7"},
 	} {
-		letters, err := Read(t.Context(), each([]Mail{{Spam: tt.spam, Raw: []byte(tt.header + "\nbody")}}), nil)
+		letters, err := Read(t.Context(), each([]Mail{{Spam: tt.spam, Raw: []byte(tt.header + "\nbody")}}), 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -489,6 +489,36 @@ func TestSource(t *testing.T) {
 		if !reflect.DeepEqual(s.DKIM, tt.dkim) || s.Sender != tt.sender || client != tt.client {
 			t.Errorf("%q: DKIM %v, sender %q, client %q; want %v, %q, %q", tt.header, s.DKIM, s.Sender, client, tt.dkim, tt.sender, tt.client)
 		}
+	}
+}
+
+// TestUnverified: of a share of the ham nobody has verified the sender, and of more if the
+// share is larger.
+func TestUnverified(t *testing.T) {
+	const n = 1000
+	var mail []Mail
+	for i := range n {
+		mail = append(mail, Mail{Raw: fmt.Appendf(nil, "From: a@example.com\nMessage-Id: <%d@example.com>\n\nbody", i)})
+	}
+	var before []bool
+	for _, share := range []float64{0, 0.3, 0.6, 1} {
+		letters, err := Read(t.Context(), each(mail), share, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unverified, times := make([]bool, n), 0
+		for i, l := range letters {
+			if unverified[i] = len(l.source.DKIM) == 0; unverified[i] {
+				times++
+			}
+			if before != nil && before[i] && !unverified[i] {
+				t.Fatalf("message %d is verified where the share is %v, and was not where it was less", i, share)
+			}
+		}
+		if math.Abs(float64(times)-share*n) > 100 {
+			t.Errorf("%d of %d unverified, want a share of %v", times, n, share)
+		}
+		before = unverified
 	}
 }
 
@@ -523,7 +553,7 @@ func TestRefuses(t *testing.T) {
 		t.Error("a stream of nothing")
 	}
 	broken := errors.New("cable cut")
-	_, err := Read(t.Context(), func(yield func(Mail, error) bool) { yield(Mail{}, broken) }, nil)
+	_, err := Read(t.Context(), func(yield func(Mail, error) bool) { yield(Mail{}, broken) }, 0, nil)
 	if !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
 	}

@@ -17,7 +17,7 @@ const (
 	TextFacet                    // the text, whole or in part
 	LinkFacet                    // where its links lead
 	SenderFacet                  // who sent it, as far as somebody has verified that
-	NetworkFacet                 // which network delivered it
+	NetworkFacet                 // which network delivered it, where nobody verified who sent it
 	AttachmentFacet              // what is attached
 	ContactFacet                 // how its reader is to answer: telephone numbers, wallets, addresses
 	MarkupFacet                  // its mark-up

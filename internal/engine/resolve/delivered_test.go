@@ -340,10 +340,7 @@ func TestUndoKnown(t *testing.T) {
 		for _, later := range []int{1, 10} {
 			b := newBooks(t)
 			voters(b)
-			each := uint32(100)
-			if s.Scheme() == bulkhead.Link {
-				each = 25 // as much as 100 of the others
-			}
+			each := map[bulkhead.Scheme]uint32{bulkhead.Link: 25, bulkhead.Sender: 50, bulkhead.Attachment: 100}[s.Scheme()]
 			deliver(b, each, 4, s)
 			b.pass(time.Duration(later) * day)
 			for _, name := range []string{"a", "b", "c", "half"} {

@@ -187,6 +187,8 @@ func TestDecide(t *testing.T) {
 		{"of 10 copies, reported once", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 10}), from("news.example", Evidence{New: 10})), nil, "", suspected, byText, "one voice against many"},
 		{"of 9", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 9}), from("news.example", Evidence{New: 9})), nil, "", spam, byText, ""},
 		{"of 10, reported twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 10}), from("news.example", Evidence{New: 10})), nil, "", spam, byText, ""},
+		{"of 133, reported twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 133}), from("news.example", Evidence{New: 133})), nil, "", spam, byText, ""},
+		{"of 134, reported twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 134}), from("news.example", Evidence{New: 134})), nil, "", unknown, noFacet, "seldom"},
 		{"a sender known by this text alone", p(body(bulkhead.Exact, one.delivered(4)), from("new.example", no.delivered(6))), nil, "", spam, byText, "reported as spam"},
 		{"and by three others", p(body(bulkhead.Exact, one.delivered(4)), from("new.example", no.delivered(7))), nil, "", good, noFacet, "is known"},
 		{"and by fewer others than reported it", p(body(bulkhead.Exact, voted(4, 0).delivered(9)), from("new.example", no.delivered(12))), nil, "", spam, byText, "reported as spam"},

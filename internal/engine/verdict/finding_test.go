@@ -72,7 +72,8 @@ func TestNeed(t *testing.T) {
 		{bulkhead.LinkFacet, 100, 40, 3.7},
 		{bulkhead.NetworkFacet, 0, 0, 2.5},
 		{bulkhead.NetworkFacet, 100, 200, 11.5},
-		{bulkhead.SenderFacet, 100, 0, 2},
+		{bulkhead.SenderFacet, 100, 0, 2.5},
+		{bulkhead.SenderFacet, 0, 200, 2.5},
 		{bulkhead.AttachmentFacet, 0, 400, 2},
 		{bulkhead.ContactFacet, 1000, 400, 7},
 		{bulkhead.NoFacet, 1000, 1000, 1},
@@ -86,8 +87,8 @@ func TestNeed(t *testing.T) {
 	if got := Need(bulkhead.LinkFacet, good); !near(got, 8.5) {
 		t.Errorf("a link with 50 of 100 deliveries from senders of good standing needs %v, want 8.5", got)
 	}
-	if got := Need(bulkhead.SenderFacet, good); !near(got, 2) {
-		t.Errorf("a sender with 100 deliveries needs %v, want 2", got)
+	if got := Need(bulkhead.SenderFacet, good); !near(got, 2.5) {
+		t.Errorf("a sender with 100 deliveries needs %v, want 2.5", got)
 	}
 	if got := NeedOfPair(100, false); !near(got, 3) {
 		t.Errorf("a pair with 100 deliveries needs %v, want 3", got)

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/clipperhouse/uax29/v2/words"
 	"github.com/dchest/siphash"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
@@ -25,7 +27,7 @@ func stripText(text []byte, page bool) ([]byte, []int32) {
 // naiveWords are the words of a text, of which none is taken for a simple one.
 func naiveWords(s *stripped, limit int) []string {
 	found := oddList{links: findLinks(nil, s.text, s.lines, s.bare), lines: s.lines, decay: decay{size: len(s.text)}}
-	found.odd(s.text, 0, limit, nil)
+	found.oddWide(s.text, 0, limit)
 	return found.strings()
 }
 
@@ -112,6 +114,26 @@ func TestVocabulary(t *testing.T) {
 		words := strings.Fields(languages[i].words)
 		if slices.Sort(words); len(slices.Compact(slices.Clone(words))) != len(words) {
 			t.Errorf("a word of language %d counts twice", i)
+		}
+	}
+}
+
+// TestPieces: ASCII text has the word boundaries that all text has.
+func TestPieces(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	for range 20_000 {
+		text := make([]byte, 1+r.IntN(12))
+		for i := range text {
+			if text[i] = "ab1'.,;:@_$-  \r\n\x01"[r.IntN(17)]; r.IntN(8) == 0 {
+				text[i] = byte(r.IntN(utf8.RuneSelf))
+			}
+		}
+		at := 0
+		for it := words.FromBytes(splitPoints(nil, text)); it.Next(); {
+			if got, want := pieceASCII(text[at:]), len(it.Value()); got != want {
+				t.Fatalf("%q from %d on: a piece of %d bytes, want %d", text, at, got, want)
+			}
+			at += len(it.Value())
 		}
 	}
 }

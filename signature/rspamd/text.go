@@ -643,6 +643,14 @@ func (l *oddList) odd(text []byte, from int, limit int, p *pace.Pace) bool {
 	if p.Over(len(text)) {
 		return false
 	}
+	if scan.IsASCII(text) {
+		return l.oddASCII(text, from, limit)
+	}
+	return l.oddWide(text, from, limit)
+}
+
+// oddWide does what odd does, for characters of all kinds.
+func (l *oddList) oddWide(text []byte, from int, limit int) bool {
 	l.points = splitPoints(l.points[:0], text)
 	end := from
 	piece := 0 // bytes of a piece between word boundaries that are left
@@ -674,6 +682,104 @@ func (l *oddList) odd(text []byte, from int, limit int, p *pace.Pace) bool {
 		}
 	}
 	return true
+}
+
+// oddASCII is oddWide for text that is ASCII, in which word boundaries follow from a few of the rules.
+func (l *oddList) oddASCII(text []byte, from int, limit int) bool {
+	g := l.gap()
+	for at := 0; at < len(text) && l.counted() < limit; {
+		begun := at
+		at += pieceASCII(text[at:])
+		start, end := max(from+begun, l.passed), from+at
+		if end-start > maxWord || len(l.text) > maxText {
+			return false
+		}
+		if start >= end {
+			continue
+		}
+		if g.from != noGap && g.start <= end {
+			first, last := l.between(start, end)
+			if g = l.gap(); first >= last {
+				continue
+			}
+			start, end = first, last
+		}
+		if kinds[text[start-from]]&(wordKind|emptyKind) == 0 {
+			continue
+		}
+		if w := text[start-from : end-from]; l.decay.keeps(w, from+at) {
+			l.addASCII(w)
+		}
+	}
+	return true
+}
+
+// What pieceASCII must know of a byte, and what makes words.
+const (
+	letterKind = 1 << iota // joins words, as digits and "_" do
+	digitKind
+	lowLineKind
+	betweenLetters // joins what it stands between
+	betweenDigits
+	wordKind  // is written in a word
+	emptyKind // begins a word that has no letters
+
+	joinKind = letterKind | digitKind | lowLineKind
+)
+
+// kinds holds this for each byte of ASCII. "@" is a letter: see splitPoints.
+var kinds = func() (table [256]uint8) {
+	for i := range utf8.RuneSelf {
+		c := byte(i)
+		switch {
+		case '0' <= c && c <= '9':
+			table[c] = digitKind
+		case isAlnum(c), c == '@':
+			table[c] = letterKind
+		case c == '_':
+			table[c] = lowLineKind
+		case c == '\'':
+			table[c] = betweenLetters | betweenDigits
+		case c == ',', c == ';', c == '.':
+			table[c] = betweenDigits
+		}
+		if inWord(c) {
+			table[c] |= wordKind
+		} else if beginsWord([]byte{c}) {
+			table[c] |= emptyKind
+		}
+	}
+	return table
+}()
+
+// pieceASCII returns how many bytes of ASCII text are before its first word boundary but its start, as splitPoints wants them.
+func pieceASCII(text []byte) int {
+	first := kinds[text[0]]
+	n := 1
+	if first&joinKind == 0 {
+		switch {
+		case text[0] == ' ':
+			for n < len(text) && text[n] == ' ' {
+				n++
+			}
+		case text[0] == '\r' && len(text) > 1 && text[1] == '\n':
+			n++
+		}
+		return n
+	}
+	for before := first; n < len(text); n++ {
+		kind := kinds[text[n]]
+		if kind&joinKind == 0 {
+			if kind&(betweenLetters|betweenDigits) == 0 || n+1 == len(text) {
+				break
+			}
+			if between := kind / betweenLetters * letterKind; before&kinds[text[n+1]]&between&(letterKind|digitKind) == 0 {
+				break
+			}
+		}
+		before = kind
+	}
+	return n
 }
 
 // between returns what of the piece of text from start to end is a word, as gaps leave it. It passes over those
@@ -812,12 +918,19 @@ func (l *wordList) addASCII(w []byte) {
 	if len(w) == 0 || !inWord(w[0]) {
 		return
 	}
+	if letters := scan.Letters(w); letters == len(w) {
+		l.addLower(w, letters)
+		return
+	}
+	n := len(l.text)
+	l.text = slices.Grow(l.text, len(w))[:n+len(w)]
 	for _, c := range w {
-		if inWord(c) {
-			l.text = append(l.text, lowerASCII(c))
+		if l.text[n] = lowerASCII(c); kinds[c]&wordKind != 0 {
+			n++
 		}
 	}
-	l.ends = append(l.ends, len(l.text))
+	l.text = l.text[:n]
+	l.ends = append(l.ends, n)
 }
 
 // inWord reports whether an ASCII character belongs to words: see addWide.

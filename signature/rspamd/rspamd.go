@@ -150,17 +150,19 @@ func (h *Hasher) shingles(v *vocabulary) (shingles [Shingles]uint64) {
 	// The last two words begin nothing. Those before them are the first of the vocabulary.
 	ids := v.ids[:max(v.len()-2, 1)]
 	words := v.words[:slices.Max(ids)+1]
-	v.place(ids, len(words))
-	v.tails, v.sums = slices.Grow(v.tails[:0], len(words)), slices.Grow(v.sums[:0], len(words))
-	tails, sums := v.tails[:len(words)], v.sums[:len(words)]
-	if h.algorithm == MumHash {
-		return h.minMum(v, words, tails, sums)
-	}
-	for j := range shingles {
-		if h.algorithm == SipHash {
+	v.sums, v.near = slices.Grow(v.sums[:0], len(words))[:len(words)], slices.Grow(v.near[:0], len(words))
+	switch h.algorithm {
+	case MumHash:
+		v.place(v.bySize(ids, words), len(words))
+		return h.minMum(v, words)
+	case SipHash:
+		for j := range shingles {
 			shingles[j] = h.minSip(j, words)
-		} else {
-			shingles[j] = h.minXX(j, v, words, sums)
+		}
+	default:
+		v.place(ids, len(words))
+		for j := range shingles {
+			shingles[j] = h.minXX(j, v, words)
 		}
 	}
 	return shingles
@@ -178,35 +180,45 @@ func (h *Hasher) minSip(j int, words []string) uint64 {
 	return least
 }
 
-// minXX: each position mixes the hashes of a word and the two before it. sums is room for
-// one of each word.
-func (h *Hasher) minXX(j int, v *vocabulary, words []string, sums []uint64) uint64 {
+// minXX: each position mixes the hashes of a word and the two before it.
+func (h *Hasher) minXX(j int, v *vocabulary, words []string) uint64 {
 	seed := binary.LittleEndian.Uint64(h.keys[j][:])
 	var digest xxhash.Digest
+	bound := uint64(math.MaxUint64)
+	v.near = v.near[:0]
 	for id, w := range words {
 		digest.ResetWithSeed(seed)
 		digest.WriteString(w)
-		sums[id] = digest.Sum64()
+		v.sums[id] = digest.Sum64()
+		if v.sums[id] <= bound {
+			bound = v.isNear(id)
+		}
 	}
-	return v.leastMix(sums, slices.Min(sums))
+	return v.leastMix(bound)
 }
 
-// leastMix returns the least of what each placed word and the two before it give; least is that of sums. Of a mix, the
-// first byte is that of the word's own sum, so only words whose sum begins as the least does can give the least mix.
-func (v *vocabulary) leastMix(sums []uint64, least uint64) uint64 {
-	bound := least | math.MaxUint64>>8
-	least = math.MaxUint64
-	for id, sum := range sums {
-		if sum > bound {
+// isNear notes a word whose sum is up to the bound of leastMix, and returns the bound from now on.
+func (v *vocabulary) isNear(id int) uint64 {
+	v.near = append(v.near, int32(id))
+	return v.sums[id] | math.MaxUint64>>8
+}
+
+// leastMix returns the least of what each placed word and the two before it give. Of a mix, the first byte is that of
+// the word's own sum, so only words whose sum begins as the least one does can give the least mix: those that are near,
+// if their sum is up to the bound.
+func (v *vocabulary) leastMix(bound uint64) uint64 {
+	least := uint64(math.MaxUint64)
+	for _, id := range v.near {
+		if v.sums[id] > bound {
 			continue
 		}
 		for at := v.last[id]; at >= 0; at = v.before[at] {
-			mix := sum
+			mix := v.sums[id]
 			if at >= 1 {
-				mix ^= sums[v.ids[at-1]] >> 8
+				mix ^= v.sums[v.placed[at-1]] >> 8
 			}
 			if at >= 2 {
-				mix ^= sums[v.ids[at-2]] >> 16
+				mix ^= v.sums[v.placed[at-2]] >> 16
 			}
 			least = min(least, mix)
 		}
@@ -214,35 +226,64 @@ func (v *vocabulary) leastMix(sums []uint64, least uint64) uint64 {
 	return least
 }
 
-// minMum does the same for all shingles. What a word of up to one block
-// contributes to its hash depends on no seed, and is computed once; and what its length
-// does, once for all words of it. tails and sums are room for one of each word.
-func (h *Hasher) minMum(v *vocabulary, words []string, tails, sums []uint64) (shingles [Shingles]uint64) {
-	for id, w := range words {
-		if len(w) <= mumBlock {
-			tails[id] = mumTailOf(w)
-		}
-	}
+// minMum does the same for all shingles. What a word of up to one block contributes to its hash depends on no seed, and
+// is computed once; and what its length does, once for all words of it, which stand together.
+func (h *Hasher) minMum(v *vocabulary, words []string) (shingles [Shingles]uint64) {
 	for j := range shingles {
 		seed := binary.LittleEndian.Uint64(h.keys[j][:])
-		var starts [mumBlock + 1]uint64
-		for size := range starts {
-			starts[size] = mum(seed+uint64(size), mumBlockStart)
-		}
-		least := uint64(math.MaxUint64)
-		for id, w := range words {
-			var sum uint64
-			if len(w) <= mumBlock {
-				sum = mumFinish(starts[len(w)] ^ tails[id])
-			} else {
-				sum = mumHash(w, seed)
+		bound := uint64(math.MaxUint64)
+		v.near = v.near[:0]
+		from := int32(0)
+		for size, to := range &v.sizes {
+			if from < to {
+				bound = v.mumGroup(int(from), int(to), mum(seed+uint64(size), mumBlockStart), bound)
+				from = to
 			}
-			sums[id] = sum
-			least = min(least, sum)
 		}
-		shingles[j] = v.leastMix(sums, least)
+		for i, id := range v.long {
+			at := int(from) + i
+			v.sums[at] = mumHash(words[id], seed)
+			if v.sums[at] <= bound {
+				bound = v.isNear(at)
+			}
+		}
+		shingles[j] = v.leastMix(bound)
 	}
 	return shingles
+}
+
+// mumGroup hashes the words from one number up to another, which are of one size. start is what that is to their hash.
+func (v *vocabulary) mumGroup(from, to int, start, bound uint64) uint64 {
+	for from < to {
+		if from += mumSums(v.sums[from:to], v.tails[from:to], start, bound); from < to {
+			bound = v.isNear(from)
+			from++
+		}
+	}
+	return bound
+}
+
+// mumSums sets sums to those of words with these tails, and returns how many are before the first that is up to the
+// bound, which is set, too.
+func mumSums(sums, tails []uint64, start, bound uint64) int {
+	sums = sums[:len(tails)]
+	i := 0
+	for ; i+1 < len(tails); i += 2 {
+		one, two := mumFinish(start^tails[i]), mumFinish(start^tails[i+1])
+		sums[i], sums[i+1] = one, two
+		if one <= bound {
+			return i
+		}
+		if two <= bound {
+			return i + 1
+		}
+	}
+	if i < len(tails) {
+		if sums[i] = mumFinish(start ^ tails[i]); sums[i] > bound {
+			i++
+		}
+	}
+	return i
 }
 
 // The multipliers of MUM hash, version 1, by V. Makarov.
@@ -298,9 +339,19 @@ func mum(a, b uint64) uint64 {
 }
 
 // le64 reads up to 8 bytes, the least significant first.
-func le64(s string) (v uint64) {
-	for i := len(s) - 1; i >= 0; i-- {
-		v = v<<8 | uint64(s[i])
+func le64(s string) uint64 {
+	switch n := len(s); {
+	case n >= 8:
+		return le32(s) | le32(s[4:])<<32
+	case n >= 4:
+		return le32(s) | le32(s[n-4:])<<(8*(n-4))
+	case n > 0: // the one in the middle may be one of the others
+		return uint64(s[0]) | uint64(s[n/2])<<(8*(n/2)) | uint64(s[n-1])<<(8*(n-1))
 	}
-	return v
+	return 0
+}
+
+// le32 reads 4 bytes.
+func le32(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
 }

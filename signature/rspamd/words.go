@@ -57,15 +57,23 @@ func (l *wordList) strings() []string {
 // A vocabulary is the words of a text, each kept once: a text has few words that it does
 // not repeat, and stemming and hashing one costs more than to find it here.
 type vocabulary struct {
-	words  []string // in the order in which they come first
-	ids    []int32  // for each word of the text its index in words
-	times  []int32  // how often each is there
-	hash   []uint64 // of each word
-	slots  []int32  // 1 more than the index of a word, by its hash; 0 is free
-	last   []int32  // where each word is in ids for the last time, of those that were placed
-	before []int32  // for each of ids, where its word is for the last time before; -1 if nowhere
-	tails  []uint64 // room for a number of each word
-	sums   []uint64 // room for another
+	words []string // in the order in which they come first
+	ids   []int32  // for each word of the text its index in words
+	times []int32  // how often each is there
+	hash  []uint64 // of each word
+	slots []int32  // 1 more than the index of a word, by its hash; 0 is free
+
+	// What shingles are made of. Words have other numbers here, see bySize.
+	placed []int32             // the words of the text
+	last   []int32             // where each word is in placed for the last time
+	before []int32             // for each of placed, where its word is for the last time before; -1 if nowhere
+	ranks  []int32             // for each word the number that it has here
+	ranked []int32             // those of the words of the text
+	sizes  [mumBlock + 1]int32 // up to where words of each size are
+	tails  []uint64            // what each word of up to a block is, to its hash
+	long   []int32             // the other words, in order
+	sums   []uint64            // the hash of each
+	near   []int32             // words whose hashes may be the least, see leastMix
 }
 
 // take makes v the words of l, in whose memory they stay. The seed is random, so that the
@@ -99,7 +107,39 @@ func (v *vocabulary) take(l *wordList, seed maphash.Seed) {
 	}
 }
 
-// place tells v where in ids, which begin its own and are of so many different words, each is.
+// bySize numbers words by their size for minMum, those of more than a block last, and returns ids with these numbers.
+func (v *vocabulary) bySize(ids []int32, words []string) []int32 {
+	var next [mumBlock + 2]int32 // for each size the number of its next word
+	for _, w := range words {
+		next[min(len(w), mumBlock+1)]++
+	}
+	at := int32(0)
+	for size, n := range next {
+		next[size] = at
+		if at += n; size <= mumBlock {
+			v.sizes[size] = at
+		}
+	}
+	v.ranks, v.tails, v.long = slices.Grow(v.ranks[:0], len(words))[:len(words)], slices.Grow(v.tails[:0], len(words))[:len(words)], v.long[:0]
+	for id, w := range words {
+		size := min(len(w), mumBlock+1)
+		rank := next[size]
+		next[size]++
+		v.ranks[id] = rank
+		if size <= mumBlock {
+			v.tails[rank] = mumTailOf(w)
+		} else {
+			v.long = append(v.long, int32(id))
+		}
+	}
+	v.ranked = slices.Grow(v.ranked[:0], len(ids))
+	for _, id := range ids {
+		v.ranked = append(v.ranked, v.ranks[id])
+	}
+	return v.ranked
+}
+
+// place tells v where in ids, which are of so many different words, each is.
 func (v *vocabulary) place(ids []int32, words int) {
 	v.last, v.before = slices.Grow(v.last[:0], words)[:words], slices.Grow(v.before[:0], len(ids))[:len(ids)]
 	for id := range v.last {
@@ -108,6 +148,7 @@ func (v *vocabulary) place(ids []int32, words int) {
 	for at, id := range ids {
 		v.before[at], v.last[id] = v.last[id], int32(at)
 	}
+	v.placed = ids
 }
 
 // len returns how many words the text has.

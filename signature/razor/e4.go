@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"math"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 )
@@ -19,66 +20,99 @@ var (
 // engine4 is engine 4: the hash of two stretches of the text, or of all of it if
 // they are short. It reports whether what was hashed is empty.
 func engine4(text []byte) (sig bulkhead.Signature, empty bool) {
-	lines := bytes.Split(text, []byte{'\n'})
-	for len(lines) > 0 && len(lines[len(lines)-1]) == 0 {
-		lines = lines[:len(lines)-1]
-	}
-	n := float64(len(lines))
+	lines := linesOf(text)
+	n := float64(lines.len())
 	at := func(i int) int { return int(math.Floor(float64(percentP[i]*n) / 100)) }
-	one := section(lines, at(1), at(2), percentQ)
-	two := section(lines, at(3), at(4), percentR)
+	both := lines.appendSection(nil, at(1), at(2), percentQ)
+	first := len(both)
+	both = lines.appendSection(both, at(3), at(4), percentR)
 	input := text
-	if len(one)+len(two) > 128 {
-		if len(one) > 0 && len(two) > 0 && allBlank(one) && allBlank(two) {
-			one, two = nil, nil
+	if len(both) > 128 {
+		input = both
+		if one, two := both[:first], both[first:]; len(one) > 0 && len(two) > 0 && allBlank(one) && allBlank(two) {
+			input = nil
 		}
-		input = append(one, two...)
 	}
 	sum := sha1.Sum(input)
 	return bulkhead.MustSignature(bulkhead.RazorE4, sum[:]), len(input) == 0
 }
 
-// isVoid says whether line k counts as missing.
-func isVoid(lines [][]byte, k int) bool {
-	return k >= len(lines) || len(lines[k]) == 0 || string(lines[k]) == "0"
+// lines are those of a text, without empty ones at its end.
+type lines struct {
+	text   []byte
+	starts []int32 // of each, and of one more behind the last
 }
 
-// section picks one stretch from the lines first to last:
+func linesOf(text []byte) lines {
+	text = bytes.TrimRight(text, "\n")
+	if len(text) == 0 {
+		return lines{starts: make([]int32, 1)}
+	}
+	l := lines{text, make([]int32, 1, bytes.Count(text, []byte{'\n'})+2)}
+	for at := 0; at <= len(text); {
+		n := bytes.IndexByte(text[at:], '\n')
+		if n < 0 {
+			n = len(text) - at
+		}
+		at += n + 1
+		l.starts = append(l.starts, int32(at))
+	}
+	return l
+}
+
+func (l *lines) len() int { return len(l.starts) - 1 }
+
+// at returns line k, without its end.
+func (l *lines) at(k int) []byte { return l.text[l.starts[k] : l.starts[k+1]-1] }
+
+// size returns how long line k is, 0 if it counts as missing.
+func (l *lines) size(k int) int {
+	if k >= l.len() {
+		return 0
+	}
+	n := int(l.starts[k+1]-l.starts[k]) - 1
+	if n == 1 && l.text[l.starts[k]] == '0' {
+		return 0
+	}
+	return n
+}
+
+// appendSection appends one stretch from the lines first to last:
 // docs/specs/razor2.md#sections. The walk is the client's, literally: a column of
 // zero is set again on the next line.
-func section(lines [][]byte, first, last int, q [2]float64) []byte {
+func (l *lines) appendSection(dst []byte, first, last int, q [2]float64) []byte {
 	total := 0
 	for k := first; k <= last; k++ {
-		if !isVoid(lines, k) {
-			total += len(lines[k])
-		}
+		total += l.size(k)
 	}
 	from := int(math.Floor(float64(q[0]*float64(total)) / 100))
 	to := int(math.Floor(float64(q[1]*float64(total)) / 100))
 	var sum, startCol, startLine, endCol, endLine int
 	for k := first; k <= last && endCol == 0; k++ {
-		if isVoid(lines, k) {
+		size := l.size(k)
+		if size == 0 {
 			continue
 		}
-		sum += len(lines[k])
+		sum += size
 		if sum > from && startCol == 0 {
-			startCol, startLine = len(lines[k])-(sum-from), k
+			startCol, startLine = size-(sum-from), k
 		}
 		if sum > to {
-			endCol, endLine = len(lines[k])-(sum-to), k
+			endCol, endLine = size-(sum-to), k
 		}
 	}
 	startCol, endCol = max(startCol, 0), max(endCol, 0)
-	var section []byte
 	if startLine == endLine {
-		if isVoid(lines, startLine) || startCol >= len(lines[startLine]) {
-			return nil
+		size := l.size(startLine)
+		if startCol >= size {
+			return dst
 		}
-		return append(section, lines[startLine][startCol:min(endCol+1, len(lines[startLine]))]...)
+		return append(dst, l.at(startLine)[startCol:min(endCol+1, size)]...)
 	}
-	section = append(section, lines[startLine][startCol:]...)
+	dst = slices.Grow(dst, to-from+1)
+	dst = append(dst, l.at(startLine)[startCol:]...)
 	for k := startLine + 1; k < endLine; k++ {
-		section = append(section, lines[k]...)
+		dst = append(dst, l.at(k)...)
 	}
-	return append(section, lines[endLine][:endCol]...)
+	return append(dst, l.at(endLine)[:endCol]...)
 }

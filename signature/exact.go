@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"hash"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -112,13 +113,17 @@ func dataFloor(m *mail.Message, p *pace.Pace) bool {
 }
 
 func hashText(m *mail.Message, h hash.Hash, p *pace.Pace) {
-	var line []byte
+	buf := canonicals.Get().(*[]byte)
+	defer canonicals.Put(buf)
 	for i := range m.Parts {
 		if part := &m.Parts[i]; part.IsText() {
-			line = hashCanonical(h, part.Text, line, p)
+			*buf = hashCanonical(h, part.Text, *buf, p)
 		}
 	}
 }
+
+// canonicals keeps the memory of canonical text. It holds no state.
+var canonicals = sync.Pool{New: func() any { return new([]byte) }}
 
 // canonicalBuffer is how many bytes of canonical text are hashed at a time.
 const canonicalBuffer = 32 << 10

@@ -102,8 +102,7 @@ func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attac
 	h := &b.hashes
 	key := h.keyOf(opts.Key)
 	h.take(key, s)
-	sigs = append(sigs, key.near(s, h)...)
-	sigs = append(sigs, parts(s, h)...)
+	sigs = slices.Concat(sigs, key.near(s, h), parts(s, h))
 	if err := pace.Ended(p); err != nil {
 		return nil, err
 	}

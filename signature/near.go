@@ -148,7 +148,7 @@ func (k *nearKey) near(s *skeleton, h *hashes) []bulkhead.Signature {
 	if bands == nil {
 		bands = k.bands(&s.quoted, h.quoted, quotedSalt)
 	}
-	var sigs []bulkhead.Signature
+	sigs := make([]bulkhead.Signature, 0, len(bands))
 	for i := range bands {
 		sigs = appendSignature(sigs, bulkhead.Near, bands[i][:])
 	}

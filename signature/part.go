@@ -150,7 +150,8 @@ func parts(s *skeleton, h *hashes) []bulkhead.Signature {
 	if len(asked) < partLeast {
 		return nil
 	}
-	var sigs []bulkhead.Signature
+	const most = partAnchors + (partOwn+partAsked)/10 + 3 // signatures: a sketch has ten samples, of one kind
+	sigs := make([]bulkhead.Signature, 0, most)
 	samples := make([]bulkhead.Sample, 0, len(own)+len(asked))
 	for i, order := range own {
 		samples = append(samples, sampleOf(order, bulkhead.SampleOwn))

@@ -3,6 +3,7 @@ package rspamd
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 )
@@ -37,6 +38,7 @@ const Match = 3
 // with fewer errors of the filter tell more than many with many at equal
 // memory.
 func AppendBands(dst []bulkhead.Signature, shingles *[Shingles]uint64, flag uint32) []bulkhead.Signature {
+	dst = slices.Grow(dst, Bands)
 	for b := range Bands {
 		dst = append(dst, Band(shingles, flag, b))
 	}

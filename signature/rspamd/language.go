@@ -1,7 +1,6 @@
 package rspamd
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -84,6 +83,7 @@ type stopWords struct {
 	count   [len(languages)]int   // how many a language has
 	longest int                   // bytes
 	begins  [utf8.RuneSelf]uint32 // bit n if a word of n bytes begins so
+	wide    [4]uint64             // a bit for each character that begins words and is not ASCII, and for some others
 	enough  int                   // words of a language after which no more are looked for
 	short   []shortWord           // those of ASCII that have a key, each at the first free place from its own on; a power of two
 }
@@ -142,6 +142,9 @@ func (s *stopWords) add(language int, word string) {
 	s.longest = max(s.longest, len(word))
 	if c := word[0]; c < utf8.RuneSelf {
 		s.begins[c] |= 1 << len(word)
+	} else {
+		r, _ := utf8.DecodeRuneInString(word)
+		s.wide[r/64%4] |= 1 << (r % 64)
 	}
 }
 
@@ -243,7 +246,14 @@ func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 		return clear
 	}
 	look := func(word []byte) (clear bool) {
-		if len(word) > min(s.longest, longest) || word[0] < utf8.RuneSelf && s.begins[lowerASCII(word[0])]>>len(word)&1 == 0 {
+		if len(word) > min(s.longest, longest) {
+			return false
+		}
+		if word[0] < utf8.RuneSelf {
+			if s.begins[lowerASCII(word[0])]>>len(word)&1 == 0 {
+				return false
+			}
+		} else if r, _ := scan.Rune(word); !s.beginsWide(r) {
 			return false
 		}
 		return count(s.of[string(appendLower(room[:0], word))])
@@ -276,6 +286,12 @@ func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 	return hits
 }
 
+// beginsWide reports whether there may be a word that begins with r, which is not ASCII, in any case.
+func (s *stopWords) beginsWide(r rune) bool {
+	r = toLower(r)
+	return r < utf8.RuneSelf || s.wide[r/64%4]>>(r%64)&1 != 0
+}
+
 // scripts holds the languages of each script, bit i for languages[i].
 var scripts = func() (table [unstemmed + 1]uint32) {
 	for i := range languages {
@@ -303,13 +319,25 @@ var isRim = func() (table [256]bool) {
 
 // appendLower appends word in lower case.
 func appendLower(dst, word []byte) []byte {
-	for i, c := range word {
-		if c >= utf8.RuneSelf {
-			return append(dst, bytes.ToLower(word[i:])...)
+	for len(word) > 0 {
+		if c := word[0]; c < utf8.RuneSelf {
+			dst = append(dst, lowerASCII(c))
+			word = word[1:]
+			continue
 		}
-		dst = append(dst, lowerASCII(c))
+		r, n := scan.Rune(word)
+		dst = utf8.AppendRune(dst, toLower(r))
+		word = word[n:]
 	}
 	return dst
+}
+
+// toLower is [unicode.ToLower], in less time for what words are made of.
+func toLower(r rune) rune {
+	if to := lowered.At(r); to >= 0 {
+		return to
+	}
+	return unicode.ToLower(r)
 }
 
 // scriptOf returns the script by which rspamd chooses among languages, and whether most letters are of it.

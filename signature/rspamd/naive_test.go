@@ -118,6 +118,20 @@ func TestVocabulary(t *testing.T) {
 	}
 }
 
+// TestLower: words get the lower case that the library gives them, and are looked for if a stop word begins like them.
+func TestLower(t *testing.T) {
+	for r := range rune(0x20000) {
+		if word := []byte(string(r) + "aB"); string(appendLower(nil, word)) != strings.ToLower(string(word)) {
+			t.Fatalf("%q in lower case: %q", word, appendLower(nil, word))
+		}
+	}
+	for word := range ownWords.of {
+		if r, _ := utf8.DecodeRuneInString(strings.ToUpper(word)); r >= utf8.RuneSelf && !ownWords.beginsWide(r) {
+			t.Errorf("%q is not looked for", word)
+		}
+	}
+}
+
 // TestPieces: ASCII text has the word boundaries that all text has.
 func TestPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))

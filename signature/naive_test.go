@@ -27,7 +27,7 @@ func (f *folder) naiveFold(line []byte) {
 			chunk = chunk[:i]
 		}
 		at += len(chunk)
-		f.chunk(chunk)
+		f.chunk(chunk, true)
 		n := f.paragraph.len() - start
 		if n > 0 && n <= 6 && greetings.words[string(f.paragraph.at(start))] && (at >= len(line) || endsGreeting(chunk[len(chunk)-1])) {
 			f.flushSingles()
@@ -110,6 +110,20 @@ func TestFastAsNaive(t *testing.T) {
 					t.Fatalf("band %d of %q: %x, want %x", b, list, band, want)
 				}
 			}
+		}
+	}
+}
+
+// TestTrimSpace: what is not ASCII is space where the library says so.
+func TestTrimSpace(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 20_000 {
+		var line []byte
+		for range r.IntN(6) {
+			line = append(line, []string{" ", "\t", "\r", "\v", "a", "\u00a0", "\u0085", "\u3000", "\u2028", "\u200b", "ä", "\xff", "\xc2", "\xa0", "\xe3\x80"}[r.IntN(15)]...)
+		}
+		if got, want := trimSpace(line), bytes.TrimSpace(line); !bytes.Equal(got, want) {
+			t.Fatalf("%q: %q, want %q", line, got, want)
 		}
 	}
 }

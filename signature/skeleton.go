@@ -3,6 +3,7 @@ package signature
 import (
 	"bytes"
 	"slices"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -138,7 +139,7 @@ func nextLine(b []byte) (line, rest []byte) {
 }
 
 func (f *folder) line(line, rest []byte) {
-	line = bytes.TrimSpace(line)
+	line = trimSpace(line)
 	quoted := f.quotedRest
 	for len(line) > 0 && line[0] == '>' {
 		quoted = true
@@ -165,6 +166,33 @@ func (f *folder) line(line, rest []byte) {
 		f.decompose(line)
 	}
 }
+
+// trimSpace is [bytes.TrimSpace], in less time for lines that begin or end with what is not ASCII.
+func trimSpace(line []byte) []byte {
+	for len(line) > 0 {
+		if c := line[0]; c < utf8.RuneSelf && !asciiSpace[c] {
+			break
+		}
+		r, n := scan.Rune(line)
+		if !unicode.IsSpace(r) {
+			break
+		}
+		line = line[n:]
+	}
+	for len(line) > 0 {
+		if c := line[len(line)-1]; c < utf8.RuneSelf && !asciiSpace[c] {
+			break
+		}
+		r, n := utf8.DecodeLastRune(line)
+		if !unicode.IsSpace(r) {
+			break
+		}
+		line = line[:len(line)-n]
+	}
+	return line
+}
+
+var asciiSpace = [utf8.RuneSelf]bool{' ': true, '\t': true, '\n': true, '\v': true, '\f': true, '\r': true}
 
 // fold adds the words of one line, which is decomposed, to the paragraph,
 // without the name that follows a greeting.
@@ -269,12 +297,9 @@ func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 		if n := f.plainWord(line[at:]); n > 0 {
 			at += n
 		} else {
-			chunk := line[at:min(at+maxChunk, len(line))]
-			if i := indexBlank(chunk); i >= 0 {
-				chunk = chunk[:i]
-			}
-			at += len(chunk)
-			f.chunk(chunk)
+			n, links := chunkOf(line[at:min(at+maxChunk, len(line))])
+			f.chunk(line[at:at+n], links)
+			at += n
 		}
 		n := f.paragraph.len() - f.lineStart
 		if n > 0 && n <= 6 && (at >= len(line) || endsGreeting(line[at-1])) && greetings.has(f.paragraph.at(f.lineStart)) {
@@ -288,14 +313,31 @@ func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-func indexBlank(b []byte) int {
-	for i, c := range b {
-		if isBlank(c) {
-			return i
+// chunkOf returns how many bytes are before a blank, and whether there may be links or addresses in them.
+func chunkOf(b []byte) (n int, links bool) {
+	// At the end a point means nothing for a host, and a colon nothing at all.
+	before, last := uint8(0), uint8(0)
+	for _, c := range b {
+		sign := linkSigns[c]
+		if sign == blankSign {
+			break
 		}
+		before |= last
+		last = sign
+		n++
 	}
-	return -1
+	return n, before&(pointSign|colonSign) != 0 || last == pointSign && before&atSign != 0
 }
+
+// What chunkOf must know of a byte.
+const (
+	blankSign = 1 << iota
+	pointSign
+	colonSign
+	atSign
+)
+
+var linkSigns = [256]uint8{' ': blankSign, '\t': blankSign, '.': pointSign, ':': colonSign, '@': atSign}
 
 // maxPlain bounds the words that plainWord looks at, in bytes.
 const maxPlain = 2 * maxWordASCII
@@ -305,6 +347,7 @@ const maxPlain = 2 * maxWordASCII
 const (
 	plainVowel = 1 << (5 + iota)
 	plainTail  // may follow a word without a meaning for it
+	plainStop  // ends every word
 )
 
 var plainBytes = func() (table [256]byte) {
@@ -318,6 +361,11 @@ var plainBytes = func() (table [256]byte) {
 	}
 	for _, c := range []byte(",.;:?!)\"") {
 		table[c] = plainTail
+	}
+	for c := range rune(utf8.RuneSelf) {
+		if asciiFold[c] == 0 && leet(c) == 0 && c != '\'' && c != '`' {
+			table[c] |= plainStop
+		}
 	}
 	return table
 }()
@@ -347,7 +395,7 @@ func (f *folder) plainWord(b []byte) int {
 		n++
 	}
 	size := n
-	if size < len(b) && plainBytes[b[size]] == plainTail {
+	if size < len(b) && plainBytes[b[size]]&plainTail != 0 {
 		size++
 	}
 	if n < 2 || size < len(b) && b[size] != ' ' && b[size] != '\t' {
@@ -368,9 +416,11 @@ func (f *folder) plainWord(b []byte) int {
 
 func endsGreeting(c byte) bool { return c == ',' || c == '!' || c == ':' || c == ';' }
 
-// chunk adds the words of text without white space.
-func (f *folder) chunk(chunk []byte) {
-	chunk = cutLinks(chunk)
+// chunk adds the words of text without white space, which may have links or addresses in it.
+func (f *folder) chunk(chunk []byte, links bool) {
+	if links {
+		chunk = cutLinks(chunk)
+	}
 	for at := 0; at < len(chunk); {
 		n := f.scanWord(chunk[at:])
 		at += n
@@ -380,54 +430,66 @@ func (f *folder) chunk(chunk []byte) {
 // scanWord reads one word, or one rune that belongs to none, at the start of b
 // and returns how many bytes that took.
 func (f *folder) scanWord(b []byte) int {
-	f.word = f.word[:0]
+	word := f.word[:0]
 	at, letters, digits, vowels, ascii := 0, 0, 0, 0, true
 	for at < len(b) {
-		if c := plainBytes[b[at]]; c&0x1f != 0 {
+		c := plainBytes[b[at]]
+		if c&0x1f != 0 {
 			letters++
 			vowels += int(c/plainVowel) & 1
-			f.word = append(f.word, c&0x1f|0x60)
+			word = append(word, c&0x1f|0x60)
 			at++
 			continue
 		}
-		r, n := rune(b[at]), 1
-		if r >= 0xc2 && r < 0xe0 && at+1 < len(b) && b[at+1]&0xc0 == 0x80 {
-			r, n = r&0x1f<<6|rune(b[at+1]&0x3f), 2 // most letters that are not ASCII
-		} else if r >= utf8.RuneSelf {
-			r, n = scan.Rune(b[at:])
+		if c&plainStop != 0 {
+			break
 		}
-		to := rune(0)
-		if r < utf8.RuneSelf {
-			to = rune(asciiFold[r])
-		} else {
+		r, n, to := rune(b[at]), 1, rune(0)
+		if r >= utf8.RuneSelf {
+			if r >= 0xc2 && r < 0xe0 && at+1 < len(b) && b[at+1]&0xc0 == 0x80 {
+				r, n = r&0x1f<<6|rune(b[at+1]&0x3f), 2 // most letters that are not ASCII
+			} else {
+				r, n = scan.Rune(b[at:])
+			}
 			to = folded.At(r)
 		}
 		if to != 0 {
 			if to&unspacedLetter != 0 {
 				if at == 0 {
-					f.word = utf8.AppendRune(f.word, to&^unspacedLetter)
+					f.word = utf8.AppendRune(word, to&^unspacedLetter)
 					f.emit(f.word)
 					return n
 				}
 				break
 			}
 			letters++
-			ascii = ascii && to < 0x80
-			if isVowel(r, to) {
+			switch {
+			case to < utf8.RuneSelf:
+				if isVowel(r, to) {
+					vowels++
+				}
+				word = append(word, byte(to))
+			case to < 0x800:
+				ascii = false
 				vowels++
+				word = append(word, byte(0xc0|to>>6), byte(0x80|to&0x3f))
+			default:
+				ascii = false
+				vowels++
+				word = utf8.AppendRune(word, to)
 			}
-			f.word = utf8.AppendRune(f.word, to)
-		} else if to := leet(r); to != 0 && f.leetHere(b, at, n, r) {
+		} else if to := leet(r); to != 0 && leetHere(b, at, n, r, len(word)) {
 			digits++
 			if isVowel(to, to) {
 				vowels++
 			}
-			f.word = utf8.AppendRune(f.word, to)
+			word = utf8.AppendRune(word, to)
 		} else if !joins(b, at, n, r) {
 			break
 		}
 		at += n
 	}
+	f.word = word
 	if at == 0 {
 		_, n := scan.Rune(b)
 		return n
@@ -438,15 +500,16 @@ func (f *folder) scanWord(b []byte) int {
 
 // leetHere reports whether the digit or symbol r at b[at:] may stand for a
 // letter: digits anywhere (finish decides on the whole word), symbols only
-// where a letter or digit follows, @ and $ also at the end of a word.
-func (f *folder) leetHere(b []byte, at, n int, r rune) bool {
+// where a letter or digit follows, @ and $ also at the end of a word, which has so
+// many bytes before.
+func leetHere(b []byte, at, n int, r rune, before int) bool {
 	if '0' <= r && r <= '9' {
 		return true
 	}
 	next := at+n < len(b) && isWordByte(b[at+n])
 	switch r {
 	case '@', '$':
-		return next || len(f.word) >= 2
+		return next || before >= 2
 	}
 	return next && at > 0 && isWordByte(b[at-1])
 }

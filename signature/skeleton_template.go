@@ -165,7 +165,7 @@ func (f *folder) folded(text string) *wordList {
 		plain = norm.NFKD.Bytes(plain)
 	}
 	for chunk := range bytes.FieldsSeq(plain) {
-		f.chunk(chunk)
+		f.chunk(chunk, true)
 	}
 	f.flushSingles()
 	return &f.paragraph
@@ -270,13 +270,14 @@ func hostStart(chunk []byte) int {
 	for end < len(chunk) && (scan.IsLetter(chunk[end]) || '0' <= chunk[end] && chunk[end] <= '9' || chunk[end] == '-' || chunk[end] == '.') {
 		end++
 	}
-	host := strings.ToLower(strings.TrimRight(string(chunk[start:end]), ".-"))
-	if strings.HasPrefix(host, "www.") && len(host) > 5 {
-		return start
-	}
-	i := strings.LastIndexByte(host, '.')
+	name := bytes.TrimRight(chunk[start:end], ".-")
+	i := bytes.LastIndexByte(name, '.')
 	if i < 3 {
 		return -1
+	}
+	host := strings.ToLower(string(name))
+	if strings.HasPrefix(host, "www.") && len(host) > 5 {
+		return start
 	}
 	switch host[i+1:] {
 	case "com", "net", "org", "info", "biz", "edu", "gov", "ru", "cn", "de", "uk", "fr", "io", "co", "me", "top", "xyz", "html", "php":

@@ -2,6 +2,8 @@ package rspamd
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -30,6 +32,9 @@ type linkFinder struct {
 	at     int  // the "@" of a link that was found
 	marks  memo // of the next byte that ends the authority of a link
 	stops  memo // of the next byte that ends a link
+
+	label  []byte // that was last looked for among top-level domains
+	suffix bool   // it is one
 }
 
 // A memo is where something is next, seen from a place.
@@ -87,14 +92,13 @@ func isEnd(c byte) bool { return is(c, isStop) && !is(c, isWhite) }
 // each calls visit with each piece of the text that looks like a link, and whether it is one, until it
 // returns false.
 func (f *linkFinder) each(visit func(l span, ok bool) bool) {
-	for i := 0; i < len(f.text); i++ {
-		switch c := f.text[i]; {
-		case !is(c, trigger):
-		case c == '@':
+	for i := nextTrigger(f.text, 0); i < len(f.text); i = nextTrigger(f.text, i+1) {
+		switch f.text[i] {
+		case '@':
 			if l, ok := f.address(i); l.end > 0 && !visit(l, ok) {
 				return
 			}
-		case c == ':':
+		case ':':
 			if l, ok := f.withScheme(i); l.end > 0 && !visit(l, ok) {
 				return
 			}
@@ -111,6 +115,23 @@ func (f *linkFinder) each(visit func(l span, ok bool) bool) {
 			}
 		}
 	}
+}
+
+// nextTrigger returns where, from at on, a link may be found next: at a colon, "@" or point; the length of text if nowhere.
+func nextTrigger(text []byte, at int) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(text)-at >= 8; at += 8 {
+		eight := binary.LittleEndian.Uint64(text[at:])
+		colon, sign, point := eight^':'*ones, eight^'@'*ones, eight^'.'*ones
+		// The lowest bit is that of a byte that is 0 in one of them.
+		if found := ((colon-ones)&^colon | (sign-ones)&^sign | (point-ones)&^point) & high; found != 0 {
+			return at + bits.TrailingZeros64(found)/8
+		}
+	}
+	for at < len(text) && text[at] != ':' && text[at] != '@' && text[at] != '.' {
+		at++
+	}
+	return at
 }
 
 // around returns the starts of the lines around a match that ends at end: of the one it is in, and of the
@@ -183,7 +204,7 @@ func (f *linkFinder) withScheme(i int) (l span, ok bool) {
 			continue
 		}
 		l, host := f.web(start, next)
-		return l, l.end > 0 && scheme.kind == toWeb && (isHost(host) || isNumeric(host))
+		return l, l.end > 0 && scheme.kind == toWeb && (f.isHost(host) || isNumeric(host))
 	}
 	return span{}, false
 }
@@ -197,7 +218,7 @@ func (f *linkFinder) server(start int) (l span, ok bool) {
 		return span{}, false
 	}
 	l, host := f.web(start, next)
-	return l, l.end > 0 && (isHost(host) || isNumeric(host))
+	return l, l.end > 0 && (f.isHost(host) || isNumeric(host))
 }
 
 // host returns the link whose host has a last point at i.
@@ -211,7 +232,7 @@ func (f *linkFinder) host(i int) (l span, ok bool) {
 		return span{}, false
 	}
 	before, next := f.around(end)
-	if !f.endsHost(end, next) || !isSuffix(f.text[i+1:end]) {
+	if !f.endsHost(end, next) || !f.isSuffix(f.text[i+1:end]) {
 		return span{}, false
 	}
 	start, ok := f.hostStart(i, before)
@@ -221,7 +242,7 @@ func (f *linkFinder) host(i int) (l span, ok bool) {
 	if end == len(f.text) {
 		l = span{start, end}
 		f.passed = max(f.passed, i)
-		return l, isHost(f.text[start:end])
+		return l, f.isHost(f.text[start:end])
 	}
 	switch c := f.text[end]; {
 	case c == '/' || c == ':' || isEnd(c) || is(c, isWhite) || f.before(start) != '<' && end == next:
@@ -233,7 +254,7 @@ func (f *linkFinder) host(i int) (l span, ok bool) {
 	if l.end <= i {
 		return span{}, false
 	}
-	return l, isHost(host) || isNumeric(host)
+	return l, f.isHost(host) || isNumeric(host)
 }
 
 // endsHost reports whether a host without a scheme may end at end.
@@ -458,7 +479,7 @@ func (f *linkFinder) mailto(start int, text []byte) (l span, ok bool) {
 	for i < len(text) && is(text[i], inDomain) {
 		i++
 	}
-	ok = isHost(text[host:i])
+	ok = f.isHost(text[host:i])
 	if i < len(text) && text[i] == '?' {
 		query := i + 1
 		for i < len(text) && !is(text[i], isStop) && text[i] != '#' {
@@ -493,7 +514,7 @@ func (f *linkFinder) address(i int) (l span, ok bool) {
 		end--
 	}
 	f.passed = max(f.passed, i)
-	return span{start, end}, i-start <= longestUser && isHost(text[i+1:end])
+	return span{start, end}, i-start <= longestUser && f.isHost(text[i+1:end])
 }
 
 // findLinks appends the links in text, which has these lines, to links, in the order of their starts.
@@ -539,6 +560,12 @@ func isAlnum(c byte) bool { return scan.IsLetter(c) || '0' <= c && c <= '9' }
 
 // isHost reports whether name is a name below a public suffix.
 func isHost(name []byte) bool {
+	var f linkFinder
+	return f.isHost(name)
+}
+
+// isHost is the function of that name.
+func (f *linkFinder) isHost(name []byte) bool {
 	const longest = 255
 	name, ok := unescaped(name)
 	if !ok {
@@ -546,7 +573,7 @@ func isHost(name []byte) bool {
 	}
 	name = bytes.TrimSuffix(name, []byte("."))
 	i := bytes.LastIndexByte(name, '.')
-	return i >= 0 && len(name) <= longest && isSuffix(name[i+1:])
+	return i >= 0 && len(name) <= longest && f.isSuffix(name[i+1:])
 }
 
 // unescaped returns a host without its escapes, of which all or none count. It reports false if what they stand for is no text.
@@ -562,10 +589,13 @@ func unescaped(host []byte) ([]byte, bool) {
 }
 
 // isSuffix reports whether label is a top-level domain.
-func isSuffix(label []byte) bool {
+func (f *linkFinder) isSuffix(label []byte) bool {
 	if len(label) == 0 {
 		return false
 	}
-	_, known := publicsuffix.PublicSuffix("x." + strings.ToLower(string(label)))
-	return known
+	if !bytes.Equal(label, f.label) { // most links of a text end alike
+		_, f.suffix = publicsuffix.PublicSuffix("x." + strings.ToLower(string(label)))
+		f.label = label
+	}
+	return f.suffix
 }

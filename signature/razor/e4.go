@@ -20,6 +20,11 @@ var (
 // engine4 is engine 4: the hash of two stretches of the text, or of all of it if
 // they are short. It reports whether what was hashed is empty.
 func engine4(text []byte) (sig bulkhead.Signature, empty bool) {
+	const short = 128
+	if len(text) <= short/2 { // a line is in both at most
+		sum := sha1.Sum(text)
+		return bulkhead.MustSignature(bulkhead.RazorE4, sum[:]), len(text) == 0
+	}
 	lines := linesOf(text)
 	n := float64(lines.len())
 	at := func(i int) int { return int(math.Floor(float64(percentP[i]*n) / 100)) }
@@ -27,7 +32,7 @@ func engine4(text []byte) (sig bulkhead.Signature, empty bool) {
 	first := len(both)
 	both = lines.appendSection(both, at(3), at(4), percentR)
 	input := text
-	if len(both) > 128 {
+	if len(both) > short {
 		input = both
 		if one, two := both[:first], both[first:]; len(one) > 0 && len(two) > 0 && allBlank(one) && allBlank(two) {
 			input = nil

@@ -1,6 +1,7 @@
 package rspamd
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"math"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/blevesearch/snowballstem"
+	"github.com/blevesearch/snowballstem/english"
 	"github.com/cespare/xxhash/v2"
 	"github.com/clipperhouse/uax29/v2/words"
 	"github.com/dchest/siphash"
@@ -128,6 +131,48 @@ func TestLower(t *testing.T) {
 	for word := range ownWords.of {
 		if r, _ := utf8.DecodeRuneInString(strings.ToUpper(word)); r >= utf8.RuneSelf && !ownWords.beginsWide(r) {
 			t.Errorf("%q is not looked for", word)
+		}
+	}
+}
+
+// TestStemLong: the stems of long English words are the stemmer's.
+func TestStemLong(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	env := snowballstem.NewEnv("")
+	for range 20_000 {
+		var word strings.Builder
+		for word.Len() <= maxStemmed+r.IntN(30) {
+			word.WriteString([]string{"y", "y", "a", "b", "e", "i", "w", "x", "s", "ing", "ly", "ed", "ational", "ey", "ä", "ю", "0", "_"}[r.IntN(18)])
+		}
+		env.SetCurrent(word.String())
+		english.Stem(env)
+		want := env.Current()
+		if got := stemLong(env, word.String()); got != want {
+			t.Fatalf("%q: %q, want %q", word.String(), got, want)
+		}
+	}
+}
+
+// TestNextTrigger: links are looked for at each colon, "@" and point.
+func TestNextTrigger(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for range 5_000 {
+		text := make([]byte, r.IntN(40))
+		for i := range text {
+			if text[i] = byte(r.IntN(256)); r.IntN(12) == 0 {
+				text[i] = ":@.;A/"[r.IntN(6)]
+			}
+		}
+		at := 0
+		if len(text) > 0 {
+			at = r.IntN(len(text))
+		}
+		want := bytes.IndexAny(text[at:], ":@.") + at
+		if want < at {
+			want = len(text)
+		}
+		if got := nextTrigger(text, at); got != want {
+			t.Fatalf("%q from %d: %d, want %d", text, at, got, want)
 		}
 	}
 }

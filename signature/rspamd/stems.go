@@ -4,6 +4,9 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync/atomic"
+
+	"github.com/blevesearch/snowballstem"
+	"github.com/blevesearch/snowballstem/english"
 )
 
 // Limits of the stems that are kept from one text to the next: few words make most of all
@@ -13,6 +16,20 @@ const (
 	maxStemmed = 24 // bytes of a word
 	stemWays   = 4  // words that may be kept in the same place
 )
+
+// stemLong returns the English stem of a word of more than maxStemmed bytes. The stemmer writes "Y" for each "y" that is
+// a consonant, first of all, and "y" again at the end, and copies the word for each. It finds nothing to do here.
+func stemLong(env *snowballstem.Env, word string) string {
+	marked := []byte(word)
+	for i, c := range marked {
+		if c == 'y' && (i == 0 || strings.IndexByte("aeiouy", marked[i-1]) >= 0) {
+			marked[i] = 'Y'
+		}
+	}
+	env.SetCurrent(string(marked))
+	english.Stem(env)
+	return strings.ReplaceAll(env.Current(), "Y", "y")
+}
 
 // A stemCache keeps the stems of words that were seen lately. Many goroutines may use it.
 type stemCache struct {

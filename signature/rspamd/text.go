@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -400,6 +401,10 @@ func (s *workspace) stemmedWords(stripped *stripped, limit int, h *Hasher, p *pa
 			kept := h.stems.at(language, v.hash[i])
 			if short, ok := kept.stem(language, w); ok {
 				v.words[i] = short
+				continue
+			}
+			if len(w) > maxStemmed && language == inEnglish && strings.IndexByte(w, 'y') >= 0 {
+				v.words[i] = stemLong(env, w)
 				continue
 			}
 			env.SetCurrent(w)

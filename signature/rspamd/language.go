@@ -86,6 +86,7 @@ type stopWords struct {
 	wide    [4]uint64             // a bit for each character that begins words and is not ASCII, and for some others
 	enough  int                   // words of a language after which no more are looked for
 	short   []shortWord           // those of ASCII that have a key, each at the first free place from its own on; a power of two
+	marks   [64]uint64            // a bit for the key of each of these, and for some others
 }
 
 // A shortWord is a stop word by its key.
@@ -122,7 +123,18 @@ func (s *stopWords) finish() {
 			at = (at + 1) & (size - 1)
 		}
 		s.short[at] = shortWord{key, langs}
+		bit := markOf(key)
+		s.marks[bit/64] |= 1 << (bit % 64)
 	}
+}
+
+// markOf returns the bit of a key in marks.
+func markOf(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> 52 }
+
+// maybe reports whether there may be a word with that key.
+func (s *stopWords) maybe(key uint64) bool {
+	bit := markOf(key)
+	return s.marks[bit/64%64]>>(bit%64)&1 != 0
 }
 
 // ofKey returns the languages of the word with that key, none for 0.
@@ -259,19 +271,22 @@ func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 		return count(s.of[string(appendLower(room[:0], word))])
 	}
 	for at := 0; at < len(text); {
-		end := at
-		var key uint64
-		if at+8 <= len(text) {
-			var letters int
-			letters, key = scan.FirstLetters(binary.LittleEndian.Uint64(text[at:]))
-			end += letters
-		}
-		if end < at+8 && end < len(text) && isRim[text[end]] {
-			// Most words are of less than eight letters.
-			if langs := s.ofKey(key); langs != 0 && count(langs) {
-				break
+		end := -1
+		if len(text)-at >= 8 {
+			eight := binary.LittleEndian.Uint64(text[at:])
+			letters, key := scan.FirstLetters(eight)
+			if c := byte(eight >> (8 * letters & 63)); letters < 8 && isRim[c] {
+				// Most words are of less than eight letters, and no stop words.
+				if s.maybe(key) && count(s.ofKey(key)) {
+					break
+				}
+				if end = at + letters; c != '\'' && c != '-' {
+					at = end + 1
+					continue
+				}
 			}
-		} else {
+		}
+		if end < 0 {
 			end = at + rim(text[at:])
 			if end > at && look(text[at:end]) {
 				break

@@ -208,15 +208,15 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 	return nil
 }
 
-// language returns which of languages a stripped text is in, -1 for one that has no stemmer here.
+// language returns which of languages a stripped text, which has these letters, is in, -1 for one that has no stemmer here.
 //
 // Source: docs/specs/rspamd-fuzzy.md#language.
-func (s *stopWords) language(text []byte) int {
+func (s *stopWords) language(text []byte, letters scan.LetterMap) int {
 	in, mostly := scriptOf(text)
 	if in == unstemmed {
 		return -1
 	}
-	hits := s.hits(text, in)
+	hits := s.hits(text, letters, in)
 	accents, best, most := false, -1, 0.0
 	for i, n := range &hits {
 		accents = accents || n > 0 && languages[i].accented
@@ -245,7 +245,7 @@ func (s *stopWords) language(text []byte) int {
 
 // hits returns how often words of each language of a script are in text, up to where one has shown itself clearly. They
 // stand between ASCII punctuation and white space.
-func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
+func (s *stopWords) hits(text []byte, letters scan.LetterMap, in script) (hits [len(languages)]int) {
 	const longest = 31
 	var room [longest]byte
 	of := scripts[in]
@@ -273,14 +273,20 @@ func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 	for at := 0; at < len(text); {
 		end := -1
 		if len(text)-at >= 8 {
-			eight := binary.LittleEndian.Uint64(text[at:])
-			letters, key := scan.FirstLetters(eight)
-			if c := byte(eight >> (8 * letters & 63)); letters < 8 && isRim[c] {
-				// Most words are of less than eight letters, and no stop words.
-				if s.maybe(key) && count(s.ofKey(key)) {
+			const each = 0x0101010101010101
+			n := letters.Run(at)
+			if at+n < len(text) && isRim[text[at+n]] {
+				end = at + n
+				if n < 8 {
+					// Most words are that short, and no stop words.
+					key := (binary.LittleEndian.Uint64(text[at:]) | 0x20*each) & (1<<(8*n&63) - 1)
+					if s.maybe(key) && count(s.ofKey(key)) {
+						break
+					}
+				} else if n <= s.longest && look(text[at:end]) {
 					break
 				}
-				if end = at + letters; c != '\'' && c != '-' {
+				if c := text[end]; c != '\'' && c != '-' {
 					at = end + 1
 					continue
 				}

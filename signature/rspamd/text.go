@@ -390,7 +390,7 @@ func (s *workspace) stemmedWords(stripped *stripped, limit int, h *Hasher, p *pa
 	v.take(&s.found.wordList, h.stems.seed)
 	language := -1
 	if !s.found.raw {
-		language = h.stopWords.language(stripped.text)
+		language = h.stopWords.language(stripped.text, s.found.letters)
 	}
 	if language >= 0 {
 		env := snowballstem.NewEnv("")
@@ -427,6 +427,7 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 	if l.raw = !utf8.Valid(text); l.raw {
 		return l.takeRaw(text, limit, p)
 	}
+	l.letters = scan.MapLetters(l.letters, text)
 	odd := 0   // where begins what has been passed over: words that need a closer look
 	next := -1 // what nextGap last told, which holds until a word needs one; -1 if it does not
 	work := 0  // bytes that p was not told of
@@ -460,7 +461,9 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 					if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
 						l.addLower(text[at:], letters)
 					}
-					at += size
+					begun := at
+					at = l.simple(text, at+size, next, limit)
+					work += at - begun - size
 					odd = at
 					continue
 				}
@@ -480,6 +483,41 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 		}
 	}
 	return !p.Over(work) && l.odd(text[odd:], odd, limit, p)
+}
+
+// simple adds simple words, before the next gap and up to limit, as long as each is behind one blank, and returns where
+// it stopped, from at on, which is behind such a word. It leaves those to its caller that are not short.
+func (l *oddList) simple(text []byte, at, next, limit int) int {
+	const short, each = 16, 0x0101010101010101
+	most := min(next, len(text)-short-1, at+paceStep) // before which a word begins
+	out, n := l.text[:cap(l.text)], len(l.text)
+	for at+1 < most && text[at] == ' ' && len(out)-n >= short && l.counted() < limit {
+		letters := l.letters.Run(at + 1)
+		end := at + 1 + letters
+		if letters == 0 || letters > short {
+			break
+		}
+		if text[end] != ' ' {
+			if !isTail[text[end]] || text[end+1] != ' ' {
+				break
+			}
+			end++
+		}
+		if end >= next {
+			break
+		}
+		start := at + 1
+		word := text[start : start+short]
+		at = end
+		binary.LittleEndian.PutUint64(out[n:], binary.LittleEndian.Uint64(word)|0x20*each)
+		binary.LittleEndian.PutUint64(out[n+8:], binary.LittleEndian.Uint64(word[8:])|0x20*each)
+		if l.decay.keeps(word[:letters], start+letters) {
+			n += letters
+			l.ends = append(l.ends, n)
+		}
+	}
+	l.text = out[:n]
+	return at
 }
 
 // paceStep is after how many bytes of simple words there is a look at the time.
@@ -567,9 +605,10 @@ func simpleWord(text []byte) (letters, size int) {
 // An oddList is a list of words with what it takes to find those that are not simple.
 type oddList struct {
 	wordList
-	points []byte // see splitPoints
-	normal []byte // of a word
-	found  []span // the links of the text
+	points  []byte         // see splitPoints
+	normal  []byte         // of a word
+	found   []span         // the links of the text
+	letters scan.LetterMap // of the text
 	// What there is in the text apart from words, and was not yet passed, each in order.
 	links, shown []span
 	lines        []int32

@@ -46,6 +46,27 @@ func TestLetters(t *testing.T) {
 	}
 }
 
+// TestLetterMap: runs of letters are as long as they are without a map.
+func TestLetterMap(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var m LetterMap
+	for range 3_000 {
+		text := make([]byte, r.IntN(300))
+		often := 1 + r.IntN(100)
+		for i := range text {
+			if text[i] = "azAZmM"[r.IntN(6)]; r.IntN(often) == 0 {
+				text[i] = byte(r.IntN(256))
+			}
+		}
+		m = MapLetters(m, text)
+		for at := range len(text) + 1 {
+			if got, want := m.Run(at), Letters(text[at:]); got != want {
+				t.Fatalf("%q from %d: %d, want %d", text, at, got, want)
+			}
+		}
+	}
+}
+
 // TestRune: the characters are those of the library.
 func TestRune(t *testing.T) {
 	check := func(b ...byte) {

@@ -117,7 +117,7 @@ func (v *visible) back() {
 	clear(v.known)
 	clear(v.noted.Links)
 	noted := Page{Links: v.noted.Links[:0], Anchors: v.noted.Anchors[:0], Markup: v.noted.Markup[:0]}
-	*v = visible{dst: v.dst[:0], frames: v.frames[:0], name: v.name[:0], known: v.known, unescaped: v.unescaped[:0], noted: noted}
+	*v = visible{dst: v.dst[:0], frames: v.frames[:0], name: v.name[:0], names: v.names, known: v.known, unescaped: v.unescaped[:0], noted: noted}
 	visibles.Put(v)
 }
 
@@ -183,20 +183,41 @@ const (
 	namedStyle
 )
 
-// attributes reads a start tag of an element.
-func (v *visible) attributes(tag atom.Atom, source string) (t tagged) {
-	if !v.leads(tag) && tag != atom.Font && len(source) < maxToken && !mayHide(scan.Bytes(source)) {
-		return t
+// attributes reads the present start tag.
+func (v *visible) attributes(to *tagged, tag atom.Atom, t *markup.Tokens) {
+	if v.tag != "" {
+		eachAttribute(v.tag, v.pace, func(key, value string) { v.attribute(to, tag, key, value) })
+	} else if n, ok := t.Written(); ok {
+		for i := range n {
+			key, value := t.Attribute(i)
+			v.attribute(to, tag, key, value)
+		}
+	} else {
+		eachAttribute(t.Raw(), v.pace, func(key, value string) { v.attribute(to, tag, key, value) })
 	}
-	first := func(to *string, name uint8, value string) {
+}
+
+// attribute takes an attribute of an element.
+func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
+	first := func(to *string, name uint8) {
 		if t.named&name == 0 {
 			*to = value
 			t.named |= name
 		}
 	}
-	eachAttribute(source, v.pace, func(key, value string) bool {
-		switch {
-		case is(key, "style"):
+	switch len(key) {
+	case len("src"):
+		if is(key, "src") {
+			first(&t.src, namedSrc)
+		}
+	case len("href"):
+		if is(key, "href") {
+			first(&t.href, namedHref)
+		} else if tag == atom.Font && is(key, "size") {
+			t.veils.off |= tiny
+		}
+	case len("style"):
+		if is(key, "style") {
 			style := v.veilsOf(value)
 			t.veils.on |= style.on
 			t.veils.off |= style.off
@@ -204,52 +225,45 @@ func (v *visible) attributes(tag atom.Atom, source string) (t tagged) {
 				t.style = style
 				t.named |= namedStyle
 			}
-		case is(key, "hidden"):
-			t.veils.on |= gone
-		case is(key, "href"):
-			first(&t.href, namedHref, value)
-		case is(key, "src"):
-			first(&t.src, namedSrc, value)
-		case is(key, "action"):
-			first(&t.action, namedAction, value)
-		case is(key, "formaction"):
-			first(&t.formaction, namedFormaction, value)
-		case is(key, "http-equiv"):
-			first(&t.equiv, namedEquiv, value)
-		case is(key, "content"):
-			first(&t.content, namedContent, value)
-		case tag == atom.Font && is(key, "size"):
-			t.veils.off |= tiny
 		}
-		return true
-	})
-	return t
+	case len("hidden"):
+		if is(key, "hidden") {
+			t.veils.on |= gone
+		} else if is(key, "action") {
+			first(&t.action, namedAction)
+		}
+	case len("content"):
+		if is(key, "content") {
+			first(&t.content, namedContent)
+		}
+	case len("http-equiv"):
+		if is(key, "http-equiv") {
+			first(&t.equiv, namedEquiv)
+		} else if is(key, "formaction") {
+			first(&t.formaction, namedFormaction)
+		}
+	}
 }
 
-// is reports whether key is name without regard to case.
-func is(key, name string) bool { return len(key) == len(name) && strings.EqualFold(key, name) }
-
-// leads reports whether an element may have a link that is to be noted.
-func (v *visible) leads(tag atom.Atom) bool {
-	if v.page == nil || v.skip != 0 {
-		return false
-	}
-	switch tag {
-	case atom.A, atom.Area, atom.Base, atom.Form, atom.Button, atom.Input, atom.Iframe, atom.Frame, atom.Img, atom.Link, atom.Meta:
-		return true
-	}
-	return false
-}
+// is reports whether key, which has as many bytes, is name without regard to case.
+func is(key, name string) bool { return key[0]|0x20 == name[0] && strings.EqualFold(key, name) }
 
 // element notes what a start tag says of the page: its name and its links.
-func (v *visible) element(tag atom.Atom, name []byte, t *tagged) {
+func (v *visible) element(name *knownName, t *tagged) {
 	if v.page == nil || v.skip != 0 {
 		return
 	}
 	if p := v.page; len(p.Markup) < maxMarkup {
-		p.Markup = append(append(p.Markup, name[:min(len(name), maxTag)]...), ' ')
+		if name.size > 0 {
+			p.Markup = append(p.Markup, name.lower[:name.size]...)
+		} else {
+			p.Markup = append(append(p.Markup, v.name[:min(len(v.name)-1, maxTag)]...), ' ')
+		}
 	}
-	switch tag {
+	if name.is&leader == 0 {
+		return
+	}
+	switch name.tag {
 	case atom.A:
 		v.endAnchor()
 		if t.named&namedHref != 0 {
@@ -304,11 +318,10 @@ func (v *visible) endAnchor() {
 }
 
 // eachAttribute calls visit with the attributes of the start tag at the beginning of
-// source, their values as written, until it returns false or p ends, and returns
-// where the tag ends.
+// source, their values as written, until p ends, and returns where the tag ends.
 //
 // Source: WHATWG HTML, tokenization from the tag name state on.
-func eachAttribute(source string, p *pace.Pace, visit func(key, value string) bool) int {
+func eachAttribute(source string, p *pace.Pace, visit func(key, value string)) int {
 	at := 1
 	for at < len(source) && stops[source[at]]&endsName == 0 {
 		at++
@@ -350,9 +363,10 @@ func eachAttribute(source string, p *pace.Pace, visit func(key, value string) bo
 				value = source[begin:at]
 			}
 		}
-		if p.Over(at-start) || !visit(key, value) {
+		if p.Over(at - start) {
 			return at
 		}
+		visit(key, value)
 	}
 	return min(at+1, len(source))
 }

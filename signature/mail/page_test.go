@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/signature/internal/markup"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
@@ -107,17 +108,22 @@ func FuzzAttributes(f *testing.F) {
 			return
 		}
 		first := make(map[string]string)
-		end := eachAttribute(source, nil, func(key, value string) bool {
+		end := eachAttribute(source, nil, func(key, value string) {
 			// Letters beyond ASCII have lower-case forms within it: they name others.
 			if _, seen := first[strings.ToLower(key)]; !seen && scan.IsASCII(key) {
 				first[strings.ToLower(key)] = value
 			}
-			return true
 		})
 		if end < 1 || end > len(source) {
 			t.Fatalf("%q ends at %d", source, end)
 		}
-		got := (&visible{page: &Page{}}).attributes(atom.A, source)
+		var got, noted tagged
+		(&visible{page: &Page{}, tag: source}).attributes(&got, atom.A, nil)
+		if t0 := markup.Over(source, 0); t0.Next() && t0.Kind() == markup.Start {
+			if (&visible{page: &Page{}}).attributes(&noted, atom.A, &t0); noted != got {
+				t.Fatalf("%q: %+v as tokens, want %+v", source, noted, got)
+			}
+		}
 		for _, a := range []struct {
 			key, value string
 			bit        uint8

@@ -39,9 +39,9 @@ const maxFrames = 64
 
 const maxStyle = 4096 // bytes of a style that are looked at
 
-// enter begins the element of a start tag, whose style is looked at if it has one.
-func (v *visible) enter(tag atom.Atom, style veils) {
-	if n := len(v.frames); n > 0 && v.frames[n-1].tag == atom.P && isBlock(tag) {
+// enter begins the element of a start tag, which may be a block.
+func (v *visible) enter(tag atom.Atom, block bool, style veils) {
+	if n := len(v.frames); n > 0 && v.frames[n-1].tag == atom.P && block {
 		v.leave(n - 1) // a block ends the paragraph
 	}
 	now := v.veil&^style.off | style.on

@@ -78,11 +78,11 @@ func (v *visible) tokens(source string) (taken int) {
 		case markup.Text:
 			switch {
 			case v.skip != 0 || v.veil != 0 || v.full():
-			case t.Literal():
-				v.text(scan.Bytes(t.Raw()))
-			default:
+			case t.Verbatim():
 				v.unescaped = t.AppendText(v.unescaped[:0])
 				v.text(v.unescaped)
+			default:
+				v.written(t.Raw())
 			}
 		case markup.Start:
 			v.open(&t, false)
@@ -135,7 +135,7 @@ func (v *visible) longTag(source string) int {
 		v.tokens(name[:i+2] + ">")
 		v.tag = ""
 	}
-	return eachAttribute(source, v.pace, func(string, string) bool { return true })
+	return eachAttribute(source, v.pace, func(string, string) {})
 }
 
 // cutReference returns how many bytes of a text, 16 KiB or little more, can be
@@ -192,7 +192,8 @@ type visible struct {
 	hrefs  int              // links that may yet be noted
 	known  map[string]uint8 // how those were used that were
 	anchor int              // 1 more than where the text of an open link begins; 0 if none is open
-	name   []byte           // of the present tag
+	name   []byte           // of the last tag that was not known, and a space
+	names  []knownName      // of tags that were read lately; nil if none was
 	tag    string           // source of a tag that is too long for the tokenizer, "" for none
 	styles [16]knownStyle   // that were read lately
 
@@ -200,8 +201,24 @@ type visible struct {
 }
 
 // text shows b: of blanks one space, and none at the beginning of a line.
-func (v *visible) text(b []byte) {
-	for len(b) > 0 {
+func (v *visible) text(b []byte) { v.upTo(b, 0) }
+
+// written shows text as it is written, with its character references.
+func (v *visible) written(text string) {
+	for {
+		n := v.upTo(scan.Bytes(text), reference)
+		if text = text[n:]; text == "" {
+			return
+		}
+		v.unescaped, n = markup.AppendReference(v.unescaped[:0], text)
+		v.text(v.unescaped)
+		text = text[n:]
+	}
+}
+
+// upTo shows b up to the first byte of a class, and returns how many bytes that is.
+func (v *visible) upTo(b []byte, end uint8) int {
+	for at := 0; at < len(b); {
 		n := len(v.dst)
 		atStart := n == v.start || v.dst[n-1] == '\n'
 		before := uint8(0)
@@ -209,37 +226,41 @@ func (v *visible) text(b []byte) {
 			before = space
 		}
 		// Up to a blank that is not a space, or a second one, it is shown as it is.
-		run := 0
+		run := at
 		for run < len(b) {
 			c := blanks[b[run]]
-			if c&(before|otherBlank) != 0 {
+			if c&(before|otherBlank|end) != 0 {
 				break
 			}
-			before = c
+			before = c & space
 			run++
 		}
 		switch {
-		case run > 0:
+		case run > at:
 			if atStart && v.quotes > 0 {
 				v.dst = append(v.dst, '>', ' ')
 			}
-			v.dst = append(v.dst, b[:run]...)
-			b = b[run:]
+			v.dst = append(v.dst, b[at:run]...)
+			at = run
+		case blanks[b[at]]&end != 0:
+			return at
 		default:
-			if b = b[1:]; before == 0 {
+			if at++; before == 0 {
 				v.dst = append(v.dst, ' ')
 			}
 		}
 	}
+	return len(b)
 }
 
-// What a blank is.
+// What a byte is to who shows text.
 const (
 	space = 1 << iota
 	otherBlank
+	reference // begins one
 )
 
-var blanks = [256]uint8{' ': space, '\n': otherBlank, '\r': otherBlank, '\t': otherBlank}
+var blanks = [256]uint8{' ': space, '\n': otherBlank, '\r': otherBlank, '\t': otherBlank, '&': reference}
 
 func (v *visible) line() {
 	if n := len(v.dst); n > v.start && v.dst[n-1] != '\n' {
@@ -256,45 +277,36 @@ func (v *visible) paragraph() {
 }
 
 func (v *visible) open(t *markup.Tokens, selfClosing bool) {
-	v.name = t.AppendName(v.name[:0])
-	tag := atom.Lookup(v.name)
-	source := v.tag
-	if source == "" {
-		source = t.Raw()
+	name := v.nameOf(t)
+	var attributes tagged
+	v.attributes(&attributes, name.tag, t)
+	v.element(name, &attributes)
+	is := name.is
+	if !selfClosing && is&void == 0 {
+		v.enter(name.tag, is&block != 0, attributes.veils)
 	}
-	attributes := v.attributes(tag, source)
-	v.element(tag, v.name, &attributes)
-	if void := selfClosing || isVoid(tag); !void {
-		v.enter(tag, attributes.veils)
-	}
-	switch tag {
-	case atom.Script, atom.Style, atom.Title, atom.Template:
+	switch {
+	case is&unseen != 0:
 		if !selfClosing {
-			v.skip = tag
+			v.skip = name.tag
 		}
-		return
-	}
-	if v.veil&gone != 0 {
-		return
-	}
-	switch tag {
-	case atom.Blockquote:
+	case v.veil&gone != 0:
+	case is&(block|cell) == 0:
+	case name.tag == atom.Blockquote:
 		v.paragraph()
 		v.quotes++
-	case atom.Td, atom.Th:
+	case is&cell != 0:
 		v.text([]byte{' '})
-	case atom.P, atom.Table, atom.Ul, atom.Ol, atom.H1, atom.H2, atom.H3, atom.H4, atom.Hr:
+	case is&apart != 0:
 		v.paragraph()
 	default:
-		if isBlock(tag) {
-			v.line()
-		}
+		v.line()
 	}
 }
 
 func (v *visible) end(t *markup.Tokens) {
-	v.name = t.AppendName(v.name[:0])
-	tag := atom.Lookup(v.name)
+	name := v.nameOf(t)
+	tag := name.tag
 	if tag == atom.A && v.page != nil {
 		v.endAnchor()
 	}
@@ -307,43 +319,78 @@ func (v *visible) end(t *markup.Tokens) {
 	within := v.veil&gone != 0
 	v.exit(tag)
 	switch {
-	case within:
+	case within || name.is&block == 0:
 	case tag == atom.Blockquote:
 		v.paragraph()
 		v.quotes = max(0, v.quotes-1)
 	case tag == atom.P || tag == atom.Table:
 		v.paragraph()
-	case isBlock(tag):
+	default:
 		v.line()
 	}
 }
 
-// mayHide reports whether a tag may have an attribute that takes the element out
-// of sight, which costs less to see than to read its attributes.
-func mayHide(tag []byte) bool {
-	for i, c := range tag {
-		if c |= 0x20; c == 'h' && scan.HasPrefixFold(tag[i:], "hidden") || c == 's' && scan.HasPrefixFold(tag[i:], "style") {
-			return true
-		}
-	}
-	return false
+// A knownName is the name of tags, and what it says.
+type knownName struct {
+	short uint64 // the name, 0 for none
+	tag   atom.Atom
+	is    nature
+	size  uint8   // of lower, 0 if the name is not short
+	lower [9]byte // the name in lower case, and a space
 }
 
-func isVoid(tag atom.Atom) bool {
+// nameOf returns the name of the present tag. A page repeats few of them.
+func (v *visible) nameOf(t *markup.Tokens) *knownName {
+	const bits, seed = 7, 0x9E3779B97F4A7C15 // which makes hashes, in the high bits
+	if v.names == nil {
+		v.names = make([]knownName, 1<<bits)
+	}
+	short := t.ShortName()
+	known := &v.names[short*seed>>(64-bits)]
+	if known.short == short && short != 0 {
+		return known
+	}
+	v.name = append(t.AppendName(v.name[:0]), ' ')
+	tag := atom.Lookup(v.name[:len(v.name)-1])
+	*known = knownName{tag: tag, is: natureOf(tag)}
+	if short != 0 && len(v.name) <= len(known.lower) {
+		known.short, known.size = short, uint8(copy(known.lower[:], v.name))
+	}
+	return known
+}
+
+// A nature says what elements are.
+type nature uint8
+
+const (
+	void   nature = 1 << iota // has nothing in it
+	block                     // begins a line, and ends one
+	apart                     // likewise, with an empty line before it
+	cell                      // of a table
+	unseen                    // with what is in it
+	leader                    // may have a link that is to be noted
+)
+
+func natureOf(tag atom.Atom) (is nature) {
 	switch tag {
 	case atom.Area, atom.Base, atom.Br, atom.Col, atom.Embed, atom.Hr, atom.Img, atom.Input,
 		atom.Link, atom.Meta, atom.Param, atom.Source, atom.Track, atom.Wbr:
-		return true
+		is |= void
+	case atom.Script, atom.Style, atom.Title, atom.Template:
+		is |= unseen
+	case atom.Td, atom.Th:
+		is |= cell
 	}
-	return false
-}
-
-func isBlock(tag atom.Atom) bool {
 	switch tag {
-	case atom.Br, atom.P, atom.Div, atom.Table, atom.Tr, atom.Li, atom.Ul, atom.Ol, atom.Dl, atom.Dt, atom.Dd,
-		atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Hr, atom.Pre, atom.Center, atom.Blockquote,
+	case atom.P, atom.Table, atom.Ul, atom.Ol, atom.H1, atom.H2, atom.H3, atom.H4, atom.Hr, atom.Blockquote:
+		is |= block | apart
+	case atom.Br, atom.Div, atom.Tr, atom.Li, atom.Dl, atom.Dt, atom.Dd, atom.H5, atom.H6, atom.Pre, atom.Center,
 		atom.Body, atom.Section, atom.Article, atom.Header, atom.Footer, atom.Form, atom.Option, atom.Tbody, atom.Thead:
-		return true
+		is |= block
 	}
-	return false
+	switch tag {
+	case atom.A, atom.Area, atom.Base, atom.Form, atom.Button, atom.Input, atom.Iframe, atom.Frame, atom.Img, atom.Link, atom.Meta:
+		is |= leader
+	}
+	return is
 }

@@ -412,16 +412,7 @@ type knownName struct {
 // tag returns the name of the present tag, or a hash if HTML has no such element, and the kind of the element. A page
 // repeats few of them.
 func (v *page) tag(t *markup.Tokens) (atom.Atom, kind) {
-	name, short := uint64(0), t.Name()
-	if len(short) > 8 {
-		short = ""
-	}
-	for _, c := range []byte(short) {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		name = name<<8 | uint64(c)
-	}
+	name := t.ShortName()
 	known := &v.names[name*nameSeed>>(64-8)]
 	if known.name != name || name == 0 {
 		*known = knownName{name: name, tag: v.unknown(t)}

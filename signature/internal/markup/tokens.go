@@ -27,9 +27,10 @@ type Tokens struct {
 	source string
 	max    int
 
-	start, end int // of the present token
-	limit      int // of what of it may be read
-	name       int // where the name of a tag ends
+	start, end int    // of the present token
+	limit      int    // of what of it may be read
+	name       int    // where the name of a tag ends
+	short      uint64 // see ShortName
 	kind       Kind
 	raw        string // element whose content is text up to its end tag, "" outside of one
 	verbatim   bool   // the token is text of such an element
@@ -82,6 +83,10 @@ func (t *Tokens) Name() string {
 	return t.source[at:t.name]
 }
 
+// ShortName returns the bytes of the name of a tag in lower case, the last one the lowest, and 0 for a name
+// of more than eight.
+func (t *Tokens) ShortName() uint64 { return t.short }
+
 // AppendName appends the name of a tag, in lower case.
 func (t *Tokens) AppendName(dst []byte) []byte {
 	for _, c := range []byte(t.Name()) {
@@ -117,8 +122,8 @@ func (t *Tokens) AppendText(dst []byte) []byte {
 	return AppendUnescaped(dst, t.Raw())
 }
 
-// Literal reports whether a token of text stands for its source as it is.
-func (t *Tokens) Literal() bool { return !t.verbatim && strings.IndexByte(t.Raw(), '&') < 0 }
+// Verbatim reports whether a token of text is that of an element such as script.
+func (t *Tokens) Verbatim() bool { return t.verbatim }
 
 // stop ends the tokens where the next byte cannot be read.
 func (t *Tokens) stop() {
@@ -272,10 +277,19 @@ var classes = func() (table [256]uint8) {
 // tag takes the tag whose name begins at, and reports whether it ends.
 func (t *Tokens) tag(at int) bool {
 	source := t.source[:t.limit]
+	start, short := at, uint64(0)
 	for at < len(source) && classes[source[at]]&endsName == 0 {
+		c := source[at]
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		short = short<<8 | uint64(c)
 		at++
 	}
-	t.name, t.count = at, 0
+	if at-start > 8 {
+		short = 0
+	}
+	t.name, t.short, t.count = at, short, 0
 	for at < len(source) {
 		switch c := source[at]; {
 		case c == '>':

@@ -24,8 +24,8 @@ func tokens(source string, max int) (all []string) {
 			if more := string(t.AppendText([]byte("&"))); more != "&"+t.Text() {
 				one += fmt.Sprintf(", appended %q", more)
 			}
-			if t.Literal() && t.Text() != t.Raw() {
-				one += ", but not literal"
+			if more := string(inSteps(t.Raw())); !t.Verbatim() && more != t.Text() {
+				one += fmt.Sprintf(", in steps %q", more)
 			}
 		case Start, SelfClosing, End:
 			one += " " + string(t.AppendName(nil))
@@ -47,6 +47,22 @@ func tokens(source string, max int) (all []string) {
 		all = append(all, one)
 	}
 	return append(all, fmt.Sprint(t.TooLong()))
+}
+
+// inSteps returns what text stands for, of which each reference is read apart.
+func inSteps(text string) (all []byte) {
+	for text != "" {
+		n := strings.IndexByte(text, '&')
+		if n < 0 {
+			n = len(text)
+		}
+		all = append(all, text[:n]...)
+		if text = text[n:]; text != "" {
+			all, n = AppendReference(all, text)
+			text = text[n:]
+		}
+	}
+	return all
 }
 
 // noted returns the attributes of a tag as Attributes tells them, from those that were noted.

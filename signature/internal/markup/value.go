@@ -27,13 +27,19 @@ func AppendUnescaped(dst []byte, text string) []byte {
 		}
 		dst = append(dst, text[:n]...)
 		text = text[n:]
-		meaning, size := common(text)
-		if size == 0 {
-			return append(dst, html.UnescapeString(text)...)
-		}
-		dst = append(dst, meaning...)
-		text = text[size:]
+		dst, n = AppendReference(dst, text)
+		text = text[n:]
 	}
+}
+
+// AppendReference appends what the character reference at the start of text stands for, or
+// all of text does, and returns how many bytes of it that is.
+func AppendReference(dst []byte, text string) ([]byte, int) {
+	meaning, size := common(text)
+	if size == 0 {
+		return append(dst, html.UnescapeString(text)...), len(text)
+	}
+	return append(dst, meaning...), size
 }
 
 // common returns what the character reference at the start of text stands for, and how long it

@@ -78,6 +78,9 @@ func (h *stripper) data(i, end int, references, begun bool) {
 	l := h.out
 	run := textRun{out: l, begun: begun}
 	text := h.in[:end]
+	if l.skips() && nextOf(text, i, classEnd|classReference) == end {
+		return
+	}
 	ends := uint8(classSpace) // of words
 	if references {
 		ends |= classReference
@@ -95,7 +98,7 @@ func (h *stripper) data(i, end int, references, begun bool) {
 			stop = charBefore(text, i+pace.Step/2)
 		}
 		for i < stop {
-			n, class := i, uint8(0)
+			n, class := plainEnd(h.in, i, stop)
 			for n < stop {
 				c := classes[text[n]]
 				if c&(ends|classWide) != 0 {

@@ -80,7 +80,7 @@ func (l *liner) puts(text []byte) {
 			}
 		}
 		// Most characters are those of words.
-		n, class := at, uint8(0)
+		n, class := plainEnd(text, at, len(text))
 		for n < len(text) && classes[text[n]]&(classSpace|classWide) == 0 {
 			class |= classes[text[n]]
 			n++
@@ -111,6 +111,28 @@ func (l *liner) puts(text []byte) {
 		}
 		at = n + size
 	}
+}
+
+// plainEnd returns where in text, from at on, what belongs to a word at sight ends, before stop, and the class of odd characters
+// if there may be one before that.
+func plainEnd(text []byte, at, stop int) (end int, class uint8) {
+	// Eight at a time, up to a blank or one below, beyond ASCII, or "&".
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(text)-at >= 8 && at < stop {
+		eight := binary.LittleEndian.Uint64(text[at:])
+		reference, address, colon := eight^'&'*ones, eight^'@'*ones, eight^':'*ones
+		ends := ((eight-(' '+1)*ones)&^eight | (reference-ones)&^reference | eight) & high
+		odd := ((address-ones)&^address | (colon-ones)&^colon) & high
+		if odd&(ends-1)&^ends != 0 {
+			class = classOdd
+		}
+		if ends != 0 {
+			at += bits.TrailingZeros64(ends) / 8
+			break
+		}
+		at += 8
+	}
+	return min(at, stop), class
 }
 
 // wordEnd returns where in text, from at on, the next character is that is white space or of one of the classes ends, stop

@@ -75,8 +75,8 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 		c.family(func() ([]bulkhead.Signature, error) { return claims(m), nil }, bulkhead.Claim),
 		// The schemes of other clearinghouses.
 		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
-		c.family(func() ([]bulkhead.Signature, error) { return pyzor.Signatures(ctx, m.Raw) }, bulkhead.PyzorDigest),
-		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m.Raw, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
+		c.family(func() ([]bulkhead.Signature, error) { return pyzor.SignaturesKnowing(ctx, m.Raw, m.Unquoted) }, bulkhead.PyzorDigest),
+		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
 		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, m, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
 	}
 	results, err := inParallel(families, opts.Workers)
@@ -149,9 +149,9 @@ func inParallel(calls []family, workers int) ([][]bulkhead.Signature, error) {
 }
 
 // dccContent returns the DCC checksums of the body, Fuz1 by the rules of all clients in use.
-func dccContent(ctx context.Context, raw []byte, opts dcc.Options) ([]bulkhead.Signature, error) {
-	opts.BothRules = true
-	sums, err := dcc.Sums(ctx, raw, opts)
+func dccContent(ctx context.Context, m *mail.Message, opts dcc.Options) ([]bulkhead.Signature, error) {
+	opts.BothRules, opts.Unquoted = true, m.Unquoted
+	sums, err := dcc.Sums(ctx, m.Raw, opts)
 	var sigs []bulkhead.Signature
 	for _, sum := range sums {
 		switch sum.Type {

@@ -91,6 +91,10 @@ type Options struct {
 	// BothRules adds the Fuz1 of the other rules, where it is another one.
 	BothRules bool
 	Words     *Words // tables for Fuz2; nil leaves Fuz2 out
+	// Unquoted, if not nil, spares decoding again what is known already: of quoted-printable
+	// it returns what the first size bytes stand for. With size 0 it knows nothing of them. What
+	// is no escape and no soft line end may not be among them, nor half of one at their end.
+	Unquoted func(body []byte) (text []byte, size int)
 }
 
 // A Sum is one DCC checksum of a message.
@@ -127,6 +131,7 @@ func Sums(ctx context.Context, raw []byte, opt Options) ([]Sum, error) {
 	c := readers.Get().(*bodyReader)
 	defer c.back()
 	c.init(opt, p)
+	c.unquoted = opt.Unquoted
 	c.message(header, body)
 	if err := pace.Ended(p); err != nil {
 		return nil, err

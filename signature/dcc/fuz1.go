@@ -43,10 +43,13 @@ func (f *fuz1Sum) init(rules Rules) {
 	f.url.on = f.urlEvent
 }
 
+// full reports whether enough is summed.
+func (f *fuz1Sum) full() bool { return f.total >= fuz1MaxLetters }
+
 // chunk takes the bytes that a client would see at once.
 func (f *fuz1Sum) chunk(p []byte) {
-	if f.total >= fuz1MaxLetters {
-		return // enough is summed
+	if f.full() {
+		return
 	}
 	for i := 0; i < len(p) && f.total < fuz1MaxLetters; i++ {
 		if f.url.state == urlIdle {

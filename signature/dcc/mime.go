@@ -116,6 +116,8 @@ type bodyReader struct {
 	both  fuz1Sum  // the memory of other
 	fuz2  fuz2Sum
 
+	unquoted func(body []byte) (text []byte, size int) // see Options
+
 	pace   *pace.Pace
 	stack  [][]byte // boundaries, the outermost first
 	offset int      // in the raw body, which dccproc reads in chunks of rawChunk
@@ -282,7 +284,15 @@ func (c *bodyReader) entity(e entity, raw []byte) {
 	c.fuz2.entity(e.kind == kindHTML, e.latin2)
 	var qp qpDecoder
 	var b64 base64Decoder
+	var known []byte // what all but the last bytes stand for
+	last, emitted := len(raw), 0
+	if e.encoding == transferQP && c.unquoted != nil {
+		var size int
+		known, size = c.unquoted(raw)
+		last -= size
+	}
 	emit := func(p []byte) {
+		emitted += len(p)
 		c.body.write(p)
 		c.letters(p)
 		if e.kind != kindBinary {
@@ -290,6 +300,19 @@ func (c *bodyReader) entity(e entity, raw []byte) {
 		}
 	}
 	for len(raw) > 0 {
+		if len(raw) > last && len(qp.held) == 0 && c.bodyAlone() {
+			for rest := known[emitted:]; len(rest) > 0; {
+				n := min(len(rest), pace.Step)
+				if c.pace.Over(n) {
+					return
+				}
+				emit(rest[:n])
+				rest = rest[n:]
+			}
+			c.offset += len(raw) - last
+			raw = raw[len(raw)-last:]
+			continue
+		}
 		n := min(len(raw), rawChunk-c.offset%rawChunk)
 		if c.pace.Over(n) {
 			return
@@ -308,6 +331,11 @@ func (c *bodyReader) entity(e entity, raw []byte) {
 	if e.encoding == transferQP {
 		qp.end(emit)
 	}
+}
+
+// bodyAlone reports whether nothing but the Body sum depends on what follows, to which chunks mean nothing.
+func (c *bodyReader) bodyAlone() bool {
+	return c.fuz1.full() && (c.other == nil || c.other.full()) && c.fuz2.words == nil
 }
 
 // A qpDecoder decodes quoted-printable as DCC clients do: a broken sequence is

@@ -36,25 +36,45 @@ func sameMemory(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == 
 
 // decodeTransfer undoes a Content-Transfer-Encoding. Damaged encodings give
 // what can be had; an unknown one gives the body as it is.
-func (r *reader) decodeTransfer(encoding string, body []byte) []byte {
+func (r *reader) decodeTransfer(encoding string, body []byte) ([]byte, quoting) {
 	encoding, _, _ = strings.Cut(encoding, ";")
 	switch strings.Trim(encoding, " \t\"'") {
 	case "base64":
 		data := make([]byte, base64.StdEncoding.DecodedLen(len(body)))
 		if len(body) <= pace.Step {
 			if n, err := base64.StdEncoding.Decode(data, body); err == nil {
-				return data[:n]
+				return data[:n], 0
 			}
 		}
 		data, bad := decodeBase64(data[:0], body, r.pace)
 		if bad > 0 {
 			r.m.damage("base64 with %d bytes outside of its alphabet", bad)
 		}
-		return data
+		return data, 0
 	case "quoted-printable":
 		return decodeQuotedPrintable(body, false, r.pace)
 	}
-	return body
+	return body, 0
+}
+
+// A quoting says what quoted-printable was like. That of others is 0.
+type quoting uint8
+
+const (
+	quoted    quoting = 1 << iota // it was
+	blankEnds                     // lines ended in white space
+	odd                           // not every reader makes the same of it
+)
+
+// Unquoted returns what the body of a text in quoted-printable stands for, and how many bytes that body has, if
+// it begins body, which lies in Raw, and every reader makes the same of it; 0 if not. The result must not be changed.
+func (m *Message) Unquoted(body []byte) (text []byte, size int) {
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.agreed && len(p.body) <= len(body) && sameMemory(p.body, body) {
+			return scan.Bytes(p.Text), len(p.body)
+		}
+	}
+	return nil, 0
 }
 
 // Literal returns the text of a part as rspamd has it, which mends less: white space at the ends of lines of
@@ -85,7 +105,7 @@ func (p *Part) Literal(ctx context.Context) (string, error) {
 			}
 		}
 	}
-	if strings.Contains(p.encoding, "quoted-printable") && hasBlankEnds(p.body) {
+	if p.quoting&blankEnds != 0 || p.quoting&quoted == 0 && strings.Contains(p.encoding, "quoted-printable") && hasBlankEnds(p.body) {
 		const most = 3 // bytes of UTF-8 for one of a charset
 		text = asString(asUTF8(p.decoded(by), p.charset, most*len(p.body), by))
 	}
@@ -191,7 +211,8 @@ func (p *Part) decoded(by *pace.Pace) []byte {
 		data, _ := decodeBase64(make([]byte, 0, base64.StdEncoding.DecodedLen(len(p.body))), p.body, by)
 		return data
 	case "quoted-printable":
-		return decodeQuotedPrintable(p.body, true, by)
+		data, _ := decodeQuotedPrintable(p.body, true, by)
+		return data
 	}
 	return p.body
 }
@@ -273,9 +294,10 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int) {
 }
 
 // decodeQuotedPrintable decodes body. White space at line ends goes, as RFC 2045
-// section 6.7 (3) asks, unless it is to be kept; an equals sign that begins no escape stays as it is.
-func decodeQuotedPrintable(body []byte, keep bool, p *pace.Pace) []byte {
-	dst := make([]byte, 0, len(body))
+// section 6.7 (3) asks, unless it is to be kept; an equals sign that begins no escape stays as it is. It also
+// says what body is like.
+func decodeQuotedPrintable(body []byte, keep bool, p *pace.Pace) ([]byte, quoting) {
+	dst, is := make([]byte, 0, len(body)), quoted
 	for len(body) > 0 {
 		line, end := body, []byte(nil)
 		if i := bytes.IndexByte(body, '\n'); i >= 0 {
@@ -287,12 +309,16 @@ func decodeQuotedPrintable(body []byte, keep bool, p *pace.Pace) []byte {
 			body = nil
 		}
 		if p.Over(len(line) + 1) {
-			return dst
+			return dst, is | odd
 		}
 		for n := len(line); !keep && n > 0 && (line[n-1] == ' ' || line[n-1] == '\t'); n-- {
 			line = line[:n-1]
+			is |= blankEnds | odd
 		}
 		if n := len(line); n > 0 && line[n-1] == '=' {
+			if end == nil {
+				is |= odd
+			}
 			line, end = line[:n-1], nil
 		}
 		for {
@@ -308,11 +334,12 @@ func decodeQuotedPrintable(body []byte, keep bool, p *pace.Pace) []byte {
 			} else {
 				dst = append(dst, '=')
 				line = line[1:]
+				is |= odd
 			}
 		}
 		dst = append(append(dst, line...), end...)
 	}
-	return dst
+	return dst, is
 }
 
 // escaped returns the byte that the escape at the start of line, "=XX", stands for. It reports

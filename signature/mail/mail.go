@@ -93,6 +93,8 @@ type Part struct {
 	Embedded bool
 
 	body              []byte // as it is in the message
+	quoting           quoting
+	agreed            bool // see Unquoted
 	encoding, charset string
 	guessed           bool // the charset, since it is not UTF-8
 }

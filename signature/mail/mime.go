@@ -61,7 +61,8 @@ func (r *reader) entity(h header, body []byte, at place) {
 		at.embedded = true
 		at.digest = false
 		at.siblings = 0
-		h, body := r.header(r.keep(r.decodeTransfer(encoding, body), body))
+		decoded, _ := r.decodeTransfer(encoding, body)
+		h, body := r.header(r.keep(decoded, body))
 		r.entity(h, body, at)
 		return
 	}
@@ -80,11 +81,13 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 		part.Name = params["name"]
 	}
 	part.Name = decodeText([]byte(part.Name), "")
-	data := r.decodeTransfer(encoding, body)
+	data, is := r.decodeTransfer(encoding, body)
 	if part.IsText() {
 		part.Text = r.text(data, charset, sameMemory(data, body))
-		part.body, part.encoding, part.charset = body, encoding, charset
-		part.guessed = isGuess(charset) && !sameMemory(scan.Bytes(part.Text), data)
+		part.body, part.encoding, part.charset, part.quoting = body, encoding, charset, is
+		same := sameMemory(scan.Bytes(part.Text), data)
+		part.guessed = isGuess(charset) && !same
+		part.agreed = is == quoted && same && len(part.Text) == len(data)
 	} else {
 		part.Data = r.keep(data, body)
 	}
@@ -96,7 +99,7 @@ func (r *reader) multipart(kind, boundary, encoding string, body []byte, at plac
 	parts, closed := splitParts(body, boundary)
 	if len(parts) == 0 {
 		// An encoding is not allowed here, and yet some senders use one.
-		if decoded := r.decodeTransfer(encoding, body); len(decoded) != len(body) {
+		if decoded, _ := r.decodeTransfer(encoding, body); len(decoded) != len(body) {
 			body = r.keep(decoded, body)
 			parts, closed = splitParts(body, boundary)
 		}

@@ -75,19 +75,20 @@ func trimSpace(s string) string { return strings.TrimFunc(s, isSpace) }
 // A reader reads a mail line by line. A line that one of the stops matches
 // ends the input for whoever reads, until the stop is taken away.
 type reader struct {
-	raw     []byte
-	pace    *pace.Pace
-	pos     int      // where the next line starts
-	last    []byte   // the line that was read last
-	pending [][]byte // lines put back, the next one last
-	stops   [][]byte // boundaries, with the dashes before them
-	blanks  int      // how often a blank line ends the input too
-	parts   int      // that were begun
-	leaves  []*node
-	body    []byte // decoded, of the part bodyOf
-	bodyOf  *node
-	charsOf *node // the page whose characters there are
-	bad     bool  // the client stops with an error, or ours at too many parts
+	raw      []byte
+	pace     *pace.Pace
+	pos      int      // where the next line starts
+	last     []byte   // the line that was read last
+	pending  [][]byte // lines put back, the next one last
+	stops    [][]byte // boundaries, with the dashes before them
+	blanks   int      // how often a blank line ends the input too
+	parts    int      // that were begun
+	leaves   []*node
+	body     []byte // decoded, of the part bodyOf
+	bodyOf   *node
+	charsOf  *node // the page whose characters there are
+	unquoted unquoter
+	bad      bool // the client stops with an error, or ours at too many parts
 	*space
 }
 

@@ -21,7 +21,14 @@ const Empty = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 // take more memory than the mail and 4 MiB. It fails only when ctx ends,
 // with an error that wraps that of ctx. Source: docs/specs/pyzor.md#digest.
 func Signatures(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
-	sum, ok, err := Sum(ctx, raw)
+	return SignaturesKnowing(ctx, raw, nil)
+}
+
+// SignaturesKnowing is [Signatures], which does not decode again what is known already:
+// unquoted, if not nil, returns what the first size bytes of a body in quoted-printable stand for,
+// or size 0. What is no escape and no soft line end may not be among them.
+func SignaturesKnowing(ctx context.Context, raw []byte, unquoted func(body []byte) (text []byte, size int)) ([]bulkhead.Signature, error) {
+	sum, ok, err := sumOf(ctx, raw, unquoted)
 	if err != nil || !ok || hex.EncodeToString(sum[:]) == Empty {
 		return nil, err
 	}
@@ -33,8 +40,12 @@ func Signatures(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
 // kind in HTML, and parameters that its MIME library cannot put in order. Its
 // errors are those of [Signatures].
 func Sum(ctx context.Context, raw []byte) (sum [sha1.Size]byte, ok bool, err error) {
+	return sumOf(ctx, raw, nil)
+}
+
+func sumOf(ctx context.Context, raw []byte, unquoted unquoter) (sum [sha1.Size]byte, ok bool, err error) {
 	h := sha1.New()
-	ok, err = digestOf(ctx, raw, func(piece []byte) { h.Write(piece) }, func() {})
+	ok, err = digestOf(ctx, raw, unquoted, func(piece []byte) { h.Write(piece) }, func() {})
 	if err != nil || !ok {
 		return sum, false, err
 	}
@@ -45,7 +56,7 @@ func Sum(ctx context.Context, raw []byte) (sum [sha1.Size]byte, ok bool, err err
 // prints them: docs/specs/pyzor.md#lines to #selection. Its errors are those of [Signatures].
 func Lines(ctx context.Context, raw []byte) (lines []string, ok bool, err error) {
 	var line []byte
-	ok, err = digestOf(ctx, raw, func(piece []byte) { line = append(line, piece...) }, func() {
+	ok, err = digestOf(ctx, raw, nil, func(piece []byte) { line = append(line, piece...) }, func() {
 		lines = append(lines, string(line))
 		line = line[:0]
 	})
@@ -54,6 +65,9 @@ func Lines(ctx context.Context, raw []byte) (lines []string, ok bool, err error)
 	}
 	return lines, true, nil
 }
+
+// An unquoter is what [SignaturesKnowing] is given.
+type unquoter func(body []byte) (text []byte, size int)
 
 // A mail of few lines is hashed whole.
 const fewLines = 4
@@ -88,11 +102,12 @@ func (s *space) back() {
 // digestOf calls text with the pieces of each line that is hashed, and end at
 // its end. Which lines these are is known when all have been counted, for which the beginning
 // of most is enough.
-func digestOf(ctx context.Context, raw []byte, text func(piece []byte), end func()) (ok bool, err error) {
+func digestOf(ctx context.Context, raw []byte, unquoted unquoter, text func(piece []byte), end func()) (ok bool, err error) {
 	p := pace.New(ctx)
 	own := spaces.Get().(*space)
 	defer own.back()
 	r := newReader(raw, p, own)
+	r.unquoted = unquoted
 	own.kept = own.kept[:0]
 	if own.held == nil {
 		own.held = make([]byte, 0, maxHeld+heldSpare)

@@ -180,6 +180,11 @@ func (p *node) decoded(r *reader, l *liner) []byte {
 	if r.bodyOf == p {
 		return r.body
 	}
+	if encoding, _ := p.get("content-transfer-encoding"); r.unquoted != nil && lowerASCII(encoding) == "quoted-printable" {
+		if text, size := r.unquoted(p.body); size > 0 && size == len(p.body) {
+			return text
+		}
+	}
 	if l.marks == nil {
 		return p.decode(nil, r.pace)
 	}

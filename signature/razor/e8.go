@@ -3,6 +3,7 @@ package razor
 import (
 	"bytes"
 	"crypto/sha1"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,9 +28,9 @@ func Host(host string) [6]byte {
 }
 
 // hostsOf returns the hosts of a text in the order in which the client asks
-// for them: docs/specs/razor2.md#hosts.
-func hostsOf(v8 []byte) []string {
-	text := unescape(v8)
+// for them: docs/specs/razor2.md#hosts. It uses the memory of room.
+func hostsOf(v8, room []byte) []string {
+	text := unescape(v8, room)
 	rest, href, ok := firstURL(text)
 	if !ok {
 		return nil
@@ -62,9 +63,10 @@ func hostsOf(v8 []byte) []string {
 	return hosts
 }
 
-// unescape resolves %XX and then decimal references of two or three digits.
-func unescape(b []byte) []byte {
-	b = replace(b, '%', func(b []byte) ([]byte, int) {
+// unescape resolves %XX and then decimal references of two or three digits. What it changes
+// is in the memory of room.
+func unescape(b, room []byte) []byte {
+	b, changed := replace(b, room, '%', func(b []byte) ([]byte, int) {
 		if len(b) > 2 {
 			hi, ok1 := scan.Hex(b[1])
 			lo, ok2 := scan.Hex(b[2])
@@ -74,12 +76,17 @@ func unescape(b []byte) []byte {
 		}
 		return nil, 0
 	})
-	return replace(b, '&', reference)
+	if changed {
+		room = b[:0] // no meaning is longer than what it replaces
+	}
+	b, _ = replace(b, room, '&', reference)
+	return b
 }
 
 // replace replaces what begins with mark by what it means; a meaning of no
-// length leaves mark as it is.
-func replace(b []byte, mark byte, meaning func([]byte) ([]byte, int)) []byte {
+// length leaves mark as it is. What it changes is in the memory of room, which may be that of b; it says
+// whether there is anything.
+func replace(b, room []byte, mark byte, meaning func([]byte) ([]byte, int)) (text []byte, changed bool) {
 	var out []byte
 	known := 0 // what of b is in out
 	for at := 0; ; {
@@ -93,17 +100,17 @@ func replace(b []byte, mark byte, meaning func([]byte) ([]byte, int)) []byte {
 			at++
 			continue
 		}
-		if out == nil {
-			out = make([]byte, 0, len(b))
+		if !changed {
+			out, changed = slices.Grow(room[:0], len(b)), true
 		}
 		out = append(append(out, b[known:at]...), char...)
 		at += n
 		known = at
 	}
-	if out == nil {
-		return b
+	if !changed {
+		return b, false
 	}
-	return append(out, b[known:]...)
+	return append(out, b[known:]...), true
 }
 
 // reference returns the character of the reference at the start of b, as

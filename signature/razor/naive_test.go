@@ -2,10 +2,13 @@ package razor
 
 import (
 	"bytes"
+	"crypto/sha1"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
@@ -206,8 +209,14 @@ func TestFastAsNaive(t *testing.T) {
 		if string(rest) != string(wantRest) || href != wantHref || ok != wantOK {
 			t.Fatalf("first URL of %q: before %q, %v, %v; want %q, %v, %v", text, rest, href, ok, wantRest, wantHref, wantOK)
 		}
-		if got, want := replace(text, '&', reference), naiveReplace(text, '&', reference); !bytes.Equal(got, want) {
-			t.Fatalf("references in %q: %q, want %q", text, got, want)
+		wantText := naiveReplace(text, '&', reference)
+		if got, changed := replace(text, nil, '&', reference); !bytes.Equal(got, wantText) || changed == bytes.Equal(text, wantText) {
+			t.Fatalf("references in %q: %q, %v, want %q", text, got, changed, wantText)
+		}
+		if over := bytes.Clone(text); len(over) > 0 {
+			if got, _ := replace(over, over[:0], '&', reference); !bytes.Equal(got, wantText) {
+				t.Fatalf("references in %q, in place: %q, want %q", text, got, wantText)
+			}
 		}
 		want := naiveStrip(text)
 		if got := strip(nil, text); !bytes.Equal(got, want) {
@@ -221,4 +230,232 @@ func TestFastAsNaive(t *testing.T) {
 			t.Fatalf("%q decoded: %q, want %q", part, got, want)
 		}
 	}
+}
+
+// naivePieces looks for the closing boundary first, then for any, then for each.
+func naivePieces(body []byte, boundary string) (all []string) {
+	dashes := []byte("--" + boundary)
+	if i := bytes.Index(body, []byte("\n--"+boundary+"--")); i >= 0 {
+		body = body[:i]
+	}
+	if !bytes.Contains(body, dashes) {
+		return []string{string(body)}
+	}
+	separator := append([]byte{'\n'}, dashes...)
+	start, first := 0, true
+	if bytes.HasPrefix(body, dashes) {
+		if end := lineEnd(body[len(dashes):]); end > 0 {
+			start, first = len(dashes)+end, false
+		}
+	}
+	for i := start; ; {
+		n := bytes.Index(body[i:], separator)
+		if n < 0 {
+			break
+		}
+		after := i + n + len(separator)
+		end := lineEnd(body[after:])
+		if end == 0 {
+			i += n + 1
+			continue
+		}
+		if !first {
+			all = append(all, string(body[start:i+n]))
+		}
+		first = false
+		start = after + end
+		i = start
+	}
+	if !first {
+		all = append(all, string(body[start:]))
+	}
+	return all
+}
+
+func naiveQuoteFrom(mail []byte) []byte {
+	var out []byte
+	for line := range bytes.SplitAfterSeq(mail, []byte{'\n'}) {
+		if bytes.HasPrefix(bytes.TrimLeft(line, ">"), []byte("From ")) {
+			out = append(out, '>')
+		}
+		out = append(out, line...)
+	}
+	return out
+}
+
+func naiveKeepFields(header []byte) (kept []byte) {
+	for len(header) > 0 {
+		line, rest := folded(header)
+		if one := unfold(nil, line); scan.HasPrefixFold(one, "Content-") || scan.HasPrefixFold(one, "X-Razor2") {
+			kept = append(append(kept, one...), '\n')
+		}
+		header = rest
+	}
+	return kept
+}
+
+// TestLinesAsNaive does the same for what goes by lines.
+func TestLinesAsNaive(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	tokens := []string{"\n", "\n", "\r\n", "\n--b", "\n--b\n", "\n--b--", "\n--b--\n", "--b", "--b\r\r\n", "b", "-", "--", "\n\n", " ", "text", "From ", ">", "\nFrom ", "\n>>From ", ">From", "F",
+		"\nContent-Type: a", "\ncontent-x: b", "\nX-Razor2: c", "\n x", "\nContent-\n\tType", "\nConte\n nt-Type: x", "\n\n \n Content-a"}
+	for range 50_000 {
+		var text []byte
+		for range r.IntN(12) {
+			text = append(text, tokens[r.IntN(len(tokens))]...)
+		}
+		for _, boundary := range []string{"b", "", "b\n--b", "-"} {
+			want := naivePieces(text, boundary)
+			var got []string
+			for piece := range pieces(text, boundary) {
+				got = append(got, string(piece))
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%q at %q: %q, want %q", text, boundary, got, want)
+			}
+		}
+		if got, want := quoteFrom(text), naiveQuoteFrom(text); !bytes.Equal(got, want) {
+			t.Fatalf("%q quoted: %q, want %q", text, got, want)
+		}
+		lines := bytes.ReplaceAll(text, []byte("text"), bytes.Repeat([]byte("text and more "), r.IntN(12)))
+		lines = bytes.Repeat(lines, 1+r.IntN(9)*r.IntN(9))
+		got, empty := engine4(lines)
+		if want, wantEmpty := naiveEngine4(lines); got != want || empty != wantEmpty {
+			t.Fatalf("%q: %v, %v, want %v, %v", lines, got, empty, want, wantEmpty)
+		}
+		part := []byte("Content-Transfer-Encoding: base64\n" + []string{"\n", "x: y\n\n", ""}[r.IntN(3)])
+		for range r.IntN(100) {
+			part = append(part, []string{"A", "b", "Zz09", "++//", "QUJD", "=", "\n", " ", "-", "\r\n"}[r.IntN(10)]...)
+		}
+		wantPart := naiveBase64(part)
+		if got, ok := decodeBase64(part, nil); !ok || !bytes.Equal(got, wantPart) {
+			t.Fatalf("%q: %q, %v, want %q", part, got, ok, wantPart)
+		}
+		if got, want := keepFields(text, nil), naiveKeepFields(text); !bytes.Equal(got, want) {
+			t.Fatalf("of %q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// naiveEngine4 cuts all of a text into lines.
+func naiveEngine4(text []byte) (sig bulkhead.Signature, empty bool) {
+	lines := bytes.Split(text, []byte{'\n'})
+	for len(lines) > 0 && len(lines[len(lines)-1]) == 0 {
+		lines = lines[:len(lines)-1]
+	}
+	n := float64(len(lines))
+	at := func(i int) int { return int(math.Floor(float64(percentP[i]*n) / 100)) }
+	one := naiveSection(lines, at(1), at(2), percentQ)
+	two := naiveSection(lines, at(3), at(4), percentR)
+	input := text
+	if len(one)+len(two) > 128 {
+		if len(one) > 0 && len(two) > 0 && allBlank(one) && allBlank(two) {
+			one, two = nil, nil
+		}
+		input = append(one, two...)
+	}
+	sum := sha1.Sum(input)
+	return bulkhead.MustSignature(bulkhead.RazorE4, sum[:]), len(input) == 0
+}
+
+// naiveIsVoid says whether line k counts as missing.
+func naiveIsVoid(lines [][]byte, k int) bool {
+	return k >= len(lines) || len(lines[k]) == 0 || string(lines[k]) == "0"
+}
+
+// naiveSection picks one stretch from the lines first to last:
+// docs/specs/razor2.md#sections. The walk is the client's, literally: a column of
+// zero is set again on the next line.
+func naiveSection(lines [][]byte, first, last int, q [2]float64) []byte {
+	total := 0
+	for k := first; k <= last; k++ {
+		if !naiveIsVoid(lines, k) {
+			total += len(lines[k])
+		}
+	}
+	from := int(math.Floor(float64(q[0]*float64(total)) / 100))
+	to := int(math.Floor(float64(q[1]*float64(total)) / 100))
+	var sum, startCol, startLine, endCol, endLine int
+	for k := first; k <= last && endCol == 0; k++ {
+		if naiveIsVoid(lines, k) {
+			continue
+		}
+		sum += len(lines[k])
+		if sum > from && startCol == 0 {
+			startCol, startLine = len(lines[k])-(sum-from), k
+		}
+		if sum > to {
+			endCol, endLine = len(lines[k])-(sum-to), k
+		}
+	}
+	startCol, endCol = max(startCol, 0), max(endCol, 0)
+	var section []byte
+	if startLine == endLine {
+		if naiveIsVoid(lines, startLine) || startCol >= len(lines[startLine]) {
+			return nil
+		}
+		return append(section, lines[startLine][startCol:min(endCol+1, len(lines[startLine]))]...)
+	}
+	section = append(section, lines[startLine][startCol:]...)
+	for k := startLine + 1; k < endLine; k++ {
+		section = append(section, lines[k]...)
+	}
+	return append(section, lines[endLine][:endCol]...)
+}
+
+// naiveBase64 collects digits first.
+func naiveBase64(part []byte) []byte {
+	const mark = "Content-Transfer-Encoding: base64"
+	if lineStart(part, mark) < 0 {
+		return part
+	}
+	// The line decides whether, the first mention anywhere decides from where.
+	rest := part[mention(part, mark)+len(mark):]
+	data, cut := rest, false
+	if _, end := blankLine(rest); end >= 0 {
+		data, cut = rest[end:], true
+	}
+	if cut {
+		data, _, _ = bytes.Cut(data, []byte{'='})
+	}
+	digits := make([]byte, 0, len(data))
+	pads := 0 // "=" at the end of digits
+	for _, c := range data {
+		if v, ok := scan.Digit64(c); ok {
+			digits = append(digits, v)
+			if pads++; c != '=' {
+				pads = 0
+			}
+		}
+	}
+	// Without a blank line to start from, the client removes only the padding at
+	// the very end, and takes any other for a digit.
+	digits = digits[:len(digits)-pads]
+	header := part
+	if start, _ := blankLine(part); start >= 0 {
+		header = part[:start]
+	}
+	out := append(make([]byte, 0, len(header)+2+len(digits)/4*3+64), header...)
+	out = append(out, '\n', '\n')
+	return naiveDigits(out, digits)
+}
+
+// naiveDigits appends what six-bit digits stand for to out. A digit left over alone stands for as many
+// zero bytes as its value, unless it opens one of the client's lines of sixty.
+func naiveDigits(out, d []byte) []byte {
+	i := 0
+	for ; i+4 <= len(d); i += 4 {
+		out = append(out, d[i]<<2|d[i+1]>>4, d[i+1]<<4|d[i+2]>>2, d[i+2]<<6|d[i+3])
+	}
+	switch len(d) - i {
+	case 3:
+		out = append(out, d[i]<<2|d[i+1]>>4, d[i+1]<<4|d[i+2]>>2)
+	case 2:
+		out = append(out, d[i]<<2|d[i+1]>>4)
+	case 1:
+		if len(d)%60 != 1 {
+			out = append(out, make([]byte, d[i])...)
+		}
+	}
+	return out
 }

@@ -95,8 +95,11 @@ func Parts(ctx context.Context, mail []byte) ([]Part, error) {
 }
 
 // A space is working space that is used again: for a part as it is prepared, which the client
-// bounds, and for what is decoded of it.
-type space struct{ prepared, decoded [front + maxBody]byte }
+// bounds, for what is decoded of it, and for what its links are looked for in.
+type space struct {
+	prepared, decoded [front + maxBody]byte
+	unescaped         [maxBody]byte
+}
 
 // spaces keeps it; it holds no state.
 var spaces = sync.Pool{New: func() any { return new(space) }}
@@ -111,7 +114,7 @@ func each(mail []byte, p *pace.Pace, take func(Part)) {
 		if !ok || p.Over(len(prepared)) {
 			return
 		}
-		if part, ok := signaturesOf(prepared, own.decoded[:0], true); ok {
+		if part, ok := signaturesOf(prepared, own); ok {
 			take(part)
 		}
 	})
@@ -121,17 +124,25 @@ func each(mail []byte, p *pace.Pace, take func(Part)) {
 // razor-report sends it: header lines, an empty line, the body, LF line ends. It
 // reports false for a part that gets no signature. Source:
 // docs/specs/razor2.md#reported-mail and #preprocessing to #engine-8.
-func Prepared(part []byte) (Part, bool) { return signaturesOf(part, nil, false) }
+func Prepared(part []byte) (Part, bool) { return signaturesOf(part, nil) }
 
-// signaturesOf is [Prepared], which uses the memory of room, and may write over the part if it
-// is not needed any more.
-func signaturesOf(part, room []byte, over bool) (Part, bool) {
-	decoded := decodeQuotedPrintable(decodeBase64(part), room)
+// signaturesOf is [Prepared], which uses working space, if there is any, and then may write over the part.
+func signaturesOf(part []byte, own *space) (Part, bool) {
+	over := own != nil
+	var room, unescaped []byte
+	if over {
+		room, unescaped = own.decoded[:0], own.unescaped[:0]
+	}
+	decoded, joined := decodeBase64(part, room)
+	if joined {
+		room = nil
+	}
+	decoded = decodeQuotedPrintable(decoded, room)
 	v8 := bodyOf(decoded)
 	if isSkipped(v8) {
 		return Part{}, false
 	}
-	hosts := hostsOf(v8)
+	hosts := hostsOf(v8, unescaped)
 	p := Part{Hosts: hosts, E8: make([]bulkhead.Signature, 0, len(hosts))}
 	for _, host := range hosts {
 		p.E8 = append(p.E8, engine8(host, len(v8)))
@@ -171,7 +182,7 @@ func Mails(file []byte) [][]byte {
 }
 
 func quoteFrom(mail []byte) []byte {
-	if !bytes.Contains(mail, []byte("From ")) {
+	if !hasFrom(mail) {
 		return mail
 	}
 	out := make([]byte, 0, len(mail)+16)
@@ -182,4 +193,20 @@ func quoteFrom(mail []byte) []byte {
 		out = append(out, line...)
 	}
 	return out
+}
+
+// hasFrom says whether a line begins with "From ", quoted or not.
+func hasFrom(mail []byte) bool {
+	from := []byte("From ")
+	for at := 0; ; {
+		n := bytes.Index(mail[at:], from)
+		if n < 0 {
+			return false
+		}
+		at += n
+		if before := bytes.TrimRight(mail[:at], ">"); len(before) == 0 || before[len(before)-1] == '\n' {
+			return true
+		}
+		at += len(from)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"iter"
 	"strconv"
+	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
@@ -109,16 +110,24 @@ func keepFields(header []byte, p *pace.Pace) []byte {
 		if p.Over(len(header) - len(rest)) {
 			break
 		}
+		header = rest
+		if begin := line[:min(len(line), len("X-Razor2"))]; bytes.IndexByte(begin, '\n') < 0 && !isKept(begin) {
+			continue // as most are
+		}
 		start := len(kept)
 		kept = unfold(kept, line[:min(len(line), maxKept)])
-		if scan.HasPrefixFold(kept[start:], "Content-") || scan.HasPrefixFold(kept[start:], "X-Razor2") {
+		if isKept(kept[start:]) {
 			kept = append(kept, '\n')
 		} else {
 			kept = kept[:start]
 		}
-		header = rest
 	}
 	return kept
+}
+
+// isKept says whether a line begins like those that a part keeps.
+func isKept(line []byte) bool {
+	return scan.HasPrefixFold(line, "Content-") || scan.HasPrefixFold(line, "X-Razor2")
 }
 
 // folded returns the first line of a header with all that is folded into
@@ -190,30 +199,42 @@ func boundaryValue(v []byte) (string, bool) {
 // pieces cuts the body of a multipart at its boundary.
 func pieces(body []byte, boundary string) iter.Seq[[]byte] {
 	// An empty boundary, quoted, is one.
-	dashes := []byte("--" + boundary)
-	if i := bytes.Index(body, []byte("\n--"+boundary+"--")); i >= 0 {
-		body = body[:i]
+	closing := []byte("\n--" + boundary + "--")
+	separator := closing[:len(closing)-2]
+	dashes := separator[1:]
+	if strings.IndexByte(boundary, '\n') >= 0 {
+		body, _, _ = bytes.Cut(body, closing)
 	}
 	return func(yield func([]byte) bool) {
-		if !bytes.Contains(body, dashes) {
-			yield(body)
-			return
+		// The first closing boundary ends all, also where its line end is that of another one.
+		cut := func(at int) bool {
+			closed := bytes.HasPrefix(body[at:], closing)
+			if closed {
+				body = body[:at]
+			}
+			return closed
 		}
-		separator := append([]byte{'\n'}, dashes...)
+		lineEnd := func(at int) int {
+			end := lineEnd(body[at:])
+			if end > 0 && cut(at+end-1) {
+				return 0
+			}
+			return end
+		}
 		start, first := 0, true
 		if bytes.HasPrefix(body, dashes) {
 			// The line end before it is that of the header.
-			if end := lineEnd(body[len(dashes):]); end > 0 {
+			if end := lineEnd(len(dashes)); end > 0 {
 				start, first = len(dashes)+end, false
 			}
 		}
 		for i := start; ; {
 			n := bytes.Index(body[i:], separator)
-			if n < 0 {
+			if n < 0 || cut(i+n) {
 				break
 			}
 			after := i + n + len(separator)
-			end := lineEnd(body[after:])
+			end := lineEnd(after)
 			if end == 0 {
 				i += n + 1
 				continue
@@ -225,7 +246,7 @@ func pieces(body []byte, boundary string) iter.Seq[[]byte] {
 			start = after + end
 			i = start
 		}
-		if !first {
+		if !first || !bytes.Contains(body, dashes) {
 			yield(body[start:])
 		}
 	}

@@ -8,11 +8,11 @@ import (
 )
 
 // decodeBase64 decodes a part that names the encoding anywhere at the start of a
-// line: docs/specs/razor2.md#base64.
-func decodeBase64(part []byte) []byte {
+// line: docs/specs/razor2.md#base64. What it decodes is in the memory of room; it says whether that is so.
+func decodeBase64(part, room []byte) (decoded []byte, changed bool) {
 	const mark = "Content-Transfer-Encoding: base64"
 	if lineStart(part, mark) < 0 {
-		return part
+		return part, false
 	}
 	// The line decides whether, the first mention anywhere decides from where.
 	rest := part[mention(part, mark)+len(mark):]
@@ -20,8 +20,15 @@ func decodeBase64(part []byte) []byte {
 	if _, end := blankLine(rest); end >= 0 {
 		data, cut = rest[end:], true
 	}
+	header := part
+	if start, _ := blankLine(part); start >= 0 {
+		header = part[:start]
+	}
+	out := append(slices.Grow(room[:0], len(header)+2+len(data)/4*3+64), header...)
+	out = append(out, '\n', '\n')
 	if cut {
 		data, _, _ = bytes.Cut(data, []byte{'='})
+		return joinCharacters(out, data), true
 	}
 	digits := make([]byte, 0, len(data))
 	pads := 0 // "=" at the end of digits
@@ -35,34 +42,57 @@ func decodeBase64(part []byte) []byte {
 	}
 	// Without a blank line to start from, the client removes only the padding at
 	// the very end, and takes any other for a digit.
-	digits = digits[:len(digits)-pads]
-	header := part
-	if start, _ := blankLine(part); start >= 0 {
-		header = part[:start]
-	}
-	out := append(make([]byte, 0, len(header)+2+len(digits)/4*3+64), header...)
-	out = append(out, '\n', '\n')
-	return joinDigits(out, digits)
+	return joinDigits(out, digits[:len(digits)-pads]), true
 }
 
-// joinDigits appends what six-bit digits stand for to out. A digit left over alone stands for as many
-// zero bytes as its value, unless it opens one of the client's lines of sixty.
+// joinDigits appends what six-bit digits stand for to out.
 func joinDigits(out, d []byte) []byte {
 	i := 0
 	for ; i+4 <= len(d); i += 4 {
 		out = append(out, d[i]<<2|d[i+1]>>4, d[i+1]<<4|d[i+2]>>2, d[i+2]<<6|d[i+3])
 	}
-	switch len(d) - i {
+	return joinRest(out, d[i:], len(d))
+}
+
+// joinRest appends what the last digits of so many stand for, which are fewer than four. One left over alone stands for as
+// many zero bytes as its value, unless it opens one of the client's lines of sixty.
+func joinRest(out, d []byte, of int) []byte {
+	switch len(d) {
 	case 3:
-		out = append(out, d[i]<<2|d[i+1]>>4, d[i+1]<<4|d[i+2]>>2)
+		out = append(out, d[0]<<2|d[1]>>4, d[1]<<4|d[2]>>2)
 	case 2:
-		out = append(out, d[i]<<2|d[i+1]>>4)
+		out = append(out, d[0]<<2|d[1]>>4)
 	case 1:
-		if len(d)%60 != 1 {
-			out = append(out, make([]byte, d[i])...)
+		if of%60 != 1 {
+			out = append(out, make([]byte, d[0])...)
 		}
 	}
 	return out
+}
+
+// joinCharacters is [joinDigits] of those characters of text, in which there is no equals sign, that are digits.
+func joinCharacters(out, text []byte) []byte {
+	var four [4]byte
+	n := 0
+	for len(text) > 0 {
+		if n%4 == 0 && len(text) >= 4 {
+			// Most are four digits in a row.
+			d0, d1, d2, d3 := scan.Base64[text[0]], scan.Base64[text[1]], scan.Base64[text[2]], scan.Base64[text[3]]
+			if (d0|d1|d2|d3)&^63 == 0 {
+				out = append(out, d0<<2|d1>>4, d1<<4|d2>>2, d2<<6|d3)
+				text, n = text[4:], n+4
+				continue
+			}
+		}
+		if d, ok := scan.Digit64(text[0]); ok {
+			four[n%4] = d
+			if n++; n%4 == 0 {
+				out = joinDigits(out, four[:])
+			}
+		}
+		text = text[1:]
+	}
+	return joinRest(out, four[:n%4], n)
 }
 
 // lineStart finds the first line that starts with text in any case.

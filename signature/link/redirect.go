@@ -11,15 +11,15 @@ import (
 // is a link itself, as a parameter of the query, as a part of the path, or behind the
 // path's fragment sign, as it is, percent-encoded up to three times, in base 64, or as
 // gateways write it that rewrite links. It returns none if the text is no link, and 4 at most.
-func All(text string) []Link { return new(Reader).All(text) }
+func All(text string) []Link { return new(Reader).All(text, nil) }
 
-// All is the function [All].
-func (r *Reader) All(text string) []Link {
+// All is the function [All]. Its result is in the memory of room, as far as that suffices.
+func (r *Reader) All(text string, room []Link) []Link {
 	l, ok := r.parse(text)
 	if !ok {
 		return nil
 	}
-	all := []Link{l}
+	all := append(room[:0], l)
 	if _, fragment, ok := strings.Cut(text[:min(len(text), MaxURL)], "#"); ok {
 		all = r.appendTarget(all, "", strings.TrimPrefix(fragment, "/"))
 	}

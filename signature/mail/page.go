@@ -18,7 +18,10 @@ const (
 	maxHrefs  = 8 << 10  // links and anchors of all pages
 	maxHref   = 4 << 10  // bytes of a link; what follows is cut off
 	maxMarkup = 16 << 10 // bytes of [Page.Markup]
-	maxTag    = 32       // bytes of a name in it
+
+	// Links in which there were character references share pieces of memory of so many bytes.
+	minURLs, maxURLs = 256, 4 << 10
+	maxTag           = 32 // bytes of a name in it
 )
 
 // A Page is what a reader sees of a text part, and where its links lead.
@@ -128,9 +131,13 @@ func (v *visible) link(url string, hidden, loaded bool) {
 	}
 	url = url[:min(len(url), maxHref)]
 	plain := url
+	before := len(v.urls)
 	if strings.IndexByte(url, '&') >= 0 {
-		v.unescaped = markup.AppendUnescaped(v.unescaped[:0], url)
-		plain = scan.String(v.unescaped)
+		if cap(v.urls)-before < len(url) {
+			v.urls, before = make([]byte, 0, max(min(2*cap(v.urls), maxURLs), minURLs, len(url))), 0
+		}
+		v.urls = markup.AppendUnescaped(v.urls, url)
+		plain = scan.String(v.urls[before:])
 	}
 	h := Href{Hidden: hidden || v.veil != 0, Loaded: loaded}
 	use := uint8(1)
@@ -142,15 +149,14 @@ func (v *visible) link(url string, hidden, loaded bool) {
 	}
 	known := v.known[plain]
 	if known&use != 0 {
+		v.urls = v.urls[:before]
 		return
 	}
 	if v.known == nil {
 		v.known = make(map[string]uint8, 16)
 	}
-	if h.URL = url; plain != url {
-		h.URL = strings.Clone(plain)
-	}
-	v.known[h.URL] = known | use
+	h.URL = plain
+	v.known[plain] = known | use
 	v.hrefs--
 	v.page.Links = append(v.page.Links, h)
 }

@@ -198,6 +198,7 @@ type visible struct {
 	styles [16]knownStyle   // that were read lately
 
 	unescaped []byte // of the present text
+	urls      []byte // links in which there were references; they stay
 }
 
 // text shows b: of blanks one space, and none at the beginning of a line.

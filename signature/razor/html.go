@@ -116,6 +116,18 @@ func strip(out, in []byte) []byte {
 			if i++; i < len(in) && in[i] == '!' {
 				sgml = true
 			}
+			if !sgml {
+				// Most tags have nothing in them but quotes.
+				end := quotedEnd(in, i+1)
+				if end >= len(in) {
+					return out
+				}
+				if i = end; in[end] == '>' {
+					tag = false
+				} else {
+					i--
+				}
+			}
 		case c == '>':
 			if tag {
 				tag, sgml = false, false
@@ -134,6 +146,26 @@ func strip(out, in []byte) []byte {
 		last = c
 	}
 	return out
+}
+
+// quotedEnd returns where in a tag, from i on, the next byte is that means something and is neither a hyphen nor within quotes, the
+// length of in or more if there is none.
+func quotedEnd(in []byte, i int) int {
+	for i < len(in) {
+		switch c := in[i]; {
+		case markupBytes[c]&inTag == 0 || c == '-':
+			i++
+		case c == '"' || c == '\'':
+			n := bytes.IndexByte(in[i+1:], c)
+			if n < 0 {
+				return len(in)
+			}
+			i += n + 2
+		default:
+			return i
+		}
+	}
+	return i
 }
 
 // What a byte may mean to strip.

@@ -75,8 +75,13 @@ func (f *fuz1Sum) chunk(p []byte) {
 				continue
 			}
 		}
+		if f.url.state == urlSkip {
+			if i += f.url.pass(p[i:]); i == len(p) {
+				break
+			}
+		}
 		c := lowerASCII(p[i])
-		if f.url.wants(c) && f.url.feed(c) {
+		if f.url.wants(c) && !f.url.inLabel(c) && f.url.feed(c) {
 			continue
 		}
 		switch {

@@ -354,6 +354,9 @@ func (d *qpDecoder) put(c byte, emit func([]byte)) {
 }
 
 func (d *qpDecoder) decode(raw []byte, emit func([]byte)) {
+	if d.out == nil {
+		d.out = make([]byte, 0, qpChunk)
+	}
 	for len(raw) > 0 {
 		if len(d.held) == 0 && raw[0] == '=' && len(raw) > 2 {
 			// Most sequences are whole.
@@ -458,7 +461,24 @@ type base64Decoder struct {
 }
 
 func (d *base64Decoder) decode(raw []byte, emit func([]byte)) {
-	for _, c := range raw {
+	if d.out == nil {
+		d.out = make([]byte, 0, base64Chunk+3)
+	}
+	for len(raw) > 0 {
+		if d.n == 0 && len(raw) >= 4 {
+			// Most are four digits in a row.
+			d0, d1, d2, d3 := scan.Base64[raw[0]], scan.Base64[raw[1]], scan.Base64[raw[2]], scan.Base64[raw[3]]
+			if (d0|d1|d2|d3)&^63 == 0 {
+				d.out = append(d.out, d0<<2|d1>>4, d1<<4|d2>>2, d2<<6|d3)
+				if raw = raw[4:]; len(d.out) >= base64Chunk {
+					emit(d.out)
+					d.out = d.out[:0]
+				}
+				continue
+			}
+		}
+		c := raw[0]
+		raw = raw[1:]
 		switch v := scan.Base64[c]; v {
 		case scan.Base64Pad:
 			d.padding()

@@ -3,6 +3,7 @@ package dcc
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
@@ -71,6 +72,10 @@ func TestFastAsNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 4000 {
 		text := mailtest.Text(r)
+		if r.IntN(4) == 0 { // a path of as many bytes as are left out, or more
+			path := slices.Concat([]byte("=\"http://www.Shop.example/"), bytes.Repeat([]byte("x/"), 950+r.IntN(100)), mailtest.Text(r), bytes.Repeat([]byte("&"), r.IntN(2)))
+			text = slices.Insert(text, r.IntN(len(text)+1), path[r.IntN(3):]...)
+		}
 		for rules := range Rules1 + 1 {
 			var fast1, slow1 fuz1Sum
 			var fast2, slow2 bodySum

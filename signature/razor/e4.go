@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"math"
-	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 )
@@ -28,7 +27,7 @@ func engine4(text []byte) (sig bulkhead.Signature, empty bool) {
 	lines := linesOf(text)
 	n := float64(lines.len())
 	at := func(i int) int { return int(math.Floor(float64(percentP[i]*n) / 100)) }
-	both := lines.appendSection(nil, at(1), at(2), percentQ)
+	both := lines.appendSection(make([]byte, 0, len(text)/4), at(1), at(2), percentQ)
 	first := len(both)
 	both = lines.appendSection(both, at(3), at(4), percentR)
 	input := text
@@ -50,19 +49,16 @@ type lines struct {
 
 func linesOf(text []byte) lines {
 	text = bytes.TrimRight(text, "\n")
-	if len(text) == 0 {
-		return lines{starts: make([]int32, 1)}
-	}
-	l := lines{text, make([]int32, 1, bytes.Count(text, []byte{'\n'})+2)}
-	for at := 0; at <= len(text); {
-		n := bytes.IndexByte(text[at:], '\n')
-		if n < 0 {
-			n = len(text) - at
+	starts := make([]int32, 1, bytes.Count(text, []byte{'\n'})+2)
+	for at := 0; at < len(text); {
+		if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
+			at += n + 1
+		} else {
+			at = len(text) + 1
 		}
-		at += n + 1
-		l.starts = append(l.starts, int32(at))
+		starts = append(starts, int32(at))
 	}
-	return l
+	return lines{text, starts}
 }
 
 func (l *lines) len() int { return len(l.starts) - 1 }
@@ -108,16 +104,19 @@ func (l *lines) appendSection(dst []byte, first, last int, q [2]float64) []byte 
 	}
 	startCol, endCol = max(startCol, 0), max(endCol, 0)
 	if startLine == endLine {
-		size := l.size(startLine)
-		if startCol >= size {
-			return dst
+		if size := l.size(startLine); startCol < size {
+			return append(dst, l.at(startLine)[startCol:min(endCol+1, size)]...)
 		}
-		return append(dst, l.at(startLine)[startCol:min(endCol+1, size)]...)
+		return dst
 	}
-	dst = slices.Grow(dst, to-from+1)
-	dst = append(dst, l.at(startLine)[startCol:]...)
-	for k := startLine + 1; k < endLine; k++ {
-		dst = append(dst, l.at(k)...)
+	for k := startLine; k <= endLine; k++ {
+		line := l.at(k)
+		if k == endLine {
+			line = line[:endCol]
+		} else if k == startLine {
+			line = line[startCol:]
+		}
+		dst = append(dst, line...)
 	}
-	return append(dst, l.at(endLine)[:endCol]...)
+	return dst
 }

@@ -150,7 +150,7 @@ func (h *Hasher) shingles(v *vocabulary) (shingles [Shingles]uint64) {
 	// The last two words begin nothing. Those before them are the first of the vocabulary.
 	ids := v.ids[:max(v.len()-2, 1)]
 	words := v.words[:slices.Max(ids)+1]
-	v.sums, v.near = slices.Grow(v.sums[:0], len(words))[:len(words)], slices.Grow(v.near[:0], len(words))
+	v.sums = sized(v.sums, len(words))
 	switch h.algorithm {
 	case MumHash:
 		v.place(v.bySize(ids, words), len(words))

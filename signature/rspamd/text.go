@@ -962,12 +962,8 @@ func (l *wordList) addASCII(w []byte) {
 	if len(w) == 0 || !inWord(w[0]) {
 		return
 	}
-	if letters := scan.Letters(w); letters == len(w) {
-		l.addLower(w, letters)
-		return
-	}
 	n := len(l.text)
-	l.text = slices.Grow(l.text, len(w))[:n+len(w)]
+	l.text = append(l.text, w...)
 	for _, c := range w {
 		if l.text[n] = lowerASCII(c); kinds[c]&wordKind != 0 {
 			n++

@@ -84,7 +84,7 @@ func (v *vocabulary) take(l *wordList, seed maphash.Seed) {
 	for size < 2*l.len() {
 		size *= 2
 	}
-	v.slots = slices.Grow(v.slots[:0], size)[:size]
+	v.slots = sized(v.slots, size)
 	clear(v.slots)
 	v.ids = slices.Grow(v.ids[:0], l.len())
 	v.words, v.times, v.hash = v.words[:0], v.times[:0], v.hash[:0]
@@ -120,7 +120,7 @@ func (v *vocabulary) bySize(ids []int32, words []string) []int32 {
 			v.sizes[size] = at
 		}
 	}
-	v.ranks, v.tails, v.long = slices.Grow(v.ranks[:0], len(words))[:len(words)], slices.Grow(v.tails[:0], len(words))[:len(words)], v.long[:0]
+	v.ranks, v.tails, v.long = sized(v.ranks, len(words)), sized(v.tails, len(words)), v.long[:0]
 	for id, w := range words {
 		size := min(len(w), mumBlock+1)
 		rank := next[size]
@@ -132,16 +132,21 @@ func (v *vocabulary) bySize(ids []int32, words []string) []int32 {
 			v.long = append(v.long, int32(id))
 		}
 	}
-	v.ranked = slices.Grow(v.ranked[:0], len(ids))
-	for _, id := range ids {
-		v.ranked = append(v.ranked, v.ranks[id])
+	v.ranked = sized(v.ranked, len(ids))
+	for i, id := range ids {
+		v.ranked[i] = v.ranks[id]
 	}
 	return v.ranked
 }
 
+// sized returns a slice of n numbers, in the memory of s if that is enough.
+//
+//go:noinline
+func sized[T int32 | uint64](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
+
 // place tells v where in ids, which are of so many different words, each is.
 func (v *vocabulary) place(ids []int32, words int) {
-	v.last, v.before = slices.Grow(v.last[:0], words)[:words], slices.Grow(v.before[:0], len(ids))[:len(ids)]
+	v.last, v.before = sized(v.last, words), sized(v.before, len(ids))
 	for id := range v.last {
 		v.last[id] = -1
 	}

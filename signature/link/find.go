@@ -77,14 +77,14 @@ var classes = func() (c [256]byteClass) {
 // Of long text it looks at overlapping pieces.
 func inWord(word []byte, found func(string) bool) bool {
 	for ; len(word) > 2*MaxURL; word = word[MaxURL:] {
-		if !inPiece(string(word[:2*MaxURL]), MaxURL, found) {
+		if !inPiece(scan.String(word[:2*MaxURL]), MaxURL, found) {
 			return false
 		}
 	}
-	return inPiece(string(word), len(word), found)
+	return inPiece(scan.String(word), len(word), found)
 }
 
-// inPiece finds the links that begin before limit. One within another ends it: it
+// inPiece finds the links that begin before limit, of which it keeps no text. One within another ends it: it
 // is found itself.
 func inPiece(text string, limit int, found func(string) bool) bool {
 	fang := -1

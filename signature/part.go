@@ -62,7 +62,7 @@ type knownWords struct {
 // A knownWord is a word, as two numbers, and its hash.
 type knownWord struct{ head, tail, hash uint64 }
 
-const knownBits = 11
+const knownBits = 12
 
 // appendHashed appends the hashes of words.
 func (known *knownWords) appendHashed(h []uint64, k *nearKey, words *wordList) []uint64 {
@@ -135,14 +135,18 @@ func appendRuns(orders []uint64, words *wordList, hashes []uint64) []uint64 {
 // means nothing for it.
 func parts(s *skeleton, h *hashes) []bulkhead.Signature {
 	h.runs = appendRuns(h.runs[:0], &s.words, h.words)
-	own := lowest(h.runs, partOwn)
+	n := len(h.runs)
+	h.runs = appendRuns(h.runs, &s.rest, h.rest)
+	other := lowest(h.runs, partAsked)
+	own := other[:min(len(other), partOwn)]
+	if n < len(h.runs) {
+		own = lowest(h.runs[:n], partOwn)
+	}
 	if len(own) < partFloor {
 		own = nil
 	}
-	h.runs = appendRuns(h.runs, &s.rest, h.rest)
-	other := lowest(h.runs, partAsked)
 	asked := other
-	if n := len(h.runs); s.quoted.len() > 0 {
+	if n = len(h.runs); s.quoted.len() > 0 {
 		if h.runs = appendRuns(h.runs, &s.quoted, h.quoted); len(h.runs) > n {
 			asked = lowest(h.runs, partAsked)
 		}

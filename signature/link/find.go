@@ -88,7 +88,7 @@ func inWord(word []byte, found func(string) bool) bool {
 // is found itself.
 func inPiece(text string, limit int, found func(string) bool) bool {
 	fang := -1
-	if strings.ContainsAny(text, "[({") {
+	if strings.ContainsAny(text, "[({") && mayHaveFang(text) {
 		plain := fangs.Replace(text)
 		fang = differ(text, plain)
 		text = plain
@@ -144,6 +144,23 @@ func differ(a, b string) int {
 		}
 	}
 	return -1
+}
+
+// mayHaveFang reports whether there may be something in text that fangs undoes.
+func mayHaveFang(text string) bool {
+	for i := range len(text) - 1 {
+		switch c := text[i+1]; text[i] {
+		case '[', '(', '{':
+			if c == '.' || c|0x20 == 'd' || c == ':' || c == '/' {
+				return true
+			}
+		case '.':
+			if c == ']' {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // fangs undoes what is written in the place of dots, colons and slashes.

@@ -2,6 +2,7 @@ package link
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -241,4 +242,19 @@ func ExampleAll() {
 	// Output:
 	// example.com www.example.com/go
 	// example.net forms.example.net/abc
+}
+
+// TestMayHaveFang: what is passed over has nothing to undo.
+func TestMayHaveFang(t *testing.T) {
+	pieces := []string{"[", "]", "(", ")", "{", "}", ".", "dot", "DOT", "Dot", ":", "/", "//", "a", "example", " "}
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 20_000 {
+		var text strings.Builder
+		for range r.IntN(8) {
+			text.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		if s := text.String(); !mayHaveFang(s) && fangs.Replace(s) != s {
+			t.Fatalf("%q has something to undo", s)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package mail
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"io"
@@ -85,9 +86,10 @@ func (m *Message) Unquoted(body []byte) (text []byte, size int) {
 //
 // Source: docs/specs/rspamd-fuzzy.md#charsets.
 func (p *Part) Literal(ctx context.Context) (string, error) {
-	by := pace.New(ctx)
+	var by *pace.Pace // few texts need one
 	text, latin := p.Text, false
 	if p.guessed {
+		by = pace.New(ctx)
 		data := p.decoded(by)
 		switch guess(data) {
 		case allASCII:
@@ -107,12 +109,16 @@ func (p *Part) Literal(ctx context.Context) (string, error) {
 	}
 	if p.quoting&blankEnds != 0 || p.quoting&quoted == 0 && strings.Contains(p.encoding, "quoted-printable") && hasBlankEnds(p.body) {
 		const most = 3 // bytes of UTF-8 for one of a charset
+		by = cmp.Or(by, pace.New(ctx))
 		text = asString(asUTF8(p.decoded(by), p.charset, most*len(p.body), by))
 	}
 	name := strings.ToLower(strings.Trim(p.charset, " \t\"'"))
 	exact := name == "iso-8859-1" || name == "latin1" || latin
-	undefined := strings.Contains(text, "\ufffd") && (name == "windows-1252" || name == "cp1252" || p.guessed && !strings.HasPrefix(name, "utf"))
-	if (undefined || exact && !scan.IsASCII(text)) && !by.Over(len(text)) {
+	undefined := (name == "windows-1252" || name == "cp1252" || p.guessed && !strings.HasPrefix(name, "utf")) && strings.Contains(text, "\ufffd")
+	if undefined || exact && !scan.IsASCII(text) {
+		if by = cmp.Or(by, pace.New(ctx)); by.Over(len(text)) {
+			return text, pace.Ended(by)
+		}
 		data := p.decoded(by)
 		out := make([]byte, 0, 2*len(data))
 		for _, c := range data {

@@ -196,7 +196,12 @@ func appendField(clean, value []byte) []byte {
 }
 
 // get returns the bytes of a field.
-func (h *header) get(name string) string { return strings.TrimSpace(h.fields.Get(name)) }
+func (h *header) get(name string) string {
+	if h.fields.Len() == 0 {
+		return "" // as in many parts, for less than it costs to bring the name into its form
+	}
+	return strings.TrimSpace(h.fields.Get(name))
+}
 
 // written returns a field as UTF-8, its encoded words as they stand. Bytes that
 // are not UTF-8 are read as windows-1252.

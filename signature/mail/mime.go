@@ -2,6 +2,7 @@ package mail
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -125,6 +126,7 @@ func (r *reader) multipart(kind, boundary, encoding string, body []byte, at plac
 		at.alternative = r.alternatives
 	}
 	fresh := kind == "multipart/alternative" && at.branch == 0
+	r.m.Parts = slices.Grow(r.m.Parts, min(len(parts), maxParts-min(r.entities, maxParts)))
 	for i, part := range parts {
 		if fresh {
 			at.branch = i + 1

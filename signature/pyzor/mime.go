@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
@@ -62,6 +63,13 @@ func (p *node) contentType() (string, string) {
 
 // lowerASCII lowers ASCII; nothing else can be in a header that matters.
 func lowerASCII(s string) string {
+	i := 0
+	for i < len(s) && s[i] < utf8.RuneSelf && (s[i] < 'A' || s[i] > 'Z') {
+		i++
+	}
+	if i == len(s) {
+		return s // as most are
+	}
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
 			return r + 'a' - 'A'
@@ -83,7 +91,9 @@ type reader struct {
 	stops    [][]byte // boundaries, with the dashes before them
 	blanks   int      // how often a blank line ends the input too
 	parts    int      // that were begun
+	nodes    []node   // memory of the next ones
 	leaves   []*node
+	at       int    // see decodeLines
 	body     []byte // decoded, of the part bodyOf
 	bodyOf   *node
 	charsOf  *node // the page whose characters there are
@@ -194,7 +204,11 @@ func trimEOL(b []byte) []byte {
 
 // parse reads one part: header, then what its type says.
 func (r *reader) parse(defaultType string, depth int) *node {
-	p := &node{defaultType: defaultType}
+	if len(r.nodes) == cap(r.nodes) {
+		r.nodes = make([]node, 0, min(1+2*cap(r.nodes), 64))
+	}
+	r.nodes = append(r.nodes, node{defaultType: defaultType})
+	p := &r.nodes[len(r.nodes)-1]
 	if r.parts++; r.parts > maxParts || r.pace.Over(1) {
 		r.bad = true
 		return p

@@ -99,14 +99,14 @@ func codecOrASCII(charset string) string {
 
 // decodeLines decodes body and passes it on to l, from a mark in it on.
 func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, from mark) {
-	at := int(from.at)
 	if (scan.ASCIIPrefix(body) < len(body) || !keepsASCII(codec)) && (codec != "utf_8" || !utf8.Valid(body)) {
-		s := sink{take: l.put, run: l.puts, with: with, pace: r.pace, lines: l, from: at}
+		s := sink{take: l.put, run: l.puts, with: with, pace: r.pace, lines: l, from: int(from.at)}
 		l.at = &s.at
 		s.decode(body, codec)
 	} else {
-		l.at = &at
-		for at < len(body) && !l.done() {
+		r.at = int(from.at)
+		for l.at = &r.at; r.at < len(body) && !l.done(); {
+			at := r.at
 			n := min(len(body)-at, pace.Step)
 			if at+n < len(body) {
 				n = charBefore(body, at+n+1) - at
@@ -115,7 +115,7 @@ func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, fro
 				break
 			}
 			l.puts(body[at : at+n])
-			at += n
+			r.at += n
 		}
 	}
 	l.at = nil

@@ -275,6 +275,12 @@ func (r rawPart) prepare(room *[front + maxBody]byte, p *pace.Pace) ([]byte, boo
 		return nil, false
 	}
 	whole, n := unixLines(room[:front], r.body, len(room), p)
+	if size := len(agentLine) + len(r.kept); n <= maxBody && size <= maxHeader && bytes.IndexByte(r.kept, '\r') < 0 {
+		start := front - size - 1
+		copy(whole[start+copy(whole[start:], agentLine):], r.kept)
+		whole[front-1] = '\n'
+		return whole[start:], true
+	}
 	head := agentLine + string(r.kept)
 	out := make([]byte, 0, len(head)+1)
 	// The last line end of the header is not part of it.

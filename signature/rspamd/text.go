@@ -354,6 +354,7 @@ type workspace struct {
 	found oddList
 	words vocabulary
 	text  []byte // of the words
+	env   *snowballstem.Env
 }
 
 // maxKept is how many bytes of words a workspace that is kept for the next text has room for.
@@ -365,6 +366,9 @@ func (s *workspace) back(to *sync.Pool) {
 		return
 	}
 	clear(s.words.words) // so that no stem is kept
+	if s.env != nil {
+		s.env.SetCurrent("")
+	}
 	to.Put(s)
 }
 
@@ -393,7 +397,10 @@ func (s *workspace) stemmedWords(stripped *stripped, limit int, h *Hasher, p *pa
 		language = h.stopWords.language(stripped.text, s.found.letters)
 	}
 	if language >= 0 {
-		env := snowballstem.NewEnv("")
+		if s.env == nil {
+			s.env = snowballstem.NewEnv("")
+		}
+		env := s.env
 		for i, w := range v.words {
 			if len(w) > maxStem {
 				continue

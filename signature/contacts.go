@@ -3,6 +3,7 @@ package signature
 import (
 	"context"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
@@ -71,6 +72,12 @@ var contactBytes = func() (table [256]uint8) {
 	return table
 }()
 
+// isOther reports whether text begins with a character beyond ASCII that is no digit, and does not begin a
+// telephone number: most with which a mark begins are letters.
+func isOther(text []byte) bool {
+	return text[0] >= utf8.RuneSelf && len(text) > 1 && text[1] != "\uff10"[1] && text[1] != "\U0001d7ce"[1]
+}
+
 // findContacts calls found with the names of the telephone numbers and wallets in
 // text, repeated ones too. Its time is linear.
 func findContacts(text []byte, p *pace.Pace, found func(name string)) {
@@ -78,13 +85,13 @@ func findContacts(text []byte, p *pace.Pace, found func(name string)) {
 	number := -1 // where the last telephone number ended
 	for at := 0; ; {
 		from := at
-		for stop := min(at+pace.Step, len(text)); at < stop && contactBytes[text[at]]&contactMark == 0; {
+		for stop := min(at+pace.Step, len(text)); at < stop && (contactBytes[text[at]]&contactMark == 0 || isOther(text[at:])); {
 			at++
 		}
 		if p.Over(at-from) || at == len(text) {
 			return
 		}
-		if contactBytes[text[at]]&contactMark == 0 {
+		if contactBytes[text[at]]&contactMark == 0 || isOther(text[at:]) {
 			continue
 		}
 		// A word goes back to letters that are no marks.

@@ -155,7 +155,7 @@ func FuzzText(f *testing.F) {
 			}
 			start = l.start
 		}
-		found, _ := new(workspace).stemmedWords(&stripped{text: a, lines: lines, bare: true}, math.MaxInt, h, nil)
+		found, _ := new(workspace).stemmedWords(&stripped{text: a, lines: lines, bare: true}, 0, math.MaxInt, h, nil)
 		words := listed(found)
 		if s := h.Shingles(words); len(words) == 0 && s != [Shingles]uint64{} {
 			t.Fatal("no words, but shingles")
@@ -172,7 +172,7 @@ func TestWords(t *testing.T) {
 		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 		"500만개 abc가나 가_나": "500 만개 abc 가나 가 _ 나", "a¸b ¸c": "a b c", "see joe%barrera.org": "see joe barrera org", "at http://%32%317.%31%30%36.%355%2E97/ now": "at now",
 	} {
-		words, ok := new(workspace).stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, NewHasher("", "", MumHash), nil)
+		words, ok := new(workspace).stemmedWords(&stripped{text: []byte(text), bare: true}, 0, math.MaxInt, NewHasher("", "", MumHash), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -206,7 +206,7 @@ func TestRawText(t *testing.T) {
 		"From the 'Running' man: \xa9 2005 All! rights, ": "rom the 'running' man \xa9 2005 all! rights", "x caf\xe9 end": "caf\xe9", "a b http://example.com/x c d\xe9 e ": "b c d\xe9 e", "\xff": "",
 	} {
 		space := new(workspace)
-		words, ok := space.stemmedWords(&stripped{text: []byte(text), bare: true}, math.MaxInt, NewHasher("", "", MumHash), nil)
+		words, ok := space.stemmedWords(&stripped{text: []byte(text), bare: true}, 0, math.MaxInt, NewHasher("", "", MumHash), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -218,7 +218,7 @@ func TestWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
 		for _, n := range []int{1, 599, 600, 601, 2000} {
 			space := new(workspace)
-			words, ok := space.stemmedWords(&stripped{text: []byte(strings.Repeat("walking"+gap, n)), bare: true}, 600, NewHasher("", "", MumHash), nil)
+			words, ok := space.stemmedWords(&stripped{text: []byte(strings.Repeat("walking"+gap, n)), bare: true}, 0, 600, NewHasher("", "", MumHash), nil)
 			if ok != (n <= 600) || ok && (words.len()+space.found.decay.left != n || space.found.counted() != n) {
 				t.Errorf("%d words with %q between them: %d and %d left out, %v", n, gap, len(listed(words)), space.found.decay.left, ok)
 			}

@@ -121,22 +121,25 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 	if len(stripped.text) > maxText || len(bytes.TrimSpace(stripped.text)) == 0 {
 		return hash, false // rspamd passes over empty texts
 	}
+	if len(stripped.text) < policy.MinWords && policy.tooShort(stripped.text, m.LiteralSubject()) {
+		return hash, false // it has no more words than bytes
+	}
 	space, _ := h.spaces.Get().(*workspace)
 	if space == nil {
 		space = new(workspace)
 	}
 	defer space.back(&h.spaces)
-	words, ok := space.stemmedWords(stripped, policy.MaxWords, h, p)
+	words, ok := space.stemmedWords(stripped, policy.MinWords, policy.MaxWords, h, p)
 	if !ok {
 		return hash, false
 	}
-	if words.len() >= policy.MinWords {
+	if words != nil {
 		shingles := h.shingles(words)
 		space.text = words.appendText(space.text[:0])
 		return Hash{Digest: keyed(&h.key, nil, space.text), Shingles: &shingles}, true
 	}
 	subject := m.LiteralSubject()
-	if n := len(stripped.text) + len(subject); n*policy.TextMultiplier < policy.MinBytes {
+	if policy.tooShort(stripped.text, subject) {
 		return hash, false
 	}
 	hash.Digest = h.Direct(stripped.text, subject)
@@ -180,6 +183,11 @@ func strippedText(part *mail.Part, within bool, p *pace.Pace) *stripped {
 	s.strip(text, false)
 	s.bare = part.Siblings != 1
 	return s
+}
+
+// tooShort reports whether a text without enough words has no hash.
+func (p *Policy) tooShort(text []byte, subject string) bool {
+	return (len(text)+len(subject))*p.TextMultiplier < p.MinBytes
 }
 
 func (p Policy) withDefaults() Policy {
@@ -372,9 +380,9 @@ func (s *workspace) back(to *sync.Pool) {
 	to.Put(s)
 }
 
-// stemmedWords returns the stemmed words of a stripped text, and false if there
+// stemmedWords returns the stemmed words of a stripped text, nil if there are fewer than least, and false if there
 // are more than limit, if they are too long, or if there is no time for them. The words are s's own.
-func (s *workspace) stemmedWords(stripped *stripped, limit int, h *Hasher, p *pace.Pace) (*vocabulary, bool) {
+func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher, p *pace.Pace) (*vocabulary, bool) {
 	// A text that is too long mostly shows it in its first part, which saves
 	// looking at the rest. Nothing reaches across a blank.
 	const bytesPerWord = 12
@@ -389,6 +397,9 @@ func (s *workspace) stemmedWords(stripped *stripped, limit int, h *Hasher, p *pa
 	}
 	if ok := s.found.take(stripped, min(limit, math.MaxInt-1)+1, p); !ok || s.found.counted() > limit {
 		return nil, false
+	}
+	if s.found.len() < least {
+		return nil, true
 	}
 	v := &s.words
 	v.take(&s.found.wordList, h.stems.seed)

@@ -28,7 +28,7 @@ func (m Maker) Base(sig *bulkhead.Signature) filter.Key {
 	return k
 }
 
-// Pair returns the key of a text together with a link, sender or network, on which votes
+// Pair returns the key of a text together with a link or sender, on which votes
 // fall together. It is used for weights and listings like the key of a signature.
 func (m Maker) Pair(text, context filter.Key) filter.Key {
 	k := pair(m.Secret, text, context)

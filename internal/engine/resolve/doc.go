@@ -5,12 +5,12 @@
 //
 // # A vote
 //
-// A message is more than its text. A vote falls on the text in full. On links, the sender,
-// attachments and contacts it falls in shares: in full on what is new, hardly at all on
+// A message is more than its text. A vote falls on the text in full. On links, the sender, the
+// network, attachments and contacts it falls in shares: in full on what is new, hardly at all on
 // what was often delivered without complaint. So votes do not damage what is established
 // in a message because of what somebody has put beside it. A vote also falls on pairs, the
-// text together with its sender, a link or the network, which tell the same text from
-// somebody else apart. docs/judgement.md says what verdicts make of all this.
+// text together with its sender or a link, which tell the same text from somebody else
+// apart. docs/judgement.md says what verdicts make of all this.
 //
 // Only the latest vote of a voice counts. What the voice added before is taken back in the
 // generation that has it. Cells only grow, so what is taken back from a key is added to

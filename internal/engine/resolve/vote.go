@@ -200,12 +200,6 @@ func (r *Resolver) least(m *Message) float64 {
 // pairs makes items of the text with each of the message's contexts.
 func (r *Resolver) pairs(m *Message, who *voter) {
 	r.contexts = r.parts.Contexts(m.Signatures, r.evidence, r.contexts[:0])
-	for i := range m.Signatures {
-		if m.Signatures[i].Scheme() == bulkhead.Network {
-			r.contexts = append(r.contexts, i)
-			break
-		}
-	}
 	first := len(r.items)
 	r.pairsOf = r.pairsOf[:0]
 	if len(r.contexts) > 0 {
@@ -338,7 +332,7 @@ func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *
 
 // context counts a link or sender with which a root reports the text for the first time.
 func (r *Resolver) context(m *Message, who *voter, it *item, columns []column) {
-	if m.Vote != bulkhead.Spam || !who.Root || it.facet == bulkhead.NetworkFacet || it.want[evidence.RootSpam] == 0 {
+	if m.Vote != bulkhead.Spam || !who.Root || it.want[evidence.RootSpam] == 0 {
 		return
 	}
 	for g := range columns {

@@ -178,7 +178,7 @@ func (p Policy) Lists(f bulkhead.Facet, e *Evidence) bool {
 	return s >= Need(f, e)-slack
 }
 
-// ListsPair is [Policy.Lists] of a text together with a sender, network or link: e is of
+// ListsPair is [Policy.Lists] of a text together with a sender or link: e is of
 // the pair, and good says whether the context is of good standing.
 func (p Policy) ListsPair(e, text, context *Evidence, good bool) bool {
 	return p.Strength(e, pairBase) >= NeedOfPair(min(text.history(), context.history()), good)-slack

@@ -163,16 +163,15 @@ func (w *linkWalk) all(url string) []link.Link {
 	}
 	known := &w.known[(len(url)+int(url[len(url)-1])+int(url[len(url)/2]))%len(w.known)]
 	if known.url != url {
-		known.url, known.all = url, w.reader.All(url, known.room[:])
+		known.url, known.all = url, w.reader.All(url, known.all)
 	}
 	return known.all
 }
 
 // A knownLink is a link as it is written, and what it leads to.
 type knownLink struct {
-	url  string
-	all  []link.Link
-	room [1]link.Link // as many as most are
+	url string
+	all []link.Link
 }
 
 // linkSignatures returns the bulkhead/link signatures of m.

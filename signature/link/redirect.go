@@ -17,7 +17,7 @@ func All(text string) []Link { return new(Reader).All(text, nil) }
 func (r *Reader) All(text string, room []Link) []Link {
 	l, ok := r.parse(text)
 	if !ok {
-		return nil
+		return room[:0]
 	}
 	all := append(room[:0], l)
 	if _, fragment, ok := strings.Cut(text[:min(len(text), MaxURL)], "#"); ok {

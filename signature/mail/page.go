@@ -205,20 +205,16 @@ func (v *visible) attributes(to *tagged, tag atom.Atom, t *markup.Tokens) {
 
 // attribute takes an attribute of an element.
 func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
-	first := func(to *string, name uint8) {
-		if t.named&name == 0 {
-			*to = value
-			t.named |= name
-		}
-	}
+	var to *string
+	var name uint8
 	switch len(key) {
 	case len("src"):
 		if is(key, "src") {
-			first(&t.src, namedSrc)
+			to, name = &t.src, namedSrc
 		}
 	case len("href"):
 		if is(key, "href") {
-			first(&t.href, namedHref)
+			to, name = &t.href, namedHref
 		} else if tag == atom.Font && is(key, "size") {
 			t.veils.off |= tiny
 		}
@@ -236,18 +232,22 @@ func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
 		if is(key, "hidden") {
 			t.veils.on |= gone
 		} else if is(key, "action") {
-			first(&t.action, namedAction)
+			to, name = &t.action, namedAction
 		}
 	case len("content"):
 		if is(key, "content") {
-			first(&t.content, namedContent)
+			to, name = &t.content, namedContent
 		}
 	case len("http-equiv"):
 		if is(key, "http-equiv") {
-			first(&t.equiv, namedEquiv)
+			to, name = &t.equiv, namedEquiv
 		} else if is(key, "formaction") {
-			first(&t.formaction, namedFormaction)
+			to, name = &t.formaction, namedFormaction
 		}
+	}
+	if to != nil && t.named&name == 0 {
+		*to = value
+		t.named |= name
 	}
 }
 

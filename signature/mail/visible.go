@@ -372,26 +372,26 @@ const (
 	leader                    // may have a link that is to be noted
 )
 
-func natureOf(tag atom.Atom) (is nature) {
-	switch tag {
-	case atom.Area, atom.Base, atom.Br, atom.Col, atom.Embed, atom.Hr, atom.Img, atom.Input,
-		atom.Link, atom.Meta, atom.Param, atom.Source, atom.Track, atom.Wbr:
-		is |= void
-	case atom.Script, atom.Style, atom.Title, atom.Template:
-		is |= unseen
-	case atom.Td, atom.Th:
-		is |= cell
+// natureOf returns what elements of a tag are. It is asked once for most of the tags of a page.
+func natureOf(tag atom.Atom) nature {
+	for _, n := range natures {
+		if n.tag == tag {
+			return n.is
+		}
 	}
-	switch tag {
-	case atom.P, atom.Table, atom.Ul, atom.Ol, atom.H1, atom.H2, atom.H3, atom.H4, atom.Hr, atom.Blockquote:
-		is |= block | apart
-	case atom.Br, atom.Div, atom.Tr, atom.Li, atom.Dl, atom.Dt, atom.Dd, atom.H5, atom.H6, atom.Pre, atom.Center,
-		atom.Body, atom.Section, atom.Article, atom.Header, atom.Footer, atom.Form, atom.Option, atom.Tbody, atom.Thead:
-		is |= block
-	}
-	switch tag {
-	case atom.A, atom.Area, atom.Base, atom.Form, atom.Button, atom.Input, atom.Iframe, atom.Frame, atom.Img, atom.Link, atom.Meta:
-		is |= leader
-	}
-	return is
+	return 0
+}
+
+var natures = [...]struct {
+	tag atom.Atom
+	is  nature
+}{
+	{atom.A, leader}, {atom.Area, void | leader}, {atom.Article, block}, {atom.Base, void | leader}, {atom.Blockquote, block | apart}, {atom.Body, block},
+	{atom.Br, void | block}, {atom.Button, leader}, {atom.Center, block}, {atom.Col, void}, {atom.Dd, block}, {atom.Div, block}, {atom.Dl, block}, {atom.Dt, block},
+	{atom.Embed, void}, {atom.Footer, block}, {atom.Form, block | leader}, {atom.Frame, leader}, {atom.H1, block | apart}, {atom.H2, block | apart},
+	{atom.H3, block | apart}, {atom.H4, block | apart}, {atom.H5, block}, {atom.H6, block}, {atom.Header, block}, {atom.Hr, void | block | apart},
+	{atom.Iframe, leader}, {atom.Img, void | leader}, {atom.Input, void | leader}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Meta, void | leader},
+	{atom.Ol, block | apart}, {atom.Option, block}, {atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block}, {atom.Script, unseen}, {atom.Section, block},
+	{atom.Source, void}, {atom.Style, unseen}, {atom.Table, block | apart}, {atom.Tbody, block}, {atom.Td, cell}, {atom.Template, unseen}, {atom.Th, cell},
+	{atom.Thead, block}, {atom.Title, unseen}, {atom.Tr, block}, {atom.Track, void}, {atom.Ul, block | apart}, {atom.Wbr, void},
 }

@@ -2,7 +2,6 @@ package mail
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"io"
@@ -36,36 +35,26 @@ func (r *reader) keep(data, body []byte) []byte {
 func sameMemory(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 // decodeTransfer undoes a Content-Transfer-Encoding. Damaged encodings give
-// what can be had; an unknown one gives the body as it is.
-func (r *reader) decodeTransfer(encoding string, body []byte) ([]byte, quoting) {
-	encoding, _, _ = strings.Cut(encoding, ";")
-	switch strings.Trim(encoding, " \t\"'") {
-	case "base64":
+// what can be had; an unknown one gives the body as it is. odd says that the encoding leaves something to the reader.
+func (r *reader) decodeTransfer(how encoding, body []byte) (data []byte, odd bool) {
+	switch how {
+	case inBase64:
 		data := make([]byte, base64.StdEncoding.DecodedLen(len(body)))
 		if len(body) <= pace.Step {
 			if n, err := base64.StdEncoding.Decode(data, body); err == nil {
-				return data[:n], 0
+				return data[:n], false
 			}
 		}
-		data, bad := decodeBase64(data[:0], body, r.pace)
+		data, bad, more := decodeBase64(data[:0], body, r.pace)
 		if bad > 0 {
 			r.m.damage("base64 with %d bytes outside of its alphabet", bad)
 		}
-		return data, 0
-	case "quoted-printable":
-		return decodeQuotedPrintable(body, false, r.pace)
+		return data, bad > 0 || more
+	case inQuoted:
+		return decodeQuotedPrintable(body, r.pace)
 	}
-	return body, 0
+	return body, false
 }
-
-// A quoting says what quoted-printable was like. That of others is 0.
-type quoting uint8
-
-const (
-	quoted    quoting = 1 << iota // it was
-	blankEnds                     // lines ended in white space
-	odd                           // not every reader makes the same of it
-)
 
 // Unquoted returns what the body of a text in quoted-printable stands for, and how many bytes that body has, if
 // it begins body, which lies in Raw, and every reader makes the same of it; 0 if not. The result must not be changed.
@@ -86,39 +75,43 @@ func (m *Message) Unquoted(body []byte) (text []byte, size int) {
 //
 // Source: docs/specs/rspamd-fuzzy.md#charsets.
 func (p *Part) Literal(ctx context.Context) (string, error) {
-	var by *pace.Pace // few texts need one
+	by := pace.New(ctx)
+	text := p.literal(by)
+	if p.cut && !strings.HasSuffix(text, "\n") && !by.Over(len(text)) {
+		text += "\n"
+	}
+	return text, pace.Ended(by)
+}
+
+func (p *Part) literal(by *pace.Pace) string {
 	text, latin := p.Text, false
 	if p.guessed {
-		by = pace.New(ctx)
 		data := p.decoded(by)
 		switch guess(data) {
 		case allASCII:
 			if p.charset != "" {
 				data = withoutBad(data)
 			}
-			return asString(data), pace.Ended(by)
+			return asString(data)
 		case allLatin:
 			latin = true
 		}
 		if isTurkish(data) && !by.Over(len(data)) {
 			data, err := charmap.Windows1254.NewDecoder().Bytes(data)
 			if err == nil {
-				return asString(data), pace.Ended(by)
+				return asString(data)
 			}
 		}
 	}
-	if p.quoting&blankEnds != 0 || p.quoting&quoted == 0 && strings.Contains(p.encoding, "quoted-printable") && hasBlankEnds(p.body) {
+	if p.odd {
 		const most = 3 // bytes of UTF-8 for one of a charset
-		by = cmp.Or(by, pace.New(ctx))
-		text = asString(asUTF8(p.decoded(by), p.charset, most*len(p.body), by))
+		data := p.decoded(by)
+		text = asString(asUTF8(data, p.charset, most*len(data), by))
 	}
 	name := strings.ToLower(strings.Trim(p.charset, " \t\"'"))
 	exact := name == "iso-8859-1" || name == "latin1" || latin
 	undefined := (name == "windows-1252" || name == "cp1252" || p.guessed && !strings.HasPrefix(name, "utf")) && strings.Contains(text, "\ufffd")
-	if undefined || exact && !scan.IsASCII(text) {
-		if by = cmp.Or(by, pace.New(ctx)); by.Over(len(text)) {
-			return text, pace.Ended(by)
-		}
+	if (undefined || exact && !scan.IsASCII(text)) && !by.Over(len(text)) {
 		data := p.decoded(by)
 		out := make([]byte, 0, 2*len(data))
 		for _, c := range data {
@@ -130,7 +123,7 @@ func (p *Part) Literal(ctx context.Context) (string, error) {
 		}
 		text = asString(out)
 	}
-	return text, pace.Ended(by)
+	return text
 }
 
 // What a guess says of text that is not UTF-8.
@@ -201,24 +194,36 @@ func isTurkish(text []byte) bool {
 	return own
 }
 
-// InBase64 reports whether the part was sent in base64, which says where it ends: the line end before a boundary is none of it.
-func (p *Part) InBase64() bool { return transferEncoding(p.encoding) == "base64" }
-
-// transferEncoding returns the name of a Content-Transfer-Encoding.
-func transferEncoding(field string) string {
+// transferEncoding returns which Content-Transfer-Encoding a field names, unknown for one that changes nothing.
+func transferEncoding(field string) encoding {
 	name, _, _ := strings.Cut(field, ";")
-	return strings.Trim(name, " \t\"'")
+	switch strings.Trim(name, " \t\"'") {
+	case "base64":
+		return inBase64
+	case "quoted-printable":
+		return inQuoted
+	}
+	return unknown
 }
 
-// decoded returns the bytes of a part, of which none at the end of a line of quoted-printable is taken away.
+// Source returns the decoded bytes of a part as rspamd has them. It fails only when ctx ends, with an error that wraps that of ctx.
+func (p *Part) Source(ctx context.Context) ([]byte, error) {
+	if !p.IsText() {
+		return p.Data, nil
+	}
+	by := pace.New(ctx)
+	return p.decoded(by), pace.Ended(by)
+}
+
+// decoded returns the bytes of a part as rspamd decodes them.
 func (p *Part) decoded(by *pace.Pace) []byte {
-	switch transferEncoding(p.encoding) {
-	case "base64":
-		data, _ := decodeBase64(make([]byte, 0, base64.StdEncoding.DecodedLen(len(p.body))), p.body, by)
-		return data
-	case "quoted-printable":
-		data, _ := decodeQuotedPrintable(p.body, true, by)
-		return data
+	switch p.how {
+	case inBase64:
+		return literalBase64(p.body, by)
+	case inQuoted:
+		return literalQuoted(p.body, by)
+	case inUUE:
+		return literalUUE(p.body, by)
 	}
 	return p.body
 }
@@ -248,26 +253,12 @@ func isGuess(name string) bool {
 	return err != nil
 }
 
-// hasBlankEnds reports whether a line of body ends in white space.
-func hasBlankEnds(body []byte) bool {
-	for {
-		line, rest, found := bytes.Cut(body, []byte("\n"))
-		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 && isWhite(line[len(line)-1]) {
-			return true
-		}
-		if !found {
-			return false
-		}
-		body = rest
-	}
-}
-
 // decodeBase64 appends to dst what can be decoded of body: foreign bytes are
 // skipped and counted, padding ends a run and another may follow, an unfinished
-// last group gives its whole bytes.
-func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int) {
+// last group gives its whole bytes. more reports whether something follows padding.
+func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int, more bool) {
 	var bits uint32
-	n := 0
+	n, padded := 0, false
 	flush := func() {
 		switch n {
 		case 2:
@@ -279,15 +270,17 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int) {
 	}
 	for i, c := range body {
 		if i%pace.Step == 0 && p.Over(min(len(body)-i, pace.Step)) {
-			return dst, bad
+			return dst, bad, more
 		}
 		switch v := scan.Base64[c]; v {
 		case scan.Base64Skip:
 		case scan.Base64Pad:
 			flush()
+			padded = true
 		case scan.Base64Bad:
 			bad++
 		default:
+			more = padded
 			bits = bits<<6 | uint32(v)
 			if n++; n == 4 {
 				dst = append(dst, byte(bits>>16), byte(bits>>8), byte(bits))
@@ -296,14 +289,14 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int) {
 		}
 	}
 	flush()
-	return dst, bad
+	return dst, bad, more
 }
 
 // decodeQuotedPrintable decodes body. White space at line ends goes, as RFC 2045
-// section 6.7 (3) asks, unless it is to be kept; an equals sign that begins no escape stays as it is. It also
-// says what body is like.
-func decodeQuotedPrintable(body []byte, keep bool, p *pace.Pace) ([]byte, quoting) {
-	dst, is := make([]byte, 0, len(body)), quoted
+// section 6.7 (3) asks; an equals sign that begins no escape stays as it is. odd reports whether there was any such thing, or
+// a last line that goes on.
+func decodeQuotedPrintable(body []byte, p *pace.Pace) (dst []byte, odd bool) {
+	dst = make([]byte, 0, len(body))
 	for len(body) > 0 {
 		line, end := body, []byte(nil)
 		if i := bytes.IndexByte(body, '\n'); i >= 0 {
@@ -315,16 +308,14 @@ func decodeQuotedPrintable(body []byte, keep bool, p *pace.Pace) ([]byte, quotin
 			body = nil
 		}
 		if p.Over(len(line) + 1) {
-			return dst, is | odd
+			return dst, true
 		}
-		for n := len(line); !keep && n > 0 && (line[n-1] == ' ' || line[n-1] == '\t'); n-- {
+		for n := len(line); n > 0 && isWhite(line[n-1]); n-- {
 			line = line[:n-1]
-			is |= blankEnds | odd
+			odd = true
 		}
 		if n := len(line); n > 0 && line[n-1] == '=' {
-			if end == nil {
-				is |= odd
-			}
+			odd = odd || end == nil
 			line, end = line[:n-1], nil
 		}
 		for {
@@ -340,12 +331,12 @@ func decodeQuotedPrintable(body []byte, keep bool, p *pace.Pace) ([]byte, quotin
 			} else {
 				dst = append(dst, '=')
 				line = line[1:]
-				is |= odd
+				odd = true
 			}
 		}
 		dst = append(append(dst, line...), end...)
 	}
-	return dst, is
+	return dst, odd
 }
 
 // escaped returns the byte that the escape at the start of line, "=XX", stands for. It reports

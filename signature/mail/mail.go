@@ -92,11 +92,14 @@ type Part struct {
 	// Embedded is set below a message/rfc822 part.
 	Embedded bool
 
-	body              []byte // as it is in the message
-	quoting           quoting
-	agreed            bool // see Unquoted
-	encoding, charset string
-	guessed           bool // the charset, since it is not UTF-8
+	body    []byte // as it is in the message
+	how     encoding
+	charset string
+	guessed bool // the charset, since it is not UTF-8
+	odd     bool // the encoding is damaged, or may be read in more than one way
+	named   bool // by its type alone
+	agreed  bool // see Unquoted
+	cut     bool // Text is without the line end before a boundary, which is of the body
 }
 
 // IsText reports whether Text holds the content.

@@ -170,7 +170,7 @@ func TestLiteral(t *testing.T) {
 	}
 	for encoding, want := range map[string]bool{"base64": true, " BASE64 ; x": true, "8bit": false, "": false} {
 		m := mailtest.Must(Read(t.Context(), []byte("Content-Transfer-Encoding: "+encoding+"\n\nYQ==\n")))
-		if got := m.Parts[0].InBase64(); got != want {
+		if got := m.Parts[0].how == inBase64; got != want {
 			t.Errorf("%q: base64 %v", encoding, got)
 		}
 	}

@@ -50,10 +50,10 @@ func (r *reader) entity(h header, body []byte, at place) {
 		r.m.damage("parts nested deeper than %d", maxDepth)
 		composite, kind = false, "text/plain"
 	}
-	encoding := strings.ToLower(h.get("Content-Transfer-Encoding"))
+	how := transferEncoding(strings.ToLower(h.get("Content-Transfer-Encoding")))
 	switch {
 	case composite && strings.HasPrefix(kind, "multipart/"):
-		if r.multipart(kind, params["boundary"], encoding, body, at) {
+		if r.multipart(kind, params["boundary"], how, body, at) {
 			return
 		}
 		kind = "text/plain"
@@ -62,15 +62,15 @@ func (r *reader) entity(h header, body []byte, at place) {
 		at.embedded = true
 		at.digest = false
 		at.siblings = 0
-		decoded, _ := r.decodeTransfer(encoding, body)
-		h, body := r.header(r.keep(decoded, body))
+		data, _ := r.decodeTransfer(how, body)
+		h, body := r.header(r.keep(data, body))
 		r.entity(h, body, at)
 		return
 	}
-	r.leaf(h, kind, params["charset"], encoding, body, at)
+	r.leaf(h, kind, params["charset"], how, body, at)
 }
 
-func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at place) {
+func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte, at place) {
 	disposition, params := h.params("Content-Disposition")
 	part := Part{
 		Type: kind, HTML: kind == "text/html", Attachment: disposition == "attachment", Name: params["filename"],
@@ -80,15 +80,16 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 	if part.Name == "" {
 		_, params := h.params("Content-Type")
 		part.Name = params["name"]
+		part.named = part.Name != ""
 	}
 	part.Name = decodeText([]byte(part.Name), "")
-	data, is := r.decodeTransfer(encoding, body)
-	if part.IsText() {
+	part.body, part.how, part.charset = body, how, charset
+	var data []byte
+	if data, part.odd = r.decodeTransfer(how, body); part.IsText() {
 		part.Text = r.text(data, charset, sameMemory(data, body))
-		part.body, part.encoding, part.charset, part.quoting = body, encoding, charset, is
 		same := sameMemory(scan.Bytes(part.Text), data)
 		part.guessed = isGuess(charset) && !same
-		part.agreed = is == quoted && same && len(part.Text) == len(data)
+		part.agreed = how == inQuoted && !part.odd && same && len(part.Text) == len(data)
 	} else {
 		part.Data = r.keep(data, body)
 	}
@@ -96,11 +97,11 @@ func (r *reader) leaf(h header, kind, charset, encoding string, body []byte, at 
 }
 
 // multipart reads the parts of body and reports whether there were any.
-func (r *reader) multipart(kind, boundary, encoding string, body []byte, at place) bool {
+func (r *reader) multipart(kind, boundary string, how encoding, body []byte, at place) bool {
 	parts, closed := splitParts(body, boundary)
 	if len(parts) == 0 {
 		// An encoding is not allowed here, and yet some senders use one.
-		if decoded, _ := r.decodeTransfer(encoding, body); len(decoded) != len(body) {
+		if decoded, _ := r.decodeTransfer(how, body); len(decoded) != len(body) {
 			body = r.keep(decoded, body)
 			parts, closed = splitParts(body, boundary)
 		}

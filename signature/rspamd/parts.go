@@ -2,9 +2,9 @@ package rspamd
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
@@ -14,15 +14,70 @@ import (
 // readAs reports whether rspamd reads a part as text, and whether that is a page, whatever its type says.
 //
 // Source: docs/specs/rspamd-fuzzy.md#kinds-of-parts.
-func readAs(part *mail.Part, data []byte) (text, html bool) {
-	if isArchive(data) {
+func readAs(ctx context.Context, part *mail.Part, data []byte) (text, html bool) {
+	if isArchive(data) || strings.HasPrefix(part.Type, "message/") {
 		return false, false
 	}
-	html = part.HTML || looksLikePage(data)
+	if html = part.HTML; !html && looksLikePage(data) {
+		source, err := part.Source(ctx)
+		html = err == nil && isText(source) // if ctx ends, nothing counts
+	}
 	if part.IsText() {
 		return html || !bytes.HasPrefix(data, []byte("BEGIN:VCALENDAR")) && !bytes.HasPrefix(data, []byte("BEGIN:VCARD")), html
 	}
-	return html && utf8.Valid(data), html
+	return html || part.Type == "" && isText(data), html
+}
+
+// isText reports whether data, of which nothing else says that it is text, begins and ends like text.
+func isText(data []byte) bool {
+	const first, last = 160, 80
+	if len(data) > 3*last {
+		return fewOdd(data[:first]) && fewOdd(data[len(data)-last-1:len(data)-1])
+	}
+	return fewOdd(data)
+}
+
+// fewOdd reports whether fewer than one byte in 128 is neither printable nor of a character of UTF-8 or of a row of three
+// bytes that are not ASCII.
+func fewOdd(data []byte) bool {
+	odd := 0
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c >= 0x7F:
+			n := wideRun(data[i:])
+			if n == 0 {
+				odd++
+			}
+			i += n
+		case c < ' ' && c != '\t' && c != '\n' && c != '\r':
+			odd++
+		}
+	}
+	return odd*128 <= len(data)
+}
+
+// wideRun returns how many bytes behind the first of data, which is not ASCII, belong to the same character or row; 0 if
+// it stands alone.
+func wideRun(data []byte) int {
+	n := 0
+	for ; n+1 < len(data) && data[n] >= 0x7F; n++ {
+		follow := 0
+		for follow < 3 && n+1+follow < len(data)-1 && data[n+1+follow]&0xC0 == 0x80 {
+			follow++
+		}
+		switch c := data[n]; {
+		case c&0xE0 == 0xC0 && follow >= 1:
+			return 1
+		case c&0xF0 == 0xE0 && follow >= 2:
+			return 2
+		case c&0xF8 == 0xF0 && follow >= 3:
+			return 3
+		}
+	}
+	if n >= 3 {
+		return n
+	}
+	return 0
 }
 
 // attachment returns the hash of a part that is not read as text.

@@ -64,8 +64,12 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 	var hashes []Hash
 	seen := make(map[[blake2b.Size]byte]bool)
 	room := maxTexts
-	for i := range m.Parts {
-		part := &m.Parts[i]
+	parts, err := m.LiteralParts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range parts {
+		part := &parts[i]
 		var hash Hash
 		var ok bool
 		if p.Over(0) {
@@ -75,7 +79,7 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 		if part.IsText() {
 			data = scan.Bytes(part.Text)
 		}
-		text, html := readAs(part, data)
+		text, html := readAs(ctx, part, data)
 		switch {
 		case !text:
 			hash, ok = h.attachment(part, data, policy, p)
@@ -83,8 +87,7 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 			if room -= len(data); room >= 0 && len(data) <= maxSource {
 				read := *part
 				read.HTML = html
-				if read.Text = scan.String(data); part.IsText() {
-					var err error
+				if read.Text = scan.String(data); part.IsText() || part.Type == "" {
 					if read.Text, err = part.Literal(ctx); err != nil {
 						return nil, err
 					}
@@ -116,7 +119,7 @@ const (
 
 // text returns the hash of a text of m.
 func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
-	stripped := strippedText(part, len(m.Parts) > 1, p)
+	stripped := strippedText(part, p)
 	defer stripped.back()
 	if len(stripped.text) > maxText || len(bytes.TrimSpace(stripped.text)) == 0 {
 		return hash, false // rspamd passes over empty texts
@@ -164,8 +167,8 @@ func (s *stripped) back() {
 	}
 }
 
-// strippedText returns the stripped text of a part. within says that it is one of several. Who has used it may give it back.
-func strippedText(part *mail.Part, within bool, p *pace.Pace) *stripped {
+// strippedText returns the stripped text of a part. Who has used it may give it back.
+func strippedText(part *mail.Part, p *pace.Pace) *stripped {
 	s := strippedTexts.Get().(*stripped)
 	s.bare, s.shown = false, s.shown[:0]
 	if part.HTML {
@@ -175,12 +178,7 @@ func strippedText(part *mail.Part, within bool, p *pace.Pace) *stripped {
 		s.strip(page.text, true)
 		return s
 	}
-	text := scan.Bytes(part.Text)
-	if within && !part.InBase64() && !bytes.HasSuffix(text, []byte("\n")) {
-		// To rspamd the line end before a boundary belongs to the part.
-		text = append(text[:len(text):len(text)], '\n')
-	}
-	s.strip(text, false)
+	s.strip(scan.Bytes(part.Text), false)
 	s.bare = part.Siblings != 1
 	return s
 }

@@ -88,6 +88,8 @@ func (p *Part) literal(by *pace.Pace) string {
 	if p.guessed {
 		data := p.decoded(by)
 		switch guess(data) {
+		case mostUTF8:
+			return asString(data)
 		case allASCII:
 			if p.charset != "" {
 				data = withoutBad(data)
@@ -106,24 +108,44 @@ func (p *Part) literal(by *pace.Pace) string {
 	if p.odd {
 		const most = 3 // bytes of UTF-8 for one of a charset
 		data := p.decoded(by)
-		text = asString(asUTF8(data, p.charset, most*len(data), by))
+		text = asString(toUTF8(data, p.charset, most*len(data), by))
 	}
 	name := strings.ToLower(strings.Trim(p.charset, " \t\"'"))
 	exact := name == "iso-8859-1" || name == "latin1" || latin
-	undefined := (name == "windows-1252" || name == "cp1252" || p.guessed && !strings.HasPrefix(name, "utf")) && strings.Contains(text, "\ufffd")
+	undefined := !strings.HasPrefix(name, "utf") && strings.Contains(text, "\ufffd")
 	if (undefined || exact && !scan.IsASCII(text)) && !by.Over(len(text)) {
-		data := p.decoded(by)
-		out := make([]byte, 0, 2*len(data))
-		for _, c := range data {
-			r := charmap.Windows1252.DecodeByte(c)
-			if exact || r == utf8.RuneError {
-				r = rune(c)
-			}
-			out = utf8.AppendRune(out, r)
+		if p.guessed {
+			name = ""
 		}
-		text = asString(out)
+		if upper := upperHalf(name); exact || len(upper) == len(highBytes) {
+			data := p.decoded(by)
+			out := make([]byte, 0, 2*len(data))
+			for _, c := range data {
+				r := rune(c)
+				if c >= utf8.RuneSelf && !exact {
+					if to := upper[c-utf8.RuneSelf]; to != utf8.RuneError || c >= 0xA0 {
+						r = to
+					}
+				}
+				out = utf8.AppendRune(out, r)
+			}
+			text = asString(out)
+		}
 	}
 	return text
+}
+
+// highBytes are those that are not ASCII.
+var highBytes = func() (all [128]byte) {
+	for i := range all {
+		all[i] = byte(utf8.RuneSelf + i)
+	}
+	return all
+}()
+
+// upperHalf returns what the bytes that are not ASCII stand for in a charset. There are others, and fewer, if it has characters of several bytes.
+func upperHalf(name string) []rune {
+	return []rune(string(toUTF8(highBytes[:], name, 3*len(highBytes), nil)))
 }
 
 // What a guess says of text that is not UTF-8.
@@ -133,6 +155,7 @@ const (
 	withC1   guessed = iota // windows-1252
 	allLatin                // ISO-8859-1
 	allASCII                // nothing
+	mostUTF8                // as it is, with what is wrong in it
 )
 
 // guess returns what rspamd takes text for that is not UTF-8. It looks at the first, middle and last bytes of a long one,
@@ -140,6 +163,9 @@ const (
 func guess(text []byte) guessed {
 	const piece = 512
 	if len(text) < 3*piece {
+		if mostlyUTF8(text) {
+			return mostUTF8
+		}
 		return withC1
 	}
 	middle := len(text) / 2
@@ -165,6 +191,9 @@ func guess(text []byte) guessed {
 }
 
 func guessOf(piece []byte) guessed {
+	if mostlyUTF8(piece) {
+		return mostUTF8
+	}
 	found := allASCII
 	for _, c := range piece {
 		if 0x80 <= c && c < 0xA0 {
@@ -376,12 +405,17 @@ func (r *reader) text(data []byte, charset string, inRaw bool) string {
 // asUTF8 returns what decodeText describes, data itself if it is that already. A conversion
 // is cut to limit bytes or slightly less.
 func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
+	if name = strings.ToLower(strings.Trim(name, " \t\"'")); !stateful(name) && bytes.IndexByte(data, 0) >= 0 {
+		data = bytes.ReplaceAll(data, []byte{0}, nil)
+	}
+	return toUTF8(data, name, limit, p)
+}
+
+// toUTF8 does the same with NUL bytes, but where a conversion has none.
+func toUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
 	name = strings.ToLower(strings.Trim(name, " \t\"'"))
 	if stateful(name) {
 		return convert(data, name, limit, p)
-	}
-	if bytes.IndexByte(data, 0) >= 0 && !strings.HasPrefix(name, "utf-16") && !strings.HasPrefix(name, "utf-32") {
-		data = bytes.ReplaceAll(data, []byte{0}, nil)
 	}
 	switch name {
 	case "", "us-ascii", "ascii", "utf-8", "utf8", "unknown-8bit", "x-unknown":

@@ -106,6 +106,23 @@ func TestLiteralEnds(t *testing.T) {
 	}
 }
 
+// TestLiteralCharsets: bytes that their charset has no character for, those of UTF-8 that is torn, and NUL.
+func TestLiteralCharsets(t *testing.T) {
+	long := strings.Repeat("grün ", 400)
+	for _, test := range [][3]string{
+		{"iso-8859-2", "a\x86\xb3", "a\u0086ł"}, {"windows-1251", "\x98\xe0", "\u0098а"}, {"windows-1250", "\x88\xb9", "\u0088ą"}, {"windows-1252", "\x81\x80", "\u0081€"}, {"iso-8859-7", "\xae\xe1", "\ufffdα"},
+		{"iso-8859-1", "a\x00b", "a\x00b"}, {"utf-8", "ä\x00b", "ä\x00b"}, {"utf-8", "grüün\xfc", "grüün\xfc"}, {"", "grüün\xfc", "grüün\xfc"}, {"utf-8", "gr\xfcn", "grün"}, {"", "\x80 gr\xfcn ü", "€ grün Ã¼"},
+		{"", long + "\xfc" + long, long + "\xfc" + long}, {"gb2312", "\x80\xc4\xe3", "€你"},
+	} {
+		raw := "Content-Type: text/plain; charset=" + test[0] + "\n\n" + test[1]
+		m := mailtest.Must(Read(t.Context(), []byte(raw)))
+		parts := mailtest.Must(m.LiteralParts(t.Context()))
+		if got := mailtest.Must(parts[0].Literal(t.Context())); got != test[2] {
+			t.Errorf("%.20q in %q is %.40q, want %.40q", test[1], test[0], got, test[2])
+		}
+	}
+}
+
 // FuzzLiteralParts checks what every division of any bytes must satisfy.
 func FuzzLiteralParts(f *testing.F) {
 	for _, raw := range mailtest.Seeds() {

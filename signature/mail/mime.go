@@ -90,6 +90,7 @@ func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte,
 		same := sameMemory(scan.Bytes(part.Text), data)
 		part.guessed = isGuess(charset) && !same
 		part.agreed = how == inQuoted && !part.odd && same && len(part.Text) == len(data)
+		part.odd = part.odd || bytes.IndexByte(data, 0) >= 0
 	} else {
 		part.Data = r.keep(data, body)
 	}

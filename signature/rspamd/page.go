@@ -64,6 +64,7 @@ type node struct {
 type mark struct {
 	look        look
 	alt         string // the text that stands for a picture
+	pictured    bool   // there is one, though perhaps nothing in it
 	id, classes string // by which style sheets speak of an element
 }
 
@@ -172,7 +173,7 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 	place := before
 	cur, parent := int32(noNode), int32(noNode)
 	t := markup.Over(v.source, maxTag)
-	at := 0
+	at, torn := 0, false
 	for t.Next() {
 		start, size := at, len(t.Raw())
 		if v.over(size, p) {
@@ -189,7 +190,19 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 			}
 			continue
 		}
+		if t.Kind() == markup.Other {
+			if isBogus(t.Raw()) {
+				cur = noNode // as behind an end tag that was not yet read
+				continue
+			}
+			if torn = at == len(v.source) && isUnfinished(t.Raw()); torn {
+				break
+			}
+		}
 		if t.Kind() == markup.End {
+			if cur == noNode {
+				cur = parent
+			}
 			tag, kind := v.tag(&t)
 			if place == head && tag == atom.Head {
 				place = body
@@ -246,10 +259,23 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 			t = markup.Over(v.source[at:], maxTag)
 		}
 	}
-	if cur >= 0 && v.nodes[cur].kind&closed == 0 {
+	// A tag that does not end takes the place of the element that the end of the page would end.
+	torn = torn || at < len(v.source) && !t.TooLong() || strings.HasSuffix(v.source, "</")
+	if cur >= 0 && !torn && v.nodes[cur].kind&closed == 0 {
 		v.close(cur, int32(len(v.source)), int32(len(v.source)))
 	}
 	return len(v.source)
+}
+
+// isBogus reports whether what seems to be an end tag has no name, which makes it text.
+func isBogus(tag string) bool { return strings.HasPrefix(tag, "</") }
+
+// isUnfinished reports whether the end of a comment, or of what looks like one, is not there.
+func isUnfinished(tag string) bool {
+	if strings.HasPrefix(tag, "<!--") {
+		return !isTorn(tag) && !strings.HasSuffix(tag, "-->")
+	}
+	return !strings.HasSuffix(tag, ">")
 }
 
 // isTorn reports whether rspamd does not see where a comment, or what looks like one, ends.
@@ -543,7 +569,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 	case !visible:
 	case n.kind&linking != 0:
 		v.shown[shown].end += v.linked(begin)
-	case n.tag == atom.Img && n.mark > 0:
+	case n.tag == atom.Img && n.mark > 0 && v.marks[n.mark-1].pictured:
 		v.blank()
 		v.text = append(v.text, v.unescape(scan.Bytes(v.marks[n.mark-1].alt))...)
 		v.blank()
@@ -738,6 +764,11 @@ func (v *page) attributes(n *node, t *markup.Tokens) {
 	if count, ok := t.Written(); ok {
 		for i := range count {
 			key, written := t.Attribute(i)
+			if !t.Quoted(i) {
+				written, _, _ = strings.Cut(written, `"`)
+			} else if written == "" {
+				continue // as if it were not there
+			}
 			v.attribute(n, &r, key, written)
 		}
 	} else {
@@ -780,7 +811,7 @@ func (v *page) attribute(n *node, r *attributeReader, key, written string) {
 		if n.tag != atom.Img {
 			return
 		}
-		r.mark.alt = written
+		r.mark.alt, r.mark.pictured = written, true
 	case n.kind&empty != 0:
 		return
 	case name == isHref:

@@ -133,6 +133,24 @@ func TestPageText(t *testing.T) {
 	}
 }
 
+// TestBrokenPage: what rspamd 3.4 reads of tags that are not whole.
+func TestBrokenPage(t *testing.T) {
+	for source, want := range map[string]string{
+		// A tag that has no end takes the place of the elements that have none.
+		"<p>a</p>b<i": "a\n", "<p>a<b>c</b>d</i": "ac\n", "<p>a</p>b<!-- c": "a\n", "<p>a</p>b<!-- c -->": "a\nb", "a<": "a<", "<p>a</": "", "<div>a<p>b</p>c<img src=x": "a\nb\n",
+		// An end tag without a name is text, and the element around it is lost.
+		"<p>a</= p>b": "", "<p>a</= p>b</p>c": "a</= p>b", "<div><p>a</ p>b<i>c</i>d</div>": "a</ p>bcd\n",
+		// Values without quotation marks end at one; empty ones between such marks are none.
+		`a<img alt=3D"b c">d`: "a 3D d", `a<img alt="">b`: "ab", `a<img alt=''>b`: "ab", `a<img alt>b`: "a b", `a<img class=c>b`: "ab", `a<p hidden="">b</p>c`: "a\nb\nc", `a<p hidden="x">b</p>c`: "ac",
+	} {
+		page := readPage(source, nil)
+		if got := string(page.text); got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+		page.back()
+	}
+}
+
 // TestShown: which texts of links stand for a link: those of more than four bytes, if there is a link.
 func TestShown(t *testing.T) {
 	for source, want := range map[string]int{

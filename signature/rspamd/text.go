@@ -151,10 +151,11 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 
 // A stripped is text on one line, as words are looked for in it.
 type stripped struct {
-	text  []byte
-	lines []int32 // where lines began, but the first
-	shown []span  // what a page shows for links, in places that these had before it was stripped, as rspamd has them
-	bare  bool    // host names are links
+	text   []byte
+	lines  []int32 // where lines began, but the first
+	shown  []span  // what a page shows for links, in places that these had before it was stripped, as rspamd has them
+	bare   bool    // host names are links
+	source string  // what the text was made of
 }
 
 // strippedTexts keeps memory for them. It holds no state.
@@ -162,6 +163,7 @@ var strippedTexts = sync.Pool{New: func() any { return new(stripped) }}
 
 // back gives s to who strips the next text.
 func (s *stripped) back() {
+	s.source = ""
 	if cap(s.text)+cap(s.lines)*4+cap(s.shown)*16 <= maxSpare {
 		strippedTexts.Put(s)
 	}
@@ -170,7 +172,7 @@ func (s *stripped) back() {
 // strippedText returns the stripped text of a part. Who has used it may give it back.
 func strippedText(part *mail.Part, p *pace.Pace) *stripped {
 	s := strippedTexts.Get().(*stripped)
-	s.bare, s.shown = false, s.shown[:0]
+	s.bare, s.shown, s.source = false, s.shown[:0], part.Text
 	if part.HTML {
 		page := readPage(part.Text, p)
 		defer page.back()
@@ -440,8 +442,11 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 	l.found = findLinks(l.found[:0], text, s.lines, s.bare)
 	l.links, l.lines, l.shown, l.passed = l.found, s.lines, s.shown, 0
 	l.decay = decay{size: len(text)}
-	if l.raw = !utf8.Valid(text); l.raw {
-		return l.takeRaw(text, limit, p)
+	if l.raw = false; !utf8.Valid(text) {
+		if l.raw = !mostlyUTF8(s.source); l.raw {
+			return l.takeRaw(text, limit, p)
+		}
+		text = readable(text)
 	}
 	l.letters = scan.MapLetters(l.letters, text)
 	odd := 0   // where begins what has been passed over: words that need a closer look
@@ -579,6 +584,34 @@ func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
 		}
 	}
 	return true
+}
+
+// mostlyUTF8 reports whether text has more characters of several bytes than bytes that are not UTF-8.
+func mostlyUTF8(text string) bool {
+	good, bad := 0, 0
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		if n > 1 {
+			good++
+		} else if r == utf8.RuneError {
+			bad++
+		}
+		text = text[n:]
+	}
+	return good > bad
+}
+
+// readable returns text with a character that belongs to no word for each byte that is not UTF-8.
+func readable(text []byte) []byte {
+	out := bytes.Clone(text)
+	for at := 0; at < len(text); {
+		r, n := utf8.DecodeRune(text[at:])
+		if n == 1 && r == utf8.RuneError {
+			out[at] = '?'
+		}
+		at += n
+	}
+	return out
 }
 
 // cutAt reports whether a gap begins at a place.

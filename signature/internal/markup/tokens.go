@@ -447,6 +447,13 @@ func (t *Tokens) Attribute(i int) (key, value string) {
 	return t.source[w.key:w.keyEnd], t.source[w.value:w.valueEnd]
 }
 
+// Quoted reports whether the value of such an attribute stands between quotation marks.
+func (t *Tokens) Quoted(i int) bool {
+	w := &t.written[i]
+	before := t.source[w.value-1]
+	return w.value > w.keyEnd && (before == '"' || before == '\'')
+}
+
 // Attributes calls visit with the attributes of a start tag until it returns false: the
 // name in lower case, and the value as written, of which [Value] tells the meaning. Of those
 // that are repeated only the first counts.

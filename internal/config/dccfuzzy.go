@@ -57,7 +57,7 @@ type Fuzzy struct {
 	Algorithm     string     `toml:"algorithm" doc:"algorithm of that rule: \"mumhash\", \"xxhash\" or \"siphash\""`
 	MinLength     int        `toml:"min_length" doc:"min_length of that rule, words"`
 	MinBytes      int        `toml:"min_bytes" doc:"min_bytes of that rule; 0: no limit"`
-	StopWords     string     `toml:"stop_words" doc:"file with rspamd's stop words, read at the start if it is there: with them the node\ntells languages apart, and so stems words, as rspamd does. Empty: none"`
+	StopWords     string     `toml:"stop_words" doc:"file with rspamd's stop words, read at the start if it is there, and the models of\nlanguages beside it: with them the node tells languages apart, and so stems words, as\nrspamd does. Empty: none"`
 	Keys          []FuzzyKey `toml:"keys" doc:"key pairs that requests may be encrypted to"`
 }
 

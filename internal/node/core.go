@@ -118,8 +118,8 @@ func (n *core) open(ctx context.Context, still bool) error {
 		return err
 	}
 	n.hashing.KeyNow = func() [16]byte { return n.secret() }
-	if err := readStopWords(n.hashing.Rspamd, cfg.Fuzzy.StopWords); err != nil {
-		n.log.Warn("languages are told by words of our own, not by rspamd's", "stop_words", cfg.Fuzzy.StopWords, "err", err)
+	if err := readLanguages(n.hashing.Rspamd, cfg.Fuzzy.StopWords); err != nil {
+		n.log.Warn("languages are not told as by rspamd", "stop_words", cfg.Fuzzy.StopWords, "err", err)
 	}
 	durability := store.Always
 	if cfg.Node.Durability == "relaxed" {
@@ -208,8 +208,8 @@ func hashingOf(cfg *config.Config, secret filter.Secret) (signature.Options, err
 	return opts, err
 }
 
-// readStopWords reads rspamd's stop words from a file, if it is there.
-func readStopWords(h *rspamd.Hasher, name string) error {
+// readLanguages reads rspamd's stop words from a file, if it is there, and its models of languages, which are beside it.
+func readLanguages(h *rspamd.Hasher, name string) error {
 	if name == "" {
 		return nil
 	}
@@ -221,7 +221,7 @@ func readStopWords(h *rspamd.Hasher, name string) error {
 		return err
 	}
 	defer file.Close()
-	return h.ReadStopWords(file)
+	return errors.Join(h.ReadStopWords(file), h.ReadModel(os.DirFS(filepath.Dir(name))))
 }
 
 func policyOf(cfg *config.Config) trust.Policy {

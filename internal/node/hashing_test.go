@@ -72,7 +72,7 @@ func TestReadStopWords(t *testing.T) {
 		}
 	}
 	for name, ok := range map[string]bool{"": true, filepath.Join(dir, "none"): true, filepath.Join(dir, "good"): true, filepath.Join(dir, "bad"): false, dir: false} {
-		if err := readStopWords(rspamd.NewHasher("", "", rspamd.MumHash), name); (err == nil) != ok {
+		if err := readLanguages(rspamd.NewHasher("", "", rspamd.MumHash), name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -62,10 +62,18 @@ var languages = [...]language{
 	{"sv", swedish.Stem, inLatin, true, "och att det är en för på med som inte av ett till den du vi har"},
 	{"da", danish.Stem, inLatin, true, "og at det er en for på med som ikke af til den du vi har et"},
 	{"no", norwegian.Stem, inLatin, true, "og å det er en for på med som ikke av til den du vi har et"},
-	{"fi", finnish.Stem, inLatin, true, "ja on ei se että hän oli mutta tai kun niin myös ovat voit"},
+	{"fi", stemFinnish, inLatin, true, "ja on ei se että hän oli mutta tai kun niin myös ovat voit"},
 	inRussian: {"ru", russian.Stem, inCyrillic, false, "и в не на что с по для это как вы от из мы ваш все у"},
 	{"hu", hungarian.Stem, inLatin, true, ""}, {"tr", turkish.Stem, inLatin, true, ""}, {"ro", romanian.Stem, inLatin, true, ""}, {"cs", nil, inLatin, true, ""}, {"sl", nil, inLatin, true, ""},
 	{"id", nil, inLatin, false, ""}, {"ar", nil, inArabic, false, ""}, {"ne", nil, inDevanagari, false, ""},
+}
+
+// stemFinnish stems a word, but for numbers, of which Finnish takes a digit that is there twice.
+func stemFinnish(env *snowballstem.Env) bool {
+	if w := env.Current(); w != "" && w[len(w)-1] <= '9' {
+		return true
+	}
+	return finnish.Stem(env)
 }
 
 // The indices of two languages.
@@ -208,14 +216,33 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 	return nil
 }
 
-// language returns which of languages a stripped text, which has these letters, is in, -1 for one that has no stemmer here.
+// language returns which of languages a stripped text is in, which has these letters, of which v are the words, and found says
+// how many words and links there are; -1 for one that has no stemmer here.
 //
 // Source: docs/specs/rspamd-fuzzy.md#language.
-func (s *stopWords) language(text []byte, letters scan.LetterMap) int {
+func (h *Hasher) language(text []byte, letters scan.LetterMap, v *vocabulary, found int) int {
 	in, mostly := scriptOf(text)
 	if in == unstemmed {
 		return -1
 	}
+	best := h.stopWords.language(text, letters, in)
+	switch {
+	case best >= 0 && languages[best].stem == nil:
+		return -1
+	case best >= 0:
+		return best
+	case h.model != nil && found >= fewestWords:
+		return h.model.language(v, in)
+	case mostly && in == inCyrillic:
+		return inRussian
+	case mostly:
+		return -1
+	}
+	return inEnglish
+}
+
+// language returns which of languages the stop words of a text say that it is in, -1 if they say none.
+func (s *stopWords) language(text []byte, letters scan.LetterMap, in script) int {
 	hits := s.hits(text, letters, in)
 	accents, best, most := false, -1, 0.0
 	for i, n := range &hits {
@@ -230,17 +257,7 @@ func (s *stopWords) language(text []byte, letters scan.LetterMap) int {
 			best, most = i, rate
 		}
 	}
-	switch {
-	case best >= 0 && languages[best].stem == nil:
-		return -1
-	case best >= 0:
-		return best
-	case mostly && in == inCyrillic:
-		return inRussian
-	case mostly:
-		return -1
-	}
-	return inEnglish
+	return best
 }
 
 // hits returns how often words of each language of a script are in text, up to where one has shown itself clearly. They

@@ -68,6 +68,7 @@ type Hasher struct {
 	keys      [Shingles][16]byte
 	stems     *stemCache
 	stopWords *stopWords
+	model     *trigrams // nil if there is none
 	spaces    sync.Pool // of *workspace
 }
 

@@ -405,7 +405,7 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 	v.take(&s.found.wordList, h.stems.seed)
 	language := -1
 	if !s.found.raw {
-		language = h.stopWords.language(stripped.text, s.found.letters)
+		language = h.language(stripped.text, s.found.letters, v, s.found.decay.found)
 	}
 	if language >= 0 {
 		if s.env == nil {
@@ -427,8 +427,10 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 			}
 			env.SetCurrent(w)
 			languages[language].stem(env)
-			v.words[i] = env.Current()
-			kept.keep(language, w, env.Current())
+			if stem := env.Current(); stem != "" {
+				v.words[i] = stem
+			}
+			kept.keep(language, w, v.words[i])
 		}
 	}
 	return v, true

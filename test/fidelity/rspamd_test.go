@@ -4,6 +4,7 @@ package fidelity
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -198,9 +199,10 @@ func TestRspamd(t *testing.T) {
 	checkers.Wait()
 	theirs, again := asked[0], asked[1]
 	hasher := rspamd.NewHasher("", "", rspamd.MumHash)
-	list, err := os.Open("/usr/share/rspamd/languages/stop_words")
+	const languages = "/usr/share/rspamd/languages"
+	list, err := os.Open(languages + "/stop_words")
 	if err == nil {
-		err = hasher.ReadStopWords(list)
+		err = errors.Join(hasher.ReadStopWords(list), hasher.ReadModel(os.DirFS(languages)))
 		list.Close()
 	}
 	if err != nil {

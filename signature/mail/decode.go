@@ -87,16 +87,19 @@ func (p *Part) literal(by *pace.Pace) string {
 	text, latin := p.Text, false
 	if p.guessed {
 		data := p.decoded(by)
-		switch guess(data) {
-		case mostUTF8:
+		switch name := guess(data); name {
+		case isUTF8:
 			return asString(data)
-		case allASCII:
+		case "":
 			if p.charset != "" {
 				data = withoutBad(data)
 			}
 			return asString(data)
-		case allLatin:
-			latin = true
+		case isLatin, isWestern:
+			latin = name == isLatin
+		default:
+			const most = 3 // bytes of UTF-8 for one of a charset
+			return asString(convert(data, name, most*len(data), by))
 		}
 		if isTurkish(data) && !by.Over(len(data)) {
 			data, err := charmap.Windows1254.NewDecoder().Bytes(data)
@@ -146,63 +149,6 @@ var highBytes = func() (all [128]byte) {
 // upperHalf returns what the bytes that are not ASCII stand for in a charset. There are others, and fewer, if it has characters of several bytes.
 func upperHalf(name string) []rune {
 	return []rune(string(toUTF8(highBytes[:], name, 3*len(highBytes), nil)))
-}
-
-// What a guess says of text that is not UTF-8.
-type guessed uint8
-
-const (
-	withC1   guessed = iota // windows-1252
-	allLatin                // ISO-8859-1
-	allASCII                // nothing
-	mostUTF8                // as it is, with what is wrong in it
-)
-
-// guess returns what rspamd takes text for that is not UTF-8. It looks at the first, middle and last bytes of a long one,
-// of which two must agree, or the first that is not ASCII decides.
-func guess(text []byte) guessed {
-	const piece = 512
-	if len(text) < 3*piece {
-		if mostlyUTF8(text) {
-			return mostUTF8
-		}
-		return withC1
-	}
-	middle := len(text) / 2
-	pieces := [...]guessed{guessOf(text[:piece]), guessOf(text[middle : middle+piece]), guessOf(text[len(text)-piece:])}
-	first, middling, last := pieces[0], pieces[1], pieces[2]
-	if first == allASCII {
-		if first = middling; first == allASCII {
-			first = last
-		}
-	}
-	if middling == allASCII {
-		if middling = last; middling == allASCII {
-			middling = first
-		}
-	}
-	if last == allASCII {
-		last = middling
-	}
-	if middling == last {
-		return middling
-	}
-	return first
-}
-
-func guessOf(piece []byte) guessed {
-	if mostlyUTF8(piece) {
-		return mostUTF8
-	}
-	found := allASCII
-	for _, c := range piece {
-		if 0x80 <= c && c < 0xA0 {
-			return withC1
-		} else if c >= 0xA0 {
-			found = allLatin
-		}
-	}
-	return found
 }
 
 // isTurkish reports whether text that is not ASCII has no letters but those of Turkish in windows-1254, and one that other
@@ -274,7 +220,7 @@ func withoutBad(text []byte) []byte {
 
 // isGuess reports whether text in a charset of that name may be in another one.
 func isGuess(name string) bool {
-	switch strings.ToLower(strings.Trim(name, " \t\"'")) {
+	switch name = strings.ToLower(strings.Trim(name, " \t\"'")); name {
 	case "", "us-ascii", "ascii", "utf-8", "utf8", "unknown-8bit", "x-unknown":
 		return true
 	}

@@ -774,6 +774,7 @@ func (v *page) attributes(n *node, t *markup.Tokens) {
 	} else {
 		count = 0
 		t.Attributes(func(key, written string) bool {
+			written, _, _ = strings.Cut(written, `"`)
 			v.attribute(n, &r, key, written)
 			count++
 			return count < most

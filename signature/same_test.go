@@ -16,8 +16,8 @@ import (
 // scheme on purpose, or takes in new tables of Unicode, writes down the new sums.
 func TestSameBits(t *testing.T) {
 	want := [geneKinds]string{
-		0: "45132294d4845bb0", 1: "b4115291eb297862", 2: "92dbff12d2322d85", 3: "549624fd2ba42078",
-		4: "dc32eea5108b0e63", 5: "d9ed7bf175af915b", 8: "7ab2d126dfeebfd4", 9: "392e4dba18965769",
+		0: "b0aa2c0b529730bc", 1: "b4115291eb297862", 2: "92dbff12d2322d85", 3: "549624fd2ba42078",
+		4: "568fca1fc297e6e7", 5: "d9ed7bf175af915b", 8: "7ab2d126dfeebfd4", 9: "392e4dba18965769",
 	}
 	for kind := range want {
 		if kind == 6 || kind == 7 {

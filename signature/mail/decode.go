@@ -68,43 +68,44 @@ func (m *Message) Unquoted(body []byte) (text []byte, size int) {
 }
 
 // Literal returns the text of a part as rspamd has it, which mends less: white space at the ends of lines of
-// quoted-printable is there, ISO-8859-1 has control characters where senders mean windows-1252, and so has
-// windows-1252 where it has no characters. Where the charset is to be guessed and three pieces of the text have ASCII
-// alone, other bytes stay as they are, or are "?" if a charset is named. It fails only
-// when ctx ends, with an error that wraps that of ctx.
+// quoted-printable is there, ISO-8859-1 has control characters where senders mean windows-1252, and so have other charsets
+// of one byte where they have no characters. What is torn of UTF-8 stays. Where the charset is to be guessed and three
+// pieces of the text have ASCII alone, other bytes are "?" if UTF-8 or ASCII is named; else they stay as they are, and
+// known is false. It fails only when ctx ends, with an error that wraps that of ctx.
 //
 // Source: docs/specs/rspamd-fuzzy.md#charsets.
-func (p *Part) Literal(ctx context.Context) (string, error) {
+func (p *Part) Literal(ctx context.Context) (text string, known bool, err error) {
 	by := pace.New(ctx)
-	text := p.literal(by)
+	text, known = p.literal(by)
 	if p.cut && !strings.HasSuffix(text, "\n") && !by.Over(len(text)) {
 		text += "\n"
 	}
-	return text, pace.Ended(by)
+	return text, known, pace.Ended(by)
 }
 
-func (p *Part) literal(by *pace.Pace) string {
+func (p *Part) literal(by *pace.Pace) (text string, known bool) {
 	text, latin := p.Text, false
 	if p.guessed {
 		data := p.decoded(by)
 		switch name := guess(data); name {
 		case isUTF8:
-			return asString(data)
+			return asString(data), true
 		case "":
-			if p.charset != "" {
-				data = withoutBad(data)
+			switch strings.ToLower(strings.Trim(p.charset, " \t\"'")) {
+			case "us-ascii", "ascii", "utf-8", "utf8", "default":
+				return asString(withoutBad(data)), true
 			}
-			return asString(data)
+			return asString(data), false
 		case isLatin, isWestern:
 			latin = name == isLatin
 		default:
 			const most = 3 // bytes of UTF-8 for one of a charset
-			return asString(convert(data, name, most*len(data), by))
+			return asString(convert(data, name, most*len(data), by)), true
 		}
 		if isTurkish(data) && !by.Over(len(data)) {
 			data, err := charmap.Windows1254.NewDecoder().Bytes(data)
 			if err == nil {
-				return asString(data)
+				return asString(data), true
 			}
 		}
 	}
@@ -135,7 +136,7 @@ func (p *Part) literal(by *pace.Pace) string {
 			text = asString(out)
 		}
 	}
-	return text
+	return text, true
 }
 
 // highBytes are those that are not ASCII.

@@ -230,7 +230,9 @@ func (d *divider) entity(l *level, fields *content, start, end int, in *parent) 
 			p := Part{body: body, how: how}
 			body = p.decoded(d.pace)
 		}
-		d.append(d.unknown(fields, body, unknown), nil)
+		if len(body) > 0 {
+			d.unknown(d.append(nil), fields, body, unknown)
+		}
 		d.nested++
 		d.message(body, &parent{how, nil})
 		d.nested--
@@ -293,65 +295,73 @@ func (d *divider) multipart(l *level, boundary []byte, start, end int, of *paren
 
 // leaf appends a part that is not divided.
 func (d *divider) leaf(fields *content, body []byte, how encoding, in *parent) {
+	if len(body) == 0 {
+		return // of which nobody asks anything
+	}
 	if fields.assumed && how == in8bit && scan.ASCIIPrefix(body) < len(body) && utf8.Valid(body) {
 		fields.kind = "" // though no others look more like text
-	}
-	part := d.known(fields, body, how)
-	if part == nil {
-		part = d.unknown(fields, body, how)
 	}
 	var children *int
 	if in != nil {
 		children = in.children
 	}
-	d.append(part, children)
+	if part := d.append(children); !d.known(part, fields, body, how) {
+		d.unknown(part, fields, body, how)
+	}
 }
 
-// append appends a part to those of the message.
-func (d *divider) append(part *Part, children *int) {
-	part.Attachment = part.Attachment || part.named
-	d.parts, d.children = append(d.parts, *part), append(d.children, children)
+// append appends a part to those of the message, which is to be filled.
+func (d *divider) append(children *int) *Part {
+	d.parts, d.children = append(d.parts, Part{}), append(d.children, children)
+	return &d.parts[len(d.parts)-1]
 }
 
-// known returns the part of the message that has that body and is read in the same way, nil if there is none.
-func (d *divider) known(fields *content, body []byte, how encoding) *Part {
+// known makes p the part of the message that has that body and is read in the same way. It reports false if there is none;
+// it looks at the next few.
+func (d *divider) known(p *Part, fields *content, body []byte, how encoding) bool {
+	const few = 8
 	inner := trimLineEnd(body)
-	for i := d.next; i < len(d.m.Parts); i++ {
-		p := d.m.Parts[i]
-		if !sameMemory(p.body, body) || len(p.body) != len(body) && len(p.body) != len(inner) {
+	for i := d.next; i < min(d.next+few, len(d.m.Parts)); i++ {
+		of := &d.m.Parts[i]
+		if !sameMemory(of.body, body) || len(of.body) != len(body) && len(of.body) != len(inner) {
 			continue
 		}
 		d.next = i + 1
-		if p.Type != fields.kind || !strings.EqualFold(p.charset, fields.charset) || p.how != how && (decodes(p.how) || decodes(how)) {
-			return nil
+		if of.Type != fields.kind || !strings.EqualFold(of.charset, fields.charset) || of.how != how && (decodes(of.how) || decodes(how)) {
+			return false
 		}
-		p.body, p.cut = body, how != inBase64 && len(p.body) < len(body)
+		*p = *of
+		p.body, p.cut = body, how != inBase64 && len(of.body) < len(body)
 		if how == inQuoted && p.cut && bytes.HasSuffix(inner, []byte("=")) {
 			p.cut, p.odd = false, true
 		}
 		if !p.IsText() && (p.odd || p.cut) {
 			p.Data = p.decoded(d.pace)
 		}
-		return &p
+		p.Attachment = p.Attachment || p.named
+		return true
 	}
-	return nil
+	return false
 }
 
-// unknown returns a part that the message does not have in that way.
-func (d *divider) unknown(fields *content, body []byte, how encoding) *Part {
-	const most = 3 // bytes of UTF-8 for one of a charset
-	r := reader{m: new(Message), pace: d.pace, room: most*len(body) + minDecoded}
-	h, _ := r.header(fields.header)
-	r.leaf(h, fields.kind, fields.charset, how, body, place{})
-	p := &r.m.Parts[0]
-	p.odd = true
+// unknown makes p a part that the message does not have in that way.
+func (d *divider) unknown(p *Part, fields *content, body []byte, how encoding) {
+	*p = Part{Type: fields.kind, HTML: fields.kind == "text/html", body: body, how: how, charset: fields.charset, odd: true}
+	data := p.decoded(d.pace)
+	if p.IsText() || p.Type == "" {
+		const most = 3 // bytes of UTF-8 for one of a charset
+		text := asUTF8(data, p.charset, most*len(data), d.pace)
+		p.Text, p.guessed = asString(text), isGuess(p.charset) && !sameMemory(text, data)
+	}
 	if !p.IsText() {
-		p.Data = p.decoded(d.pace)
+		p.Data = data
+		if len(fields.header) > 0 {
+			r := reader{m: new(Message), pace: d.pace}
+			h, _ := r.header(fields.header)
+			p.describe(h)
+		}
+		p.Attachment = p.Attachment || p.named
 	}
-	if p.Type == "" {
-		p.Text, p.guessed = asString(asUTF8(p.Data, p.charset, most*len(p.Data), d.pace)), isGuess(p.charset)
-	}
-	return p
 }
 
 // headerEnd returns where the header at the start of text ends, and the body begins; -1 if no header ends. A line of
@@ -607,14 +617,21 @@ func encodingOf(field []byte) encoding {
 // guessEncoding guesses an encoding by the first 128 bytes of a body.
 func guessEncoding(body []byte) encoding {
 	const enough, short = 128, 80
-	text := bytes.TrimLeft(body, " \t\n\v\f\r")
+	text := body
+	for len(text) > 0 && isSpace(text[0]) {
+		text = text[1:]
+	}
 	for _, begin := range [...]string{"begin ", "begin-base64 "} {
-		if after := bytes.TrimLeft(bytes.TrimPrefix(text, []byte(begin)), " \t\n\v\f\r"); len(text) > len("begin-base64 ")+1 && bytes.HasPrefix(text, []byte(begin)) && len(after) > 0 && '0' <= after[0] && after[0] <= '9' {
-			return inUUE
+		if after, found := bytes.CutPrefix(text, []byte(begin)); found && len(text) > len("begin-base64 ")+1 {
+			if after = bytes.TrimLeft(after, " \t\n\v\f\r"); len(after) > 0 && '0' <= after[0] && after[0] <= '9' {
+				return inUUE
+			}
 		}
 	}
 	skipped := len(body) - len(text)
-	text = bytes.TrimRight(text, " \t\n\v\f\r")
+	for len(text) > 0 && isSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
 	padding := 0
 	for len(text) > 2 && padding < 2 && text[len(text)-1] == '=' {
 		text = text[:len(text)-1]

@@ -100,8 +100,8 @@ func TestLiteralEnds(t *testing.T) {
 		if len(parts) != 1 {
 			t.Fatalf("%d parts", len(parts))
 		}
-		if got := mailtest.Must(parts[0].Literal(t.Context())); got != test[2] {
-			t.Errorf("%q in %q is %q, want %q", test[1], test[0], got, test[2])
+		if got, _, err := parts[0].Literal(t.Context()); got != test[2] || err != nil {
+			t.Errorf("%q in %q is %q, want %q, %v", test[1], test[0], got, test[2], err)
 		}
 	}
 }
@@ -117,8 +117,21 @@ func TestLiteralCharsets(t *testing.T) {
 		raw := "Content-Type: text/plain; charset=" + test[0] + "\n\n" + test[1]
 		m := mailtest.Must(Read(t.Context(), []byte(raw)))
 		parts := mailtest.Must(m.LiteralParts(t.Context()))
-		if got := mailtest.Must(parts[0].Literal(t.Context())); got != test[2] {
-			t.Errorf("%.20q in %q is %.40q, want %.40q", test[1], test[0], got, test[2])
+		if got, _, err := parts[0].Literal(t.Context()); got != test[2] || err != nil {
+			t.Errorf("%.20q in %q is %.40q, want %.40q, %v", test[1], test[0], got, test[2], err)
+		}
+	}
+}
+
+// TestLiteralKnown: bytes that are not ASCII, where nothing says what they are, stay and are not known; they are "?" if
+// UTF-8 is named.
+func TestLiteralKnown(t *testing.T) {
+	ascii := strings.Repeat("nothing but words ", 60)
+	for charset, want := range map[string]string{"": "\xe9", "x-nonsense": "\xe9", "utf-8": "?", "us-ascii": "?", "default": "?"} {
+		m := mailtest.Must(Read(t.Context(), []byte("Content-Type: text/plain; charset="+charset+"\n\n"+ascii[:600]+"\xe9"+ascii+ascii)))
+		got, known, err := m.Parts[0].Literal(t.Context())
+		if got != ascii[:600]+want+ascii+ascii || known != (want == "?") || err != nil {
+			t.Errorf("%q: %q, %v, %v", charset, got[590:610], known, err)
 		}
 	}
 }
@@ -140,7 +153,9 @@ func FuzzLiteralParts(f *testing.F) {
 		}
 		size := 0
 		for i := range parts {
-			mailtest.Must(parts[i].Literal(t.Context()))
+			if _, _, err := parts[i].Literal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			size += len(parts[i].body)
 		}
 		if most := 2*len(raw) + minDecoded; size > most {

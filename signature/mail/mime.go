@@ -71,18 +71,8 @@ func (r *reader) entity(h header, body []byte, at place) {
 }
 
 func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte, at place) {
-	disposition, params := h.params("Content-Disposition")
-	part := Part{
-		Type: kind, HTML: kind == "text/html", Attachment: disposition == "attachment", Name: params["filename"],
-		Referenced:  h.get("Content-Id") != "",
-		Alternative: at.alternative, Branch: at.branch, Siblings: at.siblings, Embedded: at.embedded,
-	}
-	if part.Name == "" {
-		_, params := h.params("Content-Type")
-		part.Name = params["name"]
-		part.named = part.Name != ""
-	}
-	part.Name = decodeText([]byte(part.Name), "")
+	part := Part{Type: kind, HTML: kind == "text/html", Alternative: at.alternative, Branch: at.branch, Siblings: at.siblings, Embedded: at.embedded}
+	part.describe(h)
 	part.body, part.how, part.charset = body, how, charset
 	var data []byte
 	if data, part.odd = r.decodeTransfer(how, body); part.IsText() {
@@ -95,6 +85,18 @@ func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte,
 		part.Data = r.keep(data, body)
 	}
 	r.m.Parts = append(r.m.Parts, part)
+}
+
+// describe takes what the fields of a part say of it as a file.
+func (p *Part) describe(h header) {
+	disposition, params := h.params("Content-Disposition")
+	p.Attachment, p.Name, p.Referenced = disposition == "attachment", params["filename"], h.get("Content-Id") != ""
+	if p.Name == "" {
+		_, params := h.params("Content-Type")
+		p.Name = params["name"]
+		p.named = p.Name != ""
+	}
+	p.Name = decodeText([]byte(p.Name), "")
 }
 
 // multipart reads the parts of body and reports whether there were any.

@@ -68,6 +68,7 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 	if err != nil {
 		return nil, err
 	}
+	subject := sync.OnceValue(m.LiteralSubject)
 	for i := range parts {
 		part := &parts[i]
 		var hash Hash
@@ -85,14 +86,14 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 			hash, ok = h.attachment(part, data, policy, p)
 		default:
 			if room -= len(data); room >= 0 && len(data) <= maxSource {
-				read := *part
+				read, known := *part, true
 				read.HTML = html
 				if read.Text = scan.String(data); part.IsText() || part.Type == "" {
-					if read.Text, err = part.Literal(ctx); err != nil {
+					if read.Text, known, err = part.Literal(ctx); err != nil {
 						return nil, err
 					}
 				}
-				hash, ok = h.text(&read, m, policy, p)
+				hash, ok = h.text(&read, known, subject, policy, p)
 			}
 		}
 		if ok && !seen[hash.Digest] {
@@ -117,14 +118,18 @@ const (
 	maxPiece  = 64 << 10  // of text that is split into words at a time
 )
 
-// text returns the hash of a text of m.
-func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
+// text returns the hash of a text of a message with that subject. known says that its charset is.
+func (h *Hasher) text(part *mail.Part, known bool, subject func() string, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
+	if n := len(part.Text); !part.HTML && n < policy.MinWords && policy.tooShort(n, subject()) {
+		return hash, false // as a look at it would say
+	}
 	stripped := strippedText(part, p)
+	stripped.known = known
 	defer stripped.back()
 	if len(stripped.text) > maxText || len(bytes.TrimSpace(stripped.text)) == 0 {
 		return hash, false // rspamd passes over empty texts
 	}
-	if len(stripped.text) < policy.MinWords && policy.tooShort(stripped.text, m.LiteralSubject()) {
+	if len(stripped.text) < policy.MinWords && policy.tooShort(len(stripped.text), subject()) {
 		return hash, false // it has no more words than bytes
 	}
 	space, _ := h.spaces.Get().(*workspace)
@@ -141,21 +146,20 @@ func (h *Hasher) text(part *mail.Part, m *mail.Message, policy Policy, p *pace.P
 		space.text = words.appendText(space.text[:0])
 		return Hash{Digest: keyed(&h.key, nil, space.text), Shingles: &shingles}, true
 	}
-	subject := m.LiteralSubject()
-	if policy.tooShort(stripped.text, subject) {
+	if policy.tooShort(len(stripped.text), subject()) {
 		return hash, false
 	}
-	hash.Digest = h.Direct(stripped.text, subject)
+	hash.Digest = h.Direct(stripped.text, subject())
 	return hash, true
 }
 
 // A stripped is text on one line, as words are looked for in it.
 type stripped struct {
-	text   []byte
-	lines  []int32 // where lines began, but the first
-	shown  []span  // what a page shows for links, in places that these had before it was stripped, as rspamd has them
-	bare   bool    // host names are links
-	source string  // what the text was made of
+	text  []byte
+	lines []int32 // where lines began, but the first
+	shown []span  // what a page shows for links, in places that these had before it was stripped, as rspamd has them
+	bare  bool    // host names are links
+	known bool    // the charset, so that what is torn of UTF-8 ends words and no more
 }
 
 // strippedTexts keeps memory for them. It holds no state.
@@ -163,7 +167,6 @@ var strippedTexts = sync.Pool{New: func() any { return new(stripped) }}
 
 // back gives s to who strips the next text.
 func (s *stripped) back() {
-	s.source = ""
 	if cap(s.text)+cap(s.lines)*4+cap(s.shown)*16 <= maxSpare {
 		strippedTexts.Put(s)
 	}
@@ -172,7 +175,7 @@ func (s *stripped) back() {
 // strippedText returns the stripped text of a part. Who has used it may give it back.
 func strippedText(part *mail.Part, p *pace.Pace) *stripped {
 	s := strippedTexts.Get().(*stripped)
-	s.bare, s.shown, s.source = false, s.shown[:0], part.Text
+	s.bare, s.known, s.shown = false, true, s.shown[:0]
 	if part.HTML {
 		page := readPage(part.Text, p)
 		defer page.back()
@@ -185,9 +188,9 @@ func strippedText(part *mail.Part, p *pace.Pace) *stripped {
 	return s
 }
 
-// tooShort reports whether a text without enough words has no hash.
-func (p *Policy) tooShort(text []byte, subject string) bool {
-	return (len(text)+len(subject))*p.TextMultiplier < p.MinBytes
+// tooShort reports whether a text of n bytes without enough words has no hash.
+func (p *Policy) tooShort(n int, subject string) bool {
+	return (n+len(subject))*p.TextMultiplier < p.MinBytes
 }
 
 func (p Policy) withDefaults() Policy {
@@ -445,7 +448,7 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 	l.links, l.lines, l.shown, l.passed = l.found, s.lines, s.shown, 0
 	l.decay = decay{size: len(text)}
 	if l.raw = false; !utf8.Valid(text) {
-		if l.raw = !mostlyUTF8(s.source); l.raw {
+		if l.raw = !s.known; l.raw {
 			return l.takeRaw(text, limit, p)
 		}
 		text = readable(text)
@@ -586,21 +589,6 @@ func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
 		}
 	}
 	return true
-}
-
-// mostlyUTF8 reports whether text has more characters of several bytes than bytes that are not UTF-8.
-func mostlyUTF8(text string) bool {
-	good, bad := 0, 0
-	for len(text) > 0 {
-		r, n := utf8.DecodeRuneInString(text)
-		if n > 1 {
-			good++
-		} else if r == utf8.RuneError {
-			bad++
-		}
-		text = text[n:]
-	}
-	return good > bad
 }
 
 // readable returns text with a character that belongs to no word for each byte that is not UTF-8.

@@ -98,7 +98,7 @@ func TestEmptyStem(t *testing.T) {
 		var space workspace
 		s := strippedTexts.Get().(*stripped)
 		s.strip([]byte(text), false)
-		v, ok := space.stemmedWords(s, 100, h, nil)
+		v, ok := space.stemmedWords(s, 0, 100, h, nil)
 		if got := v.strings(); !ok || got[len(got)-1] != want {
 			t.Errorf("%q is %q, want %q at the end", text, got, want)
 		}

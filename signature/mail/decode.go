@@ -77,7 +77,11 @@ func (m *Message) Unquoted(body []byte) (text []byte, size int) {
 func (p *Part) Literal(ctx context.Context) (text string, known bool, err error) {
 	by := pace.New(ctx)
 	text, known = p.literal(by)
-	if p.cut && !strings.HasSuffix(text, "\n") && !by.Over(len(text)) {
+	switch {
+	case !p.cut:
+	case sameMemory(scan.Bytes(text), p.body) && len(text) == len(trimLineEnd(p.body)):
+		text = asString(p.body)
+	case !strings.HasSuffix(text, "\n") && !by.Over(len(text)):
 		text += "\n"
 	}
 	return text, known, pace.Ended(by)

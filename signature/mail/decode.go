@@ -60,7 +60,7 @@ func (r *reader) decodeTransfer(how encoding, body []byte) (data []byte, odd boo
 // it begins body, which lies in Raw, and every reader makes the same of it; 0 if not. The result must not be changed.
 func (m *Message) Unquoted(body []byte) (text []byte, size int) {
 	for i := range m.Parts {
-		if p := &m.Parts[i]; p.agreed && len(p.body) <= len(body) && sameMemory(p.body, body) {
+		if p := &m.Parts[i]; p.lined != "" && len(p.body) <= len(body) && sameMemory(p.body, body) {
 			return scan.Bytes(p.Text), len(p.body)
 		}
 	}
@@ -81,7 +81,10 @@ func (p *Part) Literal(ctx context.Context) (text string, known bool, err error)
 	case !p.cut:
 	case sameMemory(scan.Bytes(text), p.body) && len(text) == len(trimLineEnd(p.body)):
 		text = asString(p.body)
-	case !strings.HasSuffix(text, "\n") && !by.Over(len(text)):
+	case strings.HasSuffix(text, "\n"):
+	case p.lined != "" && sameMemory(scan.Bytes(text), scan.Bytes(p.lined)):
+		text = p.lined
+	case !by.Over(len(text)):
 		text += "\n"
 	}
 	return text, known, pace.Ended(by)
@@ -276,7 +279,7 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int, more bo
 // section 6.7 (3) asks; an equals sign that begins no escape stays as it is. odd reports whether there was any such thing, or
 // a last line that goes on.
 func decodeQuotedPrintable(body []byte, p *pace.Pace) (dst []byte, odd bool) {
-	dst = make([]byte, 0, len(body))
+	dst = make([]byte, 0, len(body)+1) // with room for a line end
 	for len(body) > 0 {
 		line, end := body, []byte(nil)
 		if i := bytes.IndexByte(body, '\n'); i >= 0 {

@@ -95,10 +95,11 @@ type Part struct {
 	body    []byte // as it is in the message
 	how     encoding
 	charset string
+	lined   string // Text and a line end in the same memory, of quoted-printable that all decode alike; see Unquoted
+
 	guessed bool // the charset, since it is not UTF-8
 	odd     bool // the encoding is damaged, or may be read in more than one way
 	named   bool // by its type alone
-	agreed  bool // see Unquoted
 	cut     bool // Text is without the line end before a boundary, which is of the body
 }
 

@@ -79,7 +79,9 @@ func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte,
 		part.Text = r.text(data, charset, sameMemory(data, body))
 		same := sameMemory(scan.Bytes(part.Text), data)
 		part.guessed = isGuess(charset) && !same
-		part.agreed = how == inQuoted && !part.odd && same && len(part.Text) == len(data)
+		if how == inQuoted && !part.odd && same && len(part.Text) == len(data) {
+			part.lined = asString(append(data, '\n'))
+		}
 		part.odd = part.odd || bytes.IndexByte(data, 0) >= 0
 	} else {
 		part.Data = r.keep(data, body)

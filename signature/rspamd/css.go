@@ -33,17 +33,22 @@ const (
 
 // fill takes what is not said from what else is said of the element.
 func (l *look) fill(more *look) {
-	if !l.coloured {
-		l.fg, l.coloured = more.fg, more.coloured
-	}
-	if !l.on {
-		l.bg, l.on = more.bg, more.on
-	}
-	if !l.sized {
-		l.size, l.sized = more.size, more.sized
-	}
+	l.takeOver(more)
 	if !l.displayed {
 		l.display, l.displayed = more.display, more.displayed
+	}
+}
+
+// takeOver takes the colours and the size that are not said.
+func (l *look) takeOver(from *look) {
+	if !l.coloured {
+		l.fg, l.coloured = from.fg, from.coloured
+	}
+	if !l.on {
+		l.bg, l.on = from.bg, from.on
+	}
+	if !l.sized {
+		l.size, l.sized = from.size, from.sized
 	}
 }
 
@@ -59,15 +64,7 @@ func (l *look) inherit(around *look) {
 			l.size = int8(float64(around.size) * share)
 		}
 	}
-	if !l.coloured {
-		l.fg, l.coloured = around.fg, around.coloured
-	}
-	if !l.on {
-		l.bg, l.on = around.bg, around.on
-	}
-	if !l.sized {
-		l.size, l.sized = around.size, around.sized
-	}
+	l.takeOver(around)
 }
 
 // A knownFaint is whether what was looked at last is transparent. Most of a page has the same colours.

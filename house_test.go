@@ -1,7 +1,6 @@
 package bulkhead_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"go/parser"
 	"go/token"
@@ -187,43 +186,6 @@ func TestServerIsSmall(t *testing.T) {
 			}
 		}
 	}
-	if testing.Short() {
-		return // linking takes some seconds
-	}
-	bin := filepath.Join(t.TempDir(), "bulkhead")
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", bin}
-	for _, flags := range releaseFlags(t) {
-		args = append(args, "-gcflags", flags)
-	}
-	build := exec.Command("go", append(args, "./cmd/bulkhead")...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	info, err := os.Stat(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Whoever calls methods by names made at run time, as templates do, makes the
-	// linker keep every exported method: 3.5 MB.
-	const limit = 30_000_000
-	if info.Size() > limit {
-		t.Errorf("the server has %d bytes, want %d at most", info.Size(), limit)
-	}
-}
-
-// releaseFlags returns what a release tells the compiler.
-func releaseFlags(t *testing.T) (all []string) {
-	text, err := os.ReadFile(".goreleaser.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, found := bytes.Cut(text, []byte("gcflags: "))
-	text, _, _ = bytes.Cut(text, []byte("\n"))
-	if err := json.Unmarshal(text, &all); !found || err != nil {
-		t.Fatalf(".goreleaser.yaml: gcflags %q: %v", text, err)
-	}
-	return all
 }
 
 func local(importPath string) string {

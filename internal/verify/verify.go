@@ -1,11 +1,8 @@
 package verify
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -13,18 +10,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"blitiri.com.ar/go/spf"
-	"github.com/emersion/go-msgauth/dkim"
 )
 
-// The limits of what is done for one message.
+// The limits of what the DNS is asked for one message. Those of DKIM are in dkim.go.
 const (
-	maxSignatures = 5               // that are tried, the first ones
-	maxQuestions  = 40              // to the DNS: SPF alone may put ten, and one for each host of them
-	maxTime       = 2 * time.Second // for the answers to all of them
-	maxKey        = 2048            // bytes of the record of a key: one of RSA has up to 8192 bits then
+	maxQuestions = 40              // for SPF: ten, and one for each mail host of them. Each signature has one besides
+	maxTime      = 2 * time.Second // for the answers to all of them
+	maxKey       = 2048            // bytes of the record of a key: one of RSA has up to 8192 bits then
 )
 
 // Options configure a [Verifier]. The zero Options ask the resolver of the system.
@@ -32,16 +28,29 @@ type Options struct {
 	// Resolver is the address of the DNS resolver, "192.0.2.53:53"; "" for those of
 	// the system.
 	Resolver string
-	// Now is the clock by which answers get old; nil means time.Now.
+	// Now is the clock by which answers and signatures expire; nil means time.Now.
 	Now func() time.Time
-	// Log takes panics of what reads signatures and records; nil discards them.
+	// Log takes what exceeded a limit, and panics while a message was verified; nil
+	// discards both.
 	Log *slog.Logger
 }
 
 // A Verifier verifies messages. Its method may be called concurrently.
 type Verifier struct {
+	// Stats count what was not verified because of a limit.
+	Stats Stats
+
 	dns *cache
 	log *slog.Logger
+}
+
+// Stats are counters of a [Verifier]; all may be read at any time.
+type Stats struct {
+	Surplus    atomic.Int64 // DKIM signatures below the first eight of a message
+	Headers    atomic.Int64 // messages whose header has more than 1 MiB or 10,000 fields: no signature is verified
+	Signatures atomic.Int64 // DKIM signatures of more than 64 KiB or 256 header field names
+	Queries    atomic.Int64 // messages whose SPF record demands more DNS queries than are made for one
+	Late       atomic.Int64 // messages whose time was over while their signatures were read
 }
 
 // New returns a verifier. It asks nobody before it is asked.
@@ -61,14 +70,17 @@ func New(o Options) *Verifier {
 	return &Verifier{dns: newCache(r, o.Now), log: o.Log}
 }
 
-// Verify returns the domains that answer for a message, in lower case: those of valid
-// DKIM signatures, in the order of the signatures, and the domain of the envelope's
-// sender if SPF lets the client send for it, or else "". raw is the message with lines
-// that end in CRLF. The answers of the DNS are waited for no longer than two seconds
-// and half of what is left of ctx.
+// Verify returns the verified domains of a message, in lower case: the domains of its valid
+// DKIM signatures, in the order of the signatures from the top, and the domain of the envelope's
+// sender if SPF lets the client send for it, or else "". raw is the message with lines that end
+// in CRLF.
 //
-// What a network without a public address sends is not looked at for SPF, and a
-// domain that lets everybody send for it ("+all") verifies nobody.
+// The first eight signatures are verified: hosts add theirs at the top, so that no
+// signature below hides one of a later host. The work is linear in the size of raw, and ends with
+// ctx. DNS answers are waited for no longer than two seconds and half of what is left of ctx.
+//
+// SPF is not asked for a client without a public address, and a domain that lets every client
+// send for it ("+all") is not verified.
 func (v *Verifier) Verify(ctx context.Context, raw []byte, client netip.Addr, sender string) (dkimDomains []string, spfDomain string) {
 	limit := maxTime
 	if end, ok := ctx.Deadline(); ok {
@@ -76,26 +88,23 @@ func (v *Verifier) Verify(ctx context.Context, raw []byte, client netip.Addr, se
 	}
 	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	q := &questions{cache: v.dns, wait: wait, left: maxQuestions}
 	var all sync.WaitGroup
 	all.Go(func() {
-		v.guard(func() { spfDomain = checkSPF(wait, q, client, sender) })
+		v.guard(func() {
+			q := &questions{cache: v.dns, wait: wait, left: maxQuestions}
+			spfDomain = checkSPF(wait, q, client, sender)
+			if q.left < 0 {
+				v.Stats.Queries.Add(1)
+				v.log.Info("SPF not verified", "why", "too many DNS queries", "sender", sender, "limit", maxQuestions)
+			}
+		})
 	})
-	candidates := signed(raw)
-	found := make([]string, len(candidates))
-	for i, c := range candidates {
-		all.Go(func() { v.guard(func() { found[i] = checkDKIM(ctx, q, c) }) })
-	}
+	v.guard(func() { dkimDomains = v.checkDKIM(ctx, wait, raw) })
 	all.Wait()
-	for _, d := range found {
-		if d != "" && !slices.Contains(dkimDomains, d) {
-			dkimDomains = append(dkimDomains, d)
-		}
-	}
 	return dkimDomains, spfDomain
 }
 
-// guard runs f, and logs its panic if it has one: f reads what strangers wrote.
+// guard runs f, and logs its panic if it has one: f reads what a stranger wrote.
 func (v *Verifier) guard(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -119,19 +128,58 @@ func checkSPF(ctx context.Context, q *questions, client netip.Addr, sender strin
 	return domain
 }
 
-// checkDKIM returns the domain of the first signature of a message if it is valid.
-func checkDKIM(ctx context.Context, q *questions, message [][]byte) string {
-	// One at a time: of several the library starts goroutines, which a panic or the
-	// end of ctx would leave behind.
-	got, err := dkim.VerifyWithOptions(&ending{ctx: ctx, parts: message}, &dkim.VerifyOptions{LookupTXT: q.key, MaxVerifications: 1})
-	if err != nil && !errors.Is(err, dkim.ErrTooManySignatures) || len(got) != 1 || got[0].Err != nil {
-		return ""
+// checkDKIM returns the domains of the valid signatures among the first of a message, in their
+// order. DNS answers are waited for until wait ends.
+func (v *Verifier) checkDKIM(ctx, wait context.Context, raw []byte) []string {
+	m, err := readSigned(ctx, raw, v.dns.now())
+	if err != nil {
+		v.exceeded(err)
+		return nil
 	}
-	domain := strings.ToLower(strings.TrimSuffix(got[0].Domain, "."))
-	if !hostName(domain) {
-		return ""
+	if n := len(m.signatures) - maxSignatures; n > 0 {
+		v.Stats.Surplus.Add(int64(n))
+		v.log.Info("DKIM signatures not verified", "why", "too many", "signatures", len(m.signatures), "limit", maxSignatures)
+		m.signatures = m.signatures[:maxSignatures]
 	}
-	return domain
+	// A signature of its own may ask for one key: what SPF has used up hides no signer.
+	q := &questions{cache: v.dns, wait: wait, left: maxSignatures}
+	found := make([]string, len(m.signatures))
+	var keys sync.WaitGroup
+	defer keys.Wait()
+	for n, i := range m.signatures {
+		s, digest, err := m.read(i)
+		if err != nil {
+			v.exceeded(err)
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		keys.Go(func() { v.guard(func() { found[n] = s.signer(q, digest) }) })
+	}
+	keys.Wait()
+	var domains []string
+	for _, d := range found {
+		if d != "" && !slices.Contains(domains, d) {
+			domains = append(domains, d)
+		}
+	}
+	return domains
+}
+
+// exceeded counts and logs a signature or message that was not verified because of a limit.
+func (v *Verifier) exceeded(err error) {
+	switch {
+	case errors.Is(err, errHeader):
+		v.Stats.Headers.Add(1)
+		v.log.Info("DKIM signatures not verified", "why", err, "bytes", maxHeader, "fields", maxFields)
+	case errors.Is(err, errSignature):
+		v.Stats.Signatures.Add(1)
+		v.log.Info("DKIM signature not verified", "why", err, "bytes", maxSignature, "names", maxNames)
+	case !errors.Is(err, errInvalid):
+		v.Stats.Late.Add(1)
+		v.log.Info("DKIM signatures not verified", "why", err)
+	}
 }
 
 // hostName reports whether a name can be that of a mail domain: at least two labels
@@ -151,63 +199,4 @@ func hostName(name string) bool {
 		}
 	}
 	return true
-}
-
-// signed returns a message once for each of its first signatures, each time without
-// the signatures above that one, in parts.
-func signed(raw []byte) [][][]byte {
-	var all [][][]byte
-	var above [][]byte // the header without the signatures before at
-	at, from := 0, 0
-	for at < len(raw) && len(all) < maxSignatures {
-		end := fieldEnd(raw, at)
-		field := raw[at:end]
-		if len(bytes.TrimRight(field, "\r\n")) == 0 {
-			break
-		}
-		name, _, _ := bytes.Cut(field, []byte(":"))
-		if strings.EqualFold(string(bytes.TrimSpace(name)), "DKIM-Signature") {
-			above = append(above, raw[from:at])
-			all = append(all, append(slices.Clone(above), raw[at:]))
-			from = end
-		}
-		at = end
-	}
-	return all
-}
-
-// fieldEnd returns where the header field that begins at a place ends, with the lines
-// that continue it.
-func fieldEnd(raw []byte, at int) int {
-	for {
-		n := bytes.IndexByte(raw[at:], '\n')
-		if n < 0 {
-			return len(raw)
-		}
-		if at += n + 1; at == len(raw) || raw[at] != ' ' && raw[at] != '\t' {
-			return at
-		}
-	}
-}
-
-// ending reads parts one after the other until ctx ends.
-type ending struct {
-	ctx   context.Context
-	parts [][]byte
-}
-
-// Read implements [io.Reader].
-func (r *ending) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, fmt.Errorf("verify: %w", err)
-	}
-	for len(r.parts) > 0 && len(r.parts[0]) == 0 {
-		r.parts = r.parts[1:]
-	}
-	if len(r.parts) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.parts[0])
-	r.parts[0] = r.parts[0][n:]
-	return n, nil
 }

@@ -84,10 +84,11 @@ const (
 func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	log := n.log.With("door", "dccifd")
+	verifier := verify.New(verify.Options{Resolver: config.WithPort(cfg.Milter.Resolver, "53"), Now: clock.Now, Log: log})
 	front := &dcc.Ifd{
 		Clearinghouse: n.houseFor("dccifd"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage, Memory: n.messages,
-		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, log), Cleared: n.cleared, Now: clock.Now, Log: log,
+		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, verifier), Cleared: n.cleared, Now: clock.Now, Log: log,
 		MaxConns: cfg.Limits.Connections,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
@@ -115,7 +116,7 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 			return both(ctx, serve, func(ctx context.Context) error { return n.keepGreylist(ctx, front.Grey) })
 		}
 	}
-	o.metrics = dccifdMetrics(&front.Stats)
+	o.metrics = append(dccifdMetrics(&front.Stats), verifyMetrics("dccifd", &verifier.Stats))
 	return o, nil
 }
 
@@ -125,8 +126,7 @@ const maxVerify = 2 * time.Second
 
 // readDelivered returns the function for [dcc.Ifd] that reads all signatures of a
 // message and its sender.
-func (n *Node) readDelivered(cfg *config.Config, log *slog.Logger) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
-	verifier := verify.New(verify.Options{Resolver: config.WithPort(cfg.Milter.Resolver, "53"), Now: clock.Now, Log: log})
+func (n *Node) readDelivered(cfg *config.Config, verifier *verify.Verifier) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
 	return func(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
 		var dkim []string
 		var spf string

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead/internal/verify"
 )
 
 // A family is a family of counters in /metrics, told apart by one label.
@@ -21,6 +23,15 @@ func doorEvents(door string, counts map[string]*atomic.Int64) []prometheus.Colle
 	return []prometheus.Collector{&family{counts: counts, desc: prometheus.NewDesc("bulkhead_door_events_total",
 		"What the doors for clients of other clearinghouses have done, by door and event; see their pages in docs/protocols.",
 		[]string{"event"}, prometheus.Labels{"door": door})}}
+}
+
+// verifyMetrics is the family of what a door did not verify because of a limit.
+func verifyMetrics(door string, s *verify.Stats) prometheus.Collector {
+	return &family{desc: prometheus.NewDesc("bulkhead_verify_skipped_total",
+		"DKIM signatures (signature, surplus) and messages (header, queries, time) that a door did not verify, by the limit that they exceeded.",
+		[]string{"limit"}, prometheus.Labels{"door": door}), counts: map[string]*atomic.Int64{
+		"surplus": &s.Surplus, "header": &s.Headers, "signature": &s.Signatures, "queries": &s.Queries, "time": &s.Late,
+	}}
 }
 
 // Describe implements [prometheus.Collector].

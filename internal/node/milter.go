@@ -106,13 +106,13 @@ func checkMilter(p *proposal) error {
 	return nil
 }
 
-// newMilter returns the milter of the node's configuration.
-func (n *Node) newMilter() (*milter.Server, error) {
+// newMilter returns the milter of the node's configuration, and what verifies its messages.
+func (n *Node) newMilter() (*milter.Server, *verify.Verifier, error) {
 	cfg := n.cfg.Load()
 	m := &cfg.Milter
 	front, err := milterOf(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	hashing := n.hashing
 	// For mail that is only counted, the node's own bands find near copies: rspamd's
@@ -121,8 +121,9 @@ func (n *Node) newMilter() (*milter.Server, error) {
 	front.Clearinghouse, front.Signatures, front.Log = n.houseFor("milter"), hashing, n.log.With("door", "milter")
 	front.Memory = n.messages
 	front.AuthResults = func() []string { return n.cfg.Load().Whitelist.AuthResults }
+	verifier := verify.New(verify.Options{Resolver: config.WithPort(m.Resolver, "53"), Now: clock.Now, Log: front.Log})
 	if m.Verify {
-		front.Verify = verify.New(verify.Options{Resolver: config.WithPort(m.Resolver, "53"), Now: clock.Now, Log: front.Log}).Verify
+		front.Verify = verifier.Verify
 	}
 	// Even if there is no list yet: a reload may add one.
 	asked := listsOf{set: n.mta.lists}
@@ -137,14 +138,14 @@ func (n *Node) newMilter() (*milter.Server, error) {
 		front.Limiter = n.mta.limits
 	}
 	if err := front.Prepare(); err != nil {
-		return nil, &config.Error{Key: "milter", Detail: err.Error()}
+		return nil, nil, &config.Error{Key: "milter", Detail: err.Error()}
 	}
-	return front, nil
+	return front, verifier, nil
 }
 
 // openMilter opens the door for Postfix and Sendmail.
 func (n *Node) openMilter(ctx context.Context, address string) (*opened, error) {
-	front, err := n.newMilter()
+	front, verifier, err := n.newMilter()
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (n *Node) openMilter(ctx context.Context, address string) (*opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	o.metrics, o.times = milterMetrics(&front.Stats), []*door.Times{&front.Stats.Times}
+	o.metrics, o.times = append(milterMetrics(&front.Stats), verifyMetrics("milter", &verifier.Stats)), []*door.Times{&front.Stats.Times}
 	o.prepare = func(p *proposal) (func() error, error) {
 		policies, err := rightPolicies(&p.Milter)
 		return func() error { return front.SetPolicies(policies) }, err

@@ -110,7 +110,7 @@ func TestTakeOverLimits(t *testing.T) {
 // must ask it.
 func TestTakeOverLists(t *testing.T) {
 	s := openServer(t, config.Default())
-	m, err := s.newMilter()
+	m, _, err := s.newMilter()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,6 +100,9 @@ func readSigned(ctx context.Context, raw []byte, now time.Time) (*signed, error)
 		if n == 1 || n == 2 && line[0] == '\r' {
 			endField()
 			m.body = raw[at+n:]
+			if len(m.fields) > maxFields {
+				return m, errHeader
+			}
 			return m, nil
 		}
 		if line[0] != ' ' && line[0] != '\t' {

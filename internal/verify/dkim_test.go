@@ -10,6 +10,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 
 	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 )
 
 // emptyBody is the hash of an empty body in relaxed form.
@@ -228,7 +231,7 @@ var testKey = sync.OnceValue(func() *rsa.PrivateKey {
 // body that it has now and a value by testKey. The rest of it stays as it came.
 func resign(raw []byte) []byte {
 	replace := func(raw []byte, field int, tag, value string) []byte {
-		m, _ := readSigned(context.Background(), raw, time.Unix(0, 0))
+		m, _ := readSigned(context.Background(), raw, time.Now())
 		old := m.fields[field]
 		name, tags, _ := bytes.Cut(old, []byte(":"))
 		parts := bytes.Split(tags, []byte(";"))
@@ -242,7 +245,7 @@ func resign(raw []byte) []byte {
 		}
 		return bytes.Replace(raw, old, slices.Concat(name, []byte(":"), bytes.Join(parts, []byte(";"))), 1)
 	}
-	m, err := readSigned(context.Background(), raw, time.Unix(0, 0))
+	m, err := readSigned(context.Background(), raw, time.Now())
 	if err != nil || len(m.signatures) == 0 {
 		return nil
 	}
@@ -253,7 +256,7 @@ func resign(raw []byte) []byte {
 	}
 	sum, _ := m.hashBody(s.relaxedBody)
 	raw = replace(raw, i, "bh", base64.StdEncoding.EncodeToString(sum))
-	m, _ = readSigned(context.Background(), raw, time.Unix(0, 0))
+	m, _ = readSigned(context.Background(), raw, time.Now())
 	_, digest, err := m.read(i)
 	if err != nil {
 		return nil
@@ -308,4 +311,34 @@ func FuzzOracle(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestCorpus checks that the library verifies signatures of real mail whose values are replaced by
+// ones of a known key: their forms, header fields and folds are hashed as it hashes them.
+func TestCorpus(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(sharedtest.Unpack(t, "phishing-pot-2023-2024"), "*.eml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := signer{"shop.example", "s1", testKey()}.record(t, "")
+	signed := 0
+	for _, name := range names {
+		file, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := bytes.ReplaceAll(bytes.ReplaceAll(file, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
+		again := resign(raw)
+		if again == nil {
+			continue
+		}
+		signed++
+		if !oracle(again, record) || !ours(again, record) {
+			t.Errorf("the library verifies %v, this package %v: %.2000q", oracle(again, record), ours(again, record), again)
+		}
+	}
+	if signed < 100 {
+		t.Errorf("%d mails with signatures", signed)
+	}
+	t.Logf("%d mails with signatures", signed)
 }

@@ -146,7 +146,7 @@ func wantsOf(sig *bulkhead.Signature) evidence.Wants {
 		return 0
 	case scheme == bulkhead.Link:
 		wants |= evidence.Names | evidence.Standing
-	case scheme == bulkhead.Sender, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
+	case scheme == bulkhead.Sender, scheme == bulkhead.Network, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
 		wants |= evidence.Names
 	case scheme != bulkhead.Near && scheme.Facet() == bulkhead.TextFacet:
 		wants |= evidence.Standing

@@ -17,7 +17,7 @@ const (
 	Ham       uint8 = 2 // voters
 	Caught    uint8 = 3 // sightings of copies that were called spam when they came: no deliveries
 	Good      uint8 = 4 // deliveries from senders of good standing; of texts and links
-	Addresses uint8 = 5 // distinct addresses of a sender's domain
+	Addresses uint8 = 5 // distinct addresses of a sender's domain; of a link, distinct senders, only in "names"
 	Claims    uint8 = 6 // sightings of strangers
 
 	CountKinds = 3 // read by every look-up: the first ones

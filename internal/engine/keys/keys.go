@@ -140,6 +140,12 @@ func (m Maker) Report(voice, id string, bases []filter.Key) filter.Key {
 	return m.Secret.Key([]byte("report"), []byte(voice), []byte(id), b)
 }
 
+// Sender returns the key under which a filter remembers that mail of a verified domain with
+// the link base was delivered.
+func (m Maker) Sender(domain string, base filter.Key) filter.Key {
+	return m.unique(domain, bulkhead.Sighting, "sender", base)
+}
+
 // Recipient returns the key under which a filter remembers that a recipient received base.
 func (m Maker) Recipient(recipient string, base filter.Key) filter.Key {
 	var b [16]byte

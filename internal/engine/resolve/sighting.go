@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -33,7 +34,7 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		// No decision of the batch reads sightings, so the overlay need not have them.
 		r.out.Counts.add(base.With(evidence.Sighting), n)
 		switch {
-		case m.Seen.Caught && !(m.Seen.TextAlone && f == bulkhead.SenderFacet):
+		case r.undelivered(m, f):
 			r.out.Counts.add(base.With(evidence.Caught), n)
 		case m.Seen.GoodSender && (f == bulkhead.LinkFacet || stands(m.Signatures[i].Scheme())):
 			r.out.Counts.add(base.With(evidence.Good), n)
@@ -50,6 +51,20 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 			r.out.Names.add(k, names)
 		}
 	}
+}
+
+// undelivered reports whether a message does not count as a delivery of its signatures of a
+// facet. A message that was caught does not, with two exceptions. It counts for a sender
+// whose mail only its text condemned. It always counts for its network: the share of the
+// network's mail that is reported could otherwise only rise.
+func (r *Resolver) undelivered(m *Message, f bulkhead.Facet) bool {
+	switch f {
+	case bulkhead.NetworkFacet:
+		return false
+	case bulkhead.SenderFacet:
+		return m.Seen.Caught && !m.Seen.TextAlone
+	}
+	return m.Seen.Caught
 }
 
 // verified reports whether anybody was verified to have sent the message.
@@ -145,7 +160,7 @@ func (r *Resolver) names(m *Message, n uint32) {
 	domain, address := -1, -1
 	for i, base := range m.Keys {
 		f := m.Signatures[i].Scheme().Facet()
-		if !named(f) || m.Seen.Caught && !(m.Seen.TextAlone && f == bulkhead.SenderFacet) {
+		if !named(f) || r.undelivered(m, f) {
 			continue
 		}
 		if f == bulkhead.SenderFacet {
@@ -177,6 +192,67 @@ func (r *Resolver) names(m *Message, n uint32) {
 		}
 		r.over.names.add(k, n)
 		r.out.Names.add(k, n)
+	}
+	if domain >= 0 && !m.Seen.Caught && !full {
+		r.senders(m, m.Signatures[r.which[domain]].Sum())
+	}
+}
+
+// enoughSenders is up to how many senders of a link are counted a week: more make no
+// difference to a verdict, and cost a key each.
+const enoughSenders = 10
+
+// senders counts the sender's domain among the senders of each link to another domain, once for
+// as long as the blocklist's generations live. A link's senders are this node's own: sums over
+// several nodes would count one sender several times. Senders whose From has no verified
+// domain do not count, since they can choose any From.
+func (r *Resolver) senders(m *Message, own []byte) {
+	r.bases, r.keys = r.bases[:0], r.keys[:0]
+	for i, base := range m.Keys {
+		if m.Signatures[i].Scheme() != bulkhead.Link {
+			continue
+		}
+		if host, _, _ := bytes.Cut(m.Signatures[i].Sum(), []byte{'/'}); !within(host, own) {
+			r.bases = append(r.bases, base)
+			r.keys = append(r.keys, base.With(evidence.Addresses))
+		}
+	}
+	if len(r.keys) == 0 {
+		return
+	}
+	counted := r.countAll(r.view.Block.Live[0].Names)
+	r.over.names.raise(r.keys, counted)
+	links := r.bases[:0]
+	for j, base := range r.bases {
+		if counted[j] < enoughSenders {
+			links = append(links, base)
+		}
+	}
+	domain := string(own)
+	for g, block := range r.view.Block.Live {
+		r.keys = r.keys[:0]
+		for _, base := range links {
+			r.keys = append(r.keys, r.at(block, r.opts.Keys.Sender(domain, base)))
+		}
+		known := r.countAll(block.Names)
+		if g == 0 {
+			r.over.names.raise(r.keys, known)
+		}
+		fresh := links[:0]
+		for j, base := range links {
+			if known[j] == 0 {
+				fresh = append(fresh, base)
+			}
+		}
+		if links = fresh; len(links) == 0 {
+			return
+		}
+	}
+	for _, base := range links {
+		for _, k := range []filter.Key{r.opts.Keys.Sender(domain, base), base.With(evidence.Addresses)} {
+			r.over.names.add(k, 1)
+			r.out.Names.add(k, 1)
+		}
 	}
 }
 

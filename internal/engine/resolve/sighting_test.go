@@ -19,7 +19,7 @@ func mail(n int, from string) []bulkhead.Signature {
 
 // TestDeliveries checks that a recipient counts once a day: for a text whoever sends it, and
 // for a sender and its links whatever the text is. What was caught is no delivery, except
-// for the sender of a message that only its text condemned.
+// for the sender of a message that only its text condemned, and for every network.
 func TestDeliveries(t *testing.T) {
 	to := func(names ...string) []string { return names }
 	for n, tt := range []struct {
@@ -27,15 +27,16 @@ func TestDeliveries(t *testing.T) {
 		seen               []Seen
 		to                 [][]string
 		texts, names, same uint32 // deliveries of the text, of the sender's links, and of the sender
+		network            uint32
 	}{
-		{"three recipients", []Seen{{}}, [][]string{to("a", "b", "c")}, 3, 3, 3},
-		{"one twice", []Seen{{}, {}}, [][]string{to("a"), to("a")}, 1, 1, 1},
-		{"one in a message twice", []Seen{{}}, [][]string{to("a", "a")}, 1, 1, 1},
-		{"caught", []Seen{{Caught: true}}, [][]string{to("a", "b")}, 0, 0, 0},
-		{"caught by its text", []Seen{{Caught: true, TextAlone: true}}, [][]string{to("a", "b")}, 0, 0, 2},
-		{"suspected for its text", []Seen{{TextAlone: true}}, [][]string{to("a")}, 1, 1, 1},
-		{"caught later", []Seen{{}, {Caught: true}}, [][]string{to("a"), to("b", "c")}, 1, 1, 1},
-		{"nobody named", []Seen{{}, {}}, [][]string{nil, nil}, 10, 10, 10},
+		{"three recipients", []Seen{{}}, [][]string{to("a", "b", "c")}, 3, 3, 3, 3},
+		{"one twice", []Seen{{}, {}}, [][]string{to("a"), to("a")}, 1, 1, 1, 1},
+		{"one in a message twice", []Seen{{}}, [][]string{to("a", "a")}, 1, 1, 1, 1},
+		{"caught", []Seen{{Caught: true}}, [][]string{to("a", "b")}, 0, 0, 0, 2},
+		{"caught by its text", []Seen{{Caught: true, TextAlone: true}}, [][]string{to("a", "b")}, 0, 0, 2, 2},
+		{"suspected for its text", []Seen{{TextAlone: true}}, [][]string{to("a")}, 1, 1, 1, 1},
+		{"caught later", []Seen{{}, {Caught: true}}, [][]string{to("a"), to("b", "c")}, 1, 1, 1, 3},
+		{"nobody named", []Seen{{}, {}}, [][]string{nil, nil}, 10, 10, 10, 10},
 	} {
 		b := newBooks(t)
 		sigs := mail(n, "bank.example")
@@ -48,8 +49,10 @@ func TestDeliveries(t *testing.T) {
 				switch s.Scheme().Facet() {
 				case bulkhead.SenderFacet:
 					want = tt.same
-				case bulkhead.LinkFacet, bulkhead.NetworkFacet, bulkhead.ContactFacet:
+				case bulkhead.LinkFacet, bulkhead.ContactFacet:
 					want = tt.names
+				case bulkhead.NetworkFacet:
+					want = tt.network
 				}
 				if got := b.of(s); got.Old+got.New != want {
 					t.Errorf("%s: %d deliveries before today and %d today of a %v, want %d", tt.name, got.Old, got.New, s.Scheme(), want)
@@ -154,6 +157,53 @@ func TestAddresses(t *testing.T) {
 	if e := many.of(sender("free.example")); !e.Shared() {
 		t.Errorf("%d addresses in %d deliveries: not everybody's", e.Addresses, e.Old+e.New)
 	}
+}
+
+// TestSenders checks that a link has as many senders as there are verified domains, other than
+// its own, whose mail with it was delivered: each is counted once in eight weeks.
+func TestSenders(t *testing.T) {
+	b := newBooks(t)
+	deliver := func(seen Seen, what ...bulkhead.Signature) {
+		b.seen(seen, bulkhead.Report{Signatures: append(text(1), append(what, link("docs.example"), link("docs.example/form"))...)})
+	}
+	senders := func(want uint32) {
+		t.Helper()
+		for _, name := range []string{"docs.example", "docs.example/form"} {
+			if got := b.of(link(name)).Addresses; got != want {
+				t.Errorf("%d senders of %s, want %d", got, name, want)
+			}
+		}
+	}
+	deliver(Seen{}, sender("a.example"), sender("ann@a.example"))
+	senders(1)
+	deliver(Seen{}, sender("a.example"), sender("bob@a.example"))
+	senders(1)
+	deliver(Seen{}, sender("docs.example"), sender("no-reply@docs.example"))
+	deliver(Seen{}, sender("esp.example|b.example"))
+	deliver(Seen{}, network("192.0.2.0/24"))
+	deliver(Seen{Caught: true}, sender("c.example"))
+	senders(1)
+	for range 6 {
+		b.pass(7 * day)
+		deliver(Seen{}, sender("a.example"))
+		deliver(Seen{}, sender("d.example"))
+		deliver(Seen{}, sender("d.example"))
+	}
+	senders(2)
+	var batch []*Message
+	for i := range 16 { // each sender twice
+		batch = append(batch, message(bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i), sender(fmt.Sprint("e", i%8, ".example")), link("docs.example"), link("docs.example/form")}}))
+	}
+	b.batch(batch...)
+	senders(10)
+	for i := range 50 {
+		deliver(Seen{}, sender(fmt.Sprint("f", i, ".example")))
+	}
+	if got := b.of(link("docs.example")).Addresses; got < 10 || got > 20 {
+		t.Errorf("%d senders of a link that everybody uses, want 10 or some more", got)
+	}
+	b.pass(70 * day)
+	senders(0)
 }
 
 // TestNames checks that names are known for weeks, and texts for days.

@@ -14,7 +14,6 @@ const (
 	leastSuspected = 30
 	twoVoicesMost  = 70 // of a text that nothing but two votes speak against, or one and that nobody answers for it
 	contextsMost   = 90 // and several senders or links
-	networkMost    = 70 // of a message of which nothing but the network was reported
 )
 
 // What votes on a text are worth where no sender is known, who would answer for it. Of the
@@ -63,10 +62,6 @@ func (d *decision) most() int {
 		return twoVoicesMost
 	case contexts:
 		return contextsMost
-	case otherPart:
-		if d.Signatures[d.finding].Scheme() == bulkhead.Network {
-			return networkMost
-		}
 	}
 	return 100
 }

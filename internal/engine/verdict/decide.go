@@ -188,15 +188,15 @@ func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
 
 // decisive returns the parts that may give the message the class, in order. A picture
 // beside a text is often borrowed, such as a logo, so it condemns only a message without
-// text. A network is other people's, too, so that one report of it means nothing.
+// text. Unrelated senders share a network, so a network condemns nothing by itself.
 func (d *decision) decisive(class bulkhead.Class) [6][]int {
 	p := &d.parts
 	images, networks := p.Images, p.Networks
-	switch {
-	case class == bulkhead.ClassSuspected:
+	if class == bulkhead.ClassSpam {
 		networks = nil
-	case p.Near:
-		images = nil
+		if p.Near {
+			images = nil
+		}
 	}
 	return [...][]int{p.Links, p.Senders, p.Attachments, images, p.Contacts, networks}
 }
@@ -236,21 +236,29 @@ func (d *decision) asked(i int) bool {
 
 func (d *decision) listed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
 
-// condemns reports whether a part is listed and makes the message spam. A link needs more
-// in mail of a verified sender of whom nobody reported anything: all kinds of people link
-// to what some spam does, too.
+// condemns reports whether a part is listed and makes the message spam. A common link does
+// not. Any other link needs more in mail of a verified sender with no reports: people of all
+// kinds link to the sites that some spam links to.
 func (d *decision) condemns(i int) bool {
-	if !d.listed(i) || d.Signatures[i].Scheme() != bulkhead.Link || !d.blameless() {
-		return d.listed(i)
-	}
 	e := &d.Evidence[i]
+	switch {
+	case !d.listed(i) || d.Signatures[i].Scheme() != bulkhead.Link:
+		return d.listed(i)
+	case e.Common():
+		return false
+	case !d.blameless():
+		return true
+	}
 	return d.Policy.Strength(e, namedBase) >= Need(bulkhead.LinkFacet, e)+answeredLink-slack
 }
 
 // suspected reports whether a part that was not revoked is under suspicion, or is a listed
-// link.
+// link. A network is suspected only when it is listed: one report of a network means nothing.
 func (d *decision) suspected(i int) bool {
 	s := d.Signatures[i].Scheme()
+	if s == bulkhead.Network {
+		return d.listed(i)
+	}
 	return s == bulkhead.Link && d.listed(i) || d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(s.Facet(), &d.Evidence[i])
 }
 

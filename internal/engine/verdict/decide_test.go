@@ -144,6 +144,7 @@ func TestDecide(t *testing.T) {
 		picture = func(e Evidence) part { return part{scheme: bulkhead.Image, name: "a", Evidence: e} }
 		paired  = func(name string, e Evidence) map[string]Evidence { return map[string]Evidence{name: e} }
 		shared  = func(e Evidence) Evidence { e.Addresses = 100; return e }
+		used    = func(e Evidence, senders uint32) Evidence { e.Addresses = senders; return e }
 	)
 	tests := []struct {
 		name   string
@@ -222,20 +223,23 @@ func TestDecide(t *testing.T) {
 		{"a link by one and a trap, of nobody verified", p(body(bulkhead.Exact, no), link("evil.example", trapped)), nil, "", spam, byLink, "links to"},
 		{"of a sender of whom nobody reported anything", p(body(bulkhead.Exact, no), from("new.example", no), link("evil.example", trapped)), nil, "", suspected, byLink, "never reported"},
 		{"and often delivered", p(body(bulkhead.Exact, no), from("new.example", no), link("evil.example", Evidence{Own: Listed, Votes: trust.Balance{Spam: 370}}.delivered(100))), nil, "", suspected, byLink, "never reported"},
+		{"a link by many that four unrelated senders use", p(body(bulkhead.Exact, no), link("docs.example", used(voted(9, 0), 4))), nil, "", spam, byLink, "links to"},
+		{"and five", p(body(bulkhead.Exact, no), link("docs.example", used(voted(9, 0), 5))), nil, "", suspected, byLink, "5 unrelated senders link there"},
+		{"and five, beside another listed link", p(body(bulkhead.Exact, no), link("docs.example", used(voted(9, 0), 5)), link("evil.example", two)), nil, "", spam, byLink, "evil.example"},
 		{"of a sender who was reported", p(body(bulkhead.Exact, no), from("new.example", Evidence{Unblamed: 1}), link("evil.example", trapped)), nil, "", spam, byLink, "links to"},
 		{"of a sender whom a peer lists", p(body(bulkhead.Exact, no), from("new.example", Evidence{Peers: Peers{Spam: 0.5}}), link("evil.example", trapped)), nil, "", spam, byLink, "links to"},
 		{"everybody's domain owns no links", p(body(bulkhead.Exact, no), from("host.example", shared(no)), link("host.example/x", two)), nil, "", spam, byLink, ""},
 		{"a sender by two", p(body(bulkhead.Exact, no), from("evil.example", two)), nil, "", spam, bulkhead.SenderFacet, "the sender \"evil.example\""},
 		{"a sender by one", p(body(bulkhead.Exact, no), from("evil.example", one)), nil, "", suspected, bulkhead.SenderFacet, ""},
 		{"a contact by two", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Contact, name: "+15550100", Evidence: two}), nil, "", spam, bulkhead.ContactFacet, "+15550100"},
-		{"a network by three", p(body(bulkhead.Exact, no), network(voted(3, 0))), nil, "", spam, bulkhead.NetworkFacet, "the network \"192.0.2.0/24\": reported as spam by 3 of about 3 recipients, confidence 70"},
+		{"a network by three", p(body(bulkhead.Exact, no), network(voted(3, 0))), nil, "", suspected, bulkhead.NetworkFacet, "the network \"192.0.2.0/24\": reported as spam by 3 of about 3 recipients; other senders share the network, so it is suspected only"},
 		{"a network by two", p(body(bulkhead.Exact, no), network(two)), nil, "", unknown, noFacet, ""},
-		{"a network by three of eight deliveries", p(body(bulkhead.Exact, no), network(voted(3, 0).delivered(8))), nil, "", spam, bulkhead.NetworkFacet, ""},
+		{"a network by three of eight deliveries", p(body(bulkhead.Exact, no), network(voted(3, 0).delivered(8))), nil, "", suspected, bulkhead.NetworkFacet, ""},
 		{"a network by three of nine", p(body(bulkhead.Exact, no), network(voted(3, 0).delivered(9))), nil, "", unknown, noFacet, ""},
 		{"a network by many, of which a sixteenth was reported", p(body(bulkhead.Exact, no), network(voted(60, 0).delivered(960))), nil, "", unknown, noFacet, ""},
 		{"a network by three and denied by one", p(body(bulkhead.Exact, no), network(voted(3, 1))), nil, "", unknown, noFacet, ""},
 		{"a network by five and denied by one", p(body(bulkhead.Exact, no), network(voted(5, 1))), nil, "", unknown, noFacet, ""},
-		{"a network by six and denied by one", p(body(bulkhead.Exact, no), network(voted(6, 1))), nil, "", spam, bulkhead.NetworkFacet, ""},
+		{"a network by six and denied by one", p(body(bulkhead.Exact, no), network(voted(6, 1))), nil, "", suspected, bulkhead.NetworkFacet, ""},
 		{"a network by many, and a verified sender", p(body(bulkhead.Exact, no), from("new.example", no), network(voted(9, 0))), nil, "", unknown, noFacet, ""},
 		{"a claimed name by one", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "examplebank", Evidence: one}), nil, "", suspected, bulkhead.ClaimFacet, "the name \"examplebank\""},
 		{"a claimed name by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "examplebank", Evidence: voted(99, 0)}), nil, "", suspected, bulkhead.ClaimFacet, ""},

@@ -182,6 +182,44 @@ func TestListedLink(t *testing.T) {
 	})
 }
 
+// TestNetworkAloneNeverCondemns: whatever is known of a network, it makes no message spam.
+func TestNetworkAloneNeverCondemns(t *testing.T) {
+	condemnsNever(t, func(t *rapid.T) part { return network(drawEvidence(t, bulkhead.NetworkFacet)) })
+}
+
+// TestCommonLinkNeverCondemns: whatever else is known of a link that five or more unrelated
+// senders use, it makes no message spam.
+func TestCommonLinkNeverCondemns(t *testing.T) {
+	condemnsNever(t, func(t *rapid.T) part {
+		e := drawEvidence(t, bulkhead.LinkFacet)
+		e.Addresses = rapid.Uint32Range(5, 5000).Draw(t, "senders")
+		return link("docs.example", e)
+	})
+}
+
+// condemnsNever checks that votes and lists that are about one part alone make no message spam.
+func condemnsNever(t *testing.T, draw func(*rapid.T) part) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		x := draw(t)
+		x.Votes.Spam += 300
+		x.settle(x.scheme.Facet())
+		parts = slices.DeleteFunc(parts, func(p part) bool { return p.scheme == x.scheme && p.name == x.name })
+		for i := range parts {
+			parts[i].Votes.Spam, parts[i].Peers = 0, Peers{}
+			parts[i].settle(parts[i].scheme.Facet())
+		}
+		for name, e := range pairs {
+			e.Votes.Spam, e.Peers = 0, Peers{}
+			e.settle(bulkhead.NoFacet)
+			pairs[name] = e
+		}
+		if v, _, _ := judge(append(parts, x), pairs, ""); v.Class == bulkhead.ClassSpam {
+			t.Fatalf("spam: %q", v.Reasons)
+		}
+	})
+}
+
 // TestOrder: the order of a message's signatures changes nothing but which of
 // two equals is named.
 func TestOrder(t *testing.T) {

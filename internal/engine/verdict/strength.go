@@ -22,7 +22,7 @@ type Evidence struct {
 	Days     int
 
 	Good      uint32 // of a text or link: deliveries from senders of good standing
-	Addresses uint32 // of a sender's domain: its distinct addresses
+	Addresses uint32 // of a sender's domain: its distinct addresses; of a link: the distinct senders, see [Evidence.Common]
 	Contexts  uint32 // of a text: how many different links and senders were reported with it
 
 	// Set by [Policy.Finding]: the two parts of its error. Unreported is the probability
@@ -85,6 +85,7 @@ const (
 	goodDeliveries, goodDays = 3, 2 // that make a good standing
 	sharedAddresses          = 8    // that make a sender's domain shared
 	sharedRate               = 0.1  // and for each delivery
+	commonSenders            = 5    // that make a link common
 
 	// matureDeliveries and matureDays are how many deliveries from verified senders make
 	// a node mature: enough that mail of one percent of it has been seen, too.
@@ -224,6 +225,10 @@ func Mature(e *Evidence) bool { return e.Old >= matureDeliveries && e.Days >= ma
 func (e *Evidence) Shared() bool {
 	return e.Addresses >= sharedAddresses && float64(e.Addresses) > sharedRate*e.deliveries()
 }
+
+// Common reports whether at least five unrelated senders use a link: verified domains other than
+// the link's own, each of which had mail with it delivered here.
+func (e *Evidence) Common() bool { return e.Addresses >= commonSenders }
 
 // Established returns how many deliveries are left after those that votes outweigh.
 func (e *Evidence) Established() float64 {

@@ -19,30 +19,35 @@ func (s *Server) clockRoutes() []route {
 	}
 	by := queryParam("advance", "string", "How far forward, for example 24h.")
 	back := queryParam("back", "string", "How far back; either this or advance.")
+	jump := queryParam("jump", "string", "How far forward without that time having passed: the clock is wrong.")
 	return []route{s.route("POST /v1/clock", "advanceClock", "Move the clock of the node.", report, s.moveClock,
-		params(by, back), gives(s.schema(Clock{})))}
+		params(by, back, jump), gives(s.schema(Clock{})))}
 }
 
 func (s *Server) moveClock(r *request) (any, error) {
 	if err := s.mayMoveClock(r); err != nil {
 		return nil, err
 	}
-	q, err := r.query("advance", "back")
+	q, err := r.query("advance", "back", "jump")
 	if err != nil {
 		return nil, err
 	}
 	text, sign := q.Get("advance"), time.Duration(1)
-	if q.Has("back") && !q.Has("advance") {
+	switch {
+	case q.Has("advance"):
+	case q.Has("jump"):
+		text = q.Get("jump")
+	default:
 		text, sign = q.Get("back"), -1
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || q.Has("back") == q.Has("advance") {
-		return nil, fmt.Errorf("%w: want one of advance and back, a duration like 24h, and not %.40q", bulkhead.ErrMalformed, text)
+	if err != nil || d <= 0 || len(q) != 1 {
+		return nil, fmt.Errorf("%w: want one of advance, back and jump, a duration like 24h, and not %.40q", bulkhead.ErrMalformed, text)
 	}
 	d *= sign
 	ctx, cancel := r.voteContext()
 	defer cancel()
-	now, err := s.advance(ctx, d)
+	now, err := s.advance(ctx, d, q.Has("jump"))
 	if err != nil {
 		return nil, err
 	}

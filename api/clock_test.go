@@ -19,7 +19,7 @@ func TestClock(t *testing.T) {
 	now := start
 	s := newServer(t, &prototest.House{}, func(o *Options) {
 		o.Access.AnonymousReport = Everyone
-		o.Advance = func(_ context.Context, d time.Duration) (time.Time, error) {
+		o.Advance = func(_ context.Context, d time.Duration, _ bool) (time.Time, error) {
 			if d <= 0 {
 				return time.Time{}, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, d)
 			}

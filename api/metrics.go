@@ -98,6 +98,7 @@ type nodeCollector struct {
 	counters                              [8]*prometheus.Desc // in the order of Counters
 	bytes, keys, fill, ghost, wrong, bulk *prometheus.Desc
 	mature, readOnly, doubts, missing     *prometheus.Desc
+	ageing                                *prometheus.Desc
 	healed                                *prometheus.Desc
 	free, needed                          *prometheus.Desc
 }
@@ -119,6 +120,7 @@ func newNodeCollector(n Node) *nodeCollector {
 		needed:   desc("disk_needed_bytes", "What a snapshot of everything would take there."),
 		mature:   desc("mature", "1 once the node knows what mail usually comes to it."),
 		readOnly: desc("read_only", "1 while the node refuses reports."),
+		ageing:   desc("ageing_held", "1 while the clock is implausibly far ahead, so that no generation expires."),
 		missing:  desc("parts_missing", "Files and folders of the data folder that were gone when the node started, and began anew."),
 		doubts:   desc("parts_in_doubt", "Pages of arrays, and rows of journal entries, that a salvage of a damaged store has lost: counts may be low."),
 		healed:   desc("pages_healed_total", "Pages of arrays that a salvage had lost and that a peer's replica made whole.", "peer"),
@@ -137,7 +139,7 @@ func newNodeCollector(n Node) *nodeCollector {
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.doubts, c.missing, c.healed, c.free, c.needed}, c.counters[:]...) {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.ageing, c.doubts, c.missing, c.healed, c.free, c.needed}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -186,5 +188,6 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(d, v)
 	}
 	flag(c.mature, state.Mature)
+	flag(c.ageing, state.Ageing != nil)
 	flag(c.readOnly, state.ReadOnly != "")
 }

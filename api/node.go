@@ -7,10 +7,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// A Node describes itself. Its method may be called concurrently. It should take no
-// more than a few milliseconds, since /metrics calls it, too.
+// A Node describes itself. Its methods may be called concurrently. State should take no
+// more than a few milliseconds, since /metrics calls it.
 type Node interface {
 	State(ctx context.Context) client.NodeState
+	// ConfirmClock takes the clock as right while the ageing is held.
+	ConfirmClock(ctx context.Context) error
 }
 
 func (s *Server) state(r *request) (any, error) {
@@ -20,6 +22,19 @@ func (s *Server) state(r *request) (any, error) {
 	state := s.node.State(r.Context())
 	state.Relayed = s.relayed.Load()
 	return &state, nil
+}
+
+func (s *Server) confirmClock(r *request) (any, error) {
+	if s.node == nil {
+		return nil, newProblem(http.StatusNotFound, "this server describes no node")
+	}
+	if a := s.node.State(r.Context()).Ageing; a != nil {
+		r.did = []any{"clock", a.Clock, "newest_record", a.Newest, "expired_tally", a.Tally, "expired_blocklist", a.Blocklist}
+	}
+	if err := s.node.ConfirmClock(r.Context()); err != nil {
+		return nil, err
+	}
+	return s.state(r)
 }
 
 func (s *Server) healthz(*request) (any, error) {

@@ -127,6 +127,7 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/signatures", "signatures", "The signatures of a message. Nothing is asked or counted.", check, s.sign,
 			takes(mail, nil), gives(s.schema(client.Signatures{}))),
 		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state, gives(s.schema(client.NodeState{}))),
+		s.route("POST /v1/ageing/confirm", "confirmClock", "Take the clock as right while the ageing is held; overdue generations expire.", admin, s.confirmClock, gives(s.schema(client.NodeState{}))),
 		s.route("GET /v1/size", "size", "What the node would take, and how often it would err, for another use. Nothing is changed.", check, s.size,
 			params(sizeParams()...), gives(s.schema(client.Sizes{}))),
 		s.route("GET /v1/verdicts", "verdicts", "How many checks and votes came through each door over time.", check, s.verdictNumbers,

@@ -73,10 +73,11 @@ type Options struct {
 	// Page is served wherever no operation of the API is, to who may check, and on
 	// /login to everybody; nil: nothing is.
 	Page http.Handler
-	// Advance moves the node's clock forward, or back if it is given less than 0, for tests. It returns the new time once
+	// Advance moves the node's clock forward, or back if it is given less than 0, for tests;
+	// with jump, the clock is wrong and no time has passed. It returns the new time once
 	// everything that is due by then is done. Its error wraps bulkhead.ErrMalformed
 	// if the clock cannot move so far. nil: there is no /v1/clock.
-	Advance func(ctx context.Context, d time.Duration) (time.Time, error)
+	Advance func(ctx context.Context, d time.Duration, jump bool) (time.Time, error)
 	// Access holds the initial rights and limits of clients; see [Server.SetAccess].
 	Access Access
 	// Failures slows down clients whose token is wrong; nil: nothing does.
@@ -116,7 +117,7 @@ type Server struct {
 	verdicts func(since, until time.Time, slot time.Duration) client.Verdicts
 	ready    func() error
 	page     http.Handler
-	advance  func(context.Context, time.Duration) (time.Time, error)
+	advance  func(context.Context, time.Duration, bool) (time.Time, error)
 	examine  func(context.Context) (*client.Examination, error)
 	reading  sync.Mutex // held while that runs
 	log      *slog.Logger

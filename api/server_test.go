@@ -51,6 +51,8 @@ func sign(t testing.TB, text string) bulkhead.Signature {
 
 type fakeNode struct{}
 
+func (fakeNode) ConfirmClock(context.Context) error { return nil }
+
 func (fakeNode) State(context.Context) client.NodeState {
 	return client.NodeState{
 		Name: "test", Version: "v0", Started: time.Unix(1, 0).UTC(), Durability: "always", Threshold: 20,

@@ -15,6 +15,7 @@ type NodeState struct {
 	Healed     []Healed  `json:"healed,omitempty" doc:"Pages that were lost and are whole again since the start, by the peer whose replica they are of. Absent if there are none."`
 	Missing    []string  `json:"missing,omitempty" doc:"Files and folders of the data folder that the node had, that were gone when it started, and that began anew."`
 	Relayed    *string   `json:"relayed,omitempty" doc:"Host that the first request named which came from this machine over HTTP, for another host, without a sign that a proxy passed it on: clients of a proxy that adds nothing can pass for this machine. Absent if there was none since the start."`
+	Ageing     *Ageing   `json:"ageing_held,omitempty" doc:"The clock is implausibly far ahead, so no generation expires until it is right or confirmed. Absent otherwise."`
 	Threshold  uint32    `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`
 	Mature     bool      `json:"mature" doc:"The node knows what mail usually comes to it: 200 messages of verified senders on 2 days before today. Links and contacts decide nothing before."`
 	Accounts   int       `json:"accounts" doc:"Accounts of the node, closed ones included."`
@@ -22,6 +23,15 @@ type NodeState struct {
 	Counters   Counters  `json:"counters"`
 	Books      []Book    `json:"books"`
 	Disk       *Disk     `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
+}
+
+// Ageing describes a node whose clock is implausibly far ahead.
+type Ageing struct {
+	Newest    time.Time `json:"newest" doc:"The newest record, or the last time at which the clock was plausible."`
+	Now       time.Time `json:"now" doc:"Time by which new generations open: the newest record's, and the time that the node has run since."`
+	Clock     time.Time `json:"clock" doc:"What the machine's clock shows."`
+	Tally     int       `json:"tally" doc:"Generations of the tally that expire at once if the clock is confirmed."`
+	Blocklist int       `json:"blocklist" doc:"The same of the blocklist."`
 }
 
 // Disk is the room in the file system of the data folder.

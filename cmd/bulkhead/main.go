@@ -71,6 +71,7 @@ func newRootCommand() *cobra.Command {
 		newHistoryCommand(),
 		newWaveCommand(),
 		newWhitelistCommand(),
+		newClockCommand(),
 		newAuditCommand(),
 		newUserCommand(),
 		newNetworkCommand(),

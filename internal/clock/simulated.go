@@ -23,12 +23,34 @@ var ahead atomic.Int64
 // Now returns the time.
 func Now() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 
+// passed is the sum of all advances, in nanoseconds: simulated time that has passed.
+var passed atomic.Int64
+
+var began = time.Now()
+
+// Uptime returns for how long the process has run, with the time that [Advance] has let
+// pass. [Jump] and [Retreat] do not change it.
+func Uptime() time.Duration { return time.Since(began) + time.Duration(passed.Load()) }
+
 // Since returns how long ago t was.
 func Since(t time.Time) time.Duration { return Now().Sub(t) }
 
-// Advance moves the clock of the whole process forward by d, above 0 and together at most
-// [MaxAhead]. An error wraps [ErrAdvance], and the clock has not moved.
+// Advance lets d pass: it moves the clock of the whole process forward by d, above 0 and
+// together at most [MaxAhead]. An error wraps [ErrAdvance], and the clock has not moved.
 func Advance(d time.Duration) error {
+	if d <= 0 {
+		return Jump(d)
+	}
+	passed.Add(int64(d)) // first, so that no reader takes the advance for a jump
+	err := Jump(d)
+	if err != nil {
+		passed.Add(-int64(d))
+	}
+	return err
+}
+
+// Jump is Advance for a clock that is set wrong: no time passes.
+func Jump(d time.Duration) error {
 	for {
 		at := ahead.Load()
 		switch {

@@ -26,6 +26,9 @@ type meta struct {
 	TallyFrom     uint64      `json:"tally_from,omitempty"` // see rotation
 	BlockFrom     uint64      `json:"block_from,omitempty"`
 
+	// Clock is the time by which generations open, Unix seconds; absent in older versions.
+	Clock uint64 `json:"clock,omitempty"`
+
 	Origins []replica.Stored `json:"origins,omitempty"`
 
 	Doubts []Doubt `json:"doubts,omitempty"` // since a salvage
@@ -203,6 +206,7 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		m.AccountsIndex = e.accountsIndex
 		ballots = e.ballots.Encode()
 		e.journalBytes = 0
+		m.Clock = uint64(max(0, e.clock.now().Unix()))
 		s.remote = e.replicas.Snapshot()
 		m.Doubts = e.Doubts()
 		if e.wounds != nil {

@@ -36,6 +36,7 @@ type Engine struct {
 	failed    atomic.Pointer[error]   // why reports are refused; nil while they are taken
 	doubts    atomic.Pointer[[]Doubt] // since a salvage; nil for none
 	healedBy  atomic.Pointer[[]Healing]
+	clock     *ageingClock
 	scratch   sync.Pool // of *scratch
 	seen      sync.Pool // of *bulkhead.Verdict
 	reports   sync.Pool // of *reportAddition
@@ -60,6 +61,8 @@ type Engine struct {
 	index         uint64 // of the last entry, of a node that keeps none
 	accountsIndex uint64 // last journal entry that the trust book has seen
 	journalBytes  uint64 // since the last checkpoint
+	held          bool   // the ageing, and that is logged
+	stored        uint64 // time of the checkpoint that was loaded, Unix seconds; 0 if it has none
 	recorder      recorder
 	wounds        *wounds           // nil for none
 	healings      map[string]uint64 // pages made whole since the start, by peer
@@ -96,6 +99,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		stopped:  make(chan struct{}),
 		wake:     make(chan struct{}, 1),
 		watch:    newWatch(),
+		clock:    newAgeingClock(&opts),
 		tally:    book.NewTally(opts.Tally, opts.Reports, opts.Secret.ID(), opts.Exact, opts.Log),
 		block:    book.NewBlocklist(opts.Block, opts.Votes, opts.Names, opts.Secret.ID(), opts.Exact, opts.Log),
 	}
@@ -111,10 +115,10 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	e.books.Store(&books{secrets: secrets})
 	e.replicas = replica.NewSet(replica.Options{
 		Known: func(id uint64) bool { return e.books.Load().secrets.Knows(id) }, Tally: opts.Tally, Block: opts.Block, Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
-		Now: opts.Now, Promotion: func() float64 { return e.accounts.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
+		Keeps: e.keeps, Now: e.clock.now, Promotion: func() float64 { return e.accounts.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
 	})
 	e.resolver = resolve.New(resolve.Options{
-		Accounts: e.accounts, Policy: e.policy, Threshold: e.threshold.Load, Now: opts.Now, Day: e.day(),
+		Accounts: e.accounts, Policy: e.policy, Threshold: e.threshold.Load, Now: e.clock.now, Day: e.day(),
 	})
 	if opts.Store != nil {
 		if err := e.load(ctx); err != nil {

@@ -33,7 +33,9 @@ func (e *Engine) load(ctx context.Context) error {
 			return err
 		}
 	}
-	e.replicas.DropExpired()
+	if e.beginAgeing(); !e.held {
+		e.replicas.DropExpired()
+	}
 	if err := e.replicas.ThawAll(); err != nil {
 		return err
 	}
@@ -84,6 +86,7 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 		v.block = v.block.With(g)
 	}
 	e.books.Store(v)
+	e.stored = m.Clock
 	if err := e.replicas.Load(m.Origins); err != nil {
 		return err
 	}

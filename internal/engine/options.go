@@ -70,8 +70,15 @@ type Options struct {
 	// Exact holds everything in maps instead of filters: the oracle for replay and
 	// tests. It takes no Store.
 	Exact bool
-	Now   func() time.Time // nil means time.Now
-	Log   *slog.Logger     // nil discards
+	// MaxStep is how far the clock may be ahead of the newest record, or of the time that has
+	// passed since, before the ageing of generations is held until [Engine.ConfirmClock]. See
+	// [StepLimit]; 0: any time is taken as it is.
+	MaxStep time.Duration
+	// Uptime is the time since some moment by a clock that is never set; nil means since the
+	// engine was opened.
+	Uptime func() time.Duration
+	Now    func() time.Time // nil means time.Now
+	Log    *slog.Logger     // nil discards
 }
 
 // Defaults.
@@ -167,6 +174,10 @@ func (o *Options) complete() error {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Uptime == nil {
+		began := time.Now()
+		o.Uptime = func() time.Duration { return time.Since(began) }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -222,13 +222,13 @@ func (e *Engine) RemoteMemory() RemoteMemory { return e.replicas.Memory() }
 // Keeps reports whether the node accepts parts of a generation that started at the given
 // Unix second: it has neither expired nor begun in the future.
 func (e *Engine) Keeps(a Array, start uint64) bool {
-	return e.replicas.Book(a).Keeps(e.opts.Now(), start)
+	return e.keeps(e.replicas.Book(a), start)
 }
 
 // Horizon returns the first start, in Unix seconds, of the generations that the
 // node still keeps an array of.
 func (e *Engine) Horizon(a Array) uint64 {
-	return uint64(max(e.replicas.Book(a).Oldest(e.opts.Now()).Unix(), 0))
+	return uint64(max(e.replicas.Book(a).Oldest(e.clock.now()).Unix(), 0))
 }
 
 // Floor returns the first start, in Unix seconds, of the node's own generations:

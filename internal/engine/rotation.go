@@ -30,13 +30,14 @@ func (e *Engine) rotate() error {
 	if e.refusing() != nil || e.opts.Still && len(e.view().tally.Live) > 0 {
 		return nil
 	}
-	v, now := e.view(), e.opts.Now()
+	v := e.view()
+	now, held := e.watchClock()
 	defer e.ahead()
-	tally, err := e.tally.Plan(v.tally, now)
+	tally, err := e.tally.Plan(v.tally, now, held)
 	if err != nil {
 		return err
 	}
-	block, err := e.block.Plan(v.block, now)
+	block, err := e.block.Plan(v.block, now, held)
 	if err != nil || tally.Empty() && block.Empty() {
 		return err
 	}
@@ -55,7 +56,9 @@ func (e *Engine) rotate() error {
 	if err := r.apply(e, index); err != nil {
 		return err
 	}
-	e.replicas.DropExpired()
+	if !held {
+		e.replicas.DropExpired()
+	}
 	e.trimSecrets()
 	if r.OpenTally != nil {
 		e.sweep(now)
@@ -81,7 +84,7 @@ func (e *Engine) sweep(now time.Time) {
 
 // ahead creates the next generations before they are due.
 func (e *Engine) ahead() {
-	v, now := e.view(), e.opts.Now()
+	v, now := e.view(), e.clock.now()
 	for _, work := range []func(){e.tally.Ahead(v.tally, now), e.block.Ahead(v.block, now)} {
 		if work != nil {
 			e.keepers.Go(work)

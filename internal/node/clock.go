@@ -8,4 +8,4 @@ import (
 )
 
 // advancer returns nil: nobody may move the machine's clock.
-func (n *Node) advancer() func(context.Context, time.Duration) (time.Time, error) { return nil }
+func (n *Node) advancer() func(context.Context, time.Duration, bool) (time.Time, error) { return nil }

@@ -175,6 +175,8 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		NeverList:       signature.NeverList(),
 		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
 		RemoteBytes:     uint64(cfg.Mesh.Memory),
+		MaxStep:         engine.StepLimit(tally, block),
+		Uptime:          clock.Uptime,
 		Now:             clock.Now,
 		Log:             n.log,
 	}, errors.Join(err1, err2)
@@ -377,7 +379,7 @@ func (n *core) describeEngine() client.NodeState {
 	return client.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
+		Ageing: ageingState(n.engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
@@ -388,6 +390,23 @@ func (n *core) describeEngine() client.NodeState {
 			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
 		},
 	}
+}
+
+// ageingState describes the ageing while it is held; nil while it is not.
+func ageingState(a engine.Ageing) *client.Ageing {
+	if !a.Held {
+		return nil
+	}
+	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally, Blocklist: a.Blocklist}
+}
+
+// ConfirmClock implements [api.Node].
+func (n *core) ConfirmClock(ctx context.Context) error {
+	err := n.engine.ConfirmClock(ctx)
+	n.stateMu.Lock()
+	defer n.stateMu.Unlock()
+	n.stateAt = time.Time{}
+	return err
 }
 
 func bookState(name string, generations []engine.GenerationInfo, length time.Duration) client.Book {

@@ -115,7 +115,7 @@ func (n *Node) openMesh(ctx context.Context) error {
 		Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),
 		MaxAdds: c.MaxAdds, MaxListings: c.MaxListings,
-		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Now: clock.Now, Log: n.log,
+		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Now: n.engine.Now, Log: n.log,
 	})
 	if err != nil {
 		end()

@@ -24,6 +24,7 @@ func (p statusPage) Status(ctx context.Context) web.Status {
 		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports}, {Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
 	}
 	out.Day, out.Month = p.node.shownSlots(now, 24*6, logbook.ShortSlot), p.node.shownSlots(now, 30, 24*time.Hour)
+	out.Held = state.Ageing
 	out.Doubts, out.Missing = len(state.Doubts), state.Missing
 	if state.Disk != nil {
 		out.Free, out.Disk = state.Disk.Free, state.Disk.Total

@@ -67,6 +67,9 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 			rows = append(rows, *row)
 		}
 	}
+	if row := held(state); row != nil {
+		rows = append(rows, *row)
+	}
 	rows = append(rows, missing(state)...)
 	if row := relay(state); row != nil {
 		rows = append(rows, *row)
@@ -166,6 +169,20 @@ func missing(s *client.NodeState) (rows []Row) {
 			Mend: "find out who removed it; to have it back, stop the node, put it back from a copy and start again"})
 	}
 	return rows
+}
+
+// held reports that the clock is implausible, so that nothing ages; nil if it is plausible.
+func held(s *client.NodeState) *Row {
+	a := s.Ageing
+	if a == nil {
+		return nil
+	}
+	clock, newest := a.Clock.UTC().Format(time.RFC3339), a.Newest.UTC().Format(time.RFC3339)
+	return &Row{
+		Name:  "ageing",
+		Found: fmt.Sprintf("the clock shows %s and the newest record is of %s: no generation expires", clock, newest),
+		Mend:  "if the clock is wrong, set it right; if this machine was really off since " + newest + ", run \"bulkhead clock confirm\"",
+	}
 }
 
 // relay says that something passes requests on without saying so; nil if nothing does.

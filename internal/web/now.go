@@ -40,6 +40,10 @@ func health(s *Status) string {
 	switch {
 	case s.ReadOnly != "":
 		return "Checks are answered; reports are refused until the fault below is gone."
+	case s.Held != nil:
+		newest := s.Held.Newest.UTC().Format(time.DateTime)
+		return "Checks and reports are answered, but the clock is implausibly far ahead of the newest record, " + newest + " UTC, so nothing ages. " +
+			"Set the clock right. If this machine was really off since then, run bulkhead clock confirm."
 	case len(s.Missing) > 0:
 		return "Checks and reports are answered, but a part of the data folder was gone at the start and began anew: " + strings.Join(s.Missing, ", ") + "."
 	case s.Doubts > 0:

@@ -33,10 +33,11 @@ type Status struct {
 	Threshold     uint32 // count at which a message is bulk
 	Day, Month    []Slot // verdicts of the last 24 hours and 30 days, oldest first
 	Accounts      int
-	Doubts        int           // parts of the store in doubt since it was salvaged
-	Missing       []string      // parts of the data folder that had gone at the start
-	Free, Disk    uint64        // bytes of the file system: that can be written, and all; 0: not known
-	Peers         []client.Peer // that the node shares with
+	Doubts        int            // parts of the store in doubt since it was salvaged
+	Missing       []string       // parts of the data folder that had gone at the start
+	Held          *client.Ageing // of an implausible clock; nil: generations age
+	Free, Disk    uint64         // bytes of the file system: that can be written, and all; 0: not known
+	Peers         []client.Peer  // that the node shares with
 	Doors         []Door
 	Counters      []Counter
 	Books         []Book

@@ -131,7 +131,7 @@ func TestAheadFails(t *testing.T) {
 	if k.Ahead(b, eve) == nil || k.ready != nil {
 		t.Error("not tried again")
 	}
-	if _, err := k.Plan(b, eve.Add(time.Minute)); err == nil {
+	if _, err := k.Plan(b, eve.Add(time.Minute), false); err == nil {
 		t.Error("and no word of it")
 	}
 }

@@ -40,6 +40,15 @@ func (b Book[G]) Find(start uint64) (g G) {
 	return b.Live[i]
 }
 
+// Starts returns the starts of the live generations, newest first.
+func (b Book[G]) Starts() []uint64 {
+	out := make([]uint64, len(b.Live))
+	for i, g := range b.Live {
+		out[i] = g.begin()
+	}
+	return out
+}
+
 // With returns the book with one generation more.
 func (b Book[G]) With(g G) Book[G] {
 	b.Live = append(slices.Clone(b.Live), g)

@@ -31,7 +31,7 @@ func fill(c Counter, from, n int) {
 // turn plans and applies what is due.
 func turn[S spec, G generation](t *testing.T, k *Keeper[S, G], b Book[G], now time.Time) (Book[G], Change[S]) {
 	t.Helper()
-	c, err := k.Plan(b, now)
+	c, err := k.Plan(b, now, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,9 @@ const Early = 1.25
 // are dropped when they are older than the book keeps. While the clock is clearly behind the
 // open generation, because it was or is wrong, they open one length apart, and are also
 // dropped when there are more than the book keeps.
-func (k *Keeper[S, G]) Plan(b Book[G], now time.Time) (c Change[S], err error) {
+//
+// While the ageing is held, none is dropped because of its age or their number.
+func (k *Keeper[S, G]) Plan(b Book[G], now time.Time, held bool) (c Change[S], err error) {
 	k.collect()
 	keep := len(b.Live)
 	if start, grown, ok := k.opens(now, b); ok {
@@ -92,7 +94,7 @@ func (k *Keeper[S, G]) Plan(b Book[G], now time.Time) (c Change[S], err error) {
 	}
 	var live []G // those that may have to make room for the new one
 	for i, g := range b.Live {
-		if i >= keep || k.opts.Expired(now, g.begin()) {
+		if !held && (i >= keep || k.opts.Expired(now, g.begin())) {
 			c.Drop = append(c.Drop, g.begin())
 		} else if c.Open != nil {
 			live = append(live, g)

@@ -55,8 +55,21 @@ func (o Options) Oldest(now time.Time) time.Time {
 
 // Keeps reports whether a generation with the given start has not expired, and does not
 // begin later than one length from now.
-func (o Options) Keeps(now time.Time, start uint64) bool {
-	return start <= math.MaxInt64/2 && !o.Expired(now, start) && int64(start) <= now.Add(o.Generation).Unix()
+func (o Options) Keeps(now time.Time, start uint64) bool { return o.KeepsBetween(now, now, start) }
+
+// KeepsBetween is [Options.Keeps] for a clock that shows a time from now to latest.
+func (o Options) KeepsBetween(now, latest time.Time, start uint64) bool {
+	return start <= math.MaxInt64/2 && !o.Expired(now, start) && int64(start) <= latest.Add(o.Generation).Unix()
+}
+
+// Overdue returns how many of the generations with the given starts have expired.
+func (o Options) Overdue(now time.Time, starts []uint64) (n int) {
+	for _, start := range starts {
+		if o.Expired(now, start) {
+			n++
+		}
+	}
+	return n
 }
 
 // ahead returns how many seconds the starts of generations may run ahead of the clock. They

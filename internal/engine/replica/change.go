@@ -95,7 +95,6 @@ func (s *Set) admitGeometry(g filter.Geometry, kind filter.Kind) error {
 // [bulkhead.ErrForbidden] if the origin does not count. Only the writer calls it.
 func (s *Set) Prepare(origin string, parts []Parsed) error {
 	view := s.View()
-	now := s.opts.Now()
 	images, rounds := make(map[Key]bool), make(map[Key]bool)
 	for _, p := range parts {
 		// An entry gives one index to each page it changes, so it brings an array
@@ -109,7 +108,7 @@ func (s *Set) Prepare(origin string, parts []Parsed) error {
 		} else {
 			images[key] = true
 		}
-		if !s.Book(p.Array).Keeps(now, p.Start) {
+		if !s.opts.Keeps(s.Book(p.Array), p.Start) {
 			return fmt.Errorf("%w: part of a generation that starts at %d", bulkhead.ErrMalformed, p.Start)
 		}
 		if err := s.continues(view, origin, p); err != nil {

@@ -21,8 +21,10 @@ type Options struct {
 	Store        *store.Store            // where cold arrays are; nil: none leaves the memory
 	Still        bool                    // nothing expires
 	Now          func() time.Time
-	Promotion    func() float64 // weight from which an origin alone lists
-	Checkpoint   func()         // asks for a checkpoint soon: cold arrays have taken much
+	// Keeps reports whether parts of a generation of a book are taken; nil: as the book keeps them at Now.
+	Keeps      func(o book.Options, start uint64) bool
+	Promotion  func() float64 // weight from which an origin alone lists
+	Checkpoint func()         // asks for a checkpoint soon: cold arrays have taken much
 }
 
 // A Set is the replicas of all origins that count. Only the writer may call the methods that
@@ -38,6 +40,9 @@ type Set struct {
 
 // NewSet returns a set without origins.
 func NewSet(o Options) *Set {
+	if o.Keeps == nil {
+		o.Keeps = func(b book.Options, start uint64) bool { return b.Keeps(o.Now(), start) }
+	}
 	s := &Set{opts: o, wake: make(chan struct{}, 1), crowded: make(chan struct{}, 1)}
 	s.view.Store(&View{})
 	return s

@@ -65,11 +65,11 @@ func (b *books) pass(d time.Duration) {
 		if b.now.After(end) {
 			b.now = end
 		}
-		tally, err := b.tally.Plan(b.view.Tally, b.now)
+		tally, err := b.tally.Plan(b.view.Tally, b.now, false)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		block, err := b.block.Plan(b.view.Block, b.now)
+		block, err := b.block.Plan(b.view.Block, b.now, false)
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+)
+
+func newClockCommand() *cobra.Command {
+	var u adminFlags
+	cmd := &cobra.Command{
+		Use:   "clock",
+		Short: "Show or confirm the clock by which a node's counts age",
+		Long: "Show or confirm the clock by which a node's counts age. A node whose clock is more\n" +
+			"than two generations ahead of its newest record lets nothing age until the clock is\n" +
+			"right or an administrator confirms it. An administrator's token is needed, see\n" +
+			"\"bulkhead user --help\".",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: needCommand,
+	}
+	u.flags(cmd.PersistentFlags())
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "show", Short: "Print the node's clock, and whether the ageing is held", Args: cli.Args(cobra.NoArgs),
+			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+				state, err := c.Node(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return u.printClock(cmd.OutOrStdout(), state)
+			}),
+		},
+		&cobra.Command{
+			Use: "confirm", Short: "Take the clock as right, and let the generations expire that are overdue",
+			Long: "Take the machine's clock as right, and let the generations expire that are overdue by\n" +
+				"it; \"bulkhead clock show\" prints how many. What has expired cannot be had back. Do this\n" +
+				"if the machine was really off for that long. If its clock is wrong, set it right instead.",
+			Args: cli.Args(cobra.NoArgs),
+			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+				state, err := c.ConfirmClock(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return u.printClock(cmd.OutOrStdout(), state)
+			}),
+		},
+	)
+	return cmd
+}
+
+func (u *adminFlags) printClock(w io.Writer, state *client.NodeState) error {
+	if u.json {
+		return printJSON(w, []client.NodeState{*state})
+	}
+	a := state.Ageing
+	if a == nil {
+		_, err := fmt.Fprintf(w, "%s: generations age by this clock\n", state.Now.UTC().Format(time.RFC3339))
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s: ageing is held, the newest record is of %s\n"+
+		"if confirmed, %d generations of the tally and %d of the blocklist expire at once\n",
+		a.Clock.UTC().Format(time.RFC3339), a.Newest.UTC().Format(time.RFC3339), a.Tally, a.Blocklist)
+	return err
+}

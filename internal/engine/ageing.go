@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+)
+
+// leastStep is the smallest step of the clock that holds the ageing, however short the
+// generations are: a restart may take minutes.
+const leastStep = time.Hour
+
+// StepLimit returns the [Options].MaxStep of a node with these books: two generations of
+// the book with the shorter ones, at least an hour.
+func StepLimit(tally, block BookOptions) time.Duration {
+	return max(leastStep, 2*min(tally.Generation, block.Generation))
+}
+
+// An ageingClock is the clock by which generations open and expire. If the machine's clock is
+// more than limit ahead of what it should show, the ageing is held: this clock then goes on
+// from the last time that was plausible, by the processor's clock.
+type ageingClock struct {
+	limit time.Duration           // 0: every time is plausible
+	wall  func() time.Time        // the machine's clock
+	since func() time.Duration    // since the start of the process, by the processor's clock
+	last  atomic.Pointer[instant] // the last plausible time; nil: none yet
+}
+
+// An instant is a time and when the processor's clock showed it.
+type instant struct {
+	time   time.Time
+	uptime time.Duration
+}
+
+func newAgeingClock(o *Options) *ageingClock {
+	return &ageingClock{limit: o.MaxStep, wall: o.Now, since: o.Uptime}
+}
+
+// read returns the time, that of the machine's clock, and whether the ageing is held. Any
+// goroutine may call it.
+func (c *ageingClock) read() (now, wall time.Time, held bool) {
+	wall = c.wall()
+	last := c.last.Load()
+	if c.limit == 0 || last == nil {
+		return wall, wall, false
+	}
+	expected := last.time.Add(c.since() - last.uptime)
+	if wall.Sub(expected) > c.limit {
+		return expected, wall, true
+	}
+	return wall, wall, false
+}
+
+// now returns the time by which generations open and expire.
+func (c *ageingClock) now() time.Time {
+	now, _, _ := c.read()
+	return now
+}
+
+// behind reports whether the time is before the one expected.
+func (c *ageingClock) behind(wall time.Time) bool {
+	last := c.last.Load()
+	return last != nil && wall.Before(last.time.Add(c.since()-last.uptime))
+}
+
+// trust makes t the last plausible time.
+func (c *ageingClock) trust(t time.Time) { c.last.Store(&instant{t, c.since()}) }
+
+// Ageing is the state of the ageing of generations.
+type Ageing struct {
+	// Held: the machine's clock is implausibly far ahead. No generation expires, and what is
+	// counted goes into generations of the time that the clock should show.
+	Held bool
+	// Newest is the last time that was plausible: when the ageing began to be held, that of
+	// the newest record. Now is the time by which generations open, and Clock the machine's.
+	Newest, Now, Clock time.Time
+	// Tally and Blocklist are how many generations expire at once when Clock is confirmed.
+	Tally, Blocklist int
+}
+
+// Now returns the time by which generations open and expire: that of [Options.Now], unless the
+// ageing is held.
+func (e *Engine) Now() time.Time { return e.clock.now() }
+
+// Ageing returns the state of the ageing.
+func (e *Engine) Ageing() Ageing {
+	now, wall, held := e.clock.read()
+	a := Ageing{Held: held, Now: now, Clock: wall, Newest: now}
+	if held {
+		a.Newest = e.clock.last.Load().time
+		v := e.view()
+		a.Tally, a.Blocklist = e.opts.Tally.Overdue(wall, v.tally.Starts()), e.opts.Block.Overdue(wall, v.block.Starts())
+	}
+	return a
+}
+
+// beginAgeing sets the clock to the newest record that a start has found: that of the last
+// checkpoint, or the newest generation. Without any, the machine's clock is taken as it is.
+func (e *Engine) beginAgeing() {
+	v, newest := e.books.Load(), e.stored
+	if len(v.tally.Live) > 0 {
+		newest = max(newest, v.tally.Live[0].Start)
+	}
+	if len(v.block.Live) > 0 {
+		newest = max(newest, v.block.Live[0].Start)
+	}
+	if newest > 0 {
+		e.clock.trust(time.Unix(int64(newest), 0))
+	}
+	e.watchClock()
+}
+
+// watchClock takes the machine's time as plausible, or logs that it is not, and returns the
+// time by which generations open and whether their ageing is held. Only the writer calls it.
+func (e *Engine) watchClock() (now time.Time, held bool) {
+	now, wall, held := e.clock.read()
+	// A clock that is behind, such as one without a battery, is expected to be set right.
+	if !held && !e.clock.behind(wall) {
+		e.clock.trust(wall)
+	}
+	if held != e.held {
+		e.held = held
+		e.logAgeing(now, wall)
+	}
+	return now, held
+}
+
+func (e *Engine) logAgeing(now, wall time.Time) {
+	if !e.held {
+		e.opts.Log.Info("the clock is plausible again, and generations age as before", "clock", wall.UTC())
+		return
+	}
+	newest := e.clock.last.Load().time.UTC()
+	e.opts.Log.Warn("the clock is more than two generations ahead of the newest record: ageing is held",
+		"clock", wall.UTC(), "newest_record", newest,
+		"consequence", "no generation expires, and counts go on in generations of "+now.UTC().Format(time.RFC3339),
+		"remedy", fmt.Sprintf("if the clock is wrong, set it right; if this machine was really off since %s, run \"bulkhead clock confirm\"", newest.Format(time.RFC3339)))
+}
+
+// confirmation is the change that ends the holding of the ageing.
+type confirmation struct{}
+
+// ConfirmClock takes the machine's clock as right while the ageing is held, and has the
+// generations expire that are older than the books keep. If the ageing is not held, it
+// changes nothing.
+func (e *Engine) ConfirmClock(ctx context.Context) error { return e.change(ctx, confirmation{}) }
+
+func (confirmation) do(e *Engine) error {
+	_, wall, held := e.clock.read()
+	if !held {
+		return nil
+	}
+	if err := e.refusing(); err != nil {
+		return err // what expires has to be journalled
+	}
+	e.clock.trust(wall)
+	e.held = false
+	e.opts.Log.Warn("an administrator has confirmed the clock", "clock", wall.UTC(), "consequence", "generations age again")
+	return e.rotate()
+}
+
+// keeps reports whether parts of a generation that started at the given Unix second are
+// taken from peers. While the ageing is held the machine's clock may still be right, so
+// generations may start as late as that clock allows.
+func (e *Engine) keeps(o book.Options, start uint64) bool {
+	now, wall, _ := e.clock.read()
+	return o.KeepsBetween(now, wall, start)
+}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
-	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
@@ -60,7 +59,7 @@ func (n *Node) newSum(cfg *config.Config) (*sum, mesh.Engine, error) {
 				Dir: dir, Identity: id, Engine: total, KeyID: n.secret().ID(), Secret: n.secret(), Former: n.engine.Former(), Taker: s.of.Load(), Store: life, Name: meshName("sum of " + cfg.Node.Name),
 				Organisations: s.organisations, Mode: mode, Role: mesh.Publish, Servers: c.Servers, Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 				Interval: time.Duration(cfg.Mesh.Interval), Heartbeat: time.Duration(cfg.Mesh.Heartbeat),
-				StreamAge: time.Duration(cfg.Mesh.StreamAge), StreamBytes: cfg.Mesh.StreamBytes, Replicas: cfg.Mesh.Replicas, Now: clock.Now, Log: n.log.With("mesh", "aggregate"),
+				StreamAge: time.Duration(cfg.Mesh.StreamAge), StreamBytes: cfg.Mesh.StreamBytes, Replicas: cfg.Mesh.Replicas, Now: n.engine.Now, Log: n.log.With("mesh", "aggregate"),
 			})
 			if err != nil {
 				return nil, err

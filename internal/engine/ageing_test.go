@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+const day = 24 * time.Hour
+
+// A heldNode is a node on disk whose clock tests set wrong, and a map of what it has acknowledged.
+type heldNode struct {
+	*Engine
+	t      *testing.T
+	dir    string
+	store  *store.Store
+	clock  *clock
+	uptime atomic.Int64 // nanoseconds
+	log    bytes.Buffer
+	counts map[int]uint32 // sightings by number of the signature
+	listed map[int]bool
+}
+
+func newHeldNode(t *testing.T) *heldNode {
+	n := &heldNode{t: t, dir: filepath.Join(t.TempDir(), "data"), clock: newClock(), counts: make(map[int]uint32), listed: make(map[int]bool)}
+	n.start()
+	t.Cleanup(func() { n.stop() })
+	for i := range 400 {
+		n.count(i, 1+uint32(i%3))
+	}
+	for i := 1000; i < 1050; i++ {
+		report(t, n.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+		n.listed[i] = true
+	}
+	return n
+}
+
+func (n *heldNode) start() {
+	n.t.Helper()
+	var err error
+	if n.store, err = store.Open(n.dir, store.Options{}); err != nil {
+		n.t.Fatal(err)
+	}
+	tally := BookOptions{Generation: day, Keep: 7, Capacity: 20_000, Error: 1e-3}
+	block := BookOptions{Generation: 7 * day, Keep: 8, Capacity: 10_000, Error: 1e-6}
+	n.Engine, err = Open(n.t.Context(), small(Options{
+		Store: n.store, Tally: tally, Block: block, Now: n.clock.Now, Uptime: func() time.Duration { return time.Duration(n.uptime.Load()) },
+		MaxStep: StepLimit(tally, block), Log: slog.New(slog.NewTextHandler(&n.log, nil)),
+	}))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *heldNode) stop() {
+	n.t.Helper()
+	if err := n.Close(context.Background()); err != nil {
+		n.t.Error(err)
+	}
+	if err := n.store.Close(); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// restart starts the node anew with its clock moved by d, the wrong way or back.
+func (n *heldNode) restart(d time.Duration) {
+	n.t.Helper()
+	n.stop()
+	n.clock.Advance(d)
+	n.start()
+}
+
+func (n *heldNode) count(i int, times uint32) {
+	n.t.Helper()
+	if err := n.Count(n.t.Context(), []bulkhead.Signature{sig(bulkhead.Exact, i)}, []uint32{times}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.counts[i] += times
+}
+
+// exact compares the node with the map.
+func (n *heldNode) exact(when string) {
+	n.t.Helper()
+	wrong, missing := 0, 0
+	for i, want := range n.counts {
+		if got := check(n.t, n.Engine, sig(bulkhead.Exact, i)); got.Sightings != want {
+			wrong++
+		}
+	}
+	for i := range n.listed {
+		if got := check(n.t, n.Engine, sig(bulkhead.Exact, i)); got.Judged != bulkhead.JudgedSpam {
+			missing++
+		}
+	}
+	if wrong+missing > 0 {
+		n.t.Errorf("%s: %d of %d counts are wrong, %d of %d listings are gone", when, wrong, len(n.counts), missing, len(n.listed))
+	}
+}
+
+// turn lets the writer look at the clock.
+func (n *heldNode) turn() {
+	n.t.Helper()
+	if err := n.inTurn(n.t.Context(), func() {}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// TestClockAheadHoldsAgeing starts a node with a clock that is far ahead, counts, writes
+// checkpoints, restarts with the wrong clock and with the right one: nothing is lost.
+func TestClockAheadHoldsAgeing(t *testing.T) {
+	for _, ahead := range []time.Duration{10 * day, 60 * day, 365 * day} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			n := newHeldNode(t)
+			n.restart(ahead)
+			if a := n.Ageing(); !a.Held || a.Clock.Sub(a.Newest).Round(time.Hour) != ahead {
+				t.Fatalf("%v ahead: %+v", ahead, a)
+			}
+			if text := n.log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "bulkhead clock confirm") {
+				t.Errorf("logged:\n%s", text)
+			}
+			n.exact("clock ahead")
+			n.count(5, 2)
+			n.count(5000, 7)
+			if err := n.checkpoint(t.Context(), n.between); err != nil {
+				t.Fatal(err)
+			}
+			// Days pass with the wrong clock: generations open, and none is dropped.
+			for range 9 {
+				n.uptime.Add(int64(day))
+				n.clock.Advance(day)
+				n.turn()
+				n.count(5, 1)
+			}
+			n.exact("nine days later")
+			if got := len(n.view().tally.Live); got < 9 {
+				t.Errorf("%d generations after nine days", got)
+			}
+			n.restart(0)
+			if !n.Ageing().Held {
+				t.Error("not held after another start with the wrong clock")
+			}
+			n.exact("clock still ahead")
+			n.restart(-ahead - 8*day) // some days off are real: still within what is kept
+			if n.Ageing().Held {
+				t.Error("held with the right clock")
+			}
+			for i := range n.listed {
+				if check(t, n.Engine, sig(bulkhead.Exact, i)).Judged != bulkhead.JudgedSpam {
+					t.Fatalf("listing %d is gone with the right clock", i)
+				}
+			}
+		})
+	}
+}
+
+// TestClockComesRight: a clock that was wrong for a short while has done no harm, whether it
+// is put right while the node runs or before a start.
+func TestClockComesRight(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		for _, ahead := range []time.Duration{10 * day, 3650 * day} {
+			t.Run(fmt.Sprint(running, ahead), func(t *testing.T) {
+				n := newHeldNode(t)
+				if running {
+					n.clock.Advance(ahead)
+					n.turn()
+				} else {
+					n.restart(ahead)
+				}
+				if !n.Ageing().Held {
+					t.Fatal("not held")
+				}
+				n.count(1, 4)
+				if running {
+					n.clock.Advance(-ahead)
+					n.turn()
+				} else {
+					n.restart(-ahead)
+				}
+				if n.Ageing().Held {
+					t.Error("held with the right clock")
+				}
+				n.count(2, 4)
+				n.exact("clock right again")
+				n.restart(day)
+				n.exact("a day later")
+			})
+		}
+	}
+}
+
+// TestClockConfirmed: a machine that was really off for long lets generations age once an
+// administrator says so, and not again after the next start.
+func TestClockConfirmed(t *testing.T) {
+	n := newHeldNode(t)
+	n.restart(10 * day)
+	if a := n.Ageing(); a.Tally != 1 || a.Blocklist != 0 {
+		t.Errorf("10 days: %d generations of the tally and %d of the blocklist would expire, want 1 and 0", a.Tally, a.Blocklist)
+	}
+	n.count(7000, 3)
+	if err := n.ConfirmClock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clear(n.counts) // all before the confirmation are of ten days ago
+	for i := range 400 {
+		n.counts[i] = 0
+	}
+	n.count(8000, 2)
+	n.exact("confirmed")
+	n.restart(time.Minute)
+	if n.Ageing().Held {
+		t.Error("held again after a confirmation and a restart")
+	}
+	n.exact("after a restart")
+	n.restart(60 * day)
+	if err := n.ConfirmClock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := check(t, n.Engine, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam {
+		t.Error("listed 70 days later")
+	}
+}
+
+// TestClockWithoutBattery: a clock that begins in 1970 and is then set right holds nothing.
+func TestClockWithoutBattery(t *testing.T) {
+	n := newHeldNode(t)
+	back := n.clock.Now().Sub(time.Unix(3600, 0))
+	n.restart(-back)
+	n.turn()
+	n.clock.Advance(back + time.Minute)
+	n.turn()
+	if n.Ageing().Held {
+		t.Error("held by a clock that was set right")
+	}
+	n.exact("set right")
+}

@@ -82,11 +82,13 @@ type renewChange struct {
 	Origin      string `json:"origin"`
 	Incarnation uint64 `json:"incarnation,omitempty"`
 	To          string `json:"to,omitempty"`
+	// Superseded is arrays of former incarnations that are dropped.
+	Superseded []replica.Key `json:"superseded,omitempty"`
 }
 
 // Renew records that the origin counts anew, in an incarnation with a larger number: it
-// was restored from a backup, so its versions may have gone back. Data of the previous
-// incarnation are dropped.
+// has lost its store or was restored from a backup, so its versions may have gone back.
+// What is held of the previous incarnation counts on, see [Engine.FormerIncarnations].
 func (e *Engine) Renew(ctx context.Context, origin string, incarnation uint64) error {
 	return e.change(ctx, &renewChange{Origin: origin, Incarnation: incarnation})
 }
@@ -101,8 +103,13 @@ func (e *Engine) RenameOrigin(ctx context.Context, from, to string) error {
 }
 
 func (c *renewChange) do(e *Engine) error {
-	err := e.replicas.CheckRenewal(c.Origin, c.Incarnation)
-	if c.To != "" {
+	var err error
+	switch {
+	case c.Superseded != nil:
+		err = e.replicas.CheckOrigin(c.Origin)
+	case c.To == "":
+		err = e.replicas.CheckRenewal(c.Origin, c.Incarnation)
+	default:
 		err = e.replicas.CheckName(c.Origin, c.To)
 	}
 	if err != nil {
@@ -112,9 +119,12 @@ func (c *renewChange) do(e *Engine) error {
 }
 
 func (c *renewChange) apply(e *Engine, _ uint64) error {
-	if c.To != "" {
+	switch {
+	case c.Superseded != nil:
+		e.replicas.Supersede(c.Origin, c.Superseded)
+	case c.To != "":
 		e.replicas.Rename(c.Origin, c.To)
-	} else {
+	default:
 		e.replicas.Renew(c.Origin, c.Incarnation)
 	}
 	return nil
@@ -178,7 +188,9 @@ func (b *remoteBody) apply(e *Engine, index uint64) error {
 func (e *Engine) Origins() []Origin {
 	var out []Origin
 	for _, r := range e.replicas.View().Origins {
-		out = append(out, r.Origin)
+		if r.Owner() == r.ID {
+			out = append(out, r.Origin)
+		}
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -173,6 +174,12 @@ func NewSources(v View, promotion float64) *Sources {
 		s.names = append(s.names, generation{g.Start, g.Names, epoch})
 	}
 	s.list(1, true, false, first)
+	former := make(map[string][]*replica.Held) // by owner
+	for _, r := range v.Remote.Origins {
+		if r.Owner() != r.ID {
+			former[r.Owner()] = append(former[r.Owner()], r)
+		}
+	}
 	for _, r := range v.Remote.Origins {
 		if r.Weight == 0 {
 			continue
@@ -182,10 +189,13 @@ func NewSources(v View, promotion float64) *Sources {
 				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false, voices.of(r.ID, r.Weight)})
 			}
 		}
+		if r.Owner() != r.ID {
+			continue // its lists are with those of its owner
+		}
 		first := len(s.gens)
-		for _, g := range r.Block {
-			if epoch, ok := v.epochOf(g.Spam, g.Revoked); ok {
-				s.gens = append(s.gens, lists{start: g.Start, spam: orNone(g.Spam), revoked: orNone(g.Revoked), epoch: epoch})
+		for _, g := range blocksOf(r, former[r.ID]) {
+			if epoch, ok := v.epochOf(append(slices.Clone(g.Spam), g.Revoked...)...); ok {
+				s.gens = append(s.gens, lists{start: g.Start, spam: setOf(g.Spam), revoked: setOf(g.Revoked), epoch: epoch})
 			}
 		}
 		s.list(r.Weight, false, false, first)
@@ -332,12 +342,38 @@ func (v *View) epochOf(arrays ...*filter.Bits) (int, bool) {
 	return 0, true
 }
 
-// orNone returns b as a set, nil if the origin has not sent the array.
-func orNone(b *filter.Bits) set {
-	if b == nil {
-		return nil
+// blocksOf returns the lists of an origin and of its former incarnations by generation, newest
+// first: they are one voice.
+func blocksOf(owner *replica.Held, former []*replica.Held) (out []*replica.MergedBlock) {
+	for _, r := range append([]*replica.Held{owner}, former...) {
+		for _, g := range r.Block {
+			i := slices.IndexFunc(out, func(b *replica.MergedBlock) bool { return b.Start == g.Start })
+			if i < 0 {
+				i = len(out)
+				out = append(out, &replica.MergedBlock{Start: g.Start})
+			}
+			if g.Spam != nil {
+				out[i].Spam = append(out[i].Spam, g.Spam)
+			}
+			if g.Revoked != nil {
+				out[i].Revoked = append(out[i].Revoked, g.Revoked)
+			}
+		}
 	}
-	return b
+	slices.SortFunc(out, func(a, b *replica.MergedBlock) int { return cmp.Compare(b.Start, a.Start) })
+	return out
+}
+
+// setOf returns bit arrays of one generation as a set, nil if there are none.
+func setOf(arrays []*filter.Bits) set {
+	switch len(arrays) {
+	case 0:
+		return nil
+	case 1:
+		return arrays[0]
+	}
+	u := union(arrays)
+	return &u
 }
 
 // A union is several bit arrays combined.

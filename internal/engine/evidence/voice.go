@@ -24,7 +24,7 @@ type voices struct {
 
 // newVoices returns the voices of a view. Whose counts are in one merged array cannot be told
 // apart there, so they are one voice, in all their arrays, or one of them could say everything
-// twice.
+// twice. Former incarnations share the voice of their owner.
 func newVoices(v *replica.View, promotion float64) *voices {
 	vs := &voices{promotion: promotion, number: make(map[string]int)}
 	one := make(map[string]string) // of those with one voice, another one
@@ -43,6 +43,11 @@ func newVoices(v *replica.View, promotion float64) *voices {
 			if m.Weight < promotion && of(origin) != of(m.Origins[0]) {
 				one[of(origin)] = of(m.Origins[0])
 			}
+		}
+	}
+	for _, r := range v.Origins {
+		if r.Weight < promotion && of(r.ID) != of(r.Owner()) {
+			one[of(r.ID)] = of(r.Owner())
 		}
 	}
 	add := func(origin string, weight float64) {

@@ -13,6 +13,7 @@ import (
 // replaced.
 type Held struct {
 	Origin
+	of          string // owner of a former incarnation; "" for an origin
 	incarnation uint64
 	arrays      []*remoteArray // newest first
 	marks       map[Key]mark
@@ -223,6 +224,7 @@ func (s *Set) DropExpired() {
 		r.keep(func(key Key) bool { return !s.Book(key.Array).Expired(now, key.Start) })
 		next.Origins[i] = r
 	}
+	next.dropEmpty()
 	s.view.Store(next)
 	s.settle()
 }

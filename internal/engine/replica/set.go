@@ -144,6 +144,13 @@ func (s *Set) SetOrigins(origins []Origin) {
 		r.Origin = o
 		next.Origins = append(next.Origins, r)
 	}
+	for _, r := range old.Origins {
+		if owner := next.origin(r.of); r.of != "" && owner != nil {
+			r = r.clone()
+			r.Weight = owner.Weight
+			next.Origins = append(next.Origins, r)
+		}
+	}
 	s.view.Store(next)
 	s.settle()
 }
@@ -167,12 +174,6 @@ func (s *Set) CheckRenewal(origin string, incarnation uint64) error {
 		return fmt.Errorf("%w: incarnation %d of an origin that is at %d", bulkhead.ErrMalformed, incarnation, r.incarnation)
 	}
 	return nil
-}
-
-// Renew drops what is held of an origin's former incarnation.
-func (s *Set) Renew(origin string, incarnation uint64) {
-	s.changeReplica(origin, func(r *Held) { *r = Held{Origin: r.Origin, incarnation: incarnation} })
-	s.settle()
 }
 
 // CheckName returns an error unless an origin may be renamed so.
@@ -199,14 +200,31 @@ func (s *Set) Rename(origin, to string) {
 			}
 		}
 	})
+	next := s.View().clone()
+	for i, r := range next.Origins {
+		if r.of == origin {
+			r = r.clone()
+			r.of = to
+			next.Origins[i] = r
+		}
+	}
+	s.view.Store(next)
 	s.settle()
 }
 
-// Forget drops what is held of an origin's generations from the given start on.
+// Forget drops what is held of an origin's generations from the given start on, in its
+// former incarnations as well.
 func (s *Set) Forget(origin string, since uint64) {
-	s.changeReplica(origin, func(r *Held) {
-		r.keep(func(key Key) bool { return key.Start < since })
-	})
+	next := s.View().clone()
+	for i, r := range next.Origins {
+		if r.ID == origin || r.of == origin {
+			r = r.clone()
+			r.keep(func(key Key) bool { return key.Start < since })
+			next.Origins[i] = r
+		}
+	}
+	next.dropEmpty()
+	s.view.Store(next)
 	s.settle()
 }
 

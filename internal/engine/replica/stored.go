@@ -11,6 +11,7 @@ import (
 // A Stored is what a checkpoint says of the replica of one origin.
 type Stored struct {
 	Origin
+	Of          string        `json:"of,omitempty"` // owner, if it is a former incarnation
 	Incarnation uint64        `json:"incarnation,omitempty"`
 	Arrays      []StoredArray `json:"arrays"`
 }
@@ -70,7 +71,7 @@ func (s *Set) Snapshot() *Snapshot {
 // function that writes it, or nil if the file is there already.
 func (n *Snapshot) Origins(between func(func()), add func(name string, array pages.Array), file func(name string, write func(io.Writer) error)) (out []Stored) {
 	for _, r := range n.view.Origins {
-		o := Stored{Origin: r.Origin, Incarnation: r.incarnation}
+		o := Stored{Origin: r.Origin, Of: r.of, Incarnation: r.incarnation}
 		for _, x := range r.arrays {
 			mark := r.marks[x.Key]
 			a := StoredArray{
@@ -109,7 +110,7 @@ func (n *Snapshot) Written() {
 func (s *Set) Load(stored []Stored) error {
 	v := &View{}
 	for _, o := range stored {
-		r := &Held{Origin: o.Origin, incarnation: o.Incarnation, marks: make(map[Key]mark)}
+		r := &Held{Origin: o.Origin, of: o.Of, incarnation: o.Incarnation, marks: make(map[Key]mark)}
 		for _, a := range o.Arrays {
 			if err := s.loadArray(r, a); err != nil {
 				return err

@@ -1,0 +1,94 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+)
+
+// maxFormer bounds how many former incarnations of one origin are kept, so that an origin
+// that renews itself again and again takes a bounded number of replicas.
+const maxFormer = 8
+
+// Owner returns the origin that counted what r holds: r itself, unless r is the replica of a
+// former incarnation, which has an ID of its own.
+func (r *Held) Owner() string {
+	if r.of != "" {
+		return r.of
+	}
+	return r.ID
+}
+
+// A Former is what is held of an incarnation that its origin has lost.
+type Former struct {
+	ID          string // by which [Set.Forget] and [Set.Arrays] know it
+	Incarnation uint64
+}
+
+// Former returns the former incarnations of an origin that are held, oldest first.
+func (s *Set) Former(origin string) (out []Former) {
+	for _, r := range s.View().Origins {
+		if r.of == origin {
+			out = append(out, Former{r.ID, r.incarnation})
+		}
+	}
+	return out
+}
+
+// Renew begins a new incarnation of an origin. What is held of the one before counts on, as
+// an origin of its own with the weight of its owner.
+func (s *Set) Renew(origin string, incarnation uint64) {
+	old := s.View().origin(origin)
+	if old == nil {
+		return
+	}
+	if len(old.arrays) > 0 {
+		s.keepFormer(old)
+	}
+	s.changeReplica(origin, func(r *Held) { *r = Held{Origin: r.Origin, incarnation: incarnation} })
+	s.settle()
+}
+
+// keepFormer publishes a view that has what old holds once more, as a former incarnation.
+func (s *Set) keepFormer(old *Held) {
+	former := old.clone()
+	// An owner's ID has up to 64 characters; this one has fewer, and survives its renaming.
+	former.of, former.ID = old.ID, fmt.Sprintf("former%d%.24s", old.incarnation, old.ID)
+	for _, x := range former.arrays {
+		if x.cold == nil {
+			continue
+		}
+		for _, m := range s.View().Merged {
+			if m.had(old.ID, x) {
+				m.rename(old.ID, former.ID)
+			}
+		}
+		x.cold.origin = former.ID
+	}
+	next := s.View().clone()
+	if all := s.Former(old.ID); len(all) >= maxFormer {
+		next.Origins = slices.DeleteFunc(next.Origins, func(r *Held) bool { return r.ID == all[0].ID })
+	}
+	next.Origins = append(slices.DeleteFunc(next.Origins, func(r *Held) bool { return r.ID == former.ID }), former)
+	s.view.Store(next)
+}
+
+// Supersede drops arrays of an origin's former incarnations: its present one was restored
+// with what they count.
+func (s *Set) Supersede(origin string, keys []Key) {
+	next := s.View().clone()
+	for i, r := range next.Origins {
+		if r.of == origin {
+			r = r.clone()
+			r.keep(func(k Key) bool { return !slices.Contains(keys, k) })
+			next.Origins[i] = r
+		}
+	}
+	next.dropEmpty()
+	s.view.Store(next)
+	s.settle()
+}
+
+// dropEmpty drops the former incarnations of which nothing is left. The caller owns v.
+func (v *View) dropEmpty() {
+	v.Origins = slices.DeleteFunc(v.Origins, func(r *Held) bool { return r.of != "" && len(r.arrays) == 0 })
+}

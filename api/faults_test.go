@@ -111,6 +111,13 @@ func (p ailingPeers) EvictPeer(ctx context.Context, key string) error {
 	return p.fakePeers.EvictPeer(ctx, key)
 }
 
+func (p ailingPeers) ForgetPeer(ctx context.Context, key string) error {
+	if err := p.a.Call(); err != nil {
+		return err
+	}
+	return p.fakePeers.ForgetPeer(ctx, key)
+}
+
 func (p ailingPeers) RollbackPeer(ctx context.Context, key string, since time.Time) error {
 	if err := p.a.Call(); err != nil {
 		return err

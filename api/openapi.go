@@ -199,6 +199,7 @@ func (s *Server) routes() []route {
 		s.route("DELETE /v1/peers/{key}", "evictPeer", "Drop a peer and all that it counted.", admin, s.evictPeer, params(key), status(http.StatusNoContent)),
 		s.route("POST /v1/peers/{key}/rollback", "rollbackPeer", "Drop what a peer counted since a time.", admin, s.rollbackPeer,
 			params(key), takes(nil, s.schema(client.Rollback{})), gives(s.schema(client.Peer{}))),
+		s.route("POST /v1/peers/{key}/forget", "forgetPeer", "Drop what is kept of incarnations that a peer has lost.", admin, s.forgetPeer, params(key), gives(s.schema(client.Peer{}))),
 
 		s.route("POST /v1/peers/{key}/accept", "acceptPeer", "Accept a node that has shown an invitation and waits.", admin, s.acceptPeer, params(key), gives(s.schema(client.Peer{}))),
 		s.route("POST /v1/peers/{key}/refuse", "refusePeer", "Refuse a node that has shown an invitation and waits.", admin, s.refusePeer, params(key), status(http.StatusNoContent)),

@@ -27,6 +27,8 @@ type Peers interface {
 	// RollbackPeer drops what a peer counted in generations that started at
 	// or after a time.
 	RollbackPeer(ctx context.Context, key string, since time.Time) error
+	// ForgetPeer drops what is kept of incarnations that a peer has lost.
+	ForgetPeer(ctx context.Context, key string) error
 }
 
 // ErrNoMesh says that the node shares with nobody.
@@ -133,6 +135,18 @@ func (s *Server) evictPeer(r *request) (any, error) {
 		return nil, err
 	}
 	return nil, s.peers.EvictPeer(r.Context(), key)
+}
+
+func (s *Server) forgetPeer(r *request) (any, error) {
+	key := r.PathValue("key")
+	r.did = []any{"peer", key}
+	if _, err := s.peer(r, key); err != nil {
+		return nil, err
+	}
+	if err := s.peers.ForgetPeer(r.Context(), key); err != nil {
+		return nil, err
+	}
+	return s.peer(r, key)
 }
 
 func (s *Server) rollbackPeer(r *request) (any, error) {

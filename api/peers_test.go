@@ -80,6 +80,8 @@ func (f *fakePeers) EvictPeer(_ context.Context, key string) error {
 	return nil
 }
 
+func (f *fakePeers) ForgetPeer(context.Context, string) error { return nil }
+
 func (f *fakePeers) RollbackPeer(_ context.Context, _ string, since time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

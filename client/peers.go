@@ -38,6 +38,11 @@ func (c *Client) RollbackPeer(ctx context.Context, key string, since time.Time) 
 	return call[*Peer](ctx, c, exchange{method: "POST", path: peerPath(key) + "/rollback", body: Rollback{Since: since}})
 }
 
+// ForgetPeer drops what is kept of incarnations that a peer has lost.
+func (c *Client) ForgetPeer(ctx context.Context, key string) (*Peer, error) {
+	return call[*Peer](ctx, c, exchange{method: "POST", path: peerPath(key) + "/forget"})
+}
+
 func peerPath(key string) string { return "/v1/peers/" + pathSegment(key) }
 
 // Invite makes an invitation into the node's network.

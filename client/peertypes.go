@@ -76,6 +76,23 @@ type Peer struct {
 	Memory        uint64            `json:"memory_bytes" doc:"Of its arrays that are not merged."`
 	Merged        int               `json:"merged_arrays" doc:"Arrays of it that are merged with those of others."`
 	Ghost         float64           `json:"ghost" doc:"Probability that its arrays, or those they are merged into, show a signature that nobody reported, 0 to 1."`
+	Former        []Incarnation     `json:"former,omitempty" doc:"What is kept of incarnations that it has lost, oldest first. It counts until it ages out or is forgotten."`
+}
+
+// An Incarnation is what is kept of an incarnation that a peer has lost with its store.
+type Incarnation struct {
+	Incarnation uint64 `json:"incarnation"`
+	Arrays      int    `json:"arrays"`
+	Keys        uint64 `json:"keys" doc:"Distinct keys of all its arrays, about."`
+	Memory      uint64 `json:"memory_bytes" doc:"Of its arrays that are not merged."`
+}
+
+// FormerKeys returns about how many distinct keys are kept of incarnations that the peer has lost.
+func (p *Peer) FormerKeys() (sum uint64) {
+	for _, f := range p.Former {
+		sum += f.Keys
+	}
+	return sum
 }
 
 // A NewPeer is a node to share with.

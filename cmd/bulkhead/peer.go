@@ -30,7 +30,7 @@ func newPeerCommand() *cobra.Command {
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
-	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u), newPeerRequests(&u), newPeerAccept(&u), newPeerRefuse(&u))
+	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u), newPeerForget(&u), newPeerRequests(&u), newPeerAccept(&u), newPeerRefuse(&u))
 	return cmd
 }
 
@@ -89,6 +89,9 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 			state = "kept apart"
 		case p.Behind > 0:
 			state = fmt.Sprintf("behind %s", time.Duration(p.Behind*float64(time.Second)).Round(time.Second))
+		}
+		if n := p.FormerKeys(); n > 0 {
+			state += fmt.Sprintf(", and %d keys of before it lost its store", n)
 		}
 		heard, lag := "never", "-"
 		if !p.Heard.IsZero() {
@@ -179,6 +182,28 @@ func newPeerEvict(u *adminFlags) *cobra.Command {
 				return err
 			}
 			return c.EvictPeer(cmd.Context(), key)
+		}),
+	}
+}
+
+func newPeerForget(u *adminFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "forget PEER",
+		Short: "Drop what is kept of incarnations that a peer has lost",
+		Long: "Drop what is kept of incarnations that a peer has lost with its store. Until then it\n" +
+			"counts beside what the peer counts anew, and ages as usual. It may be the only copy:\n" +
+			"what was dropped cannot be had back.",
+		Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			key, err := keyOf(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			p, err := c.ForgetPeer(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
 		}),
 	}
 }

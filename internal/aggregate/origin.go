@@ -95,6 +95,15 @@ func (s *Sum) RenameOrigin(context.Context, string, string) error { return errPu
 // Incarnation returns 0.
 func (s *Sum) Incarnation(string) uint64 { return 0 }
 
+// FormerIncarnations returns none.
+func (s *Sum) FormerIncarnations(string) []engine.FormerIncarnation { return nil }
+
+// ForgetFormer is refused.
+func (s *Sum) ForgetFormer(context.Context, string) error { return errPublishes }
+
+// Supersede is refused.
+func (s *Sum) Supersede(context.Context, string, []engine.ArrayKey) error { return errPublishes }
+
 // Wounds returns none: a sum is not on disk.
 func (s *Sum) Wounds(context.Context) (w engine.Wounds, err error) { return w, nil }
 

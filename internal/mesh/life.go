@@ -68,7 +68,7 @@ func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *message) 
 }
 
 // renew notes a new incarnation of an origin. Until images or first rounds of it come,
-// which replace what is held of the one before, that still counts.
+// that of the one before is what is looked at; then it becomes a former one, which still counts.
 func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) bool {
 	nothing := m.kind == kindHead && len(m.heads) == 0
 	// Rounds from the start on are as good as images.
@@ -97,6 +97,8 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 		t.heads = make(map[ref]arrayHead)
 	}
 	t.next, t.last, t.head, t.old, t.suspect, t.gone = 0, m.stamp, stamp{}, stamp{}, false, nil
+	r.supersede(ctx, p, t)
+	r.lostIncarnation(p, m.stamp.incarnation)
 	t.begun = time.Now()
 	t.said.began, t.said.led, t.doubted = nil, nil, time.Time{}
 	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
@@ -133,7 +135,7 @@ func (t *track) lost(m *message) {
 }
 
 // head notes the versions that the origin has.
-func (r *receiver) head(p *peer, t *track, m *message) {
+func (r *receiver) head(ctx context.Context, p *peer, t *track, m *message) {
 	if !m.stamp.newer(t.head) || m.stamp.boot < t.last.boot {
 		return // a repetition, or of a process that has ended
 	}
@@ -142,6 +144,7 @@ func (r *receiver) head(p *peer, t *track, m *message) {
 		t.said.head = m.said
 	}
 	t.setHeads(m)
+	r.supersede(ctx, p, t)
 	t.suspect, t.full, t.gone = false, false, nil
 	maps.DeleteFunc(t.looked, func(x ref, _ uint64) bool { return !r.m.opts.Engine.Keeps(x.array, x.start) })
 	for _, a := range r.m.opts.Engine.Replica(p.ID) {

@@ -51,7 +51,7 @@ func TestHeadsHeard(t *testing.T) {
 				tt.before()
 			}
 			m := &message{kind: kindHead, stamp: at, heads: tt.heads, floors: [2]uint64{99, tt.floor}, said: []byte{4}}
-			r.receiver.head(&r.p, r.t, m)
+			r.receiver.head(t.Context(), &r.p, r.t, m)
 			if r.t.suspect != tt.suspect || (len(r.t.gone) == 1 && r.t.gone[0] == x) != tt.gone || r.t.full || r.t.doubted.IsZero() == tt.suspect {
 				t.Errorf("%s: suspect %v, gone %v, doubted %v; want %v, %v", name, r.t.suspect, r.t.gone, r.t.doubted, tt.suspect, tt.gone)
 			}
@@ -63,7 +63,7 @@ func TestHeadsHeard(t *testing.T) {
 			}
 			// The same again, and one of a process that has ended, are nothing.
 			for _, old := range []stamp{at, {incarnation: 1, boot: 19, seq: 99}, {incarnation: 1, boot: 20, seq: 2}} {
-				r.receiver.head(&r.p, r.t, &message{kind: kindHead, stamp: old, said: []byte{5}})
+				r.receiver.head(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: old, said: []byte{5}})
 				if r.t.head != at || string(r.t.said.head) != "\x04" {
 					t.Errorf("%s: a head of %+v after one of %+v is taken", name, old, at)
 				}

@@ -28,6 +28,9 @@ type Engine interface {
 	Renew(ctx context.Context, origin string, incarnation uint64) error
 	RenameOrigin(ctx context.Context, from, to string) error
 	Incarnation(origin string) uint64
+	FormerIncarnations(origin string) []engine.FormerIncarnation
+	ForgetFormer(ctx context.Context, origin string) error
+	Supersede(ctx context.Context, origin string, arrays []engine.ArrayKey) error
 	Keeps(a engine.Array, start uint64) bool
 	Room(origin string, n engine.Need) (now, later bool)
 	RemoteMemory() engine.RemoteMemory

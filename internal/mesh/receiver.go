@@ -223,7 +223,7 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 	}
 	switch m.kind {
 	case kindHead:
-		r.head(&p, t, m)
+		r.head(ctx, &p, t, m)
 		if len(t.pending) > 0 {
 			r.drain(ctx, &p, t, r.replica(p.ID))
 		}

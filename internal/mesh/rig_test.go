@@ -77,6 +77,8 @@ func (e *stubEngine) ForgetGenerations(_ context.Context, _ string, since uint64
 	return nil
 }
 
+func (e *stubEngine) FormerIncarnations(string) []engine.FormerIncarnation { return nil }
+
 func (e *stubEngine) Renew(_ context.Context, _ string, life uint64) error {
 	e.renewed = append(e.renewed, life)
 	return nil

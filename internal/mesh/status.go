@@ -52,11 +52,12 @@ type PeerStatus struct {
 	Asked       uint64 // times that something missing was asked for
 	Served      uint64 // bytes of rounds and images sent because the peer asked
 	Refusals    map[string]uint64
-	Keys        uint64  // in all its arrays
-	Memory      uint64  // bytes of its replica, without what is merged
-	Merged      int     // arrays of it that are merged with those of others
-	Ghost       float64 // probability that its arrays, or those they are merged into, show a signature that nobody reported
-	Error       string  // the last refusal in words
+	Keys        uint64         // in all its arrays
+	Memory      uint64         // bytes of its replica, without what is merged
+	Merged      int            // arrays of it that are merged with those of others
+	Ghost       float64        // probability that its arrays, or those they are merged into, show a signature that nobody reported
+	Error       string         // the last refusal in words
+	Former      []FormerStatus // of incarnations that it has lost, oldest first
 }
 
 // stats are the figures of one peer.
@@ -122,10 +123,10 @@ func (m *Mesh) Status() Status {
 	for _, b := range m.buses {
 		s.Brokers = append(s.Brokers, b.status())
 	}
-	replicas := make(map[string][]engine.ArrayState)
+	replicas, former := make(map[string][]engine.ArrayState), make(map[string][]FormerStatus)
 	list := m.peerList()
 	for _, p := range list {
-		replicas[p.ID] = m.opts.Engine.Replica(p.ID)
+		replicas[p.ID], former[p.ID] = m.opts.Engine.Replica(p.ID), m.former(p.ID)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,6 +152,7 @@ func (m *Mesh) Status() Status {
 		if mem.network != "" && m.opts.Now().Sub(mem.networkAt) < networkRest {
 			out.Network = mem.network
 		}
+		out.Former = former[mem.ID]
 		if out.Name == "" {
 			out.Name = mem.told
 		}

@@ -260,7 +260,7 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group, Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
 			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,
-			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost,
+			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost, Former: formerOf(q.Former),
 		})
 	}
 	return n, nil
@@ -291,6 +291,22 @@ func (p *peers) EvictPeer(ctx context.Context, key string) error {
 		return err
 	}
 	return m.EvictPeer(ctx, key)
+}
+
+func formerOf(list []mesh.FormerStatus) (out []client.Incarnation) {
+	for _, f := range list {
+		out = append(out, client.Incarnation(f))
+	}
+	return out
+}
+
+// ForgetPeer implements [api.Peers].
+func (p *peers) ForgetPeer(ctx context.Context, key string) error {
+	m, err := p.get()
+	if err != nil {
+		return err
+	}
+	return m.ForgetFormer(ctx, key)
 }
 
 // RollbackPeer implements [api.Peers].

@@ -385,7 +385,7 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 	}
 	name := nameOf(p)
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name), h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))), h.Td(h.Span(h.Class("state "+class), h.Text(state))),
+		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name), h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))), h.Td(h.Span(h.Class("state "+class), h.Text(state)), h.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
 		number(fmt.Sprintf("%.2f", p.Weight)), number(behind(p)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
 		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), h.Text(count(refused))),
 		h.Td(h.Div(h.Class("acts"),

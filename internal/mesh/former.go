@@ -1,0 +1,76 @@
+package mesh
+
+import (
+	"context"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// lostIncarnation logs that the replica of a peer's former incarnation is kept.
+func (r *receiver) lostIncarnation(p *peer, incarnation uint64) {
+	former := r.m.opts.Engine.FormerIncarnations(p.ID)
+	if len(former) == 0 {
+		return
+	}
+	keys := uint64(0)
+	for _, a := range r.m.opts.Engine.Replica(former[len(former)-1].ID) {
+		keys += a.Keys
+	}
+	r.m.opts.Log.Warn("peer has lost its store or was restored from a backup, and counts anew",
+		"peer", p.label(), "key", p.ID, "incarnation", incarnation, "keys_before", keys,
+		"consequence", "what it counted before is kept here and counts until it ages out, except what the peer still has",
+		"remedy", "to drop it, run \"bulkhead peer forget\" with the peer's name or key")
+}
+
+// supersede drops arrays of a peer's former incarnations that its present one was restored with: by
+// the lineage in the head, its first process found counts in them. All other arrays were
+// begun anew, so both count.
+func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
+	var found []engine.ArrayKey
+	for _, f := range r.m.opts.Engine.FormerIncarnations(p.ID) {
+		for _, a := range r.m.opts.Engine.Replica(f.ID) {
+			if h, ok := t.heads[ref{a.Array, a.Start}]; ok && (len(h.lineage) == 0 || h.lineage[0].Base > 0) {
+				found = append(found, engine.ArrayKey{Array: a.Array, Start: a.Start})
+			}
+		}
+	}
+	if len(found) == 0 {
+		return
+	}
+	if err := r.m.opts.Engine.Supersede(ctx, p.ID, found); err != nil {
+		r.refuseError(p, err)
+		return
+	}
+	r.m.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", p.label(), "arrays", len(found))
+}
+
+// ForgetFormer drops what is held of a peer's former incarnations.
+func (m *Mesh) ForgetFormer(ctx context.Context, id string) error {
+	key, err := parsePublic(id)
+	if p, ok := m.find(key.hint()); err != nil || !ok || p.ID != id {
+		return unknownPeer(id)
+	}
+	if m.opts.Role == Publish {
+		return nil
+	}
+	return m.opts.Engine.ForgetFormer(ctx, id)
+}
+
+// FormerStatus is the state of what is held of a former incarnation of a peer.
+type FormerStatus struct {
+	Incarnation uint64
+	Arrays      int
+	Keys        uint64
+	Memory      uint64 // bytes, without what is merged
+}
+
+func (m *Mesh) former(id string) (out []FormerStatus) {
+	for _, f := range m.opts.Engine.FormerIncarnations(id) {
+		s := FormerStatus{Incarnation: f.Incarnation}
+		for _, a := range m.opts.Engine.Replica(f.ID) {
+			s.Arrays, s.Keys, s.Memory = s.Arrays+1, s.Keys+a.Keys, s.Memory+a.Bytes
+		}
+		out = append(out, s)
+	}
+	return out
+}

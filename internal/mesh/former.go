@@ -24,10 +24,23 @@ func (r *receiver) lostIncarnation(p *peer, incarnation uint64) {
 
 // supersede drops arrays of a peer's former incarnations that its present one was restored with: by
 // the lineage in the head, its first process found counts in them. All other arrays were
-// begun anew, so both count.
+// begun anew, so both count. A former incarnation of an aggregate is dropped.
 func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
+	former := r.m.opts.Engine.FormerIncarnations(p.ID)
+	if len(former) == 0 {
+		return
+	}
+	aggregate := false
+	r.figures(p.key.hint(), func(s *stats) { aggregate = len(s.organisations) > 0 })
+	if aggregate {
+		// A sum is made anew from all its members at each start: nothing of it is lost.
+		if err := r.m.opts.Engine.ForgetFormer(ctx, p.ID); err != nil {
+			r.refuseError(p, err)
+		}
+		return
+	}
 	var found []engine.ArrayKey
-	for _, f := range r.m.opts.Engine.FormerIncarnations(p.ID) {
+	for _, f := range former {
 		for _, a := range r.m.opts.Engine.Replica(f.ID) {
 			if h, ok := t.heads[ref{a.Array, a.Start}]; ok && (len(h.lineage) == 0 || h.lineage[0].Base > 0) {
 				found = append(found, engine.ArrayKey{Array: a.Array, Start: a.Start})

@@ -71,7 +71,7 @@ func byVoices(m Means) []Scenario {
 		{Name: "list a bank's statements", daily: statements, before: likes(statement), strike: accuseStatements, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
 		{Name: "list a bank's statements by clones of them", daily: statements, before: likes(statement), strike: accuseClones, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
 		{Name: "list what one person will write", daily: letters, before: likes(personal), strike: accuse(personal), holds: is(bulkhead.ClassSpam, herNext), mend: says(bulkhead.Ham, herNext)},
-		{Name: "list the network of a person whose mail nobody verifies", daily: unverifiedLetters, before: likes(unsigned), strike: accuse(spamNearby), holds: is(bulkhead.ClassSpam, hisNext), mend: says(bulkhead.Ham, hisNext)},
+		{Name: "have the network of a person suspected whose mail nobody verifies", daily: unverifiedLetters, before: likes(unsigned), strike: accuse(spamNearby), holds: is(bulkhead.ClassSuspected, hisNext), mend: says(bulkhead.Ham, hisNext)},
 		{Name: "un-list a campaign of 10 reports", before: tenReport, strike: excuse(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
 		{Name: "excuse a campaign before one user reports it", strike: excuseFirst(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
 		{Name: "help a mistake of half a vote", daily: newsletter, before: mistaken, strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},

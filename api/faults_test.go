@@ -71,6 +71,20 @@ func (u ailingUsers) UndoVotes(ctx context.Context, name string, since time.Time
 	return u.fakeUsers.UndoVotes(ctx, name, since)
 }
 
+func (u ailingUsers) PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+	if err := u.a.Call(); err != nil {
+		return client.Undone{}, err
+	}
+	return u.fakeUsers.PreviewUndo(ctx, name, since)
+}
+
+func (u ailingUsers) PreviewClose(ctx context.Context, name string) (client.Closing, error) {
+	if err := u.a.Call(); err != nil {
+		return client.Closing{}, err
+	}
+	return u.fakeUsers.PreviewClose(ctx, name)
+}
+
 func (u ailingUsers) SetSecret(ctx context.Context, name, protocol, secret string) error {
 	if err := u.a.Call(); err != nil {
 		return err
@@ -116,6 +130,13 @@ func (p ailingPeers) ForgetPeer(ctx context.Context, key string) error {
 		return err
 	}
 	return p.fakePeers.ForgetPeer(ctx, key)
+}
+
+func (p ailingPeers) PeerLoss(ctx context.Context, key string, since time.Time) (client.PeerLoss, error) {
+	if err := p.a.Call(); err != nil {
+		return client.PeerLoss{}, err
+	}
+	return p.fakePeers.PeerLoss(ctx, key, since)
 }
 
 func (p ailingPeers) RollbackPeer(ctx context.Context, key string, since time.Time) error {

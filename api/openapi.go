@@ -186,6 +186,10 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/users/{name}/token", "newToken", "Replace the token of an account.", admin, s.newToken, params(name), gives(s.schema(client.Token{}))),
 		s.route("POST /v1/users/{name}/undo", "undoVotes", "Take back the votes that an account, or a person on whose behalf others report, gave since a time. If several have that name, it is refused with names that mean one: account:NAME, user:NAME, user:SERVICE=NAME.", admin, s.undoVotes,
 			params(name), takes(nil, s.schema(client.Undo{})), gives(s.schema(client.Undone{}))),
+		s.route("GET /v1/users/{name}/undo", "previewUndo", "What undoVotes would do now. Changes nothing.", admin, s.previewUndo,
+			params(name, sinceParam()), gives(s.schema(client.Undone{}))),
+		s.route("GET /v1/users/{name}/closing", "previewClose", "What closing the account would do now. Changes nothing.", admin, s.previewClose,
+			params(name), gives(s.schema(client.Closing{}))),
 		s.route("PUT /v1/users/{name}/secrets/{protocol}", "setSecret", "Set the secret that an account shares with the clients of a protocol.", admin, s.setSecret,
 			params(name, protocol), takes(nil, s.schema(client.Secret{})), status(http.StatusNoContent)),
 
@@ -200,6 +204,10 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/peers/{key}/rollback", "rollbackPeer", "Drop what a peer counted since a time.", admin, s.rollbackPeer,
 			params(key), takes(nil, s.schema(client.Rollback{})), gives(s.schema(client.Peer{}))),
 		s.route("POST /v1/peers/{key}/forget", "forgetPeer", "Drop what is kept of incarnations that a peer has lost.", admin, s.forgetPeer, params(key), gives(s.schema(client.Peer{}))),
+		s.route("GET /v1/peers/{key}/eviction", "previewEvict", "What evictPeer would drop now. Changes nothing.", admin, s.previewEvict,
+			params(key), gives(s.schema(client.PeerLoss{}))),
+		s.route("GET /v1/peers/{key}/rollback", "previewRollback", "What rollbackPeer would drop now. Changes nothing.", admin, s.previewRollback,
+			params(key, sinceParam()), gives(s.schema(client.PeerLoss{}))),
 
 		s.route("POST /v1/peers/{key}/accept", "acceptPeer", "Accept a node that has shown an invitation and waits.", admin, s.acceptPeer, params(key), gives(s.schema(client.Peer{}))),
 		s.route("POST /v1/peers/{key}/refuse", "refusePeer", "Refuse a node that has shown an invitation and waits.", admin, s.refusePeer, params(key), status(http.StatusNoContent)),

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 )
@@ -29,6 +31,9 @@ type Peers interface {
 	RollbackPeer(ctx context.Context, key string, since time.Time) error
 	// ForgetPeer drops what is kept of incarnations that a peer has lost.
 	ForgetPeer(ctx context.Context, key string) error
+	// PeerLoss returns what RollbackPeer with the same time would drop now, or
+	// with the zero time what EvictPeer would. It changes nothing.
+	PeerLoss(ctx context.Context, key string, since time.Time) (client.PeerLoss, error)
 }
 
 // ErrNoMesh says that the node shares with nobody.
@@ -166,4 +171,43 @@ func (s *Server) rollbackPeer(r *request) (any, error) {
 		return nil, err
 	}
 	return s.peer(r, key)
+}
+
+func (s *Server) previewEvict(r *request) (any, error) { return s.loss(r, time.Time{}) }
+
+func (s *Server) previewRollback(r *request) (any, error) {
+	since, err := r.since()
+	if err != nil {
+		return nil, err
+	}
+	return s.loss(r, since)
+}
+
+func (s *Server) loss(r *request, since time.Time) (any, error) {
+	key := r.PathValue("key")
+	if _, err := s.peer(r, key); err != nil {
+		return nil, err
+	}
+	loss, err := s.peers.PeerLoss(r.Context(), key, since)
+	return &loss, err
+}
+
+// since returns the time of a preview, which is required.
+func (r *request) since() (time.Time, error) {
+	values, err := r.query("since")
+	if err != nil {
+		return time.Time{}, err
+	}
+	since, _, _, _, err := pageOf(values)
+	if err == nil && since.IsZero() {
+		err = fmt.Errorf("%w: no time", bulkhead.ErrMalformed)
+	}
+	return since, err
+}
+
+// sinceParam documents it.
+func sinceParam() *huma.Param {
+	p := bounded(queryParam("since", "string", "The time that the change would be asked for with, for example 2006-01-02T15:04:05Z."), 64)
+	p.Required = true
+	return p
 }

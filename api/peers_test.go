@@ -89,6 +89,15 @@ func (f *fakePeers) RollbackPeer(_ context.Context, _ string, since time.Time) e
 	return nil
 }
 
+func (f *fakePeers) PeerLoss(_ context.Context, key string, since time.Time) (client.PeerLoss, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if since.IsZero() {
+		return client.PeerLoss{Counted: 12, Listed: 3, Arrays: 4}, nil
+	}
+	return client.PeerLoss{Counted: 5, Listed: 1, Arrays: 2, From: since}, nil
+}
+
 func testKey(c byte) string { return "U" + strings.Repeat(string(c), 55) }
 
 // TestPeers: every endpoint of the network and its peers through the client,
@@ -120,10 +129,19 @@ func TestPeers(t *testing.T) {
 		t.Errorf("RollbackPeer = %+v, %v; rolled back to %v", p, err, peers.back)
 	}
 
+	if l, err := c.PreviewEvict(ctx, bob); err != nil || *l != (client.PeerLoss{Counted: 12, Listed: 3, Arrays: 4}) || len(peers.peers) != 1 {
+		t.Errorf("PreviewEvict = %+v, %v, left %+v", l, err, peers.peers)
+	}
+	if l, err := c.PreviewRollback(ctx, bob, since.Add(time.Hour)); err != nil || l.Counted != 5 || !l.From.Equal(since.Add(time.Hour)) || !peers.back.Equal(since) {
+		t.Errorf("PreviewRollback = %+v, %v; rolled back to %v", l, err, peers.back)
+	}
+
 	for what, tt := range map[string]struct {
 		err    error
 		status int
 	}{
+		"preview unknown":  {second(c.PreviewEvict(ctx, testKey('C'))), 404},
+		"preview no time":  {second(c.PreviewRollback(ctx, bob, time.Time{})), 400},
 		"add again":        {second(c.AddPeer(ctx, client.NewPeer{Key: bob, Weight: 1})), 409},
 		"add no key":       {second(c.AddPeer(ctx, client.NewPeer{Key: "bob", Weight: 1})), 400},
 		"add another kind": {second(c.AddPeer(ctx, client.NewPeer{Key: "S" + bob[1:], Weight: 1})), 400},
@@ -146,7 +164,8 @@ func TestPeers(t *testing.T) {
 		other := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
 		for what, err := range map[string]error{
 			"Network": second(other.Network(ctx)), "Peers": second(other.Peers(ctx)), "AddPeer": second(other.AddPeer(ctx, client.NewPeer{Key: testKey('D')})),
-			"WeighPeer": second(other.WeighPeer(ctx, bob, 1)), "EvictPeer": other.EvictPeer(ctx, bob), "RollbackPeer": second(other.RollbackPeer(ctx, bob, since)),
+			"WeighPeer": second(other.WeighPeer(ctx, bob, 1)), "EvictPeer": other.EvictPeer(ctx, bob),
+			"PreviewEvict": second(other.PreviewEvict(ctx, bob)), "PreviewRollback": second(other.PreviewRollback(ctx, bob, since)), "RollbackPeer": second(other.RollbackPeer(ctx, bob, since)),
 		} {
 			if !errors.Is(err, want) {
 				t.Errorf("%s with token %q: %v, want %v", what, token, err, want)

@@ -118,6 +118,20 @@ func (s *sessions) endAll(account string) {
 	}
 }
 
+// count returns how many links and sessions of an account are open.
+func (s *sessions) count(account string, now time.Time) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range []map[[sha256.Size]byte]grant{s.links, s.open} {
+		for _, g := range in {
+			if g.account == account && g.until.After(now) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // newLink makes a log-in link for the account that asks.
 func (s *Server) newLink(r *request) (any, error) {
 	if r.who.Account == "" {

@@ -38,6 +38,11 @@ type Users interface {
 	// user:NAME and user:SERVICE=NAME mean one of these alone. It is a conflict if several
 	// are meant who have voted.
 	UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error)
+	// PreviewUndo returns what UndoVotes would do now, and changes nothing.
+	PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error)
+	// PreviewClose returns what closing an account would do now, without its
+	// sessions, and changes nothing. Its error is that of the change.
+	PreviewClose(ctx context.Context, name string) (client.Closing, error)
 	// SetSecret sets the secret that an account shares with the clients of a
 	// protocol ("razor2", "pyzor", "dcc"); "" removes it.
 	SetSecret(ctx context.Context, name, protocol, secret string) error
@@ -165,6 +170,28 @@ func (s *Server) undoVotes(r *request) (any, error) {
 	}
 	r.did = append(r.did, "votes", undone.Votes, "off", undone.Off, "on", undone.On)
 	return &undone, nil
+}
+
+func (s *Server) previewUndo(r *request) (any, error) {
+	since, err := r.since()
+	if err != nil {
+		return nil, err
+	}
+	undone, err := s.users.PreviewUndo(r.Context(), r.PathValue("name"), since)
+	return &undone, err
+}
+
+func (s *Server) previewClose(r *request) (any, error) {
+	name := r.PathValue("name")
+	if _, err := s.user(r, name); err != nil {
+		return nil, err
+	}
+	closing, err := s.users.PreviewClose(r.Context(), name)
+	if closing.AnswersFor == nil {
+		closing.AnswersFor = []string{}
+	}
+	closing.Sessions = s.sessions.count(name, time.Now())
+	return &closing, err
 }
 
 func (s *Server) setSecret(r *request) (any, error) {

@@ -142,6 +142,17 @@ func (f *fakeUsers) UndoVotes(_ context.Context, name string, since time.Time) (
 	return client.Undone{Votes: 7, Off: 2, On: 1, Oldest: since.Add(time.Hour)}, nil
 }
 
+func (f *fakeUsers) PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+	return f.UndoVotes(ctx, name, since)
+}
+
+func (f *fakeUsers) PreviewClose(_ context.Context, name string) (client.Closing, error) {
+	if name == "alice" {
+		return client.Closing{}, fmt.Errorf("%w: last administrator", bulkhead.ErrForbidden)
+	}
+	return client.Closing{Votes: 7}, nil
+}
+
 func (f *fakeUsers) SetSecret(_ context.Context, name, protocol, secret string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,6 +243,57 @@ func TestUndoVotes(t *testing.T) {
 	c.Token = "token-bob"
 	if _, err := c.UndoVotes(t.Context(), "bob", since); statusOf(err) != 403 {
 		t.Errorf("by a reporter: %v", err)
+	}
+}
+
+// TestPreviews: what undoing votes and closing an account would do is asked for without
+// doing it, by administrators alone.
+func TestPreviews(t *testing.T) {
+	users := newFakeUsers()
+	s := newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users })
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	ctx := t.Context()
+	since := time.Date(2026, 3, 1, 10, 0, 0, 500, time.FixedZone("", 3600))
+	undone, err := c.PreviewUndo(ctx, "bob", since)
+	if err != nil || undone.Votes != 7 || undone.Off != 2 || !undone.Oldest.Equal(since.Add(time.Hour)) {
+		t.Errorf("PreviewUndo = %+v, %v", undone, err)
+	}
+	now := time.Now()
+	s.sessions.begin("bob", now)
+	s.sessions.link("bob", now)
+	s.sessions.begin("bob", now.Add(-sessionLife)) // has ended
+	s.sessions.begin("alice", now)
+	closing, err := c.PreviewClose(ctx, "bob")
+	if err != nil || closing.Votes != 7 || closing.Sessions != 2 || closing.AnswersFor == nil || len(closing.AnswersFor) != 0 {
+		t.Errorf("PreviewClose = %+v, %v", closing, err)
+	}
+	if u, err := c.User(ctx, "bob"); err != nil || u.Closed {
+		t.Errorf("after the preview: %+v, %v", u, err)
+	}
+	for what, tt := range map[string]struct {
+		err    error
+		status int
+	}{
+		"no account":         {second(c.PreviewClose(ctx, "nobody")), 404},
+		"last administrator": {second(c.PreviewClose(ctx, "alice")), 403},
+		"no time":            {second(c.PreviewUndo(ctx, "bob", time.Time{})), 400},
+	} {
+		if got := statusOf(tt.err); got != tt.status {
+			t.Errorf("%s: %v, want status %d", what, tt.err, tt.status)
+		}
+	}
+	for query, want := range map[string]int{"": 400, "?since=": 400, "?since=soon": 400, "?since=2026-01-01T00:00:00Z&x=1": 400, "?since=2026-01-01T00:00:00Z": 200} {
+		if got := send(s, "127.0.0.1:1", "GET", "/v1/users/bob/undo"+query, "", "", "Authorization", "Bearer token-alice").Code; got != want {
+			t.Errorf("preview%s answers %d, want %d", query, got, want)
+		}
+	}
+	c.Token = "token-bob"
+	for what, err := range map[string]error{"PreviewUndo": second(c.PreviewUndo(ctx, "bob", since)), "PreviewClose": second(c.PreviewClose(ctx, "bob"))} {
+		if statusOf(err) != 403 {
+			t.Errorf("%s by a reporter: %v", what, err)
+		}
 	}
 }
 

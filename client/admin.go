@@ -93,6 +93,16 @@ func (c *Client) UndoVotes(ctx context.Context, name string, since time.Time) (*
 	return call[*Undone](ctx, c, exchange{method: "POST", path: userPath(name) + "/undo", body: Undo{Since: since}})
 }
 
+// PreviewUndo returns what [Client.UndoVotes] would do now. It changes nothing.
+func (c *Client) PreviewUndo(ctx context.Context, name string, since time.Time) (*Undone, error) {
+	return call[*Undone](ctx, c, exchange{method: "GET", path: userPath(name) + "/undo" + sinceQuery(since)})
+}
+
+// PreviewClose returns what closing an account would do now. It changes nothing.
+func (c *Client) PreviewClose(ctx context.Context, name string) (*Closing, error) {
+	return call[*Closing](ctx, c, exchange{method: "GET", path: userPath(name) + "/closing"})
+}
+
 // SetSecret sets the secret that an account shares with the clients of a
 // protocol; "" removes it.
 func (c *Client) SetSecret(ctx context.Context, name, protocol, secret string) error {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/url"
 	"time"
 )
 
@@ -41,6 +42,21 @@ func (c *Client) RollbackPeer(ctx context.Context, key string, since time.Time) 
 // ForgetPeer drops what is kept of incarnations that a peer has lost.
 func (c *Client) ForgetPeer(ctx context.Context, key string) (*Peer, error) {
 	return call[*Peer](ctx, c, exchange{method: "POST", path: peerPath(key) + "/forget"})
+}
+
+// PreviewEvict returns what [Client.EvictPeer] would drop now. It changes nothing.
+func (c *Client) PreviewEvict(ctx context.Context, key string) (*PeerLoss, error) {
+	return call[*PeerLoss](ctx, c, exchange{method: "GET", path: peerPath(key) + "/eviction"})
+}
+
+// PreviewRollback returns what [Client.RollbackPeer] would drop now. It changes nothing.
+func (c *Client) PreviewRollback(ctx context.Context, key string, since time.Time) (*PeerLoss, error) {
+	return call[*PeerLoss](ctx, c, exchange{method: "GET", path: peerPath(key) + "/rollback" + sinceQuery(since)})
+}
+
+// sinceQuery is the query of a preview that has a time.
+func sinceQuery(since time.Time) string {
+	return "?since=" + url.QueryEscape(since.UTC().Format(time.RFC3339Nano))
 }
 
 func peerPath(key string) string { return "/v1/peers/" + pathSegment(key) }

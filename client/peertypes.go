@@ -111,3 +111,14 @@ type PeerChange struct {
 type Rollback struct {
 	Since time.Time `json:"since" doc:"Generations that started at or after it are dropped."`
 }
+
+// A PeerLoss is what evicting a peer, or rolling it back, would drop. Each key counts once
+// in each generation.
+type PeerLoss struct {
+	Counted uint64    `json:"counted" doc:"Keys that it counted."`
+	Listed  uint64    `json:"listed" doc:"Keys that it listed as spam."`
+	Revoked uint64    `json:"revoked" doc:"Keys that it took off the blocklist."`
+	Arrays  int       `json:"arrays" doc:"Arrays of generations that are dropped."`
+	Memory  uint64    `json:"memory_bytes" doc:"Memory that becomes free; without arrays that are merged with those of others."`
+	From    time.Time `json:"from,omitzero" doc:"Start of the oldest generation that is dropped; absent if nothing is."`
+}

@@ -64,6 +64,13 @@ type Undone struct {
 	Oldest time.Time `json:"oldest,omitzero" doc:"Time of the oldest vote of anybody that the node remembers; what is older stands."`
 }
 
+// A Closing is what closing an account would do.
+type Closing struct {
+	Votes      int      `json:"votes" doc:"Signatures, and texts together with a link or sender, on which its remembered votes are. These votes stay."`
+	Sessions   int      `json:"sessions" doc:"Log-ins of browsers and log-in links that end."`
+	AnswersFor []string `json:"answers_for" doc:"Accounts for which it answers: their reports weigh nothing while it is closed."`
+}
+
 // A Token is a bearer token. It is told once; the node keeps only its hash.
 type Token struct {
 	Name  string `json:"name"`

@@ -216,6 +216,14 @@ func TestUndoMany(t *testing.T) {
 	}
 	report(t, e, by("b", bulkhead.Spam, sig(bulkhead.RazorE8, 0)))
 	oldest := c.Now().Add(-3 * time.Minute).UTC()
+	for range 2 { // the first changes nothing
+		if got, err := e.PreviewUndo(t.Context(), "account:a", oldest.Add(30*time.Second)); err != nil || got != (Undone{Votes: 2 * each, Off: 2 * each, Oldest: oldest}) {
+			t.Errorf("preview since half a minute later: %+v, %v", got, err)
+		}
+	}
+	if got := e.Votes("account:a"); got != 3*each {
+		t.Errorf("account a has votes on %d signatures, want %d", got, 3*each)
+	}
 	if got, err := e.UndoVotes(t.Context(), "account:a", oldest.Add(30*time.Second)); err != nil || got != (Undone{Votes: 2 * each, Off: 2 * each, Oldest: oldest}) {
 		t.Errorf("since half a minute later: %+v, %v", got, err)
 	}
@@ -224,6 +232,9 @@ func TestUndoMany(t *testing.T) {
 	}
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := e.PreviewUndo(t.Context(), "account:a", oldest); !errors.Is(err, bulkhead.ErrReadOnly) {
+		t.Errorf("preview of a closed node: %v", err)
 	}
 	if _, err := e.UndoVotes(t.Context(), "account:a", oldest); !errors.Is(err, bulkhead.ErrReadOnly) {
 		t.Errorf("of a closed node: %v", err)

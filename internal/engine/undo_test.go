@@ -59,7 +59,15 @@ func TestUndoVotes(t *testing.T) {
 		old := e
 		e, st = openDurable(t, dir, Options{Now: c.Now}, nil)
 		listed("restarted", true, true, true, false, false)
+		preview, err := e.PreviewUndo(ctx, "account:alice", since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed("previewed", true, true, true, false, false)
 		got, err := e.UndoVotes(ctx, "account:alice", since)
+		if preview != got {
+			t.Errorf("clean=%v: the preview was %+v, the result is %+v", clean, preview, got)
+		}
 		if err != nil || got.Off != 3 || got.On != 1 || got.Votes != 12 || got.Oldest.After(since.Add(-time.Hour)) {
 			t.Errorf("clean=%v: undone %+v, %v, want 3 off, of message 1 text and pair, of 2 the link; text 3 on", clean, got, err)
 		}

@@ -230,6 +230,22 @@ func TestRollback(t *testing.T) {
 		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
+		if l, err := home.Loss(peer.id.ID(), time.Now().Add(-time.Hour)); err != nil || l != (Loss{}) {
+			t.Errorf("a rollback to an hour ago drops %+v, %v, want nothing", l, err)
+		}
+		today := time.Now().Truncate(24 * time.Hour)
+		for _, tt := range []struct { // the key is in two generations
+			since   time.Time
+			counted uint64
+		}{{time.Time{}, 2}, {today, 1}} {
+			l, err := home.Loss(peer.id.ID(), tt.since)
+			if err != nil || l.Counted != tt.counted || l.Arrays != int(tt.counted) || l.From.Before(tt.since) || l.From.After(today) {
+				t.Errorf("loss since %v: %+v, %v, want %d keys", tt.since, l, err, tt.counted)
+			}
+		}
+		if _, err := home.Loss(peer.id.ID(), time.Now().Add(time.Hour)); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("loss by a rollback to the future: %v", err)
+		}
 		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Add(time.Hour)); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("rollback to the future: %v", err)
 		}

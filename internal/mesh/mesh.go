@@ -409,6 +409,62 @@ func (m *Mesh) dropPeer(ctx context.Context, id string) error {
 	return err
 }
 
+// A Loss is what an eviction or a rollback drops of a peer's replica.
+type Loss struct {
+	Arrays  int       // arrays of generations
+	Counted uint64    // keys in the counts
+	Listed  uint64    // keys in the blocklist
+	Revoked uint64    // keys that the peer took off the blocklist
+	Bytes   uint64    // memory
+	From    time.Time // start of the oldest generation; zero if nothing is held
+}
+
+// Loss returns what [Mesh.RollbackPeer] with the same time would drop now, or with the zero
+// time what [Mesh.EvictPeer] would. It changes nothing.
+func (m *Mesh) Loss(id string, since time.Time) (Loss, error) {
+	var out Loss
+	key, err := parsePublic(id)
+	if err != nil {
+		return out, unknownPeer(id)
+	}
+	if p, ok := m.find(key.hint()); !ok || p.ID != id {
+		return out, unknownPeer(id)
+	}
+	if err := m.notAhead(since); err != nil {
+		return out, err
+	}
+	from := uint64(max(since.Unix(), 0))
+	oldest := uint64(math.MaxUint64)
+	for _, a := range m.opts.Engine.Replica(id) {
+		if a.Start < from {
+			continue
+		}
+		out.Arrays++
+		out.Bytes += a.Bytes
+		oldest = min(oldest, a.Start)
+		switch a.Array {
+		case engine.ArrayCounts:
+			out.Counted += a.Keys
+		case engine.ArraySpam:
+			out.Listed += a.Keys
+		case engine.ArrayRevoked:
+			out.Revoked += a.Keys
+		}
+	}
+	if out.Arrays > 0 {
+		out.From = time.Unix(int64(oldest), 0).UTC()
+	}
+	return out, nil
+}
+
+// notAhead refuses a rollback to a time in the future.
+func (m *Mesh) notAhead(since time.Time) error {
+	if since.Unix() > m.opts.Now().Unix() {
+		return fmt.Errorf("%w: mesh: rollback to %v, which is in the future", bulkhead.ErrMalformed, since.UTC())
+	}
+	return nil
+}
+
 // RollbackPeer drops what was held of a peer's generations that started at or
 // after a time, and takes none of those back that have started by now, or are
 // here before they should because the peer's clock is ahead. What the peer counts in
@@ -416,10 +472,10 @@ func (m *Mesh) dropPeer(ctx context.Context, id string) error {
 func (m *Mesh) RollbackPeer(ctx context.Context, id string, since time.Time) error {
 	from := uint64(max(since.Unix(), 0))
 	err := m.editPeer(ctx, id, func(mem *member) error {
-		to := uint64(m.opts.Now().Unix())
-		if from > to {
-			return fmt.Errorf("%w: mesh: rollback to %v, which is in the future", bulkhead.ErrMalformed, since.UTC())
+		if err := m.notAhead(since); err != nil {
+			return err
 		}
+		to := uint64(m.opts.Now().Unix())
 		for _, a := range m.opts.Engine.Replica(id) {
 			to = max(to, a.Start) // it has begun by the peer's clock
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -235,6 +236,17 @@ func (a *accounts) NewToken(ctx context.Context, name string) (string, error) {
 
 // UndoVotes implements [api.Users].
 func (a *accounts) UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+	return a.undo(ctx, name, since, a.core.engine.UndoVotes)
+}
+
+// PreviewUndo implements [api.Users].
+func (a *accounts) PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+	return a.undo(ctx, name, since, a.core.engine.PreviewUndo)
+}
+
+// undo has carry take back the votes of the voter that a name means.
+func (a *accounts) undo(ctx context.Context, name string, since time.Time,
+	carry func(ctx context.Context, voice string, since time.Time) (engine.Undone, error)) (client.Undone, error) {
 	all, err := a.voters(name)
 	if err != nil {
 		return client.Undone{}, err
@@ -242,8 +254,25 @@ func (a *accounts) UndoVotes(ctx context.Context, name string, since time.Time) 
 	if all, err = a.whoVoted(all, since); err != nil {
 		return client.Undone{}, err
 	}
-	undone, err := a.core.engine.UndoVotes(ctx, all[0].voice, since)
+	undone, err := carry(ctx, all[0].voice, since)
 	return client.Undone{Votes: undone.Votes, Off: undone.Off, On: undone.On, Oldest: undone.Oldest}, err
+}
+
+// PreviewClose implements [api.Users].
+func (a *accounts) PreviewClose(_ context.Context, name string) (client.Closing, error) {
+	account, ok := a.book().Get(name)
+	if !ok {
+		return client.Closing{}, nil // the server has looked the account up
+	}
+	out := client.Closing{Votes: a.core.engine.Votes(account.Voice()), AnswersFor: []string{}}
+	for _, other := range a.book().All() {
+		if other.Parent == name {
+			out.AnswersFor = append(out.AnswersFor, other.Name)
+		}
+	}
+	closed := account
+	closed.Closed = true
+	return out, a.keepsAdmin(name, &closed)
 }
 
 // A voter is one of those whom a name may mean, with a name that means no other.

@@ -317,3 +317,16 @@ func (p *peers) RollbackPeer(ctx context.Context, key string, since time.Time) e
 	}
 	return m.RollbackPeer(ctx, key, since)
 }
+
+// PeerLoss implements [api.Peers].
+func (p *peers) PeerLoss(_ context.Context, key string, since time.Time) (client.PeerLoss, error) {
+	m, err := p.get()
+	if err != nil {
+		return client.PeerLoss{}, err
+	}
+	l, err := m.Loss(key, since)
+	return client.PeerLoss{
+		Counted: l.Counted, Listed: l.Listed, Revoked: l.Revoked,
+		Arrays: l.Arrays, Memory: l.Bytes, From: l.From,
+	}, err
+}

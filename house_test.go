@@ -69,8 +69,9 @@ var mayImport = map[string][]string{
 	"internal/disktest":              {},
 	"internal/prototest":             {".", "door"},
 	"internal/sharedtest":            {},
-	"internal/web":                   {".", "client", "internal/web/element"},
+	"internal/web":                   {".", "client", "internal/consequence", "internal/web/element"},
 	"internal/web/element":           {},
+	"internal/consequence":           {"client"},
 	"internal/ratelimit":             {"filter", "internal/top", "internal/wholefile"},
 	"internal/lists":                 {"filter", "internal/wholefile"},
 	"razor2":                         {".", "signature/razor", "door"},
@@ -105,7 +106,7 @@ var mayImport = map[string][]string{
 	"internal/lab/load":              {"signature/razor", "fuzzy", "policy", "internal/mmsg"},
 	"cmd/bulkhead-lab":               {"*", "*/*", "internal/lab/*"},
 	// A command knows the node, and what commands do without one.
-	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config", "internal/lists", "internal/mailbox",
+	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config", "internal/consequence", "internal/lists", "internal/mailbox",
 		"internal/node", "internal/probe", "internal/setup", "internal/store", "internal/trial", "internal/units", "internal/wholefile"},
 }
 

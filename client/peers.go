@@ -17,6 +17,11 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	return call[[]Peer](ctx, c, exchange{method: "GET", path: "/v1/peers"})
 }
 
+// Peer returns the peer that has a key.
+func (c *Client) Peer(ctx context.Context, key string) (*Peer, error) {
+	return call[*Peer](ctx, c, exchange{method: "GET", path: peerPath(key)})
+}
+
 // AddPeer adds a peer: the node then accepts what the holder of the key publishes.
 func (c *Client) AddPeer(ctx context.Context, p NewPeer) (*Peer, error) {
 	return call[*Peer](ctx, c, exchange{method: "POST", path: "/v1/peers", body: p})

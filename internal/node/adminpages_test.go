@@ -179,14 +179,14 @@ func TestWhoVoted(t *testing.T) {
 	}
 	status, page = b.get("/people")
 	wants(t, "voters", status, page, 200, ">ann@example.com by imap</a>", `value="user:imap=ann@example.com"`, "/history?reporter=ann%40example.com", `value="user:carl"`, `value="account:admin"`, "Undo user carl")
-	status, page = b.form("/people", url.Values{"name": {"imap=ann@example.com"}, "do": {"undo"}, "days": {"1"}})
+	status, page = b.agree("/people", url.Values{"name": {"imap=ann@example.com"}, "do": {"undo"}, "days": {"1"}})
 	wants(t, "ann undone", status, page, 200, "are taken back")
 	if strings.Contains(page, "on 0 signatures") {
 		t.Error("nothing of ann's was undone")
 	}
-	status, page = b.form("/people", url.Values{"name": {"carl"}, "do": {"undo"}, "days": {"1"}})
+	status, page = b.agree("/people", url.Values{"name": {"carl"}, "do": {"undo"}, "days": {"1"}})
 	wants(t, "carl undone", status, page, 200, "are taken back")
-	status, page = b.form("/people", url.Values{"name": {"admin"}, "do": {"undo"}, "days": {"1"}})
+	status, page = b.agree("/people", url.Values{"name": {"admin"}, "do": {"undo"}, "days": {"1"}})
 	wants(t, "admin undone", status, page, 200, "are taken back")
 	if v, err := admin.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
 		t.Errorf("without a vote it is %+v, %v", v, err)

@@ -101,7 +101,7 @@ func TestPagesOfManyRows(t *testing.T) {
 			case strings.HasPrefix(path, "POST /lookup "):
 				status, page = b.paste(rare)
 			case strings.HasPrefix(path, "POST /people"):
-				status, page = b.form("/people", url.Values{"name": {"admin"}, "do": {"undo"}, "days": {"30"}})
+				status, page = b.agree("/people", url.Values{"name": {"admin"}, "do": {"undo"}, "days": {"30"}})
 			default:
 				status, page = b.get(path)
 			}

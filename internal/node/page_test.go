@@ -11,10 +11,12 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
@@ -61,6 +63,28 @@ func (b *browser) get(path string) (int, string) { return b.do("GET", path, "", 
 
 func (b *browser) form(path string, values url.Values) (int, string) {
 	return b.do("POST", path, "application/x-www-form-urlencoded", strings.NewReader(values.Encode()))
+}
+
+// agreement is the token in the question of a page.
+var agreement = regexp.MustCompile(`name="agreed" value="([^"]+)"`)
+
+// sinceField is the time in the question of a page.
+var sinceField = regexp.MustCompile(`name="since" value="([^"]+)"`)
+
+// agree sends a form, checks that the answer asks with the given text, and agrees.
+func (b *browser) agree(path string, values url.Values, question ...string) (int, string) {
+	b.t.Helper()
+	status, page := b.form(path, values)
+	wants(b.t, "question of "+values.Encode(), status, page, 200, append(question, ">Cancel</a>")...)
+	token := agreement.FindStringSubmatch(page)
+	if token == nil {
+		b.t.Fatalf("no question: %.500s", page)
+	}
+	second := url.Values{"name": values["name"], "do": values["do"], "agreed": {token[1]}}
+	if since := sinceField.FindStringSubmatch(page); since != nil {
+		second.Set("since", since[1])
+	}
+	return b.form(path, second)
 }
 
 // paste looks up what is pasted into the form of the page.
@@ -220,12 +244,12 @@ func TestPagesOfAdministrator(t *testing.T) {
 		t.Fatal(err)
 	}
 	ann := &client.Client{Server: base, Token: token.Token, HTTP: admin.HTTP}
-	if _, err := ann.ReportMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil {
+	if _, err := ann.ReportMessage(t.Context(), []byte(advert), client.MessageOptions{Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	status, page = b.upload(advert)
 	wants(t, "reported mail", status, page, 200, "key-spam")
-	status, page = b.form("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}})
+	status, page = b.agree("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}}, "Undo the votes of ann?", "Undo takes back the votes of ann on ", "removed from the blocklist", "Votes before 20")
 	wants(t, "undo", status, page, 200, "Votes of ann on")
 	if v, err := ann.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
 		t.Errorf("after undo: %+v, %v", v, err)
@@ -346,5 +370,70 @@ func TestFailedLogins(t *testing.T) {
 	}
 	if got := log.count("nobody-has"); got != 0 {
 		t.Errorf("%d lines with the token", got)
+	}
+}
+
+// TestPagesAsk: closing an account and undoing votes change nothing before the second
+// form, whose token is good for that change of that account alone.
+func TestPagesAsk(t *testing.T) {
+	base, admin, _ := pagesOf(t)
+	b := newBrowser(t, base)
+	logIn(t, b, admin)
+	for _, name := range []string{"ann", "bob"} {
+		if _, err := admin.AddUser(t.Context(), client.NewUser{Name: name, Role: "trusted"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parent := "ann"
+	if _, err := admin.ChangeUser(t.Context(), "bob", client.UserChange{Parent: &parent}); err != nil {
+		t.Fatal(err)
+	}
+	closed := func(name string) bool {
+		t.Helper()
+		u, err := admin.User(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Closed
+	}
+	status, page := b.form("/people", url.Values{"name": {"ann"}, "do": {"close"}})
+	wants(t, "close", status, page, 200, "Close the account ann?", "0 log-ins end now", "Reports of bob weigh nothing", "Its votes on 0 signatures stay", `href="/people"`)
+	token := agreement.FindStringSubmatch(page)
+	if token == nil {
+		t.Fatalf("no question: %.500s", page)
+	}
+	for _, other := range []url.Values{
+		{"name": {"bob"}, "do": {"close"}, "agreed": {token[1]}},
+		{"name": {"ann"}, "do": {"undo"}, "days": {"1"}, "agreed": {token[1]}},
+		{"name": {"ann"}, "do": {"close"}, "agreed": {""}},
+		{"name": {"ann"}, "do": {"close"}, "agreed": {"9999999999.AAAA"}},
+		{"name": {"ann"}, "do": {"close"}, "agreed": {"1" + token[1]}},
+	} {
+		status, page = b.form("/people", other)
+		wants(t, other.Encode(), status, page, 200, "Nothing was changed: the question had expired")
+	}
+	if closed("ann") || closed("bob") {
+		t.Error("an account is closed without a question")
+	}
+	// Another administrator's browser cannot use the token either.
+	second, err := admin.AddUser(t.Context(), client.NewUser{Name: "carol", Role: "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	carol := newBrowser(t, base)
+	status, page = carol.form("/login", url.Values{"token": {second.Token}})
+	wants(t, "log-in", status, page, 200, "carol")
+	status, page = carol.form("/people", url.Values{"name": {"ann"}, "do": {"close"}, "agreed": {token[1]}})
+	wants(t, "carol with that token", status, page, 200, "Nothing was changed")
+	if closed("ann") {
+		t.Error("the token of one administrator is good for another one")
+	}
+	status, page = b.form("/people", url.Values{"name": {"ann"}, "do": {"close"}, "agreed": {token[1]}})
+	wants(t, "agreed", status, page, 200, "Account ann is closed.")
+	if !closed("ann") || closed("bob") {
+		t.Error("ann is not closed, or bob is")
+	}
+	if status, page = b.form("/people", url.Values{"name": {"ann"}, "do": {"open"}}); status != 200 || closed("ann") {
+		t.Errorf("open: %d %.300s", status, page)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -244,8 +245,15 @@ func spoken(name string) string {
 	return strings.TrimPrefix(name, "account:")
 }
 
-// since returns the time that lies a form's number of days back.
+// since returns the time that a form names, or that lies its number of days back.
 func since(v *view) (time.Time, error) {
+	if text := v.PostForm.Get("since"); text != "" {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return t, badForm(errors.New("since: want a time like 2006-01-02T15:04:05Z"))
+		}
+		return t, nil
+	}
 	n, err := strconv.Atoi(v.PostForm.Get("days"))
 	if err != nil || n < 1 || n > 365 {
 		return time.Time{}, badForm(errors.New("days: want 1 to 365"))
@@ -280,6 +288,13 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 		v.notice = fmt.Sprintf("The votes of %s weigh %.2f from now on.", name, w)
 	case "close", "open":
 		closed := what == "close"
+		if d := v.deed(time.Time{}); closed && !s.agreed(v, d) {
+			preview, err := v.node.PreviewClose(v.Context(), name)
+			if err != nil {
+				return nil, err
+			}
+			return s.ask(v, d, consequence.Close(name, preview)), nil
+		}
 		if _, err := v.node.ChangeUser(v.Context(), name, client.UserChange{Closed: &closed}); err != nil {
 			return nil, err
 		}
@@ -288,6 +303,13 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 		from, err := since(v)
 		if err != nil {
 			return nil, err
+		}
+		if d := v.deed(from); !s.agreed(v, d) {
+			preview, err := v.node.PreviewUndo(v.Context(), name, from)
+			if err != nil {
+				return nil, err
+			}
+			return s.ask(v, d, consequence.Undo(spoken(name), from, preview)), nil
 		}
 		undone, err := v.node.UndoVotes(v.Context(), name, from)
 		if err != nil {
@@ -485,6 +507,13 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
+		if d := v.deed(from); !s.agreed(v, d) {
+			preview, err := v.node.PreviewRollback(v.Context(), key, from)
+			if err != nil {
+				return nil, err
+			}
+			return s.askOfPeer(v, d, func(name string) consequence.Question { return consequence.Rollback(name, from, preview) })
+		}
 		if _, err := v.node.RollbackPeer(v.Context(), key, from); err != nil {
 			return nil, err
 		}
@@ -510,6 +539,13 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 		}
 		v.notice = "The node is refused."
 	case "evict":
+		if d := v.deed(time.Time{}); !s.agreed(v, d) {
+			preview, err := v.node.PreviewEvict(v.Context(), key)
+			if err != nil {
+				return nil, err
+			}
+			return s.askOfPeer(v, d, func(name string) consequence.Question { return consequence.Evict(name, preview) })
+		}
 		if err := v.node.EvictPeer(v.Context(), key); err != nil {
 			return nil, err
 		}
@@ -518,6 +554,15 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 		return nil, badForm(errors.New("unknown action"))
 	}
 	return s.peers(v)
+}
+
+// askOfPeer asks about a change of a peer, by its name.
+func (s *Site) askOfPeer(v *view, d *deed, question func(name string) consequence.Question) (g.Node, error) {
+	p, err := v.node.Peer(v.Context(), d.name)
+	if err != nil {
+		return nil, err
+	}
+	return s.ask(v, d, question(nameOf(p))), nil
 }
 
 // rules is the page of lists and rate limits, with what a look-up finds in the lists.

@@ -35,11 +35,13 @@ type Site struct {
 	every  time.Duration // between two fragments of a live page
 	closed context.Context
 	close  context.CancelFunc
+
+	agreements agreements
 }
 
 // New returns the pages of the node that source describes and whose API is api.
 func New(source Source, api http.Handler) *Site {
-	s := &Site{source: source, api: api, mux: http.NewServeMux(), every: 5 * time.Second}
+	s := &Site{source: source, api: api, mux: http.NewServeMux(), every: 5 * time.Second, agreements: newAgreements()}
 	s.closed, s.close = context.WithCancel(context.Background())
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))

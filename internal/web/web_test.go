@@ -168,3 +168,38 @@ func TestBarcode(t *testing.T) {
 		t.Errorf("of a short text: %v, %s", err, b.String())
 	}
 }
+
+// TestAgreements: a token is good for the change that it was made for, until it expires, and
+// in no other process.
+func TestAgreements(t *testing.T) {
+	a, b := newAgreements(), newAgreements()
+	now := time.Unix(1_800_000_000, 0)
+	d := deed{account: "admin", path: "/people", do: "undo", name: "ann", since: now.Add(-time.Hour)}
+	token := a.token(&d, now.Add(agreementLife))
+	if !a.agreed(&d, token, now) {
+		t.Error("the token is not good for its own change")
+	}
+	if a.agreed(&d, token, now.Add(agreementLife)) {
+		t.Error("the token is good after it has expired")
+	}
+	if b.agreed(&d, token, now) {
+		t.Error("another process takes the token")
+	}
+	for what, other := range map[string]deed{
+		"account": {account: "carol", path: d.path, do: d.do, name: d.name, since: d.since},
+		"path":    {account: d.account, path: "/peers", do: d.do, name: d.name, since: d.since},
+		"change":  {account: d.account, path: d.path, do: "close", name: d.name, since: d.since},
+		"name":    {account: d.account, path: d.path, do: d.do, name: "bob", since: d.since},
+		"time":    {account: d.account, path: d.path, do: d.do, name: d.name, since: d.since.Add(time.Second)},
+		"split":   {account: d.account, path: d.path, do: d.do + "ann", name: "", since: d.since},
+	} {
+		if a.agreed(&other, token, now) {
+			t.Errorf("the token is good for another %s", what)
+		}
+	}
+	for _, bad := range []string{"", ".", "1", token[:len(token)-1], token + "A", "x" + token, "9999999999999999999999." + token} {
+		if a.agreed(&d, bad, now) {
+			t.Errorf("token %q is good", bad)
+		}
+	}
+}

@@ -225,6 +225,10 @@ func TestTrain(t *testing.T) {
 	is("spam")
 	b.visit("/people")
 	b.press("Undo admin")
+	b.await("Undo the votes of admin?")
+	is("spam") // nothing is done yet
+	b.well("question")
+	b.press("Undo votes")
 	b.await("are taken back")
 	is("unknown")
 	b.well("training")

@@ -1,0 +1,118 @@
+// Package consequence words what a change would do that is hard to take back, with its
+// numbers. The pages and the command line ask with these words before they make the change.
+package consequence
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// A Question asks whether a change is to be made.
+type Question struct {
+	Title string   // for example "Undo the votes of ann?"
+	Verb  string   // what to do, for a button: "Undo votes"
+	Facts []string // what the change does, a sentence each
+}
+
+// Undo asks whether the votes that name gave at or after a time are to be taken back.
+func Undo(name string, since time.Time, u *client.Undone) Question {
+	q := Question{Title: "Undo the votes of " + name + "?", Verb: "Undo votes"}
+	if u.Votes == 0 {
+		q.add("No vote of %s since %s is remembered, so nothing changes.", name, minute(since))
+	} else {
+		q.add("Undo takes back the votes of %s on %s.", name, plural(u.Votes, "signature"))
+		q.add("%s from the blocklist; %s to it.", removed(u.Off), returned(u.On))
+	}
+	q.add("Votes before %s stay.", minute(since))
+	if u.Oldest.After(since) {
+		q.add("The node remembers votes since %s; earlier ones cannot be taken back.", minute(u.Oldest))
+	}
+	q.add("Later votes of %s count as before.", name)
+	return q
+}
+
+// Evict asks whether a peer is to be dropped.
+func Evict(name string, l *client.PeerLoss) Question {
+	q := Question{Title: "Evict " + name + "?", Verb: "Evict"}
+	q.add("Evict drops what %s counted: %s.", name, counts(l))
+	q.add("Messages of %s are refused from then on.", name)
+	q.add("To come back, %s needs a new invitation, or \"bulkhead peer add\" with its key.", name)
+	return q
+}
+
+// Rollback asks whether the generations of a peer since a time are to be dropped.
+func Rollback(name string, since time.Time, l *client.PeerLoss) Question {
+	q := Question{Title: "Roll back " + name + "?", Verb: "Roll back"}
+	q.add("Roll back drops what %s counted in generations that began since %s: %s.", name, minute(since), counts(l))
+	q.add("These generations are not fetched again.")
+	q.add("Earlier generations stay, and generations that begin later count.")
+	return q
+}
+
+// Close asks whether an account is to be closed.
+func Close(name string, c *client.Closing) Question {
+	q := Question{Title: "Close the account " + name + "?", Verb: "Close account"}
+	q.add("%s can no longer check, report or log in; %s now.", name, ended(c.Sessions))
+	if len(c.AnswersFor) > 0 {
+		q.add("Reports of %s weigh nothing while it is closed: %s answers for them.", strings.Join(c.AnswersFor, ", "), name)
+	}
+	q.add("Its votes on %s stay; Undo takes them back.", plural(c.Votes, "signature"))
+	q.add("The name stays reserved, and the account can be opened again.")
+	return q
+}
+
+func (q *Question) add(format string, args ...any) {
+	q.Facts = append(q.Facts, fmt.Sprintf(format, args...))
+}
+
+// counts lists what is dropped of a peer.
+func counts(l *client.PeerLoss) string {
+	if l.Arrays == 0 {
+		return "nothing, since this node holds none of it"
+	}
+	return fmt.Sprintf("%s, %s, %s", plural(l.Counted, "key"), plural(l.Listed, "listing"), plural(l.Revoked, "revocation"))
+}
+
+func removed(n int) string {
+	if n == 1 {
+		return "1 listing is removed"
+	}
+	return number(n) + " listings are removed"
+}
+
+func returned(n int) string {
+	if n == 1 {
+		return "1 returns"
+	}
+	return number(n) + " return"
+}
+
+func ended(n int) string {
+	if n == 1 {
+		return "1 log-in ends"
+	}
+	return number(n) + " log-ins end"
+}
+
+// minute writes a time to the minute.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
+
+func plural[N int | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(n) + " " + noun + "s"
+}
+
+// number writes a number that is not negative with commas between thousands.
+func number[N int | uint64](n N) string {
+	digits := strconv.FormatUint(uint64(n), 10)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}

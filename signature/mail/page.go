@@ -287,7 +287,7 @@ func (v *visible) element(name *knownName, t *tagged) {
 		v.link(t.src, false, true)
 	case atom.Iframe, atom.Frame:
 		v.link(t.src, false, false)
-	case atom.Img:
+	case atom.Img, atom.Image:
 		v.link(t.src, false, true)
 	case atom.Link:
 		v.link(t.href, false, true)

@@ -178,6 +178,71 @@ func TestVisible(t *testing.T) {
 	}
 }
 
+// TestVisibleEnds: an element that holds nothing hides nothing of the page behind it, nor does an element
+// whose end tag is missing where HTML ends it all the same.
+func TestVisibleEnds(t *testing.T) {
+	const a, b = "seen", "hidden"
+	off := ` style="display:none"`
+	for _, source := range []string{
+		// Outlook on the web begins the HTML of its mail so.
+		`<html><head><style type="text/css" style="display:none;"> P {margin-top:0} </style></head><body>` + a,
+		`<style` + off + `>p{}</style>` + a,
+		`<style hidden>p{}</style >` + a,
+		`<STYLE STYLE='font-size:0'>p{}</STYLE>` + a,
+		`<script` + off + `>x()</script>` + a,
+		`<title` + off + `>title</title>` + a,
+		`<template` + off + `>` + b + `</template>` + a,
+		`<template><div` + off + `>` + b + `</template>` + a,
+		`<template>` + b + `<style` + off + `>p{}</style>` + b + `</template>` + a,
+		`<template><template>` + b + `</template>` + b + `</template>` + a,
+		`<p` + off + `>` + b + `<style` + off + `>p{}</style>` + b + `</p>` + a,
+		`<style` + off + `>p{}</style><div` + off + `>` + b + `</div>` + a,
+		`<head` + off + `><title>x</title><body>` + a,
+		`<head hidden><meta` + off + `><link hidden><base` + off + `></head>` + a,
+		`<br` + off + `><hr hidden><img` + off + `><input hidden><wbr` + off + `><area` + off + `>` + a,
+		`<basefont` + off + `><bgsound` + off + `><keygen` + off + `><image` + off + `><frame` + off + `><col hidden>` + a,
+		`<br` + off + `/><div` + off + `/>` + a,
+		`<p` + off + `>` + b + `<p>` + a,
+		`<p` + off + `><span style="visibility:hidden">` + b + `<div>` + a,
+		`<p><span` + off + `>` + b + `<p>` + a,
+		`<p><span` + off + `>` + b + `</p>` + a,
+		`<div><span` + off + `>` + b + `</div>` + a,
+		`<div` + off + `><div><span hidden>` + b + `</div>` + b + `</div>` + a,
+		`<ul><li` + off + `>` + b + `<li>` + a + `</ul>`,
+		`<ul><li` + off + `>` + b + `<ul><li>` + b + `</ul>` + b + `</ul>` + a,
+		`<ul><li><span` + off + `>` + b + `<li>` + a + `</ul>`,
+		`<dl><dt` + off + `>` + b + `<dd>` + a + `</dl>`,
+		`<select><option` + off + `>` + b + `<option>` + a + `</select>`,
+		`<table><tr><td` + off + `>` + b + `<td>` + a + `</table>`,
+		`<table><tr><td><span` + off + `>` + b + `<td>` + a + `</table>`,
+		`<table><tr` + off + `><td>` + b + `<tr><td>` + a + `</table>`,
+		`<table><tr><td` + off + `>` + b + `<table><tr><td>` + b + `</td></tr></table>` + b + `<tr><td>` + a + `</table>`,
+		`<table><tr><td` + off + `>` + b + `</table>` + a,
+		`<table><tr><td><font` + off + `>` + b + `</td></tr></table>` + a,
+		`<table` + off + `><tr><td>` + b + `<tr><td>` + b + `</table>` + a,
+		// A browser opens font again, and passes over end tags of what is not open.
+		a + `<div><font` + off + `>` + b + `</div><p>` + b,
+		a + `<div` + off + `>` + b + `</p></td></span></ul>` + b,
+		// The last declaration of a property counts, and one that is important before.
+		`<div style="display:none;display:block">` + a + `</div>`,
+		`<div style="display:none;display:none important">` + b + `</div>` + a,
+		`<div style="display:none;display:shown">` + b + `</div>` + a,
+		`<div style="display:none!important;display:block">` + b + `</div>` + a,
+		`<div style="display:block;display:none">` + b + `</div>` + a,
+		`<div style="display:block ! important;display:none">` + a + `</div>`,
+		`<div style="visibility:hidden;visibility:visible">` + a + `</div>`,
+		`<div style="font-size:0;font-size:12px">` + a + `</div>`,
+		`<div style="font-size:12px;font-size:0">` + b + `</div>` + a,
+		`<div style="font-size:0;font-size:1em">` + a + `</div>`,
+		`<div style="opacity:0;opacity:1">` + a + `</div>`,
+		`<div style="text-indent:-999px;text-indent:0">` + a + `</div>`,
+	} {
+		if got := strings.Fields(string(pageOf(t, source).Text)); strings.Join(got, " ") != a {
+			t.Errorf("%s: %q, want %q", source, got, a)
+		}
+	}
+}
+
 // naiveText is [visible.text] character by character.
 func (v *visible) naiveText(b []byte) {
 	for _, c := range b {

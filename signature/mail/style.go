@@ -2,6 +2,7 @@ package mail
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 	"strings"
 
@@ -29,8 +30,9 @@ const (
 // A frame is an element that changes what is seen of what is inside of it.
 type frame struct {
 	tag    atom.Atom
-	nested int  // open elements of the same name within
-	before veil // what there was around it
+	nested int    // open elements of the same name within
+	before veil   // what there was around it
+	open   counts // the containers around it
 }
 
 // maxFrames bounds the elements that are remembered. If more are nested, all that follows
@@ -39,10 +41,58 @@ const maxFrames = 64
 
 const maxStyle = 4096 // bytes of a style that are looked at
 
-// enter begins the element of a start tag, which may be a block.
-func (v *visible) enter(tag atom.Atom, block bool, style veils) {
-	if n := len(v.frames); n > 0 && v.frames[n-1].tag == atom.P && block {
-		v.leave(n - 1) // a block ends the paragraph
+// A container is a kind of element whose end tag also ends the open elements inside of it.
+type container uint8
+
+const (
+	noContainer container = iota
+	paragraph
+	division
+	list
+	item
+	row
+	dataCell
+	table
+	containers
+)
+
+// counts has the number of open elements for each kind of container.
+type counts [containers]uint16
+
+func containerOf(tag atom.Atom) container {
+	switch tag {
+	case atom.P:
+		return paragraph
+	case atom.Div, atom.Center, atom.Blockquote:
+		return division
+	case atom.Ul, atom.Ol, atom.Dl:
+		return list
+	case atom.Li:
+		return item
+	case atom.Tr:
+		return row
+	case atom.Td, atom.Th:
+		return dataCell
+	case atom.Table:
+		return table
+	}
+	return noContainer
+}
+
+// enter begins the element of a start tag that may have content.
+func (v *visible) enter(name *knownName, style veils) {
+	tag, isBlock := name.tag, name.is&block != 0
+	for i := len(v.frames) - 1; i >= 0; i-- {
+		if f := &v.frames[i]; f.endsBefore(tag, isBlock, &v.open) {
+			v.leave(i)
+		}
+	}
+	if isBlock {
+		v.open[paragraph] = 0
+	}
+	around := v.open
+	if name.holds != noContainer && v.open[name.holds] < math.MaxUint16 {
+		v.open[name.holds]++
 	}
 	now := v.veil&^style.off | style.on
 	if now == v.veil {
@@ -58,20 +108,85 @@ func (v *visible) enter(tag atom.Atom, block bool, style veils) {
 		v.frames, v.veil = v.frames[:0], 0
 		return
 	}
-	v.frames = append(v.frames, frame{tag: tag, before: v.veil})
+	v.frames = append(v.frames, frame{tag: tag, before: v.veil, open: around})
 	v.veil = now
 }
 
+// endsBefore reports whether the start tag of an element, which may be a block, ends f: the end tag of f is
+// optional there.
+//
+// Source: WHATWG HTML, 13.1.2.4 Optional tags.
+func (f *frame) endsBefore(next atom.Atom, isBlock bool, open *counts) bool {
+	if open[table] != f.open[table] {
+		return false // within a table inside of f
+	}
+	sameList := open[list] == f.open[list]
+	cellOrRow := next == atom.Td || next == atom.Th || endsRow(next)
+	switch f.tag {
+	case atom.P:
+		return isBlock
+	case atom.Li:
+		return next == atom.Li && sameList
+	case atom.Dd, atom.Dt:
+		return (next == atom.Dd || next == atom.Dt) && sameList
+	case atom.Option, atom.Optgroup:
+		return next == f.tag || next == atom.Optgroup
+	case atom.Td, atom.Th:
+		return cellOrRow
+	case atom.Tr:
+		return endsRow(next)
+	case atom.Thead, atom.Tbody, atom.Tfoot:
+		return next != atom.Tr && endsRow(next)
+	}
+	// It ends with the container around it, whose end tag is optional.
+	switch {
+	case cellOrRow:
+		return f.open[table] > 0
+	case f.reopens():
+		return false
+	}
+	return isBlock && f.open[paragraph] > 0 || next == atom.Li && sameList && f.open[item] > 0
+}
+
+func endsRow(next atom.Atom) bool {
+	return next == atom.Tr || next == atom.Thead || next == atom.Tbody || next == atom.Tfoot
+}
+
 // exit ends an element, and those inside of it that were not ended.
-func (v *visible) exit(tag atom.Atom) {
+func (v *visible) exit(name *knownName) {
 	for i := len(v.frames) - 1; i >= 0; i-- {
-		if f := &v.frames[i]; f.tag == tag {
+		if f := &v.frames[i]; f.tag == name.tag {
 			if f.nested--; f.nested < 0 {
 				v.leave(i)
 			}
-			return
+			break
 		}
 	}
+	if name.holds == noContainer || v.open[name.holds] == 0 {
+		return
+	}
+	v.open[name.holds]--
+	for n := len(v.frames); n > 0 && v.frames[n-1].endsWith(name.holds, &v.open); n-- {
+		v.leave(n - 1)
+	}
+}
+
+// endsWith reports whether f ends because a container around it has ended.
+func (f *frame) endsWith(ended container, open *counts) bool {
+	return open[ended] < f.open[ended] && (ended >= row || !f.reopens())
+}
+
+// reopens reports whether a browser opens the element again behind a container, other than
+// a cell, that has ended without it.
+//
+// Source: WHATWG HTML, 13.2.4.3 The list of active formatting elements.
+func (f *frame) reopens() bool {
+	switch f.tag {
+	case atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr,
+		atom.S, atom.Small, atom.Strike, atom.Strong, atom.Tt, atom.U:
+		return true
+	}
+	return false
 }
 
 func (v *visible) leave(frame int) {
@@ -100,20 +215,14 @@ func (v *visible) veilsOf(style string) veils {
 	return known.veils
 }
 
-// read takes the declarations of a style. The last one of a property should count, but too
-// few differ from the one before to keep them apart.
+// read takes the declarations of a style. Of a property the last one counts, but those
+// that are important count before the others.
 func (s *veils) read(style string) {
 	text := compact(style)
 	var d declared
-	for len(text) > 0 {
-		var one []byte
-		one, text, _ = bytes.Cut(text, []byte{';'})
-		name, value, ok := bytes.Cut(one, []byte{':'})
-		if ok {
-			d.take(s, string(name), strings.TrimSuffix(string(value), "!important"))
-		}
-	}
-	if d.moved && d.beside || d.flat && d.cut {
+	d.all(s, text, false)
+	d.all(s, text, true)
+	if d.undisplayed || d.msoHidden || d.transparent || d.moved && d.beside || d.flat && d.cut {
 		s.on |= gone
 	}
 	switch {
@@ -121,6 +230,19 @@ func (s *veils) read(style string) {
 		s.on |= faint
 	case d.colour.known || d.background.known:
 		s.off |= faint
+	}
+}
+
+// all takes the declarations of a compact style that are important, or the others.
+func (d *declared) all(s *veils, text []byte, important bool) {
+	for len(text) > 0 {
+		var one []byte
+		one, text, _ = bytes.Cut(text, []byte{';'})
+		name, value, ok := bytes.Cut(one, []byte{':'})
+		value, marked := bytes.CutSuffix(value, []byte("!important"))
+		if ok && marked == important {
+			d.take(s, string(name), string(value))
+		}
 	}
 }
 
@@ -142,8 +264,10 @@ func compact(style string) []byte {
 	return text
 }
 
-// declared is declarations of a style that hide something only together.
+// declared is what the declarations of a style hide, some of them only together.
 type declared struct {
+	undisplayed, msoHidden, transparent bool
+
 	moved, beside      bool // out of the flow; far beside its place
 	flat, cut          bool // without height or width; what overflows is cut off
 	colour, background rgb
@@ -153,32 +277,35 @@ type declared struct {
 func (d *declared) take(s *veils, name, value string) {
 	switch name {
 	case "display":
-		s.set(value == "none", gone)
+		if value == "none" || displays(value) {
+			d.undisplayed = value == "none"
+		}
 	case "mso-hide":
-		s.set(value == "all", gone)
+		d.msoHidden = value == "all"
 	case "visibility":
-		s.set(value == "hidden" || value == "collapse", invisible)
-		if value == "visible" {
-			s.off |= invisible
+		switch value {
+		case "hidden", "collapse":
+			s.set(true, invisible)
+		case "visible":
+			s.set(false, invisible)
 		}
 	case "opacity":
-		n, _, ok := number(value)
-		s.set(ok && n < 0.05, gone)
+		if n, _, ok := number(value); ok {
+			d.transparent = n < 0.05
+		}
 	case "font-size":
 		s.size(value)
 	case "font":
 		for i := range value { // 12px/1.5 somewhere in it
 			if isDigit(value[i]) && (i == 0 || !isDigit(value[i-1]) && value[i-1] != '.') {
 				if n, unit, ok := number(value[i:]); ok && absolute(unit) && n > 1 {
-					s.off |= tiny
+					s.set(false, tiny)
 				}
 			}
 		}
 	case "text-indent":
-		n, _, ok := number(value)
-		s.set(ok && n <= -500, indented)
-		if ok && n > -500 {
-			s.off |= indented
+		if n, _, ok := number(value); ok {
+			s.set(n <= -500, indented)
 		}
 	case "position":
 		d.moved = value == "absolute" || value == "fixed"
@@ -197,9 +324,24 @@ func (d *declared) take(s *veils, name, value string) {
 	}
 }
 
+// displays reports whether a value of the property display is one that shows an element. A browser ignores a
+// declaration whose value it does not know.
+func displays(value string) bool {
+	switch value {
+	case "block", "inline", "inline-block", "flow-root", "flex", "inline-flex", "grid", "inline-grid", "contents", "list-item",
+		"table", "inline-table", "table-row", "table-cell", "table-caption", "table-column", "table-column-group",
+		"table-row-group", "table-header-group", "table-footer-group", "initial", "inherit", "unset", "revert":
+		return true
+	}
+	return false
+}
+
+// set puts a veil on, or takes it off.
 func (s *veils) set(on bool, what veil) {
 	if on {
-		s.on |= what
+		s.on, s.off = s.on|what, s.off&^what
+	} else {
+		s.on, s.off = s.on&^what, s.off|what
 	}
 }
 
@@ -208,9 +350,12 @@ func (s *veils) size(value string) {
 	n, unit, ok := number(value)
 	switch {
 	case ok && (n == 0 || n <= 1 && (unit == "px" || unit == "pt")):
-		s.on |= tiny
-	case ok && absolute(unit), strings.Contains(value, "small") && value != "smaller", strings.Contains(value, "large") && value != "larger", value == "medium":
-		s.off |= tiny
+		s.set(true, tiny)
+	case ok && absolute(unit), value == "medium",
+		strings.Contains(value, "small") && value != "smaller", strings.Contains(value, "large") && value != "larger":
+		s.set(false, tiny)
+	case ok: // relative to that around, whatever was declared before
+		s.on, s.off = s.on&^tiny, s.off&^tiny
 	}
 }
 

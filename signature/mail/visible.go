@@ -85,9 +85,9 @@ func (v *visible) tokens(source string) (taken int) {
 				v.written(t.Raw())
 			}
 		case markup.Start:
-			v.open(&t, false)
+			v.begin(&t, false)
 		case markup.SelfClosing:
-			v.open(&t, true)
+			v.begin(&t, true)
 		case markup.End:
 			v.end(&t)
 		}
@@ -183,8 +183,10 @@ type visible struct {
 	start  int
 	pace   *pace.Pace
 	skip   atom.Atom // element whose content is never shown, 0 outside of one
+	nested int       // open elements of the same name within skip
 	veil   veil      // what keeps text out of sight here
 	frames []frame   // the elements that made it so, outermost first
+	open   counts    // open containers
 	quotes int       // open blockquotes
 
 	page   *Page            // to note links and mark-up in; nil to leave them
@@ -277,19 +279,25 @@ func (v *visible) paragraph() {
 	}
 }
 
-func (v *visible) open(t *markup.Tokens, selfClosing bool) {
+func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	name := v.nameOf(t)
+	if v.skip != 0 { // within a template
+		if name.tag == v.skip && !selfClosing {
+			v.nested++
+		}
+		return
+	}
 	var attributes tagged
 	v.attributes(&attributes, name.tag, t)
 	v.element(name, &attributes)
 	is := name.is
-	if !selfClosing && is&void == 0 {
-		v.enter(name.tag, is&block != 0, attributes.veils)
+	if !selfClosing && is&(void|unseen) == 0 {
+		v.enter(name, attributes.veils)
 	}
 	switch {
 	case is&unseen != 0:
 		if !selfClosing {
-			v.skip = name.tag
+			v.skip, v.nested = name.tag, 0
 		}
 	case v.veil&gone != 0:
 	case is&(block|cell) == 0:
@@ -313,12 +321,14 @@ func (v *visible) end(t *markup.Tokens) {
 	}
 	if v.skip != 0 {
 		if tag == v.skip {
-			v.skip = 0
+			if v.nested--; v.nested < 0 {
+				v.skip = 0
+			}
 		}
 		return
 	}
 	within := v.veil&gone != 0
-	v.exit(tag)
+	v.exit(name)
 	switch {
 	case within || name.is&block == 0:
 	case tag == atom.Blockquote:
@@ -336,6 +346,7 @@ type knownName struct {
 	short uint64 // the name, 0 for none
 	tag   atom.Atom
 	is    nature
+	holds container
 	size  uint8   // of lower, 0 if the name is not short
 	lower [9]byte // the name in lower case, and a space
 }
@@ -353,7 +364,7 @@ func (v *visible) nameOf(t *markup.Tokens) *knownName {
 	}
 	v.name = append(t.AppendName(v.name[:0]), ' ')
 	tag := atom.Lookup(v.name[:len(v.name)-1])
-	*known = knownName{tag: tag, is: natureOf(tag)}
+	*known = knownName{tag: tag, is: natureOf(tag), holds: containerOf(tag)}
 	if short != 0 && len(v.name) <= len(known.lower) {
 		known.short, known.size = short, uint8(copy(known.lower[:], v.name))
 	}
@@ -364,7 +375,7 @@ func (v *visible) nameOf(t *markup.Tokens) *knownName {
 type nature uint8
 
 const (
-	void   nature = 1 << iota // has nothing in it
+	void   nature = 1 << iota // has nothing in it, or like head nothing that is shown
 	block                     // begins a line, and ends one
 	apart                     // likewise, with an empty line before it
 	cell                      // of a table
@@ -386,11 +397,11 @@ var natures = [...]struct {
 	tag atom.Atom
 	is  nature
 }{
-	{atom.A, leader}, {atom.Area, void | leader}, {atom.Article, block}, {atom.Base, void | leader}, {atom.Blockquote, block | apart}, {atom.Body, block},
+	{atom.A, leader}, {atom.Area, void | leader}, {atom.Article, block}, {atom.Base, void | leader}, {atom.Basefont, void}, {atom.Bgsound, void}, {atom.Blockquote, block | apart}, {atom.Body, block},
 	{atom.Br, void | block}, {atom.Button, leader}, {atom.Center, block}, {atom.Col, void}, {atom.Dd, block}, {atom.Div, block}, {atom.Dl, block}, {atom.Dt, block},
-	{atom.Embed, void}, {atom.Footer, block}, {atom.Form, block | leader}, {atom.Frame, leader}, {atom.H1, block | apart}, {atom.H2, block | apart},
-	{atom.H3, block | apart}, {atom.H4, block | apart}, {atom.H5, block}, {atom.H6, block}, {atom.Header, block}, {atom.Hr, void | block | apart},
-	{atom.Iframe, leader}, {atom.Img, void | leader}, {atom.Input, void | leader}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Meta, void | leader},
+	{atom.Embed, void}, {atom.Footer, block}, {atom.Form, block | leader}, {atom.Frame, void | leader}, {atom.H1, block | apart}, {atom.H2, block | apart},
+	{atom.H3, block | apart}, {atom.H4, block | apart}, {atom.H5, block}, {atom.H6, block}, {atom.Head, void}, {atom.Header, block}, {atom.Hr, void | block | apart},
+	{atom.Iframe, leader}, {atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader}, {atom.Keygen, void}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Meta, void | leader},
 	{atom.Ol, block | apart}, {atom.Option, block}, {atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block}, {atom.Script, unseen}, {atom.Section, block},
 	{atom.Source, void}, {atom.Style, unseen}, {atom.Table, block | apart}, {atom.Tbody, block}, {atom.Td, cell}, {atom.Template, unseen}, {atom.Th, cell},
 	{atom.Thead, block}, {atom.Title, unseen}, {atom.Tr, block}, {atom.Track, void}, {atom.Ul, block | apart}, {atom.Wbr, void},

@@ -34,7 +34,10 @@ type Matrix struct {
 	// Slow doors share a report: every client asks for copies of the same letters, where
 	// otherwise each has letters of its own.
 	Slow bool
-	seed uint64
+	// WholeAfter is, by the name of the door that reported a mail by its digest, the least that a
+	// door with whole mail makes of the mail if the node had not seen it before.
+	WholeAfter map[string]Word
+	seed       uint64
 }
 
 // variants are how the mail that is asked for differs from the one that was reported.
@@ -156,6 +159,33 @@ func (m *Matrix) Unlearns(t *testing.T) {
 						t.Errorf("alternative %v: reported by %s, unlearnt by %s and reported again it is %s at %s", alternative, reporter.Name, unlearner.Name, got, checker.Name)
 					}
 				}
+			}
+		}
+	}
+}
+
+// SeenAfter reports mail at each door that the node has not seen, shows it to the node whole, and
+// asks the same door again: its answer is as bad as before. A door with whole mail knows it, too.
+func (m *Matrix) SeenAfter(t *testing.T) {
+	for _, reporter := range m.Doors {
+		for _, alternative := range []bool{false, true} {
+			raw := m.letter(alternative)
+			if err := reporter.Report(raw.raw()); err != nil {
+				t.Fatalf("%s reports: %v", reporter.Name, err)
+			}
+			before := m.ask(t, reporter, raw)
+			whole := m.ask(t, m.Doors[0], raw)
+			after := m.ask(t, reporter, raw)
+			t.Logf("alternative %v, reported by %s: %s, whole %s, then %s", alternative, reporter.Name, before, whole, after)
+			if before != Spam || after != Spam {
+				t.Errorf("alternative %v, reported by %s: %s, and after the node saw it %s; want spam twice", alternative, reporter.Name, before, after)
+			}
+			least := m.WholeAfter[reporter.Name]
+			if whole != least && whole != Spam {
+				t.Errorf("alternative %v, reported by %s before the node saw it: the whole mail is %s, want %s", alternative, reporter.Name, whole, least)
+			}
+			if again := m.ask(t, m.Doors[0], raw); again != whole {
+				t.Errorf("alternative %v, reported by %s: the whole mail is %s, and then %s", alternative, reporter.Name, whole, again)
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func network(s *bulkhead.Source) string {
 // Check implements [bulkhead.Clearinghouse]. The findings are of the query's signatures,
 // the rest of the verdict is of the whole message if it is known.
 func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
-	asked := len(q.Signatures)
+	alone := q
 	isWhole := Whole(q.Signatures)
 	if !isWhole {
 		q.Signatures = h.joined(q.Signatures, q.Reporter)
@@ -72,8 +72,30 @@ func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 		return v, err
 	}
 	h.learn(&q, &v, isWhole)
-	v.Findings = v.Findings[:min(len(v.Findings), asked)]
+	if len(q.Signatures) > len(alone.Signatures) {
+		if err := h.atLeast(ctx, &v, &alone); err != nil {
+			return v, err
+		}
+	}
+	v.Findings = v.Findings[:min(len(v.Findings), len(alone.Signatures))]
 	return v, nil
+}
+
+// atLeast replaces the verdict on a whole message by the verdict on the digests alone, if that is worse and nothing
+// speaks for the message: what a digest gets does not depend on whether the message was seen.
+func (h *House) atLeast(ctx context.Context, v *bulkhead.Verdict, alone *bulkhead.Query) error {
+	if v.Whitelisted != "" || v.Class == bulkhead.ClassGood || v.Class == bulkhead.ClassSpam || v.Judged == bulkhead.Revoked {
+		return nil
+	}
+	listed := func(f bulkhead.Finding) bool { return f.Judged == bulkhead.JudgedSpam }
+	if !slices.ContainsFunc(v.Findings[:min(len(v.Findings), len(alone.Signatures))], listed) {
+		return nil // alone it is not worse
+	}
+	a, err := h.Counter.Check(ctx, *alone)
+	if err == nil && a.Class > v.Class {
+		*v = a
+	}
+	return err
 }
 
 // learn remembers a whole message that was checked, unless it is whitelisted.
@@ -105,6 +127,11 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 	for i := range queries {
 		v := &verdicts[i]
 		h.learn(&queries[i], v, Whole(queries[i].Signatures))
+		if len(asked[i].Signatures) > len(queries[i].Signatures) {
+			if err := h.atLeast(ctx, v, &queries[i]); err != nil {
+				return err
+			}
+		}
 		v.Findings = v.Findings[:min(len(v.Findings), len(queries[i].Signatures))]
 	}
 	return nil

@@ -207,6 +207,55 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// TestSeenAfter checks that a digest that was reported gets the same answer after the message was seen
+// whole, alone and in a batch, unless something speaks for the message.
+func TestSeenAfter(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		whole bulkhead.Verdict // what is said of the whole message
+		want  bulkhead.Class
+	}{
+		{"suspected", bulkhead.Verdict{Class: bulkhead.ClassSuspected}, bulkhead.ClassSpam},
+		{"unknown", bulkhead.Verdict{}, bulkhead.ClassSpam},
+		{"bulk", bulkhead.Verdict{Class: bulkhead.ClassBulk}, bulkhead.ClassSpam},
+		{"wanted", bulkhead.Verdict{Class: bulkhead.ClassGood}, bulkhead.ClassGood},
+		{"whitelisted", bulkhead.Verdict{Whitelisted: "by a test"}, bulkhead.ClassUnknown},
+		{"revoked", bulkhead.Verdict{Judged: bulkhead.Revoked}, bulkhead.ClassUnknown},
+	} {
+		d := newDesk(t)
+		m := message("a", "a.example")
+		d.vote(own, bulkhead.Spam, m[5])
+		d.see(own, m)
+		d.House.Counter = ruling{d.House.Counter, tt.whole}
+		query := bulkhead.Query{Signatures: m[5:6]}
+		one, err := d.Check(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := make([]bulkhead.Verdict, 1)
+		if err := d.CheckBatch(t.Context(), []bulkhead.Query{query}, batch); err != nil {
+			t.Fatal(err)
+		}
+		if one.Class != tt.want || batch[0].Class != tt.want || len(one.Findings) != 1 || len(batch[0].Findings) != 1 {
+			t.Errorf("%s: %v, in a batch %v, want %v", tt.name, one.Class, batch[0].Class, tt.want)
+		}
+	}
+}
+
+// A ruling says something of its own of every message of more than one signature.
+type ruling struct {
+	bulkhead.Counter
+	whole bulkhead.Verdict
+}
+
+func (r ruling) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
+	v, err := r.Counter.Check(ctx, q)
+	if len(q.Signatures) > 1 {
+		v.Class, v.Judged, v.Whitelisted = r.whole.Class, r.whole.Judged, r.whole.Whitelisted
+	}
+	return v, err
+}
+
 // TestErrors checks that an error or a panic in one vote is the error of the report.
 func TestErrors(t *testing.T) {
 	d := newDesk(t)

@@ -285,6 +285,10 @@ func TestDecide(t *testing.T) {
 		{"a listing by a peer", nearly(Evidence{Peers: Peers{Spam: 1}}), nil, "", suspected, byText, ""},
 		{"listings by two", nearly(Evidence{Peers: Peers{Spam: 2}}), nil, "", spam, byText, ""},
 		{"another digest of a changed copy", p(body(bulkhead.Exact, no), body(bulkhead.PyzorDigest, one)), nil, "", suspected, byText, ""},
+		{"a checksum of the same text", p(body(bulkhead.Exact, no), body(bulkhead.DCCBody, one)), nil, "", spam, byText, ""},
+		{"a checksum of the same text, wanted from this sender", p(body(bulkhead.Exact, no), body(bulkhead.DCCBody, one), from("ann.example", no)),
+			paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
+		{"a checksum of a text that was revoked", p(body(bulkhead.Exact, voted(1, 1)), body(bulkhead.DCCBody, one)), nil, "", suspected, byText, ""},
 		{"revoked", p(body(bulkhead.Exact, voted(1, 1))), nil, "", unknown, noFacet, "was revoked"},
 		{"revoked text, listed link", p(body(bulkhead.Exact, voted(1, 1)), link("evil.example", two)), nil, "", spam, byLink, "links to"},
 

@@ -49,7 +49,7 @@ func bandMatch(s bulkhead.Scheme, near int) int {
 type text struct {
 	sightings, spam, ham uint32
 	judged               bulkhead.Judgement
-	exact                bool // judged spam by bulkhead/exact: no changed copy
+	exact                bool // judged spam by a sum of the whole text: no changed copy
 	confidence           int
 	first                firstSeen
 	error                float64 // the probability that an unreported text looks like this
@@ -104,6 +104,8 @@ func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 		}
 		if scheme == bulkhead.Exact {
 			t.copies = float64(evidence[i].Old)
+			// The revocation of the text outweighs reports of a client that sends only a digest.
+			t.exact = t.exact && findings[i].Judged != bulkhead.Revoked
 		}
 	}
 	for _, scheme := range bandSchemes {
@@ -133,6 +135,12 @@ func (t *text) counts(by bulkhead.Scheme, sightings, spam, ham uint32) {
 	t.sightings, t.spam, t.ham = max(t.sightings, sightings), max(t.spam, spam), max(t.ham, ham)
 }
 
+// exactly reports whether texts with the same signature of a scheme are the same. The sums of Razor and
+// Pyzor rest on some of the lines: a sender can make a mail with the sum of another.
+func exactly(s bulkhead.Scheme) bool {
+	return s == bulkhead.Exact || s == bulkhead.DCCBody || s == bulkhead.RspamdText
+}
+
 // judge adds a judgement. Signatures of the whole text come first and take precedence
 // over bands, even if revoked.
 func (t *text) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands int, w weight) {
@@ -149,7 +157,7 @@ func (t *text) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands
 		return
 	}
 	if j == bulkhead.JudgedSpam {
-		t.exact = t.exact || by == bulkhead.Exact
+		t.exact = t.exact || exactly(by)
 		t.weight.each(w, math.Max)
 	}
 }

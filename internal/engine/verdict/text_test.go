@@ -207,8 +207,11 @@ func plainText(p Policy, findings []bulkhead.Finding, evidence []Evidence) text 
 		}
 		if want.judged == bulkhead.JudgedSpam && v.Judged == bulkhead.JudgedSpam {
 			want.weight.each(v.weight, math.Max)
-			want.exact = want.exact || v.Signature.Scheme() == bulkhead.Exact
+			want.exact = want.exact || slices.Contains([]bulkhead.Scheme{bulkhead.Exact, bulkhead.DCCBody, bulkhead.RspamdText}, v.Signature.Scheme())
 		}
+	}
+	for _, f := range findings {
+		want.exact = want.exact && (f.Signature.Scheme() != bulkhead.Exact || f.Judged != bulkhead.Revoked)
 	}
 	for _, v := range wholes {
 		want.contested = want.contested || v.Contested

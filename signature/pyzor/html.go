@@ -98,18 +98,7 @@ func (h *stripper) data(i, end int, references, begun bool) {
 			stop = charBefore(text, i+pace.Step/2)
 		}
 		for i < stop {
-			n, class := plainEnd(h.in, i, stop)
-			for n < stop {
-				c := classes[text[n]]
-				if c&(ends|classWide) != 0 {
-					break
-				}
-				class |= c
-				n++
-			}
-			if n < stop && text[n] >= utf8.RuneSelf {
-				n, class = wordEnd(text, n, stop, ends, class)
-			}
+			n, class := wordEnd(text, i, stop, ends)
 			if n == i {
 				break
 			}

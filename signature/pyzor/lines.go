@@ -1,9 +1,9 @@
 package pyzor
 
 import (
-	"encoding/binary"
-	"math/bits"
 	"unicode/utf8"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // minLine is the number of characters of a normalised line that counts.
@@ -80,14 +80,7 @@ func (l *liner) puts(text []byte) {
 			}
 		}
 		// Most characters are those of words.
-		n, class := plainEnd(text, at, len(text))
-		for n < len(text) && classes[text[n]]&(classSpace|classWide) == 0 {
-			class |= classes[text[n]]
-			n++
-		}
-		if n < len(text) && text[n] >= utf8.RuneSelf {
-			n, class = wordEnd(text, n, len(text), classSpace, class)
-		}
+		n, class := wordEnd(text, at, len(text), classSpace)
 		switch {
 		case n == len(text):
 			putWord(l, text[at:])
@@ -113,31 +106,9 @@ func (l *liner) puts(text []byte) {
 	}
 }
 
-// plainEnd returns where in text, from at on, what belongs to a word at sight ends, before stop, and the class of odd characters
-// if there may be one before that.
-func plainEnd(text []byte, at, stop int) (end int, class uint8) {
-	// Eight at a time, up to a blank or one below, beyond ASCII, or "&".
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for len(text)-at >= 8 && at < stop {
-		eight := binary.LittleEndian.Uint64(text[at:])
-		reference, address, colon := eight^'&'*ones, eight^'@'*ones, eight^':'*ones
-		ends := ((eight-(' '+1)*ones)&^eight | (reference-ones)&^reference | eight) & high
-		odd := ((address-ones)&^address | (colon-ones)&^colon) & high
-		if odd&(ends-1)&^ends != 0 {
-			class = classOdd
-		}
-		if ends != 0 {
-			at += bits.TrailingZeros64(ends) / 8
-			break
-		}
-		at += 8
-	}
-	return min(at, stop), class
-}
-
-// wordEnd returns where in text, from at on, the next character is that is white space or of one of the classes ends, stop
-// if there is none before, and the classes of the characters up to there together with those of class.
-func wordEnd(text []byte, at, stop int, ends, class uint8) (int, uint8) {
+// wordEnd returns the index of the first character of text[at:stop] that is white space or has one of the classes ends,
+// or stop, and the classes of the characters before it.
+func wordEnd(text []byte, at, stop int, ends uint8) (end int, class uint8) {
 	for at < stop {
 		if c := classes[text[at]]; c&classWide == 0 {
 			if c&ends != 0 {
@@ -157,35 +128,25 @@ func wordEnd(text []byte, at, stop int, ends, class uint8) (int, uint8) {
 	return at, class
 }
 
-// nextOf returns where a character of a class, an end of lines or a reference, is next in text from at on, its length
-// if there is none.
+// nextOf returns the index of the first character at or after at that belongs to class, line ends or references,
+// or len(text).
 func nextOf(text []byte, at int, class uint8) int {
-	// Eight at a time, up to one below a blank, beyond ASCII, or "&".
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for at < len(text) {
-		if len(text)-at >= 8 {
-			eight := binary.LittleEndian.Uint64(text[at:])
-			reference := eight ^ '&'*ones
-			marked := ((eight-' '*ones)&^eight | (reference-ones)&^reference | eight) & high
-			if marked == 0 {
-				at += 8
-				continue
-			}
-			at += bits.TrailingZeros64(marked) / 8
-		}
+	for at = mayEnd.Index(text, at); at < len(text); at = mayEnd.Index(text, at+1) {
 		c := text[at]
 		if classes[c]&class != 0 {
-			return at
+			break
 		}
-		if c == 0xc2 || c == 0xe2 { // with which the other ends of lines begin
+		if c >= utf8.RuneSelf { // the first byte of a line end beyond ASCII
 			if r, _ := charAt(text[at:]); classOf(r)&class != 0 {
-				return at
+				break
 			}
 		}
-		at++
 	}
 	return at
 }
+
+// mayEnd holds references and the bytes with which line ends begin.
+var mayEnd = scan.NewByteSet("\n\v\f\r\x1c\x1d\x1e\xc2\xe2&")
 
 // note notes that the present line begins at or behind a line end, so many bytes behind where
 // what is passed on begins.

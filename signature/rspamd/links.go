@@ -2,8 +2,6 @@ package rspamd
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -92,7 +90,7 @@ func isEnd(c byte) bool { return is(c, isStop) && !is(c, isWhite) }
 // each calls visit with each piece of the text that looks like a link, and whether it is one, until it
 // returns false.
 func (f *linkFinder) each(visit func(l span, ok bool) bool) {
-	for i := nextTrigger(f.text, 0); i < len(f.text); i = nextTrigger(f.text, i+1) {
+	for i := linkTriggers.Index(f.text, 0); i < len(f.text); i = linkTriggers.Index(f.text, i+1) {
 		switch f.text[i] {
 		case '@':
 			if l, ok := f.address(i); l.end > 0 && !visit(l, ok) {
@@ -117,22 +115,8 @@ func (f *linkFinder) each(visit func(l span, ok bool) bool) {
 	}
 }
 
-// nextTrigger returns where, from at on, a link may be found next: at a colon, "@" or point; the length of text if nowhere.
-func nextTrigger(text []byte, at int) int {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for ; len(text)-at >= 8; at += 8 {
-		eight := binary.LittleEndian.Uint64(text[at:])
-		colon, sign, point := eight^':'*ones, eight^'@'*ones, eight^'.'*ones
-		// The lowest bit is that of a byte that is 0 in one of them.
-		if found := ((colon-ones)&^colon | (sign-ones)&^sign | (point-ones)&^point) & high; found != 0 {
-			return at + bits.TrailingZeros64(found)/8
-		}
-	}
-	for at < len(text) && text[at] != ':' && text[at] != '@' && text[at] != '.' {
-		at++
-	}
-	return at
-}
+// linkTriggers are the bytes at which a link may be found.
+var linkTriggers = scan.NewByteSet(":@.")
 
 // around returns the starts of the lines around a match that ends at end: of the one it is in, and of the
 // next; -1 if there is none.

@@ -171,7 +171,7 @@ func TestNextTrigger(t *testing.T) {
 		if want < at {
 			want = len(text)
 		}
-		if got := nextTrigger(text, at); got != want {
+		if got := linkTriggers.Index(text, at); got != want {
 			t.Fatalf("%q from %d: %d, want %d", text, at, got, want)
 		}
 	}

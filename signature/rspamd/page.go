@@ -2,7 +2,6 @@ package rspamd
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -682,22 +681,9 @@ func (v *page) add(piece string, transparent bool) {
 	}
 }
 
-// plainRun returns how many bytes of text stay as they are: those of words with a space between them.
+// plainRun returns the length of the longest prefix of text that is copied unchanged: words with single spaces between
+// them, without references.
 func plainRun(text []byte) (n int) {
-	const ones, low, high = 0x0101010101010101, 0x7F7F7F7F7F7F7F7F, 0x8080808080808080
-	for len(text)-n >= 8 {
-		eight := binary.LittleEndian.Uint64(text[n:])
-		reference := eight ^ '&'*ones
-		if ((eight-' '*ones)&^eight|(reference-ones)&^reference)&high != 0 {
-			break
-		}
-		spaces := eight ^ ' '*ones
-		spaces = ^(spaces&low + low | spaces | low) // the high bits of those bytes, and of no others
-		if spaces&(spaces>>8) != 0 {
-			break
-		}
-		n += 8 - int(spaces>>63) // what follows a space at the end is not known
-	}
 	for n < len(text) && (!endsRun[text[n]] || text[n] == ' ' && n+1 < len(text) && !endsRun[text[n+1]]) {
 		n++
 	}

@@ -287,10 +287,7 @@ func TestSkipPlain(t *testing.T) {
 		for range r.IntN(20) {
 			b.WriteString(pieces[r.IntN(len(pieces))])
 		}
-		text := inLower(b.String())
-		if want := strings.ToLower(b.String()); text != want {
-			t.Fatalf("%q in lower case is %q, want %q", b.String(), text, want)
-		}
+		text := strings.ToLower(b.String())
 		fast, slow := cssReader{text: text}, cssReader{text: text, hiding: 1}
 		if got, want := fast.declarations(), slow.declarations(); got != want || fast.kind != slow.kind || fast.text != slow.text {
 			t.Fatalf("%q says %+v up to %q, want %+v up to %q", text, got, fast.text, want, slow.text)

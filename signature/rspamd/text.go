@@ -288,23 +288,10 @@ func (s *stripped) strip(text []byte, page bool) {
 	s.text, s.lines = append(out, text[from:]...), lines
 }
 
-// nextStrip returns where the next byte is, from at on, that means something to strip, the length of text if none does.
+// nextStrip returns the index of the first byte of text at or after at that matters to strip, or len(text).
 func nextStrip(text []byte, at int) int {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for len(text)-at >= 8 {
-		eight := binary.LittleEndian.Uint64(text[at:])
-		brackets := (eight | 2*ones) ^ '>'*ones // zero for both
-		if ((eight-' '*ones)&^eight|(brackets-ones)&^brackets|eight)&high != 0 {
-			for i, c := range text[at : at+8] {
-				if mayStrip[c] && strips(text[at+i:]) {
-					return at + i
-				}
-			}
-		}
-		at += 8
-	}
-	for at < len(text) && (!mayStrip[text[at]] || !strips(text[at:])) {
-		at++
+	for at = mayStrip.Index(text, at); at < len(text) && !strips(text[at:]); {
+		at = mayStrip.Index(text, at+1)
 	}
 	return at
 }
@@ -349,16 +336,8 @@ func isZeroWidth(r rune) bool {
 	return r == 0x200B || r == 0x200C || r == 0x200D || r == 0xFEFF || r == 0xAD
 }
 
-// mayStrip marks the bytes that mean something to strip.
-var mayStrip = func() (table [256]bool) {
-	for _, c := range []byte("\r\n<>") {
-		table[c] = true
-	}
-	for c := 0xC2; c < 0x100; c++ {
-		table[c] = c == 0xC2 || c == 0xE2 || c == 0xEF
-	}
-	return table
-}()
+// mayStrip holds line ends, brackets, and the bytes that begin a zero-width character.
+var mayStrip = scan.NewByteSet("\r\n<>\xC2\xE2\xEF")
 
 // A workspace is the memory in which the words of a text are found. It holds no state.
 type workspace struct {

@@ -31,26 +31,16 @@ func IsASCII[T string | []byte](data T) bool {
 }
 
 // ASCIIPrefix returns how many bytes at the start of data are ASCII.
-func ASCIIPrefix(data []byte) int {
-	const high = 0x8080808080808080
-	i := 0
-	for len(data)-i >= 32 {
-		d := data[i : i+32]
-		if (binary.LittleEndian.Uint64(d)|binary.LittleEndian.Uint64(d[8:])|binary.LittleEndian.Uint64(d[16:])|binary.LittleEndian.Uint64(d[24:]))&high != 0 {
-			break
-		}
-		i += 32
+func ASCIIPrefix(data []byte) int { return nonASCII.Index(data, 0) }
+
+var nonASCII = NewByteSet(wideBytes())
+
+func wideBytes() string {
+	var b []byte
+	for c := utf8.RuneSelf; c < 0x100; c++ {
+		b = append(b, byte(c))
 	}
-	for len(data)-i >= 8 {
-		if high := binary.LittleEndian.Uint64(data[i:]) & high; high != 0 {
-			return i + bits.TrailingZeros64(high)/8
-		}
-		i += 8
-	}
-	for i < len(data) && data[i] < utf8.RuneSelf {
-		i++
-	}
-	return i
+	return string(b)
 }
 
 // Rune is [utf8.DecodeRune], in less time for what most characters of three bytes are.

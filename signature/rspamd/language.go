@@ -1,7 +1,6 @@
 package rspamd
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math/bits"
@@ -93,67 +92,6 @@ type stopWords struct {
 	begins  [utf8.RuneSelf]uint32 // bit n if a word of n bytes begins so
 	wide    [4]uint64             // a bit for each character that begins words and is not ASCII, and for some others
 	enough  int                   // words of a language after which no more are looked for
-	short   []shortWord           // those of ASCII that have a key, each at the first free place from its own on; a power of two
-	marks   [64]uint64            // a bit for the key of each of these, and for some others
-}
-
-// A shortWord is a stop word by its key.
-type shortWord struct {
-	key   uint64 // 0 is free
-	langs uint32 // as in stopWords.of
-}
-
-// maxShort is how many bytes a word with a key has at most: its bytes, the first one lowest.
-const maxShort = 7
-
-// place returns where a key is looked for first.
-func (s *stopWords) place(key uint64) int {
-	return int(key*0x9E3779B97F4A7C15>>32) & (len(s.short) - 1)
-}
-
-// finish makes s ready for use, when all words are there.
-func (s *stopWords) finish() {
-	size := 16
-	for size < 4*len(s.of) {
-		size *= 2
-	}
-	s.short = make([]shortWord, size)
-	for word, langs := range s.of {
-		if len(word) > maxShort || !scan.IsASCII(word) || strings.IndexByte(word, 0) >= 0 {
-			continue
-		}
-		key := uint64(0)
-		for i := range len(word) {
-			key |= uint64(word[i]) << (8 * i)
-		}
-		at := s.place(key)
-		for s.short[at].key != 0 {
-			at = (at + 1) & (size - 1)
-		}
-		s.short[at] = shortWord{key, langs}
-		bit := markOf(key)
-		s.marks[bit/64] |= 1 << (bit % 64)
-	}
-}
-
-// markOf returns the bit of a key in marks.
-func markOf(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> 52 }
-
-// maybe reports whether there may be a word with that key.
-func (s *stopWords) maybe(key uint64) bool {
-	bit := markOf(key)
-	return s.marks[bit/64%64]>>(bit%64)&1 != 0
-}
-
-// ofKey returns the languages of the word with that key, none for 0.
-func (s *stopWords) ofKey(key uint64) uint32 {
-	for at := s.place(key); ; at = (at + 1) & (len(s.short) - 1) {
-		if word := &s.short[at]; word.key == key {
-			return word.langs
-		} else if word.key == 0 {
-			return 0
-		}
-	}
 }
 
 func (s *stopWords) add(language int, word string) {
@@ -178,7 +116,6 @@ var ownWords = func() *stopWords {
 		}
 		s.count[i] = 1 // hits count as they are: these lists are of words that are about as frequent
 	}
-	s.finish()
 	return s
 }()
 
@@ -211,21 +148,20 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 	if s.count[inEnglish] == 0 || len(pieces)%2 == 0 || !utf8.Valid(text) {
 		return fmt.Errorf("rspamd: %w: no list of stop words", bulkhead.ErrMalformed)
 	}
-	s.finish()
 	h.stopWords = s
 	return nil
 }
 
-// language returns which of languages a stripped text is in, which has these letters, of which v are the words, and found says
+// language returns which of languages a stripped text is in, of which v are the words, and found says
 // how many words and links there are; -1 for one that has no stemmer here.
 //
 // Source: docs/specs/rspamd-fuzzy.md#language.
-func (h *Hasher) language(text []byte, letters scan.LetterMap, v *vocabulary, found int) int {
+func (h *Hasher) language(text []byte, v *vocabulary, found int) int {
 	in, mostly := scriptOf(text)
 	if in == unstemmed {
 		return -1
 	}
-	best := h.stopWords.language(text, letters, in)
+	best := h.stopWords.language(text, in)
 	switch {
 	case best >= 0 && languages[best].stem == nil:
 		return -1
@@ -242,8 +178,8 @@ func (h *Hasher) language(text []byte, letters scan.LetterMap, v *vocabulary, fo
 }
 
 // language returns which of languages the stop words of a text say that it is in, -1 if they say none.
-func (s *stopWords) language(text []byte, letters scan.LetterMap, in script) int {
-	hits := s.hits(text, letters, in)
+func (s *stopWords) language(text []byte, in script) int {
+	hits := s.hits(text, in)
 	accents, best, most := false, -1, 0.0
 	for i, n := range &hits {
 		accents = accents || n > 0 && languages[i].accented
@@ -262,7 +198,7 @@ func (s *stopWords) language(text []byte, letters scan.LetterMap, in script) int
 
 // hits returns how often words of each language of a script are in text, up to where one has shown itself clearly. They
 // stand between ASCII punctuation and white space.
-func (s *stopWords) hits(text []byte, letters scan.LetterMap, in script) (hits [len(languages)]int) {
+func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 	const longest = 31
 	var room [longest]byte
 	of := scripts[in]
@@ -288,32 +224,9 @@ func (s *stopWords) hits(text []byte, letters scan.LetterMap, in script) (hits [
 		return count(s.of[string(appendLower(room[:0], word))])
 	}
 	for at := 0; at < len(text); {
-		end := -1
-		if len(text)-at >= 8 {
-			const each = 0x0101010101010101
-			n := letters.Run(at)
-			if at+n < len(text) && isRim[text[at+n]] {
-				end = at + n
-				if n < 8 {
-					// Most words are that short, and no stop words.
-					key := (binary.LittleEndian.Uint64(text[at:]) | 0x20*each) & (1<<(8*n&63) - 1)
-					if s.maybe(key) && count(s.ofKey(key)) {
-						break
-					}
-				} else if n <= s.longest && look(text[at:end]) {
-					break
-				}
-				if c := text[end]; c != '\'' && c != '-' {
-					at = end + 1
-					continue
-				}
-			}
-		}
-		if end < 0 {
-			end = at + rim(text[at:])
-			if end > at && look(text[at:end]) {
-				break
-			}
+		end := at + rim(text[at:])
+		if end > at && look(text[at:end]) {
+			break
 		}
 		// A word may have one mark within: "don't" is one, and so are both pieces of it.
 		if end < len(text) && (text[end] == '\'' || text[end] == '-') && look(text[at:end+1+rim(text[end+1:])]) {
@@ -338,9 +251,8 @@ var scripts = func() (table [unstemmed + 1]uint32) {
 	return table
 }()
 
-// rim returns how many bytes of text come before ASCII punctuation and white space.
-func rim(text []byte) int {
-	n := scan.Letters(text)
+// rim returns the index of the first byte of text that is ASCII punctuation or white space, or len(text).
+func rim(text []byte) (n int) {
 	for n < len(text) && !isRim[text[n]] {
 		n++
 	}

@@ -387,7 +387,7 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 	v.take(&s.found.wordList, h.stems.seed)
 	language := -1
 	if !s.found.raw {
-		language = h.language(stripped.text, s.found.letters, v, s.found.decay.found)
+		language = h.language(stripped.text, v, s.found.decay.found)
 	}
 	if language >= 0 {
 		if s.env == nil {
@@ -418,13 +418,14 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 	return v, true
 }
 
-// take makes l the first words of a text, before stemming, up to limit. It
-// reports false if they are too long or there is no time for them.
+// take makes l the first words of a text, before stemming, up to limit. It reports false if a word is too long or p
+// has ended.
 func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 	text := s.text
 	l.empty(min(len(text), maxText))
 	l.found = findLinks(l.found[:0], text, s.lines, s.bare)
-	l.links, l.lines, l.shown, l.passed = l.found, s.lines, s.shown, 0
+	l.gaps, l.passed = gaps{links: l.found, lines: s.lines, shown: s.shown}, 0
+	l.gaps.find()
 	l.decay = decay{size: len(text)}
 	if l.raw = false; !utf8.Valid(text) {
 		if l.raw = !s.known; l.raw {
@@ -432,101 +433,45 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 		}
 		text = readable(text)
 	}
-	l.letters = scan.MapLetters(l.letters, text)
-	odd := 0   // where begins what has been passed over: words that need a closer look
-	next := -1 // what nextGap last told, which holds until a word needs one; -1 if it does not
-	work := 0  // bytes that p was not told of
 	for at := 0; at < len(text) && l.counted() < limit; {
-		if text[at] == ' ' {
-			at++
-			continue
-		}
-		if letters, size := simpleWord(text[at:]); size > 0 {
-			if letters > maxWord {
-				return false
-			}
-			if work += size; work >= paceStep {
-				if p.Over(work) {
-					return false
-				}
-				work = 0
-			}
-			if at > odd+1 || at > odd && text[odd] != ' ' {
-				if !l.odd(text[odd:at], odd, limit, p) {
-					return false
-				}
-				next = -1
-			}
-			odd = at
-			if at >= l.passed {
-				if next <= at {
-					next = l.nextGap(at)
-				}
-				if next > at+size {
-					if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
-						l.addLower(text[at:], letters)
-					}
-					begun := at
-					at = l.simple(text, at+size, next, limit)
-					work += at - begun - size
-					odd = at
-					continue
-				}
-			}
-		}
-		for at < len(text) && text[at] != ' ' {
-			at++
-		}
-		if at-odd > maxWord+maxPiece {
+		end := stretch(text, at)
+		if end-at > maxWord+maxPiece || p.Over(end-at) || !l.split(text[at:end], at, limit) {
 			return false
 		}
-		if at-odd >= maxPiece {
-			if !l.odd(text[odd:at], odd, limit, p) {
-				return false
-			}
-			odd, next = at, -1
-		}
+		at = end
 	}
-	return !p.Over(work) && l.odd(text[odd:], odd, limit, p)
+	return true
 }
 
-// simple adds simple words, before the next gap and up to limit, as long as each is behind one blank, and returns where
-// it stopped, from at on, which is behind such a word. It leaves those to its caller that are not short.
-func (l *oddList) simple(text []byte, at, next, limit int) int {
-	const short, each = 16, 0x0101010101010101
-	most := min(next, len(text)-short-1, at+paceStep) // before which a word begins
-	out, n := l.text[:cap(l.text)], len(l.text)
-	for at+1 < most && text[at] == ' ' && len(out)-n >= short && l.counted() < limit {
-		letters := l.letters.Run(at + 1)
-		end := at + 1 + letters
-		if letters == 0 || letters > short {
-			break
+// stretch returns the end of a piece of text from at on that has the same words alone as within text. Such a piece is
+// either ASCII or as short as blanks allow.
+func stretch(text []byte, at int) (end int) {
+	ascii := at + scan.ASCIIPrefix(text[at:min(at+maxPiece, len(text))])
+	if ascii == len(text) {
+		return ascii
+	}
+	// A blank joins the combining marks behind it, so the piece ends before the blanks.
+	if last := bytes.LastIndexByte(text[at:ascii], ' '); last > 0 {
+		if n := len(bytes.TrimRight(text[at:at+last], " ")); n > 0 {
+			return at + n
 		}
-		if text[end] != ' ' {
-			if !isTail[text[end]] || text[end+1] != ' ' {
-				break
-			}
+	}
+	for end = ascii; ; {
+		n := bytes.IndexByte(text[end:], ' ')
+		if n < 0 {
+			return len(text)
+		}
+		if end += n; end-at >= maxPiece {
+			return end
+		}
+		for end < len(text) && text[end] == ' ' {
 			end++
 		}
-		if end >= next {
-			break
-		}
-		start := at + 1
-		word := text[start : start+short]
-		at = end
-		binary.LittleEndian.PutUint64(out[n:], binary.LittleEndian.Uint64(word)|0x20*each)
-		binary.LittleEndian.PutUint64(out[n+8:], binary.LittleEndian.Uint64(word[8:])|0x20*each)
-		if l.decay.keeps(word[:letters], start+letters) {
-			n += letters
-			l.ends = append(l.ends, n)
+		if end == len(text) || text[end] < utf8.RuneSelf {
+			return end
 		}
 	}
-	l.text = out[:n]
-	return at
 }
-
-// paceStep is after how many bytes of simple words there is a look at the time.
-const paceStep = 1 << 10
 
 // takeRaw makes l the first words of a text that is not UTF-8. Its words are what stands between ASCII punctuation: all
 // but the first byte, and what follows the last mark. They are not stemmed.
@@ -550,8 +495,7 @@ func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
 			return end == len(text)
 		}
 		if at = end; cut {
-			g := l.gap()
-			l.drop(g.from)
+			g := l.gaps.drop()
 			at += g.end - g.start
 		} else {
 			whole = true
@@ -584,10 +528,7 @@ func readable(text []byte) []byte {
 }
 
 // cutAt reports whether a gap begins at a place.
-func (l *oddList) cutAt(at int) bool {
-	g := l.gap()
-	return g.from != noGap && g.start == at
-}
+func (l *oddList) cutAt(at int) bool { return l.gaps.next.kind != noGap && l.gaps.next.start == at }
 
 // isRawEnd marks what ends words of a text that is not UTF-8.
 var isRawEnd = func() (table [256]bool) {
@@ -597,54 +538,27 @@ var isRawEnd = func() (table [256]bool) {
 	return table
 }()
 
-// isTail marks what may follow a word without a meaning for it.
-var isTail = func() (table [256]bool) {
-	for _, c := range []byte(",.;:?!)\"") {
-		table[c] = true
-	}
-	return table
-}()
-
-// simpleWord returns how many letters begin text, if these are ASCII letters up
-// to a blank or the end, with at most one punctuation mark behind them that means
-// nothing there, and how many bytes that is; else 0, 0.
-func simpleWord(text []byte) (letters, size int) {
-	letters = scan.Letters(text)
-	size = letters
-	if size < len(text) && isTail[text[size]] {
-		size++
-	}
-	if letters == 0 || size < len(text) && text[size] != ' ' {
-		return 0, 0
-	}
-	return letters, size
-}
-
-// An oddList is a list of words with what it takes to find those that are not simple.
+// An oddList is a list of words with the state of the search for them.
 type oddList struct {
 	wordList
-	points  []byte         // see splitPoints
-	normal  []byte         // of a word
-	found   []span         // the links of the text
-	letters scan.LetterMap // of the text
-	// What there is in the text apart from words, and was not yet passed, each in order.
-	links, shown []span
-	lines        []int32
-	passed       int  // what is before it is no word
-	raw          bool // the text is not UTF-8
-	decay        decay
+	points []byte // see splitPoints
+	normal []byte // normal form of a word
+	found  []span // links of the text
+	gaps   gaps   // of the text, not yet passed
+	passed int    // no word begins before it
+	raw    bool   // the text is not UTF-8
+	decay  decay
 }
 
 // counted returns how many words were found, also those that a decay has left out.
 func (l *oddList) counted() int { return l.len() + l.decay.left }
 
-// A gap is what stands between words: a link, what is shown for one, or the start of a line, which has no length.
+// A gap stands between words: a link, the text shown for one, or the start of a line, which has no length.
 type gap struct {
 	span
-	from gapKind
+	kind gapKind
 }
 
-// A gapKind says of what kind a gap is.
 type gapKind uint8
 
 const (
@@ -654,126 +568,104 @@ const (
 	shownGap
 )
 
-// gap returns the next gap. Of those that begin in one place, links come first.
-func (l *oddList) gap() (g gap) {
-	if len(l.links) > 0 {
-		g = gap{l.links[0], linkGap}
-	}
-	if len(l.lines) > 0 {
-		if at := int(l.lines[0]); g.from == noGap || at < g.start {
-			g = gap{span{at, at}, lineGap}
-		}
-	}
-	if len(l.shown) > 0 && (g.from == noGap || l.shown[0].start < g.start) {
-		g = gap{l.shown[0], shownGap}
-	}
-	return g
+// gaps is a queue of the gaps of a text by their starts. Of gaps that start in one place, links come first.
+type gaps struct {
+	next         gap // its kind is noGap at the end
+	links, shown []span
+	lines        []int32
 }
 
-// drop passes over the next gap, of that kind.
-func (l *oddList) drop(kind gapKind) {
-	switch kind {
+// find sets g.next.
+func (g *gaps) find() {
+	g.next = gap{}
+	if len(g.links) > 0 {
+		g.next = gap{g.links[0], linkGap}
+	}
+	if len(g.lines) > 0 {
+		if at := int(g.lines[0]); g.next.kind == noGap || at < g.next.start {
+			g.next = gap{span{at, at}, lineGap}
+		}
+	}
+	if len(g.shown) > 0 && (g.next.kind == noGap || g.shown[0].start < g.next.start) {
+		g.next = gap{g.shown[0], shownGap}
+	}
+}
+
+// drop removes the next gap and returns it.
+func (g *gaps) drop() gap {
+	dropped := g.next
+	switch dropped.kind {
 	case linkGap:
-		l.links = l.links[1:]
+		g.links = g.links[1:]
 	case lineGap:
-		l.lines = l.lines[1:]
+		g.lines = g.lines[1:]
 	case shownGap:
-		l.shown = l.shown[1:]
+		g.shown = g.shown[1:]
 	}
+	g.find()
+	return dropped
 }
 
-// nextGap returns where the next gap is that ends at or behind at, which is the start of a word behind a blank. Those before it are dropped.
-func (l *oddList) nextGap(at int) int {
-	for {
-		g := l.gap()
-		if g.from == noGap {
-			return math.MaxInt
-		}
-		if g.start > at || g.start == at && g.end > at {
-			return g.start
-		}
-		l.drop(g.from)
-	}
-}
+// startsBy reports whether the next gap starts at or before at.
+func (g *gaps) startsBy(at int) bool { return g.next.kind != noGap && g.next.start <= at }
 
-// odd appends the words of text, which begins at from, up to limit. Blanks keep text apart from what stands
-// around it. It reports false if the words are too long or there is no time for them.
-func (l *oddList) odd(text []byte, from int, limit int, p *pace.Pace) bool {
-	if len(text) == 0 || len(text) == 1 && text[0] == ' ' || l.counted() >= limit {
-		return true
+// split appends the words of text, which begins at from, up to limit. It reports false if a word is too long.
+func (l *oddList) split(text []byte, from, limit int) bool {
+	ascii := scan.IsASCII(text)
+	var boundaries *words.Iterator[[]byte]
+	if !ascii {
+		l.points = splitPoints(l.points[:0], text)
+		boundaries = words.FromBytes(l.points)
 	}
-	if p.Over(len(text)) {
-		return false
-	}
-	if scan.IsASCII(text) {
-		return l.oddASCII(text, from, limit)
-	}
-	return l.oddWide(text, from, limit)
-}
-
-// oddWide does what odd does, for characters of all kinds.
-func (l *oddList) oddWide(text []byte, from int, limit int) bool {
-	l.points = splitPoints(l.points[:0], text)
-	end := from
-	piece := 0 // bytes of a piece between word boundaries that are left
-	for it := words.FromBytes(l.points); l.counted() < limit && (piece > 0 || it.Next()); {
-		if piece == 0 {
-			piece = len(it.Value())
+	for at, piece := 0, 0; at < len(text) && l.counted() < limit; {
+		begin := at
+		switch {
+		case ascii:
+			at += pieceASCII(text[at:])
+		case piece == 0:
+			boundaries.Next()
+			piece = len(boundaries.Value())
+			fallthrough
+		default:
+			n := alike(text[at : at+piece])
+			at, piece = at+n, piece-n
 		}
-		start := max(end, l.passed)
-		size := alike(text[end-from : end-from+piece])
-		piece -= size
-		if end += size; end-start > maxWord || len(l.text) > maxText {
-			return false
-		}
-		if start >= end {
-			continue
-		}
-		first, last := l.between(start, end)
-		if first >= last {
-			continue
-		}
-		w := text[first-from : last-from]
-		if !beginsWord(w) || !l.decay.keeps(w, end) {
-			continue
-		}
-		if scan.IsASCII(w) {
-			l.addASCII(w)
-		} else {
-			l.addWide(w)
-		}
-	}
-	return true
-}
-
-// oddASCII is oddWide for text that is ASCII, in which word boundaries follow from a few of the rules.
-func (l *oddList) oddASCII(text []byte, from int, limit int) bool {
-	g := l.gap()
-	for at := 0; at < len(text) && l.counted() < limit; {
-		begun := at
-		at += pieceASCII(text[at:])
-		start, end := max(from+begun, l.passed), from+at
+		start, end := max(from+begin, l.passed), from+at
 		if end-start > maxWord || len(l.text) > maxText {
 			return false
 		}
 		if start >= end {
 			continue
 		}
-		if g.from != noGap && g.start <= end {
-			first, last := l.between(start, end)
-			if g = l.gap(); first >= last {
+		if l.gaps.startsBy(end) {
+			plain := start == from+begin && isPlain(text, begin, at)
+			if start, end = l.between(start, end, plain); start >= end {
 				continue
 			}
-			start, end = first, last
 		}
-		if kinds[text[start-from]]&(wordKind|emptyKind) == 0 {
-			continue
-		}
-		if w := text[start-from : end-from]; l.decay.keeps(w, from+at) {
+		w := text[start-from : end-from]
+		switch {
+		case !beginsWord(w) || !l.decay.keeps(w, from+at):
+		case ascii || scan.IsASCII(w):
 			l.addASCII(w)
+		default:
+			l.addWide(w)
 		}
 	}
 	return true
+}
+
+// isPlain reports whether text[start:end] is a word of ASCII letters between blanks, with at most one mark behind it.
+func isPlain(text []byte, start, end int) bool {
+	for _, c := range text[start:end] {
+		if !scan.IsLetter(c) {
+			return false
+		}
+	}
+	if end < len(text) && strings.IndexByte(",.;:?!)\"", text[end]) >= 0 {
+		end++
+	}
+	return (start == 0 || text[start-1] == ' ') && (end == len(text) || text[end] == ' ')
 }
 
 // What pieceASCII must know of a byte, and what makes words.
@@ -807,7 +699,7 @@ var kinds = func() (table [256]uint8) {
 		}
 		if inWord(c) {
 			table[c] |= wordKind
-		} else if beginsWord([]byte{c}) {
+		} else if c <= 0x08 || 0x0E <= c && c <= 0x1B || c == 0x7F {
 			table[c] |= emptyKind
 		}
 	}
@@ -829,54 +721,61 @@ func pieceASCII(text []byte) int {
 		}
 		return n
 	}
-	for before := first; n < len(text); n++ {
-		kind := kinds[text[n]]
-		if kind&joinKind == 0 {
-			if kind&(betweenLetters|betweenDigits) == 0 || n+1 == len(text) {
-				break
-			}
-			if between := kind / betweenLetters * letterKind; before&kinds[text[n+1]]&between&(letterKind|digitKind) == 0 {
-				break
-			}
+	for {
+		for n < len(text) && kinds[text[n]]&joinKind != 0 {
+			n++
 		}
-		before = kind
+		if n+1 >= len(text) {
+			return n
+		}
+		kind := kinds[text[n]]
+		between := kind / betweenLetters * letterKind
+		if kinds[text[n-1]]&kinds[text[n+1]]&between&(letterKind|digitKind) == 0 {
+			return n
+		}
+		n++
 	}
-	return n
 }
 
-// between returns what of the piece of text from start to end is a word, as gaps leave it. It passes over those
-// that begin in it, in the way in which rspamd does: what is behind one in the middle is lost.
-func (l *oddList) between(start, end int) (first, last int) {
-	g := l.gap()
-	if g.from != noGap && g.start < start {
-		for ; g.from != noGap && g.start <= start; g = l.gap() {
-			l.drop(g.from)
+// between returns the part of the piece of text from start to end that is a word, given the gaps that start in it. It
+// drops these gaps. Like rspamd, it loses what follows a gap in the middle of the piece. Where gaps overlap, the second
+// counts only if a plain word begins it.
+func (l *oddList) between(start, end int, plain bool) (first, last int) {
+	if l.gaps.startsBy(start - 1) {
+		for l.gaps.startsBy(start - 1) {
+			l.gaps.drop()
 		}
-		return start, end
+		if !plain {
+			for l.gaps.startsBy(start) {
+				l.gaps.drop()
+			}
+			return start, end
+		}
 	}
-	for ; g.from != noGap && g.start <= start; g = l.gap() {
-		l.pass(g)
+	for l.gaps.startsBy(start) {
+		g := l.pass()
 		start += g.end - g.start
 		if l.passed = start; start > end {
 			return start, start
 		}
 	}
-	if g.from == noGap || g.start > end {
+	if !l.gaps.startsBy(end) {
 		return start, end
 	}
-	l.pass(g)
+	g := l.pass()
 	if l.passed = g.end; g.end > end {
 		return end, end
 	}
 	return start, g.start
 }
 
-// pass drops the next gap. Links count as words.
-func (l *oddList) pass(g gap) {
-	l.drop(g.from)
-	if g.from != lineGap {
+// pass drops the next gap and returns it. Links count as words.
+func (l *oddList) pass() gap {
+	g := l.gaps.drop()
+	if g.kind != lineGap {
 		l.decay.found++
 	}
+	return g
 }
 
 // beginsWord reports whether a word begins with the first character of text, which to rspamd may be a control or format
@@ -886,7 +785,7 @@ func beginsWord(text []byte) bool {
 		return false
 	}
 	if c := text[0]; c < utf8.RuneSelf {
-		return inWord(c) || c <= 0x08 || 0x0E <= c && c <= 0x1B || c == 0x7F
+		return kinds[c]&(wordKind|emptyKind) != 0
 	}
 	r, _ := scan.Rune(text)
 	return begun.At(r) != noWord
@@ -977,19 +876,26 @@ func splitPoints(dst, text []byte) []byte {
 
 // addASCII is addWide for an ASCII word.
 func (l *wordList) addASCII(w []byte) {
-	if len(w) == 0 || !inWord(w[0]) {
+	if len(w) == 0 || wordBytes[w[0]] == 0 {
 		return
 	}
-	n := len(l.text)
-	l.text = append(l.text, w...)
 	for _, c := range w {
-		if l.text[n] = lowerASCII(c); kinds[c]&wordKind != 0 {
-			n++
+		if to := wordBytes[c]; to != 0 {
+			l.text = append(l.text, to)
 		}
 	}
-	l.text = l.text[:n]
-	l.ends = append(l.ends, n)
+	l.ends = append(l.ends, len(l.text))
 }
+
+// wordBytes maps the ASCII characters of words to lower case, and others to 0.
+var wordBytes = func() (table [256]byte) {
+	for c := range byte(utf8.RuneSelf) {
+		if inWord(c) {
+			table[c] = lowerASCII(c)
+		}
+	}
+	return table
+}()
 
 // inWord reports whether an ASCII character belongs to words: see addWide.
 func inWord(c byte) bool { return isAlnum(c) || c == '_' || c == '$' }

@@ -4,8 +4,6 @@ package scan
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
 	"unicode/utf8"
 )
 
@@ -52,76 +50,6 @@ func Rune(b []byte) (rune, int) {
 		}
 	}
 	return utf8.DecodeRune(b)
-}
-
-// Letters returns how many ASCII letters begin text. It looks at eight bytes at a time.
-func Letters(text []byte) (n int) {
-	for len(text)-n >= 8 {
-		more, _ := FirstLetters(binary.LittleEndian.Uint64(text[n:]))
-		if n += more; more < 8 {
-			return n
-		}
-	}
-	for n < len(text) && IsLetter(text[n]) {
-		n++
-	}
-	return n
-}
-
-// FirstLetters returns how many ASCII letters begin eight bytes, the first of which is the lowest, and these letters in
-// lower case, with zeros behind.
-func FirstLetters(v uint64) (n int, lower uint64) {
-	const each, high = 0x0101010101010101, 0x8080808080808080
-	lower = v | 0x20*each
-	ascii := lower &^ high
-	// A sum has the high bit of a byte where that is at least 'a', or more than 'z'.
-	others := ^((ascii + (0x80-'a')*each) &^ (ascii + (0x7F-'z')*each) &^ v) & high
-	n = bits.TrailingZeros64(others) / 8
-	return n, lower & (1<<(8*n) - 1)
-}
-
-// LetterMap says which bytes of a text are ASCII letters: a bit for each, those of 64 bytes in a word, the first one
-// lowest. Words are found faster in it than in the text.
-type LetterMap []uint64
-
-// MapLetters returns the map of text, in the memory of room.
-func MapLetters(room LetterMap, text []byte) LetterMap {
-	room = room[:0]
-	for len(text) >= 64 {
-		room = append(room, letters64(text))
-		text = text[64:]
-	}
-	var last [64]byte
-	copy(last[:], text)
-	return append(room, letters64(last[:]))
-}
-
-// letters64 is the map of 64 bytes.
-func letters64(text []byte) (word uint64) {
-	const each, high = 0x0101010101010101, 0x8080808080808080
-	text = text[:64]
-	for i := 0; i < 64; i += 8 {
-		v := binary.LittleEndian.Uint64(text[i:])
-		ascii := (v | 0x20*each) &^ high
-		letters := (ascii + (0x80-'a')*each) &^ (ascii + (0x7F-'z')*each) &^ v & high // see FirstLetters
-		word |= letters * 0x0002040810204081 >> 56 << i                               // the high bits of the bytes, side by side
-	}
-	return word
-}
-
-// Run returns how many letters are from at on, which must be in the text or at its end.
-func (m LetterMap) Run(at int) int {
-	n := bits.TrailingZeros64(^(m[at/64] >> (at % 64)))
-	if n < 64-at%64 {
-		return n
-	}
-	for i := at/64 + 1; i < len(m); i++ {
-		more := bits.TrailingZeros64(^m[i])
-		if n += more; more < 64 {
-			break
-		}
-	}
-	return n
 }
 
 // IsLetter reports whether c is an ASCII letter.

@@ -207,63 +207,17 @@ var nfkd = normal.NewForm(norm.NFKD)
 // decompose decomposes a line and adds its words to the paragraph, by pieces.
 func (f *folder) decompose(line []byte) {
 	f.lineStart = f.paragraph.len()
-	if len(line) <= normPiece {
-		if f.pace.Over(len(line)) {
-			return
-		}
-		f.decomposeWords(line)
-	} else {
-		f.decomposeLong(line)
-	}
-	f.flushSingles()
-}
-
-// decomposeWords decomposes the words of a line that are not ASCII, and adds all words to
-// the paragraph.
-func (f *folder) decomposeWords(line []byte) {
-	for at := 0; at < len(line) && f.paragraph.len() < maxParagraph; {
-		wide := at + scan.ASCIIPrefix(line[at:])
-		plain := wide // where words that are not all ASCII begin
-		if wide < len(line) {
-			// What is not ASCII may join the byte before it, be that a blank.
-			for plain = max(wide-1, at); plain > at && !isBlank(line[plain-1]); {
-				plain--
-			}
-		}
-		if plain > at {
-			f.foldFrom(line[:plain], at, true)
-		}
-		for at = wide; at < len(line); {
-			if at++; !isBlank(line[at-1]) {
-				continue
-			}
-			n := scan.ASCIIPrefix(line[at:])
-			if n >= worthPlain || at+n == len(line) {
-				break
-			}
-			at += n
-		}
-		f.decomposed = f.decomposed[:0]
-		f.decomposePiece(line[plain:at], 0, true)
-	}
-}
-
-// worthPlain is how many bytes of ASCII are not decomposed together with what is around them.
-const worthPlain = 16
-
-// decomposeLong is [folder.decomposeWords] for lines that are too long to be decomposed at once.
-func (f *folder) decomposeLong(line []byte) {
 	f.decomposed = f.decomposed[:0]
-	at := 0
-	for len(line) > 0 && f.paragraph.len() < maxParagraph {
+	for at := 0; len(line) > 0 && f.paragraph.len() < maxParagraph; {
 		n := cutNormal(norm.NFKD, line)
 		if f.pace.Over(n) {
-			return
+			break
 		}
 		piece := line[:n]
 		line = line[n:]
 		at = f.decomposePiece(piece, at, len(line) == 0)
 	}
+	f.flushSingles()
 }
 
 // decomposePiece decomposes a piece of a line behind what is decomposed of it, and adds words

@@ -620,6 +620,9 @@ func (l *oddList) split(text []byte, from, limit int) bool {
 	for at, piece := 0, 0; at < len(text) && l.counted() < limit; {
 		begin := at
 		switch {
+		case ascii && text[at] == ' ' && !l.gaps.startsBy(from+at+1):
+			at++
+			continue
 		case ascii:
 			at += pieceASCII(text[at:])
 		case piece == 0:

@@ -2,7 +2,6 @@ package signature
 
 import (
 	"bytes"
-	"slices"
 	"unicode"
 	"unicode/utf8"
 
@@ -248,13 +247,9 @@ func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 			at++
 			continue
 		}
-		if n := f.plainWord(line[at:]); n > 0 {
-			at += n
-		} else {
-			n, links := chunkOf(line[at:min(at+maxChunk, len(line))])
-			f.chunk(line[at:at+n], links)
-			at += n
-		}
+		size, links := chunkOf(line[at:min(at+maxChunk, len(line))])
+		f.chunk(line[at:at+size], links)
+		at += size
 		n := f.paragraph.len() - f.lineStart
 		if n > 0 && n <= 6 && (at >= len(line) || endsGreeting(line[at-1])) && greetings.has(f.paragraph.at(f.lineStart)) {
 			f.flushSingles()
@@ -293,14 +288,9 @@ const (
 
 var linkSigns = [256]uint8{' ': blankSign, '\t': blankSign, '.': pointSign, ':': colonSign, '@': atSign}
 
-// maxPlain bounds the words that plainWord looks at, in bytes.
-const maxPlain = 2 * maxWordASCII
-
-// What plainWord must know of a byte; the low five bits hold the letter it is
-// folded to.
+// Flags of plainBytes. The low five bits hold the letter to which a byte folds.
 const (
 	plainVowel = 1 << (5 + iota)
-	plainTail  // may follow a word without a meaning for it
 	plainStop  // ends every word
 )
 
@@ -313,9 +303,6 @@ var plainBytes = func() (table [256]byte) {
 			}
 		}
 	}
-	for _, c := range []byte(",.;:?!)\"") {
-		table[c] = plainTail
-	}
 	for c := range rune(utf8.RuneSelf) {
 		if asciiFold[c] == 0 && leet(c) == 0 && c != '\'' && c != '`' {
 			table[c] |= plainStop
@@ -323,50 +310,6 @@ var plainBytes = func() (table [256]byte) {
 	}
 	return table
 }()
-
-// plainWord does for a word of nothing but ASCII letters between blanks, with at
-// most one punctuation mark behind it, what chunk would do, and returns how many
-// bytes it took; 0 if there is no such word. The letters are written where they are to be while
-// they are read.
-func (f *folder) plainWord(b []byte) int {
-	if f.singleCount >= minSingles {
-		return 0 // they make a word, before this one
-	}
-	p := &f.paragraph
-	start := len(p.text)
-	if cap(p.text)-start < maxPlain {
-		p.text = slices.Grow(p.text, maxPlain)
-	}
-	word := p.text[start : start+maxPlain]
-	n, seen := 0, uint8(0)
-	for _, c := range b[:min(len(b), maxPlain)] {
-		v := plainBytes[c]
-		if v&0x1f == 0 {
-			break
-		}
-		seen |= v
-		word[n] = v&0x1f | 0x60
-		n++
-	}
-	size := n
-	if size < len(b) && plainBytes[b[size]]&plainTail != 0 {
-		size++
-	}
-	if n < 2 || size < len(b) && b[size] != ' ' && b[size] != '\t' {
-		return 0
-	}
-	if f.singleCount > 0 {
-		f.flushSingles()
-	}
-	if n > maxWordASCII || n > 5 && seen&plainVowel == 0 {
-		return size // see finish
-	}
-	if word = word[:n]; !f.recipient.has(word) {
-		p.text = p.text[:start+n]
-		p.ends = append(p.ends, int32(start+n))
-	}
-	return size
-}
 
 func endsGreeting(c byte) bool { return c == ',' || c == '!' || c == ':' || c == ';' }
 

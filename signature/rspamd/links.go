@@ -286,69 +286,92 @@ func (f *linkFinder) web(start, next int) (l span, host []byte) {
 	return span{start, end}, text[at:hostEnd]
 }
 
-// authority reads scheme, user, host and port of the link that begins at i, and returns where the link ends and
-// where its host is; -1 if it is none.
-func (f *linkFinder) authority(text []byte, i int) (end, host, hostEnd int) {
-	const none = -1
+// authority reads scheme, user, host and port of the link that begins at start. It returns the ends of the link and of
+// its host, and the start of the host; a negative end means that there is no link.
+func (f *linkFinder) authority(text []byte, start int) (end, host, hostEnd int) {
+	host, user := f.scheme(text, start)
+	if host >= 0 {
+		host, hostEnd = userHost(text, host, user)
+	}
+	switch i := hostEnd; {
+	case host < 0:
+		return -1, 0, 0
+	case i < len(text) && text[i] == ':':
+		if end = portEnd(text, i+1); end < 0 {
+			return -1, 0, 0
+		}
+	case i == len(text) || strings.IndexByte("/\\?#", text[i]) < 0:
+		if !is(text[i-1], inDomain) {
+			return -1, 0, 0
+		}
+		return i, host, hostEnd
+	default:
+		end = i
+	}
+	return min(f.stops.find(f.text, end, isStop), len(text)), host, hostEnd
+}
+
+// scheme returns the index behind the scheme and the slashes of the link that begins at i, or i without a scheme, and
+// whether a user follows. The index is negative if no link begins so.
+func (f *linkFinder) scheme(text []byte, i int) (end int, user bool) {
 	isSlash := func(i int) bool { return i < len(text) && (text[i] == '/' || text[i] == '\\') }
-	start, user := i, false
+	start := i
 	for i < len(text) && (isAlnum(text[i]) || text[i] == '+' || text[i] == '-') {
 		i++
 	}
 	switch {
 	case i == len(text) || i == start && text[i] != ':':
-		return none, 0, 0
-	case text[i] == ':':
-		if i++; isSlash(i) {
-			if i++; !isSlash(i) {
-				return none, 0, 0
-			}
-			for isSlash(i) {
-				i++
-			}
-		}
-		start = i
-		mark := f.marks.find(f.text, i, isMark)
-		user = mark < len(text) && text[mark] == '@'
+		return -1, false
+	case text[i] != ':':
+		return start, false
 	}
-	for {
-		host = start
-		if user {
-			if host = behindUser(text, start); host < 0 {
-				return none, 0, 0
-			}
+	if i++; isSlash(i) {
+		if i++; !isSlash(i) {
+			return -1, false
 		}
-		if host >= len(text) || !isAlnum(text[host]) && text[host] < 0x80 && text[host] != '%' && text[host] != '_' {
-			return none, 0, 0
-		}
-		i = hostEnds(text, host)
-		if i < 0 {
-			return none, 0, 0
-		}
-		if i < len(text) && !user && (text[i] == '@' || text[i] == ':' && !portEnds(text, i+1)) {
-			user = true // what seemed to be a host is one
-			continue
-		}
-		break
-	}
-	hostEnd = i
-	if i < len(text) && text[i] == ':' {
-		for i++; i < len(text) && '0' <= text[i] && text[i] <= '9'; {
+		for isSlash(i) {
 			i++
 		}
-		if port, err := strconv.ParseUint(string(text[hostEnd+1:i]), 10, 16); err != nil || port == 0 {
-			return none, 0, 0
-		}
-		if i < len(text) && !is(text[i], isStop|isMark) && text[i] != '\\' || i < len(text) && text[i] == '@' {
-			return none, 0, 0
-		}
-	} else if i == len(text) || strings.IndexByte("/\\?#", text[i]) < 0 {
-		if !is(text[i-1], inDomain) {
-			return none, 0, 0
-		}
-		return i, host, hostEnd
 	}
-	return min(f.stops.find(f.text, i, isStop), len(text)), host, hostEnd
+	mark := f.marks.find(f.text, i, isMark)
+	return i, mark < len(text) && text[mark] == '@'
+}
+
+// userHost returns the start and the end of the host behind the user at start, if there is one; the start is negative if
+// there is no host.
+func userHost(text []byte, start int, user bool) (host, end int) {
+	host = start
+	if user {
+		if host = behindUser(text, start); host < 0 {
+			return -1, 0
+		}
+	}
+	if host >= len(text) || !isAlnum(text[host]) && text[host] < 0x80 && text[host] != '%' && text[host] != '_' {
+		return -1, 0
+	}
+	end = hostEnds(text, host)
+	switch {
+	case end < 0:
+		return -1, 0
+	case end < len(text) && !user && (text[end] == '@' || text[end] == ':' && !portEnds(text, end+1)):
+		return userHost(text, start, true) // what looked like a host is a user
+	}
+	return host, end
+}
+
+// portEnd returns the end of the port at start, which must be a number of 16 bits, or -1.
+func portEnd(text []byte, start int) int {
+	i := start
+	for i < len(text) && '0' <= text[i] && text[i] <= '9' {
+		i++
+	}
+	if port, err := strconv.ParseUint(string(text[start:i]), 10, 16); err != nil || port == 0 {
+		return -1
+	}
+	if i < len(text) && (!is(text[i], isStop|isMark) && text[i] != '\\' || text[i] == '@') {
+		return -1
+	}
+	return i
 }
 
 // behindUser returns where the host begins behind the user, and perhaps a password, that begin at start; -1 if they

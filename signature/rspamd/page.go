@@ -162,18 +162,28 @@ func (v *page) newNode(tag atom.Atom, kind kind) (at int32, n *node) {
 	return at, n
 }
 
-// parse reads the tags, and returns from where on all is text.
-func (v *page) parse(p *pace.Pace) (rest int) {
-	const (
-		before = iota // the first tag
-		head
-		body
-	)
-	place := before
-	cur, parent := int32(noNode), int32(noNode)
+// A parser reads the tags of a page into its nodes.
+type parser struct {
+	*page
+	place       place
+	cur, parent int32 // the element that holds what follows, and its parent; noNode behind an end tag
+}
+
+// A place is a part of a page.
+type place uint8
+
+const (
+	beforeTags place = iota
+	inPageHead
+	inPageBody
+)
+
+// parse reads the tags, and returns the index in the source from which all is text.
+func (v *page) parse(p *pace.Pace) (textFrom int) {
+	r := parser{page: v, cur: noNode, parent: noNode}
 	t := markup.Over(v.source, maxTag)
 	at, torn := 0, false
-	for t.Next() {
+	for !torn && t.Next() {
 		start, size := at, len(t.Raw())
 		if v.over(size, p) {
 			break
@@ -182,88 +192,91 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 		if len(v.nodes) > maxNodes {
 			return start
 		}
-		if t.Kind() == markup.Text {
+		switch kind := t.Kind(); {
+		case kind == markup.Text:
 			if start == 0 { // text before all tags is in an element of its own
 				v.root = v.begin()
-				cur, place = v.root, body
+				r.cur, r.place = v.root, inPageBody
 			}
-			continue
-		}
-		if t.Kind() == markup.Other {
-			if isBogus(t.Raw()) {
-				cur = noNode // as behind an end tag that was not yet read
-				continue
-			}
-			if torn = at == len(v.source) && isUnfinished(t.Raw()); torn {
-				break
-			}
-		}
-		if t.Kind() == markup.End {
-			if cur == noNode {
-				cur = parent
-			}
-			tag, kind := v.tag(&t)
-			if place == head && tag == atom.Head {
-				place = body
-			}
-			cur, parent = v.end(tag, kind, cur, parent, int32(start), int32(at))
-			continue
-		}
-		if cur >= 0 && v.nodes[cur].kind&(empty|closed) == 0 {
-			parent = cur
-		}
-		made, n := v.newNode(0, 0)
-		n.start, n.content = int32(start), int32(at)
-		raw := false
-		if t.Kind() == markup.Other {
-			if n.kind = comment | closed; isTorn(t.Raw()) {
-				n.content = 0
-			}
-		} else {
-			n.tag, n.kind = v.tag(&t)
-			raw = n.tag == atom.Style || n.tag == atom.Script || n.tag == atom.Noscript
-			t.NotRaw()
-			if t.Kind() == markup.SelfClosing {
-				n.kind |= closed
-			}
-		}
-		switch {
-		case place == before && (n.tag == atom.Head || n.kind&inHead != 0):
-			place = head
-			n.kind |= ignored
-		case place == before && n.tag != atom.Html:
-			place = body
-		case place == head && n.kind&(empty|inHead) == 0:
-			switch {
-			case parent >= 0 && (v.nodes[parent].tag == atom.Head || v.nodes[parent].kind&inHead == 0):
-				v.ended(&v.nodes[parent])
-				v.nodes[parent].end, v.nodes[parent].next = n.start, n.content
-				place = body
-			case n.tag == atom.Body:
-				place = body
-			default:
-				n.kind |= inHead
-			}
-		}
-		if t.Kind() != markup.Other {
-			v.attributes(n, &t)
-		}
-		cur, parent = v.open(made, parent)
-		if raw {
+		case kind == markup.Other && isBogus(t.Raw()):
+			r.cur = noNode
+		case kind == markup.Other && at == len(v.source) && isUnfinished(t.Raw()):
+			torn = true
+		case kind == markup.End:
+			r.endTag(&t, int32(start), int32(at))
+		case r.startTag(&t, int32(start), int32(at)):
 			n := rawText(v.source[at:])
-			if p.Over(n) {
-				break
+			if !p.Over(n) {
+				at += n
+				t = markup.Over(v.source[at:], maxTag)
 			}
-			at += n
-			t = markup.Over(v.source[at:], maxTag)
 		}
 	}
-	// A tag that does not end takes the place of the element that the end of the page would end.
+	// An unfinished tag replaces the element that the end of the page would end.
 	torn = torn || at < len(v.source) && !t.TooLong() || strings.HasSuffix(v.source, "</")
-	if cur >= 0 && !torn && v.nodes[cur].kind&closed == 0 {
-		v.close(cur, int32(len(v.source)), int32(len(v.source)))
+	if r.cur >= 0 && !torn && v.nodes[r.cur].kind&closed == 0 {
+		v.close(r.cur, int32(len(v.source)), int32(len(v.source)))
 	}
 	return len(v.source)
+}
+
+// endTag reads an end tag of the source from start to end.
+func (r *parser) endTag(t *markup.Tokens, start, end int32) {
+	if r.cur == noNode {
+		r.cur = r.parent
+	}
+	tag, kind := r.tag(t)
+	if r.place == inPageHead && tag == atom.Head {
+		r.place = inPageBody
+	}
+	r.cur, r.parent = r.end(tag, kind, r.cur, r.parent, start, end)
+}
+
+// startTag reads a start tag or a comment of the source from start to end, and reports whether raw text follows.
+func (r *parser) startTag(t *markup.Tokens, start, end int32) (raw bool) {
+	if r.cur >= 0 && r.nodes[r.cur].kind&(empty|closed) == 0 {
+		r.parent = r.cur
+	}
+	made, n := r.newNode(0, 0)
+	n.start, n.content = start, end
+	if t.Kind() == markup.Other {
+		if n.kind = comment | closed; isTorn(t.Raw()) {
+			n.content = 0
+		}
+		r.setPlace(n)
+	} else {
+		n.tag, n.kind = r.tag(t)
+		raw = n.tag == atom.Style || n.tag == atom.Script || n.tag == atom.Noscript
+		t.NotRaw()
+		if t.Kind() == markup.SelfClosing {
+			n.kind |= closed
+		}
+		r.setPlace(n)
+		r.attributes(n, t)
+	}
+	r.cur, r.parent = r.open(made, r.parent)
+	return raw
+}
+
+// setPlace updates the place in the page for the new node n, and marks n if it belongs to the head.
+func (r *parser) setPlace(n *node) {
+	switch {
+	case r.place == beforeTags && (n.tag == atom.Head || n.kind&inHead != 0):
+		r.place = inPageHead
+		n.kind |= ignored
+	case r.place == beforeTags && n.tag != atom.Html:
+		r.place = inPageBody
+	case r.place != inPageHead || n.kind&(empty|inHead) != 0:
+	case r.parent >= 0 && (r.nodes[r.parent].tag == atom.Head || r.nodes[r.parent].kind&inHead == 0):
+		parent := &r.nodes[r.parent]
+		r.ended(parent)
+		parent.end, parent.next = n.start, n.content
+		r.place = inPageBody
+	case n.tag == atom.Body:
+		r.place = inPageBody
+	default:
+		n.kind |= inHead
+	}
 }
 
 // isBogus reports whether what seems to be an end tag has no name, which makes it text.

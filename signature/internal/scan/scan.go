@@ -4,6 +4,7 @@ package scan
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -29,16 +30,14 @@ func IsASCII[T string | []byte](data T) bool {
 }
 
 // ASCIIPrefix returns how many bytes at the start of data are ASCII.
-func ASCIIPrefix(data []byte) int { return nonASCII.Index(data, 0) }
-
-var nonASCII = NewByteSet(wideBytes())
-
-func wideBytes() string {
-	var b []byte
-	for c := utf8.RuneSelf; c < 0x100; c++ {
-		b = append(b, byte(c))
+func ASCIIPrefix(data []byte) (n int) {
+	for len(data)-n >= 8 && binary.LittleEndian.Uint64(data[n:])&highBits == 0 {
+		n += 8
 	}
-	return string(b)
+	for n < len(data) && data[n] < utf8.RuneSelf {
+		n++
+	}
+	return n
 }
 
 // Rune is [utf8.DecodeRune], in less time for what most characters of three bytes are.

@@ -23,23 +23,22 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// Policy says which hash a part gets. The zero value has the defaults of a rule of
-// rspamd.
+// Policy selects the hash of a part. The zero value has the defaults of an rspamd rule.
 //
 // Source: docs/specs/rspamd-fuzzy.md#digests.
 type Policy struct {
-	MinWords int // words that give a text shingles; 0 means 64, below 32 means 32
-	MinBytes int // of short texts, and of attachments; 0 means 1024, below 0 no limit
-	// TextMultiplier stretches the length of short texts before it is compared
-	// with MinBytes; 0 means 4.
+	MinWords int // least number of words of a text with shingles; 0 means 64, below 32 means 32
+	MinBytes int // least size of short texts and attachments; 0 means 1024, below 0 no limit
+	// TextMultiplier multiplies the length of short texts before the comparison with
+	// MinBytes; 0 means 4.
 	TextMultiplier int
 	// AllTypes hashes attachments of any type, not application/* only.
 	AllTypes bool
-	// MaxWords leaves out texts of more words; 0 means no limit.
+	// MaxWords is the greatest number of words of a text with a hash; 0 means no limit.
 	MaxWords int
 }
 
-// A Hash is what fuzzy_check makes of one part of a message.
+// A Hash is the hash that fuzzy_check computes of one part of a message.
 type Hash struct {
 	Digest [blake2b.Size]byte
 	// Shingles are set for texts that have enough words, else nil.
@@ -51,13 +50,12 @@ func (h *Hash) Signature() bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, h.Digest[:])
 }
 
-// Hashes returns the hashes of the parts of a message, in their order and none twice. Those
-// of texts equal rspamd's where it reads the page in the same way and the language can be
-// told by its function words; docs/fidelity.md says how often.
+// Hashes returns the hashes of the parts of a message, in their order, without duplicates. The
+// hash of a text equals rspamd's if rspamd reads the page in the same way and the function
+// words identify the language; docs/fidelity.md reports how often this holds.
 //
-// Texts of more than half a MiB, or with a word of more than 16 KiB, have no
-// hash, and no more than 2 MiB of texts are looked at. It fails only when ctx
-// ends, with an error that wraps that of ctx.
+// Texts of more than half a MiB, or with a word of more than 16 KiB, have no hash. Hashes reads
+// at most 2 MiB of text. It fails only when ctx ends, with an error that wraps the error of ctx.
 func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]Hash, error) {
 	p := pace.New(ctx)
 	policy = policy.withDefaults()
@@ -107,30 +105,29 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 	return hashes, nil
 }
 
-// Limits of what is looked at, in bytes. What has as few words as a digest allows
-// stays far below them.
+// Limits in bytes. A text with few enough words for a digest stays far below them.
 const (
 	maxText   = 512 << 10 // of one text
 	maxSource = 1 << 20   // of its source
 	maxTexts  = 2 << 20   // of all sources of a message
 	maxWord   = 16 << 10  // of one word
-	maxStem   = 1 << 10   // of a word that is stemmed: stemming one letter copies the word
+	maxStem   = 1 << 10   // of a word that is stemmed: the stemmer copies the word for each letter
 	maxPiece  = 64 << 10  // of text that is split into words at a time
 )
 
-// text returns the hash of a text of a message with that subject. known says that its charset is.
+// text returns the fuzzy hash of one text part. known reports whether its charset could be decoded.
 func (h *Hasher) text(part *mail.Part, known bool, subject func() string, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
 	if n := len(part.Text); !part.HTML && n < policy.MinWords && policy.tooShort(n, subject()) {
-		return hash, false // as a look at it would say
+		return hash, false // too short before it is stripped
 	}
 	stripped := strippedText(part, p)
 	stripped.known = known
 	defer stripped.back()
 	if len(stripped.text) > maxText || len(bytes.TrimSpace(stripped.text)) == 0 {
-		return hash, false // rspamd passes over empty texts
+		return hash, false // rspamd skips empty texts
 	}
 	if len(stripped.text) < policy.MinWords && policy.tooShort(len(stripped.text), subject()) {
-		return hash, false // it has no more words than bytes
+		return hash, false // a text has no more words than bytes
 	}
 	space, _ := h.spaces.Get().(*workspace)
 	if space == nil {
@@ -153,26 +150,26 @@ func (h *Hasher) text(part *mail.Part, known bool, subject func() string, policy
 	return hash, true
 }
 
-// A stripped is text on one line, as words are looked for in it.
+// A stripped is a text on one line, ready to be split into words.
 type stripped struct {
 	text  []byte
-	lines []int32 // where lines began, but the first
-	shown []span  // what a page shows for links, in places that these had before it was stripped, as rspamd has them
+	lines []int32 // starts of the lines in text, without the first
+	shown []span  // texts of the links of a page; like rspamd's, the indexes are from before stripping
 	bare  bool    // host names are links
-	known bool    // the charset, so that what is torn of UTF-8 ends words and no more
+	known bool    // the charset is known, so invalid UTF-8 only ends words
 }
 
-// strippedTexts keeps memory for them. It holds no state.
+// strippedTexts recycles their memory. It holds no state.
 var strippedTexts = sync.Pool{New: func() any { return new(stripped) }}
 
-// back gives s to who strips the next text.
+// back recycles s. The caller must not use it afterwards.
 func (s *stripped) back() {
 	if cap(s.text)+cap(s.lines)*4+cap(s.shown)*16 <= maxSpare {
 		strippedTexts.Put(s)
 	}
 }
 
-// strippedText returns the stripped text of a part. Who has used it may give it back.
+// strippedText returns the stripped text of a part. The caller may recycle it by back.
 func strippedText(part *mail.Part, p *pace.Pace) *stripped {
 	s := strippedTexts.Get().(*stripped)
 	s.bare, s.known, s.shown = false, true, s.shown[:0]
@@ -210,8 +207,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// strip makes s UTF-8 text on one line, with where in it the lines begin: line ends are blanks, those in a row are
-// one; the blanks at the start of a line that is not the first are gone, and zero-width characters.
+// strip puts text on one line in s and notes where the lines begin. Line ends in a row become one blank. Blanks at the
+// start of a line, except the first, and zero-width characters are removed.
 //
 // Source: docs/specs/rspamd-fuzzy.md#line-ends.
 func (s *stripped) strip(text []byte, page bool) {
@@ -222,7 +219,8 @@ func (s *stripped) strip(text []byte, page bool) {
 	)
 	const letters = 32 // of a line
 	out, lines := slices.Grow(s.text[:0], len(text)+1), slices.Grow(s.lines[:0], len(text)/letters)
-	state, blank, bracket := inLine, false, false // where; whether a blank stands for the line end; within "<" of a line
+	// blank is set once a blank stands for the line end, bracket within "<" of a line.
+	state, blank, bracket := inLine, false, false
 	end := func(asBlank bool) {
 		if asBlank {
 			out = append(out, ' ')
@@ -230,7 +228,7 @@ func (s *stripped) strip(text []byte, page bool) {
 		}
 		lines = append(lines, int32(len(out)))
 	}
-	from := 0 // what of the text is to be appended begins
+	from := 0 // start of the text that is not yet appended
 	for at := 0; at < len(text); {
 		switch c := text[at]; {
 		case c >= 0xC2:
@@ -296,7 +294,7 @@ func nextStrip(text []byte, at int) int {
 	return at
 }
 
-// strips reports whether the first byte of text, one of those that may, means something to strip.
+// strips reports whether the first byte of text, a member of mayStrip, matters to strip.
 func strips(text []byte) bool {
 	switch c := text[0]; {
 	case c < utf8.RuneSelf:
@@ -308,12 +306,9 @@ func strips(text []byte) bool {
 	return isZeroWidth(r)
 }
 
-// invisible returns how many bytes of characters without width begin text. One alone at the
-// start of what follows a line end, or at the end of the text, stays.
+// invisible returns the size of the zero-width characters that begin text. A single one stays
+// at the start of a line, and the last one stays at the end of the text.
 func invisible(text []byte, within bool) int {
-	if c := text[0]; c != 0xC2 && c != 0xE2 && c != 0xEF || len(text) > 1 && text[1] != 0xAD && text[1] != 0x80 && text[1] != 0xBB {
-		return 0 // as nearly all
-	}
 	n, count := 0, 0
 	for n < len(text) {
 		r, size := scan.Rune(text[n:])
@@ -339,34 +334,34 @@ func isZeroWidth(r rune) bool {
 // mayStrip holds line ends, brackets, and the bytes that begin a zero-width character.
 var mayStrip = scan.NewByteSet("\r\n<>\xC2\xE2\xEF")
 
-// A workspace is the memory in which the words of a text are found. It holds no state.
+// A workspace is memory for the words of a text. It holds no state.
 type workspace struct {
 	found oddList
 	words vocabulary
-	text  []byte // of the words
+	text  []byte // of the words, concatenated
 	env   *snowballstem.Env
 }
 
-// maxKept is how many bytes of words a workspace that is kept for the next text has room for.
-const maxKept = 128 << 10
+// maxRecycled is the greatest size in bytes of the words in a workspace that is recycled.
+const maxRecycled = 128 << 10
 
-// back gives s to those who look for one.
+// back recycles s in to.
 func (s *workspace) back(to *sync.Pool) {
-	if cap(s.found.text) > maxKept {
+	if cap(s.found.text) > maxRecycled {
 		return
 	}
-	clear(s.words.words) // so that no stem is kept
+	clear(s.words.words) // release the stems
 	if s.env != nil {
 		s.env.SetCurrent("")
 	}
 	to.Put(s)
 }
 
-// stemmedWords returns the stemmed words of a stripped text, nil if there are fewer than least, and false if there
-// are more than limit, if they are too long, or if there is no time for them. The words are s's own.
+// stemmedWords returns the stemmed words of a stripped text, or nil if there are fewer than least. It reports false if
+// there are more than limit, if one is too long, or if p has ended. The words belong to s.
 func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher, p *pace.Pace) (*vocabulary, bool) {
-	// A text that is too long mostly shows it in its first part, which saves
-	// looking at the rest. Nothing reaches across a blank.
+	// The first part of a text with too many words usually has too many already. No
+	// word reaches across a blank.
 	const bytesPerWord = 12
 	if limit < len(stripped.text)/bytesPerWord {
 		if at := bytes.LastIndexByte(stripped.text[:limit*bytesPerWord], ' '); at > 0 {
@@ -398,8 +393,8 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 			if len(w) > maxStem {
 				continue
 			}
-			kept := h.stems.at(language, v.hash[i])
-			if short, ok := kept.stem(language, w); ok {
+			slot := h.stems.at(language, v.hash[i])
+			if short, ok := slot.stem(language, w); ok {
 				v.words[i] = short
 				continue
 			}
@@ -412,7 +407,7 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 			if stem := env.Current(); stem != "" {
 				v.words[i] = stem
 			}
-			kept.keep(language, w, v.words[i])
+			slot.keep(language, w, v.words[i])
 		}
 	}
 	return v, true
@@ -473,12 +468,12 @@ func stretch(text []byte, at int) (end int) {
 	}
 }
 
-// takeRaw makes l the first words of a text that is not UTF-8. Its words are what stands between ASCII punctuation: all
-// but the first byte, and what follows the last mark. They are not stemmed.
+// takeRaw makes l the first words of a text that is not UTF-8. Words stand between ASCII punctuation. The first byte of
+// the text and what follows the last mark belong to no word. The words are not stemmed.
 //
 // Source: docs/specs/rspamd-fuzzy.md#raw-text.
 func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
-	whole := false // a word that ended without a gap was there
+	whole := false // a word has ended without a gap
 	for at := 0; at < len(text) && l.counted() < limit; {
 		start, end, cut := at, at, false
 		for cut = l.cutAt(end); !cut; cut = l.cutAt(end) {
@@ -514,7 +509,7 @@ func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
 	return true
 }
 
-// readable returns text with a character that belongs to no word for each byte that is not UTF-8.
+// readable returns text with "?", which belongs to no word, for each byte that is not UTF-8.
 func readable(text []byte) []byte {
 	out := bytes.Clone(text)
 	for at := 0; at < len(text); {
@@ -530,7 +525,7 @@ func readable(text []byte) []byte {
 // cutAt reports whether a gap begins at a place.
 func (l *oddList) cutAt(at int) bool { return l.gaps.next.kind != noGap && l.gaps.next.start == at }
 
-// isRawEnd marks what ends words of a text that is not UTF-8.
+// isRawEnd marks the bytes that end words of a text that is not UTF-8.
 var isRawEnd = func() (table [256]bool) {
 	for _, c := range []byte("\t\n\r \"#$%&()*+,-./:;<=>?[\\]^_`{|}~") {
 		table[c] = true
@@ -550,7 +545,7 @@ type oddList struct {
 	decay  decay
 }
 
-// counted returns how many words were found, also those that a decay has left out.
+// counted returns the number of words found, including those that the decay left out.
 func (l *oddList) counted() int { return l.len() + l.decay.left }
 
 // A gap stands between words: a link, the text shown for one, or the start of a line, which has no length.
@@ -671,20 +666,20 @@ func isPlain(text []byte, start, end int) bool {
 	return (start == 0 || text[start-1] == ' ') && (end == len(text) || text[end] == ' ')
 }
 
-// What pieceASCII must know of a byte, and what makes words.
+// Kinds of bytes for pieceASCII, and for the start of words.
 const (
 	letterKind = 1 << iota // joins words, as digits and "_" do
 	digitKind
 	lowLineKind
 	betweenLetters // joins what it stands between
 	betweenDigits
-	wordKind  // is written in a word
+	wordKind  // belongs to words
 	emptyKind // begins a word that has no letters
 
 	joinKind = letterKind | digitKind | lowLineKind
 )
 
-// kinds holds this for each byte of ASCII. "@" is a letter: see splitPoints.
+// kinds holds the kinds of each ASCII byte. "@" is a letter: see splitPoints.
 var kinds = func() (table [256]uint8) {
 	for i := range utf8.RuneSelf {
 		c := byte(i)
@@ -709,7 +704,7 @@ var kinds = func() (table [256]uint8) {
 	return table
 }()
 
-// pieceASCII returns how many bytes of ASCII text are before its first word boundary but its start, as splitPoints wants them.
+// pieceASCII returns the size of the first piece of ASCII text between word boundaries, by the rules of splitPoints.
 func pieceASCII(text []byte) int {
 	first := kinds[text[0]]
 	n := 1
@@ -781,8 +776,8 @@ func (l *oddList) pass() gap {
 	return g
 }
 
-// beginsWord reports whether a word begins with the first character of text, which to rspamd may be a control or format
-// character. Such a word counts, and is empty.
+// beginsWord reports whether a word begins with the first character of text. For rspamd, control and format characters
+// begin words as well. Such a word counts, and is empty.
 func beginsWord(text []byte) bool {
 	if len(text) == 0 {
 		return false
@@ -794,26 +789,26 @@ func beginsWord(text []byte) bool {
 	return begun.At(r) != noWord
 }
 
-// A decay leaves out words of long texts: behind the first 600 words and links so many that
-// about 600 more are left. Which ones, depends on the words before.
+// A decay leaves out words of long texts. Of the words behind the first 600 words and links, it
+// keeps about 600. The choice depends on the words before.
 //
 // Source: docs/specs/rspamd-fuzzy.md#word-digest.
 type decay struct {
 	size  int // of the text, in bytes
-	found int // words and links so far
+	found int // number of words and links so far
 	hash  uint64
 	begun bool
-	most  uint64 // of the hash, for words that stay
-	left  int    // words that do not
+	most  uint64 // words stay while the hash is at most this
+	left  int    // number of words left out
 }
 
 // Parameters of the decay.
 const (
 	decayWords = 600 // rspamd's option words_decay
-	decayWord  = 6.0 // bytes that a word has, it is assumed
+	decayWord  = 6.0 // assumed size of a word, in bytes
 )
 
-// keeps reports whether a word, which ends at end, stays.
+// keeps reports whether a word that ends at end stays.
 func (d *decay) keeps(word []byte, end int) bool {
 	if d.begun {
 		d.hash = d.hash*2862933555777941757 + 3037000493
@@ -836,8 +831,8 @@ func (d *decay) keeps(word []byte, end int) bool {
 	return true
 }
 
-// alike returns how many bytes of piece are before Hangul syllables meet anything else: to ICU there is a word boundary,
-// and to Unicode none.
+// alike returns the index in piece at which Hangul syllables meet anything else. ICU has a word boundary there, Unicode
+// has none.
 func alike(piece []byte) int {
 	const first, last = '가', '힣'
 	hangul := false
@@ -859,9 +854,9 @@ func alike(piece []byte) int {
 	return len(piece)
 }
 
-// splitPoints appends text to dst with an exclamation mark for each colon, for each byte of a cedilla that stands alone, and for each point that does
-// not stand between two digits, and a letter for each "@". The word boundaries are those of
-// ICU 72's locale en_US_POSIX, in which the first three join no letters, and the last is one.
+// splitPoints appends text to dst, changed so that Unicode's word boundaries become those of ICU 72's locale en_US_POSIX.
+// An exclamation mark replaces each colon, each byte of a spacing cedilla, and each point that is not between two digits,
+// which join no letters in ICU. A letter replaces "@", which is a letter in ICU.
 func splitPoints(dst, text []byte) []byte {
 	out := append(dst, text...)
 	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
@@ -910,10 +905,9 @@ func lowerASCII(c byte) byte {
 	return c
 }
 
-// addWide adds the letters, digits and underscores of a word in lower case,
-// and signs of currencies, which are words of their own; nothing if there are none. What else
-// stands inside a word, as the apostrophe in "don't" and the point in "3.14",
-// is left out. What begins with anything else is no word.
+// addWide appends the letters, digits, underscores and currency signs of a word in lower case. It leaves out other
+// characters, such as the apostrophe in "don't" and the point in "3.14". A word that begins with one of these, or has
+// nothing else, is not added.
 func (l *oddList) addWide(w []byte) {
 	first, n := utf8.DecodeRune(w)
 	to := begun.At(first)
@@ -936,10 +930,10 @@ func (l *oddList) addWide(w []byte) {
 	}
 }
 
-// normPiece is about how many bytes of the normal form of a word there are at a time.
+// normPiece is about the size of the pieces in which a word is normalised, in bytes.
 const normPiece = 512
 
-// addNormal adds what belongs to words of what was normalised last.
+// addNormal appends the characters of l.normal that belong to words.
 func (l *oddList) addNormal() {
 	for w := l.normal; len(w) > 0; {
 		r, n := utf8.DecodeRune(w)
@@ -955,14 +949,14 @@ func (l *oddList) addNormal() {
 
 var nfkc = normal.NewForm(norm.NFKC)
 
-// What begun holds of characters that do not become one that belongs to words.
+// Values of begun for characters that do not become a single word character.
 const (
-	noWord    rune = -1 - iota // no word begins with it
-	several                    // it becomes several, or none
-	emptyWord                  // a word begins with it that has no letters
+	noWord    rune = -1 - iota // begins no word
+	several                    // becomes several characters, or none
+	emptyWord                  // begins a word without letters
 )
 
-// begun holds what a character that begins a word becomes, if nothing follows it.
+// begun maps the first character of a word to its form as a word of its own, or to a constant above.
 var begun = scan.NewRunes(func(r rune) rune {
 	if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Sc, r) && !unicode.Is(unicode.Pc, r) {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
@@ -979,7 +973,7 @@ var begun = scan.NewRunes(func(r rune) rune {
 	return several
 })
 
-// lowered holds characters of words in lower case, and -1 for others.
+// lowered maps the characters of words to lower case, and others to -1.
 var lowered = scan.NewRunes(func(r rune) rune {
 	if unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || unicode.Is(unicode.Sc, r) || unicode.Is(unicode.Pc, r) {
 		return unicode.ToLower(r)

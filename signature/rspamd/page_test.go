@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"golang.org/x/net/html/atom"
 )
 
 // TestPage: what rspamd 3.4 shows of pages, seen from the words that it makes of them.
@@ -253,27 +251,6 @@ func TestRuns(t *testing.T) {
 		if got := nextStrip(text, at); got != want {
 			t.Fatalf("%q from %d on: %d, want %d", text, at, got, want)
 		}
-	}
-}
-
-// TestTally: counts are those of a map.
-func TestTally(t *testing.T) {
-	r := rand.New(rand.NewPCG(13, 14))
-	var counts tally
-	for _, names := range []int{5, 60, 3000} {
-		want := make(map[atom.Atom]int32)
-		for range 10 * names {
-			tag := atom.Atom(1 + r.IntN(names)*0x10001)
-			*counts.of(tag)++
-			want[tag]++
-		}
-		for tag, n := range want {
-			if got := *counts.of(tag); got != n {
-				t.Fatalf("%d of %d, want %d", got, tag, n)
-			}
-		}
-		clear(counts.tags)
-		counts.used = 0
 	}
 }
 

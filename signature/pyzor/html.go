@@ -12,7 +12,7 @@ import (
 
 // stripHTML reduces HTML to its text as the client's parser sees it: runs of
 // text, trimmed and joined by blanks, without those in script and style. It
-// reports false where that parser breaks. A mark says where to begin. Source:
+// reports false where that parser breaks. It begins at the mark from. Source:
 // docs/specs/pyzor.md#html-text.
 func stripHTML(text []byte, l *liner, known *references, p *pace.Pace, from mark) bool {
 	h := &stripper{in: text, out: l, known: known, pace: p}
@@ -30,7 +30,7 @@ type stripper struct {
 	known  *references
 	pace   *pace.Pace
 	raw    string // "script" or "style" within one, else ""
-	hidden bool   // text does not count
+	hidden bool   // text is dropped
 	broken bool
 }
 
@@ -207,7 +207,7 @@ func (h *stripper) hasPrefix(i int, prefix string) bool {
 	return true
 }
 
-// run is the parser's main loop, from i on. What it cannot finish at the end is lost.
+// run is the parser's main loop, from i on. An unfinished construct at the end is lost.
 func (h *stripper) run(i int) {
 	n := len(h.in)
 	for i < n && !h.broken && !h.out.done() {
@@ -236,7 +236,7 @@ func (h *stripper) run(i int) {
 	}
 }
 
-// cutReference says whether the text ends in what may be half a reference.
+// cutReference reports whether the text ends in a possible part of a reference.
 func (h *stripper) cutReference(i int) bool {
 	const longest = 34 // in characters
 	from := len(h.in)
@@ -447,7 +447,7 @@ func (h *stripper) close(name []byte) {
 	}
 }
 
-// rawName returns the name of an element if its text does not count, else "".
+// rawName returns the name of an element whose text is dropped, else "".
 func rawName(name []byte) string {
 	if name[0]|0x20 != 's' || len(name) < len("style") {
 		return ""
@@ -531,8 +531,8 @@ func (h *stripper) startTag(i int) int {
 	return end
 }
 
-// plainTag returns where a start tag ends whose name ends at i, if it is written as most are:
-// attributes behind blanks, their values in quotes. All ways to read such a tag agree.
+// plainTag returns the end of a start tag whose name ends at i, if all attributes stand behind
+// blanks and have quoted values, like in most tags. All ways to read such a tag agree.
 func (h *stripper) plainTag(i int) (end int, ok bool) {
 	for i < len(h.in) && h.in[i] != '>' {
 		name := h.skipSpace(i)
@@ -601,9 +601,8 @@ func (h *stripper) wholeTag(i int) int {
 	return j // bogus, but longer than nothing: it has a name
 }
 
-// attribute takes one attribute at i and returns where the next may start. It
-// reports false if there is none. With blanks, white space behind a value belongs
-// to it.
+// attribute reads one attribute at i and returns the start of the next. It reports false if there
+// is none. With blanks, a value includes the white space behind it.
 func (h *stripper) attribute(i int, blanks bool) (int, bool) {
 	if i == 0 || i >= len(h.in) {
 		return i, false
@@ -643,7 +642,7 @@ func (h *stripper) value(i int) (int, bool) {
 	if end := h.find(h.in[v], v+1); end >= 0 {
 		return end + 1, true
 	}
-	// A quote that is never closed: the value is what can be had without it.
+	// A quote that is never closed does not belong to the value.
 	if v > i {
 		return charBefore(h.in, v), true
 	}

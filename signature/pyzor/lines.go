@@ -6,51 +6,50 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// minLine is the number of characters of a normalised line that counts.
+// minLine is the minimum length, in characters, of a normalised line that contributes to the digest.
 const minLine = 8
 
-// maxWord is the number of characters from which on a word does not count.
+// maxWord is the length, in characters, from which words are dropped.
 const maxWord = 10
 
-// A liner takes the characters of a mail one by one, cuts them into lines,
-// removes from each, in this order, words of ten or more characters, addresses,
-// URLs and white space, and passes on the lines that are long enough after that,
-// if they are wanted. It keeps no more than the line it passes on.
+// A liner cuts the characters of a mail into lines and normalises them. From each line it removes,
+// in this order, words of ten or more characters, addresses, URLs and white space. It passes on the
+// wanted lines that are long enough after that. It holds no more than one line.
 //
 // Source: docs/specs/pyzor.md#lines and #normalisation.
 type liner struct {
 	wanted stretch
-	// text takes a piece of a line that is wanted, end its end.
+	// text receives a piece of a wanted line, end is called at its end.
 	text func(piece []byte)
 	end  func()
 
-	marks *marks // for who counts all lines, to note where they begin; nil for who reads those that are wanted
-	part  int    // of the mail
-	at    *int   // where in the part what is passed on now stands; nil or below 0 if that is not known
+	marks *marks // receives the starts of lines while all lines are counted; nil while wanted lines are read
+	part  int    // index of the part of the mail
+	at    *int   // index in the part of the text passed in; nil or negative if unknown
 
-	named []rune // characters that the text names, see appendNamed
+	named []rune // characters with names in the text, see appendNamed
 
-	lines  int // that counted
+	lines  int // number of lines long enough so far
 	word   [maxWord]rune
-	length int    // of the word, maxWord if it is longer
-	chars  int    // of the line so far, normalised
-	held   []byte // of the line, not yet passed on
+	length int    // of the word, at most maxWord
+	chars  int    // length of the normalised line so far
+	held   []byte // end of the line, not yet passed on
 }
 
-// maxHeld is about how many bytes of a line are held, to be passed on together. A word more
-// takes heldSpare at most.
+// maxHeld is the size in bytes from which held text is passed on. One more word needs at most
+// heldSpare.
 const (
 	maxHeld   = 512
 	heldSpare = 64
 )
 
-// done reports whether no more lines are wanted, for who does not count them.
+// done reports whether l neither wants nor counts further lines.
 func (l *liner) done() bool { return l.marks == nil && l.lines >= l.wanted.behind }
 
-// wants reports whether the present line is wanted, if it counts.
+// wants reports whether the present line is wanted, provided that it is long enough.
 func (l *liner) wants() bool { return l.wanted.first <= l.lines && l.lines < l.wanted.behind }
 
-// skips reports whether nothing of the present line matters any more but its end.
+// skips reports whether only the end of the present line still matters.
 func (l *liner) skips() bool { return l.chars >= minLine && !l.wants() }
 
 // put takes one character.
@@ -148,16 +147,16 @@ func nextOf(text []byte, at int, class uint8) int {
 // mayEnd holds references and the bytes with which line ends begin.
 var mayEnd = scan.NewByteSet("\n\v\f\r\x1c\x1d\x1e\xc2\xe2&")
 
-// note notes that the present line begins at or behind a line end, so many bytes behind where
-// what is passed on begins.
+// note records the start of the present line, at or behind a line end, that is behind bytes into the
+// text passed in.
 func (l *liner) note(behind int) {
 	if l.marks != nil && l.lines >= l.marks.due && l.at != nil && *l.at >= 0 {
 		l.marks.add(mark{line: int32(l.lines), part: int32(l.part), at: int32(*l.at + behind)})
 	}
 }
 
-// wholeWord takes a word of text, from at up to end, that stands between white space, or the ends of a run, which white
-// space follows. class has the classes of its characters. It does what putWord and endWord do, at once if the word is plain.
+// wholeWord takes text[at:end], a word between white space or at an end of a run that white space follows. class has the
+// classes of its characters. It does the work of putWord and endWord, in one step if the word is plain.
 func wholeWord(l *liner, text []byte, at, end int, class uint8) {
 	switch {
 	case class&classOdd != 0:
@@ -167,7 +166,7 @@ func wholeWord(l *liner, text []byte, at, end int, class uint8) {
 	case l.counts(end - at):
 		const most = 16 // at least maxWord
 		if n := len(l.held); len(text)-at >= most && cap(l.held)-n >= most {
-			// As much, whatever the length, is two steps.
+			// A copy of constant size needs two instructions.
 			copy(l.held[n:n+most], text[at:at+most])
 			l.held = l.held[:n+end-at]
 		} else {
@@ -179,13 +178,13 @@ func wholeWord(l *liner, text []byte, at, end int, class uint8) {
 	}
 }
 
-// counts counts characters of the line, and reports whether they are wanted.
+// counts adds characters to the length of the line, and reports whether the line is wanted.
 func (l *liner) counts(chars int) bool {
 	l.chars += chars
 	return l.wants()
 }
 
-// passAll passes on what is held, if it is known that the line counts.
+// passAll passes on the held text once the line is long enough.
 func (l *liner) passAll() {
 	if len(l.held) > 0 && l.chars >= minLine {
 		l.text(l.held)
@@ -193,7 +192,7 @@ func (l *liner) passAll() {
 	}
 }
 
-// putWord takes characters of a word: none of them is white space.
+// putWord takes characters of a word, without white space.
 func putWord(l *liner, text []byte) {
 	for len(text) > 0 && l.length < maxWord {
 		r, size := charAt(text)

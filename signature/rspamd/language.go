@@ -30,7 +30,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// A script is a group of languages among which rspamd chooses.
+// A script is a group of languages among which rspamd chooses one.
 type script uint8
 
 const (
@@ -38,16 +38,16 @@ const (
 	inCyrillic
 	inArabic
 	inDevanagari
-	unstemmed // one with a single language, that has no stemmer here
+	unstemmed // a script with a single language, which has no stemmer here
 )
 
-// A language is one whose stop words rspamd counts.
+// A language is a language whose stop words rspamd counts.
 type language struct {
 	name     string
-	stem     func(*snowballstem.Env) bool // nil if there is none here
+	stem     func(*snowballstem.Env) bool // nil without a stemmer
 	script   script
-	accented bool   // its words have accents, for rspamd
-	words    string // that are frequent
+	accented bool   // rspamd counts its words as accented
+	words    string // frequent words
 }
 
 var languages = [...]language{
@@ -67,7 +67,7 @@ var languages = [...]language{
 	{"id", nil, inLatin, false, ""}, {"ar", nil, inArabic, false, ""}, {"ne", nil, inDevanagari, false, ""},
 }
 
-// stemFinnish stems a word, but for numbers, of which Finnish takes a digit that is there twice.
+// stemFinnish stems a word, except numbers: the Finnish stemmer removes doubled digits.
 func stemFinnish(env *snowballstem.Env) bool {
 	if w := env.Current(); w != "" && w[len(w)-1] <= '9' {
 		return true
@@ -81,7 +81,7 @@ const (
 	inRussian = 11
 )
 
-// maxStopWords bounds a list of stop words, in bytes.
+// maxStopWords is the greatest size of a list of stop words, in bytes.
 const maxStopWords = 1 << 20
 
 // stopWords are frequent words that identify the language of a text.
@@ -118,7 +118,7 @@ func (s *stopWords) add(language int, word string) {
 	}
 }
 
-// ownWords are those by which languages are told where rspamd's list is not at hand.
+// ownWords identify languages if rspamd's list is not available.
 var ownWords = func() *stopWords {
 	const enough = 30
 	s := &stopWords{of: make(map[string]uint32), enough: enough}
@@ -126,14 +126,14 @@ var ownWords = func() *stopWords {
 		for word := range strings.FieldsSeq(languages[i].words) {
 			s.add(i, word)
 		}
-		s.count[i] = 1 // hits count as they are: these lists are of words that are about as frequent
+		s.count[i] = 1 // the words of these lists are about equally frequent, so hits need no weight
 	}
 	return s
 }()
 
-// ReadStopWords reads the list by which rspamd tells languages apart, the file stop_words of its folder of languages.
-// With it texts get the same stems as there, without it most do. The Hasher must not be in use yet. Errors that are not of
-// reading wrap bulkhead.ErrMalformed.
+// ReadStopWords reads the list by which rspamd identifies languages, the file stop_words in its folder of languages.
+// With it, all texts get the same stems as in rspamd; without it, most do. The Hasher must not be in use yet. Errors in
+// the list wrap bulkhead.ErrMalformed.
 //
 // Source: docs/specs/rspamd-fuzzy.md#language.
 func (h *Hasher) ReadStopWords(from io.Reader) error {
@@ -144,7 +144,7 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 	if len(text) > maxStopWords {
 		return fmt.Errorf("rspamd: %w: more than %d bytes of stop words", bulkhead.ErrMalformed, maxStopWords)
 	}
-	// What is between quotation marks is a word, or a language if a colon follows.
+	// A quoted string is a language if a colon follows, else a word.
 	const enough = 80
 	s := &stopWords{of: make(map[string]uint32), enough: enough}
 	pieces := strings.Split(string(text), `"`)
@@ -164,8 +164,8 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 	return nil
 }
 
-// language returns which of languages a stripped text is in, of which v are the words, and found says
-// how many words and links there are; -1 for one that has no stemmer here.
+// language returns the index in languages of the language of a stripped text, or -1 if it has no stemmer here. v holds
+// its words, found is the number of its words and links.
 //
 // Source: docs/specs/rspamd-fuzzy.md#language.
 func (h *Hasher) language(text []byte, v *vocabulary, found int) int {
@@ -189,7 +189,7 @@ func (h *Hasher) language(text []byte, v *vocabulary, found int) int {
 	return inEnglish
 }
 
-// language returns which of languages the stop words of a text say that it is in, -1 if they say none.
+// language returns the index of the language whose stop words are most frequent in text, or -1.
 func (s *stopWords) language(text []byte, in script) int {
 	hits := s.hits(text, in)
 	accents, best, most := false, -1, 0.0
@@ -208,8 +208,8 @@ func (s *stopWords) language(text []byte, in script) int {
 	return best
 }
 
-// hits returns how often words of each language of a script are in text, up to where one has shown itself clearly. They
-// stand between ASCII punctuation and white space.
+// hits counts the stop words of each language of a script in text, and stops when one language is clear. Words stand
+// between ASCII punctuation and white space.
 func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 	const longest = 31
 	var room [longest]byte
@@ -240,7 +240,7 @@ func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 		if end > at && look(text[at:end]) {
 			break
 		}
-		// A word may have one mark within: "don't" is one, and so are both pieces of it.
+		// A word may contain one mark: "don't" is a word, and so are its two pieces.
 		if end < len(text) && (text[end] == '\'' || text[end] == '-') && look(text[at:end+1+rim(text[end+1:])]) {
 			break
 		}
@@ -249,13 +249,13 @@ func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 	return hits
 }
 
-// beginsWide reports whether there may be a word that begins with r, which is not ASCII, in any case.
+// beginsWide reports whether a word may begin with r, which is not ASCII, in any case.
 func (s *stopWords) beginsWide(r rune) bool {
 	r = toLower(r)
 	return r < utf8.RuneSelf || s.wide[r/64%4]>>(r%64)&1 != 0
 }
 
-// scripts holds the languages of each script, bit i for languages[i].
+// scripts holds a bit set of the languages of each script, bit i for languages[i].
 var scripts = func() (table [unstemmed + 1]uint32) {
 	for i := range languages {
 		table[languages[i].script] |= 1 << i
@@ -294,7 +294,7 @@ func appendLower(dst, word []byte) []byte {
 	return dst
 }
 
-// toLower is [unicode.ToLower], in less time for what words are made of.
+// toLower is [unicode.ToLower], faster for the characters of words.
 func toLower(r rune) rune {
 	if to := lowered.At(r); to >= 0 {
 		return to
@@ -302,12 +302,12 @@ func toLower(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// scriptOf returns the script by which rspamd chooses among languages, and whether most letters are of it.
+// scriptOf returns the script by which rspamd chooses among languages, and whether most letters belong to it.
 func scriptOf(text []byte) (in script, mostly bool) {
 	const enough = 32 // letters
 	var seen [unstemmed + 1]bool
 	latin, chinese, others := 0, 0, 0
-	counted := 0 // up to where ASCII letters were counted, which is rarely needed
+	counted := 0 // end of the text whose ASCII letters were counted, on demand
 	count := func(to int) {
 		for _, c := range text[counted:to] {
 			if scan.IsLetter(c) {
@@ -359,11 +359,11 @@ func scriptOf(text []byte) (in script, mostly bool) {
 	return inLatin, false
 }
 
-// blocks are those whose letters rspamd counts, but Latin.
+// blocks are the Unicode blocks whose letters rspamd counts, without Latin.
 var blocks = [...]struct {
 	first, last rune
 	script      script
-	other       bool // than Chinese
+	other       bool // not Chinese
 }{
 	{0x370, 0x3FF, unstemmed, true}, {0x400, 0x4FF, inCyrillic, true}, {0x530, 0x58F, unstemmed, true}, {0x590, 0x5FF, inLatin, true}, {0x600, 0x6FF, inArabic, true},
 	{0x900, 0x97F, inDevanagari, true}, {0xA80, 0xAFF, unstemmed, true}, {0xB80, 0xBFF, unstemmed, true}, {0xC00, 0xC7F, unstemmed, true}, {0xE00, 0xE7F, unstemmed, true},
@@ -371,7 +371,7 @@ var blocks = [...]struct {
 	{0x4E00, 0x9FFF, unstemmed, false}, {0x20000, 0x2A6DF, unstemmed, false},
 }
 
-// letterBlock holds the script of a letter, with isOther if it is neither Latin nor Chinese, and -1 for other characters.
+// letterBlock maps a letter to its script, with isOther if it is neither Latin nor Chinese, and other characters to -1.
 var letterBlock = scan.NewRunes(func(r rune) rune {
 	if !unicode.IsLetter(r) {
 		return -1
@@ -385,7 +385,7 @@ var letterBlock = scan.NewRunes(func(r rune) rune {
 
 const isOther = 1 << 8
 
-// blockOf returns the script of a letter, as rspamd counts letters, and whether it is neither Latin nor Chinese.
+// blockOf returns the script for which rspamd counts a letter, and whether it is neither Latin nor Chinese.
 func blockOf(r rune) (in script, other bool) {
 	for _, b := range &blocks {
 		if b.first <= r && r <= b.last {

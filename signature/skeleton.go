@@ -34,8 +34,8 @@ type skeleton struct {
 	footer bool     // something was taken for a signature, a disclaimer or a footer
 	inside bool     // all words are those of what is in attachments
 
-	told    bool // what tells has found, of
-	counted int  // so many words
+	telling bool // the cached result of tells
+	counted int  // number of words at the last check
 }
 
 // truncate takes all words out.
@@ -48,10 +48,10 @@ func (s *skeleton) truncate() {
 
 // tells reports whether the words are enough to tell the message from others.
 func (s *skeleton) tells() bool {
-	if n := s.words.len() + s.quoted.len(); !s.told && n > s.counted {
-		s.told, s.counted = enough(exactMinWords, exactMinLetters, &s.words, &s.quoted), n
+	if n := s.words.len() + s.quoted.len(); !s.telling && n > s.counted {
+		s.telling, s.counted = enough(exactMinWords, exactMinLetters, &s.words, &s.quoted), n
 	}
-	return s.told
+	return s.telling
 }
 
 // take adds what t found, up to maxWords. t must not be used afterwards.
@@ -72,7 +72,7 @@ func (s *skeleton) beside(t *skeleton) {
 // empty reports whether there are no words at all.
 func (s *skeleton) empty() bool { return s.words.len()+s.quoted.len() == 0 }
 
-// full reports whether nothing more is taken.
+// full reports whether s takes no further words.
 func (s *skeleton) full() bool {
 	return s.quoted.len() >= maxWords || s.words.len() >= maxWords && s.rest.len() >= maxWords
 }
@@ -166,7 +166,7 @@ func (f *folder) line(line, rest []byte) {
 	}
 }
 
-// trimSpace is [bytes.TrimSpace], in less time for lines that begin or end with what is not ASCII.
+// trimSpace is [bytes.TrimSpace], faster for lines that begin or end with characters beyond ASCII.
 func trimSpace(line []byte) []byte {
 	for len(line) > 0 {
 		if c := line[0]; c < utf8.RuneSelf && !asciiSpace[c] {
@@ -262,7 +262,7 @@ func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// chunkOf returns how many bytes are before a blank, and whether there may be links or addresses in them.
+// chunkOf returns the size of the text before the first blank, and whether it may have links or addresses.
 func chunkOf(b []byte) (n int, links bool) {
 	// At the end a point means nothing for a host, and a colon nothing at all.
 	before, last := uint8(0), uint8(0)
@@ -278,7 +278,7 @@ func chunkOf(b []byte) (n int, links bool) {
 	return n, before&(pointSign|colonSign) != 0 || last == pointSign && before&atSign != 0
 }
 
-// What chunkOf must know of a byte.
+// Kinds of bytes for chunkOf.
 const (
 	blankSign = 1 << iota
 	pointSign

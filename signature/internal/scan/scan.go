@@ -1,5 +1,5 @@
-// Package scan is what the readers of messages share: lines, digits and letters in
-// bytes that may be anything.
+// Package scan holds what the readers of messages share: lines, digits, letters and sets of bytes
+// in arbitrary input.
 package scan
 
 import (
@@ -13,7 +13,7 @@ func HasPrefixFold(b []byte, prefix string) bool {
 	return len(b) >= len(prefix) && bytes.EqualFold(b[:len(prefix)], []byte(prefix))
 }
 
-// IsASCII reports whether data is ASCII. For much of it, ask whether all is [ASCIIPrefix].
+// IsASCII reports whether data is ASCII. [ASCIIPrefix] is faster for long data.
 func IsASCII[T string | []byte](data T) bool {
 	i := 0
 	for ; i+8 <= len(data); i += 8 {
@@ -29,7 +29,7 @@ func IsASCII[T string | []byte](data T) bool {
 	return true
 }
 
-// ASCIIPrefix returns how many bytes at the start of data are ASCII.
+// ASCIIPrefix returns the number of ASCII bytes at the start of data.
 func ASCIIPrefix(data []byte) (n int) {
 	for len(data)-n >= 8 && binary.LittleEndian.Uint64(data[n:])&highBits == 0 {
 		n += 8
@@ -40,7 +40,7 @@ func ASCIIPrefix(data []byte) (n int) {
 	return n
 }
 
-// Rune is [utf8.DecodeRune], in less time for what most characters of three bytes are.
+// Rune is [utf8.DecodeRune], faster for characters of three bytes.
 func Rune(b []byte) (rune, int) {
 	if len(b) >= 3 && b[0]&0xF0 == 0xE0 && b[1]&0xC0 == 0x80 && b[2]&0xC0 == 0x80 {
 		// Others are too long for what they stand for, or surrogates.

@@ -100,10 +100,10 @@ func (k *nearKey) bands(words *wordList, hashes []uint64, salt uint64) [][nearSu
 // nearBlock is how many shingles go through the MinHash functions at a time.
 const nearBlock = 256
 
-// lowerPlain takes shingles into the minima. Four functions at a time keep their constants in
-// registers. A new minimum is rare, a few in a thousand, so that a branch that is never
-// taken in practice costs less than to choose the lower number of two each time.
-func (k *nearKey) lowerPlain(minima *[NearBands * nearRows]uint64, shingles []uint64) {
+// lower applies the MinHash functions to shingles and lowers the minima. Four functions at a time
+// keep their constants in registers. A new minimum is rare, a few in a thousand, so a predicted branch
+// costs less than computing the lesser of two numbers each time.
+func (k *nearKey) lower(minima *[NearBands * nearRows]uint64, shingles []uint64) {
 	for i := 0; i < len(minima); i += 4 {
 		least, mul, add := (*[4]uint64)(minima[i:]), (*[4]uint64)(k.mul[i:]), (*[4]uint64)(k.add[i:])
 		mul0, mul1, mul2, mul3 := mul[0], mul[1], mul[2], mul[3]

@@ -2,7 +2,6 @@ package signature
 
 import (
 	"bytes"
-	"slices"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,8 +34,8 @@ type skeleton struct {
 	footer bool     // something was taken for a signature, a disclaimer or a footer
 	inside bool     // all words are those of what is in attachments
 
-	told    bool // what tells has found, of
-	counted int  // so many words
+	telling bool // the cached result of tells
+	counted int  // number of words at the last check
 }
 
 // truncate takes all words out.
@@ -49,10 +48,10 @@ func (s *skeleton) truncate() {
 
 // tells reports whether the words are enough to tell the message from others.
 func (s *skeleton) tells() bool {
-	if n := s.words.len() + s.quoted.len(); !s.told && n > s.counted {
-		s.told, s.counted = enough(exactMinWords, exactMinLetters, &s.words, &s.quoted), n
+	if n := s.words.len() + s.quoted.len(); !s.telling && n > s.counted {
+		s.telling, s.counted = enough(exactMinWords, exactMinLetters, &s.words, &s.quoted), n
 	}
-	return s.told
+	return s.telling
 }
 
 // take adds what t found, up to maxWords. t must not be used afterwards.
@@ -73,7 +72,7 @@ func (s *skeleton) beside(t *skeleton) {
 // empty reports whether there are no words at all.
 func (s *skeleton) empty() bool { return s.words.len()+s.quoted.len() == 0 }
 
-// full reports whether nothing more is taken.
+// full reports whether s takes no further words.
 func (s *skeleton) full() bool {
 	return s.quoted.len() >= maxWords || s.words.len() >= maxWords && s.rest.len() >= maxWords
 }
@@ -167,7 +166,7 @@ func (f *folder) line(line, rest []byte) {
 	}
 }
 
-// trimSpace is [bytes.TrimSpace], in less time for lines that begin or end with what is not ASCII.
+// trimSpace is [bytes.TrimSpace], faster for lines that begin or end with characters beyond ASCII.
 func trimSpace(line []byte) []byte {
 	for len(line) > 0 {
 		if c := line[0]; c < utf8.RuneSelf && !asciiSpace[c] {
@@ -207,63 +206,17 @@ var nfkd = normal.NewForm(norm.NFKD)
 // decompose decomposes a line and adds its words to the paragraph, by pieces.
 func (f *folder) decompose(line []byte) {
 	f.lineStart = f.paragraph.len()
-	if len(line) <= normPiece {
-		if f.pace.Over(len(line)) {
-			return
-		}
-		f.decomposeWords(line)
-	} else {
-		f.decomposeLong(line)
-	}
-	f.flushSingles()
-}
-
-// decomposeWords decomposes the words of a line that are not ASCII, and adds all words to
-// the paragraph.
-func (f *folder) decomposeWords(line []byte) {
-	for at := 0; at < len(line) && f.paragraph.len() < maxParagraph; {
-		wide := at + scan.ASCIIPrefix(line[at:])
-		plain := wide // where words that are not all ASCII begin
-		if wide < len(line) {
-			// What is not ASCII may join the byte before it, be that a blank.
-			for plain = max(wide-1, at); plain > at && !isBlank(line[plain-1]); {
-				plain--
-			}
-		}
-		if plain > at {
-			f.foldFrom(line[:plain], at, true)
-		}
-		for at = wide; at < len(line); {
-			if at++; !isBlank(line[at-1]) {
-				continue
-			}
-			n := scan.ASCIIPrefix(line[at:])
-			if n >= worthPlain || at+n == len(line) {
-				break
-			}
-			at += n
-		}
-		f.decomposed = f.decomposed[:0]
-		f.decomposePiece(line[plain:at], 0, true)
-	}
-}
-
-// worthPlain is how many bytes of ASCII are not decomposed together with what is around them.
-const worthPlain = 16
-
-// decomposeLong is [folder.decomposeWords] for lines that are too long to be decomposed at once.
-func (f *folder) decomposeLong(line []byte) {
 	f.decomposed = f.decomposed[:0]
-	at := 0
-	for len(line) > 0 && f.paragraph.len() < maxParagraph {
+	for at := 0; len(line) > 0 && f.paragraph.len() < maxParagraph; {
 		n := cutNormal(norm.NFKD, line)
 		if f.pace.Over(n) {
-			return
+			break
 		}
 		piece := line[:n]
 		line = line[n:]
 		at = f.decomposePiece(piece, at, len(line) == 0)
 	}
+	f.flushSingles()
 }
 
 // decomposePiece decomposes a piece of a line behind what is decomposed of it, and adds words
@@ -294,13 +247,9 @@ func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 			at++
 			continue
 		}
-		if n := f.plainWord(line[at:]); n > 0 {
-			at += n
-		} else {
-			n, links := chunkOf(line[at:min(at+maxChunk, len(line))])
-			f.chunk(line[at:at+n], links)
-			at += n
-		}
+		size, links := chunkOf(line[at:min(at+maxChunk, len(line))])
+		f.chunk(line[at:at+size], links)
+		at += size
 		n := f.paragraph.len() - f.lineStart
 		if n > 0 && n <= 6 && (at >= len(line) || endsGreeting(line[at-1])) && greetings.has(f.paragraph.at(f.lineStart)) {
 			f.flushSingles()
@@ -313,7 +262,7 @@ func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// chunkOf returns how many bytes are before a blank, and whether there may be links or addresses in them.
+// chunkOf returns the size of the text before the first blank, and whether it may have links or addresses.
 func chunkOf(b []byte) (n int, links bool) {
 	// At the end a point means nothing for a host, and a colon nothing at all.
 	before, last := uint8(0), uint8(0)
@@ -329,7 +278,7 @@ func chunkOf(b []byte) (n int, links bool) {
 	return n, before&(pointSign|colonSign) != 0 || last == pointSign && before&atSign != 0
 }
 
-// What chunkOf must know of a byte.
+// Kinds of bytes for chunkOf.
 const (
 	blankSign = 1 << iota
 	pointSign
@@ -339,14 +288,9 @@ const (
 
 var linkSigns = [256]uint8{' ': blankSign, '\t': blankSign, '.': pointSign, ':': colonSign, '@': atSign}
 
-// maxPlain bounds the words that plainWord looks at, in bytes.
-const maxPlain = 2 * maxWordASCII
-
-// What plainWord must know of a byte; the low five bits hold the letter it is
-// folded to.
+// Flags of plainBytes. The low five bits hold the letter to which a byte folds.
 const (
 	plainVowel = 1 << (5 + iota)
-	plainTail  // may follow a word without a meaning for it
 	plainStop  // ends every word
 )
 
@@ -359,9 +303,6 @@ var plainBytes = func() (table [256]byte) {
 			}
 		}
 	}
-	for _, c := range []byte(",.;:?!)\"") {
-		table[c] = plainTail
-	}
 	for c := range rune(utf8.RuneSelf) {
 		if asciiFold[c] == 0 && leet(c) == 0 && c != '\'' && c != '`' {
 			table[c] |= plainStop
@@ -369,50 +310,6 @@ var plainBytes = func() (table [256]byte) {
 	}
 	return table
 }()
-
-// plainWord does for a word of nothing but ASCII letters between blanks, with at
-// most one punctuation mark behind it, what chunk would do, and returns how many
-// bytes it took; 0 if there is no such word. The letters are written where they are to be while
-// they are read.
-func (f *folder) plainWord(b []byte) int {
-	if f.singleCount >= minSingles {
-		return 0 // they make a word, before this one
-	}
-	p := &f.paragraph
-	start := len(p.text)
-	if cap(p.text)-start < maxPlain {
-		p.text = slices.Grow(p.text, maxPlain)
-	}
-	word := p.text[start : start+maxPlain]
-	n, seen := 0, uint8(0)
-	for _, c := range b[:min(len(b), maxPlain)] {
-		v := plainBytes[c]
-		if v&0x1f == 0 {
-			break
-		}
-		seen |= v
-		word[n] = v&0x1f | 0x60
-		n++
-	}
-	size := n
-	if size < len(b) && plainBytes[b[size]]&plainTail != 0 {
-		size++
-	}
-	if n < 2 || size < len(b) && b[size] != ' ' && b[size] != '\t' {
-		return 0
-	}
-	if f.singleCount > 0 {
-		f.flushSingles()
-	}
-	if n > maxWordASCII || n > 5 && seen&plainVowel == 0 {
-		return size // see finish
-	}
-	if word = word[:n]; !f.recipient.has(word) {
-		p.text = p.text[:start+n]
-		p.ends = append(p.ends, int32(start+n))
-	}
-	return size
-}
 
 func endsGreeting(c byte) bool { return c == ',' || c == '!' || c == ':' || c == ';' }
 

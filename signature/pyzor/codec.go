@@ -17,28 +17,28 @@ const ignoreErrors rune = -1
 // undefined marks bytes without meaning in singleTables.
 const undefined = '\uFFFE'
 
-// A sink passes decoded text on and counts what did not fit.
+// A sink passes on decoded text and counts decoding errors.
 type sink struct {
-	take func(rune)
-	run  func([]byte) // takes several characters of ASCII
-	text func(string) // takes several characters; nil for one after the other
-	bad  int
-	with rune
+	take func(rune)   // receives one character
+	run  func([]byte) // receives several ASCII characters
+	text func(string) // receives several characters; nil to use take
+	bad  int          // number of errors
+	with rune         // replacement for errors, see ignoreErrors
 	pace *pace.Pace
 
-	lines *liner // which takes them; nil for another
-	from  int    // where to begin, in bytes
-	size  int    // of all that is decoded
-	at    int    // from where on what is passed on is decoded as it is now, -1 if from nowhere
+	lines *liner // receives the characters; nil for another receiver
+	from  int    // start of decoding, in bytes
+	size  int    // of the whole input
+	at    int    // index from which decoding could restart to get the text passed on now; -1 for none
 }
 
-// over announces n more bytes of work, and reports whether they must, or may, be left undone.
+// over reports n bytes of work to the pace, and whether the rest is impossible or not needed.
 func (s *sink) over(n int) bool { return s.pace.Over(n) || s.lines != nil && s.lines.done() }
 
 func (s *sink) put(r rune) { s.take(r) }
 
-// ascii passes on the ASCII characters at the start of b and returns how many they are.
-// If there is no time for them, it reports so.
+// ascii passes on the ASCII characters at the start of b and returns their number. It reports
+// whether the pace has ended.
 func (s *sink) ascii(b []byte) (n int, over bool) {
 	n = scan.ASCIIPrefix(b[:min(len(b), pace.Step)])
 	if n > 0 {
@@ -67,7 +67,7 @@ func (s *sink) error() {
 	}
 }
 
-// keepsASCII says whether ASCII is ASCII in a codec, whatever is around it.
+// keepsASCII reports whether ASCII bytes always mean ASCII characters in a codec.
 func keepsASCII(codec string) bool {
 	switch codec {
 	case "ascii", "latin_1", "utf_8", "utf_8_sig":
@@ -80,8 +80,8 @@ func keepsASCII(codec string) bool {
 	return ok
 }
 
-// decode decodes b, or the rest of it. Each stretch that does not fit counts as one error and is
-// replaced by s.with, see ignoreErrors.
+// decode decodes b from s.from on. Each invalid stretch counts as one error and is replaced by
+// s.with, see ignoreErrors.
 func (s *sink) decode(b []byte, codec string) {
 	s.size = len(b)
 	switch codec {
@@ -130,8 +130,8 @@ func (s *sink) decode(b []byte, codec string) {
 	}
 }
 
-// codecOf looks a charset up the way the client does: letters, digits and
-// dots count, everything between is one underscore.
+// codecOf looks up a charset like the client. Letters, digits and dots count, any sequence of other
+// characters is one underscore.
 func codecOf(charset string) (string, bool) {
 	var norm strings.Builder
 	gap := false
@@ -221,7 +221,7 @@ func (s *sink) utf7(b []byte) {
 	var shifted bool
 	var buffer uint32
 	var bits int
-	var high rune // half of a surrogate pair that waits for the other
+	var high rune // first half of a surrogate pair, or 0
 	for i := 0; i < len(b); {
 		if s.over(1) {
 			return
@@ -285,7 +285,7 @@ func base64Char(c byte) bool {
 	return ok && c != '='
 }
 
-// unit takes one UTF-16 unit and returns the half pair that waits after it.
+// unit reads one UTF-16 unit. It returns the first half of a surrogate pair that waits for the second.
 func (s *sink) unit(u, high rune) rune {
 	if high != 0 {
 		if u >= 0xdc00 && u <= 0xdfff {
@@ -352,7 +352,7 @@ func (s *sink) utf16(b []byte, order binary.ByteOrder) {
 		case r >= 0xdc00:
 			s.error()
 		case len(b) < 4:
-			s.error() // the rest is cut off
+			s.error() // the second half is missing
 			return
 		default:
 			if low := rune(order.Uint16(b[2:])); low >= 0xdc00 && low <= 0xdfff {
@@ -368,14 +368,18 @@ func (s *sink) utf16(b []byte, order binary.ByteOrder) {
 	}
 }
 
-// decodeNamed decodes b. Each stretch that does not fit counts as one error and
-// is replaced by with, see ignoreErrors. It reports false for an unknown charset.
+// decodeNamed decodes b. Each invalid stretch counts as one error and is replaced by with, see
+// ignoreErrors. It reports false for an unknown charset.
 func decodeNamed(b []byte, charset string, with rune) (text []rune, bad int, known bool) {
 	codec, ok := codecOf(charset)
 	if !ok {
 		return nil, 0, false
 	}
-	s := &sink{with: with, take: func(r rune) { text = append(text, r) }, run: func(ascii []byte) { text = append(text, []rune(string(ascii))...) }}
+	s := &sink{
+		with: with,
+		take: func(r rune) { text = append(text, r) },
+		run:  func(ascii []byte) { text = append(text, []rune(string(ascii))...) },
+	}
 	s.decode(b, codec)
 	return text, s.bad, true
 }

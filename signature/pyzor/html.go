@@ -12,7 +12,7 @@ import (
 
 // stripHTML reduces HTML to its text as the client's parser sees it: runs of
 // text, trimmed and joined by blanks, without those in script and style. It
-// reports false where that parser breaks. A mark says where to begin. Source:
+// reports false where that parser breaks. It begins at the mark from. Source:
 // docs/specs/pyzor.md#html-text.
 func stripHTML(text []byte, l *liner, known *references, p *pace.Pace, from mark) bool {
 	h := &stripper{in: text, out: l, known: known, pace: p}
@@ -30,16 +30,20 @@ type stripper struct {
 	known  *references
 	pace   *pace.Pace
 	raw    string // "script" or "style" within one, else ""
-	hidden bool   // text does not count
+	hidden bool   // text is dropped
 	broken bool
 }
 
-// A textRun passes a run of text on without the blanks at its ends. In between,
-// blanks are one, which is a line end if one of them is.
+// A textRun passes a run of text on without the white space at its ends. White space in between becomes one blank, or
+// one line end if it has a line end in it.
 type textRun struct {
+	in         []byte // the text that the run is in
+	end        int    // of the run
+	references bool   // the run has character references
+
 	out   *liner
 	begun bool
-	blank rune // that waits for what follows, 0 for none
+	blank rune // waits for what follows; 0 for none
 }
 
 func (r *textRun) put(c rune) {
@@ -55,8 +59,7 @@ func (r *textRun) put(c rune) {
 	r.out.put(c)
 }
 
-// begin passes on the blank that waits for what follows, and reports whether that has ended a
-// line.
+// begin passes on the blank that waits, and reports whether it ended a line.
 func (r *textRun) begin() bool {
 	if !r.begun {
 		r.begun, r.blank = true, ' '
@@ -69,106 +72,108 @@ func (r *textRun) begin() bool {
 	return blank == '\n'
 }
 
-// data takes a run of text, or of one that has begun the rest. Blanks at its ends go, also those
-// that references stand for.
-func (h *stripper) data(i, end int, references, begun bool) {
-	if h.hidden {
+// beginWord is begin for a word at i, and notes where a new line begins.
+func (r *textRun) beginWord(i int) {
+	l := r.out
+	if r.begun && r.blank != '\n' && l.length == 0 {
+		r.blank = 0
 		return
 	}
-	l := h.out
-	run := textRun{out: l, begun: begun}
-	text := h.in[:end]
-	if l.skips() && nextOf(text, i, classEnd|classReference) == end {
-		return
+	if r.begin() && l.marks != nil && l.lines >= l.marks.due {
+		l.marks.add(mark{int32(l.lines), int32(l.part), int32(i), int32(r.end), r.references})
 	}
-	ends := uint8(classSpace) // of words
-	if references {
+}
+
+// words takes words with single blanks between them, from i up to stop, and returns where they end.
+func (r *textRun) words(i, stop int) int {
+	l := r.out
+	ends := uint8(classSpace)
+	if r.references {
 		ends |= classReference
 	}
+	for i < stop {
+		n, class := wordEnd(r.in, i, stop, ends)
+		if n == i {
+			return i
+		}
+		if r.beginWord(i); l.done() {
+			return i
+		}
+		switch {
+		case l.skips():
+			n = nextOf(r.in[:stop], n, classEnd|classReference)
+		case l.length == 0 && (n == r.end || spaceAt(r.in[:r.end], n) > 0):
+			// Every run begins with a blank, so the end of this one ends the word.
+			wholeWord(l, r.in, i, n, class)
+		default:
+			putWord(l, r.in[i:n])
+		}
+		if i = n; i < stop && r.in[i] == ' ' {
+			r.blank = ' '
+			i++
+		}
+	}
+	return i
+}
+
+// character takes white space, or the reference at i, and returns where it ends.
+func (r *textRun) character(i int, known *references) int {
+	text := r.in[:r.end]
+	switch c := text[i]; {
+	case c == '&' && r.references:
+		return i + 1 + r.reference(text[i+1:], known)
+	case c < utf8.RuneSelf && isSpace(rune(c)):
+		r.put(rune(c))
+		return i + 1
+	}
+	if c, size := charAt(text[i:]); isSpace(c) {
+		r.put(c)
+		i += size
+	}
+	return i
+}
+
+// reference takes a reference, of which text follows the "&", and returns its size without the "&".
+func (r *textRun) reference(text []byte, known *references) int {
+	if len(text) == 0 || text[0] != '#' {
+		meaning, n := known.of(text)
+		for _, c := range meaning {
+			r.put(c)
+		}
+		return n
+	}
+	meaning, ok, n := numeric(text)
+	if n == 0 {
+		meaning, ok = '&', true
+	}
+	if ok {
+		r.put(meaning)
+	}
+	return n
+}
+
+// data takes a run of text, or the end of one that has begun. It drops the white space at its ends, also white space
+// from references.
+func (h *stripper) data(i, end int, references, begun bool) {
+	l := h.out
+	if h.hidden || l.skips() && nextOf(h.in[:end], i, classEnd|classReference) == end {
+		return
+	}
+	run := textRun{in: h.in, end: end, references: references, out: l, begun: begun}
+	const step = pace.Step / 2
 	for from := i; i < end && !l.done(); {
-		if i-from >= pace.Step/2 {
+		if i-from >= step {
 			if h.pace.Over(i - from) {
 				return
 			}
 			from = i
 		}
-		// Most characters are those of words with a blank between them.
 		stop := end
-		if end-i > pace.Step/2 {
-			stop = charBefore(text, i+pace.Step/2)
+		if end-i > step {
+			stop = charBefore(h.in[:end], i+step)
 		}
-		for i < stop {
-			n, class := plainEnd(h.in, i, stop)
-			for n < stop {
-				c := classes[text[n]]
-				if c&(ends|classWide) != 0 {
-					break
-				}
-				class |= c
-				n++
-			}
-			if n < stop && text[n] >= utf8.RuneSelf {
-				n, class = wordEnd(text, n, stop, ends, class)
-			}
-			if n == i {
-				break
-			}
-			if run.begun && run.blank != '\n' && l.length == 0 {
-				run.blank = 0
-			} else if run.begin() {
-				if l.done() {
-					return
-				}
-				if l.marks != nil && l.lines >= l.marks.due {
-					l.marks.add(mark{int32(l.lines), int32(l.part), int32(i), int32(end), references})
-				}
-			}
-			switch {
-			case l.skips():
-				n = nextOf(text[:stop], n, classEnd|classReference)
-			case l.length == 0 && (n == end || spaceAt(text, n) > 0):
-				// Every run begins with a blank, so that the end of this one ends the word.
-				wholeWord(l, h.in, i, n, class)
-			default:
-				putWord(l, text[i:n])
-			}
-			if i = n; i < stop && text[i] == ' ' {
-				run.blank = ' '
-				i++
-			}
-		}
-		if i == end {
-			break
-		}
-		switch c := text[i]; {
-		case c == ' ' && run.blank != 0:
-			i++
-		case c == '&' && references:
-			i++
-			if i < end && text[i] == '#' {
-				meaning, ok, n := numeric(text[i:])
-				if n == 0 {
-					meaning, ok = '&', true
-				}
-				if ok {
-					run.put(meaning)
-				}
-				i += n
-				continue
-			}
-			meaning, n := h.known.of(text[i:])
-			for _, r := range meaning {
-				run.put(r)
-			}
-			i += n
-		case c < utf8.RuneSelf && isSpace(rune(c)):
-			run.put(rune(c))
-			i++
-		default:
-			if r, size := charAt(text[i:]); isSpace(r) {
-				run.put(r)
-				i += size
-			}
+		if i = run.words(i, stop); i < end && !l.done() {
+			i = run.character(i, h.known)
 		}
 	}
 }
@@ -202,7 +207,7 @@ func (h *stripper) hasPrefix(i int, prefix string) bool {
 	return true
 }
 
-// run is the parser's main loop, from i on. What it cannot finish at the end is lost.
+// run is the parser's main loop, from i on. An unfinished construct at the end is lost.
 func (h *stripper) run(i int) {
 	n := len(h.in)
 	for i < n && !h.broken && !h.out.done() {
@@ -231,7 +236,7 @@ func (h *stripper) run(i int) {
 	}
 }
 
-// cutReference says whether the text ends in what may be half a reference.
+// cutReference reports whether the text ends in a possible part of a reference.
 func (h *stripper) cutReference(i int) bool {
 	const longest = 34 // in characters
 	from := len(h.in)
@@ -442,7 +447,7 @@ func (h *stripper) close(name []byte) {
 	}
 }
 
-// rawName returns the name of an element if its text does not count, else "".
+// rawName returns the name of an element whose text is dropped, else "".
 func rawName(name []byte) string {
 	if name[0]|0x20 != 's' || len(name) < len("style") {
 		return ""
@@ -526,8 +531,8 @@ func (h *stripper) startTag(i int) int {
 	return end
 }
 
-// plainTag returns where a start tag ends whose name ends at i, if it is written as most are:
-// attributes behind blanks, their values in quotes. All ways to read such a tag agree.
+// plainTag returns the end of a start tag whose name ends at i, if all attributes stand behind
+// blanks and have quoted values, like in most tags. All ways to read such a tag agree.
 func (h *stripper) plainTag(i int) (end int, ok bool) {
 	for i < len(h.in) && h.in[i] != '>' {
 		name := h.skipSpace(i)
@@ -596,9 +601,8 @@ func (h *stripper) wholeTag(i int) int {
 	return j // bogus, but longer than nothing: it has a name
 }
 
-// attribute takes one attribute at i and returns where the next may start. It
-// reports false if there is none. With blanks, white space behind a value belongs
-// to it.
+// attribute reads one attribute at i and returns the start of the next. It reports false if there
+// is none. With blanks, a value includes the white space behind it.
 func (h *stripper) attribute(i int, blanks bool) (int, bool) {
 	if i == 0 || i >= len(h.in) {
 		return i, false
@@ -638,7 +642,7 @@ func (h *stripper) value(i int) (int, bool) {
 	if end := h.find(h.in[v], v+1); end >= 0 {
 		return end + 1, true
 	}
-	// A quote that is never closed: the value is what can be had without it.
+	// A quote that is never closed does not belong to the value.
 	if v > i {
 		return charBefore(h.in, v), true
 	}

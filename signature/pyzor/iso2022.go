@@ -10,8 +10,8 @@ const (
 	setKorea // KS X 1001
 )
 
-// setOf returns the set that an escape sequence, without ESC, chooses in a
-// codec, and whether it goes into the shifted place.
+// setOf returns the set that an escape sequence, without ESC, selects in a codec, and whether it
+// selects the shifted set.
 func setOf(codec, escape string) (set int, shifted, ok bool) {
 	japanese := codec != "iso2022_kr"
 	switch escape {
@@ -90,8 +90,7 @@ func (s *sink) iso2022(b []byte, codec string) {
 	}
 }
 
-// escape takes an escape sequence and returns its length; 0 for an ESC that
-// begins none.
+// escape reads an escape sequence and returns its length; 0 for an ESC that begins none.
 func (s *sink) escape(b []byte, codec string, set *[2]int) int {
 	if len(b) < 2 {
 		s.error()
@@ -138,7 +137,7 @@ func (s *sink) escape(b []byte, codec string, set *[2]int) int {
 	return n
 }
 
-// fromSet decodes one character of a set and returns how many bytes it took.
+// fromSet decodes one character of a set and returns its size.
 func (s *sink) fromSet(b []byte, set int) int {
 	if set == setRoman || set == setKana {
 		c := rune(b[0])

@@ -1,56 +1,55 @@
 package pyzor
 
 import (
-	"encoding/binary"
-	"math/bits"
 	"unicode/utf8"
+
+	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// minLine is the number of characters of a normalised line that counts.
+// minLine is the minimum length, in characters, of a normalised line that contributes to the digest.
 const minLine = 8
 
-// maxWord is the number of characters from which on a word does not count.
+// maxWord is the length, in characters, from which words are dropped.
 const maxWord = 10
 
-// A liner takes the characters of a mail one by one, cuts them into lines,
-// removes from each, in this order, words of ten or more characters, addresses,
-// URLs and white space, and passes on the lines that are long enough after that,
-// if they are wanted. It keeps no more than the line it passes on.
+// A liner cuts the characters of a mail into lines and normalises them. From each line it removes,
+// in this order, words of ten or more characters, addresses, URLs and white space. It passes on the
+// wanted lines that are long enough after that. It holds no more than one line.
 //
 // Source: docs/specs/pyzor.md#lines and #normalisation.
 type liner struct {
 	wanted stretch
-	// text takes a piece of a line that is wanted, end its end.
+	// text receives a piece of a wanted line, end is called at its end.
 	text func(piece []byte)
 	end  func()
 
-	marks *marks // for who counts all lines, to note where they begin; nil for who reads those that are wanted
-	part  int    // of the mail
-	at    *int   // where in the part what is passed on now stands; nil or below 0 if that is not known
+	marks *marks // receives the starts of lines while all lines are counted; nil while wanted lines are read
+	part  int    // index of the part of the mail
+	at    *int   // index in the part of the text passed in; nil or negative if unknown
 
-	named []rune // characters that the text names, see appendNamed
+	named []rune // characters with names in the text, see appendNamed
 
-	lines  int // that counted
+	lines  int // number of lines long enough so far
 	word   [maxWord]rune
-	length int    // of the word, maxWord if it is longer
-	chars  int    // of the line so far, normalised
-	held   []byte // of the line, not yet passed on
+	length int    // of the word, at most maxWord
+	chars  int    // length of the normalised line so far
+	held   []byte // end of the line, not yet passed on
 }
 
-// maxHeld is about how many bytes of a line are held, to be passed on together. A word more
-// takes heldSpare at most.
+// maxHeld is the size in bytes from which held text is passed on. One more word needs at most
+// heldSpare.
 const (
 	maxHeld   = 512
 	heldSpare = 64
 )
 
-// done reports whether no more lines are wanted, for who does not count them.
+// done reports whether l neither wants nor counts further lines.
 func (l *liner) done() bool { return l.marks == nil && l.lines >= l.wanted.behind }
 
-// wants reports whether the present line is wanted, if it counts.
+// wants reports whether the present line is wanted, provided that it is long enough.
 func (l *liner) wants() bool { return l.wanted.first <= l.lines && l.lines < l.wanted.behind }
 
-// skips reports whether nothing of the present line matters any more but its end.
+// skips reports whether only the end of the present line still matters.
 func (l *liner) skips() bool { return l.chars >= minLine && !l.wants() }
 
 // put takes one character.
@@ -80,14 +79,7 @@ func (l *liner) puts(text []byte) {
 			}
 		}
 		// Most characters are those of words.
-		n, class := plainEnd(text, at, len(text))
-		for n < len(text) && classes[text[n]]&(classSpace|classWide) == 0 {
-			class |= classes[text[n]]
-			n++
-		}
-		if n < len(text) && text[n] >= utf8.RuneSelf {
-			n, class = wordEnd(text, n, len(text), classSpace, class)
-		}
+		n, class := wordEnd(text, at, len(text), classSpace)
 		switch {
 		case n == len(text):
 			putWord(l, text[at:])
@@ -113,31 +105,9 @@ func (l *liner) puts(text []byte) {
 	}
 }
 
-// plainEnd returns where in text, from at on, what belongs to a word at sight ends, before stop, and the class of odd characters
-// if there may be one before that.
-func plainEnd(text []byte, at, stop int) (end int, class uint8) {
-	// Eight at a time, up to a blank or one below, beyond ASCII, or "&".
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for len(text)-at >= 8 && at < stop {
-		eight := binary.LittleEndian.Uint64(text[at:])
-		reference, address, colon := eight^'&'*ones, eight^'@'*ones, eight^':'*ones
-		ends := ((eight-(' '+1)*ones)&^eight | (reference-ones)&^reference | eight) & high
-		odd := ((address-ones)&^address | (colon-ones)&^colon) & high
-		if odd&(ends-1)&^ends != 0 {
-			class = classOdd
-		}
-		if ends != 0 {
-			at += bits.TrailingZeros64(ends) / 8
-			break
-		}
-		at += 8
-	}
-	return min(at, stop), class
-}
-
-// wordEnd returns where in text, from at on, the next character is that is white space or of one of the classes ends, stop
-// if there is none before, and the classes of the characters up to there together with those of class.
-func wordEnd(text []byte, at, stop int, ends, class uint8) (int, uint8) {
+// wordEnd returns the index of the first character of text[at:stop] that is white space or has one of the classes ends,
+// or stop, and the classes of the characters before it.
+func wordEnd(text []byte, at, stop int, ends uint8) (end int, class uint8) {
 	for at < stop {
 		if c := classes[text[at]]; c&classWide == 0 {
 			if c&ends != 0 {
@@ -157,46 +127,36 @@ func wordEnd(text []byte, at, stop int, ends, class uint8) (int, uint8) {
 	return at, class
 }
 
-// nextOf returns where a character of a class, an end of lines or a reference, is next in text from at on, its length
-// if there is none.
+// nextOf returns the index of the first character at or after at that belongs to class, line ends or references,
+// or len(text).
 func nextOf(text []byte, at int, class uint8) int {
-	// Eight at a time, up to one below a blank, beyond ASCII, or "&".
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for at < len(text) {
-		if len(text)-at >= 8 {
-			eight := binary.LittleEndian.Uint64(text[at:])
-			reference := eight ^ '&'*ones
-			marked := ((eight-' '*ones)&^eight | (reference-ones)&^reference | eight) & high
-			if marked == 0 {
-				at += 8
-				continue
-			}
-			at += bits.TrailingZeros64(marked) / 8
-		}
+	for at = mayEnd.Index(text, at); at < len(text); at = mayEnd.Index(text, at+1) {
 		c := text[at]
 		if classes[c]&class != 0 {
-			return at
+			break
 		}
-		if c == 0xc2 || c == 0xe2 { // with which the other ends of lines begin
+		if c >= utf8.RuneSelf { // the first byte of a line end beyond ASCII
 			if r, _ := charAt(text[at:]); classOf(r)&class != 0 {
-				return at
+				break
 			}
 		}
-		at++
 	}
 	return at
 }
 
-// note notes that the present line begins at or behind a line end, so many bytes behind where
-// what is passed on begins.
+// mayEnd holds references and the bytes with which line ends begin.
+var mayEnd = scan.NewByteSet("\n\v\f\r\x1c\x1d\x1e\xc2\xe2&")
+
+// note records the start of the present line, at or behind a line end, that is behind bytes into the
+// text passed in.
 func (l *liner) note(behind int) {
 	if l.marks != nil && l.lines >= l.marks.due && l.at != nil && *l.at >= 0 {
 		l.marks.add(mark{line: int32(l.lines), part: int32(l.part), at: int32(*l.at + behind)})
 	}
 }
 
-// wholeWord takes a word of text, from at up to end, that stands between white space, or the ends of a run, which white
-// space follows. class has the classes of its characters. It does what putWord and endWord do, at once if the word is plain.
+// wholeWord takes text[at:end], a word between white space or at an end of a run that white space follows. class has the
+// classes of its characters. It does the work of putWord and endWord, in one step if the word is plain.
 func wholeWord(l *liner, text []byte, at, end int, class uint8) {
 	switch {
 	case class&classOdd != 0:
@@ -206,7 +166,7 @@ func wholeWord(l *liner, text []byte, at, end int, class uint8) {
 	case l.counts(end - at):
 		const most = 16 // at least maxWord
 		if n := len(l.held); len(text)-at >= most && cap(l.held)-n >= most {
-			// As much, whatever the length, is two steps.
+			// A copy of constant size needs two instructions.
 			copy(l.held[n:n+most], text[at:at+most])
 			l.held = l.held[:n+end-at]
 		} else {
@@ -218,13 +178,13 @@ func wholeWord(l *liner, text []byte, at, end int, class uint8) {
 	}
 }
 
-// counts counts characters of the line, and reports whether they are wanted.
+// counts adds characters to the length of the line, and reports whether the line is wanted.
 func (l *liner) counts(chars int) bool {
 	l.chars += chars
 	return l.wants()
 }
 
-// passAll passes on what is held, if it is known that the line counts.
+// passAll passes on the held text once the line is long enough.
 func (l *liner) passAll() {
 	if len(l.held) > 0 && l.chars >= minLine {
 		l.text(l.held)
@@ -232,7 +192,7 @@ func (l *liner) passAll() {
 	}
 }
 
-// putWord takes characters of a word: none of them is white space.
+// putWord takes characters of a word, without white space.
 func putWord(l *liner, text []byte) {
 	for len(text) > 0 && l.length < maxWord {
 		r, size := charAt(text)

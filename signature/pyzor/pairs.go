@@ -12,17 +12,16 @@ import (
 	"golang.org/x/text/encoding/traditionalchinese"
 )
 
-// A pairTable is a double-byte codec: rows of valid pairs, read from a
-// table of golang.org/x/text but for the pairs in other.
+// A pairTable is a double-byte codec: rows of valid pairs. Their meanings come from a table of
+// golang.org/x/text, except the pairs in other.
 type pairTable struct {
 	base   string
-	single string // bytes above 127 that stand alone, each followed by its meaning
+	single string // single bytes above 127, each followed by its meaning
 	rows   []row
 	other  map[uint16]string
 }
 
-// A row says which second bytes (pairs of first and last) the lead bytes lo
-// to hi take.
+// A row holds the ranges of second bytes, as pairs of first and last, for the lead bytes lo to hi.
 type row struct {
 	lo, hi byte
 	trails string
@@ -43,8 +42,8 @@ func (t *pairTable) valid(lead, trail byte) bool {
 	return false
 }
 
-// meanings say what bytes from 128 alone and pairs of a lead byte from 128 mean, "" for
-// nothing. Text in such a charset looks one up for every two bytes of it.
+// meanings holds the meanings of single bytes and of lead bytes with a second byte, from 128 on; ""
+// for none. Decoding looks up one of them for every two bytes.
 type meanings struct {
 	single [0x80]string
 	pair   [0x8000]string
@@ -53,8 +52,7 @@ type meanings struct {
 // ofPair takes a lead byte from 128.
 func (m *meanings) ofPair(lead, trail byte) string { return m.pair[int(lead-0x80)<<8|int(trail)] }
 
-// codecs holds the double-byte codecs in the form that decoding uses: what
-// each lead byte alone and each pair means, "" for nothing. Made when first needed.
+// codecs holds the double-byte codecs in the form that decoding uses. Each is built on first use.
 var codecs = func() map[string]func() *meanings {
 	m := make(map[string]func() *meanings)
 	for name := range pairTables {
@@ -132,7 +130,7 @@ func userDefined(codec string, lead, trail byte) rune {
 // an error by itself; the second is looked at again.
 func (s *sink) pairs(b []byte, codec string) {
 	m := codecs[codec]()
-	others := codec == "euc_jp" || codec == "gb18030" || codec == "euc_kr" // than pairs
+	longer := codec == "euc_jp" || codec == "gb18030" || codec == "euc_kr" // has longer sequences
 	for i := 0; i < len(b); {
 		s.at = s.size - len(b) + i
 		c := b[i]
@@ -152,7 +150,7 @@ func (s *sink) pairs(b []byte, codec string) {
 			i++
 			continue
 		}
-		if others {
+		if longer {
 			if n := s.longer(b[i:], codec); n != 0 {
 				i += n
 				continue
@@ -173,8 +171,8 @@ func (s *sink) pairs(b []byte, codec string) {
 	}
 }
 
-// longer decodes the sequences of a double-byte charset that are not pairs. It
-// returns how many bytes it took, 0 if there is none here.
+// longer decodes one sequence of a double-byte charset that is not a pair. It returns its size, 0 if
+// b begins with none.
 func (s *sink) longer(b []byte, codec string) int {
 	switch {
 	case codec == "euc_jp" && b[0] == 0x8e:

@@ -1,7 +1,6 @@
 package rspamd
 
 import (
-	"encoding/binary"
 	"math"
 	"strconv"
 	"strings"
@@ -116,45 +115,10 @@ func (v *page) style(written string) *look {
 	known := &v.looks[mix%len(v.looks)]
 	if known.style != written {
 		value := markup.Value(written)
-		s := cssReader{text: inLower(value[:min(len(value), maxStyle)])}
+		s := cssReader{text: strings.ToLower(value[:min(len(value), maxStyle)])}
 		*known = knownLook{style: written, look: s.declarations()}
 	}
 	return &known.look
-}
-
-// inLower returns what strings.ToLower does. Most styles are in lower case.
-func inLower(text string) string {
-	b := scan.Bytes(text)
-	if scan.ASCIIPrefix(b) < len(b) {
-		return strings.ToLower(text)
-	}
-	for at := 0; at < len(b); at++ {
-		if len(b)-at >= 8 && capitals(binary.LittleEndian.Uint64(b[at:])) == 0 {
-			at += 7
-			continue
-		}
-		if c := b[at]; c < 'A' || c > 'Z' {
-			continue
-		}
-		b = []byte(text)
-		for ; len(b)-at >= 8; at += 8 {
-			eight := binary.LittleEndian.Uint64(b[at:])
-			binary.LittleEndian.PutUint64(b[at:], eight|capitals(eight)>>2)
-		}
-		for ; at < len(b); at++ {
-			if c := b[at]; 'A' <= c && c <= 'Z' {
-				b[at] = c | 0x20
-			}
-		}
-		return scan.String(b)
-	}
-	return text
-}
-
-// capitals returns the high bits of those bytes, all ASCII, that are capital letters.
-func capitals(eight uint64) uint64 {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	return (eight + (0x80-'A')*ones) &^ (eight + (0x80-'Z'-1)*ones) & high
 }
 
 // A sheet is what style sheets say of elements by their names, identifiers and classes, and of all.
@@ -166,7 +130,7 @@ type sheet struct {
 
 // read takes the rules of a style sheet.
 func (s *sheet) read(text string) {
-	r := cssReader{text: inLower(text)}
+	r := cssReader{text: strings.ToLower(text)}
 	if s.tags == nil {
 		*s = sheet{tags: make(map[atom.Atom]*look), ids: make(map[string]*look), classes: make(map[string]*look)}
 	}

@@ -1,7 +1,6 @@
 package rspamd
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math/bits"
@@ -31,7 +30,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// A script is a group of languages among which rspamd chooses.
+// A script is a group of languages among which rspamd chooses one.
 type script uint8
 
 const (
@@ -39,16 +38,16 @@ const (
 	inCyrillic
 	inArabic
 	inDevanagari
-	unstemmed // one with a single language, that has no stemmer here
+	unstemmed // a script with a single language, which has no stemmer here
 )
 
-// A language is one whose stop words rspamd counts.
+// A language is a language whose stop words rspamd counts.
 type language struct {
 	name     string
-	stem     func(*snowballstem.Env) bool // nil if there is none here
+	stem     func(*snowballstem.Env) bool // nil without a stemmer
 	script   script
-	accented bool   // its words have accents, for rspamd
-	words    string // that are frequent
+	accented bool   // rspamd counts its words as accented
+	words    string // frequent words
 }
 
 var languages = [...]language{
@@ -68,7 +67,7 @@ var languages = [...]language{
 	{"id", nil, inLatin, false, ""}, {"ar", nil, inArabic, false, ""}, {"ne", nil, inDevanagari, false, ""},
 }
 
-// stemFinnish stems a word, but for numbers, of which Finnish takes a digit that is there twice.
+// stemFinnish stems a word, except numbers: the Finnish stemmer removes doubled digits.
 func stemFinnish(env *snowballstem.Env) bool {
 	if w := env.Current(); w != "" && w[len(w)-1] <= '9' {
 		return true
@@ -82,78 +81,28 @@ const (
 	inRussian = 11
 )
 
-// maxStopWords bounds a list of stop words, in bytes.
+// maxStopWords is the greatest size of a list of stop words, in bytes.
 const maxStopWords = 1 << 20
 
-// stopWords are words by which a text shows its language.
+// stopWords are frequent words that identify the language of a text.
 type stopWords struct {
-	of      map[string]uint32     // bit i for languages[i]
-	count   [len(languages)]int   // how many a language has
-	longest int                   // bytes
-	begins  [utf8.RuneSelf]uint32 // bit n if a word of n bytes begins so
-	wide    [4]uint64             // a bit for each character that begins words and is not ASCII, and for some others
-	enough  int                   // words of a language after which no more are looked for
-	short   []shortWord           // those of ASCII that have a key, each at the first free place from its own on; a power of two
-	marks   [64]uint64            // a bit for the key of each of these, and for some others
+	of      map[string]uint32   // bit i for languages[i]
+	count   [len(languages)]int // number of words of a language
+	longest int                 // length of the longest word in bytes
+	enough  int                 // number of hits that settles the language
+
+	// Bit n of shapes[first][last] is set if a word of n bytes begins and ends with these bytes, see lastOf. It rejects most
+	// words of a text: without it, all signatures of plain text take 8 % longer.
+	shapes [utf8.RuneSelf][32]uint32
+	wide   [4]uint64 // hashed set of the first characters beyond ASCII
 }
 
-// A shortWord is a stop word by its key.
-type shortWord struct {
-	key   uint64 // 0 is free
-	langs uint32 // as in stopWords.of
-}
-
-// maxShort is how many bytes a word with a key has at most: its bytes, the first one lowest.
-const maxShort = 7
-
-// place returns where a key is looked for first.
-func (s *stopWords) place(key uint64) int {
-	return int(key*0x9E3779B97F4A7C15>>32) & (len(s.short) - 1)
-}
-
-// finish makes s ready for use, when all words are there.
-func (s *stopWords) finish() {
-	size := 16
-	for size < 4*len(s.of) {
-		size *= 2
+// lastOf returns the index in shapes for the last byte of a word, 0 for any byte beyond ASCII.
+func lastOf(word []byte) byte {
+	if c := word[len(word)-1]; c < utf8.RuneSelf {
+		return c % 32
 	}
-	s.short = make([]shortWord, size)
-	for word, langs := range s.of {
-		if len(word) > maxShort || !scan.IsASCII(word) || strings.IndexByte(word, 0) >= 0 {
-			continue
-		}
-		key := uint64(0)
-		for i := range len(word) {
-			key |= uint64(word[i]) << (8 * i)
-		}
-		at := s.place(key)
-		for s.short[at].key != 0 {
-			at = (at + 1) & (size - 1)
-		}
-		s.short[at] = shortWord{key, langs}
-		bit := markOf(key)
-		s.marks[bit/64] |= 1 << (bit % 64)
-	}
-}
-
-// markOf returns the bit of a key in marks.
-func markOf(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> 52 }
-
-// maybe reports whether there may be a word with that key.
-func (s *stopWords) maybe(key uint64) bool {
-	bit := markOf(key)
-	return s.marks[bit/64%64]>>(bit%64)&1 != 0
-}
-
-// ofKey returns the languages of the word with that key, none for 0.
-func (s *stopWords) ofKey(key uint64) uint32 {
-	for at := s.place(key); ; at = (at + 1) & (len(s.short) - 1) {
-		if word := &s.short[at]; word.key == key {
-			return word.langs
-		} else if word.key == 0 {
-			return 0
-		}
-	}
+	return 0
 }
 
 func (s *stopWords) add(language int, word string) {
@@ -161,14 +110,15 @@ func (s *stopWords) add(language int, word string) {
 	s.count[language]++
 	s.longest = max(s.longest, len(word))
 	if c := word[0]; c < utf8.RuneSelf {
-		s.begins[c] |= 1 << len(word)
+		s.shapes[c][0] |= 1 << len(word)
+		s.shapes[c][lastOf([]byte(word))] |= 1 << len(word)
 	} else {
 		r, _ := utf8.DecodeRuneInString(word)
 		s.wide[r/64%4] |= 1 << (r % 64)
 	}
 }
 
-// ownWords are those by which languages are told where rspamd's list is not at hand.
+// ownWords identify languages if rspamd's list is not available.
 var ownWords = func() *stopWords {
 	const enough = 30
 	s := &stopWords{of: make(map[string]uint32), enough: enough}
@@ -176,15 +126,14 @@ var ownWords = func() *stopWords {
 		for word := range strings.FieldsSeq(languages[i].words) {
 			s.add(i, word)
 		}
-		s.count[i] = 1 // hits count as they are: these lists are of words that are about as frequent
+		s.count[i] = 1 // the words of these lists are about equally frequent, so hits need no weight
 	}
-	s.finish()
 	return s
 }()
 
-// ReadStopWords reads the list by which rspamd tells languages apart, the file stop_words of its folder of languages.
-// With it texts get the same stems as there, without it most do. The Hasher must not be in use yet. Errors that are not of
-// reading wrap bulkhead.ErrMalformed.
+// ReadStopWords reads the list by which rspamd identifies languages, the file stop_words in its folder of languages.
+// With it, all texts get the same stems as in rspamd; without it, most do. The Hasher must not be in use yet. Errors in
+// the list wrap bulkhead.ErrMalformed.
 //
 // Source: docs/specs/rspamd-fuzzy.md#language.
 func (h *Hasher) ReadStopWords(from io.Reader) error {
@@ -195,7 +144,7 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 	if len(text) > maxStopWords {
 		return fmt.Errorf("rspamd: %w: more than %d bytes of stop words", bulkhead.ErrMalformed, maxStopWords)
 	}
-	// What is between quotation marks is a word, or a language if a colon follows.
+	// A quoted string is a language if a colon follows, else a word.
 	const enough = 80
 	s := &stopWords{of: make(map[string]uint32), enough: enough}
 	pieces := strings.Split(string(text), `"`)
@@ -211,21 +160,20 @@ func (h *Hasher) ReadStopWords(from io.Reader) error {
 	if s.count[inEnglish] == 0 || len(pieces)%2 == 0 || !utf8.Valid(text) {
 		return fmt.Errorf("rspamd: %w: no list of stop words", bulkhead.ErrMalformed)
 	}
-	s.finish()
 	h.stopWords = s
 	return nil
 }
 
-// language returns which of languages a stripped text is in, which has these letters, of which v are the words, and found says
-// how many words and links there are; -1 for one that has no stemmer here.
+// language returns the index in languages of the language of a stripped text, or -1 if it has no stemmer here. v holds
+// its words, found is the number of its words and links.
 //
 // Source: docs/specs/rspamd-fuzzy.md#language.
-func (h *Hasher) language(text []byte, letters scan.LetterMap, v *vocabulary, found int) int {
+func (h *Hasher) language(text []byte, v *vocabulary, found int) int {
 	in, mostly := scriptOf(text)
 	if in == unstemmed {
 		return -1
 	}
-	best := h.stopWords.language(text, letters, in)
+	best := h.stopWords.language(text, in)
 	switch {
 	case best >= 0 && languages[best].stem == nil:
 		return -1
@@ -241,9 +189,9 @@ func (h *Hasher) language(text []byte, letters scan.LetterMap, v *vocabulary, fo
 	return inEnglish
 }
 
-// language returns which of languages the stop words of a text say that it is in, -1 if they say none.
-func (s *stopWords) language(text []byte, letters scan.LetterMap, in script) int {
-	hits := s.hits(text, letters, in)
+// language returns the index of the language whose stop words are most frequent in text, or -1.
+func (s *stopWords) language(text []byte, in script) int {
+	hits := s.hits(text, in)
 	accents, best, most := false, -1, 0.0
 	for i, n := range &hits {
 		accents = accents || n > 0 && languages[i].accented
@@ -260,9 +208,9 @@ func (s *stopWords) language(text []byte, letters scan.LetterMap, in script) int
 	return best
 }
 
-// hits returns how often words of each language of a script are in text, up to where one has shown itself clearly. They
-// stand between ASCII punctuation and white space.
-func (s *stopWords) hits(text []byte, letters scan.LetterMap, in script) (hits [len(languages)]int) {
+// hits counts the stop words of each language of a script in text, and stops when one language is clear. Words stand
+// between ASCII punctuation and white space.
+func (s *stopWords) hits(text []byte, in script) (hits [len(languages)]int) {
 	const longest = 31
 	var room [longest]byte
 	of := scripts[in]
@@ -279,7 +227,7 @@ func (s *stopWords) hits(text []byte, letters scan.LetterMap, in script) (hits [
 			return false
 		}
 		if word[0] < utf8.RuneSelf {
-			if s.begins[lowerASCII(word[0])]>>len(word)&1 == 0 {
+			if s.shapes[lowerASCII(word[0])][lastOf(word)]>>len(word)&1 == 0 {
 				return false
 			}
 		} else if r, _ := scan.Rune(word); !s.beginsWide(r) {
@@ -288,34 +236,11 @@ func (s *stopWords) hits(text []byte, letters scan.LetterMap, in script) (hits [
 		return count(s.of[string(appendLower(room[:0], word))])
 	}
 	for at := 0; at < len(text); {
-		end := -1
-		if len(text)-at >= 8 {
-			const each = 0x0101010101010101
-			n := letters.Run(at)
-			if at+n < len(text) && isRim[text[at+n]] {
-				end = at + n
-				if n < 8 {
-					// Most words are that short, and no stop words.
-					key := (binary.LittleEndian.Uint64(text[at:]) | 0x20*each) & (1<<(8*n&63) - 1)
-					if s.maybe(key) && count(s.ofKey(key)) {
-						break
-					}
-				} else if n <= s.longest && look(text[at:end]) {
-					break
-				}
-				if c := text[end]; c != '\'' && c != '-' {
-					at = end + 1
-					continue
-				}
-			}
+		end := at + rim(text[at:])
+		if end > at && look(text[at:end]) {
+			break
 		}
-		if end < 0 {
-			end = at + rim(text[at:])
-			if end > at && look(text[at:end]) {
-				break
-			}
-		}
-		// A word may have one mark within: "don't" is one, and so are both pieces of it.
+		// A word may contain one mark: "don't" is a word, and so are its two pieces.
 		if end < len(text) && (text[end] == '\'' || text[end] == '-') && look(text[at:end+1+rim(text[end+1:])]) {
 			break
 		}
@@ -324,13 +249,13 @@ func (s *stopWords) hits(text []byte, letters scan.LetterMap, in script) (hits [
 	return hits
 }
 
-// beginsWide reports whether there may be a word that begins with r, which is not ASCII, in any case.
+// beginsWide reports whether a word may begin with r, which is not ASCII, in any case.
 func (s *stopWords) beginsWide(r rune) bool {
 	r = toLower(r)
 	return r < utf8.RuneSelf || s.wide[r/64%4]>>(r%64)&1 != 0
 }
 
-// scripts holds the languages of each script, bit i for languages[i].
+// scripts holds a bit set of the languages of each script, bit i for languages[i].
 var scripts = func() (table [unstemmed + 1]uint32) {
 	for i := range languages {
 		table[languages[i].script] |= 1 << i
@@ -338,9 +263,8 @@ var scripts = func() (table [unstemmed + 1]uint32) {
 	return table
 }()
 
-// rim returns how many bytes of text come before ASCII punctuation and white space.
-func rim(text []byte) int {
-	n := scan.Letters(text)
+// rim returns the index of the first byte of text that is ASCII punctuation or white space, or len(text).
+func rim(text []byte) (n int) {
 	for n < len(text) && !isRim[text[n]] {
 		n++
 	}
@@ -370,7 +294,7 @@ func appendLower(dst, word []byte) []byte {
 	return dst
 }
 
-// toLower is [unicode.ToLower], in less time for what words are made of.
+// toLower is [unicode.ToLower], faster for the characters of words.
 func toLower(r rune) rune {
 	if to := lowered.At(r); to >= 0 {
 		return to
@@ -378,12 +302,12 @@ func toLower(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// scriptOf returns the script by which rspamd chooses among languages, and whether most letters are of it.
+// scriptOf returns the script by which rspamd chooses among languages, and whether most letters belong to it.
 func scriptOf(text []byte) (in script, mostly bool) {
 	const enough = 32 // letters
 	var seen [unstemmed + 1]bool
 	latin, chinese, others := 0, 0, 0
-	counted := 0 // up to where ASCII letters were counted, which is rarely needed
+	counted := 0 // end of the text whose ASCII letters were counted, on demand
 	count := func(to int) {
 		for _, c := range text[counted:to] {
 			if scan.IsLetter(c) {
@@ -435,11 +359,11 @@ func scriptOf(text []byte) (in script, mostly bool) {
 	return inLatin, false
 }
 
-// blocks are those whose letters rspamd counts, but Latin.
+// blocks are the Unicode blocks whose letters rspamd counts, without Latin.
 var blocks = [...]struct {
 	first, last rune
 	script      script
-	other       bool // than Chinese
+	other       bool // not Chinese
 }{
 	{0x370, 0x3FF, unstemmed, true}, {0x400, 0x4FF, inCyrillic, true}, {0x530, 0x58F, unstemmed, true}, {0x590, 0x5FF, inLatin, true}, {0x600, 0x6FF, inArabic, true},
 	{0x900, 0x97F, inDevanagari, true}, {0xA80, 0xAFF, unstemmed, true}, {0xB80, 0xBFF, unstemmed, true}, {0xC00, 0xC7F, unstemmed, true}, {0xE00, 0xE7F, unstemmed, true},
@@ -447,7 +371,7 @@ var blocks = [...]struct {
 	{0x4E00, 0x9FFF, unstemmed, false}, {0x20000, 0x2A6DF, unstemmed, false},
 }
 
-// letterBlock holds the script of a letter, with isOther if it is neither Latin nor Chinese, and -1 for other characters.
+// letterBlock maps a letter to its script, with isOther if it is neither Latin nor Chinese, and other characters to -1.
 var letterBlock = scan.NewRunes(func(r rune) rune {
 	if !unicode.IsLetter(r) {
 		return -1
@@ -461,7 +385,7 @@ var letterBlock = scan.NewRunes(func(r rune) rune {
 
 const isOther = 1 << 8
 
-// blockOf returns the script of a letter, as rspamd counts letters, and whether it is neither Latin nor Chinese.
+// blockOf returns the script for which rspamd counts a letter, and whether it is neither Latin nor Chinese.
 func blockOf(r rune) (in script, other bool) {
 	for _, b := range &blocks {
 		if b.first <= r && r <= b.last {

@@ -2,8 +2,6 @@ package rspamd
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -16,31 +14,31 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// A span is a piece of a text: index of its first byte, and of that behind its last.
+// A span is the piece text[start:end] of a text.
 type span struct{ start, end int }
 
-// A linkFinder finds the links and addresses in a text that rspamd cuts out before it looks for words.
+// A linkFinder finds the links and addresses that rspamd cuts out of a text before it splits words.
 //
 // Source: docs/specs/rspamd-fuzzy.md#links.
 type linkFinder struct {
 	text  []byte
-	lines []int32 // where lines begin in text, but the first
-	bare  bool    // host names count without "www." and a scheme
+	lines []int32 // starts of the lines in text, without the first
+	bare  bool    // host names without "www." and without a scheme are links
 
-	line   int  // index in lines of the next one
-	passed int  // nothing that ends before it is looked at
-	at     int  // the "@" of a link that was found
-	marks  memo // of the next byte that ends the authority of a link
-	stops  memo // of the next byte that ends a link
+	line   int  // index in lines of the next line
+	passed int  // links that end before it are skipped
+	at     int  // index of the "@" of the last mailto link
+	marks  memo // the next byte that ends the authority of a link
+	stops  memo // the next byte that ends a link
 
-	label  []byte // that was last looked for among top-level domains
-	suffix bool   // it is one
+	label  []byte // the label last looked up among top-level domains
+	suffix bool   // label is a top-level domain
 }
 
-// A memo is where something is next, seen from a place.
+// A memo remembers the result of the last search for a class of bytes.
 type memo struct{ from, next int }
 
-// find returns where class begins next in text, its length if it does not. Asked for places in order, it looks at
+// find returns the index of the first byte of class at or after from, or len(text). Calls with increasing indexes read
 // each byte once.
 func (m *memo) find(text []byte, from int, class byte) int {
 	if from < m.from || from > m.next || m.next == 0 {
@@ -58,10 +56,10 @@ const (
 	inAddress // before "@"
 	isMark    // ends an authority, or is "@" in it
 	isStop    // ends a link
-	opensLink // a link may stand behind it
+	opensLink // may stand before a link
 	trigger   // a link may be found here
 	isWhite
-	inHost // not inDomain, but passed over in a host
+	inHost // not inDomain, but accepted in a host
 )
 
 var linkBytes = func() (table [256]byte) {
@@ -74,8 +72,8 @@ var linkBytes = func() (table [256]byte) {
 		}
 	}
 	for class, bytes := range map[byte]string{
-		inDomain: "%-.\\^_", inAddress: "!\"#$%'*+,-./\\^_{|}~", isMark: "@/#?", isStop: ")}]>' \t\n\v\f\r", opensLink: "({[<'", trigger: ":@.", isWhite: " \t\n\v\f\r",
-		inHost: "\"`|~",
+		inDomain: "%-.\\^_", inAddress: "!\"#$%'*+,-./\\^_{|}~", isMark: "@/#?", isStop: ")}]>' \t\n\v\f\r",
+		opensLink: "({[<'", trigger: ":@.", isWhite: " \t\n\v\f\r", inHost: "\"`|~",
 	} {
 		for _, c := range []byte(bytes) {
 			table[c] |= class
@@ -86,13 +84,13 @@ var linkBytes = func() (table [256]byte) {
 
 func is(c, class byte) bool { return linkBytes[c]&class != 0 }
 
-// isEnd reports whether c ends a link and is no white space.
+// isEnd reports whether c ends a link and is not white space.
 func isEnd(c byte) bool { return is(c, isStop) && !is(c, isWhite) }
 
-// each calls visit with each piece of the text that looks like a link, and whether it is one, until it
+// each calls visit for each piece of the text that looks like a link, with ok set if it is one, until visit
 // returns false.
 func (f *linkFinder) each(visit func(l span, ok bool) bool) {
-	for i := nextTrigger(f.text, 0); i < len(f.text); i = nextTrigger(f.text, i+1) {
+	for i := linkTriggers.Index(f.text, 0); i < len(f.text); i = linkTriggers.Index(f.text, i+1) {
 		switch f.text[i] {
 		case '@':
 			if l, ok := f.address(i); l.end > 0 && !visit(l, ok) {
@@ -117,25 +115,11 @@ func (f *linkFinder) each(visit func(l span, ok bool) bool) {
 	}
 }
 
-// nextTrigger returns where, from at on, a link may be found next: at a colon, "@" or point; the length of text if nowhere.
-func nextTrigger(text []byte, at int) int {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for ; len(text)-at >= 8; at += 8 {
-		eight := binary.LittleEndian.Uint64(text[at:])
-		colon, sign, point := eight^':'*ones, eight^'@'*ones, eight^'.'*ones
-		// The lowest bit is that of a byte that is 0 in one of them.
-		if found := ((colon-ones)&^colon | (sign-ones)&^sign | (point-ones)&^point) & high; found != 0 {
-			return at + bits.TrailingZeros64(found)/8
-		}
-	}
-	for at < len(text) && text[at] != ':' && text[at] != '@' && text[at] != '.' {
-		at++
-	}
-	return at
-}
+// linkTriggers are the bytes at which a link may be found.
+var linkTriggers = scan.NewByteSet(":@.")
 
-// around returns the starts of the lines around a match that ends at end: of the one it is in, and of the
-// next; -1 if there is none.
+// around returns the start of the line with a match that ends at end, and the start of the next line; -1 for
+// the first line and behind the last.
 func (f *linkFinder) around(end int) (before, next int) {
 	for f.line < len(f.lines)-1 && int(f.lines[f.line]) < end {
 		f.line++
@@ -158,7 +142,7 @@ func (f *linkFinder) before(i int) byte {
 	return f.text[i-1]
 }
 
-// limit returns how far a link that begins at start may go: to the next line, unless "<" is before it.
+// limit returns the text up to the greatest end of a link that begins at start: the next line, unless "<" precedes it.
 func (f *linkFinder) limit(start, next int) []byte {
 	if next >= 0 && f.before(start) != '<' {
 		return f.text[:max(next, start)]
@@ -166,21 +150,21 @@ func (f *linkFinder) limit(start, next int) []byte {
 	return f.text
 }
 
-// schemes are those that rspamd looks for.
+// schemes are the schemes that rspamd looks for.
 var schemes = [...]struct {
-	name, slashes string // as it is before the colon, and behind it
+	name, slashes string // the text before and behind the colon
 	kind          schemeKind
 }{
 	{"https", "", toWeb}, {"http", "", toWeb}, {"mailto", "", toAddress}, {"tel", "", toPhone}, {"callto", "", toPhone}, {"sftp", "//", toNothing}, {"ftp", "//", toWeb},
 	{"news", "//", toNothing}, {"nntp", "//", toNothing}, {"telnet", "//", toNothing}, {"webcal", "//", toNothing}, {"sip", "", toNothing}, {"h323", "", toNothing},
 }
 
-// A schemeKind says what a scheme leads to.
+// A schemeKind is the kind of resource of a scheme.
 type schemeKind uint8
 
 const (
 	toWeb     schemeKind = iota
-	toNothing            // is read like one, but is no link
+	toNothing            // read like toWeb, but no link
 	toAddress
 	toPhone
 )
@@ -221,7 +205,7 @@ func (f *linkFinder) server(start int) (l span, ok bool) {
 	return l, l.end > 0 && (f.isHost(host) || isNumeric(host))
 }
 
-// host returns the link whose host has a last point at i.
+// host returns the link whose host has its last point at i.
 func (f *linkFinder) host(i int) (l span, ok bool) {
 	const longest = 63
 	end := i + 1
@@ -266,7 +250,7 @@ func (f *linkFinder) endsHost(end, next int) bool {
 	return f.text[end] == '.' && (end+1 == len(f.text) || ends(f.text[end+1]))
 }
 
-// hostStart returns where the host with a point at i begins.
+// hostStart returns the start of the host with a point at i.
 func (f *linkFinder) hostStart(i, before int) (start int, ok bool) {
 	const longest = 253 + 9
 	for p := i; p >= 0 && i-p <= longest; p-- {
@@ -288,7 +272,7 @@ func (f *linkFinder) hostStart(i, before int) (start int, ok bool) {
 	return 0, false
 }
 
-// web returns the link of a web server that begins at start, with a scheme or a host, and the host.
+// web returns the link to a web server that begins at start with a scheme or a host, and its host.
 func (f *linkFinder) web(start, next int) (l span, host []byte) {
 	text := f.limit(start, next)
 	end, at, hostEnd := f.authority(text, start)
@@ -302,73 +286,96 @@ func (f *linkFinder) web(start, next int) (l span, host []byte) {
 	return span{start, end}, text[at:hostEnd]
 }
 
-// authority reads scheme, user, host and port of the link that begins at i, and returns where the link ends and
-// where its host is; -1 if it is none.
-func (f *linkFinder) authority(text []byte, i int) (end, host, hostEnd int) {
-	const none = -1
+// authority reads scheme, user, host and port of the link that begins at start. It returns the ends of the link and of
+// its host, and the start of the host; a negative end means that there is no link.
+func (f *linkFinder) authority(text []byte, start int) (end, host, hostEnd int) {
+	host, user := f.scheme(text, start)
+	if host >= 0 {
+		host, hostEnd = userHost(text, host, user)
+	}
+	switch i := hostEnd; {
+	case host < 0:
+		return -1, 0, 0
+	case i < len(text) && text[i] == ':':
+		if end = portEnd(text, i+1); end < 0 {
+			return -1, 0, 0
+		}
+	case i == len(text) || strings.IndexByte("/\\?#", text[i]) < 0:
+		if !is(text[i-1], inDomain) {
+			return -1, 0, 0
+		}
+		return i, host, hostEnd
+	default:
+		end = i
+	}
+	return min(f.stops.find(f.text, end, isStop), len(text)), host, hostEnd
+}
+
+// scheme returns the index behind the scheme and the slashes of the link that begins at i, or i without a scheme, and
+// whether a user follows. The index is negative if no link begins so.
+func (f *linkFinder) scheme(text []byte, i int) (end int, user bool) {
 	isSlash := func(i int) bool { return i < len(text) && (text[i] == '/' || text[i] == '\\') }
-	start, user := i, false
+	start := i
 	for i < len(text) && (isAlnum(text[i]) || text[i] == '+' || text[i] == '-') {
 		i++
 	}
 	switch {
 	case i == len(text) || i == start && text[i] != ':':
-		return none, 0, 0
-	case text[i] == ':':
-		if i++; isSlash(i) {
-			if i++; !isSlash(i) {
-				return none, 0, 0
-			}
-			for isSlash(i) {
-				i++
-			}
-		}
-		start = i
-		mark := f.marks.find(f.text, i, isMark)
-		user = mark < len(text) && text[mark] == '@'
+		return -1, false
+	case text[i] != ':':
+		return start, false
 	}
-	for {
-		host = start
-		if user {
-			if host = behindUser(text, start); host < 0 {
-				return none, 0, 0
-			}
+	if i++; isSlash(i) {
+		if i++; !isSlash(i) {
+			return -1, false
 		}
-		if host >= len(text) || !isAlnum(text[host]) && text[host] < 0x80 && text[host] != '%' && text[host] != '_' {
-			return none, 0, 0
-		}
-		i = hostEnds(text, host)
-		if i < 0 {
-			return none, 0, 0
-		}
-		if i < len(text) && !user && (text[i] == '@' || text[i] == ':' && !portEnds(text, i+1)) {
-			user = true // what seemed to be a host is one
-			continue
-		}
-		break
-	}
-	hostEnd = i
-	if i < len(text) && text[i] == ':' {
-		for i++; i < len(text) && '0' <= text[i] && text[i] <= '9'; {
+		for isSlash(i) {
 			i++
 		}
-		if port, err := strconv.ParseUint(string(text[hostEnd+1:i]), 10, 16); err != nil || port == 0 {
-			return none, 0, 0
-		}
-		if i < len(text) && !is(text[i], isStop|isMark) && text[i] != '\\' || i < len(text) && text[i] == '@' {
-			return none, 0, 0
-		}
-	} else if i == len(text) || strings.IndexByte("/\\?#", text[i]) < 0 {
-		if !is(text[i-1], inDomain) {
-			return none, 0, 0
-		}
-		return i, host, hostEnd
 	}
-	return min(f.stops.find(f.text, i, isStop), len(text)), host, hostEnd
+	mark := f.marks.find(f.text, i, isMark)
+	return i, mark < len(text) && text[mark] == '@'
 }
 
-// behindUser returns where the host begins behind the user, and perhaps a password, that begin at start; -1 if they
-// do not end in "@".
+// userHost returns the start and the end of the host behind the user at start, if there is one; the start is negative if
+// there is no host.
+func userHost(text []byte, start int, user bool) (host, end int) {
+	host = start
+	if user {
+		if host = behindUser(text, start); host < 0 {
+			return -1, 0
+		}
+	}
+	if host >= len(text) || !isAlnum(text[host]) && text[host] < 0x80 && text[host] != '%' && text[host] != '_' {
+		return -1, 0
+	}
+	end = hostEnds(text, host)
+	switch {
+	case end < 0:
+		return -1, 0
+	case end < len(text) && !user && (text[end] == '@' || text[end] == ':' && !portEnds(text, end+1)):
+		return userHost(text, start, true) // what looked like a host is a user
+	}
+	return host, end
+}
+
+// portEnd returns the end of the port at start, which must be a number of 16 bits, or -1.
+func portEnd(text []byte, start int) int {
+	i := start
+	for i < len(text) && '0' <= text[i] && text[i] <= '9' {
+		i++
+	}
+	if port, err := strconv.ParseUint(string(text[start:i]), 10, 16); err != nil || port == 0 {
+		return -1
+	}
+	if i < len(text) && (!is(text[i], isStop|isMark) && text[i] != '\\' || text[i] == '@') {
+		return -1
+	}
+	return i
+}
+
+// behindUser returns the start of the host behind the user, and perhaps a password, at start; -1 if no "@" ends
+// them.
 func behindUser(text []byte, start int) int {
 	const longestUser, longestPassword = 64, 253
 	graphic := func(i int) bool { return text[i] > ' ' && text[i] < 0x7f }
@@ -394,7 +401,7 @@ func behindUser(text []byte, start int) int {
 	return i
 }
 
-// hostEnds returns where the host that begins at start ends, -1 if it is none.
+// hostEnds returns the end of the host that begins at start, -1 if it is no host.
 func hostEnds(text []byte, start int) int {
 	const longest = 253
 	for i := start; i < len(text); {
@@ -429,7 +436,8 @@ func portEnds(text []byte, i int) bool {
 	return i > start && (i == len(text) || text[i] != '@' && is(text[i], isStop|isMark))
 }
 
-// phone returns the number to call in text whose scheme begins at start: rspamd takes for it what follows, up to the end of the line.
+// phone returns the telephone link whose scheme begins at start. Like rspamd, it takes everything up to the end of the
+// line as the number.
 func (f *linkFinder) phone(start int, text []byte) (l span, ok bool) {
 	const longest = 64
 	i := start + bytes.IndexByte(text[start:], ':') + 1
@@ -517,7 +525,7 @@ func (f *linkFinder) address(i int) (l span, ok bool) {
 	return span{start, end}, i-start <= longestUser && f.isHost(text[i+1:end])
 }
 
-// findLinks appends the links in text, which has these lines, to links, in the order of their starts.
+// findLinks appends the links in text to links, in the order of their starts.
 func findLinks(links []span, text []byte, lines []int32, bare bool) []span {
 	f := linkFinder{text: text, lines: lines, bare: bare}
 	f.each(func(l span, ok bool) bool {
@@ -564,7 +572,7 @@ func isHost(name []byte) bool {
 	return f.isHost(name)
 }
 
-// isHost is the function of that name.
+// isHost is the function isHost with the memory of f.
 func (f *linkFinder) isHost(name []byte) bool {
 	const longest = 255
 	name, ok := unescaped(name)
@@ -576,7 +584,8 @@ func (f *linkFinder) isHost(name []byte) bool {
 	return i >= 0 && len(name) <= longest && f.isSuffix(name[i+1:])
 }
 
-// unescaped returns a host without its escapes, of which all or none count. It reports false if what they stand for is no text.
+// unescaped returns a host without its escapes, or unchanged if one escape is invalid. It reports false if the result is
+// not UTF-8.
 func unescaped(host []byte) ([]byte, bool) {
 	if bytes.IndexByte(host, '%') < 0 {
 		return host, true
@@ -593,7 +602,7 @@ func (f *linkFinder) isSuffix(label []byte) bool {
 	if len(label) == 0 {
 		return false
 	}
-	if !bytes.Equal(label, f.label) { // most links of a text end alike
+	if !bytes.Equal(label, f.label) { // most links of a text have the same domain
 		_, f.suffix = publicsuffix.PublicSuffix("x." + strings.ToLower(string(label)))
 		f.label = label
 	}

@@ -27,11 +27,28 @@ func stripText(text []byte, page bool) ([]byte, []int32) {
 	return s.text, s.lines
 }
 
-// naiveWords are the words of a text, of which none is taken for a simple one.
+// naiveWords returns the words of a text by the word boundaries of the whole.
 func naiveWords(s *stripped, limit int) []string {
-	found := oddList{links: findLinks(nil, s.text, s.lines, s.bare), lines: s.lines, decay: decay{size: len(s.text)}}
-	found.oddWide(s.text, 0, limit)
-	return found.strings()
+	l := oddList{decay: decay{size: len(s.text)}}
+	l.gaps = gaps{links: findLinks(nil, s.text, s.lines, s.bare), lines: s.lines}
+	l.gaps.find()
+	at := 0
+	for it := words.FromBytes(splitPoints(nil, s.text)); it.Next(); {
+		for piece := len(it.Value()); piece > 0 && l.counted() < limit; {
+			n := alike(s.text[at : at+piece])
+			start, end := max(at, l.passed), at+n
+			at, piece = end, piece-n
+			if start >= end {
+				continue
+			}
+			if first, last := l.between(start, end, false); first < last {
+				if w := s.text[first:last]; beginsWord(w) && l.decay.keeps(w, end) {
+					l.addWide(w)
+				}
+			}
+		}
+	}
+	return l.strings()
 }
 
 // listed returns the words of a list or a vocabulary, none of nil.
@@ -171,7 +188,7 @@ func TestNextTrigger(t *testing.T) {
 		if want < at {
 			want = len(text)
 		}
-		if got := nextTrigger(text, at); got != want {
+		if got := linkTriggers.Index(text, at); got != want {
 			t.Fatalf("%q from %d: %d, want %d", text, at, got, want)
 		}
 	}

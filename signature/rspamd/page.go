@@ -2,8 +2,6 @@ package rspamd
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -17,68 +15,68 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
-// Limits of what is read of a page.
+// Limits for the reader of pages.
 const (
-	maxTag   = 64 << 10 // bytes of a tag; what follows a longer one is not read
-	maxNodes = 8192     // elements and comments; what follows more is text
-	maxStyle = 4 << 10  // bytes of a style that are looked at
+	maxTag   = 64 << 10 // bytes of a tag; a longer one ends the page
+	maxNodes = 8192     // elements and comments; behind the last, everything is text
+	maxStyle = 4 << 10  // bytes of a style that are read
 )
 
-// A page is the text that rspamd makes of HTML.
+// A page is the visible text of HTML, as rspamd extracts it.
 //
 // Source: docs/specs/rspamd-fuzzy.md#visible-text.
 type page struct {
 	source string
-	nul    bool // there is one in the source
+	nul    bool // the source has a NUL byte
 	text   []byte
-	shown  []span             // what is shown for links and begins like one: places in text, in order
-	looked int                // how many bytes were looked at for them
-	work   int                // done since pace was told
-	again  int                // how many bytes of the source were appended twice
+	shown  []span             // texts of links that look like links themselves, in order
+	looked int                // number of bytes read for shown
+	work   int                // bytes of work not yet reported to pace
+	again  int                // number of bytes of the source that were appended twice
 	name   []byte             // of the present tag
-	named  [64]knownReference // character references that were read lately
-	names  [256]knownName     // of tags that were read lately
-	looks  [64]knownLook      // of styles that were read lately
+	named  [64]knownReference // character references read recently
+	names  [256]knownName     // names of tags read recently
+	looks  [64]knownLook      // styles read recently
 	faint  knownFaint
 	nodes  []node
 	marks  []mark
-	sheet  sheet // what styles of the page say
-	root   int32 // noNode if there is none
-	opened tally // of the elements that have not ended
+	sheet  sheet               // style sheets of the page
+	root   int32               // noNode if there is none
+	opened map[atom.Atom]int32 // number of open elements by name
 }
 
-// A node is an element, a comment, or an end tag that ends nothing. Its text, and that of what
-// is in it, is between the tag and where it ends.
+// A node is an element, a comment, or an end tag that ends nothing. All indexes are in the source,
+// all nodes are indexes of page.nodes. The text of the node and its children is source[content:end].
 type node struct {
 	tag            atom.Atom // or a hash of another name
 	kind           kind
-	start, content int32 // of the tag; behind it
-	end, next      int32 // where the text ends; behind the end tag; -1 for unknown
+	start, content int32 // start of the tag and of the content
+	end, next      int32 // end of the content and of the end tag; -1 for unknown
 	parent         int32
-	child, last    int32 // the first and last node in it
+	child, last    int32 // the first and the last child
 	after          int32 // the next node of the parent
-	mark           int32 // 1 more than the index of what its attributes say, 0 for nothing
+	mark           int32 // 1 + the index of its mark in page.marks, 0 for none
 }
 
-// A mark is what attributes say.
+// A mark holds the attributes of an element that matter.
 type mark struct {
 	look        look
-	alt         string // the text that stands for a picture
-	pictured    bool   // there is one, though perhaps nothing in it
-	id, classes string // by which style sheets speak of an element
+	alt         string // text in place of a picture
+	pictured    bool   // alt is set, perhaps to ""
+	id, classes string // for selectors of style sheets
 }
 
-// A kind says what an element is.
+// A kind is a set of properties of an element.
 type kind uint16
 
 const (
-	empty   kind = 1 << iota // has nothing in it
-	inHead                   // with what is in it, not shown
+	empty   kind = 1 << iota // has no content
+	inHead                   // not shown, nor its content
 	inBlock                  // on lines of its own
 	inRow                    // a cell of a table
 	closed                   // has ended
 	ignored                  // its own text is not shown
-	comment                  // likewise
+	comment                  // its own text is not shown either
 	bare                     // looks like its parent
 	linking                  // leads to a server, an address or a number
 	last                     // its own end tag has ended the page: bare text behind is not shown
@@ -105,43 +103,46 @@ func kindOf(tag atom.Atom) kind {
 	return 0
 }
 
-// pages keeps memory in which pages are read. It holds no state.
-var pages = sync.Pool{New: func() any { return new(page) }}
+// pages recycles the memory of pages. It holds no state.
+var pages = sync.Pool{New: func() any { return &page{opened: make(map[atom.Atom]int32)} }}
 
-// maxSpare is how many bytes of memory a page has that is kept for the next one.
+// maxSpare is the greatest size in bytes of the memory of a page that is recycled.
 const maxSpare = 1 << 20
 
-// back gives v to who reads the next page.
+// maxTags is the greatest number of different names in a page that is recycled.
+const maxTags = 256
+
+// back recycles v. The caller must not use it afterwards.
 func (v *page) back() {
 	const nodeSize, markSize = 44, 64
-	if cap(v.text)+nodeSize*cap(v.nodes)+markSize*cap(v.marks) > maxSpare || len(v.opened.tags) > maxTags {
+	if cap(v.text)+nodeSize*cap(v.nodes)+markSize*cap(v.marks) > maxSpare || len(v.opened) > maxTags {
 		return
 	}
-	clear(v.marks) // so that no source is kept
+	clear(v.marks) // release the source
 	clear(v.looks[:])
-	clear(v.opened.tags)
+	clear(v.opened)
 	v.source, v.text, v.shown, v.nodes, v.marks = "", v.text[:0], v.shown[:0], v.nodes[:0], v.marks[:0]
-	v.sheet, v.opened.used = sheet{}, 0
+	v.sheet = sheet{}
 	pages.Put(v)
 }
 
-// readPage returns the text of a page. Who has used it may give the page back.
+// readPage returns the text of a page. The caller may recycle it by back.
 func readPage(source string, p *pace.Pace) *page {
 	v := pages.Get().(*page)
 	v.source, v.nul, v.root = source, strings.IndexByte(source, 0) >= 0, noNode
 	v.looked, v.work, v.again = 0, 0, 0
 	v.text = slices.Grow(v.text, min(len(source)/4, maxText))
-	rest := v.parse(p)
+	textFrom := v.parse(p)
 	if v.root >= 0 {
 		v.append(v.root, nil, p)
 	}
-	v.add(source[rest:], false)
+	v.add(source[textFrom:], false)
 	v.trim()
 	v.shown = slices.DeleteFunc(v.shown, func(s span) bool { return s.start == s.end })
 	return v
 }
 
-// over announces n bytes of work, many pieces at a time, and reports whether they must be left undone.
+// over reports n bytes of work to p, many pieces at a time, and reports whether p has ended.
 func (v *page) over(n int, p *pace.Pace) bool {
 	if v.work += n; v.work < pace.Step/16 {
 		return false
@@ -153,7 +154,7 @@ func (v *page) over(n int, p *pace.Pace) bool {
 // noNode is the index of no node.
 const noNode = -1
 
-// newNode appends a node that is not yet tied to others. It may move all.
+// newNode appends a node without a parent. It invalidates pointers to nodes.
 func (v *page) newNode(tag atom.Atom, kind kind) (at int32, n *node) {
 	at = int32(len(v.nodes))
 	v.nodes = append(v.nodes, node{})
@@ -163,18 +164,28 @@ func (v *page) newNode(tag atom.Atom, kind kind) (at int32, n *node) {
 	return at, n
 }
 
-// parse reads the tags, and returns from where on all is text.
-func (v *page) parse(p *pace.Pace) (rest int) {
-	const (
-		before = iota // the first tag
-		head
-		body
-	)
-	place := before
-	cur, parent := int32(noNode), int32(noNode)
+// A parser reads the tags of a page into its nodes.
+type parser struct {
+	*page
+	place       place
+	cur, parent int32 // the element that holds what follows, and its parent; noNode behind an end tag
+}
+
+// A place is a part of a page.
+type place uint8
+
+const (
+	beforeTags place = iota
+	inPageHead
+	inPageBody
+)
+
+// parse reads the tags, and returns the index in the source from which all is text.
+func (v *page) parse(p *pace.Pace) (textFrom int) {
+	r := parser{page: v, cur: noNode, parent: noNode}
 	t := markup.Over(v.source, maxTag)
 	at, torn := 0, false
-	for t.Next() {
+	for !torn && t.Next() {
 		start, size := at, len(t.Raw())
 		if v.over(size, p) {
 			break
@@ -183,94 +194,97 @@ func (v *page) parse(p *pace.Pace) (rest int) {
 		if len(v.nodes) > maxNodes {
 			return start
 		}
-		if t.Kind() == markup.Text {
+		switch kind := t.Kind(); {
+		case kind == markup.Text:
 			if start == 0 { // text before all tags is in an element of its own
 				v.root = v.begin()
-				cur, place = v.root, body
+				r.cur, r.place = v.root, inPageBody
 			}
-			continue
-		}
-		if t.Kind() == markup.Other {
-			if isBogus(t.Raw()) {
-				cur = noNode // as behind an end tag that was not yet read
-				continue
-			}
-			if torn = at == len(v.source) && isUnfinished(t.Raw()); torn {
-				break
-			}
-		}
-		if t.Kind() == markup.End {
-			if cur == noNode {
-				cur = parent
-			}
-			tag, kind := v.tag(&t)
-			if place == head && tag == atom.Head {
-				place = body
-			}
-			cur, parent = v.end(tag, kind, cur, parent, int32(start), int32(at))
-			continue
-		}
-		if cur >= 0 && v.nodes[cur].kind&(empty|closed) == 0 {
-			parent = cur
-		}
-		made, n := v.newNode(0, 0)
-		n.start, n.content = int32(start), int32(at)
-		raw := false
-		if t.Kind() == markup.Other {
-			if n.kind = comment | closed; isTorn(t.Raw()) {
-				n.content = 0
-			}
-		} else {
-			n.tag, n.kind = v.tag(&t)
-			raw = n.tag == atom.Style || n.tag == atom.Script || n.tag == atom.Noscript
-			t.NotRaw()
-			if t.Kind() == markup.SelfClosing {
-				n.kind |= closed
-			}
-		}
-		switch {
-		case place == before && (n.tag == atom.Head || n.kind&inHead != 0):
-			place = head
-			n.kind |= ignored
-		case place == before && n.tag != atom.Html:
-			place = body
-		case place == head && n.kind&(empty|inHead) == 0:
-			switch {
-			case parent >= 0 && (v.nodes[parent].tag == atom.Head || v.nodes[parent].kind&inHead == 0):
-				v.ended(&v.nodes[parent])
-				v.nodes[parent].end, v.nodes[parent].next = n.start, n.content
-				place = body
-			case n.tag == atom.Body:
-				place = body
-			default:
-				n.kind |= inHead
-			}
-		}
-		if t.Kind() != markup.Other {
-			v.attributes(n, &t)
-		}
-		cur, parent = v.open(made, parent)
-		if raw {
+		case kind == markup.Other && isBogus(t.Raw()):
+			r.cur = noNode
+		case kind == markup.Other && at == len(v.source) && isUnfinished(t.Raw()):
+			torn = true
+		case kind == markup.End:
+			r.endTag(&t, int32(start), int32(at))
+		case r.startTag(&t, int32(start), int32(at)):
 			n := rawText(v.source[at:])
-			if p.Over(n) {
-				break
+			if !p.Over(n) {
+				at += n
+				t = markup.Over(v.source[at:], maxTag)
 			}
-			at += n
-			t = markup.Over(v.source[at:], maxTag)
 		}
 	}
-	// A tag that does not end takes the place of the element that the end of the page would end.
+	// An unfinished tag replaces the element that the end of the page would end.
 	torn = torn || at < len(v.source) && !t.TooLong() || strings.HasSuffix(v.source, "</")
-	if cur >= 0 && !torn && v.nodes[cur].kind&closed == 0 {
-		v.close(cur, int32(len(v.source)), int32(len(v.source)))
+	if r.cur >= 0 && !torn && v.nodes[r.cur].kind&closed == 0 {
+		v.close(r.cur, int32(len(v.source)), int32(len(v.source)))
 	}
 	return len(v.source)
 }
 
-// isBogus reports whether what seems to be an end tag has no name, which makes it text.
+// endTag reads an end tag of the source from start to end.
+func (r *parser) endTag(t *markup.Tokens, start, end int32) {
+	if r.cur == noNode {
+		r.cur = r.parent
+	}
+	tag, kind := r.tag(t)
+	if r.place == inPageHead && tag == atom.Head {
+		r.place = inPageBody
+	}
+	r.cur, r.parent = r.end(tag, kind, r.cur, r.parent, start, end)
+}
+
+// startTag reads a start tag or a comment of the source from start to end, and reports whether raw text follows.
+func (r *parser) startTag(t *markup.Tokens, start, end int32) (raw bool) {
+	if r.cur >= 0 && r.nodes[r.cur].kind&(empty|closed) == 0 {
+		r.parent = r.cur
+	}
+	made, n := r.newNode(0, 0)
+	n.start, n.content = start, end
+	if t.Kind() == markup.Other {
+		if n.kind = comment | closed; isTorn(t.Raw()) {
+			n.content = 0
+		}
+		r.setPlace(n)
+	} else {
+		n.tag, n.kind = r.tag(t)
+		raw = n.tag == atom.Style || n.tag == atom.Script || n.tag == atom.Noscript
+		t.NotRaw()
+		if t.Kind() == markup.SelfClosing {
+			n.kind |= closed
+		}
+		r.setPlace(n)
+		r.attributes(n, t)
+	}
+	r.cur, r.parent = r.open(made, r.parent)
+	return raw
+}
+
+// setPlace updates the place in the page for the new node n, and marks n if it belongs to the head.
+func (r *parser) setPlace(n *node) {
+	switch {
+	case r.place == beforeTags && (n.tag == atom.Head || n.kind&inHead != 0):
+		r.place = inPageHead
+		n.kind |= ignored
+	case r.place == beforeTags && n.tag != atom.Html:
+		r.place = inPageBody
+	case r.place != inPageHead || n.kind&(empty|inHead) != 0:
+	case r.parent >= 0 && (r.nodes[r.parent].tag == atom.Head || r.nodes[r.parent].kind&inHead == 0):
+		parent := &r.nodes[r.parent]
+		r.ended(parent)
+		parent.end, parent.next = n.start, n.content
+		r.place = inPageBody
+	case n.tag == atom.Body:
+		r.place = inPageBody
+	default:
+		n.kind |= inHead
+	}
+}
+
+// isBogus reports whether a tag is an end tag without a name, which is text.
 func isBogus(tag string) bool { return strings.HasPrefix(tag, "</") }
 
-// isUnfinished reports whether the end of a comment, or of what looks like one, is not there.
+// isUnfinished reports whether a comment, or a similar construct, has no end.
 func isUnfinished(tag string) bool {
 	if strings.HasPrefix(tag, "<!--") {
 		return !isTorn(tag) && !strings.HasSuffix(tag, "-->")
@@ -278,7 +292,7 @@ func isUnfinished(tag string) bool {
 	return !strings.HasSuffix(tag, ">")
 }
 
-// isTorn reports whether rspamd does not see where a comment, or what looks like one, ends.
+// isTorn reports whether rspamd misses the end of a comment, or of a similar construct.
 func isTorn(tag string) bool {
 	if strings.HasPrefix(tag, "<?") {
 		return strings.IndexByte(tag[2:], '?') < 0
@@ -286,8 +300,8 @@ func isTorn(tag string) bool {
 	return tag == "<!-->" || tag == "<!--->"
 }
 
-// rawText returns how many bytes of text are that of a script or the like: up to an end tag, of whatever element, that
-// has few bytes and looks like one.
+// rawText returns the size of the content of a script, or a similar element, at the start of text. A short end tag of
+// any element ends it.
 func rawText(text string) int {
 	const longest = 30
 	for i := 0; i < len(text); i++ {
@@ -310,8 +324,7 @@ func rawText(text string) int {
 	return len(text)
 }
 
-// open takes the new node of a start tag, and returns the node that what follows is in, and its
-// parent.
+// open links the new node of a start tag to its parent. It returns the node that contains what follows, and its parent.
 func (v *page) open(at, parent int32) (cur, in int32) {
 	for parent >= 0 && v.nodes[parent].kind&closed != 0 {
 		parent = v.nodes[parent].parent
@@ -337,17 +350,17 @@ func (v *page) open(at, parent int32) (cur, in int32) {
 	return at, parent
 }
 
-// begin puts the outermost element of a page that does not begin with one.
+// begin adds the outermost element of a page that does not begin with one.
 func (v *page) begin() int32 {
 	at, n := v.newNode(atom.Html, bare)
 	v.put(at, n, noNode)
 	return at
 }
 
-// put puts a new node behind those of its parent, if it has one.
+// put makes a new node the last child of parent, if parent is a node.
 func (v *page) put(at int32, n *node, parent int32) {
 	if n.kind&closed == 0 {
-		*v.opened.of(n.tag)++
+		v.opened[n.tag]++
 	}
 	n.parent = parent
 	if parent >= 0 {
@@ -361,15 +374,15 @@ func (v *page) put(at int32, n *node, parent int32) {
 	}
 }
 
-// ended notes that a node has ended.
+// ended marks a node as ended.
 func (v *page) ended(n *node) {
 	if n.kind&closed == 0 {
 		n.kind |= closed
-		*v.opened.of(n.tag)--
+		v.opened[n.tag]--
 	}
 }
 
-// close notes where a node ends.
+// close sets the end of a node.
 func (v *page) close(at, start, end int32) {
 	n := &v.nodes[at]
 	v.ended(n)
@@ -383,8 +396,8 @@ func (v *page) close(at, start, end int32) {
 	}
 }
 
-// end takes an end tag. One that ends not the innermost element but one around it ends all
-// elements; what follows is in the outermost.
+// end reads an end tag. If it ends an element around the innermost one, it ends all elements, and
+// what follows is in the outermost. It returns the node that contains what follows, and its parent.
 func (v *page) end(tag atom.Atom, kind kind, cur, parent, start, end int32) (now, in int32) {
 	of := cur
 	for of >= 0 && v.nodes[of].kind&closed != 0 {
@@ -404,7 +417,7 @@ func (v *page) end(tag atom.Atom, kind kind, cur, parent, start, end int32) (now
 				return v.nodes[of].parent, parent
 			}
 			v.nodes[of].kind |= last
-		} else if *v.opened.of(tag) > 0 { // it is around this one
+		} else if v.opened[tag] > 0 { // it is around this one
 			for at := of; at >= 0; at = v.nodes[at].parent {
 				v.close(at, start, end)
 			}
@@ -425,18 +438,18 @@ func (v *page) end(tag atom.Atom, kind kind, cur, parent, start, end int32) (now
 	return of, v.nodes[of].parent
 }
 
-// nameSeed makes hashes of names, in the high bits.
+// nameSeed multiplies names into hashes, in the high bits.
 const nameSeed = 0x9E3779B97F4A7C15
 
-// A knownName is the name of a tag, and what it says.
+// A knownName caches the meaning of the name of a tag.
 type knownName struct {
-	name uint64 // its bytes, of which the first is a letter; 0 for none
+	name uint64 // its bytes, see markup.Tokens.ShortName; 0 for none
 	tag  atom.Atom
 	kind kind
 }
 
-// tag returns the name of the present tag, or a hash if HTML has no such element, and the kind of the element. A page
-// repeats few of them.
+// tag returns the name of the present tag, or a hash if HTML has no such element, and the kind of the element. Pages
+// repeat few names.
 func (v *page) tag(t *markup.Tokens) (atom.Atom, kind) {
 	name := t.ShortName()
 	known := &v.names[name*nameSeed>>(64-8)]
@@ -447,7 +460,7 @@ func (v *page) tag(t *markup.Tokens) (atom.Atom, kind) {
 	return known.tag, known.kind
 }
 
-// unknown looks the name of the present tag up.
+// unknown looks up the name of the present tag.
 func (v *page) unknown(t *markup.Tokens) atom.Atom {
 	v.name = t.AppendName(v.name[:0])
 	if tag := atom.Lookup(v.name); tag != 0 {
@@ -460,58 +473,8 @@ func (v *page) unknown(t *markup.Tokens) atom.Atom {
 	return atom.Atom(hash | 1<<31)
 }
 
-// A tally counts by names.
-type tally struct {
-	tags []tagCount // by a hash of the name, or behind; a power of two
-	used int
-}
-
-type tagCount struct {
-	tag atom.Atom // 0 for none
-	n   int32
-}
-
-// tagSeed makes the hash of a name. Nobody who writes pages knows it.
-var tagSeed = rand.Uint64() | 1
-
-// maxTags is how many of them are kept for the next page.
-const maxTags = 256
-
-// of returns the count of a name.
-func (t *tally) of(tag atom.Atom) *int32 {
-	if 2*t.used >= len(t.tags) {
-		t.grow()
-	}
-	at := t.place(tag)
-	if c := &t.tags[at]; c.tag == 0 {
-		c.tag, c.n = tag, 0
-		t.used++
-	}
-	return &t.tags[at].n
-}
-
-// place returns where a name is, or may be put.
-func (t *tally) place(tag atom.Atom) int {
-	mask := uint32(len(t.tags) - 1)
-	at := uint32(uint64(tag)*tagSeed>>32) & mask
-	for t.tags[at].tag != tag && t.tags[at].tag != 0 {
-		at = (at + 1) & mask
-	}
-	return int(at)
-}
-
-func (t *tally) grow() {
-	old := t.tags
-	t.tags = make([]tagCount, max(2*len(old), 64))
-	for _, c := range old {
-		if c.tag != 0 {
-			t.tags[t.place(c.tag)] = c
-		}
-	}
-}
-
-// append appends the text of a node, and of those in it, and returns where it ends. around
-// is how what is around it looks, nil if that is unknown.
+// append appends the text of a node and its children, and returns the index behind the node. around is
+// the look of its parent, nil if unknown.
 func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 	n := &v.nodes[at]
 	if n.next < 0 {
@@ -554,7 +517,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 			v.add(v.source[cur:start], transparent)
 		}
 		next := v.append(c, l, p)
-		if next < start && start > cur { // what was appended comes again
+		if next < start && start > cur { // text that was appended already
 			if v.again += int(start - cur); v.again > len(v.source) || len(v.text) > maxText {
 				cur = start
 			}
@@ -577,7 +540,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 	return n.next
 }
 
-// lookOf returns how a node looks, in l or in around; nil if that is unknown.
+// lookOf returns the look of a node, in l or in around; nil if it is unknown.
 func (v *page) lookOf(l *look, n *node, around *look) *look {
 	var said look
 	styled := v.sheet.of(&said, n, v.marks)
@@ -611,7 +574,7 @@ func (v *page) lookOf(l *look, n *node, around *look) *look {
 	return l
 }
 
-// margin begins a line or a cell, or ends one, without the blanks behind its text.
+// margin begins or ends a line or a cell, and removes the blanks behind its text.
 func (v *page) margin(c byte, begin int) {
 	n := len(v.text)
 	if c == 0 || n == 0 || v.text[n-1] == c || v.text[n-1] == '\n' {
@@ -623,15 +586,15 @@ func (v *page) margin(c byte, begin int) {
 	v.text = append(v.text[:n], c)
 }
 
-// blank appends a blank, if there is none.
+// blank appends a blank unless the text ends in white space.
 func (v *page) blank() {
 	if n := len(v.text); n > 0 && !isBlank(v.text[n-1]) {
 		v.text = append(v.text, ' ')
 	}
 }
 
-// add appends a piece of text: runs of white space as a blank, none at its start, and what is
-// transparent as so many blanks.
+// add appends a piece of text. Runs of white space become one blank, none at the start. Each
+// byte of transparent text becomes a blank.
 func (v *page) add(piece string, transparent bool) {
 	if piece == "" {
 		return
@@ -682,32 +645,19 @@ func (v *page) add(piece string, transparent bool) {
 	}
 }
 
-// plainRun returns how many bytes of text stay as they are: those of words with a space between them.
+// plainRun returns the length of the longest prefix of text that is copied unchanged: words with single spaces between
+// them, without references.
 func plainRun(text []byte) (n int) {
-	const ones, low, high = 0x0101010101010101, 0x7F7F7F7F7F7F7F7F, 0x8080808080808080
-	for len(text)-n >= 8 {
-		eight := binary.LittleEndian.Uint64(text[n:])
-		reference := eight ^ '&'*ones
-		if ((eight-' '*ones)&^eight|(reference-ones)&^reference)&high != 0 {
-			break
-		}
-		spaces := eight ^ ' '*ones
-		spaces = ^(spaces&low + low | spaces | low) // the high bits of those bytes, and of no others
-		if spaces&(spaces>>8) != 0 {
-			break
-		}
-		n += 8 - int(spaces>>63) // what follows a space at the end is not known
-	}
 	for n < len(text) && (!endsRun[text[n]] || text[n] == ' ' && n+1 < len(text) && !endsRun[text[n+1]]) {
 		n++
 	}
 	return n
 }
 
-// endsRun marks what may end such a run.
+// endsRun marks the bytes that may end such a run.
 var endsRun = [256]bool{' ': true, '\t': true, '\n': true, '\r': true, '\f': true, '&': true}
 
-// trim takes the blanks from the end, but for a line end that is the last of them.
+// trim removes white space from the end, except a line end that is the last byte.
 func (v *page) trim() {
 	text := bytes.TrimRight(v.text, " \t\n\r\f")
 	if n := len(v.text); len(text) < n && v.text[n-1] == '\n' {
@@ -720,7 +670,7 @@ func isBlank(c byte) bool {
 	return c <= ' ' && (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f')
 }
 
-// linked returns how many bytes from begin on are shown for a link, if they begin like one.
+// linked returns the size of the text of a link, which starts at begin, if the text looks like a link, else 0.
 func (v *page) linked(begin int) int {
 	shown := bytes.TrimSpace(v.text[min(begin, len(v.text)):])
 	const tooShort = 4
@@ -738,7 +688,7 @@ func (v *page) linked(begin int) int {
 		}
 		triggers = triggers || is(c, trigger)
 	}
-	// Links in links, which no page has, may be looked at no more than others.
+	// This bounds the work for links in links, which no real page has.
 	if v.looked += len(first); v.looked > 2*len(v.source)+maxShown {
 		return 0
 	}
@@ -754,10 +704,10 @@ func (v *page) linked(begin int) int {
 	return len(shown)
 }
 
-// maxShown is how many bytes of what is shown for a link are looked at.
+// maxShown is the number of bytes of the text of a link that are read.
 const maxShown = 4 << 10
 
-// attributes reads those that say how an element looks, and the text that stands for a picture.
+// attributes reads the attributes of n that matter.
 func (v *page) attributes(n *node, t *markup.Tokens) {
 	const most = 64
 	var r attributeReader
@@ -780,7 +730,7 @@ func (v *page) attributes(n *node, t *markup.Tokens) {
 			return count < most
 		})
 	}
-	if r.said {
+	if r.found {
 		r.own.fill(&r.mark.look)
 		r.mark.look = r.own
 		v.marks = append(v.marks, r.mark)
@@ -788,15 +738,15 @@ func (v *page) attributes(n *node, t *markup.Tokens) {
 	}
 }
 
-// An attributeReader has what was read of the attributes of an element.
+// An attributeReader collects the attributes of an element.
 type attributeReader struct {
-	mark  mark // what they say
-	own   look // what those say that count for more than a style
-	said  bool // there is something
-	known uint8
+	mark  mark
+	own   look  // from attributes that override the style
+	found bool  // at least one attribute matters
+	known uint8 // attributes read so far
 }
 
-// attribute takes an attribute of n for r. Of those that are repeated the first counts.
+// attribute adds an attribute of n to r. The first of repeated attributes counts.
 func (v *page) attribute(n *node, r *attributeReader, key, written string) {
 	name := attributeOf(key)
 	if name == 0 || r.known&name != 0 {
@@ -829,10 +779,10 @@ func (v *page) attribute(n *node, r *attributeReader, key, written string) {
 	case name == isStyle:
 		r.mark.look = *v.style(written)
 	}
-	r.said = true
+	r.found = true
 }
 
-// The attributes that are read.
+// The attributes that matter.
 const (
 	isClass = 1 << iota
 	isID
@@ -844,7 +794,7 @@ const (
 	isStyle
 )
 
-// attributeOf returns which of them has a name, in whatever case, 0 if none has.
+// attributeOf returns the attribute with a name, in any case, or 0.
 func attributeOf(key string) uint8 {
 	name, known := "", uint8(0)
 	switch len(key) {
@@ -878,10 +828,10 @@ func attributeOf(key string) uint8 {
 	return known
 }
 
-// leads reports whether a reference, as it is written, leads to a server, an address or a number, and not to another
-// place of the page.
+// leads reports whether a reference, as written, leads to a server, an address or a telephone number, and not to
+// another place in the page.
 func leads(written string) bool {
-	// Most begin with a scheme, which says all.
+	// Most begin with a scheme, which decides alone.
 	i := 0
 	for i < len(written) && isAlnum(written[i]) {
 		i++
@@ -909,7 +859,7 @@ func leads(written string) bool {
 	return isHost([]byte(host[strings.LastIndexByte(host, '@')+1:]))
 }
 
-// leadsOut reports whether a scheme is one of those that lead somewhere.
+// leadsOut reports whether a scheme leads out of the page.
 func leadsOut(scheme string) bool {
 	switch strings.ToLower(scheme) {
 	case "http", "https", "ftp", "file", "mailto", "tel", "callto":
@@ -918,7 +868,7 @@ func leadsOut(scheme string) bool {
 	return false
 }
 
-// maxReference is how long a character reference is at most, in bytes.
+// maxReference is the greatest size of a character reference, in bytes.
 const maxReference = 40
 
 // unescape resolves the character references of text.
@@ -940,10 +890,10 @@ func (v *page) unescape(text []byte) []byte {
 	return out
 }
 
-// appendReference appends what the character reference at the start of text stands for, and
-// returns how many bytes it has: up to a semicolon, which goes with it, or to white space. One
-// that means nothing stands for itself, and twice at the end of a piece of text that has become shorter by as many bytes
-// before.
+// appendReference appends the meaning of the character reference at the start of text, and
+// returns its size: up to and including a semicolon, or up to white space. A reference without a
+// meaning stands for itself. Like rspamd, it is doubled at the end of a piece of text that has
+// become shorter by at least its size, saved.
 func (v *page) appendReference(dst, text []byte, saved int) ([]byte, int) {
 	end := 1
 	number := len(text) > 1 && text[1] == '#'
@@ -988,15 +938,15 @@ func (v *page) appendReference(dst, text []byte, saved int) ([]byte, int) {
 	return append(dst, text[:end]...), after
 }
 
-// A knownReference is a named reference, and what it stands for.
+// A knownReference caches the meaning of a named reference.
 type knownReference struct {
-	name    uint64 // its bytes behind "&", of which the first is not 0; 0 for none
+	name    uint64 // its bytes behind "&", the first of which is not 0; 0 for none
 	meaning string
 	size    int // see meaningOf
 }
 
-// appendNamed appends what the reference at the start of text, "&" and a name, stands for,
-// and returns how many bytes of it count: all, or up to five letters. A text repeats few of them.
+// appendNamed appends the meaning of the reference at the start of text, "&" and a name, and
+// returns the size of the part that counts: all, or up to five letters. Texts repeat few references.
 func (v *page) appendNamed(dst, text []byte) ([]byte, int) {
 	const longest = 8
 	if len(text) > 1+longest || len(text) < 2 || text[1] == 0 {
@@ -1015,7 +965,7 @@ func (v *page) appendNamed(dst, text []byte) ([]byte, int) {
 	return append(dst, known.meaning...), known.size
 }
 
-// meaningOf returns what the reference at the start of text stands for, and how many bytes of it count, 0 for none.
+// meaningOf returns the meaning of the reference at the start of text and the size of the part that counts, 0 for none.
 func meaningOf(text []byte) (string, int) {
 	for n := len(text); n > 2; n-- {
 		if n < len(text) && n > 6 {
@@ -1041,8 +991,8 @@ func isHex(c byte) bool {
 	return ok
 }
 
-// appendNumbered appends the character of a numeric reference: its code point, whatever
-// browsers make of it.
+// appendNumbered appends the character with the code point of a numeric reference. Unlike browsers,
+// it replaces no code points.
 func appendNumbered(out, number []byte) []byte {
 	base := 10
 	if len(number) > 0 && number[0]|0x20 == 'x' {

@@ -16,7 +16,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
@@ -316,7 +315,7 @@ func TestLanguage(t *testing.T) {
 		strings.Repeat("語", 33) + " й":        "",
 	} {
 		got := ""
-		if i := h.language([]byte(text), scan.MapLetters(nil, []byte(text)), nil, 0); i >= 0 {
+		if i := h.language([]byte(text), nil, 0); i >= 0 {
 			got = languages[i].name
 		}
 		if got != want {
@@ -341,7 +340,7 @@ func FuzzStopWords(f *testing.F) {
 		if err := h.ReadStopWords(strings.NewReader(list)); err != nil && h.stopWords != ownWords {
 			t.Fatalf("%v, and yet words", err)
 		}
-		if i := h.language([]byte(text), scan.MapLetters(nil, []byte(text)), nil, 0); i >= 0 && languages[i].stem == nil {
+		if i := h.language([]byte(text), nil, 0); i >= 0 && languages[i].stem == nil {
 			t.Fatalf("language %d of %q has no stemmer", i, text)
 		}
 	})

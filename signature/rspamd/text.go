@@ -23,23 +23,22 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// Policy says which hash a part gets. The zero value has the defaults of a rule of
-// rspamd.
+// Policy selects the hash of a part. The zero value has the defaults of an rspamd rule.
 //
 // Source: docs/specs/rspamd-fuzzy.md#digests.
 type Policy struct {
-	MinWords int // words that give a text shingles; 0 means 64, below 32 means 32
-	MinBytes int // of short texts, and of attachments; 0 means 1024, below 0 no limit
-	// TextMultiplier stretches the length of short texts before it is compared
-	// with MinBytes; 0 means 4.
+	MinWords int // least number of words of a text with shingles; 0 means 64, below 32 means 32
+	MinBytes int // least size of short texts and attachments; 0 means 1024, below 0 no limit
+	// TextMultiplier multiplies the length of short texts before the comparison with
+	// MinBytes; 0 means 4.
 	TextMultiplier int
 	// AllTypes hashes attachments of any type, not application/* only.
 	AllTypes bool
-	// MaxWords leaves out texts of more words; 0 means no limit.
+	// MaxWords is the greatest number of words of a text with a hash; 0 means no limit.
 	MaxWords int
 }
 
-// A Hash is what fuzzy_check makes of one part of a message.
+// A Hash is the hash that fuzzy_check computes of one part of a message.
 type Hash struct {
 	Digest [blake2b.Size]byte
 	// Shingles are set for texts that have enough words, else nil.
@@ -51,13 +50,12 @@ func (h *Hash) Signature() bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, h.Digest[:])
 }
 
-// Hashes returns the hashes of the parts of a message, in their order and none twice. Those
-// of texts equal rspamd's where it reads the page in the same way and the language can be
-// told by its function words; docs/fidelity.md says how often.
+// Hashes returns the hashes of the parts of a message, in their order, without duplicates. The
+// hash of a text equals rspamd's if rspamd reads the page in the same way and the function
+// words identify the language; docs/fidelity.md reports how often this holds.
 //
-// Texts of more than half a MiB, or with a word of more than 16 KiB, have no
-// hash, and no more than 2 MiB of texts are looked at. It fails only when ctx
-// ends, with an error that wraps that of ctx.
+// Texts of more than half a MiB, or with a word of more than 16 KiB, have no hash. Hashes reads
+// at most 2 MiB of text. It fails only when ctx ends, with an error that wraps the error of ctx.
 func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]Hash, error) {
 	p := pace.New(ctx)
 	policy = policy.withDefaults()
@@ -107,30 +105,29 @@ func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]
 	return hashes, nil
 }
 
-// Limits of what is looked at, in bytes. What has as few words as a digest allows
-// stays far below them.
+// Limits in bytes. A text with few enough words for a digest stays far below them.
 const (
 	maxText   = 512 << 10 // of one text
 	maxSource = 1 << 20   // of its source
 	maxTexts  = 2 << 20   // of all sources of a message
 	maxWord   = 16 << 10  // of one word
-	maxStem   = 1 << 10   // of a word that is stemmed: stemming one letter copies the word
+	maxStem   = 1 << 10   // of a word that is stemmed: the stemmer copies the word for each letter
 	maxPiece  = 64 << 10  // of text that is split into words at a time
 )
 
-// text returns the hash of a text of a message with that subject. known says that its charset is.
+// text returns the fuzzy hash of one text part. known reports whether its charset could be decoded.
 func (h *Hasher) text(part *mail.Part, known bool, subject func() string, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
 	if n := len(part.Text); !part.HTML && n < policy.MinWords && policy.tooShort(n, subject()) {
-		return hash, false // as a look at it would say
+		return hash, false // too short before it is stripped
 	}
 	stripped := strippedText(part, p)
 	stripped.known = known
 	defer stripped.back()
 	if len(stripped.text) > maxText || len(bytes.TrimSpace(stripped.text)) == 0 {
-		return hash, false // rspamd passes over empty texts
+		return hash, false // rspamd skips empty texts
 	}
 	if len(stripped.text) < policy.MinWords && policy.tooShort(len(stripped.text), subject()) {
-		return hash, false // it has no more words than bytes
+		return hash, false // a text has no more words than bytes
 	}
 	space, _ := h.spaces.Get().(*workspace)
 	if space == nil {
@@ -153,26 +150,26 @@ func (h *Hasher) text(part *mail.Part, known bool, subject func() string, policy
 	return hash, true
 }
 
-// A stripped is text on one line, as words are looked for in it.
+// A stripped is a text on one line, ready to be split into words.
 type stripped struct {
 	text  []byte
-	lines []int32 // where lines began, but the first
-	shown []span  // what a page shows for links, in places that these had before it was stripped, as rspamd has them
+	lines []int32 // starts of the lines in text, without the first
+	shown []span  // texts of the links of a page; like rspamd's, the indexes are from before stripping
 	bare  bool    // host names are links
-	known bool    // the charset, so that what is torn of UTF-8 ends words and no more
+	known bool    // the charset is known, so invalid UTF-8 only ends words
 }
 
-// strippedTexts keeps memory for them. It holds no state.
+// strippedTexts recycles their memory. It holds no state.
 var strippedTexts = sync.Pool{New: func() any { return new(stripped) }}
 
-// back gives s to who strips the next text.
+// back recycles s. The caller must not use it afterwards.
 func (s *stripped) back() {
 	if cap(s.text)+cap(s.lines)*4+cap(s.shown)*16 <= maxSpare {
 		strippedTexts.Put(s)
 	}
 }
 
-// strippedText returns the stripped text of a part. Who has used it may give it back.
+// strippedText returns the stripped text of a part. The caller may recycle it by back.
 func strippedText(part *mail.Part, p *pace.Pace) *stripped {
 	s := strippedTexts.Get().(*stripped)
 	s.bare, s.known, s.shown = false, true, s.shown[:0]
@@ -210,8 +207,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// strip makes s UTF-8 text on one line, with where in it the lines begin: line ends are blanks, those in a row are
-// one; the blanks at the start of a line that is not the first are gone, and zero-width characters.
+// strip puts text on one line in s and notes where the lines begin. Line ends in a row become one blank. Blanks at the
+// start of a line, except the first, and zero-width characters are removed.
 //
 // Source: docs/specs/rspamd-fuzzy.md#line-ends.
 func (s *stripped) strip(text []byte, page bool) {
@@ -222,7 +219,8 @@ func (s *stripped) strip(text []byte, page bool) {
 	)
 	const letters = 32 // of a line
 	out, lines := slices.Grow(s.text[:0], len(text)+1), slices.Grow(s.lines[:0], len(text)/letters)
-	state, blank, bracket := inLine, false, false // where; whether a blank stands for the line end; within "<" of a line
+	// blank is set once a blank stands for the line end, bracket within "<" of a line.
+	state, blank, bracket := inLine, false, false
 	end := func(asBlank bool) {
 		if asBlank {
 			out = append(out, ' ')
@@ -230,7 +228,7 @@ func (s *stripped) strip(text []byte, page bool) {
 		}
 		lines = append(lines, int32(len(out)))
 	}
-	from := 0 // what of the text is to be appended begins
+	from := 0 // start of the text that is not yet appended
 	for at := 0; at < len(text); {
 		switch c := text[at]; {
 		case c >= 0xC2:
@@ -288,28 +286,15 @@ func (s *stripped) strip(text []byte, page bool) {
 	s.text, s.lines = append(out, text[from:]...), lines
 }
 
-// nextStrip returns where the next byte is, from at on, that means something to strip, the length of text if none does.
+// nextStrip returns the index of the first byte of text at or after at that matters to strip, or len(text).
 func nextStrip(text []byte, at int) int {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for len(text)-at >= 8 {
-		eight := binary.LittleEndian.Uint64(text[at:])
-		brackets := (eight | 2*ones) ^ '>'*ones // zero for both
-		if ((eight-' '*ones)&^eight|(brackets-ones)&^brackets|eight)&high != 0 {
-			for i, c := range text[at : at+8] {
-				if mayStrip[c] && strips(text[at+i:]) {
-					return at + i
-				}
-			}
-		}
-		at += 8
-	}
-	for at < len(text) && (!mayStrip[text[at]] || !strips(text[at:])) {
-		at++
+	for at = mayStrip.Index(text, at); at < len(text) && !strips(text[at:]); {
+		at = mayStrip.Index(text, at+1)
 	}
 	return at
 }
 
-// strips reports whether the first byte of text, one of those that may, means something to strip.
+// strips reports whether the first byte of text, a member of mayStrip, matters to strip.
 func strips(text []byte) bool {
 	switch c := text[0]; {
 	case c < utf8.RuneSelf:
@@ -321,12 +306,9 @@ func strips(text []byte) bool {
 	return isZeroWidth(r)
 }
 
-// invisible returns how many bytes of characters without width begin text. One alone at the
-// start of what follows a line end, or at the end of the text, stays.
+// invisible returns the size of the zero-width characters that begin text. A single one stays
+// at the start of a line, and the last one stays at the end of the text.
 func invisible(text []byte, within bool) int {
-	if c := text[0]; c != 0xC2 && c != 0xE2 && c != 0xEF || len(text) > 1 && text[1] != 0xAD && text[1] != 0x80 && text[1] != 0xBB {
-		return 0 // as nearly all
-	}
 	n, count := 0, 0
 	for n < len(text) {
 		r, size := scan.Rune(text[n:])
@@ -349,45 +331,37 @@ func isZeroWidth(r rune) bool {
 	return r == 0x200B || r == 0x200C || r == 0x200D || r == 0xFEFF || r == 0xAD
 }
 
-// mayStrip marks the bytes that mean something to strip.
-var mayStrip = func() (table [256]bool) {
-	for _, c := range []byte("\r\n<>") {
-		table[c] = true
-	}
-	for c := 0xC2; c < 0x100; c++ {
-		table[c] = c == 0xC2 || c == 0xE2 || c == 0xEF
-	}
-	return table
-}()
+// mayStrip holds line ends, brackets, and the bytes that begin a zero-width character.
+var mayStrip = scan.NewByteSet("\r\n<>\xC2\xE2\xEF")
 
-// A workspace is the memory in which the words of a text are found. It holds no state.
+// A workspace is memory for the words of a text. It holds no state.
 type workspace struct {
 	found oddList
 	words vocabulary
-	text  []byte // of the words
+	text  []byte // of the words, concatenated
 	env   *snowballstem.Env
 }
 
-// maxKept is how many bytes of words a workspace that is kept for the next text has room for.
-const maxKept = 128 << 10
+// maxRecycled is the greatest size in bytes of the words in a workspace that is recycled.
+const maxRecycled = 128 << 10
 
-// back gives s to those who look for one.
+// back recycles s in to.
 func (s *workspace) back(to *sync.Pool) {
-	if cap(s.found.text) > maxKept {
+	if cap(s.found.text) > maxRecycled {
 		return
 	}
-	clear(s.words.words) // so that no stem is kept
+	clear(s.words.words) // release the stems
 	if s.env != nil {
 		s.env.SetCurrent("")
 	}
 	to.Put(s)
 }
 
-// stemmedWords returns the stemmed words of a stripped text, nil if there are fewer than least, and false if there
-// are more than limit, if they are too long, or if there is no time for them. The words are s's own.
+// stemmedWords returns the stemmed words of a stripped text, or nil if there are fewer than least. It reports false if
+// there are more than limit, if one is too long, or if p has ended. The words belong to s.
 func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher, p *pace.Pace) (*vocabulary, bool) {
-	// A text that is too long mostly shows it in its first part, which saves
-	// looking at the rest. Nothing reaches across a blank.
+	// The first part of a text with too many words usually has too many already. No
+	// word reaches across a blank.
 	const bytesPerWord = 12
 	if limit < len(stripped.text)/bytesPerWord {
 		if at := bytes.LastIndexByte(stripped.text[:limit*bytesPerWord], ' '); at > 0 {
@@ -408,7 +382,7 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 	v.take(&s.found.wordList, h.stems.seed)
 	language := -1
 	if !s.found.raw {
-		language = h.language(stripped.text, s.found.letters, v, s.found.decay.found)
+		language = h.language(stripped.text, v, s.found.decay.found)
 	}
 	if language >= 0 {
 		if s.env == nil {
@@ -419,8 +393,8 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 			if len(w) > maxStem {
 				continue
 			}
-			kept := h.stems.at(language, v.hash[i])
-			if short, ok := kept.stem(language, w); ok {
+			slot := h.stems.at(language, v.hash[i])
+			if short, ok := slot.stem(language, w); ok {
 				v.words[i] = short
 				continue
 			}
@@ -433,19 +407,20 @@ func (s *workspace) stemmedWords(stripped *stripped, least, limit int, h *Hasher
 			if stem := env.Current(); stem != "" {
 				v.words[i] = stem
 			}
-			kept.keep(language, w, v.words[i])
+			slot.keep(language, w, v.words[i])
 		}
 	}
 	return v, true
 }
 
-// take makes l the first words of a text, before stemming, up to limit. It
-// reports false if they are too long or there is no time for them.
+// take makes l the first words of a text, before stemming, up to limit. It reports false if a word is too long or p
+// has ended.
 func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 	text := s.text
 	l.empty(min(len(text), maxText))
 	l.found = findLinks(l.found[:0], text, s.lines, s.bare)
-	l.links, l.lines, l.shown, l.passed = l.found, s.lines, s.shown, 0
+	l.gaps, l.passed = gaps{links: l.found, lines: s.lines, shown: s.shown}, 0
+	l.gaps.find()
 	l.decay = decay{size: len(text)}
 	if l.raw = false; !utf8.Valid(text) {
 		if l.raw = !s.known; l.raw {
@@ -453,108 +428,52 @@ func (l *oddList) take(s *stripped, limit int, p *pace.Pace) bool {
 		}
 		text = readable(text)
 	}
-	l.letters = scan.MapLetters(l.letters, text)
-	odd := 0   // where begins what has been passed over: words that need a closer look
-	next := -1 // what nextGap last told, which holds until a word needs one; -1 if it does not
-	work := 0  // bytes that p was not told of
 	for at := 0; at < len(text) && l.counted() < limit; {
-		if text[at] == ' ' {
-			at++
-			continue
-		}
-		if letters, size := simpleWord(text[at:]); size > 0 {
-			if letters > maxWord {
-				return false
-			}
-			if work += size; work >= paceStep {
-				if p.Over(work) {
-					return false
-				}
-				work = 0
-			}
-			if at > odd+1 || at > odd && text[odd] != ' ' {
-				if !l.odd(text[odd:at], odd, limit, p) {
-					return false
-				}
-				next = -1
-			}
-			odd = at
-			if at >= l.passed {
-				if next <= at {
-					next = l.nextGap(at)
-				}
-				if next > at+size {
-					if l.counted() < limit && l.decay.keeps(text[at:at+letters], at+letters) {
-						l.addLower(text[at:], letters)
-					}
-					begun := at
-					at = l.simple(text, at+size, next, limit)
-					work += at - begun - size
-					odd = at
-					continue
-				}
-			}
-		}
-		for at < len(text) && text[at] != ' ' {
-			at++
-		}
-		if at-odd > maxWord+maxPiece {
+		end := stretch(text, at)
+		if end-at > maxWord+maxPiece || p.Over(end-at) || !l.split(text[at:end], at, limit) {
 			return false
 		}
-		if at-odd >= maxPiece {
-			if !l.odd(text[odd:at], odd, limit, p) {
-				return false
-			}
-			odd, next = at, -1
-		}
+		at = end
 	}
-	return !p.Over(work) && l.odd(text[odd:], odd, limit, p)
+	return true
 }
 
-// simple adds simple words, before the next gap and up to limit, as long as each is behind one blank, and returns where
-// it stopped, from at on, which is behind such a word. It leaves those to its caller that are not short.
-func (l *oddList) simple(text []byte, at, next, limit int) int {
-	const short, each = 16, 0x0101010101010101
-	most := min(next, len(text)-short-1, at+paceStep) // before which a word begins
-	out, n := l.text[:cap(l.text)], len(l.text)
-	for at+1 < most && text[at] == ' ' && len(out)-n >= short && l.counted() < limit {
-		letters := l.letters.Run(at + 1)
-		end := at + 1 + letters
-		if letters == 0 || letters > short {
-			break
+// stretch returns the end of a piece of text from at on that has the same words alone as within text. Such a piece is
+// either ASCII or as short as blanks allow.
+func stretch(text []byte, at int) (end int) {
+	ascii := at + scan.ASCIIPrefix(text[at:min(at+maxPiece, len(text))])
+	if ascii == len(text) {
+		return ascii
+	}
+	// A blank joins the combining marks behind it, so the piece ends before the blanks.
+	if last := bytes.LastIndexByte(text[at:ascii], ' '); last > 0 {
+		if n := len(bytes.TrimRight(text[at:at+last], " ")); n > 0 {
+			return at + n
 		}
-		if text[end] != ' ' {
-			if !isTail[text[end]] || text[end+1] != ' ' {
-				break
-			}
+	}
+	for end = ascii; ; {
+		n := bytes.IndexByte(text[end:], ' ')
+		if n < 0 {
+			return len(text)
+		}
+		if end += n; end-at >= maxPiece {
+			return end
+		}
+		for end < len(text) && text[end] == ' ' {
 			end++
 		}
-		if end >= next {
-			break
-		}
-		start := at + 1
-		word := text[start : start+short]
-		at = end
-		binary.LittleEndian.PutUint64(out[n:], binary.LittleEndian.Uint64(word)|0x20*each)
-		binary.LittleEndian.PutUint64(out[n+8:], binary.LittleEndian.Uint64(word[8:])|0x20*each)
-		if l.decay.keeps(word[:letters], start+letters) {
-			n += letters
-			l.ends = append(l.ends, n)
+		if end == len(text) || text[end] < utf8.RuneSelf {
+			return end
 		}
 	}
-	l.text = out[:n]
-	return at
 }
 
-// paceStep is after how many bytes of simple words there is a look at the time.
-const paceStep = 1 << 10
-
-// takeRaw makes l the first words of a text that is not UTF-8. Its words are what stands between ASCII punctuation: all
-// but the first byte, and what follows the last mark. They are not stemmed.
+// takeRaw makes l the first words of a text that is not UTF-8. Words stand between ASCII punctuation. The first byte of
+// the text and what follows the last mark belong to no word. The words are not stemmed.
 //
 // Source: docs/specs/rspamd-fuzzy.md#raw-text.
 func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
-	whole := false // a word that ended without a gap was there
+	whole := false // a word has ended without a gap
 	for at := 0; at < len(text) && l.counted() < limit; {
 		start, end, cut := at, at, false
 		for cut = l.cutAt(end); !cut; cut = l.cutAt(end) {
@@ -571,8 +490,7 @@ func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
 			return end == len(text)
 		}
 		if at = end; cut {
-			g := l.gap()
-			l.drop(g.from)
+			g := l.gaps.drop()
 			at += g.end - g.start
 		} else {
 			whole = true
@@ -591,7 +509,7 @@ func (l *oddList) takeRaw(text []byte, limit int, p *pace.Pace) bool {
 	return true
 }
 
-// readable returns text with a character that belongs to no word for each byte that is not UTF-8.
+// readable returns text with "?", which belongs to no word, for each byte that is not UTF-8.
 func readable(text []byte) []byte {
 	out := bytes.Clone(text)
 	for at := 0; at < len(text); {
@@ -605,12 +523,9 @@ func readable(text []byte) []byte {
 }
 
 // cutAt reports whether a gap begins at a place.
-func (l *oddList) cutAt(at int) bool {
-	g := l.gap()
-	return g.from != noGap && g.start == at
-}
+func (l *oddList) cutAt(at int) bool { return l.gaps.next.kind != noGap && l.gaps.next.start == at }
 
-// isRawEnd marks what ends words of a text that is not UTF-8.
+// isRawEnd marks the bytes that end words of a text that is not UTF-8.
 var isRawEnd = func() (table [256]bool) {
 	for _, c := range []byte("\t\n\r \"#$%&()*+,-./:;<=>?[\\]^_`{|}~") {
 		table[c] = true
@@ -618,54 +533,27 @@ var isRawEnd = func() (table [256]bool) {
 	return table
 }()
 
-// isTail marks what may follow a word without a meaning for it.
-var isTail = func() (table [256]bool) {
-	for _, c := range []byte(",.;:?!)\"") {
-		table[c] = true
-	}
-	return table
-}()
-
-// simpleWord returns how many letters begin text, if these are ASCII letters up
-// to a blank or the end, with at most one punctuation mark behind them that means
-// nothing there, and how many bytes that is; else 0, 0.
-func simpleWord(text []byte) (letters, size int) {
-	letters = scan.Letters(text)
-	size = letters
-	if size < len(text) && isTail[text[size]] {
-		size++
-	}
-	if letters == 0 || size < len(text) && text[size] != ' ' {
-		return 0, 0
-	}
-	return letters, size
-}
-
-// An oddList is a list of words with what it takes to find those that are not simple.
+// An oddList is a list of words with the state of the search for them.
 type oddList struct {
 	wordList
-	points  []byte         // see splitPoints
-	normal  []byte         // of a word
-	found   []span         // the links of the text
-	letters scan.LetterMap // of the text
-	// What there is in the text apart from words, and was not yet passed, each in order.
-	links, shown []span
-	lines        []int32
-	passed       int  // what is before it is no word
-	raw          bool // the text is not UTF-8
-	decay        decay
+	points []byte // see splitPoints
+	normal []byte // normal form of a word
+	found  []span // links of the text
+	gaps   gaps   // of the text, not yet passed
+	passed int    // no word begins before it
+	raw    bool   // the text is not UTF-8
+	decay  decay
 }
 
-// counted returns how many words were found, also those that a decay has left out.
+// counted returns the number of words found, including those that the decay left out.
 func (l *oddList) counted() int { return l.len() + l.decay.left }
 
-// A gap is what stands between words: a link, what is shown for one, or the start of a line, which has no length.
+// A gap stands between words: a link, the text shown for one, or the start of a line, which has no length.
 type gap struct {
 	span
-	from gapKind
+	kind gapKind
 }
 
-// A gapKind says of what kind a gap is.
 type gapKind uint8
 
 const (
@@ -675,142 +563,123 @@ const (
 	shownGap
 )
 
-// gap returns the next gap. Of those that begin in one place, links come first.
-func (l *oddList) gap() (g gap) {
-	if len(l.links) > 0 {
-		g = gap{l.links[0], linkGap}
-	}
-	if len(l.lines) > 0 {
-		if at := int(l.lines[0]); g.from == noGap || at < g.start {
-			g = gap{span{at, at}, lineGap}
-		}
-	}
-	if len(l.shown) > 0 && (g.from == noGap || l.shown[0].start < g.start) {
-		g = gap{l.shown[0], shownGap}
-	}
-	return g
+// gaps is a queue of the gaps of a text by their starts. Of gaps that start in one place, links come first.
+type gaps struct {
+	next         gap // its kind is noGap at the end
+	links, shown []span
+	lines        []int32
 }
 
-// drop passes over the next gap, of that kind.
-func (l *oddList) drop(kind gapKind) {
-	switch kind {
+// find sets g.next.
+func (g *gaps) find() {
+	g.next = gap{}
+	if len(g.links) > 0 {
+		g.next = gap{g.links[0], linkGap}
+	}
+	if len(g.lines) > 0 {
+		if at := int(g.lines[0]); g.next.kind == noGap || at < g.next.start {
+			g.next = gap{span{at, at}, lineGap}
+		}
+	}
+	if len(g.shown) > 0 && (g.next.kind == noGap || g.shown[0].start < g.next.start) {
+		g.next = gap{g.shown[0], shownGap}
+	}
+}
+
+// drop removes the next gap and returns it.
+func (g *gaps) drop() gap {
+	dropped := g.next
+	switch dropped.kind {
 	case linkGap:
-		l.links = l.links[1:]
+		g.links = g.links[1:]
 	case lineGap:
-		l.lines = l.lines[1:]
+		g.lines = g.lines[1:]
 	case shownGap:
-		l.shown = l.shown[1:]
+		g.shown = g.shown[1:]
 	}
+	g.find()
+	return dropped
 }
 
-// nextGap returns where the next gap is that ends at or behind at, which is the start of a word behind a blank. Those before it are dropped.
-func (l *oddList) nextGap(at int) int {
-	for {
-		g := l.gap()
-		if g.from == noGap {
-			return math.MaxInt
-		}
-		if g.start > at || g.start == at && g.end > at {
-			return g.start
-		}
-		l.drop(g.from)
-	}
-}
+// startsBy reports whether the next gap starts at or before at.
+func (g *gaps) startsBy(at int) bool { return g.next.kind != noGap && g.next.start <= at }
 
-// odd appends the words of text, which begins at from, up to limit. Blanks keep text apart from what stands
-// around it. It reports false if the words are too long or there is no time for them.
-func (l *oddList) odd(text []byte, from int, limit int, p *pace.Pace) bool {
-	if len(text) == 0 || len(text) == 1 && text[0] == ' ' || l.counted() >= limit {
-		return true
+// split appends the words of text, which begins at from, up to limit. It reports false if a word is too long.
+func (l *oddList) split(text []byte, from, limit int) bool {
+	ascii := scan.IsASCII(text)
+	var boundaries *words.Iterator[[]byte]
+	if !ascii {
+		l.points = splitPoints(l.points[:0], text)
+		boundaries = words.FromBytes(l.points)
 	}
-	if p.Over(len(text)) {
-		return false
-	}
-	if scan.IsASCII(text) {
-		return l.oddASCII(text, from, limit)
-	}
-	return l.oddWide(text, from, limit)
-}
-
-// oddWide does what odd does, for characters of all kinds.
-func (l *oddList) oddWide(text []byte, from int, limit int) bool {
-	l.points = splitPoints(l.points[:0], text)
-	end := from
-	piece := 0 // bytes of a piece between word boundaries that are left
-	for it := words.FromBytes(l.points); l.counted() < limit && (piece > 0 || it.Next()); {
-		if piece == 0 {
-			piece = len(it.Value())
-		}
-		start := max(end, l.passed)
-		size := alike(text[end-from : end-from+piece])
-		piece -= size
-		if end += size; end-start > maxWord || len(l.text) > maxText {
-			return false
-		}
-		if start >= end {
+	for at, piece := 0, 0; at < len(text) && l.counted() < limit; {
+		begin := at
+		switch {
+		case ascii && text[at] == ' ' && !l.gaps.startsBy(from+at+1):
+			at++
 			continue
+		case ascii:
+			at += pieceASCII(text[at:])
+		case piece == 0:
+			boundaries.Next()
+			piece = len(boundaries.Value())
+			fallthrough
+		default:
+			n := alike(text[at : at+piece])
+			at, piece = at+n, piece-n
 		}
-		first, last := l.between(start, end)
-		if first >= last {
-			continue
-		}
-		w := text[first-from : last-from]
-		if !beginsWord(w) || !l.decay.keeps(w, end) {
-			continue
-		}
-		if scan.IsASCII(w) {
-			l.addASCII(w)
-		} else {
-			l.addWide(w)
-		}
-	}
-	return true
-}
-
-// oddASCII is oddWide for text that is ASCII, in which word boundaries follow from a few of the rules.
-func (l *oddList) oddASCII(text []byte, from int, limit int) bool {
-	g := l.gap()
-	for at := 0; at < len(text) && l.counted() < limit; {
-		begun := at
-		at += pieceASCII(text[at:])
-		start, end := max(from+begun, l.passed), from+at
+		start, end := max(from+begin, l.passed), from+at
 		if end-start > maxWord || len(l.text) > maxText {
 			return false
 		}
 		if start >= end {
 			continue
 		}
-		if g.from != noGap && g.start <= end {
-			first, last := l.between(start, end)
-			if g = l.gap(); first >= last {
+		if l.gaps.startsBy(end) {
+			plain := start == from+begin && isPlain(text, begin, at)
+			if start, end = l.between(start, end, plain); start >= end {
 				continue
 			}
-			start, end = first, last
 		}
-		if kinds[text[start-from]]&(wordKind|emptyKind) == 0 {
-			continue
-		}
-		if w := text[start-from : end-from]; l.decay.keeps(w, from+at) {
+		w := text[start-from : end-from]
+		switch {
+		case !beginsWord(w) || !l.decay.keeps(w, from+at):
+		case ascii || scan.IsASCII(w):
 			l.addASCII(w)
+		default:
+			l.addWide(w)
 		}
 	}
 	return true
 }
 
-// What pieceASCII must know of a byte, and what makes words.
+// isPlain reports whether text[start:end] is a word of ASCII letters between blanks, with at most one mark behind it.
+func isPlain(text []byte, start, end int) bool {
+	for _, c := range text[start:end] {
+		if !scan.IsLetter(c) {
+			return false
+		}
+	}
+	if end < len(text) && strings.IndexByte(",.;:?!)\"", text[end]) >= 0 {
+		end++
+	}
+	return (start == 0 || text[start-1] == ' ') && (end == len(text) || text[end] == ' ')
+}
+
+// Kinds of bytes for pieceASCII, and for the start of words.
 const (
 	letterKind = 1 << iota // joins words, as digits and "_" do
 	digitKind
 	lowLineKind
 	betweenLetters // joins what it stands between
 	betweenDigits
-	wordKind  // is written in a word
+	wordKind  // belongs to words
 	emptyKind // begins a word that has no letters
 
 	joinKind = letterKind | digitKind | lowLineKind
 )
 
-// kinds holds this for each byte of ASCII. "@" is a letter: see splitPoints.
+// kinds holds the kinds of each ASCII byte. "@" is a letter: see splitPoints.
 var kinds = func() (table [256]uint8) {
 	for i := range utf8.RuneSelf {
 		c := byte(i)
@@ -828,14 +697,14 @@ var kinds = func() (table [256]uint8) {
 		}
 		if inWord(c) {
 			table[c] |= wordKind
-		} else if beginsWord([]byte{c}) {
+		} else if c <= 0x08 || 0x0E <= c && c <= 0x1B || c == 0x7F {
 			table[c] |= emptyKind
 		}
 	}
 	return table
 }()
 
-// pieceASCII returns how many bytes of ASCII text are before its first word boundary but its start, as splitPoints wants them.
+// pieceASCII returns the size of the first piece of ASCII text between word boundaries, by the rules of splitPoints.
 func pieceASCII(text []byte) int {
 	first := kinds[text[0]]
 	n := 1
@@ -850,89 +719,96 @@ func pieceASCII(text []byte) int {
 		}
 		return n
 	}
-	for before := first; n < len(text); n++ {
-		kind := kinds[text[n]]
-		if kind&joinKind == 0 {
-			if kind&(betweenLetters|betweenDigits) == 0 || n+1 == len(text) {
-				break
-			}
-			if between := kind / betweenLetters * letterKind; before&kinds[text[n+1]]&between&(letterKind|digitKind) == 0 {
-				break
-			}
+	for {
+		for n < len(text) && kinds[text[n]]&joinKind != 0 {
+			n++
 		}
-		before = kind
+		if n+1 >= len(text) {
+			return n
+		}
+		kind := kinds[text[n]]
+		between := kind / betweenLetters * letterKind
+		if kinds[text[n-1]]&kinds[text[n+1]]&between&(letterKind|digitKind) == 0 {
+			return n
+		}
+		n++
 	}
-	return n
 }
 
-// between returns what of the piece of text from start to end is a word, as gaps leave it. It passes over those
-// that begin in it, in the way in which rspamd does: what is behind one in the middle is lost.
-func (l *oddList) between(start, end int) (first, last int) {
-	g := l.gap()
-	if g.from != noGap && g.start < start {
-		for ; g.from != noGap && g.start <= start; g = l.gap() {
-			l.drop(g.from)
+// between returns the part of the piece of text from start to end that is a word, given the gaps that start in it. It
+// drops these gaps. Like rspamd, it loses what follows a gap in the middle of the piece. Where gaps overlap, the second
+// counts only if a plain word begins it.
+func (l *oddList) between(start, end int, plain bool) (first, last int) {
+	if l.gaps.startsBy(start - 1) {
+		for l.gaps.startsBy(start - 1) {
+			l.gaps.drop()
 		}
-		return start, end
+		if !plain {
+			for l.gaps.startsBy(start) {
+				l.gaps.drop()
+			}
+			return start, end
+		}
 	}
-	for ; g.from != noGap && g.start <= start; g = l.gap() {
-		l.pass(g)
+	for l.gaps.startsBy(start) {
+		g := l.pass()
 		start += g.end - g.start
 		if l.passed = start; start > end {
 			return start, start
 		}
 	}
-	if g.from == noGap || g.start > end {
+	if !l.gaps.startsBy(end) {
 		return start, end
 	}
-	l.pass(g)
+	g := l.pass()
 	if l.passed = g.end; g.end > end {
 		return end, end
 	}
 	return start, g.start
 }
 
-// pass drops the next gap. Links count as words.
-func (l *oddList) pass(g gap) {
-	l.drop(g.from)
-	if g.from != lineGap {
+// pass drops the next gap and returns it. Links count as words.
+func (l *oddList) pass() gap {
+	g := l.gaps.drop()
+	if g.kind != lineGap {
 		l.decay.found++
 	}
+	return g
 }
 
-// beginsWord reports whether a word begins with the first character of text, which to rspamd may be a control or format
-// character. Such a word counts, and is empty.
+// beginsWord reports whether a word begins with the first character of text. For rspamd, control and format characters
+// begin words as well. Such a word counts, and is empty.
 func beginsWord(text []byte) bool {
 	if len(text) == 0 {
 		return false
 	}
 	if c := text[0]; c < utf8.RuneSelf {
-		return inWord(c) || c <= 0x08 || 0x0E <= c && c <= 0x1B || c == 0x7F
+		return kinds[c]&(wordKind|emptyKind) != 0
 	}
 	r, _ := scan.Rune(text)
 	return begun.At(r) != noWord
 }
 
-// A decay leaves out words of long texts: behind the first 600 words and links so many that
-// about 600 more are left. Which ones, depends on the words before.
+// A decay leaves out words of long texts. Of the words behind the first 600 words and links, it
+// keeps about 600. The choice depends on the words before.
 //
 // Source: docs/specs/rspamd-fuzzy.md#word-digest.
 type decay struct {
 	size  int // of the text, in bytes
-	found int // words and links so far
+	found int // number of words and links so far
 	hash  uint64
 	begun bool
-	most  uint64 // of the hash, for words that stay
-	left  int    // words that do not
+	most  uint64 // words stay while the hash is at most this
+	left  int    // number of words left out
 }
 
 // Parameters of the decay.
 const (
 	decayWords = 600 // rspamd's option words_decay
-	decayWord  = 6.0 // bytes that a word has, it is assumed
+	decayWord  = 6.0 // assumed size of a word, in bytes
 )
 
-// keeps reports whether a word, which ends at end, stays.
+// keeps reports whether a word that ends at end stays.
 func (d *decay) keeps(word []byte, end int) bool {
 	if d.begun {
 		d.hash = d.hash*2862933555777941757 + 3037000493
@@ -955,8 +831,8 @@ func (d *decay) keeps(word []byte, end int) bool {
 	return true
 }
 
-// alike returns how many bytes of piece are before Hangul syllables meet anything else: to ICU there is a word boundary,
-// and to Unicode none.
+// alike returns the index in piece at which Hangul syllables meet anything else. ICU has a word boundary there, Unicode
+// has none.
 func alike(piece []byte) int {
 	const first, last = '가', '힣'
 	hangul := false
@@ -978,9 +854,9 @@ func alike(piece []byte) int {
 	return len(piece)
 }
 
-// splitPoints appends text to dst with an exclamation mark for each colon, for each byte of a cedilla that stands alone, and for each point that does
-// not stand between two digits, and a letter for each "@". The word boundaries are those of
-// ICU 72's locale en_US_POSIX, in which the first three join no letters, and the last is one.
+// splitPoints appends text to dst, changed so that Unicode's word boundaries become those of ICU 72's locale en_US_POSIX.
+// An exclamation mark replaces each colon, each byte of a spacing cedilla, and each point that is not between two digits,
+// which join no letters in ICU. A letter replaces "@", which is a letter in ICU.
 func splitPoints(dst, text []byte) []byte {
 	out := append(dst, text...)
 	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
@@ -998,19 +874,26 @@ func splitPoints(dst, text []byte) []byte {
 
 // addASCII is addWide for an ASCII word.
 func (l *wordList) addASCII(w []byte) {
-	if len(w) == 0 || !inWord(w[0]) {
+	if len(w) == 0 || wordBytes[w[0]] == 0 {
 		return
 	}
-	n := len(l.text)
-	l.text = append(l.text, w...)
 	for _, c := range w {
-		if l.text[n] = lowerASCII(c); kinds[c]&wordKind != 0 {
-			n++
+		if to := wordBytes[c]; to != 0 {
+			l.text = append(l.text, to)
 		}
 	}
-	l.text = l.text[:n]
-	l.ends = append(l.ends, n)
+	l.ends = append(l.ends, len(l.text))
 }
+
+// wordBytes maps the ASCII characters of words to lower case, and others to 0.
+var wordBytes = func() (table [256]byte) {
+	for c := range byte(utf8.RuneSelf) {
+		if inWord(c) {
+			table[c] = lowerASCII(c)
+		}
+	}
+	return table
+}()
 
 // inWord reports whether an ASCII character belongs to words: see addWide.
 func inWord(c byte) bool { return isAlnum(c) || c == '_' || c == '$' }
@@ -1022,10 +905,9 @@ func lowerASCII(c byte) byte {
 	return c
 }
 
-// addWide adds the letters, digits and underscores of a word in lower case,
-// and signs of currencies, which are words of their own; nothing if there are none. What else
-// stands inside a word, as the apostrophe in "don't" and the point in "3.14",
-// is left out. What begins with anything else is no word.
+// addWide appends the letters, digits, underscores and currency signs of a word in lower case. It leaves out other
+// characters, such as the apostrophe in "don't" and the point in "3.14". A word that begins with one of these, or has
+// nothing else, is not added.
 func (l *oddList) addWide(w []byte) {
 	first, n := utf8.DecodeRune(w)
 	to := begun.At(first)
@@ -1048,10 +930,10 @@ func (l *oddList) addWide(w []byte) {
 	}
 }
 
-// normPiece is about how many bytes of the normal form of a word there are at a time.
+// normPiece is about the size of the pieces in which a word is normalised, in bytes.
 const normPiece = 512
 
-// addNormal adds what belongs to words of what was normalised last.
+// addNormal appends the characters of l.normal that belong to words.
 func (l *oddList) addNormal() {
 	for w := l.normal; len(w) > 0; {
 		r, n := utf8.DecodeRune(w)
@@ -1067,14 +949,14 @@ func (l *oddList) addNormal() {
 
 var nfkc = normal.NewForm(norm.NFKC)
 
-// What begun holds of characters that do not become one that belongs to words.
+// Values of begun for characters that do not become a single word character.
 const (
-	noWord    rune = -1 - iota // no word begins with it
-	several                    // it becomes several, or none
-	emptyWord                  // a word begins with it that has no letters
+	noWord    rune = -1 - iota // begins no word
+	several                    // becomes several characters, or none
+	emptyWord                  // begins a word without letters
 )
 
-// begun holds what a character that begins a word becomes, if nothing follows it.
+// begun maps the first character of a word to its form as a word of its own, or to a constant above.
 var begun = scan.NewRunes(func(r rune) rune {
 	if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Sc, r) && !unicode.Is(unicode.Pc, r) {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
@@ -1091,7 +973,7 @@ var begun = scan.NewRunes(func(r rune) rune {
 	return several
 })
 
-// lowered holds characters of words in lower case, and -1 for others.
+// lowered maps the characters of words to lower case, and others to -1.
 var lowered = scan.NewRunes(func(r rune) rune {
 	if unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || unicode.Is(unicode.Sc, r) || unicode.Is(unicode.Pc, r) {
 		return unicode.ToLower(r)

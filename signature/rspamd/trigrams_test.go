@@ -10,7 +10,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
 )
 
 // modelOf returns a model of a language by some of its sentences.
@@ -47,7 +46,7 @@ func TestModel(t *testing.T) {
 		}
 		var v vocabulary
 		v.take(&list, h.stems.seed)
-		if i := h.language([]byte(text), scan.MapLetters(nil, []byte(text)), &v, list.len()); i >= 0 {
+		if i := h.language([]byte(text), &v, list.len()); i >= 0 {
 			return languages[i].name
 		}
 		return ""
@@ -119,7 +118,7 @@ func FuzzModel(f *testing.F) {
 		}
 		var v vocabulary
 		v.take(&list, h.stems.seed)
-		if i := h.language([]byte(text), scan.MapLetters(nil, []byte(text)), &v, list.len()); i >= 0 && languages[i].stem == nil {
+		if i := h.language([]byte(text), &v, list.len()); i >= 0 && languages[i].stem == nil {
 			t.Fatalf("language %d of %q has no stemmer", i, text)
 		}
 	})

@@ -1,7 +1,6 @@
 package rspamd
 
 import (
-	"encoding/binary"
 	"hash/maphash"
 	"slices"
 
@@ -25,21 +24,6 @@ func (l *wordList) empty(size int) {
 
 func (l *wordList) add(word string) {
 	l.text = append(l.text, word...)
-	l.ends = append(l.ends, len(l.text))
-}
-
-// addLower adds a word of ASCII letters, which are the first letters of text, in lower case.
-func (l *wordList) addLower(text []byte, letters int) {
-	const each = 0x0101010101010101
-	at := len(l.text)
-	i := 0
-	for ; i < letters && len(text)-i >= 8; i += 8 { // what is behind the word goes again
-		l.text = binary.LittleEndian.AppendUint64(l.text, binary.LittleEndian.Uint64(text[i:])|each*0x20)
-	}
-	for ; i < letters; i++ {
-		l.text = append(l.text, text[i]|0x20)
-	}
-	l.text = l.text[:at+letters]
 	l.ends = append(l.ends, len(l.text))
 }
 

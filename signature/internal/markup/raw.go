@@ -64,121 +64,124 @@ func (t *Tokens) endsRaw(at int) (ends, whole bool) {
 	return classes[t.source[at]]&endsName != 0, true
 }
 
-// script takes the content of a script: in what looks like a comment, a script within it
-// may end.
+// A scriptState says where in a script the reader is: in plain data, in what looks like a comment, or in a script within
+// that comment, which may end without ending the element.
+type scriptState uint8
+
+const (
+	scriptData scriptState = iota
+	scriptEscaped
+	scriptEscapedDash
+	scriptEscapedDashes
+	scriptDoubled
+	scriptDoubledDash
+	scriptDoubledDashes
+)
+
+// scriptNext holds, for each state, the state after '-', '>' and any other byte but '<'.
+var scriptNext = [...]struct{ dash, end, other scriptState }{
+	scriptData:          {scriptData, scriptData, scriptData},
+	scriptEscaped:       {scriptEscapedDash, scriptEscaped, scriptEscaped},
+	scriptEscapedDash:   {scriptEscapedDashes, scriptEscaped, scriptEscaped},
+	scriptEscapedDashes: {scriptEscapedDashes, scriptData, scriptEscaped},
+	scriptDoubled:       {scriptDoubledDash, scriptDoubled, scriptDoubled},
+	scriptDoubledDash:   {scriptDoubledDashes, scriptDoubled, scriptDoubled},
+	scriptDoubledDashes: {scriptDoubledDashes, scriptData, scriptDoubled},
+}
+
+// script reads the content of a script, up to its end tag or the end of the source.
 func (t *Tokens) script() {
-	const (
-		data = iota
-		escaped
-		escapedDash
-		escapedDashes
-		doubled
-		doubledDash
-		doubledDashes
-	)
-	state := data
 	source := t.source[:t.limit]
-	for at := t.start; ; {
-		if state == data {
-			n := strings.IndexByte(source[min(at, len(source)):], '<')
-			if n < 0 {
-				break
-			}
-			at += n
-		}
-		if at >= len(source) {
-			break
-		}
-		c := source[at]
-		at++
-		switch {
-		case c == '-' && state != data:
-			switch state {
-			case escaped:
-				state = escapedDash
-			case escapedDash:
-				state = escapedDashes
-			case doubled:
-				state = doubledDash
-			case doubledDash:
-				state = doubledDashes
-			}
-			continue
-		case c == '>' && (state == escapedDashes || state == doubledDashes):
-			state = data
-			continue
-		case c != '<':
-			// What is not part of the end of a comment.
-			if state >= doubled {
-				state = doubled
-			} else if state >= escaped {
-				state = escaped
-			}
-			continue
-		}
-		if at >= len(source) {
-			break
-		}
-		c = source[at]
-		switch {
-		case state >= doubled:
-			state = doubled
-			if c != '/' {
-				continue
-			}
-			ends, whole := t.endsRaw(at + 1)
-			if !whole {
+	state := scriptData
+	for at := t.start; at < len(source); {
+		switch next := &scriptNext[state]; source[at] {
+		case '-':
+			state = next.dash
+		case '>':
+			state = next.end
+		case '<':
+			if at+1 == len(source) {
 				t.stop()
 				return
 			}
-			if at++; ends {
-				state = escaped
-				at += len("script") + 1
-			}
-		case c == '/':
-			ends, whole := t.endsRaw(at + 1)
-			if ends {
-				t.end = at - 1
+			n, after := t.scriptTag(at+1, state)
+			switch {
+			case n == endOfScript:
+				t.end = at
 				return
-			}
-			if !whole {
+			case n == endOfSource:
 				t.stop()
 				return
 			}
-			if at++; state != data {
-				state = escaped
-			}
-		case state == data:
-			if c == '!' {
-				if at++; at >= len(source) {
+			at, state = at+n, after
+		default:
+			state = next.other
+			if state == scriptData {
+				n := strings.IndexByte(source[at:], '<')
+				if n < 0 {
 					t.stop()
 					return
 				}
-				if source[at] == '-' {
-					if at++; at >= len(source) {
-						t.stop()
-						return
-					}
-					if source[at] == '-' {
-						at++
-						state = escapedDashes
-					}
-				}
+				at += n
+				continue
 			}
-		case c|0x20 >= 'a' && c|0x20 <= 'z':
-			ends, whole := t.endsRaw(at)
-			if !whole {
-				t.stop()
-				return
-			}
-			state = escaped
-			if ends {
-				at += len("script") + 1
-				state = doubled
-			}
-		default:
-			state = data
 		}
+		at++
 	}
 	t.stop()
+}
+
+// Results of scriptTag in place of a number of bytes.
+const (
+	endOfScript = -1 - iota
+	endOfSource
+)
+
+// scriptTag reads what follows a '<' in a script. It returns the number of bytes read and the state after them.
+func (t *Tokens) scriptTag(at int, state scriptState) (n int, after scriptState) {
+	c := t.source[at]
+	switch {
+	case c == '/':
+		ends, whole := t.endsRaw(at + 1)
+		switch {
+		case ends && state < scriptDoubled:
+			return endOfScript, state
+		case !whole:
+			return endOfSource, state
+		case ends:
+			return 1 + len("script") + 1, scriptEscaped
+		}
+		return 1, scriptNext[state].other
+	case state >= scriptDoubled:
+		return 0, scriptDoubled
+	case state == scriptData && c == '!':
+		return t.scriptComment(at)
+	case state == scriptData:
+		return 0, scriptData
+	case c|0x20 >= 'a' && c|0x20 <= 'z':
+		ends, whole := t.endsRaw(at)
+		switch {
+		case !whole:
+			return endOfSource, state
+		case ends:
+			return len("script") + 1, scriptDoubled
+		}
+		return 0, scriptEscaped
+	}
+	return 0, scriptData
+}
+
+// scriptComment reads the '!' at at, and the two dashes behind it if they are there.
+func (t *Tokens) scriptComment(at int) (n int, after scriptState) {
+	dashes := 0
+	for dashes < 2 && at+1+dashes < t.limit && t.source[at+1+dashes] == '-' {
+		dashes++
+	}
+	switch {
+	case dashes == 2:
+		return 3, scriptEscapedDashes
+	case at+1+dashes == t.limit:
+		return endOfSource, scriptData
+	}
+	return 1 + dashes, scriptData
 }

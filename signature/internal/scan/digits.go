@@ -3,7 +3,7 @@ package scan
 // Digit64 returns the value of a base64 digit; padding in an odd place is one.
 func Digit64(c byte) (byte, bool) { v := digits64[c]; return v, v != noDigit }
 
-// noDigit is what the tables hold for bytes that are none.
+// noDigit marks bytes that are not digits in the tables.
 const noDigit = 0xFF
 
 var digits64 = func() (table [256]byte) {

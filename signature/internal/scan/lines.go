@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// window is how far the search for one byte may run ahead of that for the other: text
-// that has one of them alone takes linear time too.
+// window is the greatest distance by which the search for one byte runs ahead of the search for
+// the other. It keeps the time linear for text with only one of them.
 const window = 256
 
 // IndexEither returns the index of the first c or d, or -1.

@@ -8,15 +8,15 @@ const (
 	maxPages = 0x20000 / pageSize
 )
 
-// Runes remembers what a function says of characters. It must be cheap to call for
-// those above U+1FFFF, which are not remembered. Many goroutines may use it.
+// Runes caches the results of a function of characters. The results for characters above U+1FFFF
+// are not cached. It is safe for concurrent use.
 type Runes struct {
 	of    func(rune) rune
 	pages [maxPages]atomic.Pointer[[pageSize]rune]
 }
 
-// NewRunes returns the table of a function, which always returns the same for a character.
-// A page of it is made when one of its characters is first asked for, of 1 KiB each.
+// NewRunes returns the table of a pure function. It computes pages of 256 characters, of 1 KiB each,
+// on first use.
 func NewRunes(of func(rune) rune) *Runes { return &Runes{of: of} }
 
 // At returns what the function returns for r.

@@ -1,6 +1,7 @@
 # make build   bin/bulkhead, the server, and bin/bulkhead-lab, which measures and simulates
 # make run     build a node, start it, show it the sample messages, leave it running
-# make test    the tests that need Go and nothing else
+# make test    the tests of the server, which need Go and nothing else
+# make test-lab  the tests of the laboratory, a module of its own: simulations, replays, attacks
 # make interop the tests that run real clients and mail servers, in a root of their own made of Debian packages
 # make fidelity our digests beside those of the real clients; BULKHEAD_FULL=1 for all mail and not a sample
 # make torture  kill a node, starve it, damage its files, cut its power and move its clock, and compare it with a map: TORTURE=2m each, or hours
@@ -9,7 +10,8 @@
 # make fuzz    fuzz every parser, FUZZTIME each
 # make cost    search for messages that cost more processor time than any may, for the time SEARCH
 # make vuln    known vulnerabilities of what is linked, by the Go project's database: VULNDB=file:///... for a copy of it
-# make vet     formatting, go vet, staticcheck
+# make vet     formatting, go vet, staticcheck, prose
+# make prose   the English of comments, messages and documents, and the length of lines
 # make bench   the benchmarks
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
@@ -39,12 +41,12 @@ SEARCH      ?= 10m
 MAIL        ?=
 TEMPLATES   ?=
 
-.PHONY: all build server run test interop torture soak-mesh fidelity race fuzz cost vuln vet mutate bench bench-peers stream packages reproducible clean
+.PHONY: all build server run test test-lab interop torture soak-mesh fidelity race fuzz cost vuln vet prose mutate bench bench-peers stream packages reproducible clean
 
 all: vet test
 
 build: server
-	$(GO) build -v -trimpath -o bin/ ./cmd/bulkhead-lab
+	$(GO) build -C lab -v -trimpath -o ../bin/ ./lab/cmd/bulkhead-lab
 
 server:
 	@echo "compiling; the first time, that fetches modules and takes some minutes"
@@ -59,8 +61,12 @@ test:
 	$(AS_RELEASED) $(GO) test -vet=off -tags simclock -run Clock ./internal/clock ./internal/node
 	cd test/outside && $(AS_RELEASED) $(GO) test -vet=off ./...
 
+test-lab:
+	cd lab && $(AS_RELEASED) $(GO) test -vet=off -timeout 30m ./...
+
 race:
 	$(GO) test -race -short -timeout 40m $(LONG) ./...
+	cd lab && $(GO) test -race -short -timeout 40m ./...
 
 interop:
 	@test/interop
@@ -85,10 +91,16 @@ vet:
 	$(GO) vet ./...
 	$(GO) vet -tags interop,man,simclock ./...
 	cd test/outside && $(GO) vet ./...
+	cd lab && $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	cd lab && $(GO) run $(STATICCHECK) ./...
+	$(GO) run ./test/prose
+
+prose:
+	$(GO) run ./test/prose
 
 vuln:
-	@for dir in . packaging/release test/outside bench; do \
+	@for dir in . packaging/release test/outside lab; do \
 		echo "$$dir"; (cd $$dir && $(GO) run $(GOVULNCHECK) -db $(VULNDB) -tags interop,simclock,man ./...) || exit 1; \
 	done
 
@@ -97,9 +109,10 @@ mutate:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+	cd lab && $(GO) test -run '^$$' -bench . -benchmem ./...
 
 bench-peers:
-	cd bench && $(GO) run . -o ../docs/performance.md
+	cd lab/bench && $(GO) run . -o ../../docs/performance.md
 
 packages:
 	@packaging/goreleaser release --snapshot --clean --skip=publish
@@ -111,4 +124,5 @@ clean:
 	rm -rf bin dist
 
 stream:
-	$(GO) run ./cmd/bulkhead-lab stream --reporting 0.1,0.02 --lone --seed $(SEED) --svg stream.svg $(if $(TEMPLATES),--templates $(TEMPLATES)) $(MAIL)
+	$(GO) build -C lab -trimpath -o ../bin/ ./lab/cmd/bulkhead-lab
+	bin/bulkhead-lab stream --reporting 0.1,0.02 --lone --seed $(SEED) --svg stream.svg $(if $(TEMPLATES),--templates $(TEMPLATES)) $(MAIL)

@@ -1,6 +1,7 @@
 package bulkhead_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"go/parser"
 	"go/token"
@@ -20,91 +21,94 @@ const module = "github.com/bulkhead-mail/bulkhead"
 // patterns for path.Match. Data flows down: to answer a check, and up to
 // report. A package that is not listed fails the test: name its place here.
 var mayImport = map[string][]string{
-	".":                              {},
-	"bulkheadtest":                   {"."},
-	"filter":                         {"filter/internal/*"},
-	"filter/paper":                   {"filter", "filter/internal/*"},
-	"filter/internal/bitset":         {},
-	"filter/internal/codec":          {"filter/internal/huge"},
-	"filter/internal/huge":           {},
-	"signature":                      {".", "signature/*", "signature/internal/*"},
-	"signature/mail":                 {".", "signature/document", "signature/internal/*"},
-	"signature/rspamd":               {".", "signature/mail", "signature/internal/*"},
-	"signature/link":                 {"signature/internal/*"},
-	"signature/razor":                {".", "signature/internal/*"},
-	"signature/pyzor":                {".", "signature/internal/*"},
-	"signature/dcc":                  {".", "signature/internal/*"},
-	"signature/internal/pace":        {},
-	"signature/internal/scan":        {},
-	"signature/internal/markup":      {"signature/internal/scan"},
-	"signature/internal/normal":      {"signature/internal/scan"},
-	"signature/picture":              {".", "signature/internal/*"},
-	"signature/document":             {"signature/internal/*"},
-	"signature/internal/mailtest":    {},
-	"signature/internal/picturetest": {},
-	"internal/store":                 {},
-	"internal/trust":                 {"."},
-	"internal/engine":                {".", "filter", "internal/engine/*", "internal/store", "internal/trust"},
-	"internal/engine/book":           {"filter"},
-	"internal/engine/pages":          {"filter", "internal/store"},
-	"internal/engine/replica":        {".", "filter", "internal/engine/book", "internal/engine/pages", "internal/store"},
-	"internal/engine/verdict":        {".", "internal/trust"},
-	"internal/engine/keys":           {".", "filter"},
-	"internal/engine/ballots":        {".", "filter"},
-	"internal/engine/resolve":        {".", "filter", "internal/engine/ballots", "internal/engine/book", "internal/engine/evidence", "internal/engine/keys", "internal/engine/verdict", "internal/trust"},
-	"internal/engine/evidence":       {"filter", "internal/engine/book", "internal/engine/replica", "internal/engine/verdict"},
-	"internal/mesh":                  {".", "filter", "internal/engine", "internal/wholefile"},
-	"internal/aggregate":             {".", "filter", "internal/engine"},
-	"internal/config":                {"."},
-	"door":                           {".", "internal/clock", "internal/mmsg"},
-	"internal/clock":                 {},
-	"internal/ledger":                {"."},
-	"internal/mailbox":               {},
-	"internal/abuse":                 {"."},
-	"internal/verify":                {},
-	"internal/wholefile":             {},
-	"internal/mmsg":                  {},
-	"internal/matrix":                {}, // a test of every door
-	"internal/nodetest":              {},
-	"internal/disktest":              {},
-	"internal/prototest":             {".", "door"},
-	"internal/sharedtest":            {},
-	"internal/web":                   {".", "client", "internal/consequence", "internal/web/element"},
-	"internal/web/element":           {},
-	"internal/consequence":           {"client"},
-	"internal/ratelimit":             {"filter", "internal/top", "internal/wholefile"},
-	"internal/lists":                 {"filter", "internal/wholefile"},
-	"razor2":                         {".", "signature/razor", "door"},
-	"pyzor":                          {".", "signature/pyzor", "door"},
-	"dcc":                            {".", "signature/dcc", "internal/ledger", "door"},
-	"fuzzy":                          {".", "signature/rspamd", "internal/ledger", "door"},
-	"milter":                         {".", "signature", "signature/link", "signature/mail", "door"},
-	"policy":                         {".", "door"},
-	"dnsbl":                          {".", "door"},
-	"client":                         {"."},
-	"api":                            {".", "client", "door"},
-	"internal/recent":                {".", "door"},
-	"internal/edge":                  {".", "client"},
-	"internal/logbook":               {".", "door", "internal/top"},
-	"internal/top":                   {},
-	"internal/audit":                 {"client"},
-	"internal/cli":                   {},
-	"internal/setup":                 {"internal/config", "plugins"},
-	"internal/trial":                 {"."},
-	"internal/probe":                 {".", "client", "dcc", "fuzzy", "internal/trial", "internal/units", "pyzor", "razor2", "signature/dcc"},
-	"plugins":                        {},
-	"internal/units":                 {},
-	"internal/node":                  {"*", "internal/*", "signature/*"},
-	"internal/lab/figure":            {},
-	"internal/lab/interval":          {},
-	"internal/lab/reliability":       {".", "internal/lab/figure", "internal/lab/interval"},
-	"internal/lab/letters":           {".", "signature", "signature/mail"},
-	"internal/lab/study":             {".", "filter", "filter/paper", "signature", "internal/lab/figure"},
-	"internal/lab/replay":            {".", "filter", "signature", "signature/mail", "signature/rspamd", "internal/engine", "internal/trust", "internal/lab/figure", "internal/lab/letters", "internal/lab/reliability"},
-	"internal/lab/stream":            {".", "filter", "signature", "signature/mail", "internal/engine", "internal/trust", "internal/lab/figure", "internal/lab/letters", "internal/lab/reliability"},
-	"internal/lab/attack":            {".", "internal/engine", "internal/trust", "internal/lab/figure"},
-	"internal/lab/load":              {"signature/razor", "fuzzy", "policy", "internal/mmsg"},
-	"cmd/bulkhead-lab":               {"*", "*/*", "internal/lab/*"},
+	".":                            {},
+	"bulkheadtest":                 {"."},
+	"filter":                       {"filter/internal/*"},
+	"filter/paper":                 {"filter", "filter/internal/*"},
+	"filter/internal/bitset":       {},
+	"filter/internal/codec":        {"filter/internal/huge"},
+	"filter/internal/huge":         {},
+	"signature":                    {".", "signature/*", "digest/*", "internal/pace", "internal/text/*"},
+	"signature/mail":               {".", "signature/document", "internal/pace", "internal/text/*"},
+	"digest/rspamd":                {".", "signature/mail", "internal/pace", "internal/text/*"},
+	"signature/link":               {"internal/pace", "internal/text/*"},
+	"digest/razor":                 {".", "internal/pace", "internal/text/*"},
+	"digest/pyzor":                 {".", "internal/pace", "internal/text/*"},
+	"digest/dcc":                   {".", "internal/pace", "internal/text/*"},
+	"internal/pace":                {},
+	"internal/text/scan":           {},
+	"internal/text/markup":         {"internal/text/scan"},
+	"internal/text/normal":         {"internal/text/scan"},
+	"signature/picture":            {".", "internal/pace", "internal/text/*"},
+	"signature/document":           {"internal/pace", "internal/text/*"},
+	"internal/testing/mailtest":    {},
+	"internal/testing/picturetest": {},
+	"internal/store":               {},
+	"internal/trust":               {"."},
+	"internal/engine":              {".", "filter", "internal/engine/*", "internal/store", "internal/trust"},
+	"internal/engine/book":         {"filter"},
+	"internal/engine/pages":        {"filter", "internal/store"},
+	"internal/engine/replica":      {".", "filter", "internal/engine/book", "internal/engine/pages", "internal/store"},
+	"internal/engine/verdict":      {".", "internal/trust"},
+	"internal/engine/keys":         {".", "filter"},
+	"internal/engine/ballots":      {".", "filter"},
+	"internal/engine/resolve":      {".", "filter", "internal/engine/ballots", "internal/engine/book", "internal/engine/evidence", "internal/engine/keys", "internal/engine/verdict", "internal/trust"},
+	"internal/engine/evidence":     {"filter", "internal/engine/book", "internal/engine/replica", "internal/engine/verdict"},
+	"internal/mesh":                {".", "filter", "internal/engine", "internal/wholefile"},
+	"internal/aggregate":           {".", "filter", "internal/engine"},
+	"internal/config":              {"."},
+	"door":                         {".", "internal/clock", "internal/mmsg"},
+	"internal/clock":               {},
+	"internal/ledger":              {"."},
+	"internal/mailbox":             {},
+	"internal/abuse":               {"."},
+	"internal/verify":              {},
+	"internal/wholefile":           {},
+	"internal/mmsg":                {},
+	"internal/testing/matrix":      {}, // a test of every door
+	"internal/testing/nodetest":    {},
+	"internal/testing/disktest":    {},
+	"internal/testing/prototest":   {".", "door"},
+	"internal/testing/sharedtest":  {},
+	"internal/web":                 {".", "client", "internal/consequence", "internal/web/element"},
+	"internal/consequence":         {"client"},
+	"internal/web/element":         {},
+	"internal/ratelimit":           {"filter", "internal/top", "internal/wholefile"},
+	"internal/lists":               {"filter", "internal/wholefile"},
+	"razor2":                       {".", "digest/razor", "door"},
+	"pyzor":                        {".", "digest/pyzor", "door"},
+	"dcc":                          {".", "digest/dcc", "internal/ledger", "door"},
+	"fuzzy":                        {".", "digest/rspamd", "internal/ledger", "door"},
+	"milter":                       {".", "signature", "signature/link", "signature/mail", "door"},
+	"policy":                       {".", "door"},
+	"dnsbl":                        {".", "door"},
+	"client":                       {"."},
+	"internal/api":                 {".", "client", "door"},
+	"internal/recent":              {".", "door"},
+	"internal/edge":                {".", "client"},
+	"internal/logbook":             {".", "door", "internal/top"},
+	"internal/top":                 {},
+	"internal/audit":               {"client"},
+	"internal/cli":                 {},
+	"internal/setup":               {"internal/config", "internal/plugins"},
+	"internal/trial":               {"."},
+	"internal/probe":               {".", "client", "dcc", "fuzzy", "internal/trial", "internal/units", "pyzor", "razor2", "digest/dcc"},
+	"internal/plugins":             {},
+	"internal/units":               {},
+	"internal/node":                {"*", "internal/*", "signature/*", "digest/*"},
+	// The laboratory is a module of its own, of which the server imports nothing.
+	"internal/interval":    {},
+	"lab/figure":           {},
+	"lab/reliability":      {".", "internal/interval", "lab/figure"},
+	"lab/letters":          {".", "signature/mail", "signature"},
+	"lab/study":            {".", "filter", "filter/paper", "lab/figure", "signature"},
+	"lab/replay":           {".", "digest/rspamd", "filter", "internal/engine", "signature/mail", "internal/trust", "lab/figure", "lab/letters", "lab/reliability", "signature"},
+	"lab/stream":           {".", "filter", "internal/engine", "signature/mail", "internal/trust", "lab/figure", "lab/letters", "lab/reliability", "signature"},
+	"lab/attack":           {".", "internal/engine", "internal/trust", "lab/figure"},
+	"lab/load":             {"digest/razor", "fuzzy", "internal/mmsg", "policy"},
+	"lab/bench":            {"filter"},
+	"lab/cmd/bulkhead-lab": {"*", "*/*"},
+
 	// A command knows the node, and what commands do without one.
 	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config", "internal/consequence", "internal/lists", "internal/mailbox",
 		"internal/node", "internal/probe", "internal/setup", "internal/store", "internal/trial", "internal/units", "internal/wholefile"},
@@ -113,11 +117,15 @@ var mayImport = map[string][]string{
 // TestPackages checks that every package says what it is, and the package table
 // of ARCHITECTURE.md against the imports (tests excepted: they may reach further).
 func TestPackages(t *testing.T) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports", "./...").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
+	var out []byte
+	for _, dir := range []string{".", "lab"} {
+		list, err := exec.Command("go", "list", "-C", dir, "-json=ImportPath,Name,Doc,Imports", "./...").Output()
+		if err != nil {
+			t.Fatalf("go list in %s: %v", dir, err)
+		}
+		out = append(out, list...)
 	}
-	dec := json.NewDecoder(strings.NewReader(string(out)))
+	dec := json.NewDecoder(bytes.NewReader(out))
 	seen := 0
 	for dec.More() {
 		var pkg struct {
@@ -181,7 +189,7 @@ func TestServerIsSmall(t *testing.T) {
 		t.Fatalf("%d dependencies and no engine among them", len(deps))
 	}
 	for _, dep := range deps {
-		for _, none := range []string{"gonum.org/", "github.com/schollz/progressbar", module + "/internal/lab", "testing"} {
+		for _, none := range []string{"gonum.org/", "github.com/schollz/progressbar", module + "/lab", "testing"} {
 			if dep == none || strings.HasPrefix(dep, none+"/") || strings.HasSuffix(none, "/") && strings.HasPrefix(dep, none) {
 				t.Errorf("cmd/bulkhead depends on %s", dep)
 			}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // TestDeleteAges: what was deleted ages before its deletion does. Reports that

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // maxVotes is how many signatures are put into one vote.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // fakeServer answers each datagram with what replies makes of it, until the test

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // busy has seen everything five times.

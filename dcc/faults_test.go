@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/door"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // aside are the signatures that are looked up in the background.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/door"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // Defaults of an [Ifd].

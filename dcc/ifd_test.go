@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/door"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 const ifdMessage = "Received: from mail.example.org (mail.example.org [192.0.2.7])\n\tby mx.example.net; Mon, 1 Jan 2024 00:00:00 +0000\n" +

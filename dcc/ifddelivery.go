@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // A wholeMail is what is known of a message besides its DCC checksums. Without

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 var (

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/door"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 func whitelistOf(t *testing.T, text string) *Whitelist {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // A mailing is one message on its way to its reply.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // Letters of a reply, docs/specs/dcc.md#dccifd-reply.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // compute sets the checksums of the message. Its error is that of ctx.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // Values of whitelist entries, besides Many, White and White2.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // whiteFileEvery is how often files are checked for changes.

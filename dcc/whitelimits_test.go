@@ -11,8 +11,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // TestWhiteLines: each line of a white list, and what is asked of a list with it

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
 // An Op is the operation of a packet. The values are those of the wire.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 )
 
 // A pendingCheck is a check in progress.

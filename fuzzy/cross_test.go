@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 const orchard = "in the last week of october the neighbours come with ladders and long poles to bring in what the wind has left on the old trees " +

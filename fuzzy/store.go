@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // maxLists is how many lists (flags) may be in use at once: each costs every check one

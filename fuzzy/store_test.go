@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // TestBandsWanted: the fewest bands that an unknown text shows by errors of

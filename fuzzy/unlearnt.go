@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 )
 
 // unlearnt drops hits on spam lists that were revoked through another front door,

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // documentedLimit is max_score, hits_limit of newer clients, of docs/protocols/fuzzy.md.

@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 )
 
 // A Command is the operation of a request. The values are those of the wire.

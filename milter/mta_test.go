@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // An mta is the mail server's side of the protocol, for tests.

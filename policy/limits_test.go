@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // TestLyingLimiter: whatever a limiter answers, mail is refused by nothing but what it

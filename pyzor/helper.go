@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	digests "github.com/bulkhead-mail/bulkhead/digest/pyzor"
 	"github.com/bulkhead-mail/bulkhead/door"
-	digests "github.com/bulkhead-mail/bulkhead/signature/pyzor"
 )
 
 // A Helper serves rspamd's pyzor module: a connection sends one mail, and the answer is

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	digests "github.com/bulkhead-mail/bulkhead/signature/pyzor"
+	digests "github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // TestUnlisted: a report of what nobody may list says so, to each request for its own

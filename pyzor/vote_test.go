@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	digests "github.com/bulkhead-mail/bulkhead/digest/pyzor"
 	"github.com/bulkhead-mail/bulkhead/door"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	digests "github.com/bulkhead-mail/bulkhead/signature/pyzor"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // TestBallotTakes: votes go into one report only if they are of one reporter, one kind

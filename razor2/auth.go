@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 )
 
 // Response returns the answer to a challenge: docs/specs/razor2.md#login. It is not

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 )
 
 // parse returns the signature in a row. It reports false if nobody can have listed it:

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 )
 
 // A Client is one connection to a Razor 2 server, for use by one goroutine.

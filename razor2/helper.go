@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/door"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // A Helper serves rspamd's razor module: a connection sends one mail, and the answer is

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/door"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // say sends bytes as one connection, after a login if wanted, and returns all that the

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 )
 
 // report answers the first step of a report, signatures: docs/specs/razor2.md#report. It

@@ -3,7 +3,7 @@ package signature
 import (
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 

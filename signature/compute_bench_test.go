@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
 )
 
 // benchmarkMails returns sets of messages of which the schemes are measured:

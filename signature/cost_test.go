@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/picturetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 

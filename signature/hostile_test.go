@@ -16,13 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/signature/dcc"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/picturetest"
+	"github.com/bulkhead-mail/bulkhead/digest/dcc"
+	"github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
-	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // hostile makes mails of about size bytes that are meant to be dear.

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/picturetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/picture"
 )

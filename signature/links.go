@@ -11,8 +11,8 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 	"github.com/bulkhead-mail/bulkhead/signature/link"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dchest/siphash"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 )
 
 // The functions of this file do slowly, as the protocols describe it, what the

@@ -3,7 +3,7 @@ package signature
 import (
 	"unicode"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // fold maps a rune that stands for a Latin letter to that letter, in lower

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 

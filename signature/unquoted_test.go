@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/signature/dcc"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/digest/dcc"
+	"github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
-	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
 )
 
 // TestUnquoted: what the reader of messages makes of quoted-printable is what the readers for DCC

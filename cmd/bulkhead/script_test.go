@@ -31,8 +31,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 func TestMain(m *testing.M) {

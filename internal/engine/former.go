@@ -14,7 +14,9 @@ type ArrayKey = replica.Key
 
 // FormerIncarnations returns the former incarnations of an origin that are held, oldest first.
 // [Engine.Replica] returns their arrays by their IDs.
-func (e *Engine) FormerIncarnations(origin string) []FormerIncarnation { return e.replicas.Former(origin) }
+func (e *Engine) FormerIncarnations(origin string) []FormerIncarnation {
+	return e.replicas.Former(origin)
+}
 
 // ForgetFormer drops what is held of an origin's former incarnations, durably.
 func (e *Engine) ForgetFormer(ctx context.Context, origin string) error {

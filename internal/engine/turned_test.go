@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"gonum.org/v1/gonum/mathext"
-
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/interval"
 )
 
 // tight is a blocklist in which errors are frequent enough to be counted.
@@ -29,20 +28,14 @@ func voteOn(t *testing.T, e *Engine, first, last int, v bulkhead.Vote) {
 	}
 }
 
-// within fails unless a count of n in so many tries is what the probability p makes of
-// them, by the exact 99.9 % interval (Clopper & Pearson, 1934).
+// within fails unless n of a number of cases agrees with the probability p, by the exact
+// 99.9 % interval.
 func within(t *testing.T, what string, n, of int, p float64) {
 	t.Helper()
-	low, high := 0.0, 1.0
 	if of == 0 {
 		return
 	}
-	if n > 0 {
-		low = mathext.InvRegIncBeta(float64(n), float64(of-n+1), 0.0005)
-	}
-	if n < of {
-		high = mathext.InvRegIncBeta(float64(n+1), float64(of-n), 0.9995)
-	}
+	low, high := interval.Exact(n, of, 0.001)
 	t.Logf("%s: %d of %d (%.4f to %.4f), stated %.4f", what, n, of, low, high, p)
 	if p < low || p > high {
 		t.Errorf("%s: %d of %d, %.4f to %.4f, stated %.4f", what, n, of, low, high, p)

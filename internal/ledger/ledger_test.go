@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/prototest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // named returns the account of a name, each of whose counters has a name of its own. A part

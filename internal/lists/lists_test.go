@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
 )
 
 var day = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)

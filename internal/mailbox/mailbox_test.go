@@ -17,7 +17,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
 )
 
 // collect reads path to its end and describes messages and errors, one a line.

@@ -18,13 +18,13 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/verify"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 func keptTypes(names []string) []dccsum.Type {

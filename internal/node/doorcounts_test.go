@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/probe"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // scrape returns the samples of /metrics by their names with labels.

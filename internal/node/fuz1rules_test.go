@@ -9,8 +9,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 // rulesMail returns mails for which the two releases of DCC compute different

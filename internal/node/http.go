@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )

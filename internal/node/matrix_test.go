@@ -12,15 +12,15 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
+	pyzordigest "github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
-	"github.com/bulkhead-mail/bulkhead/internal/matrix"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/matrix"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
-	pyzordigest "github.com/bulkhead-mail/bulkhead/signature/pyzor"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // matrixDoors are the doors of a node whose clients report and check.

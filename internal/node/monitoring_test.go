@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/probe"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // monitoring is the folder of the dashboard and the rules.

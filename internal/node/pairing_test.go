@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/api"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 const quickMesh = "publish_interval = \"20ms\"\nheartbeat = \"200ms\"\nshare_counts_from = 1\n"

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
+	"github.com/bulkhead-mail/bulkhead/internal/api"
 )
 
 // Of an account's password for the pages the node keeps a hash: the rounds as four bytes,

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // TestRazorUsersChangeTheirMinds reports and revokes a mail through the Razor door: the

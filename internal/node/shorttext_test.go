@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/matrix"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/matrix"
 )
 
 // encrypted returns a mail of PGP/MIME from a person, whose one readable line all such mail has.

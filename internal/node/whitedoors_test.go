@@ -12,11 +12,11 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
 )
 
 const newsletterBody = "Dear reader, the library is open on Sundays from now on, and the reading room has twelve new desks by the\n" +

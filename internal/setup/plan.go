@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/plugins"
+	"github.com/bulkhead-mail/bulkhead/internal/plugins"
 )
 
 // Options say what is set up.

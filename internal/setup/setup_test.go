@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
-	"github.com/bulkhead-mail/bulkhead/plugins"
+	"github.com/bulkhead-mail/bulkhead/internal/plugins"
 )
 
 var update = flag.Bool("update", false, "write what setup does into the golden trees; look at the difference")

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/disktest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/disktest"
 )
 
 var (

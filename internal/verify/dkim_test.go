@@ -20,8 +20,8 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
 )
 
 // emptyBody is the hash of an empty body in relaxed form.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 const letter = "From: Ann <ann@shop.example>\r\nTo: bob@example.com\r\nSubject: chairs\r\n\r\nHalf price until Monday.\r\n"

@@ -7,7 +7,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
 // A Kind says what an [Item] is.

@@ -6,8 +6,8 @@ import (
 	"path"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/markup"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/text/markup"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // maxText is how many bytes of a document's text are returned.

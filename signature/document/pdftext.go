@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/text/encoding/charmap"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // glyphs are the characters of a font by their codes.

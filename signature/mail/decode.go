@@ -13,8 +13,8 @@ import (
 	"github.com/emersion/go-message/charset"
 	"golang.org/x/text/encoding/charmap"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // keep notes that data stays in memory and returns it, cut to the room that is left. Data

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 )
 
 // FuzzRead checks what every reading of any bytes must satisfy.

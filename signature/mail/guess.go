@@ -1,7 +1,7 @@
 package mail
 
 import (
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // What a guess says of text that is not UTF-8, if it is not the name of a charset that others are.

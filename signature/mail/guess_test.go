@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/text/encoding/htmlindex"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 )
 
 // TestGuess: charsets that are not named are told by what is frequent in texts of their languages.

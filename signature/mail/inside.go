@@ -5,8 +5,8 @@ import (
 	"math/bits"
 	"unsafe"
 
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/signature/document"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
 )
 
 // The limits of what is opened of the attachments of a message: enough for most archives and

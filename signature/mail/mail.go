@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
 // Limits of the reader. What lies beyond them is left out and noted as damage,

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // A reader walks the MIME tree of one message and collects its leaves.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/markup"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
+	"github.com/bulkhead-mail/bulkhead/internal/text/markup"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 func pageOf(t testing.TB, source string) Page {

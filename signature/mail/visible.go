@@ -9,9 +9,9 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/markup"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/text/markup"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/image/webp"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
 // The floor and the limits of a picture.

@@ -6,7 +6,7 @@ import (
 	"image/draw"
 	"slices"
 
-	"github.com/bulkhead-mail/bulkhead/signature/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/internal/picturetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
 )
 
 func look(t testing.TB, data []byte) *Look {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/sharedtest"
-	"github.com/bulkhead-mail/bulkhead/signature/dcc"
+	"github.com/bulkhead-mail/bulkhead/digest/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
 )
 
 // TestDCC compares our Body and Fuz1 with those that dccproc 1.3.158 has printed for the

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
-	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
+	"github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // TestRazor compares our signatures with those that razor-check prints, part by part and in

@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 )
 
 // A recorder is a fuzzy storage that knows nothing and remembers what it was asked.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/lab/interval"
+	"github.com/bulkhead-mail/bulkhead/internal/interval"
 )
 
 // A tally counts agreement by source.

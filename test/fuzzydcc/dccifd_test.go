@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 const ferryText = "the ferry to the island leaves at nine on every day of the week but sunday and returns at six in the evening tickets are sold on board\n"

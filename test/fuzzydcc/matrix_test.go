@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/dcc"
-	"github.com/bulkhead-mail/bulkhead/internal/matrix"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
-	dccsum "github.com/bulkhead-mail/bulkhead/signature/dcc"
+	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/matrix"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // TestMatrix: the matrix of docs/doors.md with the real clients: the commands of Razor and

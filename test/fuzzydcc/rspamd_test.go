@@ -15,7 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // An rspamd is a running rspamd that has no modules but the ones given.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // A tier is two members and the hub of their group, which publishes the sum of the three to

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // TestHeal damages the pages of a node's counts and lists on its disk. It refuses to start,

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // newAlone prepares a node that nobody has told of a network.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // announced returns what a node says of the change of its network's secret; nil if it says

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // dnsblNode runs a node with a list in each form, under bl.example.com.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // Exim and our limiter get the same random events for ten periods, and for as many more as it

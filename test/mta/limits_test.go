@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // states are the restriction lists of Postfix, by the protocol state in which they ask.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 const spam = `Dear customer, your parcel could not be delivered because the address was incomplete.

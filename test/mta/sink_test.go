@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // A sink is an SMTP server that takes every message and keeps it.

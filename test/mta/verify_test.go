@@ -13,7 +13,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // TestPostfixVerifies sends signed mail through Postfix, to a milter that verifies it

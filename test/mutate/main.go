@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/lab/interval"
+	"github.com/bulkhead-mail/bulkhead/internal/interval"
 )
 
 type options struct {

@@ -13,6 +13,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
+	pyzordigest "github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/dnsbl"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
@@ -20,9 +23,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/policy"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
-	pyzordigest "github.com/bulkhead-mail/bulkhead/signature/pyzor"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
 
 	"example.com/outside"
 )

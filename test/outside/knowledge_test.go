@@ -3,27 +3,26 @@ package outside_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"image"
 	"image/jpeg"
 	"image/png"
-	"io/fs"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/api"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
-	"github.com/bulkhead-mail/bulkhead/plugins"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/document"
 	"github.com/bulkhead-mail/bulkhead/signature/link"
 	sigmail "github.com/bulkhead-mail/bulkhead/signature/mail"
 	"github.com/bulkhead-mail/bulkhead/signature/picture"
-	"github.com/bulkhead-mail/bulkhead/signature/rspamd"
 
 	"example.com/outside"
 )
@@ -134,32 +133,16 @@ func Example_filterPaper() {
 	// Output: 6.93
 }
 
-// A node over HTTP, and a door's view of it.
-func Example_plugins() {
-	names, err := fs.Glob(plugins.Files, "*/*")
-	must(err)
-	fmt.Println(names)
-	// Output: [rspamd/bulkhead.lua spamassassin/Bulkhead.pm spamassassin/bulkhead.cf]
-}
-
 func Example_client() {
-	node, err := api.New(api.Options{
-		Clearinghouse: new(outside.House),
-		Read: func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-			sigs, err := signature.Compute(ctx, raw, signature.Options{})
-			return sigs, bulkhead.Source{}, err
-		},
-		Access: api.Access{AnonymousCheck: api.Loopback, AnonymousReport: api.Loopback},
-	})
-	must(err)
-	server := httptest.NewServer(node)
+	// This server stands in for a node.
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		must(json.NewEncoder(w).Encode(client.Verdict{Class: "spam", Confidence: 97}))
+	}))
 	defer server.Close()
-	var house bulkhead.Counter = &client.Client{Server: server.URL}
-	sig := bulkhead.MustSignature(bulkhead.PyzorDigest, make([]byte, 20))
-	_, err = house.Report(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Vote: bulkhead.Spam})
+	node := &client.Client{Server: server.URL}
+	v, err := node.CheckMessage(context.Background(), []byte(mail), client.MessageOptions{})
 	must(err)
-	v, err := house.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}})
-	must(err)
-	fmt.Println(v.Spam())
-	// Output: true
+	fmt.Println(v.Class, v.Confidence)
+	// Output: spam 97
 }

@@ -24,7 +24,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 func TestMain(m *testing.M) { nodetest.Main(m) }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // An rspamd is a running rspamd with the plugin, DKIM, SPF and a Bayes classifier.
@@ -26,7 +26,7 @@ type rspamd struct {
 func startRspamd(t *testing.T, server, dns string) *rspamd {
 	t.Helper()
 	path := nodetest.Program(t, "rspamd")
-	plugin, err := filepath.Abs("../../plugins/rspamd/bulkhead.lua")
+	plugin, err := filepath.Abs("../../internal/internal/internal/internal/plugins/rspamd/bulkhead.lua")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
-	"github.com/bulkhead-mail/bulkhead/signature/pyzor"
+	"github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // A pyzorHome is a user of the pyzor command.

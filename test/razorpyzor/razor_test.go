@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/razor2"
 	"github.com/bulkhead-mail/bulkhead/signature"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // A razorHome is a user of the razor commands.

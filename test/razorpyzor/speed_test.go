@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // rate is how bulkhead-lab prints requests per second.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // TestDoctorDisk: doctor says that the disk of the data folder is short of room while reports

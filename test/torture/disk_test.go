@@ -14,7 +14,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/bulkhead-mail/bulkhead/internal/disktest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/disktest"
 )
 
 // A disk is a file system in memory, mounted for other processes, that knows what would

@@ -19,13 +19,13 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
+	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
+	digest "github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	digests "github.com/bulkhead-mail/bulkhead/signature/dcc"
-	digest "github.com/bulkhead-mail/bulkhead/signature/pyzor"
-	"github.com/bulkhead-mail/bulkhead/signature/razor"
 )
 
 // A claim is what a door has taken, and what it was sent at most, of a signature that

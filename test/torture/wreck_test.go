@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // everything is the configuration of a node that has every kind of file in its data

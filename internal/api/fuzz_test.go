@@ -1,0 +1,46 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
+)
+
+// FuzzRequest sends arbitrary bodies, types and queries: no panic, no fault of
+// the node's own, every refusal a problem document that changed nothing.
+func FuzzRequest(f *testing.F) {
+	f.Add("/v1/check", requestType, "", []byte(ready))
+	f.Add("/v1/report", requestType, "", []byte("["+ready+","+ready+"]"))
+	f.Add("/v1/report", mailType, "vote=ham&count=3&client=192.0.2.1", []byte(sample))
+	f.Add("/v1/revoke", requestType+"; charset=utf-8", "", []byte(`{"signatures":["dcc/body:00"],"source":{"client":"::1%eth0","dkim":[null]}}`))
+	f.Add("/v1/signatures", mailType, "a=%zz", []byte{0, 0xff})
+	f.Add("/v1/check", requestType, "", []byte(`{"signatures":["dcc/body:00"],"threshold":1e400}`))
+	house := &prototest.House{}
+	s := newServer(f, house, nil)
+	f.Fuzz(func(t *testing.T, path, mediaType, query string, body []byte) {
+		switch path {
+		case "/v1/check", "/v1/report", "/v1/revoke", "/v1/signatures":
+		default:
+			path = "/v1/report"
+		}
+		before := len(house.Reports())
+		r := httptest.NewRequest("POST", path, bytes.NewReader(body))
+		r.RemoteAddr, r.Host = local, "localhost"
+		r.URL.RawQuery = query
+		r.Header.Set("Content-Type", mediaType)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code >= 500 {
+			t.Fatalf("POST %s?%s %q %q = %d %s", path, query, mediaType, body, w.Code, w.Body)
+		}
+		if !json.Valid(w.Body.Bytes()) {
+			t.Errorf("answer is not JSON: %q", w.Body)
+		}
+		if w.Code != 200 && len(house.Reports()) != before {
+			t.Errorf("POST %s?%s %q %q = %d, yet something was counted", path, query, mediaType, body, w.Code)
+		}
+	})
+}

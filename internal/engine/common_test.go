@@ -124,31 +124,6 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// TestNetworkRemembers: a network's deliveries count for as long as the votes on it. Six reports
-// among 200 deliveries suspect nothing, on the same day or two weeks later.
-func TestNetworkRemembers(t *testing.T) {
-	w := newTown(t)
-	gateway := bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24")
-	for i := range 200 {
-		w.deliver(i, w.text(gateway))
-	}
-	w.Advance(24 * time.Hour)
-	for i := range 6 {
-		w.complain(10+i, w.text(gateway))
-	}
-	for _, wait := range []time.Duration{0, 14 * 24 * time.Hour} {
-		w.Advance(wait)
-		if wait > 0 { // the node has verified mail of late
-			for i := range 60 {
-				w.deliver(i, w.text(bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprint("usual", i, ".example"))))
-			}
-		}
-		if c := check(t, w.Engine, w.text(gateway)...).Class; c >= bulkhead.ClassSuspected {
-			t.Errorf("%v after %v", c, wait)
-		}
-	}
-}
-
 // TestListServer: more than two thirds of the mail of a list server's network is spam, and
 // nobody is verified. No ham of the lists is ever spam. Copies of spam that were caught are
 // deliveries of the network, and count as long as votes do, so that the ham is not suspected

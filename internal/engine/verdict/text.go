@@ -136,9 +136,9 @@ func (t *text) counts(by bulkhead.Scheme, sightings, spam, ham uint32) {
 }
 
 // exactly reports whether texts with the same signature of a scheme are the same. The sums of Razor and
-// Pyzor rest on some of the lines: a sender can make a mail with the sum of another.
+// Pyzor rest on some of the lines, and rspamd sums the parts that it can read: other mail can have them.
 func exactly(s bulkhead.Scheme) bool {
-	return s == bulkhead.Exact || s == bulkhead.DCCBody || s == bulkhead.RspamdText
+	return s == bulkhead.Exact || s == bulkhead.DCCBody
 }
 
 // judge adds a judgement. Signatures of the whole text come first and take precedence

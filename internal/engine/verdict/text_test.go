@@ -207,7 +207,7 @@ func plainText(p Policy, findings []bulkhead.Finding, evidence []Evidence) text 
 		}
 		if want.judged == bulkhead.JudgedSpam && v.Judged == bulkhead.JudgedSpam {
 			want.weight.each(v.weight, math.Max)
-			want.exact = want.exact || slices.Contains([]bulkhead.Scheme{bulkhead.Exact, bulkhead.DCCBody, bulkhead.RspamdText}, v.Signature.Scheme())
+			want.exact = want.exact || v.Signature.Scheme() == bulkhead.Exact || v.Signature.Scheme() == bulkhead.DCCBody
 		}
 	}
 	for _, f := range findings {

@@ -52,7 +52,7 @@ func newAbuseCommand() *cobra.Command {
 			case every <= 0:
 				return cli.Usagef("--every %v is not above 0", every)
 			}
-			node, err := r.client("")
+			node, err := r.client()
 			if err != nil {
 				return err
 			}

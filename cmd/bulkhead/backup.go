@@ -44,7 +44,7 @@ func newBackupCommand() *cobra.Command {
 			if asJSON && args[0] == "-" {
 				return cli.Usagef("--json and the backup cannot both go to standard output")
 			}
-			dir := dataFolder(data, "")
+			dir := nodeFolder(data, "")
 			var made copied
 			write := func(w io.Writer) (err error) {
 				info, err := node.Backup(cmd.Context(), dir, w)
@@ -67,7 +67,7 @@ func newBackupCommand() *cobra.Command {
 			return nil
 		},
 	}
-	dataFlag(cmd.Flags(), &data)
+	ownDataFlag(cmd.Flags(), &data)
 	jsonFlag(cmd.Flags(), &asJSON)
 	return cmd
 }

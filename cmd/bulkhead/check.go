@@ -30,7 +30,7 @@ func newCheckCommand() *cobra.Command {
 			"    bulkhead check --quiet \"$file\"; test $? -eq 1 && mv \"$file\" Junk/",
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node, err := r.client("")
+			node, err := r.client()
 			if err != nil {
 				return err
 			}

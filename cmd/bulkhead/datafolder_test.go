@@ -25,6 +25,67 @@ func TestDataFolder(t *testing.T) {
 	}
 }
 
+// TestFindNode: the installed node is found if no folder is named and none lies here, by
+// its configuration or by the folder of its service, and its token stays on this machine.
+func TestFindNode(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", "")
+	t.Chdir(t.TempDir())
+	config, data := installedConfig, installedData
+	t.Cleanup(func() { installedConfig, installedData = config, data })
+	root := t.TempDir()
+	redirect(root)
+	check := func(what string, want machineNode) {
+		t.Helper()
+		if got := findNode("", ""); got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	check("nothing installed", machineNode{data: "bulkhead-data"})
+	if err := os.MkdirAll(installedData, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check("no configuration", machineNode{data: installedData, installed: true})
+	other := filepath.Join(root, "other")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(installedConfig), 0o700), os.Mkdir(other, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]machineNode{
+		"[listen]\nhttp = \"127.0.0.1:9\"\n":                                        {data: installedData, server: "http://127.0.0.1:9", installed: true},
+		"[listen]\nhttp = \":9\"\n[node]\ndata = \"" + other + "\"\n":               {data: other, server: "http://127.0.0.1:9", installed: true},
+		"[listen]\nhttp = \"192.0.2.1:9\"\n[http]\ntls_cert=\"a\"\ntls_key=\"b\"\n": {data: installedData, server: "https://192.0.2.1:9", installed: true},
+		"[node]\nname = \"mx\"\n":                                                   {data: installedData, installed: true},
+		"this is no configuration":                                                  {data: installedData, installed: true},
+		"[node]\ndata = \"/nowhere/at/all\"\n":                                      {data: "bulkhead-data"},
+	} {
+		if err := os.WriteFile(installedConfig, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check(text, want)
+	}
+	if err := os.Remove(installedConfig); err != nil {
+		t.Fatal(err)
+	}
+	for _, named := range []struct{ flag, configured string }{{"bulkhead-data", ""}, {"", "bulkhead-data"}} {
+		if got := findNode(named.flag, named.configured); got.installed {
+			t.Errorf("%+v: %+v, want the folder that is named", named, got)
+		}
+	}
+	if err := os.Mkdir("bulkhead-data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check("a node here", machineNode{data: "bulkhead-data"})
+
+	n := machineNode{server: "http://192.0.2.1:8420", installed: true}
+	for url, want := range map[string]bool{
+		"http://127.0.0.1:1": true, "http://[::1]:8420": true, "http://localhost:8420": true, "http://192.0.2.1:8420": true,
+		"http://192.0.2.1:8421": false, "http://192.0.2.2:8420": false, "https://mx.example.com": false, "http://127.0.0.1.example.com": false, "%": false,
+	} {
+		if got := n.isAt(url); got != want {
+			t.Errorf("isAt(%q) = %v, want %v", url, got, want)
+		}
+	}
+}
+
 // TestOwnFolder checks that root creates nothing in another user's folder, which that user
 // could not read, and reads what is there without changing it.
 func TestOwnFolder(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -75,9 +74,9 @@ func newDoctorCommand() *cobra.Command {
 				return cli.Usagef("--backup is for --repair")
 			}
 			if repair {
-				return mend(cmd, cfg, dataFolder(data, cfg.Node.Data), backup, asJSON)
+				return mend(cmd, cfg, nodeFolder(data, cfg.Node.Data), backup, asJSON)
 			}
-			found, err := node.Examine(cmd.Context(), cfg, dataFolder(data, cfg.Node.Data))
+			found, err := node.Examine(cmd.Context(), cfg, nodeFolder(data, cfg.Node.Data))
 			if err != nil {
 				return err
 			}
@@ -104,15 +103,13 @@ func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
 	if !cmd.Flags().Changed("timeout") {
 		r.timeout = time.Hour
 	}
-	c, err := r.client(filepath.Join(dataFolder("", ""), node.AdminTokenFile))
-	if err != nil {
-		return err
-	}
-	found, err := c.Examine(cmd.Context())
-	if err != nil {
-		return err
-	}
-	return tellExamination(cmd.OutOrStdout(), found, asJSON)
+	return r.admin(cmd, "", func(c *client.Client) error {
+		found, err := c.Examine(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return tellExamination(cmd.OutOrStdout(), found, asJSON)
+	})
 }
 
 // tellExamination prints what was found, and returns [cli.Data] if anything was.
@@ -130,11 +127,11 @@ func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error
 
 // askDoors is doctor of a running node.
 func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
-	c, err := r.client(filepath.Join(dataFolder("", ""), node.AdminTokenFile))
-	if err != nil {
+	var rows []probe.Row
+	err := r.admin(cmd, "", func(c *client.Client) (err error) {
+		rows, err = (&probe.Prober{Node: c, Timeout: r.timeout}).Doors(cmd.Context())
 		return err
-	}
-	rows, err := (&probe.Prober{Node: c, Timeout: r.timeout}).Doors(cmd.Context())
+	})
 	if err != nil {
 		return err
 	}

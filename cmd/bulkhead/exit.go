@@ -54,7 +54,7 @@ func hintFor(err error) string {
 	case errors.Is(err, store.ErrInUse):
 		return "another node uses this folder; stop it, or name another folder with --data"
 	case errors.Is(err, bulkhead.ErrUnauthorised):
-		return "name a token with --token-file or $BULKHEAD_TOKEN"
+		return "name a token with --token-file or $BULKHEAD_TOKEN, or run this as root or the node's user on its machine"
 	}
 	return ""
 }

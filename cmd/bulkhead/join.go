@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 )
 
 func newInviteCommand() *cobra.Command {
@@ -64,7 +65,7 @@ func newInviteCommand() *cobra.Command {
 func newJoinCommand() *cobra.Command {
 	var u adminFlags
 	var weight string
-	var yes bool
+	var confirm confirmation
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "join LINE",
@@ -94,15 +95,8 @@ func newJoinCommand() *cobra.Command {
 			if err := printPlan(say, plan, j.Weight); err != nil {
 				return err
 			}
-			if !yes {
-				fmt.Fprint(say, "Join? [y/N] ")
-				answer, err := in.ReadString('\n')
-				if err != nil && err != io.EOF {
-					return err
-				}
-				if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-					return cli.Usagef("nothing was changed; with --yes nobody is asked")
-				}
+			if err := confirm.agree(cmd, in, "Join?"); err != nil {
+				return err
 			}
 			j.Dry = false
 			for end, told := time.Now().Add(wait), false; ; {
@@ -128,7 +122,7 @@ func newJoinCommand() *cobra.Command {
 	f := cmd.Flags()
 	u.flags(f)
 	f.StringVar(&weight, "weight", "0.5", "weight of what the inviter says, 0 to 1; below trust.promotion it lists nothing alone")
-	f.BoolVar(&yes, "yes", false, "do not ask")
+	confirm.flag(f)
 	f.DurationVar(&wait, "wait", 10*time.Minute, "how long to wait until the inviter accepts; the same line goes on later")
 	return cmd
 }
@@ -171,7 +165,7 @@ func (u *adminFlags) printJoining(w io.Writer, p *client.Joining) error {
 
 func newLeaveCommand() *cobra.Command {
 	var u adminFlags
-	var yes bool
+	var confirm confirmation
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Leave the network: drop all peers and take another secret",
@@ -181,15 +175,9 @@ func newLeaveCommand() *cobra.Command {
 			"it until they evict it.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
-			if !yes {
-				fmt.Fprint(cmd.ErrOrStderr(), "What peers counted is dropped here. Leave? [y/N] ")
-				answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-				if err != nil && err != io.EOF {
-					return err
-				}
-				if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-					return cli.Usagef("nothing was changed; with --yes nobody is asked")
-				}
+			leaving := consequence.Question{Title: "Leave?", Facts: []string{"Leave drops what peers counted here."}}
+			if err := confirm.ask(cmd, leaving); err != nil {
+				return err
 			}
 			out, err := c.Leave(cmd.Context())
 			if err != nil {
@@ -203,7 +191,7 @@ func newLeaveCommand() *cobra.Command {
 		}),
 	}
 	u.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	confirm.flag(cmd.Flags())
 	return cmd
 }
 

@@ -20,7 +20,8 @@ func newNetworkCommand() *cobra.Command {
 		Use:   "network",
 		Short: "Make or show the secret of a network and the key of a node",
 		Long: "Make or show what a node needs to share with others: the secret of the network,\n" +
-			"which all its nodes have, and the node's own key, whose public half its peers add.",
+			"which all its nodes have, and the node's own key, whose public half its peers add.\n" +
+			"Without --data, show, rotate and nats find an installed node as well.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: needCommand,
 	}
@@ -105,7 +106,7 @@ func newNetworkShow(data *string) *cobra.Command {
 			"--secret-file FILE\" reads, and makes the file readable for you alone.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := node.ReadNetwork(dataFolder(*data, ""))
+			id, err := node.ReadNetwork(nodeFolder(*data, ""))
 			if err != nil {
 				return err
 			}
@@ -131,7 +132,7 @@ func newNetworkRotate(data *string) *cobra.Command {
 		Short: "Make a new key for the node, signed by the old one; then restart the node",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			old, to, err := node.RotateKey(dataFolder(*data, ""))
+			old, to, err := node.RotateKey(nodeFolder(*data, ""))
 			if err != nil {
 				return err
 			}
@@ -161,7 +162,7 @@ func newNetworkNATS(data *string) *cobra.Command {
 			"keys are given, for mesh.mode \"external\". Each may publish under its own key, read what\n" +
 			"the others publish in this network, and nothing else; this node also makes the streams.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := node.NATSUsers(dataFolder(*data, ""), fingerprint, domain, args)
+			text, err := node.NATSUsers(nodeFolder(*data, ""), fingerprint, domain, args)
 			if err != nil {
 				return err
 			}

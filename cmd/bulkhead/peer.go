@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
@@ -173,17 +174,29 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 }
 
 func newPeerEvict(u *adminFlags) *cobra.Command {
-	return &cobra.Command{
+	var confirm confirmation
+	cmd := &cobra.Command{
 		Use: "evict PEER", Short: "Remove a peer and drop everything it counted",
+		Long: "Remove a peer and drop everything it counted. The command prints how many keys that is, and\n" +
+			"asks. To come back, the peer needs a new invitation, or \"bulkhead peer add\".",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
+			loss, err := c.PreviewEvict(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			if err := confirm.ask(cmd, consequence.Evict(args[0], loss)); err != nil {
+				return err
+			}
 			return c.EvictPeer(cmd.Context(), key)
 		}),
 	}
+	confirm.flag(cmd.Flags())
+	return cmd
 }
 
 func newPeerForget(u *adminFlags) *cobra.Command {
@@ -209,12 +222,14 @@ func newPeerForget(u *adminFlags) *cobra.Command {
 }
 
 func newPeerRollback(u *adminFlags) *cobra.Command {
-	return &cobra.Command{
+	var confirm confirmation
+	cmd := &cobra.Command{
 		Use:   "rollback PEER TIME",
 		Short: "Drop what a peer counted in generations that started at or after a time",
 		Long: "Drop what a peer counted in generations that started at or after a time, and do not\n" +
-			"take them back. Generations that start later count again. TIME is 2006-01-02,\n" +
-			"2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
+			"take them back. Generations that start later count again. The command prints how many\n" +
+			"keys that is, and asks. TIME is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now\n" +
+			"such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			since, err := parseSince(args[1], time.Now())
@@ -225,6 +240,13 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			loss, err := c.PreviewRollback(cmd.Context(), key, since)
+			if err != nil {
+				return err
+			}
+			if err := confirm.ask(cmd, consequence.Rollback(args[0], since, loss)); err != nil {
+				return err
+			}
 			p, err := c.RollbackPeer(cmd.Context(), key, since)
 			if err != nil {
 				return err
@@ -232,6 +254,8 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
 		}),
 	}
+	confirm.flag(cmd.Flags())
+	return cmd
 }
 
 // parseSince reads a date, a time, or a duration or number of days before now.

@@ -38,7 +38,7 @@ func newReadyCommand() *cobra.Command {
 			"certificate says.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := r.client("")
+			c, err := r.client()
 			if err == nil && configPath != "" {
 				if cmd.Flags().Changed("server") {
 					return cli.Usagef("--server and --config both name a node")

@@ -27,7 +27,7 @@ func newUserRecover(u *adminFlags) *cobra.Command {
 					return err
 				}
 			}
-			dir := dataFolder(u.data, cfg.Node.Data)
+			dir := nodeFolder(u.data, cfg.Node.Data)
 			log := newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))
 			err = node.RecoverAdmin(cmd.Context(), cfg, dir, log)
 			recordCommand(cmd, dir, "recover", err)

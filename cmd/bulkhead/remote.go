@@ -3,13 +3,13 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"time"
@@ -40,9 +40,8 @@ func (r *remote) flags(f *pflag.FlagSet) {
 	jsonFlag(f, &r.json)
 }
 
-// client returns a client, with the token of a file, else of the environment,
-// else of the fallback file if there is one.
-func (r *remote) client(fallback string) (*client.Client, error) {
+// client returns a client, with the token of --token-file, else of the environment.
+func (r *remote) client() (*client.Client, error) {
 	u, err := url.Parse(r.server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, cli.Usagef("--server %q is not a URL like %s", r.server, defaultServer)
@@ -53,15 +52,41 @@ func (r *remote) client(fallback string) (*client.Client, error) {
 		c.Token, err = node.ReadSecret(r.tokenFile)
 	case os.Getenv("BULKHEAD_TOKEN") != "":
 		c.Token = strings.TrimSpace(os.Getenv("BULKHEAD_TOKEN"))
-	case fallback != "":
-		if c.Token, err = node.ReadSecret(fallback); errors.Is(err, fs.ErrNotExist) {
-			err = nil // the node will say that a token is needed
-		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// admin runs a command with a client that has, if no token is named, the administrator's
+// of this machine's node. Where --server is not given, it asks that node. The token of the
+// installed node goes to no other machine.
+func (r *remote) admin(cmd *cobra.Command, data string, run func(*client.Client) error) error {
+	own := findNode(data, "")
+	chosen := cmd.Flags().Changed("server")
+	if !chosen && own.server != "" {
+		r.server = own.server
+	}
+	c, err := r.client()
+	if err != nil {
+		return err
+	}
+	var unread error
+	if c.Token == "" && (!own.installed || !chosen || own.isAt(r.server)) {
+		c.Token, unread = node.ReadAdminToken(own.token())
+		switch {
+		case errors.Is(unread, fs.ErrNotExist):
+			unread = nil // the node will say that a token is needed
+		case unread != nil && !(own.installed && errors.Is(unread, fs.ErrPermission)):
+			return unread
+		}
+	}
+	err = run(c)
+	if unread != nil && errors.Is(err, bulkhead.ErrUnauthorised) {
+		return fmt.Errorf("%w; the administrator's token cannot be read as this user: %w", err, unread)
+	}
+	return err
 }
 
 // adminFlags name a node and how to be its administrator.
@@ -72,18 +97,14 @@ type adminFlags struct {
 
 func (u *adminFlags) flags(f *pflag.FlagSet) {
 	u.remote.flags(f)
-	f.StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token")
+	f.StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token\n(default: $STATE_DIRECTORY, else ./bulkhead-data, else the installed node's)")
 }
 
 // ask returns a command that runs with a client. Its token is that of the flags, or else the
 // administrator's of a node on this machine.
 func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c, err := u.client(filepath.Join(dataFolder(u.data, ""), node.AdminTokenFile))
-		if err != nil {
-			return err
-		}
-		return run(cmd, c, args)
+		return u.admin(cmd, u.data, func(c *client.Client) error { return run(cmd, c, args) })
 	}
 }
 

@@ -35,8 +35,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
+// testRoot names a folder that stands for / where an installed node is looked for.
+const testRoot = "BULKHEAD_TEST_ROOT"
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"bulkhead": main})
+	testscript.Main(m, map[string]func(){"bulkhead": func() {
+		redirect(os.Getenv(testRoot))
+		main()
+	}})
+}
+
+// redirect makes an installed node be looked for below a folder.
+func redirect(root string) {
+	installedConfig = filepath.Join(root, "etc/bulkhead/bulkhead.toml")
+	installedData = filepath.Join(root, "var/lib/bulkhead")
 }
 
 // TestScripts runs the terminal sessions of testdata. Each has a free address
@@ -53,6 +65,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("ADDR", address)
 			env.Setenv("URL", "http://"+address)
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv(testRoot, filepath.Join(env.WorkDir, "root"))
 			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"), writeCertificate(env.WorkDir, "two"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "logged": logged, "field": field, "found": found, "certificate": wantCertificate, "eventually": eventually, "dcc": askDCC, "refused": refusedDCC},
@@ -164,9 +177,9 @@ func found(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], match[1])
 }
 
-// expand FILE replaces $ADDR in a file, and $SECRET.
+// expand FILE replaces $ADDR, $WORK and $SECRET in a file.
 func expand(ts *testscript.TestScript, _ bool, args []string) {
-	text := strings.NewReplacer("$ADDR", ts.Getenv("ADDR"), "$SECRET", ts.Getenv("SECRET")).Replace(ts.ReadFile(args[0]))
+	text := strings.NewReplacer("$ADDR", ts.Getenv("ADDR"), "$WORK", ts.Getenv("WORK"), "$SECRET", ts.Getenv("SECRET")).Replace(ts.ReadFile(args[0]))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 

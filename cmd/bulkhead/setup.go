@@ -148,7 +148,7 @@ func runSetup(w io.Writer, p *setup.Plan, asking *question, printOnly bool) erro
 		if err != nil {
 			return err
 		}
-		if a := strings.ToLower(answer); !asking.yes && a != "y" && a != "yes" {
+		if !asking.yes && !isYes(answer) {
 			fmt.Fprintln(w, "Nothing was changed.")
 			return nil
 		}

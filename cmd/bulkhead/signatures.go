@@ -20,7 +20,7 @@ func newSignaturesCommand() *cobra.Command {
 			"the key of its network. This looks nothing up and counts nothing. " + messageHelp,
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node, err := r.client("")
+			node, err := r.client()
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
@@ -31,7 +32,7 @@ func newUserCommand() *cobra.Command {
 	u.flags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		newUserAdd(&u), newUserList(&u), newUserWeights(&u), newUserRemove(&u), newUserPasswd(&u),
-		newUserWeigh(&u), newUserRole(&u), newUserClose(&u, "close", true), newUserClose(&u, "reopen", false),
+		newUserWeigh(&u), newUserRole(&u), newUserClose(&u), newUserReopen(&u),
 		newUserLink(&u), newUserParent(&u), newUserUndo(&u), newUserRecover(&u),
 	)
 	return cmd
@@ -250,6 +251,7 @@ func (u *adminFlags) setOrClear(change func(value *string) client.UserChange) *c
 
 func newUserUndo(u *adminFlags) *cobra.Command {
 	var since string
+	var confirm confirmation
 	cmd := &cobra.Command{
 		Use: "undo NAME --since TIME", Short: "Take back the votes that somebody gave since a time",
 		Long: "Take back all votes that somebody gave since a time. NAME is an account, which\n" +
@@ -258,11 +260,19 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 			"has the names that mean one of them: account:NAME, user:NAME for a user of programs on\n" +
 			"the node's machine, and user:SERVICE=NAME for one of the account SERVICE. What only\n" +
 			"these votes list is taken off the list, and what only they took off is listed again.\n" +
+			"The command prints how much that is, and asks.\n" +
 			"TIME is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			from, err := parseSince(since, time.Now())
 			if err != nil {
+				return err
+			}
+			preview, err := c.PreviewUndo(cmd.Context(), args[0], from)
+			if err != nil {
+				return err
+			}
+			if err := confirm.ask(cmd, consequence.Undo(args[0], from, preview)); err != nil {
 				return err
 			}
 			undone, err := c.UndoVotes(cmd.Context(), args[0], from)
@@ -273,6 +283,7 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&since, "since", "", "take back votes since this time; required")
+	confirm.flag(cmd.Flags())
 	return cmd
 }
 
@@ -288,14 +299,32 @@ func (u *adminFlags) printUndone(w io.Writer, undone *client.Undone, from time.T
 	return err
 }
 
-func newUserClose(u *adminFlags, name string, closed bool) *cobra.Command {
-	short := "Close an account: its name stays reserved, and it may do nothing"
-	if !closed {
-		short = "Open a closed account again"
-	}
-	return &cobra.Command{
-		Use: name + " NAME", Short: short, Args: cli.Args(cobra.ExactArgs(1)),
+func newUserClose(u *adminFlags) *cobra.Command {
+	var confirm confirmation
+	cmd := &cobra.Command{
+		Use: "close NAME", Short: "Close an account: its name stays reserved, and it may do nothing",
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			preview, err := c.PreviewClose(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := confirm.ask(cmd, consequence.Close(args[0], preview)); err != nil {
+				return err
+			}
+			closed := true
+			return u.change(cmd, c, args[0], client.UserChange{Closed: &closed})
+		}),
+	}
+	confirm.flag(cmd.Flags())
+	return cmd
+}
+
+func newUserReopen(u *adminFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "reopen NAME", Short: "Open a closed account again", Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			closed := false
 			return u.change(cmd, c, args[0], client.UserChange{Closed: &closed})
 		}),
 	}

@@ -69,7 +69,7 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := client.MessageOptions{Vote: *vote, Count: count, User: user, ID: id}
-			node, err := r.client("")
+			node, err := r.client()
 			if err != nil {
 				return err
 			}

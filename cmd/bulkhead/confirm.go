@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/consequence"
+)
+
+// confirmation asks on the terminal before a change that is hard to take back.
+type confirmation struct {
+	yes bool // --yes: the question is skipped
+}
+
+func (c *confirmation) flag(f *pflag.FlagSet) {
+	f.BoolVar(&c.yes, "yes", false, "do not ask")
+}
+
+// ask prints what a change would do on standard error, and asks whether to make it. An
+// error means that the answer was not yes.
+func (c *confirmation) ask(cmd *cobra.Command, q consequence.Question) error {
+	for _, fact := range q.Facts {
+		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), fact); err != nil {
+			return err
+		}
+	}
+	return c.agree(cmd, bufio.NewReader(cmd.InOrStdin()), q.Title)
+}
+
+// agree asks a question on standard error, and reads the answer from in, which reads
+// standard input. An error means that the answer was not yes. Only a terminal is asked:
+// other input may be meant for something else.
+func (c *confirmation) agree(cmd *cobra.Command, in *bufio.Reader, question string) error {
+	if c.yes {
+		return nil
+	}
+	if !cli.IsTerminal(cmd.InOrStdin()) {
+		return cli.Usagef("nothing was changed: standard input is not a terminal to ask on; use --yes to go on without asking")
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
+	answer, err := in.ReadString('\n')
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if !isYes(answer) {
+		return cli.Usagef("nothing was changed; use --yes to go on without asking")
+	}
+	return nil
+}
+
+// isYes reports whether an answer is y or yes.
+func isYes(answer string) bool {
+	a := strings.ToLower(strings.TrimSpace(answer))
+	return a == "y" || a == "yes"
+}

@@ -74,7 +74,7 @@ func (r *remote) admin(cmd *cobra.Command, data string, run func(*client.Client)
 	}
 	var unread error
 	if c.Token == "" && (!own.installed || !chosen || own.isAt(r.server)) {
-		c.Token, unread = node.ReadAdminToken(own.token())
+		c.Token, unread = node.ReadSecret(own.token())
 		switch {
 		case errors.Is(unread, fs.ErrNotExist):
 			unread = nil // the node will say that a token is needed

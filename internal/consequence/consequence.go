@@ -27,9 +27,10 @@ func Undo(name string, since time.Time, u *client.Undone) Question {
 		q.add("Undo takes back the votes of %s on %s.", name, plural(u.Votes, "signature"))
 		q.add("%s from the blocklist; %s to it.", removed(u.Off), returned(u.On))
 	}
-	q.add("Votes before %s stay.", minute(since))
 	if u.Oldest.After(since) {
-		q.add("The node remembers votes since %s; earlier ones cannot be taken back.", minute(u.Oldest))
+		q.add("Votes before %s are not remembered, and stay.", minute(u.Oldest))
+	} else {
+		q.add("Votes before %s stay.", minute(since))
 	}
 	q.add("Later votes of %s count as before.", name)
 	return q

@@ -19,8 +19,8 @@ func TestQuestions(t *testing.T) {
 			"Votes before 2026-11-27 04:13 UTC stay.", "Later votes of ann count as before.",
 		}},
 		{Undo("ann", since, &client.Undone{Oldest: since.Add(time.Hour)}), []string{
-			"No vote of ann since 2026-11-27 04:13 UTC is remembered, so nothing changes.", "Votes before 2026-11-27 04:13 UTC stay.",
-			"The node remembers votes since 2026-11-27 05:13 UTC; earlier ones cannot be taken back.", "Later votes of ann count as before.",
+			"No vote of ann since 2026-11-27 04:13 UTC is remembered, so nothing changes.",
+			"Votes before 2026-11-27 05:13 UTC are not remembered, and stay.", "Later votes of ann count as before.",
 		}},
 		{Undo("ann", since, &client.Undone{Votes: 1, Off: 1}), []string{
 			"Undo takes back the votes of ann on 1 signature.", "1 listing is removed from the blocklist; 0 return to it.",

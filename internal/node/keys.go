@@ -100,20 +100,13 @@ func keyCheck(key []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(key, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// ReadSecret returns the trimmed text of a file that no other user may read.
-func ReadSecret(path string) (string, error) { return readSecret(path, 0o077) }
-
-// ReadAdminToken is [ReadSecret] for the file [AdminTokenFile], which the group may read
-// if an administrator has allowed it.
-func ReadAdminToken(path string) (string, error) { return readSecret(path, 0o037) }
-
-// readSecret returns the trimmed text of a file whose mode has none of the given bits.
-func readSecret(path string, open fs.FileMode) (string, error) {
+// ReadSecret returns the trimmed text of a file that nobody else may read.
+func ReadSecret(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
 	}
-	if info.Mode().Perm()&open != 0 {
+	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("%s: mode %04o lets others read it; use chmod 0600 %s", path, info.Mode().Perm(), path)
 	}
 	if info.Size() > 4096 {

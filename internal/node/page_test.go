@@ -249,7 +249,7 @@ func TestPagesOfAdministrator(t *testing.T) {
 	}
 	status, page = b.upload(advert)
 	wants(t, "reported mail", status, page, 200, "key-spam")
-	status, page = b.agree("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}}, "Undo the votes of ann?", "Undo takes back the votes of ann on ", "removed from the blocklist", "Votes before 20")
+	status, page = b.agree("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}}, "Undo the votes of ann?", "Undo takes back the votes of ann on ", "from the blocklist", "Votes before 20")
 	wants(t, "undo", status, page, 200, "Votes of ann on")
 	if v, err := ann.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
 		t.Errorf("after undo: %+v, %v", v, err)

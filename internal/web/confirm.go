@@ -72,7 +72,7 @@ func (s *Site) ask(v *view, d *deed, q consequence.Question) g.Node {
 		return h.Input(h.Type("hidden"), h.Name(name), h.Value(value))
 	}
 	return h.Section(h.Class("card ask"), h.Aria("labelledby", "question"),
-		h.If(v.PostForm.Has("agreed"), h.P(h.Class("state bad"), h.Role("alert"), h.Text("Nothing was changed: the question had expired. Here it is again."))),
+		h.If(v.PostForm.Has("agreed"), h.P(h.Class("alarm"), h.Role("alert"), h.Text("Nothing was changed: the question had expired. Here it is again."))),
 		h.H2(h.ID("question"), h.Text(q.Title)),
 		h.Ul(g.Map(q.Facts, func(fact string) g.Node { return h.Li(h.Text(fact)) })),
 		h.Form(h.Class("acts"), h.Method("post"), h.Action(d.path),

@@ -216,7 +216,7 @@ func TestTenJoin(t *testing.T) {
 	for _, n := range nodes {
 		n.peers(9)
 	}
-	nodes[0].admin("peer", "evict", "n9")
+	nodes[0].admin("peer", "evict", "--yes", "n9")
 	for _, n := range nodes[1:9] {
 		n.logs("expelled from the group")
 		n.peers(8)

@@ -112,6 +112,8 @@ printf 'From: a@example.com\nSubject: x\n\nThe minutes of the meeting of the gar
 /usr/bin/bulkhead report /tmp/m.eml
 code=0; /usr/bin/bulkhead check /tmp/m.eml || code=$?
 echo "check: $code"
+cd /root && /usr/bin/bulkhead login | grep -q '^http://127.0.0.1:8420/login?link=' || { echo 'no log-in'; exit 1; }
+/usr/bin/bulkhead history --kind spam | grep -q spam || { echo 'no history'; exit 1; }
 kill $node; wait $node`
 
 // TestDeb goes through the life of the package on one machine.

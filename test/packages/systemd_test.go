@@ -127,6 +127,8 @@ printf 'From: a@example.com\nSubject: x\n\nThe minutes of the meeting of the gar
 	check := "code=0; bulkhead check /root/m.eml || code=$?; echo code: $code"
 	m.does("bulkhead ready && bulkhead report /root/m.eml", "newly listed")
 	m.does(check, "code: 1")
+	m.does("cd /root && bulkhead login", "http://127.0.0.1:8420/login?link=")
+	m.does("cd /root && bulkhead history", "spam")
 	m.does("echo '[tally]\nthreshold = 33' >>/etc/bulkhead/bulkhead.toml && systemctl reload bulkhead", "")
 	nodetest.Settle(t, nodetest.Patience, "the reload", func() string {
 		out, err := m.booted("journalctl --no-pager -u bulkhead")

@@ -90,7 +90,7 @@ func TestEntryRefusals(t *testing.T) {
 		}
 	}
 	for _, old := range []string{"M\x01{}", "M\x03{}", "A\x01{}", "V\x02", "V\x04", "R\x03{}"} {
-		if _, err := decodeEntry([]byte(old)); !errors.Is(err, errOldEntry) {
+		if _, err := decodeEntry([]byte(old)); !errors.Is(err, errEntry) {
 			t.Errorf("%q: %v", old, err)
 		}
 	}
@@ -115,8 +115,7 @@ func TestEntryRefusals(t *testing.T) {
 	}
 }
 
-// TestOldEntries: a node does not start with entries of an older version, and says how
-// to go on.
+// TestOldEntries: a node does not start with entries of an older version, and names a way out.
 func TestOldEntries(t *testing.T) {
 	st, err := store.Open(filepath.Join(t.TempDir(), "data"), store.Options{})
 	if err != nil {
@@ -128,7 +127,7 @@ func TestOldEntries(t *testing.T) {
 	}
 	var damage *store.DamageError
 	_, err = Open(t.Context(), small(Options{Store: st}))
-	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "restore it with the program that made it") {
+	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "or run the version that wrote it") {
 		t.Errorf("opened with an old entry: %v", err)
 	}
 }

@@ -36,7 +36,12 @@ type instant struct {
 }
 
 func newAgeingClock(o *Options) *ageingClock {
-	return &ageingClock{limit: o.MaxStep, wall: o.Now, since: o.Uptime}
+	since := o.Uptime
+	if since == nil {
+		began := time.Now()
+		since = func() time.Duration { return time.Since(began) }
+	}
+	return &ageingClock{limit: o.MaxStep, wall: o.Now, since: since}
 }
 
 // read returns the time, that of the machine's clock, and whether the ageing is held. Any

@@ -221,6 +221,10 @@ func TestIndexAtOnce(t *testing.T) {
 	if err := w.Renew(context.Background(), w.all[0].ID, 5); err != nil {
 		t.Fatal(err)
 	}
+	want("one began anew and counts as before", 10*(walkOrigins-20)+2)
+	if err := w.ForgetFormer(context.Background(), w.all[0].ID); err != nil {
+		t.Fatal(err)
+	}
 	fewer -= 3
-	want("one began anew", 10*(walkOrigins-21)+1)
+	want("one began anew and is forgotten", 10*(walkOrigins-21)+1)
 }

@@ -175,10 +175,6 @@ func (o *Options) complete() error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Uptime == nil {
-		began := time.Now()
-		o.Uptime = func() time.Duration { return time.Since(began) }
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

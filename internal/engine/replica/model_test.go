@@ -407,7 +407,13 @@ func (w *world) decide(p *peer) {
 			w.t.Fatal(err)
 		}
 		id, life := p.ID, p.life
-		w.change(func(s *Set, _ uint64, _ bool) error { s.Renew(id, life); return nil })
+		w.change(func(s *Set, _ uint64, _ bool) error {
+			s.Renew(id, life)
+			for _, f := range s.Former(id) {
+				s.Forget(f.ID, 0)
+			}
+			return nil
+		})
 		if held := w.set.Arrays(p.ID); len(held) > 0 {
 			w.t.Fatalf("of its life before a peer has %v", held)
 		}

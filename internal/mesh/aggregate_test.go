@@ -378,6 +378,13 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
+	for _, o := range w.everybody() { // the truth of those that have lost their stores began anew
+		for _, p := range o.mesh.Status().Peers {
+			if err := o.mesh.ForgetFormer(w.t.Context(), p.ID); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
 	if wrong, over, asked = w.compare(nil); len(wrong) > 0 {
 		return wrong, over, asked
 	}

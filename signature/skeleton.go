@@ -260,8 +260,6 @@ func (f *folder) foldFrom(line []byte, at int, whole bool) int {
 	return at
 }
 
-func isBlank(c byte) bool { return c == ' ' || c == '\t' }
-
 // chunkOf returns the size of the text before the first blank, and whether it may have links or addresses.
 func chunkOf(b []byte) (n int, links bool) {
 	// At the end a point means nothing for a host, and a colon nothing at all.

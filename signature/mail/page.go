@@ -175,7 +175,7 @@ type tagged struct {
 
 	named uint8 // which of these there are
 	veils veils // of all that it says
-	style veils // of its first style
+	style veils // of its style
 }
 
 // The attributes that a tagged holds.
@@ -219,14 +219,11 @@ func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
 			t.veils.off |= tiny
 		}
 	case len("style"):
-		if is(key, "style") {
-			style := v.veilsOf(value)
-			t.veils.on |= style.on
-			t.veils.off |= style.off
-			if t.named&namedStyle == 0 {
-				t.style = style
-				t.named |= namedStyle
-			}
+		if is(key, "style") && t.named&namedStyle == 0 {
+			t.style = v.veilsOf(value)
+			t.veils.on |= t.style.on
+			t.veils.off |= t.style.off
+			t.named |= namedStyle
 		}
 	case len("hidden"):
 		if is(key, "hidden") {

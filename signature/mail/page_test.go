@@ -187,6 +187,7 @@ func TestVisibleEnds(t *testing.T) {
 		// Outlook on the web begins the HTML of its mail so.
 		`<html><head><style type="text/css" style="display:none;"> P {margin-top:0} </style></head><body>` + a,
 		`<style` + off + `>p{}</style>` + a,
+		`<div style="display:block"` + off + `>` + a + `</div>`, // the first of two equal attributes counts
 		`<style hidden>p{}</style >` + a,
 		`<STYLE STYLE='font-size:0'>p{}</STYLE>` + a,
 		`<script` + off + `>x()</script>` + a,

@@ -180,6 +180,8 @@ func runModelOf(t *testing.T, seed uint64, done *tallyOfSteps, v variant) {
 	time.Sleep(4 * time.Minute)
 	synctest.Wait()
 	w.forgetFormer()
+	time.Sleep(time.Minute) // merged arrays that held former incarnations are made anew
+	synctest.Wait()
 	for _, wrong := range w.compare() {
 		t.Error(wrong)
 	}

@@ -178,8 +178,10 @@ func TestHostilePages(t *testing.T) {
 		{"sparse as dense", sparse, func(b []byte) []byte { b[6] = formDense; return b }, ErrCorrupt},
 		{"dense as empty", dense, func(b []byte) []byte { b[6] = formEmpty; return b }, ErrCorrupt},
 		{"no payload", dense, func(b []byte) []byte { return b[:pageHeader] }, ErrCorrupt},
-		{"escape without a value", dense, func(b []byte) []byte { b[pageHeader+firstLight(b)] |= 0x0f; return b }, ErrCorrupt},
-		{"value without an escape", dense, func(b []byte) []byte { b[pageHeader+firstEscape(b)] &= 0xf0; return b }, ErrCorrupt},
+		{"escape without a value", dense, func(b []byte) []byte { b[pageHeader+firstLight(b)] |= 0x0f; return b },
+			ErrCorrupt},
+		{"value without an escape", dense, func(b []byte) []byte { b[pageHeader+firstEscape(b)] &= 0xf0; return b },
+			ErrCorrupt},
 		{"a value less", dense, func(b []byte) []byte { return b[:len(b)-2] }, ErrCorrupt},
 		{"values after the last", dense, func(b []byte) []byte { return append(b, 1, 1, 1) }, ErrCorrupt},
 	} {
@@ -217,12 +219,14 @@ func TestImplausibleKeys(t *testing.T) {
 			m.Info.Keys = keys
 			for _, enc := range [][]byte{m.Append(nil), m.AppendCompact(nil), m.append(nil, 0)} {
 				d := mustCounting(t, g)
-				if _, err := d.LoadPage(enc); (err == nil) != ok || !ok && (!errors.Is(err, ErrCorrupt) || d.Stats().Fill != 0) || ok && d.Keys() != keys {
+				if _, err := d.LoadPage(enc); (err == nil) != ok || !ok && (!errors.Is(err, ErrCorrupt) ||
+					d.Stats().Fill != 0) || ok && d.Keys() != keys {
 					t.Errorf("k=%d: %d keys: %v", k, keys, err)
 				}
 			}
 		}
-		for keys, ok := range map[uint64]bool{0: false, 1: false, 2: false, 3: true, 4: true, 1 << 48: true, 1<<48 + 1: false, 1<<64 - 1: false} {
+		for keys, ok := range map[uint64]bool{0: false, 1: false, 2: false, 3: true, 4: true, 1 << 48: true,
+			1<<48 + 1: false, 1<<64 - 1: false} {
 			try(keys, ok)
 		}
 	}
@@ -287,7 +291,8 @@ func TestArrayRoundTrip(t *testing.T) {
 			t.Errorf("decoding left %q", rest)
 		}
 		check(t, d)
-		if !slices.Equal(logical(c), logical(d)) || d.Generation() != 77 || d.Keys() != c.Keys() || d.Geometry() != c.Geometry() {
+		if !slices.Equal(logical(c), logical(d)) || d.Generation() != 77 || d.Keys() != c.Keys() ||
+			d.Geometry() != c.Geometry() {
 			t.Errorf("%d lines: array differs after a round trip", lines)
 		}
 		if _, err := DecodeCounting(bytes.NewReader(whole), int64(lines*LineBytes)-1); !errors.Is(err, ErrTooLarge) {

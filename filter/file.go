@@ -72,7 +72,8 @@ func DecodeBits(r io.Reader, limit int64) (*Bits, error) {
 
 // decodeArray reads an array of a kind: empty makes one, inner is what all kinds
 // have in common, load takes an encoded page.
-func decodeArray[A any](r io.Reader, kind Kind, limit int64, empty func(Geometry) (*A, error), inner func(*A) *array, load func(*A, []byte) (int, error)) (*A, error) {
+func decodeArray[A any](r io.Reader, kind Kind, limit int64, empty func(Geometry) (*A, error),
+	inner func(*A) *array, load func(*A, []byte) (int, error)) (*A, error) {
 	g, generation, err := readFileHeader(r, kind, limit)
 	if err != nil {
 		return nil, err

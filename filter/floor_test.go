@@ -72,11 +72,13 @@ func TestFloor(t *testing.T) {
 				}
 			}
 			if v := own.Above().Version(); byRounds.Version() != v || byRounds.Keys() != own.Above().Keys() {
-				t.Errorf("floor %d: a replica at version %d with %d keys, want %d and %d", floor, byRounds.Version(), byRounds.Keys(), v, own.Above().Keys())
+				t.Errorf("floor %d: a replica at version %d with %d keys, want %d and %d", floor, byRounds.Version(),
+					byRounds.Keys(), v, own.Above().Keys())
 			}
 			for p := range g.Pages() {
 				want := own.Above().Image(p)
-				for name, c := range map[string]*Counting{"rounds": byRounds, "images and rounds": late, "images": copyOf(t, own.Above())} {
+				for name, c := range map[string]*Counting{"rounds": byRounds, "images and rounds": late,
+					"images": copyOf(t, own.Above())} {
 					if !c.Image(p).Equal(want) {
 						t.Fatalf("%v, floor %d, page %d: a replica made of %s differs from what is shown", g, floor, p, name)
 					}
@@ -89,7 +91,8 @@ func TestFloor(t *testing.T) {
 					want = 0
 				}
 				if there != want || here < truth[k] {
-					t.Fatalf("floor %d: a key counted %d times is at %d, and at %d for others, want %d", floor, truth[k], here, there, want)
+					t.Fatalf("floor %d: a key counted %d times is at %d, and at %d for others, want %d", floor, truth[k],
+						here, there, want)
 				}
 			}
 		}
@@ -268,7 +271,8 @@ func TestFloorPages(t *testing.T) {
 // round still equals the array.
 func TestOrderWithinLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(19, 20))
-	for _, g := range []Geometry{{Kind: Cells, Lines: 4, K: 6}, {Kind: Bitmap, Lines: 4, K: 8}, {Kind: Bitmap, Lines: 4, K: 16}} {
+	for _, g := range []Geometry{{Kind: Cells, Lines: 4, K: 6}, {Kind: Bitmap, Lines: 4, K: 8},
+		{Kind: Bitmap, Lines: 4, K: 16}} {
 		for range 50 {
 			var keys []Key
 			probe := &Round{Geometry: g}
@@ -277,7 +281,10 @@ func TestOrderWithinLines(t *testing.T) {
 				probe.ops = probe.ops[:0]
 				record(probe, append(slices.Clone(keys), k))
 				last := probe.ops[len(keys)]
-				if !slices.ContainsFunc(probe.ops[:len(keys)], func(o op) bool { return o.line == last.line && probe.meet(o.code, last.code) }) {
+				if !slices.ContainsFunc(probe.ops[:len(keys)], func(o op) bool {
+					return o.line == last.line &&
+						probe.meet(o.code, last.code)
+				}) {
 					keys = append(keys, k)
 				}
 			}

@@ -10,7 +10,8 @@ import (
 // TestMixIsSplitMix64: the first numbers of the published generator (Vigna,
 // splitmix64.c) for the seed 1234567.
 func TestMixIsSplitMix64(t *testing.T) {
-	for i, want := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
+	for i, want := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
+		16408922859458223821} {
 		if got := mix64(1234567 + uint64(i+1)*weyl); got != want {
 			t.Errorf("number %d is %d, want %d", i+1, got, want)
 		}

@@ -78,7 +78,8 @@ func (b *FuseBuilder) Build() (*Fuse, error) {
 		return nil, fmt.Errorf("filter: %w", err)
 	}
 	f := &Fuse{
-		secret: b.secret, seed: made.Seed, segment: made.SegmentLength, segments: made.SegmentCount, width: b.width, count: uint64(len(keys)),
+		secret: b.secret, seed: made.Seed, segment: made.SegmentLength, segments: made.SegmentCount, width: b.width,
+		count: uint64(len(keys)),
 	}
 	f.words = make([]uint64, f.size())
 	huge.Advise(f.words)

@@ -93,8 +93,9 @@ func TestFuseOracle(t *testing.T) {
 		t.Fatal(err)
 	}
 	narrow := testFuse(t, 5000, 0x1p-8)
-	small := &xorfilter.BinaryFuse[uint8]{Seed: narrow.seed, SegmentLength: narrow.segment, SegmentLengthMask: narrow.segment - 1,
-		SegmentCount: narrow.segments, SegmentCountLength: narrow.segments * narrow.segment}
+	small := &xorfilter.BinaryFuse[uint8]{Seed: narrow.seed, SegmentLength: narrow.segment,
+		SegmentLengthMask: narrow.segment - 1,
+		SegmentCount:      narrow.segments, SegmentCountLength: narrow.segments * narrow.segment}
 	for i := range narrow.places() {
 		small.Fingerprints = append(small.Fingerprints, uint8(narrow.load(uint32(i))))
 	}

@@ -10,7 +10,8 @@ import (
 // share returns the probability that k of the places, drawn without repetition, are
 // all among the first n.
 func share(n, places, k int) float64 {
-	p, _ := new(big.Rat).SetFrac(new(big.Int).Binomial(int64(n), int64(k)), new(big.Int).Binomial(int64(places), int64(k))).Float64()
+	p, _ := new(big.Rat).SetFrac(new(big.Int).Binomial(int64(n), int64(k)), new(big.Int).Binomial(int64(places),
+		int64(k))).Float64()
 	return p
 }
 

@@ -32,7 +32,8 @@ func TestMergeBooks(t *testing.T) {
 				d.SetBatch(index+100, []Key{k}, nil)
 			}
 		}
-		booked(t, c.array, o.array, func() error { return c.Merge(o) }, func(p int) bool { return len(o.Image(p).slots().At) > 0 })
+		booked(t, c.array, o.array, func() error { return c.Merge(o) },
+			func(p int) bool { return len(o.Image(p).slots().At) > 0 })
 		check(t, c)
 		more := func(p int) bool {
 			mine := setBits(b.Image(p).lines).At

@@ -35,7 +35,8 @@ func TestOverflowMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, c := range map[string]*Counting{"one by one": single, "in batches": batched, "at once": whole, "merged": merged, "loaded": loaded} {
+	for name, c := range map[string]*Counting{"one by one": single, "in batches": batched, "at once": whole,
+		"merged": merged, "loaded": loaded} {
 		check(t, c)
 		if got := float64(c.overflow.Load()) / n; got < 0.3 || got > 0.45 {
 			t.Errorf("%s: overflow tables take %.3f bytes a key, want 0.45 at most", name, got)

@@ -197,12 +197,14 @@ func (m *Image) parseShown(b []byte, floor byte) ([]byte, error) {
 		return b, nil
 	}
 	if floor == 1 || floor > MaxFloor || m.Geometry.Kind != Cells || len(b) < pageShown {
-		return nil, fmt.Errorf("%w: floor %d of a page of %s with a payload of %d bytes", ErrCorrupt, floor, m.Geometry.Kind, len(b))
+		return nil, fmt.Errorf("%w: floor %d of a page of %s with a payload of %d bytes", ErrCorrupt, floor,
+			m.Geometry.Kind, len(b))
 	}
 	m.floor = uint32(floor)
 	m.Info.Shown, m.Info.ShownKeys = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 	if m.Info.Shown > m.Info.Version || m.Info.ShownKeys > min(m.Info.Shown, maxPageKeys) {
-		return nil, fmt.Errorf("%w: a page shows %d changes of %d and %d keys", ErrCorrupt, m.Info.Shown, m.Info.Version, m.Info.ShownKeys)
+		return nil, fmt.Errorf("%w: a page shows %d changes of %d and %d keys", ErrCorrupt, m.Info.Shown, m.Info.Version,
+			m.Info.ShownKeys)
 	}
 	return b[pageShown:], nil
 }
@@ -247,11 +249,13 @@ func parseHeader(b []byte, magic string, g Geometry) (h header, err error) {
 	case b[4] != pageVersion:
 		return h, fmt.Errorf("%w: codec version %d, known is %d", ErrCorrupt, b[4], pageVersion)
 	case uint64(size) != uint64(len(b)-pageHeader) || size > maxPayload:
-		return h, fmt.Errorf("%w: payload of %d bytes, header says %d, limit %d", ErrCorrupt, len(b)-pageHeader, size, maxPayload)
+		return h, fmt.Errorf("%w: payload of %d bytes, header says %d, limit %d", ErrCorrupt, len(b)-pageHeader,
+			size, maxPayload)
 	case le.Uint32(b[60:]) != pageSum(b):
 		return h, fmt.Errorf("%w: checksum %08x, header says %08x", ErrCorrupt, pageSum(b), le.Uint32(b[60:]))
 	case Kind(b[5]) != g.Kind || le.Uint64(b[8:]) != g.ID():
-		return h, fmt.Errorf("%w: %s page of geometry %016x, want %s of %016x", ErrGeometry, Kind(b[5]), le.Uint64(b[8:]), g.Kind, g.ID())
+		return h, fmt.Errorf("%w: %s page of geometry %016x, want %s of %016x", ErrGeometry, Kind(b[5]), le.Uint64(b[8:]),
+			g.Kind, g.ID())
 	case uint64(page) >= uint64(g.Pages()):
 		return h, fmt.Errorf("%w: page %d in an array of %d", ErrCorrupt, page, g.Pages())
 	case uint64(count) > uint64(g.slots()):

@@ -46,7 +46,8 @@ func (p *Picks) CountEach(arrays []*Counting, out []uint32) {
 					continue
 				}
 				v := uint32(0)
-				if l := lineAt(base, at[i]); min(nibble(l, uint64(x)), nibble(l, uint64(x)>>8)) > 0 { // as one of six keys that were never added has them
+				if l := lineAt(base, at[i]); min(nibble(l, uint64(x)),
+					nibble(l, uint64(x)>>8)) > 0 { // as one of six keys that were never added has them
 					v = c.count(at[i], x)
 				}
 				to[i] = v

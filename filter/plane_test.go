@@ -127,7 +127,8 @@ func TestLoadReplaces(t *testing.T) {
 func TestStats(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 2048, K: 6}
 	c := mustCounting(t, g)
-	if s := c.Stats(); s.Keys != 0 || s.Fill != 0 || s.Overflow != 0 || s.Ghost != 0 || s.CountWrong != 0 || s.BulkWrong != 0 || s.Bytes < g.Bytes() {
+	if s := c.Stats(); s.Keys != 0 || s.Fill != 0 || s.Overflow != 0 || s.Ghost != 0 || s.CountWrong != 0 ||
+		s.BulkWrong != 0 || s.Bytes < g.Bytes() {
 		t.Errorf("empty array: %+v", s)
 	}
 	c.Add(Key{1, 2}, 5)
@@ -144,7 +145,8 @@ func TestStats(t *testing.T) {
 	for p := range b.Pages() {
 		n += len(setBits(b.Image(p).lines).At)
 	}
-	if s := b.Stats(); s.Fill != float64(n)/float64(2048*lineBits) || s.Keys < 19_000 || s.Ghost == 0 || s.CountWrong != 0 || s.Overflow != 0 {
+	if s := b.Stats(); s.Fill != float64(n)/float64(2048*lineBits) || s.Keys < 19_000 || s.Ghost == 0 ||
+		s.CountWrong != 0 || s.Overflow != 0 {
 		t.Errorf("20,000 keys, %d bits: %+v", n, s)
 	}
 }

@@ -39,7 +39,8 @@ func TestFileHeader(t *testing.T) {
 		b := bytes.Clone(file.Bytes())
 		tt.change(b[:fileHeader])
 		binary.LittleEndian.PutUint32(b[36:], crc32.Checksum(b[:36], castagnoli()))
-		if got, err := DecodeCounting(bytes.NewReader(b), 1<<20); !errors.Is(err, tt.want) || (tt.want == nil) != (got != nil) {
+		if got, err := DecodeCounting(bytes.NewReader(b), 1<<20); !errors.Is(err, tt.want) ||
+			(tt.want == nil) != (got != nil) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, tt.want)
 		}
 	}
@@ -120,7 +121,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if RateMode(9).String() != "invalid" || Eigenvalue(0).String() != "invalid" || Eigenvalue(0).Valid() || numEigenvalues.Valid() {
+	if RateMode(9).String() != "invalid" || Eigenvalue(0).String() != "invalid" || Eigenvalue(0).Valid() ||
+		numEigenvalues.Valid() {
 		t.Error("what is no mode or eigenvalue has the name of one")
 	}
 	u, s := testRate(t, UniqueRateConfig{Limit: 7, Period: time.Minute})
@@ -200,7 +202,8 @@ func TestRateStatesRefused(t *testing.T) {
 		t.Error(err)
 	}
 	stop := errors.New("stop")
-	if err := u.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20, func(_, _ []byte) error { return stop }); !errors.Is(err, stop) {
+	if err := u.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20,
+		func(_, _ []byte) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v, want %v", err, stop)
 	}
 	bad := bytes.Clone(s)

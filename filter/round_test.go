@@ -71,7 +71,8 @@ func TestRoundsMakeReplicas(t *testing.T) {
 					t.Fatal(err)
 				}
 				if replica.Keys() != own.Keys() || replica.Version() != own.Version() {
-					t.Fatalf("replica with %d keys at version %d, want %d at %d", replica.Keys(), replica.Version(), own.Keys(), own.Version())
+					t.Fatalf("replica with %d keys at version %d, want %d at %d", replica.Keys(), replica.Version(), own.Keys(),
+						own.Version())
 				}
 				if err := replica.ApplyRound(0, applied, false); applied.Len() > 0 && !errors.Is(err, ErrVersion) {
 					t.Fatalf("the same round twice: %v", err)
@@ -112,8 +113,10 @@ func throughWire(t *testing.T, r *Round, g Geometry) *Round {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Len() != r.Len() || got.From != r.From || got.To != r.To || got.Len() > 0 && !reflect.DeepEqual(got.ops, r.ops) {
-		t.Fatalf("decoded round differs: %d operations, versions %d to %d; want %d, %d to %d", got.Len(), got.From, got.To, r.Len(), r.From, r.To)
+	if got.Len() != r.Len() || got.From != r.From || got.To != r.To || got.Len() > 0 &&
+		!reflect.DeepEqual(got.ops, r.ops) {
+		t.Fatalf("decoded round differs: %d operations, versions %d to %d; want %d, %d to %d", got.Len(), got.From,
+			got.To, r.Len(), r.From, r.To)
 	}
 	return got
 }
@@ -181,7 +184,8 @@ func TestRoundSize(t *testing.T) {
 }
 
 func FuzzParseRound(f *testing.F) {
-	geometries := []Geometry{{Kind: Cells, Lines: 16, K: 6}, {Kind: Bitmap, Lines: 2048, K: 8}, {Kind: Bitmap, Lines: 3, K: 16}}
+	geometries := []Geometry{{Kind: Cells, Lines: 16, K: 6}, {Kind: Bitmap, Lines: 2048, K: 8},
+		{Kind: Bitmap, Lines: 3, K: 16}}
 	c, _ := NewCounting(geometries[0])
 	r := c.NewRound()
 	r.Record([]Key{{1, 2}, {1 << 63, 9}, {1, 2}}, []uint32{1, 300, 2}, make([]uint32, 3))

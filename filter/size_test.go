@@ -110,7 +110,8 @@ func TestCountAndBulkError(t *testing.T) {
 		got, rate := float64(bulk)/probes, g.BulkError(uint64(n), DefaultThreshold, tt.tail)
 		t.Logf("   bulk decisions wrong %.2e, formula %.2e", got, rate)
 		if !within(got, rate, probes, 1.15) {
-			t.Errorf("k=%d, %g cells a key, tail %g: wrong bulk decisions %.2e, formula %.2e", tt.k, tt.perKey, tt.tail, got, rate)
+			t.Errorf("k=%d, %g cells a key, tail %g: wrong bulk decisions %.2e, formula %.2e", tt.k, tt.perKey, tt.tail, got,
+				rate)
 		}
 	}
 }

@@ -213,7 +213,8 @@ func sameFound(t *rapid.T, s *Sliced, keys []Key, several int, out []uint64) {
 		got[i] = 5 // of another look-up
 	}
 	if found := s.Find(keys, several, got, nil); !slices.Equal(found, hits) || !slices.Equal(got[:len(rows)], rows) {
-		t.Fatalf("of %d keys, %d as one, found %v, want %v; %x, want %x", len(keys), several, found, hits, got[:len(rows)], rows)
+		t.Fatalf("of %d keys, %d as one, found %v, want %v; %x, want %x", len(keys), several, found, hits,
+			got[:len(rows)], rows)
 	}
 }
 

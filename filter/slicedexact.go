@@ -171,7 +171,8 @@ func (s *Sliced) countsOf(e *slicedExact, at uint64, x cells, out []CountWord) {
 			least[d] = atomic.LoadUint64(&digits[0][d][w])
 		}
 		for i := 1; i < k; i++ {
-			a, b, c := atomic.LoadUint64(&digits[i][0][w]), atomic.LoadUint64(&digits[i][1][w]), atomic.LoadUint64(&digits[i][2][w])
+			a, b, c := atomic.LoadUint64(&digits[i][0][w]), atomic.LoadUint64(&digits[i][1][w]),
+				atomic.LoadUint64(&digits[i][2][w])
 			keep := ^least[0] & a // of the lowest digits alone, least is less
 			keep = ^least[1]&b | ^(least[1]^b)&keep
 			keep = ^least[2]&c | ^(least[2]^c)&keep

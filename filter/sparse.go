@@ -32,7 +32,8 @@ func newSparse(g Geometry) *array {
 	if g.Pages() == 1 {
 		return newArray(g)
 	}
-	return &array{geo: g, id: g.ID(), dir: &directory{pages: make([]atomic.Pointer[[PageLines]words], g.Pages())}, pages: make([]page, g.Pages())}
+	return &array{geo: g, id: g.ID(), dir: &directory{pages: make([]atomic.Pointer[[PageLines]words], g.Pages())},
+		pages: make([]page, g.Pages())}
 }
 
 // Resident returns the memory of the array at present, in bytes: the lines, of a

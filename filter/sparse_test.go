@@ -133,7 +133,8 @@ func checkPages(t *testing.T, a *array, touched int) {
 	if held := int(a.dir.held.Load()); held != touched {
 		t.Errorf("%d pages in memory, want %d", held, touched)
 	}
-	if got, least := a.Resident(), uint64(touched)*PageBytes; got < least || got > least+SparseBytes(a.geo)+uint64(a.overflow.Load()) {
+	if got, least := a.Resident(), uint64(touched)*PageBytes; got < least ||
+		got > least+SparseBytes(a.geo)+uint64(a.overflow.Load()) {
 		t.Errorf("%d bytes with %d pages in memory", got, touched)
 	}
 	for p := range a.Pages() {

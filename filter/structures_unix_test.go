@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-var structuresOf = flag.Int("structures", 0, "entries of the lists that TestListStructures measures; 0: it checks errors only")
+var structuresOf = flag.Int("structures", 0,
+	"entries of the lists that TestListStructures measures; 0: it checks errors only")
 
 // processorTime is what this process has used, with what collects its garbage.
 func processorTime(t *testing.T) time.Duration {
@@ -138,7 +139,8 @@ func TestListStructures(t *testing.T) {
 			}
 			slices.Sort(ratio)
 			slices.Sort(cost[i][k])
-			text += fmt.Sprintf("; %s %4.0f ns, %.2f times (%.2f to %.2f)", what, cost[i][k][rounds/2], ratio[rounds/2], ratio[rounds/5], ratio[rounds-1-rounds/5])
+			text += fmt.Sprintf("; %s %4.0f ns, %.2f times (%.2f to %.2f)", what, cost[i][k][rounds/2], ratio[rounds/2],
+				ratio[rounds/5], ratio[rounds-1-rounds/5])
 		}
 		t.Log(text)
 	}

@@ -165,7 +165,8 @@ func TestTwoPartOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, got := range map[string]*TwoPart{"a+b": ab, "b+a+a": ba} {
-			if !equalWords(got.one, fs[2].one) || !equalWords(got.two, fs[2].two) || got.set1 != fs[2].set1 || got.set2 != fs[2].set2 {
+			if !equalWords(got.one, fs[2].one) || !equalWords(got.two, fs[2].two) || got.set1 != fs[2].set1 ||
+				got.set2 != fs[2].set2 {
 				t.Fatalf("%s differs from one filter that saw all", name)
 			}
 			for x := range set {
@@ -262,7 +263,8 @@ func TestTwoPartCodec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.shape != f.shape || g.count != f.count || string(g.Meta()) != string(f.Meta()) || g.ErrorRate() != f.ErrorRate() ||
+	if g.shape != f.shape || g.count != f.count || string(g.Meta()) != string(f.Meta()) ||
+		g.ErrorRate() != f.ErrorRate() ||
 		!equalWords(g.one, f.one) || !equalWords(g.two, f.two) {
 		t.Error("the filter changed on the way")
 	}
@@ -280,7 +282,8 @@ func TestTwoPartCodec(t *testing.T) {
 	for n := range len(good) * 8 {
 		bad := bytes.Clone(good)
 		bad[n/8] ^= 1 << (n % 8)
-		if g, err := DecodeTwoPart(bytes.NewReader(bad), 1<<20, Secret{7}); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge) || g != nil {
+		if g, err := DecodeTwoPart(bytes.NewReader(bad), 1<<20, Secret{7}); !errors.Is(err, ErrCorrupt) &&
+			!errors.Is(err, ErrTooLarge) || g != nil {
 			t.Fatalf("bit %d flipped: %v, want ErrCorrupt", n, err)
 		}
 	}

@@ -48,11 +48,13 @@ func TestUniqueRateStateIsSmall(t *testing.T) {
 			whole = 2 * MeasuredItems
 		}
 		if len(s) != RateHeader+20 || u.MaxStateBytes() != RateHeader+whole {
-			t.Errorf("limit %g: %d bytes at first, %d at most, want a head and 20, or 16 bits x limit", limit, len(s), u.MaxStateBytes())
+			t.Errorf("limit %g: %d bytes at first, %d at most, want a head and 20, or 16 bits x limit", limit, len(s),
+				u.MaxStateBytes())
 		}
 		for i := range min(u.MaxStateBytes(), 20_000) {
 			measure(t, u, &s, rateStart, item(i))
-			if len(s) > u.MaxStateBytes() || i >= few && len(s) > RateHeader+listHead+10*(i+1)+printBytes || i < few && len(s) > RateHeader+fewBytes {
+			if len(s) > u.MaxStateBytes() || i >= few && len(s) > RateHeader+listHead+10*(i+1)+printBytes || i < few &&
+				len(s) > RateHeader+fewBytes {
 				t.Fatalf("limit %g: %d items in %d bytes", limit, i+1, len(s))
 			}
 			if float64(i) > limit && limit > 0 && len(s) != u.MaxStateBytes() {
@@ -235,7 +237,8 @@ func TestUniqueRateSettle(t *testing.T) {
 	for _, tt := range []struct {
 		before time.Duration
 		want   bool
-	}{{1 - time.Hour, false}, {0, false}, {time.Hour, false}, {2 * time.Hour, true}, {2 * time.Hour, false}, {time.Hour, true}, {time.Hour, false}} {
+	}{{1 - time.Hour, false}, {0, false}, {time.Hour, false}, {2 * time.Hour, true}, {2 * time.Hour, false},
+		{time.Hour, true}, {time.Hour, false}} {
 		now := rateStart.Add(-tt.before)
 		if moved, err := u.Settle(&s, now); moved != tt.want || err != nil { // of the last two, the items are a period old
 			t.Errorf("%v before: %v, %v, want %v", tt.before, moved, err, tt.want)
@@ -456,8 +459,10 @@ func TestUniqueRateStatesOfAnotherSize(t *testing.T) {
 		state []byte
 		ok    bool
 	}{
-		{"true", len(s), s, true}, {"shorter", len(s) - 1, s[:len(s)-1], false}, {"longest", RateHeader + MaxRateBytes + 1, s, false},
-		{"much longer", 1<<32 - 1, s, false}, {"another number", len(s), lies, false}, {"plain", RateHeader, s[:RateHeader], false},
+		{"true", len(s), s, true}, {"shorter", len(s) - 1, s[:len(s)-1], false},
+		{"longest", RateHeader + MaxRateBytes + 1, s, false},
+		{"much longer", 1<<32 - 1, s, false}, {"another number", len(s), lies, false},
+		{"plain", RateHeader, s[:RateHeader], false},
 	} {
 		var buf bytes.Buffer
 		w := codec.NewWriter(&buf, codec.RateStates)

@@ -76,7 +76,8 @@ func TestUniqueRateOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := rateOracle{limit: c.Limit, period: c.Period, strict: c.Mode == Strict, unique: !c.Plain, keys: map[string]*oracleKey{}}
+		o := rateOracle{limit: c.Limit, period: c.Period, strict: c.Mode == Strict, unique: !c.Plain,
+			keys: map[string]*oracleKey{}}
 		states := map[string][]byte{}
 		for now := rateStart; now.Before(rateStart.Add(10 * c.Period)); {
 			pace := rapid.SampledFrom([]time.Duration{0, time.Millisecond, c.Period / 10, 4 * c.Period}).Draw(t, "pace")
@@ -166,7 +167,8 @@ func TestUniqueRateAtLimit(t *testing.T) {
 				now = now.Add(tt.step)
 			}
 			if passed != tt.want {
-				t.Errorf("limit %g in %v, %v: %d events of weight %g pass %v apart, want %d", tt.limit, tt.period, mode, passed, tt.weight, tt.step, tt.want)
+				t.Errorf("limit %g in %v, %v: %d events of weight %g pass %v apart, want %d", tt.limit, tt.period, mode, passed,
+					tt.weight, tt.step, tt.want)
 			}
 		}
 	}

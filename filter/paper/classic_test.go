@@ -141,7 +141,8 @@ func TestUtilisableMeasured(t *testing.T) {
 func TestFamilyRefuses(t *testing.T) {
 	for name, err := range map[string]error{
 		"no positions": second(Keyed(filter.Secret{}, 0, 1)), "no functions": second(Keyed(filter.Secret{}, 1, 0)),
-		"too many functions": second(Keyed(filter.Secret{}, 1, filter.MaxHashes+1)), "too large": second(Keyed(filter.Secret{}, filter.MaxPositions+1, 1)),
+		"too many functions":    second(Keyed(filter.Secret{}, 1, filter.MaxHashes+1)),
+		"too large":             second(Keyed(filter.Secret{}, filter.MaxPositions+1, 1)),
 		"6 does not divide 128": second(ChunkedMD5(100, 6)), "3 does not divide 160": second(ChunkedSHA1(100, 3)),
 		"c is 0":         second(universalFrom(10, []uint64{0}, []uint64{0})),
 		"c is p":         second(universalFrom(10, []uint64{UniversalPrime}, []uint64{0})),

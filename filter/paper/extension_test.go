@@ -386,7 +386,8 @@ func TestCounterCodec(t *testing.T) {
 				t.Fatalf("%v: bit %d flipped goes unnoticed", l, n)
 			}
 		}
-		if _, err := DecodeRefined(bytes.NewReader(good), int64(len(good)), filter.Secret{5}); l.Width == 16 && !errors.Is(err, filter.ErrTooLarge) {
+		if _, err := DecodeRefined(bytes.NewReader(good), int64(len(good)), filter.Secret{5}); l.Width == 16 &&
+			!errors.Is(err, filter.ErrTooLarge) {
 			t.Errorf("%v beyond the limit: %v", l, err)
 		}
 		if _, err := DecodeIntuitive(bytes.NewReader(good), 1<<14, filter.Secret{5}); !errors.Is(err, filter.ErrCorrupt) {

@@ -58,7 +58,8 @@ func TestBitsPerElement(t *testing.T) {
 			}
 		}
 	}
-	if got, want := TwoPartRate(16, 6, 2), FalsePositiveRateApprox(16, 6)*EigenvalueRate(16, 2); got != want || got > 1.3e-4 {
+	if got, want := TwoPartRate(16, 6, 2), FalsePositiveRateApprox(16, 6)*EigenvalueRate(16, 2); got != want ||
+		got > 1.3e-4 {
 		t.Errorf("formula 5 = %g, want the product %g", got, want)
 	}
 }

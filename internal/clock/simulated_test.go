@@ -24,7 +24,8 @@ func TestClock(t *testing.T) {
 	if y, want := Now().YearDay(), before.Add(36*time.Hour).YearDay(); y != want {
 		t.Errorf("the date is day %d, want %d", y, want)
 	}
-	for _, d := range []time.Duration{0, -1, -24 * time.Hour, math.MinInt64, math.MaxInt64, MaxAhead, MaxAhead - 36*time.Hour + 1} {
+	for _, d := range []time.Duration{0, -1, -24 * time.Hour, math.MinInt64, math.MaxInt64, MaxAhead,
+		MaxAhead - 36*time.Hour + 1} {
 		if err := Advance(d); !errors.Is(err, ErrAdvance) {
 			t.Errorf("Advance(%v) = %v, want ErrAdvance", d, err)
 		}
@@ -69,8 +70,10 @@ func TestClockGoesBack(t *testing.T) {
 		at, by time.Duration
 		ok     bool
 	}{
-		{36 * time.Hour, 35 * time.Hour, true}, {0, 1, true}, {0, 100 * time.Hour, true}, {0, MaxAhead, true}, {MaxAhead, 2 * MaxAhead, true},
-		{0, MaxAhead + 1, false}, {-1, MaxAhead, false}, {0, 0, false}, {0, -1, false}, {0, math.MinInt64, false}, {0, math.MaxInt64, false},
+		{36 * time.Hour, 35 * time.Hour, true}, {0, 1, true}, {0, 100 * time.Hour, true}, {0, MaxAhead, true},
+		{MaxAhead, 2 * MaxAhead, true},
+		{0, MaxAhead + 1, false}, {-1, MaxAhead, false}, {0, 0, false}, {0, -1, false}, {0, math.MinInt64, false},
+		{0, math.MaxInt64, false},
 	} {
 		ahead.Store(int64(tt.at))
 		err := Retreat(tt.by)

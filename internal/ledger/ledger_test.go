@@ -316,7 +316,8 @@ func TestFresh(t *testing.T) {
 		accounts = append(accounts, d.read(named(name)))
 	}
 	got, err := Fresh(t.Context(), d.house, accounts)
-	if want := []int{0, 2, 5, MaxEpochs, 5, MaxEpochs, MaxEpochs - 1, MaxEpochs, 0}; err != nil || !slices.Equal(got, want) {
+	if want := []int{0, 2, 5, MaxEpochs, 5, MaxEpochs, MaxEpochs - 1, MaxEpochs, 0}; err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("Fresh of %v: %v, %v, want %v", names, got, err, want)
 	}
 }

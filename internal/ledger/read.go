@@ -66,7 +66,8 @@ func Fresh(ctx context.Context, house bulkhead.Counter, accounts []*Account) ([]
 }
 
 // ask looks up parts of accounts, one after the other.
-func ask(ctx context.Context, house bulkhead.Counter, accounts []*Account, parts func(*Account) []Part) ([]bulkhead.Look, error) {
+func ask(ctx context.Context, house bulkhead.Counter, accounts []*Account,
+	parts func(*Account) []Part) ([]bulkhead.Look, error) {
 	var sigs []bulkhead.Signature
 	for _, a := range accounts {
 		for _, p := range parts(a) {

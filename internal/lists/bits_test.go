@@ -33,7 +33,8 @@ func TestBitsList(t *testing.T) {
 	made := make(map[Structure]*List)
 	for _, structure := range []Structure{TwoPart, Bits} {
 		path := filepath.Join(dir, string(structure))
-		if _, err := Build(t.Context(), path, []string{first}, Options{Structure: structure, Error: rate, Capacity: 10_000, Hash: SHA1}); err != nil {
+		if _, err := Build(t.Context(), path, []string{first}, Options{Structure: structure, Error: rate,
+			Capacity: 10_000, Hash: SHA1}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := Add(t.Context(), path, DefaultMaxBytes, []string{second}, false, Options{})
@@ -76,11 +77,13 @@ func TestBitsList(t *testing.T) {
 		if d, err := l.DiffNewer(t.Context(), all, nil); err != nil || d.New != 9001 || d.Added != 0 {
 			t.Errorf("%s: beside all text: %+v, %v", structure, d, err)
 		}
-		if _, err := Add(t.Context(), path, DefaultMaxBytes, []string{write("more.txt", 20_000, 40_000)}, false, Options{}); err == nil {
+		if _, err := Add(t.Context(), path, DefaultMaxBytes, []string{write("more.txt", 20_000, 40_000)}, false,
+			Options{}); err == nil {
 			t.Errorf("%s: twice its capacity is taken", structure)
 		}
 	}
-	for _, ask := range []string{"name0.example", "www.name8999.example", "name9000.example", "x@name3.example", "192.0.2.77", "192.0.3.1"} {
+	for _, ask := range []string{"name0.example", "www.name8999.example", "name9000.example", "x@name3.example",
+		"192.0.2.77", "192.0.3.1"} {
 		e, err := ParseEntry(ask)
 		if err != nil {
 			t.Fatal(err)
@@ -99,10 +102,12 @@ func TestBitsList(t *testing.T) {
 	if err != nil || !l.hasAddr(netip.MustParseAddr("192.0.2.9")) || l.hasAddr(netip.MustParseAddr("192.0.9.9")) {
 		t.Errorf("addresses are not found as DNS asks for them (%v)", err)
 	}
-	if _, err := Merge(plain, DefaultMaxBytes, []string{filepath.Join(dir, "bits"), filepath.Join(dir, "two-part")}, nil); !errors.Is(err, filter.ErrGeometry) {
+	if _, err := Merge(plain, DefaultMaxBytes, []string{filepath.Join(dir, "bits"), filepath.Join(dir, "two-part")},
+		nil); !errors.Is(err, filter.ErrGeometry) {
 		t.Errorf("merged with a two-part list: %v", err)
 	}
-	if _, err := Build(t.Context(), filepath.Join(dir, "x"), []string{first}, Options{Structure: Bits, Eigen: filter.EigenChars}); err == nil {
+	if _, err := Build(t.Context(), filepath.Join(dir, "x"), []string{first},
+		Options{Structure: Bits, Eigen: filter.EigenChars}); err == nil {
 		t.Error("an eigenvalue is taken")
 	}
 	file, err := os.ReadFile(plain)

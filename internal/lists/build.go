@@ -149,7 +149,8 @@ func (o *Options) defaults(path string) error {
 		}
 	case Fuse:
 		if o.Capacity > 0 || o.Like != nil || o.Eigen != filter.EigenHash {
-			return fmt.Errorf("lists: %w: a fuse list has no room for more entries, no eigenvalue, and is not like another list", ErrStatic)
+			return fmt.Errorf(
+				"lists: %w: a fuse list has no room for more entries, no eigenvalue, and is not like another list", ErrStatic)
 		}
 	default:
 		return fmt.Errorf("lists: structure %.20q is none of two-part, bits, fuse", o.Structure)
@@ -228,7 +229,8 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 		return Result{}, err
 	}
 	if rate := l.set().ErrorRate(); !overfill && rate > 1.05*l.meta.Error {
-		return Result{}, fmt.Errorf("lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger --capacity",
+		return Result{}, fmt.Errorf(
+			"lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger --capacity",
 			r.New, before, rate, l.meta.Error)
 	}
 	return r, l.write(path)
@@ -299,7 +301,8 @@ func (l *List) takeFile(ctx context.Context, name string, o Options, r *Result, 
 		return fmt.Errorf("%s: %w", filepath.Base(name), err)
 	}
 	l.meta.Sources = append(l.meta.Sources, Source{
-		Name: filepath.Base(name), SHA256: hex.EncodeToString(sum.Sum(nil)), Entries: taken, Read: o.Now().UTC().Truncate(time.Second),
+		Name: filepath.Base(name), SHA256: hex.EncodeToString(sum.Sum(nil)), Entries: taken,
+		Read: o.Now().UTC().Truncate(time.Second),
 	})
 	return nil
 }

@@ -35,7 +35,8 @@ func TestTwoPartClaims(t *testing.T) {
 			}
 		}
 		measured, claimed := float64(found)/float64(asked), l.filter.ProductRate()
-		t.Logf("eigenvalue %v: claimed %.2g, stated %.2g, measured %.2g, %.1f bits an entry", eigen, claimed, l.ErrorRate(), measured, 8*float64(l.Bytes())/30_000)
+		t.Logf("eigenvalue %v: claimed %.2g, stated %.2g, measured %.2g, %.1f bits an entry", eigen, claimed,
+			l.ErrorRate(), measured, 8*float64(l.Bytes())/30_000)
 		if sigma := math.Sqrt(l.ErrorRate() / float64(asked)); measured > l.ErrorRate()+5*sigma {
 			t.Errorf("eigenvalue %v: measured %g is more than the list states, %g", eigen, measured, l.ErrorRate())
 		}

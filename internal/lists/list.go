@@ -97,7 +97,8 @@ func (m *Meta) validate() error {
 		return fmt.Errorf("tone %.20q is none of black, white, grey", m.Tone)
 	case m.Hash != NoHash && digestSize(m.Hash) == 0:
 		return fmt.Errorf("hash %.20q is unknown", m.Hash)
-	case len(m.Name) > 255 || len(m.Reason) > 255 || strings.ContainsFunc(m.Name+m.Reason, func(c rune) bool { return c < ' ' || c == 0x7f }):
+	case len(m.Name) > 255 || len(m.Reason) > 255 || strings.ContainsFunc(m.Name+m.Reason,
+		func(c rune) bool { return c < ' ' || c == 0x7f }):
 		return errors.New("name or reason is longer than 255 bytes, or has control characters")
 	case !validLengths(m.V4, 32) || !validLengths(m.V6, 128):
 		return errors.New("lengths of networks out of range or out of order")

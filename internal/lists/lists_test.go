@@ -98,7 +98,8 @@ func TestParseEntry(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", " ", "a b.example", "exa mple.com", "192.0.2.7.", "192.0.2.256", "123", "ex\x00ample.com", "a..example", ".", "@", "ann@", "http://", "http:///x",
+		"", " ", "a b.example", "exa mple.com", "192.0.2.7.", "192.0.2.256", "123", "ex\x00ample.com", "a..example", ".",
+		"@", "ann@", "http://", "http:///x",
 		"exam!ple.com", strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 130) + "example",
 		strings.Repeat("l", 65) + "@example.com", strings.Repeat("x", 3000), "http://[::1", "xn--\u0301.example",
 	} {
@@ -109,7 +110,8 @@ func TestParseEntry(t *testing.T) {
 }
 
 func FuzzParseEntry(f *testing.F) {
-	for _, s := range []string{"example.com", "Ann@example.com", "http://example.com/a/b?c#d", "192.0.2.0/24", "2001:db8::1", "bücher.example", "[::1]/x"} {
+	for _, s := range []string{"example.com", "Ann@example.com", "http://example.com/a/b?c#d", "192.0.2.0/24",
+		"2001:db8::1", "bücher.example", "[::1]/x"} {
 		f.Add(s)
 	}
 	l := &List{meta: Meta{Subdomains: true}, lengths: Meta{V4: []int{32, 24, 0}, V6: []int{128, 64}}}
@@ -141,7 +143,8 @@ func FuzzParseEntry(f *testing.F) {
 func TestFind(t *testing.T) {
 	_, l := build(t, Options{Reason: "seen in spam", Error: 1e-9},
 		"# made up", "bad.example.com", "evil.example   # a comment", "", "Mallory@Example.org",
-		"http://shop.example.net/offers/", "http://mixed.example.net/page?id=1", "198.51.100.0/24", "192.0.2.66", "2001:db8:bad::/48")
+		"http://shop.example.net/offers/", "http://mixed.example.net/page?id=1", "198.51.100.0/24", "192.0.2.66",
+		"2001:db8:bad::/48")
 	for _, tt := range []struct{ query, found string }{
 		{"bad.example.com", "bad.example.com"},
 		{"BAD.example.com.", "bad.example.com"},
@@ -169,7 +172,8 @@ func TestFind(t *testing.T) {
 		if ok != (tt.found != "") || m.Element != tt.found {
 			t.Errorf("Find(%s) = %+v, %v, want %q", tt.query, m, ok, tt.found)
 		}
-		if ok && (m.Tone != Black || m.Reason != "seen in spam" || !m.Built.Equal(day) || !(m.Error >= l.ErrorRate() && m.Error < 1e-7)) {
+		if ok && (m.Tone != Black || m.Reason != "seen in spam" || !m.Built.Equal(day) ||
+			!(m.Error >= l.ErrorRate() && m.Error < 1e-7)) {
 			t.Errorf("Find(%s) = %+v", tt.query, m)
 		}
 	}
@@ -243,7 +247,8 @@ func TestAddresses(t *testing.T) {
 		case 1:
 			a = netip.AddrFrom4([4]byte{198, 51, 100, byte(n)})
 		case 2:
-			a = netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 5: byte(n >> 16 % 2), 7: byte(n) % 32, 15: byte(n>>24) % 8})
+			a = netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 5: byte(n >> 16 % 2), 7: byte(n) % 32,
+				15: byte(n>>24) % 8})
 		case 3:
 			a = netip.AddrFrom16(a.As16()).WithZone("lo")
 		}
@@ -333,10 +338,14 @@ func TestBuildErrors(t *testing.T) {
 			_, err := Build(t.Context(), path, []string{write(t, "l", strings.Repeat("x", 1<<17))}, Options{})
 			return err
 		},
-		"error rate":   func() error { _, err := Build(t.Context(), path, nil, Options{Error: 2}); return err },
-		"tone":         func() error { _, err := Build(t.Context(), path, nil, Options{Tone: "pink"}); return err },
-		"too large":    func() error { _, err := Build(t.Context(), path, nil, Options{Capacity: 1 << 60}); return err },
-		"interrupted":  func() error { _, err := Build(canceled, path, []string{write(t, "l", long...)}, Options{}); return err },
+		"error rate": func() error { _, err := Build(t.Context(), path, nil, Options{Error: 2}); return err },
+		"tone":       func() error { _, err := Build(t.Context(), path, nil, Options{Tone: "pink"}); return err },
+		"too large":  func() error { _, err := Build(t.Context(), path, nil, Options{Capacity: 1 << 60}); return err },
+		"interrupted": func() error {
+			_, err := Build(canceled, path, []string{write(t, "l", long...)},
+				Options{})
+			return err
+		},
 		"no such list": func() error { _, err := Add(t.Context(), path, 1<<30, nil, false, Options{}); return err },
 	} {
 		if err := build(); err == nil {
@@ -474,7 +483,8 @@ func TestSet(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Build(t.Context(), path, []string{write(t, "new", "evil.example", "new.example")}, Options{}); err != nil {
+	if _, err := Build(t.Context(), path, []string{write(t, "new", "evil.example", "new.example")},
+		Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Reload(); err != nil || !h.HasDomain("new.example") {
@@ -503,7 +513,8 @@ func TestSet(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	for _, files := range [][]File{{{"", path}}, {{"bad", path}, {"bad", path}}, {{"new", path}}, make([]File, maxLists+1)} {
+	for _, files := range [][]File{{{"", path}}, {{"bad", path}, {"bad", path}}, {{"new", path}},
+		make([]File, maxLists+1)} {
 		if err := s.SetFiles(files); err == nil || s.Handle("bad") != h {
 			t.Errorf("SetFiles took %d bad files", len(files))
 		}
@@ -622,7 +633,8 @@ func BenchmarkFind(b *testing.B) {
 		lines = append(lines, fmt.Sprintf("domain-%d.example.com", i))
 	}
 	_, l := build(b, Options{}, lines...)
-	for _, query := range []string{"domain-77.example.com", "other-77.example.org", "a.b.c.other.example.org", "a-name-that-does-not-fit-on-the-stack.example.org"} {
+	for _, query := range []string{"domain-77.example.com", "other-77.example.org", "a.b.c.other.example.org",
+		"a-name-that-does-not-fit-on-the-stack.example.org"} {
 		b.Run(query, func(b *testing.B) {
 			e := Entry{Domain, query}
 			b.ReportAllocs()

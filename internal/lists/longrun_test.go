@@ -15,7 +15,8 @@ func TestDeepNames(t *testing.T) {
 	path, l := build(t, Options{}, "evil.example", "bad.co.example")
 	for labels := 1; labels <= 119; labels++ {
 		deep := strings.Repeat("a.", labels)
-		for _, text := range []string{deep + "evil.example", "ann@" + deep + "bad.co.example", "http://" + deep + "evil.example/x"} {
+		for _, text := range []string{deep + "evil.example", "ann@" + deep + "bad.co.example",
+			"http://" + deep + "evil.example/x"} {
 			if _, ok := l.Find(entry(t, text)); !ok {
 				t.Fatalf("%d labels: %s is not found", labels, text)
 			}
@@ -119,7 +120,8 @@ func TestDiffNewerOfHashes(t *testing.T) {
 		newer := write(t, "newer.txt", line(1), line(2), line(3), line(3), line(2))
 		var added []string
 		d, err := l.DiffNewer(t.Context(), newer, func(e Entry) { added = append(added, e.Text) })
-		if want := (Difference{Old: 3, New: 3, Added: 1}); err != nil || d != want || fmt.Sprint(added) != fmt.Sprint([]string{line(3)}) {
+		if want := (Difference{Old: 3, New: 3, Added: 1}); err != nil || d != want ||
+			fmt.Sprint(added) != fmt.Sprint([]string{line(3)}) {
 			t.Errorf("hash %q: %+v, %v, added %v; want %+v", hash, d, err, added, want)
 		}
 	}
@@ -129,7 +131,8 @@ func TestDiffNewerOfHashes(t *testing.T) {
 func TestMappedNetworks(t *testing.T) {
 	_, l := build(t, Options{}, "::ffff:192.0.2.0/120", "::ffff:198.51.100.7", "2001:db8::/32")
 	for text, want := range map[string]bool{
-		"192.0.2.77": true, "::ffff:192.0.2.77": true, "192.0.3.1": false, "198.51.100.7": true, "2001:db8::5": true, "::ffff:192.0.2.0/120": true,
+		"192.0.2.77": true, "::ffff:192.0.2.77": true, "192.0.3.1": false, "198.51.100.7": true, "2001:db8::5": true,
+		"::ffff:192.0.2.0/120": true,
 	} {
 		if _, ok := l.Find(entry(t, text)); ok != want {
 			t.Errorf("%s: found %v, want %v", text, ok, want)
@@ -158,7 +161,8 @@ func TestMergeKeepsAllowLists(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for text, want := range map[string]bool{"a.example": true, "b.example": true, "good.a.example": false, "x.good.b.example": false} {
+		for text, want := range map[string]bool{"a.example": true, "b.example": true, "good.a.example": false,
+			"x.good.b.example": false} {
 			if _, ok := m.Find(entry(t, text)); ok != want {
 				t.Errorf("%s: %s found %v, want %v", path, text, ok, want)
 			}

@@ -315,7 +315,8 @@ func (h *Handle) Describe() string {
 	if reason == "" {
 		reason = "listed in " + h.file.Name
 	}
-	return fmt.Sprintf("%s (list %s of %s, expected error %.1e)", reason, h.file.Name, l.meta.Updated.Format(time.DateOnly), l.rate)
+	return fmt.Sprintf("%s (list %s of %s, expected error %.1e)", reason, h.file.Name,
+		l.meta.Updated.Format(time.DateOnly), l.rate)
 }
 
 // HasDomain reports whether a domain in lower case, without final dot, is

@@ -101,7 +101,8 @@ func (r *Reader) Read() (int, error) {
 
 func (r *Reader) receive(fd uintptr) bool {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.heads[0])), uintptr(len(r.heads)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.heads[0])), uintptr(len(r.heads)),
+			unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			r.n = int(n)
@@ -308,7 +309,8 @@ func (w *Writer) sendmmsg(heads []unix.Mmsghdr) (int, syscall.Errno) {
 
 func (w *Writer) send(fd uintptr) bool {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&w.sending[0])), uintptr(len(w.sending)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&w.sending[0])),
+			uintptr(len(w.sending)), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			w.n = int(n)

@@ -97,14 +97,16 @@ func (d *decider) collect(l *Limiter, attr Attributes, readonly bool) {
 			continue
 		}
 		middle := len(d.buf)
-		if d.buf, ok = r.unique.append(d.buf, attr, true); !ok && r.reads == nil || r.exemptKeys[string(d.buf[start:middle])] {
+		if d.buf, ok = r.unique.append(d.buf, attr, true); !ok && r.reads == nil ||
+			r.exemptKeys[string(d.buf[start:middle])] {
 			d.buf = d.buf[:start]
 			continue
 		}
 		// When buf grows, these slices keep the old memory, which nobody changes.
 		key, item := d.buf[start:middle:middle], d.buf[middle:len(d.buf):len(d.buf)]
 		hash := r.hash(key)
-		d.asked = append(d.asked, question{rule: r, rate: r.rateOf(hash), key: key, item: item, hash: hash, n: n, readonly: readonly})
+		d.asked = append(d.asked, question{rule: r, rate: r.rateOf(hash), key: key, item: item, hash: hash, n: n,
+			readonly: readonly})
 	}
 }
 

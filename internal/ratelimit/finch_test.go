@@ -39,7 +39,8 @@ func TestFinchTable(t *testing.T) {
 		t.Logf("%.2f x limit: printed 1 in %.1f, measured %d of %d", row.multiple, 1/row.printed, missed, asked)
 		// The questions themselves fill the filter by up to a tenth of the limit.
 		if hi := 1.7*expected + 4*math.Sqrt(expected) + 2; float64(missed) > hi || measured < row.printed/2 && expected > 30 {
-			t.Errorf("%.2f x limit: %d of %d new recipients were taken for old ones, printed rate %.3g", row.multiple, missed, asked, row.printed)
+			t.Errorf("%.2f x limit: %d of %d new recipients were taken for old ones, printed rate %.3g", row.multiple,
+				missed, asked, row.printed)
 		}
 	}
 }

@@ -98,7 +98,9 @@ func (l *limitReader) rate(text string) (*filter.UniqueRate, error) {
 func (l *limitReader) fits(text string, rate *filter.UniqueRate) error {
 	room := l.rule.largeRoom()
 	if size := int64(rate.MaxStateBytes()); size > int64(rate.StateBytes()) && size > room/minLarge {
-		return fmt.Errorf("limit %s takes up to %d bytes for a key, of %d that memory_bytes leaves; want room for %d keys", text, size, room, minLarge)
+		return fmt.Errorf(
+			"limit %s takes up to %d bytes for a key, of %d that memory_bytes leaves; want room for %d keys", text, size,
+			room, minLarge)
 	}
 	return nil
 }
@@ -114,7 +116,8 @@ func (r *Rule) limitsKeys() bool { return len(r.Limits) > 0 || r.LimitsFile != "
 func (r *rule) readLimits() (keyLimits, fileStamp, error) {
 	l := limitReader{rule: r, rates: make(map[float64]*filter.UniqueRate), keys: make(keyLimits)}
 	for i, text := range r.Limits {
-		if strings.ContainsAny(text, "\r\n") || strings.HasPrefix(strings.TrimSpace(text), "#") || strings.TrimSpace(text) == "" {
+		if strings.ContainsAny(text, "\r\n") || strings.HasPrefix(strings.TrimSpace(text), "#") ||
+			strings.TrimSpace(text) == "" {
 			return nil, fileStamp{}, fmt.Errorf("limits: %.60q is not a key and a limit", text)
 		}
 		if err := l.line(text); err != nil {

@@ -152,7 +152,8 @@ func TestRules(t *testing.T) {
 			func(i int) Attributes { return request("client_address", fmt.Sprintf("192.0.2.%d", i)) }, 6},
 		{"IPv6 network", Rule{Key: "{client_address:net}", Limit: 6},
 			func(i int) Attributes { return request("client_address", fmt.Sprintf("2001:db8::%x", i)) }, 6},
-		{"whitelisted network", Rule{Key: "{client_address}", Limit: 1, Exempt: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+		{"whitelisted network", Rule{Key: "{client_address}", Limit: 1,
+			Exempt: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 			func(i int) Attributes { return request("client_address", "192.0.2.1") }, 100},
 		{"whitelisted key", Rule{Key: "{sasl_username}", Limit: 1, ExemptKeys: []string{"Newsletter"}},
 			func(i int) Attributes { return rcpt("newsletter", "a@example.com") }, 100},
@@ -395,7 +396,8 @@ func TestMeasureOnly(t *testing.T) {
 	}})
 	for i := range 10 {
 		action, _, outcomes, err := l.Apply(rcpt("ann", "bob"))
-		if want := map[bool]string{true: Dunno, false: Defer}[i < 3]; err != nil || action != want || outcomes[0].Rate != float64(i+1) || outcomes[0].Over || outcomes[0].Text != "" {
+		if want := map[bool]string{true: Dunno, false: Defer}[i < 3]; err != nil || action != want ||
+			outcomes[0].Rate != float64(i+1) || outcomes[0].Over || outcomes[0].Text != "" {
 			t.Fatalf("event %d: %s, %+v, %v", i+1, action, outcomes, err)
 		}
 	}
@@ -675,7 +677,8 @@ func TestEventsOfOthersRefusals(t *testing.T) {
 	if len(events) != 1 || events[0].Rule != "rcpts" {
 		t.Errorf("events %+v, want one of the rule that refuses", events)
 	}
-	if limit(t, l, request("sasl_username", "ann", "recipient", "eve", "size", "400")); len(events) != 2 || events[1].Rule != "bytes" || events[1].Rate != 900 {
+	if limit(t, l, request("sasl_username", "ann", "recipient", "eve", "size", "400")); len(events) != 2 ||
+		events[1].Rule != "bytes" || events[1].Rate != 900 {
 		t.Errorf("events %+v, want one of the bytes at 900", events)
 	}
 }
@@ -696,7 +699,8 @@ func TestReplyText(t *testing.T) {
 // TestReplyToLongKey checks that a reply fits a line, however long a client's name is:
 // Postfix treats a reply of 2048 bytes as a fault of the server.
 func TestReplyToLongKey(t *testing.T) {
-	r := Rule{Name: "r", Key: "{helo_name}", Limit: 1, Period: time.Hour, Action: Reject, Text: "{key} has sent {rate} of {limit}"}
+	r := Rule{Name: "r", Key: "{helo_name}", Limit: 1, Period: time.Hour, Action: Reject,
+		Text: "{key} has sent {rate} of {limit}"}
 	var said strings.Builder
 	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	var text string
@@ -835,7 +839,8 @@ func FuzzDecodeStates(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = decodeStates(u, strings.NewReader(string(data)), 1<<20, func(tag uint64, state []byte) { fresh.put(tag, state) })
+		err = decodeStates(u, strings.NewReader(string(data)), 1<<20,
+			func(tag uint64, state []byte) { fresh.put(tag, state) })
 		if err != nil {
 			return
 		}

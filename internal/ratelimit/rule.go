@@ -250,7 +250,8 @@ func (r *rule) join(rules []*rule) error {
 	if base == nil || base.Reads != "" {
 		return fmt.Errorf("ratelimit: rule %q: no rule that counts is called %.60q", r.Name, r.Reads)
 	}
-	r.reads, r.key, r.unique, r.secret, r.Period, r.Memory = base, base.key, base.unique, base.secret, base.Period, base.Memory
+	r.reads, r.key, r.unique, r.secret, r.Period, r.Memory = base, base.key, base.unique, base.secret,
+		base.Period, base.Memory
 	r.Key, r.Unique = base.Key, base.Unique
 	if err := r.makeRates(); err != nil {
 		return fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)

@@ -88,7 +88,8 @@ func newTable(rate *filter.UniqueRate, largest int, memory int64) (*table, error
 	if largest > t.inline {
 		t.room = memory - memory/4
 		if int64(largest)*minLarge > t.room {
-			return nil, fmt.Errorf("memory of %d bytes holds %d keys that have reached the limit, of %d bytes each, want at least %d",
+			return nil, fmt.Errorf(
+				"memory of %d bytes holds %d keys that have reached the limit, of %d bytes each, want at least %d",
 				memory, t.room/int64(largest), largest, minLarge)
 		}
 		memory /= 4

@@ -144,12 +144,14 @@ func TestTableMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	used, booked, evicted, _ := tab.usage()
 	perKey := float64(after.HeapAlloc-before.HeapAlloc) / keys
-	t.Logf("%.1f bytes a key on the heap, %.1f booked; filter %d bytes", perKey, float64(booked)/keys, rate.StateBytes()-filter.RateHeader)
+	t.Logf("%.1f bytes a key on the heap, %.1f booked; filter %d bytes", perKey, float64(booked)/keys,
+		rate.StateBytes()-filter.RateHeader)
 	if used != keys || evicted != 0 {
 		t.Errorf("%d keys, %d evicted, want %d and 0", used, evicted, keys)
 	}
 	if want := float64(20 + 32 + 4); perKey > want {
-		t.Errorf("%.1f bytes a key, want at most %.0f: filter 20, head 32, and a little for index and rest of chunks", perKey, want)
+		t.Errorf("%.1f bytes a key, want at most %.0f: filter 20, head 32, and a little for index and rest of chunks",
+			perKey, want)
 	}
 	runtime.KeepAlive(tab)
 }

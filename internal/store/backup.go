@@ -125,7 +125,8 @@ func (s *source) open(fsys FS, dir string) error {
 		return err
 	}
 	if mark.epoch > m.epoch {
-		return damaged(filepath.Join(dir, manifestFile), 0, "the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
+		return damaged(filepath.Join(dir, manifestFile), 0,
+			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
 	if mark.epoch == m.epoch {
 		s.last = max(s.last, mark.acked)
@@ -198,7 +199,8 @@ func (s *source) copyTo(ctx context.Context, w *frameWriter) error {
 		}
 	}
 	if next != s.last+1 && s.last >= s.manifest.Start {
-		return damaged(s.segs[len(s.segs)-1].path, s.segs[len(s.segs)-1].size, "the journal ends with entry %d, and entry %d had been acknowledged", next-1, s.last)
+		return damaged(s.segs[len(s.segs)-1].path, s.segs[len(s.segs)-1].size,
+			"the journal ends with entry %d, and entry %d had been acknowledged", next-1, s.last)
 	}
 	return w.write(frameEnd, binary.LittleEndian.AppendUint64(nil, s.last))
 }

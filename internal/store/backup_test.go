@@ -17,7 +17,8 @@ func backupOf(t testing.TB, o Options) (*Store, []byte) {
 	s := open(t, newDir(t), o)
 	appendN(t, s, 8, 500)
 	big := strings.Repeat("content ", 20000)
-	if err := s.Checkpoint(t.Context(), 5, []byte("meta"), []File{text("big", big), text("empty", ""), text("z", "zz")}); err != nil {
+	if err := s.Checkpoint(t.Context(), 5, []byte("meta"), []File{text("big", big), text("empty", ""),
+		text("z", "zz")}); err != nil {
 		t.Fatal(err)
 	}
 	appendN(t, s, 12, 500)
@@ -93,7 +94,8 @@ func TestRestoreRefuses(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(full, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), bytes.NewReader(b), full, Options{}); err == nil || !strings.Contains(err.Error(), "it holds x") {
+	if _, err := Restore(t.Context(), bytes.NewReader(b), full, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "it holds x") {
 		t.Errorf("into a full directory: %v", err)
 	}
 	parent := ramDir(t)
@@ -147,7 +149,8 @@ func TestBackupWhileRunning(t *testing.T) {
 					return err
 				}
 				if i%7 == 0 {
-					if err := s.Checkpoint(context.Background(), s.LastIndex()-3, nil, []File{text("a", strings.Repeat("x", i%100000))}); err != nil {
+					if err := s.Checkpoint(context.Background(), s.LastIndex()-3, nil,
+						[]File{text("a", strings.Repeat("x", i%100000))}); err != nil {
 						return err
 					}
 				}

@@ -43,7 +43,8 @@ func victim(dir string) error {
 				_, err := io.WriteString(w, strings.Repeat(fmt.Sprintln(last), 30_000))
 				return err
 			}
-			if err := s.Checkpoint(context.Background(), last+1, []byte(fmt.Sprint(last)), []File{{"state", content}}); err != nil {
+			if err := s.Checkpoint(context.Background(), last+1, []byte(fmt.Sprint(last)),
+				[]File{{"state", content}}); err != nil {
 				failed <- err
 				return
 			}

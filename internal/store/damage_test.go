@@ -61,7 +61,8 @@ func readAll(dir string, o Options) (string, error) {
 // named reports whether err tells the operator which file it is about.
 func named(err error, file string) bool {
 	var damage *DamageError
-	return err != nil && (errors.As(err, &damage) || errors.Is(err, ErrFormat)) && strings.Contains(err.Error(), filepath.Base(file))
+	return err != nil && (errors.As(err, &damage) || errors.Is(err, ErrFormat)) && strings.Contains(err.Error(),
+		filepath.Base(file))
 }
 
 // victims returns a closed store with files of several blocks and a journal of
@@ -72,7 +73,8 @@ func victims(t testing.TB) (dir, want string, paths []string) {
 	s := open(t, newDir(t), o)
 	appendN(t, s, 5, 100)
 	content := strings.Repeat("what the filter knows ", 9000) // three blocks and a bit
-	if err := s.Checkpoint(t.Context(), 3, []byte("meta"), []File{text("pages", content), text("small", "x")}); err != nil {
+	if err := s.Checkpoint(t.Context(), 3, []byte("meta"), []File{text("pages", content),
+		text("small", "x")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, size := range []int{50, 4000, 33000, 100, 9000, 70000, 1, 5000, 200} {
@@ -143,13 +145,15 @@ func TestDamageIsNamed(t *testing.T) {
 				t.Errorf("%s: bit %d of byte %d flipped: not detected", path, bit, at)
 			}
 			cut := rng.Int64N(size)
-			if !tryDamage(t, dir, want, path, fmt.Sprintf("cut to %d of %d bytes", cut, size), func(b []byte) []byte { return b[:cut] }) {
+			if !tryDamage(t, dir, want, path, fmt.Sprintf("cut to %d of %d bytes", cut, size),
+				func(b []byte) []byte { return b[:cut] }) {
 				t.Errorf("%s: cut to %d of %d bytes: not detected", path, cut, size)
 			}
 		}
 		for _, n := range []int{1, 7, 512, 40000} {
 			zeros := make([]byte, n)
-			if !tryDamage(t, dir, want, path, "zeros behind the end", func(b []byte) []byte { return append(b, zeros...) }) && !strings.HasPrefix(path, journalDir) {
+			if !tryDamage(t, dir, want, path, "zeros behind the end",
+				func(b []byte) []byte { return append(b, zeros...) }) && !strings.HasPrefix(path, journalDir) {
 				t.Errorf("%s: %d zeros behind the end: not detected", path, n)
 			}
 		}
@@ -257,7 +261,8 @@ func TestTornTail(t *testing.T) {
 				var log bytes.Buffer
 				r := open(t, c, Options{Logger: logTo(&log), FS: fastFS{}})
 				checkReplay(t, r, 1, 4, 300)
-				if r.LastIndex() != 4 || !strings.Contains(log.String(), filepath.Base(file)) || !strings.Contains(log.String(), fmt.Sprintf("offset=%d", before)) {
+				if r.LastIndex() != 4 || !strings.Contains(log.String(), filepath.Base(file)) || !strings.Contains(log.String(),
+					fmt.Sprintf("offset=%d", before)) {
 					t.Errorf("cut at %d: last %d, log %s", cut, r.LastIndex(), log.String())
 				}
 				appendN(t, r, 3, 300)
@@ -303,7 +308,8 @@ func TestTornTailComesBack(t *testing.T) {
 	for _, after := range []int{0, 1} {
 		appendN(t, s, after, 300)
 		c := copyTree(t, s.Dir())
-		if err := errors.Join(os.Remove(filepath.Join(c, journalDir, filepath.Base(again))), os.WriteFile(filepath.Join(c, journalDir, filepath.Base(old)), torn, 0o600)); err != nil {
+		if err := errors.Join(os.Remove(filepath.Join(c, journalDir, filepath.Base(again))),
+			os.WriteFile(filepath.Join(c, journalDir, filepath.Base(old)), torn, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := Inspect(t.Context(), c)
@@ -359,7 +365,8 @@ func TestDamageBeforeDurableEntry(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readAll(s.Dir(), Options{FS: fastFS{}}); !named(err, path) || !strings.Contains(err.Error(), fmt.Sprintf("offset %d", from)) {
+		if _, err := readAll(s.Dir(), Options{FS: fastFS{}}); !named(err, path) || !strings.Contains(err.Error(),
+			fmt.Sprintf("offset %d", from)) {
 			t.Fatalf("bit %d flipped: %v, want damage at offset %d", bit, err, from)
 		}
 		if now, _ := os.ReadFile(path); !bytes.Equal(now, b) {

@@ -46,7 +46,8 @@ func TestDiskFull(t *testing.T) {
 	s := open(t, filepath.Join(root, "store"), o)
 	t.Cleanup(func() { s.Close() }) // before the mount goes
 	appendN(t, s, 10, 5000)
-	if err := s.Checkpoint(t.Context(), 11, []byte("old"), []File{text("state", strings.Repeat("x", 200_000))}); err != nil {
+	if err := s.Checkpoint(t.Context(), 11, []byte("old"),
+		[]File{text("state", strings.Repeat("x", 200_000))}); err != nil {
 		t.Fatal(err)
 	}
 	appendN(t, s, 5, 5000)

@@ -18,7 +18,8 @@ func wantNamed(t *testing.T, err error) {
 }
 
 func FuzzManifest(f *testing.F) {
-	m := Manifest{Checkpoint: 7, Incarnation: "00112233445566778899aabbccddeeff", Start: 12, Meta: []byte("meta"), epoch: 3,
+	m := Manifest{Checkpoint: 7, Incarnation: "00112233445566778899aabbccddeeff", Start: 12, Meta: []byte("meta"),
+		epoch: 3,
 		Files: []FileInfo{{"a", 1, 2, 3, 4}, {"b.c-d_e", 1 << 40, 0, 1<<64 - 1, 7}}}
 	for _, m := range []Manifest{m, {Incarnation: m.Incarnation, Start: 1, epoch: 1}} {
 		b, err := m.encode()
@@ -166,7 +167,8 @@ func FuzzSegment(f *testing.F) {
 			t.Fatal(err)
 		}
 		seg := filepath.Join(dir, journalDir, filepath.Base(path))
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), manifest, 0o600), os.WriteFile(seg, b, 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), manifest, 0o600),
+			os.WriteFile(seg, b, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		first, err := readAll(dir, Options{FS: fastFS{}})

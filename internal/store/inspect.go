@@ -91,9 +91,11 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 			return n, nil
 		}
 		n.Faults[0].Mended = true
-	} else if spare, err := readManifest(fsys, filepath.Join(dir, manifestCopy)); err == nil && spare.Incarnation == m.Incarnation && spare.Checkpoint > m.Checkpoint {
+	} else if spare, err := readManifest(fsys, filepath.Join(dir, manifestCopy)); err == nil &&
+		spare.Incarnation == m.Incarnation && spare.Checkpoint > m.Checkpoint {
 		n.Faults = append(n.Faults, Fault{File: path, Mended: true,
-			What: fmt.Sprintf("the manifest is of checkpoint %d, and its copy of %d: the manifest is out of date", m.Checkpoint, spare.Checkpoint)})
+			What: fmt.Sprintf("the manifest is of checkpoint %d, and its copy of %d: the manifest is out of date",
+				m.Checkpoint, spare.Checkpoint)})
 		m = spare
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // an older version makes none
 		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestCopy), What: err.Error(), Mended: true})
@@ -198,7 +200,8 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 	if known && mark.epoch > m.epoch {
 		n.newer = watermarkFile
 		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestFile),
-			What: fmt.Sprintf("the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)})
+			What: fmt.Sprintf("the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date",
+				m.epoch, mark.epoch)})
 		return nil
 	}
 	if mark.epoch != m.epoch {
@@ -264,7 +267,8 @@ func shortBy(faults []Fault, torn bool, seg *segment, end uint64) []Fault {
 		faults[k-1].First, faults[k-1].Last = seg.last+1, end
 		return faults
 	}
-	return append(faults, Fault{File: seg.path, Offset: seg.size, What: fmt.Sprintf("the file ends after entry %d, want %d", seg.last, end), First: seg.last + 1, Last: end})
+	return append(faults, Fault{File: seg.path, Offset: seg.size,
+		What: fmt.Sprintf("the file ends after entry %d, want %d", seg.last, end), First: seg.last + 1, Last: end})
 }
 
 func (n *Inspection) lost(path, what string, first, last uint64) {
@@ -291,7 +295,9 @@ func (n *Inspection) segments(dir string, m *Manifest) (live []segment, err erro
 		case epoch > m.epoch:
 			if info, err := name.Info(); err == nil && info.Size() > segmentHead {
 				n.newer = name.Name()
-				n.Faults = append(n.Faults, Fault{File: path, What: fmt.Sprintf("a journal of epoch %d, and the manifest is of %d: the manifest is out of date", epoch, m.epoch)})
+				n.Faults = append(n.Faults, Fault{File: path,
+					What: fmt.Sprintf("a journal of epoch %d, and the manifest is of %d: the manifest is out of date",
+						epoch, m.epoch)})
 			}
 		}
 	}

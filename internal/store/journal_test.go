@@ -53,7 +53,8 @@ func newChangedSegment(t *testing.T) *changedSegment {
 // read returns how many of the entries are there, which must be the first ones.
 func (c *changedSegment) read(segment, mark []byte) (n int, err error) {
 	c.t.Helper()
-	if err := errors.Join(os.WriteFile(c.path, segment, 0o600), os.WriteFile(filepath.Join(c.dir, watermarkFile), mark, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(c.path, segment, 0o600), os.WriteFile(filepath.Join(c.dir, watermarkFile), mark,
+		0o600)); err != nil {
 		c.t.Fatal(err)
 	}
 	s, err := Open(c.dir, Options{FS: fastFS{}})
@@ -79,10 +80,12 @@ func (c *changedSegment) read(segment, mark []byte) (n int, err error) {
 // an error.
 func (c *changedSegment) check(what string, segment []byte, least int) {
 	c.t.Helper()
-	if n, err := c.read(segment, c.mark); err == nil && n != len(c.entries) || err != nil && !named(err, c.path) && !named(err, journalDir) {
+	if n, err := c.read(segment, c.mark); err == nil && n != len(c.entries) || err != nil && !named(err, c.path) &&
+		!named(err, journalDir) {
 		c.t.Errorf("%s: %d of %d acknowledged entries, %v", what, n, len(c.entries), err)
 	}
-	if n, err := c.read(segment, watermark{epoch: 1}.encode()); err == nil && n < least || err != nil && !named(err, c.path) {
+	if n, err := c.read(segment, watermark{epoch: 1}.encode()); err == nil && n < least || err != nil &&
+		!named(err, c.path) {
 		c.t.Errorf("%s, watermark out of date: %d entries, want %d or more, %v", what, n, least, err)
 	}
 }

@@ -82,9 +82,11 @@ func checkName(name string) error {
 	}
 	for i := range len(name) {
 		c := name[i]
-		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' ||
+			c == '.' && i > 0
 		if !ok {
-			return fmt.Errorf("store: file name %q: byte %d is %q, want a letter, a digit, '-', '_', or '.' after the first", name, i, c)
+			return fmt.Errorf("store: file name %q: byte %d is %q, want a letter, a digit, '-', '_', or '.' after the first",
+				name, i, c)
 		}
 	}
 	return nil
@@ -134,11 +136,14 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 		return Manifest{}, damaged(file, 0, "the first line is not that of a manifest")
 	}
 	if fields[1] != fmt.Sprint(manifestVersion) {
-		return Manifest{}, fmt.Errorf("store: %s: %w: version %.20q, this release reads %d; use the release that wrote it", file, ErrFormat, fields[1], manifestVersion)
+		return Manifest{},
+			fmt.Errorf("store: %s: %w: version %.20q, this release reads %d; use the release that wrote it", file, ErrFormat,
+				fields[1], manifestVersion)
 	}
 	want := fmt.Sprintf("%s %d %08x %d", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
 	if want != string(head) {
-		return Manifest{}, damaged(file, int64(len(head))+1, "checksum or length differ: the first line says %.80q, the content %q", head, want)
+		return Manifest{}, damaged(file, int64(len(head))+1,
+			"checksum or length differ: the first line says %.80q, the content %q", head, want)
 	}
 	var j manifestJSON
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -157,11 +162,13 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 // a fault or a forger.
 func (j *manifestJSON) manifest() (Manifest, error) {
 	m := Manifest{Checkpoint: j.Checkpoint, Incarnation: j.Incarnation, Start: j.Start, Meta: j.Meta, epoch: j.Epoch}
-	if id, err := hex.DecodeString(j.Incarnation); err != nil || len(id) != incarnationBytes || hex.EncodeToString(id) != j.Incarnation {
+	if id, err := hex.DecodeString(j.Incarnation); err != nil || len(id) != incarnationBytes ||
+		hex.EncodeToString(id) != j.Incarnation {
 		return Manifest{}, fmt.Errorf("incarnation %.40q, want %d hexadecimal digits", j.Incarnation, 2*incarnationBytes)
 	}
 	if m.Start == 0 || m.epoch == 0 || m.Checkpoint > maxNumber || m.Start > maxNumber || m.epoch > maxNumber {
-		return Manifest{}, fmt.Errorf("journal start %d, epoch %d or checkpoint %d out of range", m.Start, m.epoch, m.Checkpoint)
+		return Manifest{}, fmt.Errorf("journal start %d, epoch %d or checkpoint %d out of range", m.Start, m.epoch,
+			m.Checkpoint)
 	}
 	for i, f := range j.Files {
 		if err := checkName(f.Name); err != nil {

@@ -78,7 +78,8 @@ func mendManifest(file string, b []byte) (Manifest, bool) {
 	}
 	var version, length int
 	var want uint32
-	if _, err := fmt.Sscanf(string(head), manifestMagic+" %d %08x %d", &version, &want, &length); err == nil && length == len(body) {
+	if _, err := fmt.Sscanf(string(head), manifestMagic+" %d %08x %d", &version, &want, &length); err == nil &&
+		length == len(body) {
 		if sum := crc32.Checksum(body, castagnoli); sum != want && !MendBit(body, sum, want) {
 			return Manifest{}, false
 		}

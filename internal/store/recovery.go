@@ -11,7 +11,8 @@ import (
 func (s *Store) openJournal(mark watermark) error {
 	m := &s.manifest
 	if mark.epoch > m.epoch {
-		return damaged(s.path(manifestFile), 0, "the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
+		return damaged(s.path(manifestFile), 0,
+			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
 	if mark.epoch < m.epoch { // the process died in Recover, between the two files
 		mark = watermark{epoch: m.epoch}
@@ -65,7 +66,8 @@ func (s *Store) openJournal(mark watermark) error {
 // checkReach compares the journal's last entry with the watermark.
 func checkReach(path string, size int64, last uint64, mark watermark, start uint64) error {
 	if need := mark.durable; max(last, start-1) < need {
-		return damaged(path, size, "the journal ends with entry %d, and entry %d had been acknowledged: it was cut short", last, need)
+		return damaged(path, size, "the journal ends with entry %d, and entry %d had been acknowledged: it was cut short",
+			last, need)
 	}
 	return nil
 }
@@ -95,7 +97,8 @@ func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 		obsolete, live = append(obsolete, live[0]), live[1:]
 	}
 	if len(live) > 0 && live[0].first > m.Start {
-		return nil, nil, damaged(live[0].path, 0, "the journal begins with entry %d, and the checkpoint needs %d: a segment is missing", live[0].first, m.Start)
+		return nil, nil, damaged(live[0].path, 0,
+			"the journal begins with entry %d, and the checkpoint needs %d: a segment is missing", live[0].first, m.Start)
 	}
 	for i := range live[:max(len(live)-1, 0)] {
 		seg := &live[i]
@@ -116,7 +119,9 @@ func (s *Store) mustBeUnused(seg segment) error {
 	}
 	defer f.Close()
 	if size > segmentHead {
-		return damaged(s.path(manifestFile), 0, "the manifest is of journal epoch %d, and %s of %d holds entries: the manifest is out of date", s.manifest.epoch, seg.path, seg.epoch)
+		return damaged(s.path(manifestFile), 0,
+			"the manifest is of journal epoch %d, and %s of %d holds entries: the manifest is out of date", s.manifest.epoch,
+			seg.path, seg.epoch)
 	}
 	return nil
 }
@@ -192,7 +197,8 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 		return tail{}, t.seg.fault(ferr)
 	}
 	if later {
-		return tail{}, damaged(seg.path, bad.offset, "entry %d: %s, and an entry at offset %d was written after it", lost, bad.what, at)
+		return tail{}, damaged(seg.path, bad.offset, "entry %d: %s, and an entry at offset %d was written after it", lost,
+			bad.what, at)
 	}
 	t.torn = bad.what
 	return t, nil
@@ -212,7 +218,8 @@ func (s *Store) repairTail(t tail) (err error) {
 		}
 	}()
 	if t.torn != "" {
-		s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", t.seg.size, "entry", t.seg.last+1, "why", t.torn)
+		s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", t.seg.size, "entry",
+			t.seg.last+1, "why", t.torn)
 		if err := f.Truncate(t.seg.size); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}

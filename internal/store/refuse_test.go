@@ -33,7 +33,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"open to others", wide, Options{}, ErrPermission, "chmod 0700 " + wide},
 		{"durability", filepath.Join(base, "a"), Options{Durability: 2}, nil, "durability 2"},
 		{"segment size", filepath.Join(base, "a"), Options{SegmentBytes: -1}, nil, "-1"},
-		{"random source", filepath.Join(base, "b"), Options{Random: strings.NewReader("short")}, io.ErrUnexpectedEOF, "random source"},
+		{"random source", filepath.Join(base, "b"), Options{Random: strings.NewReader("short")}, io.ErrUnexpectedEOF,
+			"random source"},
 	}
 	for _, tt := range tests {
 		_, err := Open(tt.dir, tt.o)
@@ -127,7 +128,8 @@ func TestPermissions(t *testing.T) {
 	if got := try(s.Dir()); !strings.Contains(got, "permission denied") || !strings.Contains(got, lockFile) {
 		t.Errorf("own directory with somebody else's files: %s", got)
 	}
-	if got := try(filepath.Join(base, "new")); !strings.Contains(got, "permission denied") || !strings.Contains(got, "new") {
+	if got := try(filepath.Join(base, "new")); !strings.Contains(got, "permission denied") ||
+		!strings.Contains(got, "new") {
 		t.Errorf("no permission to create: %s", got)
 	}
 }
@@ -153,7 +155,8 @@ func TestLevelDB(t *testing.T) {
 	_, opened := Open(dir, Options{FS: fastFS{}})
 	_, backedUp := Backup(t.Context(), dir, io.Discard)
 	for what, err := range map[string]error{"open": opened, "backup": backedUp} {
-		if !errors.Is(err, ErrFormat) || !named(err, names[0]) || !strings.Contains(err.Error(), "start with an empty data folder") {
+		if !errors.Is(err, ErrFormat) || !named(err, names[0]) || !strings.Contains(err.Error(),
+			"start with an empty data folder") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

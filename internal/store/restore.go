@@ -62,7 +62,8 @@ func mustBeFree(dir string) error {
 		return fmt.Errorf("store: restore: %w", err)
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("store: restore: %s: %w; it holds %s and %d other files: restore into an empty directory", dir, syscall.ENOTEMPTY, names[0].Name(), len(names)-1)
+		return fmt.Errorf("store: restore: %s: %w; it holds %s and %d other files: restore into an empty directory", dir,
+			syscall.ENOTEMPTY, names[0].Name(), len(names)-1)
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ func (s *Store) salvage() error {
 		return damaged(s.path(manifestFile), 0, "neither the manifest nor its copy can be read: %s", n.Faults[0].What)
 	}
 	if n.newer != "" {
-		return damaged(s.path(manifestFile), 0, "the manifest and its copy are out of date: %s is of a later journal", n.newer)
+		return damaged(s.path(manifestFile), 0, "the manifest and its copy are out of date: %s is of a later journal",
+			n.newer)
 	}
 	if err := s.setAside(n); err != nil {
 		return err
@@ -69,7 +70,8 @@ func (s *Store) Salvaged() *Inspection {
 }
 
 // replaySalvaged passes on the readable entries, and replacements for others.
-func (s *Store) replaySalvaged(ctx context.Context, n *Inspection, from uint64, fn func(index uint64, entry []byte) error) error {
+func (s *Store) replaySalvaged(ctx context.Context, n *Inspection, from uint64,
+	fn func(index uint64, entry []byte) error) error {
 	next := from
 	fill := func(end uint64) error {
 		if len(s.opts.Salvage.Entries) == 0 {

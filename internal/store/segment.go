@@ -52,7 +52,8 @@ func listSegments(dir string) ([]segment, error) {
 	for _, n := range names {
 		epoch, first, ok := parseSegmentName(n.Name())
 		if !ok {
-			return nil, fmt.Errorf("store: %s: not a journal segment; move the file out of the store's directory", filepath.Join(dir, n.Name()))
+			return nil, fmt.Errorf("store: %s: not a journal segment; move the file out of the store's directory",
+				filepath.Join(dir, n.Name()))
 		}
 		segs = append(segs, segment{path: filepath.Join(dir, n.Name()), epoch: epoch, first: first})
 	}
@@ -152,7 +153,8 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 	}
 	says := segment{epoch: s.epoch, first: s.first, salt: binary.LittleEndian.Uint64(b[36:])}
 	if says.salt == 0 || !bytes.Equal(b, says.header(incarnation)) {
-		return damaged(s.path, 0, "the segment says epoch %d, index %d and store %x; its name and the manifest say %d, %d and %s",
+		return damaged(s.path, 0,
+			"the segment says epoch %d, index %d and store %x; its name and the manifest say %d, %d and %s",
 			binary.LittleEndian.Uint64(b[20:]), binary.LittleEndian.Uint64(b[28:]), b[44:60], s.epoch, s.first, incarnation)
 	}
 	s.salt, s.size = says.salt, segmentHead
@@ -176,7 +178,9 @@ func (s *segment) entry(sc *scanner) (record, error) {
 		return record{}, err
 	}
 	if rec.salt != s.salt || rec.index != s.last+1 {
-		return record{}, &badRecord{sc.start, fmt.Sprintf("a record of index %d, want %d; its salt is that of the segment: %v", rec.index, s.last+1, rec.salt == s.salt)}
+		return record{},
+			&badRecord{sc.start, fmt.Sprintf("a record of index %d, want %d; its salt is that of the segment: %v", rec.index,
+				s.last+1, rec.salt == s.salt)}
 	}
 	s.last, s.size = rec.index, sc.offset
 	return rec, nil

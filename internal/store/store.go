@@ -242,7 +242,8 @@ func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, e
 }
 
 // replaySegment reads seg.size bytes, which must hold the entries up to seg.last.
-func replaySegment(ctx context.Context, fsys FS, seg segment, incarnation string, from uint64, fn func(uint64, []byte) error) error {
+func replaySegment(ctx context.Context, fsys FS, seg segment, incarnation string, from uint64,
+	fn func(uint64, []byte) error) error {
 	f, size, err := seg.open(fsys)
 	if err != nil {
 		return err

@@ -144,7 +144,8 @@ func TestCheckpoint(t *testing.T) {
 	incarnation := s.Manifest().Incarnation
 	big := strings.Repeat("0123456789abcdef", 3*blockBytes/16) // whole blocks
 	appendN(t, s, 20, 300)
-	if err := s.Checkpoint(t.Context(), 11, []byte("first"), []File{text("b", big+"x"), text("a", ""), text("c", big)}); err != nil {
+	if err := s.Checkpoint(t.Context(), 11, []byte("first"), []File{text("b", big+"x"), text("a", ""),
+		text("c", big)}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(start, last uint64, meta, names string) {

@@ -41,7 +41,8 @@ func (f *Fault) Lost() uint64 {
 // returns the places that cannot. It leaves the index of the last entry in s.last,
 // and where the last good record ends in s.size. torn says that the last fault has no
 // good record behind it: it may be a write that never ended.
-func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func(index uint64, entry []byte) error) (faults []Fault, torn bool, err error) {
+func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
+	fn func(index uint64, entry []byte) error) (faults []Fault, torn bool, err error) {
 	f, size, err := s.open(fsys)
 	if err != nil {
 		return nil, false, err
@@ -73,13 +74,15 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func
 			return faults, false, nil
 		}
 		if err == nil && (s.salt != 0 && rec.salt != s.salt || rec.index <= s.last) {
-			err = &badRecord{sc.start, fmt.Sprintf("a record of index %d behind entry %d; its salt is that of the segment: %v", rec.index, s.last, rec.salt == s.salt)}
+			err = &badRecord{sc.start, fmt.Sprintf(
+				"a record of index %d behind entry %d; its salt is that of the segment: %v", rec.index, s.last, rec.salt == s.salt)}
 		}
 		var bad *badRecord
 		switch {
 		case errors.As(err, &bad):
 			if rec, end, ok := mendRecord(f, bad.offset, size, s.salt, s.last+1); ok {
-				faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what + ": one bit was flipped", Mended: true})
+				faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what + ": one bit was flipped",
+					Mended: true})
 				s.last, s.size = rec.index, end
 				if err := fn(rec.index, rec.data); err != nil {
 					return faults, false, err
@@ -104,7 +107,8 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func
 			if n := len(faults); n > 0 && faults[n-1].Offset >= s.size && faults[n-1].First == 0 && !faults[n-1].Mended {
 				faults[n-1].First, faults[n-1].Last = s.last+1, rec.index-1
 			} else {
-				faults = append(faults, Fault{File: s.path, Offset: sc.start, What: fmt.Sprintf("entry %d follows entry %d", rec.index, s.last), First: s.last + 1, Last: rec.index - 1})
+				faults = append(faults, Fault{File: s.path, Offset: sc.start, What: fmt.Sprintf("entry %d follows entry %d",
+					rec.index, s.last), First: s.last + 1, Last: rec.index - 1})
 			}
 		}
 		s.salt, s.last, s.size = rec.salt, rec.index, sc.offset
@@ -214,11 +218,13 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 			faults = append(faults, fault(offset, size, "block %d of %d is not as it was written", r.next+1, blocks))
 		default:
 			faults[run].Bytes += size
-			faults[run].What = fmt.Sprintf("blocks %d to %d of %d are not as they were written", (faults[run].Offset-fileHead)/(blockBytes+4)+1, r.next+1, blocks)
+			faults[run].What = fmt.Sprintf("blocks %d to %d of %d are not as they were written",
+				(faults[run].Offset-fileHead)/(blockBytes+4)+1, r.next+1, blocks)
 		}
 	}
 	if len(faults) == 0 && r.crc != info.CRC {
-		faults = append(faults, fault(0, info.Size, "checksum of the content is %08x, the manifest says %08x", r.crc, info.CRC))
+		faults = append(faults, fault(0, info.Size, "checksum of the content is %08x, the manifest says %08x",
+			r.crc, info.CRC))
 	}
 	return faults, foreign, nil
 }

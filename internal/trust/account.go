@@ -33,7 +33,8 @@ func ParseRole(name string) (Role, error) {
 	case Anonymous, Member, Trusted, Admin:
 		return r, nil
 	}
-	return "", fmt.Errorf("%w: unknown role %.40q, want anonymous, reporter, trusted or admin", bulkhead.ErrMalformed, name)
+	return "", fmt.Errorf("%w: unknown role %.40q, want anonymous, reporter, trusted or admin", bulkhead.ErrMalformed,
+		name)
 }
 
 // vouched reports whether an administrator has vouched for accounts of role r.
@@ -98,7 +99,8 @@ func (a *Account) Validate() error {
 		}
 	}
 	if len(a.Networks) > maxNetworks {
-		return fmt.Errorf("%w: account %q: confirmed by %d networks, of which at most %d are kept", bulkhead.ErrMalformed, a.Name, len(a.Networks), maxNetworks)
+		return fmt.Errorf("%w: account %q: confirmed by %d networks, of which at most %d are kept", bulkhead.ErrMalformed,
+			a.Name, len(a.Networks), maxNetworks)
 	}
 	for what, name := range map[string]string{"person": a.Person, "parent": a.Parent} {
 		if name == "" {
@@ -128,7 +130,8 @@ func CheckName(name string) error {
 	for i, r := range name {
 		plain := unicode.IsLetter(r) || unicode.IsDigit(r)
 		if !plain && (i == 0 || !strings.ContainsRune("._@+=-", r) && !unicode.IsMark(r)) {
-			return fmt.Errorf("%w: account name %q contains %U, want letters, digits and ._@+=-, a letter or digit first", bulkhead.ErrMalformed, name, r)
+			return fmt.Errorf("%w: account name %q contains %U, want letters, digits and ._@+=-, a letter or digit first",
+				bulkhead.ErrMalformed, name, r)
 		}
 	}
 	if strings.Contains(name, "..") {
@@ -175,7 +178,8 @@ func DefaultPolicy() Policy {
 // Validate checks every field against its range. Its error wraps
 // [bulkhead.ErrMalformed].
 func (p Policy) Validate() error {
-	for name, w := range map[string]float64{"loopback": p.Loopback, "anonymous": p.Anonymous, "self_registered": p.SelfRegistered, "ceiling": p.Ceiling} {
+	for name, w := range map[string]float64{"loopback": p.Loopback, "anonymous": p.Anonymous,
+		"self_registered": p.SelfRegistered, "ceiling": p.Ceiling} {
 		if !(w >= 0 && w <= 1) {
 			return fmt.Errorf("%w: trust: %s weight %v is not in 0..1", bulkhead.ErrMalformed, name, w)
 		}
@@ -186,7 +190,8 @@ func (p Policy) Validate() error {
 	if !(p.Half > 0 && p.Half <= 1e9) {
 		return fmt.Errorf("%w: trust: half %v is not in (0, 1e9]", bulkhead.ErrMalformed, p.Half)
 	}
-	for name, n := range map[string]int{"accounts": p.Accounts, "accounts_per_network": p.PerNetwork, "idle_days": p.IdleDays} {
+	for name, n := range map[string]int{"accounts": p.Accounts, "accounts_per_network": p.PerNetwork,
+		"idle_days": p.IdleDays} {
 		if n < 1 || n > 1e6 {
 			return fmt.Errorf("%w: trust: %s %d is not in 1..1000000", bulkhead.ErrMalformed, name, n)
 		}

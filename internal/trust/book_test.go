@@ -102,8 +102,10 @@ func TestPolicyRanges(t *testing.T) {
 		check(name, good, bad, f)
 	}
 	above := func(x float64) float64 { return math.Nextafter(x, math.Inf(1)) }
-	check("promotion", []float64{least, 1, 1000}, []float64{0, -1, above(1000), math.NaN()}, func(p *Policy, v float64) { p.Promotion = v })
-	check("half", []float64{least, 20, 1e9}, []float64{0, -1, above(1e9), math.NaN()}, func(p *Policy, v float64) { p.Half = v })
+	check("promotion", []float64{least, 1, 1000}, []float64{0, -1, above(1000), math.NaN()},
+		func(p *Policy, v float64) { p.Promotion = v })
+	check("half", []float64{least, 20, 1e9}, []float64{0, -1, above(1e9), math.NaN()},
+		func(p *Policy, v float64) { p.Half = v })
 }
 
 // TestPolicyNumbers is TestPolicyRanges for whole numbers.
@@ -173,7 +175,8 @@ func TestNetworks(t *testing.T) {
 		}
 	}
 	if !IsLocal(netip.Addr{}) || p.StartWeight(netip.Addr{}) != p.Loopback || Network(netip.Addr{}).IsValid() {
-		t.Errorf("a caller inside: local %v, begins with %v, network %v", IsLocal(netip.Addr{}), p.StartWeight(netip.Addr{}), Network(netip.Addr{}))
+		t.Errorf("a caller inside: local %v, begins with %v, network %v", IsLocal(netip.Addr{}),
+			p.StartWeight(netip.Addr{}), Network(netip.Addr{}))
 	}
 }
 
@@ -209,7 +212,8 @@ func TestWhoConfirms(t *testing.T) {
 // TestStrangersAtTheDoor: where anonymous votes are off they are refused, and sightings
 // are counted all the same, one for each network.
 func TestStrangersAtTheDoor(t *testing.T) {
-	b := put(t, DefaultPolicy(), Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "gone", Role: Trusted, Weight: 0.9, Closed: true})
+	b := put(t, DefaultPolicy(), Account{Name: "vouched", Role: Trusted, Weight: 0.9},
+		Account{Name: "gone", Role: Trusted, Weight: 0.9, Closed: true})
 	remote := bulkhead.Reporter{Addr: netip.MustParseAddr("198.51.100.77")}
 	if got, err := b.Standing(remote); got != (Standing{}) || !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("an anonymous vote: %+v, %v", got, err)
@@ -222,7 +226,8 @@ func TestStrangersAtTheDoor(t *testing.T) {
 		{remote, Standing{Voice: "address:198.51.100.77", Voucher: "198.51.100.0/24"}, nil},
 		{bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}, Standing{Voice: "person:local", Root: true}, nil},
 		{bulkhead.Reporter{}, Standing{Voice: "person:local", Root: true}, nil},
-		{bulkhead.Reporter{Account: "vouched", Addr: remote.Addr}, Standing{Weight: 0.9, Voice: "account:vouched", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "vouched", Addr: remote.Addr}, Standing{Weight: 0.9, Voice: "account:vouched",
+			Confirms: true, Known: true, Root: true}, nil},
 		{bulkhead.Reporter{Account: "gone"}, Standing{}, bulkhead.ErrForbidden},
 		{bulkhead.Reporter{Account: "nobody"}, Standing{}, bulkhead.ErrUnauthorised},
 	} {
@@ -237,7 +242,8 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	if got, err := b.Standing(remote); got.Weight != 0.25 || got.Voucher != "198.51.100.0/24" || err != nil {
 		t.Errorf("an anonymous vote under another policy: %+v, %v", got, err)
 	}
-	if got, err := b.Standing(bulkhead.Reporter{}); got != (Standing{Weight: 0.5, Voice: "person:local", Root: true}) || err != nil {
+	if got, err := b.Standing(bulkhead.Reporter{}); got != (Standing{Weight: 0.5, Voice: "person:local",
+		Root: true}) || err != nil {
 		t.Errorf("a vote on the node under another policy: %+v, %v", got, err)
 	}
 }
@@ -246,7 +252,8 @@ func TestStrangersAtTheDoor(t *testing.T) {
 // whose weight is earned.
 func TestListing(t *testing.T) {
 	b := put(t, DefaultPolicy(),
-		Account{Name: "d", Role: Member}, Account{Name: "b", Role: Admin, Weight: 1}, Account{Name: "a", Role: Member, Closed: true},
+		Account{Name: "d", Role: Member}, Account{Name: "b", Role: Admin, Weight: 1}, Account{Name: "a", Role: Member,
+			Closed: true},
 		Account{Name: "e", Role: Trusted}, Account{Name: "c", Role: Member}, Account{Name: "f", Role: Anonymous},
 		Account{Name: "c", Role: Member, Weight: 0.5}) // replaces
 	var names []string
@@ -341,7 +348,8 @@ func TestWhoseToken(t *testing.T) {
 func TestCredit(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member}, Account{Name: "b", Role: Member})
 	var confirmed, reverted uint64
-	for _, c := range [][2]uint32{{0, 0}, {1, 0}, {0, 1}, {5, 7}, {math.MaxUint32 - 6, 0}, {0, math.MaxUint32 - 9}, {1, 1}, {math.MaxUint32, math.MaxUint32}, {0, 0}} {
+	for _, c := range [][2]uint32{{0, 0}, {1, 0}, {0, 1}, {5, 7}, {math.MaxUint32 - 6, 0}, {0, math.MaxUint32 - 9},
+		{1, 1}, {math.MaxUint32, math.MaxUint32}, {0, 0}} {
 		b.Credit(Credit{Account: "a", Confirmed: c[0], Reverted: c[1]})
 		b.Credit(Credit{Account: "nobody", Confirmed: c[0], Reverted: c[1]})
 		confirmed = min(confirmed+uint64(c[0]), math.MaxUint32)
@@ -373,7 +381,8 @@ func TestCreditDays(t *testing.T) {
 		b.Credit(c)
 	}
 	a, _ := b.Get("a")
-	if a.Days != 3 || a.LastDay != 6 || a.Active != 9 || a.Confirmed != 8 || a.Reverted != 2 || !slices.Equal(a.Networks, []uint32{7, 8, 9}) || a.RaisedBy != 1 {
+	if a.Days != 3 || a.LastDay != 6 || a.Active != 9 || a.Confirmed != 8 || a.Reverted != 2 ||
+		!slices.Equal(a.Networks, []uint32{7, 8, 9}) || a.RaisedBy != 1 {
 		t.Errorf("account %+v", a)
 	}
 	if p, _ := b.Get("p"); p.Confirmed != 0 || p.Days != 0 || p.Reverted != 2 {
@@ -399,10 +408,14 @@ func TestRaisedBy(t *testing.T) {
 // TestWorth: what a vote of an account weighs, whoever asks.
 func TestWorth(t *testing.T) {
 	b := put(t, DefaultPolicy(),
-		Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "child", Role: Trusted, Weight: 1, Parent: "vouched"},
-		Account{Name: "small", Role: Trusted, Weight: 0.2, Parent: "vouched"}, Account{Name: "orphan", Role: Trusted, Weight: 1, Parent: "nobody"},
-		Account{Name: "gone", Role: Trusted, Weight: 1, Closed: true}, Account{Name: "heir", Role: Trusted, Weight: 1, Parent: "gone"})
-	for name, want := range map[string]float64{"vouched": 0.9, "child": 0.9, "small": 0.2, "orphan": 0, "gone": 0, "heir": 0, "nobody": 0} {
+		Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "child", Role: Trusted, Weight: 1,
+			Parent: "vouched"},
+		Account{Name: "small", Role: Trusted, Weight: 0.2, Parent: "vouched"}, Account{Name: "orphan", Role: Trusted,
+			Weight: 1, Parent: "nobody"},
+		Account{Name: "gone", Role: Trusted, Weight: 1, Closed: true}, Account{Name: "heir", Role: Trusted, Weight: 1,
+			Parent: "gone"})
+	for name, want := range map[string]float64{"vouched": 0.9, "child": 0.9, "small": 0.2, "orphan": 0, "gone": 0,
+		"heir": 0, "nobody": 0} {
 		if got := b.Worth(name); got != want {
 			t.Errorf("%s is worth %v, want %v", name, got, want)
 		}
@@ -418,7 +431,8 @@ func TestMark(t *testing.T) {
 	if mark("192.0.2.1") != mark("::ffff:192.0.2.200") || mark("2001:db8:1::1") != mark("2001:db8:1:ffff::2") {
 		t.Error("one network has two marks")
 	}
-	if mark("127.0.0.1") != mark("::1") || mark("127.0.0.1") != Mark(bulkhead.Reporter{}) || mark("127.0.0.1") != mark("127.3.0.1") {
+	if mark("127.0.0.1") != mark("::1") || mark("127.0.0.1") != Mark(bulkhead.Reporter{}) ||
+		mark("127.0.0.1") != mark("127.3.0.1") {
 		t.Error("the node itself has two marks")
 	}
 	seen := make(map[uint32]string)
@@ -499,7 +513,9 @@ func TestDecodeReplaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := put(t, p, Account{Name: "old", Role: Admin, Weight: 1, TokenHash: oldHash})
-	same := fmt.Sprintf(`[{"name":"a","role":"admin","token_hash":%[1]q},{"name":"b","role":"admin","token_hash":%[1]q}]`, strings.Repeat("A", 43)+"=")
+	same := fmt.Sprintf(
+		`[{"name":"a","role":"admin","token_hash":%[1]q},{"name":"b","role":"admin","token_hash":%[1]q}]`,
+		strings.Repeat("A", 43)+"=")
 	for _, bad := range []string{same, string(data) + "1", string(data) + "]", "", "{}", "null null"} {
 		if err := b.Decode([]byte(bad)); err == nil {
 			t.Errorf("%s: accepted", bad)

@@ -64,11 +64,13 @@ func (b *Book) Room(from netip.Addr, now time.Time) (evict string, err error) {
 	}
 	switch {
 	case near >= b.policy.PerNetwork:
-		return "", fmt.Errorf("%w: the network of %v has %d accounts here, the most that it may have", bulkhead.ErrOverLimit, from, near)
+		return "", fmt.Errorf("%w: the network of %v has %d accounts here, the most that it may have",
+			bulkhead.ErrOverLimit, from, near)
 	case all < b.policy.Accounts:
 		return "", nil
 	case evict == "":
-		return "", fmt.Errorf("%w: %d accounts have registered themselves here, the most that may, and all are in use", bulkhead.ErrOverLimit, all)
+		return "", fmt.Errorf("%w: %d accounts have registered themselves here, the most that may, and all are in use",
+			bulkhead.ErrOverLimit, all)
 	}
 	return evict, nil
 }

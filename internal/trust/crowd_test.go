@@ -30,7 +30,8 @@ func TestRoomOracle(t *testing.T) {
 		b := NewBook(p)
 		var self []Account
 		for i := range rng.IntN(14) {
-			a := Account{Name: fmt.Sprintf("a%02d", i), Role: Member, From: from[rng.IntN(len(from))], Created: now.AddDate(0, 0, -rng.IntN(8))}
+			a := Account{Name: fmt.Sprintf("a%02d", i), Role: Member, From: from[rng.IntN(len(from))],
+				Created: now.AddDate(0, 0, -rng.IntN(8))}
 			switch rng.IntN(8) {
 			case 0:
 				a.Role = Trusted
@@ -56,7 +57,10 @@ func TestRoomOracle(t *testing.T) {
 			}
 			return int(Day(now) - max(a.Active, Day(a.Created)))
 		}
-		unhelpful := slices.DeleteFunc(slices.Clone(self), func(a Account) bool { return a.Closed || a.Days > 0 || idle(a) == 0 })
+		unhelpful := slices.DeleteFunc(slices.Clone(self), func(a Account) bool {
+			return a.Closed || a.Days > 0 ||
+				idle(a) == 0
+		})
 		slices.SortStableFunc(unhelpful, func(x, y Account) int { return cmp.Compare(idle(y), idle(x)) })
 		var stale []string
 		for _, a := range unhelpful {
@@ -87,8 +91,10 @@ func TestRoomOracle(t *testing.T) {
 			default:
 				full = true
 			}
-			if got, err := b.Room(addr, now); got != evict || errors.Is(err, bulkhead.ErrOverLimit) != full || (err != nil) != full {
-				t.Fatalf("room for %v with %d accounts, %d near, %+v: evict %q, %v; want %q, full %v", addr, len(self), near, p, got, err, evict, full)
+			if got, err := b.Room(addr, now); got != evict || errors.Is(err, bulkhead.ErrOverLimit) != full ||
+				(err != nil) != full {
+				t.Fatalf("room for %v with %d accounts, %d near, %+v: evict %q, %v; want %q, full %v", addr, len(self), near, p,
+					got, err, evict, full)
 			}
 		}
 	}

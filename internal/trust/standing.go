@@ -62,7 +62,8 @@ func (b *Book) alone(r bulkhead.Reporter) (Standing, error) {
 	if a.Role == Anonymous {
 		return Standing{}, fmt.Errorf("%w: account %q may not vote", bulkhead.ErrForbidden, a.Name)
 	}
-	s := Standing{Weight: b.weight(a), Voice: a.Voice(), Confirms: b.policy.Confirms(a), Known: true, Root: b.policy.root(a)}
+	s := Standing{Weight: b.weight(a), Voice: a.Voice(), Confirms: b.policy.Confirms(a), Known: true,
+		Root: b.policy.root(a)}
 	// An account that registered itself is one of as many as its maker wanted, until
 	// its reports have been confirmed on some days.
 	if a.Role == Member && a.Days < provenDays && a.From.IsValid() && !IsLocal(a.From) {
@@ -78,7 +79,8 @@ func (s Standing) speaksFor(r bulkhead.Reporter) (Standing, error) {
 		return Standing{}, fmt.Errorf("user: %w", err)
 	}
 	if !s.Root || s.Known && !s.Confirms {
-		return Standing{}, fmt.Errorf("%w: only this node's own services and trusted accounts may report for a user", bulkhead.ErrForbidden)
+		return Standing{}, fmt.Errorf("%w: only this node's own services and trusted accounts may report for a user",
+			bulkhead.ErrForbidden)
 	}
 	if s.Known {
 		s.Voice = userVoice(s.Voice, r.User)

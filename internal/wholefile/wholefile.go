@@ -56,7 +56,8 @@ func Bytes(b []byte) func(io.Writer) error {
 	}
 }
 
-func put(path string, name func(from, to string) error, write func(io.Writer) error, prepare []func(*os.File) error) error {
+func put(path string, name func(from, to string) error, write func(io.Writer) error,
+	prepare []func(*os.File) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, Leftovers(path))
 	if err != nil {

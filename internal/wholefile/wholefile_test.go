@@ -156,7 +156,8 @@ func TestCreate(t *testing.T) {
 	}
 	wg.Wait()
 	got := content(t, dir)
-	if text := got["file"]; won.Load() != 1 || len(got) != 1 || len(text) != 10_000 || bytes.Count([]byte(text), []byte(text[:1])) != 10_000 {
+	if text := got["file"]; won.Load() != 1 || len(got) != 1 || len(text) != 10_000 ||
+		bytes.Count([]byte(text), []byte(text[:1])) != 10_000 {
 		t.Errorf("%d created it; %d files, %d bytes", won.Load(), len(got), len(text))
 	}
 }

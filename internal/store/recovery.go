@@ -39,8 +39,7 @@ func (s *Store) openJournal(mark watermark) error {
 			}
 			break
 		}
-		// Nothing was written to this segment. It was begun when all before it
-		// was on disk.
+		// Nothing was written to this segment. It was begun when everything before it was on disk.
 		mark.durable = max(mark.durable, t.seg.first-1)
 		if t.torn != "" {
 			s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", 0, "why", t.torn)
@@ -72,8 +71,8 @@ func checkReach(path string, size int64, last uint64, mark watermark, start uint
 	return nil
 }
 
-// sortSegments separates the live segments from those that a crash left behind. The live
-// ones follow each other without a gap and cover manifest.Start.
+// sortSegments separates the live segments from those that a crash left behind. The live ones
+// follow each other without a gap and cover manifest.Start.
 func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 	all, err := listSegments(s.path(journalDir))
 	if err != nil {
@@ -110,8 +109,8 @@ func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 	return live, obsolete, nil
 }
 
-// mustBeUnused allows a segment of a later epoch only as Recover leaves it when
-// it fails: without entries.
+// mustBeUnused accepts a segment of a later epoch only if it has no entries, as a failed Recover
+// leaves it.
 func (s *Store) mustBeUnused(seg segment) error {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
@@ -153,12 +152,12 @@ func (s *segment) open(fsys FS) (Handle, int64, error) {
 // A tail is the state of the last segment.
 type tail struct {
 	seg   segment
-	torn  string // why the bytes behind seg.size are no entry; "" if there are none
-	doubt int64  // from here to seg.size nothing is known to be on the disk
+	torn  string // why the bytes after seg.size are not an entry; "" if there are none
+	doubt int64  // nothing from here to seg.size is known to be on the disk
 }
 
-// scanTail reads the whole segment. Entries up to durable are known to be on the
-// disk, and must be there if the checkpoint has not all of them.
+// scanTail reads the whole segment. Entries up to durable are known to be on the disk, and must be
+// present if the checkpoint does not cover all of them.
 func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
@@ -167,7 +166,7 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 	defer f.Close()
 	t := tail{seg: seg, doubt: -1}
 	if seg.first > durable {
-		t.doubt = 0 // the segment's own first record is as doubtful as the entry behind it
+		t.doubt = 0 // the segment's own first record is as doubtful as the entry after it
 	}
 	sc := newScanner(f, size)
 	err = t.seg.begin(sc, s.id)
@@ -187,8 +186,8 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 		return tail{}, t.seg.fault(err)
 	}
 	lost := t.seg.last + 1
-	// A segment that the last checkpoint made obsolete comes back with a power cut, and so
-	// does a torn write at its end that was cut off on a disk that then failed to sync.
+	// A segment that the last checkpoint made obsolete can come back with a power cut. So can a
+	// torn write at its end that was cut off on a disk that then failed to sync.
 	if lost <= durable && durable >= s.manifest.Start {
 		return tail{}, t.seg.fault(err)
 	}
@@ -204,9 +203,9 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 	return t, nil
 }
 
-// repairTail cuts off a torn write, and makes the rest durable: it may have been read
-// from a cache whose write to the disk once failed, after which the system considers it
-// written. Writing it again makes it dirty again.
+// repairTail cuts off a torn write, and makes the remaining records durable. They may have been
+// read from a cache whose write to the disk once failed, after which the system considers them
+// written. Writing them again marks them as dirty.
 func (s *Store) repairTail(t tail) (err error) {
 	f, err := s.fs.OpenFile(t.seg.path, os.O_RDWR, 0)
 	if err != nil {

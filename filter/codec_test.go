@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// fills bring an array to every form of a page: empty, sparse, dense, with light, narrow and
-// wide values.
+// fills bring an array to every form of a page: empty, sparse, dense, with light, narrow and wide
+// values.
 var fills = []struct {
 	name string
 	keys int
@@ -116,8 +116,8 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// TestPageDamage flips bits and cuts at every offset of a sparse page and at many of a dense
-// one: nothing may be accepted, and nothing may change.
+// TestPageDamage flips bits and cuts at every offset of a sparse page and at many offsets of a
+// dense one. No damaged page may be accepted, or change anything.
 func TestPageDamage(t *testing.T) {
 	for _, f := range fills {
 		c := filled(t, cellsGeo, f.keys, f.size)
@@ -143,8 +143,7 @@ func TestPageDamage(t *testing.T) {
 	}
 }
 
-// reseal gives a page or delta that was tampered with a right checksum again:
-// what an attacker would do.
+// reseal gives a modified page or delta a valid checksum, as an attacker would.
 func reseal(b []byte) []byte {
 	binary.LittleEndian.PutUint32(b[52:], uint32(len(b)-pageHeader))
 	binary.LittleEndian.PutUint32(b[60:], pageSum(b))
@@ -205,8 +204,8 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// TestImplausibleKeys: a page says how many keys filled it. Fewer than can have set what
-// is set in it, or more than there ever are, are refused, and change nothing.
+// TestImplausibleKeys checks the number of keys that a page states. A number too small for the
+// cells or bits that are set, or above the possible maximum, is refused and changes nothing.
 func TestImplausibleKeys(t *testing.T) {
 	for k := uint8(2); k <= 8; k++ {
 		g := Geometry{Kind: Cells, Lines: 8, K: k}
@@ -326,7 +325,7 @@ func TestArrayRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSwappedPages: pages of the right array in the wrong place.
+// TestSwappedPages checks that pages of the right array in the wrong position are refused.
 func TestSwappedPages(t *testing.T) {
 	c := mustCounting(t, Geometry{Kind: Cells, Lines: 2048, K: 6})
 	var file bytes.Buffer
@@ -341,8 +340,8 @@ func TestSwappedPages(t *testing.T) {
 	}
 }
 
-// TestHostileFileTakesLittleMemory: a header that claims a large array, and no
-// pages, must not make the decoder allocate it.
+// TestHostileFileTakesLittleMemory checks that a header that claims a large array, without pages,
+// does not make the decoder allocate it.
 func TestHostileFileTakesLittleMemory(t *testing.T) {
 	h := make([]byte, fileHeader)
 	copy(h, fileMagic)

@@ -2,8 +2,8 @@ package filter
 
 import "testing"
 
-// TestOverflowMemory holds the figure of the package documentation: 0.45 bytes a key
-// at most for overflow tables where one key in 26 is heavy, however the counts came in.
+// TestOverflowMemory checks the figure of the package documentation: at most 0.45 bytes a key for
+// overflow tables where one key in 26 is heavy, in whatever order the counts came.
 func TestOverflowMemory(t *testing.T) {
 	const n = 100_000
 	g, err := SizeFor(Target{Kind: Cells, Signatures: n, Error: CountWrong, Rate: 1e-3, K: 6})

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAddNibbles compares with sums nibble by nibble: all pairs of values in all
-// places, with random neighbours.
+// TestAddNibbles compares with sums nibble by nibble: all pairs of values in all positions, with
+// random neighbours.
 func TestAddNibbles(t *testing.T) {
 	keys, _ := seeded(21, 3000)
 	for i, k := range keys {
@@ -72,9 +72,8 @@ func TestMaskAndNibbleBits(t *testing.T) {
 	}
 }
 
-// TestLoadReplaces loads an empty page over a full one, and back, while readers
-// count: they see old cells or new ones, and never wait for one that is
-// nowhere.
+// TestLoadReplaces loads an empty page over a full one, and back, while readers count: they see
+// either old cells or new ones, and never wait for a cell that is in neither.
 func TestLoadReplaces(t *testing.T) {
 	full := filled(t, cellsGeo, 9000, 60)
 	other := filled(t, cellsGeo, 3000, 5000)
@@ -102,8 +101,8 @@ func TestLoadReplaces(t *testing.T) {
 					return
 				default:
 				}
-				// Some cells may be of one image and some of the next, but none
-				// holds what no image holds.
+				// Some cells may come from one image and some from the next, but no cell holds a
+				// value that is in neither image.
 				if got := c.Count(keys[i]); got > highest {
 					t.Errorf("key %d counted %d, no cell of any image is above %d", i, got, highest)
 					return

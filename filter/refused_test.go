@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// TestFileHeader: a header that is whole and makes no sense is refused for what is
-// wrong with it.
+// TestFileHeader checks that an intact but invalid header is refused for the right reason.
 func TestFileHeader(t *testing.T) {
 	c := filled(t, Geometry{Kind: Cells, Lines: 3, K: 5, KeyID: 3}, 10, 5)
 	var file bytes.Buffer
@@ -49,8 +48,8 @@ func TestFileHeader(t *testing.T) {
 	}
 }
 
-// TestForeignImages: a page takes the place of one of an array that it can be of, and
-// what is refused changes nothing.
+// TestForeignImages checks that an image can only replace a page of a matching array, and that
+// refused images change nothing.
 func TestForeignImages(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 2 * PageLines, K: 6}
 	from, c := filled(t, g, 100, 5), mustCounting(t, g)
@@ -86,7 +85,7 @@ func TestForeignImages(t *testing.T) {
 	}
 }
 
-// TestSmallArrays: one page is no less an array, sparse or not.
+// TestSmallArrays checks that arrays of one page, sparse or not, work like larger ones.
 func TestSmallArrays(t *testing.T) {
 	for _, lines := range []uint64{1, 7, PageLines} {
 		c, err := NewSparseCounting(Geometry{Kind: Cells, Lines: lines, K: 6})
@@ -144,7 +143,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRateStateTimes: times that no history can have.
+// TestRateStateTimes checks that states with impossible times are refused.
 func TestRateStateTimes(t *testing.T) {
 	u, _ := testRate(t, UniqueRateConfig{Limit: 10})
 	plain, _ := testRate(t, UniqueRateConfig{Limit: 10, Plain: true})
@@ -178,8 +177,8 @@ func TestRateStateTimes(t *testing.T) {
 	}
 }
 
-// TestRateStatesRefused: what is no state is not written, and what is none, or cannot
-// be put, ends the reading.
+// TestRateStatesRefused checks that invalid states are not written, and that reading stops at an
+// invalid state or an error of put.
 func TestRateStatesRefused(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 10})
 	measure(t, u, &s, rateStart, item(1))

@@ -14,8 +14,8 @@ import (
 // onLine returns a key on the given line of an array of 4096 lines.
 func onLine(line, lo uint64) Key { return Key{Hi: line << 52, Lo: lo} }
 
-// TestRoundBooks: what a round says of itself is what was recorded: every add that
-// changed something, adds of one key with nothing that touches them between as one, lines in
+// TestRoundBooks checks that a round describes what was recorded: every add that changed something,
+// with consecutive adds of one key as one if nothing in between touches them, and with lines in
 // order.
 func TestRoundBooks(t *testing.T) {
 	const a, b, touches = 0x0605040302010, 0x0f0e0d0c0b0a09, 0x0f0e0d0c0b0a10
@@ -75,14 +75,14 @@ func TestRoundBooks(t *testing.T) {
 	}
 }
 
-// resum gives a round that was tampered with a right checksum again.
+// resum gives a modified round a valid checksum.
 func resum(b []byte) []byte {
 	binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], roundSums))
 	return b
 }
 
-// TestRoundDamage: of an encoded round not a bit may be another and not a byte be
-// missing or too many, with a right checksum or without.
+// TestRoundDamage checks that an encoded round is refused if any bit is changed, or any byte
+// missing or added, with a valid checksum or without.
 func TestRoundDamage(t *testing.T) {
 	for _, g := range []Geometry{{Kind: Cells, Lines: 16, K: 6, KeyID: 3}, {Kind: Bitmap, Lines: 16, K: 8},
 		{Kind: Bitmap, Lines: 2048, K: 16}} {
@@ -153,7 +153,8 @@ func TestRoundDamage(t *testing.T) {
 	}
 }
 
-// TestRoundLimits: the last line, cells and increase are taken, the next are not.
+// TestRoundLimits checks that the last valid line, cells and increase are accepted, and the next
+// ones refused.
 func TestRoundLimits(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 16, K: 6}
 	last := unrank(choose(lineCells, 6)-1, 6)
@@ -177,7 +178,7 @@ func TestRoundLimits(t *testing.T) {
 	}
 }
 
-// TestRoundIsForOneArray: a round of another array, generation or version is refused
+// TestRoundIsForOneArray checks that a round of a different array, generation or version is refused
 // and changes nothing.
 func TestRoundIsForOneArray(t *testing.T) {
 	cells, bits := Geometry{Kind: Cells, Lines: 64, K: 6, KeyID: 1}, Geometry{Kind: Bitmap, Lines: 64, K: 8, KeyID: 1}
@@ -230,8 +231,8 @@ func TestRoundIsForOneArray(t *testing.T) {
 	}
 }
 
-// TestAddRound: an array into which another was merged, and that takes the other's
-// rounds since, counts no less than both together, and no less than the other.
+// TestAddRound checks an array into which another one was merged, and that adds the other's later
+// rounds. It counts no less than both together, and no less than the other.
 func TestAddRound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	g := Geometry{Kind: Cells, Lines: 2 * PageLines, K: 6}
@@ -271,8 +272,8 @@ func TestAddRound(t *testing.T) {
 	check(t, own)
 }
 
-// TestBitsRoundReplay: a round that is applied again with the journal index it had
-// changes only the pages of a bit array that have not seen it.
+// TestBitsRoundReplay checks that a round applied again with its journal index changes only the
+// pages of a bit array that have not seen it.
 func TestBitsRoundReplay(t *testing.T) {
 	g := Geometry{Kind: Bitmap, Lines: 4 * PageLines, K: 8}
 	own, replica, crashed := mustBits(t, g), mustBits(t, g), mustBits(t, g)
@@ -303,7 +304,7 @@ func TestBitsRoundReplay(t *testing.T) {
 	}
 }
 
-// TestGrowth: a sparse array takes with a round just the memory that was foretold.
+// TestGrowth checks that applying a round to a sparse array takes exactly the predicted memory.
 func TestGrowth(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 24 * PageLines, K: 6}
 	c, err := NewSparseCounting(g)
@@ -339,8 +340,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestGrowthPageByPage: with an even number of pages and with an odd one, whatever
-// is in memory.
+// TestGrowthPageByPage checks even and odd numbers of pages, whatever is in memory.
 func TestGrowthPageByPage(t *testing.T) {
 	for _, pages := range []uint64{2, 3, 7, 8} {
 		for at := range pages {

@@ -11,8 +11,8 @@ import (
 // low bits of each count and one flag, and small hash tables with the remaining bits of the few
 // large counts.
 type CellLayout struct {
-	// Width of a cell in bits for the fixed form: 4, 5, 8 or 16. Cells of 5
-	// bits lie 12 to a word. 0 for split storage.
+	// Width is the number of bits of a cell in the fixed form: 4, 5, 8 or 16. Cells of 5 bits are
+	// stored 12 to a word. It is 0 for split storage.
 	Width int
 	// Base is s, the number of bits of a count in the base filter of split storage, 1 to 15; its
 	// cells have s+1 bits. It is 0 for fixed width.

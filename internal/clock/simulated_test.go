@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestClock checks that the clock moves by what it is told and goes on from there, and that
-// a refused move leaves it where it is.
+// TestClock checks that the clock moves by the given amount and continues from there, and that a
+// refused move leaves it unchanged.
 func TestClock(t *testing.T) {
 	start, before := time.Now(), Now()
 	if err := Advance(36 * time.Hour); err != nil {
@@ -38,8 +38,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockMovesByAll checks that moves made at the same time add up, and that a nanosecond
-// is enough to move the clock.
+// TestClockMovesByAll checks that concurrent moves add up, and that a nanosecond is enough to move
+// the clock.
 func TestClockMovesByAll(t *testing.T) {
 	before := ahead.Swap(0) // earlier tests may have left no room
 	defer ahead.Store(before)
@@ -61,8 +61,8 @@ func TestClockMovesByAll(t *testing.T) {
 	}
 }
 
-// TestClockGoesBack checks that the clock goes back by what it is told, also to before that of the
-// machine, and that a refused move leaves it where it is.
+// TestClockGoesBack checks that the clock goes back by the given amount, even to before the
+// machine's clock, and that a refused move leaves it unchanged.
 func TestClockGoesBack(t *testing.T) {
 	before := ahead.Swap(0)
 	defer ahead.Store(before)

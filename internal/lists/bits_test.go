@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestBitsList checks that a list of bits answers like the two-part list of the same text, is
-// added to, merged and compared as that is, and that no damage of its file goes unnoticed.
+// TestBitsList checks that a list of bits answers, grows, merges and compares like the two-part
+// list of the same text, and that any damage to its file is noticed.
 func TestBitsList(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, from, to int) string {
@@ -38,7 +38,8 @@ func TestBitsList(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := Add(t.Context(), path, DefaultMaxBytes, []string{second}, false, Options{})
-		// By chance, some names seem to be there: more than 9 with a probability below 1e-11.
+		// By chance, some names are found that were never added: more than 9 with a probability
+		// below 1e-11.
 		if err != nil || r.New > 3000 || r.New < 2991 {
 			t.Fatalf("%s: %+v, %v", structure, r, err)
 		}
@@ -51,7 +52,7 @@ func TestBitsList(t *testing.T) {
 		}
 		made[structure] = l
 
-		// Half of it each, built like each other, give the same.
+		// Two halves of the list, built like each other, merge into the same list.
 		halves := []string{path + ".1", path + ".2"}
 		if _, err := Build(t.Context(), halves[0], []string{first}, Options{Like: l, Hash: SHA1}); err != nil {
 			t.Fatal(err)

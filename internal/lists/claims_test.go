@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestTwoPartClaims measures a claim of Jiang & Zhao with real lists: that the error of the
-// two-part filter is the product of the rates of its sections. It holds if the eigenvalue is
-// an independent hash. If it is a feature of the address, similar addresses meet in the
-// second section.
+// TestTwoPartClaims measures a claim of Jiang & Zhao with real lists: the error of the two-part
+// filter is the product of the rates of its sections. The claim holds if the eigenvalue is an
+// independent hash. If it is a feature of the address, similar addresses collide in the second
+// section.
 func TestTwoPartClaims(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	address := func() string {

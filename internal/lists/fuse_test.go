@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestFuseList checks that a fuse list answers like the two-part list of the same text, is
-// smaller, and refuses every change.
+// TestFuseList checks that a fuse list answers like the two-part list of the same text, is smaller,
+// and refuses every change.
 func TestFuseList(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "bad.txt")
@@ -102,8 +102,8 @@ func TestFuseList(t *testing.T) {
 	}
 }
 
-// damaged reads a list with every step-th byte changed, cut off there, and with a byte too
-// many: all are refused.
+// damaged reads a list with every step-th byte changed, cut off there, and with one byte too many:
+// all of these are refused.
 func damaged(t *testing.T, file []byte, step int) {
 	t.Helper()
 	for i := 0; i < len(file); i += step {

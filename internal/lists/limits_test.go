@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// TestEntryBounds checks that an entry of the greatest length is accepted, and one a byte
+// TestEntryBounds checks that an entry of the maximum length is accepted, and one that is a byte
 // longer is not.
 func TestEntryBounds(t *testing.T) {
 	label := strings.Repeat("l", 63)
@@ -73,7 +73,7 @@ func TestEntryBounds(t *testing.T) {
 	}
 }
 
-// TestElements checks which elements stand for an entry, and how many of a deep name or path.
+// TestElements checks which elements stand for an entry, and how many for a deep name or path.
 func TestElements(t *testing.T) {
 	_, l := build(t, Options{}, "x.example", "192.0.2.0/24", "192.0.2.7", "0.0.0.0/0", "2001:db8::/32")
 	_, exact := build(t, Options{Exact: true}, "x.example")
@@ -108,7 +108,7 @@ func TestElements(t *testing.T) {
 		if strings.Join(got, " ") != tt.want {
 			t.Errorf("%s: %s, want %s", tt.in, strings.Join(got, " "), tt.want)
 		}
-		// After yield has returned false it is not called again.
+		// yield must not be called again after it has returned false.
 		for stop := 1; stop < len(got); stop++ {
 			n := 0
 			tt.l.elements(entry(t, tt.in), func(string) bool { n++; return n < stop })
@@ -151,7 +151,7 @@ func TestTextFiles(t *testing.T) {
 	}
 }
 
-// TestMeta checks that a list says what it was built from, and when.
+// TestMeta checks that a list records its sources and build time.
 func TestMeta(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "made.up.list")
@@ -241,8 +241,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestMergeRefuses checks that lists that mean different things are not merged, and that the
-// union allows what one of them allows.
+// TestMergeRefuses checks that lists with different meanings are not merged, and that the union
+// allows every entry that one of them allows.
 func TestMergeRefuses(t *testing.T) {
 	path, l := build(t, Options{}, "a.example")
 	out := filepath.Join(t.TempDir(), "out.list")
@@ -286,7 +286,7 @@ func TestMergeRefuses(t *testing.T) {
 }
 
 // TestAllowFile checks that entries are appended, whatever the file ends in, and that its
-// permissions stay as they were.
+// permissions are unchanged.
 func TestAllowFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.list")
 	if err := os.WriteFile(path+AllowSuffix, []byte("# mine\na.example"), 0o640); err != nil {
@@ -318,7 +318,7 @@ func TestAllowFile(t *testing.T) {
 	}
 }
 
-// TestLock checks that a change waits for another one, and starts from its result.
+// TestLock checks that a change waits for a concurrent one, and starts from its result.
 func TestLock(t *testing.T) {
 	path, _ := build(t, Options{}, "a.example")
 	var wg sync.WaitGroup
@@ -337,7 +337,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestAddTooMuch fills a list up to its error rate, and a little beyond.
+// TestAddTooMuch fills a list up to its error rate, and slightly beyond.
 func TestAddTooMuch(t *testing.T) {
 	path, _ := build(t, Options{Error: 0.01, Capacity: 100}, "a.example")
 	lines := func(n int, tag string) (all []string) {
@@ -399,7 +399,7 @@ func TestDiffErrors(t *testing.T) {
 	}
 }
 
-// TestRun checks that a running set takes over files that change, until its context ends.
+// TestRun checks that a running set loads files that change, until its context ends.
 func TestRun(t *testing.T) {
 	path, _ := build(t, Options{Reason: "spam", Tone: Grey}, "a.example")
 	var log lockedBuilder
@@ -427,7 +427,7 @@ func TestRun(t *testing.T) {
 	if !strings.HasPrefix(h.Describe(), "spam (list l of 2026-03-04") || !strings.Contains(log.String(), "list read") {
 		t.Errorf("%q, log %q", h.Describe(), log.String())
 	}
-	// A set that never looks at its files ends with its context all the same.
+	// A set that never checks its files still ends with its context.
 	s, err = OpenSet(SetOptions{Watch: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -448,8 +448,9 @@ func TestRun(t *testing.T) {
 	<-left
 }
 
-// TestFailOpen: a set that fails open starts without the lists that cannot be read, finds
-// nothing in these and everything in the others, and takes them over when they are there.
+// TestFailOpen checks that a set that fails open starts without the lists that cannot be read. It
+// finds nothing in these and everything in the others, and loads the missing lists when they become
+// readable.
 func TestFailOpen(t *testing.T) {
 	good, _ := build(t, Options{}, "good.example")
 	whole, err := os.ReadFile(good)
@@ -508,8 +509,8 @@ func TestFailOpen(t *testing.T) {
 			if m := s.Find(entry(t, "good.example")); len(m) != 1 || !s.Handle("good").Known() {
 				t.Errorf("found in the other: %+v", m)
 			}
-			// A change of the configuration that keeps it does not fail because of it, and one
-			// that adds another that cannot be read does.
+			// A configuration change that keeps the unreadable list does not fail because of it; a
+			// change that adds another unreadable list does.
 			if err := s.SetFiles([]File{{"bad", bad}}); err != nil {
 				t.Error(err)
 			}
@@ -535,13 +536,13 @@ func TestFailOpen(t *testing.T) {
 			}
 		})
 	}
-	// What is no fault of a file stays an error.
+	// Errors that are not the fault of a file remain errors.
 	if _, err := OpenSet(SetOptions{Files: []File{{"a", good}, {"a", good}}, FailOpen: true}); err == nil {
 		t.Error("a name is given twice")
 	}
 }
 
-// TestManySources checks that the latest sources are named where the file has no room for all.
+// TestManySources checks that the latest sources are recorded if the file has no room for all.
 func TestManySources(t *testing.T) {
 	path, _ := build(t, Options{}, "a.example")
 	var sources []string
@@ -580,8 +581,8 @@ func (b *lockedBuilder) Write(p []byte) (int, error) {
 
 func (b *lockedBuilder) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
 
-// TestSetFiles checks that lists that stay keep their handles, that a mistake changes nothing,
-// and that the greatest number of lists is served.
+// TestSetFiles checks that lists that stay keep their handles, that a mistake changes nothing, and
+// that the maximum number of lists works.
 func TestSetFiles(t *testing.T) {
 	a, _ := build(t, Options{}, "a.example")
 	b, _ := build(t, Options{Hash: MD5}, "b.example")

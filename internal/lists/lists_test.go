@@ -24,7 +24,7 @@ var day = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 func now() time.Time { return day }
 
-// write makes a text file of lines and returns its path.
+// write writes lines to a text file and returns its path.
 func write(t testing.TB, name string, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -39,8 +39,8 @@ func build(t testing.TB, o Options, lines ...string) (string, *List) {
 	t.Helper()
 	o.Now = now
 	if o.Capacity == 0 && o.Like == nil && o.Error == 0 {
-		// The key is random: in a full filter what was never added
-		// would be found once in some thousand runs.
+		// The key is random: in a full filter, an entry that was never added would be found once in
+		// some thousand runs.
 		o.Capacity = 10_000
 	}
 	path := filepath.Join(t.TempDir(), "test.list")
@@ -133,7 +133,7 @@ func FuzzParseEntry(f *testing.F) {
 			self = self || element == e.Text
 			return true
 		})
-		// A network is asked for in the lengths that the list holds.
+		// A network is looked up in the lengths that the list holds.
 		if n > 2+maxPaths+maxParents+3 || !self && e.Kind != Network {
 			t.Errorf("%q: %d elements, itself among them: %v", text, n, self)
 		}
@@ -443,7 +443,7 @@ func TestMergeAndDiff(t *testing.T) {
 	}
 }
 
-// near reports whether an estimate is NOT within 3 % and 10 of what is wanted.
+// near reports whether an estimate is NOT within 3 % and 10 of the wanted number.
 func near(got, want uint64) bool {
 	return math.Abs(float64(got)-float64(want)) > 10+0.03*float64(want)
 }
@@ -465,7 +465,7 @@ func TestSet(t *testing.T) {
 	if d := h.Describe(); !strings.HasPrefix(d, "listed in bad (list bad of 2026-03-04, expected error ") {
 		t.Errorf("Describe = %q", d)
 	}
-	// Replace the list while others look things up.
+	// Replace the list during concurrent look-ups.
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -547,8 +547,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestDisposable builds lists from dated versions of a real list, and measures their error
-// against the exact set.
+// TestDisposable builds lists from dated versions of a real list, and measures their error against
+// the exact set.
 func TestDisposable(t *testing.T) {
 	dir := sharedtest.Unpack(t, "disposable-email-domains")
 	text := func(year string) string { return filepath.Join(dir, year+"-08-08.txt") }
@@ -591,7 +591,8 @@ func TestDisposable(t *testing.T) {
 	measured := float64(wrong) / float64(asked)
 	t.Logf("2022: %d entries, %d bytes, wanted error %.2g, expected %.3g, measured %.3g (%d of %d)",
 		l.Count(), l.Bytes(), wanted, l.ErrorRate(), measured, wrong, asked)
-	// Each list has a secret of its own, so this is left to chance: 6 sigma is passed once in 500 million runs.
+	// Each list has a secret of its own, so this is left to chance: 6 sigma is exceeded once in 500
+	// million runs.
 	if sigma := math.Sqrt(wanted / float64(asked)); math.Abs(measured-l.ErrorRate()) > 6*sigma {
 		t.Errorf("measured error %g, expected %g", measured, l.ErrorRate())
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDeepNames looks up names with as many labels as possible: the owner of a domain may
-// send from any of them.
+// TestDeepNames looks up names with as many labels as possible: the owner of a domain may send from
+// any of them.
 func TestDeepNames(t *testing.T) {
 	path, l := build(t, Options{}, "evil.example", "bad.co.example")
 	for labels := 1; labels <= 119; labels++ {
@@ -37,8 +37,8 @@ func TestDeepNames(t *testing.T) {
 	}
 }
 
-// TestReloadAfterTrouble changes a list while no file descriptor is left: the list must be
-// read when there is one again, though it does not change any more.
+// TestReloadAfterTrouble changes a list while no file descriptor is left: the list must be read
+// when one is available again, although it does not change any more.
 func TestReloadAfterTrouble(t *testing.T) {
 	path, _ := build(t, Options{}, "evil.example")
 	s, err := OpenSet(SetOptions{Files: []File{{"bad", path}}, Watch: -1})
@@ -105,8 +105,7 @@ func TestModeIsKept(t *testing.T) {
 	}
 }
 
-// TestDiffNewerOfHashes compares a list of hashes with a text of hashes, some of
-// them twice.
+// TestDiffNewerOfHashes compares a list of hashes with a text of hashes, some of them repeated.
 func TestDiffNewerOfHashes(t *testing.T) {
 	for _, hash := range []string{NoHash, MD5, SHA1, SHA256} {
 		line := func(i int) string {
@@ -127,7 +126,7 @@ func TestDiffNewerOfHashes(t *testing.T) {
 	}
 }
 
-// TestMappedNetworks lists IPv4 addresses in the form that IPv6 sockets show.
+// TestMappedNetworks lists IPv4 addresses in the form that IPv6 sockets report.
 func TestMappedNetworks(t *testing.T) {
 	_, l := build(t, Options{}, "::ffff:192.0.2.0/120", "::ffff:198.51.100.7", "2001:db8::/32")
 	for text, want := range map[string]bool{
@@ -140,8 +139,8 @@ func TestMappedNetworks(t *testing.T) {
 	}
 }
 
-// TestMergeKeepsAllowLists merges lists whose false positives were corrected, and checks that
-// these do not come back.
+// TestMergeKeepsAllowLists merges lists whose false positives were corrected, and checks that the
+// false positives do not come back.
 func TestMergeKeepsAllowLists(t *testing.T) {
 	a, l := build(t, Options{}, "a.example")
 	b, _ := build(t, Options{Like: l}, "b.example")
@@ -182,8 +181,8 @@ func TestMergeKeepsAllowLists(t *testing.T) {
 	}
 }
 
-// TestAddAtOnce adds to a list and its allow list from many goroutines at once, as the jobs of
-// a machine may: nothing may be lost.
+// TestAddAtOnce adds to a list and its allow list from many goroutines concurrently, as jobs of one
+// machine may: nothing may be lost.
 func TestAddAtOnce(t *testing.T) {
 	path, _ := build(t, Options{}, "evil.example")
 	const jobs = 8

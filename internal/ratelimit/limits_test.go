@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// TestRuleBounds checks that the largest and smallest values of a rule are accepted, and
-// those beyond them refused.
+// TestRuleBounds checks that the largest and smallest values of a rule are accepted, and values
+// beyond them refused.
 func TestRuleBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -67,7 +67,7 @@ func TestRuleBounds(t *testing.T) {
 	}
 }
 
-// TestTemplateValues: what each placeholder makes of a request.
+// TestTemplateValues checks the value of each placeholder for a request.
 func TestTemplateValues(t *testing.T) {
 	attr := request("sender", "a@B@Example.COM", "recipient", "nobody", "client_address", "192.0.2.77",
 		"server_address", "2001:db8:1:2:3::4",
@@ -119,8 +119,8 @@ func TestTemplateValues(t *testing.T) {
 	}
 }
 
-// TestAmounts checks that a request counts what its template says, if that is a decimal
-// number.
+// TestAmounts checks that a request counts the amount that its template yields, if that is a
+// decimal number.
 func TestAmounts(t *testing.T) {
 	for size, want := range map[string]float64{"5": 5, "0": 0, "9007199254740992": 1 << 53,
 		"9007199254740992.0": 1 << 53, "9007199254740991.9": 1 << 53, "1.5": 1.5, "0.25": 0.25, "007.50": 7.5} {
@@ -141,7 +141,7 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// TestWhereRulesApply: states, exempt networks and exempt keys.
+// TestWhereRulesApply checks states, exempt networks and exempt keys.
 func TestWhereRulesApply(t *testing.T) {
 	nets := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	for _, tt := range []struct {
@@ -199,7 +199,7 @@ func TestOutcomes(t *testing.T) {
 		{"eve", want{Hold, "no", [4]float64{2, 4, 4, 4}, [4]bool{false, true, true, true}, false}},
 		{"dan", want{Hold, "no", [4]float64{3, 5, 4, 4}, [4]bool{false, true, true, true}, true}},
 		{"dan", want{Hold, "no", [4]float64{3, 6, 4, 4}, [4]bool{false, true, true, true},
-			true}}, // what was refused was not seen
+			true}}, // the refused item was not recorded as seen
 	} {
 		action, text, outcomes, err := l.Apply(rcpt("ann", tt.to))
 		if err != nil || len(outcomes) != 4 || action != tt.action || text != tt.text || outcomes[0].New != tt.fresh {
@@ -244,7 +244,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestNumbers: how rates, limits and periods are written, and keys that are long.
+// TestNumbers checks the format of rates, limits and periods, and of long keys.
 func TestNumbers(t *testing.T) {
 	for _, tt := range []struct {
 		limit  float64
@@ -269,8 +269,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestManyTold checks that however many keys are over their limits, each is reported at
-// first, and what is remembered of them is bounded.
+// TestManyTold checks that each key over its limit is reported at first, however many there are,
+// and that the memory for reported keys is bounded.
 func TestManyTold(t *testing.T) {
 	c := &clock{epoch}
 	events := 0
@@ -294,8 +294,8 @@ func TestManyTold(t *testing.T) {
 	}
 }
 
-// TestToldOfLate checks that what was reported a period ago makes room, and the rest is
-// not reported again.
+// TestToldOfLate checks that keys reported a period ago make room, and that the other keys are not
+// reported again.
 func TestToldOfLate(t *testing.T) {
 	c := &clock{epoch}
 	events := 0
@@ -339,7 +339,7 @@ func TestRunLogs(t *testing.T) {
 	})
 }
 
-// TestFaultsOfFiles checks that what cannot be read or written is an error and is counted.
+// TestFaultsOfFiles checks that a failed read or write is an error and is counted.
 func TestFaultsOfFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -369,7 +369,7 @@ func TestFaultsOfFiles(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	for n := int64(1); n <= 2; n++ { // what was not saved is tried again
+	for n := int64(1); n <= 2; n++ { // a failed save is tried again
 		if err := l.Save(); err == nil || !strings.Contains(err.Error(), `rule "rcpts"`) || l.Stats.Faults.Load() != n {
 			t.Errorf("saved to a folder that has gone: %v, %d faults", err, l.Stats.Faults.Load())
 		}
@@ -402,8 +402,8 @@ func TestFaultsOfFiles(t *testing.T) {
 	}
 }
 
-// TestWebhookAnswers checks that only a status of 200 to 299 is success, that what cannot
-// be posted is counted, and that what does not fit the queue is dropped.
+// TestWebhookAnswers checks that only a status of 200 to 299 is success, that events that cannot be
+// posted are counted, and that events that do not fit the queue are dropped.
 func TestWebhookAnswers(t *testing.T) {
 	status := make(chan int, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -454,12 +454,12 @@ func TestWebhookAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { w.Run(ctx); close(ended) }()
-	for w.Failed.Load() == 0 { // there is no such URL
+	for w.Failed.Load() == 0 { // the URL does not exist
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
 	<-ended
-	for range webhookQueue + 1 { // there is room again, but not for the last
+	for range webhookQueue + 1 { // there is room again, but not for the last event
 		w.Notify(Event{})
 	}
 	if n := strings.Count(said.String(), "does not keep up"); n != 2 {

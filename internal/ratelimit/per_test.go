@@ -13,12 +13,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestPer: what each of Exim's names counts, and where.
+// TestPer checks what each of Exim's names counts, and in which states.
 func TestPer(t *testing.T) {
 	for _, tt := range []struct {
 		per, state, unique, count string
 		requests                  [][]string
-		rates                     []float64 // of the key after each; -1: it does not apply
+		rates                     []float64 // of the key after each request; -1: the rule does not apply
 	}{
 		{"conn", "", "", "", [][]string{{"CONNECT"}, {"EHLO"}, {"RCPT"}, {"CONNECT"}}, []float64{1, -1, -1, 2}},
 		{"cmd", "", "", "", [][]string{{"CONNECT"}, {"EHLO"}, {"RCPT"}, {"VRFY"}}, []float64{1, 2, 3, 4}},
@@ -100,8 +100,8 @@ func TestPer(t *testing.T) {
 	}
 }
 
-// TestReads checks that a rule that reads another one judges its counts and adds none, and
-// that Peek adds none either.
+// TestReads checks that a rule that reads another one judges its counts and adds none, and that
+// Peek adds none either.
 func TestReads(t *testing.T) {
 	c := &clock{epoch}
 	dir := t.TempDir()
@@ -171,7 +171,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestKeyLimits: limits of single keys, from the configuration and from a file.
+// TestKeyLimits checks limits of single keys, from the configuration and from a file.
 func TestKeyLimits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits")
 	write := func(text string) {
@@ -209,7 +209,7 @@ func TestKeyLimits(t *testing.T) {
 		outcomes[0].Limit != 2 {
 		t.Errorf("%q, %+v, %v", text, outcomes, err)
 	}
-	// A file that cannot be read changes nothing; one that can is in force within a checkpoint.
+	// A file that cannot be read changes nothing; a readable one takes effect within a checkpoint.
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			text   string
@@ -228,7 +228,7 @@ func TestKeyLimits(t *testing.T) {
 			}
 		}
 	})
-	// Only those of the file are limited.
+	// Only the keys in the file are limited.
 	r.Limit, r.LimitsFile = 0, ""
 	if err := l.Reload([]Rule{r}); err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestKeyLimits(t *testing.T) {
 	}
 }
 
-// TestAccepted: what the mail server is told of requests that pass.
+// TestAccepted checks the action and text for accepted requests.
 func TestAccepted(t *testing.T) {
 	rule := func(name, accepted, header string, limit float64) Rule {
 		r := Rule{Name: name, Key: "{sasl_username}", Limit: limit, Period: time.Hour, Accepted: accepted, Header: header}
@@ -270,7 +270,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// FuzzAmount compares numbers with what strconv makes of them.
+// FuzzAmount compares parsed numbers with the results of strconv.
 func FuzzAmount(f *testing.F) {
 	for _, s := range []string{"1", "0.5", "9007199254740992", "9007199254740993", "1e3", ".", "1.", "-0", "0x1p-2",
 		"infinity"} {
@@ -289,8 +289,8 @@ func FuzzAmount(f *testing.F) {
 	})
 }
 
-// FuzzLimitsFile checks that any file of limits is read or refused, and that every limit
-// read can be used.
+// FuzzLimitsFile checks that any limits file is read or refused, and that every limit read can be
+// used.
 func FuzzLimitsFile(f *testing.F) {
 	for _, s := range []string{"ann 5\n# x\nbob measure\n", "a b c 1.5", "x block\r\n", "x", "x 0", "x 1\nx 2",
 		"x 99999999999", "\xff 1", strings.Repeat("x", 5000) + " 1"} {
@@ -315,8 +315,9 @@ func FuzzLimitsFile(f *testing.F) {
 	})
 }
 
-// TestDelay: a rule that delays refuses nothing and counts as its mode says; the longest delay
-// wins, a refusal of another rule wins over all, and what is delayed is told nothing else.
+// TestDelay checks that a delaying rule refuses nothing and counts as its mode demands. The longest
+// delay wins, a refusal by another rule takes precedence over all, and a delay carries no other
+// text.
 func TestDelay(t *testing.T) {
 	c := &clock{epoch}
 	l := open(t, Options{Now: c.Now, Rules: []Rule{
@@ -346,7 +347,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestDelayAndRefusal: what another rule refuses is not delayed.
+// TestDelayAndRefusal checks that requests refused by another rule are not delayed.
 func TestDelayAndRefusal(t *testing.T) {
 	l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{
 		{Name: "slow", Key: "{sender}", Limit: 1, Period: time.Hour, Action: Delay, Delay: time.Second},

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// backupOf returns a store with files and entries, and its backup.
+// backupOf returns a store with files and entries, and a backup of it.
 func backupOf(t testing.TB, o Options) (*Store, []byte) {
 	t.Helper()
 	s := open(t, newDir(t), o)
@@ -59,8 +59,8 @@ func TestBackupRestore(t *testing.T) {
 	}
 }
 
-// TestBackupOfRestored goes round several times, into an empty directory that
-// exists, without entries at first.
+// TestBackupOfRestored backs up and restores several times in a cycle, into an empty directory that
+// exists, and without entries at first.
 func TestBackupOfRestored(t *testing.T) {
 	s := open(t, newDir(t), Options{})
 	appendN(t, s, 3, 10)
@@ -131,8 +131,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestBackupWhileRunning takes backups of a store that appends and checkpoints,
-// and wants each of them to hold what had been acknowledged before it began.
+// TestBackupWhileRunning takes backups of a store that appends and makes checkpoints. Each backup
+// must hold everything that was acknowledged before it began.
 func TestBackupWhileRunning(t *testing.T) {
 	o := Options{SegmentBytes: 3000, Durability: Relaxed, FS: fastFS{}}
 	s := open(t, newDir(t), o)

@@ -42,7 +42,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v with %q", tt.name, err, tt.want, tt.text)
 		}
 	}
-	open(t, filepath.Join(base, "b"), Options{}) // what failed before is no obstacle
+	open(t, filepath.Join(base, "b"), Options{}) // an earlier failure does not prevent it
 }
 
 func TestSecondOpener(t *testing.T) {
@@ -78,7 +78,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// TestPermissions lets a user without privileges meet files that are not his.
+// TestPermissions opens files of another owner as a user without privileges.
 func TestPermissions(t *testing.T) {
 	if dir := os.Getenv("BULKHEAD_STORE_OPEN"); dir != "" {
 		_, err := Open(dir, Options{})
@@ -94,7 +94,7 @@ func TestPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(base)
-	// The test's own binary lies where others cannot reach it.
+	// The test's own binary is in a folder that others cannot access.
 	binary, err := os.ReadFile(os.Args[0])
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +134,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestLevelDB: a journal from before 0.1.0 is refused with a way out, by everything that reads a
-// folder, and is not changed.
+// TestLevelDB checks that everything that reads a folder refuses a journal from before 0.1.0 with a
+// remedy, and does not change it.
 func TestLevelDB(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{FS: fastFS{}})

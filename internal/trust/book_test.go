@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// put makes a book of the given accounts, under the policy p.
+// put returns a book of the given accounts, under the policy p.
 func put(t *testing.T, p Policy, accounts ...Account) *Book {
 	t.Helper()
 	b := NewBook(p)
@@ -27,8 +27,8 @@ func put(t *testing.T, p Policy, accounts ...Account) *Book {
 	return b
 }
 
-// TestAccountRanges: what Validate refuses, Put, Admits and Decode refuse too, and
-// nothing of it is in the book afterwards.
+// TestAccountRanges checks that Put, Admits and Decode also refuse accounts that Validate refuses,
+// and that none of these accounts is in the book afterwards.
 func TestAccountRanges(t *testing.T) {
 	hash := HashToken("x")
 	for _, tt := range []struct {
@@ -72,7 +72,7 @@ func TestAccountRanges(t *testing.T) {
 	}
 }
 
-// TestPolicyRanges tries each field at the ends of its range and beside them.
+// TestPolicyRanges tries each field at the ends of its range and just beyond them.
 func TestPolicyRanges(t *testing.T) {
 	least := math.SmallestNonzeroFloat64
 	share := func(set func(*Policy, float64)) (good, bad []float64, f func(*Policy, float64)) {
@@ -137,8 +137,8 @@ func TestParseRole(t *testing.T) {
 	}
 }
 
-// TestNetworks: which addresses are the node itself, with which weight an
-// account begins there and elsewhere, and which addresses share one voice.
+// TestNetworks checks which addresses are the node itself, the start weight of an account there and
+// elsewhere, and which addresses share one voice.
 func TestNetworks(t *testing.T) {
 	p := DefaultPolicy()
 	for _, tt := range []struct {
@@ -180,8 +180,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestWhoConfirms: accounts that an administrator vouched for, of at least half the
-// largest weight, and nobody who earned it.
+// TestWhoConfirms checks that only accounts that an administrator vouched for, with at least half
+// the largest weight, confirm reports, and that no account can earn this.
 func TestWhoConfirms(t *testing.T) {
 	p := DefaultPolicy()
 	for _, tt := range []struct {
@@ -201,7 +201,7 @@ func TestWhoConfirms(t *testing.T) {
 			t.Errorf("%+v: confirms %v", tt.a, got)
 		}
 	}
-	// What an administrator gave stays what it is, whatever others think.
+	// A weight that an administrator gave stays unchanged, whatever others vote.
 	for _, a := range []Account{{Role: Trusted, Weight: 0.3, Confirmed: 1e6}, {Role: Admin, Weight: 0.3, Reverted: 1e6}} {
 		if got := p.Of(&a); got != 0.3 {
 			t.Errorf("%+v: weight %v, want 0.3", a, got)
@@ -209,8 +209,8 @@ func TestWhoConfirms(t *testing.T) {
 	}
 }
 
-// TestStrangersAtTheDoor: where anonymous votes are off they are refused, and sightings
-// are counted all the same, one for each network.
+// TestStrangersAtTheDoor checks that anonymous votes are refused where they are disabled, while
+// sightings are still counted, one for each network.
 func TestStrangersAtTheDoor(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "vouched", Role: Trusted, Weight: 0.9},
 		Account{Name: "gone", Role: Trusted, Weight: 0.9, Closed: true})
@@ -248,14 +248,14 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestListing: every account once, in the order of names; of members the open ones
-// whose weight is earned.
+// TestListing checks that every account is listed once, in the order of names, and that the members
+// are the open accounts whose weight is earned.
 func TestListing(t *testing.T) {
 	b := put(t, DefaultPolicy(),
 		Account{Name: "d", Role: Member}, Account{Name: "b", Role: Admin, Weight: 1}, Account{Name: "a", Role: Member,
 			Closed: true},
 		Account{Name: "e", Role: Trusted}, Account{Name: "c", Role: Member}, Account{Name: "f", Role: Anonymous},
-		Account{Name: "c", Role: Member, Weight: 0.5}) // replaces
+		Account{Name: "c", Role: Member, Weight: 0.5}) // replaces the earlier account
 	var names []string
 	for _, a := range b.All() {
 		names = append(names, a.Name)
@@ -275,7 +275,7 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// TestBookKeepsItsOwn: what goes in and what comes out are copies.
+// TestBookKeepsItsOwn checks that the book copies accounts that go in and out.
 func TestBookKeepsItsOwn(t *testing.T) {
 	token, hash := NewToken()
 	in := Account{Name: "a", Role: Admin, Weight: 1, TokenHash: bytes.Clone(hash), Sealed: map[string][]byte{"razor": {1}}}
@@ -303,7 +303,8 @@ func TestBookKeepsItsOwn(t *testing.T) {
 	}
 }
 
-// TestWhoseToken: a token opens one account, as long as that is open and holds it.
+// TestWhoseToken checks that a token opens one account, as long as the account is open and holds
+// the token.
 func TestWhoseToken(t *testing.T) {
 	token, hash := NewToken()
 	alice := Account{Name: "alice", Role: Trusted, Weight: 1, TokenHash: hash}
@@ -330,7 +331,7 @@ func TestWhoseToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	who("alice")
-	b.Remove("bob") // who holds no token
+	b.Remove("bob") // bob holds no token
 	b.Remove("nobody")
 	who("alice")
 	b.Remove("alice")
@@ -363,8 +364,9 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// TestCreditDays: what is confirmed counts a day once, networks and weights as far as
-// they are remembered; who answers for an account shares its blame, and not its praise.
+// TestCreditDays checks that confirmations on one day count as one day, and that networks and
+// weights count as far as they are remembered. The parent that answers for an account shares its
+// blame, but not its credit.
 func TestCreditDays(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member, Parent: "p"}, Account{Name: "p", Role: Member})
 	for _, c := range []Credit{
@@ -390,8 +392,7 @@ func TestCreditDays(t *testing.T) {
 	}
 }
 
-// TestRaisedBy: an account that confirms raises others as far as its own
-// weight.
+// TestRaisedBy checks that a confirming account raises others only up to its own weight.
 func TestRaisedBy(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member})
 	for i, tt := range []struct {
@@ -405,7 +406,7 @@ func TestRaisedBy(t *testing.T) {
 	}
 }
 
-// TestWorth: what a vote of an account weighs, whoever asks.
+// TestWorth checks the weight of a vote of each account.
 func TestWorth(t *testing.T) {
 	b := put(t, DefaultPolicy(),
 		Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "child", Role: Trusted, Weight: 1,
@@ -425,7 +426,8 @@ func TestWorth(t *testing.T) {
 	}
 }
 
-// TestMark: networks are told apart, and the node itself is one, whatever its address.
+// TestMark checks that networks have different marks, and that the node itself has a single mark,
+// whatever its address.
 func TestMark(t *testing.T) {
 	mark := func(addr string) uint32 { return Mark(bulkhead.Reporter{Addr: netip.MustParseAddr(addr)}) }
 	if mark("192.0.2.1") != mark("::ffff:192.0.2.200") || mark("2001:db8:1::1") != mark("2001:db8:1:ffff::2") {
@@ -444,8 +446,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestCrowd: accounts that registered themselves are bounded, of one network and of
-// all, and end when they never helped; nobody else's is touched.
+// TestCrowd checks that accounts that registered themselves are limited, per network and in total,
+// and are removed if they never helped. No other accounts are removed.
 func TestCrowd(t *testing.T) {
 	p := DefaultPolicy()
 	p.Accounts, p.PerNetwork, p.IdleDays = 4, 2, 30
@@ -471,12 +473,12 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	room("192.0.2.1", "", nil)
-	room("198.51.100.3", "", bulkhead.ErrOverLimit) // two of its network
+	room("198.51.100.3", "", bulkhead.ErrOverLimit) // its network has two already
 	room("127.0.0.1", "", nil)
 	if err := b.Put(Account{Name: "new", Role: Member, Created: now, From: at("192.0.2.1")}); err != nil {
 		t.Fatal(err)
 	}
-	room("192.0.2.2", "old", nil) // full: the longest idle one goes
+	room("192.0.2.2", "old", nil) // full: the account that was idle longest is removed
 	b.Remove("old")
 	b.Remove("active")
 	for _, name := range []string{"a", "b"} {
@@ -487,7 +489,7 @@ func TestCrowd(t *testing.T) {
 	room("192.0.2.2", "", bulkhead.ErrOverLimit) // full, and all are in use
 }
 
-// TestVoucher: the networks of one /32 of IPv6 have four voices together.
+// TestVoucher checks that the networks of one /32 of IPv6 have four voices in total.
 func TestVoucher(t *testing.T) {
 	voices := make(map[string]bool)
 	for i := range 65536 {
@@ -501,8 +503,8 @@ func TestVoucher(t *testing.T) {
 	}
 }
 
-// TestDecodeReplaces: the accounts and tokens of before are gone, the policy stays, and
-// after a refused decode all is as before.
+// TestDecodeReplaces checks that the previous accounts and tokens are gone, that the policy stays,
+// and that a refused decode changes nothing.
 func TestDecodeReplaces(t *testing.T) {
 	p := DefaultPolicy()
 	p.Loopback = 0.5

@@ -13,13 +13,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestRoomOracle compares Stale and Room with their rules, put as plainly as can be, on
-// books made at random.
+// TestRoomOracle compares Stale and Room with a direct implementation of their rules, on random
+// books.
 func TestRoomOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	// Two networks of IPv4, two of an IPv6 /32 that have one voice, the node itself,
-	// and accounts that an administrator made.
+	// Two networks of IPv4, two of an IPv6 /32 that share one voice, the node itself, and accounts
+	// that an administrator made.
 	from := []netip.Addr{
 		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.200"), netip.MustParseAddr("198.51.100.1"),
 		netip.MustParseAddr("2001:db8:1::1"), netip.MustParseAddr("2001:db8:5::1"), netip.MustParseAddr("127.0.0.1"), {},
@@ -42,7 +42,7 @@ func TestRoomOracle(t *testing.T) {
 			case 3:
 				a.Active = Day(now.AddDate(0, 0, -rng.IntN(8)))
 			case 4:
-				a.Created = time.Time{} // of a version that did not note it
+				a.Created = time.Time{} // from a version that did not record it
 			}
 			if err := b.Put(a); err != nil {
 				t.Fatal(err)

@@ -13,12 +13,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestWeight holds Of against the formula of the package comment, worked out
-// by hand.
+// TestWeight compares Of with the formula of the package comment, computed by hand.
 func TestWeight(t *testing.T) {
 	p := DefaultPolicy()
-	// proven is an account that has been confirmed on so many days, by a full weight and
-	// from all networks that count.
+	// proven returns an account with confirmations on the given number of days, by a full weight
+	// and from all networks that count.
 	proven := func(days uint32, a Account) Account {
 		a.Role, a.Weight, a.Days, a.Networks, a.RaisedBy = Member, 0.05, days, []uint32{1, 2, 3}, 1
 		return a
@@ -56,8 +55,8 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// TestWeightIsMonotone: confirmations never lower a weight, reversals never
-// raise it, and it stays in 0..1 whatever the counts.
+// TestWeightIsMonotone checks that confirmations never lower a weight, that reversals never raise
+// it, and that it stays in 0..1 whatever the counts.
 func TestWeightIsMonotone(t *testing.T) {
 	p := DefaultPolicy()
 	counts := []uint32{0, 1, 2, 10, 49, 50, 51, 1000, math.MaxUint32}

@@ -147,7 +147,7 @@ func (s *Sliced) Find(keys []Key, several int, out []uint64, hits []int) []int {
 const (
 	searched = 8               // how many keys Find processes together
 	most     = 2 * slicedWords // maximum number of rows of a key
-	ahead    = 3               // how many of them are read first: in half-full arrays, each leaves one array of ten or fewer
+	ahead    = 3               // rows read first: in half-full arrays they leave one array in ten or fewer
 )
 
 // A search is the state of Find for several keys.

@@ -35,7 +35,7 @@ func told(t interface{ Fatal(...any) }, s *Sliced, column int, keys ...Key) (n [
 	return n, true
 }
 
-// TestSlicedCounts compares the counts of a Sliced with those of the arrays, whenever the arrays
+// TestSlicedCounts compares the counts of a Sliced with the counts of the arrays, whenever the arrays
 // were attached, however they were filled, and after images that removed counts.
 func TestSlicedCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -239,7 +239,8 @@ func TestUniqueRateSettle(t *testing.T) {
 	}{{1 - time.Hour, false}, {0, false}, {time.Hour, false}, {2 * time.Hour, true}, {2 * time.Hour, false},
 		{time.Hour, true}, {time.Hour, false}} {
 		now := rateStart.Add(-tt.before)
-		if moved, err := u.Settle(&s, now); moved != tt.want || err != nil { // in the last two cases, the items are a period old
+		// In the last two cases, the items are a period old.
+		if moved, err := u.Settle(&s, now); moved != tt.want || err != nil {
 			t.Errorf("%v before: %v, %v, want %v", tt.before, moved, err, tt.want)
 		}
 	}

@@ -132,8 +132,8 @@ func (c *Intuitive) Merge(o *Intuitive) error {
 	return nil
 }
 
-// A Refined is the refined counting extension of Yan & Cho. An insertion increases only those of
-// the element's cells that hold its present count (H1), and each at most once (H2). It is never
+// A Refined is the refined counting extension of Yan & Cho. An insertion increases only the
+// cells of the element that hold its present count (H1), and each at most once (H2). It is never
 // wrong where the intuitive extension is right.
 //
 // There is no Delete. Cells are no longer the sum of insertions, so a decrease removes counts of

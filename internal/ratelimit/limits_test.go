@@ -71,7 +71,8 @@ func TestRuleBounds(t *testing.T) {
 func TestTemplateValues(t *testing.T) {
 	attr := request("sender", "a@B@Example.COM", "recipient", "nobody", "client_address", "192.0.2.77",
 		"server_address", "2001:db8:1:2:3::4",
-		"helo_name", "@[`{AZ\x00", "client_name", "::ffff:198.51.100.9", "reverse_client_name", "fe80::1%eth0", "instance", "@example.org", "queue_id", "example.org@")
+		"helo_name", "@[`{AZ\x00", "client_name", "::ffff:198.51.100.9", "reverse_client_name", "fe80::1%eth0",
+		"instance", "@example.org", "queue_id", "example.org@")
 	for key, want := range map[string]string{
 		"{sender}": "a@b@example.com", "{sender:domain}": "example.com", "{sender:local}": "a@b",
 		"{instance:domain}": "example.org", "{queue_id:local}": "example.org", "{helo_name}": "@[`{az\x00",

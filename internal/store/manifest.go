@@ -20,7 +20,7 @@ const (
 	maxManifestBytes = 64 << 20
 	incarnationBytes = 16
 	maxNameBytes     = 180
-	maxNumber        = 1 << 62 // largest index, epoch or checkpoint number: counting to it takes longer than the disk lasts
+	maxNumber        = 1 << 62 // of an index, epoch or checkpoint: counting to it outlives the disk
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -22,7 +22,7 @@ type Standing struct {
 	// once for all reporters with the same Voucher, which is the network of reporters without
 	// anyone vouching for them; see [Voucher].
 	Voucher  string
-	Confirms bool // its spam votes confirm those of other reporters
+	Confirms bool // its spam votes confirm the votes of others
 	Known    bool // an account of the book
 	// Root is set if an administrator gave the weight, so that it was not earned, or the reporter
 	// is on the node itself. Without a root nothing is listed or delisted; see [Balance].

@@ -40,7 +40,7 @@ func Read(ctx context.Context, house bulkhead.Counter, accounts []*Account) erro
 }
 
 // Fresh returns the number of the next delete of each account, which must have been read. The
-// number is above those of all deletes not forgotten, so that the new delete is the last one, and
+// number is higher than any that is not forgotten, so that the new delete is the last one, and
 // nothing is counted under it yet. It is [MaxEpochs] if no number is left.
 func Fresh(ctx context.Context, house bulkhead.Counter, accounts []*Account) ([]int, error) {
 	looks, err := ask(ctx, house, accounts, func(a *Account) (parts []Part) {

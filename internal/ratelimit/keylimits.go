@@ -98,9 +98,8 @@ func (l *limitReader) rate(text string) (*filter.UniqueRate, error) {
 func (l *limitReader) fits(text string, rate *filter.UniqueRate) error {
 	room := l.rule.largeRoom()
 	if size := int64(rate.MaxStateBytes()); size > int64(rate.StateBytes()) && size > room/minLarge {
-		return fmt.Errorf(
-			"limit %s takes up to %d bytes for a key, of %d that memory_bytes leaves; want room for %d keys", text, size,
-			room, minLarge)
+		return fmt.Errorf("limit %s takes up to %d bytes for a key, of %d that memory_bytes leaves; want room for %d keys",
+			text, size, room, minLarge)
 	}
 	return nil
 }

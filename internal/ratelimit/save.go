@@ -172,9 +172,9 @@ func decodeStates(rate *filter.UniqueRate, r io.Reader, limit int64, put func(ta
 	return nil
 }
 
-// SavedMark returns the path of the file that marks the state at a path as saved before, or "" if
-// the path is not that of a state. If the mark is absent as well, a missing state means that the
-// rule is new.
+// SavedMark returns the path of the file that marks the state at a path as saved before, or "" for a
+// path that is not a state. If the mark is missing as well, a missing state means that the rule is
+// new.
 func SavedMark(state string) string {
 	if rule, ok := strings.CutSuffix(state, stateFile); ok {
 		return rule + savedFile

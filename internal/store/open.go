@@ -77,9 +77,8 @@ func prepareDir(fsys FS, dir string) error {
 		return fmt.Errorf("store: %s: %w", dir, syscall.ENOTDIR)
 	}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
-		return fmt.Errorf(
-			"store: %s: %w: owned by user %d, and this process runs as %d; run it as the owner, or use chown", dir,
-			ErrPermission, sys.Uid, os.Geteuid())
+		return fmt.Errorf("store: %s: %w: owned by user %d, and this process runs as %d; run it as the owner, or use chown",
+			dir, ErrPermission, sys.Uid, os.Geteuid())
 	}
 	if perm := st.Mode().Perm(); perm != 0o700 {
 		return fmt.Errorf("store: %s: %w: mode %04o, want 0700; use chmod 0700 %s", dir, ErrPermission, perm, dir)

@@ -217,8 +217,8 @@ func (s *Store) repairTail(t tail) (err error) {
 		}
 	}()
 	if t.torn != "" {
-		s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", t.seg.size, "entry",
-			t.seg.last+1, "why", t.torn)
+		s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", t.seg.size,
+			"entry", t.seg.last+1, "why", t.torn)
 		if err := f.Truncate(t.seg.size); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}

@@ -179,9 +179,9 @@ func (s *segment) entry(sc *scanner) (record, error) {
 		return record{}, err
 	}
 	if rec.salt != s.salt || rec.index != s.last+1 {
-		return record{},
-			&badRecord{sc.start, fmt.Sprintf("a record of index %d, want %d; its salt is that of the segment: %v", rec.index,
-				s.last+1, rec.salt == s.salt)}
+		return record{}, &badRecord{sc.start,
+			fmt.Sprintf("a record of index %d, want %d; its salt is that of the segment: %v",
+				rec.index, s.last+1, rec.salt == s.salt)}
 	}
 	s.last, s.size = rec.index, sc.offset
 	return rec, nil

@@ -72,8 +72,9 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 			return faults, false, nil
 		}
 		if err == nil && (s.salt != 0 && rec.salt != s.salt || rec.index <= s.last) {
-			err = &badRecord{sc.start, fmt.Sprintf(
-				"a record of index %d behind entry %d; its salt is that of the segment: %v", rec.index, s.last, rec.salt == s.salt)}
+			err = &badRecord{sc.start,
+				fmt.Sprintf("a record of index %d behind entry %d; its salt is that of the segment: %v",
+					rec.index, s.last, rec.salt == s.salt)}
 		}
 		var bad *badRecord
 		switch {
@@ -105,8 +106,9 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 			if n := len(faults); n > 0 && faults[n-1].Offset >= s.size && faults[n-1].First == 0 && !faults[n-1].Mended {
 				faults[n-1].First, faults[n-1].Last = s.last+1, rec.index-1
 			} else {
-				faults = append(faults, Fault{File: s.path, Offset: sc.start, What: fmt.Sprintf("entry %d follows entry %d",
-					rec.index, s.last), First: s.last + 1, Last: rec.index - 1})
+				faults = append(faults, Fault{File: s.path, Offset: sc.start,
+					What:  fmt.Sprintf("entry %d follows entry %d", rec.index, s.last),
+					First: s.last + 1, Last: rec.index - 1})
 			}
 		}
 		s.salt, s.last, s.size = rec.salt, rec.index, sc.offset

@@ -515,7 +515,8 @@ func (c Column) setLine(line uint64, was, l *words) {
 	}
 }
 
-// slice writes line at, whose former content was was, to the columns of c, for the holder of c.mu.
+// slice writes line at to the columns of c, for the holder of c.mu. was is the former content of
+// the line.
 func (c *Counting) slice(at uint64, was *words) {
 	if len(c.writes) == 0 {
 		return

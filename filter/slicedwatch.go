@@ -258,8 +258,8 @@ func raiseTo(n *atomic.Uint32, value uint32) {
 	}
 }
 
-// tell notifies the watchers of line at, whose former content was was, of an add to it, for the
-// holder of c.mu.
+// tell notifies the watchers of line at of an add to it, for the holder of c.mu. was is the former
+// content of the line.
 func (c *Counting) tell(at uint64, was *words) {
 	for _, col := range c.writes {
 		// A watcher that begins after this point reads the line in its new state.

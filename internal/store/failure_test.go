@@ -165,7 +165,7 @@ func TestRelaxedSync(t *testing.T) {
 			defer s.mu.Unlock()
 			return s.durable
 		}
-		if got := durable(); got != 1 { // the first entry synced the new segment
+		if got := durable(); got != 1 { // the segment was created and synced with the first entry
 			t.Errorf("durable %d at once, want 1", got)
 		}
 		time.Sleep(time.Minute)

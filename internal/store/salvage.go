@@ -134,7 +134,7 @@ func (s *Store) setAside(n *Inspection) error {
 	return nil
 }
 
-// keep makes to a hard link to the file from, or a copy if links are not possible.
+// keep gives the file a second name, or copies it if the file system has no hard links.
 func keep(from, to string) (err error) {
 	if err := os.Link(from, to); err == nil || errors.Is(err, os.ErrExist) {
 		return nil

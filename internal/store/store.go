@@ -43,7 +43,7 @@ type Options struct {
 	SyncEvery time.Duration
 	// SegmentBytes is the size at which the journal continues in a new file. 0 means 64 MiB.
 	SegmentBytes int64
-	// Logger receives events for operators that no caller can handle. Nil discards them.
+	// Logger receives events that operators, but no caller, can act on. Nil discards them.
 	Logger *slog.Logger
 	// Random is the source of incarnations and file ids. Nil means crypto/rand.
 	Random io.Reader

@@ -45,8 +45,8 @@ func Or(dst, src []uint64) (set uint64) {
 	return set
 }
 
-// Estimate returns the number of elements that gives the expected fill of set bits, with m bits and
-// k functions.
+// Estimate returns the approximate number of elements of a filter with m bits and k functions in
+// which set bits are set. It inverts the expected fill.
 func Estimate(m, set uint64, k int) uint64 {
 	if set >= m {
 		return math.MaxUint64

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/huge"
 )
 
-// batch is the number of keys that one step of a batched call works on. Their lines
-// are prefetched during the step before, so that up to this many cache misses
-// overlap. Steps of 8 and of 32 measured within 10 % of it.
+// batch is the number of keys that one step of a batched call handles. Their lines are prefetched
+// during the step before, so that up to this many cache misses overlap. Steps of 8 and of 32
+// measured within 10 % of it.
 const batch = 16
 
 // cached is the size in bytes up to which an array is assumed to stay in the core's
@@ -32,32 +32,31 @@ type PageInfo struct {
 	Shown, ShownKeys uint64
 }
 
-// page is the state of one page. All fields but table belong to the holder of
-// array.mu.
+// page is the state of one page. All fields except table are guarded by array.mu.
 type page struct {
 	PageInfo
-	// call is the batched call that last decided to apply its entry here, so
-	// that all keys of one call that hit one page share one decision.
+	// call is the batched call that last decided to apply its entry here, so that all keys of one
+	// call that hit one page share one decision.
 	call  uint64
 	table atomic.Pointer[table] // cells whose value is 15 or more; nil: none
 }
 
-// array is what Counting and Bits have in common: the lines, their pages and the
-// lock that orders writers.
+// array is the common part of Counting and Bits: the lines, their pages and the lock that orders
+// writers.
 type array struct {
 	geo   Geometry
 	id    uint64     // geo.ID()
-	lines []words    // nil of a sparse array
-	dir   *directory // of a sparse array
+	lines []words    // nil if the array is sparse
+	dir   *directory // nil unless the array is sparse
 
-	// mu is held by every method that writes or needs a page to stand still.
-	// Counts and membership checks never take it.
+	// mu is held by every method that writes or needs a page to stand still. Counts and membership
+	// checks never take it.
 	mu         sync.Mutex
 	pages      []page
 	generation uint64
 	calls      uint64
-	fresh      uint64   // keys of the running call that are not in keys yet
-	writes     []Column // where new keys are written, too; never changed, only replaced
+	fresh      uint64   // keys of the running call that are not yet included in keys
+	writes     []Column // columns to which new keys are also written; never modified, only replaced
 
 	keys     atomic.Uint64 // sum of page.Keys
 	overflow atomic.Int64  // bytes of all overflow tables
@@ -79,24 +78,23 @@ func alignedLines(n int) []words {
 	return unsafe.Slice((*words)(unsafe.Pointer(&raw[skip])), n)
 }
 
-// touchStep is how many lines there are in the smallest page of memory.
+// touchStep is the number of lines in the smallest memory page of the system.
 const touchStep = 4096 / LineBytes
 
-// Touch makes the system give an array that is empty, and that nobody else uses yet, all of its
-// memory. Otherwise it does so where lines are first written to, and whoever does that waits
-// until it has cleared a page: of 2 MiB where pages are huge. A sparse array stays as it is.
+// Touch makes the system allocate all memory of an array that is empty and not shared yet.
+// Otherwise the system allocates a page when a line of it is first written to, and the writer waits
+// until the page is cleared: 2 MiB if pages are huge. Touch does nothing to a sparse array.
 func (a *array) Touch() {
 	for i := 0; i < len(a.lines); i += touchStep {
 		a.lines[i][0] = 0
 	}
 }
 
-// Geometry returns the geometry the array was made with.
+// Geometry returns the geometry with which the array was made.
 func (a *array) Geometry() Geometry { return a.geo }
 
-// Keys returns how many adds found their key absent: the number of distinct
-// keys, less the few that looked present at their first add. After a merge it
-// is the sum of both, an upper bound.
+// Keys returns how many adds found their key absent: the number of distinct keys, less the few that
+// looked present at their first add. After a merge it is the sum of both arrays, an upper bound.
 func (a *array) Keys() uint64 { return a.keys.Load() }
 
 // flushKeys ends a call that added keys.
@@ -114,8 +112,8 @@ func (a *array) Generation() uint64 {
 	return a.generation
 }
 
-// SetGeneration sets the time slice that goes into encoded pages. Pages of one
-// generation are refused by an array of another.
+// SetGeneration sets the time slice that goes into encoded pages. An array refuses pages of a
+// different generation.
 func (a *array) SetGeneration(generation uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,7 +148,7 @@ func (a *array) prefetch(keys []Key, lines *[batch]uint64) {
 	}
 }
 
-// fetch prefetches lines, one at least and no more than batch.
+// fetch prefetches 1 to batch lines.
 func (a *array) fetch(lines []uint64) {
 	if a.dir != nil {
 		a.dir.prefetch(lines)
@@ -159,8 +157,8 @@ func (a *array) fetch(lines []uint64) {
 	}
 }
 
-// due reports whether the journal entry index must be applied to page p, and if
-// so notes it there. call tells the batched calls apart.
+// due reports whether the journal entry index must be applied to page p, and if so records it
+// there. call identifies the batched call.
 func (a *array) due(p *page, index, call uint64) bool {
 	if index == 0 || p.call == call {
 		return true

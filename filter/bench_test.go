@@ -10,16 +10,15 @@ import (
 	"unsafe"
 )
 
-// The benchmarks run at sizes that fit in the core's own cache, in the shared
-// cache, and in neither: at one size alone one would not see what batches bring.
-// All keys are asked for in an order that has nothing to do with memory. Each
-// group ends with what it is to be compared with: one dependent access to an
-// array of the same size, and a map of the same content.
+// The benchmarks run at sizes that fit in the core's own cache, in the shared cache, and in
+// neither: a single size would not show the effect of batches. All keys are queried in an order
+// unrelated to memory. Each group ends with its baselines: one dependent access to an array of the
+// same size, and a map of the same content.
 //
 //	go test ./filter -run '^$' -bench 'Speed/n=20000000' -count 5
 var benchSizes = []int{1e4, 1e6, 2e7}
 
-// benchKeys returns n keys, spread as the keyed hash spreads them, cheaply.
+// benchKeys returns n keys, cheaply, spread as the keyed hash spreads them.
 func benchKeys(n int, salt uint64) []Key {
 	keys := make([]Key, n)
 	for i := range keys {
@@ -30,8 +29,8 @@ func benchKeys(n int, salt uint64) []Key {
 
 const benchBatch = 256
 
-// cpu returns the processor time of this process in nanoseconds. On a machine
-// that is busy with other things it says more than the clock.
+// cpu returns the processor time of this process in nanoseconds. On a busy machine it is more
+// meaningful than the clock.
 func cpu() int64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -40,8 +39,8 @@ func cpu() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// each calls f with consecutive batches of the b.N keys that are drawn from keys
-// round and round. wrap, unless nil, is called untimed before each new round.
+// each calls f with consecutive batches of b.N keys, drawn from keys in a cycle. wrap, unless nil,
+// is called untimed before each new cycle.
 func each(b *testing.B, keys []Key, wrap func(), f func([]Key)) {
 	b.ReportAllocs()
 	i := 0
@@ -103,7 +102,7 @@ func BenchmarkCountingSpeed(b *testing.B) {
 			})
 			b.Run("batch-hit", func(b *testing.B) { each(b, keys, nil, batch) })
 			b.Run("batch-miss", func(b *testing.B) { each(b, unseen, nil, batch) })
-			// Reports as they come: half of them are of keys with 15 and more.
+			// Reports as they come: half of them are of keys with a count of 15 or more.
 			reports := reportStream(keys)
 			b.Run("reports-count-batch", func(b *testing.B) { each(b, reports, nil, batch) })
 			restore := restorer(b, c)
@@ -169,8 +168,8 @@ func BenchmarkBitsSpeed(b *testing.B) {
 	}
 }
 
-// reportStream returns keys as often as they are reported, in random order: up
-// to four million reports.
+// reportStream returns keys as often as they are reported, in random order: up to four million
+// reports.
 func reportStream(keys []Key) (reports []Key) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	n := min(len(keys), 1<<20)
@@ -181,8 +180,8 @@ func reportStream(keys []Key) (reports []Key) {
 	return reports
 }
 
-// restorer returns a function that brings c back to its present state, if that
-// is small enough for benchmarks to go round its keys more than once.
+// restorer returns a function that restores c to its present state, if that state is small enough
+// for benchmarks to use its keys more than once.
 func restorer(b *testing.B, c *Counting) func() {
 	if c.Pages() > 256 {
 		return func() {}
@@ -200,8 +199,7 @@ func restorer(b *testing.B, c *Counting) func() {
 	}
 }
 
-// BenchmarkMerge states bytes of array per second, beside the machine's copy of
-// the same bytes.
+// BenchmarkMerge reports bytes of array per second, next to the machine's copy of the same bytes.
 func BenchmarkMerge(b *testing.B) {
 	for _, n := range []int{1e5, 1e7} {
 		counts, _ := skew(rand.New(rand.NewPCG(1, 2)), 1<<16, DefaultTail)
@@ -337,14 +335,14 @@ func benchBaselines(b *testing.B, size uint64, keys, unseen []Key) {
 	})
 }
 
-// mapKeys returns keys as they lie in memory: a key put together from two words
-// would stall each look-up until the one before has ended.
+// mapKeys returns keys as they lie in memory: a key assembled from two words would stall each
+// look-up until the previous one has ended.
 func mapKeys(keys []Key) [][16]byte {
 	return unsafe.Slice((*[16]byte)(unsafe.Pointer(unsafe.SliceData(keys))), len(keys))
 }
 
-// randomCycle returns n lines, each of which holds the number of the next one
-// in a random order that visits all.
+// randomCycle returns n lines, each of which holds the number of the next one in a random order
+// that visits all.
 func randomCycle(n int) [][LineBytes / 4]uint32 {
 	order := rand.New(rand.NewPCG(5, 6)).Perm(n)
 	next := make([][LineBytes / 4]uint32, n)

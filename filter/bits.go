@@ -6,27 +6,26 @@ import (
 	"unsafe"
 )
 
-// A Bits is an approximate set of keys: a key that was set is always found, one
-// that was not is found with probability [Geometry.GhostError].
+// A Bits is an approximate set of keys: a key that was set is always found, and a key that was not
+// set is found with probability [Geometry.GhostError].
 //
-// It is a blocked Bloom filter: all bits of a key lie in one 64-byte line. With
-// K = 8 a key has one bit in each of the eight 64-bit words, the fastest form,
-// for error rates down to 1e-4; with K = 16 one in each of the sixteen 32-bit
-// half words, smaller below that.
+// It is a blocked Bloom filter: all bits of a key lie in one 64-byte line. With K = 8 a key has one
+// bit in each of the eight 64-bit words, which is the fastest form, for error rates down to 1e-4.
+// With K = 16 it has one bit in each of the sixteen 32-bit half words, which is smaller below that
+// rate.
 //
-// Merge is OR: commutative, associative, idempotent. Any number of goroutines may
-// test membership while one writes, as in [Counting].
+// Merge is OR: commutative, associative, idempotent. Any number of goroutines may test membership
+// while one writes, as in [Counting].
 //
-// Source: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors"
-// (1970); Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom
-// Filters" (2010).
+// Source: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors" (1970); Putze,
+// Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (2010).
 type Bits struct {
 	*array
 	twice bool // K is 16
 }
 
-// NewBits returns an empty array, or an error that wraps [ErrGeometry] if g is
-// not valid or not of kind [Bitmap].
+// NewBits returns an empty array, or an error that wraps [ErrGeometry] if g is not valid or not of
+// kind [Bitmap].
 func NewBits(g Geometry) (*Bits, error) { return newBitsOf(g, newArray) }
 
 func newBitsOf(g Geometry, array func(Geometry) *array) (*Bits, error) {
@@ -39,8 +38,7 @@ func newBitsOf(g Geometry, array func(Geometry) *array) (*Bits, error) {
 	return &Bits{array: array(g), twice: g.K == 16}, nil
 }
 
-// Has reports whether k was set. It allocates nothing, takes no lock and reads
-// one cache line.
+// Has reports whether k was set. It allocates nothing, takes no lock and reads one cache line.
 func (b *Bits) Has(k Key) bool {
 	return b.has(line(k.Hi, b.geo.Lines), k.Lo)
 }
@@ -53,8 +51,7 @@ func (b *Bits) has(at, lo uint64) bool {
 	return hasOnce(l, lo)
 }
 
-// hasOnce reports whether each word of l has its bit of lo: byte i chooses that
-// of word i.
+// hasOnce reports whether each word of l has its bit of lo: byte i selects the bit of word i.
 func hasOnce(l *words, lo uint64) bool {
 	return atomic.LoadUint64(&l[0])>>(lo&63)&
 		(atomic.LoadUint64(&l[1])>>(lo>>8&63))&
@@ -66,20 +63,20 @@ func hasOnce(l *words, lo uint64) bool {
 		(atomic.LoadUint64(&l[7])>>(lo>>56&63))&1 != 0
 }
 
-// hasTwice is hasOnce for two bits in each word, see pattern. Four bits are enough to tell
-// that most absent keys are absent.
+// hasTwice is hasOnce for two bits in each word; see pattern. Four bits are enough to rule out most
+// absent keys.
 func hasTwice(l *words, lo uint64) bool {
 	hi := mix64(lo + weyl)
 	return hasBoth(l, 0, lo, hi)&hasBoth(l, 1, lo, hi)&1 != 0 && hasRest(l, lo, hi)
 }
 
-// hasRest is hasBoth of all words from the third one on.
+// hasRest is hasBoth for all words from the third one on.
 func hasRest(l *words, lo, hi uint64) bool {
 	return hasBoth(l, 2, lo, hi)&hasBoth(l, 3, lo, hi)&hasBoth(l, 4, lo, hi)&
 		hasBoth(l, 5, lo, hi)&hasBoth(l, 6, lo, hi)&hasBoth(l, 7, lo, hi)&1 != 0
 }
 
-// hasBoth returns a word whose lowest bit says whether word i of l has the bits of both halves.
+// hasBoth returns a word whose lowest bit is set if word i of l has the bits of both halves.
 func hasBoth(l *words, i, lo, hi uint64) uint64 {
 	w := atomic.LoadUint64(&l[i])
 	return w >> (lo >> (8 * i) & 31) & (w >> 32 >> (hi >> (8 * i) & 31))
@@ -93,7 +90,7 @@ func pattern(lo uint64, twice bool) (m words) {
 		}
 		return m
 	}
-	// Sixteen times five bits are more than lo has.
+	// Sixteen positions of five bits are more than lo holds.
 	hi := mix64(lo + weyl)
 	for i := range m {
 		m[i] = 1<<(lo>>(8*i)&31) | 1<<(32+hi>>(8*i)&31)
@@ -101,8 +98,8 @@ func pattern(lo uint64, twice bool) (m words) {
 	return m
 }
 
-// HasBatch sets out[i] to whether keys[i] was set, overlapping the cache misses
-// of its keys. out must be as long as keys.
+// HasBatch sets out[i] to whether keys[i] was set, overlapping the cache misses of the keys. out
+// must be as long as keys.
 func (b *Bits) HasBatch(keys []Key, out []bool) {
 	out = out[:len(keys)]
 	var now, next [batch]uint64
@@ -115,7 +112,7 @@ func (b *Bits) HasBatch(keys []Key, out []bool) {
 	}
 }
 
-// hasAll is has for 1 to batch keys, whose lines are at.
+// hasAll is has for 1 to batch keys on the lines at.
 func (b *Bits) hasAll(at *[batch]uint64, keys []Key, out []bool) {
 	if b.dir == nil && !b.twice {
 		hasLines(unsafe.SliceData(b.lines), &at[0], &keys[0], len(keys), &out[0])
@@ -126,8 +123,8 @@ func (b *Bits) hasAll(at *[batch]uint64, keys []Key, out []bool) {
 	}
 }
 
-// Set puts k into the set and reports whether it seemed to be there already.
-// The page keeps its journal index, see [Bits.SetBatch].
+// Set puts k into the set and reports whether it seemed to be there already. The page keeps its
+// journal index; see [Bits.SetBatch].
 func (b *Bits) Set(k Key) (before bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,9 +133,8 @@ func (b *Bits) Set(k Key) (before bool) {
 	return before
 }
 
-// SetBatch puts the keys into the set and sets before[i], unless before is nil,
-// to whether keys[i] seemed to be there already. index is a journal index, or
-// 0, as in [Counting.AddBatch].
+// SetBatch puts the keys into the set. Unless before is nil, it sets before[i] to whether keys[i]
+// seemed to be there already. index is a journal index, or 0, as in [Counting.AddBatch].
 func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 	if before != nil {
 		before = before[:len(keys)]
@@ -161,8 +157,8 @@ func (b *Bits) SetBatch(index uint64, keys []Key, before []bool) {
 	b.flushKeys()
 }
 
-// setAll is set for 1 to batch keys, whose lines are at, on the pages that are
-// due for index; on others it is has.
+// setAll is set for 1 to batch keys on the lines at, if their pages are due for index. On other
+// pages it is has.
 func (b *Bits) setAll(index uint64, at *[batch]uint64, keys []Key, was *[batch]bool) {
 	due := b.allDue(index, at[:len(keys)])
 	if b.twice || b.dir != nil || len(b.writes) > 0 || !due {
@@ -183,8 +179,8 @@ func (b *Bits) setAll(index uint64, at *[batch]uint64, keys []Key, was *[batch]b
 	}
 }
 
-// allDue reports whether all pages of the lines at are due for index, and notes
-// the index on those that are.
+// allDue reports whether all pages of the lines at are due for index, and records the index on
+// those that are.
 func (b *Bits) allDue(index uint64, at []uint64) bool {
 	if index == 0 {
 		return true
@@ -214,16 +210,16 @@ func (b *Bits) set(at, lo uint64) (before bool) {
 	return before
 }
 
-// count notes that a key was new to page p.
+// count records that a key was new to page p.
 func (b *Bits) count(p *page) {
 	p.Version++
 	p.Keys++
 	b.fresh++
 }
 
-// setOnce sets the bit of lo in each word of l and reports whether all were set
-// before. It is pattern and OR in one, unrolled, all in registers: the loop of
-// setTwice takes three times as long.
+// setOnce sets the bit of lo in each word of l and reports whether all of them were set before. It
+// combines pattern and OR, unrolled, all in registers: the loop of setTwice takes three times as
+// long.
 func setOnce(l *words, lo uint64) (before bool) {
 	old := atomic.LoadUint64(&l[0])
 	w0 := old | 1<<(lo&63)
@@ -262,7 +258,7 @@ func setTwice(l *words, lo uint64) (before bool) {
 	hi := mix64(lo + weyl)
 	var m words
 	var fresh uint64
-	for i := range m { // as pattern has them
+	for i := range m { // the same bits as in pattern
 		bits := uint64(1)<<(lo&31) | 1<<32<<(hi&31)
 		old := atomic.LoadUint64(&l[i])
 		fresh |= bits &^ old
@@ -276,14 +272,14 @@ func setTwice(l *words, lo uint64) (before bool) {
 	return false
 }
 
-// hasLinesGo is hasLines in Go.
+// hasLinesGo is hasLines implemented in Go.
 func hasLinesGo(base *words, at []uint64, keys []Key, found []bool) {
 	for i := range at {
 		found[i] = hasOnce(lineAt(base, at[i]), keys[i].Lo)
 	}
 }
 
-// setLinesGo is setLines in Go.
+// setLinesGo is setLines implemented in Go.
 func setLinesGo(base *words, at []uint64, keys []Key, before []bool) {
 	for i := range at {
 		before[i] = setOnce(lineAt(base, at[i]), keys[i].Lo)

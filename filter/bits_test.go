@@ -227,8 +227,8 @@ func TestBitsRefuseOtherGeometry(t *testing.T) {
 	}
 }
 
-// The kernels that are written in assembly on some processors do what their twins
-// in Go do.
+// TestLineKernels checks that the kernels written in assembly on some processors give the same
+// results as their Go versions.
 func TestLineKernels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	const n = 64
@@ -249,7 +249,7 @@ func TestLineKernels(t *testing.T) {
 			}
 		}
 		got, want := make([]bool, size+1), make([]bool, size+1)
-		got[size], want[size] = true, true // must stay
+		got[size], want[size] = true, true // must stay set
 		hasLines(&x[0], &at[0], &keys[0], size, &got[0])
 		hasLinesGo(&y[0], at, keys, want)
 		if !slices.Equal(got, want) {
@@ -270,7 +270,7 @@ func TestLineKernels(t *testing.T) {
 			}
 		}
 		more := alignedLines(n)
-		for range rng.IntN(3) { // none, or few: most lines stay as they are
+		for range rng.IntN(3) { // none, or few: most lines stay unchanged
 			more[rng.IntN(n)][rng.IntN(lineWords)] = rng.Uint64()
 		}
 		if a, b := orLines(&x[0], &more[0], n), orLinesGo(y, more); a != b || !slices.Equal(x, y) {
@@ -279,8 +279,8 @@ func TestLineKernels(t *testing.T) {
 	}
 }
 
-// TestHasEach: keys that are looked up in several arrays at once, of both K and several shapes,
-// are in each what they are when they are looked up alone.
+// TestHasEach checks that keys looked up in several arrays at once, of both K and several shapes,
+// give the same results as separate look-ups.
 func TestHasEach(t *testing.T) {
 	keys, rng := seeded(9, 1_000)
 	var sets []*Bits

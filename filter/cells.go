@@ -5,26 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// A cells is the set of k distinct cells, 0 to 127, that a key has in its line:
-// one byte per cell, lowest byte first. Bytes from k on hold 0x80 plus their
-// position, which is no cell.
+// A cells is the set of k distinct cells, 0 to 127, that a key has in its line: one byte per cell,
+// lowest byte first. Bytes from k on hold 0x80 plus their position, which is not a valid cell.
 type cells uint64
 
 const (
 	lanes    = 0x0101010101010101 // one in each byte
 	escape   = 15                 // nibble of a cell whose value is in the overflow table
-	maxLight = escape - 1         // largest value that a nibble holds itself
+	maxLight = escape - 1         // largest value stored in a nibble itself
 )
 
-// cellMasks returns the bits that cells of k bytes keep of a hash, and those
-// that the remaining bytes are filled with.
+// cellMasks returns two masks for cells of k bytes: the bits that are kept from a hash, and the
+// bits that fill the remaining bytes.
 func cellMasks(k uint8) (keep, fill uint64) {
 	return 0x7f * (lanes >> (64 - 8*k)), 0x8786858483828180 &^ (1<<(8*k) - 1)
 }
 
-// pick returns the cells of a key: seven bits of each of its low k bytes. A
-// draw in which two cells are equal is thrown away and the hash mixed anew, so
-// all sets of k distinct cells are equally likely (H2 by construction).
+// pick returns the cells of a key: seven bits of each of its low k bytes. A draw with two equal
+// cells is discarded and the hash mixed again, so all sets of k distinct cells are equally likely
+// (H2 by construction).
 func pick(lo, keep, fill uint64) cells {
 	x := lo&keep | fill
 	if distinct(x) {
@@ -42,8 +41,8 @@ func repick(lo, keep, fill uint64) cells {
 	}
 }
 
-// distinct reports whether the eight bytes of x differ from each other: every
-// pair of them meets in one of four rotations.
+// distinct reports whether the eight bytes of x differ from each other: every pair of bytes meets
+// in one of four rotations.
 func distinct(x uint64) bool {
 	const high = lanes << 7
 	a := x ^ bits.RotateLeft64(x, 8)
@@ -67,7 +66,7 @@ func lightest(l *words, c cells, k uint8) uint64 {
 	x := uint64(c)
 	v := min(nibble(l, x), nibble(l, x>>8))
 	if v == 0 {
-		return 0 // as of most keys that were never added
+		return 0 // the case for most keys that were never added
 	}
 	switch k { // unrolled: this is most of the work of a count
 	case 8:
@@ -96,7 +95,7 @@ func nibble(l *words, x uint64) uint64 {
 	return atomic.LoadUint64(&l[x>>4&7]) >> (x << 2 & 60) & 15
 }
 
-// raise lifts the nibbles of the k cells c of w to at least value, 1 to 15.
+// raise raises the nibbles of the k cells c of w to at least value, 1 to 15.
 func (w *words) raise(c cells, k uint8, value uint64) {
 	for x := uint64(c); k > 0; k-- {
 		i, shift := x>>4&7, x<<2&60
@@ -106,7 +105,7 @@ func (w *words) raise(c cells, k uint8, value uint64) {
 	}
 }
 
-// raiseLineGo is raiseLine in Go.
+// raiseLineGo is raiseLine implemented in Go.
 func raiseLineGo(l *words, c cells, k uint8, value uint64) {
 	w := load(l)
 	w.raise(c, k, value)
@@ -144,7 +143,7 @@ func (m mask) with(c uint64) mask {
 	return mask{m.lo | bit&^up, m.hi | bit&up}
 }
 
-// pop returns the lowest cell of m, which must not be empty, and m without it.
+// pop returns the lowest cell of m, which must not be empty, and m without that cell.
 func (m mask) pop() (uint64, mask) {
 	if m.lo != 0 {
 		return uint64(bits.TrailingZeros64(m.lo)), mask{m.lo & (m.lo - 1), m.hi}
@@ -152,7 +151,7 @@ func (m mask) pop() (uint64, mask) {
 	return 64 + uint64(bits.TrailingZeros64(m.hi)), mask{0, m.hi & (m.hi - 1)}
 }
 
-// first returns the n lowest cells of m, or m if it has no more than n.
+// first returns the n lowest cells of m, or m if it has at most n.
 func (m mask) first(n int) mask {
 	var f mask
 	for ; n > 0 && !m.empty(); n-- {

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// fills bring an array to every form of a page: empty, sparse, dense, with light, narrow and
-// wide values.
+// fills bring an array to every form of a page: empty, sparse, dense, with light, narrow and wide
+// values.
 var fills = []struct {
 	name string
 	keys int
@@ -116,8 +116,8 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// TestPageDamage flips bits and cuts at every offset of a sparse page and at many of a dense
-// one: nothing may be accepted, and nothing may change.
+// TestPageDamage flips bits and cuts at every offset of a sparse page and at many offsets of a
+// dense one. No damaged page may be accepted, or change anything.
 func TestPageDamage(t *testing.T) {
 	for _, f := range fills {
 		c := filled(t, cellsGeo, f.keys, f.size)
@@ -143,8 +143,7 @@ func TestPageDamage(t *testing.T) {
 	}
 }
 
-// reseal gives a page or delta that was tampered with a right checksum again:
-// what an attacker would do.
+// reseal gives a modified page or delta a valid checksum, as an attacker would.
 func reseal(b []byte) []byte {
 	binary.LittleEndian.PutUint32(b[52:], uint32(len(b)-pageHeader))
 	binary.LittleEndian.PutUint32(b[60:], pageSum(b))
@@ -178,8 +177,10 @@ func TestHostilePages(t *testing.T) {
 		{"sparse as dense", sparse, func(b []byte) []byte { b[6] = formDense; return b }, ErrCorrupt},
 		{"dense as empty", dense, func(b []byte) []byte { b[6] = formEmpty; return b }, ErrCorrupt},
 		{"no payload", dense, func(b []byte) []byte { return b[:pageHeader] }, ErrCorrupt},
-		{"escape without a value", dense, func(b []byte) []byte { b[pageHeader+firstLight(b)] |= 0x0f; return b }, ErrCorrupt},
-		{"value without an escape", dense, func(b []byte) []byte { b[pageHeader+firstEscape(b)] &= 0xf0; return b }, ErrCorrupt},
+		{"escape without a value", dense, func(b []byte) []byte { b[pageHeader+firstLight(b)] |= 0x0f; return b },
+			ErrCorrupt},
+		{"value without an escape", dense, func(b []byte) []byte { b[pageHeader+firstEscape(b)] &= 0xf0; return b },
+			ErrCorrupt},
 		{"a value less", dense, func(b []byte) []byte { return b[:len(b)-2] }, ErrCorrupt},
 		{"values after the last", dense, func(b []byte) []byte { return append(b, 1, 1, 1) }, ErrCorrupt},
 	} {
@@ -203,8 +204,8 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// TestImplausibleKeys: a page says how many keys filled it. Fewer than can have set what
-// is set in it, or more than there ever are, are refused, and change nothing.
+// TestImplausibleKeys checks the number of keys that a page states. A number too small for the
+// cells or bits that are set, or above the possible maximum, is refused and changes nothing.
 func TestImplausibleKeys(t *testing.T) {
 	for k := uint8(2); k <= 8; k++ {
 		g := Geometry{Kind: Cells, Lines: 8, K: k}
@@ -217,12 +218,14 @@ func TestImplausibleKeys(t *testing.T) {
 			m.Info.Keys = keys
 			for _, enc := range [][]byte{m.Append(nil), m.AppendCompact(nil), m.append(nil, 0)} {
 				d := mustCounting(t, g)
-				if _, err := d.LoadPage(enc); (err == nil) != ok || !ok && (!errors.Is(err, ErrCorrupt) || d.Stats().Fill != 0) || ok && d.Keys() != keys {
+				if _, err := d.LoadPage(enc); (err == nil) != ok || !ok && (!errors.Is(err, ErrCorrupt) ||
+					d.Stats().Fill != 0) || ok && d.Keys() != keys {
 					t.Errorf("k=%d: %d keys: %v", k, keys, err)
 				}
 			}
 		}
-		for keys, ok := range map[uint64]bool{0: false, 1: false, 2: false, 3: true, 4: true, 1 << 48: true, 1<<48 + 1: false, 1<<64 - 1: false} {
+		for keys, ok := range map[uint64]bool{0: false, 1: false, 2: false, 3: true, 4: true, 1 << 48: true,
+			1<<48 + 1: false, 1<<64 - 1: false} {
 			try(keys, ok)
 		}
 	}
@@ -287,7 +290,8 @@ func TestArrayRoundTrip(t *testing.T) {
 			t.Errorf("decoding left %q", rest)
 		}
 		check(t, d)
-		if !slices.Equal(logical(c), logical(d)) || d.Generation() != 77 || d.Keys() != c.Keys() || d.Geometry() != c.Geometry() {
+		if !slices.Equal(logical(c), logical(d)) || d.Generation() != 77 || d.Keys() != c.Keys() ||
+			d.Geometry() != c.Geometry() {
 			t.Errorf("%d lines: array differs after a round trip", lines)
 		}
 		if _, err := DecodeCounting(bytes.NewReader(whole), int64(lines*LineBytes)-1); !errors.Is(err, ErrTooLarge) {
@@ -321,7 +325,7 @@ func TestArrayRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSwappedPages: pages of the right array in the wrong place.
+// TestSwappedPages checks that pages of the right array in the wrong position are refused.
 func TestSwappedPages(t *testing.T) {
 	c := mustCounting(t, Geometry{Kind: Cells, Lines: 2048, K: 6})
 	var file bytes.Buffer
@@ -336,8 +340,8 @@ func TestSwappedPages(t *testing.T) {
 	}
 }
 
-// TestHostileFileTakesLittleMemory: a header that claims a large array, and no
-// pages, must not make the decoder allocate it.
+// TestHostileFileTakesLittleMemory checks that a header that claims a large array, without pages,
+// does not make the decoder allocate it.
 func TestHostileFileTakesLittleMemory(t *testing.T) {
 	h := make([]byte, fileHeader)
 	copy(h, fileMagic)

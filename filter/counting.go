@@ -6,29 +6,27 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// Many is the largest count. It stands for "this many or more".
+// Many is the largest count. It stands for "Many or more".
 const Many = codec.MaxValue
 
-// A Counting counts how often each key was added. The count of a key is never
-// below the truth; it is above it for the share of keys that [Geometry.CountError]
-// states, and an unseen key has a count with probability [Geometry.GhostError].
+// A Counting counts how often each key was added. The count of a key is never too low. It is too
+// high for the share of keys given by [Geometry.CountError], and an unseen key has a count with
+// probability [Geometry.GhostError].
 //
-// It is the refined extension of the Bloom filter (H1: an add of n raises every
-// cell of the key to at least its present count + n; H2: the k cells of a key
-// are distinct) with split storage: a cell is a nibble, 128 of them to a cache
-// line, all cells of a key in one line. Nibble 15 is an escape; the value, exact
-// up to [Many], is then in the page's overflow table.
+// It is the refined extension of the Bloom filter with split storage. H1: an add of n raises every
+// cell of the key to at least the key's present count + n. H2: the k cells of a key are distinct. A
+// cell is a nibble, 128 of them in a cache line, and all cells of a key are in one line. Nibble 15
+// is an escape: the value, exact up to [Many], is then in the page's overflow table.
 //
-// Any number of goroutines may read counts while one writes: reads take no lock and
-// never miss an add that has returned. A mutex orders writers, so concurrent adds
-// are safe and never undercount; one writer that adds in batches is fastest.
+// Any number of goroutines may read counts while one writes: reads take no lock and never miss an
+// add that has returned. A mutex orders writers, so concurrent adds are safe and never undercount;
+// a single writer that adds in batches is fastest.
 //
-// There is no way to subtract: in a refined filter it would undercount other
-// keys. Arrays of several servers are combined by [Counting.Merge]; each server
-// must add to an array of its own only.
+// Subtraction is impossible: in a refined filter it would undercount other keys. Arrays of several
+// servers are combined by [Counting.Merge]; each server must add only to an array of its own.
 //
-// Source: Yan and Cho, "Enhancing Collaborative Spam Detection with Bloom
-// Filters" (2006), sections 4 and 5.
+// Source: Yan and Cho, "Enhancing Collaborative Spam Detection with Bloom Filters" (2006), sections
+// 4 and 5.
 type Counting struct {
 	*array
 	k          uint8
@@ -36,8 +34,8 @@ type Counting struct {
 	floor      uint32 // 0: none
 }
 
-// NewCounting returns an empty array, or an error that wraps [ErrGeometry] if g
-// is not valid or not of kind [Cells].
+// NewCounting returns an empty array, or an error that wraps [ErrGeometry] if g is not valid or not
+// of kind [Cells].
 func NewCounting(g Geometry) (*Counting, error) { return newCounting(g, newArray) }
 
 func newCounting(g Geometry, array func(Geometry) *array) (*Counting, error) {
@@ -51,9 +49,8 @@ func newCounting(g Geometry, array func(Geometry) *array) (*Counting, error) {
 	return &Counting{array: array(g), k: g.K, keep: keep, fill: fill}, nil
 }
 
-// Count returns how often k was added: never less, rarely more. It allocates
-// nothing, takes no lock and reads one cache line, or three of a key that was
-// added 15 times or more.
+// Count returns how often k was added: never less, rarely more. It allocates nothing, takes no lock
+// and reads one cache line, or three for a key that was added 15 times or more.
 func (c *Counting) Count(k Key) uint32 {
 	return c.count(line(k.Hi, c.geo.Lines), pick(k.Lo, c.keep, c.fill))
 }
@@ -66,7 +63,7 @@ func (c *Counting) count(at uint64, x cells) uint32 {
 	return c.countHeavy(at, x)
 }
 
-// countHeavy is count for a key whose nibbles were all seen at 15.
+// countHeavy is count for a key whose nibbles were all observed at 15.
 func (c *Counting) countHeavy(at uint64, x cells) uint32 {
 	p := &c.pages[at/PageLines]
 	for {
@@ -80,9 +77,9 @@ func (c *Counting) countHeavy(at uint64, x cells) uint32 {
 	}
 }
 
-// CountBatch sets out[i] to the count of keys[i]. It overlaps the cache misses
-// of its keys, which in arrays larger than the caches is several times faster
-// than single calls. out must be as long as keys.
+// CountBatch sets out[i] to the count of keys[i]. It overlaps the cache misses of the keys, which
+// in arrays larger than the caches is several times faster than single calls. out must be as long
+// as keys.
 func (c *Counting) CountBatch(keys []Key, out []uint32) {
 	out = out[:len(keys)]
 	var now, next [batch]uint64
@@ -97,9 +94,8 @@ func (c *Counting) CountBatch(keys []Key, out []uint32) {
 	}
 }
 
-// Add counts k n more times and returns the count before. Counts stop at
-// [Many]. An add of 0 changes nothing. The page keeps its journal index, see
-// [Counting.AddBatch].
+// Add counts k n more times and returns the count before. Counts stop at [Many]. An add of 0
+// changes nothing. The page keeps its journal index; see [Counting.AddBatch].
 func (c *Counting) Add(k Key, n uint32) (before uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,14 +104,13 @@ func (c *Counting) Add(k Key, n uint32) (before uint32) {
 	return before
 }
 
-// AddBatch counts keys[i] n[i] more times, for all i in order, and sets
-// before[i], unless before is nil, to the count before. n, and before unless it
-// is nil, must be as long as keys.
+// AddBatch counts keys[i] n[i] more times, for all i in order. Unless before is nil, it sets
+// before[i] to the count before. n must be as long as keys, and so must before unless it is nil.
 //
-// index, unless 0, is the journal index of the entry that is being applied:
-// pages that have seen it, or a later one, when the call starts are left alone,
-// so an entry may be applied again after a crash and is counted once. (Their
-// before is the present count, which includes the entry.)
+// index, unless 0, is the journal index of the entry that is being applied. Pages that have seen
+// that entry, or a later one, when the call starts are left alone, so an entry that is applied
+// again after a crash is counted once. (On these pages, before is the present count, which includes
+// the entry.)
 func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint32) {
 	n = n[:len(keys)]
 	if before != nil {
@@ -131,7 +126,7 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 	for done := 0; done < len(keys); done += batch {
 		size := min(len(keys)-done, batch)
 		c.prefetch(keys[done+size:], &next)
-		for i, at := range now[:size] { // all before any, since each may be a cache miss
+		for i, at := range now[:size] { // all before any is used, since each may be a cache miss
 			due[i] = c.due(&c.pages[at/PageLines], index, c.calls)
 		}
 		c.pickBatch(keys[done:done+size], n[done:], &now, &xs)
@@ -152,9 +147,9 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 	c.flushKeys()
 }
 
-// pickBatch sets x to the cells of up to batch keys, whose lines are at, and
-// prefetches the overflow slots of those whose first cell is heavy, or will be when
-// the key is added n times. A slot is a cache miss of its own, so these overlap too.
+// pickBatch sets x to the cells of up to batch keys on the lines at. It prefetches the overflow
+// slots of keys whose first cell is heavy, or will be when the key is added n times. A slot is a
+// cache miss of its own, so these misses overlap as well.
 func (c *Counting) pickBatch(keys []Key, n []uint32, at *[batch]uint64, x *[batch]cells) {
 	var slots [batch]uint64
 	some := 0
@@ -234,8 +229,8 @@ func (c *Counting) raiseLight(at uint64, x cells, value uint64) {
 	c.slice(at, &was)
 }
 
-// raiseHeavy raises the cells of x to at least value, 15 to Many. The table comes
-// first: whoever sees an escape nibble finds the value.
+// raiseHeavy raises the cells of x to at least value, 15 to Many. The table is changed first: a
+// reader that sees an escape nibble then finds the value.
 func (c *Counting) raiseHeavy(p *page, at uint64, x cells, value uint32) {
 	l := c.own(at)
 	set := x.set(c.k)
@@ -250,8 +245,8 @@ func (c *Counting) raiseHeavy(p *page, at uint64, x cells, value uint32) {
 	raiseLine(l, x, c.k, escape)
 }
 
-// setHeavy carries out r in the table of p. r.set may hold cells that need no
-// raise; light are those of it that are not in the table yet.
+// setHeavy carries out r in the table of p. r.set may hold cells that need no raise; light is the
+// subset of cells that are not in the table yet.
 func (c *Counting) setHeavy(p *page, r *raise, light mask) {
 	old := p.table.Load()
 	t := old.reserve(maxCells)

@@ -49,14 +49,14 @@ func TestCountingAgreesWithModel(t *testing.T) {
 				applied[index] = true
 			},
 			"replay": func(t *rapid.T) {
-				// Everything since some entry again, as recovery does.
+				// Apply everything since some entry again, as recovery does.
 				from := rapid.IntRange(0, len(journal)).Draw(t, "from")
 				for i, e := range journal[from:] {
 					c.AddBatch(uint64(from+i+1), e.keys, e.n, nil)
 				}
 			},
 			"move": func(t *rapid.T) {
-				// Through the codec into a fresh array, page by page.
+				// Copy through the codec into a fresh array, page by page.
 				fresh, err := NewCounting(g)
 				if err != nil {
 					t.Fatal(err)
@@ -210,11 +210,11 @@ func TestBatchesEqualSingles(t *testing.T) {
 	check(t, many)
 }
 
-// TestPicks: keys that are looked up in several arrays at once, of several K and shapes, are in
-// each what they are when they are looked up alone, whether or not they were loaded before.
+// TestPicks checks that keys looked up in several arrays at once, of several K and shapes, give the
+// same results as separate look-ups, whether or not they were prefetched.
 func TestPicks(t *testing.T) {
 	keys, rng := seeded(7, 2_000)
-	for i, k := range keys[:1000] { // kinds of a key in a row, as look-ups have them
+	for i, k := range keys[:1000] { // consecutive kinds of a key, as in look-ups
 		if i%3 > 0 {
 			keys[i] = keys[i-i%3].With(uint8(i % 3))
 		} else {
@@ -277,13 +277,13 @@ func TestPicks(t *testing.T) {
 func TestAddBatchAppliesAnEntryOncePerPage(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 2 * PageLines, K: 4}
 	low, high := Key{Hi: 0, Lo: 7}, Key{Hi: 1 << 63, Lo: 7}
-	other := Key{Hi: 1, Lo: 99} // the page of low
+	other := Key{Hi: 1, Lo: 99} // on the same page as low
 	c := mustCounting(t, g)
 	if c.PageOf(low) != 0 || c.PageOf(other) != 0 || c.PageOf(high) != 1 {
 		t.Fatal("keys are not on the pages that the test needs")
 	}
 	c.AddBatch(7, []Key{low, other, low}, []uint32{1, 1, 1}, nil)
-	// Entry 8 was applied to page 0 only when the crash came.
+	// Entry 8 had been applied only to page 0 when the crash came.
 	c.AddBatch(8, []Key{low}, []uint32{10}, nil)
 	for range 3 {
 		c.AddBatch(7, []Key{low, other, low}, []uint32{1, 1, 1}, nil)
@@ -302,8 +302,8 @@ func TestAddBatchAppliesAnEntryOncePerPage(t *testing.T) {
 	}
 }
 
-// TestSameKeyBurst is the case in which compare-and-swap versions of H1 lose up
-// to half of the reports: many writers, one key.
+// TestSameKeyBurst is the case in which compare-and-swap versions of H1 lose up to half of the
+// reports: many writers, one key.
 func TestSameKeyBurst(t *testing.T) {
 	const writers, each = 8, 400
 	c := mustCounting(t, Geometry{Kind: Cells, Lines: 2, K: 6})
@@ -331,8 +331,8 @@ func TestSameKeyBurst(t *testing.T) {
 	check(t, c)
 }
 
-// TestReadersNeverSeeLess counts while one writer adds to colliding keys that
-// cross every representation, and after each add publishes what it has added.
+// TestReadersNeverSeeLess counts while one writer adds to colliding keys that go through every
+// representation, and publishes its additions after each add.
 func TestReadersNeverSeeLess(t *testing.T) {
 	c := mustCounting(t, Geometry{Kind: Cells, Lines: 1, K: 6})
 	keys, rng := seeded(11, 12)
@@ -375,7 +375,7 @@ func TestReadersNeverSeeLess(t *testing.T) {
 		added[i] += n
 		mu.Unlock()
 		switch step % 400 {
-		case 100: // the same content again: a load must not be seen half done
+		case 100: // the same content again: a half-finished load must not be visible
 			if _, err := c.LoadPage(c.AppendPage(nil, 0)); err != nil {
 				t.Fatal(err)
 			}
@@ -414,8 +414,8 @@ func TestCountAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestMergeBothWays merges two arrays into each other at once, while one of them
-// is added to: nobody waits for ever, nothing is lost.
+// TestMergeBothWays merges two arrays into each other at the same time, while one of them is added
+// to: there is no deadlock, and nothing is lost.
 func TestMergeBothWays(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 8, K: 6}
 	a, b := mustCounting(t, g), mustCounting(t, g)

@@ -4,7 +4,7 @@
 //
 // # Which filter
 //
-// Has it been seen, yes or no:
+// A set answers whether a key has been seen:
 //
 //   - [Bits]: the production set. One cache line per key; 2 bytes a key at an
 //     error of 1e-3, 3.8 at 1e-5. Concurrent readers, batches, pages, rounds.
@@ -12,22 +12,21 @@
 //     and Zhao). For lists of addresses, domains and URLs.
 //   - [Fuse]: a binary fuse filter. For lists that do not change: a fifth smaller.
 //
-// How often has it been seen:
+// A counter answers how often a key has been seen:
 //
 //   - [Counting]: the production counter. One cache line per key and array,
 //     counts exact up to 2^24-1; 7 bytes a key when 1 count in 1000 may be too
 //     high, 1 to 2 bytes a key when only "20 times or more" matters.
 //
-// How many different ones in a given time: [UniqueRate] (Finch).
+// [UniqueRate] (Finch) answers how many different items were seen in a given time.
 //
-// The filters as the papers print them, of any size and with any hash functions,
-// are in package paper below this one.
+// The filters as the papers print them, of any size and with any hash functions, are in package
+// paper below this one.
 //
-// A plain map is the better tool up to some ten thousand keys, and whenever a
-// count must be exact. A table of 24-bit fingerprints is smaller at equal
-// accuracy of single counts (5 bytes a key at 2e-6 errors); it cannot be merged
-// cell by cell nor be sent as differences, and it overflows where a filter
-// degrades. docs/performance.md has all of them side by side.
+// A plain map is the better tool for up to some ten thousand keys, and whenever a count must be
+// exact. A table of 24-bit fingerprints is smaller at equal accuracy of single counts (5 bytes a
+// key at 2e-6 errors). But it cannot be merged cell by cell or be sent as differences, and it
+// overflows where a filter degrades. docs/performance.md compares all of them.
 //
 // # Use
 //
@@ -41,21 +40,20 @@
 //
 // # Layout of the production arrays
 //
-// A signature is hashed once, with the network's [Secret], into a 128-bit [Key].
-// Its upper half chooses a line of 64 bytes, its lower half the cells or bits in
-// the line; [Key.With] gives further keys in the same line, one for each kind of
-// vote. 1,024 lines are a page: the unit of overflow tables, of journal indexes
-// and versions, of the encoding on disk, and of what is copied to peers
-// ([Image]). What an array took since is sent as a [Round].
+// A signature is hashed once, with the network's [Secret], into a 128-bit [Key]. Its upper half
+// selects a line of 64 bytes, its lower half the cells or bits in the line. [Key.With] returns
+// further keys in the same line, one for each kind of vote. 1,024 lines are a page: the unit of
+// overflow tables, of journal indexes and versions, of the encoding on disk, and of copies for
+// peers ([Image]). Later additions to an array are sent as a [Round].
 //
-// Cells are nibbles, 128 to a line. Nibble 15 says that the value is in the
-// page's overflow table, which stores one 64-bit entry for all cells of a line
-// that have one value, as the cells of a heavy key have: 0.45 bytes a key where
-// one in 26 is heavy, against 1.0 with an entry per cell.
+// Cells are nibbles, 128 to a line. Nibble 15 means that the value is in the page's overflow table.
+// The table stores one 64-bit entry for all cells of a line that have the same value, as the cells
+// of a heavy key do. This takes 0.45 bytes a key where one key in 26 is heavy, against 1.0 with an
+// entry per cell.
 //
-// The number of cells per key, k, and their placement were chosen by simulation:
-// 400,000 keys, a share c^-1.2 of which is counted c times or more, all reports
-// in random order; share of keys whose count is too high:
+// The number of cells per key, k, and their placement were chosen by simulation with 400,000 keys.
+// A share c^-1.2 of the keys is counted c times or more, and all reports come in random order. The
+// table shows the share of keys whose count is too high:
 //
 //	cells per key          12        12.5      13
 //	k=4 free choice        2.4e-3    1.9e-3    1.8e-3
@@ -65,17 +63,16 @@
 //	k=6 one of 21 each     1.6e-3    1.3e-3    1.2e-3
 //	k=6 other words        1.7e-3    1.3e-3    1.1e-3
 //
-// "Free choice" is any k distinct cells of the 128; "one of 21 each" cuts the
-// line into k parts; "other words" puts each cell into another 64-bit word. Free
-// choice with k=6 it is: 13 cells a key, 6.5 bytes, and 0.45 for the overflow.
+// "Free choice" is any k distinct cells of the 128. "One of 21 each" divides the line into k parts.
+// "Other words" puts each cell into a different 64-bit word. The result is free choice with k=6: 13
+// cells a key, 6.5 bytes, and 0.45 bytes for the overflow.
 //
 // # Errors
 //
-// An array errs to one side only: a key set is found, a count is never too low.
-// [Geometry.GhostError], [Geometry.CountError] and [Geometry.BulkError] state
-// how often they err to the other, at any fill, and [SizeFor] inverts them. The
-// formulas sum over the Poisson distribution of keys on lines and are tested against
-// simulation.
+// An array errs in one direction only: a set key is always found, and a count is never too low.
+// [Geometry.GhostError], [Geometry.CountError] and [Geometry.BulkError] give the error rates in the
+// other direction at any fill, and [SizeFor] inverts them. The formulas sum over the Poisson
+// distribution of keys on lines, and are tested against simulation.
 //
 // # Sources
 //

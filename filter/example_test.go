@@ -87,7 +87,7 @@ func ExampleBits() {
 	// 2.0 bytes a signature
 }
 
-// Votes of different kinds on one signature are counted apart, in one line.
+// Votes of different kinds on one signature are counted separately, in one line.
 func ExampleKey_With() {
 	const spam, ham = 1, 2
 	c, _ := filter.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 6})

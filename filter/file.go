@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// The encoded array: a header of 40 bytes, then its pages in order, each as in
-// page.go. Numbers are little-endian.
+// The encoded array is a header of 40 bytes, then its pages in order, each as in page.go. Numbers
+// are little-endian.
 //
 //	 0  4  magic "bkhA"
 //	 4  1  version of the codec, 1
@@ -26,8 +26,8 @@ const (
 	fileHeader = 40
 )
 
-// Encode writes all of c to w: a header, and the pages one after another. Adds
-// may go on meanwhile; each page stands still while it is copied.
+// Encode writes all of c to w: a header, then the pages in order. Adds may continue concurrently;
+// each page stands still while it is copied.
 func (c *Counting) Encode(w io.Writer) error { return c.encode(w, c.AppendPage) }
 
 // Encode writes all of b to w, as [Counting.Encode] does.
@@ -55,24 +55,23 @@ func (a *array) encode(w io.Writer, appendPage func([]byte, int) []byte) error {
 	return nil
 }
 
-// DecodeCounting reads what [Counting.Encode] wrote, and not a byte more. limit
-// is the largest size that the lines of the array may have, in bytes; a larger
-// one is refused with an error that wraps [ErrTooLarge] before any memory is
-// taken, and memory is taken no faster than pages arrive. Damaged or missing
-// bytes give an error that wraps [ErrCorrupt].
+// DecodeCounting reads the output of [Counting.Encode], and not a byte more. limit is the maximum
+// size of the array's lines in bytes. A larger array is refused with an error that wraps
+// [ErrTooLarge] before any memory is allocated, and memory is allocated no faster than pages
+// arrive. Damaged or missing bytes cause an error that wraps [ErrCorrupt].
 func DecodeCounting(r io.Reader, limit int64) (*Counting, error) {
 	return decodeArray(r, Cells, limit, NewCounting, func(c *Counting) *array { return c.array }, (*Counting).LoadPage)
 }
 
-// DecodeBits reads what [Bits.Encode] wrote, under the conditions of
-// [DecodeCounting].
+// DecodeBits reads the output of [Bits.Encode], under the conditions of [DecodeCounting].
 func DecodeBits(r io.Reader, limit int64) (*Bits, error) {
 	return decodeArray(r, Bitmap, limit, NewBits, func(b *Bits) *array { return b.array }, (*Bits).LoadPage)
 }
 
-// decodeArray reads an array of a kind: empty makes one, inner is what all kinds
-// have in common, load takes an encoded page.
-func decodeArray[A any](r io.Reader, kind Kind, limit int64, empty func(Geometry) (*A, error), inner func(*A) *array, load func(*A, []byte) (int, error)) (*A, error) {
+// decodeArray reads an array of a kind: empty makes an array, inner returns the part common to all
+// kinds, and load accepts an encoded page.
+func decodeArray[A any](r io.Reader, kind Kind, limit int64, empty func(Geometry) (*A, error),
+	inner func(*A) *array, load func(*A, []byte) (int, error)) (*A, error) {
 	g, generation, err := readFileHeader(r, kind, limit)
 	if err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func decodeArray[A any](r io.Reader, kind Kind, limit int64, empty func(Geometry
 		if _, err := load(a, page); err != nil {
 			return nil, fmt.Errorf("page %d: %w", p, err)
 		}
-		pages[p] = nil // the array has it now
+		pages[p] = nil // the array holds the page now
 	}
 	return a, nil
 }
@@ -124,9 +123,8 @@ func readFileHeader(r io.Reader, kind Kind, limit int64) (g Geometry, generation
 	return g, le.Uint64(h[24:]), nil
 }
 
-// readPages reads the encoded pages of an array and checks what can be checked
-// without decoding them, so that the array itself is allocated only when the
-// bytes for all of it are present.
+// readPages reads the encoded pages of an array and checks as much as possible without decoding
+// them, so that the array itself is allocated only when all of its bytes are present.
 func readPages(r io.Reader, g Geometry, generation uint64) ([][]byte, error) {
 	var pages [][]byte
 	head := make([]byte, pageHeader)
@@ -156,7 +154,7 @@ func readPages(r io.Reader, g Geometry, generation uint64) ([][]byte, error) {
 	return pages, nil
 }
 
-// readFull fills b. Too few bytes are corruption; other errors are r's own.
+// readFull fills b. Too few bytes mean corruption; other errors are returned unchanged.
 func readFull(r io.Reader, b []byte) error {
 	n, err := io.ReadFull(r, b)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

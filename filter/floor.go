@@ -8,9 +8,9 @@ import (
 // MaxFloor is the largest floor of a counting array.
 const MaxFloor = escape
 
-// SetFloor sets from which count on, 2 to [MaxFloor], c shows a key to others: [Counting.Above]
-// is what they see. Floors of 0 and 1 hide nothing. It returns an error that wraps
-// [ErrGeometry] for another floor, and for an array that holds something already.
+// SetFloor sets the count, 2 to [MaxFloor], from which c shows a key to others. [Counting.Above]
+// returns what others see. Floors of 0 and 1 hide nothing. It returns an error that wraps
+// [ErrGeometry] for any other floor, and for an array that is not empty.
 func (c *Counting) SetFloor(floor uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,19 +33,19 @@ func (c *Counting) Floor() uint32 {
 	return c.floor
 }
 
-// An Above is what a counting array shows to others: of a key that was counted as often as the
-// floor, or more often, its count, and of any other nothing. Replicas of it are made of its
-// images and rounds, and equal it cell by cell.
+// An Above is the part of a counting array that others see: the count of each key that has reached
+// the floor, and nothing about any other key. Its replicas are made of its images and rounds, and
+// equal it cell by cell.
 //
 // It takes no memory of its own, and is exact. By H1 a cell is as high as the highest count to
-// which one of its keys was raised. So each cell from the floor on was raised by a key that
-// has reached it, and a key below the floor has at least one cell below it: the array
-// without its cells below the floor counts each key that has reached the floor as before,
-// and shows no other. Nothing in it depends on keys below the floor, but for their
-// part in counts that are too high.
+// which one of its keys was raised. Each cell at or above the floor was therefore raised by a key
+// that has reached the floor, and a key below the floor has at least one cell below it. The array
+// without its cells below the floor thus counts each key that has reached the floor as before, and
+// shows no other. Keys below the floor affect it only through their part in counts that are too
+// high.
 type Above struct{ c *Counting }
 
-// Above returns what c shows to others: all of it without a floor.
+// Above returns what c shows to others: all of it if c has no floor.
 func (c *Counting) Above() Above { return Above{c} }
 
 // Geometry returns the geometry of the array.
@@ -67,7 +67,7 @@ func (a Above) Keys() (sum uint64) {
 	return sum
 }
 
-// Version returns how often what is shown has changed.
+// Version returns how often the shown content has changed.
 func (a Above) Version() uint64 {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
@@ -84,21 +84,21 @@ func (a Above) version() (sum uint64) {
 	return sum
 }
 
-// NewRound is [Counting.NewRound] of what is shown: it must be given every add to the array, and
-// leaves out those that change nothing that is shown.
+// NewRound is [Counting.NewRound] for the shown content. The round must be given every add to the
+// array, and leaves out those that change nothing that is shown.
 func (a Above) NewRound() *Round {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
 	return &Round{Geometry: a.c.geo, Generation: a.c.generation, From: a.version(), floor: a.c.floor}
 }
 
-// Image returns a copy of what is shown of page p, 0 to Pages()-1. With a floor it does not
-// say which journal entry changed the page last.
+// Image returns a copy of the shown content of page p, 0 to Pages()-1. With a floor, it does not
+// state which journal entry changed the page last.
 func (a Above) Image(p int) *Image {
 	return a.c.Image(p).Above()
 }
 
-// Above returns what the page shows to others: m itself without a floor.
+// Above returns what the page shows to others: m itself if it has no floor.
 func (m *Image) Above() *Image {
 	if m.floor == 0 {
 		return m
@@ -127,7 +127,7 @@ func above(w uint64, floor uint32) uint64 {
 	return w & (reached * 0x0f)
 }
 
-// show notes on p that a key was raised from before to after. The array has a floor.
+// show records on p that a key was raised from before to after. The array has a floor.
 func (c *Counting) show(p *page, before, after uint32) {
 	if after < c.floor {
 		return
@@ -138,8 +138,8 @@ func (c *Counting) show(p *page, before, after uint32) {
 	}
 }
 
-// shown returns how much an add of n to a key that was counted before times raises what is
-// shown of it: 0 if that is nothing.
+// shown returns how much an add of n to a key with count before raises the shown count: 0 if
+// nothing shown changes.
 func shown(floor, before, n uint32) uint32 {
 	n = min(n, Many)
 	switch {
@@ -151,13 +151,13 @@ func shown(floor, before, n uint32) uint32 {
 	return n
 }
 
-// Next returns an empty round that goes on where r ends. Neither is closed yet.
+// Next returns an empty round that continues where r ends. Neither is closed yet.
 func (r *Round) Next() *Round {
 	return &Round{Geometry: r.Geometry, Generation: r.Generation, From: r.From + uint64(len(r.ops)), floor: r.floor}
 }
 
-// Split returns the closed round as rounds of at most n adds, each of which continues the one
-// before.
+// Split returns the closed round as rounds of at most n adds, each of which continues the previous
+// one.
 func (r *Round) Split(n int) (out []*Round) {
 	from := r.From
 	for ops := range slices.Chunk(r.ops, n) {

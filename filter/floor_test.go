@@ -18,7 +18,7 @@ func floored(t tester, g Geometry, floor uint32) *Counting {
 	return c
 }
 
-// copyOf returns an array made of images of what another shows to others.
+// copyOf returns an array made of images of what another array shows to others.
 func copyOf(t tester, a Above) *Counting {
 	t.Helper()
 	c := mustCounting(t, a.Geometry())
@@ -30,9 +30,9 @@ func copyOf(t tester, a Above) *Counting {
 	return c
 }
 
-// TestFloor: replicas made of rounds, of images, and of images and then rounds equal each other
-// cell by cell; they have the full count of each key that has reached the floor, and of all
-// others nothing.
+// TestFloor checks that replicas made of rounds, of images, and of images and then rounds equal
+// each other cell by cell. They have the full count of each key that has reached the floor, and no
+// count of any other key.
 func TestFloor(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, g := range []Geometry{{Kind: Cells, Lines: 3 * PageLines, K: 6, KeyID: 7}, {Kind: Cells, Lines: 9, K: 3}} {
@@ -72,11 +72,13 @@ func TestFloor(t *testing.T) {
 				}
 			}
 			if v := own.Above().Version(); byRounds.Version() != v || byRounds.Keys() != own.Above().Keys() {
-				t.Errorf("floor %d: a replica at version %d with %d keys, want %d and %d", floor, byRounds.Version(), byRounds.Keys(), v, own.Above().Keys())
+				t.Errorf("floor %d: a replica at version %d with %d keys, want %d and %d", floor, byRounds.Version(),
+					byRounds.Keys(), v, own.Above().Keys())
 			}
 			for p := range g.Pages() {
 				want := own.Above().Image(p)
-				for name, c := range map[string]*Counting{"rounds": byRounds, "images and rounds": late, "images": copyOf(t, own.Above())} {
+				for name, c := range map[string]*Counting{"rounds": byRounds, "images and rounds": late,
+					"images": copyOf(t, own.Above())} {
 					if !c.Image(p).Equal(want) {
 						t.Fatalf("%v, floor %d, page %d: a replica made of %s differs from what is shown", g, floor, p, name)
 					}
@@ -89,15 +91,16 @@ func TestFloor(t *testing.T) {
 					want = 0
 				}
 				if there != want || here < truth[k] {
-					t.Fatalf("floor %d: a key counted %d times is at %d, and at %d for others, want %d", floor, truth[k], here, there, want)
+					t.Fatalf("floor %d: a key counted %d times is at %d, and at %d for others, want %d", floor, truth[k],
+						here, there, want)
 				}
 			}
 		}
 	}
 }
 
-// TestFloorHides: what is shown is the same, byte by byte, with and without keys below the
-// floor.
+// TestFloorHides checks that the shown content is the same, byte by byte, with and without keys
+// below the floor.
 func TestFloorHides(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 2 * PageLines, K: 6, KeyID: 7}
 	rng := rand.New(rand.NewPCG(13, 14))
@@ -109,7 +112,7 @@ func TestFloorHides(t *testing.T) {
 		c.AddBatch(0, keys, ns, before)
 		r.Record(keys, ns, before)
 	}
-	lines := make(map[uint64]bool) // where keys above the floor are: others there might change counts
+	lines := make(map[uint64]bool) // lines of keys above the floor: other keys there might change counts
 	for range 300 {
 		k, n := Key{rng.Uint64(), rng.Uint64()}, floor+rng.Uint32N(20)
 		lines[line(k.Hi, g.Lines)] = true
@@ -142,8 +145,8 @@ func TestFloorHides(t *testing.T) {
 	}
 }
 
-// TestFloorOnDisk: pages keep what was shown of them, entries of a journal are counted once
-// whatever pages have seen of them, and pages of another floor are refused.
+// TestFloorOnDisk checks that pages keep their shown content, that journal entries are counted once
+// whatever pages have seen of them, and that pages with a different floor are refused.
 func TestFloorOnDisk(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 4 * PageLines, K: 5, KeyID: 7}
 	rng := rand.New(rand.NewPCG(15, 16))
@@ -159,7 +162,7 @@ func TestFloorOnDisk(t *testing.T) {
 	}
 	ones := slices.Repeat([]uint32{1}, 200)
 	for i, keys := range entries {
-		if i%5 == 3 { // a checkpoint: each page at another moment
+		if i%5 == 3 { // a checkpoint, with each page at a different moment
 			p := i / 5
 			if _, err := restored.LoadPage(own.AppendPage(nil, p)); err != nil {
 				t.Fatal(err)
@@ -184,7 +187,7 @@ func TestFloorOnDisk(t *testing.T) {
 			t.Errorf("an array with %s floor took a page: %v", name, err)
 		}
 	}
-	// What others were shown can take the place of a lost page.
+	// The content shown to others can replace a lost page.
 	refilled := floored(t, g, floor)
 	for p := range g.Pages() {
 		if err := refilled.Load(own.Above().Image(p)); err != nil {
@@ -207,7 +210,7 @@ func TestFloorRefused(t *testing.T) {
 	}
 }
 
-// TestNibblesFromOn compares with the nibbles one by one.
+// TestNibblesFromOn compares the result with single nibbles.
 func TestNibblesFromOn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
 	for range 1000 {
@@ -226,7 +229,7 @@ func TestNibblesFromOn(t *testing.T) {
 	}
 }
 
-// TestFloorPages: what says how much of a page is shown is checked.
+// TestFloorPages checks that the fields that describe the shown content of a page are validated.
 func TestFloorPages(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 8, K: 4}
 	c := floored(t, g, 2)
@@ -263,21 +266,25 @@ func TestFloorPages(t *testing.T) {
 	}
 }
 
-// TestOrderWithinLines: whatever order adds come in, a round of those that may change places,
-// since no two have a cell in common, is the same; and with any others a replica that takes the
+// TestOrderWithinLines checks two properties. Adds that may change places, since no two have a cell
+// in common, give the same round in any order. With any other adds, a replica that applies the
 // round still equals the array.
 func TestOrderWithinLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(19, 20))
-	for _, g := range []Geometry{{Kind: Cells, Lines: 4, K: 6}, {Kind: Bitmap, Lines: 4, K: 8}, {Kind: Bitmap, Lines: 4, K: 16}} {
+	for _, g := range []Geometry{{Kind: Cells, Lines: 4, K: 6}, {Kind: Bitmap, Lines: 4, K: 8},
+		{Kind: Bitmap, Lines: 4, K: 16}} {
 		for range 50 {
 			var keys []Key
 			probe := &Round{Geometry: g}
-			for len(keys) < 12 { // apart from each other, on few lines
+			for len(keys) < 12 { // pairwise without common cells, on few lines
 				k := Key{rng.Uint64(), rng.Uint64()}
 				probe.ops = probe.ops[:0]
 				record(probe, append(slices.Clone(keys), k))
 				last := probe.ops[len(keys)]
-				if !slices.ContainsFunc(probe.ops[:len(keys)], func(o op) bool { return o.line == last.line && probe.meet(o.code, last.code) }) {
+				if !slices.ContainsFunc(probe.ops[:len(keys)], func(o op) bool {
+					return o.line == last.line &&
+						probe.meet(o.code, last.code)
+				}) {
 					keys = append(keys, k)
 				}
 			}

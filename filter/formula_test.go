@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// TestMixIsSplitMix64: the first numbers of the published generator (Vigna,
-// splitmix64.c) for the seed 1234567.
+// TestMixIsSplitMix64 checks the first numbers of the published generator (Vigna, splitmix64.c) for
+// the seed 1234567.
 func TestMixIsSplitMix64(t *testing.T) {
-	for i, want := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
+	for i, want := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
+		16408922859458223821} {
 		if got := mix64(1234567 + uint64(i+1)*weyl); got != want {
 			t.Errorf("number %d is %d, want %d", i+1, got, want)
 		}
 	}
 }
 
-// places returns the bits that a key sets in a section, as the comment of Position
-// has them.
+// places returns the bits that a key sets in a section, as the comment of Position defines them.
 func places(k Key, n int, m uint64) map[uint64]bool {
 	out := make(map[uint64]bool)
 	for i := range uint64(n) {
@@ -28,8 +28,8 @@ func places(k Key, n int, m uint64) map[uint64]bool {
 	return out
 }
 
-// TestTwoPartSections: the sections hold the bits of the elements and of their
-// eigenvalues, and no others, so that a filter made elsewhere is read alike.
+// TestTwoPartSections checks that the sections hold the bits of the elements and of their
+// eigenvalues, and no others, so that filters made elsewhere are read in the same way.
 func TestTwoPartSections(t *testing.T) {
 	secret := Secret{7, 1}
 	for _, e := range allEigenvalues() {
@@ -75,7 +75,7 @@ func TestTwoPartSections(t *testing.T) {
 	}
 }
 
-// poisson returns the probability of n events where the mean is so many.
+// poisson returns the probability of n events with the given mean.
 func poisson(n int, mean float64) float64 {
 	l, _ := math.Lgamma(float64(n + 1))
 	return math.Exp(float64(n)*math.Log(mean) - mean - l)
@@ -89,9 +89,9 @@ func binomial(n, m int, p float64) float64 {
 	return math.Exp(a - b - c + float64(n)*math.Log(p) + float64(m-n)*math.Log1p(-p))
 }
 
-// covered returns the probability that k cells of 128 are all hit by sets of k
-// cells, the number of sets being Poisson distributed: set after set, by how many
-// of the cells are still missed.
+// covered returns the probability that k cells of 128 are all hit by sets of k cells, the number of
+// sets being Poisson distributed. It goes set by set, and tracks how many of the cells are still
+// missed.
 func covered(k int, mean float64) (p float64) {
 	choose := func(n, m int) float64 {
 		if m < 0 || m > n {
@@ -103,7 +103,7 @@ func covered(k int, mean float64) (p float64) {
 		}
 		return c
 	}
-	missed := make([]float64, k+1) // the probability that so many are
+	missed := make([]float64, k+1) // the probability that this many cells are missed
 	missed[k] = 1
 	for n := range int(mean+12*math.Sqrt(mean)) + 40 {
 		p += poisson(n, mean) * missed[0]
@@ -118,14 +118,14 @@ func covered(k int, mean float64) (p float64) {
 	return p
 }
 
-// TestGhostErrorIsExact compares the formula for a full line with sums of
-// probabilities, from lines with hardly a key to those that are full.
+// TestGhostErrorIsExact compares the formula for a full line with sums of probabilities, for lines
+// with hardly any keys up to full ones.
 func TestGhostErrorIsExact(t *testing.T) {
 	for _, mean := range []float64{1e-6, 1e-4, 1e-3, 0.01, 0.049, 0.051, 0.3, 1, 5, 20, 64} {
 		for k := 2; k <= 8; k++ {
 			g := Geometry{Kind: Cells, Lines: 1, K: uint8(k)}
 			got, want := g.ghost(mean), covered(k, mean)
-			// Rounding leaves some 1e-14 of the terms, never less than there is.
+			// Rounding leaves some 1e-14 of the terms, never less than the true value.
 			if got < 0.96*want || got > 1.04*want+2e-14 {
 				t.Errorf("%d cells, %g keys a line: %.6g, want %.6g", k, mean, got, want)
 			}
@@ -149,8 +149,8 @@ func TestGhostErrorIsExact(t *testing.T) {
 	}
 }
 
-// wrongCounts is what countModel computes, by fine steps of time and with each
-// binomial on its own: see there.
+// wrongCounts computes the result of countModel with fine steps of time and with each binomial
+// separately; see there.
 func wrongCounts(g Geometry, perLine, tail float64) (sum float64) {
 	const steps = 400
 	atLeast := func(c int) float64 { return math.Pow(float64(c), -tail) }
@@ -163,7 +163,7 @@ func wrongCounts(g Geometry, perLine, tail float64) (sum float64) {
 				if j < c {
 					added += share(c) * float64(c) * binomial(j, c-1, u) / steps
 				}
-				// An add of another key lies before u or behind it.
+				// An add of another key lies before or after u.
 				few := 0.0
 				for n := 0; n <= min(j, c); n++ {
 					few += binomial(n, c, u)
@@ -193,8 +193,8 @@ func TestCountErrorIsTheModel(t *testing.T) {
 	}
 }
 
-// TestSizeForChoosesK: no number of cells or bits a key does with less than what
-// SizeFor takes if it may choose.
+// TestSizeForChoosesK checks that no number of cells or bits per key takes less memory than the one
+// that SizeFor chooses.
 func TestSizeForChoosesK(t *testing.T) {
 	chosen := make(map[uint8]bool)
 	for _, tt := range []struct {
@@ -202,7 +202,7 @@ func TestSizeForChoosesK(t *testing.T) {
 		ks   []uint8
 	}{{Cells, []uint8{3, 4, 5, 6, 7, 8}}, {Bitmap, []uint8{8, 16}}} {
 		for rate := 0.3; rate > 1e-9; rate /= 2 {
-			// Counts are so small that lines are all the memory there is.
+			// Counts are so small that lines take all of the memory.
 			target := Target{Kind: tt.kind, Signatures: 1_000_000, Rate: rate, Tail: 10}
 			best, err := SizeFor(target)
 			if err != nil {
@@ -212,7 +212,7 @@ func TestSizeForChoosesK(t *testing.T) {
 			for _, target.K = range tt.ks {
 				g, err := SizeFor(target)
 				if errors.Is(err, ErrGeometry) {
-					continue // too few of them for so rare an error
+					continue // too few of them for such a rare error
 				}
 				if err != nil || g.K != target.K {
 					t.Fatal(g, err)
@@ -230,8 +230,8 @@ func TestSizeForChoosesK(t *testing.T) {
 	}
 }
 
-// TestShownOfSample: of a large array every n-th line is looked at, from the one that
-// is named.
+// TestShownOfSample checks that every n-th line of a large array is sampled, starting from the
+// given line.
 func TestShownOfSample(t *testing.T) {
 	const lines = 3 * shownLines
 	c, err := NewSparseCounting(Geometry{Kind: Cells, Lines: lines, K: 2})
@@ -251,7 +251,7 @@ func TestShownOfSample(t *testing.T) {
 			t.Fatalf("a key is in line %d, want %d", line(k.Hi, lines), n)
 		}
 	}
-	pairs := float64(lineCells) * (lineCells - 1) / 2 // of which a key has hit one
+	pairs := float64(lineCells) * (lineCells - 1) / 2 // a key has hit one of these pairs
 	for from := range uint64(6) {
 		cells, bit := 0.0, 0.0
 		if from%3 == 0 {
@@ -266,8 +266,8 @@ func TestShownOfSample(t *testing.T) {
 	}
 }
 
-// TestEffective: the fill of an array tells how many keys are in it, to some percent,
-// and of one that is full, that they are many and not without end.
+// TestEffective checks that the fill of an array gives the number of its keys to within some
+// percent, and a large but finite number for a full array.
 func TestEffective(t *testing.T) {
 	const lines = 512
 	for _, n := range []int{100, 5000, 20_000, 60_000} {

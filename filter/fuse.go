@@ -20,37 +20,37 @@ const MaxFuse = 1 << 28
 // maxSegment is the longest segment of a [Fuse], in fingerprints.
 const maxSegment = 1 << 18
 
-// A Fuse is a binary fuse filter, a set of strings that does not change: the smallest
-// filter for lists that are built once and published. Each element has three places in an
-// array of fingerprints, whose exclusive or is its own. At a false-positive rate of 2^-w
-// an element takes about 1.13 w bits (a Bloom filter 1.44 w), and a query reads three
-// places. There are no false negatives, nothing can be added, and two cannot be merged.
+// A Fuse is a binary fuse filter, a set of strings that does not change: the smallest filter for
+// lists that are built once and published. Each element has three places in an array of
+// fingerprints, and their exclusive or is the element's own fingerprint. At a false-positive rate
+// of 2^-w an element takes about 1.13 w bits (a Bloom filter 1.44 w), and a query reads three
+// places. There are no false negatives, nothing can be added, and two filters cannot be merged.
 //
-// Make one with a [FuseBuilder]. Its methods may be called concurrently, but for SetMeta.
+// Use a [FuseBuilder] to make one. The methods may be called concurrently, except SetMeta.
 //
 // Source: Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters" (2022).
 type Fuse struct {
 	secret   Secret
 	public   bool
 	seed     uint64
-	segment  uint32 // fingerprints of a segment, a power of two
-	segments uint32 // in which the first place of an element may be; two more follow
-	width    int    // bits of a fingerprint
+	segment  uint32 // fingerprints in a segment, a power of two
+	segments uint32 // number of segments for an element's first place; two more follow
+	width    int    // bits in a fingerprint
 	words    []uint64
 	count    uint64
 	meta     []byte
 }
 
-// A FuseBuilder collects the elements of a [Fuse]: 8 bytes for each, and about 40 while
-// Build runs. It is not for concurrent use.
+// A FuseBuilder collects the elements of a [Fuse]. It takes 8 bytes for each element, and about 40
+// while Build runs. It must not be used concurrently.
 type FuseBuilder struct {
 	secret Secret
 	width  int
 	keys   []uint64
 }
 
-// NewFuseBuilder returns a builder of a filter with a false-positive rate of at most rate,
-// 2^-32 to 1/2, whose hashes are keyed with secret.
+// NewFuseBuilder returns a builder for a filter with a false-positive rate of at most rate, 2^-32
+// to 1/2, whose hashes are keyed with secret.
 func NewFuseBuilder(rate float64, secret Secret) (*FuseBuilder, error) {
 	if !(rate >= 0x1p-32 && rate <= 0.5) {
 		return nil, fmt.Errorf("filter: fuse filter of rate %g, want 2^-32 to 0.5", rate)
@@ -58,7 +58,7 @@ func NewFuseBuilder(rate float64, secret Secret) (*FuseBuilder, error) {
 	return &FuseBuilder{secret: secret, width: int(math.Ceil(-math.Log2(rate)))}, nil
 }
 
-// Add adds x, which may be there already. It fails when there are [MaxFuse] elements.
+// Add adds x, which may have been added before. It fails when there are [MaxFuse] elements.
 func (b *FuseBuilder) Add(x []byte) error {
 	if len(b.keys) >= MaxFuse {
 		return fmt.Errorf("filter: more than %d elements in a fuse filter", MaxFuse)
@@ -67,7 +67,7 @@ func (b *FuseBuilder) Add(x []byte) error {
 	return nil
 }
 
-// Build returns the filter of what was added. The builder is empty afterwards.
+// Build returns the filter of the added elements. The builder is empty afterwards.
 func (b *FuseBuilder) Build() (*Fuse, error) {
 	keys := b.keys
 	b.keys = nil
@@ -78,12 +78,13 @@ func (b *FuseBuilder) Build() (*Fuse, error) {
 		return nil, fmt.Errorf("filter: %w", err)
 	}
 	f := &Fuse{
-		secret: b.secret, seed: made.Seed, segment: made.SegmentLength, segments: made.SegmentCount, width: b.width, count: uint64(len(keys)),
+		secret: b.secret, seed: made.Seed, segment: made.SegmentLength, segments: made.SegmentCount, width: b.width,
+		count: uint64(len(keys)),
 	}
 	f.words = make([]uint64, f.size())
 	huge.Advise(f.words)
-	// The equation that makes an element found holds for each bit by itself: the lowest
-	// ones are the fingerprints of a filter with fewer bits.
+	// The equation that makes an element found holds for each bit separately: the lowest bits are
+	// the fingerprints of a filter with fewer bits.
 	mask := uint64(1)<<f.width - 1
 	for i, print := range made.Fingerprints {
 		f.store(uint64(i), uint64(print)&mask)
@@ -91,10 +92,10 @@ func (b *FuseBuilder) Build() (*Fuse, error) {
 	return f, nil
 }
 
-// places returns how many fingerprints f has.
+// places returns the number of fingerprints of f.
 func (f *Fuse) places() uint64 { return (uint64(f.segments) + 2) * uint64(f.segment) }
 
-// size returns how many words these take.
+// size returns the number of words that the fingerprints take.
 func (f *Fuse) size() uint64 { return (f.places()*uint64(f.width) + 63) / 64 }
 
 func (f *Fuse) store(i, print uint64) {
@@ -115,7 +116,7 @@ func (f *Fuse) load(i uint32) uint64 {
 	return v
 }
 
-// Contains reports whether x was added, or is a false positive.
+// Contains reports whether x was added or is a false positive.
 func (f *Fuse) Contains(x []byte) bool {
 	h := murmur(f.secret.Key(x).Hi + f.seed)
 	hi, _ := bits.Mul64(h, uint64(f.segments)*uint64(f.segment))
@@ -126,8 +127,8 @@ func (f *Fuse) Contains(x []byte) bool {
 	return (h^h>>32^f.load(first)^f.load(second)^f.load(third))&(1<<f.width-1) == 0
 }
 
-// murmur is the hash of xorfilter, MurmurHash3's finalizer: where it puts an element is where
-// we look for it.
+// murmur is the hash of xorfilter, MurmurHash3's finalizer. It must match, because xorfilter places
+// the elements.
 func murmur(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -136,7 +137,7 @@ func murmur(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// ContainsString is Contains of an element that is a string, which is not copied.
+// ContainsString is Contains for an element that is a string, which is not copied.
 func (f *Fuse) ContainsString(x string) bool {
 	return f.Contains(unsafe.Slice(unsafe.StringData(x), len(x)))
 }
@@ -144,16 +145,16 @@ func (f *Fuse) ContainsString(x string) bool {
 // Count returns how many different elements were added.
 func (f *Fuse) Count() uint64 { return f.count }
 
-// Bytes returns the memory of the fingerprints.
+// Bytes returns the memory size of the fingerprints.
 func (f *Fuse) Bytes() uint64 { return 8 * uint64(len(f.words)) }
 
-// Width returns the bits of a fingerprint.
+// Width returns the number of bits of a fingerprint.
 func (f *Fuse) Width() int { return f.width }
 
 // ErrorRate returns the probability that an element that was never added is found.
 func (f *Fuse) ErrorRate() float64 { return math.Ldexp(1, -f.width) }
 
-// Meta returns the caller's own bytes, as [TwoPart.Meta] does.
+// Meta returns the caller's metadata, as [TwoPart.Meta] does.
 func (f *Fuse) Meta() []byte { return f.meta }
 
 // SetMeta stores a copy of b, of at most [MaxMeta] bytes, with the filter.
@@ -168,9 +169,9 @@ func (f *Fuse) SetMeta(b []byte) error {
 // Publish makes [Fuse.Encode] write the key into the file, as [TwoPart.Publish] does.
 func (f *Fuse) Publish() { f.public = true }
 
-// Encode writes f: width (1 byte), length of a segment and number of segments (4 bytes
-// each), seed and count (8 bytes each), key, length of the meta data (4 bytes) and the meta
-// data, then the words of the fingerprints.
+// Encode writes f: width (1 byte), length of a segment and number of segments (4 bytes each), seed
+// and count (8 bytes each), key, length of the metadata (4 bytes) and the metadata, then the words
+// of the fingerprints.
 func (f *Fuse) Encode(w io.Writer) error {
 	p := codec.NewWriter(w, codec.Fuse)
 	p.Uint8(uint8(f.width))
@@ -185,12 +186,11 @@ func (f *Fuse) Encode(w io.Writer) error {
 	return p.Close()
 }
 
-// IsFuse reports whether head, the first 6 bytes of a stored filter or more, is that of a
-// [Fuse].
+// IsFuse reports whether head, at least the first 6 bytes of a stored filter, belongs to a [Fuse].
 func IsFuse(head []byte) bool { return codec.Is(head, codec.Fuse) }
 
-// DecodeFuse reads what [Fuse.Encode] wrote, and nothing beyond it, as [DecodeTwoPart]
-// does: at most limit bytes are allocated, and errors wrap [ErrCorrupt] or [ErrTooLarge].
+// DecodeFuse reads the output of [Fuse.Encode], and nothing beyond it, as [DecodeTwoPart] does. At
+// most limit bytes are allocated, and errors wrap [ErrCorrupt] or [ErrTooLarge].
 func DecodeFuse(r io.Reader, limit int64, known ...Secret) (*Fuse, error) {
 	p := codec.NewReader(r, codec.Fuse, limit)
 	f := &Fuse{width: int(p.Uint8()), segment: p.Uint32(), segments: p.Uint32(), seed: p.Uint64(), count: p.Uint64()}

@@ -29,8 +29,8 @@ func testFuse(t testing.TB, n int, rate float64) *Fuse {
 	return f
 }
 
-// TestFuse: every element is found, of any number of them and at any width, and others
-// as seldom as stated, before and after a file.
+// TestFuse checks that every element is found, for any number of them and any width, and other
+// strings as rarely as stated, before and after a file.
 func TestFuse(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 10, 100, 1000, 30_000} {
 		for _, rate := range []float64{0.5, 0.01, 1e-3, 1e-6, 0x1p-32} {
@@ -81,7 +81,7 @@ func TestFuse(t *testing.T) {
 	}
 }
 
-// TestFuseOracle: at the widths that xorfilter has, answers are its own.
+// TestFuseOracle checks that the answers equal those of xorfilter, at the widths that it supports.
 func TestFuseOracle(t *testing.T) {
 	f := testFuse(t, 5000, 0x1p-32)
 	var keys []uint64
@@ -93,8 +93,9 @@ func TestFuseOracle(t *testing.T) {
 		t.Fatal(err)
 	}
 	narrow := testFuse(t, 5000, 0x1p-8)
-	small := &xorfilter.BinaryFuse[uint8]{Seed: narrow.seed, SegmentLength: narrow.segment, SegmentLengthMask: narrow.segment - 1,
-		SegmentCount: narrow.segments, SegmentCountLength: narrow.segments * narrow.segment}
+	small := &xorfilter.BinaryFuse[uint8]{Seed: narrow.seed, SegmentLength: narrow.segment,
+		SegmentLengthMask: narrow.segment - 1,
+		SegmentCount:      narrow.segments, SegmentCountLength: narrow.segments * narrow.segment}
 	for i := range narrow.places() {
 		small.Fingerprints = append(small.Fingerprints, uint8(narrow.load(uint32(i))))
 	}
@@ -109,7 +110,7 @@ func TestFuseOracle(t *testing.T) {
 	}
 }
 
-// TestFuseRefused: what is no filter is refused before memory is taken for it.
+// TestFuseRefused checks that invalid files are refused before memory is allocated for them.
 func TestFuseRefused(t *testing.T) {
 	for _, rate := range []float64{0, -1, 0.51, 1, 1e-10, math.NaN()} {
 		if _, err := NewFuseBuilder(rate, Secret{}); err == nil {

@@ -22,15 +22,14 @@ func FuzzLoadPage(f *testing.F) {
 	f.Add(hiding.AppendPage(nil, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) >= pageHeader {
-			b = reseal(slices.Clone(b)) // or the checksum keeps everything out
+			b = reseal(slices.Clone(b)) // otherwise the checksum rejects every input
 		}
 		for _, g := range []Geometry{cellsGeo, bitsGeo, small} {
 			m, err := ParseImage(b, g)
 			if err != nil {
 				continue
 			}
-			// Whatever is accepted must be a page that an array can hold and
-			// write again.
+			// Every accepted input must be a page that an array can hold and write again.
 			again, err := ParseImage(m.Append(nil), g)
 			if err != nil || !m.Equal(again) {
 				t.Fatalf("an accepted page differs after a round trip: %v", err)
@@ -83,8 +82,8 @@ func FuzzDecodeArray(f *testing.F) {
 	})
 }
 
-// resealArray gives the header and the pages of an encoded array right
-// checksums, as far as their lengths make sense.
+// resealArray gives the header and the pages of an encoded array valid checksums, as far as their
+// lengths are plausible.
 func resealArray(b []byte) []byte {
 	if len(b) < fileHeader {
 		return b

@@ -11,21 +11,21 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// The errors of this package. Each one returned names the value and the limit
-// that it broke, and wraps one of these.
+// The errors of this package. Each returned error names the value and the limit that it broke, and
+// wraps one of these.
 var (
-	// ErrGeometry: a geometry is not valid, or two differ that must be equal.
+	// ErrGeometry means that a geometry is not valid, or that two differ that must be equal.
 	ErrGeometry = errors.New("filter: wrong geometry")
-	// ErrCorrupt: bytes are not a valid encoding, or not all there.
+	// ErrCorrupt means that bytes are not a valid encoding, or are incomplete.
 	ErrCorrupt = codec.ErrCorrupt
-	// ErrVersion: a round does not start from the version that is held, or a page is
-	// of another page or generation.
+	// ErrVersion means that a round does not start from the version that is held, or that a page
+	// belongs to a different page number or generation.
 	ErrVersion = errors.New("filter: wrong version")
-	// ErrTooLarge: an array is larger than the caller allowed.
+	// ErrTooLarge means that an array is larger than the caller allowed.
 	ErrTooLarge = codec.ErrTooLarge
 )
 
-// A Kind says what a line of an array consists of.
+// A Kind is what a line of an array consists of.
 type Kind uint8
 
 // The kinds of arrays.
@@ -47,9 +47,9 @@ func (k Kind) String() string {
 
 // The shape of arrays.
 const (
-	LineBytes = 64                    // bytes of a line: one cache line
-	PageLines = 1024                  // lines of a page
-	PageBytes = LineBytes * PageLines // bytes of a page: 64 KiB
+	LineBytes = 64                    // bytes in a line: one cache line
+	PageLines = 1024                  // lines in a page
+	PageBytes = LineBytes * PageLines // bytes in a page: 64 KiB
 	MaxLines  = 1 << 30               // largest number of lines: 64 GiB
 
 	lineWords = LineBytes / 8
@@ -60,23 +60,22 @@ const (
 	pageBits  = PageLines * lineBits
 )
 
-// A Geometry is everything on which two arrays must agree to be merged. It is
-// comparable.
+// A Geometry is everything on which two arrays must agree to be merged. It is comparable.
 type Geometry struct {
 	// Kind is what a line consists of.
 	Kind Kind
-	// Lines is the number of 64-byte lines: 1 to 1024, which make one page, or
-	// a multiple of 1024 up to MaxLines.
+	// Lines is the number of 64-byte lines: 1 to 1024, which make one page, or a multiple of 1024
+	// up to MaxLines.
 	Lines uint64
-	// K is the number of cells per key (Cells: 2 to 8), or of bits (Bitmap: 8,
-	// one in each 64-bit word of the line, or 16, one in each half word).
+	// K is the number of cells per key (Cells: 2 to 8) or of bits (Bitmap: 8, one in each 64-bit
+	// word of the line, or 16, one in each half word).
 	K uint8
 	// KeyID is [Secret.ID] of the network whose keys the array holds.
 	KeyID uint64
 }
 
-// Validate returns an error that wraps [ErrGeometry] and names the first field
-// out of range, or nil.
+// Validate returns nil, or an error that wraps [ErrGeometry] and names the first field out of
+// range.
 func (g Geometry) Validate() error {
 	switch g.Kind {
 	case Cells:
@@ -102,12 +101,12 @@ func (g Geometry) Validate() error {
 // Pages returns the number of pages of an array of geometry g.
 func (g Geometry) Pages() int { return int((g.Lines + PageLines - 1) / PageLines) }
 
-// Bytes returns the memory of the lines of an array of geometry g, in bytes.
-// Overflow tables come on top, see [Stats].
+// Bytes returns the memory of the lines of an array of geometry g, in bytes. Overflow tables take
+// additional memory; see [Stats].
 func (g Geometry) Bytes() uint64 { return g.Lines * LineBytes }
 
-// ID returns a fingerprint of all fields of g; it stands in every encoded page,
-// so that a page of another array is refused.
+// ID returns a fingerprint of all fields of g. It is part of every encoded page, so that a page of
+// a different array is refused.
 func (g Geometry) ID() uint64 {
 	var b [32]byte
 	copy(b[:], "bkhgeo\x01")
@@ -134,8 +133,8 @@ func (g Geometry) slots() int {
 	return g.pageLines() * lineBits
 }
 
-// line returns the line of a key, evenly spread over 0 to lines-1 without a
-// modulo (and without its bias).
+// line returns the line of a key, evenly spread over 0 to lines-1 without a modulo (and without its
+// bias).
 func line(hi, lines uint64) uint64 {
 	l, _ := bits.Mul64(hi, lines)
 	return l

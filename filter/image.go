@@ -8,13 +8,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// An Image is a copy of one page at one moment, of a counting or of a bit
-// array: what is written to disk and sent to peers.
+// An Image is a copy of one page at one moment, of a counting or of a bit array. It is what is
+// written to disk and sent to peers.
 //
-// An Image is made by [Counting.Image], [Bits.Image] or [ParseImage] and is not
-// changed by later writes to the array.
+// An Image is made by [Counting.Image], [Bits.Image] or [ParseImage]. Later writes to the array do
+// not change it.
 type Image struct {
-	// Geometry is that of the array the page belongs to.
+	// Geometry is the geometry of the page's array.
 	Geometry Geometry
 	// Generation is the time slice of the array.
 	Generation uint64
@@ -27,8 +27,8 @@ type Image struct {
 	floor uint32
 }
 
-// Floor returns the floor of the array, see [Counting.SetFloor]: 0 of a copy of what the page
-// shows to others.
+// Floor returns the floor of the array; see [Counting.SetFloor]. It returns 0 for a copy of the
+// content that the page shows to others.
 func (m *Image) Floor() uint32 { return m.floor }
 
 // Image returns a copy of page p, 0 to Pages()-1.
@@ -48,7 +48,7 @@ func (b *Bits) Image(p int) *Image {
 	return b.image(p)
 }
 
-// image copies what lies in the lines, for the holder of a.mu.
+// image copies the lines of page p, for the holder of a.mu.
 func (a *array) image(p int) *Image {
 	return &Image{
 		Geometry:   a.geo,
@@ -59,9 +59,8 @@ func (a *array) image(p int) *Image {
 	}
 }
 
-// fits returns an error that wraps [ErrGeometry] or [ErrVersion] unless a page
-// of the geometry with fingerprint id, the generation and the number can
-// belong to a.
+// fits returns an error that wraps [ErrGeometry] or [ErrVersion] unless page p, with the given
+// generation and the geometry of fingerprint id, can belong to a.
 func (a *array) fits(id, generation uint64, p int) error {
 	switch {
 	case id != a.id:
@@ -91,8 +90,8 @@ func (a *array) setInfo(p int, info PageInfo) {
 	a.pages[p].PageInfo = info
 }
 
-// store makes page p equal to pl, for the holder of c.mu. Counts read meanwhile see
-// the old value of a cell or the new one. grown says that no cell shrinks.
+// store makes page p equal to pl, for the holder of c.mu. Concurrent counts see either the old
+// value of a cell or the new one. grown means that no cell shrinks.
 func (c *Counting) store(p int, pl plane, grown bool) {
 	pg := &c.pages[p]
 	old := pg.table.Load()
@@ -100,8 +99,8 @@ func (c *Counting) store(p int, pl plane, grown bool) {
 		return
 	}
 	dst := c.ownPage(p)
-	// First a table of all cells that are heavy before or after, so that
-	// readers find every escape they may see; then the nibbles.
+	// First the table gets all cells that are heavy before or after, so that readers find every
+	// escape they may see; then the nibbles are written.
 	var stale []uint64
 	if !grown {
 		stale = old.entriesOutside(pl.lines)
@@ -157,9 +156,8 @@ func (b *Bits) store(p int, lines []words) {
 	}
 }
 
-// Load replaces the page that m is a copy of. It returns an error that wraps
-// [ErrGeometry] or [ErrVersion], and changes nothing, if m is of an array of
-// another geometry or generation.
+// Load replaces the page of which m is a copy. It returns an error that wraps [ErrGeometry] or
+// [ErrVersion], and changes nothing, if the array of m has a different geometry or generation.
 func (c *Counting) Load(m *Image) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +167,7 @@ func (c *Counting) Load(m *Image) error {
 	info := m.Info
 	switch {
 	case m.floor == c.floor:
-	case m.floor == 0: // what others were shown of such a page
+	case m.floor == 0: // the content that such a page showed to others
 		info.Shown, info.ShownKeys = info.Version, info.Keys
 	default:
 		return fmt.Errorf("%w: page of an array with a floor of %d in one with %d", ErrGeometry, m.floor, c.floor)
@@ -182,7 +180,7 @@ func (c *Counting) Load(m *Image) error {
 	return nil
 }
 
-// Load replaces the page that m is a copy of, as [Counting.Load] does.
+// Load replaces the page of which m is a copy, as [Counting.Load] does.
 func (b *Bits) Load(m *Image) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,8 +194,7 @@ func (b *Bits) Load(m *Image) error {
 	return nil
 }
 
-// Equal reports whether m and o are copies of the same page with the same state
-// and content.
+// Equal reports whether m and o are copies of the same page with the same state and content.
 func (m *Image) Equal(o *Image) bool {
 	return m.Geometry == o.Geometry && m.Generation == o.Generation && m.Page == o.Page &&
 		m.Info == o.Info && m.floor == o.floor && m.equal(o.plane)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The first entry of the reference implementation's table for SipHash-2-4-128:
-// key 00..0f, no input. And the one for 15 bytes 00..0e.
+// TestKeyIsSipHash checks two entries of the reference implementation's table for SipHash-2-4-128:
+// key 00..0f with no input, and with the 15 bytes 00..0e.
 func TestKeyIsSipHash(t *testing.T) {
 	var s Secret
 	for i := range s {
@@ -78,8 +78,8 @@ func TestWithKeepsTheLine(t *testing.T) {
 	}
 }
 
-// TestWithIsIndependent: the cells of two kinds of one signature must coincide
-// no more often than those of two signatures.
+// TestWithIsIndependent checks that the cells of two kinds of one signature coincide no more often
+// than those of two signatures.
 func TestWithIsIndependent(t *testing.T) {
 	const n, k = 100_000, 6
 	keep, fill := cellMasks(k)
@@ -97,8 +97,8 @@ func TestWithIsIndependent(t *testing.T) {
 	}
 }
 
-// TestPickIsUniform: all cells equally often at every place, always k distinct
-// ones, for every k (H2).
+// TestPickIsUniform checks that all cells occur equally often at every position, and that there are
+// always k distinct ones, for every k (H2).
 func TestPickIsUniform(t *testing.T) {
 	keys, _ := seeded(7, 128*600)
 	for k := uint8(2); k <= 8; k++ {

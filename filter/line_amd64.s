@@ -21,8 +21,8 @@ done:
 
 // func publish(dst, src *words)
 //
-// Stores of amd64 become visible in program order, so plain ones do: eight
-// exchanges, which is what sync/atomic would emit, cost more than the rest of an
+// Stores of amd64 become visible in program order, so plain stores are enough:
+// eight exchanges, as sync/atomic would emit, cost more than the other work of an
 // add.
 TEXT ·publish(SB), NOSPLIT, $0-16
 	MOVQ dst+0(FP), AX
@@ -169,8 +169,8 @@ next:
 
 // func sumLines(sum, x, y *words, n int) (heavy bool)
 //
-// Nibbles are added as bytes that saturate, the upper ones where they are and
-// the lower ones moved up; X7 gathers bytes in which a nibble came to 15.
+// Nibbles are added as saturating bytes, the upper ones in place and the lower
+// ones shifted up; X7 collects the bytes in which a nibble reached 15.
 // SSE2, which every processor of this architecture has.
 TEXT ·sumLines(SB), NOSPLIT, $0-33
 	MOVQ sum+0(FP), DI

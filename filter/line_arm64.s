@@ -20,7 +20,7 @@ done:
 
 // func publish(dst, src *words)
 //
-// Store-release: whoever reads a word sees all that was stored before it.
+// Store-release: a reader of a word sees everything that was stored before it.
 TEXT ·publish(SB), NOSPLIT, $0-16
 	MOVD dst+0(FP), R0
 	MOVD src+8(FP), R1

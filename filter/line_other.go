@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// prefetchLines does nothing where it is not written in assembly: batches are then
-// slower, and otherwise the same.
+// prefetchLines does nothing where it has no assembly implementation: batches are then slower, but
+// otherwise the same.
 func prefetchLines(unsafe.Pointer, *uint64, int) {}
 
-// publish copies src to the line dst, each word by an atomic store. The race
-// detector sees these, as it would not see those in assembly.
+// publish copies src to the line dst, each word by an atomic store. The race detector sees these
+// stores; it would not see stores in assembly.
 func publish(dst, src *words) {
 	for i, w := range src {
 		if atomic.LoadUint64(&dst[i]) != w {

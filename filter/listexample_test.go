@@ -20,7 +20,7 @@ func ExampleTwoPart() {
 	shape := try(filter.SizeTwoPart(1000, 1e-6, filter.EigenHash))
 	list := try(filter.NewTwoPart(shape, filter.Secret{1}))
 	list.Add([]byte("spammer@example.net"))
-	list.Publish() // whoever has the file may ask it
+	list.Publish() // every holder of the file may query it
 
 	var file bytes.Buffer
 	if err := list.Encode(&file); err != nil {

@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// share returns the probability that k of the places, drawn without repetition, are
-// all among the first n.
+// share returns the probability that k of the places, drawn without repetition, are all among the
+// first n.
 func share(n, places, k int) float64 {
-	p, _ := new(big.Rat).SetFrac(new(big.Int).Binomial(int64(n), int64(k)), new(big.Int).Binomial(int64(places), int64(k))).Float64()
+	p, _ := new(big.Rat).SetFrac(new(big.Int).Binomial(int64(n), int64(k)), new(big.Int).Binomial(int64(places),
+		int64(k))).Float64()
 	return p
 }
 
-// TestMeanOfCells: Tail and Shown are, by their definition, means over lines of what
-// the cells that are high enough make likely.
+// TestMeanOfCells compares Tail and Shown with their definition: the mean over lines of the
+// probability that all cells of a key are high enough.
 func TestMeanOfCells(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 2))
 	counts := []uint32{1, 2, 5, 14, 15, 16, 20, 50, 5000, Many}
@@ -23,7 +24,7 @@ func TestMeanOfCells(t *testing.T) {
 		for k := uint8(2); k <= 8; k++ {
 			g := Geometry{Kind: Cells, Lines: lines, K: k}
 			c := mustCounting(t, g)
-			// A quarter of the lines gets most keys: lines differ.
+			// A quarter of the lines gets most keys, so that lines differ.
 			for range lines * 12 {
 				key := Key{Hi: rng.Uint64() >> (2 * rng.IntN(2)), Lo: rng.Uint64()}
 				c.Add(key, uint32(min(math.Pow(rng.Float64(), -1/0.7), 2*Many)))
@@ -57,7 +58,7 @@ func TestMeanOfCells(t *testing.T) {
 	}
 }
 
-// TestTailOfSample: of many pages Tail looks at 32 or more, evenly spread.
+// TestTailOfSample checks that Tail samples 32 or more evenly spread pages of a large array.
 func TestTailOfSample(t *testing.T) {
 	c, err := NewSparseCounting(Geometry{Kind: Cells, Lines: 100 * PageLines, K: 2})
 	if err != nil {
@@ -80,8 +81,8 @@ func TestTailOfSample(t *testing.T) {
 	}
 }
 
-// TestMeanOfBits: a key that nobody set is shown by a line if each of its bits falls
-// on one that is set.
+// TestMeanOfBits checks that a line shows a key that was never set if each of the key's bits falls
+// on a set bit.
 func TestMeanOfBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 2))
 	for _, lines := range []uint64{1, 3, 700, 5 * PageLines} {

@@ -8,11 +8,11 @@ import (
 	"unsafe"
 )
 
-// Merge adds to each cell of c the value of the same cell of o, saturating at
-// [Many]: the result counts what either counted. The geometries must be equal,
-// or an error that wraps [ErrGeometry] is returned and nothing is changed. o may
-// be in use meanwhile; pages are merged one after another. Merge is commutative
-// and associative and not idempotent. The pages keep c's journal indexes.
+// Merge adds to each cell of c the value of the same cell of o, saturating at [Many]: the result
+// counts what either counted. The geometries must be equal; otherwise Merge changes nothing and
+// returns an error that wraps [ErrGeometry]. o may be in use concurrently; pages are merged one
+// after another. Merge is commutative and associative but not idempotent. The pages keep c's
+// journal indexes.
 func (c *Counting) Merge(o *Counting) error {
 	if c.geo != o.geo {
 		return fmt.Errorf("%w: %v merged into %v", ErrGeometry, o.geo, c.geo)
@@ -35,8 +35,8 @@ func (c *Counting) Merge(o *Counting) error {
 	return nil
 }
 
-// lockBoth locks two arrays, which may be one, in the order of their addresses:
-// two arrays may be merged into each other at once.
+// lockBoth locks two arrays, which may be the same, in the order of their addresses: two arrays may
+// be merged into each other at the same time.
 func lockBoth(a, b *array) (unlock func()) {
 	if a == b {
 		a.mu.Lock()
@@ -53,23 +53,23 @@ func lockBoth(a, b *array) (unlock func()) {
 	}
 }
 
-// A merger is the memory of a merge that one page after another uses.
+// A merger is working memory that a merge reuses from page to page.
 type merger struct {
 	sum        plane
 	rank       ranks
-	mine, more []uint32 // values of heavy cells, in the order of those of sum
+	mine, more []uint32 // values of heavy cells, in the same order as in sum
 }
 
-// mergePage adds page p of o to that of c and returns the number of heavy cells
-// there are then. Both locks are held.
+// mergePage adds page p of o to the same page of c and returns the resulting number of heavy cells.
+// Both locks are held.
 func (c *Counting) mergePage(p int, o *Counting, m *merger) (overflow int) {
 	dst, src := c.ownPage(p), o.pageWords(p)
 	if m.sum.lines == nil {
 		m.sum.lines = alignedLines(len(dst))
 	}
-	// The nibbles need no exceptions: a heavy cell is 15, and saturates. Lines
-	// without such a cell are done; the others wait for their values. A block of
-	// both and of the sum fits in the core's first cache.
+	// The nibbles need no exceptions: a heavy cell is 15, and saturates. Lines without heavy cells
+	// are done; the others wait for their values. A block of both inputs and of the sum fits in the
+	// core's first cache.
 	const block = 64
 	light := true
 	for i := 0; i < len(dst); i += block {
@@ -111,7 +111,7 @@ func (c *Counting) mergePage(p int, o *Counting, m *merger) (overflow int) {
 	return n
 }
 
-// sumLinesGo is sumLines in Go.
+// sumLinesGo is sumLines implemented in Go.
 func sumLinesGo(sum, x, y []words) (heavy bool) {
 	var found uint64
 	for i := range sum {
@@ -124,10 +124,10 @@ func sumLinesGo(sum, x, y []words) (heavy bool) {
 	return found != 0
 }
 
-// Merge sets in b every bit that is set in o: the result holds the keys of both.
-// The geometries must be equal, or an error that wraps [ErrGeometry] is returned
-// and nothing is changed. o may be in use meanwhile. Merge is commutative,
-// associative and, Version and Keys aside, idempotent.
+// Merge sets in b every bit that is set in o: the result holds the keys of both. The geometries
+// must be equal; otherwise Merge changes nothing and returns an error that wraps [ErrGeometry]. o
+// may be in use concurrently. Merge is commutative, associative and, except for Version and Keys,
+// idempotent.
 func (b *Bits) Merge(o *Bits) error {
 	if b.geo != o.geo {
 		return fmt.Errorf("%w: %v merged into %v", ErrGeometry, o.geo, b.geo)
@@ -151,8 +151,7 @@ func (b *Bits) Merge(o *Bits) error {
 	return nil
 }
 
-// orLinesGo is orLines in Go. It works on whole lines, without branches inside
-// them.
+// orLinesGo is orLines implemented in Go. It works on whole lines, without branches inside a line.
 func orLinesGo(dst, src []words) (changed bool) {
 	src = src[:len(dst)]
 	for i := range dst {

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMergeBooks: what a merge writes into the books of each page. The content is held
-// against a model by TestMergeLaws and TestBitsMergeLaws.
+// TestMergeBooks checks what a merge records for each page. TestMergeLaws and TestBitsMergeLaws
+// compare the content with a model.
 func TestMergeBooks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sparse := rapid.Bool().Draw(t, "sparse")
@@ -32,7 +32,8 @@ func TestMergeBooks(t *testing.T) {
 				d.SetBatch(index+100, []Key{k}, nil)
 			}
 		}
-		booked(t, c.array, o.array, func() error { return c.Merge(o) }, func(p int) bool { return len(o.Image(p).slots().At) > 0 })
+		booked(t, c.array, o.array, func() error { return c.Merge(o) },
+			func(p int) bool { return len(o.Image(p).slots().At) > 0 })
 		check(t, c)
 		more := func(p int) bool {
 			mine := setBits(b.Image(p).lines).At
@@ -42,8 +43,8 @@ func TestMergeBooks(t *testing.T) {
 	})
 }
 
-// booked calls merge, which merges o into a, and looks at the books of a: changed says
-// of which pages something changes.
+// booked calls merge, which merges o into a, and checks the page records of a. changed reports
+// whether a page changes.
 func booked(t *rapid.T, a, o *array, merge func() error, changed func(page int) bool) {
 	t.Helper()
 	var before, more []PageInfo
@@ -64,7 +65,7 @@ func booked(t *rapid.T, a, o *array, merge func() error, changed func(page int) 
 			sum += more[p].Keys
 		}
 		got := a.PageInfo(p)
-		want.Overflow = got.Overflow // check looks at it
+		want.Overflow = got.Overflow // verified by check
 		if got != want {
 			t.Fatalf("page %d, changed %v: %+v, want %+v", p, news[p], got, want)
 		}
@@ -74,8 +75,8 @@ func booked(t *rapid.T, a, o *array, merge func() error, changed func(page int) 
 	}
 }
 
-// TestOneHeavyCell: two counts of different keys can add up to a page with a single
-// cell that is heavy, which no key makes alone. It goes through images as others do.
+// TestOneHeavyCell checks that two counts of different keys can add up to a page with a single
+// heavy cell, which no single key produces. Images carry it like any other page.
 func TestOneHeavyCell(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 1, K: 2}
 	c, o := mustCounting(t, g), mustCounting(t, g)

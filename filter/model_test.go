@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A model is the plainest possible refined extension: one wide cell each, no
-// packing, no tables. The arrays must agree with it cell by cell.
+// A model is the simplest possible refined extension: one wide cell each, no packing, no tables.
+// The arrays must agree with it cell by cell.
 type model struct {
 	g     Geometry
 	cells []uint32
@@ -26,8 +26,8 @@ func (m *model) at(k Key) []uint32 {
 	return m.cells[hi*lineCells : (hi+1)*lineCells]
 }
 
-// places draws cells as the package documents it: the low seven bits of each
-// byte, all anew when two are equal.
+// places draws cells as the package documents it: the low seven bits of each byte, all drawn again
+// if two are equal.
 func (m *model) places(lo uint64) []int {
 	for try := uint64(0); ; try++ {
 		h := lo
@@ -89,8 +89,8 @@ func logical(c *Counting) []uint32 {
 	return out
 }
 
-// check verifies the invariants of c: every escaped cell is in exactly one
-// entry, entries hold escaped cells only, and the books agree.
+// check verifies the invariants of c: every escaped cell is in exactly one entry, entries hold
+// escaped cells only, and the bookkeeping agrees.
 func check(t tester, c *Counting) {
 	t.Helper()
 	var keys uint64
@@ -184,7 +184,7 @@ func mustBits(t tester, g Geometry) *Bits {
 	return b
 }
 
-// Few keys in few lines, so that they collide all the time.
+// drawKey draws from few keys in few lines, so that they collide all the time.
 func drawKey(t *rapid.T) Key {
 	h := rapid.Uint64Range(1, 60).Draw(t, "key")
 	return Key{Hi: mix64(h), Lo: mix64(h + 1000)}
@@ -210,8 +210,7 @@ func drawCells(t *rapid.T) Geometry {
 	return Geometry{Kind: Cells, Lines: drawLines(t), K: uint8(rapid.IntRange(2, 8).Draw(t, "k")), KeyID: 5}
 }
 
-// seeded returns random keys and, if skewed counts are wanted, how often each
-// was reported.
+// seeded returns n random keys and the generator, both determined by seed.
 func seeded(seed uint64, n int) (keys []Key, rng *rand.Rand) {
 	rng = rand.New(rand.NewPCG(seed, 17))
 	keys = make([]Key, n)
@@ -221,15 +220,15 @@ func seeded(seed uint64, n int) (keys []Key, rng *rand.Rand) {
 	return keys, rng
 }
 
-// A tester is what helpers need of *testing.T, *testing.B and *rapid.T.
+// A tester is the common part of *testing.T, *testing.B and *rapid.T that helpers need.
 type tester interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// skew draws how often each of n keys is added, a share c^-tail of them c times
-// or more and none above 1000, and the adds in random order.
+// skew draws how often each of n keys is added, and returns the adds in random order. A share
+// c^-tail of the keys is added c times or more, and none above 1000 times.
 func skew(rng *rand.Rand, n int, tail float64) (counts []uint32, adds []int32) {
 	counts = make([]uint32, n)
 	for i := range counts {
@@ -242,5 +241,5 @@ func skew(rng *rand.Rand, n int, tail float64) (counts []uint32, adds []int32) {
 	return counts, adds
 }
 
-// sink keeps results that a test or benchmark computes for their own sake.
+// sink keeps results that a test or benchmark computes only to measure or exercise the call.
 var sink uint64

@@ -6,12 +6,11 @@ import (
 	"unsafe"
 )
 
-// A table holds the values of one page's heavy cells: those whose value is 15
-// or more, while their nibble says only that (the escape value). It is an open
-// hash table of 64-bit entries, probed linearly from a home slot that the line
-// chooses. Because H1 raises all cells of a key to one value, an entry holds
-// one value and up to six cells of a line that have it: about one entry per
-// heavy key, where a table of single cells needs k.
+// A table holds the values of one page's heavy cells: cells of value 15 or more, whose nibble is
+// the escape value. It is an open hash table of 64-bit entries, probed linearly from a home slot
+// that the line determines. Because H1 raises all cells of a key to one value, an entry holds one
+// value and up to six cells of a line that have it. That is about one entry per heavy key, where a
+// table of single cells needs k.
 //
 //	bit 63..54  line within the page
 //	bit 53..42  f: 0 no entry; 1 to 4094 narrow entry of value 14+f; 4095 wide
@@ -19,15 +18,15 @@ import (
 //	            key's order if they are all cells of one key, else ascending
 //	            wide: value in bits 23..0, two cells in bits 30..24 and 37..31
 //
-// The word 0 is a free slot, the word 1 one whose entry was removed.
+// The word 0 is a free slot; the word 1 is a slot whose entry was removed.
 //
-// One writer, many readers without locks. Every cell that has the escape nibble
-// is in at least one entry at any moment; while it moves between two, both hold
-// it, and the larger value is the newer one. Readers may act on either: an add
-// whose effect they miss has not returned yet.
+// There is one writer, and many readers without locks. Every cell that has the escape nibble is in
+// at least one entry at any moment. While a cell moves from one entry to another, both hold it, and
+// the larger value is the newer one. Readers may act on either: an add whose effect they miss has
+// not returned yet.
 type table struct {
 	slots []uint64
-	used  int // slots that are not 0, removed entries included
+	used  int // slots other than 0, including removed entries
 }
 
 const (
@@ -40,8 +39,7 @@ const (
 	wideRefs   = 2
 )
 
-// entry packs value and cells; the set must not be empty nor exceed
-// refsFor(value).
+// entry packs value and cells; the set must not be empty or exceed refsFor(value).
 func entry(line uint64, value uint32, set mask) uint64 {
 	e := line << 54
 	var c uint64
@@ -64,7 +62,7 @@ func entry(line uint64, value uint32, set mask) uint64 {
 	return e
 }
 
-// refsFor returns how many cells an entry of the value can hold.
+// refsFor returns how many cells an entry with the value can hold.
 func refsFor(value uint32) int {
 	if value > narrowLast {
 		return wideRefs
@@ -72,10 +70,10 @@ func refsFor(value uint32) int {
 	return narrowRefs
 }
 
-// holds reports whether the slot e is an entry of the line.
+// holds reports whether the slot e is an entry for the line.
 func holds(e, line uint64) bool { return e>>54 == line && e>>42&wideMark != 0 }
 
-// unpack returns value and cells of an entry.
+// unpack returns the value and cells of an entry.
 func unpack(e uint64) (value uint32, set mask) {
 	f := e >> 42 & wideMark
 	if f == wideMark {
@@ -93,18 +91,17 @@ func (t *table) home(line uint64) int {
 	return int(uint64(uint32(line*0x9e3779b1)) * uint64(len(t.slots)) >> 32)
 }
 
-// address returns the number of the 64-byte line of memory that holds the home
-// slot of a line.
+// address returns the number of the 64-byte memory line that holds the home slot of a line.
 func (t *table) address(line uint64) uint64 {
 	return uint64(uintptr(unsafe.Pointer(&t.slots[t.home(line)]))) / LineBytes
 }
 
-// exactMask covers what tells the entries of single keys apart: all but f.
+// exactMask covers the bits that distinguish the entries of single keys: all but f.
 const exactMask = ^uint64(wideMark << 42)
 
-// least returns the smallest value among the k cells x of the line, all of which
-// are heavy, and whether all of them were found. They always are, unless a
-// writer moved one past the reader meanwhile: look again.
+// least returns the smallest value among the k cells x of the line, all of which are heavy, and
+// whether all of them were found. A cell can be missed only if a writer moved it past the reader;
+// the reader then looks again.
 func (t *table) least(line uint64, x cells, k uint8) (value uint32, ok bool) {
 	if t == nil {
 		return 0, false
@@ -139,10 +136,9 @@ func (t *table) least(line uint64, x cells, k uint8) (value uint32, ok bool) {
 	return 0, false
 }
 
-// addExact adds n to the value of the entry that holds just the k cells x of the
-// line, as that of a heavy key does unless it shares cells with a heavier one,
-// and returns the value before. It does nothing if there is no such entry or the
-// sum needs a wide one.
+// addExact adds n to the value of the entry that holds exactly the k cells x of the line, and
+// returns the value before. A heavy key has such an entry unless it shares cells with a heavier
+// key. addExact does nothing if there is no such entry or the sum needs a wide one.
 func (t *table) addExact(line uint64, x cells, k uint8, n uint32) (before uint32, done bool) {
 	if t == nil || k > narrowRefs {
 		return 0, false
@@ -169,15 +165,15 @@ func (t *table) addExact(line uint64, x cells, k uint8, n uint32) (before uint32
 	return 0, false
 }
 
-// A found is an entry that shares cells with a set that is looked for.
+// A found is an entry that shares cells with a wanted set.
 type found struct {
 	slot  int
 	value uint32
 	set   mask
 }
 
-// lookup appends to dst the entries of the line that hold any cell of want, all
-// of which must be heavy.
+// lookup appends to dst the entries of the line that hold any cell of want. All cells of want must
+// be heavy.
 func (t *table) lookup(dst []found, line uint64, want mask) []found {
 	if t == nil {
 		return dst
@@ -201,7 +197,7 @@ func (t *table) lookup(dst []found, line uint64, want mask) []found {
 	return dst
 }
 
-// insert puts the entry e into the first slot without one. There must be room.
+// insert puts the entry e into the first free slot. There must be room.
 func (t *table) insert(e uint64) {
 	i := t.home(e >> 54)
 	for t.slots[i] > removedSlot {
@@ -215,11 +211,11 @@ func (t *table) insert(e uint64) {
 	atomic.StoreUint64(&t.slots[i], e)
 }
 
-// put writes e into a slot that holds an entry already.
+// put overwrites a slot that holds an entry.
 func (t *table) put(slot int, e uint64) { atomic.StoreUint64(&t.slots[slot], e) }
 
-// newTable returns an empty table of at least size slots: as many as fit into
-// the block of memory that the allocator hands out for them anyway.
+// newTable returns an empty table of at least size slots: as many as fit into the block of memory
+// that the allocator returns.
 func newTable(size int) *table {
 	slots := slices.Grow([]uint64(nil), max(size, 8))
 	slots = slots[:cap(slots)]
@@ -227,7 +223,7 @@ func newTable(size int) *table {
 	return &table{slots: slots}
 }
 
-// bytes returns the memory of t.
+// bytes returns the memory size of t.
 func (t *table) bytes() int64 {
 	if t == nil {
 		return 0
@@ -235,9 +231,8 @@ func (t *table) bytes() int64 {
 	return 8*int64(len(t.slots)) + 40
 }
 
-// reserve returns t, or a larger copy of it, such that n inserts fit at a load
-// of at most 7/8. Tables grow by an eighth: memory counts here, and the copy is
-// small.
+// reserve returns t, or a larger copy of it, with room for n inserts at a load of at most 7/8.
+// Tables grow by an eighth: memory matters here, and the copy is small.
 func (t *table) reserve(n int) *table {
 	if t == nil {
 		return newTable(n * 5 / 4)
@@ -260,16 +255,16 @@ func (t *table) reserve(n int) *table {
 	return bigger
 }
 
-// A raise is one change of a table: cells of a line are lifted to a value.
+// A raise is one change of a table: cells of a line are raised to a value.
 type raise struct {
 	line  uint64
 	value uint32 // 15 to Many
-	set   mask   // the cells, all of smaller value than that
-	key   cells  // all cells of the key, k of them
+	set   mask   // the cells, all with a smaller value
+	key   cells  // all k cells of the key
 	k     uint8
 }
 
-// entry packs the cells take of r, in the key's order if they are all its cells.
+// entry packs the cells take of r, in the key's order if they are all of its cells.
 func (r *raise) entry(take mask) uint64 {
 	if r.value <= narrowLast && r.k <= narrowRefs && take.len() == int(r.k) && take == r.set && take == r.key.set(r.k) {
 		return r.line<<54 | uint64(r.value-maxLight)<<42 | r.key.packed(r.k)
@@ -277,11 +272,11 @@ func (r *raise) entry(take mask) uint64 {
 	return entry(r.line, r.value, take)
 }
 
-// raise carries out r. old are the entries that hold cells of r.set, the rest of
-// which are not in the table yet. Room for r.set.len() inserts must be reserved.
+// raise carries out r. old are the entries that hold cells of r.set; the other cells of r.set are
+// not in the table yet. Room for r.set.len() inserts must be reserved.
 //
-// No cell is ever without an entry on the way: new entries are written first,
-// then the cells are taken out of the old ones.
+// At no point is a cell without an entry: new entries are written first, then the cells are removed
+// from the old ones.
 func (t *table) raise(r *raise, old []found) {
 	rest := r.set
 	room := refsFor(r.value)
@@ -290,8 +285,8 @@ func (t *table) raise(r *raise, old []found) {
 		if !o.set.within(rest) || o.set.len() > room {
 			continue
 		}
-		// The whole entry is taken over: write the new one in its place, with
-		// as many of the other cells as it can hold.
+		// The whole entry is replaced: write the new entry in its place, with as many of the other
+		// cells as it can hold.
 		take := o.set.or(rest.without(o.set).first(room - o.set.len()))
 		t.put(o.slot, r.entry(take))
 		rest = rest.without(take)

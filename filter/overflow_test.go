@@ -2,8 +2,8 @@ package filter
 
 import "testing"
 
-// TestOverflowMemory holds the figure of the package documentation: 0.45 bytes a key
-// at most for overflow tables where one key in 26 is heavy, however the counts came in.
+// TestOverflowMemory checks the figure of the package documentation: at most 0.45 bytes a key for
+// overflow tables where one key in 26 is heavy, in whatever order the counts came.
 func TestOverflowMemory(t *testing.T) {
 	const n = 100_000
 	g, err := SizeFor(Target{Kind: Cells, Signatures: n, Error: CountWrong, Rate: 1e-3, K: 6})
@@ -35,7 +35,8 @@ func TestOverflowMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, c := range map[string]*Counting{"one by one": single, "in batches": batched, "at once": whole, "merged": merged, "loaded": loaded} {
+	for name, c := range map[string]*Counting{"one by one": single, "in batches": batched, "at once": whole,
+		"merged": merged, "loaded": loaded} {
 		check(t, c)
 		if got := float64(c.overflow.Load()) / n; got < 0.3 || got > 0.45 {
 			t.Errorf("%s: overflow tables take %.3f bytes a key, want 0.45 at most", name, got)

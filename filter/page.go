@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// The encoded page: a header of 64 bytes and a payload. Numbers are
-// little-endian.
+// The encoded page is a header of 64 bytes and a payload. Numbers are little-endian.
 //
 //	 0  4  magic "bkhP"
 //	 4  1  version of the codec, 1
@@ -28,12 +27,12 @@ import (
 //	56  4  sparse: cells or bits that are not zero; dense: cells of 15 or more
 //	60  4  CRC-32C of the 60 bytes before and of the payload
 //
-// With a floor the payload begins with what the page shows to others: 8 bytes of
-// version and 8 of keys.
+// With a floor the payload begins with the version (8 bytes) and the keys (8 bytes) of what the
+// page shows to others.
 //
-// A sparse payload lists cells or bits as [codec.Slots.Append] writes them. A dense
-// one is the lines, followed by the values of the escaped cells, less 14 each,
-// in the order of the cells and in Elias' gamma code.
+// A sparse payload lists cells or bits as [codec.Slots.Append] writes them. A dense payload is the
+// lines, followed by the values of the escaped cells, less 14 each, in the order of the cells and
+// in Elias' gamma code.
 const (
 	pageMagic   = "bkhP"
 	pageVersion = 1
@@ -45,25 +44,22 @@ const (
 
 	pageShown = 16
 
-	// maxPayload bounds a payload: a page of cells all at Many.
+	// maxPayload is the maximum size of a payload: a page with all cells at Many.
 	maxPayload = pageShown + PageBytes + pageCells*6
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// AppendPage appends the encoding of page p to dst: its header, and its cells in
-// the sparse or the dense form. The page stands still meanwhile: no half of a
-// batch is ever in it.
+// AppendPage appends the encoding of page p to dst: its header, and its cells in the sparse or the
+// dense form. The page stands still while it is copied, so it never contains half of a batch.
 func (c *Counting) AppendPage(dst []byte, p int) []byte { return c.Image(p).Append(dst) }
 
-// AppendPage appends the encoding of page p to dst, as [Counting.AppendPage]
-// does.
+// AppendPage appends the encoding of page p to dst, as [Counting.AppendPage] does.
 func (b *Bits) AppendPage(dst []byte, p int) []byte { return b.Image(p).Append(dst) }
 
-// LoadPage replaces a page by the encoding b, which must be all of it, and
-// returns its number. It returns an error that wraps [ErrCorrupt],
-// [ErrGeometry] or [ErrVersion], and changes nothing, if b is damaged or is a
-// page of another geometry or generation.
+// LoadPage replaces a page with the encoding b, which must be complete and nothing more, and
+// returns its number. It returns an error that wraps [ErrCorrupt], [ErrGeometry] or [ErrVersion],
+// and changes nothing, if b is damaged or is a page of a different geometry or generation.
 func (c *Counting) LoadPage(b []byte) (page int, err error) {
 	m, err := ParseImage(b, c.geo)
 	if err != nil {
@@ -72,7 +68,7 @@ func (c *Counting) LoadPage(b []byte) (page int, err error) {
 	return m.Page, c.Load(m)
 }
 
-// LoadPage replaces a page by the encoding enc, as [Counting.LoadPage] does.
+// LoadPage replaces a page with the encoding enc, as [Counting.LoadPage] does.
 func (b *Bits) LoadPage(enc []byte) (page int, err error) {
 	m, err := ParseImage(enc, b.geo)
 	if err != nil {
@@ -81,18 +77,15 @@ func (b *Bits) LoadPage(enc []byte) (page int, err error) {
 	return m.Page, b.Load(m)
 }
 
-// Append appends the encoding of m to dst: in the sparse form up to one cell or
-// bit in 16, above that in the dense form, which is written and read at the
-// speed of memory.
+// Append appends the encoding of m to dst. It uses the sparse form for up to one cell or bit in 16.
+// Above that it uses the dense form, which is written and read at the speed of memory.
 func (m *Image) Append(dst []byte) []byte { return m.append(dst, m.Geometry.slots()/16) }
 
-// AppendCompact appends the encoding of m to dst in the sparse form however full
-// the page is: about half the bytes of a full page, at some 10 ns a cell. It
-// is for the wire.
+// AppendCompact appends the encoding of m to dst in the sparse form however full the page is. That
+// is about half the bytes of a full page, at some 10 ns a cell. It is meant for the network.
 func (m *Image) AppendCompact(dst []byte) []byte { return m.append(dst, m.Geometry.slots()/3*2) }
 
-// append encodes m, in the sparse form if it has no more than limit cells or
-// bits that are not zero.
+// append encodes m, in the sparse form if at most limit cells or bits are not zero.
 func (m *Image) append(dst []byte, limit int) []byte {
 	head := len(dst)
 	dst = append(dst, make([]byte, pageHeader)...)
@@ -159,9 +152,9 @@ func (m *Image) population() (n int) {
 	return n
 }
 
-// ParseImage decodes b, all of which must be one page of an array of geometry
-// g. Its error wraps [ErrCorrupt], or [ErrGeometry] for a page of another
-// array. Memory is taken in proportion to len(b) and to the size of a page.
+// ParseImage decodes b, all of which must be one page of an array of geometry g. Its error wraps
+// [ErrCorrupt], or [ErrGeometry] for a page of a different array. Memory is allocated in proportion
+// to len(b) and to the size of a page.
 func ParseImage(b []byte, g Geometry) (*Image, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
@@ -191,28 +184,30 @@ func ParseImage(b []byte, g Geometry) (*Image, error) {
 	return m, nil
 }
 
-// parseShown reads what a payload begins with if the array has a floor, and returns the rest.
+// parseShown parses the beginning of a payload if the array has a floor, and returns the remainder.
 func (m *Image) parseShown(b []byte, floor byte) ([]byte, error) {
 	if floor == 0 {
 		return b, nil
 	}
 	if floor == 1 || floor > MaxFloor || m.Geometry.Kind != Cells || len(b) < pageShown {
-		return nil, fmt.Errorf("%w: floor %d of a page of %s with a payload of %d bytes", ErrCorrupt, floor, m.Geometry.Kind, len(b))
+		return nil, fmt.Errorf("%w: floor %d of a page of %s with a payload of %d bytes", ErrCorrupt, floor,
+			m.Geometry.Kind, len(b))
 	}
 	m.floor = uint32(floor)
 	m.Info.Shown, m.Info.ShownKeys = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 	if m.Info.Shown > m.Info.Version || m.Info.ShownKeys > min(m.Info.Shown, maxPageKeys) {
-		return nil, fmt.Errorf("%w: a page shows %d changes of %d and %d keys", ErrCorrupt, m.Info.Shown, m.Info.Version, m.Info.ShownKeys)
+		return nil, fmt.Errorf("%w: a page shows %d changes of %d and %d keys", ErrCorrupt, m.Info.Shown, m.Info.Version,
+			m.Info.ShownKeys)
 	}
 	return b[pageShown:], nil
 }
 
-// maxPageKeys is more keys than a page ever sees, and so few that the sum over
-// 32,768 pages is right.
+// maxPageKeys is more keys than a page ever sees, and small enough for the sum over 32,768 pages
+// not to overflow.
 const maxPageKeys = 1 << 48
 
-// plausibleKeys returns an error unless the content of m can be that of so many
-// keys as it says.
+// plausibleKeys returns an error unless the content of m can come from the number of keys that it
+// states.
 func (m *Image) plausibleKeys() error {
 	if least := m.leastKeys(); m.Info.Keys > maxPageKeys || m.Info.Keys < least {
 		return fmt.Errorf("%w: a page of %d keys that was filled by %d at least", ErrCorrupt, m.Info.Keys, least)
@@ -220,14 +215,14 @@ func (m *Image) plausibleKeys() error {
 	return nil
 }
 
-// leastKeys returns the fewest keys that can have filled the page as it is: each
-// sets K cells or bits at most, and is counted when it sets the first of them.
+// leastKeys returns the fewest keys that can have filled the page: each key sets at most K cells or
+// bits, and is counted when it sets the first of them.
 func (m *Image) leastKeys() uint64 {
 	k := uint64(m.Geometry.K)
 	return (uint64(m.population()) + k - 1) / k
 }
 
-// header is what the rest of a page is checked against.
+// header is what the remainder of a page is checked against.
 type header struct {
 	generation uint64
 	page       int
@@ -247,11 +242,13 @@ func parseHeader(b []byte, magic string, g Geometry) (h header, err error) {
 	case b[4] != pageVersion:
 		return h, fmt.Errorf("%w: codec version %d, known is %d", ErrCorrupt, b[4], pageVersion)
 	case uint64(size) != uint64(len(b)-pageHeader) || size > maxPayload:
-		return h, fmt.Errorf("%w: payload of %d bytes, header says %d, limit %d", ErrCorrupt, len(b)-pageHeader, size, maxPayload)
+		return h, fmt.Errorf("%w: payload of %d bytes, header says %d, limit %d", ErrCorrupt, len(b)-pageHeader,
+			size, maxPayload)
 	case le.Uint32(b[60:]) != pageSum(b):
 		return h, fmt.Errorf("%w: checksum %08x, header says %08x", ErrCorrupt, pageSum(b), le.Uint32(b[60:]))
 	case Kind(b[5]) != g.Kind || le.Uint64(b[8:]) != g.ID():
-		return h, fmt.Errorf("%w: %s page of geometry %016x, want %s of %016x", ErrGeometry, Kind(b[5]), le.Uint64(b[8:]), g.Kind, g.ID())
+		return h, fmt.Errorf("%w: %s page of geometry %016x, want %s of %016x", ErrGeometry, Kind(b[5]), le.Uint64(b[8:]),
+			g.Kind, g.ID())
 	case uint64(page) >= uint64(g.Pages()):
 		return h, fmt.Errorf("%w: page %d in an array of %d", ErrCorrupt, page, g.Pages())
 	case uint64(count) > uint64(g.slots()):
@@ -292,8 +289,8 @@ func (m *Image) parsePayload(b []byte, form byte, count int) error {
 	return fmt.Errorf("%w: form %d of a page", ErrCorrupt, form)
 }
 
-// parseHigh reads the values of the escaped cells of a dense page. There must be
-// exactly one for each.
+// parseHigh parses the values of the escaped cells of a dense page. There must be exactly one for
+// each.
 func (m *Image) parseHigh(b []byte, count int) error {
 	escaped := 0
 	if m.Geometry.Kind == Cells {

@@ -2,19 +2,19 @@ package filter
 
 import "unsafe"
 
-// Picks is keys to be looked up in several counting arrays, and what arrays derive from
-// them: all that have the same K, as those of one book mostly have, derive the same. The
-// zero value has no keys. One goroutine uses it at a time.
+// Picks holds keys to be looked up in several counting arrays, and the cells that arrays derive
+// from them. All arrays with the same K, as in most books, derive the same cells. The zero value
+// has no keys. Only one goroutine may use it at a time.
 type Picks struct {
 	keys  []Key
-	k     uint8 // of the arrays; 0: not yet derived
+	k     uint8 // K of the arrays; 0: not yet derived
 	cells []cells
 }
 
-// Of makes p that of the keys, which must not change as long as it is.
+// Of sets the keys of p. The keys must not change while p is in use.
 func (p *Picks) Of(keys []Key) { p.keys, p.k = keys, 0 }
 
-// of returns the cells in arrays like c.
+// of returns the cells of the keys in arrays like c.
 func (p *Picks) of(c *Counting) []cells {
 	if p.k == c.k {
 		return p.cells
@@ -27,8 +27,8 @@ func (p *Picks) of(c *Counting) []cells {
 }
 
 // CountEach sets out[j*n+i] to the count of the i'th of the n keys of p in arrays[j], as
-// [Counting.CountBatch] does. It takes less time than that for each of the arrays, since it
-// overlaps the cache misses of one with the work of those before. out must have room for all.
+// [Counting.CountBatch] does. It takes less time than separate calls, since it overlaps the cache
+// misses of one array with the work on those before. out must have room for all counts.
 func (p *Picks) CountEach(arrays []*Counting, out []uint32) {
 	var f flight
 	n := len(p.keys)
@@ -46,7 +46,8 @@ func (p *Picks) CountEach(arrays []*Counting, out []uint32) {
 					continue
 				}
 				v := uint32(0)
-				if l := lineAt(base, at[i]); min(nibble(l, uint64(x)), nibble(l, uint64(x)>>8)) > 0 { // as one of six keys that were never added has them
+				if l := lineAt(base, at[i]); min(nibble(l, uint64(x)),
+					nibble(l, uint64(x)>>8)) > 0 { // the usual result for one in six keys that were never added
 					v = c.count(at[i], x)
 				}
 				to[i] = v
@@ -57,11 +58,11 @@ func (p *Picks) CountEach(arrays []*Counting, out []uint32) {
 	}
 }
 
-// HasEach sets out[j*len(keys)+i] to whether sets[j] has keys[i], as [Bits.HasBatch] does, in
-// the way of [Picks.CountEach].
+// HasEach sets out[j*len(keys)+i] to whether sets[j] has keys[i], as [Bits.HasBatch] does. It works
+// like [Picks.CountEach].
 func HasEach(sets []*Bits, keys []Key, out []bool) {
 	var f flight
-	var his [flightKeys * 2]uint64 // what hasTwice mixes, of the first keys
+	var his [flightKeys * 2]uint64 // what hasTwice mixes, for the first keys
 	n := len(keys)
 	for i := range keys[:min(n, len(his))] {
 		his[i] = mix64(keys[i].Lo + weyl)
@@ -90,11 +91,11 @@ func HasEach(sets []*Bits, keys []Key, out []bool) {
 	}
 }
 
-// A flight is the way of a look-up of keys through several arrays, in steps of some lines each.
-// Those of the next steps are loaded before each step.
+// A flight is the progress of looking up keys in several arrays, in steps of several lines each.
+// The lines of the next steps are prefetched before each step.
 type flight struct {
-	array, key   int // the first that is not being loaded
-	step, loaded int // the next step, and the first whose lines are not being loaded
+	array, key   int // the first array and key not being loaded
+	step, loaded int // the next step, and the first step whose lines are not being loaded
 	steps        [flightSteps]struct {
 		at   [flightKeys]uint64 // by key
 		keys int
@@ -103,16 +104,16 @@ type flight struct {
 
 const (
 	flightSteps = 8
-	flightLines = 8  // of a step, at most
-	flightKeys  = 24 // likewise; kinds of one key are on one line
+	flightLines = 8  // maximum lines in a step
+	flightKeys  = 24 // maximum keys in a step; kinds of one key are on one line
 )
 
-// more reports whether lines are to be loaded, of one of that many arrays.
+// more reports whether further lines are to be loaded, given the number of arrays.
 func (f *flight) more(arrays int) bool {
 	return f.array < arrays && f.loaded < f.step+flightSteps
 }
 
-// load starts to load the lines of one step.
+// load starts loading the lines of one step.
 func (f *flight) load(a *array, keys []Key) {
 	s := &f.steps[f.loaded%flightSteps]
 	var lines [flightLines]uint64
@@ -147,10 +148,10 @@ func (f *flight) land() []uint64 {
 	return s.at[:s.keys]
 }
 
-// Prefetch starts to load what a look-up of keys reads, and does not wait for it: it changes
-// nothing but the time that takes. Whoever asks several arrays calls it for the next ones
-// before reading the first, so that their cache misses overlap. Kinds of one key, one after
-// the other, cost no more than the key.
+// Prefetch starts loading what a look-up of keys reads, and does not wait for it. It changes
+// nothing but the time of the look-up. A caller that asks several arrays calls it for the next
+// arrays before reading the first, so that their cache misses overlap. Consecutive kinds of one key
+// cost no more than the key.
 func (a *array) Prefetch(keys []Key) {
 	if a.resident() {
 		return
@@ -173,8 +174,8 @@ func (a *array) Prefetch(keys []Key) {
 	}
 }
 
-// PrefetchEach is [Counting.Prefetch] of keys[i] in arrays[i], of each i. The arrays are of one
-// geometry. Of many arrays hardly anything is in a cache, and so their misses overlap, too.
+// PrefetchEach is [Counting.Prefetch] of keys[i] in arrays[i], for each i. The arrays must have the
+// same geometry. With many arrays hardly anything is in a cache, so their misses overlap as well.
 func PrefetchEach(arrays []*Counting, keys []Key) {
 	var lines [batch]uint64
 	for len(arrays) > 0 {

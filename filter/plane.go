@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// A plane is the logical content of one page of cells, standing still: the
-// nibbles, and the values of those that are 15, in the order of the cells.
+// A plane is the logical content of one page of cells at one moment: the nibbles, and the values of
+// the nibbles that are 15, in the order of the cells.
 type plane struct {
 	lines []words
 	high  []uint32
@@ -31,15 +31,15 @@ func occupied(w uint64) uint64 {
 	return (w | w>>2) & nibbleLow
 }
 
-// ranks tells the places of heavy cells in the order of all of a page: those of
-// the lines before, those of the words before in the line (a byte for each
-// word), those before in the word.
+// ranks gives the position of heavy cells in the order of all heavy cells of a page. It holds the
+// number of heavy cells in the lines before, in the words before within the line (a byte for each
+// word), and in the word before the cell.
 type ranks struct {
 	line [PageLines]int32
 	word [PageLines]uint64
 }
 
-// of makes r the ranks of lines and returns how many heavy cells they have.
+// of sets r to the ranks of lines and returns the number of heavy cells in them.
 func (r *ranks) of(lines []words) int {
 	n := int32(0)
 	for i := range lines {
@@ -55,9 +55,9 @@ func (r *ranks) of(lines []words) int {
 	return int(n)
 }
 
-// fill returns out with room for count values, those of the heavy cells of t at
-// their ranks among the escapes of lines, which may be more than t has. It may
-// use the memory of out.
+// fill returns out with room for count values, and with the values of t's heavy cells at their
+// ranks among the escapes of lines. The lines may have more escapes than t has heavy cells. It may
+// reuse the memory of out.
 func (t *table) fill(out []uint32, count int, r *ranks, lines []words) []uint32 {
 	out = slices.Grow(out[:0], count)[:count]
 	if t == nil {
@@ -79,8 +79,8 @@ func (t *table) fill(out []uint32, count int, r *ranks, lines []words) []uint32 
 	return out
 }
 
-// values returns the values of all heavy cells, of which there are count, in
-// the order of the cells, which is the order of the escapes in lines.
+// values returns the values of all count heavy cells in the order of the cells, which is the order
+// of the escapes in lines.
 func (t *table) values(lines []words, count int) []uint32 {
 	if count == 0 {
 		return nil
@@ -90,8 +90,8 @@ func (t *table) values(lines []words, count int) []uint32 {
 	return t.fill(nil, count, &r, lines)
 }
 
-// table builds an overflow table of pl: one entry for up to six cells of a line
-// that have the same value. more are entries to hold besides.
+// table builds an overflow table for pl, with one entry for up to six cells of a line that have the
+// same value. It also holds the entries in more.
 func (pl plane) table(more []uint64) *table {
 	entries := more
 	next := 0
@@ -130,8 +130,8 @@ func (pl plane) table(more []uint64) *table {
 	return t
 }
 
-// cellValue returns the value of the nibble of w at shift, and high without its
-// first value if it was that.
+// cellValue returns the value of the nibble of w at shift, and high without its first value if that
+// value was used.
 func cellValue(w uint64, shift int, high []uint32) (uint32, []uint32) {
 	if v := uint32(w >> shift & 15); v < escape {
 		return v, high

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAddNibbles compares with sums nibble by nibble: all pairs of values in all
-// places, with random neighbours.
+// TestAddNibbles compares with sums nibble by nibble: all pairs of values in all positions, with
+// random neighbours.
 func TestAddNibbles(t *testing.T) {
 	keys, _ := seeded(21, 3000)
 	for i, k := range keys {
@@ -72,9 +72,8 @@ func TestMaskAndNibbleBits(t *testing.T) {
 	}
 }
 
-// TestLoadReplaces loads an empty page over a full one, and back, while readers
-// count: they see old cells or new ones, and never wait for one that is
-// nowhere.
+// TestLoadReplaces loads an empty page over a full one, and back, while readers count: they see
+// either old cells or new ones, and never wait for a cell that is in neither.
 func TestLoadReplaces(t *testing.T) {
 	full := filled(t, cellsGeo, 9000, 60)
 	other := filled(t, cellsGeo, 3000, 5000)
@@ -102,8 +101,8 @@ func TestLoadReplaces(t *testing.T) {
 					return
 				default:
 				}
-				// Some cells may be of one image and some of the next, but none
-				// holds what no image holds.
+				// Some cells may come from one image and some from the next, but no cell holds a
+				// value that is in neither image.
 				if got := c.Count(keys[i]); got > highest {
 					t.Errorf("key %d counted %d, no cell of any image is above %d", i, got, highest)
 					return
@@ -127,7 +126,8 @@ func TestLoadReplaces(t *testing.T) {
 func TestStats(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 2048, K: 6}
 	c := mustCounting(t, g)
-	if s := c.Stats(); s.Keys != 0 || s.Fill != 0 || s.Overflow != 0 || s.Ghost != 0 || s.CountWrong != 0 || s.BulkWrong != 0 || s.Bytes < g.Bytes() {
+	if s := c.Stats(); s.Keys != 0 || s.Fill != 0 || s.Overflow != 0 || s.Ghost != 0 || s.CountWrong != 0 ||
+		s.BulkWrong != 0 || s.Bytes < g.Bytes() {
 		t.Errorf("empty array: %+v", s)
 	}
 	c.Add(Key{1, 2}, 5)
@@ -144,7 +144,8 @@ func TestStats(t *testing.T) {
 	for p := range b.Pages() {
 		n += len(setBits(b.Image(p).lines).At)
 	}
-	if s := b.Stats(); s.Fill != float64(n)/float64(2048*lineBits) || s.Keys < 19_000 || s.Ghost == 0 || s.CountWrong != 0 || s.Overflow != 0 {
+	if s := b.Stats(); s.Fill != float64(n)/float64(2048*lineBits) || s.Keys < 19_000 || s.Ghost == 0 ||
+		s.CountWrong != 0 || s.Overflow != 0 {
 		t.Errorf("20,000 keys, %d bits: %+v", n, s)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// TestFileHeader: a header that is whole and makes no sense is refused for what is
-// wrong with it.
+// TestFileHeader checks that an intact but invalid header is refused for the right reason.
 func TestFileHeader(t *testing.T) {
 	c := filled(t, Geometry{Kind: Cells, Lines: 3, K: 5, KeyID: 3}, 10, 5)
 	var file bytes.Buffer
@@ -39,7 +38,8 @@ func TestFileHeader(t *testing.T) {
 		b := bytes.Clone(file.Bytes())
 		tt.change(b[:fileHeader])
 		binary.LittleEndian.PutUint32(b[36:], crc32.Checksum(b[:36], castagnoli()))
-		if got, err := DecodeCounting(bytes.NewReader(b), 1<<20); !errors.Is(err, tt.want) || (tt.want == nil) != (got != nil) {
+		if got, err := DecodeCounting(bytes.NewReader(b), 1<<20); !errors.Is(err, tt.want) ||
+			(tt.want == nil) != (got != nil) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, tt.want)
 		}
 	}
@@ -48,8 +48,8 @@ func TestFileHeader(t *testing.T) {
 	}
 }
 
-// TestForeignImages: a page takes the place of one of an array that it can be of, and
-// what is refused changes nothing.
+// TestForeignImages checks that an image can only replace a page of a matching array, and that
+// refused images change nothing.
 func TestForeignImages(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 2 * PageLines, K: 6}
 	from, c := filled(t, g, 100, 5), mustCounting(t, g)
@@ -85,7 +85,7 @@ func TestForeignImages(t *testing.T) {
 	}
 }
 
-// TestSmallArrays: one page is no less an array, sparse or not.
+// TestSmallArrays checks that arrays of one page, sparse or not, work like larger ones.
 func TestSmallArrays(t *testing.T) {
 	for _, lines := range []uint64{1, 7, PageLines} {
 		c, err := NewSparseCounting(Geometry{Kind: Cells, Lines: lines, K: 6})
@@ -120,7 +120,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if RateMode(9).String() != "invalid" || Eigenvalue(0).String() != "invalid" || Eigenvalue(0).Valid() || numEigenvalues.Valid() {
+	if RateMode(9).String() != "invalid" || Eigenvalue(0).String() != "invalid" || Eigenvalue(0).Valid() ||
+		numEigenvalues.Valid() {
 		t.Error("what is no mode or eigenvalue has the name of one")
 	}
 	u, s := testRate(t, UniqueRateConfig{Limit: 7, Period: time.Minute})
@@ -142,7 +143,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRateStateTimes: times that no history can have.
+// TestRateStateTimes checks that states with impossible times are refused.
 func TestRateStateTimes(t *testing.T) {
 	u, _ := testRate(t, UniqueRateConfig{Limit: 10})
 	plain, _ := testRate(t, UniqueRateConfig{Limit: 10, Plain: true})
@@ -176,8 +177,8 @@ func TestRateStateTimes(t *testing.T) {
 	}
 }
 
-// TestRateStatesRefused: what is no state is not written, and what is none, or cannot
-// be put, ends the reading.
+// TestRateStatesRefused checks that invalid states are not written, and that reading stops at an
+// invalid state or an error of put.
 func TestRateStatesRefused(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 10})
 	measure(t, u, &s, rateStart, item(1))
@@ -200,7 +201,8 @@ func TestRateStatesRefused(t *testing.T) {
 		t.Error(err)
 	}
 	stop := errors.New("stop")
-	if err := u.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20, func(_, _ []byte) error { return stop }); !errors.Is(err, stop) {
+	if err := u.DecodeStates(bytes.NewReader(buf.Bytes()), 1<<20,
+		func(_, _ []byte) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v, want %v", err, stop)
 	}
 	bad := bytes.Clone(s)

@@ -11,34 +11,34 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// A Round is what was added to one array in a stretch of time, in the order of its
-// writer: a replica that was equal to the array before the round, and applies it, is
-// equal after it, cell by cell. Servers send each other rounds while little changes;
-// they are smaller than the changed cells (about 6 bytes a key instead of 8 to 10)
-// and keep H1 exact, because a replica takes the adds themselves in their order. They
-// show which cells were reported, and nothing of the signature behind them.
+// A Round is the sequence of adds to one array over a period, in the order of its writer. A replica
+// that equalled the array before the round, and applies it, equals the array after it, cell by
+// cell. Servers exchange rounds while little changes. Rounds are smaller than the changed cells
+// (about 6 bytes a key in place of 8 to 10) and keep H1 exact, because a replica receives the adds
+// themselves in their order. They show which cells were reported, and nothing about the signature
+// behind them.
 //
-// A Round belongs to one goroutine at a time.
+// A Round may be used by one goroutine at a time.
 type Round struct {
-	// Geometry and Generation are those of the array.
+	// Geometry and Generation are copied from the array.
 	Geometry   Geometry
 	Generation uint64
-	// From and To are the array's versions before and after, see Version.
+	// From and To are the array's versions before and after; see Version.
 	From, To uint64
 
 	ops   []op
-	floor uint32 // of the array that it is recorded from, see [Counting.SetFloor]
+	floor uint32 // floor of the array from which it is recorded; see [Counting.SetFloor]
 }
 
-// op is one add, or several of one key with no other add to its line between.
+// op is one add, or several of one key with no other add to its line in between.
 type op struct {
 	line  uint64
 	code  uint64 // cells: seven bits each, ascending; bits: Lo of the key
 	n     uint32 // sum of the adds, saturating; 0 in bit arrays
-	times uint32 // how many adds
+	times uint32 // number of adds
 }
 
-// Len returns the number of adds; adds of one key in a row count once.
+// Len returns the number of adds; consecutive adds of one key count once.
 func (r *Round) Len() int { return len(r.ops) }
 
 // Increase returns the sum of all adds: how much the origin counted.
@@ -49,8 +49,8 @@ func (r *Round) Increase() (sum uint64) {
 	return sum
 }
 
-// Pages returns the number of pages that the round changes. The round must be closed,
-// or have been parsed.
+// Pages returns the number of pages that the round changes. The round must have been closed or
+// parsed.
 func (r *Round) Pages() (n int) {
 	for i := range r.ops {
 		if i == 0 || r.ops[i].line/PageLines != r.ops[i-1].line/PageLines {
@@ -60,8 +60,7 @@ func (r *Round) Pages() (n int) {
 	return n
 }
 
-// Version returns the sum of the versions of all pages: how often the array
-// changed.
+// Version returns the sum of the versions of all pages: how often the array changed.
 func (a *array) Version() (sum uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,25 +74,25 @@ func (a *array) version() (sum uint64) {
 	return sum
 }
 
-// NewRound returns an empty round that begins at c's present state. It must
-// be given every add from now on.
+// NewRound returns an empty round that begins at c's present state. It must be given every add from
+// now on.
 func (c *Counting) NewRound() *Round {
 	return &Round{Geometry: c.geo, Generation: c.Generation(), From: c.Version()}
 }
 
-// NewRound returns an empty round that begins at b's present state. It must
-// be given every key from now on.
+// NewRound returns an empty round that begins at b's present state. It must be given every key from
+// now on.
 func (b *Bits) NewRound() *Round {
 	return &Round{Geometry: b.geo, Generation: b.Generation(), From: b.Version()}
 }
 
-// Record notes the adds of one [Counting.AddBatch], with the counts before that
-// it returned. Call [Round.Close] when no more will come.
+// Record records the adds of one [Counting.AddBatch], with the counts before that it returned. Call
+// [Round.Close] after the last one.
 func (r *Round) Record(keys []Key, n, before []uint32) {
 	keep, fill := cellMasks(r.Geometry.K)
 	for i, k := range keys {
 		if n[i] == 0 || before[i] == Many {
-			continue // changed nothing, so it is no version either
+			continue // changed nothing, so the version did not change either
 		}
 		raise := shown(r.floor, before[i], n[i])
 		if raise == 0 {
@@ -104,7 +103,7 @@ func (r *Round) Record(keys []Key, n, before []uint32) {
 	}
 }
 
-// RecordBits notes the keys of one [Bits.SetBatch], with what it returned.
+// RecordBits records the keys of one [Bits.SetBatch], with the results that it returned.
 func (r *Round) RecordBits(keys []Key, before []bool) {
 	for i, k := range keys {
 		if before[i] {
@@ -128,15 +127,15 @@ func (m mask) code() (code uint64) {
 	return code
 }
 
-// Close orders the round for encoding, so that it shows as little as possible of the order in
-// which the adds came: by line, and within a line by their cells or bits. Adds without
-// a common cell do not touch each other. Those with one keep their order, since the array
-// depends on it.
+// Close orders the round for encoding, so that it reveals as little as possible about the order in
+// which the adds came: by line, and within a line by their cells or bits. Adds without a common
+// cell do not affect each other. Adds with a common cell keep their order, since the array depends
+// on it.
 func (r *Round) Close() {
 	slices.SortStableFunc(r.ops, func(a, b op) int { return cmp.Compare(a.line, b.line) })
 	out := r.ops[:0]
 	r.To = r.From
-	first := 0 // of the adds to the line
+	first := 0 // index of the first add to the line
 	for _, o := range r.ops {
 		r.To += uint64(o.times)
 		if len(out) > 0 && out[len(out)-1].line != o.line {
@@ -154,10 +153,10 @@ func (r *Round) Close() {
 	r.ops = out
 }
 
-// place returns where o belongs among ordered adds to its line, all of which came before it:
-// with those of the same key, or before the first one that is larger and has, like all after
-// it, no cell in common with o. This is the only order of its kind: whatever order the adds
-// came in, those that may change places do.
+// place returns the position of o among ordered adds to its line, all of which came before it. That
+// is next to adds of the same key, or before the first add that is larger and, like all adds after
+// it, has no cell in common with o. The resulting order is unique: adds that may change places end
+// up in the same order, whatever order they came in.
 func (r *Round) place(ops []op, o op) (at int, same bool) {
 	at = len(ops)
 	for i := len(ops) - 1; i >= 0; i-- {
@@ -189,14 +188,14 @@ func (r *Round) meet(a, b uint64) bool {
 	return false
 }
 
-// The encoded round, little endian, v for a number of 7 bits a byte:
+// The encoded round, little-endian, with v for a number of 7 bits a byte:
 //
 //	magic "bkhR", version 1, kind, 8 bytes geometry id, v generation, v From
 //	the body: v number of operations
 //	for each operation, in bits: gap between lines in Rice's code; the cells as
-//	their rank among all sets of k cells, or the bits themselves; of cells, the
+//	their rank among all sets of k cells, or the bits themselves; for cells, the
 //	increase and the number of adds in Elias' gamma code
-//	4 bytes CRC-32C of all before
+//	4 bytes CRC-32C of everything before
 const (
 	roundMagic   = "bkhR"
 	roundVersion = 1
@@ -216,9 +215,8 @@ func (r *Round) Append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[head:], roundSums))
 }
 
-// AppendBody appends the closed round without head and checksum, for a container that
-// itself says of which array and version the round is, and protects its bytes.
-// [ParseRoundBody] reads it.
+// AppendBody appends the closed round without head and checksum, for a container that itself states
+// the array and version of the round, and protects its bytes. [ParseRoundBody] parses it.
 func (r *Round) AppendBody(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(r.ops)))
 	w := codec.BitWriter{Dst: dst}
@@ -242,8 +240,8 @@ func (r *Round) putOp(w *codec.BitWriter, o op) {
 	w.Gamma(uint64(min(o.times, Many)))
 }
 
-// putBits writes the bits of a key: six of each byte of Lo where eight bits are
-// set, all of Lo where sixteen are.
+// putBits writes the bits of a key: six of each byte of Lo where eight bits are set, all of Lo
+// where sixteen are.
 func putBits(w *codec.BitWriter, lo uint64, k uint8) {
 	if k == 16 {
 		w.Put(lo&0xffffffff, 32)
@@ -266,9 +264,9 @@ func getBits(r *codec.BitReader, k uint8) (lo uint64) {
 	return lo
 }
 
-// ParseRound decodes b, all of which must be one round of an array of geometry
-// g. Its error wraps [ErrCorrupt], or [ErrGeometry] for a round of another
-// array. Memory is taken in proportion to len(b).
+// ParseRound decodes b, all of which must be one round of an array of geometry g. Its error wraps
+// [ErrCorrupt], or [ErrGeometry] for a round of a different array. Memory is allocated in
+// proportion to len(b).
 func ParseRound(b []byte, g Geometry) (*Round, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
@@ -299,11 +297,10 @@ func ParseRound(b []byte, g Geometry) (*Round, error) {
 	return r, r.parseBody(body)
 }
 
-// ParseRoundBody decodes b, all of which must be what [Round.AppendBody] wrote of a
-// round of an array of geometry g and of the generation, which begins at the version
-// from. The caller vouches for that, and for the bytes; from and the number of adds
-// give To. Its error wraps [ErrCorrupt] or [ErrGeometry]. Memory is taken in
-// proportion to len(b).
+// ParseRoundBody decodes b, all of which must be the output of [Round.AppendBody] for a round of an
+// array with the given geometry and generation that begins at version from. The caller guarantees
+// this, and the integrity of the bytes; from and the number of adds determine To. The error wraps
+// [ErrCorrupt] or [ErrGeometry]. Memory is allocated in proportion to len(b).
 func ParseRoundBody(b []byte, g Geometry, generation, from uint64) (*Round, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
@@ -364,7 +361,7 @@ func (o *op) parseCells(rd *codec.BitReader, k uint8) error {
 	return nil
 }
 
-// opBits returns the bits of an operation without its gap, at least.
+// opBits returns the minimum number of bits of an operation without its gap.
 func opBits(g Geometry) int {
 	switch {
 	case g.Kind == Cells:
@@ -383,25 +380,23 @@ func (o *op) cells(k uint8) (c cells) {
 	return c
 }
 
-// ApplyRound takes the round into c, a replica of the array it was recorded
-// from. It returns an error that wraps [ErrGeometry] or [ErrVersion], and
-// changes nothing, if the round is of another array or does not begin at c's
-// version. index is as in [Counting.AddBatch]; if it is not 0 and replayed is
-// true, the version is not looked at: pages that have seen the entry skip it.
+// ApplyRound applies the round to c, a replica of the array from which it was recorded. It returns
+// an error that wraps [ErrGeometry] or [ErrVersion], and changes nothing, if the round belongs to a
+// different array or does not begin at c's version. index is as in [Counting.AddBatch]. If index is
+// not 0 and replayed is true, the version is not checked: pages that have seen the entry skip it.
 func (c *Counting) ApplyRound(index uint64, r *Round, replayed bool) error {
 	return c.admit(r, !replayed, func() { c.take(index, r) })
 }
 
-// AddRound takes the adds of a round of another array into c, as if c had been
-// given them: c, into which that array was merged at the round's beginning or
-// before, goes on to count no less than it. The array must have c's geometry and
-// generation, or an error that wraps [ErrGeometry] or [ErrVersion] is returned
-// and nothing is changed.
+// AddRound applies the adds of a round of a different array to c, as if they had been made to c. If
+// that array was merged into c at the round's beginning or earlier, c continues to count no less
+// than it. The array must have c's geometry and generation; otherwise AddRound changes nothing and
+// returns an error that wraps [ErrGeometry] or [ErrVersion].
 func (c *Counting) AddRound(r *Round) error {
 	return c.admit(r, false, func() { c.take(0, r) })
 }
 
-// take adds what r holds to the pages that have not seen the entry index.
+// take adds the content of r to the pages that have not seen the entry index.
 func (c *Counting) take(index uint64, r *Round) {
 	c.calls++
 	for i := range r.ops {
@@ -417,18 +412,17 @@ func (c *Counting) take(index uint64, r *Round) {
 	c.flushKeys()
 }
 
-// ApplyRound takes the round into b, as [Counting.ApplyRound] does.
+// ApplyRound applies the round to b, as [Counting.ApplyRound] does.
 func (b *Bits) ApplyRound(index uint64, r *Round, replayed bool) error {
 	return b.admit(r, !replayed, func() { b.take(index, r) })
 }
 
-// AddRound takes the keys of a round of another array into b, as
-// [Counting.AddRound] does.
+// AddRound applies the keys of a round of a different array to b, as [Counting.AddRound] does.
 func (b *Bits) AddRound(r *Round) error {
 	return b.admit(r, false, func() { b.take(0, r) })
 }
 
-// take sets what r holds on the pages that have not seen the entry index.
+// take sets the content of r on the pages that have not seen the entry index.
 func (b *Bits) take(index uint64, r *Round) {
 	b.calls++
 	for i := range r.ops {
@@ -444,8 +438,8 @@ func (b *Bits) take(index uint64, r *Round) {
 	b.flushKeys()
 }
 
-// admit calls take under a's lock if r is of a's geometry and generation and, if
-// it must continue a, begins at a's version.
+// admit calls take under a's lock if r has a's geometry and generation and, if it must continue a,
+// begins at a's version.
 func (a *array) admit(r *Round, continues bool, take func()) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -462,8 +456,8 @@ func (a *array) admit(r *Round, continues bool, take func()) error {
 	return nil
 }
 
-// LoadAt is Load for a replica whose changes are entries of the caller's
-// journal: the page notes index, and is left alone if it has seen it.
+// LoadAt is Load for a replica whose changes are entries of the caller's journal: the page records
+// index, and is left alone if it has seen it.
 func (c *Counting) LoadAt(index uint64, m *Image) error {
 	if c.seen(index, m) {
 		return nil
@@ -481,7 +475,7 @@ func (b *Bits) LoadAt(index uint64, m *Image) error {
 	return b.Load(m)
 }
 
-// seen reports whether the page that m may replace has seen the entry of the index.
+// seen reports whether the page that m may replace has seen the entry with the index.
 func (a *array) seen(index uint64, m *Image) bool {
 	return index != 0 && a.fits(m.Geometry.ID(), m.Generation, m.Page) == nil && a.PageInfo(m.Page).Index >= index
 }
@@ -499,11 +493,11 @@ var binomials = func() (t [lineCells + 1][9]uint64) {
 
 func choose(n, k int) uint64 { return binomials[n][k] }
 
-// rankBits returns the bits that tell all sets of k of 128 cells apart.
+// rankBits returns the number of bits that distinguish all sets of k of 128 cells.
 func rankBits(k uint8) uint { return uint(bits.Len64(choose(lineCells, int(k)) - 1)) }
 
-// rankOf returns the position of a set of k cells among all of them, in the order
-// of their largest members (the combinatorial number system).
+// rankOf returns the position of a set of k cells among all such sets, in the order of their
+// largest members (the combinatorial number system).
 func rankOf(code uint64, k uint8) (x uint64) {
 	for i := range int(k) {
 		x += choose(int(code>>(7*i)&127), i+1)

@@ -30,8 +30,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// TestRoundsMakeReplicas: an array and a replica that takes its rounds are
-// equal, page by page, whatever was added.
+// TestRoundsMakeReplicas checks that an array and a replica that applies its rounds are equal, page
+// by page, whatever was added.
 func TestRoundsMakeReplicas(t *testing.T) {
 	for _, g := range []Geometry{
 		{Kind: Cells, Lines: 3 * PageLines, K: 6, KeyID: 7}, {Kind: Cells, Lines: 5, K: 2},
@@ -71,7 +71,8 @@ func TestRoundsMakeReplicas(t *testing.T) {
 					t.Fatal(err)
 				}
 				if replica.Keys() != own.Keys() || replica.Version() != own.Version() {
-					t.Fatalf("replica with %d keys at version %d, want %d at %d", replica.Keys(), replica.Version(), own.Keys(), own.Version())
+					t.Fatalf("replica with %d keys at version %d, want %d at %d", replica.Keys(), replica.Version(), own.Keys(),
+						own.Version())
 				}
 				if err := replica.ApplyRound(0, applied, false); applied.Len() > 0 && !errors.Is(err, ErrVersion) {
 					t.Fatalf("the same round twice: %v", err)
@@ -112,14 +113,16 @@ func throughWire(t *testing.T, r *Round, g Geometry) *Round {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Len() != r.Len() || got.From != r.From || got.To != r.To || got.Len() > 0 && !reflect.DeepEqual(got.ops, r.ops) {
-		t.Fatalf("decoded round differs: %d operations, versions %d to %d; want %d, %d to %d", got.Len(), got.From, got.To, r.Len(), r.From, r.To)
+	if got.Len() != r.Len() || got.From != r.From || got.To != r.To || got.Len() > 0 &&
+		!reflect.DeepEqual(got.ops, r.ops) {
+		t.Fatalf("decoded round differs: %d operations, versions %d to %d; want %d, %d to %d", got.Len(), got.From,
+			got.To, r.Len(), r.From, r.To)
 	}
 	return got
 }
 
-// TestRoundReplay: a round that is applied again with the journal index it had
-// changes only the pages that have not seen it.
+// TestRoundReplay checks that a round applied again with its journal index changes only the pages
+// that have not seen it.
 func TestRoundReplay(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 4 * PageLines, K: 4}
 	own, _ := NewCounting(g)
@@ -154,7 +157,7 @@ func TestRoundReplay(t *testing.T) {
 	}
 }
 
-// TestRoundSize prints what a key costs on the wire.
+// TestRoundSize prints the size of a key on the network.
 func TestRoundSize(t *testing.T) {
 	g, err := SizeFor(Target{Kind: Cells, Signatures: 1_000_000, Error: CountWrong, Rate: 1e-3})
 	if err != nil {
@@ -181,7 +184,8 @@ func TestRoundSize(t *testing.T) {
 }
 
 func FuzzParseRound(f *testing.F) {
-	geometries := []Geometry{{Kind: Cells, Lines: 16, K: 6}, {Kind: Bitmap, Lines: 2048, K: 8}, {Kind: Bitmap, Lines: 3, K: 16}}
+	geometries := []Geometry{{Kind: Cells, Lines: 16, K: 6}, {Kind: Bitmap, Lines: 2048, K: 8},
+		{Kind: Bitmap, Lines: 3, K: 16}}
 	c, _ := NewCounting(geometries[0])
 	r := c.NewRound()
 	r.Record([]Key{{1, 2}, {1 << 63, 9}, {1, 2}}, []uint32{1, 300, 2}, make([]uint32, 3))
@@ -224,8 +228,8 @@ func FuzzParseRound(f *testing.F) {
 	})
 }
 
-// TestLeastKeys: a page holds no fewer keys than its cells or bits need, however
-// it came to be, and about as many in an array that is far from full.
+// TestLeastKeys checks that a page holds no fewer keys than its cells or bits need, however it was
+// filled, and about as many in an array that is far from full.
 func TestLeastKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
@@ -272,8 +276,8 @@ func TestLeastKeys(t *testing.T) {
 	}
 }
 
-// TestShown: what an array is said to show is what it shows of keys that nobody
-// added, also if its keys lie on some lines alone.
+// TestShown checks that Shown matches the rate at which the array shows keys that were never added,
+// even if its keys lie on a few lines only.
 func TestShown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
@@ -336,7 +340,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// TestRoundWraps: a round whose version would pass the largest number is refused.
+// TestRoundWraps checks that a round whose version would exceed the largest number is refused.
 func TestRoundWraps(t *testing.T) {
 	g := Geometry{Kind: Bitmap, Lines: 64, K: 8, KeyID: 1}
 	b, err := NewBits(g)
@@ -352,8 +356,8 @@ func TestRoundWraps(t *testing.T) {
 	}
 }
 
-// TestLoadAtTwice: the image that a journal entry brought is not loaded again when the
-// entry is replayed, over what has come since.
+// TestLoadAtTwice checks that replaying a journal entry does not load its image again over later
+// changes.
 func TestLoadAtTwice(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 64, K: 6, KeyID: 1}
 	c, err := NewCounting(g)
@@ -380,8 +384,8 @@ func TestLoadAtTwice(t *testing.T) {
 	}
 }
 
-// TestRoundsHaveNoOrder: whoever reads a round learns what was added since the one before,
-// but not in which order, of keys on different lines.
+// TestRoundsHaveNoOrder checks that a reader of a round learns which keys on different lines were
+// added since the previous round, but not in which order.
 func TestRoundsHaveNoOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	cells, bits := Geometry{Kind: Cells, Lines: 1 << 14, K: 6, KeyID: 7}, Geometry{Kind: Bitmap, Lines: 1 << 14, K: 8}

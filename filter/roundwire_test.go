@@ -14,8 +14,8 @@ import (
 // onLine returns a key on the given line of an array of 4096 lines.
 func onLine(line, lo uint64) Key { return Key{Hi: line << 52, Lo: lo} }
 
-// TestRoundBooks: what a round says of itself is what was recorded: every add that
-// changed something, adds of one key with nothing that touches them between as one, lines in
+// TestRoundBooks checks that a round describes what was recorded: every add that changed something,
+// with consecutive adds of one key as one if nothing in between touches them, and with lines in
 // order.
 func TestRoundBooks(t *testing.T) {
 	const a, b, touches = 0x0605040302010, 0x0f0e0d0c0b0a09, 0x0f0e0d0c0b0a10
@@ -33,14 +33,19 @@ func TestRoundBooks(t *testing.T) {
 		{name: "nothing"},
 		{name: "one", adds: []add{{5, a, 3, 0}}, length: 1, pages: 1, increase: 3, times: 1},
 		{name: "the same twice", adds: []add{{5, a, 3, 0}, {5, a, 4, 3}}, length: 1, pages: 1, increase: 7, times: 2},
-		{name: "the same, another on the line between", adds: []add{{5, a, 1, 0}, {5, b, 1, 0}, {5, a, 1, 1}}, length: 2, pages: 1, increase: 3, times: 3},
-		{name: "the same, one with a common cell between", adds: []add{{5, a, 1, 0}, {5, touches, 1, 0}, {5, a, 1, 1}}, length: 3, pages: 1, increase: 3, times: 3},
-		{name: "the same, another line between", adds: []add{{5, a, 1, 0}, {6, a, 1, 0}, {5, a, 1, 1}}, length: 2, pages: 1, increase: 3, times: 3},
+		{name: "the same, another on the line between", adds: []add{{5, a, 1, 0}, {5, b, 1, 0}, {5, a, 1, 1}}, length: 2,
+			pages: 1, increase: 3, times: 3},
+		{name: "the same, one with a common cell between", adds: []add{{5, a, 1, 0}, {5, touches, 1, 0}, {5, a, 1, 1}},
+			length: 3, pages: 1, increase: 3, times: 3},
+		{name: "the same, another line between", adds: []add{{5, a, 1, 0}, {6, a, 1, 0}, {5, a, 1, 1}}, length: 2,
+			pages: 1, increase: 3, times: 3},
 		{name: "none of it", adds: []add{{5, a, 0, 0}}},
 		{name: "full already", adds: []add{{5, a, 9, Many}}},
 		{name: "nearly full", adds: []add{{5, a, 9, Many - 1}}, length: 1, pages: 1, increase: 9, times: 1},
-		{name: "more than counts hold", adds: []add{{5, a, Many + 9, 0}, {6, a, Many, 0}, {6, a, 1, 5}}, length: 2, pages: 1, increase: 2 * Many, times: 3},
-		{name: "both sides of a page's end", adds: []add{{PageLines, a, 1, 0}, {PageLines - 1, a, 1, 0}, {PageLines, b, 1, 0}, {0, a, 1, 0}, {3 * PageLines, a, 1, 0}}, length: 5, pages: 3, increase: 5, times: 5},
+		{name: "more than counts hold", adds: []add{{5, a, Many + 9, 0}, {6, a, Many, 0}, {6, a, 1, 5}}, length: 2,
+			pages: 1, increase: 2 * Many, times: 3},
+		{name: "both sides of a page's end", adds: []add{{PageLines, a, 1, 0}, {PageLines - 1, a, 1, 0},
+			{PageLines, b, 1, 0}, {0, a, 1, 0}, {3 * PageLines, a, 1, 0}}, length: 5, pages: 3, increase: 5, times: 5},
 	} {
 		c := mustCounting(t, Geometry{Kind: Cells, Lines: 4096, K: 6})
 		bits := mustBits(t, Geometry{Kind: Bitmap, Lines: 4096, K: 8})
@@ -64,21 +69,23 @@ func TestRoundBooks(t *testing.T) {
 			t.Errorf("%s: not in the order of lines: %v", tt.name, r.ops)
 		}
 		if s.Len() != taken || s.Increase() != uint64(taken) || s.To-s.From != uint64(taken) {
-			t.Errorf("%s: bits: %d operations, %d more, %d versions; want %d", tt.name, s.Len(), s.Increase(), s.To-s.From, taken)
+			t.Errorf("%s: bits: %d operations, %d more, %d versions; want %d", tt.name, s.Len(), s.Increase(),
+				s.To-s.From, taken)
 		}
 	}
 }
 
-// resum gives a round that was tampered with a right checksum again.
+// resum gives a modified round a valid checksum.
 func resum(b []byte) []byte {
 	binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], roundSums))
 	return b
 }
 
-// TestRoundDamage: of an encoded round not a bit may be another and not a byte be
-// missing or too many, with a right checksum or without.
+// TestRoundDamage checks that an encoded round is refused if any bit is changed, or any byte
+// missing or added, with a valid checksum or without.
 func TestRoundDamage(t *testing.T) {
-	for _, g := range []Geometry{{Kind: Cells, Lines: 16, K: 6, KeyID: 3}, {Kind: Bitmap, Lines: 16, K: 8}, {Kind: Bitmap, Lines: 2048, K: 16}} {
+	for _, g := range []Geometry{{Kind: Cells, Lines: 16, K: 6, KeyID: 3}, {Kind: Bitmap, Lines: 16, K: 8},
+		{Kind: Bitmap, Lines: 2048, K: 16}} {
 		r := &Round{Geometry: g, Generation: 300, From: 1 << 40}
 		keys, _ := seeded(9, 5)
 		if g.Kind == Cells {
@@ -88,7 +95,8 @@ func TestRoundDamage(t *testing.T) {
 		}
 		r.Close()
 		b := r.Append([]byte("what stands before"))[len("what stands before"):]
-		if got, err := ParseRound(b, g); err != nil || got.Len() != 5 || got.Generation != 300 || got.From != 1<<40 || got.To != r.To {
+		if got, err := ParseRound(b, g); err != nil || got.Len() != 5 || got.Generation != 300 || got.From != 1<<40 ||
+			got.To != r.To {
 			t.Fatalf("%v: %+v, %v", g, got, err)
 		}
 		body := r.AppendBody([]byte("x"))[1:]
@@ -131,7 +139,8 @@ func TestRoundDamage(t *testing.T) {
 		if _, err := ParseRound(resum(long), g); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%v: a byte too many: %v", g, err)
 		}
-		for at, want := range map[int]error{0: ErrCorrupt, 3: ErrCorrupt, 4: ErrCorrupt, 5: ErrGeometry, 6: ErrGeometry, 13: ErrGeometry} {
+		for at, want := range map[int]error{0: ErrCorrupt, 3: ErrCorrupt, 4: ErrCorrupt, 5: ErrGeometry, 6: ErrGeometry,
+			13: ErrGeometry} {
 			bad := slices.Clone(b)
 			bad[at]++
 			if _, err := ParseRound(resum(bad), g); !errors.Is(err, want) {
@@ -144,7 +153,8 @@ func TestRoundDamage(t *testing.T) {
 	}
 }
 
-// TestRoundLimits: the last line, cells and increase are taken, the next are not.
+// TestRoundLimits checks that the last valid line, cells and increase are accepted, and the next
+// ones refused.
 func TestRoundLimits(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 16, K: 6}
 	last := unrank(choose(lineCells, 6)-1, 6)
@@ -161,13 +171,14 @@ func TestRoundLimits(t *testing.T) {
 	} {
 		r := &Round{Geometry: g, ops: []op{tt.op}}
 		got, err := ParseRound(r.Append(nil), g)
-		if tt.ok && (err != nil || got.ops[0] != tt.op || got.To != uint64(tt.op.times)) || !tt.ok && !errors.Is(err, ErrCorrupt) {
+		if tt.ok && (err != nil || got.ops[0] != tt.op || got.To != uint64(tt.op.times)) || !tt.ok &&
+			!errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %+v, %v", tt.name, got, err)
 		}
 	}
 }
 
-// TestRoundIsForOneArray: a round of another array, generation or version is refused
+// TestRoundIsForOneArray checks that a round of a different array, generation or version is refused
 // and changes nothing.
 func TestRoundIsForOneArray(t *testing.T) {
 	cells, bits := Geometry{Kind: Cells, Lines: 64, K: 6, KeyID: 1}, Geometry{Kind: Bitmap, Lines: 64, K: 8, KeyID: 1}
@@ -220,13 +231,14 @@ func TestRoundIsForOneArray(t *testing.T) {
 	}
 }
 
-// TestAddRound: an array into which another was merged, and that takes the other's
-// rounds since, counts no less than both together, and no less than the other.
+// TestAddRound checks an array into which another one was merged, and that adds the other's later
+// rounds. It counts no less than both together, and no less than the other.
 func TestAddRound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	g := Geometry{Kind: Cells, Lines: 2 * PageLines, K: 6}
 	own, other := mustCounting(t, g), mustCounting(t, g)
-	bown, bother := mustBits(t, Geometry{Kind: Bitmap, Lines: 9, K: 8}), mustBits(t, Geometry{Kind: Bitmap, Lines: 9, K: 8})
+	bown, bother := mustBits(t, Geometry{Kind: Bitmap, Lines: 9, K: 8}),
+		mustBits(t, Geometry{Kind: Bitmap, Lines: 9, K: 8})
 	truth := map[Key]uint32{}
 	batch := func(c *Counting, b *Bits) {
 		keys, n, before, known := make([]Key, 200), make([]uint32, 200), make([]uint32, 200), make([]bool, 200)
@@ -260,8 +272,8 @@ func TestAddRound(t *testing.T) {
 	check(t, own)
 }
 
-// TestBitsRoundReplay: a round that is applied again with the journal index it had
-// changes only the pages of a bit array that have not seen it.
+// TestBitsRoundReplay checks that a round applied again with its journal index changes only the
+// pages of a bit array that have not seen it.
 func TestBitsRoundReplay(t *testing.T) {
 	g := Geometry{Kind: Bitmap, Lines: 4 * PageLines, K: 8}
 	own, replica, crashed := mustBits(t, g), mustBits(t, g), mustBits(t, g)
@@ -292,7 +304,7 @@ func TestBitsRoundReplay(t *testing.T) {
 	}
 }
 
-// TestGrowth: a sparse array takes with a round just the memory that was foretold.
+// TestGrowth checks that applying a round to a sparse array takes exactly the predicted memory.
 func TestGrowth(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 24 * PageLines, K: 6}
 	c, err := NewSparseCounting(g)
@@ -328,8 +340,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestGrowthPageByPage: with an even number of pages and with an odd one, whatever
-// is in memory.
+// TestGrowthPageByPage checks even and odd numbers of pages, whatever is in memory.
 func TestGrowthPageByPage(t *testing.T) {
 	for _, pages := range []uint64{2, 3, 7, 8} {
 		for at := range pages {

@@ -7,33 +7,32 @@ import (
 	"unsafe"
 )
 
-// pageStateBytes is the memory of one page's state.
+// pageStateBytes is the memory size of one page's state.
 const pageStateBytes = uint64(unsafe.Sizeof(page{}))
 
 // The defaults of sizing.
 const (
 	// DefaultThreshold is the count from which a message is bulk.
 	DefaultThreshold = 20
-	// DefaultTail is the exponent a of the distribution of counts that figures
-	// are stated for: a share c^-a of the keys is counted c times or more.
+	// DefaultTail is the exponent a of the distribution of counts for which figures are stated: a
+	// share c^-a of the keys is counted c times or more.
 	DefaultTail = 1.2
-	// DefaultCells is the best K of a counting array for count errors near 1e-3,
-	// see the package documentation.
+	// DefaultCells is the best K of a counting array for count errors near 1e-3; see the package
+	// documentation.
 	DefaultCells = 6
 )
 
-// An ErrorKind says which error of an array is meant.
+// An ErrorKind identifies one of the errors of an array.
 type ErrorKind uint8
 
 // The errors of an array.
 const (
-	// Ghost: a key never added is seen. The only error of bit arrays.
+	// Ghost: a key that was never added is seen. It is the only error of bit arrays.
 	Ghost ErrorKind = iota
-	// CountWrong: the count of a key that was added is too high. Counting arrays
-	// only.
+	// CountWrong: the count of a key that was added is too high. Counting arrays only.
 	CountWrong
-	// BulkWrong: a key never added has a count at or above the threshold.
-	// Counting arrays only. Many orders of magnitude rarer than the others.
+	// BulkWrong: a key that was never added has a count at or above the threshold. Counting arrays
+	// only. It is many orders of magnitude rarer than the others.
 	BulkWrong
 )
 
@@ -50,22 +49,21 @@ func (e ErrorKind) String() string {
 	return "invalid"
 }
 
-// A Target is what an array is sized for.
+// A Target is the requirements for which an array is sized.
 type Target struct {
 	// Kind is the kind of array.
 	Kind Kind
-	// Signatures is the number of keys it is to hold: those of one generation.
+	// Signatures is the number of keys that the array must hold: the keys of one generation.
 	Signatures uint64
-	// Error says which error Rate limits.
+	// Error selects the error that Rate limits.
 	Error ErrorKind
-	// Rate is the largest probability of that error, above 0 and below 1, once
-	// all Signatures are in.
+	// Rate is the largest probability of that error, above 0 and below 1, once all Signatures have
+	// been added.
 	Rate float64
-	// Threshold is the count from which a message is bulk, for BulkWrong;
-	// 0 means DefaultThreshold.
+	// Threshold is the count from which a message is bulk, for BulkWrong; 0 means DefaultThreshold.
 	Threshold uint32
-	// Tail is the exponent of the distribution of counts: a share c^-Tail of
-	// the keys is counted c times or more. 0 means DefaultTail.
+	// Tail is the exponent of the distribution of counts: a share c^-Tail of the keys is counted c
+	// times or more. 0 means DefaultTail.
 	Tail float64
 	// K fixes the number of cells or bits per key; 0 chooses the best.
 	K uint8
@@ -75,12 +73,12 @@ type Target struct {
 	model *countModel
 }
 
-// minCells is the least number of cells per key that SizeFor gives: below, small
-// counts mean nothing.
+// minCells is the smallest number of cells per key that SizeFor returns: with fewer, small counts
+// are meaningless.
 const minCells = 2
 
-// SizeFor returns the smallest geometry that meets t. Its error wraps
-// [ErrGeometry] and names the value that is out of range.
+// SizeFor returns the smallest geometry that meets t. Its error wraps [ErrGeometry] and names the
+// value that is out of range.
 func SizeFor(t Target) (Geometry, error) {
 	if t.Threshold == 0 {
 		t.Threshold = DefaultThreshold
@@ -133,16 +131,16 @@ func SizeFor(t Target) (Geometry, error) {
 func (t Target) bytes(g Geometry) float64 {
 	b := float64(g.Lines) * LineBytes
 	if t.Kind == Cells {
-		// One entry of 8 bytes for each heavy key, at a load of 0.8, and one
-		// more for each six cells or part of them.
+		// One entry of 8 bytes for every six cells, or part of them, of each heavy key, at a load
+		// of 0.8.
 		entries := math.Ceil(float64(g.K) / narrowRefs)
 		b += 10 * entries * float64(t.Signatures) * math.Pow(escape, -t.Tail)
 	}
 	return b
 }
 
-// sized returns the smallest geometry with the given k that meets t; its Lines
-// are above MaxLines if there is none.
+// sized returns the smallest geometry with the given k that meets t; its Lines are above MaxLines
+// if there is none.
 func (t Target) sized(k uint8) (Geometry, error) {
 	g := Geometry{Kind: t.Kind, Lines: 1, K: k, KeyID: t.KeyID}
 	if err := g.Validate(); err != nil {
@@ -152,12 +150,12 @@ func (t Target) sized(k uint8) (Geometry, error) {
 	if t.Kind == Cells {
 		most = lineCells / minCells
 	}
-	// The error depends on the keys per line alone and grows with them.
+	// The error depends only on the number of keys per line, and grows with it.
 	enough := func(lines int) bool {
 		perLine := float64(t.Signatures) / float64(lines)
 		return perLine <= most && t.rate(g, perLine) <= t.Rate
 	}
-	// Most arrays need far fewer pages than there may be, and asking takes long.
+	// Most arrays need far fewer pages than the maximum, and computing the error is slow.
 	upper := 1
 	for upper < MaxLines/PageLines && !enough(upper*PageLines) {
 		upper *= 2
@@ -172,7 +170,7 @@ func (t Target) sized(k uint8) (Geometry, error) {
 	return g, nil
 }
 
-// rate returns the error of g with perLine keys in the mean line.
+// rate returns the error of g with a mean of perLine keys per line.
 func (t Target) rate(g Geometry, perLine float64) float64 {
 	switch t.Error {
 	case CountWrong:
@@ -183,22 +181,21 @@ func (t Target) rate(g Geometry, perLine float64) float64 {
 	return g.ghost(perLine)
 }
 
-// GhostError returns the probability that a key never added is seen (Has, or
-// Count of 1 or more) once n keys are in.
+// GhostError returns the probability that a key that was never added is seen (Has, or Count of 1 or
+// more) once n keys have been added.
 //
-// The keys of a line are Poisson distributed with mean n/Lines: some lines are
-// fuller than others, which costs a blocked filter against the classic formula.
-// For cells the probability that j random sets of k of the 128 cells cover k
-// given ones is summed over that distribution in closed form; for bits each of
-// the k parts of a line is filled on its own.
+// The keys of a line are Poisson distributed with mean n/Lines: some lines are fuller than others,
+// so a blocked filter is worse than the classic formula. For cells, the probability that j random
+// sets of k of the 128 cells cover k given ones is summed over that distribution in closed form.
+// For bits, each of the k parts of a line is filled independently.
 func (g Geometry) GhostError(n uint64) float64 {
 	return g.ghost(float64(n) / float64(g.Lines))
 }
 
-// BulkError returns the probability that a key never added has a count of at
-// least threshold once n keys are in, a share c^-tail of which is counted c
-// times or more. Only keys that reach the threshold can lift a cell to it, so
-// it is [Geometry.GhostError] of those alone. It is 0 for bit arrays.
+// BulkError returns the probability that a key that was never added has a count of at least
+// threshold once n keys have been added, a share c^-tail of which is counted c times or more. Only
+// keys that reach the threshold can raise a cell to it, so the result is [Geometry.GhostError] of
+// those keys alone. It is 0 for bit arrays.
 func (g Geometry) BulkError(n uint64, threshold uint32, tail float64) float64 {
 	if g.Kind != Cells {
 		return 0
@@ -206,10 +203,9 @@ func (g Geometry) BulkError(n uint64, threshold uint32, tail float64) float64 {
 	return g.ghost(float64(n) / float64(g.Lines) * math.Pow(float64(max(threshold, 1)), -tail))
 }
 
-// CountError returns the expected share of keys whose count is too high once n
-// keys of the default tail are in, added in random order. It is 0 for bit
-// arrays. It is an upper bound, up to a third above what simulation measures; it
-// takes some milliseconds; keep the result.
+// CountError returns the expected share of keys whose count is too high once n keys of the default
+// tail have been added, in random order. It is 0 for bit arrays. The result is an upper bound, up
+// to a third above the simulated value. It takes some milliseconds; keep the result.
 func (g Geometry) CountError(n uint64) float64 { return g.CountErrorTail(n, DefaultTail) }
 
 // CountErrorTail is CountError for counts of which a share c^-tail is c or more.
@@ -231,9 +227,9 @@ func (g Geometry) ghost(perLine float64) float64 {
 	return coverBits(int(g.K), perLine)
 }
 
-// coverCells returns the probability that all of k given cells of a line are hit
-// by sets of k distinct cells, the number of which is Poisson distributed.
-// Inclusion and exclusion over the cells that are missed.
+// coverCells returns the probability that all of k given cells of a line are hit by sets of k
+// distinct cells, the number of which is Poisson distributed. It uses inclusion and exclusion over
+// the missed cells.
 func coverCells(k int, mean float64) float64 {
 	p, sign, choose := 0.0, 1.0, 1.0
 	miss := 1.0 // probability that one set misses i given cells
@@ -246,8 +242,8 @@ func coverCells(k int, mean float64) float64 {
 	return min(max(p, coverFloor(k, mean)), 1)
 }
 
-// coverFloor is what coverCells tends to for small means, where its terms cancel
-// below the precision of a float: every one of the k cells is hit by a set.
+// coverFloor is the limit of coverCells for small means, where its terms cancel below the precision
+// of a float: every one of the k cells is hit by a set.
 func coverFloor(k int, mean float64) float64 {
 	if mean > 0.05 {
 		return 0
@@ -260,10 +256,10 @@ func coverFloor(k int, mean float64) float64 {
 	return mean*one + math.Pow(mean*float64(k)/lineCells, float64(k))
 }
 
-// coverBits returns the probability that all k bits of a key are set, one in
-// each of k parts of a line, summed over the Poisson distribution of keys.
+// coverBits returns the probability that all k bits of a key are set, one in each of k parts of a
+// line, summed over the Poisson distribution of keys.
 func coverBits(k int, mean float64) float64 {
-	stay := 1 - float64(k)/lineBits // a bit of a part survives one key
+	stay := 1 - float64(k)/lineBits // a bit of a part stays unset after one key
 	weight := math.Exp(-mean)
 	if weight == 0 {
 		return 1
@@ -279,8 +275,7 @@ func coverBits(k int, mean float64) float64 {
 	return min(p, 1)
 }
 
-// keysAt returns the number of keys that give the fill, a share of the cells or
-// bits of g.
+// keysAt returns the number of keys that produce the given fill, a share of the cells or bits of g.
 func (g Geometry) keysAt(fill float64) float64 {
 	per := float64(lineCells)
 	if g.Kind == Bitmap {

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// within reports whether a measured share of n trials agrees with a rate to a
-// factor, four standard deviations of the trials allowed besides.
+// within reports whether a measured share of n trials agrees with a rate up to a factor, plus four
+// standard deviations of the trials.
 func within(measured, rate, n, factor float64) bool {
 	slack := 4 * math.Sqrt(rate/n)
 	return measured < rate*factor+slack && measured > rate/factor-slack
 }
 
-// TestGhostError: the formulas of both kinds against arrays filled at random.
+// TestGhostError compares the formulas of both kinds with arrays filled at random.
 func TestGhostError(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
@@ -64,7 +64,7 @@ func TestGhostError(t *testing.T) {
 	}
 }
 
-// TestCountAndBulkError: skewed counts in random order, one add at a time.
+// TestCountAndBulkError uses skewed counts in random order, one add at a time.
 func TestCountAndBulkError(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures rates, for minutes under the race detector, in one goroutine")
@@ -74,7 +74,7 @@ func TestCountAndBulkError(t *testing.T) {
 		k           uint8
 		perKey      float64
 		tail        float64
-		under, over float64 // what the formula may be below and above measurement
+		under, over float64 // how far the formula may be below and above the measurement
 	}{
 		{6, 13, 1.2, 1.05, 1.3}, {4, 8, 1.2, 1.05, 1.3}, {5, 3, 1.2, 1.2, 1.3}, {6, 8, 0.8, 1.05, 1.5}, {6, 8, 2, 1.15, 1.1},
 	} {
@@ -110,12 +110,13 @@ func TestCountAndBulkError(t *testing.T) {
 		got, rate := float64(bulk)/probes, g.BulkError(uint64(n), DefaultThreshold, tt.tail)
 		t.Logf("   bulk decisions wrong %.2e, formula %.2e", got, rate)
 		if !within(got, rate, probes, 1.15) {
-			t.Errorf("k=%d, %g cells a key, tail %g: wrong bulk decisions %.2e, formula %.2e", tt.k, tt.perKey, tt.tail, got, rate)
+			t.Errorf("k=%d, %g cells a key, tail %g: wrong bulk decisions %.2e, formula %.2e", tt.k, tt.perKey, tt.tail, got,
+				rate)
 		}
 	}
 }
 
-// TestSizeFor: the geometry meets the target, and the next smaller one does not.
+// TestSizeFor checks that the geometry meets the target, and that the next smaller one does not.
 func TestSizeFor(t *testing.T) {
 	for _, kind := range []Kind{Cells, Bitmap} {
 		for e := Ghost; e <= BulkWrong; e++ {

@@ -2,33 +2,31 @@ package filter
 
 import "math"
 
-// A countModel computes the share of keys whose count is too high, for one
-// distribution of counts: a share c^-tail of the keys is added c times or more,
-// all adds in random order.
+// A countModel computes the share of keys whose count is too high, for one distribution of counts:
+// a share c^-tail of the keys is added c times or more, with all adds in random order.
 //
-// A key that has been added j times is counted right until some moment at which
-// all of its cells are above j because of others: either when it is added the
-// next time (H1 then raises that wrong minimum), or at the end. Whether another
-// key y has lifted a cell above j at time u, 0 to 1, is a matter of how many of
-// its adds lie before u: N(u), binomial in y's count. So at each such moment the
-// error is that of a plain Bloom filter that holds only the keys with N(u) > j,
-// and the model adds these errors up, which is an upper bound (the events
-// overlap): 0 to 15 % above simulation at errors below 1e-2 and tails from 1.2,
-// up to 30 % above it for the heavier tail 0.8.
+// A key that has been added j times is counted correctly until some moment at which other keys have
+// raised all of its cells above j. That moment is either the next add of the key (H1 then raises
+// the wrong minimum) or the end. Whether another key y has raised a cell above j at time u, 0 to 1,
+// depends on how many of its adds lie before u: N(u), binomial in y's count. At each such moment
+// the error therefore equals the error of a plain Bloom filter that holds only the keys with N(u) >
+// j. The model adds these errors up. The sum is an upper bound because the events overlap: it is 0
+// to 15 % above simulation at errors below 1e-2 and tails from 1.2, and up to 30 % above it for the
+// heavier tail 0.8.
 type countModel struct {
 	// shares[c] of the keys have count c, aboves[c] more than c.
 	shares, aboves [modelCounts + 1]float64
-	// moments[j][i]: the key is added for the time j+1 at time u_i.
+	// moments[j][i]: the key is added for the (j+1)th time at time u_i.
 	moments [modelAdds][modelTimes]struct {
 		weight float64 // share of the keys to which this happens
-		lifted float64 // share of the other keys that are above j then
+		lifted float64 // share of the other keys that are above j at that time
 	}
 }
 
 const (
-	modelAdds   = 12  // adds of a key that are looked at; later ones hardly err
+	modelAdds   = 12  // adds of a key that are modelled; later ones hardly err
 	modelTimes  = 16  // steps of time
-	modelCounts = 128 // counts above are taken together
+	modelCounts = 128 // larger counts are treated as one
 )
 
 func newCountModel(tail float64) *countModel {
@@ -40,7 +38,7 @@ func newCountModel(tail float64) *countModel {
 		atLeast = m.aboves[c]
 	}
 	for i := range modelTimes {
-		// Steps are finer early on, where keys of high counts arrive.
+		// Steps are finer in the beginning, when keys of high counts arrive.
 		v := (float64(i) + 0.5) / modelTimes
 		u, du := v*v, 2*v/modelTimes
 		var above [modelAdds]float64
@@ -67,8 +65,7 @@ func newCountModel(tail float64) *countModel {
 	return m
 }
 
-// rate returns the share of keys counted too high with a mean of perLine keys
-// in the lines of g.
+// rate returns the share of keys counted too high with a mean of perLine keys in the lines of g.
 func (m *countModel) rate(g Geometry, perLine float64) (sum float64) {
 	for j := range m.moments {
 		for _, at := range m.moments[j] {

@@ -9,45 +9,44 @@ import (
 	"unsafe"
 )
 
-// A Sliced says which of many arrays of one geometry may have a key, for less than it
-// takes to ask each: one row of it has a bit for every array, and one key needs two or
-// three rows, if nobody has it, however many arrays there are. It never misses an array
-// that has the key, and names one that has not about as often as that array errs itself;
-// whoever uses it asks the arrays that it names.
+// A Sliced reports which of many arrays of one geometry may have a key, in less time than asking
+// each array. One row has a bit for every array, and a key that no array has needs two or three
+// rows, however many arrays there are. It never misses an array that has the key. It wrongly names
+// an array about as often as that array itself errs, so the caller asks the arrays that it names.
 //
-// An array stands in a column, see [Counting.Attach]. From then on it writes there what is
-// put into it. Any number of goroutines may ask a Sliced while arrays are attached and
-// written to; an add is seen once the call that made it has returned.
+// An array occupies a column; see [Counting.Attach]. From then on it also writes there whatever is
+// added to it. Any number of goroutines may query a Sliced while arrays are attached and written
+// to; an add is visible once the call that made it has returned.
 //
-// Source: Faloutsos and Christodoulakis, "Signature Files" (1984), bit-sliced; Bingmann
-// et al., "COBS: a Compact Bit-Sliced Signature Index" (2019).
+// Source: Faloutsos and Christodoulakis, "Signature Files" (1984), bit-sliced; Bingmann et al.,
+// "COBS: a Compact Bit-Sliced Signature Index" (2019).
 type Sliced struct {
 	geo        Geometry
 	columns    int
-	words      int // 64-bit words of a row
-	rows       int // of a line
+	words      int // 64-bit words in a row
+	rows       int // rows in a line
 	keep, fill uint64
 	table      slicedRows
 	exact      atomic.Pointer[slicedExact] // nil: none
-	watches    *watches                    // nil: of bit arrays
+	watches    *watches                    // nil for bit arrays
 }
 
-// A slicedChunk is the unit in which a Sliced takes memory: 16 KiB, of 64 to 2048 rows.
+// A slicedChunk is the unit in which a Sliced allocates memory: 16 KiB, or 64 to 2048 rows.
 type slicedChunk [2048]uint64
 
-// blankChunk stands for every chunk that is not in memory. Nobody writes to it.
+// blankChunk stands for every chunk that is not in memory. It is never written to.
 var blankChunk slicedChunk
 
-// MaxColumns is how many arrays one Sliced holds: a row is up to four cache lines in a row,
-// which take little longer to read than one.
+// MaxColumns is the maximum number of arrays in one Sliced. A row is then up to four consecutive
+// cache lines, which take little longer to read than one.
 const MaxColumns = 2048
 
-// slicedWords is how many words of the line of a bit array have rows: four bits of a key,
-// or eight, tell most keys apart from what an array has.
+// slicedWords is how many words of a bit array's line have rows: four or eight bits of a key rule
+// out most keys that an array does not have.
 const slicedWords = 4
 
-// NewSliced returns an empty one for up to the given number of arrays, 1 to [MaxColumns],
-// of geometry g, or an error that wraps [ErrGeometry].
+// NewSliced returns an empty Sliced for up to columns arrays, 1 to [MaxColumns], of geometry g, or
+// an error that wraps [ErrGeometry].
 func NewSliced(g Geometry, columns int) (*Sliced, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
@@ -69,16 +68,16 @@ func NewSliced(g Geometry, columns int) (*Sliced, error) {
 	return s, nil
 }
 
-// Geometry returns the geometry of its arrays.
+// Geometry returns the geometry of the arrays.
 func (s *Sliced) Geometry() Geometry { return s.geo }
 
-// Columns returns how many arrays it can hold.
+// Columns returns the maximum number of arrays.
 func (s *Sliced) Columns() int { return s.columns }
 
-// Words returns how many words [Sliced.Which] sets for each key.
+// Words returns the number of words that [Sliced.Which] sets for each key.
 func (s *Sliced) Words() int { return s.words }
 
-// Bytes returns the memory that it takes at present, which grows as arrays are filled.
+// Bytes returns the present memory size, which grows as arrays are filled.
 func (s *Sliced) Bytes() uint64 {
 	sum := s.table.bytes() + s.exact.Load().bytes()
 	if s.watches != nil {
@@ -87,9 +86,9 @@ func (s *Sliced) Bytes() uint64 {
 	return sum
 }
 
-// Which sets the bits of out[i*Words():(i+1)*Words()] whose arrays may have keys[i]: bit c
-// of word w is that of column 64*w + c. It overlaps the cache misses of its keys. out must
-// have Words() words for each key.
+// Which sets the bits of out[i*Words():(i+1)*Words()] whose arrays may have keys[i]: bit c of word
+// w stands for column 64*w + c. It overlaps the cache misses of the keys. out must have Words()
+// words for each key.
 func (s *Sliced) Which(keys []Key, out []uint64) {
 	out = out[:len(keys)*s.words]
 	hits := s.Find(keys, 1, out, nil)
@@ -104,13 +103,13 @@ func (s *Sliced) Which(keys []Key, out []uint64) {
 	}
 }
 
-// Find looks up keys, several of which in a row, 1 or more, count as one. It appends the numbers
-// of those that some array may have to hits, and returns them. For the n'th hit of all,
-// out[n*Words():(n+1)*Words()] is as [Sliced.Which] sets it, of all arrays that may have any of
-// the several. out must have Words() words for each of these. hits must be empty.
+// Find looks up keys in groups of several consecutive keys, 1 or more. It appends to hits the
+// numbers of the groups that some array may have, and returns hits. For the n'th hit,
+// out[n*Words():(n+1)*Words()] is as [Sliced.Which] sets it, for all arrays that may have any key
+// of the group. out must have Words() words for each group. hits must be empty.
 //
-// Rows are in no cache. So it begins to load the first rows of some keys, reads those of the keys
-// before, of which it loads what is needed besides, and is done with the keys before these.
+// Rows are rarely cached, so Find runs a pipeline of three stages: it prefetches the first rows of
+// batch n, tests those of batch n-1 and prefetches the remaining ones, and finishes batch n-2.
 func (s *Sliced) Find(keys []Key, several int, out []uint64, hits []int) []int {
 	out = out[:len(keys)/several*s.words]
 	var all [3]search
@@ -146,22 +145,22 @@ func (s *Sliced) Find(keys []Key, several int, out []uint64, hits []int) []int {
 }
 
 const (
-	searched = 8               // how many keys Find reads together
-	most     = 2 * slicedWords // how many rows a key has at most
-	ahead    = 3               // how many of them are read first: in arrays half full, each leaves one of ten or fewer
+	searched = 8               // how many keys Find processes together
+	most     = 2 * slicedWords // maximum number of rows of a key
+	ahead    = 3               // rows read first: in half-full arrays they leave one array in ten or fewer
 )
 
-// A search is where Find is with some keys.
+// A search is the state of Find for several keys.
 type search struct {
 	n     int
-	line  [searched]uint64                  // the first row of the line of each
-	of    [searched]int                     // how many rows it has
-	rows  [searched][most]uint8             // which of the line
+	line  [searched]uint64                  // the first row of each key's line
+	of    [searched]int                     // the number of rows of the key
+	rows  [searched][most]uint8             // which rows of the line
 	left  [searched][MaxColumns / 64]uint64 // the arrays that have all rows read so far
-	alive [searched]uint8                   // a bit for each line of left that has any
+	alive [searched]uint8                   // a bit for each line of left that is not empty
 }
 
-// aim begins to load the first rows of keys.
+// aim starts loading the first rows of keys.
 func (s *Sliced) aim(f *search, keys []Key) {
 	f.n = len(keys)
 	var load lineList
@@ -177,7 +176,8 @@ func (s *Sliced) aim(f *search, keys []Key) {
 	load.prefetch()
 }
 
-// thin reads the first rows of keys, and begins to load as many more where some array has these.
+// thin reads the first rows of keys, and starts loading as many more rows if some array has the
+// first ones.
 func (s *Sliced) thin(f *search) {
 	var load lineList
 	for i := range f.n {
@@ -206,8 +206,8 @@ func (s *Sliced) finish(f *search, i int) (any bool) {
 	return any
 }
 
-// and leaves in the line of left at a word what the rows from the given one on have, too, and
-// reports whether that is any array.
+// and keeps, in the line of left at a word, the arrays that also have the rows from the given row
+// on, and reports whether any array is left.
 func (s *Sliced) and(f *search, i, at, from, to int) bool {
 	if s.words >= lineWords {
 		left, with := (*words)(f.left[i][at:]), (*words)(f.left[i][at:])
@@ -237,11 +237,11 @@ func (s *Sliced) and(f *search, i, at, from, to int) bool {
 	return any != 0
 }
 
-// ones is a line of one bits.
+// ones is a line whose bits are all set.
 var ones = words{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 
-// and sets to to the bits that both row and with have, and returns a word that is 0 if there
-// are none. It is unrolled: most of the work of a look-up is here.
+// and sets to to the bits that both row and with have, and returns a word that is 0 if there are
+// none. It is unrolled because it does most of the work of a look-up.
 func and(to, row, with *words) uint64 {
 	a := atomic.LoadUint64(&row[0]) & with[0]
 	b := atomic.LoadUint64(&row[1]) & with[1]
@@ -280,7 +280,7 @@ func (s *Sliced) rowAt(f *search, i, j int) []uint64 {
 	return s.table.row(f.line[i] + uint64(f.rows[i][j]))
 }
 
-// A lineList is cache lines to be loaded.
+// A lineList is a list of cache lines to be loaded.
 type lineList struct {
 	n  int
 	at [searched * ahead * MaxColumns / 64 / lineWords]uint64
@@ -297,12 +297,12 @@ func (l *lineList) prefetch() {
 	}
 }
 
-// slicedRows is rows of words, one after the other.
+// slicedRows is a sequence of rows of words.
 type slicedRows struct {
-	words  uint64 // of a row
+	words  uint64 // words in a row
 	chunks []atomic.Pointer[slicedChunk]
 	held   atomic.Int64                            // chunks in memory
-	parts  []atomic.Pointer[[gathered]slicedChunk] // of chunks, where they lie together
+	parts  []atomic.Pointer[[gathered]slicedChunk] // chunks in groups, where they are contiguous in memory
 }
 
 func (t *slicedRows) make(words int, rows uint64) {
@@ -311,16 +311,16 @@ func (t *slicedRows) make(words int, rows uint64) {
 	t.parts = make([]atomic.Pointer[[gathered]slicedChunk], (n+gathered-1)/gathered)
 }
 
-// bytes returns the memory that the rows take.
+// bytes returns the memory size of the rows.
 func (t *slicedRows) bytes() uint64 {
 	return uint64(len(t.chunks))*directoryEntry + uint64(t.held.Load())*uint64(unsafe.Sizeof(blankChunk))
 }
 
-// row returns a row to read it.
+// row returns a row for reading.
 func (t *slicedRows) row(row uint64) []uint64 {
 	word := row * t.words
 	n, at := word/uint64(len(blankChunk)), word%uint64(len(blankChunk))
-	// The pointers of chunks are too many to stay in a cache.
+	// The pointers to chunks are too many to stay in a cache.
 	if p := t.parts[n/gathered].Load(); p != nil {
 		return p[n%gathered][at : at+t.words]
 	}
@@ -331,7 +331,7 @@ func (t *slicedRows) row(row uint64) []uint64 {
 	return c[at : at+t.words]
 }
 
-// mark sets the bit of a column in a row.
+// mark sets or clears the bit of a column in a row.
 func (t *slicedRows) mark(row uint64, column int, to bool) {
 	word := row*t.words + uint64(column/64)
 	p := &t.chunks[word/uint64(len(blankChunk))]
@@ -348,7 +348,7 @@ func (t *slicedRows) mark(row uint64, column int, to bool) {
 	}
 	at, bit := &c[word%uint64(len(blankChunk))], uint64(1)<<(column%64)
 	switch {
-	case atomic.LoadUint64(at)&bit != 0 == to: // as mostly
+	case atomic.LoadUint64(at)&bit != 0 == to: // the common case: nothing to change
 	case to:
 		atomic.OrUint64(at, bit)
 	default:
@@ -356,12 +356,12 @@ func (t *slicedRows) mark(row uint64, column int, to bool) {
 	}
 }
 
-// gathered is how many chunks lie together after [Sliced.Gather].
+// gathered is how many chunks are contiguous after [Sliced.Gather].
 const gathered = 512
 
-// Gather moves the part'th 8 MiB of s, from 0, to where they lie together, if they are mostly in
-// memory: on pages of 2 MiB they take much less time to read. It reports whether there is such a
-// part. Nobody may write to an array in s meanwhile.
+// Gather moves the part'th 8 MiB of s, counted from 0, into contiguous memory if most of it is in
+// memory: on pages of 2 MiB, reads take much less time. It reports whether such a part exists. The
+// caller must stop all writers to s's arrays for the duration.
 func (s *Sliced) Gather(part int) (more bool) {
 	tables := []*slicedRows{&s.table}
 	if e := s.exact.Load(); e != nil {
@@ -369,7 +369,7 @@ func (s *Sliced) Gather(part int) (more bool) {
 			tables = append(tables, &e.tables[i])
 		}
 	}
-	parts := len(s.table.chunks) / gathered // a smaller rest stays as it is
+	parts := len(s.table.chunks) / gathered // a smaller remainder stays as it is
 	if part >= parts*len(tables) {
 		return false
 	}
@@ -398,13 +398,13 @@ func (t *slicedRows) gather(part int) {
 	t.held.Add(int64(gathered - n))
 }
 
-// A Column is where an array stands in a [Sliced].
+// A Column is the position of an array in a [Sliced].
 type Column struct {
 	In *Sliced
 	N  int // from 0
 }
 
-// Columns returns where the array stands.
+// Columns returns the array's positions.
 func (a *array) Columns() []Column {
 	if c := a.columns.Load(); c != nil {
 		return *c
@@ -412,10 +412,9 @@ func (a *array) Columns() []Column {
 	return nil
 }
 
-// Attach puts the array into a column that no array has stood in. When it returns, the
-// column has all that the array has, and Columns tells of it. It locks the array for a page
-// at a time. The error wraps [ErrGeometry] if there is no such column, or the array has
-// another geometry.
+// Attach puts the array into a column that was never used. When it returns, the column has the
+// array's whole content, and Columns includes it. It locks the array for one page at a time. The
+// error wraps [ErrGeometry] if there is no such column, or the array has a different geometry.
 func (c *Counting) Attach(to *Sliced, column int) error { return c.attach(Column{to, column}) }
 
 // Attach puts the array into a column, as [Counting.Attach] does.
@@ -437,7 +436,7 @@ func (a *array) attach(c Column) error {
 	return nil
 }
 
-// Detach ends what Attach began: nothing more is written to s.
+// Detach ends the effect of Attach: nothing more is written to the Sliced.
 func (a *array) Detach(from *Sliced) {
 	other := func(all []Column) []Column {
 		return slices.DeleteFunc(all, func(c Column) bool { return c.In == from })
@@ -448,7 +447,7 @@ func (a *array) Detach(from *Sliced) {
 	a.writes = other(slices.Clone(a.writes))
 }
 
-// setColumns publishes what change makes of the columns.
+// setColumns replaces the columns with the result of change.
 func (a *array) setColumns(change func([]Column) []Column) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -456,8 +455,8 @@ func (a *array) setColumns(change func([]Column) []Column) {
 	a.columns.Store(&all)
 }
 
-// slicePage writes what page p holds to columns, for the holder of a.mu. They have what is in
-// old, nothing if that is nil; columns of bit arrays may have more than that.
+// slicePage writes the content of page p to columns, for the holder of a.mu. The columns hold the
+// content old, or nothing if old is nil; columns of bit arrays may hold more than that.
 func (a *array) slicePage(p int, to []Column, old []words) {
 	if len(to) == 0 || old == nil && a.blankAt(p) {
 		return
@@ -478,7 +477,7 @@ func (a *array) slicePage(p int, to []Column, old []words) {
 	}
 }
 
-// oldPage returns a copy of page p for slicePage, nil if nobody wants one.
+// oldPage returns a copy of page p for slicePage, or nil if no column needs one.
 func (a *array) oldPage(p int) []words {
 	if len(a.writes) == 0 {
 		return nil
@@ -486,7 +485,7 @@ func (a *array) oldPage(p int) []words {
 	return slices.Clone(a.pageWords(p))
 }
 
-// setLine writes to the rows of a line what its cells or bits are, where they were others.
+// setLine writes the cells or bits of a line to its rows, where they have changed.
 func (c Column) setLine(line uint64, was, l *words) {
 	s, row := c.In, line*uint64(c.In.rows)
 	e := s.exact.Load()
@@ -516,7 +515,8 @@ func (c Column) setLine(line uint64, was, l *words) {
 	}
 }
 
-// slice writes line at, which was another one, to the columns of c, for the holder of c.mu.
+// slice writes line at to the columns of c, for the holder of c.mu. was is the former content of
+// the line.
 func (c *Counting) slice(at uint64, was *words) {
 	if len(c.writes) == 0 {
 		return

@@ -114,8 +114,8 @@ func drawColumn(t *rapid.T, g Geometry, sparse bool) (a column) {
 	return a
 }
 
-// TestSliced compares what a Sliced says with the arrays themselves, whenever they were
-// attached and however they were filled: it never misses one.
+// TestSliced compares the answers of a Sliced with the arrays themselves, whenever they were
+// attached and however they were filled: it never misses an array.
 func TestSliced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := Geometry{Kind: Cells, K: rapid.Uint8Range(2, 8).Draw(t, "k"), KeyID: 7}
@@ -160,11 +160,11 @@ func TestSliced(t *testing.T) {
 			}
 		}
 		for range 40 {
-			drawn() // of nobody
+			drawn() // a key that belongs to no array
 		}
 		out := make([]uint64, len(keys)*s.Words())
 		for i := range out {
-			out[i] = rng.Uint64() // of another look-up
+			out[i] = rng.Uint64() // left from another look-up
 		}
 		s.Which(keys, out)
 		named, absent := 0, 0
@@ -186,7 +186,7 @@ func TestSliced(t *testing.T) {
 				}
 			}
 		}
-		if g.Lines > 64 && named > 2+absent/50 { // arrays of a few keys
+		if g.Lines > 64 && named > 2+absent/50 { // for arrays of a few keys
 			t.Fatalf("%d of %d absent keys are named", named, absent)
 		}
 		several := rapid.IntRange(1, 3).Draw(t, "several")
@@ -194,7 +194,8 @@ func TestSliced(t *testing.T) {
 	})
 }
 
-// sameFound compares what Find finds of several keys with what Which says of each, which is in out.
+// sameFound compares the result of Find for several keys with the result of Which for each, which
+// is in out.
 func sameFound(t *rapid.T, s *Sliced, keys []Key, several int, out []uint64) {
 	var hits []int
 	var rows []uint64
@@ -210,14 +211,15 @@ func sameFound(t *rapid.T, s *Sliced, keys []Key, several int, out []uint64) {
 	}
 	got := make([]uint64, len(keys)/several*s.Words())
 	for i := range got {
-		got[i] = 5 // of another look-up
+		got[i] = 5 // left from another look-up
 	}
 	if found := s.Find(keys, several, got, nil); !slices.Equal(found, hits) || !slices.Equal(got[:len(rows)], rows) {
-		t.Fatalf("of %d keys, %d as one, found %v, want %v; %x, want %x", len(keys), several, found, hits, got[:len(rows)], rows)
+		t.Fatalf("of %d keys, %d as one, found %v, want %v; %x, want %x", len(keys), several, found, hits,
+			got[:len(rows)], rows)
 	}
 }
 
-// TestSlicedDetach: a detached array writes nothing more, and may be attached elsewhere.
+// TestSlicedDetach checks that a detached array writes nothing more, and may be attached elsewhere.
 func TestSlicedDetach(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 100, K: 6, KeyID: 7}
 	c, err := NewSparseCounting(g)
@@ -250,7 +252,7 @@ func TestSlicedDetach(t *testing.T) {
 	}
 }
 
-// TestSlicedRefuses: arrays that do not belong together.
+// TestSlicedRefuses checks that arrays that do not belong together are refused.
 func TestSlicedRefuses(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 1024, K: 6, KeyID: 7}
 	for _, columns := range []int{-1, 0, MaxColumns + 1} {
@@ -290,7 +292,7 @@ func TestSlicedRefuses(t *testing.T) {
 	}
 }
 
-// TestSlicedRace: what an add that has returned put in is named, while other arrays are
+// TestSlicedRace checks that a key is found once its add has returned, while other arrays are
 // attached and filled.
 func TestSlicedRace(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 256, K: 6, KeyID: 7}

@@ -6,34 +6,34 @@ import (
 	"unsafe"
 )
 
-// A slicedExact is what a [Sliced] has beside the rows that find arrays, so that these need not
-// be read.
+// A slicedExact is the additional data of a [Sliced] that makes reading the found arrays
+// unnecessary.
 //
-// Of bit arrays it is the rows of the other half of a line. Of counting arrays it is small
-// counts: next to the row that says in which arrays a cell is not empty, there are three rows
-// with the binary digits of what is in the cell, up to 8, less 1. So the smallest cell of a key
-// is found for 64 arrays at a time.
+// For bit arrays it is the rows of the other half of a line. For counting arrays it is small
+// counts: next to the row that marks the arrays in which a cell is not empty, there are three rows
+// with the binary digits of the cell's value, up to 8, less 1. The smallest cell of a key is thus
+// found for 64 arrays at a time.
 //
-// Source: O'Neil and Quass, "Improved Query Performance with Variant Indexes" (1997),
-// bit-sliced indexes.
+// Source: O'Neil and Quass, "Improved Query Performance with Variant Indexes" (1997), bit-sliced
+// indexes.
 type slicedExact struct {
-	tables []slicedRows // of binary digits, or that of the rest of a line alone
+	tables []slicedRows // one for each binary digit, or a single table for the other half of a line
 	lines  [exactMarks]lineMark
 }
 
 const (
 	countDigits = 3
-	moreThan    = 1<<countDigits - 1 // the largest count that rows have
+	moreThan    = 1<<countDigits - 1 // the largest count that rows hold
 	exactMarks  = 1024
 )
 
-// A lineMark tells readers of some lines whether one of them changed meanwhile. Several arrays
-// may be written to at once: nothing changed if all writers that had begun when the reader was
-// done were done when it began.
+// A lineMark lets readers detect whether one of several lines changed during a read. Several arrays
+// may be written to at once. Nothing changed if all writers that had begun by the end of the read
+// were done when the read began.
 type lineMark struct{ begun, done atomic.Uint64 }
 
-// A CountWord is the counts of a key in 64 arrays: bit c of N[i] is binary digit i of the count
-// in column c, or 0 in all of N and 1 in More if that is larger than 7.
+// A CountWord holds the counts of a key in 64 arrays. Bit c of N[i] is binary digit i of the count
+// in column c. If the count is larger than 7, bit c is 0 in all of N and 1 in More.
 type CountWord struct {
 	N    [countDigits]uint64
 	More uint64
@@ -42,9 +42,9 @@ type CountWord struct {
 // Has returns the columns whose arrays have the key.
 func (w *CountWord) Has() uint64 { return w.N[0] | w.N[1] | w.N[2] | w.More }
 
-// NewSlicedExact returns what [NewSliced] does, which also knows what [Sliced.Counts] and
-// [Sliced.Narrow] tell. That takes as much memory again as the rest of bit arrays, and three
-// times as much as that of counting arrays: about as much as the arrays themselves.
+// NewSlicedExact is [NewSliced], but the result also supports [Sliced.Counts] and [Sliced.Narrow].
+// For bit arrays it takes twice the memory, for counting arrays four times: about as much as the
+// arrays themselves.
 func NewSlicedExact(g Geometry, columns int) (*Sliced, error) {
 	s, err := NewSliced(g, columns)
 	if err != nil {
@@ -61,10 +61,10 @@ func NewSlicedExact(g Geometry, columns int) (*Sliced, error) {
 	return s, nil
 }
 
-// Exact reports whether s was made by [NewSlicedExact], and DropExact not called.
+// Exact reports whether s was made by [NewSlicedExact] and DropExact has not been called.
 func (s *Sliced) Exact() bool { return s.exact.Load() != nil }
 
-// DropExact frees the memory that makes s exact. It finds arrays as before.
+// DropExact frees the memory that makes s exact. s still finds arrays as before.
 func (s *Sliced) DropExact() {
 	s.exact.Store(nil)
 	if s.watches != nil {
@@ -72,7 +72,7 @@ func (s *Sliced) DropExact() {
 	}
 }
 
-// bytes returns the memory that e takes.
+// bytes returns the memory size of e.
 func (e *slicedExact) bytes() uint64 {
 	if e == nil {
 		return 0
@@ -84,8 +84,8 @@ func (e *slicedExact) bytes() uint64 {
 	return sum
 }
 
-// Narrow leaves in row, which is what [Sliced.Which] says of the key k in bit arrays, those
-// arrays that have it. ok is false, and row unchanged, if s is not exact.
+// Narrow keeps in row, which is the result of [Sliced.Which] for the key k in bit arrays, only the
+// arrays that have the key. ok is false, and row unchanged, if s is not exact.
 func (s *Sliced) Narrow(k Key, row []uint64) (ok bool) {
 	e := s.exact.Load()
 	if e == nil || s.geo.Kind != Bitmap {
@@ -120,10 +120,10 @@ func (s *Sliced) Narrow(k Key, row []uint64) (ok bool) {
 	return true
 }
 
-// Counts sets out[i*Words():(i+1)*Words()] to the counts of keys[i] in all arrays at one
-// moment. All keys must be kinds of one key, see [Key.With], and out must have Words() elements
-// for each. ok is false, and out has no meaning, if s does not know: it is not exact, or the
-// line changes again and again. Then the arrays do.
+// Counts sets out[i*Words():(i+1)*Words()] to the counts of keys[i] in all arrays at one moment.
+// All keys must be kinds of one key, see [Key.With], and out must have Words() elements for each.
+// ok is false, and out has no meaning, if s is not exact or the line keeps changing. The caller
+// must then ask the arrays.
 func (s *Sliced) Counts(keys []Key, out []CountWord) (ok bool) {
 	e := s.exact.Load()
 	if e == nil || s.geo.Kind != Cells || len(keys) == 0 {
@@ -171,15 +171,16 @@ func (s *Sliced) countsOf(e *slicedExact, at uint64, x cells, out []CountWord) {
 			least[d] = atomic.LoadUint64(&digits[0][d][w])
 		}
 		for i := 1; i < k; i++ {
-			a, b, c := atomic.LoadUint64(&digits[i][0][w]), atomic.LoadUint64(&digits[i][1][w]), atomic.LoadUint64(&digits[i][2][w])
-			keep := ^least[0] & a // of the lowest digits alone, least is less
+			a, b, c := atomic.LoadUint64(&digits[i][0][w]), atomic.LoadUint64(&digits[i][1][w]),
+				atomic.LoadUint64(&digits[i][2][w])
+			keep := ^least[0] & a // among the lowest digits alone, least is less
 			keep = ^least[1]&b | ^(least[1]^b)&keep
 			keep = ^least[2]&c | ^(least[2]^c)&keep
 			least[0] = a ^ (least[0]^a)&keep
 			least[1] = b ^ (least[1]^b)&keep
 			least[2] = c ^ (least[2]^c)&keep
 		}
-		// Digits are those of one less than the count; 7 stands for 8 and more.
+		// Digits encode the count less one; 7 stands for 8 and more.
 		more := all & least[0] & least[1] & least[2]
 		all &^= more
 		out[w] = CountWord{
@@ -189,10 +190,10 @@ func (s *Sliced) countsOf(e *slicedExact, at uint64, x cells, out []CountWord) {
 	}
 }
 
-// digitsOf returns what rows have of a cell.
+// digitsOf returns the digits that rows hold for a cell.
 func digitsOf(nibble uint64) uint64 { return min(max(nibble, 1)-1, moreThan) }
 
-// begin and end are called before and after a line is changed.
+// begin is called before a line is changed, and end afterwards.
 func (e *slicedExact) begin(line uint64) {
 	if e != nil {
 		e.lines[line%exactMarks].begun.Add(1)
@@ -205,7 +206,7 @@ func (e *slicedExact) end(line uint64) {
 	}
 }
 
-// put writes one cell that has changed, between begin and end.
+// put writes one changed cell, between begin and end.
 func (c Column) put(e *slicedExact, row, was, nibble uint64) {
 	if was == 0 || nibble == 0 {
 		c.In.table.mark(row, c.N, nibble != 0)

@@ -10,12 +10,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// told returns what s says an array in a column counts: 8 stands for more than it knows. ok is
-// false if it says nothing.
+// told returns the counts of an array in a column according to s; 8 stands for any larger count. ok
+// is false if s has no answer.
 func told(t interface{ Fatal(...any) }, s *Sliced, column int, keys ...Key) (n []uint32, ok bool) {
 	out := make([]CountWord, len(keys)*s.Words())
 	for i := range out {
-		out[i] = CountWord{N: [3]uint64{^uint64(0), 1, 2}, More: 3} // of another look-up
+		out[i] = CountWord{N: [3]uint64{^uint64(0), 1, 2}, More: 3} // left from another look-up
 	}
 	if !s.Counts(keys, out) {
 		return nil, false
@@ -35,8 +35,8 @@ func told(t interface{ Fatal(...any) }, s *Sliced, column int, keys ...Key) (n [
 	return n, true
 }
 
-// TestSlicedCounts compares the counts that a Sliced tells with those of the arrays, whenever
-// these were attached, however they were filled, and where images took something away.
+// TestSlicedCounts compares the counts of a Sliced with the counts of the arrays, whenever the arrays
+// were attached, however they were filled, and after images that removed counts.
 func TestSlicedCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := Geometry{Kind: Cells, K: rapid.Uint8Range(2, 8).Draw(t, "k"), KeyID: 7}
@@ -54,7 +54,7 @@ func TestSlicedCounts(t *testing.T) {
 		kind := func() Key { return keys[rng.IntN(len(keys))].With(uint8(rng.IntN(4))) }
 		change := func(c *Counting) {
 			switch rng.IntN(12) {
-			case 0: // an image of what has no more than a few keys
+			case 0: // an image of an array with at most a few keys
 				o := drawColumn(t, g, true).(*Counting)
 				k := kind()
 				o.Add(k, 1+uint32(rng.IntN(20)))
@@ -96,7 +96,7 @@ func TestSlicedCounts(t *testing.T) {
 	})
 }
 
-// TestSlicedNarrow compares what is told of bit arrays with the arrays.
+// TestSlicedNarrow compares the result of Narrow for bit arrays with the arrays.
 func TestSlicedNarrow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := Geometry{Kind: Bitmap, K: rapid.SampledFrom([]uint8{8, 16}).Draw(t, "k"), KeyID: 7}
@@ -129,7 +129,7 @@ func TestSlicedNarrow(t *testing.T) {
 					put(t, arrays[i], k)
 					continue
 				}
-				o := drawColumn(t, g, true).(*Bits) // an image of what has no more than a key
+				o := drawColumn(t, g, true).(*Bits) // an image of an array with at most one key
 				o.Set(k)
 				loadPage(t, arrays[i], o, o.PageOf(k))
 			}
@@ -159,8 +159,8 @@ func TestSlicedNarrow(t *testing.T) {
 	})
 }
 
-// TestSlicedCountsRace: a count that is told while arrays change is one that the array had
-// meanwhile.
+// TestSlicedCountsRace checks that a count returned while arrays change is one that the array had
+// during the call.
 func TestSlicedCountsRace(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 256, K: 6, KeyID: 7}
 	s, err := NewSlicedExact(g, 64)
@@ -174,7 +174,7 @@ func TestSlicedCountsRace(t *testing.T) {
 	}
 	var arrays [2]struct {
 		*Counting
-		now         atomic.Int64 // the key that it counts
+		now         atomic.Int64 // index of the key being counted
 		begun, done [200]atomic.Uint32
 	}
 	var all sync.WaitGroup
@@ -223,7 +223,7 @@ func TestSlicedCountsRace(t *testing.T) {
 	}
 }
 
-// TestSlicedGather: what was moved together is what it was, as is what comes later.
+// TestSlicedGather checks that gathered rows keep their content, and that later writes reach them.
 func TestSlicedGather(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 20 * PageLines, K: 6, KeyID: 7}
 	s, err := NewSlicedExact(g, 64)
@@ -272,8 +272,8 @@ func TestSlicedGather(t *testing.T) {
 	}
 }
 
-// TestSlicedExactMemory: counts take memory for what they tell, and none once they are
-// dropped; which arrays have a key is known without them.
+// TestSlicedExactMemory checks that counts take the expected memory, and none once they are
+// dropped. The arrays that have a key are found without them.
 func TestSlicedExactMemory(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 1024, K: 6, KeyID: 7}
 	s, err := NewSlicedExact(g, 64)

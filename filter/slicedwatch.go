@@ -7,46 +7,46 @@ import (
 	"unsafe"
 )
 
-// A Watched tells when an array of a [Sliced] has counted some kinds of one key once more, see
-// [Sliced.Watch], and keeps what the arrays count of them. Any number of goroutines may use it
-// at once.
+// A Watched detects when an array of a [Sliced] has counted some kinds of one key again, see
+// [Sliced.Watch], and keeps the arrays' counts of them. Any number of goroutines may use it at the
+// same time.
 type Watched struct {
 	in      *watches
 	keys    []Key
 	cells   []cells
 	line    uint64
-	words   int                            // of a row
-	columns atomic.Pointer[watchedColumns] // nil: what arrays count is not kept
-	used    atomic.Bool                    // lately
+	words   int                            // words in a row
+	columns atomic.Pointer[watchedColumns] // nil: the arrays' counts are not kept
+	used    atomic.Bool                    // recently
 	grown   atomic.Uint64                  // how often a count grew, and forgotten
 }
 
-// watchedColumns is what arrays count.
+// watchedColumns holds the arrays' counts.
 type watchedColumns struct {
 	n     []atomic.Uint32 // by column, then by kind
 	known []atomic.Uint64 // a bit for each column, by word
 }
 
 const (
-	maxWatched = 8192 // how many keys a Sliced watches at a time: those of some 300 messages
-	maxWide    = 1024 // of how many it keeps what the arrays count
+	maxWatched = 8192 // how many keys a Sliced watches at a time: the keys of some 300 messages
+	maxWide    = 1024 // for how many of them it keeps the arrays' counts
 
 	watchSlots = 4096
-	forgotten  = 1 << 63 // nothing more is told to a Watched
+	forgotten  = 1 << 63 // a flag: the Watched receives no further updates
 )
 
-// watches are the keys that a Sliced watches.
+// watches holds the keys that a Sliced watches.
 type watches struct {
 	at      [watchSlots]atomic.Pointer[[]*Watched] // by line; a list never changes
-	mu      sync.Mutex                             // of who changes them
+	mu      sync.Mutex                             // held by goroutines that change them
 	n, wide int
-	bytes   atomic.Uint64 // of what is watched
+	bytes   atomic.Uint64 // memory of the watched keys
 	adds    atomic.Uint64
 }
 
-// Watch watches a key, of which keys are kinds ([Key.With]), in all arrays of s: from then on all
-// adds to its line are told to what it returns. It watches a number of keys, and of those that
-// were not asked for lately forgets some. It returns nil if s is of bit arrays.
+// Watch watches a key, given by its kinds keys ([Key.With]), in all arrays of s. From then on the
+// result is notified of all adds to the key's line. The number of watched keys is limited: keys
+// that were not asked for recently may be forgotten. Watch returns nil if s holds bit arrays.
 func (s *Sliced) Watch(keys []Key) *Watched {
 	if s.watches == nil || len(keys) == 0 {
 		return nil
@@ -60,18 +60,18 @@ func (s *Sliced) Watch(keys []Key) *Watched {
 	for _, k := range keys {
 		w.cells = append(w.cells, pick(k.Lo, s.keep, s.fill))
 	}
-	// Lines that have many would slow down what is added there.
+	// Many watched keys on one line would slow down adds to it.
 	return s.watches.add(w, int(min(maxWatched, 8*s.geo.Lines)))
 }
 
-// use notes that somebody asks for w.
+// use records that w is in use.
 func (w *Watched) use() {
 	if !w.used.Load() {
 		w.used.Store(true)
 	}
 }
 
-// find returns what watches the keys, nil if there is nothing.
+// find returns the Watched of the keys, nil if there is none.
 func (a *watches) find(line uint64, keys []Key) *Watched {
 	if all := a.at[line%watchSlots].Load(); all != nil {
 		for _, w := range *all {
@@ -83,8 +83,8 @@ func (a *watches) find(line uint64, keys []Key) *Watched {
 	return nil
 }
 
-// add takes w, unless its keys are watched already, and returns what watches them. There are at
-// most so many.
+// add stores w, unless its keys are watched already, and returns the Watched of the keys. The list
+// never holds more than most.
 func (a *watches) add(w *Watched, most int) *Watched {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +109,7 @@ func (a *watches) add(w *Watched, most int) *Watched {
 	return w
 }
 
-// keep forgets those for which keep returns false, for the holder of a.mu.
+// keep drops the entries for which keep returns false, for the holder of a.mu.
 func (a *watches) keep(keep func(*Watched) bool) {
 	for i := range a.at {
 		old := a.at[i].Load()
@@ -135,7 +135,7 @@ func (a *watches) keep(keep func(*Watched) bool) {
 	}
 }
 
-// forget forgets all: counts may have shrunk.
+// forget drops all entries: counts may have shrunk.
 func (a *watches) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,8 +144,8 @@ func (a *watches) forget() {
 	}
 }
 
-// widen makes w keep what arrays count, and returns where: nil if w is forgotten. It makes others
-// cease to that were not asked for lately, if these are many.
+// widen makes w keep the arrays' counts, and returns their place, nil if w is forgotten. If too
+// many keys do so, widen ends it for some that were not asked for recently.
 func (a *watches) widen(w *Watched) *watchedColumns {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -176,7 +176,7 @@ func (a *watches) widen(w *Watched) *watchedColumns {
 	return all
 }
 
-// narrow ends what widen began, for the holder of a.mu.
+// narrow reverses widen, for the holder of a.mu.
 func (a *watches) narrow(w *Watched) {
 	if all := w.columns.Swap(nil); all != nil {
 		a.wide--
@@ -184,13 +184,13 @@ func (a *watches) narrow(w *Watched) {
 	}
 }
 
-// bytes returns the memory of w without its columns.
+// bytes returns the memory size of w without its columns.
 func (w *Watched) bytes() uint64 { return uint64(unsafe.Sizeof(*w)) + 24*uint64(len(w.keys)) }
 
 func (c *watchedColumns) bytes() uint64 { return 4*uint64(len(c.n)) + 8*uint64(len(c.known)) }
 
-// Counts sets out to what the array in a column counts of each kind. It reads the array once.
-// out must be as long as the keys.
+// Counts sets out to the counts of each kind by the array in a column. It reads the array once. out
+// must be as long as the keys.
 func (w *Watched) Counts(column int, array interface{ CountBatch([]Key, []uint32) }, out []uint32) {
 	out = out[:len(w.keys)]
 	all := w.columns.Load()
@@ -214,8 +214,8 @@ func (w *Watched) Counts(column int, array interface{ CountBatch([]Key, []uint32
 	}
 }
 
-// take takes the counts of an array in a column, which may have grown. was is what the line was
-// before, nil if no cell of it changed but heavy ones.
+// take updates the counts of an array in a column, which may have grown. was is the former content
+// of the line, nil if only heavy cells changed.
 func (w *Watched) take(c *Counting, column int, was *words) {
 	l, grown := c.at(w.line), false
 	for _, x := range w.cells {
@@ -234,12 +234,13 @@ func (w *Watched) take(c *Counting, column int, was *words) {
 	w.grown.Add(1)
 }
 
-// Grown returns a number that is another one after an array has counted one of the keys once
-// more. What was made of the counts after the number was read is [Watched.Valid] with it.
+// Grown returns a number that changes whenever an array has counted one of the keys again.
+// [Watched.Valid] with that number reports whether results computed from later reads are still
+// valid.
 func (w *Watched) Grown() uint64 { return w.grown.Load() }
 
-// Valid reports whether no array has counted one of the keys since Grown returned a number. It is
-// false from when w is forgotten.
+// Valid reports whether no array has counted one of the keys since Grown returned the number. It is
+// false once w is forgotten.
 func (w *Watched) Valid(grown uint64) bool {
 	if now := w.grown.Load(); now != grown || now&forgotten != 0 {
 		return false
@@ -248,7 +249,7 @@ func (w *Watched) Valid(grown uint64) bool {
 	return true
 }
 
-// raiseTo makes *n at least value: counts only grow, and several goroutines may tell of them.
+// raiseTo makes *n at least value: counts only grow, and several goroutines may report them.
 func raiseTo(n *atomic.Uint32, value uint32) {
 	for old := n.Load(); old < value; old = n.Load() {
 		if n.CompareAndSwap(old, value) {
@@ -257,11 +258,11 @@ func raiseTo(n *atomic.Uint32, value uint32) {
 	}
 }
 
-// tell tells whoever watches line at, which was another one, of an add to it, for the holder of
-// c.mu.
+// tell notifies the watchers of line at of an add to it, for the holder of c.mu. was is the former
+// content of the line.
 func (c *Counting) tell(at uint64, was *words) {
 	for _, col := range c.writes {
-		// Whoever watches from now on sees the line as it is.
+		// A watcher that begins after this point reads the line in its new state.
 		col.In.watches.adds.Add(1)
 		all := col.In.watches.at[at%watchSlots].Load()
 		if all == nil {
@@ -275,7 +276,7 @@ func (c *Counting) tell(at uint64, was *words) {
 	}
 }
 
-// shrunk makes all who watch forget what they know, for the holder of c.mu.
+// shrunk makes all watchers of the columns discard their counts, for the holder of c.mu.
 func (c *Counting) shrunk() {
 	for _, col := range c.writes {
 		col.In.watches.forget()

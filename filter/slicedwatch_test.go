@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSlicedWatch compares watched counts with the arrays, however these change.
+// TestSlicedWatch compares watched counts with the arrays, however the arrays change.
 func TestSlicedWatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := Geometry{Kind: Cells, K: rapid.Uint8Range(2, 8).Draw(t, "k"), KeyID: 7}
@@ -37,7 +37,7 @@ func TestSlicedWatch(t *testing.T) {
 		attached, noted := 0, make(map[Key]note)
 		for range rapid.IntRange(10, 80).Draw(t, "steps") {
 			switch c := arrays[rng.IntN(2)]; rng.IntN(14) {
-			case 0: // an image of what has no more than a few keys
+			case 0: // an image of an array with at most a few keys
 				o := drawColumn(t, g, true).(*Counting)
 				k := kind()
 				o.Add(k, 1+uint32(rng.IntN(20)))
@@ -68,7 +68,7 @@ func TestSlicedWatch(t *testing.T) {
 					t.Fatalf("watched %v, counted %v in column %d of %v", got, want, at[i], g)
 				}
 			}
-			// What was noted of a key is valid as long as no array counts it once more.
+			// Data recorded about a key is valid until an array counts the key again.
 			id := k
 			was, ok := noted[id]
 			var now [2][3]uint32
@@ -85,8 +85,8 @@ func TestSlicedWatch(t *testing.T) {
 	})
 }
 
-// TestSlicedWatchMany: only so many keys are watched, those that were asked for lately, and
-// nothing of what is forgotten takes memory.
+// TestSlicedWatchMany checks that the number of watched keys is bounded, that the recently used
+// keys are kept, and that forgotten keys take no memory.
 func TestSlicedWatchMany(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 1024, K: 6, KeyID: 7}
 	s, err := NewSlicedExact(g, 64)
@@ -118,7 +118,7 @@ func TestSlicedWatchMany(t *testing.T) {
 		}
 		return n
 	}
-	for n := range 2 * maxWide { // of the last, what arrays count is kept
+	for n := range 2 * maxWide { // the arrays' counts are kept for the last ones
 		w, out := s.Watch(key(n)), []uint32{9}
 		if w.Counts(3, c, out); out[0] != 0 {
 			t.Fatalf("%d counted in an empty array", out[0])
@@ -137,7 +137,7 @@ func TestSlicedWatchMany(t *testing.T) {
 	if want := uint64(maxWide*64*4 + maxWatched*100); most < want || most > 2*want {
 		t.Errorf("%d bytes for %d keys, %d of them of 64 columns", most, maxWatched, maxWide)
 	}
-	s.Watch(key(maxWatched)) // all have been asked for, and are forgotten
+	s.Watch(key(maxWatched)) // all have been used, and are forgotten
 	kept := s.Watch(key(0))
 	if kept == first || first.Valid(first.Grown()) {
 		t.Error("nothing is forgotten")
@@ -169,7 +169,7 @@ func TestSlicedWatchMany(t *testing.T) {
 	}
 }
 
-// TestSlicedWatchRace: a watched count is one that the array had while it was asked for.
+// TestSlicedWatchRace checks that a watched count is one that the array had during the call.
 func TestSlicedWatchRace(t *testing.T) {
 	g := Geometry{Kind: Cells, Lines: 4, K: 6, KeyID: 7}
 	s, err := NewSlicedExact(g, 64)

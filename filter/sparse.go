@@ -5,25 +5,25 @@ import (
 	"unsafe"
 )
 
-// A directory holds the lines of an array whose pages are allocated when something is
-// put into them. Readers take no lock: a page that is not there is blank, and one that
-// is there stays until it is copied to where all of them lie together.
+// A directory holds the lines of an array whose pages are allocated when they are first written to.
+// Readers take no lock: an absent page is blank, and a present page stays until it is copied into
+// contiguous memory together with all others.
 type directory struct {
 	pages []atomic.Pointer[[PageLines]words]
-	held  atomic.Int64 // pages in memory; all of them once they lie together
+	held  atomic.Int64 // pages in memory; all of them once they are contiguous
 }
 
-// blankPage stands for every page that is not in memory. Nobody writes to it.
+// blankPage stands for every page that is not in memory. It is never written to.
 var blankPage [PageLines]words
 
-// NewSparseCounting is [NewCounting] for an array that allocates its pages as they are
-// filled: 64 KiB with the first add to a page. A count takes a little longer.
+// NewSparseCounting is [NewCounting] for an array that allocates its pages as they are filled: 64
+// KiB with the first add to a page. A count takes slightly longer.
 func NewSparseCounting(g Geometry) (*Counting, error) {
 	return newCounting(g, newSparse)
 }
 
-// NewSparseBits is [NewBits] for an array that allocates its pages as they are filled,
-// as [NewSparseCounting] does.
+// NewSparseBits is [NewBits] for an array that allocates its pages as they are filled, as
+// [NewSparseCounting] does.
 func NewSparseBits(g Geometry) (*Bits, error) {
 	return newBitsOf(g, newSparse)
 }
@@ -32,11 +32,12 @@ func newSparse(g Geometry) *array {
 	if g.Pages() == 1 {
 		return newArray(g)
 	}
-	return &array{geo: g, id: g.ID(), dir: &directory{pages: make([]atomic.Pointer[[PageLines]words], g.Pages())}, pages: make([]page, g.Pages())}
+	return &array{geo: g, id: g.ID(), dir: &directory{pages: make([]atomic.Pointer[[PageLines]words], g.Pages())},
+		pages: make([]page, g.Pages())}
 }
 
-// Resident returns the memory of the array at present, in bytes: the lines, of a
-// sparse array those of its pages in memory, the overflow tables and the page states.
+// Resident returns the present memory size of the array in bytes: the lines (only the pages in
+// memory if the array is sparse), the overflow tables and the page states.
 func (a *array) Resident() uint64 {
 	rest := uint64(len(a.pages))*pageStateBytes + uint64(a.overflow.Load())
 	if a.dir == nil {
@@ -45,15 +46,15 @@ func (a *array) Resident() uint64 {
 	return uint64(len(a.pages))*directoryEntry + uint64(a.dir.held.Load())*PageBytes + rest
 }
 
-// directoryEntry is the memory of one page in a directory.
+// directoryEntry is the memory size of one page's entry in a directory.
 const directoryEntry = uint64(unsafe.Sizeof(uintptr(0)))
 
-// SparseBytes returns the bytes that an empty sparse array of geometry g takes.
+// SparseBytes returns the size in bytes of an empty sparse array of geometry g.
 func SparseBytes(g Geometry) uint64 {
 	return uint64(g.Pages()) * (pageStateBytes + directoryEntry)
 }
 
-// at returns line i to read it.
+// at returns line i for reading.
 func (a *array) at(i uint64) *words {
 	if a.dir == nil {
 		return &a.lines[i]
@@ -68,7 +69,7 @@ func (d *directory) at(i uint64) *words {
 	return &blankPage[i%PageLines]
 }
 
-// own returns line i to change it, for the holder of a.mu.
+// own returns line i for writing, for the holder of a.mu.
 func (a *array) own(i uint64) *words {
 	if a.dir == nil {
 		return &a.lines[i]
@@ -77,13 +78,13 @@ func (a *array) own(i uint64) *words {
 	return a.dir.at(i)
 }
 
-// hold brings a page into memory. Once half of them are, all are moved to where they
-// lie together, which is faster to read.
+// hold brings a page into memory. Once half of the pages are in memory, all are moved into
+// contiguous memory, which is faster to read.
 func (d *directory) hold(p int) {
 	if d.pages[p].Load() != nil {
 		return
 	}
-	d.pages[p].Store(pageAt(make([]words, PageLines))) // its size is one that is aligned
+	d.pages[p].Store(pageAt(make([]words, PageLines))) // an allocation of this size is aligned
 	if n := d.held.Add(1); 2*int(n) == len(d.pages) || 2*int(n) == len(d.pages)+1 {
 		d.gather()
 	}
@@ -106,7 +107,7 @@ func pageAt(lines []words) *[PageLines]words { return (*[PageLines]words)(lines)
 // blankAt reports whether page p is not in memory.
 func (a *array) blankAt(p int) bool { return a.dir != nil && a.dir.pages[p].Load() == nil }
 
-// pageWords returns the lines of page p to read them.
+// pageWords returns the lines of page p for reading.
 func (a *array) pageWords(p int) []words {
 	if a.dir != nil {
 		if held := a.dir.pages[p].Load(); held != nil {
@@ -118,7 +119,7 @@ func (a *array) pageWords(p int) []words {
 	return a.lines[p*n : (p+1)*n]
 }
 
-// ownPage returns the lines of page p to change them, for the holder of a.mu.
+// ownPage returns the lines of page p for writing, for the holder of a.mu.
 func (a *array) ownPage(p int) []words {
 	if a.dir != nil {
 		a.dir.hold(p)
@@ -128,15 +129,15 @@ func (a *array) ownPage(p int) []words {
 
 // prefetch is prefetchLines for the lines of a directory.
 func (d *directory) prefetch(lines []uint64) {
-	var addresses [batch]uint64 // in lines
+	var addresses [batch]uint64 // as numbers of 64-byte lines
 	for i, l := range lines {
 		addresses[i] = uint64(uintptr(unsafe.Pointer(d.at(l)))) / LineBytes
 	}
 	prefetchLines(nil, &addresses[0], len(lines))
 }
 
-// Growth returns how many bytes more the lines of the array take once the round is
-// in it.
+// Growth returns the additional bytes that the lines of the array take once the round has been
+// applied.
 func (a *array) Growth(r *Round) uint64 {
 	if a.dir == nil {
 		return 0
@@ -151,7 +152,7 @@ func (a *array) Growth(r *Round) uint64 {
 	return a.growth(n)
 }
 
-// growth returns the bytes that n more pages take, or all where all come.
+// growth returns the bytes that n more pages take, or all pages if they are all brought in.
 func (a *array) growth(n int) uint64 {
 	if n == 0 {
 		return 0

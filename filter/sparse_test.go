@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// TestSparse: an array whose pages come as they are filled holds what one does that
-// has them all, through every way to fill and to read it, and takes no more memory
+// TestSparse checks that an array whose pages are allocated as they are filled holds the same
+// content as one with all pages, through every way to fill and read it, and takes no more memory
 // than it needs.
 func TestSparse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -51,7 +51,7 @@ func testSparseCounting(t *testing.T, g Geometry, keys []Key) {
 	full.AddBatch(0, keys, add, before)
 	r.Record(keys, add, before)
 	r.Close()
-	sparse.CountBatch(keys, before) // reads what is not there
+	sparse.CountBatch(keys, before) // reads absent pages
 	if held := sparse.dir.held.Load(); held != 0 {
 		t.Errorf("%d pages come by reading", held)
 	}
@@ -123,8 +123,8 @@ func testSparseBits(t *testing.T, g Geometry, keys []Key) {
 	}
 }
 
-// checkPages checks that a sparse array has so many pages in memory, or all if that
-// is half of them.
+// checkPages checks that a sparse array has touched pages in memory, or all pages if that is half
+// of them.
 func checkPages(t *testing.T, a *array, touched int) {
 	t.Helper()
 	if 2*touched >= a.Pages() {
@@ -133,7 +133,8 @@ func checkPages(t *testing.T, a *array, touched int) {
 	if held := int(a.dir.held.Load()); held != touched {
 		t.Errorf("%d pages in memory, want %d", held, touched)
 	}
-	if got, least := a.Resident(), uint64(touched)*PageBytes; got < least || got > least+SparseBytes(a.geo)+uint64(a.overflow.Load()) {
+	if got, least := a.Resident(), uint64(touched)*PageBytes; got < least ||
+		got > least+SparseBytes(a.geo)+uint64(a.overflow.Load()) {
 		t.Errorf("%d bytes with %d pages in memory", got, touched)
 	}
 	for p := range a.Pages() {
@@ -143,8 +144,8 @@ func checkPages(t *testing.T, a *array, touched int) {
 	}
 }
 
-// TestTouch: an array that was given its memory holds nothing, and one that is sparse has taken
-// none.
+// TestTouch checks that a touched array is still empty, and that a sparse one has allocated
+// nothing.
 func TestTouch(t *testing.T) {
 	g := Geometry{Kind: Bitmap, Lines: 3 * PageLines, K: 8}
 	whole := mustBits(t, g)

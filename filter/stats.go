@@ -7,32 +7,31 @@ import (
 
 // Stats is the state of an array at one moment.
 type Stats struct {
-	// Keys is the number of adds that found their key absent, see Keys.
+	// Keys is the number of adds that found their key absent; see Keys.
 	Keys uint64
-	// Fill is the share of cells or bits that are not zero, 0 to 1. Of arrays
-	// above 64 MiB it is measured on 1,024 pages, evenly spread.
+	// Fill is the share of cells or bits that are not zero, 0 to 1. For arrays above 64 MiB it is
+	// measured on 1,024 evenly spread pages.
 	Fill float64
-	// Overflow is the number of cells of 15 and more, whose values lie in
-	// overflow tables; 0 in bit arrays.
+	// Overflow is the number of cells of 15 or more, whose values are in overflow tables; 0 in bit
+	// arrays.
 	Overflow int
-	// Bytes is all memory of the array: lines, page states and overflow tables.
+	// Bytes is the total memory of the array: lines, page states and overflow tables.
 	Bytes uint64
-	// Effective is the number of keys that fill an array as much as this one is
-	// filled: unlike Keys it holds after merges.
+	// Effective is the number of keys that produce the present fill. Unlike Keys it also holds
+	// after merges.
 	Effective float64
-	// Ghost is the probability that a key never added is seen, at the present
-	// fill.
+	// Ghost is the probability that a key that was never added is seen, at the present fill.
 	Ghost float64
-	// CountWrong is the expected share of keys whose count is too high, for
-	// counts of the default tail; 0 in bit arrays.
+	// CountWrong is the expected share of keys whose count is too high, for counts of the default
+	// tail; 0 in bit arrays.
 	CountWrong float64
-	// BulkWrong is the probability that a key never added has a count of
-	// DefaultThreshold or more, for counts of the default tail; 0 in bit arrays.
+	// BulkWrong is the probability that a key that was never added has a count of DefaultThreshold
+	// or more, for counts of the default tail; 0 in bit arrays.
 	BulkWrong float64
 }
 
-// Stats returns the state of c. It reads up to 64 MiB of the array, without a lock,
-// in some ten milliseconds.
+// Stats returns the state of c. It reads up to 64 MiB of the array, without a lock, in some ten
+// milliseconds.
 func (c *Counting) Stats() Stats {
 	s := c.stats(occupied, lineCells)
 	c.mu.Lock()
@@ -51,7 +50,7 @@ func (b *Bits) Stats() Stats {
 	return b.stats(func(w uint64) uint64 { return w }, lineBits)
 }
 
-// statsPages is how many pages Stats looks at.
+// statsPages is the number of pages that Stats reads.
 const statsPages = 1024
 
 func (a *array) stats(mark func(uint64) uint64, perLine int) Stats {
@@ -76,13 +75,13 @@ func (a *array) stats(mark func(uint64) uint64, perLine int) Stats {
 	return s
 }
 
-// shownLines is how many lines Shown looks at.
+// shownLines is the number of lines that Shown reads.
 const shownLines = 1 << 16
 
-// Shown returns the probability that a key never added is seen. Unlike Stats.Ghost it
-// is measured line by line, so that it holds for keys that somebody chose as well. It
-// reads up to 65,536 lines, evenly spread, of which from, modulo their distance, is
-// the first, without a lock and in a few milliseconds at most.
+// Shown returns the probability that a key that was never added is seen. Unlike Stats.Ghost it is
+// measured line by line, so that it also holds for keys chosen by an attacker. It reads up to
+// 65,536 evenly spread lines, the first of which is from modulo their distance, without a lock and
+// in a few milliseconds at most.
 func (c *Counting) Shown(from uint64) float64 {
 	var chance [lineCells + 1]float64
 	all := float64(choose(lineCells, int(c.k)))
@@ -98,8 +97,7 @@ func (c *Counting) Shown(from uint64) float64 {
 	})
 }
 
-// Shown returns the probability that a key never added is seen, as
-// [Counting.Shown] does.
+// Shown returns the probability that a key that was never added is seen, as [Counting.Shown] does.
 func (b *Bits) Shown(from uint64) float64 {
 	return b.shown(from, func(l *words) float64 {
 		p := 1.0

@@ -8,10 +8,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// A StringBits is a set of strings in a [Bits]: the fastest filter for lists, since a query
-// reads one cache line. It takes more memory than a [TwoPart] of the same error rate, the more
-// the smaller that is. There are no false negatives. Add, Merge and SetMeta must not run beside
-// each other or beside other methods, which may be called concurrently.
+// A StringBits is a set of strings in a [Bits]: the fastest filter for lists, since a query reads
+// one cache line. It takes more memory than a [TwoPart] of the same error rate, and the difference
+// grows as the rate falls. There are no false negatives. Add, Merge and SetMeta must not run
+// concurrently with each other or with other methods. The other methods may be called concurrently.
 //
 // Source: Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (2007).
 type StringBits struct {
@@ -21,8 +21,8 @@ type StringBits struct {
 	meta   []byte
 }
 
-// NewStringBits returns an empty filter for n elements, 1 or more, with a false-positive rate
-// of at most rate when they are in, whose hashes are keyed with secret. The limits are those of
+// NewStringBits returns an empty filter for n elements, 1 or more, with a false-positive rate of at
+// most rate once they have been added. Its hashes are keyed with secret. The limits are those of
 // [SizeFor].
 func NewStringBits(n uint64, rate float64, secret Secret) (*StringBits, error) {
 	g, err := SizeFor(Target{Kind: Bitmap, Signatures: n, Error: Ghost, Rate: rate})
@@ -45,19 +45,19 @@ func (s *StringBits) Empty() (*StringBits, error) {
 	return &StringBits{secret: s.secret, public: s.public, bits: b}, nil
 }
 
-// Add adds x, and reports whether it was new.
+// Add adds x and reports whether it was new.
 func (s *StringBits) Add(x []byte) bool { return !s.bits.Set(s.secret.Key(x)) }
 
-// Contains reports whether x was added, or is a false positive.
+// Contains reports whether x was added or is a false positive.
 func (s *StringBits) Contains(x []byte) bool { return s.bits.Has(s.secret.Key(x)) }
 
-// ContainsString is Contains of an element that is a string, which is not copied.
+// ContainsString is Contains for an element that is a string, which is not copied.
 func (s *StringBits) ContainsString(x string) bool {
 	return s.Contains(unsafe.Slice(unsafe.StringData(x), len(x)))
 }
 
-// Merge adds to s everything in o. It fails, and leaves s as it was, with an error that wraps
-// [ErrGeometry] unless sizes and keys are equal.
+// Merge adds everything in o to s. If sizes and keys are not equal, Merge leaves s unchanged and
+// returns an error that wraps [ErrGeometry].
 func (s *StringBits) Merge(o *StringBits) error {
 	if s.secret != o.secret {
 		return fmt.Errorf("%w: filters of other keys", ErrGeometry)
@@ -65,10 +65,11 @@ func (s *StringBits) Merge(o *StringBits) error {
 	return s.bits.Merge(o.bits)
 }
 
-// Count returns about how many different elements were added, from the bits that are set.
+// Count returns the approximate number of different elements, estimated from the number of set
+// bits.
 func (s *StringBits) Count() uint64 { return uint64(s.bits.Stats().Effective + 0.5) }
 
-// Bytes returns the memory of the bits.
+// Bytes returns the memory size of the bits.
 func (s *StringBits) Bytes() uint64 { return s.bits.Geometry().Bytes() }
 
 // Geometry returns the size of the array.
@@ -78,7 +79,7 @@ func (s *StringBits) Geometry() Geometry { return s.bits.Geometry() }
 // present fill.
 func (s *StringBits) ErrorRate() float64 { return s.bits.Stats().Ghost }
 
-// Meta returns the caller's own bytes, as [TwoPart.Meta] does.
+// Meta returns the caller's metadata, as [TwoPart.Meta] does.
 func (s *StringBits) Meta() []byte { return s.meta }
 
 // SetMeta stores a copy of b, of at most [MaxMeta] bytes, with the filter.
@@ -93,8 +94,8 @@ func (s *StringBits) SetMeta(b []byte) error {
 // Publish makes [StringBits.Encode] write the key into the file, as [TwoPart.Publish] does.
 func (s *StringBits) Publish() { s.public = true }
 
-// Encode writes s: key, length of the meta data (4 bytes) and the meta data, and then the
-// array, as [Bits.Encode] does.
+// Encode writes s: key, length of the metadata (4 bytes) and the metadata, and then the array, as
+// [Bits.Encode] does.
 func (s *StringBits) Encode(w io.Writer) error {
 	p := codec.NewWriter(w, codec.StringBits)
 	codec.WriteSecret(p, s.secret, s.public)
@@ -106,12 +107,12 @@ func (s *StringBits) Encode(w io.Writer) error {
 	return s.bits.Encode(w)
 }
 
-// IsStringBits reports whether head, the first 6 bytes of a stored filter or more, is that of
-// a [StringBits].
+// IsStringBits reports whether head, at least the first 6 bytes of a stored filter, belongs to a
+// [StringBits].
 func IsStringBits(head []byte) bool { return codec.Is(head, codec.StringBits) }
 
-// DecodeStringBits reads what [StringBits.Encode] wrote, and nothing beyond it, as
-// [DecodeTwoPart] does: the array has at most limit bytes, and errors wrap [ErrCorrupt] or
+// DecodeStringBits reads the output of [StringBits.Encode], and nothing beyond it, as
+// [DecodeTwoPart] does. The array has at most limit bytes, and errors wrap [ErrCorrupt] or
 // [ErrTooLarge].
 func DecodeStringBits(r io.Reader, limit int64, known ...Secret) (*StringBits, error) {
 	p := codec.NewReader(r, codec.StringBits, limit)

@@ -18,8 +18,8 @@ func testStringBits(t testing.TB, n int, rate float64) *StringBits {
 	return s
 }
 
-// TestStringBits: what was added is there, what was not is there as often as the filter says,
-// a file holds the same, and two halves are merged into the whole.
+// TestStringBits checks that added strings are found, that others are found as often as the filter
+// states, that a file holds the same set, and that two halves merge into the whole.
 func TestStringBits(t *testing.T) {
 	const n, rate = 20_000, 0.01
 	s := testStringBits(t, n, rate)

@@ -12,9 +12,11 @@ import (
 	"time"
 )
 
-var structuresOf = flag.Int("structures", 0, "entries of the lists that TestListStructures measures; 0: it checks errors only")
+var structuresOf = flag.Int("structures", 0,
+	"entries of the lists that TestListStructures measures; 0: it checks errors only")
 
-// processorTime is what this process has used, with what collects its garbage.
+// processorTime returns the processor time that this process has used, including garbage
+// collection.
 func processorTime(t *testing.T) time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -23,7 +25,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// A structure is one of those that a list can have.
+// A structure is one of the kinds of filter that a list can have.
 type structure struct {
 	name  string
 	build func(t *testing.T, of texts) (contains func([]byte) bool, bytes uint64)
@@ -72,8 +74,8 @@ func structures() []structure {
 	}
 }
 
-// texts are items one after the other, so that there is nothing in them for the collector
-// of garbage to look at.
+// texts holds items in one contiguous block, so that the garbage collector has nothing to scan in
+// it.
 type texts struct {
 	bytes []byte
 	ends  []uint32
@@ -92,10 +94,10 @@ func textsOf(n int, number func(int) int) (x texts) {
 	return x
 }
 
-// TestListStructures builds the structures of a list in turns and asks each for what it has
-// and for what it has not: nothing is missing, and hardly anything is there by chance. With
-// -structures N it tells the processor time of each beside that of the two-part filter in
-// the same round, so that the load of the machine cancels out.
+// TestListStructures builds the structures of a list in turns and queries each for present and
+// absent entries: every entry is found, and hardly any absent one. With -structures N it reports
+// the processor time of each structure relative to the two-part filter in the same round, so that
+// the load of the machine cancels out.
 func TestListStructures(t *testing.T) {
 	n, rounds := *structuresOf, 15
 	if n == 0 {
@@ -103,7 +105,7 @@ func TestListStructures(t *testing.T) {
 	}
 	all := structures()
 	hits, misses := textsOf(n, func(i int) int { return i * 7919 % n }), textsOf(n, func(i int) int { return i + 1<<26 })
-	var cost [3][3][]float64 // by structure, then build, hits and misses: nanoseconds for an entry
+	var cost [3][3][]float64 // by structure, then build, hits and misses: nanoseconds per entry
 	bytes := make([]uint64, len(all))
 	for range rounds {
 		for i, s := range all {
@@ -138,7 +140,8 @@ func TestListStructures(t *testing.T) {
 			}
 			slices.Sort(ratio)
 			slices.Sort(cost[i][k])
-			text += fmt.Sprintf("; %s %4.0f ns, %.2f times (%.2f to %.2f)", what, cost[i][k][rounds/2], ratio[rounds/2], ratio[rounds/5], ratio[rounds-1-rounds/5])
+			text += fmt.Sprintf("; %s %4.0f ns, %.2f times (%.2f to %.2f)", what, cost[i][k][rounds/2], ratio[rounds/2],
+				ratio[rounds/5], ratio[rounds-1-rounds/5])
 		}
 		t.Log(text)
 	}

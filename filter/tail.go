@@ -2,17 +2,16 @@ package filter
 
 import "sync/atomic"
 
-// tailPages is how many pages Tail looks at.
+// tailPages is the number of pages that Tail reads.
 const tailPages = 32
 
-// Tail returns, for each of the given counts, which must ascend from 1, the
-// probability that a key never added has that count or more, measured on the
-// array as it is: on up to 32 pages, evenly spread. It takes no lock and some
-// ten milliseconds.
+// Tail returns, for each of the given counts, which must ascend from 1, the probability that a key
+// that was never added has that count or more. It is measured on the array in its present state, on
+// up to 32 evenly spread pages. It takes no lock and some ten milliseconds.
 //
-// In a line of which c cells are at or above the count, k distinct cells drawn
-// at random all are with probability C(c,k)/C(128,k); Tail returns the mean
-// over lines. Unlike the formulas it knows the real distribution of counts.
+// In a line with c cells at or above the count, k distinct cells drawn at random are all among them
+// with probability C(c,k)/C(128,k); Tail returns the mean over lines. Unlike the formulas it
+// reflects the real distribution of counts.
 func (c *Counting) Tail(counts []uint32) []float64 {
 	sums := make([]float64, len(counts))
 	chance := c.chances()
@@ -39,8 +38,8 @@ func (c *Counting) Tail(counts []uint32) []float64 {
 	return sums
 }
 
-// chances returns, for every number of cells of a line, the probability that
-// all k cells of a random key are among them.
+// chances returns, for every number of cells of a line, the probability that all k cells of a
+// random key are among them.
 func (c *Counting) chances() [lineCells + 1]float64 {
 	var chance [lineCells + 1]float64
 	for n := int(c.k); n <= lineCells; n++ {
@@ -60,15 +59,15 @@ func lightAtLeast(l *words) (at [escape + 1]int) {
 			at[w&15]++
 		}
 	}
-	at[0] = 0 // cells at zero are in nobody's way
+	at[0] = 0 // cells at zero do not matter
 	for n := escape - 1; n > 0; n-- {
 		at[n] += at[n+1]
 	}
 	return at
 }
 
-// heavyAtLeast returns, for each line of the page, how many of its heavy cells
-// are at or above each of the counts.
+// heavyAtLeast returns, for each line of the page, how many of its heavy cells are at or above each
+// of the counts.
 func (c *Counting) heavyAtLeast(page int, counts []uint32) []uint16 {
 	out := make([]uint16, c.geo.pageLines()*len(counts))
 	t := c.pages[page].table.Load()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTail compares Tail with what keys that were never added really show.
+// TestTail compares Tail with the counts that keys show that were never added.
 func TestTail(t *testing.T) {
 	c, err := NewCounting(Geometry{Kind: Cells, Lines: 2048, K: 4})
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/huge"
 )
 
-// A TwoPartShape fixes a [TwoPart] filter: section one has M1 bits and K hash
-// functions over the element, section two M2 bits and D hash functions over
-// its eigenvalue.
+// A TwoPartShape defines the size of a [TwoPart] filter: section one has M1 bits and K hash
+// functions over the element, section two M2 bits and D hash functions over its eigenvalue.
 type TwoPartShape struct {
 	M1, M2 uint64 // bits, at least 1 each
 	K, D   int    // hash functions, at least 1 each
@@ -33,18 +32,16 @@ func (s TwoPartShape) validate() error {
 	return nil
 }
 
-// Bytes returns the memory of both sections.
+// Bytes returns the memory size of both sections.
 func (s TwoPartShape) Bytes() uint64 { return 8 * (bitset.Words(s.M1) + bitset.Words(s.M2)) }
 
-// SizeTwoPart returns the shape for n elements at false-positive rate p,
-// 0 < p < 1.
+// SizeTwoPart returns the shape for n elements at false-positive rate p, 0 < p < 1.
 //
-// For [EigenHash] the sections are independent, the product of formula 5 is
-// true, and the rate is split over them: together they are as large as a
-// classic filter of rate p, with about three hash functions in section one for
-// each in section two. For every other eigenvalue section one alone is sized
-// for p by formula 3, since elements with equal eigenvalues are told apart
-// there alone, and section two, with d = k/3, comes on top, as the paper says.
+// For [EigenHash] the sections are independent, the product of formula 5 is true, and the rate is
+// split between them: together they are as large as a classic filter of rate p, with about three
+// hash functions in section one for each in section two. For every other eigenvalue, section one
+// alone is sized for p by formula 3, since only section one distinguishes elements with equal
+// eigenvalues. Section two, with d = k/3, is additional, as in the paper.
 func SizeTwoPart(n uint64, p float64, eigen Eigenvalue) (TwoPartShape, error) {
 	if n < 1 || !(p > 0 && p < 1) {
 		return TwoPartShape{}, fmt.Errorf("filter: size for %d elements at rate %g, want at least 1 and 0 < rate < 1", n, p)
@@ -71,9 +68,8 @@ func SizeTwoPart(n uint64, p float64, eigen Eigenvalue) (TwoPartShape, error) {
 	return s, s.validate()
 }
 
-// BitsPerElement returns formula 3 of Jiang & Zhao, m/n = -k / ln(1-p^(1/k)):
-// the bits an element needs for false-positive rate p, 0 < p < 1, with k
-// functions.
+// BitsPerElement returns formula 3 of Jiang & Zhao, m/n = -k / ln(1-p^(1/k)): the number of bits
+// that an element needs for false-positive rate p, 0 < p < 1, with k functions.
 func BitsPerElement(k int, p float64) float64 {
 	return -float64(k) / math.Log1p(-math.Exp(math.Log(p)/float64(k)))
 }
@@ -81,20 +77,18 @@ func BitsPerElement(k int, p float64) float64 {
 // MaxMeta is the largest number of bytes of a filter's [TwoPart.Meta].
 const MaxMeta = 1 << 16
 
-// A TwoPart is the improved Bloom filter of Jiang & Zhao: a set of strings
-// (addresses, domains, URLs) in two sections of one bit array. K functions
-// place the element in section one, D functions place its eigenvalue, a
-// feature drawn from it, in section two. An element is a member if all K and
-// then all D bits are set. There are no false negatives.
+// A TwoPart is the improved Bloom filter of Jiang & Zhao: a set of strings (addresses, domains,
+// URLs) in two sections of one bit array. K functions place the element in section one. D functions
+// place its eigenvalue, a feature derived from it, in section two. An element is a member if all K
+// and then all D bits are set. There are no false negatives.
 //
-// The paper claims that the error rates of the sections multiply (formula 5).
-// That holds for [EigenHash] alone; for every other eigenvalue [TwoPart.ErrorRate]
-// is the rate of section one. See docs/study.md for the measurement.
+// The paper claims that the error rates of the sections multiply (formula 5). That holds for
+// [EigenHash] alone; for every other eigenvalue [TwoPart.ErrorRate] is the rate of section one. See
+// docs/study.md for the measurement.
 //
-// Elements are bytes, taken as they are: fold case and normalise before.
-// Methods that only read may run concurrently, without locks and without
-// allocating; Add, Merge and SetMeta need them excluded. To change a filter
-// that is being read, decode or build another one and swap the pointer.
+// Elements are bytes, used unchanged: fold case and normalise them first. Methods that only read
+// may run concurrently, without locks and without allocating. Add, Merge and SetMeta need exclusive
+// access. To change a filter that is being read, decode or build another one and swap the pointer.
 type TwoPart struct {
 	shape  TwoPartShape
 	secret Secret
@@ -107,8 +101,7 @@ type TwoPart struct {
 	meta   []byte
 }
 
-// NewTwoPart returns an empty filter whose hash functions are keyed with
-// secret.
+// NewTwoPart returns an empty filter whose hash functions are keyed with secret.
 func NewTwoPart(shape TwoPartShape, secret Secret) (*TwoPart, error) {
 	if err := shape.validate(); err != nil {
 		return nil, err
@@ -125,13 +118,13 @@ func NewTwoPart(shape TwoPartShape, secret Secret) (*TwoPart, error) {
 // Shape returns the sizes of t.
 func (t *TwoPart) Shape() TwoPartShape { return t.shape }
 
-// Count returns how many different elements were added, as far as the filter
-// itself could tell them apart (too low by about the error rate). After
-// [TwoPart.Merge] it is an estimate from the fill.
+// Count returns how many different elements were added, as far as the filter itself could
+// distinguish them (too low by about the error rate). After [TwoPart.Merge] it is an estimate from
+// the fill.
 func (t *TwoPart) Count() uint64 { return t.count }
 
-// Meta returns the caller's own bytes that travel with the filter (where the
-// list is from, its date); nil if none. The caller must not change them.
+// Meta returns the caller's metadata that is stored with the filter, such as the origin and date of
+// the list; nil if there is none. The caller must not modify it.
 func (t *TwoPart) Meta() []byte { return t.meta }
 
 // SetMeta stores a copy of b, of at most [MaxMeta] bytes, with the filter.
@@ -143,9 +136,9 @@ func (t *TwoPart) SetMeta(b []byte) error {
 	return nil
 }
 
-// Publish makes [TwoPart.Encode] write the key into the file, so that anybody can
-// query the filter, and anybody can craft false positives. Otherwise the file names
-// the key by its fingerprint, and [DecodeTwoPart] must be given the key.
+// Publish makes [TwoPart.Encode] write the key into the file, so that every holder of the file can
+// query the filter, and can also craft false positives. Otherwise the file names the key by its
+// fingerprint, and [DecodeTwoPart] must be given the key.
 func (t *TwoPart) Publish() { t.public = true }
 
 // keys returns the hashes that place x in the two sections.
@@ -156,14 +149,14 @@ func (t *TwoPart) keys(x []byte) (one, two Key) {
 
 func (t *TwoPart) eigenKey(x []byte, one Key) Key {
 	if t.shape.Eigen == EigenHash {
-		// Another stream of the same hash: independent of section one.
+		// A different stream of the same hash: independent of section one.
 		return Key{Hi: mix64(one.Lo), Lo: mix64(^one.Hi)}
 	}
 	var buf [64]byte
 	return t.secret.Key(t.shape.Eigen.Append(buf[:0], x))
 }
 
-// Contains reports whether x was added, or is a false positive.
+// Contains reports whether x was added or is a false positive.
 func (t *TwoPart) Contains(x []byte) bool {
 	one := t.secret.Key(x)
 	for i := range t.shape.K {
@@ -180,12 +173,12 @@ func (t *TwoPart) Contains(x []byte) bool {
 	return true
 }
 
-// ContainsString is Contains of an element that is a string, which is not copied.
+// ContainsString is Contains for an element that is a string, which is not copied.
 func (t *TwoPart) ContainsString(x string) bool {
 	return t.Contains(unsafe.Slice(unsafe.StringData(x), len(x)))
 }
 
-// Add adds x and reports whether the filter did not contain it before.
+// Add adds x and reports whether it was new to the filter.
 func (t *TwoPart) Add(x []byte) bool {
 	one, two := t.keys(x)
 	changed := false
@@ -207,9 +200,8 @@ func (t *TwoPart) Add(x []byte) bool {
 	return changed
 }
 
-// Merge adds to t everything in o. It fails, and leaves t as it was, with an
-// error that wraps [ErrGeometry] unless shapes and keys are equal. The result
-// does not depend on order or repetition.
+// Merge adds everything in o to t. If shapes and keys are not equal, Merge leaves t unchanged and
+// returns an error that wraps [ErrGeometry]. The result does not depend on order or repetition.
 func (t *TwoPart) Merge(o *TwoPart) error {
 	if t.shape != o.shape || t.secret != o.secret {
 		return fmt.Errorf("%w: %+v into %+v", ErrGeometry, o.shape, t.shape)
@@ -225,10 +217,9 @@ func (t *TwoPart) Fill() (one, two float64) {
 	return float64(t.set1) / float64(t.shape.M1), float64(t.set2) / float64(t.shape.M2)
 }
 
-// ErrorRate returns the probability that an element that was never added is
-// found, at the present fill: the product of both sections for [EigenHash],
-// and section one alone for other eigenvalues, since that is what an element
-// meets whose eigenvalue was added with another one.
+// ErrorRate returns the probability that an element that was never added is found, at the present
+// fill. For [EigenHash] it is the product of both sections. For other eigenvalues it is the rate of
+// section one alone, because the eigenvalue may have been added with another element.
 func (t *TwoPart) ErrorRate() float64 {
 	one, two := t.Fill()
 	rate := math.Pow(one, float64(t.shape.K))
@@ -238,16 +229,15 @@ func (t *TwoPart) ErrorRate() float64 {
 	return rate
 }
 
-// ProductRate returns formula 5 of the paper at the present fill: the error
-// rate if the sections failed independently of each other.
+// ProductRate returns formula 5 of the paper at the present fill: the error rate if the sections
+// failed independently of each other.
 func (t *TwoPart) ProductRate() float64 {
 	one, two := t.Fill()
 	return math.Pow(one, float64(t.shape.K)) * math.Pow(two, float64(t.shape.D))
 }
 
-// Encode writes t: eigenvalue, K, D (one byte each), M1, M2, count (8 bytes
-// each), key, length of the meta data (4 bytes) and the meta data, then the
-// words of section one and of section two.
+// Encode writes t: eigenvalue, K, D (one byte each), M1, M2, count (8 bytes each), key, length of
+// the metadata (4 bytes) and the metadata, then the words of section one and of section two.
 func (t *TwoPart) Encode(w io.Writer) error {
 	p := codec.NewWriter(w, codec.TwoPart)
 	p.Uint8(uint8(t.shape.Eigen))
@@ -264,11 +254,10 @@ func (t *TwoPart) Encode(w io.Writer) error {
 	return p.Close()
 }
 
-// DecodeTwoPart reads what [TwoPart.Encode] wrote, and nothing beyond it. It
-// allocates at most limit bytes, and no more than a small multiple of what r
-// delivers. known are the keys that the filter may have been made with; none is
-// needed for one that carries its key. Errors wrap [ErrCorrupt] or
-// [ErrTooLarge].
+// DecodeTwoPart reads the output of [TwoPart.Encode], and nothing beyond it. It allocates at most
+// limit bytes, and no more than a small multiple of what r delivers. known are the keys with which
+// the filter may have been made; none is needed for a filter that carries its key. Errors wrap
+// [ErrCorrupt] or [ErrTooLarge].
 func DecodeTwoPart(r io.Reader, limit int64, known ...Secret) (*TwoPart, error) {
 	p := codec.NewReader(r, codec.TwoPart, limit)
 	t := &TwoPart{}

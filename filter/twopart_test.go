@@ -100,8 +100,8 @@ func TestSizeTwoPart(t *testing.T) {
 	}
 }
 
-// TestTwoPartErrorRate measures that the wanted rate is kept, for elements that
-// share eigenvalues with members and for the independent hash.
+// TestTwoPartErrorRate checks that the wanted rate is kept, for elements that share eigenvalues
+// with members and for the independent hash.
 func TestTwoPartErrorRate(t *testing.T) {
 	const n, asked, p = 20_000, 200_000, 2e-3
 	for _, e := range allEigenvalues() {
@@ -125,8 +125,8 @@ func TestTwoPartErrorRate(t *testing.T) {
 		if got > p+slack {
 			t.Errorf("%v: rate %g, wanted %g", e, got, p)
 		}
-		// The published figure must not flatter: an exact one for the
-		// independent hash, an upper bound otherwise.
+		// The published figure must not be too low: it is exact for the independent hash, and an
+		// upper bound otherwise.
 		if want := f.ErrorRate(); got > want*1.1+slack || e == EigenHash && got < want*0.9-slack {
 			t.Errorf("%v: rate %g, ErrorRate says %g", e, got, want)
 		}
@@ -165,7 +165,8 @@ func TestTwoPartOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, got := range map[string]*TwoPart{"a+b": ab, "b+a+a": ba} {
-			if !equalWords(got.one, fs[2].one) || !equalWords(got.two, fs[2].two) || got.set1 != fs[2].set1 || got.set2 != fs[2].set2 {
+			if !equalWords(got.one, fs[2].one) || !equalWords(got.two, fs[2].two) || got.set1 != fs[2].set1 ||
+				got.set2 != fs[2].set2 {
 				t.Fatalf("%s differs from one filter that saw all", name)
 			}
 			for x := range set {
@@ -186,7 +187,7 @@ func equalWords(a, b []uint64) bool {
 	return len(a) == len(b)
 }
 
-// cloneTwoPart copies through the codec.
+// cloneTwoPart copies a filter through the codec.
 func cloneTwoPart(t interface{ Fatal(...any) }, f *TwoPart) *TwoPart {
 	var buf bytes.Buffer
 	if err := f.Encode(&buf); err != nil {
@@ -204,8 +205,8 @@ func cloneTwoPart(t interface{ Fatal(...any) }, f *TwoPart) *TwoPart {
 	return g
 }
 
-// TestTwoPartEmpty: an empty filter is like the one it is of but for the elements,
-// merges with it, and is published if that is.
+// TestTwoPartEmpty checks that an empty filter equals its source except for the elements, merges
+// with it, and is published if the source is.
 func TestTwoPartEmpty(t *testing.T) {
 	f := testTwoPart(t, 100, 0.01, EigenHash)
 	f.Add(item(1))
@@ -262,7 +263,8 @@ func TestTwoPartCodec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.shape != f.shape || g.count != f.count || string(g.Meta()) != string(f.Meta()) || g.ErrorRate() != f.ErrorRate() ||
+	if g.shape != f.shape || g.count != f.count || string(g.Meta()) != string(f.Meta()) ||
+		g.ErrorRate() != f.ErrorRate() ||
 		!equalWords(g.one, f.one) || !equalWords(g.two, f.two) {
 		t.Error("the filter changed on the way")
 	}
@@ -280,7 +282,8 @@ func TestTwoPartCodec(t *testing.T) {
 	for n := range len(good) * 8 {
 		bad := bytes.Clone(good)
 		bad[n/8] ^= 1 << (n % 8)
-		if g, err := DecodeTwoPart(bytes.NewReader(bad), 1<<20, Secret{7}); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrTooLarge) || g != nil {
+		if g, err := DecodeTwoPart(bytes.NewReader(bad), 1<<20, Secret{7}); !errors.Is(err, ErrCorrupt) &&
+			!errors.Is(err, ErrTooLarge) || g != nil {
 			t.Fatalf("bit %d flipped: %v, want ErrCorrupt", n, err)
 		}
 	}
@@ -313,8 +316,7 @@ func TestTwoPartCodec(t *testing.T) {
 	}
 }
 
-// TestTwoPartHostileSizes checks that sizes in the header cost nothing by
-// themselves.
+// TestTwoPartHostileSizes checks that sizes in the header alone cost nothing.
 func TestTwoPartHostileSizes(t *testing.T) {
 	f, err := NewTwoPart(TwoPartShape{M1: 64, M2: 64, K: 2, D: 1, Eigen: EigenHash}, Secret{})
 	if err != nil {
@@ -409,8 +411,8 @@ func BenchmarkTwoPart(b *testing.B) {
 	})
 }
 
-// BenchmarkTwoPartLarge asks a list larger than the caches for what it holds and
-// for what it does not, in turn.
+// BenchmarkTwoPartLarge queries a list larger than the caches for present and absent elements, in
+// turn.
 func BenchmarkTwoPartLarge(b *testing.B) {
 	const n = 5_000_000
 	shape, err := SizeTwoPart(n, 1e-6, EigenHash)

@@ -6,29 +6,28 @@ import (
 	"fmt"
 )
 
-// An Eigenvalue says which feature of an element goes into the second section
-// of a [TwoPart] filter. Jiang & Zhao name the choices in section 3.
+// An Eigenvalue selects the feature of an element that goes into the second section of a [TwoPart]
+// filter. Jiang & Zhao list the choices in section 3.
 type Eigenvalue uint8
 
 // The eigenvalues.
 const (
-	// EigenHash: an independent hash of the whole element (the paper's "random
-	// function"). The filter is then as good as a classic one, and the only
-	// kind whose error formula holds. The default of everything that is not an
-	// experiment.
+	// EigenHash is an independent hash of the whole element (the paper's "random function"). The
+	// filter is then as good as a classic one. It is the only eigenvalue for which the error
+	// formula holds, and the default for all uses except experiments.
 	EigenHash Eigenvalue = iota + 1
-	// EigenChars: the 1st, 4th and 7th letter or digit (Table 1 of the paper:
-	// the first of each group of three), of the local part of an address, of
-	// the host without "www." of a URL, of the domain itself.
+	// EigenChars is the 1st, 4th and 7th letter or digit (Table 1 of the paper: the first of each
+	// group of three), of the local part of an address, of the host without "www." of a URL, of the
+	// domain itself.
 	EigenChars
-	// EigenDomain: the domain of an address, the host of a URL.
+	// EigenDomain is the domain of an address, the host of a URL.
 	EigenDomain
-	// EigenLength: the length of the domain in bytes.
+	// EigenLength is the length of the domain in bytes.
 	EigenLength
-	// EigenMidSquare: the middle 32 bits of the square of the element, read as
-	// a number mod 2^32-5.
+	// EigenMidSquare is the middle 32 bits of the square of the element, read as a number mod
+	// 2^32-5.
 	EigenMidSquare
-	// EigenDivision: the element, read as a number, mod 65521.
+	// EigenDivision is the element, read as a number, mod 65521.
 	EigenDivision
 	numEigenvalues
 )
@@ -71,10 +70,9 @@ const (
 	divisionPrime  = 65521
 )
 
-// Append appends the eigenvalue of element x, an address ("local@domain"), a
-// domain or a URL ("scheme://host/..."), to dst. For [EigenHash], which is not
-// a text, it appends x itself. Whatever x is, there is an eigenvalue, possibly
-// empty; equal elements have equal ones.
+// Append appends the eigenvalue of element x, an address ("local@domain"), a domain or a URL
+// ("scheme://host/..."), to dst. For [EigenHash], which is not a text, it appends x itself. Every x
+// has an eigenvalue, possibly empty, and equal elements have equal eigenvalues.
 func (e Eigenvalue) Append(dst, x []byte) []byte {
 	switch e {
 	case EigenHash:
@@ -94,8 +92,8 @@ func (e Eigenvalue) Append(dst, x []byte) []byte {
 	return dst
 }
 
-// domainOf returns the domain of an address, the host of a URL (without user
-// and port), or x itself.
+// domainOf returns the domain of an address, the host of a URL (without user and port), or x
+// itself.
 func domainOf(x []byte) []byte {
 	if i := bytes.Index(x, []byte("://")); i >= 0 {
 		x = x[i+3:]
@@ -111,8 +109,7 @@ func domainOf(x []byte) []byte {
 	return x[bytes.LastIndexByte(x, '@')+1:]
 }
 
-// appendChars appends characters 1, 4 and 7 of the part of x that is chosen by
-// its owner.
+// appendChars appends characters 1, 4 and 7 of the part of x that its owner chose.
 func appendChars(dst, x []byte) []byte {
 	own := x
 	if i := bytes.Index(x, []byte("://")); i >= 0 {

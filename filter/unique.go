@@ -13,27 +13,26 @@ const (
 	DefaultRateHashes = 8
 )
 
-// RateHeader is the number of bytes of a rate state beside its items.
+// RateHeader is the number of bytes of a rate state besides its items.
 const RateHeader = 24
 
-// MaxRateBytes is the largest filter of one key.
+// MaxRateBytes is the size of the largest filter of one key, in bytes.
 const MaxRateBytes = 1 << 26
 
-// MeasuredItems is what the filter of a limit of 0 is sized for, which does not say how
-// many items there will be.
+// MeasuredItems is the number of items for which the filter of a limit of 0 is sized, since such a
+// limit does not indicate how many items there will be.
 const MeasuredItems = 1 << 16
 
-// A RateMode says what a sender over the limit does to its own rate.
+// A RateMode determines how a sender over the limit affects its own rate.
 type RateMode uint8
 
 // The modes.
 const (
-	// Leaky: what was refused is not counted. The rate measured is that of
-	// success, which never passes the limit; a sender over it may still send
-	// at the limit.
+	// Leaky does not count refused events. The measured rate is the rate of accepted events, which
+	// never exceeds the limit. A sender over the limit may still send at the limit.
 	Leaky RateMode = iota
-	// Strict: every attempt counts. A sender over the limit gets nothing
-	// through until it has slowed down.
+	// Strict counts every attempt. A sender over the limit gets nothing through until it has slowed
+	// down.
 	Strict
 )
 
@@ -50,52 +49,48 @@ func (m RateMode) String() string {
 
 // A UniqueRateConfig describes a [UniqueRate].
 type UniqueRateConfig struct {
-	// Limit is the amount that a period may hold, 0 or more. At 0 every event is over
-	// the limit, as in Exim: with Strict, this measures.
+	// Limit is the amount that a period may hold, 0 or more. At 0 every event is over the limit, as
+	// in Exim: with Strict, this measures.
 	Limit float64
-	// Period is the constant of the exponential smoothing and the life of the
-	// filter, at least a millisecond.
+	// Period is the constant of the exponential smoothing and the lifetime of the filter, at least
+	// a millisecond.
 	Period time.Duration
 	Mode   RateMode
-	// Plain counts every event and keeps no filter: messages, bytes.
+	// Plain counts every event and keeps no filter, for messages or bytes.
 	Plain bool
-	// Bits is the filter's size for each unit of the limit, 0 for
-	// [DefaultRateBits]; Hashes its functions, 0 for [DefaultRateHashes].
+	// Bits is the filter's size for each unit of the limit, 0 for [DefaultRateBits]. Hashes is its
+	// number of functions, 0 for [DefaultRateHashes].
 	Bits, Hashes int
 	// Secret keys the hash functions.
 	Secret Secret
 }
 
-// A UniqueRate measures how many different items (recipients of a sender,
-// senders of a host, any value) a key uses in a period: Finch's extension of
-// Exim's rate limiter. It is the rule; the state of each key is a byte slice that the
-// caller keeps: [UniqueRate.StateBytes] bytes, all zero, for a new key, and more when it
-// has used many items. A key costs what it uses: its items are a list of fingerprints
-// until that would take more than Finch's filter for the limit, and then this filter.
+// A UniqueRate measures how many different items (recipients of a sender, senders of a host, any
+// value) a key uses in a period: Finch's extension of Exim's rate limiter. It is the rule. The
+// state of each key is a byte slice that the caller keeps: [UniqueRate.StateBytes] bytes, all zero,
+// for a new key, and more when the key has used many items. The memory of a key grows with its use.
+// Its items are a list of fingerprints until the list would take more than Finch's filter for the
+// limit, and then this filter.
 //
-// The measured rate decays by 1/e each period. An item that is not in the
-// key's filter raises it, and is added; one that is in it counts as nothing. The
-// filter is thrown away one period after its first item, so the rate counts the
-// different items of a period. With x the time since the key's last event, in
-// periods, an event of weight n (0 if its item is known) makes of the rate r
+// The measured rate decays by 1/e each period. An item that is not in the key's filter raises the
+// rate and is added; an item that is in it does not count. The filter is discarded one period after
+// its first item, so the rate counts the different items of a period. With x the time since the
+// key's last event, in periods, an event of weight n (0 if its item is known) changes the rate r to
 //
 //	max(n, r exp(-x) + n (1 - exp(-x)) / x)
 //
-// and n of a new key. The key is over the limit when that reaches it. So of
-// events of weight 1 in quick succession a limit of N > 1 lets N pass, because
-// the first of them weigh a little less than 1 when the last comes; a single
-// event whose own weight is the limit is over it, and at a limit of 1 or less
-// every event of weight 1. This is the rate of Exim's specification, chapter
-// "Access control lists", section "Rate limiting incoming messages".
+// and to n for a new key. The key is over the limit when this value reaches it. Of events of weight
+// 1 in quick succession, a limit of N > 1 therefore admits N, because the first of them weigh
+// slightly less than 1 when the last one comes. A single event whose own weight is the limit is
+// over it, and so is every event of weight 1 at a limit of 1 or less. This is the rate of Exim's
+// specification, chapter "Access control lists", section "Rate limiting incoming messages".
 //
-// A new item is taken for a known one with a probability of n / 2^40 among n
-// fingerprints, and of (1 - exp(-n / (2 limit)))^8 in a filter of the default sizes: 0.06 %
-// at the limit, 2.5 % at twice the limit. The short life bounds these errors: a sender more
-// than e times over its limit loses its over-full filter before its rate falls below
-// the limit.
+// A new item is mistaken for a known one with a probability of n / 2^40 among n fingerprints, and
+// of (1 - exp(-n / (2 limit)))^8 in a filter of the default sizes: 0.06 % at the limit, 2.5 % at
+// twice the limit. The short lifetime limits these errors: a sender at more than e times its limit
+// loses its over-full filter before its rate falls below the limit.
 //
-// A UniqueRate is immutable, and safe for concurrent use; calls on one state
-// must not overlap.
+// A UniqueRate is immutable, and safe for concurrent use; calls on one state must not overlap.
 type UniqueRate struct {
 	limit  float64
 	period time.Duration
@@ -104,10 +99,10 @@ type UniqueRate struct {
 	secret Secret
 	bits   int
 	k      int
-	whole  int // bytes of the filter for the limit
+	whole  int // size in bytes of the filter for the limit
 }
 
-// NewUniqueRate checks the configuration.
+// NewUniqueRate returns the rule for c, or an error if the configuration is invalid.
 func NewUniqueRate(c UniqueRateConfig) (*UniqueRate, error) {
 	if c.Bits == 0 {
 		c.Bits = DefaultRateBits
@@ -129,9 +124,9 @@ func NewUniqueRate(c UniqueRateConfig) (*UniqueRate, error) {
 	return u.WithLimit(c.Limit)
 }
 
-// WithLimit returns the rule with another limit, for the same states: a key may have a
-// limit of its own. A filter keeps the size that it has until its period is over. It fails
-// if limit is negative, not finite, or takes a filter of more than [MaxRateBytes].
+// WithLimit returns the rule with a different limit for the same states: a key may have a limit of
+// its own. A filter keeps its size until its period is over. WithLimit fails if limit is negative,
+// not finite, or needs a filter of more than [MaxRateBytes].
 func (u *UniqueRate) WithLimit(limit float64) (*UniqueRate, error) {
 	if !(limit >= 0) || math.IsInf(limit, 0) {
 		return nil, fmt.Errorf("filter: rate limit %g, want 0 or more", limit)
@@ -154,14 +149,14 @@ func (u *UniqueRate) WithLimit(limit float64) (*UniqueRate, error) {
 	return &other, nil
 }
 
-// Limit returns the limit, in items a period.
+// Limit returns the limit, in items per period.
 func (u *UniqueRate) Limit() float64 { return u.limit }
 
 // Period returns the smoothing period.
 func (u *UniqueRate) Period() time.Duration { return u.period }
 
-// StateBytes returns the size of a new key's state. That of a Plain rate, or of one with a
-// limit up to 10, stays at it.
+// StateBytes returns the size of a new key's state. For a Plain rate, or a limit up to 10, the
+// state keeps that size.
 func (u *UniqueRate) StateBytes() int {
 	if u.plain {
 		return RateHeader
@@ -169,13 +164,12 @@ func (u *UniqueRate) StateBytes() int {
 	return RateHeader + fewBytes
 }
 
-// MaxStateBytes returns the size of a state with the filter for the limit, in bytes: with
-// the default sizes [RateHeader] and 2 for each unit of the limit.
+// MaxStateBytes returns the size of a state with the filter for the limit, in bytes: with the
+// default sizes [RateHeader] plus 2 bytes for each unit of the limit.
 func (u *UniqueRate) MaxStateBytes() int { return RateHeader + u.whole }
 
-// ID returns a fingerprint of everything that gives a state its meaning: the
-// period, the filter's size for each item, its functions, and the key. Limit and
-// mode may change.
+// ID returns a fingerprint of everything that gives a state its meaning: the period, the filter's
+// size for each item, its functions, and the key. Limit and mode may change.
 func (u *UniqueRate) ID() uint64 {
 	var b [25]byte
 	binary.LittleEndian.PutUint64(b[0:], uint64(u.period))
@@ -187,20 +181,19 @@ func (u *UniqueRate) ID() uint64 {
 	return u.secret.Key([]byte("unique-rate"), b[:]).Hi
 }
 
-// A RateMeasurement is the answer of [UniqueRate.Measure].
+// A RateMeasurement is the result of [UniqueRate.Measure].
 type RateMeasurement struct {
-	Rate    float64 // items a period, this one included if it counts or would count
+	Rate    float64 // items per period, including this one if it counts or would count
 	Over    bool    // Rate has reached the limit
-	New     bool    // the item was not in the filter (always, for a Plain rate)
+	New     bool    // the item was not in the filter (always true for a Plain rate)
 	Counted bool    // the item is new, and its weight is in the key's rate from now on
 }
 
-// Measure counts one item, of weight n (1 for a recipient or message, the
-// number of bytes for a rate of bytes), and says what the rate is now. The item
-// of a Plain rate is not read. *state is replaced by a longer slice when its items need
-// one, and cut to [UniqueRate.StateBytes] when they are a period old. A clock that
-// was set back counts as having stood still meanwhile. It returns an error, and changes
-// nothing, if the state has an impossible length or content, or if n is negative or not
+// Measure counts one item of weight n (1 for a recipient or message, the number of bytes for a rate
+// of bytes), and returns the new rate. The item of a Plain rate is not read. *state is replaced by
+// a longer slice when its items need one, and cut to [UniqueRate.StateBytes] when they are a period
+// old. If the clock was set back, it is treated as having stood still. Measure returns an error,
+// and changes nothing, if the state has an impossible length or content, or if n is negative or not
 // finite.
 func (u *UniqueRate) Measure(state *[]byte, now time.Time, item []byte, n float64) (RateMeasurement, error) {
 	if err := u.Validate(*state); err != nil {
@@ -234,7 +227,7 @@ func (u *UniqueRate) measure(s *rateState, now int64, p fingerprint, n float64) 
 	return m
 }
 
-// judge says what an event does, and changes nothing.
+// judge returns the effect of an event, and changes nothing.
 func (u *UniqueRate) judge(s rateState, now int64, p fingerprint, n float64) RateMeasurement {
 	m := RateMeasurement{New: u.plain || u.expired(s, now) || !u.holds(s, p)}
 	if !m.New {
@@ -245,15 +238,15 @@ func (u *UniqueRate) judge(s rateState, now int64, p fingerprint, n float64) Rat
 	return m
 }
 
-// expired reports whether the filter has lived its period.
+// expired reports whether the filter's period is over.
 func (u *UniqueRate) expired(s rateState, now int64) bool {
 	return s.started() != 0 && now-s.started() >= int64(u.period)
 }
 
-// Settle brings a state that lies more than a period in the future, from before
-// the clock was set back, to now, drops items that are a period old, as Measure cuts
-// *state, and reports whether it did either. [UniqueRate.Measure]
-// does so by itself; this is for keys that do not come again.
+// Settle moves a state that lies more than a period in the future, from before the clock was set
+// back, to now. Like Measure, it drops items that are a period old and cuts *state. It reports
+// whether it did either. [UniqueRate.Measure] does this by itself; Settle is for keys that do not
+// come again.
 func (u *UniqueRate) Settle(state *[]byte, now time.Time) (bool, error) {
 	if err := u.Validate(*state); err != nil {
 		return false, err
@@ -274,12 +267,12 @@ func (u *UniqueRate) decayed(s rateState, now int64) float64 {
 	return s.rate() * math.Exp(-float64(now-s.changed())/float64(u.period))
 }
 
-// raised returns the rate at now with n more, and whether it reaches the limit.
-// The rate is the moving average, with weights that fall by 1/e each period, of a
-// stream whose n arrived evenly since the last change: a steady stream of r a
-// period is measured as r, not r + 1/2 as by plain addition, and a burst as its
-// sum. It is n at least: after a silence the average counts the silence before
-// the event as well, and would let through who first waits and then sends much.
+// raised returns the rate at now after adding n, and whether it reaches the limit. The rate is the
+// moving average, with weights that fall by 1/e each period, of a stream whose n arrived evenly
+// since the last change. A steady stream of r per period is measured as r, not as r + 1/2 as with
+// plain addition, and a burst as its sum. The rate is at least n: after a silence the average
+// includes the silence before the event, and would admit a sender that first waits and then sends a
+// lot.
 func (u *UniqueRate) raised(s rateState, now int64, n float64) (rate float64, over bool) {
 	x := float64(max(0, now-s.changed())) / float64(u.period)
 	switch {
@@ -288,8 +281,8 @@ func (u *UniqueRate) raised(s rateState, now int64, n float64) (rate float64, ov
 	case x > 0:
 		rate = max(n, s.rate()*math.Exp(-x)+n*-math.Expm1(-x)/x)
 	case s.rate() > 0:
-		// Events that the clock cannot tell apart did not happen at once: the
-		// average comes near their sum, from below, and does not reach it.
+		// Events with equal clock readings did not happen at once: the average approaches their sum
+		// from below, and does not reach it.
 		rate = s.rate() + n
 		return rate, rate > u.limit
 	default:
@@ -298,7 +291,7 @@ func (u *UniqueRate) raised(s rateState, now int64, n float64) (rate float64, ov
 	return rate, rate >= u.limit
 }
 
-// Rate returns the rate at now without counting anything, in items a period.
+// Rate returns the rate at now without counting anything, in items per period.
 func (u *UniqueRate) Rate(state []byte, now time.Time) (float64, error) {
 	if err := u.Validate(state); err != nil {
 		return 0, err
@@ -307,12 +300,10 @@ func (u *UniqueRate) Rate(state []byte, now time.Time) (float64, error) {
 	return u.decayed(s, max(now.UnixNano(), s.changed())), nil
 }
 
-// Idle reports whether state may be dropped: nothing was counted for a period, so
-// that its filter has expired, and its rate has fallen below 1 % of the limit, so
-// that a new state would give the same answers to within 1 % (at a limit of 0, below
-// 0.01). The period of silence
-// matters where there is no filter: a sender of little each minute would be forgotten
-// each minute.
+// Idle reports whether state may be dropped. Nothing was counted for a period, so that its filter
+// has expired. Its rate has fallen below 1 % of the limit, so that a new state would give the same
+// answers to within 1 % (at a limit of 0, below 0.01). The period of silence matters where there is
+// no filter: a sender of little each minute would be forgotten each minute.
 func (u *UniqueRate) Idle(state []byte, now time.Time) (bool, error) {
 	rate, err := u.Rate(state, now)
 	if err != nil {
@@ -325,9 +316,9 @@ func (u *UniqueRate) Idle(state []byte, now time.Time) (bool, error) {
 	return now.UnixNano()-rateState(state).changed() >= int64(u.period) && rate < low, nil
 }
 
-// Validate returns an error that wraps [ErrCorrupt] unless state is one that
-// this rule can have made, as far as head and length tell: a finite rate that is not
-// negative, times in order, no items before the first.
+// Validate returns an error that wraps [ErrCorrupt] unless this rule can have made state, as far as
+// head and length show: a finite rate that is not negative, times in order, no items before the
+// first.
 func (u *UniqueRate) Validate(state []byte) error {
 	if len(state) < u.StateBytes() || len(state) > u.StateBytes() && u.plain {
 		return fmt.Errorf("%w: rate state of %d bytes, want %d", ErrCorrupt, len(state), u.StateBytes())

@@ -38,8 +38,8 @@ func measure(t testing.TB, u *UniqueRate, s *[]byte, at time.Time, x []byte) Rat
 	return m
 }
 
-// TestUniqueRateStateIsSmall: a key takes what its items take, and never more than the
-// filter for the limit.
+// TestUniqueRateStateIsSmall checks that a key takes the memory that its items need, and never more
+// than the filter for the limit.
 func TestUniqueRateStateIsSmall(t *testing.T) {
 	for _, limit := range []float64{1, 10, 11, 20, 100, 12345, 0} {
 		u, s := testRate(t, UniqueRateConfig{Limit: limit, Mode: Strict})
@@ -48,11 +48,13 @@ func TestUniqueRateStateIsSmall(t *testing.T) {
 			whole = 2 * MeasuredItems
 		}
 		if len(s) != RateHeader+20 || u.MaxStateBytes() != RateHeader+whole {
-			t.Errorf("limit %g: %d bytes at first, %d at most, want a head and 20, or 16 bits x limit", limit, len(s), u.MaxStateBytes())
+			t.Errorf("limit %g: %d bytes at first, %d at most, want a head and 20, or 16 bits x limit", limit, len(s),
+				u.MaxStateBytes())
 		}
 		for i := range min(u.MaxStateBytes(), 20_000) {
 			measure(t, u, &s, rateStart, item(i))
-			if len(s) > u.MaxStateBytes() || i >= few && len(s) > RateHeader+listHead+10*(i+1)+printBytes || i < few && len(s) > RateHeader+fewBytes {
+			if len(s) > u.MaxStateBytes() || i >= few && len(s) > RateHeader+listHead+10*(i+1)+printBytes || i < few &&
+				len(s) > RateHeader+fewBytes {
 				t.Fatalf("limit %g: %d items in %d bytes", limit, i+1, len(s))
 			}
 			if float64(i) > limit && limit > 0 && len(s) != u.MaxStateBytes() {
@@ -66,8 +68,8 @@ func TestUniqueRateStateIsSmall(t *testing.T) {
 	}
 }
 
-// TestUniqueRateGrows: no item is forgotten or taken for another as the list grows and
-// becomes a filter, under limits that change on the way.
+// TestUniqueRateGrows checks that no item is forgotten or mistaken for another as the list grows
+// and becomes a filter, while limits change.
 func TestUniqueRateGrows(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 1000, Mode: Strict})
 	limits := []*UniqueRate{u}
@@ -129,7 +131,7 @@ func TestUniqueRateStrict(t *testing.T) {
 	if m := measure(t, u, &s, rateStart, item(3)); !m.Over || m.New || m.Rate != 15 {
 		t.Errorf("known item of a sender over the limit: %+v, want over at 15", m)
 	}
-	// It gets through again once the rate has decayed: ln(15/10) periods.
+	// The sender gets through again once the rate has decayed: ln(15/10) periods.
 	soon := rateStart.Add(time.Duration(math.Log(1.5) * float64(time.Hour)))
 	if m := measure(t, u, &s, soon.Add(-time.Second), item(3)); !m.Over {
 		t.Errorf("a second too early: %+v, want over", m)
@@ -140,7 +142,7 @@ func TestUniqueRateStrict(t *testing.T) {
 }
 
 func TestUniqueRateSteadyStream(t *testing.T) {
-	// A stream of r a period is measured as r (smoothing is unbiased).
+	// A stream of r per period is measured as r (smoothing is unbiased).
 	for _, r := range []float64{1, 3, 50} {
 		u, s := testRate(t, UniqueRateConfig{Limit: 1000, Plain: true})
 		now := rateStart
@@ -162,7 +164,7 @@ func TestUniqueRateFilterLivesOnePeriod(t *testing.T) {
 		t.Errorf("at the end of the period: %+v, want a known item", m)
 	}
 	m := measure(t, u, &s, rateStart.Add(time.Hour), item(1))
-	// The item that came again a nanosecond before was the key's last event.
+	// The repeated item a nanosecond before was the key's last event.
 	if want := math.Exp(-1) + 1; !m.New || math.Abs(m.Rate-want) > 1e-9 {
 		t.Errorf("after the period: %+v, want a new item and rate %g", m, want)
 	}
@@ -171,9 +173,8 @@ func TestUniqueRateFilterLivesOnePeriod(t *testing.T) {
 	}
 }
 
-// TestUniqueRateOverFull checks the argument for the small filter: once a
-// sender that was e times over its limit stops, its filter is gone before its
-// rate is back at the limit.
+// TestUniqueRateOverFull checks the argument for the small filter: once a sender at e times its
+// limit stops, its filter is gone before its rate is back at the limit.
 func TestUniqueRateOverFull(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 100, Mode: Strict})
 	for i := range 400 {
@@ -203,8 +204,8 @@ func TestUniqueRateClockBackwards(t *testing.T) {
 	}
 }
 
-// TestUniqueRateClockWasAhead writes states while the clock is a year ahead, and
-// sets it right: a sender over its limit must not be held for that year.
+// TestUniqueRateClockWasAhead writes states while the clock is a year ahead, and then corrects it:
+// a sender over its limit must not be blocked for that year.
 func TestUniqueRateClockWasAhead(t *testing.T) {
 	for _, c := range []UniqueRateConfig{{Limit: 10}, {Limit: 10, Plain: true}, {Limit: 10, Mode: Strict}} {
 		u, s := testRate(t, c)
@@ -235,9 +236,11 @@ func TestUniqueRateSettle(t *testing.T) {
 	for _, tt := range []struct {
 		before time.Duration
 		want   bool
-	}{{1 - time.Hour, false}, {0, false}, {time.Hour, false}, {2 * time.Hour, true}, {2 * time.Hour, false}, {time.Hour, true}, {time.Hour, false}} {
+	}{{1 - time.Hour, false}, {0, false}, {time.Hour, false}, {2 * time.Hour, true}, {2 * time.Hour, false},
+		{time.Hour, true}, {time.Hour, false}} {
 		now := rateStart.Add(-tt.before)
-		if moved, err := u.Settle(&s, now); moved != tt.want || err != nil { // of the last two, the items are a period old
+		// In the last two cases, the items are a period old.
+		if moved, err := u.Settle(&s, now); moved != tt.want || err != nil {
 			t.Errorf("%v before: %v, %v, want %v", tt.before, moved, err, tt.want)
 		}
 	}
@@ -268,9 +271,9 @@ func TestUniqueRateIdle(t *testing.T) {
 	}
 }
 
-// TestUniqueRateSwept drops a state whenever it is idle, as a table does every
-// minute, and measures a sender whose whole count of a minute is small beside
-// its limit: the rate must not fall short of that of a state that stays.
+// TestUniqueRateSwept drops a state whenever it is idle, as a table does every minute, and measures
+// a sender whose count per minute is small compared to its limit. The rate must not fall below the
+// rate of a state that stays.
 func TestUniqueRateSwept(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		u, kept := testRate(t, UniqueRateConfig{Limit: 1000, Period: 24 * time.Hour, Plain: plain})
@@ -441,8 +444,8 @@ func TestUniqueRateStates(t *testing.T) {
 	}
 }
 
-// TestUniqueRateStatesOfAnotherSize: the size is checked before a state is read, and a
-// list against what it says.
+// TestUniqueRateStatesOfAnotherSize checks that the size is verified before a state is read, and a
+// list against its stated length.
 func TestUniqueRateStatesOfAnotherSize(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 1000})
 	for i := range 20 {
@@ -456,8 +459,10 @@ func TestUniqueRateStatesOfAnotherSize(t *testing.T) {
 		state []byte
 		ok    bool
 	}{
-		{"true", len(s), s, true}, {"shorter", len(s) - 1, s[:len(s)-1], false}, {"longest", RateHeader + MaxRateBytes + 1, s, false},
-		{"much longer", 1<<32 - 1, s, false}, {"another number", len(s), lies, false}, {"plain", RateHeader, s[:RateHeader], false},
+		{"true", len(s), s, true}, {"shorter", len(s) - 1, s[:len(s)-1], false},
+		{"longest", RateHeader + MaxRateBytes + 1, s, false},
+		{"much longer", 1<<32 - 1, s, false}, {"another number", len(s), lies, false},
+		{"plain", RateHeader, s[:RateHeader], false},
 	} {
 		var buf bytes.Buffer
 		w := codec.NewWriter(&buf, codec.RateStates)
@@ -482,8 +487,8 @@ func TestUniqueRateStatesOfAnotherSize(t *testing.T) {
 	}
 }
 
-// TestUniqueRateItems: the estimate follows the number of items from none to more
-// than the filter can tell apart.
+// TestUniqueRateItems checks that the estimate follows the number of items from none to more than
+// the filter can distinguish.
 func TestUniqueRateItems(t *testing.T) {
 	u, s := testRate(t, UniqueRateConfig{Limit: 100, Mode: Strict})
 	for i := range 20_000 {

@@ -15,22 +15,22 @@ import (
 //	      the items are a Bloom filter
 //	24 .  the items; nothing if the rate is Plain
 //
-// Items are a list of fingerprints, 5 bytes each, 0 for a free place, as long as that takes
-// less than the Bloom filter, bit i of which is in byte i/8. A list of up to four has 20 bytes;
-// a longer one begins with their number (4 bytes), and is a hash table with linear probing,
+// Items are a list of fingerprints, 5 bytes each, 0 for a free place, as long as that takes less
+// than the Bloom filter, whose bit i is in byte i/8. A list of up to four has 20 bytes. A longer
+// list begins with its number of fingerprints (4 bytes), and is a hash table with linear probing,
 // at most three quarters full, so that an item takes 7 to 10 bytes.
 type rateState []byte
 
 const (
 	printBytes = 5
 	printBits  = 8 * printBytes
-	few        = 4 // fingerprints of the shortest list
+	few        = 4 // fingerprints in the shortest list
 	fewBytes   = few * printBytes
 	listHead   = 4
 	bloomFlag  = 1 << 63
 )
 
-// A fingerprint is 40 bits of the keyed hash of an item, and not 0.
+// A fingerprint is 40 bits of the keyed hash of an item, and is never 0.
 type fingerprint uint64
 
 func (u *UniqueRate) fingerprint(item []byte) fingerprint {
@@ -57,8 +57,8 @@ func (s rateState) setStart(t int64) {
 	binary.LittleEndian.PutUint64(s[16:], binary.LittleEndian.Uint64(s[16:])&bloomFlag|uint64(t))
 }
 
-// settle brings a state from the future back to now. The clock was ahead when it was
-// written, and the rate must not stand still until that time has come.
+// settle moves a state from the future back to now. The clock was ahead when it was written, and
+// the rate must not stand still until that time has come.
 func (s rateState) settle(now int64) {
 	if s.changed() <= now {
 		return
@@ -67,21 +67,21 @@ func (s rateState) settle(now int64) {
 	s.setStart(min(s.started(), now))
 }
 
-// forget drops all items, and what they were kept in.
+// forget drops all items and their storage.
 func (s *rateState) forget() {
 	*s = (*s)[:RateHeader+fewBytes]
 	clear((*s)[16:])
 }
 
-// Forget drops the items of state and cuts it to [UniqueRate.StateBytes]. Its rate stays;
-// items that come again are new. It does nothing to a state that Validate refuses.
+// Forget drops the items of state and cuts it to [UniqueRate.StateBytes]. Its rate stays; items
+// that come again are new. It does nothing to a state that Validate refuses.
 func (u *UniqueRate) Forget(state *[]byte) {
 	if u.Validate(*state) == nil && !u.plain {
 		(*rateState)(state).forget()
 	}
 }
 
-// short reports whether the items have the least room.
+// short reports whether the items have the minimum room.
 func (s rateState) short() bool { return len(s) == RateHeader+fewBytes }
 
 // list returns the places of a list of fingerprints.
@@ -99,7 +99,7 @@ func fingerprintAt(list []byte, i int) fingerprint {
 	return fingerprint(binary.LittleEndian.Uint32(b)) | fingerprint(b[4])<<32
 }
 
-// place returns where in list p is, or is to be put; -1 if there is no free place.
+// place returns the index of p in list, or where it is to be put; -1 if there is no free place.
 func (p fingerprint) place(list []byte) (at int, found bool) {
 	n := capacity(list)
 	at = int(uint64(p) * uint64(n) >> printBits)
@@ -126,7 +126,7 @@ func (p fingerprint) put(list []byte) {
 	}
 }
 
-// listed returns how many fingerprints a list holds, and may hold.
+// listed returns how many fingerprints a list holds, and how many it may hold.
 func (s rateState) listed() (n, room int) {
 	if s.short() {
 		return fingerprints(s.list()), few
@@ -164,7 +164,7 @@ func (u *UniqueRate) mark(filter []byte, p fingerprint) {
 	}
 }
 
-// add adds an item that is not there.
+// add adds an item that is not present.
 func (u *UniqueRate) add(s *rateState, p fingerprint) {
 	if !s.bloom() {
 		if n, room := s.listed(); n >= room || u.whole <= fewBytes {
@@ -183,7 +183,7 @@ func (u *UniqueRate) add(s *rateState, p fingerprint) {
 
 func (s rateState) setListed(n uint32) { binary.LittleEndian.PutUint32(s[RateHeader:], n) }
 
-// enlarge makes a list half as long again, or a Bloom filter where that is no larger.
+// enlarge grows a list by half, or converts it into a Bloom filter if that is no larger.
 func (u *UniqueRate) enlarge(s *rateState) {
 	old := append([]byte(nil), s.list()...)
 	size := listHead + printBytes*max(2*few, capacity(old)*3/2)
@@ -214,8 +214,8 @@ func (u *UniqueRate) enlarge(s *rateState) {
 	}
 }
 
-// Items returns how many different items state holds: their number while they are a list,
-// else an estimate from the fill of the filter. 0 for a Plain rate.
+// Items returns how many different items state holds: their exact number while they are a list,
+// else an estimate from the fill of the filter. It is 0 for a Plain rate.
 func (u *UniqueRate) Items(state []byte) (float64, error) {
 	if err := u.Validate(state); err != nil || u.plain {
 		return 0, err
@@ -233,7 +233,7 @@ func (u *UniqueRate) Items(state []byte) (float64, error) {
 	return -m / float64(u.k) * math.Log1p(-math.Min(float64(set), m-0.5)/m), nil
 }
 
-// validList checks the length of a list against the number that it says.
+// validList checks the length of a list against the number that it states.
 func (s rateState) validList() error {
 	if len(s) <= RateHeader+fewBytes || s.bloom() {
 		return nil
@@ -248,7 +248,7 @@ func (s rateState) validList() error {
 	return nil
 }
 
-// validItems checks what is too long to be looked at for each event.
+// validItems makes the checks that take too long for each event.
 func (s rateState) validItems() error {
 	if len(s) <= RateHeader+fewBytes || s.bloom() {
 		return nil

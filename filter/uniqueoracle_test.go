@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A rateOracle is the limiter of Exim's specification with one map for the keys
-// and one for each key's different items, that is, without a filter.
+// A rateOracle is the limiter of Exim's specification with one map for the keys and one for each
+// key's different items, that is, without a filter.
 type rateOracle struct {
 	limit  float64
 	period time.Duration
@@ -23,11 +23,11 @@ type oracleKey struct {
 	rate  float64
 	last  time.Time
 	items map[string]bool
-	begun time.Time // the first of items
+	begun time.Time // time of the first of items
 }
 
-// event returns the rate of key after an event of weight n. tie is the verdict
-// if the rate equals the limit but for rounding.
+// event returns the rate of key after an event of weight n. tie is the verdict if the rate equals
+// the limit except for rounding.
 func (o *rateOracle) event(key, item string, now time.Time, n float64, tie bool) (rate float64, over, isNew bool) {
 	k := o.keys[key]
 	if k == nil {
@@ -40,7 +40,7 @@ func (o *rateOracle) event(key, item string, now time.Time, n float64, tie bool)
 	}
 	rate = n
 	if !k.last.IsZero() {
-		// Time moves between two events, by a nanosecond at least.
+		// Time passes between two events, at least a nanosecond.
 		x := float64(max(1, now.Sub(k.last))) / float64(o.period)
 		rate = max(n, n*-math.Expm1(-x)/x+math.Exp(-x)*k.rate)
 	}
@@ -62,9 +62,9 @@ func (o *rateOracle) event(key, item string, now time.Time, n float64, tie bool)
 	return rate, over, isNew
 }
 
-// TestUniqueRateOracle sends random events of several keys over ten periods and
-// more: bursts, some of them at one instant, even streams and silences of some
-// periods; weights from fractions to more than the limit.
+// TestUniqueRateOracle sends random events of several keys over ten periods and more: bursts, some
+// of them at one instant, even streams, and silences of several periods. Weights range from
+// fractions to more than the limit.
 func TestUniqueRateOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := UniqueRateConfig{
@@ -76,7 +76,8 @@ func TestUniqueRateOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := rateOracle{limit: c.Limit, period: c.Period, strict: c.Mode == Strict, unique: !c.Plain, keys: map[string]*oracleKey{}}
+		o := rateOracle{limit: c.Limit, period: c.Period, strict: c.Mode == Strict, unique: !c.Plain,
+			keys: map[string]*oracleKey{}}
 		states := map[string][]byte{}
 		for now := rateStart; now.Before(rateStart.Add(10 * c.Period)); {
 			pace := rapid.SampledFrom([]time.Duration{0, time.Millisecond, c.Period / 10, 4 * c.Period}).Draw(t, "pace")
@@ -108,8 +109,8 @@ func TestUniqueRateOracle(t *testing.T) {
 	})
 }
 
-// TestUniqueRateAfterSilence wants an event to weigh at least itself, however
-// long the silence before it.
+// TestUniqueRateAfterSilence checks that an event weighs at least its own weight, however long the
+// silence before it.
 func TestUniqueRateAfterSilence(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		for _, mode := range []RateMode{Leaky, Strict} {
@@ -131,7 +132,7 @@ func TestUniqueRateAfterSilence(t *testing.T) {
 	}
 }
 
-// TestUniqueRateAtLimit says how many events of one weight pass in one burst.
+// TestUniqueRateAtLimit checks how many events of one weight pass in one burst.
 func TestUniqueRateAtLimit(t *testing.T) {
 	for _, tt := range []struct {
 		limit, weight float64
@@ -144,7 +145,7 @@ func TestUniqueRateAtLimit(t *testing.T) {
 		{10, 1, 365 * 24 * time.Hour, 0, 10},
 		{10, 1, 365 * 24 * time.Hour, time.Microsecond, 10},
 		{2, 1, time.Hour, 0, 2},
-		{1, 1, time.Hour, 0, 0}, // an event alone has rate 1
+		{1, 1, time.Hour, 0, 0}, // a single event has rate 1
 		{1, 1, time.Hour, time.Hour, 0},
 		{1.5, 1, time.Hour, 0, 1},
 		{0.5, 1, time.Hour, 0, 0},
@@ -166,7 +167,8 @@ func TestUniqueRateAtLimit(t *testing.T) {
 				now = now.Add(tt.step)
 			}
 			if passed != tt.want {
-				t.Errorf("limit %g in %v, %v: %d events of weight %g pass %v apart, want %d", tt.limit, tt.period, mode, passed, tt.weight, tt.step, tt.want)
+				t.Errorf("limit %g in %v, %v: %d events of weight %g pass %v apart, want %d", tt.limit, tt.period, mode, passed,
+					tt.weight, tt.step, tt.want)
 			}
 		}
 	}

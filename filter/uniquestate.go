@@ -8,13 +8,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// MaxRateKey is the largest number of bytes of a key in [UniqueRate.EncodeStates].
+// MaxRateKey is the maximum length of a key in [UniqueRate.EncodeStates], in bytes.
 const MaxRateKey = 4096
 
-// EncodeStates writes the states of many keys: the rule's ID (8 bytes), then for each
-// key its length (4), its bytes, the length of the state (4) and the
-// state, and at the end the length 2^32-1. It fails, after having written a
-// part, for an invalid state or a key longer than [MaxRateKey].
+// EncodeStates writes the states of many keys: the rule's ID (8 bytes), then for each key its
+// length (4), its bytes, the length of the state (4) and the state, and at the end the length
+// 2^32-1. It fails, possibly after writing a part, for an invalid state or a key longer than
+// [MaxRateKey].
 func (u *UniqueRate) EncodeStates(w io.Writer, states iter.Seq2[[]byte, []byte]) error {
 	p := codec.NewWriter(w, codec.RateStates)
 	p.Uint64(u.ID())
@@ -36,11 +36,10 @@ func (u *UniqueRate) EncodeStates(w io.Writer, states iter.Seq2[[]byte, []byte])
 
 const rateStatesEnd = 1<<32 - 1
 
-// DecodeStates reads what [UniqueRate.EncodeStates] of an equal rule wrote, and
-// calls put for each key; put owns both slices. It fails with [ErrCorrupt]
-// before any allocation if the states are of another rule, and with
-// [ErrTooLarge] when keys and states together exceed limit bytes. The checksum comes last: drop
-// what was put if the result is an error.
+// DecodeStates reads the output of [UniqueRate.EncodeStates] of an equal rule, and calls put for
+// each key; put owns both slices. It fails with [ErrCorrupt] before any allocation if the states
+// belong to a different rule, and with [ErrTooLarge] when keys and states together exceed limit
+// bytes. The checksum comes last: if the result is an error, discard everything passed to put.
 func (u *UniqueRate) DecodeStates(r io.Reader, limit int64, put func(key, state []byte) error) error {
 	p := codec.NewReader(r, codec.RateStates, limit)
 	if id := p.Uint64(); p.Err == nil && id != u.ID() {

@@ -10,13 +10,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// A Bloom is the classic Bloom filter: a set of byte strings in m bits, with
-// any m and k and any hash [Family]. It has no false negatives; an element that
-// was never added is contained with probability [Bloom.ErrorRate]. An element
-// touches k cache lines: for large sets of signatures use [filter.Bits], which touches
-// one.
+// A Bloom is the classic Bloom filter: a set of byte strings in m bits, with any m and k and any
+// hash [Family]. It has no false negatives. An element that was never added is contained with
+// probability [Bloom.ErrorRate]. An element touches k cache lines; for large sets of signatures use
+// [filter.Bits], which touches one.
 //
-// Methods that only read may run concurrently; Add and Merge need them excluded.
+// Methods that only read may run concurrently; Add and Merge need exclusive access.
 //
 // Source: Bloom 1970, as given in Yan & Cho section II.
 type Bloom struct {
@@ -26,8 +25,8 @@ type Bloom struct {
 	set    uint64
 }
 
-// NewBloom returns an empty filter. It refuses, with an error that wraps
-// [ErrUnreachable], a family that cannot reach every bit.
+// NewBloom returns an empty filter. It refuses a family that cannot reach every bit, with an error
+// that wraps [ErrUnreachable].
 func NewBloom(f Family) (*Bloom, error) {
 	if err := f.Reachable(); err != nil {
 		return nil, err
@@ -35,8 +34,8 @@ func NewBloom(f Family) (*Bloom, error) {
 	return NewStudyBloom(f)
 }
 
-// NewStudyBloom is [NewBloom] for measuring what unreachable bits do: it takes
-// every family.
+// NewStudyBloom is [NewBloom] for measuring the effect of unreachable bits: it accepts every
+// family.
 func NewStudyBloom(f Family) (*Bloom, error) {
 	if err := bitset.Check(f.m, f.k); err != nil {
 		return nil, err
@@ -47,11 +46,11 @@ func NewStudyBloom(f Family) (*Bloom, error) {
 // Family returns the hash functions of b.
 func (b *Bloom) Family() Family { return b.family }
 
-// Publish says that [Bloom.Encode] is to write the key of a keyed family into
-// the file; see [filter.TwoPart.Publish].
+// Publish makes [Bloom.Encode] write the key of a keyed family into the file; see
+// [filter.TwoPart.Publish].
 func (b *Bloom) Publish() { b.public = true }
 
-// Add adds x and reports whether the filter did not contain it before.
+// Add adds x and reports whether it was new to the filter.
 func (b *Bloom) Add(x []byte) bool {
 	if b.family.kind == FamilyKeyed && !b.family.parts {
 		return b.AddKey(b.family.secret.Key(x))
@@ -67,7 +66,7 @@ func (b *Bloom) Add(x []byte) bool {
 	return added
 }
 
-// Contains reports whether x was added, or is a false positive.
+// Contains reports whether x was added or is a false positive.
 func (b *Bloom) Contains(x []byte) bool {
 	if b.family.kind == FamilyKeyed && !b.family.parts {
 		return b.ContainsKey(b.family.secret.Key(x))
@@ -81,8 +80,8 @@ func (b *Bloom) Contains(x []byte) bool {
 	return true
 }
 
-// AddKey is Add for an element of a keyed family that is not partitioned, of
-// which the key is known already.
+// AddKey is Add for an element whose key is already known. The family must be keyed and not
+// partitioned.
 func (b *Bloom) AddKey(key filter.Key) bool {
 	added := false
 	for i := range b.family.k {
@@ -104,9 +103,9 @@ func (b *Bloom) ContainsKey(key filter.Key) bool {
 	return true
 }
 
-// Merge adds to b everything in o: bit by bit OR. It fails, and leaves b as it
-// was, with an error that wraps [filter.ErrGeometry] unless the families are equal.
-// The result does not depend on order or repetition.
+// Merge adds everything in o to b: bit by bit OR. If the families are not equal, Merge leaves b
+// unchanged and returns an error that wraps [filter.ErrGeometry]. The result does not depend on
+// order or repetition.
 func (b *Bloom) Merge(o *Bloom) error {
 	if !b.family.Equal(&o.family) {
 		return fmt.Errorf("%w: %v of %d bits into %v of %d bits", filter.ErrGeometry,
@@ -122,11 +121,11 @@ func (b *Bloom) Fill() float64 { return float64(b.set) / float64(b.family.m) }
 // ErrorRate returns the false-positive rate at the present fill, Fill^k.
 func (b *Bloom) ErrorRate() float64 { return math.Pow(b.Fill(), float64(b.family.k)) }
 
-// Estimate returns how many different elements were added, from the fill.
+// Estimate returns an estimate, from the fill, of how many different elements were added.
 func (b *Bloom) Estimate() uint64 { return bitset.Estimate(b.family.m, b.set, b.family.k) }
 
-// Encode writes b: the hash family (kind, partitioned, m, k, then its numbers
-// or key), then the words of the bit array.
+// Encode writes b: the hash family (kind, partitioned, m, k, then its parameters or key), then the
+// words of the bit array.
 func (b *Bloom) Encode(w io.Writer) error {
 	p := codec.NewWriter(w, codec.Bloom)
 	writeFamily(p, &b.family, b.public)
@@ -134,8 +133,8 @@ func (b *Bloom) Encode(w io.Writer) error {
 	return p.Close()
 }
 
-// DecodeBloom reads what [Bloom.Encode] wrote. limit and known are those of
-// [filter.DecodeTwoPart]. Like [NewStudyBloom] it takes every family.
+// DecodeBloom reads the output of [Bloom.Encode]. limit and known are as in [filter.DecodeTwoPart].
+// Like [NewStudyBloom] it accepts every family.
 func DecodeBloom(r io.Reader, limit int64, known ...filter.Secret) (*Bloom, error) {
 	p := codec.NewReader(r, codec.Bloom, limit)
 	b := &Bloom{}

@@ -64,7 +64,7 @@ func TestPositionsByHand(t *testing.T) {
 			t.Errorf("universal %d: %d, want %d", i, got, v)
 		}
 	}
-	// The digests of "abc" are those of RFC 1321 and RFC 3174.
+	// The digests of "abc" come from RFC 1321 and RFC 3174.
 	digests := map[FamilyKind]string{
 		FamilyMD5: "900150983cd24fb0d6963f7d28e17f72", FamilySHA1: "a9993e364706816aba3e25717850c26c9cd0d89d",
 	}
@@ -124,7 +124,7 @@ func TestUtilisable(t *testing.T) {
 	}
 }
 
-// TestUtilisableMeasured fills a small construction until nothing new is hit.
+// TestUtilisableMeasured fills a small construction until no new position is hit.
 func TestUtilisableMeasured(t *testing.T) {
 	f := must(ChunkedMD5(2000, 16))(t) // chunks of 8 bits: 256 of 2000
 	for _, f := range []Family{f, must(f.Partitioned())(t)} {
@@ -141,7 +141,8 @@ func TestUtilisableMeasured(t *testing.T) {
 func TestFamilyRefuses(t *testing.T) {
 	for name, err := range map[string]error{
 		"no positions": second(Keyed(filter.Secret{}, 0, 1)), "no functions": second(Keyed(filter.Secret{}, 1, 0)),
-		"too many functions": second(Keyed(filter.Secret{}, 1, filter.MaxHashes+1)), "too large": second(Keyed(filter.Secret{}, filter.MaxPositions+1, 1)),
+		"too many functions":    second(Keyed(filter.Secret{}, 1, filter.MaxHashes+1)),
+		"too large":             second(Keyed(filter.Secret{}, filter.MaxPositions+1, 1)),
 		"6 does not divide 128": second(ChunkedMD5(100, 6)), "3 does not divide 160": second(ChunkedSHA1(100, 3)),
 		"c is 0":         second(universalFrom(10, []uint64{0}, []uint64{0})),
 		"c is p":         second(universalFrom(10, []uint64{UniversalPrime}, []uint64{0})),
@@ -181,9 +182,8 @@ func TestPositionsWithinParts(t *testing.T) {
 	})
 }
 
-// signature returns an element as mail signatures are: 20 random-looking bytes.
-// Consecutive texts would be arithmetic progressions mod p, which the universal
-// family maps more evenly than chance.
+// signature returns an element like a mail signature: 20 random-looking bytes. Consecutive texts
+// would be arithmetic progressions mod p, which the universal family maps more evenly than chance.
 func signature(i int) []byte {
 	sum := sha1.Sum(item(i))
 	return sum[:]

@@ -1,6 +1,6 @@
-// Package paper holds filters as the papers print them, of any size and with any
-// hash functions: what studies compare, and what is small enough to be kept
-// simple. A node runs those of package filter, which touch one cache line a key.
+// Package paper holds filters as the papers print them, of any size and with any hash functions.
+// They are meant for comparison in studies, and for sets small enough to be kept simple. A node
+// runs the filters of package filter, which touch one cache line per key.
 //
 //   - [Bloom]: the textbook set of any m and k, with any [Family] of hash functions.
 //

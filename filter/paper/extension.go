@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
 )
 
-// counters is what both extensions have: cells under a hash family.
+// counters is the common part of both extensions: cells under a hash family.
 type counters struct {
 	family Family
 	public bool
@@ -35,16 +35,15 @@ func (c *counters) Family() Family { return c.family }
 // Layout returns how the cells are stored.
 func (c *counters) Layout() CellLayout { return c.layout }
 
-// Bytes returns the memory of the cells, hash tables included.
+// Bytes returns the memory size of the cells, including hash tables.
 func (c *counters) Bytes() uint64 { return c.cells.bytes() }
 
-// Publish says that Encode is to write the key of a keyed family into the
-// file; see [filter.TwoPart.Publish].
+// Publish makes Encode write the key of a keyed family into the file; see [filter.TwoPart.Publish].
 func (c *counters) Publish() { c.public = true }
 
-// Count returns how often x was inserted, saturating at the layout's Max: the
-// least of its cells. It is never too low while no cell of x was decreased,
-// and too high where all of x's cells are shared with other elements.
+// Count returns how often x was inserted, saturating at the layout's Max: the smallest of its
+// cells. It is never too low as long as no cell of x was decreased, and too high if all of x's
+// cells are shared with other elements.
 func (c *counters) Count(x []byte) uint32 {
 	var buf [filter.MaxHashes]uint64
 	least := c.layout.Max()
@@ -64,23 +63,23 @@ func (c *counters) alike(o *counters) error {
 	return nil
 }
 
-// distinctPositions sorts ps and drops repeated positions: H2, a cell that several of an
+// distinctPositions sorts ps and drops repeated positions. By H2, a cell that several of an
 // element's functions hit is changed once.
 func distinctPositions(ps []uint64) []uint64 {
 	slices.Sort(ps)
 	return slices.Compact(ps)
 }
 
-// An Intuitive is the intuitive counting extension of the Bloom filter (Fan et
-// al., with H2 of Yan & Cho): an element's insertion increases each of its
-// different cells, its deletion decreases them. It is kept for studies and as a
-// baseline; a [Refined] filter of the same size is wrong less often.
+// An Intuitive is the intuitive counting extension of the Bloom filter (Fan et al., with H2 of Yan
+// & Cho): inserting an element increases each of its different cells, and deleting it decreases
+// them. It is kept for studies and as a baseline; a [Refined] filter of the same size is wrong less
+// often.
 //
-// Methods that only read may run concurrently; the others need them excluded.
+// Methods that only read may run concurrently; the others need exclusive access.
 type Intuitive struct{ counters }
 
-// NewIntuitive returns an empty filter. It refuses a family that cannot reach
-// every cell ([ErrUnreachable]).
+// NewIntuitive returns an empty filter. It refuses a family that cannot reach every cell
+// ([ErrUnreachable]).
 func NewIntuitive(f Family, l CellLayout) (*Intuitive, error) {
 	c, err := newCounters(f, l)
 	if err != nil {
@@ -102,10 +101,9 @@ func (c *Intuitive) Insert(x []byte, n uint32) (before uint32) {
 	return before
 }
 
-// Delete takes n occurrences of x back, which must have been inserted: the
-// filter cannot tell, and otherwise spoils the counts of others. It fails, and
-// changes nothing, if the count is less than n. A saturated cell has forgotten
-// how far it went, and stays.
+// Delete removes n occurrences of x, which must have been inserted. The filter cannot verify that,
+// and deleting others corrupts the counts of other elements. Delete fails, and changes nothing, if
+// the count is less than n. A saturated cell has lost its true count, and stays.
 func (c *Intuitive) Delete(x []byte, n uint32) error {
 	var buf [filter.MaxHashes]uint64
 	ps := distinctPositions(c.family.Append(buf[:0], x))
@@ -123,9 +121,9 @@ func (c *Intuitive) Delete(x []byte, n uint32) error {
 	return nil
 }
 
-// Merge adds the cells of o, saturating: the filter then counts what both saw.
-// It fails, and changes nothing, with an error that wraps [filter.ErrGeometry] unless
-// families and layouts are equal.
+// Merge adds the cells of o, saturating: the filter then counts what both have counted. If families
+// and layouts are not equal, Merge changes nothing and returns an error that wraps
+// [filter.ErrGeometry].
 func (c *Intuitive) Merge(o *Intuitive) error {
 	if err := c.alike(&o.counters); err != nil {
 		return err
@@ -134,26 +132,24 @@ func (c *Intuitive) Merge(o *Intuitive) error {
 	return nil
 }
 
-// A Refined is the refined counting extension of Yan & Cho: an insertion
-// increases only those of the element's cells that hold its present count (H1),
-// and each at most once (H2). It is never wrong where the intuitive extension
-// is right.
+// A Refined is the refined counting extension of Yan & Cho. An insertion increases only the
+// cells of the element that hold its present count (H1), and each at most once (H2). It is never
+// wrong where the intuitive extension is right.
 //
-// There is no Delete. Cells no longer sum what their elements inserted, so a
-// decrease takes away counts of others: measured, deleting 1 % of the elements
-// by decreasing all their cells makes 2.8 % of all elements count too low, and
-// the gentlest rule tried still 0.4 % (docs/study.md). Let counts expire by generations,
-// or hold what was revoked in a filter of its own.
+// There is no Delete. Cells are no longer the sum of insertions, so a decrease removes counts of
+// other elements. In a measurement, deleting 1 % of the elements by decreasing all their cells
+// makes 2.8 % of all elements count too low, and the gentlest rule that was tried still 0.4 %
+// (docs/study.md). Let counts expire by generations, or hold revocations in a filter of their own.
 //
-// Merged filters must not be inserted into and shipped on: a difference of a
-// merged array undercounts (docs/study.md). Each origin inserts into its own.
+// A merged filter must not be inserted into and sent on: a difference of a merged array undercounts
+// (docs/study.md). Each origin inserts into its own filter.
 //
-// Methods that only read may run concurrently; the others need them excluded.
-// The form of this filter that serves production is [filter.Counting].
+// Methods that only read may run concurrently; the others need exclusive access. The production
+// form of this filter is [filter.Counting].
 type Refined struct{ counters }
 
-// NewRefined returns an empty filter. It refuses a family that cannot reach
-// every cell ([ErrUnreachable]).
+// NewRefined returns an empty filter. It refuses a family that cannot reach every cell
+// ([ErrUnreachable]).
 func NewRefined(f Family, l CellLayout) (*Refined, error) {
 	c, err := newCounters(f, l)
 	if err != nil {
@@ -162,10 +158,9 @@ func NewRefined(f Family, l CellLayout) (*Refined, error) {
 	return &Refined{c}, nil
 }
 
-// Insert counts n occurrences of x and returns the count before. Every cell of
-// x is raised to at least the count before + n, which for n = 1 is the paper's
-// H1, and the only form of it that is right for n > 1; a cell that two functions
-// hit is raised to the same value twice, which is H2.
+// Insert counts n occurrences of x and returns the count before. Every cell of x is raised to at
+// least the count before + n. For n = 1 this is the paper's H1, and it is the only form of H1 that
+// is right for n > 1. A cell that two functions hit is raised to the same value twice, which is H2.
 func (c *Refined) Insert(x []byte, n uint32) (before uint32) {
 	var buf [filter.MaxHashes]uint64
 	ps := c.family.Append(buf[:0], x)
@@ -183,9 +178,9 @@ func (c *Refined) Insert(x []byte, n uint32) (before uint32) {
 	return before
 }
 
-// Merge adds the cells of o, saturating: the count of every element is then at
-// least the sum of both counts. It fails, and changes nothing, with an error
-// that wraps [filter.ErrGeometry] unless families and layouts are equal.
+// Merge adds the cells of o, saturating: the count of every element is then at least the sum of
+// both counts. If families and layouts are not equal, Merge changes nothing and returns an error
+// that wraps [filter.ErrGeometry].
 func (c *Refined) Merge(o *Refined) error {
 	if err := c.alike(&o.counters); err != nil {
 		return err

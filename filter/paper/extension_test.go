@@ -22,13 +22,12 @@ func layouts(m uint64) []CellLayout {
 
 func testFamily(t testing.TB, m uint64, k int) Family { return must(Keyed(filter.Secret{5}, m, k))(t) }
 
-// example puts the cells of the paper's worked example under x's three
-// positions.
+// example puts the cells of the paper's worked example at x's three positions.
 func example(t testing.TB, c *counters, values ...uint32) []byte {
 	t.Helper()
 	var x []byte
 	for i := 0; ; i++ {
-		// Take an element whose three positions differ.
+		// Use an element whose three positions differ.
 		x = fmt.Appendf(nil, "x%d", i)
 		if ps := c.family.Append(nil, x); len(distinctPositions(ps)) == 3 {
 			break
@@ -47,8 +46,8 @@ func cellsOf(c *counters, x []byte) (v [3]uint32) {
 	return v
 }
 
-// TestWorkedExample is the example of Yan & Cho section IV: servers a and b
-// with cells (2,5,8) and (4,4,3), and one more report of x at each.
+// TestWorkedExample is the example of Yan & Cho section IV: servers a and b with cells (2,5,8) and
+// (4,4,3), and one further report of x at each.
 func TestWorkedExample(t *testing.T) {
 	for _, l := range layouts(1000) {
 		f := testFamily(t, 1000, 3)
@@ -114,8 +113,8 @@ func TestTableII(t *testing.T) {
 	}
 }
 
-// TestRefinedWeighted is the case that "increase the cells equal to the
-// minimum" gets wrong for more than one report: (2,3) with 5 more is 7, not 3.
+// TestRefinedWeighted is the case in which "increase the cells equal to the minimum" fails for
+// several reports: (2,3) with 5 more is 7, not 3.
 func TestRefinedWeighted(t *testing.T) {
 	f := testFamily(t, 1000, 3)
 	r := must(NewRefined(f, FixedCells(8)))(t)
@@ -239,7 +238,7 @@ func TestDeleteOracle(t *testing.T) {
 		if clean == nil {
 			return
 		}
-		for pos := range f.m { // nothing of what was deleted is left
+		for pos := range f.m { // nothing is left of deleted elements
 			if c.Cell(pos) != clean.Cell(pos) {
 				rt.Fatalf("%v: cell %d is %d, want %d", l, pos, c.Cell(pos), clean.Cell(pos))
 			}
@@ -259,8 +258,8 @@ func TestDeleteRefuses(t *testing.T) {
 	}
 }
 
-// TestRefinedMergeOracle: merging is commutative and associative, and never
-// undercounts, whatever each origin saw.
+// TestRefinedMergeOracle checks that merging is commutative and associative, and never undercounts,
+// whatever each origin counted.
 func TestRefinedMergeOracle(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := rapid.SampledFrom(layouts(120)).Draw(rt, "layout")
@@ -386,7 +385,8 @@ func TestCounterCodec(t *testing.T) {
 				t.Fatalf("%v: bit %d flipped goes unnoticed", l, n)
 			}
 		}
-		if _, err := DecodeRefined(bytes.NewReader(good), int64(len(good)), filter.Secret{5}); l.Width == 16 && !errors.Is(err, filter.ErrTooLarge) {
+		if _, err := DecodeRefined(bytes.NewReader(good), int64(len(good)), filter.Secret{5}); l.Width == 16 &&
+			!errors.Is(err, filter.ErrTooLarge) {
 			t.Errorf("%v beyond the limit: %v", l, err)
 		}
 		if _, err := DecodeIntuitive(bytes.NewReader(good), 1<<14, filter.Secret{5}); !errors.Is(err, filter.ErrCorrupt) {

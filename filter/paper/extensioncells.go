@@ -6,28 +6,26 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A CellLayout says how the cells of a counting filter are stored. Cells are
-// either of one fixed width, and saturate, or split (Yan & Cho section IV): a
-// base filter with the low bits of each count and one flag, and small hash
-// tables with the rest of the few large counts.
+// A CellLayout defines how the cells of a counting filter are stored. Cells either have one fixed
+// width, and saturate, or are split (Yan & Cho section IV). Split storage is a base filter with the
+// low bits of each count and one flag, and small hash tables with the remaining bits of the few
+// large counts.
 type CellLayout struct {
-	// Width of a cell in bits for the fixed form: 4, 5, 8 or 16. Cells of 5
-	// bits lie 12 to a word. 0 for split storage.
+	// Width is the number of bits of a cell in the fixed form: 4, 5, 8 or 16. Cells of 5 bits are
+	// stored 12 to a word. It is 0 for split storage.
 	Width int
-	// Base is s, the bits of a count in the base filter of split storage, 1 to
-	// 15; its cells have s+1 bits. 0 for fixed width.
+	// Base is s, the number of bits of a count in the base filter of split storage, 1 to 15; its
+	// cells have s+1 bits. It is 0 for fixed width.
 	Base int
-	// Chunks is N, the number of hash tables of split storage, each for an
-	// equal part of the base filter: at least 1, and at least one for every
-	// 65536 cells.
+	// Chunks is N, the number of hash tables of split storage, each for an equal part of the base
+	// filter: at least 1, and at least one for every 65536 cells.
 	Chunks int
 }
 
 // FixedCells returns the layout of saturating cells of width bits.
 func FixedCells(width int) CellLayout { return CellLayout{Width: width} }
 
-// SplitCells returns the layout of split storage with base width s and n hash
-// tables.
+// SplitCells returns the layout of split storage with base width s and n hash tables.
 func SplitCells(s, n int) CellLayout { return CellLayout{Base: s, Chunks: n} }
 
 // String returns "5 bits" or "4+1 bits, 16 tables".
@@ -38,8 +36,7 @@ func (l CellLayout) String() string {
 	return fmt.Sprintf("%d+1 bits, %d tables", l.Base, l.Chunks)
 }
 
-// Max returns the count at which a cell stays: 2^Width-1, or [filter.Many] for split
-// storage.
+// Max returns the count at which a cell saturates: 2^Width-1, or [filter.Many] for split storage.
 func (l CellLayout) Max() uint32 {
 	if l.Width != 0 {
 		return 1<<l.Width - 1
@@ -64,13 +61,13 @@ func (l CellLayout) validate(m uint64) error {
 	return nil
 }
 
-// A cellStore is an array of counters. Counts never pass the layout's Max.
+// A cellStore is an array of counters. Counts never exceed the layout's Max.
 type cellStore interface {
 	get(i uint64) uint32
 	set(i uint64, v uint32)
 	// add adds the cells of o, which has the same layout, saturating.
 	add(o cellStore)
-	// bytes is the memory of all parts.
+	// bytes returns the memory size of all parts.
 	bytes() uint64
 }
 
@@ -81,8 +78,8 @@ func newCells(l CellLayout, m uint64) cellStore {
 	return newPackedCells(l.Width, m)
 }
 
-// packedCells has cells of width bits, as many to a word as fit, from the low
-// end. Bits left over at the high end of a word stay zero.
+// packedCells has cells of width bits, as many to a word as fit, from the low end. Unused bits at
+// the high end of a word stay zero.
 type packedCells struct {
 	width uint
 	lanes uint64 // cells in a word
@@ -115,9 +112,8 @@ func (p *packedCells) tops() uint64 {
 	return h
 }
 
-// add adds word by word, all cells of a word at once: the sum without the top
-// bits cannot carry from cell to cell; the carry out of each top bit is then
-// spread over its cell.
+// add adds word by word, all cells of a word at once. The sum without the top bits cannot carry
+// from cell to cell; the carry out of each top bit is then spread over its cell.
 func (p *packedCells) add(o cellStore) {
 	h, b := p.tops(), p.width
 	src := o.(*packedCells).words

@@ -21,13 +21,13 @@ func (c *counters) clone() counters {
 	return d
 }
 
-// codeBlock is the number of cells that are coded together.
+// codeBlock is the number of cells that are encoded together.
 const codeBlock = 1 << 16
 
-// encode writes family and layout (width, base: 1 byte each, chunks: 4), then
-// for every 65536 cells the number that are not zero (4 bytes), the length of
-// their code (4) and the code: Rice-coded gaps and gamma-coded values, close to
-// the entropy, and the same for every layout.
+// encode writes family and layout (width, base: 1 byte each, chunks: 4). Then, for every 65536
+// cells, it writes the number that are not zero (4 bytes), the length of their code (4) and the
+// code: Rice-coded gaps and gamma-coded values. The size is close to the entropy, and the same for
+// every layout.
 func (c *counters) encode(w io.Writer, t codec.Type) error {
 	p := codec.NewWriter(w, t)
 	writeFamily(p, &c.family, c.public)
@@ -62,8 +62,8 @@ func decodeCounters(r io.Reader, t codec.Type, limit int64, known []filter.Secre
 			p.Fail("%v", err)
 		}
 	}
-	// The code is read whole before cells are allocated: it grows with what
-	// arrives, 8 bytes at least for every block, the cells would not.
+	// The whole code is read before cells are allocated: it grows with the bytes that arrive, at
+	// least 8 for every block, but the cells would not.
 	var coded [][]byte
 	var counts []uint32
 	for first := uint64(0); p.Err == nil && first < c.family.m; first += codeBlock {
@@ -91,7 +91,7 @@ func decodeCounters(r io.Reader, t codec.Type, limit int64, known []filter.Secre
 	return c, nil
 }
 
-// leastBytes returns the memory of m empty cells.
+// leastBytes returns the memory size of m empty cells.
 func (l CellLayout) leastBytes(m uint64) uint64 {
 	width := l.Width
 	if width == 0 {
@@ -116,15 +116,15 @@ func (c *counters) decodeBlock(code []byte, first uint64, count int) error {
 	return nil
 }
 
-// Encode writes c, see the package's file format; cells take about as many
-// bytes as their information.
+// Encode writes c in the package's file format; cells take about as many bytes as their
+// information.
 func (c *Intuitive) Encode(w io.Writer) error { return c.encode(w, codec.Intuitive) }
 
 // Encode is [Intuitive.Encode].
 func (c *Refined) Encode(w io.Writer) error { return c.encode(w, codec.Refined) }
 
-// DecodeIntuitive reads what [Intuitive.Encode] wrote. limit and known are
-// those of [filter.DecodeTwoPart].
+// DecodeIntuitive reads the output of [Intuitive.Encode]. limit and known are as in
+// [filter.DecodeTwoPart].
 func DecodeIntuitive(r io.Reader, limit int64, known ...filter.Secret) (*Intuitive, error) {
 	c, err := decodeCounters(r, codec.Intuitive, limit, known)
 	if err != nil {
@@ -133,7 +133,7 @@ func DecodeIntuitive(r io.Reader, limit int64, known ...filter.Secret) (*Intuiti
 	return &Intuitive{c}, nil
 }
 
-// DecodeRefined reads what [Refined.Encode] wrote, as [DecodeIntuitive].
+// DecodeRefined reads the output of [Refined.Encode], as [DecodeIntuitive] does.
 func DecodeRefined(r io.Reader, limit int64, known ...filter.Secret) (*Refined, error) {
 	c, err := decodeCounters(r, codec.Refined, limit, known)
 	if err != nil {
@@ -146,14 +146,14 @@ func DecodeRefined(r io.Reader, limit int64, known ...filter.Secret) (*Refined, 
 type CellStats struct {
 	Cells     uint64 // m
 	Used      uint64 // cells that are not zero
-	Above     uint64 // cells with a count above the threshold asked for
+	Above     uint64 // cells with a count above the given threshold
 	Saturated uint64 // cells at the layout's Max
 	Largest   uint32
 	Large     int    // counts with bits in the hash tables of split storage
-	Bytes     uint64 // memory of the cells, tables included
+	Bytes     uint64 // memory of the cells, including tables
 }
 
-// Cells describes the cells, and counts those above the threshold.
+// Cells returns a description of the cells, including how many are above the threshold.
 func (c *counters) Cells(threshold uint32) CellStats {
 	s := CellStats{Cells: c.family.m, Bytes: c.cells.bytes()}
 	limit := c.layout.Max()

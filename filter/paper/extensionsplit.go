@@ -5,13 +5,13 @@ import "github.com/bulkhead-mail/bulkhead/filter"
 // maxChunkCells keeps the offset of a cell in its chunk within 16 bits.
 const maxChunkCells = 1 << 16
 
-// chunkCells returns how many cells each of n chunks of m cells has; the last
-// may have fewer.
+// chunkCells returns the number of cells in each of n chunks of m cells; the last chunk may have
+// fewer.
 func chunkCells(m uint64, n int) uint64 { return (m + uint64(n) - 1) / uint64(n) }
 
-// A splitStore is the split storage of Yan & Cho section IV: base cells of s+1
-// bits, the low s bits of a count and a flag that says whether it has more
-// bits, which the hash table of the chunk holds under the cell's offset.
+// A splitStore is the split storage of Yan & Cho section IV. Base cells have s+1 bits: the low s
+// bits of a count, and a flag that is set if the count has further bits. The hash table of the
+// chunk holds these under the cell's offset.
 type splitStore struct {
 	s      uint
 	chunk  uint64 // cells in a chunk
@@ -71,7 +71,7 @@ func (t *splitStore) bytes() uint64 {
 	return n
 }
 
-// large returns how many counts have bits in the tables.
+// large returns the number of counts with bits in the tables.
 func (t *splitStore) large() (n int) {
 	for i := range t.tables {
 		n += t.tables[i].used
@@ -79,10 +79,9 @@ func (t *splitStore) large() (n int) {
 	return n
 }
 
-// A chunkTable is an open-addressing hash table from a cell's offset in its
-// chunk to the high bits of its count, with linear probing. A slot with high
-// bits 0 is free. It grows by a half at seven eighths full: 5 bytes for each of
-// its slots, since high bits take at most 23.
+// A chunkTable is an open-addressing hash table from a cell's offset in its chunk to the high bits
+// of its count, with linear probing. A slot with high bits 0 is free. The table grows by a half at
+// seven eighths full. A slot takes 5 bytes, since high bits take at most 23 bits.
 type chunkTable struct {
 	offsets []uint16
 	low     []uint16 // of the high bits

@@ -12,27 +12,26 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
 )
 
-// UniversalPrime is p of the universal family as Yan & Cho use it in their
-// simulations (section V.A, after Ramakrishna).
+// UniversalPrime is the p of the universal family that Yan & Cho use in their simulations (section
+// V.A, after Ramakrishna).
 const UniversalPrime = 2_100_000_011
 
-// ErrUnreachable says that a hash family cannot reach every position of the array.
+// ErrUnreachable means that a hash family cannot reach every position of the array.
 var ErrUnreachable = errors.New("filter: unreachable positions")
 
-// A FamilyKind says how a [Family] turns an element into positions.
+// A FamilyKind is the method by which a [Family] maps an element to positions.
 type FamilyKind uint8
 
 // The kinds of hash families.
 const (
-	// FamilyUniversal: ((c x + d) mod p) mod m, Yan & Cho Eq. 2.
+	// FamilyUniversal is ((c x + d) mod p) mod m, Yan & Cho Eq. 2.
 	FamilyUniversal FamilyKind = iota + 1
-	// FamilyMD5: the i-th of k chunks of MD5, mod m (Fan et al., as in Yan &
-	// Cho section III).
+	// FamilyMD5 is the i-th of k chunks of MD5, mod m (Fan et al., as in Yan & Cho section III).
 	FamilyMD5
-	// FamilySHA1: the i-th of k chunks of SHA-1, mod m.
+	// FamilySHA1 is the i-th of k chunks of SHA-1, mod m.
 	FamilySHA1
-	// FamilyKeyed: independent 64-bit words drawn from the keyed 128-bit hash.
-	// The only family for elements that a stranger may choose.
+	// FamilyKeyed is independent 64-bit words drawn from the keyed 128-bit hash. It is the only
+	// safe family for elements that an attacker may choose.
 	FamilyKeyed
 )
 
@@ -51,11 +50,10 @@ func (k FamilyKind) String() string {
 	return "invalid"
 }
 
-// A Family is a set of k hash functions into the positions 0 to m-1 of an
-// array. It is an immutable value; make one with [Universal], [ChunkedMD5],
-// [ChunkedSHA1] or [Keyed], and turn it into its partitioned form with
-// [Family.Partitioned]. The zero Family maps nothing and is refused by every
-// filter.
+// A Family is a set of k hash functions into the positions 0 to m-1 of an array. It is an immutable
+// value. Use [Universal], [ChunkedMD5], [ChunkedSHA1] or [Keyed] to make one, and
+// [Family.Partitioned] for its partitioned form. The zero Family maps nothing, and every filter
+// refuses it.
 type Family struct {
 	kind   FamilyKind
 	parts  bool // function i maps into part i of the array
@@ -65,11 +63,10 @@ type Family struct {
 	secret filter.Secret // keyed only
 }
 
-// Universal returns k functions h(x) = ((c x + d) mod p) mod m with c and d
-// drawn from rnd, 0 < c < p, 0 <= d < p, p = [UniversalPrime] (Yan & Cho
-// Eq. 2). An element is read as one big-endian integer, of which the functions
-// see only the remainder mod p: with n elements the false-positive rate cannot
-// fall below about n/p. For studies, not for signatures that others choose.
+// Universal returns k functions h(x) = ((c x + d) mod p) mod m with c and d drawn from rnd, 0 < c <
+// p, 0 <= d < p, p = [UniversalPrime] (Yan & Cho Eq. 2). An element is read as one big-endian
+// integer, of which the functions use only the remainder mod p: with n elements the false-positive
+// rate cannot fall below about n/p. It is meant for studies, not for signatures that others choose.
 func Universal(m uint64, k int, rnd *rand.Rand) (Family, error) {
 	if err := bitset.Check(m, k); err != nil {
 		return Family{}, err
@@ -82,7 +79,7 @@ func Universal(m uint64, k int, rnd *rand.Rand) (Family, error) {
 	return f, nil
 }
 
-// universalFrom rebuilds a universal family from its numbers.
+// universalFrom rebuilds a universal family from its parameters.
 func universalFrom(m uint64, c, d []uint64) (Family, error) {
 	if err := bitset.Check(m, len(c)); err != nil {
 		return Family{}, err
@@ -96,9 +93,8 @@ func universalFrom(m uint64, c, d []uint64) (Family, error) {
 	return Family{kind: FamilyUniversal, m: m, k: len(c), c: c, d: d}, nil
 }
 
-// ChunkedMD5 returns k functions: MD5 of the element cut into k chunks of
-// 128/k bits, each taken mod m. k must divide 128. The family reaches
-// min(m, 2^(128/k)) positions.
+// ChunkedMD5 returns k functions: MD5 of the element cut into k chunks of 128/k bits, each taken
+// mod m. k must divide 128. The family reaches min(m, 2^(128/k)) positions.
 func ChunkedMD5(m uint64, k int) (Family, error) { return chunked(FamilyMD5, m, k) }
 
 // ChunkedSHA1 is [ChunkedMD5] with SHA-1: k must divide 160, and the family
@@ -123,9 +119,9 @@ func (f *Family) digestBits() int {
 	return 8 * md5.Size
 }
 
-// Keyed returns k independent functions drawn from the 128-bit hash of the
-// element under secret. Nobody without the secret can aim at chosen positions,
-// and, unlike double hashing, small arrays show no error floor.
+// Keyed returns k independent functions drawn from the 128-bit hash of the element under secret.
+// Without the secret it is impossible to aim at chosen positions. Unlike double hashing, the family
+// has no error floor in small arrays.
 func Keyed(secret filter.Secret, m uint64, k int) (Family, error) {
 	if err := bitset.Check(m, k); err != nil {
 		return Family{}, err
@@ -133,9 +129,8 @@ func Keyed(secret filter.Secret, m uint64, k int) (Family, error) {
 	return Family{kind: FamilyKeyed, m: m, k: k, secret: secret}, nil
 }
 
-// Partitioned returns the form of f whose function i maps into the i-th of k
-// parts of the array, of m/k positions each (sizes differ by one where k does
-// not divide m). m must be at least k.
+// Partitioned returns the form of f whose function i maps into the i-th of k parts of the array, of
+// m/k positions each (sizes differ by one where k does not divide m). m must be at least k.
 func (f Family) Partitioned() (Family, error) {
 	if f.m < uint64(f.k) {
 		return Family{}, fmt.Errorf("filter: %d positions in %d parts", f.m, f.k)
@@ -144,7 +139,7 @@ func (f Family) Partitioned() (Family, error) {
 	return f, nil
 }
 
-// Kind returns how f hashes.
+// Kind returns the method of hashing.
 func (f *Family) Kind() FamilyKind { return f.kind }
 
 // M returns the number of positions of the array that f maps into.
@@ -156,8 +151,8 @@ func (f *Family) K() int { return f.k }
 // IsPartitioned reports whether each function has its own part of the array.
 func (f *Family) IsPartitioned() bool { return f.parts }
 
-// Utilisable returns how many of the m positions at least one function of f
-// can reach: "utilisable size" in Yan & Cho section III.
+// Utilisable returns how many of the m positions at least one function of f can reach: the
+// "utilisable size" of Yan & Cho section III.
 func (f *Family) Utilisable() uint64 {
 	if !f.parts {
 		return min(f.m, f.span())
@@ -170,8 +165,8 @@ func (f *Family) Utilisable() uint64 {
 	return sum
 }
 
-// span returns how many different values one function has before it is reduced
-// to the array, capped at 2^63.
+// span returns how many different values one function has before the reduction to the array, capped
+// at 2^63.
 func (f *Family) span() uint64 {
 	switch f.kind {
 	case FamilyUniversal:
@@ -201,8 +196,7 @@ func (f *Family) part(i int) (lo, hi uint64) {
 	return at(uint64(i)), at(uint64(i) + 1)
 }
 
-// Append appends the k positions of x to dst. Positions may repeat, in the
-// partitioned form they cannot.
+// Append appends the k positions of x to dst. Positions may repeat, except in the partitioned form.
 func (f *Family) Append(dst []uint64, x []byte) []uint64 {
 	switch f.kind {
 	case FamilyUniversal:
@@ -219,8 +213,8 @@ func (f *Family) Append(dst []uint64, x []byte) []uint64 {
 	return dst
 }
 
-// AppendKey appends the positions of an element of a keyed family whose key is
-// known already. Only for [FamilyKeyed].
+// AppendKey appends the positions of an element of a keyed family whose key is already known. It is
+// only for [FamilyKeyed].
 func (f *Family) AppendKey(dst []uint64, key filter.Key) []uint64 {
 	for i := range f.k {
 		n, base := f.m, uint64(0)
@@ -260,8 +254,8 @@ func (f *Family) reduce(i int, h uint64) uint64 {
 	return lo + h%(hi-lo)
 }
 
-// appendChunks reduces chunk i of the digest, a big-endian integer of up to
-// 160 bits, bit by bit where it does not end on a byte.
+// appendChunks reduces each chunk of the digest, a big-endian integer of up to 160 bits. It works
+// bit by bit where the chunk does not end on a byte.
 func (f *Family) appendChunks(dst []uint64, digest []byte) []uint64 {
 	w := len(digest) * 8 / f.k
 	for i := range f.k {

@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
 )
 
-// writeFamily writes a hash family: kind, partitioned, m, k, then the pairs c, d of
-// a universal family or the key of a keyed one.
+// writeFamily writes a hash family: kind, partitioned, m, k, then the pairs c, d of a universal
+// family or the key of a keyed one.
 func writeFamily(p *codec.Writer, f *Family, public bool) {
 	p.Uint8(uint8(f.kind))
 	p.Bool(f.parts)
@@ -22,7 +22,7 @@ func writeFamily(p *codec.Writer, f *Family, public bool) {
 	}
 }
 
-// readFamily reads what writeFamily wrote.
+// readFamily reads the output of writeFamily.
 func readFamily(p *codec.Reader, known []filter.Secret) (f Family, public bool) {
 	kind, parts := FamilyKind(p.Uint8()), p.Bool()
 	m, k := p.Uint64(), int(p.Uint8())

@@ -10,7 +10,7 @@ import (
 
 func near(got, want, relative float64) bool { return math.Abs(got-want) <= relative*math.Abs(want) }
 
-// TestTableI: Yan & Cho, Table I, all rows to the digits printed.
+// TestTableI checks Yan & Cho, Table I, all rows to the printed digits.
 func TestTableI(t *testing.T) {
 	for _, row := range []struct {
 		c  float64
@@ -58,7 +58,8 @@ func TestBitsPerElement(t *testing.T) {
 			}
 		}
 	}
-	if got, want := TwoPartRate(16, 6, 2), FalsePositiveRateApprox(16, 6)*EigenvalueRate(16, 2); got != want || got > 1.3e-4 {
+	if got, want := TwoPartRate(16, 6, 2), FalsePositiveRateApprox(16, 6)*EigenvalueRate(16, 2); got != want ||
+		got > 1.3e-4 {
 		t.Errorf("formula 5 = %g, want the product %g", got, want)
 	}
 }
@@ -111,11 +112,11 @@ func TestDCCFalsePositive(t *testing.T) {
 	}
 }
 
-// TestBulkFalsePositive measures the formula for skewed counts: unseen elements
-// shown at or above the threshold by a refined filter.
+// TestBulkFalsePositive measures the formula for skewed counts: unseen elements that a refined
+// filter shows at or above the threshold.
 func TestBulkFalsePositive(t *testing.T) {
 	const n, k, threshold = 20_000, 3, 20
-	m := uint64(n) // one cell an element
+	m := uint64(n) // one cell per element
 	r := must(NewRefined(testFamily(t, m, k), FixedCells(5)))(t)
 	rnd := testRandom()
 	heavy := 0

@@ -9,39 +9,40 @@ import (
 	"time"
 )
 
-// MaxAhead is how far the clock can be moved in all, about fifty years: far enough to
-// see everything expire, and short enough for every stored form of a time.
+// MaxAhead is the furthest that the clock can be moved in total, about fifty years: far enough to
+// see everything expire, and within the range of every stored form of a time.
 const MaxAhead = 50 * 365 * 24 * time.Hour
 
-// ErrAdvance is wrapped by errors that say why the clock was not moved.
+// ErrAdvance is wrapped by errors that explain why the clock was not moved.
 var ErrAdvance = errors.New("clock: not moved")
 
-// ahead is how far the clock has been moved, in nanoseconds, for the whole process; below 0
-// if it is behind the machine's.
+// ahead is how far the clock of the whole process has been moved, in nanoseconds. It is negative if
+// the clock is behind the machine's.
 var ahead atomic.Int64
 
-// Now returns the time.
+// Now returns the current time.
 func Now() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 
-// passed is the sum of all advances, in nanoseconds: simulated time that has passed.
+// passed is the sum of all advances, in nanoseconds: the simulated time that has passed.
 var passed atomic.Int64
 
 var began = time.Now()
 
-// Uptime returns for how long the process has run, with the time that [Advance] has let
+// Uptime returns how long the process has been running, including the time that [Advance] has let
 // pass. [Jump] and [Retreat] do not change it.
 func Uptime() time.Duration { return time.Since(began) + time.Duration(passed.Load()) }
 
 // Since returns how long ago t was.
 func Since(t time.Time) time.Duration { return Now().Sub(t) }
 
-// Advance lets d pass: it moves the clock of the whole process forward by d, above 0 and
-// together at most [MaxAhead]. An error wraps [ErrAdvance], and the clock has not moved.
+// Advance lets d pass: it moves the clock of the whole process forward by d, which must be
+// positive. The clock can be at most [MaxAhead] ahead in total. An error wraps [ErrAdvance], and
+// the clock has not moved.
 func Advance(d time.Duration) error {
 	if d <= 0 {
 		return Jump(d)
 	}
-	passed.Add(int64(d)) // first, so that no reader takes the advance for a jump
+	passed.Add(int64(d)) // first, so that no reader mistakes the advance for a jump
 	err := Jump(d)
 	if err != nil {
 		passed.Add(-int64(d))
@@ -65,8 +66,8 @@ func Jump(d time.Duration) error {
 	}
 }
 
-// Retreat moves the clock of the whole process back by d, above 0, to at most [MaxAhead]
-// behind that of the machine. An error wraps [ErrAdvance], and the clock has not moved.
+// Retreat moves the clock of the whole process back by d, which must be positive, to at most
+// [MaxAhead] behind the machine's clock. An error wraps [ErrAdvance], and the clock has not moved.
 func Retreat(d time.Duration) error {
 	for {
 		at := ahead.Load()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestClock checks that the clock moves by what it is told and goes on from there, and that
-// a refused move leaves it where it is.
+// TestClock checks that the clock moves by the given amount and continues from there, and that a
+// refused move leaves it unchanged.
 func TestClock(t *testing.T) {
 	start, before := time.Now(), Now()
 	if err := Advance(36 * time.Hour); err != nil {
@@ -24,7 +24,8 @@ func TestClock(t *testing.T) {
 	if y, want := Now().YearDay(), before.Add(36*time.Hour).YearDay(); y != want {
 		t.Errorf("the date is day %d, want %d", y, want)
 	}
-	for _, d := range []time.Duration{0, -1, -24 * time.Hour, math.MinInt64, math.MaxInt64, MaxAhead, MaxAhead - 36*time.Hour + 1} {
+	for _, d := range []time.Duration{0, -1, -24 * time.Hour, math.MinInt64, math.MaxInt64, MaxAhead,
+		MaxAhead - 36*time.Hour + 1} {
 		if err := Advance(d); !errors.Is(err, ErrAdvance) {
 			t.Errorf("Advance(%v) = %v, want ErrAdvance", d, err)
 		}
@@ -37,8 +38,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockMovesByAll checks that moves made at the same time add up, and that a nanosecond
-// is enough to move the clock.
+// TestClockMovesByAll checks that concurrent moves add up, and that a nanosecond is enough to move
+// the clock.
 func TestClockMovesByAll(t *testing.T) {
 	before := ahead.Swap(0) // earlier tests may have left no room
 	defer ahead.Store(before)
@@ -60,8 +61,8 @@ func TestClockMovesByAll(t *testing.T) {
 	}
 }
 
-// TestClockGoesBack checks that the clock goes back by what it is told, also to before that of the
-// machine, and that a refused move leaves it where it is.
+// TestClockGoesBack checks that the clock goes back by the given amount, even to before the
+// machine's clock, and that a refused move leaves it unchanged.
 func TestClockGoesBack(t *testing.T) {
 	before := ahead.Swap(0)
 	defer ahead.Store(before)
@@ -69,8 +70,10 @@ func TestClockGoesBack(t *testing.T) {
 		at, by time.Duration
 		ok     bool
 	}{
-		{36 * time.Hour, 35 * time.Hour, true}, {0, 1, true}, {0, 100 * time.Hour, true}, {0, MaxAhead, true}, {MaxAhead, 2 * MaxAhead, true},
-		{0, MaxAhead + 1, false}, {-1, MaxAhead, false}, {0, 0, false}, {0, -1, false}, {0, math.MinInt64, false}, {0, math.MaxInt64, false},
+		{36 * time.Hour, 35 * time.Hour, true}, {0, 1, true}, {0, 100 * time.Hour, true}, {0, MaxAhead, true},
+		{MaxAhead, 2 * MaxAhead, true},
+		{0, MaxAhead + 1, false}, {-1, MaxAhead, false}, {0, 0, false}, {0, -1, false}, {0, math.MinInt64, false},
+		{0, math.MaxInt64, false},
 	} {
 		ahead.Store(int64(tt.at))
 		err := Retreat(tt.by)

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// named returns the account of a name, each of whose counters has a name of its own. A part
-// that cannot exist has none.
+// named returns the account with the given name, each of whose counters has a name of its own. A
+// part that cannot exist has no name.
 func named(name string) *Account {
 	return &Account{Name: func(p Part) bulkhead.Signature {
 		if p.Kind > TakenSince || p.Epoch > 23 || p.Epoch > 0 && p.Kind < AddedSince {
@@ -26,7 +26,7 @@ func named(name string) *Account {
 	}}
 }
 
-// A desk does to accounts in a house what a front door does.
+// A desk performs the operations of a front door on accounts in a house.
 type desk struct {
 	fatal func(...any)
 	house *prototest.Tally
@@ -73,8 +73,8 @@ func (d desk) delete(a *Account) (epoch int) {
 	return fresh[0]
 }
 
-// TestDeletesAgainstMap adds, deletes and lets generations pass at random, and compares with
-// maps that really delete: the additions since the last delete, of the live generations.
+// TestDeletesAgainstMap adds, deletes and lets generations pass at random. It compares the result
+// with maps that really delete: the additions since the last delete, in the live generations.
 func TestDeletesAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keep := rapid.IntRange(1, 6).Draw(t, "keep")
@@ -127,9 +127,9 @@ func TestDeletesAgainstMap(t *testing.T) {
 	})
 }
 
-// TestTakesAgainstMap also subtracts, within one generation: what is left is the difference
-// since the last delete. If more is subtracted than there is, the next addition makes up for
-// it, as long as nothing was deleted.
+// TestTakesAgainstMap also subtracts, within one generation: the difference since the last delete
+// is left. If more is subtracted than is left, the next addition compensates for it, as long as
+// nothing was deleted.
 func TestTakesAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := desk{t.Fatal, prototest.NewTally(1)}
@@ -147,7 +147,7 @@ func TestTakesAgainstMap(t *testing.T) {
 				d.take(named("ann"), uint32(n))
 				left -= n
 			default:
-				// Also beyond the deletes with numbers, since nothing is forgotten here.
+				// The deletes may go beyond those with numbers, since nothing is forgotten here.
 				if epoch := d.delete(named("ann")); epoch != min(deleted, MaxEpochs) {
 					t.Fatalf("delete %d has number %d", deleted, epoch)
 				}
@@ -162,8 +162,8 @@ func TestTakesAgainstMap(t *testing.T) {
 	})
 }
 
-// TestTakenFromTheForgotten checks that when counts are forgotten before what was subtracted
-// from them, later additions count in full.
+// TestTakenFromTheForgotten checks that later additions count in full when counts are forgotten
+// before the subtraction from them.
 func TestTakenFromTheForgotten(t *testing.T) {
 	d := desk{t.Fatal, prototest.NewTally(2)}
 	d.add(named("ann"), 100)
@@ -179,8 +179,8 @@ func TestTakenFromTheForgotten(t *testing.T) {
 	}
 }
 
-// TestDeletedAtOnce lets several nodes delete the same thing, each before it hears of the
-// others, and checks that later additions count from 0.
+// TestDeletedAtOnce lets several nodes delete the same thing, each before it learns of the others,
+// and checks that later additions count from 0.
 func TestDeletedAtOnce(t *testing.T) {
 	for nodes := range 5 {
 		for before := range MaxEpochs {
@@ -223,7 +223,7 @@ func TestDeletedOften(t *testing.T) {
 			t.Errorf("3 added after delete %d: %d left of %+v", i, a.Left(), a.Balance)
 		}
 	}
-	// One that was never deleted may lack a free number as well.
+	// An account that was never deleted may lack a free number as well.
 	d.add(named("bob"), 5)
 	var r Raising
 	r.Delete(MaxEpochs, d.read(named("bob")))
@@ -278,7 +278,7 @@ func TestTogether(t *testing.T) {
 	want("forgotten", 0, 0)
 }
 
-// TestShownByError raises one counter by itself, as an error of a filter shows it.
+// TestShownByError raises one counter alone, as an error of a filter shows it.
 func TestShownByError(t *testing.T) {
 	for _, p := range []Part{{Kind: Deletes}, {Kind: AddedSince}, {Kind: TakenSince}} {
 		d := desk{t.Fatal, prototest.NewTally(1)}
@@ -316,12 +316,13 @@ func TestFresh(t *testing.T) {
 		accounts = append(accounts, d.read(named(name)))
 	}
 	got, err := Fresh(t.Context(), d.house, accounts)
-	if want := []int{0, 2, 5, MaxEpochs, 5, MaxEpochs, MaxEpochs - 1, MaxEpochs, 0}; err != nil || !slices.Equal(got, want) {
+	if want := []int{0, 2, 5, MaxEpochs, 5, MaxEpochs, MaxEpochs - 1, MaxEpochs, 0}; err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("Fresh of %v: %v, %v, want %v", names, got, err, want)
 	}
 }
 
-// TestFull checks that Before leaves a full counter as it is, and that sums stay in range.
+// TestFull checks that Before leaves a full counter unchanged, and that sums stay in range.
 func TestFull(t *testing.T) {
 	b := Balance{Added: bulkhead.Many, AddedSince: 5}.Before(3)
 	if b.Added != bulkhead.Many || b.AddedSince != 2 {
@@ -362,8 +363,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestEveryFault checks that whichever look-up fails, the caller gets the error, also for
-// accounts with deletes, which take more look-ups.
+// TestEveryFault checks that the caller gets the error of any failing look-up, including for
+// accounts with deletes, which take further look-ups.
 func TestEveryFault(t *testing.T) {
 	house := &prototest.Ailing{Tally: prototest.NewTally(4)}
 	d := desk{t.Fatal, house.Tally}
@@ -381,8 +382,8 @@ func TestEveryFault(t *testing.T) {
 	house.Test(t, "Fresh", func() error { _, err := Fresh(t.Context(), house, []*Account{a, b}); return err })
 }
 
-// TestMark checks that another node that follows the mark sees that one has subtracted, and
-// that its look-ups do not count as clients'.
+// TestMark checks that another node that follows the mark notices a subtraction, and that its
+// look-ups do not count as clients' look-ups.
 func TestMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		house := prototest.NewTally(1)

@@ -8,28 +8,28 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Mark shows that something was ever taken away, on this node or another. Until then a
-// front door need not look it up. It is a counter that is raised with each subtraction,
-// so that it lives as long as the last of them. Its methods may be called concurrently.
-// Make one with [NewMark].
+// A Mark shows whether anything was ever taken away, on this node or another. Until then a front
+// door need not look up the subtractions. The mark is a counter that is raised with each
+// subtraction, so that it lives as long as the last of them. Its methods may be called
+// concurrently. Use [NewMark] to make one.
 type Mark struct {
 	sig  bulkhead.Signature
 	seen atomic.Bool
 }
 
-// NewMark returns the mark that is kept under sig, not seen yet.
+// NewMark returns the mark that is kept under sig and has not been seen yet.
 func NewMark(sig bulkhead.Signature) *Mark { return &Mark{sig: sig} }
 
-// Seen reports whether something was taken away. It stays true.
+// Seen reports whether anything was taken away. Once true, it stays true.
 func (m *Mark) Seen() bool { return m.seen.Load() }
 
-// Set makes the mark visible here at once.
+// Set makes the mark visible on this node at once.
 func (m *Mark) Set() { m.seen.Store(true) }
 
-// Raise adds the mark to r, for the other nodes to see.
+// Raise adds the mark to r, so that other nodes see it.
 func (m *Mark) Raise(r *Raising) { r.Raise(m.sig, 1) }
 
-// Refresh looks up whether the mark was raised.
+// Refresh looks up whether the mark has been raised.
 func (m *Mark) Refresh(ctx context.Context, house bulkhead.Counter) error {
 	if m.Seen() {
 		return nil
@@ -44,8 +44,8 @@ func (m *Mark) Refresh(ctx context.Context, house bulkhead.Counter) error {
 	return nil
 }
 
-// Follow looks up the mark now and then, until it is seen or ctx ends. It ignores
-// errors, which the clearinghouse itself reports, and tries again.
+// Follow looks up the mark periodically, until it is seen or ctx ends. It ignores errors, which the
+// clearinghouse itself reports, and tries again.
 func (m *Mark) Follow(ctx context.Context, house bulkhead.Counter, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -2,15 +2,15 @@ package ledger
 
 import "github.com/bulkhead-mail/bulkhead"
 
-// A Raising holds counters to be raised by one call of [bulkhead.Counter].Count, Sigs[i]
-// by N[i]. Related counters must be raised together, so that they are forgotten
-// together. The zero Raising is empty.
+// A Raising holds counters to be raised by one call of [bulkhead.Counter].Count: Sigs[i] by N[i].
+// Related counters must be raised together, so that they are forgotten together. The zero Raising
+// is empty.
 type Raising struct {
 	Sigs []bulkhead.Signature
 	N    []uint32
 }
 
-// Reset empties r, and keeps its memory.
+// Reset empties r and keeps its memory.
 func (r *Raising) Reset() { r.Sigs, r.N = r.Sigs[:0], r.N[:0] }
 
 // Raise adds one counter.
@@ -18,8 +18,8 @@ func (r *Raising) Raise(sig bulkhead.Signature, n uint32) {
 	r.Sigs, r.N = append(r.Sigs, sig), append(r.N, n)
 }
 
-// Add adds n, 1 to [bulkhead.Many], to an account that was read, or from which
-// nothing can have been taken because no [Mark] was seen.
+// Add adds n, 1 to [bulkhead.Many], to an account that was read, or from which nothing can have
+// been taken because no [Mark] was seen.
 func (r *Raising) Add(a *Account, n uint32) {
 	m := n
 	switch {
@@ -32,15 +32,15 @@ func (r *Raising) Add(a *Account, n uint32) {
 	r.Raise(a.Name(Part{Kind: Added}), m)
 }
 
-// AddSince adds n to the additions since the last delete, if there was one. It is the
-// second half of Add, for a door that raises Added by other means.
+// AddSince adds n to the additions since the last delete, if there was a delete. It is the second
+// half of Add, for a door that raises Added by other means.
 func (r *Raising) AddSince(a *Account, n uint32) {
 	if a.Deletes > 0 {
 		r.Raise(a.Name(a.Since(AddedSince)), n)
 	}
 }
 
-// Take subtracts n, 1 to [bulkhead.Many], from an account that was read, even if less is
+// Take subtracts n, 1 to [bulkhead.Many], from an account that was read, even if less than n is
 // left.
 func (r *Raising) Take(a *Account, n uint32) {
 	r.Raise(a.Name(Part{Kind: Taken}), n)
@@ -49,16 +49,16 @@ func (r *Raising) Take(a *Account, n uint32) {
 	}
 }
 
-// Delete subtracts everything from accounts that were read and share the counter of
-// their deletions. epoch is the first result of [Fresh]; if it is MaxEpochs, the delete
-// gets no number, and is right until the deleted counts are forgotten.
+// Delete subtracts everything from accounts that were read and share the counter of their
+// deletions. epoch is the first result of [Fresh]. If it is MaxEpochs, the delete gets no number,
+// and is right until the deleted counts are forgotten.
 func (r *Raising) Delete(epoch int, accounts ...*Account) {
 	if epoch < MaxEpochs {
 		r.Raise(accounts[0].Name(Part{Kind: Deletes}), 1<<epoch)
 	}
 	for _, a := range accounts {
-		// Not the difference alone: it counts what an earlier delete took, which is
-		// forgotten before this delete is, and would bring back what came between.
+		// The difference alone would be wrong: it includes what an earlier delete took, which is
+		// forgotten before this delete is. The additions between the two would come back.
 		r.rest(a.Name(Part{Kind: Taken}), a.Left())
 		if epoch >= MaxEpochs && a.Deletes > 0 {
 			r.rest(a.Name(a.Since(TakenSince)), left(a.AddedSince, a.TakenSince))

@@ -6,11 +6,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// aside is the aspects that the ledger looks up, as further questions of a request.
+// aside is the aspects that the ledger looks up, as further questions of the same request.
 const aside = bulkhead.Counts | bulkhead.Aside
 
-// Read reads the balances of accounts, by one look-up, and a second one if any of them
-// was deleted. On an error they are undefined.
+// Read reads the balances of accounts with one look-up, and with a second one if any account was
+// deleted. On an error the balances are undefined.
 func Read(ctx context.Context, house bulkhead.Counter, accounts []*Account) error {
 	looks, err := ask(ctx, house, accounts, func(a *Account) []Part {
 		return []Part{{Kind: Added}, {Kind: Taken}, {Kind: Deletes}}
@@ -39,9 +39,9 @@ func Read(ctx context.Context, house bulkhead.Counter, accounts []*Account) erro
 	return nil
 }
 
-// Fresh returns for each account, which must have been read, the number of its next
-// delete: above those not forgotten, so that it is the last, and with nothing counted
-// under it yet. It is [MaxEpochs] if there is none left.
+// Fresh returns the number of the next delete of each account, which must have been read. The
+// number is higher than any that is not forgotten, so that the new delete is the last one, and
+// nothing is counted under it yet. It is [MaxEpochs] if no number is left.
 func Fresh(ctx context.Context, house bulkhead.Counter, accounts []*Account) ([]int, error) {
 	looks, err := ask(ctx, house, accounts, func(a *Account) (parts []Part) {
 		for epoch := a.nextEpoch(); epoch < MaxEpochs; epoch++ {
@@ -65,8 +65,9 @@ func Fresh(ctx context.Context, house bulkhead.Counter, accounts []*Account) ([]
 	return fresh, nil
 }
 
-// ask looks up parts of accounts, one after the other.
-func ask(ctx context.Context, house bulkhead.Counter, accounts []*Account, parts func(*Account) []Part) ([]bulkhead.Look, error) {
+// ask looks up the parts of all accounts, one account after the other.
+func ask(ctx context.Context, house bulkhead.Counter, accounts []*Account,
+	parts func(*Account) []Part) ([]bulkhead.Look, error) {
 	var sigs []bulkhead.Signature
 	for _, a := range accounts {
 		for _, p := range parts(a) {

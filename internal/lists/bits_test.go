@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestBitsList checks that a list of bits answers like the two-part list of the same text, is
-// added to, merged and compared as that is, and that no damage of its file goes unnoticed.
+// TestBitsList checks that a list of bits answers, grows, merges and compares like the two-part
+// list of the same text, and that any damage to its file is noticed.
 func TestBitsList(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, from, to int) string {
@@ -33,11 +33,13 @@ func TestBitsList(t *testing.T) {
 	made := make(map[Structure]*List)
 	for _, structure := range []Structure{TwoPart, Bits} {
 		path := filepath.Join(dir, string(structure))
-		if _, err := Build(t.Context(), path, []string{first}, Options{Structure: structure, Error: rate, Capacity: 10_000, Hash: SHA1}); err != nil {
+		if _, err := Build(t.Context(), path, []string{first}, Options{Structure: structure, Error: rate,
+			Capacity: 10_000, Hash: SHA1}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := Add(t.Context(), path, DefaultMaxBytes, []string{second}, false, Options{})
-		// By chance, some names seem to be there: more than 9 with a probability below 1e-11.
+		// By chance, some names are found that were never added: more than 9 with a probability
+		// below 1e-11.
 		if err != nil || r.New > 3000 || r.New < 2991 {
 			t.Fatalf("%s: %+v, %v", structure, r, err)
 		}
@@ -50,7 +52,7 @@ func TestBitsList(t *testing.T) {
 		}
 		made[structure] = l
 
-		// Half of it each, built like each other, give the same.
+		// Two halves of the list, built like each other, merge into the same list.
 		halves := []string{path + ".1", path + ".2"}
 		if _, err := Build(t.Context(), halves[0], []string{first}, Options{Like: l, Hash: SHA1}); err != nil {
 			t.Fatal(err)
@@ -76,11 +78,13 @@ func TestBitsList(t *testing.T) {
 		if d, err := l.DiffNewer(t.Context(), all, nil); err != nil || d.New != 9001 || d.Added != 0 {
 			t.Errorf("%s: beside all text: %+v, %v", structure, d, err)
 		}
-		if _, err := Add(t.Context(), path, DefaultMaxBytes, []string{write("more.txt", 20_000, 40_000)}, false, Options{}); err == nil {
+		if _, err := Add(t.Context(), path, DefaultMaxBytes, []string{write("more.txt", 20_000, 40_000)}, false,
+			Options{}); err == nil {
 			t.Errorf("%s: twice its capacity is taken", structure)
 		}
 	}
-	for _, ask := range []string{"name0.example", "www.name8999.example", "name9000.example", "x@name3.example", "192.0.2.77", "192.0.3.1"} {
+	for _, ask := range []string{"name0.example", "www.name8999.example", "name9000.example", "x@name3.example",
+		"192.0.2.77", "192.0.3.1"} {
 		e, err := ParseEntry(ask)
 		if err != nil {
 			t.Fatal(err)
@@ -99,10 +103,12 @@ func TestBitsList(t *testing.T) {
 	if err != nil || !l.hasAddr(netip.MustParseAddr("192.0.2.9")) || l.hasAddr(netip.MustParseAddr("192.0.9.9")) {
 		t.Errorf("addresses are not found as DNS asks for them (%v)", err)
 	}
-	if _, err := Merge(plain, DefaultMaxBytes, []string{filepath.Join(dir, "bits"), filepath.Join(dir, "two-part")}, nil); !errors.Is(err, filter.ErrGeometry) {
+	if _, err := Merge(plain, DefaultMaxBytes, []string{filepath.Join(dir, "bits"), filepath.Join(dir, "two-part")},
+		nil); !errors.Is(err, filter.ErrGeometry) {
 		t.Errorf("merged with a two-part list: %v", err)
 	}
-	if _, err := Build(t.Context(), filepath.Join(dir, "x"), []string{first}, Options{Structure: Bits, Eigen: filter.EigenChars}); err == nil {
+	if _, err := Build(t.Context(), filepath.Join(dir, "x"), []string{first},
+		Options{Structure: Bits, Eigen: filter.EigenChars}); err == nil {
 		t.Error("an eigenvalue is taken")
 	}
 	file, err := os.ReadFile(plain)

@@ -21,55 +21,55 @@ import (
 // DefaultError is the false-positive rate a list is built for.
 const DefaultError = 1e-6
 
-// maxShown is how many bad lines of a file an error names.
+// maxShown is how many bad lines of a file an error lists.
 const maxShown = 10
 
-// Options say how a list is built.
+// Options configure how a list is built.
 type Options struct {
 	Name   string // empty: the name of the file, without folders and ending
 	Tone   Tone   // empty: Black
-	Reason string // told to those who are refused
+	Reason string // shown to clients that are refused
 	// Error is the wanted false-positive rate of one element, between 0 and 1; 0 means
 	// [DefaultError].
 	Error float64
-	// Capacity is how many entries the list is to have room for; 0, or fewer than the sources
-	// have, means as many as these.
+	// Capacity is how many entries the list has room for. The number of entries in the sources is
+	// the minimum, and is used if Capacity is 0.
 	Capacity uint64
 	// Exact makes a domain stand for itself only, not for its subdomains.
 	Exact bool
-	// Hash makes a list of hashes: the md5, sha1 or sha256 of each entry. Lines that are such
-	// a hash already are taken as they are. Empty: no hashes.
+	// Hash makes a list of hashes: the md5, sha1 or sha256 of each entry. Lines that are such a
+	// hash already are stored unchanged. Empty: no hashes.
 	Hash string
-	// Eigen is the eigenvalue of the second section; 0 means [filter.EigenHash], the only one
-	// with the error rate that the paper claims.
+	// Eigen is the eigenvalue of the second section. 0 means [filter.EigenHash], the only
+	// eigenvalue with the error rate that the paper claims.
 	Eigen filter.Eigenvalue
 	// Structure is the kind of filter; empty means [TwoPart]. A [Fuse] list has no Capacity, no
-	// Eigen and no Like, and takes about 50 bytes of memory for each entry while it is built.
+	// Eigen and no Like. It takes about 50 bytes of memory for each entry while it is built.
 	Structure Structure
-	// Like gives the list the shape and key of another one, so that the two can be merged.
-	// Error, Capacity, Structure and Eigen are then ignored.
+	// Like gives the list the shape and key of another list, so that the two can be merged. Error,
+	// Capacity, Structure and Eigen are then ignored.
 	Like *List
-	// SkipBad leaves out lines that are not entries. Otherwise they are an error, and nothing
-	// is written.
+	// SkipBad skips lines that are not entries. Otherwise they are an error, and nothing is
+	// written.
 	SkipBad bool
-	// Now is the time of the list; nil means time.Now.
+	// Now returns the time that the list gets; nil means time.Now.
 	Now func() time.Time
-	// Progress is called with the number of lines added so far, now and then; it may be nil.
+	// Progress is called periodically with the number of lines added so far; it may be nil.
 	Progress func(lines uint64)
 }
 
-// A Result says what [Build] or [Add] has done.
+// A Result is the outcome of [Build] or [Add].
 type Result struct {
 	List  *List
 	Lines uint64 // entries read
 	New   uint64 // elements that the filter did not hold before
-	Bad   uint64 // lines left out
+	Bad   uint64 // lines skipped
 }
 
-// Build makes a list from text files and writes it to path, which is replaced whole or not
-// at all. Each source is read twice, first for the size of the filter, so it must be a file
-// and not a pipe. A two-part list takes the memory of its filter, however long the files
-// are; for a fuse list see [Options].
+// Build makes a list from text files and writes it to path, which is replaced as a whole or not at
+// all. Each source is read twice, first to determine the size of the filter, so it must be a file
+// and not a pipe. Building a two-part list takes only the memory of its filter, however long the
+// files are; for a fuse list see [Options].
 func Build(ctx context.Context, path string, sources []string, o Options) (Result, error) {
 	if err := o.defaults(path); err != nil {
 		return Result{}, err
@@ -105,7 +105,7 @@ func (l *List) fuseOf(ctx context.Context, path string, sources []string, o Opti
 		if err := b.Add(text); err != nil {
 			full = err
 		}
-		return false // whether it is new is known at the end
+		return false // fuseOf counts the new elements at the end
 	}
 	r, err := l.take(ctx, sources, o)
 	if l.insert = nil; err == nil && full != nil {
@@ -149,7 +149,8 @@ func (o *Options) defaults(path string) error {
 		}
 	case Fuse:
 		if o.Capacity > 0 || o.Like != nil || o.Eigen != filter.EigenHash {
-			return fmt.Errorf("lists: %w: a fuse list has no room for more entries, no eigenvalue, and is not like another list", ErrStatic)
+			return fmt.Errorf(
+				"lists: %w: a fuse list has no room for more entries, no eigenvalue, and is not like another list", ErrStatic)
 		}
 	default:
 		return fmt.Errorf("lists: structure %.20q is none of two-part, bits, fuse", o.Structure)
@@ -198,14 +199,14 @@ func empty(o Options, n uint64) (*List, error) {
 	if l.filter, err = filter.NewTwoPart(shape, secret); err != nil {
 		return nil, fmt.Errorf("lists: %w", err)
 	}
-	// The file carries its key, so that whoever is given the list can use it.
+	// The file carries its key, so that every recipient of the list can use it.
 	l.filter.Publish()
 	return l, nil
 }
 
-// Add adds the entries of text files to the list at path, which may have at most limit
-// bytes, and writes it anew. If the error rate would rise above the wanted one, it fails and
-// writes nothing, unless overfill is set. An error wraps [ErrStatic] for a fuse list.
+// Add adds the entries of text files to the list at path, which may be at most limit bytes long,
+// and rewrites it. If the error rate would rise above the wanted rate, Add fails and writes
+// nothing, unless overfill is set. For a fuse list the error wraps [ErrStatic].
 func Add(ctx context.Context, path string, limit int64, sources []string, overfill bool, o Options) (Result, error) {
 	if err := o.defaults(path); err != nil {
 		return Result{}, err
@@ -228,13 +229,14 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 		return Result{}, err
 	}
 	if rate := l.set().ErrorRate(); !overfill && rate > 1.05*l.meta.Error {
-		return Result{}, fmt.Errorf("lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger --capacity",
+		return Result{}, fmt.Errorf(
+			"lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger --capacity",
 			r.New, before, rate, l.meta.Error)
 	}
 	return r, l.write(path)
 }
 
-// fill adds the sources to a new list, and writes it.
+// fill adds the sources to a new list and writes it.
 func (l *List) fill(ctx context.Context, path string, sources []string, o Options) (Result, error) {
 	r, err := l.take(ctx, sources, o)
 	if err != nil {
@@ -299,12 +301,13 @@ func (l *List) takeFile(ctx context.Context, name string, o Options, r *Result, 
 		return fmt.Errorf("%s: %w", filepath.Base(name), err)
 	}
 	l.meta.Sources = append(l.meta.Sources, Source{
-		Name: filepath.Base(name), SHA256: hex.EncodeToString(sum.Sum(nil)), Entries: taken, Read: o.Now().UTC().Truncate(time.Second),
+		Name: filepath.Base(name), SHA256: hex.EncodeToString(sum.Sum(nil)), Entries: taken,
+		Read: o.Now().UTC().Truncate(time.Second),
 	})
 	return nil
 }
 
-// parse reads one line: an entry, or in a list of hashes also a hash.
+// parse reads one line: an entry or, for a list of hashes, a hash.
 func (l *List) parse(line string) (Entry, error) {
 	if l.meta.Hash != NoHash {
 		if e, err := DigestEntry(l.meta.Hash, line); err == nil {
@@ -354,10 +357,9 @@ func countLines(ctx context.Context, name string) (n uint64, err error) {
 	return n, nil
 }
 
-// Merge writes to path the union of lists that were built like each other (see
-// [Options].Like), each of at most limit bytes. Name and reason are those of the first one;
-// the tone must be the same. The union allows what any of them allows. A nil now is
-// time.Now.
+// Merge writes to path the union of lists that were built like each other (see [Options].Like),
+// each at most limit bytes long. Name and reason come from the first list; all tones must be equal.
+// The union allows every entry that any input allows. A nil now means time.Now.
 func Merge(path string, limit int64, inputs []string, now func() time.Time) (*List, error) {
 	if len(inputs) < 2 {
 		return nil, fmt.Errorf("lists: merge of %d lists, want at least 2", len(inputs))
@@ -385,8 +387,7 @@ func Merge(path string, limit int64, inputs []string, now func() time.Time) (*Li
 	return merged, merged.write(path)
 }
 
-// joinAllow adds to the allow list beside path the entries of the inputs' allow lists that it
-// lacks.
+// joinAllow adds the missing entries of the inputs' allow lists to the allow list next to path.
 func joinAllow(path string, inputs []string) error {
 	have, err := readAllow(path + AllowSuffix)
 	if err != nil {
@@ -438,7 +439,7 @@ func (l *List) join(o *List) error {
 	return nil
 }
 
-// Allow adds entries to the allow list beside the list at path, without reading the list.
+// Allow adds entries to the allow list next to the list at path, without reading the list.
 func Allow(path string, entries []string) error {
 	var normal []string
 	for _, text := range entries {

@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestTwoPartClaims measures a claim of Jiang & Zhao with real lists: that the error of the
-// two-part filter is the product of the rates of its sections. It holds if the eigenvalue is
-// an independent hash. If it is a feature of the address, similar addresses meet in the
-// second section.
+// TestTwoPartClaims measures a claim of Jiang & Zhao with real lists: the error of the two-part
+// filter is the product of the rates of its sections. The claim holds if the eigenvalue is an
+// independent hash. If it is a feature of the address, similar addresses collide in the second
+// section.
 func TestTwoPartClaims(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	address := func() string {
@@ -35,7 +35,8 @@ func TestTwoPartClaims(t *testing.T) {
 			}
 		}
 		measured, claimed := float64(found)/float64(asked), l.filter.ProductRate()
-		t.Logf("eigenvalue %v: claimed %.2g, stated %.2g, measured %.2g, %.1f bits an entry", eigen, claimed, l.ErrorRate(), measured, 8*float64(l.Bytes())/30_000)
+		t.Logf("eigenvalue %v: claimed %.2g, stated %.2g, measured %.2g, %.1f bits an entry", eigen, claimed,
+			l.ErrorRate(), measured, 8*float64(l.Bytes())/30_000)
 		if sigma := math.Sqrt(l.ErrorRate() / float64(asked)); measured > l.ErrorRate()+5*sigma {
 			t.Errorf("eigenvalue %v: measured %g is more than the list states, %g", eigen, measured, l.ErrorRate())
 		}

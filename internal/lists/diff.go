@@ -10,18 +10,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A Difference says how a newer list differs from an older one.
+// A Difference describes how a newer list differs from an older one.
 type Difference struct {
 	// Old and New are the numbers of different entries.
 	Old, New uint64
-	// Added and Removed are how many entries only the newer list has, and only the older one.
+	// Added counts the entries that only the newer list has, Removed those that only the older one
+	// has.
 	Added, Removed uint64
-	// Exact says that texts were compared. Otherwise the numbers are estimates, or too low by
-	// the error rate.
+	// Exact is set if texts were compared. Otherwise the numbers are estimates, or too low by the
+	// error rate.
 	Exact bool
 }
 
-// DiffText compares two text files exactly, and calls added and removed, which may be nil,
+// DiffText compares two text files exactly. It calls added and removed, either of which may be nil,
 // with each entry that differs. It holds a hash of 16 bytes for each entry in maps.
 func DiffText(ctx context.Context, older, newer string, added, removed func(Entry)) (Difference, error) {
 	was, err := hashes(ctx, older)
@@ -61,7 +62,8 @@ func DiffText(ctx context.Context, older, newer string, added, removed func(Entr
 	return d, err
 }
 
-// hashOf tells entries apart, with an error probability of 2^-128 for each pair.
+// hashOf returns a hash that identifies e, with a collision probability of 2^-128 for each pair of
+// entries.
 func hashOf(e Entry) filter.Key { return filter.Secret{}.Key([]byte(e.Text)) }
 
 func hashes(ctx context.Context, name string) (map[filter.Key]struct{}, error) {
@@ -89,10 +91,10 @@ func eachEntry(ctx context.Context, name string, parse func(string) (Entry, erro
 	})
 }
 
-// DiffNewer calls added, which may be nil, with the entries of a text file that the list
-// does not hold. It misses a share of them, [List.ErrorRate], and never names one that the
-// list holds. What the list has beyond the text cannot be known. Lines are read as [Build]
-// reads them. It holds a hash of 16 bytes for each entry in a map.
+// DiffNewer calls added, which may be nil, with the entries of a text file that the list does not
+// hold. It misses a share of them, [List.ErrorRate], and never reports one that the list holds.
+// Entries that only the list holds cannot be found. Lines are read as [Build] reads them. DiffNewer
+// holds a hash of 16 bytes for each entry in a map.
 func (l *List) DiffNewer(ctx context.Context, newer string, added func(Entry)) (Difference, error) {
 	d := Difference{Old: l.Count()}
 	seen := make(map[filter.Key]struct{})
@@ -113,8 +115,8 @@ func (l *List) DiffNewer(ctx context.Context, newer string, added func(Entry)) (
 	return d, err
 }
 
-// Diff estimates how two lists that were built like each other differ, from the fill of both
-// and of their union.
+// Diff estimates how two lists that were built like each other differ, from the fill of both and
+// the fill of their union.
 func Diff(older, newer *List) (Difference, error) {
 	if err := errors.Join(older.changeable(), newer.changeable()); err != nil {
 		return Difference{}, err
@@ -136,8 +138,8 @@ func Diff(older, newer *List) (Difference, error) {
 	return d, nil
 }
 
-// estimate returns how many elements a list that can be changed has: it inverts the expected
-// fill, of a two-part filter that of section one.
+// estimate returns the approximate number of elements of a list that can be changed. It inverts the
+// expected fill; for a two-part filter that is the fill of section one.
 func (l *List) estimate() uint64 {
 	if l.bits != nil {
 		return l.bits.Count()

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// A Kind says what an entry is.
+// A Kind is the type of an entry.
 type Kind uint8
 
 // The kinds.
 const (
 	Address Kind = iota + 1 // a mail address
-	Domain                  // a domain, with its subdomains unless the list says otherwise
-	URL                     // a URL; one that ends in "/" stands for everything below
+	Domain                  // a domain, with its subdomains unless the list is exact
+	URL                     // a URL; one that ends in "/" stands for everything below it
 	Network                 // an IP address or network
 	Digest                  // the hash of an entry, for lists of hashes
 )
@@ -46,8 +46,8 @@ const (
 	maxLocal  = 64
 )
 
-// An Entry is one normalised address, domain, URL, network or hash: two spellings of the
-// same thing give equal entries. The zero Entry is invalid.
+// An Entry is one normalised address, domain, URL, network or hash: two spellings of the same thing
+// yield equal entries. The zero Entry is invalid.
 type Entry struct {
 	Kind Kind
 	// Text is the element that goes into the filter: "local@domain" and domains
@@ -56,9 +56,9 @@ type Entry struct {
 	Text string
 }
 
-// ParseEntry normalises one entry. Its form says what it is: with "://" or a leading "//" it
-// is a URL; then come IP addresses and networks; anything else with a "/" is a URL without a
-// scheme; with an "@" it is an address, but "@domain" is a domain; the rest are domains.
+// ParseEntry normalises one entry, whose form determines its kind. With "://" or a leading "//" it
+// is a URL. Next come IP addresses and networks. Anything else with a "/" is a URL without a
+// scheme. With an "@" it is an address, but "@domain" is a domain. Everything else is a domain.
 // "*.example.com" and ".example.com" are read as example.com.
 func ParseEntry(text string) (Entry, error) {
 	text = strings.TrimSpace(text)
@@ -81,7 +81,7 @@ func ParseEntry(text string) (Entry, error) {
 		return n, nil
 	}
 	if host, bits, ok := strings.Cut(text, "/"); ok {
-		// With a scheme it would be a URL; without, it is a mistake that would never match.
+		// With a scheme it would be a URL. Without one it is a mistake that would never match.
 		if a, err := netip.ParseAddr(host); err == nil && bits != "" && strings.Trim(bits, "0123456789") == "" {
 			return Entry{}, fmt.Errorf("lists: %.80q is not a network: want 0 to %d bits", text, a.BitLen())
 		}
@@ -133,8 +133,8 @@ func parseNetwork(text string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// NetworkEntry returns the entry of a network. It clears the host bits, and turns IPv4 mapped
-// into IPv6 into IPv4, as look-ups do.
+// NetworkEntry returns the entry of a network. It clears the host bits, and converts IPv4-mapped
+// IPv6 into IPv4, as look-ups do.
 func NetworkEntry(p netip.Prefix) Entry {
 	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
 		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
@@ -148,7 +148,7 @@ func AddrEntry(a netip.Addr) Entry {
 	return Entry{Network, netip.PrefixFrom(a, a.BitLen()).String()}
 }
 
-// parseURL reads what follows the scheme.
+// parseURL parses the part of a URL after the scheme.
 func parseURL(rest string) (Entry, error) {
 	rest, _, _ = strings.Cut(rest, "#")
 	host, path := rest, "/"
@@ -185,8 +185,8 @@ func normalHost(host string) (string, error) {
 	return normalDomain(host)
 }
 
-// normalDomain returns name in lower case and ASCII, without leading "*." or
-// "." and without a final dot. Underscores are allowed, since they occur.
+// normalDomain returns name in lower case and ASCII, without leading "*." or "." and without a
+// final dot. Underscores are allowed, since they occur in practice.
 func normalDomain(name string) (string, error) {
 	given := name
 	name = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(name, "*"), "."), ".")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestFuseList checks that a fuse list answers like the two-part list of the same text, is
-// smaller, and refuses every change.
+// TestFuseList checks that a fuse list answers like the two-part list of the same text, is smaller,
+// and refuses every change.
 func TestFuseList(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "bad.txt")
@@ -43,7 +43,8 @@ func TestFuseList(t *testing.T) {
 			if made[i], err = Open(paths[i], DefaultMaxBytes); err != nil {
 				t.Fatal(err)
 			}
-			if made[i].Structure() != structure || made[i].Count() != entries+3 || !strings.HasPrefix(made[i].Shape(), string(structure)[:2]) && structure == TwoPart {
+			if made[i].Structure() != structure || made[i].Count() != entries+3 || !strings.HasPrefix(made[i].Shape(),
+				string(structure)[:2]) && structure == TwoPart {
 				t.Errorf("%s: %s, %s of %d", structure, made[i].Structure(), made[i].Shape(), made[i].Count())
 			}
 		}
@@ -52,8 +53,10 @@ func TestFuseList(t *testing.T) {
 			t.Errorf("%d bytes at an error of %g, the two-part list %d", fuse.Bytes(), fuse.ErrorRate(), two.Bytes())
 		}
 		for _, ask := range []string{
-			"name0.example", "www.name9999.example", "name10000.example", "good.name7.example", "x@name3.example", "user5@host.example", "other@host.example",
-			"192.0.2.77", "192.0.3.1", "2001:db8:1::1", "http://site.example/offers/1?x=2", "http://site.example/", "nobody.example",
+			"name0.example", "www.name9999.example", "name10000.example", "good.name7.example", "x@name3.example",
+			"user5@host.example", "other@host.example",
+			"192.0.2.77", "192.0.3.1", "2001:db8:1::1", "http://site.example/offers/1?x=2", "http://site.example/",
+			"nobody.example",
 		} {
 			e, err := ParseEntry(ask)
 			if err != nil {
@@ -78,7 +81,8 @@ func TestFuseList(t *testing.T) {
 		_, diffErr := Diff(fuse, two)
 		_, likeErr := Build(t.Context(), paths[1], []string{text}, Options{Like: fuse})
 		_, roomErr := Build(t.Context(), paths[1], []string{text}, Options{Structure: Fuse, Capacity: 1e6})
-		for what, err := range map[string]error{"add": addErr, "merge": mergeErr, "diff": diffErr, "like": likeErr, "capacity": roomErr} {
+		for what, err := range map[string]error{"add": addErr, "merge": mergeErr, "diff": diffErr, "like": likeErr,
+			"capacity": roomErr} {
 			if !errors.Is(err, ErrStatic) {
 				t.Errorf("%s: %v, want ErrStatic", what, err)
 			}
@@ -98,8 +102,8 @@ func TestFuseList(t *testing.T) {
 	}
 }
 
-// damaged reads a list with every step-th byte changed, cut off there, and with a byte too
-// many: all are refused.
+// damaged reads a list with every step-th byte changed, cut off there, and with one byte too many:
+// all of these are refused.
 func damaged(t *testing.T, file []byte, step int) {
 	t.Helper()
 	for i := 0; i < len(file); i += step {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// TestEntryBounds checks that an entry of the greatest length is accepted, and one a byte
+// TestEntryBounds checks that an entry of the maximum length is accepted, and one that is a byte
 // longer is not.
 func TestEntryBounds(t *testing.T) {
 	label := strings.Repeat("l", 63)
@@ -33,16 +33,27 @@ func TestEntryBounds(t *testing.T) {
 		{"longest local part", strings.Repeat("l", 64) + "@example.com", Address, strings.Repeat("l", 64) + "@example.com"},
 		{"longest entry", "example.com/" + strings.Repeat("p", 2036), URL, "//example.com/" + strings.Repeat("p", 2036)},
 		{"longer entry", "example.com/" + strings.Repeat("p", 2037), 0, ""},
-		{"all letters", "az09-_.example", Domain, "az09-_.example"}, {"`", "`.example", 0, ""}, {"{", "{.example", 0, ""}, {"slash", "0:.example", 0, ""},
+		{"all letters", "az09-_.example", Domain, "az09-_.example"}, {"`", "`.example", 0, ""}, {"{", "{.example", 0, ""},
+		{"slash", "0:.example", 0, ""},
 		{"ends in a number", "example.123", 0, ""}, {"ends in nearly a number", "example.1a3", Domain, "example.1a3"},
-		{"empty label at the end", "example..", 0, ""}, {"two stars", "**.example", 0, ""}, {"star alone", "*example.com", Domain, "example.com"},
-		{"blanks around", " \texample.com\r", Domain, "example.com"}, {"DEL", "exam\x7fple.com", 0, ""}, {"not UTF-8", "\xff.example", 0, ""},
-		{"scheme of nothing", "//example.com/a", URL, "//example.com/a"}, {"another scheme", "ftp://example.com/a", URL, "//example.com/a"},
-		{"user", "http://user@example.com@host.example/", URL, "//host.example/"}, {"question first", "http://example.com?a/b", URL, "//example.com/?a/b"},
-		{"port of an address", "http://192.0.2.7:80/", URL, "//192.0.2.7/"}, {"zone", "http://[fe80::1%25eth0]/", 0, ""}, {"brackets", "http://[192.0.2]/", 0, ""},
-		{"whole Internet", "0.0.0.0/0", Network, "0.0.0.0/0"}, {"mapped network", "::ffff:192.0.2.0/120", Network, "192.0.2.0/24"}, {"half mapped", "::ffff:0.0.0.0/95", Network, "::fffe:0:0/95"},
-		{"all that is mapped", "::ffff:1.2.3.4/96", Network, "0.0.0.0/0"}, {"number that is no network", "1.2.3.4/33", 0, ""}, {"zone of an address", "fe80::1%eth0", 0, ""},
-		{"network of too many bits", "2001:db8::/129", 0, ""}, {"folder of an address", "192.0.2.7/", URL, "//192.0.2.7/"}, {"file of an address", "192.0.2.7/33x", URL, "//192.0.2.7/33x"},
+		{"empty label at the end", "example..", 0, ""}, {"two stars", "**.example", 0, ""}, {"star alone", "*example.com",
+			Domain, "example.com"},
+		{"blanks around", " \texample.com\r", Domain, "example.com"}, {"DEL", "exam\x7fple.com", 0, ""},
+		{"not UTF-8", "\xff.example", 0, ""},
+		{"scheme of nothing", "//example.com/a", URL, "//example.com/a"}, {"another scheme", "ftp://example.com/a", URL,
+			"//example.com/a"},
+		{"user", "http://user@example.com@host.example/", URL, "//host.example/"},
+		{"question first", "http://example.com?a/b", URL, "//example.com/?a/b"},
+		{"port of an address", "http://192.0.2.7:80/", URL, "//192.0.2.7/"}, {"zone", "http://[fe80::1%25eth0]/", 0, ""},
+		{"brackets", "http://[192.0.2]/", 0, ""},
+		{"whole Internet", "0.0.0.0/0", Network, "0.0.0.0/0"},
+		{"mapped network", "::ffff:192.0.2.0/120", Network, "192.0.2.0/24"},
+		{"half mapped", "::ffff:0.0.0.0/95", Network, "::fffe:0:0/95"},
+		{"all that is mapped", "::ffff:1.2.3.4/96", Network, "0.0.0.0/0"},
+		{"number that is no network", "1.2.3.4/33", 0, ""}, {"zone of an address", "fe80::1%eth0", 0, ""},
+		{"network of too many bits", "2001:db8::/129", 0, ""},
+		{"folder of an address", "192.0.2.7/", URL, "//192.0.2.7/"},
+		{"file of an address", "192.0.2.7/33x", URL, "//192.0.2.7/33x"},
 		{"last @", "a@b@example.com", Address, "a@b@example.com"}, {"address of an address", "a@192.0.2.1", 0, ""},
 	} {
 		e, err := ParseEntry(tt.in)
@@ -50,7 +61,8 @@ func TestEntryBounds(t *testing.T) {
 			t.Errorf("%s: %v %.60q, %v, want %v %.60q", tt.name, e.Kind, e.Text, err, tt.kind, tt.want)
 		}
 	}
-	for k, want := range map[Kind]string{Address: "address", Domain: "domain", URL: "url", Network: "network", Digest: "digest", 0: "invalid", 6: "invalid"} {
+	for k, want := range map[Kind]string{Address: "address", Domain: "domain", URL: "url", Network: "network",
+		Digest: "digest", 0: "invalid", 6: "invalid"} {
 		if k.String() != want {
 			t.Errorf("kind %d is called %q, want %q", k, k, want)
 		}
@@ -63,7 +75,7 @@ func TestEntryBounds(t *testing.T) {
 	}
 }
 
-// TestElements checks which elements stand for an entry, and how many of a deep name or path.
+// TestElements checks which elements stand for an entry, and how many for a deep name or path.
 func TestElements(t *testing.T) {
 	_, l := build(t, Options{}, "x.example", "192.0.2.0/24", "192.0.2.7", "0.0.0.0/0", "2001:db8::/32")
 	_, exact := build(t, Options{Exact: true}, "x.example")
@@ -74,25 +86,31 @@ func TestElements(t *testing.T) {
 	}{
 		{l, "a.b.c.example", "a.b.c.example b.c.example c.example"},
 		{l, "c.example", "c.example"}, {l, "example", "example"},
-		{l, "1a.2a.3a.4a.5a.6a.7a.8a.9a.example", "1a.2a.3a.4a.5a.6a.7a.8a.9a.example 2a.3a.4a.5a.6a.7a.8a.9a.example 3a.4a.5a.6a.7a.8a.9a.example 4a.5a.6a.7a.8a.9a.example 5a.6a.7a.8a.9a.example 6a.7a.8a.9a.example 7a.8a.9a.example 8a.9a.example 9a.example"},
-		{l, "zz.0a.1a.2a.3a.4a.5a.6a.7a.8a.9a.example", "zz.0a.1a.2a.3a.4a.5a.6a.7a.8a.9a.example 2a.3a.4a.5a.6a.7a.8a.9a.example 3a.4a.5a.6a.7a.8a.9a.example 4a.5a.6a.7a.8a.9a.example 5a.6a.7a.8a.9a.example 6a.7a.8a.9a.example 7a.8a.9a.example 8a.9a.example 9a.example"},
+		{l, "1a.2a.3a.4a.5a.6a.7a.8a.9a.example",
+			"1a.2a.3a.4a.5a.6a.7a.8a.9a.example 2a.3a.4a.5a.6a.7a.8a.9a.example 3a.4a.5a.6a.7a.8a.9a.example 4a.5a.6a.7a.8a.9a.example 5a.6a.7a.8a.9a.example 6a.7a.8a.9a.example 7a.8a.9a.example 8a.9a.example 9a.example"},
+		{l, "zz.0a.1a.2a.3a.4a.5a.6a.7a.8a.9a.example",
+			"zz.0a.1a.2a.3a.4a.5a.6a.7a.8a.9a.example 2a.3a.4a.5a.6a.7a.8a.9a.example 3a.4a.5a.6a.7a.8a.9a.example 4a.5a.6a.7a.8a.9a.example 5a.6a.7a.8a.9a.example 6a.7a.8a.9a.example 7a.8a.9a.example 8a.9a.example 9a.example"},
 		{l, "a@b.c.example", "a@b.c.example b.c.example c.example"},
-		{l, "http://b.c.example/1/2?q", "//b.c.example/1/2?q //b.c.example/1/2 //b.c.example/ //b.c.example/1/ b.c.example c.example"},
+		{l, "http://b.c.example/1/2?q",
+			"//b.c.example/1/2?q //b.c.example/1/2 //b.c.example/ //b.c.example/1/ b.c.example c.example"},
 		{l, "http://c.example/", "//c.example/ c.example"},
 		{l, "http://c.example/?q", "//c.example/?q //c.example/ c.example"},
 		{l, "http://c.example/a/", "//c.example/a/ //c.example/ c.example"},
-		{l, "http://c.example/1/2/3/4/5/6/7/8", "//c.example/1/2/3/4/5/6/7/8 //c.example/ //c.example/1/ //c.example/1/2/ //c.example/1/2/3/ //c.example/1/2/3/4/ //c.example/1/2/3/4/5/ c.example"},
+		{l, "http://c.example/1/2/3/4/5/6/7/8",
+			"//c.example/1/2/3/4/5/6/7/8 //c.example/ //c.example/1/ //c.example/1/2/ //c.example/1/2/3/ //c.example/1/2/3/4/ //c.example/1/2/3/4/5/ c.example"},
 		{l, "http://192.0.2.9/", "//192.0.2.9/ 192.0.2.9/32 192.0.2.0/24 0.0.0.0/0"},
 		{l, "http://[2001:db8::1]/x", "//[2001:db8::1]/x //[2001:db8::1]/ 2001:db8::/32"},
-		{l, "192.0.2.9", "192.0.2.9/32 192.0.2.0/24 0.0.0.0/0"}, {l, "192.0.2.0/24", "192.0.2.0/24 0.0.0.0/0"}, {l, "192.0.2.0/25", "192.0.2.0/24 0.0.0.0/0"},
-		{exact, "a.c.example", "a.c.example"}, {exact, "x@a.c.example", "x@a.c.example a.c.example"}, {exact, "192.0.2.9", ""},
+		{l, "192.0.2.9", "192.0.2.9/32 192.0.2.0/24 0.0.0.0/0"}, {l, "192.0.2.0/24", "192.0.2.0/24 0.0.0.0/0"},
+		{l, "192.0.2.0/25", "192.0.2.0/24 0.0.0.0/0"},
+		{exact, "a.c.example", "a.c.example"}, {exact, "x@a.c.example", "x@a.c.example a.c.example"},
+		{exact, "192.0.2.9", ""},
 	} {
 		var got []string
 		tt.l.elements(entry(t, tt.in), func(e string) bool { got = append(got, e); return true })
 		if strings.Join(got, " ") != tt.want {
 			t.Errorf("%s: %s, want %s", tt.in, strings.Join(got, " "), tt.want)
 		}
-		// After yield has returned false it is not called again.
+		// yield must not be called again after it has returned false.
 		for stop := 1; stop < len(got); stop++ {
 			n := 0
 			tt.l.elements(entry(t, tt.in), func(string) bool { n++; return n < stop })
@@ -110,13 +128,17 @@ func TestElements(t *testing.T) {
 // TestTextFiles checks comments, blank lines, line ends, byte order marks and long lines.
 func TestTextFiles(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
-		{"lines", "a.example\nb.example\n", "1 a.example, 2 b.example"}, {"no end", "a.example", "1 a.example"}, {"nothing", "", ""},
+		{"lines", "a.example\nb.example\n", "1 a.example, 2 b.example"}, {"no end", "a.example", "1 a.example"},
+		{"nothing", "", ""},
 		{"comments", "# x\na.example # x\nb.example\t# x\nc.example#x\n #\n\n", "2 a.example, 3 b.example, 4 c.example#x"},
-		{"CRLF", "a.example\r\n\r\nb.example\r\n", "1 a.example, 3 b.example"}, {"byte order mark", "\ufeffa.example\n\ufeffb.example\n", "1 a.example, 2 \ufeffb.example"},
-		{"longest line", strings.Repeat("x", 65535) + "\na", "1 " + strings.Repeat("x", 65535) + ", 2 a"}, {"longer line", strings.Repeat("x", 65536) + "\na", "lists: line 1 is longer than 65536 bytes"},
+		{"CRLF", "a.example\r\n\r\nb.example\r\n", "1 a.example, 3 b.example"},
+		{"byte order mark", "\ufeffa.example\n\ufeffb.example\n", "1 a.example, 2 \ufeffb.example"},
+		{"longest line", strings.Repeat("x", 65535) + "\na", "1 " + strings.Repeat("x", 65535) + ", 2 a"},
+		{"longer line", strings.Repeat("x", 65536) + "\na", "lists: line 1 is longer than 65536 bytes"},
 	} {
 		var got []string
-		err := eachLine(strings.NewReader(tt.text), func(n int, line string) error { got = append(got, fmt.Sprint(n, " ", line)); return nil })
+		err := eachLine(strings.NewReader(tt.text),
+			func(n int, line string) error { got = append(got, fmt.Sprint(n, " ", line)); return nil })
 		text := strings.Join(got, ", ")
 		if err != nil {
 			text = err.Error()
@@ -131,17 +153,20 @@ func TestTextFiles(t *testing.T) {
 	}
 }
 
-// TestMeta checks that a list says what it was built from, and when.
+// TestMeta checks that a list records its sources and build time.
 func TestMeta(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "made.up.list")
-	first, second := write(t, "first.txt", "a.example", "b@example.com", "a.example"), write(t, "second.txt", "192.0.2.0/24", "2001:db8::/32", "http://c.example/", "192.0.2.0/25")
-	r, err := Build(t.Context(), path, []string{first, second}, Options{Now: func() time.Time { return day.Add(time.Millisecond) }, Reason: "because"})
+	first, second := write(t, "first.txt", "a.example", "b@example.com", "a.example"),
+		write(t, "second.txt", "192.0.2.0/24", "2001:db8::/32", "http://c.example/", "192.0.2.0/25")
+	r, err := Build(t.Context(), path, []string{first, second},
+		Options{Now: func() time.Time { return day.Add(time.Millisecond) }, Reason: "because"})
 	if err != nil || r.Lines != 7 || r.New != 6 || r.Bad != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	later := day.Add(time.Hour)
-	if _, err := Add(t.Context(), path, 1<<30, []string{write(t, "third.txt", "d.example")}, true, Options{Now: func() time.Time { return later }}); err != nil {
+	if _, err := Add(t.Context(), path, 1<<30, []string{write(t, "third.txt", "d.example")}, true,
+		Options{Now: func() time.Time { return later }}); err != nil {
 		t.Fatal(err)
 	}
 	l, err := Open(path, 1<<30)
@@ -149,7 +174,8 @@ func TestMeta(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := l.Meta()
-	if m.Format != 1 || m.Name != "made.up" || m.Tone != Black || m.Reason != "because" || !m.Built.Equal(day) || !m.Updated.Equal(later) || m.Error != DefaultError || m.Capacity != 7 || !m.Subdomains || m.Hash != "" {
+	if m.Format != 1 || m.Name != "made.up" || m.Tone != Black || m.Reason != "because" || !m.Built.Equal(day) ||
+		!m.Updated.Equal(later) || m.Error != DefaultError || m.Capacity != 7 || !m.Subdomains || m.Hash != "" {
 		t.Errorf("%+v", m)
 	}
 	if fmt.Sprint(m.Kinds) != "map[address:1 domain:3 network:3 url:1]" || fmt.Sprint(m.V4, m.V6) != "[25 24] [32]" {
@@ -162,24 +188,30 @@ func TestMeta(t *testing.T) {
 	if fmt.Sprint(sources) != "[first.txt 3 0 second.txt 4 0 third.txt 1 3600]" {
 		t.Errorf("sources %v", sources)
 	}
-	if m, ok := l.Find(entry(t, "d.example")); !ok || !m.Built.Equal(later) || m.Reason != "because" || m.List != "made.up" {
+	if m, ok := l.Find(entry(t, "d.example")); !ok || !m.Built.Equal(later) || m.Reason != "because" ||
+		m.List != "made.up" {
 		t.Errorf("%+v", m)
 	}
 	if l.Count() != 7 || l.Bytes() != l.filter.Shape().Bytes() || l.Bytes() == 0 {
 		t.Errorf("%d entries, %d bytes", l.Count(), l.Bytes())
 	}
 	for name, change := range map[string]func(*Meta){
-		"format": func(m *Meta) { m.Format = 2 }, "tone": func(m *Meta) { m.Tone = "red" }, "hash": func(m *Meta) { m.Hash = "crc" },
-		"long name": func(m *Meta) { m.Name = strings.Repeat("n", 256) }, "long reason": func(m *Meta) { m.Reason = strings.Repeat("r", 256) },
-		"control": func(m *Meta) { m.Reason = "a\nb" }, "DEL": func(m *Meta) { m.Name = "\x7f" },
-		"IPv4": func(m *Meta) { m.V4 = []int{33} }, "IPv6": func(m *Meta) { m.V6 = []int{129} }, "negative": func(m *Meta) { m.V4 = []int{-1} }, "order": func(m *Meta) { m.V4 = []int{24, 25} }, "twice": func(m *Meta) { m.V6 = []int{64, 64} },
+		"format": func(m *Meta) { m.Format = 2 }, "tone": func(m *Meta) { m.Tone = "red" },
+		"hash":        func(m *Meta) { m.Hash = "crc" },
+		"long name":   func(m *Meta) { m.Name = strings.Repeat("n", 256) },
+		"long reason": func(m *Meta) { m.Reason = strings.Repeat("r", 256) },
+		"control":     func(m *Meta) { m.Reason = "a\nb" }, "DEL": func(m *Meta) { m.Name = "\x7f" },
+		"IPv4": func(m *Meta) { m.V4 = []int{33} }, "IPv6": func(m *Meta) { m.V6 = []int{129} },
+		"negative": func(m *Meta) { m.V4 = []int{-1} }, "order": func(m *Meta) { m.V4 = []int{24, 25} },
+		"twice": func(m *Meta) { m.V6 = []int{64, 64} },
 	} {
 		bad := m
 		if change(&bad); bad.validate() == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	m.Name, m.Reason, m.V4, m.V6, m.Hash = strings.Repeat("n", 255), strings.Repeat(" ", 255), []int{32, 1, 0}, []int{128, 0}, MD5
+	m.Name, m.Reason, m.V4, m.V6, m.Hash = strings.Repeat("n", 255), strings.Repeat(" ", 255), []int{32, 1, 0},
+		[]int{128, 0}, MD5
 	if err := m.validate(); err != nil {
 		t.Errorf("at all bounds: %v", err)
 	}
@@ -190,7 +222,8 @@ func TestBadLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.list")
 	for n, want := range map[int]string{1: "line 1", 10: "line 10", 11: "and 1 more", 14: "and 4 more"} {
 		_, err := Build(t.Context(), path, []string{write(t, "bad.txt", slices.Repeat([]string{"a b"}, n)...)}, Options{})
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "more") != (n > 10) || strings.Contains(err.Error(), "line 11") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "more") != (n > 10) ||
+			strings.Contains(err.Error(), "line 11") {
 			t.Errorf("%d bad lines: %v, want %q", n, err, want)
 		}
 	}
@@ -203,20 +236,23 @@ func TestProgress(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("%x.example", i))
 	}
 	var told []uint64
-	r, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.list"), []string{write(t, "src", lines...)}, Options{Error: 0.1, Progress: func(n uint64) { told = append(told, n) }})
+	r, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.list"), []string{write(t, "src", lines...)},
+		Options{Error: 0.1, Progress: func(n uint64) { told = append(told, n) }})
 	if err != nil || r.Lines != 100_001 || fmt.Sprint(told) != "[100000]" {
 		t.Errorf("%d lines, %v, told %v", r.Lines, err, told)
 	}
 }
 
-// TestMergeRefuses checks that lists that mean different things are not merged, and that the
-// union allows what one of them allows.
+// TestMergeRefuses checks that lists with different meanings are not merged, and that the union
+// allows every entry that one of them allows.
 func TestMergeRefuses(t *testing.T) {
 	path, l := build(t, Options{}, "a.example")
 	out := filepath.Join(t.TempDir(), "out.list")
-	for want, o := range map[string]Options{"hash": {Hash: MD5, Like: l}, "subdomains": {Exact: true, Like: l}, "white list": {Tone: White, Like: l}, "build one list like the other": {}} {
+	for want, o := range map[string]Options{"hash": {Hash: MD5, Like: l}, "subdomains": {Exact: true, Like: l},
+		"white list": {Tone: White, Like: l}, "build one list like the other": {}} {
 		other, _ := build(t, o, "b.example")
-		if _, err := Merge(out, 1<<30, []string{path, other}, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), other) {
+		if _, err := Merge(out, 1<<30, []string{path, other}, nil); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), other) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -252,7 +288,7 @@ func TestMergeRefuses(t *testing.T) {
 }
 
 // TestAllowFile checks that entries are appended, whatever the file ends in, and that its
-// permissions stay as they were.
+// permissions are unchanged.
 func TestAllowFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.list")
 	if err := os.WriteFile(path+AllowSuffix, []byte("# mine\na.example"), 0o640); err != nil {
@@ -284,7 +320,7 @@ func TestAllowFile(t *testing.T) {
 	}
 }
 
-// TestLock checks that a change waits for another one, and starts from its result.
+// TestLock checks that a change waits for a concurrent one, and starts from its result.
 func TestLock(t *testing.T) {
 	path, _ := build(t, Options{}, "a.example")
 	var wg sync.WaitGroup
@@ -303,7 +339,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestAddTooMuch fills a list up to its error rate, and a little beyond.
+// TestAddTooMuch fills a list up to its error rate, and slightly beyond.
 func TestAddTooMuch(t *testing.T) {
 	path, _ := build(t, Options{Error: 0.01, Capacity: 100}, "a.example")
 	lines := func(n int, tag string) (all []string) {
@@ -316,7 +352,8 @@ func TestAddTooMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Add(t.Context(), path, 1<<30, []string{write(t, "n", lines(200, "n")...)}, false, Options{})
-	if err == nil || !strings.Contains(err.Error(), "raise the error rate to") || !strings.Contains(err.Error(), "limit 0.01") {
+	if err == nil || !strings.Contains(err.Error(), "raise the error rate to") || !strings.Contains(err.Error(),
+		"limit 0.01") {
 		t.Errorf("%v", err)
 	}
 	if _, err := Add(t.Context(), path, 1<<30, []string{write(t, "bad", "a b")}, true, Options{}); err == nil {
@@ -343,15 +380,18 @@ func TestDiffErrors(t *testing.T) {
 		t.Errorf("a bad line: %v", err)
 	}
 	var added []string
-	d, err := l.DiffNewer(t.Context(), write(t, "newer", "a.example", digest(SHA1, "a.example"), "b.example", "b.example", digest(SHA1, "c.example")), func(e Entry) { added = append(added, e.Text) })
-	if err != nil || d.Old != 1 || d.New != 4 || d.Added != 2 || fmt.Sprint(added) != "[b.example "+digest(SHA1, "c.example")+"]" {
+	d, err := l.DiffNewer(t.Context(), write(t, "newer", "a.example", digest(SHA1, "a.example"), "b.example",
+		"b.example", digest(SHA1, "c.example")), func(e Entry) { added = append(added, e.Text) })
+	if err != nil || d.Old != 1 || d.New != 4 || d.Added != 2 || fmt.Sprint(added) != "[b.example "+digest(SHA1,
+		"c.example")+"]" {
 		t.Errorf("%+v, %v, added %v", d, err, added)
 	}
 	var lines []string
 	for i := range 10_000 {
 		lines = append(lines, fmt.Sprintf("%d.a.example", i))
 	}
-	if d, err := DiffText(t.Context(), good, write(t, "long", lines...), nil, nil); err != nil || d != (Difference{Old: 1, New: 10_000, Added: 10_000, Removed: 1, Exact: true}) {
+	if d, err := DiffText(t.Context(), good, write(t, "long", lines...), nil, nil); err != nil ||
+		d != (Difference{Old: 1, New: 10_000, Added: 10_000, Removed: 1, Exact: true}) {
 		t.Errorf("ten thousand lines: %+v, %v", d, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -361,11 +401,12 @@ func TestDiffErrors(t *testing.T) {
 	}
 }
 
-// TestRun checks that a running set takes over files that change, until its context ends.
+// TestRun checks that a running set loads files that change, until its context ends.
 func TestRun(t *testing.T) {
 	path, _ := build(t, Options{Reason: "spam", Tone: Grey}, "a.example")
 	var log lockedBuilder
-	s, err := OpenSet(SetOptions{Files: []File{{"l", path}}, Watch: time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := OpenSet(SetOptions{Files: []File{{"l", path}}, Watch: time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,13 +422,14 @@ func TestRun(t *testing.T) {
 	cancel()
 	<-ended
 	h := s.Handles()[0]
-	if h.HasDomain("a.example") || h.List().Allowed() != 1 || h.Name() != "l" || h.Hash() != "" || !h.Updated().Equal(day) {
+	if h.HasDomain("a.example") || h.List().Allowed() != 1 || h.Name() != "l" || h.Hash() != "" ||
+		!h.Updated().Equal(day) {
 		t.Errorf("%d allowed, name %s, updated %v", h.List().Allowed(), h.Name(), h.Updated())
 	}
 	if !strings.HasPrefix(h.Describe(), "spam (list l of 2026-03-04") || !strings.Contains(log.String(), "list read") {
 		t.Errorf("%q, log %q", h.Describe(), log.String())
 	}
-	// A set that never looks at its files ends with its context all the same.
+	// A set that never checks its files still ends with its context.
 	s, err = OpenSet(SetOptions{Watch: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -408,8 +450,9 @@ func TestRun(t *testing.T) {
 	<-left
 }
 
-// TestFailOpen: a set that fails open starts without the lists that cannot be read, finds
-// nothing in these and everything in the others, and takes them over when they are there.
+// TestFailOpen checks that a set that fails open starts without the lists that cannot be read. It
+// finds nothing in these and everything in the others, and loads the missing lists when they become
+// readable.
 func TestFailOpen(t *testing.T) {
 	good, _ := build(t, Options{}, "good.example")
 	whole, err := os.ReadFile(good)
@@ -442,7 +485,8 @@ func TestFailOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log lockedBuilder
-			o := SetOptions{Files: []File{{"good", good}, {"bad", bad}}, Watch: -1, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			o := SetOptions{Files: []File{{"good", good}, {"bad", bad}}, Watch: -1,
+				Log: slog.New(slog.NewTextHandler(&log, nil))}
 			if _, err := OpenSet(o); err == nil {
 				t.Error("a set that does not fail open has opened")
 			}
@@ -452,11 +496,13 @@ func TestFailOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := s.Handle("bad")
-			if h.Known() || h.Fault() == nil || h.List() != nil || s.Faults.Load() != 1 || !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "list=bad") {
+			if h.Known() || h.Fault() == nil || h.List() != nil || s.Faults.Load() != 1 || !strings.Contains(log.String(),
+				"level=ERROR") || !strings.Contains(log.String(), "list=bad") {
 				t.Errorf("known %v, fault %v, %d faults, log %s", h.Known(), h.Fault(), s.Faults.Load(), log.String())
 			}
 			if h.HasDomain("bad.example") || h.HasAddr(netip.MustParseAddr("192.0.2.1")) || h.HasAddress("a@bad.example") ||
-				h.HasDigest(digest(SHA1, "bad.example")) || h.Hash() != NoHash || !h.Updated().IsZero() || !strings.Contains(h.Describe(), "not known") {
+				h.HasDigest(digest(SHA1, "bad.example")) || h.Hash() != NoHash || !h.Updated().IsZero() ||
+				!strings.Contains(h.Describe(), "not known") {
 				t.Errorf("it answers: %s", h.Describe())
 			}
 			if m := s.Find(entry(t, "bad.example")); len(m) != 0 {
@@ -465,8 +511,8 @@ func TestFailOpen(t *testing.T) {
 			if m := s.Find(entry(t, "good.example")); len(m) != 1 || !s.Handle("good").Known() {
 				t.Errorf("found in the other: %+v", m)
 			}
-			// A change of the configuration that keeps it does not fail because of it, and one
-			// that adds another that cannot be read does.
+			// A configuration change that keeps the unreadable list does not fail because of it; a
+			// change that adds another unreadable list does.
 			if err := s.SetFiles([]File{{"bad", bad}}); err != nil {
 				t.Error(err)
 			}
@@ -492,13 +538,13 @@ func TestFailOpen(t *testing.T) {
 			}
 		})
 	}
-	// What is no fault of a file stays an error.
+	// Errors that are not the fault of a file remain errors.
 	if _, err := OpenSet(SetOptions{Files: []File{{"a", good}, {"a", good}}, FailOpen: true}); err == nil {
 		t.Error("a name is given twice")
 	}
 }
 
-// TestManySources checks that the latest sources are named where the file has no room for all.
+// TestManySources checks that the latest sources are recorded if the file has no room for all.
 func TestManySources(t *testing.T) {
 	path, _ := build(t, Options{}, "a.example")
 	var sources []string
@@ -518,7 +564,8 @@ func TestManySources(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := l.Meta().Sources
-	if n := len(named); n < 100 || n >= 400 || named[n-1].Name != filepath.Base(sources[399]) || named[0].Name != filepath.Base(sources[400-n]) {
+	if n := len(named); n < 100 || n >= 400 || named[n-1].Name != filepath.Base(sources[399]) ||
+		named[0].Name != filepath.Base(sources[400-n]) {
 		t.Errorf("%d sources are named", len(named))
 	}
 }
@@ -536,8 +583,8 @@ func (b *lockedBuilder) Write(p []byte) (int, error) {
 
 func (b *lockedBuilder) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
 
-// TestSetFiles checks that lists that stay keep their handles, that a mistake changes nothing,
-// and that the greatest number of lists is served.
+// TestSetFiles checks that lists that stay keep their handles, that a mistake changes nothing, and
+// that the maximum number of lists works.
 func TestSetFiles(t *testing.T) {
 	a, _ := build(t, Options{}, "a.example")
 	b, _ := build(t, Options{Hash: MD5}, "b.example")
@@ -551,7 +598,8 @@ func TestSetFiles(t *testing.T) {
 		t.Fatalf("prepared: %v", err)
 	}
 	c.Commit()
-	if all := s.Handles(); len(all) != 2 || all[0].Name() != "b" || all[1] != was || s.Handle("b").Hash() != MD5 || !s.Handle("b").HasDigest(digest(MD5, "b.example")) || s.Handle("b").HasDigest(digest(MD5, "c.example")) {
+	if all := s.Handles(); len(all) != 2 || all[0].Name() != "b" || all[1] != was || s.Handle("b").Hash() != MD5 ||
+		!s.Handle("b").HasDigest(digest(MD5, "b.example")) || s.Handle("b").HasDigest(digest(MD5, "c.example")) {
 		t.Error("the lists are not those that were set")
 	}
 	if err := s.SetFiles([]File{{"a", b}}); err != nil || s.Handle("a") == was {

@@ -18,8 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// DefaultMaxBytes is the size of the largest list file that is read: 4 GiB hold a thousand
-// million entries.
+// DefaultMaxBytes is the default size limit of a list file: 4 GiB hold a thousand million entries.
 const DefaultMaxBytes = 4 << 30
 
 // AllowSuffix is appended to the name of a list to name its allow list.
@@ -30,7 +29,7 @@ const (
 	maxAllowLen = 64 << 20 // bytes of an allow list
 )
 
-// A Tone says what a list is for.
+// A Tone is the purpose of a list.
 type Tone string
 
 // The tones.
@@ -48,16 +47,17 @@ type Structure string
 
 // The structures.
 const (
-	// TwoPart is the filter of Jiang & Zhao. Entries can be added to it, and lists merged.
+	// TwoPart is the filter of Jiang & Zhao. It accepts further entries, and such lists can be
+	// merged.
 	TwoPart Structure = "two-part"
-	// Bits is the array of one cache line for each entry in which a node keeps signatures:
-	// larger and faster. Entries can be added to it, and lists merged.
+	// Bits is the array of one cache line for each entry in which a node keeps signatures. It is
+	// larger and faster, it accepts further entries, and such lists can be merged.
 	Bits Structure = "bits"
-	// Fuse is a binary fuse filter: smaller, and never changed once it is built.
+	// Fuse is a binary fuse filter: smaller, and immutable once it is built.
 	Fuse Structure = "fuse"
 )
 
-// ErrStatic means that a list of the structure [Fuse] cannot be changed, merged or compared.
+// ErrStatic means that a list of structure [Fuse] cannot be changed, merged or compared.
 var ErrStatic = errors.New("the list cannot be changed")
 
 // A Source is one text file that went into a list.
@@ -68,17 +68,17 @@ type Source struct {
 	Read    time.Time `json:"read"`
 }
 
-// Meta is what a list file says about itself.
+// Meta is the description that a list file carries.
 type Meta struct {
 	Format     int               `json:"format"` // 1
 	Name       string            `json:"name"`
 	Tone       Tone              `json:"tone"`
-	Reason     string            `json:"reason,omitempty"` // told to those who are refused
+	Reason     string            `json:"reason,omitempty"` // shown to clients that are refused
 	Built      time.Time         `json:"built"`
-	Updated    time.Time         `json:"updated"` // last add or merge; Built if none
+	Updated    time.Time         `json:"updated"` // time of the last add or merge; Built if there was none
 	Error      float64           `json:"error"`   // wanted false-positive rate of one element
 	Capacity   uint64            `json:"capacity"`
-	Kinds      map[string]uint64 `json:"kinds"` // entries of each kind, repetitions included
+	Kinds      map[string]uint64 `json:"kinds"` // entries of each kind, including repetitions
 	Subdomains bool              `json:"subdomains"`
 	Hash       string            `json:"hash,omitempty"`
 	V4         []int             `json:"v4,omitempty"` // lengths of the IPv4 networks, longest first
@@ -88,7 +88,7 @@ type Meta struct {
 
 const metaFormat = 1
 
-// validate checks what a file says about itself.
+// validate checks the description in a file.
 func (m *Meta) validate() error {
 	switch {
 	case m.Format != metaFormat:
@@ -97,7 +97,8 @@ func (m *Meta) validate() error {
 		return fmt.Errorf("tone %.20q is none of black, white, grey", m.Tone)
 	case m.Hash != NoHash && digestSize(m.Hash) == 0:
 		return fmt.Errorf("hash %.20q is unknown", m.Hash)
-	case len(m.Name) > 255 || len(m.Reason) > 255 || strings.ContainsFunc(m.Name+m.Reason, func(c rune) bool { return c < ' ' || c == 0x7f }):
+	case len(m.Name) > 255 || len(m.Reason) > 255 || strings.ContainsFunc(m.Name+m.Reason,
+		func(c rune) bool { return c < ' ' || c == 0x7f }):
 		return errors.New("name or reason is longer than 255 bytes, or has control characters")
 	case !validLengths(m.V4, 32) || !validLengths(m.V6, 128):
 		return errors.New("lengths of networks out of range or out of order")
@@ -114,9 +115,9 @@ func validLengths(lengths []int, most int) bool {
 	return true
 }
 
-// A List is one list with its allow list, read only. Its methods may be called concurrently.
+// A List is one list with its allow list, read-only. Its methods may be called concurrently.
 type List struct {
-	// One of these, by the structure; the others are nil.
+	// One of these is set, depending on the structure; the others are nil.
 	filter *filter.TwoPart
 	bits   *filter.StringBits
 	fuse   *filter.Fuse
@@ -124,14 +125,12 @@ type List struct {
 	meta   Meta
 	rate   float64 // false-positive rate of one element
 	allow  map[string]struct{}
-	// lengths has the lengths of the networks of filter and allow list, in V4
-	// and V6.
+	// lengths holds, in V4 and V6, the lengths of the networks of filter and allow list.
 	lengths Meta
 }
 
-// Open reads the list file at path and its allow list, if there is one. It returns an error
-// if the file is damaged, larger than limit bytes, or no list, before it allocates memory for
-// it.
+// Open reads the list file at path and its allow list, if there is one. It returns an error if the
+// file is damaged, larger than limit bytes or not a list, before it allocates memory for it.
 func Open(path string, limit int64) (*List, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -146,7 +145,7 @@ func Open(path string, limit int64) (*List, error) {
 		return nil, err
 	}
 	if l.meta.Hash != NoHash {
-		// Look-ups by hash must find them, too.
+		// Look-ups by hash must find the allowed entries as well.
 		for _, text := range slices.Collect(maps.Keys(l.allow)) {
 			l.allow[digest(l.meta.Hash, text)] = struct{}{}
 		}
@@ -193,7 +192,7 @@ func Read(r io.Reader, limit int64) (*List, error) {
 	return l, nil
 }
 
-// A set is a filter of a list, whatever its structure.
+// A set is the filter of a list, whatever its structure.
 type set interface {
 	Contains([]byte) bool
 	ContainsString(string) bool
@@ -215,7 +214,7 @@ func (l *List) set() set {
 	return twoPart{l.filter}
 }
 
-// emptyLike gives l an empty filter of the size and key of o's, which can be changed.
+// emptyLike gives l an empty filter of the size and key of o's filter, which can be changed.
 func (l *List) emptyLike(o *List) (err error) {
 	if o.bits != nil {
 		l.bits, err = o.bits.Empty()
@@ -225,7 +224,7 @@ func (l *List) emptyLike(o *List) (err error) {
 	return err
 }
 
-// merge adds to l's filter everything in o's, both of which can be changed.
+// merge adds everything in o to l's filter. Both filters must be changeable.
 func (l *List) merge(o *List) error {
 	switch {
 	case l.Structure() != o.Structure():
@@ -236,7 +235,7 @@ func (l *List) merge(o *List) error {
 	return l.filter.Merge(o.filter)
 }
 
-// put adds an element to the filter, and reports whether it was new.
+// put adds an element to the filter and reports whether it was new.
 func (l *List) put(element []byte) bool {
 	switch {
 	case l.insert != nil:
@@ -270,8 +269,7 @@ func (l *List) changeable() error {
 	return nil
 }
 
-// readAllow reads an allow list: text with an entry on each line. A missing file is an empty
-// list.
+// readAllow reads an allow list: text with one entry on each line. A missing file is an empty list.
 func readAllow(path string) (map[string]struct{}, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -296,15 +294,14 @@ func readAllow(path string) (map[string]struct{}, error) {
 	return allow, err
 }
 
-// Meta returns what the list says about itself. The caller must not change its slices and
-// maps.
+// Meta returns the description of the list. The caller must not modify its slices and maps.
 func (l *List) Meta() Meta { return l.meta }
 
-// Count returns how many different elements the filter holds. For a two-part list it is too
-// low by about the error rate, and for one of bits an estimate from those that are set.
+// Count returns how many different elements the filter holds. For a two-part list it is too low by
+// about the error rate. For a list of bits it is an estimate from the number of set bits.
 func (l *List) Count() uint64 { return l.set().Count() }
 
-// Bytes returns the memory of the filter.
+// Bytes returns the memory size of the filter.
 func (l *List) Bytes() uint64 { return l.set().Bytes() }
 
 // Shape describes the filter in words.
@@ -319,14 +316,14 @@ func (l *List) Shape() string {
 	return fmt.Sprintf("two-part, %d + %d bits, %d + %d hashes, eigenvalue %v", s.M1, s.M2, s.K, s.D, s.Eigen)
 }
 
-// ErrorRate returns the probability that one element that was never added is found, at the
-// present fill.
+// ErrorRate returns the probability that one element that was never added is found, at the present
+// fill.
 func (l *List) ErrorRate() float64 { return l.rate }
 
 // Allowed returns how many entries the allow list has.
 func (l *List) Allowed() int { return len(l.allow) }
 
-// A Match says how an entry was found.
+// A Match describes how an entry was found.
 type Match struct {
 	List    string // name of the list
 	Tone    Tone
@@ -338,8 +335,8 @@ type Match struct {
 	Error float64
 }
 
-// Find reports whether e, or an element that stands for it, is in the list, and e is not in
-// the allow list.
+// Find reports whether e, or an element that stands for it, is in the list while e is not in the
+// allow list.
 func (l *List) Find(e Entry) (Match, bool) {
 	found, asked := l.find(e)
 	if found == "" {
@@ -351,7 +348,7 @@ func (l *List) Find(e Entry) (Match, bool) {
 	}, true
 }
 
-// find returns the element that Find finds, or "", and how many were looked up.
+// find returns the element that Find matches, or "", and how many elements were looked up.
 func (l *List) find(e Entry) (found string, asked int) {
 	allowed := false
 	l.elements(e, func(element string) bool {
@@ -362,7 +359,7 @@ func (l *List) find(e Entry) (found string, asked int) {
 		if found == "" && l.contains(e.Kind, element) {
 			found = element
 		}
-		return true // for the allow list, and to know how many are asked
+		return true // for the allow list, and to count the look-ups
 	})
 	if allowed {
 		found = ""
@@ -370,9 +367,9 @@ func (l *List) find(e Entry) (found string, asked int) {
 	return found, asked
 }
 
-// hasAddr reports whether Find finds the entry of an address. It writes all networks around
-// it into one buffer: DNS asks for a hundred thousand addresses a second, and a string for
-// each would be garbage.
+// hasAddr reports whether Find finds the entry of an address. It writes all networks around the
+// address into one buffer: DNS clients look up a hundred thousand addresses a second, and a string
+// for each would be garbage.
 func (l *List) hasAddr(a netip.Addr) bool {
 	if l.meta.Hash != NoHash {
 		found, _ := l.find(AddrEntry(a))
@@ -412,7 +409,7 @@ func (l *List) contains(kind Kind, element string) bool {
 	return l.filter.ContainsString(element)
 }
 
-// containsText looks up a text that was made for one look-up. Passed through an interface it
+// containsText looks up a text that was made for one look-up. Passed through an interface, the text
 // would be allocated.
 func (l *List) containsText(text []byte) bool {
 	switch {
@@ -445,7 +442,7 @@ func (l *List) encode(w io.Writer) error {
 	return l.set().Encode(w)
 }
 
-// noteLength remembers the length of a network.
+// noteLength records the length of a network.
 func (m *Meta) noteLength(bits int, v6 bool) {
 	lengths := &m.V4
 	if v6 {

@@ -24,7 +24,7 @@ var day = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 func now() time.Time { return day }
 
-// write makes a text file of lines and returns its path.
+// write writes lines to a text file and returns its path.
 func write(t testing.TB, name string, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -39,8 +39,8 @@ func build(t testing.TB, o Options, lines ...string) (string, *List) {
 	t.Helper()
 	o.Now = now
 	if o.Capacity == 0 && o.Like == nil && o.Error == 0 {
-		// The key is random: in a full filter what was never added
-		// would be found once in some thousand runs.
+		// The key is random: in a full filter, an entry that was never added would be found once in
+		// some thousand runs.
 		o.Capacity = 10_000
 	}
 	path := filepath.Join(t.TempDir(), "test.list")
@@ -98,7 +98,8 @@ func TestParseEntry(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", " ", "a b.example", "exa mple.com", "192.0.2.7.", "192.0.2.256", "123", "ex\x00ample.com", "a..example", ".", "@", "ann@", "http://", "http:///x",
+		"", " ", "a b.example", "exa mple.com", "192.0.2.7.", "192.0.2.256", "123", "ex\x00ample.com", "a..example", ".",
+		"@", "ann@", "http://", "http:///x",
 		"exam!ple.com", strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 130) + "example",
 		strings.Repeat("l", 65) + "@example.com", strings.Repeat("x", 3000), "http://[::1", "xn--\u0301.example",
 	} {
@@ -109,7 +110,8 @@ func TestParseEntry(t *testing.T) {
 }
 
 func FuzzParseEntry(f *testing.F) {
-	for _, s := range []string{"example.com", "Ann@example.com", "http://example.com/a/b?c#d", "192.0.2.0/24", "2001:db8::1", "bücher.example", "[::1]/x"} {
+	for _, s := range []string{"example.com", "Ann@example.com", "http://example.com/a/b?c#d", "192.0.2.0/24",
+		"2001:db8::1", "bücher.example", "[::1]/x"} {
 		f.Add(s)
 	}
 	l := &List{meta: Meta{Subdomains: true}, lengths: Meta{V4: []int{32, 24, 0}, V6: []int{128, 64}}}
@@ -131,7 +133,7 @@ func FuzzParseEntry(f *testing.F) {
 			self = self || element == e.Text
 			return true
 		})
-		// A network is asked for in the lengths that the list holds.
+		// A network is looked up in the lengths that the list holds.
 		if n > 2+maxPaths+maxParents+3 || !self && e.Kind != Network {
 			t.Errorf("%q: %d elements, itself among them: %v", text, n, self)
 		}
@@ -141,7 +143,8 @@ func FuzzParseEntry(f *testing.F) {
 func TestFind(t *testing.T) {
 	_, l := build(t, Options{Reason: "seen in spam", Error: 1e-9},
 		"# made up", "bad.example.com", "evil.example   # a comment", "", "Mallory@Example.org",
-		"http://shop.example.net/offers/", "http://mixed.example.net/page?id=1", "198.51.100.0/24", "192.0.2.66", "2001:db8:bad::/48")
+		"http://shop.example.net/offers/", "http://mixed.example.net/page?id=1", "198.51.100.0/24", "192.0.2.66",
+		"2001:db8:bad::/48")
 	for _, tt := range []struct{ query, found string }{
 		{"bad.example.com", "bad.example.com"},
 		{"BAD.example.com.", "bad.example.com"},
@@ -169,7 +172,8 @@ func TestFind(t *testing.T) {
 		if ok != (tt.found != "") || m.Element != tt.found {
 			t.Errorf("Find(%s) = %+v, %v, want %q", tt.query, m, ok, tt.found)
 		}
-		if ok && (m.Tone != Black || m.Reason != "seen in spam" || !m.Built.Equal(day) || !(m.Error >= l.ErrorRate() && m.Error < 1e-7)) {
+		if ok && (m.Tone != Black || m.Reason != "seen in spam" || !m.Built.Equal(day) ||
+			!(m.Error >= l.ErrorRate() && m.Error < 1e-7)) {
 			t.Errorf("Find(%s) = %+v", tt.query, m)
 		}
 	}
@@ -243,7 +247,8 @@ func TestAddresses(t *testing.T) {
 		case 1:
 			a = netip.AddrFrom4([4]byte{198, 51, 100, byte(n)})
 		case 2:
-			a = netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 5: byte(n >> 16 % 2), 7: byte(n) % 32, 15: byte(n>>24) % 8})
+			a = netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 5: byte(n >> 16 % 2), 7: byte(n) % 32,
+				15: byte(n>>24) % 8})
 		case 3:
 			a = netip.AddrFrom16(a.As16()).WithZone("lo")
 		}
@@ -333,10 +338,14 @@ func TestBuildErrors(t *testing.T) {
 			_, err := Build(t.Context(), path, []string{write(t, "l", strings.Repeat("x", 1<<17))}, Options{})
 			return err
 		},
-		"error rate":   func() error { _, err := Build(t.Context(), path, nil, Options{Error: 2}); return err },
-		"tone":         func() error { _, err := Build(t.Context(), path, nil, Options{Tone: "pink"}); return err },
-		"too large":    func() error { _, err := Build(t.Context(), path, nil, Options{Capacity: 1 << 60}); return err },
-		"interrupted":  func() error { _, err := Build(canceled, path, []string{write(t, "l", long...)}, Options{}); return err },
+		"error rate": func() error { _, err := Build(t.Context(), path, nil, Options{Error: 2}); return err },
+		"tone":       func() error { _, err := Build(t.Context(), path, nil, Options{Tone: "pink"}); return err },
+		"too large":  func() error { _, err := Build(t.Context(), path, nil, Options{Capacity: 1 << 60}); return err },
+		"interrupted": func() error {
+			_, err := Build(canceled, path, []string{write(t, "l", long...)},
+				Options{})
+			return err
+		},
 		"no such list": func() error { _, err := Add(t.Context(), path, 1<<30, nil, false, Options{}); return err },
 	} {
 		if err := build(); err == nil {
@@ -434,7 +443,7 @@ func TestMergeAndDiff(t *testing.T) {
 	}
 }
 
-// near reports whether an estimate is NOT within 3 % and 10 of what is wanted.
+// near reports whether an estimate is NOT within 3 % and 10 of the wanted number.
 func near(got, want uint64) bool {
 	return math.Abs(float64(got)-float64(want)) > 10+0.03*float64(want)
 }
@@ -456,7 +465,7 @@ func TestSet(t *testing.T) {
 	if d := h.Describe(); !strings.HasPrefix(d, "listed in bad (list bad of 2026-03-04, expected error ") {
 		t.Errorf("Describe = %q", d)
 	}
-	// Replace the list while others look things up.
+	// Replace the list during concurrent look-ups.
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -474,7 +483,8 @@ func TestSet(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Build(t.Context(), path, []string{write(t, "new", "evil.example", "new.example")}, Options{}); err != nil {
+	if _, err := Build(t.Context(), path, []string{write(t, "new", "evil.example", "new.example")},
+		Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Reload(); err != nil || !h.HasDomain("new.example") {
@@ -503,7 +513,8 @@ func TestSet(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	for _, files := range [][]File{{{"", path}}, {{"bad", path}, {"bad", path}}, {{"new", path}}, make([]File, maxLists+1)} {
+	for _, files := range [][]File{{{"", path}}, {{"bad", path}, {"bad", path}}, {{"new", path}},
+		make([]File, maxLists+1)} {
 		if err := s.SetFiles(files); err == nil || s.Handle("bad") != h {
 			t.Errorf("SetFiles took %d bad files", len(files))
 		}
@@ -536,8 +547,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestDisposable builds lists from dated versions of a real list, and measures their error
-// against the exact set.
+// TestDisposable builds lists from dated versions of a real list, and measures their error against
+// the exact set.
 func TestDisposable(t *testing.T) {
 	dir := sharedtest.Unpack(t, "disposable-email-domains")
 	text := func(year string) string { return filepath.Join(dir, year+"-08-08.txt") }
@@ -580,7 +591,8 @@ func TestDisposable(t *testing.T) {
 	measured := float64(wrong) / float64(asked)
 	t.Logf("2022: %d entries, %d bytes, wanted error %.2g, expected %.3g, measured %.3g (%d of %d)",
 		l.Count(), l.Bytes(), wanted, l.ErrorRate(), measured, wrong, asked)
-	// Each list has a secret of its own, so this is left to chance: 6 sigma is passed once in 500 million runs.
+	// Each list has a secret of its own, so this is left to chance: 6 sigma is exceeded once in 500
+	// million runs.
 	if sigma := math.Sqrt(wanted / float64(asked)); math.Abs(measured-l.ErrorRate()) > 6*sigma {
 		t.Errorf("measured error %g, expected %g", measured, l.ErrorRate())
 	}
@@ -622,7 +634,8 @@ func BenchmarkFind(b *testing.B) {
 		lines = append(lines, fmt.Sprintf("domain-%d.example.com", i))
 	}
 	_, l := build(b, Options{}, lines...)
-	for _, query := range []string{"domain-77.example.com", "other-77.example.org", "a.b.c.other.example.org", "a-name-that-does-not-fit-on-the-stack.example.org"} {
+	for _, query := range []string{"domain-77.example.com", "other-77.example.org", "a.b.c.other.example.org",
+		"a-name-that-does-not-fit-on-the-stack.example.org"} {
 		b.Run(query, func(b *testing.B) {
 			e := Entry{Domain, query}
 			b.ReportAllocs()

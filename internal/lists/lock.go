@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// lock keeps other processes from changing the list at path until unlock is called. A change
-// starts from the old content, so of two at once one would be lost. A list that does not
-// exist has nothing to lose.
+// lock keeps other processes from changing the list at path until unlock is called. A change starts
+// from the old content, so of two concurrent changes one would be lost. A list that does not exist
+// has nothing to lose.
 func lock(path string) (unlock func(), err error) {
 	for {
 		f, err := os.Open(path)
@@ -25,14 +25,15 @@ func lock(path string) (unlock func(), err error) {
 			}
 		}
 		if errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.EOPNOTSUPP) {
-			// A file system without locks, such as another machine's: nothing better is possible.
+			// The file system has no locks, for example a network file system: nothing better is
+			// possible.
 			return func() { f.Close() }, nil
 		}
 		if err != nil {
 			f.Close()
 			return nil, fmt.Errorf("lists: lock %s: %w", path, err)
 		}
-		// Whoever held the lock may have replaced the file.
+		// The previous holder of the lock may have replaced the file.
 		locked, err1 := f.Stat()
 		there, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(locked, there) {

@@ -9,13 +9,14 @@ import (
 	"testing"
 )
 
-// TestDeepNames looks up names with as many labels as possible: the owner of a domain may
-// send from any of them.
+// TestDeepNames looks up names with as many labels as possible: the owner of a domain may send from
+// any of them.
 func TestDeepNames(t *testing.T) {
 	path, l := build(t, Options{}, "evil.example", "bad.co.example")
 	for labels := 1; labels <= 119; labels++ {
 		deep := strings.Repeat("a.", labels)
-		for _, text := range []string{deep + "evil.example", "ann@" + deep + "bad.co.example", "http://" + deep + "evil.example/x"} {
+		for _, text := range []string{deep + "evil.example", "ann@" + deep + "bad.co.example",
+			"http://" + deep + "evil.example/x"} {
 			if _, ok := l.Find(entry(t, text)); !ok {
 				t.Fatalf("%d labels: %s is not found", labels, text)
 			}
@@ -36,8 +37,8 @@ func TestDeepNames(t *testing.T) {
 	}
 }
 
-// TestReloadAfterTrouble changes a list while no file descriptor is left: the list must be
-// read when there is one again, though it does not change any more.
+// TestReloadAfterTrouble changes a list while no file descriptor is left: the list must be read
+// when one is available again, although it does not change any more.
 func TestReloadAfterTrouble(t *testing.T) {
 	path, _ := build(t, Options{}, "evil.example")
 	s, err := OpenSet(SetOptions{Files: []File{{"bad", path}}, Watch: -1})
@@ -104,8 +105,7 @@ func TestModeIsKept(t *testing.T) {
 	}
 }
 
-// TestDiffNewerOfHashes compares a list of hashes with a text of hashes, some of
-// them twice.
+// TestDiffNewerOfHashes compares a list of hashes with a text of hashes, some of them repeated.
 func TestDiffNewerOfHashes(t *testing.T) {
 	for _, hash := range []string{NoHash, MD5, SHA1, SHA256} {
 		line := func(i int) string {
@@ -119,17 +119,19 @@ func TestDiffNewerOfHashes(t *testing.T) {
 		newer := write(t, "newer.txt", line(1), line(2), line(3), line(3), line(2))
 		var added []string
 		d, err := l.DiffNewer(t.Context(), newer, func(e Entry) { added = append(added, e.Text) })
-		if want := (Difference{Old: 3, New: 3, Added: 1}); err != nil || d != want || fmt.Sprint(added) != fmt.Sprint([]string{line(3)}) {
+		if want := (Difference{Old: 3, New: 3, Added: 1}); err != nil || d != want ||
+			fmt.Sprint(added) != fmt.Sprint([]string{line(3)}) {
 			t.Errorf("hash %q: %+v, %v, added %v; want %+v", hash, d, err, added, want)
 		}
 	}
 }
 
-// TestMappedNetworks lists IPv4 addresses in the form that IPv6 sockets show.
+// TestMappedNetworks lists IPv4 addresses in the form that IPv6 sockets report.
 func TestMappedNetworks(t *testing.T) {
 	_, l := build(t, Options{}, "::ffff:192.0.2.0/120", "::ffff:198.51.100.7", "2001:db8::/32")
 	for text, want := range map[string]bool{
-		"192.0.2.77": true, "::ffff:192.0.2.77": true, "192.0.3.1": false, "198.51.100.7": true, "2001:db8::5": true, "::ffff:192.0.2.0/120": true,
+		"192.0.2.77": true, "::ffff:192.0.2.77": true, "192.0.3.1": false, "198.51.100.7": true, "2001:db8::5": true,
+		"::ffff:192.0.2.0/120": true,
 	} {
 		if _, ok := l.Find(entry(t, text)); ok != want {
 			t.Errorf("%s: found %v, want %v", text, ok, want)
@@ -137,8 +139,8 @@ func TestMappedNetworks(t *testing.T) {
 	}
 }
 
-// TestMergeKeepsAllowLists merges lists whose false positives were corrected, and checks that
-// these do not come back.
+// TestMergeKeepsAllowLists merges lists whose false positives were corrected, and checks that the
+// false positives do not come back.
 func TestMergeKeepsAllowLists(t *testing.T) {
 	a, l := build(t, Options{}, "a.example")
 	b, _ := build(t, Options{Like: l}, "b.example")
@@ -158,7 +160,8 @@ func TestMergeKeepsAllowLists(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for text, want := range map[string]bool{"a.example": true, "b.example": true, "good.a.example": false, "x.good.b.example": false} {
+		for text, want := range map[string]bool{"a.example": true, "b.example": true, "good.a.example": false,
+			"x.good.b.example": false} {
 			if _, ok := m.Find(entry(t, text)); ok != want {
 				t.Errorf("%s: %s found %v, want %v", path, text, ok, want)
 			}
@@ -178,8 +181,8 @@ func TestMergeKeepsAllowLists(t *testing.T) {
 	}
 }
 
-// TestAddAtOnce adds to a list and its allow list from many goroutines at once, as the jobs of
-// a machine may: nothing may be lost.
+// TestAddAtOnce adds to a list and its allow list from many goroutines concurrently, as jobs of one
+// machine may: nothing may be lost.
 func TestAddAtOnce(t *testing.T) {
 	path, _ := build(t, Options{}, "evil.example")
 	const jobs = 8

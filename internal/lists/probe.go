@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// The limits of what is looked up for one entry.
+// The limits on the look-ups for one entry.
 const (
-	maxParents = 8 // of a domain, beside itself: the topmost ones
-	maxPaths   = 6 // the folders of a URL
+	maxParents = 8 // of a domain, besides the domain itself: the topmost ones
+	maxPaths   = 6 // folders of a URL
 )
 
 // The hashes that a list of hashes may consist of.
@@ -24,7 +24,7 @@ const (
 	SHA256 = "sha256"
 )
 
-// digestSize returns the bytes of a hash, 0 if it is unknown.
+// digestSize returns the size of a hash in bytes, 0 if the hash is unknown.
 func digestSize(hash string) int {
 	switch hash {
 	case MD5:
@@ -37,7 +37,7 @@ func digestSize(hash string) int {
 	return 0
 }
 
-// digest returns the hash of text in hexadecimal, lower case.
+// digest returns the hash of text in lower-case hexadecimal.
 func digest(hash, text string) string {
 	switch hash {
 	case MD5:
@@ -51,8 +51,8 @@ func digest(hash, text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// DigestEntry returns the entry of a hash that is given in hexadecimal. It returns an error
-// if hash is not one of [MD5], [SHA1] and [SHA256], or text is not of its length.
+// DigestEntry returns the entry of a hash given in hexadecimal. It returns an error if hash is not
+// one of [MD5], [SHA1] and [SHA256], or text does not have its length.
 func DigestEntry(hash, text string) (Entry, error) {
 	want := digestSize(hash)
 	if want == 0 {
@@ -65,10 +65,10 @@ func DigestEntry(hash, text string) (Entry, error) {
 	return Entry{Digest, text}, nil
 }
 
-// elements calls yield with every element that stands for e. These are e itself, and for an
-// address its domain; for a domain its parents of two labels or more; for a URL the URL
-// without its query, its folders and its host; for an IP address the networks around it of
-// the lengths that the list holds. It stops when yield returns false.
+// elements calls yield with every element that stands for e: e itself; for an address its domain;
+// for a domain its parents of two labels or more; for a URL the URL without its query, its folders
+// and its host; for an IP address the networks around it of the lengths that the list holds. It
+// stops when yield returns false.
 func (l *List) elements(e Entry, yield func(string) bool) {
 	switch e.Kind {
 	case Address:
@@ -88,8 +88,8 @@ func (l *List) elements(e Entry, yield func(string) bool) {
 	}
 }
 
-// parents yields a domain and, unless the list is of exact names, its topmost parents: the
-// owner of a domain can make names in it as deep as they like.
+// parents yields a domain and, unless the list is exact, its topmost parents: the owner of a domain
+// can create names in it of any depth.
 func (l *List) parents(name string, yield func(string) bool) bool {
 	if !yield(name) {
 		return false
@@ -113,8 +113,8 @@ func (l *List) parents(name string, yield func(string) bool) bool {
 	return true
 }
 
-// locations yields "//host/path?query", the same without query, the folders
-// above it, and the host.
+// locations yields "//host/path?query", the same without the query, the folders above it, and the
+// host.
 func (l *List) locations(url string, yield func(string) bool) {
 	if !yield(url) {
 		return
@@ -124,7 +124,7 @@ func (l *List) locations(url string, yield func(string) bool) {
 		return
 	}
 	root := 2 + strings.IndexByte(url[2:], '/')
-	// Only the topmost folders; what is deeper is found by its own URL.
+	// Only the topmost folders are looked up; a deeper entry is found by its own URL.
 	end := root
 	for range maxPaths {
 		if end+1 < len(url) && !yield(url[:end+1]) {

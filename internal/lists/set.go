@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// DefaultWatch is how often the files of a running node are looked at.
+// DefaultWatch is how often a running node checks its list files for changes.
 const DefaultWatch = 5 * time.Second
 
-// maxLists is how many lists a set may have, all of which a message may have to pass.
+// maxLists is the maximum number of lists in a set. A message may have to pass all of them.
 const maxLists = 256
 
 // A File is one list of a running node.
@@ -29,36 +29,37 @@ type File struct {
 // SetOptions configure a [Set].
 type SetOptions struct {
 	Files []File
-	// MaxBytes is the size of the largest list file that is read; 0 means [DefaultMaxBytes].
+	// MaxBytes is the size limit of a list file; 0 means [DefaultMaxBytes].
 	MaxBytes int64
-	// Watch is how often the files are looked at; 0 means [DefaultWatch], below 0 means never.
+	// Watch is how often the files are checked; 0 means [DefaultWatch], a negative value means
+	// never.
 	Watch time.Duration
-	// FailOpen opens the set though files of lists cannot be read: see [Handle.Known].
+	// FailOpen opens the set even if list files cannot be read: see [Handle.Known].
 	FailOpen bool
-	// Log takes reloads and faults; nil discards them.
+	// Log receives reloads and faults; nil discards them.
 	Log *slog.Logger
 }
 
-// A Set is the lists of a running node. Look-ups take no lock, and see a list either as it
-// was before a reload or as it is after it. Its methods may be called concurrently.
+// A Set is the lists of a running node. Look-ups take no lock, and see a list either as it was
+// before a reload or as it is afterwards. Its methods may be called concurrently.
 type Set struct {
 	opts    SetOptions
 	mu      sync.Mutex // one reload at a time
 	handles atomic.Pointer[[]*Handle]
 
-	// Reloads counts the changed files that were taken over, Faults those that could not be.
+	// Reloads counts the changed files that were loaded, Faults the files that could not be read.
 	Reloads, Faults atomic.Int64
 }
 
-// A Handle is one list of a set, and stays the same when its file is read again.
+// A Handle is one list of a set. It stays the same when the file is read again.
 type Handle struct {
 	file File
 	list atomic.Pointer[List]
 	err  atomic.Pointer[error] // why the file could not be read since; nil if it could
-	seen [2]stamp              // of the list and its allow list, as last looked at
+	seen [2]stamp              // of the list and its allow list, when last checked
 }
 
-// A stamp tells whether a file was replaced or written.
+// A stamp identifies a version of a file: it changes when the file is replaced or written.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -80,8 +81,8 @@ func (a stamp) same(b stamp) bool {
 	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
 }
 
-// OpenSet reads every list. A list that cannot be read is an error, unless the set fails
-// open: then nothing is found in it until its file can be read, which is tried as for any
+// OpenSet reads every list. A list that cannot be read is an error, unless the set fails open. In
+// that case nothing is found in the list until its file can be read, which is retried as for any
 // file that changes.
 func OpenSet(o SetOptions) (*Set, error) {
 	if o.MaxBytes == 0 {
@@ -103,9 +104,8 @@ func OpenSet(o SetOptions) (*Set, error) {
 	return s, nil
 }
 
-// SetFiles replaces the lists of the set. A file that cannot be read, a name that occurs
-// twice, or more than 256 lists are an error, and then nothing changes. A list that stays
-// keeps its handle.
+// SetFiles replaces the lists of the set. It changes nothing and returns an error for a file that
+// cannot be read, a duplicate name or more than 256 lists. A list that stays keeps its handle.
 func (s *Set) SetFiles(files []File) error {
 	c, err := s.Prepare(files)
 	if err != nil {
@@ -115,19 +115,19 @@ func (s *Set) SetFiles(files []File) error {
 	return nil
 }
 
-// A Change is new lists for a set, which have been read but are not in use yet.
+// A Change is new lists for a set, already read but not in use yet.
 type Change struct {
 	set     *Set
 	handles []*Handle
 }
 
-// Handle returns the list that will have the name, or nil.
+// Handle returns the list that will have the given name, or nil.
 func (c *Change) Handle(name string) *Handle { return named(c.handles, name) }
 
 // Commit replaces the lists of the set.
 func (c *Change) Commit() { c.set.handles.Store(&c.handles) }
 
-// Prepare is SetFiles without the change, which [Change.Commit] makes.
+// Prepare is SetFiles without the change itself, which [Change.Commit] makes.
 func (s *Set) Prepare(files []File) (*Change, error) { return s.prepare(files, false) }
 
 func (s *Set) prepare(files []File, failOpen bool) (*Change, error) {
@@ -162,28 +162,28 @@ func (s *Set) prepare(files []File, failOpen bool) (*Change, error) {
 
 // load reads the list, even if the file has not changed.
 func (h *Handle) load(limit int64) error {
-	// Stamped before it is read, so that a change meanwhile is seen the next time.
+	// The stamps are taken before reading, so that a change during the read is noticed next time.
 	h.seen = [2]stamp{stampOf(h.file.Path), stampOf(h.file.Path + AllowSuffix)}
 	l, err := Open(h.file.Path, limit)
 	if err != nil {
 		return err
 	}
-	// The configuration's name is the one that users of this node know.
+	// Users of this node know the list by its name in the configuration.
 	l.meta.Name = h.file.Name
 	h.list.Store(l)
 	h.err.Store(nil)
 	if l.Bytes() >= largeList {
-		// Reading leaves garbage of several times the list, and the old list.
+		// Reading leaves garbage of several times the size of the list, and the old list.
 		debug.FreeOSMemory()
 	}
 	return nil
 }
 
-// largeList is the size of a list, in bytes, from which a garbage collection is worth while
-// to return the memory of reading it at once.
+// largeList is the size of a list, in bytes, from which it is worth running a garbage collection at
+// once to return the memory used for reading.
 const largeList = 4 << 20
 
-// Handle returns the list of that name, or nil.
+// Handle returns the list with the given name, or nil.
 func (s *Set) Handle(name string) *Handle { return named(*s.handles.Load(), name) }
 
 func named(all []*Handle, name string) *Handle {
@@ -198,7 +198,7 @@ func named(all []*Handle, name string) *Handle {
 // Handles returns all lists, in the order of the configuration.
 func (s *Set) Handles() []*Handle { return *s.handles.Load() }
 
-// Find returns a match of every list in which e is found.
+// Find returns a match for every list in which e is found.
 func (s *Set) Find(e Entry) []Match {
 	var all []Match
 	for _, h := range *s.handles.Load() {
@@ -212,9 +212,9 @@ func (s *Set) Find(e Entry) []Match {
 	return all
 }
 
-// Reload reads the lists whose files have changed. A file that cannot be read leaves its list
-// as it was; the errors are joined, and logged. A fault in a file is reported once; a failure
-// of the system is tried again the next time.
+// Reload reads the lists whose files have changed. A file that cannot be read leaves its list as it
+// was; the errors are joined and logged. A fault in a file is reported once, and a system failure
+// is retried the next time.
 func (s *Set) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,17 +241,17 @@ func (s *Set) Reload() error {
 	return errors.Join(errs...)
 }
 
-// fault notes that the file of a list cannot be read.
+// fault records that the file of a list cannot be read.
 func (s *Set) fault(h *Handle, err error) {
 	s.Faults.Add(1)
 	h.err.Store(&err)
 	if trouble(err) {
-		h.seen = [2]stamp{} // the file may be right, and never change again
+		h.seen = [2]stamp{} // the file may be intact, and never change again
 	}
 }
 
-// trouble reports whether err is the fault of the system and not of the file: no descriptor,
-// no permission, a disk that does not answer. A missing file is not one: when it comes back,
+// trouble reports whether err is the fault of the system and not of the file: no descriptor, no
+// permission, a disk that does not answer. A missing file is not such a fault: when it comes back,
 // it is another file.
 func trouble(err error) bool {
 	var path *fs.PathError
@@ -276,15 +276,15 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
-// List returns the present list; nil if it is not known.
+// List returns the present list, nil if it is not known.
 func (h *Handle) List() *List { return h.list.Load() }
 
-// Known reports whether the list could be read since the set was opened. Nothing is found
-// in one that is not known, which says nothing about what its file should hold.
+// Known reports whether the list has been read since the set was opened. Nothing is found in an
+// unknown list, which does not mean that its file lists nothing.
 func (h *Handle) Known() bool { return h.List() != nil }
 
-// Fault returns why the file that is there now could not be read, so that the list is an
-// older one or not known; nil if it is the file's.
+// Fault returns why the present file could not be read, so that the list is an older one or not
+// known. It returns nil if the list is the one in the file.
 func (h *Handle) Fault() error {
 	if err := h.err.Load(); err != nil {
 		return *err
@@ -295,7 +295,7 @@ func (h *Handle) Fault() error {
 // Name returns the list's name in the configuration.
 func (h *Handle) Name() string { return h.file.Name }
 
-// Updated returns when the list was last built, added to or merged; the zero Time if it is
+// Updated returns when the list was last built, extended or merged; the zero Time if the list is
 // not known.
 func (h *Handle) Updated() time.Time {
 	if l := h.List(); l != nil {
@@ -304,8 +304,8 @@ func (h *Handle) Updated() time.Time {
 	return time.Time{}
 }
 
-// Describe returns one line for those who are refused because of this list: its reason, date
-// and expected error.
+// Describe returns one line for clients that are refused because of this list: its reason, date and
+// expected error.
 func (h *Handle) Describe() string {
 	l := h.List()
 	if l == nil {
@@ -315,11 +315,11 @@ func (h *Handle) Describe() string {
 	if reason == "" {
 		reason = "listed in " + h.file.Name
 	}
-	return fmt.Sprintf("%s (list %s of %s, expected error %.1e)", reason, h.file.Name, l.meta.Updated.Format(time.DateOnly), l.rate)
+	return fmt.Sprintf("%s (list %s of %s, expected error %.1e)", reason, h.file.Name,
+		l.meta.Updated.Format(time.DateOnly), l.rate)
 }
 
-// HasDomain reports whether a domain in lower case, without final dot, is
-// listed.
+// HasDomain reports whether a domain, in lower case and without a final dot, is listed.
 func (h *Handle) HasDomain(name string) bool { return h.has(Entry{Domain, name}) }
 
 // HasAddr reports whether an IP address, or a network around it, is listed.
@@ -328,8 +328,8 @@ func (h *Handle) HasAddr(a netip.Addr) bool {
 	return l != nil && l.hasAddr(a)
 }
 
-// HasDigest reports whether a hash, in hexadecimal and lower case, is listed.
-// Only a list of hashes holds any.
+// HasDigest reports whether a hash, in lower-case hexadecimal, is listed. Only a list of hashes
+// holds any.
 func (h *Handle) HasDigest(text string) bool {
 	return h.Hash() != NoHash && h.has(Entry{Digest, text})
 }
@@ -338,7 +338,7 @@ func (h *Handle) HasDigest(text string) bool {
 // listed.
 func (h *Handle) HasAddress(text string) bool { return h.has(Entry{Address, text}) }
 
-// Hash returns the hash of a list of hashes, "" for any other list and one that is not
+// Hash returns the hash function of a list of hashes, "" for any other list and for one that is not
 // known.
 func (h *Handle) Hash() string {
 	if l := h.List(); l != nil {

@@ -11,9 +11,9 @@ import (
 // maxLine is the longest line of a text file, in bytes.
 const maxLine = 64 << 10
 
-// eachLine calls f with the number, from 1, and text of every line of r that is not empty
-// when its comment ("#" at the start of the line or after white space) is cut off. It stops
-// at the first error.
+// eachLine calls f with the number, from 1, and the text of every line of r that is not empty after
+// its comment ("#" at the start of the line or after white space) is cut off. It stops at the first
+// error.
 func eachLine(r io.Reader, f func(n int, line string) error) error {
 	in := bufio.NewReaderSize(r, maxLine)
 	for n := 1; ; n++ {

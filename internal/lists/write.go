@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// writeFile replaces the file at path, as a whole, with what write writes. It keeps owner and
-// mode of the old file, so that a list that only some may read stays so.
+// writeFile replaces the file at path as a whole with the output of write. It keeps the owner and
+// mode of the old file, so that a list with restricted access stays restricted.
 func writeFile(path string, write func(io.Writer) error) error {
 	if err := wholefile.Replace(path, write, func(f *os.File) error { return likeBefore(f, path) }); err != nil {
 		return fmt.Errorf("lists: %w", err)
@@ -19,7 +19,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// likeBefore gives f the owner and mode of the file at path, which it will replace.
+// likeBefore gives f the owner and mode of the file at path, which f will replace.
 func likeBefore(f *os.File, path string) error {
 	old, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -35,8 +35,8 @@ func likeBefore(f *os.File, path string) error {
 	was, ok1 := old.Sys().(*syscall.Stat_t)
 	now, ok2 := is.Sys().(*syscall.Stat_t)
 	if ok1 && ok2 && (was.Uid != now.Uid || was.Gid != now.Gid) {
-		// If the owner cannot be set, the file must be one that everybody may read: else
-		// those who could read it might lose that, or others gain it.
+		// If the owner cannot be set, the file must be world-readable. Otherwise some of its
+		// readers might lose access, or other users gain it.
 		if err := f.Chown(int(was.Uid), int(was.Gid)); err != nil && old.Mode().Perm()&0o004 == 0 {
 			return err
 		}

@@ -1,9 +1,9 @@
-// Package mmsg receives and sends many datagrams with one system call (recvmmsg, sendmmsg)
-// and without allocating. Consecutive datagrams to one address that have the same length,
-// but for a shorter last one, are sent by UDP segmentation. On systems other than Linux it
-// receives and sends one datagram at a time.
+// Package mmsg receives and sends many datagrams with one system call (recvmmsg, sendmmsg) and
+// without allocating. Consecutive datagrams to one address that have the same length, except for a
+// shorter last one, are sent by UDP segmentation. On systems other than Linux it receives and sends
+// one datagram at a time.
 //
-// A [Reader] and a [Writer] belong to one goroutine each. A socket may have several.
+// A [Reader] and a [Writer] belong to one goroutine each. A socket may have several of both.
 //
 //	r, err := mmsg.NewReader(conn, 64, 0)
 //	w, err := mmsg.NewWriter(conn, 64)
@@ -13,5 +13,5 @@
 //	sent, refused := w.Flush()
 package mmsg
 
-// maxControl is how many bytes of control messages a datagram may be sent with.
+// maxControl is the maximum size in bytes of the control messages sent with a datagram.
 const maxControl = 64

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Addr is the address of a socket as the kernel writes it. It can be compared, and
-// answered, without being parsed. The zero Addr stands for the peer of a connected socket.
+// An Addr is a socket address as the kernel writes it. It can be compared, and used for a reply,
+// without being parsed. The zero Addr stands for the peer of a connected socket.
 type Addr struct {
 	raw [unix.SizeofSockaddrInet6]byte
 	n   uint8
 }
 
-// AddrPort returns the address, IPv4 unmapped and without a zone, and the port; the zero
-// AddrPort if there is no address.
+// AddrPort returns the address, with IPv4 unmapped and without a zone, and the port. It returns the
+// zero AddrPort if there is no address.
 func (a *Addr) AddrPort() netip.AddrPort {
 	if a.n < unix.SizeofSockaddrInet4 {
 		return netip.AddrPort{}
@@ -46,8 +46,8 @@ type Reader struct {
 	errno syscall.Errno
 }
 
-// NewReader returns a Reader of up to n datagrams at once, each with up to control bytes of
-// control messages.
+// NewReader returns a Reader of up to n datagrams at once, each with up to control bytes of control
+// messages.
 func NewReader(c *net.UDPConn, n, control int) (*Reader, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Reader) reset(i int) {
 	h.SetControllen(len(r.extra[i]))
 }
 
-// SetBuffer sets the buffer for datagram i of each Read from now on. Every i must have one
+// SetBuffer sets the buffer for datagram i of each following Read. Every i must have a buffer
 // before the first Read.
 func (r *Reader) SetBuffer(i int, b []byte) {
 	r.parts[i].Base = &b[0]
@@ -101,7 +101,8 @@ func (r *Reader) Read() (int, error) {
 
 func (r *Reader) receive(fd uintptr) bool {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.heads[0])), uintptr(len(r.heads)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&r.heads[0])), uintptr(len(r.heads)),
+			unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			r.n = int(n)
@@ -115,36 +116,35 @@ func (r *Reader) receive(fd uintptr) bool {
 	}
 }
 
-// Len returns the length of datagram i of the last Read. One that is longer than
-// its buffer is cut.
+// Len returns the length of datagram i of the last Read. A datagram that is longer than its buffer
+// is truncated.
 func (r *Reader) Len(i int) int { return int(r.heads[i].Len) }
 
-// Addr returns where datagram i of the last Read came from.
+// Addr returns the source of datagram i of the last Read.
 func (r *Reader) Addr(i int) Addr {
 	return Addr{raw: r.addrs[i], n: uint8(min(r.heads[i].Hdr.Namelen, unix.SizeofSockaddrInet6))}
 }
 
-// Control returns the control messages of datagram i of the last Read, valid
-// until the next.
+// Control returns the control messages of datagram i of the last Read, valid until the next Read.
 func (r *Reader) Control(i int) []byte { return r.extra[i][:r.heads[i].Hdr.Controllen] }
 
-// Limits of datagrams that are sent as one: those of the kernel, and the largest IP packet
+// Limits on datagrams that are sent as one: the limits of the kernel, and the largest IP packet
 // without its headers.
 const (
 	maxSegments  = 64
 	maxSegmented = 60_000
 )
 
-// segmentSpace is the size of the control message with the length of each segment.
+// segmentSpace is the size of the control message that holds the length of each segment.
 var segmentSpace = unix.CmsgSpace(2)
 
-// A train is datagrams to one address, all of one length except the last, which may be
-// shorter. The kernel gets them as one and cuts it every so many bytes.
+// A train is a run of datagrams to one address, all of one length except the last, which may be
+// shorter. The kernel receives them as one packet and cuts it into segments of that length.
 type train struct {
 	addr    Addr
 	size    int
-	short   bool // its last datagram is shorter, so nothing can follow
-	first   int  // of its parts
+	short   bool // the last datagram is shorter, so nothing can follow
+	first   int  // index of the first of its parts
 	n       int
 	control int // bytes of extra that the caller has set
 	extra   [maxControl + 32]byte
@@ -153,7 +153,7 @@ type train struct {
 // A Writer sends datagrams.
 type Writer struct {
 	conn    syscall.RawConn
-	segment bool // the kernel can cut trains
+	segment bool // the kernel supports segmentation
 	trains  []train
 	heads   []unix.Mmsghdr
 	parts   []unix.Iovec
@@ -183,12 +183,12 @@ func NewWriter(c *net.UDPConn, n int) (*Writer, error) {
 	return w, nil
 }
 
-// Single ends the use of segmentation: each datagram is sent on its own.
+// Single disables segmentation: each datagram is sent on its own.
 func (w *Writer) Single() { w.segment = false }
 
-// Add adds a datagram to those that the next Flush sends, and flushes first if the Writer is
-// full. addr may be nil on a connected socket. data must not change before the Flush;
-// control, of at most 64 bytes, may.
+// Add adds a datagram to those that the next Flush sends, and flushes first if the Writer is full.
+// addr may be nil on a connected socket. data must not change before the Flush; control, of at most
+// 64 bytes, may.
 func (w *Writer) Add(addr *Addr, control, data []byte) {
 	if len(w.parts) == cap(w.parts) {
 		w.flush()
@@ -226,8 +226,8 @@ func (t *train) takes(addr *Addr, control []byte, size int) bool {
 		(addr == nil && t.addr.n == 0 || addr != nil && *addr == t.addr) && string(control) == string(t.extra[:t.control])
 }
 
-// Flush sends what was added. It returns how many datagrams were sent since the
-// last Flush, and how many the system refused.
+// Flush sends the added datagrams. It returns how many were sent since the last Flush, and how many
+// the system refused.
 func (w *Writer) Flush() (sent, refused int) {
 	w.flush()
 	sent, refused = w.sent, w.refused
@@ -274,8 +274,8 @@ func (w *Writer) fill(m *unix.Mmsghdr, t *train) {
 	}
 }
 
-// mend deals with a train that the system refused: it sends the datagrams one by one. If the
-// system cannot cut trains, no more are made.
+// mend handles a train that the system refused: it sends the datagrams one by one. If the system
+// does not support segmentation, no further trains are made.
 func (w *Writer) mend(t *train, errno syscall.Errno) {
 	if t.n == 1 {
 		w.refused++
@@ -308,7 +308,8 @@ func (w *Writer) sendmmsg(heads []unix.Mmsghdr) (int, syscall.Errno) {
 
 func (w *Writer) send(fd uintptr) bool {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&w.sending[0])), uintptr(len(w.sending)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&w.sending[0])),
+			uintptr(len(w.sending)), unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0:
 			w.n = int(n)

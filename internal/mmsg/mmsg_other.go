@@ -11,7 +11,7 @@ import (
 // connected socket.
 type Addr struct{ ap netip.AddrPort }
 
-// AddrPort returns the address, IPv4 unmapped and without a zone, and the port.
+// AddrPort returns the address, with IPv4 unmapped and without a zone, and the port.
 func (a *Addr) AddrPort() netip.AddrPort {
 	return netip.AddrPortFrom(a.ap.Addr().Unmap().WithZone(""), a.ap.Port())
 }
@@ -30,7 +30,7 @@ func NewReader(c *net.UDPConn, n, control int) (*Reader, error) {
 	return &Reader{conn: c, control: make([]byte, control)}, nil
 }
 
-// SetBuffer sets the buffer for the datagram of each Read from now on.
+// SetBuffer sets the buffer for the datagram of each following Read.
 func (r *Reader) SetBuffer(i int, b []byte) {
 	if i == 0 {
 		r.buf = b
@@ -50,7 +50,7 @@ func (r *Reader) Read() (int, error) {
 // Len returns the length of the datagram.
 func (r *Reader) Len(int) int { return r.n }
 
-// Addr returns where the datagram came from.
+// Addr returns the source of the datagram.
 func (r *Reader) Addr(int) Addr { return r.addr }
 
 // Control returns its control messages, valid until the next Read.

@@ -49,7 +49,7 @@ func writer(t testing.TB, c *net.UDPConn, n int) *Writer {
 	return w
 }
 
-// receive reads datagrams until there are n.
+// receive reads datagrams until it has n.
 func receive(t testing.TB, r *Reader, buffers [][]byte, n int, each func(i int, data []byte)) {
 	t.Helper()
 	for got := 0; got < n; {
@@ -64,8 +64,8 @@ func receive(t testing.TB, r *Reader, buffers [][]byte, n int, each func(i int, 
 	}
 }
 
-// TestExchange checks that datagrams of equal and different lengths, to several clients in
-// any order, arrive whole, once and at the right client.
+// TestExchange checks that datagrams of equal and different lengths, to several clients in any
+// order, arrive complete, once and at the right client.
 func TestExchange(t *testing.T) {
 	for _, tt := range []struct{ network, host string }{{"udp4", "127.0.0.1"}, {"udp6", "::1"}} {
 		t.Run(tt.network, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestExchange(t *testing.T) {
 				c.SetDeadline(time.Now().Add(20 * time.Second))
 				clients = append(clients, c)
 			}
-			const each = 150 // more than a Writer or a train takes
+			const each = 150 // more than a Writer or a train holds
 			lengths := func(k int) int { return []int{40, 40, 40, 700, 40, 41, 40, 40}[k%8] }
 			in, inBuffers := readers(t, server, 32, 1500)
 			out := writer(t, server, 32)
@@ -133,8 +133,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestRefused checks that a datagram that cannot be sent is counted, and that the others are
-// sent.
+// TestRefused checks that a datagram that cannot be sent is counted, and that the others are sent.
 func TestRefused(t *testing.T) {
 	server, client := pair(t, "udp4", "127.0.0.1")
 	r, buffers := readers(t, server, 8, 1500)
@@ -157,7 +156,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTruncated checks that a datagram longer than its buffer is cut.
+// TestTruncated checks that a datagram longer than its buffer is truncated.
 func TestTruncated(t *testing.T) {
 	server, client := pair(t, "udp4", "127.0.0.1")
 	r, _ := readers(t, server, 2, 10)

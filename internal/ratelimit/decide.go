@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A decider is the working space of one decision.
+// A decider is the working memory of one decision.
 type decider struct {
 	asked []question // one for each rule that applies
 	buf   []byte
@@ -19,23 +19,23 @@ type decider struct {
 // A question is one rule applied to one request.
 type question struct {
 	rule   *rule
-	rate   *filter.UniqueRate // the rule as it is for this key
+	rate   *filter.UniqueRate // the rate that applies to this key
 	key    []byte
 	item   []byte
 	hash   uint64
 	n      float64
 	result filter.RateMeasurement
-	// readonly: nothing is counted.
+	// readonly is set if nothing is to be counted.
 	readonly bool
 }
 
-// measures reports whether the key has no limit, and only the rate is wanted.
+// measures reports whether the key has no limit, so that only its rate is wanted.
 func (q *question) measures() bool { return q.rate == q.rule.measuring }
 
-// deciders keeps the working space of finished decisions; it holds no state.
+// deciders keeps the working memory of finished decisions; it holds no state.
 var deciders = sync.Pool{New: func() any { return new(decider) }}
 
-// run asks every rule, then counts, unless the request is to be read only.
+// run asks every rule, then counts, unless the request is read-only.
 func (d *decider) run(l *Limiter, attr Attributes, readonly bool) error {
 	l.Stats.Requests.Add(1)
 	d.collect(l, attr, readonly)
@@ -43,7 +43,8 @@ func (d *decider) run(l *Limiter, attr Attributes, readonly bool) error {
 		return nil
 	}
 	now := l.opts.Now()
-	// One rule alone is measured at once; several are asked before any counts.
+	// A single rule is measured and counted at once; several rules are all asked before any of them
+	// counts.
 	if len(d.asked) > 1 || d.asked[0].readonly {
 		for i := range d.asked {
 			if err := d.asked[i].peek(now); err != nil {
@@ -97,14 +98,16 @@ func (d *decider) collect(l *Limiter, attr Attributes, readonly bool) {
 			continue
 		}
 		middle := len(d.buf)
-		if d.buf, ok = r.unique.append(d.buf, attr, true); !ok && r.reads == nil || r.exemptKeys[string(d.buf[start:middle])] {
+		if d.buf, ok = r.unique.append(d.buf, attr, true); !ok && r.reads == nil ||
+			r.exemptKeys[string(d.buf[start:middle])] {
 			d.buf = d.buf[:start]
 			continue
 		}
-		// When buf grows, these slices keep the old memory, which nobody changes.
+		// When buf grows, these slices keep the old memory, which is not modified any more.
 		key, item := d.buf[start:middle:middle], d.buf[middle:len(d.buf):len(d.buf)]
 		hash := r.hash(key)
-		d.asked = append(d.asked, question{rule: r, rate: r.rateOf(hash), key: key, item: item, hash: hash, n: n, readonly: readonly})
+		d.asked = append(d.asked, question{rule: r, rate: r.rateOf(hash), key: key, item: item, hash: hash, n: n,
+			readonly: readonly})
 	}
 }
 
@@ -141,7 +144,7 @@ func (q *question) measure(now time.Time) (err error) {
 	return nil
 }
 
-// tell reports a key at the warning level or at the limit.
+// tell notifies of a key at the warning level or at the limit.
 func (l *Limiter) tell(q *question, now time.Time) {
 	r, limit := q.rule, q.rate.Limit()
 	warned := r.Warn > 0 && limit > 0 && q.result.Counted && q.result.Rate >= r.Warn*limit
@@ -160,11 +163,11 @@ func (l *Limiter) tell(q *question, now time.Time) {
 	}
 }
 
-// maxTold is how many keys are remembered as reported.
+// maxTold is the maximum number of keys remembered as reported.
 const maxTold = 1 << 14
 
-// told remembers which keys were reported, so that each is reported once a period and
-// level, however many requests it makes.
+// told remembers which keys were reported, so that each key is reported once per period and level,
+// however many requests it makes.
 type told struct {
 	mu   sync.Mutex
 	till map[toldKey]time.Time
@@ -181,7 +184,7 @@ func (t *told) first(q *question, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := toldKey{q.rule.Name, q.hash, q.result.Over}
-	// A time more than a period ahead is from before the clock was set back.
+	// A time more than a period ahead dates from before the clock was set back.
 	if till, ok := t.till[k]; ok && now.Before(till) && !till.After(now.Add(q.rule.Period)) {
 		return false
 	}
@@ -194,7 +197,7 @@ func (t *told) first(q *question, now time.Time) bool {
 				delete(t.till, k)
 			}
 		}
-		// A flood of keys over their limits: better to report some again than none.
+		// In a flood of keys over their limits, repeating some reports is better than dropping all.
 		if len(t.till) >= maxTold {
 			clear(t.till)
 		}
@@ -203,8 +206,8 @@ func (t *told) first(q *question, now time.Time) bool {
 	return true
 }
 
-// states returns the states that the rule judges: its own, or those that the rule it reads
-// has now.
+// states returns the states that the rule judges: its own, or the present states of the rule that
+// it reads.
 func (r *rule) states() *table {
 	if r.reads != nil {
 		return r.reads.table
@@ -212,7 +215,7 @@ func (r *rule) states() *table {
 	return r.table
 }
 
-// delay returns how long the client is to wait: as the slowest rule says, 0 for not at all.
+// delay returns how long the client has to wait: the longest delay of all rules, 0 for none.
 func (d *decider) delay() (longest time.Duration) {
 	for i := range d.asked {
 		if q := &d.asked[i]; q.result.Over {
@@ -222,8 +225,7 @@ func (d *decider) delay() (longest time.Duration) {
 	return longest
 }
 
-// accepted returns what to do with a request that no rule refuses, and for a delay its
-// seconds.
+// accepted returns the action for a request that no rule refuses, and for a delay its seconds.
 func (d *decider) accepted() (action, text string) {
 	if wait := d.delay(); wait > 0 {
 		return Delay, strconv.Itoa(int(wait / time.Second))
@@ -231,7 +233,7 @@ func (d *decider) accepted() (action, text string) {
 	return Dunno, ""
 }
 
-// tell returns what the mail server is told of a request that no rule refuses or delays.
+// tell returns what the mail server is to log or add for a request that no rule refuses or delays.
 func (d *decider) tell() (action, text string) {
 	header := ""
 	var b strings.Builder
@@ -259,7 +261,7 @@ func (d *decider) tell() (action, text string) {
 	return Dunno, ""
 }
 
-// told writes a rate, with the key for the log only: the recipient of the mail, who can
+// told formats a rate. The key is included for the log only: the recipient of the mail, who can
 // read its header, need not know the key.
 func (q *question) told(key bool) string {
 	limit := "no limit"

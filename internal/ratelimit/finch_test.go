@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// TestFinchTable measures Finch's table with the real limiter: the chance that a new
-// recipient is taken for an old one, when a sender has used a multiple of the limit within
-// the period.
+// TestFinchTable measures Finch's table with the real limiter: the chance that a new recipient is
+// mistaken for a known one, when a sender has used a multiple of the limit within the period.
 func TestFinchTable(t *testing.T) {
 	const limit = 200
 	for _, row := range []struct {
@@ -37,9 +36,10 @@ func TestFinchTable(t *testing.T) {
 		measured := float64(missed) / float64(asked)
 		expected := row.printed * float64(asked)
 		t.Logf("%.2f x limit: printed 1 in %.1f, measured %d of %d", row.multiple, 1/row.printed, missed, asked)
-		// The questions themselves fill the filter by up to a tenth of the limit.
+		// The queries themselves fill the filter by up to a tenth of the limit.
 		if hi := 1.7*expected + 4*math.Sqrt(expected) + 2; float64(missed) > hi || measured < row.printed/2 && expected > 30 {
-			t.Errorf("%.2f x limit: %d of %d new recipients were taken for old ones, printed rate %.3g", row.multiple, missed, asked, row.printed)
+			t.Errorf("%.2f x limit: %d of %d new recipients were taken for old ones, printed rate %.3g", row.multiple,
+				missed, asked, row.printed)
 		}
 	}
 }
@@ -53,8 +53,8 @@ func limitAs(t *testing.T, l *Limiter, user, to string) Outcome {
 	return outcomes[0]
 }
 
-// TestFinchRecovery checks why these errors do no harm: a sender at more than e times the
-// limit loses the over-full filter before the rate falls below the limit.
+// TestFinchRecovery checks why these errors do no harm: a sender at more than e times the limit
+// loses the over-full filter before the rate falls below the limit.
 func TestFinchRecovery(t *testing.T) {
 	c := &clock{epoch}
 	rule := recipients(100)

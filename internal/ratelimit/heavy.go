@@ -12,20 +12,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/top"
 )
 
-// Bounds of what is held of the keys that ask most: of each rule, so many keys of at most
-// so many bytes.
+// Bounds on the record of the busiest keys of each rule: the number of keys, and the size of a key
+// in bytes.
 const (
 	heavyKeys  = 128
 	heavyBytes = 256
 )
 
-// heavy is the keys that ask most of one rule, in clear and in memory alone: a table of
-// states has hashes, which cannot be listed. Counts decay as rates do, by e in a period,
-// so that a key that has ended gives way.
+// heavy holds the busiest keys of one rule in clear, in memory only: a table of states has hashes,
+// which cannot be listed. Counts decay as rates do, by a factor of e in a period, so that a key
+// that has stopped is replaced.
 type heavy struct {
 	mu    sync.Mutex
 	table *top.Table
-	base  time.Time // when an event counted 1
+	base  time.Time // the time at which an event counted 1
 }
 
 // add counts n events of a key.
@@ -38,7 +38,7 @@ func (h *heavy) add(key []byte, n float64, now time.Time, period time.Duration) 
 	if h.table == nil {
 		h.table, h.base = top.New(heavyKeys), now
 	}
-	// Later events count more instead of earlier ones less.
+	// Later events count more, in place of earlier ones decaying.
 	age := float64(max(0, now.Sub(h.base))) / float64(period)
 	if age > 16 {
 		h.table.Scale(math.Exp(-min(age, 600)))
@@ -73,16 +73,16 @@ type KeyStatus struct {
 	Status
 }
 
-// A TopKeys is the keys of a rule with the highest rates.
+// A TopKeys holds the keys of a rule with the highest rates.
 type TopKeys struct {
 	Rule string
-	Keys []KeyStatus // the highest rate first
+	Keys []KeyStatus // highest rate first
 }
 
-// Top returns up to n of the keys with the highest rates of every rule that has states of
-// its own. They are among the 128 that asked most of the rule since it was loaded: a key
-// is sure to be among these if it makes more than a 128th of all that the rule was asked
-// lately. Keys of more than 256 bytes are left out. An error means that a state is damaged.
+// Top returns up to n of the keys with the highest rates for every rule that has states of its own.
+// The keys are taken from the 128 busiest of the rule since it was loaded. A key is certain to be
+// among these if it makes more than a 128th of the rule's recent requests. Keys longer than 256
+// bytes are left out. An error means that a state is damaged.
 func (l *Limiter) Top(n int) ([]TopKeys, error) {
 	var all []TopKeys
 	var errs []error
@@ -106,7 +106,7 @@ func (l *Limiter) Top(n int) ([]TopKeys, error) {
 	return all, errors.Join(errs...)
 }
 
-// show returns the state of a key as templates write it; ok is false if there is none.
+// show returns the state of a key written as by the templates; ok is false if there is none.
 func (r *rule) show(key []byte, now time.Time) (s Status, ok bool, err error) {
 	hash := r.hash(key)
 	s = Status{Rule: r.Name, Limit: r.rateOf(hash).Limit(), Period: r.Period}

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// TestTop: among many keys that ask seldom, those that ask often are told in the order of
-// their rates, which are those of Show; who has stopped gives way, and a key that is reset
-// or too long is left out.
+// TestTop checks that the busiest of many keys are listed in the order of their rates, which match
+// those of Show. A key that has stopped gives way, and a key that is reset or too long is left out.
 func TestTop(t *testing.T) {
 	c := &clock{time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}
 	rule := Rule{Name: "sent", Key: "{sasl_username}", Limit: 1e6, Period: time.Hour, Action: Reject}

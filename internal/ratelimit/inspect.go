@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// Inspect returns what is wrong with the files of a folder of states, by file name ("" for
-// the folder itself), and how many files were read. It changes nothing. It does not read the
-// states of rules that are not given, since it cannot know what they should be. A missing
-// folder has no faults.
+// Inspect returns the faults in the files of a folder of states, by file name ("" for the folder
+// itself), and how many files were read. It changes nothing. It does not read the states of rules
+// that are not given, since it cannot know what they should be. A missing folder has no faults.
 func Inspect(dir string, rules []Rule) (faults map[string]error, read int) {
 	faults = make(map[string]error)
 	names, err := os.ReadDir(dir)
@@ -42,7 +41,7 @@ func Inspect(dir string, rules []Rule) (faults map[string]error, read int) {
 	for _, r := range rules {
 		c, err := compile(r, l.secret)
 		if err != nil {
-			continue // the configuration's mistake, which others report
+			continue // a mistake in the configuration, which is reported elsewhere
 		}
 		_, _, err = c.read(filepath.Join(dir, r.Name+stateFile), time.Unix(0, 0))
 		if err == nil {

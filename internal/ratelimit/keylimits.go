@@ -15,20 +15,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// The limits of limits for single keys.
+// The bounds on limits of single keys.
 const (
 	maxKeyLimits  = 1 << 20
 	maxLimitsFile = 128 << 20 // bytes
 	maxLimit      = 1e15
 )
 
-// What stands in the place of a limit.
+// Words that can replace the number of a limit.
 const (
-	measureWord = "measure" // the key is counted, and never over the limit
+	measureWord = "measure" // the key is counted and never over the limit
 	blockWord   = "block"   // every event of the key is over the limit
 )
 
-// keyLimits are the limits of single keys, by the hashes of these.
+// keyLimits holds the limits of single keys by the hashes of the keys.
 type keyLimits map[uint64]*filter.UniqueRate
 
 // limitReader reads keyLimits from text.
@@ -38,9 +38,9 @@ type limitReader struct {
 	keys  keyLimits
 }
 
-// line adds the limit of one key: "KEY LIMIT". The last field is the limit, so the key may
-// contain blanks. As in Postfix's tables, a comment has a line of its own: the last word of
-// one after a limit would be taken for the limit.
+// line adds the limit of one key: "KEY LIMIT". The last field is the limit, so the key may contain
+// blanks. As in Postfix's tables, a comment needs a line of its own: the last word of a comment
+// after a limit would be taken for the limit.
 func (l *limitReader) line(text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || text[0] == '#' {
@@ -94,27 +94,28 @@ func (l *limitReader) rate(text string) (*filter.UniqueRate, error) {
 	return rate, l.fits(text, rate)
 }
 
-// fits returns an error if the rule's memory has no room for some keys at the limit.
+// fits returns an error if the rule's memory has no room for at least a few keys at the limit.
 func (l *limitReader) fits(text string, rate *filter.UniqueRate) error {
 	room := l.rule.largeRoom()
 	if size := int64(rate.MaxStateBytes()); size > int64(rate.StateBytes()) && size > room/minLarge {
-		return fmt.Errorf("limit %s takes up to %d bytes for a key, of %d that memory_bytes leaves; want room for %d keys", text, size, room, minLarge)
+		return fmt.Errorf("limit %s takes up to %d bytes for a key, of %d that memory_bytes leaves; want room for %d keys",
+			text, size, room, minLarge)
 	}
 	return nil
 }
 
-// largeRoom is what the rule has for large states, in bytes.
+// largeRoom returns the rule's memory for large states, in bytes.
 func (r *rule) largeRoom() int64 { return r.Memory - r.Memory/4 }
 
 // limitsKeys reports whether keys may have limits of their own.
 func (r *Rule) limitsKeys() bool { return len(r.Limits) > 0 || r.LimitsFile != "" }
 
-// readLimits reads the limits of single keys from the rule and its file. It changes nothing
-// in r.
+// readLimits reads the limits of single keys from the rule and its file. It does not modify r.
 func (r *rule) readLimits() (keyLimits, fileStamp, error) {
 	l := limitReader{rule: r, rates: make(map[float64]*filter.UniqueRate), keys: make(keyLimits)}
 	for i, text := range r.Limits {
-		if strings.ContainsAny(text, "\r\n") || strings.HasPrefix(strings.TrimSpace(text), "#") || strings.TrimSpace(text) == "" {
+		if strings.ContainsAny(text, "\r\n") || strings.HasPrefix(strings.TrimSpace(text), "#") ||
+			strings.TrimSpace(text) == "" {
 			return nil, fileStamp{}, fmt.Errorf("limits: %.60q is not a key and a limit", text)
 		}
 		if err := l.line(text); err != nil {
@@ -136,7 +137,7 @@ func (r *rule) readLimits() (keyLimits, fileStamp, error) {
 	return l.keys, stamp, nil
 }
 
-// file reads lines.
+// file reads one limit from each line.
 func (l *limitReader) file(f io.Reader) error {
 	in := bufio.NewScanner(io.LimitReader(f, maxLimitsFile+1))
 	in.Buffer(nil, filter.MaxRateKey+64)
@@ -155,7 +156,7 @@ func (l *limitReader) file(f io.Reader) error {
 	return in.Err()
 }
 
-// A fileStamp tells whether a file was replaced or written.
+// A fileStamp identifies a version of a file: it changes when the file is replaced or written.
 type fileStamp struct {
 	modified time.Time
 	size     int64
@@ -176,8 +177,8 @@ func (a fileStamp) same(b fileStamp) bool {
 	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
 }
 
-// watchLimits reads files of limits that have changed. One that cannot be read is logged,
-// and the limits stay as they were.
+// watchLimits reads limit files that have changed. A file that cannot be read is logged, and the
+// limits stay as they were.
 func (l *Limiter) watchLimits() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +199,7 @@ func (l *Limiter) watchLimits() {
 	}
 }
 
-// rateOf returns the rate by which one key is measured.
+// rateOf returns the rate that applies to one key.
 func (r *rule) rateOf(hash uint64) *filter.UniqueRate {
 	if keys := r.byKey.Load(); keys != nil {
 		if rate := (*keys)[hash]; rate != nil {
@@ -208,11 +209,11 @@ func (r *rule) rateOf(hash uint64) *filter.UniqueRate {
 	return r.rate
 }
 
-// maxDigits bounds the text of a number.
+// maxDigits limits the length of a number's text.
 const maxDigits = 40
 
-// parseAmount reads a decimal number from 0 to 2^53, with or without a fraction: no sign,
-// exponent, blank, or name of a number.
+// parseAmount parses a decimal number from 0 to 2^53, with or without a fraction. It accepts no
+// sign, exponent, blank, or name of a number.
 func parseAmount(text []byte) (float64, bool) {
 	whole, fraction, point := bytes.Cut(text, []byte{'.'})
 	if len(text) > maxDigits || len(whole) == 0 || point && len(fraction) == 0 || !digits(whole) || !digits(fraction) {
@@ -225,7 +226,7 @@ func parseAmount(text []byte) (float64, bool) {
 	return n, true
 }
 
-// exact reports whether a number that reads as 2^53 is no more than that.
+// exact reports whether a number that parses as 2^53 is not larger than that.
 func exact(whole, fraction []byte) bool {
 	n, err := strconv.ParseUint(string(whole), 10, 64)
 	return err == nil && n <= 1<<53 && (n < 1<<53 || len(bytes.Trim(fraction, "0")) == 0)

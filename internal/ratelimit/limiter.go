@@ -17,31 +17,31 @@ import (
 // DefaultCheckpoint is how often changed states are saved.
 const DefaultCheckpoint = time.Minute
 
-// maxRules is how many rules a request may have to pass.
+// maxRules is the maximum number of rules. A request may have to pass all of them.
 const maxRules = 64
 
 // Options configure a [Limiter].
 type Options struct {
 	Rules []Rule
-	// Dir is the folder of the saved states, made if absent. Empty: nothing is saved.
+	// Dir is the folder of the saved states, created if absent. Empty: nothing is saved.
 	Dir string
-	// Checkpoint is how often changed states are saved; 0 means [DefaultCheckpoint]. A crash
-	// loses what was counted since.
+	// Checkpoint is how often changed states are saved; 0 means [DefaultCheckpoint]. A crash loses
+	// the counts since the last checkpoint.
 	Checkpoint time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Random is read for the secret that keys all hashes; nil means crypto/rand.
+	// Random is the source of the secret that keys all hashes; nil means crypto/rand.
 	Random io.Reader
-	// Notify is called when a key reaches the warning level of a rule, and when it reaches
-	// the limit: each at most once in a period of the rule. It must not block. nil: nobody is
-	// told.
+	// Notify is called when a key reaches the warning level of a rule, and when it reaches the
+	// limit: each at most once per period of the rule. It must not block. nil means that there are
+	// no notifications.
 	Notify func(Event)
-	// Log takes events and faults; nil discards them.
+	// Log receives events and faults; nil discards them.
 	Log *slog.Logger
 }
 
-// An Event is a key that has reached the warning level, or the limit, of a rule. A webhook
-// gets its JSON form.
+// An Event is a key that has reached the warning level or the limit of a rule. A webhook receives
+// its JSON form.
 type Event struct {
 	Time   time.Time `json:"time"`
 	Rule   string    `json:"rule"`
@@ -53,15 +53,15 @@ type Event struct {
 	Action string    `json:"action"`
 }
 
-// An Outcome is what one rule says of one request.
+// An Outcome is the result of one rule for one request.
 type Outcome struct {
 	Rule   string
 	Key    string
-	Rate   float64 // in a period, this request included
+	Rate   float64 // in a period, including this request
 	Limit  float64
 	Over   bool
-	New    bool   // the item was not yet seen in this period
-	Action string // of the rule
+	New    bool   // the item was not seen before in this period
+	Action string // the rule's action
 	Text   string // for the refused client; "" unless Over
 }
 
@@ -76,17 +76,17 @@ type Limiter struct {
 	Stats Stats
 }
 
-// Stats are the counters of a [Limiter]; all may be read at any time.
+// Stats are the counters of a [Limiter]. All of them may be read at any time.
 type Stats struct {
-	Requests atomic.Int64 // requests that were looked at
+	Requests atomic.Int64 // requests that were examined
 	Refused  atomic.Int64 // requests that were deferred, rejected or put on hold
 	Warned   atomic.Int64 // events
-	Faults   atomic.Int64 // states and files of limits that could not be read, or states not saved
+	Faults   atomic.Int64 // states and limit files that could not be read, or states not saved
 }
 
-// Open checks the rules and loads the saved states. A state file that no longer fits its
-// rule, or is damaged, is set aside and logged: the rule starts empty. Open fails for a
-// mistake in a rule, or if the folder or the secret in it cannot be used.
+// Open checks the rules and loads the saved states. A state file that is damaged or no longer fits
+// its rule is set aside and logged, and the rule starts empty. Open fails if a rule has a mistake,
+// or if the folder or the secret in it cannot be used.
 func Open(opts Options) (*Limiter, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -115,8 +115,8 @@ func Open(opts Options) (*Limiter, error) {
 	return l, nil
 }
 
-// Reload replaces the rules. A rule that keeps its name, period and templates keeps its
-// states. If any rule has a mistake, nothing changes.
+// Reload replaces the rules. A rule that keeps its name, period and templates keeps its states. If
+// any rule has a mistake, nothing changes.
 func (l *Limiter) Reload(rules []Rule) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,8 +153,7 @@ func (l *Limiter) Reload(rules []Rule) error {
 	return nil
 }
 
-// adopt gives a new rule the states of the rule that had its name, or else those that were
-// saved.
+// adopt gives a new rule the states of the rule that had its name, or else its saved states.
 func (l *Limiter) adopt(c, was *rule) {
 	switch {
 	case was == nil || was.reads != nil:
@@ -182,12 +181,16 @@ func find(rules []*rule, name string) *rule {
 	return nil
 }
 
-// Limit applies every rule and returns what to do: the action of the first rule whose limit
-// is reached ("defer", "reject" or "hold") and the text for the client; else "delay" and the
-// seconds of the longest delay; else "header" or "log" and the rates, if a rule wants them
-// told; else "dunno". Rules that measure or are strict count every request, the others only
-// what no rule refuses. It waits for nothing but short locks. An error means that a state is
-// damaged.
+// Limit applies every rule and returns the resulting action:
+//
+//   - the action of the first rule whose limit is reached ("defer", "reject" or "hold"), with the text
+//     for the client;
+//   - else "delay" with the seconds of the longest delay;
+//   - else "header" or "log" with the rates, if a rule asks for them;
+//   - else "dunno".
+//
+// Rules that measure or are strict count every request, the others only requests that no rule
+// refuses. Limit waits for nothing but short locks. An error means that a state is damaged.
 func (l *Limiter) Limit(_ context.Context, attr func(name string) []byte) (action, text string, err error) {
 	d := deciders.Get().(*decider)
 	defer deciders.Put(d)
@@ -210,14 +213,14 @@ func (q *question) reply() string {
 	return q.rule.reply(string(q.key), q.result.Rate, q.rate.Limit())
 }
 
-// Apply is [Limiter.Limit] that also returns the outcome of every rule that applies to the
-// request, in their order, and returns "dunno" for every request that is not refused.
+// Apply is [Limiter.Limit], but it also returns the outcome of every rule that applies to the
+// request, in their order, and it returns "dunno" for every request that is not refused.
 func (l *Limiter) Apply(attr Attributes) (action, text string, outcomes []Outcome, err error) {
 	return l.apply(attr, false)
 }
 
-// Peek is Apply without counting, like Exim's readonly: the rates are those of the keys as
-// they are, without this request. Nobody is notified.
+// Peek is Apply without counting, like Exim's readonly: the rates are the keys' present rates,
+// without this request. It sends no notifications.
 func (l *Limiter) Peek(attr Attributes) (action, text string, outcomes []Outcome, err error) {
 	return l.apply(attr, true)
 }
@@ -246,7 +249,7 @@ func (l *Limiter) apply(attr Attributes, readonly bool) (action, text string, ou
 	return action, text, outcomes, nil
 }
 
-// A Usage is what one rule holds, and has dropped since it was loaded.
+// A Usage is the memory use of one rule, and what the rule has dropped since it was loaded.
 type Usage struct {
 	Rule    Rule
 	Keys    int
@@ -255,8 +258,8 @@ type Usage struct {
 	Dropped int64 // keys dropped as idle
 }
 
-// Usage returns the usage of every rule, in their order. A rule that reads another one has
-// none of its own.
+// Usage returns the usage of every rule, in their order. A rule that reads another rule has no
+// usage of its own.
 func (l *Limiter) Usage() []Usage {
 	var all []Usage
 	for _, r := range *l.rules.Load() {
@@ -274,19 +277,17 @@ func (l *Limiter) Usage() []Usage {
 // A Status is the state of one key in one rule.
 type Status struct {
 	Rule   string
-	Rate   float64 // in a period, as decayed until now
+	Rate   float64 // in a period, decayed to the present
 	Limit  float64
 	Period time.Duration
 	Items  float64 // different items in the filter, estimated from its fill
 }
 
-// folded returns a key as templates write it: A to Z in lower case, every other
-// byte as it is.
+// folded returns a key as templates write it: A to Z in lower case, every other byte unchanged.
 func folded(key string) []byte { return appendLower(nil, []byte(key)) }
 
-// Show returns the state of key, written as the rule's template makes it, in any case, in
-// every rule that has one, or in the named rule alone. An error means that a state is
-// damaged.
+// Show returns the state of a key in every rule that has one, or in the named rule alone. The key
+// has the form that the rule's template makes, in any case. An error means that a state is damaged.
 func (l *Limiter) Show(rule, key string) ([]Status, error) {
 	var all []Status
 	now := l.opts.Now()
@@ -305,8 +306,8 @@ func (l *Limiter) Show(rule, key string) ([]Status, error) {
 	return all, nil
 }
 
-// Reset forgets key in every rule, or in the named one alone, and returns how many rules
-// knew it.
+// Reset forgets a key in every rule, or in the named rule alone, and returns how many rules had the
+// key.
 func (l *Limiter) Reset(rule, key string) int {
 	n := 0
 	for _, r := range *l.rules.Load() {
@@ -321,8 +322,8 @@ func (l *Limiter) Reset(rule, key string) int {
 	return n
 }
 
-// Run drops idle keys, reads changed files of limits and saves changed states at every
-// checkpoint until ctx ends, and then saves once more. It returns the error of the last save.
+// Run drops idle keys, reads changed limit files and saves changed states at every checkpoint until
+// ctx ends, and then saves once more. It returns the error of the last save.
 func (l *Limiter) Run(ctx context.Context) error {
 	tick := time.NewTicker(l.opts.Checkpoint)
 	defer tick.Stop()

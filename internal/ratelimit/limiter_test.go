@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// request makes Attributes of name and value pairs.
+// request returns Attributes of name and value pairs.
 func request(pairs ...string) Attributes {
 	m := make(map[string][]byte)
 	for i := 0; i < len(pairs); i += 2 {
@@ -35,7 +35,7 @@ func rcpt(user, recipient string) Attributes {
 	return request("protocol_state", "RCPT", "sasl_username", user, "recipient", recipient)
 }
 
-// clock is a clock that tests move.
+// clock is a clock that tests can set.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
@@ -43,7 +43,7 @@ func (c *clock) Now() time.Time { return c.now }
 func open(t testing.TB, o Options) *Limiter {
 	t.Helper()
 	if o.Random == nil {
-		// With a random secret, once in a while a new item would pass for an old one.
+		// With a random secret, a new item would occasionally be mistaken for a known one.
 		o.Random = rand.NewChaCha8([32]byte{1})
 	}
 	l, err := Open(o)
@@ -74,7 +74,7 @@ func TestUniqueRecipients(t *testing.T) {
 	l := open(t, Options{Rules: []Rule{recipients(10)}, Now: c.Now})
 	for round := range 3 {
 		for i := range 10 {
-			// An address in other case is the same address.
+			// An address in different case is the same address.
 			to := fmt.Sprintf("R%d@Example.com", i)
 			if round%2 == 0 {
 				to = strings.ToLower(to)
@@ -112,13 +112,13 @@ func TestUniqueRecipients(t *testing.T) {
 	}
 }
 
-// TestRules checks that each kind of rule of the package doc counts what it says.
+// TestRules checks that each kind of rule in the package comment counts what the comment states.
 func TestRules(t *testing.T) {
 	tests := []struct {
 		name string
 		rule Rule
 		req  func(i int) Attributes
-		want int // requests of 100 that pass
+		want int // requests of 100 that are accepted
 	}{
 		{"senders of a host", Rule{Key: "{client_address}", Unique: "{sender}", Limit: 5},
 			func(i int) Attributes {
@@ -152,7 +152,8 @@ func TestRules(t *testing.T) {
 			func(i int) Attributes { return request("client_address", fmt.Sprintf("192.0.2.%d", i)) }, 6},
 		{"IPv6 network", Rule{Key: "{client_address:net}", Limit: 6},
 			func(i int) Attributes { return request("client_address", fmt.Sprintf("2001:db8::%x", i)) }, 6},
-		{"whitelisted network", Rule{Key: "{client_address}", Limit: 1, Exempt: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+		{"whitelisted network", Rule{Key: "{client_address}", Limit: 1,
+			Exempt: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 			func(i int) Attributes { return request("client_address", "192.0.2.1") }, 100},
 		{"whitelisted key", Rule{Key: "{sasl_username}", Limit: 1, ExemptKeys: []string{"Newsletter"}},
 			func(i int) Attributes { return rcpt("newsletter", "a@example.com") }, 100},
@@ -184,8 +185,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestLeakyAndStrict sends at three times the limit for ten periods: leaky lets
-// the limit through, strict nothing after the first.
+// TestLeakyAndStrict sends at three times the limit for ten periods: leaky admits the limit, strict
+// admits nothing after the first.
 func TestLeakyAndStrict(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		c := &clock{epoch}
@@ -209,8 +210,8 @@ func TestLeakyAndStrict(t *testing.T) {
 	}
 }
 
-// TestSeveralRules checks that what one rule refuses counts in strict rules but not in
-// leaky ones, and that the first refusal is the answer.
+// TestSeveralRules checks that requests refused by one rule count in strict rules but not in leaky
+// ones, and that the first refusal is the answer.
 func TestSeveralRules(t *testing.T) {
 	r := func(name, key string, limit float64, strict bool, action string) Rule {
 		return Rule{Name: name, Key: key, Limit: limit, Period: time.Hour, Strict: strict, Action: action}
@@ -248,8 +249,8 @@ func TestSeveralRules(t *testing.T) {
 	}
 }
 
-// TestAgainstExactCount compares many accounts with exact sets of their recipients; only
-// the filter's error may make a difference.
+// TestAgainstExactCount compares many accounts with exact sets of their recipients; only the
+// filter's error may make a difference.
 func TestAgainstExactCount(t *testing.T) {
 	const max = 50
 	l := open(t, Options{Rules: []Rule{recipients(max)}, Now: (&clock{epoch}).Now})
@@ -274,8 +275,8 @@ func TestAgainstExactCount(t *testing.T) {
 			wrong++
 		}
 	}
-	// At most 0.06 % of the new items at the limit are taken for old ones; one
-	// error may repeat while the same recipient comes again.
+	// At most 0.06 % of the new items at the limit are mistaken for known ones; one error may
+	// repeat while the same recipient comes again.
 	if rate := float64(wrong) / float64(total); rate > 0.005 {
 		t.Errorf("%d of %d answers differ from the exact count (%.2g)", wrong, total, rate)
 	}
@@ -303,7 +304,7 @@ func TestRestart(t *testing.T) {
 			t.Fatalf("user %d, old recipient, after the restart: %s, want dunno", u, got)
 		}
 	}
-	// Another memory or limit keeps the states; another period or key does not.
+	// A different memory or limit keeps the states; a different period or key does not.
 	o.Rules[0].Memory = 1 << 20
 	for _, limit := range []float64{10, 11, 5000, 1} {
 		o.Rules[0].Limit = limit
@@ -330,8 +331,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestLessMemory checks that a reload and a restart with less memory keep what fits, and
-// keys near their limit before others.
+// TestLessMemory checks that a reload and a restart with less memory keep as many keys as fit, and
+// prefer keys near their limit.
 func TestLessMemory(t *testing.T) {
 	o := Options{Rules: []Rule{recipients(1000)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
 	l := open(t, o)
@@ -385,8 +386,8 @@ func TestHighLimit(t *testing.T) {
 	}
 }
 
-// TestMeasureOnly checks that a rule with a limit of 0 counts everything, even what others
-// refuse, and refuses nothing.
+// TestMeasureOnly checks that a rule with a limit of 0 counts everything, even requests that other
+// rules refuse, and refuses nothing.
 func TestMeasureOnly(t *testing.T) {
 	events := 0
 	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(Event) { events++ }, Rules: []Rule{
@@ -395,7 +396,8 @@ func TestMeasureOnly(t *testing.T) {
 	}})
 	for i := range 10 {
 		action, _, outcomes, err := l.Apply(rcpt("ann", "bob"))
-		if want := map[bool]string{true: Dunno, false: Defer}[i < 3]; err != nil || action != want || outcomes[0].Rate != float64(i+1) || outcomes[0].Over || outcomes[0].Text != "" {
+		if want := map[bool]string{true: Dunno, false: Defer}[i < 3]; err != nil || action != want ||
+			outcomes[0].Rate != float64(i+1) || outcomes[0].Over || outcomes[0].Text != "" {
 			t.Fatalf("event %d: %s, %+v, %v", i+1, action, outcomes, err)
 		}
 	}
@@ -404,8 +406,8 @@ func TestMeasureOnly(t *testing.T) {
 	}
 }
 
-// TestReloadSmallLimit checks that rates survive a reload with a limit whose states have no
-// room for the items.
+// TestReloadSmallLimit checks that rates survive a reload with a limit whose states have no room
+// for the items.
 func TestReloadSmallLimit(t *testing.T) {
 	r := recipients(1000)
 	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
@@ -424,8 +426,8 @@ func TestReloadSmallLimit(t *testing.T) {
 	}
 }
 
-// TestReloadIsSaved checks that states moved by a reload are saved even if nothing is
-// counted after it.
+// TestReloadIsSaved checks that states moved by a reload are saved even if nothing is counted
+// afterwards.
 func TestReloadIsSaved(t *testing.T) {
 	o := Options{Rules: []Rule{recipients(10)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
 	l := open(t, o)
@@ -443,7 +445,7 @@ func TestReloadIsSaved(t *testing.T) {
 	}
 }
 
-// TestReloadLowerLimit checks that keys are judged idle by the limit that holds now.
+// TestReloadLowerLimit checks that keys are judged idle by the present limit.
 func TestReloadLowerLimit(t *testing.T) {
 	c := &clock{epoch}
 	r := Rule{Name: "r", Key: "{sasl_username}", Limit: 1e6, Period: time.Hour, Strict: true}
@@ -484,8 +486,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestKeysBeyondASCII checks that keys are found as the client wrote them: of all bytes,
-// only A to Z are folded.
+// TestKeysBeyondASCII checks that keys are found as the client wrote them: of all bytes, only A to
+// Z are folded.
 func TestKeysBeyondASCII(t *testing.T) {
 	for _, key := range []string{"Änne@Example.com", "\xc4nne", "\u212aelvin"} {
 		r := recipients(10)
@@ -506,8 +508,8 @@ func TestKeysBeyondASCII(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles cuts and extends a state file and flips its bits: the limiter starts
-// empty, whatever is in the file.
+// TestDamagedFiles cuts and extends a state file and flips its bits: the limiter starts empty,
+// whatever the file contains.
 func TestDamagedFiles(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&clock{epoch}).Now}
@@ -644,8 +646,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsClockWasAhead checks that a key is reported again after a clock that was ahead
-// at its last report is set right.
+// TestEventsClockWasAhead checks that a key is reported again after a clock that was ahead at its
+// last report is corrected.
 func TestEventsClockWasAhead(t *testing.T) {
 	c := &clock{epoch.Add(365 * 24 * time.Hour)}
 	events := 0
@@ -661,8 +663,8 @@ func TestEventsClockWasAhead(t *testing.T) {
 	}
 }
 
-// TestEventsOfOthersRefusals checks that a request refused by another rule causes no
-// warning of the rate it would have had.
+// TestEventsOfOthersRefusals checks that a request refused by another rule causes no warning for
+// the rate that it would have had.
 func TestEventsOfOthersRefusals(t *testing.T) {
 	var events []Event
 	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(e Event) { events = append(events, e) }, Rules: []Rule{
@@ -675,7 +677,8 @@ func TestEventsOfOthersRefusals(t *testing.T) {
 	if len(events) != 1 || events[0].Rule != "rcpts" {
 		t.Errorf("events %+v, want one of the rule that refuses", events)
 	}
-	if limit(t, l, request("sasl_username", "ann", "recipient", "eve", "size", "400")); len(events) != 2 || events[1].Rule != "bytes" || events[1].Rate != 900 {
+	if limit(t, l, request("sasl_username", "ann", "recipient", "eve", "size", "400")); len(events) != 2 ||
+		events[1].Rule != "bytes" || events[1].Rate != 900 {
 		t.Errorf("events %+v, want one of the bytes at 900", events)
 	}
 }
@@ -693,10 +696,11 @@ func TestReplyText(t *testing.T) {
 	}
 }
 
-// TestReplyToLongKey checks that a reply fits a line, however long a client's name is:
-// Postfix treats a reply of 2048 bytes as a fault of the server.
+// TestReplyToLongKey checks that a reply fits a line, however long a client's name is: Postfix
+// treats a reply of 2048 bytes as a fault of the server.
 func TestReplyToLongKey(t *testing.T) {
-	r := Rule{Name: "r", Key: "{helo_name}", Limit: 1, Period: time.Hour, Action: Reject, Text: "{key} has sent {rate} of {limit}"}
+	r := Rule{Name: "r", Key: "{helo_name}", Limit: 1, Period: time.Hour, Action: Reject,
+		Text: "{key} has sent {rate} of {limit}"}
 	var said strings.Builder
 	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	var text string
@@ -771,8 +775,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestConcurrent counts from many goroutines, saving and cleaning meanwhile:
-// exactly the limit passes.
+// TestConcurrent counts from many goroutines while states are saved and cleaned: exactly the limit
+// passes.
 func TestConcurrent(t *testing.T) {
 	l := open(t, Options{Dir: t.TempDir(), Now: (&clock{epoch}).Now, Rules: []Rule{
 		{Name: "a", Key: "{sasl_username}", Limit: 1000, Period: time.Hour},
@@ -835,7 +839,8 @@ func FuzzDecodeStates(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = decodeStates(u, strings.NewReader(string(data)), 1<<20, func(tag uint64, state []byte) { fresh.put(tag, state) })
+		err = decodeStates(u, strings.NewReader(string(data)), 1<<20,
+			func(tag uint64, state []byte) { fresh.put(tag, state) })
 		if err != nil {
 			return
 		}
@@ -897,8 +902,8 @@ func BenchmarkLimit(b *testing.B) {
 	}
 }
 
-// BenchmarkManyItems counts recipients of 10,000 keys that have had some already, with a
-// low limit and with a high one. Compare the two (benchstat); neither says much alone.
+// BenchmarkManyItems counts recipients of 10,000 keys that already have some, with a low limit and
+// with a high one. Only the comparison of the two (benchstat) is meaningful.
 func BenchmarkManyItems(b *testing.B) {
 	for _, items := range []int{10, 100} {
 		for _, most := range []float64{500, 1e6} {
@@ -937,8 +942,8 @@ func BenchmarkManyItems(b *testing.B) {
 	}
 }
 
-// TestMissingState checks that a state that was saved and is gone is a fault, and that a new
-// rule without one is not.
+// TestMissingState checks that a missing state is a fault if it was saved before, and no fault for
+// a new rule.
 func TestMissingState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rates")
 	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&clock{epoch}).Now}

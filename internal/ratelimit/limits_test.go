@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// TestRuleBounds checks that the largest and smallest values of a rule are accepted, and
-// those beyond them refused.
+// TestRuleBounds checks that the largest and smallest values of a rule are accepted, and values
+// beyond them refused.
 func TestRuleBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -28,16 +28,26 @@ func TestRuleBounds(t *testing.T) {
 		{"longer name", func(r *Rule) { r.Name = strings.Repeat("n", 65) }, false},
 		{"letters of a name", func(r *Rule) { r.Name = "az09-_" }, true},
 		{"capital", func(r *Rule) { r.Name = "A" }, false}, {"before a", func(r *Rule) { r.Name = "`" }, false},
-		{"behind z", func(r *Rule) { r.Name = "{" }, false}, {"before 0", func(r *Rule) { r.Name = "/" }, false}, {"behind 9", func(r *Rule) { r.Name = ":" }, false},
-		{"least memory", func(r *Rule) { r.Memory = 64 << 10 }, true}, {"less memory", func(r *Rule) { r.Memory = 64<<10 - 1 }, false},
-		{"most memory", func(r *Rule) { r.Memory = 1 << 40 }, true}, {"more memory", func(r *Rule) { r.Memory = 1<<40 + 1 }, false},
-		{"highest warning", func(r *Rule) { r.Warn = 1000 }, true}, {"higher warning", func(r *Rule) { r.Warn = 1000.1 }, false},
-		{"longest text", func(r *Rule) { r.Text = strings.Repeat("x", 512) }, true}, {"longer text", func(r *Rule) { r.Text = strings.Repeat("x", 513) }, false},
-		{"blank and beyond", func(r *Rule) { r.Text = " ~\u00e9" }, true}, {"tab", func(r *Rule) { r.Text = "\t" }, false}, {"DEL", func(r *Rule) { r.Text = "\x7f" }, false},
-		{"longest template", func(r *Rule) { r.Key = "{sender}" + strings.Repeat("x", 1016) }, true}, {"longer template", func(r *Rule) { r.Key = "{sender}" + strings.Repeat("x", 1017) }, false},
-		{"not UTF-8", func(r *Rule) { r.Key = "{sender}\xff" }, false}, {"no attribute", func(r *Rule) { r.Key = "{}" }, false}, {"} behind", func(r *Rule) { r.Key = "{sender}}" }, false},
-		{"literal alone", func(r *Rule) { r.Key = "all" }, true}, {"count of no attribute", func(r *Rule) { r.Count = "{bytes}" }, false},
-		{"every state", func(r *Rule) { r.State = StateData }, true}, {"every action", func(r *Rule) { r.Action = Hold }, true},
+		{"behind z", func(r *Rule) { r.Name = "{" }, false}, {"before 0", func(r *Rule) { r.Name = "/" }, false},
+		{"behind 9", func(r *Rule) { r.Name = ":" }, false},
+		{"least memory", func(r *Rule) { r.Memory = 64 << 10 }, true},
+		{"less memory", func(r *Rule) { r.Memory = 64<<10 - 1 }, false},
+		{"most memory", func(r *Rule) { r.Memory = 1 << 40 }, true},
+		{"more memory", func(r *Rule) { r.Memory = 1<<40 + 1 }, false},
+		{"highest warning", func(r *Rule) { r.Warn = 1000 }, true}, {"higher warning", func(r *Rule) { r.Warn = 1000.1 },
+			false},
+		{"longest text", func(r *Rule) { r.Text = strings.Repeat("x", 512) }, true},
+		{"longer text", func(r *Rule) { r.Text = strings.Repeat("x", 513) }, false},
+		{"blank and beyond", func(r *Rule) { r.Text = " ~\u00e9" }, true},
+		{"tab", func(r *Rule) { r.Text = "\t" }, false}, {"DEL", func(r *Rule) { r.Text = "\x7f" }, false},
+		{"longest template", func(r *Rule) { r.Key = "{sender}" + strings.Repeat("x", 1016) }, true},
+		{"longer template", func(r *Rule) { r.Key = "{sender}" + strings.Repeat("x", 1017) }, false},
+		{"not UTF-8", func(r *Rule) { r.Key = "{sender}\xff" }, false},
+		{"no attribute", func(r *Rule) { r.Key = "{}" }, false}, {"} behind", func(r *Rule) { r.Key = "{sender}}" }, false},
+		{"literal alone", func(r *Rule) { r.Key = "all" }, true},
+		{"count of no attribute", func(r *Rule) { r.Count = "{bytes}" }, false},
+		{"every state", func(r *Rule) { r.State = StateData }, true}, {"every action", func(r *Rule) { r.Action = Hold },
+			true},
 	} {
 		r := recipients(10)
 		tt.change(&r)
@@ -57,17 +67,22 @@ func TestRuleBounds(t *testing.T) {
 	}
 }
 
-// TestTemplateValues: what each placeholder makes of a request.
+// TestTemplateValues checks the value of each placeholder for a request.
 func TestTemplateValues(t *testing.T) {
-	attr := request("sender", "a@B@Example.COM", "recipient", "nobody", "client_address", "192.0.2.77", "server_address", "2001:db8:1:2:3::4",
-		"helo_name", "@[`{AZ\x00", "client_name", "::ffff:198.51.100.9", "reverse_client_name", "fe80::1%eth0", "instance", "@example.org", "queue_id", "example.org@")
+	attr := request("sender", "a@B@Example.COM", "recipient", "nobody", "client_address", "192.0.2.77",
+		"server_address", "2001:db8:1:2:3::4",
+		"helo_name", "@[`{AZ\x00", "client_name", "::ffff:198.51.100.9", "reverse_client_name", "fe80::1%eth0",
+		"instance", "@example.org", "queue_id", "example.org@")
 	for key, want := range map[string]string{
 		"{sender}": "a@b@example.com", "{sender:domain}": "example.com", "{sender:local}": "a@b",
 		"{instance:domain}": "example.org", "{queue_id:local}": "example.org", "{helo_name}": "@[`{az\x00",
-		"{client_address:net}": "192.0.2.0/24", "{server_address:net}": "2001:db8:1:2::/64", "{client_name:net}": "198.51.100.0/24", "{reverse_client_name:net}": "fe80::/64",
-		"{sasl_username|sender}": "a@b@example.com", "{sender|recipient}": "a@b@example.com", "{recipient|sender:domain}": "example.com",
+		"{client_address:net}": "192.0.2.0/24", "{server_address:net}": "2001:db8:1:2::/64",
+		"{client_name:net}": "198.51.100.0/24", "{reverse_client_name:net}": "fe80::/64",
+		"{sasl_username|sender}": "a@b@example.com", "{sender|recipient}": "a@b@example.com",
+		"{recipient|sender:domain}":            "example.com",
 		"By {recipient} FROM {client_address}": "by nobody from 192.0.2.77",
-		"{recipient:domain}":                   "none", "{recipient:local}": "none", "{helo_name:net}": "none", "{instance:local}": "none", "{queue_id:domain}": "none", "{sasl_username}": "none",
+		"{recipient:domain}":                   "none", "{recipient:local}": "none", "{helo_name:net}": "none",
+		"{instance:local}": "none", "{queue_id:domain}": "none", "{sasl_username}": "none",
 	} {
 		l := open(t, Options{Rules: []Rule{{Name: "r", Key: key, Limit: 10, Period: time.Hour}}})
 		_, _, outcomes, err := l.Apply(attr)
@@ -84,41 +99,50 @@ func TestTemplateValues(t *testing.T) {
 	for _, tt := range []struct {
 		key, unique string
 		want        int
-	}{{"{sasl_username}", "{sender}", 1}, {"{sender}", "", 0}, {"{sasl_username}", "{recipient}", 0}, {"{sasl_username}", "{sender|recipient}", 1}, {"{sasl_username}", "{recipient|sender}", 0}} {
+	}{{"{sasl_username}", "{sender}", 1}, {"{sender}", "", 0}, {"{sasl_username}", "{recipient}", 0},
+		{"{sasl_username}", "{sender|recipient}", 1}, {"{sasl_username}", "{recipient|sender}", 0}} {
 		l := open(t, Options{Rules: []Rule{{Name: "r", Key: tt.key, Unique: tt.unique, Limit: 10, Period: time.Hour}}})
 		if _, _, outcomes, err := l.Apply(bounce); err != nil || len(outcomes) != tt.want {
 			t.Errorf("key %s, unique %s: %+v, %v, want %d", tt.key, tt.unique, outcomes, err, tt.want)
 		}
 	}
-	l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sasl_username}", Unique: "{sender}", Limit: 10, Period: time.Hour}}})
+	l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sasl_username}", Unique: "{sender}", Limit: 10,
+		Period: time.Hour}}})
 	for i, sender := range []string{"", "<>", ""} {
-		if _, _, outcomes, err := l.Apply(request("sender", sender, "sasl_username", "ann")); err != nil || len(outcomes) != 1 || outcomes[0].New != (i == 0) {
+		if _, _, outcomes, err := l.Apply(request("sender", sender, "sasl_username", "ann")); err != nil ||
+			len(outcomes) != 1 || outcomes[0].New != (i == 0) {
 			t.Errorf("sender %q: %+v, %v, want one item for both ways to write it", sender, outcomes, err)
 		}
 	}
-	if tmpl, err := ParseTemplate("a {sender}"); err != nil || tmpl.String() != "a {sender}" || tmpl.Empty() || !(Template{}).Empty() {
+	if tmpl, err := ParseTemplate("a {sender}"); err != nil || tmpl.String() != "a {sender}" || tmpl.Empty() ||
+		!(Template{}).Empty() {
 		t.Errorf("%q, %v", tmpl, err)
 	}
 }
 
-// TestAmounts checks that a request counts what its template says, if that is a decimal
-// number.
+// TestAmounts checks that a request counts the amount that its template yields, if that is a
+// decimal number.
 func TestAmounts(t *testing.T) {
-	for size, want := range map[string]float64{"5": 5, "0": 0, "9007199254740992": 1 << 53, "9007199254740992.0": 1 << 53, "9007199254740991.9": 1 << 53, "1.5": 1.5, "0.25": 0.25, "007.50": 7.5} {
-		l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}", Limit: 1e18, Period: time.Hour}}, Now: (&clock{epoch}).Now})
-		if _, _, outcomes, err := l.Apply(request("sender", "a", "size", size)); err != nil || len(outcomes) != 1 || outcomes[0].Rate != want {
+	for size, want := range map[string]float64{"5": 5, "0": 0, "9007199254740992": 1 << 53,
+		"9007199254740992.0": 1 << 53, "9007199254740991.9": 1 << 53, "1.5": 1.5, "0.25": 0.25, "007.50": 7.5} {
+		l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}", Limit: 1e18, Period: time.Hour}},
+			Now: (&clock{epoch}).Now})
+		if _, _, outcomes, err := l.Apply(request("sender", "a", "size", size)); err != nil || len(outcomes) != 1 ||
+			outcomes[0].Rate != want {
 			t.Errorf("size %s: %+v, %v, want a rate of %g", size, outcomes, err, want)
 		}
 	}
-	for _, size := range []string{"9007199254740993", "9007199254740992.5", "-1", "+1", ".5", "5.", "1.5.5", "1e3", "1_000", " 1", "", "x", "inf", "NaN", "0x10", "99999999999999999999", strings.Repeat("1", 41)} {
+	for _, size := range []string{"9007199254740993", "9007199254740992.5", "-1", "+1", ".5", "5.", "1.5.5", "1e3",
+		"1_000", " 1", "", "x", "inf", "NaN", "0x10", "99999999999999999999", strings.Repeat("1", 41)} {
 		l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}", Limit: 1, Period: time.Hour}}})
-		if action, _, outcomes, err := l.Apply(request("sender", "a", "size", size)); err != nil || len(outcomes) != 0 || action != Dunno {
+		if action, _, outcomes, err := l.Apply(request("sender", "a", "size", size)); err != nil || len(outcomes) != 0 ||
+			action != Dunno {
 			t.Errorf("size %q: %s, %+v, %v, want that it counts nothing", size, action, outcomes, err)
 		}
 	}
 }
 
-// TestWhereRulesApply: states, exempt networks and exempt keys.
+// TestWhereRulesApply checks states, exempt networks and exempt keys.
 func TestWhereRulesApply(t *testing.T) {
 	nets := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	for _, tt := range []struct {
@@ -175,7 +199,8 @@ func TestOutcomes(t *testing.T) {
 		{"eve", want{Dunno, "", [4]float64{2, 3, 3, 3}, [4]bool{false, true, false, false}, true}},
 		{"eve", want{Hold, "no", [4]float64{2, 4, 4, 4}, [4]bool{false, true, true, true}, false}},
 		{"dan", want{Hold, "no", [4]float64{3, 5, 4, 4}, [4]bool{false, true, true, true}, true}},
-		{"dan", want{Hold, "no", [4]float64{3, 6, 4, 4}, [4]bool{false, true, true, true}, true}}, // what was refused was not seen
+		{"dan", want{Hold, "no", [4]float64{3, 6, 4, 4}, [4]bool{false, true, true, true},
+			true}}, // the refused item was not recorded as seen
 	} {
 		action, text, outcomes, err := l.Apply(rcpt("ann", tt.to))
 		if err != nil || len(outcomes) != 4 || action != tt.action || text != tt.text || outcomes[0].New != tt.fresh {
@@ -194,8 +219,10 @@ func TestOutcomes(t *testing.T) {
 	if got, want := outcomes[3].Text, "limit of 3 per 36h reached"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if st := &l.Stats; st.Requests.Load() != 7 || st.Refused.Load() != 4 || st.Warned.Load() != 3 || st.Faults.Load() != 0 {
-		t.Errorf("%d requests, %d refused, %d warned, %d faults; want 7, 4, 3, 0", st.Requests.Load(), st.Refused.Load(), st.Warned.Load(), st.Faults.Load())
+	if st := &l.Stats; st.Requests.Load() != 7 || st.Refused.Load() != 4 || st.Warned.Load() != 3 ||
+		st.Faults.Load() != 0 {
+		t.Errorf("%d requests, %d refused, %d warned, %d faults; want 7, 4, 3, 0", st.Requests.Load(), st.Refused.Load(),
+			st.Warned.Load(), st.Faults.Load())
 	}
 	if n := l.Reset("watch", "ANN"); n != 1 {
 		t.Errorf("reset in %d rules, want 1", n)
@@ -208,7 +235,8 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("shown of %q: %+v, %v, want %d", rule, got, err, want)
 		}
 	}
-	if got, err := l.Show("few", "ann"); err != nil || got[0].Rate != 3 || got[0].Limit != 3 || got[0].Period != 90*time.Second || got[0].Rule != "few" {
+	if got, err := l.Show("few", "ann"); err != nil || got[0].Rate != 3 || got[0].Limit != 3 ||
+		got[0].Period != 90*time.Second || got[0].Rule != "few" {
 		t.Errorf("shown: %+v, %v", got, err)
 	}
 	usage := l.Usage()
@@ -217,34 +245,38 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestNumbers: how rates, limits and periods are written, and keys that are long.
+// TestNumbers checks the format of rates, limits and periods, and of long keys.
 func TestNumbers(t *testing.T) {
 	for _, tt := range []struct {
 		limit  float64
 		period time.Duration
 		want   string
 	}{
-		{1, time.Hour, "1 1h"}, {1.25, time.Minute, "1.2 1m"}, {1.5, 90 * time.Minute, "1.5 1h30m"}, {1, 30 * time.Second, "1 30s"}, {1, 10*time.Hour + time.Second, "1 10h0m1s"},
+		{1, time.Hour, "1 1h"}, {1.25, time.Minute, "1.2 1m"}, {1.5, 90 * time.Minute, "1.5 1h30m"},
+		{1, 30 * time.Second, "1 30s"}, {1, 10*time.Hour + time.Second, "1 10h0m1s"},
 	} {
-		l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}", State: AnyState, Limit: tt.limit, Period: tt.period, Text: "{limit} {period}"}}})
+		l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}",
+			State: AnyState, Limit: tt.limit, Period: tt.period, Text: "{limit} {period}"}}})
 		if _, text, err := l.Limit(context.Background(), request("sender", "a", "size", "9")); err != nil || text != tt.want {
 			t.Errorf("%q, %v, want %q", text, err, tt.want)
 		}
 	}
 	for n, want := range map[int]string{200: strings.Repeat("x", 200), 201: strings.Repeat("x", 200) + "..."} {
 		l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sender}", Limit: 1, Period: time.Hour, Text: "{key}"}}})
-		if _, text, err := l.Limit(context.Background(), request("sender", strings.Repeat("X", n))); err != nil || text != want {
+		if _, text, err := l.Limit(context.Background(), request("sender", strings.Repeat("X", n))); err != nil ||
+			text != want {
 			t.Errorf("key of %d bytes: %q, %v", n, text, err)
 		}
 	}
 }
 
-// TestManyTold checks that however many keys are over their limits, each is reported at
-// first, and what is remembered of them is bounded.
+// TestManyTold checks that each key over its limit is reported at first, however many there are,
+// and that the memory for reported keys is bounded.
 func TestManyTold(t *testing.T) {
 	c := &clock{epoch}
 	events := 0
-	l := open(t, Options{Now: c.Now, Notify: func(Event) { events++ }, Rules: []Rule{{Name: "r", Key: "{sender}", Limit: 1, Period: time.Hour}}})
+	l := open(t, Options{Now: c.Now, Notify: func(Event) { events++ },
+		Rules: []Rule{{Name: "r", Key: "{sender}", Limit: 1, Period: time.Hour}}})
 	over := func(from, to int) {
 		for i := from; i < to; i++ {
 			limit(t, l, request("sender", fmt.Sprint(i)))
@@ -263,12 +295,13 @@ func TestManyTold(t *testing.T) {
 	}
 }
 
-// TestToldOfLate checks that what was reported a period ago makes room, and the rest is
-// not reported again.
+// TestToldOfLate checks that keys reported a period ago make room, and that the other keys are not
+// reported again.
 func TestToldOfLate(t *testing.T) {
 	c := &clock{epoch}
 	events := 0
-	l := open(t, Options{Now: c.Now, Notify: func(Event) { events++ }, Rules: []Rule{{Name: "r", Key: "{sender}", Limit: 1, Period: time.Hour}}})
+	l := open(t, Options{Now: c.Now, Notify: func(Event) { events++ },
+		Rules: []Rule{{Name: "r", Key: "{sender}", Limit: 1, Period: time.Hour}}})
 	over := func(from, to int) {
 		for i := from; i < to; i++ {
 			limit(t, l, request("sender", fmt.Sprint(i)))
@@ -292,20 +325,22 @@ func TestRunLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder
 		dir := filepath.Join(t.TempDir(), "states")
-		l := open(t, Options{Dir: dir, Rules: []Rule{recipients(10)}, Checkpoint: time.Minute, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		l := open(t, Options{Dir: dir, Rules: []Rule{recipients(10)}, Checkpoint: time.Minute,
+			Log: slog.New(slog.NewTextHandler(&said, nil))})
 		limit(t, l, rcpt("ann", "bob"))
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
-		if err := l.Run(ctx); err == nil || l.Stats.Faults.Load() != 2 || strings.Count(said.String(), "rate limits not saved") != 1 {
+		if err := l.Run(ctx); err == nil || l.Stats.Faults.Load() != 2 ||
+			strings.Count(said.String(), "rate limits not saved") != 1 {
 			t.Errorf("%v, %d faults, log %q", err, l.Stats.Faults.Load(), said.String())
 		}
 	})
 }
 
-// TestFaultsOfFiles checks that what cannot be read or written is an error and is counted.
+// TestFaultsOfFiles checks that a failed read or write is an error and is counted.
 func TestFaultsOfFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -319,7 +354,8 @@ func TestFaultsOfFiles(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, SecretFile), make([]byte, size), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), fmt.Sprint(size)+" bytes, want 16") && size < 17 {
+		if _, err := Open(Options{Dir: dir}); err == nil || !strings.Contains(err.Error(),
+			fmt.Sprint(size)+" bytes, want 16") && size < 17 {
 			t.Errorf("%s secret: %v", name, err)
 		}
 	}
@@ -334,7 +370,7 @@ func TestFaultsOfFiles(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	for n := int64(1); n <= 2; n++ { // what was not saved is tried again
+	for n := int64(1); n <= 2; n++ { // a failed save is tried again
 		if err := l.Save(); err == nil || !strings.Contains(err.Error(), `rule "rcpts"`) || l.Stats.Faults.Load() != n {
 			t.Errorf("saved to a folder that has gone: %v, %d faults", err, l.Stats.Faults.Load())
 		}
@@ -367,13 +403,14 @@ func TestFaultsOfFiles(t *testing.T) {
 	}
 }
 
-// TestWebhookAnswers checks that only a status of 200 to 299 is success, that what cannot
-// be posted is counted, and that what does not fit the queue is dropped.
+// TestWebhookAnswers checks that only a status of 200 to 299 is success, that events that cannot be
+// posted are counted, and that events that do not fit the queue are dropped.
 func TestWebhookAnswers(t *testing.T) {
 	status := make(chan int, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" || !strings.Contains(string(body), `"rule":"r"`) {
+		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" ||
+			!strings.Contains(string(body), `"rule":"r"`) {
 			t.Errorf("%s %s: %s", r.Method, r.Header, body)
 		}
 		w.WriteHeader(<-status)
@@ -384,7 +421,8 @@ func TestWebhookAnswers(t *testing.T) {
 		status       int
 		sent, failed int64
 	}{
-		{server.URL, 200, 1, 0}, {server.URL, 299, 1, 0}, {server.URL, 404, 0, 1}, {server.URL, 500, 0, 1}, {"http://127.0.0.1:1/", 0, 0, 1}, {"\x7f", 0, 0, 1},
+		{server.URL, 200, 1, 0}, {server.URL, 299, 1, 0}, {server.URL, 404, 0, 1}, {server.URL, 500, 0, 1},
+		{"http://127.0.0.1:1/", 0, 0, 1}, {"\x7f", 0, 0, 1},
 	} {
 		var said strings.Builder
 		w := NewWebhook(tt.url, nil, slog.New(slog.NewTextHandler(&said, nil)))
@@ -400,8 +438,10 @@ func TestWebhookAnswers(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if w.Sent.Load() != tt.sent || w.Failed.Load() != tt.failed || strings.Contains(said.String(), "webhook failed") != (tt.failed > 0) {
-			t.Errorf("%q, status %d: %d sent, %d failed, log %q", tt.url, tt.status, w.Sent.Load(), w.Failed.Load(), said.String())
+		if w.Sent.Load() != tt.sent || w.Failed.Load() != tt.failed || strings.Contains(said.String(),
+			"webhook failed") != (tt.failed > 0) {
+			t.Errorf("%q, status %d: %d sent, %d failed, log %q", tt.url, tt.status, w.Sent.Load(), w.Failed.Load(),
+				said.String())
 		}
 	}
 	var said strings.Builder
@@ -415,12 +455,12 @@ func TestWebhookAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { w.Run(ctx); close(ended) }()
-	for w.Failed.Load() == 0 { // there is no such URL
+	for w.Failed.Load() == 0 { // the URL does not exist
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
 	<-ended
-	for range webhookQueue + 1 { // there is room again, but not for the last
+	for range webhookQueue + 1 { // there is room again, but not for the last event
 		w.Notify(Event{})
 	}
 	if n := strings.Count(said.String(), "does not keep up"); n != 2 {

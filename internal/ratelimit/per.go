@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// What a rule counts, as Exim names it.
+// The things that a rule can count, as Exim names them.
 const (
 	PerConn = "conn" // connections
 	PerCmd  = "cmd"  // requests
@@ -15,9 +15,9 @@ const (
 	PerByte = "byte" // bytes of messages
 )
 
-// A measure is what a value of Per stands for.
+// A measure is the meaning of a value of Per.
 type measure struct {
-	states        []string // in which it can be counted, the usual one first
+	states        []string // the states in which it can be counted, the usual one first
 	unique, count string
 }
 

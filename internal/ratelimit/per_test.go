@@ -13,29 +13,40 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestPer: what each of Exim's names counts, and where.
+// TestPer checks what each of Exim's names counts, and in which states.
 func TestPer(t *testing.T) {
 	for _, tt := range []struct {
 		per, state, unique, count string
 		requests                  [][]string
-		rates                     []float64 // of the key after each; -1: it does not apply
+		rates                     []float64 // of the key after each request; -1: the rule does not apply
 	}{
 		{"conn", "", "", "", [][]string{{"CONNECT"}, {"EHLO"}, {"RCPT"}, {"CONNECT"}}, []float64{1, -1, -1, 2}},
 		{"cmd", "", "", "", [][]string{{"CONNECT"}, {"EHLO"}, {"RCPT"}, {"VRFY"}}, []float64{1, 2, 3, 4}},
-		{"cmd", "EHLO", "{helo_name}", "", [][]string{{"EHLO", "helo_name", "a"}, {"HELO", "helo_name", "b"}, {"HELO", "helo_name", "a"}, {"MAIL", "helo_name", "c"}}, []float64{1, 2, 2, -1}},
+		{"cmd", "EHLO", "{helo_name}", "", [][]string{{"EHLO", "helo_name", "a"}, {"HELO", "helo_name", "b"},
+			{"HELO", "helo_name", "a"}, {"MAIL", "helo_name", "c"}}, []float64{1, 2, 2, -1}},
 		{"mail", "", "", "", [][]string{{"MAIL"}, {"RCPT"}, {"MAIL"}}, []float64{1, -1, 2}},
-		{"mail", "RCPT", "", "", [][]string{{"RCPT", "instance", "1"}, {"RCPT", "instance", "1"}, {"RCPT", "instance", "2"}}, []float64{1, 1, 2}},
-		{"mail", "", "{sender}", "", [][]string{{"MAIL", "sender", "a@b"}, {"MAIL", "sender", "A@b"}, {"MAIL", "sender", ""}}, []float64{1, 1, 2}},
+		{"mail", "RCPT", "", "", [][]string{{"RCPT", "instance", "1"}, {"RCPT", "instance", "1"},
+			{"RCPT", "instance", "2"}}, []float64{1, 1, 2}},
+		{"mail", "", "{sender}", "", [][]string{{"MAIL", "sender", "a@b"}, {"MAIL", "sender", "A@b"},
+			{"MAIL", "sender", ""}}, []float64{1, 1, 2}},
 		{"mail", "", "", "0.5", [][]string{{"MAIL"}, {"MAIL"}, {"MAIL"}}, []float64{0.5, 1, 1.5}},
-		{"rcpt", "", "", "", [][]string{{"RCPT", "recipient", "a"}, {"RCPT", "recipient", "a"}, {"DATA", "recipient_count", "2"}}, []float64{1, 2, -1}},
-		{"rcpt", "DATA", "", "", [][]string{{"RCPT"}, {"DATA", "recipient_count", "2"}, {"DATA", "recipient_count", "40"}}, []float64{-1, 2, 42}},
-		{"rcpt", "END-OF-MESSAGE", "", "", [][]string{{"END-OF-MESSAGE", "recipient_count", "2"}, {"END-OF-MESSAGE"}}, []float64{2, -1}},
-		{"addr", "", "", "", [][]string{{"RCPT", "recipient", "a"}, {"RCPT", "recipient", "a"}, {"RCPT", "recipient", "b"}}, []float64{1, 1, 2}},
-		{"addr", "", "", "2.5", [][]string{{"RCPT", "recipient", "a"}, {"RCPT", "recipient", "a"}, {"RCPT", "recipient", "b"}}, []float64{2.5, 2.5, 5}},
-		{"byte", "", "", "", [][]string{{"END-OF-MESSAGE", "size", "100"}, {"MAIL", "size", "5"}, {"END-OF-MESSAGE", "size", "1"}}, []float64{100, -1, 101}},
-		{"byte", "MAIL", "", "", [][]string{{"MAIL", "size", "100"}, {"MAIL", "size", "0"}, {"END-OF-MESSAGE", "size", "7"}}, []float64{100, 100, -1}},
+		{"rcpt", "", "", "", [][]string{{"RCPT", "recipient", "a"}, {"RCPT", "recipient", "a"},
+			{"DATA", "recipient_count", "2"}}, []float64{1, 2, -1}},
+		{"rcpt", "DATA", "", "", [][]string{{"RCPT"}, {"DATA", "recipient_count", "2"},
+			{"DATA", "recipient_count", "40"}}, []float64{-1, 2, 42}},
+		{"rcpt", "END-OF-MESSAGE", "", "", [][]string{{"END-OF-MESSAGE", "recipient_count", "2"}, {"END-OF-MESSAGE"}},
+			[]float64{2, -1}},
+		{"addr", "", "", "", [][]string{{"RCPT", "recipient", "a"}, {"RCPT", "recipient", "a"},
+			{"RCPT", "recipient", "b"}}, []float64{1, 1, 2}},
+		{"addr", "", "", "2.5", [][]string{{"RCPT", "recipient", "a"}, {"RCPT", "recipient", "a"},
+			{"RCPT", "recipient", "b"}}, []float64{2.5, 2.5, 5}},
+		{"byte", "", "", "", [][]string{{"END-OF-MESSAGE", "size", "100"}, {"MAIL", "size", "5"},
+			{"END-OF-MESSAGE", "size", "1"}}, []float64{100, -1, 101}},
+		{"byte", "MAIL", "", "", [][]string{{"MAIL", "size", "100"}, {"MAIL", "size", "0"},
+			{"END-OF-MESSAGE", "size", "7"}}, []float64{100, 100, -1}},
 	} {
-		r := Rule{Name: "r", Key: "all", Per: tt.per, State: tt.state, Unique: tt.unique, Count: tt.count, Limit: 1e6, Period: time.Hour}
+		r := Rule{Name: "r", Key: "all", Per: tt.per, State: tt.state, Unique: tt.unique, Count: tt.count, Limit: 1e6,
+			Period: time.Hour}
 		l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
 		for i, req := range tt.requests {
 			_, _, outcomes, err := l.Apply(request(append([]string{"protocol_state"}, req...)...))
@@ -44,7 +55,8 @@ func TestPer(t *testing.T) {
 				got = outcomes[0].Rate
 			}
 			if err != nil || got != tt.rates[i] {
-				t.Errorf("per %s, state %q, unique %q, request %d %v: rate %g, %v, want %g", tt.per, tt.state, tt.unique, i+1, req, got, err, tt.rates[i])
+				t.Errorf("per %s, state %q, unique %q, request %d %v: rate %g, %v, want %g", tt.per, tt.state, tt.unique, i+1,
+					req, got, err, tt.rates[i])
 			}
 		}
 	}
@@ -71,8 +83,10 @@ func TestPer(t *testing.T) {
 		"\"# as agreed 100\" after a limit: a comment must be on a line of its own": {Limits: []string{"ann 500 # as agreed 100"}},
 		"line 2: \"#7\" after a limit":                                              {LimitsFile: commented},
 		"key \"ANN\" has two limits":                                                {Limits: []string{"ann 1", "ANN 2"}},
-		"limits_file: open":                                                         {LimitsFile: filepath.Join(t.TempDir(), "none")},
-		"takes up to":                                                               {Unique: "{recipient}", Limits: []string{"ann 10000000"}},
+		"limits_file: open": {LimitsFile: filepath.Join(
+			t.TempDir(), "none")},
+		"takes up to": {Unique: "{recipient}",
+			Limits: []string{"ann 10000000"}},
 	} {
 		r.Name, r.Limit = "r", 10
 		if r.Reads == "" {
@@ -86,8 +100,8 @@ func TestPer(t *testing.T) {
 	}
 }
 
-// TestReads checks that a rule that reads another one judges its counts and adds none, and
-// that Peek adds none either.
+// TestReads checks that a rule that reads another one judges its counts and adds none, and that
+// Peek adds none either.
 func TestReads(t *testing.T) {
 	c := &clock{epoch}
 	dir := t.TempDir()
@@ -107,12 +121,14 @@ func TestReads(t *testing.T) {
 			want = Reject
 		}
 		for range 3 {
-			if action, _, outcomes, err := l.Apply(connect); err != nil || action != want || len(outcomes) != 1 || outcomes[0].Rate != float64(i) || outcomes[0].Limit != 4.5 {
+			if action, _, outcomes, err := l.Apply(connect); err != nil || action != want || len(outcomes) != 1 ||
+				outcomes[0].Rate != float64(i) || outcomes[0].Limit != 4.5 {
 				t.Fatalf("after %d recipients: %s, %+v, %v, want %s", i, action, outcomes, err, want)
 			}
 		}
 		for range 2 {
-			if action, _, outcomes, err := l.Peek(to(i)); err != nil || action != Dunno || len(outcomes) != 1 || outcomes[0].Rate != float64(i) || !outcomes[0].New {
+			if action, _, outcomes, err := l.Peek(to(i)); err != nil || action != Dunno || len(outcomes) != 1 ||
+				outcomes[0].Rate != float64(i) || !outcomes[0].New {
 				t.Fatalf("peeked at recipient %d: %s, %+v, %v", i, action, outcomes, err)
 			}
 		}
@@ -155,7 +171,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestKeyLimits: limits of single keys, from the configuration and from a file.
+// TestKeyLimits checks limits of single keys, from the configuration and from a file.
 func TestKeyLimits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits")
 	write := func(text string) {
@@ -179,18 +195,21 @@ func TestKeyLimits(t *testing.T) {
 		}
 		return n
 	}
-	for user, want := range map[string]int{"Ann": 2, "bob@EXAMPLE.com": 5, "news letter": 40, "root": 60, "eve": 0, "dan": 10, "bob": 10} {
+	for user, want := range map[string]int{"Ann": 2, "bob@EXAMPLE.com": 5, "news letter": 40, "root": 60, "eve": 0,
+		"dan": 10, "bob": 10} {
 		if got := passed(user); got != want {
 			t.Errorf("%s: %d pass, want %d", user, got, want)
 		}
 	}
-	if status, err := l.Show("", "news letter"); err != nil || len(status) != 1 || status[0].Limit != 40.5 || status[0].Rate != 40 {
+	if status, err := l.Show("", "news letter"); err != nil || len(status) != 1 || status[0].Limit != 40.5 ||
+		status[0].Rate != 40 {
 		t.Errorf("shown: %+v, %v", status, err)
 	}
-	if _, text, outcomes, err := l.Apply(rcpt("ann", "x")); err != nil || !strings.Contains(text, "limit of 2 per") || outcomes[0].Limit != 2 {
+	if _, text, outcomes, err := l.Apply(rcpt("ann", "x")); err != nil || !strings.Contains(text, "limit of 2 per") ||
+		outcomes[0].Limit != 2 {
 		t.Errorf("%q, %+v, %v", text, outcomes, err)
 	}
-	// A file that cannot be read changes nothing; one that can is in force within a checkpoint.
+	// A file that cannot be read changes nothing; a readable one takes effect within a checkpoint.
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			text   string
@@ -209,7 +228,7 @@ func TestKeyLimits(t *testing.T) {
 			}
 		}
 	})
-	// Only those of the file are limited.
+	// Only the keys in the file are limited.
 	r.Limit, r.LimitsFile = 0, ""
 	if err := l.Reload([]Rule{r}); err != nil {
 		t.Fatal(err)
@@ -222,7 +241,7 @@ func TestKeyLimits(t *testing.T) {
 	}
 }
 
-// TestAccepted: what the mail server is told of requests that pass.
+// TestAccepted checks the action and text for accepted requests.
 func TestAccepted(t *testing.T) {
 	rule := func(name, accepted, header string, limit float64) Rule {
 		r := Rule{Name: name, Key: "{sasl_username}", Limit: limit, Period: time.Hour, Accepted: accepted, Header: header}
@@ -236,9 +255,11 @@ func TestAccepted(t *testing.T) {
 		action, text string
 	}{
 		{[]Rule{rule("a", "", "", 9)}, Dunno, ""},
-		{[]Rule{rule("a", TellLog, "", 9), rule("b", TellLog, "", 0)}, TellLog, "rate a 1.0 of 9 per 1h key=ann??; b 1.0 of no limit per 1h key=ann??"},
+		{[]Rule{rule("a", TellLog, "", 9), rule("b", TellLog, "", 0)}, TellLog,
+			"rate a 1.0 of 9 per 1h key=ann??; b 1.0 of no limit per 1h key=ann??"},
 		{[]Rule{rule("a", TellLog, "", 9), rule("b", TellHeader, "", 8)}, TellHeader, "X-Bulkhead-Rate: b 1.0 of 8 per 1h"},
-		{[]Rule{rule("a", TellHeader, "X-A", 9), rule("b", TellHeader, "X-B", 8), rule("c", TellHeader, "X-A", 7.5)}, TellHeader, "X-A: a 1.0 of 9 per 1h; c 1.0 of 7.5 per 1h"},
+		{[]Rule{rule("a", TellHeader, "X-A", 9), rule("b", TellHeader, "X-B", 8), rule("c", TellHeader, "X-A", 7.5)},
+			TellHeader, "X-A: a 1.0 of 9 per 1h; c 1.0 of 7.5 per 1h"},
 		{[]Rule{rule("a", TellHeader, "X-A", 9), rule("b", "", "", 1)}, Defer, "limit of 1 per 1h reached, try again later"},
 	} {
 		l := open(t, Options{Rules: tt.rules, Now: (&clock{epoch}).Now})
@@ -249,9 +270,10 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// FuzzAmount compares numbers with what strconv makes of them.
+// FuzzAmount compares parsed numbers with the results of strconv.
 func FuzzAmount(f *testing.F) {
-	for _, s := range []string{"1", "0.5", "9007199254740992", "9007199254740993", "1e3", ".", "1.", "-0", "0x1p-2", "infinity"} {
+	for _, s := range []string{"1", "0.5", "9007199254740992", "9007199254740993", "1e3", ".", "1.", "-0", "0x1p-2",
+		"infinity"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -267,10 +289,11 @@ func FuzzAmount(f *testing.F) {
 	})
 }
 
-// FuzzLimitsFile checks that any file of limits is read or refused, and that every limit
-// read can be used.
+// FuzzLimitsFile checks that any limits file is read or refused, and that every limit read can be
+// used.
 func FuzzLimitsFile(f *testing.F) {
-	for _, s := range []string{"ann 5\n# x\nbob measure\n", "a b c 1.5", "x block\r\n", "x", "x 0", "x 1\nx 2", "x 99999999999", "\xff 1", strings.Repeat("x", 5000) + " 1"} {
+	for _, s := range []string{"ann 5\n# x\nbob measure\n", "a b c 1.5", "x block\r\n", "x", "x 0", "x 1\nx 2",
+		"x 99999999999", "\xff 1", strings.Repeat("x", 5000) + " 1"} {
 		f.Add(s)
 	}
 	l := open(f, Options{Rules: []Rule{recipients(10)}})
@@ -292,23 +315,27 @@ func FuzzLimitsFile(f *testing.F) {
 	})
 }
 
-// TestDelay: a rule that delays refuses nothing and counts as its mode says; the longest delay
-// wins, a refusal of another rule wins over all, and what is delayed is told nothing else.
+// TestDelay checks that a delaying rule refuses nothing and counts as its mode demands. The longest
+// delay wins, a refusal by another rule takes precedence over all, and a delay carries no other
+// text.
 func TestDelay(t *testing.T) {
 	c := &clock{epoch}
 	l := open(t, Options{Now: c.Now, Rules: []Rule{
-		{Name: "slow", Key: "{sender}", Limit: 2, Period: time.Hour, Action: Delay, Delay: 3 * time.Second, Strict: true, Accepted: TellLog},
+		{Name: "slow", Key: "{sender}", Limit: 2, Period: time.Hour, Action: Delay, Delay: 3 * time.Second, Strict: true,
+			Accepted: TellLog},
 		{Name: "slower", Key: "{sender}", Limit: 4, Period: time.Hour, Action: Delay, Delay: time.Minute},
 	}})
 	ask := request("sender", "ann@example.com")
-	for i, want := range []string{"log rate slow 1.0 of 2 per 1h key=ann@example.com", "log rate slow 2.0 of 2 per 1h key=ann@example.com", "delay 3", "delay 3", "delay 60", "delay 60"} {
+	for i, want := range []string{"log rate slow 1.0 of 2 per 1h key=ann@example.com",
+		"log rate slow 2.0 of 2 per 1h key=ann@example.com", "delay 3", "delay 3", "delay 60", "delay 60"} {
 		action, text, err := l.Limit(t.Context(), ask)
 		if got := action + " " + text; err != nil || got != want {
 			t.Errorf("request %d: %q, %v, want %q", i, got, err, want)
 		}
 	}
 	action, text, outcomes, err := l.Peek(ask)
-	if err != nil || action != Delay || text != "3" || len(outcomes) != 2 || outcomes[0].Rate != 6 || outcomes[1].Rate != 4 {
+	if err != nil || action != Delay || text != "3" || len(outcomes) != 2 || outcomes[0].Rate != 6 ||
+		outcomes[1].Rate != 4 {
 		t.Errorf("%s %s, %+v, %v: want all 6 in the strict rule, and 4 in the leaky one", action, text, outcomes, err)
 	}
 	if n := l.Stats.Refused.Load(); n != 0 {
@@ -320,7 +347,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestDelayAndRefusal: what another rule refuses is not delayed.
+// TestDelayAndRefusal checks that requests refused by another rule are not delayed.
 func TestDelayAndRefusal(t *testing.T) {
 	l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{
 		{Name: "slow", Key: "{sender}", Limit: 1, Period: time.Hour, Action: Delay, Delay: time.Second},

@@ -38,24 +38,24 @@ const (
 
 var states = []string{StateConnect, StateEhlo, StateMail, StateRcpt, StateData, StateEnd, AnyState}
 
-// What a rule can tell the mail server of a request that is not refused.
+// The places where the mail server can record the rate of an accepted request.
 const (
 	TellLog    = "log"    // the rate, in the log of the mail server
 	TellHeader = "header" // the rate, in a header field of the message
 )
 
-// DefaultHeader is the header field of rules that tell the rate in one.
+// DefaultHeader is the default name of the header field with the rate.
 const DefaultHeader = "X-Bulkhead-Rate"
 
-// DefaultMemory is the memory budget of one rule, in bytes: a million keys with a limit of
-// 10.
+// DefaultMemory is the memory budget of one rule, in bytes: enough for a million keys with a limit
+// of 10.
 const DefaultMemory = 64 << 20
 
-// MaxDelay is the longest [Rule].Delay: below the time after which clients and mail
-// servers give up.
+// MaxDelay is the longest [Rule].Delay. It is shorter than the timeouts of clients and mail
+// servers.
 const MaxDelay = time.Minute
 
-// The limits of a rule.
+// The bounds on a rule.
 const (
 	maxName   = 64
 	maxText   = 512
@@ -67,76 +67,76 @@ const (
 
 // A Rule is one [[ratelimit]] of the configuration.
 type Rule struct {
-	// Name tells rules apart: 1 to 64 of a-z, 0-9, - and _. The file of its states has it.
+	// Name identifies the rule: 1 to 64 of a-z, 0-9, - and _. It is also the name of the state
+	// file.
 	Name string
-	// Per is what is counted, as Exim names it: conn, cmd, mail, rcpt, addr or byte. It
-	// stands for State, Unique and Count where these are empty. Empty: what these say.
+	// Per is what is counted, as Exim names it: conn, cmd, mail, rcpt, addr or byte. It supplies
+	// State, Unique and Count where these are empty. Empty: State, Unique and Count apply as they
+	// are.
 	Per string
-	// Reads is the name of another rule, whose counts this one judges by its own Limit
-	// without counting anything, like Exim's readonly. Key, Unique, Count, Per, Period and
-	// Memory are those of the other rule, and must be empty here.
+	// Reads is the name of another rule. This rule judges the other rule's counts by its own Limit
+	// without counting anything, like Exim's readonly. Key, Unique, Count, Per, Period and Memory
+	// come from the other rule, and must be empty here.
 	Reads string
-	// Key is the template of what is limited. The rule does not apply to a request in which
-	// one of its placeholders is empty.
+	// Key is the template of what is limited. The rule does not apply to a request that has an
+	// empty value for one of its placeholders.
 	Key string
-	// Unique is the template of what is counted once in a period. Empty: every request
-	// counts. The rule does not apply to a request in which one of its placeholders is
-	// empty; but an empty sender counts as "<>".
+	// Unique is the template of what is counted once in a period. Empty: every request counts. The
+	// rule does not apply to a request that has an empty value for one of its placeholders, but an
+	// empty sender counts as "<>".
 	Unique string
-	// Count is a number, or a template for the amount of one request, for example "{size}"
-	// or "{recipient_count}". Empty: 1. A request in which it is not a decimal number from 0
-	// to 2^53, with or without a fraction, counts nothing.
+	// Count is a number, or a template for the amount of one request, for example "{size}" or
+	// "{recipient_count}". Empty: 1. A request counts nothing if its amount is not a decimal number
+	// from 0 to 2^53, with or without a fraction.
 	Count string
-	// State is the protocol state in which the rule applies: CONNECT, EHLO (and HELO), MAIL,
-	// RCPT, DATA, END-OF-MESSAGE, or any. Empty: that of Per; without Per, END-OF-MESSAGE if
-	// Count has a placeholder, since the size is not known before, else RCPT. The rule always
-	// applies to requests without a state.
+	// State is the protocol state in which the rule applies: CONNECT, EHLO (and HELO), MAIL, RCPT,
+	// DATA, END-OF-MESSAGE, or any. Empty: the state of Per. Without Per it is END-OF-MESSAGE if
+	// Count has a placeholder, since the size is not known earlier, and RCPT otherwise. The rule
+	// always applies to requests without a state.
 	State string
-	// Limit is how much a period may hold, 0 or more. At 0 the rule only measures: it counts
-	// every event and refuses none, so Action must be dunno unless single keys have limits.
-	// Above 0, a request is refused if the rate with it reaches the limit, see
-	// [filter.UniqueRate]: of requests of amount 1 in quick succession, a limit of N above 1
-	// lets N pass, and a limit of 1 or less lets none pass.
+	// Limit is the amount that a period may hold, 0 or more. At 0 the rule only measures: it counts
+	// every event and refuses none, so Action must be dunno unless single keys have limits. Above
+	// 0, a request is refused if the rate including it reaches the limit; see [filter.UniqueRate].
+	// Of requests of amount 1 in quick succession, a limit of N above 1 admits N, and a limit of 1
+	// or less admits none.
 	Limit float64
-	// Limits are limits of single keys: "KEY LIMIT", where LIMIT is a number above 0,
-	// "measure" for a key that is counted and never over its limit, or "block" for one that
-	// always is.
+	// Limits are limits of single keys: "KEY LIMIT", where LIMIT is a number above 0, "measure" for
+	// a key that is counted and never over its limit, or "block" for a key that always is.
 	Limits []string
-	// LimitsFile is a file with more of them, one a line; lines that begin with "#" are
+	// LimitsFile is a file with further limits, one on each line; lines that begin with "#" are
 	// comments. It is read again when it has changed. Empty: none.
 	LimitsFile string
-	// Period is the smoothing period, and the life of the filter.
+	// Period is the smoothing period, and the lifetime of the filter.
 	Period time.Duration
-	// Strict also counts what was refused, so a key over its limit gets nothing through
-	// until it slows down. Otherwise only what passes counts.
+	// Strict also counts refused requests, so that a key over its limit gets nothing through until
+	// it slows down. Otherwise only accepted requests count.
 	Strict bool
-	// Action is one of defer, reject, hold, delay, dunno; empty means defer. What is delayed
-	// is not refused: Strict says whether it counts.
+	// Action is one of defer, reject, hold, delay and dunno; empty means defer. A delayed request
+	// is not refused: Strict determines whether it counts.
 	Action string
-	// Delay is how long the action delay makes the client wait: 1 s to [MaxDelay] in whole
-	// seconds, and 0 with another action.
+	// Delay is how long the action delay makes the client wait: 1 s to [MaxDelay] in whole seconds.
+	// It is 0 with any other action.
 	Delay time.Duration
-	// Text is what the refused client is told; {rule}, {key}, {rate}, {limit}
-	// and {period} are replaced. Empty: a text that names limit and period.
+	// Text is the reply to the refused client; {rule}, {key}, {rate}, {limit} and {period} are
+	// replaced. Empty: a text that names limit and period.
 	Text string
-	// Accepted says where the mail server is told the rate of requests that no rule refuses:
-	// in its "log" or in a "header" field of the message. Empty: nowhere.
+	// Accepted selects where the mail server records the rate of requests that no rule refuses: in
+	// its "log" or in a "header" field of the message. Empty: nowhere.
 	Accepted string
 	// Header is the name of that field; empty means [DefaultHeader].
 	Header string
 	// Warn is the share of the limit, 0 to 1000, at which [Options.Notify] is called, for
 	// example 0.8; 0 means never. It is always called when the limit itself is reached.
 	Warn float64
-	// Exempt lists the networks whose requests (by client_address) the rule
-	// does not apply to.
+	// Exempt lists the networks to whose requests (by client_address) the rule does not apply.
 	Exempt []netip.Prefix
-	// ExemptKeys lists keys, in lower case, that the rule does not apply to.
+	// ExemptKeys lists the keys, in lower case, to which the rule does not apply.
 	ExemptKeys []string
-	// Memory is the most memory the states take, in bytes; 0 means DefaultMemory.
+	// Memory is the maximum memory of the states, in bytes; 0 means DefaultMemory.
 	Memory int64
 }
 
-// A rule is a checked Rule and its states.
+// A rule is a checked Rule with its states.
 type rule struct {
 	Rule
 	key, unique, count Template
@@ -148,16 +148,16 @@ type rule struct {
 	blocking           *filter.UniqueRate // for keys that are always over their limit
 	byKey              atomic.Pointer[keyLimits]
 	stamp              fileStamp // of LimitsFile, when it was read
-	reads              *rule     // whose states these are, or nil
+	reads              *rule     // the rule that owns the states, or nil
 	table              *table
-	heavy              *heavy // keys that ask most
+	heavy              *heavy // the busiest keys
 }
 
-// hash returns what a key is found by.
+// hash returns the hash by which a key is found.
 func (r *rule) hash(key []byte) uint64 { return r.secret.Key(key).Hi }
 
-// ruleSecret derives the secret of a rule's hashes from everything that gives its states
-// their meaning. So a rule with another template finds no old states.
+// ruleSecret derives the secret of a rule's hashes from everything that gives its states their
+// meaning. A rule with a different template therefore finds no old states.
 func ruleSecret(node filter.Secret, r Rule) (s filter.Secret) {
 	k := node.Key([]byte("ratelimit"), []byte(r.Name), []byte(r.Key), []byte(r.Unique), []byte(r.Count))
 	binary.LittleEndian.PutUint64(s[:8], k.Hi)
@@ -202,7 +202,7 @@ func compile(r Rule, secret filter.Secret) (*rule, error) {
 	}
 	c.largest = c.rate.MaxStateBytes()
 	if c.limitsKeys() && !c.unique.Empty() {
-		c.largest = max(c.largest, c.rate.StateBytes()+1) // keys may have more at any time
+		c.largest = max(c.largest, c.rate.StateBytes()+1) // keys may get higher limits at any time
 	}
 	var err error
 	c.table, err = newTable(c.rate, c.largest, c.Memory)
@@ -212,7 +212,7 @@ func compile(r Rule, secret filter.Secret) (*rule, error) {
 	return c, c.openLimits()
 }
 
-// makeRates makes the rates by which keys are measured.
+// makeRates makes the rates that apply to the keys.
 func (r *rule) makeRates() (err error) {
 	c := filter.UniqueRateConfig{Period: r.Period, Mode: filter.Strict, Plain: r.unique.Empty(), Secret: r.secret}
 	if r.measuring, err = filter.NewUniqueRate(c); err != nil {
@@ -244,13 +244,14 @@ func (r *rule) openLimits() error {
 	return nil
 }
 
-// join makes r a rule that reads the states of another one.
+// join makes r a rule that reads the states of another rule.
 func (r *rule) join(rules []*rule) error {
 	base := find(rules, r.Reads)
 	if base == nil || base.Reads != "" {
 		return fmt.Errorf("ratelimit: rule %q: no rule that counts is called %.60q", r.Name, r.Reads)
 	}
-	r.reads, r.key, r.unique, r.secret, r.Period, r.Memory = base, base.key, base.unique, base.secret, base.Period, base.Memory
+	r.reads, r.key, r.unique, r.secret, r.Period, r.Memory = base, base.key, base.unique, base.secret,
+		base.Period, base.Memory
 	r.Key, r.Unique = base.Key, base.Unique
 	if err := r.makeRates(); err != nil {
 		return fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
@@ -258,7 +259,7 @@ func (r *rule) join(rules []*rule) error {
 	return r.openLimits()
 }
 
-// defaults fills in and checks what is not a template.
+// defaults fills in and checks all fields that are not templates.
 func (r *rule) defaults() error {
 	if err := validName(r.Name); err != nil {
 		return err
@@ -336,7 +337,7 @@ func validName(name string) error {
 	return nil
 }
 
-// applies reports whether the rule looks at a request at all, keys aside.
+// applies reports whether the rule considers a request at all, apart from keys.
 func (r *rule) applies(attr Attributes) bool {
 	if r.State != AnyState {
 		switch state := attr("protocol_state"); {
@@ -365,7 +366,7 @@ func (r *rule) applies(attr Attributes) bool {
 // refuses reports whether the rule refuses requests over its limit.
 func (r *rule) refuses() bool { return r.Action != Dunno && r.Action != Delay }
 
-// amount returns what one request counts, and false if that is not a number.
+// amount returns the amount of one request, and false if that is not a number.
 func (r *rule) amount(attr Attributes, buf []byte) (float64, bool) {
 	if r.count.Empty() {
 		return 1, true
@@ -395,11 +396,11 @@ func (r *rule) reply(key string, rate, limit float64) string {
 	).Replace(text)
 }
 
-// maxShown is how much of a key is shown, in bytes.
+// maxShown is the maximum length of a key in messages, in bytes.
 const maxShown = 200
 
 // printable keeps the bytes and the length of a key, which a client may have chosen, from
-// breaking a reply or the log.
+// corrupting a reply or the log.
 func printable(s string) string {
 	if len(s) > maxShown {
 		s = s[:maxShown] + "..."
@@ -419,7 +420,7 @@ func number(f float64) string {
 	return strconv.FormatFloat(f, 'f', 1, 64)
 }
 
-// period writes whole hours and minutes without the zeros of time.Duration.
+// period formats whole hours and minutes without the zeros of time.Duration.
 func period(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

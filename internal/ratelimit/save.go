@@ -16,9 +16,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// The files of a folder of states: "secret", 16 random bytes that key all
-// hashes, and for each rule "NAME.rates", as filter.UniqueRate.EncodeStates
-// writes it, the key of each state being its tag in eight bytes, little-endian.
+// The files of a folder of states: "secret", 16 random bytes that key all hashes, and for each rule
+// "NAME.rates", in the format of filter.UniqueRate.EncodeStates. The key of each state is its tag
+// in eight bytes, little-endian.
 const (
 	// SecretFile is the name of the secret's file.
 	SecretFile = "secret"
@@ -53,8 +53,8 @@ func (l *Limiter) openDir() error {
 	return nil
 }
 
-// removeLeftovers removes files left half written by a crash. Each is as large as the
-// states, and every crash may leave one more.
+// removeLeftovers removes files left half-written by a crash. Each is as large as the states, and
+// every crash may leave another one.
 func removeLeftovers(dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -73,7 +73,7 @@ func removeLeftovers(dir string) error {
 	return nil
 }
 
-// readSmall reads a file that has to be of the given size.
+// readSmall reads a file that must have the given size.
 func readSmall(path string, size int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -92,8 +92,8 @@ func readSmall(path string, size int) ([]byte, error) {
 
 func (l *Limiter) statePath(r *rule) string { return filepath.Join(l.opts.Dir, r.Name+stateFile) }
 
-// load reads the saved states of a rule. If anything is wrong with them, the file is set
-// aside and the rule starts empty.
+// load reads the saved states of a rule. If they are faulty in any way, the file is set aside and
+// the rule starts empty.
 func (l *Limiter) load(r *rule) {
 	if l.opts.Dir == "" {
 		return
@@ -134,8 +134,8 @@ func (r *rule) read(path string, now time.Time) (kept, lost int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	// What the table has no room for is dropped while reading, so a rule with less memory
-	// than before keeps what fits.
+	// States for which the table has no room are dropped while reading, so a rule with less memory
+	// than before keeps as many as fit.
 	err = decodeStates(r.rate, bufio.NewReaderSize(f, 1<<16), info.Size(), func(tag uint64, state []byte) {
 		fresh.keep(tag, state, now)
 		states++
@@ -148,8 +148,8 @@ func (r *rule) read(path string, now time.Time) (kept, lost int, err error) {
 	return kept, states - kept, nil
 }
 
-// decodeStates reads one file of states, at most limit bytes of keys and states. Before it
-// returns an error it may have called put.
+// decodeStates reads one file of states, at most limit bytes of keys and states. It may have called
+// put before it returns an error.
 func decodeStates(rate *filter.UniqueRate, r io.Reader, limit int64, put func(tag uint64, state []byte)) error {
 	err := rate.DecodeStates(r, limit, func(key, state []byte) error {
 		if len(key) != slotHeader {
@@ -172,8 +172,9 @@ func decodeStates(rate *filter.UniqueRate, r io.Reader, limit int64, put func(ta
 	return nil
 }
 
-// SavedMark returns the path of the file that says that the state at a path was saved once,
-// "" if the path is that of no state. Without it a missing state is that of a new rule.
+// SavedMark returns the path of the file that marks the state at a path as saved before, or "" for a
+// path that is not a state. If the mark is missing as well, a missing state means that the rule is
+// new.
 func SavedMark(state string) string {
 	if rule, ok := strings.CutSuffix(state, stateFile); ok {
 		return rule + savedFile
@@ -187,8 +188,8 @@ func wasSaved(dir, rule string) bool {
 	return err == nil
 }
 
-// Save writes the states that have changed since the last time. Each file is replaced whole
-// or not at all. It goes on after a failure, and returns all errors.
+// Save writes the states that have changed since the last Save. Each file is replaced as a whole or
+// not at all. Save continues after a failure and returns all errors.
 func (l *Limiter) Save() error {
 	if l.opts.Dir == "" {
 		return nil

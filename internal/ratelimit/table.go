@@ -18,33 +18,33 @@ const (
 	maxShards   = 256
 	chunkTarget = 8 << 10 // bytes of a chunk that holds several slots
 	slotHeader  = 8       // tag and link of a slot
-	linkBits    = 18      // slots of one shard, at most 2^18 - 1
+	linkBits    = 18      // at most 2^18 - 1 slots in a shard
 	maxSlots    = 1<<linkBits - 1
 	chainLength = 4  // keys for each head of a chain, on average at most
-	evictSample = 16 // keys looked at to find the one that makes room
-	sweepStep   = 8  // keys looked at for idleness at each new key
-	minSlots    = 16 // a table must have room for this many keys
-	minLarge    = 8  // and for this many that have reached the limit
-	maxTrim     = 64 // keys dropped at one event for one whose items need room
+	evictSample = 16 // keys compared to find the one to evict
+	sweepStep   = 8  // keys checked for idleness with each new key
+	minSlots    = 16 // the minimum number of keys that a table must have room for
+	minLarge    = 8  // and the minimum number of keys at the limit
+	maxTrim     = 64 // keys dropped at most for one event, to make room for a key's items
 )
 
-// A table holds the states of one rule by the keyed hash of the key; the key itself is not
-// kept. 46 bits of the hash tell keys apart: among a million keys, the chance that any two
-// share a state is 0.7 %.
+// A table holds the states of one rule by the keyed hash of the key; the key itself is not kept. 46
+// bits of the hash identify a key: among a million keys, the chance that any two share a state is
+// 0.7 %.
 //
 // If a rule can have large states, slots take a quarter of the memory, and states that have
-// outgrown their slots take the rest. So a flood of keys does not push out those with many
+// outgrown their slots take the rest. A flood of keys therefore does not push out keys with many
 // items, or the reverse.
 type table struct {
 	rate   *filter.UniqueRate
 	inline int   // bytes of a new state
 	slot   int   // bytes of a slot
 	chunk  int   // slots of a chunk
-	quota  int   // slots of a shard, at most
-	room   int64 // bytes of large states, at most
+	quota  int   // maximum number of slots in a shard
+	room   int64 // maximum bytes of large states
 	shards []shard
 	large  atomic.Int64  // bytes of large states
-	turn   atomic.Uint32 // shard at which the next search for a large state begins
+	turn   atomic.Uint32 // the shard at which the next search for a large state begins
 }
 
 // A shard is a chained hash table whose slots lie in chunks. A slot holds
@@ -53,7 +53,7 @@ type table struct {
 //	      of the chain plus 1, or 0, in the lower 18 bits
 //	8  .  the state, see filter.UniqueRate; all zero in a free slot. A state that is too
 //	      large is replaced by its number among the large states, with the bit
-//	      largeFlag in the place of the last change
+//	      largeFlag in place of the last change
 type shard struct {
 	mu      sync.Mutex
 	heads   []uint32 // number of the first slot of the chain plus 1
@@ -61,16 +61,16 @@ type shard struct {
 	free    uint32 // first free slot plus 1, linked like a chain
 	used    int    // live slots
 	slots   int    // slots in the chunks
-	hand    int    // where the next sweep begins
+	hand    int    // the position of the next sweep
 	pick    uint32 // position of the last sample, in units of 2^-32 of the slots
 	large   []largeState
-	work    []byte // the state that is being changed
+	work    []byte // the state being changed
 	evicted int64
 	dropped int64
 	changed bool // since the last save
 }
 
-// A largeState lies outside of its slot.
+// A largeState is stored outside of its slot.
 type largeState struct {
 	state []byte
 	slot  uint32 // plus 1
@@ -78,8 +78,8 @@ type largeState struct {
 
 const largeFlag = 1 << 63
 
-// largeBytes is what a large state takes, in bytes: itself, an eighth for the allocator's
-// rounding, and its entry in the shard.
+// largeBytes returns the memory of a large state, in bytes: the state itself, an eighth for the
+// allocator's rounding, and its entry in the shard.
 func largeBytes(state []byte) int64 { return int64(len(state)) + int64(len(state))/8 + 48 }
 
 // newTable makes a table of memory bytes; largest is the size of the largest state.
@@ -88,7 +88,8 @@ func newTable(rate *filter.UniqueRate, largest int, memory int64) (*table, error
 	if largest > t.inline {
 		t.room = memory - memory/4
 		if int64(largest)*minLarge > t.room {
-			return nil, fmt.Errorf("memory of %d bytes holds %d keys that have reached the limit, of %d bytes each, want at least %d",
+			return nil, fmt.Errorf(
+				"memory of %d bytes holds %d keys that have reached the limit, of %d bytes each, want at least %d",
 				memory, t.room/int64(largest), largest, minLarge)
 		}
 		memory /= 4
@@ -166,8 +167,7 @@ func (t *table) store(s *shard, i uint32, state []byte) {
 	t.large.Add(largeBytes(state))
 }
 
-// release gives back the large state of the slot. The shard's last large state takes its
-// number.
+// release frees the large state of the slot. The shard's last large state takes over its number.
 func (t *table) release(s *shard, slot []byte) {
 	at := binary.LittleEndian.Uint64(slot[slotHeader:])
 	t.large.Add(-largeBytes(s.large[at].state))
@@ -179,7 +179,7 @@ func (t *table) release(s *shard, slot []byte) {
 	clear(slot[slotHeader:])
 }
 
-// head returns the chain of a hash; there must be heads.
+// head returns the chain of a hash; the shard must have heads.
 func (s *shard) head(hash uint64) *uint32 {
 	return &s.heads[hash>>(64-bits.TrailingZeros(uint(len(s.heads))))]
 }
@@ -199,8 +199,8 @@ func (t *table) find(s *shard, hash uint64) uint32 {
 	return 0
 }
 
-// view calls f with the state of hash, nil if there is none, under its shard's
-// lock. f must not change it.
+// view calls f with the state of hash, nil if there is none, under the lock of its shard. f must
+// not modify the state.
 func (t *table) view(hash uint64, f func(state []byte)) {
 	s := t.shard(hash)
 	s.mu.Lock()
@@ -213,8 +213,8 @@ func (t *table) view(hash uint64, f func(state []byte)) {
 	f(s.state(t.at(s, i)))
 }
 
-// update calls f with the state of hash under its shard's lock. A new key has an all-zero
-// state, and is not kept if f leaves it so.
+// update calls f with the state of hash under the lock of its shard. A new key has an all-zero
+// state, and is not kept if f leaves the state all zero.
 func (t *table) update(hash uint64, now time.Time, f func(state *[]byte)) {
 	t.change(hash, now, f)
 	for range maxTrim {
@@ -233,7 +233,7 @@ func (t *table) change(hash uint64, now time.Time, f func(state *[]byte)) {
 		i = t.insert(s, hash, now)
 	}
 	slot := t.at(s, i)
-	s.work = s.state(slot) // a variable would be allocated for each call of f
+	s.work = s.state(slot) // a local variable would be allocated for each call of f
 	before := len(s.work)
 	if f(&s.work); len(s.work) != before {
 		t.store(s, i, s.work)
@@ -246,8 +246,8 @@ func (t *table) change(hash uint64, now time.Time, f func(state *[]byte)) {
 	s.changed = true
 }
 
-// evictLarge drops the key with the lowest rate among a few with large states, from as many
-// shards as it takes to find them. It reports false if it finds none.
+// evictLarge drops the key with the lowest rate among a few with large states, from as many shards
+// as it takes to find them. It returns false if it finds none.
 func (t *table) evictLarge(now time.Time) bool {
 	var shard *shard
 	var victim uint64
@@ -273,14 +273,14 @@ func (t *table) evictLarge(now time.Time) bool {
 	}
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	if t.find(shard, victim) != 0 { // it may have gone meanwhile
+	if t.find(shard, victim) != 0 { // it may have been removed in between
 		t.remove(shard, victim)
 		shard.evicted++
 	}
 	return true
 }
 
-// insert makes room for hash, and returns its slot.
+// insert makes room for hash and returns its slot.
 func (t *table) insert(s *shard, hash uint64, now time.Time) uint32 {
 	if s.free == 0 {
 		t.sweep(s, now, sweepStep)
@@ -313,7 +313,7 @@ func (t *table) grow(s *shard) {
 	}
 }
 
-// rehash doubles the heads.
+// rehash doubles the number of heads.
 func (t *table) rehash(s *shard) {
 	old := s.heads
 	s.heads = make([]uint32, max(2, 2*len(old)))
@@ -329,7 +329,7 @@ func (t *table) rehash(s *shard) {
 	}
 }
 
-// remove takes hash, which must be there, out of its chain and frees its slot.
+// remove takes hash, which must be present, out of its chain and frees its slot.
 func (t *table) remove(s *shard, hash uint64) {
 	var before []byte
 	for i := *s.head(hash); i != 0; {
@@ -356,7 +356,7 @@ func (t *table) remove(s *shard, hash uint64) {
 	}
 }
 
-// sweep frees the idle ones among the next n slots.
+// sweep frees the idle slots among the next n.
 func (t *table) sweep(s *shard, now time.Time, n int) {
 	for range min(n, s.slots) {
 		i := s.next()
@@ -372,7 +372,7 @@ func (t *table) sweep(s *shard, now time.Time, n int) {
 				t.store(s, i, state)
 			}
 		}
-		// An error means that the state is damaged: nothing is lost with it.
+		// An error means that the state is damaged, so dropping it loses nothing.
 		if idle, err := t.rate.Idle(state, now); idle || err != nil {
 			t.remove(s, tagOf(slot))
 			s.dropped++
@@ -380,21 +380,21 @@ func (t *table) sweep(s *shard, now time.Time, n int) {
 	}
 }
 
-// next moves the hand to the next slot; there must be slots.
+// next moves the hand to the next slot; the shard must have slots.
 func (s *shard) next() uint32 {
 	s.hand = s.hand%s.slots + 1
 	return uint32(s.hand)
 }
 
-// sample returns, call by call, slots that lie far apart; there must be slots. Keys that
-// came together lie together, so neighbours would be no sample.
+// sample returns slots that lie far apart in successive calls; the shard must have slots. Keys that
+// arrived together lie together, so neighbours would be a poor sample.
 func (s *shard) sample() uint32 {
 	s.pick += 0x9e3779b9 // 2^32 divided by the golden ratio
 	return uint32(uint64(s.pick)*uint64(s.slots)>>32) + 1
 }
 
-// evict frees the slot with the lowest rate among a few. So a flood of new keys does not
-// push out those near their limit.
+// evict frees the slot with the lowest rate among a few. A flood of new keys therefore does not
+// push out keys near their limit.
 func (t *table) evict(s *shard, now time.Time) {
 	if victim, _, found := t.lowest(s, now); found {
 		t.remove(s, victim)
@@ -420,7 +420,7 @@ func (t *table) lowest(s *shard, now time.Time) (victim uint64, lowest float64, 
 	return victim, lowest, found
 }
 
-// clean drops every idle key, and gives memory back where most slots are free.
+// clean drops every idle key, and releases memory where most slots are free.
 func (t *table) clean(now time.Time) {
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -453,7 +453,7 @@ func (t *table) compact(s *shard) {
 	}
 }
 
-// put stores a state as it was saved, and reports false if there is no room.
+// put stores a saved state, and returns false if there is no room.
 func (t *table) put(hash uint64, state []byte) bool {
 	s := t.shard(hash)
 	s.mu.Lock()
@@ -471,15 +471,14 @@ func (t *table) put(hash uint64, state []byte) bool {
 	if len(state) > t.inline {
 		state = bytes.Clone(state)
 		if t.room == 0 {
-			t.rate.Forget(&state) // the rate is what matters, and has room
+			t.rate.Forget(&state) // the rate matters most, and has room
 		}
 	}
 	t.store(s, i, state)
 	return true
 }
 
-// keep stores a state as put does. If there is no room, a key with a lower rate gives way,
-// if a sample has one.
+// keep stores a state as put does. If there is no room, a sampled key with a lower rate gives way.
 func (t *table) keep(hash uint64, state []byte, now time.Time) {
 	if t.put(hash, state) {
 		for t.large.Load() > t.room && t.evictLarge(now) {
@@ -514,8 +513,8 @@ func (t *table) drop(hash uint64) bool {
 	return true
 }
 
-// all yields the tag and state of every key, shard by shard, each shard as it was at one
-// moment. The slices are valid until the next step.
+// all yields the tag and state of every key, shard by shard, each shard as of one moment. The
+// slices are valid until the next step.
 func (t *table) all() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, state []byte) bool) {
 		var copied []byte
@@ -563,7 +562,7 @@ func (t *table) dirty() bool {
 	return false
 }
 
-// touch makes the table dirty again, after a snapshot that was not saved.
+// touch marks the table as dirty again, after a snapshot that was not saved.
 func (t *table) touch() {
 	s := &t.shards[0]
 	s.mu.Lock()
@@ -571,7 +570,7 @@ func (t *table) touch() {
 	s.mu.Unlock()
 }
 
-// usage adds up the shards.
+// usage returns the totals over all shards.
 func (t *table) usage() (keys int, bytes, evicted, dropped int64) {
 	for i := range t.shards {
 		s := &t.shards[i]

@@ -36,9 +36,9 @@ func count(t testing.TB, tab *table, hash uint64, now time.Time, item string) fi
 	return m
 }
 
-// TestTableAgainstMap runs random operations on a table with room for all keys and on a map
-// of states, and compares the states. Those of the second limit outgrow their slots, become
-// filters, and shrink again.
+// TestTableAgainstMap runs random operations on a table with room for all keys and on a map of
+// states, and compares the states. States of the second limit outgrow their slots, become filters,
+// and shrink again.
 func TestTableAgainstMap(t *testing.T) {
 	for _, limit := range []float64{5, 60} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) { testTableAgainstMap(t, limit) })
@@ -122,7 +122,7 @@ func testTableAgainstMap(t *testing.T, limit float64) {
 	}
 }
 
-// TestTableMemory measures what a million keys cost.
+// TestTableMemory measures the memory of a million keys.
 func TestTableMemory(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("takes 60 MB, which the race detector multiplies; there is one goroutine")
@@ -144,12 +144,14 @@ func TestTableMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	used, booked, evicted, _ := tab.usage()
 	perKey := float64(after.HeapAlloc-before.HeapAlloc) / keys
-	t.Logf("%.1f bytes a key on the heap, %.1f booked; filter %d bytes", perKey, float64(booked)/keys, rate.StateBytes()-filter.RateHeader)
+	t.Logf("%.1f bytes a key on the heap, %.1f booked; filter %d bytes", perKey, float64(booked)/keys,
+		rate.StateBytes()-filter.RateHeader)
 	if used != keys || evicted != 0 {
 		t.Errorf("%d keys, %d evicted, want %d and 0", used, evicted, keys)
 	}
 	if want := float64(20 + 32 + 4); perKey > want {
-		t.Errorf("%.1f bytes a key, want at most %.0f: filter 20, head 32, and a little for index and rest of chunks", perKey, want)
+		t.Errorf("%.1f bytes a key, want at most %.0f: filter 20, head 32, and a little for index and rest of chunks",
+			perKey, want)
 	}
 	runtime.KeepAlive(tab)
 }
@@ -199,9 +201,8 @@ func TestTableBudget(t *testing.T) {
 	}
 }
 
-// TestTableLargeBudget checks that keys with ever more items stay within the memory, give
-// way to others that are nearer to their limit, and give the memory back when their period
-// is over.
+// TestTableLargeBudget checks that keys with ever more items stay within the memory, give way to
+// keys nearer to their limit, and release the memory when their period is over.
 func TestTableLargeBudget(t *testing.T) {
 	rate := newRate(t, 1e4)
 	const memory = 1 << 20
@@ -236,7 +237,7 @@ func TestTableLargeBudget(t *testing.T) {
 			}
 		})
 	}
-	// A flood of keys with an item each does not touch the large states.
+	// A flood of keys with one item each does not affect the large states.
 	before := tab.large.Load()
 	for range 20_000 {
 		count(t, tab, random.Uint64(), epoch.Add(4*time.Second), "x")
@@ -256,8 +257,8 @@ func TestTableLargeBudget(t *testing.T) {
 	}
 }
 
-// TestTableClockWasAhead counts while the clock is a year ahead, and then sets it right:
-// keys that do not come again must not hold their memory for that year.
+// TestTableClockWasAhead counts while the clock is a year ahead, and then corrects it: keys that do
+// not come again must not hold their memory for that year.
 func TestTableClockWasAhead(t *testing.T) {
 	tab, err := newTable(newRate(t, 10), inlineBytes, 1<<20)
 	if err != nil {
@@ -274,7 +275,7 @@ func TestTableClockWasAhead(t *testing.T) {
 	}
 }
 
-// TestTableSmall checks budgets that hold a few keys, or none.
+// TestTableSmall checks budgets that have room for a few keys, or for none.
 func TestTableSmall(t *testing.T) {
 	for _, memory := range []int64{0, 100, 1000, 2000, 5000, 64 << 10} {
 		tab, err := newTable(newRate(t, 10), inlineBytes, memory)

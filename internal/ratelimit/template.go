@@ -9,13 +9,12 @@ import (
 )
 
 // Attributes looks up an attribute of a request by its name in the Postfix policy protocol
-// ("sasl_username", "client_address", "recipient", ...). It returns nil or an empty slice
-// if the request does not have it. The result is valid until the request is answered.
+// ("sasl_username", "client_address", "recipient", ...). It returns nil or an empty slice if the
+// request does not have the attribute. The result is valid until the request is answered.
 type Attributes func(name string) []byte
 
-// attributeNames are the attributes that Postfix documents in SMTPD_POLICY_README, up to
-// version 3.9. Templates may use no others: a misspelt name would silently switch its rule
-// off.
+// attributeNames are the attributes that Postfix documents in SMTPD_POLICY_README, up to version
+// 3.9. Templates may use no others: a misspelt name would silently disable its rule.
 var attributeNames = []string{
 	"request", "protocol_state", "protocol_name", "helo_name", "queue_id",
 	"sender", "recipient", "recipient_count", "client_address", "client_name",
@@ -27,26 +26,25 @@ var attributeNames = []string{
 	"mail_version",
 }
 
-// nullSender is what the empty envelope sender of a bounce counts as.
+// nullSender is the value that stands for the empty envelope sender of a bounce.
 const nullSender = "<>"
 
-// A modifier cuts the value of an attribute.
+// A modifier selects a part of an attribute's value.
 type modifier uint8
 
 const (
 	whole   modifier = iota
-	domain           // what follows the last @
-	local            // what precedes it
+	domain           // the part after the last @
+	local            // the part before it
 	network          // the IPv4 /24 or IPv6 /64 of an address
 )
 
 var modifiers = map[string]modifier{"": whole, "domain": domain, "local": local, "net": network}
 
-// A Template is text with placeholders: "{name}" stands for an attribute,
-// "{first|second}" for the first of them that is not empty, "{name:domain}" and
-// "{name:local}" for the halves of an address, "{name:net}" for the IPv4 /24 or
-// IPv6 /64 of an IP address. Values are folded to lower case. The zero Template
-// is empty.
+// A Template is text with placeholders. "{name}" stands for an attribute, and "{first|second}" for
+// the first of these that is not empty. "{name:domain}" and "{name:local}" stand for the halves of
+// an address, and "{name:net}" for the IPv4 /24 or IPv6 /64 of an IP address. Values are folded to
+// lower case. The zero Template is empty.
 type Template struct {
 	text  string
 	parts []part
@@ -54,15 +52,15 @@ type Template struct {
 
 type part struct {
 	literal string
-	names   []string // in the order they are tried; nil for a literal
+	names   []string // in the order in which they are tried; nil for a literal
 	cut     modifier
 }
 
 // maxTemplate is the longest template in bytes.
 const maxTemplate = 1024
 
-// ParseTemplate reads a template of at most 1024 bytes of UTF-8. It fails for braces that do
-// not match, unknown attributes and unknown modifiers.
+// ParseTemplate parses a template of at most 1024 bytes of UTF-8. It fails for unbalanced braces,
+// unknown attributes and unknown modifiers.
 func ParseTemplate(text string) (Template, error) {
 	if !utf8.ValidString(text) {
 		return Template{}, fmt.Errorf("ratelimit: template %q is not UTF-8", text)
@@ -111,7 +109,7 @@ func parsePlaceholder(inner string) (part, error) {
 	return p, nil
 }
 
-// String returns the text the template was read from.
+// String returns the text from which the template was parsed.
 func (t Template) String() string { return t.text }
 
 // Empty reports whether t has no parts.
@@ -125,8 +123,8 @@ func (t Template) constant() (string, bool) {
 	return t.parts[0].literal, len(t.parts) == 1 && t.parts[0].names == nil
 }
 
-// append appends the text for one request to dst. It reports false if one of
-// the placeholders has no value; an empty sender has one if null is set.
+// append appends the text for one request to dst. It returns false if one of the placeholders has
+// no value; an empty sender has a value if null is set.
 func (t Template) append(dst []byte, attr Attributes, null bool) ([]byte, bool) {
 	for i := range t.parts {
 		p := &t.parts[i]

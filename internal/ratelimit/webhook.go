@@ -28,12 +28,12 @@ type Webhook struct {
 	full   atomic.Bool // the queue was full, and nothing was taken out since
 
 	Sent    atomic.Int64 // events answered with a status of 200 to 299
-	Failed  atomic.Int64 // events that were not
+	Failed  atomic.Int64 // events that were answered otherwise or not at all
 	Dropped atomic.Int64 // events that found the queue full
 }
 
-// NewWebhook returns a webhook for url. An event may take ten seconds, whatever the client;
-// a nil client is a plain one. A nil log discards.
+// NewWebhook returns a webhook for url. An event may take ten seconds, whatever the client. A nil
+// client means a default client; a nil log discards messages.
 func NewWebhook(url string, client *http.Client, log *slog.Logger) *Webhook {
 	if client == nil {
 		client = &http.Client{Timeout: webhookTimeout}
@@ -44,8 +44,8 @@ func NewWebhook(url string, client *http.Client, log *slog.Logger) *Webhook {
 	return &Webhook{url: url, client: client, log: log, queue: make(chan Event, webhookQueue)}
 }
 
-// Notify puts e into the queue, or drops it if the queue is full; the log says so once for
-// each time that it fills. It never blocks, as [Options.Notify] must not.
+// Notify puts e into the queue, or drops it if the queue is full, which is logged once each time
+// the queue fills. It never blocks, as [Options.Notify] must not.
 func (w *Webhook) Notify(e Event) {
 	select {
 	case w.queue <- e:
@@ -57,7 +57,7 @@ func (w *Webhook) Notify(e Event) {
 	}
 }
 
-// Run posts the events in the queue until ctx ends. What is left then is lost.
+// Run posts the events in the queue until ctx ends. Events that are left in the queue are lost.
 func (w *Webhook) Run(ctx context.Context) {
 	for {
 		select {

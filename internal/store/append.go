@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Append writes one entry of at most [MaxEntry] bytes, which it does not keep,
-// and returns its index. With [Always] the entry is on disk then.
+// Append writes one entry of at most [MaxEntry] bytes and returns its index. It does not retain the
+// slice. With [Always] the entry is on disk when Append returns.
 //
-// An entry that is too large is refused and changes nothing. After any other
-// error the entry is not acknowledged, the store is Failed, and every Append
-// returns an error that wraps [ErrFailed] until [Store.Recover] succeeds. If the
-// process ends before that, the entry may or may not be found by the next Open,
-// under the index that no other entry will have.
+// An entry that is too large is refused and changes nothing. After any other error the entry is not
+// acknowledged, the store is Failed, and every Append returns an error that wraps [ErrFailed] until
+// [Store.Recover] succeeds. If the process ends before that, the next Open may or may not find the
+// entry. Its index is not used for any other entry.
 func (s *Store) Append(entry []byte) (index uint64, err error) {
 	if len(entry) > MaxEntry {
 		return 0, fmt.Errorf("store: entry of %d bytes, limit %d", len(entry), MaxEntry)
@@ -32,7 +31,7 @@ func (s *Store) Append(entry []byte) (index uint64, err error) {
 	return index, nil
 }
 
-// The caller of write holds appendMu. Nothing is acknowledged before its last step is
+// write writes an entry for the holder of appendMu. Nothing is acknowledged before its last step is
 // done.
 func (s *Store) write(index uint64, entry []byte) error {
 	if s.tail != nil && s.tail.size >= s.opts.SegmentBytes {
@@ -117,7 +116,8 @@ func (s *Store) syncTail() error {
 	return nil
 }
 
-// writeMark needs appendMu, or a store that nobody else has yet.
+// writeMark writes the watermark. The caller holds appendMu, or owns a store that is not shared
+// yet.
 func (s *Store) writeMark(acked, durable uint64) error {
 	m := watermark{epoch: s.epoch, acked: acked, durable: durable}
 	_, err := s.mark.WriteAt(m.encode(), 0)
@@ -150,8 +150,8 @@ func (s *Store) syncLoop() {
 	}
 }
 
-// Sync makes every acknowledged entry durable. With [Always] they are already.
-// If it cannot, the store is Failed.
+// Sync makes every acknowledged entry durable. With [Always] the entries already are. If Sync
+// fails, the store is Failed.
 func (s *Store) Sync() error {
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()

@@ -16,29 +16,28 @@ const (
 	backupVersion = 1
 
 	frameManifest = 1 // a manifest file
-	frameContent  = 2 // a piece of the content of the files, in their order
+	frameContent  = 2 // a piece of the files' content, in the order of the files
 	frameEntry    = 3 // index u64, entry
 	frameEnd      = 4 // last index u64
 	maxFrame      = maxManifestBytes + 128
-	frameOverhead = 9 // kind u8, bytes of the payload u32, and CRC-32C u32 behind it
+	frameOverhead = 9 // kind u8, payload length u32, and the CRC-32C u32 after the payload
 )
 
 // A BackupInfo describes a backup.
 type BackupInfo struct {
-	Manifest  Manifest // of its checkpoint
-	LastIndex uint64   // of its journal
+	Manifest  Manifest // of the backup's checkpoint
+	LastIndex uint64   // of the backup's journal
 	From      string   // incarnation of the store that was backed up
 }
 
-// Backup writes a consistent copy of the store in dir to w: the last checkpoint
-// and every entry that was acknowledged since. The store may be in use, by this
-// process or another, and is not held up; if it makes a checkpoint meanwhile,
-// the copy is of the earlier one. Everything is checked on the way.
+// Backup writes a consistent copy of the store in dir to w: the last checkpoint and every entry
+// acknowledged since. The store may be in use, by this process or another, and is not blocked. If
+// the store makes a checkpoint during the backup, the copy is of the earlier one. Everything is
+// checked while it is copied.
 //
-// The copy is complete only if Backup returns no error; [Restore] refuses any
-// other. Format, little-endian: "bulkhead-backup\n", version u16, frames. A
-// frame is kind u8, length u32, payload, and the CRC-32C u32 of the frame's
-// number u64, kind and payload.
+// The copy is complete only if Backup returns no error; [Restore] refuses an incomplete one.
+// Format, little-endian: "bulkhead-backup\n", version u16, frames. A frame is kind u8, length u32,
+// payload, and the CRC-32C u32 of the frame's number u64, kind and payload.
 func Backup(ctx context.Context, dir string, w io.Writer) (BackupInfo, error) {
 	return backup(ctx, osFS{}, dir, w)
 }
@@ -72,13 +71,13 @@ func backup(ctx context.Context, fsys FS, dir string, w io.Writer) (BackupInfo, 
 	return BackupInfo{src.manifest, src.last, src.manifest.Incarnation}, nil
 }
 
-// A source is a checkpoint and a journal that stay readable because they are open, even
-// if they are renamed or removed.
+// A source is a checkpoint and a journal that stay readable because their files are open, even if
+// the files are renamed or removed.
 type source struct {
 	manifest Manifest
 	files    []*blockReader
 	segs     []segment
-	handles  []Handle // of segs
+	handles  []Handle // the open files of segs
 	last     uint64
 }
 
@@ -91,7 +90,7 @@ func (s *source) close() {
 	}
 }
 
-// openSource tries again if a checkpoint was written meanwhile.
+// openSource opens the source, and tries again if a checkpoint was written in between.
 func openSource(ctx context.Context, fsys FS, dir string) (*source, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -119,13 +118,14 @@ func openSource(ctx context.Context, fsys FS, dir string) (*source, error) {
 func (s *source) open(fsys FS, dir string) error {
 	m := &s.manifest
 	s.last = m.Start - 1
-	// The watermark comes first: what it speaks of is then in the segments.
+	// The watermark is read first: the segments read later then hold everything it covers.
 	mark, err := steadyWatermark(fsys, filepath.Join(dir, watermarkFile))
 	if err != nil {
 		return err
 	}
 	if mark.epoch > m.epoch {
-		return damaged(filepath.Join(dir, manifestFile), 0, "the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
+		return damaged(filepath.Join(dir, manifestFile), 0,
+			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
 	if mark.epoch == m.epoch {
 		s.last = max(s.last, mark.acked)
@@ -162,8 +162,8 @@ func (s *source) open(fsys FS, dir string) error {
 	return nil
 }
 
-// steadyWatermark reads a file that another process may be overwriting: it is damaged
-// only if three reads in a row fail.
+// steadyWatermark reads a file that another process may be overwriting. It reports damage only if
+// three reads in a row fail.
 func steadyWatermark(fsys FS, file string) (m watermark, err error) {
 	for range 3 {
 		var found bool
@@ -198,12 +198,13 @@ func (s *source) copyTo(ctx context.Context, w *frameWriter) error {
 		}
 	}
 	if next != s.last+1 && s.last >= s.manifest.Start {
-		return damaged(s.segs[len(s.segs)-1].path, s.segs[len(s.segs)-1].size, "the journal ends with entry %d, and entry %d had been acknowledged", next-1, s.last)
+		return damaged(s.segs[len(s.segs)-1].path, s.segs[len(s.segs)-1].size,
+			"the journal ends with entry %d, and entry %d had been acknowledged", next-1, s.last)
 	}
 	return w.write(frameEnd, binary.LittleEndian.AppendUint64(nil, s.last))
 }
 
-// copySegment copies the entries from next on and returns the index after them.
+// copySegment copies the entries from next on and returns the index after the last one.
 func (s *source) copySegment(ctx context.Context, w *frameWriter, i int, next uint64) (uint64, error) {
 	seg := &s.segs[i]
 	size, err := dataSize(s.handles[i])
@@ -272,7 +273,7 @@ func frameSum(n uint64, kind byte, payload ...[]byte) uint32 {
 	return sum
 }
 
-// contentWriter makes a frame of every write.
+// contentWriter turns every write into a frame.
 type contentWriter struct{ f *frameWriter }
 
 func (c contentWriter) Write(p []byte) (int, error) {
@@ -282,12 +283,11 @@ func (c contentWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A frameReader reads a backup. It never allocates more than the stream has
-// bytes.
+// A frameReader reads a backup. It never allocates more bytes than the stream has.
 type frameReader struct {
 	r      io.Reader
-	n      uint64 // frames so far
-	offset int64  // after the last good frame
+	n      uint64 // number of frames read
+	offset int64  // end of the last good frame
 	buf    []byte
 }
 
@@ -333,7 +333,7 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	return head[0], payload, nil
 }
 
-// want is next for a caller that expects a kind.
+// want returns the payload of the next frame, which must be of the given kind.
 func (f *frameReader) want(kind byte) ([]byte, error) {
 	before := f.offset
 	k, p, err := f.next()

@@ -11,13 +11,14 @@ import (
 	"testing"
 )
 
-// backupOf returns a store with files and entries, and its backup.
+// backupOf returns a store with files and entries, and a backup of it.
 func backupOf(t testing.TB, o Options) (*Store, []byte) {
 	t.Helper()
 	s := open(t, newDir(t), o)
 	appendN(t, s, 8, 500)
 	big := strings.Repeat("content ", 20000)
-	if err := s.Checkpoint(t.Context(), 5, []byte("meta"), []File{text("big", big), text("empty", ""), text("z", "zz")}); err != nil {
+	if err := s.Checkpoint(t.Context(), 5, []byte("meta"), []File{text("big", big), text("empty", ""),
+		text("z", "zz")}); err != nil {
 		t.Fatal(err)
 	}
 	appendN(t, s, 12, 500)
@@ -58,8 +59,8 @@ func TestBackupRestore(t *testing.T) {
 	}
 }
 
-// TestBackupOfRestored goes round several times, into an empty directory that
-// exists, without entries at first.
+// TestBackupOfRestored backs up and restores several times in a cycle, into an empty directory that
+// exists, and without entries at first.
 func TestBackupOfRestored(t *testing.T) {
 	s := open(t, newDir(t), Options{})
 	appendN(t, s, 3, 10)
@@ -93,7 +94,8 @@ func TestRestoreRefuses(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(full, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), bytes.NewReader(b), full, Options{}); err == nil || !strings.Contains(err.Error(), "it holds x") {
+	if _, err := Restore(t.Context(), bytes.NewReader(b), full, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "it holds x") {
 		t.Errorf("into a full directory: %v", err)
 	}
 	parent := ramDir(t)
@@ -129,8 +131,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestBackupWhileRunning takes backups of a store that appends and checkpoints,
-// and wants each of them to hold what had been acknowledged before it began.
+// TestBackupWhileRunning takes backups of a store that appends and makes checkpoints. Each backup
+// must hold everything that was acknowledged before it began.
 func TestBackupWhileRunning(t *testing.T) {
 	o := Options{SegmentBytes: 3000, Durability: Relaxed, FS: fastFS{}}
 	s := open(t, newDir(t), o)
@@ -147,7 +149,8 @@ func TestBackupWhileRunning(t *testing.T) {
 					return err
 				}
 				if i%7 == 0 {
-					if err := s.Checkpoint(context.Background(), s.LastIndex()-3, nil, []File{text("a", strings.Repeat("x", i%100000))}); err != nil {
+					if err := s.Checkpoint(context.Background(), s.LastIndex()-3, nil,
+						[]File{text("a", strings.Repeat("x", i%100000))}); err != nil {
 						return err
 					}
 				}

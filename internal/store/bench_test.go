@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// BenchmarkAppend appends batches of 64 reports, about 4 KB, and writes the same
-// to a bare file with fdatasync, in turns. "x-raw" is how many times as long the
-// store takes; "reports/s" counts reports.
+// BenchmarkAppend appends batches of 64 reports, about 4 KB, and in turns writes the same to a bare
+// file with fdatasync. "x-raw" is the ratio of the store's time to the bare file's; "reports/s"
+// counts reports.
 func BenchmarkAppend(b *testing.B) {
 	const size, reports = 4096, 64
 	for _, d := range []Durability{Always, Relaxed} {
@@ -67,8 +67,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-// BenchmarkFile reads and writes a checkpoint file of 70 MB, about ten million
-// signatures.
+// BenchmarkFile reads and writes a checkpoint file of 70 MB, about ten million signatures.
 func BenchmarkFile(b *testing.B) {
 	const size = 70 << 20
 	s := open(b, filepath.Join(b.TempDir(), "store"), Options{})

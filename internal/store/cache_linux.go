@@ -9,7 +9,7 @@ import (
 
 const fadvDontNeed = 4 // POSIX_FADV_DONTNEED
 
-// dropCache is a hint, so its error does not matter.
+// dropCache is a hint to the system, so its error does not matter.
 func dropCache(f *os.File) {
 	_, _, _ = syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, fadvDontNeed, 0, 0)
 }

@@ -4,5 +4,5 @@ package store
 
 import "os"
 
-// dropCache does nothing on systems where the call is missing or takes other arguments.
+// dropCache does nothing on systems where the call is missing or takes different arguments.
 func dropCache(*os.File) {}

@@ -17,9 +17,9 @@ import (
 
 // A File is one file of a new checkpoint.
 type File struct {
-	// Name is 1 to 180 letters, digits, '-', '_' and '.', not beginning with '.'.
+	// Name is 1 to 180 letters, digits, '-', '_' and '.', and does not begin with '.'.
 	Name string
-	// Write writes the content; its error ends the checkpoint. Nil means that the last
+	// Write writes the content; its error aborts the checkpoint. Nil means that the last
 	// checkpoint's file of this name is carried over unchanged.
 	Write func(io.Writer) error
 }
@@ -31,17 +31,15 @@ func (m *Manifest) find(name string) (FileInfo, error) {
 	return FileInfo{}, fmt.Errorf("store: checkpoint %d has no file %q: %w", m.Checkpoint, name, fs.ErrNotExist)
 }
 
-// Checkpoint replaces the last checkpoint by files, which must hold the effect
-// of every entry below start, and by meta; both are all that is left of the
-// past afterwards: files of the last checkpoint that are not named, and journal
-// segments without entries from start on, are removed. Every file is on disk
-// and was read back before the manifest names it.
+// Checkpoint replaces the last checkpoint with files and meta, which must hold the effect of every
+// entry below start. They are all that remains of the past: files of the last checkpoint that are
+// not named, and journal segments without entries from start on, are removed. Every file is on disk
+// and has been read back before the manifest names it.
 //
-// Start is at least Manifest().Start and at most LastIndex()+1. Append may run
-// meanwhile. After an error the last checkpoint is in force and what was
-// written is removed; if the error came when the new manifest was already in
-// place, the new one may be in force instead. Either way one of the two is
-// there, complete, after a crash at any point.
+// Start is at least Manifest().Start and at most LastIndex()+1. Append may run concurrently. After
+// an error the last checkpoint is in force, and the new files are removed. If the error came when
+// the new manifest was already in place, the new checkpoint may be in force instead. In either case
+// one of the two is complete after a crash at any point.
 func (s *Store) Checkpoint(ctx context.Context, start uint64, meta []byte, files []File) error {
 	s.ckptMu.Lock()
 	defer s.ckptMu.Unlock()
@@ -67,13 +65,13 @@ func (s *Store) Checkpoint(ctx context.Context, start uint64, meta []byte, files
 	return nil
 }
 
-// Recover makes a Failed store usable again: it writes the caller's memory as a
-// checkpoint, reads all of it back from the disk, files that are carried over
-// too, and begins a new journal. Start must be LastIndex()+1: the memory holds
-// every acknowledged entry, and nothing of the one that failed.
+// Recover makes a Failed store usable again. It writes the caller's memory as a checkpoint, reads
+// all of it back from the disk, including files that are carried over, and begins a new journal.
+// Start must be LastIndex()+1: the memory holds every acknowledged entry, and nothing of the failed
+// one.
 //
-// After an error the store is as Failed as before; the caller tries again
-// later. Recover does no harm to a store that is not Failed.
+// After an error the store is still Failed, and the caller tries again later. Recover does no harm
+// to a store that is not Failed.
 func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []File) (err error) {
 	s.ckptMu.Lock()
 	defer s.ckptMu.Unlock()
@@ -88,7 +86,7 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 	m := s.Manifest()
 	next := Manifest{m.Checkpoint + 1, m.Incarnation, s.burned + 1, bytes.Clone(meta), nil, m.epoch + 1}
 	if s.salvaged != nil {
-		// Peers may have seen later entries than are left.
+		// Peers may have seen later entries than the ones that are left.
 		if next.Incarnation, err = newIncarnation(s.opts.Random); err != nil {
 			return err
 		}
@@ -126,10 +124,10 @@ func (s *Store) isClosed() bool {
 	return s.closed
 }
 
-// freshSegment writes an empty segment to prove that the disk accepts it.
+// freshSegment writes an empty segment, which proves that the disk accepts it.
 func (s *Store) freshSegment(epoch, first uint64) (*segmentWriter, error) {
 	dir := s.path(journalDir)
-	// An earlier Recover may have failed to remove what it had begun.
+	// An earlier Recover may have failed to remove the segment that it began.
 	if err := removeIfThere(s.fs, s.path(journalDir, segmentName(epoch, first))); err != nil {
 		return nil, err
 	}
@@ -155,7 +153,7 @@ func (s *Store) freshSegment(epoch, first uint64) (*segmentWriter, error) {
 	return t, nil
 }
 
-// restart makes t the journal after last. The old one is no longer needed.
+// restart makes t the journal after last. The old journal is no longer needed.
 func (s *Store) restart(t *segmentWriter, last uint64) error {
 	s.mu.Lock()
 	old := s.tail
@@ -177,7 +175,7 @@ func (s *Store) restart(t *segmentWriter, last uint64) error {
 	return nil
 }
 
-// writeFiles fills next.Files. If reread is set, it also reads carried-over files.
+// writeFiles fills next.Files. If reread is set, it also reads back carried-over files.
 func (s *Store) writeFiles(ctx context.Context, m, next *Manifest, files []File, reread bool) error {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
@@ -201,7 +199,7 @@ func (s *Store) writeFiles(ctx context.Context, m, next *Manifest, files []File,
 			err = verifyFile(ctx, s.fs, s.path(filesDir, info.stored()), info)
 		}
 		if info.seq == next.Checkpoint {
-			next.Files = append(next.Files, info) // named even if bad, so that it is removed
+			next.Files = append(next.Files, info) // named even after an error, so that the file is removed
 		}
 		if err != nil {
 			return err
@@ -216,8 +214,8 @@ func (s *Store) writeFiles(ctx context.Context, m, next *Manifest, files []File,
 	return nil
 }
 
-// writeFile writes one file to a temporary name, makes it durable and renames
-// it. The result names the file even if there is an error.
+// writeFile writes one file under a temporary name, makes it durable and renames it. The result
+// names the file even if there is an error.
 func (s *Store) writeFile(ctx context.Context, file File, seq uint64) (FileInfo, error) {
 	var id [8]byte
 	if _, err := io.ReadFull(s.opts.Random, id[:]); err != nil {
@@ -235,7 +233,7 @@ func (s *Store) writeFile(ctx context.Context, file File, seq uint64) (FileInfo,
 	return info, nil
 }
 
-// writeBlocks sets size and checksum of info.
+// writeBlocks writes a file in blocks, and sets the size and checksum of info.
 func writeBlocks(ctx context.Context, fsys FS, path string, info *FileInfo, write func(io.Writer) error) (err error) {
 	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -271,7 +269,7 @@ func verifyFile(ctx context.Context, fsys FS, path string, info FileInfo) error 
 	return errors.Join(err, r.Close())
 }
 
-// A stopper ends a copy when its context is done.
+// A stopper aborts a copy when its context is done.
 type stopper struct {
 	ctx context.Context
 	w   io.Writer
@@ -302,9 +300,9 @@ func (s *Store) commit(next *Manifest) (committed bool, err error) {
 	return committed, err
 }
 
-// copyManifest writes a copy of the current manifest, for [Options].Salvage, before
-// files of the previous one are removed. The store works without a copy, but an outdated
-// one must not stay.
+// copyManifest writes a copy of the current manifest, for [Options].Salvage, before files of the
+// previous checkpoint are removed. The store works without a copy, but an outdated copy must not
+// remain.
 func (s *Store) copyManifest(content []byte) {
 	_, err := replaceFile(s.fs, s.dir, s.path(manifestCopy), content)
 	if err != nil {
@@ -324,8 +322,8 @@ func (s *Store) removeNew(next *Manifest) error {
 	return errors.Join(errs...)
 }
 
-// prune removes files that the current manifest does not need. Failure does no harm: the
-// next checkpoint, or Open, removes the rest.
+// prune removes files that the current manifest does not need. A failure does no harm: the next
+// checkpoint, or Open, removes the remaining files.
 func (s *Store) prune() {
 	s.mu.Lock()
 	start := s.manifest.Start
@@ -340,7 +338,7 @@ func (s *Store) prune() {
 	for _, seg := range keep {
 		live[seg.path] = true
 	}
-	first := s.last + 1 // a segment that is created meanwhile begins here or later
+	first := s.last + 1 // a segment that is created concurrently begins here or later
 	if s.tail != nil {
 		live[s.tail.path] = true
 	}
@@ -349,8 +347,8 @@ func (s *Store) prune() {
 	all, err := listSegments(s.path(journalDir))
 	for _, seg := range all {
 		if !live[seg.path] && (seg.epoch < epoch || seg.epoch == epoch && seg.first < first) {
-			// The oldest goes first, and if it cannot, none does: a journal that lacks the
-			// segments between two others has no past that a crash explains.
+			// The oldest segment is removed first, and if that fails, none is removed. A gap
+			// between segments could not be explained by any crash.
 			if err = removeIfThere(s.fs, seg.path); err != nil {
 				break
 			}
@@ -386,8 +384,8 @@ func (s *Store) sweepFiles() error {
 	return errors.Join(errs...)
 }
 
-// isStored reports whether FileInfo.stored returns name, possibly with the suffix of a
-// temporary file.
+// isStored reports whether FileInfo.stored can return name, possibly with the suffix of a temporary
+// file.
 func isStored(name string) bool {
 	name = strings.TrimSuffix(name, tempSuffix)
 	i := strings.LastIndexByte(name, '.')
@@ -398,7 +396,7 @@ func isStored(name string) bool {
 	return err == nil
 }
 
-// A gather joins small writes into large ones.
+// A gather combines small writes into large ones.
 type gather struct {
 	w   io.Writer
 	buf []byte

@@ -18,7 +18,7 @@ import (
 
 const crashChild = "BULKHEAD_STORE_CRASH_DIR"
 
-// TestMain runs the victim of TestKill if the environment says so.
+// TestMain runs the victim of TestKill if the environment asks for it.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashChild); dir != "" {
 		err := victim(dir)
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim appends for as long as it lives and makes checkpoints meanwhile. It
-// prints the index of every entry after it was acknowledged.
+// victim appends entries and makes checkpoints until it is killed. It prints the index of every
+// entry after it was acknowledged.
 func victim(dir string) error {
 	s, err := Open(dir, Options{SegmentBytes: 200_000})
 	if err != nil {
@@ -43,7 +43,8 @@ func victim(dir string) error {
 				_, err := io.WriteString(w, strings.Repeat(fmt.Sprintln(last), 30_000))
 				return err
 			}
-			if err := s.Checkpoint(context.Background(), last+1, []byte(fmt.Sprint(last)), []File{{"state", content}}); err != nil {
+			if err := s.Checkpoint(context.Background(), last+1, []byte(fmt.Sprint(last)),
+				[]File{{"state", content}}); err != nil {
 				failed <- err
 				return
 			}
@@ -66,9 +67,9 @@ func victim(dir string) error {
 	}
 }
 
-// TestKill kills a process that appends and makes checkpoints with SIGKILL, 40
-// times, and wants every entry that it had acknowledged: below Start in the
-// checkpoint, and from there on in the journal.
+// TestKill kills a process that appends and makes checkpoints with SIGKILL, 40 times. Every entry
+// that it had acknowledged must exist: below Start in the checkpoint, and from there on in the
+// journal.
 func TestKill(t *testing.T) {
 	rounds := 40
 	if testing.Short() {
@@ -109,8 +110,8 @@ func TestKill(t *testing.T) {
 	t.Logf("%d entries after %d kills", acked, rounds)
 }
 
-// killOne lets a victim acknowledge so many entries, and a random time more,
-// and returns the last index that it acknowledged.
+// killOne lets a victim acknowledge the given number of entries, kills it after a further random
+// time, and returns the last index that it acknowledged.
 func killOne(t *testing.T, dir string, entries int) uint64 {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

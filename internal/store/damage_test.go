@@ -28,8 +28,8 @@ func copyTree(t testing.TB, from string) string {
 	return to
 }
 
-// readAll does what a node does when it starts: it reads everything. It returns
-// the content of the store in one string.
+// readAll reads everything, as a starting node does. It returns the content of the store in one
+// string.
 func readAll(dir string, o Options) (string, error) {
 	s, err := Open(dir, o)
 	if err != nil {
@@ -58,21 +58,23 @@ func readAll(dir string, o Options) (string, error) {
 	return b.String(), err
 }
 
-// named reports whether err tells the operator which file it is about.
+// named reports whether err names the damaged file to the operator.
 func named(err error, file string) bool {
 	var damage *DamageError
-	return err != nil && (errors.As(err, &damage) || errors.Is(err, ErrFormat)) && strings.Contains(err.Error(), filepath.Base(file))
+	return err != nil && (errors.As(err, &damage) || errors.Is(err, ErrFormat)) && strings.Contains(err.Error(),
+		filepath.Base(file))
 }
 
-// victims returns a closed store with files of several blocks and a journal of
-// several segments, and the paths in it that hold data.
+// victims returns a closed store with files of several blocks and a journal of several segments,
+// and the paths in it that hold data.
 func victims(t testing.TB) (dir, want string, paths []string) {
 	t.Helper()
 	o := Options{SegmentBytes: 40_000, FS: fastFS{}}
 	s := open(t, newDir(t), o)
 	appendN(t, s, 5, 100)
 	content := strings.Repeat("what the filter knows ", 9000) // three blocks and a bit
-	if err := s.Checkpoint(t.Context(), 3, []byte("meta"), []File{text("pages", content), text("small", "x")}); err != nil {
+	if err := s.Checkpoint(t.Context(), 3, []byte("meta"), []File{text("pages", content),
+		text("small", "x")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, size := range []int{50, 4000, 33000, 100, 9000, 70000, 1, 5000, 200} {
@@ -88,7 +90,7 @@ func victims(t testing.TB) (dir, want string, paths []string) {
 		t.Fatal(err)
 	}
 	err = fs.WalkDir(os.DirFS(s.Dir()), ".", func(path string, d fs.DirEntry, err error) error {
-		if !d.IsDir() && path != lockFile && path != manifestCopy { // which nothing but Salvage reads
+		if !d.IsDir() && path != lockFile && path != manifestCopy { // the copy, which only Salvage reads
 			paths = append(paths, path)
 		}
 		return err
@@ -102,9 +104,8 @@ func victims(t testing.TB) (dir, want string, paths []string) {
 	return s.Dir(), want, paths
 }
 
-// tryDamage applies change to one file of a copy and reports whether it was
-// detected. It is an error if it was neither detected, with the file named, nor
-// without effect.
+// tryDamage applies change to one file of a copy and reports whether it was detected. The test
+// fails if the damage was neither detected, with the file named, nor without effect.
 func tryDamage(t *testing.T, dir, want, path, what string, change func([]byte) []byte) bool {
 	t.Helper()
 	c := copyTree(t, dir)
@@ -127,7 +128,7 @@ func tryDamage(t *testing.T, dir, want, path, what string, change func([]byte) [
 	return err != nil
 }
 
-// TestDamageIsNamed flips bits and cuts files of every kind at random places.
+// TestDamageIsNamed flips bits in files of every kind, and cuts them, at random places.
 func TestDamageIsNamed(t *testing.T) {
 	dir, want, paths := victims(t)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -143,13 +144,15 @@ func TestDamageIsNamed(t *testing.T) {
 				t.Errorf("%s: bit %d of byte %d flipped: not detected", path, bit, at)
 			}
 			cut := rng.Int64N(size)
-			if !tryDamage(t, dir, want, path, fmt.Sprintf("cut to %d of %d bytes", cut, size), func(b []byte) []byte { return b[:cut] }) {
+			if !tryDamage(t, dir, want, path, fmt.Sprintf("cut to %d of %d bytes", cut, size),
+				func(b []byte) []byte { return b[:cut] }) {
 				t.Errorf("%s: cut to %d of %d bytes: not detected", path, cut, size)
 			}
 		}
 		for _, n := range []int{1, 7, 512, 40000} {
 			zeros := make([]byte, n)
-			if !tryDamage(t, dir, want, path, "zeros behind the end", func(b []byte) []byte { return append(b, zeros...) }) && !strings.HasPrefix(path, journalDir) {
+			if !tryDamage(t, dir, want, path, "zeros behind the end",
+				func(b []byte) []byte { return append(b, zeros...) }) && !strings.HasPrefix(path, journalDir) {
 				t.Errorf("%s: %d zeros behind the end: not detected", path, n)
 			}
 		}
@@ -184,7 +187,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 				t.Errorf("no watermark: %v", err)
 			}
 		case strings.HasPrefix(path, journalDir):
-			// A lost segment shows in its neighbour or in the directory.
+			// A lost segment is noticed in its neighbour or in the directory.
 			if !named(err, "") || !strings.Contains(err.Error(), journalDir) {
 				t.Errorf("%s missing: %v", path, err)
 			}
@@ -194,7 +197,7 @@ func TestMissingFilesAreNamed(t *testing.T) {
 	}
 }
 
-// TestExchangedFiles puts intact files in the place of others.
+// TestExchangedFiles replaces files with intact files from elsewhere.
 func TestExchangedFiles(t *testing.T) {
 	dir, want, paths := victims(t)
 	other, _, _ := victims(t)
@@ -212,7 +215,7 @@ func TestExchangedFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 				if path == manifestFile && from == manifestFile {
-					continue // then it is the others that are exchanged
+					continue // then the others are the exchanged ones
 				}
 				if !tryDamage(t, dir, want, path, "replaced by "+from, func([]byte) []byte { return b }) {
 					t.Errorf("%s replaced by %s: not detected", path, from)
@@ -222,9 +225,9 @@ func TestExchangedFiles(t *testing.T) {
 	}
 }
 
-// TestTornTail cuts the journal in the last entry, which was not acknowledged:
-// the watermark is from before it. The entry is dropped with a warning that
-// names file and offset; the others stay; and its index is used again.
+// TestTornTail cuts the journal in the last entry, which was not acknowledged: the watermark is
+// from before it. The entry is dropped with a warning that names file and offset, the other entries
+// stay, and its index is used again.
 func TestTornTail(t *testing.T) {
 	for _, last := range []int{10, 5000, 100_000} {
 		s := open(t, newDir(t), Options{})
@@ -249,7 +252,7 @@ func TestTornTail(t *testing.T) {
 				if err := os.Truncate(file, before+cut); err != nil {
 					t.Fatal(err)
 				}
-				if zeroed { // the size was written and the content was not
+				if zeroed { // the size was written but the content was not
 					if err := os.Truncate(file, size); err != nil {
 						t.Fatal(err)
 					}
@@ -257,7 +260,8 @@ func TestTornTail(t *testing.T) {
 				var log bytes.Buffer
 				r := open(t, c, Options{Logger: logTo(&log), FS: fastFS{}})
 				checkReplay(t, r, 1, 4, 300)
-				if r.LastIndex() != 4 || !strings.Contains(log.String(), filepath.Base(file)) || !strings.Contains(log.String(), fmt.Sprintf("offset=%d", before)) {
+				if r.LastIndex() != 4 || !strings.Contains(log.String(), filepath.Base(file)) || !strings.Contains(log.String(),
+					fmt.Sprintf("offset=%d", before)) {
 					t.Errorf("cut at %d: last %d, log %s", cut, r.LastIndex(), log.String())
 				}
 				appendN(t, r, 3, 300)
@@ -268,10 +272,10 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// TestTornTailComesBack has an obsolete segment come back with a power cut, together with a
-// torn write at its end that was cut off, which a disk that failed to sync has forgotten:
-// nobody needs what is missing there, though its number was acknowledged since. If the
-// checkpoint does not have all that was acknowledged, it is damage.
+// TestTornTailComesBack restores an obsolete segment by a power cut. A torn write at its end had
+// been cut off, but the disk failed to sync that. The missing entry is not needed, although its
+// number was acknowledged since. If the checkpoint does not hold everything that was acknowledged,
+// it is damage.
 func TestTornTailComesBack(t *testing.T) {
 	s := open(t, newDir(t), Options{})
 	appendN(t, s, 3, 300)
@@ -294,7 +298,7 @@ func TestTornTailComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s = open(t, s.Dir(), Options{}) // cuts off the fourth, and gives its number again
+	s = open(t, s.Dir(), Options{}) // cuts off the fourth entry, and reuses its number
 	appendN(t, s, 2, 300)
 	if err := s.Checkpoint(t.Context(), 6, nil, nil); err != nil {
 		t.Fatal(err)
@@ -303,7 +307,8 @@ func TestTornTailComesBack(t *testing.T) {
 	for _, after := range []int{0, 1} {
 		appendN(t, s, after, 300)
 		c := copyTree(t, s.Dir())
-		if err := errors.Join(os.Remove(filepath.Join(c, journalDir, filepath.Base(again))), os.WriteFile(filepath.Join(c, journalDir, filepath.Base(old)), torn, 0o600)); err != nil {
+		if err := errors.Join(os.Remove(filepath.Join(c, journalDir, filepath.Base(again))),
+			os.WriteFile(filepath.Join(c, journalDir, filepath.Base(old)), torn, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := Inspect(t.Context(), c)
@@ -329,9 +334,8 @@ func TestTornTailComesBack(t *testing.T) {
 	}
 }
 
-// TestDamageBeforeDurableEntry flips every bit of an entry while the watermark
-// is out of date, as after a power loss. That the entry was acknowledged shows
-// in the one behind it.
+// TestDamageBeforeDurableEntry flips every bit of an entry while the watermark is out of date, as
+// after a power loss. The entry after it proves that it was acknowledged.
 func TestDamageBeforeDurableEntry(t *testing.T) {
 	s := open(t, newDir(t), Options{})
 	appendN(t, s, 2, 60)
@@ -359,7 +363,8 @@ func TestDamageBeforeDurableEntry(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readAll(s.Dir(), Options{FS: fastFS{}}); !named(err, path) || !strings.Contains(err.Error(), fmt.Sprintf("offset %d", from)) {
+		if _, err := readAll(s.Dir(), Options{FS: fastFS{}}); !named(err, path) || !strings.Contains(err.Error(),
+			fmt.Sprintf("offset %d", from)) {
 			t.Fatalf("bit %d flipped: %v, want damage at offset %d", bit, err, from)
 		}
 		if now, _ := os.ReadFile(path); !bytes.Equal(now, b) {
@@ -368,8 +373,8 @@ func TestDamageBeforeDurableEntry(t *testing.T) {
 	}
 }
 
-// TestForgedRecordInEntry: whoever chooses the content of an entry must not be
-// able to make a torn write look like damage.
+// TestForgedRecordInEntry checks that a client who chooses the content of an entry cannot make a
+// torn write look like damage.
 func TestForgedRecordInEntry(t *testing.T) {
 	s := open(t, newDir(t), Options{})
 	appendN(t, s, 1, 10)
@@ -401,8 +406,7 @@ func TestNewerFormats(t *testing.T) {
 	}
 }
 
-// TestMisplacedBlocks: blocks that are whole and in the wrong place, or from
-// another version of the file.
+// TestMisplacedBlocks checks intact blocks in the wrong place, or from another version of the file.
 func TestMisplacedBlocks(t *testing.T) {
 	s := open(t, newDir(t), Options{})
 	content := func(n int) string { return strings.Repeat(fmt.Sprintf("%08d", n), 3*blockBytes/8) }
@@ -443,7 +447,7 @@ func TestMisplacedBlocks(t *testing.T) {
 	}
 }
 
-// TestCutBehindRoll: that a segment was begun shows that all before it was on
+// TestCutBehindRoll checks that the beginning of a segment proves that everything before it was on
 // the disk, even if the watermark is out of date and the segment has no entry.
 func TestCutBehindRoll(t *testing.T) {
 	s := open(t, newDir(t), Options{SegmentBytes: 300})
@@ -477,8 +481,8 @@ func TestCutBehindRoll(t *testing.T) {
 	}
 }
 
-// TestLaterEpoch: a journal of a later epoch than the manifest's that holds entries,
-// however few, is not passed over: they were acknowledged.
+// TestLaterEpoch checks that a journal of a later epoch than the manifest's is not ignored if it
+// holds entries, however few: they were acknowledged.
 func TestLaterEpoch(t *testing.T) {
 	for _, entries := range []int{0, 1} {
 		s := open(t, newDir(t), Options{})

@@ -29,8 +29,8 @@ func mount(t *testing.T, options string) string {
 	return dir
 }
 
-// remount changes a mounted tmpfs, and nothing but what is said: the command of that name
-// repeats the owner, whom a user namespace does not know.
+// remount changes a mounted tmpfs, and only the given options: the command of that name repeats the
+// owner, which a user namespace does not know.
 func remount(t *testing.T, dir string, flags uintptr, options string) {
 	t.Helper()
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|flags, options); err != nil {
@@ -38,15 +38,16 @@ func remount(t *testing.T, dir string, flags uintptr, options string) {
 	}
 }
 
-// TestDiskFull fills a real file system: entries and checkpoints are refused,
-// nothing is lost, and when there is room again Recover goes on.
+// TestDiskFull fills a real file system: entries and checkpoints are refused, nothing is lost, and
+// Recover succeeds when there is room again.
 func TestDiskFull(t *testing.T) {
 	root := mount(t, "size=1m,mode=0700")
 	o := Options{SegmentBytes: 100_000}
 	s := open(t, filepath.Join(root, "store"), o)
-	t.Cleanup(func() { s.Close() }) // before the mount goes
+	t.Cleanup(func() { s.Close() }) // before the unmount
 	appendN(t, s, 10, 5000)
-	if err := s.Checkpoint(t.Context(), 11, []byte("old"), []File{text("state", strings.Repeat("x", 200_000))}); err != nil {
+	if err := s.Checkpoint(t.Context(), 11, []byte("old"),
+		[]File{text("state", strings.Repeat("x", 200_000))}); err != nil {
 		t.Fatal(err)
 	}
 	appendN(t, s, 5, 5000)
@@ -81,7 +82,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatalf("Recover with room again: %v", err)
 	}
 	index, err := s.Append(entry(last+2, 10))
-	if err != nil || index != last+2 { // last+1 is what failed
+	if err != nil || index != last+2 { // last+1 is the failed entry
 		t.Fatalf("Append after Recover = %d, %v, want %d", index, err, last+2)
 	}
 	s = reopen(t, s, o)
@@ -91,15 +92,15 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDiskFullAtSegmentRoll fills the disk to the last page, so that a new
-// segment cannot be begun.
+// TestDiskFullAtSegmentRoll fills the disk to the last page, so that a new segment cannot be
+// created.
 func TestDiskFullAtSegmentRoll(t *testing.T) {
 	root := mount(t, "size=1m,mode=0700")
 	s := open(t, filepath.Join(root, "store"), Options{SegmentBytes: 1000})
 	t.Cleanup(func() { s.Close() })
 	var err error
 	for err == nil {
-		_, err = s.Append(entry(s.LastIndex()+1, 1000)) // a segment for each
+		_, err = s.Append(entry(s.LastIndex()+1, 1000)) // one segment for each entry
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func TestDiskFullAtSegmentRoll(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Even now the store opens, since what is torn only needs to be cut off.
+	// Even now the store opens, since a torn entry only needs to be cut off.
 	s, err = Open(s.Dir(), Options{})
 	if err != nil {
 		t.Fatal(err)

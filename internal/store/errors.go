@@ -6,26 +6,25 @@ import (
 )
 
 var (
-	// ErrFailed: a write or fsync of the journal went wrong, and no entry is
-	// taken until [Store.Recover] succeeds. The error that wraps it wraps the
-	// cause too.
+	// ErrFailed means that a write or fsync of the journal failed. No entry is accepted until
+	// [Store.Recover] succeeds. The error that wraps it also wraps the cause.
 	ErrFailed = errors.New("journal failed and takes no entries until it has recovered")
-	// ErrClosed: the store was closed.
+	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("store: closed")
-	// ErrInUse: another process, which the error names, has the directory open.
+	// ErrInUse means that another process, which the error names, has the directory open.
 	ErrInUse = errors.New("in use")
-	// ErrFormat: a file was written by a newer release or by another program.
+	// ErrFormat means that a file was written by a newer release or by another program.
 	ErrFormat = errors.New("unknown format")
-	// ErrPermission: the directory belongs to somebody else or is open to others.
+	// ErrPermission means that the directory belongs to another user or is accessible to others.
 	ErrPermission = errors.New("unsafe permissions")
 )
 
-// A DamageError means that a file does not contain what was written to it. The store
-// never continues with such a file and never changes it.
+// A DamageError means that a file does not contain what was written to it. The store never
+// continues with such a file and never modifies it.
 type DamageError struct {
 	File   string // path of the file
 	Offset int64  // in bytes from its start, where the damage was noticed
-	What   string // what is wrong there
+	What   string // description of the damage
 	Advice string // what the operator can do
 }
 

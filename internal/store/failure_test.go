@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// failOnce returns a fault that hits the first operation of the kind on a path
-// that contains part, and whether it has.
+// failOnce returns a fault that hits the first operation of the kind on a path that contains part,
+// and a flag that is set when it has.
 func failOnce(kind, part string) (fault func(op, path string) bool, hit *bool) {
 	hit = new(bool)
 	return func(op, path string) bool {
@@ -28,9 +28,9 @@ func failOnce(kind, part string) (fault func(op, path string) bool, hit *bool) {
 	}, hit
 }
 
-// TestFailedAppend lets each operation of Append go wrong once. The store must
-// say so, take nothing until it has recovered, and never give the index of the
-// failed entry to another, whether it recovers or the process dies.
+// TestFailedAppend makes each operation of Append fail once. The store must report it and accept
+// nothing until it has recovered. It must never give the index of the failed entry to another
+// entry, whether it recovers or the process dies.
 func TestFailedAppend(t *testing.T) {
 	for _, tt := range []struct{ op, part string }{
 		{"write", journalDir}, {"sync", journalDir}, {"write", watermarkFile},
@@ -104,9 +104,9 @@ func TestFailedAppend(t *testing.T) {
 	}
 }
 
-// TestFaultInEveryOperation fails Checkpoint and Recover at their first, second,
-// ... operation. Each must return the error and leave a store that a process
-// that starts finds whole, old or new.
+// TestFaultInEveryOperation makes Checkpoint and Recover fail at their first, second, ...
+// operation. Each must return the error, and leave a store that a new process finds complete, old
+// or new.
 func TestFaultInEveryOperation(t *testing.T) {
 	for _, recovers := range []bool{false, true} {
 		done := false
@@ -154,7 +154,7 @@ func TestFaultInEveryOperation(t *testing.T) {
 	}
 }
 
-// TestRelaxedSync: nothing stays unsynced for longer than SyncEvery.
+// TestRelaxedSync checks that nothing stays unsynced for longer than SyncEvery.
 func TestRelaxedSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := newPowerFS()
@@ -165,7 +165,7 @@ func TestRelaxedSync(t *testing.T) {
 			defer s.mu.Unlock()
 			return s.durable
 		}
-		if got := durable(); got != 1 { // the segment was begun with the first
+		if got := durable(); got != 1 { // the segment was created and synced with the first entry
 			t.Errorf("durable %d at once, want 1", got)
 		}
 		time.Sleep(time.Minute)
@@ -192,8 +192,8 @@ func TestRelaxedSync(t *testing.T) {
 	})
 }
 
-// TestRelaxedLossIsTold: what a power loss took from a relaxed store is in the
-// log, with its indexes.
+// TestRelaxedLossIsTold checks that the entries lost from a relaxed store by a power loss are
+// logged, with their indexes.
 func TestRelaxedLossIsTold(t *testing.T) {
 	s := open(t, newDir(t), Options{Durability: Relaxed, SyncEvery: 1 << 40})
 	appendN(t, s, 2, 50)
@@ -217,8 +217,8 @@ func TestRelaxedLossIsTold(t *testing.T) {
 	}
 }
 
-// TestConcurrent runs everything at once for the race detector, and checks that
-// nothing is lost.
+// TestConcurrent runs everything concurrently for the race detector, and checks that nothing is
+// lost.
 func TestConcurrent(t *testing.T) {
 	o := Options{SegmentBytes: 5000, Durability: Relaxed, SyncEvery: time.Millisecond}
 	s := open(t, newDir(t), o)
@@ -255,7 +255,7 @@ func TestConcurrent(t *testing.T) {
 			return nil
 		})
 		if s.Manifest().Start != start {
-			return nil // the segments may have gone meanwhile
+			return nil // the segments may have been removed in between
 		}
 		return err
 	})
@@ -273,9 +273,9 @@ func TestConcurrent(t *testing.T) {
 	checkReplay(t, s, s.Manifest().Start, n, 200)
 }
 
-// TestManifestOfDoubtfulRename: a checkpoint's last step, which makes the
-// manifest's new name durable, fails; the process dies; the next one must not
-// remove the old checkpoint's files before the name is durable.
+// TestManifestOfDoubtfulRename makes the last step of a checkpoint fail, which makes the manifest's
+// new name durable, and ends the process. The next process must not remove the old checkpoint's
+// files before the name is durable.
 func TestManifestOfDoubtfulRename(t *testing.T) {
 	for seed := range uint64(8) {
 		fs := newPowerFS()
@@ -307,8 +307,8 @@ func TestManifestOfDoubtfulRename(t *testing.T) {
 	}
 }
 
-// TestDoubtfulRecovery: when Recover cannot say of which epoch the manifest is
-// after a power loss, even a sound store must take no entries.
+// TestDoubtfulRecovery checks that even an intact store accepts no entries when Recover cannot
+// determine which epoch the manifest will have after a power loss.
 func TestDoubtfulRecovery(t *testing.T) {
 	fs := newPowerFS()
 	o := Options{FS: fs}
@@ -330,10 +330,10 @@ func TestDoubtfulRecovery(t *testing.T) {
 	checkReplay(t, s, 3, 4, 50)
 }
 
-// TestPruneInOrder has a disk refuse to remove the oldest of several obsolete segments: the
-// newer ones stay, too, so that the journal has no gap, and the next checkpoint removes all.
-// Without that a power cut could bring back the oldest one alone, with what was once torn at
-// its end.
+// TestPruneInOrder has a disk refuse to remove the oldest of several obsolete segments. The newer
+// ones must stay as well, so that the journal has no gap, and the next checkpoint removes all of
+// them. Otherwise a power cut could bring back the oldest segment alone, with the torn write that
+// was once at its end.
 func TestPruneInOrder(t *testing.T) {
 	fs := newPowerFS()
 	s := open(t, newDir(t), Options{FS: fs, SegmentBytes: 1000})

@@ -33,7 +33,8 @@ func fileHeader(id uint64) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// blockSum covers the file and the place in it besides the content.
+// blockSum returns the checksum of a block, which covers the file's id and the block's number
+// besides the content.
 func blockSum(id, block uint64, content []byte) uint32 {
 	var place [16]byte
 	binary.LittleEndian.PutUint64(place[:], id)
@@ -45,7 +46,7 @@ func blockSum(id, block uint64, content []byte) uint32 {
 type blockWriter struct {
 	w     io.Writer
 	id    uint64
-	buf   []byte // the block that is being filled
+	buf   []byte // the block being filled
 	block uint64
 	size  int64
 	crc   uint32
@@ -85,13 +86,13 @@ func (b *blockWriter) flush() {
 	b.buf, b.block = b.buf[:0], b.block+1
 }
 
-// A blockReader returns the content of a checkpoint file, each byte only after its block
-// has been checked.
+// A blockReader returns the content of a checkpoint file, each byte only after its block has been
+// checked.
 type blockReader struct {
 	f    Handle
 	path string
 	info FileInfo
-	buf  []byte // checked and not yet returned
+	buf  []byte // checked but not yet returned
 	page []byte
 	next int64 // number of the next block
 	crc  uint32
@@ -130,7 +131,8 @@ func (r *blockReader) open() error {
 		return damaged(r.path, 0, "header checksum mismatch")
 	}
 	if v := binary.LittleEndian.Uint16(head[4:]); string(head[:4]) != fileMagic || v != fileVersion {
-		return fmt.Errorf("store: %s: %w: %q version %d, this release reads %q version %d", r.path, ErrFormat, head[:4], v, fileMagic, fileVersion)
+		return fmt.Errorf("store: %s: %w: %q version %d, this release reads %q version %d", r.path, ErrFormat, head[:4],
+			v, fileMagic, fileVersion)
 	}
 	if id := binary.LittleEndian.Uint64(head[8:]); id != r.info.id {
 		return damaged(r.path, 8, "file id %016x, the manifest says %016x", id, r.info.id)
@@ -174,5 +176,5 @@ func (r *blockReader) fill() error {
 	return nil
 }
 
-// Close closes the file. Unread blocks were not checked.
+// Close closes the file. Blocks that were not read were not checked.
 func (r *blockReader) Close() error { return r.f.Close() }

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// FS is the part of the operating system that may fail. Tests put a faulty one into
-// [Options]; everybody else leaves it nil.
+// FS is the part of the operating system that may fail. Tests put a faulty FS into [Options]; all
+// other callers leave it nil.
 type FS interface {
 	// OpenFile is like [os.OpenFile].
 	OpenFile(name string, flag int, perm fs.FileMode) (Handle, error)
@@ -15,13 +15,12 @@ type FS interface {
 	Rename(from, to string) error
 	// Remove is like [os.Remove].
 	Remove(name string) error
-	// SyncDir makes the creation, renaming and removal of the directory's
-	// entries durable.
+	// SyncDir makes the creation, renaming and removal of the directory's entries durable.
 	SyncDir(name string) error
 }
 
-// A Handle is an open file of an [FS]. Its methods are those of [os.File], except the
-// two described here.
+// A Handle is an open file of an [FS]. Its methods work like those of [os.File], except for the two
+// described here.
 type Handle interface {
 	io.Reader
 	io.ReaderAt
@@ -30,10 +29,10 @@ type Handle interface {
 	io.Closer
 	Truncate(size int64) error
 	Stat() (fs.FileInfo, error)
-	// Sync makes content and size of the file durable (fdatasync).
+	// Sync makes the content and size of the file durable (fdatasync).
 	Sync() error
-	// DropCache asks the system to drop cached pages of the file, so that it is next
-	// read from the disk. It is a hint, and may do nothing.
+	// DropCache asks the system to drop cached pages of the file, so that the next read comes from
+	// the disk. It is a hint, and may do nothing.
 	DropCache()
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// wantNamed fails unless err is one of the two kinds that name a file.
+// wantNamed fails unless err is one of the two kinds of error that name a file.
 func wantNamed(t *testing.T, err error) {
 	t.Helper()
 	var damage *DamageError
@@ -18,7 +18,8 @@ func wantNamed(t *testing.T, err error) {
 }
 
 func FuzzManifest(f *testing.F) {
-	m := Manifest{Checkpoint: 7, Incarnation: "00112233445566778899aabbccddeeff", Start: 12, Meta: []byte("meta"), epoch: 3,
+	m := Manifest{Checkpoint: 7, Incarnation: "00112233445566778899aabbccddeeff", Start: 12, Meta: []byte("meta"),
+		epoch: 3,
 		Files: []FileInfo{{"a", 1, 2, 3, 4}, {"b.c-d_e", 1 << 40, 0, 1<<64 - 1, 7}}}
 	for _, m := range []Manifest{m, {Incarnation: m.Incarnation, Start: 1, epoch: 1}} {
 		b, err := m.encode()
@@ -32,7 +33,7 @@ func FuzzManifest(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// The checksum would keep the fuzzer from the parser behind it.
+		// The checksum would keep the fuzzer from reaching the parser behind it.
 		for _, b := range [][]byte{b, withHead(b)} {
 			m, err := decodeManifest("MANIFEST", b)
 			if err != nil {
@@ -81,7 +82,7 @@ func FuzzWatermark(f *testing.F) {
 	})
 }
 
-// FuzzBackup restores whatever comes, and wants a good store or none.
+// FuzzBackup restores arbitrary input. The result must be a good store or none.
 func FuzzBackup(f *testing.F) {
 	_, b := backupOf(f, Options{FS: fastFS{}})
 	f.Add(b[:1000])
@@ -112,7 +113,7 @@ func FuzzBackup(f *testing.F) {
 	})
 }
 
-// FuzzFrames reads frames whose checksums are right.
+// FuzzFrames reads frames with valid checksums.
 func FuzzFrames(f *testing.F) {
 	f.Add(byte(frameManifest), []byte("{}"), byte(frameEnd), []byte("12345678"))
 	f.Add(byte(frameEntry), []byte{}, byte(frameContent), []byte("x"))
@@ -138,8 +139,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// FuzzSegment reads any bytes as the only segment of a store. It may be refused
-// or cut short, and must not be changed if it is refused.
+// FuzzSegment reads arbitrary bytes as the only segment of a store. The segment may be refused or
+// cut short, and must not be changed if it is refused.
 func FuzzSegment(f *testing.F) {
 	s := open(f, newDir(f), Options{FS: fastFS{}})
 	appendN(f, s, 3, 40)
@@ -166,7 +167,8 @@ func FuzzSegment(f *testing.F) {
 			t.Fatal(err)
 		}
 		seg := filepath.Join(dir, journalDir, filepath.Base(path))
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), manifest, 0o600), os.WriteFile(seg, b, 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), manifest, 0o600),
+			os.WriteFile(seg, b, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		first, err := readAll(dir, Options{FS: fastFS{}})
@@ -183,7 +185,7 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// FuzzCheckpointFile reads any bytes as a checkpoint file.
+// FuzzCheckpointFile reads arbitrary bytes as a checkpoint file.
 func FuzzCheckpointFile(f *testing.F) {
 	var b bytes.Buffer
 	w := newBlockWriter(&b, 99)
@@ -194,7 +196,7 @@ func FuzzCheckpointFile(f *testing.F) {
 	f.Add([]byte("BHCF"), int64(1<<40))
 	f.Fuzz(func(t *testing.T, b []byte, size int64) {
 		if size < 0 || size > maxFileBytes {
-			return // the manifest does not have such
+			return // the manifest does not list such a file
 		}
 		path := filepath.Join(ramDir(t), "f")
 		if err := os.WriteFile(path, b, 0o600); err != nil {

@@ -13,24 +13,24 @@ import (
 
 // An Inspection is the result of [Inspect].
 type Inspection struct {
-	// Manifest is that of the current checkpoint; without one, Readable is false and
-	// nothing else was read.
+	// Manifest describes the current checkpoint. If there is none, Readable is false and nothing
+	// else was read.
 	Manifest  Manifest
 	Readable  bool
-	Files     int   // that were read, with those of the journal
-	Bytes     int64 // in them
+	Files     int   // number of files that were read, including the journal's
+	Bytes     int64 // bytes in these files
 	Entries   uint64
-	LastIndex uint64 // of the journal
+	LastIndex uint64 // last index of the journal
 	Faults    []Fault
 
 	dir     string
 	foreign map[string]bool // files of the checkpoint
-	segs    []segment       // that hold what the checkpoint does not
-	newer   string          // a file of a later journal than the manifest knows; "" for none
+	segs    []segment       // segments with entries that the checkpoint does not cover
+	newer   string          // a file of a later journal than the manifest's; "" for none
 }
 
-// Content returns what a file of the checkpoint holds, whether or not it is as it was
-// written: less where the file ends early, nothing where it is missing.
+// Content returns the content of a checkpoint file, whether or not it is intact: less of it if the
+// file ends early, nothing if the file is missing.
 func (n *Inspection) Content(name string) (io.ReadCloser, error) {
 	info, err := n.Manifest.find(name)
 	if err != nil {
@@ -39,11 +39,10 @@ func (n *Inspection) Content(name string) (io.ReadCloser, error) {
 	return openRaw(osFS{}, filepath.Join(n.dir, filesDir, info.stored()))
 }
 
-// A Span is a stretch of a file's content, in bytes.
+// A Span is a range of a file's content, in bytes.
 type Span struct{ From, To int64 }
 
-// BadSpans returns the stretches of a checkpoint file's content that are not as they
-// were written.
+// BadSpans returns the ranges of a checkpoint file's content that differ from what was written.
 func (n *Inspection) BadSpans(name string) (out []Span) {
 	for _, f := range n.Faults {
 		if f.Name == name && f.Bytes > 0 {
@@ -54,21 +53,21 @@ func (n *Inspection) BadSpans(name string) (out []Span) {
 	return out
 }
 
-// Foreign reports whether a checkpoint's file is another one than was written, of
-// this store or another.
+// Foreign reports whether a checkpoint file was replaced by a different file, of this store or
+// another.
 func (n *Inspection) Foreign(name string) bool { return n.foreign[name] }
 
-// Inspect reads every byte of the store in dir, changes nothing, and returns
-// everything that is not as it was written. The store may be in use, by this process
-// or another: what is written meanwhile is left out. An error says that the store
-// could not be read at all: it is not there, of another version, or the disk fails.
+// Inspect reads every byte of the store in dir, changes nothing, and returns every deviation from
+// what was written. The store may be in use, by this process or another; data written during the
+// inspection is left out. An error means that the store could not be read at all: it does not
+// exist, has another version, or the disk fails.
 func Inspect(ctx context.Context, dir string) (*Inspection, error) {
 	for {
 		n, err := inspect(ctx, osFS{}, dir)
 		if err != nil || !n.Readable || len(n.Faults) == 0 {
 			return n, err
 		}
-		// A checkpoint that was made meanwhile has removed files: look at it instead.
+		// A checkpoint that was made in between has removed files: inspect that checkpoint instead.
 		again, err := readManifest(osFS{}, filepath.Join(dir, manifestFile))
 		if err != nil || again.Checkpoint == n.Manifest.Checkpoint {
 			return n, nil
@@ -91,15 +90,17 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 			return n, nil
 		}
 		n.Faults[0].Mended = true
-	} else if spare, err := readManifest(fsys, filepath.Join(dir, manifestCopy)); err == nil && spare.Incarnation == m.Incarnation && spare.Checkpoint > m.Checkpoint {
+	} else if spare, err := readManifest(fsys, filepath.Join(dir, manifestCopy)); err == nil &&
+		spare.Incarnation == m.Incarnation && spare.Checkpoint > m.Checkpoint {
 		n.Faults = append(n.Faults, Fault{File: path, Mended: true,
-			What: fmt.Sprintf("the manifest is of checkpoint %d, and its copy of %d: the manifest is out of date", m.Checkpoint, spare.Checkpoint)})
+			What: fmt.Sprintf("the manifest is of checkpoint %d, and its copy of %d: the manifest is out of date",
+				m.Checkpoint, spare.Checkpoint)})
 		m = spare
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // an older version makes none
 		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestCopy), What: err.Error(), Mended: true})
 	}
 	n.Manifest, n.Readable = m, true
-	// The watermark comes first: what it speaks of is then in the segments.
+	// The watermark is read first: the segments read later then hold everything it covers.
 	mark, known, err := n.watermark(fsys, filepath.Join(dir, watermarkFile))
 	if err != nil {
 		return nil, err
@@ -117,8 +118,7 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 	return n, n.journal(ctx, fsys, dir, mark, known)
 }
 
-// spareManifest returns what the manifest in dir was, if one bit of it is flipped, or
-// its copy.
+// spareManifest returns the manifest in dir with one flipped bit repaired, or else its copy.
 func spareManifest(fsys FS, dir string) (Manifest, error) {
 	path := filepath.Join(dir, manifestFile)
 	if b, err := os.ReadFile(path); err == nil && len(b) <= maxManifestBytes+128 {
@@ -129,8 +129,8 @@ func spareManifest(fsys FS, dir string) (Manifest, error) {
 	return readManifest(fsys, filepath.Join(dir, manifestCopy))
 }
 
-// Whole returns what a file of the checkpoint holds if all of it can be told in spite
-// of a fault: the damage is beside the content, or one flipped bit.
+// Whole returns the content of a checkpoint file if all of it can be recovered in spite of a fault:
+// the damage is outside of the content, or is one flipped bit.
 func (n *Inspection) Whole(name string) ([]byte, bool) {
 	info, err := n.Manifest.find(name)
 	if err != nil || info.Size > maxManifestBytes {
@@ -162,7 +162,7 @@ func (n *Inspection) Damaged(name string) bool {
 	return false
 }
 
-// take makes a fault of an error that is one, and returns any other.
+// take records err as a fault if it is one, and returns any other error.
 func (n *Inspection) take(err error, path string) error {
 	var damage *DamageError
 	switch {
@@ -198,7 +198,8 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 	if known && mark.epoch > m.epoch {
 		n.newer = watermarkFile
 		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestFile),
-			What: fmt.Sprintf("the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)})
+			What: fmt.Sprintf("the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date",
+				m.epoch, mark.epoch)})
 		return nil
 	}
 	if mark.epoch != m.epoch {
@@ -225,9 +226,9 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 		}
 		n.Files, n.Bytes = n.Files+1, n.Bytes+seg.size
 		last := i == len(segs)-1
-		needed := known && mark.acked >= m.Start // some of what was acknowledged is in no checkpoint
+		needed := known && mark.acked >= m.Start // some acknowledged entries are in no checkpoint
 		if torn && last && (!needed || seg.last >= mark.acked) {
-			faults = faults[:len(faults)-1] // a write that never ended, or has not yet, or was done again
+			faults = faults[:len(faults)-1] // a write that never finished, is still going on, or was repeated
 		}
 		end := seg.last
 		switch {
@@ -238,7 +239,7 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 		}
 		for _, f := range shortBy(faults, torn, seg, end) {
 			if f.First != 0 {
-				f.First = max(f.First, m.Start) // the checkpoint has what came before
+				f.First = max(f.First, m.Start) // the checkpoint covers the entries before
 			}
 			if f.First > f.Last {
 				f.First, f.Last = 0, 0
@@ -254,8 +255,7 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 	return nil
 }
 
-// shortBy adds to the faults of a segment the entries up to end that it should have
-// and has not.
+// shortBy adds to a segment's faults the missing entries, up to end, that the segment should have.
 func shortBy(faults []Fault, torn bool, seg *segment, end uint64) []Fault {
 	if seg.last >= end {
 		return faults
@@ -264,15 +264,16 @@ func shortBy(faults []Fault, torn bool, seg *segment, end uint64) []Fault {
 		faults[k-1].First, faults[k-1].Last = seg.last+1, end
 		return faults
 	}
-	return append(faults, Fault{File: seg.path, Offset: seg.size, What: fmt.Sprintf("the file ends after entry %d, want %d", seg.last, end), First: seg.last + 1, Last: end})
+	return append(faults, Fault{File: seg.path, Offset: seg.size,
+		What: fmt.Sprintf("the file ends after entry %d, want %d", seg.last, end), First: seg.last + 1, Last: end})
 }
 
 func (n *Inspection) lost(path, what string, first, last uint64) {
 	n.Faults = append(n.Faults, Fault{File: path, What: what, First: first, Last: last})
 }
 
-// segments returns those of the manifest's epoch that hold entries which the
-// checkpoint does not.
+// segments returns the segments of the manifest's epoch with entries that the checkpoint does not
+// cover.
 func (n *Inspection) segments(dir string, m *Manifest) (live []segment, err error) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -291,7 +292,9 @@ func (n *Inspection) segments(dir string, m *Manifest) (live []segment, err erro
 		case epoch > m.epoch:
 			if info, err := name.Info(); err == nil && info.Size() > segmentHead {
 				n.newer = name.Name()
-				n.Faults = append(n.Faults, Fault{File: path, What: fmt.Sprintf("a journal of epoch %d, and the manifest is of %d: the manifest is out of date", epoch, m.epoch)})
+				n.Faults = append(n.Faults, Fault{File: path,
+					What: fmt.Sprintf("a journal of epoch %d, and the manifest is of %d: the manifest is out of date",
+						epoch, m.epoch)})
 			}
 		}
 	}

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// inspected returns what Inspect says of a copy of a store of which one file was
-// changed.
+// inspected returns the result of Inspect for a copy of a store in which one file was changed.
 func inspected(t *testing.T, dir, path string, change func([]byte) []byte) *Inspection {
 	t.Helper()
 	c := copyTree(t, dir)
@@ -34,8 +33,8 @@ func inspected(t *testing.T, dir, path string, change func([]byte) []byte) *Insp
 	return n
 }
 
-// TestInspectSound: nothing is wrong with a store that nobody has touched, in use or
-// not.
+// TestInspectSound checks that Inspect finds no fault in an undamaged store, whether or not it is
+// in use.
 func TestInspectSound(t *testing.T) {
 	dir, _, _ := victims(t)
 	check := func(want uint64) {
@@ -55,8 +54,8 @@ func TestInspectSound(t *testing.T) {
 	check(17)
 }
 
-// TestInspectNames damages every file in every way, and looks whether the fault is
-// found and named. What the journal loses is compared with what is still readable.
+// TestInspectNames damages every file in every way, and checks that the fault is found and named.
+// The reported losses of the journal are compared with the entries that are still readable.
 func TestInspectNames(t *testing.T) {
 	dir, _, paths := victims(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -92,8 +91,7 @@ func TestInspectNames(t *testing.T) {
 	}
 }
 
-// TestInspectForeign: a file of the checkpoint in the place of another is told from a
-// damaged one.
+// TestInspectForeign checks that a replaced checkpoint file is distinguished from a damaged one.
 func TestInspectForeign(t *testing.T) {
 	dir, _, paths := victims(t)
 	var files []string

@@ -12,14 +12,15 @@ import (
 	"testing"
 )
 
-// A changed segment is read with the store's watermark, which knows what was
-// acknowledged, and with one from before the first entry, as after a power loss.
+// A changedSegment is a modified segment that is read twice: with the store's watermark, which
+// records the acknowledged entries, and with one from before the first entry, as after a power
+// loss.
 type changedSegment struct {
 	t       *testing.T
 	dir     string
 	path    string
 	good    []byte
-	ends    []int // where the header and each entry end
+	ends    []int // ends of the header and of each entry
 	mark    []byte
 	entries []string
 }
@@ -50,10 +51,11 @@ func newChangedSegment(t *testing.T) *changedSegment {
 	return c
 }
 
-// read returns how many of the entries are there, which must be the first ones.
+// read returns how many of the entries are present; they must be the first ones.
 func (c *changedSegment) read(segment, mark []byte) (n int, err error) {
 	c.t.Helper()
-	if err := errors.Join(os.WriteFile(c.path, segment, 0o600), os.WriteFile(filepath.Join(c.dir, watermarkFile), mark, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(c.path, segment, 0o600), os.WriteFile(filepath.Join(c.dir, watermarkFile), mark,
+		0o600)); err != nil {
 		c.t.Fatal(err)
 	}
 	s, err := Open(c.dir, Options{FS: fastFS{}})
@@ -73,24 +75,24 @@ func (c *changedSegment) read(segment, mark []byte) (n int, err error) {
 	return n, err
 }
 
-// check reads the segment as it was changed. With the watermark nothing that
-// it vouches for may be missing. Without it, at least least entries are there,
-// which later content of the segment proves to have been on disk, or there is
-// an error.
+// check reads the modified segment. With the watermark, no entry that it guarantees may be missing.
+// Without it, the first least entries, which later content of the segment proves to have been on
+// disk, must be present, or there must be an error.
 func (c *changedSegment) check(what string, segment []byte, least int) {
 	c.t.Helper()
-	if n, err := c.read(segment, c.mark); err == nil && n != len(c.entries) || err != nil && !named(err, c.path) && !named(err, journalDir) {
+	if n, err := c.read(segment, c.mark); err == nil && n != len(c.entries) || err != nil && !named(err, c.path) &&
+		!named(err, journalDir) {
 		c.t.Errorf("%s: %d of %d acknowledged entries, %v", what, n, len(c.entries), err)
 	}
-	if n, err := c.read(segment, watermark{epoch: 1}.encode()); err == nil && n < least || err != nil && !named(err, c.path) {
+	if n, err := c.read(segment, watermark{epoch: 1}.encode()); err == nil && n < least || err != nil &&
+		!named(err, c.path) {
 		c.t.Errorf("%s, watermark out of date: %d entries, want %d or more, %v", what, n, least, err)
 	}
 }
 
-// TestChangedSegment: whatever single byte of a segment changes, wherever it is cut,
-// and whatever piece of it is there twice, the entries that come out are those that
-// went in; what is missing of them is the torn end, or there is an error that names
-// the file.
+// TestChangedSegment changes every byte of a segment, cuts it everywhere, and repeats pieces of it.
+// The entries read must be those written. Any missing ones are the torn end, or there is an error
+// that names the file.
 func TestChangedSegment(t *testing.T) {
 	c := newChangedSegment(t)
 	all := len(c.entries)
@@ -104,7 +106,7 @@ func TestChangedSegment(t *testing.T) {
 		for _, flip := range flips {
 			b := bytes.Clone(c.good)
 			b[at] ^= flip
-			// Behind the last entry nothing proves that it was on disk.
+			// After the last entry nothing proves that it was on disk.
 			c.check(fmt.Sprintf("byte %d xor %02x", at, flip), b, all-1)
 			if n, err := c.read(b, c.mark); err == nil {
 				t.Errorf("byte %d xor %02x: not noticed, %d entries", at, flip, n)
@@ -133,8 +135,8 @@ func TestChangedSegment(t *testing.T) {
 	}
 }
 
-// checkTwice reads the segment with a piece of it twice, and with the piece over what
-// follows it.
+// checkTwice reads the segment with a piece of it repeated, and with the piece overwriting the
+// bytes after it.
 func (c *changedSegment) checkTwice(from, to int) {
 	c.t.Helper()
 	piece := c.good[from:to]
@@ -145,8 +147,8 @@ func (c *changedSegment) checkTwice(from, to int) {
 	}
 }
 
-// TestStaleRecords: records of another segment, though of the same place and index,
-// are none of this one.
+// TestStaleRecords checks that records of another segment are not accepted, even with the same
+// position and index.
 func TestStaleRecords(t *testing.T) {
 	a, b := newChangedSegment(t), newChangedSegment(t)
 	for i := range a.ends {
@@ -163,7 +165,7 @@ func TestStaleRecords(t *testing.T) {
 	}
 }
 
-// FuzzRecords reads records whose checksums are right.
+// FuzzRecords reads records with valid checksums.
 func FuzzRecords(f *testing.F) {
 	seg := segment{epoch: 1, first: 1, salt: 7}
 	const id = "00112233445566778899aabbccddeeff"
@@ -184,7 +186,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add(append(records(one), huge...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = append(seg.header(id), b...)
-		// The sums would keep the fuzzer from what is behind them.
+		// The checksums would keep the fuzzer from reaching the code behind them.
 		for at := segmentHead; at+recordHead <= len(b); {
 			head := b[at : at+recordHead]
 			n := int(binary.LittleEndian.Uint32(head[8:]))

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// A life is a caller of the store that remembers everything, and a store whose
-// process and machine die at any moment.
+// A life is a caller of the store that remembers everything, and a store whose process and machine
+// can die at any moment.
 type life struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -25,7 +25,7 @@ type life struct {
 
 	memory []fact // every acknowledged entry, in order
 	tried  fact   // the entry whose Append failed; index 0 if there is none
-	safe   int    // so much of memory must survive a power loss
+	safe   int    // this many of memory must survive a power loss
 }
 
 type fact struct {
@@ -38,7 +38,7 @@ func (l *life) fatalf(format string, args ...any) {
 	l.t.Fatalf("after %d operations: %s", l.fs.count, fmt.Sprintf(format, args...))
 }
 
-// files are two checkpoint files that hold the memory.
+// files returns two checkpoint files that hold the memory.
 func (l *life) files() []File {
 	half := len(l.memory) / 2
 	write := func(name string, facts []fact) File {
@@ -62,7 +62,7 @@ func (l *life) randomText() string {
 	return string(b)
 }
 
-// step does one thing, and returns the error of a dead process.
+// step performs one operation, and returns the error of a dead process.
 func (l *life) step() error {
 	m := l.s.Manifest()
 	switch n := l.rng.IntN(20); {
@@ -107,16 +107,16 @@ func (l *life) step() error {
 	}
 }
 
-// kill ends the process without its help.
+// kill ends the process without a clean shutdown.
 func (l *life) kill() {
 	l.fs.left = 0
 	l.s.Close() // releases the lock and changes nothing
 	l.fs.left = -1
 }
 
-// open starts the next process, which must know all that was acknowledged, and
-// beyond that at most the one entry that was tried. After a power loss a
-// relaxed store may have lost the newest.
+// open starts the next process. It must find everything that was acknowledged, and beyond that at
+// most the one entry that was attempted. After a power loss a relaxed store may have lost the
+// newest entries.
 func (l *life) open(powerLost bool) error {
 	s, err := Open(l.dir, l.opts)
 	if err != nil {
@@ -180,7 +180,7 @@ func (l *life) load() (facts []fact, err error) {
 	return facts, err
 }
 
-// run lives through a number of deaths.
+// run goes through the given number of deaths.
 func (l *life) run(deaths int, faultRate float64) {
 	l.fs = newPowerFS()
 	l.opts.FS = l.fs
@@ -192,7 +192,7 @@ func (l *life) run(deaths int, faultRate float64) {
 		l.fs.fault = func(string, string) bool { return l.rng.Float64() < faultRate }
 		for l.s != nil && l.fs.left > 0 {
 			err := l.step()
-			if l.s.isClosed() { // a Close or an Open in between went wrong
+			if l.s.isClosed() { // a Close or an Open in between failed
 				break
 			}
 			if err != nil && !errors.Is(err, errFault) && !errors.Is(err, errDead) && !errors.Is(err, ErrFailed) {
@@ -215,9 +215,8 @@ func (l *life) run(deaths int, faultRate float64) {
 	}
 }
 
-// TestLives lets processes and machines die at random operations, with and
-// without failing operations before, and wants every acknowledged entry back
-// each time.
+// TestLives lets processes and machines die at random operations, with and without failed
+// operations before. Every acknowledged entry must be found each time.
 func TestLives(t *testing.T) {
 	seeds := uint64(12)
 	if testing.Short() {

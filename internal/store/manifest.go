@@ -20,7 +20,7 @@ const (
 	maxManifestBytes = 64 << 20
 	incarnationBytes = 16
 	maxNameBytes     = 180
-	maxNumber        = 1 << 62 // of an index, an epoch, a checkpoint: counting to it takes longer than the disk lasts
+	maxNumber        = 1 << 62 // of an index, epoch or checkpoint: counting to it outlives the disk
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -29,33 +29,33 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type Manifest struct {
 	// Checkpoint counts the checkpoints of this store; 0 is the empty store.
 	Checkpoint uint64
-	// Incarnation is a random identifier, 32 hexadecimal digits, made when the
-	// store was created and renewed by [Restore]: what a peer has heard from
-	// another incarnation may lie in this one's future.
+	// Incarnation is a random identifier, 32 hexadecimal digits, generated when the store was
+	// created and renewed by [Restore]: data that a peer received from another incarnation may lie
+	// in the future of this one.
 	Incarnation string
-	// Start is the journal index from which to replay, 1 or more. Everything
-	// below it is in the files.
+	// Start is the journal index from which to replay, 1 or more. Everything below it is in the
+	// files.
 	Start uint64
-	// Meta is what the caller gave to the checkpoint.
+	// Meta is the metadata that the caller passed to the checkpoint.
 	Meta []byte
 	// Files are the checkpoint's files, in order of name.
 	Files []FileInfo
 
-	// epoch numbers the journals of a store; Recover begins the next.
+	// epoch numbers the journals of a store; Recover begins the next one.
 	epoch uint64
 }
 
 // A FileInfo describes one checkpoint file.
 type FileInfo struct {
-	Name string // as the caller calls it
+	Name string // the caller's name for it
 	Size int64  // in bytes, of the content
 	CRC  uint32 // CRC-32C of the content
 
-	id  uint64 // random; in the file's header and in each of its checksums
-	seq uint64 // of the checkpoint that wrote it
+	id  uint64 // random; part of the file's header and of each of its checksums
+	seq uint64 // number of the checkpoint that wrote it
 }
 
-// stored returns the file's name on disk, which no other content ever had.
+// stored returns the file's name on disk, which is never reused for other content.
 func (f *FileInfo) stored() string { return fmt.Sprintf("%s.%016x", f.Name, f.seq) }
 
 func (m *Manifest) file(name string) (FileInfo, bool) {
@@ -74,24 +74,25 @@ func (m *Manifest) clone() Manifest {
 	return c
 }
 
-// checkName refuses names that could leave the directory or be mistaken for
-// the store's own.
+// checkName refuses names that could escape the directory or be mistaken for the store's own files.
 func checkName(name string) error {
 	if name == "" || len(name) > maxNameBytes {
 		return fmt.Errorf("store: file name of %d bytes, want 1 to %d", len(name), maxNameBytes)
 	}
 	for i := range len(name) {
 		c := name[i]
-		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' ||
+			c == '.' && i > 0
 		if !ok {
-			return fmt.Errorf("store: file name %q: byte %d is %q, want a letter, a digit, '-', '_', or '.' after the first", name, i, c)
+			return fmt.Errorf("store: file name %q: byte %d is %q, want a letter, a digit, '-', '_', or '.' after the first",
+				name, i, c)
 		}
 	}
 	return nil
 }
 
-// The JSON form of the manifest, behind a line with magic, version, CRC-32C and
-// length, so that an operator can read it.
+// manifestJSON is the JSON form of the manifest, so that an operator can read it. It follows a line
+// with magic, version, CRC-32C and length.
 type manifestJSON struct {
 	Checkpoint  uint64             `json:"checkpoint"`
 	Incarnation string             `json:"incarnation"`
@@ -126,7 +127,8 @@ func (m *Manifest) encode() ([]byte, error) {
 	return append([]byte(head), body...), nil
 }
 
-// decodeManifest reads what encode wrote, byte for byte; file is for its errors.
+// decodeManifest parses the output of encode, which must match byte for byte; file is named in its
+// errors.
 func decodeManifest(file string, b []byte) (Manifest, error) {
 	head, body, ok := bytes.Cut(b, []byte("\n"))
 	fields := strings.Split(string(head[:min(len(head), 80)]), " ")
@@ -134,11 +136,13 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 		return Manifest{}, damaged(file, 0, "the first line is not that of a manifest")
 	}
 	if fields[1] != fmt.Sprint(manifestVersion) {
-		return Manifest{}, fmt.Errorf("store: %s: %w: version %.20q, this release reads %d; use the release that wrote it", file, ErrFormat, fields[1], manifestVersion)
+		return Manifest{}, fmt.Errorf("store: %s: %w: version %.20q, this release reads %d; use the release that wrote it",
+			file, ErrFormat, fields[1], manifestVersion)
 	}
 	want := fmt.Sprintf("%s %d %08x %d", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
 	if want != string(head) {
-		return Manifest{}, damaged(file, int64(len(head))+1, "checksum or length differ: the first line says %.80q, the content %q", head, want)
+		return Manifest{}, damaged(file, int64(len(head))+1,
+			"checksum or length differ: the first line says %.80q, the content %q", head, want)
 	}
 	var j manifestJSON
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -153,15 +157,17 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 	return m, nil
 }
 
-// manifest validates j. Its checksum was right, so an error means a writer with
-// a fault or a forger.
+// manifest validates j. The checksum has been verified, so an error means a faulty writer or a
+// forgery.
 func (j *manifestJSON) manifest() (Manifest, error) {
 	m := Manifest{Checkpoint: j.Checkpoint, Incarnation: j.Incarnation, Start: j.Start, Meta: j.Meta, epoch: j.Epoch}
-	if id, err := hex.DecodeString(j.Incarnation); err != nil || len(id) != incarnationBytes || hex.EncodeToString(id) != j.Incarnation {
+	if id, err := hex.DecodeString(j.Incarnation); err != nil || len(id) != incarnationBytes ||
+		hex.EncodeToString(id) != j.Incarnation {
 		return Manifest{}, fmt.Errorf("incarnation %.40q, want %d hexadecimal digits", j.Incarnation, 2*incarnationBytes)
 	}
 	if m.Start == 0 || m.epoch == 0 || m.Checkpoint > maxNumber || m.Start > maxNumber || m.epoch > maxNumber {
-		return Manifest{}, fmt.Errorf("journal start %d, epoch %d or checkpoint %d out of range", m.Start, m.epoch, m.Checkpoint)
+		return Manifest{}, fmt.Errorf("journal start %d, epoch %d or checkpoint %d out of range", m.Start, m.epoch,
+			m.Checkpoint)
 	}
 	for i, f := range j.Files {
 		if err := checkName(f.Name); err != nil {
@@ -178,7 +184,7 @@ func (j *manifestJSON) manifest() (Manifest, error) {
 	return m, nil
 }
 
-// readManifest returns an error that wraps fs.ErrNotExist if there is none.
+// readManifest returns an error that wraps fs.ErrNotExist if there is no manifest.
 func readManifest(fsys FS, file string) (Manifest, error) {
 	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
 	if err != nil {
@@ -192,9 +198,9 @@ func readManifest(fsys FS, file string) (Manifest, error) {
 	return decodeManifest(file, b)
 }
 
-// replaceFile writes content beside file, makes it durable, checks it and puts
-// it in file's place. committed says that the new content is in place; if err
-// is set too, it may not survive a power loss.
+// replaceFile writes content next to file, makes it durable, checks it and renames it to file.
+// committed means that the new content is in place; if err is set as well, the new content may not
+// survive a power loss.
 func replaceFile(fsys FS, dir, file string, content []byte) (committed bool, err error) {
 	temp := file + tempSuffix
 	if err := writeNew(fsys, temp, content); err != nil {

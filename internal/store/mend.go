@@ -9,21 +9,20 @@ import (
 	"math/bits"
 )
 
-// MendBit repairs the one bit of b whose flip explains why its CRC-32C is not want, and
-// reports whether there is one; sum is the CRC-32C of the summed bytes as they are,
-// which end with b. It takes time linear in b.
+// MendBit finds the one bit of b whose flip changes its CRC-32C to want, repairs it, and reports
+// whether there is such a bit. sum is the CRC-32C of the summed bytes in their present state, which
+// end with b. MendBit takes time linear in b.
 //
-// The Castagnoli polynomial distinguishes all errors of up to three bits in less than
-// 2^31 bits (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002),
-// so two flipped bits are never taken for one. Unrelated bytes look like one flipped bit
-// with a probability of their number of bits in 2^32, so repaired data must also be
-// well-formed.
+// The Castagnoli polynomial distinguishes all errors of up to three bits in less than 2^31 bits
+// (Koopman, "32-Bit Cyclic Redundancy Codes for Internet Applications", 2002), so two flipped bits
+// are never mistaken for one. Unrelated bytes look like one flipped bit with a probability of their
+// number of bits in 2^32, so repaired data must also be well-formed.
 func MendBit(b []byte, sum, want uint32) bool {
 	differs := sum ^ want
 	if bits.OnesCount32(differs) == 1 {
 		return true // a bit of the checksum itself
 	}
-	var effect [8]uint32 // of each bit of a byte on the sum
+	var effect [8]uint32 // of each bit of a byte on the checksum
 	for i := range effect {
 		effect[i] = castagnoli[1<<i]
 	}
@@ -39,8 +38,8 @@ func MendBit(b []byte, sum, want uint32) bool {
 	return false
 }
 
-// mendRecord reads the record that should begin at offset, with at most one bit
-// flipped in its head and one in its entry.
+// mendRecord reads the record that should begin at offset, with at most one flipped bit in its head
+// and one in its entry.
 func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec record, end int64, ok bool) {
 	head := make([]byte, recordHead)
 	if salt == 0 || size-offset < recordHead {
@@ -70,7 +69,7 @@ func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec reco
 	return rec, end, true
 }
 
-// mendManifest returns a manifest in which at most one bit is flipped, repaired.
+// mendManifest returns a manifest with at most one flipped bit repaired.
 func mendManifest(file string, b []byte) (Manifest, bool) {
 	head, body, ok := bytes.Cut(bytes.Clone(b), []byte("\n"))
 	if !ok {
@@ -78,7 +77,8 @@ func mendManifest(file string, b []byte) (Manifest, bool) {
 	}
 	var version, length int
 	var want uint32
-	if _, err := fmt.Sscanf(string(head), manifestMagic+" %d %08x %d", &version, &want, &length); err == nil && length == len(body) {
+	if _, err := fmt.Sscanf(string(head), manifestMagic+" %d %08x %d", &version, &want, &length); err == nil &&
+		length == len(body) {
 		if sum := crc32.Checksum(body, castagnoli); sum != want && !MendBit(body, sum, want) {
 			return Manifest{}, false
 		}

@@ -22,14 +22,13 @@ const (
 	journalDir    = "journal"
 )
 
-// Open opens the store in dir, or makes an empty one if dir is empty or does
-// not exist; its parent must exist. It locks the directory against other
-// processes, checks that nobody else can read it, reads the manifest, and finds
-// the end of the journal, from which it drops what a torn write left there.
+// Open opens the store in dir, or makes an empty one if dir is empty or does not exist; its parent
+// must exist. It locks the directory against other processes, checks that no other user can read
+// it, and reads the manifest. It finds the end of the journal, and drops the remains of a torn
+// write there.
 //
-// Errors wrap [ErrInUse], [ErrPermission], [ErrFormat], a [*DamageError], or
-// the operating system's error. An Open that failed
-// has removed nothing that a later one would need.
+// Errors wrap [ErrInUse], [ErrPermission], [ErrFormat], a [*DamageError], or the operating system's
+// error. A failed Open has removed nothing that a later one would need.
 func Open(dir string, o Options) (*Store, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -59,7 +58,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// prepareDir creates dir if necessary and checks that it is ours alone.
+// prepareDir creates dir if necessary and checks that only this user has access.
 func prepareDir(fsys FS, dir string) error {
 	st, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +77,8 @@ func prepareDir(fsys FS, dir string) error {
 		return fmt.Errorf("store: %s: %w", dir, syscall.ENOTDIR)
 	}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
-		return fmt.Errorf("store: %s: %w: owned by user %d, and this process runs as %d; run it as the owner, or use chown", dir, ErrPermission, sys.Uid, os.Geteuid())
+		return fmt.Errorf("store: %s: %w: owned by user %d, and this process runs as %d; run it as the owner, or use chown",
+			dir, ErrPermission, sys.Uid, os.Geteuid())
 	}
 	if perm := st.Mode().Perm(); perm != 0o700 {
 		return fmt.Errorf("store: %s: %w: mode %04o, want 0700; use chmod 0700 %s", dir, ErrPermission, perm, dir)
@@ -115,8 +115,8 @@ func lockDir(fsys FS, file string) (Handle, error) {
 	return f, nil
 }
 
-// load reads everything except the content of checkpoint files and finished segments. It
-// repairs a torn tail only after everything else was found sound.
+// load reads everything except the content of checkpoint files and finished segments. It repairs a
+// torn tail only after everything else was found intact.
 func (s *Store) load() error {
 	m, err := readManifest(s.fs, s.path(manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +126,8 @@ func (s *Store) load() error {
 		return err
 	}
 	s.manifest, s.id, s.epoch = m, m.Incarnation, m.epoch
-	// The process that renamed the manifest may not have made that durable. Files that
-	// it does not name must not be removed before it is.
+	// The process that renamed the manifest may not have made the rename durable. Files that the
+	// manifest does not name must not be removed before it is.
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -163,8 +163,8 @@ func (s *Store) load() error {
 	return s.openMark(!found)
 }
 
-// create makes an empty store, the manifest last: without it the next Open begins anew,
-// and with it the store is complete.
+// create makes an empty store and writes the manifest last: without a manifest the next Open starts
+// over, and with it the store is complete.
 func (s *Store) create() (Manifest, error) {
 	if err := s.mustBeEmpty(); err != nil {
 		return Manifest{}, err
@@ -212,7 +212,7 @@ func (s *Store) mustBeEmpty() error {
 	if err == nil && mark.acked > 0 {
 		return damaged(s.path(manifestFile), 0, "the file is missing, and the watermark tells of %d entries", mark.acked)
 	}
-	return nil // an unreadable watermark alone is what a crash in create leaves
+	return nil // a crash in create leaves only an unreadable watermark
 }
 
 func newIncarnation(random io.Reader) (string, error) {
@@ -223,7 +223,7 @@ func newIncarnation(random io.Reader) (string, error) {
 	return hex.EncodeToString(id[:]), nil
 }
 
-// openMark opens the watermark for writing and raises it to what was found.
+// openMark opens the watermark for writing and raises it to the state that was found.
 func (s *Store) openMark(create bool) error {
 	if create {
 		m := watermark{epoch: s.epoch, acked: s.last, durable: s.durable}

@@ -18,19 +18,18 @@ var (
 	errFault = errors.New("injected fault")
 )
 
-// A powerFS is a file system that knows what would survive a power loss: of a
-// file what was synced, of a directory the names that were synced, and of what
-// came later a random part. It also injects faults. After a failed Sync it
-// behaves like Linux: the content stays readable, counts as clean, and does not
-// reach the disk with the next Sync.
+// A powerFS is a file system that tracks what would survive a power loss: the synced content of a
+// file, the synced names of a directory, and a random part of later changes. It also injects
+// faults. After a failed Sync it behaves like Linux: the content stays readable, counts as clean,
+// and does not reach the disk with the next Sync.
 type powerFS struct {
 	mu      sync.Mutex
 	names   map[string]*disktest.File        // by path, as processes see them
 	durable map[string]*disktest.File        // by path, as the disk has them
 	ops     []powerOp                        // the difference, in order
-	left    int                              // operations until the process dies; -1: it lives
+	left    int                              // operations until the process dies; -1: it does not die
 	fault   func(op, path string) (bad bool) // nil: never
-	count   int                              // operations that change something
+	count   int                              // number of modifying operations
 }
 
 type powerOp struct {
@@ -42,7 +41,7 @@ func newPowerFS() *powerFS {
 	return &powerFS{names: map[string]*disktest.File{}, durable: map[string]*disktest.File{}, left: -1}
 }
 
-// op counts an operation and says whether it fails. It needs mu.
+// op counts an operation and returns an error if it fails. The caller holds mu.
 func (p *powerFS) op(op, path string) error {
 	p.count++
 	if p.left == 0 {
@@ -136,8 +135,8 @@ func (op powerOp) apply(names map[string]*disktest.File) {
 	}
 }
 
-// cut switches the power off: it leaves in root what the disk had, and returns
-// the file system of the next boot.
+// cut switches the power off: it leaves the content of the disk in root, and returns the file
+// system of the next boot.
 func (p *powerFS) cut(t testing.TB, rng *rand.Rand, root string) *powerFS {
 	t.Helper()
 	for _, op := range p.ops[:rng.IntN(len(p.ops)+1)] {
@@ -181,13 +180,13 @@ func (f *powerFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// WriteAt writes a part if it fails, like a full disk.
+// WriteAt writes only a part if it fails, like a full disk.
 func (f *powerFile) WriteAt(b []byte, offset int64) (int, error) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
 	err := f.p.op("write", f.Name())
 	if err != nil && len(b) <= disktest.Sector {
-		b = nil // a sector is written whole or not
+		b = nil // a sector is written completely or not at all
 	}
 	if err != nil {
 		b = b[:len(b)/2]

@@ -14,7 +14,7 @@ import (
 // MaxEntry is the size of the largest journal entry, in bytes.
 const MaxEntry = 64 << 20
 
-// The layout is that of docs/specs/journal.md#records.
+// The layout is specified in docs/specs/journal.md#records.
 const (
 	recordHead = 40
 	typeEntry  = 1
@@ -22,9 +22,9 @@ const (
 
 // A record is one entry with its surroundings in a segment.
 type record struct {
-	salt    uint64 // random, the same in the whole segment and told to nobody
+	salt    uint64 // random, the same in the whole segment, and never disclosed
 	index   uint64
-	durable uint64 // every entry up to this index was on disk when this was written
+	durable uint64 // when this was written, every entry up to this index was on disk
 	data    []byte
 }
 
@@ -43,8 +43,8 @@ func (r *record) append(b []byte) []byte {
 	return append(b, r.data...)
 }
 
-// parseHead reads a record's head, and returns with it the length and the sum of
-// the data. An error says what is wrong, for a *badRecord.
+// parseHead parses a record's head, and returns it with the length and the checksum of the data. An
+// error describes the fault, for a *badRecord.
 func parseHead(head []byte) (r record, length, sum uint32, err error) {
 	if binary.LittleEndian.Uint32(head) != crc32.Checksum(head[4:recordHead], castagnoli) {
 		return r, 0, 0, errors.New("checksum mismatch in the head of a record")
@@ -71,7 +71,7 @@ type scanner struct {
 	r      *bufio.Reader
 	size   int64
 	offset int64 // end of the last good record
-	start  int64 // its begin
+	start  int64 // start of that record
 	buf    []byte
 }
 
@@ -84,9 +84,9 @@ func (s *scanner) bad(what string, args ...any) error {
 	return &badRecord{s.offset, fmt.Sprintf(what, args...)}
 }
 
-// read returns the next n bytes, which follow the skip bytes after s.offset. They are
-// valid until the next call. If the file is too short, the error is a *badRecord, and
-// nothing is allocated; a failed read is another error.
+// read returns the next n bytes after skipping skip bytes from s.offset. They are valid until the
+// next call. If the file is too short, the error is a *badRecord, and nothing is allocated; a
+// failed read is a different error.
 func (s *scanner) read(skip int64, n int) ([]byte, error) {
 	if left := s.size - s.offset - skip; int64(n) > left {
 		return nil, s.bad("%d bytes where %d are left", n, left)
@@ -99,10 +99,9 @@ func (s *scanner) read(skip int64, n int) ([]byte, error) {
 	return s.buf, err
 }
 
-// next returns the next record, whose data is valid until the next call. It
-// returns io.EOF at the end, a *badRecord where the file is not readable as a
-// sequence of records, and any other error if it could not be read. After an
-// error it must not be called again.
+// next returns the next record, whose data is valid until the next call. It returns io.EOF at the
+// end, a *badRecord where the file is not readable as a sequence of records, and any other error if
+// the file could not be read. After an error it must not be called again.
 func (s *scanner) next() (record, error) {
 	if s.offset == s.size {
 		return record{}, io.EOF
@@ -128,11 +127,10 @@ func (s *scanner) next() (record, error) {
 	return rec, nil
 }
 
-// findLater looks behind offset for the head of a record that proves that
-// everything up to index was once durable. It tries every byte, since the damage
-// may have hit the length from which the next record's place is known, or have
-// moved what follows. The salt keeps those who choose what is in an entry from
-// forging such a head inside it; 0 means that it is not known, because the
+// findLater searches after offset for the head of a record that proves that everything up to index
+// was once durable. It tries every byte, since the damage may have hit the length that locates the
+// next record, or have moved the following bytes. The salt prevents clients who choose the content
+// of an entry from forging such a head inside it. A salt of 0 means that it is unknown, because the
 // segment's own header is unreadable.
 func findLater(r io.ReaderAt, offset, size int64, salt, index uint64) (int64, bool, error) {
 	return findHead(r, offset, size, func(_ int64, head []byte) (bool, error) {
@@ -140,8 +138,8 @@ func findLater(r io.ReaderAt, offset, size int64, salt, index uint64) (int64, bo
 	})
 }
 
-// findHead returns the first place from offset on at which is says that a record's head
-// is. It tries every byte.
+// findHead returns the first position from offset on for which the function is reports a record's
+// head. It tries every byte.
 func findHead(r io.ReaderAt, offset, size int64, is func(at int64, head []byte) (bool, error)) (int64, bool, error) {
 	window := make([]byte, 256<<10)
 	for size-offset >= recordHead {
@@ -161,11 +159,10 @@ func findHead(r io.ReaderAt, offset, size int64, is func(at int64, head []byte) 
 
 var entryBytes = []byte{typeEntry, 0, 0, 0}
 
-// laterHead reports whether head is of an entry that was written when index was
-// durable.
+// laterHead reports whether head belongs to an entry that was written when index was durable.
 func laterHead(head []byte, salt, index uint64) bool {
 	if !bytes.Equal(head[12:16], entryBytes) || salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
-		return false // nearly always, without a checksum
+		return false // the usual case, decided without a checksum
 	}
 	rec, _, _, err := parseHead(head)
 	return err == nil && rec.index > index && rec.durable >= index

@@ -11,7 +11,8 @@ import (
 func (s *Store) openJournal(mark watermark) error {
 	m := &s.manifest
 	if mark.epoch > m.epoch {
-		return damaged(s.path(manifestFile), 0, "the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
+		return damaged(s.path(manifestFile), 0,
+			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
 	if mark.epoch < m.epoch { // the process died in Recover, between the two files
 		mark = watermark{epoch: m.epoch}
@@ -38,8 +39,7 @@ func (s *Store) openJournal(mark watermark) error {
 			}
 			break
 		}
-		// Nothing was written to this segment. It was begun when all before it
-		// was on disk.
+		// Nothing was written to this segment. It was begun when everything before it was on disk.
 		mark.durable = max(mark.durable, t.seg.first-1)
 		if t.torn != "" {
 			s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", 0, "why", t.torn)
@@ -65,13 +65,14 @@ func (s *Store) openJournal(mark watermark) error {
 // checkReach compares the journal's last entry with the watermark.
 func checkReach(path string, size int64, last uint64, mark watermark, start uint64) error {
 	if need := mark.durable; max(last, start-1) < need {
-		return damaged(path, size, "the journal ends with entry %d, and entry %d had been acknowledged: it was cut short", last, need)
+		return damaged(path, size, "the journal ends with entry %d, and entry %d had been acknowledged: it was cut short",
+			last, need)
 	}
 	return nil
 }
 
-// sortSegments separates the live segments from those that a crash left behind. The live
-// ones follow each other without a gap and cover manifest.Start.
+// sortSegments separates the live segments from those that a crash left behind. The live ones
+// follow each other without a gap and cover manifest.Start.
 func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 	all, err := listSegments(s.path(journalDir))
 	if err != nil {
@@ -95,7 +96,8 @@ func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 		obsolete, live = append(obsolete, live[0]), live[1:]
 	}
 	if len(live) > 0 && live[0].first > m.Start {
-		return nil, nil, damaged(live[0].path, 0, "the journal begins with entry %d, and the checkpoint needs %d: a segment is missing", live[0].first, m.Start)
+		return nil, nil, damaged(live[0].path, 0,
+			"the journal begins with entry %d, and the checkpoint needs %d: a segment is missing", live[0].first, m.Start)
 	}
 	for i := range live[:max(len(live)-1, 0)] {
 		seg := &live[i]
@@ -107,8 +109,8 @@ func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 	return live, obsolete, nil
 }
 
-// mustBeUnused allows a segment of a later epoch only as Recover leaves it when
-// it fails: without entries.
+// mustBeUnused accepts a segment of a later epoch only if it has no entries, as a failed Recover
+// leaves it.
 func (s *Store) mustBeUnused(seg segment) error {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
@@ -116,7 +118,9 @@ func (s *Store) mustBeUnused(seg segment) error {
 	}
 	defer f.Close()
 	if size > segmentHead {
-		return damaged(s.path(manifestFile), 0, "the manifest is of journal epoch %d, and %s of %d holds entries: the manifest is out of date", s.manifest.epoch, seg.path, seg.epoch)
+		return damaged(s.path(manifestFile), 0,
+			"the manifest is of journal epoch %d, and %s of %d holds entries: the manifest is out of date", s.manifest.epoch,
+			seg.path, seg.epoch)
 	}
 	return nil
 }
@@ -148,12 +152,12 @@ func (s *segment) open(fsys FS) (Handle, int64, error) {
 // A tail is the state of the last segment.
 type tail struct {
 	seg   segment
-	torn  string // why the bytes behind seg.size are no entry; "" if there are none
-	doubt int64  // from here to seg.size nothing is known to be on the disk
+	torn  string // why the bytes after seg.size are not an entry; "" if there are none
+	doubt int64  // nothing from here to seg.size is known to be on the disk
 }
 
-// scanTail reads the whole segment. Entries up to durable are known to be on the
-// disk, and must be there if the checkpoint has not all of them.
+// scanTail reads the whole segment. Entries up to durable are known to be on the disk, and must be
+// present if the checkpoint does not cover all of them.
 func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
@@ -162,7 +166,7 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 	defer f.Close()
 	t := tail{seg: seg, doubt: -1}
 	if seg.first > durable {
-		t.doubt = 0 // the segment's own first record is as doubtful as the entry behind it
+		t.doubt = 0 // the segment's own first record is as doubtful as the entry after it
 	}
 	sc := newScanner(f, size)
 	err = t.seg.begin(sc, s.id)
@@ -182,8 +186,8 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 		return tail{}, t.seg.fault(err)
 	}
 	lost := t.seg.last + 1
-	// A segment that the last checkpoint made obsolete comes back with a power cut, and so
-	// does a torn write at its end that was cut off on a disk that then failed to sync.
+	// A segment that the last checkpoint made obsolete can come back with a power cut. So can a
+	// torn write at its end that was cut off on a disk that then failed to sync.
 	if lost <= durable && durable >= s.manifest.Start {
 		return tail{}, t.seg.fault(err)
 	}
@@ -192,15 +196,16 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 		return tail{}, t.seg.fault(ferr)
 	}
 	if later {
-		return tail{}, damaged(seg.path, bad.offset, "entry %d: %s, and an entry at offset %d was written after it", lost, bad.what, at)
+		return tail{}, damaged(seg.path, bad.offset, "entry %d: %s, and an entry at offset %d was written after it", lost,
+			bad.what, at)
 	}
 	t.torn = bad.what
 	return t, nil
 }
 
-// repairTail cuts off a torn write, and makes the rest durable: it may have been read
-// from a cache whose write to the disk once failed, after which the system considers it
-// written. Writing it again makes it dirty again.
+// repairTail cuts off a torn write, and makes the remaining records durable. They may have been
+// read from a cache whose write to the disk once failed, after which the system considers them
+// written. Writing them again marks them as dirty.
 func (s *Store) repairTail(t tail) (err error) {
 	f, err := s.fs.OpenFile(t.seg.path, os.O_RDWR, 0)
 	if err != nil {
@@ -212,7 +217,8 @@ func (s *Store) repairTail(t tail) (err error) {
 		}
 	}()
 	if t.torn != "" {
-		s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", t.seg.size, "entry", t.seg.last+1, "why", t.torn)
+		s.log.Warn("dropping a torn write at the end of the journal", "file", t.seg.path, "offset", t.seg.size,
+			"entry", t.seg.last+1, "why", t.torn)
 		if err := f.Truncate(t.seg.size); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}

@@ -33,7 +33,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"open to others", wide, Options{}, ErrPermission, "chmod 0700 " + wide},
 		{"durability", filepath.Join(base, "a"), Options{Durability: 2}, nil, "durability 2"},
 		{"segment size", filepath.Join(base, "a"), Options{SegmentBytes: -1}, nil, "-1"},
-		{"random source", filepath.Join(base, "b"), Options{Random: strings.NewReader("short")}, io.ErrUnexpectedEOF, "random source"},
+		{"random source", filepath.Join(base, "b"), Options{Random: strings.NewReader("short")}, io.ErrUnexpectedEOF,
+			"random source"},
 	}
 	for _, tt := range tests {
 		_, err := Open(tt.dir, tt.o)
@@ -41,7 +42,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v with %q", tt.name, err, tt.want, tt.text)
 		}
 	}
-	open(t, filepath.Join(base, "b"), Options{}) // what failed before is no obstacle
+	open(t, filepath.Join(base, "b"), Options{}) // an earlier failure does not prevent it
 }
 
 func TestSecondOpener(t *testing.T) {
@@ -77,7 +78,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// TestPermissions lets a user without privileges meet files that are not his.
+// TestPermissions opens files of another owner as a user without privileges.
 func TestPermissions(t *testing.T) {
 	if dir := os.Getenv("BULKHEAD_STORE_OPEN"); dir != "" {
 		_, err := Open(dir, Options{})
@@ -93,7 +94,7 @@ func TestPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(base)
-	// The test's own binary lies where others cannot reach it.
+	// The test's own binary is in a folder that others cannot access.
 	binary, err := os.ReadFile(os.Args[0])
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +128,14 @@ func TestPermissions(t *testing.T) {
 	if got := try(s.Dir()); !strings.Contains(got, "permission denied") || !strings.Contains(got, lockFile) {
 		t.Errorf("own directory with somebody else's files: %s", got)
 	}
-	if got := try(filepath.Join(base, "new")); !strings.Contains(got, "permission denied") || !strings.Contains(got, "new") {
+	if got := try(filepath.Join(base, "new")); !strings.Contains(got, "permission denied") ||
+		!strings.Contains(got, "new") {
 		t.Errorf("no permission to create: %s", got)
 	}
 }
 
-// TestLevelDB: a journal from before 0.1.0 is refused with a way out, by everything that reads a
-// folder, and is not changed.
+// TestLevelDB checks that everything that reads a folder refuses a journal from before 0.1.0 with a
+// remedy, and does not change it.
 func TestLevelDB(t *testing.T) {
 	dir := newDir(t)
 	s := open(t, dir, Options{FS: fastFS{}})
@@ -153,7 +155,8 @@ func TestLevelDB(t *testing.T) {
 	_, opened := Open(dir, Options{FS: fastFS{}})
 	_, backedUp := Backup(t.Context(), dir, io.Discard)
 	for what, err := range map[string]error{"open": opened, "backup": backedUp} {
-		if !errors.Is(err, ErrFormat) || !named(err, names[0]) || !strings.Contains(err.Error(), "start with an empty data folder") {
+		if !errors.Is(err, ErrFormat) || !named(err, names[0]) || !strings.Contains(err.Error(),
+			"start with an empty data folder") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

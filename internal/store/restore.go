@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// Restore makes a store from a backup in dir, which must be empty or not exist; its
-// parent must exist. The store gets a new incarnation. Everything is checked while it is
-// read, and again on the disk. After an error dir is empty or does not exist, as before.
+// Restore makes a store from a backup in dir, which must be empty or not exist; its parent must
+// exist. The store gets a new incarnation. Everything is checked while it is read, and again on the
+// disk. After an error dir is empty or does not exist, as before.
 func Restore(ctx context.Context, r io.Reader, dir string, o Options) (info BackupInfo, err error) {
 	if err := o.complete(); err != nil {
 		return BackupInfo{}, err
@@ -24,8 +24,8 @@ func Restore(ctx context.Context, r io.Reader, dir string, o Options) (info Back
 	if err := mustBeFree(dir); err != nil {
 		return BackupInfo{}, err
 	}
-	// An interrupted restore must not look like a store, so it has another name until it
-	// is complete.
+	// An interrupted restore must not look like a store, so it has another name until it is
+	// complete.
 	dir = filepath.Clean(dir)
 	temp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".restore-")
 	if err != nil {
@@ -44,7 +44,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, o Options) (info Back
 		return BackupInfo{}, err
 	}
 	info.From = from
-	if err := removeIfThere(o.FS, dir); err != nil { // it is empty, or this fails
+	if err := removeIfThere(o.FS, dir); err != nil { // dir is empty, or this fails
 		return BackupInfo{}, err
 	}
 	if err := o.FS.Rename(temp, dir); err != nil {
@@ -62,12 +62,13 @@ func mustBeFree(dir string) error {
 		return fmt.Errorf("store: restore: %w", err)
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("store: restore: %s: %w; it holds %s and %d other files: restore into an empty directory", dir, syscall.ENOTEMPTY, names[0].Name(), len(names)-1)
+		return fmt.Errorf("store: restore: %s: %w; it holds %s and %d other files: restore into an empty directory", dir,
+			syscall.ENOTEMPTY, names[0].Name(), len(names)-1)
 	}
 	return nil
 }
 
-// fill reads the backup into a new store, and returns the incarnation of the original.
+// fill copies the backup into a new store, and returns the incarnation of the original.
 func fill(ctx context.Context, r io.Reader, dir string, o Options) (from string, err error) {
 	fr, err := newFrameReader(bufio.NewReaderSize(r, 256<<10))
 	if err != nil {
@@ -87,8 +88,8 @@ func fill(ctx context.Context, r io.Reader, dir string, o Options) (from string,
 		return "", err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	// A new store whose journal failed at the entry before the checkpoint is the state
-	// that Recover repairs.
+	// A new store whose journal failed at the entry before the checkpoint is in the state that
+	// Recover repairs.
 	s.mu.Lock()
 	s.last, s.burned = m.Start-1, m.Start-1
 	s.mu.Unlock()
@@ -101,8 +102,8 @@ func fill(ctx context.Context, r io.Reader, dir string, o Options) (from string,
 	return m.Incarnation, s.Sync()
 }
 
-// contents returns the files of m, each of which reads itself from fr. They
-// must be written in order.
+// contents returns the files of m, each of which reads its content from fr. They must be written in
+// order.
 func contents(fr *frameReader, m *Manifest) []File {
 	files := make([]File, len(m.Files))
 	for i, info := range m.Files {

@@ -11,24 +11,24 @@ import (
 
 // A Salvage has the options for opening a damaged store.
 type Salvage struct {
-	// Aside is the folder in which damaged files are kept, under their paths in the
-	// store. It is created if necessary, on the same file system.
+	// Aside is the folder in which damaged files are kept, under their paths in the store. It is
+	// created if necessary, on the same file system.
 	Aside string
 	// Entries replaces unreadable journal entries, by index.
 	Entries map[uint64][]byte
 }
 
-// errSalvaged is why a salvaged store accepts no entries before it is complete again.
+// errSalvaged is the reason why a salvaged store accepts no entries before it is complete again.
 var errSalvaged = errors.New("what could be read of a damaged store is not yet written anew")
 
-// salvageGap is how many indexes are skipped after a salvage. A page may have seen an
-// entry of which neither the journal nor the watermark has a trace, and would skip
-// another one with that index.
+// salvageGap is how many indexes are skipped after a salvage. A page may have seen an entry that
+// left no trace in the journal or the watermark, and would skip a different entry with the same
+// index.
 const salvageGap = 1 << 20
 
-// salvage is load for a store that may be damaged. A sound one is opened as usual.
-// Damaged files are kept in Aside, [Store.Replay] passes on what can be read, and the
-// store is Failed until [Store.Recover] has written all of it anew.
+// salvage is load for a store that may be damaged. An intact store is opened as usual. Otherwise
+// damaged files are kept in Aside, [Store.Replay] passes on what is readable, and the store is
+// Failed until [Store.Recover] has written all of it as a new checkpoint.
 func (s *Store) salvage() error {
 	n, err := inspect(context.Background(), s.fs, s.dir)
 	if err != nil {
@@ -38,13 +38,14 @@ func (s *Store) salvage() error {
 		return s.load()
 	}
 	if _, err := os.Stat(s.path(filesDir)); !n.Readable && errors.Is(err, os.ErrNotExist) {
-		return s.load() // nothing was ever here
+		return s.load() // the folder never held a store
 	}
 	if !n.Readable {
 		return damaged(s.path(manifestFile), 0, "neither the manifest nor its copy can be read: %s", n.Faults[0].What)
 	}
 	if n.newer != "" {
-		return damaged(s.path(manifestFile), 0, "the manifest and its copy are out of date: %s is of a later journal", n.newer)
+		return damaged(s.path(manifestFile), 0, "the manifest and its copy are out of date: %s is of a later journal",
+			n.newer)
 	}
 	if err := s.setAside(n); err != nil {
 		return err
@@ -60,16 +61,17 @@ func (s *Store) salvage() error {
 	return s.openMark(true)
 }
 
-// Salvaged returns the damage of the store, nil if there was none or all of it has been
-// written anew.
+// Salvaged returns the damage of the store. It returns nil if there was none, or everything has
+// been rewritten.
 func (s *Store) Salvaged() *Inspection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.salvaged
 }
 
-// replaySalvaged passes on the readable entries, and replacements for others.
-func (s *Store) replaySalvaged(ctx context.Context, n *Inspection, from uint64, fn func(index uint64, entry []byte) error) error {
+// replaySalvaged passes on the readable entries, and replacements for the others.
+func (s *Store) replaySalvaged(ctx context.Context, n *Inspection, from uint64,
+	fn func(index uint64, entry []byte) error) error {
 	next := from
 	fill := func(end uint64) error {
 		if len(s.opts.Salvage.Entries) == 0 {
@@ -103,7 +105,7 @@ func (s *Store) replaySalvaged(ctx context.Context, n *Inspection, from uint64, 
 	return fill(n.LastIndex + 1)
 }
 
-// setAside keeps every file with a fault.
+// setAside keeps every file that has a fault.
 func (s *Store) setAside(n *Inspection) error {
 	for _, f := range n.Faults {
 		rel, err := filepath.Rel(s.dir, f.File)
@@ -123,7 +125,7 @@ func (s *Store) setAside(n *Inspection) error {
 		}
 		if rel == filepath.Join(journalDir, filepath.Base(rel)) {
 			if _, _, ok := parseSegmentName(filepath.Base(rel)); !ok {
-				if err := s.fs.Remove(f.File); err != nil { // it was never the journal's
+				if err := s.fs.Remove(f.File); err != nil { // it never belonged to the journal
 					return fmt.Errorf("store: %w", err)
 				}
 			}
@@ -132,7 +134,7 @@ func (s *Store) setAside(n *Inspection) error {
 	return nil
 }
 
-// keep makes to another name of a file, or a copy if it cannot have two.
+// keep gives the file a second name, or copies it if the file system has no hard links.
 func keep(from, to string) (err error) {
 	if err := os.Link(from, to); err == nil || errors.Is(err, os.ErrExist) {
 		return nil

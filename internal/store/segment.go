@@ -14,11 +14,11 @@ import (
 	"slices"
 )
 
-// The layout is that of docs/specs/journal.md#header.
+// The layout is specified in docs/specs/journal.md#header.
 const (
 	segmentHead    = 64
 	segmentMagic   = "bulkhead-journal"
-	segmentVersion = 2 // 1 was framed as LevelDB's log
+	segmentVersion = 2 // version 1 had the framing of LevelDB's log
 )
 
 // A segment is one file of the journal.
@@ -26,9 +26,9 @@ type segment struct {
 	path  string
 	epoch uint64
 	first uint64 // index of its first entry
-	last  uint64 // first-1 if it has none
+	last  uint64 // first-1 if there is none
 	size  int64  // bytes that hold records
-	salt  uint64 // of its records; 0 until the header was read
+	salt  uint64 // of its records; 0 until the header has been read
 }
 
 func segmentName(epoch, first uint64) string {
@@ -41,8 +41,8 @@ func parseSegmentName(name string) (epoch, first uint64, ok bool) {
 	return epoch, first, err == nil && name == segmentName(epoch, first)
 }
 
-// listSegments returns the segments in the directory by epoch and first index,
-// with last and size unset.
+// listSegments returns the segments in the directory by epoch and first index, with last and size
+// unset.
 func listSegments(dir string) ([]segment, error) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -52,7 +52,8 @@ func listSegments(dir string) ([]segment, error) {
 	for _, n := range names {
 		epoch, first, ok := parseSegmentName(n.Name())
 		if !ok {
-			return nil, fmt.Errorf("store: %s: not a journal segment; move the file out of the store's directory", filepath.Join(dir, n.Name()))
+			return nil, fmt.Errorf("store: %s: not a journal segment; move the file out of the store's directory",
+				filepath.Join(dir, n.Name()))
 		}
 		segs = append(segs, segment{path: filepath.Join(dir, n.Name()), epoch: epoch, first: first})
 	}
@@ -62,16 +63,16 @@ func listSegments(dir string) ([]segment, error) {
 	return segs, nil
 }
 
-// A segmentWriter appends to a new segment. It is never used on a file that
-// existed before: a restart begins the next segment.
+// A segmentWriter appends to a new segment. It is never used on an existing file: a restart begins
+// the next segment.
 type segmentWriter struct {
 	segment
 	f   Handle
-	buf []byte // what is not yet in the file
+	buf []byte // bytes not yet written to the file
 }
 
-// createSegment makes the file and prepares its header, which reaches the disk
-// with the first write.
+// createSegment makes the file and prepares its header, which reaches the disk with the first
+// write.
 func createSegment(fsys FS, dir, incarnation string, random io.Reader, epoch, first uint64) (*segmentWriter, error) {
 	salt, err := newSalt(random)
 	if err != nil {
@@ -87,7 +88,7 @@ func createSegment(fsys FS, dir, incarnation string, random io.Reader, epoch, fi
 	return s, nil
 }
 
-// newSalt returns a random number that is not 0.
+// newSalt returns a random number other than 0.
 func newSalt(random io.Reader) (uint64, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
@@ -96,7 +97,7 @@ func newSalt(random io.Reader) (uint64, error) {
 	return max(1, binary.LittleEndian.Uint64(b[:])), nil
 }
 
-// header returns the header of the segment in a store of the incarnation.
+// header returns the header of the segment in a store with the given incarnation.
 func (s *segment) header(incarnation string) []byte {
 	b := make([]byte, 0, segmentHead)
 	b = append(b, segmentMagic...)
@@ -109,8 +110,8 @@ func (s *segment) header(incarnation string) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// write writes the buffer to the file and returns its new size. It leaves s.size, which
-// readers may be using, to the caller.
+// write writes the buffer to the file and returns its new size. It leaves s.size, which readers may
+// be using, to the caller.
 func (s *segmentWriter) write() (size int64, err error) {
 	n, err := s.f.WriteAt(s.buf, s.size)
 	if err != nil {
@@ -120,15 +121,15 @@ func (s *segmentWriter) write() (size int64, err error) {
 		return 0, fmt.Errorf("%s: %w after %d bytes", s.path, io.ErrShortWrite, n)
 	}
 	s.buf = s.buf[:0]
-	// One large batch must not keep its memory.
+	// A single large batch must not hold on to its memory.
 	if cap(s.buf) > 1<<20 {
 		s.buf = nil
 	}
 	return s.size + int64(n), nil
 }
 
-// begin reads the segment's header and checks that it belongs here. A *badRecord
-// is for the caller to judge.
+// begin reads the segment's header and checks that it belongs here. It is up to the caller to judge
+// a *badRecord.
 func (s *segment) begin(sc *scanner, incarnation string) error {
 	s.last, s.size, s.salt = s.first-1, 0, 0
 	b, err := sc.read(0, segmentHead)
@@ -152,7 +153,8 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 	}
 	says := segment{epoch: s.epoch, first: s.first, salt: binary.LittleEndian.Uint64(b[36:])}
 	if says.salt == 0 || !bytes.Equal(b, says.header(incarnation)) {
-		return damaged(s.path, 0, "the segment says epoch %d, index %d and store %x; its name and the manifest say %d, %d and %s",
+		return damaged(s.path, 0,
+			"the segment says epoch %d, index %d and store %x; its name and the manifest say %d, %d and %s",
 			binary.LittleEndian.Uint64(b[20:]), binary.LittleEndian.Uint64(b[28:]), b[44:60], s.epoch, s.first, incarnation)
 	}
 	s.salt, s.size = says.salt, segmentHead
@@ -160,23 +162,26 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 	return nil
 }
 
-// isLevelDB reports whether a segment that begins with head is framed as LevelDB's log, as before
-// 0.1.0. Such a segment is whole, so it must not pass for a damaged one that a repair would cut.
+// isLevelDB reports whether a segment that begins with head has the framing of LevelDB's log, as
+// before 0.1.0. Such a segment is intact, so it must not be mistaken for a damaged one, which a
+// repair would truncate.
 func isLevelDB(head []byte) bool {
-	const at = 7 + 32 // the heads of its chunk and record
+	const at = 7 + 32 // after the heads of its chunk and record
 	mark := binary.LittleEndian.AppendUint16([]byte(segmentMagic), 1)
 	return len(head) >= at && bytes.HasPrefix(head[at:], mark)
 }
 
-// entry reads the next entry, which must have the index after s.last. It
-// advances s.last and s.size.
+// entry reads the next entry, which must have the index after s.last. It advances s.last and
+// s.size.
 func (s *segment) entry(sc *scanner) (record, error) {
 	rec, err := sc.next()
 	if err != nil {
 		return record{}, err
 	}
 	if rec.salt != s.salt || rec.index != s.last+1 {
-		return record{}, &badRecord{sc.start, fmt.Sprintf("a record of index %d, want %d; its salt is that of the segment: %v", rec.index, s.last+1, rec.salt == s.salt)}
+		return record{}, &badRecord{sc.start,
+			fmt.Sprintf("a record of index %d, want %d; its salt is that of the segment: %v",
+				rec.index, s.last+1, rec.salt == s.salt)}
 	}
 	s.last, s.size = rec.index, sc.offset
 	return rec, nil

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Durability is when Append returns.
+// Durability determines when Append returns.
 type Durability uint8
 
 const (
-	// Always: after fdatasync. What was acknowledged survives power loss.
+	// Always returns after fdatasync. Acknowledged entries survive power loss.
 	Always Durability = iota
-	// Relaxed: after the write. What was acknowledged survives the death of the
-	// process; a power loss takes the last SyncEvery with it.
+	// Relaxed returns after the write. Acknowledged entries survive the death of the process; a
+	// power loss loses the last SyncEvery of entries.
 	Relaxed
 )
 
@@ -34,23 +34,22 @@ func (d Durability) String() string {
 	return "invalid"
 }
 
-// Options of [Open]. The zero Options are the defaults.
+// Options configure [Open]. The zero Options are the defaults.
 type Options struct {
 	// Durability is Always or Relaxed.
 	Durability Durability
-	// SyncEvery is the longest time that an entry stays unsynced if Durability
-	// is Relaxed. 0 means one second.
+	// SyncEvery is the longest time that an entry stays unsynced if Durability is Relaxed. 0 means
+	// one second.
 	SyncEvery time.Duration
-	// SegmentBytes is the size at which the journal continues in a new file. 0 means 64
-	// MiB.
+	// SegmentBytes is the size at which the journal continues in a new file. 0 means 64 MiB.
 	SegmentBytes int64
-	// Logger records events for operators on which no caller can act. Nil discards.
+	// Logger receives events that operators, but no caller, can act on. Nil discards them.
 	Logger *slog.Logger
-	// Random is read for incarnations and file ids. Nil means crypto/rand.
+	// Random is the source of incarnations and file ids. Nil means crypto/rand.
 	Random io.Reader
 	// FS is nil except in tests.
 	FS FS
-	// Salvage, if it is not nil, also opens a damaged store.
+	// Salvage, if not nil, allows a damaged store to be opened.
 	Salvage *Salvage
 }
 
@@ -79,7 +78,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// A Store is an open directory; see [Open]. See the package for concurrency.
+// A Store is an open directory; see [Open]. The package comment describes concurrency.
 type Store struct {
 	dir  string
 	opts Options
@@ -92,16 +91,15 @@ type Store struct {
 	ckptMu   sync.Mutex // held by Checkpoint, Recover and Close
 	appendMu sync.Mutex // held while the journal is written
 
-	// mu guards the fields below. Fields of the journal are written with appendMu held,
-	// too.
+	// mu guards the fields below. Writing the fields of the journal also requires appendMu.
 	mu       sync.Mutex
 	manifest Manifest
-	segs     []segment      // without the one being written
+	segs     []segment      // without the segment being written
 	tail     *segmentWriter // nil until the first Append
 	last     uint64         // last acknowledged entry
 	durable  uint64         // last entry known to be on disk
-	burned   uint64         // last index that was ever tried
-	epoch    uint64         // of the journal
+	burned   uint64         // last index that was ever attempted
+	epoch    uint64         // epoch of the journal
 	failure  error          // why the store is Failed; nil if it is not
 	closed   bool
 	salvaged *Inspection // until the first Recover; nil if nothing was damaged
@@ -117,17 +115,16 @@ func (s *Store) path(elem ...string) string {
 // Dir returns the directory.
 func (s *Store) Dir() string { return s.dir }
 
-// Manifest describes the last checkpoint. The caller owns the result.
+// Manifest returns the description of the last checkpoint. The caller owns the result.
 func (s *Store) Manifest() Manifest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.manifest.clone()
 }
 
-// LastIndex returns the index of the last acknowledged entry, or one less than
-// Manifest().Start if there is none. The next entry's index is one more, except
-// that an entry that failed has used its index up: after Recover, LastIndex
-// returns that one.
+// LastIndex returns the index of the last acknowledged entry, or one less than Manifest().Start if
+// there is none. The next entry's index is one more. The exception is a failed entry, which has
+// used up its index: after Recover, LastIndex returns that index.
 func (s *Store) LastIndex() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,10 +148,9 @@ func (s *Store) err() error {
 	return nil
 }
 
-// OpenFile opens a file of the last checkpoint. Reads check every block of it;
-// damage is a [*DamageError] that names file and offset. The reader stays valid
-// when later checkpoints replace the file. A name that the checkpoint does not
-// have is an error that wraps [fs.ErrNotExist].
+// OpenFile opens a file of the last checkpoint. Reads check every block of it; damage is a
+// [*DamageError] that names file and offset. The reader stays valid when later checkpoints replace
+// the file. If the checkpoint has no file of that name, the error wraps [fs.ErrNotExist].
 func (s *Store) OpenFile(name string) (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // held while opening, so that no checkpoint removes the file
@@ -172,8 +168,8 @@ func (s *Store) OpenFile(name string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// Close syncs the journal and releases the directory. It is the only method
-// that may be called on a closed Store, and then does nothing.
+// Close syncs the journal and releases the directory. It is the only method that may be called on a
+// closed Store, where it does nothing.
 func (s *Store) Close() error {
 	s.ckptMu.Lock()
 	defer s.ckptMu.Unlock()
@@ -204,13 +200,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Replay calls fn with every entry from index from on, in order, checked; entry is valid
-// until fn returns. It stops at the first error of fn, which it returns unchanged, and
-// when ctx is done. Damage is a [*DamageError]; fn has got the entries before it.
-// Entries appended meanwhile are not replayed, and a checkpoint made meanwhile may
-// remove segments, which is an error.
+// Replay calls fn with every entry from index from on, in order and checked; entry is valid until
+// fn returns. It stops when ctx is done, and at the first error of fn, which it returns unchanged.
+// Damage is a [*DamageError]; fn has received the entries before it. Entries appended during the
+// replay are not included. A checkpoint made during the replay may remove segments, which is an
+// error.
 //
-// From must be Manifest().Start or later; older entries may be gone.
+// From must be Manifest().Start or later; older entries may have been removed.
 func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, entry []byte) error) error {
 	s.mu.Lock()
 	if s.closed {
@@ -242,7 +238,8 @@ func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, e
 }
 
 // replaySegment reads seg.size bytes, which must hold the entries up to seg.last.
-func replaySegment(ctx context.Context, fsys FS, seg segment, incarnation string, from uint64, fn func(uint64, []byte) error) error {
+func replaySegment(ctx context.Context, fsys FS, seg segment, incarnation string, from uint64,
+	fn func(uint64, []byte) error) error {
 	f, size, err := seg.open(fsys)
 	if err != nil {
 		return err

@@ -39,9 +39,8 @@ func reopen(t testing.TB, s *Store, o Options) *Store {
 	return open(t, s.Dir(), o)
 }
 
-// newDir returns a directory that does not exist yet, in memory if the system
-// has a place for that: these tests make thousands of files, and no test can
-// see whether a disk has really written.
+// newDir returns a directory that does not exist yet, in memory if the system has a place for that.
+// These tests make thousands of files, and no test can detect whether a disk has really written.
 func newDir(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(ramDir(t), "store")
@@ -61,7 +60,7 @@ func ramDir(t testing.TB) string {
 	return dir
 }
 
-// entry is the content of entry i: of a size that depends on i, and checkable.
+// entry returns the content of entry i, which can be checked. Its size depends on i.
 func entry(i uint64, size int) []byte {
 	b := fmt.Appendf(nil, "%d:", i)
 	for len(b) < size {
@@ -81,7 +80,7 @@ func appendN(t testing.TB, s *Store, n, size int) {
 	}
 }
 
-// checkReplay wants entries from..to, each as appendN wrote it.
+// checkReplay checks that a replay returns the entries from..to, each as appendN wrote it.
 func checkReplay(t testing.TB, s *Store, from, to uint64, size int) {
 	t.Helper()
 	next := from
@@ -144,7 +143,8 @@ func TestCheckpoint(t *testing.T) {
 	incarnation := s.Manifest().Incarnation
 	big := strings.Repeat("0123456789abcdef", 3*blockBytes/16) // whole blocks
 	appendN(t, s, 20, 300)
-	if err := s.Checkpoint(t.Context(), 11, []byte("first"), []File{text("b", big+"x"), text("a", ""), text("c", big)}); err != nil {
+	if err := s.Checkpoint(t.Context(), 11, []byte("first"), []File{text("b", big+"x"), text("a", ""),
+		text("c", big)}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(start, last uint64, meta, names string) {
@@ -267,19 +267,19 @@ type noContext struct{ context.Context }
 
 func (noContext) Err() error { return nil }
 
-// withHead puts the first line of a manifest before body.
+// withHead prepends the first line of a manifest to body.
 func withHead(body []byte) []byte {
 	head := fmt.Sprintf("%s %d %08x %d\n", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
 	return append([]byte(head), body...)
 }
 
-// withSum appends a checksum.
+// withSum appends a checksum to b.
 func withSum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(b), crc32.Checksum(b, castagnoli))
 }
 
-// fastFS never waits for the disk, for tests that open hundreds of stores and
-// do not cut the power.
+// fastFS never waits for the disk. It is for tests that open hundreds of stores and do not cut the
+// power.
 type fastFS struct{ osFS }
 
 type fastFile struct{ osFile }

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// syncData is fdatasync, which leaves out the time stamps.
+// syncData is fdatasync, which does not write the time stamps.
 func syncData(f *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(f.Fd()))

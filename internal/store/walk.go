@@ -13,23 +13,21 @@ import (
 	"strings"
 )
 
-// A Fault is a place of a store that does not contain what was written to it.
+// A Fault is a part of a store that does not contain what was written to it.
 type Fault struct {
 	File   string // path
 	Offset int64  // in bytes from the file's start, where the damage was noticed
-	What   string // what is wrong there
-	Name   string // of a checkpoint's file, as the caller calls it; "" for all others
-	// First and Last are the journal entries that cannot be read because of it; 0 for
-	// none.
+	What   string // description of the damage
+	Name   string // the caller's name of a checkpoint file; "" for all other files
+	// First and Last are the journal entries that this fault makes unreadable; 0 for none.
 	First, Last uint64
-	// Bytes is how much content of a checkpoint's file is in blocks that are not as
-	// they were written, from Offset on.
+	// Bytes is how much content of a checkpoint file is in damaged blocks, from Offset on.
 	Bytes int64
-	// Mended means that it was one flipped bit, which is known: nothing is lost.
+	// Mended means that the damage is one flipped bit that was identified: nothing is lost.
 	Mended bool
 }
 
-// Lost returns how many journal entries cannot be read.
+// Lost returns how many journal entries are unreadable.
 func (f *Fault) Lost() uint64 {
 	if f.First == 0 || f.Last < f.First {
 		return 0
@@ -37,11 +35,12 @@ func (f *Fault) Lost() uint64 {
 	return f.Last - f.First + 1
 }
 
-// walk hands every entry of the segment that can be read to fn, in order, and
-// returns the places that cannot. It leaves the index of the last entry in s.last,
-// and where the last good record ends in s.size. torn says that the last fault has no
-// good record behind it: it may be a write that never ended.
-func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func(index uint64, entry []byte) error) (faults []Fault, torn bool, err error) {
+// walk passes every readable entry of the segment to fn, in order, and returns the unreadable
+// places. It leaves the index of the last entry in s.last, and the end of the last good record in
+// s.size. torn means that no good record follows the last fault: it may be a write that never
+// finished.
+func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
+	fn func(index uint64, entry []byte) error) (faults []Fault, torn bool, err error) {
 	f, size, err := s.open(fsys)
 	if err != nil {
 		return nil, false, err
@@ -52,7 +51,7 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func
 		var bad *badRecord
 		var damage *DamageError
 		switch {
-		case errors.As(err, &damage): // another segment's content: none of it is this one's
+		case errors.As(err, &damage): // another segment's content, none of which belongs to this one
 			return []Fault{{File: s.path, Offset: damage.Offset, What: damage.What}}, true, nil
 		case !errors.As(err, &bad):
 			return nil, false, s.fault(err)
@@ -73,13 +72,16 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func
 			return faults, false, nil
 		}
 		if err == nil && (s.salt != 0 && rec.salt != s.salt || rec.index <= s.last) {
-			err = &badRecord{sc.start, fmt.Sprintf("a record of index %d behind entry %d; its salt is that of the segment: %v", rec.index, s.last, rec.salt == s.salt)}
+			err = &badRecord{sc.start,
+				fmt.Sprintf("a record of index %d behind entry %d; its salt is that of the segment: %v",
+					rec.index, s.last, rec.salt == s.salt)}
 		}
 		var bad *badRecord
 		switch {
 		case errors.As(err, &bad):
 			if rec, end, ok := mendRecord(f, bad.offset, size, s.salt, s.last+1); ok {
-				faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what + ": one bit was flipped", Mended: true})
+				faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what + ": one bit was flipped",
+					Mended: true})
 				s.last, s.size = rec.index, end
 				if err := fn(rec.index, rec.data); err != nil {
 					return faults, false, err
@@ -104,7 +106,9 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func
 			if n := len(faults); n > 0 && faults[n-1].Offset >= s.size && faults[n-1].First == 0 && !faults[n-1].Mended {
 				faults[n-1].First, faults[n-1].Last = s.last+1, rec.index-1
 			} else {
-				faults = append(faults, Fault{File: s.path, Offset: sc.start, What: fmt.Sprintf("entry %d follows entry %d", rec.index, s.last), First: s.last + 1, Last: rec.index - 1})
+				faults = append(faults, Fault{File: s.path, Offset: sc.start,
+					What:  fmt.Sprintf("entry %d follows entry %d", rec.index, s.last),
+					First: s.last + 1, Last: rec.index - 1})
 			}
 		}
 		s.salt, s.last, s.size = rec.salt, rec.index, sc.offset
@@ -114,7 +118,7 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string, fn func
 	}
 }
 
-// scannerAt is newScanner from an offset on.
+// scannerAt is newScanner starting at an offset.
 func scannerAt(r io.ReaderAt, offset, size int64) *scanner {
 	sc := newScanner(r, size)
 	sc.r.Reset(io.NewSectionReader(r, offset, size-offset))
@@ -122,8 +126,8 @@ func scannerAt(r io.ReaderAt, offset, size int64) *scanner {
 	return sc
 }
 
-// saltAt returns the salt of the first record, after an unreadable header; 0 if that
-// record cannot be read either.
+// saltAt returns the salt of the first record after an unreadable header; 0 if that record is
+// unreadable as well.
 func saltAt(r io.ReaderAt, size int64) uint64 {
 	head := make([]byte, recordHead)
 	if size < segmentHead+recordHead {
@@ -139,10 +143,10 @@ func saltAt(r io.ReaderAt, size int64) uint64 {
 	return rec.salt
 }
 
-// findRecord returns where the next whole record with the salt and an index above
-// last begins. Without a salt any will do, and a forger who chooses what is in an
-// entry could have put one there: such a record counts only if it ends where the
-// next begins or the file ends.
+// findRecord returns the start of the next intact record with the salt and an index above last.
+// Without a salt any record is a candidate, and an attacker who chooses the content of an entry
+// could have placed a forged one there. Such a record counts only if the next record, or the end of
+// the file, follows it directly.
 func findRecord(r io.ReaderAt, offset, size int64, salt, last uint64) (int64, bool, error) {
 	return findHead(r, offset, size, func(at int64, head []byte) (bool, error) {
 		if !bytes.Equal(head[12:16], entryBytes) || salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
@@ -165,9 +169,8 @@ func findRecord(r io.ReaderAt, offset, size int64, salt, last uint64) (int64, bo
 	})
 }
 
-// inspectBlocks returns what is wrong with a stored file: each row of blocks that
-// are not as they were written is one fault. foreign says that the header is whole, and
-// that of another file.
+// inspectBlocks returns the damage of a stored file: each run of damaged blocks is one fault.
+// foreign means that the header is intact but belongs to a different file.
 func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (faults []Fault, foreign bool, err error) {
 	fault := func(offset int64, bytes int64, what string, args ...any) Fault {
 		return Fault{File: path, Name: info.Name, Offset: offset, Bytes: bytes, What: fmt.Sprintf(what, args...)}
@@ -195,7 +198,7 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 		r.page = make([]byte, min(info.Size, blockBytes)+4)
 	}
 	blocks := (info.Size + blockBytes - 1) / blockBytes
-	run := -1 // fault that the next bad block belongs to
+	run := -1 // the fault to which the next bad block belongs
 	for ; r.next < blocks; r.next++ {
 		if err := ctx.Err(); err != nil {
 			return faults, foreign, err
@@ -214,17 +217,18 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 			faults = append(faults, fault(offset, size, "block %d of %d is not as it was written", r.next+1, blocks))
 		default:
 			faults[run].Bytes += size
-			faults[run].What = fmt.Sprintf("blocks %d to %d of %d are not as they were written", (faults[run].Offset-fileHead)/(blockBytes+4)+1, r.next+1, blocks)
+			faults[run].What = fmt.Sprintf("blocks %d to %d of %d are not as they were written",
+				(faults[run].Offset-fileHead)/(blockBytes+4)+1, r.next+1, blocks)
 		}
 	}
 	if len(faults) == 0 && r.crc != info.CRC {
-		faults = append(faults, fault(0, info.Size, "checksum of the content is %08x, the manifest says %08x", r.crc, info.CRC))
+		faults = append(faults, fault(0, info.Size, "checksum of the content is %08x, the manifest says %08x",
+			r.crc, info.CRC))
 	}
 	return faults, foreign, nil
 }
 
-// readID returns the id in the header of a stored file; whole says that the header is
-// as somebody wrote it.
+// readID returns the id in the header of a stored file; whole means that the header is a valid one.
 func readID(f Handle) (id uint64, whole bool, err error) {
 	head := make([]byte, fileHead)
 	if n, err := f.ReadAt(head, 0); n < len(head) {
@@ -237,8 +241,7 @@ func readID(f Handle) (id uint64, whole bool, err error) {
 	return binary.LittleEndian.Uint64(head[8:]), sum == binary.LittleEndian.Uint32(head[fileHead-4:]), nil
 }
 
-// check reads one block and reports whether it is as it was written. Where the file
-// has too few bytes it is not.
+// check reads one block and reports whether it is intact. A block that the file cuts short is not.
 func (r *blockReader) check(offset int64, page []byte) (bool, error) {
 	n, err := r.f.ReadAt(page, offset)
 	if err != nil && err != io.EOF && n < len(page) {
@@ -252,15 +255,15 @@ func (r *blockReader) check(offset int64, page []byte) (bool, error) {
 	return blockSum(r.info.id, uint64(r.next), content) == binary.LittleEndian.Uint32(page[len(content):]), nil
 }
 
-// A rawReader returns the content of a stored file as it is, checked or not: missing
-// bytes are not made up, so the result may be shorter than the original.
+// A rawReader returns the content of a stored file without checks. Missing bytes are not filled in,
+// so the result may be shorter than the original.
 type rawReader struct {
 	f    Handle
 	r    *bufio.Reader
-	left int // bytes until the checksum of the block
+	left int // bytes left before the checksum of the block
 }
 
-// openRaw opens a stored file for reading without checks. A missing one is empty.
+// openRaw opens a stored file for reading without checks. A missing file is empty.
 func openRaw(fsys FS, path string) (io.ReadCloser, error) {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {

@@ -13,18 +13,18 @@ import (
 const (
 	watermarkMagic   = "BHWM"
 	watermarkVersion = 1
-	watermarkBytes   = 36 // less than a sector, so that a disk writes it whole or not
+	watermarkBytes   = 36 // less than a sector, so that a disk writes it as a whole or not at all
 )
 
-// A watermark records how far the journal must reach. It is written after every entry
-// and never synced: it survives the process at once, and the machine soon after.
+// A watermark records how far the journal must reach. It is written after every entry and never
+// synced: it survives the process at once, and the machine soon after.
 //
 // Layout, little-endian: magic 4, version u16, zero u16, epoch u64, acked u64, durable
 // u64, CRC-32C of the foregoing u32.
 type watermark struct {
 	epoch   uint64
 	acked   uint64 // last index that was acknowledged
-	durable uint64 // last index that was known to be on disk then
+	durable uint64 // last index that was known to be on disk at that time
 }
 
 func (m watermark) encode() []byte {
@@ -38,7 +38,7 @@ func (m watermark) encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeWatermark reads what encode wrote; file is for its errors.
+// decodeWatermark parses the output of encode; file is named in its errors.
 func decodeWatermark(file string, b []byte) (watermark, error) {
 	bad := func(offset int64, what string, args ...any) (watermark, error) {
 		return watermark{}, &DamageError{file, offset, fmt.Sprintf(what, args...), adviceWatermark}
@@ -54,7 +54,8 @@ func decodeWatermark(file string, b []byte) (watermark, error) {
 		return bad(0, "starts with %q, want %q", body[:4], watermarkMagic)
 	}
 	if v := binary.LittleEndian.Uint16(body[4:]); v != watermarkVersion || body[6] != 0 || body[7] != 0 {
-		return watermark{}, fmt.Errorf("store: %s: %w: version %d, this release reads %d", file, ErrFormat, v, watermarkVersion)
+		return watermark{}, fmt.Errorf("store: %s: %w: version %d, this release reads %d", file, ErrFormat, v,
+			watermarkVersion)
 	}
 	m := watermark{
 		epoch:   binary.LittleEndian.Uint64(body[8:]),
@@ -67,7 +68,7 @@ func decodeWatermark(file string, b []byte) (watermark, error) {
 	return m, nil
 }
 
-// readWatermark reports whether the file exists.
+// readWatermark reads the watermark, and reports whether the file exists.
 func readWatermark(fsys FS, file string) (watermark, bool, error) {
 	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestWatermark: what was written is read, and nothing else is taken for it; the error
-// says where.
+// TestWatermark checks that a written watermark can be read, that nothing else is accepted, and
+// that the error names the offset.
 func TestWatermark(t *testing.T) {
 	for _, m := range []watermark{{}, {epoch: 1, acked: 2, durable: 2}, {epoch: 1 << 63, acked: 1<<64 - 1, durable: 7}} {
 		if got, err := decodeWatermark("w", m.encode()); got != m || err != nil || len(m.encode()) != watermarkBytes {
@@ -62,8 +62,8 @@ func TestWatermark(t *testing.T) {
 	}
 }
 
-// TestBackupPassesOverOldSegments: segments that the checkpoint made superfluous, and
-// that a crash left behind, are no part of a backup, whatever is in them.
+// TestBackupPassesOverOldSegments checks that a backup leaves out segments that the checkpoint made
+// obsolete and a crash left behind, whatever they contain.
 func TestBackupPassesOverOldSegments(t *testing.T) {
 	o := Options{SegmentBytes: 1000}
 	s := open(t, newDir(t), o)

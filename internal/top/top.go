@@ -1,4 +1,4 @@
-// Package top finds what is most frequent in a stream, in a table of bounded size.
+// Package top finds the most frequent items of a stream, in a table of bounded size.
 //
 //	t := top.New(64)
 //	t.Add("example.com", 1)
@@ -13,12 +13,11 @@ import (
 	"slices"
 )
 
-// A Table counts names by the algorithm Space-Saving (Metwally, Agrawal and El Abbadi,
-// "Efficient Computation of Frequent and Top-k Elements in Data Streams", ICDT 2005): a
-// name that is not in a full table takes the place and the count of the one with the
-// least. Any name whose share of all that was added is more than 1 in the table's size
-// is therefore in it, and a count is too high by at most that share, never too low. A
-// Table is not safe for concurrent use.
+// A Table counts names by the algorithm Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient
+// Computation of Frequent and Top-k Elements in Data Streams", ICDT 2005). A name that is not in a
+// full table takes the place and the count of the entry with the lowest count. Any name whose share
+// of the total is more than 1 in the table's size is therefore in the table. A count is never too
+// low, and too high by at most that share. A Table is not safe for concurrent use.
 type Table struct {
 	size int
 	at   map[string]*place
@@ -28,8 +27,8 @@ type Table struct {
 // An Item is a name with its count.
 type Item struct {
 	Name  string
-	Count float64 // at least what was added for the name
-	Error float64 // by which Count is too high at most
+	Count float64 // at least the amount that was added for the name
+	Error float64 // the most by which Count can be too high
 }
 
 type place struct {
@@ -37,7 +36,7 @@ type place struct {
 	index int // in the heap
 }
 
-// New returns a table of at most so many names, 1 or more.
+// New returns a table of at most size names, 1 or more.
 func New(size int) *Table {
 	return &Table{size: max(1, size), at: make(map[string]*place)}
 }
@@ -80,15 +79,15 @@ func (t *Table) Remove(name string) {
 	}
 }
 
-// Scale multiplies all counts by f, more than 0.
+// Scale multiplies all counts by f, which must be positive.
 func (t *Table) Scale(f float64) {
 	for _, p := range t.heap {
 		p.Count, p.Error = p.Count*f, p.Error*f
 	}
 }
 
-// Items returns up to n names, the most frequent first; those with equal counts in the
-// order of their names.
+// Items returns up to n names, the most frequent first. Names with equal counts are in alphabetical
+// order.
 func (t *Table) Items(n int) []Item {
 	all := make([]Item, len(t.heap))
 	for i, p := range t.heap {
@@ -100,7 +99,7 @@ func (t *Table) Items(n int) []Item {
 	return all[:min(n, len(all))]
 }
 
-// places is a heap with the least count on top.
+// places is a heap with the lowest count on top.
 type places []*place
 
 func (h places) Len() int           { return len(h) }

@@ -7,9 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBounds compares tables with a plain map: counts are never too low, too high by no
-// more than their Error and the share of the size, and whatever has a larger share is
-// there.
+// TestBounds compares tables with a plain map. Counts are never too low, and too high by no more
+// than their Error and the share of the size. Every name with a larger share is present.
 func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 12).Draw(t, "size")

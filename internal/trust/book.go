@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Book is the accounts of a node. Readers may call its methods
-// concurrently; changes come from the engine's one writer, which has made them
-// durable before it calls [Book.Put], [Book.Remove] or [Book.Credit].
+// A Book is the accounts of a node. Its methods may be called concurrently by readers. Changes come
+// from the engine's single writer, which has made them durable before it calls [Book.Put],
+// [Book.Remove] or [Book.Credit].
 type Book struct {
 	mu     sync.RWMutex
 	byName map[string]*Account
@@ -52,14 +52,14 @@ func (b *Book) Get(name string) (Account, bool) {
 	return a.clone(), true
 }
 
-// Authenticate returns the open account that holds the given bearer token, or
-// an error that wraps [bulkhead.ErrUnauthorised].
+// Authenticate returns the open account that holds the given bearer token, or an error that wraps
+// [bulkhead.ErrUnauthorised].
 func (b *Book) Authenticate(token string) (Account, error) {
 	hash := [tokenHashSize]byte(HashToken(token))
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	// The map is keyed by a hash of the token, so its timing tells an attacker
-	// nothing of any token.
+	// The map is keyed by a hash of the token, so its timing reveals nothing about any token to an
+	// attacker.
 	a, ok := b.byName[b.byHash[hash]]
 	if !ok || a.Closed {
 		return Account{}, fmt.Errorf("%w: unknown token", bulkhead.ErrUnauthorised)
@@ -111,9 +111,8 @@ func (b *Book) Len() int {
 	return len(b.byName)
 }
 
-// Put adds or replaces an account. The account must be valid; a token hash
-// that another account holds is an error that wraps [bulkhead.ErrMalformed],
-// and changes nothing.
+// Put adds or replaces an account, which must be valid. If another account holds the same token
+// hash, Put changes nothing and returns an error that wraps [bulkhead.ErrMalformed].
 func (b *Book) Put(a Account) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -148,19 +147,19 @@ func (b *Book) remove(name string) {
 	}
 }
 
-// A Credit is what others' votes say of the reports of an account. With neither
-// Confirmed nor Reverted it says that the account itself voted.
+// A Credit is the effect of others' votes on the record of an account. With neither Confirmed nor
+// Reverted it records that the account itself voted.
 type Credit struct {
 	Account             string
 	Confirmed, Reverted uint32 // reports
-	Day                 uint32 // of the vote, see [Day]
-	Network             uint32 // of who confirmed, see [Mark]
-	By                  uint32 // weight of who confirmed, in hundredths
+	Day                 uint32 // of the vote; see [Day]
+	Network             uint32 // of the confirming reporter; see [Mark]
+	By                  uint32 // weight of the confirming reporter, in hundredths
 }
 
-// Credit adds c to the record of its account, if there is one, and what was reverted to
-// that of the parent who answers for it. The counts stop at their largest value. Calls
-// must come in the order of their days.
+// Credit adds c to the record of its account, if there is one, and reverted reports also to the
+// record of its parent. The counts stop at their largest value. Calls must come in the order of
+// their days.
 func (b *Book) Credit(c Credit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,7 +177,7 @@ func (b *Book) Credit(c Credit) {
 	if c.Confirmed == 0 {
 		return
 	}
-	// Many confirmations of one day are one: time cannot be bought.
+	// All confirmations of one day count as one: time cannot be bought.
 	if c.Day > a.LastDay || a.Days == 0 {
 		a.Days, a.LastDay = addSat(a.Days, 1), c.Day
 	}
@@ -198,8 +197,7 @@ func addSat(a, b uint32) uint32 {
 // Encode returns every account as JSON, in the order of their names.
 func (b *Book) Encode() ([]byte, error) { return json.Marshal(b.All()) }
 
-// Decode replaces the accounts with those that Encode wrote. On an error the
-// book is as it was.
+// Decode replaces the accounts with those that Encode wrote. On an error the book is unchanged.
 func (b *Book) Decode(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

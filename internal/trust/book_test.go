@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// put makes a book of the given accounts, under the policy p.
+// put returns a book of the given accounts, under the policy p.
 func put(t *testing.T, p Policy, accounts ...Account) *Book {
 	t.Helper()
 	b := NewBook(p)
@@ -27,8 +27,8 @@ func put(t *testing.T, p Policy, accounts ...Account) *Book {
 	return b
 }
 
-// TestAccountRanges: what Validate refuses, Put, Admits and Decode refuse too, and
-// nothing of it is in the book afterwards.
+// TestAccountRanges checks that Put, Admits and Decode also refuse accounts that Validate refuses,
+// and that none of these accounts is in the book afterwards.
 func TestAccountRanges(t *testing.T) {
 	hash := HashToken("x")
 	for _, tt := range []struct {
@@ -72,7 +72,7 @@ func TestAccountRanges(t *testing.T) {
 	}
 }
 
-// TestPolicyRanges tries each field at the ends of its range and beside them.
+// TestPolicyRanges tries each field at the ends of its range and just beyond them.
 func TestPolicyRanges(t *testing.T) {
 	least := math.SmallestNonzeroFloat64
 	share := func(set func(*Policy, float64)) (good, bad []float64, f func(*Policy, float64)) {
@@ -102,8 +102,10 @@ func TestPolicyRanges(t *testing.T) {
 		check(name, good, bad, f)
 	}
 	above := func(x float64) float64 { return math.Nextafter(x, math.Inf(1)) }
-	check("promotion", []float64{least, 1, 1000}, []float64{0, -1, above(1000), math.NaN()}, func(p *Policy, v float64) { p.Promotion = v })
-	check("half", []float64{least, 20, 1e9}, []float64{0, -1, above(1e9), math.NaN()}, func(p *Policy, v float64) { p.Half = v })
+	check("promotion", []float64{least, 1, 1000}, []float64{0, -1, above(1000), math.NaN()},
+		func(p *Policy, v float64) { p.Promotion = v })
+	check("half", []float64{least, 20, 1e9}, []float64{0, -1, above(1e9), math.NaN()},
+		func(p *Policy, v float64) { p.Half = v })
 }
 
 // TestPolicyNumbers is TestPolicyRanges for whole numbers.
@@ -135,8 +137,8 @@ func TestParseRole(t *testing.T) {
 	}
 }
 
-// TestNetworks: which addresses are the node itself, with which weight an
-// account begins there and elsewhere, and which addresses share one voice.
+// TestNetworks checks which addresses are the node itself, the start weight of an account there and
+// elsewhere, and which addresses share one voice.
 func TestNetworks(t *testing.T) {
 	p := DefaultPolicy()
 	for _, tt := range []struct {
@@ -173,12 +175,13 @@ func TestNetworks(t *testing.T) {
 		}
 	}
 	if !IsLocal(netip.Addr{}) || p.StartWeight(netip.Addr{}) != p.Loopback || Network(netip.Addr{}).IsValid() {
-		t.Errorf("a caller inside: local %v, begins with %v, network %v", IsLocal(netip.Addr{}), p.StartWeight(netip.Addr{}), Network(netip.Addr{}))
+		t.Errorf("a caller inside: local %v, begins with %v, network %v", IsLocal(netip.Addr{}),
+			p.StartWeight(netip.Addr{}), Network(netip.Addr{}))
 	}
 }
 
-// TestWhoConfirms: accounts that an administrator vouched for, of at least half the
-// largest weight, and nobody who earned it.
+// TestWhoConfirms checks that only accounts that an administrator vouched for, with at least half
+// the largest weight, confirm reports, and that no account can earn this.
 func TestWhoConfirms(t *testing.T) {
 	p := DefaultPolicy()
 	for _, tt := range []struct {
@@ -198,7 +201,7 @@ func TestWhoConfirms(t *testing.T) {
 			t.Errorf("%+v: confirms %v", tt.a, got)
 		}
 	}
-	// What an administrator gave stays what it is, whatever others think.
+	// A weight that an administrator gave stays unchanged, whatever others vote.
 	for _, a := range []Account{{Role: Trusted, Weight: 0.3, Confirmed: 1e6}, {Role: Admin, Weight: 0.3, Reverted: 1e6}} {
 		if got := p.Of(&a); got != 0.3 {
 			t.Errorf("%+v: weight %v, want 0.3", a, got)
@@ -206,10 +209,11 @@ func TestWhoConfirms(t *testing.T) {
 	}
 }
 
-// TestStrangersAtTheDoor: where anonymous votes are off they are refused, and sightings
-// are counted all the same, one for each network.
+// TestStrangersAtTheDoor checks that anonymous votes are refused where they are disabled, while
+// sightings are still counted, one for each network.
 func TestStrangersAtTheDoor(t *testing.T) {
-	b := put(t, DefaultPolicy(), Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "gone", Role: Trusted, Weight: 0.9, Closed: true})
+	b := put(t, DefaultPolicy(), Account{Name: "vouched", Role: Trusted, Weight: 0.9},
+		Account{Name: "gone", Role: Trusted, Weight: 0.9, Closed: true})
 	remote := bulkhead.Reporter{Addr: netip.MustParseAddr("198.51.100.77")}
 	if got, err := b.Standing(remote); got != (Standing{}) || !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("an anonymous vote: %+v, %v", got, err)
@@ -222,7 +226,8 @@ func TestStrangersAtTheDoor(t *testing.T) {
 		{remote, Standing{Voice: "address:198.51.100.77", Voucher: "198.51.100.0/24"}, nil},
 		{bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}, Standing{Voice: "person:local", Root: true}, nil},
 		{bulkhead.Reporter{}, Standing{Voice: "person:local", Root: true}, nil},
-		{bulkhead.Reporter{Account: "vouched", Addr: remote.Addr}, Standing{Weight: 0.9, Voice: "account:vouched", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "vouched", Addr: remote.Addr}, Standing{Weight: 0.9, Voice: "account:vouched",
+			Confirms: true, Known: true, Root: true}, nil},
 		{bulkhead.Reporter{Account: "gone"}, Standing{}, bulkhead.ErrForbidden},
 		{bulkhead.Reporter{Account: "nobody"}, Standing{}, bulkhead.ErrUnauthorised},
 	} {
@@ -237,18 +242,20 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	if got, err := b.Standing(remote); got.Weight != 0.25 || got.Voucher != "198.51.100.0/24" || err != nil {
 		t.Errorf("an anonymous vote under another policy: %+v, %v", got, err)
 	}
-	if got, err := b.Standing(bulkhead.Reporter{}); got != (Standing{Weight: 0.5, Voice: "person:local", Root: true}) || err != nil {
+	if got, err := b.Standing(bulkhead.Reporter{}); got != (Standing{Weight: 0.5, Voice: "person:local",
+		Root: true}) || err != nil {
 		t.Errorf("a vote on the node under another policy: %+v, %v", got, err)
 	}
 }
 
-// TestListing: every account once, in the order of names; of members the open ones
-// whose weight is earned.
+// TestListing checks that every account is listed once, in the order of names, and that the members
+// are the open accounts whose weight is earned.
 func TestListing(t *testing.T) {
 	b := put(t, DefaultPolicy(),
-		Account{Name: "d", Role: Member}, Account{Name: "b", Role: Admin, Weight: 1}, Account{Name: "a", Role: Member, Closed: true},
+		Account{Name: "d", Role: Member}, Account{Name: "b", Role: Admin, Weight: 1}, Account{Name: "a", Role: Member,
+			Closed: true},
 		Account{Name: "e", Role: Trusted}, Account{Name: "c", Role: Member}, Account{Name: "f", Role: Anonymous},
-		Account{Name: "c", Role: Member, Weight: 0.5}) // replaces
+		Account{Name: "c", Role: Member, Weight: 0.5}) // replaces the earlier account
 	var names []string
 	for _, a := range b.All() {
 		names = append(names, a.Name)
@@ -268,7 +275,7 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// TestBookKeepsItsOwn: what goes in and what comes out are copies.
+// TestBookKeepsItsOwn checks that the book copies accounts that go in and out.
 func TestBookKeepsItsOwn(t *testing.T) {
 	token, hash := NewToken()
 	in := Account{Name: "a", Role: Admin, Weight: 1, TokenHash: bytes.Clone(hash), Sealed: map[string][]byte{"razor": {1}}}
@@ -296,7 +303,8 @@ func TestBookKeepsItsOwn(t *testing.T) {
 	}
 }
 
-// TestWhoseToken: a token opens one account, as long as that is open and holds it.
+// TestWhoseToken checks that a token opens one account, as long as the account is open and holds
+// the token.
 func TestWhoseToken(t *testing.T) {
 	token, hash := NewToken()
 	alice := Account{Name: "alice", Role: Trusted, Weight: 1, TokenHash: hash}
@@ -323,7 +331,7 @@ func TestWhoseToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	who("alice")
-	b.Remove("bob") // who holds no token
+	b.Remove("bob") // bob holds no token
 	b.Remove("nobody")
 	who("alice")
 	b.Remove("alice")
@@ -341,7 +349,8 @@ func TestWhoseToken(t *testing.T) {
 func TestCredit(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member}, Account{Name: "b", Role: Member})
 	var confirmed, reverted uint64
-	for _, c := range [][2]uint32{{0, 0}, {1, 0}, {0, 1}, {5, 7}, {math.MaxUint32 - 6, 0}, {0, math.MaxUint32 - 9}, {1, 1}, {math.MaxUint32, math.MaxUint32}, {0, 0}} {
+	for _, c := range [][2]uint32{{0, 0}, {1, 0}, {0, 1}, {5, 7}, {math.MaxUint32 - 6, 0}, {0, math.MaxUint32 - 9},
+		{1, 1}, {math.MaxUint32, math.MaxUint32}, {0, 0}} {
 		b.Credit(Credit{Account: "a", Confirmed: c[0], Reverted: c[1]})
 		b.Credit(Credit{Account: "nobody", Confirmed: c[0], Reverted: c[1]})
 		confirmed = min(confirmed+uint64(c[0]), math.MaxUint32)
@@ -355,8 +364,9 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// TestCreditDays: what is confirmed counts a day once, networks and weights as far as
-// they are remembered; who answers for an account shares its blame, and not its praise.
+// TestCreditDays checks that confirmations on one day count as one day, and that networks and
+// weights count as far as they are remembered. The parent that answers for an account shares its
+// blame, but not its credit.
 func TestCreditDays(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member, Parent: "p"}, Account{Name: "p", Role: Member})
 	for _, c := range []Credit{
@@ -373,7 +383,8 @@ func TestCreditDays(t *testing.T) {
 		b.Credit(c)
 	}
 	a, _ := b.Get("a")
-	if a.Days != 3 || a.LastDay != 6 || a.Active != 9 || a.Confirmed != 8 || a.Reverted != 2 || !slices.Equal(a.Networks, []uint32{7, 8, 9}) || a.RaisedBy != 1 {
+	if a.Days != 3 || a.LastDay != 6 || a.Active != 9 || a.Confirmed != 8 || a.Reverted != 2 ||
+		!slices.Equal(a.Networks, []uint32{7, 8, 9}) || a.RaisedBy != 1 {
 		t.Errorf("account %+v", a)
 	}
 	if p, _ := b.Get("p"); p.Confirmed != 0 || p.Days != 0 || p.Reverted != 2 {
@@ -381,8 +392,7 @@ func TestCreditDays(t *testing.T) {
 	}
 }
 
-// TestRaisedBy: an account that confirms raises others as far as its own
-// weight.
+// TestRaisedBy checks that a confirming account raises others only up to its own weight.
 func TestRaisedBy(t *testing.T) {
 	b := put(t, DefaultPolicy(), Account{Name: "a", Role: Member})
 	for i, tt := range []struct {
@@ -396,13 +406,17 @@ func TestRaisedBy(t *testing.T) {
 	}
 }
 
-// TestWorth: what a vote of an account weighs, whoever asks.
+// TestWorth checks the weight of a vote of each account.
 func TestWorth(t *testing.T) {
 	b := put(t, DefaultPolicy(),
-		Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "child", Role: Trusted, Weight: 1, Parent: "vouched"},
-		Account{Name: "small", Role: Trusted, Weight: 0.2, Parent: "vouched"}, Account{Name: "orphan", Role: Trusted, Weight: 1, Parent: "nobody"},
-		Account{Name: "gone", Role: Trusted, Weight: 1, Closed: true}, Account{Name: "heir", Role: Trusted, Weight: 1, Parent: "gone"})
-	for name, want := range map[string]float64{"vouched": 0.9, "child": 0.9, "small": 0.2, "orphan": 0, "gone": 0, "heir": 0, "nobody": 0} {
+		Account{Name: "vouched", Role: Trusted, Weight: 0.9}, Account{Name: "child", Role: Trusted, Weight: 1,
+			Parent: "vouched"},
+		Account{Name: "small", Role: Trusted, Weight: 0.2, Parent: "vouched"}, Account{Name: "orphan", Role: Trusted,
+			Weight: 1, Parent: "nobody"},
+		Account{Name: "gone", Role: Trusted, Weight: 1, Closed: true}, Account{Name: "heir", Role: Trusted, Weight: 1,
+			Parent: "gone"})
+	for name, want := range map[string]float64{"vouched": 0.9, "child": 0.9, "small": 0.2, "orphan": 0, "gone": 0,
+		"heir": 0, "nobody": 0} {
 		if got := b.Worth(name); got != want {
 			t.Errorf("%s is worth %v, want %v", name, got, want)
 		}
@@ -412,13 +426,15 @@ func TestWorth(t *testing.T) {
 	}
 }
 
-// TestMark: networks are told apart, and the node itself is one, whatever its address.
+// TestMark checks that networks have different marks, and that the node itself has a single mark,
+// whatever its address.
 func TestMark(t *testing.T) {
 	mark := func(addr string) uint32 { return Mark(bulkhead.Reporter{Addr: netip.MustParseAddr(addr)}) }
 	if mark("192.0.2.1") != mark("::ffff:192.0.2.200") || mark("2001:db8:1::1") != mark("2001:db8:1:ffff::2") {
 		t.Error("one network has two marks")
 	}
-	if mark("127.0.0.1") != mark("::1") || mark("127.0.0.1") != Mark(bulkhead.Reporter{}) || mark("127.0.0.1") != mark("127.3.0.1") {
+	if mark("127.0.0.1") != mark("::1") || mark("127.0.0.1") != Mark(bulkhead.Reporter{}) ||
+		mark("127.0.0.1") != mark("127.3.0.1") {
 		t.Error("the node itself has two marks")
 	}
 	seen := make(map[uint32]string)
@@ -430,8 +446,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestCrowd: accounts that registered themselves are bounded, of one network and of
-// all, and end when they never helped; nobody else's is touched.
+// TestCrowd checks that accounts that registered themselves are limited, per network and in total,
+// and are removed if they never helped. No other accounts are removed.
 func TestCrowd(t *testing.T) {
 	p := DefaultPolicy()
 	p.Accounts, p.PerNetwork, p.IdleDays = 4, 2, 30
@@ -457,12 +473,12 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	room("192.0.2.1", "", nil)
-	room("198.51.100.3", "", bulkhead.ErrOverLimit) // two of its network
+	room("198.51.100.3", "", bulkhead.ErrOverLimit) // its network has two already
 	room("127.0.0.1", "", nil)
 	if err := b.Put(Account{Name: "new", Role: Member, Created: now, From: at("192.0.2.1")}); err != nil {
 		t.Fatal(err)
 	}
-	room("192.0.2.2", "old", nil) // full: the longest idle one goes
+	room("192.0.2.2", "old", nil) // full: the account that was idle longest is removed
 	b.Remove("old")
 	b.Remove("active")
 	for _, name := range []string{"a", "b"} {
@@ -473,7 +489,7 @@ func TestCrowd(t *testing.T) {
 	room("192.0.2.2", "", bulkhead.ErrOverLimit) // full, and all are in use
 }
 
-// TestVoucher: the networks of one /32 of IPv6 have four voices together.
+// TestVoucher checks that the networks of one /32 of IPv6 have four voices in total.
 func TestVoucher(t *testing.T) {
 	voices := make(map[string]bool)
 	for i := range 65536 {
@@ -487,8 +503,8 @@ func TestVoucher(t *testing.T) {
 	}
 }
 
-// TestDecodeReplaces: the accounts and tokens of before are gone, the policy stays, and
-// after a refused decode all is as before.
+// TestDecodeReplaces checks that the previous accounts and tokens are gone, that the policy stays,
+// and that a refused decode changes nothing.
 func TestDecodeReplaces(t *testing.T) {
 	p := DefaultPolicy()
 	p.Loopback = 0.5
@@ -499,7 +515,9 @@ func TestDecodeReplaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := put(t, p, Account{Name: "old", Role: Admin, Weight: 1, TokenHash: oldHash})
-	same := fmt.Sprintf(`[{"name":"a","role":"admin","token_hash":%[1]q},{"name":"b","role":"admin","token_hash":%[1]q}]`, strings.Repeat("A", 43)+"=")
+	same := fmt.Sprintf(
+		`[{"name":"a","role":"admin","token_hash":%[1]q},{"name":"b","role":"admin","token_hash":%[1]q}]`,
+		strings.Repeat("A", 43)+"=")
 	for _, bad := range []string{same, string(data) + "1", string(data) + "]", "", "{}", "null null"} {
 		if err := b.Decode([]byte(bad)); err == nil {
 			t.Errorf("%s: accepted", bad)

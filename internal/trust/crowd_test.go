@@ -13,13 +13,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestRoomOracle compares Stale and Room with their rules, put as plainly as can be, on
-// books made at random.
+// TestRoomOracle compares Stale and Room with a direct implementation of their rules, on random
+// books.
 func TestRoomOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	// Two networks of IPv4, two of an IPv6 /32 that have one voice, the node itself,
-	// and accounts that an administrator made.
+	// Two networks of IPv4, two of an IPv6 /32 that share one voice, the node itself, and accounts
+	// that an administrator made.
 	from := []netip.Addr{
 		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.200"), netip.MustParseAddr("198.51.100.1"),
 		netip.MustParseAddr("2001:db8:1::1"), netip.MustParseAddr("2001:db8:5::1"), netip.MustParseAddr("127.0.0.1"), {},
@@ -30,7 +30,8 @@ func TestRoomOracle(t *testing.T) {
 		b := NewBook(p)
 		var self []Account
 		for i := range rng.IntN(14) {
-			a := Account{Name: fmt.Sprintf("a%02d", i), Role: Member, From: from[rng.IntN(len(from))], Created: now.AddDate(0, 0, -rng.IntN(8))}
+			a := Account{Name: fmt.Sprintf("a%02d", i), Role: Member, From: from[rng.IntN(len(from))],
+				Created: now.AddDate(0, 0, -rng.IntN(8))}
 			switch rng.IntN(8) {
 			case 0:
 				a.Role = Trusted
@@ -41,7 +42,7 @@ func TestRoomOracle(t *testing.T) {
 			case 3:
 				a.Active = Day(now.AddDate(0, 0, -rng.IntN(8)))
 			case 4:
-				a.Created = time.Time{} // of a version that did not note it
+				a.Created = time.Time{} // from a version that did not record it
 			}
 			if err := b.Put(a); err != nil {
 				t.Fatal(err)
@@ -56,7 +57,10 @@ func TestRoomOracle(t *testing.T) {
 			}
 			return int(Day(now) - max(a.Active, Day(a.Created)))
 		}
-		unhelpful := slices.DeleteFunc(slices.Clone(self), func(a Account) bool { return a.Closed || a.Days > 0 || idle(a) == 0 })
+		unhelpful := slices.DeleteFunc(slices.Clone(self), func(a Account) bool {
+			return a.Closed || a.Days > 0 ||
+				idle(a) == 0
+		})
 		slices.SortStableFunc(unhelpful, func(x, y Account) int { return cmp.Compare(idle(y), idle(x)) })
 		var stale []string
 		for _, a := range unhelpful {
@@ -87,8 +91,10 @@ func TestRoomOracle(t *testing.T) {
 			default:
 				full = true
 			}
-			if got, err := b.Room(addr, now); got != evict || errors.Is(err, bulkhead.ErrOverLimit) != full || (err != nil) != full {
-				t.Fatalf("room for %v with %d accounts, %d near, %+v: evict %q, %v; want %q, full %v", addr, len(self), near, p, got, err, evict, full)
+			if got, err := b.Room(addr, now); got != evict || errors.Is(err, bulkhead.ErrOverLimit) != full ||
+				(err != nil) != full {
+				t.Fatalf("room for %v with %d accounts, %d near, %+v: evict %q, %v; want %q, full %v", addr, len(self), near, p,
+					got, err, evict, full)
 			}
 		}
 	}

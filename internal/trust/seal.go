@@ -12,8 +12,8 @@ import (
 
 const tokenHashSize = sha256.Size
 
-// NewToken returns a fresh bearer token of 256 random bits and the hash of it
-// that an account keeps. The token itself is shown once and never stored.
+// NewToken returns a fresh bearer token of 256 random bits, and the hash of it that an account
+// keeps. The token itself is shown once and never stored.
 func NewToken() (token string, hash []byte) {
 	var raw [32]byte
 	rand.Read(raw[:]) // never fails: crypto/rand ends the process instead
@@ -21,16 +21,16 @@ func NewToken() (token string, hash []byte) {
 	return token, HashToken(token)
 }
 
-// HashToken returns what an account keeps of a token. Tokens carry 256 random bits, so
-// a plain SHA-256 is enough: there is nothing to guess.
+// HashToken returns the hash of a token that an account keeps. Tokens carry 256 random bits, so a
+// plain SHA-256 is enough: they cannot be guessed.
 func HashToken(token string) []byte {
 	h := sha256.Sum256([]byte(token))
 	return h[:]
 }
 
-// A Sealer encrypts the secrets that a protocol's handshake needs in the clear, so that
-// a copy of the data directory without the node's key file discloses none of them. It
-// uses XChaCha20-Poly1305, bound to account and protocol. Its methods may be called
+// A Sealer encrypts the secrets that a protocol's handshake needs in the clear, so that a copy of
+// the data directory without the node's key file discloses none of them. It uses
+// XChaCha20-Poly1305, with each secret bound to its account and protocol. Its methods may be called
 // concurrently.
 type Sealer struct {
 	key [chacha20poly1305.KeySize]byte
@@ -50,7 +50,7 @@ func (s *Sealer) Seal(account, protocol string, secret []byte) ([]byte, error) {
 	return aead.Seal(nonce, nonce, secret, additional(account, protocol)), nil
 }
 
-// errUnseal does not say why: whoever tampers with secrets learns nothing.
+// errUnseal gives no reason, so that an attacker who tampers with secrets learns nothing.
 var errUnseal = errors.New("trust: secret cannot be decrypted: wrong key file, or the secret was changed or moved")
 
 // Open decrypts what Seal returned for the same account and protocol.

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestTokens: 256 bits that never come twice, and the hash that an account keeps.
+// TestTokens checks that a token has 256 bits and never repeats, and that its hash is the one that
+// an account keeps.
 func TestTokens(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 100 {
@@ -24,8 +25,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestSealedTwice: equal secrets do not look equal, and each opens, also with a sealer
-// made later from the same key.
+// TestSealedTwice checks that equal secrets look different when sealed, and that each opens,
+// including with a sealer made later from the same key.
 func TestSealedTwice(t *testing.T) {
 	key := [32]byte{7, 31: 9}
 	var boxes [][]byte
@@ -46,7 +47,8 @@ func TestSealedTwice(t *testing.T) {
 	}
 }
 
-// TestSealedDamage: whatever is cut off, added or changed, nothing opens.
+// TestSealedDamage checks that a sealed secret that was cut, extended or changed in any way does
+// not open.
 func TestSealedDamage(t *testing.T) {
 	s := NewSealer([32]byte{1})
 	box, err := s.Seal("alice", "razor", []byte("secret"))

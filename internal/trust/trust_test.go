@@ -13,12 +13,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestWeight holds Of against the formula of the package comment, worked out
-// by hand.
+// TestWeight compares Of with the formula of the package comment, computed by hand.
 func TestWeight(t *testing.T) {
 	p := DefaultPolicy()
-	// proven is an account that has been confirmed on so many days, by a full weight and
-	// from all networks that count.
+	// proven returns an account with confirmations on the given number of days, by a full weight
+	// and from all networks that count.
 	proven := func(days uint32, a Account) Account {
 		a.Role, a.Weight, a.Days, a.Networks, a.RaisedBy = Member, 0.05, days, []uint32{1, 2, 3}, 1
 		return a
@@ -45,7 +44,8 @@ func TestWeight(t *testing.T) {
 		{"forgiven", proven(60, Account{Reverted: 2}), 0.6125},
 		{"start above the ceiling", Account{Role: Member, Weight: 1, Days: 1000}, 1},
 		{"given, and revoked", Account{Role: Member, Weight: 1, From: netip.MustParseAddr("127.0.0.1"), Reverted: 9}, 1},
-		{"not given, and revoked", Account{Role: Member, Weight: 1, From: netip.MustParseAddr("192.0.2.1"), Reverted: 2}, 0.25},
+		{"not given, and revoked", Account{Role: Member, Weight: 1, From: netip.MustParseAddr("192.0.2.1"), Reverted: 2},
+			0.25},
 		{"trusted", Account{Role: Trusted, Weight: 0.7, Reverted: 9}, 0.7},
 		{"closed", Account{Role: Admin, Weight: 1, Closed: true}, 0},
 	} {
@@ -55,8 +55,8 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// TestWeightIsMonotone: confirmations never lower a weight, reversals never
-// raise it, and it stays in 0..1 whatever the counts.
+// TestWeightIsMonotone checks that confirmations never lower a weight, that reversals never raise
+// it, and that it stays in 0..1 whatever the counts.
 func TestWeightIsMonotone(t *testing.T) {
 	p := DefaultPolicy()
 	counts := []uint32{0, 1, 2, 10, 49, 50, 51, 1000, math.MaxUint32}
@@ -116,22 +116,33 @@ func TestStanding(t *testing.T) {
 	}{
 		{bulkhead.Reporter{}, Standing{Weight: 1, Voice: "person:local", Root: true}, nil},
 		{bulkhead.Reporter{Addr: netip.MustParseAddr("::1")}, Standing{Weight: 1, Voice: "person:local", Root: true}, nil},
-		{bulkhead.Reporter{Addr: netip.MustParseAddr("::ffff:127.0.0.9")}, Standing{Weight: 1, Voice: "person:local", Root: true}, nil},
-		{bulkhead.Reporter{Addr: remote}, Standing{Weight: 0.01, Voice: "address:198.51.100.77", Voucher: "198.51.100.0/24"}, nil},
-		{bulkhead.Reporter{Addr: netip.MustParseAddr("2001:db8:1:2::3")}, Standing{Weight: 0.01, Voice: "address:2001:db8:1:2::3", Voucher: "2001:db8::/32#1"}, nil},
-		{bulkhead.Reporter{Account: "self"}, Standing{Weight: 0.05, Voice: "account:self", Voucher: "198.51.100.0/24", Known: true}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("::ffff:127.0.0.9")}, Standing{Weight: 1, Voice: "person:local",
+			Root: true}, nil},
+		{bulkhead.Reporter{Addr: remote}, Standing{Weight: 0.01, Voice: "address:198.51.100.77",
+			Voucher: "198.51.100.0/24"}, nil},
+		{bulkhead.Reporter{Addr: netip.MustParseAddr("2001:db8:1:2::3")},
+			Standing{Weight: 0.01, Voice: "address:2001:db8:1:2::3", Voucher: "2001:db8::/32#1"}, nil},
+		{bulkhead.Reporter{Account: "self"}, Standing{Weight: 0.05, Voice: "account:self", Voucher: "198.51.100.0/24",
+			Known: true}, nil},
 		{bulkhead.Reporter{Account: "proven"}, Standing{Weight: 0.5, Voice: "account:proven", Known: true}, nil},
-		{bulkhead.Reporter{Account: "once"}, Standing{Weight: 0.05, Voice: "account:once", Voucher: "198.51.100.0/24", Known: true}, nil},
+		{bulkhead.Reporter{Account: "once"}, Standing{Weight: 0.05, Voice: "account:once", Voucher: "198.51.100.0/24",
+			Known: true}, nil},
 		{bulkhead.Reporter{Account: "made"}, Standing{Weight: 0.8, Voice: "account:made", Known: true}, nil},
 		{bulkhead.Reporter{Account: "given"}, Standing{Weight: 0.81, Voice: "account:given", Known: true, Root: true}, nil},
-		{bulkhead.Reporter{Account: "bought"}, Standing{Weight: 1, Voice: "account:bought", Voucher: "198.51.100.0/24", Known: true}, nil},
+		{bulkhead.Reporter{Account: "bought"}, Standing{Weight: 1, Voice: "account:bought", Voucher: "198.51.100.0/24",
+			Known: true}, nil},
 		{bulkhead.Reporter{Account: "local"}, Standing{Weight: 1, Voice: "person:local", Known: true, Root: true}, nil},
-		{bulkhead.Reporter{Account: "vouched"}, Standing{Weight: 0.9, Voice: "account:vouched", Confirms: true, Known: true, Root: true}, nil},
-		{bulkhead.Reporter{Account: "alice1"}, Standing{Weight: 1, Voice: "person:alice", Confirms: true, Known: true, Root: true}, nil},
-		{bulkhead.Reporter{Account: "child"}, Standing{Weight: 0.9, Voice: "account:child", Confirms: true, Known: true, Root: true}, nil},
-		{bulkhead.Reporter{Account: "orphan"}, Standing{Weight: 0, Voice: "account:orphan", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "vouched"}, Standing{Weight: 0.9, Voice: "account:vouched", Confirms: true,
+			Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "alice1"}, Standing{Weight: 1, Voice: "person:alice", Confirms: true, Known: true,
+			Root: true}, nil},
+		{bulkhead.Reporter{Account: "child"}, Standing{Weight: 0.9, Voice: "account:child", Confirms: true, Known: true,
+			Root: true}, nil},
+		{bulkhead.Reporter{Account: "orphan"}, Standing{Weight: 0, Voice: "account:orphan", Confirms: true, Known: true,
+			Root: true}, nil},
 		{bulkhead.Reporter{User: "alice"}, Standing{Weight: 1, Voice: "person:alice", Root: true}, nil},
-		{bulkhead.Reporter{Account: "vouched", User: "alice"}, Standing{Weight: 0.9, Voice: "person:vouched=alice", Confirms: true, Known: true, Root: true}, nil},
+		{bulkhead.Reporter{Account: "vouched", User: "alice"}, Standing{Weight: 0.9, Voice: "person:vouched=alice",
+			Confirms: true, Known: true, Root: true}, nil},
 		{bulkhead.Reporter{Account: "self", User: "alice"}, Standing{}, bulkhead.ErrForbidden},
 		{bulkhead.Reporter{Account: "given", User: "alice"}, Standing{}, bulkhead.ErrForbidden},
 		{bulkhead.Reporter{Addr: remote, User: "alice"}, Standing{}, bulkhead.ErrForbidden},
@@ -179,7 +190,8 @@ func TestEncodeDecode(t *testing.T) {
 	b := NewBook(DefaultPolicy())
 	for i := range 20 {
 		_, hash := NewToken()
-		a := Account{Name: fmt.Sprintf("user%d", i), Role: Member, Weight: 0.05, Confirmed: uint32(i), TokenHash: hash, Sealed: map[string][]byte{"razor": {1, byte(i)}}}
+		a := Account{Name: fmt.Sprintf("user%d", i), Role: Member, Weight: 0.05, Confirmed: uint32(i), TokenHash: hash,
+			Sealed: map[string][]byte{"razor": {1, byte(i)}}}
 		if i%2 == 0 {
 			a.From = netip.MustParseAddr("2001:db8::1")
 		}
@@ -214,12 +226,14 @@ func TestEncodeDecode(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
-	for _, good := range []string{"alice", "alice@example.com", "Łukasz", "9to5", "a.b_c+d=e-f", "नमस्ते", strings.Repeat("x", MaxName)} {
+	for _, good := range []string{"alice", "alice@example.com", "Łukasz", "9to5", "a.b_c+d=e-f", "नमस्ते",
+		strings.Repeat("x", MaxName)} {
 		if err := CheckName(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"", "..", "../../x", "a..b", "--data", ".x", "a/b", "a:b", "<b>", "a\u202eb", "\u0301a", "a b", "a\nb", "a\x00", "\xff", strings.Repeat("x", MaxName+1)} {
+	for _, bad := range []string{"", "..", "../../x", "a..b", "--data", ".x", "a/b", "a:b", "<b>", "a\u202eb",
+		"\u0301a", "a b", "a\nb", "a\x00", "\xff", strings.Repeat("x", MaxName+1)} {
 		if err := CheckName(bad); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("%q: %v, want it refused", bad, err)
 		}

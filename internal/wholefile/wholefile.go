@@ -1,10 +1,10 @@
-// Package wholefile writes files whole or not at all, even if the process or the machine
-// crashes meanwhile, and reads small ones:
+// Package wholefile writes files as a whole or not at all, even if the process or the machine
+// crashes during the write, and reads small ones:
 //
 //	err := wholefile.Replace(path, wholefile.Bytes(data))
 //
-// The content is written beside the file, under a hidden name that begins with a dot and
-// the file's name, and synced. Then it gets the file's name, and the folder is synced.
+// The content is written next to the file, under a hidden name that begins with a dot and the
+// file's name, and synced. Then it is renamed to the file's name, and the folder is synced.
 package wholefile
 
 import (
@@ -19,21 +19,21 @@ import (
 	"syscall"
 )
 
-// Replace writes the file at path, or replaces it, with what write writes. The new file has
-// mode 0600 and the process's owner, unless one of prepare, which are called after write,
-// changes that. After an error the old file is as it was.
+// Replace writes or replaces the file at path with the output of write. The new file has mode 0600
+// and the process's owner, unless one of the prepare functions, which are called after write,
+// changes that. After an error the old file is unchanged.
 func Replace(path string, write func(io.Writer) error, prepare ...func(*os.File) error) error {
 	return put(path, os.Rename, write, prepare)
 }
 
-// Create is Replace for a file that does not exist yet. If it exists, also because another
-// process creates it at the same time, it stays as it is, and the error wraps [fs.ErrExist].
+// Create is Replace for a file that does not exist yet. If the file exists, or another process
+// creates it at the same time, it is left unchanged, and the error wraps [fs.ErrExist].
 func Create(path string, write func(io.Writer) error) error {
 	return put(path, os.Link, write, nil)
 }
 
-// ReadJSON decodes the file at path into v. It leaves v as it is if there is no such
-// file; an error names the file.
+// ReadJSON decodes the file at path into v. It leaves v unchanged if the file does not exist; an
+// error names the file.
 func ReadJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,13 +56,14 @@ func Bytes(b []byte) func(io.Writer) error {
 	}
 }
 
-func put(path string, name func(from, to string) error, write func(io.Writer) error, prepare []func(*os.File) error) error {
+func put(path string, name func(from, to string) error, write func(io.Writer) error,
+	prepare []func(*os.File) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, Leftovers(path))
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails, as it should, after it was renamed
+	defer os.Remove(f.Name()) // fails, as it should, after the file was renamed
 	buffered := bufio.NewWriterSize(f, 1<<16)
 	err = write(buffered)
 	if err == nil {
@@ -85,8 +86,8 @@ func put(path string, name func(from, to string) error, write func(io.Writer) er
 	return syncFolder(dir)
 }
 
-// MakeFolder makes a folder and those above it that do not exist, of mode 0700. When it
-// returns without an error, a crash of the machine does not undo that.
+// MakeFolder makes a folder and its missing parents with mode 0700. When it returns without an
+// error, the folders survive a crash of the machine.
 func MakeFolder(dir string) error {
 	var made []string
 	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
@@ -106,7 +107,7 @@ func MakeFolder(dir string) error {
 	return nil
 }
 
-// syncFolder makes the names in a folder durable. Tests watch it.
+// syncFolder makes the names in a folder durable. It is a variable so that tests can observe it.
 var syncFolder = func(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -119,6 +120,6 @@ var syncFolder = func(dir string) error {
 	return err
 }
 
-// Leftovers returns the pattern, for [filepath.Match], of the names beside path under which
-// a killed process may have left its content half written.
+// Leftovers returns a pattern, for [filepath.Match], of the names next to path under which a killed
+// process may have left half-written content.
 func Leftovers(path string) string { return "." + filepath.Base(path) + ".*" }

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// content returns what is in dir, by name.
+// content returns the content of the files in dir, by name.
 func content(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -32,7 +32,7 @@ func content(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestMakeFolder holds every new folder's own entry to be synced, which is in the one above.
+// TestMakeFolder checks that the entry of every new folder is synced in its parent folder.
 func TestMakeFolder(t *testing.T) {
 	sync := syncFolder
 	defer func() { syncFolder = sync }()
@@ -102,7 +102,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestFailed checks that a failure at any step leaves the old file, and nothing beside it.
+// TestFailed checks that a failure at any step leaves the old file, and no leftovers next to it.
 func TestFailed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -136,7 +136,7 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestCreate checks that of many goroutines that create a file at once exactly one succeeds,
+// TestCreate checks that exactly one of many goroutines that create a file concurrently succeeds,
 // and that the whole file is its own.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
@@ -156,7 +156,8 @@ func TestCreate(t *testing.T) {
 	}
 	wg.Wait()
 	got := content(t, dir)
-	if text := got["file"]; won.Load() != 1 || len(got) != 1 || len(text) != 10_000 || bytes.Count([]byte(text), []byte(text[:1])) != 10_000 {
+	if text := got["file"]; won.Load() != 1 || len(got) != 1 || len(text) != 10_000 ||
+		bytes.Count([]byte(text), []byte(text[:1])) != 10_000 {
 		t.Errorf("%d created it; %d files, %d bytes", won.Load(), len(got), len(text))
 	}
 }
@@ -176,8 +177,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestReadJSON checks that an absent file changes nothing, and that any other file that
-// cannot be read is an error that names it.
+// TestReadJSON checks that an absent file changes nothing, and that any other file that cannot be
+// read is an error that names it.
 func TestReadJSON(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")

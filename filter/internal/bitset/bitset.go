@@ -1,4 +1,4 @@
-// Package bitset holds what Bloom filters of any size do with their bits.
+// Package bitset holds the operations on bits that Bloom filters of any size share.
 package bitset
 
 import (
@@ -35,7 +35,7 @@ func Set(words []uint64, i uint64) bool {
 	return old>>(i&63)&1 == 0
 }
 
-// Or adds the bits of src to dst, and returns how many are set then.
+// Or adds the bits of src to dst and returns the resulting number of set bits.
 func Or(dst, src []uint64) (set uint64) {
 	for i, w := range src {
 		w |= dst[i]
@@ -45,7 +45,8 @@ func Or(dst, src []uint64) (set uint64) {
 	return set
 }
 
-// Estimate inverts the expected fill of m bits and k functions.
+// Estimate returns the approximate number of elements of a filter with m bits and k functions in
+// which set bits are set. It inverts the expected fill.
 func Estimate(m, set uint64, k int) uint64 {
 	if set >= m {
 		return math.MaxUint64

@@ -8,9 +8,9 @@ import (
 
 // A BitWriter appends bits to a byte slice, the lowest bit of a byte first.
 type BitWriter struct {
-	Dst []byte // what is written, the bits of the last byte excepted
+	Dst []byte // the bytes written, without the bits of the last incomplete byte
 	acc uint64
-	n   uint // bits in acc, below 8 after every call
+	n   uint // number of bits in acc, below 8 after every call
 }
 
 // Put appends the low n bits of v, n at most 56. The other bits must be 0.
@@ -53,10 +53,9 @@ func (w *BitWriter) Bytes() []byte {
 	return w.Dst
 }
 
-// A BitReader reads what a [BitWriter] wrote. Reading past the end sets short and
-// yields zeros.
+// A BitReader reads the output of a [BitWriter]. Reading past the end sets short and yields zeros.
 type BitReader struct {
-	Src   []byte // what is left to read
+	Src   []byte // bytes left to read
 	acc   uint64
 	n     uint // bits in acc
 	short bool
@@ -92,8 +91,8 @@ func (r *BitReader) Get(n uint) uint64 {
 	return v
 }
 
-// unary reads zeros up to a one and returns how many there were. More than
-// limit of them count as a short read.
+// unary reads zeros up to a one and returns the number of zeros. More than limit zeros count as a
+// short read.
 func (r *BitReader) unary(limit uint64) (q uint64) {
 	for {
 		if r.n == 0 {
@@ -118,7 +117,7 @@ func (r *BitReader) unary(limit uint64) (q uint64) {
 	}
 }
 
-// Gamma reads what [BitWriter.Gamma] wrote.
+// Gamma reads the output of [BitWriter.Gamma].
 func (r *BitReader) Gamma() uint64 {
 	n := r.unary(25)
 	if n > 24 {
@@ -128,14 +127,13 @@ func (r *BitReader) Gamma() uint64 {
 	return 1<<n | r.Get(uint(n))
 }
 
-// Rice reads what [BitWriter.Rice] wrote, limit at most.
+// Rice reads the output of [BitWriter.Rice], at most limit.
 func (r *BitReader) Rice(k uint, limit uint64) uint64 {
 	q := r.unary(limit >> k)
 	return q<<k | r.Get(k)
 }
 
-// End returns an error unless exactly the whole stream was read and its padding
-// is zero.
+// End returns an error unless exactly the whole stream was read and its padding is zero.
 func (r *BitReader) End() error {
 	switch {
 	case r.short:
@@ -148,8 +146,8 @@ func (r *BitReader) End() error {
 	return nil
 }
 
-// RiceBits returns the parameter for count gaps that add up to about slots:
-// log2 of 0.69 times the mean gap, rounded down.
+// RiceBits returns the parameter for count gaps that add up to about slots: log2 of 0.69 times the
+// mean gap, rounded down.
 func RiceBits(slots, count int) uint {
 	if count == 0 {
 		return 0
@@ -157,16 +155,16 @@ func RiceBits(slots, count int) uint {
 	return uint(max(bits.Len64(uint64(slots)*11/(16*uint64(count))), 1) - 1)
 }
 
-// A Slots is a set of cells or bits of one page, ascending, and a value from
-// 1 to maxValue for each; no values in bit arrays, where each stands for 1.
+// A Slots is an ascending set of cells or bits of one page, with a value from 1 to maxValue for
+// each. There are no values in bit arrays, where each stands for 1.
 type Slots struct {
 	At     []uint32
 	Values []uint32
 }
 
-// Append encodes s: the gaps between the positions in Rice's code, each followed
-// by its value in Elias' gamma code. slots is the number of positions that a
-// page has. Measured within 2 % of the entropy at sizes that matter.
+// Append encodes s: the gaps between the positions in Rice's code, each followed by its value in
+// Elias' gamma code. slots is the number of positions in a page. The measured size is within 2 % of
+// the entropy at the sizes that matter.
 func (s Slots) Append(dst []byte, slots int) []byte {
 	w := BitWriter{Dst: dst}
 	r := RiceBits(slots, len(s.At))
@@ -181,8 +179,8 @@ func (s Slots) Append(dst []byte, slots int) []byte {
 	return w.Bytes()
 }
 
-// ParseSlots decodes all of b as count positions below slots, with values or
-// without. It allocates in proportion to len(b), whatever count says.
+// ParseSlots decodes all of b as count positions below slots, with or without values. It allocates
+// in proportion to len(b), whatever count is.
 func ParseSlots(b []byte, slots, count int, valued bool) (s Slots, err error) {
 	least := 1 + RiceBits(slots, count)
 	if valued {

@@ -1,6 +1,6 @@
-// Package codec reads and writes what the filters have in common on disk and on
-// the wire: streams of bits, lists of cells, and the numbers of a stored filter
-// under a header, a checksum and a limit of memory.
+// Package codec reads and writes the common elements of stored and transmitted filters: streams of
+// bits, lists of cells, and the numbers of a stored filter under a header, a checksum and a memory
+// limit.
 package codec
 
 import "errors"
@@ -9,8 +9,8 @@ import "errors"
 const MaxValue = 1<<24 - 1
 
 var (
-	// ErrCorrupt: bytes are not a valid encoding, or not all there.
+	// ErrCorrupt means that bytes are not a valid encoding, or are incomplete.
 	ErrCorrupt = errors.New("filter: corrupt encoding")
-	// ErrTooLarge: an array is larger than the caller allowed.
+	// ErrTooLarge means that an array is larger than the caller allowed.
 	ErrTooLarge = errors.New("filter: array over limit")
 )

@@ -17,14 +17,14 @@ import (
 //	6   .  shape and contents, see the Encode method of the type
 //	end 4  CRC-32C of everything before
 //
-// A decoder checks every size against its limit before it allocates, and
-// allocates a large array only as fast as its bytes arrive.
+// A decoder checks every size against its limit before it allocates, and allocates a large array
+// only as fast as its bytes arrive.
 const (
 	magic   = "BHPF"
 	version = 1
 )
 
-// A Type says what a stored form holds. 5 to 8 are not in use any more.
+// A Type identifies the content of a stored form. 5 to 8 are no longer in use.
 type Type uint8
 
 // The types.
@@ -38,7 +38,7 @@ const (
 	StringBits Type = 11
 )
 
-// Is reports whether head begins a stored form of type t, of the present version.
+// Is reports whether head is the beginning of a stored form of type t, in the present version.
 func Is(head []byte, t Type) bool {
 	return len(head) >= 6 && string(head[:4]) == magic && head[4] == version && head[5] == uint8(t)
 }
@@ -48,7 +48,7 @@ func crcUpdate(crc uint32, b []byte) uint32 {
 	return crc32.Update(crc, crc32.MakeTable(crc32.Castagnoli), b)
 }
 
-// Writer writes numbers and remembers the first error.
+// Writer writes numbers and records the first error.
 type Writer struct {
 	w   io.Writer
 	crc uint32
@@ -56,7 +56,7 @@ type Writer struct {
 	buf []byte
 }
 
-// NewWriter writes the header.
+// NewWriter returns a Writer for a stored form of type t, and writes the header.
 func NewWriter(w io.Writer, t Type) *Writer {
 	p := &Writer{w: w, buf: make([]byte, 0, 1<<15)}
 	p.Bytes([]byte(magic))
@@ -97,7 +97,7 @@ func (p *Writer) Uint64(v uint64) {
 	p.buf = binary.LittleEndian.AppendUint64(p.buf, v)
 }
 
-// Bytes writes b as it is.
+// Bytes writes b unchanged.
 func (p *Writer) Bytes(b []byte) {
 	for len(b) > 0 {
 		p.room(1)
@@ -126,8 +126,8 @@ func (p *Writer) Close() error {
 	return nil
 }
 
-// Reader reads numbers and remembers the first error; after one, every
-// number reads as zero. It never reads past the end of one encoded filter.
+// Reader reads numbers and records the first error; after an error, every number reads as zero. It
+// never reads past the end of one encoded filter.
 type Reader struct {
 	r     io.Reader
 	crc   uint32
@@ -136,8 +136,8 @@ type Reader struct {
 	tmp   [8]byte
 }
 
-// NewReader reads the header. limit bounds the memory, in bytes, that
-// decoding may take.
+// NewReader returns a Reader for a stored form of type t, and reads the header. limit is the
+// maximum amount of memory, in bytes, that decoding may take.
 func NewReader(r io.Reader, t Type, limit int64) *Reader {
 	p := &Reader{r: r, Limit: limit}
 	var head [6]byte
@@ -154,7 +154,7 @@ func NewReader(r io.Reader, t Type, limit int64) *Reader {
 	return p
 }
 
-// Fail makes the error that wraps [ErrCorrupt] the first one, if there is none yet.
+// Fail records an error that wraps [ErrCorrupt], if it is the first error.
 func (p *Reader) Fail(format string, args ...any) {
 	if p.Err == nil {
 		p.Err = fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
@@ -202,8 +202,7 @@ func (p *Reader) Uint64() uint64 {
 	return binary.LittleEndian.Uint64(p.tmp[:8])
 }
 
-// Grow takes n units of size bytes off the limit and reports whether that is
-// allowed.
+// Grow deducts n units of size bytes from the limit and reports whether that is allowed.
 func (p *Reader) Grow(n uint64, size int64) bool {
 	if p.Err != nil {
 		return false
@@ -216,7 +215,7 @@ func (p *Reader) Grow(n uint64, size int64) bool {
 	return true
 }
 
-// Words reads n words. Memory grows with what has arrived.
+// Words reads n words. Memory grows with the bytes that have arrived.
 func (p *Reader) Words(n uint64) []uint64 {
 	if !p.Grow(n, 8) {
 		return nil
@@ -229,7 +228,7 @@ func (p *Reader) Words(n uint64) []uint64 {
 		p.full(part)
 		if need := len(out) + len(part)/8; need > cap(out) {
 			bigger := make([]uint64, len(out), min(n, uint64(2*need)))
-			huge.Advise(bigger[:cap(bigger)]) // before it is touched, or it has small pages already
+			huge.Advise(bigger[:cap(bigger)]) // before it is first touched, when it would get small pages
 			copy(bigger, out)
 			out = bigger
 		}
@@ -243,7 +242,7 @@ func (p *Reader) Words(n uint64) []uint64 {
 	return out
 }
 
-// Bytes reads n bytes. Memory grows with what has arrived.
+// Bytes reads n bytes. Memory grows with the bytes that have arrived.
 func (p *Reader) Bytes(n uint64) []byte {
 	if !p.Grow(n, 1) {
 		return nil
@@ -275,7 +274,7 @@ func (p *Reader) Close() error {
 	return p.Err
 }
 
-// The key of a filter, as stored: its fingerprint alone, or the key itself.
+// The key of a filter as stored: its fingerprint alone, or the key itself.
 const (
 	keyOutside = 0
 	keyInside  = 1
@@ -298,7 +297,7 @@ func WriteSecret[S secret](p *Writer, s S, public bool) {
 	p.Uint64(s.ID())
 }
 
-// ReadSecret reads a key, and finds one that is not inside among the known ones.
+// ReadSecret reads a key, and looks up a key that is not stored itself among the known ones.
 func ReadSecret[S secret](p *Reader, known []S) (s S, public bool) {
 	switch mode := p.Uint8(); mode {
 	case keyInside:

@@ -6,14 +6,13 @@ import (
 	"unsafe"
 )
 
-// hugePage is the usual size of huge pages on Linux; on systems with others the
-// advice has no effect.
+// hugePage is the usual size of huge pages on Linux; on systems with other sizes the advice has no
+// effect.
 const hugePage = 2 << 20
 
-// Advise asks for huge pages behind memory that will be read at random: an
-// array larger than the caches otherwise pays for a walk of the page tables
-// with each line, which under virtualisation costs up to a third of a batched
-// call. It is advice: nothing depends on whether the kernel takes it.
+// Advise asks for huge pages behind memory that will be read at random. Otherwise an array larger
+// than the caches needs a walk of the page tables with each line, which under virtualisation costs
+// up to a third of a batched call. It is advice: nothing depends on whether the kernel follows it.
 func Advise(memory []uint64) {
 	if len(memory)*8 < hugePage {
 		return

@@ -3,5 +3,5 @@
 // Package huge asks the system for huge pages.
 package huge
 
-// Advise does nothing on systems whose way of asking is not wired up.
+// Advise does nothing on systems for which it is not implemented.
 func Advise([]uint64) {}

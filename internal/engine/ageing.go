@@ -142,7 +142,8 @@ func (e *Engine) logAgeing(now, wall time.Time) {
 	e.opts.Log.Warn("the clock is more than two generations ahead of the newest record: ageing is held",
 		"clock", wall.UTC(), "newest_record", newest,
 		"consequence", "no generation expires, and counts go on in generations of "+now.UTC().Format(time.RFC3339),
-		"remedy", fmt.Sprintf("if the clock is wrong, set it right; if this machine was really off since %s, run \"bulkhead clock confirm\"", newest.Format(time.RFC3339)))
+		"remedy",
+		fmt.Sprintf("if the clock is wrong, set it right; if this machine was really off since %s, run \"bulkhead clock confirm\"", newest.Format(time.RFC3339)))
 }
 
 // confirmation is the change that ends the holding of the ageing.
@@ -163,7 +164,8 @@ func (confirmation) do(e *Engine) error {
 	}
 	e.clock.trust(wall)
 	e.held = false
-	e.opts.Log.Warn("an administrator has confirmed the clock", "clock", wall.UTC(), "consequence", "generations age again")
+	e.opts.Log.Warn("an administrator has confirmed the clock", "clock", wall.UTC(), "consequence",
+		"generations age again")
 	return e.rotate()
 }
 

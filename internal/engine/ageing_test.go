@@ -32,14 +32,16 @@ type heldNode struct {
 }
 
 func newHeldNode(t *testing.T) *heldNode {
-	n := &heldNode{t: t, dir: filepath.Join(t.TempDir(), "data"), clock: newClock(), counts: make(map[int]uint32), listed: make(map[int]bool)}
+	n := &heldNode{t: t, dir: filepath.Join(t.TempDir(), "data"), clock: newClock(), counts: make(map[int]uint32),
+		listed: make(map[int]bool)}
 	n.start()
 	t.Cleanup(func() { n.stop() })
 	for i := range 400 {
 		n.count(i, 1+uint32(i%3))
 	}
 	for i := 1000; i < 1050; i++ {
-		report(t, n.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+		report(t, n.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
 		n.listed[i] = true
 	}
 	return n
@@ -54,7 +56,8 @@ func (n *heldNode) start() {
 	tally := BookOptions{Generation: day, Keep: 7, Capacity: 20_000, Error: 1e-3}
 	block := BookOptions{Generation: 7 * day, Keep: 8, Capacity: 10_000, Error: 1e-6}
 	n.Engine, err = Open(n.t.Context(), small(Options{
-		Store: n.store, Tally: tally, Block: block, Now: n.clock.Now, Uptime: func() time.Duration { return time.Duration(n.uptime.Load()) },
+		Store: n.store, Tally: tally, Block: block, Now: n.clock.Now,
+		Uptime:  func() time.Duration { return time.Duration(n.uptime.Load()) },
 		MaxStep: StepLimit(tally, block), Log: slog.New(slog.NewTextHandler(&n.log, nil)),
 	}))
 	if err != nil {
@@ -103,7 +106,8 @@ func (n *heldNode) exact(when string) {
 		}
 	}
 	if wrong+missing > 0 {
-		n.t.Errorf("%s: %d of %d counts are wrong, %d of %d listings are gone", when, wrong, len(n.counts), missing, len(n.listed))
+		n.t.Errorf("%s: %d of %d counts are wrong, %d of %d listings are gone", when, wrong, len(n.counts), missing,
+			len(n.listed))
 	}
 }
 
@@ -125,7 +129,8 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 			if a := n.Ageing(); !a.Held || a.Clock.Sub(a.Newest).Round(time.Hour) != ahead {
 				t.Fatalf("%v ahead: %+v", ahead, a)
 			}
-			if text := n.log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "bulkhead clock confirm") {
+			if text := n.log.String(); strings.Count(text, "level=WARN") != 1 ||
+				!strings.Contains(text, "bulkhead clock confirm") {
 				t.Errorf("logged:\n%s", text)
 			}
 			n.exact("clock ahead")
@@ -204,7 +209,8 @@ func TestClockConfirmed(t *testing.T) {
 	n := newHeldNode(t)
 	n.restart(10 * day)
 	if a := n.Ageing(); a.Tally != 1 || a.Blocklist != 0 {
-		t.Errorf("10 days: %d generations of the tally and %d of the blocklist would expire, want 1 and 0", a.Tally, a.Blocklist)
+		t.Errorf("10 days: %d generations of the tally and %d of the blocklist would expire, want 1 and 0", a.Tally,
+			a.Blocklist)
 	}
 	n.count(7000, 3)
 	if err := n.ConfirmClock(t.Context()); err != nil {

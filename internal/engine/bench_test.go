@@ -52,7 +52,8 @@ func BenchmarkCheck(b *testing.B) {
 // none of them known, all of them seen every day, or all of them reported besides.
 func BenchmarkCheckMessage(b *testing.B) {
 	c := newClock()
-	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 400_000, Error: 1e-3}})
+	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 400_000,
+		Error: 1e-3}})
 	const messages, signatures = 2000, 40
 	message := func(n int) (sigs []bulkhead.Signature) {
 		sigs = append(sigs, sig(bulkhead.Exact, n))
@@ -106,7 +107,8 @@ func BenchmarkReport(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer st.Close()
-	e, err := Open(context.Background(), small(Options{Store: st, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-3}}))
+	e, err := Open(context.Background(), small(Options{Store: st,
+		Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-3}}))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -181,7 +183,8 @@ func BenchmarkOpen(b *testing.B) {
 // generations.
 func BenchmarkVote(b *testing.B) {
 	c := newClock()
-	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1_000_000, Error: 1e-3}})
+	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1_000_000,
+		Error: 1e-3}})
 	for range 7 {
 		report(b, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 0)}})
 		c.Advance(24 * time.Hour)

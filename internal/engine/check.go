@@ -109,7 +109,8 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Ke
 	}
 	v.Whitelisted = e.Whitelisted(&q.Source, q.Signatures)
 	s.decider.Policy = policy
-	s.message = verdict.Case{Signatures: q.Signatures, Findings: findings, Evidence: s.evidence, Pairs: s, Contents: s.holds(q.Signatures, odds.Odds), Revoked: odds.Revoked(), Terse: q.Terse}
+	s.message = verdict.Case{Signatures: q.Signatures, Findings: findings, Evidence: s.evidence, Pairs: s,
+		Contents: s.holds(q.Signatures, odds.Odds), Revoked: odds.Revoked(), Terse: q.Terse}
 	defer func() { s.message = verdict.Case{} }()
 	outcome := s.decider.Message(v, &s.message)
 	if held != nil {

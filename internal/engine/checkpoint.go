@@ -239,12 +239,15 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	}
 	m.TallyFrom, m.BlockFrom = v.tally.From, v.block.From
 	for _, g := range v.tally.Live {
-		m.Tally = append(m.Tally, metaTally{TallySpec: g.TallySpec, CountsFile: own("counts", g.Start, g.Counts), UniqueFile: own("unique", g.Start, g.Unique)})
+		m.Tally = append(m.Tally, metaTally{TallySpec: g.TallySpec, CountsFile: own("counts", g.Start, g.Counts),
+			UniqueFile: own("unique", g.Start, g.Unique)})
 	}
 	for _, g := range v.block.Live {
 		spam, revoked := g.Shared()
-		b := metaBlock{BlockSpec: g.BlockSpec, SpamFile: own("spam", g.Start, spam), RevokedFile: own("revoked", g.Start, revoked),
-			WeightsFile: own("weights", g.Start, g.Weights), VotesFile: own("votes", g.Start, g.Votes), NamesFile: own("names", g.Start, g.Names)}
+		b := metaBlock{BlockSpec: g.BlockSpec, SpamFile: own("spam", g.Start, spam),
+			RevokedFile: own("revoked", g.Start, revoked),
+			WeightsFile: own("weights", g.Start, g.Weights), VotesFile: own("votes", g.Start, g.Votes), NamesFile: own("names",
+				g.Start, g.Names)}
 		if g.Floor > 0 {
 			b.ListedFile, b.UnlistedFile = own(listedArray, g.Start, g.Spam), own(unlistedArray, g.Start, g.Revoked)
 		}

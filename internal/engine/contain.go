@@ -80,7 +80,8 @@ func (c *contents) Matches() []verdict.Match {
 // match adds the match of samples[held], if there is one.
 func (c *contents) match(held int, samples []filter.Key) {
 	together, quoted := 0, 0
-	for i, r := range c.look(evidence.Listings, len(samples), func(i int) filter.Key { return c.of.keys.Together(samples[held], samples[i]) }) {
+	for i, r := range c.look(evidence.Listings, len(samples),
+		func(i int) filter.Key { return c.of.keys.Together(samples[held], samples[i]) }) {
 		if i == held || listed(&r) {
 			together++
 			if c.samples[i].Kind == bulkhead.SampleQuoted {

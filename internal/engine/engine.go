@@ -114,8 +114,10 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	e.whitelist.Store(opts.Whitelist)
 	e.books.Store(&books{secrets: secrets})
 	e.replicas = replica.NewSet(replica.Options{
-		Known: func(id uint64) bool { return e.books.Load().secrets.Knows(id) }, Tally: opts.Tally, Block: opts.Block, Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
-		Keeps: e.keeps, Now: e.clock.now, Promotion: func() float64 { return e.accounts.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
+		Known: func(id uint64) bool { return e.books.Load().secrets.Knows(id) }, Tally: opts.Tally, Block: opts.Block,
+		Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
+		Keeps: e.keeps, Now: e.clock.now, Promotion: func() float64 { return e.accounts.Policy().Promotion },
+		Checkpoint: e.wakeCheckpoint,
 	})
 	e.resolver = resolve.New(resolve.Options{
 		Accounts: e.accounts, Policy: e.policy, Threshold: e.threshold.Load, Now: e.clock.now, Day: e.day(),

@@ -112,8 +112,10 @@ func TestFloorShared(t *testing.T) {
 // TestFloorOfVotes: what a vote lists is told at once, also if nobody else has seen it.
 func TestFloorOfVotes(t *testing.T) {
 	c := newClock()
-	a, b := open(t, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 20_000, Error: 1e-3, Floor: 2}}), open(t, Options{Now: c.Now})
-	if err := errors.Join(a.Record(t.Context(), true), b.SetOrigins(t.Context(), []Origin{{ID: "a", Weight: 1}})); err != nil {
+	a, b := open(t, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 20_000,
+		Error: 1e-3, Floor: 2}}), open(t, Options{Now: c.Now})
+	if err := errors.Join(a.Record(t.Context(), true),
+		b.SetOrigins(t.Context(), []Origin{{ID: "a", Weight: 1}})); err != nil {
 		t.Fatal(err)
 	}
 	s := sig(bulkhead.Exact, 1)
@@ -205,7 +207,8 @@ func TestIntervalsHaveNoOrder(t *testing.T) {
 		mail = append(mail, m)
 	}
 	for i := range 50 { // votes on what nobody saw
-		mail = append(mail, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1<<20+i)}, Vote: bulkhead.Spam})
+		mail = append(mail, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1<<20+i)},
+			Vote: bulkhead.Spam})
 	}
 	type told struct {
 		array Array
@@ -215,7 +218,8 @@ func TestIntervalsHaveNoOrder(t *testing.T) {
 	for range 2 {
 		e := open(t, Options{
 			Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 4_000_000, Error: 1e-5},
-			Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-9}, Trust: trust.DefaultPolicy(),
+			Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-9},
+			Trust: trust.DefaultPolicy(),
 		})
 		if err := e.Record(t.Context(), true); err != nil {
 			t.Fatal(err)

@@ -55,7 +55,8 @@ func TestLostIncarnationCounts(t *testing.T) {
 			want[i] += n
 		}
 		for i := range 20 {
-			report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1000+first+i)}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+			report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1000+first+i)},
+				Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
 		}
 		pass(t, a, b, "a")
 	}
@@ -92,7 +93,8 @@ func TestLostIncarnationCounts(t *testing.T) {
 	stop()
 	start()
 	exact("restart", 0, 300)
-	if err := errors.Join(b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 0.9}}), b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}}), b.RenameOrigin(ctx, "a", "x")); err != nil {
+	if err := errors.Join(b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 0.9}}),
+		b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}}), b.RenameOrigin(ctx, "a", "x")); err != nil {
 		t.Fatal(err)
 	}
 	exact("weighed and renamed", 0, 300)
@@ -105,7 +107,8 @@ func TestLostIncarnationCounts(t *testing.T) {
 		want[i] = 1 + uint32(i%4)
 	}
 	exact("forgotten", 300)
-	if v := check(t, b, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam || len(b.FormerIncarnations("x")) != 0 {
+	if v := check(t, b, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam ||
+		len(b.FormerIncarnations("x")) != 0 {
 		t.Errorf("forgotten: %v, %v", v.Judged, b.FormerIncarnations("x"))
 	}
 	stop()
@@ -131,7 +134,8 @@ func TestLostIncarnationIsOneVoice(t *testing.T) {
 		if err := a.Record(ctx, true); err != nil {
 			t.Fatal(err)
 		}
-		report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+		report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
 		if err := a.Count(ctx, []bulkhead.Signature{s}, []uint32{1000}); err != nil {
 			t.Fatal(err)
 		}

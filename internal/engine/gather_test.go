@@ -41,7 +41,8 @@ func TestGatherings(t *testing.T) {
 				t.Fatalf("%v: %d lines after %d voters, want %d:\n%s", vote, got, n, len(want), log.String())
 			}
 		}
-		if !strings.Contains(log.String(), "latest=stranger-20") || !strings.Contains(log.String(), fmt.Sprint("vote=", vote)) {
+		if !strings.Contains(log.String(), "latest=stranger-20") ||
+			!strings.Contains(log.String(), fmt.Sprint("vote=", vote)) {
 			t.Errorf("%v: %s", vote, log.String())
 		}
 		if got := e.Info().Gatherings; got != 3 {
@@ -51,7 +52,8 @@ func TestGatherings(t *testing.T) {
 }
 
 // TestWarnings: the log tells of votes on a known sender from the first one on, of votes that
-// list what many received, of the second one on a known network, of listings again and again, and of many who excuse what they did
+// list what many received, of the second one on a known network, of listings again and again, and of
+// many who excuse what they did
 // not receive; and of nothing where one user reports what is new.
 func TestWarnings(t *testing.T) {
 	var log bytes.Buffer
@@ -101,7 +103,8 @@ func TestWarnings(t *testing.T) {
 	}
 	network := bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24")
 	for day := range 2 {
-		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 10+day), network}, Recipients: []string{"ann@here.example", "bob@here.example"}, Count: 2})
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 10+day), network},
+			Recipients: []string{"ann@here.example", "bob@here.example"}, Count: 2})
 		c.Advance(24 * time.Hour)
 	}
 	says("", 0, by("a", bulkhead.Spam, sig(bulkhead.Exact, 20), network))
@@ -118,7 +121,8 @@ func TestSpreads(t *testing.T) {
 	e := open(t, Options{Now: c.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	votersOf(t, e)
 	mail := func(text int, domain string) []bulkhead.Signature {
-		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain), bulkhead.NamedSignature(bulkhead.Sender, "ann@"+domain)}
+		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain),
+			bulkhead.NamedSignature(bulkhead.Sender, "ann@"+domain)}
 	}
 	deliver := func(m []bulkhead.Signature, from, n int) {
 		t.Helper()
@@ -166,7 +170,8 @@ func TestSpreads(t *testing.T) {
 		for _, vote := range []bulkhead.Vote{bulkhead.Ham, bulkhead.Spam} {
 			report(t, e, by("a", vote, m...))
 			v := check(t, e, m...)
-			if wanted := known && vote == bulkhead.Ham; (v.Class == bulkhead.ClassGood) != wanted || v.Class == bulkhead.ClassGood && v.Unwanted() {
+			if wanted := known && vote == bulkhead.Ham; (v.Class == bulkhead.ClassGood) != wanted ||
+				v.Class == bulkhead.ClassGood && v.Unwanted() {
 				t.Errorf("%s, after a vote %v: class %v", tt.domain, vote, v.Class)
 			}
 		}
@@ -185,9 +190,11 @@ func TestPeersGather(t *testing.T) {
 	e := open(t, Options{Now: c.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	votersOf(t, e)
 	mail := func(text int, domain string) []bulkhead.Signature {
-		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain), bulkhead.NamedSignature(bulkhead.Sender, "news@"+domain)}
+		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain),
+			bulkhead.NamedSignature(bulkhead.Sender, "news@"+domain)}
 	}
-	known, lone, many, unknown := mail(1, "known.example"), mail(2, "known.example"), []bulkhead.Signature{sig(bulkhead.Exact, 3)}, mail(4, "new.example")
+	known, lone, many, unknown := mail(1, "known.example"), mail(2,
+		"known.example"), []bulkhead.Signature{sig(bulkhead.Exact, 3)}, mail(4, "new.example")
 	recipients := 0
 	deliver := func(m []bulkhead.Signature, n int) {
 		t.Helper()
@@ -232,7 +239,8 @@ func TestPeersGather(t *testing.T) {
 			deliver(m, 2)
 			lines := strings.Count(log.String(), "peers list together")
 			noted[name] += lines
-			if lines == 1 && (wasSpam || !strings.Contains(log.String(), fmt.Sprint("peers=", 0.25*float64(peers), " ")) || !strings.Contains(log.String(), "vote=spam")) {
+			if lines == 1 && (wasSpam || !strings.Contains(log.String(), fmt.Sprint("peers=", 0.25*float64(peers), " ")) ||
+				!strings.Contains(log.String(), "vote=spam")) {
 				t.Errorf("%s, spam %v with %d peers: %s", name, wasSpam, peers, log.String())
 			}
 			if name == "known" && lines != map[int]int{2: 1, 4: 1, 8: 1}[peers] {

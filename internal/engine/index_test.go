@@ -30,7 +30,8 @@ const (
 
 func newWalk(t *testing.T, seed uint64) *walk {
 	w := &walk{t: t, rng: rand.New(rand.NewPCG(seed, 9)), clock: newClock()}
-	o := Options{Now: w.clock.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 300, Error: 1e-3}, Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 100, Error: 1e-4}}
+	o := Options{Now: w.clock.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 300, Error: 1e-3},
+		Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 100, Error: 1e-4}}
 	o.RevocationFirst = seed%2 == 1
 	w.Engine = open(t, o)
 	for i := range 5 {
@@ -94,7 +95,8 @@ func (w *walk) step() {
 				}
 				transfer(w.t, from, w.Engine, w.all[i].ID)
 			}
-			r := bulkhead.Report{Signatures: []bulkhead.Signature{w.sig(), w.sig()}, Count: uint32(1 + w.rng.IntN(30)), Vote: bulkhead.Vote(w.rng.IntN(4))}
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{w.sig(), w.sig()}, Count: uint32(1 + w.rng.IntN(30)),
+				Vote: bulkhead.Vote(w.rng.IntN(4))}
 			if r.Vote != bulkhead.Sighting {
 				r.Count = 1
 			}

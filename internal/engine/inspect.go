@@ -12,7 +12,8 @@ import (
 
 // A Doubt is a part of what an engine holds that may not be what was acknowledged.
 type Doubt struct {
-	// Array is counts, unique, spam, revoked, weights, votes or names, or listed or unlisted where the blocklist has a floor; or accounts,
+	// Array is counts, unique, spam, revoked, weights, votes or names, or listed or unlisted where the
+	// blocklist has a floor; or accounts,
 	// ballots or journal, which have no pages.
 	Array  string `json:"array"`
 	Start  uint64 `json:"start,omitempty"`  // of the generation, Unix seconds
@@ -87,7 +88,8 @@ func (m *meta) arrays() (out []arrayFile) {
 	}
 	for _, o := range m.Origins {
 		for _, a := range o.Arrays {
-			out = append(out, arrayFile{name: a.File, array: string(a.Array), origin: o.ID, start: a.Start, geometry: a.Geometry})
+			out = append(out, arrayFile{name: a.File, array: string(a.Array), origin: o.ID, start: a.Start,
+				geometry: a.Geometry})
 		}
 	}
 	return out
@@ -146,7 +148,8 @@ func (a *arrayFile) scan(n *store.Inspection, fn func(*filter.Image) error) ([]D
 			out[n-1].Keys += l.Keys
 			continue
 		}
-		out = append(out, Doubt{Array: a.array, Start: a.start, Origin: a.origin, Page: l.Page, Pages: 1, Keys: l.Keys, Stale: l.Stale})
+		out = append(out, Doubt{Array: a.array, Start: a.start, Origin: a.origin, Page: l.Page, Pages: 1, Keys: l.Keys,
+			Stale: l.Stale})
 	}
 	return out, nil
 }

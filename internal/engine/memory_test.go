@@ -58,7 +58,8 @@ func TestFlood(t *testing.T) {
 		}
 		for _, g := range e.Info().Tally {
 			if a := g.Arrays[0]; float64(a.Keys) > book.Early*float64(g.Capacity)+step || a.CountWrong > 5*shape.Error {
-				t.Fatalf("after %d signatures: %d in a generation for %d, %.2g of the counts wrong", (i+1)*step, a.Keys, g.Capacity, a.CountWrong)
+				t.Fatalf("after %d signatures: %d in a generation for %d, %.2g of the counts wrong", (i+1)*step, a.Keys,
+					g.Capacity, a.CountWrong)
 			}
 		}
 	}
@@ -208,11 +209,14 @@ func TestFloor(t *testing.T) {
 	}
 	state := func() string {
 		v := e.view()
-		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally.Live), v.tally.Live[len(v.tally.Live)-1].Start)
+		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally.Live),
+			v.tally.Live[len(v.tally.Live)-1].Start)
 	}
 	want := state()
-	if oldest := e.view().tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) || e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
-		t.Fatalf("floor %d, horizon %d, oldest generation %d", e.Floor(ArrayCounts), e.Horizon(ArrayCounts), oldest[len(oldest)-1].Start)
+	if oldest := e.view().tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) ||
+		e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
+		t.Fatalf("floor %d, horizon %d, oldest generation %d", e.Floor(ArrayCounts), e.Horizon(ArrayCounts),
+			oldest[len(oldest)-1].Start)
 	}
 	copied := filepath.Join(t.TempDir(), "copied") // as after a kill
 	if err := errors.Join(os.Mkdir(copied, 0o700), os.CopyFS(copied, os.DirFS(dir))); err != nil {

@@ -88,7 +88,8 @@ func TestMerge(t *testing.T) {
 		})
 	}
 	t.Logf("%d schedules: %v", n, done)
-	for _, what := range []string{"reports", "merged", "day", "evicted", "weighed", "rolled back", "new life", "renamed", "images", "stopped", "limit raised", "killed", "checkpoint", "merged counts", "merged spam", "merged revoked"} {
+	for _, what := range []string{"reports", "merged", "day", "evicted", "weighed", "rolled back", "new life", "renamed",
+		"images", "stopped", "limit raised", "killed", "checkpoint", "merged counts", "merged spam", "merged revoked"} {
 		if done[what] == 0 && n >= 30 {
 			t.Errorf("no step of kind %q", what)
 		}
@@ -100,7 +101,8 @@ func (w *mergeWorld) newPeer(i int) {
 	if i%4 == 3 {
 		o.Tally = BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 60_000, Error: 1e-3} // of another shape
 	}
-	p := &mergePeer{Engine: open(w.t, o), id: fmt.Sprint("peer", i), weight: 1, life: 1, origin: true, truth: make(map[uint64]map[int]uint32)}
+	p := &mergePeer{Engine: open(w.t, o), id: fmt.Sprint("peer", i), weight: 1, life: 1, origin: true,
+		truth: make(map[uint64]map[int]uint32)}
 	if err := p.Record(context.Background(), true); err != nil {
 		w.t.Fatal(err)
 	}
@@ -112,7 +114,9 @@ func (w *mergeWorld) start() {
 	if w.st, err = store.Open(w.dir, store.Options{Durability: store.Relaxed}); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.home, err = Open(context.Background(), small(Options{Store: w.st, Now: w.clock.Now, RemoteBytes: w.limit, Threshold: bulkhead.Many, Log: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})); err != nil {
+	if w.home, err = Open(context.Background(), small(Options{Store: w.st, Now: w.clock.Now, RemoteBytes: w.limit,
+		Threshold: bulkhead.Many, Log: slog.New(slog.NewTextHandler(w.t.Output(),
+			&slog.HandlerOptions{Level: slog.LevelWarn}))})); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -244,7 +248,8 @@ func (w *mergeWorld) step() {
 		}
 		for range w.rng.IntN(5) { // of other signatures, to keep the sightings simple
 			vote := []bulkhead.Vote{bulkhead.Spam, bulkhead.Revocation}[w.rng.IntN(2)]
-			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, mergeSigs+w.rng.IntN(mergeLists))}, Vote: vote})
+			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact,
+				mergeSigs+w.rng.IntN(mergeLists))}, Vote: vote})
 		}
 		w.share(p)
 	case x < 53:
@@ -416,7 +421,8 @@ func (w *mergeWorld) compare(after string) {
 		}
 		f := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0]
 		looks := make([]bulkhead.Look, 1)
-		if err := w.home.Look(context.Background(), []bulkhead.Signature{sig(bulkhead.Exact, n)}, looks, bulkhead.Counts); err != nil {
+		if err := w.home.Look(context.Background(), []bulkhead.Signature{sig(bulkhead.Exact, n)}, looks,
+			bulkhead.Counts); err != nil {
 			w.t.Fatal(err)
 		}
 		if looks[0].Sightings != f.Sightings {
@@ -430,10 +436,13 @@ func (w *mergeWorld) compare(after string) {
 		}
 	}
 	for n := mergeSigs; n < mergeSigs+mergeLists; n++ {
-		got, want := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0], check(w.t, w.twin, sig(bulkhead.Exact, n)).Findings[0]
+		got, want := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0], check(w.t, w.twin,
+			sig(bulkhead.Exact, n)).Findings[0]
 		judged := w.judged(n)
-		if got.Judged != judged || max(got.Spam, want.Spam)-min(got.Spam, want.Spam) > uint32(len(w.peers)) { // weighed votes are rounded up
-			w.t.Fatalf("after %s: signature %d is %v by %d votes, want %v by %d", after, n, got.Judged, got.Spam, judged, want.Spam)
+		// weighed votes are rounded up
+		if got.Judged != judged || max(got.Spam, want.Spam)-min(got.Spam, want.Spam) > uint32(len(w.peers)) {
+			w.t.Fatalf("after %s: signature %d is %v by %d votes, want %v by %d", after, n, got.Judged, got.Spam, judged,
+				want.Spam)
 		}
 		if got.Judged != want.Judged {
 			w.done[fmt.Sprintf("judged %v, unmerged %v", got.Judged, want.Judged)]++

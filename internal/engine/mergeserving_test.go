@@ -90,7 +90,8 @@ func TestMergeServing(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	readers.Wait()
-	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("", Need{Geometry: g, Pages: g.Pages()}) {
+	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("",
+		Need{Geometry: g, Pages: g.Pages()}) {
 		if time.Now().After(end) {
 			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 		}
@@ -122,7 +123,8 @@ func TestRenameWhileWarm(t *testing.T) {
 			images = parts
 		}
 	}
-	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("", Need{Geometry: g, Pages: g.Pages()}) {
+	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("",
+		Need{Geometry: g, Pages: g.Pages()}) {
 		if time.Now().After(end) {
 			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 		}

@@ -37,7 +37,9 @@ type GenerationInfo struct {
 
 // ArrayInfo is the state of one array.
 type ArrayInfo struct {
-	Name     string  `json:"name"` // of the tally: counts or unique; of the blocklist: spam, revoked, weights, votes or names, or listed or unlisted where the blocklist has a floor
+	// of the tally: counts or unique; of the blocklist: spam, revoked, weights, votes or names, or listed
+	// or unlisted where the blocklist has a floor
+	Name     string  `json:"name"`
 	Geometry string  `json:"geometry"`
 	Keys     uint64  `json:"keys"`  // distinct keys, about
 	Fill     float64 `json:"fill"`  // share of its cells or bits that are in use, 0..1
@@ -81,7 +83,8 @@ func (e *Engine) Info() Info {
 			arrayInfo("names", g.NamesGeometry, g.Names.Stats()),
 		}
 		if g.Floor > 0 {
-			arrays = append(arrays, arrayInfo(listedArray, g.SpamGeometry, g.Spam.Stats()), arrayInfo(unlistedArray, g.RevokedGeometry, g.Revoked.Stats()))
+			arrays = append(arrays, arrayInfo(listedArray, g.SpamGeometry, g.Spam.Stats()),
+				arrayInfo(unlistedArray, g.RevokedGeometry, g.Revoked.Stats()))
 		}
 		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity, arrays...))
 	}
@@ -96,5 +99,6 @@ func (info *Info) generation(start, capacity uint64, arrays ...ArrayInfo) Genera
 }
 
 func arrayInfo(name string, g filter.Geometry, s filter.Stats) ArrayInfo {
-	return ArrayInfo{Name: name, Geometry: g.String(), Keys: s.Keys, Fill: s.Fill, Bytes: s.Bytes, Ghost: s.Ghost, CountWrong: s.CountWrong, BulkWrong: s.BulkWrong}
+	return ArrayInfo{Name: name, Geometry: g.String(), Keys: s.Keys, Fill: s.Fill, Bytes: s.Bytes, Ghost: s.Ghost,
+		CountWrong: s.CountWrong, BulkWrong: s.BulkWrong}
 }

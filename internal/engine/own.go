@@ -136,7 +136,8 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 			}
 			r.Close()
 			for _, r := range r.Split(maxRound) {
-				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To})
+				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil),
+					From: r.From, To: r.To})
 			}
 		}
 	}

@@ -94,7 +94,8 @@ func (r rekeying) do(e *Engine) error {
 		e.setSecrets(before.secrets)
 		return err
 	}
-	e.opts.Log.Info("counting under another secret of the network", "network", fmt.Sprintf("%016x", secrets.IDs[0]), "before", fmt.Sprintf("%016x", before.secrets.IDs[0]))
+	e.opts.Log.Info("counting under another secret of the network", "network", fmt.Sprintf("%016x", secrets.IDs[0]),
+		"before", fmt.Sprintf("%016x", before.secrets.IDs[0]))
 	return nil
 }
 

@@ -203,7 +203,8 @@ func (e *Engine) Replica(origin string) []ArrayState { return e.replicas.Arrays(
 
 // CopyReplica returns the pages of an array of an origin at one moment, and the array's
 // version then. An array that is not there, or not whole, is an error that wraps [ErrGap].
-func (e *Engine) CopyReplica(ctx context.Context, origin string, a Array, start uint64) (version uint64, images []*filter.Image, err error) {
+func (e *Engine) CopyReplica(ctx context.Context, origin string, a Array, start uint64) (version uint64,
+	images []*filter.Image, err error) {
 	var copied error
 	err = e.inTurn(ctx, func() { version, images, copied = e.replicas.Copy(origin, replica.Key{Array: a, Start: start}) })
 	if err == nil {

@@ -32,7 +32,8 @@ func newCrowd(tb testing.TB, n, capacity uint64, limit float64) *crowd {
 	tb.Helper()
 	ctx := tb.Context()
 	c := &crowd{n: n}
-	books := Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3}, Votes: 1000, CheckpointBytes: 1 << 40}
+	books := Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3},
+		Votes: 1000, CheckpointBytes: 1 << 40}
 	opts := books
 	if limit > 0 {
 		st, err := store.Open(filepath.Join(tb.TempDir(), "data"), store.Options{Durability: store.Relaxed})
@@ -156,7 +157,8 @@ func (c *crowd) evict(tb testing.TB) time.Duration {
 	if err := c.home.SetOrigins(tb.Context(), list); err != nil {
 		tb.Fatal(err)
 	}
-	for slices.ContainsFunc(c.home.replicas.View().Merged, func(m *replica.Merged) bool { return slices.Contains(m.Origins(), out) }) {
+	for slices.ContainsFunc(c.home.replicas.View().Merged,
+		func(m *replica.Merged) bool { return slices.Contains(m.Origins(), out) }) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	return time.Since(begun)
@@ -172,7 +174,8 @@ func TestMergedError(t *testing.T) {
 	for _, merged := range c.home.replicas.View().Merged {
 		said += merged.Ghost()
 	}
-	t.Logf("%d of %d arrays merged into %d: %.2g of counts too high, %.2g of absent signatures seen, %.2g said", m.Merged, crowdOrigins, m.Into, counts, ghosts, said)
+	t.Logf("%d of %d arrays merged into %d: %.2g of counts too high, %.2g of absent signatures seen, %.2g said",
+		m.Merged, crowdOrigins, m.Into, counts, ghosts, said)
 	if m.Bytes > m.Limit || m.Merged < 6 {
 		t.Errorf("%+v", m)
 	}

@@ -87,7 +87,8 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	v := e.seen.Get().(*bulkhead.Verdict)
 	defer e.seen.Put(v)
 	var held []filter.Key
-	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter, Terse: true}, v, &held)
+	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter,
+		Terse: true}, v, &held)
 	if err != nil {
 		return err
 	}
@@ -188,7 +189,8 @@ func checkReport(rep *bulkhead.Report) error {
 		return err
 	}
 	if rep.Vote == bulkhead.Spam && !bulkhead.Identifies(rep.Signatures) {
-		return fmt.Errorf("%w: a spam vote on nothing but a claimed name, network or markup, which many messages share", bulkhead.ErrMalformed)
+		return fmt.Errorf("%w: a spam vote on nothing but a claimed name, network or markup, which many messages share",
+			bulkhead.ErrMalformed)
 	}
 	return nil
 }

@@ -190,7 +190,8 @@ func (e *Engine) ownArray(d *Doubt) imaged {
 func (e *Engine) orphaned(v *votes) bool {
 	view := e.view()
 	unknown := func(gen uint64, known bool) bool { return !known && gen > view.newest() }
-	return unknown(v.TallyGen, view.tally.Find(v.TallyGen) != nil) || unknown(v.BlockGen, view.block.Find(v.BlockGen) != nil)
+	return unknown(v.TallyGen, view.tally.Find(v.TallyGen) != nil) ||
+		unknown(v.BlockGen, view.block.Find(v.BlockGen) != nil)
 }
 
 // doubtEntry notes an entry of the journal that could not be applied.

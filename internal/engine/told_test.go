@@ -85,7 +85,8 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 	vote := func() {
 		n, by := int(texts*rng.Float64()*rng.Float64()), rng.IntN(voters)
 		v := []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam, bulkhead.Ham, bulkhead.Revocation}[rng.IntN(4)]
-		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: v, Reporter: bulkhead.Reporter{Account: fmt.Sprint("voter", by)}}
+		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: v,
+			Reporter: bulkhead.Reporter{Account: fmt.Sprint("voter", by)}}
 		was := listed(a, n)
 		receipt := report(t, a, r)
 		if got := report(t, same, r); got != receipt {
@@ -203,7 +204,8 @@ func TestVotesToldFromChanges(t *testing.T) {
 			if err := e.PutAccount(ctx, trust.Account{Name: name, Role: trust.Trusted, Weight: 1}); err != nil {
 				t.Fatal(err)
 			}
-			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: vote, Reporter: bulkhead.Reporter{Account: name}})
+			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: vote,
+				Reporter: bulkhead.Reporter{Account: name}})
 		}
 		switch n {
 		case 0:
@@ -236,7 +238,8 @@ func TestVotesToldFromChanges(t *testing.T) {
 			for _, a := range g.Arrays {
 				arrays[a.Name] = true
 			}
-			if told := want[i] > 1; arrays["listed"] != told || arrays["unlisted"] != told || !arrays["spam"] || !arrays["revoked"] {
+			if told := want[i] > 1; arrays["listed"] != told || arrays["unlisted"] != told || !arrays["spam"] ||
+				!arrays["revoked"] {
 				t.Errorf("arrays %v with the number %d", arrays, want[i])
 			}
 		}

@@ -135,6 +135,7 @@ func (c *counted) see(t *testing.T, revoked bool, v bulkhead.Verdict, stated [2]
 		c.of++
 	}
 	if v.Error < least || v.Findings[0].Error < least || v.Error > 1 {
-		t.Fatalf("revoked %v, spam %v: error %v, of the signature %v; want at least %v", revoked, judged, v.Error, v.Findings[0].Error, least)
+		t.Fatalf("revoked %v, spam %v: error %v, of the signature %v; want at least %v", revoked, judged, v.Error,
+			v.Findings[0].Error, least)
 	}
 }

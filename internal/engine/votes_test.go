@@ -94,7 +94,8 @@ func TestManyTurns(t *testing.T) {
 		if got := report(t, e, by("a", bulkhead.Spam, s)); got.Listed != 1 || check(t, e, s).Class != bulkhead.ClassSpam {
 			t.Fatalf("listed for the %d. time: %+v", turn+1, got)
 		}
-		if got := report(t, e, by("a", bulkhead.Revocation, s)); got.Revoked != 1 || check(t, e, s).Class == bulkhead.ClassSpam {
+		if got := report(t, e, by("a", bulkhead.Revocation, s)); got.Revoked != 1 ||
+			check(t, e, s).Class == bulkhead.ClassSpam {
 			t.Fatalf("taken off for the %d. time: %+v", turn+1, got)
 		}
 	}
@@ -335,7 +336,8 @@ func TestVotesAgainstModel(t *testing.T) {
 			a, _ := e.Accounts().Get(name)
 			m.vote(v, name, root, int64(resolve.Units(e.Accounts().Policy().Of(&a))), vote != bulkhead.Spam)
 			if listed, _ := m.listed(); spam(t, e, s) != listed {
-				t.Fatalf("seed %d, step %d, %s votes %v: spam %v, want %v: %+v", seed, step, name, vote, !listed, listed, m.balance(root))
+				t.Fatalf("seed %d, step %d, %s votes %v: spam %v, want %v: %+v", seed, step, name, vote, !listed, listed,
+					m.balance(root))
 			}
 		}
 		for n, m := range models {
@@ -382,7 +384,8 @@ func TestWhoConfirms(t *testing.T) {
 	e := open(t, Options{})
 	votersOf(t, e)
 	addr := netip.MustParseAddr("198.51.100.1")
-	if err := e.PutAccount(t.Context(), trust.Account{Name: "proven", Role: trust.Member, Weight: 0.05, Confirmed: 1e6, From: addr}); err != nil {
+	if err := e.PutAccount(t.Context(), trust.Account{Name: "proven", Role: trust.Member, Weight: 0.05, Confirmed: 1e6,
+		From: addr}); err != nil {
 		t.Fatal(err)
 	}
 	credits := func() (uint32, uint32) {
@@ -459,9 +462,12 @@ func TestStrangersClaims(t *testing.T) {
 		{"an address", network(address(1, 1), address(1, 1)), 20, 1, false},
 		{"a network", many(200, func(i int) bulkhead.Reporter { return address(1, i) }), 20, 1, false},
 		{"200 networks", many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), bulkhead.Many, 10, false},
-		{"accounts of 20 networks", many(20, func(i int) bulkhead.Reporter { return bulkhead.Reporter{Account: fmt.Sprint("x", i)} }), 20, 10, false},
-		{"200 networks and 9 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), many(9, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 19, false},
-		{"200 networks and 10 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), many(10, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 20, true},
+		{"accounts of 20 networks",
+			many(20, func(i int) bulkhead.Reporter { return bulkhead.Reporter{Account: fmt.Sprint("x", i)} }), 20, 10, false},
+		{"200 networks and 9 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }),
+			many(9, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 19, false},
+		{"200 networks and 10 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }),
+			many(10, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 20, true},
 		{"the node itself", network(bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}), 20, 20, true},
 		{"a vouched account", network(bulkhead.Reporter{Account: "half"}), 20, 20, true},
 	} {
@@ -473,7 +479,8 @@ func TestStrangersClaims(t *testing.T) {
 			t.Errorf("%s: %d sightings, bulk %v, want %d and %v", tt.name, v.Sightings, v.Bulk, tt.want, tt.bulk)
 		}
 	}
-	if _, err := e.Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}, Reporter: bulkhead.Reporter{Account: "nobody"}}); !errors.Is(err, bulkhead.ErrUnauthorised) {
+	if _, err := e.Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)},
+		Reporter: bulkhead.Reporter{Account: "nobody"}}); !errors.Is(err, bulkhead.ErrUnauthorised) {
 		t.Errorf("a sighting of an account that is not there: %v", err)
 	}
 }

@@ -58,7 +58,8 @@ func NewWhitelist(e WhitelistEntries) (*Whitelist, error) {
 			s, forgeable := strings.CutPrefix(entry, bulkhead.Forgeable)
 			switch {
 			case forgeable && list.claimed == nil:
-				return nil, fmt.Errorf("whitelist: %s %.100q: DKIM domains are always verified, so none is forgeable", list.name, entry)
+				return nil, fmt.Errorf("whitelist: %s %.100q: DKIM domains are always verified, so none is forgeable", list.name,
+					entry)
 			case !list.valid(s):
 				return nil, fmt.Errorf("whitelist: %s %.100q is not a name", list.name, entry)
 			case forgeable:

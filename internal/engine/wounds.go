@@ -171,7 +171,8 @@ func (e *Engine) sums(d *Doubt) ([]pages.Sum, error) {
 // without returns the doubts without what they say of a page.
 func without(doubts []Doubt, at place) (out []Doubt) {
 	for _, d := range doubts {
-		if d.Origin != "" || Array(d.Array) != at.Array || d.Start != at.Start || at.page < d.Page || at.page >= d.Page+d.Pages {
+		if d.Origin != "" || Array(d.Array) != at.Array || d.Start != at.Start || at.page < d.Page ||
+			at.page >= d.Page+d.Pages {
 			out = append(out, d)
 			continue
 		}
@@ -229,14 +230,16 @@ func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, i
 	if err != nil || m.Generation != start {
 		return fmt.Errorf("%w: page of %s, generation %d: %v", bulkhead.ErrMalformed, a, start, err)
 	}
-	return e.change(ctx, &healing{peer: peer, at: place{replica.Key{Array: a, Start: start}, m.Page}, page: m, sum: pages.SumOf(m)})
+	return e.change(ctx, &healing{peer: peer, at: place{replica.Key{Array: a, Start: start}, m.Page}, page: m,
+		sum: pages.SumOf(m)})
 }
 
 // HealSaid makes pages of an array whole again with what the node itself has said of it, and
 // returns how many: images of all its pages at one moment, encoded, or none; and the rounds
 // since, or from the beginning, each of which continues the one before. The caller vouches for
 // them. They may lead beyond the last checkpoint; pages of which they say less stay lost.
-func (e *Engine) HealSaid(ctx context.Context, a Array, start uint64, images [][]byte, rounds []Part) (n int, err error) {
+func (e *Engine) HealSaid(ctx context.Context, a Array, start uint64, images [][]byte, rounds []Part) (n int,
+	err error) {
 	key := replica.Key{Array: a, Start: start}
 	array := e.own(key)
 	if array == nil {
@@ -346,7 +349,8 @@ func (c *healing) do(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	if err := e.journalled(entryHeal, &healed{Array: c.at.Array, Start: c.at.Start, Image: image.Append(nil)}); err != nil {
+	if err := e.journalled(entryHeal, &healed{Array: c.at.Array, Start: c.at.Start,
+		Image: image.Append(nil)}); err != nil {
 		return err
 	}
 	if e.healings == nil {
@@ -492,10 +496,14 @@ func (endHealing) do(e *Engine) error {
 // ReplicaPages returns pages of an origin's replica, encoded, for the origin itself that has
 // lost them: nil for those that are not here. An array that is not here is an error that
 // wraps [ErrGap], one of another shape has no pages.
-func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start uint64, g filter.Geometry, list []int) (out [][]byte, err error) {
+func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start uint64, g filter.Geometry,
+	list []int) (out [][]byte, err error) {
 	var images []*filter.Image
 	var copied error
-	err = e.inTurn(ctx, func() { images, copied = e.replicas.CopyPages(origin, replica.Key{Array: a, Start: start}, g, list) })
+	err = e.inTurn(ctx, func() {
+		images, copied = e.replicas.CopyPages(origin, replica.Key{Array: a, Start: start}, g,
+			list)
+	})
 	if err == nil {
 		err = copied
 	}

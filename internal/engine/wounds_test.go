@@ -32,7 +32,8 @@ func vote(t *testing.T, e *Engine, vote bulkhead.Vote, sigs ...int) {
 	}
 	for _, i := range sigs {
 		for _, by := range voices {
-			r := bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, i)}, Vote: vote, Reporter: by}
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, i)}, Vote: vote,
+				Reporter: by}
 			if _, err := e.Report(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +173,8 @@ func TestHeal(t *testing.T) {
 					t.Fatalf("%s: a page that was never there: %v", part.Array, err)
 				}
 			}
-			if err := e.Heal(t.Context(), "liar", part.Array, part.Start, part.Image[1:]); !errors.Is(err, bulkhead.ErrMalformed) {
+			if err := e.Heal(t.Context(), "liar", part.Array, part.Start, part.Image[1:]); !errors.Is(err,
+				bulkhead.ErrMalformed) {
 				t.Fatalf("no page: %v", err)
 			}
 			if err := e.Heal(t.Context(), "liar", part.Array, part.Start+1, part.Image); !errors.Is(err, ErrOtherPage) {
@@ -242,10 +244,14 @@ func TestHealNot(t *testing.T) {
 		whole   bool
 		missing bool
 	}{
-		"a page":               {func(t *testing.T, dir string) { damage(t, dir, false, "counts") }, true, true},
-		"a page and its sum":   {func(t *testing.T, dir string) { damage(t, dir, false, "counts", "sums-counts") }, false, false},
-		"sums alone":           {func(t *testing.T, dir string) { damage(t, dir, false, "sums-counts") }, true, false},
-		"arrays of this node":  {func(t *testing.T, dir string) { damage(t, dir, false, "weights", "unique", "votes", "names") }, true, false},
+		"a page": {func(t *testing.T, dir string) { damage(t, dir, false, "counts") }, true, true},
+		"a page and its sum": {func(t *testing.T, dir string) { damage(t, dir, false, "counts", "sums-counts") }, false,
+			false},
+		"sums alone": {func(t *testing.T, dir string) { damage(t, dir, false, "sums-counts") }, true, false},
+		"arrays of this node": {func(t *testing.T, dir string) {
+			damage(t, dir, false, "weights", "unique", "votes",
+				"names")
+		}, true, false},
 		"lists that are empty": {func(t *testing.T, dir string) { damage(t, dir, false, "spam", "revoked") }, true, false},
 		"a page and the journal": {func(t *testing.T, dir string) {
 			damage(t, dir, false, "counts")
@@ -271,7 +277,8 @@ func TestHealNot(t *testing.T) {
 			e := p.engine(t, st, nil)
 			lost, err := e.Wounds(t.Context())
 			if err != nil || lost.Whole != tt.whole || len(lost.Pages) > 0 != tt.missing {
-				t.Errorf("whole %v, %d pages missing, %v; want whole %v, missing %v; doubts %v", lost.Whole, len(lost.Pages), err, tt.whole, tt.missing, e.Doubts())
+				t.Errorf("whole %v, %d pages missing, %v; want whole %v, missing %v; doubts %v", lost.Whole, len(lost.Pages), err,
+					tt.whole, tt.missing, e.Doubts())
 			}
 			if err := e.EndHealing(t.Context()); err != nil {
 				t.Fatal(err)
@@ -322,7 +329,8 @@ func TestWithout(t *testing.T) {
 	run := Doubt{Array: "counts", Start: 9, Page: 4, Pages: 3, Keys: 30}
 	others := []Doubt{
 		{Array: "counts", Start: 8, Page: 4, Pages: 3}, {Array: "spam", Start: 9, Page: 4, Pages: 3},
-		{Array: "counts", Start: 9, Page: 4, Pages: 3, Origin: "peer"}, {Array: "accounts"}, {Array: "journal", Start: 9, First: 1, Last: 2},
+		{Array: "counts", Start: 9, Page: 4, Pages: 3, Origin: "peer"}, {Array: "accounts"},
+		{Array: "journal", Start: 9, First: 1, Last: 2},
 	}
 	part := func(page, n int) Doubt {
 		d := run
@@ -332,7 +340,8 @@ func TestWithout(t *testing.T) {
 	for page, want := range map[int][]Doubt{
 		3: {run}, 4: {part(5, 2)}, 5: {part(4, 1), part(6, 1)}, 6: {part(4, 2)}, 7: {run},
 	} {
-		if got := without(append(slices.Clone(others), run), place{key, page}); !reflect.DeepEqual(got, append(slices.Clone(others), want...)) {
+		if got := without(append(slices.Clone(others), run), place{key, page}); !reflect.DeepEqual(got,
+			append(slices.Clone(others), want...)) {
 			t.Errorf("without page %d: %v, want %v", page, got, want)
 		}
 	}
@@ -361,7 +370,9 @@ func TestWoundLimit(t *testing.T) {
 
 func sampleWounds() *wounds {
 	return &wounds{store: "0123", broken: true, adds: 3, pages: map[place]*wound{
-		{replica.Key{Array: ArrayCounts, Start: 1772409600}, 7}:  {pages.Sum{Version: 9, Index: 1 << 40, Hash: [32]byte{1, 31: 2}}, []filter.Key{{Hi: 1, Lo: 2}, {Hi: 3}}, []uint32{1, filter.Many}},
+		{replica.Key{Array: ArrayCounts, Start: 1772409600},
+			7}: {pages.Sum{Version: 9, Index: 1 << 40, Hash: [32]byte{1, 31: 2}}, []filter.Key{{Hi: 1, Lo: 2}, {Hi: 3}},
+			[]uint32{1, filter.Many}},
 		{replica.Key{Array: ArrayRevoked, Start: 1771977600}, 0}: {pages.Sum{Version: 1}, []filter.Key{{Lo: 5}}, nil},
 	}}
 }
@@ -415,7 +426,8 @@ func TestHealAboveFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = e.Heal(t.Context(), "a", part.Array, part.Start, part.Image)
-		if asked := part.Array == ArrayCounts && m.Info.Version > 0; asked != (err == nil) || !asked && !errors.Is(err, ErrOtherPage) {
+		if asked := part.Array == ArrayCounts && m.Info.Version > 0; asked != (err == nil) || !asked &&
+			!errors.Is(err, ErrOtherPage) {
 			t.Fatalf("page %d of %s: %v", m.Page, part.Array, err)
 		}
 	}
@@ -545,8 +557,10 @@ func TestHealSaid(t *testing.T) {
 				}
 			}
 			got := e.allSums(t)
-			if whole := reflect.DeepEqual(got, want); whole != tt.whole || (len(e.Doubts()) == 0) != tt.whole || (hurt.low(t, e, name) == 0) != tt.whole {
-				t.Errorf("%s: whole %v, doubts %v, %d counts are low; want whole %v", name, whole, e.Doubts(), hurt.low(t, e, name), tt.whole)
+			if whole := reflect.DeepEqual(got, want); whole != tt.whole || (len(e.Doubts()) == 0) != tt.whole ||
+				(hurt.low(t, e, name) == 0) != tt.whole {
+				t.Errorf("%s: whole %v, doubts %v, %d counts are low; want whole %v", name, whole, e.Doubts(),
+					hurt.low(t, e, name), tt.whole)
 			}
 		})
 	}
@@ -597,7 +611,8 @@ func TestHealSaidAboveFloor(t *testing.T) {
 			raised++
 		}
 	}
-	if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 || len(e.Doubts()) == 0 || raised == 0 {
+	if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 || len(e.Doubts()) == 0 ||
+		raised == 0 {
 		t.Errorf("lost: %+v, %v; doubts %v; %d raised", lost, err, e.Doubts(), raised)
 	}
 }

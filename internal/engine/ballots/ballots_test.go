@@ -123,7 +123,8 @@ func TestFormat(t *testing.T) {
 		{Key: filter.Key{Hi: 0x1817161514131211, Lo: 0x2827262524232221}, Facet: bulkhead.LinkFacet},
 		{Key: filter.Key{Hi: 1, Lo: 2}, Facet: bulkhead.TextFacet, Pair: true},
 	}}
-	want := "0102030405060708" + "ac02" + "02" + "1112131415161718" + "2122232425262728" + "0200" + "0100000000000000" + "0200000000000000" + "0101"
+	want := "0102030405060708" + "ac02" + "02" + "1112131415161718" + "2122232425262728" + "0200" + "0100000000000000" +
+		"0200000000000000" + "0101"
 	data := x.Append(nil)
 	if got := hex.EncodeToString(data); got != want {
 		t.Errorf("%+v is %s, want %s", x, got, want)

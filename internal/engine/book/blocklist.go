@@ -93,10 +93,12 @@ type BlockKeeper = Keeper[BlockSpec, *Block]
 // place of arrays. o must be valid.
 func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.Logger) *BlockKeeper {
 	k := &BlockKeeper{
-		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes), made: make(chan *ready[BlockSpec, *Block], 1),
+		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes),
+		made: make(chan *ready[BlockSpec, *Block], 1),
 		make: func(s BlockSpec) (*Block, error) {
 			if exact {
-				g := &Block{BlockSpec: s, Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(), Votes: newExactBits(), Names: newExactCounter()}
+				g := &Block{BlockSpec: s, Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(),
+					Votes: newExactBits(), Names: newExactCounter()}
 				if s.Floor > 0 {
 					g.ToldSpam, g.ToldRevoked = newExactBits(), newExactBits()
 				}
@@ -135,17 +137,22 @@ const (
 )
 
 func blockFor(start uint64, capacity keys, ghost float64, keyID uint64, size sizer) (BlockSpec, error) {
-	s := BlockSpec{Start: start, Capacity: capacity[signatures], VoteCapacity: capacity[marks], NameCapacity: capacity[names]}
+	s := BlockSpec{Start: start, Capacity: capacity[signatures], VoteCapacity: capacity[marks],
+		NameCapacity: capacity[names]}
 	for _, a := range []struct {
 		out    *filter.Geometry
 		target filter.Target
 	}{
 		{&s.SpamGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.Capacity, Error: filter.Ghost, Rate: ghost}},
 		// Few signatures are revoked. A false revocation hides a listing, of a peer too.
-		{&s.RevokedGeometry, filter.Target{Kind: filter.Bitmap, Signatures: max(1, s.Capacity/fewRevoked), Error: filter.Ghost, Rate: ghost}},
-		{&s.WeightsGeometry, filter.Target{Kind: filter.Cells, Signatures: s.VoteCapacity, Error: filter.Ghost, Rate: weightGhost}},
-		{&s.VotesGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.VoteCapacity, Error: filter.Ghost, Rate: uniqueGhost}},
-		{&s.NamesGeometry, filter.Target{Kind: filter.Cells, Signatures: s.NameCapacity, Error: filter.CountWrong, Rate: namesWrong}},
+		{&s.RevokedGeometry, filter.Target{Kind: filter.Bitmap, Signatures: max(1, s.Capacity/fewRevoked),
+			Error: filter.Ghost, Rate: ghost}},
+		{&s.WeightsGeometry, filter.Target{Kind: filter.Cells, Signatures: s.VoteCapacity, Error: filter.Ghost,
+			Rate: weightGhost}},
+		{&s.VotesGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.VoteCapacity, Error: filter.Ghost,
+			Rate: uniqueGhost}},
+		{&s.NamesGeometry, filter.Target{Kind: filter.Cells, Signatures: s.NameCapacity, Error: filter.CountWrong,
+			Rate: namesWrong}},
 	} {
 		var err error
 		a.target.KeyID = keyID

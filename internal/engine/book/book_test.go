@@ -121,7 +121,8 @@ func TestFull(t *testing.T) {
 
 // TestWithinASecond checks that starts run ahead of the clock a little, and no further.
 func TestWithinASecond(t *testing.T) {
-	k := NewTally(Options{Generation: time.Hour, Keep: 2, Capacity: 1, Error: 0.1}, 1, 7, true, slog.New(slog.DiscardHandler))
+	k := NewTally(Options{Generation: time.Hour, Keep: 2, Capacity: 1, Error: 0.1}, 1, 7, true,
+		slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Tally]{}, monday)
 	opened := 0
 	for range 200 {
@@ -330,7 +331,8 @@ func TestBlocklist(t *testing.T) {
 	k := NewBlocklist(o, 100, 100, 7, false, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Block]{}, monday)
 	g := b.Live[0]
-	for name, e := range map[string]float64{"spam": g.SpamGeometry.GhostError(1000), "revoked": g.RevokedGeometry.GhostError(250)} {
+	for name, e := range map[string]float64{"spam": g.SpamGeometry.GhostError(1000),
+		"revoked": g.RevokedGeometry.GhostError(250)} {
 		if each := 1e-4 / 8; e > each || e < each/10 {
 			t.Errorf("%s: error %.2g when full, want %.2g or a little less", name, e, each)
 		}
@@ -388,7 +390,8 @@ func TestStored(t *testing.T) {
 		want map[string]float64 // a number, or the lines of an array
 	}{
 		{tally, map[string]float64{"start": 1, "capacity": 2, "unique_capacity": 3, "counts": 4, "unique": 6}},
-		{block, map[string]float64{"start": 7, "capacity": 8, "vote_capacity": 11, "name_capacity": 12, "spam": 9, "revoked": 10, "weights": 13, "votes": 14, "names": 15}},
+		{block, map[string]float64{"start": 7, "capacity": 8, "vote_capacity": 11, "name_capacity": 12, "spam": 9,
+			"revoked": 10, "weights": 13, "votes": 14, "names": 15}},
 	} {
 		data, err := json.Marshal(tt.spec)
 		if err != nil {

@@ -13,7 +13,8 @@ type Options struct {
 	Generation time.Duration // length of a generation; at least one second
 	Keep       int           // live generations, the open one included; 1 to 366
 	Capacity   uint64        // signatures that the first generation is sized for, and any other at least; 1 to 2^40
-	Error      float64       // wanted error rate at capacity, in (0, 1): of counts in the tally, of judgements in the blocklist
+	// wanted error rate at capacity, in (0, 1): of counts in the tally, of judgements in the blocklist
+	Error float64
 	// Memory bounds the arrays of all generations in bytes, without their overflow
 	// tables; 0: no bound. A generation takes at most a quarter, or what Capacity takes.
 	// Where a new one would not fit, the oldest are given up before their time, all but one.

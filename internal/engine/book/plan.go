@@ -54,8 +54,10 @@ func PlanTally(o Options, signatures, unique, least uint64, threshold uint32) (P
 	}
 	g := s.CountsGeometry
 	return Plan{
-		Generation: o.Generation, Keep: o.Keep, Signatures: signatures, Capacity: s.Capacity, Array: s.bytes(), All: o.all(s.bytes()),
-		Unseen: g.GhostError(signatures), Wrong: g.CountError(signatures), Bulk: g.BulkError(signatures, threshold, filter.DefaultTail),
+		Generation: o.Generation, Keep: o.Keep, Signatures: signatures, Capacity: s.Capacity, Array: s.bytes(),
+		All:    o.all(s.bytes()),
+		Unseen: g.GhostError(signatures), Wrong: g.CountError(signatures),
+		Bulk: g.BulkError(signatures, threshold, filter.DefaultTail),
 	}, nil
 }
 
@@ -69,7 +71,9 @@ func PlanBlocklist(o Options, signatures, votes, named uint64, least [2]uint64) 
 	}
 	keep := float64(o.Keep)
 	return Plan{
-		Generation: o.Generation, Keep: o.Keep, Signatures: signatures, Capacity: s.Capacity, Array: s.bytes(), All: o.all(s.bytes()),
-		Unseen: keep * s.SpamGeometry.GhostError(signatures), Hidden: keep * s.RevokedGeometry.GhostError(signatures/fewRevoked),
+		Generation: o.Generation, Keep: o.Keep, Signatures: signatures, Capacity: s.Capacity, Array: s.bytes(),
+		All:    o.all(s.bytes()),
+		Unseen: keep * s.SpamGeometry.GhostError(signatures),
+		Hidden: keep * s.RevokedGeometry.GhostError(signatures/fewRevoked),
 	}, nil
 }

@@ -34,7 +34,8 @@ func TestPlanIsWhatOpens(t *testing.T) {
 			t.Fatal(err)
 		}
 		kb := NewBlocklist(block, 500, 100, 0, false, nil)
-		gb := &Block{Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(), Votes: newExactBits(), Names: newExactCounter()}
+		gb := &Block{Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(), Votes: newExactBits(),
+			Names: newExactCounter()}
 		mark(gb.Spam, used)
 		mark(gb.Votes, used)
 		countUp(gb.Names, used/5)

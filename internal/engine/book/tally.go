@@ -50,7 +50,8 @@ type TallyKeeper = Keeper[TallySpec, *Tally]
 // must be valid.
 func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *TallyKeeper {
 	k := &TallyKeeper{
-		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes), made: make(chan *ready[TallySpec, *Tally], 1),
+		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes),
+		made: make(chan *ready[TallySpec, *Tally], 1),
 		make: func(s TallySpec) (*Tally, error) {
 			if exact {
 				return &Tally{s, newExactCounter(), newExactBits()}, nil
@@ -85,11 +86,13 @@ const uniqueGhost = 1e-6
 func tallyFor(start uint64, capacity keys, wrong float64, keyID uint64, size sizer) (TallySpec, error) {
 	s := TallySpec{Start: start, Capacity: capacity[signatures], UniqueCapacity: capacity[marks]}
 	var err error
-	s.CountsGeometry, err = size(filter.Target{Kind: filter.Cells, Signatures: s.Capacity, Error: filter.CountWrong, Rate: wrong, KeyID: keyID})
+	s.CountsGeometry, err = size(filter.Target{Kind: filter.Cells, Signatures: s.Capacity, Error: filter.CountWrong,
+		Rate: wrong, KeyID: keyID})
 	if err != nil {
 		return TallySpec{}, err
 	}
-	s.UniqueGeometry, err = size(filter.Target{Kind: filter.Bitmap, Signatures: s.UniqueCapacity, Error: filter.Ghost, Rate: uniqueGhost, KeyID: keyID})
+	s.UniqueGeometry, err = size(filter.Target{Kind: filter.Bitmap, Signatures: s.UniqueCapacity, Error: filter.Ghost,
+		Rate: uniqueGhost, KeyID: keyID})
 	if err != nil {
 		return TallySpec{}, err
 	}

@@ -59,7 +59,8 @@ func spread(n int) filter.Key { return filter.Secret{7}.Key([]byte{byte(n)}) }
 // drawPlain draws books, and the books and replicas that hold the same.
 func drawPlain(t *rapid.T) (*plain, *node) {
 	n := newNode(t, 4, 3)
-	p := &plain{promotion: rapid.SampledFrom([]float64{1, 0.5}).Draw(t, "promotion"), threshold: rapid.SampledFrom([]float64{0, 1, 2, 3, 20, 20, 400}).Draw(t, "threshold")}
+	p := &plain{promotion: rapid.SampledFrom([]float64{1, 0.5}).Draw(t, "promotion"),
+		threshold: rapid.SampledFrom([]float64{0, 1, 2, 3, 20, 20, 400}).Draw(t, "threshold")}
 	if rapid.Bool().Draw(t, "two of a day") {
 		n.view.Tally.Live[3].Start = n.view.Tally.Live[2].Start - day/4
 	}
@@ -142,7 +143,8 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 		c, array := plainCounts{today - day, max(0.3, weight()), false, drawCounts(t, Claims), "merged"}, counting(t)
 		each(c.n, func(k filter.Key, by uint32) { array.Add(k, by) })
 		p.counts = append(p.counts, c)
-		remote.Counts = append(remote.Counts, replica.MergedCounts{Start: c.start, Weight: c.weight, Counts: array, Origins: p.drawMembers(t, &p.counts[len(p.counts)-1], peers)})
+		remote.Counts = append(remote.Counts, replica.MergedCounts{Start: c.start, Weight: c.weight, Counts: array,
+			Origins: p.drawMembers(t, &p.counts[len(p.counts)-1], peers)})
 		list := plainList{weight: c.weight, union: true}
 		merged := &replica.MergedList{Weight: c.weight}
 		for i := range uint64(2) {
@@ -472,7 +474,8 @@ func TestAgainstPlain(t *testing.T) {
 			var want []Record
 			for range rapid.IntRange(1, 5).Draw(t, "asks") {
 				k := rapid.IntRange(1, plainKeyCount).Draw(t, "of")
-				wants := rapid.SampledFrom([]Wants{0, Listings, Judgement, Standing | Judgement, Names, Names | Judgement}).Draw(t, "wants")
+				wants := rapid.SampledFrom([]Wants{0, Listings, Judgement, Standing | Judgement, Names,
+					Names | Judgement}).Draw(t, "wants")
 				if rapid.IntRange(0, 3).Draw(t, "counted") > 0 {
 					wants |= counts
 				}

@@ -124,7 +124,8 @@ func TestDeliveries(t *testing.T) {
 	n.count(4, k, Good, 1)
 	n.count(1, k, Addresses, 8)
 	got := read(n.reader(nil), k, Counts|Standing|Names|Judgement)
-	want := Record{Sightings: 25, First: today - 4*day, Last: today, Evidence: verdict.Evidence{Old: 7, New: 6, Days: 1, Good: 3, Addresses: 8}}
+	want := Record{Sightings: 25, First: today - 4*day, Last: today,
+		Evidence: verdict.Evidence{Old: 7, New: 6, Days: 1, Good: 3, Addresses: 8}}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -160,7 +161,8 @@ func TestPeers(t *testing.T) {
 		r := &Reader{Keys: plainKeys{}, Day: day}
 		r.Begin(s)
 		if got := read(r, key(1), Counts); got.Sightings != tt.seen || got.New != tt.delivered {
-			t.Errorf("a peer of weight %v: %d sightings, %d deliveries; want %d and %d", tt.weight, got.Sightings, got.New, tt.seen, tt.delivered)
+			t.Errorf("a peer of weight %v: %d sightings, %d deliveries; want %d and %d", tt.weight, got.Sightings, got.New,
+				tt.seen, tt.delivered)
 		}
 	}
 }

@@ -186,7 +186,8 @@ func NewSources(v View, promotion float64) *Sources {
 		}
 		for _, g := range r.Tally {
 			if epoch, ok := v.Epoch(g.Counts.Geometry()); ok {
-				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false, voices.of(r.ID, r.Weight)})
+				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false,
+					voices.of(r.ID, r.Weight)})
 			}
 		}
 		if r.Owner() != r.ID {
@@ -202,7 +203,8 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, m := range v.Remote.Counts {
 		if epoch, ok := v.Epoch(m.Counts.Geometry()); ok {
-			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false, voices.of(m.Origins[0], m.Weight)})
+			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false,
+				voices.of(m.Origins[0], m.Weight)})
 		}
 	}
 	for _, l := range v.Remote.Lists {
@@ -245,7 +247,10 @@ func (x *index) part() {
 			continue
 		}
 		all := &x.parts[n/64]
-		i := slices.IndexFunc(*all, func(p part) bool { return p.start == c.start && p.weight == c.weight && p.root == c.root })
+		i := slices.IndexFunc(*all, func(p part) bool {
+			return p.start == c.start && p.weight == c.weight &&
+				p.root == c.root
+		})
 		if i < 0 {
 			i = len(*all)
 			p := part{start: c.start, weight: c.weight, root: c.root}

@@ -39,7 +39,8 @@ func NewSecrets(present filter.Secret, past ...filter.Secret) *Secrets {
 // [MaxSecrets]; keys cannot be made then.
 func (s *Secrets) Check() error {
 	if len(s.All) > MaxSecrets {
-		return fmt.Errorf("%w: generations of %d secrets of the network live at once, limit %d", bulkhead.ErrOverLimit, len(s.All), MaxSecrets)
+		return fmt.Errorf("%w: generations of %d secrets of the network live at once, limit %d", bulkhead.ErrOverLimit,
+			len(s.All), MaxSecrets)
 	}
 	return nil
 }

@@ -79,7 +79,8 @@ type stem struct {
 
 func stemOf(secret filter.Secret) stem {
 	k0, k1 := binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])
-	return stem{v0: k0 ^ 0x736f6d6570736575, v1: k1 ^ 0x646f72616e646f6d ^ 0xee, v2: k0 ^ 0x6c7967656e657261, v3: k1 ^ 0x7465646279746573}
+	return stem{v0: k0 ^ 0x736f6d6570736575, v1: k1 ^ 0x646f72616e646f6d ^ 0xee, v2: k0 ^ 0x6c7967656e657261,
+		v3: k1 ^ 0x7465646279746573}
 }
 
 // part adds a part with its length before it.

@@ -137,5 +137,6 @@ func unreadable(name string, page int, err error) error {
 
 // Damaged returns the error for a file that does not hold what it should.
 func Damaged(name string, err error) error {
-	return &store.DamageError{File: name, What: err.Error(), Advice: "see what \"bulkhead doctor\" says of the data folder, and mend it with --repair or restore a backup"}
+	return &store.DamageError{File: name, What: err.Error(),
+		Advice: "see what \"bulkhead doctor\" says of the data folder, and mend it with --repair or restore a backup"}
 }

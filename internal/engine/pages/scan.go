@@ -40,7 +40,8 @@ var pageMagic = []byte("bkhP")
 // its own, a page in one of the bad spans counts as good, unless nothing in the span explains
 // why it is bad: then the span may be an old one, and its pages are stale. foreign says that
 // the file is not the one that was written: all its pages are stale.
-func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign bool, fn func(*filter.Image) error) ([]Lost, error) {
+func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign bool,
+	fn func(*filter.Image) error) ([]Lost, error) {
 	s := &scan{r: bufio.NewReaderSize(r, pageHead+sizeBytes+maxPage), geometry: g, generation: generation}
 	type place struct {
 		page int
@@ -107,7 +108,8 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 }
 
 // Salvage is [Scan] for a file of a damaged store.
-func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uint64, fn func(*filter.Image) error) ([]Lost, error) {
+func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uint64,
+	fn func(*filter.Image) error) ([]Lost, error) {
 	var bad []Span
 	for _, s := range n.BadSpans(name) {
 		bad = append(bad, Span(s))

@@ -101,7 +101,8 @@ func (s *Set) Prepare(origin string, parts []Parsed) error {
 		// either images or one round.
 		key := Key{p.Array, p.Start}
 		if p.round != nil && (rounds[key] || images[key]) || p.image != nil && rounds[key] {
-			return fmt.Errorf("%w: two rounds, or a round and images, of %s, generation %d, at once", bulkhead.ErrMalformed, p.Array, p.Start)
+			return fmt.Errorf("%w: two rounds, or a round and images, of %s, generation %d, at once", bulkhead.ErrMalformed,
+				p.Array, p.Start)
 		}
 		if p.round != nil {
 			rounds[key] = true

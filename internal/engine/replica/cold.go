@@ -192,7 +192,8 @@ func (s *Set) Copy(origin string, key Key) (version uint64, images []*filter.Ima
 		x = r.find(key)
 	}
 	if x == nil || r.marks[key].partial != 0 {
-		return 0, nil, fmt.Errorf("%w: %s of generation %d of origin %.128q is not whole", ErrGap, key.Array, key.Start, origin)
+		return 0, nil, fmt.Errorf("%w: %s of generation %d of origin %.128q is not whole", ErrGap, key.Array, key.Start,
+			origin)
 	}
 	array, err := s.whole(x)
 	if err != nil {
@@ -221,7 +222,8 @@ func (s *Set) CopyPages(origin string, key Key, g filter.Geometry, list []int) (
 		x = r.find(key)
 	}
 	if x == nil || x.replicated().Geometry() != g {
-		return nil, fmt.Errorf("%w: no %s of generation %d and that shape of origin %.128q", ErrGap, key.Array, key.Start, origin)
+		return nil, fmt.Errorf("%w: no %s of generation %d and that shape of origin %.128q", ErrGap, key.Array, key.Start,
+			origin)
 	}
 	array, err := s.whole(x)
 	if err != nil {

@@ -160,7 +160,8 @@ func (a *arrangement) candidates(s *Set, v *View) (list []candidate, freed uint6
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(lists(x), lists(y)), cmp.Compare(x.mergeKey.Start, y.mergeKey.Start), cmp.Compare(x.keys(), y.keys()))
+		return cmp.Or(cmp.Compare(lists(x), lists(y)), cmp.Compare(x.mergeKey.Start, y.mergeKey.Start),
+			cmp.Compare(x.keys(), y.keys()))
 	})
 	return list, freed
 }
@@ -237,7 +238,8 @@ func (v *View) replace(x *remoteArray, c *cold) {
 // ErrChanged says that the replicas changed during a merge. Another attempt will follow.
 var ErrChanged = errors.New("replica: origins changed while they were merged")
 
-func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func()), checkpoint func(context.Context) error) error {
+func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func()),
+	checkpoint func(context.Context) error) error {
 	if len(leaving) > 0 {
 		if err := checkpoint(ctx); err != nil {
 			return err

@@ -237,7 +237,8 @@ func (v *View) leaving() bool {
 // wait for merging to end.
 func (s *Set) Busy() bool {
 	v := s.View()
-	return v.leaving() || len(s.wake) > 0 || s.wanted.Load() > 0 || s.arrange(v, 0).stale || len(s.arrange(v, s.lacks(v, 0)).leaving) > 0
+	return v.leaving() || len(s.wake) > 0 || s.wanted.Load() > 0 || s.arrange(v, 0).stale ||
+		len(s.arrange(v, s.lacks(v, 0)).leaving) > 0
 }
 
 // settle drops the merged arrays without a member that still counts, and has those made anew

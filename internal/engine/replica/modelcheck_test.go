@@ -51,7 +51,8 @@ func (w *world) compare(after string) {
 			for i := range listed {
 				for start, want := range listed[i] {
 					if got := w.listed(weight, i, start, k); got != want[k] {
-						w.t.Fatalf("%s: key %d of %s at weight %v, generation %d: %v, want %v", after, k, listArrays[i], weight, start, got, want[k])
+						w.t.Fatalf("%s: key %d of %s at weight %v, generation %d: %v, want %v", after, k, listArrays[i], weight, start,
+							got, want[k])
 					}
 				}
 			}
@@ -146,8 +147,10 @@ func (w *world) compareArrays(exact bool) {
 				w.t.Fatalf("%s has %+v here, and nothing like it there", p.ID, s)
 			}
 			keys := array.Keys()
-			if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 || s.Boot != p.boots[Key{s.Array, s.Start}] || s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
-				w.t.Fatalf("%s has %+v, want %d keys in version %d, boot %d", p.ID, s, keys, array.Version(), p.boots[Key{s.Array, s.Start}])
+			if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 ||
+				s.Boot != p.boots[Key{s.Array, s.Start}] || s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
+				w.t.Fatalf("%s has %+v, want %d keys in version %d, boot %d", p.ID, s, keys, array.Version(),
+					p.boots[Key{s.Array, s.Start}])
 			}
 			if s.Merged != (s.Bytes == 0) || s.Bytes > s.Geometry.Bytes()*5/4 {
 				w.t.Fatalf("%s has %+v", p.ID, s)

@@ -138,5 +138,6 @@ func (s *Set) Shown(origin string, a Array, start uint64) float64 {
 // StateOf returns where an array of the node itself, or of a replica, stands.
 func StateOf(a Array, start uint64, array Versioned) ArrayState {
 	g, keys := array.Geometry(), array.Keys()
-	return ArrayState{Array: a, Start: start, Geometry: g, Version: array.Version(), Keys: keys, Bytes: g.Bytes(), Ghost: g.GhostError(keys)}
+	return ArrayState{Array: a, Start: start, Geometry: g, Version: array.Version(), Keys: keys, Bytes: g.Bytes(),
+		Ghost: g.GhostError(keys)}
 }

@@ -69,7 +69,8 @@ func (s *Set) Snapshot() *Snapshot {
 // Origins returns what the checkpoint says of the replicas, and has the files made that it
 // names. add takes an array in memory; file takes the name of one that is not, with a
 // function that writes it, or nil if the file is there already.
-func (n *Snapshot) Origins(between func(func()), add func(name string, array pages.Array), file func(name string, write func(io.Writer) error)) (out []Stored) {
+func (n *Snapshot) Origins(between func(func()), add func(name string, array pages.Array),
+	file func(name string, write func(io.Writer) error)) (out []Stored) {
 	for _, r := range n.view.Origins {
 		o := Stored{Origin: r.Origin, Of: r.of, Incarnation: r.incarnation}
 		for _, x := range r.arrays {

@@ -68,6 +68,7 @@ func (d *Decisions) reset() {
 	d.Weights.reset()
 	*d = Decisions{
 		Counts: d.Counts, Names: d.Names, Weights: d.Weights,
-		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0], ToldSpam: d.ToldSpam[:0], ToldRevoked: d.ToldRevoked[:0], Credits: d.Credits[:0], Ballots: d.Ballots[:0],
+		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0], ToldSpam: d.ToldSpam[:0],
+		ToldRevoked: d.ToldRevoked[:0], Credits: d.Credits[:0], Ballots: d.Ballots[:0],
 	}
 }

@@ -46,7 +46,8 @@ const (
 
 // Gatherings returns those of the batch so far: one each time that the voters on one side
 // of a text reach 5, 10, 20 and so on, those against a known sender 1, 2, 4 and so on, those
-// against a known network 2, 4 and so on, the listings of a text 4, 8 and so on, and the weight of the peers that list what is delivered
+// against a known network 2, 4 and so on, the listings of a text 4, 8 and so on, and the weight of the
+// peers that list what is delivered
 // all the same 1/2, 1, 2 and so on. The slice is valid until the next Begin.
 func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
 
@@ -66,7 +67,8 @@ func (r *Resolver) spreads(m *Message, n uint32) {
 		}
 		r.spreading[text] = true
 		r.gatherings = append(r.gatherings, Gathering{
-			Signature: m.Signatures[which], Vote: m.Vote, Deliveries: book.Add(seen.Sightings, n), Reporter: m.Reporter.Account, Spreads: true,
+			Signature: m.Signatures[which], Vote: m.Vote, Deliveries: book.Add(seen.Sightings, n),
+			Reporter: m.Reporter.Account, Spreads: true,
 		})
 	}
 }
@@ -87,7 +89,8 @@ func (r *Resolver) accused(m *Message) {
 		clear(r.accusing)
 	}
 	r.accusing[a.Signature] = level
-	r.gatherings = append(r.gatherings, Gathering{Signature: a.Signature, Vote: bulkhead.Spam, Deliveries: a.Deliveries, Peers: a.Peers})
+	r.gatherings = append(r.gatherings, Gathering{Signature: a.Signature, Vote: bulkhead.Spam, Deliveries: a.Deliveries,
+		Peers: a.Peers})
 }
 
 // maxRevoked bounds the texts whose revocations are counted in memory, since no array of

@@ -246,7 +246,8 @@ func (l *ledger) room(from, n, gens int) {
 func (r *Resolver) openIn(g int, block *book.Block) {
 	r.keys = r.keys[:0]
 	for _, i := range r.which {
-		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.at(block, r.items[i].key)), r.at(block, r.ledger.records[i]))
+		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.at(block, r.items[i].key)),
+			r.at(block, r.ledger.records[i]))
 	}
 	n := r.weights(block)
 	taken := 0

@@ -47,7 +47,8 @@ func (r *Resolver) lists(it *item) bool {
 // vote or a revocation says so.
 func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, who *voter, vote bulkhead.Vote) {
 	if it.judged != bulkhead.JudgedSpam {
-		if it.counted && who.Root && (it.record.Own == verdict.Revoked || it.record.Own == verdict.ListedRevoked) && it.record.Votes.Lifts() {
+		if it.counted && who.Root && (it.record.Own == verdict.Revoked || it.record.Own == verdict.ListedRevoked) &&
+			it.record.Votes.Lifts() {
 			r.tellRevoked(it)
 		}
 		return

@@ -109,7 +109,8 @@ func (m *model) revoke(text string) {
 func (m *model) supporters(text, who string) map[string]int {
 	stands := func(voice string) bool {
 		f, ok := m.last[text][voice]
-		return ok && (f.kind == evidence.RootSpam || f.kind == evidence.StrangerSpam) && f.weight > 0 && slices.Contains(m.weeks(), f.gen)
+		return ok && (f.kind == evidence.RootSpam || f.kind == evidence.StrangerSpam) && f.weight > 0 &&
+			slices.Contains(m.weeks(), f.gen)
 	}
 	out := make(map[string]int)
 	for _, name := range m.b.accounts.Members() {
@@ -293,7 +294,8 @@ func (m *model) compare(sigs []bulkhead.Signature) {
 			n := m.voters[at(d, text)]
 			spam, ham, sightings = spam+n[0], ham+n[1], sightings+m.claims[at(d, text)]
 		}
-		if got.Votes != m.votesOn(text) || got.Own != m.own(text) || counts.Spam != spam || counts.Ham != ham || counts.Sightings != sightings {
+		if got.Votes != m.votesOn(text) || got.Own != m.own(text) || counts.Spam != spam || counts.Ham != ham ||
+			counts.Sightings != sightings {
 			m.b.t.Fatalf("%s: votes %+v, state %d, %d for spam, %d against, %d seen; want %+v, %d, %d, %d, %d", text,
 				got.Votes, got.Own, counts.Spam, counts.Ham, counts.Sightings, m.votesOn(text), m.own(text), spam, ham, sightings)
 		}
@@ -310,7 +312,8 @@ func (m *model) lists(sigs []bulkhead.Signature) {
 		spam, revoked = spam+turns[0], revoked+turns[1]
 	}
 	open := m.b.view.Block.Live[0]
-	if got, gotRevoked := open.Spam.Keys(), open.Revoked.Keys(); m.exact && (got != uint64(spam) || gotRevoked != uint64(revoked)) {
+	if got, gotRevoked := open.Spam.Keys(), open.Revoked.Keys(); m.exact &&
+		(got != uint64(spam) || gotRevoked != uint64(revoked)) {
 		m.b.t.Fatalf("%d listings and %d revocations of the week, want %d and %d", got, gotRevoked, spam, revoked)
 	}
 }
@@ -347,7 +350,8 @@ func TestAgainstModel(t *testing.T) {
 		addr := func(n, host byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, n, host}) }
 		b.put("tiny", trust.Trusted, 0.001) // a hundredth
 		for i := range byte(4) {            // two of one network
-			if err := b.accounts.Put(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.3, From: addr(i/2, i)}); err != nil {
+			if err := b.accounts.Put(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.3,
+				From: addr(i/2, i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -356,9 +360,11 @@ func TestAgainstModel(t *testing.T) {
 		}
 		b.r.AccountsChanged()
 		reporters := []bulkhead.Reporter{
-			{Account: "a"}, {Account: "b", Addr: addr(9, 1)}, {Account: "c"}, {Account: "half"}, {Account: "x"}, {Account: "mine"}, {Account: "tiny"},
+			{Account: "a"}, {Account: "b", Addr: addr(9, 1)}, {Account: "c"}, {Account: "half"}, {Account: "x"},
+			{Account: "mine"}, {Account: "tiny"},
 			{Account: "member0"}, {Account: "member1"}, {Account: "member2"}, {Account: "member3"},
-			{}, {User: "u1"}, {Account: "a", User: "u1"}, {Account: "a", User: "u2"}, {Addr: addr(0, 7)}, {Addr: addr(5, 7)}, {Addr: addr(5, 8)},
+			{}, {User: "u1"}, {Account: "a", User: "u1"}, {Account: "a", User: "u2"}, {Addr: addr(0, 7)}, {Addr: addr(5, 7)},
+			{Addr: addr(5, 8)},
 		}
 		var texts []bulkhead.Signature
 		for i := range 5 {
@@ -372,7 +378,8 @@ func TestAgainstModel(t *testing.T) {
 		for range 500 {
 			b.begin()
 			for range 1 + rng.IntN(3) {
-				r := bulkhead.Report{Signatures: some(), Reporter: reporters[rng.IntN(len(reporters))], Vote: bulkhead.Vote(1 + rng.IntN(3))}
+				r := bulkhead.Report{Signatures: some(), Reporter: reporters[rng.IntN(len(reporters))],
+					Vote: bulkhead.Vote(1 + rng.IntN(3))}
 				switch n := rng.IntN(20); {
 				case n < 3:
 					r.Vote, r.Reporter = bulkhead.Sighting, bulkhead.Reporter{Addr: addr(byte(rng.IntN(20)), byte(n))}
@@ -409,7 +416,8 @@ func TestAgainstModel(t *testing.T) {
 // undo takes back what somebody said of some texts.
 func (m *model) undo(rng *rand.Rand, sigs []bulkhead.Signature) {
 	m.b.t.Helper()
-	voices := []string{"account:a", "account:b", "account:x", "person:a=u1", "person:local", "person:ann", "network:" + trust.Voucher(netip.AddrFrom4([4]byte{198, 51, 5, 7}))}
+	voices := []string{"account:a", "account:b", "account:x", "person:a=u1", "person:local", "person:ann",
+		"network:" + trust.Voucher(netip.AddrFrom4([4]byte{198, 51, 5, 7}))}
 	voice := voices[rng.IntN(len(voices))]
 	var items []ballots.Item
 	for i := range sigs {

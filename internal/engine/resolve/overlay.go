@@ -34,7 +34,8 @@ func cell(gen uint64, k filter.Key) filter.Key { return filter.Key{Hi: k.Hi ^ ge
 
 func (o *overlay) begin(tally, block uint64) {
 	o.tally, o.block = tally, block
-	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked, &o.toldSpam, &o.toldRevoked} {
+	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked, &o.toldSpam,
+		&o.toldRevoked} {
 		t.empty()
 	}
 	o.increased.reset()

@@ -68,7 +68,8 @@ type Resolver struct {
 
 // New returns a resolver.
 func New(o Options) *Resolver {
-	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool), accusing: make(map[bulkhead.Signature]int)}
+	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool),
+		accusing: make(map[bulkhead.Signature]int)}
 	r.over.out = &r.out
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
 	return r

@@ -139,7 +139,8 @@ func identities(m *Message) (which, who int) {
 		switch f := s.Facet(); {
 		case f == bulkhead.TextFacet && (which < 0 || s == bulkhead.Exact):
 			which = i
-		case f == bulkhead.SenderFacet && (who < 0 || m.Signatures[who].Scheme() != bulkhead.Sender), f == bulkhead.NetworkFacet && who < 0:
+		case f == bulkhead.SenderFacet && (who < 0 || m.Signatures[who].Scheme() != bulkhead.Sender),
+			f == bulkhead.NetworkFacet && who < 0:
 			who = i
 		}
 	}
@@ -286,7 +287,8 @@ func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	for i, base := range m.Keys {
 		f := m.Signatures[i].Scheme().Facet()
 		switch {
-		case f != bulkhead.TextFacet && f != bulkhead.NoFacet, m.Signatures[i].Scheme() == bulkhead.Part, r.claimed(base) >= limit:
+		case f != bulkhead.TextFacet && f != bulkhead.NoFacet, m.Signatures[i].Scheme() == bulkhead.Part,
+			r.claimed(base) >= limit:
 			receipt.Pending++
 		case !r.firstReport(r.opts.Keys.Claim(voice, base)):
 			receipt.Duplicate++

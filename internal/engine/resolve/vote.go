@@ -125,7 +125,8 @@ func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 // blamed reports whether a signature of a facet takes only a share of a vote for spam.
 func blamed(f bulkhead.Facet) bool {
 	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet, bulkhead.NetworkFacet:
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet,
+		bulkhead.ImageFacet, bulkhead.NetworkFacet:
 		return true
 	}
 	return false

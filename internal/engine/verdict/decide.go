@@ -259,7 +259,8 @@ func (d *decision) suspected(i int) bool {
 	if s == bulkhead.Network {
 		return d.listed(i)
 	}
-	return s == bulkhead.Link && d.listed(i) || d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(s.Facet(), &d.Evidence[i])
+	return s == bulkhead.Link && d.listed(i) || d.Findings[i].Judged != bulkhead.Revoked &&
+		d.Policy.suspected(s.Facet(), &d.Evidence[i])
 }
 
 // byText decides on the text alone, which is listed: a changed copy, or one that a root
@@ -305,7 +306,8 @@ func (d *decision) blameless() bool {
 // ownMail reports whether the sender is blameless and all links are its own. Then a text
 // like one that others abuse may be its own, too.
 func (d *decision) ownMail() bool {
-	return d.blameless() && !slices.ContainsFunc(d.parts.Links, func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
+	return d.blameless() && !slices.ContainsFunc(d.parts.Links,
+		func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
 }
 
 // linksStand reports whether there are links and all of them, including the sender's

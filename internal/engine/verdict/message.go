@@ -59,7 +59,8 @@ type Case struct {
 
 // Message fills in v for the message as a whole. v.Threshold and v.Whitelisted are set.
 func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
-	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), turned: j.turned(c.Findings, c.Evidence), finding: -1}
+	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), turned: j.turned(c.Findings, c.Evidence),
+		finding: -1}
 	if d.text.judged == bulkhead.Unjudged && c.Contents != nil {
 		j.contained(&d.text, c.Contents)
 	}

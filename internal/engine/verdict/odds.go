@@ -8,7 +8,8 @@ import (
 
 // levels are the counts for which odds are kept. The odds of a count between
 // two of them are those of the lower one: never too small.
-var levels = [...]uint32{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000, bulkhead.Many}
+var levels = [...]uint32{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000, 10_000, 100_000,
+	1_000_000, bulkhead.Many}
 
 // Odds are the probabilities that the filters, at their present fill, show values for a
 // signature that nobody reported, and revocations of one that nobody revoked. They may be

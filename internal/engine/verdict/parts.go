@@ -34,7 +34,8 @@ type Parts struct {
 // Set sorts sigs.
 func (p *Parts) Set(sigs []bulkhead.Signature) {
 	*p = Parts{
-		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Images: p.Images[:0], Contacts: p.Contacts[:0], Claims: p.Claims[:0],
+		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Images: p.Images[:0],
+		Contacts: p.Contacts[:0], Claims: p.Claims[:0],
 		Networks: p.Networks[:0], Texts: p.Texts[:0], Domain: -1, Address: -1, Other: -1, Digests: true,
 	}
 	for i := range sigs {
@@ -77,7 +78,8 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 			p.Texts = append(p.Texts, i)
 		}
 		p.Digests, p.Near = false, true
-	case bulkhead.Exact, bulkhead.Part, bulkhead.Sketch, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image:
+	case bulkhead.Exact, bulkhead.Part, bulkhead.Sketch, bulkhead.Link, bulkhead.Sender, bulkhead.Network,
+		bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image:
 		p.Digests = false
 	}
 }

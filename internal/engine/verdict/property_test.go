@@ -21,9 +21,11 @@ func drawEvidence(t *rapid.T, f bulkhead.Facet) Evidence {
 		return rapid.SampledFrom([]uint32{0, 0, 1, 3, 9, 40, 200, 3000}).Draw(t, name)
 	}
 	e := Evidence{
-		Votes: trust.Balance{Spam: votes("spam"), Ham: votes("ham"), StrangerSpam: votes("strangers"), StrangerHam: votes("strangers against")},
-		Old:   few("old"), New: few("new"), Days: rapid.IntRange(0, 9).Draw(t, "days"),
-		Good: rapid.Uint32Range(0, 4).Draw(t, "good"), Addresses: rapid.SampledFrom([]uint32{0, 0, 5, 500}).Draw(t, "addresses"),
+		Votes: trust.Balance{Spam: votes("spam"), Ham: votes("ham"), StrangerSpam: votes("strangers"),
+			StrangerHam: votes("strangers against")},
+		Old: few("old"), New: few("new"), Days: rapid.IntRange(0, 9).Draw(t, "days"),
+		Good: rapid.Uint32Range(0, 4).Draw(t, "good"), Addresses: rapid.SampledFrom([]uint32{0, 0, 5, 500}).Draw(t,
+			"addresses"),
 		Contexts: rapid.Uint32Range(0, 3).Draw(t, "contexts"),
 		Peers:    Peers{Spam: rapid.SampledFrom([]float64{0, 0, 0, 0.5, 1}).Draw(t, "peers")},
 	}
@@ -173,7 +175,8 @@ func TestListedLink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
 		before, _, _ := judge(parts, pairs, "")
-		e := voted(rapid.IntRange(2, 40).Draw(t, "votes"), 0).delivered(rapid.SampledFrom([]int{0, 5, 90}).Draw(t, "deliveries"))
+		e := voted(rapid.IntRange(2, 40).Draw(t, "votes"),
+			0).delivered(rapid.SampledFrom([]int{0, 5, 90}).Draw(t, "deliveries"))
 		name := rapid.SampledFrom([]string{"evil.example", "own.example/evil"}).Draw(t, "link")
 		after, _, _ := judge(append(parts, link(name, e)), pairs, "")
 		if badness(after.Class) < badness(before.Class) {
@@ -227,8 +230,10 @@ func TestOrder(t *testing.T) {
 		parts, pairs := drawMessage(t)
 		before, by, _ := judge(parts, pairs, "")
 		after, byAfter, _ := judge(rapid.Permutation(parts).Draw(t, "order"), pairs, "")
-		if after.Class != before.Class || after.Judged != before.Judged || byAfter.By != by.By || byAfter.SenderGood != by.SenderGood {
-			t.Fatalf("%v by %v became %v by %v: %q, before %q", before.Class, by.By, after.Class, byAfter.By, after.Reasons, before.Reasons)
+		if after.Class != before.Class || after.Judged != before.Judged || byAfter.By != by.By ||
+			byAfter.SenderGood != by.SenderGood {
+			t.Fatalf("%v by %v became %v by %v: %q, before %q", before.Class, by.By, after.Class, byAfter.By, after.Reasons,
+				before.Reasons)
 		}
 	})
 }
@@ -247,7 +252,8 @@ func TestErrorOfParts(t *testing.T) {
 		add := func(p part) {
 			f := bulkhead.Finding{Signature: p.signature(), Spam: 2}
 			d.Policy.Finding(&f, &p.Evidence, o)
-			c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence, p.Evidence)
+			c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence,
+				p.Evidence)
 		}
 		o.counts = [len(levels)]float64{1, 1}
 		for i := range tt.links {

@@ -73,7 +73,8 @@ func (d *decision) because(confidence int) string {
 	case seldom:
 		return fmt.Sprintf("the text was reported %s, which is seldom for one that was delivered so often and has a verified sender", times(votes(t)))
 	case delivered:
-		return fmt.Sprintf("the text was reported %s, but %s of it came from known senders", times(votes(t)), plural(t.good, "delivery"))
+		return fmt.Sprintf("the text was reported %s, but %s of it came from known senders", times(votes(t)),
+			plural(t.good, "delivery"))
 	}
 	return ""
 }
@@ -183,7 +184,8 @@ func (d *decision) name(i int) string {
 // since returns how long a sender is known.
 func (d *decision) since(i int) string {
 	e := &d.Evidence[i]
-	text := fmt.Sprintf("%s is known by %s", d.name(i), plural(uint32(min(float64(bulkhead.Many), e.deliveries())), "delivery"))
+	text := fmt.Sprintf("%s is known by %s", d.name(i),
+		plural(uint32(min(float64(bulkhead.Many), e.deliveries())), "delivery"))
 	if f := &d.Findings[i]; !f.First.IsZero() {
 		text += " since " + f.First.Format(time.DateOnly)
 	}

@@ -21,8 +21,9 @@ type Evidence struct {
 	Old, New uint32
 	Days     int
 
-	Good      uint32 // of a text or link: deliveries from senders of good standing
-	Addresses uint32 // of a sender's domain: its distinct addresses; of a link: the distinct senders, see [Evidence.Common]
+	Good uint32 // of a text or link: deliveries from senders of good standing
+	// of a sender's domain: its distinct addresses; of a link: the distinct senders, see [Evidence.Common]
+	Addresses uint32
 	Contexts  uint32 // of a text: how many different links and senders were reported with it
 
 	// Set by [Policy.Finding]: the two parts of its error. Unreported is the probability
@@ -118,7 +119,8 @@ func (p Policy) Strength(e *Evidence, base float64) float64 {
 // base returns the strength that lists a signature of a facet without deliveries.
 func base(f bulkhead.Facet) float64 {
 	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet:
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet,
+		bulkhead.ImageFacet:
 		return namedBase
 	case bulkhead.NetworkFacet:
 		return networkBase

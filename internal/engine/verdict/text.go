@@ -144,7 +144,8 @@ func exactly(s bulkhead.Scheme) bool {
 // judge adds a judgement. Signatures of the whole text come first and take precedence
 // over bands, even if revoked.
 func (t *text) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands int, w weight) {
-	wins := j == bulkhead.JudgedSpam && t.judged != bulkhead.JudgedSpam || j != bulkhead.Unjudged && t.judged == bulkhead.Unjudged
+	wins := j == bulkhead.JudgedSpam && t.judged != bulkhead.JudgedSpam || j != bulkhead.Unjudged &&
+		t.judged == bulkhead.Unjudged
 	if bands > 0 && t.judged == bulkhead.Revoked {
 		wins = false
 	}

@@ -37,7 +37,8 @@ type tops struct {
 
 // reset starts with new bands, of which the match-th counts.
 func (b *tops) reset(match int) {
-	for _, t := range [...]*top{&b.sightings, &b.spam, &b.ham, &b.sure, &b.strength, &b.reported, &b.contexts, &b.older, &b.newer} {
+	for _, t := range [...]*top{&b.sightings, &b.spam, &b.ham, &b.sure, &b.strength, &b.reported, &b.contexts, &b.older,
+		&b.newer} {
 		t.n, t.values = match, t.values[:0]
 	}
 }

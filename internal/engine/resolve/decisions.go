@@ -30,7 +30,7 @@ type Decisions struct {
 	Late          []Late
 	Voted         []filter.Key
 	Spam, Revoked []filter.Key
-	ToldSpam      []filter.Key // what peers are told of both, in a generation with a floor
+	ToldSpam      []filter.Key // the part of Spam that peers see, in a generation with a floor
 	ToldRevoked   []filter.Key
 
 	Credits []trust.Credit

@@ -155,8 +155,8 @@ type voter struct {
 	units    uint32 // weight in hundredths
 }
 
-// voice returns the name under which the vote weighs: the voter's own, or the network's if the
-// voter has no voucher of its own.
+// voice returns the name under which the vote weighs: the voter's own, or the network's for a voter
+// that is not vouched for.
 func (v *voter) voice() string {
 	if v.Voucher != "" {
 		return networkVoice(v.Voucher)

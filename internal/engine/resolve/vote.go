@@ -311,8 +311,7 @@ func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i i
 }
 
 // voted counts a vote on a signature as one voter, regardless of the number in the report. It
-// reports whether the voter is new. Voters without a voucher of their own count once for each
-// network.
+// reports whether the voter is new. Voters that are not vouched for count once for each network.
 func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *item) bool {
 	if !it.counted {
 		receipt.Duplicate++

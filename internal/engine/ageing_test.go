@@ -18,7 +18,8 @@ import (
 
 const day = 24 * time.Hour
 
-// A heldNode is a node on disk whose clock tests set wrong, and a map of what it has acknowledged.
+// A heldNode is a node on disk whose clock tests set wrong, and a map of the counts it has
+// acknowledged.
 type heldNode struct {
 	*Engine
 	t      *testing.T
@@ -75,7 +76,7 @@ func (n *heldNode) stop() {
 	}
 }
 
-// restart starts the node anew with its clock moved by d, the wrong way or back.
+// restart restarts the node with its clock moved by d, away from the right time or back.
 func (n *heldNode) restart(d time.Duration) {
 	n.t.Helper()
 	n.stop()
@@ -91,7 +92,7 @@ func (n *heldNode) count(i int, times uint32) {
 	n.counts[i] += times
 }
 
-// exact compares the node with the map.
+// exact checks that the node's counts equal the map.
 func (n *heldNode) exact(when string) {
 	n.t.Helper()
 	wrong, missing := 0, 0
@@ -111,7 +112,7 @@ func (n *heldNode) exact(when string) {
 	}
 }
 
-// turn lets the writer look at the clock.
+// turn makes the writer read the clock.
 func (n *heldNode) turn() {
 	n.t.Helper()
 	if err := n.inTurn(n.t.Context(), func() {}); err != nil {
@@ -155,7 +156,7 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 				t.Error("not held after another start with the wrong clock")
 			}
 			n.exact("clock still ahead")
-			n.restart(-ahead - 8*day) // some days off are real: still within what is kept
+			n.restart(-ahead - 8*day) // the machine was really off for some days, fewer than are kept
 			if n.Ageing().Held {
 				t.Error("held with the right clock")
 			}
@@ -168,8 +169,8 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 	}
 }
 
-// TestClockComesRight: a clock that was wrong for a short while has done no harm, whether it
-// is put right while the node runs or before a start.
+// TestClockComesRight: a clock that was wrong for a short while does no harm, whether it is
+// corrected while the node runs or before a start.
 func TestClockComesRight(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		for _, ahead := range []time.Duration{10 * day, 3650 * day} {
@@ -203,8 +204,8 @@ func TestClockComesRight(t *testing.T) {
 	}
 }
 
-// TestClockConfirmed: a machine that was really off for long lets generations age once an
-// administrator says so, and not again after the next start.
+// TestClockConfirmed: after a machine was really off for long, generations age once an
+// administrator confirms the clock, and not again after the next start.
 func TestClockConfirmed(t *testing.T) {
 	n := newHeldNode(t)
 	n.restart(10 * day)
@@ -216,7 +217,7 @@ func TestClockConfirmed(t *testing.T) {
 	if err := n.ConfirmClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	clear(n.counts) // all before the confirmation are of ten days ago
+	clear(n.counts) // all counts before the confirmation are ten days old
 	for i := range 400 {
 		n.counts[i] = 0
 	}
@@ -236,7 +237,8 @@ func TestClockConfirmed(t *testing.T) {
 	}
 }
 
-// TestClockWithoutBattery: a clock that begins in 1970 and is then set right holds nothing.
+// TestClockWithoutBattery: a clock that begins in 1970 and is then corrected does not hold the
+// ageing.
 func TestClockWithoutBattery(t *testing.T) {
 	n := newHeldNode(t)
 	back := n.clock.Now().Sub(time.Unix(3600, 0))

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// BenchmarkApply is rounds of one origin taken into its replica, in processor time, by a node
-// that has replicas of others, too. The journal does not wait for the disk.
+// BenchmarkApply measures the processor time of applying rounds of one origin to its replica, in a
+// node that also has replicas of other origins. The journal does not wait for the disk.
 func BenchmarkApply(b *testing.B) {
 	ctx, c := b.Context(), newClock()
 	o := Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 200_000, Error: 1e-3},

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A claimant is a peer that says how often it has seen a message.
+// A claimant is a peer with a claimed number of sightings of a message.
 type claimant struct {
 	weight float64
 	claims uint32
@@ -21,8 +21,8 @@ func ring(n int, weight float64, claims uint32) []claimant {
 	return slices.Repeat([]claimant{{weight, claims}}, n)
 }
 
-// TestBulkByPeers: whatever peers claim to have seen, and on how many days, those who could not
-// list a message together do not make it bulk.
+// TestBulkByPeers: peers that could not list a message together do not make it bulk, regardless of
+// the sightings and days that they claim.
 func TestBulkByPeers(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -108,7 +108,7 @@ func TestBulkByPeers(t *testing.T) {
 }
 
 // TestMergedSpeakAsOne: peers whose counts were merged for lack of memory have one share of the
-// threshold together, also of what they count in arrays of their own.
+// threshold together, including the counts in their own arrays.
 func TestMergedSpeakAsOne(t *testing.T) {
 	ctx := context.Background()
 	home, peers := crowded(t, 4)

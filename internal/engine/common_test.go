@@ -36,7 +36,7 @@ func newTown(t *testing.T) *town {
 	return w
 }
 
-// text returns the signatures of a text that nobody has had, with others.
+// text returns the signatures of a new text, together with others.
 func (w *town) text(others ...bulkhead.Signature) []bulkhead.Signature {
 	w.texts++
 	out := []bulkhead.Signature{sig(bulkhead.Exact, w.texts)}
@@ -127,10 +127,10 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// TestListServer: more than two thirds of the mail of a list server's network is spam, and
-// nobody is verified. No ham of the lists is ever spam. Copies of spam that were caught are
-// deliveries of the network, and count as long as votes do, so that the ham is not suspected
-// once the reports have ended and few of the network's mails were reported.
+// TestListServer: more than two thirds of the mail of a list server's network is spam, and no
+// sender is verified. No ham of the lists is ever spam. Copies of spam that were caught are
+// deliveries of the network, and count as long as votes do, so that the ham is not suspected once
+// the reports have ended and few of the network's mails were reported.
 func TestListServer(t *testing.T) {
 	w := newTown(t)
 	server := bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24")

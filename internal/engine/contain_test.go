@@ -107,8 +107,8 @@ func TestSamplesOfSeveral(t *testing.T) {
 	}
 }
 
-// TestQuotedByMany: a sample that occurs in much other mail, which nobody
-// calls spam, is no reason for suspicion any more, though a vote fell on it.
+// TestQuotedByMany: a sample that occurs in much other mail without reports is no longer a reason
+// for suspicion, although a vote fell on it.
 func TestQuotedByMany(t *testing.T) {
 	e := open(t, Options{})
 	disclaimer := values(0, 24)
@@ -130,8 +130,8 @@ func TestQuotedByMany(t *testing.T) {
 	}
 }
 
-// TestKnownBefore: after one vote, text that was often delivered as somebody's
-// own words does not list other messages that hold it.
+// TestKnownBefore: after one vote, a text that was often delivered as a message's own words does
+// not list other messages that contain it.
 func TestKnownBefore(t *testing.T) {
 	e := open(t, Options{})
 	words := values(0, 24)

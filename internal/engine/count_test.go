@@ -25,7 +25,7 @@ func countSignature(t testing.TB, scheme bulkhead.Scheme, i int) bulkhead.Signat
 // hidden takes the Counter away from an engine.
 type hidden struct{ bulkhead.Clearinghouse }
 
-// TestCounterAgrees: what Count and Look do is what Report and Check do, over
+// TestCounterAgrees: Count and Look have the same effects and results as Report and Check, over
 // several generations, votes and revocations.
 func TestCounterAgrees(t *testing.T) {
 	for _, exact := range []bool{false, true} {
@@ -93,9 +93,8 @@ func TestCounterAgrees(t *testing.T) {
 			if b.Sightings == 0 {
 				b.First = a.First // of a vote alone a Finding has a date too
 			}
-			// The odds of a Finding are those of all that it shows.
-			// A sighting that is reported says of what is listed that it was caught, which
-			// are a few keys more.
+			// The odds of a Finding cover all its numbers. A reported sighting of a listed
+			// signature is also counted as caught, which takes a few more keys.
 			if a.Judged != bulkhead.Unjudged || max(a.Error, b.Error) < 1e-6 {
 				a.Error = b.Error
 			}

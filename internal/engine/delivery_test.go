@@ -65,9 +65,9 @@ func (d delivered) mail(n int) bulkhead.Report {
 	return bulkhead.Report{Signatures: sigs, Recipients: []string{fmt.Sprint("user", d.rng.IntN(5000))}}
 }
 
-// TestBytesOfADelivery: what a node keeps of a delivered message, in arrays that are as
-// full as they are made for, is less than 400 bytes, votes included: the text for a
-// week, names for eight weeks, votes of one recipient in a hundred.
+// TestBytesOfADelivery: a delivered message takes less than 400 bytes in arrays that are as full as
+// they are sized for. This includes the text for a week, names for eight weeks, and votes of one
+// recipient in a hundred.
 func TestBytesOfADelivery(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20,000 deliveries")

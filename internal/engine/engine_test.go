@@ -227,7 +227,7 @@ func TestNearBands(t *testing.T) {
 	if v := check(t, e, variant(2)...); v.Judged != bulkhead.Unjudged || v.SpamVotes != 0 {
 		t.Errorf("two bands of three needed: %+v, want nothing", v)
 	}
-	// The exact message is revoked: that says more than the bands.
+	// The exact message is revoked, which outweighs the bands.
 	exact := sig(bulkhead.Exact, 7)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{exact}, Vote: bulkhead.Spam,
 		Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
@@ -319,7 +319,7 @@ func TestGenerationsExpire(t *testing.T) {
 	}
 }
 
-// TestClockGoesBack: time that goes back opens and drops nothing.
+// TestClockGoesBack: a clock that goes back opens and drops no generations.
 func TestClockGoesBack(t *testing.T) {
 	c := newClock()
 	e := open(t, Options{Now: c.Now})

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// TestLostIncarnationCounts: an origin that has lost its store begins a new incarnation. Its
-// peer goes on counting the old one beside it, exactly, over checkpoints and restarts,
-// until an administrator says forget or the peer is evicted.
+// TestLostIncarnationCounts: an origin that has lost its store begins a new incarnation. Its peer
+// continues to count the old one exactly, over checkpoints and restarts, until an administrator
+// forgets it or evicts the peer.
 func TestLostIncarnationCounts(t *testing.T) {
 	ctx := t.Context()
 	c := newClock()
@@ -117,8 +117,8 @@ func TestLostIncarnationCounts(t *testing.T) {
 	stop()
 }
 
-// TestLostIncarnationIsOneVoice: a peer that alone lists nothing lists nothing by losing
-// its store and listing the same again, and adds no more to a count than one voice may.
+// TestLostIncarnationIsOneVoice: a peer that cannot list alone cannot do so by losing its store and
+// listing the same again, and adds no more to a count than one voice may.
 func TestLostIncarnationIsOneVoice(t *testing.T) {
 	ctx := t.Context()
 	b := open(t, Options{})

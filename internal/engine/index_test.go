@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// A walk is a node with many origins, and what checks read there with and without indexes.
+// A walk is a node with many origins, whose checks are compared with and without indexes.
 type walk struct {
 	*Engine
 	t     *testing.T
@@ -62,7 +62,7 @@ func (w *walk) set() {
 
 func (w *walk) sig() bulkhead.Signature { return sig(bulkhead.Exact, w.rng.IntN(walkSigs)) }
 
-// step changes something.
+// step makes a random change.
 func (w *walk) step() {
 	i := w.rng.IntN(walkOrigins)
 	switch w.rng.IntN(12) {
@@ -145,8 +145,8 @@ func (w *walk) indexed() int {
 	}
 }
 
-// TestIndexWalk: whatever origins do, a check with indexes has the verdict of one that reads
-// all arrays of all origins.
+// TestIndexWalk: a check with indexes has the same verdict as a check that reads all arrays of all
+// origins, after any changes of the origins.
 func TestIndexWalk(t *testing.T) {
 	seeds, indexed := 6, 0
 	if testing.Short() {
@@ -174,8 +174,8 @@ func TestIndexWalk(t *testing.T) {
 	}
 }
 
-// TestIndexAtOnce: with indexes, too, a new weight and an eviction count from the moment in
-// which they are accepted.
+// TestIndexAtOnce: with indexes, a new weight or an eviction also takes effect as soon as it is
+// accepted.
 func TestIndexAtOnce(t *testing.T) {
 	w := newWalk(t, 1)
 	for i := range w.all {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// FuzzMeta opens an engine on a checkpoint that says anything of itself, as a backup that
-// somebody has made up may: it is refused, or what was opened is closed again.
+// FuzzMeta opens an engine on a checkpoint with arbitrary metadata, as a forged backup may have:
+// Open returns an error, or the engine is closed again.
 func FuzzMeta(f *testing.F) {
 	st, err := store.Open(filepath.Join(f.TempDir(), "store"), store.Options{})
 	if err != nil {

@@ -13,14 +13,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
-// used returns what the generations of the books take.
+// used returns the memory of the generations of the books.
 func used(e *Engine) (tally, block uint64) {
 	v := e.view()
 	return v.tally.Bytes(), v.block.Bytes()
 }
 
-// flood counts n signatures that nobody has seen, from the number first on, in
-// reports of a hundred.
+// flood counts n new signatures, from the number first on, in reports of a hundred.
 func flood(t *testing.T, first, n int, engines ...*Engine) {
 	t.Helper()
 	for ; n > 0; first, n = first+100, n-100 {
@@ -36,9 +35,9 @@ func flood(t *testing.T, first, n int, engines ...*Engine) {
 	}
 }
 
-// TestFlood: whoever counts new signatures without end makes a node with a bound of
-// memory forget sooner, and nothing else: its arrays do not grow, are never fuller
-// than they should be, and hold what was counted last. An exact twin agrees.
+// TestFlood: an endless flood of new signatures makes a node with a memory limit forget sooner, and
+// has no other effect: its arrays do not grow, are never fuller than they should be, and hold the
+// latest counts. An exact twin agrees.
 func TestFlood(t *testing.T) {
 	c := newClock()
 	shape := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 2000, Error: 1e-3}
@@ -86,7 +85,7 @@ func TestFlood(t *testing.T) {
 			t.Fatalf("signature %d of %d is forgotten", n, steps*step)
 		}
 	}
-	// A count is wrong if one of the generations that live shows what it has not.
+	// A count is wrong if a live generation shows a key that it does not have.
 	stated := 0.0
 	for _, g := range e.Info().Tally {
 		stated += g.Arrays[0].Ghost
@@ -187,8 +186,8 @@ func TestFloodOfListings(t *testing.T) {
 	}
 }
 
-// TestFloor: what was given up stays given up, by the journal's word and by the
-// checkpoint's, and peers are told from where on there is anything.
+// TestFloor: generations that were given up stay given up after a replay of the journal and after a
+// checkpoint, and peers see the start of the oldest remaining one.
 func TestFloor(t *testing.T) {
 	c := newClock()
 	shape := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1000, Error: 1e-3}

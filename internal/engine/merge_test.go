@@ -54,11 +54,10 @@ const (
 	mergeLists = 25  // that are voted on
 )
 
-// TestMerge runs random schedules of what happens to replicas that have not
-// enough memory, and compares what is counted with maps: never less than the
-// origins counted that are trusted at that time, and seldom more. The threshold is so high
-// that it bounds nothing. A soak:
-// go test ./internal/engine -run TestMerge$ -merges 1000
+// TestMerge runs random schedules of changes to replicas with too little memory, and compares the
+// counts with maps: never less than the counts of the trusted origins, and seldom more. The
+// threshold is too high to bound any count. A soak: go test ./internal/engine -run TestMerge$
+// -merges 1000
 func TestMerge(t *testing.T) {
 	done, n := make(map[string]int), *mergeSchedules
 	if testing.Short() {
@@ -152,8 +151,8 @@ func (w *mergeWorld) both(do func(*Engine) error) {
 	}
 }
 
-// share brings what a peer counted to the node: by rounds, or by images if those
-// do not continue what is there.
+// share brings a peer's counts to the node: by rounds, or by images if the rounds do not continue
+// the replica.
 func (w *mergeWorld) share(p *mergePeer) {
 	parts, _, err := p.TakeRounds(context.Background())
 	if err != nil {
@@ -323,9 +322,8 @@ func (w *mergeWorld) step() {
 // turnOver has the writer look at the clock.
 func (e *Engine) turnOver() { e.between(func() {}) }
 
-// judged returns what is to be said of a signature: every origin speaks for the
-// lists that are in arrays of its own, and those whose lists were merged, of one
-// weight, speak as if they were one server.
+// judged returns the expected judgement of a signature. Every origin counts for the lists in its
+// own arrays. Origins of one weight whose lists were merged count as one server.
 func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	s := sig(bulkhead.Exact, n)
 	const most = 64 // more than any signature of the test has
@@ -388,7 +386,7 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	return verdict.Judge(verdict.Nothing, sum, w.home.accounts.Policy().Promotion)
 }
 
-// held returns where the replica of an array stands, nil if there is none.
+// held returns the state of the replica of an array, or nil if there is none.
 func (w *mergeWorld) held(origin string, a Array, start uint64) *ArrayState {
 	for _, h := range w.home.Replica(origin) {
 		if h.Array == a && h.Start == start {

@@ -43,9 +43,9 @@ func crowded(t *testing.T, n int) (home *Engine, peers []*Engine) {
 	return home, peers
 }
 
-// TestMergeServing: while arrays are merged, and taken out again because images
-// of them come, every check sees what was counted: nothing is missing for a
-// moment, nothing is there twice, and no round is lost that comes meanwhile.
+// TestMergeServing: while arrays are merged, and taken out again because images of them come, every
+// check sees all counts: none is missing for a moment or counted twice, and no round that arrives
+// during a merge is lost.
 func TestMergeServing(t *testing.T) {
 	const nPeers, rounds, sigs = 4, 600, 20
 	home, peers := crowded(t, nPeers)

@@ -88,7 +88,7 @@ func (p *twins) rekey(secret filter.Secret) {
 	}
 }
 
-// sure is a verdict without what filters may be wrong about.
+// sure returns a verdict without the fields that depend on filter errors.
 func sure(v bulkhead.Verdict) bulkhead.Verdict {
 	v.Error = 0
 	v.Findings = slices.Clone(v.Findings)
@@ -101,7 +101,7 @@ func sure(v bulkhead.Verdict) bulkhead.Verdict {
 	return v
 }
 
-// compare asks both for all that they know.
+// compare compares all data of both.
 func (p *twins) compare(messages []bulkhead.Query) {
 	p.t.Helper()
 	for n, q := range messages {

@@ -229,7 +229,7 @@ func btoi(b bool) int {
 func TestJournal(t *testing.T) {
 	e, st := openDurable(t, filepath.Join(t.TempDir(), "data"), Options{}, nil)
 	defer st.Close()
-	if err := e.Close(t.Context()); err != nil { // nobody takes what is asked for
+	if err := e.Close(t.Context()); err != nil { // the requested checkpoint is never written
 		t.Fatal(err)
 	}
 	for len(e.wake) > 0 {

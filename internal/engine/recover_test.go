@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// diskFS is a file system that fails when it is told to.
+// diskFS is a file system that fails on demand.
 type diskFS struct {
 	full   atomic.Bool // no write finds room
 	broken atomic.Bool // no fsync succeeds
@@ -170,9 +170,9 @@ func TestCheckpointRests(t *testing.T) {
 	}
 }
 
-// TestSyncFails: with relaxed durability a report is acknowledged before its
-// fsync. When that fails the node notices at once, and makes good what it has
-// acknowledged, though nobody reports any more.
+// TestSyncFails: with relaxed durability a report is acknowledged before its fsync. When the fsync
+// fails the node notices at once, and makes the acknowledged reports durable without waiting for
+// another report.
 func TestSyncFails(t *testing.T) {
 	ctx := context.Background()
 	disk := new(diskFS)

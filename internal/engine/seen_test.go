@@ -204,8 +204,8 @@ func TestErrorFollowsFill(t *testing.T) {
 	}
 }
 
-// TestUndoMany: all that a voice said is undone, however many signatures that is, and
-// not after the node has closed.
+// TestUndoMany: all votes of a voice are undone, regardless of the number of signatures, but not
+// after the node has closed.
 func TestUndoMany(t *testing.T) {
 	c := newClock()
 	e, err := Open(t.Context(), small(Options{Now: c.Now, Votes: 200_000}))

@@ -214,7 +214,7 @@ func TestMergesAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Close(t.Context()); err != nil { // nobody takes what is wanted
+	if err := e.Close(t.Context()); err != nil { // no goroutine receives the wake-up
 		t.Fatal(err)
 	}
 	select {
@@ -276,7 +276,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestInfoRefusing: why reports are refused is told, and checks go on.
+// TestInfoRefusing: Info reports why reports are refused, and checks continue.
 func TestInfoRefusing(t *testing.T) {
 	e := open(t, Options{})
 	e.fail("write journal", errors.New("no room"))
@@ -360,8 +360,8 @@ func TestAccountsSeen(t *testing.T) {
 	})
 }
 
-// TestStaleAccounts: those who registered themselves and never helped go with the day on
-// which they have been idle for long enough, durably; those whom somebody vouched for stay.
+// TestStaleAccounts: self-registered accounts that never helped are durably removed on the day on
+// which they have been idle for long enough. Vouched accounts stay.
 func TestStaleAccounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	c := newClock()
@@ -560,8 +560,8 @@ func TestWhitelistNames(t *testing.T) {
 	}
 }
 
-// TestNeverOfSeveral: nothing is told of any signature of the list, whichever scheme it
-// has, and of all others what there is.
+// TestNeverOfSeveral: no data is shown for any signature of the list, regardless of its scheme. All
+// data is shown for other signatures.
 func TestNeverOfSeveral(t *testing.T) {
 	never := []bulkhead.Signature{sig(bulkhead.PyzorDigest, 0), sig(bulkhead.Exact, 0), sig(bulkhead.DCCBody, 0)}
 	e := open(t, Options{NeverList: never})
@@ -585,7 +585,7 @@ func TestNeverOfSeveral(t *testing.T) {
 	}
 }
 
-// TestOddsFollow: the odds are measured anew when any array has changed, and only then.
+// TestOddsFollow: the odds are measured again when any array has changed, and only then.
 func TestOddsFollow(t *testing.T) {
 	a, b := pair(t, 1)
 	refreshed := func(what string, want bool) {
@@ -629,7 +629,7 @@ func TestOddsFollow(t *testing.T) {
 	}
 }
 
-// TestPeersOdds: what peers hold adds to the odds: counts, and what they list.
+// TestPeersOdds: the counts and lists of peers add to the odds.
 func TestPeersOdds(t *testing.T) {
 	shape := Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 0.2},
 		Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 2000, Error: 0.2}}

@@ -106,8 +106,8 @@ func TestUndoVotes(t *testing.T) {
 	}
 }
 
-// TestTraps: a trap needs a second witness: a trap that another network wrote to, or a
-// reporter. Whoever sends mail casts its votes.
+// TestTraps: a trap needs a second witness: a trap that another network wrote to, or a reporter.
+// The senders of mail to a trap cause its votes.
 func TestTraps(t *testing.T) {
 	trap := func(client string, n int) bulkhead.Report {
 		return bulkhead.Report{

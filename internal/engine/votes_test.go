@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// votersOf adds trusted accounts of full weight ("a", "b", "c"), one of half weight
-// ("half"), and accounts of twenty networks for which nobody vouches ("x0" to "x19").
+// votersOf adds trusted accounts of full weight ("a", "b", "c"), one of half weight ("half"), and
+// unvouched accounts of twenty networks ("x0" to "x19").
 func votersOf(t testing.TB, e *Engine) {
 	t.Helper()
 	for _, name := range []string{"a", "b", "c"} {
@@ -29,10 +29,9 @@ func votersOf(t testing.TB, e *Engine) {
 	}
 }
 
-// TestSequences: the latest vote of a voter counts, and the heavier side wins at
-// once. A word is a voter and a vote: + spam, - revocation, h ham, n of them by "n*";
-// "x*" is all twenty strangers, "day" lets a day pass. What follows "=" is the
-// judgement from then on.
+// TestSequences: the latest vote of a voter counts, and the heavier side wins at once. A word is a
+// voter and a vote: + spam, - revocation, h ham, n of them by "n*"; "x*" is all twenty strangers,
+// "day" lets a day pass. "=" precedes the judgement from then on.
 func TestSequences(t *testing.T) {
 	for _, tt := range []string{
 		"a+ =spam",
@@ -54,7 +53,7 @@ func TestSequences(t *testing.T) {
 		"a- x*+ =none",
 		"a+ " + strings.Repeat("a- a+ ", 30) + "=spam",
 		"a+ " + strings.Repeat("a- a+ ", 200) + "a- =revoked",
-		"half+ half- half+ half- half+ =none", // going to and fro adds no weight
+		"half+ half- half+ half- half+ =none", // changing sides repeatedly adds no weight
 		"a+ b+ " + strings.Repeat("half- half+ ", 9) + "half- =spam",
 	} {
 		for _, exact := range []bool{true, false} {
@@ -291,9 +290,8 @@ func (m *sigModel) vote(v view, name string, root map[string]bool, units int64, 
 	}
 }
 
-// TestVotesAgainstModel casts random votes of random voters over many days, and
-// compares what the engine says with maps that were told the same, also after
-// restarts.
+// TestVotesAgainstModel casts random votes of random voters over many days, and compares the engine
+// with maps that received the same votes, also after restarts.
 func TestVotesAgainstModel(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 13))
@@ -352,8 +350,8 @@ func TestVotesAgainstModel(t *testing.T) {
 	}
 }
 
-// TestCreditsOnceInReplay: an entry that the accounts of a checkpoint have seen
-// credits nobody again when the journal is replayed.
+// TestCreditsOnceInReplay: an entry that is already in the accounts of a checkpoint gives no second
+// credit when the journal is replayed.
 func TestCreditsOnceInReplay(t *testing.T) {
 	e := open(t, Options{})
 	votersOf(t, e)
@@ -377,9 +375,9 @@ func TestCreditsOnceInReplay(t *testing.T) {
 	}
 }
 
-// TestWhoConfirms: reports are confirmed by accounts that an administrator vouched
-// for, before anybody lists the message, and not by those that have earned much; a
-// report that was taken back is neither confirmed nor blamed.
+// TestWhoConfirms: reports are confirmed by accounts that an administrator vouched for, before the
+// message is listed, and not by accounts that have earned much weight; a report that was taken back
+// is neither confirmed nor blamed.
 func TestWhoConfirms(t *testing.T) {
 	e := open(t, Options{})
 	votersOf(t, e)
@@ -414,8 +412,8 @@ func TestWhoConfirms(t *testing.T) {
 	}
 }
 
-// TestCountOfAVote: whatever number a vote names, it is one voter's, those of one
-// network for whom nobody vouches are one, and votes make nothing bulk.
+// TestCountOfAVote: a vote counts as one voter regardless of its number, unvouched voters of one
+// network count as one, and votes make nothing bulk.
 func TestCountOfAVote(t *testing.T) {
 	e := open(t, Options{})
 	s := sig(bulkhead.Exact, 1)
@@ -433,9 +431,8 @@ func TestCountOfAVote(t *testing.T) {
 	}
 }
 
-// TestStrangersClaims: strangers' sightings count once for each voice, and
-// never enough for bulk; those of the node itself and of vouched accounts
-// count as they say.
+// TestStrangersClaims: strangers' sightings count once for each voice, and never enough for bulk.
+// Sightings by the node itself and by vouched accounts count with their numbers.
 func TestStrangersClaims(t *testing.T) {
 	ctx := t.Context()
 	e := open(t, Options{})

@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// vote has the node's own voice list signatures, or take them off again, and another one if it
-// takes two to tell peers.
+// vote makes the node's own voice list signatures, or take them off again. If peers see a listing
+// only from two voters on, a second voice does the same.
 func vote(t *testing.T, e *Engine, vote bulkhead.Vote, sigs ...int) {
 	t.Helper()
 	voices := []bulkhead.Reporter{{}}
@@ -104,7 +104,7 @@ func damage(t *testing.T, dir string, half bool, kinds ...string) {
 // checkpoint and since the salvage, cell by cell and with the same version, though the
 // process is killed in the middle of it. Nothing else is taken for it.
 //
-// With a number of voters from which on peers are told what they list, it is what peers were told.
+// With a number of voters from which peers see listings, the sums cover the part that peers see.
 func TestHeal(t *testing.T) {
 	for n := range 3 {
 		half := n > 0
@@ -290,8 +290,8 @@ func TestHealNot(t *testing.T) {
 	}
 }
 
-// TestHealAgain: the file with what lost pages took is damaged, too: then they are lost, and
-// nothing that peers have is taken for them.
+// TestHealAgain: if the file with the later adds of lost pages is also damaged, the pages are lost,
+// and no peer's page is accepted for them.
 func TestHealAgain(t *testing.T) {
 	p := newPatient(t)
 	damage(t, p.dir, false, "counts")
@@ -347,7 +347,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// TestWoundLimit: what lost pages take is bounded; then they are given up.
+// TestWoundLimit: the recorded adds to lost pages are bounded; beyond that, the pages are given up.
 func TestWoundLimit(t *testing.T) {
 	at := place{replica.Key{Array: ArraySpam, Start: 3}, 0}
 	w := &wounds{store: "s", pages: map[place]*wound{at: {sum: pages.Sum{Index: 5}}}}
@@ -397,8 +397,8 @@ func FuzzWounds(f *testing.F) {
 	})
 }
 
-// TestHealAboveFloor: of an array with a floor peers give back what they were shown. What was
-// below it stays lost and in doubt, and the arrays are said not to be what they were.
+// TestHealAboveFloor: peers give back the visible part of an array with a floor. Counts below the
+// floor stay lost and in doubt, and the arrays are reported as not whole.
 func TestHealAboveFloor(t *testing.T) {
 	p := &patient{floor: 8, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 	st := p.store(t, nil)
@@ -463,8 +463,8 @@ func TestHealAboveFloor(t *testing.T) {
 	e.Close(t.Context())
 }
 
-// TestHealSaid: what the node has said after its last checkpoint makes its pages whole, too:
-// images of that time, or older ones and rounds. What it said before the checkpoint does not.
+// TestHealSaid: messages that the node published after its last checkpoint also heal its pages:
+// images from that time, or older images and rounds. Messages from before the checkpoint do not.
 func TestHealSaid(t *testing.T) {
 	p := &patient{dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 	st := p.store(t, nil)
@@ -493,7 +493,7 @@ func TestHealSaid(t *testing.T) {
 	}
 	rounds = append(rounds, said(7, 3)...)
 	late := e.images(t)
-	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 4) // that nobody was told
+	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 4) // that were never published
 	vote(t, e, bulkhead.Spam, 100)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
@@ -566,9 +566,8 @@ func TestHealSaid(t *testing.T) {
 	}
 }
 
-// TestHealSaidAboveFloor: of an array with a floor a page is made whole with what was said of it
-// and with what it took since its checkpoint: no count is lower than either, or higher than
-// the truth.
+// TestHealSaidAboveFloor: a page of an array with a floor is healed from its published messages and
+// from the adds since its checkpoint: no count is lower than either, or higher than the truth.
 func TestHealSaidAboveFloor(t *testing.T) {
 	p := &patient{floor: 4, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 	st := p.store(t, nil)
@@ -617,7 +616,7 @@ func TestHealSaidAboveFloor(t *testing.T) {
 	}
 }
 
-// TestRecallSplit: a round that was split and of which the end is missing is left out.
+// TestRecallSplit: a split round whose end is missing is left out.
 func TestRecallSplit(t *testing.T) {
 	g := filter.Geometry{Kind: filter.Bitmap, Lines: 64 << 10, K: 8}
 	own, err := filter.NewBits(g)

@@ -20,10 +20,10 @@ func item(n int) Item {
 	return Item{Key: filter.Key{Hi: uint64(n), Lo: ^uint64(n)}, Facet: bulkhead.Facet(n % 8), Pair: n%3 == 0}
 }
 
-// memory is what a ballot and its items take.
+// memory returns the memory of a ballot and its items.
 func memory(x *Ballot) int { return ballotBytes + int(unsafe.Sizeof(Item{}))*len(x.Items) }
 
-// TestBook compares a book with a plain list, of which it keeps as much as has room.
+// TestBook compares a book with a plain list. The book keeps the latest part of the list that fits.
 func TestBook(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := New(40_000)

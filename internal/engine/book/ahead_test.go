@@ -14,8 +14,8 @@ func TestAhead(t *testing.T) {
 	midnight := monday.Truncate(day).Add(day)
 	for _, tt := range []struct {
 		name   string
-		before time.Duration // midnight, when somebody asks
-		filled [2]int        // then, and at midnight
+		before time.Duration // time before midnight at which Ahead is called
+		filled [2]int        // keys at that time, and at midnight
 		made   bool
 		taken  bool
 	}{
@@ -74,8 +74,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAheadOfMidnight checks that what was made at noon, when the open generation was fuller
-// than on other days, is made again before midnight for what the whole day has brought.
+// TestAheadOfMidnight checks that a generation made at noon, when the open one was fuller than on
+// other days, is made again before midnight for the use of the whole day.
 func TestAheadOfMidnight(t *testing.T) {
 	midnight := monday.Truncate(day).Add(day)
 	k := NewTally(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 7, false,

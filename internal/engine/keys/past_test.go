@@ -65,8 +65,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSharing: shared is what was counted under the present secret, and under those that the
-// network had before without a break.
+// TestSharing: counts are shared under the present secret, and under the secrets that the network
+// had before it without a break.
 func TestSharing(t *testing.T) {
 	a, b, c := filter.Secret{1}, filter.Secret{2}, filter.Secret{3}
 	for i, tt := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// geometry is that of an array of several pages.
+// geometry is the geometry of an array of several pages.
 var geometry = filter.Geometry{Kind: filter.Cells, Lines: 5120, K: 4}
 
 func counting(t *testing.T, g filter.Geometry) *filter.Counting {

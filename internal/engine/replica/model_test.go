@@ -57,7 +57,7 @@ type logged struct {
 	do    func(s *Set, index uint64, replayed bool) error
 }
 
-// A peer is an origin as it knows itself.
+// A peer is the model of an origin's own state.
 type peer struct {
 	Origin
 	life, boot uint64
@@ -119,7 +119,7 @@ func (w *world) newPeer(i int) {
 		slices: make(map[uint64]*slice), boots: make(map[Key]uint64)}
 	lines := uint64(2 * filter.PageLines)
 	if i == 3 {
-		lines = 3 * filter.PageLines // it merges with nobody
+		lines = 3 * filter.PageLines // it merges with no other array
 	}
 	p.geometry = [2]filter.Geometry{{Kind: filter.Cells, Lines: lines, K: 4, KeyID: 7},
 		{Kind: filter.Bitmap, Lines: lines, K: 8, KeyID: 7}}

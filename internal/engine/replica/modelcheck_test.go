@@ -114,9 +114,9 @@ func (w *world) held() (out []ArrayState) {
 	return out
 }
 
-// compareArrays compares the states of replicas with the arrays of the peers. exact says
-// that a checkpoint has just been written, which counts the keys of cold arrays. What it
-// stores is the number from before, which stays after a restart if nothing is merged.
+// compareArrays compares the states of replicas with the arrays of the peers. exact says that a
+// checkpoint has just been written, which counts the keys of cold arrays. The checkpoint itself
+// stores the earlier number, which remains after a restart if nothing is merged.
 func (w *world) compareArrays(exact bool) {
 	w.t.Helper()
 	sum := uint64(0)
@@ -199,7 +199,8 @@ func (w *world) compareMerged(p *peer, s ArrayState) {
 	}
 }
 
-// compareMemory checks that what is merged is what the set says, and as much as helps.
+// compareMemory checks that the set reports the merged arrays correctly, and merges as much as
+// helps.
 func (w *world) compareMemory() {
 	w.t.Helper()
 	v, m := w.set.View(), w.set.Memory()

@@ -363,8 +363,8 @@ func (s *shelf) offer(origin string, a Array, c interface {
 	return true
 }
 
-// TestRoomForOne checks that memory for one array is enough for those of all origins, if they
-// can be merged, and that those that cannot are refused.
+// TestRoomForOne checks that memory for one array is enough for the arrays of all origins if they
+// can be merged, and that other arrays are refused.
 func TestRoomForOne(t *testing.T) {
 	for _, tt := range []struct {
 		array Array

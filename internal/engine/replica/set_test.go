@@ -47,7 +47,7 @@ func key(n uint64) filter.Key {
 	return filter.Key{Hi: n * 0x9e3779b97f4a7c15, Lo: n * 0xc2b2ae3d27d4eb4f}
 }
 
-// round counts a key once and returns the part that tells peers.
+// round counts a key once and returns the part for peers.
 func (s *sender) round(n uint64) Part {
 	r := s.array.NewRound()
 	keys, ones, before := []filter.Key{key(n)}, []uint32{1}, make([]uint32, 1)
@@ -222,8 +222,8 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestForgotten checks that nothing is left of a generation that was forgotten or has
-// expired, so that the origin can send it anew.
+// TestForgotten checks that nothing is left of a generation that was forgotten or has expired, so
+// that the origin can send it again.
 func TestForgotten(t *testing.T) {
 	s := newSet(t, Origin{"a", 1})
 	for _, forget := range []func(){

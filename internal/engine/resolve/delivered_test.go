@@ -202,8 +202,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestPeersList checks that a root's whole vote takes off what only peers list, and that
-// votes on it change only the node's own lists.
+// TestPeersList checks that a root's whole vote takes off a signature that only peers list, and
+// that votes on it change only the node's own lists.
 func TestPeersList(t *testing.T) {
 	listing := func(weight float64, s bulkhead.Signature) *replica.View {
 		g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: 2000, Rate: 1e-9})
@@ -394,8 +394,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestInformsOnly checks that a vote on what informs and never decides is counted, weighs
-// nothing, and is not pending; a revocation is pending, since it takes nothing off.
+// TestInformsOnly checks that a vote on a signature that informs and never decides is counted, has
+// no weight, and is not pending; a revocation is pending, since it takes nothing off.
 func TestInformsOnly(t *testing.T) {
 	s := sig(bulkhead.Markup, 1)
 	for vote, pending := range map[bulkhead.Vote]int{bulkhead.Spam: 0, bulkhead.Ham: 0, bulkhead.Revocation: 1} {

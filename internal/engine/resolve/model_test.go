@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A model says with maps what votes and claims on texts do over weeks.
+// A model computes with maps the effects of votes and claims on texts over weeks.
 type model struct {
 	b       *books
 	exact   bool                       // so that what is held can be counted
@@ -64,8 +64,8 @@ func (m *model) votesOn(text string) (b trust.Balance) {
 	return b
 }
 
-// own returns what the blocklist makes of a text: listed if the newest week that has listed
-// it did not take it off again, and no newer one did.
+// own returns the blocklist's state of a text: listed if neither the newest week that listed it nor
+// a newer one took it off again.
 func (m *model) own(text string) verdict.State {
 	revoked := false
 	for _, w := range m.weeks() {
@@ -79,7 +79,7 @@ func (m *model) own(text string) verdict.State {
 			revoked = true
 		}
 	}
-	return verdict.Nothing // a revocation of nothing says nothing
+	return verdict.Nothing // a revocation without a listing has no effect
 }
 
 // enough reports whether the latest votes list a text that was hardly ever delivered.
@@ -104,8 +104,8 @@ func (m *model) revoke(text string) {
 	m.listed[k] = [2]int{turns[0], max(turns[1], turns[0], 1)}
 }
 
-// supporters returns the members except who that voted spam and stand by it, with the
-// newest week in which they said so.
+// supporters returns the members, except who, that voted spam and stand by it, with the newest week
+// of such a vote.
 func (m *model) supporters(text, who string) map[string]int {
 	stands := func(voice string) bool {
 		f, ok := m.last[text][voice]
@@ -134,7 +134,7 @@ func (m *model) once(what, name, text string, newest int) bool {
 	return true
 }
 
-// report does what a report does.
+// report applies a report to the model.
 func (m *model) report(r bulkhead.Report) (receipt bulkhead.Receipt) {
 	if r.Vote == bulkhead.Sighting {
 		return m.claim(r)
@@ -265,7 +265,7 @@ func (m *model) claim(r bulkhead.Report) (receipt bulkhead.Receipt) {
 	return receipt
 }
 
-// retract takes back everything that a voice said of some texts.
+// retract retracts all votes of a voice on some texts.
 func (m *model) retract(voice string, sigs []bulkhead.Signature) (off, on int) {
 	for i := range sigs {
 		text := sigs[i].String()
@@ -281,11 +281,11 @@ func (m *model) retract(voice string, sigs []bulkhead.Signature) (off, on int) {
 	return off, on
 }
 
-// compare compares all that is known of the texts with the model.
+// compare compares the records of the texts with the model.
 func (m *model) compare(sigs []bulkhead.Signature) {
 	m.b.t.Helper()
 	keys := message(bulkhead.Report{Signatures: sigs}).Keys
-	// Together with counts, weights are read only if somebody voted in the last days.
+	// Together with counts, weights are read only if there were votes in the last days.
 	judged, counted := m.b.readAll(keys, evidence.Judgement), m.b.readAll(keys, evidence.Counts)
 	for i, s := range sigs {
 		text, got, counts := s.String(), judged[i], counted[i]
@@ -413,7 +413,7 @@ func TestAgainstModel(t *testing.T) {
 	}
 }
 
-// undo takes back what somebody said of some texts.
+// undo retracts a voice's votes on some texts.
 func (m *model) undo(rng *rand.Rand, sigs []bulkhead.Signature) {
 	m.b.t.Helper()
 	voices := []string{"account:a", "account:b", "account:x", "person:a=u1", "person:local", "person:ann",

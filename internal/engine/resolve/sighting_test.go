@@ -19,9 +19,9 @@ func mail(n int, from string) []bulkhead.Signature {
 			"tel:123456789"), sig(bulkhead.Markup, n))
 }
 
-// TestDeliveries checks that a recipient counts once a day: for a text whoever sends it, and
-// for a sender and its links whatever the text is. What was caught is no delivery, except
-// for the sender of a message that only its text condemned, and for every network.
+// TestDeliveries checks that a recipient counts once a day: for a text whoever sends it, and for a
+// sender and its links whatever the text is. A caught message is no delivery, except for the sender
+// of a message that only its text condemned, and for every network.
 func TestDeliveries(t *testing.T) {
 	to := func(names ...string) []string { return names }
 	for n, tt := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A part is one signature of a message and what is known of it.
+// A part is one signature of a message and its evidence.
 type part struct {
 	scheme bulkhead.Scheme
 	name   string
@@ -229,7 +229,7 @@ func TestDecide(t *testing.T) {
 		{"of whom nobody was verified to be", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 68})),
 			nil, "", spam, byText, ""},
 
-		// Domains that are everybody's.
+		// Shared domains.
 		{"an unknown address at everybody's domain", p(body(bulkhead.Exact, one),
 			from("freemail.example", shared(no.delivered(500))), from("eve@freemail.example", no)), nil, "", spam, byText, ""},
 		{"a known address there", p(body(bulkhead.Exact, one), from("freemail.example", shared(no.delivered(500))),
@@ -451,7 +451,7 @@ func agree(t interface {
 	}
 }
 
-// TestPairsAreLazy: pairs are asked for only where a text is listed, or is bulk from a known sender.
+// TestPairsAreLazy: pairs are looked up only if a text is listed, or is bulk from a known sender.
 func TestPairsAreLazy(t *testing.T) {
 	parts := []part{body(bulkhead.Exact, Evidence{}), from("evil.example", voted(2, 0)), link("evil.example", voted(2, 0))}
 	if _, _, asked := judge(parts, nil, ""); asked != 0 {
@@ -463,8 +463,8 @@ func TestPairsAreLazy(t *testing.T) {
 	}
 }
 
-// TestImmature: where nobody is known yet, what others put into mail too, links and
-// contacts, decides nothing by itself; who sent it and what is attached does.
+// TestImmature: on a node without known senders, links and contacts, which others also put into
+// mail, decide nothing by themselves; the sender and the attachments do.
 func TestImmature(t *testing.T) {
 	two, no := voted(2, 0), Evidence{}
 	for _, tt := range []struct {

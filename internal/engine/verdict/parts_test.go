@@ -97,7 +97,7 @@ func TestPartsAgainstPlain(t *testing.T) {
 				t.Fatalf("%s of %v: %v, want %v", x.what, sigs, x.got, x.want)
 			}
 		}
-		domain := "" // for which somebody stands
+		domain := "" // with a sender that answers for it
 		if p.Domain >= 0 && !evidence[p.Domain].Shared() {
 			domain = sigs[p.Domain].Name()
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// drawEvidence draws what may be known of a signature. What the node's own blocklist
-// says follows from the votes, as the writer keeps it.
+// drawEvidence draws possible evidence of a signature. The state in the node's own blocklist
+// follows from the votes, as the writer maintains it.
 func drawEvidence(t *rapid.T, f bulkhead.Facet) Evidence {
 	votes := func(name string) int64 {
 		return rapid.SampledFrom([]int64{0, 0, 0, 50, 100, 200, 300, 2000}).Draw(t, name)
@@ -77,8 +77,8 @@ func drawMessage(t *rapid.T) ([]part, map[string]Evidence) {
 	return parts, pairs
 }
 
-// badness orders the classes. Nobody is refused what is good or unknown: that somebody
-// wants a text is asked for only while it is listed.
+// badness orders the classes. Good and unknown rank alike, because neither is refused: whether a
+// text is wanted is looked up only while it is listed.
 func badness(c bulkhead.Class) int {
 	return [bulkhead.NumClasses]int{bulkhead.ClassBulk: 1, bulkhead.ClassSuspected: 2, bulkhead.ClassSpam: 3}[c]
 }
@@ -154,8 +154,7 @@ func TestStrangersTakeNothingOff(t *testing.T) {
 	})
 }
 
-// TestEstablishedSender: that a message comes from somebody of good standing never
-// makes it worse.
+// TestEstablishedSender: a sender of good standing never makes a message's class worse.
 func TestEstablishedSender(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
@@ -170,7 +169,7 @@ func TestEstablishedSender(t *testing.T) {
 	})
 }
 
-// TestListedLink: that a message has a link more that is listed never makes it better.
+// TestListedLink: an additional listed link never makes a message's class better.
 func TestListedLink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)

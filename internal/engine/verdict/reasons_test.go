@@ -34,7 +34,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestAllReasons: the whole of what is said, for each rule that may decide.
+// TestAllReasons: all reasons, for each rule that may decide.
 func TestAllReasons(t *testing.T) {
 	var (
 		no    Evidence
@@ -152,7 +152,7 @@ func TestAllReasons(t *testing.T) {
 	}
 }
 
-// TestVotesInWords: one vote, on whichever side, is told of.
+// TestVotesInWords: the reasons mention a single vote on either side.
 func TestVotesInWords(t *testing.T) {
 	for _, tt := range []struct {
 		spam, ham uint32

@@ -41,7 +41,7 @@ func drawFinding(t *rapid.T, s bulkhead.Signature) (bulkhead.Finding, Evidence) 
 	}
 }
 
-// drawText draws the findings of a text, those of one scheme together or not.
+// drawText draws the findings of a text. The findings of one scheme may be adjacent or not.
 func drawText(t *rapid.T) (findings []bulkhead.Finding, evidence []Evidence) {
 	schemes := append(bulkhead.Schemes(), bulkhead.Near, bulkhead.Near, bulkhead.RspamdShingle, bulkhead.RspamdShingle,
 		bulkhead.RazorE4, bulkhead.Exact)
@@ -105,7 +105,7 @@ func plainWhole(p Policy, findings []bulkhead.Finding, evidence []Evidence) voic
 	return v
 }
 
-// plainBands is what bands say together, and whether that is anything.
+// plainBands returns the combined result of bands, and whether there is one.
 func plainBands(p Policy, match int, findings []bulkhead.Finding, evidence []Evidence) (v voice, says bool) {
 	var known, listed []bulkhead.Finding
 	var weights []weight

@@ -103,7 +103,7 @@ func TestTurnedMessage(t *testing.T) {
 		// One of the whole text is enough for spam, so of two hidden ones only one need be.
 		{[]string{"xh", "dh"}, spam + revoked, bulkhead.ClassUnknown},
 		{[]string{"xa", "da"}, spam + spam, bulkhead.ClassSpam},
-		// What another signature says without a revocation is not turned.
+		// A judgement by another signature without a revocation is not turned.
 		{[]string{"xl", "da"}, spam, bulkhead.ClassSpam},
 		// All parts must be listed: three of three hidden need three ghosts.
 		{[]string{"ehhh"}, spam + revoked*revoked*revoked, bulkhead.ClassUnknown},
@@ -120,7 +120,7 @@ func TestTurnedMessage(t *testing.T) {
 		{[]string{"sllh------"}, 3 * revoked, bulkhead.ClassUnknown},
 		// A revoked exact copy outweighs listed bands.
 		{[]string{"xh", "nlll-----"}, 28*spam*spam + revoked, bulkhead.ClassUnknown},
-		// Any hidden part may have decided, beside the text.
+		// Any hidden part may have decided, besides the text.
 		{[]string{"x-", "Lh"}, revoked, bulkhead.ClassUnknown},
 		{[]string{"x-", "Lhh", "Ah"}, 3 * revoked, bulkhead.ClassUnknown},
 		{[]string{"xh", "Lh"}, spam + 2*revoked, bulkhead.ClassUnknown},

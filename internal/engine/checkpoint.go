@@ -246,8 +246,8 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		spam, revoked := g.Shared()
 		b := metaBlock{BlockSpec: g.BlockSpec, SpamFile: own("spam", g.Start, spam),
 			RevokedFile: own("revoked", g.Start, revoked),
-			WeightsFile: own("weights", g.Start, g.Weights), VotesFile: own("votes", g.Start, g.Votes), NamesFile: own("names",
-				g.Start, g.Names)}
+			WeightsFile: own("weights", g.Start, g.Weights), VotesFile: own("votes", g.Start, g.Votes),
+			NamesFile: own("names", g.Start, g.Names)}
 		if g.Floor > 0 {
 			b.ListedFile, b.UnlistedFile = own(listedArray, g.Start, g.Spam), own(unlistedArray, g.Start, g.Revoked)
 		}

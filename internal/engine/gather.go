@@ -48,8 +48,8 @@ func (e *Engine) tell(all []resolve.Gathering) {
 			continue
 		}
 		e.opts.Log.Warn(what(g), "signature", g.Signature, "vote", g.Vote,
-			"voters", g.Voters, "deliveries", g.Deliveries, "turns", g.Turns, "peers", g.Peers, "latest", g.Reporter, "unsaid",
-			e.watch.unsaid)
+			"voters", g.Voters, "deliveries", g.Deliveries, "turns", g.Turns, "peers", g.Peers, "latest", g.Reporter,
+			"unsaid", e.watch.unsaid)
 		e.watch.unsaid = 0
 	}
 }

@@ -504,8 +504,7 @@ func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start
 	var images []*filter.Image
 	var copied error
 	err = e.inTurn(ctx, func() {
-		images, copied = e.replicas.CopyPages(origin, replica.Key{Array: a, Start: start}, g,
-			list)
+		images, copied = e.replicas.CopyPages(origin, replica.Key{Array: a, Start: start}, g, list)
 	})
 	if err == nil {
 		err = copied

@@ -86,8 +86,8 @@ func TestAheadOfMidnight(t *testing.T) {
 	for _, tt := range []struct {
 		before time.Duration
 		made   bool
-	}{{16 * time.Hour, true}, {15 * time.Hour, false}, {6 * time.Hour, true}, {5 * time.Minute, false}, {time.Minute,
-		false}} {
+	}{{16 * time.Hour, true}, {15 * time.Hour, false}, {6 * time.Hour, true}, {5 * time.Minute, false},
+		{time.Minute, false}} {
 		work := k.Ahead(b, midnight.Add(-tt.before))
 		if made := work != nil; made != tt.made {
 			t.Fatalf("%v before midnight: made %v, want %v", tt.before, made, tt.made)

@@ -234,10 +234,10 @@ func (s *sum) deliver(r *Reader, n uint32, start uint64) {
 // addSum adds a sum to the record of an ask.
 func (r *Reader) addSum(i int, s *sum) {
 	x := &r.out[i]
-	x.Sightings, x.Spam, x.Ham = book.Add(x.Sightings, s.n[Sighting]), book.Add(x.Spam, s.n[Spam]), book.Add(x.Ham,
-		s.n[Ham])
-	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new), book.Add(x.Good,
-		s.good), book.Add(x.Addresses, s.addresses)
+	x.Sightings, x.Spam, x.Ham = book.Add(x.Sightings, s.n[Sighting]), book.Add(x.Spam, s.n[Spam]),
+		book.Add(x.Ham, s.n[Ham])
+	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new),
+		book.Add(x.Good, s.good), book.Add(x.Addresses, s.addresses)
 	r.days[i] |= s.days
 	if s.some {
 		x.seen(s.first)

@@ -262,8 +262,8 @@ func TestRoomOfPages(t *testing.T) {
 	add := func(pages ...uint64) *filter.Round {
 		r := from.NewRound()
 		for _, p := range pages {
-			keys, ones, before := []filter.Key{{Hi: p*(math.MaxUint64/16) + math.MaxUint64/32,
-				Lo: p}}, []uint32{1}, make([]uint32, 1)
+			keys, ones, before := []filter.Key{{Hi: p*(math.MaxUint64/16) + math.MaxUint64/32, Lo: p}},
+				[]uint32{1}, make([]uint32, 1)
 			s.index++
 			from.AddBatch(s.index, keys, ones, before)
 			r.Record(keys, ones, before)

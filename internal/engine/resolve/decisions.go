@@ -45,7 +45,9 @@ type Late struct {
 
 // Empty reports whether nothing was decided.
 func (d *Decisions) Empty() bool {
-	return len(d.Counts.Keys)+len(d.Unique)+len(d.Names.Keys)+len(d.Weights.Keys)+len(d.Late)+len(d.Voted)+len(d.Spam)+len(d.Revoked)+len(d.ToldSpam)+len(d.ToldRevoked)+len(d.Credits)+len(d.Ballots) == 0
+	return len(d.Counts.Keys)+len(d.Unique)+len(d.Names.Keys)+len(d.Weights.Keys)+len(d.Late)+len(d.Voted)+
+		len(d.Spam)+len(d.Revoked)+len(d.ToldSpam)+len(d.ToldRevoked)+
+		len(d.Credits)+len(d.Ballots) == 0
 }
 
 // Weigh raises a cell of the weights of a generation.

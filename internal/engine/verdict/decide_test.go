@@ -115,8 +115,8 @@ func judgeBy(policy Policy, parts []part, pairs map[string]Evidence, white strin
 			f.Spam, f.Ham = 0, 0
 		}
 		d.Policy.Finding(&f, &p.Evidence, Exact())
-		c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence,
-			p.Evidence)
+		c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f),
+			append(c.Evidence, p.Evidence)
 	}
 	asked := &pairVotes{sigs: c.Signatures, votes: pairs}
 	c.Pairs = asked

@@ -49,7 +49,7 @@ type Reader struct {
 	hits   []int        // indexes of keys that an index may have
 	rows   []uint64     // columns that may have them, a row for each hit
 	ofOne  []int        // numbers of the keys that one column may have
-	some   []filter.Key // likewise
+	some   []filter.Key // these keys themselves
 	ofSome []int        // indexes of their asks
 	folded folded
 

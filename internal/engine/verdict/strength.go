@@ -62,9 +62,9 @@ const (
 	namedRate    = 0.005
 	senderRate   = 0.01 // of a sender, with half of today's: a newsletter is sent in a day
 	linkRate     = 0.02 // of links, which ham often has in common with some spam
-	// networkRate is the rate of reports of a network with more than half of its unverified mail
-	// spam, if one recipient in ten reports. A host that forwards other people's mail stays below
-	// it.
+	// networkRate is the rate of networks. If one recipient in ten reports, it lists a network with
+	// more than half of its unverified mail spam. A host that forwards other people's mail stays
+	// below it.
 	networkRate = 0.06
 	// objection is the factor by which a vote against the listing of a network outweighs a vote for
 	// it: the objector has mail from there and is not to blame for other mail of the network.

@@ -106,7 +106,9 @@ func (w *world) remake() {
 	}
 	w.agg.sum, w.agg.next, w.sum = sum, nil, sum
 	w.lives++
-	if err := w.reader.Renew(w.t.Context(), "S", w.lives); err != nil {
+	// A sum is made anew from all its members, so its former incarnation is forgotten, as by package mesh.
+	ctx := w.t.Context()
+	if err := errors.Join(w.reader.Renew(ctx, "S", w.lives), w.reader.ForgetFormer(ctx, "S")); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, a := range sum.Own() {

@@ -52,6 +52,7 @@ type org struct {
 	agg    *aggregate.Aggregate
 	stop   func() error
 	truth  counts
+	lost   counts // that its peers may still count, from before it lost its store
 }
 
 func (w *topology) brokers(o *org) []*memBroker {
@@ -65,7 +66,7 @@ func (w *topology) brokers(o *org) []*memBroker {
 }
 
 func (w *topology) newOrg(group int, role Role, aggregates bool) *org {
-	o := &org{w: w, group: group, root: memoryDir(w.t), role: role, peers: make(map[string]bool), truth: make(counts)}
+	o := &org{w: w, group: group, root: memoryDir(w.t), role: role, peers: make(map[string]bool), truth: make(counts), lost: make(counts)}
 	var err, more error
 	o.id, err = OpenIdentity(filepath.Join(o.root, "mesh"))
 	if aggregates {
@@ -240,6 +241,38 @@ func (w *topology) befriend(o *org) {
 	}
 }
 
+func (c counts) addAll(other counts) {
+	for n, votes := range other {
+		for vote, k := range votes {
+			c.add(n, vote, k)
+		}
+	}
+}
+
+// doubled returns how many counts exceed all that was ever reported, and how many were
+// compared. What was lost may count where it is held, but once.
+func (w *topology) doubled() (over, asked int) {
+	most := w.total(nil)
+	for _, o := range w.everybody() {
+		most.addAll(o.lost)
+	}
+	for _, o := range w.everybody() {
+		if o.role != Both {
+			continue
+		}
+		for n := range 60 {
+			f := check(w.t, o.engine, n)
+			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham} {
+				asked++
+				if got > most[n][vote] {
+					over++
+				}
+			}
+		}
+	}
+	return over, asked
+}
+
 // total returns what all have counted but one, who may be nil.
 func (w *topology) total(without *org) counts {
 	total := make(counts)
@@ -359,6 +392,7 @@ func (o *org) lose() {
 		o.w.t.Fatal(err)
 	}
 	o.data++
+	o.lost.addAll(o.truth)
 	o.truth = make(counts)
 	o.start()
 }
@@ -378,6 +412,10 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
+	if more, asked := w.doubled(); more > asked/100 {
+		wrong = append(wrong, fmt.Sprintf("%d of %d counts exceed all that was ever reported, limit %d", more, asked, asked/100))
+		return wrong, 0, asked
+	}
 	for _, o := range w.everybody() { // the truth of those that have lost their stores began anew
 		for _, p := range o.mesh.Status().Peers {
 			if err := o.mesh.ForgetFormer(w.t.Context(), p.ID); err != nil {

@@ -352,6 +352,7 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 			return
 		}
 	}
+	r.supersedeBy(ctx, p, x) // first, or both would count
 	if err := r.m.opts.Engine.ApplyRemote(ctx, p.ID, parts); err != nil {
 		r.refuseError(p, err)
 		return

@@ -39,11 +39,27 @@ func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
 		}
 		return
 	}
+	restored := make(map[engine.ArrayKey]bool)
+	for x, h := range t.heads {
+		restored[engine.ArrayKey{Array: x.array, Start: x.start}] = h.lineage.restored()
+	}
+	r.drop(ctx, p, former, restored)
+}
+
+// supersedeBy is [receiver.supersede] for an array whose image came before a head.
+func (r *receiver) supersedeBy(ctx context.Context, p *peer, x *image) {
+	if former := r.m.opts.Engine.FormerIncarnations(p.ID); len(former) > 0 && x.lineage.restored() {
+		r.drop(ctx, p, former, map[engine.ArrayKey]bool{{Array: x.array, Start: x.start}: true})
+	}
+}
+
+// drop drops those arrays of former incarnations that were restored.
+func (r *receiver) drop(ctx context.Context, p *peer, former []engine.FormerIncarnation, restored map[engine.ArrayKey]bool) {
 	var found []engine.ArrayKey
 	for _, f := range former {
 		for _, a := range r.m.opts.Engine.Replica(f.ID) {
-			if h, ok := t.heads[ref{a.Array, a.Start}]; ok && (len(h.lineage) == 0 || h.lineage[0].Base > 0) {
-				found = append(found, engine.ArrayKey{Array: a.Array, Start: a.Start})
+			if key := (engine.ArrayKey{Array: a.Array, Start: a.Start}); restored[key] {
+				found = append(found, key)
 			}
 		}
 	}

@@ -57,6 +57,9 @@ func (l lineage) contains(a engine.ArrayState, boot uint64) bool {
 	return a.Boot <= boot && max(a.Version, a.Partial) <= l.upTo(a.Boot)
 }
 
+// restored reports whether the first process of the incarnation found counts in the array.
+func (l lineage) restored() bool { return len(l) == 0 || l[0].Base > 0 }
+
 // An ownLineage is the lineage of an array of this node, as it is kept on disk.
 type ownLineage struct {
 	Array  engine.Array `json:"array"`

@@ -49,6 +49,7 @@ func runNATSModel(t *testing.T, seed uint64, done *tallyOfSteps) {
 	var wrong []string
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
+		w.forgetFormer()
 		if wrong = w.compare(); len(wrong) == 0 || time.Now().After(deadline) {
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -221,6 +222,40 @@ func TestImagesTaken(t *testing.T) {
 			}
 			if tt.taken && (len(r.e.applied[0]) != len(tt.pages) || r.status().Pages != pages+uint64(len(tt.pages)) || r.e.applied[0][0].At != 9 || r.e.applied[0][0].Boot != 20 || string(r.t.said.led[x]) != "\x05") {
 				t.Errorf("%s: %+v, %d pages", name, r.e.applied, r.status().Pages-pages)
+			}
+		}
+	})
+}
+
+// TestRestoredImageSupersedes: an image of an array that the first process of an incarnation found
+// takes the place of the former incarnation's, though no head has come; one begun anew does not.
+func TestRestoredImageSupersedes(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		r := newRig(t, k, nil)
+		x := ref{engine.ArraySpam, 7}
+		array, err := filter.NewBits(bitsOf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		array.SetGeneration(x.start)
+		page := array.Image(0).Append(nil)
+		r.e.former = []engine.FormerIncarnation{{ID: "former1", Incarnation: 1}}
+		r.e.held = []engine.ArrayState{{Array: x.array, Start: x.start, Version: 5, Boot: 20}, {Array: x.array, Start: 8, Version: 5, Boot: 20}}
+		for name, tt := range map[string]struct {
+			lineage lineage
+			want    []engine.ArrayKey
+		}{
+			"restored":            {lineage{{20, 5}}, []engine.ArrayKey{{Array: x.array, Start: x.start}}},
+			"restored, restarted": {lineage{{19, 4}, {20, 5}}, []engine.ArrayKey{{Array: x.array, Start: x.start}}},
+			"begun anew":          {lineage{{20, 0}}, nil},
+			"anew, restarted":     {lineage{{19, 0}, {20, 5}}, nil},
+		} {
+			r.again()
+			r.e.superseded, r.e.applied = nil, nil
+			m := &message{kind: kindImage, stamp: stamp{incarnation: 2, boot: 20}, image: image{ref: x, at: 9, geometry: bitsOf, lineage: tt.lineage, pages: [][]byte{page}}}
+			r.receiver.image(t.Context(), &r.p, r.t, m)
+			if !slices.Equal(r.e.superseded, tt.want) || len(r.e.applied) != 1 {
+				t.Errorf("%s: %v superseded, %d applied; want %v, 1", name, r.e.superseded, len(r.e.applied), tt.want)
 			}
 		}
 	})

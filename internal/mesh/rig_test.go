@@ -32,6 +32,9 @@ type stubEngine struct {
 	renamed   [][2]string
 	renameErr error
 	needs     []engine.Need
+
+	former     []engine.FormerIncarnation
+	superseded []engine.ArrayKey
 }
 
 func (e *stubEngine) Own() []engine.ArrayState {
@@ -77,7 +80,12 @@ func (e *stubEngine) ForgetGenerations(_ context.Context, _ string, since uint64
 	return nil
 }
 
-func (e *stubEngine) FormerIncarnations(string) []engine.FormerIncarnation { return nil }
+func (e *stubEngine) FormerIncarnations(string) []engine.FormerIncarnation { return e.former }
+
+func (e *stubEngine) Supersede(_ context.Context, _ string, keys []engine.ArrayKey) error {
+	e.superseded = append(e.superseded, keys...)
+	return nil
+}
 
 func (e *stubEngine) Renew(_ context.Context, _ string, life uint64) error {
 	e.renewed = append(e.renewed, life)

@@ -41,35 +41,38 @@ func (s *Set) Renew(origin string, incarnation uint64) {
 	if old == nil {
 		return
 	}
+	next := s.View().clone()
 	if len(old.arrays) > 0 {
-		s.keepFormer(old)
+		next.keepFormer(old)
 	}
-	s.changeReplica(origin, func(r *Held) { *r = Held{Origin: r.Origin, incarnation: incarnation} })
+	// In the same view, or a look-up in between would count the old arrays twice.
+	i := slices.Index(next.Origins, old)
+	next.Origins[i] = &Held{Origin: old.Origin, incarnation: incarnation}
+	next.refresh()
+	s.view.Store(next)
 	s.settle()
 }
 
-// keepFormer publishes a view with a copy of old as a former incarnation.
-func (s *Set) keepFormer(old *Held) {
+// keepFormer adds a copy of old to v as a former incarnation. The caller owns v.
+func (v *View) keepFormer(old *Held) {
 	former := old.clone()
 	// An owner's ID has up to 64 characters; this one has fewer, and survives its renaming.
 	former.of, former.ID = old.ID, fmt.Sprintf("former%d%.24s", old.incarnation, old.ID)
+	// A merged array may also have content that is back in memory, hidden until the array is made
+	// again.
+	for _, m := range v.Merged {
+		m.rename(old.ID, former.ID)
+	}
 	for _, x := range former.arrays {
-		if x.cold == nil {
-			continue
+		if x.cold != nil {
+			x.cold.origin = former.ID
 		}
-		for _, m := range s.View().Merged {
-			if m.had(old.ID, x) {
-				m.rename(old.ID, former.ID)
-			}
-		}
-		x.cold.origin = former.ID
 	}
-	next := s.View().clone()
-	if all := s.Former(old.ID); len(all) >= maxFormer {
-		next.Origins = slices.DeleteFunc(next.Origins, func(r *Held) bool { return r.ID == all[0].ID })
-	}
-	next.Origins = append(slices.DeleteFunc(next.Origins, func(r *Held) bool { return r.ID == former.ID }), former)
-	s.view.Store(next)
+	all := slices.DeleteFunc(slices.Clone(v.Origins), func(r *Held) bool { return r.of != old.ID })
+	v.Origins = slices.DeleteFunc(v.Origins, func(r *Held) bool {
+		return r.ID == former.ID || len(all) >= maxFormer && r == all[0]
+	})
+	v.Origins = append(v.Origins, former)
 }
 
 // Supersede drops arrays of an origin's former incarnations whose counts are in the restored

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,7 @@ type world struct {
 	journal []logged
 	stored  []byte          // of the last checkpoint
 	busy    bool            // something happens between two steps of a merge
+	merging bool            // a merge is under way
 	failing bool            // checkpoints fail
 	aside   map[string]bool // lists that were merged, by their name here
 	done    map[string]int
@@ -61,10 +63,19 @@ type logged struct {
 type peer struct {
 	Origin
 	life, boot uint64
-	counts     bool // here
+	before     uint64 // the life that is held, 0 if the set was told of none
+	counts     bool   // here
 	geometry   [2]filter.Geometry
 	slices     map[uint64]*slice // by start
 	boots      map[Key]uint64    // of the last part that came here
+	former     []former          // oldest first
+}
+
+// A former is a life that a peer has lost, of which the set holds the last copy.
+type former struct {
+	life   uint64
+	slices map[uint64]*slice
+	boots  map[Key]uint64
 }
 
 // A slice is a generation of a peer: arrays, and maps of what is in them.
@@ -78,7 +89,8 @@ type slice struct {
 var listArrays = [2]Array{ArraySpam, ArrayRevoked}
 
 // TestModel runs random schedules of origins that count, are weighed, forgotten, renamed,
-// reborn and removed, with less memory than their arrays take, over crashes and restarts. It
+// reborn with or without what they had, and removed, with less memory than their arrays take, over
+// crashes and restarts. It
 // compares look-ups with maps: they must never show less than the origins have, and hardly
 // ever more. go test ./internal/engine/replica -run Model -schedules 1000
 func TestModel(t *testing.T) {
@@ -105,9 +117,9 @@ func TestModel(t *testing.T) {
 		})
 	}
 	t.Log(done)
-	for _, what := range []string{"report", "lost", "images", "day", "gone", "weighed", "forgotten", "reborn", "renamed",
-		"checkpoint", "killed", "raised", "no space", "changed", "merged counts", "merged spam", "merged revoked",
-		"put aside", "back"} {
+	for _, what := range []string{"report", "lost", "images", "day", "gone", "weighed", "forgotten", "reborn",
+		"restored", "reborn and forgotten", "renamed", "checkpoint", "killed", "raised", "no space", "changed",
+		"merged counts", "merged spam", "merged revoked", "put aside", "back"} {
 		if done[what] == 0 && n >= 16 {
 			t.Errorf("nothing was %s", what)
 		}
@@ -371,7 +383,9 @@ func (w *world) settle() {
 			return
 		}
 		w.busy, w.failing = i < 3 && w.rng.IntN(3) == 0, i < 3 && w.rng.IntN(8) == 0
+		w.merging = true
 		err := w.set.Merge(w.t.Context(), w.between, w.checkpoint)
+		w.merging = false
 		w.busy, w.failing = false, false
 		again = errors.Is(err, errDisk)
 		switch {
@@ -391,7 +405,8 @@ func (w *world) decide(p *peer) {
 	what := ""
 	switch x := w.rng.IntN(7); {
 	case x < 2:
-		what, p.counts = "gone", !p.counts
+		what, p.counts, p.former = "gone", !p.counts, nil
+		p.before = 0
 		w.setOrigins()
 	case x < 4:
 		what = "weighed"
@@ -403,28 +418,16 @@ func (w *world) decide(p *peer) {
 		what = "forgotten"
 		id, since := p.ID, uint64(w.now.Add(-modelDay).Unix())
 		w.change(func(s *Set, _ uint64, _ bool) error { s.Forget(id, since); return nil })
+		for _, f := range p.former {
+			maps.DeleteFunc(f.slices, func(start uint64, _ *slice) bool { return start >= since })
+		}
 		for start := range p.slices {
 			if gone := w.state(p, ArrayCounts, start) == nil; start >= since && !gone {
 				w.t.Fatalf("generation %d is held, and all from %d on are forgotten", start, since)
 			}
 		}
 	case x == 5:
-		what = "reborn"
-		p.life++
-		if err := w.set.CheckRenewal(p.ID, p.life); err != nil {
-			w.t.Fatal(err)
-		}
-		id, life := p.ID, p.life
-		w.change(func(s *Set, _ uint64, _ bool) error {
-			s.Renew(id, life)
-			for _, f := range s.Former(id) {
-				s.Forget(f.ID, 0)
-			}
-			return nil
-		})
-		if held := w.set.Arrays(p.ID); len(held) > 0 {
-			w.t.Fatalf("of its life before a peer has %v", held)
-		}
+		what = w.reborn(p)
 	default:
 		what = "renamed"
 		from, to := p.ID, p.ID+"x"
@@ -433,6 +436,53 @@ func (w *world) decide(p *peer) {
 	}
 	w.done[what]++
 	w.share(p)
+}
+
+// reborn begins a new life of a peer: it has lost its store, was restored with what it has, or
+// what was held of its lives before is forgotten.
+func (w *world) reborn(p *peer) (what string) {
+	p.life++
+	if err := w.set.CheckRenewal(p.ID, p.life); err != nil {
+		w.t.Fatal(err)
+	}
+	id, life := p.ID, p.life
+	w.change(func(s *Set, _ uint64, _ bool) error { s.Renew(id, life); return nil })
+	if held := w.set.Arrays(p.ID); len(held) > 0 {
+		w.t.Fatalf("of its life before a peer has %v", held)
+	}
+	mine := p.slices
+	p.former = append(p.former, former{p.before, w.live(p), maps.Clone(p.boots)})
+	p.former = p.former[max(0, len(p.former)-maxFormer):]
+	p.before, p.slices = p.life, nil
+	if !w.merging { // else what images brought to a cold array is not yet counted
+		w.compare("reborn")
+	}
+	p.slices = mine
+	switch w.rng.IntN(3) {
+	case 0: // it has lost everything
+		what, p.slices = "reborn", make(map[uint64]*slice)
+	case 1: // it has everything still
+		what = "restored"
+		var keys []Key
+		for start := range p.slices {
+			for _, a := range []Array{ArrayCounts, ArraySpam, ArrayRevoked} {
+				keys = append(keys, Key{a, start})
+			}
+		}
+		w.change(func(s *Set, _ uint64, _ bool) error { s.Supersede(id, keys); return nil })
+		for _, f := range p.former {
+			maps.DeleteFunc(f.slices, func(start uint64, _ *slice) bool { return p.slices[start] != nil })
+		}
+	default:
+		what, p.former = "reborn and forgotten", nil
+		w.change(func(s *Set, _ uint64, _ bool) error {
+			for _, f := range s.Former(id) {
+				s.Forget(f.ID, 0)
+			}
+			return nil
+		})
+	}
+	return what
 }
 
 func (w *world) step() {

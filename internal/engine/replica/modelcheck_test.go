@@ -9,9 +9,11 @@ import (
 )
 
 // live returns the slices of a peer that the set should hold.
-func (w *world) live(p *peer) map[uint64]*slice {
+func (w *world) live(p *peer) map[uint64]*slice { return w.kept(p, p.slices) }
+
+func (w *world) kept(p *peer, all map[uint64]*slice) map[uint64]*slice {
 	out := make(map[uint64]*slice)
-	for start, g := range p.slices {
+	for start, g := range all {
 		if p.counts && w.set.Book(ArrayCounts).Keeps(w.now, start) {
 			out[start] = g
 		}
@@ -26,18 +28,24 @@ func (w *world) compare(after string) {
 	for _, weight := range []float64{0.5, 1} {
 		counts, listed := make(map[uint64]uint32), [2]map[uint64]map[uint64]bool{{}, {}}
 		for _, p := range w.peers {
-			for start, g := range w.live(p) {
-				if p.Weight != weight {
-					continue
-				}
-				for k, n := range g.seen {
-					counts[k] += n
-				}
-				for i := range listed {
-					if listed[i][start] == nil {
-						listed[i][start] = make(map[uint64]bool)
+			if p.Weight != weight {
+				continue
+			}
+			lives := []map[uint64]*slice{w.live(p)}
+			for _, f := range p.former {
+				lives = append(lives, w.kept(p, f.slices))
+			}
+			for _, life := range lives {
+				for start, g := range life {
+					for k, n := range g.seen {
+						counts[k] += n
 					}
-					maps.Copy(listed[i][start], g.listed[i])
+					for i := range listed {
+						if listed[i][start] == nil {
+							listed[i][start] = make(map[uint64]bool)
+						}
+						maps.Copy(listed[i][start], g.listed[i])
+					}
 				}
 			}
 		}
@@ -128,40 +136,24 @@ func (w *world) compareArrays(exact bool) {
 		if p.counts && p.life > 1 && w.set.Incarnation(p.ID) != p.life && w.done["gone"] == 0 {
 			w.t.Fatalf("%s is in life %d, want %d", p.ID, w.set.Incarnation(p.ID), p.life)
 		}
-		want := make(map[Key]Versioned)
-		for start, g := range w.live(p) {
-			for a, array := range map[Array]Versioned{ArrayCounts: g.counts, ArraySpam: g.lists[0], ArrayRevoked: g.lists[1]} {
-				if array.Version() > 0 {
-					want[Key{a, start}] = array
-				}
+		sum += w.compareLife(p, p.ID, w.live(p), p.boots, exact)
+		held := w.set.Former(p.ID)
+		for _, f := range p.former {
+			live := w.kept(p, f.slices)
+			maps.DeleteFunc(live, func(_ uint64, g *slice) bool {
+				return g.counts.Version()+g.lists[0].Version()+g.lists[1].Version() == 0
+			})
+			if len(live) == 0 {
+				continue
 			}
+			if len(held) == 0 || held[0].Incarnation != f.life {
+				w.t.Fatalf("former lives of %s are %v, want life %d next", p.ID, held, f.life)
+			}
+			sum += w.compareLife(p, held[0].ID, live, f.boots, exact)
+			held = held[1:]
 		}
-		if !slices.IsSortedFunc(states, func(a, b ArrayState) int { return int(b.Start) - int(a.Start) }) {
-			w.t.Fatalf("the arrays of %s are not in the order of their time: %v", p.ID, states)
-		}
-		for _, s := range states {
-			array := want[Key{s.Array, s.Start}]
-			delete(want, Key{s.Array, s.Start})
-			sum += s.Keys
-			if array == nil {
-				w.t.Fatalf("%s has %+v here, and nothing like it there", p.ID, s)
-			}
-			keys := array.Keys()
-			if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 ||
-				s.Boot != p.boots[Key{s.Array, s.Start}] || s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
-				w.t.Fatalf("%s has %+v, want %d keys in version %d, boot %d", p.ID, s, keys, array.Version(),
-					p.boots[Key{s.Array, s.Start}])
-			}
-			if s.Merged != (s.Bytes == 0) || s.Bytes > s.Geometry.Bytes()*5/4 {
-				w.t.Fatalf("%s has %+v", p.ID, s)
-			}
-			if shown := w.set.Shown(p.ID, s.Array, s.Start); s.Merged && shown != 0 || shown > 0.01 {
-				w.t.Fatalf("%s shows %v of %+v", p.ID, shown, s)
-			}
-			w.compareMerged(p, s)
-		}
-		if len(want) > 0 {
-			w.t.Fatalf("%s lacks %v", p.ID, want)
+		if len(held) > 0 {
+			w.t.Fatalf("%s has former lives %v", p.ID, held)
 		}
 	}
 	if got := w.set.View().Keys(); got != sum {
@@ -169,13 +161,56 @@ func (w *world) compareArrays(exact bool) {
 	}
 }
 
+// compareLife compares the states of a peer's replica, or of one of its former lives, with the
+// arrays there, and returns how many keys they have.
+func (w *world) compareLife(p *peer, id string, live map[uint64]*slice, boots map[Key]uint64, exact bool) (sum uint64) {
+	w.t.Helper()
+	states := w.set.Arrays(id)
+	want := make(map[Key]Versioned)
+	for start, g := range live {
+		for a, array := range map[Array]Versioned{ArrayCounts: g.counts, ArraySpam: g.lists[0], ArrayRevoked: g.lists[1]} {
+			if array.Version() > 0 {
+				want[Key{a, start}] = array
+			}
+		}
+	}
+	if !slices.IsSortedFunc(states, func(a, b ArrayState) int { return int(b.Start) - int(a.Start) }) {
+		w.t.Fatalf("the arrays of %s are not in the order of their time: %v", id, states)
+	}
+	for _, s := range states {
+		key := Key{s.Array, s.Start}
+		array := want[key]
+		delete(want, key)
+		sum += s.Keys
+		if array == nil {
+			w.t.Fatalf("%s has %+v here, and nothing like it there", id, s)
+		}
+		keys := array.Keys()
+		if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 || s.Boot != boots[key] ||
+			s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
+			w.t.Fatalf("%s has %+v, want %d keys in version %d, boot %d", id, s, keys, array.Version(), boots[key])
+		}
+		if s.Merged != (s.Bytes == 0) || s.Bytes > s.Geometry.Bytes()*5/4 {
+			w.t.Fatalf("%s has %+v", id, s)
+		}
+		if shown := w.set.Shown(id, s.Array, s.Start); s.Merged && shown != 0 || shown > 0.01 {
+			w.t.Fatalf("%s shows %v of %+v", id, shown, s)
+		}
+		w.compareMerged(p, id, s)
+	}
+	if len(want) > 0 {
+		w.t.Fatalf("%s lacks %v", id, want)
+	}
+	return sum
+}
+
 // compareMerged checks that a cold array whose origin has weight is in one merged array, of
 // its name and weight.
-func (w *world) compareMerged(p *peer, s ArrayState) {
+func (w *world) compareMerged(p *peer, id string, s ArrayState) {
 	w.t.Helper()
 	n, ghost := 0, 0.0
 	for _, m := range w.set.View().Merged {
-		if m.Array == s.Array && m.Start == s.Start && slices.Contains(m.Origins(), p.ID) {
+		if m.Array == s.Array && m.Start == s.Start && slices.Contains(m.Origins(), id) {
 			n, ghost = n+1, m.Ghost()
 			if m.Weight() != p.Weight {
 				w.t.Fatalf("%+v of weight %v is merged at weight %v", s, p.Weight, m.Weight())
@@ -183,7 +218,7 @@ func (w *world) compareMerged(p *peer, s ArrayState) {
 		}
 	}
 	if want := s.Merged && p.Weight > 0; want != (n == 1) || n > 1 {
-		w.t.Fatalf("%+v of %s, weight %v, is in %d merged arrays", s, p.ID, p.Weight, n)
+		w.t.Fatalf("%+v of %s, weight %v, is in %d merged arrays", s, id, p.Weight, n)
 	}
 	if n > 0 && s.Ghost != ghost || !s.Merged && s.Ghost != s.Geometry.GhostError(s.Keys) {
 		w.t.Fatalf("%+v, and the merged array shows %v", s, ghost)
@@ -191,7 +226,7 @@ func (w *world) compareMerged(p *peer, s ArrayState) {
 	if s.Merged && p.Weight == 0 {
 		w.done["put aside"]++
 	}
-	if name := fmt.Sprint(p.ID, s.Array, s.Start); s.Array != ArrayCounts {
+	if name := fmt.Sprint(id, s.Array, s.Start); s.Array != ArrayCounts {
 		if w.aside[name] && !s.Merged && p.Weight == 0.5 {
 			w.done["back"]++
 		}

@@ -8,8 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// PutAccount adds or replaces an account; it is durable when PutAccount
-// returns nil.
+// PutAccount adds or replaces an account. The change is durable when PutAccount returns nil.
 func (e *Engine) PutAccount(ctx context.Context, a trust.Account) error {
 	return e.change(ctx, &accountChange{Put: &a})
 }
@@ -32,7 +31,7 @@ func (c *accountChange) do(e *Engine) error {
 		return err
 	}
 	if c.Put != nil {
-		// Refuse before journalling what Put would refuse afterwards.
+		// Refuse before journalling an account that Put would refuse afterwards.
 		if err := e.accounts.Admits(*c.Put); err != nil {
 			return err
 		}

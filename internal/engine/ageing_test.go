@@ -18,7 +18,8 @@ import (
 
 const day = 24 * time.Hour
 
-// A heldNode is a node on disk whose clock tests set wrong, and a map of what it has acknowledged.
+// A heldNode is a node on disk whose clock tests set wrong, and a map of the counts it has
+// acknowledged.
 type heldNode struct {
 	*Engine
 	t      *testing.T
@@ -32,14 +33,16 @@ type heldNode struct {
 }
 
 func newHeldNode(t *testing.T) *heldNode {
-	n := &heldNode{t: t, dir: filepath.Join(t.TempDir(), "data"), clock: newClock(), counts: make(map[int]uint32), listed: make(map[int]bool)}
+	n := &heldNode{t: t, dir: filepath.Join(t.TempDir(), "data"), clock: newClock(), counts: make(map[int]uint32),
+		listed: make(map[int]bool)}
 	n.start()
 	t.Cleanup(func() { n.stop() })
 	for i := range 400 {
 		n.count(i, 1+uint32(i%3))
 	}
 	for i := 1000; i < 1050; i++ {
-		report(t, n.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+		report(t, n.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
 		n.listed[i] = true
 	}
 	return n
@@ -54,7 +57,8 @@ func (n *heldNode) start() {
 	tally := BookOptions{Generation: day, Keep: 7, Capacity: 20_000, Error: 1e-3}
 	block := BookOptions{Generation: 7 * day, Keep: 8, Capacity: 10_000, Error: 1e-6}
 	n.Engine, err = Open(n.t.Context(), small(Options{
-		Store: n.store, Tally: tally, Block: block, Now: n.clock.Now, Uptime: func() time.Duration { return time.Duration(n.uptime.Load()) },
+		Store: n.store, Tally: tally, Block: block, Now: n.clock.Now,
+		Uptime:  func() time.Duration { return time.Duration(n.uptime.Load()) },
 		MaxStep: StepLimit(tally, block), Log: slog.New(slog.NewTextHandler(&n.log, nil)),
 	}))
 	if err != nil {
@@ -72,7 +76,7 @@ func (n *heldNode) stop() {
 	}
 }
 
-// restart starts the node anew with its clock moved by d, the wrong way or back.
+// restart restarts the node with its clock moved by d, away from the right time or back.
 func (n *heldNode) restart(d time.Duration) {
 	n.t.Helper()
 	n.stop()
@@ -88,7 +92,7 @@ func (n *heldNode) count(i int, times uint32) {
 	n.counts[i] += times
 }
 
-// exact compares the node with the map.
+// exact checks that the node's counts equal the map.
 func (n *heldNode) exact(when string) {
 	n.t.Helper()
 	wrong, missing := 0, 0
@@ -103,11 +107,12 @@ func (n *heldNode) exact(when string) {
 		}
 	}
 	if wrong+missing > 0 {
-		n.t.Errorf("%s: %d of %d counts are wrong, %d of %d listings are gone", when, wrong, len(n.counts), missing, len(n.listed))
+		n.t.Errorf("%s: %d of %d counts are wrong, %d of %d listings are gone", when, wrong, len(n.counts), missing,
+			len(n.listed))
 	}
 }
 
-// turn lets the writer look at the clock.
+// turn makes the writer read the clock.
 func (n *heldNode) turn() {
 	n.t.Helper()
 	if err := n.inTurn(n.t.Context(), func() {}); err != nil {
@@ -125,7 +130,8 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 			if a := n.Ageing(); !a.Held || a.Clock.Sub(a.Newest).Round(time.Hour) != ahead {
 				t.Fatalf("%v ahead: %+v", ahead, a)
 			}
-			if text := n.log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "bulkhead clock confirm") {
+			if text := n.log.String(); strings.Count(text, "level=WARN") != 1 ||
+				!strings.Contains(text, "bulkhead clock confirm") {
 				t.Errorf("logged:\n%s", text)
 			}
 			n.exact("clock ahead")
@@ -150,7 +156,7 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 				t.Error("not held after another start with the wrong clock")
 			}
 			n.exact("clock still ahead")
-			n.restart(-ahead - 8*day) // some days off are real: still within what is kept
+			n.restart(-ahead - 8*day) // the machine was really off for some days, fewer than are kept
 			if n.Ageing().Held {
 				t.Error("held with the right clock")
 			}
@@ -163,8 +169,8 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 	}
 }
 
-// TestClockComesRight: a clock that was wrong for a short while has done no harm, whether it
-// is put right while the node runs or before a start.
+// TestClockComesRight: a clock that was wrong for a short while does no harm, whether it is
+// corrected while the node runs or before a start.
 func TestClockComesRight(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		for _, ahead := range []time.Duration{10 * day, 3650 * day} {
@@ -198,19 +204,20 @@ func TestClockComesRight(t *testing.T) {
 	}
 }
 
-// TestClockConfirmed: a machine that was really off for long lets generations age once an
-// administrator says so, and not again after the next start.
+// TestClockConfirmed: after a machine was really off for long, generations age once an
+// administrator confirms the clock, and not again after the next start.
 func TestClockConfirmed(t *testing.T) {
 	n := newHeldNode(t)
 	n.restart(10 * day)
 	if a := n.Ageing(); a.Tally != 1 || a.Blocklist != 0 {
-		t.Errorf("10 days: %d generations of the tally and %d of the blocklist would expire, want 1 and 0", a.Tally, a.Blocklist)
+		t.Errorf("10 days: %d generations of the tally and %d of the blocklist would expire, want 1 and 0", a.Tally,
+			a.Blocklist)
 	}
 	n.count(7000, 3)
 	if err := n.ConfirmClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	clear(n.counts) // all before the confirmation are of ten days ago
+	clear(n.counts) // all counts before the confirmation are ten days old
 	for i := range 400 {
 		n.counts[i] = 0
 	}
@@ -230,7 +237,8 @@ func TestClockConfirmed(t *testing.T) {
 	}
 }
 
-// TestClockWithoutBattery: a clock that begins in 1970 and is then set right holds nothing.
+// TestClockWithoutBattery: a clock that begins in 1970 and is then corrected does not hold the
+// ageing.
 func TestClockWithoutBattery(t *testing.T) {
 	n := newHeldNode(t)
 	back := n.clock.Now().Sub(time.Unix(3600, 0))

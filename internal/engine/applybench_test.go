@@ -12,11 +12,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// BenchmarkApply is rounds of one origin taken into its replica, in processor time, by a node
-// that has replicas of others, too. The journal does not wait for the disk.
+// BenchmarkApply measures the processor time of applying rounds of one origin to its replica, in a
+// node that also has replicas of other origins. The journal does not wait for the disk.
 func BenchmarkApply(b *testing.B) {
 	ctx, c := b.Context(), newClock()
-	o := Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 200_000, Error: 1e-3}, CheckpointEvery: time.Hour, CheckpointBytes: 1 << 40}
+	o := Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 200_000, Error: 1e-3},
+		CheckpointEvery: time.Hour, CheckpointBytes: 1 << 40}
 	const keys = 20_000
 	for _, x := range []struct{ round, origins int }{{20, 1}, {1000, 1}, {20, 100}, {20, 1000}} {
 		from := open(b, o)

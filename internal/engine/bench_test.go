@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// BenchmarkCheck is one message with one signature, in a node that knows
-// 100,000 of them.
+// BenchmarkCheck checks one message with one signature, in a node that knows 100,000 signatures.
 func BenchmarkCheck(b *testing.B) {
 	e := open(b, Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 200_000, Error: 1e-3}})
 	const known = 100_000
@@ -48,11 +47,12 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckMessage is messages of 40 signatures in a tally of seven generations:
-// none of them known, all of them seen every day, or all of them reported besides.
+// BenchmarkCheckMessage checks messages of 40 signatures in a tally of seven generations: all
+// unknown, all seen every day, or all seen every day and reported.
 func BenchmarkCheckMessage(b *testing.B) {
 	c := newClock()
-	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 400_000, Error: 1e-3}})
+	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 400_000,
+		Error: 1e-3}})
 	const messages, signatures = 2000, 40
 	message := func(n int) (sigs []bulkhead.Signature) {
 		sigs = append(sigs, sig(bulkhead.Exact, n))
@@ -99,14 +99,15 @@ func BenchmarkCheckMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkReport is durable reports of 64 clients at once.
+// BenchmarkReport makes durable reports from 64 concurrent clients.
 func BenchmarkReport(b *testing.B) {
 	st, err := store.Open(filepath.Join(b.TempDir(), "data"), store.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer st.Close()
-	e, err := Open(context.Background(), small(Options{Store: st, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-3}}))
+	e, err := Open(context.Background(), small(Options{Store: st,
+		Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-3}}))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -125,8 +126,8 @@ func BenchmarkReport(b *testing.B) {
 	})
 }
 
-// BenchmarkOpen is a start after a kill: ten million signatures in the last
-// checkpoint, and a hundred thousand in the journal behind it.
+// BenchmarkOpen measures a start after a kill, with ten million signatures in the last checkpoint
+// and a hundred thousand in the journal after it.
 func BenchmarkOpen(b *testing.B) {
 	const known, journalled = 10_000_000, 100_000
 	dir := filepath.Join(b.TempDir(), "data")
@@ -177,11 +178,12 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkVote is spam votes of 40 signatures, most of them new, in a tally of seven
+// BenchmarkVote casts spam votes on 40 signatures, most of them new, in a tally of seven
 // generations.
 func BenchmarkVote(b *testing.B) {
 	c := newClock()
-	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1_000_000, Error: 1e-3}})
+	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1_000_000,
+		Error: 1e-3}})
 	for range 7 {
 		report(b, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 0)}})
 		c.Advance(24 * time.Hour)

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A claimant is a peer that says how often it has seen a message.
+// A claimant is a peer with a claimed number of sightings of a message.
 type claimant struct {
 	weight float64
 	claims uint32
@@ -21,8 +21,8 @@ func ring(n int, weight float64, claims uint32) []claimant {
 	return slices.Repeat([]claimant{{weight, claims}}, n)
 }
 
-// TestBulkByPeers: whatever peers claim to have seen, and on how many days, those who could not
-// list a message together do not make it bulk.
+// TestBulkByPeers: peers that could not list a message together do not make it bulk, regardless of
+// the sightings and days that they claim.
 func TestBulkByPeers(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -42,7 +42,8 @@ func TestBulkByPeers(t *testing.T) {
 		{"all", 0, ring(1, 1, 400), 400, true},
 		{"two halves that agree", 0, ring(2, 0.5, 400), 20, true},
 		{"two halves, one of which has seen less", 0, append(ring(1, 0.5, 400), claimant{0.5, 15}), 18, true},
-		{"one that has seen it once does not vouch for another", 0, append(ring(1, 0.05, 1_000_000), claimant{0.95, 1}), 2, true},
+		{"one that has seen it once does not vouch for another", 0, append(ring(1, 0.05, 1_000_000), claimant{0.95, 1}), 2,
+			true},
 		{"a ring", 0, ring(19, 0.05, 1_000_000), 19, false},
 		{"a ring with the weight of one who lists", 0, ring(20, 0.05, 1_000_000), 20, true},
 		{"a ring of hardly any weight", 0, ring(40, 0.01, 1_000_000), 8, false},
@@ -87,7 +88,8 @@ func TestBulkByPeers(t *testing.T) {
 					t.Errorf("day %d: %d sightings, bulk %v, %v; want %d", day, v.Sightings, v.Bulk, v.Class, tt.want)
 				}
 				var look [1]bulkhead.Look
-				if err := home.Look(ctx, []bulkhead.Signature{s}, look[:], bulkhead.Counts); err != nil || look[0].Sightings != tt.want {
+				if err := home.Look(ctx, []bulkhead.Signature{s}, look[:], bulkhead.Counts); err != nil ||
+					look[0].Sightings != tt.want {
 					t.Errorf("day %d: a look shows %d sightings, want %d; %v", day, look[0].Sightings, tt.want, err)
 				}
 				v, err := home.Check(ctx, bulkhead.Query{Signatures: []bulkhead.Signature{s}, Threshold: 1})
@@ -106,7 +108,7 @@ func TestBulkByPeers(t *testing.T) {
 }
 
 // TestMergedSpeakAsOne: peers whose counts were merged for lack of memory have one share of the
-// threshold together, also of what they count in arrays of their own.
+// threshold together, including the counts in their own arrays.
 func TestMergedSpeakAsOne(t *testing.T) {
 	ctx := context.Background()
 	home, peers := crowded(t, 4)
@@ -150,7 +152,8 @@ func TestMergedSpeakAsOne(t *testing.T) {
 			voices[name] = true
 		}
 		if v := check(t, home, sig(bulkhead.Exact, n)); v.Sightings != 10*uint32(len(voices)) || v.Bulk != (len(voices) > 1) {
-			t.Errorf("known to peers %04b: %d sightings, bulk %v; want 10 of each of %d voices", n, v.Sightings, v.Bulk, len(voices))
+			t.Errorf("known to peers %04b: %d sightings, bulk %v; want 10 of each of %d voices", n, v.Sightings, v.Bulk,
+				len(voices))
 		}
 	}
 	if err := home.RenameOrigin(ctx, merged[0].Origins[0], "renamed"); err != nil {

@@ -16,7 +16,7 @@ import (
 // nothing but its findings.
 type scratch struct {
 	reader  evidence.Reader
-	secrets *keys.Secrets // that keys makes keys of
+	secrets *keys.Secrets // the secrets that keys uses
 	decider verdict.Decider
 	message verdict.Case
 
@@ -47,7 +47,7 @@ func (s *scratch) begin(from *sources) {
 	s.reader.Begin(from.Sources)
 }
 
-// day is the length of a generation of the tally, in seconds.
+// day returns the length of a generation of the tally, in seconds.
 func (e *Engine) day() uint64 { return uint64(e.opts.Tally.Generation / time.Second) }
 
 // Check implements [bulkhead.Clearinghouse]. It takes no lock.
@@ -60,9 +60,9 @@ func (e *Engine) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 	return v, nil
 }
 
-// CheckBatch checks queries[i] into verdicts[i], reusing the Findings of the verdicts.
-// The slices must be of equal length. On an error, that of the first malformed query,
-// all verdicts are zero.
+// CheckBatch checks queries[i] into verdicts[i], reusing the Findings of the verdicts. The slices
+// must be of equal length. CheckBatch returns the error of the first malformed query; all verdicts
+// are then zero.
 func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdicts []bulkhead.Verdict) error {
 	for i := range queries {
 		if _, err := e.check(&queries[i], &verdicts[i], nil); err != nil {
@@ -74,9 +74,8 @@ func (e *Engine) CheckBatch(_ context.Context, queries []bulkhead.Query, verdict
 	return nil
 }
 
-// check judges one message into v, reusing its Findings, and returns what the verdict
-// rests on. It appends the keys of the parts of reported texts in the message to held,
-// if that is not nil.
+// check judges one message into v, reusing its Findings, and returns the basis of the verdict. If
+// held is not nil, check appends the keys of the parts of reported texts in the message to it.
 func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Key) (verdict.Outcome, error) {
 	if err := checkSignatures(q.Signatures); err != nil {
 		return verdict.Outcome{}, err
@@ -109,7 +108,8 @@ func (e *Engine) check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.Ke
 	}
 	v.Whitelisted = e.Whitelisted(&q.Source, q.Signatures)
 	s.decider.Policy = policy
-	s.message = verdict.Case{Signatures: q.Signatures, Findings: findings, Evidence: s.evidence, Pairs: s, Contents: s.holds(q.Signatures, odds.Odds), Revoked: odds.Revoked(), Terse: q.Terse}
+	s.message = verdict.Case{Signatures: q.Signatures, Findings: findings, Evidence: s.evidence, Pairs: s,
+		Contents: s.holds(q.Signatures, odds.Odds), Revoked: odds.Revoked(), Terse: q.Terse}
 	defer func() { s.message = verdict.Case{} }()
 	outcome := s.decider.Message(v, &s.message)
 	if held != nil {
@@ -138,7 +138,7 @@ func (s *scratch) read(sigs []bulkhead.Signature) {
 	}
 }
 
-// wantsOf returns what a check looks up for a signature.
+// wantsOf returns the aspects that a check looks up for a signature.
 func wantsOf(sig *bulkhead.Signature) evidence.Wants {
 	wants := evidence.Counts | evidence.Judgement
 	switch scheme := sig.Scheme(); {
@@ -160,7 +160,7 @@ func fill(f *bulkhead.Finding, r *evidence.Record) {
 	f.First, f.Last = startTime(r.First), startTime(r.Last)
 }
 
-// startTime is the start of a generation as a time, the zero time if there is none.
+// startTime returns the start of a generation as a time, or the zero time if there is none.
 func startTime(start uint64) time.Time {
 	if start == 0 {
 		return time.Time{}

@@ -48,20 +48,20 @@ type metaBlock struct {
 	WeightsFile string `json:"weights_file"`
 	VotesFile   string `json:"votes_file"`
 	NamesFile   string `json:"names_file"`
-	// With a floor, SpamFile and RevokedFile are what peers are told, and these what the node
-	// acts upon.
+	// With a floor, SpamFile and RevokedFile hold the filters that peers see, and these files hold
+	// the filters that the node acts upon.
 	ListedFile   string `json:"listed_file,omitempty"`
 	UnlistedFile string `json:"unlisted_file,omitempty"`
 }
 
-// With a floor, these are the arrays of what the node lists and takes off itself, which peers
-// are told only a part of: the arrays "spam" and "revoked" then have that part.
+// With a floor, these are the arrays of the signatures that the node itself lists and takes off.
+// The arrays "spam" and "revoked" then have the part that peers see.
 const (
 	listedArray   = "listed"
 	unlistedArray = "unlisted"
 )
 
-// metaVersion is the version of meta. Version 1 was before 0.1.0.
+// metaVersion is the version of meta. Version 1 was used before 0.1.0.
 const metaVersion = 2
 
 func (e *Engine) wakeCheckpoint() {
@@ -73,15 +73,15 @@ func (e *Engine) wakeCheckpoint() {
 
 // between runs f on the writer's goroutine, between two batches.
 func (e *Engine) between(f func()) {
-	// The writer may have stopped: then nothing changes, and f may run here.
+	// If the writer has stopped, nothing changes, and f may run here.
 	if err := e.inTurn(context.Background(), f); err != nil {
 		<-e.stopped
 		f()
 	}
 }
 
-// checkpointRest is the least time between a failed checkpoint and the next, however
-// much the journal has grown.
+// checkpointRest is the minimum time between a failed checkpoint and the next, regardless of the
+// journal's size.
 const checkpointRest = 30 * time.Second
 
 // maintain writes a checkpoint, or recovers from a failure. It returns false if
@@ -93,7 +93,7 @@ func (e *Engine) maintain(ctx context.Context) bool {
 	if e.refusing() == nil {
 		err := e.checkpoint(ctx, e.between)
 		if err != nil && ctx.Err() == nil {
-			// The journal still holds everything, so reports go on.
+			// The journal still holds everything, so reports are still accepted.
 			e.opts.Log.Error("checkpoint failed; the journal is kept and grows", "err", err)
 		}
 		return err == nil
@@ -112,8 +112,8 @@ func (e *Engine) maintain(ctx context.Context) bool {
 	}
 }
 
-// checkpoint writes changed arrays to new files, page by page between batches, and lets
-// the store replace the manifest and drop the journal before it.
+// checkpoint writes changed arrays to new files, page by page between batches. The store then
+// replaces the manifest and drops the older journal.
 func (e *Engine) checkpoint(ctx context.Context, between func(func())) error {
 	e.writtenMu.Lock()
 	defer e.writtenMu.Unlock()
@@ -154,8 +154,8 @@ func (e *Engine) taken(s *snapshot, between func(func())) {
 	between(s.remote.Written)
 }
 
-// release drops references to arrays that are gone, which would keep them in memory
-// until the next checkpoint.
+// release drops references to removed arrays, which would otherwise stay in memory until the next
+// checkpoint.
 func (e *Engine) release() {
 	v := e.view()
 	live := make(map[any]bool)
@@ -230,7 +230,7 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		if file := &s.files[len(s.files)-1]; shared(kind) {
 			sums := store.File{Name: sumsOf(name)}
 			if file.Write != nil {
-				// The store writes files in the order of their names: this one after that.
+				// The store writes files in the order of their names: the sums after the pages.
 				file.Write, sums.Write = pages.Summed(array.(pages.Array), between)
 			}
 			s.files = append(s.files, sums)
@@ -239,12 +239,15 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	}
 	m.TallyFrom, m.BlockFrom = v.tally.From, v.block.From
 	for _, g := range v.tally.Live {
-		m.Tally = append(m.Tally, metaTally{TallySpec: g.TallySpec, CountsFile: own("counts", g.Start, g.Counts), UniqueFile: own("unique", g.Start, g.Unique)})
+		m.Tally = append(m.Tally, metaTally{TallySpec: g.TallySpec, CountsFile: own("counts", g.Start, g.Counts),
+			UniqueFile: own("unique", g.Start, g.Unique)})
 	}
 	for _, g := range v.block.Live {
 		spam, revoked := g.Shared()
-		b := metaBlock{BlockSpec: g.BlockSpec, SpamFile: own("spam", g.Start, spam), RevokedFile: own("revoked", g.Start, revoked),
-			WeightsFile: own("weights", g.Start, g.Weights), VotesFile: own("votes", g.Start, g.Votes), NamesFile: own("names", g.Start, g.Names)}
+		b := metaBlock{BlockSpec: g.BlockSpec, SpamFile: own("spam", g.Start, spam),
+			RevokedFile: own("revoked", g.Start, revoked),
+			WeightsFile: own("weights", g.Start, g.Weights), VotesFile: own("votes", g.Start, g.Votes),
+			NamesFile: own("names", g.Start, g.Names)}
 		if g.Floor > 0 {
 			b.ListedFile, b.UnlistedFile = own(listedArray, g.Start, g.Spam), own(unlistedArray, g.Start, g.Revoked)
 		}
@@ -271,8 +274,8 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 // mergeRest is the time between a failed merge and the next try.
 const mergeRest = 30 * time.Second
 
-// merge merges arrays of replicas that have no memory of their own. It runs in the
-// goroutine that writes checkpoints, which replace the files that it reads.
+// merge merges arrays of replicas that have no memory of their own. It runs in the goroutine that
+// writes checkpoints, because these replace the files that it reads.
 func (e *Engine) merge(ctx context.Context) error {
 	if e.refusing() != nil {
 		return e.replicas.Merge(ctx, e.between, nil)

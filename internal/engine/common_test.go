@@ -36,7 +36,7 @@ func newTown(t *testing.T) *town {
 	return w
 }
 
-// text returns the signatures of a text that nobody has had, with others.
+// text returns the signatures of a new text, together with others.
 func (w *town) text(others ...bulkhead.Signature) []bulkhead.Signature {
 	w.texts++
 	out := []bulkhead.Signature{sig(bulkhead.Exact, w.texts)}
@@ -55,7 +55,8 @@ func (w *town) deliver(user int, sigs []bulkhead.Signature) bulkhead.Class {
 	w.Helper()
 	class := check(w, w.Engine, sigs...).Class
 	report(w, w.Engine, bulkhead.Report{
-		Signatures: sigs, Reporter: bulkhead.Reporter{Account: "site"}, Recipients: []string{fmt.Sprintf("user%d@here.example", user)},
+		Signatures: sigs, Reporter: bulkhead.Reporter{Account: "site"},
+		Recipients: []string{fmt.Sprintf("user%d@here.example", user)},
 	})
 	return class
 }
@@ -77,11 +78,13 @@ func TestCommonLinks(t *testing.T) {
 				t.Run(fmt.Sprint(links[0], before, verified), func(t *testing.T) {
 					w := newTown(t)
 					mail := func(n int, who string) []bulkhead.Signature {
-						sigs := w.text(bulkhead.NamedSignature(bulkhead.Link, links[0]), bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf(links[1], n)))
+						sigs := w.text(bulkhead.NamedSignature(bulkhead.Link, links[0]),
+							bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf(links[1], n)))
 						if who == "" {
 							return append(sigs, bulkhead.NamedSignature(bulkhead.Network, fmt.Sprintf("198.51.%d.0/24", n%250)))
 						}
-						return append(sigs, bulkhead.NamedSignature(bulkhead.Sender, who), bulkhead.NamedSignature(bulkhead.Sender, "news@"+who))
+						return append(sigs, bulkhead.NamedSignature(bulkhead.Sender, who),
+							bulkhead.NamedSignature(bulkhead.Sender, "news@"+who))
 					}
 					for i := range before {
 						if c := w.deliver(i, mail(i, fmt.Sprint("shop", i, ".example"))); c >= bulkhead.ClassSuspected {
@@ -124,10 +127,10 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// TestListServer: more than two thirds of the mail of a list server's network is spam, and
-// nobody is verified. No ham of the lists is ever spam. Copies of spam that were caught are
-// deliveries of the network, and count as long as votes do, so that the ham is not suspected
-// once the reports have ended and few of the network's mails were reported.
+// TestListServer: more than two thirds of the mail of a list server's network is spam, and no
+// sender is verified. No ham of the lists is ever spam. Copies of spam that were caught are
+// deliveries of the network, and count as long as votes do, so that the ham is not suspected once
+// the reports have ended and few of the network's mails were reported.
 func TestListServer(t *testing.T) {
 	w := newTown(t)
 	server := bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24")

@@ -9,16 +9,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// Limits of looking up what a message contains.
+// Limits of the look-up of a message's contents.
 const (
 	maxSamples = 160 // samples that are looked up
-	maxOwn     = 24  // recorded together by a vote
-	maxHeld    = 32  // listed ones that the others are compared with
+	maxOwn     = 24  // own samples that a vote records together
+	maxHeld    = 32  // listed samples that the others are compared with
 )
 
-// contents are the samples of the current message. They implement [verdict.Contents]: a
-// message contains another if it has a sample on which votes fell, and others recorded
-// together with it.
+// contents are the samples of the current message. They implement [verdict.Contents]: a message
+// contains another if it has a sample on which votes fell, and other samples recorded together with
+// it.
 type contents struct {
 	of   *scratch
 	odds *verdict.Odds
@@ -32,7 +32,7 @@ type contents struct {
 	keys    []filter.Key // of the samples whose matches were found
 }
 
-// holds returns the contents of a message, nil if it has no sketch.
+// holds returns the contents of a message, or nil if it has no sketch.
 func (s *scratch) holds(sigs []bulkhead.Signature, odds *verdict.Odds) verdict.Contents {
 	c := &s.contents
 	c.of, c.odds, c.samples, c.keys = s, odds, c.samples[:0], c.keys[:0]
@@ -77,10 +77,11 @@ func (c *contents) Matches() []verdict.Match {
 	return c.matches
 }
 
-// match adds the match of samples[held], if there is one.
+// match appends the match of samples[held], if there is one.
 func (c *contents) match(held int, samples []filter.Key) {
 	together, quoted := 0, 0
-	for i, r := range c.look(evidence.Listings, len(samples), func(i int) filter.Key { return c.of.keys.Together(samples[held], samples[i]) }) {
+	for i, r := range c.look(evidence.Listings, len(samples),
+		func(i int) filter.Key { return c.of.keys.Together(samples[held], samples[i]) }) {
 		if i == held || listed(&r) {
 			together++
 			if c.samples[i].Kind == bulkhead.SampleQuoted {
@@ -99,5 +100,5 @@ func (c *contents) match(held int, samples []filter.Key) {
 	c.matches, c.keys = append(c.matches, m), append(c.keys, samples[held])
 }
 
-// listed reports whether any blocklist says spam.
+// listed reports whether any blocklist lists the key as spam.
 func listed(r *evidence.Record) bool { return r.Own == verdict.Listed || r.Peers.Spam > 0 }

@@ -101,13 +101,14 @@ func TestSamplesOfSeveral(t *testing.T) {
 		t.Errorf("%d samples of 10 messages: %v, want unknown", len(some), got)
 	}
 	ballot(t, e, "ann", bulkhead.Spam, holding(100, values(50_000, 24), 24, 0))
-	if got := classOf(t, e, holding(99, append(some, values(50_000, 5)...), 0, bulkhead.SampleOther)); got != bulkhead.ClassSuspected {
+	if got := classOf(t, e, holding(99, append(some, values(50_000, 5)...), 0,
+		bulkhead.SampleOther)); got != bulkhead.ClassSuspected {
 		t.Errorf("with five of one: %v, want suspected", got)
 	}
 }
 
-// TestQuotedByMany: a sample that occurs in much other mail, which nobody
-// calls spam, is no reason for suspicion any more, though a vote fell on it.
+// TestQuotedByMany: a sample that occurs in much other mail without reports is no longer a reason
+// for suspicion, although a vote fell on it.
 func TestQuotedByMany(t *testing.T) {
 	e := open(t, Options{})
 	disclaimer := values(0, 24)
@@ -123,13 +124,14 @@ func TestQuotedByMany(t *testing.T) {
 	if suspected < 40 || suspected > 80 {
 		t.Errorf("%d of 100 messages suspected, want some at first and then no more", suspected)
 	}
-	if got := classOf(t, e, holding(99, append(values(90_000, 60), disclaimer...), 24, bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
+	if got := classOf(t, e, holding(99, append(values(90_000, 60), disclaimer...), 24,
+		bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
 		t.Errorf("after 100 deliveries: %v, want unknown", got)
 	}
 }
 
-// TestKnownBefore: after one vote, text that was often delivered as somebody's
-// own words does not list other messages that hold it.
+// TestKnownBefore: after one vote, a text that was often delivered as a message's own words does
+// not list other messages that contain it.
 func TestKnownBefore(t *testing.T) {
 	e := open(t, Options{})
 	words := values(0, 24)
@@ -138,7 +140,8 @@ func TestKnownBefore(t *testing.T) {
 		report(t, e, bulkhead.Report{Signatures: m, Recipients: []string{fmt.Sprint("user", n)}})
 	}
 	ballot(t, e, "ann", bulkhead.Spam, holding(200, words, 24, 0))
-	if got := classOf(t, e, holding(201, append(values(90_000, 60), words[:12]...), 24, bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
+	if got := classOf(t, e, holding(201, append(values(90_000, 60), words[:12]...), 24,
+		bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
 		t.Errorf("%v, want unknown", got)
 	}
 }

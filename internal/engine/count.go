@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// A countAddition holds sightings to count: cells of the tally and how much to raise
-// each.
+// A countAddition holds sightings to count: cells of the tally, and the increase of each.
 type countAddition struct {
 	secrets *keys.Secrets
 	cells   []filter.Key
@@ -26,7 +25,7 @@ func (c *countAddition) signatures() int { return len(c.cells) }
 
 func (c *countAddition) under() *keys.Secrets { return c.secrets }
 
-// decide has nothing to decide: a sighting needs no look at the arrays.
+// decide only passes the counts on: these sightings need no look-up in the arrays.
 func (c *countAddition) decide(r *resolve.Resolver) error {
 	r.Count(c.cells, c.n)
 	return nil
@@ -72,8 +71,8 @@ func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAdd
 	return c, nil
 }
 
-// lookPart is how many signatures are looked up together: enough to overlap
-// their misses, few enough for the buffers to stay in the nearest cache.
+// lookPart is the number of signatures that are looked up together. It is large enough to overlap
+// cache misses, and small enough for the buffers to stay in the first-level cache.
 const lookPart = 128
 
 // Look implements [bulkhead.Counter]. It takes no lock.
@@ -130,15 +129,14 @@ func (e *Engine) lookUp(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Lo
 	return nil
 }
 
-// looksFor is what Look looks up for a signature, by what it is asked for.
+// looksFor maps the requested aspect to the aspects that Look looks up for a signature.
 var looksFor = [...]evidence.Wants{
 	bulkhead.Counts:                       evidence.Sightings,
 	bulkhead.Judgements:                   evidence.Listings,
 	bulkhead.Counts | bulkhead.Judgements: evidence.Sightings | evidence.Listings,
 }
 
-// judgeLooks judges the few signatures that a blocklist has, sigs[i] for each i in
-// s.listed.
+// judgeLooks judges the few signatures that a blocklist has: sigs[i] for each i in s.listed.
 func (e *Engine) judgeLooks(s *scratch, sigs []bulkhead.Signature, out []bulkhead.Look, odds *verdict.Odds) {
 	s.asks, s.records = s.asks[:0], s.records[:len(s.listed)]
 	for _, i := range s.listed {

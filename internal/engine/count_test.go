@@ -25,7 +25,7 @@ func countSignature(t testing.TB, scheme bulkhead.Scheme, i int) bulkhead.Signat
 // hidden takes the Counter away from an engine.
 type hidden struct{ bulkhead.Clearinghouse }
 
-// TestCounterAgrees: what Count and Look do is what Report and Check do, over
+// TestCounterAgrees: Count and Look have the same effects and results as Report and Check, over
 // several generations, votes and revocations.
 func TestCounterAgrees(t *testing.T) {
 	for _, exact := range []bool{false, true} {
@@ -53,7 +53,8 @@ func TestCounterAgrees(t *testing.T) {
 			if round == 7 {
 				n[0], n[1] = bulkhead.Many, bulkhead.Many-1
 			}
-			vote := bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, round)}, Vote: bulkhead.Spam, Reporter: local}
+			vote := bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, round)},
+				Vote: bulkhead.Spam, Reporter: local}
 			for _, c := range counters {
 				if err := c.Count(t.Context(), sigs, n); err != nil {
 					t.Fatal(err)
@@ -92,9 +93,8 @@ func TestCounterAgrees(t *testing.T) {
 			if b.Sightings == 0 {
 				b.First = a.First // of a vote alone a Finding has a date too
 			}
-			// The odds of a Finding are those of all that it shows.
-			// A sighting that is reported says of what is listed that it was caught, which
-			// are a few keys more.
+			// The odds of a Finding cover all its numbers. A reported sighting of a listed
+			// signature is also counted as caught, which takes a few more keys.
 			if a.Judged != bulkhead.Unjudged || max(a.Error, b.Error) < 1e-6 {
 				a.Error = b.Error
 			}
@@ -160,7 +160,8 @@ func TestCountRefuses(t *testing.T) {
 			t.Errorf("signature %d: %+v, want nothing", i, out[i])
 		}
 	}
-	if err := e.Look(t.Context(), make([]bulkhead.Signature, 1), out[:1], bulkhead.Counts|bulkhead.Judgements); !errors.Is(err, bulkhead.ErrMalformed) {
+	if err := e.Look(t.Context(), make([]bulkhead.Signature, 1), out[:1],
+		bulkhead.Counts|bulkhead.Judgements); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("look at an invalid signature: %v", err)
 	}
 }
@@ -182,7 +183,8 @@ func TestCountDurable(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out [1]bulkhead.Look
-		if err := e.Look(t.Context(), []bulkhead.Signature{sig}, out[:], bulkhead.Counts|bulkhead.Judgements); err != nil || out[0].Sightings != uint32(5*(round+1)) {
+		if err := e.Look(t.Context(), []bulkhead.Signature{sig}, out[:], bulkhead.Counts|bulkhead.Judgements); err != nil ||
+			out[0].Sightings != uint32(5*(round+1)) {
 			t.Errorf("round %d: %+v, %v", round, out[0], err)
 		}
 		if err := errors.Join(e.Close(context.WithoutCancel(t.Context())), st.Close()); err != nil {
@@ -234,14 +236,16 @@ func TestChecksAreClients(t *testing.T) {
 	}
 	sigs := []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, 1), countSignature(t, bulkhead.DCCBody, 2)}
 	local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
-	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam,
+		Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	var out [2]bulkhead.Look
 	for i, tt := range []struct {
 		what bulkhead.Aspect
 		want uint64
-	}{{bulkhead.Counts, 1}, {bulkhead.Counts | bulkhead.Judgements, 2}, {bulkhead.Counts | bulkhead.Aside, 2}, {bulkhead.Judgements | bulkhead.Aside, 2}, {bulkhead.Judgements, 3}} {
+	}{{bulkhead.Counts, 1}, {bulkhead.Counts | bulkhead.Judgements, 2}, {bulkhead.Counts | bulkhead.Aside,
+		2}, {bulkhead.Judgements | bulkhead.Aside, 2}, {bulkhead.Judgements, 3}} {
 		if err := e.Look(t.Context(), sigs, out[:], tt.what); err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +259,8 @@ func TestChecksAreClients(t *testing.T) {
 	if _, err := e.Check(t.Context(), bulkhead.Query{Signatures: sigs}); err != nil || e.Info().Checks != 4 {
 		t.Errorf("after a check: %d, %v", e.Info().Checks, err)
 	}
-	if err := e.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: sigs}, {Signatures: sigs}}, make([]bulkhead.Verdict, 2)); err != nil || e.Info().Checks != 6 {
+	if err := e.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: sigs}, {Signatures: sigs}},
+		make([]bulkhead.Verdict, 2)); err != nil || e.Info().Checks != 6 {
 		t.Errorf("after a batch of two: %d, %v", e.Info().Checks, err)
 	}
 }

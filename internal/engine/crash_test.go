@@ -134,7 +134,7 @@ func runUntilKilled(t *testing.T, dir string, after time.Duration, sent, acked *
 		word, num, _ := strings.Cut(lines.Text(), " ")
 		n, err := strconv.Atoi(num)
 		if err != nil || n >= crashKeys {
-			continue // a line cut by the kill: what it says was not acknowledged
+			continue // a line cut by the kill: its report was not acknowledged
 		}
 		switch word {
 		case "sent":

@@ -22,7 +22,8 @@ func (d delivered) mail(n int) bulkhead.Report {
 		copies = n // nothing but a part of the text is shared
 	}
 	var sigs []bulkhead.Signature
-	for _, s := range []bulkhead.Scheme{bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RazorE4, bulkhead.RazorE8} {
+	for _, s := range []bulkhead.Scheme{bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1,
+		bulkhead.DCCFuz2, bulkhead.RazorE4, bulkhead.RazorE8} {
 		sigs = append(sigs, sig(s, copies))
 	}
 	for i := range 20 {
@@ -57,15 +58,16 @@ func (d delivered) mail(n int) bulkhead.Report {
 	}
 	for i := range 3 {
 		host := fmt.Sprint("l", (campaign+i)%5000, ".example")
-		sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, host), bulkhead.NamedSignature(bulkhead.Link, fmt.Sprint(host, "/", campaign%3)))
+		sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, host),
+			bulkhead.NamedSignature(bulkhead.Link, fmt.Sprint(host, "/", campaign%3)))
 	}
 	sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Network, fmt.Sprint("192.0.", d.rng.IntN(256), ".0/24")))
 	return bulkhead.Report{Signatures: sigs, Recipients: []string{fmt.Sprint("user", d.rng.IntN(5000))}}
 }
 
-// TestBytesOfADelivery: what a node keeps of a delivered message, in arrays that are as
-// full as they are made for, is less than 400 bytes, votes included: the text for a
-// week, names for eight weeks, votes of one recipient in a hundred.
+// TestBytesOfADelivery: a delivered message takes less than 400 bytes in arrays that are as full as
+// they are sized for. This includes the text for a week, names for eight weeks, and votes of one
+// recipient in a hundred.
 func TestBytesOfADelivery(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20,000 deliveries")
@@ -93,7 +95,8 @@ func TestBytesOfADelivery(t *testing.T) {
 	say := func(name string, s filter.Stats, bytes, capacity uint64) {
 		each := float64(s.Keys) / deliveries
 		size := each*float64(bytes)/float64(capacity) + float64(s.Bytes-bytes)/deliveries
-		t.Logf("%-8s %6.2f keys a delivery, %6.1f bytes, %5.1f of them beside the cells", name, each, size, float64(s.Bytes-bytes)/deliveries)
+		t.Logf("%-8s %6.2f keys a delivery, %6.1f bytes, %5.1f of them beside the cells", name, each, size,
+			float64(s.Bytes-bytes)/deliveries)
 		total += size
 	}
 	say("counts", tally.Counts.Stats(), tally.CountsGeometry.Bytes(), tally.Capacity)

@@ -33,7 +33,7 @@ type Engine struct {
 	threshold atomic.Uint32
 	odds      atomic.Pointer[odds]
 	read      atomic.Pointer[sources] // of the last look-up
-	failed    atomic.Pointer[error]   // why reports are refused; nil while they are taken
+	failed    atomic.Pointer[error]   // why reports are refused; nil while they are accepted
 	doubts    atomic.Pointer[[]Doubt] // since a salvage; nil for none
 	healedBy  atomic.Pointer[[]Healing]
 	clock     *ageingClock
@@ -44,10 +44,10 @@ type Engine struct {
 	watch     watch // of the writer
 
 	measuring sync.Mutex
-	measured  map[any]measure // under measuring: of the arrays that the odds are of
+	measured  map[any]measure // guarded by measuring: results for the arrays that the odds cover
 
 	queue   chan *request
-	closing chan struct{} // closed when no further request is taken
+	closing chan struct{} // closed when no further requests are accepted
 	stopped chan struct{} // closed when the writer has ended
 	wake    chan struct{} // asks for a checkpoint
 
@@ -58,10 +58,10 @@ type Engine struct {
 	// Used only by the writer once it runs.
 	resolver      *resolve.Resolver
 	buf           []byte
-	index         uint64 // of the last entry, of a node that keeps none
-	accountsIndex uint64 // last journal entry that the trust book has seen
+	index         uint64 // index of the last entry, on a node without a journal
+	accountsIndex uint64 // last journal entry that is in the trust book
 	journalBytes  uint64 // since the last checkpoint
-	held          bool   // the ageing, and that is logged
+	held          bool   // the ageing is held, and this is logged
 	stored        uint64 // time of the checkpoint that was loaded, Unix seconds; 0 if it has none
 	recorder      recorder
 	wounds        *wounds           // nil for none
@@ -69,9 +69,9 @@ type Engine struct {
 	tally         *book.TallyKeeper
 	block         *book.BlockKeeper
 
-	// written is the content of the last checkpoint's files, by name: the next one
-	// carries over those that have not changed. writtenMu guards it, and is held while a
-	// checkpoint is written: tests want one beside keep.
+	// written is the content of the last checkpoint's files, by name: the next one carries over
+	// those that have not changed. writtenMu guards it, and is held while a checkpoint is written,
+	// because tests write one concurrently with keep.
 	written   map[string]written
 	writtenMu sync.Mutex
 }
@@ -81,9 +81,9 @@ type counters struct {
 	checks, reports, refused, entries, checkpoints, recoveries, forgotten, gatherings atomic.Uint64
 }
 
-// Open starts an engine: it loads the last checkpoint of opts.Store, replays the journal
-// since, and accepts requests. The caller closes the engine, and then the store. Errors
-// of damaged files are of type *store.DamageError.
+// Open starts an engine: it loads the last checkpoint of opts.Store, replays the journal after it,
+// and accepts requests. The caller closes the engine first, and then the store. Errors of damaged
+// files are of type *store.DamageError.
 func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -114,8 +114,10 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	e.whitelist.Store(opts.Whitelist)
 	e.books.Store(&books{secrets: secrets})
 	e.replicas = replica.NewSet(replica.Options{
-		Known: func(id uint64) bool { return e.books.Load().secrets.Knows(id) }, Tally: opts.Tally, Block: opts.Block, Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
-		Keeps: e.keeps, Now: e.clock.now, Promotion: func() float64 { return e.accounts.Policy().Promotion }, Checkpoint: e.wakeCheckpoint,
+		Known: func(id uint64) bool { return e.books.Load().secrets.Knows(id) }, Tally: opts.Tally, Block: opts.Block,
+		Bytes: opts.RemoteBytes, Store: opts.Store, Still: opts.Still,
+		Keeps: e.keeps, Now: e.clock.now, Promotion: func() float64 { return e.accounts.Policy().Promotion },
+		Checkpoint: e.wakeCheckpoint,
 	})
 	e.resolver = resolve.New(resolve.Options{
 		Accounts: e.accounts, Policy: e.policy, Threshold: e.threshold.Load, Now: e.clock.now, Day: e.day(),
@@ -157,23 +159,23 @@ func (e *Engine) SetThreshold(n uint32) {
 	e.threshold.Store(n)
 }
 
-// SetTrust replaces the trust policy, or returns an error that names the field
-// out of range and changes nothing.
+// SetTrust replaces the trust policy. If a field is out of range, it changes nothing and returns an
+// error that names the field.
 func (e *Engine) SetTrust(p trust.Policy) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
 	e.accounts.SetPolicy(p)
-	e.replicas.Wake() // the promotion weight affects which lists may be merged
+	e.replicas.Wake() // the promotion weight determines which lists may be merged
 	return nil
 }
 
 // Refusing returns why the node currently refuses reports, or nil.
 func (e *Engine) Refusing() error { return e.refusing() }
 
-// Close stops accepting requests, serves those that wait, and writes a last checkpoint.
-// Checks still work with the data in memory. An error means that the checkpoint failed;
-// nothing is lost, the next start replays the journal.
+// Close stops accepting requests, serves the waiting ones, and writes a last checkpoint. Checks
+// still work with the data in memory. An error means that the checkpoint failed; nothing is lost,
+// because the next start replays the journal.
 func (e *Engine) Close(ctx context.Context) error {
 	e.close.Do(func() {
 		close(e.closing)
@@ -186,8 +188,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	return e.closed
 }
 
-// keep is the goroutine that writes checkpoints, recovers from failures and
-// keeps the error figures fresh.
+// keep is the goroutine that writes checkpoints, recovers from failures and refreshes the error
+// odds.
 func (e *Engine) keep() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -199,8 +201,8 @@ func (e *Engine) keep() {
 	defer checkpoint.Stop()
 	fresh := time.NewTicker(oddsEvery)
 	defer fresh.Stop()
-	var failed time.Time     // when merging did
-	var noSnapshot time.Time // when a checkpoint could not be written
+	var failed time.Time     // time of the last failed merge
+	var noSnapshot time.Time // time of the last failed checkpoint
 	for {
 		select {
 		case <-e.closing:
@@ -226,10 +228,10 @@ func (e *Engine) keep() {
 			}
 			continue
 		case <-checkpoint.C:
-			e.replicas.Crowd() // arrays have been filled since the indexes were made
+			e.replicas.Crowd() // arrays may have filled since the indexes were made
 		case <-e.wake:
 			if e.refusing() == nil && time.Since(noSnapshot) < checkpointRest {
-				continue // every entry asks for one again
+				continue // every entry requests one again
 			}
 		}
 		if !e.maintain(ctx) {

@@ -174,7 +174,8 @@ func TestBulk(t *testing.T) {
 	if v := check(t, e, s); v.Sightings != bulkhead.Many {
 		t.Errorf("after 2^30 more: %d sightings, want %d", v.Sightings, bulkhead.Many)
 	}
-	v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig(bulkhead.DCCBody, 2)}, Threshold: 1})
+	v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig(bulkhead.DCCBody, 2)},
+		Threshold: 1})
 	if err != nil || v.Bulk || v.Threshold != 1 {
 		t.Errorf("own threshold: %+v, %v", v, err)
 	}
@@ -213,7 +214,8 @@ func TestNearBands(t *testing.T) {
 	if v := check(t, e, variant(3)...); v.Class != bulkhead.ClassSuspected || !strings.Contains(v.Reasons[0], "3 bands") {
 		t.Errorf("three bands of three needed, one voice: %+v, want a suspicion", v)
 	}
-	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam,
+		Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
 	if v := check(t, e, variant(3)...); v.Class == bulkhead.ClassSpam {
 		t.Errorf("the same voice again: %+v, want a suspicion", v)
 	}
@@ -225,10 +227,12 @@ func TestNearBands(t *testing.T) {
 	if v := check(t, e, variant(2)...); v.Judged != bulkhead.Unjudged || v.SpamVotes != 0 {
 		t.Errorf("two bands of three needed: %+v, want nothing", v)
 	}
-	// The exact message is revoked: that says more than the bands.
+	// The exact message is revoked, which outweighs the bands.
 	exact := sig(bulkhead.Exact, 7)
-	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{exact}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
-	if _, err := e.Report(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{exact}, Vote: bulkhead.Revocation}); err == nil {
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{exact}, Vote: bulkhead.Spam,
+		Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+	if _, err := e.Report(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{exact},
+		Vote: bulkhead.Revocation}); err == nil {
 		if v := check(t, e, append(variant(8), exact)...); v.Spam() {
 			t.Errorf("exact signature revoked, bands listed: %+v, want not spam", v)
 		}
@@ -315,7 +319,7 @@ func TestGenerationsExpire(t *testing.T) {
 	}
 }
 
-// TestClockGoesBack: time that goes back opens and drops nothing.
+// TestClockGoesBack: a clock that goes back opens and drops no generations.
 func TestClockGoesBack(t *testing.T) {
 	c := newClock()
 	e := open(t, Options{Now: c.Now})
@@ -335,7 +339,8 @@ func TestClockGoesBack(t *testing.T) {
 // still age and arrays still grow with their use.
 func TestClockWasAhead(t *testing.T) {
 	c := newClock()
-	e := open(t, Options{Now: c.Now, Exact: true, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 1000, Error: 1e-2}})
+	e := open(t, Options{Now: c.Now, Exact: true, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 1000,
+		Error: 1e-2}})
 	c.Advance(365 * 24 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 0)}})
 	c.Advance(-365 * 24 * time.Hour)
@@ -353,7 +358,8 @@ func TestClockWasAhead(t *testing.T) {
 	}
 	v := e.view()
 	if g := v.tally.Live[0]; len(v.tally.Live) > 3 || g.Fill() > book.Early+0.01 {
-		t.Errorf("%d generations, the open one with %d keys for %d, want at most 3 and none overfull", len(v.tally.Live), g.Counts.Keys(), g.Capacity)
+		t.Errorf("%d generations, the open one with %d keys for %d, want at most 3 and none overfull", len(v.tally.Live),
+			g.Counts.Keys(), g.Capacity)
 	}
 	for i := range 100 {
 		if v := check(t, e, sig(bulkhead.Exact, 4000+i)); v.Sightings != 1 {
@@ -378,7 +384,8 @@ func TestCapacityFollowsUse(t *testing.T) {
 	}
 	v := e.view()
 	if len(v.tally.Live) < 2 || v.tally.Live[0].Capacity <= v.tally.Live[len(v.tally.Live)-1].Capacity {
-		t.Fatalf("%d generations, newest for %d signatures; want a second, larger one", len(v.tally.Live), v.tally.Live[0].Capacity)
+		t.Fatalf("%d generations, newest for %d signatures; want a second, larger one", len(v.tally.Live),
+			v.tally.Live[0].Capacity)
 	}
 	for i := range 2000 {
 		if v := check(t, e, sig(bulkhead.Exact, i)); v.Sightings < 1 {
@@ -389,8 +396,10 @@ func TestCapacityFollowsUse(t *testing.T) {
 
 func TestWhitelist(t *testing.T) {
 	w, err := NewWhitelist(WhitelistEntries{
-		Senders: []string{"News@Example.com", "forgeable:old@example.com"}, Domains: []string{"example.org", "forgeable:example.info"}, Networks: []string{"192.0.2.0/24", "2001:db8::1"},
-		ListIDs: []string{"announce.example.net", "forgeable:dev.example.net"}, DKIM: []string{"example.edu"}, Signatures: []string{sig(bulkhead.Exact, 5).String()},
+		Senders: []string{"News@Example.com", "forgeable:old@example.com"},
+		Domains: []string{"example.org", "forgeable:example.info"}, Networks: []string{"192.0.2.0/24", "2001:db8::1"},
+		ListIDs: []string{"announce.example.net", "forgeable:dev.example.net"}, DKIM: []string{"example.edu"},
+		Signatures: []string{sig(bulkhead.Exact, 5).String()},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -424,12 +433,15 @@ func TestWhitelist(t *testing.T) {
 			t.Errorf("check from %+v: whitelisted by %q, spam %v, %v; want %q", tt.source, v.Whitelisted, v.Spam(), err, tt.want)
 		}
 	}
-	got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 5), sig(bulkhead.Exact, 6)}, Vote: bulkhead.Spam})
+	got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 5), sig(bulkhead.Exact, 6)},
+		Vote: bulkhead.Spam})
 	if got.Whitelisted != 1 || got.Listed != 1 {
 		t.Errorf("report of a whitelisted and another signature: %+v", got)
 	}
 	for _, bad := range []WhitelistEntries{
-		{Senders: []string{"nobody"}}, {Domains: []string{""}}, {Networks: []string{"10.0.0.0/99"}}, {DKIM: []string{"a b"}}, {DKIM: []string{"forgeable:example.com"}}, {Domains: []string{"forgeable:"}}, {Domains: []string{"forgable:example.com"}}, {Signatures: []string{"x:00"}},
+		{Senders: []string{"nobody"}}, {Domains: []string{""}}, {Networks: []string{"10.0.0.0/99"}},
+		{DKIM: []string{"a b"}}, {DKIM: []string{"forgeable:example.com"}}, {Domains: []string{"forgeable:"}},
+		{Domains: []string{"forgable:example.com"}}, {Signatures: []string{"x:00"}},
 	} {
 		if _, err := NewWhitelist(bad); err == nil {
 			t.Errorf("whitelist %+v accepted", bad)
@@ -440,7 +452,8 @@ func TestWhitelist(t *testing.T) {
 func TestNeverList(t *testing.T) {
 	empty := sig(bulkhead.PyzorDigest, 0)
 	e := open(t, Options{NeverList: []bulkhead.Signature{empty}})
-	if got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{empty}, Vote: bulkhead.Spam}); got.Whitelisted != 1 || got.Counted != 0 {
+	if got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{empty},
+		Vote: bulkhead.Spam}); got.Whitelisted != 1 || got.Counted != 0 {
 		t.Errorf("report of the sum of nothing: %+v", got)
 	}
 	if v := check(t, e, empty); v.Findings[0].Known() {
@@ -456,13 +469,15 @@ func TestRefusals(t *testing.T) {
 		report bulkhead.Report
 		want   error
 	}{
-		"no signatures":   {bulkhead.Report{}, bulkhead.ErrMalformed},
-		"zero signature":  {bulkhead.Report{Signatures: make([]bulkhead.Signature, 1)}, bulkhead.ErrMalformed},
-		"too many":        {bulkhead.Report{Signatures: make([]bulkhead.Signature, MaxSignatures+1)}, bulkhead.ErrOverLimit},
-		"vote":            {bulkhead.Report{Signatures: s, Vote: bulkhead.NumVotes}, bulkhead.ErrMalformed},
-		"id":              {bulkhead.Report{Signatures: s, ID: strings.Repeat("x", 257)}, bulkhead.ErrMalformed},
-		"unknown account": {bulkhead.Report{Signatures: s, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "eve"}}, bulkhead.ErrUnauthorised},
-		"anonymous":       {bulkhead.Report{Signatures: s, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("198.51.100.1")}}, bulkhead.ErrForbidden},
+		"no signatures":  {bulkhead.Report{}, bulkhead.ErrMalformed},
+		"zero signature": {bulkhead.Report{Signatures: make([]bulkhead.Signature, 1)}, bulkhead.ErrMalformed},
+		"too many":       {bulkhead.Report{Signatures: make([]bulkhead.Signature, MaxSignatures+1)}, bulkhead.ErrOverLimit},
+		"vote":           {bulkhead.Report{Signatures: s, Vote: bulkhead.NumVotes}, bulkhead.ErrMalformed},
+		"id":             {bulkhead.Report{Signatures: s, ID: strings.Repeat("x", 257)}, bulkhead.ErrMalformed},
+		"unknown account": {bulkhead.Report{Signatures: s, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Account: "eve"}}, bulkhead.ErrUnauthorised},
+		"anonymous": {bulkhead.Report{Signatures: s, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("198.51.100.1")}}, bulkhead.ErrForbidden},
 	} {
 		if _, err := e.Report(ctx, tt.report); !errors.Is(err, tt.want) {
 			t.Errorf("%s: error %v, want %v", name, err, tt.want)
@@ -480,23 +495,27 @@ func TestNameAlone(t *testing.T) {
 	hidden := sig(bulkhead.PyzorDigest, 0)
 	e := open(t, Options{NeverList: []bulkhead.Signature{hidden}})
 	name := bulkhead.NamedSignature(bulkhead.Claim, "annexample")
-	shared := []bulkhead.Signature{name, bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24"), sig(bulkhead.Markup, 1)}
+	shared := []bulkhead.Signature{name, bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24"),
+		sig(bulkhead.Markup, 1)}
 	for _, sigs := range [][]bulkhead.Signature{shared[:1], shared[1:2], shared[2:], shared} {
 		got, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam})
 		if !errors.Is(err, bulkhead.ErrMalformed) || got != (bulkhead.Receipt{}) {
 			t.Errorf("spam vote on %v: %+v, %v; want ErrMalformed", sigs, got, err)
 		}
 	}
-	if got := report(t, e, bulkhead.Report{Signatures: append(shared, hidden), Vote: bulkhead.Spam}); got.Whitelisted != 4 || got.Counted != 0 {
+	if got := report(t, e, bulkhead.Report{Signatures: append(shared, hidden),
+		Vote: bulkhead.Spam}); got.Whitelisted != 4 || got.Counted != 0 {
 		t.Errorf("spam vote on names and the sum of nothing: %+v, want all of it left out", got)
 	}
-	if v := check(t, e, shared...); v.Unwanted() || v.Findings[0].Known() || v.Findings[1].Known() || v.Findings[2].Known() {
+	if v := check(t, e, shared...); v.Unwanted() || v.Findings[0].Known() || v.Findings[1].Known() ||
+		v.Findings[2].Known() {
 		t.Errorf("refused votes changed something: %+v", v)
 	}
 	if got := report(t, e, bulkhead.Report{Signatures: shared[:1]}); got.Counted != 1 {
 		t.Errorf("sighting of a name: %+v", got)
 	}
-	if got := report(t, e, bulkhead.Report{Signatures: append(shared, sig(bulkhead.Attachment, 1)), Vote: bulkhead.Spam}); got.Counted != 4 {
+	if got := report(t, e, bulkhead.Report{Signatures: append(shared, sig(bulkhead.Attachment, 1)),
+		Vote: bulkhead.Spam}); got.Counted != 4 {
 		t.Errorf("spam vote on an attachment and names: %+v, want all counted", got)
 	}
 	if got := report(t, e, bulkhead.Report{Signatures: shared[:1], Vote: bulkhead.Revocation}); got.Counted != 1 {
@@ -544,7 +563,8 @@ func TestTrustMoves(t *testing.T) {
 	}
 	by := func(name string, n int, vote bulkhead.Vote) bulkhead.Receipt {
 		from := netip.AddrFrom4([4]byte{198, 51, byte(n), 1})
-		return report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: vote, Reporter: bulkhead.Reporter{Account: name, Addr: from}})
+		return report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: vote,
+			Reporter: bulkhead.Reporter{Account: name, Addr: from}})
 	}
 	weight := func() float64 {
 		a, _ := e.Accounts().Get("alice")
@@ -564,7 +584,8 @@ func TestTrustMoves(t *testing.T) {
 	if risen < 0.4 || risen > 0.45 {
 		t.Errorf("confirmed on 20 days: weight %v, started at %v; want half the way to 0.8", risen, start)
 	}
-	many := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 17), sig(bulkhead.Exact, 18), sig(bulkhead.Exact, 19)}, Vote: bulkhead.Revocation, Reporter: bulkhead.Reporter{Account: "carol"}}
+	many := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 17), sig(bulkhead.Exact, 18),
+		sig(bulkhead.Exact, 19)}, Vote: bulkhead.Revocation, Reporter: bulkhead.Reporter{Account: "carol"}}
 	report(t, e, many) // one message of three signatures: one revoked report
 	if got := weight(); got >= risen || got < risen/2 {
 		t.Errorf("after a revoked report: weight %v, before %v; want it lower by up to a half", got, risen)
@@ -582,7 +603,8 @@ func TestTrustMoves(t *testing.T) {
 func TestAgainstExact(t *testing.T) {
 	// Sightings, spam and ham votes are up to three keys a signature.
 	book := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 60_000, Error: 1e-3}
-	approx, exact := open(t, Options{Tally: book, Votes: 30_000}), open(t, Options{Exact: true, Tally: book, Votes: 30_000})
+	approx, exact := open(t, Options{Tally: book, Votes: 30_000}), open(t,
+		Options{Exact: true, Tally: book, Votes: 30_000})
 	const n = 15_000
 	x := uint64(1)
 	next := func(m int) int {
@@ -590,7 +612,8 @@ func TestAgainstExact(t *testing.T) {
 		return int(x >> 33 % uint64(m))
 	}
 	for range 40_000 {
-		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, next(n)*next(3))}, Count: uint32(1 + next(3)), Vote: bulkhead.Vote(next(3))}
+		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, next(n)*next(3))},
+			Count: uint32(1 + next(3)), Vote: bulkhead.Vote(next(3))}
 		if r.Vote != bulkhead.Sighting {
 			r.Reporter.Addr = netip.AddrFrom4([4]byte{127, 0, byte(next(200)), 1})
 		}
@@ -602,7 +625,8 @@ func TestAgainstExact(t *testing.T) {
 	for i := range 2 * n {
 		s := sig(bulkhead.Exact, i)
 		a, b := check(t, approx, s).Findings[0], check(t, exact, s).Findings[0]
-		if a.Sightings < b.Sightings || a.Spam < b.Spam || a.Ham < b.Ham || b.Judged != bulkhead.Unjudged && a.Judged != b.Judged {
+		if a.Sightings < b.Sightings || a.Spam < b.Spam || a.Ham < b.Ham || b.Judged != bulkhead.Unjudged &&
+			a.Judged != b.Judged {
 			t.Fatalf("signature %d: filters show less than there was: %+v, maps %+v", i, a, b)
 		}
 		if a.Sightings != b.Sightings || a.Spam != b.Spam || a.Ham != b.Ham || a.Judged != b.Judged {

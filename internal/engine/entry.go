@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A journal entry is one byte of kind, one of version, and a body: binary for votes, the
-// decisions of one batch, and for parts of peers; JSON for all others, which are small
-// and rare. Source: docs/specs/journal.md#entries.
+// A journal entry is one byte of kind, one of version, and a body. The body is binary for votes,
+// which are the decisions of one batch, and for parts of peers. It is JSON for all other kinds,
+// which are small and rare. Source: docs/specs/journal.md#entries.
 const (
 	entryVotes    byte = 'V'
 	entryRotation byte = 'R'
@@ -24,7 +24,7 @@ const (
 	entryForget   byte = 'F'
 	entryRenew    byte = 'N'
 	entryHeal     byte = 'H'
-	entryVersion  byte = 5 // versions 1 to 4 were before 0.1.0
+	entryVersion  byte = 5 // versions 1 to 4 were used before 0.1.0
 )
 
 var errEntry = errors.New("engine: malformed journal entry")
@@ -108,8 +108,8 @@ func (d *decoder) uvarint() uint64 {
 	return x
 }
 
-// count reads a number of items, each of at least size bytes, and checks that it is safe
-// to allocate for.
+// count reads a number of items, each of at least size bytes, and checks that allocating them is
+// safe.
 func (d *decoder) count(size int) (n int) {
 	x := d.uvarint()
 	if x > uint64(len(d.b)/size) {
@@ -119,7 +119,7 @@ func (d *decoder) count(size int) (n int) {
 	return int(x)
 }
 
-// bytes returns the next n bytes, nil if there are fewer.
+// bytes returns the next n bytes, or nil if there are fewer.
 func (d *decoder) bytes(n uint64) []byte {
 	if n > uint64(len(d.b)) {
 		d.fail()
@@ -170,7 +170,7 @@ func (d *decoder) small(limit uint64) uint32 {
 	return uint32(x)
 }
 
-// decodeVotes reads what appendEntry wrote, without the first two bytes.
+// decodeVotes reads the output of appendEntry without its first two bytes.
 func decodeVotes(body []byte) (*votes, error) {
 	d := &decoder{b: body}
 	v := &votes{TallyGen: d.uvarint(), BlockGen: d.uvarint(), Counts: d.adds(), Names: d.adds(), Weights: d.adds()}
@@ -202,7 +202,7 @@ func decodeVotes(body []byte) (*votes, error) {
 	}
 	if !d.bad && len(d.b) > 0 {
 		v.ToldSpam, v.ToldRevoked = d.keys(), d.keys()
-		d.bad = d.bad || len(v.ToldSpam)+len(v.ToldRevoked) == 0 // left out where there are none
+		d.bad = d.bad || len(v.ToldSpam)+len(v.ToldRevoked) == 0 // must be left out if there are none
 	}
 	if d.bad || len(d.b) != 0 {
 		return nil, fmt.Errorf("%w: votes of %d bytes", errEntry, len(body))
@@ -220,7 +220,7 @@ func encodeJSONEntry(kind byte, body any) ([]byte, error) {
 
 // An entry is the body of a journal entry.
 type entry interface {
-	// apply applies the entry with the index, on start or once it is durable.
+	// apply applies the entry with the given index, on start or once it is durable.
 	apply(e *Engine, index uint64) error
 }
 

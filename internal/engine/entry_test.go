@@ -25,7 +25,8 @@ func sampleVotes() *votes {
 		Unique:  []filter.Key{{Hi: 4, Lo: 5}}, Voted: []filter.Key{{Hi: 16, Lo: 17}, {Hi: 18, Lo: 19}},
 		Spam: []filter.Key{{Hi: 6, Lo: 7}}, Revoked: []filter.Key{},
 		Ballots: []ballots.Ballot{
-			{Voice: 1 << 63, Time: 1772409601, Items: []ballots.Item{{Key: filter.Key{Hi: 1, Lo: 2}, Facet: bulkhead.TextFacet}, {Key: filter.Key{Hi: 3}, Facet: bulkhead.LinkFacet, Pair: true}}},
+			{Voice: 1 << 63, Time: 1772409601, Items: []ballots.Item{{Key: filter.Key{Hi: 1, Lo: 2},
+				Facet: bulkhead.TextFacet}, {Key: filter.Key{Hi: 3}, Facet: bulkhead.LinkFacet, Pair: true}}},
 			{Voice: 5, Items: []ballots.Item{}},
 		},
 		Credits: []trust.Credit{
@@ -54,7 +55,8 @@ func sampleRemote() *remoteBody {
 	cells := filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 6, KeyID: 7}
 	bits := filter.Geometry{Kind: filter.Bitmap, Lines: 2048, K: 8, KeyID: 7}
 	return &remoteBody{"peer", []Part{
-		{Array: ArrayCounts, Start: 1772409600, Geometry: cells, Round: []byte("\x00round\xff"), From: 1 << 40, To: 1<<40 + 3, Boot: 1772400000000},
+		{Array: ArrayCounts, Start: 1772409600, Geometry: cells, Round: []byte("\x00round\xff"), From: 1 << 40,
+			To: 1<<40 + 3, Boot: 1772400000000},
 		{Array: ArrayRevoked, Start: 1771977600, Geometry: bits, Round: []byte("r"), To: 1},
 		{Array: ArraySpam, Start: 1771977600, Geometry: bits, Image: []byte("an image"), At: 12, Boot: 1},
 	}}
@@ -99,9 +101,12 @@ func TestEntryRefusals(t *testing.T) {
 		"told nothing": append(bytes.Clone(whole), 0, 0),
 		"longer parts": append(bytes.Clone(remote), 0),
 		"new parts":    {entryRemote, entryVersion + 1, 0},
-		"no array":     append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 1, 3, 6, 1, 1, 1, 0, 1, 1, 'x'),
-		"no image":     append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 1, flagImage, 6, 1, 1, 1, 0, 0, 0),
-		"many parts":   append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"no array": append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 1, 3, 6, 1, 1, 1, 0, 1, 1,
+			'x'),
+		"no image": append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 1, flagImage, 6, 1, 1, 1,
+			0, 0, 0),
+		"many parts": append(append([]byte{entryRemote, entryVersion, 0}, make([]byte, 8)...), 0xff, 0xff, 0xff, 0xff,
+			0x7f),
 		"unknown kind": {'X', entryVersion},
 		"new version":  append([]byte{entryVotes, entryVersion + 1}, whole[2:]...),
 		"old version":  append([]byte{entryVotes, entryVersion - 1}, whole[2:]...),

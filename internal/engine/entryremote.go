@@ -15,8 +15,8 @@ type remoteBody struct {
 	parts  []Part
 }
 
-// partHead is more than a part takes besides its bytes; leastPart is the least size of
-// any.
+// partHead bounds the bytes of an encoded part besides its content. leastPart is the minimum size
+// of a part.
 const (
 	partHead  = 64
 	leastPart = 8
@@ -69,8 +69,8 @@ func appendBytes(b, data []byte) []byte {
 	return append(b, data...)
 }
 
-// decodeRemote reads what entry wrote, without the first two bytes, and keeps them. The
-// parser of the parts checks them.
+// decodeRemote reads the output of entry without its first two bytes, and retains data. The parser
+// of the parts checks their content.
 func decodeRemote(data []byte) (*remoteBody, error) {
 	d := &decoder{b: data}
 	body := &remoteBody{origin: string(d.bytes(d.uvarint()))}

@@ -109,11 +109,13 @@ func TestFloorShared(t *testing.T) {
 	}
 }
 
-// TestFloorOfVotes: what a vote lists is told at once, also if nobody else has seen it.
+// TestFloorOfVotes: a listing by a vote is shared at once, even without other sightings.
 func TestFloorOfVotes(t *testing.T) {
 	c := newClock()
-	a, b := open(t, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 20_000, Error: 1e-3, Floor: 2}}), open(t, Options{Now: c.Now})
-	if err := errors.Join(a.Record(t.Context(), true), b.SetOrigins(t.Context(), []Origin{{ID: "a", Weight: 1}})); err != nil {
+	a, b := open(t, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 20_000,
+		Error: 1e-3, Floor: 2}}), open(t, Options{Now: c.Now})
+	if err := errors.Join(a.Record(t.Context(), true),
+		b.SetOrigins(t.Context(), []Origin{{ID: "a", Weight: 1}})); err != nil {
 		t.Fatal(err)
 	}
 	s := sig(bulkhead.Exact, 1)
@@ -127,8 +129,8 @@ func TestFloorOfVotes(t *testing.T) {
 	}
 }
 
-// TestFloorChanges: another floor is that of a generation that opens at once; those that there
-// are keep theirs.
+// TestFloorChanges: a changed floor applies to a new generation, which opens at once; existing
+// generations keep theirs.
 func TestFloorChanges(t *testing.T) {
 	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "data")
 	opts := small(Options{})
@@ -161,7 +163,7 @@ func TestFloorChanges(t *testing.T) {
 	}
 }
 
-// TestNoPagesBelowFloors: a page as it is on the disk of its origin is not taken from it.
+// TestNoPagesBelowFloors: a replica rejects a page in the form that it has on the origin's disk.
 func TestNoPagesBelowFloors(t *testing.T) {
 	a, b := pair(t, 1)
 	report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}})
@@ -188,9 +190,8 @@ func TestNoPagesBelowFloors(t *testing.T) {
 	}
 }
 
-// TestIntervalsHaveNoOrder: two nodes that have seen the same messages in another order since
-// they last told their peers tell them the same, byte by byte. No two of these signatures share a
-// cell, as most do not.
+// TestIntervalsHaveNoOrder: two nodes that have seen the same messages in different orders since
+// they last published send the same bytes. No two of these signatures share a cell, as is usual.
 func TestIntervalsHaveNoOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	var mail []bulkhead.Report
@@ -204,8 +205,9 @@ func TestIntervalsHaveNoOrder(t *testing.T) {
 		}
 		mail = append(mail, m)
 	}
-	for i := range 50 { // votes on what nobody saw
-		mail = append(mail, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1<<20+i)}, Vote: bulkhead.Spam})
+	for i := range 50 { // votes on unseen messages
+		mail = append(mail, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1<<20+i)},
+			Vote: bulkhead.Spam})
 	}
 	type told struct {
 		array Array
@@ -215,7 +217,8 @@ func TestIntervalsHaveNoOrder(t *testing.T) {
 	for range 2 {
 		e := open(t, Options{
 			Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 4_000_000, Error: 1e-5},
-			Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-9}, Trust: trust.DefaultPolicy(),
+			Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 1_000_000, Error: 1e-9},
+			Trust: trust.DefaultPolicy(),
 		})
 		if err := e.Record(t.Context(), true); err != nil {
 			t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// TestLostIncarnationCounts: an origin that has lost its store begins a new incarnation. Its
-// peer goes on counting the old one beside it, exactly, over checkpoints and restarts,
-// until an administrator says forget or the peer is evicted.
+// TestLostIncarnationCounts: an origin that has lost its store begins a new incarnation. Its peer
+// continues to count the old one exactly, over checkpoints and restarts, until an administrator
+// forgets it or evicts the peer.
 func TestLostIncarnationCounts(t *testing.T) {
 	ctx := t.Context()
 	c := newClock()
@@ -55,7 +55,8 @@ func TestLostIncarnationCounts(t *testing.T) {
 			want[i] += n
 		}
 		for i := range 20 {
-			report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1000+first+i)}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+			report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1000+first+i)},
+				Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
 		}
 		pass(t, a, b, "a")
 	}
@@ -92,7 +93,8 @@ func TestLostIncarnationCounts(t *testing.T) {
 	stop()
 	start()
 	exact("restart", 0, 300)
-	if err := errors.Join(b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 0.9}}), b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}}), b.RenameOrigin(ctx, "a", "x")); err != nil {
+	if err := errors.Join(b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 0.9}}),
+		b.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}}), b.RenameOrigin(ctx, "a", "x")); err != nil {
 		t.Fatal(err)
 	}
 	exact("weighed and renamed", 0, 300)
@@ -105,7 +107,8 @@ func TestLostIncarnationCounts(t *testing.T) {
 		want[i] = 1 + uint32(i%4)
 	}
 	exact("forgotten", 300)
-	if v := check(t, b, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam || len(b.FormerIncarnations("x")) != 0 {
+	if v := check(t, b, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam ||
+		len(b.FormerIncarnations("x")) != 0 {
 		t.Errorf("forgotten: %v, %v", v.Judged, b.FormerIncarnations("x"))
 	}
 	stop()
@@ -114,8 +117,8 @@ func TestLostIncarnationCounts(t *testing.T) {
 	stop()
 }
 
-// TestLostIncarnationIsOneVoice: a peer that alone lists nothing lists nothing by losing
-// its store and listing the same again, and adds no more to a count than one voice may.
+// TestLostIncarnationIsOneVoice: a peer that cannot list alone cannot do so by losing its store and
+// listing the same again, and adds no more to a count than one voice may.
 func TestLostIncarnationIsOneVoice(t *testing.T) {
 	ctx := t.Context()
 	b := open(t, Options{})
@@ -131,7 +134,8 @@ func TestLostIncarnationIsOneVoice(t *testing.T) {
 		if err := a.Record(ctx, true); err != nil {
 			t.Fatal(err)
 		}
-		report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+		report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
 		if err := a.Count(ctx, []bulkhead.Signature{s}, []uint32{1000}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
-// A watch logs where voters gather whose votes are not enough, so that an attack is seen
-// before it succeeds. Anybody with many accounts could fill the log: lines above a rate
-// are summed up in the next one.
+// A watch logs gatherings of voters whose votes are not yet enough, so that an attack is noticed
+// before it succeeds. An attacker with many accounts could fill the log, so lines above a rate are
+// omitted and counted in the next one.
 type watch struct {
 	rate   *rate.Limiter
 	unsaid int
@@ -19,7 +19,7 @@ type watch struct {
 
 func newWatch() watch { return watch{rate: rate.NewLimiter(rate.Every(10*time.Second), 10)} }
 
-// what says in words what a gathering is.
+// what describes a gathering in words.
 func what(g *resolve.Gathering) string {
 	switch {
 	case g.Lists:
@@ -48,7 +48,8 @@ func (e *Engine) tell(all []resolve.Gathering) {
 			continue
 		}
 		e.opts.Log.Warn(what(g), "signature", g.Signature, "vote", g.Vote,
-			"voters", g.Voters, "deliveries", g.Deliveries, "turns", g.Turns, "peers", g.Peers, "latest", g.Reporter, "unsaid", e.watch.unsaid)
+			"voters", g.Voters, "deliveries", g.Deliveries, "turns", g.Turns, "peers", g.Peers, "latest", g.Reporter,
+			"unsaid", e.watch.unsaid)
 		e.watch.unsaid = 0
 	}
 }

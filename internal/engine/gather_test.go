@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// TestGatherings: where voters gather whose weight decides nothing, the log says so when
-// they are 5, 10 and 20, for each side, and not where votes have their way.
+// TestGatherings: the log reports gatherings of voters without enough weight at 5, 10 and 20
+// voters, for each side, and reports none where the votes succeed.
 func TestGatherings(t *testing.T) {
 	for _, vote := range []bulkhead.Vote{bulkhead.Spam, bulkhead.Ham, bulkhead.Revocation} {
 		var log bytes.Buffer
@@ -33,7 +33,7 @@ func TestGatherings(t *testing.T) {
 			put(t, e, name, trust.Member, 0.05, netip.AddrFrom4([4]byte{198, 18, byte(100 + n), 1}))
 			r := by(name, vote, s)
 			report(t, e, r)
-			report(t, e, r) // once more is nobody more
+			report(t, e, r) // a repeated vote adds no voter
 			if n == 5 || n == 10 || n == 20 {
 				want = append(want, n)
 			}
@@ -41,7 +41,8 @@ func TestGatherings(t *testing.T) {
 				t.Fatalf("%v: %d lines after %d voters, want %d:\n%s", vote, got, n, len(want), log.String())
 			}
 		}
-		if !strings.Contains(log.String(), "latest=stranger-20") || !strings.Contains(log.String(), fmt.Sprint("vote=", vote)) {
+		if !strings.Contains(log.String(), "latest=stranger-20") ||
+			!strings.Contains(log.String(), fmt.Sprint("vote=", vote)) {
 			t.Errorf("%v: %s", vote, log.String())
 		}
 		if got := e.Info().Gatherings; got != 3 {
@@ -50,9 +51,10 @@ func TestGatherings(t *testing.T) {
 	}
 }
 
-// TestWarnings: the log tells of votes on a known sender from the first one on, of votes that
-// list what many received, of the second one on a known network, of listings again and again, and of many who excuse what they did
-// not receive; and of nothing where one user reports what is new.
+// TestWarnings: the log reports votes against a known sender from the first one on, votes that list
+// widely received mail, the second vote against a known network, repeated listings, and many
+// excuses by voters who did not receive the mail. It reports nothing if one user reports a new
+// message.
 func TestWarnings(t *testing.T) {
 	var log bytes.Buffer
 	c := newClock()
@@ -101,24 +103,26 @@ func TestWarnings(t *testing.T) {
 	}
 	network := bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24")
 	for day := range 2 {
-		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 10+day), network}, Recipients: []string{"ann@here.example", "bob@here.example"}, Count: 2})
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 10+day), network},
+			Recipients: []string{"ann@here.example", "bob@here.example"}, Count: 2})
 		c.Advance(24 * time.Hour)
 	}
 	says("", 0, by("a", bulkhead.Spam, sig(bulkhead.Exact, 20), network))
 	says("network that is known", 1, by("b", bulkhead.Spam, sig(bulkhead.Exact, 21), network))
 }
 
-// TestSpreads: a letter of a known sender who seldom writes is named when five have it, once,
-// and before strangers and others make it bulk; not one of those who write to many, or whom
-// nobody knows, and not what one mailbox gets again. One user who wants it ends that it is bulk,
-// and one who does not makes it bulk again.
+// TestSpreads: a letter of a known sender who seldom writes is named when five have it, once, and
+// before strangers and others make it bulk. The log does not name letters of senders who write to
+// many or are unknown, or repeated copies to one mailbox. One user who wants it ends that it is
+// bulk, and one who does not makes it bulk again.
 func TestSpreads(t *testing.T) {
 	var log bytes.Buffer
 	c := newClock()
 	e := open(t, Options{Now: c.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	votersOf(t, e)
 	mail := func(text int, domain string) []bulkhead.Signature {
-		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain), bulkhead.NamedSignature(bulkhead.Sender, "ann@"+domain)}
+		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain),
+			bulkhead.NamedSignature(bulkhead.Sender, "ann@"+domain)}
 	}
 	deliver := func(m []bulkhead.Signature, from, n int) {
 		t.Helper()
@@ -166,7 +170,8 @@ func TestSpreads(t *testing.T) {
 		for _, vote := range []bulkhead.Vote{bulkhead.Ham, bulkhead.Spam} {
 			report(t, e, by("a", vote, m...))
 			v := check(t, e, m...)
-			if wanted := known && vote == bulkhead.Ham; (v.Class == bulkhead.ClassGood) != wanted || v.Class == bulkhead.ClassGood && v.Unwanted() {
+			if wanted := known && vote == bulkhead.Ham; (v.Class == bulkhead.ClassGood) != wanted ||
+				v.Class == bulkhead.ClassGood && v.Unwanted() {
 				t.Errorf("%s, after a vote %v: class %v", tt.domain, vote, v.Class)
 			}
 		}
@@ -174,10 +179,10 @@ func TestSpreads(t *testing.T) {
 	}
 }
 
-// TestPeersGather: where peers list together what a known sender sends, or what many received,
-// the log says so with the next copy, when they weigh 1/2, 1, 2 and so on and before they have
-// their way, once for each copy of the weight; and not of what nobody knows, nor of what a
-// user here has reported, too.
+// TestPeersGather: if peers together list mail of a known sender, or widely received mail, the log
+// reports it with the next copy, at weights of 1/2, 1, 2 and so on, and before the peers succeed,
+// once for each weight. It does not report unknown mail, or mail that a local user has also
+// reported.
 func TestPeersGather(t *testing.T) {
 	ctx := t.Context()
 	var log bytes.Buffer
@@ -185,9 +190,11 @@ func TestPeersGather(t *testing.T) {
 	e := open(t, Options{Now: c.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	votersOf(t, e)
 	mail := func(text int, domain string) []bulkhead.Signature {
-		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain), bulkhead.NamedSignature(bulkhead.Sender, "news@"+domain)}
+		return []bulkhead.Signature{sig(bulkhead.Exact, text), bulkhead.NamedSignature(bulkhead.Sender, domain),
+			bulkhead.NamedSignature(bulkhead.Sender, "news@"+domain)}
 	}
-	known, lone, many, unknown := mail(1, "known.example"), mail(2, "known.example"), []bulkhead.Signature{sig(bulkhead.Exact, 3)}, mail(4, "new.example")
+	known, lone, many, unknown := mail(1, "known.example"), mail(2,
+		"known.example"), []bulkhead.Signature{sig(bulkhead.Exact, 3)}, mail(4, "new.example")
 	recipients := 0
 	deliver := func(m []bulkhead.Signature, n int) {
 		t.Helper()
@@ -232,7 +239,8 @@ func TestPeersGather(t *testing.T) {
 			deliver(m, 2)
 			lines := strings.Count(log.String(), "peers list together")
 			noted[name] += lines
-			if lines == 1 && (wasSpam || !strings.Contains(log.String(), fmt.Sprint("peers=", 0.25*float64(peers), " ")) || !strings.Contains(log.String(), "vote=spam")) {
+			if lines == 1 && (wasSpam || !strings.Contains(log.String(), fmt.Sprint("peers=", 0.25*float64(peers), " ")) ||
+				!strings.Contains(log.String(), "vote=spam")) {
 				t.Errorf("%s, spam %v with %d peers: %s", name, wasSpam, peers, log.String())
 			}
 			if name == "known" && lines != map[int]int{2: 1, 4: 1, 8: 1}[peers] {
@@ -251,8 +259,8 @@ func TestPeersGather(t *testing.T) {
 	}
 }
 
-// TestGatheringsFillNoLog: many quarrels make few lines, and the next line
-// says how many were left out.
+// TestGatheringsFillNoLog: many disputes make few lines, and the next line has the number of
+// omitted ones.
 func TestGatheringsFillNoLog(t *testing.T) {
 	var log bytes.Buffer
 	c := newClock()

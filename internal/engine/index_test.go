@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// A walk is a node with many origins, and what checks read there with and without indexes.
+// A walk is a node with many origins, whose checks are compared with and without indexes.
 type walk struct {
 	*Engine
 	t     *testing.T
@@ -30,7 +30,8 @@ const (
 
 func newWalk(t *testing.T, seed uint64) *walk {
 	w := &walk{t: t, rng: rand.New(rand.NewPCG(seed, 9)), clock: newClock()}
-	o := Options{Now: w.clock.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 300, Error: 1e-3}, Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 100, Error: 1e-4}}
+	o := Options{Now: w.clock.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 300, Error: 1e-3},
+		Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 100, Error: 1e-4}}
 	o.RevocationFirst = seed%2 == 1
 	w.Engine = open(t, o)
 	for i := range 5 {
@@ -61,7 +62,7 @@ func (w *walk) set() {
 
 func (w *walk) sig() bulkhead.Signature { return sig(bulkhead.Exact, w.rng.IntN(walkSigs)) }
 
-// step changes something.
+// step makes a random change.
 func (w *walk) step() {
 	i := w.rng.IntN(walkOrigins)
 	switch w.rng.IntN(12) {
@@ -94,7 +95,8 @@ func (w *walk) step() {
 				}
 				transfer(w.t, from, w.Engine, w.all[i].ID)
 			}
-			r := bulkhead.Report{Signatures: []bulkhead.Signature{w.sig(), w.sig()}, Count: uint32(1 + w.rng.IntN(30)), Vote: bulkhead.Vote(w.rng.IntN(4))}
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{w.sig(), w.sig()}, Count: uint32(1 + w.rng.IntN(30)),
+				Vote: bulkhead.Vote(w.rng.IntN(4))}
 			if r.Vote != bulkhead.Sighting {
 				r.Count = 1
 			}
@@ -143,8 +145,8 @@ func (w *walk) indexed() int {
 	}
 }
 
-// TestIndexWalk: whatever origins do, a check with indexes has the verdict of one that reads
-// all arrays of all origins.
+// TestIndexWalk: a check with indexes has the same verdict as a check that reads all arrays of all
+// origins, after any changes of the origins.
 func TestIndexWalk(t *testing.T) {
 	seeds, indexed := 6, 0
 	if testing.Short() {
@@ -172,8 +174,8 @@ func TestIndexWalk(t *testing.T) {
 	}
 }
 
-// TestIndexAtOnce: with indexes, too, a new weight and an eviction count from the moment in
-// which they are accepted.
+// TestIndexAtOnce: with indexes, a new weight or an eviction also takes effect as soon as it is
+// accepted.
 func TestIndexAtOnce(t *testing.T) {
 	w := newWalk(t, 1)
 	for i := range w.all {

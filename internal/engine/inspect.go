@@ -10,27 +10,28 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A Doubt is a part of what an engine holds that may not be what was acknowledged.
+// A Doubt is a part of an engine's data that may differ from the acknowledged data.
 type Doubt struct {
-	// Array is counts, unique, spam, revoked, weights, votes or names, or listed or unlisted where the blocklist has a floor; or accounts,
-	// ballots or journal, which have no pages.
+	// Array is counts, unique, spam, revoked, weights, votes or names. If the blocklist has a
+	// floor, it may also be listed or unlisted. It may also be accounts, ballots or journal, which
+	// have no pages.
 	Array  string `json:"array"`
 	Start  uint64 `json:"start,omitempty"`  // of the generation, Unix seconds
 	Origin string `json:"origin,omitempty"` // key of the peer who counted it; "" for the node itself
-	// Page is the number in the array of the first page of Pages in a row; 0 pages for
-	// what has none.
+	// Page is the number of the first of Pages successive pages of the array. Pages is 0 for data
+	// without pages.
 	Page  int `json:"page"`
 	Pages int `json:"pages"`
-	// Keys is how many keys the pages had, about; 0 if nobody knows.
+	// Keys is the approximate number of keys that the pages had; 0 if it is unknown.
 	Keys uint64 `json:"keys,omitempty"`
-	// First and Last are journal entries that are lost; 0 for none.
+	// First and Last are the first and last of the lost journal entries; 0 for none.
 	First uint64 `json:"first_entry,omitempty"`
 	Last  uint64 `json:"last_entry,omitempty"`
-	// Stale says that the pages can be read, and may be older than they should be.
+	// Stale means that the pages can be read, but may be older than they should be.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// String says what is in doubt, in a line.
+// String describes the doubt in one line.
 func (d *Doubt) String() string {
 	of := ""
 	if d.Start != 0 {
@@ -87,14 +88,15 @@ func (m *meta) arrays() (out []arrayFile) {
 	}
 	for _, o := range m.Origins {
 		for _, a := range o.Arrays {
-			out = append(out, arrayFile{name: a.File, array: string(a.Array), origin: o.ID, start: a.Start, geometry: a.Geometry})
+			out = append(out, arrayFile{name: a.File, array: string(a.Array), origin: o.ID, start: a.Start,
+				geometry: a.Geometry})
 		}
 	}
 	return out
 }
 
-// Inspect returns what the faults of a store put in doubt. It changes nothing, and
-// needs no key: the checkpoint itself says what its arrays are.
+// Inspect returns the doubts that the faults of a store cause. It changes nothing and needs no key:
+// the checkpoint itself describes its arrays.
 func Inspect(n *store.Inspection) ([]Doubt, error) {
 	if !n.Readable {
 		return nil, nil
@@ -133,7 +135,7 @@ func Inspect(n *store.Inspection) ([]Doubt, error) {
 	return doubts, nil
 }
 
-// scan hands the pages of a damaged file that can be read to fn.
+// scan calls fn for the readable pages of a damaged file.
 func (a *arrayFile) scan(n *store.Inspection, fn func(*filter.Image) error) ([]Doubt, error) {
 	lost, err := pages.Salvage(n, a.name, a.geometry, a.start, fn)
 	if err != nil {
@@ -146,7 +148,8 @@ func (a *arrayFile) scan(n *store.Inspection, fn func(*filter.Image) error) ([]D
 			out[n-1].Keys += l.Keys
 			continue
 		}
-		out = append(out, Doubt{Array: a.array, Start: a.start, Origin: a.origin, Page: l.Page, Pages: 1, Keys: l.Keys, Stale: l.Stale})
+		out = append(out, Doubt{Array: a.array, Start: a.start, Origin: a.origin, Page: l.Page, Pages: 1, Keys: l.Keys,
+			Stale: l.Stale})
 	}
 	return out, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// load restores the last checkpoint and replays the journal since.
+// load restores the last checkpoint and replays the journal after it.
 func (e *Engine) load(ctx context.Context) error {
 	manifest := e.opts.Store.Manifest()
 	if len(manifest.Meta) > 0 {
@@ -109,7 +109,7 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	return e.loadBallots(m)
 }
 
-// checkKey refuses data written with another network's key.
+// checkKey returns an error for data written with another network's key.
 func (e *Engine) checkKey(written uint64) error {
 	if e.books.Load().secrets.Knows(written) {
 		return nil

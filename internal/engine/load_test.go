@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// FuzzMeta opens an engine on a checkpoint that says anything of itself, as a backup that
-// somebody has made up may: it is refused, or what was opened is closed again.
+// FuzzMeta opens an engine on a checkpoint with arbitrary metadata, as a forged backup may have:
+// Open returns an error, or the engine is closed again.
 func FuzzMeta(f *testing.F) {
 	st, err := store.Open(filepath.Join(f.TempDir(), "store"), store.Options{})
 	if err != nil {
@@ -29,12 +29,14 @@ func FuzzMeta(f *testing.F) {
 	if err := json.Unmarshal([]byte(text), &m); err != nil || len(m.Tally) == 0 {
 		f.Fatalf("%v: %s", err, text)
 	}
-	for _, old := range []string{"", `"version":2`, `"start":`, `"lines":`, `"Lines":`, `"capacity":`, m.Accounts, m.Tally[0].CountsFile} {
+	for _, old := range []string{"", `"version":2`, `"start":`, `"lines":`, `"Lines":`, `"capacity":`, m.Accounts,
+		m.Tally[0].CountsFile} {
 		for _, by := range []string{"", "0", "-1", "18446744073709551615", "null", `"version":1`, `"../x"`} {
 			f.Add([]byte(strings.Replace(text, old, by, 1)))
 		}
 	}
-	for _, more := range []string{`,"origins":[{}]}`, `,"doubts":[{"pages":-1}]}`, `,"wounds":"wounds"}`, `,"tally":null}`} {
+	for _, more := range []string{`,"origins":[{}]}`, `,"doubts":[{"pages":-1}]}`, `,"wounds":"wounds"}`,
+		`,"tally":null}`} {
 		f.Add([]byte(strings.TrimSuffix(text, "}") + more))
 	}
 	if err := e.Close(context.Background()); err != nil {

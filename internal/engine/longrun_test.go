@@ -115,7 +115,8 @@ func TestCreditOnce(t *testing.T) {
 // same again; one that was made after the revocation is.
 func TestBlameOnce(t *testing.T) {
 	c := newClock()
-	e := open(t, Options{Now: c.Now, Block: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 10_000, Error: 1e-6}})
+	e := open(t, Options{Now: c.Now, Block: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 10_000,
+		Error: 1e-6}})
 	s := sig(bulkhead.Exact, 1)
 	put(t, e, "alice", trust.Member, 0.05, netip.Addr{})
 	for _, name := range []string{"bob", "carol", "dave", "erin", "frank", "grace"} {
@@ -284,7 +285,8 @@ func TestPeersAddUp(t *testing.T) {
 			t.Errorf("listed by %d of the peers: %+v", i+1, v)
 		}
 	}
-	if got := report(t, home, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Revocation}); got.Revoked != 1 {
+	if got := report(t, home, bulkhead.Report{Signatures: []bulkhead.Signature{s},
+		Vote: bulkhead.Revocation}); got.Revoked != 1 {
 		t.Errorf("revocation of what the peers list: %+v", got)
 	}
 }

@@ -13,14 +13,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
-// used returns what the generations of the books take.
+// used returns the memory of the generations of the books.
 func used(e *Engine) (tally, block uint64) {
 	v := e.view()
 	return v.tally.Bytes(), v.block.Bytes()
 }
 
-// flood counts n signatures that nobody has seen, from the number first on, in
-// reports of a hundred.
+// flood counts n new signatures, from the number first on, in reports of a hundred.
 func flood(t *testing.T, first, n int, engines ...*Engine) {
 	t.Helper()
 	for ; n > 0; first, n = first+100, n-100 {
@@ -36,9 +35,9 @@ func flood(t *testing.T, first, n int, engines ...*Engine) {
 	}
 }
 
-// TestFlood: whoever counts new signatures without end makes a node with a bound of
-// memory forget sooner, and nothing else: its arrays do not grow, are never fuller
-// than they should be, and hold what was counted last. An exact twin agrees.
+// TestFlood: an endless flood of new signatures makes a node with a memory limit forget sooner, and
+// has no other effect: its arrays do not grow, are never fuller than they should be, and hold the
+// latest counts. An exact twin agrees.
 func TestFlood(t *testing.T) {
 	c := newClock()
 	shape := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 2000, Error: 1e-3}
@@ -58,7 +57,8 @@ func TestFlood(t *testing.T) {
 		}
 		for _, g := range e.Info().Tally {
 			if a := g.Arrays[0]; float64(a.Keys) > book.Early*float64(g.Capacity)+step || a.CountWrong > 5*shape.Error {
-				t.Fatalf("after %d signatures: %d in a generation for %d, %.2g of the counts wrong", (i+1)*step, a.Keys, g.Capacity, a.CountWrong)
+				t.Fatalf("after %d signatures: %d in a generation for %d, %.2g of the counts wrong", (i+1)*step, a.Keys,
+					g.Capacity, a.CountWrong)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func TestFlood(t *testing.T) {
 			t.Fatalf("signature %d of %d is forgotten", n, steps*step)
 		}
 	}
-	// A count is wrong if one of the generations that live shows what it has not.
+	// A count is wrong if a live generation shows a key that it does not have.
 	stated := 0.0
 	for _, g := range e.Info().Tally {
 		stated += g.Arrays[0].Ghost
@@ -186,8 +186,8 @@ func TestFloodOfListings(t *testing.T) {
 	}
 }
 
-// TestFloor: what was given up stays given up, by the journal's word and by the
-// checkpoint's, and peers are told from where on there is anything.
+// TestFloor: generations that were given up stay given up after a replay of the journal and after a
+// checkpoint, and peers see the start of the oldest remaining one.
 func TestFloor(t *testing.T) {
 	c := newClock()
 	shape := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1000, Error: 1e-3}
@@ -208,11 +208,14 @@ func TestFloor(t *testing.T) {
 	}
 	state := func() string {
 		v := e.view()
-		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally.Live), v.tally.Live[len(v.tally.Live)-1].Start)
+		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally.Live),
+			v.tally.Live[len(v.tally.Live)-1].Start)
 	}
 	want := state()
-	if oldest := e.view().tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) || e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
-		t.Fatalf("floor %d, horizon %d, oldest generation %d", e.Floor(ArrayCounts), e.Horizon(ArrayCounts), oldest[len(oldest)-1].Start)
+	if oldest := e.view().tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) ||
+		e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
+		t.Fatalf("floor %d, horizon %d, oldest generation %d", e.Floor(ArrayCounts), e.Horizon(ArrayCounts),
+			oldest[len(oldest)-1].Start)
 	}
 	copied := filepath.Join(t.TempDir(), "copied") // as after a kill
 	if err := errors.Join(os.Mkdir(copied, 0o700), os.CopyFS(copied, os.DirFS(dir))); err != nil {

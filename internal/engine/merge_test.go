@@ -54,11 +54,10 @@ const (
 	mergeLists = 25  // that are voted on
 )
 
-// TestMerge runs random schedules of what happens to replicas that have not
-// enough memory, and compares what is counted with maps: never less than the
-// origins counted that are trusted at that time, and seldom more. The threshold is so high
-// that it bounds nothing. A soak:
-// go test ./internal/engine -run TestMerge$ -merges 1000
+// TestMerge runs random schedules of changes to replicas with too little memory, and compares the
+// counts with maps: never less than the counts of the trusted origins, and seldom more. The
+// threshold is too high to bound any count. A soak: go test ./internal/engine -run TestMerge$
+// -merges 1000
 func TestMerge(t *testing.T) {
 	done, n := make(map[string]int), *mergeSchedules
 	if testing.Short() {
@@ -88,7 +87,8 @@ func TestMerge(t *testing.T) {
 		})
 	}
 	t.Logf("%d schedules: %v", n, done)
-	for _, what := range []string{"reports", "merged", "day", "evicted", "weighed", "rolled back", "new life", "renamed", "images", "stopped", "limit raised", "killed", "checkpoint", "merged counts", "merged spam", "merged revoked"} {
+	for _, what := range []string{"reports", "merged", "day", "evicted", "weighed", "rolled back", "new life", "renamed",
+		"images", "stopped", "limit raised", "killed", "checkpoint", "merged counts", "merged spam", "merged revoked"} {
 		if done[what] == 0 && n >= 30 {
 			t.Errorf("no step of kind %q", what)
 		}
@@ -100,7 +100,8 @@ func (w *mergeWorld) newPeer(i int) {
 	if i%4 == 3 {
 		o.Tally = BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 60_000, Error: 1e-3} // of another shape
 	}
-	p := &mergePeer{Engine: open(w.t, o), id: fmt.Sprint("peer", i), weight: 1, life: 1, origin: true, truth: make(map[uint64]map[int]uint32)}
+	p := &mergePeer{Engine: open(w.t, o), id: fmt.Sprint("peer", i), weight: 1, life: 1, origin: true,
+		truth: make(map[uint64]map[int]uint32)}
 	if err := p.Record(context.Background(), true); err != nil {
 		w.t.Fatal(err)
 	}
@@ -112,7 +113,9 @@ func (w *mergeWorld) start() {
 	if w.st, err = store.Open(w.dir, store.Options{Durability: store.Relaxed}); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.home, err = Open(context.Background(), small(Options{Store: w.st, Now: w.clock.Now, RemoteBytes: w.limit, Threshold: bulkhead.Many, Log: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})); err != nil {
+	if w.home, err = Open(context.Background(), small(Options{Store: w.st, Now: w.clock.Now, RemoteBytes: w.limit,
+		Threshold: bulkhead.Many, Log: slog.New(slog.NewTextHandler(w.t.Output(),
+			&slog.HandlerOptions{Level: slog.LevelWarn}))})); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -148,8 +151,8 @@ func (w *mergeWorld) both(do func(*Engine) error) {
 	}
 }
 
-// share brings what a peer counted to the node: by rounds, or by images if those
-// do not continue what is there.
+// share brings a peer's counts to the node: by rounds, or by images if the rounds do not continue
+// the replica.
 func (w *mergeWorld) share(p *mergePeer) {
 	parts, _, err := p.TakeRounds(context.Background())
 	if err != nil {
@@ -244,7 +247,8 @@ func (w *mergeWorld) step() {
 		}
 		for range w.rng.IntN(5) { // of other signatures, to keep the sightings simple
 			vote := []bulkhead.Vote{bulkhead.Spam, bulkhead.Revocation}[w.rng.IntN(2)]
-			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, mergeSigs+w.rng.IntN(mergeLists))}, Vote: vote})
+			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact,
+				mergeSigs+w.rng.IntN(mergeLists))}, Vote: vote})
 		}
 		w.share(p)
 	case x < 53:
@@ -320,9 +324,8 @@ func (w *mergeWorld) step() {
 // turnOver has the writer look at the clock.
 func (e *Engine) turnOver() { e.between(func() {}) }
 
-// judged returns what is to be said of a signature: every origin speaks for the
-// lists that are in arrays of its own, and those whose lists were merged, of one
-// weight, speak as if they were one server.
+// judged returns the expected judgement of a signature. Every origin counts for the lists in its
+// own arrays. Origins of one weight whose lists were merged count as one server.
 func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	s := sig(bulkhead.Exact, n)
 	const most = 64 // more than any signature of the test has
@@ -385,7 +388,7 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	return verdict.Judge(verdict.Nothing, sum, w.home.accounts.Policy().Promotion)
 }
 
-// held returns where the replica of an array stands, nil if there is none.
+// held returns the state of the replica of an array, or nil if there is none.
 func (w *mergeWorld) held(origin string, a Array, start uint64) *ArrayState {
 	for _, h := range w.home.Replica(origin) {
 		if h.Array == a && h.Start == start {
@@ -418,7 +421,8 @@ func (w *mergeWorld) compare(after string) {
 		}
 		f := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0]
 		looks := make([]bulkhead.Look, 1)
-		if err := w.home.Look(context.Background(), []bulkhead.Signature{sig(bulkhead.Exact, n)}, looks, bulkhead.Counts); err != nil {
+		if err := w.home.Look(context.Background(), []bulkhead.Signature{sig(bulkhead.Exact, n)}, looks,
+			bulkhead.Counts); err != nil {
 			w.t.Fatal(err)
 		}
 		if looks[0].Sightings != f.Sightings {
@@ -432,10 +436,13 @@ func (w *mergeWorld) compare(after string) {
 		}
 	}
 	for n := mergeSigs; n < mergeSigs+mergeLists; n++ {
-		got, want := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0], check(w.t, w.twin, sig(bulkhead.Exact, n)).Findings[0]
+		got, want := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0], check(w.t, w.twin,
+			sig(bulkhead.Exact, n)).Findings[0]
 		judged := w.judged(n)
-		if got.Judged != judged || max(got.Spam, want.Spam)-min(got.Spam, want.Spam) > uint32(len(w.peers)) { // weighed votes are rounded up
-			w.t.Fatalf("after %s: signature %d is %v by %d votes, want %v by %d", after, n, got.Judged, got.Spam, judged, want.Spam)
+		// weighed votes are rounded up
+		if got.Judged != judged || max(got.Spam, want.Spam)-min(got.Spam, want.Spam) > uint32(len(w.peers)) {
+			w.t.Fatalf("after %s: signature %d is %v by %d votes, want %v by %d", after, n, got.Judged, got.Spam, judged,
+				want.Spam)
 		}
 		if got.Judged != want.Judged {
 			w.done[fmt.Sprintf("judged %v, unmerged %v", got.Judged, want.Judged)]++

@@ -43,9 +43,9 @@ func crowded(t *testing.T, n int) (home *Engine, peers []*Engine) {
 	return home, peers
 }
 
-// TestMergeServing: while arrays are merged, and taken out again because images
-// of them come, every check sees what was counted: nothing is missing for a
-// moment, nothing is there twice, and no round is lost that comes meanwhile.
+// TestMergeServing: while arrays are merged, and taken out again because images of them come, every
+// check sees all counts: none is missing for a moment or counted twice, and no round that arrives
+// during a merge is lost.
 func TestMergeServing(t *testing.T) {
 	const nPeers, rounds, sigs = 4, 600, 20
 	home, peers := crowded(t, nPeers)
@@ -90,7 +90,8 @@ func TestMergeServing(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	readers.Wait()
-	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("", Need{Geometry: g, Pages: g.Pages()}) {
+	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("",
+		Need{Geometry: g, Pages: g.Pages()}) {
 		if time.Now().After(end) {
 			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 		}
@@ -122,7 +123,8 @@ func TestRenameWhileWarm(t *testing.T) {
 			images = parts
 		}
 	}
-	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("", Need{Geometry: g, Pages: g.Pages()}) {
+	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("",
+		Need{Geometry: g, Pages: g.Pages()}) {
 		if time.Now().After(end) {
 			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 		}

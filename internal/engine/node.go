@@ -15,7 +15,7 @@ type Info struct {
 	Bytes     uint64           `json:"bytes"`    // memory of all arrays
 	Mature    bool             `json:"mature"`   // see [verdict.Mature]
 	Refusing  string           `json:"refusing"` // why reports are refused, "" if they are accepted
-	Doubts    []Doubt          `json:"doubts"`   // what may be lower than was acknowledged
+	Doubts    []Doubt          `json:"doubts"`   // data that may be lower than acknowledged
 	Healings  []Healing        `json:"healings"` // see [Engine.Healings]
 
 	Checks      uint64 `json:"checks"`  // since the start, like all below
@@ -37,9 +37,11 @@ type GenerationInfo struct {
 
 // ArrayInfo is the state of one array.
 type ArrayInfo struct {
-	Name     string  `json:"name"` // of the tally: counts or unique; of the blocklist: spam, revoked, weights, votes or names, or listed or unlisted where the blocklist has a floor
+	// of the tally: counts or unique; of the blocklist: spam, revoked, weights, votes or names, and
+	// with a floor also listed or unlisted
+	Name     string  `json:"name"`
 	Geometry string  `json:"geometry"`
-	Keys     uint64  `json:"keys"`  // distinct keys, about
+	Keys     uint64  `json:"keys"`  // approximate number of distinct keys
 	Fill     float64 `json:"fill"`  // share of its cells or bits that are in use, 0..1
 	Bytes    uint64  `json:"bytes"` // memory
 	// The expected errors at the present fill, in 0..1; of bits, Ghost alone.
@@ -48,7 +50,7 @@ type ArrayInfo struct {
 	BulkWrong  float64 `json:"bulk_wrong"`  // an absent key shows the threshold
 }
 
-// Info returns the node's state. It scans the arrays: do not call it for each request.
+// Info returns the node's state. It scans the arrays, so it must not be called for each request.
 func (e *Engine) Info() Info {
 	view := e.view()
 	info := Info{
@@ -81,7 +83,8 @@ func (e *Engine) Info() Info {
 			arrayInfo("names", g.NamesGeometry, g.Names.Stats()),
 		}
 		if g.Floor > 0 {
-			arrays = append(arrays, arrayInfo(listedArray, g.SpamGeometry, g.Spam.Stats()), arrayInfo(unlistedArray, g.RevokedGeometry, g.Revoked.Stats()))
+			arrays = append(arrays, arrayInfo(listedArray, g.SpamGeometry, g.Spam.Stats()),
+				arrayInfo(unlistedArray, g.RevokedGeometry, g.Revoked.Stats()))
 		}
 		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity, arrays...))
 	}
@@ -96,5 +99,6 @@ func (info *Info) generation(start, capacity uint64, arrays ...ArrayInfo) Genera
 }
 
 func arrayInfo(name string, g filter.Geometry, s filter.Stats) ArrayInfo {
-	return ArrayInfo{Name: name, Geometry: g.String(), Keys: s.Keys, Fill: s.Fill, Bytes: s.Bytes, Ghost: s.Ghost, CountWrong: s.CountWrong, BulkWrong: s.BulkWrong}
+	return ArrayInfo{Name: name, Geometry: g.String(), Keys: s.Keys, Fill: s.Fill, Bytes: s.Bytes, Ghost: s.Ghost,
+		CountWrong: s.CountWrong, BulkWrong: s.BulkWrong}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// nodeKeys is how many keys the tally of these benchmarks' node has, in seven days. Its
-// blocklist has a million keys of votes in each of eight weeks, and names and listings as
-// they come with these.
+// nodeKeys is the number of keys in the tally of these benchmarks' node, in seven days. Its
+// blocklist has a million keys of votes in each of eight weeks, and a matching number of names and
+// listings.
 const nodeKeys = 10_000_000
 
 // ofNode returns an engine whose arrays hold that.

@@ -7,18 +7,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// oddsEvery is how often the odds follow the arrays.
+// oddsEvery is the interval at which the odds are measured again.
 const oddsEvery = 2 * time.Second
 
 // odds are the error probabilities of the arrays at one moment.
 type odds struct {
 	*verdict.Odds
-	keys uint64 // in all arrays, when this was measured
-	view view   // of that time: who counts, and what is merged
+	keys uint64 // keys in all arrays at the time of the measurement
+	view view   // the view at that time: origins that count, and merged arrays
 }
 
-// refreshOdds measures the odds anew if the arrays have changed: of those that have, since
-// to measure one is to read megabytes of it.
+// refreshOdds measures the odds again if arrays have changed. It measures only changed arrays,
+// since a measurement reads megabytes of an array.
 func (e *Engine) refreshOdds() {
 	e.measuring.Lock()
 	defer e.measuring.Unlock()
@@ -74,14 +74,14 @@ func (e *Engine) refreshOdds() {
 	e.odds.Store(o)
 }
 
-// A measure is what was measured of an array with so many keys.
+// A measure is the result of measuring an array when it had the given number of keys.
 type measure struct {
 	keys  uint64
 	tail  verdict.Tail // of a counting array
 	ghost float64      // of a filter
 }
 
-// A gauge measures arrays, none again that has not changed.
+// A gauge measures arrays. It reuses the results for unchanged arrays.
 type gauge struct {
 	known, next map[any]measure
 }
@@ -108,7 +108,7 @@ type bitset interface {
 	Stats() filter.Stats
 }
 
-// orNone returns b as a bitset, nil if the origin has not sent the array.
+// orNone returns b as a bitset, or nil if the origin has not sent the array.
 func orNone(b *filter.Bits) bitset {
 	if b == nil {
 		return nil
@@ -116,8 +116,8 @@ func orNone(b *filter.Bits) bitset {
 	return b
 }
 
-// addList adds the odds of the filters of one generation of a blocklist, those that are
-// there and not empty.
+// addList adds the odds of the filters of one generation of a blocklist. It skips missing and empty
+// filters.
 func (g *gauge) addList(o *verdict.Odds, spam, revoked bitset) {
 	ghost := func(b bitset) float64 {
 		return g.measure(b, func(m *measure) { m.ghost = b.Stats().Ghost }).ghost

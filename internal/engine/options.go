@@ -19,63 +19,61 @@ type BookOptions = book.Options
 // default.
 type Options struct {
 	Secret filter.Secret // the network's key; all nodes of one network share it
-	// Past is the secrets that generations and the journal may have been made with
-	// before, newest first. Generations of [MaxSecrets] at most may live.
+	// Past is the secrets that generations and the journal may have been made with before, newest
+	// first. Live generations may be of at most [MaxSecrets] secrets.
 	Past []filter.Secret
-	// Former is those of Past that the network of Secret had itself: its other members
-	// have them, too, and the arrays that were made with them are shared. None of the
-	// others comes before them.
+	// Former is the secrets in Past that the network of Secret had itself. Its other members also
+	// have them, and the arrays that were made with them are shared. No other secret of Past comes
+	// before them.
 	Former []filter.Secret
 	Store  *store.Store // nil: nothing is durable, for tests and simulations
 	Tally  BookOptions
 	Block  BookOptions
-	// Reports is how many keys of sightings a generation of the tally is sized for,
-	// and the least for any: one for each report with an ID, two for each recipient of
-	// a delivery, one for each signature of a stranger's. 0 means a quarter of
-	// Tally.Capacity.
+	// Reports is the number of keys of sightings that the first generation of the tally is sized
+	// for, and every other one at least. There is one key for each report with an ID, two for each
+	// recipient of a delivery, and one for each signature of a stranger's sighting. 0 means a
+	// quarter of Tally.Capacity.
 	Reports uint64
-	// Votes is how many keys of votes a generation of the blocklist is sized for, and
-	// the least for any: two for each vote of a person, which sightings are not, on
-	// one signature. 0 means Block.Capacity.
+	// Votes is the number of keys of votes that the first generation of the blocklist is sized for,
+	// and every other one at least. There are two keys for each vote of a person on one signature;
+	// sightings are not votes. 0 means Block.Capacity.
 	Votes uint64
-	// Names is how many named facets (links, senders, networks, contacts) a generation
-	// of the blocklist is sized to tell apart, and the least for any. 0 means a fifth
-	// of Block.Capacity.
+	// Names is the number of named facets (links, senders, networks, contacts) that the first
+	// generation of the blocklist is sized to distinguish, and every other one at least. 0 means a
+	// fifth of Block.Capacity.
 	Names uint64
-	// RevocationFirst looks up revocations before spam: better if most mail that is
-	// checked was reported once.
+	// RevocationFirst looks up revocations before spam, which is faster if most checked mail was
+	// reported at some time.
 	RevocationFirst bool
 	Threshold       uint32 // count from which a message is bulk; 0 means 20
-	// NearMatch is how many bulkhead/near bands must agree before they speak
-	// for the message; 0 means DefaultNearMatch.
+	// NearMatch is the number of bulkhead/near bands that must agree to represent the message; 0
+	// means DefaultNearMatch.
 	NearMatch int
 	Trust     trust.Policy // the zero Policy means trust.DefaultPolicy
 	Whitelist *Whitelist   // nil: empty
 	// NeverList is signatures that are never counted or listed: the sums of
 	// empty and trivial content.
 	NeverList []bulkhead.Signature
-	// CheckpointEvery is the longest time between two checkpoints; 0 means 15
-	// minutes. CheckpointBytes is the journal size that starts one early; 0
-	// means 256 MiB.
+	// CheckpointEvery is the maximum time between two checkpoints; 0 means 15 minutes.
+	// CheckpointBytes is the journal size in bytes that starts a checkpoint early; 0 means 256 MiB.
 	CheckpointEvery time.Duration
 	CheckpointBytes uint64
-	// Refill gives what a damaged Store has lost; nil if nothing does.
+	// Refill replaces data that a damaged Store has lost; nil: no replacement.
 	Refill *Refill
 	// RemoteBytes bounds the memory of replicas; 0: no bound. See [Engine.Room].
 	RemoteBytes uint64
-	// Still neither opens nor drops generations, whatever the clock and the books say.
-	// It is for changing accounts without knowing how long the node keeps its books;
-	// reports go where they last went.
+	// Still prevents the opening and dropping of generations. It is for changing accounts without
+	// knowing how long the node keeps its books. Reports go to the generations that were open last.
 	Still bool
-	// Exact holds everything in maps instead of filters: the oracle for replay and
-	// tests. It takes no Store.
+	// Exact stores everything in maps instead of filters, as the oracle for replay and tests. It
+	// cannot be combined with a Store.
 	Exact bool
-	// MaxStep is how far the clock may be ahead of the newest record, or of the time that has
-	// passed since, before the ageing of generations is held until [Engine.ConfirmClock]. See
-	// [StepLimit]; 0: any time is taken as it is.
+	// MaxStep is the maximum by which the clock may be ahead of the newest record plus the time
+	// that has passed since. Beyond it, the ageing of generations is held until
+	// [Engine.ConfirmClock]. See [StepLimit]; 0: any time is accepted.
 	MaxStep time.Duration
-	// Uptime is the time since some moment by a clock that is never set; nil means since the
-	// engine was opened.
+	// Uptime returns the time since a fixed moment by a clock that is never set; nil means since
+	// the engine was opened.
 	Uptime func() time.Duration
 	Now    func() time.Time // nil means time.Now
 	Log    *slog.Logger     // nil discards
@@ -86,43 +84,42 @@ const (
 	// DefaultThreshold is the count from which a message is bulk: the usual
 	// threshold of DCC's users in Yan and Cho, section 4.
 	DefaultThreshold = 20
-	// DefaultNearMatch is how many near bands must agree, see signature.NearMatch.
+	// DefaultNearMatch is the number of near bands that must agree, see signature.NearMatch.
 	DefaultNearMatch = 2
 	// MaxSignatures is the largest number of signatures in one query or report.
 	MaxSignatures = 1024
 )
 
-// DefaultTally is a week of days, one million signatures each, with a count
-// wrong for at most one in a thousand.
+// DefaultTally returns a tally of seven days, each for one million signatures, with a wrong count
+// for at most one in a thousand.
 func DefaultTally() BookOptions {
 	return BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1_000_000, Error: 1e-3}
 }
 
-// DefaultBlocklist is eight weeks, a quarter million signatures each, with a
-// wrong judgement for at most one unreported signature in 100,000.
+// DefaultBlocklist returns a blocklist of eight weeks, each for a quarter million signatures, with
+// a wrong judgement for at most one unreported signature in 100,000.
 func DefaultBlocklist() BookOptions {
 	return BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 250_000, Error: 1e-5}
 }
 
-// TallyBytes returns the memory of the first generation of a tally without the
-// tables of counts that outgrow their cells, or an error that wraps
-// [filter.ErrGeometry]. It allocates nothing of it.
+// TallyBytes returns the memory in bytes of the first generation of a tally, without overflow
+// tables, or an error that wraps [filter.ErrGeometry]. It allocates no array.
 func TallyBytes(o BookOptions) (uint64, error) {
 	return book.NewTally(o, leastReports(o), filter.Secret{}.ID(), false, nil).First()
 }
 
-// BlocklistBytes is [TallyBytes] of a blocklist.
+// BlocklistBytes is [TallyBytes] for a blocklist.
 func BlocklistBytes(o BookOptions) (uint64, error) {
 	return book.NewBlocklist(o, leastVotes(o), leastNames(o), filter.Secret{}.ID(), false, nil).First()
 }
 
-// leastReports is the default of [Options].Reports.
+// leastReports returns the default of [Options].Reports.
 func leastReports(tally BookOptions) uint64 { return max(1, tally.Capacity/4) }
 
-// leastVotes is the default of [Options].Votes.
+// leastVotes returns the default of [Options].Votes.
 func leastVotes(block BookOptions) uint64 { return block.Capacity }
 
-// leastNames is the default of [Options].Names.
+// leastNames returns the default of [Options].Names.
 func leastNames(block BookOptions) uint64 { return max(1, block.Capacity/5) }
 
 // complete fills in defaults and checks every field.

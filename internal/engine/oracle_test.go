@@ -88,7 +88,7 @@ func (p *twins) rekey(secret filter.Secret) {
 	}
 }
 
-// sure is a verdict without what filters may be wrong about.
+// sure returns a verdict without the fields that depend on filter errors.
 func sure(v bulkhead.Verdict) bulkhead.Verdict {
 	v.Error = 0
 	v.Findings = slices.Clone(v.Findings)
@@ -101,7 +101,7 @@ func sure(v bulkhead.Verdict) bulkhead.Verdict {
 	return v
 }
 
-// compare asks both for all that they know.
+// compare compares all data of both.
 func (p *twins) compare(messages []bulkhead.Query) {
 	p.t.Helper()
 	for n, q := range messages {
@@ -166,11 +166,14 @@ func TestRestarts(t *testing.T) {
 		}
 		account(trust.Account{Name: "half", Role: trust.Trusted, Weight: 0.5})
 		for i := range 4 {
-			account(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.05, From: addr(i, 1), Created: c.Now()})
+			account(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.05, From: addr(i, 1),
+				Created: c.Now()})
 		}
 		reporters := []bulkhead.Reporter{
-			{Account: "a"}, {Account: "b", Addr: addr(9, 9)}, {Account: "c"}, {Account: "half"}, {Account: "member0"}, {Account: "member1"}, {Account: "member2"},
-			{Account: "member3"}, {}, {User: "ann"}, {User: "bob"}, {Account: "a", User: "ann"}, {Addr: addr(7, 1)}, {Addr: addr(8, 1)}, {Account: "nobody"},
+			{Account: "a"}, {Account: "b", Addr: addr(9, 9)}, {Account: "c"}, {Account: "half"}, {Account: "member0"},
+			{Account: "member1"}, {Account: "member2"},
+			{Account: "member3"}, {}, {User: "ann"}, {User: "bob"}, {Account: "a", User: "ann"}, {Addr: addr(7, 1)},
+			{Addr: addr(8, 1)}, {Account: "nobody"},
 		}
 		var messages []bulkhead.Query
 		for n := range 6 {
@@ -182,16 +185,19 @@ func TestRestarts(t *testing.T) {
 				scheme bulkhead.Scheme
 				name   string
 			}{
-				{bulkhead.Sender, fmt.Sprint("s", n%3, ".example")}, {bulkhead.Sender, fmt.Sprint("ann@s", n%3, ".example")}, {bulkhead.Link, fmt.Sprint("l", n%4, ".example")},
+				{bulkhead.Sender, fmt.Sprint("s", n%3, ".example")}, {bulkhead.Sender, fmt.Sprint("ann@s", n%3, ".example")},
+				{bulkhead.Link, fmt.Sprint("l", n%4, ".example")},
 				{bulkhead.Link, "all.example"}, {bulkhead.Network, "192.0.2.0/24"}, {bulkhead.Claim, "example"},
 			} {
 				sigs = append(sigs, bulkhead.NamedSignature(x.scheme, x.name))
 			}
-			messages = append(messages, bulkhead.Query{Signatures: sigs, Source: bulkhead.Source{Sender: fmt.Sprint("ann@s", n%3, ".example")}})
+			messages = append(messages, bulkhead.Query{Signatures: sigs,
+				Source: bulkhead.Source{Sender: fmt.Sprint("ann@s", n%3, ".example")}})
 		}
 		for range 160 {
 			m := messages[rng.IntN(len(messages))]
-			r := bulkhead.Report{Signatures: m.Signatures, Reporter: reporters[rng.IntN(len(reporters))], Vote: bulkhead.Vote(rng.IntN(int(bulkhead.NumVotes)))}
+			r := bulkhead.Report{Signatures: m.Signatures, Reporter: reporters[rng.IntN(len(reporters))],
+				Vote: bulkhead.Vote(rng.IntN(int(bulkhead.NumVotes)))}
 			switch n := rng.IntN(24); {
 			case n < 8:
 				r.Reporter, r.Vote, r.Source = bulkhead.Reporter{}, bulkhead.Sighting, m.Source
@@ -212,7 +218,8 @@ func TestRestarts(t *testing.T) {
 			case n == 17 && rekeys:
 				p.rekey(filter.Secret{byte(rng.Uint32()), byte(rng.Uint32()), 1})
 			case n == 17:
-				voices := []string{"account:a", "account:member0", trust.PersonVoice("ann"), trust.PersonVoice("a=ann"), trust.PersonVoice(trust.LocalPerson)}
+				voices := []string{"account:a", "account:member0", trust.PersonVoice("ann"), trust.PersonVoice("a=ann"),
+					trust.PersonVoice(trust.LocalPerson)}
 				voice, since := voices[rng.IntN(len(voices))], c.Now().Add(-time.Duration(rng.IntN(72))*time.Hour)
 				both(p, "undo "+voice, func(e *Engine) (Undone, error) { return e.UndoVotes(t.Context(), voice, since) })
 			case n == 18:

@@ -11,16 +11,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// maxRecorded is how many adds to one array are recorded at most. If nobody takes the
-// rounds before they exceed it, they are discarded: receivers then find a gap and
-// request images. maxRound is how many a round that is taken holds: less than 400 kB, so
-// that any broker accepts it in one message.
+// maxRecorded is the maximum number of recorded adds to one array. If the rounds are not taken
+// before they exceed it, they are discarded; receivers then find a gap and request images. maxRound
+// is the maximum number of adds in a round: less than 400 kB, so that any broker accepts it in one
+// message.
 const (
 	maxRecorded = 1 << 20
 	maxRound    = 1 << 15
 )
 
-// A recorder keeps the rounds of the own arrays. Only the writer uses it.
+// A recorder stores the rounds of the node's own arrays. Only the writer uses it.
 type recorder struct {
 	on     bool
 	rounds map[replica.Key]*recording
@@ -28,12 +28,12 @@ type recorder struct {
 
 // A recording holds the changes of one array since its rounds were last taken.
 type recording struct {
-	rounds []*filter.Round // one begins where the one before ends
+	rounds []*filter.Round // each begins where the one before ends
 	adds   int
 	cut    bool // the next add begins a new round
 }
 
-// begin returns the recording of an array that is about to change, nil without one.
+// begin returns the recording of an array that is about to change, or nil if recording is off.
 // first begins a round at the array's present version.
 func (r *recorder) begin(a Array, start uint64, first func() *filter.Round) *recording {
 	if !r.on {
@@ -48,7 +48,7 @@ func (r *recorder) begin(a Array, start uint64, first func() *filter.Round) *rec
 	return rec
 }
 
-// note has record note adds.
+// note calls record with the round that takes the adds.
 func (c *recording) note(record func(r *filter.Round)) {
 	last := c.rounds[len(c.rounds)-1]
 	r := last
@@ -58,7 +58,7 @@ func (c *recording) note(record func(r *filter.Round)) {
 	had := r.Len()
 	record(r)
 	if r.Len() == had {
-		return // nothing that others see
+		return // no peer sees these adds
 	}
 	if r != last {
 		c.rounds = append(c.rounds, r)
@@ -114,11 +114,10 @@ func (e *Engine) Record(ctx context.Context, on bool) error {
 	})
 }
 
-// TakeRounds returns the changes of the own arrays since the last call, encoded. An
-// unchanged array has no part; one that changed much, or of which images were made
-// meanwhile, has several, each of which continues the one before. own is the result of
-// [Engine.Own] at that moment: the versions to which the rounds lead. After an error
-// nothing has been taken.
+// TakeRounds returns the changes of the own arrays since the last call, encoded. An unchanged array
+// has no part. An array with many changes, or one whose images were made since, has several parts,
+// each of which continues the one before. own is the result of [Engine.Own] at that moment: the
+// versions to which the rounds lead. After an error, no changes have been taken.
 func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState, err error) {
 	var recorded map[replica.Key]*recording
 	var secrets *keys.Secrets
@@ -136,16 +135,17 @@ func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState
 			}
 			r.Close()
 			for _, r := range r.Split(maxRound) {
-				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To})
+				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil),
+					From: r.From, To: r.To})
 			}
 		}
 	}
 	return parts, own, nil
 }
 
-// Own returns the own arrays that are shared, newest generations first: those made with
-// the network's current secret, and with those that the network had before. It is what others
-// are shown, see [BookOptions].
+// Own returns the node's own arrays that are shared, newest generations first. They are the arrays
+// made with the network's current secret and with its former secrets. Their states describe the
+// part that peers see, see [BookOptions].
 func (e *Engine) Own() []ArrayState {
 	view := e.view()
 	var out []ArrayState
@@ -169,14 +169,14 @@ func (e *Engine) Own() []ArrayState {
 	return out
 }
 
-// Images returns the images of all pages of an own array at one moment, as
-// parts, and the array's version at that moment. An array that is not there is an error that
-// wraps [bulkhead.ErrMalformed]. A round begins at that version.
+// Images returns the images of all pages of an own array at one moment, as parts, and the array's
+// version at that moment. It returns an error that wraps [bulkhead.ErrMalformed] if there is no
+// such array. A new round begins at that version.
 func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uint64, parts []Part, err error) {
 	var images []*filter.Image
 	found := false
 	err = e.inTurn(ctx, func() {
-		// Copying is fast, encoding is not: only the copy is made between batches.
+		// Copying is fast and encoding is slow, so only the copy is made between batches.
 		images, version, found = e.copyPages(a, start)
 		// A receiver of the images continues with the rounds from there.
 		if rec := e.recorder.rounds[replica.Key{Array: a, Start: start}]; rec != nil {

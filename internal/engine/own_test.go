@@ -82,7 +82,8 @@ func TestRecording(t *testing.T) {
 	if r.begin(ArrayCounts, 1, first) == one || begun != 2 {
 		t.Error("more is recorded than may be")
 	}
-	if r.begin(ArraySpam, 1, first) == r.begin(ArrayCounts, 1, first) || r.begin(ArrayCounts, 2, first) == r.begin(ArrayCounts, 1, first) {
+	if r.begin(ArraySpam, 1, first) == r.begin(ArrayCounts, 1, first) ||
+		r.begin(ArrayCounts, 2, first) == r.begin(ArrayCounts, 1, first) {
 		t.Error("two arrays share their rounds")
 	}
 }
@@ -120,7 +121,8 @@ func TestAbsentArrays(t *testing.T) {
 		"counts of another generation": {e, ArrayCounts, 12345}, "lists of another generation": {e, ArraySpam, 12345},
 		"an array that is not shared": {e, "weights", own[1].Start}, "maps": {exact, ArrayCounts, own[0].Start},
 	} {
-		if version, parts, err := tt.e.Images(t.Context(), tt.array, tt.start); !errors.Is(err, bulkhead.ErrMalformed) || version != 0 || parts != nil {
+		if version, parts, err := tt.e.Images(t.Context(), tt.array, tt.start); !errors.Is(err, bulkhead.ErrMalformed) ||
+			version != 0 || parts != nil {
 			t.Errorf("%s: %d images at %d, %v", name, len(parts), version, err)
 		}
 	}
@@ -133,7 +135,8 @@ func TestAbsentArrays(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if version, parts, err := e.Images(t.Context(), ArraySpam, own[1].Start); !errors.Is(err, bulkhead.ErrReadOnly) || version != 0 || parts != nil {
+	if version, parts, err := e.Images(t.Context(), ArraySpam, own[1].Start); !errors.Is(err, bulkhead.ErrReadOnly) ||
+		version != 0 || parts != nil {
 		t.Errorf("of a closed engine: %d images at %d, %v", len(parts), version, err)
 	}
 	if parts, own, err := e.TakeRounds(t.Context()); !errors.Is(err, bulkhead.ErrReadOnly) || parts != nil || own != nil {
@@ -165,7 +168,8 @@ func TestNothingTaken(t *testing.T) {
 // TestLeastEntries: entries of the smallest items that can be are read, and what claims
 // to hold more items than it has bytes for takes no memory.
 func TestLeastEntries(t *testing.T) {
-	v := &votes{Counts: resolve.Adds{Keys: []filter.Key{}, N: []uint32{}}, Unique: []filter.Key{}, Voted: []filter.Key{}, Spam: []filter.Key{}, Revoked: []filter.Key{}}
+	v := &votes{Counts: resolve.Adds{Keys: []filter.Key{}, N: []uint32{}}, Unique: []filter.Key{}, Voted: []filter.Key{},
+		Spam: []filter.Key{}, Revoked: []filter.Key{}}
 	v.Names, v.Weights = v.Counts, v.Counts
 	for range 30 {
 		v.Counts.Keys, v.Counts.N = append(v.Counts.Keys, filter.Key{}), append(v.Counts.N, 0)
@@ -225,7 +229,7 @@ func btoi(b bool) int {
 func TestJournal(t *testing.T) {
 	e, st := openDurable(t, filepath.Join(t.TempDir(), "data"), Options{}, nil)
 	defer st.Close()
-	if err := e.Close(t.Context()); err != nil { // nobody takes what is asked for
+	if err := e.Close(t.Context()); err != nil { // the requested checkpoint is never written
 		t.Fatal(err)
 	}
 	for len(e.wake) > 0 {
@@ -249,7 +253,8 @@ func TestJournal(t *testing.T) {
 		t.Errorf("refusing: %v", e.Refusing())
 	}
 	before := st.LastIndex()
-	if index, err := e.journal([]byte{1}); !errors.Is(err, bulkhead.ErrReadOnly) || index != 0 || st.LastIndex() != before {
+	if index, err := e.journal([]byte{1}); !errors.Is(err, bulkhead.ErrReadOnly) || index != 0 ||
+		st.LastIndex() != before {
 		t.Errorf("written as %d while refusing: %v", index, err)
 	}
 	e.failed.Store(nil)
@@ -261,7 +266,8 @@ func TestJournal(t *testing.T) {
 			t.Errorf("written as %d into a closed store: %v", index, err)
 		}
 	}
-	if err := e.journalled(entryAccount, &accountChange{Put: &trust.Account{Name: "a", Role: trust.Member}}); !errors.Is(err, bulkhead.ErrReadOnly) || e.Accounts().Len() != 0 {
+	if err := e.journalled(entryAccount, &accountChange{Put: &trust.Account{Name: "a",
+		Role: trust.Member}}); !errors.Is(err, bulkhead.ErrReadOnly) || e.Accounts().Len() != 0 {
 		t.Errorf("an account that was not written: %v, %d accounts", err, e.Accounts().Len())
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// diskFS is a file system that fails when it is told to.
+// diskFS is a file system that fails on demand.
 type diskFS struct {
 	full   atomic.Bool // no write finds room
 	broken atomic.Bool // no fsync succeeds
@@ -114,7 +114,8 @@ func TestDiskTrouble(t *testing.T) {
 						t.Fatalf("report on a disk in trouble: %v, want it refused for now", err)
 					}
 				}
-				if err := e.PutAccount(context.Background(), trust.Account{Name: "alice", Role: trust.Member}); !errors.Is(err, bulkhead.ErrReadOnly) {
+				if err := e.PutAccount(context.Background(), trust.Account{Name: "alice", Role: trust.Member}); !errors.Is(err,
+					bulkhead.ErrReadOnly) {
 					t.Fatalf("account on a disk in trouble: %v", err)
 				}
 				if v := check(t, e, s); v.Sightings != uint32(1+round) {
@@ -169,9 +170,9 @@ func TestCheckpointRests(t *testing.T) {
 	}
 }
 
-// TestSyncFails: with relaxed durability a report is acknowledged before its
-// fsync. When that fails the node notices at once, and makes good what it has
-// acknowledged, though nobody reports any more.
+// TestSyncFails: with relaxed durability a report is acknowledged before its fsync. When the fsync
+// fails the node notices at once, and makes the acknowledged reports durable without waiting for
+// another report.
 func TestSyncFails(t *testing.T) {
 	ctx := context.Background()
 	disk := new(diskFS)
@@ -195,7 +196,8 @@ func TestSyncFails(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	disk.broken.Store(false)
-	for end := time.Now().Add(time.Minute); e.counters.recoveries.Load() == 0 || e.Refusing() != nil; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); e.counters.recoveries.Load() == 0 ||
+		e.Refusing() != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("nothing was recovered; the store says: %v", st.Err())
 		}
@@ -228,7 +230,8 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, kept := sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2)
-		alice := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "alice"}}
+		alice := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Account: "alice"}}
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{kept}, Vote: bulkhead.Spam})
 		report(t, e, alice)
 		for range 3 { // generations come and go, checkpoints in between
@@ -237,7 +240,8 @@ func TestRestart(t *testing.T) {
 			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{kept}})
 		}
 		report(t, e, alice)
-		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "bob"}})
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Account: "bob"}})
 		want := check(t, e, s, kept)
 		if clean {
 			if err := e.Close(ctx); err != nil {

@@ -10,39 +10,38 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 )
 
-// MaxSecrets is how many secrets the generations of a node may have been made with.
+// MaxSecrets is the maximum number of secrets that the generations of a node may have been made
+// with.
 const MaxSecrets = keys.MaxSecrets
 
-// Secrets returns the network's secret, and those before it with which generations that
-// live were made, newest first.
+// Secrets returns the network's secret and the past secrets of live generations, newest first.
 func (e *Engine) Secrets() []filter.Secret { return slices.Clone(e.books.Load().secrets.All) }
 
-// Rekey makes another secret the network's. New generations open at once and take
-// everything from now on; those that there are go on answering under the secret that they
-// were made with, until they expire. It returns an error that wraps
-// [bulkhead.ErrOverLimit] while generations of [MaxSecrets] others live, and one that
-// wraps [bulkhead.ErrReadOnly] while reports are refused; then nothing has changed.
+// Rekey replaces the network's secret. New generations open at once and take everything from now
+// on. Existing generations continue to answer under their own secret until they expire. Rekey
+// returns an error that wraps [bulkhead.ErrOverLimit] while generations of [MaxSecrets] other
+// secrets are live, and an error that wraps [bulkhead.ErrReadOnly] while reports are refused.
+// Nothing has changed then.
 //
-// The caller has put the secret, and those of [Engine.Secrets], where the next start finds
-// them: [Options].Secret and Past. Counts that a crash leaves on either side of the change
-// are found.
+// Before the call, the caller must save the secret and the secrets of [Engine.Secrets] for the next
+// start, as [Options].Secret and Past. Counts that a crash leaves on either side of the change are
+// then found.
 func (e *Engine) Rekey(ctx context.Context, secret filter.Secret) error {
 	return e.change(ctx, rekeying{secret: secret})
 }
 
-// RekeyAll is [Engine.Rekey] for a secret that all members of the network change to. What
-// was counted under the former ones is still shared: [Engine.Own] has it, and
-// [Options].Former names them at the next start.
+// RekeyAll is [Engine.Rekey] for a secret that all members of the network change to. Counts under
+// the former secrets are still shared: [Engine.Own] includes them, and [Options].Former has these
+// secrets at the next start.
 func (e *Engine) RekeyAll(ctx context.Context, secret filter.Secret) error {
 	return e.change(ctx, rekeying{secret: secret, all: true})
 }
 
-// Former returns the secrets that the network had before the present one and with which
-// generations that live were made, newest first.
+// Former returns the network's own past secrets that live generations were made with, newest first.
 func (e *Engine) Former() []filter.Secret { return slices.Clone(e.books.Load().secrets.Former()) }
 
-// Knows reports whether the node has the secret with which an array was made, and can look
-// up what it holds.
+// Knows reports whether the node has the secret that an array was made with, and can look up keys
+// in it.
 func (e *Engine) Knows(keyID uint64) bool { return e.books.Load().secrets.Knows(keyID) }
 
 // CanRekey returns the error that Rekey would return for another secret.
@@ -54,7 +53,7 @@ func (e *Engine) CanRekey(secret filter.Secret) error {
 	return err
 }
 
-// after returns what the secrets are after a change.
+// after returns the secrets after a change to secret.
 func (e *Engine) after(secret filter.Secret) (*keys.Secrets, error) {
 	s := keys.NewSecrets(secret, e.books.Load().secrets.All...)
 	if err := s.Check(); err != nil {
@@ -65,7 +64,7 @@ func (e *Engine) after(secret filter.Secret) (*keys.Secrets, error) {
 
 type rekeying struct {
 	secret filter.Secret
-	all    bool // members of the network change to it, too
+	all    bool // all members of the network change to it
 }
 
 func (r rekeying) do(e *Engine) error {
@@ -94,11 +93,12 @@ func (r rekeying) do(e *Engine) error {
 		e.setSecrets(before.secrets)
 		return err
 	}
-	e.opts.Log.Info("counting under another secret of the network", "network", fmt.Sprintf("%016x", secrets.IDs[0]), "before", fmt.Sprintf("%016x", before.secrets.IDs[0]))
+	e.opts.Log.Info("counting under another secret of the network", "network", fmt.Sprintf("%016x", secrets.IDs[0]),
+		"before", fmt.Sprintf("%016x", before.secrets.IDs[0]))
 	return nil
 }
 
-// setSecrets makes secrets those of the node. It is the writer's.
+// setSecrets sets the secrets of the node. Only the writer calls it.
 func (e *Engine) setSecrets(s *keys.Secrets) {
 	next := *e.books.Load()
 	next.secrets = s
@@ -119,7 +119,7 @@ func (e *Engine) open() error {
 	return nil
 }
 
-// trimSecrets forgets the secrets of which no array lives. It is the writer's.
+// trimSecrets removes the secrets without a live array. Only the writer calls it.
 func (e *Engine) trimSecrets() {
 	v := e.view()
 	if len(v.secrets.All) == 1 {

@@ -38,9 +38,11 @@ func TestRekeyVotes(t *testing.T) {
 		account(trust.Account{Name: "a", Role: trust.Trusted, Weight: 1})
 		account(trust.Account{Name: "half", Role: trust.Trusted, Weight: 0.5})
 		for i := range 3 {
-			account(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.05, From: netip.AddrFrom4([4]byte{198, 51, byte(i), 1}), Created: c.Now()})
+			account(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.05,
+				From: netip.AddrFrom4([4]byte{198, 51, byte(i), 1}), Created: c.Now()})
 		}
-		reporters := []bulkhead.Reporter{{Account: "a"}, {Account: "half"}, {Account: "half", User: "ann"}, {Account: "member0"}, {Account: "member1"}, {Account: "member2"}, {}}
+		reporters := []bulkhead.Reporter{{Account: "a"}, {Account: "half"}, {Account: "half", User: "ann"},
+			{Account: "member0"}, {Account: "member1"}, {Account: "member2"}, {}}
 		m := bulkhead.Query{Signatures: []bulkhead.Signature{
 			sig(bulkhead.Exact, 1), sig(bulkhead.Near, 2), sig(bulkhead.Near, 3),
 			bulkhead.NamedSignature(bulkhead.Sender, "s.example"), bulkhead.NamedSignature(bulkhead.Link, "l.example"),
@@ -50,8 +52,10 @@ func TestRekeyVotes(t *testing.T) {
 				p.rekey(filter.Secret{byte(seed), byte(step)})
 				p.compare([]bulkhead.Query{m})
 			}
-			r := bulkhead.Report{Signatures: m.Signatures, Reporter: reporters[rng.IntN(len(reporters))], Vote: bulkhead.Vote(rng.IntN(int(bulkhead.NumVotes)))}
-			both(p, fmt.Sprintf("step %d: report %+v", step, r), func(e *Engine) (bulkhead.Receipt, error) { return e.Report(t.Context(), r) })
+			r := bulkhead.Report{Signatures: m.Signatures, Reporter: reporters[rng.IntN(len(reporters))],
+				Vote: bulkhead.Vote(rng.IntN(int(bulkhead.NumVotes)))}
+			both(p, fmt.Sprintf("step %d: report %+v", step, r),
+				func(e *Engine) (bulkhead.Receipt, error) { return e.Report(t.Context(), r) })
 			p.compare([]bulkhead.Query{m})
 		}
 		p.restart(seed%2 == 0)
@@ -108,7 +112,8 @@ func TestRekeyBusy(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if v, err := e.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{known}}); err != nil || v.Class != bulkhead.ClassSpam {
+				if v, err := e.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{known}}); err != nil ||
+					v.Class != bulkhead.ClassSpam {
 					t.Errorf("%v, %v", v.Class, err)
 				}
 			}
@@ -178,7 +183,8 @@ func TestRekeyFails(t *testing.T) {
 func BenchmarkRekeyed(b *testing.B) {
 	for changes := range MaxSecrets {
 		c := newClock()
-		e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 50_000, Error: 1e-3}})
+		e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 50_000,
+			Error: 1e-3}})
 		message := func(n int) (sigs []bulkhead.Signature) {
 			for i := range 40 {
 				sigs = append(sigs, sig(bulkhead.Near, 40*n+i))

@@ -183,7 +183,8 @@ func TestRekeyAllRefused(t *testing.T) {
 	}
 	for _, p := range parts {
 		err := applyParts(b, "a", []Part{p})
-		if known := p.Geometry.KeyID == testSecret.ID(); known != (err == nil) || !known && !errors.Is(err, bulkhead.ErrGeometry) {
+		if known := p.Geometry.KeyID == testSecret.ID(); known != (err == nil) || !known &&
+			!errors.Is(err, bulkhead.ErrGeometry) {
 			t.Errorf("a part of secret %016x: %v", p.Geometry.KeyID, err)
 		}
 	}

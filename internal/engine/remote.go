@@ -28,8 +28,7 @@ const (
 	ArrayRevoked = replica.ArrayRevoked
 )
 
-// ErrGap says that a part does not continue the replica that it is for. Images of
-// the whole array close a gap.
+// ErrGap means that a part does not continue its replica. Images of the whole array close the gap.
 var ErrGap = replica.ErrGap
 
 // originsChange is the body of an origins entry: all origins from now on.
@@ -37,8 +36,8 @@ type originsChange struct {
 	Origins []Origin `json:"origins"`
 }
 
-// SetOrigins sets the origins that count, durably. Replicas of other origins are
-// dropped, which evicts a peer; the rest are kept, with the new weights.
+// SetOrigins durably sets the origins that count. It drops the replicas of all other origins, which
+// evicts a peer. It keeps the remaining replicas, with the new weights.
 func (e *Engine) SetOrigins(ctx context.Context, origins []Origin) error {
 	if err := replica.CheckOrigins(origins); err != nil {
 		return err
@@ -59,8 +58,8 @@ type forgetChange struct {
 	Since  uint64 `json:"since"`
 }
 
-// ForgetGenerations drops the generations of an origin's replica that started at or
-// after the given Unix second, to roll back a faulty peer.
+// ForgetGenerations durably drops the generations of an origin's replica that started at or after
+// the given Unix second, to roll back a faulty peer.
 func (e *Engine) ForgetGenerations(ctx context.Context, origin string, since uint64) error {
 	return e.change(ctx, &forgetChange{Origin: origin, Since: since})
 }
@@ -86,9 +85,9 @@ type renewChange struct {
 	Superseded []replica.Key `json:"superseded,omitempty"`
 }
 
-// Renew records that the origin counts anew, in an incarnation with a larger number: it
-// has lost its store or was restored from a backup, so its versions may have gone back.
-// What is held of the previous incarnation counts on, see [Engine.FormerIncarnations].
+// Renew records that the origin counts anew, in an incarnation with a larger number: it has lost
+// its store or was restored from a backup, so its versions may have gone back. The replica of the
+// previous incarnation continues to count, see [Engine.FormerIncarnations].
 func (e *Engine) Renew(ctx context.Context, origin string, incarnation uint64) error {
 	return e.change(ctx, &renewChange{Origin: origin, Incarnation: incarnation})
 }
@@ -137,16 +136,16 @@ type remoteChange struct {
 	entry  []byte
 }
 
-// ParsePart decodes and checks a part, whose bytes it keeps, for [Engine.ApplyRemote].
-// It returns an error that wraps [bulkhead.ErrGeometry], [bulkhead.ErrMalformed] or
-// [bulkhead.ErrOverLimit] for an invalid one.
+// ParsePart decodes and checks a part for [Engine.ApplyRemote], and retains its bytes. It returns
+// an error that wraps [bulkhead.ErrGeometry], [bulkhead.ErrMalformed] or [bulkhead.ErrOverLimit]
+// for an invalid one.
 func (e *Engine) ParsePart(p Part) (Parsed, error) { return e.replicas.Parse(p) }
 
-// ApplyRemote applies parts of an origin to its replica, durably, all of them or none.
-// It returns an error that wraps [ErrGap] if a round does not continue the replica,
-// [bulkhead.ErrForbidden] for an origin that does not count, and [bulkhead.ErrGeometry]
-// or [bulkhead.ErrMalformed] for parts that do not match it or each other, or were made
-// with different secrets. The caller has checked that the parts are the origin's.
+// ApplyRemote durably applies parts of an origin to its replica, all of them or none. It returns an
+// error that wraps [ErrGap] if a round does not continue the replica, [bulkhead.ErrForbidden] for
+// an origin that does not count, and [bulkhead.ErrGeometry] or [bulkhead.ErrMalformed] for parts
+// that do not match it or each other, or were made with different secrets. The caller has checked
+// that the parts are the origin's.
 func (e *Engine) ApplyRemote(ctx context.Context, origin string, parts []Parsed) error {
 	body := remoteBody{origin: origin}
 	for i := range parts {
@@ -201,9 +200,10 @@ func (e *Engine) Incarnation(origin string) uint64 { return e.replicas.Incarnati
 // Replica returns the state of an origin's replica, array by array.
 func (e *Engine) Replica(origin string) []ArrayState { return e.replicas.Arrays(origin) }
 
-// CopyReplica returns the pages of an array of an origin at one moment, and the array's
-// version then. An array that is not there, or not whole, is an error that wraps [ErrGap].
-func (e *Engine) CopyReplica(ctx context.Context, origin string, a Array, start uint64) (version uint64, images []*filter.Image, err error) {
+// CopyReplica returns the pages of an array of an origin at one moment, and the array's version
+// then. It returns an error that wraps [ErrGap] if the array is missing or incomplete.
+func (e *Engine) CopyReplica(ctx context.Context, origin string, a Array, start uint64) (version uint64,
+	images []*filter.Image, err error) {
 	var copied error
 	err = e.inTurn(ctx, func() { version, images, copied = e.replicas.Copy(origin, replica.Key{Array: a, Start: start}) })
 	if err == nil {
@@ -212,38 +212,39 @@ func (e *Engine) CopyReplica(ctx context.Context, origin string, a Array, start 
 	return version, images, err
 }
 
-// FullKeys returns with how many keys an array of a shape is full that others are merged
-// into, so that it errs little more than one of them.
+// FullKeys returns the number of keys at which an array with geometry g that others are merged into
+// is full, so that its error rate is little higher than theirs.
 func (e *Engine) FullKeys(g filter.Geometry) uint64 { return e.replicas.FullKeys(g) }
 
-// Shown returns the probability that an array of an origin's replica shows a signature
-// that nobody reported. It is [ArrayState].Ghost measured by the array's contents
-// instead of its number of keys, and 0 if the array is not in memory.
+// Shown returns the probability that an array of an origin's replica shows an unreported signature.
+// It is [ArrayState].Ghost measured from the array's content instead of its number of keys, and 0
+// if the array is not in memory.
 func (e *Engine) Shown(origin string, a Array, start uint64) float64 {
 	return e.replicas.Shown(origin, a, start)
 }
 
-// Room reports whether an origin may use the memory for the data that it sends: each
-// origin has a part of the limit for all replicas. If not, but merging arrays of several
-// origins would free some, it starts that, and later is true: ask again.
+// Room reports whether there is memory for the data that an origin sends. Each origin has a
+// reserved part of the limit for all replicas. If there is no room, but merging arrays of several
+// origins would free some, Room starts merging. later is then true, and the caller should ask
+// again.
 func (e *Engine) Room(origin string, n Need) (now, later bool) { return e.replicas.Room(origin, n) }
 
 // RemoteMemory returns the memory used by replicas.
 func (e *Engine) RemoteMemory() RemoteMemory { return e.replicas.Memory() }
 
-// Keeps reports whether the node accepts parts of a generation that started at the given
-// Unix second: it has neither expired nor begun in the future.
+// Keeps reports whether the node accepts parts of a generation that started at the given Unix
+// second, because it has neither expired nor begun too far in the future.
 func (e *Engine) Keeps(a Array, start uint64) bool {
 	return e.keeps(e.replicas.Book(a), start)
 }
 
-// Horizon returns the first start, in Unix seconds, of the generations that the
-// node still keeps an array of.
+// Horizon returns the start, in Unix seconds, of the oldest generation that the node still keeps an
+// array of.
 func (e *Engine) Horizon(a Array) uint64 {
 	return uint64(max(e.replicas.Book(a).Oldest(e.clock.now()).Unix(), 0))
 }
 
-// Floor returns the first start, in Unix seconds, of the node's own generations:
+// Floor returns the start, in Unix seconds, from which the node has its own generations:
 // [Engine.Horizon], or later if some were dropped for lack of memory.
 func (e *Engine) Floor(a Array) uint64 {
 	own := e.books.Load()

@@ -97,7 +97,8 @@ func TestReplica(t *testing.T) {
 	for n := range 300 {
 		s := sig(bulkhead.Exact, n)
 		got, want := check(t, b, s).Findings[0], check(t, a, s).Findings[0]
-		if got.Sightings != want.Sightings || got.Spam != want.Spam || got.Ham != want.Ham || (got.Judged == bulkhead.JudgedSpam) != (want.Judged == bulkhead.JudgedSpam) {
+		if got.Sightings != want.Sightings || got.Spam != want.Spam || got.Ham != want.Ham ||
+			(got.Judged == bulkhead.JudgedSpam) != (want.Judged == bulkhead.JudgedSpam) {
 			t.Fatalf("signature %d: %+v at the peer, %+v at the origin", n, got, want)
 		}
 	}
@@ -278,7 +279,8 @@ func TestRemoteRefusals(t *testing.T) {
 	if n := len(b.Replica("a")); n != 0 {
 		t.Errorf("refused parts left %d arrays", n)
 	}
-	for _, bad := range [][]Origin{{{ID: "", Weight: 1}}, {{ID: "../x", Weight: 1}}, {{ID: "a", Weight: 2}}, {{ID: "a"}, {ID: "a"}}} {
+	for _, bad := range [][]Origin{{{ID: "", Weight: 1}}, {{ID: "../x", Weight: 1}}, {{ID: "a", Weight: 2}},
+		{{ID: "a"}, {ID: "a"}}} {
 		if err := b.SetOrigins(ctx, bad); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("origins %+v: %v", bad, err)
 		}
@@ -298,7 +300,8 @@ func TestReplicaRestart(t *testing.T) {
 	}
 	for round := range 6 {
 		for n := range 200 {
-			report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n*(round+1))}, Vote: bulkhead.Vote(n % 2)})
+			report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n*(round+1))},
+				Vote: bulkhead.Vote(n % 2)})
 		}
 		pass(t, a, b, "a")
 		if round%2 == 0 {

@@ -15,7 +15,8 @@ import (
 // journal does not wait for the disk.
 func BenchmarkRemote(b *testing.B) {
 	ctx, c := context.Background(), newClock()
-	o := Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 200_000, Error: 1e-3}, CheckpointEvery: time.Hour, CheckpointBytes: 1 << 40}
+	o := Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 200_000, Error: 1e-3},
+		CheckpointEvery: time.Hour, CheckpointBytes: 1 << 40}
 	from := open(b, o)
 	if err := from.Record(ctx, true); err != nil {
 		b.Fatal(err)

@@ -159,7 +159,8 @@ func TestReplicaBoot(t *testing.T) {
 	if got := b.Replica("a"); len(got) != 0 {
 		t.Errorf("arrays that were forgotten: %+v", got)
 	}
-	if start < b.Horizon(ArrayCounts) || !b.Keeps(ArrayCounts, b.Horizon(ArrayCounts)) || b.Keeps(ArrayCounts, b.Horizon(ArrayCounts)-1) {
+	if start < b.Horizon(ArrayCounts) || !b.Keeps(ArrayCounts, b.Horizon(ArrayCounts)) ||
+		b.Keeps(ArrayCounts, b.Horizon(ArrayCounts)-1) {
 		t.Errorf("horizon %d, generation %d: want the first start that the node keeps", b.Horizon(ArrayCounts), start)
 	}
 	if err := errors.Join(b.Close(ctx), st.Close()); err != nil {

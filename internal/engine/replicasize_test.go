@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A crowd is ten origins, one after the other, and a node that has replicas of
-// them all. Of n signatures of an origin half are those of all.
+// A crowd is ten origins, one after the other, and a node that has replicas of them all. Half of
+// the n signatures of an origin are common to all origins.
 type crowd struct {
 	home      *Engine
 	n         uint64
@@ -32,7 +32,8 @@ func newCrowd(tb testing.TB, n, capacity uint64, limit float64) *crowd {
 	tb.Helper()
 	ctx := tb.Context()
 	c := &crowd{n: n}
-	books := Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3}, Votes: 1000, CheckpointBytes: 1 << 40}
+	books := Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3},
+		Votes: 1000, CheckpointBytes: 1 << 40}
 	opts := books
 	if limit > 0 {
 		st, err := store.Open(filepath.Join(tb.TempDir(), "data"), store.Options{Durability: store.Relaxed})
@@ -110,8 +111,8 @@ func (c *crowd) key(origin, k uint64) uint64 {
 	return k + (origin+1)<<40
 }
 
-// wrong returns which share of the origins' signatures, and of others, is
-// counted too high. One counted too low fails the test.
+// wrong returns the shares of the origins' signatures, and of others, whose counts are too high. A
+// count that is too low fails the test.
 func (c *crowd) wrong(tb testing.TB) (counts, ghosts float64) {
 	tb.Helper()
 	const sample = 100_000
@@ -156,7 +157,8 @@ func (c *crowd) evict(tb testing.TB) time.Duration {
 	if err := c.home.SetOrigins(tb.Context(), list); err != nil {
 		tb.Fatal(err)
 	}
-	for slices.ContainsFunc(c.home.replicas.View().Merged, func(m *replica.Merged) bool { return slices.Contains(m.Origins(), out) }) {
+	for slices.ContainsFunc(c.home.replicas.View().Merged,
+		func(m *replica.Merged) bool { return slices.Contains(m.Origins(), out) }) {
 		time.Sleep(100 * time.Microsecond)
 	}
 	return time.Since(begun)
@@ -172,19 +174,20 @@ func TestMergedError(t *testing.T) {
 	for _, merged := range c.home.replicas.View().Merged {
 		said += merged.Ghost()
 	}
-	t.Logf("%d of %d arrays merged into %d: %.2g of counts too high, %.2g of absent signatures seen, %.2g said", m.Merged, crowdOrigins, m.Into, counts, ghosts, said)
+	t.Logf("%d of %d arrays merged into %d: %.2g of counts too high, %.2g of absent signatures seen, %.2g said",
+		m.Merged, crowdOrigins, m.Into, counts, ghosts, said)
 	if m.Bytes > m.Limit || m.Merged < 6 {
 		t.Errorf("%+v", m)
 	}
-	// What is in memory of its own adds its own error, one in a thousand each.
+	// Each array that is not merged adds its own error, one in a thousand.
 	if limit := 1.1*said + 0.01; counts > limit || ghosts > limit || said > replica.MergedGhost*float64(m.Into) {
 		t.Errorf("more errors than said")
 	}
 }
 
-// BenchmarkReplicas says what replicas of ten origins take, as a table of sizes;
-// with less memory than they take, what merging saves and costs. Run it once,
-// with -benchtime 1x; the largest needs 10 GB and a quarter of an hour.
+// BenchmarkReplicas prints a table of the sizes of ten origins' replicas and, with less memory than
+// they need, of the savings and costs of merging. Run it once, with -benchtime 1x; the largest
+// needs 10 GB and a quarter of an hour.
 func BenchmarkReplicas(b *testing.B) {
 	for _, x := range []struct {
 		n, capacity uint64

@@ -21,7 +21,7 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 			return bulkhead.Receipt{}, err
 		}
 		if err = e.add(ctx, a); errors.Is(err, errOtherSecret) {
-			continue // its keys are of another secret than the one that is used now
+			continue // its keys were made with a secret that is no longer the present one
 		}
 		if err != nil {
 			return bulkhead.Receipt{}, err
@@ -37,7 +37,7 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 type reportAddition struct {
 	secrets  *keys.Secrets
 	message  resolve.Message
-	own      []bulkhead.Signature // of message: the caller may give up and use its own again
+	own      []bulkhead.Signature // the message's copy, because the caller may give up and reuse its slice
 	repeated int                  // signatures that a vote names twice
 	receipt  bulkhead.Receipt
 }
@@ -51,7 +51,8 @@ func (a *reportAddition) decide(r *resolve.Resolver) (err error) {
 	return err
 }
 
-// prepare does what it can in the caller's goroutine, because there is only one writer.
+// prepare does as much work as possible in the caller's goroutine, because there is only one
+// writer.
 func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	if err := checkReport(r); err != nil {
 		return nil, err
@@ -69,7 +70,8 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	return a, nil
 }
 
-// recycle takes an addition that the writer has answered, and that nobody refers to any more.
+// recycle returns an addition to the pool after the writer has answered it and no references to it
+// are left.
 func (e *Engine) recycle(a *reportAddition) {
 	const most = 1 << 10 // signatures; larger buffers are not worth their memory
 	if m := &a.message; cap(a.own) <= most {
@@ -78,16 +80,17 @@ func (e *Engine) recycle(a *reportAddition) {
 	}
 }
 
-// see judges a message that a root reports as delivered: spam is no delivery.
+// see judges a message that a root reports as delivered, because spam does not count as a delivery.
 func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	standing, err := e.accounts.Door(r.Reporter)
 	if err != nil || !standing.Root {
-		return nil // the writer refuses it, or counts it as a claim
+		return nil // the writer refuses the report, or counts it as a claim
 	}
 	v := e.seen.Get().(*bulkhead.Verdict)
 	defer e.seen.Put(v)
 	var held []filter.Key
-	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter, Terse: true}, v, &held)
+	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter,
+		Terse: true}, v, &held)
 	if err != nil {
 		return err
 	}
@@ -101,8 +104,8 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	return nil
 }
 
-// unhidden removes a report's signatures that a list hides and, from a vote, repeated
-// ones.
+// unhidden removes the signatures of a report that a list hides. From a vote it also removes
+// repeated signatures.
 func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 	m := &a.message
 	all, white := m.Signatures, e.whitelist.Load()
@@ -138,14 +141,15 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 	}
 }
 
-// repeats finds keys that a report has already. Those of the usual number of signatures are
-// compared one by one, which costs less than a map, if a few bits of them are not new already.
+// repeats finds keys that a report already has. For the usual number of signatures, a small bitmap
+// shows that most keys are new, and other keys are compared one by one, which costs less than a
+// map.
 type repeats struct {
 	bits  [8]uint64
-	known map[filter.Key]struct{} // nil as long as there are few
+	known map[filter.Key]struct{} // nil while there are few
 }
 
-// has reports whether k is among keys. From one call to the next, keys may gain k at its end.
+// has reports whether k is among keys. Between two calls, the caller may append k to keys.
 func (r *repeats) has(keys []filter.Key, k filter.Key) bool {
 	const few = 64
 	if len(keys) <= few {
@@ -167,8 +171,8 @@ func (r *repeats) has(keys []filter.Key, k filter.Key) bool {
 	return had
 }
 
-// samples takes the message's own samples from a sketch: it is later recognised by them
-// inside other messages.
+// samples takes the message's own samples from a sketch. They later identify the message inside
+// other messages.
 func samples(m *resolve.Message, sketch *bulkhead.Signature, maker keys.Maker) {
 	for _, s := range sketch.AppendSamples(nil) {
 		if s.Kind == bulkhead.SampleOwn && len(m.Samples) < maxOwn {
@@ -188,7 +192,8 @@ func checkReport(rep *bulkhead.Report) error {
 		return err
 	}
 	if rep.Vote == bulkhead.Spam && !bulkhead.Identifies(rep.Signatures) {
-		return fmt.Errorf("%w: a spam vote on nothing but a claimed name, network or markup, which many messages share", bulkhead.ErrMalformed)
+		return fmt.Errorf("%w: a spam vote on nothing but a claimed name, network or markup, which many messages share",
+			bulkhead.ErrMalformed)
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
-// A request is work of the writer for a caller who waits. There are two kinds:
-// additions, which share a journal entry with all others that wait, and changes, each
-// made by itself, between two batches. One of the two is nil.
+// A request is work of the writer for a waiting caller. There are two kinds: additions, which share
+// a journal entry with all other waiting additions, and changes, each made separately between two
+// batches. One of the two is nil.
 type request struct {
 	addition addition
 	change   change
@@ -23,16 +23,15 @@ type request struct {
 
 // An addition is decided by the resolver of a batch.
 type addition interface {
-	// signatures returns how many the addition is about.
+	// signatures returns the number of signatures of the addition.
 	signatures() int
 	// under returns the secrets of its keys.
 	under() *keys.Secrets
-	// decide determines the effects of the addition. With an error it has none.
+	// decide determines the effects of the addition. On an error there are none.
 	decide(r *resolve.Resolver) error
 }
 
-// A change is made by the writer, with a journal entry of its own if it has to
-// last.
+// A change is made by the writer, with its own journal entry if it has to be durable.
 type change interface{ do(e *Engine) error }
 
 // An interlude is a change without an entry: a function that runs between two batches.
@@ -43,8 +42,8 @@ func (f interlude) do(*Engine) error {
 	return nil
 }
 
-// add passes an addition to the writer and waits until it is durable. If the caller
-// gives up, it may or may not be counted, as if the answer got lost.
+// add passes an addition to the writer and waits until it is durable. If the caller gives up, the
+// addition may or may not be counted, as if the answer was lost.
 func (e *Engine) add(ctx context.Context, a addition) error {
 	return e.submit(ctx, &request{addition: a})
 }
@@ -92,9 +91,8 @@ func (e *Engine) submit(ctx context.Context, req *request) error {
 	}
 }
 
-// inTurn makes the writer run f between two batches, and waits for it. If it returns an
-// error, f has not run and never will: a caller that gives up while f runs still gets
-// its result.
+// inTurn makes the writer run f between two batches, and waits for it. If it returns an error, f
+// has not run and never will. A caller that gives up while f runs still gets the result of f.
 func (e *Engine) inTurn(ctx context.Context, f func()) error {
 	var claimed atomic.Bool // by the writer, which runs f, or by the caller, who has given up
 	req := &request{change: interlude(func() {

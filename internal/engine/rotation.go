@@ -51,7 +51,7 @@ func (e *Engine) rotate() error {
 	}
 	index, err := e.journal(entry)
 	if err != nil {
-		return nil // journal has said why
+		return nil // journal has logged the reason
 	}
 	if err := r.apply(e, index); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (e *Engine) sweep(now time.Time) {
 	stale := e.accounts.Stale(now)
 	for _, name := range stale {
 		if err := e.journalled(entryAccount, &accountChange{Remove: name}); err != nil {
-			return // journal has said why
+			return // journal has logged the reason
 		}
 	}
 	if len(stale) > 0 {
@@ -93,7 +93,7 @@ func (e *Engine) ahead() {
 }
 
 func (r *rotation) apply(e *Engine, _ uint64) (err error) {
-	// Before the first checkpoint, nothing else knows the key.
+	// Before the first checkpoint, nothing else records the key.
 	if r.OpenTally != nil {
 		if err := e.checkKey(r.OpenTally.CountsGeometry.KeyID); err != nil {
 			return err

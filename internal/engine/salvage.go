@@ -13,17 +13,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A Refill is an earlier state of the same node, of a backup, from which a damaged one
-// is made whole.
+// A Refill is an earlier state of the same node, from a backup, from which a damaged node is
+// repaired.
 type Refill struct {
-	// From has every entry of the journal up to Index, and none behind it.
+	// From has every entry of the journal up to Index, and none after it.
 	From  *Engine
 	Index uint64
 }
 
-// Doubts returns what of the node may be lower than was acknowledged, since its store
-// was salvaged. A doubt ends with the generation that it is about, or when a peer has
-// sent again what it counted.
+// Doubts returns the parts of the node's data that may be lower than acknowledged, since its store
+// was salvaged. A doubt ends with its generation, or when a peer has sent its counts again.
 func (e *Engine) Doubts() []Doubt {
 	p := e.doubts.Load()
 	if p == nil {
@@ -41,7 +40,7 @@ func (e *Engine) Doubts() []Doubt {
 	})
 }
 
-// oldest returns when the oldest generation of either book began.
+// oldest returns the start of the oldest generation of either book, in Unix seconds.
 func (v *view) oldest() uint64 {
 	start := uint64(math.MaxUint64)
 	for _, g := range v.tally.Live {
@@ -53,15 +52,15 @@ func (v *view) oldest() uint64 {
 	return start
 }
 
-// salvage notes what the checkpoint of a damaged store has lost, once all that is left
-// of it was loaded, and takes from opts.Refill what that has.
+// salvage records the losses in the checkpoint of a damaged store, after everything readable was
+// loaded, and takes lost data from opts.Refill if it is there.
 func (e *Engine) salvage(n *store.Inspection) error {
 	lost, err := Inspect(n)
 	if err != nil {
 		return err
 	}
 	v := e.view()
-	var newest uint64 // generation of the blocklist: what an entry did is gone with it
+	var newest uint64 // newest generation of the blocklist: the effects of a lost entry end with it
 	for _, g := range v.block.Live {
 		newest = max(newest, g.Start)
 	}
@@ -69,7 +68,7 @@ func (e *Engine) salvage(n *store.Inspection) error {
 	exact := e.opts.Refill != nil && e.opts.Refill.Index+1 >= n.Manifest.Start
 	for _, d := range lost {
 		if d.Array == "journal" && e.opts.Refill != nil {
-			d.First = max(d.First, e.opts.Refill.Index+1) // the store was given the others
+			d.First = max(d.First, e.opts.Refill.Index+1) // the store got the earlier entries from the backup
 			if d.First > d.Last {
 				continue
 			}
@@ -97,7 +96,7 @@ func (e *Engine) salvage(n *store.Inspection) error {
 	return nil
 }
 
-// refill takes what a doubt is about from opts.Refill, and reports whether that has it.
+// refill takes the data of a doubt from opts.Refill, and reports whether it was there.
 func (e *Engine) refill(d *Doubt) (bool, error) {
 	if e.opts.Refill == nil || d.Origin != "" {
 		return false, nil
@@ -107,8 +106,8 @@ func (e *Engine) refill(d *Doubt) (bool, error) {
 	case "journal":
 		return false, nil
 	case "accounts", "ballots":
-		// One index says what both have seen: where the backup is ahead of the
-		// checkpoint, both are taken from it.
+		// One index covers both accounts and ballots: if the backup is ahead of the checkpoint,
+		// both are taken from it.
 		both := e.opts.Refill.Index >= e.accountsIndex
 		if both {
 			e.accountsIndex = e.opts.Refill.Index
@@ -150,7 +149,7 @@ type imaged interface {
 	PageOf(k filter.Key) int
 }
 
-// ownArray returns the array of the node itself that a doubt is about, or nil.
+// ownArray returns the node's own array that a doubt is about, or nil.
 func (e *Engine) ownArray(d *Doubt) imaged {
 	v := e.view()
 	var array any
@@ -185,15 +184,16 @@ func (e *Engine) ownArray(d *Doubt) imaged {
 	return a
 }
 
-// orphaned reports whether votes are for a generation that nobody has heard of: the
-// entry that began it is lost.
+// orphaned reports whether votes are for an unknown generation, because the entry that opened it is
+// lost.
 func (e *Engine) orphaned(v *votes) bool {
 	view := e.view()
 	unknown := func(gen uint64, known bool) bool { return !known && gen > view.newest() }
-	return unknown(v.TallyGen, view.tally.Find(v.TallyGen) != nil) || unknown(v.BlockGen, view.block.Find(v.BlockGen) != nil)
+	return unknown(v.TallyGen, view.tally.Find(v.TallyGen) != nil) ||
+		unknown(v.BlockGen, view.block.Find(v.BlockGen) != nil)
 }
 
-// doubtEntry notes an entry of the journal that could not be applied.
+// doubtEntry records a journal entry that could not be applied.
 func (e *Engine) doubtEntry(index uint64) {
 	doubts := e.Doubts()
 	if n := len(doubts); n > 0 && doubts[n-1].Array == "journal" && doubts[n-1].Last+1 == index {
@@ -208,7 +208,7 @@ func (e *Engine) doubtEntry(index uint64) {
 	}
 }
 
-// newest returns when the newest generation of either book began.
+// newest returns the start of the newest generation of either book, in Unix seconds.
 func (v *view) newest() (start uint64) {
 	for _, g := range v.tally.Live {
 		start = max(start, g.Start)
@@ -219,8 +219,7 @@ func (v *view) newest() (start uint64) {
 	return start
 }
 
-// Known returns what the checkpoint of a store says is in doubt since an earlier
-// salvage.
+// Known returns the doubts since an earlier salvage that the checkpoint of a store records.
 func Known(n *store.Inspection) []Doubt {
 	var m meta
 	if json.Unmarshal(n.Manifest.Meta, &m) != nil {
@@ -236,8 +235,7 @@ func Known(n *store.Inspection) []Doubt {
 	return slices.DeleteFunc(m.Doubts, func(d Doubt) bool { return d.Start != 0 && d.Origin == "" && !live[d.Start] })
 }
 
-// settle writes anew all that was made of a damaged store, before anything else is
-// written to it.
+// settle rewrites all data recovered from a damaged store, before anything else is written to it.
 func (e *Engine) settle(ctx context.Context) error {
 	here := func(f func()) { f() }
 	s, err := e.snapshot(here, nil)

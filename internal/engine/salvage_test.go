@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A patient is a stopped engine's store with what it has acknowledged.
+// A patient is a stopped engine's store with the counts it has acknowledged.
 type patient struct {
 	floor     uint32 // of its tally
 	dir       string
@@ -132,8 +132,7 @@ func (p *patient) refill(t *testing.T) (*Refill, map[uint64][]byte) {
 	return &Refill{From: e, Index: info.LastIndex}, entries
 }
 
-// low returns how many counts are lower than was acknowledged. One that is higher is an
-// error.
+// low returns the number of counts that are lower than acknowledged. A higher count is an error.
 func (p *patient) low(t *testing.T, e *Engine, what string) (low int) {
 	t.Helper()
 	sigs := make([]bulkhead.Signature, len(p.counts))
@@ -187,9 +186,9 @@ func (p *patient) heal(t *testing.T, what string, refill *Refill, entries map[ui
 	return low, doubts
 }
 
-// TestSalvage damages every file of a store in every way. Whatever is lost, no count is
-// too high, one that is too low is reported, and with a backup nothing is lost at all:
-// it and the journal together have everything.
+// TestSalvage damages every file of a store in every way. No loss makes a count too high, a count
+// that is too low is reported, and with a backup nothing is lost: the backup and the journal
+// together have everything.
 func TestSalvage(t *testing.T) {
 	whole := newPatient(t)
 	var paths []string

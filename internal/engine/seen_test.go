@@ -30,8 +30,10 @@ func TestStandingIsDelivered(t *testing.T) {
 		{"nothing against it", sig(bulkhead.Exact, 9), bulkhead.Reporter{}, bulkhead.ClassGood},
 		{"a listed attachment", attachment, bulkhead.Reporter{}, bulkhead.ClassUnknown},
 		{"a listed text", sig(bulkhead.Exact, 1), bulkhead.Reporter{}, bulkhead.ClassGood},
-		{"seen by an account that the administrator vouches for", sig(bulkhead.Exact, 9), bulkhead.Reporter{Account: "a"}, bulkhead.ClassGood},
-		{"seen by a stranger", sig(bulkhead.Exact, 9), bulkhead.Reporter{Addr: netip.MustParseAddr("192.0.2.1")}, bulkhead.ClassUnknown},
+		{"seen by an account that the administrator vouches for", sig(bulkhead.Exact, 9), bulkhead.Reporter{Account: "a"},
+			bulkhead.ClassGood},
+		{"seen by a stranger", sig(bulkhead.Exact, 9), bulkhead.Reporter{Addr: netip.MustParseAddr("192.0.2.1")},
+			bulkhead.ClassUnknown},
 	} {
 		c := newClock()
 		e := open(t, Options{Now: c.Now, Tally: week})
@@ -40,7 +42,8 @@ func TestStandingIsDelivered(t *testing.T) {
 			report(t, e, by(name, bulkhead.Spam, tt.listed))
 		}
 		for n := range 4 { // the last of them today
-			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1), sender, attachment}, Recipients: []string{fmt.Sprint("user", n)}, Reporter: tt.by})
+			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1), sender, attachment},
+				Recipients: []string{fmt.Sprint("user", n)}, Reporter: tt.by})
 			c.Advance(24 * time.Hour)
 		}
 		if got := check(t, e, sig(bulkhead.Exact, 2), sender); got.Class != tt.class {
@@ -62,7 +65,8 @@ func TestGuardedText(t *testing.T) {
 			c.Advance(24 * time.Hour)
 		}
 		for n := range copies {
-			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1), text, sender}, Recipients: []string{fmt.Sprint("user", n)}})
+			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1), text, sender},
+				Recipients: []string{fmt.Sprint("user", n)}})
 		}
 		report(t, e, by("a", bulkhead.Spam, text))
 		want := copies < 3
@@ -70,7 +74,8 @@ func TestGuardedText(t *testing.T) {
 			t.Errorf("%d copies from a known sender: spam %v: %q", copies, got.Spam(), got.Reasons)
 		}
 		looks := make([]bulkhead.Look, 1)
-		if err := e.Look(t.Context(), []bulkhead.Signature{text}, looks, bulkhead.Judgements); err != nil || (looks[0].Judged == bulkhead.JudgedSpam) != want {
+		if err := e.Look(t.Context(), []bulkhead.Signature{text}, looks, bulkhead.Judgements); err != nil ||
+			(looks[0].Judged == bulkhead.JudgedSpam) != want {
 			t.Errorf("%d copies from a known sender: a look says %+v, %v", copies, looks[0], err)
 		}
 	}
@@ -84,7 +89,8 @@ func TestCounters(t *testing.T) {
 	for n := range 3 {
 		report(t, e, bulkhead.Report{Signatures: s}) // which judges, and is no check
 		check(t, e, s...)
-		if err := e.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: s}, {Signatures: s}}, make([]bulkhead.Verdict, 2)); err != nil {
+		if err := e.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: s}, {Signatures: s}},
+			make([]bulkhead.Verdict, 2)); err != nil {
 			t.Fatal(err)
 		}
 		looks := make([]bulkhead.Look, 1)
@@ -96,7 +102,8 @@ func TestCounters(t *testing.T) {
 		if err := e.Count(t.Context(), s, []uint32{1}); err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range []bulkhead.Report{{}, {Signatures: s, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "nobody"}}} {
+		for _, r := range []bulkhead.Report{{}, {Signatures: s, Vote: bulkhead.Spam,
+			Reporter: bulkhead.Reporter{Account: "nobody"}}} {
 			if _, err := e.Report(t.Context(), r); err == nil {
 				t.Fatalf("%+v was taken", r)
 			}
@@ -106,7 +113,8 @@ func TestCounters(t *testing.T) {
 		}
 		info := e.Info()
 		if want := uint64(n + 1); info.Checks != 4*want || info.Reports != 2*want || info.Refused != 3*want {
-			t.Errorf("after %d rounds: %d checks, %d reports, %d refused; want %d, %d, %d", want, info.Checks, info.Reports, info.Refused, 4*want, 2*want, 3*want)
+			t.Errorf("after %d rounds: %d checks, %d reports, %d refused; want %d, %d, %d", want, info.Checks, info.Reports,
+				info.Refused, 4*want, 2*want, 3*want)
 		}
 	}
 }
@@ -118,7 +126,8 @@ func TestInfo(t *testing.T) {
 	put(t, e, "a", trust.Trusted, 1, netip.Addr{})
 	report(t, e, by("a", bulkhead.Spam, sig(bulkhead.Exact, 1), bulkhead.NamedSignature(bulkhead.Link, "evil.example")))
 	report(t, e, by("a", bulkhead.Revocation, sig(bulkhead.Exact, 1)))
-	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 2), bulkhead.NamedSignature(bulkhead.Link, "shop.example")}, ID: "1"})
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 2),
+		bulkhead.NamedSignature(bulkhead.Link, "shop.example")}, ID: "1"})
 	info := e.Info()
 	if info.Threshold != 7 || info.Accounts != 1 || info.Refusing != "" || info.Forgotten+info.Recoveries != 0 {
 		t.Errorf("%+v", info)
@@ -130,7 +139,8 @@ func TestInfo(t *testing.T) {
 		}
 		for _, a := range g.Arrays {
 			bytes += a.Bytes
-			if a.Keys == 0 || a.Keys > 20 || a.Fill <= 0 || a.Fill > 0.1 || a.Bytes == 0 || a.Geometry == "" || a.Ghost < 0 || a.Ghost > 1e-6 {
+			if a.Keys == 0 || a.Keys > 20 || a.Fill <= 0 || a.Fill > 0.1 || a.Bytes == 0 || a.Geometry == "" || a.Ghost < 0 ||
+				a.Ghost > 1e-6 {
 				t.Errorf("array %+v of few keys", a)
 			}
 		}
@@ -144,7 +154,8 @@ func TestInfo(t *testing.T) {
 		}
 		return out
 	}
-	if got := fmt.Sprint(names(info.Tally[0]), names(info.Blocklist[0])); got != "[counts unique] [spam revoked weights votes names]" {
+	if got := fmt.Sprint(names(info.Tally[0]),
+		names(info.Blocklist[0])); got != "[counts unique] [spam revoked weights votes names]" {
 		t.Errorf("arrays %s", got)
 	}
 }
@@ -175,7 +186,8 @@ func TestErrorFollowsFill(t *testing.T) {
 	wrong := 0
 	looks := make([]bulkhead.Look, 1)
 	for i := range asked {
-		if err := e.Look(t.Context(), []bulkhead.Signature{sig(bulkhead.Exact, 100_000+i)}, looks, bulkhead.Counts); err != nil {
+		if err := e.Look(t.Context(), []bulkhead.Signature{sig(bulkhead.Exact, 100_000+i)}, looks,
+			bulkhead.Counts); err != nil {
 			t.Fatal(err)
 		}
 		if looks[0].Sightings > 0 {
@@ -192,8 +204,8 @@ func TestErrorFollowsFill(t *testing.T) {
 	}
 }
 
-// TestUndoMany: all that a voice said is undone, however many signatures that is, and
-// not after the node has closed.
+// TestUndoMany: all votes of a voice are undone, regardless of the number of signatures, but not
+// after the node has closed.
 func TestUndoMany(t *testing.T) {
 	c := newClock()
 	e, err := Open(t.Context(), small(Options{Now: c.Now, Votes: 200_000}))
@@ -217,14 +229,16 @@ func TestUndoMany(t *testing.T) {
 	report(t, e, by("b", bulkhead.Spam, sig(bulkhead.RazorE8, 0)))
 	oldest := c.Now().Add(-3 * time.Minute).UTC()
 	for range 2 { // the first changes nothing
-		if got, err := e.PreviewUndo(t.Context(), "account:a", oldest.Add(30*time.Second)); err != nil || got != (Undone{Votes: 2 * each, Off: 2 * each, Oldest: oldest}) {
+		if got, err := e.PreviewUndo(t.Context(), "account:a", oldest.Add(30*time.Second)); err != nil ||
+			got != (Undone{Votes: 2 * each, Off: 2 * each, Oldest: oldest}) {
 			t.Errorf("preview since half a minute later: %+v, %v", got, err)
 		}
 	}
 	if got := e.Votes("account:a"); got != 3*each {
 		t.Errorf("account a has votes on %d signatures, want %d", got, 3*each)
 	}
-	if got, err := e.UndoVotes(t.Context(), "account:a", oldest.Add(30*time.Second)); err != nil || got != (Undone{Votes: 2 * each, Off: 2 * each, Oldest: oldest}) {
+	if got, err := e.UndoVotes(t.Context(), "account:a", oldest.Add(30*time.Second)); err != nil ||
+		got != (Undone{Votes: 2 * each, Off: 2 * each, Oldest: oldest}) {
 		t.Errorf("since half a minute later: %+v, %v", got, err)
 	}
 	if got, err := e.UndoVotes(t.Context(), "account:a", oldest); err != nil || got.Off != each-1 {

@@ -43,8 +43,9 @@ func TestDefaults(t *testing.T) {
 	given := Options{
 		Tally:   BookOptions{Generation: time.Hour, Keep: 2, Capacity: 3, Error: 1e-2},
 		Block:   BookOptions{Generation: 2 * time.Hour, Keep: 3, Capacity: 4, Error: 1e-3},
-		Reports: 1, Votes: 1, Names: 1, Threshold: 1, NearMatch: 1, Trust: policy, CheckpointEvery: 1, CheckpointBytes: 1, Exact: true,
-		Now: newClock().Now,
+		Reports: 1, Votes: 1, Names: 1, Threshold: 1, NearMatch: 1, Trust: policy, CheckpointEvery: 1, CheckpointBytes: 1,
+		Exact: true,
+		Now:   newClock().Now,
 	}
 	o = given
 	if err := o.complete(); err != nil {
@@ -59,7 +60,8 @@ func TestDefaults(t *testing.T) {
 	}
 	tiny := Options{Tally: given.Tally, Block: given.Block}
 	if err := tiny.complete(); err != nil || tiny.Reports != 1 || tiny.Names != 1 || tiny.Votes != 4 {
-		t.Errorf("of small books: %d reports, %d names, %d votes, %v; want 1, 1, 4", tiny.Reports, tiny.Names, tiny.Votes, err)
+		t.Errorf("of small books: %d reports, %d names, %d votes, %v; want 1, 1, 4", tiny.Reports, tiny.Names, tiny.Votes,
+			err)
 	}
 	tiny = Options{}
 	tiny.Tally, tiny.Block = given.Tally, given.Block
@@ -80,7 +82,11 @@ func TestBadOptions(t *testing.T) {
 	policy := trust.DefaultPolicy()
 	policy.Promotion = -1
 	for want, change := range map[string]func(*Options){
-		"tally: keep 0":            func(o *Options) { o.Tally.Keep = 0; o.Tally.Capacity = 1; o.Tally.Generation = time.Second },
+		"tally: keep 0": func(o *Options) {
+			o.Tally.Keep = 0
+			o.Tally.Capacity = 1
+			o.Tally.Generation = time.Second
+		},
 		"blocklist: keep 0":        func(o *Options) { o.Block.Capacity = 1; o.Block.Generation = time.Second },
 		"trust":                    func(o *Options) { o.Trust = policy },
 		"near match of -1 bands":   func(o *Options) { o.NearMatch = -1 },
@@ -104,7 +110,8 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 	for _, size := range []func(BookOptions) (uint64, error){TallyBytes, BlocklistBytes} {
-		if n, err := size(BookOptions{Generation: time.Hour, Keep: 1, Capacity: 1 << 40, Error: 1e-9}); !errors.Is(err, filter.ErrGeometry) || n != 0 {
+		if n, err := size(BookOptions{Generation: time.Hour, Keep: 1, Capacity: 1 << 40, Error: 1e-9}); !errors.Is(err,
+			filter.ErrGeometry) || n != 0 {
 			t.Errorf("a book that is too large takes %d bytes, %v", n, err)
 		}
 	}
@@ -134,10 +141,12 @@ func TestNoRoomToBegin(t *testing.T) {
 	}
 	defer st.Close()
 	disk.full.Store(true)
-	if _, err := Open(t.Context(), small(Options{Store: st})); !errors.Is(err, bulkhead.ErrReadOnly) || !strings.Contains(err.Error(), "no generation to start with") {
+	if _, err := Open(t.Context(), small(Options{Store: st})); !errors.Is(err, bulkhead.ErrReadOnly) ||
+		!strings.Contains(err.Error(), "no generation to start with") {
 		t.Errorf("started on a full disk: %v", err)
 	}
-	if _, err := Open(t.Context(), small(Options{Tally: BookOptions{Generation: time.Hour, Keep: 1, Capacity: 1 << 40, Error: 1e-9}})); !errors.Is(err, filter.ErrGeometry) {
+	if _, err := Open(t.Context(), small(Options{Tally: BookOptions{Generation: time.Hour, Keep: 1, Capacity: 1 << 40,
+		Error: 1e-9}})); !errors.Is(err, filter.ErrGeometry) {
 		t.Errorf("started with a tally that is too large: %v", err)
 	}
 }
@@ -205,7 +214,7 @@ func TestMergesAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Close(t.Context()); err != nil { // nobody takes what is wanted
+	if err := e.Close(t.Context()); err != nil { // no goroutine receives the wake-up
 		t.Fatal(err)
 	}
 	select {
@@ -267,7 +276,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestInfoRefusing: why reports are refused is told, and checks go on.
+// TestInfoRefusing: Info reports why reports are refused, and checks continue.
 func TestInfoRefusing(t *testing.T) {
 	e := open(t, Options{})
 	e.fail("write journal", errors.New("no room"))
@@ -351,8 +360,8 @@ func TestAccountsSeen(t *testing.T) {
 	})
 }
 
-// TestStaleAccounts: those who registered themselves and never helped go with the day on
-// which they have been idle for long enough, durably; those whom somebody vouched for stay.
+// TestStaleAccounts: self-registered accounts that never helped are durably removed on the day on
+// which they have been idle for long enough. Vouched accounts stay.
 func TestStaleAccounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	c := newClock()
@@ -399,7 +408,8 @@ func TestBatchRefused(t *testing.T) {
 	if !errors.Is(err, bulkhead.ErrMalformed) || !reflect.DeepEqual(verdicts, make([]bulkhead.Verdict, 3)) {
 		t.Errorf("%v, verdicts %+v", err, verdicts)
 	}
-	if v, err := e.Check(t.Context(), bulkhead.Query{}); !errors.Is(err, bulkhead.ErrMalformed) || !reflect.DeepEqual(v, bulkhead.Verdict{}) {
+	if v, err := e.Check(t.Context(), bulkhead.Query{}); !errors.Is(err, bulkhead.ErrMalformed) ||
+		!reflect.DeepEqual(v, bulkhead.Verdict{}) {
 		t.Errorf("%v, verdict %+v", err, v)
 	}
 	if after := e.Info().Checks; after != before {
@@ -422,9 +432,10 @@ func TestLimitsOfAReport(t *testing.T) {
 		"most signatures": {bulkhead.Report{Signatures: many[:MaxSignatures]}, nil},
 		"one more":        {bulkhead.Report{Signatures: many}, bulkhead.ErrOverLimit},
 		"longest id":      {bulkhead.Report{Signatures: many[:1], ID: strings.Repeat("x", bulkhead.MaxID)}, nil},
-		"a longer id":     {bulkhead.Report{Signatures: many[:1], ID: strings.Repeat("x", bulkhead.MaxID+1)}, bulkhead.ErrMalformed},
-		"the last vote":   {bulkhead.Report{Signatures: many[:1], Vote: bulkhead.NumVotes - 1}, nil},
-		"no vote":         {bulkhead.Report{Signatures: many[:1], Vote: bulkhead.NumVotes}, bulkhead.ErrMalformed},
+		"a longer id": {bulkhead.Report{Signatures: many[:1], ID: strings.Repeat("x", bulkhead.MaxID+1)},
+			bulkhead.ErrMalformed},
+		"the last vote": {bulkhead.Report{Signatures: many[:1], Vote: bulkhead.NumVotes - 1}, nil},
+		"no vote":       {bulkhead.Report{Signatures: many[:1], Vote: bulkhead.NumVotes}, bulkhead.ErrMalformed},
 	} {
 		if _, err := e.Report(t.Context(), tt.report); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
@@ -450,7 +461,8 @@ func TestLimitsOfAReport(t *testing.T) {
 func TestTwiceInAVote(t *testing.T) {
 	e := open(t, Options{})
 	s, other := sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2)
-	if got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s, other, s, s}, Vote: bulkhead.Spam}); got != (bulkhead.Receipt{Counted: 2, Listed: 2, Duplicate: 2}) {
+	if got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s, other, s, s},
+		Vote: bulkhead.Spam}); got != (bulkhead.Receipt{Counted: 2, Listed: 2, Duplicate: 2}) {
 		t.Errorf("a vote: %+v", got)
 	}
 	if v := check(t, e, s); v.Findings[0].Spam != 1 {
@@ -474,11 +486,13 @@ func TestWhitelistedSource(t *testing.T) {
 	report(t, e, bulkhead.Report{Signatures: s, Vote: bulkhead.Spam})
 	e.SetWhitelist(white)
 	for _, vote := range []bulkhead.Vote{bulkhead.Sighting, bulkhead.Spam, bulkhead.Ham} {
-		if got := report(t, e, bulkhead.Report{Signatures: s, Vote: vote, Source: from}); got != (bulkhead.Receipt{Whitelisted: 2}) {
+		if got := report(t, e, bulkhead.Report{Signatures: s, Vote: vote,
+			Source: from}); got != (bulkhead.Receipt{Whitelisted: 2}) {
 			t.Errorf("vote %d: %+v, want all of it left out", vote, got)
 		}
 	}
-	if got := report(t, e, bulkhead.Report{Signatures: s, Vote: bulkhead.Revocation, Source: from}); got.Revoked != 2 || got.Whitelisted != 0 {
+	if got := report(t, e, bulkhead.Report{Signatures: s, Vote: bulkhead.Revocation, Source: from}); got.Revoked != 2 ||
+		got.Whitelisted != 0 {
 		t.Errorf("a revocation: %+v", got)
 	}
 	if f := check(t, e, s...).Findings[0]; f.Sightings != 0 || f.Judged != bulkhead.Revoked {
@@ -489,7 +503,9 @@ func TestWhitelistedSource(t *testing.T) {
 // TestWhitelistNames: what names an address, a domain or a network, and what does not.
 func TestWhitelistNames(t *testing.T) {
 	for _, good := range []WhitelistEntries{
-		{Senders: []string{"a@b", "@example.com", "<A@B.example>"}}, {Domains: []string{"b", "<example.com>", "example.com."}}, {ListIDs: []string{"<l.example>"}}, {DKIM: []string{"d.example"}},
+		{Senders: []string{"a@b", "@example.com", "<A@B.example>"}},
+		{Domains: []string{"b", "<example.com>", "example.com."}}, {ListIDs: []string{"<l.example>"}},
+		{DKIM: []string{"d.example"}},
 		{Networks: []string{"::ffff:192.0.2.1", "192.0.2.7/24", "2001:db8::/32"}},
 	} {
 		if _, err := NewWhitelist(good); err != nil {
@@ -497,15 +513,19 @@ func TestWhitelistNames(t *testing.T) {
 		}
 	}
 	for _, bad := range []WhitelistEntries{
-		{Senders: []string{"a@"}}, {Senders: []string{""}}, {Domains: []string{"a@b"}}, {Domains: []string{"a b"}}, {Domains: []string{"a\tb"}}, {Domains: []string{"."}},
-		{ListIDs: []string{"a@b"}}, {ListIDs: []string{" "}}, {DKIM: []string{""}}, {Networks: []string{"example.com"}}, {Networks: []string{""}},
-		{Senders: []string{"a@b", "nobody"}}, {Networks: []string{"192.0.2.1", "x"}}, {Signatures: []string{sig(bulkhead.Exact, 1).String(), "y"}},
+		{Senders: []string{"a@"}}, {Senders: []string{""}}, {Domains: []string{"a@b"}}, {Domains: []string{"a b"}},
+		{Domains: []string{"a\tb"}}, {Domains: []string{"."}},
+		{ListIDs: []string{"a@b"}}, {ListIDs: []string{" "}}, {DKIM: []string{""}}, {Networks: []string{"example.com"}},
+		{Networks: []string{""}},
+		{Senders: []string{"a@b", "nobody"}}, {Networks: []string{"192.0.2.1", "x"}},
+		{Signatures: []string{sig(bulkhead.Exact, 1).String(), "y"}},
 	} {
 		if w, err := NewWhitelist(bad); err == nil || w != nil {
 			t.Errorf("%+v: taken, %v", bad, err)
 		}
 	}
-	w, err := NewWhitelist(WhitelistEntries{Networks: []string{"::ffff:192.0.2.1", "198.51.100.7/24"}, Domains: []string{"example.com."}, Senders: []string{"A@B.example"}})
+	w, err := NewWhitelist(WhitelistEntries{Networks: []string{"::ffff:192.0.2.1", "198.51.100.7/24"},
+		Domains: []string{"example.com."}, Senders: []string{"A@B.example"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -521,7 +541,8 @@ func TestWhitelistNames(t *testing.T) {
 		}
 	}
 	var none *Whitelist
-	if none.source(&bulkhead.Source{Sender: "a@b"}) != "" || none.signature(sig(bulkhead.Exact, 1)) || w.signature(sig(bulkhead.Exact, 1)) {
+	if none.source(&bulkhead.Source{Sender: "a@b"}) != "" || none.signature(sig(bulkhead.Exact, 1)) ||
+		w.signature(sig(bulkhead.Exact, 1)) {
 		t.Error("a list without entries has some")
 	}
 	e := open(t, Options{Whitelist: w})
@@ -533,26 +554,29 @@ func TestWhitelistNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.SetWhitelist(w)
-	if got := e.Whitelisted(&bulkhead.Source{}, []bulkhead.Signature{sig(bulkhead.Exact, 1), s}); got != "signature "+s.String() {
+	if got := e.Whitelisted(&bulkhead.Source{}, []bulkhead.Signature{sig(bulkhead.Exact, 1), s}); got != "signature "+
+		s.String() {
 		t.Errorf("on the list as %q", got)
 	}
 }
 
-// TestNeverOfSeveral: nothing is told of any signature of the list, whichever scheme it
-// has, and of all others what there is.
+// TestNeverOfSeveral: no data is shown for any signature of the list, regardless of its scheme. All
+// data is shown for other signatures.
 func TestNeverOfSeveral(t *testing.T) {
 	never := []bulkhead.Signature{sig(bulkhead.PyzorDigest, 0), sig(bulkhead.Exact, 0), sig(bulkhead.DCCBody, 0)}
 	e := open(t, Options{NeverList: never})
 	for _, s := range never {
 		other := sig(s.Scheme(), 1)
-		if got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s, other}}); got.Whitelisted != 1 || got.Counted != 1 {
+		if got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s, other}}); got.Whitelisted != 1 ||
+			got.Counted != 1 {
 			t.Errorf("%v and another: %+v", s.Scheme(), got)
 		}
 		if err := e.Count(t.Context(), []bulkhead.Signature{s, other}, []uint32{1, 2}); err != nil {
 			t.Fatal(err)
 		}
 		looks := make([]bulkhead.Look, 2)
-		if err := e.Look(t.Context(), []bulkhead.Signature{s, other}, looks, bulkhead.Counts); err != nil || looks[0] != (bulkhead.Look{}) || looks[1].Sightings != 3 {
+		if err := e.Look(t.Context(), []bulkhead.Signature{s, other}, looks, bulkhead.Counts); err != nil ||
+			looks[0] != (bulkhead.Look{}) || looks[1].Sightings != 3 {
 			t.Errorf("%v and another: %+v, %v", s.Scheme(), looks, err)
 		}
 		if v := check(t, e, s, other); v.Findings[0].Known() || v.Findings[1].Sightings != 3 {
@@ -561,7 +585,7 @@ func TestNeverOfSeveral(t *testing.T) {
 	}
 }
 
-// TestOddsFollow: the odds are measured anew when any array has changed, and only then.
+// TestOddsFollow: the odds are measured again when any array has changed, and only then.
 func TestOddsFollow(t *testing.T) {
 	a, b := pair(t, 1)
 	refreshed := func(what string, want bool) {
@@ -605,9 +629,10 @@ func TestOddsFollow(t *testing.T) {
 	}
 }
 
-// TestPeersOdds: what peers hold adds to the odds: counts, and what they list.
+// TestPeersOdds: the counts and lists of peers add to the odds.
 func TestPeersOdds(t *testing.T) {
-	shape := Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 0.2}, Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 2000, Error: 0.2}}
+	shape := Options{Tally: BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 0.2},
+		Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 2000, Error: 0.2}}
 	c := newClock()
 	shape.Now = c.Now
 	fill := func(e *Engine) {
@@ -635,7 +660,8 @@ func TestPeersOdds(t *testing.T) {
 		}
 		lone.refreshOdds()
 		home.refreshOdds()
-		for what, f := range map[string]bulkhead.Finding{"a count": {Sightings: 1}, "a listing": {Judged: bulkhead.JudgedSpam}} {
+		for what, f := range map[string]bulkhead.Finding{"a count": {Sightings: 1},
+			"a listing": {Judged: bulkhead.JudgedSpam}} {
 			a, b := lone.odds.Load().Finding(&f), home.odds.Load().Finding(&f)
 			if weight == 1 && b < 1.5*a || weight == 0 && b != a {
 				t.Errorf("%s with a peer of weight %v: wrong with %v, without the peer %v", what, weight, b, a)
@@ -692,7 +718,8 @@ func TestUnchangedFiles(t *testing.T) {
 		}
 	}
 	if s.start != st.LastIndex()+1 || e.journalBytes != 0 {
-		t.Errorf("the files miss entries from %d on, %d bytes of journal; want %d, 0", s.start, e.journalBytes, st.LastIndex()+1)
+		t.Errorf("the files miss entries from %d on, %d bytes of journal; want %d, 0", s.start, e.journalBytes,
+			st.LastIndex()+1)
 	}
 	if s, err = e.snapshot(func(f func()) { f() }, nil); err != nil {
 		t.Fatal(err)
@@ -760,7 +787,8 @@ func TestSubmitGivenUp(t *testing.T) {
 // known on the first days.
 func TestMatureSources(t *testing.T) {
 	c := newClock()
-	e := open(t, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 20_000, Error: 1e-3}})
+	e := open(t, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 20_000,
+		Error: 1e-3}})
 	if e.sources().Mature {
 		t.Error("a node without mail is mature")
 	}
@@ -768,8 +796,9 @@ func TestMatureSources(t *testing.T) {
 	for ; days < 7 && !e.sources().Mature; days++ {
 		for n := range 40 {
 			report(t, e, bulkhead.Report{
-				Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1000*days+n), bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprintf("s%d.example", n))},
-				ID:         fmt.Sprint(days, n), Recipients: []string{fmt.Sprintf("u%d@here.example", n%9)},
+				Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1000*days+n),
+					bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprintf("s%d.example", n))},
+				ID: fmt.Sprint(days, n), Recipients: []string{fmt.Sprintf("u%d@here.example", n%9)},
 			})
 		}
 		c.Advance(24 * time.Hour)
@@ -788,7 +817,8 @@ func TestAspects(t *testing.T) {
 	report(t, e, bulkhead.Report{Signatures: s, Vote: bulkhead.Spam})
 	e.refreshOdds()
 	for what, want := range map[bulkhead.Aspect]bulkhead.Look{
-		0: {}, bulkhead.Aside: {}, bulkhead.Counts: {Sightings: 5}, bulkhead.Judgements: {Judged: bulkhead.JudgedSpam, Spam: 1},
+		0: {}, bulkhead.Aside: {}, bulkhead.Counts: {Sightings: 5},
+		bulkhead.Judgements:                   {Judged: bulkhead.JudgedSpam, Spam: 1},
 		bulkhead.Counts | bulkhead.Judgements: {Sightings: 5, Judged: bulkhead.JudgedSpam, Spam: 1},
 	} {
 		out := make([]bulkhead.Look, 1)
@@ -796,7 +826,8 @@ func TestAspects(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := out[0]
-		if known := got.First != 0; known != (want != bulkhead.Look{}) || (got.Error > 0) != (want.Sightings > 0) || (got.Confidence > 0) != (want.Spam > 0) {
+		if known := got.First != 0; known != (want != bulkhead.Look{}) || (got.Error > 0) != (want.Sightings > 0) ||
+			(got.Confidence > 0) != (want.Spam > 0) {
 			t.Errorf("aspects %b: %+v", what, got)
 		}
 		if got.First, got.Error, got.Confidence = 0, 0, 0; got != want {

@@ -18,7 +18,8 @@ func TestClearinghouse(t *testing.T) {
 	for name, exact := range map[string]bool{"filters": false, "maps": true} {
 		t.Run(name, func(t *testing.T) {
 			bulkheadtest.Suite{White: white, Open: func(t testing.TB) bulkhead.Clearinghouse {
-				return open(t, Options{Whitelist: list, Exact: exact, Tally: BookOptions{Generation: DefaultTally().Generation, Keep: 3, Capacity: 200_000, Error: 1e-6}})
+				return open(t, Options{Whitelist: list, Exact: exact,
+					Tally: BookOptions{Generation: DefaultTally().Generation, Keep: 3, Capacity: 200_000, Error: 1e-6}})
 			}}.Run(t)
 		})
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// toldText is what TestVotesToldFrom knows of a text.
+// toldText is the state of a text in TestVotesToldFrom.
 type toldText struct {
 	votes map[int]bulkhead.Vote // the latest of each voter
-	told  bool                  // peers were told that it is listed
+	told  bool                  // peers see it as listed
 }
 
 func (x *toldText) voters(spam bool) (n int) {
@@ -30,10 +30,10 @@ func (x *toldText) voters(spam bool) (n int) {
 	return n
 }
 
-// TestVotesToldFrom: a peer lists what the node lists and so many have voted for, from when they
-// have, until the node takes it off, and at once; and nothing else. The node itself lists as
-// without that number. It is so over weeks, changes of the secret and of the number, votes that
-// are taken back, kills and restarts, whether rounds or images bring it.
+// TestVotesToldFrom: a peer lists a signature of the node's list as soon as it has the configured
+// number of voters, until the node takes it off, and nothing else. The node's own list does not
+// depend on that number. The test covers weeks, changes of the secret and of the number, retracted
+// votes, kills and restarts, by rounds and by images.
 func TestVotesToldFrom(t *testing.T) {
 	for _, k := range []uint32{1, 2, 3} {
 		t.Run(fmt.Sprint(k), func(t *testing.T) { testVotesToldFrom(t, k) })
@@ -85,7 +85,8 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 	vote := func() {
 		n, by := int(texts*rng.Float64()*rng.Float64()), rng.IntN(voters)
 		v := []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam, bulkhead.Ham, bulkhead.Revocation}[rng.IntN(4)]
-		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: v, Reporter: bulkhead.Reporter{Account: fmt.Sprint("voter", by)}}
+		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Vote: v,
+			Reporter: bulkhead.Reporter{Account: fmt.Sprint("voter", by)}}
 		was := listed(a, n)
 		receipt := report(t, a, r)
 		if got := report(t, same, r); got != receipt {
@@ -180,8 +181,8 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 	}
 }
 
-// TestVotesToldFromChanges: another number is that of a generation that opens at once. What peers
-// were told in those that there are, they are told when it is taken off.
+// TestVotesToldFromChanges: a changed number applies to a new generation, which opens at once.
+// Peers also see when a listing that they got from an older generation is taken off.
 func TestVotesToldFromChanges(t *testing.T) {
 	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "data")
 	c := newClock()
@@ -203,12 +204,13 @@ func TestVotesToldFromChanges(t *testing.T) {
 			if err := e.PutAccount(ctx, trust.Account{Name: name, Role: trust.Trusted, Weight: 1}); err != nil {
 				t.Fatal(err)
 			}
-			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: vote, Reporter: bulkhead.Reporter{Account: name}})
+			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: vote,
+				Reporter: bulkhead.Reporter{Account: name}})
 		}
 		switch n {
 		case 0:
 			by("ann", bulkhead.Spam, early)
-		case 2: // what was told before there was a number
+		case 2: // a listing shared before there was a number
 			by("bob", bulkhead.Revocation, early)
 			by("ann", bulkhead.Spam, late)
 		case 4:
@@ -236,7 +238,8 @@ func TestVotesToldFromChanges(t *testing.T) {
 			for _, a := range g.Arrays {
 				arrays[a.Name] = true
 			}
-			if told := want[i] > 1; arrays["listed"] != told || arrays["unlisted"] != told || !arrays["spam"] || !arrays["revoked"] {
+			if told := want[i] > 1; arrays["listed"] != told || arrays["unlisted"] != told || !arrays["spam"] ||
+				!arrays["revoked"] {
 				t.Errorf("arrays %v with the number %d", arrays, want[i])
 			}
 		}

@@ -4,8 +4,8 @@ package engine
 
 import "context"
 
-// Turn waits until the writer has opened and dropped the generations that are due by
-// the clock, which it else does with the next report or within a second.
+// Turn waits until the writer has opened and dropped the generations that are due by the clock.
+// Otherwise the writer does this with the next report or within a second.
 func (e *Engine) Turn(ctx context.Context) error {
 	if err := e.inTurn(ctx, func() {}); err != nil {
 		return err

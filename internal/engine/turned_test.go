@@ -42,9 +42,8 @@ func within(t *testing.T, what string, n, of int, p float64) {
 	}
 }
 
-// TestRevocationError: spam that the revocation filter hides, and what is spam again after
-// a revocation, as often as the verdict says, on this node and on one that only hears of
-// it.
+// TestRevocationError: spam is hidden by the revocation filter, or listed again after a revocation,
+// as often as the verdict states, on this node and on one that has only its replica.
 func TestRevocationError(t *testing.T) {
 	for _, tt := range []struct {
 		name              string
@@ -65,9 +64,9 @@ func TestRevocationError(t *testing.T) {
 			voteOn(t, e, tt.spam, tt.late, bulkhead.Revocation)
 			after := ghosts(e)
 			for i := range p {
-				// What is there by chance when the opposite is voted has its turn then, so
-				// only what comes later errs. The next turn of the other filter, by chance,
-				// may make up for it.
+				// A false positive that exists when the opposite vote is cast is overtaken by that
+				// vote's turn, so only later ones err. A false next turn of the other filter may
+				// compensate for it.
 				p[i] += (after[i] - before[i]) * (1 - after[1-i]) / engines
 			}
 			if err := home.SetOrigins(context.Background(), []Origin{{ID: "p", Weight: 1}}); err != nil {
@@ -76,7 +75,7 @@ func TestRevocationError(t *testing.T) {
 			transfer(t, e, home, "p")
 			for _, e := range []*Engine{e, home} {
 				e.refreshOdds()
-				// They are those of many lines that are as full as these are on average.
+				// These are the errors of many lines with the average fill of these.
 				o := e.odds.Load()
 				stated := [2]float64{o.Finding(&bulkhead.Finding{Judged: bulkhead.JudgedSpam}), o.Revoked()}
 				for i := range stated {
@@ -135,6 +134,7 @@ func (c *counted) see(t *testing.T, revoked bool, v bulkhead.Verdict, stated [2]
 		c.of++
 	}
 	if v.Error < least || v.Findings[0].Error < least || v.Error > 1 {
-		t.Fatalf("revoked %v, spam %v: error %v, of the signature %v; want at least %v", revoked, judged, v.Error, v.Findings[0].Error, least)
+		t.Fatalf("revoked %v, spam %v: error %v, of the signature %v; want at least %v", revoked, judged, v.Error,
+			v.Findings[0].Error, least)
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
-// ballotBytes limits the memory for the record of who voted on what: some 10,000 votes
-// on whole messages.
+// ballotBytes limits the memory in bytes for the record of who voted on what. It holds about 10,000
+// votes on whole messages.
 const ballotBytes = 32 << 20
 
 // Undone is the result of [Engine.UndoVotes], in signatures and pairs of a text with a
 // link or sender.
 type Undone struct {
 	Votes   int       // taken back
-	Off, On int       // of these, newly off the blocklist or on it
-	Oldest  time.Time // of all votes that are remembered; zero if there are none
+	Off, On int       // signatures newly taken off the blocklist, or newly listed
+	Oldest  time.Time // time of the oldest remembered vote; zero if there is none
 }
 
-// A retraction takes back votes of one voice.
+// A retraction retracts votes of one voice.
 type retraction struct {
 	secrets *keys.Secrets
 	voice   string
@@ -39,14 +39,14 @@ func (x *retraction) decide(r *resolve.Resolver) error {
 	return nil
 }
 
-// UndoVotes takes back the votes of a voice, see [trust.Standing], at or after a time,
-// as far as they are remembered: the record has a fixed size. The result is durable when
-// UndoVotes returns nil; after an error a part may be.
+// UndoVotes retracts the votes of a voice, see [trust.Standing], at or after a time, as far as they
+// are remembered: the record has a fixed size. The result is durable when UndoVotes returns nil.
+// After an error, a part of it may be durable.
 func (e *Engine) UndoVotes(ctx context.Context, voice string, since time.Time) (Undone, error) {
 	return e.retract(voice, since, func(x *retraction) error { return e.add(ctx, x) })
 }
 
-// PreviewUndo returns what [Engine.UndoVotes] would do now. It takes nothing back.
+// PreviewUndo returns the result that [Engine.UndoVotes] would have now. It retracts nothing.
 func (e *Engine) PreviewUndo(ctx context.Context, voice string, since time.Time) (Undone, error) {
 	return e.retract(voice, since, func(x *retraction) error { return e.try(ctx, x) })
 }
@@ -92,17 +92,17 @@ func (e *Engine) try(ctx context.Context, x *retraction) (err error) {
 	return errors.Join(refused, err)
 }
 
-// Votes returns on how many signatures and pairs a voice has votes that are remembered:
-// what [Engine.UndoVotes] takes back if it is given the earliest time.
+// Votes returns the number of signatures and pairs with remembered votes of a voice. These are the
+// votes that [Engine.UndoVotes] retracts for the earliest possible time.
 func (e *Engine) Votes(voice string) int {
 	return len(e.ballots.Of(e.books.Load().secrets.Maker().Voice(voice), 0))
 }
 
-// unixSecond returns the Unix second of a time, 0 if it is earlier.
+// unixSecond returns the Unix second of a time, or 0 for a time before 1970.
 func unixSecond(t time.Time) uint64 { return uint64(max(0, t.Unix())) }
 
-// Voted reports of each voice whether votes of it at or after a time are remembered, which
-// [Engine.UndoVotes] would take back.
+// Voted reports for each voice whether it has remembered votes at or after a time, which
+// [Engine.UndoVotes] would retract.
 func (e *Engine) Voted(voices []string, since time.Time) []bool {
 	known := e.ballots.Voices(unixSecond(since))
 	maker := e.books.Load().secrets.Maker()

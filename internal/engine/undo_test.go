@@ -25,7 +25,8 @@ func TestUndoVotes(t *testing.T) {
 			put(t, e, name, trust.Trusted, 1, netip.Addr{})
 		}
 		s := func(n int) []bulkhead.Signature {
-			return []bulkhead.Signature{sig(bulkhead.Exact, n), bulkhead.NamedSignature(bulkhead.Link, string(rune('a'+n))+".example")}
+			return []bulkhead.Signature{sig(bulkhead.Exact, n),
+				bulkhead.NamedSignature(bulkhead.Link, string(rune('a'+n))+".example")}
 		}
 		vote := func(name string, vote bulkhead.Vote, n int) { report(t, e, by(name, vote, s(n)...)) }
 		vote("alice", bulkhead.Spam, 0)
@@ -69,13 +70,15 @@ func TestUndoVotes(t *testing.T) {
 			t.Errorf("clean=%v: the preview was %+v, the result is %+v", clean, preview, got)
 		}
 		if err != nil || got.Off != 3 || got.On != 1 || got.Votes != 12 || got.Oldest.After(since.Add(-time.Hour)) {
-			t.Errorf("clean=%v: undone %+v, %v, want 3 off, of message 1 text and pair, of 2 the link; text 3 on", clean, got, err)
+			t.Errorf("clean=%v: undone %+v, %v, want 3 off, of message 1 text and pair, of 2 the link; text 3 on", clean, got,
+				err)
 		}
 		listed("after", true, false, true, true, false)
 		if got, err := e.UndoVotes(ctx, "account:alice", since); err != nil || got.Off+got.On != 0 {
 			t.Errorf("clean=%v: undone twice: %+v, %v", clean, got, err)
 		}
-		if got, want := e.Voted([]string{"account:nobody", "account:alice"}, since), []bool{false, true}; !slices.Equal(got, want) {
+		if got, want := e.Voted([]string{"account:nobody", "account:alice"}, since), []bool{false, true}; !slices.Equal(got,
+			want) {
 			t.Errorf("who has voted: %v, want %v", got, want)
 		}
 		if got := e.Voted([]string{"account:alice"}, since.Add(1000*time.Hour)); got[0] {
@@ -103,8 +106,8 @@ func TestUndoVotes(t *testing.T) {
 	}
 }
 
-// TestTraps: a trap needs a second witness: a trap that another network wrote to, or a
-// reporter. Whoever sends mail casts its votes.
+// TestTraps: a trap needs a second witness: a trap that another network wrote to, or a reporter.
+// The senders of mail to a trap cause its votes.
 func TestTraps(t *testing.T) {
 	trap := func(client string, n int) bulkhead.Report {
 		return bulkhead.Report{

@@ -24,8 +24,8 @@ func (v view) evidence() evidence.View {
 	return out
 }
 
-// A view is what look-ups read: the node's own books, and the replicas of others. Both
-// are immutable.
+// A view is the data that look-ups read: the node's own books, and the replicas of peers. Both are
+// immutable.
 type view struct {
 	*books
 	remote *replica.View
@@ -41,8 +41,8 @@ type sources struct {
 	promotion float64
 }
 
-// sources returns the current sources. They are made anew when the view or the promotion
-// weight has changed.
+// sources returns the current sources. It makes new ones when the view or the promotion weight has
+// changed.
 func (e *Engine) sources() *sources {
 	v, promotion := e.view(), e.policy().Promotion
 	if s := e.read.Load(); s != nil && s.view == v && s.promotion == promotion {

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// votersOf adds trusted accounts of full weight ("a", "b", "c"), one of half weight
-// ("half"), and accounts of twenty networks for which nobody vouches ("x0" to "x19").
+// votersOf adds trusted accounts of full weight ("a", "b", "c"), one of half weight ("half"), and
+// unvouched accounts of twenty networks ("x0" to "x19").
 func votersOf(t testing.TB, e *Engine) {
 	t.Helper()
 	for _, name := range []string{"a", "b", "c"} {
@@ -29,10 +29,9 @@ func votersOf(t testing.TB, e *Engine) {
 	}
 }
 
-// TestSequences: the latest vote of a voter counts, and the heavier side wins at
-// once. A word is a voter and a vote: + spam, - revocation, h ham, n of them by "n*";
-// "x*" is all twenty strangers, "day" lets a day pass. What follows "=" is the
-// judgement from then on.
+// TestSequences: the latest vote of a voter counts, and the heavier side wins at once. A word is a
+// voter and a vote: + spam, - revocation, h ham, n of them by "n*"; "x*" is all twenty strangers,
+// "day" lets a day pass. "=" precedes the judgement from then on.
 func TestSequences(t *testing.T) {
 	for _, tt := range []string{
 		"a+ =spam",
@@ -54,7 +53,7 @@ func TestSequences(t *testing.T) {
 		"a- x*+ =none",
 		"a+ " + strings.Repeat("a- a+ ", 30) + "=spam",
 		"a+ " + strings.Repeat("a- a+ ", 200) + "a- =revoked",
-		"half+ half- half+ half- half+ =none", // going to and fro adds no weight
+		"half+ half- half+ half- half+ =none", // changing sides repeatedly adds no weight
 		"a+ b+ " + strings.Repeat("half- half+ ", 9) + "half- =spam",
 	} {
 		for _, exact := range []bool{true, false} {
@@ -94,7 +93,8 @@ func TestManyTurns(t *testing.T) {
 		if got := report(t, e, by("a", bulkhead.Spam, s)); got.Listed != 1 || check(t, e, s).Class != bulkhead.ClassSpam {
 			t.Fatalf("listed for the %d. time: %+v", turn+1, got)
 		}
-		if got := report(t, e, by("a", bulkhead.Revocation, s)); got.Revoked != 1 || check(t, e, s).Class == bulkhead.ClassSpam {
+		if got := report(t, e, by("a", bulkhead.Revocation, s)); got.Revoked != 1 ||
+			check(t, e, s).Class == bulkhead.ClassSpam {
 			t.Fatalf("taken off for the %d. time: %+v", turn+1, got)
 		}
 	}
@@ -290,9 +290,8 @@ func (m *sigModel) vote(v view, name string, root map[string]bool, units int64, 
 	}
 }
 
-// TestVotesAgainstModel casts random votes of random voters over many days, and
-// compares what the engine says with maps that were told the same, also after
-// restarts.
+// TestVotesAgainstModel casts random votes of random voters over many days, and compares the engine
+// with maps that received the same votes, also after restarts.
 func TestVotesAgainstModel(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 13))
@@ -335,7 +334,8 @@ func TestVotesAgainstModel(t *testing.T) {
 			a, _ := e.Accounts().Get(name)
 			m.vote(v, name, root, int64(resolve.Units(e.Accounts().Policy().Of(&a))), vote != bulkhead.Spam)
 			if listed, _ := m.listed(); spam(t, e, s) != listed {
-				t.Fatalf("seed %d, step %d, %s votes %v: spam %v, want %v: %+v", seed, step, name, vote, !listed, listed, m.balance(root))
+				t.Fatalf("seed %d, step %d, %s votes %v: spam %v, want %v: %+v", seed, step, name, vote, !listed, listed,
+					m.balance(root))
 			}
 		}
 		for n, m := range models {
@@ -350,8 +350,8 @@ func TestVotesAgainstModel(t *testing.T) {
 	}
 }
 
-// TestCreditsOnceInReplay: an entry that the accounts of a checkpoint have seen
-// credits nobody again when the journal is replayed.
+// TestCreditsOnceInReplay: an entry that is already in the accounts of a checkpoint gives no second
+// credit when the journal is replayed.
 func TestCreditsOnceInReplay(t *testing.T) {
 	e := open(t, Options{})
 	votersOf(t, e)
@@ -375,14 +375,15 @@ func TestCreditsOnceInReplay(t *testing.T) {
 	}
 }
 
-// TestWhoConfirms: reports are confirmed by accounts that an administrator vouched
-// for, before anybody lists the message, and not by those that have earned much; a
-// report that was taken back is neither confirmed nor blamed.
+// TestWhoConfirms: reports are confirmed by accounts that an administrator vouched for, before the
+// message is listed, and not by accounts that have earned much weight; a report that was taken back
+// is neither confirmed nor blamed.
 func TestWhoConfirms(t *testing.T) {
 	e := open(t, Options{})
 	votersOf(t, e)
 	addr := netip.MustParseAddr("198.51.100.1")
-	if err := e.PutAccount(t.Context(), trust.Account{Name: "proven", Role: trust.Member, Weight: 0.05, Confirmed: 1e6, From: addr}); err != nil {
+	if err := e.PutAccount(t.Context(), trust.Account{Name: "proven", Role: trust.Member, Weight: 0.05, Confirmed: 1e6,
+		From: addr}); err != nil {
 		t.Fatal(err)
 	}
 	credits := func() (uint32, uint32) {
@@ -411,8 +412,8 @@ func TestWhoConfirms(t *testing.T) {
 	}
 }
 
-// TestCountOfAVote: whatever number a vote names, it is one voter's, those of one
-// network for whom nobody vouches are one, and votes make nothing bulk.
+// TestCountOfAVote: a vote counts as one voter regardless of its number, unvouched voters of one
+// network count as one, and votes make nothing bulk.
 func TestCountOfAVote(t *testing.T) {
 	e := open(t, Options{})
 	s := sig(bulkhead.Exact, 1)
@@ -430,9 +431,8 @@ func TestCountOfAVote(t *testing.T) {
 	}
 }
 
-// TestStrangersClaims: strangers' sightings count once for each voice, and
-// never enough for bulk; those of the node itself and of vouched accounts
-// count as they say.
+// TestStrangersClaims: strangers' sightings count once for each voice, and never enough for bulk.
+// Sightings by the node itself and by vouched accounts count with their numbers.
 func TestStrangersClaims(t *testing.T) {
 	ctx := t.Context()
 	e := open(t, Options{})
@@ -459,9 +459,12 @@ func TestStrangersClaims(t *testing.T) {
 		{"an address", network(address(1, 1), address(1, 1)), 20, 1, false},
 		{"a network", many(200, func(i int) bulkhead.Reporter { return address(1, i) }), 20, 1, false},
 		{"200 networks", many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), bulkhead.Many, 10, false},
-		{"accounts of 20 networks", many(20, func(i int) bulkhead.Reporter { return bulkhead.Reporter{Account: fmt.Sprint("x", i)} }), 20, 10, false},
-		{"200 networks and 9 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), many(9, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 19, false},
-		{"200 networks and 10 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }), many(10, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 20, true},
+		{"accounts of 20 networks",
+			many(20, func(i int) bulkhead.Reporter { return bulkhead.Reporter{Account: fmt.Sprint("x", i)} }), 20, 10, false},
+		{"200 networks and 9 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }),
+			many(9, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 19, false},
+		{"200 networks and 10 of the node", append(many(200, func(i int) bulkhead.Reporter { return address(i, 1) }),
+			many(10, func(int) bulkhead.Reporter { return bulkhead.Reporter{} })...), 1, 20, true},
 		{"the node itself", network(bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}), 20, 20, true},
 		{"a vouched account", network(bulkhead.Reporter{Account: "half"}), 20, 20, true},
 	} {
@@ -473,7 +476,8 @@ func TestStrangersClaims(t *testing.T) {
 			t.Errorf("%s: %d sightings, bulk %v, want %d and %v", tt.name, v.Sightings, v.Bulk, tt.want, tt.bulk)
 		}
 	}
-	if _, err := e.Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}, Reporter: bulkhead.Reporter{Account: "nobody"}}); !errors.Is(err, bulkhead.ErrUnauthorised) {
+	if _, err := e.Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)},
+		Reporter: bulkhead.Reporter{Account: "nobody"}}); !errors.Is(err, bulkhead.ErrUnauthorised) {
 		t.Errorf("a sighting of an account that is not there: %v", err)
 	}
 }

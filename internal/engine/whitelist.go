@@ -8,17 +8,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Whitelist names mail that is never called spam and not counted. Names are
-// case-insensitive. It must not change once an engine has it; replace it with
-// [Engine.SetWhitelist].
+// A Whitelist describes mail that is never called spam and not counted. Names are case-insensitive.
+// A Whitelist must not change once an engine has it; replace it with [Engine.SetWhitelist].
 type Whitelist struct {
-	proven, claimed origins // entries for verified names, and for unverified ones, too
+	proven, claimed origins // entries for verified names, and entries that also match unverified names
 	networks        []netip.Prefix
 	dkim            map[string]struct{}
 	signatures      map[bulkhead.Signature]struct{}
 }
 
-// origins are entries that name where a message comes from.
+// origins are entries that name the source of a message.
 type origins struct{ senders, domains, listIDs map[string]struct{} }
 
 func newOrigins() origins {
@@ -29,10 +28,10 @@ func newOrigins() origins {
 // and ListIDs match only what was verified, unless they begin with [bulkhead.Forgeable].
 type WhitelistEntries struct {
 	Senders    []string // addresses, "local@domain"
-	Domains    []string // of senders; each stands for its subdomains too
+	Domains    []string // of senders; each includes its subdomains
 	Networks   []string // of clients: addresses or CIDR prefixes
 	ListIDs    []string
-	DKIM       []string // signing domains; each stands for its subdomains too
+	DKIM       []string // signing domains; each includes its subdomains
 	Signatures []string // in the form of bulkhead.ParseSignature
 }
 
@@ -58,7 +57,8 @@ func NewWhitelist(e WhitelistEntries) (*Whitelist, error) {
 			s, forgeable := strings.CutPrefix(entry, bulkhead.Forgeable)
 			switch {
 			case forgeable && list.claimed == nil:
-				return nil, fmt.Errorf("whitelist: %s %.100q: DKIM domains are always verified, so none is forgeable", list.name, entry)
+				return nil, fmt.Errorf("whitelist: %s %.100q: DKIM domains are always verified, so none is forgeable", list.name,
+					entry)
 			case !list.valid(s):
 				return nil, fmt.Errorf("whitelist: %s %.100q is not a name", list.name, entry)
 			case forgeable:
@@ -101,7 +101,7 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-// source returns the entry that whitelists mail from s, "" for none.
+// source returns the entry that whitelists mail from s, or "" if there is none.
 func (w *Whitelist) source(s *bulkhead.Source) string {
 	if w == nil {
 		return ""
@@ -128,7 +128,7 @@ func (w *Whitelist) source(s *bulkhead.Source) string {
 	return ""
 }
 
-// match returns the entry for a sender or list, "" for none.
+// match returns the entry for a sender or list, or "" if there is none.
 func (o *origins) match(sender, listID string) string {
 	if sender != "" {
 		sender = fold(sender)
@@ -157,7 +157,7 @@ func (w *Whitelist) signature(sig bulkhead.Signature) bool {
 	return ok
 }
 
-// lookDomain returns the entry of set that is domain or a parent of it.
+// lookDomain returns the entry of set that equals domain or is a parent of it.
 func lookDomain(set map[string]struct{}, domain string) string {
 	for domain != "" {
 		if _, ok := set[domain]; ok {
@@ -180,8 +180,8 @@ func fold(s string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(strings.TrimSpace(s), "<>"), "."))
 }
 
-// Whitelisted returns the entry of the whitelist that a message matches by its
-// source or one of its signatures, "" for none.
+// Whitelisted returns the entry of the whitelist that a message matches by its source or one of its
+// signatures, or "" if there is none.
 func (e *Engine) Whitelisted(source *bulkhead.Source, sigs []bulkhead.Signature) string {
 	white := e.whitelist.Load()
 	if entry := white.source(source); entry != "" {
@@ -195,8 +195,8 @@ func (e *Engine) Whitelisted(source *bulkhead.Source, sigs []bulkhead.Signature)
 	return ""
 }
 
-// hides reports whether nothing is ever shown of a signature, even if it was counted
-// before a list had it, or by peers without that entry.
+// hides reports whether a signature is never shown, even if it was counted before a list had it, or
+// by peers without that entry.
 func (e *Engine) hides(white *Whitelist, sig *bulkhead.Signature) bool {
 	return e.neverSchemes>>sig.Scheme()&1 != 0 && e.never[*sig] || white.signature(*sig)
 }

@@ -17,21 +17,21 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// ErrOtherPage says that a page is not the one that was lost.
+// ErrOtherPage means that a page is not the one that was lost.
 var ErrOtherPage = errors.New("engine: not the page that was lost")
 
 // Wounds are the pages of shared arrays that a damaged store has lost, and that peers may
 // still have.
 type Wounds struct {
-	// Store is the incarnation that the store had before it was salvaged; "" if it was not,
-	// or if that is over: see [Engine.EndHealing].
+	// Store is the incarnation that the store had before it was salvaged; "" if it was not
+	// salvaged, or if healing has ended, see [Engine.EndHealing].
 	Store string
-	// Whole says that the shared arrays will be, once no page is missing, what they were.
+	// Whole means that the shared arrays will have their original content once no page is missing.
 	Whole bool
-	Pages []Wound // that are missing
+	Pages []Wound // the missing pages
 }
 
-// A Wound is one such page.
+// A Wound is one missing page.
 type Wound struct {
 	Array    Array
 	Start    uint64 // of the generation
@@ -39,14 +39,14 @@ type Wound struct {
 	Geometry filter.Geometry // of the array
 }
 
-// A Healing is how many pages were made whole since the start with those of one peer.
+// A Healing is the number of pages that were healed since the start with pages of one peer.
 type Healing struct {
 	Peer  string
 	Pages uint64
 }
 
-// maxSince is how many adds the lost pages may take, all together, before they are given up:
-// 20 MB.
+// maxSince is the maximum number of adds that are recorded for all lost pages, about 20 MB. Beyond
+// it, the pages are given up.
 const maxSince = 1 << 20
 
 // A place is a page of an own array.
@@ -55,22 +55,22 @@ type place struct {
 	page int
 }
 
-// wounds is what it takes to make lost pages whole. It is the writer's.
+// wounds is the data needed to heal lost pages. Only the writer uses it.
 type wounds struct {
 	store  string
-	broken bool // something of the shared arrays is lost that no page brings back
+	broken bool // data of the shared arrays is lost that no page restores
 	pages  map[place]*wound
 	adds   int
 }
 
-// A wound is what a lost page was in the checkpoint, and what it took since, in order.
+// A wound is the sum of a lost page in the checkpoint, and the page's later adds, in order.
 type wound struct {
 	sum  pages.Sum
 	keys []filter.Key
 	n    []uint32 // of keys; nil in sets
 }
 
-// note notes what an entry adds to pages that are lost.
+// note records the adds of an entry to lost pages.
 func (w *wounds) note(index uint64, a Array, start uint64, pageOf func(filter.Key) int, keys []filter.Key, n []uint32) {
 	if len(w.pages) == 0 {
 		return
@@ -99,14 +99,14 @@ func (w *wounds) drop(at place) {
 	delete(w.pages, at)
 }
 
-// sumsOf is the name of the file with the sums of the pages of an array's.
+// sumsOf returns the name of the file with the sums of an array file's pages.
 func sumsOf(file string) string { return "sums-" + file }
 
-// shared reports whether an array is one that peers have replicas of.
+// shared reports whether peers have replicas of an array.
 func shared(array string) bool { return slices.Contains(sharedArrays[:], Array(array)) }
 
-// examine looks, after a salvage, at which of the lost pages peers may still have. It
-// returns the doubts that are left: a page that had nothing has lost nothing.
+// examine determines, after a salvage, which of the lost pages peers may still have. It returns the
+// remaining doubts: an empty page has lost nothing.
 func (e *Engine) examine(n *store.Inspection, doubts []Doubt) (left []Doubt) {
 	w := e.wounds
 	if w == nil {
@@ -135,10 +135,10 @@ func (e *Engine) examine(n *store.Inspection, doubts []Doubt) (left []Doubt) {
 			case sums[page].Version == 0 && !d.Stale && (floor == 0 || sums[page].Index == 0):
 				rest = without(rest, at)
 			case sums[page].Version == 0 && !d.Stale:
-				w.broken = true // it has shown nothing, so nobody has anything of it
+				w.broken = true // it has shown nothing, so no peer has any of it
 			default:
 				w.pages[at] = &wound{sum: sums[page]}
-				// What was below the floor is lost, so what comes is not shown as it would be.
+				// Counts below the floor are lost, so later counts will become visible too late.
 				w.broken = w.broken || floor > 0
 			}
 		}
@@ -168,10 +168,11 @@ func (e *Engine) sums(d *Doubt) ([]pages.Sum, error) {
 	return pages.ParseSums(data, array.Geometry().Pages())
 }
 
-// without returns the doubts without what they say of a page.
+// without returns the doubts without a page.
 func without(doubts []Doubt, at place) (out []Doubt) {
 	for _, d := range doubts {
-		if d.Origin != "" || Array(d.Array) != at.Array || d.Start != at.Start || at.page < d.Page || at.page >= d.Page+d.Pages {
+		if d.Origin != "" || Array(d.Array) != at.Array || d.Start != at.Start || at.page < d.Page ||
+			at.page >= d.Page+d.Pages {
 			out = append(out, d)
 			continue
 		}
@@ -188,7 +189,7 @@ func without(doubts []Doubt, at place) (out []Doubt) {
 	return out
 }
 
-// Wounds returns which pages are missing that peers may have.
+// Wounds returns the missing pages that peers may have.
 func (e *Engine) Wounds(ctx context.Context) (out Wounds, err error) {
 	err = e.inTurn(ctx, func() {
 		if e.wounds == nil {
@@ -208,15 +209,15 @@ func (e *Engine) Wounds(ctx context.Context) (out Wounds, err error) {
 	return out, err
 }
 
-// own returns an array of the node itself; nil if its generation is gone.
+// own returns the node's own array with the key, or nil if its generation is gone.
 func (e *Engine) own(k replica.Key) imaged {
 	return e.ownArray(&Doubt{Array: string(k.Array), Start: k.Start})
 }
 
-// Heal makes a page whole again, durably, with the replica of it that a peer has: an image
-// in the encoding of [filter.Image.Append]. It returns an error that wraps [ErrOtherPage],
-// and changes nothing, if the page is not the one that was lost, which its sum in the
-// checkpoint shows, and one that wraps [bulkhead.ErrMalformed] if it is no page of the array.
+// Heal durably restores a page from a peer's replica: an image in the encoding of
+// [filter.Image.Append]. It returns an error that wraps [ErrOtherPage], and changes nothing, if the
+// page is not the one that was lost, by its sum in the checkpoint. It returns an error that wraps
+// [bulkhead.ErrMalformed] if the image is not a page of the array.
 func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, image []byte) error {
 	array := e.own(replica.Key{Array: a, Start: start})
 	if array == nil {
@@ -229,14 +230,17 @@ func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, i
 	if err != nil || m.Generation != start {
 		return fmt.Errorf("%w: page of %s, generation %d: %v", bulkhead.ErrMalformed, a, start, err)
 	}
-	return e.change(ctx, &healing{peer: peer, at: place{replica.Key{Array: a, Start: start}, m.Page}, page: m, sum: pages.SumOf(m)})
+	return e.change(ctx, &healing{peer: peer, at: place{replica.Key{Array: a, Start: start}, m.Page}, page: m,
+		sum: pages.SumOf(m)})
 }
 
-// HealSaid makes pages of an array whole again with what the node itself has said of it, and
-// returns how many: images of all its pages at one moment, encoded, or none; and the rounds
-// since, or from the beginning, each of which continues the one before. The caller vouches for
-// them. They may lead beyond the last checkpoint; pages of which they say less stay lost.
-func (e *Engine) HealSaid(ctx context.Context, a Array, start uint64, images [][]byte, rounds []Part) (n int, err error) {
+// HealSaid restores pages of an array from messages that the node itself has published, and returns
+// the number of restored pages. images are the encoded images of all its pages at one moment, or
+// none. rounds are the later rounds, or without images all rounds from the beginning, each of which
+// continues the one before. The caller vouches for their authenticity. They may lead beyond the
+// last checkpoint. Pages for which they do not reach the checkpoint stay lost.
+func (e *Engine) HealSaid(ctx context.Context, a Array, start uint64, images [][]byte, rounds []Part) (n int,
+	err error) {
 	key := replica.Key{Array: a, Start: start}
 	array := e.own(key)
 	if array == nil {
@@ -265,11 +269,11 @@ func (e *Engine) HealSaid(ctx context.Context, a Array, start uint64, images [][
 	return n, nil
 }
 
-// Broker stands in a [Healing] for a peer, if the pages are of what the node had said itself
-// and a broker had stored.
+// Broker takes the place of a peer in a [Healing] if the pages come from the node's own messages
+// that a broker had stored.
 const Broker = "broker"
 
-// A recalled is an array that is made of what was said of it.
+// A recalled is an array that is rebuilt from published messages.
 type recalled interface {
 	imaged
 	ApplyRound(index uint64, r *filter.Round, replayed bool) error
@@ -288,7 +292,7 @@ func newRecalled(g filter.Geometry, start uint64) (array recalled, err error) {
 	return array, err
 }
 
-// recall returns the array that images and rounds lead to.
+// recall returns the array that results from images and rounds.
 func recall(g filter.Geometry, start uint64, images [][]byte, rounds []Part) (recalled, error) {
 	array, err := newRecalled(g, start)
 	if err != nil {
@@ -309,8 +313,8 @@ func recall(g filter.Geometry, start uint64, images [][]byte, rounds []Part) (re
 			return nil, err
 		}
 	}
-	// A round that is full may have been split, in no order of time: what comes before it was
-	// so at some moment, and what is between its parts was not.
+	// A full round may have been split without regard to time. The state before it existed at some
+	// moment, but the state between its parts never did.
 	for len(list) > 0 && list[len(list)-1].Len() >= maxRound {
 		list = list[:len(list)-1]
 	}
@@ -322,13 +326,13 @@ func recall(g filter.Geometry, start uint64, images [][]byte, rounds []Part) (re
 	return array, nil
 }
 
-// A healing puts a page in the place of the lost one.
+// A healing is the change that replaces a lost page.
 type healing struct {
 	peer string
 	at   place
 	page *filter.Image
 	sum  pages.Sum
-	said bool // by the node itself: it may have more than the page that was lost
+	said bool // published by the node itself: it may have more than the lost page
 }
 
 func (c *healing) do(e *Engine) error {
@@ -346,7 +350,8 @@ func (c *healing) do(e *Engine) error {
 	if err != nil {
 		return err
 	}
-	if err := e.journalled(entryHeal, &healed{Array: c.at.Array, Start: c.at.Start, Image: image.Append(nil)}); err != nil {
+	if err := e.journalled(entryHeal, &healed{Array: c.at.Array, Start: c.at.Start,
+		Image: image.Append(nil)}); err != nil {
 		return err
 	}
 	if e.healings == nil {
@@ -357,8 +362,8 @@ func (c *healing) do(e *Engine) error {
 	return nil
 }
 
-// grown returns the page with what was added since, of which it may have the first adds, as
-// one of an array with a floor.
+// grown returns the page of an array with the given floor after the later adds. The page may
+// already have the first of these adds.
 func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
 	array, err := newRecalled(m.Geometry, m.Generation)
 	if err != nil {
@@ -374,7 +379,7 @@ func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
 	changes := m.Info.Version - w.sum.Version
 	switch {
 	case counts == nil:
-		array.(*filter.Bits).SetBatch(0, w.keys, nil) // what it has already changes nothing
+		array.(*filter.Bits).SetBatch(0, w.keys, nil) // keys that it already has change nothing
 	case floor > 0 && changes > 0:
 		w.raise(counts)
 	default:
@@ -387,8 +392,8 @@ func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
 	return array.Image(m.Page), nil
 }
 
-// raise raises every key that was added since to as often as that, at least. Which of the adds
-// a page has that others were shown cannot be known, since not all of them were shown.
+// raise raises the count of every key added since to at least its number of adds. With a floor, not
+// all adds were shown to peers, so the adds that the page already has cannot be determined.
 func (w *wound) raise(page *filter.Counting) {
 	since := make(map[filter.Key]uint64)
 	for i, k := range w.keys {
@@ -401,8 +406,9 @@ func (w *wound) raise(page *filter.Counting) {
 	}
 }
 
-// has returns how many of the adds since a page has that is so many changes older than the
-// lost one. Every add is a change, unless it is of nothing or the count is as high as it gets.
+// has returns the number of later adds that a page already has, given the number of changes by
+// which it is newer than the lost page. Every add is one change, except an add of 0 or to a count
+// at the maximum.
 func (w *wound) has(changes uint64, page *filter.Counting) (n int, err error) {
 	for changes > 0 && n < len(w.keys) {
 		if w.n[n] > 0 {
@@ -419,7 +425,7 @@ func (w *wound) has(changes uint64, page *filter.Counting) (n int, err error) {
 	return n, nil
 }
 
-// tellHealings lets everybody read what was healed.
+// tellHealings publishes the healings for readers of [Engine.Healings].
 func (e *Engine) tellHealings() {
 	list := make([]Healing, 0, len(e.healings))
 	for _, peer := range slices.Sorted(maps.Keys(e.healings)) {
@@ -428,7 +434,8 @@ func (e *Engine) tellHealings() {
 	e.healedBy.Store(&list)
 }
 
-// Healings returns which peers' replicas have made pages whole since the start.
+// Healings returns the peers whose replicas have healed pages since the start, and the numbers of
+// pages.
 func (e *Engine) Healings() []Healing {
 	if p := e.healedBy.Load(); p != nil {
 		return *p
@@ -436,11 +443,11 @@ func (e *Engine) Healings() []Healing {
 	return nil
 }
 
-// healed is the body of a heal entry: a page that is whole again, or that no more will be.
+// healed is the body of a heal entry: a healed page, or the end of healing.
 type healed struct {
 	Array Array  `json:"array,omitempty"`
 	Start uint64 `json:"start,omitempty"`
-	Image []byte `json:"image,omitempty"` // with all that the page took since
+	Image []byte `json:"image,omitempty"` // with all later adds to the page
 	End   bool   `json:"end,omitempty"`   // see EndHealing
 }
 
@@ -463,16 +470,16 @@ func (h *healed) apply(e *Engine, index uint64) error {
 	}
 	at := place{key, m.Page}
 	e.wounds.drop(at)
-	delete(e.recorder.rounds, key) // they do not lead to what is there now
-	if floorOf(array) == 0 {       // else what was below the floor is still missing
+	delete(e.recorder.rounds, key) // they do not lead to the present content
+	if floorOf(array) == 0 {       // otherwise counts below the floor are still missing
 		doubts := without(e.Doubts(), at)
 		e.doubts.Store(&doubts)
 	}
 	return nil
 }
 
-// EndHealing gives up the pages that are still missing: what the node has now is told to
-// its peers.
+// EndHealing gives up the pages that are still missing. The node then shares its present content
+// with its peers.
 func (e *Engine) EndHealing(ctx context.Context) error {
 	return e.change(ctx, endHealing{})
 }
@@ -489,13 +496,16 @@ func (endHealing) do(e *Engine) error {
 	return e.journalled(entryHeal, &healed{End: true})
 }
 
-// ReplicaPages returns pages of an origin's replica, encoded, for the origin itself that has
-// lost them: nil for those that are not here. An array that is not here is an error that
-// wraps [ErrGap], one of another shape has no pages.
-func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start uint64, g filter.Geometry, list []int) (out [][]byte, err error) {
+// ReplicaPages returns encoded pages of an origin's replica for the origin itself, which has lost
+// them. A page that is not here is nil. ReplicaPages returns an error that wraps [ErrGap] if the
+// array is missing or has another geometry.
+func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start uint64, g filter.Geometry,
+	list []int) (out [][]byte, err error) {
 	var images []*filter.Image
 	var copied error
-	err = e.inTurn(ctx, func() { images, copied = e.replicas.CopyPages(origin, replica.Key{Array: a, Start: start}, g, list) })
+	err = e.inTurn(ctx, func() {
+		images, copied = e.replicas.CopyPages(origin, replica.Key{Array: a, Start: start}, g, list)
+	})
 	if err == nil {
 		err = copied
 	}
@@ -512,9 +522,9 @@ func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start
 	return out, nil
 }
 
-// encode returns the wounds for a checkpoint: v length and incarnation of the store, 1 if
-// something is lost that no page brings back, v count, and for each page its array (byte), v start, v
-// page, sum, v count and keys of what it took since, in counts each with v increment.
+// encode returns the wounds for a checkpoint: v length and incarnation of the store, 1 if data is
+// lost that no page restores, v count. For each page follow its array (byte), v start, v page, sum,
+// v count and the keys of the later adds, for counts each with v increment.
 func (w *wounds) encode() []byte {
 	b := appendBytes(nil, []byte(w.store))
 	broken := byte(0)
@@ -539,7 +549,7 @@ func (w *wounds) encode() []byte {
 	return b
 }
 
-// decodeWounds reads what encode wrote.
+// decodeWounds reads the output of encode.
 func decodeWounds(data []byte) (*wounds, error) {
 	d := &decoder{b: data}
 	w := &wounds{store: string(d.bytes(d.uvarint())), broken: d.byte() != 0, pages: make(map[place]*wound)}
@@ -572,5 +582,5 @@ func decodeWounds(data []byte) (*wounds, error) {
 	return w, nil
 }
 
-// maxPages is how many pages an array has at most.
+// maxPages is the maximum number of pages of an array.
 const maxPages = filter.MaxLines / filter.PageLines

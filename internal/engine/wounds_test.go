@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// vote has the node's own voice list signatures, or take them off again, and another one if it
-// takes two to tell peers.
+// vote makes the node's own voice list signatures, or take them off again. If peers see a listing
+// only from two voters on, a second voice does the same.
 func vote(t *testing.T, e *Engine, vote bulkhead.Vote, sigs ...int) {
 	t.Helper()
 	voices := []bulkhead.Reporter{{}}
@@ -32,7 +32,8 @@ func vote(t *testing.T, e *Engine, vote bulkhead.Vote, sigs ...int) {
 	}
 	for _, i := range sigs {
 		for _, by := range voices {
-			r := bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, i)}, Vote: vote, Reporter: by}
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{countSignature(t, bulkhead.DCCBody, i)}, Vote: vote,
+				Reporter: by}
 			if _, err := e.Report(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +104,7 @@ func damage(t *testing.T, dir string, half bool, kinds ...string) {
 // checkpoint and since the salvage, cell by cell and with the same version, though the
 // process is killed in the middle of it. Nothing else is taken for it.
 //
-// With a number of voters from which on peers are told what they list, it is what peers were told.
+// With a number of voters from which peers see listings, the sums cover the part that peers see.
 func TestHeal(t *testing.T) {
 	for n := range 3 {
 		half := n > 0
@@ -172,7 +173,8 @@ func TestHeal(t *testing.T) {
 					t.Fatalf("%s: a page that was never there: %v", part.Array, err)
 				}
 			}
-			if err := e.Heal(t.Context(), "liar", part.Array, part.Start, part.Image[1:]); !errors.Is(err, bulkhead.ErrMalformed) {
+			if err := e.Heal(t.Context(), "liar", part.Array, part.Start, part.Image[1:]); !errors.Is(err,
+				bulkhead.ErrMalformed) {
 				t.Fatalf("no page: %v", err)
 			}
 			if err := e.Heal(t.Context(), "liar", part.Array, part.Start+1, part.Image); !errors.Is(err, ErrOtherPage) {
@@ -242,10 +244,14 @@ func TestHealNot(t *testing.T) {
 		whole   bool
 		missing bool
 	}{
-		"a page":               {func(t *testing.T, dir string) { damage(t, dir, false, "counts") }, true, true},
-		"a page and its sum":   {func(t *testing.T, dir string) { damage(t, dir, false, "counts", "sums-counts") }, false, false},
-		"sums alone":           {func(t *testing.T, dir string) { damage(t, dir, false, "sums-counts") }, true, false},
-		"arrays of this node":  {func(t *testing.T, dir string) { damage(t, dir, false, "weights", "unique", "votes", "names") }, true, false},
+		"a page": {func(t *testing.T, dir string) { damage(t, dir, false, "counts") }, true, true},
+		"a page and its sum": {func(t *testing.T, dir string) { damage(t, dir, false, "counts", "sums-counts") }, false,
+			false},
+		"sums alone": {func(t *testing.T, dir string) { damage(t, dir, false, "sums-counts") }, true, false},
+		"arrays of this node": {func(t *testing.T, dir string) {
+			damage(t, dir, false, "weights", "unique", "votes",
+				"names")
+		}, true, false},
 		"lists that are empty": {func(t *testing.T, dir string) { damage(t, dir, false, "spam", "revoked") }, true, false},
 		"a page and the journal": {func(t *testing.T, dir string) {
 			damage(t, dir, false, "counts")
@@ -271,7 +277,8 @@ func TestHealNot(t *testing.T) {
 			e := p.engine(t, st, nil)
 			lost, err := e.Wounds(t.Context())
 			if err != nil || lost.Whole != tt.whole || len(lost.Pages) > 0 != tt.missing {
-				t.Errorf("whole %v, %d pages missing, %v; want whole %v, missing %v; doubts %v", lost.Whole, len(lost.Pages), err, tt.whole, tt.missing, e.Doubts())
+				t.Errorf("whole %v, %d pages missing, %v; want whole %v, missing %v; doubts %v", lost.Whole, len(lost.Pages), err,
+					tt.whole, tt.missing, e.Doubts())
 			}
 			if err := e.EndHealing(t.Context()); err != nil {
 				t.Fatal(err)
@@ -283,8 +290,8 @@ func TestHealNot(t *testing.T) {
 	}
 }
 
-// TestHealAgain: the file with what lost pages took is damaged, too: then they are lost, and
-// nothing that peers have is taken for them.
+// TestHealAgain: if the file with the later adds of lost pages is also damaged, the pages are lost,
+// and no peer's page is accepted for them.
 func TestHealAgain(t *testing.T) {
 	p := newPatient(t)
 	damage(t, p.dir, false, "counts")
@@ -322,7 +329,8 @@ func TestWithout(t *testing.T) {
 	run := Doubt{Array: "counts", Start: 9, Page: 4, Pages: 3, Keys: 30}
 	others := []Doubt{
 		{Array: "counts", Start: 8, Page: 4, Pages: 3}, {Array: "spam", Start: 9, Page: 4, Pages: 3},
-		{Array: "counts", Start: 9, Page: 4, Pages: 3, Origin: "peer"}, {Array: "accounts"}, {Array: "journal", Start: 9, First: 1, Last: 2},
+		{Array: "counts", Start: 9, Page: 4, Pages: 3, Origin: "peer"}, {Array: "accounts"},
+		{Array: "journal", Start: 9, First: 1, Last: 2},
 	}
 	part := func(page, n int) Doubt {
 		d := run
@@ -332,13 +340,14 @@ func TestWithout(t *testing.T) {
 	for page, want := range map[int][]Doubt{
 		3: {run}, 4: {part(5, 2)}, 5: {part(4, 1), part(6, 1)}, 6: {part(4, 2)}, 7: {run},
 	} {
-		if got := without(append(slices.Clone(others), run), place{key, page}); !reflect.DeepEqual(got, append(slices.Clone(others), want...)) {
+		if got := without(append(slices.Clone(others), run), place{key, page}); !reflect.DeepEqual(got,
+			append(slices.Clone(others), want...)) {
 			t.Errorf("without page %d: %v, want %v", page, got, want)
 		}
 	}
 }
 
-// TestWoundLimit: what lost pages take is bounded; then they are given up.
+// TestWoundLimit: the recorded adds to lost pages are bounded; beyond that, the pages are given up.
 func TestWoundLimit(t *testing.T) {
 	at := place{replica.Key{Array: ArraySpam, Start: 3}, 0}
 	w := &wounds{store: "s", pages: map[place]*wound{at: {sum: pages.Sum{Index: 5}}}}
@@ -361,7 +370,9 @@ func TestWoundLimit(t *testing.T) {
 
 func sampleWounds() *wounds {
 	return &wounds{store: "0123", broken: true, adds: 3, pages: map[place]*wound{
-		{replica.Key{Array: ArrayCounts, Start: 1772409600}, 7}:  {pages.Sum{Version: 9, Index: 1 << 40, Hash: [32]byte{1, 31: 2}}, []filter.Key{{Hi: 1, Lo: 2}, {Hi: 3}}, []uint32{1, filter.Many}},
+		{replica.Key{Array: ArrayCounts, Start: 1772409600},
+			7}: {pages.Sum{Version: 9, Index: 1 << 40, Hash: [32]byte{1, 31: 2}}, []filter.Key{{Hi: 1, Lo: 2}, {Hi: 3}},
+			[]uint32{1, filter.Many}},
 		{replica.Key{Array: ArrayRevoked, Start: 1771977600}, 0}: {pages.Sum{Version: 1}, []filter.Key{{Lo: 5}}, nil},
 	}}
 }
@@ -386,8 +397,8 @@ func FuzzWounds(f *testing.F) {
 	})
 }
 
-// TestHealAboveFloor: of an array with a floor peers give back what they were shown. What was
-// below it stays lost and in doubt, and the arrays are said not to be what they were.
+// TestHealAboveFloor: peers give back the visible part of an array with a floor. Counts below the
+// floor stay lost and in doubt, and the arrays are reported as not whole.
 func TestHealAboveFloor(t *testing.T) {
 	p := &patient{floor: 8, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 	st := p.store(t, nil)
@@ -415,7 +426,8 @@ func TestHealAboveFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = e.Heal(t.Context(), "a", part.Array, part.Start, part.Image)
-		if asked := part.Array == ArrayCounts && m.Info.Version > 0; asked != (err == nil) || !asked && !errors.Is(err, ErrOtherPage) {
+		if asked := part.Array == ArrayCounts && m.Info.Version > 0; asked != (err == nil) || !asked &&
+			!errors.Is(err, ErrOtherPage) {
 			t.Fatalf("page %d of %s: %v", m.Page, part.Array, err)
 		}
 	}
@@ -451,8 +463,8 @@ func TestHealAboveFloor(t *testing.T) {
 	e.Close(t.Context())
 }
 
-// TestHealSaid: what the node has said after its last checkpoint makes its pages whole, too:
-// images of that time, or older ones and rounds. What it said before the checkpoint does not.
+// TestHealSaid: messages that the node published after its last checkpoint also heal its pages:
+// images from that time, or older images and rounds. Messages from before the checkpoint do not.
 func TestHealSaid(t *testing.T) {
 	p := &patient{dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 	st := p.store(t, nil)
@@ -481,7 +493,7 @@ func TestHealSaid(t *testing.T) {
 	}
 	rounds = append(rounds, said(7, 3)...)
 	late := e.images(t)
-	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 4) // that nobody was told
+	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 4) // that were never published
 	vote(t, e, bulkhead.Spam, 100)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
@@ -545,16 +557,17 @@ func TestHealSaid(t *testing.T) {
 				}
 			}
 			got := e.allSums(t)
-			if whole := reflect.DeepEqual(got, want); whole != tt.whole || (len(e.Doubts()) == 0) != tt.whole || (hurt.low(t, e, name) == 0) != tt.whole {
-				t.Errorf("%s: whole %v, doubts %v, %d counts are low; want whole %v", name, whole, e.Doubts(), hurt.low(t, e, name), tt.whole)
+			if whole := reflect.DeepEqual(got, want); whole != tt.whole || (len(e.Doubts()) == 0) != tt.whole ||
+				(hurt.low(t, e, name) == 0) != tt.whole {
+				t.Errorf("%s: whole %v, doubts %v, %d counts are low; want whole %v", name, whole, e.Doubts(),
+					hurt.low(t, e, name), tt.whole)
 			}
 		})
 	}
 }
 
-// TestHealSaidAboveFloor: of an array with a floor a page is made whole with what was said of it
-// and with what it took since its checkpoint: no count is lower than either, or higher than
-// the truth.
+// TestHealSaidAboveFloor: a page of an array with a floor is healed from its published messages and
+// from the adds since its checkpoint: no count is lower than either, or higher than the truth.
 func TestHealSaidAboveFloor(t *testing.T) {
 	p := &patient{floor: 4, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 	st := p.store(t, nil)
@@ -597,12 +610,13 @@ func TestHealSaidAboveFloor(t *testing.T) {
 			raised++
 		}
 	}
-	if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 || len(e.Doubts()) == 0 || raised == 0 {
+	if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 || len(e.Doubts()) == 0 ||
+		raised == 0 {
 		t.Errorf("lost: %+v, %v; doubts %v; %d raised", lost, err, e.Doubts(), raised)
 	}
 }
 
-// TestRecallSplit: a round that was split and of which the end is missing is left out.
+// TestRecallSplit: a split round whose end is missing is left out.
 func TestRecallSplit(t *testing.T) {
 	g := filter.Geometry{Kind: filter.Bitmap, Lines: 64 << 10, K: 8}
 	own, err := filter.NewBits(g)

@@ -37,8 +37,8 @@ func (e *Engine) write() {
 	}
 }
 
-// gather adds waiting requests to batch: reports that came in while the last entry was
-// being made durable share the next one.
+// gather adds waiting requests to batch: reports that arrived while the last entry was made durable
+// share the next one.
 func (e *Engine) gather(batch []*request) []*request {
 	n := 0
 	for _, req := range batch {
@@ -56,7 +56,7 @@ func (e *Engine) gather(batch []*request) []*request {
 	return batch
 }
 
-// drain serves what was queued before the engine began to close.
+// drain serves the requests that were queued before the engine began to close.
 func (e *Engine) drain(batch []*request) {
 	for {
 		batch = e.gather(batch[:0])
@@ -70,7 +70,7 @@ func (e *Engine) drain(batch []*request) {
 // turn serves one batch.
 func (e *Engine) turn(batch []*request) {
 	if e.opts.Store != nil && e.refusing() == nil {
-		// With relaxed durability the store syncs, and may fail, by itself.
+		// With relaxed durability the store syncs on its own, and may fail.
 		if err := e.opts.Store.Err(); errors.Is(err, store.ErrFailed) {
 			e.fail("sync journal", err)
 		}
@@ -119,7 +119,7 @@ func (e *Engine) addAll(adds []*request) {
 		switch {
 		case req.err == nil:
 			e.counters.reports.Add(1)
-		case req.err != errOtherSecret: // it is tried again
+		case req.err != errOtherSecret: // the caller tries again
 			e.counters.refused.Add(1)
 		}
 		req.answer(req.err)
@@ -192,8 +192,8 @@ func (e *Engine) refusing() error {
 	return nil
 }
 
-// apply applies the decisions of a batch. Generations that are gone by now take
-// nothing; pages that have seen the entry skip it.
+// apply applies the decisions of a batch. It skips generations that are gone by now, and pages that
+// already include the entry.
 func (v *votes) apply(e *Engine, index uint64) error {
 	view := e.view()
 	if g := view.tally.Find(v.TallyGen); g != nil {
@@ -246,7 +246,7 @@ func (e *Engine) replay(index uint64, data []byte) error {
 	if v, ok := entry.(*votes); ok && e.orphaned(v) {
 		e.doubtEntry(index)
 	}
-	if err := entry.apply(e, index); err != nil { // an entry that it depends on is lost
+	if err := entry.apply(e, index); err != nil { // it depends on an entry that is lost
 		e.opts.Log.Warn("an entry of the journal says nothing without one that is lost", "entry", index, "err", err)
 		e.doubtEntry(index)
 	}

@@ -1,6 +1,6 @@
-// Package ballots remembers which voice voted on what, so that all votes of a voice can be
-// taken back together. The filters cannot tell: they answer for a voice and a signature, and
-// can list neither.
+// Package ballots remembers which voice voted on what, so that all votes of a voice can be taken
+// back together. The filters cannot serve for this: they answer for a given voice and signature,
+// and can list neither.
 //
 // It keeps the latest votes that fit into its memory, whatever their age. A vote that it has
 // forgotten cannot be taken back.
@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// An Item is a signature, or a text together with a link or sender, that a vote
-// weighed on.
+// An Item is what a vote weighed on: a signature, or a text together with a link or sender.
 type Item struct {
 	Key   filter.Key
 	Facet bulkhead.Facet
@@ -38,7 +37,7 @@ const (
 	maxItems    = 1 << 12
 )
 
-// bytes is about how much memory a ballot takes.
+// bytes returns the approximate memory of a ballot.
 func (b *Ballot) bytes() int { return ballotBytes + 24*len(b.Items) }
 
 // A Book is the latest ballots. Its methods may be called concurrently.
@@ -51,11 +50,11 @@ type Book struct {
 	version uint64 // changes with every change
 }
 
-// New returns a book that takes at most about limit bytes.
+// New returns a book that uses at most about limit bytes.
 func New(limit int) *Book { return &Book{limit: limit} }
 
-// Add enters a ballot, keeps its items, and forgets the oldest ballots that no longer have
-// room. Times must not decrease from one ballot to the next.
+// Add enters a ballot and retains its items. It forgets the oldest ballots that no longer fit.
+// Times must not decrease from one ballot to the next.
 func (b *Book) Add(x Ballot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +105,7 @@ func (b *Book) Voices(since uint64) map[uint64]bool {
 	return voices
 }
 
-// Oldest returns the time of the oldest ballot, and how many there are.
+// Oldest returns the time of the oldest ballot in Unix seconds, and the number of ballots.
 func (b *Book) Oldest() (time uint64, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,16 +115,16 @@ func (b *Book) Oldest() (time uint64, n int) {
 	return time, len(b.ballots)
 }
 
-// Version changes whenever the book does.
+// Version returns a number that changes whenever the book does.
 func (b *Book) Version() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.version
 }
 
-// Append appends a ballot to dst as [Read] reads it: the voice as u64, the time and the
-// number of items as varints, and for each item its key as two u64, a byte for its facet, and
-// a byte that is 1 for a pair; little-endian.
+// Append appends a ballot to dst in the form that [Read] reads, all little-endian: the voice as
+// u64, and the time and the number of items as varints. Each item is its key as two u64, a byte for
+// its facet, and a byte that is 1 for a pair.
 func (x *Ballot) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, x.Voice)
 	dst = binary.AppendUvarint(dst, x.Time)
@@ -186,8 +185,8 @@ func (b *Book) Encode() []byte {
 	return out
 }
 
-// Decode replaces the ballots with those that Encode wrote. After an error the book is
-// unchanged.
+// Decode replaces the ballots with the ones that Encode wrote. It leaves the book unchanged on an
+// error.
 func (b *Book) Decode(data []byte) error {
 	if len(data) == 0 || data[0] != version {
 		return fmt.Errorf("%w: version", errFormat)

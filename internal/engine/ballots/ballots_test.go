@@ -20,10 +20,10 @@ func item(n int) Item {
 	return Item{Key: filter.Key{Hi: uint64(n), Lo: ^uint64(n)}, Facet: bulkhead.Facet(n % 8), Pair: n%3 == 0}
 }
 
-// memory is what a ballot and its items take.
+// memory returns the memory of a ballot and its items.
 func memory(x *Ballot) int { return ballotBytes + int(unsafe.Sizeof(Item{}))*len(x.Items) }
 
-// TestBook compares a book with a plain list, of which it keeps as much as has room.
+// TestBook compares a book with a plain list. The book keeps the latest part of the list that fits.
 func TestBook(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := New(40_000)
@@ -123,7 +123,8 @@ func TestFormat(t *testing.T) {
 		{Key: filter.Key{Hi: 0x1817161514131211, Lo: 0x2827262524232221}, Facet: bulkhead.LinkFacet},
 		{Key: filter.Key{Hi: 1, Lo: 2}, Facet: bulkhead.TextFacet, Pair: true},
 	}}
-	want := "0102030405060708" + "ac02" + "02" + "1112131415161718" + "2122232425262728" + "0200" + "0100000000000000" + "0200000000000000" + "0101"
+	want := "0102030405060708" + "ac02" + "02" + "1112131415161718" + "2122232425262728" + "0200" + "0100000000000000" +
+		"0200000000000000" + "0101"
 	data := x.Append(nil)
 	if got := hex.EncodeToString(data); got != want {
 		t.Errorf("%+v is %s, want %s", x, got, want)

@@ -2,7 +2,7 @@ package book
 
 import "time"
 
-// A ready is a generation made ahead of time: to make large arrays takes longer than a vote
+// A ready is a generation made ahead of time, because making large arrays takes longer than a vote
 // should wait.
 type ready[S spec, G generation] struct {
 	capacity keys
@@ -11,13 +11,13 @@ type ready[S spec, G generation] struct {
 	err      error
 }
 
-// lead is how long before a generation is due the next one is made.
+// lead is how long before a generation is due it is made.
 const lead = 10 * time.Minute
 
-// Ahead returns a function that makes the next generation ahead of time, or nil if none is
-// due soon or it is already made. What was made for a day that seemed to fill a generation
-// early is made again if the day ends first. Any goroutine may run the function, once. The
-// generation is used when it opens if it still has about the right size then.
+// Ahead returns a function that makes the next generation ahead of time, or nil if none is due soon
+// or it is already made. A generation made because the open one seemed to fill early is made again
+// if the day ends first. Any goroutine may run the function, once. The generation is used if it
+// still has about the right size when it is due.
 func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
 	k.collect()
 	if k.making || len(b.Live) == 0 {
@@ -48,7 +48,7 @@ func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
 	}
 }
 
-// collect takes what Ahead has made.
+// collect receives the generation that Ahead has made, if it is finished.
 func (k *Keeper[S, G]) collect() {
 	select {
 	case r := <-k.made:
@@ -59,8 +59,8 @@ func (k *Keeper[S, G]) collect() {
 	}
 }
 
-// suits reports whether a generation made for one capacity may be used for another, which
-// the headroom allows up to half a step more or less.
+// suits reports whether a generation made for one capacity may be used for another. The headroom
+// allows half a step of difference in either direction.
 func (made keys) suits(wanted keys) bool {
 	const step = 1.45 // more than the root of two
 	for i := range wanted {

@@ -14,8 +14,8 @@ func TestAhead(t *testing.T) {
 	midnight := monday.Truncate(day).Add(day)
 	for _, tt := range []struct {
 		name   string
-		before time.Duration // midnight, when somebody asks
-		filled [2]int        // then, and at midnight
+		before time.Duration // time before midnight at which Ahead is called
+		filled [2]int        // keys at that time, and at midnight
 		made   bool
 		taken  bool
 	}{
@@ -65,7 +65,8 @@ func TestAhead(t *testing.T) {
 		}
 		r := b.Live[0].Counts.(*filter.Counting).NewRound()
 		if r.Generation != b.Live[0].Start || r.Geometry != b.Live[0].CountsGeometry || b.Live[0].Counts.Keys() != 0 {
-			t.Errorf("%s: arrays of %d with %d keys, want of %d and empty", tt.name, r.Generation, b.Live[0].Counts.Keys(), b.Live[0].Start)
+			t.Errorf("%s: arrays of %d with %d keys, want of %d and empty", tt.name, r.Generation, b.Live[0].Counts.Keys(),
+				b.Live[0].Start)
 		}
 		if b.Live[0].Capacity < uint64(1.1*float64(tt.filled[1])) && tt.filled[1] > 100 {
 			t.Errorf("%s: sized for %d after %d", tt.name, b.Live[0].Capacity, tt.filled[1])
@@ -73,18 +74,20 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAheadOfMidnight checks that what was made at noon, when the open generation was fuller
-// than on other days, is made again before midnight for what the whole day has brought.
+// TestAheadOfMidnight checks that a generation made at noon, when the open one was fuller than on
+// other days, is made again before midnight for the use of the whole day.
 func TestAheadOfMidnight(t *testing.T) {
 	midnight := monday.Truncate(day).Add(day)
-	k := NewTally(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 7, false, slog.New(slog.DiscardHandler))
+	k := NewTally(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 7, false,
+		slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Tally]{}, midnight.Add(-day))
 	open := b.Live[0]
 	hashed(open.Counts, 0, 110)
 	for _, tt := range []struct {
 		before time.Duration
 		made   bool
-	}{{16 * time.Hour, true}, {15 * time.Hour, false}, {6 * time.Hour, true}, {5 * time.Minute, false}, {time.Minute, false}} {
+	}{{16 * time.Hour, true}, {15 * time.Hour, false}, {6 * time.Hour, true}, {5 * time.Minute, false},
+		{time.Minute, false}} {
 		work := k.Ahead(b, midnight.Add(-tt.before))
 		if made := work != nil; made != tt.made {
 			t.Fatalf("%v before midnight: made %v, want %v", tt.before, made, tt.made)
@@ -119,7 +122,8 @@ func geometry(t *testing.T, kind filter.Kind, n uint64) filter.Geometry {
 // TestAheadFails checks that a generation that cannot be made ahead of time is tried again
 // when it is due, and that the error is returned then.
 func TestAheadFails(t *testing.T) {
-	k := NewBlocklist(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 10, 7, false, slog.New(slog.DiscardHandler))
+	k := NewBlocklist(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 10, 7, false,
+		slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Block]{}, monday)
 	k.shape = func(uint64, keys, sizer) (s BlockSpec, err error) { return s, filter.ErrGeometry }
 	eve := monday.Truncate(day).Add(day - time.Minute)

@@ -12,7 +12,7 @@ import (
 type Counter interface {
 	CountBatch(keys []filter.Key, out []uint32)
 	AddBatch(index uint64, keys []filter.Key, n, before []uint32)
-	Keys() uint64 // distinct keys, about; cheap
+	Keys() uint64 // approximate number of distinct keys; cheap
 	Stats() filter.Stats
 }
 
@@ -20,7 +20,7 @@ type Counter interface {
 type Bitset interface {
 	HasBatch(keys []filter.Key, out []bool)
 	SetBatch(index uint64, keys []filter.Key, before []bool)
-	Keys() uint64 // distinct keys, about; cheap
+	Keys() uint64 // approximate number of distinct keys; cheap
 	Stats() filter.Stats
 }
 
@@ -54,7 +54,7 @@ func (m *maker) error(book string) error {
 	return fmt.Errorf("book: %s generation %d: %w", book, m.start, m.err)
 }
 
-// begin tells empty arrays which generation they belong to.
+// begin sets the generation that empty arrays belong to.
 func begin(start uint64, arrays ...any) {
 	for _, a := range arrays {
 		if a, ok := a.(interface{ SetGeneration(uint64) }); ok {
@@ -63,7 +63,7 @@ func begin(start uint64, arrays ...any) {
 	}
 }
 
-// touch makes the system give empty arrays their memory, so that no vote waits for it.
+// touch makes the system allocate the memory of empty arrays, so that no vote waits for it.
 func touch(arrays ...any) {
 	for _, a := range arrays {
 		if a, ok := a.(interface{ Touch() }); ok {
@@ -100,8 +100,8 @@ func (c *exactCounter) AddBatch(_ uint64, keys []filter.Key, n, before []uint32)
 	}
 }
 
-// mapEntryBytes is about what an entry of a Go map with a 16-byte key and a 4-byte value
-// takes at the usual load.
+// mapEntryBytes is the approximate size of an entry of a Go map with a 16-byte key and a 4-byte
+// value at the usual load.
 const mapEntryBytes = 40
 
 func (c *exactCounter) Keys() uint64 {

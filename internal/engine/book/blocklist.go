@@ -6,12 +6,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A BlockSpec says which arrays a generation of the blocklist has.
+// A BlockSpec describes the arrays of a generation of the blocklist.
 type BlockSpec struct {
 	Start           uint64          `json:"start"`         // Unix seconds
 	Capacity        uint64          `json:"capacity"`      // signatures it is sized for
-	VoteCapacity    uint64          `json:"vote_capacity"` // keys of votes of people, two each, likewise
-	NameCapacity    uint64          `json:"name_capacity"` // named facets, likewise
+	VoteCapacity    uint64          `json:"vote_capacity"` // keys of votes it is sized for, two for each voter
+	NameCapacity    uint64          `json:"name_capacity"` // named facets it is sized for
 	SpamGeometry    filter.Geometry `json:"spam"`
 	RevokedGeometry filter.Geometry `json:"revoked"`
 	WeightsGeometry filter.Geometry `json:"weights"`
@@ -20,18 +20,18 @@ type BlockSpec struct {
 	Floor           uint32          `json:"floor,omitempty"` // see [Options]; 0: none
 }
 
-// A Block is a generation of the blocklist: a spam filter and a revocation filter; the
-// weights of the votes that they come from, and who voted on what, so that votes and
-// listings age together; and how often named facets were delivered, which must be known for
-// longer than the tally lives.
+// A Block is a generation of the blocklist. It has a spam filter and a revocation filter. It also
+// has the weights of the votes behind them and the record of who voted on what, so that votes and
+// listings age together. Finally it counts how often named facets were delivered, which must be
+// known for longer than the tally lives.
 type Block struct {
 	BlockSpec
 	Spam, Revoked Bitset
 	Weights       Counter
 	Votes         Bitset
 	Names         Counter
-	// ToldSpam and ToldRevoked are what peers are told of Spam and Revoked; nil without a floor,
-	// when they are told all.
+	// ToldSpam and ToldRevoked are the parts of Spam and Revoked that peers see. Both are nil
+	// without a floor; peers then see everything.
 	ToldSpam, ToldRevoked Bitset
 }
 
@@ -57,8 +57,7 @@ func (s BlockSpec) bytes() uint64 {
 	return lists + s.WeightsGeometry.Bytes() + s.VotesGeometry.Bytes() + s.NamesGeometry.Bytes()
 }
 
-// fewRevoked is how many times fewer revoked signatures than listed ones the filters are
-// sized for.
+// fewRevoked is the ratio of listed to revoked signatures that the filters are sized for.
 const fewRevoked = 4
 
 func (g *Block) uses() keys {
@@ -71,32 +70,34 @@ func (g *Block) uses() keys {
 
 func (g *Block) touch() { touch(g.Spam, g.Revoked, g.Weights, g.Votes, g.Names) }
 
-// Fill returns the number of keys of its fullest array as a share of the capacity. Names do
-// not count: whoever sends mail chooses them, and must not make a node forget what is listed.
-// See [Block.NamesFull].
+// Fill returns the number of keys of its fullest array as a share of the capacity. Names do not
+// count: senders choose them, and must not be able to make a node forget what is listed. See
+// [Block.NamesFull].
 func (g *Block) Fill() float64 {
 	used := g.uses()
 	used[names] = 0
 	return used.share(keys{signatures: g.Capacity, marks: g.VoteCapacity})
 }
 
-// NamesFull reports whether it has as many names as it can tell apart. It must then take no
-// new ones; the next generation has room for more.
+// NamesFull reports whether the generation has as many names as it can distinguish. It must then
+// take no new ones; the next generation has room for more.
 func (g *Block) NamesFull() bool { return share(g.Names.Keys(), g.NameCapacity) > Early }
 
 // A BlockKeeper keeps a blocklist.
 type BlockKeeper = Keeper[BlockSpec, *Block]
 
-// NewBlocklist returns the keeper of a blocklist whose arrays take keys of the secret
-// with the given ID. votes and named are how many keys of votes, and named facets, the
-// first generation is sized for, and any other at least: 1 or more. If exact, maps take the
-// place of arrays. o must be valid.
+// NewBlocklist returns the keeper of a blocklist whose arrays take keys of the secret with the
+// given ID. votes and named are the numbers of keys of votes and of named facets that the first
+// generation is sized for, and every other one at least; both are 1 or more. If exact is set, maps
+// take the place of arrays. o must be valid.
 func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.Logger) *BlockKeeper {
 	k := &BlockKeeper{
-		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes), made: make(chan *ready[BlockSpec, *Block], 1),
+		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes),
+		made: make(chan *ready[BlockSpec, *Block], 1),
 		make: func(s BlockSpec) (*Block, error) {
 			if exact {
-				g := &Block{BlockSpec: s, Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(), Votes: newExactBits(), Names: newExactCounter()}
+				g := &Block{BlockSpec: s, Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(),
+					Votes: newExactBits(), Names: newExactCounter()}
 				if s.Floor > 0 {
 					g.ToldSpam, g.ToldRevoked = newExactBits(), newExactBits()
 				}
@@ -118,7 +119,7 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 	}
 	k.key.Store(keyID)
 	k.shape = func(start uint64, capacity keys, size sizer) (BlockSpec, error) {
-		// The error of a judgement is the sum over the live generations.
+		// The errors of all live generations add up in a judgement.
 		s, err := blockFor(start, capacity, o.Error/float64(o.Keep), k.key.Load(), size)
 		s.Floor = k.floor
 		return s, err
@@ -127,25 +128,30 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 }
 
 const (
-	// weightGhost is how often a weight is too high, which lists or blocks what it
-	// should not.
+	// weightGhost is the probability that a weight is too high, which lists or blocks a signature
+	// wrongly.
 	weightGhost = 1e-5
-	// namesWrong is how often a name is taken for better known than it is.
+	// namesWrong is the probability that a name is taken for better known than it is.
 	namesWrong = 1e-4
 )
 
 func blockFor(start uint64, capacity keys, ghost float64, keyID uint64, size sizer) (BlockSpec, error) {
-	s := BlockSpec{Start: start, Capacity: capacity[signatures], VoteCapacity: capacity[marks], NameCapacity: capacity[names]}
+	s := BlockSpec{Start: start, Capacity: capacity[signatures], VoteCapacity: capacity[marks],
+		NameCapacity: capacity[names]}
 	for _, a := range []struct {
 		out    *filter.Geometry
 		target filter.Target
 	}{
 		{&s.SpamGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.Capacity, Error: filter.Ghost, Rate: ghost}},
-		// Few signatures are revoked. A false revocation hides a listing, of a peer too.
-		{&s.RevokedGeometry, filter.Target{Kind: filter.Bitmap, Signatures: max(1, s.Capacity/fewRevoked), Error: filter.Ghost, Rate: ghost}},
-		{&s.WeightsGeometry, filter.Target{Kind: filter.Cells, Signatures: s.VoteCapacity, Error: filter.Ghost, Rate: weightGhost}},
-		{&s.VotesGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.VoteCapacity, Error: filter.Ghost, Rate: uniqueGhost}},
-		{&s.NamesGeometry, filter.Target{Kind: filter.Cells, Signatures: s.NameCapacity, Error: filter.CountWrong, Rate: namesWrong}},
+		// Few signatures are revoked. A false revocation hides a listing, including a peer's.
+		{&s.RevokedGeometry, filter.Target{Kind: filter.Bitmap, Signatures: max(1, s.Capacity/fewRevoked),
+			Error: filter.Ghost, Rate: ghost}},
+		{&s.WeightsGeometry, filter.Target{Kind: filter.Cells, Signatures: s.VoteCapacity, Error: filter.Ghost,
+			Rate: weightGhost}},
+		{&s.VotesGeometry, filter.Target{Kind: filter.Bitmap, Signatures: s.VoteCapacity, Error: filter.Ghost,
+			Rate: uniqueGhost}},
+		{&s.NamesGeometry, filter.Target{Kind: filter.Cells, Signatures: s.NameCapacity, Error: filter.CountWrong,
+			Rate: namesWrong}},
 	} {
 		var err error
 		a.target.KeyID = keyID

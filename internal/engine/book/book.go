@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// A Book is the live generations.
+// A Book is the live generations of a tally or a blocklist. It is never changed, only replaced.
 type Book[G generation] struct {
 	Live []G // newest first
-	// From is the start before which generations were given up for lack of memory.
+	// From is a start in Unix seconds. Generations that began before it were given up for lack of
+	// memory.
 	From uint64
 }
 
@@ -19,19 +20,19 @@ type generation interface {
 	uses() keys
 	// Fill returns the number of keys of its fullest array as a share of the capacity.
 	Fill() float64
-	// touch makes the system give its arrays their memory, before anybody uses them.
+	// touch makes the system allocate the memory of its arrays before they are used.
 	touch()
 }
 
-// A spec says which arrays a generation has.
+// A spec describes the arrays of a generation.
 type spec interface {
 	begin() uint64
 	bytes() uint64
 	keyID() uint64 // of the secret that its arrays are made with
-	floor() uint32 // from which count on its arrays show a key to others; 0: from the first on
+	floor() uint32 // the count from which its arrays show a key to others; 0: from the first on
 }
 
-// Find returns the generation with the given start, nil if it does not live.
+// Find returns the generation with the given start, or nil if it is not live.
 func (b Book[G]) Find(start uint64) (g G) {
 	i := slices.IndexFunc(b.Live, func(g G) bool { return g.begin() == start })
 	if i < 0 {
@@ -49,14 +50,14 @@ func (b Book[G]) Starts() []uint64 {
 	return out
 }
 
-// With returns the book with one generation more.
+// With returns the book with one more generation.
 func (b Book[G]) With(g G) Book[G] {
 	b.Live = append(slices.Clone(b.Live), g)
 	slices.SortFunc(b.Live, func(x, y G) int { return cmp.Compare(y.begin(), x.begin()) })
 	return b
 }
 
-// Bytes returns the memory of all arrays, without the overflow tables.
+// Bytes returns the memory of all arrays in bytes, without the overflow tables.
 func (b Book[G]) Bytes() (sum uint64) {
 	for _, g := range b.Live {
 		sum += g.bytes()

@@ -28,7 +28,7 @@ func fill(c Counter, from, n int) {
 	c.AddBatch(1, ks, ones, nil)
 }
 
-// turn plans and applies what is due.
+// turn plans and applies the change that is due.
 func turn[S spec, G generation](t *testing.T, k *Keeper[S, G], b Book[G], now time.Time) (Book[G], Change[S]) {
 	t.Helper()
 	c, err := k.Plan(b, now, false)
@@ -53,8 +53,8 @@ func starts[G generation](b Book[G]) (out []uint64) {
 	return out
 }
 
-// TestDays checks that a generation opens at each midnight, and that as many live as the
-// book keeps, even if nobody looks for some days.
+// TestDays checks that a generation opens at each midnight, and that the book keeps the right
+// number of generations, even if it is not used for some days.
 func TestDays(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	var b Book[*Tally]
@@ -89,8 +89,8 @@ func TestDays(t *testing.T) {
 	}
 }
 
-// TestFull checks that when a generation is full the next one opens at once, sized for what
-// a whole slice of time will bring.
+// TestFull checks that when a generation is full the next one opens at once, sized for the keys of
+// a whole slice of time.
 func TestFull(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Tally]{}, monday.Truncate(day))
@@ -111,7 +111,7 @@ func TestFull(t *testing.T) {
 	if c.Open.UniqueCapacity != 10 {
 		t.Errorf("the next one is sized for %d reports, want no fewer than the first", c.Open.UniqueCapacity)
 	}
-	for n := range 3 { // reports fill it, too
+	for n := range 3 { // reports also fill it
 		b.Live[0].Unique.SetBatch(1, []filter.Key{{Hi: uint64(n), Lo: 1}}, nil)
 	}
 	if got := b.Live[0].Fill(); got != 0.3 {
@@ -121,7 +121,8 @@ func TestFull(t *testing.T) {
 
 // TestWithinASecond checks that starts run ahead of the clock a little, and no further.
 func TestWithinASecond(t *testing.T) {
-	k := NewTally(Options{Generation: time.Hour, Keep: 2, Capacity: 1, Error: 0.1}, 1, 7, true, slog.New(slog.DiscardHandler))
+	k := NewTally(Options{Generation: time.Hour, Keep: 2, Capacity: 1, Error: 0.1}, 1, 7, true,
+		slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Tally]{}, monday)
 	opened := 0
 	for range 200 {
@@ -158,8 +159,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestBehind checks that generations are dropped by their number while the clock is far
-// behind the open one, since nobody can tell whether the clock was wrong then or is now.
+// TestBehind checks that generations are dropped by their number while the clock is far behind the
+// open one, since it is unknown whether the clock was wrong then or is wrong now.
 func TestBehind(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	year := monday.Add(365 * day)
@@ -207,8 +208,8 @@ func TestBehindForAMoment(t *testing.T) {
 	}
 }
 
-// TestGivenUp checks that of the generations that a change drops, only those that had not
-// expired count as given up.
+// TestGivenUp checks that among the generations that a change drops, only unexpired ones count as
+// given up.
 func TestGivenUp(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	today := uint64(monday.Truncate(day).Unix())
@@ -218,8 +219,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestArrays checks that the arrays of a generation know which one they belong to, and that
-// its bytes are theirs.
+// TestArrays checks that the arrays of a generation record the generation that they belong to, and
+// that its bytes are the sum of theirs.
 func TestArrays(t *testing.T) {
 	tally := NewTally(tallyOptions, 10, 7, false, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, tally, Book[*Tally]{}, monday)
@@ -330,7 +331,8 @@ func TestBlocklist(t *testing.T) {
 	k := NewBlocklist(o, 100, 100, 7, false, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Block]{}, monday)
 	g := b.Live[0]
-	for name, e := range map[string]float64{"spam": g.SpamGeometry.GhostError(1000), "revoked": g.RevokedGeometry.GhostError(250)} {
+	for name, e := range map[string]float64{"spam": g.SpamGeometry.GhostError(1000),
+		"revoked": g.RevokedGeometry.GhostError(250)} {
 		if each := 1e-4 / 8; e > each || e < each/10 {
 			t.Errorf("%s: error %.2g when full, want %.2g or a little less", name, e, each)
 		}
@@ -388,7 +390,8 @@ func TestStored(t *testing.T) {
 		want map[string]float64 // a number, or the lines of an array
 	}{
 		{tally, map[string]float64{"start": 1, "capacity": 2, "unique_capacity": 3, "counts": 4, "unique": 6}},
-		{block, map[string]float64{"start": 7, "capacity": 8, "vote_capacity": 11, "name_capacity": 12, "spam": 9, "revoked": 10, "weights": 13, "votes": 14, "names": 15}},
+		{block, map[string]float64{"start": 7, "capacity": 8, "vote_capacity": 11, "name_capacity": 12, "spam": 9,
+			"revoked": 10, "weights": 13, "votes": 14, "names": 15}},
 	} {
 		data, err := json.Marshal(tt.spec)
 		if err != nil {
@@ -449,7 +452,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v is valid", bad)
 		}
 	}
-	// At nine the hour's generation begins; that of seven is the third.
+	// At nine the hour's generation begins; the generation of seven is the third.
 	now := uint64(monday.Unix())
 	for _, tt := range []struct {
 		start uint64
@@ -565,7 +568,7 @@ func TestFloors(t *testing.T) {
 		if g := b.Live[0]; (len(b.Live) > had) != changed || max(1, g.Floor) != max(1, floor) {
 			t.Fatalf("floor %d: generations %v, the newest with floor %d", floor, starts(b), g.Floor)
 		}
-		k.SetKey(7) // what is made ahead of time has it, too
+		k.SetKey(7) // generations made ahead of time have it as well
 		if f := k.Ahead(b, monday.Truncate(day).Add(day-time.Second)); f != nil {
 			f()
 		}

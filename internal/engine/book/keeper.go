@@ -13,27 +13,26 @@ type Keeper[S spec, G generation] struct {
 	opts  Options
 	name  string // of the book
 	log   *slog.Logger
-	least keys // that the first generation is sized for, and any other at least
-	// shape returns which arrays a generation sized for capacity has.
+	least keys // the smallest numbers of keys that a generation is sized for, and the sizes of the first
+	// shape returns the arrays of a generation sized for capacity.
 	shape func(start uint64, capacity keys, size sizer) (S, error)
 	make  func(S) (G, error)
-	// at returns s with another start, begin gives a generation that holds nothing
-	// the start of s.
+	// at returns s with another start. begin gives an empty generation the start of s.
 	at    func(s S, start uint64) S
 	begin func(g G, s S)
 
 	sizes  sizes
-	behind time.Time // since when the clock has been behind the open generation
+	behind time.Time // the time since which the clock has been behind the open generation
 
 	floor  uint32        // of generations that open; 0: none
 	key    atomic.Uint64 // ID of the secret with which arrays are made
 	ready  *ready[S, G]  // nil: none was made ahead of time
-	making bool          // one is being made
+	making bool          // a generation is being made
 	made   chan *ready[S, G]
 }
 
-// SetKey makes the arrays of later generations take keys of the secret with the given ID. The
-// next one is due at once, unless the open one has that secret.
+// SetKey makes the arrays of later generations take keys of the secret with the given ID. The next
+// generation is due at once, unless the open one has that secret.
 func (k *Keeper[S, G]) SetKey(id uint64) {
 	k.key.Store(id)
 	if k.ready != nil && k.ready.spec.keyID() != id {
@@ -44,8 +43,8 @@ func (k *Keeper[S, G]) SetKey(id uint64) {
 // Make returns a generation with empty arrays.
 func (k *Keeper[S, G]) Make(s S) (G, error) { return k.make(s) }
 
-// Apply returns the book after c. Opening a generation that lives already, or dropping one
-// that does not live, changes nothing: replay of a journal may do both.
+// Apply returns the book after c. Opening a generation that is already live, or dropping one that
+// is not, changes nothing: replay of a journal may do both.
 func (k *Keeper[S, G]) Apply(b Book[G], c Change[S]) (Book[G], error) {
 	next := Book[G]{From: max(b.From, c.From)}
 	open := c.Open != nil
@@ -72,13 +71,14 @@ func (k *Keeper[S, G]) Apply(b Book[G], c Change[S]) (Book[G], error) {
 // one opens ahead of the clock.
 const Early = 1.25
 
-// Plan returns the change that is due at now. Generations open at multiples of their length,
-// so that the nodes of a network agree on them, or earlier when the open one is full. They
-// are dropped when they are older than the book keeps. While the clock is clearly behind the
-// open generation, because it was or is wrong, they open one length apart, and are also
-// dropped when there are more than the book keeps.
+// Plan returns the change that is due at now. Generations open at multiples of their length, so
+// that the nodes of a network agree on them, or earlier when the open one is full. They are dropped
+// when they are older than the book keeps. A clock that is clearly behind the open generation was
+// or is wrong. Generations then open one length apart, and are also dropped when there are more
+// than the book keeps.
 //
-// While the ageing is held, none is dropped because of its age or their number.
+// While ageing is held, no generation is dropped because of its age or because of the number of
+// generations.
 func (k *Keeper[S, G]) Plan(b Book[G], now time.Time, held bool) (c Change[S], err error) {
 	k.collect()
 	keep := len(b.Live)
@@ -92,7 +92,7 @@ func (k *Keeper[S, G]) Plan(b Book[G], now time.Time, held bool) (c Change[S], e
 		}
 		c.Open = &s
 	}
-	var live []G // those that may have to make room for the new one
+	var live []G // generations that may have to make room for the new one
 	for i, g := range b.Live {
 		if !held && (i >= keep || k.opts.Expired(now, g.begin())) {
 			c.Drop = append(c.Drop, g.begin())
@@ -108,8 +108,8 @@ func (k *Keeper[S, G]) Plan(b Book[G], now time.Time, held bool) (c Change[S], e
 	return c, nil
 }
 
-// opens returns whether a generation is due, its start, and the factor by which the use of
-// the last one must be multiplied to make a whole slice of time.
+// opens reports whether a generation is due. It returns its start, and the factor that scales the
+// use of the last generation to a whole slice of time.
 func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown float64, ok bool) {
 	slice, second := uint64(now.Truncate(k.opts.Generation).Unix()), uint64(now.Unix())
 	if len(b.Live) == 0 {
@@ -120,7 +120,7 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 	if last.keyID() != k.key.Load() || last.floor() != k.floor {
 		start = max(second, last.begin()+1)
 		if next := slice + uint64(k.opts.Generation/time.Second); start < next && next <= second+k.opts.ahead() {
-			start = next // and none opens again in a moment
+			start = next // so that no further one opens a moment later
 		}
 		return start, k.grown(last, start), true
 	}
@@ -138,17 +138,17 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 	return start, k.grown(last, start), true
 }
 
-// grown returns the factor by which the use of the last generation must be multiplied to make
-// a whole slice of time if the next one opens early, at most 10.
+// grown returns the factor, at most 10, that scales the use of the last generation to a whole slice
+// of time when the next one opens early.
 func (k *Keeper[S, G]) grown(last G, start uint64) float64 {
 	passed := float64(start-min(start, last.begin())) / k.opts.Generation.Seconds()
 	return 1 / max(passed, 0.1)
 }
 
-// opensBehind is opens for a clock that is behind the open generation. Starts must grow, and
-// nobody knows when the clock will catch up. So when the generation has been open for its
-// length, or is full, the next one gets a start one second later. A clock that is soon put
-// right opens nothing.
+// opensBehind is opens for a clock that is behind the open generation. Starts must grow, and the
+// time when the clock catches up is unknown. So when the generation has been open for its length,
+// or is full, the next one gets a start one second later. A clock that is soon corrected opens
+// nothing.
 func (k *Keeper[S, G]) opensBehind(now time.Time, last G) bool {
 	if k.behind.IsZero() || now.Before(k.behind) {
 		k.behind = now
@@ -164,7 +164,8 @@ func (k *Keeper[S, G]) opensBehind(now time.Time, last G) bool {
 	return true
 }
 
-// GivenUp returns how many generations a change gives up for lack of memory, and logs it.
+// GivenUp returns the number of generations that a change gives up for lack of memory. It logs a
+// warning if memory is short.
 func (k *Keeper[S, G]) GivenUp(c Change[S], now time.Time) (n uint64) {
 	if c.From == 0 {
 		return 0

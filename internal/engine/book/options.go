@@ -12,16 +12,18 @@ import (
 type Options struct {
 	Generation time.Duration // length of a generation; at least one second
 	Keep       int           // live generations, the open one included; 1 to 366
-	Capacity   uint64        // signatures that the first generation is sized for, and any other at least; 1 to 2^40
-	Error      float64       // wanted error rate at capacity, in (0, 1): of counts in the tally, of judgements in the blocklist
-	// Memory bounds the arrays of all generations in bytes, without their overflow
-	// tables; 0: no bound. A generation takes at most a quarter, or what Capacity takes.
-	// Where a new one would not fit, the oldest are given up before their time, all but one.
+	Capacity   uint64        // signatures that the first generation is sized for, and every other at least; 1 to 2^40
+	// wanted error rate at capacity, in (0, 1): of counts in the tally, of judgements in the blocklist
+	Error float64
+	// Memory bounds the arrays of all generations in bytes, without their overflow tables; 0: no
+	// bound. A generation takes at most a quarter of it, or the size that Capacity needs if that is
+	// larger. If a new one would not fit, the oldest generations are given up before their time,
+	// all but one.
 	Memory uint64
-	// Floor is from which count on a generation of the tally shows a key to others, up to
-	// [filter.MaxFloor]; 0 and 1: from the first on. When it changes, a generation opens at
-	// once: each keeps the floor that it began with. In the blocklist it is how many voters it
-	// takes until peers are told what they list, or take off.
+	// Floor is the count from which a generation of the tally shows a key to others, up to
+	// [filter.MaxFloor]; 0 and 1: from the first on. A generation keeps the floor that it began
+	// with, so a new one opens at once when the floor changes. In the blocklist, Floor is the
+	// number of voters from which peers see that the generation lists a signature or takes it off.
 	Floor uint32
 }
 
@@ -42,8 +44,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Expired reports whether a generation with the given start is older than the book
-// keeps.
+// Expired reports whether a generation with the given start is too old for the book to keep.
 func (o Options) Expired(now time.Time, start uint64) bool {
 	return int64(start) < o.Oldest(now).Unix()
 }
@@ -72,7 +73,7 @@ func (o Options) Overdue(now time.Time, starts []uint64) (n int) {
 	return n
 }
 
-// ahead returns how many seconds the starts of generations may run ahead of the clock. They
-// are whole seconds, and generations may fill faster than that. Peers take none that is
+// ahead returns how many seconds the starts of generations may run ahead of the clock. They are
+// whole seconds, and generations may fill faster than that. Peers reject a generation that is
 // further ahead than its length.
 func (o Options) ahead() uint64 { return min(60, uint64(o.Generation/time.Second)/2) }

@@ -34,7 +34,8 @@ func TestPlanIsWhatOpens(t *testing.T) {
 			t.Fatal(err)
 		}
 		kb := NewBlocklist(block, 500, 100, 0, false, nil)
-		gb := &Block{Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(), Votes: newExactBits(), Names: newExactCounter()}
+		gb := &Block{Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(), Votes: newExactBits(),
+			Names: newExactCounter()}
 		mark(gb.Spam, used)
 		mark(gb.Votes, used)
 		countUp(gb.Names, used/5)
@@ -54,7 +55,7 @@ func TestPlanIsWhatOpens(t *testing.T) {
 }
 
 // TestPlanHidden compares the probability of a plan that a listing is hidden by chance with a
-// measurement: keys that nobody has revoked, in a revocation filter as full as planned.
+// measurement: keys that were never revoked, in a revocation filter as full as planned.
 func TestPlanHidden(t *testing.T) {
 	o := Options{Generation: time.Hour, Keep: 1, Capacity: 40_000, Error: 1e-2}
 	const used = 50_000

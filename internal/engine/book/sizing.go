@@ -6,23 +6,23 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// keys is how many keys of each sort a generation has, or is sized for: 0 of a sort that its
-// book does not have.
+// keys is the number of keys of each sort that a generation has, or is sized for. It is 0 for a
+// sort that the book does not have.
 type keys [3]uint64
 
 // The sorts of keys.
 const (
 	signatures = iota // counted, or listed
-	marks             // of who has done what: reports and recipients in the tally, votes in the blocklist
+	marks             // keys of who did what: reports and recipients in the tally, votes in the blocklist
 	names             // named facets in the blocklist
 )
 
-// headroom is how many times the last generation's use the next one is sized for, at least.
+// headroom is the least factor between the last generation's use and the capacity of the next one.
 // Capacities are powers of the root of two, 1.5 times the use on average, so that arrays of
 // different nodes often have the same geometry and can be merged.
 const headroom = 1.25
 
-// after returns what the next generation is sized for, given what the last one has.
+// after returns the capacity of the next generation, given the keys of the last one.
 func (used keys) after(grown float64, least keys) (next keys) {
 	for i := range used {
 		next[i] = capacityAfter(used[i], grown, least[i])
@@ -38,8 +38,8 @@ func capacityAfter(used uint64, grown float64, least uint64) uint64 {
 	return max(least, uint64(math.Ceil(math.Exp2(half/2))))
 }
 
-// smaller returns the next smaller capacity: that of the sort which is the largest multiple
-// of its least is reduced first.
+// smaller returns the next smaller capacity. It reduces the sort whose capacity is the largest
+// multiple of its least.
 func (capacity keys) smaller(least keys) keys {
 	largest := 0
 	for i := range capacity {
@@ -66,11 +66,11 @@ func (used keys) share(capacity keys) (most float64) {
 
 func share(keys, capacity uint64) float64 { return float64(keys) / float64(max(capacity, 1)) }
 
-// memoryShare divides a book's memory: a generation takes at most one part in memoryShare,
-// unless its least capacity takes more. The rest is for what was counted before.
+// memoryShare divides a book's memory: a generation takes at most one part in memoryShare, unless
+// its least capacity takes more. The remaining memory is for older generations.
 const memoryShare = 4
 
-// spec returns the arrays of the generation that follows those of b.
+// spec returns the arrays of the generation that follows the live ones of b.
 func (k *Keeper[S, G]) spec(start uint64, b Book[G], grown float64) (S, error) {
 	capacity := k.least
 	if len(b.Live) > 0 {
@@ -110,7 +110,7 @@ func (k *Keeper[S, G]) First() (bytes uint64, err error) {
 // A sizer returns the geometry of an array that meets a target.
 type sizer func(filter.Target) (filter.Geometry, error)
 
-// sizes are the geometries that met targets.
+// sizes caches the geometry that meets each target.
 type sizes map[filter.Target]filter.Geometry
 
 // size is filter.SizeFor with a cache. Sizing takes longer than most of a change, and most
@@ -130,9 +130,9 @@ func (s sizes) size(t filter.Target) (filter.Geometry, error) {
 	return g, nil
 }
 
-// beyond returns the starts of the oldest of the live generations, which are newest first,
-// that have no room in memory beside one that is opened. The newest stays, since what was
-// counted a moment ago must not be forgotten.
+// beyond returns the starts of the oldest live generations that do not fit into memory together
+// with the one being opened. live is newest first. The newest always stays, since the counts of a
+// moment ago must not be forgotten.
 func beyond[G generation](live []G, opened, memory uint64) (drop []uint64) {
 	if memory == 0 {
 		return nil

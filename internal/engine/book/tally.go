@@ -6,18 +6,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A TallySpec says which arrays a generation of the tally has.
+// A TallySpec describes the arrays of a generation of the tally.
 type TallySpec struct {
 	Start          uint64          `json:"start"`           // Unix seconds
 	Capacity       uint64          `json:"capacity"`        // signatures it is sized for
-	UniqueCapacity uint64          `json:"unique_capacity"` // reports and recipients, likewise
+	UniqueCapacity uint64          `json:"unique_capacity"` // reports and recipients it is sized for
 	CountsGeometry filter.Geometry `json:"counts"`
 	UniqueGeometry filter.Geometry `json:"unique"`
 	Floor          uint32          `json:"floor,omitempty"` // see [Options]; 0: none
 }
 
-// A Tally is a generation of the tally: how often signatures were seen and voted on, and
-// which sightings it has already counted for which recipients.
+// A Tally is a generation of the tally. It counts how often signatures were seen and voted on, and
+// remembers which sightings it has already counted for which recipients.
 type Tally struct {
 	TallySpec
 	Counts Counter
@@ -44,13 +44,14 @@ func (g *Tally) Fill() float64 {
 // A TallyKeeper keeps a tally.
 type TallyKeeper = Keeper[TallySpec, *Tally]
 
-// NewTally returns the keeper of a tally whose arrays take keys of the secret with
-// the given ID. unique is how many keys of reports and recipients the first generation is
-// sized for, and any other at least: 1 or more. If exact, maps take the place of arrays. o
-// must be valid.
+// NewTally returns the keeper of a tally whose arrays take keys of the secret with the given ID.
+// unique is the number of keys of reports and recipients, 1 or more, that the first generation is
+// sized for, and every other one at least. If exact is set, maps take the place of arrays. o must
+// be valid.
 func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *TallyKeeper {
 	k := &TallyKeeper{
-		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes), made: make(chan *ready[TallySpec, *Tally], 1),
+		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes),
+		made: make(chan *ready[TallySpec, *Tally], 1),
 		make: func(s TallySpec) (*Tally, error) {
 			if exact {
 				return &Tally{s, newExactCounter(), newExactBits()}, nil
@@ -78,18 +79,20 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 	return k
 }
 
-// uniqueGhost is how often a vote, a report with an ID or a recipient is wrongly taken for known.
-// It is rarer than the errors of counts, because what is taken for known is lost.
+// uniqueGhost is the probability that a vote, a report with an ID or a recipient is wrongly taken
+// for known. It is lower than the error rates of counts, because an entry taken for known is lost.
 const uniqueGhost = 1e-6
 
 func tallyFor(start uint64, capacity keys, wrong float64, keyID uint64, size sizer) (TallySpec, error) {
 	s := TallySpec{Start: start, Capacity: capacity[signatures], UniqueCapacity: capacity[marks]}
 	var err error
-	s.CountsGeometry, err = size(filter.Target{Kind: filter.Cells, Signatures: s.Capacity, Error: filter.CountWrong, Rate: wrong, KeyID: keyID})
+	s.CountsGeometry, err = size(filter.Target{Kind: filter.Cells, Signatures: s.Capacity, Error: filter.CountWrong,
+		Rate: wrong, KeyID: keyID})
 	if err != nil {
 		return TallySpec{}, err
 	}
-	s.UniqueGeometry, err = size(filter.Target{Kind: filter.Bitmap, Signatures: s.UniqueCapacity, Error: filter.Ghost, Rate: uniqueGhost, KeyID: keyID})
+	s.UniqueGeometry, err = size(filter.Target{Kind: filter.Bitmap, Signatures: s.UniqueCapacity, Error: filter.Ghost,
+		Rate: uniqueGhost, KeyID: keyID})
 	if err != nil {
 		return TallySpec{}, err
 	}

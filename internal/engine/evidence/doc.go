@@ -1,10 +1,10 @@
-// Package evidence looks up keys: one walk over the generations of the node's own books,
-// of the replicas of other servers, and of their merged arrays, for checks, looks and
-// the writer's decisions.
+// Package evidence looks up keys in one walk over the generations of the node's own books, of the
+// replicas of other servers, and of their merged arrays. Checks, inspections and the writer's
+// decisions use it.
 //
-// A [Reader] looks up all keys of a message together, array by array, so that their
-// cache misses overlap. The result for one key is a [Record]. This package knows where
-// numbers are; package verdict knows what they mean.
+// A [Reader] looks up all keys of a message together, array by array, so that their cache misses
+// overlap. The result for one key is a [Record]. This package knows where numbers are stored;
+// package verdict knows what they mean.
 //
 // The writer sees the current batch through an [Overlay]: the additions of its decisions
 // to the node's own arrays, read as if they were there.

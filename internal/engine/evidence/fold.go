@@ -9,11 +9,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
-// few is how many arrays that have a key are read one after the other. What more of them count
-// is added up in the rows of an index, if it has counts, and kept. That is the same sum.
+// few is the number of arrays with a key up to which they are read one after the other. The counts
+// of more arrays are added up in the rows of an index, if it has counts, and cached. The sum is the
+// same.
 const few = 8
 
-// folded is one key whose counts are added up in an index. The kinds that nobody wants have no
+// folded is one key whose counts are added up in an index. Kinds that are not wanted have no
 // counts.
 type folded struct {
 	keys  []filter.Key
@@ -23,8 +24,8 @@ type folded struct {
 	none  []filter.CountWord
 }
 
-// fold adds the counts of keys that find has found in many arrays of an index, and keeps them. In
-// rows it leaves the arrays that are to be read.
+// fold adds the counts of keys that find has found in many arrays of an index, and caches the sums.
+// It leaves in rows the arrays that are still to be read.
 func (r *Reader) fold(x *index) {
 	words, kinds := x.Words(), int(r.kinds)
 	hits := r.hits
@@ -40,7 +41,7 @@ func (r *Reader) fold(x *index) {
 		if s.watched = x.Watch(all[:]); s.watched == nil {
 			continue
 		}
-		s.grown = s.watched.Grown() // before anything is read
+		s.grown = s.watched.Grown() // must come before any count is read
 		if r.folded.look(x, first, r.furtherKeys(i, x.epoch)) {
 			for w := range row {
 				row[w] = 0
@@ -48,7 +49,8 @@ func (r *Reader) fold(x *index) {
 					row[w] |= r.foldPart(s, x, &x.parts[w][p], w)
 				}
 			}
-			// What many count often is kept by array, so that not all are read when one counts more.
+			// Counts of a key that many arrays count often are cached by array, so that not all
+			// arrays are read again when one changes.
 			r.readMore(s, x, row, all[:], ones(row) > few)
 		} else {
 			var again [1]int
@@ -61,7 +63,7 @@ func (r *Reader) fold(x *index) {
 	}
 }
 
-// readMore adds the counts of the arrays of row.
+// readMore adds the counts of the arrays in row to a sum.
 func (r *Reader) readMore(s *sum, x *index, row []uint64, all []filter.Key, watched bool) {
 	var n [Claims]uint32
 	for w, columns := range row {
@@ -83,7 +85,7 @@ func (r *Reader) readMore(s *sum, x *index, row []uint64, all []filter.Key, watc
 	}
 }
 
-// allKinds returns the keys of all kinds of an ask in an epoch that make something of a record.
+// allKinds returns the keys, in an epoch, of all kinds of an ask that contribute to a record.
 func (r *Reader) allKinds(i, epoch int) (all [Claims]filter.Key) {
 	key := r.asks[i].Key
 	if epoch > 0 {
@@ -97,12 +99,12 @@ func (r *Reader) allKinds(i, epoch int) (all [Claims]filter.Key) {
 
 const (
 	sumWays   = 4
-	maxSums   = 16_384  // for how many sums an index has places, sumWays for a key. It watches half as many keys
-	maxVoices = 1 << 19 // how much of voices all sums of an index keep
+	maxSums   = 16_384  // places for sums in an index, sumWays of them for a key; it watches half as many keys
+	maxVoices = 1 << 19 // maximum number of voices in all sums of an index
 )
 
-// A sum is what the arrays of an index count of a key, as add and countExtra add it to a record.
-// It is valid as long as none of them counts it once more.
+// A sum is the counts of a key in the arrays of an index, in the form that add and countExtra add
+// to a record. It is valid until one of the arrays counts the key again.
 type sum struct {
 	id      filter.Key // the key of the first kind
 	watched *filter.Watched
@@ -114,17 +116,17 @@ type sum struct {
 	old, new, good, addresses uint32
 	days                      uint64
 	some                      bool   // some array has the key
-	first, last               uint64 // starts of the generations that have
+	first, last               uint64 // starts of the generations that have the key
 	voices                    []voiceSaid
 }
 
-// A voiceSaid is what one voice says.
+// A voiceSaid is the counts of one voice.
 type voiceSaid struct {
 	voice int32
 	said
 }
 
-// keep keeps a copy of a sum.
+// keep caches a copy of a sum, if there is room for its voices.
 func (x *index) keep(s *sum) {
 	if s.watched == nil || atomic.LoadInt64(&x.kept)+int64(len(s.voices)) > maxVoices {
 		return
@@ -146,7 +148,7 @@ func (x *index) keep(s *sum) {
 	atomic.AddInt64(&x.kept, more)
 }
 
-// places returns where the sum of a key may be.
+// places returns the places where the sum of a key may be cached.
 func (x *index) places(id filter.Key) []atomic.Pointer[sum] {
 	at := id.Lo % (maxSums / sumWays) * sumWays
 	return x.sums[at : at+sumWays]
@@ -154,8 +156,8 @@ func (x *index) places(id filter.Key) []atomic.Pointer[sum] {
 
 func (s *sum) of(id filter.Key) bool { return s.id == id }
 
-// keptSums adds the sums that are kept to the records, and leaves the asks of which there is none,
-// and their keys, in rest and restKeys.
+// keptSums adds the cached sums to the records. It leaves the asks without a cached sum, and their
+// keys, in rest and restKeys.
 func (r *Reader) keptSums(x *index) {
 	r.rest, r.restKeys = r.rest[:0], r.restKeys[:0]
 	kinds := int(r.kinds)
@@ -174,7 +176,7 @@ next:
 	}
 }
 
-// seen notes a generation that has the key.
+// seen records a generation that has the key.
 func (s *sum) seen(start uint64) {
 	if !s.some {
 		s.some, s.first, s.last = true, start, start
@@ -209,7 +211,7 @@ func (s *sum) add(r *Reader, c *counts, n *[Claims]uint32) {
 	}
 }
 
-// say adds what is said without a bound.
+// say adds counts that have no bound.
 func (s *sum) say(by said) {
 	for kind := range by {
 		s.n[kind] = book.Add(s.n[kind], by[kind])
@@ -232,8 +234,10 @@ func (s *sum) deliver(r *Reader, n uint32, start uint64) {
 // addSum adds a sum to the record of an ask.
 func (r *Reader) addSum(i int, s *sum) {
 	x := &r.out[i]
-	x.Sightings, x.Spam, x.Ham = book.Add(x.Sightings, s.n[Sighting]), book.Add(x.Spam, s.n[Spam]), book.Add(x.Ham, s.n[Ham])
-	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new), book.Add(x.Good, s.good), book.Add(x.Addresses, s.addresses)
+	x.Sightings, x.Spam, x.Ham = book.Add(x.Sightings, s.n[Sighting]), book.Add(x.Spam, s.n[Spam]),
+		book.Add(x.Ham, s.n[Ham])
+	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new),
+		book.Add(x.Good, s.good), book.Add(x.Addresses, s.addresses)
 	r.days[i] |= s.days
 	if s.some {
 		x.seen(s.first)
@@ -251,8 +255,8 @@ func ones(row []uint64) (n int) {
 	return n
 }
 
-// furtherKeys returns the keys of the further kinds of an ask, in an epoch. The kinds are those
-// that further wants.
+// furtherKeys returns the keys, in an epoch, of the further kinds of an ask, the same kinds that
+// further selects.
 func (r *Reader) furtherKeys(i, epoch int) []filter.Key {
 	f, wants := &r.folded, r.asks[i].Wants
 	f.kinds, r.more = f.kinds[:0], r.more[:0]
@@ -276,8 +280,8 @@ func (r *Reader) furtherKeys(i, epoch int) []filter.Key {
 	return r.more
 }
 
-// look reads the counts of the first kinds of a key and of those further kinds that f.kinds
-// names. It reports whether the index knows them.
+// look reads the counts of the first kinds of a key and of the further kinds in f.kinds. It reports
+// whether the index has them.
 func (f *folded) look(x *index, first, further []filter.Key) bool {
 	words := x.Words()
 	f.keys = append(append(f.keys[:0], first...), further...)
@@ -301,8 +305,9 @@ func (f *folded) look(x *index, first, further []filter.Key) bool {
 	return true
 }
 
-// foldPart adds to a sum what one part of the w'th word counts, as add does for single arrays. It
-// returns those of its columns that are to be read, for they count more than the index knows.
+// foldPart adds the counts of one part of the w'th word to a sum, as add does for single arrays. It
+// returns the columns whose arrays are still to be read, because they count more than the index can
+// represent.
 func (r *Reader) foldPart(s *sum, in *index, p *part, w int) (read uint64) {
 	f := &r.folded
 	seen, spam, ham := &f.of[Sighting][w], &f.of[Spam][w], &f.of[Ham][w]
@@ -339,12 +344,12 @@ func (r *Reader) foldPart(s *sum, in *index, p *part, w int) (read uint64) {
 // A digits is a number from 0 to 7 for each of 64 columns, as its binary digits, lowest first.
 type digits = [3]uint64
 
-// weighed returns what the count of a column of the part adds.
+// weighed returns the weighed count of a column of the part.
 func (p *part) weighed(n digits, bit int) uint32 {
 	return p.weighs[n[0]>>bit&1|n[1]>>bit&1<<1|n[2]>>bit&1<<2]
 }
 
-// sum returns what the counts n of some columns of the part add.
+// sum returns the sum of the weighed counts n of some columns of the part.
 func (p *part) sum(n digits, columns uint64) (sum uint32) {
 	for i := range n {
 		n[i] &= columns
@@ -367,7 +372,7 @@ func (p *part) sum(n digits, columns uint64) (sum uint32) {
 	return sum
 }
 
-// less returns a - b, or 0 where b is larger.
+// less returns a - b for each column, or 0 where b is larger.
 func less(a, b digits) (d digits) {
 	borrow := uint64(0)
 	for i := range d {

@@ -9,44 +9,44 @@ import (
 )
 
 // The kinds of count of one signature in the array "counts". They share a cache line
-// (filter.Key.With), so that a check costs one memory access a generation however many
-// kinds it looks up. The values are part of the data on disk.
+// (filter.Key.With), so that a check costs one memory access for each generation, regardless of the
+// number of kinds. The values are part of the data on disk.
 const (
 	Sighting  uint8 = 0
 	Spam      uint8 = 1 // voters
 	Ham       uint8 = 2 // voters
-	Caught    uint8 = 3 // sightings of copies that were called spam when they came: no deliveries
+	Caught    uint8 = 3 // sightings of copies that were called spam on arrival: no deliveries
 	Good      uint8 = 4 // deliveries from senders of good standing; of texts and links
 	Addresses uint8 = 5 // distinct addresses of a sender's domain; of a link, distinct senders, only in "names"
 	Claims    uint8 = 6 // sightings of strangers
 
-	CountKinds = 3 // read by every look-up: the first ones
+	CountKinds = 3 // number of kinds that every look-up reads: the first ones
 )
 
-// The kinds of weight of one signature in the array "weights", in hundredths of a vote:
-// the sum of votes of one side and one class of voter. What was taken back of a kind is
-// the same kind of another key, see [Keys]. The values are part of the data on disk.
+// The kinds of weight of one signature in the array "weights", in hundredths of a vote: the sum of
+// votes of one side and one class of voter. The retracted part of a kind is the same kind of
+// another key, see [Keys]. The values are part of the data on disk.
 const (
 	RootSpam     uint8 = 0
 	RootHam      uint8 = 1 // of ham votes and revocations
 	StrangerSpam uint8 = 2
 	StrangerHam  uint8 = 3
-	Unblamed     uint8 = 4 // roots' votes for spam, each whole however its blame was shared
-	TakenBack    uint8 = 5 // not 0 if anything was taken back in this generation
+	Unblamed     uint8 = 4 // roots' votes for spam, each whole regardless of how its blame was shared
+	TakenBack    uint8 = 5 // not 0 if anything was retracted in this generation
 
-	// Contexts is not a weight, but the number of different links and senders that a
-	// text was reported with.
+	// Contexts is not a weight. It is the number of different links and senders that a text was
+	// reported with.
 	Contexts uint8 = 6
 
 	WeightKinds = 7
 )
 
-// wholeKinds are the kinds of weight whose whole votes, a hundred each, are counted in
-// cells of their own. Most votes are whole, and small numbers need no overflow entry. In
-// a voice's record, TakenBack is what was taken back of Unblamed.
+// wholeKinds are the kinds of weight whose whole votes, a hundred each, are counted in cells of
+// their own. Most votes are whole, and small numbers need no overflow entry. In a voice's record,
+// TakenBack is the retracted part of Unblamed.
 var wholeKinds = [...]uint8{RootSpam, RootHam, Unblamed, TakenBack}
 
-// WeightCells is how many cells hold the weights of a key.
+// WeightCells is the number of cells that hold the weights of a key.
 const WeightCells = WeightKinds + len(wholeKinds)
 
 // whole returns the key of whole votes. They have their own line: many kinds on one line
@@ -86,25 +86,26 @@ func AddWeight(k filter.Key, kind uint8, n uint32, add func(cell filter.Key, n u
 	}
 }
 
-// MaxTurns is how often a signature can be listed in one generation of the blocklist. After
-// that a revocation stands until the next one opens. A generation that is not sized for
-// several millions of signatures is full, and the next one opens, long before.
+// MaxTurns is how often a signature can be listed in one generation of the blocklist. After that, a
+// revocation stands until the next generation opens. A generation that is sized for fewer than
+// several million signatures is full, and the next one opens, long before.
 const MaxTurns = 1 << 20
 
 // Keys makes keys other than those of signatures.
 type Keys interface {
-	// Back returns the key of what was taken back of the weights of base.
+	// Back returns the key of the retracted weights of base.
 	Back(base filter.Key) filter.Key
 	// Turn returns the key for the turn'th time, from 1, that a generation's filter
 	// lists base, or revokes it.
 	Turn(base filter.Key, turn int) filter.Key
-	// At returns the form of a key in the arrays of an epoch, see [View]: key itself in
-	// those of epoch 0.
+	// At returns the form of a key in the arrays of an epoch, see [View]. In epoch 0 it is the key
+	// itself.
 	At(epoch int, key filter.Key) filter.Key
 }
 
-// Turns returns how often a filter has a signature, of which has tells for each turn, from 1
-// to [MaxTurns]. A filter that has a turn has all before it, so few are asked for.
+// Turns returns how often a filter has a signature. has reports whether the filter has the given
+// turn, from 1 to [MaxTurns]. A filter that has a turn has all turns before it, so has is called
+// for few of them.
 func Turns(has func(turn int) bool) int { return between(0, has) }
 
 // Relisted reports whether a signature that both filters of a generation hold was
@@ -122,11 +123,12 @@ func Relisted(keys Keys, base filter.Key, spam, revoked func(filter.Key) bool) b
 	return again
 }
 
-// singly is up to which turn all are asked for, so that what a filter shows by chance is a
-// turn only where all before it are there.
+// singly is the turn up to which every turn is looked up. A false positive of the filter then
+// counts as a turn only if all turns before it are present.
 const singly = 16
 
-// between returns the last turn that has, from a turn that does, or 0, to MaxTurns.
+// between returns the last turn, up to MaxTurns, for which has returns true. It starts from a turn
+// for which has returns true, or from 0.
 func between(turn int, has func(turn int) bool) int {
 	step := 1
 	for turn+step <= MaxTurns && has(turn+step) {

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// list looks up the keys in the blocklists. Most mail is in none, and then the
-// revocation filters need no look-up.
+// list looks up the keys in the blocklists. Most mail is in no blocklist, and the revocation
+// filters then need no look-up.
 func (r *Reader) list() {
 	r.candidates, r.bases, r.numbers = r.candidates[:0], r.bases[:0], r.numbers[:0]
 	for i, a := range r.asks {
@@ -45,7 +45,7 @@ func (r *Reader) list() {
 	r.flush()
 }
 
-// number notes the candidates by their numbers.
+// number indexes the candidates by their numbers.
 func (r *Reader) number() {
 	r.kept, r.undated = 0, 0
 	for k, n := range r.numbers[:len(r.candidates)] {
@@ -57,7 +57,7 @@ func (r *Reader) number() {
 	}
 }
 
-// beginMarks forgets what indexes have.
+// beginMarks discards the results of the indexes.
 func (r *Reader) beginMarks() {
 	clear(r.off)
 	r.marked = slices.Grow(r.marked[:0], len(r.sources.lists))[:len(r.sources.lists)]
@@ -65,8 +65,8 @@ func (r *Reader) beginMarks() {
 	r.told.begin(len(r.sources.indexes))
 }
 
-// mark reads the filters of indexes that have spam filters, or of those that have none, and
-// notes the lists in which they have one of the keys, and which keys are in a spam filter.
+// mark looks the keys up in the indexes that have spam filters, or in the indexes that have none.
+// It marks the lists that have one of the keys, and the keys that are in a spam filter.
 func (r *Reader) mark(of side) {
 	for i := range r.sources.indexes {
 		x := &r.sources.indexes[i]
@@ -91,7 +91,7 @@ func (r *Reader) mark(of side) {
 	}
 }
 
-// narrow leaves in row, where arrays may have a key, those that have it.
+// narrow reduces row, the arrays that may have a key, to the arrays that have it.
 func (x *index) narrow(key filter.Key, row []uint64) {
 	for w := range row {
 		row[w] &= x.spam[w] | x.off[w]
@@ -108,20 +108,20 @@ func (x *index) narrow(key filter.Key, row []uint64) {
 	}
 }
 
-// told is which filters of indexes have which of the keys of a reading, by number: at most 64,
-// see [together].
+// told records which filters of indexes have which keys of a reading. Keys are numbered, at most
+// 64, see [together].
 type told struct {
 	at   []int    // by index: where in keys its columns begin, plus 1; 0: none has any
 	keys []uint64 // by column, a bit for each key
 }
 
-// begin forgets everything.
+// begin discards all results.
 func (t *told) begin(indexes int) {
 	t.keys, t.at = t.keys[:0], slices.Grow(t.at[:0], indexes)[:indexes]
 	clear(t.at)
 }
 
-// tell notes what find has found in an index of some words.
+// tell records the results of find in an index with the given number of words.
 func (r *Reader) tell(index, words int) {
 	if len(r.hits) == 0 {
 		return
@@ -181,8 +181,8 @@ func (r *Reader) size() {
 	r.states = slices.Grow(r.states[:0], n)[:n]
 }
 
-// narrow keeps only candidates that a spam filter has, of an index or in none, and reports
-// whether there are any.
+// narrow keeps only candidates that some spam filter has, whether it is in an index or not. It
+// reports whether any are left.
 func (r *Reader) narrow() bool {
 	loose := r.sources.loose
 	for i, p := range loose {
@@ -223,7 +223,7 @@ func (g *lists) of(s side) set {
 	return g.spam
 }
 
-// loadList starts to load what is read of one filter of a generation for the candidates.
+// loadList starts to load the lines of one filter of a generation that hold the candidates.
 func (r *Reader) loadList(g *lists, of side) {
 	if array, ok := g.of(of).(*filter.Bits); ok && g.at[of].in == 0 && g.epoch == 0 && array.Keys() > 0 {
 		array.Prefetch(r.bases)
@@ -246,8 +246,8 @@ func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) 
 	}
 }
 
-// look looks up the candidates in one filter of a generation of a list, as has does, where mark
-// has not done so.
+// look looks up the candidates in one filter of a generation of a list, as has does, unless mark
+// has already done so.
 func (r *Reader) look(l *list, g *lists, out []bool, of side) {
 	at := g.at[of]
 	if at.in == 0 {
@@ -301,8 +301,8 @@ func (r *Reader) walk(l *list) {
 	}
 }
 
-// walkTold is walk of another's list of which indexes have all filters, for all candidates at
-// once, each a bit.
+// walkTold is walk for the list of a peer whose filters are all in indexes. It handles all
+// candidates at once, one bit each.
 func (r *Reader) walkTold(l *list) {
 	var listed, hidden, revoked, off uint64
 	end := uint64(math.MaxUint64)
@@ -316,7 +316,7 @@ func (r *Reader) walkTold(l *list) {
 				not &^= 1 << n
 			}
 		}
-		// As in step: the newest generation dates what has no date.
+		// As in step, the newest generation dates only keys without a date.
 		dates := spam
 		if i == 0 {
 			dates &= r.undated
@@ -347,8 +347,8 @@ func (r *Reader) walkTold(l *list) {
 	}
 }
 
-// A listings is how many lists of one weight in a row have keys: of each key a number, of which
-// digit i is a bit of the i'th word.
+// A listings counts, for each key, how many of several successive lists of one weight have it.
+// Digit i of a key's count is a bit of the i'th word.
 type listings struct {
 	digits [10]uint64
 	n      int // lists
@@ -367,7 +367,7 @@ func (t *listings) add(r *Reader, keys uint64, weight float64) {
 	}
 }
 
-// flush adds the weight of the lists that were noted to the records.
+// flush adds the weights of the counted lists to the records.
 func (r *Reader) flush() {
 	t := &r.listed
 	any := uint64(0)
@@ -384,7 +384,7 @@ func (r *Reader) flush() {
 			*sum += float64(n) * t.weight // exact
 			continue
 		}
-		for range n { // one after the other, as a sum of weights depends on the order
+		for range n { // one after the other, because a sum of weights depends on the order
 			*sum += t.weight
 		}
 	}
@@ -397,9 +397,9 @@ func short(weight float64) bool { return math.Trunc(weight*1024) == weight*1024 
 // step reads one generation, older than those before, for one candidate.
 func (r *Reader) step(k int, l *list, g *lists, end uint64) {
 	x := &r.out[r.candidates[k]]
-	x.Off = x.Off || r.off[k] // in a generation that does not decide, too
+	x.Off = x.Off || r.off[k] // even in a generation that does not decide
 	if r.states[k].Decided() {
-		return // by a newer generation
+		return // decided by a newer generation
 	}
 	if r.spam[k] && r.off[k] && r.relisted(r.bases[k], l, g) {
 		r.off[k] = false
@@ -411,7 +411,7 @@ func (r *Reader) step(k int, l *list, g *lists, end uint64) {
 	}
 }
 
-// relisted is [Relisted] of one candidate. Most mail never gets here.
+// relisted is [Relisted] for one candidate. Most mail never gets here.
 func (r *Reader) relisted(base filter.Key, l *list, g *lists) bool {
 	has := func(of side) func(filter.Key) bool {
 		return func(key filter.Key) bool {

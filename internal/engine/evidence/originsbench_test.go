@@ -166,9 +166,9 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 	return c
 }
 
-// BenchmarkOrigins is a look-up of the 25 keys of a message in what 1,000 origins count and list, in
-// four generations and in all that nodes keep by default: of messages that all know, and that
-// nobody knows. first-us is what the first look-up of each message took.
+// BenchmarkOrigins is a look-up of the 25 keys of a message in the counts and lists of 1,000
+// origins, in four generations and in the default number of generations: of messages that all
+// origins know, and of unknown messages. first-us is the time of the first look-up of each message.
 func BenchmarkOrigins(b *testing.B) {
 	for _, gens := range [][2]int{{4, 4}, {7, 8}} {
 		b.Run(fmt.Sprintf("%d of counts, %d of lists", gens[0], gens[1]), func(b *testing.B) {
@@ -180,7 +180,7 @@ func BenchmarkOrigins(b *testing.B) {
 	}
 }
 
-// look looks up messages of the kind of, from 0, or ones that nobody knows.
+// look looks up messages of the kind of, from 0, or unknown messages.
 func (c *crowd) look(b *testing.B, of int) {
 	r := &Reader{Keys: plainKeys{}, Day: day, Threshold: 20}
 	r.Begin(c.Sources)

@@ -59,7 +59,8 @@ func spread(n int) filter.Key { return filter.Secret{7}.Key([]byte{byte(n)}) }
 // drawPlain draws books, and the books and replicas that hold the same.
 func drawPlain(t *rapid.T) (*plain, *node) {
 	n := newNode(t, 4, 3)
-	p := &plain{promotion: rapid.SampledFrom([]float64{1, 0.5}).Draw(t, "promotion"), threshold: rapid.SampledFrom([]float64{0, 1, 2, 3, 20, 20, 400}).Draw(t, "threshold")}
+	p := &plain{promotion: rapid.SampledFrom([]float64{1, 0.5}).Draw(t, "promotion"),
+		threshold: rapid.SampledFrom([]float64{0, 1, 2, 3, 20, 20, 400}).Draw(t, "threshold")}
 	if rapid.Bool().Draw(t, "two of a day") {
 		n.view.Tally.Live[3].Start = n.view.Tally.Live[2].Start - day/4
 	}
@@ -142,7 +143,8 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 		c, array := plainCounts{today - day, max(0.3, weight()), false, drawCounts(t, Claims), "merged"}, counting(t)
 		each(c.n, func(k filter.Key, by uint32) { array.Add(k, by) })
 		p.counts = append(p.counts, c)
-		remote.Counts = append(remote.Counts, replica.MergedCounts{Start: c.start, Weight: c.weight, Counts: array, Origins: p.drawMembers(t, &p.counts[len(p.counts)-1], peers)})
+		remote.Counts = append(remote.Counts, replica.MergedCounts{Start: c.start, Weight: c.weight, Counts: array,
+			Origins: p.drawMembers(t, &p.counts[len(p.counts)-1], peers)})
 		list := plainList{weight: c.weight, union: true}
 		merged := &replica.MergedList{Weight: c.weight}
 		for i := range uint64(2) {
@@ -162,8 +164,8 @@ func (p *plain) drawPeers(t *rapid.T, n *node) {
 	}
 }
 
-// drawMembers draws whose counts are in a merged array: of nobody who has others, or also of
-// some peers, who speak with its voice from then on.
+// drawMembers draws the members of a merged array: origins without other arrays, or also some
+// peers, which share the array's voice from then on.
 func (p *plain) drawMembers(t *rapid.T, merged *plainCounts, peers int) []string {
 	members := []string{"gone"}
 	for range min(peers, rapid.IntRange(0, 3).Draw(t, "merged, too")) {
@@ -241,7 +243,7 @@ func drawCounts(t *rapid.T, kinds uint8) map[cellOf]uint32 {
 	return out
 }
 
-// drawSmall draws counts of all kinds, most of them as indexes know them.
+// drawSmall draws counts of all kinds, most of them small enough for indexes.
 func drawSmall(t *rapid.T) map[cellOf]uint32 {
 	out := make(map[cellOf]uint32)
 	for k := range plainKeyCount {
@@ -308,7 +310,7 @@ func bitmap(t *rapid.T) *filter.Bits {
 // many stops at the largest count.
 func many(n float64) uint32 { return uint32(min(n, filter.Many)) }
 
-// read says what is known of a key.
+// read returns the record of a key.
 func (p *plain) read(k int, wants Wants) (x Record) {
 	days, old, todays := make(map[uint64]bool), 0.0, 0.0
 	var sightings, spam, ham, good, addresses float64
@@ -361,7 +363,7 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 			}
 		}
 		if !p.anywhere(k) {
-			x.Own, x.Peers, x.Off = verdict.Nothing, verdict.Peers{}, false // a revocation of nothing says nothing
+			x.Own, x.Peers, x.Off = verdict.Nothing, verdict.Peers{}, false // a revocation without a listing has no effect
 		}
 	}
 	// With counts, weights are read where there are votes or listings.
@@ -400,7 +402,7 @@ func (p *plain) believed(claimed map[string]float64) (sum float64) {
 	return min(sum, max(1, math.Floor(weights*p.threshold/enough)), p.threshold-1)
 }
 
-// know adds what the weeks know of a name.
+// know adds the counts of a name in the weeks.
 func (p *plain) know(k int, x *Record) {
 	weeks, deliveries, addresses := make(map[uint64]bool), 0.0, 0.0
 	for i, names := range p.names {
@@ -472,7 +474,8 @@ func TestAgainstPlain(t *testing.T) {
 			var want []Record
 			for range rapid.IntRange(1, 5).Draw(t, "asks") {
 				k := rapid.IntRange(1, plainKeyCount).Draw(t, "of")
-				wants := rapid.SampledFrom([]Wants{0, Listings, Judgement, Standing | Judgement, Names, Names | Judgement}).Draw(t, "wants")
+				wants := rapid.SampledFrom([]Wants{0, Listings, Judgement, Standing | Judgement, Names,
+					Names | Judgement}).Draw(t, "wants")
 				if rapid.IntRange(0, 3).Draw(t, "counted") > 0 {
 					wants |= counts
 				}
@@ -517,7 +520,7 @@ type numbered struct{ plainKeys }
 
 func (numbered) Turn(_ filter.Key, turn int) filter.Key { return filter.Key{Hi: uint64(turn)} }
 
-// TestTurns: the number of turns is found whatever it is.
+// TestTurns: every number of turns is found.
 func TestTurns(t *testing.T) {
 	for n := range 2000 {
 		if got := Turns(func(turn int) bool { return turn <= n }); got != n {

@@ -15,11 +15,11 @@ type Reader struct {
 	Keys    Keys
 	Day     uint64  // length of a generation of the tally in seconds, above 0
 	Overlay Overlay // nil: none
-	// Threshold is the count from which a message is bulk. It bounds what origins may add
-	// that alone list nothing. 0: they have no bound.
+	// Threshold is the count from which a message is bulk. It bounds the counts of origins that
+	// cannot list alone. 0: no bound.
 	Threshold uint32
-	// RevocationFirst reads all filters of every key, for nodes where most keys are
-	// revoked. It changes the cost and never the result.
+	// RevocationFirst makes the reader read all filters for every key, for nodes where most keys
+	// are revoked. It changes the cost and never the result.
 	RevocationFirst bool
 
 	sources *Sources
@@ -29,10 +29,10 @@ type Reader struct {
 	days    []uint64 // for each key, a bit for each day with deliveries
 	heard   hearing
 
-	which []int        // the asks that keys are of
-	form  form         // which keys those of an ask are
-	kinds uint8        // how many of form ofKinds
-	epoch int          // that keys are of
+	which []int        // indexes of the asks that keys belong to
+	form  form         // the kind of keys that stand for an ask
+	kinds uint8        // number of keys for an ask in form ofKinds
+	epoch int          // epoch that keys belong to
 	keys  []filter.Key // of one look-up
 	picks filter.Picks // of keys
 	n     []uint32     // their counts
@@ -41,29 +41,29 @@ type Reader struct {
 	more  []filter.Key // their keys
 	moreN []uint32     // their counts
 
-	rest     []int              // the asks of which an index has no sum
+	rest     []int              // indexes of the asks for which an index has no sum
 	restKeys []filter.Key       // likewise
-	sum      sum                // that is being made
-	arrays   []*filter.Counting // that are to be read
+	sum      sum                // the sum being made
+	arrays   []*filter.Counting // arrays that are to be read
 
-	hits   []int        // keys that some arrays of an index may have
-	rows   []uint64     // which arrays those are
-	ofOne  []int        // the keys that one of them may have
-	some   []filter.Key // likewise
-	ofSome []int        // the asks that they are of
+	hits   []int        // indexes of keys that an index may have
+	rows   []uint64     // columns that may have them, a row for each hit
+	ofOne  []int        // numbers of the keys that one column may have
+	some   []filter.Key // these keys themselves
+	ofSome []int        // indexes of their asks
 	folded folded
 
 	known []known // of names
 
 	columns  []column // of weights: by generation, then by key
-	disputed []int    // the keys, as numbers in which, of which something was taken back
+	disputed []int    // indexes into which, of keys with at least one retracted vote
 
-	candidates []int                // the asks that a blocklist has
-	numbers    []int                // their numbers among all that were looked up
+	candidates []int                // indexes of the asks that a blocklist has
+	numbers    []int                // their numbers among all keys that were looked up
 	candidate  [together]int        // by number
 	base       [together]filter.Key // likewise
-	kept       uint64               // a bit for each number of a candidate
-	undated    uint64               // of one that has no date
+	kept       uint64               // a bit for each candidate, by number
+	undated    uint64               // a bit for each candidate without a date
 	listed     listings
 	bases      []filter.Key
 	told       told
@@ -89,8 +89,8 @@ func (r *Reader) End() {
 	clear(r.arrays[:cap(r.arrays)])
 }
 
-// together is how many asks are read together at most where there are voices, each of which
-// takes room for each ask, or indexes, of which one word says which asks a filter has.
+// together is the maximum number of asks that are read together where there are voices or indexes.
+// Each voice takes room for each ask, and one word of an index holds the asks that a filter has.
 const together = 64
 
 // Read sets out[i] to the record of asks[i]. out must be as long as asks.
@@ -119,7 +119,7 @@ const (
 	ofKinds   form = iota // the first kinds of its key
 	ofNames               // nameKinds
 	ofWeights             // the cells of its weights
-	ofBack                // those of what was taken back
+	ofBack                // the cells of its retracted weights
 )
 
 // begin begins a look-up of other keys.
@@ -156,8 +156,7 @@ func (r *Reader) append(ask int) {
 	}
 }
 
-// turnTo converts the keys of the look-up to those of an epoch. Most nodes have only
-// one.
+// turnTo converts the keys of the look-up to an epoch. Most nodes have only one epoch.
 func (r *Reader) turnTo(epoch int) {
 	if r.epoch == epoch {
 		return
@@ -174,22 +173,22 @@ func (r *Reader) turnTo(epoch int) {
 	}
 }
 
-// readAhead is the counts of the keys of a look-up in several arrays that follow each other.
+// readAhead holds the counts of the keys of a look-up in several successive arrays.
 type readAhead struct {
-	at, from, end int // the array of the look-up, and those that were read
+	at, from, end int // index of the current array, and the range of arrays that were read
 	arrays        []*filter.Counting
 	n             []uint32 // by array, then by key
 }
 
-// inFlight is about how many lines are being loaded at a time: enough to keep a processor's
-// misses busy, and a small part of its first cache.
+// inFlight is the approximate number of lines being loaded at a time. It is enough to use a
+// processor's parallel cache misses, and a small part of its first-level cache.
 const inFlight = 64
 
-// readTogether is how many counts are read ahead at most.
+// readTogether is the maximum number of counts that are read ahead.
 const readTogether = 1 << 12
 
-// load turns the look-up to the i'th of n arrays, and reads what those that come next have of
-// the keys, too.
+// load turns the look-up to the i'th of n arrays. It also reads ahead the counts of the keys in the
+// arrays that follow.
 func (r *Reader) load(i, n int, at func(i int) *generation) {
 	r.turnTo(at(i).epoch)
 	a := &r.read
@@ -224,8 +223,8 @@ func (r *Reader) counted(array counter) []uint32 {
 	return r.n
 }
 
-// count adds up the counts of all living generations. Adding the minima of several
-// arrays is tighter than the minimum of their sum.
+// count adds up the counts of all live generations. Adding the minima of several arrays is tighter
+// than the minimum of their sum.
 func (r *Reader) count() {
 	r.begin(ofKinds)
 	r.kinds = CountKinds
@@ -269,7 +268,7 @@ func (r *Reader) countIn(c *counts) {
 	r.add(c, r.which, all)
 }
 
-// countFound adds the counts of those arrays of an index that may have a key.
+// countFound adds the counts of the arrays of an index that may have a key.
 func (r *Reader) countFound(x *index) {
 	r.turnTo(x.epoch)
 	r.keptSums(x)
@@ -292,7 +291,7 @@ func (r *Reader) countFound(x *index) {
 	})
 }
 
-// prefetch begins to load what found will read of the arrays of an index.
+// prefetch starts to load the lines that found will read in the arrays of an index.
 func (r *Reader) prefetch(x *index) {
 	words, kinds := x.Words(), int(r.kinds)
 	r.arrays, r.some = r.arrays[:0], r.some[:0]
@@ -304,8 +303,8 @@ func (r *Reader) prefetch(x *index) {
 	filter.PrefetchEach(r.arrays, r.some)
 }
 
-// expect notes the arrays of some columns of the w'th word that will be read of a key, unless there
-// are enough already.
+// expect adds the arrays of some columns of the w'th word, which will be read for a key, to the
+// arrays to prefetch, until there are enough.
 func (r *Reader) expect(x *index, w int, columns uint64, key filter.Key) {
 	for ; columns != 0 && len(r.arrays) < together; columns &= columns - 1 {
 		if a := x.arrays[w*64+bits.TrailingZeros64(columns)]; a != nil {
@@ -314,15 +313,16 @@ func (r *Reader) expect(x *index, w int, columns uint64, key filter.Key) {
 	}
 }
 
-// find looks up keys in an index, several of which in a row are those of one, and leaves in
-// rows, for each one that some array may have, which arrays those are.
+// find looks up keys in an index. Each run of several keys stands for one entry. For each entry
+// that some array may have, it adds the entry's number to hits, and a row of the columns that may
+// have it to rows.
 func (r *Reader) find(x *index, keys []filter.Key, several int) {
 	words := x.Words()
 	r.rows = slices.Grow(r.rows[:0], len(keys)/several*words)[:len(keys)/several*words]
 	r.hits = x.Find(keys, several, r.rows, r.hits[:0])
 }
 
-// anyOf returns which columns of the w'th word may have any of the keys that find looked up.
+// anyOf returns the columns of the w'th word that may have any of the keys that find looked up.
 func (r *Reader) anyOf(w, words int) (all uint64) {
 	for h := range r.hits {
 		all |= r.rows[h*words+w]
@@ -330,8 +330,8 @@ func (r *Reader) anyOf(w, words int) (all uint64) {
 	return all
 }
 
-// found calls hit for each column whose array may have some of the keys that find looked up,
-// with the numbers of those.
+// found calls hit for each column whose array may have some of the keys that find looked up, with
+// the numbers of these keys.
 func (r *Reader) found(x *index, hit func(column int, found []int)) {
 	words := x.Words()
 	for w := range words {
@@ -355,7 +355,7 @@ func (r *Reader) add(c *counts, which []int, all []uint32) {
 	for j, i := range which {
 		cells := all[j*kinds : (j+1)*kinds]
 		sum := uint32(0)
-		for _, x := range cells { // most arrays have none of most keys
+		for _, x := range cells { // most arrays have few of the keys
 			sum |= x
 		}
 		if sum == 0 {
@@ -385,8 +385,8 @@ func (r *Reader) take(c *counts, i int, n *[CountKinds]uint32) {
 	x.Ham = book.Add(x.Ham, weighed[Ham])
 }
 
-// further records what else to look up for a key that an array has. Counts of peers
-// without full weight are no deliveries, and give nobody standing.
+// further records the further kinds to look up for a key that an array has. Counts of peers without
+// full weight are not deliveries, and give no standing.
 func (r *Reader) further(i int, n *[CountKinds]uint32) {
 	wants := r.asks[i].Wants
 	if n[Sighting] > 0 {
@@ -448,8 +448,8 @@ func (r *Reader) deliver(i int, n uint32, start uint64) {
 // nameKinds are the kinds of count of a name.
 var nameKinds = [...]uint8{Sighting, Addresses}
 
-// know reads the deliveries of names in the generations of the blocklist, which last
-// longer than the days of the tally.
+// know reads the deliveries of names in the generations of the blocklist, which live longer than
+// the generations of the tally.
 func (r *Reader) know() {
 	r.begin(ofNames)
 	for i, a := range r.asks {
@@ -494,8 +494,8 @@ func (k *known) add(n []uint32, over bool, age uint64) {
 	}
 }
 
-// weigh adds up the weights of the latest votes on keys that people voted on, keys that
-// are listed, and all keys without counts. Most mail has none.
+// weigh adds up the weights of the latest votes for keys with votes, listed keys, and all keys
+// without counts. Most mail has none of these.
 func (r *Reader) weigh() {
 	r.begin(ofWeights)
 	for i, a := range r.asks {
@@ -546,7 +546,7 @@ func (r *Reader) weights(g int) []uint32 {
 	return n
 }
 
-// takeBack reads what was taken back of keys that are marked for it.
+// takeBack reads the retracted weights of keys that are marked as having some.
 func (r *Reader) takeBack() {
 	all := len(r.which)
 	r.disputed = r.disputed[:0]

@@ -20,7 +20,7 @@ const day = 86400
 // today is the start of the newest generation of the tests' books.
 const today = 20_000 * day
 
-// plainKeys makes keys that nobody else has.
+// plainKeys makes unique keys.
 type plainKeys struct{}
 
 func (plainKeys) Back(k filter.Key) filter.Key { return filter.Key{Hi: ^k.Hi, Lo: k.Lo} }
@@ -71,7 +71,7 @@ func (n *node) count(age int, k filter.Key, kind uint8, by uint32) {
 	n.view.Tally.Live[age].Counts.AddBatch(0, []filter.Key{k.With(kind)}, []uint32{by}, nil)
 }
 
-// weights are those of the votes of a generation.
+// weights returns the weights of the votes of a generation.
 func (n *node) weights(age int) (start uint64, array book.Counter) {
 	g := n.view.Block.Live[age]
 	return g.Start, g.Weights
@@ -82,7 +82,7 @@ func (n *node) weigh(age int, k filter.Key, by uint32) {
 	array.AddBatch(0, []filter.Key{k}, []uint32{by}, nil)
 }
 
-// takeBack takes something back of a kind.
+// takeBack retracts part of a kind.
 func (n *node) takeBack(age int, k filter.Key, kind uint8, by uint32) {
 	n.weigh(age, k.With(TakenBack), 1)
 	n.weigh(age, plainKeys{}.Back(k).With(kind), by)
@@ -108,8 +108,8 @@ func read(r *Reader, k filter.Key, wants Wants) Record {
 	return out[0]
 }
 
-// TestDeliveries: what was caught is no delivery, what came today is not of earlier
-// days, and a day is a day however many generations it has.
+// TestDeliveries: caught mail is no delivery, today's mail does not count for earlier days, and a
+// day counts once regardless of its number of generations.
 func TestDeliveries(t *testing.T) {
 	n := newNode(t, 5, 1)
 	k := key(1)
@@ -124,7 +124,8 @@ func TestDeliveries(t *testing.T) {
 	n.count(4, k, Good, 1)
 	n.count(1, k, Addresses, 8)
 	got := read(n.reader(nil), k, Counts|Standing|Names|Judgement)
-	want := Record{Sightings: 25, First: today - 4*day, Last: today, Evidence: verdict.Evidence{Old: 7, New: 6, Days: 1, Good: 3, Addresses: 8}}
+	want := Record{Sightings: 25, First: today - 4*day, Last: today,
+		Evidence: verdict.Evidence{Old: 7, New: 6, Days: 1, Good: 3, Addresses: 8}}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -160,13 +161,14 @@ func TestPeers(t *testing.T) {
 		r := &Reader{Keys: plainKeys{}, Day: day}
 		r.Begin(s)
 		if got := read(r, key(1), Counts); got.Sightings != tt.seen || got.New != tt.delivered {
-			t.Errorf("a peer of weight %v: %d sightings, %d deliveries; want %d and %d", tt.weight, got.Sightings, got.New, tt.seen, tt.delivered)
+			t.Errorf("a peer of weight %v: %d sightings, %d deliveries; want %d and %d", tt.weight, got.Sightings, got.New,
+				tt.seen, tt.delivered)
 		}
 	}
 }
 
-// TestWeights: the weights of the latest votes are what was added less what was taken
-// back, generation by generation.
+// TestWeights: the weights of the latest votes are the added weights less the retracted weights,
+// generation by generation.
 func TestWeights(t *testing.T) {
 	n := newNode(t, 2, 2)
 	k := key(1)
@@ -230,8 +232,8 @@ func (a *additions) Revoked(g uint64, keys []filter.Key, has []bool) {
 	}
 }
 
-// TestOverlay: what is in an overlay reads as if it were in the arrays; all keys at
-// once, or one by one; revocations first or not.
+// TestOverlay: the content of an overlay reads as if it were in the arrays; all keys at once, or
+// one by one; revocations first or not.
 func TestOverlay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, part := newNode(t, 3, 3), newNode(t, 3, 3)
@@ -299,7 +301,7 @@ func TestOverlay(t *testing.T) {
 		r.Read(asks, got)
 		for i := range got {
 			if want[i].Own == verdict.Nothing {
-				got[i].Own, got[i].Off = verdict.Nothing, want[i].Off // revocations of what nobody lists are not looked for else
+				got[i].Own, got[i].Off = verdict.Nothing, want[i].Off // otherwise revocations of unlisted keys are not looked up
 			}
 			if want[i].Own == verdict.Nothing && want[i].Spam+want[i].Ham == 0 {
 				got[i].Evidence.Votes, got[i].Unblamed, got[i].Contexts = want[i].Votes, want[i].Unblamed, want[i].Contexts

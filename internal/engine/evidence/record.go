@@ -10,15 +10,15 @@ type Wants uint8
 
 // The aspects.
 const (
-	// Counts are sightings, voters and deliveries; with them, weights are read only
-	// where there are votes or listings.
+	// Counts are sightings, voters and deliveries. If they are wanted, weights are read only for
+	// keys with votes or listings.
 	Counts    Wants = 1 << iota
-	Sightings       // nothing else of the counts; of all keys of a reading, or of none
-	Delivered       // sightings and deliveries, and nothing else of the counts; likewise
-	Standing        // the kind Good, too
+	Sightings       // sightings alone; wanted for all keys of a reading, or for none
+	Delivered       // sightings and deliveries alone; wanted for all keys of a reading, or for none
+	Standing        // additionally the kind Good
 	Names           // of names: deliveries in past weeks, and the kind Addresses
 	Listings        // the blocklists
-	Judgement       // that, and the weights of votes
+	Judgement       // Listings, and the weights of votes
 )
 
 // An Ask is one key to be looked up.
@@ -29,14 +29,14 @@ type Ask struct {
 
 // A Record is the result for one key. Counts stop at filter.Many.
 type Record struct {
-	Sightings uint32 // by everybody, each with its weight
+	Sightings uint32 // of all reporters, each with its weight
 	Spam, Ham uint32 // voters
 	First     uint64 // start of the oldest generation that has it, Unix seconds; 0 if none
-	Last      uint64 // likewise the newest
+	Last      uint64 // start of the newest generation that has it, likewise
 	verdict.Evidence
 }
 
-// voted reports whether anybody voted.
+// voted reports whether the key has votes.
 func (r *Record) voted() bool { return r.Spam > 0 || r.Ham > 0 }
 
 // seen records a generation that has the key.

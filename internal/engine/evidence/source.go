@@ -37,10 +37,10 @@ type counts struct {
 	weight float64 // of an origin; 1 for the node's own
 	root   bool    // its sightings are deliveries
 	own    bool
-	voice  int // whose counts these are, from 1; 0: they are not bounded
+	voice  int // number of the voice that the counts belong to, from 1; 0: they are not bounded
 }
 
-// weighed returns how much a count of n adds.
+// weighed returns a count of n, multiplied by the weight.
 func (c *counts) weighed(n uint32) uint32 { return weighed(c.weight, n) }
 
 func weighed(weight float64, n uint32) uint32 {
@@ -54,9 +54,9 @@ func weighed(weight float64, n uint32) uint32 {
 type list struct {
 	weight float64
 	own    bool
-	union  bool // of several origins merged: they count as one
+	union  bool // merged from several origins, which count as one
 	gens   []lists
-	always bool // some filter is in no index
+	always bool // at least one filter is in no index
 }
 
 // A lists is the filters of one generation of a blocklist; nil where there is none.
@@ -64,40 +64,40 @@ type lists struct {
 	start         uint64
 	spam, revoked set
 	epoch         int
-	at            [2]seat // of both filters
+	at            [2]seat // where indexes have the two filters
 }
 
-// A seat is where an index has a filter; the zero value is of a filter that none has.
+// A seat is the place of a filter in an index. The zero value means that no index has the filter.
 type seat struct {
 	in     int // number of the index, from 1
 	column int
 }
 
-// An index finds those of many arrays that may have a key.
+// An index finds the arrays, among many, that may have a key.
 type index struct {
 	*filter.Sliced
 	epoch  int
 	counts []counts              // by column, of counts; an array of nil where there is none
 	arrays []*filter.Counting    // the same arrays
 	parts  [][]part              // of counts, by word of 64 columns
-	voices []int32               // of counts, by column
-	sums   []atomic.Pointer[sum] // of counts, by key
+	voices []int32               // voices of counts, by column
+	sums   []atomic.Pointer[sum] // cached sums of counts, by key
 	kept   int64                 // voices in them
 	lists  []listed              // by column, of lists
 	spam   []uint64              // the columns of spam filters, by word
-	off    []uint64              // those of revocation filters
+	off    []uint64              // the columns of revocation filters, by word
 }
 
-// A part is those of 64 columns of an index whose counts are added up in the same way.
+// A part is the columns, among 64 of an index, whose counts are added up in the same way.
 type part struct {
 	start   uint64
 	weight  float64
 	root    bool
 	columns uint64    // bits
-	weighs  [8]uint32 // what counts from 0 to 7 add
+	weighs  [8]uint32 // the weighed values of counts from 0 to 7
 }
 
-// A place is where a generation of a list is: its number and that of its list.
+// A place is the position of a generation of a list: the numbers of the list and of the generation.
 type place struct{ list, gen int }
 
 // A listed is a filter of a list.
@@ -106,16 +106,16 @@ type listed struct {
 	array *filter.Bits
 }
 
-// Sources are everything that a look-up reads. They are immutable, and any number of
-// readers may use them at once.
+// Sources are all the arrays that a look-up reads. They are immutable, and any number of readers
+// may use them at once.
 type Sources struct {
 	Mature bool // verdict.Mature of all deliveries; set by the maker of the sources
 
 	today uint64                 // start of the newest generation of the tally
-	at    map[*filter.Sliced]int // the places in indexes
+	at    map[*filter.Sliced]int // numbers of the indexes
 
 	voices  []float64 // their shares of the promotion weight, see voices
-	counts  []counts  // that are in no index
+	counts  []counts  // counts that are in no index
 	lists   []list
 	indexes []index
 	gens    []lists      // of all lists
@@ -124,18 +124,18 @@ type Sources struct {
 	names   []generation // deliveries of names, likewise
 }
 
-// A View is the node's own books, and the replicas of others.
+// A View is the node's own books and the replicas of peers.
 type View struct {
 	Tally  book.Book[*book.Tally]
 	Block  book.Book[*book.Block]
 	Remote *replica.View
-	// KeyIDs are those of the secrets of the arrays, newest first. The index of an
-	// array's KeyID is its epoch. nil: all arrays are of epoch 0.
+	// KeyIDs are the IDs of the secrets of the arrays, newest first. The index of an array's KeyID
+	// is its epoch. nil: all arrays are of epoch 0.
 	KeyIDs []uint64
 }
 
-// Epoch returns the epoch of an array. ok is false if its secret is no longer known:
-// nothing can be found in it.
+// Epoch returns the epoch of an array. ok is false if its secret is no longer known: no key can be
+// found in it then.
 func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 	if v.KeyIDs == nil {
 		return 0, true
@@ -144,8 +144,8 @@ func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 	return epoch, epoch >= 0
 }
 
-// NewSources returns the sources in v. promotion is the weight from which an origin
-// alone lists, its sightings are deliveries, and what it counts has no bound.
+// NewSources returns the sources in v. promotion is the weight from which an origin can list alone,
+// its sightings are deliveries, and its counts have no bound.
 func NewSources(v View, promotion float64) *Sources {
 	voices := newVoices(v.Remote, promotion)
 	s := &Sources{at: make(map[*filter.Sliced]int), voices: voices.shares}
@@ -186,11 +186,12 @@ func NewSources(v View, promotion float64) *Sources {
 		}
 		for _, g := range r.Tally {
 			if epoch, ok := v.Epoch(g.Counts.Geometry()); ok {
-				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false, voices.of(r.ID, r.Weight)})
+				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false,
+					voices.of(r.ID, r.Weight)})
 			}
 		}
 		if r.Owner() != r.ID {
-			continue // its lists are with those of its owner
+			continue // its lists are joined to its owner's
 		}
 		first := len(s.gens)
 		for _, g := range blocksOf(r, former[r.ID]) {
@@ -202,7 +203,8 @@ func NewSources(v View, promotion float64) *Sources {
 	}
 	for _, m := range v.Remote.Counts {
 		if epoch, ok := v.Epoch(m.Counts.Geometry()); ok {
-			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false, voices.of(m.Origins[0], m.Weight)})
+			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false,
+				voices.of(m.Origins[0], m.Weight)})
 		}
 	}
 	for _, l := range v.Remote.Lists {
@@ -245,7 +247,10 @@ func (x *index) part() {
 			continue
 		}
 		all := &x.parts[n/64]
-		i := slices.IndexFunc(*all, func(p part) bool { return p.start == c.start && p.weight == c.weight && p.root == c.root })
+		i := slices.IndexFunc(*all, func(p part) bool {
+			return p.start == c.start && p.weight == c.weight &&
+				p.root == c.root
+		})
 		if i < 0 {
 			i = len(*all)
 			p := part{start: c.start, weight: c.weight, root: c.root}
@@ -259,7 +264,7 @@ func (x *index) part() {
 	}
 }
 
-// indexed returns where an array of the columns is in an index.
+// indexed returns the seat of the array that has the given columns in indexes.
 func (s *Sources) indexed(columns []filter.Column) seat {
 	for _, c := range columns {
 		if i, ok := s.at[c.In]; ok {
@@ -280,7 +285,7 @@ func (s *Sources) count(c counts) {
 	s.counts = append(s.counts, c)
 }
 
-// list adds a list whose generations are those from the given one on.
+// list adds a list whose generations are s.gens[first:].
 func (s *Sources) list(weight float64, own, union bool, first int) {
 	l := list{weight: weight, own: own, union: union, gens: s.gens[first:len(s.gens):len(s.gens)]}
 	for i := range l.gens {
@@ -296,7 +301,7 @@ func (s *Sources) list(weight float64, own, union bool, first int) {
 // found reports whether an index has a filter of the generation, or there is none.
 func (g *lists) found(of side) bool { return g.at[of].in > 0 || g.of(of) == nil }
 
-// find returns where an index has a filter of a generation of the list that comes next.
+// find returns the seat of a filter of a generation of the list that is added next.
 func (s *Sources) find(g *lists, of side) seat {
 	array, ok := g.of(of).(*filter.Bits)
 	if !ok {
@@ -316,7 +321,7 @@ func (s *Sources) find(g *lists, of side) seat {
 	return at
 }
 
-// cut makes the generations of each list part of gens, which may have moved while it
+// cut makes the generations of each list slices of s.gens again, which may have moved while it
 // grew.
 func (s *Sources) cut() {
 	first := 0
@@ -332,7 +337,7 @@ func (s *Sources) cut() {
 	}
 }
 
-// epochOf returns the epoch of the first array present among those of one generation.
+// epochOf returns the epoch of the first non-nil array of one generation.
 func (v *View) epochOf(arrays ...*filter.Bits) (int, bool) {
 	for _, b := range arrays {
 		if b != nil {
@@ -342,8 +347,8 @@ func (v *View) epochOf(arrays ...*filter.Bits) (int, bool) {
 	return 0, true
 }
 
-// blocksOf returns the lists of an origin and of its former incarnations by generation, newest
-// first: they are one voice.
+// blocksOf returns the lists of an origin and of its former incarnations, which are one voice, by
+// generation, newest first.
 func blocksOf(owner *replica.Held, former []*replica.Held) (out []*replica.MergedBlock) {
 	for _, r := range append([]*replica.Held{owner}, former...) {
 		for _, g := range r.Block {
@@ -364,7 +369,7 @@ func blocksOf(owner *replica.Held, former []*replica.Held) (out []*replica.Merge
 	return out
 }
 
-// setOf returns bit arrays of one generation as a set, nil if there are none.
+// setOf returns bit arrays of one generation as a set, or nil if there are none.
 func setOf(arrays []*filter.Bits) set {
 	switch len(arrays) {
 	case 0:
@@ -379,7 +384,7 @@ func setOf(arrays []*filter.Bits) set {
 // A union is several bit arrays combined.
 type union []*filter.Bits
 
-// unionPart is how many keys are looked up together.
+// unionPart is the number of keys that a union looks up together.
 const unionPart = 32
 
 func (u *union) HasBatch(keys []filter.Key, out []bool) {

@@ -41,8 +41,8 @@ func origins(t *testing.T, of int, weights ...float64) (*Sources, []*filter.Coun
 	return NewSources(View{Remote: v}, 1), arrays
 }
 
-// TestSumsFollow: what many origins count, at first so much, is added up once, and again after one
-// of them has counted it once more.
+// TestSumsFollow: the counts of many origins are added up once, and again after one of them has
+// counted the key once more.
 func TestSumsFollow(t *testing.T) {
 	for _, first := range []uint32{1, 3, 9} {
 		t.Run(fmt.Sprint(first), func(t *testing.T) { testSumsFollow(t, first) })
@@ -97,8 +97,8 @@ func testSumsFollow(t *testing.T, first uint32) {
 	}
 }
 
-// TestSumsAreKept: what many know is kept, however often they count it, and whether an index is
-// exact or not.
+// TestSumsAreKept: sums of keys that many origins know are cached, regardless of their counts, in
+// exact and inexact indexes.
 func TestSumsAreKept(t *testing.T) {
 	s, arrays := origins(t, 20, 1)
 	kept := func() (n int) {
@@ -152,8 +152,8 @@ func TestTranspose(t *testing.T) {
 	}
 }
 
-// TestSumsWhileWritten: a reader sees at least what was counted before it began, and at most
-// what was being counted when it was done.
+// TestSumsWhileWritten: a reader sees at least the counts from before it began, and at most the
+// counts in progress when it ended.
 func TestSumsWhileWritten(t *testing.T) {
 	for _, exact := range []bool{true, false} {
 		for _, first := range []uint32{1, 9} {

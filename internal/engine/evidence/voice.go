@@ -9,25 +9,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// A said is what one voice says of a key: sightings, and voters for spam and against it, with
-// its weight.
+// A said is one voice's counts of a key, multiplied by its weight: sightings, voters for spam, and
+// voters for ham.
 type said [CountKinds]uint32
 
-// voices gives those of a view their numbers, from 1. A voice is an origin that alone may not
-// list, for its weight is below the promotion weight, or several whose counts are merged. What
-// voices say of a key is bounded by their weights, see [Reader.bound].
+// voices numbers the voices of a view, from 1. A voice is an origin that may not list alone because
+// its weight is below the promotion weight, or several such origins whose counts are merged. The
+// counts of voices are bounded by their weights, see [Reader.bound].
 type voices struct {
 	promotion float64
 	number    map[string]int // by origin
 	shares    []float64      // of the promotion weight, by voice
 }
 
-// newVoices returns the voices of a view. Whose counts are in one merged array cannot be told
-// apart there, so they are one voice, in all their arrays, or one of them could say everything
-// twice. Former incarnations share the voice of their owner.
+// newVoices returns the voices of a view. Origins merged into one array are indistinguishable in
+// it, so they share one voice everywhere; otherwise one origin could be counted twice. Former
+// incarnations share the voice of their owner.
 func newVoices(v *replica.View, promotion float64) *voices {
 	vs := &voices{promotion: promotion, number: make(map[string]int)}
-	one := make(map[string]string) // of those with one voice, another one
+	one := make(map[string]string) // for an origin that shares a voice, another origin with the same voice
 	var of func(origin string) string
 	of = func(origin string) string {
 		next, ok := one[origin]
@@ -75,8 +75,8 @@ func newVoices(v *replica.View, promotion float64) *voices {
 	return vs
 }
 
-// of returns the number of the voice of an origin with a weight, 0 if that is enough to be
-// counted without a bound.
+// of returns the number of the voice of an origin with a weight, or 0 if the weight is enough for
+// counts without a bound.
 func (vs *voices) of(origin string, weight float64) int {
 	if weight >= vs.promotion {
 		return 0
@@ -84,10 +84,10 @@ func (vs *voices) of(origin string, weight float64) int {
 	return vs.number[origin]
 }
 
-// A hearing is what voices say of the keys of a reading.
+// A hearing is the counts of all voices for the keys of a reading.
 type hearing struct {
-	at     []int    // by ask: where its rows begin, plus 1; 0: nobody said anything
-	rows   []uint32 // of each such ask, by kind and voice
+	at     []int    // by ask: where its rows begin, plus 1; 0: no voice has counts
+	rows   []uint32 // counts of each such ask, by kind and voice
 	bounds []uint32 // by voice
 }
 
@@ -96,7 +96,7 @@ func (h *hearing) begin(asks int) {
 	clear(h.at)
 }
 
-// row returns what voices say of an ask, by voice, of one kind.
+// row returns the counts of one kind of an ask, by voice.
 func (r *Reader) row(i int, kind uint8) []uint32 {
 	h, all := &r.heard, len(r.sources.voices)
 	if h.at[i] == 0 {
@@ -108,7 +108,7 @@ func (r *Reader) row(i int, kind uint8) []uint32 {
 	return h.rows[h.at[i]-1+int(kind)*all:][:all]
 }
 
-// say notes what a voice says of an ask.
+// say records a voice's counts of an ask.
 func (r *Reader) say(i, voice int, n said) {
 	for kind, by := range n {
 		if by > 0 {
@@ -118,10 +118,10 @@ func (r *Reader) say(i, voice int, n said) {
 	}
 }
 
-// bound adds what voices say to the records. Each adds at most its share of the threshold, and
-// all that say something of a key together at most their shares, and less than the threshold
-// unless they may list together. So they make bulk what they could list, and nothing else,
-// however much they say.
+// bound adds the counts of voices to the records. Each voice adds at most its share of the
+// threshold. All voices with counts of a key together add at most the sum of their shares, and less
+// than the threshold unless they may list together. So voices can make a key bulk only if they
+// could also list it, regardless of their counts.
 func (r *Reader) bound() {
 	h, all := &r.heard, r.sources.voices
 	for i, at := range h.at {
@@ -149,11 +149,11 @@ func (r *Reader) bound() {
 	}
 }
 
-// slack is what may be lost when shares are added up.
+// slack is the rounding error allowed when shares are added up.
 const slack = 1e-9
 
-// most returns how much a voice of a share of the promotion weight may add to a count: as much
-// of the threshold, rounded up.
+// most returns the maximum that a voice with a share of the promotion weight may add to a count:
+// the same share of the threshold, rounded up.
 func (r *Reader) most(share float64) uint32 {
 	if r.Threshold == 0 {
 		return filter.Many
@@ -161,9 +161,9 @@ func (r *Reader) most(share float64) uint32 {
 	return uint32(min(math.Ceil(share*float64(r.Threshold)-slack), filter.Many))
 }
 
-// mostTogether returns how much voices may add that have a share of the promotion weight
-// together: as much of the threshold, and at least 1, but less than the threshold unless they
-// may list.
+// mostTogether returns the maximum that voices may add which together have a share of the promotion
+// weight. It is the same share of the threshold and at least 1, but less than the threshold unless
+// the voices may list.
 func (r *Reader) mostTogether(share float64) uint32 {
 	if r.Threshold == 0 {
 		return filter.Many

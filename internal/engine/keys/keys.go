@@ -1,6 +1,6 @@
-// Package keys makes the keys under which a node's arrays hold what is known of signatures,
-// of pairs of signatures, and of voters. All keys depend on the network's secret, so nobody
-// without it can choose keys that collide. The way they are made is part of the data on disk.
+// Package keys makes the keys under which a node's arrays store signatures, pairs of signatures,
+// and voters. All keys depend on the network's secret, so colliding keys cannot be chosen without
+// it. The derivation of keys is part of the data on disk.
 package keys
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A Maker makes keys. It implements evidence.Keys. If Past is not nil, the Maker notes there
-// what each key that it makes from a signature or from other keys is under the network's
-// former secrets; then only one goroutine may use it at a time.
+// A Maker makes keys. It implements evidence.Keys. If Past is not nil, the Maker records in it the
+// forms under the network's former secrets of each key that it makes from a signature or from other
+// keys. Only one goroutine may then use the Maker at a time.
 type Maker struct {
 	Secret filter.Secret
 	Past   *Past // nil: all generations were made with Secret
@@ -28,8 +28,8 @@ func (m Maker) Base(sig *bulkhead.Signature) filter.Key {
 	return k
 }
 
-// Pair returns the key of a text together with a link or sender, on which votes
-// fall together. It is used for weights and listings like the key of a signature.
+// Pair returns the key of a text together with a link or sender, on which votes fall together.
+// Weights and listings use it like the key of a signature.
 func (m Maker) Pair(text, context filter.Key) filter.Key {
 	k := pair(m.Secret, text, context)
 	if m.Past != nil {
@@ -45,17 +45,17 @@ func pair(s filter.Secret, text, context filter.Key) filter.Key {
 	return s.Key([]byte(pairKey), b[:])
 }
 
-// pairKey begins what is hashed into the keys of [Maker.Pair].
+// pairKey is the first part of the input that [Maker.Pair] hashes.
 const pairKey = "pair"
 
-// Sample returns the key of a sample of a text, which is that of its bulkhead/part signature.
+// Sample returns the key of a sample of a text, which is the key of its bulkhead/part signature.
 func (m Maker) Sample(s bulkhead.Sample) filter.Key {
 	sig := s.Signature()
 	return m.Base(&sig)
 }
 
-// Together returns the key that says that a reported message contained both samples, in
-// either order.
+// Together returns the key under which a filter remembers that a reported message contained both
+// samples. Their order does not matter.
 func (m Maker) Together(a, b filter.Key) filter.Key {
 	k := together(m.Secret, a, b)
 	if m.Past != nil {
@@ -80,13 +80,13 @@ func (m Maker) Vote(who string, vote bulkhead.Vote, base filter.Key) filter.Key 
 	return m.unique(who, vote, "", base)
 }
 
-// Record returns the key of what a voice has added to the weights of base. The voice is a
-// reporter's, or that of a network whose reporters count once.
+// Record returns the key of the weight that a voice has added to base. The voice is a reporter's,
+// or a network's whose reporters count once.
 func (m Maker) Record(voice string, base filter.Key) filter.Key {
 	return m.unique(voice, bulkhead.Spam, record, base)
 }
 
-// Once returns the key under which a filter remembers that something was done for an
+// Once returns the key under which a filter remembers that the action named what was taken for an
 // account because of its vote on base.
 func (m Maker) Once(what, account string, base filter.Key) filter.Key {
 	return m.unique(what, bulkhead.Spam, account, base)
@@ -98,8 +98,8 @@ func (m Maker) Bucket(bucket uint8, base filter.Key) filter.Key {
 	return m.unique("bucket", bulkhead.Spam, string([]byte{bucket}), base)
 }
 
-// BucketOf returns the bucket of an account in the filters of an epoch. Nobody without the
-// secret can choose names that share a bucket.
+// BucketOf returns the bucket of an account in the filters of an epoch. Names that share a bucket
+// cannot be chosen without the secret.
 func (m Maker) BucketOf(epoch int, name string) uint8 {
 	s := m.Secret
 	if epoch > 0 {
@@ -108,16 +108,16 @@ func (m Maker) BucketOf(epoch int, name string) uint8 {
 	return uint8(s.Key([]byte("bucket"), []byte(name)).Lo)
 }
 
-// Back returns the key of what was taken back of the weights of base. It has a line of its
-// own: with more kinds on a line, false positives within it would be frequent.
+// Back returns the key of the retracted weights of base. It has a line of its own: with more kinds
+// on a line, false positives within it would be frequent.
 func (m Maker) Back(base filter.Key) filter.Key {
 	return m.unique("back", bulkhead.Spam, "", base)
 }
 
-// Turn returns the key of the turn'th time that a generation's spam filter lists base, or
-// its revocation filter takes it off. Turns begin at 1, which is base itself. Each has a line
-// of its own, so the turns of a disputed signature fill the filters no more than as many
-// other signatures would.
+// Turn returns the key of the turn'th time that a generation's spam filter lists base, or that its
+// revocation filter takes it off. Turns begin at 1, whose key is base itself. Each turn has a line
+// of its own, so n turns of a disputed signature fill the filters no more than n other signatures
+// would.
 func (m Maker) Turn(base filter.Key, turn int) filter.Key {
 	if turn == 1 {
 		return base
@@ -130,8 +130,8 @@ func (m Maker) Claim(voice string, base filter.Key) filter.Key {
 	return m.unique(voice, bulkhead.Sighting, "", base)
 }
 
-// Report returns the key under which a filter remembers a voice's report with an ID, of
-// sightings of bases.
+// Report returns the key under which a filter remembers a voice's report of sightings of bases,
+// with an ID.
 func (m Maker) Report(voice, id string, bases []filter.Key) filter.Key {
 	b := make([]byte, 16*len(bases))
 	for i, k := range bases {
@@ -163,7 +163,7 @@ func (m Maker) Everything() filter.Key {
 	return k
 }
 
-// Voice returns the mark by which the record of votes knows a voice.
+// Voice returns the number that stands for a voice in the record of votes.
 func (m Maker) Voice(voice string) uint64 {
 	return m.Secret.Key([]byte("voice"), []byte(voice)).Lo
 }
@@ -176,8 +176,8 @@ func (m Maker) unique(who string, vote bulkhead.Vote, id string, base filter.Key
 	return k
 }
 
-// uniqueKey begins what is hashed into the keys of [Maker.unique], and record is the ID in
-// those of [Maker.Record].
+// uniqueKey is the first part of the input that [Maker.unique] hashes. record is the ID in the keys
+// of [Maker.Record].
 const uniqueKey, record = "unique", "record"
 
 func unique(s filter.Secret, who string, vote bulkhead.Vote, id string, base filter.Key) filter.Key {

@@ -10,25 +10,34 @@ import (
 
 // all makes keys of every kind, and within a kind from arguments that differ in one place.
 func all(m Maker) map[string]filter.Key {
-	one, other := bulkhead.MustSignature(bulkhead.Exact, []byte("text")), bulkhead.MustSignature(bulkhead.Attachment, []byte("text"))
+	one, other := bulkhead.MustSignature(bulkhead.Exact, []byte("text")), bulkhead.MustSignature(bulkhead.Attachment,
+		[]byte("text"))
 	a, b := m.Base(&one), m.Base(&other)
 	return map[string]filter.Key{
 		"base": a, "base of another scheme": b,
 		"pair": m.Pair(a, b), "pair of the other order": m.Pair(b, a), "pair of a signature with itself": m.Pair(a, a),
 		"together": m.Together(a, b), "together with itself": m.Together(a, a),
 		"vote": m.Vote("account:ann", bulkhead.Spam, a), "ham vote": m.Vote("account:ann", bulkhead.Ham, a),
-		"vote of another": m.Vote("account:bob", bulkhead.Spam, a), "vote on another": m.Vote("account:ann", bulkhead.Spam, b),
-		"record": m.Record("account:ann", a), "record of another": m.Record("account:bob", a), "record on another": m.Record("account:ann", b),
-		"once": m.Once("confirmed", "ann", a), "once of another kind": m.Once("reverted", "ann", a), "once of another": m.Once("confirmed", "bob", a),
-		"bucket": m.Bucket(7, a), "another bucket": m.Bucket(8, a), "bucket of another": m.Bucket(7, b),
+		"vote of another": m.Vote("account:bob", bulkhead.Spam, a),
+		"vote on another": m.Vote("account:ann", bulkhead.Spam, b),
+		"record":          m.Record("account:ann", a), "record of another": m.Record("account:bob", a),
+		"record on another": m.Record("account:ann", b),
+		"once":              m.Once("confirmed", "ann", a), "once of another kind": m.Once("reverted", "ann", a),
+		"once of another": m.Once("confirmed", "bob", a),
+		"bucket":          m.Bucket(7, a), "another bucket": m.Bucket(8, a), "bucket of another": m.Bucket(7, b),
 		"back": m.Back(a), "back of another": m.Back(b),
 		"second turn": m.Turn(a, 2), "third turn": m.Turn(a, 3), "second turn of another": m.Turn(b, 2),
-		"claim": m.Claim("address:192.0.2.1", a), "claim of another": m.Claim("address:192.0.2.2", a), "claim on another": m.Claim("address:192.0.2.1", b),
-		"report": m.Report("account:ann", "1", []filter.Key{a, b}), "report of another": m.Report("account:bob", "1", []filter.Key{a, b}),
-		"another report": m.Report("account:ann", "2", []filter.Key{a, b}), "report of other signatures": m.Report("account:ann", "1", []filter.Key{a}),
-		"report in another order": m.Report("account:ann", "1", []filter.Key{b, a}),
-		"recipient":               m.Recipient("ann@example.com", a), "another recipient": m.Recipient("bob@example.com", a), "recipient of another": m.Recipient("ann@example.com", b),
-		"voice": {Lo: m.Voice("account:ann")}, "another voice": {Lo: m.Voice("account:bob")},
+		"claim": m.Claim("address:192.0.2.1", a), "claim of another": m.Claim("address:192.0.2.2", a),
+		"claim on another":           m.Claim("address:192.0.2.1", b),
+		"report":                     m.Report("account:ann", "1", []filter.Key{a, b}),
+		"report of another":          m.Report("account:bob", "1", []filter.Key{a, b}),
+		"another report":             m.Report("account:ann", "2", []filter.Key{a, b}),
+		"report of other signatures": m.Report("account:ann", "1", []filter.Key{a}),
+		"report in another order":    m.Report("account:ann", "1", []filter.Key{b, a}),
+		"recipient":                  m.Recipient("ann@example.com", a),
+		"another recipient":          m.Recipient("bob@example.com", a),
+		"recipient of another":       m.Recipient("ann@example.com", b),
+		"voice":                      {Lo: m.Voice("account:ann")}, "another voice": {Lo: m.Voice("account:bob")},
 	}
 }
 

@@ -8,23 +8,23 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// MaxSecrets is how many secrets the live generations may have been made with. Each costs
-// hashes and look-ups in every check.
+// MaxSecrets is the maximum number of secrets that the live generations may have been made with.
+// Each one costs hashes and look-ups in every check.
 const MaxSecrets = 3
 
-// Secrets are the secrets that the live generations were made with, newest first, and their
-// IDs. Everything new is counted with the first, the network's present one. The place of a
-// secret is its epoch: 0 is the present. A Secrets never changes.
+// Secrets are the secrets that the live generations were made with, newest first, and their IDs.
+// The first is the network's present secret; everything new is counted with it. The index of a
+// secret is its epoch, so epoch 0 is the present. A Secrets never changes.
 type Secrets struct {
 	All []filter.Secret
 	IDs []uint64
-	// Shared is how many of them, from the first, all members of the network had: what
-	// was counted under these is shared with them. 1 or more.
+	// Shared is the number of secrets, from the first on, that all members of the network had.
+	// Counts under these secrets are shared with the members. 1 or more.
 	Shared int
 }
 
-// NewSecrets returns the secrets of a network with its past ones, newest first. Of a secret
-// that is named twice, the newer place counts.
+// NewSecrets returns the secrets of a network with its past ones, newest first. If a secret is
+// given twice, its newer place counts.
 func NewSecrets(present filter.Secret, past ...filter.Secret) *Secrets {
 	s := &Secrets{Shared: 1}
 	for _, x := range append([]filter.Secret{present}, past...) {
@@ -35,17 +35,18 @@ func NewSecrets(present filter.Secret, past ...filter.Secret) *Secrets {
 	return s
 }
 
-// Check returns an error that wraps [bulkhead.ErrOverLimit] if there are more than
-// [MaxSecrets]; keys cannot be made then.
+// Check returns an error that wraps [bulkhead.ErrOverLimit] if there are more than [MaxSecrets]. No
+// keys can be made then.
 func (s *Secrets) Check() error {
 	if len(s.All) > MaxSecrets {
-		return fmt.Errorf("%w: generations of %d secrets of the network live at once, limit %d", bulkhead.ErrOverLimit, len(s.All), MaxSecrets)
+		return fmt.Errorf("%w: generations of %d secrets of the network live at once, limit %d", bulkhead.ErrOverLimit,
+			len(s.All), MaxSecrets)
 	}
 	return nil
 }
 
-// Sharing returns the same secrets, of which the network itself had those of former before.
-// What it shares ends where the first comes that is not among those.
+// Sharing returns the same secrets with Shared set. former holds the secrets that the network
+// itself had before. Sharing ends before the first past secret that is not in former.
 func (s *Secrets) Sharing(former []filter.Secret) *Secrets {
 	out := &Secrets{All: s.All, IDs: s.IDs, Shared: 1}
 	for out.Shared < len(s.All) && slices.Contains(former, s.All[out.Shared]) {
@@ -57,7 +58,7 @@ func (s *Secrets) Sharing(former []filter.Secret) *Secrets {
 // Former returns the secrets that the network had before the present one, newest first.
 func (s *Secrets) Former() []filter.Secret { return s.All[1:s.Shared] }
 
-// Shares reports whether what was counted under the secret with an ID is shared.
+// Shares reports whether counts under the secret with an ID are shared.
 func (s *Secrets) Shares(id uint64) bool { return slices.Contains(s.IDs[:s.Shared], id) }
 
 // Present returns the secret with which everything new is counted.
@@ -75,13 +76,14 @@ func (s *Secrets) Maker() Maker {
 	return m
 }
 
-// A Past knows what keys were under former secrets. Only one goroutine may use it.
+// A Past maps keys to their forms under former secrets. Only one goroutine may use it.
 type Past struct {
 	secrets []filter.Secret
 	was     map[filter.Key][MaxSecrets - 1]filter.Key
 }
 
-// note notes what k was in each epoch from 1 on, as made says, unless it is already noted.
+// note records the form of k in each epoch from 1 on, which made returns, unless it is already
+// known.
 func (p *Past) note(k filter.Key, made func(epoch int, s filter.Secret) filter.Key) {
 	if _, known := p.was[k]; known {
 		return
@@ -93,8 +95,8 @@ func (p *Past) note(k filter.Key, made func(epoch int, s filter.Secret) filter.K
 	p.was[k] = was
 }
 
-// At returns what a key is in an epoch, if the maker has made or adopted it. Any other key is
-// returned as it is; former arrays hold it only by chance.
+// At returns the form of a key in an epoch, if the maker has made or adopted the key. It returns
+// any other key unchanged; former arrays hold such a key only by chance.
 func (m Maker) At(epoch int, k filter.Key) filter.Key {
 	if epoch == 0 || m.Past == nil {
 		return k
@@ -105,7 +107,7 @@ func (m Maker) At(epoch int, k filter.Key) filter.Key {
 	return k
 }
 
-// Adopt takes over what another maker, of the same secrets, has noted.
+// Adopt copies the forms that another maker of the same secrets has recorded.
 func (m Maker) Adopt(o *Past) {
 	if m.Past == nil || o == nil {
 		return
@@ -115,8 +117,8 @@ func (m Maker) Adopt(o *Past) {
 	}
 }
 
-// Forget drops what was noted. A table that has grown large is made anew: clearing it would
-// take as long ever after, however few entries it had.
+// Forget drops all recorded forms. It replaces a table that has grown large: clearing one takes as
+// long as its largest size did, however few entries it has now.
 func (m Maker) Forget() {
 	const large = 1 << 13
 	switch {

@@ -19,7 +19,8 @@ func TestPast(t *testing.T) {
 	for epoch, secret := range s.All {
 		want := all(Maker{Secret: secret})
 		for what, k := range made {
-			if len(what) >= 5 && what[len(what)-5:] == "voice" || len(what) >= 6 && what[:6] == "report" || what == "another report" ||
+			if len(what) >= 5 && what[len(what)-5:] == "voice" || len(what) >= 6 && what[:6] == "report" ||
+				what == "another report" ||
 				len(what) >= 9 && what[:9] == "recipient" || what == "another recipient" {
 				continue // marks, and keys of the open generation alone
 			}
@@ -55,7 +56,8 @@ func TestSecrets(t *testing.T) {
 	if !s.Knows(filter.Secret{1}.ID()) || s.Knows(filter.Secret{3}.ID()) {
 		t.Error("wrong secrets are known")
 	}
-	if err := NewSecrets(filter.Secret{1}, filter.Secret{2}, filter.Secret{3}, filter.Secret{4}).Check(); !errors.Is(err, bulkhead.ErrOverLimit) {
+	if err := NewSecrets(filter.Secret{1}, filter.Secret{2}, filter.Secret{3}, filter.Secret{4}).Check(); !errors.Is(err,
+		bulkhead.ErrOverLimit) {
 		t.Errorf("four secrets: %v", err)
 	}
 	if m := (&Secrets{All: s.All[:1], IDs: s.IDs[:1]}).Maker(); m.Past != nil {
@@ -63,8 +65,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSharing: shared is what was counted under the present secret, and under those that the
-// network had before without a break.
+// TestSharing: counts are shared under the present secret, and under the secrets that the network
+// had before it without a break.
 func TestSharing(t *testing.T) {
 	a, b, c := filter.Secret{1}, filter.Secret{2}, filter.Secret{3}
 	for i, tt := range []struct {

@@ -8,19 +8,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A Series makes keys of many bases that differ in nothing else, see [Maker.Votes],
-// [Maker.Records] and [Maker.Pairs]. What they have in common is hashed once. One goroutine
-// uses it.
+// A Series makes keys that differ in their bases alone, see [Maker.Votes], [Maker.Records] and
+// [Maker.Pairs]. It hashes the common part once. Only one goroutine may use it.
 type Series struct {
 	maker   Maker
 	who, id string
 	vote    bulkhead.Vote
 	text    filter.Key // of pairs
 	begun   stem
-	rest    int // bytes of the last part that are not in begun: a base, and a vote unless they are pairs
+	rest    int // bytes of the last part that are not in begun: a base, and a vote except for pairs
 }
 
-// What a series adds to its stem.
+// The numbers of bytes that a series adds to its stem.
 const (
 	baseBytes = 16
 	voteBytes = baseBytes + 1
@@ -69,8 +68,9 @@ func (s *Series) Of(base filter.Key) filter.Key {
 	return k
 }
 
-// A stem is [filter.Secret.Key] of some parts, up to somewhere in the last one. Source: Aumasson
-// and Bernstein, "SipHash: a fast short-input PRF" (2012), in the form of 128 bits.
+// A stem is the state of [filter.Secret.Key] after some parts, up to a position within the last
+// one. Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), in the 128-bit
+// form.
 type stem struct {
 	v0, v1, v2, v3 uint64
 	rest           uint64 // bytes that are not yet a block
@@ -79,10 +79,11 @@ type stem struct {
 
 func stemOf(secret filter.Secret) stem {
 	k0, k1 := binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])
-	return stem{v0: k0 ^ 0x736f6d6570736575, v1: k1 ^ 0x646f72616e646f6d ^ 0xee, v2: k0 ^ 0x6c7967656e657261, v3: k1 ^ 0x7465646279746573}
+	return stem{v0: k0 ^ 0x736f6d6570736575, v1: k1 ^ 0x646f72616e646f6d ^ 0xee, v2: k0 ^ 0x6c7967656e657261,
+		v3: k1 ^ 0x7465646279746573}
 }
 
-// part adds a part with its length before it.
+// part adds a part, preceded by its length.
 func (s *stem) part(p string) {
 	var size [binary.MaxVarintLen64]byte
 	for _, c := range size[:binary.PutUvarint(size[:], uint64(len(p)))] {
@@ -119,7 +120,8 @@ func rounds(v0, v1, v2, v3 uint64) (w0, w1, w2, w3 uint64) {
 	return v0, v1, v2, v3
 }
 
-// key returns the key with the rest of the last part: a base and, if rest is voteBytes, a vote.
+// key returns the key after the last part is completed with a base and, if rest is voteBytes, a
+// vote.
 func (s *stem) key(base filter.Key, vote bulkhead.Vote, rest int) filter.Key {
 	up := uint(s.n % 8 * 8)
 	down := 64 - up // shifts by 64 leave nothing
@@ -127,7 +129,7 @@ func (s *stem) key(base filter.Key, vote bulkhead.Vote, rest int) filter.Key {
 	v0, v1, v2, v3 := rounds(s.v0, s.v1, s.v2, s.v3^a)
 	v0, v1, v2, v3 = rounds(v0^a, v1, v2, v3^b)
 	v0 ^= b
-	if up == 56 && rest == voteBytes { // the vote has the place of the length
+	if up == 56 && rest == voteBytes { // the vote fills the block, so the length needs another
 		v0, v1, v2, v3 = rounds(v0, v1, v2, v3^last)
 		v0 ^= last
 		last = 0

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestSeries checks that a series makes the keys that are made one by one, for names of every
-// length that matters, and that former secrets know them, too.
+// TestSeries checks that a series makes the same keys as single calls, for names of every length
+// that matters, and records their forms under former secrets.
 func TestSeries(t *testing.T) {
 	for _, secret := range []filter.Secret{{}, {1, 2, 3}, {15: 255}} {
 		m := Maker{Secret: secret}
@@ -40,8 +40,8 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestSeriesOfPast checks that the keys of a series are found in what was counted with
-// former secrets, as those made one by one are.
+// TestSeriesOfPast checks that keys of a series, like keys from single calls, are found in counts
+// made with former secrets.
 func TestSeriesOfPast(t *testing.T) {
 	secrets := NewSecrets(filter.Secret{1}, filter.Secret{2}, filter.Secret{3})
 	base := filter.Key{Hi: 1, Lo: 2}

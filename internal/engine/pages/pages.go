@@ -30,17 +30,17 @@ var (
 	_ Array = (*filter.Bits)(nil)
 )
 
-// pagesAtOnce is how many pages are copied between two batches: 1 MiB, some 100 microseconds
-// of the writer's time.
+// pagesAtOnce is the number of pages copied between two batches: 1 MiB, about 100 microseconds of
+// the writer's time.
 const pagesAtOnce = 16
 
-// Writer returns a function that writes every page of an array. It copies the pages in
-// functions that it passes to between, which runs them while nobody changes the array.
+// Writer returns a function that writes every page of an array. It copies the pages in functions
+// that it passes to between. between must run them while the array does not change.
 func Writer(array Array, between func(func())) func(io.Writer) error {
 	return func(w io.Writer) error { return writePages(array, between, w, func([]byte) {}) }
 }
 
-// writePages writes every page of an array, and hands its encoding to each.
+// writePages writes every page of an array, and calls each with its encoding.
 func writePages(array Array, between func(func()), w io.Writer, each func(page []byte)) error {
 	var buf []byte
 	pages := array.Geometry().Pages()
@@ -76,14 +76,14 @@ func appendSized(b []byte, f func([]byte) []byte) []byte {
 // for each of them.
 const maxPage = 2 << 20
 
-// readAhead is how much of a file is read at once, in bytes: several pages.
+// readAhead is the number of bytes of a file that are read at once: several pages.
 const readAhead = 256 << 10
 
-// Load reads the pages of an array from a file of a store. Every page must be there, once
-// and in order: without one, the array would silently undercount.
+// Load reads the pages of an array from a file of a store. Every page must be present, once and in
+// order: if one were missing, the array would silently undercount.
 //
-// From a store that is being salvaged, Load takes the pages that a damaged file still has,
-// and the others stay empty; [Scan] names them.
+// From a store that is being salvaged, Load takes the pages that a damaged file still has. The
+// other pages stay empty; [Scan] returns them.
 func Load(st *store.Store, name string, array Array) error {
 	if n := st.Salvaged(); n != nil && n.Damaged(name) {
 		_, err := Salvage(n, name, array.Geometry(), array.Generation(), array.Load)
@@ -126,7 +126,8 @@ func Load(st *store.Store, name string, array Array) error {
 	return nil
 }
 
-// unreadable keeps the store's own error about a damaged file.
+// unreadable returns the store's own error about a damaged file unchanged, and wraps any other
+// error.
 func unreadable(name string, page int, err error) error {
 	var damage *store.DamageError
 	if errors.As(err, &damage) {
@@ -135,7 +136,8 @@ func unreadable(name string, page int, err error) error {
 	return Damaged(name, fmt.Errorf("page %d: %w", page, err))
 }
 
-// Damaged returns the error for a file that does not hold what it should.
+// Damaged returns the error for a file whose content is wrong.
 func Damaged(name string, err error) error {
-	return &store.DamageError{File: name, What: err.Error(), Advice: "see what \"bulkhead doctor\" says of the data folder, and mend it with --repair or restore a backup"}
+	return &store.DamageError{File: name, What: err.Error(),
+		Advice: "see what \"bulkhead doctor\" says of the data folder, and mend it with --repair or restore a backup"}
 }

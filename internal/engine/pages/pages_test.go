@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// geometry is that of an array of several pages.
+// geometry is the geometry of an array of several pages.
 var geometry = filter.Geometry{Kind: filter.Cells, Lines: 5120, K: 4}
 
 func counting(t *testing.T, g filter.Geometry) *filter.Counting {
@@ -53,7 +53,8 @@ func stored(t *testing.T, write func(io.Writer) error) *store.Store {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, lines := range []uint64{100, 5 * filter.PageLines, pagesAtOnce * filter.PageLines, (2*pagesAtOnce + 1) * filter.PageLines} {
+	for _, lines := range []uint64{100, 5 * filter.PageLines, pagesAtOnce * filter.PageLines,
+		(2*pagesAtOnce + 1) * filter.PageLines} {
 		g := filter.Geometry{Kind: filter.Cells, Lines: lines, K: 4}
 		array, keys := filled(t, g)
 		pages, turns := g.Pages(), 0
@@ -69,7 +70,8 @@ func TestRoundTrip(t *testing.T) {
 		array.CountBatch(keys, want)
 		got.CountBatch(keys, have)
 		if !slices.Equal(have, want) || got.Version() != array.Version() {
-			t.Errorf("%d pages: version %d, want %d; counts differ: %v", pages, got.Version(), array.Version(), !slices.Equal(have, want))
+			t.Errorf("%d pages: version %d, want %d; counts differ: %v", pages, got.Version(), array.Version(),
+				!slices.Equal(have, want))
 		}
 	}
 }
@@ -190,7 +192,8 @@ func TestDamagedOnDisk(t *testing.T) {
 		}
 		_, want := readAll(st)
 		var damage *store.DamageError
-		if err := Load(st, "array", counting(t, geometry)); !errors.As(want, &damage) || err == nil || err.Error() != want.Error() {
+		if err := Load(st, "array", counting(t, geometry)); !errors.As(want, &damage) || err == nil ||
+			err.Error() != want.Error() {
 			t.Errorf("byte %d of %d changed: %v, the store says %v", at, len(whole), err, want)
 		}
 	}

@@ -11,36 +11,37 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A Lost is a page of an array that cannot be read from its file, or not with certainty.
+// A Lost is a page of an array that cannot be read from its file, or that may be outdated there.
 type Lost struct {
 	Page int
-	// Keys is about how many keys the page had: as many as the others have on average, or 0
-	// if there are no others.
+	// Keys estimates the number of keys of the page: the average over the other pages, or 0 if
+	// there are none.
 	Keys uint64
-	// Stale says that the page can be read, but may be older than it should be.
+	// Stale means that the page can be read, but may be older than it should be.
 	Stale bool
 }
 
-// A Span is a stretch of a file's content, in bytes, that is not as it was written.
+// A Span is a range of bytes of a file's content that differs from what was written.
 type Span struct{ From, To int64 }
 
 const (
 	sizeBytes = 4  // before each page
-	pageHead  = 64 // of filter's encoding of a page
-	lengthAt  = 52 // in it: bytes of the payload
-	sumAt     = 60 // in it: the checksum
+	pageHead  = 64 // bytes of the header in filter's encoding of a page
+	lengthAt  = 52 // offset in it of the payload's length in bytes
+	sumAt     = 60 // offset in it of the checksum
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var pageMagic = []byte("bkhP")
 
-// Scan reads a damaged file of pages of geometry g. It hands every page of the generation
-// that can be read to fn, in order, and returns the others. Since a page has a checksum of
-// its own, a page in one of the bad spans counts as good, unless nothing in the span explains
-// why it is bad: then the span may be an old one, and its pages are stale. foreign says that
-// the file is not the one that was written: all its pages are stale.
-func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign bool, fn func(*filter.Image) error) ([]Lost, error) {
+// Scan reads a damaged file of pages of geometry g. It calls fn for every readable page of the
+// generation, in order, and returns the others. A page has its own checksum, so a page in a bad
+// span counts as good if some damage explains the span. If nothing explains it, the span may be an
+// old one, and its pages are stale. If foreign is set, the file is not the one that was written,
+// and all its pages are stale.
+func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign bool,
+	fn func(*filter.Image) error) ([]Lost, error) {
 	s := &scan{r: bufio.NewReaderSize(r, pageHead+sizeBytes+maxPage), geometry: g, generation: generation}
 	type place struct {
 		page int
@@ -65,7 +66,7 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 			gaps = append(gaps, Span{end, span.From})
 		}
 		if mended {
-			gaps = append(gaps, span) // explains its block, and is not lost
+			gaps = append(gaps, span) // explains the bad block; the page itself is not lost
 		}
 		if err := fn(m); err != nil {
 			return nil, err
@@ -107,7 +108,8 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 }
 
 // Salvage is [Scan] for a file of a damaged store.
-func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uint64, fn func(*filter.Image) error) ([]Lost, error) {
+func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uint64,
+	fn func(*filter.Image) error) ([]Lost, error) {
 	var bad []Span
 	for _, s := range n.BadSpans(name) {
 		bad = append(bad, Span(s))
@@ -120,8 +122,8 @@ func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uin
 	return Scan(r, g, generation, bad, n.Foreign(name), fn)
 }
 
-// parse reads a page, of which one bit may be flipped. The encoding is that of filter's
-// page.go: the checksum of 60 bytes and the payload stands between the two.
+// parse reads a page in which one bit may be flipped. The encoding is described in filter's
+// page.go: the checksum covers the first 60 bytes and the payload, and stands between the two.
 func (s *scan) parse(b []byte, want int) (m *filter.Image, mended bool) {
 	fits := func(m *filter.Image, err error) *filter.Image {
 		if err != nil || m.Page < want || m.Generation != s.generation {
@@ -149,8 +151,8 @@ type scan struct {
 	at         int64
 }
 
-// next returns the next page with a number of at least want, the span of its size and bytes,
-// and whether one bit of either was wrong; nil if there is none.
+// next returns the next page with a number of at least want, the span of its size and bytes, and
+// whether its size or one bit was wrong. It returns nil if there is no such page.
 func (s *scan) next(want int) (m *filter.Image, span Span, mended bool, err error) {
 	for {
 		b, err := s.r.Peek(s.r.Size())

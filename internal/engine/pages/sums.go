@@ -9,19 +9,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A Sum says what a page of a checkpoint is, without what it holds: whoever brings the same
-// page back, if the file is damaged, is believed. Of a page of an array with a floor it is the sum
-// of what the page shows to others.
+// A Sum identifies a page of a checkpoint without its content. If the file is damaged, a page with
+// the same sum is accepted from any source. For an array with a floor, it is the sum of the part of
+// the page that others see.
 type Sum struct {
 	Version uint64 // of the page
-	Index   uint64 // of the last journal entry that the page has seen
-	// Hash is the SHA-256 of the encoded page, without its index and checksum: replicas of
-	// the page have it, too.
+	Index   uint64 // of the last journal entry that is in the page
+	// Hash is the SHA-256 of the encoded page without its index and checksum. Replicas of the page
+	// have the same hash.
 	Hash [sha256.Size]byte
 }
 
 const (
-	versionAt = 24 // in filter's encoding of a page: its version, and then its index
+	versionAt = 24 // in filter's encoding of a page: its version, followed by its index
 	indexAt   = 32
 	indexEnd  = 40
 	sumBytes  = 16 + sha256.Size
@@ -41,7 +41,7 @@ func sumOf(page []byte) (s Sum) {
 	return s
 }
 
-// shownSum is sumOf for what an own page shows to others, which is all that replicas have.
+// shownSum is sumOf for the part of an own page that others see, which is all that replicas have.
 func shownSum(page []byte, g filter.Geometry) Sum {
 	s := sumOf(page)
 	if m, err := filter.ParseImage(page, g); err == nil && m.Floor() > 0 {
@@ -52,7 +52,7 @@ func shownSum(page []byte, g filter.Geometry) Sum {
 	return s
 }
 
-// Is reports whether s and o are sums of the same page, whichever journals it has seen.
+// Is reports whether s and o are sums of the same page, regardless of the journal index.
 func (s *Sum) Is(o *Sum) bool { return s.Version == o.Version && s.Hash == o.Hash }
 
 // Append appends the encoding of s to b: version and index, 8 bytes each, little-endian, and
@@ -63,7 +63,8 @@ func (s *Sum) Append(b []byte) []byte {
 	return append(b, s.Hash[:]...)
 }
 
-// ReadSum reads what Append wrote off the start of b. ok is false if b is too short.
+// ReadSum reads a sum that Append wrote from the start of b, and returns the remaining bytes. ok is
+// false if b is too short.
 func ReadSum(b []byte) (s Sum, rest []byte, ok bool) {
 	if len(b) < sumBytes {
 		return s, nil, false
@@ -73,8 +74,8 @@ func ReadSum(b []byte) (s Sum, rest []byte, ok bool) {
 	return s, b[sumBytes:], true
 }
 
-// Summed returns functions that write an array, as that of [Writer] does, and the sums of its
-// pages. The second writes those of the pages that the first has written.
+// Summed returns two functions. The first writes an array as the function of [Writer] does. The
+// second writes the sums of the pages that the first has written.
 func Summed(array Array, between func(func())) (write, sums func(io.Writer) error) {
 	var table []byte
 	write = func(w io.Writer) error {
@@ -94,7 +95,7 @@ func Summed(array Array, between func(func())) (write, sums func(io.Writer) erro
 	return write, sums
 }
 
-// ParseSums reads the sums of an array of so many pages.
+// ParseSums reads the sums of an array with the given number of pages.
 func ParseSums(b []byte, pages int) ([]Sum, error) {
 	if len(b)%sumBytes != 0 || len(b)/sumBytes != pages {
 		return nil, fmt.Errorf("pages: sums of %d bytes, want those of %d pages", len(b), pages)

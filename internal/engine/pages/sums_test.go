@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestSums: the sums that are written are those of the pages in the file, those of the same
-// pages in another array are the same, and those of any other page are not.
+// TestSums: the written sums belong to the pages in the file. The same pages in another array have
+// the same sums, and any other page has a different sum.
 func TestSums(t *testing.T) {
 	array, keys := filled(t, geometry)
 	write, sums := Summed(array, func(f func()) { f() })

@@ -16,11 +16,11 @@ type Parsed struct {
 	image *filter.Image
 }
 
-// Adds returns the round, which must not be changed; nil if the part is an image.
+// Adds returns the round, or nil if the part is an image. The caller must not change the round.
 func (p *Parsed) Adds() *filter.Round { return p.round }
 
-// Parse decodes and checks a part, and keeps its bytes. It trusts nothing in them. Any
-// goroutine may call it.
+// Parse decodes and checks a part, whose bytes are untrusted, and retains them. Any goroutine may
+// call it.
 func (s *Set) Parse(part Part) (Parsed, error) {
 	p := Parsed{Part: part}
 	kind := filter.Bitmap
@@ -57,7 +57,7 @@ func (p *Parsed) decode() (err error) {
 	if f := p.image.Floor(); f != 0 {
 		return fmt.Errorf("a page with counts below a floor of %d, which are nobody else's", f)
 	}
-	// The number of keys says how full an array is, and what a peer may add.
+	// The number of keys determines how full an array is, and how much a peer may add.
 	if p.image.Info.Keys > maxImageKeys {
 		return fmt.Errorf("%d keys in a page of %d cells or bits", p.image.Info.Keys, maxImageKeys)
 	}
@@ -67,9 +67,9 @@ func (p *Parsed) decode() (err error) {
 	return nil
 }
 
-// maxImageKeys is more keys than a page of an array that nothing was merged into can have,
-// since each key has set a cell or bit that was not set before. It is far below what makes
-// a page unreadable, so no rounds can lift a replica to that.
+// maxImageKeys is more keys than a page of an unmerged array can have, since each key has set a
+// cell or bit that was not set before. It is far below the number that makes a page unreadable,
+// which a replica therefore cannot reach by rounds.
 const maxImageKeys = filter.PageBytes * 8
 
 // maxRemoteLines bounds the array that a peer can make this node allocate: 1 GiB.
@@ -90,18 +90,19 @@ func (s *Set) admitGeometry(g filter.Geometry, kind filter.Kind) error {
 	return nil
 }
 
-// Prepare returns an error unless all the parts of an origin may be taken, and makes ready
-// what Apply needs. The error wraps [ErrGap] if a round does not continue the replica, and
+// Prepare prepares the replica of an origin for Apply. It returns an error unless all the parts may
+// be taken. The error wraps [ErrGap] if a round does not continue the replica, and
 // [bulkhead.ErrForbidden] if the origin does not count. Only the writer calls it.
 func (s *Set) Prepare(origin string, parts []Parsed) error {
 	view := s.View()
 	images, rounds := make(map[Key]bool), make(map[Key]bool)
 	for _, p := range parts {
-		// An entry gives one index to each page it changes, so it brings an array
-		// either images or one round.
+		// An entry gives one index to each page that it changes, so it has either images or one
+		// round for an array.
 		key := Key{p.Array, p.Start}
 		if p.round != nil && (rounds[key] || images[key]) || p.image != nil && rounds[key] {
-			return fmt.Errorf("%w: two rounds, or a round and images, of %s, generation %d, at once", bulkhead.ErrMalformed, p.Array, p.Start)
+			return fmt.Errorf("%w: two rounds, or a round and images, of %s, generation %d, at once", bulkhead.ErrMalformed,
+				p.Array, p.Start)
 		}
 		if p.round != nil {
 			rounds[key] = true
@@ -143,8 +144,8 @@ func (s *Set) continues(view *View, origin string, p Parsed) error {
 	return nil
 }
 
-// Apply takes the parts of a journal entry, which is durable, into the replica. On replay it
-// skips the parts of an origin that has been evicted since. Only the writer calls it.
+// Apply takes the parts of a durable journal entry into the replica. On replay it skips the parts
+// of an origin that has been evicted since. Only the writer calls it.
 func (s *Set) Apply(index uint64, origin string, parts []Parsed, replayed bool) error {
 	if s.View().origin(origin) == nil {
 		return nil
@@ -159,14 +160,14 @@ func (s *Set) Apply(index uint64, origin string, parts []Parsed, replayed bool) 
 		}
 	}
 	s.mark(origin, parts)
-	// Arrays take memory as they are filled. The sum of all takes time with many origins.
+	// Arrays take memory as they fill. Adding all of them up takes time with many origins.
 	if view := s.View(); view != before || len(view.Merged) > 0 || view.origin(origin).resident() != held {
 		s.trim()
 	}
 	return nil
 }
 
-// resident returns the memory of the arrays of a replica, without their part of merged ones.
+// resident returns the memory of the arrays of a replica, without their share of merged arrays.
 func (r *Held) resident() (sum uint64) {
 	for _, x := range r.arrays {
 		if x.memory != nil {
@@ -205,9 +206,9 @@ func (s *Set) applyPart(index uint64, origin string, p Parsed, replayed bool) er
 	return nil
 }
 
-// mark notes which arrays lack images after these parts, which no longer do, and which boot
-// of the origin led to them. Versions of pages only grow within an incarnation, so their sum
-// says whether all pages have reached the moment of the images.
+// mark records, after these parts, which arrays still lack images, and which boot of the origin led
+// to them. Versions of pages only grow within an incarnation, so their sum shows whether all pages
+// have reached the moment of the images.
 func (s *Set) mark(origin string, parts []Parsed) {
 	r := s.View().origin(origin)
 	marks := maps.Clone(r.marks)

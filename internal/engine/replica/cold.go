@@ -11,13 +11,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 )
 
-// maxLater is how many bytes of rounds since the last checkpoint a cold array
-// may have before the next one is written.
+// maxLater is the number of bytes of rounds since the last checkpoint from which a cold array
+// causes the next checkpoint.
 const maxLater = 8 << 20
 
-// A cold array is an array of a replica whose lines are on disk. It is looked up in the
-// merged array of which it is a member. The file and the rounds since keep it whole, so that
-// it can be taken out of the merged array again.
+// A cold array is an array of a replica whose lines are on disk. Look-ups read the merged array of
+// which it is a member. Its file and the later rounds keep it complete, so that it can be taken out
+// of the merged array again.
 //
 // Only the writer changes it. Other goroutines read version and keys.
 type cold struct {
@@ -32,8 +32,8 @@ type cold struct {
 	bytes int          // of later
 }
 
-// A laterRound is the body of a round, with the version at which it begins and the index of
-// its journal entry. Pages of the file that have seen the entry skip it.
+// A laterRound is the body of a round, with the version at which it begins and the index of its
+// journal entry. Pages of the file that already include the entry skip it.
 type laterRound struct {
 	index uint64
 	from  uint64
@@ -57,19 +57,19 @@ func (c *cold) Geometry() filter.Geometry { return c.geometry }
 // Version implements [replicated].
 func (c *cold) Version() uint64 { return c.version.Load() }
 
-// Keys implements [replicated]. It takes all keys of later rounds for new ones.
+// Keys implements [replicated]. It assumes that all keys of later rounds are new.
 func (c *cold) Keys() uint64 { return c.keys.Load() }
 
-// take notes a round.
+// take appends a round to the later rounds.
 func (c *cold) take(index uint64, p Parsed) {
-	body := bytes.Clone(p.Round) // not the message or the entry that it came in
+	body := bytes.Clone(p.Round) // without the message or entry that it came in
 	c.later = append(c.later, laterRound{index, p.From, body})
 	c.bytes += len(p.Round)
 	c.version.Store(p.round.To)
 	c.keys.Add(uint64(p.round.Len()))
 }
 
-// A coldState is a cold array at one moment. It does not change when the array does.
+// A coldState is a cold array at one moment. It does not change with the array.
 type coldState struct {
 	*cold
 	file    string
@@ -82,7 +82,7 @@ func (c *cold) now() coldState {
 	return coldState{c, c.file, c.later, c.version.Load(), c.keys.Load()}
 }
 
-// written notes that the checkpoint in force has the state s in a file.
+// written records that the checkpoint in force has the state s in a file.
 func (c *cold) written(s coldState, file string) {
 	c.file = file
 	c.later = c.later[len(s.later):]
@@ -92,10 +92,10 @@ func (c *cold) written(s coldState, file string) {
 	}
 }
 
-// counted corrects the number of keys: in the state s there were keys.
+// counted corrects the number of keys, given the true number of keys in the state s.
 func (c *cold) counted(s coldState, keys uint64) { c.keys.Add(keys - s.keys) }
 
-// thaw returns a cold array as it was in a state.
+// thaw loads a cold array as it was in a state.
 func (s *Set) thaw(c coldState) (loaded, error) {
 	array, err := newReplicated(c.Array, c.Start, c.geometry)
 	if err != nil {
@@ -131,8 +131,8 @@ func (s *Set) coldWriter(c coldState, between func(func())) func(io.Writer) erro
 	}
 }
 
-// ThawAll brings all cold arrays back into memory if there is room for them, as after the
-// limit was raised or origins have gone. It runs on start.
+// ThawAll brings all cold arrays back into memory if there is room for them, for example after the
+// limit was raised or origins were removed. It runs on start.
 func (s *Set) ThawAll() error {
 	next := s.View().clone()
 	cold := next.coldArrays()
@@ -154,7 +154,7 @@ func (s *Set) ThawAll() error {
 	return nil
 }
 
-// warm brings those cold arrays of an origin back into memory that images are for.
+// warm brings the cold arrays of an origin that receive images back into memory.
 func (s *Set) warm(origin string, parts []Parsed) error {
 	for _, p := range parts {
 		i := slices.IndexFunc(s.View().Origins, func(r *Held) bool { return r.ID == origin })
@@ -182,9 +182,9 @@ func (s *Set) warm(origin string, parts []Parsed) error {
 	return nil
 }
 
-// Copy returns an array of an origin as the writer left it, page by page, and its version.
-// An array that is not there, or of which images are missing, is an error that wraps
-// [ErrGap]. It must run between two batches; one that is not in memory is read from its file.
+// Copy returns an array of an origin, page by page, and its version. It returns an error that wraps
+// [ErrGap] if there is no such array or images of it are missing. It reads an array that is not in
+// memory from its file. It must run between two batches.
 func (s *Set) Copy(origin string, key Key) (version uint64, images []*filter.Image, err error) {
 	r := s.View().origin(origin)
 	var x *remoteArray
@@ -192,7 +192,8 @@ func (s *Set) Copy(origin string, key Key) (version uint64, images []*filter.Ima
 		x = r.find(key)
 	}
 	if x == nil || r.marks[key].partial != 0 {
-		return 0, nil, fmt.Errorf("%w: %s of generation %d of origin %.128q is not whole", ErrGap, key.Array, key.Start, origin)
+		return 0, nil, fmt.Errorf("%w: %s of generation %d of origin %.128q is not whole", ErrGap, key.Array, key.Start,
+			origin)
 	}
 	array, err := s.whole(x)
 	if err != nil {
@@ -204,7 +205,7 @@ func (s *Set) Copy(origin string, key Key) (version uint64, images []*filter.Ima
 	return array.Version(), images, nil
 }
 
-// whole returns an array with all that it holds, if need be from its file.
+// whole returns an array with all its content, if necessary from its file.
 func (s *Set) whole(x *remoteArray) (loaded, error) {
 	if x.memory != nil {
 		return x.memory, nil
@@ -212,16 +213,17 @@ func (s *Set) whole(x *remoteArray) (loaded, error) {
 	return s.thaw(x.cold.now())
 }
 
-// CopyPages returns pages of an array of an origin, nil for those that it has not: images of
-// the array may be missing. An array that is not there, or of another shape, is an error that
-// wraps [ErrGap].
+// CopyPages returns pages of an array of an origin. A page that the replica does not have is nil,
+// since images of the array may be missing. CopyPages returns an error that wraps [ErrGap] if there
+// is no such array or it has another geometry.
 func (s *Set) CopyPages(origin string, key Key, g filter.Geometry, list []int) ([]*filter.Image, error) {
 	var x *remoteArray
 	if r := s.View().origin(origin); r != nil {
 		x = r.find(key)
 	}
 	if x == nil || x.replicated().Geometry() != g {
-		return nil, fmt.Errorf("%w: no %s of generation %d and that shape of origin %.128q", ErrGap, key.Array, key.Start, origin)
+		return nil, fmt.Errorf("%w: no %s of generation %d and that shape of origin %.128q", ErrGap, key.Array, key.Start,
+			origin)
 	}
 	array, err := s.whole(x)
 	if err != nil {

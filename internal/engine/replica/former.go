@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// maxFormer bounds how many former incarnations of one origin are kept, so that an origin
-// that renews itself again and again takes a bounded number of replicas.
+// maxFormer is the maximum number of former incarnations of one origin that are kept, so that an
+// origin that renews itself repeatedly takes a bounded number of replicas.
 const maxFormer = 8
 
-// Owner returns the origin that counted what r holds: r itself, unless r is the replica of a
-// former incarnation, which has an ID of its own.
+// Owner returns the ID of the origin that made the counts of r. It is r's own ID, unless r is the
+// replica of a former incarnation, which has an ID of its own.
 func (r *Held) Owner() string {
 	if r.of != "" {
 		return r.of
@@ -18,13 +18,13 @@ func (r *Held) Owner() string {
 	return r.ID
 }
 
-// A Former is what is held of an incarnation that its origin has lost.
+// A Former is the replica of an incarnation that its origin has lost.
 type Former struct {
-	ID          string // by which [Set.Forget] and [Set.Arrays] know it
+	ID          string // as [Set.Forget] and [Set.Arrays] take it
 	Incarnation uint64
 }
 
-// Former returns the former incarnations of an origin that are held, oldest first.
+// Former returns the former incarnations of an origin that have replicas here, oldest first.
 func (s *Set) Former(origin string) (out []Former) {
 	for _, r := range s.View().Origins {
 		if r.of == origin {
@@ -34,8 +34,8 @@ func (s *Set) Former(origin string) (out []Former) {
 	return out
 }
 
-// Renew begins a new incarnation of an origin. What is held of the one before counts on, as
-// an origin of its own with the weight of its owner.
+// Renew begins a new incarnation of an origin. The replica of the previous incarnation continues to
+// count, as a separate origin with the weight of its owner.
 func (s *Set) Renew(origin string, incarnation uint64) {
 	old := s.View().origin(origin)
 	if old == nil {
@@ -53,12 +53,13 @@ func (s *Set) Renew(origin string, incarnation uint64) {
 	s.settle()
 }
 
-// keepFormer gives v what old holds once more, as a former incarnation. The caller owns v.
+// keepFormer adds a copy of old to v as a former incarnation. The caller owns v.
 func (v *View) keepFormer(old *Held) {
 	former := old.clone()
 	// An owner's ID has up to 64 characters; this one has fewer, and survives its renaming.
 	former.of, former.ID = old.ID, fmt.Sprintf("former%d%.24s", old.incarnation, old.ID)
-	// A merged array may also have what is back in memory, and hidden until it is made anew.
+	// A merged array may also have content that is back in memory, hidden until the array is made
+	// again.
 	for _, m := range v.Merged {
 		m.rename(old.ID, former.ID)
 	}
@@ -74,8 +75,8 @@ func (v *View) keepFormer(old *Held) {
 	v.Origins = append(v.Origins, former)
 }
 
-// Supersede drops arrays of an origin's former incarnations: its present one was restored
-// with what they count.
+// Supersede drops arrays of an origin's former incarnations whose counts are in the restored
+// present incarnation.
 func (s *Set) Supersede(origin string, keys []Key) {
 	next := s.View().clone()
 	for i, r := range next.Origins {
@@ -90,7 +91,7 @@ func (s *Set) Supersede(origin string, keys []Key) {
 	s.settle()
 }
 
-// dropEmpty drops the former incarnations of which nothing is left. The caller owns v.
+// dropEmpty drops the former incarnations without arrays. The caller owns v.
 func (v *View) dropEmpty() {
 	v.Origins = slices.DeleteFunc(v.Origins, func(r *Held) bool { return r.of != "" && len(r.arrays) == 0 })
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 )
 
-// A Held is the replica of one origin: what this node holds of it. It is never changed, only
-// replaced.
+// A Held is the replica of one origin. It is never changed, only replaced.
 type Held struct {
 	Origin
 	of          string // owner of a former incarnation; "" for an origin
@@ -18,27 +17,27 @@ type Held struct {
 	arrays      []*remoteArray // newest first
 	marks       map[Key]mark
 
-	// What is looked up in the origin's own arrays, newest first; see refresh.
+	// The origin's own arrays that look-ups read, newest first; see refresh.
 	Tally []*Tally
 	Block []*Block
 }
 
-// A mark is what a replica knows about one array beside its content.
+// A mark is the state of one array of a replica besides its content.
 type mark struct {
 	partial uint64 // version that the array will have; 0 unless images are missing
-	boot    uint64 // of the origin, that led to it
+	boot    uint64 // the origin's boot that led to this state
 }
 
-// A remoteArray is one array of an origin: in memory, cold, or both while it leaves the
+// A remoteArray is one array of an origin. It is in memory, cold, or both while it leaves the
 // memory. It is never changed, only replaced.
 type remoteArray struct {
 	Key
-	memory loaded // nil if it is not there
+	memory loaded // nil if it is not in memory
 	cold   *cold
-	hidden bool // not looked up: a merged array still has what it holds
+	hidden bool // not looked up, because a merged array still has its content
 }
 
-// replicated returns the array, wherever it is.
+// replicated returns the array, whether it is in memory or cold.
 func (x *remoteArray) replicated() Versioned {
 	if x.memory != nil {
 		return x.memory
@@ -65,7 +64,7 @@ type Versioned interface {
 	Version() uint64
 }
 
-// loaded is what the writer does to an array of a replica that is in memory.
+// loaded is an array of a replica in memory, with the operations of the writer.
 type loaded interface {
 	Versioned
 	pages.Array
@@ -105,8 +104,8 @@ func newReplicated(a Array, start uint64, g filter.Geometry) (loaded, error) {
 	return array, nil
 }
 
-// put gives r an array, in place of the one of the same name and generation. The caller owns
-// r, as with the methods below.
+// put adds an array to r, in place of the array with the same key. The caller owns r, as with the
+// methods below.
 func (r *Held) put(x *remoteArray) {
 	i := slices.IndexFunc(r.arrays, func(y *remoteArray) bool { return y.Key == x.Key })
 	if i >= 0 {
@@ -120,7 +119,7 @@ func (r *Held) put(x *remoteArray) {
 	r.refresh()
 }
 
-// refresh determines what is looked up.
+// refresh determines the arrays that look-ups read.
 func (r *Held) refresh() {
 	r.Tally, r.Block = nil, nil
 	for _, x := range r.arrays {
@@ -146,7 +145,7 @@ func (g *Block) set(a Array, bits *filter.Bits) {
 	}
 }
 
-// find returns an array, nil if the replica has none of that name.
+// find returns the array with the key, or nil if the replica has none.
 func (r *Held) find(key Key) *remoteArray {
 	for _, x := range r.arrays {
 		if x.Key == key {
@@ -164,8 +163,8 @@ func (r *Held) keep(keep func(key Key) bool) {
 	r.refresh()
 }
 
-// Lacks reports whether the view should have an array of an origin and does not. Nothing is
-// missing of an origin that is gone.
+// Lacks reports whether the view should have an array of an origin but does not. It is false for an
+// origin that was removed.
 func (v *View) Lacks(origin string, k Key) bool {
 	r := v.origin(origin)
 	return r != nil && r.find(k) == nil
@@ -180,8 +179,8 @@ func (v *View) origin(id string) *Held {
 	return nil
 }
 
-// changeReplica publishes a view with a copy of an origin's replica, if there is one, to
-// which change was applied.
+// changeReplica publishes a view with a copy of an origin's replica, if there is one, after
+// applying change to it.
 func (s *Set) changeReplica(origin string, change func(*Held)) {
 	next := s.View().clone()
 	for i, r := range next.Origins {
@@ -210,8 +209,8 @@ func (s *Set) openReplica(origin string, p Parsed) error {
 	return nil
 }
 
-// DropExpired drops the generations of replicas that the books no longer keep. The clock
-// says which these are, so no journal entry does.
+// DropExpired drops the generations of replicas that the books no longer keep. The clock determines
+// which generations these are, so the journal has no entry for it.
 func (s *Set) DropExpired() {
 	old := s.View()
 	if len(old.Origins) == 0 || s.opts.Still {

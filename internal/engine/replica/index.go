@@ -8,30 +8,30 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// leastIndexed is how many arrays of one kind and geometry are read one after the other. More are
-// found by an index, see [filter.Sliced].
+// leastIndexed is the number of arrays of one kind and geometry up to which they are read one after
+// the other. More arrays get an index, see [filter.Sliced].
 const leastIndexed = 16
 
-// An Index finds those arrays of a view that may have a key. It changes what a look-up
-// costs, never its result: who uses it reads the arrays that it names, and those that are in
-// no index.
+// An Index finds the arrays of a view that may have a key. It changes the cost of a look-up, never
+// its result: a look-up reads the arrays that the index returns, and the arrays that are in no
+// index.
 type Index struct {
 	*filter.Sliced
-	array Array // which all in it are
-	used  int   // columns; those of arrays that are gone, too. Only Set.Index uses it
+	array Array // kind of all its arrays
+	used  int   // columns in use, including columns of dropped arrays. Only Set.Index uses it
 }
 
-// An indexKind is what arrays of one index have in common. Spam filters and revocation filters
-// are apart: most look-ups need only the first.
+// An indexKind is the properties that the arrays of one index share. Spam filters and revocation
+// filters are in separate indexes, because most look-ups need only spam filters.
 type indexKind struct {
 	array Array
 	filter.Geometry
 }
 
-// Crowded returns a channel that receives when Index may have something to do.
+// Crowded returns a channel that receives a value when Index may have work.
 func (s *Set) Crowded() <-chan struct{} { return s.crowded }
 
-// Crowd asks for an Index.
+// Crowd requests a call of Index.
 func (s *Set) Crowd() {
 	select {
 	case s.crowded <- struct{}{}:
@@ -39,7 +39,7 @@ func (s *Set) Crowd() {
 	}
 }
 
-// each calls f for every array that a look-up reads.
+// each calls f for every array that look-ups read.
 func (v *View) each(f func(of Array, array loaded)) {
 	for _, r := range v.Origins {
 		for _, x := range r.arrays {
@@ -49,7 +49,7 @@ func (v *View) each(f func(of Array, array loaded)) {
 		}
 	}
 	for _, m := range v.Merged {
-		if m.Array == ArrayCounts { // merged lists are few
+		if m.Array == ArrayCounts { // merged lists are few and need no index
 			f(m.Array, m.cells)
 		}
 	}
@@ -63,22 +63,22 @@ func (v *View) indexBytes() (sum uint64) {
 	return sum
 }
 
-// tooLarge reports whether the replicas and their indexes, with more bytes added, exceed a
-// share of the limit.
+// tooLarge reports whether the replicas and their indexes, with more bytes added, exceed a number
+// of eighths of the limit.
 func (s *Set) tooLarge(v *View, more, eighths uint64) bool {
 	return s.opts.Bytes > 0 && v.bytes()+v.indexBytes()+more > s.opts.Bytes/8*eighths
 }
 
-// An indexing is what Index does for arrays of one kind.
+// An indexing is one job of Index: to fill an index with arrays.
 type indexing struct {
 	to     *Index
 	arrays []loaded
-	old    []*Index // that are dropped for it
+	old    []*Index // indexes that it replaces
 }
 
-// Index makes the indexes that look-ups want, drops those that are no use any more, and all
-// of them where memory is short: arrays come first. One goroutine calls it at a time, beside
-// the writer; between runs a function between two batches of the writer.
+// Index makes the indexes that look-ups need, and drops useless ones. If memory is short it drops
+// all indexes, because arrays come first. One goroutine at a time may call it, concurrently with
+// the writer. between runs a function between two batches of the writer.
 func (s *Set) Index(ctx context.Context, between func(func())) error {
 	var jobs []indexing
 	between(func() { jobs = s.planIndexes() })
@@ -102,7 +102,7 @@ func (s *Set) Index(ctx context.Context, between func(func())) error {
 	return s.gather(ctx, between)
 }
 
-// gather moves what indexes have in memory together.
+// gather compacts the memory of the indexes.
 func (s *Set) gather(ctx context.Context, between func(func())) error {
 	for _, x := range s.View().Indexes {
 		for part, more := 0, true; more; part++ {
@@ -115,7 +115,7 @@ func (s *Set) gather(ctx context.Context, between func(func())) error {
 	return nil
 }
 
-// adoptIndexes publishes a view with the indexes that were made.
+// adoptIndexes publishes a view with the new indexes.
 func (s *Set) adoptIndexes(jobs []indexing) {
 	next := s.View().clone()
 	next.Indexes = slices.Clone(next.Indexes)
@@ -134,12 +134,12 @@ func (s *Set) adoptIndexes(jobs []indexing) {
 	s.view.Store(next)
 }
 
-// planIndexes returns what to do. It runs between two batches.
+// planIndexes returns the jobs of Index. It runs between two batches.
 func (s *Set) planIndexes() (jobs []indexing) {
 	v := s.View()
 	if s.tooLarge(v, 0, 8) {
 		for _, x := range v.Indexes {
-			x.DropExact() // which take the most, and are missed the least
+			x.DropExact() // exact rows take the most memory and are missed the least
 		}
 	}
 	if len(v.Indexes) > 0 && s.tooLarge(v, 0, 8) {
@@ -176,7 +176,7 @@ func (s *Set) planIndexes() (jobs []indexing) {
 	}
 	for kind, x := range by {
 		if len(x.loose) >= leastIndexed {
-			// What is added up together stands together.
+			// Arrays of one generation, whose counts are added up together, get adjacent columns.
 			slices.SortStableFunc(x.loose, func(a, b loaded) int { return cmp.Compare(b.Generation(), a.Generation()) })
 			jobs = append(jobs, x.plan(kind, func(more, eighths uint64) bool { return !s.tooLarge(v, more, eighths) })...)
 		}
@@ -184,16 +184,16 @@ func (s *Set) planIndexes() (jobs []indexing) {
 	return jobs
 }
 
-// indexed is the indexes of one kind.
+// indexed is the indexes and arrays of one kind.
 type indexed struct {
 	all   []*Index
-	live  [][]loaded // of each, arrays that are looked up
+	live  [][]loaded // for each index, the arrays that look-ups read
 	loose []loaded   // arrays in none of them
 }
 
-// plan returns how the loose arrays get into an index. Small indexes are made into larger
-// ones, so that there are few; one is small, too, if most of its arrays are gone. fits tells
-// whether there is memory for so many bytes more, in a number of eighths of the limit.
+// plan returns the jobs that bring the loose arrays into an index. It joins small indexes into
+// larger ones, so that there are few. An index also counts as small if most of its arrays are gone.
+// fits reports whether more bytes fit into a number of eighths of the memory limit.
 func (x *indexed) plan(kind indexKind, fits func(more, eighths uint64) bool) (jobs []indexing) {
 	var small []*Index
 	arrays := x.loose
@@ -221,8 +221,8 @@ func (x *indexed) plan(kind indexKind, fits func(more, eighths uint64) bool) (jo
 	return jobs
 }
 
-// newIndex returns an index that takes up to size bytes, or one that is exact where there is
-// much room: it takes as much as its arrays. It returns nil where there is no room.
+// newIndex returns an index that takes up to size bytes. If there is much room, the index is exact
+// and takes as much memory as its arrays. If there is no room, newIndex returns nil.
 func newIndex(kind indexKind, columns int, size uint64, fits func(more, eighths uint64) bool) *Index {
 	make, exact := filter.NewSlicedExact, size*shareOf(kind.Geometry)
 	if !fits(exact, 6) {
@@ -238,8 +238,8 @@ func newIndex(kind indexKind, columns int, size uint64, fits func(more, eighths 
 	return &Index{Sliced: to, array: kind.array}
 }
 
-// indexSize returns how many bytes an index of arrays takes at most, about: a bit for each
-// cell, or for every second bit, of as many arrays as there are columns.
+// indexSize returns the approximate maximum size in bytes of an index of arrays with the given
+// number of columns. Each column takes a bit for each cell, or for every second bit, of an array.
 func indexSize(arrays []loaded, columns int) (sum uint64) {
 	for _, a := range arrays {
 		sum = max(sum, charged(a)/shareOf(a.Geometry()))
@@ -247,7 +247,8 @@ func indexSize(arrays []loaded, columns int) (sum uint64) {
 	return sum * uint64(columns)
 }
 
-// shareOf returns which share of an array is in an index that is not exact: one in four, or in two.
+// shareOf returns the divisor of an array's size in an index that is not exact: 2 for bit arrays, 4
+// for counts.
 func shareOf(g filter.Geometry) uint64 {
 	if g.Kind == filter.Bitmap {
 		return 2
@@ -255,8 +256,8 @@ func shareOf(g filter.Geometry) uint64 {
 	return 4
 }
 
-// Indexed returns how many arrays that look-ups read are in an index, and how many are in
-// none and enough for one.
+// Indexed returns the number of arrays in indexes, and the number of arrays that are in none
+// although there are enough for one. It counts the arrays that look-ups read.
 func (s *Set) Indexed() (in, waiting int) {
 	v := s.View()
 	loose := make(map[indexKind]int)

@@ -25,7 +25,8 @@ func TestIndexRoom(t *testing.T) {
 			c.Add(key(uint64(i*3000+n)), 8)
 		}
 		s.index++
-		if err := take(s.Set, s.index, o.ID, Part{Array: ArrayCounts, Start: today, Geometry: mergeGeometry, Image: c.Image(0).Append(nil), At: c.Version()}); err != nil {
+		if err := take(s.Set, s.index, o.ID, Part{Array: ArrayCounts, Start: today, Geometry: mergeGeometry,
+			Image: c.Image(0).Append(nil), At: c.Version()}); err != nil {
 			t.Fatal(err)
 		}
 	}

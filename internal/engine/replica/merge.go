@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// An arrangement says which arrays of replicas are to be merged.
+// An arrangement is a plan of the arrays of replicas to merge.
 type arrangement struct {
 	groups  []*group
 	leaving []member // members that are still in memory
-	idle    []member // leave the memory without being merged: their origin has no weight
+	idle    []member // members that leave the memory without being merged: their origin has no weight
 	back    []member // cold lists that may no longer be merged
 	stale   bool     // some group differs from the view's
 }
@@ -19,7 +19,7 @@ type arrangement struct {
 // A group is the members of one future merged array.
 type group struct {
 	mergeKey
-	old     *Merged // made of the same members before; nil if there is none
+	old     *Merged // the existing merged array of the same members; nil if there is none
 	members []member
 	load    uint64 // keys
 }
@@ -29,9 +29,9 @@ type member struct {
 	*remoteArray
 }
 
-// arrange groups the cold arrays of v, and enough of those in memory to free what it lacks:
-// counts before lists, old generations first, because they no longer grow, and within a
-// generation those with the fewest keys, which lose least by it.
+// arrange groups the cold arrays of v, and enough arrays in memory to free lacks bytes. It takes
+// counts before lists, and old generations first, because they no longer grow. Within a generation
+// it takes the arrays with the fewest keys first, which lose the least accuracy.
 func (s *Set) arrange(v *View, lacks uint64) *arrangement {
 	a := &arrangement{}
 	live := v.coldArrays()
@@ -106,7 +106,7 @@ type candidate struct {
 // free chooses arrays that leave the memory.
 func (a *arrangement) free(s *Set, v *View, goal uint64) {
 	list, freed := a.candidates(s, v)
-	alone := make(map[mergeKey]member) // each waits for a second one
+	alone := make(map[mergeKey]member) // members that wait for a second one
 	for _, c := range list {
 		if freed >= goal {
 			break
@@ -130,15 +130,14 @@ func (a *arrangement) free(s *Set, v *View, goal uint64) {
 	}
 }
 
-// mayMerge reports whether arrays of origins of the weight may be merged. Lists may not
-// where one origin alone lists nothing, since then it matters how many list.
+// mayMerge reports whether arrays of origins of the weight may be merged. Lists may not be merged
+// if one such origin cannot list alone, because then the number of origins that list matters.
 func (s *Set) mayMerge(a Array, weight float64) bool {
 	return a == ArrayCounts || weight >= s.opts.Promotion()
 }
 
-// candidates returns the arrays that may leave the memory to be merged, in the order in
-// which they would. Those of origins without weight leave at once; freed is how many bytes
-// they take.
+// candidates returns the arrays that may leave the memory to be merged, in order. Arrays of origins
+// without weight leave at once; freed is their memory in bytes.
 func (a *arrangement) candidates(s *Set, v *View) (list []candidate, freed uint64) {
 	for _, r := range v.Origins {
 		for _, x := range r.arrays {
@@ -160,14 +159,15 @@ func (a *arrangement) candidates(s *Set, v *View) (list []candidate, freed uint6
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(lists(x), lists(y)), cmp.Compare(x.mergeKey.Start, y.mergeKey.Start), cmp.Compare(x.keys(), y.keys()))
+		return cmp.Or(cmp.Compare(lists(x), lists(y)), cmp.Compare(x.mergeKey.Start, y.mergeKey.Start),
+			cmp.Compare(x.keys(), y.keys()))
 	})
 	return list, freed
 }
 
-// Merge makes the merged arrays that are missing and, if it may write a checkpoint, brings
-// the replicas back under their limit as far as merging can. It must run in the goroutine
-// that writes checkpoints, since they replace the files that it reads.
+// Merge makes missing merged arrays. If it may write a checkpoint, it also reduces the replicas to
+// their memory limit as far as merging can. It must run in the goroutine that writes checkpoints,
+// since they replace the files that it reads.
 //
 // between runs a function between two batches of the writer. checkpoint writes a checkpoint,
 // and is nil if none may be written.
@@ -196,20 +196,20 @@ func (s *Set) Merge(ctx context.Context, between func(func()), checkpoint func(c
 		})
 	}
 	if errors.Is(err, ErrChanged) {
-		s.Wake() // arrays that were leaving stay, and nothing else may wake Merge again
+		s.Wake() // the leaving arrays stay, and nothing else might wake Merge again
 	}
 	return err
 }
 
-// beginLeaving makes an array in memory note its rounds from now on, which its file will not
-// have.
+// beginLeaving makes an array in memory record its rounds from now on, because its file will not
+// have them.
 func (s *Set) beginLeaving(m member) *cold {
 	c := newCold(m.origin, m.Key, m.memory.Geometry(), m.memory.Version(), m.memory.Keys())
 	s.changeReplica(m.origin, func(r *Held) { r.put(&remoteArray{Key: m.Key, memory: m.memory, cold: c}) })
 	return c
 }
 
-// stopLeaving leaves the array in memory after all.
+// stopLeaving cancels beginLeaving: the array stays in memory.
 func (s *Set) stopLeaving(x *remoteArray, c *cold) {
 	if r := s.View().holder(c); r != nil && r.find(c.Key).memory != nil {
 		s.changeReplica(r.ID, func(r *Held) { r.put(x) })
@@ -226,7 +226,7 @@ func (v *View) holder(c *cold) *Held {
 	return nil
 }
 
-// replace puts x where c is. The caller owns v.
+// replace puts x in the place of c. The caller owns v.
 func (v *View) replace(x *remoteArray, c *cold) {
 	r := v.holder(c)
 	i := slices.Index(v.Origins, r)
@@ -234,10 +234,11 @@ func (v *View) replace(x *remoteArray, c *cold) {
 	v.Origins[i].put(x)
 }
 
-// ErrChanged says that the replicas changed during a merge. Another attempt will follow.
+// ErrChanged means that the replicas changed during a merge. Another attempt will follow.
 var ErrChanged = errors.New("replica: origins changed while they were merged")
 
-func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func()), checkpoint func(context.Context) error) error {
+func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remoteArray]*cold, between func(func()),
+	checkpoint func(context.Context) error) error {
 	if len(leaving) > 0 {
 		if err := checkpoint(ctx); err != nil {
 			return err
@@ -277,7 +278,7 @@ func (s *Set) makeMerged(ctx context.Context, a *arrangement, leaving map[*remot
 	return err
 }
 
-// A making is a merged array and the states it was made from.
+// A making is a merged array with the states that it was made from.
 type making struct {
 	*Merged
 	states []coldState
@@ -307,8 +308,7 @@ func (k *making) add(s *Set, c *cold, between func(func())) error {
 	return mergeInto(k.cells, array)
 }
 
-// catchUp adds the rounds that came since to a merged array, or to the one array that comes
-// back.
+// catchUp adds later rounds to a merged array, or to the one array that returns to memory.
 func (k *making) catchUp(back bool) error {
 	for i, c := range k.members {
 		for _, l := range c.later[len(k.states[i].later):] {

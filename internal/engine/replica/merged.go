@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A mergeKey is what arrays must have in common to be merged: kind, generation, shape, and
+// A mergeKey is the properties that arrays must share to be merged: kind, generation, geometry, and
 // the weight of their origins.
 type mergeKey struct {
 	Key
@@ -16,16 +16,16 @@ type mergeKey struct {
 	geometry filter.Geometry
 }
 
-// A Merged is the sum of arrays of several origins, its members, whose own lines are on
-// disk. It takes all their rounds as if the adds were its own. Nothing is ever subtracted,
-// so it counts no less than they do together. It is never sent to anybody: differences of a
-// merged array undercount.
+// A Merged is the sum of arrays of several origins, its members, whose own lines are on disk. It
+// takes all their rounds as if the adds were its own. Nothing is ever subtracted, so its counts are
+// no lower than the sum of the members' counts. It is never sent to a peer: differences of a merged
+// array undercount.
 type Merged struct {
 	mergeKey
 	cells   loaded
 	members []*cold // never changed
-	// filled is how many keys would have filled an empty array as the members filled this
-	// one, less cells.Keys at that time.
+	// filled is the number of keys that would have filled an empty array as much as the members
+	// filled this one, less cells.Keys at that time.
 	filled int64
 }
 
@@ -41,15 +41,15 @@ func (m *Merged) Origins() (out []string) {
 	return out
 }
 
-// Ghost returns the probability that the array shows a signature that nobody
-// reported, by its number of keys.
+// Ghost returns the probability that the array shows an unreported signature, computed from its
+// number of keys.
 func (m *Merged) Ghost() float64 { return m.geometry.GhostError(m.load()) }
 
-// load returns how many keys would fill an empty array as full as this one is.
+// load returns the number of keys that would fill an empty array as full as this one.
 func (m *Merged) load() uint64 { return uint64(max(0, m.filled+int64(m.cells.Keys()))) }
 
-// rename renames an origin of members, including members that are back in memory: these
-// stay hidden until the merged array is made anew.
+// rename renames an origin of members, including members that are back in memory. These stay hidden
+// until the merged array is made again.
 func (m *Merged) rename(from, to string) {
 	for _, c := range m.members {
 		if c.origin == from {
@@ -58,13 +58,12 @@ func (m *Merged) rename(from, to string) {
 	}
 }
 
-// MergedGhost bounds how full a merged counting array may be when another member joins: an
-// absent signature then shows a count with this probability, and a count is too high no more
-// often. That an absent signature reaches the bulk threshold is rarer by far
-// ([filter.Geometry.BulkError]).
+// MergedGhost limits how full a merged counting array may be when another member joins. It is the
+// probability that an absent signature then shows a count; a count is too high no more often. An
+// absent signature reaches the bulk threshold far more rarely ([filter.Geometry.BulkError]).
 const MergedGhost = 0.1
 
-// mergedKeys returns how many keys a merged array may have. Merged lists must keep the error
+// mergedKeys returns the maximum number of keys of a merged array. Merged lists must keep the error
 // that each list was sized for.
 func (s *Set) mergedKeys(g filter.Geometry) uint64 {
 	limit := MergedGhost
@@ -74,8 +73,9 @@ func (s *Set) mergedKeys(g filter.Geometry) uint64 {
 	return s.keysAt(g, limit)
 }
 
-// fullKeys returns how many keys an array has about that is full for the node that made it,
-// if that allows the errors that this one does; of a list, what merging leaves for one.
+// fullKeys returns the approximate number of keys of an array that is full for the node that made
+// it, assuming that it allows the same errors as this node. For a list it returns half of the keys
+// that a merged list may have.
 func (s *Set) fullKeys(g filter.Geometry) uint64 {
 	if g.Kind == filter.Bitmap {
 		return s.keysAt(g, s.listError()) / 2
@@ -86,11 +86,11 @@ func (s *Set) fullKeys(g filter.Geometry) uint64 {
 // listError is the error for which a list of this node is sized.
 func (s *Set) listError() float64 { return s.opts.Block.Error / float64(s.opts.Block.Keep) }
 
-// FullKeys returns how many keys an array of a shape may hold that others are merged into:
-// half of what merging for lack of memory allows.
+// FullKeys returns the maximum number of keys of an array with geometry g that others are merged
+// into. It is half of the number that merging for lack of memory allows.
 func (s *Set) FullKeys(g filter.Geometry) uint64 { return s.mergedKeys(g) / 2 }
 
-// keysAt returns the most keys with which an array errs no more than the limit.
+// keysAt returns the maximum number of keys at which an array's error rate is within the limit.
 func (s *Set) keysAt(g filter.Geometry, limit float64) uint64 {
 	type name struct {
 		filter.Geometry
@@ -112,7 +112,7 @@ func (s *Set) keysAt(g filter.Geometry, limit float64) uint64 {
 	return low
 }
 
-// mergeInto adds what src holds to dst.
+// mergeInto adds the content of src to dst.
 func mergeInto(dst, src loaded) error {
 	switch d := dst.(type) {
 	case *filter.Counting:
@@ -127,15 +127,15 @@ func mergeInto(dst, src loaded) error {
 	return fmt.Errorf("replica: %T merged into %T", src, dst)
 }
 
-// had reports whether the content of x is looked up in m: its cold array, or the one before
-// it, is a member.
+// had reports whether look-ups read the content of x in m: its cold array, or the one before it, is
+// a member.
 func (m *Merged) had(origin string, x *remoteArray) bool {
 	return m.Key == x.Key && slices.ContainsFunc(m.members, func(c *cold) bool {
 		return c == x.cold || x.hidden && c.origin == origin
 	})
 }
 
-// addMerged takes a round for x where it is looked up.
+// addMerged takes a round for x into the merged array that look-ups read.
 func (v *View) addMerged(origin string, x *remoteArray, p Parsed) error {
 	for _, m := range v.Merged {
 		if m.geometry == p.Geometry && m.had(origin, x) {
@@ -145,17 +145,16 @@ func (v *View) addMerged(origin string, x *remoteArray, p Parsed) error {
 	return nil
 }
 
-// MergedCounts is a merged counting array as it is looked up.
+// MergedCounts is a merged counting array in the form that look-ups read.
 type MergedCounts struct {
 	Start   uint64
 	Weight  float64
 	Counts  *filter.Counting
-	Origins []string // whose counts are in it; some may no longer count
+	Origins []string // origins whose counts are in it; some may have been removed since
 }
 
-// A MergedList is all merged lists of origins of one weight, newest generation first. They
-// speak with one voice: a signature is listed if one of them lists it, and revoked if one
-// has revoked it.
+// A MergedList is all merged lists of origins of one weight, newest generation first. They share
+// one voice: a signature is listed if one of them lists it, and revoked if one has revoked it.
 type MergedList struct {
 	Weight float64
 	Block  []*MergedBlock
@@ -199,7 +198,7 @@ func (v *View) bytes() (sum uint64) {
 	return sum
 }
 
-// lacks returns by how much the replicas, with more bytes added, exceed the limit.
+// lacks returns the number of bytes by which the replicas, with more bytes added, exceed the limit.
 func (s *Set) lacks(v *View, more uint64) uint64 {
 	if total := v.bytes() + more; s.opts.Bytes > 0 && total > s.opts.Bytes {
 		return total - s.opts.Bytes
@@ -207,7 +206,7 @@ func (s *Set) lacks(v *View, more uint64) uint64 {
 	return 0
 }
 
-// trim asks for a merge if replicas exceed their limit and merging helps, as when images
+// trim requests a merge if replicas exceed their limit and merging helps, for example after images
 // have brought arrays back into memory.
 func (s *Set) trim() {
 	view := s.View()
@@ -219,8 +218,8 @@ func (s *Set) trim() {
 	}
 }
 
-// leaving reports whether some array is leaving the memory, or takes memory only until
-// merged arrays have been made anew.
+// leaving reports whether an array is leaving the memory, or takes memory only until merged arrays
+// have been made again.
 func (v *View) leaving() bool {
 	for _, r := range v.Origins {
 		for _, x := range r.arrays {
@@ -232,17 +231,18 @@ func (v *View) leaving() bool {
 	return false
 }
 
-// Busy reports whether arrays are leaving the memory, or are to be merged. It must not run
-// while the writer changes anything. Only tests of this package and of engine need it, to
-// wait for merging to end.
+// Busy reports whether arrays are leaving the memory, or are to be merged. It must not run while
+// the writer changes anything. Only tests of this package and of package engine use it, to wait for
+// the end of merging.
 func (s *Set) Busy() bool {
 	v := s.View()
-	return v.leaving() || len(s.wake) > 0 || s.wanted.Load() > 0 || s.arrange(v, 0).stale || len(s.arrange(v, s.lacks(v, 0)).leaving) > 0
+	return v.leaving() || len(s.wake) > 0 || s.wanted.Load() > 0 || s.arrange(v, 0).stale ||
+		len(s.arrange(v, s.lacks(v, 0)).leaving) > 0
 }
 
-// settle drops the merged arrays without a member that still counts, and has those made anew
-// that hold more than they should. Every change of the replicas that may take a cold array
-// away ends with it.
+// settle drops the merged arrays without a remaining member, and requests a new merge for arrays
+// that hold more than their members. Every change of the replicas that may remove a cold array ends
+// with a call of settle.
 func (s *Set) settle() {
 	defer s.Crowd()
 	defer s.trim()
@@ -261,7 +261,7 @@ func (s *Set) settle() {
 	}
 }
 
-// coldArrays returns the cold arrays that no memory holds, and their origins.
+// coldArrays returns the cold arrays that are not also in memory, and their origins.
 func (v *View) coldArrays() map[*cold]*Held {
 	out := make(map[*cold]*Held)
 	for _, r := range v.Origins {
@@ -274,8 +274,8 @@ func (v *View) coldArrays() map[*cold]*Held {
 	return out
 }
 
-// refresh determines what is looked up in v after a change of its arrays: all but those whose
-// content a merged array still has. The caller owns v.
+// refresh determines the arrays that look-ups read in v, after a change of its arrays. These are
+// all arrays except the ones whose content a merged array still has. The caller owns v.
 func (v *View) refresh() {
 	type name struct {
 		origin string

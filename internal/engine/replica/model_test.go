@@ -59,7 +59,7 @@ type logged struct {
 	do    func(s *Set, index uint64, replayed bool) error
 }
 
-// A peer is an origin as it knows itself.
+// A peer is the model of an origin's own state.
 type peer struct {
 	Origin
 	life, boot uint64
@@ -89,7 +89,8 @@ type slice struct {
 var listArrays = [2]Array{ArraySpam, ArrayRevoked}
 
 // TestModel runs random schedules of origins that count, are weighed, forgotten, renamed,
-// reborn with or without what they had, and removed, with less memory than their arrays take, over crashes and restarts. It
+// reborn with or without what they had, and removed, with less memory than their arrays take, over
+// crashes and restarts. It
 // compares look-ups with maps: they must never show less than the origins have, and hardly
 // ever more. go test ./internal/engine/replica -run Model -schedules 1000
 func TestModel(t *testing.T) {
@@ -99,7 +100,8 @@ func TestModel(t *testing.T) {
 	}
 	for seed := range uint64(n) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: now, dir: filepath.Join(t.TempDir(), "data"), aside: make(map[string]bool), done: done}
+			w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: now, dir: filepath.Join(t.TempDir(), "data"),
+				aside: make(map[string]bool), done: done}
 			for i := range 3 + w.rng.IntN(4) {
 				w.newPeer(i)
 			}
@@ -115,7 +117,9 @@ func TestModel(t *testing.T) {
 		})
 	}
 	t.Log(done)
-	for _, what := range []string{"report", "lost", "images", "day", "gone", "weighed", "forgotten", "reborn", "restored", "reborn and forgotten", "renamed", "checkpoint", "killed", "raised", "no space", "changed", "merged counts", "merged spam", "merged revoked", "put aside", "back"} {
+	for _, what := range []string{"report", "lost", "images", "day", "gone", "weighed", "forgotten", "reborn",
+		"restored", "reborn and forgotten", "renamed", "checkpoint", "killed", "raised", "no space", "changed",
+		"merged counts", "merged spam", "merged revoked", "put aside", "back"} {
 		if done[what] == 0 && n >= 16 {
 			t.Errorf("nothing was %s", what)
 		}
@@ -123,12 +127,14 @@ func TestModel(t *testing.T) {
 }
 
 func (w *world) newPeer(i int) {
-	p := &peer{Origin: Origin{ID: fmt.Sprint("p", i), Weight: 1}, life: 1, boot: 1, counts: true, slices: make(map[uint64]*slice), boots: make(map[Key]uint64)}
+	p := &peer{Origin: Origin{ID: fmt.Sprint("p", i), Weight: 1}, life: 1, boot: 1, counts: true,
+		slices: make(map[uint64]*slice), boots: make(map[Key]uint64)}
 	lines := uint64(2 * filter.PageLines)
 	if i == 3 {
-		lines = 3 * filter.PageLines // it merges with nobody
+		lines = 3 * filter.PageLines // it merges with no other array
 	}
-	p.geometry = [2]filter.Geometry{{Kind: filter.Cells, Lines: lines, K: 4, KeyID: 7}, {Kind: filter.Bitmap, Lines: lines, K: 8, KeyID: 7}}
+	p.geometry = [2]filter.Geometry{{Kind: filter.Cells, Lines: lines, K: 4, KeyID: 7},
+		{Kind: filter.Bitmap, Lines: lines, K: 8, KeyID: 7}}
 	w.peers = append(w.peers, p)
 }
 
@@ -245,7 +251,8 @@ func (w *world) report(p *peer) {
 	g.counts.AddBatch(w.index, keys, n, before)
 	r.Record(keys, n, before)
 	r.Close()
-	parts := []Part{{Array: ArrayCounts, Start: start, Geometry: p.geometry[0], Round: r.AppendBody(nil), From: r.From, To: r.To, Boot: p.boot}}
+	parts := []Part{{Array: ArrayCounts, Start: start, Geometry: p.geometry[0], Round: r.AppendBody(nil), From: r.From,
+		To: r.To, Boot: p.boot}}
 	for i, list := range g.lists {
 		if w.rng.IntN(2) == 0 {
 			continue
@@ -256,7 +263,8 @@ func (w *world) report(p *peer) {
 		list.SetBatch(w.index, []filter.Key{key(k)}, was)
 		r.RecordBits([]filter.Key{key(k)}, was)
 		r.Close()
-		parts = append(parts, Part{Array: listArrays[i], Start: start, Geometry: p.geometry[1], Round: r.AppendBody(nil), From: r.From, To: r.To, Boot: p.boot})
+		parts = append(parts, Part{Array: listArrays[i], Start: start, Geometry: p.geometry[1], Round: r.AppendBody(nil),
+			From: r.From, To: r.To, Boot: p.boot})
 	}
 	if w.rng.IntN(8) == 0 {
 		w.done["lost"]++
@@ -295,7 +303,8 @@ func (w *world) images(p *peer, a Array, start, version uint64, g filter.Geometr
 	p.boot++
 	order := w.rng.Perm(g.Pages())
 	for i, at := range order {
-		if err := w.take(p, Part{Array: a, Start: start, Geometry: g, Image: image(at).Append(nil), At: version, Boot: p.boot}); err != nil {
+		if err := w.take(p, Part{Array: a, Start: start, Geometry: g, Image: image(at).Append(nil), At: version,
+			Boot: p.boot}); err != nil {
 			w.t.Fatal(err)
 		}
 		state = w.state(p, a, start)
@@ -513,7 +522,8 @@ func (w *world) step() {
 			w.t.Fatal(err)
 		}
 		w.start()
-		if m := w.set.Memory(); w.limit != tight && (m.Into > 0 || m.Merged > 0 || slices.ContainsFunc(w.held(), func(s ArrayState) bool { return s.Merged })) {
+		if m := w.set.Memory(); w.limit != tight && (m.Into > 0 || m.Merged > 0 ||
+			slices.ContainsFunc(w.held(), func(s ArrayState) bool { return s.Merged })) {
 			w.t.Fatalf("%+v though there is memory for all", m)
 		}
 		w.limit = tight // from the next start on

@@ -59,7 +59,8 @@ func (w *world) compare(after string) {
 			for i := range listed {
 				for start, want := range listed[i] {
 					if got := w.listed(weight, i, start, k); got != want[k] {
-						w.t.Fatalf("%s: key %d of %s at weight %v, generation %d: %v, want %v", after, k, listArrays[i], weight, start, got, want[k])
+						w.t.Fatalf("%s: key %d of %s at weight %v, generation %d: %v, want %v", after, k, listArrays[i], weight, start,
+							got, want[k])
 					}
 				}
 			}
@@ -121,9 +122,9 @@ func (w *world) held() (out []ArrayState) {
 	return out
 }
 
-// compareArrays compares the states of replicas with the arrays of the peers. exact says
-// that a checkpoint has just been written, which counts the keys of cold arrays. What it
-// stores is the number from before, which stays after a restart if nothing is merged.
+// compareArrays compares the states of replicas with the arrays of the peers. exact says that a
+// checkpoint has just been written, which counts the keys of cold arrays. The checkpoint itself
+// stores the earlier number, which remains after a restart if nothing is merged.
 func (w *world) compareArrays(exact bool) {
 	w.t.Helper()
 	sum := uint64(0)
@@ -185,7 +186,8 @@ func (w *world) compareLife(p *peer, id string, live map[uint64]*slice, boots ma
 			w.t.Fatalf("%s has %+v here, and nothing like it there", id, s)
 		}
 		keys := array.Keys()
-		if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 || s.Boot != boots[key] || s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
+		if s.Version != array.Version() || s.Geometry != array.Geometry() || s.Partial != 0 || s.Boot != boots[key] ||
+			s.Keys < keys || s.Keys > keys && (!s.Merged || exact && p.Weight > 0) {
 			w.t.Fatalf("%s has %+v, want %d keys in version %d, boot %d", id, s, keys, array.Version(), boots[key])
 		}
 		if s.Merged != (s.Bytes == 0) || s.Bytes > s.Geometry.Bytes()*5/4 {
@@ -232,7 +234,8 @@ func (w *world) compareMerged(p *peer, id string, s ArrayState) {
 	}
 }
 
-// compareMemory checks that what is merged is what the set says, and as much as helps.
+// compareMemory checks that the set reports the merged arrays correctly, and merges as much as
+// helps.
 func (w *world) compareMemory() {
 	w.t.Helper()
 	v, m := w.set.View(), w.set.Memory()

@@ -8,11 +8,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// An Array names one of the arrays of a generation that origins share. Weights and unique
-// filters are not shared: they are about accounts that other servers do not know.
+// An Array is the name of one of the arrays of a generation that origins share. Weights and unique
+// filters are not shared: they concern accounts that other servers do not know.
 type Array string
 
-// A Key names an array of an origin, or of the node itself.
+// A Key identifies an array of an origin, or of the node itself.
 type Key struct {
 	Array Array
 	Start uint64 // of the generation, Unix seconds
@@ -25,8 +25,7 @@ const (
 	ArrayRevoked Array = "revoked" // of the blocklist
 )
 
-// ErrGap says that a part does not continue its replica. Images of the whole array close
-// the gap.
+// ErrGap means that a part does not continue its replica. Images of the whole array close the gap.
 var ErrGap = errors.New("replica: a part is missing before this one")
 
 // A Part is a change of one array of an origin: a round of adds, or the image of one page.
@@ -39,21 +38,21 @@ type Part struct {
 	// moment. Exactly one of the two is empty.
 	Round []byte
 	Image []byte
-	// From and To go with a round: the versions of the array before and after.
+	// From and To belong to a round: the versions of the array before and after.
 	From, To uint64
-	// At goes with an image: the version of the whole array at the moment of the images.
-	// A replica takes no rounds until all its pages have reached it.
+	// At belongs to an image: the version of the whole array at the moment of the images. A replica
+	// takes no rounds until all its pages have reached it.
 	At uint64
-	// Boot is the origin's number of the process that made the part; the replica remembers
-	// it. 0 if it is not known.
+	// Boot is the origin's number of the process that made the part, or 0 if it is not known. The
+	// replica remembers it.
 	Boot uint64
 }
 
 // An Origin is a server whose counts this one takes.
 type Origin struct {
 	ID string `json:"id"` // its public key: 1 to 64 letters and digits
-	// Weight is what its word is worth, 0 to 1. Its counts are multiplied by it, and a place
-	// on its blocklist weighs as much towards the promotion weight. 0 is quarantine: the
+	// Weight is the weight of the origin, 0 to 1. Its counts are multiplied by the weight, and an
+	// entry on its blocklist adds the weight towards the promotion weight. 0 is quarantine: the
 	// replica is kept, but not looked up.
 	Weight float64 `json:"weight"`
 }
@@ -69,7 +68,7 @@ func ValidOrigin(id string) bool {
 	return len(id) >= 1 && len(id) <= 64
 }
 
-// An ArrayState is where the replica of one array stands.
+// An ArrayState is the state of one array, of a replica or of the node itself.
 type ArrayState struct {
 	Array    Array
 	Start    uint64
@@ -77,19 +76,19 @@ type ArrayState struct {
 	Version  uint64
 	Keys     uint64
 	Bytes    uint64
-	// Partial is the version that the array of a replica will have once all
-	// its images are here; 0 if none is missing.
+	// Partial is the version that the array of a replica will have once all its images have
+	// arrived; 0 if none is missing.
 	Partial uint64
 	// Boot is the [Part.Boot] of the last part that the array of a replica took.
 	Boot uint64
 	// Merged: the array has no memory of its own, and Bytes is 0. See [Set.Room].
 	Merged bool
-	// Ghost is the probability that the array, or the one it is merged into,
-	// shows a signature that nobody reported, by its number of keys.
+	// Ghost is the probability that the array, or the one it is merged into, shows an unreported
+	// signature. It is computed from the number of keys.
 	Ghost float64
 }
 
-// Arrays returns where the replica of an origin stands, array by array.
+// Arrays returns the state of an origin's replica, array by array.
 func (s *Set) Arrays(origin string) []ArrayState {
 	view := s.View()
 	i := slices.IndexFunc(view.Origins, func(r *Held) bool { return r.ID == origin })
@@ -120,9 +119,9 @@ func (s *Set) Arrays(origin string) []ArrayState {
 	return out
 }
 
-// Shown returns the probability that an array of an origin's replica shows a signature that
-// nobody reported. It is measured from the array's content, while [ArrayState].Ghost is
-// computed from the number of keys. It is 0 for an array that is not in memory.
+// Shown returns the probability that an array of an origin's replica shows an unreported signature.
+// It is measured from the array's content, while [ArrayState].Ghost is computed from the number of
+// keys. It is 0 for an array that is not in memory.
 func (s *Set) Shown(origin string, a Array, start uint64) float64 {
 	r := s.View().origin(origin)
 	if r == nil {
@@ -132,11 +131,12 @@ func (s *Set) Shown(origin string, a Array, start uint64) float64 {
 	if x == nil || x.memory == nil {
 		return 0
 	}
-	return x.memory.Shown(rand.Uint64()) // of lines that the origin cannot foresee
+	return x.memory.Shown(rand.Uint64()) // samples lines that the origin cannot predict
 }
 
-// StateOf returns where an array of the node itself, or of a replica, stands.
+// StateOf returns the state of an array of the node itself, or of a replica.
 func StateOf(a Array, start uint64, array Versioned) ArrayState {
 	g, keys := array.Geometry(), array.Keys()
-	return ArrayState{Array: a, Start: start, Geometry: g, Version: array.Version(), Keys: keys, Bytes: g.Bytes(), Ghost: g.GhostError(keys)}
+	return ArrayState{Array: a, Start: start, Geometry: g, Version: array.Version(), Keys: keys, Bytes: g.Bytes(),
+		Ghost: g.GhostError(keys)}
 }

@@ -68,7 +68,8 @@ func (s *shelf) images(origin string, a Array, g filter.Geometry, keys int) {
 	}
 	for p := range g.Pages() {
 		s.index++
-		if err := take(s.Set, s.index, origin, Part{Array: a, Start: today, Geometry: g, Image: image(p).Append(nil), At: version}); err != nil {
+		if err := take(s.Set, s.index, origin, Part{Array: a, Start: today, Geometry: g, Image: image(p).Append(nil),
+			At: version}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -166,7 +167,8 @@ func TestFewest(t *testing.T) {
 	s.opts.Bytes = total - 2*g.Bytes() + g.Bytes()/2
 	s.merge()
 	v := s.View()
-	if len(v.Merged) != 1 || v.Merged[0].Array != ArrayCounts || !slices.Equal(sorted(v.Merged[0].Origins()), []string{"a", "c", "d"}) {
+	if len(v.Merged) != 1 || v.Merged[0].Array != ArrayCounts ||
+		!slices.Equal(sorted(v.Merged[0].Origins()), []string{"a", "c", "d"}) {
 		t.Errorf("merged are %v, want the three with the fewest counts", s.groups())
 	}
 	if got, limit := s.Memory().Bytes, s.opts.Bytes; got > limit {
@@ -260,7 +262,8 @@ func TestRoomOfPages(t *testing.T) {
 	add := func(pages ...uint64) *filter.Round {
 		r := from.NewRound()
 		for _, p := range pages {
-			keys, ones, before := []filter.Key{{Hi: p*(math.MaxUint64/16) + math.MaxUint64/32, Lo: p}}, []uint32{1}, make([]uint32, 1)
+			keys, ones, before := []filter.Key{{Hi: p*(math.MaxUint64/16) + math.MaxUint64/32, Lo: p}},
+				[]uint32{1}, make([]uint32, 1)
 			s.index++
 			from.AddBatch(s.index, keys, ones, before)
 			r.Record(keys, ones, before)
@@ -271,14 +274,16 @@ func TestRoomOfPages(t *testing.T) {
 	for _, tt := range []struct {
 		pages []uint64
 		want  uint64 // with what is there; 0 if nothing comes to that
-	}{{[]uint64{3}, 1}, {[]uint64{3}, 0}, {[]uint64{3, 5}, 2}, {[]uint64{0, 1, 2, 4}, 6}, {[]uint64{3}, 0}, {[]uint64{8, 9}, 16}, {[]uint64{15}, 0}} {
+	}{{[]uint64{3}, 1}, {[]uint64{3}, 0}, {[]uint64{3, 5}, 2}, {[]uint64{0, 1, 2, 4}, 6}, {[]uint64{3},
+		0}, {[]uint64{8, 9}, 16}, {[]uint64{15}, 0}} {
 		r := add(tt.pages...)
 		if got := fits(Need{Round: r}); got != tt.want {
 			t.Errorf("a round of the pages %v needs %d pages of memory, want %d", tt.pages, got, tt.want)
 		}
 		s.opts.Bytes = 0
 		s.index++
-		if err := take(s.Set, s.index, "a", Part{Array: ArrayCounts, Start: today, Geometry: g, Round: r.AppendBody(nil), From: r.From, To: r.To}); err != nil {
+		if err := take(s.Set, s.index, "a", Part{Array: ArrayCounts, Start: today, Geometry: g, Round: r.AppendBody(nil),
+			From: r.From, To: r.To}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -346,7 +351,8 @@ func (s *shelf) offer(origin string, a Array, c interface {
 			return false
 		}
 		s.index++
-		if err := take(s.Set, s.index, origin, Part{Array: a, Start: today, Geometry: c.Geometry(), Image: c.AppendPage(nil, p), At: c.Version()}); err != nil {
+		if err := take(s.Set, s.index, origin, Part{Array: a, Start: today, Geometry: c.Geometry(),
+			Image: c.AppendPage(nil, p), At: c.Version()}); err != nil {
 			s.t.Fatal(err)
 		}
 		if limit := s.opts.Bytes + c.Geometry().Bytes(); s.Memory().Bytes >= limit {
@@ -357,8 +363,8 @@ func (s *shelf) offer(origin string, a Array, c interface {
 	return true
 }
 
-// TestRoomForOne checks that memory for one array is enough for those of all origins, if they
-// can be merged, and that those that cannot are refused.
+// TestRoomForOne checks that memory for one array is enough for the arrays of all origins if they
+// can be merged, and that other arrays are refused.
 func TestRoomForOne(t *testing.T) {
 	for _, tt := range []struct {
 		array Array

@@ -13,22 +13,23 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// Options is what a set of replicas needs.
+// Options are the settings of a set of replicas.
 type Options struct {
-	Known        func(keyID uint64) bool // whether a secret is the network's, or was while generations that live were made
-	Tally, Block book.Options            // how long generations are kept, and how wrong lists may be
+	Known        func(keyID uint64) bool // whether a secret is the network's, or was when a live generation was made
+	Tally, Block book.Options            // how long generations are kept, and the error rate of lists
 	Bytes        uint64                  // bound of the memory; 0: none
-	Store        *store.Store            // where cold arrays are; nil: none leaves the memory
+	Store        *store.Store            // store of cold arrays; nil: no array leaves the memory
 	Still        bool                    // nothing expires
 	Now          func() time.Time
-	// Keeps reports whether parts of a generation of a book are taken; nil: as the book keeps them at Now.
+	// Keeps reports whether parts of a generation of a book are taken; nil: if the book keeps the
+	// generation at Now.
 	Keeps      func(o book.Options, start uint64) bool
 	Promotion  func() float64 // weight from which an origin alone lists
-	Checkpoint func()         // asks for a checkpoint soon: cold arrays have taken much
+	Checkpoint func()         // requests a checkpoint soon, because cold arrays have many later rounds
 }
 
-// A Set is the replicas of all origins that count. Only the writer may call the methods that
-// change it, or others between two of its batches; any goroutine may call the rest.
+// A Set is the replicas of all origins that count. The methods that change it may be called only by
+// the writer, or between two of its batches. Any goroutine may call the other methods.
 type Set struct {
 	opts    Options
 	view    atomic.Pointer[View]
@@ -48,13 +49,14 @@ func NewSet(o Options) *Set {
 	return s
 }
 
-// A View is what look-ups read. It never changes: every change makes a new one.
+// A View is the replicas in the form that look-ups read. It never changes: every change makes a new
+// one.
 type View struct {
 	Origins []*Held   // that count
 	Merged  []*Merged // the content of the cold arrays
 	Indexes []*Index
 
-	// What is looked up in Merged; see refresh.
+	// The part of Merged that look-ups read; see refresh.
 	Counts []MergedCounts
 	Lists  []*MergedList
 }
@@ -68,8 +70,8 @@ func (v *View) clone() *View {
 // View returns the present content of the replicas.
 func (s *Set) View() *View { return s.view.Load() }
 
-// Keys returns about how many keys all replicas have. When it changes, so do the odds of
-// errors.
+// Keys returns the approximate number of keys of all replicas. When it changes, the odds of errors
+// change.
 func (v *View) Keys() (sum uint64) {
 	for _, r := range v.Origins {
 		for _, x := range r.arrays {
@@ -99,10 +101,10 @@ func (v *View) EachGeometry(f func(filter.Geometry)) {
 	}
 }
 
-// Wanted returns a channel that receives when Merge has something to do.
+// Wanted returns a channel that receives a value when Merge has work.
 func (s *Set) Wanted() <-chan struct{} { return s.wake }
 
-// Wake asks for a Merge.
+// Wake requests a call of Merge.
 func (s *Set) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -131,7 +133,7 @@ func CheckOrigins(origins []Origin) error {
 	return nil
 }
 
-// SetOrigins makes these the origins that count. Replicas of others are dropped.
+// SetOrigins sets the origins that count. It drops the replicas of all other origins.
 func (s *Set) SetOrigins(origins []Origin) {
 	old := s.View()
 	next := old.clone()
@@ -176,7 +178,7 @@ func (s *Set) CheckRenewal(origin string, incarnation uint64) error {
 	return nil
 }
 
-// CheckName returns an error unless an origin may be renamed so.
+// CheckName returns an error unless an origin may be renamed to the name to.
 func (s *Set) CheckName(origin, to string) error {
 	if err := s.CheckOrigin(origin); err != nil {
 		return err
@@ -212,8 +214,8 @@ func (s *Set) Rename(origin, to string) {
 	s.settle()
 }
 
-// Forget drops what is held of an origin's generations from the given start on, in its
-// former incarnations as well.
+// Forget drops the generations of an origin from the given start on, including the generations of
+// its former incarnations.
 func (s *Set) Forget(origin string, since uint64) {
 	next := s.View().clone()
 	for i, r := range next.Origins {
@@ -228,7 +230,7 @@ func (s *Set) Forget(origin string, since uint64) {
 	s.settle()
 }
 
-// Incarnation returns which incarnation of an origin is held; 0 if none is known.
+// Incarnation returns the incarnation of an origin's replica; 0 if none is known.
 func (s *Set) Incarnation(origin string) uint64 {
 	if r := s.View().origin(origin); r != nil {
 		return r.incarnation

@@ -47,7 +47,7 @@ func key(n uint64) filter.Key {
 	return filter.Key{Hi: n * 0x9e3779b97f4a7c15, Lo: n * 0xc2b2ae3d27d4eb4f}
 }
 
-// round counts a key once and returns the part that tells peers.
+// round counts a key once and returns the part for peers.
 func (s *sender) round(n uint64) Part {
 	r := s.array.NewRound()
 	keys, ones, before := []filter.Key{key(n)}, []uint32{1}, make([]uint32, 1)
@@ -55,13 +55,15 @@ func (s *sender) round(n uint64) Part {
 	s.array.AddBatch(s.index, keys, ones, before)
 	r.Record(keys, ones, before)
 	r.Close()
-	return Part{Array: ArrayCounts, Start: today, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To, Boot: 3}
+	return Part{Array: ArrayCounts, Start: today, Geometry: r.Geometry, Round: r.AppendBody(nil), From: r.From, To: r.To,
+		Boot: 3}
 }
 
 func (s *sender) images() (out []Part) {
 	for p := range s.array.Pages() {
 		m := s.array.Image(p)
-		out = append(out, Part{Array: ArrayCounts, Start: today, Geometry: m.Geometry, Image: m.Append(nil), At: s.array.Version(), Boot: 3})
+		out = append(out, Part{Array: ArrayCounts, Start: today, Geometry: m.Geometry, Image: m.Append(nil),
+			At: s.array.Version(), Boot: 3})
 	}
 	return out
 }
@@ -165,7 +167,8 @@ func TestParts(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		if _, err := s.Parse(bad); !errors.Is(err, bulkhead.ErrMalformed) && !errors.Is(err, bulkhead.ErrGeometry) && !errors.Is(err, bulkhead.ErrOverLimit) {
+		if _, err := s.Parse(bad); !errors.Is(err, bulkhead.ErrMalformed) && !errors.Is(err, bulkhead.ErrGeometry) &&
+			!errors.Is(err, bulkhead.ErrOverLimit) {
 			t.Errorf("%s: %v, want it refused", name, err)
 		}
 	}
@@ -213,13 +216,14 @@ func TestOrigins(t *testing.T) {
 		t.Error(err)
 	}
 	s.Renew("c", 5)
-	if s.Incarnation("c") != 5 || s.Incarnation("a") != 0 || len(s.Arrays("c")) != 0 || s.View().Origins[0].Weight != 0.25 {
+	if s.Incarnation("c") != 5 || s.Incarnation("a") != 0 || len(s.Arrays("c")) != 0 ||
+		s.View().Origins[0].Weight != 0.25 {
 		t.Errorf("renewed: incarnation %d, %v", s.Incarnation("c"), s.Arrays("c"))
 	}
 }
 
-// TestForgotten checks that nothing is left of a generation that was forgotten or has
-// expired, so that the origin can send it anew.
+// TestForgotten checks that nothing is left of a generation that was forgotten or has expired, so
+// that the origin can send it again.
 func TestForgotten(t *testing.T) {
 	s := newSet(t, Origin{"a", 1})
 	for _, forget := range []func(){

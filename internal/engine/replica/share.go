@@ -2,12 +2,12 @@ package replica
 
 import "github.com/bulkhead-mail/bulkhead/filter"
 
-// sureShare divides the memory for replicas: one part in sureShare is kept for the origins,
-// equally for each, and the rest is for those who come first.
+// sureShare divides the memory for replicas: one part in sureShare is reserved for the origins,
+// equally for each. The rest goes to the origins that need it first.
 const sureShare = 4
 
-// charged returns how many bytes an array in memory is charged with: what it takes, but for
-// a full one only its lines, without the states of its pages and ordinary overflow tables.
+// charged returns the number of bytes that an array in memory is charged with. It is the array's
+// memory; for a full array it is the lines alone, without page states and ordinary overflow tables.
 func charged(a loaded) uint64 {
 	full := a.Geometry().Bytes()
 	if taken := a.Resident(); taken < full || taken > full+full/4 {
@@ -16,8 +16,8 @@ func charged(a loaded) uint64 {
 	return full
 }
 
-// holding returns how many bytes the arrays of a replica are charged with, with its part of
-// merged ones.
+// holding returns the number of bytes that the arrays of a replica are charged with, including its
+// share of merged arrays.
 func (v *View) holding(r *Held) (sum uint64) {
 	for _, x := range r.arrays {
 		if x.memory != nil {
@@ -34,8 +34,8 @@ func (v *View) holding(r *Held) (sum uint64) {
 	return sum
 }
 
-// wants returns how many bytes must be free for an origin to take more bytes. ok is false if
-// it may never take them: it has no weight, and would exceed the part kept for it.
+// wants returns the number of bytes that must be free for an origin to take more bytes. ok is false
+// if it may never take them, because it has no weight and would exceed its reserved part.
 func (s *Set) wants(v *View, origin string, more uint64) (free uint64, ok bool) {
 	limit := s.opts.Bytes
 	if limit == 0 || more == 0 {
@@ -57,8 +57,8 @@ func (s *Set) wants(v *View, origin string, more uint64) (free uint64, ok bool) 
 	return more + reserved, weight > 0
 }
 
-// A Need is what an array of a replica is about to take: a round, or the images of a number
-// of pages.
+// A Need is the data that an array of a replica is about to take: a round, or the images of a
+// number of pages.
 type Need struct {
 	Array    Array
 	Start    uint64
@@ -67,9 +67,9 @@ type Need struct {
 	Pages    int
 }
 
-// Room reports whether there is memory for what an origin sends; a part of the memory for
-// replicas is kept for each origin. If there is none, and merging arrays of several origins
-// would free some, it asks for a merge, and later is true: try again.
+// Room reports whether there is memory for the data that an origin sends. A part of the memory for
+// replicas is reserved for each origin. If there is no room, and merging arrays of several origins
+// would free some, Room requests a merge. later is then true, and the caller should try again.
 func (s *Set) Room(origin string, n Need) (now, later bool) {
 	view := s.View()
 	pages := n.Pages
@@ -84,7 +84,7 @@ func (s *Set) Room(origin string, n Need) (now, later bool) {
 	}
 	free, ok := s.wants(view, origin, more)
 	if ok && free == 0 {
-		return true, false // most rounds; the sum of all arrays takes time
+		return true, false // the case of most rounds; adding up all arrays takes time
 	}
 	lacks := s.lacks(view, free)
 	switch {
@@ -104,16 +104,16 @@ func (s *Set) Room(origin string, n Need) (now, later bool) {
 	return false, true
 }
 
-// guest reports whether an array may take more bytes although there is no room for it: it
-// will be merged into one of the same shape as soon as it is whole, and with less than the
-// size of that the replicas exceed their limit until then.
+// guest reports whether an array may take more bytes although there is no room for it. It may if it
+// can be merged into an array of the same geometry as soon as it is complete. Until then, the
+// replicas may exceed their limit by less than the size of one such array.
 func (s *Set) guest(v *View, origin string, n Need, more uint64) bool {
 	r := v.origin(origin)
 	if r == nil || !s.mayMerge(n.Array, r.Weight) || v.bytes()+more >= s.opts.Bytes+n.Geometry.Bytes() {
 		return false
 	}
 	key := mergeKey{Key{n.Array, n.Start}, r.Weight, n.Geometry}
-	// How many keys will come is not known; an honest array is at most full.
+	// The final number of keys is unknown; an honest array is at most full.
 	fits := func(keys uint64) bool { return keys+s.fullKeys(n.Geometry) <= s.mergedKeys(n.Geometry) }
 	for _, m := range v.Merged {
 		if m.mergeKey == key && fits(m.load()) {
@@ -130,8 +130,8 @@ func (s *Set) guest(v *View, origin string, n Need, more uint64) bool {
 	return false
 }
 
-// growth returns how many bytes more an array takes with a round, or at most with images of
-// a number of pages.
+// growth returns the number of additional bytes that an array takes with a round, or the maximum
+// with images of a number of pages.
 func (x *remoteArray) growth(round *filter.Round, pages int) uint64 {
 	switch {
 	case x.memory == nil:
@@ -143,7 +143,7 @@ func (x *remoteArray) growth(round *filter.Round, pages int) uint64 {
 	return min(uint64(pages)*filter.PageBytes, full-min(held, full))
 }
 
-// opening returns how many bytes a new array of geometry g takes with a number of pages.
+// opening returns the number of bytes that a new array of geometry g takes with a number of pages.
 func opening(g filter.Geometry, pages int) uint64 {
 	if 2*pages >= g.Pages() {
 		return g.Bytes()

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 )
 
-// A Stored is what a checkpoint says of the replica of one origin.
+// A Stored is the record of one origin's replica in a checkpoint.
 type Stored struct {
 	Origin
 	Of          string        `json:"of,omitempty"` // owner, if it is a former incarnation
@@ -16,7 +16,7 @@ type Stored struct {
 	Arrays      []StoredArray `json:"arrays"`
 }
 
-// A StoredArray is what a checkpoint says of one array of an origin.
+// A StoredArray is the record of one array of an origin in a checkpoint.
 type StoredArray struct {
 	Array    Array           `json:"array"`
 	Start    uint64          `json:"start"`
@@ -27,7 +27,7 @@ type StoredArray struct {
 	Cold     *StoredCold     `json:"cold,omitempty"` // nil if it is in memory
 }
 
-// A StoredCold is what a checkpoint says of a cold array beside its file.
+// A StoredCold is the record of a cold array in a checkpoint, besides its file.
 type StoredCold struct {
 	Version uint64 `json:"version"`
 	Keys    uint64 `json:"keys"`
@@ -47,9 +47,9 @@ type coldFile struct {
 	name string
 }
 
-// Snapshot returns the replicas as they are, including arrays that are just leaving the
-// memory: their pages are written as they are by then, and none of their rounds is given up
-// yet. The writer calls it.
+// Snapshot returns the present replicas, including arrays that are leaving the memory. The pages of
+// these are written as they are at the time of writing, and their recorded rounds are all retained
+// until then. The writer calls it.
 func (s *Set) Snapshot() *Snapshot {
 	n := &Snapshot{set: s, view: s.View(), cold: make(map[*cold]coldState)}
 	for _, r := range n.view.Origins {
@@ -66,10 +66,11 @@ func (s *Set) Snapshot() *Snapshot {
 	return n
 }
 
-// Origins returns what the checkpoint says of the replicas, and has the files made that it
-// names. add takes an array in memory; file takes the name of one that is not, with a
-// function that writes it, or nil if the file is there already.
-func (n *Snapshot) Origins(between func(func()), add func(name string, array pages.Array), file func(name string, write func(io.Writer) error)) (out []Stored) {
+// Origins returns the records of the replicas for the checkpoint, and registers the files that they
+// name. It calls add for an array in memory. It calls file for the name of an array that is not,
+// with a function that writes it, or nil if the file already exists.
+func (n *Snapshot) Origins(between func(func()), add func(name string, array pages.Array),
+	file func(name string, write func(io.Writer) error)) (out []Stored) {
 	for _, r := range n.view.Origins {
 		o := Stored{Origin: r.Origin, Of: r.of, Incarnation: r.incarnation}
 		for _, x := range r.arrays {
@@ -99,14 +100,14 @@ func (n *Snapshot) Origins(between func(func()), add func(name string, array pag
 	return out
 }
 
-// Written notes that the files of the checkpoint are in force. The writer calls it.
+// Written records that the files of the checkpoint are in force. The writer calls it.
 func (n *Snapshot) Written() {
 	for _, f := range n.files {
 		f.written(f.coldState, f.name)
 	}
 }
 
-// Load restores what a checkpoint says, on start.
+// Load restores the replicas from the records of a checkpoint, on start.
 func (s *Set) Load(stored []Stored) error {
 	v := &View{}
 	for _, o := range stored {
@@ -124,7 +125,7 @@ func (s *Set) Load(stored []Stored) error {
 
 func (s *Set) loadArray(r *Held, a StoredArray) error {
 	if n := s.opts.Store.Salvaged(); n != nil && n.Damaged(a.File) {
-		return nil // the peer has all of it, and sends it again to a node that has none
+		return nil // the peer has the whole array, and sends it again to a node without it
 	}
 	key := Key{a.Array, a.Start}
 	r.marks[key] = mark{a.Partial, a.Boot}

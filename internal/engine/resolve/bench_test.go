@@ -55,7 +55,8 @@ func processor(b *testing.B) time.Duration {
 func votedOn(n int, facets bool) []bulkhead.Signature {
 	sigs := append(text(n), sig(bulkhead.Exact, n))
 	if facets {
-		sigs = append(sigs, sender(fmt.Sprint("s", n, ".example")), sender(fmt.Sprint("a@s", n, ".example")), network("192.0.2.0/24"))
+		sigs = append(sigs, sender(fmt.Sprint("s", n, ".example")), sender(fmt.Sprint("a@s", n, ".example")),
+			network("192.0.2.0/24"))
 		for i := range 3 {
 			sigs = append(sigs, link(fmt.Sprint("l", n, "-", i, ".example")), link(fmt.Sprint("l", n, "-", i, ".example/a")))
 		}

@@ -159,12 +159,12 @@ func (b *books) apply() {
 	}
 }
 
-// read returns what is known of a key.
+// read returns the record of a key.
 func (b *books) read(k filter.Key, wants evidence.Wants) evidence.Record {
 	return b.readAll([]filter.Key{k}, wants)[0]
 }
 
-// readAll returns what is known of each of some keys.
+// readAll returns the records of several keys.
 func (b *books) readAll(all []filter.Key, wants evidence.Wants) []evidence.Record {
 	r := evidence.Reader{Keys: maker, Day: uint64(day / time.Second)}
 	r.Begin(b.sources())
@@ -176,7 +176,7 @@ func (b *books) readAll(all []filter.Key, wants evidence.Wants) []evidence.Recor
 	return out
 }
 
-// of returns all that is known of a signature.
+// of returns the full record of a signature.
 func (b *books) of(s bulkhead.Signature) evidence.Record {
 	return b.read(maker.Base(&s), evidence.Counts|evidence.Judgement|evidence.Standing|evidence.Names)
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// buckets is the number of buckets that accounts are divided into. The filters of votes
-// remember who voted spam on a signature, and also from which buckets somebody did. So a
-// few voters among a hundred thousand accounts are found without asking for each account.
-// The number is part of the data on disk.
+// buckets is the number of buckets that accounts are divided into. The filters of votes remember
+// who voted spam on a signature, and which buckets these voters belong to. So a few voters among a
+// hundred thousand accounts are found without a look-up for each account. The number is part of the
+// data on disk.
 const buckets = 256
 
-// members are the open accounts that earn their weight: for each epoch, by bucket.
+// members are the open accounts that earn their weight, by bucket for each epoch.
 type members struct {
 	byBucket [][buckets][]string
 	len      int
 }
 
-// membersNow returns them.
+// membersNow returns the members, and collects them if the accounts have changed.
 func (r *Resolver) membersNow() *members {
 	if r.members == nil {
 		names := r.opts.Accounts.Members()
@@ -35,8 +35,8 @@ func (r *Resolver) membersNow() *members {
 	return r.members
 }
 
-// confirm credits the members who reported a text and have not changed their mind, before
-// who, vouched for by an administrator, lists it.
+// confirm credits the members who reported a text and have not changed their mind. It runs before
+// who, a voter that an administrator vouches for, lists the text.
 func (r *Resolver) confirm(m *Message, who *voter, it *item) {
 	if !it.fresh || m.Vote != bulkhead.Spam || !who.Confirms || it.facet != bulkhead.TextFacet {
 		return
@@ -53,8 +53,8 @@ func (r *Resolver) confirm(m *Message, who *voter, it *item) {
 	})
 }
 
-// blame debits the members who reported a text that is now revoked, and still stand by it.
-// Those who took their own report back are not to blame.
+// blame debits the members who reported a text that is now revoked and still stand by their report.
+// Members who took their own report back are not to blame.
 func (r *Resolver) blame(who *voter, base filter.Key) {
 	r.eachSupporter(base, who, func(name string, newest int) {
 		if r.once("reverted", name, newest, base) {
@@ -63,8 +63,8 @@ func (r *Resolver) blame(who *voter, base filter.Key) {
 	})
 }
 
-// once reports whether an account has not yet been credited with, or debited for, its
-// newest report of a signature. Many may confirm a report, on many days: it counts once.
+// once reports whether an account has not yet been credited with, or debited for, its newest report
+// of a signature. A report may be confirmed many times, on many days, and counts once.
 func (r *Resolver) once(what, name string, newest int, base filter.Key) bool {
 	k := r.opts.Keys.Once(what, name, base)
 	for _, block := range r.view.Block.Live[1 : newest+1] {
@@ -75,32 +75,33 @@ func (r *Resolver) once(what, name string, newest int, base filter.Key) bool {
 	return r.first(k)
 }
 
-// credit notes a change of an account's record, once for each report: the many signatures
-// of a message stand or fall together.
+// credit records a change of an account's record, once for each report: the signatures of a message
+// stand or fall together.
 func (r *Resolver) credit(c trust.Credit) {
 	if !slices.Contains(r.out.Credits[r.credited:], c) {
 		r.out.Credits = append(r.out.Credits, c)
 	}
 }
 
-// eachSupporter calls fn for every member except who whose latest vote on the signature is
-// for spam.
+// eachSupporter calls fn for every member, except the voter who, whose latest vote on the signature
+// is for spam.
 func (r *Resolver) eachSupporter(base filter.Key, who *voter, fn func(name string, newest int)) {
 	r.eachReporter(base, func(name string, newest int) {
 		if name == who.name {
 			return
 		}
 		a, ok := r.opts.Accounts.Get(name)
-		// A vote in the name of its network, from before it had proved itself, counts too.
+		// A vote in the name of the account's network, cast before the account had proved itself,
+		// also counts.
 		if ok && (r.standsBy(base, a.Voice()) || a.From.IsValid() && r.standsBy(base, networkVoice(trust.Voucher(a.From)))) {
 			fn(name, newest)
 		}
 	})
 }
 
-// eachReporter calls fn for every member who voted spam on the signature in a live
-// generation, with the place of the newest such generation in the view. The filters of
-// votes are the only record of who did.
+// eachReporter calls fn for every member who voted spam on the signature in a live generation. It
+// passes the index of the newest such generation in the view. The filters of votes are the only
+// record of these members.
 func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int)) {
 	names := r.suspects(base)
 	keys := make([]filter.Key, 0, len(names))
@@ -115,8 +116,8 @@ func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int
 	}
 }
 
-// suspects returns the members who may have voted spam on the signature in a live
-// generation: all in the buckets from which somebody did.
+// suspects returns the members who may have voted spam on the signature in a live generation: all
+// members of the buckets with a spam voter.
 func (r *Resolver) suspects(base filter.Key) (names []string) {
 	m := r.membersNow()
 	if m.len == 0 {
@@ -155,8 +156,8 @@ func (r *Resolver) suspects(base filter.Key) (names []string) {
 	return names
 }
 
-// newest returns, for each key, the place in the view of the newest generation
-// whose filter of votes has it; -1 if none does.
+// newest returns, for each key, the index in the view of the newest generation whose filter of
+// votes has it, or -1 if none has.
 func (r *Resolver) newest(keys []filter.Key) []int {
 	places, has := make([]int, len(keys)), make([]bool, len(keys))
 	for i, k := range keys {

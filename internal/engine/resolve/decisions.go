@@ -30,7 +30,7 @@ type Decisions struct {
 	Late          []Late
 	Voted         []filter.Key
 	Spam, Revoked []filter.Key
-	ToldSpam      []filter.Key // what peers are told of both, in a generation with a floor
+	ToldSpam      []filter.Key // the part of Spam that peers see, in a generation with a floor
 	ToldRevoked   []filter.Key
 
 	Credits []trust.Credit
@@ -45,7 +45,9 @@ type Late struct {
 
 // Empty reports whether nothing was decided.
 func (d *Decisions) Empty() bool {
-	return len(d.Counts.Keys)+len(d.Unique)+len(d.Names.Keys)+len(d.Weights.Keys)+len(d.Late)+len(d.Voted)+len(d.Spam)+len(d.Revoked)+len(d.ToldSpam)+len(d.ToldRevoked)+len(d.Credits)+len(d.Ballots) == 0
+	return len(d.Counts.Keys)+len(d.Unique)+len(d.Names.Keys)+len(d.Weights.Keys)+len(d.Late)+len(d.Voted)+
+		len(d.Spam)+len(d.Revoked)+len(d.ToldSpam)+len(d.ToldRevoked)+
+		len(d.Credits)+len(d.Ballots) == 0
 }
 
 // Weigh raises a cell of the weights of a generation.
@@ -68,6 +70,7 @@ func (d *Decisions) reset() {
 	d.Weights.reset()
 	*d = Decisions{
 		Counts: d.Counts, Names: d.Names, Weights: d.Weights,
-		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0], ToldSpam: d.ToldSpam[:0], ToldRevoked: d.ToldRevoked[:0], Credits: d.Credits[:0], Ballots: d.Ballots[:0],
+		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0], ToldSpam: d.ToldSpam[:0],
+		ToldRevoked: d.ToldRevoked[:0], Credits: d.Credits[:0], Ballots: d.Ballots[:0],
 	}
 }

@@ -29,10 +29,13 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 		b := newBooks(t)
 		b.put("a", trust.Trusted, 1)
 		pool := []bulkhead.Signature{
-			sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2), sig(bulkhead.Near, 1), sig(bulkhead.Near, 2), sig(bulkhead.PyzorDigest, 1), sig(bulkhead.RazorE8, 1),
-			sig(bulkhead.RspamdShingle, 1), sender("a.example"), sender("b.example"), sender("ann@a.example"), sender("esp.example|b.example"),
+			sig(bulkhead.Exact, 1), sig(bulkhead.Exact, 2), sig(bulkhead.Near, 1), sig(bulkhead.Near, 2),
+			sig(bulkhead.PyzorDigest, 1), sig(bulkhead.RazorE8, 1),
+			sig(bulkhead.RspamdShingle, 1), sender("a.example"), sender("b.example"), sender("ann@a.example"),
+			sender("esp.example|b.example"),
 			link("a.example"), link("c.example"), network("192.0.2.0/24"), network("198.51.100.0/24"),
-			sig(bulkhead.Attachment, 1), bulkhead.NamedSignature(bulkhead.Contact, "tel:1"), sig(bulkhead.Markup, 1), bulkhead.NamedSignature(bulkhead.Claim, "ann"), sig(bulkhead.DCCIP, 1),
+			sig(bulkhead.Attachment, 1), bulkhead.NamedSignature(bulkhead.Contact, "tel:1"), sig(bulkhead.Markup, 1),
+			bulkhead.NamedSignature(bulkhead.Claim, "ann"), sig(bulkhead.DCCIP, 1),
 		}
 		had := make(map[string]bool) // day, who, what
 		once := func(what ...any) bool {
@@ -100,7 +103,8 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 			for _, s := range pool {
 				got, want := b.of(s), tales[s.String()]
 				if (tale{got.Sightings, got.Old + got.New, got.Good}) != *want {
-					t.Fatalf("seed %d: %v: %d seen, %d delivered, %d of good senders; want %+v", seed, s, got.Sightings, got.Old+got.New, got.Good, *want)
+					t.Fatalf("seed %d: %v: %d seen, %d delivered, %d of good senders; want %+v", seed, s, got.Sightings,
+						got.Old+got.New, got.Good, *want)
 				}
 			}
 			if round%60 == 59 {
@@ -165,7 +169,8 @@ func TestNothingDecided(t *testing.T) {
 	k := []filter.Key{{Hi: 1}}
 	adds := Adds{Keys: k, N: []uint32{1}}
 	some := []Decisions{
-		{Counts: adds}, {Unique: k}, {Names: adds}, {Weights: adds}, {Late: []Late{{7, adds}}}, {Voted: k}, {Spam: k}, {Revoked: k},
+		{Counts: adds}, {Unique: k}, {Names: adds}, {Weights: adds}, {Late: []Late{{7, adds}}}, {Voted: k}, {Spam: k},
+		{Revoked: k},
 		{Credits: make([]trust.Credit, 1)}, {Ballots: make([]ballots.Ballot, 1)},
 	}
 	for i := range some {
@@ -197,8 +202,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestPeersList checks that a root's whole vote takes off what only peers list, and that
-// votes on it change only the node's own lists.
+// TestPeersList checks that a root's whole vote takes off a signature that only peers list, and
+// that votes on it change only the node's own lists.
 func TestPeersList(t *testing.T) {
 	listing := func(weight float64, s bulkhead.Signature) *replica.View {
 		g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: 2000, Rate: 1e-9})
@@ -210,7 +215,8 @@ func TestPeersList(t *testing.T) {
 			t.Fatal(err)
 		}
 		set.Set(maker.Base(&s))
-		return &replica.View{Origins: []*replica.Held{{Origin: replica.Origin{ID: "p", Weight: weight}, Block: []*replica.Block{{Start: 1, Spam: set}}}}}
+		return &replica.View{Origins: []*replica.Held{{Origin: replica.Origin{ID: "p", Weight: weight},
+			Block: []*replica.Block{{Start: 1, Spam: set}}}}}
 	}
 	text := sig(bulkhead.Exact, 1)
 	for _, tt := range []struct {
@@ -223,12 +229,15 @@ func TestPeersList(t *testing.T) {
 	}{
 		{"a root's vote against it", 1, "a", bulkhead.Ham, bulkhead.Receipt{Counted: 1, Revoked: 1}, verdict.Revoked},
 		{"half a root's", 1, "half", bulkhead.Ham, bulkhead.Receipt{Counted: 1}, verdict.Nothing},
-		{"half a root's revocation", 1, "half", bulkhead.Revocation, bulkhead.Receipt{Counted: 1, Pending: 1}, verdict.Nothing},
+		{"half a root's revocation", 1, "half", bulkhead.Revocation, bulkhead.Receipt{Counted: 1, Pending: 1},
+			verdict.Nothing},
 		{"a stranger's revocation", 1, "x", bulkhead.Revocation, bulkhead.Receipt{Counted: 1, Pending: 1}, verdict.Nothing},
-		{"a root's vote against what half a peer lists", 0.5, "a", bulkhead.Revocation, bulkhead.Receipt{Counted: 1}, verdict.Nothing},
+		{"a root's vote against what half a peer lists", 0.5, "a", bulkhead.Revocation, bulkhead.Receipt{Counted: 1},
+			verdict.Nothing},
 		{"a root's vote for it", 1, "a", bulkhead.Spam, bulkhead.Receipt{Counted: 1}, verdict.Listed},
 		{"half a root's for it", 1, "half", bulkhead.Spam, bulkhead.Receipt{Counted: 1, Pending: 1}, verdict.Nothing},
-		{"half a root's, and half a peer", 0.5, "half", bulkhead.Spam, bulkhead.Receipt{Counted: 1, Pending: 1}, verdict.Nothing},
+		{"half a root's, and half a peer", 0.5, "half", bulkhead.Spam, bulkhead.Receipt{Counted: 1, Pending: 1},
+			verdict.Nothing},
 		{"a root's, and half a peer", 0.5, "a", bulkhead.Spam, bulkhead.Receipt{Counted: 1, Listed: 1}, verdict.Listed},
 	} {
 		b := newBooks(t)
@@ -351,7 +360,8 @@ func TestUndoKnown(t *testing.T) {
 			off, _ := b.r.Retract("account:half", []ballots.Item{{Key: maker.Base(&s), Facet: s.Scheme().Facet()}})
 			b.apply()
 			if listed := b.of(s).Own == verdict.Listed; listed == known || off != b2i(known) {
-				t.Errorf("%v, %d delivered %d days ago: by three of three and a half still listed %v, %d off", s, 4*each, later, listed, off)
+				t.Errorf("%v, %d delivered %d days ago: by three of three and a half still listed %v, %d off", s, 4*each, later,
+					listed, off)
 			}
 		}
 	}
@@ -375,7 +385,8 @@ func TestRefused(t *testing.T) {
 		{bulkhead.Reporter{Account: "a", User: "a:b"}, bulkhead.ErrMalformed},
 	} {
 		for vote := range bulkhead.NumVotes {
-			got, err := b.r.Report(message(bulkhead.Report{Signatures: mail(1, "bank.example"), Reporter: tt.r, Vote: vote, ID: "1"}))
+			got, err := b.r.Report(message(bulkhead.Report{Signatures: mail(1, "bank.example"), Reporter: tt.r, Vote: vote,
+				ID: "1"}))
 			if !errors.Is(err, tt.want) || got != (bulkhead.Receipt{}) || !b.r.Decisions().Empty() {
 				t.Errorf("%v of %+v: %+v, %v; want %v and nothing decided", vote, tt.r, got, err, tt.want)
 			}
@@ -383,8 +394,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestInformsOnly checks that a vote on what informs and never decides is counted, weighs
-// nothing, and is not pending; a revocation is pending, since it takes nothing off.
+// TestInformsOnly checks that a vote on a signature that informs and never decides is counted, has
+// no weight, and is not pending; a revocation is pending, since it takes nothing off.
 func TestInformsOnly(t *testing.T) {
 	s := sig(bulkhead.Markup, 1)
 	for vote, pending := range map[bulkhead.Vote]int{bulkhead.Spam: 0, bulkhead.Ham: 0, bulkhead.Revocation: 1} {
@@ -394,7 +405,8 @@ func TestInformsOnly(t *testing.T) {
 		if got := b.report(by("a", vote, s)); got != want {
 			t.Errorf("%v of %v: %+v, want %+v", vote, s, got, want)
 		}
-		if got := b.of(s); got.Votes != (trust.Balance{}) || got.Own != verdict.Nothing || len(b.r.Decisions().Ballots[0].Items) != 0 {
+		if got := b.of(s); got.Votes != (trust.Balance{}) || got.Own != verdict.Nothing ||
+			len(b.r.Decisions().Ballots[0].Items) != 0 {
 			t.Errorf("%v of %v: %+v, ballots %+v", vote, s, got, b.r.Decisions().Ballots)
 		}
 	}
@@ -403,7 +415,8 @@ func TestInformsOnly(t *testing.T) {
 // TestBlameIsForTexts checks that reporters are blamed for a text that is taken off the
 // list, but not for other parts of the message.
 func TestBlameIsForTexts(t *testing.T) {
-	for s, blamed := range map[bulkhead.Signature]uint32{sig(bulkhead.Exact, 1): 1, link("shop.example"): 0, sender("shop.example"): 0, sig(bulkhead.Attachment, 1): 0} {
+	for s, blamed := range map[bulkhead.Signature]uint32{sig(bulkhead.Exact, 1): 1, link("shop.example"): 0,
+		sender("shop.example"): 0, sig(bulkhead.Attachment, 1): 0} {
 		b := newBooks(t)
 		voters(b)
 		for _, name := range []string{"x", "a", "b"} {

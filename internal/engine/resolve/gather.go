@@ -11,49 +11,51 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// A Gathering is what an attack looks like before it succeeds, or when it does: a number of
-// voters on one side of a text, or against a sender of good standing or a known network, whose weight is not yet
-// enough; peers whose lists are not yet enough; a vote that lists what many received; a text
-// that is listed and taken off again and again; or a letter of a known sender that spreads as
-// no mail of that sender did.
+// A Gathering is a sign of an attack, before it succeeds or when it does. It is one of these: a
+// number of voters on one side of a text, or against a sender of good standing or a known network,
+// whose weight is not yet enough; peers whose lists are not yet enough; a vote that lists a text
+// that many received; a text that is listed and taken off again and again; a letter of a known
+// sender that spreads further than any mail of that sender before.
 type Gathering struct {
 	Signature  bulkhead.Signature
 	Vote       bulkhead.Vote // the latest one
 	Voters     uint32        // on its side, in the live generations of the tally
-	Deliveries uint32        // of the text, or of the sender; of a letter that spreads, all sightings
+	Deliveries uint32        // of the text, or of the sender; for a letter that spreads, all sightings
 	Reporter   string        // the account that cast the latest vote, "" if it has no name
 	Lists      bool          // the vote lists a text that many received
-	Turns      int           // how often the text was listed in this generation, if that is worth a word
+	Turns      int           // how often the text was listed in this generation, if that is often enough to report
 	Spreads    bool          // the vote is a sighting of a letter that spreads
-	// Peers is how much the peers that list the signature weigh, in promotion weights, if that
-	// is what is noted; the vote is then theirs.
+	// Peers is the weight of the peers that list the signature, in promotion weights, if the
+	// gathering is about peers. The vote is then theirs.
 	Peers float64
 }
 
 const (
 	// leastGathering is the number of voters at which a gathering on a text is first noted.
 	leastGathering = 5
-	// leastReceived is how many deliveries are many, if a vote lists what was delivered.
+	// leastReceived is the number of deliveries of a text from which a vote that lists it is
+	// reported.
 	leastReceived = verdict.Many
-	// leastKnown is how many deliveries of earlier days make a network known, if it is voted against.
+	// leastKnown is the number of deliveries on earlier days that make a network known.
 	leastKnown = 3
-	// leastTurns is how many listings of one text in a generation are noted first.
+	// leastTurns is the number of listings of one text in a generation that is first reported.
 	leastTurns = 4
-	// leastPeers is the weight of peers' lists that is noted first, in promotion weights: half
-	// of what lists that which nobody received.
+	// leastPeers is the weight of peers' lists that is first reported, in promotion weights: half
+	// of the weight that lists a signature without deliveries.
 	leastPeers = 0.5
 )
 
-// Gatherings returns those of the batch so far: one each time that the voters on one side
-// of a text reach 5, 10, 20 and so on, those against a known sender 1, 2, 4 and so on, those
-// against a known network 2, 4 and so on, the listings of a text 4, 8 and so on, and the weight of the peers that list what is delivered
-// all the same 1/2, 1, 2 and so on. The slice is valid until the next Begin.
+// Gatherings returns the gatherings of the batch so far. There is one each time that the voters on
+// one side of a text reach 5, 10, 20 and so on, the voters against a known sender 1, 2, 4 and so
+// on, the voters against a known network 2, 4 and so on, and the listings of a text 4, 8 and so on.
+// There is also one each time that the weight of the peers that list delivered mail reaches 1/2, 1,
+// 2 and so on. The slice is valid until the next Begin.
 func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
 
-// spreads notes that a letter is on the way to being bulk that so many mailboxes of one
-// person can make of it: it is from a sender of good standing, of all whose mail fewer were
-// delivered before today than make one text bulk, and has a quarter of those sightings. It
-// is noted once for a text.
+// spreads records that a letter is on its way to becoming bulk, which one person with many
+// mailboxes can cause. The letter is from a sender of good standing with fewer deliveries before
+// today than make a text bulk, and already has a quarter of that number of sightings. It is
+// recorded once for each text.
 func (r *Resolver) spreads(m *Message, n uint32) {
 	seen, bulk := &m.Seen, r.opts.Threshold()
 	if n == 0 || seen.Caught || !seen.GoodSender || seen.History >= bulk || book.Add(seen.Sightings, n) < max(2, bulk/4) {
@@ -66,14 +68,15 @@ func (r *Resolver) spreads(m *Message, n uint32) {
 		}
 		r.spreading[text] = true
 		r.gatherings = append(r.gatherings, Gathering{
-			Signature: m.Signatures[which], Vote: m.Vote, Deliveries: book.Add(seen.Sightings, n), Reporter: m.Reporter.Account, Spreads: true,
+			Signature: m.Signatures[which], Vote: m.Vote, Deliveries: book.Add(seen.Sightings, n),
+			Reporter: m.Reporter.Account, Spreads: true,
 		})
 	}
 }
 
-// accused notes that peers list together what is delivered here all the same, because many
-// received it or its sender is known: a few more of them, or a vote of a user here, may be
-// enough. It is noted when a copy is delivered, again whenever the weight has doubled.
+// accused records that peers together list a signature that is still delivered here, because many
+// received it or its sender is known. A few more peers, or the vote of a local user, may be enough
+// to list it. It is recorded when a copy is delivered, and again whenever the weight has doubled.
 func (r *Resolver) accused(m *Message) {
 	a := &m.Seen.Accused
 	if m.Seen.Caught || a.Peers < leastPeers {
@@ -87,17 +90,19 @@ func (r *Resolver) accused(m *Message) {
 		clear(r.accusing)
 	}
 	r.accusing[a.Signature] = level
-	r.gatherings = append(r.gatherings, Gathering{Signature: a.Signature, Vote: bulkhead.Spam, Deliveries: a.Deliveries, Peers: a.Peers})
+	r.gatherings = append(r.gatherings, Gathering{Signature: a.Signature, Vote: bulkhead.Spam, Deliveries: a.Deliveries,
+		Peers: a.Peers})
 }
 
-// maxRevoked bounds the texts whose revocations are counted in memory, since no array of
-// the engine counts them, those that are known to spread, and what peers are known to list.
-// When there are more, each begins anew.
+// maxRevoked bounds each of three maps in memory: the texts whose revocations are counted, which no
+// array of the engine counts, the texts known to spread, and the signatures that peers are known to
+// list. A map that exceeds it is emptied.
 const maxRevoked = 4096
 
-// watch notes what is worth a word in what the vote did to an item: whether it changed the
-// item's listing, and in which turn it listed it. Of a message it looks at the exact text, the
-// first band, which changed copies share, the sender's address, and the network.
+// watch records the gatherings that a vote on an item causes. changed reports whether the vote
+// changed the item's listing, and turn is the turn in which it listed it. watch considers the exact
+// text of a message, its first band, which changed copies share, the sender's address, and the
+// network.
 func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) {
 	it, s := &r.items[i], &m.Signatures[i]
 	e := &r.evidence[i]
@@ -111,7 +116,7 @@ func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) 
 		g.Turns, g.Voters = turn, r.votersOf(it, m.Vote)
 	case changed || !it.voter || spam && wanted:
 		return
-	case text && !spam && !wanted: // those who did not receive it excuse what nobody has listed
+	case text && !spam && !wanted: // more voters than deliveries excuse a text that is not listed
 		if g.Voters = r.votersOf(it, m.Vote); g.Voters <= g.Deliveries || !reaches(g.Voters, leastGathering) {
 			return
 		}
@@ -133,12 +138,12 @@ func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) 
 	r.gatherings = append(r.gatherings, g)
 }
 
-// reaches reports whether n is a number at which a word is said: least, twice that, and so on.
+// reaches reports whether n is a number to report: least, twice least, four times least and so on.
 func reaches(n, least uint32) bool {
 	return n > 0 && n%least == 0 && bits.OnesCount32(n/least) == 1
 }
 
-// votersOf returns how many voted as the vote does on an item, this vote included.
+// votersOf returns the number of voters on the vote's side of an item, including this vote.
 func (r *Resolver) votersOf(it *item, v bulkhead.Vote) uint32 {
 	switch v {
 	case bulkhead.Spam:
@@ -153,7 +158,7 @@ func (r *Resolver) votersOf(it *item, v bulkhead.Vote) uint32 {
 	return r.revokers[it.key]
 }
 
-// voters returns how many voted on one side of a text, this vote included.
+// voters returns the number of voters on one side of a text, including this vote.
 func (r *Resolver) voters(k filter.Key) (sum uint32) {
 	for _, g := range r.view.Tally.Live {
 		r.keys = append(r.keys[:0], k)

@@ -10,38 +10,38 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A ledger is the weights of the items of a vote, and what its voice has added to them, in
-// each generation of the blocklist, newest first. What a voice takes back is taken back in
-// the generation that holds it, so that the two age together.
+// A ledger is the weights of the items of a vote, and the part that its voice has added, in each
+// generation of the blocklist, newest first. A voice's weight is retracted in the generation that
+// holds it, so that the weight and the retraction age together.
 type ledger struct {
 	spans   []span       // of each item
 	columns []column     // by item, then by generation
 	records []filter.Key // of the voice on each item
 
-	marked []bool // by generation, then by item of those that are being opened
+	marked []bool // by generation, then by item that is being opened
 }
 
-// A span is the place of an item's columns: those of all generations, or of the open one
-// alone if nobody has voted on the item.
+// A span is the range of an item's columns: one for each generation, or one for the open generation
+// alone if the item has no votes.
 type span struct{ from, to int32 }
 
 // A column is the weights of one item in one generation.
 type column struct {
-	marked bool    // somebody voted on it in the generation; if not, all weights are 0
+	marked bool    // the item has votes in the generation; if not, all weights are 0
 	all    weights // of the item
-	back   weights // what was taken back of them
+	back   weights // the retracted part of all
 	mine   weights // of the voice, see column.stake
 }
 
 // weights is one weight for each kind.
 type weights [evidence.WeightKinds]uint32
 
-// kinds is the number of kinds of weight, without the one that says whether anything was
-// taken back.
+// kinds is the number of kinds of weight, without the kind that records whether anything was
+// retracted.
 const kinds = evidence.TakenBack
 
-// opposite returns the kind of the other side for the same class of voter. In a voice's
-// record that kind also says what was taken back of this one.
+// opposite returns the kind of the other side for the same class of voter. In a voice's record, the
+// opposite kind also holds the retracted part of this one.
 func opposite(kind uint8) uint8 { return kind ^ 1 }
 
 // weightKind returns the kind that a vote adds to.
@@ -56,21 +56,20 @@ func weightKind(vote bulkhead.Vote, root bool) uint8 {
 	return kind
 }
 
-// net returns how much of a kind has not been taken back.
+// net returns the part of a kind that has not been retracted.
 func (c *column) net(kind uint8) uint32 { return c.all[kind] - min(c.all[kind], c.back[kind]) }
 
-// stake returns how much of a kind is the voice's own and not taken back. The voice's
-// record adds to the other side what it takes back on this one, so it needs only one kind
-// for each side.
+// stake returns the part of a kind that is the voice's own and not retracted. The voice's record
+// adds a retraction on one side to the other side, so it needs only one kind for each side.
 func (c *column) stake(kind uint8) uint32 {
 	return c.mine[kind] - min(c.mine[kind], c.mine[opposite(kind)])
 }
 
-// of returns the columns of an item, from the open generation on. In generations that have
-// none, nobody has voted on it.
+// of returns the columns of an item, from the open generation on. A generation without a column has
+// no votes on the item.
 func (l *ledger) of(i int) []column { return l.columns[l.spans[i].from:l.spans[i].to] }
 
-// stake returns how much of a kind is the voice's own, in all generations.
+// stake returns the part of a kind that is the voice's own, in all generations.
 func stake(columns []column, kind uint8) (sum uint32) {
 	for i := range columns {
 		if columns[i].marked {
@@ -80,7 +79,8 @@ func stake(columns []column, kind uint8) (sum uint32) {
 	return sum
 }
 
-// balance returns the weights of the latest votes, and the undivided votes of roots.
+// balance returns the weights of the latest votes, and the votes of roots before their blame was
+// shared.
 func balance(columns []column) (b trust.Balance, unblamed int64) {
 	for i := range columns {
 		c := &columns[i]
@@ -96,7 +96,7 @@ func balance(columns []column) (b trust.Balance, unblamed int64) {
 	return b, unblamed
 }
 
-// voted reports whether somebody has voted on an item, in any generation.
+// voted reports whether an item has votes in any generation.
 func voted(columns []column) bool {
 	for i := range columns {
 		if columns[i].marked {
@@ -106,8 +106,8 @@ func voted(columns []column) bool {
 	return false
 }
 
-// turned reports whether a voice's latest vote weighs on another kind than this: the voter
-// has changed sides, or now belongs to another class.
+// turned reports whether a voice's latest vote weighs on a different kind: the voter has changed
+// sides, or now belongs to another class.
 func turned(columns []column, kind uint8) bool {
 	if !voted(columns) {
 		return false
@@ -120,8 +120,8 @@ func turned(columns []column, kind uint8) bool {
 	return false
 }
 
-// open reads the ledger of the items from the given one on. Most signatures were never
-// voted on, and their weights need not be read.
+// open reads the ledger of r.items[from:]. Most signatures have no votes, and their weights need
+// not be read.
 func (r *Resolver) open(from int, voice string) {
 	l, live := &r.ledger, r.view.Block.Live
 	n := len(r.items) - from
@@ -131,7 +131,7 @@ func (r *Resolver) open(from int, voice string) {
 		l.records = append(l.records, records.Of(r.items[from+i].key))
 	}
 	if from > 0 && !slices.ContainsFunc(r.parts.Texts, func(t int) bool { return voted(l.of(t)) }) {
-		l.marked = slices.Grow(l.marked[:0], n)[:n] // of pairs whose text nobody has voted on
+		l.marked = slices.Grow(l.marked[:0], n)[:n] // of pairs whose text has no votes
 		clear(l.marked)
 		l.room(from, n, 1)
 		return
@@ -156,8 +156,8 @@ func (r *Resolver) open(from int, voice string) {
 	}
 }
 
-// marksOfAll does what marks does for all generations, if they all have their arrays under one
-// secret and the items are no pairs: they are looked up together.
+// marksOfAll does the work of marks for all generations in one look-up. It reports false, and does
+// nothing, unless all arrays are under one secret and the items are not pairs.
 func (r *Resolver) marksOfAll(from int) bool {
 	if from > 0 || r.opts.Keys.Past != nil {
 		return false
@@ -180,8 +180,8 @@ func (r *Resolver) marksOfAll(from int) bool {
 	return true
 }
 
-// marks sets for each item from the given one on whether somebody voted on it in the g'th
-// generation. Whoever votes on a pair votes on its text.
+// marks sets marked for each item of r.items[from:] that has votes in the g'th generation. A vote
+// on a pair implies a vote on its text.
 func (r *Resolver) marks(from, g int, marked []bool) {
 	block := r.view.Block.Live[g]
 	r.which, r.keys = r.which[:0], r.keys[:0]
@@ -205,20 +205,20 @@ func (r *Resolver) marks(from, g int, marked []bool) {
 	}
 }
 
-// prefetch starts to load what a set says of keys.
+// prefetch starts to load the lines of a set that hold the keys.
 func prefetch(set book.Bitset, keys []filter.Key) {
 	if bits, ok := set.(*filter.Bits); ok && bits.Keys() > 0 {
 		bits.Prefetch(keys)
 	}
 }
 
-// marks reports whether somebody voted on an item, which is open, in the g'th generation.
+// marks reports whether an open item has votes in the g'th generation.
 func (l *ledger) marks(i, g int) bool {
 	columns := l.of(i)
 	return g < len(columns) && columns[g].marked
 }
 
-// room makes empty columns for n items from the given one on, of which marked says who has
+// room makes empty columns for n items from the given one on. l.marked holds which of them have
 // votes in which generation.
 func (l *ledger) room(from, n, gens int) {
 	l.spans = l.spans[:from]
@@ -246,7 +246,8 @@ func (l *ledger) room(from, n, gens int) {
 func (r *Resolver) openIn(g int, block *book.Block) {
 	r.keys = r.keys[:0]
 	for _, i := range r.which {
-		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.at(block, r.items[i].key)), r.at(block, r.ledger.records[i]))
+		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.at(block, r.items[i].key)),
+			r.at(block, r.ledger.records[i]))
 	}
 	n := r.weights(block)
 	taken := 0
@@ -279,10 +280,9 @@ func (r *Resolver) weights(block *book.Block) []uint32 {
 	return n
 }
 
-// move makes a voice's vote on an item weigh what is wanted on one side, and nothing on the
-// others. What the voice has added in older generations is taken back there, so that a
-// repeated vote ages like a new one. A repeated vote weighs no less than before, even if
-// its item is better established by now.
+// move gives a voice's vote on an item the wanted weight on one side, and none on the others. It
+// retracts the voice's weight in older generations there, so that a repeated vote ages like a new
+// one. A repeated vote weighs no less than before, even if its item is better established by now.
 func (r *Resolver) move(i int) {
 	it, columns := &r.items[i], r.ledger.of(i)
 	want := it.want
@@ -295,13 +295,13 @@ func (r *Resolver) move(i int) {
 	}
 	for g := range columns {
 		if !columns[g].marked {
-			continue // nothing to take back
+			continue // nothing to retract
 		}
 		for kind := range kinds {
 			if g == 0 && want[kind] > 0 {
 				continue
 			}
-			// An error of the filters must not take back what others have added.
+			// An error of the filters must not retract the weight of other voices.
 			if n := min(columns[g].stake(kind), columns[g].net(kind)); n > 0 {
 				r.takeBack(i, g, kind, n)
 			}
@@ -316,8 +316,7 @@ func (r *Resolver) move(i int) {
 	}
 }
 
-// takeBack takes back what a voice has added to a kind of an item in the g'th
-// generation.
+// takeBack retracts n of a voice's weight on a kind of an item in the g'th generation.
 func (r *Resolver) takeBack(i, g int, kind uint8, n uint32) {
 	c, key, other := &r.ledger.of(i)[g], r.items[i].key, opposite(kind)
 	if c.all[evidence.TakenBack] == 0 {
@@ -327,7 +326,7 @@ func (r *Resolver) takeBack(i, g int, kind uint8, n uint32) {
 	r.raise(g, r.ledger.records[i], other, &c.mine[other], n)
 }
 
-// mark notes that somebody voted on an item in the open generation.
+// mark records that an item has votes in the open generation.
 func (r *Resolver) mark(i int) {
 	if c := &r.ledger.of(i)[0]; !c.marked {
 		c.marked = true
@@ -342,8 +341,7 @@ func (r *Resolver) raise(g int, k filter.Key, kind uint8, in *uint32, n uint32) 
 	*in = book.Add(*in, n)
 }
 
-// standsBy reports whether a voice's latest vote on a key is one for spam, as far as it
-// weighs anything.
+// standsBy reports whether a voice's latest vote on a key is for spam and has any weight.
 func (r *Resolver) standsBy(base filter.Key, voice string) bool {
 	record := r.opts.Keys.Record(voice, base)
 	for _, block := range r.view.Block.Live {

@@ -8,11 +8,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// enters reports whether a spam vote enters an item into the spam filter: the balance after
-// it says so. If the node itself lists it already, a root's vote enters it into the newest
-// generation again, which keeps it from ageing out while reports go on; a stranger's does
-// not. What only peers list is listed here by the node's own votes alone: its listing would
-// outlive theirs.
+// enters reports whether the balance after a spam vote enters an item into the spam filter. If the
+// node itself already lists the item, a root's vote enters it into the newest generation again,
+// which keeps it from ageing out while reports continue; a stranger's vote does not. An item that
+// only peers list is listed here only if the node's own votes are enough, because the node's
+// listing would outlive the peers'.
 func (r *Resolver) enters(it *item, who *voter) bool {
 	if it.record.Own == verdict.Listed {
 		return who.Root && it.counted
@@ -47,7 +47,8 @@ func (r *Resolver) lists(it *item) bool {
 // vote or a revocation says so.
 func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, who *voter, vote bulkhead.Vote) {
 	if it.judged != bulkhead.JudgedSpam {
-		if it.counted && who.Root && (it.record.Own == verdict.Revoked || it.record.Own == verdict.ListedRevoked) && it.record.Votes.Lifts() {
+		if it.counted && who.Root && (it.record.Own == verdict.Revoked || it.record.Own == verdict.ListedRevoked) &&
+			it.record.Votes.Lifts() {
 			r.tellRevoked(it)
 		}
 		return
@@ -57,7 +58,7 @@ func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, who *voter, vo
 		return
 	}
 	b := it.record.Votes
-	lifts := b.Ham-b.Spam >= r.policy.Units() // what only peers list
+	lifts := b.Ham-b.Spam >= r.policy.Units() // enough for an item that only peers list
 	if it.record.Own == verdict.Listed {
 		lifts = b.Lifts()
 	}
@@ -72,8 +73,8 @@ func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, who *voter, vo
 	}
 }
 
-// pending returns what a vote that takes nothing off adds to the receipt's pending votes:
-// nobody expects a ham vote to take anything off.
+// pending returns the number of pending votes that a vote which takes nothing off adds to the
+// receipt. A ham vote adds none, because it is not expected to take anything off.
 func pending(counted bool, vote bulkhead.Vote) int {
 	if counted && vote == bulkhead.Revocation {
 		return 1
@@ -81,8 +82,8 @@ func pending(counted bool, vote bulkhead.Vote) int {
 	return 0
 }
 
-// turns looks up which of the items that move the open generation has listed, or taken off,
-// at least once.
+// turns looks up which of the items that move were listed in the open generation, or taken off, at
+// least once.
 func (r *Resolver) turns() {
 	open := r.view.Block.Live[0]
 	r.which, r.keys = r.which[:0], r.keys[:0]
@@ -105,8 +106,8 @@ func (r *Resolver) turns() {
 	}
 }
 
-// list enters an item into the open generation's spam filter once more than into its
-// revocation filter. It reports false if no turn is left.
+// list enters an item into the open generation's spam filter until it is there once more than in
+// the revocation filter. It reports false if no turn is left.
 func (r *Resolver) list(it *item) bool {
 	revoked := 0
 	if it.revoked {
@@ -134,8 +135,9 @@ func (r *Resolver) list(it *item) bool {
 // enterSpam enters a key into the open generation's spam filter.
 func (r *Resolver) enterSpam(k filter.Key) { r.out.Spam = append(r.out.Spam, k) }
 
-// revoke enters an item into the open generation's revocation filter as often as into its
-// spam filter, and at least once, since an older generation or a peer may list it.
+// revoke enters an item into the open generation's revocation filter until it is there as often as
+// in the spam filter. It does so at least once, since an older generation or a peer may list the
+// item.
 func (r *Resolver) revoke(it *item) {
 	spam := 1
 	if it.listed {
@@ -151,7 +153,7 @@ func (r *Resolver) revoke(it *item) {
 	r.tellRevoked(it)
 }
 
-// turnsIn returns how often the open generation has an item in a filter.
+// turnsIn returns how often a filter, together with the batch's additions, has an item.
 func (r *Resolver) turnsIn(set book.Bitset, added *table, base filter.Key) int {
 	return evidence.Turns(func(turn int) bool {
 		k := r.opts.Keys.Turn(base, turn)

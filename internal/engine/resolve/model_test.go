@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A model says with maps what votes and claims on texts do over weeks.
+// A model computes with maps the effects of votes and claims on texts over weeks.
 type model struct {
 	b       *books
 	exact   bool                       // so that what is held can be counted
@@ -64,8 +64,8 @@ func (m *model) votesOn(text string) (b trust.Balance) {
 	return b
 }
 
-// own returns what the blocklist makes of a text: listed if the newest week that has listed
-// it did not take it off again, and no newer one did.
+// own returns the blocklist's state of a text: listed if neither the newest week that listed it nor
+// a newer one took it off again.
 func (m *model) own(text string) verdict.State {
 	revoked := false
 	for _, w := range m.weeks() {
@@ -79,7 +79,7 @@ func (m *model) own(text string) verdict.State {
 			revoked = true
 		}
 	}
-	return verdict.Nothing // a revocation of nothing says nothing
+	return verdict.Nothing // a revocation without a listing has no effect
 }
 
 // enough reports whether the latest votes list a text that was hardly ever delivered.
@@ -104,12 +104,13 @@ func (m *model) revoke(text string) {
 	m.listed[k] = [2]int{turns[0], max(turns[1], turns[0], 1)}
 }
 
-// supporters returns the members except who that voted spam and stand by it, with the
-// newest week in which they said so.
+// supporters returns the members, except who, that voted spam and stand by it, with the newest week
+// of such a vote.
 func (m *model) supporters(text, who string) map[string]int {
 	stands := func(voice string) bool {
 		f, ok := m.last[text][voice]
-		return ok && (f.kind == evidence.RootSpam || f.kind == evidence.StrangerSpam) && f.weight > 0 && slices.Contains(m.weeks(), f.gen)
+		return ok && (f.kind == evidence.RootSpam || f.kind == evidence.StrangerSpam) && f.weight > 0 &&
+			slices.Contains(m.weeks(), f.gen)
 	}
 	out := make(map[string]int)
 	for _, name := range m.b.accounts.Members() {
@@ -133,7 +134,7 @@ func (m *model) once(what, name, text string, newest int) bool {
 	return true
 }
 
-// report does what a report does.
+// report applies a report to the model.
 func (m *model) report(r bulkhead.Report) (receipt bulkhead.Receipt) {
 	if r.Vote == bulkhead.Sighting {
 		return m.claim(r)
@@ -264,7 +265,7 @@ func (m *model) claim(r bulkhead.Report) (receipt bulkhead.Receipt) {
 	return receipt
 }
 
-// retract takes back everything that a voice said of some texts.
+// retract retracts all votes of a voice on some texts.
 func (m *model) retract(voice string, sigs []bulkhead.Signature) (off, on int) {
 	for i := range sigs {
 		text := sigs[i].String()
@@ -280,11 +281,11 @@ func (m *model) retract(voice string, sigs []bulkhead.Signature) (off, on int) {
 	return off, on
 }
 
-// compare compares all that is known of the texts with the model.
+// compare compares the records of the texts with the model.
 func (m *model) compare(sigs []bulkhead.Signature) {
 	m.b.t.Helper()
 	keys := message(bulkhead.Report{Signatures: sigs}).Keys
-	// Together with counts, weights are read only if somebody voted in the last days.
+	// Together with counts, weights are read only if there were votes in the last days.
 	judged, counted := m.b.readAll(keys, evidence.Judgement), m.b.readAll(keys, evidence.Counts)
 	for i, s := range sigs {
 		text, got, counts := s.String(), judged[i], counted[i]
@@ -293,7 +294,8 @@ func (m *model) compare(sigs []bulkhead.Signature) {
 			n := m.voters[at(d, text)]
 			spam, ham, sightings = spam+n[0], ham+n[1], sightings+m.claims[at(d, text)]
 		}
-		if got.Votes != m.votesOn(text) || got.Own != m.own(text) || counts.Spam != spam || counts.Ham != ham || counts.Sightings != sightings {
+		if got.Votes != m.votesOn(text) || got.Own != m.own(text) || counts.Spam != spam || counts.Ham != ham ||
+			counts.Sightings != sightings {
 			m.b.t.Fatalf("%s: votes %+v, state %d, %d for spam, %d against, %d seen; want %+v, %d, %d, %d, %d", text,
 				got.Votes, got.Own, counts.Spam, counts.Ham, counts.Sightings, m.votesOn(text), m.own(text), spam, ham, sightings)
 		}
@@ -310,7 +312,8 @@ func (m *model) lists(sigs []bulkhead.Signature) {
 		spam, revoked = spam+turns[0], revoked+turns[1]
 	}
 	open := m.b.view.Block.Live[0]
-	if got, gotRevoked := open.Spam.Keys(), open.Revoked.Keys(); m.exact && (got != uint64(spam) || gotRevoked != uint64(revoked)) {
+	if got, gotRevoked := open.Spam.Keys(), open.Revoked.Keys(); m.exact &&
+		(got != uint64(spam) || gotRevoked != uint64(revoked)) {
 		m.b.t.Fatalf("%d listings and %d revocations of the week, want %d and %d", got, gotRevoked, spam, revoked)
 	}
 }
@@ -347,7 +350,8 @@ func TestAgainstModel(t *testing.T) {
 		addr := func(n, host byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, n, host}) }
 		b.put("tiny", trust.Trusted, 0.001) // a hundredth
 		for i := range byte(4) {            // two of one network
-			if err := b.accounts.Put(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.3, From: addr(i/2, i)}); err != nil {
+			if err := b.accounts.Put(trust.Account{Name: fmt.Sprint("member", i), Role: trust.Member, Weight: 0.3,
+				From: addr(i/2, i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -356,9 +360,11 @@ func TestAgainstModel(t *testing.T) {
 		}
 		b.r.AccountsChanged()
 		reporters := []bulkhead.Reporter{
-			{Account: "a"}, {Account: "b", Addr: addr(9, 1)}, {Account: "c"}, {Account: "half"}, {Account: "x"}, {Account: "mine"}, {Account: "tiny"},
+			{Account: "a"}, {Account: "b", Addr: addr(9, 1)}, {Account: "c"}, {Account: "half"}, {Account: "x"},
+			{Account: "mine"}, {Account: "tiny"},
 			{Account: "member0"}, {Account: "member1"}, {Account: "member2"}, {Account: "member3"},
-			{}, {User: "u1"}, {Account: "a", User: "u1"}, {Account: "a", User: "u2"}, {Addr: addr(0, 7)}, {Addr: addr(5, 7)}, {Addr: addr(5, 8)},
+			{}, {User: "u1"}, {Account: "a", User: "u1"}, {Account: "a", User: "u2"}, {Addr: addr(0, 7)}, {Addr: addr(5, 7)},
+			{Addr: addr(5, 8)},
 		}
 		var texts []bulkhead.Signature
 		for i := range 5 {
@@ -372,7 +378,8 @@ func TestAgainstModel(t *testing.T) {
 		for range 500 {
 			b.begin()
 			for range 1 + rng.IntN(3) {
-				r := bulkhead.Report{Signatures: some(), Reporter: reporters[rng.IntN(len(reporters))], Vote: bulkhead.Vote(1 + rng.IntN(3))}
+				r := bulkhead.Report{Signatures: some(), Reporter: reporters[rng.IntN(len(reporters))],
+					Vote: bulkhead.Vote(1 + rng.IntN(3))}
 				switch n := rng.IntN(20); {
 				case n < 3:
 					r.Vote, r.Reporter = bulkhead.Sighting, bulkhead.Reporter{Addr: addr(byte(rng.IntN(20)), byte(n))}
@@ -406,10 +413,11 @@ func TestAgainstModel(t *testing.T) {
 	}
 }
 
-// undo takes back what somebody said of some texts.
+// undo retracts a voice's votes on some texts.
 func (m *model) undo(rng *rand.Rand, sigs []bulkhead.Signature) {
 	m.b.t.Helper()
-	voices := []string{"account:a", "account:b", "account:x", "person:a=u1", "person:local", "person:ann", "network:" + trust.Voucher(netip.AddrFrom4([4]byte{198, 51, 5, 7}))}
+	voices := []string{"account:a", "account:b", "account:x", "person:a=u1", "person:local", "person:ann",
+		"network:" + trust.Voucher(netip.AddrFrom4([4]byte{198, 51, 5, 7}))}
 	voice := voices[rng.IntN(len(voices))]
 	var items []ballots.Item
 	for i := range sigs {

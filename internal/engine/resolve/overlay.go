@@ -5,7 +5,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
-// An overlay is what the decisions of the batch so far will do to the arrays. It
+// An overlay holds the changes to the arrays that the decisions of the batch so far will make. It
 // implements evidence.Overlay.
 type overlay struct {
 	tally, block uint64 // starts of the open generations
@@ -19,10 +19,10 @@ type overlay struct {
 	toldSpam     table
 	toldRevoked  table
 
-	// What was decided is entered when somebody asks, which most batches never do: they have
-	// one vote.
+	// Decisions are entered into the tables on the first query. Most batches never make one: they
+	// have one vote.
 	out       *Decisions
-	increased Adds // of the counts, those that later decisions of the batch see
+	increased Adds // increases of the counts that later decisions of the batch see
 	entered   struct {
 		votes, spam, revoked, weights int // of out
 		counts                        int // of increased
@@ -34,14 +34,15 @@ func cell(gen uint64, k filter.Key) filter.Key { return filter.Key{Hi: k.Hi ^ ge
 
 func (o *overlay) begin(tally, block uint64) {
 	o.tally, o.block = tally, block
-	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked, &o.toldSpam, &o.toldRevoked} {
+	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked, &o.toldSpam,
+		&o.toldRevoked} {
 		t.empty()
 	}
 	o.increased.reset()
 	o.entered.votes, o.entered.spam, o.entered.revoked, o.entered.weights, o.entered.counts = 0, 0, 0, 0, 0
 }
 
-// with returns the table t after it has entered those of keys that it has not yet.
+// with returns the table t after entering the keys that were added since the last call.
 func (t *table) with(keys []filter.Key, entered *int) *table {
 	for _, k := range keys[*entered:] {
 		t.add(k, 1)
@@ -59,7 +60,7 @@ func (o *overlay) listed() *table { return o.spam.with(o.out.Spam, &o.entered.sp
 // off returns the table of out.Revoked.
 func (o *overlay) off() *table { return o.revoked.with(o.out.Revoked, &o.entered.revoked) }
 
-// counted returns the table of what the counts were increased by.
+// counted returns the table of increases of the counts.
 func (o *overlay) counted() *table {
 	x := &o.increased
 	for i := o.entered.counts; i < len(x.Keys); i++ {
@@ -69,7 +70,7 @@ func (o *overlay) counted() *table {
 	return &o.counts
 }
 
-// increases returns the table of out.Weights and of those of older generations.
+// increases returns the table of out.Weights and of the increases in older generations.
 func (o *overlay) increases() *table {
 	w := &o.out.Weights
 	for i := o.entered.weights; i < len(w.Keys); i++ {

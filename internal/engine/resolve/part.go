@@ -2,10 +2,10 @@ package resolve
 
 import "slices"
 
-// together records, for each part of the message that is listed now, that the message's
-// samples occurred together with it. Nothing takes that back, and nothing needs to: it has
-// no meaning for a part that is not listed. With a floor, peers are told so of a part that enough
-// have voted on, from the second message on.
+// together records, for each part of the message that is listed now, that the message's samples
+// occurred together with it. The record is never removed, and need not be: it has no meaning for a
+// part that is not listed. With a floor, peers see the record of a part that has enough voters,
+// from the second message on.
 func (r *Resolver) together(m *Message) {
 	open := r.view.Block.Live[0]
 	if open.Floor > 0 {
@@ -29,8 +29,8 @@ func (r *Resolver) together(m *Message) {
 	}
 }
 
-// samplesOf leaves in keys the pairs of the parts that are listed now, and for which want returns
-// true, with the message's samples.
+// samplesOf sets r.keys to the pairs of the message's samples with each part that is listed now and
+// for which want returns true.
 func (r *Resolver) samplesOf(m *Message, want func(*item) bool) {
 	r.bases = r.bases[:0]
 	for i := range r.items {

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// Options is what a resolver needs. All fields are required; the functions are called for
-// each report.
+// Options are the inputs of a resolver. All fields are required; the functions are called for each
+// report.
 type Options struct {
 	Keys      keys.Maker
 	Accounts  *trust.Book
@@ -26,9 +26,8 @@ type Options struct {
 	Day       uint64 // length of a generation of the tally in seconds, above 0
 }
 
-// A Resolver decides what the reports of one batch do. It sees the books as they are
-// and, in its overlay, what earlier reports of the same batch will do to them. One
-// goroutine uses it.
+// A Resolver decides the effects of the reports of one batch. It sees the books as they are and, in
+// its overlay, the changes by earlier reports of the same batch. Only one goroutine may use it.
 type Resolver struct {
 	opts       Options
 	view       evidence.View
@@ -37,14 +36,15 @@ type Resolver struct {
 	out        Decisions
 	over       overlay
 	reader     evidence.Reader
-	members    *members                   // nil until somebody asks, and after a change of the accounts
-	gatherings []Gathering                // of the batch
-	revokers   map[filter.Key]uint32      // of a text, how many
-	spreading  map[filter.Key]bool        // texts of which the log says that they spread
-	accusing   map[bulkhead.Signature]int // what the log says that peers list: how often their weight has doubled since
-	credited   int                        // credits of the batch before the present report
+	members    *members              // nil before the first use, and after a change of the accounts
+	gatherings []Gathering           // of the batch
+	revokers   map[filter.Key]uint32 // by text, the number of voters who revoked it
+	spreading  map[filter.Key]bool   // texts already logged as spreading
+	// signatures already logged as listed by peers: how often the weight has doubled since
+	accusing map[bulkhead.Signature]int
+	credited int // credits of the batch before the present report
 
-	// Of the present vote.
+	// State of the present vote.
 	parts       verdict.Parts
 	asks        []evidence.Ask
 	records     []evidence.Record
@@ -52,8 +52,8 @@ type Resolver struct {
 	contexts    []int
 	pairsOf     []keys.Series // of its texts
 	domains     []domain
-	band        int     // its first band, as an index of its signatures; -1: none
-	established float64 // how well established what is newest in the message is
+	band        int     // index of the first band among the signatures; -1: none
+	established float64 // how well established the newest part of the message is
 	items       []item
 	ledger      ledger
 
@@ -68,14 +68,15 @@ type Resolver struct {
 
 // New returns a resolver.
 func New(o Options) *Resolver {
-	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool), accusing: make(map[bulkhead.Signature]int)}
+	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool),
+		accusing: make(map[bulkhead.Signature]int)}
 	r.over.out = &r.out
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
 	return r
 }
 
-// Begin starts a batch against the given books, which must hold an open generation
-// each, and sources of them.
+// Begin starts a batch against the given books and the sources made of them. Each book must have an
+// open generation.
 func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 	r.view, r.sources = v, s
 	r.policy = r.opts.Policy()
@@ -90,7 +91,7 @@ func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 // SetKeys makes the resolver use other keys, from the next batch on.
 func (r *Resolver) SetKeys(k keys.Maker) { r.opts.Keys, r.reader.Keys, r.members = k, k, nil }
 
-// at returns what a key is in the arrays of a generation of the blocklist.
+// at returns the form of a key in the arrays of a generation of the blocklist.
 func (r *Resolver) at(block *book.Block, k filter.Key) filter.Key {
 	if r.opts.Keys.Past == nil {
 		return k
@@ -110,51 +111,52 @@ func (r *Resolver) Decisions() *Decisions { return &r.out }
 // AccountsChanged makes the resolver read the accounts anew.
 func (r *Resolver) AccountsChanged() { r.members = nil }
 
-// A Message is a report as the resolver takes it: without the signatures that a whitelist
-// hides, with the keys of the others, and with how the message was judged when it was seen.
-// A vote has no signature twice.
+// A Message is a report in the form that the resolver takes. It lacks the signatures that a
+// whitelist hides. It has the keys of the others, and the judgement of the message when it was
+// seen. A vote has no signature twice.
 type Message struct {
 	bulkhead.Report
 	Keys        []filter.Key // of Signatures
-	Samples     []filter.Key // for a spam vote: of the samples of the message's own words
-	Past        *keys.Past   // what all these were before the network's secret changed; nil if it did not
+	Samples     []filter.Key // for a spam vote: keys of the samples of the message's own words
+	Past        *keys.Past   // the forms of all these keys under former secrets; nil if there are none
 	Whitelisted int          // signatures that were left out
 	Seen        Seen
 }
 
-// Seen is how a message was judged when it was seen.
+// Seen is the judgement of a message when it was seen.
 type Seen struct {
 	Caught     bool         // called spam
-	TextAlone  bool         // for its text, while nothing else in it is listed
+	TextAlone  bool         // called spam for its text, while nothing else in it is listed
 	GoodSender bool         // by a sender of good standing
 	History    uint32       // deliveries of that sender's mail on earlier days
-	Sightings  uint32       // of the text, before
+	Sightings  uint32       // of the text, before this message
 	Held       []filter.Key // parts of reported texts that it contains
 	Accused    Accused
 }
 
-// Accused is what peers list of a message although many received it, or its sender is known.
+// Accused is a signature of a message that peers list although many received it, or its sender is
+// known.
 type Accused struct {
 	Signature  bulkhead.Signature
-	Peers      float64 // how much those that list it weigh, in promotion weights; 0: none do
+	Peers      float64 // weight of the peers that list it, in promotion weights; 0: none
 	Deliveries uint32  // of the signature
 }
 
-// Count decides sightings that doors count for themselves.
+// Count records the sightings that doors count themselves: n[i] more for cells[i].
 func (r *Resolver) Count(cells []filter.Key, n []uint32) {
 	r.out.Counts.Keys, r.out.Counts.N = append(r.out.Counts.Keys, cells...), append(r.out.Counts.N, n...)
 }
 
-// A voter is what decisions need to know of the reporter.
+// A voter is the reporter as far as decisions need to know it.
 type voter struct {
 	trust.Standing
 	reporter bulkhead.Reporter
-	name     string // of the account, "" for anonymous and for users on whose behalf it reports
+	name     string // of the account; "" for anonymous reporters and for users on whose behalf an account reports
 	units    uint32 // weight in hundredths
 }
 
-// voice returns under whose name the vote weighs: the voter's own, or, if nobody vouches for
-// the voter, the network's.
+// voice returns the name under which the vote weighs: the voter's own, or the network's for a voter
+// that is not vouched for.
 func (v *voter) voice() string {
 	if v.Voucher != "" {
 		return networkVoice(v.Voucher)
@@ -162,8 +164,8 @@ func (v *voter) voice() string {
 	return v.Voice
 }
 
-// trap makes the voter a trap, which weighs half. Whoever sends mail to a trap casts its
-// vote; so one vote counts for each network of senders, and a second witness is needed.
+// trap makes the voter a trap, which has half the weight. The senders of mail to a trap cause its
+// votes, so one vote counts for each network of senders, and a second witness is needed.
 func (v *voter) trap(client netip.Addr) {
 	v.name, v.Confirms = "", false
 	v.units = (v.units + 1) / 2
@@ -172,7 +174,7 @@ func (v *voter) trap(client netip.Addr) {
 
 func networkVoice(voucher string) string { return "network:" + voucher }
 
-// Report decides what one report does. On an error it does nothing.
+// Report decides the effects of one report. On an error it decides nothing.
 func (r *Resolver) Report(m *Message) (bulkhead.Receipt, error) {
 	r.credited = len(r.out.Credits)
 	r.opts.Keys.Adopt(m.Past)
@@ -208,7 +210,7 @@ func (r *Resolver) Report(m *Message) (bulkhead.Receipt, error) {
 	return receipt, nil
 }
 
-// active notes on which day a member last voted.
+// active records the day on which a member last voted.
 func (r *Resolver) active(who *voter) {
 	today := trust.Day(r.opts.Now())
 	if a, ok := r.opts.Accounts.Get(who.name); ok && a.Role == trust.Member && a.Active < today {
@@ -224,8 +226,8 @@ func Units(weight float64) uint32 {
 	return max(1, uint32(math.Round(weight*verdict.Unit)))
 }
 
-// first reports whether the key is new to the votes of the open generation of the
-// blocklist, and enters it.
+// first reports whether the key is new to the votes of the open generation of the blocklist. It
+// enters a new key.
 func (r *Resolver) first(k filter.Key) bool {
 	if r.over.votes().has(k) || r.in(r.view.Block.Live[0].Votes, k) {
 		return false
@@ -239,7 +241,7 @@ func (r *Resolver) enter(k filter.Key) {
 	r.out.Voted = append(r.out.Voted, k)
 }
 
-// firstReport is first of the sightings of the open generation of the tally.
+// firstReport is first for the sightings of the open generation of the tally.
 func (r *Resolver) firstReport(k filter.Key) bool {
 	if r.over.unique.has(k) || r.in(r.view.Tally.Live[0].Unique, k) {
 		return false

@@ -6,11 +6,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// noKind is the kind of a vote that is taken back and no longer takes a side.
+// noKind is the kind of a vote that is retracted and no longer takes a side.
 const noKind = 255
 
-// ballot remembers what a vote weighed on, so that it can be taken back. Votes in the name
-// of a network are not remembered: nobody can say whose weight is in it.
+// ballot remembers the items that a vote weighed on, so that it can be retracted. Votes in the name
+// of a network are not remembered, because the share of one reporter in their weight is unknown.
 func (r *Resolver) ballot(who *voter) {
 	if who.Voucher != "" || who.units == 0 {
 		return
@@ -25,8 +25,8 @@ func (r *Resolver) ballot(who *voter) {
 	r.out.Ballots = append(r.out.Ballots, x)
 }
 
-// Retract takes back what a voice's votes weigh on the items. It returns how many items this
-// takes off the node's blocklist, and how many it lists again because only that voice had
+// Retract removes the weight of a voice's votes on the items. off is the number of items that this
+// takes off the node's blocklist. on is the number that it lists again because only that voice had
 // taken them off. A pair is not listed again before the next vote on it.
 func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 	r.items, r.asks = r.items[:0], r.asks[:0]
@@ -66,7 +66,7 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 	return off, on
 }
 
-// stands reports whether the votes that are left are enough to list an item.
+// stands reports whether the remaining votes are enough to list an item.
 func (r *Resolver) stands(it *item, pair bool) bool {
 	if pair {
 		return it.record.Votes.Spam-it.record.Votes.Ham >= r.policy.Units()

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 )
 
-// sighting decides a sighting by a root: one for each recipient who has not had the same
-// today, and a delivery unless the message was caught.
+// sighting decides a sighting by a root. It counts once for each recipient who has not received the
+// same today, and as a delivery unless the message was caught.
 func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	if len(m.Keys) == 0 {
 		return
@@ -53,10 +53,10 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	}
 }
 
-// undelivered reports whether a message does not count as a delivery of its signatures of a
-// facet. A message that was caught does not, with two exceptions. It counts for a sender
-// whose mail only its text condemned. It always counts for its network: the share of the
-// network's mail that is reported could otherwise only rise.
+// undelivered reports whether a message does not count as a delivery of its signatures of a facet.
+// A caught message does not count, with two exceptions. It counts for its sender if only the text
+// condemned it. It always counts for its network: otherwise the reported share of the network's
+// mail could only rise.
 func (r *Resolver) undelivered(m *Message, f bulkhead.Facet) bool {
 	switch f {
 	case bulkhead.NetworkFacet:
@@ -67,7 +67,7 @@ func (r *Resolver) undelivered(m *Message, f bulkhead.Facet) bool {
 	return m.Seen.Caught
 }
 
-// verified reports whether anybody was verified to have sent the message.
+// verified reports whether the message has a verified sender.
 func verified(m *Message) bool {
 	return slices.ContainsFunc(m.Signatures, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Sender })
 }
@@ -81,8 +81,8 @@ func named(f bulkhead.Facet) bool {
 	return false
 }
 
-// held counts a message as one that contains parts of reported texts. A part that is in much
-// mail that is not spam is something that everybody quotes.
+// held counts a message for each part of a reported text that it contains. A part that occurs in
+// much mail that is not spam is a common quotation.
 func (r *Resolver) held(m *Message, n uint32) {
 	for i, k := range m.Seen.Held {
 		if n == 0 || slices.Contains(m.Keys, k) || slices.Contains(m.Seen.Held[:i], k) {
@@ -98,8 +98,8 @@ func (r *Resolver) held(m *Message, n uint32) {
 	}
 }
 
-// stands reports whether deliveries by senders of good standing are counted for a scheme:
-// those that sign the whole text, and its parts.
+// stands reports whether deliveries by senders of good standing are counted for a scheme. They are
+// counted for the schemes that sign the whole text, and for its parts.
 func stands(s bulkhead.Scheme) bool {
 	switch s {
 	case bulkhead.Near, bulkhead.RazorE8, bulkhead.RspamdShingle:
@@ -108,15 +108,15 @@ func stands(s bulkhead.Scheme) bool {
 	return s.Facet() == bulkhead.TextFacet
 }
 
-// copies returns how many copies of the text, and how many messages of the sender, count:
-// one for each recipient who has not had one today.
+// copies returns the numbers of copies of the text, and of messages of the sender, that count: one
+// for each recipient who has not received one today.
 func (r *Resolver) copies(m *Message) (texts, names uint32) {
 	if len(m.Recipients) == 0 {
 		n := min(max(m.Count, 1), bulkhead.Many)
 		return n, n
 	}
 	which, who := identities(m)
-	// A message with only one of the two is both: one text, and one message of its sender.
+	// If a message has only one of the two, that one stands for both.
 	text, sender := m.Keys[which].With(1), m.Keys[who].With(2)
 	for _, to := range m.Recipients {
 		if r.firstReport(r.opts.Keys.Recipient(to, text)) {
@@ -129,9 +129,9 @@ func (r *Resolver) copies(m *Message) (texts, names uint32) {
 	return texts, names
 }
 
-// identities returns the indexes of the signatures that say whether a recipient had the same
-// text, or mail of the same sender: the one that identifies the text best, and that of the
-// sender as far as it is known, or else of the network.
+// identities returns the indexes of two signatures. which identifies the text best, and shows
+// whether a recipient had the same text. who is the sender's signature if the sender is known, else
+// the network's, and shows whether a recipient had mail of the same sender.
 func identities(m *Message) (which, who int) {
 	which, who = -1, -1
 	for i := range m.Signatures {
@@ -139,7 +139,8 @@ func identities(m *Message) (which, who int) {
 		switch f := s.Facet(); {
 		case f == bulkhead.TextFacet && (which < 0 || s == bulkhead.Exact):
 			which = i
-		case f == bulkhead.SenderFacet && (who < 0 || m.Signatures[who].Scheme() != bulkhead.Sender), f == bulkhead.NetworkFacet && who < 0:
+		case f == bulkhead.SenderFacet && (who < 0 || m.Signatures[who].Scheme() != bulkhead.Sender),
+			f == bulkhead.NetworkFacet && who < 0:
 			who = i
 		}
 	}
@@ -152,9 +153,9 @@ func identities(m *Message) (which, who int) {
 	return which, who
 }
 
-// names notes deliveries of names for longer than the tally lives, and how many addresses a
-// sender's domain has. The first address of a week is not counted: it is no sign that others
-// use the domain.
+// names records deliveries of names for longer than the tally lives, and the number of addresses of
+// a sender's domain. The first address of a week is not counted: it is no sign that others use the
+// domain.
 func (r *Resolver) names(m *Message, n uint32) {
 	r.which, r.keys = r.which[:0], r.keys[:0]
 	domain, address := -1, -1
@@ -198,8 +199,8 @@ func (r *Resolver) names(m *Message, n uint32) {
 	}
 }
 
-// enoughSenders is up to how many senders of a link are counted a week: more make no
-// difference to a verdict, and cost a key each.
+// enoughSenders is the maximum number of senders of a link that are counted a week. More senders
+// make no difference to a verdict, and each costs a key.
 const enoughSenders = 10
 
 // senders counts the sender's domain among the senders of each link to another domain, once for
@@ -256,7 +257,7 @@ func (r *Resolver) senders(m *Message, own []byte) {
 	}
 }
 
-// senderKind is what the name of a sender stands for.
+// senderKind is the kind of a sender's name.
 type senderKind uint8
 
 const (
@@ -278,15 +279,16 @@ func kindOfSender(name []byte) senderKind {
 	return kind
 }
 
-// claims decides a sighting by a stranger. Whatever number it names, and however often it is
-// repeated, it counts once for a text, and strangers together never make a text bulk. What
-// it says of links and senders counts for nothing, or strangers could make themselves known.
+// claims decides a sighting by a stranger. It counts once for a text, regardless of its number and
+// of repetitions, and strangers together never make a text bulk. It does not count for links and
+// senders, or strangers could make themselves known.
 func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	voice, limit := who.voice(), r.opts.Threshold()/2
 	for i, base := range m.Keys {
 		f := m.Signatures[i].Scheme().Facet()
 		switch {
-		case f != bulkhead.TextFacet && f != bulkhead.NoFacet, m.Signatures[i].Scheme() == bulkhead.Part, r.claimed(base) >= limit:
+		case f != bulkhead.TextFacet && f != bulkhead.NoFacet, m.Signatures[i].Scheme() == bulkhead.Part,
+			r.claimed(base) >= limit:
 			receipt.Pending++
 		case !r.firstReport(r.opts.Keys.Claim(voice, base)):
 			receipt.Duplicate++
@@ -298,7 +300,7 @@ func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	}
 }
 
-// claimed returns how many sightings of a key came from strangers.
+// claimed returns the number of sightings of a key that came from strangers.
 func (r *Resolver) claimed(base filter.Key) (sum uint32) {
 	for _, g := range r.view.Tally.Live {
 		epoch, _ := r.view.Epoch(g.CountsGeometry)

@@ -13,13 +13,15 @@ import (
 
 // mail is a message of every facet.
 func mail(n int, from string) []bulkhead.Signature {
-	return append(text(n), sig(bulkhead.Exact, n), sig(bulkhead.RazorE8, n), sender(from), sender("alice@"+from), link("shop.example"), link("shop.example/a"),
-		network("192.0.2.0/24"), sig(bulkhead.Attachment, n), bulkhead.NamedSignature(bulkhead.Contact, "tel:123456789"), sig(bulkhead.Markup, n))
+	return append(text(n), sig(bulkhead.Exact, n), sig(bulkhead.RazorE8, n), sender(from), sender("alice@"+from),
+		link("shop.example"), link("shop.example/a"),
+		network("192.0.2.0/24"), sig(bulkhead.Attachment, n), bulkhead.NamedSignature(bulkhead.Contact,
+			"tel:123456789"), sig(bulkhead.Markup, n))
 }
 
-// TestDeliveries checks that a recipient counts once a day: for a text whoever sends it, and
-// for a sender and its links whatever the text is. What was caught is no delivery, except
-// for the sender of a message that only its text condemned, and for every network.
+// TestDeliveries checks that a recipient counts once a day: for a text whoever sends it, and for a
+// sender and its links whatever the text is. A caught message is no delivery, except for the sender
+// of a message that only its text condemned, and for every network.
 func TestDeliveries(t *testing.T) {
 	to := func(names ...string) []string { return names }
 	for n, tt := range []struct {
@@ -55,7 +57,8 @@ func TestDeliveries(t *testing.T) {
 					want = tt.network
 				}
 				if got := b.of(s); got.Old+got.New != want {
-					t.Errorf("%s: %d deliveries before today and %d today of a %v, want %d", tt.name, got.Old, got.New, s.Scheme(), want)
+					t.Errorf("%s: %d deliveries before today and %d today of a %v, want %d", tt.name, got.Old, got.New, s.Scheme(),
+						want)
 				}
 			}
 			b.pass(day)
@@ -68,7 +71,8 @@ func TestDeliveries(t *testing.T) {
 func TestAnotherText(t *testing.T) {
 	b := newBooks(t)
 	from := func(n int) bulkhead.Report {
-		return bulkhead.Report{Signatures: append(text(n), sender("bank.example"), link("bank.example")), Recipients: []string{"a"}}
+		return bulkhead.Report{Signatures: append(text(n), sender("bank.example"), link("bank.example")),
+			Recipients: []string{"a"}}
 	}
 	b.report(from(1))
 	if got := b.report(from(2)); got.Counted != 20 || got.Duplicate != 2 {
@@ -152,7 +156,8 @@ func TestAddresses(t *testing.T) {
 	}
 	many := newBooks(t)
 	for i := range 20 {
-		many.report(bulkhead.Report{Signatures: []bulkhead.Signature{sender("free.example"), sender(fmt.Sprint("user", i, "@free.example"))}})
+		many.report(bulkhead.Report{Signatures: []bulkhead.Signature{sender("free.example"),
+			sender(fmt.Sprint("user", i, "@free.example"))}})
 	}
 	if e := many.of(sender("free.example")); !e.Shared() {
 		t.Errorf("%d addresses in %d deliveries: not everybody's", e.Addresses, e.Old+e.New)
@@ -164,7 +169,8 @@ func TestAddresses(t *testing.T) {
 func TestSenders(t *testing.T) {
 	b := newBooks(t)
 	deliver := func(seen Seen, what ...bulkhead.Signature) {
-		b.seen(seen, bulkhead.Report{Signatures: append(text(1), append(what, link("docs.example"), link("docs.example/form"))...)})
+		b.seen(seen, bulkhead.Report{Signatures: append(text(1),
+			append(what, link("docs.example"), link("docs.example/form"))...)})
 	}
 	senders := func(want uint32) {
 		t.Helper()
@@ -192,7 +198,8 @@ func TestSenders(t *testing.T) {
 	senders(2)
 	var batch []*Message
 	for i := range 16 { // each sender twice
-		batch = append(batch, message(bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i), sender(fmt.Sprint("e", i%8, ".example")), link("docs.example"), link("docs.example/form")}}))
+		batch = append(batch, message(bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i),
+			sender(fmt.Sprint("e", i%8, ".example")), link("docs.example"), link("docs.example/form")}}))
 	}
 	b.batch(batch...)
 	senders(10)

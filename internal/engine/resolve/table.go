@@ -5,8 +5,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
-// A table counts keys for the length of a batch. Emptying it costs nothing, however much it
-// held, and keys need no further hash: they are keyed hashes already.
+// A table counts keys for the length of a batch. Emptying it takes constant time. Keys need no
+// further hash, because they are already keyed hashes.
 type table struct {
 	slots []slot // a power of two of them, at most half in use; nil: no key yet
 	used  int
@@ -21,7 +21,7 @@ type slot struct {
 
 const (
 	leastSlots = 1 << 8
-	// mostSlots is how many an emptied table may keep.
+	// mostSlots is the maximum number of slots that an emptied table may keep.
 	mostSlots = 1 << 13
 )
 
@@ -84,7 +84,7 @@ func (t *table) grow() {
 	}
 }
 
-// raise adds to each number how often its key was added.
+// raise increases each number by the count of its key.
 func (t *table) raise(keys []filter.Key, n []uint32) {
 	if t.used == 0 {
 		return

@@ -7,23 +7,23 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// Where the open generation of the blocklist has a floor, peers are told what it lists only once
-// so many roots have voted for that, from filters of its own. They have turns as those that the
-// node acts upon do, which are not the same ones.
+// If the open generation of the blocklist has a floor, peers see a listing only once that many
+// roots have voted for it. It is then published from separate filters. These have turns like the
+// filters that the node acts upon, but the turns of the two differ.
 
-// enough reports whether a number of votes in hundredths is of as many roots as the floor of the
-// open generation wants. One root's vote has at most a hundred.
+// enough reports whether votes, in hundredths, come from as many roots as the floor of the open
+// generation requires. One root's vote has at most a hundred.
 func (r *Resolver) enough(votes int64) bool {
 	return votes >= verdict.Unit*int64(r.view.Block.Live[0].Floor)
 }
 
-// manyVoted reports whether enough roots voted for spam for peers to be told. A part of a message
-// takes a share of a vote, and each is whole in Unblamed.
+// manyVoted reports whether enough roots voted spam for the listing to be shared with peers. A part
+// of a message takes a share of a vote, but each vote is whole in Unblamed.
 func (r *Resolver) manyVoted(it *item) bool {
 	return r.enough(max(it.record.Votes.Spam, it.record.Unblamed))
 }
 
-// tellSpam tells peers that an item is listed, if enough have voted for that.
+// tellSpam shares the listing of an item with peers if enough roots voted for it.
 func (r *Resolver) tellSpam(it *item) {
 	open := r.view.Block.Live[0]
 	if open.Floor == 0 || !r.manyVoted(it) {
@@ -38,14 +38,14 @@ func (r *Resolver) tellSpam(it *item) {
 	}
 }
 
-// tell enters a key into the spam filter that peers are told.
+// tell enters a key into the spam filter that peers see.
 func (r *Resolver) tell(k filter.Key) {
 	r.over.toldSpam.add(k, 1)
 	r.out.ToldSpam = append(r.out.ToldSpam, k)
 }
 
-// tellRevoked tells peers that an item is off the list: at once if they were told that it is on
-// it, and otherwise if enough have voted against it.
+// tellRevoked shares with peers that an item is off the list. It does so at once if they see the
+// item as listed, and otherwise if enough roots voted against it.
 func (r *Resolver) tellRevoked(it *item) {
 	open := r.view.Block.Live[0]
 	if open.Floor == 0 {
@@ -63,7 +63,7 @@ func (r *Resolver) tellRevoked(it *item) {
 	}
 }
 
-// toldOf returns what peers were told of a key last.
+// toldOf returns the last state of a key that was shared with peers: listed, taken off, or neither.
 func (r *Resolver) toldOf(key filter.Key) (listed, off bool) {
 	for i, g := range r.view.Block.Live {
 		epoch, ok := r.view.Epoch(g.SpamGeometry)

@@ -14,24 +14,24 @@ import (
 // An item is what a vote is about: a signature, or a pair of a text and a context.
 type item struct {
 	key   filter.Key
-	facet bulkhead.Facet // for a pair: that of its context
-	// For a pair: its text and its context, as indexes of the message's signatures; else -1.
+	facet bulkhead.Facet // for a pair: the facet of its context
+	// For a pair: indexes of its text and its context among the message's signatures; else -1.
 	text, context int
 
 	kind   uint8   // the side and class that the vote adds to
-	want   weights // what the voice's vote is to weigh
+	want   weights // the weights that the voice's vote should have
 	part   bool    // of bulkhead/part
-	mute   bool    // informs and never decides
+	mute   bool    // the signature informs and never decides
 	fresh  bool    // the voice's first such vote in the open generation
 	record *evidence.Record
 
 	judged  bulkhead.Judgement // before the vote
-	counted bool               // the vote is not one that the voice has cast already
-	voter   bool               // it is of one voter more
-	turn    int                // in which the vote listed it; 0 if it did not
+	counted bool               // the voice has not cast this vote before
+	voter   bool               // the vote is a new voter's
+	turn    int                // turn in which the vote listed it; 0 if it did not
 	moves   bool               // the vote may enter it into the spam filter or the revocation filter
-	// Of an item that moves: whether the open generation has listed it, and taken it off, at
-	// least once.
+	// For an item that moves: whether the open generation has listed it, and taken it off, at least
+	// once.
 	listed, revoked bool
 }
 
@@ -59,7 +59,7 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	r.ballot(who)
 }
 
-// signatures makes items of the message's signatures, with what is known of them.
+// signatures makes items of the message's signatures, with their records.
 func (r *Resolver) signatures(m *Message, who *voter) {
 	n := len(m.Keys)
 	r.asks, r.records = slices.Grow(r.asks[:0], n)[:n], slices.Grow(r.records[:0], n)[:n]
@@ -108,8 +108,8 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 	}
 }
 
-// listings returns what the vote needs to know of an item's listings. What nobody here has
-// voted on can be listed by peers only.
+// listings returns the aspects of an item's listings that the vote needs. An item without votes on
+// this node can only be listed by peers.
 func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 	if m.Vote != bulkhead.Spam || len(r.view.Remote.Origins)+len(r.view.Remote.Lists) > 0 {
 		return evidence.Listings
@@ -125,7 +125,8 @@ func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 // blamed reports whether a signature of a facet takes only a share of a vote for spam.
 func blamed(f bulkhead.Facet) bool {
 	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet, bulkhead.NetworkFacet:
+	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet,
+		bulkhead.ImageFacet, bulkhead.NetworkFacet:
 		return true
 	}
 	return false
@@ -136,18 +137,18 @@ func portion(units uint32, share float64) uint32 {
 	return uint32(math.Round(float64(units) * min(1, share)))
 }
 
-// share returns how much of a vote falls on a part of the message.
+// share returns the fraction of a vote that falls on a part of the message.
 func (r *Resolver) share(i int) float64 {
 	return verdict.Share(r.established, r.evidence[i].Established())
 }
 
-// A domain is a link to a domain outside of the sender's own.
+// A domain is a link to a domain outside the sender's own.
 type domain struct {
 	name    []byte
 	novelty float64
 }
 
-// linked notes the foreign domains that the message links to.
+// linked collects the foreign domains that the message links to.
 func (r *Resolver) linked(m *Message) {
 	r.domains = r.domains[:0]
 	for _, i := range r.parts.Links {
@@ -158,9 +159,9 @@ func (r *Resolver) linked(m *Message) {
 	}
 }
 
-// fault returns which part of the blame for a message falls on one of its links. One of
-// them is to blame, more likely one that is little known. Links to the same domain are one
-// link; those to the sender's own domain are the sender's fault.
+// fault returns the fraction of the blame for a message that falls on one of its links. One of the
+// links is to blame, more likely a little-known one. Links to the same domain are one link. Links
+// to the sender's own domain are the sender's fault.
 func (r *Resolver) fault(m *Message, link int) float64 {
 	if !r.parts.Foreign(m.Signatures, r.evidence, link) {
 		return 1
@@ -175,7 +176,7 @@ func (r *Resolver) fault(m *Message, link int) float64 {
 	return own / (own + others)
 }
 
-// within reports whether a host is a domain or in it.
+// within reports whether host equals domain or is a subdomain of it.
 func within(host, domain []byte) bool {
 	sub, ok := bytes.CutSuffix(host, domain)
 	return ok && (len(sub) == 0 || sub[len(sub)-1] == '.')
@@ -235,8 +236,8 @@ func (r *Resolver) pairs(m *Message, who *voter) {
 	}
 }
 
-// fresh finds the signatures on which the voice has not yet cast this vote in the open
-// generation, and enters them.
+// fresh marks the signatures on which the voice has not yet cast this vote in the open generation,
+// and enters the vote for them.
 func (r *Resolver) fresh(m *Message, who *voter) {
 	r.keys = r.keys[:0]
 	votes := r.opts.Keys.Votes(who.Voice, m.Vote)
@@ -287,7 +288,7 @@ func (r *Resolver) weighIn(receipt *bulkhead.Receipt, m *Message, who *voter, i 
 	}
 }
 
-// settle decides what the vote does to the listing of one item.
+// settle decides the effect of the vote on the listing of one item.
 func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i int) {
 	it := &r.items[i]
 	if it.mute {
@@ -309,9 +310,8 @@ func (r *Resolver) settle(receipt *bulkhead.Receipt, m *Message, who *voter, i i
 	}
 }
 
-// voted counts a vote on a signature as one voter, whatever number the report names, and
-// reports whether the voter is new. Voters for whom nobody vouches count once for each
-// network.
+// voted counts a vote on a signature as one voter, regardless of the number in the report. It
+// reports whether the voter is new. Voters that are not vouched for count once for each network.
 func (r *Resolver) voted(receipt *bulkhead.Receipt, m *Message, who *voter, it *item) bool {
 	if !it.counted {
 		receipt.Duplicate++

@@ -40,7 +40,8 @@ func TestBlame(t *testing.T) {
 	msg := append(text(1), sender("new.example"), link("bank.example"), link("evil.example"))
 	b.report(by("a", bulkhead.Spam, msg...))
 	for s, want := range map[bulkhead.Signature][2]int64{
-		text(1)[0]: {100, 0}, sender("new.example"): {100, 100}, link("evil.example"): {91, 100}, link("bank.example"): {9, 100},
+		text(1)[0]: {100, 0}, sender("new.example"): {100, 100}, link("evil.example"): {91, 100},
+		link("bank.example"): {9, 100},
 	} {
 		if got := b.of(s); got.Votes.Spam != want[0] || got.Unblamed != want[1] {
 			t.Errorf("%v: blamed %d of %d, want %v", s, got.Votes.Spam, got.Unblamed, want)
@@ -75,7 +76,8 @@ func TestWhole(t *testing.T) {
 	b.pass(9 * day)
 	b.report(by("a", bulkhead.Ham, msg...))
 	for s, want := range map[bulkhead.Signature]trust.Balance{
-		text(1)[0]: {Spam: 50, Ham: 100}, link("bank.example"): {Spam: 5, Ham: 100}, link("evil.example"): {Spam: 45, Ham: 100},
+		text(1)[0]: {Spam: 50, Ham: 100}, link("bank.example"): {Spam: 5, Ham: 100},
+		link("evil.example"): {Spam: 45, Ham: 100},
 	} {
 		if got := b.of(s); got.Votes != want || (named(s.Scheme().Facet()) && got.Unblamed != 50) {
 			t.Errorf("%v: %+v, %d unblamed, want %+v", s, got.Votes, got.Unblamed, want)
@@ -94,12 +96,14 @@ func TestPairs(t *testing.T) {
 	b := newBooks(t)
 	voters(b)
 	deliver(b, 10, 2, link("known.example"), link("bank.example"))
-	msg := append(text(1), sender("evil.example"), sender("a@evil.example"), link("known.example"), link("x1.example"), link("x2.example"),
+	msg := append(text(1), sender("evil.example"), sender("a@evil.example"), link("known.example"), link("x1.example"),
+		link("x2.example"),
 		link("x3.example"), link("x3.example/a"), link("www.evil.example"), network("192.0.2.0/24"), sig(bulkhead.Exact, 1))
 	b.report(by("a", bulkhead.Spam, msg...))
 	for i, band := range text(1) {
 		for s, want := range map[bulkhead.Signature]int64{
-			sender("evil.example"): 100, sender("a@evil.example"): 0, link("x1.example"): 100, link("x2.example"): 100, link("x3.example"): 100,
+			sender("evil.example"): 100, sender("a@evil.example"): 0, link("x1.example"): 100, link("x2.example"): 100,
+			link("x3.example"):   100,
 			link("x3.example/a"): 0, link("known.example"): 0, link("www.evil.example"): 0, network("192.0.2.0/24"): 0,
 		} {
 			if i >= 8 {
@@ -118,7 +122,8 @@ func TestPairs(t *testing.T) {
 		}
 	}
 	// The network is not one of the text's contexts, and needs three votes of its own.
-	if got := b.of(network("192.0.2.0/24")); got.Votes != (trust.Balance{Spam: 100}) || got.Own != verdict.Nothing || got.Spam != 1 {
+	if got := b.of(network("192.0.2.0/24")); got.Votes != (trust.Balance{Spam: 100}) || got.Own != verdict.Nothing ||
+		got.Spam != 1 {
 		t.Errorf("network: %+v", got)
 	}
 	for range 2 {
@@ -212,8 +217,10 @@ func TestFacetsAgainstModel(t *testing.T) {
 			model := make(map[string]map[string]fact) // by item, by voice
 			var messages [][]bulkhead.Signature
 			for n := range 6 {
-				messages = append(messages, append(text(n%3), sender(fmt.Sprint("s", n%2, ".example")), link(fmt.Sprint("l", n, ".example")),
-					link("both.example"), link("both.example/x"), link("www.s0.example"), network("192.0.2.0/24"), sig(bulkhead.Exact, n), sig(bulkhead.Attachment, n%2)))
+				messages = append(messages, append(text(n%3), sender(fmt.Sprint("s", n%2, ".example")),
+					link(fmt.Sprint("l", n, ".example")),
+					link("both.example"), link("both.example/x"), link("www.s0.example"), network("192.0.2.0/24"),
+					sig(bulkhead.Exact, n), sig(bulkhead.Attachment, n%2)))
 			}
 			for range 150 {
 				var batch []*Message
@@ -282,7 +289,8 @@ func TestFacetsAgainstModel(t *testing.T) {
 					}
 					got := read[i]
 					if got.Votes != want || !it.pair() && got.Unblamed != unblamed {
-						t.Fatalf("seed %d, exact %v: %v, pair %v: %+v and %d, want %+v and %d", seed, exact, it.facet, it.pair(), got.Votes, got.Unblamed, want, unblamed)
+						t.Fatalf("seed %d, exact %v: %v, pair %v: %+v and %d, want %+v and %d", seed, exact, it.facet, it.pair(),
+							got.Votes, got.Unblamed, want, unblamed)
 					}
 				}
 			}

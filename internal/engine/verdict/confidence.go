@@ -6,29 +6,29 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// Each class has its own range of confidence, so that by the number alone nobody takes a
-// suspicion for a listing.
+// Each class has its own range of confidence, so that the number alone distinguishes a suspicion
+// from a listing.
 const (
 	leastSpam      = 50
 	mostSuspected  = 49
 	leastSuspected = 30
-	twoVoicesMost  = 70 // of a text that nothing but two votes speak against, or one and that nobody answers for it
-	contextsMost   = 90 // and several senders or links
+	twoVoicesMost  = 70 // for a text with only two votes against it, or with one vote and no verified sender
+	contextsMost   = 90 // for such a text with several senders or links
 )
 
-// What votes on a text are worth where no sender is known, who would answer for it. Of the
-// recipients of spam reporting reports report it, and of those of ham mistaken. If as much of
-// the mail is spam as is ham, v votes among n recipients make the odds of spam
-// (reporting/mistaken)^v e^-(reporting-mistaken)n: a vote outweighs some 15 deliveries. Where
-// fewer report, deliveries mean less, and the odds are larger than that.
+// The value of votes on a text without a known sender to answer for it. reporting is the fraction
+// of the recipients of spam who report it, and mistaken is the fraction of the recipients of ham
+// who do. If half of the mail is spam, v votes among n recipients make the odds of spam
+// (reporting/mistaken)^v e^-(reporting-mistaken)n: a vote outweighs about 15 deliveries. If fewer
+// recipients report, deliveries mean less, and the odds are higher.
 const (
 	reporting = 0.3
 	mistaken  = 0.003
 )
 
-// chance returns the probability, 0 to 1, that a listed text is spam, by its votes and
-// deliveries. On a mature node deliveries do not matter: it knows who sends ham, and [decision.seldom] weighs
-// them for verified senders.
+// chance returns the probability, 0 to 1, that a listed text is spam, from its votes and
+// deliveries. On a mature node deliveries do not matter: it knows the senders of ham, and
+// [decision.seldom] weighs deliveries for verified senders.
 func (d *decision) chance() float64 {
 	if d.Policy.Mature {
 		return 1
@@ -38,7 +38,7 @@ func (d *decision) chance() float64 {
 	return 1 / (1 + math.Exp(-odds))
 }
 
-// confidence returns how certain it is that the message is spam, 0 to 100.
+// confidence returns the certainty, 0 to 100, that the message is spam.
 func (d *decision) confidence() int {
 	c := min(d.text.confidence, int(math.Round(100*d.chance())))
 	if d.finding >= 0 {
@@ -55,7 +55,7 @@ func (d *decision) confidence() int {
 	return min(c, leastSuspected-1)
 }
 
-// most returns the largest confidence that the rule allows.
+// most returns the maximum confidence that the rule allows.
 func (d *decision) most() int {
 	switch d.why {
 	case twoVoices, unanswered:
@@ -66,9 +66,9 @@ func (d *decision) most() int {
 	return 100
 }
 
-// error returns the probability that a message nobody ever reported gets this result, by
-// its text or by any part of the kind that decided; and that a message which is spam does,
-// because a revocation of its text or of any part is chance.
+// error returns the probability that this result is an error of the filters. An unreported message
+// may get it through its text, or through any part of the kind that decided. A message that is spam
+// may get it through a false revocation of its text or of any part.
 func (d *decision) error() float64 {
 	p := d.text.error
 	switch spam := d.class == bulkhead.ClassSpam; {
@@ -87,7 +87,7 @@ func (d *decision) error() float64 {
 	return min(1, p)
 }
 
-// alike returns how many signatures of the message have the scheme of the i'th.
+// alike returns the number of signatures of the message that have the scheme of the i'th.
 func (d *decision) alike(i int) (n int) {
 	for k := range d.Findings {
 		if d.Findings[k].Signature.Scheme() == d.Findings[i].Signature.Scheme() {
@@ -97,8 +97,8 @@ func (d *decision) alike(i int) (n int) {
 	return n
 }
 
-// hidden returns the probability that chance hides that the message is spam: by its text,
-// or by any part that would decide.
+// hidden returns the probability that a false revocation hides that the message is spam: of its
+// text, or of any part that would decide.
 func (d *decision) hidden() float64 {
 	p := d.turned.hidden + d.pair.hidden
 	for _, parts := range d.decisive(bulkhead.ClassSpam) {

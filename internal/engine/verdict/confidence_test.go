@@ -28,14 +28,17 @@ func TestConfidenceOfDeliveries(t *testing.T) {
 			p := Policy{Promotion: 1, NearMatch: 2, Mature: mature}
 			v, _, _ := judgeBy(p, []part{body(bulkhead.Exact, voted(tt.votes, 0).delivered(tt.deliveries))}, nil, "")
 			if v.Class != bulkhead.ClassSpam || v.Confidence != want {
-				t.Errorf("%d votes among %d deliveries, mature %v: %v %d, want spam %d", tt.votes, tt.deliveries, mature, v.Class, v.Confidence, want)
+				t.Errorf("%d votes among %d deliveries, mature %v: %v %d, want spam %d", tt.votes, tt.deliveries, mature, v.Class,
+					v.Confidence, want)
 			}
 		}
 	}
 	few, _, _ := judgeBy(Policy{Promotion: 1, NearMatch: 2}, nearly(voted(1, 0).delivered(3)), nil, "")
 	many, _, _ := judgeBy(Policy{Promotion: 1, NearMatch: 2}, nearly(voted(1, 0).delivered(100)), nil, "")
-	if few.Class != bulkhead.ClassSuspected || many.Class != bulkhead.ClassSuspected || few.Confidence != 45 || many.Confidence != leastSuspected {
-		t.Errorf("a changed copy: %v %d with few deliveries, %v %d with many", few.Class, few.Confidence, many.Class, many.Confidence)
+	if few.Class != bulkhead.ClassSuspected || many.Class != bulkhead.ClassSuspected || few.Confidence != 45 ||
+		many.Confidence != leastSuspected {
+		t.Errorf("a changed copy: %v %d with few deliveries, %v %d with many", few.Class, few.Confidence, many.Class,
+			many.Confidence)
 	}
 }
 
@@ -46,21 +49,26 @@ func TestConfidenceIsOrdered(t *testing.T) {
 		spam, ham := rapid.IntRange(1, 40).Draw(t, "spam"), rapid.IntRange(0, 3).Draw(t, "ham")
 		n, more := rapid.IntRange(0, 400).Draw(t, "deliveries"), rapid.IntRange(0, 400).Draw(t, "more")
 		say := func(spam, deliveries int) bulkhead.Verdict {
-			v, _, _ := judgeBy(Policy{Promotion: 1, NearMatch: 2}, []part{body(bulkhead.Exact, voted(spam, ham).delivered(deliveries))}, nil, "")
+			v, _, _ := judgeBy(Policy{Promotion: 1, NearMatch: 2},
+				[]part{body(bulkhead.Exact, voted(spam, ham).delivered(deliveries))}, nil, "")
 			return v
 		}
 		v := say(spam, n)
 		if v.Class != bulkhead.ClassSpam {
 			return
 		}
-		if most := int(math.Round(100 * float64(spam) / (float64(spam+ham) + 0.25))); v.Confidence > max(most, leastSpam) || v.Confidence < leastSpam {
-			t.Errorf("%d votes, %d against, %d deliveries: confidence %d, want %d to %d", spam, ham, n, v.Confidence, leastSpam, most)
+		if most := int(math.Round(100 * float64(spam) / (float64(spam+ham) + 0.25))); v.Confidence > max(most, leastSpam) ||
+			v.Confidence < leastSpam {
+			t.Errorf("%d votes, %d against, %d deliveries: confidence %d, want %d to %d", spam, ham, n, v.Confidence,
+				leastSpam, most)
 		}
 		if w := say(spam+1, n); w.Confidence < v.Confidence {
-			t.Errorf("%d votes, %d against, %d deliveries: confidence %d; with one vote more %d", spam, ham, n, v.Confidence, w.Confidence)
+			t.Errorf("%d votes, %d against, %d deliveries: confidence %d; with one vote more %d", spam, ham, n, v.Confidence,
+				w.Confidence)
 		}
 		if w := say(spam, n+more); w.Class == v.Class && w.Confidence > v.Confidence {
-			t.Errorf("%d votes, %d against, %d deliveries: confidence %d; with %d more %d", spam, ham, n, v.Confidence, more, w.Confidence)
+			t.Errorf("%d votes, %d against, %d deliveries: confidence %d; with %d more %d", spam, ham, n, v.Confidence, more,
+				w.Confidence)
 		}
 	})
 }

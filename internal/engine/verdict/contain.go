@@ -4,15 +4,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// PartMatch is how many samples of one reported message a message must have to contain
-// it: one that votes fell on, and others recorded together with it. After reports of
-// 5,700 spams, 33 of 9,358 hams had five samples of one of them, mostly the footer of a
-// list; seven in ten messages of spam with four times its words added and three in ten
-// words replaced do.
+// PartMatch is the number of samples of a reported message that another message must have to
+// contain it: one that votes fell on, and others recorded together with it. After reports of 5,700
+// spam messages, 33 of 9,358 ham messages had five samples of one of them, mostly the footer of a
+// mailing list. Of spam messages with four times the words added and three in ten words replaced,
+// seven in ten have five samples.
 const PartMatch = 5
 
-// PartWhole is how many samples mean that a message contains most of a reported one. Two
-// votes on texts that share five samples are not two on one text.
+// PartWhole is the number of samples from which a message contains most of a reported one. Two
+// votes on texts that share five samples are not two votes on one text.
 const PartWhole = 12
 
 // A Match is a reported text inside the current message.
@@ -20,17 +20,18 @@ type Match struct {
 	Evidence Evidence // of the sample that votes fell on
 	Finding  bulkhead.Finding
 	Samples  int  // of the text, in the message
-	Quoted   bool // most of them in quoted or forwarded text
+	Quoted   bool // most of them are in quoted or forwarded text
 }
 
 // Contents finds the reported texts inside a message, if its text as a whole is unknown.
 type Contents interface {
-	// Matches returns the matches of [PartMatch] samples and more. They are its own.
+	// Matches returns the matches with at least [PartMatch] samples. The slice belongs to the
+	// Contents.
 	Matches() []Match
 }
 
-// contained judges a text by its contents, preferring the message's own text to quotes,
-// and what was reported most.
+// contained judges a text by its contents. It prefers the message's own text to quotes, and then
+// the text with the most reports.
 func (j *Decider) contained(t *text, c Contents) {
 	var best *Match
 	matches := c.Matches()
@@ -56,8 +57,8 @@ func (m *Match) outweighs(o *Match, p Policy) bool {
 	return p.Strength(&m.Evidence, 1) > p.Strength(&o.Evidence, 1)
 }
 
-// listsPart reports whether a part is listed, in spite of its deliveries: people quote,
-// sign and append the same text in many other messages.
+// listsPart reports whether a part is listed despite its deliveries. Deliveries count against it,
+// because people quote, sign and append the same text in many other messages.
 func (p Policy) listsPart(e *Evidence) bool {
 	return p.judged(bulkhead.TextFacet, e) == bulkhead.JudgedSpam && !e.Guarded() &&
 		p.Strength(e, 1) >= suspicionBase+pairRate*e.history()-slack

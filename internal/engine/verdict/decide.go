@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A decision is the making of one verdict.
+// A decision is the state in which one verdict is made.
 type decision struct {
 	*Decider
 	*Case
@@ -17,13 +17,13 @@ type decision struct {
 	senderGood bool // of good standing
 	pair       pairing
 
-	// What was decided.
+	// The result.
 	class   bulkhead.Class
 	why     why
 	finding int // index of the finding that decided, -1 for the text
 }
 
-// A why is the rule that decided.
+// A why is the rule that determined the verdict.
 type why uint8
 
 const (
@@ -42,11 +42,10 @@ const (
 	wantedBulk     // likewise, and it is bulk from a known sender
 	goodLinks      // the text was reported, but all its links are known
 	seldom         // the text was reported, but seldom, and its sender is verified
-	delivered      // the text was reported, but known senders send it, too
+	delivered      // the text was reported, but known senders also send it
 )
 
-// decide applies the rules in the order of docs/judgement.md. The caller applies
-// whitelists before.
+// decide applies the rules in the order of docs/judgement.md. The caller applies whitelists first.
 func (d *decision) decide(bulk bool) {
 	d.sender = d.parts.Sender(d.Evidence)
 	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress()
@@ -58,7 +57,7 @@ func (d *decision) decide(bulk bool) {
 	case d.parts.Digests:
 	case listed:
 		d.readPairs()
-	case bulk && d.senderGood: // then all that matters is whether somebody wants it
+	case bulk && d.senderGood: // all that matters then is whether a root wants it
 		d.readPairs()
 		d.pair = pairing{wanted: d.pair.wanted}
 	}
@@ -101,23 +100,24 @@ func (d *decision) abusedAddress() bool {
 	return d.sender != d.parts.Address && d.parts.Address >= 0 && d.listed(d.parts.Address)
 }
 
-// seldom reports whether a text with a verified sender was reported no more often than
-// people err. Today's copies count half: more reports of them may come.
+// seldom reports whether a text with a verified sender was reported no more often than by mistake.
+// Today's copies count half, because more reports of them may follow.
 func (d *decision) seldom() bool {
 	t := &d.text
 	return d.sender >= 0 && t.strength < textBase+answeredRate*(t.old+0.5*t.new)-slack
 }
 
-// lonely reports whether a single vote for spam stands against many deliveries of a text
-// with a verified sender. Spam gets a second one soon; other mail seldom does.
+// lonely reports whether a single vote for spam stands against many deliveries of a text with a
+// verified sender. Spam soon gets a second vote; other mail seldom does.
 func (d *decision) lonely() bool {
 	t := &d.text
 	return d.sender >= 0 && t.strength < twoVotes-slack && t.old+0.5*t.new >= lonelyDeliveries
 }
 
-// standsFor reports whether the sender excuses the message: of good standing, and with
-// more deliveries than reports of the text, or a root wants it. Exact copies of the text do
-// not count: a campaign's own are no history of its sender.
+// standsFor reports whether the sender excuses the message. The sender must be of good standing,
+// and either have more deliveries than the text has reports, or a root must want the message. Exact
+// copies of the text do not count as deliveries: a campaign's own copies are no history of its
+// sender.
 func (d *decision) standsFor(listed bool) bool {
 	if !d.senderGood {
 		return false
@@ -169,13 +169,13 @@ func (d *decision) byParts(listed bool) {
 	if d.class != bulkhead.ClassUnknown || d.condemned(bulkhead.ClassSuspected, d.suspected) {
 		return
 	}
-	// Anybody can write any name: it never condemns.
+	// Any sender can claim any name, so a name never condemns.
 	if i := d.worst(d.parts.Claims, d.suspected); i >= 0 {
 		d.rule(bulkhead.ClassSuspected, otherPart, i)
 	}
 }
 
-// condemned sets the class if a part other than the text satisfies is.
+// condemned sets the class if is returns true for a part other than the text.
 func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
 	for _, parts := range d.decisive(class) {
 		if i := d.worst(parts, is); i >= 0 {
@@ -186,9 +186,9 @@ func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
 	return false
 }
 
-// decisive returns the parts that may give the message the class, in order. A picture
-// beside a text is often borrowed, such as a logo, so it condemns only a message without
-// text. Unrelated senders share a network, so a network condemns nothing by itself.
+// decisive returns the parts that may give the message the class, in order. A picture next to a
+// text is often borrowed, such as a logo, so it condemns only a message without text. Unrelated
+// senders share a network, so a network condemns nothing by itself.
 func (d *decision) decisive(class bulkhead.Class) [6][]int {
 	p := &d.parts
 	images, networks := p.Images, p.Networks
@@ -201,7 +201,7 @@ func (d *decision) decisive(class bulkhead.Class) [6][]int {
 	return [...][]int{p.Links, p.Senders, p.Attachments, images, p.Contacts, networks}
 }
 
-// worst returns the part that satisfies is with the greatest strength, -1 if none does.
+// worst returns the strongest of the parts for which is returns true, or -1 if there is none.
 func (d *decision) worst(parts []int, is func(int) bool) int {
 	worst, most := -1, 0.0
 	for _, i := range parts {
@@ -215,9 +215,9 @@ func (d *decision) worst(parts []int, is func(int) bool) int {
 	return worst
 }
 
-// asked reports whether a part decides. Links to the sender's own domain do not, because
-// the sender answers for them, nor does a shared domain. Links and contacts, which
-// others add to mail, decide once the node is mature, and a network where nobody answers.
+// asked reports whether a part may decide. Links to the sender's own domain may not, because the
+// sender answers for them, and neither may a shared domain. Links and contacts, which third parties
+// add to mail, may decide once the node is mature. A network may decide if no sender was verified.
 func (d *decision) asked(i int) bool {
 	switch d.Signatures[i].Scheme() {
 	case bulkhead.Link:
@@ -236,9 +236,9 @@ func (d *decision) asked(i int) bool {
 
 func (d *decision) listed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
 
-// condemns reports whether a part is listed and makes the message spam. A common link does
-// not. Any other link needs more in mail of a verified sender with no reports: people of all
-// kinds link to the sites that some spam links to.
+// condemns reports whether a part is listed and makes the message spam. A common link does not. Any
+// other link needs more strength in the mail of a verified sender without reports, because all
+// kinds of mail link to sites that some spam also links to.
 func (d *decision) condemns(i int) bool {
 	e := &d.Evidence[i]
 	switch {
@@ -252,18 +252,18 @@ func (d *decision) condemns(i int) bool {
 	return d.Policy.Strength(e, namedBase) >= Need(bulkhead.LinkFacet, e)+answeredLink-slack
 }
 
-// suspected reports whether a part that was not revoked is under suspicion, or is a listed
-// link. A network is suspected only when it is listed: one report of a network means nothing.
+// suspected reports whether a part that was not revoked is under suspicion, or is a listed link. A
+// network is suspected only if it is listed: a single report of a network means nothing.
 func (d *decision) suspected(i int) bool {
 	s := d.Signatures[i].Scheme()
 	if s == bulkhead.Network {
 		return d.listed(i)
 	}
-	return s == bulkhead.Link && d.listed(i) || d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(s.Facet(), &d.Evidence[i])
+	return s == bulkhead.Link && d.listed(i) || d.Findings[i].Judged != bulkhead.Revoked &&
+		d.Policy.suspected(s.Facet(), &d.Evidence[i])
 }
 
-// byText decides on the text alone, which is listed: a changed copy, or one that a root
-// wants.
+// byText decides on a listed text alone: a changed copy, or a text that a root wants.
 func (d *decision) byText() {
 	t := &d.text
 	copies := t.old + 0.3*t.new
@@ -297,15 +297,16 @@ func (d *decision) nobodyAnswers() bool {
 	return d.Policy.Mature && len(d.parts.Networks) > 0 && d.sender < 0
 }
 
-// blameless reports whether the sender is verified, and nobody called any mail from it spam.
+// blameless reports whether the sender is verified and none of its mail was reported as spam.
 func (d *decision) blameless() bool {
 	return d.sender >= 0 && d.Evidence[d.sender].Unblamed == 0 && d.Evidence[d.sender].Peers.Spam == 0
 }
 
-// ownMail reports whether the sender is blameless and all links are its own. Then a text
-// like one that others abuse may be its own, too.
+// ownMail reports whether the sender is blameless and all links are its own. A text similar to an
+// abused one may then be the sender's own.
 func (d *decision) ownMail() bool {
-	return d.blameless() && !slices.ContainsFunc(d.parts.Links, func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
+	return d.blameless() && !slices.ContainsFunc(d.parts.Links,
+		func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
 }
 
 // linksStand reports whether there are links and all of them, including the sender's
@@ -323,9 +324,9 @@ func (d *decision) linksStand() bool {
 // links.
 type pairing struct {
 	sender bool // the text is spam from this sender
-	any    bool // or with one of the links
-	wanted bool // from this sender
-	// hidden is the probability that chance hides one of them.
+	any    bool // the text is spam with one of the links
+	wanted bool // the text is wanted from this sender
+	// hidden is the probability that a false revocation hides one of the listings.
 	hidden float64
 }
 
@@ -371,9 +372,8 @@ func (p Policy) revoked(e Evidence) bool {
 	return Judge(e.Own, e.Peers, p.Promotion) == bulkhead.Revoked
 }
 
-// together returns the strength of a text, some of whose keys may be those of other
-// texts, with one sender or link: the largest strength for spam less the largest against
-// it.
+// together returns the strength of a text with one sender or link: the largest strength for spam
+// less the largest against it. The text may share some of its keys with other texts.
 func (p Policy) together(texts []Evidence) float64 {
 	var most, least float64
 	for i := range texts {

@@ -13,7 +13,7 @@ const Unit = 100
 // A Policy has the administrator's settings for verdicts.
 type Policy struct {
 	Promotion float64 // weight from which votes list a signature, above 0
-	NearMatch int     // bands of bulkhead/near that must agree to speak for a message, 1 or more
+	NearMatch int     // bands of bulkhead/near that must agree to represent a message, 1 or more
 	Mature    bool    // see [Mature]
 }
 
@@ -30,7 +30,7 @@ func (p Policy) Finding(f *bulkhead.Finding, e *Evidence, o *Odds) {
 	p.errors(f, e, o)
 }
 
-// errors fills in f's error, and what it consists of.
+// errors fills in f's error and its two parts.
 func (p Policy) errors(f *bulkhead.Finding, e *Evidence, o *Odds) {
 	e.Unreported, e.Turned = o.Finding(f), 0
 	switch {
@@ -54,9 +54,9 @@ func (p Policy) hidden(f bulkhead.Facet, e *Evidence) bool {
 	return p.judged(f, &without) == bulkhead.JudgedSpam
 }
 
-// confidence returns how certain votes are that a signature marks spam, in 0..100: the
-// share of the spam weight in all weight, with a quarter of the promotion weight against
-// it as a prior. A signature that is not listed stays below 50, a revoked one is 0.
+// confidence returns the certainty of the votes that a signature marks spam, in 0..100. It is the
+// share of the spam weight in all weight, with a quarter of the promotion weight as a prior against
+// it. It is below 50 for a signature that is not listed, and 0 for a revoked one.
 func confidence(judged bulkhead.Judgement, spam, ham, promotion float64) int {
 	if judged == bulkhead.Revoked {
 		return 0

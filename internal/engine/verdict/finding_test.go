@@ -36,8 +36,10 @@ func TestFinding(t *testing.T) {
 		{"revoked", bulkhead.Exact, votes(ListedRevoked, 1000, 0), revoked, 0, false},
 		{"a peer lists", bulkhead.Exact, Evidence{Peers: Peers{Spam: 1}}, spam, 80, false},
 		{"peers disagree", bulkhead.Exact, Evidence{Peers: Peers{Spam: 2, Revoked: 1}}, spam, 62, true},
-		{"strangers count for half a promotion", bulkhead.Exact, Evidence{Votes: trust.Balance{StrangerSpam: 1000}}, open, 49, false},
-		{"strangers take nothing off", bulkhead.Exact, Evidence{Own: Listed, Votes: trust.Balance{Spam: 100, StrangerHam: 10_000}}, spam, 67, true},
+		{"strangers count for half a promotion", bulkhead.Exact, Evidence{Votes: trust.Balance{StrangerSpam: 1000}}, open,
+			49, false},
+		{"strangers take nothing off", bulkhead.Exact, Evidence{Own: Listed,
+			Votes: trust.Balance{Spam: 100, StrangerHam: 10_000}}, spam, 67, true},
 
 		{"a link by one", bulkhead.Link, votes(Listed, 100, 0), open, 49, false},
 		{"a link by two", bulkhead.Link, votes(Listed, 200, 0), spam, 89, false},
@@ -50,7 +52,8 @@ func TestFinding(t *testing.T) {
 			f := found(tt.scheme, 1, bulkhead.Finding{Sightings: 3})
 			Policy{Promotion: 1, NearMatch: 2}.Finding(&f, &tt.evidence, Exact())
 			if f.Judged != tt.judged || f.Confidence != tt.confidence || f.Contested != tt.contested {
-				t.Errorf("%v, confidence %d, contested %v; want %v, %d, %v", f.Judged, f.Confidence, f.Contested, tt.judged, tt.confidence, tt.contested)
+				t.Errorf("%v, confidence %d, contested %v; want %v, %d, %v", f.Judged, f.Confidence, f.Contested, tt.judged,
+					tt.confidence, tt.contested)
 			}
 		})
 	}

@@ -38,11 +38,13 @@ func TestOutweighs(t *testing.T) {
 		want bool
 	}{
 		{match(1, false), match(5, true), true}, {match(5, true), match(1, false), false},
-		{match(2, false), match(1, false), true}, {match(1, false), match(2, false), false}, {match(1, false), match(1, false), false},
+		{match(2, false), match(1, false), true}, {match(1, false), match(2, false), false},
+		{match(1, false), match(1, false), false},
 		{match(2, true), match(1, true), true}, {match(1, true), match(2, true), false},
 	} {
 		if got := tt.a.outweighs(tt.b, Policy{Promotion: 1, NearMatch: 2}); got != tt.want {
-			t.Errorf("%d votes, quoted %v, beside %d, %v: outweighs %v", tt.a.Evidence.Votes.Spam, tt.a.Quoted, tt.b.Evidence.Votes.Spam, tt.b.Quoted, got)
+			t.Errorf("%d votes, quoted %v, beside %d, %v: outweighs %v", tt.a.Evidence.Votes.Spam, tt.a.Quoted,
+				tt.b.Evidence.Votes.Spam, tt.b.Quoted, got)
 		}
 	}
 }

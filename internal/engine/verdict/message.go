@@ -4,17 +4,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Pair is a text together with a sender or link, as indices of their signatures.
+// A Pair is a text together with a sender or link, as indexes of their signatures.
 type Pair struct{ Text, Context int }
 
-// Pairs looks up the votes on pairs, and only if a message's text is listed, or is bulk from
-// a sender of good standing: out[i] is set for pairs[i].
+// Pairs looks up the votes on pairs, and sets out[i] for pairs[i]. It is called only if a message's
+// text is listed, or is bulk from a sender of good standing.
 type Pairs interface {
 	Pairs(pairs []Pair, out []Evidence)
 }
 
-// A Decider combines the findings of messages. It keeps its buffers; one goroutine uses
-// it at a time.
+// A Decider combines the findings of messages. It reuses its buffers; only one goroutine at a time
+// may use it.
 type Decider struct {
 	Policy   Policy
 	parts    Parts
@@ -26,24 +26,25 @@ type Decider struct {
 
 // An Outcome has the basis of a verdict, in addition to the verdict itself.
 type Outcome struct {
-	// By is the facet that made the message spam or suspected, [bulkhead.NoFacet] if it
-	// is neither. It is the text only if no other facet is listed.
+	// By is the facet that made the message spam or suspected, or [bulkhead.NoFacet] if it is
+	// neither. It is the text only if no other facet is listed.
 	By bulkhead.Facet
 	// Sender is the index of the sender's signature, -1 without one.
 	Sender     int
 	SenderGood bool // it is of good standing
-	// History is how many messages of a sender of good standing were delivered on earlier days.
+	// History is the number of messages of a sender of good standing that were delivered on earlier
+	// days.
 	History uint32
-	// Accused is the index of the signature on which the lists of peers weigh most, of those
-	// that this node does not list, and that many received or, of a text, a sender of good
-	// standing sent. -1: peers list none. Peers is how much they weigh, in promotion weights,
-	// and Received how often the signature was delivered.
+	// Accused is the index of the signature on which the lists of peers weigh most, or -1 if peers
+	// list none. It is a signature that this node does not list, and that many received, or a text
+	// that a sender of good standing sent. Peers is the weight of these lists, in promotion
+	// weights. Received is the number of deliveries of the signature.
 	Accused  int
 	Peers    float64
 	Received uint32
 }
 
-// Many is how many deliveries are many: what so many received is not lightly listed.
+// Many is the number of deliveries from which a signature is not listed lightly.
 const Many = 20
 
 // A Case holds all results for one message.
@@ -54,12 +55,13 @@ type Case struct {
 	Pairs      Pairs
 	Contents   Contents
 	Revoked    float64 // see [Odds.Revoked]
-	Terse      bool    // no reasons are wanted
+	Terse      bool    // no reasons are needed
 }
 
 // Message fills in v for the message as a whole. v.Threshold and v.Whitelisted are set.
 func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
-	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), turned: j.turned(c.Findings, c.Evidence), finding: -1}
+	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), turned: j.turned(c.Findings, c.Evidence),
+		finding: -1}
 	if d.text.judged == bulkhead.Unjudged && c.Contents != nil {
 		j.contained(&d.text, c.Contents)
 	}

@@ -69,21 +69,29 @@ func TestMessage(t *testing.T) {
 			bulkhead.Verdict{Sightings: 7, First: day(3), Error: 0.1}, "seen 7 times"},
 		{"bulk", []bulkhead.Finding{found(bulkhead.Exact, 1, seen(20, 3))},
 			bulkhead.Verdict{Sightings: 20, Bulk: true, First: day(3), Error: 0.1}, "bulk, the threshold is 20"},
-		{"votes make nothing bulk", []bulkhead.Finding{found(bulkhead.Exact, 1, bulkhead.Finding{Spam: 30, First: day(3), Error: 0.1})},
+		{"votes make nothing bulk", []bulkhead.Finding{found(bulkhead.Exact, 1,
+			bulkhead.Finding{Spam: 30, First: day(3), Error: 0.1})},
 			bulkhead.Verdict{SpamVotes: 30, First: day(3), Error: 0.1}, "30 spam votes"},
-		{"the scheme that says most", []bulkhead.Finding{found(bulkhead.Exact, 1, seen(2, 5)), found(bulkhead.PyzorDigest, 1, seen(9, 4))},
+		{"the scheme that says most", []bulkhead.Finding{found(bulkhead.Exact, 1, seen(2, 5)),
+			found(bulkhead.PyzorDigest, 1, seen(9, 4))},
 			bulkhead.Verdict{Sightings: 9, First: day(4), Error: 0.1}, "seen 9 times (pyzor"},
 		{"listed", []bulkhead.Finding{found(bulkhead.Exact, 1, listed)},
-			bulkhead.Verdict{SpamVotes: 1, Judged: bulkhead.JudgedSpam, Confidence: 80, First: day(2), Error: 0.01}, "reported as spam by reporters"},
-		{"one scheme lists, another revokes", []bulkhead.Finding{found(bulkhead.Exact, 1, revoked), found(bulkhead.DCCBody, 1, listed)},
+			bulkhead.Verdict{SpamVotes: 1, Judged: bulkhead.JudgedSpam, Confidence: 80, First: day(2), Error: 0.01},
+			"reported as spam by reporters"},
+		{"one scheme lists, another revokes", []bulkhead.Finding{found(bulkhead.Exact, 1, revoked),
+			found(bulkhead.DCCBody, 1, listed)},
 			bulkhead.Verdict{SpamVotes: 1, HamVotes: 1, Confidence: 45, First: day(2), Error: 0.01}, "reported as spam"},
-		{"parts speak as far as all do", []bulkhead.Finding{found(bulkhead.RazorE4, 1, listed), found(bulkhead.RazorE4, 2, seen(5, 1))},
+		{"parts speak as far as all do", []bulkhead.Finding{found(bulkhead.RazorE4, 1, listed),
+			found(bulkhead.RazorE4, 2, seen(5, 1))},
 			bulkhead.Verdict{}, "never seen"},
 		{"all parts are listed", []bulkhead.Finding{found(bulkhead.RazorE4, 1, listed), found(bulkhead.RazorE4, 2, listed)},
-			bulkhead.Verdict{SpamVotes: 1, Judged: bulkhead.JudgedSpam, Confidence: 80, First: day(2), Error: 0.01}, "reported as spam"},
-		{"all but one revoked part", []bulkhead.Finding{found(bulkhead.RazorE4, 1, listed), found(bulkhead.RazorE4, 2, revoked)},
+			bulkhead.Verdict{SpamVotes: 1, Judged: bulkhead.JudgedSpam, Confidence: 80, First: day(2), Error: 0.01},
+			"reported as spam"},
+		{"all but one revoked part", []bulkhead.Finding{found(bulkhead.RazorE4, 1, listed),
+			found(bulkhead.RazorE4, 2, revoked)},
 			bulkhead.Verdict{SpamVotes: 1, Judged: bulkhead.Revoked, First: day(2), Error: 0.01}, "was revoked"},
-		{"parts and properties inform", []bulkhead.Finding{found(bulkhead.RazorE8, 1, listed)}, bulkhead.Verdict{}, "never seen"},
+		{"parts and properties inform", []bulkhead.Finding{found(bulkhead.RazorE8, 1, listed)}, bulkhead.Verdict{},
+			"never seen"},
 		{"one band is not enough", bands(bulkhead.Near, 20, listed), bulkhead.Verdict{}, "never seen"},
 		{"two bands are, for a suspicion", bands(bulkhead.Near, 20, listed, listed),
 			bulkhead.Verdict{SpamVotes: 1, Confidence: 45, First: day(2), Error: 190 * 0.01 * 0.01}, "2 bands"},
@@ -91,11 +99,15 @@ func TestMessage(t *testing.T) {
 			bulkhead.Verdict{Sightings: 4, First: day(1), Error: 1}, "or nearly so"},
 		{"two shingles are not enough", bands(bulkhead.RspamdShingle, 20, listed, listed), bulkhead.Verdict{}, "never seen"},
 		{"three are", bands(bulkhead.RspamdShingle, 20, listed, listed, listed),
-			bulkhead.Verdict{SpamVotes: 1, Judged: bulkhead.JudgedSpam, Confidence: 80, First: day(2), Error: 1140 * 1e-6}, "3 bands"},
+			bulkhead.Verdict{SpamVotes: 1, Judged: bulkhead.JudgedSpam, Confidence: 80, First: day(2), Error: 1140 * 1e-6},
+			"3 bands"},
 		{"bands of which two are revoked", bands(bulkhead.Near, 20, revoked, revoked, listed),
-			bulkhead.Verdict{SpamVotes: 1, HamVotes: 1, Judged: bulkhead.Revoked, First: day(2), Error: 190 * 0.01 * 0.01}, "was revoked"},
-		{"the exact message outweighs its bands", append(bands(bulkhead.Near, 20, listed, listed, listed), found(bulkhead.Exact, 1, revoked)),
-			bulkhead.Verdict{SpamVotes: 1, HamVotes: 1, Judged: bulkhead.Revoked, First: day(2), Error: 190 * 0.01 * 0.01}, "was revoked"},
+			bulkhead.Verdict{SpamVotes: 1, HamVotes: 1, Judged: bulkhead.Revoked, First: day(2), Error: 190 * 0.01 * 0.01},
+			"was revoked"},
+		{"the exact message outweighs its bands", append(bands(bulkhead.Near, 20, listed, listed, listed),
+			found(bulkhead.Exact, 1, revoked)),
+			bulkhead.Verdict{SpamVotes: 1, HamVotes: 1, Judged: bulkhead.Revoked, First: day(2), Error: 190 * 0.01 * 0.01},
+			"was revoked"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,7 +122,8 @@ func TestMessage(t *testing.T) {
 					got.Sightings, got.SpamVotes, got.HamVotes, got.Bulk, w.Sightings, w.SpamVotes, w.HamVotes, w.Bulk)
 			}
 			if got.Judged != w.Judged || got.Confidence != w.Confidence || !got.First.Equal(w.First) {
-				t.Errorf("judged %v, confidence %d, first %v; want %v, %d, %v", got.Judged, got.Confidence, got.First, w.Judged, w.Confidence, w.First)
+				t.Errorf("judged %v, confidence %d, first %v; want %v, %d, %v", got.Judged, got.Confidence, got.First, w.Judged,
+					w.Confidence, w.First)
 			}
 			if !near(got.Error, w.Error) {
 				t.Errorf("error %v, want %v", got.Error, w.Error)

@@ -6,28 +6,29 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// levels are the counts for which odds are kept. The odds of a count between
-// two of them are those of the lower one: never too small.
-var levels = [...]uint32{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000, bulkhead.Many}
+// levels are the counts for which odds are stored. A count between two levels has the odds of the
+// lower level, which are never too small.
+var levels = [...]uint32{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000, 10_000, 100_000,
+	1_000_000, bulkhead.Many}
 
-// Odds are the probabilities that the filters, at their present fill, show values for a
-// signature that nobody reported, and revocations of one that nobody revoked. They may be
-// read by several goroutines at once while nothing is added.
+// Odds are the probabilities that the filters, at their present fill, show values for an unreported
+// signature, and revocations of a signature that was not revoked. They may be read by several
+// goroutines at once while nothing is added.
 type Odds struct {
 	exact bool
 	// counts[i] is the probability of a count of levels[i] or more.
 	counts Tail
 	spam   float64 // probability of a place on the blocklist
-	// revoked is the probability that a revocation filter has a listed signature that
-	// nobody revoked.
+	// revoked is the probability that a revocation filter has a listed signature that was not
+	// revoked.
 	revoked float64
 }
 
-// Exact returns the odds of exact storage: nothing is wrong.
+// Exact returns the odds of exact storage, which makes no errors.
 func Exact() *Odds { return &Odds{exact: true} }
 
-// A Tailer is a counting array: for each of the counts, in ascending order, the
-// probability that an absent key shows it or more.
+// A Tailer is a counting array. Tail returns, for each of the counts in ascending order, the
+// probability that an absent key shows at least that count.
 type Tailer interface {
 	Tail(counts []uint32) []float64
 }
@@ -47,20 +48,18 @@ func (o *Odds) AddTail(t Tail) {
 	}
 }
 
-// AddSpam adds the probability, in 0..1, that one spam filter has a signature
-// that nobody reported.
+// AddSpam adds the probability, in 0..1, that one spam filter has an unreported signature.
 func (o *Odds) AddSpam(ghost float64) { o.spam = min(1, o.spam+ghost) }
 
-// AddRevoked adds the probability, in 0..1, that one revocation filter has a signature
-// that nobody revoked.
+// AddRevoked adds the probability, in 0..1, that one revocation filter has a signature that was not
+// revoked.
 func (o *Odds) AddRevoked(ghost float64) { o.revoked = min(1, o.revoked+ghost) }
 
-// Revoked returns the probability that a listed signature which nobody revoked is shown as
-// revoked.
+// Revoked returns the probability that a listed signature without a revocation appears as revoked.
 func (o *Odds) Revoked() float64 { return o.revoked }
 
-// leastOdds stands for odds that are too small to measure: they are never 0 in
-// a filter that holds anything.
+// leastOdds stands for odds that are too small to measure. Odds are never 0 in a filter that is not
+// empty.
 const leastOdds = 1e-30
 
 // Finding returns the probability that an unreported signature looks like f, or worse.
@@ -81,8 +80,7 @@ func (o *Odds) Finding(f *bulkhead.Finding) float64 {
 	return max(p, leastOdds)
 }
 
-// Count returns the probability that an unreported signature shows the count or
-// more.
+// Count returns the probability that an unreported signature shows at least the count.
 func (o *Odds) Count(n uint32) float64 {
 	if o.exact || n == 0 {
 		return 0

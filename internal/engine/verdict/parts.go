@@ -11,30 +11,31 @@ const (
 	pairLinks = 3 // links that a text is paired with
 )
 
-// Parts are the signatures of a message by facet, as indices in their order. They keep
-// their slices when set again.
+// Parts are the signatures of a message by facet, as indexes in their order. [Parts.Set] reuses the
+// slices.
 type Parts struct {
 	Links, Senders, Attachments, Images, Contacts, Claims []int
-	// Networks is the delivering network, where no sender was verified. If it is known, the door
+	// Networks is the delivering network, if no sender was verified. It is known only if the door
 	// could verify senders.
 	Networks []int
-	// Texts are those by which the text is paired with links and senders: the first
-	// bands of bulkhead/near, or without any those of the whole text.
+	// Texts are the signatures by which the text is paired with links and senders: the first bands
+	// of bulkhead/near or, without any, the signatures of the whole text.
 	Texts []int
 	// The sender's domain, its address, and a list or a verified domain other than the
 	// sender's; -1 without one.
 	Domain, Address, Other int
 	// Near means that there is enough text to recognise a changed copy.
 	Near bool
-	// Digests means that there are only signatures by clients of other clearinghouses,
-	// which are of the text alone.
+	// Digests means that all signatures are from clients of other clearinghouses, which sign the
+	// text alone.
 	Digests bool
 }
 
-// Set sorts sigs.
+// Set sorts sigs into the facets.
 func (p *Parts) Set(sigs []bulkhead.Signature) {
 	*p = Parts{
-		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Images: p.Images[:0], Contacts: p.Contacts[:0], Claims: p.Claims[:0],
+		Links: p.Links[:0], Senders: p.Senders[:0], Attachments: p.Attachments[:0], Images: p.Images[:0],
+		Contacts: p.Contacts[:0], Claims: p.Claims[:0],
 		Networks: p.Networks[:0], Texts: p.Texts[:0], Domain: -1, Address: -1, Other: -1, Digests: true,
 	}
 	for i := range sigs {
@@ -77,7 +78,8 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 			p.Texts = append(p.Texts, i)
 		}
 		p.Digests, p.Near = false, true
-	case bulkhead.Exact, bulkhead.Part, bulkhead.Sketch, bulkhead.Link, bulkhead.Sender, bulkhead.Network, bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image:
+	case bulkhead.Exact, bulkhead.Part, bulkhead.Sketch, bulkhead.Link, bulkhead.Sender, bulkhead.Network,
+		bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image:
 		p.Digests = false
 	}
 }
@@ -95,9 +97,9 @@ func (p *Parts) sender(i int, name []byte) {
 	}
 }
 
-// Sender returns the index of the sender's signature, -1 without one: its domain, or at a
-// shared domain its address, or the list that it wrote to if more came from that. evidence
-// is of all signatures.
+// Sender returns the index of the sender's signature, or -1 without one. It is the sender's domain,
+// or its address if the domain is shared, or the mailing list if more mail came from the list.
+// evidence is the evidence of all signatures.
 func (p *Parts) Sender(evidence []Evidence) int {
 	switch {
 	case p.Domain >= 0 && !evidence[p.Domain].Shared():
@@ -108,8 +110,8 @@ func (p *Parts) Sender(evidence []Evidence) int {
 	return p.Other
 }
 
-// Foreign reports whether the link sigs[i] leads outside of the sender's own domain, for
-// which the sender answers. A shared domain is nobody's own.
+// Foreign reports whether the link sigs[i] leads outside the sender's own domain, for which the
+// sender answers. A shared domain is no sender's own.
 func (p *Parts) Foreign(sigs []bulkhead.Signature, evidence []Evidence, i int) bool {
 	if p.Domain < 0 || evidence[p.Domain].Shared() {
 		return true
@@ -122,11 +124,12 @@ func (p *Parts) Foreign(sigs []bulkhead.Signature, evidence []Evidence, i int) b
 	return len(rest) > 0 && rest[len(rest)-1] != '.'
 }
 
-// ownLetters is how many letters of a domain a claimed name must contain to be its own.
+// ownLetters is the number of letters of a domain that a claimed name must contain to belong to the
+// domain.
 const ownLetters = 4
 
-// OwnName reports whether the claimed name sigs[i] is that of the sender's domain:
-// "Example Shop" at example.org claims to be nobody else.
+// OwnName reports whether the claimed name sigs[i] is the name of the sender's domain: "Example
+// Shop" at example.org impersonates no other sender.
 func (p *Parts) OwnName(sigs []bulkhead.Signature, evidence []Evidence, i int) bool {
 	if p.Domain < 0 || evidence[p.Domain].Shared() {
 		return false

@@ -14,12 +14,15 @@ import (
 
 // drawSignatures draws the signatures of a message, in any order, several of a kind.
 func drawSignatures(t *rapid.T) (sigs []bulkhead.Signature, evidence []Evidence) {
-	senders := []string{"example.org", "free.example", "al-1.example", "ann@example.org", "bob@example.org", "esp.example|example.org"}
-	links := []string{"example.org", "www.example.org", "badexample.org", "example.org/a", "www.example.org/b", "evil.example", "evil.example/c",
+	senders := []string{"example.org", "free.example", "al-1.example", "ann@example.org", "bob@example.org",
+		"esp.example|example.org"}
+	links := []string{"example.org", "www.example.org", "badexample.org", "example.org/a", "www.example.org/b",
+		"evil.example", "evil.example/c",
 		"two.example", "three.example", "four.example", "free.example", "org"}
 	claims := []string{"theexampieshop", "exampie", "al", "free", "bank"}
 	for i := range rapid.IntRange(0, 24).Draw(t, "signatures") {
-		scheme := rapid.SampledFrom(append(bulkhead.Schemes(), bulkhead.Near, bulkhead.Link, bulkhead.Link, bulkhead.Link, bulkhead.Sender)).Draw(t, "scheme")
+		scheme := rapid.SampledFrom(append(bulkhead.Schemes(), bulkhead.Near, bulkhead.Link, bulkhead.Link, bulkhead.Link,
+			bulkhead.Sender)).Draw(t, "scheme")
 		var s bulkhead.Signature
 		switch scheme {
 		case bulkhead.Sender:
@@ -61,7 +64,8 @@ func TestPartsAgainstPlain(t *testing.T) {
 		}
 		one := func(has, hasNot string) int {
 			all := of(func(s *bulkhead.Signature) bool {
-				return s.Scheme() == bulkhead.Sender && strings.Contains(s.Name(), has) && (hasNot == "" || !strings.ContainsAny(s.Name(), hasNot))
+				return s.Scheme() == bulkhead.Sender && strings.Contains(s.Name(), has) &&
+					(hasNot == "" || !strings.ContainsAny(s.Name(), hasNot))
 			})
 			if len(all) == 0 {
 				return -1
@@ -93,7 +97,7 @@ func TestPartsAgainstPlain(t *testing.T) {
 				t.Fatalf("%s of %v: %v, want %v", x.what, sigs, x.got, x.want)
 			}
 		}
-		domain := "" // for which somebody stands
+		domain := "" // with a sender that answers for it
 		if p.Domain >= 0 && !evidence[p.Domain].Shared() {
 			domain = sigs[p.Domain].Name()
 		}
@@ -158,7 +162,8 @@ func TestOwnName(t *testing.T) {
 		{"a-1-b-2-c.example", "abc", false},
 		{"example", "exampie", true},
 	} {
-		sigs := []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, tt.domain), bulkhead.NamedSignature(bulkhead.Claim, tt.claim)}
+		sigs := []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, tt.domain),
+			bulkhead.NamedSignature(bulkhead.Claim, tt.claim)}
 		evidence := make([]Evidence, 2)
 		var p Parts
 		p.Set(sigs)

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// drawEvidence draws what may be known of a signature. What the node's own blocklist
-// says follows from the votes, as the writer keeps it.
+// drawEvidence draws possible evidence of a signature. The state in the node's own blocklist
+// follows from the votes, as the writer maintains it.
 func drawEvidence(t *rapid.T, f bulkhead.Facet) Evidence {
 	votes := func(name string) int64 {
 		return rapid.SampledFrom([]int64{0, 0, 0, 50, 100, 200, 300, 2000}).Draw(t, name)
@@ -21,9 +21,11 @@ func drawEvidence(t *rapid.T, f bulkhead.Facet) Evidence {
 		return rapid.SampledFrom([]uint32{0, 0, 1, 3, 9, 40, 200, 3000}).Draw(t, name)
 	}
 	e := Evidence{
-		Votes: trust.Balance{Spam: votes("spam"), Ham: votes("ham"), StrangerSpam: votes("strangers"), StrangerHam: votes("strangers against")},
-		Old:   few("old"), New: few("new"), Days: rapid.IntRange(0, 9).Draw(t, "days"),
-		Good: rapid.Uint32Range(0, 4).Draw(t, "good"), Addresses: rapid.SampledFrom([]uint32{0, 0, 5, 500}).Draw(t, "addresses"),
+		Votes: trust.Balance{Spam: votes("spam"), Ham: votes("ham"), StrangerSpam: votes("strangers"),
+			StrangerHam: votes("strangers against")},
+		Old: few("old"), New: few("new"), Days: rapid.IntRange(0, 9).Draw(t, "days"),
+		Good: rapid.Uint32Range(0, 4).Draw(t, "good"), Addresses: rapid.SampledFrom([]uint32{0, 0, 5, 500}).Draw(t,
+			"addresses"),
 		Contexts: rapid.Uint32Range(0, 3).Draw(t, "contexts"),
 		Peers:    Peers{Spam: rapid.SampledFrom([]float64{0, 0, 0, 0.5, 1}).Draw(t, "peers")},
 	}
@@ -75,8 +77,8 @@ func drawMessage(t *rapid.T) ([]part, map[string]Evidence) {
 	return parts, pairs
 }
 
-// badness orders the classes. Nobody is refused what is good or unknown: that somebody
-// wants a text is asked for only while it is listed.
+// badness orders the classes. Good and unknown rank alike, because neither is refused: whether a
+// text is wanted is looked up only while it is listed.
 func badness(c bulkhead.Class) int {
 	return [bulkhead.NumClasses]int{bulkhead.ClassBulk: 1, bulkhead.ClassSuspected: 2, bulkhead.ClassSpam: 3}[c]
 }
@@ -152,8 +154,7 @@ func TestStrangersTakeNothingOff(t *testing.T) {
 	})
 }
 
-// TestEstablishedSender: that a message comes from somebody of good standing never
-// makes it worse.
+// TestEstablishedSender: a sender of good standing never makes a message's class worse.
 func TestEstablishedSender(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
@@ -168,12 +169,13 @@ func TestEstablishedSender(t *testing.T) {
 	})
 }
 
-// TestListedLink: that a message has a link more that is listed never makes it better.
+// TestListedLink: an additional listed link never makes a message's class better.
 func TestListedLink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
 		before, _, _ := judge(parts, pairs, "")
-		e := voted(rapid.IntRange(2, 40).Draw(t, "votes"), 0).delivered(rapid.SampledFrom([]int{0, 5, 90}).Draw(t, "deliveries"))
+		e := voted(rapid.IntRange(2, 40).Draw(t, "votes"),
+			0).delivered(rapid.SampledFrom([]int{0, 5, 90}).Draw(t, "deliveries"))
 		name := rapid.SampledFrom([]string{"evil.example", "own.example/evil"}).Draw(t, "link")
 		after, _, _ := judge(append(parts, link(name, e)), pairs, "")
 		if badness(after.Class) < badness(before.Class) {
@@ -227,8 +229,10 @@ func TestOrder(t *testing.T) {
 		parts, pairs := drawMessage(t)
 		before, by, _ := judge(parts, pairs, "")
 		after, byAfter, _ := judge(rapid.Permutation(parts).Draw(t, "order"), pairs, "")
-		if after.Class != before.Class || after.Judged != before.Judged || byAfter.By != by.By || byAfter.SenderGood != by.SenderGood {
-			t.Fatalf("%v by %v became %v by %v: %q, before %q", before.Class, by.By, after.Class, byAfter.By, after.Reasons, before.Reasons)
+		if after.Class != before.Class || after.Judged != before.Judged || byAfter.By != by.By ||
+			byAfter.SenderGood != by.SenderGood {
+			t.Fatalf("%v by %v became %v by %v: %q, before %q", before.Class, by.By, after.Class, byAfter.By, after.Reasons,
+				before.Reasons)
 		}
 	})
 }
@@ -247,7 +251,8 @@ func TestErrorOfParts(t *testing.T) {
 		add := func(p part) {
 			f := bulkhead.Finding{Signature: p.signature(), Spam: 2}
 			d.Policy.Finding(&f, &p.Evidence, o)
-			c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence, p.Evidence)
+			c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence,
+				p.Evidence)
 		}
 		o.counts = [len(levels)]float64{1, 1}
 		for i := range tt.links {

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// reasons returns the reasons for the verdict in words, the weightiest first.
+// reasons returns the reasons for the verdict in words, the most important first.
 func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	var out []string
 	if v.Whitelisted != "" {
@@ -26,7 +26,7 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	if d.why == nothing && d.senderGood {
 		out = append(out, fmt.Sprintf("%s, and hardly ever reported", d.since(d.sender)))
 	}
-	// Votes of people are sightings, too, but make nothing bulk.
+	// Votes of people also count as sightings, but make nothing bulk.
 	if n := max(t.sightings, t.spam); n > 0 && (v.Bulk || n < v.Threshold) {
 		out = append(out, d.countReason(v, n))
 	}
@@ -73,12 +73,14 @@ func (d *decision) because(confidence int) string {
 	case seldom:
 		return fmt.Sprintf("the text was reported %s, which is seldom for one that was delivered so often and has a verified sender", times(votes(t)))
 	case delivered:
-		return fmt.Sprintf("the text was reported %s, but %s of it came from known senders", times(votes(t)), plural(t.good, "delivery"))
+		return fmt.Sprintf("the text was reported %s, but %s of it came from known senders", times(votes(t)),
+			plural(t.good, "delivery"))
 	}
 	return ""
 }
 
-// votes is how many voters called the text spam; peers have others.
+// votes returns the number of voters who called the text spam, at least 1, because the voters of
+// peers are not counted here.
 func votes(t *text) uint32 { return max(1, t.spam) }
 
 func (d *decision) textReason() string {
@@ -93,7 +95,7 @@ func (d *decision) textReason() string {
 	return fmt.Sprintf("reported as spam by reporters that are trusted (%s)", d.text.scheme)
 }
 
-// aside returns what besides the text made it spam.
+// aside returns the circumstance besides the text that made the message spam.
 func (d *decision) aside() string {
 	switch d.why {
 	case pairedText:
@@ -142,8 +144,8 @@ func (d *decision) partReason() string {
 	return text
 }
 
-// reporters says who reported a part whose votes are no longer counted one by one: they
-// expire before what they list, and are not found under another secret of the network.
+// reporters describes the reporters of a part whose votes are no longer counted one by one. Votes
+// expire before the listing, and are not found under another secret of the network.
 func reporters(e *Evidence) string {
 	own := e.Own == Listed || e.Votes.Spam > 0
 	switch {
@@ -180,10 +182,11 @@ func (d *decision) name(i int) string {
 	return fmt.Sprintf("the %s %.80q", sig.Scheme().Facet(), what)
 }
 
-// since returns how long a sender is known.
+// since returns how long a sender has been known.
 func (d *decision) since(i int) string {
 	e := &d.Evidence[i]
-	text := fmt.Sprintf("%s is known by %s", d.name(i), plural(uint32(min(float64(bulkhead.Many), e.deliveries())), "delivery"))
+	text := fmt.Sprintf("%s is known by %s", d.name(i),
+		plural(uint32(min(float64(bulkhead.Many), e.deliveries())), "delivery"))
 	if f := &d.Findings[i]; !f.First.IsZero() {
 		text += " since " + f.First.Format(time.DateOnly)
 	}

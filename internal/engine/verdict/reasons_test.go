@@ -34,7 +34,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestAllReasons: the whole of what is said, for each rule that may decide.
+// TestAllReasons: all reasons, for each rule that may decide.
 func TestAllReasons(t *testing.T) {
 	var (
 		no    Evidence
@@ -63,35 +63,52 @@ func TestAllReasons(t *testing.T) {
 	}{
 		{"nothing", p(exact(no)), nil, []string{"never seen and never reported here"}},
 		{"nothing of a link", p(exact(no), link("new.example", no)), nil, []string{"never seen and never reported here"}},
-		{"a copy", p(exact(one)), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 80 of 100", seen1(inExact), vote1, held}},
-		{"seen", p(seen(exact(no), since)), nil, []string{"seen 7 times (bulkhead/exact) since 2024-10-04, below the threshold of 20", held}},
-		{"bulk", p(seen(exact(no), bulkhead.Finding{Sightings: 20})), nil, []string{"seen 20 times (bulkhead/exact): bulk, the threshold is 20", held}},
-		{"bulk that is wanted", p(seen(exact(no), bulkhead.Finding{Sightings: 20}), bank), pair("bank.example", voted(0, 1)), []string{
-			"the sender \"bank.example\" is known by 200 deliveries, and this text was said to be wanted",
-			"seen 20 times (bulkhead/exact): bulk, the threshold is 20", held}},
-		{"many votes, and not bulk", p(exact(voted(25, 0))), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100", "25 spam votes, 0 ham votes", held}},
-		{"votes as many as the threshold", p(exact(voted(20, 0))), nil, []string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100", "20 spam votes, 0 ham votes", held}},
-		{"revoked", p(exact(voted(1, 1))), nil, []string{"was reported as spam, and that was revoked (bulkhead/exact)", seen1(inExact), "1 spam vote, 1 ham vote: contested", held}},
-		{"a known sender", p(exact(no), bank), nil, []string{"the sender \"bank.example\" is known by 200 deliveries, and hardly ever reported", "never seen and never reported here"}},
+		{"a copy", p(exact(one)), nil,
+			[]string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 80 of 100", seen1(inExact),
+				vote1, held}},
+		{"seen", p(seen(exact(no), since)), nil,
+			[]string{"seen 7 times (bulkhead/exact) since 2024-10-04, below the threshold of 20", held}},
+		{"bulk", p(seen(exact(no), bulkhead.Finding{Sightings: 20})), nil,
+			[]string{"seen 20 times (bulkhead/exact): bulk, the threshold is 20", held}},
+		{"bulk that is wanted", p(seen(exact(no), bulkhead.Finding{Sightings: 20}), bank),
+			pair("bank.example", voted(0, 1)), []string{
+				"the sender \"bank.example\" is known by 200 deliveries, and this text was said to be wanted",
+				"seen 20 times (bulkhead/exact): bulk, the threshold is 20", held}},
+		{"many votes, and not bulk", p(exact(voted(25, 0))), nil,
+			[]string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100",
+				"25 spam votes, 0 ham votes", held}},
+		{"votes as many as the threshold", p(exact(voted(20, 0))), nil,
+			[]string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100",
+				"20 spam votes, 0 ham votes", held}},
+		{"revoked", p(exact(voted(1, 1))), nil, []string{"was reported as spam, and that was revoked (bulkhead/exact)",
+			seen1(inExact), "1 spam vote, 1 ham vote: contested", held}},
+		{"a known sender", p(exact(no), bank), nil,
+			[]string{"the sender \"bank.example\" is known by 200 deliveries, and hardly ever reported",
+				"never seen and never reported here"}},
 		{"a known sender, seen", p(seen(exact(no), since), seen(bank, since)), nil, []string{
 			"the sender \"bank.example\" is known by 200 deliveries since 2024-10-04, and hardly ever reported",
 			"seen 7 times (bulkhead/exact) since 2024-10-04, below the threshold of 20", held}},
 		{"from others", p(exact(one), bank), nil, []string{
-			"the text was reported once from others; the sender \"bank.example\" is known by 200 deliveries, and was not", seen1(inExact), vote1, held}},
+			"the text was reported once from others; the sender \"bank.example\" is known by 200 deliveries, and was not",
+			seen1(inExact), vote1, held}},
 		{"of this sender", p(exact(two), bank), pair("bank.example", voted(3, 0)), []string{
 			"reported as spam by reporters that are trusted (bulkhead/exact), from this sender or with one of its links, confidence 89 of 100", seen2(inExact), vote2, held}},
 		{"wanted", p(exact(one), from("ann.example", no)), pair("ann.example", voted(0, 1)), []string{
 			"the text was reported once, but the sender \"ann.example\" was said to be wanted", seen1(inExact), vote1, held}},
 		{"links that are known", append(nearly(two), link("shop.example", wellSent(9))), nil, []string{
 			"the text was reported 2 times, but all its links are known for days and were not", seen2(inNear), vote2, held}},
-		{"digests", p(body(bulkhead.PyzorDigest, one)), nil, []string{"reported as spam by reporters that are trusted (pyzor/digest), confidence 80 of 100", seen1(" (pyzor/digest)"), vote1, held}},
+		{"digests", p(body(bulkhead.PyzorDigest, one)), nil,
+			[]string{"reported as spam by reporters that are trusted (pyzor/digest), confidence 80 of 100",
+				seen1(" (pyzor/digest)"), vote1, held}},
 		{"digests of known senders", p(body(bulkhead.PyzorDigest, good(one, 3))), nil, []string{
-			"the text was reported once, but 3 deliveries of it came from known senders", seen1(" (pyzor/digest)"), vote1, held}},
+			"the text was reported once, but 3 deliveries of it came from known senders", seen1(" (pyzor/digest)"), vote1,
+			held}},
 		{"a changed copy by one", nearly(one), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; a changed copy is suspected until a second voice calls it spam, confidence 45 of 100",
 			seen1(inNear), vote1, held}},
 		{"by two", nearly(two), nil, []string{
-			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, confidence 70 of 100", seen2(inNear), vote2, held}},
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, confidence 70 of 100",
+			seen2(inNear), vote2, held}},
 		{"by two, in two contexts", nearly(Evidence{Votes: voted(9, 0).Votes, Own: Listed, Contexts: 2}), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, with several senders or links, confidence 90 of 100",
 			"seen 9 times or nearly so (bulkhead/near), below the threshold of 20", "9 spam votes, 0 ham votes", held}},
@@ -102,25 +119,31 @@ func TestAllReasons(t *testing.T) {
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; known senders send the same, so it is suspected only, confidence 47 of 100",
 			seen2(inNear), vote2, held}},
 		{"a link", p(exact(no), seen(link("evil.example", two.delivered(12)), since)), nil, []string{
-			"links to \"evil.example\": reported as spam by 2 of about 12 recipients since 2024-10-04, confidence 89 of 100", held}},
+			"links to \"evil.example\": reported as spam by 2 of about 12 recipients since 2024-10-04, confidence 89 of 100",
+			held}},
 		{"a link by one of one", p(link("evil.example", one)), nil, []string{
 			"links to \"evil.example\": reported as spam by 1 of about 1 recipient; suspected until a second voice calls it spam, confidence 39 of 100", held}},
-		{"a link at other servers", p(exact(no), link("evil.example", Evidence{Peers: Peers{Spam: 2}, Old: 3})), nil, []string{
-			"links to \"evil.example\": reported as spam at other servers, 3 recipients here, confidence 89 of 100", held}},
+		{"a link at other servers", p(exact(no), link("evil.example", Evidence{Peers: Peers{Spam: 2}, Old: 3})), nil,
+			[]string{
+				"links to \"evil.example\": reported as spam at other servers, 3 recipients here, confidence 89 of 100", held}},
 		{"a link, long ago", p(exact(no), aged(link("evil.example", two.delivered(3)))), nil, []string{
 			"links to \"evil.example\": reported as spam here before, 3 recipients here, confidence 89 of 100", held}},
-		{"a link, long ago and at other servers", p(exact(no), aged(link("evil.example", Evidence{Own: Listed, Peers: Peers{Spam: 2}, Old: 3}))), nil, []string{
+		{"a link, long ago and at other servers", p(exact(no),
+			aged(link("evil.example", Evidence{Own: Listed, Peers: Peers{Spam: 2}, Old: 3}))), nil, []string{
 			"links to \"evil.example\": reported as spam here before, and at other servers, 3 recipients here, confidence 89 of 100", held}},
 		{"a link beside a listed text", append(nearly(one), link("evil.example", two)), nil, []string{
-			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", "its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
+			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100",
+			"its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
 		{"the same, first in order", append(p(link("evil.example", two)), nearly(one)...), nil, []string{
-			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", "its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
+			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100",
+			"its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
 		{"a contact", p(exact(no), part{scheme: bulkhead.Contact, name: "tel:1", Evidence: two}), nil, []string{
 			"the contact \"tel:1\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", held}},
 		{"a claimed name", p(exact(no), part{scheme: bulkhead.Claim, name: "bank", Evidence: two}), nil, []string{
 			"the name \"bank\": reported as spam by 2 of about 2 recipients; suspected until a second voice calls it spam, confidence 47 of 100", held}},
 		{"an attachment", p(exact(no), part{scheme: bulkhead.Attachment, name: "a", Evidence: two}), nil, []string{
-			"the attachment \"bulkhead/attachment:61\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", held}},
+			"the attachment \"bulkhead/attachment:61\": reported as spam by 2 of about 2 recipients, confidence 89 of 100",
+			held}},
 	} {
 		v, _, _ := judge(tt.parts, tt.pairs, "")
 		if !slices.Equal(v.Reasons, tt.want) {
@@ -129,7 +152,7 @@ func TestAllReasons(t *testing.T) {
 	}
 }
 
-// TestVotesInWords: one vote, on whichever side, is told of.
+// TestVotesInWords: the reasons mention a single vote on either side.
 func TestVotesInWords(t *testing.T) {
 	for _, tt := range []struct {
 		spam, ham uint32
@@ -139,7 +162,8 @@ func TestVotesInWords(t *testing.T) {
 		{0, 1, "0 spam votes, 1 ham vote"},
 		{bulkhead.Many, 2, "many spam votes, 2 ham votes"},
 	} {
-		v := bulkhead.Verdict{Threshold: 20, Findings: []bulkhead.Finding{found(bulkhead.Exact, 1, bulkhead.Finding{Spam: tt.spam, Ham: tt.ham})}}
+		v := bulkhead.Verdict{Threshold: 20, Findings: []bulkhead.Finding{found(bulkhead.Exact, 1,
+			bulkhead.Finding{Spam: tt.spam, Ham: tt.ham})}}
 		put(&v, false)
 		if !slices.Contains(v.Reasons, tt.want) {
 			t.Errorf("%d for spam, %d against: %q, want %q", tt.spam, tt.ham, v.Reasons, tt.want)

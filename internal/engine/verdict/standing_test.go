@@ -31,8 +31,10 @@ func TestStanding(t *testing.T) {
 		{"two copies from good senders", Evidence{Good: 2}, false, false, false},
 		{"three", Evidence{Good: 3}, false, false, true},
 	} {
-		if good, shared, guarded := p.Good(bulkhead.SenderFacet, &tt.e), tt.e.Shared(), tt.e.Guarded(); good != tt.good || shared != tt.shared || guarded != tt.guarded {
-			t.Errorf("%s: good %v, everybody's %v, guarded %v; want %v, %v, %v", tt.name, good, shared, guarded, tt.good, tt.shared, tt.guarded)
+		if good, shared, guarded := p.Good(bulkhead.SenderFacet, &tt.e), tt.e.Shared(), tt.e.Guarded(); good != tt.good ||
+			shared != tt.shared || guarded != tt.guarded {
+			t.Errorf("%s: good %v, everybody's %v, guarded %v; want %v, %v, %v", tt.name, good, shared, guarded, tt.good,
+				tt.shared, tt.guarded)
 		}
 	}
 }
@@ -50,7 +52,8 @@ func TestShare(t *testing.T) {
 		{Evidence{Old: 30, Unblamed: 9 * Unit}, 0, 1.0 / 20, 1}, // votes outweigh all of it
 	} {
 		est := tt.e.Established()
-		if math.Abs(est-tt.established) > 1e-9 || !near(tt.e.Novelty(), tt.novelty) || !near(Share(0, est), tt.full) || !near(Share(est, est), 1) {
+		if math.Abs(est-tt.established) > 1e-9 || !near(tt.e.Novelty(), tt.novelty) || !near(Share(0, est), tt.full) ||
+			!near(Share(est, est), 1) {
 			t.Errorf("%+v: established %v, novelty %v, share %v, of the newest %v; want %v, %v, %v, 1",
 				tt.e, est, tt.e.Novelty(), Share(0, est), Share(est, est), tt.established, tt.novelty, tt.full)
 		}

@@ -32,11 +32,11 @@ func classOf(s bulkhead.Scheme) class {
 // bandSchemes are the schemes of bands.
 var bandSchemes = [...]bulkhead.Scheme{bulkhead.Near, bulkhead.RspamdShingle}
 
-// shingleMatch is how many of the 20 bands of 32 rspamd shingles must agree, see
+// shingleMatch is the number of the 20 bands of 32 rspamd shingles that must agree, see
 // rspamd.Match.
 const shingleMatch = 3
 
-// bandMatch returns how many bands of a scheme must agree.
+// bandMatch returns the number of bands of a scheme that must agree.
 func bandMatch(s bulkhead.Scheme, near int) int {
 	if s == bulkhead.RspamdShingle {
 		return shingleMatch
@@ -44,8 +44,8 @@ func bandMatch(s bulkhead.Scheme, near int) int {
 	return near
 }
 
-// A text is the combined result of the signatures of a message's text: those of the
-// whole text, or enough bands of one scheme.
+// A text is the combined result of the signatures of a message's text: the signatures of the whole
+// text, or enough bands of one scheme.
 type text struct {
 	sightings, spam, ham uint32
 	judged               bulkhead.Judgement
@@ -54,9 +54,9 @@ type text struct {
 	first                firstSeen
 	error                float64 // the probability that an unreported text looks like this
 
-	scheme    bulkhead.Scheme // that judged
-	bulkBy    bulkhead.Scheme // that counted most
-	bands     int             // of scheme, that agree; 0 if it is not of bands
+	scheme    bulkhead.Scheme // scheme that gave the judgement
+	bulkBy    bulkhead.Scheme // scheme with the highest count
+	bands     int             // number of bands of scheme that agree; 0 if scheme has no bands
 	quoted    bool            // it was found in what the message quotes or forwards
 	contested bool
 
@@ -73,7 +73,7 @@ type weight struct {
 	old, new float64 // deliveries before today, and today
 }
 
-// history is that of the text's evidence.
+// history returns the weighted number of deliveries, like [Evidence.history].
 func (w *weight) history() float64 { return w.old + 0.25*w.new }
 
 // each combines two weights, number by number.
@@ -112,7 +112,7 @@ func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 		j.banded(&t, findings, evidence, scheme)
 	}
 	if t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
-		t.error = 0 // nothing was found: a filter never forgets, so that is right
+		t.error = 0 // nothing was found, which is certain: a filter never forgets
 	}
 	return t
 }
@@ -135,8 +135,9 @@ func (t *text) counts(by bulkhead.Scheme, sightings, spam, ham uint32) {
 	t.sightings, t.spam, t.ham = max(t.sightings, sightings), max(t.spam, spam), max(t.ham, ham)
 }
 
-// exactly reports whether texts with the same signature of a scheme are the same. The sums of Razor and
-// Pyzor rest on some of the lines, and rspamd sums the parts that it can read: other mail can have them.
+// exactly reports whether texts with the same signature of a scheme are the same. Razor and Pyzor
+// sum only some of the lines, and rspamd sums the parts that it can read, so different texts can
+// share their signatures.
 func exactly(s bulkhead.Scheme) bool {
 	return s == bulkhead.Exact || s == bulkhead.DCCBody
 }
@@ -144,7 +145,8 @@ func exactly(s bulkhead.Scheme) bool {
 // judge adds a judgement. Signatures of the whole text come first and take precedence
 // over bands, even if revoked.
 func (t *text) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands int, w weight) {
-	wins := j == bulkhead.JudgedSpam && t.judged != bulkhead.JudgedSpam || j != bulkhead.Unjudged && t.judged == bulkhead.Unjudged
+	wins := j == bulkhead.JudgedSpam && t.judged != bulkhead.JudgedSpam || j != bulkhead.Unjudged &&
+		t.judged == bulkhead.Unjudged
 	if bands > 0 && t.judged == bulkhead.Revoked {
 		wins = false
 	}
@@ -162,8 +164,8 @@ func (t *text) judge(by bulkhead.Scheme, j bulkhead.Judgement, confidence, bands
 	}
 }
 
-// coincidence returns a bound of the probability that match of n independent signatures
-// are wrong at once, if each is with probability p.
+// coincidence returns an upper bound of the probability that match of n independent signatures are
+// wrong at once, if each is wrong with probability p.
 func coincidence(n, match int, p float64) float64 {
 	ways := 1.0
 	for i := range match {
@@ -226,9 +228,9 @@ func first(before []bulkhead.Finding, scheme bulkhead.Scheme) bool {
 	return true
 }
 
-// weakest combines the findings of the first one's scheme. A scheme that signs every
-// part of a message (razor/e4) represents the message only as far as all its signatures
-// agree: footers added by lists are parts of much mail.
+// weakest combines the findings of the scheme of the first finding. A scheme that signs every part
+// of a message (razor/e4) represents the message only as far as all its signatures agree: footers
+// added by lists are parts of much mail.
 func (p Policy) weakest(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Finding, weight) {
 	w, all := findings[0], p.weight(&evidence[0])
 	w.Error = unreported(&findings[0], &evidence[0])

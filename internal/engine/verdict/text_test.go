@@ -19,8 +19,9 @@ func drawFinding(t *rapid.T, s bulkhead.Signature) (bulkhead.Finding, Evidence) 
 	few := rapid.Uint32Range(0, 3)
 	f := bulkhead.Finding{
 		Signature: s, Sightings: few.Draw(t, "sightings"), Spam: few.Draw(t, "spam"), Ham: few.Draw(t, "ham"),
-		Judged: rapid.SampledFrom([]bulkhead.Judgement{bulkhead.Unjudged, bulkhead.JudgedSpam, bulkhead.JudgedSpam, bulkhead.Revoked}).Draw(t, "judged"),
-		Error:  rapid.SampledFrom([]float64{1, 0.3, 0.01}).Draw(t, "error"), Contested: rapid.Bool().Draw(t, "contested"),
+		Judged: rapid.SampledFrom([]bulkhead.Judgement{bulkhead.Unjudged, bulkhead.JudgedSpam, bulkhead.JudgedSpam,
+			bulkhead.Revoked}).Draw(t, "judged"),
+		Error: rapid.SampledFrom([]float64{1, 0.3, 0.01}).Draw(t, "error"), Contested: rapid.Bool().Draw(t, "contested"),
 		First: time.Unix(86400*rapid.Int64Range(1, 9).Draw(t, "first"), 0),
 	}
 	switch f.Judged {
@@ -33,15 +34,17 @@ func drawFinding(t *rapid.T, s bulkhead.Signature) (bulkhead.Finding, Evidence) 
 		f.First = time.Time{}
 	}
 	return f, Evidence{
-		Votes: trust.Balance{Spam: 100 * rapid.Int64Range(0, 4).Draw(t, "weight"), Ham: 50 * rapid.Int64Range(0, 2).Draw(t, "weight against")},
+		Votes: trust.Balance{Spam: 100 * rapid.Int64Range(0, 4).Draw(t, "weight"),
+			Ham: 50 * rapid.Int64Range(0, 2).Draw(t, "weight against")},
 		Peers: Peers{Spam: rapid.SampledFrom([]float64{0, 0, 0.5}).Draw(t, "peers")},
 		Old:   few.Draw(t, "old"), New: few.Draw(t, "new"), Contexts: few.Draw(t, "contexts"), Good: few.Draw(t, "good"),
 	}
 }
 
-// drawText draws the findings of a text, those of one scheme together or not.
+// drawText draws the findings of a text. The findings of one scheme may be adjacent or not.
 func drawText(t *rapid.T) (findings []bulkhead.Finding, evidence []Evidence) {
-	schemes := append(bulkhead.Schemes(), bulkhead.Near, bulkhead.Near, bulkhead.RspamdShingle, bulkhead.RspamdShingle, bulkhead.RazorE4, bulkhead.Exact)
+	schemes := append(bulkhead.Schemes(), bulkhead.Near, bulkhead.Near, bulkhead.RspamdShingle, bulkhead.RspamdShingle,
+		bulkhead.RazorE4, bulkhead.Exact)
 	few := rapid.SampledFrom(schemes)
 	if rapid.Bool().Draw(t, "bands only") {
 		few = rapid.SampledFrom([]bulkhead.Scheme{bulkhead.Near, bulkhead.RspamdShingle})
@@ -102,7 +105,7 @@ func plainWhole(p Policy, findings []bulkhead.Finding, evidence []Evidence) voic
 	return v
 }
 
-// plainBands is what bands say together, and whether that is anything.
+// plainBands returns the combined result of bands, and whether there is one.
 func plainBands(p Policy, match int, findings []bulkhead.Finding, evidence []Evidence) (v voice, says bool) {
 	var known, listed []bulkhead.Finding
 	var weights []weight
@@ -132,8 +135,10 @@ func plainBands(p Policy, match int, findings []bulkhead.Finding, evidence []Evi
 		v.Judged, v.bands = bulkhead.JudgedSpam, len(listed)
 		v.Confidence = int(nth(match, each(listed, func(f bulkhead.Finding) float64 { return float64(f.Confidence) })))
 		v.weight = weight{
-			nth(match, each(weights, func(w weight) float64 { return w.strength })), nth(match, each(weights, func(w weight) float64 { return w.reported })),
-			nth(match, each(weights, func(w weight) float64 { return w.contexts })), nth(match, each(weights, func(w weight) float64 { return w.old })),
+			nth(match, each(weights, func(w weight) float64 { return w.strength })),
+			nth(match, each(weights, func(w weight) float64 { return w.reported })),
+			nth(match, each(weights, func(w weight) float64 { return w.contexts })),
+			nth(match, each(weights, func(w weight) float64 { return w.old })),
 			nth(match, each(weights, func(w weight) float64 { return w.new })),
 		}
 	case revoked >= match:
@@ -171,7 +176,8 @@ func plainText(p Policy, findings []bulkhead.Finding, evidence []Evidence) text 
 				v.Signature = fs[0].Signature
 				banded = append(banded, v)
 			}
-		case bulkhead.Exact, bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RspamdText:
+		case bulkhead.Exact, bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2,
+			bulkhead.RspamdText:
 			wholes = append(wholes, plainWhole(p, fs, es))
 			for _, e := range es {
 				want.good = max(want.good, e.Good)
@@ -225,7 +231,8 @@ func plainText(p Policy, findings []bulkhead.Finding, evidence []Evidence) text 
 // TestTextAgainstPlain compares what is put together of the findings of a text with the
 // same said plainly.
 func TestTextAgainstPlain(t *testing.T) {
-	d := Decider{Policy: Policy{Promotion: 1, NearMatch: 2}} // the same one for all: nothing of one text is left in the next
+	// the same one for all: nothing of one text is left in the next
+	d := Decider{Policy: Policy{Promotion: 1, NearMatch: 2}}
 	rapid.Check(t, func(t *rapid.T) {
 		findings, evidence := drawText(t)
 		got, want := d.text(findings, evidence), plainText(d.Policy, findings, evidence)

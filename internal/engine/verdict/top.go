@@ -21,7 +21,7 @@ func (t *top) add(v float64) {
 	}
 }
 
-// nth returns the n-th largest value, 0 if there were fewer.
+// nth returns the n-th largest value, or 0 if there are fewer.
 func (t *top) nth() float64 {
 	if len(t.values) < t.n {
 		return 0
@@ -29,15 +29,16 @@ func (t *top) nth() float64 {
 	return t.values[0]
 }
 
-// tops is the n-th largest of each number of the bands of one scheme.
+// tops finds the n-th largest of each number over the bands of one scheme.
 type tops struct {
 	sightings, spam, ham, sure                 top
 	strength, reported, contexts, older, newer top
 }
 
-// reset starts with new bands, of which the match-th counts.
+// reset starts with new bands, and selects the match-th largest numbers.
 func (b *tops) reset(match int) {
-	for _, t := range [...]*top{&b.sightings, &b.spam, &b.ham, &b.sure, &b.strength, &b.reported, &b.contexts, &b.older, &b.newer} {
+	for _, t := range [...]*top{&b.sightings, &b.spam, &b.ham, &b.sure, &b.strength, &b.reported, &b.contexts, &b.older,
+		&b.newer} {
 		t.n, t.values = match, t.values[:0]
 	}
 }

@@ -2,8 +2,8 @@ package verdict
 
 import "github.com/bulkhead-mail/bulkhead"
 
-// unreported returns the probability that an unreported signature looks like f: f's
-// error less what its revocations add.
+// unreported returns the probability that an unreported signature looks like f: f's error without
+// the part due to revocations.
 func unreported(f *bulkhead.Finding, e *Evidence) float64 {
 	if e.Turned > 0 {
 		return e.Unreported
@@ -11,16 +11,16 @@ func unreported(f *bulkhead.Finding, e *Evidence) float64 {
 	return f.Error
 }
 
-// turned is the probability that chance has turned the judgement of a text: that a
-// revocation filter hides that it is listed, or a spam filter that it was revoked.
+// turned is the probability that an error of the filters has turned the judgement of a text: a
+// revocation filter hides that it is listed, or a spam filter hides that it was revoked.
 type turned struct {
-	hidden  float64 // the text is not spam, and one of its signatures is hidden
-	again   float64 // it is spam, and each of the signatures that say so was revoked once
-	decided bool    // something says that it is spam
+	hidden  float64 // the text is judged not spam, and the listing of one of its signatures is hidden
+	again   float64 // it is judged spam, and each of the signatures behind this judgement was revoked once
+	decided bool    // a scheme judges it spam
 }
 
-// turned returns what chance may have turned of the text. Hardly any mail has a revoked
-// signature.
+// turned returns the probabilities that an error of the filters has turned the text's judgement.
+// Hardly any mail has a revoked signature.
 func (j *Decider) turned(findings []bulkhead.Finding, evidence []Evidence) (t turned) {
 	any := false
 	for i := range evidence {
@@ -41,9 +41,10 @@ func (j *Decider) turned(findings []bulkhead.Finding, evidence []Evidence) (t tu
 	return t
 }
 
-// add adds the result of one scheme: the probability p that chance has turned it. One
-// that is spam by no turn makes the text spam. Of hidden ones, only one may have been
-// listed, since the rest of a text may be that of a revoked one.
+// add adds the result of one scheme: its judgement, and the probability p that an error has turned
+// it. A scheme that is spam without a turn makes the text spam. Of the schemes with hidden
+// listings, only one may have been listed, since the remaining signatures may belong to a revoked
+// text.
 func (t *turned) add(j bulkhead.Judgement, p float64) {
 	switch {
 	case j != bulkhead.JudgedSpam:
@@ -55,13 +56,13 @@ func (t *turned) add(j bulkhead.Judgement, p float64) {
 	}
 }
 
-// turnedWhole returns the judgement by the signatures of the first one's scheme, which are
-// spam only if all of them are, and the probability that chance has turned it. Where several
-// are hidden, chance must have hidden each.
+// turnedWhole returns the judgement by the signatures of the first finding's scheme, and the
+// probability that an error has turned it. The judgement is spam only if all of the signatures are
+// spam. If several are hidden, an error must have hidden each of them.
 func turnedWhole(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Judgement, float64) {
 	scheme := findings[0].Signature.Scheme()
 	parts, hidden, listed := 0, 0, 0
-	var again, off float64 // of one of them
+	var again, off float64 // probabilities for one of them
 	for i := range findings {
 		f, e := &findings[i], &evidence[i]
 		if f.Signature.Scheme() != scheme {
@@ -83,13 +84,13 @@ func turnedWhole(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Jud
 	case listed+hidden == parts:
 		return bulkhead.Unjudged, coincidence(parts, hidden, off)
 	}
-	return bulkhead.Unjudged, 0 // it was not spam anyway
+	return bulkhead.Unjudged, 0 // it was not spam in any case
 }
 
 // bands adds the result of the bands of one scheme, of which match must be listed.
 func (t *turned) bands(match int, findings []bulkhead.Finding, evidence []Evidence, scheme bulkhead.Scheme) {
 	var listed, again, hidden, revoked int
-	var isAgain, isHidden float64 // the probability of one by chance
+	var isAgain, isHidden float64 // the probability of a single error
 	for i := range findings {
 		f, e := &findings[i], &evidence[i]
 		if f.Signature.Scheme() != scheme {
@@ -113,9 +114,9 @@ func (t *turned) bands(match int, findings []bulkhead.Finding, evidence []Eviden
 	switch need := listed - match + 1; {
 	case need > again && need > 0:
 		t.add(bulkhead.JudgedSpam, 0)
-	case need > 0: // chance listed so many of those that were revoked
+	case need > 0: // errors listed at least need of the revoked bands
 		t.add(bulkhead.JudgedSpam, coincidence(revoked, need, isAgain))
-	case listed+hidden >= match: // chance hid so many of just enough
+	case listed+hidden >= match: // errors hid the missing bands of a matching text
 		t.add(bulkhead.Unjudged, coincidence(match, match-listed, isHidden))
 	}
 }

@@ -47,18 +47,26 @@ func TestTurnedFinding(t *testing.T) {
 		{"listed and taken off", Evidence{Own: ListedRevoked, Off: true}, bulkhead.Revoked, 0.001, 0.01, 0.011},
 		{"listed again", Evidence{Own: Listed, Off: true}, bulkhead.JudgedSpam, 0.001, 0.001, 0.002},
 		{"taken off, and nowhere listed", Evidence{Own: Revoked, Off: true}, bulkhead.Unjudged, 0, 0, 0},
-		{"taken off here, listed by a peer", Evidence{Own: Revoked, Off: true, Peers: Peers{Spam: 1}}, bulkhead.Revoked, 0.001, 0.01, 0.011},
-		{"listed by a peer that took it off", Evidence{Off: true, Peers: Peers{Revoked: 1, Hidden: 1}}, bulkhead.Unjudged, 0, 0.01, 0.01},
-		{"likewise of little weight", Evidence{Off: true, Peers: Peers{Revoked: 0.5, Hidden: 0.5}}, bulkhead.Unjudged, 0, 0, 0},
-		{"two of little weight, one took it off", Evidence{Off: true, Peers: Peers{Spam: 0.5, Revoked: 0.5, Hidden: 0.5}}, bulkhead.Unjudged, 0, 0.01, 0.01},
-		{"one lists, another took off", Evidence{Off: true, Peers: Peers{Spam: 1, Revoked: 1}}, bulkhead.Revoked, 0.001, 0.01, 0.011},
-		{"two list, another took off", Evidence{Off: true, Peers: Peers{Spam: 2, Revoked: 1}}, bulkhead.JudgedSpam, 0.001, 0.001, 0.002},
+		{"taken off here, listed by a peer", Evidence{Own: Revoked, Off: true, Peers: Peers{Spam: 1}}, bulkhead.Revoked,
+			0.001, 0.01, 0.011},
+		{"listed by a peer that took it off", Evidence{Off: true, Peers: Peers{Revoked: 1, Hidden: 1}}, bulkhead.Unjudged,
+			0, 0.01, 0.01},
+		{"likewise of little weight", Evidence{Off: true, Peers: Peers{Revoked: 0.5, Hidden: 0.5}}, bulkhead.Unjudged, 0, 0,
+			0},
+		{"two of little weight, one took it off", Evidence{Off: true, Peers: Peers{Spam: 0.5, Revoked: 0.5, Hidden: 0.5}},
+			bulkhead.Unjudged, 0, 0.01, 0.01},
+		{"one lists, another took off", Evidence{Off: true, Peers: Peers{Spam: 1, Revoked: 1}}, bulkhead.Revoked, 0.001,
+			0.01, 0.011},
+		{"two list, another took off", Evidence{Off: true, Peers: Peers{Spam: 2, Revoked: 1}}, bulkhead.JudgedSpam, 0.001,
+			0.001, 0.002},
 	} {
 		f := bulkhead.Finding{Signature: found(bulkhead.Exact, 1, bulkhead.Finding{}).Signature}
 		e := tt.Evidence
 		Policy{Promotion: 1, NearMatch: 2}.Finding(&f, &e, o)
-		if f.Judged != tt.judged || !near(f.Error, tt.both) || !near(e.Unreported, tt.unreported) || !near(e.Turned, tt.turned) {
-			t.Errorf("%s: %v, %v in all, %v if unreported, %v by its revocations; want %+v", tt.name, f.Judged, f.Error, e.Unreported, e.Turned, tt)
+		if f.Judged != tt.judged || !near(f.Error, tt.both) || !near(e.Unreported, tt.unreported) ||
+			!near(e.Turned, tt.turned) {
+			t.Errorf("%s: %v, %v in all, %v if unreported, %v by its revocations; want %+v", tt.name, f.Judged, f.Error,
+				e.Unreported, e.Turned, tt)
 		}
 		f = bulkhead.Finding{Signature: f.Signature}
 		if (Policy{Promotion: 1, NearMatch: 2}).Finding(&f, &e, Exact()); f.Error != 0 || e.Turned != 0 {
@@ -77,7 +85,8 @@ func TestTurnedFinding(t *testing.T) {
 func TestTurnedMessage(t *testing.T) {
 	const spam, revoked = 0.001, 0.01
 
-	schemes := map[rune]bulkhead.Scheme{'x': bulkhead.Exact, 'd': bulkhead.DCCBody, 'e': bulkhead.RazorE4, 'n': bulkhead.Near,
+	schemes := map[rune]bulkhead.Scheme{'x': bulkhead.Exact, 'd': bulkhead.DCCBody, 'e': bulkhead.RazorE4,
+		'n': bulkhead.Near,
 		's': bulkhead.RspamdShingle, 'L': bulkhead.Link, 'A': bulkhead.Attachment}
 	o := new(Odds)
 	o.AddSpam(spam)
@@ -94,7 +103,7 @@ func TestTurnedMessage(t *testing.T) {
 		// One of the whole text is enough for spam, so of two hidden ones only one need be.
 		{[]string{"xh", "dh"}, spam + revoked, bulkhead.ClassUnknown},
 		{[]string{"xa", "da"}, spam + spam, bulkhead.ClassSpam},
-		// What another signature says without a revocation is not turned.
+		// A judgement by another signature without a revocation is not turned.
 		{[]string{"xl", "da"}, spam, bulkhead.ClassSpam},
 		// All parts must be listed: three of three hidden need three ghosts.
 		{[]string{"ehhh"}, spam + revoked*revoked*revoked, bulkhead.ClassUnknown},
@@ -111,7 +120,7 @@ func TestTurnedMessage(t *testing.T) {
 		{[]string{"sllh------"}, 3 * revoked, bulkhead.ClassUnknown},
 		// A revoked exact copy outweighs listed bands.
 		{[]string{"xh", "nlll-----"}, 28*spam*spam + revoked, bulkhead.ClassUnknown},
-		// Any hidden part may have decided, beside the text.
+		// Any hidden part may have decided, besides the text.
 		{[]string{"x-", "Lh"}, revoked, bulkhead.ClassUnknown},
 		{[]string{"x-", "Lhh", "Ah"}, 3 * revoked, bulkhead.ClassUnknown},
 		{[]string{"xh", "Lh"}, spam + 2*revoked, bulkhead.ClassUnknown},
@@ -136,27 +145,31 @@ func TestTurnedMessage(t *testing.T) {
 					e.Votes.Spam = 2 * Unit
 				}
 				policy.Finding(&f, &e, o)
-				c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence, e)
+				c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings,
+					f), append(c.Evidence, e)
 			}
 		}
 		v := bulkhead.Verdict{Findings: c.Findings, Threshold: 20}
 		d := Decider{Policy: policy}
 		d.Message(&v, &c)
 		if v.Class != tt.class || !near(v.Error, tt.want) {
-			t.Errorf("%v: %v with an error of %v, want %v with %v (%q)", tt.message, v.Class, v.Error, tt.class, tt.want, v.Reasons)
+			t.Errorf("%v: %v with an error of %v, want %v with %v (%q)", tt.message, v.Class, v.Error, tt.class, tt.want,
+				v.Reasons)
 		}
 	}
 }
 
 // TestTurnedReasons: a verdict that rests on a revocation says how often that is chance.
 func TestTurnedReasons(t *testing.T) {
-	for p, want := range map[float64]string{0.01: "one in 100 messages that nobody reported, or nobody revoked", 0.0025: "one in 400 ", 0.6: "too full", 1e-20: "all but impossible"} {
+	for p, want := range map[float64]string{0.01: "one in 100 messages that nobody reported, or nobody revoked",
+		0.0025: "one in 400 ", 0.6: "too full", 1e-20: "all but impossible"} {
 		o := new(Odds)
 		o.AddRevoked(p)
 		f, e := found(bulkhead.Exact, 1, bulkhead.Finding{}), inState(isHidden)
 		d := Decider{Policy: Policy{Promotion: 1, NearMatch: 2}}
 		d.Policy.Finding(&f, &e, o)
-		c := Case{Signatures: []bulkhead.Signature{f.Signature}, Findings: []bulkhead.Finding{f}, Evidence: []Evidence{e}, Pairs: noPairs{}}
+		c := Case{Signatures: []bulkhead.Signature{f.Signature}, Findings: []bulkhead.Finding{f}, Evidence: []Evidence{e},
+			Pairs: noPairs{}}
 		v := bulkhead.Verdict{Findings: c.Findings, Threshold: 20}
 		if d.Message(&v, &c); !strings.Contains(v.Reasons[len(v.Reasons)-1], want) {
 			t.Errorf("hidden with %v: %q, want %q in the last", p, v.Reasons, want)
@@ -182,7 +195,8 @@ func TestTurnedPair(t *testing.T) {
 		for _, p := range parts {
 			f := bulkhead.Finding{Signature: p.signature()}
 			d.Policy.Finding(&f, &p.Evidence, Exact())
-			c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence, p.Evidence)
+			c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f), append(c.Evidence,
+				p.Evidence)
 		}
 		c.Pairs, c.Revoked = samePairs{tt.Evidence}, 0.01
 		v := bulkhead.Verdict{Findings: c.Findings, Threshold: 20}

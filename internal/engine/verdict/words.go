@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// errorReason tells the probability that the filters are wrong, as a share of the messages
-// about which they can be.
+// errorReason describes the probability that the filters are wrong, as a share of the messages
+// about which they can be wrong.
 func errorReason(p float64, who string) string {
 	switch {
 	case p <= 0:

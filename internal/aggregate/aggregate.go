@@ -98,7 +98,9 @@ func (t *Tap) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayStat
 	parts, states, err := t.Engine.TakeRounds(ctx)
 	// Rounds of one array have an order.
 	sorted := slices.Clone(parts)
-	sort.Slice(sorted, func(i, j int) bool { return sorted[i].From < sorted[j].From }) // slices.SortFunc of a large struct is 19 kB of program
+	sort.Slice(sorted, func(i, j int) bool {
+		return sorted[i].From < sorted[j].From
+	}) // slices.SortFunc of a large struct is 19 kB of program
 	for i := range sorted {
 		t.aggregate.feed(own, &sorted[i])
 	}

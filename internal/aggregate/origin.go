@@ -40,7 +40,8 @@ func (s *Sum) Images(_ context.Context, a engine.Array, start uint64) (version u
 		}
 		version, g := t.cells.Version(), t.cells.Geometry()
 		for p := range g.Pages() {
-			parts = append(parts, engine.Part{Array: a, Start: start, Geometry: g, Image: t.cells.Image(p).Append(nil), At: version})
+			parts = append(parts, engine.Part{Array: a, Start: start, Geometry: g, Image: t.cells.Image(p).Append(nil),
+				At: version})
 		}
 		return version, parts, nil
 	}

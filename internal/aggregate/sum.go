@@ -91,7 +91,8 @@ type fed struct {
 func newSum(e *engine.Engine, members []string) *Sum {
 	return &Sum{
 		engine: e, members: slices.Sorted(slices.Values(members)), making: true,
-		lives: make(map[string]uint64), have: make(map[source]uint64), listed: make(map[source]int), starts: make(map[place]uint64),
+		lives: make(map[string]uint64), have: make(map[source]uint64), listed: make(map[source]int),
+		starts: make(map[place]uint64),
 	}
 }
 
@@ -149,7 +150,8 @@ func (s *Sum) arrays(origin string) []engine.ArrayState {
 }
 
 // copyArray returns a copy of an array of a member.
-func (s *Sum) copyArray(ctx context.Context, origin string, a engine.ArrayState) (version uint64, cells array, err error) {
+func (s *Sum) copyArray(ctx context.Context, origin string, a engine.ArrayState) (version uint64, cells array,
+	err error) {
 	var images []*filter.Image
 	if origin == own {
 		var parts []engine.Part
@@ -269,7 +271,8 @@ func (s *Sum) slot(at place, a engine.Array, g filter.Geometry) (*slot, error) {
 		at.n++
 	}
 	if s.count(a) >= maxSlots {
-		s.full = fmt.Sprintf("%s of generation %d: the sum has %d arrays of that kind already; give the members equal sizes, or make two groups of them", a, at.from, maxSlots)
+		s.full = fmt.Sprintf(
+			"%s of generation %d: the sum has %d arrays of that kind already; give the members equal sizes, or make two groups of them", a, at.from, maxSlots)
 		return nil, nil
 	}
 	cells, err := blank(a, g)
@@ -343,7 +346,8 @@ func (s *Sum) add(origin string, p *engine.Part) {
 	}
 	s.have[x] = p.To
 	if s.adds += r.Len(); s.adds <= maxAdds {
-		s.parts = append(s.parts, engine.Part{Array: p.Array, Start: t.start, Geometry: p.Geometry, Round: bytes.Clone(p.Round), From: from, To: r.To})
+		s.parts = append(s.parts, engine.Part{Array: p.Array, Start: t.start, Geometry: p.Geometry,
+			Round: bytes.Clone(p.Round), From: from, To: r.To})
 	}
 }
 
@@ -419,7 +423,8 @@ func (s *Sum) state() (out []engine.ArrayState) {
 	s.expire()
 	for _, t := range s.slots {
 		g, keys := t.cells.Geometry(), t.load()
-		out = append(out, engine.ArrayState{Array: t.array, Start: t.start, Geometry: g, Version: t.cells.Version(), Keys: keys, Bytes: g.Bytes(), Ghost: g.GhostError(keys)})
+		out = append(out, engine.ArrayState{Array: t.array, Start: t.start, Geometry: g, Version: t.cells.Version(),
+			Keys: keys, Bytes: g.Bytes(), Ghost: g.GhostError(keys)})
 	}
 	return out
 }

@@ -68,7 +68,8 @@ func newWorldAbove(t testing.TB, floor uint32, capacities ...uint64) *world {
 	w.now.Store(1_800_000_000)
 	w.node, w.reader = w.open(1000), w.open(1000)
 	for i, capacity := range capacities {
-		w.members = append(w.members, &member{id: fmt.Sprint("M", i), engine: w.open(capacity), truth: make(map[int]uint32), life: 1})
+		w.members = append(w.members, &member{id: fmt.Sprint("M", i), engine: w.open(capacity),
+			truth: make(map[int]uint32), life: 1})
 	}
 	w.agg = New(Options{Engine: w.node, Members: w.ids, Log: slog.New(slog.DiscardHandler)})
 	err := errors.Join(w.node.Record(t.Context(), true), w.node.SetOrigins(t.Context(), w.origins()),
@@ -121,7 +122,8 @@ func (w *world) remake() {
 	}
 }
 
-func (w *world) apply(apply func(context.Context, string, []engine.Parsed) error, e *engine.Engine, origin string, parts ...engine.Part) {
+func (w *world) apply(apply func(context.Context, string, []engine.Parsed) error, e *engine.Engine, origin string,
+	parts ...engine.Part) {
 	w.t.Helper()
 	var parsed []engine.Parsed
 	for _, p := range parts {
@@ -373,12 +375,14 @@ func TestOnlyPublishes(t *testing.T) {
 	s := newWorld(t, 200).sum
 	ctx := t.Context()
 	_, parse := s.ParsePart(engine.Part{})
-	for i, err := range []error{parse, s.SetOrigins(ctx, nil), s.ApplyRemote(ctx, "S", nil), s.ForgetGenerations(ctx, "S", 0), s.Renew(ctx, "S", 1), s.RenameOrigin(ctx, "S", "T")} {
+	for i, err := range []error{parse, s.SetOrigins(ctx, nil), s.ApplyRemote(ctx, "S", nil),
+		s.ForgetGenerations(ctx, "S", 0), s.Renew(ctx, "S", 1), s.RenameOrigin(ctx, "S", "T")} {
 		if !errors.Is(err, bulkhead.ErrForbidden) {
 			t.Errorf("%d: %v, want it forbidden", i, err)
 		}
 	}
-	if now, later := s.Room("S", engine.Need{}); now || later || s.Incarnation("S") != 0 || s.Replica("S") != nil || s.Origins() != nil || s.Shown("S", engine.ArrayCounts, 0) != 0 {
+	if now, later := s.Room("S", engine.Need{}); now || later || s.Incarnation("S") != 0 || s.Replica("S") != nil ||
+		s.Origins() != nil || s.Shown("S", engine.ArrayCounts, 0) != 0 {
 		t.Error("a sum holds something of others")
 	}
 	if _, _, err := s.Images(ctx, engine.ArraySpam, 5); !errors.Is(err, bulkhead.ErrMalformed) {

@@ -81,7 +81,8 @@ func (w *topology) newOrg(group int, role Role, aggregates bool) *org {
 func (o *org) start() {
 	t := o.w.t
 	var err error
-	if o.st, err = store.Open(filepath.Join(o.root, fmt.Sprint("data", o.data)), store.Options{Durability: store.Relaxed}); err != nil {
+	if o.st, err = store.Open(filepath.Join(o.root, fmt.Sprint("data", o.data)),
+		store.Options{Durability: store.Relaxed}); err != nil {
 		t.Fatal(err)
 	}
 	o.engine, err = engine.Open(context.Background(), engine.Options{
@@ -96,7 +97,8 @@ func (o *org) start() {
 		Engine: o.engine, Members: o.members, Open: o.open, Audit: 5 * time.Second, Rest: 20 * time.Second, Log: o.w.log,
 	})
 	opts := Options{
-		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: testSecret.ID(), Mode: External, Role: o.role,
+		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: testSecret.ID(), Mode: External,
+		Role:  o.role,
 		Store: o.st.Manifest().Incarnation, Heartbeat: time.Minute, Log: o.w.log,
 	}
 	if o.mesh, err = prepare(t.Context(), opts); err != nil {
@@ -138,7 +140,8 @@ func (o *org) members() []string {
 // open opens the mesh of the organisation's aggregate.
 func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggregate.Mesh, error) {
 	m, err := prepare(ctx, Options{
-		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: testSecret.ID(), Mode: External, Role: Publish,
+		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: testSecret.ID(), Mode: External,
+		Role:  Publish,
 		Store: life, Heartbeat: time.Minute, Log: o.w.log,
 		Organisations: func() []Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
 	})
@@ -187,7 +190,8 @@ func (o *org) report() {
 }
 
 func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
-	w := &topology{t: t, rng: rand.New(rand.NewPCG(seed, 1)), capacity: 2000, done: make(map[string]int), log: slog.New(slog.DiscardHandler)}
+	w := &topology{t: t, rng: rand.New(rand.NewPCG(seed, 1)), capacity: 2000, done: make(map[string]int),
+		log: slog.New(slog.DiscardHandler)}
 	if os.Getenv("AGGREGATE_LOG") != "" {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -272,18 +276,21 @@ func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 		}
 		for _, p := range o.mesh.Status().Peers {
 			if p.Weight > 0 && (p.Quarantine != "" || p.Missing > 0) {
-				wrong = append(wrong, fmt.Sprintf("organisation %d of peer %s: %q, %d missing, %s", i, p.ID, p.Quarantine, p.Missing, p.Error))
+				wrong = append(wrong, fmt.Sprintf("organisation %d of peer %s: %q, %d missing, %s", i, p.ID, p.Quarantine,
+					p.Missing, p.Error))
 			}
 		}
 		for n := range 60 {
 			f := check(w.t, o.engine, n)
-			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham} {
+			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam,
+				bulkhead.Ham: f.Ham} {
 				asked++
 				if got > want[n][vote] {
 					over++
 				}
 				if got < want[n][vote] {
-					wrong = append(wrong, fmt.Sprintf("organisation %d of group %d: %d %v of signature %d, want %d", i, o.group, got, vote, n, want[n][vote]))
+					wrong = append(wrong, fmt.Sprintf("organisation %d of group %d: %d %v of signature %d, want %d", i, o.group,
+						got, vote, n, want[n][vote]))
 				}
 			}
 		}
@@ -429,7 +436,8 @@ func TestTopology(t *testing.T) {
 				if limit := asked / 100; over > limit {
 					t.Errorf("%d of %d counts too high, limit %d", over, asked, limit)
 				}
-				t.Logf("%d organisations, %d groups: %v; %d of %d counts too low, %d too high", len(w.everybody()), groups, w.done, len(wrong), asked, over)
+				t.Logf("%d organisations, %d groups: %v; %d of %d counts too low, %d too high", len(w.everybody()), groups,
+					w.done, len(wrong), asked, over)
 				w.close()
 			})
 		})

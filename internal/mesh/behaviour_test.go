@@ -46,13 +46,15 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	t.Helper()
 	s := &site{}
 	eo.Secret = testSecret
-	eo.Tally = engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: max(eo.Tally.Capacity, 20_000), Error: 1e-3, Memory: eo.Tally.Memory}
+	eo.Tally = engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: max(eo.Tally.Capacity, 20_000),
+		Error: 1e-3, Memory: eo.Tally.Memory}
 	eo.Block = engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 1e-6}
 	e, err := engine.Open(context.Background(), eo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: memoryDir(t), Engine: e, KeyID: testSecret.ID(), Mode: External, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
+	o := Options{Dir: memoryDir(t), Engine: e, KeyID: testSecret.ID(), Mode: External,
+		Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if change != nil {
 		change(&o)
 	}
@@ -239,14 +241,16 @@ func TestRollback(t *testing.T) {
 			counted uint64
 		}{{time.Time{}, 2}, {today, 1}} {
 			l, err := home.Loss(peer.id.ID(), tt.since)
-			if err != nil || l.Counted != tt.counted || l.Arrays != int(tt.counted) || l.From.Before(tt.since) || l.From.After(today) {
+			if err != nil || l.Counted != tt.counted || l.Arrays != int(tt.counted) || l.From.Before(tt.since) ||
+				l.From.After(today) {
 				t.Errorf("loss since %v: %+v, %v, want %d keys", tt.since, l, err, tt.counted)
 			}
 		}
 		if _, err := home.Loss(peer.id.ID(), time.Now().Add(time.Hour)); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("loss by a rollback to the future: %v", err)
 		}
-		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Add(time.Hour)); !errors.Is(err, bulkhead.ErrMalformed) {
+		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Add(time.Hour)); !errors.Is(err,
+			bulkhead.ErrMalformed) {
 			t.Errorf("rollback to the future: %v", err)
 		}
 		report(t, peer.engine, 1, bulkhead.Sighting, 5)

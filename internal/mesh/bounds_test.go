@@ -95,11 +95,13 @@ func TestLook(t *testing.T) {
 			return engine.ArrayState{Array: engine.ArraySpam, Start: 5, Geometry: tt.g, Keys: keys}
 		}
 		if l.due(at(tt.least)) || !l.due(at(tt.least+1)) {
-			t.Errorf("%v: looked at with %d keys: %v; with one more: %v", tt.g, tt.least, l.due(at(tt.least)), l.due(at(tt.least+1)))
+			t.Errorf("%v: looked at with %d keys: %v; with one more: %v", tt.g, tt.least, l.due(at(tt.least)),
+				l.due(at(tt.least+1)))
 		}
 		seen := 16 * tt.least
 		l[ref{engine.ArraySpam, 5}] = seen
-		for keys, want := range map[uint64]bool{seen: false, seen + tt.least: false, seen + tt.least + 1: true, seen - 1: true, tt.least: false} {
+		for keys, want := range map[uint64]bool{seen: false, seen + tt.least: false, seen + tt.least + 1: true,
+			seen - 1: true, tt.least: false} {
 			if got := l.due(at(keys)); got != want {
 				t.Errorf("%v: looked at with %d keys, after %d: %v, want %v", tt.g, keys, seen, got, want)
 			}
@@ -197,7 +199,8 @@ func TestIntake(t *testing.T) {
 			}
 			x := incoming{from: hint{byte(rng.IntN(5))}}
 			if rng.IntN(10) > 0 {
-				x.size, x.m = rng.IntN(12<<20), &message{said: make([]byte, 10), rounds: make([]round, rng.IntN(3)), wants: make([]arrayHead, rng.IntN(3))}
+				x.size, x.m = rng.IntN(12<<20), &message{said: make([]byte, 10), rounds: make([]round, rng.IntN(3)),
+					wants: make([]arrayHead, rng.IntN(3))}
 				if want := x.size + 10 + queuedCost*(1+len(x.m.rounds)+len(x.m.wants)); x.cost() != want {
 					t.Fatalf("cost %d, want %d", x.cost(), want)
 				}
@@ -289,7 +292,8 @@ func TestLongLineage(t *testing.T) {
 		}
 	}
 	last := uint64(10 + 3*maxEpochs - 1)
-	for boot, want := range map[uint64]uint64{last: math.MaxUint64, last + 5: math.MaxUint64, last - 1: l[len(l)-1].Base, last - 2: l[len(l)-2].Base, 0: 0} {
+	for boot, want := range map[uint64]uint64{last: math.MaxUint64, last + 5: math.MaxUint64,
+		last - 1: l[len(l)-1].Base, last - 2: l[len(l)-2].Base, 0: 0} {
 		if got := l.upTo(boot); got != want {
 			t.Errorf("of process %d all up to %d is part of it, want %d", boot, got, want)
 		}
@@ -302,7 +306,8 @@ func TestLongLineage(t *testing.T) {
 		t.Errorf("set back to nothing: %v", got)
 	}
 	var none lineage
-	if !none.contains(engine.ArrayState{Version: 7, Boot: 3}, 3) || none.contains(engine.ArrayState{Version: 7, Boot: 4}, 3) {
+	if !none.contains(engine.ArrayState{Version: 7, Boot: 3}, 3) ||
+		none.contains(engine.ArrayState{Version: 7, Boot: 4}, 3) {
 		t.Error("of a process that was never set back all is part, and nothing of a later one")
 	}
 	set := lineage{{1, 0}, {5, 20}}
@@ -310,7 +315,8 @@ func TestLongLineage(t *testing.T) {
 		version, partial, boot uint64
 		want                   bool
 	}{{20, 0, 1, true}, {21, 0, 1, false}, {10, 21, 1, false}, {10, 20, 1, true}, {99, 0, 5, true}, {1, 0, 7, false}} {
-		if got := set.contains(engine.ArrayState{Version: tt.version, Partial: tt.partial, Boot: tt.boot}, 6); got != tt.want {
+		if got := set.contains(engine.ArrayState{Version: tt.version, Partial: tt.partial, Boot: tt.boot},
+			6); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
@@ -372,7 +378,8 @@ func TestIntakeBounds(t *testing.T) {
 func TestExcess(t *testing.T) {
 	o := &Options{MaxAdds: 100, MaxListings: 10}
 	for want, g := range map[string]growth{
-		"": {adds: 6000, listings: 600}, "5 adds above its rate, limit 100 a minute": {adds: 6005, listings: 600}, "7 listings above its rate, limit 10 a minute": {adds: 6000, listings: 607},
+		"": {adds: 6000, listings: 600}, "5 adds above its rate, limit 100 a minute": {adds: 6005, listings: 600},
+		"7 listings above its rate, limit 10 a minute": {adds: 6000, listings: 607},
 	} {
 		if got := g.excess(o); got != want {
 			t.Errorf("%+v: %q, want %q", g, got, want)

@@ -45,7 +45,8 @@ func TestImagesUnderLoad(t *testing.T) {
 		k.wipe()
 		trust(t, home, 1, peer)
 		time.Sleep(time.Minute)
-		if got, sent, images := check(t, home.engine, 1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent || images > 2 {
+		if got, sent, images := check(t, home.engine, 1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent ||
+			images > 2 {
 			t.Errorf("%d sightings after %d images, want %d after one", got, images, sent)
 		}
 	})
@@ -98,7 +99,8 @@ func TestBeforeRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := smallEngine(t, nil)
-	m, err := prepare(t.Context(), Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External, Identity: id})
+	m, err := prepare(t.Context(), Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External,
+		Identity: id})
 	if err != nil {
 		t.Fatal(err)
 	}

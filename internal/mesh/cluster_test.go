@@ -53,7 +53,8 @@ func startCluster(t *testing.T, s setup) *cluster {
 		for _, r := range routes {
 			others = append(others, "nats-route://"+r)
 		}
-		conf := fmt.Sprintf("listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\ncluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
+		conf := fmt.Sprintf(
+			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\ncluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
 			clients[i], i, t.TempDir(), s.jetstream, routes[i], strings.Join(others, ", "), s.cluster, s.users)
 		if s.leafs != "" {
 			conf += fmt.Sprintf("leafnodes { listen: %q\n%s }\n", c.leafs[i], s.leafs)
@@ -98,7 +99,8 @@ func TestCluster(t *testing.T) {
 		dir, id := identity(t)
 		// Each node begins with another server.
 		servers := append(append([]string{}, c.urls[i:]...), c.urls[:i]...)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: e, Mode: External, Servers: servers, Credentials: NoCredentials, Replicas: 3}))
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: e, Mode: External, Servers: servers,
+			Credentials: NoCredentials, Replicas: 3}))
 		engines, meshes = append(engines, e), append(meshes, m)
 	}
 	befriend(t, meshes...)
@@ -155,7 +157,8 @@ func (w *team) users(domain string) string {
 
 // open opens a node that begins with another server than the others, as with says.
 func (w *team) open(i int, servers []string, with func(i int, o *Options)) (*Mesh, func()) {
-	o := quick(Options{Dir: w.dirs[i], Identity: w.ids[i], Engine: w.engines[i], Mode: External, Replicas: 3, Log: slog.New(slog.NewTextHandler(&w.logs[i], nil))})
+	o := quick(Options{Dir: w.dirs[i], Identity: w.ids[i], Engine: w.engines[i], Mode: External, Replicas: 3,
+		Log: slog.New(slog.NewTextHandler(&w.logs[i], nil))})
 	if servers != nil {
 		o.Servers = append(slices.Clone(servers[i:]), servers[:i]...)
 	}
@@ -174,7 +177,8 @@ func (w *team) share(servers []string, with func(i int, o *Options)) {
 		m, stop := w.open(i, servers, with)
 		w.meshes, w.stops = append(w.meshes, m), append(w.stops, stop)
 		// The first makes the streams.
-		eventually(t, time.Minute, "the streams are there", func() bool { b := m.Status().Brokers[0]; return b.Answer > 0 && b.Trouble == "" })
+		eventually(t, time.Minute, "the streams are there",
+			func() bool { b := m.Status().Brokers[0]; return b.Answer > 0 && b.Trouble == "" })
 	}
 	befriend(t, w.meshes...)
 	for i, e := range w.engines {
@@ -221,8 +225,10 @@ func TestClusterPrivilege(t *testing.T) {
 	defer eve.Close()
 	n := newNames(testSecret.ID())
 	for _, subject := range []string{
-		n.subject(topic{kind: kindDelta, origin: ids[0].public.hint()}), n.headsOf(ids[0].public.hint()), "$JS.API.STREAM.DELETE." + n.deltaStream(),
-		"$JS.API.STREAM.PURGE." + n.imageStream(), "$JS.API.STREAM.CREATE." + n.deltaStream(), "$JS.API.STREAM.UPDATE." + n.deltaStream(), "$JS.API.STREAM.NAMES", "other",
+		n.subject(topic{kind: kindDelta, origin: ids[0].public.hint()}), n.headsOf(ids[0].public.hint()),
+		"$JS.API.STREAM.DELETE." + n.deltaStream(),
+		"$JS.API.STREAM.PURGE." + n.imageStream(), "$JS.API.STREAM.CREATE." + n.deltaStream(),
+		"$JS.API.STREAM.UPDATE." + n.deltaStream(), "$JS.API.STREAM.NAMES", "other",
 	} {
 		if err := errors.Join(eve.Publish(subject, []byte("x")), eve.Flush()); err != nil {
 			t.Fatal(err)
@@ -262,7 +268,8 @@ func TestClusterTLS(t *testing.T) {
 	})
 	w.share(servers, func(i int, o *Options) {
 		o.CA = a.file
-		o.Cert, o.Key = a.issue(fmt.Sprint("node", i), func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+		o.Cert, o.Key = a.issue(fmt.Sprint("node", i),
+			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 	})
 }
 
@@ -310,13 +317,17 @@ func TestClusterJWT(t *testing.T) {
 	w, o := newTeam(t), newTenancy(t)
 	c := startCluster(t, setup{users: o.conf()})
 	creds := func(i int, options *Options) { options.Credentials = o.user(fmt.Sprint("node", i), w.least(i)) }
-	w.unreachable(0, c.urls, "uthorization", func(i int, options *Options) { options.Credentials = newTenancy(t).user("stranger", w.least(i)) })
+	w.unreachable(0, c.urls, "uthorization", func(i int, options *Options) {
+		options.Credentials = newTenancy(t).user("stranger", w.least(i))
+	})
 	w.share(c.urls, creds)
 
 	w.stops[1]()
 	file := newTenancy(t).user("stranger", w.least(1))
 	w.meshes[1], w.stops[1] = w.open(1, c.urls, func(_ int, options *Options) { options.Credentials = file })
-	eventually(t, time.Minute, "the stranger is refused", func() bool { return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].has("uthorization") })
+	eventually(t, time.Minute, "the stranger is refused", func() bool {
+		return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].has("uthorization")
+	})
 	report(t, w.engines[1], 2, bulkhead.Sighting, 1000)
 	if err := os.Rename(o.user("renewed", w.least(1)), file); err != nil {
 		t.Fatal(err)
@@ -337,25 +348,29 @@ func TestLeaf(t *testing.T) {
 	publish, subscribe := []string{all, headsOfAll}, []string{all, headsOfAll}
 	// The first node is at the cluster, the others are the site's.
 	for _, id := range w.ids[1:] {
-		for _, api := range []string{jetStreamAPI(domain), jetStreamAPI("")} { // which of them is looked at depends on the server's version
+		for _, api := range []string{jetStreamAPI(domain),
+			jetStreamAPI("")} { // which of them is looked at depends on the server's version
 			p, s := n.grants(id.public.hint(), api)
 			publish, subscribe = append(publish, p...), append(subscribe, s...)
 		}
 	}
-	site := fmt.Sprintf("{ user: site, password: secret, permissions: { publish: [\"%s\"], subscribe: [\"%s\"] } }\n", strings.Join(publish, `", "`), strings.Join(subscribe, `", "`))
+	site := fmt.Sprintf("{ user: site, password: secret, permissions: { publish: [\"%s\"], subscribe: [\"%s\"] } }\n",
+		strings.Join(publish, `", "`), strings.Join(subscribe, `", "`))
 	first, err := Grants(networkOf(testSecret), "", w.ids[0].ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startCluster(t, setup{users: strings.Replace(first, "users = [\n", "users = [\n"+site, 1), jetstream: "domain: " + domain, leafs: "no_advertise: true"})
+	c := startCluster(t, setup{users: strings.Replace(first, "users = [\n", "users = [\n"+site, 1),
+		jetstream: "domain: " + domain, leafs: "no_advertise: true"})
 	var remotes []string
 	for _, at := range c.leafs {
 		remotes = append(remotes, fmt.Sprintf("%q", "nats-leaf://site:secret@"+at))
 	}
 	address := freePort(t)
 	leaf := func() *exec.Cmd {
-		return runServer(t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\nleafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
-			address, t.TempDir(), strings.Join(remotes, ", "), w.users(domain)))
+		return runServer(
+			t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\nleafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
+				address, t.TempDir(), strings.Join(remotes, ", "), w.users(domain)))
 	}
 	server := leaf()
 	w.share(nil, func(i int, o *Options) {

@@ -46,7 +46,8 @@ func rotated(t *testing.T) (old, to *Identity) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if to, err = OpenIdentity(dir); err != nil || to.Predecessor() != old.ID() || old.Predecessor() != "" || to.ID() == old.ID() {
+	if to, err = OpenIdentity(dir); err != nil || to.Predecessor() != old.ID() || old.Predecessor() != "" ||
+		to.ID() == old.ID() {
 		t.Fatalf("%v after %v: %v", to, old, err)
 	}
 	return old, to
@@ -80,7 +81,8 @@ func TestMistakenOptions(t *testing.T) {
 		"authorities": {func(o *Options) { o.Mode, o.CA = External, filepath.Join(t.TempDir(), "none") }, "none"},
 	} {
 		dir, id := identity(t)
-		o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"nats://127.0.0.1:1"}}
+		o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join,
+			Servers: []string{"nats://127.0.0.1:1"}}
 		tt.change(&o)
 		if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want an error that names %s", name, err, tt.want)
@@ -91,7 +93,8 @@ func TestMistakenOptions(t *testing.T) {
 		if role == "" {
 			role = Both
 		}
-		if o.Role != role || o.Interval != 1500*time.Millisecond || o.Heartbeat != 30*time.Second || o.StreamAge != 72*time.Hour || o.StreamBytes != 1<<30 ||
+		if o.Role != role || o.Interval != 1500*time.Millisecond || o.Heartbeat != 30*time.Second ||
+			o.StreamAge != 72*time.Hour || o.StreamBytes != 1<<30 ||
 			o.MaxAdds != 1e6 || o.MaxListings != 1e5 || o.Replicas != 1 || o.Now == nil || o.Log == nil {
 			t.Errorf("role %q: %+v", role, o)
 		}
@@ -114,7 +117,8 @@ func TestDamagedFiles(t *testing.T) {
 		"state":                {stateFile, func() []byte { return []byte("{") }, false},
 		"peers":                {PeersFile, func() []byte { return []byte("{") }, false},
 		"heard":                {heardFile, func() []byte { return []byte("{") }, true},
-		"heard of a stranger":  {heardFile, func() []byte { return encoded(t, []heard{{Key: old.ID()}, {Key: "nobody"}}) }, true},
+		"heard of a stranger": {heardFile, func() []byte { return encoded(t, []heard{{Key: old.ID()}, {Key: "nobody"}}) },
+			true},
 	} {
 		dir, _ := identity(t)
 		if err := os.WriteFile(filepath.Join(dir, tt.file), tt.text(), 0o600); err != nil {
@@ -184,7 +188,8 @@ func TestCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil || cert.Subject.CommonName != id.ID() {
+		if err := cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil ||
+			cert.Subject.CommonName != id.ID() {
 			t.Errorf("%v, of %v", err, cert.Subject)
 		}
 		if cert.NotBefore.After(now.Add(-time.Hour)) || cert.NotAfter.Before(now.AddDate(10, 0, 0)) {
@@ -204,17 +209,22 @@ func TestCertificate(t *testing.T) {
 		state tls.ConnectionState
 		want  string
 	}{
-		"a peer":                   {[]*Identity{id}, show(id, nil), ""},
-		"a stranger":               {[]*Identity{old}, show(id, nil), "not on the list of peers"},
-		"a new key":                {[]*Identity{old}, show(to, nil), ""},
-		"a new key of a stranger":  {[]*Identity{id}, show(to, nil), "not on the list of peers"},
-		"a new key, without proof": {[]*Identity{old}, show(to, func(c *x509.Certificate) { c.Subject.Organization = nil }), "not on the list of peers"},
+		"a peer":                  {[]*Identity{id}, show(id, nil), ""},
+		"a stranger":              {[]*Identity{old}, show(id, nil), "not on the list of peers"},
+		"a new key":               {[]*Identity{old}, show(to, nil), ""},
+		"a new key of a stranger": {[]*Identity{id}, show(to, nil), "not on the list of peers"},
+		"a new key, without proof": {[]*Identity{old}, show(to, func(c *x509.Certificate) {
+			c.Subject.Organization = nil
+		}), "not on the list of peers"},
 		"a new key, proof twice": {[]*Identity{old}, show(to, func(c *x509.Certificate) {
 			c.Subject.Organization = append(c.Subject.Organization, c.Subject.Organization...)
 		}), "not on the list of peers"},
-		"the proof of another": {[]*Identity{old}, show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.proof.text()} }), "not on the list of peers"},
-		"no certificate":       {[]*Identity{id}, tls.ConnectionState{}, "no certificate"},
-		"another kind of key":  {[]*Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}}, "not that of a node"},
+		"the proof of another": {[]*Identity{old},
+			show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.proof.text()} }),
+			"not on the list of peers"},
+		"no certificate": {[]*Identity{id}, tls.ConnectionState{}, "no certificate"},
+		"another kind of key": {[]*Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}},
+			"not that of a node"},
 	} {
 		m := closed(t, nil)
 		for _, p := range tt.peers {
@@ -249,7 +259,8 @@ func TestSignIn(t *testing.T) {
 		for _, tt := range []struct {
 			nonce string
 			ok    bool
-		}{{"abcXYZ019-_", true}, {"!", true}, {"~", true}, {"a b", false}, {"a\x7f", false}, {"\x00", false}, {"ab\xff", false}, {signatureText + "x", false}} {
+		}{{"abcXYZ019-_", true}, {"!", true}, {"~", true}, {"a b", false}, {"a\x7f", false}, {"\x00", false},
+			{"ab\xff", false}, {signatureText + "x", false}} {
 			sig, err := o.SignatureCB([]byte(tt.nonce))
 			if (err == nil) != tt.ok || tt.ok != ed25519.Verify(id.public[:], []byte(tt.nonce), pad(sig)) {
 				t.Errorf("%q: %v", tt.nonce, err)

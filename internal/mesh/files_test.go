@@ -14,7 +14,8 @@ func FuzzFiles(f *testing.F) {
 	names := []string{PeersFile, stateFile, heardFile, rotationFile, struckFile, invitationsFile}
 	key := public{1, 2, 3}
 	for which := range names {
-		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.id() + `","weight":0.5}]`, `[{"id":"` + key.id() + `","weight":7}]`,
+		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.id() + `","weight":0.5}]`,
+			`[{"id":"` + key.id() + `","weight":7}]`,
 			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.id() + `"]`, `[{"secret":"AA==","uses":-1}]`, `{"incarnation":18446744073709551615}`, "{damaged"} {
 			f.Add([]byte(text), uint8(which))
 		}

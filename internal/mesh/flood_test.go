@@ -19,7 +19,8 @@ func TestStoredFlood(t *testing.T) {
 	_, liar := identity(t)
 	a, b := smallEngine(t, nil), smallEngine(t, nil)
 	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, quick(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"}))
+	join, _ := start(t, quick(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+		Name: "join"}))
 	befriend(t, hub, join)
 	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
 		t.Fatal(err)
@@ -34,7 +35,9 @@ func TestStoredFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	report(t, b, 1, bulkhead.Sighting, 3)
-	eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool { return check(t, a, 1).Sightings == 3 })
+	eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool {
+		return check(t, a, 1).Sightings == 3
+	})
 	eventually(t, 5*time.Minute, "the hub has read the flood", func() bool {
 		for _, p := range hub.Status().Peers {
 			if p.ID == liar.ID() && p.Refusals[reasonForged] >= 60 {
@@ -53,7 +56,8 @@ func TestStoredFlood(t *testing.T) {
 func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int) {
 	t.Helper()
 	dir, _ := identity(t)
-	m, err := prepare(t.Context(), Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join, Servers: []string{address}})
+	m, err := prepare(t.Context(), Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil),
+		KeyID: testSecret.ID(), Mode: Join, Servers: []string{address}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,8 @@ func TestFollowGroup(t *testing.T) {
 	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{h.address}}))
+	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: smallEngine(t, nil), Mode: Join,
+		Servers: []string{h.address}}))
 	listed := func(want ...*Identity) func() bool {
 		return func() bool {
 			var got []string
@@ -62,7 +63,8 @@ func TestFollowGroup(t *testing.T) {
 		t.Error(err)
 	} else {
 		var l groupList
-		if err := json.Unmarshal(msg.Data, &l); err != nil || l.To != two.ID() || len(l.Members) != 1 || l.Members[0].Key != self.ID() {
+		if err := json.Unmarshal(msg.Data, &l); err != nil || l.To != two.ID() || len(l.Members) != 1 ||
+			l.Members[0].Key != self.ID() {
 			t.Errorf("%+v, %v", l, err)
 		}
 	}
@@ -151,7 +153,8 @@ func TestStoredInABroker(t *testing.T) {
 	var got []string
 	eventually(t, time.Minute, "the newest of each image is stored", func() bool {
 		got = nil
-		if err := b.storedImages(t.Context(), one, func(a arrival) bool { got = append(got, a.topic.key+" "+string(a.msg)); return true }); err != nil {
+		if err := b.storedImages(t.Context(), one,
+			func(a arrival) bool { got = append(got, a.topic.key+" "+string(a.msg)); return true }); err != nil {
 			t.Fatal(err)
 		}
 		return slices.Equal(got, []string{"0-5-1 1", "0-5-0 2"})

@@ -30,7 +30,8 @@ type ward struct {
 // newWard has several nodes count, and share all of it.
 func newWard(t *testing.T, seed uint64, nodes int) *ward {
 	w := &ward{k: newMemBroker(rand.New(rand.NewPCG(seed, 2)))}
-	w.world = &world{t: t, rng: rand.New(rand.NewPCG(seed, 3)), done: new(tallyOfSteps), log: slog.New(slog.DiscardHandler), pause: time.Second, capacity: 20_000, messages: 384 << 10}
+	w.world = &world{t: t, rng: rand.New(rand.NewPCG(seed, 3)), done: new(tallyOfSteps),
+		log: slog.New(slog.DiscardHandler), pause: time.Second, capacity: 20_000, messages: 384 << 10}
 	w.net = memNet{w.k}
 	for i := range nodes {
 		n := &node{w: w.world, i: i, root: memoryDir(t), truth: make(counts)}
@@ -217,7 +218,8 @@ func TestHealNobody(t *testing.T) {
 			w.net.wipe()
 			w.ill.start()
 			doubts := len(w.ill.engine.Doubts())
-			wait := map[string]time.Duration{"away": 11 * time.Minute, "empty": 11 * time.Minute, "evicted": 5 * time.Second}[how]
+			wait := map[string]time.Duration{"away": 11 * time.Minute, "empty": 11 * time.Minute,
+				"evicted": 5 * time.Second}[how]
 			if how != "evicted" {
 				time.Sleep(time.Minute)
 				if !w.ill.mesh.Status().Healing {
@@ -335,8 +337,10 @@ func TestHealLiar(t *testing.T) {
 				if d := w.ill.engine.Doubts(); len(d) > 0 {
 					t.Errorf("in doubt: %v", d)
 				}
-			} else if got := w.low(w.ill); got != low || len(w.ill.engine.Doubts()) != doubts || len(w.ill.engine.Healings()) != 0 {
-				t.Errorf("%d counts are low, and %d were; doubts %v, healed %v", got, low, w.ill.engine.Doubts(), w.ill.engine.Healings())
+			} else if got := w.low(w.ill); got != low || len(w.ill.engine.Doubts()) != doubts ||
+				len(w.ill.engine.Healings()) != 0 {
+				t.Errorf("%d counts are low, and %d were; doubts %v, healed %v", got, low, w.ill.engine.Doubts(),
+					w.ill.engine.Healings())
 			}
 			if err := bus.close(); err != nil {
 				t.Fatal(err)
@@ -411,8 +415,11 @@ func TestRefillBounds(t *testing.T) {
 		ask := func(id *Identity, x lostPages) {
 			at.seq++
 			at.at = uint64(time.Now().UnixMilli())
-			m := &message{kind: kindPages, to: home.id.public.hint(), lost: x, stamp: at, from: id.public.hint(), keyID: testSecret.ID()}
-			home.mesh.receiver.deliver(context.Background(), bus, arrival{topic: topic{kind: kindAsk, origin: m.to, key: id.public.hint().String()}, msg: appendMessage(nil, m, id)}, true)
+			m := &message{kind: kindPages, to: home.id.public.hint(), lost: x, stamp: at, from: id.public.hint(),
+				keyID: testSecret.ID()}
+			home.mesh.receiver.deliver(context.Background(), bus,
+				arrival{topic: topic{kind: kindAsk, origin: m.to, key: id.public.hint().String()},
+					msg: appendMessage(nil, m, id)}, true)
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
@@ -471,7 +478,8 @@ func TestHealSaid(t *testing.T) {
 				w.ill.stop(false) // it forgets its rounds
 				w.ill.start()
 				other := w.nodes[1].mesh
-				if err := errors.Join(other.EvictPeer(t.Context(), w.ill.id.ID()), other.AddPeer(t.Context(), w.ill.id.ID(), "", 1)); err != nil {
+				if err := errors.Join(other.EvictPeer(t.Context(), w.ill.id.ID()),
+					other.AddPeer(t.Context(), w.ill.id.ID(), "", 1)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(20 * time.Second)
@@ -516,7 +524,8 @@ func TestHealSaid(t *testing.T) {
 			}
 			s, by := w.ill.mesh.Status(), w.ill.engine.Healings()
 			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
-				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d, healed by %v", seed, d, s.Healing, s.Incarnation, life, by)
+				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d, healed by %v", seed, d, s.Healing, s.Incarnation,
+					life, by)
 			}
 			if !slices.ContainsFunc(by, func(h engine.Healing) bool { return h.Peer == engine.Broker }) {
 				t.Errorf("seed %d: healed by %v", seed, by)
@@ -551,10 +560,12 @@ func TestRecollect(t *testing.T) {
 		"of a past that is gone": {m.opts.Identity, 50, 60, made(100, 101), false},
 		"of a later process":     {m.opts.Identity, 50, 91, made(100, 101), false},
 	} {
-		msg := &message{kind: kindDelta, stamp: stamp{incarnation: tt.life, boot: tt.boot, at: 99}, from: tt.id.public.hint(), keyID: testSecret.ID(), rounds: nil}
+		msg := &message{kind: kindDelta, stamp: stamp{incarnation: tt.life, boot: tt.boot, at: 99},
+			from: tt.id.public.hint(), keyID: testSecret.ID(), rounds: nil}
 		msg.rounds = append(msg.rounds, tt.round)
 		memory := &memory{arrays: map[ref]*arrayMemory{x: {pages: 1, images: make(map[uint64]map[topic][][]byte)}}}
-		m.recollect(memory, arrival{topic: topic{kind: kindDelta, origin: m.opts.Identity.public.hint()}, msg: appendMessage(nil, msg, tt.id)})
+		m.recollect(memory, arrival{topic: topic{kind: kindDelta, origin: m.opts.Identity.public.hint()},
+			msg: appendMessage(nil, msg, tt.id)})
 		if got := len(memory.arrays[x].rounds) == 1; got != tt.want {
 			t.Errorf("%s: taken %v", name, got)
 		}
@@ -577,13 +588,17 @@ func TestLongest(t *testing.T) {
 		pages  int
 		want   []engine.Part
 	}{
-		"nothing":                      {nil, nil, 0, nil},
-		"rounds from the beginning":    {nil, []engine.Part{part(3, 9), part(0, 3), part(0, 3), part(9, 12)}, 0, []engine.Part{part(0, 3), part(3, 9), part(9, 12)}},
-		"a gap":                        {nil, []engine.Part{part(0, 3), part(4, 9)}, 0, []engine.Part{part(0, 3)}},
-		"no beginning":                 {nil, []engine.Part{part(1, 3)}, 0, nil},
-		"images, and rounds since":     {map[uint64]map[topic][][]byte{5: set(one, two)}, []engine.Part{part(0, 3), part(5, 9), part(9, 10)}, 2, []engine.Part{part(5, 9), part(9, 10)}},
-		"half of the images":           {map[uint64]map[topic][][]byte{5: set(one)}, []engine.Part{part(0, 3), part(5, 9)}, 0, []engine.Part{part(0, 3)}},
-		"later images lead no farther": {map[uint64]map[topic][][]byte{5: set(one, two), 7: set(one, two)}, []engine.Part{part(5, 9)}, 2, []engine.Part{part(5, 9)}},
+		"nothing": {nil, nil, 0, nil},
+		"rounds from the beginning": {nil, []engine.Part{part(3, 9), part(0, 3), part(0, 3), part(9, 12)}, 0,
+			[]engine.Part{part(0, 3), part(3, 9), part(9, 12)}},
+		"a gap":        {nil, []engine.Part{part(0, 3), part(4, 9)}, 0, []engine.Part{part(0, 3)}},
+		"no beginning": {nil, []engine.Part{part(1, 3)}, 0, nil},
+		"images, and rounds since": {map[uint64]map[topic][][]byte{5: set(one, two)},
+			[]engine.Part{part(0, 3), part(5, 9), part(9, 10)}, 2, []engine.Part{part(5, 9), part(9, 10)}},
+		"half of the images": {map[uint64]map[topic][][]byte{5: set(one)}, []engine.Part{part(0, 3), part(5, 9)},
+			0, []engine.Part{part(0, 3)}},
+		"later images lead no farther": {map[uint64]map[topic][][]byte{5: set(one, two), 7: set(one, two)},
+			[]engine.Part{part(5, 9)}, 2, []engine.Part{part(5, 9)}},
 	} {
 		a := &arrayMemory{pages: 2, images: tt.images, rounds: tt.rounds}
 		images, rounds := a.longest()

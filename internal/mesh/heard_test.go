@@ -131,7 +131,8 @@ func TestSucceed(t *testing.T) {
 			if err := r.AddPeer(t.Context(), old.ID(), "again", 1); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.succeed(t.Context(), to.proof, to.public); !errors.Is(err, bulkhead.ErrMalformed) || !on(old) || !on(to) {
+			if err := r.succeed(t.Context(), to.proof, to.public); !errors.Is(err, bulkhead.ErrMalformed) || !on(old) ||
+				!on(to) {
 				t.Errorf("%s: both are on the list: %v", role, err)
 			}
 		}
@@ -214,7 +215,8 @@ func TestNewcomers(t *testing.T) {
 		_, other := rotated(t) // of which nobody has heard
 		now := uint64(time.Now().UnixMilli())
 		say := func(by *Identity, change func(*message)) []byte {
-			m := &message{kind: kindHead, from: by.public.hint(), stamp: stamp{incarnation: now - 2, boot: now - 1, seq: 1, at: now}, proof: by.proof}
+			m := &message{kind: kindHead, from: by.public.hint(),
+				stamp: stamp{incarnation: now - 2, boot: now - 1, seq: 1, at: now}, proof: by.proof}
 			if change != nil {
 				change(m)
 			}
@@ -229,14 +231,18 @@ func TestNewcomers(t *testing.T) {
 			msg   []byte
 			want  bool
 		}{
-			"a successor":         {head(to), say(to, nil), true},
-			"without a proof":     {head(to), say(to, func(m *message) { m.proof = nil }), false},
-			"with another's":      {head(eve), say(eve, func(m *message) { m.proof = to.proof }), false},
-			"of no peer":          {head(other), say(other, nil), false},
-			"forged":              {head(to), forged, false},
-			"far ahead":           {head(to), say(to, func(m *message) { m.stamp.at += uint64(2 * maxLifeAhead / time.Millisecond) }), false},
-			"under a delta":       {topic{kind: kindDelta, origin: to.public.hint()}, say(to, nil), false},
-			"a delta":             {topic{kind: kindDelta, origin: to.public.hint()}, say(to, func(m *message) { m.kind = kindDelta }), false},
+			"a successor":     {head(to), say(to, nil), true},
+			"without a proof": {head(to), say(to, func(m *message) { m.proof = nil }), false},
+			"with another's":  {head(eve), say(eve, func(m *message) { m.proof = to.proof }), false},
+			"of no peer":      {head(other), say(other, nil), false},
+			"forged":          {head(to), forged, false},
+			"far ahead": {head(to), say(to, func(m *message) {
+				m.stamp.at += uint64(2 * maxLifeAhead / time.Millisecond)
+			}), false},
+			"under a delta": {topic{kind: kindDelta, origin: to.public.hint()}, say(to, nil), false},
+			"a delta": {topic{kind: kindDelta, origin: to.public.hint()}, say(to, func(m *message) {
+				m.kind = kindDelta
+			}), false},
 			"a delta as a head":   {head(to), say(to, func(m *message) { m.kind = kindDelta }), false},
 			"nothing but a start": {head(to), say(to, nil)[:30], false},
 		} {
@@ -264,8 +270,10 @@ func TestImagesOfNewOrigins(t *testing.T) {
 		}
 		now := uint64(time.Now().UnixMilli())
 		for i, by := range []*Identity{one, one, two, mustIdentity(t)} {
-			m := &message{kind: kindImage, from: by.public.hint(), stamp: stamp{incarnation: now - 2, boot: now - 1, seq: uint64(i + 1), at: now}}
-			m.image.ref, m.image.at, m.image.geometry, m.image.lineage, m.image.pages = ref{engine.ArrayCounts, 7}, 5, cellsOf, lineage{{now - 1, 0}}, [][]byte{{1}}
+			m := &message{kind: kindImage, from: by.public.hint(),
+				stamp: stamp{incarnation: now - 2, boot: now - 1, seq: uint64(i + 1), at: now}}
+			m.image.ref, m.image.at, m.image.geometry, m.image.lineage, m.image.pages = ref{engine.ArrayCounts,
+				7}, 5, cellsOf, lineage{{now - 1, 0}}, [][]byte{{1}}
 			at := topic{kindImage, by.public.hint(), string(rune('a' + i))}
 			k.images[at] = storedMsg{time.Now(), at, appendMessage(nil, m, by)}
 		}
@@ -309,7 +317,8 @@ func TestGroupFails(t *testing.T) {
 		r := newRig(t, k, nil)
 		member := mustIdentity(t)
 		keeper := &peer{ID: r.peer.ID(), Weight: 0.5, Group: "mail", Keeper: true, key: r.peer.public}
-		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: member.ID()}}}); err != nil {
+		if err := r.takeGroup(t.Context(), keeper,
+			&groupList{Group: "mail", Members: []Member{{Key: member.ID()}}}); err != nil {
 			t.Fatal(err)
 		}
 		peers := filepath.Join(r.opts.Dir, PeersFile)
@@ -323,7 +332,8 @@ func TestGroupFails(t *testing.T) {
 		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
 			t.Error("a member is not dropped, and nobody hears of it")
 		}
-		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: member.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
+		if err := r.takeGroup(t.Context(), keeper,
+			&groupList{Group: "mail", Members: []Member{{Key: member.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
 			t.Error("a member is not added, and nobody hears of it")
 		}
 		if got := len(r.Status().Peers); got != 2 {
@@ -366,12 +376,14 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 		r.e.life = 1
 		next := roundOf(t, x, 9, 3)
 		next.announce, next.lineage = false, nil // of a later process, which has not said what it found
-		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: from, stamp: stamp{1, 20, 1, 20}, rounds: []round{next}}, size: 10})
+		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: from, stamp: stamp{1, 20, 1, 20},
+			rounds: []round{next}}, size: 10})
 		if len(r.e.applied) != 0 || len(r.t.pending) != 1 {
 			t.Fatalf("%d applied, %d wait", len(r.e.applied), len(r.t.pending))
 		}
 		head := arrayHead{ref: x, version: next.to, geometry: cellsOf, lineage: lineage{{10, 0}, {20, 9}}}
-		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 20, 2, 21}, heads: []arrayHead{head}}, size: 10})
+		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 20, 2, 21},
+			heads: []arrayHead{head}}, size: 10})
 		if len(r.e.applied) != 1 || len(r.t.pending) != 0 {
 			t.Errorf("after the head %d applied, %d wait; refused %v", len(r.e.applied), len(r.t.pending), r.status().Refusals)
 		}
@@ -402,7 +414,8 @@ func TestGroupDropsItsOwn(t *testing.T) {
 		add("gone", "mail", false)
 		kept := add("kept", "mail", false)
 		for range 2 {
-			if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
+			if err := r.takeGroup(t.Context(), keeper,
+				&groupList{Group: "mail", Members: []Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
 				t.Fatal(err)
 			}
 			var names []string

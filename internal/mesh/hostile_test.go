@@ -167,7 +167,8 @@ func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change
 	for n := range uint64(keys) {
 		c.AddBatch(0, []filter.Key{{Hi: (n + 1) * 0x9e3779b97f4a7c15, Lo: (n + 1) * 0xc2b2ae3d27d4eb4f}}, []uint32{1}, nil)
 	}
-	m := &message{kind: kindImage, image: image{ref: ref{engine.ArrayCounts, start}, at: at, geometry: g, lineage: lineage{{f.at.boot, 0}}}}
+	m := &message{kind: kindImage, image: image{ref: ref{engine.ArrayCounts, start}, at: at, geometry: g,
+		lineage: lineage{{f.at.boot, 0}}}}
 	if at == 0 {
 		m.image.at = c.Version()
 	}
@@ -263,7 +264,8 @@ func TestAskedAgainAndAgain(t *testing.T) {
 		life := home.Status().Incarnation
 		own := home.engine.Own()
 		for range 1000 {
-			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life, wants: []arrayHead{{ref: ref{own[0].Array, own[0].Start}}}})
+			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life,
+				wants: []arrayHead{{ref: ref{own[0].Array, own[0].Start}}}})
 			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life})
 			synctest.Wait()
 		}
@@ -302,7 +304,8 @@ func TestRollbackOfTheFuture(t *testing.T) {
 // not the peer's counts for as long as the round is remembered.
 func TestRoundTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		home, peer := newSite(t, k, nil), newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Capacity: 100_000}}, func(o *Options) { o.imageBytes = 4 << 10 })
+		home, peer := newSite(t, k, nil), newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Capacity: 100_000}},
+			func(o *Options) { o.imageBytes = 4 << 10 })
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
@@ -428,5 +431,6 @@ func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uin
 	if asImage {
 		return &message{kind: kindImage, image: image{x, r.To, g, l, [][]byte{page}}}
 	}
-	return &message{kind: kindDelta, rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l, data: r.AppendBody(nil)}}}
+	return &message{kind: kindDelta, rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l,
+		data: r.AppendBody(nil)}}}
 }

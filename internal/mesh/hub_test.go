@@ -35,7 +35,9 @@ func befriend(t *testing.T, all ...*Mesh) {
 func agree(t *testing.T, engines []*engine.Engine, n int, want uint32) {
 	t.Helper()
 	for i, e := range engines {
-		eventually(t, time.Minute, fmt.Sprintf("engine %d says %d of signature %d", i, want, n), func() bool { return check(t, e, n).Sightings == want })
+		eventually(t, time.Minute, fmt.Sprintf("engine %d says %d of signature %d", i, want, n), func() bool {
+			return check(t, e, n).Sightings == want
+		})
 	}
 }
 
@@ -56,7 +58,8 @@ func TestPartitions(t *testing.T) {
 	meshes := []*Mesh{hub}
 	for i, w := range proxies {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join, Servers: []string{w.Address()}, Name: fmt.Sprint("join ", i)}))
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join,
+			Servers: []string{w.Address()}, Name: fmt.Sprint("join ", i)}))
 		meshes = append(meshes, m)
 	}
 	befriend(t, meshes...)
@@ -96,9 +99,11 @@ func TestPartitions(t *testing.T) {
 func TestStrangerAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub, Listen: address}))
+	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub,
+		Listen: address}))
 	dir, id := identity(t)
-	stranger, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{address}}))
+	stranger, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join,
+		Servers: []string{address}}))
 	eventually(t, time.Minute, "the stranger notices that it does not know the hub", func() bool {
 		return strings.Contains(stranger.Status().Brokers[0].Error, "not on the list of peers")
 	})
@@ -118,11 +123,13 @@ func TestStrangerAtTheDoor(t *testing.T) {
 func TestEvictedAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub, Listen: address}))
+	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub,
+		Listen: address}))
 	var peers []*Mesh
 	for range 2 {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{address}}))
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join,
+			Servers: []string{address}}))
 		peers = append(peers, m)
 	}
 	befriend(t, append(peers, hub)...)
@@ -147,7 +154,8 @@ func TestStreamLimits(t *testing.T) {
 	n := uint32(0)
 	for _, limit := range []int64{64 << 20, 1 << 20, 16 << 20} {
 		address := freePort(t)
-		hub, stop := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: Hub, Listen: address, StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
+		hub, stop := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: Hub, Listen: address,
+			StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
 		_, id := identity(t)
 		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // has it make the streams
 			t.Fatal(err)
@@ -182,7 +190,8 @@ func TestPasswordOfABroker(t *testing.T) {
 	dir, id := identity(t)
 	var log bytes.Buffer
 	servers := []string{"nats://node:open-sesame@" + freePort(t), "nats://open-sesame@" + freePort(t)}
-	m, stop := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External, Servers: servers,
+	m, stop := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
+		Servers:     servers,
 		Credentials: NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	eventually(t, time.Minute, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
 	s := m.Status().Brokers[0]

@@ -14,7 +14,8 @@ import (
 func sampleInvitation(t testing.TB) *Invitation {
 	_, id := identity(t)
 	return &Invitation{
-		Network: testSecret.ID(), Inviter: id.ID(), Name: "alice", Hubs: []string{"alice.example.com:8421", "[2001:db8::1]:8421"},
+		Network: testSecret.ID(), Inviter: id.ID(), Name: "alice",
+		Hubs:    []string{"alice.example.com:8421", "[2001:db8::1]:8421"},
 		Expires: time.Unix(1_800_000_000, 0).UTC(), secret: [secretBytes]byte{1, 2, 3},
 	}
 }
@@ -57,7 +58,8 @@ func TestInvitation(t *testing.T) {
 		"empty":    {"", "bulkhead invite"},
 		"long":     {strings.Repeat("x", 5000), "limit 4096"},
 	} {
-		if _, err := ParseInvitation(tt.line); !errors.Is(err, bulkhead.ErrMalformed) || !strings.Contains(err.Error(), tt.want) {
+		if _, err := ParseInvitation(tt.line); !errors.Is(err, bulkhead.ErrMalformed) ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", what, err, tt.want)
 		}
 	}
@@ -140,7 +142,8 @@ func FuzzOpenRequest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if r, err := openReply(v, private, joiner.ID(), reply); err != nil || r.State != pairAccepted || !bytes.Equal(r.Secret, testSecret[:]) {
+	if r, err := openReply(v, private, joiner.ID(), reply); err != nil || r.State != pairAccepted ||
+		!bytes.Equal(r.Secret, testSecret[:]) {
 		f.Fatalf("%+v, %v", r, err)
 	}
 	other := *v
@@ -155,7 +158,8 @@ func FuzzOpenRequest(f *testing.F) {
 		if q, _, err := openRequest(v.secret, v.id(), in); err == nil && (q.Name != "bob" || !q.Clock.Equal(v.Expires)) {
 			t.Errorf("a forged request was taken: %x", in)
 		}
-		if r, err := openReply(v, private, joiner.ID(), out); err == nil && r.State != pairRefused && !bytes.Contains(out, []byte("box")) {
+		if r, err := openReply(v, private, joiner.ID(), out); err == nil && r.State != pairRefused &&
+			!bytes.Contains(out, []byte("box")) {
 			t.Errorf("a forged reply was taken: %q", out)
 		}
 	})

@@ -86,7 +86,8 @@ func TestOwnWord(t *testing.T) {
 		f := newForger(t, k, home, 0)
 		settle()
 		s := home.Status()
-		e, err := openEnvelope(appendMessage(nil, &message{kind: kindHead, stamp: stamp{s.Incarnation + 50, s.Incarnation + 9000, 3, s.Incarnation + 9000}}, home.id))
+		e, err := openEnvelope(appendMessage(nil,
+			&message{kind: kindHead, stamp: stamp{s.Incarnation + 50, s.Incarnation + 9000, 3, s.Incarnation + 9000}}, home.id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +216,8 @@ func TestCopiedBackSoon(t *testing.T) {
 			home.stop()
 			peer.stop()
 			k.wipe()
-			if err := errors.Join(os.Remove(filepath.Join(peerDir, heardFile)), os.WriteFile(filepath.Join(dir, stateFile), before, 0o600)); err != nil {
+			if err := errors.Join(os.Remove(filepath.Join(peerDir, heardFile)),
+				os.WriteFile(filepath.Join(dir, stateFile), before, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			home = newSite(t, k, func(o *Options) { o.Dir = dir })
@@ -230,7 +232,8 @@ func TestCopiedBackSoon(t *testing.T) {
 					break
 				}
 				if time.Since(began) > limit {
-					t.Fatalf("a clock %v ahead: after %v the peer counts %d of before and %d of after, want 0 and 7: %+v", ahead, limit, a, b, peer.peer(t, home))
+					t.Fatalf("a clock %v ahead: after %v the peer counts %d of before and %d of after, want 0 and 7: %+v", ahead,
+						limit, a, b, peer.peer(t, home))
 				}
 			}
 		})
@@ -246,7 +249,8 @@ func TestNewestProcessShown(t *testing.T) {
 		said := func(boot uint64) *message {
 			x := roundOf(t, ref{engine.ArrayCounts, 7}, 5, 1)
 			x.lineage = lineage{{boot, 0}}
-			m := &message{kind: kindDelta, stamp: stamp{incarnation: 20, boot: boot, seq: 1, at: boot}, keyID: testSecret.ID(), from: r.peer.public.hint(), rounds: []round{x}}
+			m := &message{kind: kindDelta, stamp: stamp{incarnation: 20, boot: boot, seq: 1, at: boot},
+				keyID: testSecret.ID(), from: r.peer.public.hint(), rounds: []round{x}}
 			e, err := openEnvelope(appendMessage(nil, m, r.peer))
 			if err != nil {
 				t.Fatal(err)
@@ -257,7 +261,8 @@ func TestNewestProcessShown(t *testing.T) {
 		r.t.said.head = []byte{1}
 		for _, boot := range []uint64{25, 30} {
 			r.t.backoff = maxBackoff
-			if m := said(boot); !r.receiver.alive(t.Context(), &r.p, r.t, m) || !bytes.Equal(r.t.said.began, m.said) || r.t.backoff != 2*gapWait {
+			if m := said(boot); !r.receiver.alive(t.Context(), &r.p, r.t, m) || !bytes.Equal(r.t.said.began, m.said) ||
+				r.t.backoff != 2*gapWait {
 				t.Fatalf("of process %d: %+v", boot, r.t)
 			}
 		}
@@ -454,7 +459,8 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 			r.Record(keys, ones[:n], before[:n])
 			r.Close()
 			f.say(t, home, &message{kind: kindDelta, keyID: testSecret.ID(), rounds: []round{{
-				ref: ref{engine.ArrayCounts, start}, from: r.From, to: r.To, geometry: large, announce: true, lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
+				ref: ref{engine.ArrayCounts, start}, from: r.From, to: r.To, geometry: large, announce: true,
+				lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
 			}}})
 			if sent/batch%64 < 2 {
 				synctest.Wait()
@@ -463,10 +469,12 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 		}
 		tell()
 		p := home.peerOf(t, f.id)
-		if most > limit || p.Keys == 0 || (p.Refusals[reasonMemory] > 0) != (p.Quarantine == "") || !strings.Contains(home.log.String(), word) {
+		if most > limit || p.Keys == 0 || (p.Refusals[reasonMemory] > 0) != (p.Quarantine == "") ||
+			!strings.Contains(home.log.String(), word) {
 			t.Errorf("at most %d bytes of %d; the peer is shown as %+v", most, limit, p)
 		}
-		t.Logf("%d signatures: %d bytes at most, limit %d; %d keys and %d bytes of the peer at the end, refusals %v, quarantine %q", millions, most, limit, p.Keys, p.Memory, p.Refusals, p.Quarantine)
+		t.Logf(
+			"%d signatures: %d bytes at most, limit %d; %d keys and %d bytes of the peer at the end, refusals %v, quarantine %q", millions, most, limit, p.Keys, p.Memory, p.Refusals, p.Quarantine)
 		if err := home.EvictPeer(t.Context(), f.id.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -590,7 +598,8 @@ func TestNothingWaits(t *testing.T) {
 		defer home.stop()
 		f := newForger(t, k, home, 1)
 		start := home.engine.Own()[0].Start
-		f.say(t, home, &message{kind: kindDelta, rounds: []round{{ref: ref{engine.ArrayCounts, start}, from: 7, to: 9, data: make([]byte, 100)}}})
+		f.say(t, home, &message{kind: kindDelta,
+			rounds: []round{{ref: ref{engine.ArrayCounts, start}, from: 7, to: 9, data: make([]byte, 100)}}})
 		f.say(t, home, imagesOf(t, f, start, 50, 0, nil))
 		settle()
 		waiting := make(chan int)

@@ -17,7 +17,8 @@ func TestHeadsHeard(t *testing.T) {
 		r := newRig(t, k, nil)
 		x := ref{engine.ArraySpam, 7}
 		held := func(version, partial, boot uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf, Boot: boot}}
+			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf,
+				Boot: boot}}
 		}
 		named := []arrayHead{{ref: x, version: 9, geometry: bitsOf, lineage: lineage{{10, 0}, {20, 5}}}}
 		for name, tt := range map[string]struct {
@@ -52,10 +53,13 @@ func TestHeadsHeard(t *testing.T) {
 			}
 			m := &message{kind: kindHead, stamp: at, heads: tt.heads, floors: [2]uint64{99, tt.floor}, said: []byte{4}}
 			r.receiver.head(t.Context(), &r.p, r.t, m)
-			if r.t.suspect != tt.suspect || (len(r.t.gone) == 1 && r.t.gone[0] == x) != tt.gone || r.t.full || r.t.doubted.IsZero() == tt.suspect {
-				t.Errorf("%s: suspect %v, gone %v, doubted %v; want %v, %v", name, r.t.suspect, r.t.gone, r.t.doubted, tt.suspect, tt.gone)
+			if r.t.suspect != tt.suspect || (len(r.t.gone) == 1 && r.t.gone[0] == x) != tt.gone || r.t.full ||
+				r.t.doubted.IsZero() == tt.suspect {
+				t.Errorf("%s: suspect %v, gone %v, doubted %v; want %v, %v", name, r.t.suspect, r.t.gone, r.t.doubted,
+					tt.suspect, tt.gone)
 			}
-			if r.t.head != at || string(r.t.said.head) != "\x04" || len(r.t.heads) != len(tt.heads) || len(tt.heads) > 0 && r.t.heads[x].boot != 20 {
+			if r.t.head != at || string(r.t.said.head) != "\x04" || len(r.t.heads) != len(tt.heads) || len(tt.heads) > 0 &&
+				r.t.heads[x].boot != 20 {
 				t.Errorf("%s: noted %+v", name, r.t)
 			}
 			if forgotten := len(r.t.looked) == 0 && len(r.t.said.led) == 0; forgotten != (r.e.expired >= 3) {
@@ -72,11 +76,13 @@ func TestHeadsHeard(t *testing.T) {
 		// Rounds that lead to versions that the origin never reached are let go.
 		r.again()
 		r.e.held, r.e.expired = nil, 0
-		for _, one := range []round{{ref: x, from: 7, to: 9, boot: 19}, {ref: x, from: 8, to: 10, boot: 19}, {ref: x, from: 9, to: 11, boot: 20}, {ref: ref{engine.ArraySpam, 8}, from: 1, to: 2, boot: 19}} {
+		for _, one := range []round{{ref: x, from: 7, to: 9, boot: 19}, {ref: x, from: 8, to: 10, boot: 19},
+			{ref: x, from: 9, to: 11, boot: 20}, {ref: ref{engine.ArraySpam, 8}, from: 1, to: 2, boot: 19}} {
 			r.t.hold(&one)
 		}
 		r.t.lost(&message{stamp: stamp{boot: 20}, heads: named})
-		if len(r.t.pending) != 1 || len(r.t.pending[x]) != 2 || r.t.pending[x][0].to != 9 || r.t.pending[x][1].to != 11 || r.t.waiting != 2*roundCost {
+		if len(r.t.pending) != 1 || len(r.t.pending[x]) != 2 || r.t.pending[x][0].to != 9 || r.t.pending[x][1].to != 11 ||
+			r.t.waiting != 2*roundCost {
 			t.Errorf("%d bytes wait: %+v", r.t.waiting, r.t.pending)
 		}
 	})
@@ -104,7 +110,8 @@ func TestNewLifeHeard(t *testing.T) {
 			"an empty head":         {some, &message{kind: kindHead}, 0, true, 0},
 			"an image":              {some, &message{kind: kindImage}, 0, true, 0},
 			"a round":               {some, &message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}}}, 0, false, 0},
-			"a first round":         {some, &message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}, {ref: x, from: 0, to: 2}}}, 0, true, 0},
+			"a first round": {some, &message{kind: kindDelta,
+				rounds: []round{{ref: x, from: 1, to: 2}, {ref: x, from: 0, to: 2}}}, 0, true, 0},
 		} {
 			r.again()
 			r.e.held, r.e.renewed = tt.held, nil
@@ -116,10 +123,13 @@ func TestNewLifeHeard(t *testing.T) {
 				t.Errorf("%s: taken %v, a life %d to come; want %v, %d", name, got, r.t.next, tt.want, tt.now)
 			}
 			if tt.want {
-				if !slices.Equal(r.e.renewed, []uint64{30}) || r.t.last != tt.m.stamp || r.t.suspect || r.t.gone != nil || r.t.waiting != 0 || r.t.said.led != nil || string(r.t.said.head) != "\x06" || !r.t.begun.Equal(time.Now()) || len(r.t.heads) != 0 {
+				if !slices.Equal(r.e.renewed, []uint64{30}) || r.t.last != tt.m.stamp || r.t.suspect || r.t.gone != nil ||
+					r.t.waiting != 0 || r.t.said.led != nil || string(r.t.said.head) != "\x06" || !r.t.begun.Equal(time.Now()) ||
+					len(r.t.heads) != 0 {
 					t.Errorf("%s: renewed %v, known %+v", name, r.e.renewed, r.t)
 				}
-			} else if len(r.e.renewed) != 0 || !r.t.suspect || (string(r.t.said.head) == "\x06") != (tt.now == 30) || (r.t.heads[x].version == 3 && r.t.heads[x].boot == 31) != (tt.now == 30) {
+			} else if len(r.e.renewed) != 0 || !r.t.suspect || (string(r.t.said.head) == "\x06") != (tt.now == 30) ||
+				(r.t.heads[x].version == 3 && r.t.heads[x].boot == 31) != (tt.now == 30) {
 				t.Errorf("%s: renewed %v, known %+v", name, r.e.renewed, r.t)
 			}
 		}
@@ -131,7 +141,8 @@ func TestNewLifeHeard(t *testing.T) {
 		}{{kindImage, maxSaid, true}, {kindImage, maxSaid + 1, false}, {kindHead, maxSaid + 1, true}} {
 			r.again()
 			r.e.held = nil
-			r.receiver.renew(t.Context(), &r.p, r.t, &message{kind: tt.kind, stamp: stamp{incarnation: 40}, said: make([]byte, tt.said)})
+			r.receiver.renew(t.Context(), &r.p, r.t,
+				&message{kind: tt.kind, stamp: stamp{incarnation: 40}, said: make([]byte, tt.said)})
 			if got := len(r.t.said.head) == tt.said; got != tt.want {
 				t.Errorf("%c of %d bytes is kept: %v", tt.kind, tt.said, got)
 			}
@@ -140,7 +151,8 @@ func TestNewLifeHeard(t *testing.T) {
 		r.again()
 		r.t.next = 50
 		r.t.heads[x] = arrayHead{version: 8}
-		if r.receiver.renew(t.Context(), &r.p, r.t, &message{kind: kindImage, stamp: stamp{incarnation: 50}}); len(r.t.heads) != 1 {
+		if r.receiver.renew(t.Context(), &r.p, r.t,
+			&message{kind: kindImage, stamp: stamp{incarnation: 50}}); len(r.t.heads) != 1 {
 			t.Error("the heads of the new life are forgotten")
 		}
 	})
@@ -182,8 +194,10 @@ func TestAlive(t *testing.T) {
 			got := r.refused(func() {
 				alive = r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: tt.kind, stamp: tt.at})
 			})
-			if told := len(r.sender.wants) == 1; alive != tt.alive || told != tt.told || got != tt.refused || r.t.last != tt.last {
-				t.Errorf("%s: alive %v, told %v, refused %q, last %+v; want %v, %v, %q, %+v", name, alive, told, got, r.t.last, tt.alive, tt.told, tt.refused, tt.last)
+			if told := len(r.sender.wants) == 1; alive != tt.alive || told != tt.told || got != tt.refused ||
+				r.t.last != tt.last {
+				t.Errorf("%s: alive %v, told %v, refused %q, last %+v; want %v, %v, %q, %+v", name, alive, told, got, r.t.last,
+					tt.alive, tt.told, tt.refused, tt.last)
 			}
 			if tt.told {
 				if w := <-r.sender.wants; w.life != 20 || w.boot != 25 || w.origin != r.peer.public.hint() || w.arrays != nil {
@@ -239,7 +253,8 @@ func TestTwoLives(t *testing.T) {
 		if q := r.status().Quarantine; q != "two servers use its key" {
 			t.Errorf("quarantine %q", q)
 		}
-		if err := r.WeighPeer(t.Context(), r.peer.ID(), 0.5); err != nil || conflicts() != 0 || r.status().Quarantine != "" || r.status().Weight != 0.5 {
+		if err := r.WeighPeer(t.Context(), r.peer.ID(), 0.5); err != nil || conflicts() != 0 ||
+			r.status().Quarantine != "" || r.status().Weight != 0.5 {
 			t.Errorf("weighed again: %v, %d conflicts, %+v", err, conflicts(), r.status())
 		}
 		hear(20, 25, conflictRest)
@@ -250,10 +265,12 @@ func TestTwoLives(t *testing.T) {
 			t.Errorf("%d conflicts of another process, want 1", conflicts())
 		}
 		r.members[r.peer.public.hint()].growth = growth{adds: 5}
-		if err := r.WeighPeer(t.Context(), r.peer.ID(), 2); !errors.Is(err, bulkhead.ErrMalformed) || r.status().Weight != 0.5 {
+		if err := r.WeighPeer(t.Context(), r.peer.ID(), 2); !errors.Is(err, bulkhead.ErrMalformed) ||
+			r.status().Weight != 0.5 {
 			t.Errorf("a weight of 2: %v, %v", err, r.status().Weight)
 		}
-		if err := r.WeighPeer(t.Context(), r.peer.ID(), 1); err != nil || r.members[r.peer.public.hint()].growth != (growth{}) {
+		if err := r.WeighPeer(t.Context(), r.peer.ID(), 1); err != nil ||
+			r.members[r.peer.public.hint()].growth != (growth{}) {
 			t.Errorf("weighed: %v, charged %+v", err, r.members[r.peer.public.hint()].growth)
 		}
 	})

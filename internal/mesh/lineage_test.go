@@ -61,12 +61,14 @@ func TestLineage(t *testing.T) {
 				got := s.lineage(x).contains(engine.ArrayState{Version: uint64(len(h.history)), Boot: h.boot}, s.Boot)
 				// A longer one is found out by its version.
 				if got && !is && len(h.history) <= len(now) {
-					t.Fatalf("seed %d: lineage %v of process %d takes %d changes of process %d for a part of its own", seed, s.lineage(x), s.Boot, len(h.history), h.boot)
+					t.Fatalf("seed %d: lineage %v of process %d takes %d changes of process %d for a part of its own", seed,
+						s.lineage(x), s.Boot, len(h.history), h.boot)
 				}
 				if !got && is {
 					doubted++
 					if !setBack && s.lineage(x)[0].Boot < h.boot {
-						t.Fatalf("seed %d: lineage %v of process %d doubts %d changes of process %d", seed, s.lineage(x), s.Boot, len(h.history), h.boot)
+						t.Fatalf("seed %d: lineage %v of process %d doubts %d changes of process %d", seed, s.lineage(x), s.Boot,
+							len(h.history), h.boot)
 					}
 				}
 			}

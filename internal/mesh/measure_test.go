@@ -48,13 +48,15 @@ func joinLarge(t *testing.T, disk bool) {
 		e := bigEngine(t, uint64(signatures), nil)
 		fill(t, e, len(engines), signatures)
 		d, i := identity(t)
-		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials, Role: Publish})
+		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address},
+			Credentials: NoCredentials, Role: Publish})
 		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
 		meshes, engines = append(meshes, m), append(engines, e)
 	}
-	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials})
+	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External,
+		Servers: []string{"nats://" + address}, Credentials: NoCredentials})
 	begun := time.Now()
 	for _, m := range meshes {
 		if err := joiner.AddPeer(t.Context(), m.opts.Identity.ID(), "", 1); err != nil {
@@ -81,7 +83,10 @@ func joinLarge(t *testing.T, disk bool) {
 		bytes += p.Bytes
 	}
 	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; slowest check meanwhile %v",
-		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6, float64(bytes)/float64(origins*signatures), float64(s.Memory.Bytes)/1e6, slowest)
+		origins, signatures, time.Since(
+			begun).Round(
+			time.Millisecond), float64(
+			bytes)/1e6, float64(bytes)/float64(origins*signatures), float64(s.Memory.Bytes)/1e6, slowest)
 	if got := check(t, home, signatures/2).Sightings; got < uint32(origins) {
 		t.Errorf("%d sightings of a signature that %d origins have", got, origins)
 	}
@@ -147,7 +152,8 @@ func TestSteadyCPU(t *testing.T) {
 			}
 		}
 		used := processor(t) - before
-		t.Logf("%d new signatures a minute by 32 origins: %.1f %% of one processor for 33 nodes and the broker, %.2f %% a node",
+		t.Logf(
+			"%d new signatures a minute by 32 origins: %.1f %% of one processor for 33 nodes and the broker, %.2f %% a node",
 			perMinute, 100*used.Seconds()/time.Since(begun).Seconds(), 100*used.Seconds()/time.Since(begun).Seconds()/33)
 		n = 0
 	}

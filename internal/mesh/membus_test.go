@@ -35,7 +35,8 @@ type storedMsg struct {
 }
 
 func newMemBroker(rng *rand.Rand) *memBroker {
-	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[topic]storedMsg), slow: make(map[kind]time.Duration)}
+	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[topic]storedMsg),
+		slow: make(map[kind]time.Duration)}
 }
 
 func (k *memBroker) faults(loss, repeat float64, delay time.Duration) {

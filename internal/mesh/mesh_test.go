@@ -132,7 +132,8 @@ func TestTwoNodes(t *testing.T) {
 	joinDir, joinID := identity(t)
 	a, b := smallEngine(t, nil), smallEngine(t, nil)
 	hub, _ := start(t, Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"})
-	join, _ := start(t, Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"})
+	join, _ := start(t, Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+		Name: "join"})
 	if err := errors.Join(hub.AddPeer(ctx, joinID.ID(), "", 1), join.AddPeer(ctx, hubID.ID(), "", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,8 @@ func TestTuned(t *testing.T) {
 	a, b := smallEngine(t, nil), smallEngine(t, nil)
 	tuned := func(o Options) Options { o.Interval = 100 * time.Millisecond; return o }
 	hub, _ := start(t, tuned(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, tuned(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"}))
+	join, _ := start(t, tuned(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+		Name: "join"}))
 	befriend(t, hub, join)
 	eventually(t, time.Minute, "connected", func() bool { return join.Status().Brokers[0].Connected })
 	var all []time.Duration

@@ -32,7 +32,8 @@ func takeRounds(t testing.TB, e *engine.Engine, reports int) []round {
 	}
 	var out []round
 	for _, p := range parts {
-		out = append(out, round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, announce: true, lineage: lineage{{sampleBoot, 0}}, data: p.Round})
+		out = append(out, round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, announce: true,
+			lineage: lineage{{sampleBoot, 0}}, data: p.Round})
 	}
 	return out
 }
@@ -61,11 +62,16 @@ func sampleMessages(t testing.TB) []*message {
 			{ref: ref{engine.ArrayRevoked, 9}, version: 1, geometry: bits, lineage: lineage{{sampleBoot, 0}}}}},
 		{kind: kindHead, proof: to.proof, key: to.public},
 		{kind: kindHead, organisations: []Organisation{{1}, {1, 2}, {3}}},
-		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}, {ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}, proofs: [][]byte{{1, 2}, {}, {3}}},
+		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78,
+			wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9},
+				{ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}, proofs: [][]byte{{1, 2}, {}, {3}}},
 		{kind: kindAsk, to: id.public.hint()},
 		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, history, [][]byte{{1, 2, 3}, {}}}},
-		{kind: kindPages, to: id.public.hint(), lost: lostPages{ref: ref{engine.ArrayCounts, 7}, geometry: geometry, list: []uint64{0, 300}}},
-		{kind: kindRefill, to: id.public.hint(), lost: lostPages{ref: ref{engine.ArraySpam, 7}, geometry: bits, list: []uint64{5, 1}, pages: [][]byte{{1, 2, 3}, {}}}},
+		{kind: kindPages, to: id.public.hint(),
+			lost: lostPages{ref: ref{engine.ArrayCounts, 7}, geometry: geometry, list: []uint64{0, 300}}},
+		{kind: kindRefill, to: id.public.hint(),
+			lost: lostPages{ref: ref{engine.ArraySpam, 7}, geometry: bits, list: []uint64{5, 1},
+				pages: [][]byte{{1, 2, 3}, {}}}},
 		// Of a former secret of the network.
 		{kind: kindDelta, rounds: rounds},
 		{kind: kindHead, heads: []arrayHead{
@@ -170,7 +176,8 @@ func FuzzParseMessage(f *testing.F) {
 			if err != nil {
 				t.Fatalf("what was read is not read again: %v", err)
 			}
-			if again.stamp != m.stamp || len(again.rounds) != len(m.rounds) || !reflect.DeepEqual(again.heads, m.heads) || !slices.Equal(again.organisations, m.organisations) || !reflect.DeepEqual(again.wants, m.wants) {
+			if again.stamp != m.stamp || len(again.rounds) != len(m.rounds) || !reflect.DeepEqual(again.heads, m.heads) ||
+				!slices.Equal(again.organisations, m.organisations) || !reflect.DeepEqual(again.wants, m.wants) {
 				t.Fatalf("read %+v, then %+v", m, again)
 			}
 		}
@@ -183,7 +190,8 @@ func TestIdentity(t *testing.T) {
 	if err != nil || again.ID() != id.ID() || len(id.ID()) != 56 || !isID(id.ID()) {
 		t.Errorf("opened again: %v, %v; want %s", again, err, id.ID())
 	}
-	for _, bad := range []string{"", "U", strings.Replace(id.ID(), id.ID()[9:10], "1", 1), "S" + id.ID()[1:], id.ID() + "A"} {
+	for _, bad := range []string{"", "U", strings.Replace(id.ID(), id.ID()[9:10], "1", 1), "S" + id.ID()[1:],
+		id.ID() + "A"} {
 		if isID(bad) {
 			t.Errorf("%q is taken for the key of a node", bad)
 		}

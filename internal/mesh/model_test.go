@@ -335,7 +335,8 @@ func (n *node) restore(how string) {
 	n.stop(n.w.rng.IntN(2) == 0)
 	old := n.folder()
 	n.data++
-	_, err := store.Restore(n.w.t.Context(), bytes.NewReader(n.backup), n.folder(), store.Options{Durability: store.Relaxed})
+	_, err := store.Restore(n.w.t.Context(), bytes.NewReader(n.backup), n.folder(),
+		store.Options{Durability: store.Relaxed})
 	if err != nil {
 		n.w.t.Fatal(err)
 	}
@@ -370,7 +371,8 @@ func (w *world) compare() (wrong []string) {
 	for _, n := range w.nodes {
 		for _, p := range n.mesh.Status().Peers {
 			if p.Quarantine != "" || p.Missing > 0 {
-				fail("node %d of peer %s: quarantine %q, %d changes missing, asked %d times, error %q, refused %v", n.i, p.Name, p.Quarantine, p.Missing, p.Asked, p.Error, p.Refusals)
+				fail("node %d of peer %s: quarantine %q, %d changes missing, asked %d times, error %q, refused %v", n.i, p.Name,
+					p.Quarantine, p.Missing, p.Asked, p.Error, p.Refusals)
 			}
 		}
 	}
@@ -404,7 +406,8 @@ func (w *world) compare() (wrong []string) {
 				}
 			}
 			if n.limit == 0 && !w.days && (f.Sightings != first.Sightings || f.Spam != first.Spam || f.Ham != first.Ham) {
-				fail("signature %d: node %d says %d, %d spam, %d ham, node %d %d, %d, %d", sig, n.i, f.Sightings, f.Spam, f.Ham, exact.i, first.Sightings, first.Spam, first.Ham)
+				fail("signature %d: node %d says %d, %d spam, %d ham, node %d %d, %d, %d", sig, n.i, f.Sightings, f.Spam, f.Ham,
+					exact.i, first.Sightings, first.Spam, first.Ham)
 			}
 		}
 	}

@@ -160,7 +160,8 @@ func (b *natsBus) watchEntry(ctx context.Context) {
 
 func (b *natsBus) failed(err error) {
 	// A broker may let nobody hear other networks, and an older hub knows of no other secret.
-	if err == nil || strings.Contains(err.Error(), headsOfAll) || strings.Contains(err.Error(), secretSubject(b.opts.Identity.public.hint())) {
+	if err == nil || strings.Contains(err.Error(), headsOfAll) ||
+		strings.Contains(err.Error(), secretSubject(b.opts.Identity.public.hint())) {
 		return
 	}
 	b.mu.Lock()
@@ -279,15 +280,18 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 		MaxAge: b.opts.StreamAge, MaxBytes: b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
 	}
 	images := jetstream.StreamConfig{
-		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1, MaxMsgSize: maxMessage,
-		MaxAge: imagesAge, MaxBytes: imagesShare * b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
+		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1,
+		MaxMsgSize: maxMessage,
+		MaxAge:     imagesAge, MaxBytes: imagesShare * b.opts.StreamBytes, Storage: jetstream.FileStorage,
+		Replicas: b.opts.Replicas,
 	}
 	for _, cfg := range []jetstream.StreamConfig{deltas, images} {
 		stream, err := js.Stream(ctx, cfg.Name)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			_, err = js.CreateStream(ctx, cfg)
-		case err == nil && b.owner && (stream.CachedInfo().Config.MaxBytes != cfg.MaxBytes || stream.CachedInfo().Config.MaxAge != cfg.MaxAge):
+		case err == nil && b.owner && (stream.CachedInfo().Config.MaxBytes != cfg.MaxBytes ||
+			stream.CachedInfo().Config.MaxAge != cfg.MaxAge):
 			_, err = js.UpdateStream(ctx, cfg)
 		}
 		if err != nil {
@@ -315,7 +319,8 @@ func (b *natsBus) storedImages(ctx context.Context, origin hint, handle func(arr
 }
 
 // read hands over what a stream has stored at present.
-func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, handle func(arrival) bool) error {
+func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
+	handle func(arrival) bool) error {
 	setup, cancel := context.WithTimeout(ctx, brokerWait)
 	defer cancel()
 	js, err := b.streams(setup)
@@ -393,7 +398,8 @@ func (b *natsBus) status() BusStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	stats := b.conn.Stats()
-	s := BusStatus{Server: b.server, Connected: b.conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes, Trouble: b.trouble, Answer: b.answered}
+	s := BusStatus{Server: b.server, Connected: b.conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes,
+		Trouble: b.trouble, Answer: b.answered}
 	if u := b.conn.ConnectedUrlRedacted(); u != "" && !strings.Contains(b.server, u) {
 		s.Server = u
 	}

@@ -78,7 +78,8 @@ func newNATSNet(t *testing.T, seed uint64) *natsNet {
 
 func (k *natsNet) start() {
 	host, port := splitPort(k.t, k.address)
-	ns, err := server.NewServer(&server.Options{Host: host, Port: port, NoSigs: true, JetStream: true, StoreDir: memoryDir(k.t)})
+	ns, err := server.NewServer(&server.Options{Host: host, Port: port, NoSigs: true, JetStream: true,
+		StoreDir: memoryDir(k.t)})
 	if err != nil {
 		k.t.Fatal(err)
 	}

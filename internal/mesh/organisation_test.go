@@ -37,12 +37,16 @@ func TestNobodyTwice(t *testing.T) {
 		claim  func(s *site, direct, unweighed, first *forger) Organisation
 		reason string // "" if it is counted
 	}{
-		"somebody else":           {func(*site, *forger, *forger, *forger) Organisation { return Organisation{7} }, ""},
-		"the node itself":         {func(s *site, _, _, _ *forger) Organisation { return orgOf(s.id) }, "this node is in it"},
-		"a peer":                  {func(_ *site, d, _, _ *forger) Organisation { return orgOf(d.id) }, "is counted already"},
-		"a peer without weight":   {func(_ *site, _, u, _ *forger) Organisation { return orgOf(u.id) }, ""},
-		"one of another":          {func(*site, *forger, *forger, *forger) Organisation { return other }, "is in it, and in forger"},
-		"the key of an aggregate": {func(_ *site, _, _, f *forger) Organisation { return orgOf(f.id) }, ""}, // which counts nothing itself
+		"somebody else":         {func(*site, *forger, *forger, *forger) Organisation { return Organisation{7} }, ""},
+		"the node itself":       {func(s *site, _, _, _ *forger) Organisation { return orgOf(s.id) }, "this node is in it"},
+		"a peer":                {func(_ *site, d, _, _ *forger) Organisation { return orgOf(d.id) }, "is counted already"},
+		"a peer without weight": {func(_ *site, _, u, _ *forger) Organisation { return orgOf(u.id) }, ""},
+		"one of another": {func(*site, *forger, *forger, *forger) Organisation {
+			return other
+		}, "is in it, and in forger"},
+		"the key of an aggregate": {func(_ *site, _, _, f *forger) Organisation {
+			return orgOf(f.id)
+		}, ""}, // which counts nothing itself
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -83,7 +83,9 @@ func (m *Mesh) loadInvitations() (err error) {
 	if m.pairing.list, err = readInvitations(m.opts.Dir); err != nil {
 		return err
 	}
-	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return v == nil || len(v.Secret) != secretBytes })
+	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool {
+		return v == nil || len(v.Secret) != secretBytes
+	})
 	return nil
 }
 
@@ -121,14 +123,16 @@ func (m *Mesh) saveInvitations() error {
 // [bulkhead.ErrForbidden].
 func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err error) {
 	if m.opts.Mode != Hub || m.opts.Secret.ID() != m.opts.KeyID {
-		return "", s, fmt.Errorf("%w: mesh: a node in mode %q invites nobody: have it done on a hub of the network", bulkhead.ErrForbidden, m.opts.Mode)
+		return "", s, fmt.Errorf("%w: mesh: a node in mode %q invites nobody: have it done on a hub of the network",
+			bulkhead.ErrForbidden, m.opts.Mode)
 	}
 	n.Uses, n.Lifetime = max(n.Uses, 1), cmp.Or(n.Lifetime, 48*time.Hour)
 	if err := checkPeer(n.Name, n.Weight); err != nil {
 		return "", s, err
 	}
 	if n.Uses > maxPeers || n.Lifetime < time.Minute || n.Lifetime > maxLifetime {
-		return "", s, fmt.Errorf("%w: mesh: an invitation for %d nodes and %v, want 1 to %d, and 1m to %v", bulkhead.ErrMalformed, n.Uses, n.Lifetime, maxPeers, maxLifetime)
+		return "", s, fmt.Errorf("%w: mesh: an invitation for %d nodes and %v, want 1 to %d, and 1m to %v",
+			bulkhead.ErrMalformed, n.Uses, n.Lifetime, maxPeers, maxLifetime)
 	}
 	name := m.opts.Name
 	v := &Invitation{
@@ -138,23 +142,27 @@ func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err err
 	if line, err = v.Line(); err != nil {
 		return "", s, err
 	}
-	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept, Group: n.Group, Expires: v.Expires}
+	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept,
+		Group: n.Group, Expires: v.Expires}
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
 	if len(m.pairing.list) >= maxInvitations {
-		return "", s, fmt.Errorf("%w: mesh: %d invitations, limit %d: withdraw some", bulkhead.ErrOverLimit, len(m.pairing.list), maxInvitations)
+		return "", s, fmt.Errorf("%w: mesh: %d invitations, limit %d: withdraw some", bulkhead.ErrOverLimit,
+			len(m.pairing.list), maxInvitations)
 	}
 	m.pairing.list = append(m.pairing.list, x)
 	if err := m.saveInvitations(); err != nil {
 		m.pairing.list = m.pairing.list[:len(m.pairing.list)-1]
 		return "", s, err
 	}
-	m.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses, "expires", v.Expires)
+	m.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses, "expires",
+		v.Expires)
 	return line, x.status(), nil
 }
 
 func (v *invite) status() InvitationStatus {
-	return InvitationStatus{ID: v.ID, Name: v.Name, Weight: v.Weight, Uses: v.Uses, Accept: v.Accept, Group: v.Group, Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
+	return InvitationStatus{ID: v.ID, Name: v.Name, Weight: v.Weight, Uses: v.Uses, Accept: v.Accept, Group: v.Group,
+		Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
 }
 
 // Invitations returns the invitations that are remembered.
@@ -247,7 +255,8 @@ func (m *Mesh) accept(ctx context.Context, v *invite, j *Joiner) error {
 	if err := m.saveInvitations(); err != nil {
 		return err
 	}
-	m.opts.Log.Warn("a node has joined by invitation", "invitation", v.ID, "peer", cmp.Or(v.Name, j.Name), "key", j.Key, "weight", v.Weight)
+	m.opts.Log.Warn("a node has joined by invitation", "invitation", v.ID, "peer", cmp.Or(v.Name, j.Name), "key", j.Key,
+		"weight", v.Weight)
 	return nil
 }
 
@@ -297,16 +306,19 @@ func (m *Mesh) turnAway(id string, from hint, why string) []byte {
 func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply {
 	refuse := func(format string, args ...any) *pairReply {
 		why := fmt.Sprintf(format, args...)
-		m.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name, "key", q.Key, "name", q.Name, "why", why)
+		m.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name, "key",
+			q.Key, "name", q.Name, "why", why)
 		return &pairReply{State: pairRefused, Why: why}
 	}
 	now := m.opts.Now()
 	i := slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.Key == q.Key })
 	switch apart := q.Clock.Sub(now); {
 	case now.After(v.Expires):
-		return refuse("the invitation expired at %s; it is %s here", v.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return refuse("the invitation expired at %s; it is %s here", v.Expires.UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
 	case apart.Abs() > maxClocksApart:
-		return refuse("the clocks are %v apart: it is %s at the node that joins and %s at its inviter; set the one that is wrong",
+		return refuse(
+			"the clocks are %v apart: it is %s at the node that joins and %s at its inviter; set the one that is wrong",
 			apart.Abs().Round(time.Second), q.Clock.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case q.Key == m.opts.Identity.ID():
 		return refuse("the invitation is this node's own")
@@ -314,19 +326,22 @@ func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply
 		return &pairReply{State: pairRefused, Why: "the inviter has refused this node"}
 	case i < 0 && v.accepted() >= v.Uses:
 		last := v.Joiners[slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.State == pairAccepted })]
-		return refuse("the invitation was used already, by %s at %s: if that was not you, somebody else has the line", last.Key, last.At.UTC().Format(time.RFC3339))
+		return refuse("the invitation was used already, by %s at %s: if that was not you, somebody else has the line",
+			last.Key, last.At.UTC().Format(time.RFC3339))
 	case i < 0 && len(v.Joiners) >= 2*v.Uses+8:
 		return refuse("too many nodes have shown the invitation")
 	}
 	if i < 0 {
 		i = len(v.Joiners)
-		v.Joiners = append(v.Joiners, Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second), State: pairWaiting})
+		v.Joiners = append(v.Joiners, Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second),
+			State: pairWaiting})
 		if err := m.saveInvitations(); err != nil {
 			v.Joiners = v.Joiners[:i]
 			return refuse("%v", err)
 		}
 		if !v.Accept {
-			m.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name, "key", q.Key, "name", q.Name)
+			m.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name, "key",
+				q.Key, "name", q.Name)
 		}
 	}
 	j := &v.Joiners[i]

@@ -32,7 +32,8 @@ func newHost(t *testing.T) *host {
 	h := &host{address: freePort(t)}
 	h.clock.Store(time.Now().UnixNano())
 	dir, id := identity(t)
-	o := quick(Options{Dir: dir, Identity: id, KeyID: testSecret.ID(), Secret: testSecret, Mode: Hub, Listen: h.address, Name: "alice"})
+	o := quick(Options{Dir: dir, Identity: id, KeyID: testSecret.ID(), Secret: testSecret, Mode: Hub, Listen: h.address,
+		Name: "alice"})
 	o.Engine, o.Log, o.Now = smallEngine(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
 	var err error
 	if h.Mesh, err = Open(t.Context(), o); err != nil {
@@ -86,7 +87,8 @@ func TestJoinBy(t *testing.T) {
 		}
 	}
 	list := h.Invitations()
-	if len(list) != 1 || len(list[0].Joined) != 1 || list[0].Joined[0].Key != bob.ID() || list[0].Joined[0].State != pairWaiting {
+	if len(list) != 1 || len(list[0].Joined) != 1 || list[0].Joined[0].Key != bob.ID() ||
+		list[0].Joined[0].State != pairWaiting {
 		t.Fatalf("%+v", list)
 	}
 	if !h.log.has("wants to join") || len(h.Status().Peers) != 0 {
@@ -131,12 +133,14 @@ func TestJoinBy(t *testing.T) {
 	late := h.invite(t, NewInvitation{Accept: true, Lifetime: time.Hour})
 	start := h.now()
 	j, err := JoinBy(t.Context(), late, eve, "", func() time.Time { return start.Add(20 * time.Minute) })
-	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "clocks are 20m0s apart") || j != (Joined{}) || !h.log.has("clocks are 20m0s apart") {
+	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "clocks are 20m0s apart") ||
+		j != (Joined{}) || !h.log.has("clocks are 20m0s apart") {
 		t.Errorf("clocks apart: %+v, %v", j, err)
 	}
 	h.clock.Store(start.Add(2 * time.Hour).UnixNano())
 	j, err = JoinBy(t.Context(), late, eve, "", func() time.Time { return start })
-	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "expired at") || j != (Joined{}) || !h.log.has("expired at") {
+	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "expired at") || j != (Joined{}) ||
+		!h.log.has("expired at") {
 		t.Errorf("expired there: %+v, %v", j, err)
 	}
 	refused("expired here", late, eve, "expired at")
@@ -169,7 +173,8 @@ func TestJoinBy(t *testing.T) {
 		t.Error(err)
 	}
 	refused("evicted", v, bob, "evicted")
-	for _, bad := range []NewInvitation{{Weight: 2}, {Uses: 5000}, {Lifetime: time.Second}, {Name: strings.Repeat("x", 70)}} {
+	for _, bad := range []NewInvitation{{Weight: 2}, {Uses: 5000}, {Lifetime: time.Second},
+		{Name: strings.Repeat("x", 70)}} {
 		bad.Hubs = []string{h.address}
 		if text, _, err := h.Invite(bad); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
 			t.Errorf("invitation %+v: %q, %v", bad, text, err)
@@ -219,7 +224,8 @@ func TestInvitedHearNothing(t *testing.T) {
 	if err := conn.PublishRequest(pairSubject(v.id(), eve.public.hint()), "bh.x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if msg, err := conn.Request(pairSubject(v.id(), eve.public.hint()), []byte("nonsense"), 5*time.Second); err != nil || !strings.Contains(string(msg.Data), "sealed with another secret") {
+	if msg, err := conn.Request(pairSubject(v.id(), eve.public.hint()), []byte("nonsense"),
+		5*time.Second); err != nil || !strings.Contains(string(msg.Data), "sealed with another secret") {
 		t.Errorf("nonsense: %v", err)
 	}
 	if n := h.Status().Strangers[reasonInvitation] - before[reasonInvitation]; n != 1 {

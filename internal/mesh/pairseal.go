@@ -69,7 +69,8 @@ const maxPair = 256 << 10 // bytes of a request or a reply
 var errSealed = errors.New("mesh: sealed with another secret, or changed on its way")
 
 func pairKey(secret [secretBytes]byte, shared []byte, what string) []byte {
-	key, err := hkdf.Key(sha256.New, append(secret[:], shared...), nil, "bulkhead mesh join v1 "+what, chacha20poly1305.KeySize)
+	key, err := hkdf.Key(sha256.New, append(secret[:], shared...), nil, "bulkhead mesh join v1 "+what,
+		chacha20poly1305.KeySize)
 	if err != nil {
 		panic(err) // of a hash that is unsafe, or a length that is too large
 	}
@@ -99,7 +100,8 @@ func unseal(key, box []byte, to string) ([]byte, error) {
 }
 
 // sealRequest returns a request, sealed, and the private half of its exchange.
-func sealRequest(v *Invitation, id *Identity, name string, now time.Time) (box []byte, private *ecdh.PrivateKey, err error) {
+func sealRequest(v *Invitation, id *Identity, name string, now time.Time) (box []byte, private *ecdh.PrivateKey,
+	err error) {
 	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
@@ -151,7 +153,8 @@ func sealReply(secret [secretBytes]byte, id string, q *pairRequest, r *pairReply
 	if err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
-	return json.Marshal(pairEnvelope{Exchange: private.PublicKey().Bytes(), Box: seal(pairKey(secret, shared, "reply"), data, id+" "+q.Key)})
+	return json.Marshal(pairEnvelope{Exchange: private.PublicKey().Bytes(),
+		Box: seal(pairKey(secret, shared, "reply"), data, id+" "+q.Key)})
 }
 
 // openReply opens the answer to a request of key.
@@ -183,7 +186,8 @@ func openReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte)
 		return r, fmt.Errorf("mesh: answer to a request to join: %w", err)
 	}
 	if r.State == pairAccepted && (len(r.Secret) != len(filter.Secret{}) || filter.Secret(r.Secret).ID() != v.Network) {
-		return r, fmt.Errorf("mesh: the secret that came is not that of network %s, to which the invitation is", v.NetworkName())
+		return r, fmt.Errorf("mesh: the secret that came is not that of network %s, to which the invitation is",
+			v.NetworkName())
 	}
 	return r, nil
 }

@@ -65,7 +65,8 @@ func (p *peer) label() string {
 // checkPeer refuses names and weights that cannot be.
 func checkPeer(name string, weight float64) error {
 	if len(name) > maxName || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-		return fmt.Errorf("%w: mesh: name of a peer %.80q: want up to %d bytes without control characters", bulkhead.ErrMalformed, name, maxName)
+		return fmt.Errorf("%w: mesh: name of a peer %.80q: want up to %d bytes without control characters",
+			bulkhead.ErrMalformed, name, maxName)
 	}
 	if !(weight >= 0 && weight <= 1) || math.IsNaN(weight) {
 		return fmt.Errorf("%w: mesh: weight %v of a peer, want 0 to 1", bulkhead.ErrMalformed, weight)
@@ -123,7 +124,8 @@ func Befriend(dir, id, name, group string, weight float64, now time.Time) error 
 	if len(list) >= maxPeers {
 		return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
 	}
-	return savePeers(dir, append(list, &peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), Group: group, Keeper: group != "", key: key}))
+	return savePeers(dir, append(list, &peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second),
+		Group: group, Keeper: group != "", key: key}))
 }
 
 func savePeers(dir string, list []*peer) error {

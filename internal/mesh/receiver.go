@@ -84,7 +84,10 @@ func newReceiver(m *Mesh) *receiver {
 			began = at
 		}
 	}
-	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time), caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[hint]*track), strangers: make(map[hint]bool), began: began}
+	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time),
+		caught: make(
+			map[bus]bool), upTo: make(
+			map[bus]time.Time), origins: make(map[hint]*track), strangers: make(map[hint]bool), began: began}
 }
 
 // call has f run on the receiver's goroutine.
@@ -163,7 +166,8 @@ func (r *receiver) forget(h hint) {
 func (r *receiver) track(h hint) *track {
 	t := r.origins[h]
 	if t == nil {
-		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look), cramped: make(map[ref]bool)}
+		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look),
+			cramped: make(map[ref]bool)}
 		r.origins[h] = t
 	}
 	return t
@@ -299,7 +303,8 @@ func (r *receiver) saveSeen(now time.Time) {
 func (r *receiver) refuseError(p *peer, err error) {
 	reason := reasonAbsurd
 	switch {
-	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap), errors.Is(err, bulkhead.ErrForbidden):
+	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap),
+		errors.Is(err, bulkhead.ErrForbidden):
 		return // not the peer's fault, or it is just being added; it is asked for again
 	case errors.Is(err, bulkhead.ErrGeometry):
 		reason = reasonGeometry

@@ -55,7 +55,9 @@ func (r *rotation) to() filter.Secret { return filter.Secret(r.Secret) }
 // valid reports whether r, read from a file, can be used.
 func (r *rotation) valid() bool {
 	size := len(filter.Secret{})
-	return (len(r.Secret) == 0 || len(r.Secret) == size) && !slices.ContainsFunc(r.Void, func(v []byte) bool { return len(v) != size })
+	return (len(r.Secret) == 0 || len(r.Secret) == size) && !slices.ContainsFunc(r.Void, func(v []byte) bool {
+		return len(v) != size
+	})
 }
 
 // A NewRotation is a change of the network's secret that an administrator wants.
@@ -169,18 +171,22 @@ func (m *Mesh) Rotate(n NewRotation) (RotationStatus, error) {
 	case m.opts.Switch == nil:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: this node cannot change its secret", bulkhead.ErrForbidden)
 	case n.Secret == nil && m.opts.Mode != Hub:
-		return RotationStatus{}, fmt.Errorf("%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand", bulkhead.ErrForbidden, m.opts.Mode)
+		return RotationStatus{}, fmt.Errorf(
+			"%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand", bulkhead.ErrForbidden, m.opts.Mode)
 	case n.After < 0 || n.After > MaxLead:
-		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After, MaxLead)
+		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After,
+			MaxLead)
 	case n.Secret != nil && n.Secret.ID() == m.opts.KeyID:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: that is the network's secret already", bulkhead.ErrMalformed)
 	}
 	m.admin.Lock()
 	defer m.admin.Unlock()
 	if r := m.pending(); r != nil {
-		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s; it can be taken back", bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
+		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s; it can be taken back",
+			bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
 	}
-	r := &rotation{From: m.network(), At: m.opts.Now().Add(n.After).UTC(), By: m.opts.Identity.ID(), Hand: n.Secret != nil, Void: m.void()}
+	r := &rotation{From: m.network(), At: m.opts.Now().Add(n.After).UTC(), By: m.opts.Identity.ID(),
+		Hand: n.Secret != nil, Void: m.void()}
 	if n.Secret != nil {
 		r.Secret = slices.Clone(n.Secret[:])
 		r.Void = slices.DeleteFunc(r.Void, func(v []byte) bool { return slices.Equal(v, r.Secret) })
@@ -190,7 +196,8 @@ func (m *Mesh) Rotate(n NewRotation) (RotationStatus, error) {
 	if err := m.saveRotation(r); err != nil {
 		return RotationStatus{}, err
 	}
-	m.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At, "before", r.From)
+	m.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At, "before",
+		r.From)
 	s, _ := m.Rotation()
 	return s, nil
 }
@@ -350,7 +357,8 @@ func (m *Mesh) leftRotation(id string) error {
 	case r.By != m.opts.Identity.ID() || !slices.Contains(r.Told, id):
 		return nil
 	case r.Hand:
-		m.opts.Log.Error("ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one", "key", id)
+		m.opts.Log.Error(
+			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one", "key", id)
 		return nil
 	}
 	next := m.withdrawn(r)
@@ -358,7 +366,8 @@ func (m *Mesh) leftRotation(id string) error {
 	if least := m.opts.Now().Add(2 * secretBeats * m.opts.Heartbeat).UTC(); next.At.Before(least) {
 		next.At = least // the others fetch this one, too
 	}
-	m.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced", "network", networkOf(next.to()), "at", next.At)
+	m.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced", "network",
+		networkOf(next.to()), "at", next.At)
 	return m.saveRotation(next)
 }
 
@@ -382,7 +391,8 @@ func (m *Mesh) takeSecret(hub *public, n *nextSecret) error {
 			if at.Sub(r.At).Abs() < time.Minute {
 				earlier = next.to().ID() < r.to().ID()
 			}
-			m.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken", "one", r.By, "other", next.By, "taken_of_the_other", earlier)
+			m.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken",
+				"one", r.By, "other", next.By, "taken_of_the_other", earlier)
 			if !earlier {
 				return nil
 			}

@@ -97,7 +97,8 @@ func (c *changing) again(t *testing.T, secret filter.Secret, former ...filter.Se
 // TestToldThroughSum: who is in a sum that has fetched the secret is not said to lack it; whoever
 // a sum names that has not fetched it is.
 func TestToldThroughSum(t *testing.T) {
-	hub, sum, node, other := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	hub, sum, node, other := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join,
+		nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, sum.Mesh, node.Mesh, other.Mesh)
 	id := func(c *changing) string { return c.opts.Identity.ID() }
 	in := []Organisation{Organisation(node.opts.Identity.public.hint()), {1}}
@@ -110,7 +111,8 @@ func TestToldThroughSum(t *testing.T) {
 		t.Errorf("before anybody asked: %+v", s)
 	}
 	mustTake(t, sum, hub)
-	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{id(sum)}) || !slices.Equal(s.Through, []string{id(node)}) || !slices.Equal(s.Untold, []string{id(other)}) {
+	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{id(sum)}) ||
+		!slices.Equal(s.Through, []string{id(node)}) || !slices.Equal(s.Untold, []string{id(other)}) {
 		t.Errorf("the sum has it: %+v", s)
 	}
 	mustTake(t, node, hub)
@@ -129,7 +131,8 @@ func TestRotate(t *testing.T) {
 		t.Error("a change that nobody announced")
 	}
 	s, err := hub.Rotate(NewRotation{After: time.Hour})
-	if err != nil || s.Done || s.By != hub.opts.Identity.ID() || !s.At.Equal(hub.now.Add(time.Hour)) || s.From != networkOf(testSecret) || len(s.Untold) != 2 || len(s.Told) != 0 {
+	if err != nil || s.Done || s.By != hub.opts.Identity.ID() || !s.At.Equal(hub.now.Add(time.Hour)) ||
+		s.From != networkOf(testSecret) || len(s.Untold) != 2 || len(s.Told) != 0 {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	first := hub.pending().to()
@@ -139,7 +142,8 @@ func TestRotate(t *testing.T) {
 	if !ok || r.To != s.To || r.By != s.By || !r.At.Equal(bob.now.Add(time.Hour)) || bob.pending().to() != first {
 		t.Fatalf("%+v", r)
 	}
-	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{bob.opts.Identity.ID()}) || !slices.Equal(s.Untold, []string{away.opts.Identity.ID()}) {
+	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{bob.opts.Identity.ID()}) ||
+		!slices.Equal(s.Untold, []string{away.opts.Identity.ID()}) {
 		t.Errorf("%+v", s)
 	}
 	bob.again(t, testSecret)
@@ -247,13 +251,17 @@ func TestRotateRefused(t *testing.T) {
 		from *changing
 		data []byte
 	}{
-		"a stranger":             {stranger, ask(func(*secretQuestion) {}, stranger)},
-		"in another's name":      {bob, ask(func(*secretQuestion) {}, joined)},
-		"nonsense":               {bob, []byte("{")},
-		"too long":               {bob, make([]byte, maxPair+1)},
-		"of another network":     {bob, ask(func(q *secretQuestion) { q.Network = "0000000000000000" }, bob)},
-		"of no point":            {bob, ask(func(q *secretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
-		"without the one before": {joined, ask(func(q *secretQuestion) { q.Network = networkOf(testSecret); sign(joined, q) }, joined)},
+		"a stranger":         {stranger, ask(func(*secretQuestion) {}, stranger)},
+		"in another's name":  {bob, ask(func(*secretQuestion) {}, joined)},
+		"nonsense":           {bob, []byte("{")},
+		"too long":           {bob, make([]byte, maxPair+1)},
+		"of another network": {bob, ask(func(q *secretQuestion) { q.Network = "0000000000000000" }, bob)},
+		"of no point":        {bob, ask(func(q *secretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
+		"without the one before": {joined, ask(func(q *secretQuestion) {
+			q.Network = networkOf(testSecret)
+			sign(joined,
+				q)
+		}, joined)},
 	} {
 		if got := hub.tellSecret(tt.from.key().hint(), tt.data); got != nil {
 			t.Errorf("%s is told %s", what, got)
@@ -435,7 +443,8 @@ func TestEvictedBeforeRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := hub.pending()
-	if r == nil || r.to() == eve.pending().to() || len(r.Told) != 0 || r.At.Sub(hub.now) < 2*secretBeats*hub.opts.Heartbeat {
+	if r == nil || r.to() == eve.pending().to() || len(r.Told) != 0 ||
+		r.At.Sub(hub.now) < 2*secretBeats*hub.opts.Heartbeat {
 		t.Fatalf("after the eviction of a peer that was told: %+v", r)
 	}
 	mustTake(t, bob, hub)
@@ -465,7 +474,8 @@ func TestEvictedBeforeRotation(t *testing.T) {
 	}
 	late.again(t, testSecret)
 	mustTake(t, late, by)
-	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.pending().to() != given || !by.log.has("given by hand") {
+	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.pending().to() != given ||
+		!by.log.has("given by hand") {
 		t.Errorf("by hand: %v", err)
 	}
 }
@@ -480,7 +490,8 @@ func TestTwoAnnouncements(t *testing.T) {
 		befriend(t, two.Mesh, m.Mesh)
 		members = append(members, m)
 	}
-	for _, after := range [][2]time.Duration{{time.Hour, time.Hour + time.Second}, {time.Hour, 2 * time.Hour}, {3 * time.Hour, time.Hour}} {
+	for _, after := range [][2]time.Duration{{time.Hour, time.Hour + time.Second}, {time.Hour, 2 * time.Hour},
+		{3 * time.Hour, time.Hour}} {
 		for i, hub := range []*changing{one, two} {
 			if _, err := hub.Rotate(NewRotation{After: after[i]}); err != nil {
 				t.Fatal(err)
@@ -527,9 +538,11 @@ func TestHasten(t *testing.T) {
 	to := hub.pending().to()
 	head := func(by *changing, secret filter.Secret) arrival {
 		g := cellsOf // of the former secret, which is the present one here
-		m := &message{kind: kindHead, keyID: secret.ID(), heads: []arrayHead{{ref: ref{"counts", 7}, version: 3, geometry: g, lineage: lineage{{5, 0}}}}}
+		m := &message{kind: kindHead, keyID: secret.ID(),
+			heads: []arrayHead{{ref: ref{"counts", 7}, version: 3, geometry: g, lineage: lineage{{5, 0}}}}}
 		m.stamp = stamp{incarnation: 5, boot: 5, seq: 1, at: uint64(by.now.UnixMilli())}
-		return arrival{topic: topic{kind: kindHead, origin: by.key().hint()}, network: networkOf(secret), msg: appendMessage(nil, m, by.opts.Identity)}
+		return arrival{topic: topic{kind: kindHead, origin: by.key().hint()}, network: networkOf(secret),
+			msg: appendMessage(nil, m, by.opts.Identity)}
 	}
 	bob.receiver.foreign(t.Context(), head(hub, to))
 	if r := bob.pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
@@ -598,7 +611,8 @@ func TestRotationFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := prepare(t.Context(), c.opts)
-		if want == "" && (err != nil || m.lastRotation() != nil) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && (err != nil || m.lastRotation() != nil) || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -611,7 +625,8 @@ func FuzzAnswerSecret(f *testing.F) {
 	_, member := identity(f)
 	hub := &Mesh{opts: Options{Identity: id, Secret: testSecret, KeyID: testSecret.ID(), Now: time.Now}}
 	to := filter.Secret{9}
-	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(), Void: [][]byte{make([]byte, 16)}}
+	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(),
+		Void: [][]byte{make([]byte, 16)}}
 	bob := &Mesh{opts: Options{Identity: member, Secret: testSecret, KeyID: testSecret.ID()}}
 	q, _, err := bob.askAfter(&id.public)
 	if err != nil {

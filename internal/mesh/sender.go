@@ -77,8 +77,10 @@ type queued struct {
 
 func newSender(m *Mesh) *sender {
 	return &sender{
-		m: m, asks: make(chan *message, 256), fills: make(chan *message, 16), hello: make(chan struct{}, 1), wants: make(chan wish, 64), pasts: make(chan past, 64),
-		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw), refills: make(map[hint]*draw),
+		m: m, asks: make(chan *message, 256), fills: make(chan *message, 16), hello: make(chan struct{}, 1),
+		wants: make(chan wish, 64), pasts: make(chan past, 64),
+		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw),
+		refills: make(map[hint]*draw),
 	}
 }
 
@@ -349,7 +351,8 @@ func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
 	s.forgetDraws()
-	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, organisations: s.m.contains(), floors: [2]uint64{allExpired, allExpired}}
+	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, organisations: s.m.contains(),
+		floors: [2]uint64{allExpired, allExpired}}
 	if s.m.opts.Role != Subscribe {
 		m.floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}
 		live := make(map[ref]bool)
@@ -370,7 +373,9 @@ func (s *sender) head(ctx context.Context) {
 	}
 	if len(m.heads) > maxParts {
 		// An array that the head does not name is gone, to those who see only the head.
-		sort.Slice(m.heads, func(a, b int) bool { return m.heads[a].start > m.heads[b].start }) // slices.SortFunc of a large struct is 17 kB of program
+		sort.Slice(m.heads, func(a, b int) bool {
+			return m.heads[a].start > m.heads[b].start
+		}) // slices.SortFunc of a large struct is 17 kB of program
 		for _, h := range m.heads[maxParts:] {
 			f := &m.floors[floorOf(h.array)]
 			*f = max(*f, h.start+1)

@@ -116,7 +116,8 @@ func (r *refusals) add(reason, detail string) (first bool) {
 // Status returns the state of the node's part in the network.
 func (m *Mesh) Status() Status {
 	s := Status{
-		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role, Memory: m.opts.Engine.RemoteMemory(),
+		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role,
+		Memory:    m.opts.Engine.RemoteMemory(),
 		Published: m.sender.published.Load(), Rounds: m.sender.rounds.Load(), Bytes: m.sender.bytes.Load(),
 		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(), Healing: m.healing.Load(),
 	}
@@ -138,12 +139,15 @@ func (m *Mesh) Status() Status {
 			continue
 		}
 		out := PeerStatus{
-			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added, Group: mem.Group, Organisations: len(mem.organisations),
-			Heard: mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
-			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked, Served: mem.served,
+			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added, Group: mem.Group,
+			Organisations: len(mem.organisations),
+			Heard:         mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
+			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked,
+			Served:   mem.served,
 			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,
 		}
-		if d := m.opts.Now().Sub(later(mem.lastHeard, mem.Added)); d > silentAfter*m.opts.Heartbeat && m.opts.Role != Publish {
+		if d := m.opts.Now().Sub(later(mem.lastHeard, mem.Added)); d > silentAfter*m.opts.Heartbeat &&
+			m.opts.Role != Publish {
 			out.Silent = d
 		}
 		if !mem.behind.IsZero() {

@@ -47,9 +47,11 @@ func troubleOf(err error, took time.Duration, denied string) string {
 	switch {
 	case denied != "" || errors.Is(err, nats.ErrPermissionViolation):
 		return troublePermission
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount),
+		errors.Is(err, nats.ErrNoResponders):
 		return troubleJetStream
-	case errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{codeNoResources, codeMemory, codeStorage, codeMaximumStored}, api.ErrorCode):
+	case errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{codeNoResources, codeMemory, codeStorage,
+		codeMaximumStored}, api.ErrorCode):
 		return troubleStorage
 	case errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{codeNoPeers, codeNoReplicas}, api.ErrorCode):
 		return troubleReplicas
@@ -65,11 +67,14 @@ func (b *natsBus) remedy(trouble, denied string, took time.Duration) string {
 	case troubleJetStream:
 		return "it has no JetStream for this node: set jetstream in its configuration; until then nodes that were away ask their peers for all that they missed"
 	case troubleStorage:
-		return fmt.Sprintf("it has no room for the streams, %d bytes for deltas and %d times that for images: lower mesh.stream_bytes, or raise its max_file_store", b.opts.StreamBytes, imagesShare)
+		return fmt.Sprintf(
+			"it has no room for the streams, %d bytes for deltas and %d times that for images: lower mesh.stream_bytes, or raise its max_file_store", b.opts.StreamBytes, imagesShare)
 	case troubleReplicas:
-		return fmt.Sprintf("it is no cluster of %d servers with JetStream: lower mesh.stream_replicas, or start the others", b.opts.Replicas)
+		return fmt.Sprintf(
+			"it is no cluster of %d servers with JetStream: lower mesh.stream_replicas, or start the others", b.opts.Replicas)
 	case troublePermission:
-		return fmt.Sprintf("it denies this node: %s; compare its permissions with what \"bulkhead network nats\" prints", denied)
+		return fmt.Sprintf("it denies this node: %s; compare its permissions with what \"bulkhead network nats\" prints",
+			denied)
 	}
 	return fmt.Sprintf("it took %v to answer", took.Round(time.Millisecond))
 }

@@ -121,7 +121,8 @@ func (n *node) start() {
 	}
 	n.mesh, err = n.w.net.open(t.Context(), n, Options{
 		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: testSecret.ID(), Mode: External,
-		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages, Name: fmt.Sprint("node ", n.i),
+		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages,
+		Name: fmt.Sprint("node ", n.i),
 	})
 	if err != nil {
 		t.Fatal(err)

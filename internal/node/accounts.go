@@ -290,7 +290,8 @@ func (a *accounts) voters(name string) (all []voter, err error) {
 	if name, ok := strings.CutPrefix(name, accountPrefix); ok {
 		account, ok := a.book().Get(name)
 		if !ok {
-			return nil, &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: fmt.Sprintf("no account is called %.128q", name)}
+			return nil, &client.Problem{Title: "Not Found", Status: http.StatusNotFound,
+				Detail: fmt.Sprintf("no account is called %.128q", name)}
 		}
 		return []voter{{accountPrefix + name, account.Voice()}}, nil
 	}
@@ -343,7 +344,9 @@ func (a *accounts) whoVoted(all []voter, since time.Time) ([]voter, error) {
 	case 1:
 		return found, nil
 	}
-	return nil, &client.Problem{Title: "Conflict", Status: http.StatusConflict, Detail: fmt.Sprintf("several have voted whom this name means; say which: %s", strings.Join(names[:min(len(names), 20)], ", "))}
+	return nil, &client.Problem{Title: "Conflict", Status: http.StatusConflict,
+		Detail: fmt.Sprintf("several have voted whom this name means; say which: %s",
+			strings.Join(names[:min(len(names), 20)], ", "))}
 }
 
 // SetSecret implements [api.Users].

@@ -21,12 +21,14 @@ func TestConfigPage(t *testing.T) {
 	var n *Node
 	wrong := errors.New("the file is broken")
 	fail := true
-	n, _ = start(t, Options{Config: cfg, Dir: filepath.Join(t.TempDir(), "data"), Reread: func() (changed, restart []string, err error) {
-		if fail {
-			return nil, nil, wrong
-		}
-		return n.Reload(parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[fuzzy]\nhash_key = \"another\"\n[tally]\nthreshold = 44\n"))
-	}})
+	n, _ = start(t, Options{Config: cfg, Dir: filepath.Join(t.TempDir(), "data"),
+		Reread: func() (changed, restart []string, err error) {
+			if fail {
+				return nil, nil, wrong
+			}
+			return n.Reload(
+				parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[fuzzy]\nhash_key = \"another\"\n[tally]\nthreshold = 44\n"))
+		}})
 	token, err := ReadSecret(n.AdminTokenFile())
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +47,8 @@ func TestConfigPage(t *testing.T) {
 	do := func(what, text string) (int, string) {
 		return b.form("/config", url.Values{"do": {what}, "text": {text}})
 	}
-	status, page = do("check", "[listen]\r\nhttp = \"127.0.0.1:0\"\r\n[tally]\r\nthreshold = 55\r\n[node]\r\nname = \"x\"\r\n")
+	status, page = do(
+		"check", "[listen]\r\nhttp = \"127.0.0.1:0\"\r\n[tally]\r\nthreshold = 55\r\n[node]\r\nname = \"x\"\r\n")
 	wants(t, "a good text", status, page, 200, "No mistakes", "tally.threshold", "node.name")
 	status, page = do("check", "[tally]\nthreshhold = 55\nnear_match = 0\n")
 	wants(t, "a bad text", status, page, 200, "Nothing was changed", "threshhold")
@@ -82,12 +85,14 @@ func TestPeoplePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if _, err := (&client.Client{Server: base, Token: bob.Token}).Users(t.Context()); statusOf(err) != http.StatusForbidden {
+		if _, err := (&client.Client{Server: base,
+			Token: bob.Token}).Users(t.Context()); statusOf(err) != http.StatusForbidden {
 			t.Fatal(err)
 		}
 	}
 	got, err := admin.Audit(t.Context(), client.AuditQuery{Action: "refused"})
-	if err != nil || len(got.Entries) != 1 || got.Entries[0].Account != "bob" || got.Entries[0].About["path"] != "/v1/users" || got.Entries[0].Error == "" {
+	if err != nil || len(got.Entries) != 1 || got.Entries[0].Account != "bob" ||
+		got.Entries[0].About["path"] != "/v1/users" || got.Entries[0].Error == "" {
 		t.Fatalf("recorded %+v, %v", got, err)
 	}
 	b := newBrowser(t, base)
@@ -103,7 +108,8 @@ func TestPeoplePage(t *testing.T) {
 		}
 	}
 	status, page := b.get("/people")
-	wants(t, "people", status, page, 200, "Worth of admin: 1.00", "Record of administration", "addUser", "account bob", "refused", "failed")
+	wants(t, "people", status, page, 200, "Worth of admin: 1.00", "Record of administration", "addUser", "account bob",
+		"refused", "failed")
 	b2 := newBrowser(t, base)
 	b2.form("/login", url.Values{"token": {bob.Token}})
 	status, page = b2.get("/people")
@@ -113,10 +119,12 @@ func TestPeoplePage(t *testing.T) {
 // TestTopKeysPage: administrators see which keys have the highest rates, and others do
 // not.
 func TestTopKeysPage(t *testing.T) {
-	admin, _ := historyNode(t, t.TempDir(), "[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
+	admin, _ := historyNode(
+		t, t.TempDir(), "[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
 	for i := range 6 {
 		for _, who := range []string{"ann", "bob"}[:1+i%2] {
-			if _, err := admin.ApplyRateLimits(t.Context(), map[string]string{"protocol_state": "RCPT", "sasl_username": who + "@example.com"}); err != nil {
+			if _, err := admin.ApplyRateLimits(t.Context(),
+				map[string]string{"protocol_state": "RCPT", "sasl_username": who + "@example.com"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -162,8 +170,10 @@ func TestWhoVoted(t *testing.T) {
 	if status, page = b.upload(advert); strings.Contains(page, "Who reported it") {
 		t.Errorf("before any report: %d %s", status, page)
 	}
-	for _, by := range []struct{ token, user string }{{service.Token, "ann@example.com"}, {"", "carl"}, {admin.Token, ""}} {
-		if _, err := (&client.Client{Server: base, Token: by.token}).ReportMessage(t.Context(), []byte(advert), client.MessageOptions{Vote: bulkhead.Spam, User: by.user}); err != nil {
+	for _, by := range []struct{ token, user string }{{service.Token, "ann@example.com"}, {"", "carl"},
+		{admin.Token, ""}} {
+		if _, err := (&client.Client{Server: base, Token: by.token}).ReportMessage(t.Context(), []byte(advert),
+			client.MessageOptions{Vote: bulkhead.Spam, User: by.user}); err != nil {
 			t.Fatal(by, err)
 		}
 	}
@@ -178,7 +188,8 @@ func TestWhoVoted(t *testing.T) {
 		t.Error("a stranger sees who reported")
 	}
 	status, page = b.get("/people")
-	wants(t, "voters", status, page, 200, ">ann@example.com by imap</a>", `value="user:imap=ann@example.com"`, "/history?reporter=ann%40example.com", `value="user:carl"`, `value="account:admin"`, "Undo user carl")
+	wants(t, "voters", status, page, 200, ">ann@example.com by imap</a>", `value="user:imap=ann@example.com"`,
+		"/history?reporter=ann%40example.com", `value="user:carl"`, `value="account:admin"`, "Undo user carl")
 	status, page = b.agree("/people", url.Values{"name": {"imap=ann@example.com"}, "do": {"undo"}, "days": {"1"}})
 	wants(t, "ann undone", status, page, 200, "are taken back")
 	if strings.Contains(page, "on 0 signatures") {
@@ -222,9 +233,11 @@ func TestUndoWhom(t *testing.T) {
 	}
 	vote := func(i int) {
 		t.Helper()
-		text := fmt.Sprintf("From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
+		text := fmt.Sprintf(
+			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
 		c := &client.Client{Server: base, Token: tokens[voters[i].by]}
-		if _, err := c.ReportMessage(t.Context(), []byte(text), client.MessageOptions{Vote: bulkhead.Spam, User: voters[i].user}); err != nil {
+		if _, err := c.ReportMessage(t.Context(), []byte(text),
+			client.MessageOptions{Vote: bulkhead.Spam, User: voters[i].user}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,7 +271,8 @@ func TestUndoWhom(t *testing.T) {
 		}
 	}
 	for i := range voters {
-		text := fmt.Sprintf("From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
+		text := fmt.Sprintf(
+			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
 		if v, err := admin.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil || v.Spam {
 			t.Errorf("what %s has voted on is %+v, %v", voters[i].name, v, err)
 		}
@@ -281,7 +295,8 @@ func TestAccuracy(t *testing.T) {
 		share               float64
 		of                  uint64
 	}{{0, 0, 0, 0}, {3, 1, 0.75, 4}, {0, 2, 0, 2}, {1<<32 - 1, 1<<32 - 1, 0.5, 1<<33 - 2}} {
-		if share, of := (&client.User{Confirmed: tt.confirmed, Reverted: tt.reverted}).Accuracy(); share != tt.share || of != tt.of {
+		if share, of := (&client.User{Confirmed: tt.confirmed, Reverted: tt.reverted}).Accuracy(); share != tt.share ||
+			of != tt.of {
 			t.Errorf("%d confirmed, %d reverted: %v of %d, want %v of %d", tt.confirmed, tt.reverted, share, of, tt.share, tt.of)
 		}
 	}
@@ -327,7 +342,8 @@ func TestPassword(t *testing.T) {
 	if b = newBrowser(t, base); !logsIn(b, "ann", password) {
 		t.Fatal("ann cannot log in")
 	}
-	for _, wrong := range [][2]string{{"ann", password + " "}, {"bob", password}, {"bob", ""}, {"nobody", password}, {"Ann", password}} {
+	for _, wrong := range [][2]string{{"ann", password + " "}, {"bob", password}, {"bob", ""}, {"nobody", password},
+		{"Ann", password}} {
 		if logsIn(newBrowser(t, base), wrong[0], wrong[1]) {
 			t.Errorf("%q logs in with %q", wrong[0], wrong[1])
 		}

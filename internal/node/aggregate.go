@@ -56,10 +56,13 @@ func (n *Node) newSum(cfg *config.Config) (*sum, mesh.Engine, error) {
 		Engine: n.engine, Members: s.members, Audit: beats(cfg, auditBeats), Rest: beats(cfg, restBeats), Log: n.log,
 		Open: func(ctx context.Context, total *aggregate.Sum, life string) (aggregate.Mesh, error) {
 			m, err := mesh.Open(ctx, mesh.Options{
-				Dir: dir, Identity: id, Engine: total, KeyID: n.secret().ID(), Secret: n.secret(), Former: n.engine.Former(), Taker: s.of.Load(), Store: life, Name: meshName("sum of " + cfg.Node.Name),
-				Organisations: s.organisations, Mode: mode, Role: mesh.Publish, Servers: c.Servers, Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
+				Dir: dir, Identity: id, Engine: total, KeyID: n.secret().ID(), Secret: n.secret(), Former: n.engine.Former(),
+				Taker: s.of.Load(), Store: life, Name: meshName("sum of " + cfg.Node.Name),
+				Organisations: s.organisations, Mode: mode, Role: mesh.Publish, Servers: c.Servers, Credentials: c.Credentials,
+				CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 				Interval: time.Duration(cfg.Mesh.Interval), Heartbeat: time.Duration(cfg.Mesh.Heartbeat),
-				StreamAge: time.Duration(cfg.Mesh.StreamAge), StreamBytes: cfg.Mesh.StreamBytes, Replicas: cfg.Mesh.Replicas, Now: n.engine.Now, Log: n.log.With("mesh", "aggregate"),
+				StreamAge: time.Duration(cfg.Mesh.StreamAge), StreamBytes: cfg.Mesh.StreamBytes, Replicas: cfg.Mesh.Replicas,
+				Now: n.engine.Now, Log: n.log.With("mesh", "aggregate"),
 			})
 			if err != nil {
 				return nil, err
@@ -94,7 +97,8 @@ func (s *sum) run(ctx context.Context, log *slog.Logger) {
 func (s *sum) status() *client.Aggregate {
 	st := s.Status()
 	_, all, left := s.of.Load().Choose(s.named)
-	out := &client.Aggregate{Key: s.id.ID(), Members: st.Members, Organisations: len(all), Arrays: len(st.Arrays), Sums: st.Sums, Fault: st.Fault}
+	out := &client.Aggregate{Key: s.id.ID(), Members: st.Members, Organisations: len(all), Arrays: len(st.Arrays),
+		Sums: st.Sums, Fault: st.Fault}
 	for _, a := range st.Arrays {
 		out.Memory += a.Bytes
 		out.Ghost = min(1, out.Ghost+a.Ghost)

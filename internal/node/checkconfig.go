@@ -18,7 +18,8 @@ func CheckConfig(cfg *config.Config) error {
 	if err == nil {
 		err = checkRules(rules)
 	}
-	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err, checkAccess("mesh", cfg.Mesh.Access()), checkAccess("aggregate", cfg.Aggregate.Access())}
+	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err, checkAccess("mesh", cfg.Mesh.Access()),
+		checkAccess("aggregate", cfg.Aggregate.Access())}
 	if _, err := readToken(&cfg.Upstream); err != nil {
 		errs = append(errs, err)
 	}

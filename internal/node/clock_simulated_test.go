@@ -93,7 +93,8 @@ func TestClockMoves(t *testing.T) {
 	}
 
 	at := advance(t, c.Server, "1s")
-	for _, bad := range []string{"advance=-1h", "advance=0", "advance=1e6h", "advance=876000h", "advance=soon", "advance=", "", "back=-1h", "back=0", "back=876000h", "back=", "back=1h&advance=1h"} {
+	for _, bad := range []string{"advance=-1h", "advance=0", "advance=1e6h", "advance=876000h", "advance=soon",
+		"advance=", "", "back=-1h", "back=0", "back=876000h", "back=", "back=1h&advance=1h"} {
 		resp, err := http.Post(c.Server+"/v1/clock?"+bad, "", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -134,8 +135,9 @@ func move(t *testing.T, server, way, by string) time.Time {
 func TestClockBothWays(t *testing.T) {
 	asItWas(t)
 	const furthest, signatures = 12 * 24 * time.Hour, 40
-	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n[tally]\nkeep = 40\n"+
-		"[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 5\nperiod = \"1h\"\n")
+	cfg := parse(
+		t, "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n[tally]\nkeep = 40\n"+
+			"[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 5\nperiod = \"1h\"\n")
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
 	c := &client.Client{Server: address(t, n, "http")}
@@ -170,7 +172,8 @@ func TestClockBothWays(t *testing.T) {
 	}
 	ahead := time.Duration(0)
 	for step := range 60 {
-		by := time.Duration(1 + rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[rng.IntN(3)])))
+		by := time.Duration(1 + rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour,
+			3 * 24 * time.Hour}[rng.IntN(3)])))
 		way := "advance"
 		if back := rng.IntN(2) == 0; back && ahead-by > -furthest || ahead+by > furthest {
 			way, ahead = "back", ahead-by

@@ -124,7 +124,8 @@ func (n *core) open(ctx context.Context, still bool) error {
 	durability := store.Always
 	if cfg.Node.Durability == "relaxed" {
 		durability = store.Relaxed
-		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second", "durability", "relaxed")
+		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second", "durability",
+			"relaxed")
 	}
 	opened := store.Options{Durability: durability, Logger: n.log}
 	if n.mending != nil {
@@ -185,14 +186,16 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 func tallyOf(cfg *config.Config) engine.BookOptions {
 	t := &cfg.Tally
 	return engine.BookOptions{
-		Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error, Floor: uint32(cfg.Mesh.ShareCounts),
+		Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error,
+		Floor: uint32(cfg.Mesh.ShareCounts),
 	}
 }
 
 func blocklistOf(cfg *config.Config) engine.BookOptions {
 	b := &cfg.Blocklist
 	return engine.BookOptions{
-		Generation: time.Duration(b.Generation), Keep: b.Keep, Capacity: uint64(b.Capacity), Error: b.Error, Floor: uint32(cfg.Mesh.ShareVotes),
+		Generation: time.Duration(b.Generation), Keep: b.Keep, Capacity: uint64(b.Capacity), Error: b.Error,
+		Floor: uint32(cfg.Mesh.ShareVotes),
 	}
 }
 
@@ -275,7 +278,8 @@ func (n *core) readFrom(ctx context.Context, raw []byte, sender string) ([]bulkh
 
 // readVerified is readFrom with the domains that the door has verified, as in
 // [mail.Message.SourceVerified].
-func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim []string, spf string) ([]bulkhead.Signature, bulkhead.Source, error) {
+func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim []string,
+	spf string) ([]bulkhead.Signature, bulkhead.Source, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
@@ -290,7 +294,8 @@ func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim
 // cleared reports whether the whitelist has a message, by the sender of its envelope,
 // its client and its header, and if signatures is set by its signatures. A message that
 // cannot be read is not on it. Its error is that of ctx.
-func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr, signatures bool) (bool, error) {
+func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr, signatures bool) (bool,
+	error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return false, ctx.Err()
@@ -379,7 +384,8 @@ func (n *core) describeEngine() client.NodeState {
 	return client.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Ageing: ageingState(n.engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
+		Ageing: ageingState(n.engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors,
+		Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
@@ -397,7 +403,8 @@ func ageingState(a engine.Ageing) *client.Ageing {
 	if !a.Held {
 		return nil
 	}
-	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally, Blocklist: a.Blocklist}
+	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
+		Blocklist: a.Blocklist}
 }
 
 // ConfirmClock implements [api.Node].

@@ -87,8 +87,10 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	verifier := verify.New(verify.Options{Resolver: config.WithPort(cfg.Milter.Resolver, "53"), Now: clock.Now, Log: log})
 	front := &dcc.Ifd{
 		Clearinghouse: n.houseFor("dccifd"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
-		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage, Memory: n.messages,
-		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, verifier), Cleared: n.cleared, Now: clock.Now, Log: log,
+		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
+		Memory: n.messages,
+		White:  whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, verifier), Cleared: n.cleared,
+		Now: clock.Now, Log: log,
 		MaxConns: cfg.Limits.Connections,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
@@ -126,8 +128,11 @@ const maxVerify = 2 * time.Second
 
 // readDelivered returns the function for [dcc.Ifd] that reads all signatures of a
 // message and its sender.
-func (n *Node) readDelivered(cfg *config.Config, verifier *verify.Verifier) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
-	return func(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
+func (n *Node) readDelivered(cfg *config.Config,
+	verifier *verify.Verifier) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source,
+	error) {
+	return func(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature,
+		bulkhead.Source, error) {
 		var dkim []string
 		var spf string
 		if cfg.Dccifd.Verify {
@@ -192,7 +197,8 @@ func (n *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	if !cfg.Greylist {
 		return nil
 	}
-	front.Grey = &dcc.Greylist{Embargo: time.Duration(cfg.Embargo), Window: time.Duration(cfg.Window), White: time.Duration(cfg.White)}
+	front.Grey = &dcc.Greylist{Embargo: time.Duration(cfg.Embargo), Window: time.Duration(cfg.Window),
+		White: time.Duration(cfg.White)}
 	f, err := os.Open(filepath.Join(n.dir, greylistFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -40,7 +40,8 @@ const (
 )
 
 func newDCCClients(accounts *protocolAccounts, cfg []config.DCCClient) *dccClients {
-	c := &dccClients{accounts: accounts, fixed: make(map[uint32]dcc.Client), now: time.Now, known: make(map[uint32]dccKnown)}
+	c := &dccClients{accounts: accounts, fixed: make(map[uint32]dcc.Client), now: time.Now,
+		known: make(map[uint32]dccKnown)}
 	for _, client := range cfg {
 		passwords := []string{client.Password}
 		if client.Password2 != "" {

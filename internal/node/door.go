@@ -65,9 +65,10 @@ func openStream(ctx context.Context, address string, front streamServer) (*opene
 		return nil, err
 	}
 	stats := front.ConnStats()
-	return &opened{address: l.Addr().String(), abandon: l.Close, conns: stats, times: []*door.Times{&stats.Times}, serve: func(ctx context.Context) error {
-		return door.Run(ctx, front, func() error { return front.Serve(l) })
-	}}, nil
+	return &opened{address: l.Addr().String(), abandon: l.Close, conns: stats, times: []*door.Times{&stats.Times},
+		serve: func(ctx context.Context) error {
+			return door.Run(ctx, front, func() error { return front.Serve(l) })
+		}}, nil
 }
 
 // openPackets opens a door for datagrams.
@@ -77,9 +78,10 @@ func openPackets(ctx context.Context, address string, front packetServer) (*open
 		return nil, err
 	}
 	stats := front.PacketStats()
-	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), packets: stats, times: []*door.Times{&stats.Times}, serve: func(ctx context.Context) error {
-		return door.Run(ctx, front, serveEach(front, conns)...)
-	}}, nil
+	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), packets: stats,
+		times: []*door.Times{&stats.Times}, serve: func(ctx context.Context) error {
+			return door.Run(ctx, front, serveEach(front, conns)...)
+		}}, nil
 }
 
 // serveEach returns the calls that serve sockets.
@@ -109,9 +111,10 @@ func openPort(ctx context.Context, address string, front interface {
 	abandon := func() error { return errors.Join(closeAll(conns)(), l.Close()) }
 	streams, packets := front.ConnStats(), front.PacketStats()
 	times := []*door.Times{&streams.Times, &packets.Times}
-	return &opened{address: l.Addr().String(), abandon: abandon, conns: streams, packets: packets, times: times, serve: func(ctx context.Context) error {
-		return door.Run(ctx, front, append(serveEach(front, conns), func() error { return front.Serve(l) })...)
-	}}, nil
+	return &opened{address: l.Addr().String(), abandon: abandon, conns: streams, packets: packets, times: times,
+		serve: func(ctx context.Context) error {
+			return door.Run(ctx, front, append(serveEach(front, conns), func() error { return front.Serve(l) })...)
+		}}, nil
 }
 
 // anyPort is how often a port that was free for datagrams may be taken for

@@ -54,7 +54,8 @@ func (h *countedHouse) Report(ctx context.Context, r bulkhead.Report) (bulkhead.
 }
 
 // Look implements [bulkhead.Counter].
-func (h *countedHouse) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (h *countedHouse) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look,
+	what bulkhead.Aspect) error {
 	err := h.Counter.Look(ctx, sigs, out, what)
 	switch {
 	case err != nil:
@@ -79,20 +80,23 @@ func newDoorCollector(door string, o *opened, house *countedHouse) *doorCollecto
 	}
 	return &doorCollector{
 		opened: o, house: house,
-		seconds:     desc("answer_seconds", "Time to answer a request at a door; milter: a message."),
-		checks:      desc("checks_total", "Checks of a door's clients, not those that the program makes itself."),
-		verdicts:    desc("verdicts_total", "Verdicts on messages for a door's clients, by class. Doors that look at single signatures have none.", "class"),
+		seconds: desc("answer_seconds", "Time to answer a request at a door; milter: a message."),
+		checks:  desc("checks_total", "Checks of a door's clients, not those that the program makes itself."),
+		verdicts: desc(
+			"verdicts_total", "Verdicts on messages for a door's clients, by class. Doors that look at single signatures have none.", "class"),
 		reports:     desc("reports_total", "Sightings and votes taken from a door's clients.", "vote"),
 		refused:     desc("refused_total", "Checks, sightings and votes of a door's clients that were refused or failed."),
 		connections: desc("connections", "Connections that are open."),
-		turned:      desc("turned_away_total", "Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size) or find no memory (memory).", "why"),
-		panics:      desc("panics_total", "Requests that ended in a fault of the program."),
+		turned: desc(
+			"turned_away_total", "Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size) or find no memory (memory).", "why"),
+		panics: desc("panics_total", "Requests that ended in a fault of the program."),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *doorCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.seconds, c.checks, c.verdicts, c.reports, c.refused, c.connections, c.turned, c.panics} {
+	for _, d := range []*prometheus.Desc{c.seconds, c.checks, c.verdicts, c.reports, c.refused, c.connections, c.turned,
+		c.panics} {
 		ch <- d
 	}
 }

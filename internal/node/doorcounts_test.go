@@ -42,7 +42,8 @@ func scrape(t *testing.T, n *Node) map[string]float64 {
 // looks are not.
 func TestDoorMetrics(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	n, _ := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir, Version: "1.2.3"})
+	n, _ := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir,
+		Version: "1.2.3"})
 	before := scrape(t, n)
 	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes", "process_open_fds"} {
 		if before[name] <= 0 {
@@ -97,7 +98,9 @@ func TestDoorMetrics(t *testing.T) {
 	if checks <= float64(engine) {
 		t.Errorf("the doors have %v checks, the engine %v", checks, engine)
 	}
-	mail := []byte("From: a@example.com\r\nSubject: garden\r\n\r\n" + strings.Repeat("The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n", 3))
+	mail := []byte(
+		"From: a@example.com\r\nSubject: garden\r\n\r\n" + strings.Repeat(
+			"The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n", 3))
 	for range 3 {
 		if _, err := c.CheckMessage(t.Context(), mail, client.MessageOptions{}); err != nil {
 			t.Fatal(err)
@@ -135,7 +138,8 @@ func TestCountedHouse(t *testing.T) {
 	_, err2 := h.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam})
 	err3 := h.Look(t.Context(), nil, nil, bulkhead.Counts)
 	err4 := h.CheckBatch(t.Context(), make([]bulkhead.Query, 2), make([]bulkhead.Verdict, 2))
-	if err1 == nil || err2 == nil || err3 == nil || err4 == nil || h.refused.Load() != 5 || h.looks.Load() != 0 || h.votes[bulkhead.Spam].Load() != 0 {
+	if err1 == nil || err2 == nil || err3 == nil || err4 == nil || h.refused.Load() != 5 || h.looks.Load() != 0 ||
+		h.votes[bulkhead.Spam].Load() != 0 {
 		t.Errorf("%v, %v, %v, %v: %d refused, %d looks", err1, err2, err3, err4, h.refused.Load(), h.looks.Load())
 	}
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})

@@ -75,14 +75,16 @@ func TestWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := again.all()
-	if len(all) != 2 || all[0].Account != "ann" || len(all[0].Samples) != 2 || all[0].Samples[1].Worth != 0.75 || all[0].Samples[1].Time != now.Unix() ||
+	if len(all) != 2 || all[0].Account != "ann" || len(all[0].Samples) != 2 || all[0].Samples[1].Worth != 0.75 ||
+		all[0].Samples[1].Time != now.Unix() ||
 		all[1].Account != "bob" || len(all[1].Samples) != 1 {
 		t.Errorf("weights %+v", all)
 	}
 	for i := range 3 * maxWeights {
 		note(map[string]float64{"ann": float64(i%2) / 2})
 	}
-	if all := w.all(); len(all) != 1 || len(all[0].Samples) != maxWeights || all[0].Samples[maxWeights-1].Time != now.Unix() {
+	if all := w.all(); len(all) != 1 || len(all[0].Samples) != maxWeights ||
+		all[0].Samples[maxWeights-1].Time != now.Unix() {
 		t.Errorf("weights %+v", all)
 	}
 	many := make(map[string]float64)

@@ -124,7 +124,8 @@ func TestDoorsAreApart(t *testing.T) {
 
 // TestDoorsFailTogether: a configuration is judged by every door, whichever is first.
 func TestDoorsFailTogether(t *testing.T) {
-	cfg := parse(t, "[dccifd]\nwords = \"/nowhere/words\"\n[[fuzzy.keys]]\nname = \"k\"\nsecret = \""+strings.Repeat("0", 52)+"\"\n")
+	cfg := parse(
+		t, "[dccifd]\nwords = \"/nowhere/words\"\n[[fuzzy.keys]]\nname = \"k\"\nsecret = \""+strings.Repeat("0", 52)+"\"\n")
 	err := CheckConfig(cfg)
 	for _, key := range []string{"dccifd.words", "fuzzy.keys.secret"} {
 		if err == nil || !strings.Contains(err.Error(), key) {

@@ -18,7 +18,8 @@ import (
 func rulesMail(t *testing.T, subject string) (raw string, fuz1 [2]dcc.Checksum) {
 	t.Helper()
 	raw = "From: ann@example.org\nSubject: " + subject + "\nMessage-ID: <" + subject + "@example.org>\n\n" +
-		strings.Repeat("The ferry to the "+subject+" leaves at nine on every day of the week but Sunday and is back at six ", 4) +
+		strings.Repeat(
+			"The ferry to the "+subject+" leaves at nine on every day of the week but Sunday and is back at six ", 4) +
 		"\nDear friends of the ferry\nTickets are sold at http://www.shop.example.com/x on board\n"
 	for rules := range fuz1 {
 		sums, err := dccsum.Sums(t.Context(), []byte(raw), dccsum.Options{Rules: dccsum.Rules(rules)})
@@ -47,7 +48,8 @@ func TestFuz1OfBothRules(t *testing.T) {
 		s := openServer(t, cfg)
 		var running []chan error
 		address := make(map[string]string)
-		for name, open := range map[string]func(context.Context, string) (*opened, error){"dcc": s.openDCC, "dccifd": s.openDccifd} {
+		for name, open := range map[string]func(context.Context, string) (*opened, error){"dcc": s.openDCC,
+			"dccifd": s.openDccifd} {
 			o, err := open(ctx, "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +81,8 @@ func TestFuz1OfBothRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
-		if _, err := s.engine.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+		if _, err := s.engine.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam,
+			Reporter: local}); err != nil {
 			t.Fatal(err)
 		}
 		for r, sum := range fuz1 {

@@ -71,7 +71,8 @@ func TestReadStopWords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, ok := range map[string]bool{"": true, filepath.Join(dir, "none"): true, filepath.Join(dir, "good"): true, filepath.Join(dir, "bad"): false, dir: false} {
+	for name, ok := range map[string]bool{"": true, filepath.Join(dir, "none"): true, filepath.Join(dir, "good"): true,
+		filepath.Join(dir, "bad"): false, dir: false} {
 		if err := readLanguages(rspamd.NewHasher("", "", rspamd.MumHash), name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -96,9 +96,11 @@ func (n *core) verdicts(since, until time.Time, slot time.Duration) client.Verdi
 
 func doorSum(s *logbook.Sum) client.DoorSum {
 	return client.DoorSum{
-		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected], Bulk: s.Verdicts[bulkhead.ClassBulk],
+		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected],
+		Bulk: s.Verdicts[bulkhead.ClassBulk],
 		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,
-		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham], Revocations: s.Votes[bulkhead.Revocation],
+		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham],
+		Revocations: s.Votes[bulkhead.Revocation],
 	}
 }
 

@@ -39,7 +39,8 @@ func NewNetwork(dir, secretFile string) (Identity, error) {
 	}
 	path := filepath.Join(dir, networkKeyFile)
 	if _, err := os.Stat(path); err == nil {
-		return Identity{}, fmt.Errorf("%s exists, and the node's counts can only be found with it; see \"bulkhead network show\"", path)
+		return Identity{}, fmt.Errorf(
+			"%s exists, and the node's counts can only be found with it; see \"bulkhead network show\"", path)
 	}
 	if err := wholefile.MakeFolder(dir); err != nil {
 		return Identity{}, err

@@ -77,7 +77,9 @@ func parseInventory(b []byte) ([]string, error) {
 func missingParts(dir string) (missing []keptPart, err error) {
 	had, err := readInventory(dir)
 	for _, p := range keptParts() {
-		if !slices.Contains(had, p.path) || slices.ContainsFunc(missing, func(m keptPart) bool { return m.path == filepath.Dir(p.path) }) {
+		if !slices.Contains(had, p.path) || slices.ContainsFunc(missing, func(m keptPart) bool {
+			return m.path == filepath.Dir(p.path)
+		}) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(dir, p.path)); errors.Is(err, fs.ErrNotExist) {
@@ -126,13 +128,15 @@ func (n *core) noticeMissing() {
 	}
 	n.missing = nil
 	for _, p := range missing {
-		n.log.Error("a part of the data folder is missing, and begins anew", "file", filepath.Join(n.dir, p.path), "advice", p.advice)
+		n.log.Error("a part of the data folder is missing, and begins anew", "file", filepath.Join(n.dir, p.path),
+			"advice", p.advice)
 		n.missing = append(n.missing, p.path)
 	}
 	had, _ := readInventory(n.dir) // missingParts has said why not
 	for _, p := range keptParts() {
 		if slices.Contains(had, missedMark+p.path) && !slices.Contains(n.missing, p.path) {
-			n.log.Error("a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back",
+			n.log.Error(
+				"a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back",
 				"file", filepath.Join(n.dir, p.path), "advice", p.advice)
 			n.missing = append(n.missing, p.path)
 		}

@@ -23,7 +23,8 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
-	if d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"}, false); err != nil || len(d.Rules) != 1 {
+	if d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
+		false); err != nil || len(d.Rules) != 1 {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if err := stop(); err != nil {
@@ -79,7 +80,8 @@ func TestMissingIsNotEmpty(t *testing.T) {
 				t.Fatal(err)
 			}
 			x, err := Examine(t.Context(), cfg, dir)
-			if err != nil || len(x.Faults) != 1 || x.Faults[0].Part != p.name || x.Faults[0].File != path || x.Faults[0].Advice == "" {
+			if err != nil || len(x.Faults) != 1 || x.Faults[0].Part != p.name || x.Faults[0].File != path ||
+				x.Faults[0].Advice == "" {
 				t.Fatalf("examined: %+v, %v", x, err)
 			}
 			log := &journal{}
@@ -94,7 +96,8 @@ func TestMissingIsNotEmpty(t *testing.T) {
 				t.Fatal(err)
 			}
 			n, stop = start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
-			if got := n.State(t.Context()).Missing; len(got) > 0 || log.count("a part of the data folder is missing, and begins anew") != 1 {
+			if got := n.State(t.Context()).Missing; len(got) > 0 ||
+				log.count("a part of the data folder is missing, and begins anew") != 1 {
 				t.Errorf("at the next start %q are missing", got)
 			}
 			if err := stop(); err != nil {
@@ -107,8 +110,10 @@ func TestMissingIsNotEmpty(t *testing.T) {
 	}
 	t.Run("none", func(t *testing.T) { // what a node never had is not missing
 		log := &journal{}
-		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
-		if got := n.State(t.Context()).Missing; len(got) > 0 || log.count("a part of the data folder is missing, and begins anew") > 0 {
+		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
+			Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
+		if got := n.State(t.Context()).Missing; len(got) > 0 ||
+			log.count("a part of the data folder is missing, and begins anew") > 0 {
 			t.Errorf("of a new node %q are missing", got)
 		}
 	})
@@ -149,7 +154,8 @@ func TestMissingAtFailedStart(t *testing.T) {
 			}
 			const missing, was = "a part of the data folder is missing, and begins anew", "a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back"
 			if log.count(missing) == 0 || log.count(missing)+log.count(was) != 3 {
-				t.Errorf("the log of three starts says %d times that it is missing, and %d times that it was", log.count(missing), log.count(was))
+				t.Errorf("the log of three starts says %d times that it is missing, and %d times that it was",
+					log.count(missing), log.count(was))
 			}
 			if x, err := Examine(t.Context(), cfg, dir); err != nil || !x.Sound() {
 				t.Errorf("in the end: %+v, %v", x, err)
@@ -194,7 +200,8 @@ func TestDamagedInventory(t *testing.T) {
 	if got := strings.Count(string(whole), "\n"); got != len(keptParts()) {
 		t.Errorf("%d lines, want %d: %q", got, len(keptParts()), whole)
 	}
-	for name, content := range map[string]string{"bytes": "\x00\xff\n", "outside": "../store\n", "long": strings.Repeat("a", maxInventory+1), "empty": ""} {
+	for name, content := range map[string]string{"bytes": "\x00\xff\n", "outside": "../store\n",
+		"long": strings.Repeat("a", maxInventory+1), "empty": ""} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +210,8 @@ func TestDamagedInventory(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, x, err)
 		}
 		if name == "long" {
-			if _, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)}); err != nil {
+			if _, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir,
+				Log: slog.New(slog.DiscardHandler)}); err != nil {
 				t.Fatal(err)
 			}
 		} else {
@@ -223,7 +231,8 @@ func TestDamagedInventory(t *testing.T) {
 func TestSalvageFiles(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
-	for _, name := range []string{sparedFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json", "mesh/rotation.json", "mesh/invitations.json", "ratelimits/secret"} {
+	for _, name := range []string{sparedFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json",
+		"mesh/rotation.json", "mesh/invitations.json", "ratelimits/secret"} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyOf(t, dir)
 			path := filepath.Join(dir, name)

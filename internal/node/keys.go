@@ -71,10 +71,12 @@ func loadKey(dir, name string, key []byte) error {
 func missingKey(dir, name string, size int) error {
 	path, stored := filepath.Join(dir, name), filepath.Join(dir, StoreFolder)
 	if name == sealKeyFile {
-		return fmt.Errorf("%s is missing, and the secrets of protocols in %s cannot be read without it: put it back from a backup. "+
-			"If there is none, write %d random hexadecimal digits into it (mode 0600), and set those secrets again", path, stored, 2*size)
+		return fmt.Errorf(
+			"%s is missing, and the secrets of protocols in %s cannot be read without it: put it back from a backup. "+
+				"If there is none, write %d random hexadecimal digits into it (mode 0600), and set those secrets again", path, stored, 2*size)
 	}
-	return fmt.Errorf("%s is missing, and the data in %s cannot be read without it: put it back from a backup", path, stored)
+	return fmt.Errorf("%s is missing, and the data in %s cannot be read without it: put it back from a backup", path,
+		stored)
 }
 
 // makeKey writes a key of random bytes to a file; if another process was faster, it

@@ -205,7 +205,8 @@ func (h mailHistory) History(ctx context.Context, q client.HistoryQuery) (client
 	if err != nil {
 		return client.HistoryPage{}, err
 	}
-	out := client.HistoryPage{Entries: make([]client.HistoryEntry, len(page.Entries)), Next: int64(page.Next), Read: page.Read}
+	out := client.HistoryPage{Entries: make([]client.HistoryEntry, len(page.Entries)), Next: int64(page.Next),
+		Read: page.Read}
 	for i := range page.Entries {
 		out.Entries[i] = historyEntry(&page.Entries[i])
 		out.Entries[i].Signatures = nil
@@ -223,7 +224,8 @@ func historyEntry(e *logbook.Entry) client.HistoryEntry {
 	sigs := e.Signatures()
 	out := client.HistoryEntry{
 		ID: int64(e.ID), Time: e.Time(), Door: e.Door, Kind: e.Kind.String(), Confidence: e.Confidence,
-		Whitelisted: e.White, Trap: e.Trap, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed, Revoked: e.Revoked,
+		Whitelisted: e.White, Trap: e.Trap, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
+		Revoked: e.Revoked,
 		Account: e.Account, User: e.User, Network: e.Network, From: e.From, Domains: append([]string{}, e.Domains...),
 		MessageID: e.Message != logbook.MessageID{}, Subject: e.Subject, SignatureCount: len(sigs), Signatures: sigs,
 	}
@@ -234,7 +236,8 @@ func historyEntry(e *logbook.Entry) client.HistoryEntry {
 }
 
 // Remembered implements [api.History].
-func (h mailHistory) Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error) {
+func (h mailHistory) Remembered(ctx context.Context, who bulkhead.Reporter, messageID string,
+	entry int64) ([]bulkhead.Signature, error) {
 	space, ok := h.spaceOf(who)
 	if !ok {
 		return nil, fmt.Errorf("%w: this reporter has no vote", bulkhead.ErrForbidden)
@@ -308,14 +311,18 @@ type historyCollector struct {
 
 func newHistoryCollector(c *core) *historyCollector {
 	return &historyCollector{
-		core:       c,
-		entries:    prometheus.NewDesc("bulkhead_history_entries", "Checks and votes in the history.", nil, nil),
-		bytes:      prometheus.NewDesc("bulkhead_history_bytes", "Bytes of the history that are in use.", nil, nil),
-		written:    prometheus.NewDesc("bulkhead_history_written_total", "Entries written to the history.", nil, nil),
-		lost:       prometheus.NewDesc("bulkhead_history_lost_total", "Entries that the history lost: because more came than it takes (full), or because they could not be written (write).", []string{"why"}, nil),
-		unaudit:    prometheus.NewDesc("bulkhead_audit_lost_total", "Entries of the record of administration that could not be written.", nil, nil),
-		unwritten:  prometheus.NewDesc("bulkhead_sums_unwritten_total", "Times that the numbers of verdicts over time could not be written. They are tried again, and are lost if the node ends before.", nil, nil),
-		unreadable: prometheus.NewDesc("bulkhead_sums_damaged_total", "Parts of the numbers of verdicts over time that could not be read, and are lost.", nil, nil),
+		core:    c,
+		entries: prometheus.NewDesc("bulkhead_history_entries", "Checks and votes in the history.", nil, nil),
+		bytes:   prometheus.NewDesc("bulkhead_history_bytes", "Bytes of the history that are in use.", nil, nil),
+		written: prometheus.NewDesc("bulkhead_history_written_total", "Entries written to the history.", nil, nil),
+		lost: prometheus.NewDesc("bulkhead_history_lost_total",
+			"Entries that the history lost: because more came than it takes (full), or because they could not be written (write).", []string{"why"}, nil),
+		unaudit: prometheus.NewDesc("bulkhead_audit_lost_total",
+			"Entries of the record of administration that could not be written.", nil, nil),
+		unwritten: prometheus.NewDesc("bulkhead_sums_unwritten_total",
+			"Times that the numbers of verdicts over time could not be written. They are tried again, and are lost if the node ends before.", nil, nil),
+		unreadable: prometheus.NewDesc("bulkhead_sums_damaged_total",
+			"Parts of the numbers of verdicts over time that could not be read, and are lost.", nil, nil),
 	}
 }
 

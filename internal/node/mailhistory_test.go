@@ -52,15 +52,18 @@ func TestVoteByMessageID(t *testing.T) {
 		t.Fatalf("history %+v, %v", page, err)
 	}
 	e := page.Entries[0]
-	if e.Door != "http" || e.Kind != "check" || e.Class != "unknown" || e.Account != "admin" || e.From != "shop.example.com" ||
-		!strings.Contains(strings.Join(e.Domains, " "), "example.net") || e.Subject != "" || !e.MessageID || e.SignatureCount < 5 || e.Signatures != nil {
+	if e.Door != "http" || e.Kind != "check" || e.Class != "unknown" || e.Account != "admin" ||
+		e.From != "shop.example.com" ||
+		!strings.Contains(strings.Join(e.Domains, " "), "example.net") || e.Subject != "" || !e.MessageID ||
+		e.SignatureCount < 5 || e.Signatures != nil {
 		t.Errorf("entry %+v", e)
 	}
 	one, err := c.HistoryEntry(t.Context(), e.ID)
 	if err != nil || len(one.Signatures) != e.SignatureCount {
 		t.Errorf("entry %+v, %v", one, err)
 	}
-	if _, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "nobody@example.com"}); statusOf(err) != http.StatusNotFound {
+	if _, err := c.ReportMessageID(t.Context(),
+		client.MessageVote{MessageID: "nobody@example.com"}); statusOf(err) != http.StatusNotFound {
 		t.Errorf("a vote on an unknown message: %v", err)
 	}
 	receipt, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "17@shop.example.com"})
@@ -86,12 +89,14 @@ func TestVoteByMessageID(t *testing.T) {
 // either, so that nobody can turn a vote on his spam against another's newsletter.
 func TestSeveralMessages(t *testing.T) {
 	c, _ := historyNode(t, t.TempDir(), "")
-	for _, text := range []string{remembered, strings.NewReplacer("watches", "gardens", "warehouse", "nursery", "parcel", "gardener").Replace(remembered)} {
+	for _, text := range []string{remembered,
+		strings.NewReplacer("watches", "gardens", "warehouse", "nursery", "parcel", "gardener").Replace(remembered)} {
 		if _, err := c.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "17@shop.example.com"}); statusOf(err) != http.StatusConflict {
+	if _, err := c.ReportMessageID(t.Context(),
+		client.MessageVote{MessageID: "17@shop.example.com"}); statusOf(err) != http.StatusConflict {
 		t.Errorf("a vote on either of two messages: %v", err)
 	}
 }
@@ -102,7 +107,8 @@ func TestWhitelistedIsNotVotedOn(t *testing.T) {
 	if _, err := c.CheckMessage(t.Context(), []byte(remembered), client.MessageOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "17@shop.example.com"}); statusOf(err) != http.StatusUnprocessableEntity {
+	if _, err := c.ReportMessageID(t.Context(),
+		client.MessageVote{MessageID: "17@shop.example.com"}); statusOf(err) != http.StatusUnprocessableEntity {
 		t.Errorf("a vote on whitelisted mail: %v", err)
 	}
 }
@@ -125,7 +131,8 @@ func TestDigestAfterRestart(t *testing.T) {
 	c, _ = historyNode(t, dir, "")
 	for _, s := range sigs.Signatures {
 		if s.Scheme() == bulkhead.DCCBody {
-			if _, err := c.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam}); err != nil {
+			if _, err := c.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{s},
+				Vote: bulkhead.Spam}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -163,7 +170,8 @@ func TestNoHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := c.Audit(t.Context(), client.AuditQuery{Action: "addUser"})
-	if err != nil || len(page.Entries) != 1 || page.Entries[0].About["account"] != "ann" || page.Entries[0].Account != "admin" {
+	if err != nil || len(page.Entries) != 1 || page.Entries[0].About["account"] != "ann" ||
+		page.Entries[0].Account != "admin" {
 		t.Errorf("record %+v, %v", page, err)
 	}
 }

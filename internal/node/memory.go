@@ -44,8 +44,13 @@ func messageMetrics(m *door.Memory) []prometheus.Collector {
 		return float64([]int64{limit, held, refusals}[i])
 	}
 	return []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_limit_bytes", Help: "What messages and datagrams that are worked on may take, through all doors."}, func() float64 { return usage(0) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_bytes", Help: "What they take."}, func() float64 { return usage(1) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "bulkhead_messages_crowded_total", Help: "Messages and datagrams that were not taken for want of that memory."}, func() float64 { return usage(2) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_limit_bytes",
+			Help: "What messages and datagrams that are worked on may take, through all doors."}, func() float64 {
+			return usage(0)
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_bytes", Help: "What they take."},
+			func() float64 { return usage(1) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "bulkhead_messages_crowded_total",
+			Help: "Messages and datagrams that were not taken for want of that memory."}, func() float64 { return usage(2) }),
 	}
 }

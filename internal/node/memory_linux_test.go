@@ -10,7 +10,8 @@ import (
 // TestGroupMemory: the tightest group from the process's own to the root counts.
 func TestGroupMemory(t *testing.T) {
 	root := t.TempDir()
-	for name, text := range map[string]string{"": "max\n", "system.slice": "4000000\n", "system.slice/bulkhead.service": "max\n", "other": "1000\n", "bad": "lots\n"} {
+	for name, text := range map[string]string{"": "max\n", "system.slice": "4000000\n",
+		"system.slice/bulkhead.service": "max\n", "other": "1000\n", "bad": "lots\n"} {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			t.Fatal(err)
 		}

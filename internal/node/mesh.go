@@ -114,7 +114,8 @@ func (n *Node) openMesh(ctx context.Context) error {
 		Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),
 		MaxAdds: c.MaxAdds, MaxListings: c.MaxListings,
-		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Now: n.engine.Now, Log: n.log,
+		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Now: n.engine.Now,
+		Log: n.log,
 	})
 	if err != nil {
 		end()
@@ -129,7 +130,8 @@ func (n *Node) openMesh(ctx context.Context) error {
 	if n.sharing.serves {
 		n.runMesh()
 	}
-	n.log.Info("sharing", "mode", mode, "role", c.Role, "key", id.ID(), "network", fingerprint(n.secret()), "peers", len(m.Status().Peers))
+	n.log.Info("sharing", "mode", mode, "role", c.Role, "key", id.ID(), "network", fingerprint(n.secret()), "peers",
+		len(m.Status().Peers))
 	return nil
 }
 
@@ -243,7 +245,8 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 	n := client.Network{
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
-		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped, Strangers: s.Strangers, Healing: s.Healing,
+		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped,
+		Strangers: s.Strangers, Healing: s.Healing,
 	}
 	if r, ok := m.Rotation(); ok {
 		c := secretChange(&r)
@@ -253,14 +256,17 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 		n.Aggregate = total.status()
 	}
 	for _, b := range s.Brokers {
-		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut, Trouble: b.Trouble, Answer: b.Answer.Seconds()})
+		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error,
+			BytesIn: b.BytesIn, BytesOut: b.BytesOut, Trouble: b.Trouble, Answer: b.Answer.Seconds()})
 	}
 	for _, q := range s.Peers {
 		n.Peers = append(n.Peers, client.Peer{
-			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group, Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
+			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group,
+			Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
 			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,
-			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost, Former: formerOf(q.Former),
+			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost,
+			Former: formerOf(q.Former),
 		})
 	}
 	return n, nil

@@ -41,7 +41,8 @@ func (n *Node) openMTA(cfg *config.Config) (*mta, error) {
 	}
 	// A start may be a reboot that nobody watches: one bad file of a list must not shut all doors.
 	m.lists, err = lists.OpenSet(lists.SetOptions{
-		Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes, Watch: time.Duration(cfg.Lists.Watch), FailOpen: true, Log: n.log.With("part", "lists"),
+		Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes, Watch: time.Duration(cfg.Lists.Watch), FailOpen: true,
+		Log: n.log.With("part", "lists"),
 	})
 	if err != nil {
 		return nil, &config.Error{Key: "lists.list", Detail: err.Error()}
@@ -62,7 +63,8 @@ func (n *Node) startMTA(_ context.Context, st *stage) (err error) {
 		{name: "watching of lists", run: func(ctx context.Context) error { n.mta.lists.Run(ctx); return nil }},
 	}
 	if n.mta.webhook != nil {
-		st.tasks = append(st.tasks, task{name: "webhook of rate limits", run: func(ctx context.Context) error { n.mta.webhook.Run(ctx); return nil }})
+		st.tasks = append(st.tasks, task{name: "webhook of rate limits",
+			run: func(ctx context.Context) error { n.mta.webhook.Run(ctx); return nil }})
 	}
 	return nil
 }
@@ -104,9 +106,11 @@ func rulesOf(cfg *config.Config) ([]ratelimit.Rule, error) {
 			return nil, &config.Error{Key: "ratelimit.exempt_networks", Detail: err.Error()}
 		}
 		rules = append(rules, ratelimit.Rule{
-			Name: r.Name, Per: r.Per, Reads: r.Reads, Key: r.Key, Unique: r.Unique, Count: r.Count, State: r.State, Limit: r.Limit, Period: time.Duration(r.Period),
+			Name: r.Name, Per: r.Per, Reads: r.Reads, Key: r.Key, Unique: r.Unique, Count: r.Count, State: r.State,
+			Limit: r.Limit, Period: time.Duration(r.Period),
 			Limits: r.Limits, LimitsFile: r.LimitsFile, Accepted: r.Accepted, Header: r.Header,
-			Strict: r.Mode == "strict", Action: r.Action, Delay: time.Duration(r.Delay), Text: r.Text, Warn: r.Warn, Exempt: exempt, ExemptKeys: r.ExemptKeys, Memory: r.Memory,
+			Strict: r.Mode == "strict", Action: r.Action, Delay: time.Duration(r.Delay), Text: r.Text, Warn: r.Warn,
+			Exempt: exempt, ExemptKeys: r.ExemptKeys, Memory: r.Memory,
 		})
 	}
 	return rules, nil

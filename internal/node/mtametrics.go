@@ -55,7 +55,8 @@ func (c *mtaCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, u := range c.m.limits.Usage() {
 		gauge("bulkhead_ratelimit_keys", u.Rule.Name, float64(u.Keys))
 		gauge("bulkhead_ratelimit_bytes", u.Rule.Name, float64(u.Bytes))
-		ch <- prometheus.MustNewConstMetric(c.descs["bulkhead_ratelimit_evicted_total"], prometheus.CounterValue, float64(u.Evicted), u.Rule.Name)
+		ch <- prometheus.MustNewConstMetric(c.descs["bulkhead_ratelimit_evicted_total"], prometheus.CounterValue,
+			float64(u.Evicted), u.Rule.Name)
 	}
 	for _, h := range c.m.lists.Handles() {
 		unread := 0.0

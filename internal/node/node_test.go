@@ -145,7 +145,8 @@ func get(t *testing.T, url string) (int, string) {
 func TestNode(t *testing.T) {
 	log := &journal{}
 	dir := filepath.Join(t.TempDir(), "data")
-	n, stop := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir, Version: "v1", Log: slog.New(log)})
+	n, stop := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir,
+		Version: "v1", Log: slog.New(log)})
 	if got, want := len(n.Doors()), len(config.Default().Listen.Doors()); got != want {
 		t.Fatalf("%d doors are open, want %d", got, want)
 	}
@@ -153,7 +154,8 @@ func TestNode(t *testing.T) {
 	if code, _ := get(t, base+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz = %d", code)
 	}
-	resp, err := http.Post(base+"/v1/report", "application/json", strings.NewReader(`{"signatures":["pyzor/digest:0123456789abcdef0123456789abcdef01234567"]}`))
+	resp, err := http.Post(base+"/v1/report", "application/json",
+		strings.NewReader(`{"signatures":["pyzor/digest:0123456789abcdef0123456789abcdef01234567"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,8 @@ func TestNode(t *testing.T) {
 	if got := spam(n); got != 1 {
 		t.Errorf("%d spam votes, want 1", got)
 	}
-	changed, restart, err := n.Reload(everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n[tally]\nthreshold = 7\nkeep = 5\n"))
+	changed, restart, err := n.Reload(everyDoor(t,
+		"[http]\nanonymous_report = \"loopback\"\n[tally]\nthreshold = 7\nkeep = 5\n"))
 	if err != nil || !slices.Contains(changed, "tally.threshold") || !slices.Contains(restart, "tally.keep") {
 		t.Errorf("Reload: changed %v, restart %v, %v", changed, restart, err)
 	}
@@ -234,9 +237,11 @@ func TestFailedStart(t *testing.T) {
 	first := free.Addr().String()
 	free.Close()
 	dir, log := t.TempDir(), &journal{}
-	listen := fmt.Sprintf("[listen]\nhttp = %q\nrazor2 = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n", first)
+	listen := fmt.Sprintf(
+		"[listen]\nhttp = %q\nrazor2 = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n", first)
 	cfg := parse(t, listen+fmt.Sprintf("policy = %q\n", taken.Addr()))
-	if n, err := Open(t.Context(), Options{Config: cfg, Dir: dir, Log: slog.New(log)}); err == nil || n != nil || !strings.Contains(err.Error(), "listen.policy") {
+	if n, err := Open(t.Context(), Options{Config: cfg, Dir: dir, Log: slog.New(log)}); err == nil || n != nil ||
+		!strings.Contains(err.Error(), "listen.policy") {
 		t.Fatalf("Open = %v, %v, want a mistake of listen.policy", n, err)
 	}
 	if got := log.stopped(); !slices.Equal(got, inOrder()) {
@@ -261,9 +266,11 @@ func TestFailedStage(t *testing.T) {
 		stopped            []string
 	}{
 		{"engine", "[tally]\ncapacity = 10000000000\nerror = 1e-9\n", "tally.capacity", inOrder()[5:]},
-		{"upstream", "[upstream]\nurl = \"http://127.0.0.1:1\"\ntoken_file = \"/nowhere/token\"\n", "upstream.token_file", inOrder()[4:]},
+		{"upstream", "[upstream]\nurl = \"http://127.0.0.1:1\"\ntoken_file = \"/nowhere/token\"\n", "upstream.token_file",
+			inOrder()[4:]},
 		{"limits", "[[ratelimit]]\nname = \"a\"\nkey = \"{x\"\nlimit = 5\nperiod = \"1h\"\n", "ratelimit", inOrder()[2:]},
-		{"mesh", "[mesh]\nmode = \"external\"\nservers = [\"nats://127.0.0.1:1\"]\ncredentials = \"/nowhere/creds\"\n", "", inOrder()[1:]},
+		{"mesh", "[mesh]\nmode = \"external\"\nservers = [\"nats://127.0.0.1:1\"]\ncredentials = \"/nowhere/creds\"\n", "",
+			inOrder()[1:]},
 		{"doors", "[http]\ntls_cert = \"/nowhere/cert\"\ntls_key = \"/nowhere/key\"\n", "http.tls_cert", inOrder()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -246,7 +246,8 @@ func costReport(t *testing.T, e *engine.Engine, message int, spam bool) {
 	}
 }
 
-func costApply(t *testing.T, e *engine.Engine, origin string, array engine.Array, g filter.Geometry, generation, version uint64, page func([]byte, int) []byte) {
+func costApply(t *testing.T, e *engine.Engine, origin string, array engine.Array, g filter.Geometry, generation,
+	version uint64, page func([]byte, int) []byte) {
 	t.Helper()
 	var parts []engine.Parsed
 	for p := range g.Pages() {
@@ -296,7 +297,8 @@ func newCostNode(t *testing.T, program, dir string, origins int) *costNode {
 			t.Error(err)
 		}
 	})
-	c := &costNode{t: t, origins: origins, program: program, in: in, out: bufio.NewScanner(out), n: 1 << 20, per: make(map[string][]int64)}
+	c := &costNode{t: t, origins: origins, program: program, in: in, out: bufio.NewScanner(out), n: 1 << 20,
+		per: make(map[string][]int64)}
 	c.url = c.line("address ") + "/v1/check"
 	return c
 }
@@ -464,5 +466,7 @@ func (c *costNode) log(than *costNode, of string) {
 	ns := slices.Sorted(slices.Values(c.per[of]))
 	n := len(ns)
 	c.t.Logf("%s, %4d origins, %s: %6.1f us (%.1f to %.1f), %.2f times as much as without origins (%.2f to %.2f)",
-		filepath.Base(c.program), c.origins, of, float64(ns[n/2])/1e3, float64(ns[0])/1e3, float64(ns[n-1])/1e3, ratio[n/2], ratio[0], ratio[n-1])
+		filepath.Base(
+			c.program), c.origins, of, float64(
+			ns[n/2])/1e3, float64(ns[0])/1e3, float64(ns[n-1])/1e3, ratio[n/2], ratio[0], ratio[n-1])
 }

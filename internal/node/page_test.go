@@ -249,7 +249,8 @@ func TestPagesOfAdministrator(t *testing.T) {
 	}
 	status, page = b.upload(advert)
 	wants(t, "reported mail", status, page, 200, "key-spam")
-	status, page = b.agree("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}}, "Undo the votes of ann?", "Undo takes back the votes of ann on ", "from the blocklist", "Votes before 20")
+	status, page = b.agree("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}},
+		"Undo the votes of ann?", "Undo takes back the votes of ann on ", "from the blocklist", "Votes before 20")
 	wants(t, "undo", status, page, 200, "Votes of ann on")
 	if v, err := ann.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
 		t.Errorf("after undo: %+v, %v", v, err)
@@ -257,7 +258,8 @@ func TestPagesOfAdministrator(t *testing.T) {
 	status, page = b.form("/people", url.Values{"name": {"ann"}, "do": {"weigh"}, "weight": {"0.25"}})
 	wants(t, "weigh", status, page, 200, "weigh 0.25")
 	for _, bad := range []url.Values{
-		{"name": {"ann"}, "do": {"weigh"}, "weight": {"2"}}, {"name": {"ann"}, "do": {"weigh"}, "weight": {"NaN"}}, {"name": {"ann"}, "do": {"undo"}, "days": {"0"}},
+		{"name": {"ann"}, "do": {"weigh"}, "weight": {"2"}}, {"name": {"ann"}, "do": {"weigh"}, "weight": {"NaN"}},
+		{"name": {"ann"}, "do": {"undo"}, "days": {"0"}},
 		{"name": {"ann"}, "do": {"explode"}},
 	} {
 		status, page = b.form("/people", bad)
@@ -397,7 +399,8 @@ func TestPagesAsk(t *testing.T) {
 		return u.Closed
 	}
 	status, page := b.form("/people", url.Values{"name": {"ann"}, "do": {"close"}})
-	wants(t, "close", status, page, 200, "Close the account ann?", "0 log-ins end now", "Reports of bob weigh nothing", "Its votes on 0 signatures stay", `href="/people"`)
+	wants(t, "close", status, page, 200, "Close the account ann?", "0 log-ins end now", "Reports of bob weigh nothing",
+		"Its votes on 0 signatures stay", `href="/people"`)
 	token := agreement.FindStringSubmatch(page)
 	if token == nil {
 		t.Fatalf("no question: %.500s", page)

@@ -38,7 +38,8 @@ func (p *peers) Invite(_ context.Context, in client.NewInvitation) (client.Invit
 		hubs = []string{hub}
 	}
 	line, s, err := m.Invite(mesh.NewInvitation{
-		Name: in.Name, Weight: in.Weight, Uses: in.Uses, Accept: in.Accept, Group: in.Group, Lifetime: time.Duration(in.Seconds * float64(time.Second)), Hubs: hubs,
+		Name: in.Name, Weight: in.Weight, Uses: in.Uses, Accept: in.Accept, Group: in.Group,
+		Lifetime: time.Duration(in.Seconds * float64(time.Second)), Hubs: hubs,
 	})
 	if err != nil {
 		return client.Invitation{}, err
@@ -57,14 +58,16 @@ func hubAddress(listen string) (string, error) {
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		if host, err = os.Hostname(); err != nil {
-			return "", fmt.Errorf("%w: the name of this machine is not known; say where the hub is found: %v", bulkhead.ErrMalformed, err)
+			return "", fmt.Errorf("%w: the name of this machine is not known; say where the hub is found: %v",
+				bulkhead.ErrMalformed, err)
 		}
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
 func invitationOf(s mesh.InvitationStatus) client.Invitation {
-	out := client.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group, Expires: s.Expires, Joiners: []client.Joiner{}}
+	out := client.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group,
+		Expires: s.Expires, Joiners: []client.Joiner{}}
 	for _, j := range s.Joined {
 		out.Joiners = append(out.Joiners, client.Joiner{Key: j.Key, Name: j.Name, At: j.At, State: j.State})
 	}
@@ -121,8 +124,9 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
 	out := client.Joining{
-		State: "possible", Network: v.NetworkName(), Inviter: v.Inviter, Name: v.Name, Group: v.Group, Hubs: v.Hubs, Expires: v.Expires,
-		From: fingerprint(n.secret()), Rekey: v.Network != n.secret().ID(),
+		State: "possible", Network: v.NetworkName(), Inviter: v.Inviter, Name: v.Name, Group: v.Group, Hubs: v.Hubs,
+		Expires: v.Expires,
+		From:    fingerprint(n.secret()), Rekey: v.Network != n.secret().ID(),
 	}
 	if err := n.mayJoin(v, out.Rekey); err != nil || dry {
 		return out, err
@@ -134,9 +138,11 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	answer, err := mesh.JoinBy(ctx, v, id, meshName(n.cfg.Load().Node.Name), clock.Now)
 	switch {
 	case err != nil:
-		n.log.Error("ALERT: cannot join the network of an invitation", "network", out.Network, "inviter", v.Inviter, "err", err)
+		n.log.Error("ALERT: cannot join the network of an invitation", "network", out.Network, "inviter", v.Inviter, "err",
+			err)
 		if _, known := client.StatusOf(err); !known {
-			err = &client.Problem{Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway, Detail: err.Error()}
+			err = &client.Problem{Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway,
+				Detail: err.Error()}
 		}
 		return out, err
 	case answer.Waiting:
@@ -166,13 +172,17 @@ func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 	}
 	if m := n.sharing.mesh; m != nil {
 		if k := len(m.Status().Peers); k > 0 {
-			return fmt.Errorf("%w: this node shares with %d peers in network %s, and the invitation is to %s: leave that first, with \"bulkhead leave\"",
+			return fmt.Errorf(
+				"%w: this node shares with %d peers in network %s, and the invitation is to %s: leave that first, with \"bulkhead leave\"",
 				bulkhead.ErrForbidden, k, fingerprint(n.secret()), v.NetworkName())
 		}
 	}
 	known := n.engine.Secrets()
-	if len(known) >= engine.MaxSecrets && !slices.ContainsFunc(known, func(s filter.Secret) bool { return s.ID() == v.Network }) {
-		return fmt.Errorf("%w: this node still holds what it counted in %d networks; it can join another one when the oldest has expired", bulkhead.ErrOverLimit, len(known))
+	if len(known) >= engine.MaxSecrets && !slices.ContainsFunc(known, func(s filter.Secret) bool {
+		return s.ID() == v.Network
+	}) {
+		return fmt.Errorf(
+			"%w: this node still holds what it counted in %d networks; it can join another one when the oldest has expired", bulkhead.ErrOverLimit, len(known))
 	}
 	return nil
 }
@@ -202,7 +212,8 @@ func (n *Node) enter(ctx context.Context, v *mesh.Invitation, answer mesh.Joined
 	if err := errors.Join(err, n.restart(ctx, &by)); err != nil {
 		return err
 	}
-	n.log.Warn("joined a network by invitation", "network", v.NetworkName(), "inviter", v.Inviter, "name", answer.Name, "weight", weight)
+	n.log.Warn("joined a network by invitation", "network", v.NetworkName(), "inviter", v.Inviter, "name", answer.Name,
+		"weight", weight)
 	return nil
 }
 

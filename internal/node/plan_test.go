@@ -17,7 +17,8 @@ func TestSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked, err := Sizes(base, client.SizeQuestion{Signatures: 1})
-	if err != nil || asked.Tally.Array != first || asked.Tally.Keep != base.Tally.Keep || asked.Blocklist.Keep != base.Blocklist.Keep {
+	if err != nil || asked.Tally.Array != first || asked.Tally.Keep != base.Tally.Keep ||
+		asked.Blocklist.Keep != base.Blocklist.Keep {
 		t.Errorf("a node without use takes %+v (%v), the first generation of the tally %d", asked, err, first)
 	}
 	// What a question says is what a configuration says.
@@ -28,15 +29,19 @@ func TestSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Sizes(base, client.SizeQuestion{Signatures: 2_000_000, Listed: &listed, CountError: 1e-2, ListError: 1e-4, TallyKeep: 3, BlocklistKeep: 5})
+	got, err := Sizes(base, client.SizeQuestion{Signatures: 2_000_000, Listed: &listed, CountError: 1e-2,
+		ListError: 1e-4, TallyKeep: 3, BlocklistKeep: 5})
 	if err != nil || got != want {
 		t.Errorf("%+v (%v), want %+v", got, err, want)
 	}
 	plain, err := Sizes(base, client.SizeQuestion{Signatures: 2_000_000})
-	if err != nil || plain.Memory <= want.Memory || plain.Tally.CountsWrong >= want.Tally.CountsWrong || plain.Blocklist.Hidden >= want.Blocklist.Hidden {
+	if err != nil || plain.Memory <= want.Memory || plain.Tally.CountsWrong >= want.Tally.CountsWrong ||
+		plain.Blocklist.Hidden >= want.Blocklist.Hidden {
 		t.Errorf("larger errors: %+v, smaller ones: %+v (%v)", want, plain, err)
 	}
-	for _, of := range []client.SizeQuestion{{}, {Signatures: 1 << 41}, {Signatures: 1, Listed: &listed}, {Signatures: 1, CountError: 2}, {Signatures: 1, ListError: -1}, {Signatures: 1, TallyKeep: -1}, {Signatures: 1, BlocklistKeep: -1}} {
+	for _, of := range []client.SizeQuestion{{}, {Signatures: 1 << 41}, {Signatures: 1, Listed: &listed},
+		{Signatures: 1, CountError: 2}, {Signatures: 1, ListError: -1}, {Signatures: 1, TallyKeep: -1}, {Signatures: 1,
+			BlocklistKeep: -1}} {
 		if p, err := Sizes(base, of); err == nil {
 			t.Errorf("%+v: %+v", of, p)
 		}

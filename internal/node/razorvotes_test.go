@@ -49,7 +49,8 @@ func TestRazorUsersChangeTheirMinds(t *testing.T) {
 		}
 	}
 	mail := func(what string) []byte {
-		return []byte("X-Razor2-Agent: test\nContent-Type: text/plain\n\n" + strings.Repeat(what+" for every bookshelf, order now.\n", 9))
+		return []byte(
+			"X-Razor2-Agent: test\nContent-Type: text/plain\n\n" + strings.Repeat(what+" for every bookshelf, order now.\n", 9))
 	}
 	for n, step := range []struct {
 		user *razor2.Client

@@ -58,7 +58,9 @@ func newMemoryCollector(c *core) *memoryCollector {
 		core:    c,
 		digests: prometheus.NewDesc("bulkhead_memory_digests", "Digests of messages that were seen lately.", nil, nil),
 		bytes:   prometheus.NewDesc("bulkhead_memory_bytes", "Bytes in which these messages are remembered.", nil, nil),
-		joined:  prometheus.NewDesc("bulkhead_memory_joined_total", "Votes (report) and questions (check) by a digest alone that were taken for the whole message.", []string{"what"}, nil),
+		joined: prometheus.NewDesc("bulkhead_memory_joined_total",
+			"Votes (report) and questions (check) by a digest alone that were taken for the whole message.", []string{"what"},
+			nil),
 	}
 }
 

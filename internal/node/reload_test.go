@@ -50,7 +50,8 @@ period = "1h"
 		{`"bl.example.com"`, `"bl..com"`, "dnsbl.zone"},
 		{`LIST`, `LIST.gone`, "lists.list"},
 		{`{sasl_username}`, `{sasl_username`, "ratelimit"},
-		{`[[lists`, "[[milter.policy]]\ndomain = \"a.example\"\n[[milter.policy]]\ndomain = \"a.example\"\n[[lists", "milter.policy"},
+		{`[[lists`, "[[milter.policy]]\ndomain = \"a.example\"\n[[milter.policy]]\ndomain = \"a.example\"\n[[lists",
+			"milter.policy"},
 	} {
 		takeOver, err := s.prepare(parse(tt.from, tt.to))
 		if err == nil || takeOver != nil || !strings.Contains(err.Error(), "config: "+tt.key+": ") {

@@ -51,7 +51,8 @@ func Repair(ctx context.Context, o RepairOptions) (*client.Repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &repair{RepairOptions: o, aside: asideFolder(o.Dir), out: &client.Repair{Before: before, Done: []string{}, Lost: []client.Doubt{}}}
+	r := &repair{RepairOptions: o, aside: asideFolder(o.Dir),
+		out: &client.Repair{Before: before, Done: []string{}, Lost: []client.Doubt{}}}
 	if before.Sound() {
 		r.out.After = before
 		return r.out, nil
@@ -135,7 +136,8 @@ func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), e
 			store.ErrFormat, info.From, found.Manifest.Incarnation)
 	}
 	if found.Readable && info.LastIndex > found.LastIndex {
-		return end, fmt.Errorf("%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup", store.ErrFormat, info.LastIndex, found.LastIndex)
+		return end, fmt.Errorf(
+			"%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup", store.ErrFormat, info.LastIndex, found.LastIndex)
 	}
 	st, err := store.Open(copied, store.Options{})
 	if err != nil {
@@ -249,7 +251,8 @@ func (n *core) setAsideDamaged(cfg *config.Config) error {
 		} else if moved {
 			rel, _ := filepath.Rel(n.dir, f.File) // it has just been moved by that
 			n.noteParts(rel)
-			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem, "kept_in", n.mending.aside)
+			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem, "kept_in",
+				n.mending.aside)
 		}
 	}
 	return nil

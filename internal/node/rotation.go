@@ -26,7 +26,8 @@ func (p *peers) ChangeSecret(_ context.Context, in client.NewSecret) (client.Sec
 	if in.Secret != "" {
 		raw, err := hex.DecodeString(in.Secret)
 		if err != nil || len(raw) != len(other) {
-			return client.SecretChange{}, fmt.Errorf("%w: a secret is %d hexadecimal digits", bulkhead.ErrMalformed, 2*len(other))
+			return client.SecretChange{}, fmt.Errorf("%w: a secret is %d hexadecimal digits", bulkhead.ErrMalformed,
+				2*len(other))
 		}
 		other = filter.Secret(raw)
 		n.Secret = &other
@@ -49,7 +50,9 @@ func (p *peers) KeepSecret(context.Context) (client.SecretChange, error) {
 }
 
 func secretChange(s *mesh.RotationStatus) client.SecretChange {
-	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done, Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...), Untold: append([]string{}, s.Untold...)}
+	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
+		Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...), Untold: append([]string{},
+			s.Untold...)}
 }
 
 // switchSecret has the node count under another secret of its network, and share anew. It
@@ -72,7 +75,8 @@ func (n *Node) follow(secret filter.Secret) {
 	}
 	ctx := context.Background() // half a change would be of no use to anybody
 	if err := n.engine.CanRekey(secret); err != nil {
-		n.log.Error("ALERT: the network has another secret, which this node cannot take yet: it shares with those alone who have not, either", "network", fingerprint(secret), "err", err)
+		n.log.Error(
+			"ALERT: the network has another secret, which this node cannot take yet: it shares with those alone who have not, either", "network", fingerprint(secret), "err", err)
 		return
 	}
 	n.quietMesh()
@@ -81,7 +85,8 @@ func (n *Node) follow(secret filter.Secret) {
 		err = mesh.ForgetInvitations(n.meshFolder())
 	}
 	if err != nil {
-		n.log.Error("ALERT: the network has another secret, which this node cannot take", "network", fingerprint(secret), "err", err)
+		n.log.Error("ALERT: the network has another secret, which this node cannot take", "network", fingerprint(secret),
+			"err", err)
 	}
 	for {
 		err := n.closeMesh()

@@ -68,7 +68,9 @@ func TestRotateUnderTraffic(t *testing.T) {
 				want += counted[n][i].Load()
 			}
 			for k, n := range nodes {
-				nodetest.Await(t, fmt.Sprintf("%s: node %d shows %d of text %d", what, k, want, i), func() bool { return sees(t, n, text(i)) == want })
+				nodetest.Await(t, fmt.Sprintf("%s: node %d shows %d of text %d", what, k, want, i), func() bool {
+					return sees(t, n, text(i)) == want
+				})
 			}
 		}
 	}
@@ -84,7 +86,8 @@ func TestRotateUnderTraffic(t *testing.T) {
 					}
 					i := step % sigs
 					own := counted[k][i].Load()
-					if _, err := n.Clearinghouse().Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{text(i)}, Count: 2}); err != nil {
+					if _, err := n.Clearinghouse().Report(ctx,
+						bulkhead.Report{Signatures: []bulkhead.Signature{text(i)}, Count: 2}); err != nil {
 						t.Errorf("node %d refuses a report: %v", k, err)
 						return
 					}
@@ -142,7 +145,8 @@ func TestRotateUnderTraffic(t *testing.T) {
 			t.Errorf("former secrets %v", got)
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(dirs[1], pastKeysFile)); err != nil || !strings.Contains(string(text), ofNetwork) {
+	if text, err := os.ReadFile(filepath.Join(dirs[1], pastKeysFile)); err != nil ||
+		!strings.Contains(string(text), ofNetwork) {
 		t.Errorf("%s: %q, %v", pastKeysFile, text, err)
 	}
 	// Who joins now has what is counted from now on, and the former secret from nobody.
@@ -173,7 +177,8 @@ func TestExpelledBeforeRotation(t *testing.T) {
 	bob, _ := startIn(t, t.TempDir(), "")
 	eve, _ := startIn(t, t.TempDir(), "")
 	joinAll(t, hub, bob, eve)
-	old, fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("old")), bulkhead.MustSignature(bulkhead.Exact, []byte("fresh"))
+	old, fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("old")), bulkhead.MustSignature(bulkhead.Exact,
+		[]byte("fresh"))
 	counts(t, bob, old, 3)
 	nodetest.Await(t, "all know", func() bool { return sees(t, hub, old) == 3 && sees(t, eve, old) == 3 })
 	if _, err := hub.peers.ChangeSecret(ctx, client.NewSecret{Seconds: 3600}); err != nil {
@@ -199,9 +204,13 @@ func TestExpelledBeforeRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodetest.Await(t, "both use it", func() bool { return fingerprint(hub.secret()) == s.To && fingerprint(bob.secret()) == s.To })
+	nodetest.Await(t, "both use it", func() bool {
+		return fingerprint(hub.secret()) == s.To && fingerprint(bob.secret()) == s.To
+	})
 	counts(t, hub, fresh, 5)
-	nodetest.Await(t, "the members share", func() bool { return sees(t, bob, fresh) == 5 && sees(t, bob, old) == 3 && sees(t, hub, old) == 3 })
+	nodetest.Await(t, "the members share", func() bool {
+		return sees(t, bob, fresh) == 5 && sees(t, bob, old) == 3 && sees(t, hub, old) == 3
+	})
 	if eve.secret() == hub.secret() || eve.engine.Knows(hub.secret().ID()) || sees(t, eve, fresh) != 0 {
 		t.Error("an expelled member has the new secret, or sees what is counted under it")
 	}
@@ -236,7 +245,8 @@ func TestSwitchRefused(t *testing.T) {
 	if bob.secret() != was || bob.peers.mesh.Load() == nil {
 		t.Error("the node has left its network, or shares no more")
 	}
-	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err, bulkhead.ErrOverLimit) {
+	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err,
+		bulkhead.ErrOverLimit) {
 		t.Errorf("a fourth secret: %v", err)
 	}
 }

@@ -43,7 +43,8 @@ func readPast(dir string) (p past, err error) {
 		text, shared := strings.CutSuffix(strings.TrimSpace(line), " "+ofNetwork)
 		raw, err := hex.DecodeString(text)
 		if err != nil || len(raw) != len(filter.Secret{}) {
-			return past{}, fmt.Errorf("%w: %s, line %d: want %d hexadecimal digits: put it back from a backup", bulkhead.ErrMalformed, path, i+1, 2*len(filter.Secret{}))
+			return past{}, fmt.Errorf("%w: %s, line %d: want %d hexadecimal digits: put it back from a backup",
+				bulkhead.ErrMalformed, path, i+1, 2*len(filter.Secret{}))
 		}
 		if shared && p.former == len(p.all) {
 			p.former++

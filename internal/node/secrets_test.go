@@ -17,7 +17,9 @@ import (
 func TestRekey(t *testing.T) {
 	dir := t.TempDir()
 	n, stop := start(t, Options{Config: httpDoor(t), Dir: dir})
-	raw := []byte("From: ann@example.com\nSubject: offer\n\n" + strings.Repeat("an offer of many words that nobody wants to read ", 4) + "\n")
+	raw := []byte(
+		"From: ann@example.com\nSubject: offer\n\n" + strings.Repeat("an offer of many words that nobody wants to read ",
+			4) + "\n")
 	sight := func(n *Node, count uint32) {
 		t.Helper()
 		sigs, _, err := n.read(t.Context(), raw)
@@ -89,7 +91,8 @@ func TestRekey(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, pastKeysFile), []byte("nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Options{Config: httpDoor(t), Dir: dir}); !errors.Is(err, bulkhead.ErrMalformed) || !strings.Contains(err.Error(), "line 1") {
+	if _, err := Open(t.Context(), Options{Config: httpDoor(t), Dir: dir}); !errors.Is(err, bulkhead.ErrMalformed) ||
+		!strings.Contains(err.Error(), "line 1") {
 		t.Errorf("start with nonsense for past secrets: %v", err)
 	}
 }
@@ -107,7 +110,8 @@ func TestRekeyRefused(t *testing.T) {
 		t.Error(err)
 	}
 	var key filter.Secret
-	if err := ReadKey(filepath.Join(dir, networkKeyFile), key[:]); err != nil || key != (filter.Secret{1}) || n.secret() != key {
+	if err := ReadKey(filepath.Join(dir, networkKeyFile), key[:]); err != nil || key != (filter.Secret{1}) ||
+		n.secret() != key {
 		t.Errorf("key %v, %v", key, err)
 	}
 }
@@ -171,7 +175,8 @@ func TestRekeyAll(t *testing.T) {
 // FuzzReadPast: whatever the file holds, it is read as it is written, or not at all.
 func FuzzReadPast(f *testing.F) {
 	one := strings.Repeat("0a", 16)
-	for _, text := range []string{"", one + "\n", one + " network\n" + one, one + "\n" + one + " network\n", "nonsense", one + " network network"} {
+	for _, text := range []string{"", one + "\n", one + " network\n" + one, one + "\n" + one + " network\n", "nonsense",
+		one + " network network"} {
 		f.Add(text)
 	}
 	dir := f.TempDir()

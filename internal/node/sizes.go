@@ -22,7 +22,8 @@ func checkSizes(cfg *config.Config, memory uint64) error {
 		opts     engine.BookOptions
 	}{
 		{"tally", cfg.Tally.Capacity, cfg.Tally.Error, cfg.Tally.Memory, engine.TallyBytes, tallyOf(cfg)},
-		{"blocklist", cfg.Blocklist.Capacity, cfg.Blocklist.Error, cfg.Blocklist.Memory, engine.BlocklistBytes, blocklistOf(cfg)},
+		{"blocklist", cfg.Blocklist.Capacity, cfg.Blocklist.Error, cfg.Blocklist.Memory, engine.BlocklistBytes,
+			blocklistOf(cfg)},
 	} {
 		size, err := b.size(b.opts)
 		if err != nil {
@@ -30,10 +31,12 @@ func checkSizes(cfg *config.Config, memory uint64) error {
 		}
 		needs := fmt.Sprintf("%d signatures at error rate %g need %s a generation", b.capacity, b.err, units.ByteSize(size))
 		if used += size; memory > 0 && used > memory {
-			return &config.Error{Key: b.name + ".capacity", Detail: fmt.Sprintf("%s, and this machine has %s of memory", needs, units.ByteSize(memory))}
+			return &config.Error{Key: b.name + ".capacity",
+				Detail: fmt.Sprintf("%s, and this machine has %s of memory", needs, units.ByteSize(memory))}
 		}
 		if b.bound > 0 && 2*size > uint64(b.bound) {
-			return &config.Error{Key: b.name + ".memory_bytes", Detail: fmt.Sprintf("%s, and two must fit into %s", needs, units.ByteSize(uint64(b.bound)))}
+			return &config.Error{Key: b.name + ".memory_bytes",
+				Detail: fmt.Sprintf("%s, and two must fit into %s", needs, units.ByteSize(uint64(b.bound)))}
 		}
 	}
 	return nil

@@ -20,7 +20,8 @@ import (
 // openServer opens a server on a fresh folder, without doors.
 func openServer(t *testing.T, cfg *config.Config) *Node {
 	t.Helper()
-	s := &Node{core: newCore(cfg, filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)), registry: prometheus.NewRegistry()}
+	s := &Node{core: newCore(cfg, filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)),
+		registry: prometheus.NewRegistry()}
 	s.book = &accounts{core: s.core}
 	err := s.open(t.Context(), false)
 	if err != nil {

@@ -113,7 +113,8 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // upstreamOf returns the client of an upstream. Its connections are kept.
 func upstreamOf(u *config.Upstream, token *bearer) *client.Client {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8,
+		IdleConnTimeout: time.Minute}
 	return &client.Client{Server: u.URL, HTTP: &http.Client{
 		Transport: &carrier{transport, token},
 		// A redirect does not come from a node, and must not get the token.
@@ -129,10 +130,13 @@ type upstreamCollector struct {
 
 func newUpstreamCollector(e *edge.Edge) *upstreamCollector {
 	return &upstreamCollector{
-		edge:  e,
-		up:    prometheus.NewDesc("bulkhead_upstream_up", "1 if the upstream answered when it was last asked, or else 0.", nil, nil),
-		other: prometheus.NewDesc("bulkhead_upstream_other_network", "1 if the upstream has another network secret, so that near copies are not recognised, or else 0.", nil, nil),
-		total: prometheus.NewDesc("bulkhead_upstream_total", "Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).", []string{"what"}, nil),
+		edge: e,
+		up: prometheus.NewDesc("bulkhead_upstream_up", "1 if the upstream answered when it was last asked, or else 0.",
+			nil, nil),
+		other: prometheus.NewDesc("bulkhead_upstream_other_network",
+			"1 if the upstream has another network secret, so that near copies are not recognised, or else 0.", nil, nil),
+		total: prometheus.NewDesc("bulkhead_upstream_total",
+			"Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).", []string{"what"}, nil),
 	}
 }
 
@@ -155,7 +159,8 @@ func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.up, c.edge.Up())
 	gauge(c.other, c.edge.OtherNetwork())
 	s := &c.edge.Stats
-	for what, v := range map[string]*atomic.Int64{"request": &s.Requests, "cached": &s.Cached, "fail_open": &s.FailOpen, "temporary": &s.Temporary} {
+	for what, v := range map[string]*atomic.Int64{"request": &s.Requests, "cached": &s.Cached, "fail_open": &s.FailOpen,
+		"temporary": &s.Temporary} {
 		ch <- prometheus.MustNewConstMetric(c.total, prometheus.CounterValue, float64(v.Load()), what)
 	}
 }

@@ -55,8 +55,10 @@ func waveOf(w *logbook.Wave) client.Wave {
 	return client.Wave{
 		ID: int64(w.ID), First: w.First, Last: w.Last, Messages: w.Messages,
 		Spam: w.Votes[logbook.CalledSpam], Ham: w.Votes[logbook.CalledHam], Revoked: w.Votes[logbook.Withdrawn],
-		Class: w.Class.String(), Confidence: w.Confidence, Entry: int64(w.Entry), Slot: int64(w.Slot / time.Second), Growth: w.Growth,
-		Doors: namedCounts(w.Doors), Senders: namedCounts(w.Senders), Domains: namedCounts(w.Domains), Reporters: namedCounts(w.Reporters),
+		Class: w.Class.String(), Confidence: w.Confidence, Entry: int64(w.Entry), Slot: int64(w.Slot / time.Second),
+		Growth: w.Growth,
+		Doors:  namedCounts(w.Doors), Senders: namedCounts(w.Senders), Domains: namedCounts(w.Domains),
+		Reporters: namedCounts(w.Reporters),
 	}
 }
 

@@ -21,23 +21,23 @@ const (
 	invitationsFile = "invitations.json"
 	maxInvitations  = 256
 	maxLifetime     = 90 * 24 * time.Hour
-	// keepInvitation is how long an invitation is remembered after it has expired, so
-	// that who shows it is told why it is of no use.
+	// keepInvitation is how long an expired invitation is remembered, so that a node that presents
+	// it learns why it is invalid.
 	keepInvitation = 30 * 24 * time.Hour
-	// maxClocksApart is how far the clocks of a node that joins and of its inviter may
-	// differ: generations follow the clock.
+	// maxClocksApart is how far the clocks of a joining node and its inviter may differ:
+	// generations follow the clock.
 	maxClocksApart = 5 * time.Minute
 )
 
-// A NewInvitation says whom a node invites, and to what.
+// A NewInvitation describes an invitation to be made.
 type NewInvitation struct {
-	Name     string        // of who is invited, for people; "" for what he calls himself
-	Weight   float64       // with which he is counted here, 0 to 1
+	Name     string        // of the invited node, for people; "" for the node's own name
+	Weight   float64       // of the invited node here, 0 to 1
 	Uses     int           // how many nodes may join with it; 0: one
-	Accept   bool          // who shows it joins at once, and nobody needs to accept him
+	Accept   bool          // a node that presents it joins at once, without being accepted by hand
 	Lifetime time.Duration // from now; 0: two days
-	Hubs     []string      // where this node is found: "host:port"
-	Group    string        // of which who joins is a member from then on, and this node the keeper; "" for none
+	Hubs     []string      // addresses of this node: "host:port"
+	Group    string        // group that the invited node becomes a member of, with this node as keeper; "" for none
 }
 
 // InvitationStatus is the state of an invitation.
@@ -49,18 +49,18 @@ type InvitationStatus struct {
 	Accept  bool
 	Group   string
 	Expires time.Time
-	Joined  []Joiner // who showed it
+	Joined  []Joiner // nodes that presented it
 }
 
-// A Joiner is a node that has shown an invitation.
+// A Joiner is a node that has presented an invitation.
 type Joiner struct {
 	Key   string    `json:"key"`
 	Name  string    `json:"name,omitempty"`
-	At    time.Time `json:"at"` // when first
+	At    time.Time `json:"at"` // of the first time
 	State string    `json:"state"`
 }
 
-// An invite is an invitation as its inviter keeps it.
+// An invite is an invitation as its inviter stores it.
 type invite struct {
 	ID      string    `json:"id"`
 	Secret  []byte    `json:"secret"`
@@ -73,7 +73,7 @@ type invite struct {
 	Joiners []Joiner  `json:"joiners,omitempty"`
 }
 
-// A pairing is the invitations of a node.
+// A pairing holds the invitations of a node.
 type pairing struct {
 	mu   sync.Mutex
 	list []*invite
@@ -96,8 +96,8 @@ func readInvitations(dir string) (list []*invite, err error) {
 	return list, nil
 }
 
-// ForgetInvitations makes all invitations void of a node whose mesh folder is dir, and that
-// does not share at the moment: it is about to enter another network.
+// ForgetInvitations revokes all invitations of a node with the mesh folder dir. The node must not
+// be sharing: it is about to enter another network.
 func ForgetInvitations(dir string) error { return remove(dir, invitationsFile) }
 
 func remove(dir, file string) error {
@@ -107,7 +107,7 @@ func remove(dir, file string) error {
 	return nil
 }
 
-// saveInvitations writes the list, without what is long over. The caller holds its lock.
+// saveInvitations writes the list, without long expired invitations. The caller holds its lock.
 func (m *Mesh) saveInvitations() error {
 	now := m.opts.Now()
 	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return now.Sub(v.Expires) > keepInvitation })
@@ -118,8 +118,8 @@ func (m *Mesh) saveInvitations() error {
 	return writeFile(filepath.Join(m.opts.Dir, invitationsFile), data)
 }
 
-// Invite makes an invitation to the network and returns its line. Only a hub can, to
-// which others can connect who are no peers yet: of another node the error wraps
+// Invite makes an invitation to the network and returns its line. Only a hub can, because nodes
+// that are not peers yet can connect to it. For any other node the error wraps
 // [bulkhead.ErrForbidden].
 func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err error) {
 	if m.opts.Mode != Hub || m.opts.Secret.ID() != m.opts.KeyID {
@@ -165,7 +165,7 @@ func (v *invite) status() InvitationStatus {
 		Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
 }
 
-// Invitations returns the invitations that are remembered.
+// Invitations returns the stored invitations.
 func (m *Mesh) Invitations() (out []InvitationStatus) {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
@@ -175,7 +175,7 @@ func (m *Mesh) Invitations() (out []InvitationStatus) {
 	return out
 }
 
-// Withdraw makes an invitation void. Who has joined with it stays a peer.
+// Withdraw revokes an invitation. A node that has joined with it stays a peer.
 func (m *Mesh) Withdraw(id string) error {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
@@ -187,8 +187,8 @@ func (m *Mesh) Withdraw(id string) error {
 	return m.saveInvitations()
 }
 
-// Decide accepts or refuses a node that has shown an invitation and waits. One that is
-// accepted is a peer from now on, and learns of it when it asks again.
+// Decide accepts or refuses a node that has presented an invitation and waits. An accepted node is
+// a peer from now on, and learns of it when it asks again.
 func (m *Mesh) Decide(ctx context.Context, key string, accept bool) error {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
@@ -211,7 +211,8 @@ func (m *Mesh) Decide(ctx context.Context, key string, accept bool) error {
 	return fmt.Errorf("%w: mesh: no node with the key %.80q waits", bulkhead.ErrMalformed, key)
 }
 
-// invited reports whether there is an invitation of that ID: who names it knows its line.
+// invited reports whether there is an invitation with that ID. A client that names it knows its
+// line.
 func (m *Mesh) invited(id string) bool {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
@@ -286,7 +287,7 @@ func (m *Mesh) pair(ctx context.Context, id string, from hint, box []byte) []byt
 	return reply
 }
 
-// turnAway refuses what cannot be answered in secret.
+// turnAway refuses a request that cannot be answered in secret.
 func (m *Mesh) turnAway(id string, from hint, why string) []byte {
 	m.mu.Lock()
 	first := m.strange.add(reasonInvitation, why)
@@ -301,8 +302,8 @@ func (m *Mesh) turnAway(id string, from hint, why string) []byte {
 	return out
 }
 
-// decide says what becomes of a request. What it says about an invitation that is no good
-// is logged here, too: each time, since only who has the line is heard.
+// decide decides a request to join. It also logs each refusal because of an invalid invitation:
+// only a node with the line can cause one.
 func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply {
 	refuse := func(format string, args ...any) *pairReply {
 		why := fmt.Sprintf(format, args...)

@@ -85,7 +85,8 @@ func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name s
 			},
 		}), signIn(id, tokenInvitation+v.id()))
 	if errors.Is(err, nats.ErrAuthorization) {
-		return pairReply{State: pairRefused, Why: "it does not know the invitation: it was withdrawn, or expired long ago"}, nil
+		return pairReply{State: pairRefused,
+			Why: "it does not know the invitation: it was withdrawn, or expired long ago"}, nil
 	}
 	if err != nil {
 		return r, cleared(err)

@@ -16,11 +16,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
-// aggregateFolder is where the mesh folder keeps the key of the sum that the node publishes.
+// aggregateFolder is where the mesh folder keeps the key of the node's aggregate.
 const aggregateFolder = "aggregate"
 
-// In heartbeats: between two audits of the sum, and between two sums, each of which is sent
-// whole.
+// Heartbeats between two audits of the sum, and between two sums, each of which is sent whole.
 const (
 	auditBeats = 1. / 6
 	restBeats  = 2.
@@ -31,12 +30,11 @@ type sum struct {
 	*aggregate.Aggregate
 	id    *mesh.Identity
 	named []string                  // members
-	of    atomic.Pointer[mesh.Mesh] // that of the members
-	to    atomic.Pointer[mesh.Mesh] // that publishes, or did last
+	of    atomic.Pointer[mesh.Mesh] // mesh of the members
+	to    atomic.Pointer[mesh.Mesh] // mesh that publishes, or did last
 }
 
-// newSum returns the aggregate that the configuration asks for, nil for none, and the engine
-// for the node's own mesh.
+// newSum returns the configured aggregate, nil for none, and the engine for the node's own mesh.
 func (n *Node) newSum(cfg *config.Config) (*sum, mesh.Engine, error) {
 	c := &cfg.Aggregate
 	if len(c.Members) == 0 {
@@ -112,7 +110,7 @@ func (s *sum) status() *client.Aggregate {
 	return out
 }
 
-// unheard says why no server takes the sum, "" if one does.
+// unheard returns why no server accepts the sum, "" if one does.
 func (s *sum) unheard() (why string) {
 	m := s.to.Load()
 	if m == nil {
@@ -131,8 +129,7 @@ func (s *sum) unheard() (why string) {
 	return why
 }
 
-// upper is the mesh of the sum. Those who may ask for what they missed are the peers of the
-// node.
+// upper is the mesh of the sum. The node's peers may ask it for what they missed.
 type upper struct {
 	*mesh.Mesh
 	of    *mesh.Mesh
@@ -163,7 +160,7 @@ func (u *upper) Run(ctx context.Context) error {
 	return err
 }
 
-// follow makes the list of those who may ask that of the node's peers.
+// follow keeps the upper mesh's peer list equal to the list of the node's peers.
 func (u *upper) follow(ctx context.Context) {
 	may := make(map[string]bool)
 	for _, p := range u.Status().Peers {

@@ -44,7 +44,7 @@ func (n *Node) ReloadConfig() (out client.ConfigCheck, err error) {
 	return out, nil
 }
 
-// Mistakes returns each error that was joined, in words.
+// Mistakes returns the text of each joined error.
 func Mistakes(err error) (all []string) {
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) {

@@ -122,12 +122,12 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	return o, nil
 }
 
-// maxVerify limits the time for the signatures of a message, half of it for the DNS:
-// rspamd waits two seconds for dccifd.
+// maxVerify limits the time for verifying a message's signatures; DNS may use half of it. rspamd
+// waits two seconds for dccifd.
 const maxVerify = 2 * time.Second
 
-// readDelivered returns the function for [dcc.Ifd] that reads all signatures of a
-// message and its sender.
+// readDelivered returns the function for [dcc.Ifd] that reads all signatures of a message and its
+// sender.
 func (n *Node) readDelivered(cfg *config.Config,
 	verifier *verify.Verifier) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source,
 	error) {
@@ -149,8 +149,8 @@ func (n *Node) readDelivered(cfg *config.Config,
 	}
 }
 
-// withCRLF returns a message with CRLF line ends: callers may send it with the line ends
-// of this machine.
+// withCRLF returns a message with CRLF line ends: callers may send it with the line ends of this
+// machine.
 func withCRLF(raw []byte) []byte {
 	if bytes.Contains(raw, []byte("\r\n")) {
 		return raw
@@ -208,7 +208,7 @@ func (n *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	}
 	defer f.Close()
 	if err := front.Grey.Load(f); err != nil {
-		// Losing it delays mail once more; a refusal to start would stop mail.
+		// Losing it delays mail once more; refusing to start would stop mail.
 		aside := asideFolder(n.dir)
 		n.log.Error("greylist not read; every sender is new", "err", err, "kept_in", aside)
 		_, err := setAside(n.dir, aside, f.Name())
@@ -227,7 +227,7 @@ func checkGreylist(path string) error {
 	return new(dcc.Greylist).Load(f)
 }
 
-// keepGreylist saves the greylist now and then, and when ctx ends.
+// keepGreylist saves the greylist at intervals, and when ctx ends.
 func (n *Node) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
 	tick := time.NewTicker(greylistSave)
 	defer tick.Stop()

@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// zonesOf returns the zones of the configuration, already checked by a server, with
-// their lists.
+// zonesOf returns the configured zones with their lists, after a server has checked them.
 func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone, error) {
 	var zones []dnsbl.Zone
 	for _, z := range cfg.DNSBL.Zones {

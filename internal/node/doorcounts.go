@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A countedHouse counts what the clients of one door ask and report. Looks of the
-// program's own are not counted. Its methods may be called concurrently.
+// A countedHouse counts the checks and reports of one door's clients. Looks by the program itself
+// are not counted. Its methods may be called concurrently.
 type countedHouse struct {
 	bulkhead.Counter
 	looks    atomic.Int64
 	verdicts [bulkhead.NumClasses]atomic.Int64
-	votes    [bulkhead.NumVotes]atomic.Int64 // that were taken
+	votes    [bulkhead.NumVotes]atomic.Int64 // accepted
 	refused  atomic.Int64                    // checks and votes that ended in an error
 }
 
@@ -66,7 +66,7 @@ func (h *countedHouse) Look(ctx context.Context, sigs []bulkhead.Signature, out 
 	return err
 }
 
-// A doorCollector is the share in /metrics of what every door has.
+// A doorCollector collects the metrics that every door has.
 type doorCollector struct {
 	opened                                      *opened
 	house                                       *countedHouse // nil: the door asks no clearinghouse
@@ -125,7 +125,7 @@ func (c *doorCollector) collectTimes(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstHistogram(c.seconds, answers, seconds, within)
 }
 
-// collectClients collects who was let in. HTTP has other means for this.
+// collectClients collects accepted and refused clients. HTTP has other means for this.
 func (c *doorCollector) collectClients(ch chan<- prometheus.Metric) {
 	var limited, panics int64
 	if s := c.opened.conns; s != nil {
@@ -145,7 +145,7 @@ func (c *doorCollector) collectClients(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectHouse collects what clients asked and reported.
+// collectHouse collects the clients' checks and reports.
 func (c *doorCollector) collectHouse(ch chan<- prometheus.Metric) {
 	checks := c.house.looks.Load()
 	for class := range bulkhead.NumClasses {

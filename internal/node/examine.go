@@ -26,9 +26,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// Examine reads every file of a data folder, and the files of lists that the
-// configuration names, and returns all that is wrong with them. It changes nothing,
-// and the node may be running. An error says that the folder could not be read.
+// Examine reads every file of a data folder, and the files of lists that the configuration names,
+// and returns all their faults. It changes nothing, and the node may be running. An error means
+// that the folder could not be read.
 func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Examination, error) {
 	x := &examination{cfg: cfg, dir: dir, out: &client.Examination{Folder: dir, Faults: []client.Fault{},
 		Doubts: []client.Doubt{}}}
@@ -49,11 +49,11 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 	return x.out, nil
 }
 
-// examine is Examine of the node that runs.
+// examine is Examine for the running node.
 func (n *core) examine(ctx context.Context) (*client.Examination, error) {
 	x, err := Examine(ctx, n.cfg.Load(), n.dir)
 	if err == nil && n.engine != nil {
-		// The files say what was so when the last snapshot was made.
+		// The files are as of the last snapshot.
 		x.Known, x.Healed = doubtsOf(n.engine.Doubts()), healedBy(n.engine.Healings())
 	}
 	return x, err
@@ -69,7 +69,7 @@ func healedBy(list []engine.Healing) (out []client.Healed) {
 	return out
 }
 
-// An examination is an Examination that is being made.
+// An examination is an Examination in progress.
 type examination struct {
 	cfg *config.Config
 	dir string
@@ -81,7 +81,7 @@ func (x *examination) fault(part, file string, offset int64, problem, advice str
 		Advice: advice})
 }
 
-// folder looks at what others could do in the data folder.
+// folder checks what other users could do in the data folder.
 func (x *examination) folder() error {
 	if _, err := os.Stat(x.dir); err != nil {
 		return err
@@ -158,7 +158,7 @@ func doubtsOf(doubts []engine.Doubt) (out []client.Doubt) {
 	return out
 }
 
-// doubtOf puts a doubt of the engine into the words of the HTTP interface.
+// doubtOf converts a doubt of the engine for the HTTP interface.
 func doubtOf(d *engine.Doubt) client.Doubt {
 	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Pages: d.Pages, Keys: d.Keys, First: d.First,
 		Last: d.Last, Stale: d.Stale, Text: d.String()}
@@ -250,7 +250,7 @@ func (x *examination) mesh() {
 	}
 }
 
-// inventory looks for parts that are gone.
+// inventory looks for missing parts.
 func (x *examination) inventory() {
 	missing, err := missingParts(x.dir)
 	if err != nil {
@@ -266,18 +266,18 @@ func (x *examination) inventory() {
 	}
 }
 
-// A place is a path of the data folder with what makes it unsafe.
+// A place is a path of the data folder and the reason why it is unsafe.
 type place struct {
 	path, what, advice string
 	link               bool
 }
 
-// unsafePlaces returns the files and folders of a data folder that others may read or
-// change, and those that are links to somewhere else. The folder itself may be a link.
+// unsafePlaces returns the files and folders of a data folder that other users may read or change,
+// and links to other places. The folder itself may be a link.
 func unsafePlaces(dir string) (out []place) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nil // its user says so
+		return nil // the caller reports it
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
@@ -301,11 +301,11 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	sort.Slice(out, func(a, b int) bool {
 		return out[a].path < out[b].path
-	}) // slices.SortFunc of a large struct is 14 kB of program
+	}) // slices.SortFunc of a large struct adds 14 kB of code
 	return out
 }
 
-// unsafe says what others may do with a file or folder that is the node's own.
+// unsafe describes what other users may do with a file or folder of the node.
 func unsafe(path string, info fs.FileInfo) []place {
 	var what []string
 	perm := info.Mode().Perm()

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// stopTimeout is the longest that clients may take to finish after SIGTERM.
+// stopTimeout is the longest time that clients may take to finish after SIGTERM.
 const stopTimeout = 20 * time.Second
 
 // openHTTP opens the door of the API, the metrics and the pages.

@@ -152,7 +152,8 @@ func TestMissingAtFailedStart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			const missing, was = "a part of the data folder is missing, and begins anew", "a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back"
+			const missing, was = "a part of the data folder is missing, and begins anew",
+				"a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back"
 			if log.count(missing) == 0 || log.count(missing)+log.count(was) != 3 {
 				t.Errorf("the log of three starts says %d times that it is missing, and %d times that it was",
 					log.count(missing), log.count(was))

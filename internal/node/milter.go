@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/milter"
 )
 
-// policiesOf returns the recipients' policies; the first has no domain and applies to
-// all others.
+// policiesOf returns the recipients' policies; the first has no domain and applies to all other
+// recipients.
 func policiesOf(m *config.Milter) []milter.Policy {
 	everybody := config.MilterPolicy{
 		Spam: m.Spam, Listed: m.Listed, Suspected: m.Suspected, Bulk: m.Bulk, Grey: m.Grey, Confidence: m.Confidence,
@@ -35,7 +35,7 @@ func policiesOf(m *config.Milter) []milter.Policy {
 	return all
 }
 
-// rightPolicies is policiesOf with a check that a milter accepts them.
+// rightPolicies is policiesOf, and checks that a milter accepts them.
 func rightPolicies(m *config.Milter) ([]milter.Policy, error) {
 	policies := policiesOf(m)
 	if err := new(milter.Server).SetPolicies(policies); err != nil {
@@ -44,7 +44,7 @@ func rightPolicies(m *config.Milter) ([]milter.Policy, error) {
 	return policies, nil
 }
 
-// listsOf answers the milter from the lists of a set.
+// listsOf answers the milter's look-ups from a set of lists.
 type listsOf struct {
 	set   *lists.Set
 	names map[string]bool // names to look up; nil for all
@@ -69,7 +69,7 @@ func (l listsOf) Find(text string) []milter.Match {
 	return all
 }
 
-// milterOf returns the milter's settings in the configuration.
+// milterOf returns the milter with its settings in the configuration.
 func milterOf(cfg *config.Config) (*milter.Server, error) {
 	m := &cfg.Milter
 	exempt, err := prefixes(m.ExemptNetworks)
@@ -111,7 +111,7 @@ func checkMilter(p *proposal) error {
 	return nil
 }
 
-// newMilter returns the milter of the node's configuration, and what verifies its messages.
+// newMilter returns the milter of the node's configuration, and the verifier of its messages.
 func (n *Node) newMilter() (*milter.Server, *verify.Verifier, error) {
 	cfg := n.cfg.Load()
 	m := &cfg.Milter
@@ -120,8 +120,8 @@ func (n *Node) newMilter() (*milter.Server, *verify.Verifier, error) {
 		return nil, nil, err
 	}
 	hashing := n.hashing
-	// For mail that is only counted, the node's own bands find near copies: rspamd's
-	// would need half as much memory again.
+	// For mail that is only counted, the node's own bands find near copies. rspamd's shingles would
+	// need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front.Clearinghouse, front.Signatures, front.Log = n.houseFor("milter"), hashing, n.log.With("door", "milter")
 	front.Memory = n.messages

@@ -14,7 +14,7 @@ import (
 // rateFolder is the folder of the rate limits in the data folder.
 const rateFolder = "ratelimits"
 
-// An mta holds what the doors for mail servers share: rate limits and lists.
+// An mta holds the rate limits and lists that the doors for mail servers share.
 type mta struct {
 	limits  *ratelimit.Limiter
 	webhook *ratelimit.Webhook // nil if there is none
@@ -39,7 +39,7 @@ func (n *Node) openMTA(cfg *config.Config) (*mta, error) {
 	if m.limits, err = ratelimit.Open(opts); err != nil {
 		return nil, &config.Error{Key: "ratelimit", Detail: err.Error()}
 	}
-	// A start may be a reboot that nobody watches: one bad file of a list must not shut all doors.
+	// A start may be an unattended reboot: one bad file of a list must not close all doors.
 	m.lists, err = lists.OpenSet(lists.SetOptions{
 		Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes, Watch: time.Duration(cfg.Lists.Watch), FailOpen: true,
 		Log: n.log.With("part", "lists"),
@@ -56,7 +56,7 @@ func (n *Node) startMTA(_ context.Context, st *stage) (err error) {
 		return err
 	}
 	n.registry.MustRegister(newMTACollector(n.mta)) // names are the program's own
-	// Saved again when all doors are closed, because they count until then.
+	// Save again when all doors are closed, because they count until then.
 	st.close = func(context.Context) error { return n.mta.limits.Save() }
 	st.tasks = []task{
 		{name: "saving of rate limits", run: n.mta.limits.Run},
@@ -69,8 +69,8 @@ func (n *Node) startMTA(_ context.Context, st *stage) (err error) {
 	return nil
 }
 
-// prepare checks rules and lists, and returns a function that applies them, and the
-// lists of the proposal.
+// prepare checks rules and lists. It returns a function that applies them, and the lists of the
+// proposal.
 func (m *mta) prepare(cfg *config.Config) (takeOver func() error, list func(string) *lists.Handle, err error) {
 	rules, err := rulesOf(cfg)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// mtaAPI shows rate limits and lists to HTTP clients.
+// mtaAPI offers rate limits and lists to HTTP clients.
 type mtaAPI struct{ m *mta }
 
 // ApplyRateLimits implements [api.RateLimits].

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An mtaCollector is the share of rate limits and lists in /metrics.
+// An mtaCollector collects the metrics of rate limits and lists.
 type mtaCollector struct {
 	m     *mta
 	descs map[string]*prometheus.Desc

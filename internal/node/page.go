@@ -69,7 +69,7 @@ func webGeneration(g client.Generation) web.Generation {
 		"votes":   "who has voted on what",
 		"names":   "deliveries by sender, link and other names",
 
-		// With share_votes_from, spam and revoked are what peers are told.
+		// With share_votes_from, the spam and revoked arrays are the published ones.
 		"listed":   "called spam, what peers are not told, too",
 		"unlisted": "revoked, likewise",
 	}

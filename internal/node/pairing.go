@@ -49,8 +49,8 @@ func (p *peers) Invite(_ context.Context, in client.NewInvitation) (client.Invit
 	return out, nil
 }
 
-// hubAddress returns where others find a hub that listens on an address: under the name
-// of the machine, if the address names none.
+// hubAddress returns the address at which other nodes reach a hub that listens on an address. If
+// that has no host, it is the name of the machine.
 func hubAddress(listen string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *peers) Join(ctx context.Context, in client.Join) (client.Joining, error
 // Leave implements [api.Pairing].
 func (p *peers) Leave(ctx context.Context) (client.Left, error) { return p.node.leave(ctx) }
 
-// errStopping is that of requests to join or leave while the node stops.
+// errStopping is the error of requests to join or leave while the node stops.
 var errStopping = fmt.Errorf("%w: the node is stopping", bulkhead.ErrReadOnly)
 
 // join joins the network of an invitation.
@@ -149,7 +149,7 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 		out.State = "waiting"
 		return out, nil
 	}
-	ctx = context.WithoutCancel(ctx) // half a change would be of no use to anybody
+	ctx = context.WithoutCancel(ctx) // half a change would be of no use
 	if err := n.enter(ctx, v, answer, weight, out.Rekey); err != nil {
 		return out, err
 	}
@@ -157,7 +157,7 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	return out, nil
 }
 
-// mayJoin says why the node cannot join.
+// mayJoin returns why the node cannot join.
 func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 	cfg := n.cfg.Load()
 	switch {
@@ -187,7 +187,7 @@ func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 	return nil
 }
 
-// enter makes the node one of a network. Whatever fails can be tried again with the same
+// enter makes the node a member of a network. A failed attempt can be repeated with the same
 // invitation. The caller holds the lock.
 func (n *Node) enter(ctx context.Context, v *mesh.Invitation, answer mesh.Joined, weight float64, rekey bool) error {
 	by, err := n.joined()
@@ -207,7 +207,8 @@ func (n *Node) enter(ctx context.Context, v *mesh.Invitation, answer mesh.Joined
 			return err
 		}
 	}
-	// The inviter is a peer before the node connects, or it would not know the hub.
+	// The inviter must be a peer before the node connects, because the node would not recognise the
+	// hub otherwise.
 	err = errors.Join(n.closeMesh(), mesh.Befriend(n.meshFolder(), v.Inviter, answer.Name, v.Group, weight, clock.Now()))
 	if err := errors.Join(err, n.restart(ctx, &by)); err != nil {
 		return err
@@ -217,9 +218,9 @@ func (n *Node) enter(ctx context.Context, v *mesh.Invitation, answer mesh.Joined
 	return nil
 }
 
-// changeSecret makes another secret the network's, whom the node does not tell anything
-// about: what it was about to tell is told before, and its invitations are void. On an
-// error it shares as before. The caller holds the lock, and has the node share anew.
+// changeSecret makes another secret the network's. The node publishes its last counts under the
+// former secret first, and its invitations become invalid. On an error it shares as before. The
+// caller holds the lock, and makes the node share anew.
 func (n *Node) changeSecret(ctx context.Context, secret filter.Secret) error {
 	n.quietMesh()
 	if err := n.rekey(ctx, secret); err != nil {
@@ -232,8 +233,8 @@ func (n *Node) changeSecret(ctx context.Context, secret filter.Secret) error {
 	return errors.Join(mesh.ForgetInvitations(n.meshFolder()), mesh.ForgetRotation(n.meshFolder()))
 }
 
-// restart has the node share anew, with the hubs that it joined, under its present secret.
-// The caller holds the lock.
+// restart makes the node share anew, with the hubs that it joined, under its present secret. The
+// caller holds the lock.
 func (n *Node) restart(ctx context.Context, by *joined) error {
 	err := n.closeMesh()
 	path := filepath.Join(n.meshFolder(), joinedFile)

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 )
 
-// operations returns names of operations as what the server takes; not nil.
+// operations converts names of operations for the server; the result is not nil.
 func operations(names []string) []pyzor.Op {
 	ops := make([]pyzor.Op, 0, len(names))
 	for _, name := range names {

@@ -54,7 +54,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 		Registrations: door.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
 		MaxConns:      cfg.Limits.Connections, Log: n.log.With("door", "razor2"),
 	}
-	// Zero means the default to the server, and none in the file.
+	// The server takes zero as the default; in the file it means none.
 	if cfg.Razor2.Confidence == 0 {
 		front.Confidence = -1
 	}

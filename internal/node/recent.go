@@ -13,14 +13,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// remembering returns house with a memory of the messages that were seen lately, unless
-// the configuration wants none. Before house it knows the test message, so that what the
-// memory joins is judged as the whole mail.
+// remembering returns house with a memory of recent messages, unless the configuration disables it.
+// The memory knows the test message, so a digest of it is judged as the whole mail.
 func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
 	m := n.cfg.Load().Memory
 	n.judge = house
 	sigs, err := signature.Compute(context.Background(), []byte(trial.Message), n.hashing)
-	if err != nil { // which its tests have shown not to be
+	if err != nil { // excluded by the tests of trial
 		n.log.Error("the test message has no signatures", "err", err)
 	} else {
 		house = trial.New(house, sigs)
@@ -47,7 +46,7 @@ func (n *core) showsTo(who bulkhead.Reporter) (recent.Space, bool) {
 	return recent.Space(s.Voice), true
 }
 
-// A memoryCollector is the share of the memory of messages in /metrics.
+// A memoryCollector collects the metrics of the memory of messages.
 type memoryCollector struct {
 	core                   *core
 	digests, bytes, joined *prometheus.Desc

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
-// checkSizes says whether the first generations of the books fit into the memory
-// of the machine, bytes; 0 if that is not known; and two of them into the memory of
-// their book. To ask the system for more ends a process.
+// checkSizes returns an error unless the first generations of the books fit into the memory of the
+// machine, in bytes, 0 if unknown, and two of them into the memory of their book. A process that
+// exhausts the memory is killed.
 func checkSizes(cfg *config.Config, memory uint64) error {
 	used := uint64(0)
 	for _, b := range []struct {
@@ -42,9 +42,9 @@ func checkSizes(cfg *config.Config, memory uint64) error {
 	return nil
 }
 
-// bookMemory returns the bound of a book whose first generation takes so much, on a
-// machine with so much memory, 0 if that is not known: as it is set, or a quarter of
-// the machine's, or no bound.
+// bookMemory returns the memory bound, in bytes, of a book with a first generation of first bytes,
+// on a machine with machine bytes of memory, 0 if unknown. It is the configured value, or a quarter
+// of the machine's memory, or no bound.
 func bookMemory(set int64, first, machine uint64) uint64 {
 	switch {
 	case set > 0:
@@ -55,8 +55,8 @@ func bookMemory(set int64, first, machine uint64) uint64 {
 	return max(machine/4, 2*first)
 }
 
-// booksOf returns the books of a configuration that checkSizes has found right, on
-// a machine with so much memory.
+// booksOf returns the books of a configuration that checkSizes has accepted, on a machine with that
+// much memory.
 func booksOf(cfg *config.Config, machine uint64) (tally, block engine.BookOptions, err error) {
 	tally, block = tallyOf(cfg), blocklistOf(cfg)
 	first, err := engine.TallyBytes(tally)

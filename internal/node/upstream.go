@@ -17,11 +17,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
 )
 
-// edgeCapacity is the size of an edge's books, signatures: nothing is counted there.
+// edgeCapacity is the size of an edge's books, in signatures: nothing is counted there.
 const edgeCapacity = 1000
 
-// asEdge returns cfg, with the smallest books if it is an edge's. The engine of an edge
-// keeps the accounts of its own doors.
+// asEdge returns cfg, with the smallest books if it is an edge's. The engine of an edge keeps the
+// accounts of its own doors.
 func asEdge(cfg *config.Config) *config.Config {
 	if cfg.Upstream.URL == "" {
 		return cfg
@@ -31,7 +31,7 @@ func asEdge(cfg *config.Config) *config.Config {
 	return &small
 }
 
-// startUpstream makes the doors of an edge use a remote node, not the engine.
+// startUpstream makes the doors of an edge use a remote node in place of the engine.
 func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	u := n.cfg.Load().Upstream
 	if u.URL == "" {
@@ -81,7 +81,7 @@ func (b *bearer) prepare(cfg *config.Config) (takeOver func() error, err error) 
 	}, err
 }
 
-// readToken returns what is in the token file, "" if none is named.
+// readToken returns the content of the token file, "" if none is configured.
 func readToken(u *config.Upstream) (string, error) {
 	if u.TokenFile == "" {
 		return "", nil
@@ -111,7 +111,7 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.Transport.RoundTrip(r)
 }
 
-// upstreamOf returns the client of an upstream. Its connections are kept.
+// upstreamOf returns the client of an upstream. It keeps its connections open.
 func upstreamOf(u *config.Upstream, token *bearer) *client.Client {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8,
 		IdleConnTimeout: time.Minute}
@@ -122,7 +122,7 @@ func upstreamOf(u *config.Upstream, token *bearer) *client.Client {
 	}}
 }
 
-// An upstreamCollector is the share of an edge in /metrics.
+// An upstreamCollector collects the metrics of an edge.
 type upstreamCollector struct {
 	edge             *edge.Edge
 	up, other, total *prometheus.Desc

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A visitor is a client at the door of a broker.
+// A visitor is a client that connects to a broker.
 type visitor struct {
 	server.ClientAuthentication
 	opts  server.ClientOpts
@@ -25,9 +25,9 @@ func (v *visitor) GetTLSConnectionState() *tls.ConnectionState { return nil }
 func (v *visitor) RemoteAddress() net.Addr                     { return &net.TCPAddr{} }
 func (v *visitor) RegisterUser(u *server.User)                 { v.users = append(v.users, u) }
 
-// TestDoorkeeper: a client that signs the broker's nonce with the node's own
-// key may do everything, with a peer's key what a peer may, with an invitation
-// ask to join; nobody else comes in.
+// TestDoorkeeper checks the rights of clients. A client that signs the broker's nonce with the
+// node's own key may do everything; with a peer's key, what a peer may; with an invitation, ask to
+// join. All others are refused.
 func TestDoorkeeper(t *testing.T) {
 	h := newHost(t)
 	v := h.invite(t, NewInvitation{})

@@ -20,9 +20,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A topology is organisations in groups, whose aggregates are under two more aggregates.
-// An organisation that reads counts the others of its group, the aggregates of the other
-// groups under its own top, and the other top.
+// A topology is organisations in groups, with aggregates under two higher aggregates. A reading
+// organisation counts the others of its group, the aggregates of the other groups under its own
+// top, and the other top.
 type topology struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -35,16 +35,16 @@ type topology struct {
 	done     map[string]int
 }
 
-// An org is one organisation, with a map of what was reported to it.
+// An org is one organisation, with a map of the reports to it.
 type org struct {
 	w     *topology
-	group int // -1 of a top
+	group int // -1 for a top
 	root  string
 	data  int
 	id    *Identity
 	sumID *Identity // nil if it is no aggregator
 	role  Role
-	peers map[string]bool // keys that it counts; those that are members of its aggregate are true
+	peers map[string]bool // keys that it counts; true for members of its aggregate
 
 	st     *store.Store
 	engine *engine.Engine
@@ -146,7 +146,7 @@ func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggreg
 		Organisations: func() []Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
 	})
 	if err == nil {
-		// Whoever asks is answered only if it is a peer.
+		// Only peers get answers.
 		for _, p := range o.w.everybody() {
 			if _, known := m.find(p.id.public.hint()); !known && p.role == Both {
 				err = errors.Join(err, m.AddPeer(ctx, p.id.ID(), "", 0))
@@ -166,7 +166,7 @@ func (o *org) addPeers() {
 	}
 	for _, p := range o.w.everybody() {
 		if _, counted := o.peers[p.id.ID()]; o.group < 0 && p.role == Both && p != o && !counted {
-			err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), p.id.ID(), "", 0)) // else its questions are not answered
+			err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), p.id.ID(), "", 0)) // otherwise its questions are not answered
 		}
 	}
 	if err != nil {
@@ -206,7 +206,7 @@ func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
 	for i := range orgs {
 		role := Publish
 		if i < 2*groups {
-			role = Both // the group's aggregator, and one that reads
+			role = Both // the group's aggregator, and a reader
 		}
 		w.orgs = append(w.orgs, w.newOrg(i%groups, role, i < groups))
 	}
@@ -220,7 +220,7 @@ func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
 	return w
 }
 
-// befriend chooses whom an organisation counts.
+// befriend chooses the peers that an organisation counts.
 func (w *topology) befriend(o *org) {
 	groups := len(w.groups)
 	half := func(group int) int { return group * 2 / groups }
@@ -244,7 +244,7 @@ func (w *topology) befriend(o *org) {
 	}
 }
 
-// total returns what all have counted but one, who may be nil.
+// total returns the counts of all organisations except one, which may be nil.
 func (w *topology) total(without *org) counts {
 	total := make(counts)
 	for _, o := range w.everybody() {
@@ -262,8 +262,8 @@ func (w *topology) total(without *org) counts {
 	return total
 }
 
-// compare compares what those say who read with the sum of all maps. Who was expelled from
-// its group's aggregate is counted by those of the group alone who are not its aggregator.
+// compare compares the readers' counts with the sum of all maps. An organisation expelled from its
+// group's aggregate is counted only by the members of its group other than the aggregator.
 func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 	all, rest := w.total(nil), w.total(expelled)
 	for i, o := range w.everybody() {
@@ -304,12 +304,12 @@ func (w *topology) each(f func(k *memBroker)) {
 	}
 }
 
-// step does something at random.
+// step takes a random step.
 func (w *topology) step() {
 	all := w.everybody()
 	o := all[w.rng.IntN(len(all))]
 	if w.rng.IntN(2) == 0 {
-		o = all[w.rng.IntN(2+2*len(w.groups))] // one of those that matter to many
+		o = all[w.rng.IntN(2+2*len(w.groups))] // an organisation that matters to many
 	}
 	what := ""
 	switch x := w.rng.IntN(100); {
@@ -359,7 +359,7 @@ func (o *org) restart() {
 	o.start()
 }
 
-// lose takes all that the organisation has counted, but its key and its peers.
+// lose deletes everything of the organisation except its key and its peers.
 func (o *org) lose() {
 	o.end()
 	if err := os.RemoveAll(filepath.Join(o.root, fmt.Sprint("data", o.data))); err != nil {
@@ -376,7 +376,7 @@ func (w *topology) close() {
 	}
 }
 
-// run runs a schedule, and returns what is wrong at its end.
+// run runs a schedule, and returns the errors at its end.
 func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	time.Sleep(time.Minute)
 	for range steps {
@@ -385,7 +385,7 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
-	for _, o := range w.everybody() { // the truth of those that have lost their stores began anew
+	for _, o := range w.everybody() { // organisations that lost their stores begin with an empty map
 		for _, p := range o.mesh.Status().Peers {
 			if err := o.mesh.ForgetFormer(w.t.Context(), p.ID); err != nil {
 				w.t.Fatal(err)
@@ -410,8 +410,8 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 }
 
 // TestTopology runs random schedules of reports, faults of brokers, restarts and losses on
-// organisations in groups under two aggregates, and compares what those count who read with
-// the sum of what was reported. 1,000 organisations in 32 groups:
+// organisations in groups under two aggregates. It compares the readers' counts with the sum of all
+// reports. 1,000 organisations in 32 groups:
 //
 //	BULKHEAD_TOPOLOGY=1000,32,600 go test ./internal/mesh -run TestTopology$ -v -timeout 2h
 func TestTopology(t *testing.T) {

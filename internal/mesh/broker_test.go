@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestSubjects: a subject of a broker names a kind, an origin in full and a key, and no
-// other text is one.
+// TestSubjects checks that a subject has a kind, a full origin and a key, and that no other text is
+// a subject.
 func TestSubjects(t *testing.T) {
 	n, h := newNames(testSecret.ID()), hint{1, 2, 3, 4, 5, 6, 7, 0xab}
 	for _, want := range []topic{{kindDelta, h, ""}, {kindHead, h, ""}, {kindImage, h, "0-5-7"},
@@ -50,8 +50,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestBrokerErrors: the last error of a broker is shown until it is back, and
-// each is logged once; that nobody may hear other networks is no error.
+// TestBrokerErrors checks that the last error of a broker is reported until it reconnects, and that
+// each error is logged once. A denied subscription to other networks is no error.
 func TestBrokerErrors(t *testing.T) {
 	var log lockedBuffer
 	m := closed(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestContinues: a round is taken if it was recorded on what the replica holds, as far as
-// the origin's lineage tells; it waits while that is not known; and it shows that the
-// origin has gone back if it was not.
+// TestContinues checks that a round is accepted if the origin's lineage shows that it was recorded
+// on the replica's content. It waits while that is unknown, and it shows that the origin has gone
+// back if it was not.
 func TestContinues(t *testing.T) {
 	m := closed(t, nil)
 	id := mustIdentity(t)
@@ -59,7 +59,7 @@ func TestContinues(t *testing.T) {
 	}
 }
 
-// TestHold: rounds wait in the order of their versions, each once, in bounded memory.
+// TestHold checks that rounds wait in the order of their versions, each once, in bounded memory.
 func TestHold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	tr := &track{pending: make(map[ref][]round)}

@@ -60,8 +60,8 @@ func (a *authority) write(name, kind string, der []byte) string {
 	return path
 }
 
-// issue signs a certificate for the loopback address, and returns the files of it and of
-// its key. change may change it before.
+// issue signs a certificate for the loopback address, and returns its file and the file of its key.
+// change may modify it before.
 func (a *authority) issue(name string, change func(*x509.Certificate)) (cert, key string) {
 	a.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -118,8 +118,8 @@ func publicOf(t testing.TB, k nkeys.KeyPair) string {
 	return id
 }
 
-// user makes a file of credentials, as "nsc generate creds" does. change may change the
-// claims before they are signed.
+// user makes a file of credentials, as "nsc generate creds" does. change may modify the claims
+// before they are signed.
 func (o *tenancy) user(name string, change func(*jwt.UserClaims)) (file string) {
 	o.t.Helper()
 	key, err := nkeys.CreateUser()
@@ -150,7 +150,7 @@ func (o *tenancy) user(name string, change func(*jwt.UserClaims)) (file string) 
 	return file
 }
 
-// TestAccess: what a node signs in with is checked, and each thing that is wrong has its words.
+// TestAccess checks the files that a node signs in with, and the error for each fault.
 func TestAccess(t *testing.T) {
 	now := time.Now()
 	a, o := newAuthority(t), newTenancy(t)
@@ -255,7 +255,7 @@ func must(t testing.TB, file string) string {
 	return string(text)
 }
 
-// FuzzCredentials: whatever is in a file of credentials, it is refused or it is one.
+// FuzzCredentials checks that any content of a credentials file is either refused or valid.
 func FuzzCredentials(f *testing.F) {
 	o := newTenancy(f)
 	for _, file := range []string{o.user("a", nil), o.user("b", func(c *jwt.UserClaims) { c.Expires = 1 })} {

@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// closed returns a mesh that is connected to nothing.
+// closed returns a mesh without a connection.
 func closed(t *testing.T, change func(*Options)) *Mesh {
 	t.Helper()
 	dir, id := identity(t)
@@ -38,7 +38,7 @@ func closed(t *testing.T, change func(*Options)) *Mesh {
 	return m
 }
 
-// rotated returns an identity that took the place of another.
+// rotated returns an identity that replaced another.
 func rotated(t *testing.T) (old, to *Identity) {
 	t.Helper()
 	dir, _ := identity(t)
@@ -53,8 +53,7 @@ func rotated(t *testing.T) (old, to *Identity) {
 	return old, to
 }
 
-// TestMistakenOptions: options that cannot work are refused before anything
-// runs.
+// TestMistakenOptions checks that options that cannot work are refused before anything runs.
 func TestMistakenOptions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*Options)
@@ -101,8 +100,8 @@ func TestMistakenOptions(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles: a damaged file of the mesh is reported, unless nothing is
-// lost with it.
+// TestDamagedFiles checks that a damaged file of the mesh is reported, unless nothing is lost with
+// it.
 func TestDamagedFiles(t *testing.T) {
 	old, to := rotated(t)
 	good := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
@@ -164,8 +163,8 @@ func encoded(t *testing.T, x any) []byte {
 	return b
 }
 
-// TestCertificate: a hub is known by its key, which its certificate holds, or
-// by the key that signed this one, and by nothing else.
+// TestCertificate checks that a hub is identified only by the key in its certificate, or by the key
+// that signed this one.
 func TestCertificate(t *testing.T) {
 	_, id := identity(t)
 	old, to := rotated(t)
@@ -244,7 +243,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestSignIn: a node signs the nonce of a broker, and nothing that could be a message.
+// TestSignIn checks that a node signs the nonce of a broker, and nothing that could be a message.
 func TestSignIn(t *testing.T) {
 	_, to := rotated(t)
 	for _, id := range []*Identity{to, closed(t, nil).opts.Identity} {
@@ -273,8 +272,8 @@ func pad(sig []byte) []byte {
 	return append(sig, make([]byte, ed25519.SignatureSize)...)[:ed25519.SignatureSize]
 }
 
-// TestPermissions: a peer publishes under its own name and reads what is for all or
-// for it.
+// TestPermissions checks that a peer publishes under its own name and reads only messages to all
+// nodes or to it.
 func TestPermissions(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
@@ -301,8 +300,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestTooFull compares what an array may have when it comes by images with the rule:
-// an hour's worth more than a peer may have added since the generation began.
+// TestTooFull compares the keys that an array may have when it arrives as images with the rule: an
+// hour's allowance more than a peer may have added since the generation began.
 func TestTooFull(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	o := &Options{MaxAdds: 100, MaxListings: 10}
@@ -325,7 +324,7 @@ func TestTooFull(t *testing.T) {
 	}
 }
 
-// TestSuccessionText: the proof of a change of keys is one key and one signature.
+// TestSuccessionText checks that the proof of a change of keys is one key and one signature.
 func TestSuccessionText(t *testing.T) {
 	_, to := rotated(t)
 	raw, err := base64.RawURLEncoding.DecodeString(to.proof.text())

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestLives: a process of the same store goes on with the life of the one before, with
-// an epoch more; another store, or a process that ended without notice while it was
-// unsynced, begins another life, of which nothing is told of what was before.
+// TestLives checks that a process of the same store continues the incarnation with one more epoch.
+// Another store, or a process that ended without notice while it was unsynced, begins another
+// incarnation, which has no record of the past.
 func TestLives(t *testing.T) {
 	dir, id := identity(t)
 	e := smallEngine(t, nil)
@@ -49,7 +49,7 @@ func TestLives(t *testing.T) {
 	for n, tt := range []struct {
 		store          string
 		unsynced, ends bool
-		same           bool // life
+		same           bool // incarnation
 	}{
 		{"one", false, true, false}, {"one", false, true, true}, {"one", false, false, true}, {"one", false, true, true},
 		{"two", false, true, false},
@@ -75,7 +75,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestFigures: the list of peers says what each has sent, and under which name.
+// TestFigures checks that the list of peers has the numbers of each peer's messages, and its name.
 func TestFigures(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -117,8 +117,8 @@ func TestFigures(t *testing.T) {
 		if got.Lag < 0 || got.Lag > 5*time.Second {
 			t.Errorf("%v behind", got.Lag)
 		}
-		// With a broker that loses nothing, each round that was sent was applied, and
-		// every message was heard.
+		// With a broker that loses nothing, every sent round was applied, and every message
+		// arrived.
 		if got.Applied != out.Rounds || out.Rounds == 0 || changes == 0 {
 			t.Errorf("%d rounds applied, %d sent, %d changes", got.Applied, out.Rounds, changes)
 		}
@@ -149,8 +149,8 @@ func mustIdentity(t *testing.T) *Identity {
 	return id
 }
 
-// TestNamesOfPeers: an administrator's name for a peer stands before the one that it gives
-// itself, and one that cannot be shown is none.
+// TestNamesOfPeers checks that an administrator's name for a peer precedes the peer's own name, and
+// that an unprintable name is ignored.
 func TestNamesOfPeers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -176,8 +176,7 @@ func TestNamesOfPeers(t *testing.T) {
 	})
 }
 
-// TestCheckPeer: names have up to 64 bytes that can be shown on a line, weights are
-// shares.
+// TestCheckPeer checks that names have up to 64 printable bytes, and that weights are from 0 to 1.
 func TestCheckPeer(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"": true, "post.example": true, "two words": true, "ä": true, "~": true, strings.Repeat("x", 64): true,

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzFiles: whatever a file of the mesh folder holds, it is refused or read, and what is
-// read is valid and read the same when it was written again.
+// FuzzFiles checks that any content of a file of the mesh folder is refused or read. Values that
+// are read are valid, and the same after being written and read again.
 func FuzzFiles(f *testing.F) {
 	names := []string{PeersFile, stateFile, heardFile, rotationFile, struckFile, invitationsFile}
 	key := public{1, 2, 3}

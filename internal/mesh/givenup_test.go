@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestGivenUp: an origin that has given up generations for want of memory has lost
-// nothing that its peers would have to tell it. They keep what it told them.
+// TestGivenUp checks that an origin that has given up generations for want of memory has not lost
+// content in the sense of its peers. They keep their replicas.
 func TestGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		first, err := engine.TallyBytes(engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: 20_000,
@@ -45,7 +45,7 @@ func TestGivenUp(t *testing.T) {
 			t.Errorf("the first signature: %d at the origin, %d at its peer", check(t, origin.engine, 0).Sightings,
 				check(t, home.engine, 0).Sightings)
 		}
-		// A peer that comes anew is told of what is left, and misses nothing.
+		// A new peer gets what is left, and misses nothing.
 		late := newSite(t, k, slow)
 		defer late.stop()
 		trust(t, late, 1, origin)

@@ -27,7 +27,7 @@ type ward struct {
 	ill *node
 }
 
-// newWard has several nodes count, and share all of it.
+// newWard makes several nodes count, and share everything.
 func newWard(t *testing.T, seed uint64, nodes int) *ward {
 	w := &ward{k: newMemBroker(rand.New(rand.NewPCG(seed, 2)))}
 	w.world = &world{t: t, rng: rand.New(rand.NewPCG(seed, 3)), done: new(tallyOfSteps),
@@ -57,8 +57,8 @@ func newWard(t *testing.T, seed uint64, nodes int) *ward {
 	return w
 }
 
-// hurt stops the first node, and takes away all files of its own arrays of some kinds. lose
-// does the latter.
+// hurt stops the first node, and deletes all files of its own arrays of the given kinds. lose does
+// the deletion.
 func (w *ward) hurt(kinds ...string) {
 	w.t.Helper()
 	w.ill.stop(false)
@@ -81,7 +81,8 @@ func (w *ward) lose(kinds ...string) {
 	w.ill.aside = filepath.Join(w.ill.root, "aside")
 }
 
-// low returns how many counts of sightings the node has lower than all nodes took.
+// low returns how many sighting counts of the node are lower than the number of reports to all
+// nodes.
 func (w *ward) low(n *node) (low int) {
 	for sig := range 60 {
 		want := uint32(0)
@@ -96,7 +97,7 @@ func (w *ward) low(n *node) (low int) {
 	return low
 }
 
-// seen returns what a node says of all signatures.
+// seen returns a node's findings for all signatures.
 func (w *ward) seen(n *node) (out []bulkhead.Finding) {
 	for sig := range 60 {
 		out = append(out, check(w.t, n.engine, sig))
@@ -104,7 +105,7 @@ func (w *ward) seen(n *node) (out []bulkhead.Finding) {
 	return out
 }
 
-// lowered reports whether some count is lower than it was.
+// lowered reports whether a count is lower than it was.
 func lowered(before, now []bulkhead.Finding) bool {
 	for i := range now {
 		if now[i].Sightings < before[i].Sightings || now[i].Spam < before[i].Spam || now[i].Ham < before[i].Ham {
@@ -114,9 +115,9 @@ func lowered(before, now []bulkhead.Finding) bool {
 	return false
 }
 
-// TestHeal: a node whose arrays are lost has them back from its peers' replicas, and what it
-// counts meanwhile with it. Its peers never see less than before, and nothing twice; it goes
-// on in the life that it was in.
+// TestHeal checks that a node whose arrays are lost gets them back from its peers' replicas, and
+// adds its new counts. Its peers never see less than before, and nothing twice; the node continues
+// in its incarnation.
 func TestHeal(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestHeal(t *testing.T) {
 			before := w.seen(w.nodes[1])
 			w.hurt("counts", "spam", "revoked")
 			if seed%2 == 0 {
-				w.net.wipe() // peers alone have it
+				w.net.wipe() // only the peers have it
 			}
 			if seed == 3 {
 				w.net.faults(0.3, 0.3, 0.3)
@@ -161,7 +162,7 @@ func TestHeal(t *testing.T) {
 	}
 }
 
-// TestHealKilled: the process is killed again and again while it heals.
+// TestHealKilled kills the process again and again while it heals.
 func TestHealKilled(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
@@ -195,8 +196,8 @@ func TestHealKilled(t *testing.T) {
 	}
 }
 
-// TestHealNobody: without peers that have the pages, the doubt stays, and the node shares
-// what it has after a while, in a new life. One that has no peers at all does so at once.
+// TestHealNobody checks that without peers that have the pages the doubt stays, and the node shares
+// what it has after a while, in a new incarnation. A node without peers does so at once.
 func TestHealNobody(t *testing.T) {
 	for _, how := range []string{"away", "empty", "evicted"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -241,7 +242,7 @@ func TestHealNobody(t *testing.T) {
 	}
 }
 
-// TestHealLate: a peer that is away first answers when it is back.
+// TestHealLate checks that a peer that was away first answers when it is back.
 func TestHealLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t, 9, 2)
@@ -269,8 +270,8 @@ func (w *ward) calmNode(n *node) {
 	w.net.cut(n, false)
 }
 
-// TestHealLiar: a peer that answers with pages of its own making, asked or not, changes
-// nothing, and keeps nobody from healing.
+// TestHealLiar checks that a peer that sends pages of its own making, asked or not, changes
+// nothing, and does not keep the node from healing.
 func TestHealLiar(t *testing.T) {
 	for _, honest := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -280,7 +281,7 @@ func TestHealLiar(t *testing.T) {
 			if err := w.ill.mesh.AddPeer(t.Context(), liar.ID(), "liar", 1); err != nil {
 				t.Fatal(err)
 			}
-			pages := make(map[ref][][]byte) // that the liar knows, and makes higher
+			pages := make(map[ref][][]byte) // pages that the liar knows, and raises
 			for _, a := range other.engine.Replica(w.ill.id.ID()) {
 				_, images, err := other.engine.CopyReplica(t.Context(), w.ill.id.ID(), a.Array, a.Start)
 				if err != nil {
@@ -307,7 +308,7 @@ func TestHealLiar(t *testing.T) {
 				at.at = uint64(time.Now().UnixMilli())
 				out.stamp, out.from, out.keyID = at, liar.public.hint(), testSecret.ID()
 				to := topic{kind: kindAsk, origin: m.from, key: liar.public.hint().String()}
-				for range 30 { // more than was asked for
+				for range 30 { // more than were requested
 					lies++
 					_ = bus.publish(to, appendMessage(nil, out, liar))
 				}
@@ -350,7 +351,7 @@ func TestHealLiar(t *testing.T) {
 	}
 }
 
-// fattened returns a page with the same version and number of keys that shows more.
+// fattened returns a page with the same version and number of keys that reports more keys.
 func fattened(t *testing.T, m *filter.Image) []byte {
 	t.Helper()
 	info := m.Info
@@ -388,8 +389,8 @@ func fattened(t *testing.T, m *filter.Image) []byte {
 	return m.Append(nil)
 }
 
-// TestRefillBounds: who asks for its pages again and again is sent twice what there is of
-// it, and nobody is sent pages of others.
+// TestRefillBounds checks that a peer that asks for its pages again and again gets at most twice
+// its arrays, and no peer gets pages of others.
 func TestRefillBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t, 13, 2)
@@ -464,9 +465,9 @@ func TestRefillBounds(t *testing.T) {
 	})
 }
 
-// TestHealSaid: pages that were changed since the last checkpoint are elsewhere by now, so
-// that no peer has them as they were. What the node had published, and a broker has stored,
-// makes them whole, with what it counted and did not publish before it was killed.
+// TestHealSaid checks pages that were changed since the last checkpoint, of which the peers now
+// have newer states. The node's published messages, stored by a broker, restore the pages, with the
+// counts that were not published before the node was killed.
 func TestHealSaid(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
@@ -502,7 +503,7 @@ func TestHealSaid(t *testing.T) {
 			before := w.seen(w.nodes[1])
 			w.net.cut(w.ill, true)
 			for range 10 {
-				w.ill.report() // that nobody hears
+				w.ill.report() // never sent to a peer
 			}
 			w.ill.stop(true)
 			w.lose("counts", "spam", "revoked")
@@ -535,8 +536,8 @@ func TestHealSaid(t *testing.T) {
 	}
 }
 
-// TestRecollect: of what a broker has stored, a node takes what it has signed itself, in the
-// life that it was in, and what is part of its arrays still.
+// TestRecollect checks that a node takes from a broker only messages that it has signed itself, in
+// the same incarnation, and whose content is still part of its arrays.
 func TestRecollect(t *testing.T) {
 	m := closed(t, nil)
 	m.state.Incarnation, m.state.Boot = 50, 90

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestForeignHeads: that a peer is in another network is believed from a head that it has
-// signed lately, and from nothing else.
+// TestForeignHeads checks that only a recent head, signed by a peer, proves that the peer is in
+// another network.
 func TestForeignHeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -75,8 +75,8 @@ func TestForeignHeads(t *testing.T) {
 	})
 }
 
-// TestOverItsShare: a message of a sender whose share of the queue is full is dropped, and
-// booked.
+// TestOverItsShare checks that a message of a sender whose share of the queue is full is dropped
+// and counted.
 func TestOverItsShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -94,8 +94,8 @@ func TestOverItsShare(t *testing.T) {
 	})
 }
 
-// TestSucceed: what is counted of a peer goes over to its new key, where anything is
-// counted; the list stays as it was if that fails, and if the new key is on it already.
+// TestSucceed checks that a peer's counts are transferred to its new key, where anything is
+// counted. The list is unchanged if that fails, or if the new key is already on it.
 func TestSucceed(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Subscribe, Publish} {
@@ -139,8 +139,8 @@ func TestSucceed(t *testing.T) {
 	})
 }
 
-// TestProofs: a node that is shown what it has said begins a new incarnation if it has
-// forgotten that, above what it said, and otherwise not.
+// TestProofs checks that a node that receives its own statements begins a new incarnation above
+// them if it has forgotten them, and otherwise not.
 func TestProofs(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -181,8 +181,7 @@ func TestProofs(t *testing.T) {
 	})
 }
 
-// TestNoLongerCramped: an array that had no room, and has it again, waits for
-// nothing.
+// TestNoLongerCramped checks that an array that had no room, and has it again, waits for nothing.
 func TestNoLongerCramped(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -203,8 +202,8 @@ func TestNoLongerCramped(t *testing.T) {
 	})
 }
 
-// TestNewcomers: of a key that is not on the list only the head is taken in which a peer's
-// old key names it.
+// TestNewcomers checks that only the head in which a peer's old key names it is accepted from an
+// unlisted key.
 func TestNewcomers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -212,7 +211,7 @@ func TestNewcomers(t *testing.T) {
 		if err := r.AddPeer(t.Context(), old.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
-		_, other := rotated(t) // of which nobody has heard
+		_, other := rotated(t) // unknown to all nodes
 		now := uint64(time.Now().UnixMilli())
 		say := func(by *Identity, change func(*message)) []byte {
 			m := &message{kind: kindHead, from: by.public.hint(),
@@ -259,8 +258,8 @@ func TestNewcomers(t *testing.T) {
 	})
 }
 
-// TestImagesOfNewOrigins: when a broker is back, the images that it has stored are read of
-// the origins of which nothing is held, and of no others.
+// TestImagesOfNewOrigins checks that, when a broker is back, its stored images are read for origins
+// without a replica, and for no others.
 func TestImagesOfNewOrigins(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -297,7 +296,7 @@ func TestImagesOfNewOrigins(t *testing.T) {
 				t.Errorf("something is held %v: images of %v, want %v", held, got, want)
 			}
 		}
-		// Of an origin that is struck off meanwhile no more is read.
+		// The reading ends for an origin that is removed in the meantime.
 		r.e.held = nil
 		if err := r.EvictPeer(t.Context(), one.ID()); err != nil {
 			t.Fatal(err)
@@ -310,8 +309,8 @@ func TestImagesOfNewOrigins(t *testing.T) {
 	})
 }
 
-// TestGroupFails: a list of a group that cannot be followed whole is an error, and what an
-// administrator has evicted is remembered.
+// TestGroupFails checks that a list of a group that cannot be applied whole is an error, and that
+// evictions by the administrator are remembered.
 func TestGroupFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -365,8 +364,8 @@ func TestGroupFails(t *testing.T) {
 	})
 }
 
-// TestHeadLetsRoundsIn: rounds that wait for the lineage of an array are applied when a
-// head tells it.
+// TestHeadLetsRoundsIn checks that rounds that wait for the lineage of an array are applied when a
+// head has it.
 func TestHeadLetsRoundsIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -375,7 +374,7 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 		r.e.held = []engine.ArrayState{{Array: x.array, Start: x.start, Version: 9, Geometry: cellsOf, Boot: 10}}
 		r.e.life = 1
 		next := roundOf(t, x, 9, 3)
-		next.announce, next.lineage = false, nil // of a later process, which has not said what it found
+		next.announce, next.lineage = false, nil // of a later process, whose lineage is unknown
 		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: from, stamp: stamp{1, 20, 1, 20},
 			rounds: []round{next}}, size: 10})
 		if len(r.e.applied) != 0 || len(r.t.pending) != 1 {
@@ -395,8 +394,8 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 	})
 }
 
-// TestGroupDropsItsOwn: of the peers that a keeper does not name, those of its group are
-// dropped, and no others.
+// TestGroupDropsItsOwn checks that, of the peers that a keeper does not list, exactly those of its
+// group are dropped.
 func TestGroupDropsItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)

@@ -31,7 +31,7 @@ func befriend(t *testing.T, all ...*Mesh) {
 	}
 }
 
-// agree waits until all engines say the same number of sightings.
+// agree waits until all engines return the same number of sightings.
 func agree(t *testing.T, engines []*engine.Engine, n int, want uint32) {
 	t.Helper()
 	for i, e := range engines {
@@ -46,8 +46,8 @@ func quick(o Options) Options {
 	return o
 }
 
-// TestPartitions: three nodes through a proxy that is cut and healed; then the
-// hub is lost with all that its broker had stored, and replaced.
+// TestPartitions connects three nodes through a proxy that is cut and healed. Then the hub is lost
+// with all stored messages of its broker, and replaced.
 func TestPartitions(t *testing.T) {
 	address := freePort(t)
 	proxies := []*nodetest.Wire{nodetest.NewWire(t, address), nodetest.NewWire(t, address)}
@@ -89,13 +89,13 @@ func TestPartitions(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(hubDir, hubFolder)); err != nil {
 		t.Fatal(err)
 	}
-	hubOptions.Store = "a new one" // whose incarnation tells nobody that nothing was lost
+	hubOptions.Store = "a new one" // a new incarnation of the store
 	start(t, hubOptions)
 	agree(t, engines, 2, 333)
 	agree(t, engines, 1, 333)
 }
 
-// TestStrangerAtTheDoor: a hub lets nobody in whose key it does not know.
+// TestStrangerAtTheDoor checks that a hub admits no unknown key.
 func TestStrangerAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
@@ -118,8 +118,8 @@ func TestStrangerAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestEvictedAtTheDoor: a peer that is evicted loses its connection to the hub, and
-// does not come in again.
+// TestEvictedAtTheDoor checks that an evicted peer loses its connection to the hub, and is not
+// admitted again.
 func TestEvictedAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
@@ -146,8 +146,8 @@ func TestEvictedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestStreamLimits: a hub goes on with what it has stored when its operator gives
-// it less room, or more, and keeps to that.
+// TestStreamLimits checks that a hub keeps its stored messages when its operator gives it less
+// room, or more, and obeys the new limit.
 func TestStreamLimits(t *testing.T) {
 	hubDir, hubID := identity(t)
 	e := smallEngine(t, nil)
@@ -157,13 +157,13 @@ func TestStreamLimits(t *testing.T) {
 		hub, stop := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: Hub, Listen: address,
 			StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
 		_, id := identity(t)
-		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // has it make the streams
+		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // makes it create the streams
 			t.Fatal(err)
 		}
 		n++
 		var deltas, images *jetstream.StreamInfo
 		eventually(t, time.Minute, fmt.Sprintf("streams are limited to %d bytes", limit), func() bool {
-			report(t, e, 1, bulkhead.Sighting, 1) // what is counted before the hub records is in no round
+			report(t, e, 1, bulkhead.Sighting, 1) // counts before the hub records are in no round
 			js, err := hub.buses[0].(*natsBus).streams(t.Context())
 			if err != nil {
 				return false
@@ -184,8 +184,8 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
-// TestPasswordOfABroker: the password or token in a server's URL appears in no
-// log and no status.
+// TestPasswordOfABroker checks that the password or token in a server's URL appears in no log and
+// no status.
 func TestPasswordOfABroker(t *testing.T) {
 	dir, id := identity(t)
 	var log bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestInspect: each damaged file of a folder is named, and none is changed or made.
+// TestInspect checks that each damaged file of a folder is named, and that none is changed or made.
 func TestInspect(t *testing.T) {
 	if got := Inspect(filepath.Join(t.TempDir(), "none")); len(got) != 0 {
 		t.Errorf("no folder: %v", got)
@@ -60,8 +60,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestBefriend: a peer is put on a list once, up to the most that a list holds; who is on
-// it may become the keeper of a group.
+// TestBefriend checks that a peer is put on a list once, up to the limit of the list, and that a
+// listed peer may become the keeper of a group.
 func TestBefriend(t *testing.T) {
 	dir, _ := identity(t)
 	now := time.Date(2026, 11, 1, 0, 0, 0, 5, time.UTC)

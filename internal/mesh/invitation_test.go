@@ -29,8 +29,8 @@ func line(t testing.TB, v *Invitation) string {
 	return text
 }
 
-// TestInvitation: a line says what it was made of, however it was wrapped on its way, and
-// any one character that is wrong is told as such.
+// TestInvitation checks that a line contains the values that it was made of, however it was
+// wrapped, and that any one wrong character is reported as a mistake.
 func TestInvitation(t *testing.T) {
 	v := sampleInvitation(t)
 	text := line(t, v)
@@ -82,7 +82,7 @@ func TestInvitation(t *testing.T) {
 	}
 }
 
-// FuzzParseInvitation: whatever is read has one line, the one that was read.
+// FuzzParseInvitation checks that every accepted line is the only line of its invitation.
 func FuzzParseInvitation(f *testing.F) {
 	v := sampleInvitation(f)
 	f.Add(line(f, v))
@@ -122,8 +122,8 @@ func FuzzInvitationBody(f *testing.F) {
 	})
 }
 
-// FuzzOpenRequest: no bytes make a request but those that the holder of the line and of
-// the key has sealed.
+// FuzzOpenRequest checks that only bytes sealed by a holder of the line and of the key are a
+// request.
 func FuzzOpenRequest(f *testing.F) {
 	v := sampleInvitation(f)
 	_, joiner := identity(f)
@@ -154,7 +154,7 @@ func FuzzOpenRequest(f *testing.F) {
 	f.Add(box, reply)
 	f.Add([]byte{}, []byte(`{"why":"no"}`))
 	f.Fuzz(func(t *testing.T, in, out []byte) {
-		// The processes that fuzz have sealed one each.
+		// The fuzzing processes have sealed one each.
 		if q, _, err := openRequest(v.secret, v.id(), in); err == nil && (q.Name != "bob" || !q.Clock.Equal(v.Expires)) {
 			t.Errorf("a forged request was taken: %x", in)
 		}

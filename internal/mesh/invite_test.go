@@ -24,8 +24,8 @@ func inviter(t *testing.T, change func(*Options)) *Mesh {
 	})
 }
 
-// TestInviteBounds: what an invitation may say, to the last value of each; it outlives the
-// process, and the node forgets it when it leaves the network.
+// TestInviteBounds checks the bounds of an invitation's values. An invitation outlives the process,
+// and is dropped when the node leaves the network.
 func TestInviteBounds(t *testing.T) {
 	m := inviter(t, nil)
 	hubs := []string{"hub.example:4222"}
@@ -137,7 +137,7 @@ func TestInviteBounds(t *testing.T) {
 	}
 }
 
-// TestDecideBounds: who may join with an invitation, to the last second and node.
+// TestDecideBounds checks the bounds of joining with an invitation, to the last second and node.
 func TestDecideBounds(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := inviter(t, func(o *Options) { o.Now = func() time.Time { return now } })
@@ -151,7 +151,7 @@ func TestDecideBounds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		v    invite
 		key  string
-		off  time.Duration // by which its clock is wrong
+		off  time.Duration // error of its clock
 		want string
 	}{
 		"in order":             {invite{Uses: 1, Expires: now}, key, 0, ""},
@@ -194,8 +194,8 @@ func TestDecideBounds(t *testing.T) {
 	}
 }
 
-// TestRequestsAreChecked: a request to join is of the key that it names, for this
-// invitation, and under its secret.
+// TestRequestsAreChecked checks that a request to join belongs to the key that it names, to this
+// invitation, and to its secret.
 func TestRequestsAreChecked(t *testing.T) {
 	m := inviter(t, nil)
 	line, _, err := m.Invite(NewInvitation{Hubs: []string{"hub.example:4222"}})
@@ -249,8 +249,8 @@ func TestRequestsAreChecked(t *testing.T) {
 	}
 }
 
-// TestWelcome: a peer that was added is greeted, and what brokers have stored of it is
-// read, unless this node takes nothing.
+// TestWelcome checks that an added peer is greeted, and that its messages stored by brokers are
+// read, unless this node counts no peers.
 func TestWelcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Publish} {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestHeadsHeard: what a head says of the arrays that are held: they have gone back, are
-// gone, or have expired there.
+// TestHeadsHeard checks the effect of a head on the replica's arrays: they have gone back, are
+// gone, or have expired at the origin.
 func TestHeadsHeard(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -65,7 +65,7 @@ func TestHeadsHeard(t *testing.T) {
 			if forgotten := len(r.t.looked) == 0 && len(r.t.said.led) == 0; forgotten != (r.e.expired >= 3) {
 				t.Errorf("%s: what is known of an array that has expired: %v", name, r.t.looked)
 			}
-			// The same again, and one of a process that has ended, are nothing.
+			// A repeated head, and a head of a process that has ended, have no effect.
 			for _, old := range []stamp{at, {incarnation: 1, boot: 19, seq: 99}, {incarnation: 1, boot: 20, seq: 2}} {
 				r.receiver.head(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: old, said: []byte{5}})
 				if r.t.head != at || string(r.t.said.head) != "\x04" {
@@ -73,7 +73,7 @@ func TestHeadsHeard(t *testing.T) {
 				}
 			}
 		}
-		// Rounds that lead to versions that the origin never reached are let go.
+		// Rounds that lead to versions that the origin never reached are dropped.
 		r.again()
 		r.e.held, r.e.expired = nil, 0
 		for _, one := range []round{{ref: x, from: 7, to: 9, boot: 19}, {ref: x, from: 8, to: 10, boot: 19},
@@ -88,8 +88,8 @@ func TestHeadsHeard(t *testing.T) {
 	})
 }
 
-// TestNewLifeHeard: a new incarnation replaces what is held once images or first rounds of
-// it come; until then that counts.
+// TestNewLifeHeard checks that a new incarnation replaces the replica once its images or first
+// rounds arrive; until then the replica counts.
 func TestNewLifeHeard(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -133,7 +133,7 @@ func TestNewLifeHeard(t *testing.T) {
 				t.Errorf("%s: renewed %v, known %+v", name, r.e.renewed, r.t)
 			}
 		}
-		// The proof of a life is kept if it is short, or a head.
+		// The proof of an incarnation is kept if it is short, or a head.
 		for _, tt := range []struct {
 			kind kind
 			said int
@@ -147,7 +147,7 @@ func TestNewLifeHeard(t *testing.T) {
 				t.Errorf("%c of %d bytes is kept: %v", tt.kind, tt.said, got)
 			}
 		}
-		// An announced life keeps its heads.
+		// An announced incarnation keeps its heads.
 		r.again()
 		r.t.next = 50
 		r.t.heads[x] = arrayHead{version: 8}
@@ -158,8 +158,8 @@ func TestNewLifeHeard(t *testing.T) {
 	})
 }
 
-// TestAlive: a message of an older life is refused, and its sender shown the newer one if it
-// is there.
+// TestAlive checks that a message of an older incarnation is refused, and that its sender is sent
+// proof of the newer one if there is any.
 func TestAlive(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -221,8 +221,8 @@ func TestAlive(t *testing.T) {
 	})
 }
 
-// TestTwoLives: heads of an older life in turns with those of the newer one, so many of them
-// and not at once, are two servers with one key.
+// TestTwoLives checks that several heads of an older incarnation that alternate with heads of the
+// newer one, over some time, are two servers with one key.
 func TestTwoLives(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -235,7 +235,7 @@ func TestTwoLives(t *testing.T) {
 		}
 		conflicts := func() int { return r.members[r.peer.public.hint()].conflicts }
 		hear(20, 25, 0)
-		hear(19, 19, conflictRest-1) // on its way when the newer life began
+		hear(19, 19, conflictRest-1) // in flight when the newer incarnation began
 		if conflicts() != 0 {
 			t.Error("a conflict while the newer life has just begun")
 		}
@@ -245,7 +245,7 @@ func TestTwoLives(t *testing.T) {
 			}
 			hear(20, 25, conflictRest)
 			hear(19, 19, 1)
-			hear(19, 19, 1) // once in turns
+			hear(19, 19, 1) // alternating once
 			if conflicts() != n {
 				t.Errorf("%d conflicts, want %d", conflicts(), n)
 			}

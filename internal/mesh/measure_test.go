@@ -14,9 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// TestJoinLarge measures how long a node takes to join a network of origins
-// with many signatures each, with a store in a folder and without. Set
-// BULKHEAD_MEASURE to run it at full size.
+// TestJoinLarge measures how long a node takes to join a network of origins with many signatures
+// each, with and without a store in a folder. Set BULKHEAD_MEASURE to run it at full size.
 func TestJoinLarge(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { joinLarge(t, false) })
 	t.Run("disk", func(t *testing.T) { joinLarge(t, true) })
@@ -92,7 +91,7 @@ func joinLarge(t *testing.T, disk bool) {
 	}
 }
 
-// fill reports signatures in batches, half of which all origins share.
+// fill reports signatures in batches; all origins share half of them.
 func fill(t *testing.T, e *engine.Engine, origin, signatures int) {
 	t.Helper()
 	const batch = 500
@@ -111,9 +110,9 @@ func fill(t *testing.T, e *engine.Engine, origin, signatures int) {
 	}
 }
 
-// TestSteadyCPU measures what 32 origins that publish, a node that counts them all
-// and the broker take of a processor, all in this process, at two rates of new
-// signatures. It runs with BULKHEAD_MEASURE set.
+// TestSteadyCPU measures the processor time of 32 origins that publish, a node that counts them all
+// and the broker, all in this process, at two rates of new signatures. It runs with
+// BULKHEAD_MEASURE set.
 func TestSteadyCPU(t *testing.T) {
 	if os.Getenv("BULKHEAD_MEASURE") == "" {
 		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")

@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// takeRounds returns what an engine took for some reports, as the rounds of a
-// message.
+// takeRounds returns an engine's adds of a number of reports, as the rounds of a message.
 func takeRounds(t testing.TB, e *engine.Engine, reports int) []round {
 	t.Helper()
 	if err := e.Record(context.Background(), true); err != nil {
@@ -38,7 +37,7 @@ func takeRounds(t testing.TB, e *engine.Engine, reports int) []round {
 	return out
 }
 
-// sampleBoot is the boot of those who send sample messages.
+// sampleBoot is the boot of the senders of sample messages.
 const sampleBoot = 1<<40 + 5
 
 func sampleMessages(t testing.TB) []*message {
@@ -86,8 +85,8 @@ func sampleMessages(t testing.TB) []*message {
 	return samples
 }
 
-// TestMessageRoundTrip: what was sent is what is read, whoever has the key sees
-// whether a bit has changed, and no part of a message is a message.
+// TestMessageRoundTrip checks that a message is read as it was sent, that the key reveals any
+// changed bit, and that no part of a message is a message.
 func TestMessageRoundTrip(t *testing.T) {
 	for _, m := range sampleMessages(t) {
 		_, id := identity(t)
@@ -171,7 +170,7 @@ func FuzzParseMessage(f *testing.F) {
 			}
 		}
 		if m.proof == nil {
-			// What was read can be said again, and means the same.
+			// A message that was read can be sent again, with the same meaning.
 			again, err := parseMessage(appendMessage(nil, m, id), testSecret.ID())
 			if err != nil {
 				t.Fatalf("what was read is not read again: %v", err)
@@ -211,8 +210,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// FuzzParseSuccession: the proof of a change of keys comes with connections to a
-// hub, from anybody.
+// FuzzParseSuccession: the proof of a change of keys arrives with connections to a hub, from any
+// client.
 func FuzzParseSuccession(f *testing.F) {
 	dir, _ := identity(f)
 	_, to, err := RotateIdentity(dir)

@@ -24,7 +24,7 @@ type host struct {
 	clock   atomic.Int64
 }
 
-// now is what the hub's clock shows, which tests set.
+// now is the hub's clock, which tests set.
 func (h *host) now() time.Time { return time.Unix(0, h.clock.Load()) }
 
 func newHost(t *testing.T) *host {
@@ -51,7 +51,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// invite returns the invitation that a line is of.
+// invite returns the invitation of a new line.
 func (h *host) invite(t *testing.T, n NewInvitation) *Invitation {
 	t.Helper()
 	n.Hubs = []string{h.address}
@@ -71,9 +71,9 @@ func (h *host) join(t *testing.T, v *Invitation, id *Identity) (Joined, error) {
 	return JoinBy(t.Context(), v, id, "joiner", h.now)
 }
 
-// TestJoinBy: who shows an invitation gets the secret of the network when the inviter has
-// accepted, is a peer there with the name and weight of the invitation, and gets it again
-// if he asks again. Everybody else is told why not, and so is the inviter.
+// TestJoinBy checks that a node that presents an invitation gets the secret of the network when the
+// inviter has accepted. It is then a peer with the name and weight of the invitation, and gets the
+// secret again if it asks again. All others get the reason of the refusal, and so does the inviter.
 func TestJoinBy(t *testing.T) {
 	h := newHost(t)
 	_, bob := identity(t)
@@ -168,7 +168,7 @@ func TestJoinBy(t *testing.T) {
 	if err := h.Decide(t.Context(), eve.ID(), true); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("accept who does not wait: %v", err)
 	}
-	// Who was evicted does not come back with the line that he came with.
+	// An evicted node does not come back with the same line.
 	if err := h.EvictPeer(t.Context(), bob.ID()); err != nil {
 		t.Error(err)
 	}
@@ -182,7 +182,7 @@ func TestJoinBy(t *testing.T) {
 	}
 }
 
-// connectAs connects to a hub as whoever has a key and shows a token.
+// connectAs connects to a hub with a key and a token.
 func connectAs(t *testing.T, address string, id *Identity, token string) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect("tls://"+address, nats.Secure(&tls.Config{InsecureSkipVerify: true}), signIn(id, token),
@@ -194,8 +194,8 @@ func connectAs(t *testing.T, address string, id *Identity, token string) *nats.C
 	return conn
 }
 
-// TestInvitedHearNothing: who has only an invitation may ask to join, and neither hears
-// nor says anything else.
+// TestInvitedHearNothing checks that a node with only an invitation may ask to join, and neither
+// receive nor send any other message.
 func TestInvitedHearNothing(t *testing.T) {
 	h := newHost(t)
 	v := h.invite(t, NewInvitation{})
@@ -217,7 +217,7 @@ func TestInvitedHearNothing(t *testing.T) {
 		t.Errorf("%v", conn.LastError())
 	}
 	before := h.Status().Strangers
-	// A request in another's name, and one that wants its answer elsewhere.
+	// A request in another node's name, and one with a reply address elsewhere.
 	if err := conn.Publish(pairSubject(v.id(), h.opts.Identity.public.hint()), []byte("x")); err != nil {
 		t.Fatal(err)
 	}

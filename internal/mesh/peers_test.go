@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestRolledBack: a rollback names from when to when, forgets what is held, and of many the
-// newest are kept.
+// TestRolledBack checks that a rollback records its range of generations and drops them, and that
+// only the newest ranges are kept.
 func TestRolledBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Publish} {
@@ -56,8 +56,8 @@ func TestRolledBack(t *testing.T) {
 	})
 }
 
-// TestPeersFile: a list that names a peer twice, leaves a peer's key out or
-// names an impossible one is refused.
+// TestPeersFile checks that a list with a repeated peer, or with a missing or impossible key, is
+// refused.
 func TestPeersFile(t *testing.T) {
 	one, two := mustIdentity(t).ID(), mustIdentity(t).ID()
 	for text, ok := range map[string]bool{

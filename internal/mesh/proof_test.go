@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestKept: statements are kept up to a size, and of those what is asked about is shown, each
-// once, as many as a question holds.
+// TestKept checks that statements are kept up to a size, and that those about the given arrays are
+// returned, each once, as many as a question holds.
 func TestKept(t *testing.T) {
 	var e evidence
 	x := func(n uint64) ref { return ref{engine.ArrayCounts, n} }
@@ -58,8 +58,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestForgot: a node has forgotten what it signed in a later life or process, or of
-// versions above those that it has; not what has expired.
+// TestForgot checks that a node has forgotten what it signed in a later incarnation or process, or
+// of versions above its own, and not what has expired.
 func TestForgot(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -116,8 +116,8 @@ func TestForgot(t *testing.T) {
 	})
 }
 
-// TestResetOfAnOrigin: what is held of an origin that has gone back is let go a minute after
-// it was first doubted, once all that is in doubt is of earlier processes than its own.
+// TestResetOfAnOrigin checks that the replica of an origin that has gone back is dropped a minute
+// after the first doubt, once everything in doubt is of earlier processes than its own.
 func TestResetOfAnOrigin(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)

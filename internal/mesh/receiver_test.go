@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestAdmit: what becomes of a round, and whose fault it is if nothing does.
+// TestAdmit checks the treatment of a round, and the peer charged for a refusal.
 func TestAdmit(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -80,8 +80,8 @@ func TestAdmit(t *testing.T) {
 	})
 }
 
-// TestBatches: rounds of several arrays are taken together, one bad one keeps no other out,
-// and what a full disk refuses is not charged.
+// TestBatches checks that rounds of several arrays are applied together, that a bad one keeps no
+// other out, and that a round that a full disk refuses is not charged.
 func TestBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -131,7 +131,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// TestDrained: rounds that wait are taken once they continue what is held, and stay where
+// TestDrained checks that waiting rounds are applied once they continue the replica, and stay where
 // there is no room for them yet.
 func TestDrained(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
@@ -183,7 +183,8 @@ func TestDrained(t *testing.T) {
 	})
 }
 
-// TestImagesTaken: which images of an array are taken, and whose fault it is if none are.
+// TestImagesTaken checks which images of an array are accepted, and which peer is charged for a
+// refusal.
 func TestImagesTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -247,8 +248,8 @@ func TestImagesTaken(t *testing.T) {
 	})
 }
 
-// TestFits: a peer's generations are kept up to a number, and a lack of room
-// is reported once.
+// TestFits checks that a peer's generations are kept up to a number, and that a lack of room is
+// reported once.
 func TestFits(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -266,7 +267,7 @@ func TestFits(t *testing.T) {
 			t.Errorf("the last generation: %v, %v, %q", now, waits, refused)
 		}
 		held[ref{engine.ArraySpam, 99}] = engine.ArrayState{}
-		for i, want := range []string{reasonLimit, ""} { // told once
+		for i, want := range []string{reasonLimit, ""} { // reported once
 			if now, waits, refused := fits(); now || waits || refused != want {
 				t.Errorf("one more, time %d: %v, %v, %q", i, now, waits, refused)
 			}
@@ -289,7 +290,7 @@ func TestFits(t *testing.T) {
 	})
 }
 
-// TestMissing: what is asked for of each array, and what is not.
+// TestMissing checks what is requested of each array, and what is not.
 func TestMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -362,8 +363,8 @@ func TestMissing(t *testing.T) {
 	})
 }
 
-// TestRepair: what is missing is asked for after a moment and then ever more rarely, with
-// what shows an origin that it has gone back.
+// TestRepair checks that missing arrays are requested after a moment and then at growing intervals,
+// with proofs for an origin that has gone back.
 func TestRepair(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)

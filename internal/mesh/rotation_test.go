@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A changing is a mesh that nobody runs, with what it was told to change to.
+// A changing is a mesh that does not run, and records the secret that it was switched to.
 type changing struct {
 	*Mesh
 	log lockedBuffer
@@ -48,7 +48,7 @@ func newChanging(t *testing.T, mode Mode, change func(*Options)) *changing {
 
 func (c *changing) key() *public { return &c.opts.Identity.public }
 
-// asks has c ask a hub, and take the answer as change leaves it.
+// asks makes c ask a hub, and take the answer as modified by change.
 func (c *changing) asks(hub *changing, change func([]byte) []byte) error {
 	q, private, err := c.askAfter(hub.key())
 	if err != nil {
@@ -94,8 +94,8 @@ func (c *changing) again(t *testing.T, secret filter.Secret, former ...filter.Se
 	c.Mesh = m
 }
 
-// TestToldThroughSum: who is in a sum that has fetched the secret is not said to lack it; whoever
-// a sum names that has not fetched it is.
+// TestToldThroughSum checks that a node in a sum that has fetched the secret is not reported to
+// lack it, and that a node in a sum that has not fetched it is.
 func TestToldThroughSum(t *testing.T) {
 	hub, sum, node, other := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join,
 		nil), newChanging(t, Join, nil)
@@ -121,8 +121,8 @@ func TestToldThroughSum(t *testing.T) {
 	}
 }
 
-// TestRotate: members learn from a hub what the next secret is and when it is to be used,
-// and use it then; a node that was away learns one after the other.
+// TestRotate checks that members get the next secret and the time of its use from a hub, and use it
+// then; a node that was away gets one after the other.
 func TestRotate(t *testing.T) {
 	hub, bob, away := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, away.Mesh)
@@ -192,7 +192,7 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestRotateRefused: what cannot be announced, and what a node asks that may not know.
+// TestRotateRefused checks which announcements and which questions are refused.
 func TestRotateRefused(t *testing.T) {
 	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh)
@@ -272,8 +272,8 @@ func TestRotateRefused(t *testing.T) {
 	}
 }
 
-// TestLyingAnnouncement: nobody but a hub announces anything, and what a hub has said to
-// one member, or long ago, is nothing to another.
+// TestLyingAnnouncement checks that only a hub's announcement is accepted, and that an announcement
+// to another member, or an old one, is refused.
 func TestLyingAnnouncement(t *testing.T) {
 	hub, bob, eve := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Hub, nil)
 	befriend(t, hub.Mesh, bob.Mesh, eve.Mesh)
@@ -318,7 +318,7 @@ func TestLyingAnnouncement(t *testing.T) {
 	if _, ok := bob.Rotation(); ok {
 		t.Error("a change that the hub has not announced to this node")
 	}
-	// What the hub itself says must make sense, too.
+	// The hub's own announcement must make sense as well.
 	for what, n := range map[string]nextSecret{
 		"of another network": {From: "x", Secret: make([]byte, 16)},
 		"short":              {From: bob.network(), Secret: make([]byte, 15)},
@@ -371,8 +371,9 @@ func (c *changing) sealed(t *testing.T, to *changing, q *secretQuestion, n nextS
 	return data
 }
 
-// TestRotationTakenBack: what a hub takes back its members drop; who uses it already is
-// told to come back. What a member's administrator does not want it does not take.
+// TestRotationTakenBack checks that members drop a secret that a hub takes back, and that a node
+// that uses it already is sent back. A member does not take a secret that its administrator has
+// rejected.
 func TestRotationTakenBack(t *testing.T) {
 	hub, bob, late := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, late.Mesh)
@@ -417,8 +418,8 @@ func TestRotationTakenBack(t *testing.T) {
 	}
 }
 
-// TestEvictedBeforeRotation: a peer that is evicted while a secret is to come does not
-// know the one that is used then; nor does an evicted hub say what it is.
+// TestEvictedBeforeRotation checks that a peer evicted while a secret is to come does not know the
+// secret that is used then, and that an evicted hub does not determine it.
 func TestEvictedBeforeRotation(t *testing.T) {
 	hub, bob, eve := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, eve.Mesh)
@@ -451,7 +452,7 @@ func TestEvictedBeforeRotation(t *testing.T) {
 	if bob.pending().to() != r.to() || bob.log.has("two hubs") {
 		t.Error("the others do not follow")
 	}
-	// A member that was away then uses the one that is void, and comes back.
+	// A member that was away then uses the void one, and comes back.
 	late := newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, late.Mesh)
 	late.again(t, eve.pending().to(), testSecret)
@@ -480,7 +481,7 @@ func TestEvictedBeforeRotation(t *testing.T) {
 	}
 }
 
-// TestTwoAnnouncements: of what two hubs announce all members take the same.
+// TestTwoAnnouncements checks that all members take the same one of two hubs' announcements.
 func TestTwoAnnouncements(t *testing.T) {
 	one, two := newChanging(t, Hub, nil), newChanging(t, Hub, nil)
 	var members []*changing
@@ -526,8 +527,8 @@ func TestTwoAnnouncements(t *testing.T) {
 	}
 }
 
-// TestHasten: a node that hears a peer use the secret that was announced uses it, too, and
-// one that is late is not taken for a node of another network at once.
+// TestHasten checks that a node whose peer uses the announced secret uses it as well, and that a
+// late node is not taken at once for a node of another network.
 func TestHasten(t *testing.T) {
 	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh)
@@ -570,7 +571,7 @@ func TestHasten(t *testing.T) {
 	}
 }
 
-// TestKeep: a node drops what was made with a secret that it never had.
+// TestKeep checks that a node drops arrays made with a secret that it never had.
 func TestKeep(t *testing.T) {
 	other := cellsOf
 	other.KeyID++
@@ -597,7 +598,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestRotationFile: a file that is none is told of, and what is of another network is not
+// TestRotationFile checks that an invalid file is reported, and that one of another network is not
 // used.
 func TestRotationFile(t *testing.T) {
 	for text, want := range map[string]string{
@@ -618,8 +619,8 @@ func TestRotationFile(t *testing.T) {
 	}
 }
 
-// FuzzAnswerSecret: nobody is told anything but who has signed the question and has the
-// secret before.
+// FuzzAnswerSecret checks that only a node that has signed the question, and has the former secret,
+// gets an answer.
 func FuzzAnswerSecret(f *testing.F) {
 	_, id := identity(f)
 	_, member := identity(f)
@@ -655,8 +656,7 @@ func FuzzAnswerSecret(f *testing.F) {
 	})
 }
 
-// FuzzOpenSecret: nothing opens as another secret but what the hub has sealed for this
-// question.
+// FuzzOpenSecret checks that only a secret that the hub has sealed for this question opens.
 func FuzzOpenSecret(f *testing.F) {
 	_, id := identity(f)
 	_, member := identity(f)

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestNewLife: a new incarnation is above all that the node has signed and heard, and
-// there are no more than a few in a while, and none while another server uses the key.
+// TestNewLife checks that a new incarnation is above all incarnations that the node has signed and
+// seen. There are only a few in a period, and none while another server uses the key.
 func TestNewLife(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -68,8 +68,8 @@ func TestNewLife(t *testing.T) {
 	})
 }
 
-// TestImageMessages: images go out in messages of a bounded size, each under the number of
-// its first page, and as many as there are.
+// TestImageMessages checks that images are sent in messages of a bounded size, each under the
+// number of its first page, and all of them.
 func TestImageMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
@@ -135,8 +135,8 @@ func TestImageMessages(t *testing.T) {
 	})
 }
 
-// TestImagesRest: images that are asked for again and again go out once in a while, and
-// are charged to who asked; those that are out of date go out by themselves.
+// TestImagesRest checks that repeatedly requested images are sent at limited intervals, and charged
+// to the requesting peer; outdated ones are sent unasked.
 func TestImagesRest(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -180,7 +180,7 @@ func TestImagesRest(t *testing.T) {
 		if served() != 2000 {
 			t.Errorf("%d bytes served: what nobody asked for is charged", served())
 		}
-		// Rounds that were asked for too soon go out after a rest, or images in their place.
+		// Rounds that were requested too soon are sent after a rest, or images in their place.
 		x2 := ref{engine.ArrayCounts, 7}
 		one := roundOf(t, x2, 4, 1)
 		*a = ownArray{imaged: time.Now()}
@@ -199,8 +199,8 @@ func TestImagesRest(t *testing.T) {
 	})
 }
 
-// TestSentAgain: of the rounds that are held those since a version are sent again, together,
-// announced, and at most once in a while.
+// TestSentAgain checks that the held rounds since a version are sent again together, announced, and
+// at limited intervals.
 func TestSentAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -296,8 +296,8 @@ func TestSentAgain(t *testing.T) {
 	})
 }
 
-// TestOutbox: what a broker that is away would have got waits if it is a delta, up to a
-// limit, and goes out in order; what the broker never takes is let go.
+// TestOutbox checks that deltas for a disconnected broker wait, up to a limit, and are sent in
+// order; a message that the broker never accepts is dropped.
 func TestOutbox(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -326,7 +326,7 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("%d wait, after a broker that is away was tried", len(s.outbox[0].queue))
 		}
 		r.bus.err = nil
-		s.send(topic{kind: kindHead, origin: s.own().origin}, &message{kind: kindHead}) // would come before the deltas
+		s.send(topic{kind: kindHead, origin: s.own().origin}, &message{kind: kindHead}) // would arrive before the deltas
 		s.send(s.own(), delta(100))
 		if len(r.bus.sent) != 0 || len(s.outbox[0].queue) != 4 {
 			t.Errorf("%d sent before those that wait, of which there are %d", len(r.bus.sent), len(s.outbox[0].queue))
@@ -355,7 +355,8 @@ func TestOutbox(t *testing.T) {
 		if len(s.outbox[0].queue) != 0 || s.outbox[0].bytes != 0 || s.dropped.Load() != dropped+4 {
 			t.Errorf("%d wait, %d bytes; want nothing beside one that is too large", len(s.outbox[0].queue), s.outbox[0].bytes)
 		}
-		// What a broker never takes: the rounds are let go, at once or when they waited.
+		// For a message that the broker never accepts, the rounds are dropped, at once or after
+		// waiting.
 		for _, waits := range []bool{false, true} {
 			r.bus.err, r.bus.max = nil, 500
 			if waits {
@@ -383,8 +384,8 @@ func TestOutbox(t *testing.T) {
 	})
 }
 
-// TestRemembered: the last rounds of each array are held without a gap and in bounded
-// memory; the first of an array tells its geometry.
+// TestRemembered checks that the last rounds of each array are held without a gap and in bounded
+// memory, and that the first round of an array has its geometry.
 func TestRemembered(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		s := newRig(t, k, nil).sender
@@ -426,8 +427,9 @@ func TestRemembered(t *testing.T) {
 	})
 }
 
-// TestHeads: a head names the arrays that hold anything, with their lineage, and where
-// what is kept begins; of more than a message holds the newest. Who shares nothing says so.
+// TestHeads checks that a head lists the non-empty arrays with their lineage, and the start of the
+// kept generations. If there are too many for a message, it lists the newest. A node that shares
+// nothing reports that.
 func TestHeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Subscribe, Publish} {
@@ -494,7 +496,7 @@ func TestHeads(t *testing.T) {
 	})
 }
 
-// TestDeltas: what arrays took goes out in their order, in messages of a bounded size.
+// TestDeltas checks that adds to arrays are sent in their order, in messages of a bounded size.
 func TestDeltas(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestSeen: until when each broker was read is saved once in a while, for one that is
-// connected and caught up until now.
+// TestSeen checks that the time up to which each broker was read is saved at intervals, for a
+// broker that is connected and caught up.
 func TestSeen(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -56,9 +56,8 @@ func TestSeen(t *testing.T) {
 	})
 }
 
-// TestOwnMessages: a message in a node's own name that it did not send is from
-// another server with its key; what a broker had stored is compared with what
-// it knows.
+// TestOwnMessages checks that a message in a node's own name that it did not send is attributed to
+// another server with its key. Stored messages are compared with the node's state.
 func TestOwnMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -83,7 +82,7 @@ func TestOwnMessages(t *testing.T) {
 	})
 }
 
-// TestTaken: what is noted of each message of a peer, and which of them a node takes.
+// TestTaken checks what is recorded of each message of a peer, and which messages a node handles.
 func TestTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Publish} {
@@ -118,8 +117,8 @@ func TestTaken(t *testing.T) {
 	})
 }
 
-// TestGrowthOfSilence: what a peer may have added while it was not heard may come at once:
-// since it was last heard, or added, or this node last ran.
+// TestGrowthOfSilence checks that the adds that a peer may have made during a silence may arrive at
+// once: since its last message, its addition, or this node's last run.
 func TestGrowthOfSilence(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for name, tt := range map[string]struct {
@@ -151,8 +150,8 @@ func TestGrowthOfSilence(t *testing.T) {
 	})
 }
 
-// TestShowsTooMuch: an array that would show what nobody reported is out of order, and is
-// looked at again when it has grown.
+// TestShowsTooMuch checks that an array that would report signatures which were never added is out
+// of order, and is inspected again when it has grown.
 func TestShowsTooMuch(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -190,8 +189,8 @@ func TestShowsTooMuch(t *testing.T) {
 	})
 }
 
-// TestCarefulSuccession: only a head with a proof puts a new key in the place of an old one,
-// which is then forgotten, and what is known of the peer stays.
+// TestCarefulSuccession checks that only a head with a proof replaces an old key with a new one.
+// The old key is then forgotten, and the state of the peer stays.
 func TestCarefulSuccession(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -228,8 +227,8 @@ func TestCarefulSuccession(t *testing.T) {
 	})
 }
 
-// TestBadAddress: an invalid address of a hub is reported, whatever becomes of
-// the other hubs.
+// TestBadAddress checks that an invalid address of a hub is reported, whatever the state of the
+// other hubs.
 func TestBadAddress(t *testing.T) {
 	dir, id := identity(t)
 	o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"a b:1"}}
@@ -242,8 +241,8 @@ func TestBadAddress(t *testing.T) {
 	}
 }
 
-// TestCaughtUp: what a broker has stored is read in order, and how far it was read is told
-// every so many messages and at the end; a reading that breaks off does not come to an end.
+// TestCaughtUp checks that stored messages are read in order, and that the reading position is
+// reported every markEvery messages and at the end. An interrupted reading reports no end.
 func TestCaughtUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, tt := range []struct{ stored, broken, marks, messages, caught int }{
@@ -304,8 +303,8 @@ func TestCaughtUp(t *testing.T) {
 	})
 }
 
-// TestUnread: what a broker has stored is read since a margin before it was last read, or
-// from the start if it never was; what this process has read itself is not read again.
+// TestUnread checks that stored messages are read since a margin before the last reading, or from
+// the start if there was none. Messages that this process has read are not read again.
 func TestUnread(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)

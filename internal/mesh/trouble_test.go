@@ -39,8 +39,8 @@ func serveNATS(t *testing.T, o server.Options) (url string) {
 	return "nats://" + ns.Addr().String()
 }
 
-// TestTroubles: what is wrong with a server that somebody else runs is told in one line,
-// and shown as long as it is so.
+// TestTroubles checks that a problem of another operator's server is logged in one line, and
+// reported as long as it lasts.
 func TestTroubles(t *testing.T) {
 	signedIn := func(id *Identity, deny ...string) server.Options {
 		publish, subscribe := newNames(testSecret.ID()).grants(id.public.hint(), "$JS.API.")
@@ -114,7 +114,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// TestTroubleEnds: a server that is slow is told of, and that it is well again.
+// TestTroubleEnds checks that a slow server is logged, and its recovery as well.
 func TestTroubleEnds(t *testing.T) {
 	w := nodetest.NewWire(t, strings.TrimPrefix(serveNATS(t, server.Options{JetStream: true}), "nats://"))
 	dir, id := identity(t)
@@ -162,7 +162,7 @@ func TestTroubleOf(t *testing.T) {
 	}
 }
 
-// TestGrants: the configuration that is printed is one, and names each node.
+// TestGrants checks that the printed configuration is valid, and names each node.
 func TestGrants(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)

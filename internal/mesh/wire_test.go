@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// broker starts a NATS server without TLS, so that what travels can be counted.
+// broker starts a NATS server without TLS, so that its traffic can be counted.
 func broker(t testing.TB) string {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
@@ -39,10 +39,10 @@ func broker(t testing.TB) string {
 	return u.Host
 }
 
-// TestBytesOnTheWire counts every byte that a publisher sends to its broker, and
-// that a subscriber gets from its, TCP payload with NATS's lines, our headers,
-// signatures and the share of heartbeats, for new signatures at two rates. It
-// runs with BULKHEAD_MEASURE set; a minute of the lower rate takes a minute.
+// TestBytesOnTheWire counts every byte that a publisher sends to its broker, and that a subscriber
+// receives from its broker: TCP payload with NATS's lines, our headers, signatures and the share of
+// heartbeats, for new signatures at two rates. It runs with BULKHEAD_MEASURE set; a minute of the
+// lower rate takes a minute.
 func TestBytesOnTheWire(t *testing.T) {
 	if os.Getenv("BULKHEAD_MEASURE") == "" {
 		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")

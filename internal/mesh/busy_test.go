@@ -80,7 +80,7 @@ func TestHeadUnderLoad(t *testing.T) {
 		defer origin.stop()
 		settle()
 		trust(t, home, 1, origin)
-		time.Sleep(time.Minute) // what had been counted before is asked for
+		time.Sleep(time.Minute) // earlier counts are requested
 		before := home.peer(t, origin).Asked
 		time.Sleep(10 * time.Minute)
 		if p := home.peer(t, origin); p.Asked != before || p.Missing != 0 || len(p.Refusals) > 0 {
@@ -92,7 +92,7 @@ func TestHeadUnderLoad(t *testing.T) {
 	})
 }
 
-// TestBeforeRun: what is counted before the node has begun to share is shared, too.
+// TestBeforeRun checks that counts from before the node has begun to share are shared as well.
 func TestBeforeRun(t *testing.T) {
 	id, err := OpenIdentity(t.TempDir())
 	if err != nil {

@@ -22,20 +22,20 @@ func (c claim) v(n ...uint64) claim {
 
 func (c claim) b(b ...byte) claim { return append(c, b...) }
 
-// begin is what every claim begins with: incarnation 100, boot 120, sequence 3, time 150.
+// begin starts a claim: incarnation 100, boot 120, sequence 3, time 150.
 func begin() claim { return claim(nil).v(100, 20, 3, 30) }
 
-// raw is the message of a claim, with data and no valid signature.
+// raw returns the message of a claim, with data and no valid signature.
 func (c claim) raw(k kind, data []byte) []byte {
 	b := []byte{2, byte(k), 1, 2, 3, 4, 5, 6, 7, 8}
 	b = binary.AppendUvarint(b, uint64(len(c)))
 	return slices.Concat(b, c, data, make([]byte, 64))
 }
 
-// one is the lineage of an array that the sender's process has made.
+// one appends the lineage of an array made by the sender's process.
 func (c claim) one() claim { return c.v(1, 0, 7) }
 
-// cells is an allowed geometry.
+// cells appends a valid geometry.
 func (c claim) cells() claim { return c.v(2048).b(6) }
 
 func times(n int, f func(c claim) claim) func(claim) claim {
@@ -47,8 +47,8 @@ func times(n int, f func(c claim) claim) func(claim) claim {
 	}
 }
 
-// TestClaims: whatever the description of messages allows is read, and
-// anything one beyond it is refused.
+// TestClaims checks that all values which the description of messages allows are read, and values
+// one beyond are refused.
 func TestClaims(t *testing.T) {
 	head := func(parts func(claim) claim) claim { return parts(begin().v(0, 1, 2)) }
 	lineage := func(epochs ...uint64) claim {
@@ -187,7 +187,7 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s: read %v, %v; want it read: %v", name, m != nil, err, tt.ok)
 		}
 	}
-	// What is read is what was written.
+	// The values that are read are the ones that were written.
 	m, err := parseMessage(lineage(0, 2, 10, 4).raw(kindHead, nil), testSecret.ID())
 	if err != nil {
 		t.Fatal(err)
@@ -203,8 +203,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestEnvelopes: a message is as long as its parts, and a statement has nothing but a sum
-// and a signature behind its claim.
+// TestEnvelopes checks that a message is as long as its parts, and that a statement has nothing but
+// a sum and a signature after its claim.
 func TestEnvelopes(t *testing.T) {
 	least := begin().v(0).raw(kindDelta, nil)
 	for n := range len(least) {
@@ -236,8 +236,8 @@ func TestEnvelopes(t *testing.T) {
 	}
 }
 
-// TestRefusals: each thing that is wrong with a message is booked on who sent it, once,
-// under its name.
+// TestRefusals checks that each fault of a message is counted against its sender, once, under its
+// name.
 func TestRefusals(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)

@@ -394,8 +394,8 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 	})
 }
 
-// TestGroupDropsItsOwn checks that, of the peers that a keeper does not list, exactly those of its
-// group are dropped.
+// TestGroupDropsItsOwn checks that a keeper's list drops exactly the unlisted peers of its own
+// group.
 func TestGroupDropsItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)

@@ -161,8 +161,8 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
-// TestStrangers checks that messages of unknown senders, forged ones, repetitions and those of a
-// later program change nothing, are counted, and are logged once.
+// TestStrangers checks that messages of unknown senders, forged and repeated messages, and messages
+// of a later program change nothing, are counted, and are logged once.
 func TestStrangers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, peer, stranger := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// TestConfigPage: the page shows the configuration without secrets, checks a text without
+// TestConfigPage checks that the page has the configuration without secrets, checks a text without
 // changing anything, and makes the node read its file again.
 func TestConfigPage(t *testing.T) {
 	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[fuzzy]\nhash_key = \"hush-hush\"\n[tally]\nthreshold = 33\n")
@@ -65,7 +65,7 @@ func TestConfigPage(t *testing.T) {
 	}
 }
 
-// TestWithoutFile: a node without a configuration file says so.
+// TestWithoutFile checks that a node without a configuration file reports that.
 func TestWithoutFile(t *testing.T) {
 	_, admin, _ := pagesOf(t)
 	if c, err := admin.Config(t.Context()); err != nil || c.Reloadable || len(c.Settings) < 100 {
@@ -76,8 +76,8 @@ func TestWithoutFile(t *testing.T) {
 	}
 }
 
-// TestPeoplePage: the page shows what each account's votes were worth, and what
-// administrators did; who tries what is for them alone is in the record, once.
+// TestPeoplePage checks that the page has the weights of each account over time, and the actions of
+// administrators. An attempt at an action reserved to them is recorded once.
 func TestPeoplePage(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	bob, err := admin.AddUser(t.Context(), client.NewUser{Name: "bob", Role: "reporter"})
@@ -97,7 +97,7 @@ func TestPeoplePage(t *testing.T) {
 	}
 	b := newBrowser(t, base)
 	logIn(t, b, admin)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the first weights are noted after the start
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the first weights are recorded after the start
 		if w, err := admin.Weights(t.Context()); err != nil {
 			t.Fatal(err)
 		} else if len(w) > 0 {
@@ -116,8 +116,7 @@ func TestPeoplePage(t *testing.T) {
 	wants(t, "a reporter's", status, page, 403, "bob is none")
 }
 
-// TestTopKeysPage: administrators see which keys have the highest rates, and others do
-// not.
+// TestTopKeysPage checks that only administrators see the keys with the highest rates.
 func TestTopKeysPage(t *testing.T) {
 	admin, _ := historyNode(
 		t, t.TempDir(), "[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
@@ -148,9 +147,9 @@ func TestTopKeysPage(t *testing.T) {
 	}
 }
 
-// TestWhoVoted: Look up names who reported a message, and People those who voted lately, for
-// administrators alone. Users on whose behalf others report are among them, and their votes
-// are undone there, also those of a service that is somebody else's account.
+// TestWhoVoted checks that Look up names the reporters of a message, and People the recent voters,
+// for administrators alone. Users on whose behalf others report are among them, and their votes can
+// be undone there, including those for a service that is another person's account.
 func TestWhoVoted(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	service, err := admin.AddUser(t.Context(), client.NewUser{Name: "imap", Role: "trusted"})
@@ -206,9 +205,9 @@ func TestWhoVoted(t *testing.T) {
 	wants(t, "a user who cannot be", status, page, 400, "contains")
 }
 
-// TestUndoWhom: a name that an account and users of services share is refused where several of
-// them have voted, with names that mean one of them, and each of these takes back the votes of
-// that one alone.
+// TestUndoWhom checks that a name shared by an account and users of services is refused if several
+// of them have voted. The error lists unambiguous names, and each of these undoes the votes of that
+// voter alone.
 func TestUndoWhom(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	tokens := map[string]string{"": ""}
@@ -241,13 +240,13 @@ func TestUndoWhom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One alone is meant by the bare name, whoever it is.
+	// If only one has voted, the bare name means that voter.
 	for i, v := range voters {
 		vote(i)
 		if n, err := undo("ann"); n == 0 || err != nil {
 			t.Errorf("ann, where only %s has voted: %d, %v", v.name, n, err)
 		}
-		if n, err := undo(v.name); n == 0 || err != nil { // what is taken back stays on record
+		if n, err := undo(v.name); n == 0 || err != nil { // undone votes stay on record
 			t.Errorf("%s: %d, %v", v.name, n, err)
 		}
 		since = time.Now().Add(time.Second)
@@ -288,7 +287,7 @@ func TestUndoWhom(t *testing.T) {
 	}
 }
 
-// TestAccuracy: reports that others confirm or revoke are an account's accuracy.
+// TestAccuracy checks that an account's accuracy follows the reports that others confirm or revoke.
 func TestAccuracy(t *testing.T) {
 	for _, tt := range []struct {
 		confirmed, reverted uint32
@@ -302,8 +301,8 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// TestPassword: a browser logs in with the name and password of an account, and with no other;
-// another password ends the session, and none ends the way in.
+// TestPassword checks that a browser logs in only with the name and password of an account. A new
+// password ends the session, and removing the password ends such log-ins.
 func TestPassword(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	for _, name := range []string{"ann", "bob"} {

@@ -37,9 +37,9 @@ func scrape(t *testing.T, n *Node) map[string]float64 {
 	return samples
 }
 
-// TestDoorMetrics: every door has a histogram of its answers, which grows with each that a
-// client of the door gets; checks by door add up to those of the node, in which its own
-// looks are not.
+// TestDoorMetrics checks that every door has a histogram of its answers, which grows with each
+// answer to a client of the door. The checks of all doors add up to the node's number, without the
+// node's own looks.
 func TestDoorMetrics(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	n, _ := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir,
@@ -64,11 +64,11 @@ func TestDoorMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range rows {
-		if !r.OK && r.Name != "dnsbl" { // which has no zone here
+		if !r.OK && r.Name != "dnsbl" { // it has no zone here
 			t.Errorf("%s: %s", r.Name, r.Found)
 		}
 	}
-	// An answer is counted once it has been sent, so perhaps after the client has it.
+	// An answer is counted once it has been sent, perhaps after the client has it.
 	var after map[string]float64
 	nodetest.Await(t, "every door counts its answers", func() bool {
 		after = scrape(t, n)
@@ -130,7 +130,7 @@ func (failing) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulk
 	return bulkhead.ErrMalformed
 }
 
-// TestCountedHouse: what fails is refused and nothing else; looks that the program makes
+// TestCountedHouse checks that only failures are counted as refused, and that looks by the program
 // itself are no checks.
 func TestCountedHouse(t *testing.T) {
 	h := &countedHouse{Counter: failing{}}

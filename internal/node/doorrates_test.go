@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
-// TestDoorRates: rate and slowest of a door are those of the last minutes, and no others.
+// TestDoorRates checks that rate and slowest answer of a door cover exactly the last minutes.
 func TestDoorRates(t *testing.T) {
 	var times door.Times
 	read := func(faults uint64) doorCounts {
@@ -51,8 +51,8 @@ func TestDoorRates(t *testing.T) {
 	}
 }
 
-// TestWeights: the worth of accounts is noted where it changes, within bounds, and is
-// there after a restart; accounts that are gone are gone.
+// TestWeights checks that accounts' weights are recorded when they change, within bounds, and
+// survive a restart; removed accounts are dropped.
 func TestWeights(t *testing.T) {
 	dir := t.TempDir()
 	var w weights

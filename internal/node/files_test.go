@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// FuzzFiles: small files of the data folder that may hold anything, under their names. What
-// can be read is what is written again, and what cannot is an error that names the file.
+// FuzzFiles checks arbitrary content of small files of the data folder. Content that can be read is
+// written again unchanged. Other content is an error that names the file.
 func FuzzFiles(f *testing.F) {
 	names := []string{sparedFile, weightsFile, sealKeyFile, AdminTokenFile}
 	for i, seeds := range [][]string{

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// rulesMail returns mails for which the two releases of DCC compute different
-// Fuz1: a long line is handed on while a mark is set.
+// rulesMail returns mails for which the two releases of DCC compute different Fuz1: a long line is
+// passed on while a mark is set.
 func rulesMail(t *testing.T, subject string) (raw string, fuz1 [2]dcc.Checksum) {
 	t.Helper()
 	raw = "From: ann@example.org\nSubject: " + subject + "\nMessage-ID: <" + subject + "@example.org>\n\n" +
@@ -38,8 +38,8 @@ func rulesMail(t *testing.T, subject string) (raw string, fuz1 [2]dcc.Checksum) 
 	return raw, fuz1
 }
 
-// TestFuz1OfBothRules: what is reported whole through any door, whatever dccifd.rules is,
-// is known to DCC clients of both releases; and a client of either is heard by dccifd.
+// TestFuz1OfBothRules checks that whole mail reported through any door, whatever dccifd.rules is,
+// is known to DCC clients of both releases, and that dccifd finds the reports of clients of either.
 func TestFuz1OfBothRules(t *testing.T) {
 	for _, rules := range []string{"1", "2"} {
 		ctx, stop := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func TestFuz1OfBothRules(t *testing.T) {
 			return totals[0].Current
 		}
 
-		// The other doors: what they report whole has the signatures of read.
+		// The other doors report whole mail with the signatures of read.
 		raw, fuz1 := rulesMail(t, "whole")
 		sigs, _, err := s.read(ctx, []byte(raw))
 		if err != nil {

@@ -35,7 +35,7 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 			t.Fatal(err)
 		}
 	}
-	_, stop = start(t, Options{Config: cfg, Dir: dir}) // it notes them
+	_, stop = start(t, Options{Config: cfg, Dir: dir}) // it records them
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +66,9 @@ func copyOf(t *testing.T, dir string) string {
 	return to
 }
 
-// TestMissingIsNotEmpty: a part of the data folder that is gone is told from one that never
-// was, by an examination, by the log and by the state of the node that begins it anew; and
-// once only.
+// TestMissingIsNotEmpty checks that a missing part of the data folder is distinguished from one
+// that never existed: by an examination, by the log and by the state of the node that begins it
+// anew. It is reported only once.
 func TestMissingIsNotEmpty(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -108,7 +108,7 @@ func TestMissingIsNotEmpty(t *testing.T) {
 			}
 		})
 	}
-	t.Run("none", func(t *testing.T) { // what a node never had is not missing
+	t.Run("none", func(t *testing.T) { // a part that a node never had is not missing
 		log := &journal{}
 		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
 			Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
@@ -119,8 +119,8 @@ func TestMissingIsNotEmpty(t *testing.T) {
 	})
 }
 
-// TestMissingAtFailedStart: what a start has missed, and has perhaps made anew, is told by the
-// next one, if that start fails later; and once only.
+// TestMissingAtFailedStart checks that parts missed by a start, and perhaps made anew, are reported
+// by the next start if that start fails later. They are reported only once.
 func TestMissingAtFailedStart(t *testing.T) {
 	cfg := parse(t, everyPart)
 	whole := everyPartFolder(t, cfg)
@@ -165,8 +165,8 @@ func TestMissingAtFailedStart(t *testing.T) {
 	}
 }
 
-// TestRepairMissing: a repair notes that a part is to begin anew, but for the store and the
-// key that peers know.
+// TestRepairMissing checks that a repair records that a part is to begin anew, except the store and
+// the key that peers know.
 func TestRepairMissing(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -186,7 +186,8 @@ func TestRepairMissing(t *testing.T) {
 	}
 }
 
-// TestDamagedInventory: it costs the knowledge of what was there, and nothing else.
+// TestDamagedInventory checks that a damaged inventory loses the record of former parts, and
+// nothing else.
 func TestDamagedInventory(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -227,8 +228,8 @@ func TestDamagedInventory(t *testing.T) {
 	}
 }
 
-// TestSalvageFiles: a node that is told to salvage starts without the files that keep it
-// from starting otherwise, keeps them aside, and leaves its key alone.
+// TestSalvageFiles checks that a node started to salvage starts without the files that would
+// prevent a start, sets them aside, and leaves its key alone.
 func TestSalvageFiles(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -282,7 +283,8 @@ func TestSalvageFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedGreylist: it is kept aside, and the node starts without being told to.
+// TestDamagedGreylist checks that a damaged greylist is set aside, and that the node starts without
+// an option.
 func TestDamagedGreylist(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -305,8 +307,8 @@ func TestDamagedGreylist(t *testing.T) {
 	}
 }
 
-// FuzzInventory: whatever the file holds, its names stay in the folder, and what is read
-// and written again is read the same.
+// FuzzInventory checks that, for any content of the file, its names stay in the folder, and that a
+// value that is read, written and read again is the same.
 func FuzzInventory(f *testing.F) {
 	for _, seed := range []string{"", "store\n", "mesh\nmesh/peers.json\nstore", "../x\n", "/etc\n", "a\x00\n", "\n\n"} {
 		f.Add([]byte(seed))

@@ -16,7 +16,7 @@ const remembered = "From: Shop <news@shop.example.com>\r\nTo: ann@example.com\r\
 	"Dear customer, our warehouse sells wonderful golden watches for a fraction of their price this week only.\r\n" +
 	"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n"
 
-// historyNode starts a node whose administrator asks it.
+// historyNode starts a node, and returns a client of its administrator.
 func historyNode(t *testing.T, dir, more string) (*client.Client, func() error) {
 	t.Helper()
 	n, stop := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"+more), Dir: dir})
@@ -35,8 +35,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// TestVoteByMessageID: a message that was checked is in the history, and a vote by its
-// Message-ID or entry acts on all its signatures, after a restart, too.
+// TestVoteByMessageID checks that a checked message is in the history, and that a vote by its
+// Message-ID or entry acts on all its signatures, also after a restart.
 func TestVoteByMessageID(t *testing.T) {
 	dir := t.TempDir()
 	c, stop := historyNode(t, dir, "")
@@ -85,8 +85,8 @@ func TestVoteByMessageID(t *testing.T) {
 	}
 }
 
-// TestSeveralMessages: a Message-ID that two different messages have is no name for
-// either, so that nobody can turn a vote on his spam against another's newsletter.
+// TestSeveralMessages checks that a Message-ID of two different messages identifies neither, so
+// that a vote on a sender's spam cannot be turned against another's newsletter.
 func TestSeveralMessages(t *testing.T) {
 	c, _ := historyNode(t, t.TempDir(), "")
 	for _, text := range []string{remembered,
@@ -101,7 +101,7 @@ func TestSeveralMessages(t *testing.T) {
 	}
 }
 
-// TestWhitelistedIsNotVotedOn: what a whitelist had stays out of reach of votes by name.
+// TestWhitelistedIsNotVotedOn checks that votes by name cannot reach a whitelisted message.
 func TestWhitelistedIsNotVotedOn(t *testing.T) {
 	c, _ := historyNode(t, t.TempDir(), "[whitelist]\ndomains = [\"forgeable:shop.example.com\"]\n")
 	if _, err := c.CheckMessage(t.Context(), []byte(remembered), client.MessageOptions{}); err != nil {
@@ -113,7 +113,7 @@ func TestWhitelistedIsNotVotedOn(t *testing.T) {
 	}
 }
 
-// TestDigestAfterRestart: a vote by a digest alone acts on the message that was seen
+// TestDigestAfterRestart checks that a vote by a digest alone acts on the message that was seen
 // before the node was restarted.
 func TestDigestAfterRestart(t *testing.T) {
 	dir := t.TempDir()
@@ -147,7 +147,7 @@ func TestDigestAfterRestart(t *testing.T) {
 	}
 }
 
-// TestNoHistory: without a history there is no file, what was there is removed, and the
+// TestNoHistory checks that without a history there is no file, an existing one is removed, and the
 // record of administration is kept all the same.
 func TestNoHistory(t *testing.T) {
 	dir := t.TempDir()

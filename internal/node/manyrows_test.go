@@ -21,8 +21,8 @@ import (
 
 var pageRows = flag.Int("rows", 2000, "entries of the history in TestPagesOfManyRows")
 
-// remember fills the history of a data folder with checks of the last days, of which a tenth
-// are of 500 campaigns.
+// remember fills the history of a data folder with checks of the last days. A tenth of them belong
+// to 500 campaigns.
 func remember(t *testing.T, dir string, rows int) {
 	t.Helper()
 	now := clock.Now().Add(-time.Duration(rows) * 100 * time.Millisecond)
@@ -64,8 +64,8 @@ func remember(t *testing.T, dir string, rows int) {
 	}
 }
 
-// TestPagesOfManyRows: the pages that show the history, through HTTP. How long each takes is
-// logged, for docs/operations.md.
+// TestPagesOfManyRows requests the pages of the history through HTTP. It logs how long each takes,
+// for docs/operations.md.
 func TestPagesOfManyRows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[history]\nsize_bytes = 8_000_000_000\ndays = 30")
@@ -82,7 +82,7 @@ func TestPagesOfManyRows(t *testing.T) {
 	base := address(t, n, "http")
 	b := newBrowser(t, base)
 	logIn(t, b, &client.Client{Server: base, Token: token})
-	// What somebody voted on, and no other entry has: the look-up asks the history for it.
+	// A signature with a vote and no other entry: the look-up asks the history for it.
 	voted := bulkhead.MustSignature(bulkhead.Exact, []byte("voted on and rare"[:16]))
 	rare := voted.String()
 	report := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{voted}}

@@ -37,7 +37,7 @@ func matrixDoors(t *testing.T, n *Node) []matrix.Door {
 	if err := razorClient.Login("ana", "secret"); err != nil {
 		t.Fatal(err)
 	}
-	// A server's id: such a client may DELETE, too.
+	// A server's ID: such a client may also DELETE.
 	dccClient, err := dcc.Dial(t.Context(), address(t, n, "dcc"), 1000, "secret")
 	if err != nil {
 		t.Fatal(err)
@@ -114,8 +114,8 @@ func matrixRazor(ctx context.Context, c *razor2.Client) matrix.Door {
 		if err != nil {
 			return best, err
 		}
-		// logic_method 4 of the client: one part that is spam is enough; SpamAssassin
-		// has a rule for confidences from 51 on.
+		// logic_method 4 of the client: one spam part is enough. SpamAssassin has a rule for
+		// confidences from 51 on.
 		for i := range parts {
 			answers, err := c.Check(append([]bulkhead.Signature{parts[i].E4}, parts[i].E8...)...)
 			if err != nil {
@@ -134,7 +134,7 @@ func matrixRazor(ctx context.Context, c *razor2.Client) matrix.Door {
 	}}
 }
 
-// razorParts returns what razor-report sends of the mails of this test.
+// razorParts returns the parts that razor-report sends of this test's mails.
 func razorParts(raw []byte) (header []byte, parts [][]byte) {
 	const agent = "X-Razor2-Agent: test\n"
 	head, body, _ := strings.Cut(string(raw), "\n\n")
@@ -180,7 +180,7 @@ func matrixPyzor(ctx context.Context, c *pyzor.Client) matrix.Door {
 			case n < 5:
 				return matrix.Suspected, nil
 			}
-			return matrix.Spam, nil // for SpamAssassin by its defaults, too
+			return matrix.Spam, nil // also for SpamAssassin by its defaults
 		}}
 }
 

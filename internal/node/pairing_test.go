@@ -43,8 +43,8 @@ func counts(t *testing.T, n *Node, sig bulkhead.Signature, times uint32) {
 	}
 }
 
-// TestJoin: a node that has counted alone joins a hub and leaves it again, while it runs.
-// What it has counted is always there, what was counted in between is there for both.
+// TestJoin has a node that has counted alone join a hub and leave it again, while it runs. Its own
+// counts are always there, and the counts made in between are there for both.
 func TestJoin(t *testing.T) {
 	alice, _ := startIn(t, t.TempDir(), hubMesh(t))
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestJoin(t *testing.T) {
 	nodetest.Await(t, "both know all", func() bool {
 		return sees(t, alice, old) == 2 && sees(t, bob, old) == 5 && sees(t, bob, fresh) == 5
 	})
-	joined() // once more changes nothing
+	joined() // joining again changes nothing
 
 	// After a restart the node is where it was.
 	if err := stop(); err != nil {
@@ -132,7 +132,7 @@ func TestJoin(t *testing.T) {
 	if _, err := bob.peers.Join(ctx, client.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrOverLimit) {
 		t.Errorf("a fourth secret: %v", err)
 	}
-	joined() // back to where it was, under a secret that it knows
+	joined() // back in the former network, under a known secret
 	nodetest.Await(t, "bob is back", func() bool { return sees(t, bob, fresh) == 6 })
 
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -171,8 +171,8 @@ func TestHubAddress(t *testing.T) {
 	}
 }
 
-// TestShareCountsFrom: by default a node tells others nothing of what it has counted once; from
-// the second time on it tells all. It tells what a vote lists at once.
+// TestShareCountsFrom checks that by default a node does not share a signature counted once, and
+// shares the full count from the second time on. It shares a listing at once.
 func TestShareCountsFrom(t *testing.T) {
 	at := func(dir, mesh string) (*Node, func() error) {
 		return start(t, Options{Config: parse(t,
@@ -190,7 +190,7 @@ func TestShareCountsFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What is listed after something was counted is told with it, or later.
+	// A later listing is shared with the counts, or after them.
 	told := func(s string) {
 		t.Helper()
 		vote(s)

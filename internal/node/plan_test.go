@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestSizes: the sizes are those of the books that a configuration makes, changed as the
-// question says.
+// TestSizes checks that the sizes are those of a configuration's books, with the changes of the
+// question.
 func TestSizes(t *testing.T) {
 	base := config.Default()
 	first, err := engine.TallyBytes(tallyOf(base))
@@ -21,7 +21,7 @@ func TestSizes(t *testing.T) {
 		asked.Blocklist.Keep != base.Blocklist.Keep {
 		t.Errorf("a node without use takes %+v (%v), the first generation of the tally %d", asked, err, first)
 	}
-	// What a question says is what a configuration says.
+	// The values of a question equal the values of a configuration.
 	with := config.Default()
 	with.Tally.Error, with.Blocklist.Error, with.Tally.Keep, with.Blocklist.Keep = 1e-2, 1e-4, 3, 5
 	listed := uint64(20_000)

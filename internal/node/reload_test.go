@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// TestReloadIsWhole: what is wrong in one part of a new configuration leaves all
-// parts as they were.
+// TestReloadIsWhole checks that an error in one part of a new configuration leaves all parts
+// unchanged.
 func TestReloadIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	list := buildList(t, dir)

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// joinAll has nodes join a hub.
+// joinAll makes nodes join a hub.
 func joinAll(t *testing.T, hub *Node, nodes ...*Node) {
 	t.Helper()
 	for _, n := range nodes {
@@ -35,15 +35,15 @@ func joinAll(t *testing.T, hub *Node, nodes ...*Node) {
 func network(t *testing.T, n *Node) client.Network {
 	t.Helper()
 	s, err := n.peers.Network(t.Context())
-	if err != nil && !errors.Is(err, api.ErrNoMesh) { // for a moment, while it begins anew
+	if err != nil && !errors.Is(err, api.ErrNoMesh) { // briefly, while it begins anew
 		t.Fatal(err)
 	}
 	return s
 }
 
-// TestRotateUnderTraffic: three nodes change the secret of their network while reports
-// come in. No report is refused and no answer is too small; at the end all show what a
-// plain map holds, of before, during and after.
+// TestRotateUnderTraffic has three nodes change the secret of their network while reports arrive.
+// No report is refused and no answer is too small. At the end all nodes have the counts of a plain
+// map, from before, during and after.
 func TestRotateUnderTraffic(t *testing.T) {
 	ctx := t.Context()
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
@@ -117,7 +117,7 @@ func TestRotateUnderTraffic(t *testing.T) {
 	stop()
 	agree("before the change")
 
-	// One is away when it is time, and returns later.
+	// One node is away at the time, and returns later.
 	if err := stopCarol(); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestRotateUnderTraffic(t *testing.T) {
 		!strings.Contains(string(text), ofNetwork) {
 		t.Errorf("%s: %q, %v", pastKeysFile, text, err)
 	}
-	// Who joins now has what is counted from now on, and the former secret from nobody.
+	// A node that joins now gets the counts from now on, and the former secret from no node.
 	late, _ := startIn(t, t.TempDir(), "")
 	joinAll(t, hub, late)
 	fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("fresh"))
@@ -169,8 +169,8 @@ func TestRotateUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestExpelledBeforeRotation: who was evicted goes on with what he had, and neither learns
-// the secret that is used from then on nor can look up what is counted under it.
+// TestExpelledBeforeRotation checks that an evicted node keeps its former counts, and neither
+// learns the new secret nor can look up counts under it.
 func TestExpelledBeforeRotation(t *testing.T) {
 	ctx := t.Context()
 	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
@@ -216,7 +216,7 @@ func TestExpelledBeforeRotation(t *testing.T) {
 	}
 }
 
-// TestSwitchRefused: what cannot be announced, and what a node cannot follow.
+// TestSwitchRefused checks which changes cannot be announced, and which a node cannot follow.
 func TestSwitchRefused(t *testing.T) {
 	ctx := context.Background()
 	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
@@ -236,7 +236,7 @@ func TestSwitchRefused(t *testing.T) {
 			t.Errorf("secret %q: %v", bad, err)
 		}
 	}
-	// A node that answers under three secrets already stays where it is, and says so.
+	// A node that answers under three secrets already stays where it is, and reports that.
 	if err := bob.rekeyAll(ctx, filter.Secret{1}); err != nil {
 		t.Fatal(err)
 	}

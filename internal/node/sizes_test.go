@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// TestCheckSizes: books that no machine of this size can hold are mistakes of the
-// configuration, where starting with them would end the process.
+// TestCheckSizes checks that books that no machine of this size can hold are errors of the
+// configuration. Starting with them would end the process.
 func TestCheckSizes(t *testing.T) {
 	const memory = 24 << 30
 	for _, tt := range []struct {
@@ -46,8 +46,8 @@ func TestCheckSizes(t *testing.T) {
 	}
 }
 
-// TestBookMemory: a book may take a quarter of the machine, and always has room for
-// two generations of the size that was asked for.
+// TestBookMemory checks that a book may take a quarter of the machine's memory, and always has room
+// for two generations of the configured size.
 func TestBookMemory(t *testing.T) {
 	for _, tt := range []struct {
 		set                  int64

@@ -15,9 +15,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 )
 
-// TestEdge runs two nodes, one the edge of the other: what is reported at a door of
-// the edge is known at the upstream and, by it, at every door of the edge. When the
-// upstream is gone the edge's doors still answer, and acknowledge nothing.
+// TestEdge runs two nodes, one the edge of the other. A report at a door of the edge is known at
+// the upstream and, through it, at every door of the edge. When the upstream is gone, the edge's
+// doors still answer, and acknowledge nothing.
 func TestEdge(t *testing.T) {
 	log := &journal{}
 	node, stop := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
@@ -75,8 +75,8 @@ func TestEdge(t *testing.T) {
 	}
 }
 
-// TestEdgeNetwork: near copies of what was reported at the upstream are recognised at
-// an edge that has its secret. Without, they are not, and the edge says so.
+// TestEdgeNetwork checks that near copies of mail reported at the upstream are recognised at an
+// edge that has its secret. Without the secret they are not, and the edge reports that.
 func TestEdgeNetwork(t *testing.T) {
 	dir := t.TempDir()
 	up, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(dir, "up")})
@@ -143,8 +143,8 @@ func TestEdgeNetwork(t *testing.T) {
 	}
 }
 
-// TestEdgeToken: a token that was changed at the upstream is taken over while the edge
-// runs; a file that holds none changes nothing.
+// TestEdgeToken checks that a token changed at the upstream is applied while the edge runs, and
+// that a file without a token changes nothing.
 func TestEdgeToken(t *testing.T) {
 	dir := t.TempDir()
 	up, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(dir, "up")})

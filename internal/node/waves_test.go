@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// campaign is a changed copy of one text.
+// campaign returns a changed copy of one text.
 func campaign(i int) []byte {
 	return fmt.Appendf(
 		nil, "From: Shop <news%[1]d@shop.example.com>\r\nMessage-ID: <w%[1]d@shop.example.com>\r\nSubject: Watches\r\n\r\n"+
@@ -21,9 +21,9 @@ func campaign(i int) []byte {
 			"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n", i*7919)
 }
 
-// TestWavesOfMail: changed copies of one text are one wave, which is explained, listed,
-// revoked and put on the whitelist; others are not in it. After a restart the wave and the
-// whitelist are there again, and who looks at a wave adds nothing to it.
+// TestWavesOfMail checks that changed copies of one text are one wave, which is explained, listed,
+// revoked and whitelisted, and that other mail is not in it. The wave and the whitelist survive a
+// restart, and looking at a wave adds nothing to it.
 func TestWavesOfMail(t *testing.T) {
 	dir := t.TempDir()
 	c, stop := historyNode(t, dir, "")
@@ -114,7 +114,7 @@ func TestWavesOfMail(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	// A damaged whitelist is no reason to forget what was cleared.
+	// A damaged whitelist must not drop the cleared signatures.
 	if err := os.WriteFile(filepath.Join(dir, sparedFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +124,8 @@ func TestWavesOfMail(t *testing.T) {
 	}
 }
 
-// TestWavesPage: the page shows waves, explains one, and its buttons list, revoke and
-// white-list.
+// TestWavesPage checks that the page lists waves and explains one, and that its buttons list,
+// revoke and whitelist.
 func TestWavesPage(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	b := newBrowser(t, base)

@@ -150,8 +150,8 @@ func (s *Sum) arrays(origin string) []engine.ArrayState {
 }
 
 // copyArray returns a copy of an array of a member.
-func (s *Sum) copyArray(ctx context.Context, origin string, a engine.ArrayState) (version uint64, cells array,
-	err error) {
+func (s *Sum) copyArray(ctx context.Context, origin string,
+	a engine.ArrayState) (version uint64, cells array, err error) {
 	var images []*filter.Image
 	if origin == own {
 		var parts []engine.Part

@@ -68,8 +68,8 @@ func newWorldAbove(t testing.TB, floor uint32, capacities ...uint64) *world {
 	w.now.Store(1_800_000_000)
 	w.node, w.reader = w.open(1000), w.open(1000)
 	for i, capacity := range capacities {
-		w.members = append(w.members, &member{id: fmt.Sprint("M", i), engine: w.open(capacity),
-			truth: make(map[int]uint32), life: 1})
+		w.members = append(w.members,
+			&member{id: fmt.Sprint("M", i), engine: w.open(capacity), truth: make(map[int]uint32), life: 1})
 	}
 	w.agg = New(Options{Engine: w.node, Members: w.ids, Log: slog.New(slog.DiscardHandler)})
 	err := errors.Join(w.node.Record(t.Context(), true), w.node.SetOrigins(t.Context(), w.origins()),

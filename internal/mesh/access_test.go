@@ -58,8 +58,9 @@ func TestDoorkeeper(t *testing.T) {
 		"more than one":      {friend, func(v *visitor) { v.opts.Sig += "!" }, false, nil},
 		"of another nonce":   {friend, func(v *visitor) { v.nonce = []byte("another nonce") }, false, nil},
 	} {
-		c := &visitor{nonce: nonce, opts: server.ClientOpts{Nkey: tt.by.ID(),
-			Sig: base64.RawURLEncoding.EncodeToString(ed25519.Sign(tt.by.private, nonce))}}
+		c := &visitor{nonce: nonce,
+			opts: server.ClientOpts{Nkey: tt.by.ID(),
+				Sig: base64.RawURLEncoding.EncodeToString(ed25519.Sign(tt.by.private, nonce))}}
 		if tt.change != nil {
 			tt.change(c)
 		}
@@ -82,8 +83,8 @@ func TestDoorkeeper(t *testing.T) {
 			t.Errorf("%s: %+v", name, u)
 			continue
 		}
-		if p := u.Permissions; p != nil && (!slices.Equal(p.Publish.Allow, tt.may) ||
-			!slices.Contains(p.Subscribe.Allow, inbox(tt.by.public.hint())+".>")) {
+		if p := u.Permissions; p != nil &&
+			(!slices.Equal(p.Publish.Allow, tt.may) || !slices.Contains(p.Subscribe.Allow, inbox(tt.by.public.hint())+".>")) {
 			t.Errorf("%s: may publish %v, hear %v", name, p.Publish.Allow, p.Subscribe.Allow)
 		}
 		if p := u.Permissions; p != nil && name != "a peer" && len(p.Subscribe.Allow) != 1 {

@@ -33,9 +33,9 @@ func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n eng
 	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
 		if !t.full {
 			t.full = true
-			r.refuse(
-				p.key.hint(), reasonLimit, fmt.Sprintf(
-					"more than %d generations of one peer: they are too short for how long this node keeps them", maxGenerations))
+			r.refuse(p.key.hint(), reasonLimit,
+				fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them",
+					maxGenerations))
 		}
 		return false, false
 	}
@@ -47,9 +47,9 @@ func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n eng
 	t.cramped[at] = true
 	if !waits && !t.full {
 		t.full = true
-		r.refuse(
-			p.key.hint(), reasonMemory, fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes",
-				n.Array, n.Start, r.m.opts.Engine.RemoteMemory().Limit))
+		r.refuse(p.key.hint(), reasonMemory,
+			fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start,
+				r.m.opts.Engine.RemoteMemory().Limit))
 	}
 	return false, waits
 }
@@ -176,9 +176,8 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) b
 // is wrong, or was. Expired generations are ignored without a refusal.
 func (r *receiver) early(p *peer, x ref) {
 	if x.start >= r.m.opts.Engine.Horizon(x.array) {
-		r.refuse(
-			p.key.hint(), reasonEarly, fmt.Sprintf(
-				"its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
+		r.refuse(p.key.hint(), reasonEarly,
+			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
 				x.array, time.Unix(int64(min(x.start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
 }
@@ -342,8 +341,8 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 		r.doubt(p, t)
 		return
 	}
-	if now, _ := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: x.geometry,
-		Pages: len(x.pages)}); !now {
+	if now, _ := r.fits(p, t, held,
+		engine.Need{Array: x.array, Start: x.start, Geometry: x.geometry, Pages: len(x.pages)}); !now {
 		return // if there will be room, the image is asked for again
 	}
 	parts := make([]engine.Parsed, len(x.pages))

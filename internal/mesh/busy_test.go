@@ -29,8 +29,8 @@ func (e *busyEngine) Images(ctx context.Context, a engine.Array, start uint64) (
 	return e.Engine.Images(ctx, a, start)
 }
 
-// TestImagesUnderLoad: a node that is sent images of an array that changes all
-// the time goes on with rounds from there.
+// TestImagesUnderLoad checks that a node that receives images of a constantly changing array
+// continues with rounds from there.
 func TestImagesUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, busy := newSite(t, k, nil), &busyEngine{t: t}
@@ -66,8 +66,8 @@ func (e *eagerEngine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.A
 	return parts, own, err
 }
 
-// TestHeadUnderLoad: a server that counts all the time tells its peers only of what it has
-// sent, so they ask for nothing.
+// TestHeadUnderLoad checks that the heads of a server that counts all the time cover only what it
+// has sent, so that peers ask for nothing.
 func TestHeadUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		busy := &eagerEngine{t: t}
@@ -99,8 +99,8 @@ func TestBeforeRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := smallEngine(t, nil)
-	m, err := prepare(t.Context(), Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External,
-		Identity: id})
+	m, err := prepare(t.Context(),
+		Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External, Identity: id})
 	if err != nil {
 		t.Fatal(err)
 	}

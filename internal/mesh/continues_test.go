@@ -49,8 +49,8 @@ func TestContinues(t *testing.T) {
 		tr.next = tt.next
 		r := &round{ref: x, from: tt.version, to: tt.version + 1, boot: tt.round, lineage: tt.said}
 		before := m.Status().Peers[0].Refusals[reasonSuspect]
-		taken := m.receiver.continues(&p, tr, engine.ArrayState{Array: x.array, Start: x.start, Version: tt.version,
-			Boot: tt.boot}, r)
+		taken := m.receiver.continues(&p, tr,
+			engine.ArrayState{Array: x.array, Start: x.start, Version: tt.version, Boot: tt.boot}, r)
 		refused := m.Status().Peers[0].Refusals[reasonSuspect] > before
 		if waits := len(tr.pending[x]) == 1; taken != tt.taken || waits != tt.waits || tr.suspect != tt.bad ||
 			refused != tt.bad || tr.doubted.IsZero() == tt.bad {

@@ -79,12 +79,13 @@ func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 		r.refuse(from, reasonOf(err), err.Error())
 		return x, false
 	case m.kind.topic() != a.topic.kind:
-		r.refuse(from, reasonSubject, fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.kind),
-			byte(a.topic.kind)))
+		r.refuse(from, reasonSubject,
+			fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.kind), byte(a.topic.kind)))
 		return x, false
 	case from != r.m.opts.Identity.public.hint() && m.stamp.ahead(r.m.opts.Now()):
-		r.refuse(from, reasonClock, fmt.Sprintf("its clock, %s, is ahead, or this node's is behind",
-			time.UnixMilli(int64(m.stamp.at)).UTC().Format(time.RFC3339)))
+		r.refuse(from, reasonClock,
+			fmt.Sprintf("its clock, %s, is ahead, or this node's is behind",
+				time.UnixMilli(int64(m.stamp.at)).UTC().Format(time.RFC3339)))
 		return x, false
 	}
 	m.said = e.statement()
@@ -201,8 +202,8 @@ func (r *receiver) refuse(h hint, reason, detail string) {
 	}
 	r.m.mu.Unlock()
 	if first {
-		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason, "detail",
-			detail)
+		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason,
+			"detail", detail)
 	}
 }
 

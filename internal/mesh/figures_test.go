@@ -24,8 +24,8 @@ func TestLives(t *testing.T) {
 			report(t, e, reports, bulkhead.Spam, 1)
 			reports++
 		}
-		m, err := prepare(t.Context(), Options{Dir: dir, Identity: id, Engine: e, KeyID: testSecret.ID(), Mode: Join,
-			Store: store, Unsynced: unsynced})
+		m, err := prepare(t.Context(),
+			Options{Dir: dir, Identity: id, Engine: e, KeyID: testSecret.ID(), Mode: Join, Store: store, Unsynced: unsynced})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,8 +57,8 @@ func TestLives(t *testing.T) {
 		{"one", false, true, false},
 	} {
 		s := begin(tt.store, tt.unsynced, tt.ends)
-		if same := s.Incarnation == before.Incarnation; same != tt.same || s.Incarnation < before.Incarnation || !same &&
-			s.Incarnation <= before.Boot {
+		if same := s.Incarnation == before.Incarnation; same != tt.same || s.Incarnation < before.Incarnation ||
+			!same && s.Incarnation <= before.Boot {
 			t.Errorf("process %d: life %d, before it %d with boot %d; want the same: %v", n, s.Incarnation,
 				before.Incarnation, before.Boot, tt.same)
 		}

@@ -56,8 +56,9 @@ func TestStoredFlood(t *testing.T) {
 func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int) {
 	t.Helper()
 	dir, _ := identity(t)
-	m, err := prepare(t.Context(), Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil),
-		KeyID: testSecret.ID(), Mode: Join, Servers: []string{address}})
+	m, err := prepare(t.Context(),
+		Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join,
+			Servers: []string{address}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,8 @@ func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
 		r.refuseError(p, err)
 		return
 	}
-	r.m.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", p.label(), "arrays",
-		len(found))
+	r.m.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", p.label(),
+		"arrays", len(found))
 }
 
 // ForgetFormer drops the replicas of a peer's former incarnations.

@@ -135,15 +135,15 @@ func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error 
 		if err := m.addPeer(ctx, p); err != nil {
 			return err
 		}
-		m.opts.Log.Warn("a member of the group is a peer now", "group", l.Group, "peer", p.label(), "key", p.ID, "weight",
-			p.Weight, "keeper", keeper.label())
+		m.opts.Log.Warn("a member of the group is a peer now", "group", l.Group, "peer", p.label(), "key", p.ID,
+			"weight", p.Weight, "keeper", keeper.label())
 	}
 	for _, id := range gone {
 		if err := m.dropPeer(ctx, id); err != nil {
 			return err
 		}
-		m.opts.Log.Warn("a member was expelled from the group, and is dropped", "group", l.Group, "key", id, "keeper",
-			keeper.label())
+		m.opts.Log.Warn("a member was expelled from the group, and is dropped", "group", l.Group, "key", id,
+			"keeper", keeper.label())
 	}
 	return nil
 }

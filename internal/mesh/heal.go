@@ -161,8 +161,8 @@ func pageOf(w *engine.Wound) lostPage { return lostPage{ref{w.Array, w.Start}, u
 
 func (s *sender) askPages(c *cure, h hint, list []engine.Wound) {
 	a := &asked{at: time.Now(), pages: make(map[lostPage]bool)}
-	m := &message{kind: kindPages, to: h, lost: lostPages{ref: ref{list[0].Array, list[0].Start},
-		geometry: list[0].Geometry}}
+	m := &message{kind: kindPages, to: h,
+		lost: lostPages{ref: ref{list[0].Array, list[0].Start}, geometry: list[0].Geometry}}
 	for i := range list {
 		a.pages[pageOf(&list[i])] = true
 		m.lost.list = append(m.lost.list, uint64(list[i].Page))

@@ -375,14 +375,14 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 		r.e.life = 1
 		next := roundOf(t, x, 9, 3)
 		next.announce, next.lineage = false, nil // of a later process, whose lineage is unknown
-		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: from, stamp: stamp{1, 20, 1, 20},
-			rounds: []round{next}}, size: 10})
+		r.receiver.take(t.Context(),
+			&incoming{m: &message{kind: kindDelta, from: from, stamp: stamp{1, 20, 1, 20}, rounds: []round{next}}, size: 10})
 		if len(r.e.applied) != 0 || len(r.t.pending) != 1 {
 			t.Fatalf("%d applied, %d wait", len(r.e.applied), len(r.t.pending))
 		}
 		head := arrayHead{ref: x, version: next.to, geometry: cellsOf, lineage: lineage{{10, 0}, {20, 9}}}
-		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 20, 2, 21},
-			heads: []arrayHead{head}}, size: 10})
+		r.receiver.take(t.Context(),
+			&incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 20, 2, 21}, heads: []arrayHead{head}}, size: 10})
 		if len(r.e.applied) != 1 || len(r.t.pending) != 0 {
 			t.Errorf("after the head %d applied, %d wait; refused %v", len(r.e.applied), len(r.t.pending), r.status().Refusals)
 		}

@@ -167,8 +167,8 @@ func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change
 	for n := range uint64(keys) {
 		c.AddBatch(0, []filter.Key{{Hi: (n + 1) * 0x9e3779b97f4a7c15, Lo: (n + 1) * 0xc2b2ae3d27d4eb4f}}, []uint32{1}, nil)
 	}
-	m := &message{kind: kindImage, image: image{ref: ref{engine.ArrayCounts, start}, at: at, geometry: g,
-		lineage: lineage{{f.at.boot, 0}}}}
+	m := &message{kind: kindImage,
+		image: image{ref: ref{engine.ArrayCounts, start}, at: at, geometry: g, lineage: lineage{{f.at.boot, 0}}}}
 	if at == 0 {
 		m.image.at = c.Version()
 	}
@@ -429,6 +429,6 @@ func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uin
 	if asImage {
 		return &message{kind: kindImage, image: image{x, r.To, g, l, [][]byte{page}}}
 	}
-	return &message{kind: kindDelta, rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l,
-		data: r.AppendBody(nil)}}}
+	return &message{kind: kindDelta,
+		rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l, data: r.AppendBody(nil)}}}
 }

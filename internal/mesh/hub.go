@@ -337,8 +337,8 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 		first := d.m.strange.add(reasonDoor, o.Nkey)
 		d.m.mu.Unlock()
 		if first {
-			d.m.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted", "key",
-				o.Nkey, "from", c.RemoteAddress())
+			d.m.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
+				"key", o.Nkey, "from", c.RemoteAddress())
 		}
 		return false
 	}

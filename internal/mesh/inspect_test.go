@@ -130,8 +130,8 @@ func TestBefriend(t *testing.T) {
 	if err := Befriend(dir, one.ID(), "", "mail", 1, now); err != nil {
 		t.Errorf("who is on a full list: %v", err)
 	}
-	m, err := prepare(t.Context(), Options{Dir: dir, Identity: mustIdentity(t), Engine: smallEngine(t, nil), KeyID: 1,
-		Mode: Join})
+	m, err := prepare(t.Context(),
+		Options{Dir: dir, Identity: mustIdentity(t), Engine: smallEngine(t, nil), KeyID: 1, Mode: Join})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -259,8 +259,8 @@ func TestWelcome(t *testing.T) {
 			k.wipe()
 			now := uint64(time.Now().UnixMilli())
 			m := &message{kind: kindDelta, stamp: stamp{now, now, 1, now}, from: from}
-			k.deltas = append(k.deltas, storedMsg{time.Now(), topic{kind: kindDelta, origin: from},
-				appendMessage(nil, m, r.peer)})
+			k.deltas = append(k.deltas,
+				storedMsg{time.Now(), topic{kind: kindDelta, origin: from}, appendMessage(nil, m, r.peer)})
 			for len(r.sender.hello) > 0 {
 				<-r.sender.hello
 			}

@@ -57,8 +57,8 @@ func JoinBy(ctx context.Context, v *Invitation, id *Identity, name string, now f
 }
 
 // askHub makes one request.
-func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name string, now time.Time) (r pairReply,
-	err error) {
+func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name string,
+	now time.Time) (r pairReply, err error) {
 	inviter, err := parsePublic(v.Inviter)
 	if err != nil {
 		return r, err

@@ -58,8 +58,8 @@ func TestHeadsHeard(t *testing.T) {
 				t.Errorf("%s: suspect %v, gone %v, doubted %v; want %v, %v", name, r.t.suspect, r.t.gone, r.t.doubted,
 					tt.suspect, tt.gone)
 			}
-			if r.t.head != at || string(r.t.said.head) != "\x04" || len(r.t.heads) != len(tt.heads) || len(tt.heads) > 0 &&
-				r.t.heads[x].boot != 20 {
+			if r.t.head != at || string(r.t.said.head) != "\x04" || len(r.t.heads) != len(tt.heads) ||
+				len(tt.heads) > 0 && r.t.heads[x].boot != 20 {
 				t.Errorf("%s: noted %+v", name, r.t)
 			}
 			if forgotten := len(r.t.looked) == 0 && len(r.t.said.led) == 0; forgotten != (r.e.expired >= 3) {
@@ -110,8 +110,8 @@ func TestNewLifeHeard(t *testing.T) {
 			"an empty head":         {some, &message{kind: kindHead}, 0, true, 0},
 			"an image":              {some, &message{kind: kindImage}, 0, true, 0},
 			"a round":               {some, &message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}}}, 0, false, 0},
-			"a first round": {some, &message{kind: kindDelta,
-				rounds: []round{{ref: x, from: 1, to: 2}, {ref: x, from: 0, to: 2}}}, 0, true, 0},
+			"a first round": {some,
+				&message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}, {ref: x, from: 0, to: 2}}}, 0, true, 0},
 		} {
 			r.again()
 			r.e.held, r.e.renewed = tt.held, nil

@@ -512,8 +512,8 @@ func (m *Mesh) quarantine(ctx context.Context, h hint, why string) {
 			return nil
 		}
 		list[h].Quarantine = why
-		m.opts.Log.Error("ALERT: peer is quarantined and not counted until its weight is set again", "peer",
-			list[h].label(), "key", list[h].ID, "why", why)
+		m.opts.Log.Error("ALERT: peer is quarantined and not counted until its weight is set again",
+			"peer", list[h].label(), "key", list[h].ID, "why", why)
 		return nil
 	})
 	if err != nil {

@@ -292,8 +292,8 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			_, err = js.CreateStream(ctx, cfg)
-		case err == nil && b.owner && (stream.CachedInfo().Config.MaxBytes != cfg.MaxBytes ||
-			stream.CachedInfo().Config.MaxAge != cfg.MaxAge):
+		case err == nil && b.owner &&
+			(stream.CachedInfo().Config.MaxBytes != cfg.MaxBytes || stream.CachedInfo().Config.MaxAge != cfg.MaxAge):
 			_, err = js.UpdateStream(ctx, cfg)
 		}
 		if err != nil {

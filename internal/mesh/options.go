@@ -39,8 +39,8 @@ type Engine interface {
 
 	Wounds(ctx context.Context) (engine.Wounds, error)
 	Heal(ctx context.Context, peer string, a engine.Array, start uint64, image []byte) error
-	HealSaid(ctx context.Context, a engine.Array, start uint64, images [][]byte, rounds []engine.Part) (pages int,
-		err error)
+	HealSaid(ctx context.Context, a engine.Array, start uint64, images [][]byte,
+		rounds []engine.Part) (pages int, err error)
 	EndHealing(ctx context.Context) error
 	ReplicaPages(ctx context.Context, origin string, a engine.Array, start uint64, g filter.Geometry,
 		list []int) ([][]byte, error)

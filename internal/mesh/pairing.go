@@ -155,8 +155,8 @@ func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err err
 		m.pairing.list = m.pairing.list[:len(m.pairing.list)-1]
 		return "", s, err
 	}
-	m.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses, "expires",
-		v.Expires)
+	m.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses,
+		"expires", v.Expires)
 	return line, x.status(), nil
 }
 
@@ -307,8 +307,8 @@ func (m *Mesh) turnAway(id string, from hint, why string) []byte {
 func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply {
 	refuse := func(format string, args ...any) *pairReply {
 		why := fmt.Sprintf(format, args...)
-		m.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name, "key",
-			q.Key, "name", q.Name, "why", why)
+		m.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name,
+			"key", q.Key, "name", q.Name, "why", why)
 		return &pairReply{State: pairRefused, Why: why}
 	}
 	now := m.opts.Now()
@@ -334,15 +334,15 @@ func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply
 	}
 	if i < 0 {
 		i = len(v.Joiners)
-		v.Joiners = append(v.Joiners, Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second),
-			State: pairWaiting})
+		v.Joiners = append(v.Joiners,
+			Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second), State: pairWaiting})
 		if err := m.saveInvitations(); err != nil {
 			v.Joiners = v.Joiners[:i]
 			return refuse("%v", err)
 		}
 		if !v.Accept {
-			m.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name, "key",
-				q.Key, "name", q.Name)
+			m.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name,
+				"key", q.Key, "name", q.Name)
 		}
 	}
 	j := &v.Joiners[i]

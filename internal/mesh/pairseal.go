@@ -101,8 +101,8 @@ func unseal(key, box []byte, to string) ([]byte, error) {
 }
 
 // sealRequest returns a sealed request, and the private half of its exchange.
-func sealRequest(v *Invitation, id *Identity, name string, now time.Time) (box []byte, private *ecdh.PrivateKey,
-	err error) {
+func sealRequest(v *Invitation, id *Identity, name string,
+	now time.Time) (box []byte, private *ecdh.PrivateKey, err error) {
 	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}

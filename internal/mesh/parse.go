@@ -275,8 +275,8 @@ func (r *reader) lineage(version uint64) lineage {
 	boot, base := r.boot, version
 	for i := range n {
 		ago, below := r.uvarint(), r.uvarint()
-		if r.err != nil || ago > boot || below > version || i > 0 && (ago == 0 || version-below >= base) || i == 0 &&
-			ago != 0 {
+		if r.err != nil || ago > boot || below > version || i > 0 && (ago == 0 || version-below >= base) ||
+			i == 0 && ago != 0 {
 			r.fail("epoch %d of a lineage is out of order", i)
 			return nil
 		}

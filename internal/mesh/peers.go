@@ -124,8 +124,9 @@ func Befriend(dir, id, name, group string, weight float64, now time.Time) error 
 	if len(list) >= maxPeers {
 		return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
 	}
-	return savePeers(dir, append(list, &peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second),
-		Group: group, Keeper: group != "", key: key}))
+	return savePeers(dir, append(list,
+		&peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), Group: group,
+			Keeper: group != "", key: key}))
 }
 
 func savePeers(dir string, list []*peer) error {

@@ -85,9 +85,8 @@ func newReceiver(m *Mesh) *receiver {
 		}
 	}
 	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time),
-		caught: make(
-			map[bus]bool), upTo: make(
-			map[bus]time.Time), origins: make(map[hint]*track), strangers: make(map[hint]bool), began: began}
+		caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[hint]*track),
+		strangers: make(map[hint]bool), began: began}
 }
 
 // call runs f on the receiver's goroutine.

@@ -99,9 +99,9 @@ func TestBatches(t *testing.T) {
 		if len(r.e.applied) != 2 || len(r.e.applied[0]) != 2 || len(r.e.applied[1]) != 1 || r.status().Applied != 3 {
 			t.Errorf("%d batches, %d rounds", len(r.e.applied), r.status().Applied)
 		}
-		if a := held[x]; a.Version != 5 || a.Keys != uint64(
-			r.e.applied[0][0].Adds().Len()+r.e.applied[1][0].Adds().Len()) || a.Geometry != cellsOf || a.Boot != 5 ||
-			a.Array != x.array || a.Start != 7 || held[y].Version != 1 {
+		if a := held[x]; a.Version != 5 ||
+			a.Keys != uint64(r.e.applied[0][0].Adds().Len()+r.e.applied[1][0].Adds().Len()) || a.Geometry != cellsOf ||
+			a.Boot != 5 || a.Array != x.array || a.Start != 7 || held[y].Version != 1 {
 			t.Errorf("held %+v", held)
 		}
 		if !reflect.DeepEqual(r.t.said.led, map[ref][]byte{x: {3}, y: {2}}) {

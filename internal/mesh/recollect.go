@@ -82,8 +82,8 @@ func (m *Mesh) recollect(x *memory, a arrival) {
 	for i := range said.rounds {
 		r := &said.rounds[i]
 		if to := part(r.ref, r.to); to != nil {
-			to.rounds = append(to.rounds, engine.Part{Array: r.array, Start: r.start, Round: bytes.Clone(r.data),
-				From: r.from, To: r.to})
+			to.rounds = append(to.rounds,
+				engine.Part{Array: r.array, Start: r.start, Round: bytes.Clone(r.data), From: r.from, To: r.to})
 			x.bytes += roundCost + len(r.data)
 		}
 	}
@@ -149,8 +149,8 @@ func (s *sender) remind(ctx context.Context, c *cure, x *memory) {
 		images, rounds := a.longest()
 		n, err := s.m.opts.Engine.HealSaid(ctx, r.array, r.start, images, rounds)
 		if err != nil && ctx.Err() == nil {
-			s.m.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.array, "generation",
-				r.start, "err", err)
+			s.m.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.array,
+				"generation", r.start, "err", err)
 		}
 		if n > 0 {
 			c.by[engine.Broker] += n

@@ -62,8 +62,8 @@ func (m *Mesh) announceDue(hubs []string, all bool) {
 		m.postponed = ""
 		return
 	}
-	if r := m.lastRotation(); r != nil && (len(r.Secret) > 0 && r.to().ID() != m.opts.KeyID ||
-		r.At.After(next.Add(-every/2))) {
+	if r := m.lastRotation(); r != nil &&
+		(len(r.Secret) > 0 && r.to().ID() != m.opts.KeyID || r.At.After(next.Add(-every/2))) {
 		return // announced, just done, or taken back
 	}
 	if why := m.mayAnnounce(hubs, all); why != "" {

@@ -196,8 +196,8 @@ func (m *Mesh) Rotate(n NewRotation) (RotationStatus, error) {
 	if err := m.saveRotation(r); err != nil {
 		return RotationStatus{}, err
 	}
-	m.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At, "before",
-		r.From)
+	m.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At,
+		"before", r.From)
 	s, _ := m.Rotation()
 	return s, nil
 }
@@ -366,8 +366,8 @@ func (m *Mesh) leftRotation(id string) error {
 	if least := m.opts.Now().Add(2 * secretBeats * m.opts.Heartbeat).UTC(); next.At.Before(least) {
 		next.At = least // time for the other peers to fetch this secret as well
 	}
-	m.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced", "network",
-		networkOf(next.to()), "at", next.At)
+	m.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced",
+		"network", networkOf(next.to()), "at", next.At)
 	return m.saveRotation(next)
 }
 

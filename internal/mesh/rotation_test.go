@@ -257,11 +257,8 @@ func TestRotateRefused(t *testing.T) {
 		"too long":           {bob, make([]byte, maxPair+1)},
 		"of another network": {bob, ask(func(q *secretQuestion) { q.Network = "0000000000000000" }, bob)},
 		"of no point":        {bob, ask(func(q *secretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
-		"without the one before": {joined, ask(func(q *secretQuestion) {
-			q.Network = networkOf(testSecret)
-			sign(joined,
-				q)
-		}, joined)},
+		"without the one before": {joined,
+			ask(func(q *secretQuestion) { q.Network = networkOf(testSecret); sign(joined, q) }, joined)},
 	} {
 		if got := hub.tellSecret(tt.from.key().hint(), tt.data); got != nil {
 			t.Errorf("%s is told %s", what, got)
@@ -612,8 +609,8 @@ func TestRotationFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := prepare(t.Context(), c.opts)
-		if want == "" && (err != nil || m.lastRotation() != nil) || want != "" &&
-			(err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && (err != nil || m.lastRotation() != nil) ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

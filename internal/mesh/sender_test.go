@@ -84,8 +84,8 @@ func TestImageMessages(t *testing.T) {
 			r.e.images, r.bus.sent = nil, nil
 			sum, pages := 0, r.Status().Images
 			for _, n := range tt.sizes {
-				r.e.images = append(r.e.images, engine.Part{Array: x.array, Start: x.start, Geometry: bitsOf,
-					Image: make([]byte, n)})
+				r.e.images = append(r.e.images,
+					engine.Part{Array: x.array, Start: x.start, Geometry: bitsOf, Image: make([]byte, n)})
 				sum += n
 			}
 			a := &ownArray{image: 5, since: 6}
@@ -436,8 +436,8 @@ func TestHeads(t *testing.T) {
 			r := newRig(t, k, func(o *Options) { o.Role, o.Name = role, "post.example" })
 			r.e.floor = 5
 			r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3, Geometry: cellsOf},
-				{Array: engine.ArraySpam, Start: 7, Geometry: bitsOf}, {Array: engine.ArraySpam, Start: 6, Version: 1,
-					Geometry: bitsOf}}
+				{Array: engine.ArraySpam, Start: 7, Geometry: bitsOf},
+				{Array: engine.ArraySpam, Start: 6, Version: 1, Geometry: bitsOf}}
 			live, gone := ref{engine.ArrayCounts, 7}, ref{engine.ArrayCounts, 1}
 			for _, x := range []ref{live, gone} {
 				r.sender.remember(&round{ref: x, from: 1, to: 2, data: []byte{1}})
@@ -465,16 +465,16 @@ func TestHeads(t *testing.T) {
 			}
 			r.e.own = nil
 			for start := range uint64(maxParts) {
-				r.e.own = append(r.e.own, engine.ArrayState{Array: engine.ArraySpam, Start: 1000 + start, Version: 1,
-					Geometry: bitsOf})
+				r.e.own = append(r.e.own,
+					engine.ArrayState{Array: engine.ArraySpam, Start: 1000 + start, Version: 1, Geometry: bitsOf})
 			}
 			r.sender.head(t.Context())
 			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{5, 5} {
 				t.Errorf("as many arrays as a head names: %d, floors %v", len(m.heads), m.floors)
 			}
 			r.e.own = append(r.e.own, engine.ArrayState{Array: engine.ArrayCounts, Start: 9, Version: 1, Geometry: cellsOf},
-				engine.ArrayState{Array: engine.ArraySpam, Start: 990, Version: 1,
-					Geometry: bitsOf}, engine.ArrayState{Array: engine.ArraySpam, Start: 995, Version: 1, Geometry: bitsOf})
+				engine.ArrayState{Array: engine.ArraySpam, Start: 990, Version: 1, Geometry: bitsOf},
+				engine.ArrayState{Array: engine.ArraySpam, Start: 995, Version: 1, Geometry: bitsOf})
 			r.sender.head(t.Context())
 			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{10, 996} ||
 				m.heads[maxParts-1].start != 1000 {

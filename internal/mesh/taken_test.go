@@ -140,10 +140,10 @@ func TestGrowthOfSilence(t *testing.T) {
 			if tt.began > 0 {
 				r.receiver.began = time.Now().Add(-tt.began)
 			}
-			r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: r.peer.public.hint(),
-				stamp: stamp{1, 1, 1, 1}}})
-			if got := -mem.growth.adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 || tt.want > 0 &&
-				!mem.growth.credited.Equal(time.Now()) {
+			r.receiver.take(t.Context(),
+				&incoming{m: &message{kind: kindHead, from: r.peer.public.hint(), stamp: stamp{1, 1, 1, 1}}})
+			if got := -mem.growth.adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 ||
+				tt.want > 0 && !mem.growth.credited.Equal(time.Now()) {
 				t.Errorf("%s: %v minutes' worth may come, want %v", name, got, tt.want)
 			}
 		}
@@ -257,8 +257,8 @@ func TestCaughtUp(t *testing.T) {
 				time.Sleep(time.Minute)
 				at = append(at, time.Now())
 				m := &message{kind: kindDelta, stamp: stamp{now, now, uint64(n + 1), now}, from: r.peer.public.hint()}
-				k.deltas = append(k.deltas, storedMsg{time.Now(), topic{kind: kindDelta, origin: m.from},
-					appendMessage(nil, m, r.peer)})
+				k.deltas = append(k.deltas,
+					storedMsg{time.Now(), topic{kind: kindDelta, origin: m.from}, appendMessage(nil, m, r.peer)})
 			}
 			if tt.broken > 0 {
 				r.bus.breaks, r.bus.drops = tt.broken, 1

@@ -50,8 +50,8 @@ func troubleOf(err error, took time.Duration, denied string) string {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount),
 		errors.Is(err, nats.ErrNoResponders):
 		return troubleJetStream
-	case errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{codeNoResources, codeMemory, codeStorage,
-		codeMaximumStored}, api.ErrorCode):
+	case errors.As(err, &api) &&
+		slices.Contains([]jetstream.ErrorCode{codeNoResources, codeMemory, codeStorage, codeMaximumStored}, api.ErrorCode):
 		return troubleStorage
 	case errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{codeNoPeers, codeNoReplicas}, api.ErrorCode):
 		return troubleReplicas

@@ -118,8 +118,8 @@ func TestPeoplePage(t *testing.T) {
 
 // TestTopKeysPage checks that only administrators see the keys with the highest rates.
 func TestTopKeysPage(t *testing.T) {
-	admin, _ := historyNode(
-		t, t.TempDir(), "[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
+	admin, _ := historyNode(t, t.TempDir(),
+		"[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
 	for i := range 6 {
 		for _, who := range []string{"ann", "bob"}[:1+i%2] {
 			if _, err := admin.ApplyRateLimits(t.Context(),

@@ -12,8 +12,8 @@ import (
 func (n *Node) Config() client.Configuration {
 	out := client.Configuration{Reloadable: n.reread != nil}
 	for _, s := range config.Settings(n.cfg.Load()) {
-		out.Settings = append(out.Settings, client.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload,
-			Default: s.Default})
+		out.Settings = append(out.Settings,
+			client.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload, Default: s.Default})
 	}
 	return out
 }

@@ -124,8 +124,8 @@ func (n *core) open(ctx context.Context, still bool) error {
 	durability := store.Always
 	if cfg.Node.Durability == "relaxed" {
 		durability = store.Relaxed
-		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second", "durability",
-			"relaxed")
+		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second",
+			"durability", "relaxed")
 	}
 	opened := store.Options{Durability: durability, Logger: n.log}
 	if n.mending != nil {
@@ -295,8 +295,8 @@ func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim
 // cleared reports whether the whitelist has a message, by its envelope sender, its client and its
 // header, and if signatures is set by its signatures. An unreadable message is not on it. The error
 // is ctx.Err().
-func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr, signatures bool) (bool,
-	error) {
+func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr,
+	signatures bool) (bool, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return false, ctx.Err()

@@ -82,13 +82,13 @@ func newDoorCollector(door string, o *opened, house *countedHouse) *doorCollecto
 		opened: o, house: house,
 		seconds: desc("answer_seconds", "Time to answer a request at a door; milter: a message."),
 		checks:  desc("checks_total", "Checks of a door's clients, not those that the program makes itself."),
-		verdicts: desc(
-			"verdicts_total", "Verdicts on messages for a door's clients, by class. Doors that look at single signatures have none.", "class"),
+		verdicts: desc("verdicts_total",
+			"Verdicts on messages for a door's clients, by class. Doors that look at single signatures have none.", "class"),
 		reports:     desc("reports_total", "Sightings and votes taken from a door's clients.", "vote"),
 		refused:     desc("refused_total", "Checks, sightings and votes of a door's clients that were refused or failed."),
 		connections: desc("connections", "Connections that are open."),
-		turned: desc(
-			"turned_away_total", "Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size) or find no memory (memory).", "why"),
+		turned: desc("turned_away_total",
+			"Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size) or find no memory (memory).", "why"),
 		panics: desc("panics_total", "Requests that ended in a fault of the program."),
 	}
 }

@@ -30,8 +30,8 @@ import (
 // and returns all their faults. It changes nothing, and the node may be running. An error means
 // that the folder could not be read.
 func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Examination, error) {
-	x := &examination{cfg: cfg, dir: dir, out: &client.Examination{Folder: dir, Faults: []client.Fault{},
-		Doubts: []client.Doubt{}}}
+	x := &examination{cfg: cfg, dir: dir,
+		out: &client.Examination{Folder: dir, Faults: []client.Fault{}, Doubts: []client.Doubt{}}}
 	if err := x.folder(); err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ type examination struct {
 }
 
 func (x *examination) fault(part, file string, offset int64, problem, advice string) {
-	x.out.Faults = append(x.out.Faults, client.Fault{Part: part, File: file, Offset: offset, Problem: problem,
-		Advice: advice})
+	x.out.Faults = append(x.out.Faults,
+		client.Fault{Part: part, File: file, Offset: offset, Problem: problem, Advice: advice})
 }
 
 // folder checks what other users could do in the data folder.
@@ -318,8 +318,9 @@ func unsafe(path string, info fs.FileInfo) []place {
 	}
 	advice := fmt.Sprintf("use chmod %04o %s", want, path)
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() && os.Geteuid() != 0 {
-		what, advice = append(what, fmt.Sprintf("owned by user %d, and this process runs as %d", sys.Uid,
-			os.Geteuid())), "use chown, or run this as the owner"
+		what, advice = append(what,
+			fmt.Sprintf("owned by user %d, and this process runs as %d", sys.Uid, os.Geteuid())),
+			"use chown, or run this as the owner"
 	}
 	if len(what) == 0 {
 		return nil

@@ -81,8 +81,8 @@ func TestFuz1OfBothRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
-		if _, err := s.engine.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam,
-			Reporter: local}); err != nil {
+		if _, err := s.engine.Report(ctx,
+			bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
 			t.Fatal(err)
 		}
 		for r, sum := range fuz1 {

@@ -212,8 +212,8 @@ func TestDamagedInventory(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, x, err)
 		}
 		if name == "long" {
-			if _, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir,
-				Log: slog.New(slog.DiscardHandler)}); err != nil {
+			if _, err := Repair(t.Context(),
+				RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)}); err != nil {
 				t.Fatal(err)
 			}
 		} else {

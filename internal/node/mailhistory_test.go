@@ -131,8 +131,8 @@ func TestDigestAfterRestart(t *testing.T) {
 	c, _ = historyNode(t, dir, "")
 	for _, s := range sigs.Signatures {
 		if s.Scheme() == bulkhead.DCCBody {
-			if _, err := c.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{s},
-				Vote: bulkhead.Spam}); err != nil {
+			if _, err := c.Report(t.Context(),
+				bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -129,8 +129,8 @@ func (n *Node) openMesh(ctx context.Context) error {
 	if n.sharing.serves {
 		n.runMesh()
 	}
-	n.log.Info("sharing", "mode", mode, "role", c.Role, "key", id.ID(), "network", fingerprint(n.secret()), "peers",
-		len(m.Status().Peers))
+	n.log.Info("sharing", "mode", mode, "role", c.Role, "key", id.ID(), "network", fingerprint(n.secret()),
+		"peers", len(m.Status().Peers))
 	return nil
 }
 
@@ -255,8 +255,9 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 		n.Aggregate = total.status()
 	}
 	for _, b := range s.Brokers {
-		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error,
-			BytesIn: b.BytesIn, BytesOut: b.BytesOut, Trouble: b.Trouble, Answer: b.Answer.Seconds()})
+		n.Brokers = append(n.Brokers,
+			client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut,
+				Trouble: b.Trouble, Answer: b.Answer.Seconds()})
 	}
 	for _, q := range s.Peers {
 		n.Peers = append(n.Peers, client.Peer{

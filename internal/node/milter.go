@@ -179,7 +179,8 @@ func milterMetrics(s *milter.Stats) []prometheus.Collector {
 				"reject": &s.Rejected, "tempfail": &s.Tempfailed, "quarantine": &s.Quarantined,
 			}),
 		newFamily("bulkhead_milter_events_total",
-			"Other events of the milter; fault: a message that was not judged or not counted.", "event", map[string]*atomic.Int64{
+			"Other events of the milter; fault: a message that was not judged or not counted.", "event",
+			map[string]*atomic.Int64{
 				"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
 				"reported": &s.Ballots, "report_refused": &s.BallotsRefused, "report_ignored": &s.BallotsOfStrangers,
 				"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "verified": &s.Verified,

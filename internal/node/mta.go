@@ -63,8 +63,8 @@ func (n *Node) startMTA(_ context.Context, st *stage) (err error) {
 		{name: "watching of lists", run: func(ctx context.Context) error { n.mta.lists.Run(ctx); return nil }},
 	}
 	if n.mta.webhook != nil {
-		st.tasks = append(st.tasks, task{name: "webhook of rate limits",
-			run: func(ctx context.Context) error { n.mta.webhook.Run(ctx); return nil }})
+		st.tasks = append(st.tasks,
+			task{name: "webhook of rate limits", run: func(ctx context.Context) error { n.mta.webhook.Run(ctx); return nil }})
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 type mtaAPI struct{ m *mta }
 
 // ApplyRateLimits implements [api.RateLimits].
-func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string, readonly bool) (client.RateDecision,
-	error) {
+func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string,
+	readonly bool) (client.RateDecision, error) {
 	ask := a.m.limits.Apply
 	if readonly {
 		ask = a.m.limits.Peek

@@ -20,7 +20,8 @@ var mtaHelp = []struct{ name, label, help string }{
 	{"bulkhead_list_entries", "list", "Entries of a list."},
 	{"bulkhead_list_error", "list", "Expected error of a list, for one element."},
 	{"bulkhead_list_updated_seconds", "list", "When a list was built or changed, Unix time."},
-	{"bulkhead_list_unread", "list", "1 if the file of a list cannot be read: the node goes on with what it had, or knows nothing of the list."},
+	{"bulkhead_list_unread", "list",
+		"1 if the file of a list cannot be read: the node goes on with what it had, or knows nothing of the list."},
 	{"bulkhead_list_reloads_total", "result", "List files that were taken over, or could not be."},
 }
 

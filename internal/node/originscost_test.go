@@ -366,7 +366,7 @@ func (c *costNode) check(message int) uint32 {
 	return v.Sightings
 }
 
-// nobody is the name of the case of unknown messages.
+// nobody names the case of unknown messages.
 const nobody = "nobody knows it"
 
 // measureNobody checks n unknown messages.
@@ -466,6 +466,6 @@ func (c *costNode) log(than *costNode, of string) {
 	n := len(ns)
 	c.t.Logf("%s, %4d origins, %s: %6.1f us (%.1f to %.1f), %.2f times as much as without origins (%.2f to %.2f)",
 		filepath.Base(
-			c.program), c.origins, of, float64(
-			ns[n/2])/1e3, float64(ns[0])/1e3, float64(ns[n-1])/1e3, ratio[n/2], ratio[0], ratio[n-1])
+			c.program), c.origins, of, float64(ns[n/2])/1e3, float64(ns[0])/1e3, float64(ns[n-1])/1e3, ratio[n/2], ratio[0],
+		ratio[n-1])
 }

@@ -138,8 +138,8 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	answer, err := mesh.JoinBy(ctx, v, id, meshName(n.cfg.Load().Node.Name), clock.Now)
 	switch {
 	case err != nil:
-		n.log.Error("ALERT: cannot join the network of an invitation", "network", out.Network, "inviter", v.Inviter, "err",
-			err)
+		n.log.Error("ALERT: cannot join the network of an invitation", "network", out.Network, "inviter", v.Inviter,
+			"err", err)
 		if _, known := client.StatusOf(err); !known {
 			err = &client.Problem{Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway,
 				Detail: err.Error()}
@@ -182,7 +182,8 @@ func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 		return s.ID() == v.Network
 	}) {
 		return fmt.Errorf(
-			"%w: this node still holds what it counted in %d networks; it can join another one when the oldest has expired", bulkhead.ErrOverLimit, len(known))
+			"%w: this node still holds what it counted in %d networks; it can join another one when the oldest has expired",
+			bulkhead.ErrOverLimit, len(known))
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestSizes checks that the sizes are those of a configuration's books, with the changes of the
-// question.
+// TestSizes checks that the sizes equal the sizes of a configuration's books, with the changes of
+// the question.
 func TestSizes(t *testing.T) {
 	base := config.Default()
 	first, err := engine.TallyBytes(tallyOf(base))
@@ -40,8 +40,8 @@ func TestSizes(t *testing.T) {
 		t.Errorf("larger errors: %+v, smaller ones: %+v (%v)", want, plain, err)
 	}
 	for _, of := range []client.SizeQuestion{{}, {Signatures: 1 << 41}, {Signatures: 1, Listed: &listed},
-		{Signatures: 1, CountError: 2}, {Signatures: 1, ListError: -1}, {Signatures: 1, TallyKeep: -1}, {Signatures: 1,
-			BlocklistKeep: -1}} {
+		{Signatures: 1, CountError: 2}, {Signatures: 1, ListError: -1}, {Signatures: 1, TallyKeep: -1},
+		{Signatures: 1, BlocklistKeep: -1}} {
 		if p, err := Sizes(base, of); err == nil {
 			t.Errorf("%+v: %+v", of, p)
 		}

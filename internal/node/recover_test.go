@@ -35,8 +35,8 @@ func TestRecoverKeepsCounts(t *testing.T) {
 		}
 		defer s.Close()
 		book := engine.BookOptions{Generation: 24 * time.Hour, Keep: 64, Capacity: 1000, Error: 1e-3}
-		e, err := engine.Open(t.Context(), engine.Options{Secret: secret, Store: s, Tally: book, Block: book,
-			Now: func() time.Time { return now }})
+		e, err := engine.Open(t.Context(),
+			engine.Options{Secret: secret, Store: s, Tally: book, Block: book, Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -252,8 +252,8 @@ func (n *core) setAsideDamaged(cfg *config.Config) error {
 		} else if moved {
 			rel, _ := filepath.Rel(n.dir, f.File) // it has just been moved by that
 			n.noteParts(rel)
-			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem, "kept_in",
-				n.mending.aside)
+			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem,
+				"kept_in", n.mending.aside)
 		}
 	}
 	return nil

@@ -51,8 +51,8 @@ func (p *peers) KeepSecret(context.Context) (client.SecretChange, error) {
 
 func secretChange(s *mesh.RotationStatus) client.SecretChange {
 	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
-		Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...), Untold: append([]string{},
-			s.Untold...)}
+		Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...),
+		Untold: append([]string{}, s.Untold...)}
 }
 
 // switchSecret makes the node count under another secret of its network, and share anew. It does

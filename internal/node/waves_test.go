@@ -106,8 +106,8 @@ func TestWavesOfMail(t *testing.T) {
 	if _, err := c.Clear(t.Context(), client.Clear{Entry: 1}); statusOf(err) != http.StatusNotFound {
 		t.Errorf("an unknown entry: %v", err)
 	}
-	if _, err := c.Waves(
-		t.Context(), client.WaveQuery{Sort: "colour"}); statusOf(err) != http.StatusUnprocessableEntity &&
+	if _, err := c.Waves(t.Context(),
+		client.WaveQuery{Sort: "colour"}); statusOf(err) != http.StatusUnprocessableEntity &&
 		statusOf(err) != http.StatusBadRequest {
 		t.Errorf("an unknown order: %v", err)
 	}
@@ -118,8 +118,9 @@ func TestWavesOfMail(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, sparedFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
-		Dir: dir}); err == nil || !strings.Contains(err.Error(), sparedFile) {
+	if _, err := Open(t.Context(),
+		Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), sparedFile) {
 		t.Errorf("with a damaged whitelist: %v", err)
 	}
 }

@@ -109,8 +109,8 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 	body := of[bulkhead.DCCBody]
 	checksums := []dcc.Checksum{{Type: dccsum.TypeBody, Sum: [16]byte(body.Sum())}}
 	local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
-	if _, err := s.engine.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam,
-		Reporter: local}); err != nil {
+	if _, err := s.engine.Report(ctx,
+		bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	if err := fuzzyClient.Write(ctx, [64]byte(text.Sum()), nil, 1, 100); err != nil {

@@ -477,7 +477,8 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 			t.Errorf("at most %d bytes of %d; the peer is shown as %+v", most, limit, p)
 		}
 		t.Logf(
-			"%d signatures: %d bytes at most, limit %d; %d keys and %d bytes of the peer at the end, refusals %v, quarantine %q", millions, most, limit, p.Keys, p.Memory, p.Refusals, p.Quarantine)
+			"%d signatures: %d bytes at most, limit %d; %d keys and %d bytes of the peer at the end, refusals %v, quarantine %q",
+			millions, most, limit, p.Keys, p.Memory, p.Refusals, p.Quarantine)
 		if err := home.EvictPeer(t.Context(), f.id.ID()); err != nil {
 			t.Fatal(err)
 		}

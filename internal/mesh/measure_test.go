@@ -82,9 +82,8 @@ func joinLarge(t *testing.T, disk bool) {
 		bytes += p.Bytes
 	}
 	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; slowest check meanwhile %v",
-		origins, signatures, time.Since(
-			begun).Round(time.Millisecond), float64(bytes)/1e6, float64(bytes)/float64(origins*signatures),
-		float64(s.Memory.Bytes)/1e6, slowest)
+		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6,
+		float64(bytes)/float64(origins*signatures), float64(s.Memory.Bytes)/1e6, slowest)
 	if got := check(t, home, signatures/2).Sightings; got < uint32(origins) {
 		t.Errorf("%d sightings of a signature that %d origins have", got, origins)
 	}

@@ -172,7 +172,8 @@ func (m *Mesh) Rotate(n NewRotation) (RotationStatus, error) {
 		return RotationStatus{}, fmt.Errorf("%w: mesh: this node cannot change its secret", bulkhead.ErrForbidden)
 	case n.Secret == nil && m.opts.Mode != Hub:
 		return RotationStatus{}, fmt.Errorf(
-			"%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand", bulkhead.ErrForbidden, m.opts.Mode)
+			"%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand",
+			bulkhead.ErrForbidden, m.opts.Mode)
 	case n.After < 0 || n.After > MaxLead:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After,
 			MaxLead)
@@ -358,7 +359,8 @@ func (m *Mesh) leftRotation(id string) error {
 		return nil
 	case r.Hand:
 		m.opts.Log.Error(
-			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one", "key", id)
+			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one",
+			"key", id)
 		return nil
 	}
 	next := m.withdrawn(r)

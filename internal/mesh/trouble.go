@@ -68,7 +68,8 @@ func (b *natsBus) remedy(trouble, denied string, took time.Duration) string {
 		return "it has no JetStream for this node: set jetstream in its configuration; until then nodes that were away ask their peers for all that they missed"
 	case troubleStorage:
 		return fmt.Sprintf(
-			"it has no room for the streams, %d bytes for deltas and %d times that for images: lower mesh.stream_bytes, or raise its max_file_store", b.opts.StreamBytes, imagesShare)
+			"it has no room for the streams, %d bytes for deltas and %d times that for images: lower mesh.stream_bytes, or raise its max_file_store",
+			b.opts.StreamBytes, imagesShare)
 	case troubleReplicas:
 		return fmt.Sprintf(
 			"it is no cluster of %d servers with JetStream: lower mesh.stream_replicas, or start the others", b.opts.Replicas)

@@ -233,7 +233,8 @@ func TestUndoWhom(t *testing.T) {
 	vote := func(i int) {
 		t.Helper()
 		text := fmt.Sprintf(
-			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
+			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n",
+			i)
 		c := &client.Client{Server: base, Token: tokens[voters[i].by]}
 		if _, err := c.ReportMessage(t.Context(), []byte(text),
 			client.MessageOptions{Vote: bulkhead.Spam, User: voters[i].user}); err != nil {
@@ -271,7 +272,8 @@ func TestUndoWhom(t *testing.T) {
 	}
 	for i := range voters {
 		text := fmt.Sprintf(
-			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
+			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n",
+			i)
 		if v, err := admin.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil || v.Spam {
 			t.Errorf("what %s has voted on is %+v, %v", voters[i].name, v, err)
 		}

@@ -38,9 +38,9 @@ type core struct {
 	log      *slog.Logger
 	version  string
 	engine   *engine.Engine
-	house    bulkhead.Counter         // asked by the doors: recentHouse around the engine or edge
+	house    bulkhead.Counter         // for the doors: the engine or edge behind the memory of messages
 	edge     *edge.Edge               // nil if the node has its own engine for checks
-	judge    bulkhead.Counter         // engine or edge, without recentHouse
+	judge    bulkhead.Counter         // engine or edge, without that memory
 	weights  weights                  // of accounts, over time
 	spared   *spared                  // an administrator's entries on the whitelist
 	recent   *recent.Table            // recent messages; nil for none

@@ -100,7 +100,8 @@ func TestDoorMetrics(t *testing.T) {
 	}
 	mail := []byte(
 		"From: a@example.com\r\nSubject: garden\r\n\r\n" + strings.Repeat(
-			"The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n", 3))
+			"The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n",
+			3))
 	for range 3 {
 		if _, err := c.CheckMessage(t.Context(), mail, client.MessageOptions{}); err != nil {
 			t.Fatal(err)

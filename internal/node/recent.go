@@ -14,7 +14,8 @@ import (
 )
 
 // remembering returns house with a memory of recent messages, unless the configuration disables it.
-// The memory knows the test message, so a digest of it is judged as the whole mail.
+// The test message is recognised between the memory and house, so that a digest which the memory
+// completes is judged as the whole mail.
 func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
 	m := n.cfg.Load().Memory
 	n.judge = house

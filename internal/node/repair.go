@@ -139,7 +139,8 @@ func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), e
 	}
 	if found.Readable && info.LastIndex > found.LastIndex {
 		return end, fmt.Errorf(
-			"%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup", store.ErrFormat, info.LastIndex, found.LastIndex)
+			"%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup",
+			store.ErrFormat, info.LastIndex, found.LastIndex)
 	}
 	st, err := store.Open(copied, store.Options{})
 	if err != nil {

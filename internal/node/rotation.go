@@ -76,7 +76,8 @@ func (n *Node) follow(secret filter.Secret) {
 	ctx := context.Background() // half a change would be of no use
 	if err := n.engine.CanRekey(secret); err != nil {
 		n.log.Error(
-			"ALERT: the network has another secret, which this node cannot take yet: it shares with those alone who have not, either", "network", fingerprint(secret), "err", err)
+			"ALERT: the network has another secret, which this node cannot take yet: it shares with those alone who have not, either",
+			"network", fingerprint(secret), "err", err)
 		return
 	}
 	n.quietMesh()

@@ -136,7 +136,8 @@ func newUpstreamCollector(e *edge.Edge) *upstreamCollector {
 		other: prometheus.NewDesc("bulkhead_upstream_other_network",
 			"1 if the upstream has another network secret, so that near copies are not recognised, or else 0.", nil, nil),
 		total: prometheus.NewDesc("bulkhead_upstream_total",
-			"Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).", []string{"what"}, nil),
+			"Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).",
+			[]string{"what"}, nil),
 	}
 }
 

@@ -23,8 +23,9 @@ var (
 
 // TestModel runs random schedules of reports, publications, losses, repetitions, reorderings,
 // crashes, restores, clock jumps and evictions on two to eight nodes. It compares their answers at
-// the end with maps of the reports alone. A soak: go test ./internal/mesh -run TestModel$
-// -schedules 5000 -seed 1000
+// the end with maps of the reports alone. A soak:
+//
+//	go test ./internal/mesh -run TestModel$ -schedules 5000 -seed 1000
 func TestModel(t *testing.T) {
 	n := *schedules
 	if testing.Short() {

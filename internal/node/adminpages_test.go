@@ -97,7 +97,7 @@ func TestPeoplePage(t *testing.T) {
 	}
 	b := newBrowser(t, base)
 	logIn(t, b, admin)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the first weights are recorded after the start
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // recorded after the start
 		if w, err := admin.Weights(t.Context()); err != nil {
 			t.Fatal(err)
 		} else if len(w) > 0 {

@@ -23,8 +23,9 @@
 // # Incarnations
 //
 // A server that was restored from a backup continues from older versions. It takes a new
-// incarnation number, larger than any before. Receivers drop their replica of it when the first
-// image of the new incarnation arrives.
+// incarnation number, larger than any before. When its first images or rounds arrive, receivers
+// keep the replica as a former incarnation. That still counts, except for the arrays that the new
+// incarnation was restored with.
 //
 // A server does not notice when its folder, or its whole machine, was copied back. Its arrays
 // therefore carry a lineage: which of its processes found them at which version. A peer with

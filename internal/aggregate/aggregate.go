@@ -13,17 +13,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// Options is what an aggregate needs. All fields are required.
+// Options are the settings of an aggregate. All fields are required.
 type Options struct {
 	Engine *engine.Engine
-	// Members returns the origins that the sum consists of at present, besides the node. It
-	// is called often.
+	// Members returns the present origins in the sum, besides the node. It is called often.
 	Members func() []string
 	// Open makes a mesh that publishes a sum, as an origin whose store has the name life.
 	Open func(ctx context.Context, sum *Sum, life string) (Mesh, error)
-	// Audit is the time between two comparisons of the sum with what the members have
-	// counted; Rest is how long a sum is published at least before another takes its
-	// place, which is sent whole.
+	// Audit is the time between two comparisons of the sum with the members' arrays. Rest is the
+	// least time that a sum is published before another replaces it, which is sent whole.
 	Audit, Rest time.Duration
 	Log         *slog.Logger
 }
@@ -34,14 +32,14 @@ type Mesh interface {
 	Close() error
 }
 
-// An Aggregate publishes the sum of what a node and its members count. Its methods may be
-// called concurrently.
+// An Aggregate publishes the sum of the counts of a node and its members. Its methods may be called
+// concurrently.
 type Aggregate struct {
 	opts Options
 
 	mu    sync.Mutex
-	sum   *Sum // that is published; nil if none is
-	next  *Sum // that is being made
+	sum   *Sum // the published one; nil if there is none
+	next  *Sum // the one being made
 	fault string
 	sums  uint64
 }
@@ -52,9 +50,9 @@ func New(o Options) *Aggregate { return &Aggregate{opts: o} }
 // Status is the state of an aggregate.
 type Status struct {
 	Members int                 // besides the node
-	Sums    uint64              // how often one was made, since the start
-	Arrays  []engine.ArrayState // of the present one
-	Fault   string              // why there is none, or what of it is missing; "" for nothing
+	Sums    uint64              // sums made since the start
+	Arrays  []engine.ArrayState // of the present sum
+	Fault   string              // why there is no sum, or what it lacks; "" for no fault
 }
 
 // Status returns the state of the aggregate.
@@ -73,7 +71,8 @@ func (a *Aggregate) Status() Status {
 	return s
 }
 
-// A Tap is the node's engine, and passes on what it counts.
+// A Tap is the node's engine. It also passes the node's counts and the members' counts to the
+// aggregate.
 type Tap struct {
 	*engine.Engine
 	aggregate *Aggregate
@@ -96,9 +95,11 @@ func (t *Tap) ApplyRemote(ctx context.Context, origin string, parts []engine.Par
 // TakeRounds is [engine.Engine.TakeRounds].
 func (t *Tap) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error) {
 	parts, states, err := t.Engine.TakeRounds(ctx)
-	// Rounds of one array have an order.
+	// Rounds of one array must be fed in order.
 	sorted := slices.Clone(parts)
-	sort.Slice(sorted, func(i, j int) bool { return sorted[i].From < sorted[j].From }) // slices.SortFunc of a large struct is 19 kB of program
+	sort.Slice(sorted, func(i, j int) bool {
+		return sorted[i].From < sorted[j].From
+	}) // slices.SortFunc of a large struct adds 19 kB of code
 	for i := range sorted {
 		t.aggregate.feed(own, &sorted[i])
 	}
@@ -159,7 +160,7 @@ func (a *Aggregate) audit() string {
 	return sum.audit()
 }
 
-// make makes a sum of what the members have counted.
+// make makes a sum of the members' counts.
 func (a *Aggregate) make(ctx context.Context) (*Sum, error) {
 	next := newSum(a.opts.Engine, a.opts.Members())
 	a.mu.Lock()
@@ -174,7 +175,7 @@ func (a *Aggregate) make(ctx context.Context) (*Sum, error) {
 	return next, err
 }
 
-// publish opens and runs a mesh for the sum that was made, and returns what ends it.
+// publish opens and runs a mesh for a new sum, and returns the function that ends it.
 func (a *Aggregate) publish(ctx context.Context, next *Sum, err error) (end func() error, _ error) {
 	nothing := func() error { return nil }
 	var m Mesh
@@ -204,7 +205,7 @@ func (a *Aggregate) publish(ctx context.Context, next *Sum, err error) (end func
 	}, nil
 }
 
-// lost notes that a mesh has ended by itself: the next audit has another opened.
+// lost records that a mesh has ended by itself: the next audit opens another one.
 func (a *Aggregate) lost(sum *Sum, err error) {
 	a.mu.Lock()
 	if a.sum == sum {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// BenchmarkFeed is what it costs an aggregator to take a round of 20 signatures of a member,
-// in processor time of the process: into its replica, and into the sum beside that.
+// BenchmarkFeed measures an aggregator's processor time for a round of 20 signatures of a member:
+// applying it to the replica and to the sum.
 func BenchmarkFeed(b *testing.B) {
 	const per, rounds = 20, 2000
 	for b.Loop() {

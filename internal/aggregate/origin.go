@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// The methods below are those that a mesh needs to publish. See [engine.Engine].
+// The following methods are the ones that a mesh needs to publish. See [engine.Engine].
 
 // Own returns the arrays of the sum.
 func (s *Sum) Own() []engine.ArrayState {
@@ -18,10 +18,10 @@ func (s *Sum) Own() []engine.ArrayState {
 	return s.state()
 }
 
-// Record has nothing to begin: a sum records from the start.
+// Record does nothing: a sum records from the start.
 func (s *Sum) Record(context.Context, bool) error { return nil }
 
-// TakeRounds returns what the sum has taken since the last call.
+// TakeRounds returns the adds to the sum since the last call.
 func (s *Sum) TakeRounds(context.Context) ([]engine.Part, []engine.ArrayState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,30 +40,31 @@ func (s *Sum) Images(_ context.Context, a engine.Array, start uint64) (version u
 		}
 		version, g := t.cells.Version(), t.cells.Geometry()
 		for p := range g.Pages() {
-			parts = append(parts, engine.Part{Array: a, Start: start, Geometry: g, Image: t.cells.Image(p).Append(nil), At: version})
+			parts = append(parts, engine.Part{Array: a, Start: start, Geometry: g, Image: t.cells.Image(p).Append(nil),
+				At: version})
 		}
 		return version, parts, nil
 	}
 	return 0, nil, fmt.Errorf("%w: no array %.20q of generation %d in the sum", bulkhead.ErrMalformed, a, start)
 }
 
-// Keeps is that of the node.
+// Keeps is the node's [engine.Engine.Keeps].
 func (s *Sum) Keeps(a engine.Array, start uint64) bool { return s.engine.Keeps(a, start) }
 
-// Horizon is that of the node.
+// Horizon is the node's [engine.Engine.Horizon].
 func (s *Sum) Horizon(a engine.Array) uint64 { return s.engine.Horizon(a) }
 
-// Floor is the node's horizon: members may keep generations that the node itself has not.
+// Floor is the node's horizon: members may keep generations that the node itself lacks.
 func (s *Sum) Floor(a engine.Array) uint64 { return s.engine.Horizon(a) }
 
-// Knows is that of the node.
+// Knows is the node's [engine.Engine.Knows].
 func (s *Sum) Knows(keyID uint64) bool { return s.engine.Knows(keyID) }
 
-// errPublishes refuses what only a node that counts others can do.
+// errPublishes refuses operations of a node that counts others.
 var errPublishes = fmt.Errorf("%w: an aggregate counts nobody by itself", bulkhead.ErrForbidden)
 
-// The methods below are of a node that counts others. A sum counts none, so that they have
-// nothing to tell, and take nothing.
+// The following methods belong to a node that counts others. A sum counts none, so they return
+// nothing and refuse changes.
 
 // SetOrigins is refused.
 func (s *Sum) SetOrigins(context.Context, []engine.Origin) error { return errPublishes }
@@ -123,10 +124,10 @@ func (s *Sum) ReplicaPages(context.Context, string, engine.Array, uint64, filter
 	return nil, errPublishes
 }
 
-// Room reports that there is none.
+// Room reports that there is no room.
 func (s *Sum) Room(string, engine.Need) (now, later bool) { return false, false }
 
-// RemoteMemory returns what the arrays of the sum take.
+// RemoteMemory returns the memory of the sum's arrays.
 func (s *Sum) RemoteMemory() (m engine.RemoteMemory) {
 	for _, a := range s.Own() {
 		m.Bytes += a.Bytes

@@ -16,8 +16,8 @@ import (
 
 const (
 	maxSlots   = 60       // arrays of one kind; receivers keep 64 generations of a peer
-	maxAdds    = 1 << 20  // that wait to be published; receivers ask for images of what is beyond
-	maxBacklog = 64 << 20 // bytes of rounds that come while a sum is made
+	maxAdds    = 1 << 20  // that wait to be published; receivers ask for images of any beyond
+	maxBacklog = 64 << 20 // bytes of rounds that arrive while a sum is made
 )
 
 // own is the origin of the node's own arrays.
@@ -30,8 +30,8 @@ type source struct {
 	start  uint64
 }
 
-// A place is a generation of a sum: the nth of those that take what members count in the
-// generations that start at a time.
+// A place is a generation of a sum: the nth of the generations that take the members' counts of
+// their generations with one start.
 type place struct {
 	lists bool
 	from  uint64 // start of the members' generations
@@ -42,9 +42,9 @@ type place struct {
 type slot struct {
 	place
 	array engine.Array
-	start uint64 // under which it is published
+	start uint64 // its published start
 	cells array
-	extra int64 // how many more keys than cells.Keys would fill it so
+	extra int64 // keys beyond cells.Keys that would fill it equally
 }
 
 // array is *filter.Counting or *filter.Bits.
@@ -61,7 +61,7 @@ type array interface {
 
 func (s *slot) load() uint64 { return uint64(max(0, s.extra+int64(s.cells.Keys()))) }
 
-// A Sum is what its members count, as the arrays of one origin. It implements the engine of a
+// A Sum holds the counts of its members as the arrays of one origin. It implements the engine of a
 // mesh that publishes. Its methods may be called concurrently.
 type Sum struct {
 	engine  *engine.Engine
@@ -70,11 +70,11 @@ type Sum struct {
 	mu      sync.Mutex
 	lives   map[string]uint64 // incarnations of the members
 	have    map[source]uint64 // versions that are in the sum
-	behind  map[source]uint64 // what of them lacked something at the last audit
-	listed  map[source]int    // the n of the place of a member's lists; the source names no array
+	behind  map[source]uint64 // versions of incomplete arrays at the last audit
+	listed  map[source]int    // n of the place of a member's lists; the source has no array set
 	starts  map[place]uint64
 	slots   []*slot
-	full    string // what had no place
+	full    string // why an array found no place
 	making  bool
 	backlog []fed
 	waiting int // bytes of backlog
@@ -87,15 +87,16 @@ type fed struct {
 	part   engine.Part
 }
 
-// newSum returns an empty sum that keeps what it is given until it is made.
+// newSum returns an empty sum. It keeps incoming rounds until it is made.
 func newSum(e *engine.Engine, members []string) *Sum {
 	return &Sum{
 		engine: e, members: slices.Sorted(slices.Values(members)), making: true,
-		lives: make(map[string]uint64), have: make(map[source]uint64), listed: make(map[source]int), starts: make(map[place]uint64),
+		lives: make(map[string]uint64), have: make(map[source]uint64), listed: make(map[source]int),
+		starts: make(map[place]uint64),
 	}
 }
 
-// make copies what the members have counted, and then takes what they have counted since.
+// make copies the members' arrays, and then takes the rounds that have arrived since.
 func (s *Sum) make(ctx context.Context) error {
 	for _, origin := range append([]string{own}, s.members...) {
 		s.mu.Lock()
@@ -130,7 +131,7 @@ func (s *Sum) make(ctx context.Context) error {
 		s.add(s.backlog[i].origin, &s.backlog[i].part)
 	}
 	s.backlog = nil
-	s.parts, s.adds = nil, 0 // images of all come first
+	s.parts, s.adds = nil, 0 // images of all arrays are sent first
 	return nil
 }
 
@@ -149,7 +150,8 @@ func (s *Sum) arrays(origin string) []engine.ArrayState {
 }
 
 // copyArray returns a copy of an array of a member.
-func (s *Sum) copyArray(ctx context.Context, origin string, a engine.ArrayState) (version uint64, cells array, err error) {
+func (s *Sum) copyArray(ctx context.Context, origin string,
+	a engine.ArrayState) (version uint64, cells array, err error) {
 	var images []*filter.Image
 	if origin == own {
 		var parts []engine.Part
@@ -184,7 +186,7 @@ func blank(a engine.Array, g filter.Geometry) (array, error) {
 	return filter.NewSparseBits(g)
 }
 
-// merge puts an array of a member into the sum. The caller holds the lock.
+// merge adds an array of a member to the sum. The caller holds the lock.
 func (s *Sum) merge(x source, version uint64, cells array) error {
 	t, err := s.place(x, cells.Geometry(), cells.Keys())
 	if t == nil || err != nil {
@@ -201,8 +203,8 @@ func (s *Sum) merge(x source, version uint64, cells array) error {
 	return err
 }
 
-// place returns the array that takes so many more keys of a member's array, nil if none may:
-// s.full says so. The caller holds the lock.
+// place returns the array that takes keys further keys of a member's array. It returns nil and sets
+// s.full if there is none. The caller holds the lock.
 func (s *Sum) place(x source, g filter.Geometry, keys uint64) (*slot, error) {
 	lists := x.array != engine.ArrayCounts
 	limit := s.engine.FullKeys(g)
@@ -245,7 +247,7 @@ func (s *Sum) find(at place, a engine.Array) *slot {
 	return nil
 }
 
-// count returns how many arrays of a kind there are.
+// count returns the number of arrays of a kind.
 func (s *Sum) count(a engine.Array) (n int) {
 	for _, t := range s.slots {
 		if t.array == a {
@@ -255,8 +257,8 @@ func (s *Sum) count(a engine.Array) (n int) {
 	return n
 }
 
-// slot returns the array of a place, which it makes if need be. Lists of one member that have
-// two shapes cannot share a generation: the second has one after it.
+// slot returns the array of a place, and makes it if needed. Lists of one member with two shapes
+// cannot share a generation: the second shape gets the next one.
 func (s *Sum) slot(at place, a engine.Array, g filter.Geometry) (*slot, error) {
 	for {
 		t := s.find(at, a)
@@ -269,7 +271,9 @@ func (s *Sum) slot(at place, a engine.Array, g filter.Geometry) (*slot, error) {
 		at.n++
 	}
 	if s.count(a) >= maxSlots {
-		s.full = fmt.Sprintf("%s of generation %d: the sum has %d arrays of that kind already; give the members equal sizes, or make two groups of them", a, at.from, maxSlots)
+		s.full = fmt.Sprintf(
+			"%s of generation %d: the sum has %d arrays of that kind already; give the members equal sizes, or make two groups of them",
+			a, at.from, maxSlots)
 		return nil, nil
 	}
 	cells, err := blank(a, g)
@@ -282,7 +286,7 @@ func (s *Sum) slot(at place, a engine.Array, g filter.Geometry) (*slot, error) {
 	return t, nil
 }
 
-// start returns under which start the arrays of a place are published.
+// start returns the start under which the arrays of a place are published.
 func (s *Sum) start(at place) uint64 {
 	start, ok := s.starts[at]
 	if ok {
@@ -300,10 +304,10 @@ func (s *Sum) start(at place) uint64 {
 	return start
 }
 
-// feed takes what an origin counts, if it is a member.
+// feed takes a round of an origin, if it is a member.
 func (s *Sum) feed(origin string, p *engine.Part) {
 	if len(p.Round) == 0 {
-		return // images: the next audit sees that they have changed something
+		return // images: the next audit notices the change
 	}
 	if _, member := slices.BinarySearch(s.members, origin); origin != own && !member {
 		return
@@ -321,8 +325,8 @@ func (s *Sum) feed(origin string, p *engine.Part) {
 	}
 }
 
-// add takes a round that continues what is here of an array. The audit finds what is missing
-// otherwise. The caller holds the lock.
+// add applies a round that continues the sum's version of an array. The audit finds any other gap.
+// The caller holds the lock.
 func (s *Sum) add(origin string, p *engine.Part) {
 	x := source{origin, p.Array, p.Start}
 	if s.have[x] != p.From {
@@ -343,16 +347,17 @@ func (s *Sum) add(origin string, p *engine.Part) {
 	}
 	s.have[x] = p.To
 	if s.adds += r.Len(); s.adds <= maxAdds {
-		s.parts = append(s.parts, engine.Part{Array: p.Array, Start: t.start, Geometry: p.Geometry, Round: bytes.Clone(p.Round), From: from, To: r.To})
+		s.parts = append(s.parts, engine.Part{Array: p.Array, Start: t.start, Geometry: p.Geometry,
+			Round: bytes.Clone(p.Round), From: from, To: r.To})
 	}
 }
 
-// audit compares the sum with what the members have counted, and returns why another has to
-// be made, or "". What was just counted may still be on its way here, so that something is
-// missing only if it was missing at the last audit, too.
+// audit compares the sum with the members' arrays. It returns why another sum has to be made, or
+// "". The latest counts may still be on their way here, so a gap counts only if it was there at the
+// last audit as well.
 func (s *Sum) audit() string {
 	s.mu.Lock()
-	held := maps.Clone(s.have) // what is there is looked at after it, and is no less
+	held := maps.Clone(s.have) // the engine's arrays are read later, and are no older
 	s.mu.Unlock()
 	behind := make(map[source]uint64)
 	seen := make(map[source]bool)
@@ -414,12 +419,13 @@ func (s *Sum) expire() {
 	}
 }
 
-// state returns where the arrays stand. The caller holds the lock.
+// state returns the present state of the arrays. The caller holds the lock.
 func (s *Sum) state() (out []engine.ArrayState) {
 	s.expire()
 	for _, t := range s.slots {
 		g, keys := t.cells.Geometry(), t.load()
-		out = append(out, engine.ArrayState{Array: t.array, Start: t.start, Geometry: g, Version: t.cells.Version(), Keys: keys, Bytes: g.Bytes(), Ghost: g.GhostError(keys)})
+		out = append(out, engine.ArrayState{Array: t.array, Start: t.start, Geometry: g, Version: t.cells.Version(),
+			Keys: keys, Bytes: g.Bytes(), Ghost: g.GhostError(keys)})
 	}
 	return out
 }

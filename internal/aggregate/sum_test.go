@@ -19,7 +19,7 @@ import (
 
 var testSecret = filter.Secret{1, 2, 3}
 
-// A world is members, the node that sums them up, and one that counts the sum.
+// A world is members, the node that sums them up, and a reader that counts the sum.
 type world struct {
 	t       testing.TB
 	now     atomic.Int64 // Unix seconds
@@ -29,7 +29,7 @@ type world struct {
 	sum     *Sum
 	reader  *engine.Engine
 	lives   uint64
-	truth   map[int]uint32 // what the node itself counted
+	truth   map[int]uint32 // the node's own counts
 	floor   uint32         // of all tallies
 }
 
@@ -68,7 +68,8 @@ func newWorldAbove(t testing.TB, floor uint32, capacities ...uint64) *world {
 	w.now.Store(1_800_000_000)
 	w.node, w.reader = w.open(1000), w.open(1000)
 	for i, capacity := range capacities {
-		w.members = append(w.members, &member{id: fmt.Sprint("M", i), engine: w.open(capacity), truth: make(map[int]uint32), life: 1})
+		w.members = append(w.members,
+			&member{id: fmt.Sprint("M", i), engine: w.open(capacity), truth: make(map[int]uint32), life: 1})
 	}
 	w.agg = New(Options{Engine: w.node, Members: w.ids, Log: slog.New(slog.DiscardHandler)})
 	err := errors.Join(w.node.Record(t.Context(), true), w.node.SetOrigins(t.Context(), w.origins()),
@@ -97,7 +98,7 @@ func (w *world) origins() (list []engine.Origin) {
 	return list
 }
 
-// remake makes the sum anew; the reader takes its images in place of what it had.
+// remake makes the sum anew. The reader replaces its replica with the images of the new sum.
 func (w *world) remake() {
 	w.t.Helper()
 	sum, err := w.agg.make(w.t.Context())
@@ -123,7 +124,8 @@ func (w *world) remake() {
 	}
 }
 
-func (w *world) apply(apply func(context.Context, string, []engine.Parsed) error, e *engine.Engine, origin string, parts ...engine.Part) {
+func (w *world) apply(apply func(context.Context, string, []engine.Parsed) error, e *engine.Engine, origin string,
+	parts ...engine.Part) {
 	w.t.Helper()
 	var parsed []engine.Parsed
 	for _, p := range parts {
@@ -138,7 +140,7 @@ func (w *world) apply(apply func(context.Context, string, []engine.Parsed) error
 	}
 }
 
-// pass brings what was counted from the members to the node, and from the sum to the reader.
+// pass sends the members' counts to the node, and the sum's to the reader.
 func (w *world) pass() {
 	w.t.Helper()
 	tap := w.agg.Tap()
@@ -179,7 +181,7 @@ func (w *world) report(e *engine.Engine, truth map[int]uint32, n int) {
 		r.Vote, r.Count = bulkhead.Spam, 1
 	}
 	if truth[n] > 0 && n%10 == 0 {
-		return // who votes twice counts once
+		return // a voter who votes twice counts once
 	}
 	if _, err := e.Report(w.t.Context(), r); err != nil {
 		w.t.Fatal(err)
@@ -199,7 +201,7 @@ func (w *world) find(e *engine.Engine, n int) (uint32, bulkhead.Class) {
 	return v.Findings[0].Sightings, v.Class
 }
 
-// compare compares what the reader says with the maps.
+// compare compares the reader's counts with the maps.
 func (w *world) compare(signatures int) {
 	w.t.Helper()
 	over, direct := 0, 0
@@ -228,8 +230,8 @@ func (w *world) compare(signatures int) {
 	}
 }
 
-// TestSum: the sum counts what the members and the node count, of arrays of several shapes,
-// whether it comes in rounds or in a sum that is made anew; and nothing of who has gone.
+// TestSum checks that the sum has the counts of the node and its members, from arrays of several
+// shapes, whether they arrive as rounds or in a remade sum, and no counts of former members.
 func TestSum(t *testing.T) {
 	const signatures = 300
 	for seed := range uint64(2) {
@@ -274,8 +276,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestFull: what does not fit into one array of the sum goes into another, so that no array
-// shows more than merged arrays may.
+// TestFull checks that keys which do not fit into one array of the sum go into another, so that no
+// array reports more than merged arrays may.
 func TestFull(t *testing.T) {
 	w := newWorld(t, 100, 100, 100, 100, 100, 100)
 	for i, m := range w.members {
@@ -304,8 +306,8 @@ func TestFull(t *testing.T) {
 	w.compare(3000)
 }
 
-// TestAudit: what reached the node and not the sum is noticed, though not at once, because it
-// may be on its way.
+// TestAudit checks that counts which reached the node but not the sum are noticed, though not at
+// once, because they may be on their way.
 func TestAudit(t *testing.T) {
 	w := newWorld(t, 200, 200)
 	m := w.members[0]
@@ -331,7 +333,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestMakeMeanwhile: what members count while a sum is made is in it.
+// TestMakeMeanwhile checks that a sum includes the counts that members add while it is made.
 func TestMakeMeanwhile(t *testing.T) {
 	w := newWorld(t, 200, 200)
 	m := w.members[1]
@@ -357,7 +359,7 @@ func TestMakeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestExpire: generations that nobody keeps leave the sum.
+// TestExpire checks that generations which no member keeps leave the sum.
 func TestExpire(t *testing.T) {
 	w := newWorld(t, 200)
 	m := w.members[0]
@@ -370,17 +372,19 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// TestOnlyPublishes: a sum counts nobody.
+// TestOnlyPublishes checks that a sum refuses to count others.
 func TestOnlyPublishes(t *testing.T) {
 	s := newWorld(t, 200).sum
 	ctx := t.Context()
 	_, parse := s.ParsePart(engine.Part{})
-	for i, err := range []error{parse, s.SetOrigins(ctx, nil), s.ApplyRemote(ctx, "S", nil), s.ForgetGenerations(ctx, "S", 0), s.Renew(ctx, "S", 1), s.RenameOrigin(ctx, "S", "T")} {
+	for i, err := range []error{parse, s.SetOrigins(ctx, nil), s.ApplyRemote(ctx, "S", nil),
+		s.ForgetGenerations(ctx, "S", 0), s.Renew(ctx, "S", 1), s.RenameOrigin(ctx, "S", "T")} {
 		if !errors.Is(err, bulkhead.ErrForbidden) {
 			t.Errorf("%d: %v, want it forbidden", i, err)
 		}
 	}
-	if now, later := s.Room("S", engine.Need{}); now || later || s.Incarnation("S") != 0 || s.Replica("S") != nil || s.Origins() != nil || s.Shown("S", engine.ArrayCounts, 0) != 0 {
+	if now, later := s.Room("S", engine.Need{}); now || later || s.Incarnation("S") != 0 || s.Replica("S") != nil ||
+		s.Origins() != nil || s.Shown("S", engine.ArrayCounts, 0) != 0 {
 		t.Error("a sum holds something of others")
 	}
 	if _, _, err := s.Images(ctx, engine.ArraySpam, 5); !errors.Is(err, bulkhead.ErrMalformed) {
@@ -388,8 +392,8 @@ func TestOnlyPublishes(t *testing.T) {
 	}
 }
 
-// TestSumAboveFloors: a sum has what the node and its members each show to others, whether it
-// takes their rounds or is made of their images.
+// TestSumAboveFloors checks that a sum has the counts that the node and its members publish,
+// whether it takes their rounds or is made from their images.
 func TestSumAboveFloors(t *testing.T) {
 	const floor, signatures = 5, 120
 	w := newWorldAbove(t, floor, 1000, 1000, 3000)

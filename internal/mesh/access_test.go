@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A visitor is a client at the door of a broker.
+// A visitor is a client that connects to a broker.
 type visitor struct {
 	server.ClientAuthentication
 	opts  server.ClientOpts
@@ -25,9 +25,9 @@ func (v *visitor) GetTLSConnectionState() *tls.ConnectionState { return nil }
 func (v *visitor) RemoteAddress() net.Addr                     { return &net.TCPAddr{} }
 func (v *visitor) RegisterUser(u *server.User)                 { v.users = append(v.users, u) }
 
-// TestDoorkeeper: a client that signs the broker's nonce with the node's own
-// key may do everything, with a peer's key what a peer may, with an invitation
-// ask to join; nobody else comes in.
+// TestDoorkeeper checks the rights of clients. A client that signs the broker's nonce with the
+// node's own key may do everything; with a peer's key, what a peer may; with an invitation, ask to
+// join. All others are refused.
 func TestDoorkeeper(t *testing.T) {
 	h := newHost(t)
 	v := h.invite(t, NewInvitation{})
@@ -43,9 +43,11 @@ func TestDoorkeeper(t *testing.T) {
 		in     bool
 		may    []string // publish; nil: everything
 	}{
-		"the node itself":    {h.opts.Identity, nil, true, nil},
-		"a peer":             {friend, nil, true, doorkeeper{h.Mesh}.permissions(friend.public.hint()).Publish.Allow},
-		"an invited node":    {stranger, func(v2 *visitor) { v2.opts.Token = tokenInvitation + v.id() }, true, []string{pairSubject(v.id(), stranger.public.hint())}},
+		"the node itself": {h.opts.Identity, nil, true, nil},
+		"a peer":          {friend, nil, true, doorkeeper{h.Mesh}.permissions(friend.public.hint()).Publish.Allow},
+		"an invited node": {stranger, func(v2 *visitor) {
+			v2.opts.Token = tokenInvitation + v.id()
+		}, true, []string{pairSubject(v.id(), stranger.public.hint())}},
 		"a stranger":         {stranger, nil, false, nil},
 		"another invitation": {stranger, func(v2 *visitor) { v2.opts.Token = tokenInvitation + "x" }, false, nil},
 		"no key":             {friend, func(v *visitor) { v.opts.Nkey = "" }, false, nil},
@@ -56,7 +58,9 @@ func TestDoorkeeper(t *testing.T) {
 		"more than one":      {friend, func(v *visitor) { v.opts.Sig += "!" }, false, nil},
 		"of another nonce":   {friend, func(v *visitor) { v.nonce = []byte("another nonce") }, false, nil},
 	} {
-		c := &visitor{nonce: nonce, opts: server.ClientOpts{Nkey: tt.by.ID(), Sig: base64.RawURLEncoding.EncodeToString(ed25519.Sign(tt.by.private, nonce))}}
+		c := &visitor{nonce: nonce,
+			opts: server.ClientOpts{Nkey: tt.by.ID(),
+				Sig: base64.RawURLEncoding.EncodeToString(ed25519.Sign(tt.by.private, nonce))}}
 		if tt.change != nil {
 			tt.change(c)
 		}
@@ -65,7 +69,8 @@ func TestDoorkeeper(t *testing.T) {
 			t.Errorf("%s: let in %v, as %v; want %v", name, got, c.users, tt.in)
 			continue
 		}
-		if counted := h.Status().Strangers[reasonDoor] - before; counted != 0 && (tt.in || name != "a stranger" && name != "another invitation") {
+		if counted := h.Status().Strangers[reasonDoor] - before; counted != 0 &&
+			(tt.in || name != "a stranger" && name != "another invitation") {
 			t.Errorf("%s: counted as a stranger", name)
 		} else if counted != 1 && name == "a stranger" {
 			t.Errorf("%s: counted %d times", name, counted)
@@ -78,7 +83,8 @@ func TestDoorkeeper(t *testing.T) {
 			t.Errorf("%s: %+v", name, u)
 			continue
 		}
-		if p := u.Permissions; p != nil && (!slices.Equal(p.Publish.Allow, tt.may) || !slices.Contains(p.Subscribe.Allow, inbox(tt.by.public.hint())+".>")) {
+		if p := u.Permissions; p != nil &&
+			(!slices.Equal(p.Publish.Allow, tt.may) || !slices.Contains(p.Subscribe.Allow, inbox(tt.by.public.hint())+".>")) {
 			t.Errorf("%s: may publish %v, hear %v", name, p.Publish.Allow, p.Subscribe.Allow)
 		}
 		if p := u.Permissions; p != nil && name != "a peer" && len(p.Subscribe.Allow) != 1 {

@@ -20,9 +20,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// A topology is organisations in groups, whose aggregates are under two more aggregates.
-// An organisation that reads counts the others of its group, the aggregates of the other
-// groups under its own top, and the other top.
+// A topology is organisations in groups, with aggregates under two higher aggregates. A reading
+// organisation counts the others of its group, the aggregates of the other groups under its own
+// top, and the other top.
 type topology struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -35,16 +35,16 @@ type topology struct {
 	done     map[string]int
 }
 
-// An org is one organisation, with a map of what was reported to it.
+// An org is one organisation, with a map of the reports to it.
 type org struct {
 	w     *topology
-	group int // -1 of a top
+	group int // -1 for a top
 	root  string
 	data  int
 	id    *Identity
 	sumID *Identity // nil if it is no aggregator
 	role  Role
-	peers map[string]bool // keys that it counts; those that are members of its aggregate are true
+	peers map[string]bool // keys that it counts; true for members of its aggregate
 
 	st     *store.Store
 	engine *engine.Engine
@@ -82,7 +82,8 @@ func (w *topology) newOrg(group int, role Role, aggregates bool) *org {
 func (o *org) start() {
 	t := o.w.t
 	var err error
-	if o.st, err = store.Open(filepath.Join(o.root, fmt.Sprint("data", o.data)), store.Options{Durability: store.Relaxed}); err != nil {
+	if o.st, err = store.Open(filepath.Join(o.root, fmt.Sprint("data", o.data)),
+		store.Options{Durability: store.Relaxed}); err != nil {
 		t.Fatal(err)
 	}
 	o.engine, err = engine.Open(context.Background(), engine.Options{
@@ -97,7 +98,8 @@ func (o *org) start() {
 		Engine: o.engine, Members: o.members, Open: o.open, Audit: 5 * time.Second, Rest: 20 * time.Second, Log: o.w.log,
 	})
 	opts := Options{
-		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: testSecret.ID(), Mode: External, Role: o.role,
+		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: testSecret.ID(), Mode: External,
+		Role:  o.role,
 		Store: o.st.Manifest().Incarnation, Heartbeat: time.Minute, Log: o.w.log,
 	}
 	if o.mesh, err = prepare(t.Context(), opts); err != nil {
@@ -139,12 +141,13 @@ func (o *org) members() []string {
 // open opens the mesh of the organisation's aggregate.
 func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggregate.Mesh, error) {
 	m, err := prepare(ctx, Options{
-		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: testSecret.ID(), Mode: External, Role: Publish,
+		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: testSecret.ID(), Mode: External,
+		Role:  Publish,
 		Store: life, Heartbeat: time.Minute, Log: o.w.log,
 		Organisations: func() []Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
 	})
 	if err == nil {
-		// Whoever asks is answered only if it is a peer.
+		// Only peers get answers.
 		for _, p := range o.w.everybody() {
 			if _, known := m.find(p.id.public.hint()); !known && p.role == Both {
 				err = errors.Join(err, m.AddPeer(ctx, p.id.ID(), "", 0))
@@ -164,7 +167,7 @@ func (o *org) addPeers() {
 	}
 	for _, p := range o.w.everybody() {
 		if _, counted := o.peers[p.id.ID()]; o.group < 0 && p.role == Both && p != o && !counted {
-			err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), p.id.ID(), "", 0)) // else its questions are not answered
+			err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), p.id.ID(), "", 0)) // otherwise its questions are not answered
 		}
 	}
 	if err != nil {
@@ -188,7 +191,8 @@ func (o *org) report() {
 }
 
 func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
-	w := &topology{t: t, rng: rand.New(rand.NewPCG(seed, 1)), capacity: 2000, done: make(map[string]int), log: slog.New(slog.DiscardHandler)}
+	w := &topology{t: t, rng: rand.New(rand.NewPCG(seed, 1)), capacity: 2000, done: make(map[string]int),
+		log: slog.New(slog.DiscardHandler)}
 	if os.Getenv("AGGREGATE_LOG") != "" {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -203,7 +207,7 @@ func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
 	for i := range orgs {
 		role := Publish
 		if i < 2*groups {
-			role = Both // the group's aggregator, and one that reads
+			role = Both // the group's aggregator, and a reader
 		}
 		w.orgs = append(w.orgs, w.newOrg(i%groups, role, i < groups))
 	}
@@ -217,7 +221,7 @@ func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
 	return w
 }
 
-// befriend chooses whom an organisation counts.
+// befriend chooses the peers that an organisation counts.
 func (w *topology) befriend(o *org) {
 	groups := len(w.groups)
 	half := func(group int) int { return group * 2 / groups }
@@ -291,8 +295,8 @@ func (w *topology) total(without *org) counts {
 	return total
 }
 
-// compare compares what those say who read with the sum of all maps. Who was expelled from
-// its group's aggregate is counted by those of the group alone who are not its aggregator.
+// compare compares the readers' counts with the sum of all maps. An organisation expelled from its
+// group's aggregate is counted only by the members of its group other than the aggregator.
 func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 	all, rest := w.total(nil), w.total(expelled)
 	for i, o := range w.everybody() {
@@ -305,18 +309,21 @@ func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 		}
 		for _, p := range o.mesh.Status().Peers {
 			if p.Weight > 0 && (p.Quarantine != "" || p.Missing > 0) {
-				wrong = append(wrong, fmt.Sprintf("organisation %d of peer %s: %q, %d missing, %s", i, p.ID, p.Quarantine, p.Missing, p.Error))
+				wrong = append(wrong, fmt.Sprintf("organisation %d of peer %s: %q, %d missing, %s", i, p.ID, p.Quarantine,
+					p.Missing, p.Error))
 			}
 		}
 		for n := range 60 {
 			f := check(w.t, o.engine, n)
-			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham} {
+			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam,
+				bulkhead.Ham: f.Ham} {
 				asked++
 				if got > want[n][vote] {
 					over++
 				}
 				if got < want[n][vote] {
-					wrong = append(wrong, fmt.Sprintf("organisation %d of group %d: %d %v of signature %d, want %d", i, o.group, got, vote, n, want[n][vote]))
+					wrong = append(wrong, fmt.Sprintf("organisation %d of group %d: %d %v of signature %d, want %d", i, o.group,
+						got, vote, n, want[n][vote]))
 				}
 			}
 		}
@@ -330,12 +337,12 @@ func (w *topology) each(f func(k *memBroker)) {
 	}
 }
 
-// step does something at random.
+// step takes a random step.
 func (w *topology) step() {
 	all := w.everybody()
 	o := all[w.rng.IntN(len(all))]
 	if w.rng.IntN(2) == 0 {
-		o = all[w.rng.IntN(2+2*len(w.groups))] // one of those that matter to many
+		o = all[w.rng.IntN(2+2*len(w.groups))] // an organisation that matters to many
 	}
 	what := ""
 	switch x := w.rng.IntN(100); {
@@ -385,7 +392,7 @@ func (o *org) restart() {
 	o.start()
 }
 
-// lose takes all that the organisation has counted, but its key and its peers.
+// lose deletes everything of the organisation except its key and its peers.
 func (o *org) lose() {
 	o.end()
 	if err := os.RemoveAll(filepath.Join(o.root, fmt.Sprint("data", o.data))); err != nil {
@@ -403,7 +410,7 @@ func (w *topology) close() {
 	}
 }
 
-// run runs a schedule, and returns what is wrong at its end.
+// run runs a schedule, and returns the errors at its end.
 func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	time.Sleep(time.Minute)
 	for range steps {
@@ -441,8 +448,8 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 }
 
 // TestTopology runs random schedules of reports, faults of brokers, restarts and losses on
-// organisations in groups under two aggregates, and compares what those count who read with
-// the sum of what was reported. 1,000 organisations in 32 groups:
+// organisations in groups under two aggregates. It compares the readers' counts with the sum of all
+// reports. 1,000 organisations in 32 groups:
 //
 //	BULKHEAD_TOPOLOGY=1000,32,600 go test ./internal/mesh -run TestTopology$ -v -timeout 2h
 func TestTopology(t *testing.T) {
@@ -467,7 +474,8 @@ func TestTopology(t *testing.T) {
 				if limit := asked / 100; over > limit {
 					t.Errorf("%d of %d counts too high, limit %d", over, asked, limit)
 				}
-				t.Logf("%d organisations, %d groups: %v; %d of %d counts too low, %d too high", len(w.everybody()), groups, w.done, len(wrong), asked, over)
+				t.Logf("%d organisations, %d groups: %v; %d of %d counts too low, %d too high", len(w.everybody()), groups,
+					w.done, len(wrong), asked, over)
 				w.close()
 			})
 		})

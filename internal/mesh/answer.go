@@ -12,13 +12,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// question asks a peer for what is missing, or for its head if nothing is.
+// question asks a peer for the rounds or images that this node lacks, or for the peer's head if it
+// lacks none.
 func (s *sender) question(w wish) {
-	s.send(topic{kind: kindAsk, origin: w.origin, key: s.m.opts.Identity.public.hint().String()}, &message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays, proofs: w.proofs})
+	s.send(topic{kind: kindAsk, origin: w.origin, key: s.m.opts.Identity.public.hint().String()},
+		&message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays, proofs: w.proofs})
 }
 
-// answer serves what a peer asks for: rounds at once, images with the next interval, so
-// that they are sent once for all who ask.
+// answer serves a peer's ask. Rounds go out at once. Images go out with the next interval, so that
+// one copy serves every peer that asks.
 func (s *sender) answer(ctx context.Context, m *message) {
 	if m.kind == kindPages {
 		s.refill(ctx, m)
@@ -32,7 +34,7 @@ func (s *sender) answer(ctx context.Context, m *message) {
 	life := s.m.state.Incarnation
 	s.m.mu.Unlock()
 	same := m.life == life
-	behind, heard := false, uint64(0) // this node has forgotten something
+	behind, heard := false, uint64(0) // the peer proves that this node has forgotten something
 	for _, said := range m.proofs {
 		if p, ok := s.proven(said); ok && s.forgot(&p, own) {
 			behind, heard = true, max(heard, p.stamp.incarnation, p.stamp.boot)
@@ -45,16 +47,17 @@ func (s *sender) answer(ctx context.Context, m *message) {
 	for _, w := range m.wants {
 		a, ok := own[w.ref]
 		if !same {
-			w = arrayHead{ref: w.ref} // what it holds is of another life
+			w = arrayHead{ref: w.ref} // the peer's copy belongs to another incarnation
 		}
 		switch {
-		case !ok, w.version > a.Version: // whatever it says of that, it does not prove
-		case !may, s.m.opts.Role == Subscribe: // it tells nothing
+		case !ok, w.version > a.Version: // the peer claims more than this node has, without proof
+		case !may, s.m.opts.Role == Subscribe: // publishes nothing
 		case w.partial, w.version < a.Version && !s.resend(w.ref, w.version, m.from):
 			s.needs(w.ref, m.from)
 		}
 	}
-	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind, "images", len(s.wanted))
+	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind,
+		"images", len(s.wanted))
 	if behind {
 		p, _ := s.m.find(m.from)
 		s.renew(p.label(), heard)
@@ -64,16 +67,16 @@ func (s *sender) answer(ctx context.Context, m *message) {
 	}
 }
 
-// resend publishes the rounds since a version again, if all of them are still held: now,
-// or a while after the last time, so that they are sent once for all who ask. It
-// reports whether they will be sent.
+// resend publishes the rounds since a version again, if all of them are still held. It does so now,
+// or some time after the last resend, so that one copy serves every peer that asks. It reports
+// whether the rounds will be sent.
 func (s *sender) resend(r ref, version uint64, by hint) bool {
 	a := s.arrays[r]
 	if a == nil {
 		return false
 	}
 	if n := len(a.rounds); n > 0 && a.rounds[n-1].to == version {
-		return true // what is newer goes out with the next interval
+		return true // newer rounds go out with the next interval
 	}
 	i := slices.IndexFunc(a.rounds, func(x round) bool { return x.from == version })
 	if i < 0 {
@@ -96,10 +99,10 @@ func (s *sender) resend(r ref, version uint64, by hint) bool {
 		}
 	}
 	s.again(list[first:])
-	return len(a.rounds) > 0 // else some are too large for the broker
+	return len(a.rounds) > 0 // false: some rounds are too large for the broker
 }
 
-// again sends rounds of one array in one message.
+// again sends rounds of one array again, in messages of up to maxParts rounds.
 func (s *sender) again(rounds []round) {
 	for len(rounds) > 0 {
 		n := min(len(rounds), maxParts)
@@ -115,8 +118,9 @@ func (s *sender) again(rounds []round) {
 	}
 }
 
-// renew begins a new incarnation, above all that this node has signed: a peer holds more
-// of its counts than the node itself, so that its folder must have been copied back.
+// renew begins a new incarnation, numbered above every incarnation that this node has signed. A
+// peer holds more of the node's counts than the node itself, so an older copy of the folder must
+// have been restored.
 func (s *sender) renew(from string, heard uint64) {
 	s.renewed = slices.DeleteFunc(s.renewed, func(t time.Time) bool { return time.Since(t) > renewRest })
 	if len(s.renewed) >= maxRenewals {
@@ -126,7 +130,7 @@ func (s *sender) renew(from string, heard uint64) {
 	s.m.mu.Lock()
 	if t := s.m.twin; !t.IsZero() && time.Since(t) < twinRest*s.m.opts.Heartbeat {
 		s.m.mu.Unlock()
-		return // not this node has gone back: two servers use its key, and would outbid each other
+		return // this node has not gone back: two servers use its key and would outbid each other
 	}
 	s.renewed = append(s.renewed, time.Now())
 	st := &s.m.state
@@ -136,12 +140,13 @@ func (s *sender) renew(from string, heard uint64) {
 	err := st.save(s.m.opts.Dir)
 	s.m.mu.Unlock()
 	s.imageAll()
-	s.m.opts.Log.Warn("peers have more of this node's counts than the node itself: it was set back to an older state, and begins a new incarnation",
+	s.m.opts.Log.Warn(
+		"peers have more of this node's counts than the node itself: it was set back to an older state, and begins a new incarnation",
 		"shown_by", from, "err", err)
 }
 
-// imageAll notes that images of all arrays are to be published: no round published
-// before leads to their present versions.
+// imageAll requests images of all arrays: no round published before leads to their present
+// versions.
 func (s *sender) imageAll() {
 	if s.m.opts.Role == Subscribe {
 		return
@@ -153,15 +158,15 @@ func (s *sender) imageAll() {
 	}
 }
 
-// needs notes that images of an array are to be published, and who asks for them.
+// needs requests images of an array on behalf of a peer; the zero hint is the node itself.
 func (s *sender) needs(r ref, by hint) {
 	if _, ok := s.wanted[r]; !ok {
 		s.wanted[r] = by
 	}
 }
 
-// images publishes the rounds and images that were asked for, and those images whose
-// stored copies are out of date.
+// images publishes the requested rounds and images, and the images whose stored copies are out of
+// date.
 func (s *sender) images(ctx context.Context) {
 	for r, a := range s.arrays {
 		if a.due && time.Since(a.resent) >= imageRest && !s.resend(r, a.dueFrom, a.dueTo) {
@@ -179,7 +184,7 @@ func (s *sender) images(ctx context.Context) {
 			s.arrays[r] = a
 		}
 		if !a.imaged.IsZero() && time.Since(a.imaged) < imageRest {
-			continue // sent once for all who ask
+			continue // one copy serves every peer that asks
 		}
 		delete(s.wanted, r)
 		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
@@ -193,7 +198,7 @@ func (s *sender) images(ctx context.Context) {
 func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
 	version, parts, err := s.m.opts.Engine.Images(ctx, r.array, r.start)
 	if errors.Is(err, bulkhead.ErrMalformed) {
-		return nil // expired since it was asked for
+		return nil // the array expired after the request
 	}
 	if err != nil {
 		return err
@@ -221,5 +226,6 @@ func (s *sender) pagesOf(r ref, version uint64, first int, m *message) {
 	}
 	m.image.ref, m.image.at, m.image.lineage = r, version, s.lineage(r)
 	s.pages.Add(uint64(len(m.image.pages)))
-	s.send(topic{kindImage, s.m.opts.Identity.public.hint(), fmt.Sprintf("%d-%d-%d", arrayByte(r.array), r.start, first)}, m)
+	s.send(topic{kindImage, s.m.opts.Identity.public.hint(),
+		fmt.Sprintf("%d-%d-%d", arrayByte(r.array), r.start, first)}, m)
 }

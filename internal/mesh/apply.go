@@ -14,26 +14,28 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// jitter returns a duration between half of d and d, so that nodes that miss the same
-// message do not ask for it at the same moment.
+// jitter returns a random duration from d/2 to d, so that nodes that miss the same message do not
+// ask for it at the same moment.
 func jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(rand.Int64N(int64(max(d/2, 1))))
 }
 
-// maxGenerations is the most arrays of one kind that are kept of a peer, since every
-// check reads all of them. An honest peer has as many as it keeps itself, and some that
-// it began early because those before were full.
+// maxGenerations is the most arrays of one kind that are kept for a peer, because every check reads
+// all of them. An honest peer has as many as this node keeps itself, and a few more where a full
+// array made it begin the next one early.
 const maxGenerations = 64
 
-// fits reports whether there is memory for what an array of a peer is about to need; held
-// is what the peer's arrays are. If there is none now, but will be when others have been
-// merged, waits is true; otherwise fits books a refusal.
+// fits reports whether there is memory for the needs of a peer's array; held has the peer's present
+// arrays. If there is none now, but will be once other arrays have been merged, waits is true.
+// Otherwise fits counts a refusal.
 func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n engine.Need) (now, waits bool) {
 	at := ref{n.Array, n.Start}
 	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
 		if !t.full {
 			t.full = true
-			r.refuse(p.key.hint(), reasonLimit, fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them", maxGenerations))
+			r.refuse(p.key.hint(), reasonLimit,
+				fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them",
+					maxGenerations))
 		}
 		return false, false
 	}
@@ -45,12 +47,14 @@ func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n eng
 	t.cramped[at] = true
 	if !waits && !t.full {
 		t.full = true
-		r.refuse(p.key.hint(), reasonMemory, fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start, r.m.opts.Engine.RemoteMemory().Limit))
+		r.refuse(p.key.hint(), reasonMemory,
+			fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start,
+				r.m.opts.Engine.RemoteMemory().Limit))
 	}
 	return false, waits
 }
 
-// generations returns the number of arrays of a kind that are held.
+// generations returns the number of held arrays of one kind.
 func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
 	for x := range held {
 		if x.array == a {
@@ -60,19 +64,18 @@ func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
 	return n
 }
 
-// A batch is rounds of different arrays of one origin that are applied with one
-// journal entry.
+// A batch holds rounds of different arrays of one origin that are applied with one journal entry.
 type batch struct {
 	rounds []round
-	parts  []engine.Parsed // of rounds, in their order
+	parts  []engine.Parsed // the decoded rounds, in the same order
 }
 
 func (b *batch) has(x ref) bool {
 	return slices.ContainsFunc(b.rounds, func(r round) bool { return r.ref == x })
 }
 
-// delta applies the rounds that continue the replica, keeps those that will once others
-// have come, and ignores those that were applied before.
+// delta applies the rounds that continue the replica. It holds rounds that will continue it once
+// earlier ones arrive, and ignores rounds that were applied before.
 func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *message) {
 	if t.suspect {
 		r.refuse(p.key.hint(), reasonSuspect, "")
@@ -98,7 +101,7 @@ func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]e
 		}
 		if part, ok := r.admit(p, t, held, &x); ok {
 			if len(b.parts) > 0 && b.parts[0].Geometry.KeyID != part.Geometry.KeyID {
-				r.apply(ctx, p, t, held, &b) // an entry is of one secret
+				r.apply(ctx, p, t, held, &b) // all parts of a journal entry have the same secret
 			}
 			b.rounds = append(b.rounds, x)
 			b.parts = append(b.parts, part)
@@ -107,8 +110,7 @@ func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]e
 	r.apply(ctx, p, t, held, &b)
 }
 
-// admit decides what becomes of a round, and returns it decoded if it is to be applied
-// now.
+// admit decides how a round is handled, and returns it decoded if it is to be applied now.
 func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *round) (part engine.Parsed, now bool) {
 	a, ok := held[x.ref]
 	geometry := x.geometry
@@ -118,7 +120,7 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 	switch {
 	case !r.m.opts.Engine.Keeps(x.array, x.start):
 		r.early(p, x.ref)
-		return part, false // expired here
+		return part, false // expired on this node
 	case p.refuses(x.start):
 		r.refuse(p.key.hint(), reasonRollback, "")
 		return part, false
@@ -126,7 +128,7 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 		r.refuse(p.key.hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.geometry, geometry))
 		return part, false
 	case ok && x.to <= a.Version && a.Partial == 0:
-		return part, false // known
+		return part, false // already applied
 	case a.Partial != 0 || x.from != a.Version || !ok && !x.announce:
 		r.hold(p, t, x)
 		return part, false
@@ -148,9 +150,8 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 	return part, now
 }
 
-// continues reports whether a round that begins at the version of a replica was recorded
-// on the same content. A round of a process that has not yet told its lineage waits
-// until it does.
+// continues reports whether a round that begins at the version of a replica was recorded on the
+// same content. A round of a process whose lineage has not arrived yet waits for it.
 func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) bool {
 	if a.Version == 0 || x.boot == a.Boot {
 		return true
@@ -160,7 +161,7 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) b
 		l, boot = h.lineage, h.boot
 	}
 	switch {
-	case x.boot < a.Boot: // of a past that is no longer
+	case x.boot < a.Boot: // from a past that was rolled back
 	case l == nil:
 		r.hold(p, t, x)
 	case l.contains(a, boot):
@@ -171,17 +172,17 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) b
 	return false
 }
 
-// early books a refusal of a generation that is not kept because it begins in the
-// future: some clock is wrong, or was. Expired generations are ignored without one.
+// early counts a refusal of a generation that is not kept because it begins in the future: a clock
+// is wrong, or was. Expired generations are ignored without a refusal.
 func (r *receiver) early(p *peer, x ref) {
 	if x.start >= r.m.opts.Engine.Horizon(x.array) {
-		r.refuse(p.key.hint(), reasonEarly, fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
-			x.array, time.Unix(int64(min(x.start, 1<<40)), 0).UTC().Format(time.RFC3339)))
+		r.refuse(p.key.hint(), reasonEarly,
+			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
+				x.array, time.Unix(int64(min(x.start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
 }
 
-// doubt stops taking a peer's rounds until the peer has learnt that it has gone back in
-// time.
+// doubt stops accepting a peer's rounds until the peer has learnt that it went back in time.
 func (r *receiver) doubt(p *peer, t *track) {
 	if !t.suspect {
 		t.suspect = true
@@ -192,15 +193,15 @@ func (r *receiver) doubt(p *peer, t *track) {
 	}
 }
 
-// grow charges a peer for a round that was applied, and quarantines the peer if it adds
-// too much, or if the array shows too many keys that were never added.
+// grow charges a peer for an applied round. It quarantines the peer if the peer adds too much, or
+// if the array reports too many keys that were never added.
 func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *filter.Round) {
 	var why string
 	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a.Array, parsed) })
 	r.suspend(ctx, p, cmp.Or(why, r.showsTooMuch(p, t, a)))
 }
 
-// suspend quarantines a peer if there is a reason why.
+// suspend quarantines a peer if why is not empty.
 func (r *receiver) suspend(ctx context.Context, p *peer, why string) {
 	if why != "" && p.Quarantine == "" {
 		p.Quarantine = why
@@ -208,14 +209,14 @@ func (r *receiver) suspend(ctx context.Context, p *peer, why string) {
 	}
 }
 
-// apply gives a batch to the engine and empties it.
+// apply passes a batch to the engine and empties it.
 func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState, b *batch) {
 	if len(b.parts) == 0 {
 		return
 	}
 	err := r.m.opts.Engine.ApplyRemote(ctx, p.ID, b.parts)
 	if err != nil && len(b.parts) > 1 {
-		// One bad part must not keep the others out.
+		// One bad part must not keep the other parts out.
 		for i := range b.parts {
 			r.apply(ctx, p, t, held, &batch{b.rounds[i : i+1 : i+1], b.parts[i : i+1 : i+1]})
 		}
@@ -236,7 +237,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 		a.Keys += uint64(b.parts[i].Adds().Len())
 		held[x.ref] = a
 		t.said.keep(x.ref, x.said)
-		// Charged only once applied: what a full disk refuses comes again.
+		// Charge only after the round is applied: a round that a full disk refuses comes again.
 		r.grow(ctx, p, t, a, b.parts[i].Adds())
 	}
 	n := uint64(len(b.rounds))
@@ -244,21 +245,21 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 	*b = batch{}
 }
 
-// roundCost is the memory that a waiting round is charged beside its data, in bytes. It
-// bounds how many may wait, and with that the time to search them.
+// roundCost is the memory in bytes that a waiting round is charged in addition to its data. It
+// bounds the number of waiting rounds, and so the time to search them.
 const roundCost = 512
 
 func (x *round) cost() int { return roundCost + len(x.data) + len(x.said) }
 
-// hold keeps a round until those before it have come. What exceeds the limit is dropped,
-// booked on its sender, and asked for again later.
+// hold keeps a round until the rounds before it arrive. A round beyond the limit is dropped,
+// counted as a refusal of its sender, and requested again later.
 func (r *receiver) hold(p *peer, t *track, x *round) {
 	if !t.hold(x) {
 		r.refuse(p.key.hint(), reasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
 	}
 }
 
-// hold reports whether there is room for a round, or it is there.
+// hold reports whether the round is held: there was room for it, or it was held already.
 func (t *track) hold(x *round) bool {
 	list := t.pending[x.ref]
 	i, found := slices.BinarySearchFunc(list, x, func(a round, b *round) int {
@@ -272,12 +273,12 @@ func (t *track) hold(x *round) bool {
 	}
 	t.waiting += x.cost()
 	kept := *x
-	kept.data = bytes.Clone(x.data) // not the message that it came in
+	kept.data = bytes.Clone(x.data) // a copy, so that the message can be freed
 	t.pending[x.ref] = slices.Insert(list, i, kept)
 	return true
 }
 
-// prune drops the waiting rounds that have been applied by now or are not wanted any more.
+// prune drops the waiting rounds that have been applied or are no longer wanted.
 func (t *track) prune(r *receiver, p *peer, held map[ref]engine.ArrayState) {
 	for x := range t.pending {
 		t.pruneArray(r, p, held, x)
@@ -314,7 +315,7 @@ func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]en
 			t.waiting -= next.cost()
 			r.rounds(ctx, p, t, held, []round{next})
 			if held[x].Version == a.Version {
-				break // refused: the gap is asked for
+				break // refused: the gap will be asked for
 			}
 		}
 	}
@@ -333,20 +334,22 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 		r.refuse(p.key.hint(), reasonRollback, "")
 		return
 	case ok && a.Partial == 0 && x.at <= a.Version, a.Partial > x.at:
-		return // older than what is here
+		return // older than the replica
 	case m.stamp.boot < a.Boot:
-		return // of a past that may be no longer
+		return // from a past that may have been rolled back
 	case !x.lineage.contains(a, m.stamp.boot):
 		r.doubt(p, t)
 		return
 	}
-	if now, _ := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: x.geometry, Pages: len(x.pages)}); !now {
-		return // if there will be room, it is asked for again
+	if now, _ := r.fits(p, t, held,
+		engine.Need{Array: x.array, Start: x.start, Geometry: x.geometry, Pages: len(x.pages)}); !now {
+		return // if there will be room, the image is asked for again
 	}
 	parts := make([]engine.Parsed, len(x.pages))
 	for i, page := range x.pages {
 		var err error
-		parts[i], err = r.m.opts.Engine.ParsePart(engine.Part{Array: x.array, Start: x.start, Geometry: x.geometry, Image: page, At: x.at, Boot: m.stamp.boot})
+		parts[i], err = r.m.opts.Engine.ParsePart(engine.Part{Array: x.array, Start: x.start, Geometry: x.geometry,
+			Image: page, At: x.at, Boot: m.stamp.boot})
 		if err != nil {
 			r.refuseError(p, err)
 			return
@@ -362,7 +365,7 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 	r.figures(p.key.hint(), func(s *stats) { s.pages += n })
 	held = r.replica(p.ID)
 	a = held[x.ref]
-	// What is here counts, though some images may be missing.
+	// The pages received so far count, even if some images are missing.
 	r.suspend(ctx, p, cmp.Or(tooFull(&r.m.opts, r.m.opts.Now(), a), r.showsTooMuch(p, t, a)))
 	if a.Partial != 0 {
 		return // more to come

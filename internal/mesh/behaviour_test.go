@@ -23,7 +23,7 @@ type site struct {
 	*Mesh
 	engine *engine.Engine
 	bus    *memBus   // to the first broker
-	wires  []*memBus // to all of them
+	wires  []*memBus // to all brokers
 	id     *Identity
 	log    bytes.Buffer
 	stop   func()
@@ -46,13 +46,15 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	t.Helper()
 	s := &site{}
 	eo.Secret = testSecret
-	eo.Tally = engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: max(eo.Tally.Capacity, 20_000), Error: 1e-3, Memory: eo.Tally.Memory}
+	eo.Tally = engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: max(eo.Tally.Capacity, 20_000),
+		Error: 1e-3, Memory: eo.Tally.Memory}
 	eo.Block = engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 1e-6}
 	e, err := engine.Open(context.Background(), eo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: memoryDir(t), Engine: e, KeyID: testSecret.ID(), Mode: External, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
+	o := Options{Dir: memoryDir(t), Engine: e, KeyID: testSecret.ID(), Mode: External,
+		Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if change != nil {
 		change(&o)
 	}
@@ -89,8 +91,8 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	return s
 }
 
-// trust makes every site of the list a peer of the first, and has them answer
-// what it asks, as every node that shares does.
+// trust makes every site of the list a peer of the first, and makes them answer its asks, as every
+// sharing node does.
 func trust(t *testing.T, s *site, weight float64, peers ...*site) {
 	t.Helper()
 	for _, p := range peers {
@@ -128,10 +130,10 @@ func inBubble(t *testing.T, f func(t *testing.T, k *memBroker)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newMemBroker(rand.New(rand.NewPCG(1, 1)))) })
 }
 
-// settle waits until everything that was counted is shared.
+// settle waits until all counts are shared.
 func settle() { time.Sleep(5 * time.Second) }
 
-// A slowEngine calls before once, when it is given something of a peer.
+// A slowEngine calls before once, when it is given a part of a peer.
 type slowEngine struct {
 	*engine.Engine
 	before func()
@@ -145,8 +147,8 @@ func (e *slowEngine) ApplyRemote(ctx context.Context, origin string, parts []eng
 	return e.Engine.ApplyRemote(ctx, origin, parts)
 }
 
-// TestRollbackInTheMiddle: a peer is rolled back while the receiver is in the middle of a message
-// of it, which brings what the rollback drops. It does not count.
+// TestRollbackInTheMiddle rolls a peer back while the receiver handles a message with counts that
+// the rollback drops. They must not count.
 func TestRollbackInTheMiddle(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		memory := &slowEngine{Engine: smallEngine(t, nil)}
@@ -172,11 +174,10 @@ func TestRollbackInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestPaperMerging: the examples of the paper on merging counting filters. Two
-// servers count an element whose cells hold (2,5,8) at one and (4,4,3) at the
-// other: the merged count is 2+3 from the servers' own arrays, never less than
-// the truth; and once one more report arrived at each, the counts of both add up
-// exactly, where H1 on a merged array would have lost reports.
+// TestPaperMerging follows the examples of the paper on merging counting filters. Two servers count
+// an element with the cells (2,5,8) at one and (4,4,3) at the other. The merged count is 2+3 from
+// the servers' own arrays, never less than the truth. After one further report at each, the counts
+// of both add up exactly, while H1 on a merged array would have lost reports.
 func TestPaperMerging(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		a, b := newSite(t, k, nil), newSite(t, k, nil)
@@ -192,7 +193,7 @@ func TestPaperMerging(t *testing.T) {
 				t.Errorf("merged count %d, want 2 + 3", got)
 			}
 		}
-		// The delta formula: what travels is what was added since the last time.
+		// The delta formula: a round has the adds since the last one.
 		for range 3 {
 			before := a.engine.Own()[0].Version
 			report(t, a.engine, 1, bulkhead.Sighting, 2)
@@ -211,11 +212,11 @@ func TestPaperMerging(t *testing.T) {
 	})
 }
 
-// TestRollback: what a peer counted since a time is dropped and does not come
-// back by itself; its next generation counts.
+// TestRollback checks that a peer's counts since a time are dropped and do not come back by
+// themselves, and that its next generation counts.
 func TestRollback(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		slow := func(o *Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute } // days are long
+		slow := func(o *Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute } // the test runs for days
 		home, peer := newSite(t, k, slow), newSite(t, k, slow)
 		defer home.stop()
 		defer peer.stop()
@@ -239,14 +240,16 @@ func TestRollback(t *testing.T) {
 			counted uint64
 		}{{time.Time{}, 2}, {today, 1}} {
 			l, err := home.Loss(peer.id.ID(), tt.since)
-			if err != nil || l.Counted != tt.counted || l.Arrays != int(tt.counted) || l.From.Before(tt.since) || l.From.After(today) {
+			if err != nil || l.Counted != tt.counted || l.Arrays != int(tt.counted) || l.From.Before(tt.since) ||
+				l.From.After(today) {
 				t.Errorf("loss since %v: %+v, %v, want %d keys", tt.since, l, err, tt.counted)
 			}
 		}
 		if _, err := home.Loss(peer.id.ID(), time.Now().Add(time.Hour)); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("loss by a rollback to the future: %v", err)
 		}
-		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Add(time.Hour)); !errors.Is(err, bulkhead.ErrMalformed) {
+		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Add(time.Hour)); !errors.Is(err,
+			bulkhead.ErrMalformed) {
 			t.Errorf("rollback to the future: %v", err)
 		}
 		report(t, peer.engine, 1, bulkhead.Sighting, 5)
@@ -274,8 +277,8 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// TestOvertakenHead: a head that was made before an array began, and arrives
-// after the array's first round, is no sign that the origin has lost the array.
+// TestOvertakenHead checks that a head made before an array began, and received after the array's
+// first round, is no sign that the origin lost the array.
 func TestOvertakenHead(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		slow := func(o *Options) { o.Heartbeat = time.Hour }
@@ -300,8 +303,8 @@ func TestOvertakenHead(t *testing.T) {
 	})
 }
 
-// TestMemoryBudget: what exceeds the memory and cannot be merged is refused with
-// the name of the setting, and what is there goes on.
+// TestMemoryBudget checks that an array that exceeds the memory and cannot be merged is refused
+// with the name of the setting, and that the present arrays still count.
 func TestMemoryBudget(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		one := newSite(t, k, nil)
@@ -343,9 +346,9 @@ func memoryStore(t *testing.T) *store.Store {
 	return st
 }
 
-// TestMergedPeers: twelve peers where there is memory for four arrays: the counts of
-// all arrive, exactly while the merged arrays are far from full; a peer that is
-// evicted or rolled back goes out of them, and one that comes back goes in.
+// TestMergedPeers has twelve peers and memory for four arrays. All counts arrive, exactly while the
+// merged arrays are far from full. An evicted or rolled back peer leaves the merged arrays, and a
+// returning peer enters them.
 func TestMergedPeers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		const n = 12
@@ -407,8 +410,8 @@ func TestMergedPeers(t *testing.T) {
 	})
 }
 
-// TestOriginAway: a node that joins while an origin is away learns from the
-// broker what the origin had counted.
+// TestOriginAway checks that a node that joins while an origin is away gets the origin's counts
+// from the broker.
 func TestOriginAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		peer := newSite(t, k, nil)
@@ -429,9 +432,8 @@ func TestOriginAway(t *testing.T) {
 	})
 }
 
-// TestThirtyTwoOrigins: 32 origins count the same and different signatures; one
-// node holds them all, and what it says is never under the truth and over it
-// only as often as its arrays promise.
+// TestThirtyTwoOrigins has 32 origins with common and different signatures. The counts of one node
+// that holds them all are never below the truth, and above it only as often as its arrays promise.
 func TestThirtyTwoOrigins(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		slow := func(o *Options) { o.Heartbeat = 10 * time.Second }
@@ -473,9 +475,9 @@ func TestThirtyTwoOrigins(t *testing.T) {
 	})
 }
 
-// TestOneOfTwoBrokersAway: what an origin told one broker before it went for good is
-// read when that one is back, though the other has been heard all the time; and so is
-// what a node had no time to read before it was stopped.
+// TestOneOfTwoBrokersAway checks that messages which an origin sent to one broker before it went
+// for good are read when that broker is back, although the other was connected all the time. The
+// same holds for messages that a node had no time to read before it was stopped.
 func TestOneOfTwoBrokersAway(t *testing.T) {
 	for name, stop := range map[string]bool{"connection": false, "restart": true} {
 		t.Run(name, func(t *testing.T) {

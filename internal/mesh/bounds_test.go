@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// adds returns rounds of so many adds and of so many keys.
+// adds returns rounds with n adds and with keys keys.
 func adds(t *testing.T, n, keys int) (counts, lists *filter.Round) {
 	t.Helper()
 	c, err := filter.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4})
@@ -35,8 +35,8 @@ func adds(t *testing.T, n, keys int) (counts, lists *filter.Round) {
 	return counts, lists
 }
 
-// TestGrowth: an hour's worth comes at once, what is used comes back by the minute, and
-// after a silence of an hour as much beside it as the silence would have brought.
+// TestGrowth checks that an hour's allowance may arrive at once, that the used part is restored by
+// the minute, and that a silence of an hour or more adds its own allowance.
 func TestGrowth(t *testing.T) {
 	o := &Options{MaxAdds: 100, MaxListings: 10, StreamAge: 72 * time.Hour}
 	begun := time.Unix(1_800_000_000, 0)
@@ -80,8 +80,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestLook: an array is looked at when its keys could show too much, and again when
-// there is a sixteenth more of them, or they began anew.
+// TestLook checks that an array is inspected when its keys could report too much, and again when
+// they have grown by a sixteenth or begun anew.
 func TestLook(t *testing.T) {
 	for _, tt := range []struct {
 		g     filter.Geometry
@@ -95,11 +95,13 @@ func TestLook(t *testing.T) {
 			return engine.ArrayState{Array: engine.ArraySpam, Start: 5, Geometry: tt.g, Keys: keys}
 		}
 		if l.due(at(tt.least)) || !l.due(at(tt.least+1)) {
-			t.Errorf("%v: looked at with %d keys: %v; with one more: %v", tt.g, tt.least, l.due(at(tt.least)), l.due(at(tt.least+1)))
+			t.Errorf("%v: looked at with %d keys: %v; with one more: %v", tt.g, tt.least, l.due(at(tt.least)),
+				l.due(at(tt.least+1)))
 		}
 		seen := 16 * tt.least
 		l[ref{engine.ArraySpam, 5}] = seen
-		for keys, want := range map[uint64]bool{seen: false, seen + tt.least: false, seen + tt.least + 1: true, seen - 1: true, tt.least: false} {
+		for keys, want := range map[uint64]bool{seen: false, seen + tt.least: false, seen + tt.least + 1: true,
+			seen - 1: true, tt.least: false} {
 			if got := l.due(at(keys)); got != want {
 				t.Errorf("%v: looked at with %d keys, after %d: %v, want %v", tt.g, keys, seen, got, want)
 			}
@@ -107,7 +109,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestDraw: a peer has sent twice what there is, and as much again in ten minutes.
+// TestDraw checks that a peer gets twice the size of all arrays, and as much again in ten minutes.
 func TestDraw(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		m := closed(t, nil)
@@ -149,7 +151,7 @@ func TestDraw(t *testing.T) {
 		if s.forgetDraws(); len(s.draws) != 0 {
 			t.Error("something is known of a peer that is none")
 		}
-		// Images that are larger than keys make believe count as they are.
+		// Images that are larger than their keys suggest count with their real size.
 		s.arrays[ref{engine.ArraySpam, 5}] = &ownArray{image: 4 << 20}
 		if s.may(h, own); s.draws[h].left != drawLeast+2<<20+8<<20 {
 			t.Errorf("%.0f bytes, want twice those of the images", s.draws[h].left)
@@ -157,8 +159,8 @@ func TestDraw(t *testing.T) {
 	})
 }
 
-// TestIntake compares the queue before the receiver with a list: first in, first out,
-// and no more bytes than all may have, and one sender.
+// TestIntake compares the queue before the receiver with a list: first in, first out, within the
+// limits of all bytes and of one sender's bytes.
 func TestIntake(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -197,7 +199,8 @@ func TestIntake(t *testing.T) {
 			}
 			x := incoming{from: hint{byte(rng.IntN(5))}}
 			if rng.IntN(10) > 0 {
-				x.size, x.m = rng.IntN(12<<20), &message{said: make([]byte, 10), rounds: make([]round, rng.IntN(3)), wants: make([]arrayHead, rng.IntN(3))}
+				x.size, x.m = rng.IntN(12<<20), &message{said: make([]byte, 10), rounds: make([]round, rng.IntN(3)),
+					wants: make([]arrayHead, rng.IntN(3))}
 				if want := x.size + 10 + queuedCost*(1+len(x.m.rounds)+len(x.m.wants)); x.cost() != want {
 					t.Fatalf("cost %d, want %d", x.cost(), want)
 				}
@@ -229,8 +232,8 @@ func TestIntake(t *testing.T) {
 	}
 }
 
-// TestIntakeWaits: what has no room waits until something is taken, or its context ends;
-// what is over its sender's share waits only if it wants to.
+// TestIntakeWaits checks that an item without room waits until another is taken, or its context
+// ends, and that an item over its sender's share waits only on request.
 func TestIntakeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newIntake()
@@ -275,8 +278,8 @@ func TestIntakeWaits(t *testing.T) {
 	})
 }
 
-// TestLongLineage: of many processes the newest are known one by one, and of the
-// others what the first of them found.
+// TestLongLineage checks that the newest of many processes are kept one by one, and the others are
+// joined with the base of the first.
 func TestLongLineage(t *testing.T) {
 	var l lineage
 	for i := range uint64(3 * maxEpochs) {
@@ -289,12 +292,13 @@ func TestLongLineage(t *testing.T) {
 		}
 	}
 	last := uint64(10 + 3*maxEpochs - 1)
-	for boot, want := range map[uint64]uint64{last: math.MaxUint64, last + 5: math.MaxUint64, last - 1: l[len(l)-1].Base, last - 2: l[len(l)-2].Base, 0: 0} {
+	for boot, want := range map[uint64]uint64{last: math.MaxUint64, last + 5: math.MaxUint64,
+		last - 1: l[len(l)-1].Base, last - 2: l[len(l)-2].Base, 0: 0} {
 		if got := l.upTo(boot); got != want {
 			t.Errorf("of process %d all up to %d is part of it, want %d", boot, got, want)
 		}
 	}
-	// A process that found less than those before it: what they added is gone.
+	// A process found less than the processes before it: their adds are gone.
 	if got := l.with(epoch{last + 1, 50}); len(got) != 2 || got[0].Base != 0 || got[1] != (epoch{last + 1, 50}) {
 		t.Errorf("set back to 50: %v", got)
 	}
@@ -302,7 +306,8 @@ func TestLongLineage(t *testing.T) {
 		t.Errorf("set back to nothing: %v", got)
 	}
 	var none lineage
-	if !none.contains(engine.ArrayState{Version: 7, Boot: 3}, 3) || none.contains(engine.ArrayState{Version: 7, Boot: 4}, 3) {
+	if !none.contains(engine.ArrayState{Version: 7, Boot: 3}, 3) ||
+		none.contains(engine.ArrayState{Version: 7, Boot: 4}, 3) {
 		t.Error("of a process that was never set back all is part, and nothing of a later one")
 	}
 	set := lineage{{1, 0}, {5, 20}}
@@ -310,14 +315,15 @@ func TestLongLineage(t *testing.T) {
 		version, partial, boot uint64
 		want                   bool
 	}{{20, 0, 1, true}, {21, 0, 1, false}, {10, 21, 1, false}, {10, 20, 1, true}, {99, 0, 5, true}, {1, 0, 7, false}} {
-		if got := set.contains(engine.ArrayState{Version: tt.version, Partial: tt.partial, Boot: tt.boot}, 6); got != tt.want {
+		if got := set.contains(engine.ArrayState{Version: tt.version, Partial: tt.partial, Boot: tt.boot},
+			6); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
 }
 
-// TestIntakeBounds: the queue takes what fills it, or a sender's share of it, to the byte,
-// and of whatever size what comes while it is empty.
+// TestIntakeBounds checks that the queue takes items that fill it, or a sender's share of it, to
+// the byte, and an item of any size while it is empty.
 func TestIntakeBounds(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -368,11 +374,12 @@ func TestIntakeBounds(t *testing.T) {
 	}
 }
 
-// TestExcess: how far a peer is above its rate is stated in words.
+// TestExcess checks the text about a peer above its rate.
 func TestExcess(t *testing.T) {
 	o := &Options{MaxAdds: 100, MaxListings: 10}
 	for want, g := range map[string]growth{
-		"": {adds: 6000, listings: 600}, "5 adds above its rate, limit 100 a minute": {adds: 6005, listings: 600}, "7 listings above its rate, limit 10 a minute": {adds: 6000, listings: 607},
+		"": {adds: 6000, listings: 600}, "5 adds above its rate, limit 100 a minute": {adds: 6005, listings: 600},
+		"7 listings above its rate, limit 10 a minute": {adds: 6000, listings: 607},
 	} {
 		if got := g.excess(o); got != want {
 			t.Errorf("%+v: %q, want %q", g, got, want)

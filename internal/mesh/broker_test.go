@@ -10,11 +10,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestSubjects: a subject of a broker names a kind, an origin in full and a key, and no
-// other text is one.
+// TestSubjects checks that a subject has a kind, a full origin and a key, and that no other text is
+// a subject.
 func TestSubjects(t *testing.T) {
 	n, h := newNames(testSecret.ID()), hint{1, 2, 3, 4, 5, 6, 7, 0xab}
-	for _, want := range []topic{{kindDelta, h, ""}, {kindHead, h, ""}, {kindImage, h, "0-5-7"}, {kindAsk, h, h.String()}} {
+	for _, want := range []topic{{kindDelta, h, ""}, {kindHead, h, ""}, {kindImage, h, "0-5-7"},
+		{kindAsk, h, h.String()}} {
 		if got, ok := n.parse(n.subject(want)); !ok || got != want {
 			t.Errorf("%s is read as %+v, %v", n.subject(want), got, ok)
 		}
@@ -23,13 +24,15 @@ func TestSubjects(t *testing.T) {
 		t.Errorf("subject %s", got)
 	}
 	start := "bh." + n.net + "."
-	for _, bad := range []string{"", "bh.", start, start + "d", start + "d.", start + "dd.01020304050607ab", start + "d.01020304050607", start + "d.01020304050607a", start + "d.01020304050607AB",
+	for _, bad := range []string{"", "bh.", start, start + "d", start + "d.", start + "dd.01020304050607ab",
+		start + "d.01020304050607", start + "d.01020304050607a", start + "d.01020304050607AB",
 		start + "d.01020304050607abc", start + "d.01020304050607abcd", start + "d.01020304050607xy", "bh.0000000000000000.d.01020304050607ab", start + "dx01020304050607ab"} {
 		if got, ok := n.parse(bad); ok {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
 	}
-	for key, want := range map[string]bool{h.String(): true, "": false, h.String() + "0": false, strings.ToUpper(h.String()): false, h.String()[1:]: false} {
+	for key, want := range map[string]bool{h.String(): true, "": false, h.String() + "0": false,
+		strings.ToUpper(h.String()): false, h.String()[1:]: false} {
 		if got, ok := (topic{kindAsk, hint{9}, key}).sender(); ok != want || ok && got != h {
 			t.Errorf("an ask with key %q is of %v, %v", key, got, ok)
 		}
@@ -47,8 +50,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestBrokerErrors: the last error of a broker is shown until it is back, and
-// each is logged once; that nobody may hear other networks is no error.
+// TestBrokerErrors checks that the last error of a broker is reported until it reconnects, and that
+// each error is logged once. A denied subscription to other networks is no error.
 func TestBrokerErrors(t *testing.T) {
 	var log lockedBuffer
 	m := closed(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -64,7 +67,8 @@ func TestBrokerErrors(t *testing.T) {
 		err   error
 		lines int
 		last  string
-	}{{nil, 0, ""}, {errors.New("no permission for " + headsOfAll), 0, ""}, {errors.New("x"), 1, "x"}, {errors.New("x"), 1, "x"}, {errors.New("y"), 2, "y"}, {nil, 2, "y"}} {
+	}{{nil, 0, ""}, {errors.New("no permission for " + headsOfAll), 0, ""}, {errors.New("x"), 1, "x"},
+		{errors.New("x"), 1, "x"}, {errors.New("y"), 2, "y"}, {nil, 2, "y"}} {
 		b.failed(step.err)
 		if lines() != step.lines || last() != step.last {
 			t.Errorf("%v: %d lines, last %q; want %d, %q", step.err, lines(), last(), step.lines, step.last)
@@ -75,7 +79,8 @@ func TestBrokerErrors(t *testing.T) {
 			t.Errorf("back: last %q", last())
 		}
 	}
-	if got := cleared(bulkhead.ErrReadOnly); got.Error() != bulkhead.ErrReadOnly.Error() || errors.Is(got, bulkhead.ErrReadOnly) {
+	if got := cleared(bulkhead.ErrReadOnly); got.Error() != bulkhead.ErrReadOnly.Error() ||
+		errors.Is(got, bulkhead.ErrReadOnly) {
 		t.Errorf("cleared: %v", got)
 	}
 }

@@ -29,8 +29,8 @@ func (e *busyEngine) Images(ctx context.Context, a engine.Array, start uint64) (
 	return e.Engine.Images(ctx, a, start)
 }
 
-// TestImagesUnderLoad: a node that is sent images of an array that changes all
-// the time goes on with rounds from there.
+// TestImagesUnderLoad checks that a node that receives images of a constantly changing array
+// continues with rounds from there.
 func TestImagesUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, busy := newSite(t, k, nil), &busyEngine{t: t}
@@ -45,7 +45,8 @@ func TestImagesUnderLoad(t *testing.T) {
 		k.wipe()
 		trust(t, home, 1, peer)
 		time.Sleep(time.Minute)
-		if got, sent, images := check(t, home.engine, 1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent || images > 2 {
+		if got, sent, images := check(t, home.engine, 1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent ||
+			images > 2 {
 			t.Errorf("%d sightings after %d images, want %d after one", got, images, sent)
 		}
 	})
@@ -65,8 +66,8 @@ func (e *eagerEngine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.A
 	return parts, own, err
 }
 
-// TestHeadUnderLoad: a server that counts all the time tells its peers only of what it has
-// sent, so they ask for nothing.
+// TestHeadUnderLoad checks that the heads of a server that counts all the time cover only what it
+// has sent, so that peers ask for nothing.
 func TestHeadUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		busy := &eagerEngine{t: t}
@@ -79,7 +80,7 @@ func TestHeadUnderLoad(t *testing.T) {
 		defer origin.stop()
 		settle()
 		trust(t, home, 1, origin)
-		time.Sleep(time.Minute) // what had been counted before is asked for
+		time.Sleep(time.Minute) // earlier counts are requested
 		before := home.peer(t, origin).Asked
 		time.Sleep(10 * time.Minute)
 		if p := home.peer(t, origin); p.Asked != before || p.Missing != 0 || len(p.Refusals) > 0 {
@@ -91,14 +92,15 @@ func TestHeadUnderLoad(t *testing.T) {
 	})
 }
 
-// TestBeforeRun: what is counted before the node has begun to share is shared, too.
+// TestBeforeRun checks that counts from before the node has begun to share are shared as well.
 func TestBeforeRun(t *testing.T) {
 	id, err := OpenIdentity(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := smallEngine(t, nil)
-	m, err := prepare(t.Context(), Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External, Identity: id})
+	m, err := prepare(t.Context(),
+		Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External, Identity: id})
 	if err != nil {
 		t.Fatal(err)
 	}

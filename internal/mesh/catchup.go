@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// markEvery is the number of stored messages after which the receiver is told how far
-// the reading has come.
+// markEvery is the number of stored messages after which the receiver is notified of the reading
+// position.
 const markEvery = 64
 
-// catchUp reads what a bus has stored: images of the origins of which this node holds
-// nothing, and all deltas since the node was last connected. If it fails or drops
-// something, the next attempt goes on from there.
+// catchUp reads the stored messages of a bus: images of the origins of which this node holds
+// nothing, and all deltas since the node was last connected. If it fails or drops a message, the
+// next attempt continues from there.
 func (r *receiver) catchUp(ctx context.Context, b bus) {
 	if r.in.put(ctx, incoming{bus: b, catches: true}, true) != nil {
 		return
@@ -42,7 +42,7 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 		r.m.opts.Log.Warn("messages stored by the broker not read to the end; requesting them from peers", "err", err)
 	}
 	if ctx.Err() == nil && (err == nil || limited.Err() != nil) {
-		_ = r.in.put(ctx, incoming{bus: b, caught: true}, true) // behind all that was read; fails if ctx ends
+		_ = r.in.put(ctx, incoming{bus: b, caught: true}, true) // after all messages read; fails if ctx ends
 	}
 }
 
@@ -65,7 +65,8 @@ func (r *receiver) unread(b bus) time.Time {
 	return since
 }
 
-// passed notes how far a bus has been read, if x says that instead of a message.
+// passed records how far a bus has been read, if x reports that. It returns false if x is a
+// message.
 func (r *receiver) passed(x *incoming) bool {
 	switch {
 	case x.m != nil:
@@ -80,8 +81,8 @@ func (r *receiver) passed(x *incoming) bool {
 	return true
 }
 
-// imagesOfNew reads the stored images of the origins of which this node holds nothing.
-// None of them can keep the others waiting for longer than its share of the time.
+// imagesOfNew reads the stored images of the origins of which this node holds nothing. Each origin
+// has an equal share of the time, so that none delays the others for longer.
 func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
 	var list []hint
 	for _, p := range r.m.peerList() {
@@ -97,8 +98,8 @@ func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
 	}
 }
 
-// fetch reads the stored images of one origin, and its deltas if wanted, as long as it
-// is a peer.
+// fetch reads the stored images of one origin, and its deltas if wanted, as long as the origin is a
+// peer.
 func (r *receiver) fetch(ctx context.Context, b bus, origin hint, deltas bool) {
 	handle := func(a arrival) bool {
 		r.deliver(ctx, b, a, true)

@@ -28,13 +28,13 @@ import (
 // A cluster is three nats-server processes.
 type cluster struct {
 	urls  []string
-	leafs []string // where they take leaf nodes
+	leafs []string // addresses for leaf nodes
 	cmds  []*exec.Cmd
 }
 
-// A setup is what the configuration of each server says besides, in NATS's form.
+// A setup is the additional configuration of each server, in NATS's form.
 type setup struct {
-	users     string // and whatever else stands by itself
+	users     string // and other top-level parts
 	jetstream string // in its block
 	cluster   string // in its block
 	leafs     string // in its block; "": there are no leaf nodes
@@ -53,7 +53,8 @@ func startCluster(t *testing.T, s setup) *cluster {
 		for _, r := range routes {
 			others = append(others, "nats-route://"+r)
 		}
-		conf := fmt.Sprintf("listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\ncluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
+		conf := fmt.Sprintf(
+			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\ncluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
 			clients[i], i, t.TempDir(), s.jetstream, routes[i], strings.Join(others, ", "), s.cluster, s.users)
 		if s.leafs != "" {
 			conf += fmt.Sprintf("leafnodes { listen: %q\n%s }\n", c.leafs[i], s.leafs)
@@ -87,8 +88,8 @@ func runServer(t *testing.T, conf string) *exec.Cmd {
 	return cmd
 }
 
-// TestCluster: the same counts through three nats-server processes of a cluster,
-// one of which is killed.
+// TestCluster shares counts through three nats-server processes of a cluster, one of which is
+// killed.
 func TestCluster(t *testing.T) {
 	c := startCluster(t, setup{})
 	var engines []*engine.Engine
@@ -96,9 +97,10 @@ func TestCluster(t *testing.T) {
 	for i := range 3 {
 		e := smallEngine(t, nil)
 		dir, id := identity(t)
-		// Each node begins with another server.
+		// Each node connects to another server first.
 		servers := append(append([]string{}, c.urls[i:]...), c.urls[:i]...)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: e, Mode: External, Servers: servers, Credentials: NoCredentials, Replicas: 3}))
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: e, Mode: External, Servers: servers,
+			Credentials: NoCredentials, Replicas: 3}))
 		engines, meshes = append(engines, e), append(meshes, m)
 	}
 	befriend(t, meshes...)
@@ -143,7 +145,7 @@ func newTeam(t *testing.T) *team {
 	return w
 }
 
-// users is what lets them in, each with the least privilege.
+// users returns the users of the team's nodes, each with the least privilege.
 func (w *team) users(domain string) string {
 	w.t.Helper()
 	text, err := Grants(networkOf(testSecret), domain, w.ids[0].ID(), w.ids[1].ID(), w.ids[2].ID())
@@ -153,9 +155,11 @@ func (w *team) users(domain string) string {
 	return text
 }
 
-// open opens a node that begins with another server than the others, as with says.
+// open opens a node that connects first to another server than the others, with options changed by
+// with.
 func (w *team) open(i int, servers []string, with func(i int, o *Options)) (*Mesh, func()) {
-	o := quick(Options{Dir: w.dirs[i], Identity: w.ids[i], Engine: w.engines[i], Mode: External, Replicas: 3, Log: slog.New(slog.NewTextHandler(&w.logs[i], nil))})
+	o := quick(Options{Dir: w.dirs[i], Identity: w.ids[i], Engine: w.engines[i], Mode: External, Replicas: 3,
+		Log: slog.New(slog.NewTextHandler(&w.logs[i], nil))})
 	if servers != nil {
 		o.Servers = append(slices.Clone(servers[i:]), servers[:i]...)
 	}
@@ -165,8 +169,8 @@ func (w *team) open(i int, servers []string, with func(i int, o *Options)) (*Mes
 	return start(w.t, o)
 }
 
-// share opens all, has them count, one of them while another is away, and wants all to agree,
-// and nothing to be denied.
+// share opens all nodes and makes them count, one of them while another is away. It wants all to
+// agree, and nothing to be denied.
 func (w *team) share(servers []string, with func(i int, o *Options)) {
 	t := w.t
 	t.Helper()
@@ -174,7 +178,8 @@ func (w *team) share(servers []string, with func(i int, o *Options)) {
 		m, stop := w.open(i, servers, with)
 		w.meshes, w.stops = append(w.meshes, m), append(w.stops, stop)
 		// The first makes the streams.
-		eventually(t, time.Minute, "the streams are there", func() bool { b := m.Status().Brokers[0]; return b.Answer > 0 && b.Trouble == "" })
+		eventually(t, time.Minute, "the streams are there",
+			func() bool { b := m.Status().Brokers[0]; return b.Answer > 0 && b.Trouble == "" })
 	}
 	befriend(t, w.meshes...)
 	for i, e := range w.engines {
@@ -192,7 +197,7 @@ func (w *team) share(servers []string, with func(i int, o *Options)) {
 	w.well()
 }
 
-// well waits until the servers are well, and wants nothing to have been denied.
+// well waits until the servers have no trouble, and wants nothing to have been denied.
 func (w *team) well() {
 	w.t.Helper()
 	for i, m := range w.meshes {
@@ -206,9 +211,9 @@ func (w *team) well() {
 	}
 }
 
-// TestClusterPrivilege: three nodes that sign in to a cluster with their own keys, and may do
-// what Grants says and no more, share everything, also with one that was away; nothing they
-// need is denied. None can publish in the name of another, or do away with a stream.
+// TestClusterPrivilege checks that three nodes that sign in to a cluster with their own keys, and
+// with exactly the permissions of Grants, share everything, also with a node that was away. Nothing
+// they need is denied. None can publish in another's name, or delete a stream.
 func TestClusterPrivilege(t *testing.T) {
 	w := newTeam(t)
 	c := startCluster(t, setup{users: w.users("")})
@@ -221,8 +226,10 @@ func TestClusterPrivilege(t *testing.T) {
 	defer eve.Close()
 	n := newNames(testSecret.ID())
 	for _, subject := range []string{
-		n.subject(topic{kind: kindDelta, origin: ids[0].public.hint()}), n.headsOf(ids[0].public.hint()), "$JS.API.STREAM.DELETE." + n.deltaStream(),
-		"$JS.API.STREAM.PURGE." + n.imageStream(), "$JS.API.STREAM.CREATE." + n.deltaStream(), "$JS.API.STREAM.UPDATE." + n.deltaStream(), "$JS.API.STREAM.NAMES", "other",
+		n.subject(topic{kind: kindDelta, origin: ids[0].public.hint()}), n.headsOf(ids[0].public.hint()),
+		"$JS.API.STREAM.DELETE." + n.deltaStream(),
+		"$JS.API.STREAM.PURGE." + n.imageStream(), "$JS.API.STREAM.CREATE." + n.deltaStream(),
+		"$JS.API.STREAM.UPDATE." + n.deltaStream(), "$JS.API.STREAM.NAMES", "other",
 	} {
 		if err := errors.Join(eve.Publish(subject, []byte("x")), eve.Flush()); err != nil {
 			t.Fatal(err)
@@ -233,7 +240,7 @@ func TestClusterPrivilege(t *testing.T) {
 	}
 }
 
-// unreachable waits until a node that cannot sign in says why.
+// unreachable waits until a node that cannot sign in reports the reason.
 func (w *team) unreachable(i int, servers []string, want string, with func(i int, o *Options)) {
 	w.t.Helper()
 	m, stop := w.open(i, servers, with)
@@ -244,8 +251,8 @@ func (w *team) unreachable(i int, servers []string, want string, with func(i int
 	})
 }
 
-// TestClusterTLS: the servers show certificates of an authority of their own, and want one of
-// each node. A node without one, or that trusts other authorities, is told so.
+// TestClusterTLS has servers with certificates of their own authority, which require one of each
+// node. A node without one, or that trusts other authorities, reports that.
 func TestClusterTLS(t *testing.T) {
 	w, a := newTeam(t), newAuthority(t)
 	cert, key := a.issue("server", nil)
@@ -262,7 +269,8 @@ func TestClusterTLS(t *testing.T) {
 	})
 	w.share(servers, func(i int, o *Options) {
 		o.CA = a.file
-		o.Cert, o.Key = a.issue(fmt.Sprint("node", i), func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+		o.Cert, o.Key = a.issue(fmt.Sprint("node", i),
+			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 	})
 }
 
@@ -290,7 +298,7 @@ func (o *tenancy) conf() string {
 		publicOf(o.t, o.account), sign(account), of.SystemAccount, sign(jwt.NewAccountClaims(of.SystemAccount)))
 }
 
-// least gives a user what a node may do; the first also makes the streams.
+// least gives a user the permissions of a node; the first node also makes the streams.
 func (w *team) least(i int) func(*jwt.UserClaims) {
 	n, api := newNames(testSecret.ID()), jetStreamAPI("")
 	return func(c *jwt.UserClaims) {
@@ -303,20 +311,24 @@ func (w *team) least(i int) func(*jwt.UserClaims) {
 	}
 }
 
-// TestClusterJWT: servers in operator mode, and users with credentials of an account, each with
-// the least privilege. A node whose credentials are of another account is not let in, and is
-// once the file is another one.
+// TestClusterJWT has servers in operator mode, and users with credentials of an account, each with
+// the least privilege. A node with credentials of another account is refused, and is admitted once
+// its file is replaced.
 func TestClusterJWT(t *testing.T) {
 	w, o := newTeam(t), newTenancy(t)
 	c := startCluster(t, setup{users: o.conf()})
 	creds := func(i int, options *Options) { options.Credentials = o.user(fmt.Sprint("node", i), w.least(i)) }
-	w.unreachable(0, c.urls, "uthorization", func(i int, options *Options) { options.Credentials = newTenancy(t).user("stranger", w.least(i)) })
+	w.unreachable(0, c.urls, "uthorization", func(i int, options *Options) {
+		options.Credentials = newTenancy(t).user("stranger", w.least(i))
+	})
 	w.share(c.urls, creds)
 
 	w.stops[1]()
 	file := newTenancy(t).user("stranger", w.least(1))
 	w.meshes[1], w.stops[1] = w.open(1, c.urls, func(_ int, options *Options) { options.Credentials = file })
-	eventually(t, time.Minute, "the stranger is refused", func() bool { return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].has("uthorization") })
+	eventually(t, time.Minute, "the stranger is refused", func() bool {
+		return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].has("uthorization")
+	})
 	report(t, w.engines[1], 2, bulkhead.Sighting, 1000)
 	if err := os.Rename(o.user("renewed", w.least(1)), file); err != nil {
 		t.Fatal(err)
@@ -325,37 +337,41 @@ func TestClusterJWT(t *testing.T) {
 	w.well()
 }
 
-// TestLeaf: a site runs a nats-server of its own, which is a leaf node of a cluster that keeps
-// the streams, in a JetStream domain. The cluster lets the site pass on what is of the network,
-// and ask for what its nodes may. The site's server is killed, and nobody misses what was
-// counted meanwhile.
+// TestLeaf has a site with its own nats-server, a leaf node of a cluster that keeps the streams, in
+// a JetStream domain. The cluster allows the site the network's messages, and the requests that its
+// nodes may make. The site's server is killed, and no counts made in that time are missing
+// afterwards.
 func TestLeaf(t *testing.T) {
 	w := newTeam(t)
 	const domain = "hub"
 	n := newNames(testSecret.ID())
 	all := "bh." + n.net + ".>"
 	publish, subscribe := []string{all, headsOfAll}, []string{all, headsOfAll}
-	// The first node is at the cluster, the others are the site's.
+	// The first node connects to the cluster, the others to the site.
 	for _, id := range w.ids[1:] {
-		for _, api := range []string{jetStreamAPI(domain), jetStreamAPI("")} { // which of them is looked at depends on the server's version
+		for _, api := range []string{jetStreamAPI(domain),
+			jetStreamAPI("")} { // the server's version decides which one is checked
 			p, s := n.grants(id.public.hint(), api)
 			publish, subscribe = append(publish, p...), append(subscribe, s...)
 		}
 	}
-	site := fmt.Sprintf("{ user: site, password: secret, permissions: { publish: [\"%s\"], subscribe: [\"%s\"] } }\n", strings.Join(publish, `", "`), strings.Join(subscribe, `", "`))
+	site := fmt.Sprintf("{ user: site, password: secret, permissions: { publish: [\"%s\"], subscribe: [\"%s\"] } }\n",
+		strings.Join(publish, `", "`), strings.Join(subscribe, `", "`))
 	first, err := Grants(networkOf(testSecret), "", w.ids[0].ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startCluster(t, setup{users: strings.Replace(first, "users = [\n", "users = [\n"+site, 1), jetstream: "domain: " + domain, leafs: "no_advertise: true"})
+	c := startCluster(t, setup{users: strings.Replace(first, "users = [\n", "users = [\n"+site, 1),
+		jetstream: "domain: " + domain, leafs: "no_advertise: true"})
 	var remotes []string
 	for _, at := range c.leafs {
 		remotes = append(remotes, fmt.Sprintf("%q", "nats-leaf://site:secret@"+at))
 	}
 	address := freePort(t)
 	leaf := func() *exec.Cmd {
-		return runServer(t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\nleafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
-			address, t.TempDir(), strings.Join(remotes, ", "), w.users(domain)))
+		return runServer(
+			t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\nleafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
+				address, t.TempDir(), strings.Join(remotes, ", "), w.users(domain)))
 	}
 	server := leaf()
 	w.share(nil, func(i int, o *Options) {
@@ -375,7 +391,7 @@ func TestLeaf(t *testing.T) {
 	w.well()
 }
 
-// waited waits for a process that was killed.
+// waited waits for a killed process.
 func waited(cmd *exec.Cmd) error {
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {

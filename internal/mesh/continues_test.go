@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestContinues: a round is taken if it was recorded on what the replica holds, as far as
-// the origin's lineage tells; it waits while that is not known; and it shows that the
-// origin has gone back if it was not.
+// TestContinues checks that a round is accepted if the origin's lineage shows that it was recorded
+// on the replica's content. It waits while that is unknown, and it shows that the origin has gone
+// back if it was not.
 func TestContinues(t *testing.T) {
 	m := closed(t, nil)
 	id := mustIdentity(t)
@@ -49,15 +49,17 @@ func TestContinues(t *testing.T) {
 		tr.next = tt.next
 		r := &round{ref: x, from: tt.version, to: tt.version + 1, boot: tt.round, lineage: tt.said}
 		before := m.Status().Peers[0].Refusals[reasonSuspect]
-		taken := m.receiver.continues(&p, tr, engine.ArrayState{Array: x.array, Start: x.start, Version: tt.version, Boot: tt.boot}, r)
+		taken := m.receiver.continues(&p, tr,
+			engine.ArrayState{Array: x.array, Start: x.start, Version: tt.version, Boot: tt.boot}, r)
 		refused := m.Status().Peers[0].Refusals[reasonSuspect] > before
-		if waits := len(tr.pending[x]) == 1; taken != tt.taken || waits != tt.waits || tr.suspect != tt.bad || refused != tt.bad || tr.doubted.IsZero() == tt.bad {
+		if waits := len(tr.pending[x]) == 1; taken != tt.taken || waits != tt.waits || tr.suspect != tt.bad ||
+			refused != tt.bad || tr.doubted.IsZero() == tt.bad {
 			t.Errorf("%s: taken %v, waits %v, suspect %v, refused %v", tt.name, taken, waits, tr.suspect, refused)
 		}
 	}
 }
 
-// TestHold: rounds wait in the order of their versions, each once, in bounded memory.
+// TestHold checks that rounds wait in the order of their versions, each once, in bounded memory.
 func TestHold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	tr := &track{pending: make(map[ref][]round)}

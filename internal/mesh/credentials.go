@@ -12,15 +12,16 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// maxCredentials bounds a file that a node signs in with, bytes.
+// maxCredentials bounds a file of credentials, in bytes.
 const maxCredentials = 1 << 20
 
-// Access is how a node signs in to NATS servers that somebody else runs: the options of that
-// name.
+// Access holds the files with which a node signs in to NATS servers of another operator. Each field
+// has the name of its option.
 type Access struct{ Credentials, CA, Cert, Key string }
 
-// Check reads the files, and says by option, credentials, ca or cert, which of them are of no use
-// at a time: missing, readable for others though secret, not what they should be, or expired.
+// Check reads the files and returns an error for each option (credentials, ca or cert) whose file
+// is unusable at the given time: missing, secret but readable by others, not of the expected kind,
+// or expired.
 func (a *Access) Check(now time.Time) map[string]error {
 	out := make(map[string]error)
 	note := func(option, file string, check func(time.Time) error) {
@@ -37,7 +38,7 @@ func (a *Access) Check(now time.Time) map[string]error {
 	return out
 }
 
-// readAccess reads a file, which nobody else may read if it is secret.
+// readAccess reads a file. A secret file must not be readable by others.
 func readAccess(path string, secret bool) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -67,7 +68,7 @@ func (a *Access) credentials(now time.Time) error {
 	return nil
 }
 
-// checkCredentials checks what a file of credentials holds: the JWT of a user, and its key.
+// checkCredentials checks the content of a credentials file: a user's JWT and key.
 func checkCredentials(text []byte, now time.Time) error {
 	token, err := nkeys.ParseDecoratedJWT(text)
 	if err != nil {
@@ -75,11 +76,13 @@ func checkCredentials(text []byte, now time.Time) error {
 	}
 	claims, err := jwt.DecodeUserClaims(token)
 	if err != nil {
-		return fmt.Errorf("no user JWT in it, which would stand between lines like \"-----BEGIN NATS USER JWT-----\": %v", err)
+		return fmt.Errorf("no user JWT in it, which would stand between lines like \"-----BEGIN NATS USER JWT-----\": %v",
+			err)
 	}
 	key, err := nkeys.ParseDecoratedUserNKey(text)
 	if err != nil {
-		return fmt.Errorf("no key of a user in it, which would stand between lines like \"-----BEGIN USER NKEY SEED-----\": %v", err)
+		return fmt.Errorf(
+			"no key of a user in it, which would stand between lines like \"-----BEGIN USER NKEY SEED-----\": %v", err)
 	}
 	defer key.Wipe()
 	public, err := key.PublicKey()
@@ -123,8 +126,10 @@ func (a *Access) certificate(now time.Time) error {
 	uses := pair.Leaf.ExtKeyUsage
 	switch {
 	case now.After(pair.Leaf.NotAfter), now.Before(pair.Leaf.NotBefore):
-		return fmt.Errorf("%s is valid from %s to %s", a.Cert, pair.Leaf.NotBefore.UTC().Format(time.DateTime), pair.Leaf.NotAfter.UTC().Format(time.DateTime))
-	case len(uses) > 0 && !slices.Contains(uses, x509.ExtKeyUsageClientAuth) && !slices.Contains(uses, x509.ExtKeyUsageAny):
+		return fmt.Errorf("%s is valid from %s to %s", a.Cert, pair.Leaf.NotBefore.UTC().Format(time.DateTime),
+			pair.Leaf.NotAfter.UTC().Format(time.DateTime))
+	case len(uses) > 0 && !slices.Contains(uses, x509.ExtKeyUsageClientAuth) &&
+		!slices.Contains(uses, x509.ExtKeyUsageAny):
 		return fmt.Errorf("%s is not a certificate of a client: its extended key usage lacks clientAuth", a.Cert)
 	}
 	return nil

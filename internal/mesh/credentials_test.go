@@ -39,8 +39,9 @@ func newAuthority(t testing.TB) *authority {
 		t.Fatal(err)
 	}
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
 	if err != nil {
@@ -59,8 +60,8 @@ func (a *authority) write(name, kind string, der []byte) string {
 	return path
 }
 
-// issue signs a certificate for the loopback address, and returns the files of it and of
-// its key. change may change it before.
+// issue signs a certificate for the loopback address, and returns its file and the file of its key.
+// change may modify it before.
 func (a *authority) issue(name string, change func(*x509.Certificate)) (cert, key string) {
 	a.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,8 +70,10 @@ func (a *authority) issue(name string, change func(*x509.Certificate)) (cert, ke
 	}
 	a.made++
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1 + a.made), Subject: pkix.Name{CommonName: name}, NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(1 + a.made), Subject: pkix.Name{CommonName: name}, NotBefore: a.cert.NotBefore,
+		NotAfter:    a.cert.NotAfter,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	if change != nil {
@@ -115,8 +118,8 @@ func publicOf(t testing.TB, k nkeys.KeyPair) string {
 	return id
 }
 
-// user makes a file of credentials, as "nsc generate creds" does. change may change the
-// claims before they are signed.
+// user makes a file of credentials, as "nsc generate creds" does. change may modify the claims
+// before they are signed.
 func (o *tenancy) user(name string, change func(*jwt.UserClaims)) (file string) {
 	o.t.Helper()
 	key, err := nkeys.CreateUser()
@@ -147,7 +150,7 @@ func (o *tenancy) user(name string, change func(*jwt.UserClaims)) (file string) 
 	return file
 }
 
-// TestAccess: what a node signs in with is checked, and each thing that is wrong has its words.
+// TestAccess checks the files that a node signs in with, and the error for each fault.
 func TestAccess(t *testing.T) {
 	now := time.Now()
 	a, o := newAuthority(t), newTenancy(t)
@@ -193,25 +196,42 @@ func TestAccess(t *testing.T) {
 		"nothing":           {Access{}, nil},
 		"no authentication": {Access{Credentials: NoCredentials}, nil},
 		"all":               {Access{creds, a.file, cert, key}, nil},
-		"nothing is there":  {Access{absent, absent, absent, absent}, map[string]string{"credentials": "no such file", "ca": "no such file", "cert": "no such file"}},
-		"a key is missing":  {Access{Cert: cert, Key: absent}, map[string]string{"cert": "absent"}},
-		"a folder":          {Access{Credentials: a.dir, CA: a.dir}, map[string]string{"credentials": "not a file", "ca": "not a file"}},
-		"others read it":    {Access{Credentials: open(creds, 0o640), Cert: cert, Key: open(key, 0o644)}, map[string]string{"credentials": "mode 0640 lets others read it", "cert": "mode 0644 lets others read it"}},
-		"no PEM":            {Access{CA: creds, Cert: creds, Key: key}, map[string]string{"ca": "no certificate", "cert": "failed to find"}},
-		"no credentials":    {Access{Credentials: a.file}, map[string]string{"credentials": "no user JWT"}},
+		"nothing is there": {Access{absent, absent, absent, absent},
+			map[string]string{"credentials": "no such file", "ca": "no such file", "cert": "no such file"}},
+		"a key is missing": {Access{Cert: cert, Key: absent}, map[string]string{"cert": "absent"}},
+		"a folder": {Access{Credentials: a.dir, CA: a.dir},
+			map[string]string{"credentials": "not a file", "ca": "not a file"}},
+		"others read it": {Access{Credentials: open(creds, 0o640), Cert: cert, Key: open(key, 0o644)},
+			map[string]string{"credentials": "mode 0640 lets others read it", "cert": "mode 0644 lets others read it"}},
+		"no PEM": {Access{CA: creds, Cert: creds, Key: key},
+			map[string]string{"ca": "no certificate", "cert": "failed to find"}},
+		"no credentials": {Access{Credentials: a.file}, map[string]string{"credentials": "no user JWT"}},
 		"of another user": {Access{Credentials: with(func(s string) string {
 			return strings.Split(s, seedAt)[0] + seedAt + strings.Split(must(t, o.user("x", nil)), seedAt)[1]
 		})}, map[string]string{"credentials": "and the key beside it of"}},
-		"without a key":      {Access{Credentials: with(func(s string) string { return strings.Split(s, seedAt)[0] })}, map[string]string{"credentials": "no key of a user"}},
-		"cut off":            {Access{Credentials: with(func(s string) string { return s[:60] })}, map[string]string{"credentials": "no user JWT"}},
-		"empty":              {Access{Credentials: with(func(string) string { return "" })}, map[string]string{"credentials": "no user JWT"}},
-		"expired":            {Access{Credentials: o.user("late", func(c *jwt.UserClaims) { c.Expires = now.Add(-time.Minute).Unix() })}, map[string]string{"credentials": "has expired on"}},
-		"not yet":            {Access{Credentials: o.user("early", func(c *jwt.UserClaims) { c.NotBefore = now.Add(time.Hour).Unix() })}, map[string]string{"credentials": "not valid before"}},
-		"for some days":      {Access{Credentials: o.user("days", func(c *jwt.UserClaims) { c.Expires = now.Add(time.Hour).Unix() })}, nil},
-		"another's key":      {Access{Cert: otherCert, Key: key}, map[string]string{"cert": "private key does not match"}},
-		"a server's":         {Access{Cert: server, Key: serverKey}, map[string]string{"cert": "lacks clientAuth"}},
-		"expired, a key":     {Access{Cert: old, Key: oldKey}, map[string]string{"cert": "is valid from"}},
-		"one of them":        {Access{Credentials: creds, CA: absent, Cert: otherCert, Key: otherKey}, map[string]string{"ca": "no such file"}},
+		"without a key": {Access{Credentials: with(func(s string) string {
+			return strings.Split(s, seedAt)[0]
+		})}, map[string]string{"credentials": "no key of a user"}},
+		"cut off": {Access{Credentials: with(func(s string) string {
+			return s[:60]
+		})}, map[string]string{"credentials": "no user JWT"}},
+		"empty": {Access{Credentials: with(func(string) string {
+			return ""
+		})}, map[string]string{"credentials": "no user JWT"}},
+		"expired": {Access{Credentials: o.user("late", func(c *jwt.UserClaims) {
+			c.Expires = now.Add(-time.Minute).Unix()
+		})}, map[string]string{"credentials": "has expired on"}},
+		"not yet": {Access{Credentials: o.user("early", func(c *jwt.UserClaims) {
+			c.NotBefore = now.Add(time.Hour).Unix()
+		})}, map[string]string{"credentials": "not valid before"}},
+		"for some days": {Access{Credentials: o.user("days", func(c *jwt.UserClaims) {
+			c.Expires = now.Add(time.Hour).Unix()
+		})}, nil},
+		"another's key":  {Access{Cert: otherCert, Key: key}, map[string]string{"cert": "private key does not match"}},
+		"a server's":     {Access{Cert: server, Key: serverKey}, map[string]string{"cert": "lacks clientAuth"}},
+		"expired, a key": {Access{Cert: old, Key: oldKey}, map[string]string{"cert": "is valid from"}},
+		"one of them": {Access{Credentials: creds, CA: absent, Cert: otherCert, Key: otherKey},
+			map[string]string{"ca": "no such file"}},
 		"a key for the cert": {Access{Cert: key, Key: key}, map[string]string{"cert": "failed to find"}},
 	} {
 		got := tt.of.Check(now)
@@ -235,7 +255,7 @@ func must(t testing.TB, file string) string {
 	return string(text)
 }
 
-// FuzzCredentials: whatever is in a file of credentials, it is refused or it is one.
+// FuzzCredentials checks that any content of a credentials file is either refused or valid.
 func FuzzCredentials(f *testing.F) {
 	o := newTenancy(f)
 	for _, file := range []string{o.user("a", nil), o.user("b", func(c *jwt.UserClaims) { c.Expires = 1 })} {

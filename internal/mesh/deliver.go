@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// maxLifeAhead is how far ahead of this node's clock a life may have begun. Clocks that
-// are wrong by days are reported with the generations that they begin; a life further
-// ahead might never be followed by another.
+// maxLifeAhead is how far ahead of this node's clock an incarnation may have begun. Clocks that are
+// wrong by days are reported with the generations that they begin. No incarnation might ever follow
+// one that began further ahead.
 const maxLifeAhead = 366 * 24 * time.Hour
 
-// deliver queues for the receiver what a bus hands over, if it is what it claims to be;
-// nothing else takes memory. If the sender's share of the queue is full, it waits, or
-// drops the message unless wait is true.
+// deliver queues a message from a bus for the receiver, after checking that it is authentic; other
+// messages take no memory. If the sender's share of the queue is full, deliver blocks if wait is
+// true, and drops the message otherwise.
 func (r *receiver) deliver(ctx context.Context, b bus, a arrival, wait bool) {
 	if a.network != "" {
 		r.foreign(ctx, a)
@@ -30,12 +30,11 @@ func (r *receiver) deliver(ctx context.Context, b bus, a arrival, wait bool) {
 	}
 }
 
-// open compares a message with the topic under which it came, verifies its signature and
-// parses it, in this order.
+// open checks a message against its topic, verifies its signature and parses it, in this order.
 func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 	sender, ok := a.topic.sender()
-	// Until the signature has been verified, only the broker can prove who the sender
-	// is; without that, anybody could have refusals booked on others.
+	// Until the signature has been verified, only the broker can prove the sender. Without that
+	// proof, any client could have refusals counted against another node.
 	suspect := func(reason, detail string) {
 		if b.proves() {
 			r.refuse(sender, reason, detail)
@@ -80,10 +79,13 @@ func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 		r.refuse(from, reasonOf(err), err.Error())
 		return x, false
 	case m.kind.topic() != a.topic.kind:
-		r.refuse(from, reasonSubject, fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.kind), byte(a.topic.kind)))
+		r.refuse(from, reasonSubject,
+			fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.kind), byte(a.topic.kind)))
 		return x, false
 	case from != r.m.opts.Identity.public.hint() && m.stamp.ahead(r.m.opts.Now()):
-		r.refuse(from, reasonClock, fmt.Sprintf("its clock, %s, is ahead, or this node's is behind", time.UnixMilli(int64(m.stamp.at)).UTC().Format(time.RFC3339)))
+		r.refuse(from, reasonClock,
+			fmt.Sprintf("its clock, %s, is ahead, or this node's is behind",
+				time.UnixMilli(int64(m.stamp.at)).UTC().Format(time.RFC3339)))
 		return x, false
 	}
 	m.said = e.statement()
@@ -93,8 +95,8 @@ func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
 	return incoming{from: from, m: m, size: len(a.msg), stored: !a.stored.IsZero(), bus: b}, true
 }
 
-// keep drops from a message the arrays that were made with a secret that this node never
-// had, because it joined later, and reports whether the message has anything left to say.
+// keep drops from a message the arrays made with a secret that this node never had, because it
+// joined later. It reports whether the message has any content left.
 func (m *message) keep(known func(keyID uint64) bool) bool {
 	if m.kind == kindImage {
 		return known(m.image.geometry.KeyID)
@@ -105,8 +107,8 @@ func (m *message) keep(known func(keyID uint64) bool) bool {
 	return had == 0 || len(m.rounds) > 0
 }
 
-// foreign looks at a head from another network. If a peer has sent it, one of the two
-// nodes has the wrong secret, and neither would hear the other: both report it.
+// foreign handles a head from another network. If a peer has sent it, one of the two nodes has the
+// wrong secret and neither would receive the other's messages. Both report it.
 func (r *receiver) foreign(ctx context.Context, a arrival) {
 	p, ok := r.m.find(a.topic.origin)
 	if !ok {
@@ -116,13 +118,13 @@ func (r *receiver) foreign(ctx context.Context, a arrival) {
 	if err != nil || e.from != a.topic.origin || e.kind != kindHead || !e.signedBy(&p.key) {
 		return
 	}
-	m, err := e.parse(0) // of a network whose arrays may be of this one's secret, a former one there
+	m, err := e.parse(0) // the other network may have this network's secret as a former one
 	if now := r.m.opts.Now(); err != nil || m.stamp.time().Sub(now).Abs() > networkRest {
-		return // played back, or of a clock that says nothing
+		return // replayed, or sent with an unusable clock
 	}
 	former := r.m.formerNetwork(a.network)
 	if r.m.hasten(a.network) || former && time.Since(r.m.began) < lateBeats*r.m.opts.Heartbeat {
-		return // one of the two takes the network's other secret at this moment
+		return // one of the two nodes is taking the network's new secret at this moment
 	}
 	first := false
 	r.figures(a.topic.origin, func(s *stats) {
@@ -137,11 +139,11 @@ func (r *receiver) foreign(ctx context.Context, a arrival) {
 			"peer", p.label(), "its_network", a.network, "this_network", newNames(r.m.opts.KeyID).net)
 	}
 	if first {
-		r.m.sender.greet(ctx) // so that it hears the same at once
+		r.m.sender.greet(ctx) // so that the peer notices at once
 	}
 }
 
-// networkRest is how long a head from another network tells where a peer is.
+// networkRest is how long a head from another network is evidence of the peer's network.
 const networkRest = time.Hour
 
 const strange = "its key is not on the list of peers"
@@ -159,8 +161,8 @@ func (s stamp) ahead(now time.Time) bool {
 	return s.incarnation > limit || s.boot > limit || s.at > limit
 }
 
-// newcomer takes from a key that is not on the list only the head that shows which peer
-// it succeeds. All such keys have one share of the queue together.
+// newcomer accepts from an unlisted key only a head that proves which peer the key succeeds. All
+// unlisted keys together have one share of the queue.
 func (r *receiver) newcomer(from hint, a arrival) (x incoming, ok bool) {
 	if a.topic.kind == kindHead {
 		if e, err := openEnvelope(a.msg); err == nil && e.kind == kindHead {
@@ -184,8 +186,7 @@ func (r *receiver) succeeds(e *envelope, m *message) bool {
 	return known && m.proof.names(&m.key) && e.signedBy(&m.key)
 }
 
-// refuse counts a message of a peer that is not taken, and logs the first for each
-// reason.
+// refuse counts a refused message of a peer, and logs the first one for each reason.
 func (r *receiver) refuse(h hint, reason, detail string) {
 	r.m.mu.Lock()
 	mem := r.m.members[h]
@@ -201,21 +202,23 @@ func (r *receiver) refuse(h hint, reason, detail string) {
 	}
 	r.m.mu.Unlock()
 	if first {
-		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason, "detail", detail)
+		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason,
+			"detail", detail)
 	}
 }
 
-// reject counts a message that is not taken and may be from anybody.
+// reject counts a refused message whose sender is not proven.
 func (r *receiver) reject(reason, detail string) {
 	r.m.mu.Lock()
 	first := r.m.strange.add(reason, detail)
 	r.m.mu.Unlock()
 	if first {
-		r.m.opts.Log.Warn("message of an unknown sender refused; others like it are only counted", "reason", reason, "detail", detail)
+		r.m.opts.Log.Warn("message of an unknown sender refused; others like it are only counted", "reason", reason,
+			"detail", detail)
 	}
 }
 
-// Reasons for refusals: values of a metric's label, so they are few.
+// Reasons for refusals. They are values of a metric's label, so there are few.
 const (
 	reasonVersion   = "other version"
 	reasonMalformed = "malformed"

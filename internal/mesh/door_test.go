@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// closed returns a mesh that is connected to nothing.
+// closed returns a mesh without a connection.
 func closed(t *testing.T, change func(*Options)) *Mesh {
 	t.Helper()
 	dir, id := identity(t)
@@ -38,7 +38,7 @@ func closed(t *testing.T, change func(*Options)) *Mesh {
 	return m
 }
 
-// rotated returns an identity that took the place of another.
+// rotated returns an identity that replaced another.
 func rotated(t *testing.T) (old, to *Identity) {
 	t.Helper()
 	dir, _ := identity(t)
@@ -46,14 +46,14 @@ func rotated(t *testing.T) (old, to *Identity) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if to, err = OpenIdentity(dir); err != nil || to.Predecessor() != old.ID() || old.Predecessor() != "" || to.ID() == old.ID() {
+	if to, err = OpenIdentity(dir); err != nil || to.Predecessor() != old.ID() || old.Predecessor() != "" ||
+		to.ID() == old.ID() {
 		t.Fatalf("%v after %v: %v", to, old, err)
 	}
 	return old, to
 }
 
-// TestMistakenOptions: options that cannot work are refused before anything
-// runs.
+// TestMistakenOptions checks that options that cannot work are refused before anything runs.
 func TestMistakenOptions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*Options)
@@ -80,7 +80,8 @@ func TestMistakenOptions(t *testing.T) {
 		"authorities": {func(o *Options) { o.Mode, o.CA = External, filepath.Join(t.TempDir(), "none") }, "none"},
 	} {
 		dir, id := identity(t)
-		o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"nats://127.0.0.1:1"}}
+		o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join,
+			Servers: []string{"nats://127.0.0.1:1"}}
 		tt.change(&o)
 		if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want an error that names %s", name, err, tt.want)
@@ -91,15 +92,16 @@ func TestMistakenOptions(t *testing.T) {
 		if role == "" {
 			role = Both
 		}
-		if o.Role != role || o.Interval != 1500*time.Millisecond || o.Heartbeat != 30*time.Second || o.StreamAge != 72*time.Hour || o.StreamBytes != 1<<30 ||
+		if o.Role != role || o.Interval != 1500*time.Millisecond || o.Heartbeat != 30*time.Second ||
+			o.StreamAge != 72*time.Hour || o.StreamBytes != 1<<30 ||
 			o.MaxAdds != 1e6 || o.MaxListings != 1e5 || o.Replicas != 1 || o.Now == nil || o.Log == nil {
 			t.Errorf("role %q: %+v", role, o)
 		}
 	}
 }
 
-// TestDamagedFiles: a damaged file of the mesh is reported, unless nothing is
-// lost with it.
+// TestDamagedFiles checks that a damaged file of the mesh is reported, unless nothing is lost with
+// it.
 func TestDamagedFiles(t *testing.T) {
 	old, to := rotated(t)
 	good := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
@@ -114,7 +116,8 @@ func TestDamagedFiles(t *testing.T) {
 		"state":                {stateFile, func() []byte { return []byte("{") }, false},
 		"peers":                {PeersFile, func() []byte { return []byte("{") }, false},
 		"heard":                {heardFile, func() []byte { return []byte("{") }, true},
-		"heard of a stranger":  {heardFile, func() []byte { return encoded(t, []heard{{Key: old.ID()}, {Key: "nobody"}}) }, true},
+		"heard of a stranger": {heardFile, func() []byte { return encoded(t, []heard{{Key: old.ID()}, {Key: "nobody"}}) },
+			true},
 	} {
 		dir, _ := identity(t)
 		if err := os.WriteFile(filepath.Join(dir, tt.file), tt.text(), 0o600); err != nil {
@@ -160,8 +163,8 @@ func encoded(t *testing.T, x any) []byte {
 	return b
 }
 
-// TestCertificate: a hub is known by its key, which its certificate holds, or
-// by the key that signed this one, and by nothing else.
+// TestCertificate checks that a hub is identified only by the key in its certificate, or by the key
+// that signed this one.
 func TestCertificate(t *testing.T) {
 	_, id := identity(t)
 	old, to := rotated(t)
@@ -184,7 +187,8 @@ func TestCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil || cert.Subject.CommonName != id.ID() {
+		if err := cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil ||
+			cert.Subject.CommonName != id.ID() {
 			t.Errorf("%v, of %v", err, cert.Subject)
 		}
 		if cert.NotBefore.After(now.Add(-time.Hour)) || cert.NotAfter.Before(now.AddDate(10, 0, 0)) {
@@ -204,17 +208,22 @@ func TestCertificate(t *testing.T) {
 		state tls.ConnectionState
 		want  string
 	}{
-		"a peer":                   {[]*Identity{id}, show(id, nil), ""},
-		"a stranger":               {[]*Identity{old}, show(id, nil), "not on the list of peers"},
-		"a new key":                {[]*Identity{old}, show(to, nil), ""},
-		"a new key of a stranger":  {[]*Identity{id}, show(to, nil), "not on the list of peers"},
-		"a new key, without proof": {[]*Identity{old}, show(to, func(c *x509.Certificate) { c.Subject.Organization = nil }), "not on the list of peers"},
+		"a peer":                  {[]*Identity{id}, show(id, nil), ""},
+		"a stranger":              {[]*Identity{old}, show(id, nil), "not on the list of peers"},
+		"a new key":               {[]*Identity{old}, show(to, nil), ""},
+		"a new key of a stranger": {[]*Identity{id}, show(to, nil), "not on the list of peers"},
+		"a new key, without proof": {[]*Identity{old}, show(to, func(c *x509.Certificate) {
+			c.Subject.Organization = nil
+		}), "not on the list of peers"},
 		"a new key, proof twice": {[]*Identity{old}, show(to, func(c *x509.Certificate) {
 			c.Subject.Organization = append(c.Subject.Organization, c.Subject.Organization...)
 		}), "not on the list of peers"},
-		"the proof of another": {[]*Identity{old}, show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.proof.text()} }), "not on the list of peers"},
-		"no certificate":       {[]*Identity{id}, tls.ConnectionState{}, "no certificate"},
-		"another kind of key":  {[]*Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}}, "not that of a node"},
+		"the proof of another": {[]*Identity{old},
+			show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.proof.text()} }),
+			"not on the list of peers"},
+		"no certificate": {[]*Identity{id}, tls.ConnectionState{}, "no certificate"},
+		"another kind of key": {[]*Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}},
+			"not that of a node"},
 	} {
 		m := closed(t, nil)
 		for _, p := range tt.peers {
@@ -234,7 +243,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestSignIn: a node signs the nonce of a broker, and nothing that could be a message.
+// TestSignIn checks that a node signs the nonce of a broker, and nothing that could be a message.
 func TestSignIn(t *testing.T) {
 	_, to := rotated(t)
 	for _, id := range []*Identity{to, closed(t, nil).opts.Identity} {
@@ -249,7 +258,8 @@ func TestSignIn(t *testing.T) {
 		for _, tt := range []struct {
 			nonce string
 			ok    bool
-		}{{"abcXYZ019-_", true}, {"!", true}, {"~", true}, {"a b", false}, {"a\x7f", false}, {"\x00", false}, {"ab\xff", false}, {signatureText + "x", false}} {
+		}{{"abcXYZ019-_", true}, {"!", true}, {"~", true}, {"a b", false}, {"a\x7f", false}, {"\x00", false},
+			{"ab\xff", false}, {signatureText + "x", false}} {
 			sig, err := o.SignatureCB([]byte(tt.nonce))
 			if (err == nil) != tt.ok || tt.ok != ed25519.Verify(id.public[:], []byte(tt.nonce), pad(sig)) {
 				t.Errorf("%q: %v", tt.nonce, err)
@@ -262,8 +272,8 @@ func pad(sig []byte) []byte {
 	return append(sig, make([]byte, ed25519.SignatureSize)...)[:ed25519.SignatureSize]
 }
 
-// TestPermissions: a peer publishes under its own name and reads what is for all or
-// for it.
+// TestPermissions checks that a peer publishes under its own name and reads only messages to all
+// nodes or to it.
 func TestPermissions(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
@@ -290,8 +300,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestTooFull compares what an array may have when it comes by images with the rule:
-// an hour's worth more than a peer may have added since the generation began.
+// TestTooFull compares the keys that an array may have when it arrives as images with the rule: an
+// hour's allowance more than a peer may have added since the generation began.
 func TestTooFull(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	o := &Options{MaxAdds: 100, MaxListings: 10}
@@ -314,7 +324,7 @@ func TestTooFull(t *testing.T) {
 	}
 }
 
-// TestSuccessionText: the proof of a change of keys is one key and one signature.
+// TestSuccessionText checks that the proof of a change of keys is one key and one signature.
 func TestSuccessionText(t *testing.T) {
 	_, to := rotated(t)
 	raw, err := base64.RawURLEncoding.DecodeString(to.proof.text())

@@ -6,20 +6,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// What a peer can have a node send again is bounded: twice all that the node has, and as
-// much again in each period of this length. A new peer needs all of it once.
+// A peer's requests can make a node resend a bounded volume: twice the size of all its arrays, and
+// as much again in each period of this length. A new peer needs all of it once.
 const (
 	drawLeast = 1 << 20
 	drawAgain = 10 * time.Minute
 )
 
-// A draw is what may still be sent because a peer asks, in bytes; below 0 the peer waits.
+// A draw is the volume in bytes that may still be sent at a peer's request; below 0 the peer waits.
 type draw struct {
 	left float64
 	at   time.Time
 }
 
-// may reports whether more may be sent because a peer asks; own are the node's arrays.
+// may reports whether more may be sent at a peer's request; own has the node's arrays.
 func (s *sender) may(h hint, own map[ref]engine.ArrayState) bool {
 	most := float64(drawLeast)
 	for x, a := range own {
@@ -32,7 +32,8 @@ func (s *sender) may(h hint, own map[ref]engine.ArrayState) bool {
 	return may(s.draws, h, most)
 }
 
-// may reports whether more may be sent to a peer, which may have most of it at once.
+// may reports whether more may be sent to a peer. The budget starts at most bytes and refills to
+// that.
 func may(draws map[hint]*draw, h hint, most float64) bool {
 	d, now := draws[h], time.Now()
 	if d == nil {
@@ -45,8 +46,8 @@ func may(draws map[hint]*draw, h hint, most float64) bool {
 	return d.left > 0
 }
 
-// charge books what was sent because a peer asked; the images of a new life are charged
-// to nobody.
+// charge deducts bytes sent at a peer's request. Images of a new incarnation are charged to no
+// peer.
 func (s *sender) charge(h hint, bytes int) { s.chargeTo(s.draws, h, bytes) }
 
 func (s *sender) chargeTo(draws map[hint]*draw, h hint, bytes int) {
@@ -56,7 +57,7 @@ func (s *sender) chargeTo(draws map[hint]*draw, h hint, bytes int) {
 	s.m.receiver.figures(h, func(x *stats) { x.served += uint64(bytes) })
 }
 
-// forgetDraws forgets those who are peers no longer.
+// forgetDraws drops the budgets of former peers.
 func (s *sender) forgetDraws() {
 	for _, draws := range []map[hint]*draw{s.draws, s.refills} {
 		for h := range draws {

@@ -11,9 +11,9 @@ import (
 type envelope struct {
 	kind      kind
 	from      hint
-	head      []byte // all to the end of the claim
+	head      []byte // everything up to the end of the claim
 	claim     []byte
-	data      []byte // nil of a statement
+	data      []byte // nil in a statement
 	sum       [sha512.Size256]byte
 	signature []byte
 }
@@ -31,7 +31,7 @@ func openEnvelope(b []byte) (*envelope, error) {
 	return e, nil
 }
 
-// openStatement finds the parts of a statement, as [envelope.statement] wrote it.
+// openStatement finds the parts of a statement, as written by [envelope.statement].
 func openStatement(b []byte) (*envelope, error) {
 	e, rest, err := openClaim(b)
 	if err != nil {
@@ -44,7 +44,7 @@ func openStatement(b []byte) (*envelope, error) {
 	return e, nil
 }
 
-// openClaim finds the claim, and what comes after it: a signature at least.
+// openClaim finds the claim and returns the bytes after it, which are at least a signature.
 func openClaim(b []byte) (*envelope, []byte, error) {
 	const fixed = 2 + len(hint{})
 	const least = fixed + 1 + 4 + ed25519.SignatureSize
@@ -75,7 +75,7 @@ func (e *envelope) signedBy(key *public) bool {
 	return ed25519.Verify(key[:], text, e.signature)
 }
 
-// statement returns the message without its data, as it can still be verified.
+// statement returns the message without its data, in a form that can still be verified.
 func (e *envelope) statement() []byte {
 	b := make([]byte, 0, len(e.head)+len(e.sum)+len(e.signature))
 	b = append(b, e.head...)

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestLives: a process of the same store goes on with the life of the one before, with
-// an epoch more; another store, or a process that ended without notice while it was
-// unsynced, begins another life, of which nothing is told of what was before.
+// TestLives checks that a process of the same store continues the incarnation with one more epoch.
+// Another store, or a process that ended without notice while it was unsynced, begins another
+// incarnation, which has no record of the past.
 func TestLives(t *testing.T) {
 	dir, id := identity(t)
 	e := smallEngine(t, nil)
@@ -24,7 +24,8 @@ func TestLives(t *testing.T) {
 			report(t, e, reports, bulkhead.Spam, 1)
 			reports++
 		}
-		m, err := prepare(t.Context(), Options{Dir: dir, Identity: id, Engine: e, KeyID: testSecret.ID(), Mode: Join, Store: store, Unsynced: unsynced})
+		m, err := prepare(t.Context(),
+			Options{Dir: dir, Identity: id, Engine: e, KeyID: testSecret.ID(), Mode: Join, Store: store, Unsynced: unsynced})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,14 +49,18 @@ func TestLives(t *testing.T) {
 	for n, tt := range []struct {
 		store          string
 		unsynced, ends bool
-		same           bool // life
+		same           bool // incarnation
 	}{
-		{"one", false, true, false}, {"one", false, true, true}, {"one", false, false, true}, {"one", false, true, true}, {"two", false, true, false},
-		{"two", true, true, true}, {"two", true, false, true}, {"two", true, true, false}, {"two", false, true, true}, {"one", false, true, false},
+		{"one", false, true, false}, {"one", false, true, true}, {"one", false, false, true}, {"one", false, true, true},
+		{"two", false, true, false},
+		{"two", true, true, true}, {"two", true, false, true}, {"two", true, true, false}, {"two", false, true, true},
+		{"one", false, true, false},
 	} {
 		s := begin(tt.store, tt.unsynced, tt.ends)
-		if same := s.Incarnation == before.Incarnation; same != tt.same || s.Incarnation < before.Incarnation || !same && s.Incarnation <= before.Boot {
-			t.Errorf("process %d: life %d, before it %d with boot %d; want the same: %v", n, s.Incarnation, before.Incarnation, before.Boot, tt.same)
+		if same := s.Incarnation == before.Incarnation; same != tt.same || s.Incarnation < before.Incarnation ||
+			!same && s.Incarnation <= before.Boot {
+			t.Errorf("process %d: life %d, before it %d with boot %d; want the same: %v", n, s.Incarnation,
+				before.Incarnation, before.Boot, tt.same)
 		}
 		if s.Boot <= before.Boot || s.Boot < s.Incarnation {
 			t.Errorf("process %d: boot %d after %d, in life %d", n, s.Boot, before.Boot, s.Incarnation)
@@ -70,7 +75,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestFigures: the list of peers says what each has sent, and under which name.
+// TestFigures checks that the list of peers has the numbers of each peer's messages, and its name.
 func TestFigures(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -94,27 +99,31 @@ func TestFigures(t *testing.T) {
 			memory += a.Bytes
 		}
 		got, out := home.peer(t, peer), peer.Status()
-		if got.Name != "post.example" || got.Weight != 1 || got.Quarantine != "" || got.Error != "" || len(got.Refusals) > 0 || got.Network != "" {
+		if got.Name != "post.example" || got.Weight != 1 || got.Quarantine != "" || got.Error != "" ||
+			len(got.Refusals) > 0 || got.Network != "" {
 			t.Errorf("%+v", got)
 		}
-		if got.Keys != keys || got.Memory != memory || got.Merged != 0 || got.Incarnation != out.Incarnation || got.Missing != 0 || got.Behind != 0 || got.Silent != 0 {
+		if got.Keys != keys || got.Memory != memory || got.Merged != 0 || got.Incarnation != out.Incarnation ||
+			got.Missing != 0 || got.Behind != 0 || got.Silent != 0 {
 			t.Errorf("%+v; want %d keys, %d bytes, life %d and nothing missing", got, keys, memory, out.Incarnation)
 		}
 		if got.Ghost <= 0 || got.Ghost > 1e-4 {
 			t.Errorf("a signature that nobody reported is shown with probability %v", got.Ghost)
 		}
-		if now := time.Now(); now.Sub(got.Heard) > 2*time.Minute || got.Heard.After(now) || added.Sub(got.Added).Abs() > time.Second {
+		if now := time.Now(); now.Sub(got.Heard) > 2*time.Minute || got.Heard.After(now) ||
+			added.Sub(got.Added).Abs() > time.Second {
 			t.Errorf("heard %v, added %v; now it is %v", got.Heard, got.Added, now)
 		}
 		if got.Lag < 0 || got.Lag > 5*time.Second {
 			t.Errorf("%v behind", got.Lag)
 		}
-		// With a broker that loses nothing, each round that was sent was applied, and
-		// every message was heard.
+		// With a broker that loses nothing, every sent round was applied, and every message
+		// arrived.
 		if got.Applied != out.Rounds || out.Rounds == 0 || changes == 0 {
 			t.Errorf("%d rounds applied, %d sent, %d changes", got.Applied, out.Rounds, changes)
 		}
-		if got.Messages == 0 || got.Messages > out.Published || got.Bytes == 0 || got.Bytes > out.Bytes || got.Bytes < 64*got.Messages {
+		if got.Messages == 0 || got.Messages > out.Published || got.Bytes == 0 || got.Bytes > out.Bytes ||
+			got.Bytes < 64*got.Messages {
 			t.Errorf("%d messages of %d bytes heard, %d of %d sent", got.Messages, got.Bytes, out.Published, out.Bytes)
 		}
 		if out.Dropped != 0 || len(home.Status().Strangers) > 0 {
@@ -140,8 +149,8 @@ func mustIdentity(t *testing.T) *Identity {
 	return id
 }
 
-// TestNamesOfPeers: an administrator's name for a peer stands before the one that it gives
-// itself, and one that cannot be shown is none.
+// TestNamesOfPeers checks that an administrator's name for a peer precedes the peer's own name, and
+// that an unprintable name is ignored.
 func TestNamesOfPeers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -151,7 +160,8 @@ func TestNamesOfPeers(t *testing.T) {
 		if err := home.AddPeer(t.Context(), other.id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
-		for _, tt := range []struct{ told, want string }{{"", ""}, {"post.example", "post.example"}, {"a\nb", "post.example"}, {"mail.example", "mail.example"}} {
+		for _, tt := range []struct{ told, want string }{{"", ""}, {"post.example", "post.example"},
+			{"a\nb", "post.example"}, {"mail.example", "mail.example"}} {
 			for _, x := range []*forger{f, other} {
 				x.say(t, home, &message{kind: kindHead, name: tt.told})
 			}
@@ -166,8 +176,7 @@ func TestNamesOfPeers(t *testing.T) {
 	})
 }
 
-// TestCheckPeer: names have up to 64 bytes that can be shown on a line, weights are
-// shares.
+// TestCheckPeer checks that names have up to 64 printable bytes, and that weights are from 0 to 1.
 func TestCheckPeer(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"": true, "post.example": true, "two words": true, "ä": true, "~": true, strings.Repeat("x", 64): true,
@@ -177,7 +186,8 @@ func TestCheckPeer(t *testing.T) {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}
-	for weight, ok := range map[float64]bool{0: true, 0.5: true, 1: true, -0.001: false, 1.001: false, math.NaN(): false, math.Inf(1): false} {
+	for weight, ok := range map[float64]bool{0: true, 0.5: true, 1: true, -0.001: false, 1.001: false,
+		math.NaN(): false, math.Inf(1): false} {
 		if err := checkPeer("", weight); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("weight %v: %v", weight, err)
 		}

@@ -8,13 +8,14 @@ import (
 	"testing"
 )
 
-// FuzzFiles: whatever a file of the mesh folder holds, it is refused or read, and what is
-// read is valid and read the same when it was written again.
+// FuzzFiles checks that any content of a file of the mesh folder is refused or read. Values that
+// are read are valid, and the same after being written and read again.
 func FuzzFiles(f *testing.F) {
 	names := []string{PeersFile, stateFile, heardFile, rotationFile, struckFile, invitationsFile}
 	key := public{1, 2, 3}
 	for which := range names {
-		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.id() + `","weight":0.5}]`, `[{"id":"` + key.id() + `","weight":7}]`,
+		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.id() + `","weight":0.5}]`,
+			`[{"id":"` + key.id() + `","weight":7}]`,
 			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.id() + `"]`, `[{"secret":"AA==","uses":-1}]`, `{"incarnation":18446744073709551615}`, "{damaged"} {
 			f.Add([]byte(text), uint8(which))
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestStoredFlood: what one peer has had a hub store, however much it is, cannot
-// make the hub lose its own connection, read the same again and again, or forget
-// what others say. The peer is evicted and added again, so that all of it is read.
+// TestStoredFlood checks that one peer's stored messages, however many, cannot make the hub lose
+// its own connection, read the same messages again and again, or forget the messages of others. The
+// peer is evicted and added again, so that all of them are read.
 func TestStoredFlood(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
@@ -19,7 +19,8 @@ func TestStoredFlood(t *testing.T) {
 	_, liar := identity(t)
 	a, b := smallEngine(t, nil), smallEngine(t, nil)
 	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, quick(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"}))
+	join, _ := start(t, quick(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+		Name: "join"}))
 	befriend(t, hub, join)
 	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
 		t.Fatal(err)
@@ -34,7 +35,9 @@ func TestStoredFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	report(t, b, 1, bulkhead.Sighting, 3)
-	eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool { return check(t, a, 1).Sightings == 3 })
+	eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool {
+		return check(t, a, 1).Sightings == 3
+	})
 	eventually(t, 5*time.Minute, "the hub has read the flood", func() bool {
 		for _, p := range hub.Status().Peers {
 			if p.ID == liar.ID() && p.Refusals[reasonForged] >= 60 {
@@ -48,12 +51,14 @@ func TestStoredFlood(t *testing.T) {
 	}
 }
 
-// floodStream has the broker of a hub store messages under the subject of a
-// peer, which bear its name and not its signature.
+// floodStream makes the broker of a hub store messages under the subject of a peer, with its name
+// and without its signature.
 func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int) {
 	t.Helper()
 	dir, _ := identity(t)
-	m, err := prepare(t.Context(), Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join, Servers: []string{address}})
+	m, err := prepare(t.Context(),
+		Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join,
+			Servers: []string{address}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +72,7 @@ func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int)
 	eventually(t, time.Minute, "the liar is connected", func() bool { return b.status().Connected })
 	for range n {
 		msg := append([]byte{messageVersion, byte(kindDelta)}, peer.public[:8]...)
-		msg = append(msg, make([]byte, size)...) // a claim of no bytes
+		msg = append(msg, make([]byte, size)...) // an empty claim
 		if err := b.publish(topic{kind: kindDelta, origin: peer.public.hint()}, msg); err != nil {
 			t.Fatal(err)
 		}
@@ -80,9 +85,8 @@ func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int)
 	}
 }
 
-// TestSubjectOfAnother: what comes under another's subject than its sender's, or
-// bears no signature of its sender, is refused, and nobody pays for it but who
-// certainly sent it.
+// TestSubjectOfAnother checks that a message under another node's subject, or without its sender's
+// signature, is refused. The refusal is counted only against a proven sender.
 func TestSubjectOfAnother(t *testing.T) {
 	for name, open := range map[string]bool{"a broker that proves": false, "a broker that does not": true} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +105,8 @@ func TestSubjectOfAnother(t *testing.T) {
 				forged := genuine(f.id)
 				copy(forged[2:], victim[:])
 				for range 3 {
-					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()}, genuine(peer.id)) // another's, played back
+					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()},
+						genuine(peer.id)) // another node's message, replayed
 					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()}, forged)
 					if open {
 						f.bring(t, home, topic{kind: kindDelta, origin: victim}, forged)
@@ -124,8 +129,8 @@ func TestSubjectOfAnother(t *testing.T) {
 	}
 }
 
-// TestQueueShare: what waits for the receiver is bounded in bytes; who has more than
-// a share waiting loses what comes then, or waits, and nobody else does.
+// TestQueueShare checks that the receiver's queue is bounded in bytes. A sender over its share
+// loses its next message, or waits; other senders do not.
 func TestQueueShare(t *testing.T) {
 	q := newIntake()
 	flooder, other := hint{1}, hint{2}
@@ -158,14 +163,13 @@ func TestQueueShare(t *testing.T) {
 	if q.bytes != 0 || len(q.shares) != 0 {
 		t.Errorf("empty, and has %d bytes of %d senders", q.bytes, len(q.shares))
 	}
-	// Larger than any share: it goes alone.
+	// An item larger than any share is taken alone.
 	if err := q.put(t.Context(), incoming{from: flooder, m: &message{}, size: maxQueuedShare + 1}, false); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestReadOn: whenever the connection drops while stored messages are read, the next
-// attempt goes on there.
+// TestReadOn checks that a reading of stored messages continues where the connection dropped.
 func TestReadOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		peer := newSite(t, k, func(o *Options) { o.Heartbeat = time.Hour })
@@ -179,7 +183,7 @@ func TestReadOn(t *testing.T) {
 		stored := len(k.deltas)
 		k.mu.Unlock()
 		dir := t.TempDir()
-		// It takes the peer before it has ever been connected.
+		// It adds the peer before it has ever been connected.
 		home := newSiteOn(t, nil, engine.Options{}, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		home.weigh(t, peer, 1)
 		home.stop()
@@ -192,15 +196,15 @@ func TestReadOn(t *testing.T) {
 		if got := check(t, home.engine, 1).Sightings; got != n {
 			t.Errorf("%d sightings, want %d", got, n)
 		}
-		// Of the 50 that each attempt reads, two at most were read before.
+		// Of the 50 messages that each attempt reads, at most two were read before.
 		if home.bus.handed < stored || home.bus.handed > stored+2*(stored/48+1) {
 			t.Errorf("%d messages were read where %d are stored", home.bus.handed, stored)
 		}
 	})
 }
 
-// TestSeenAsRead: a node that never comes to the end of what is stored goes on, after
-// a restart, where it was.
+// TestSeenAsRead checks that a node that never reaches the end of the stored messages continues,
+// after a restart, where it was.
 func TestSeenAsRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, peer := newSite(t, k, nil), newSite(t, k, nil)
@@ -227,8 +231,8 @@ func TestSeenAsRead(t *testing.T) {
 	})
 }
 
-// TestSeenMargin: what was stored shortly before a node was last connected may not
-// have come to it: it reads that, too, when it is back.
+// TestSeenMargin checks that a returning node also reads messages stored shortly before it was last
+// connected, because they may not have reached it.
 func TestSeenMargin(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
@@ -238,7 +242,7 @@ func TestSeenMargin(t *testing.T) {
 		home.stop()
 		report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
-		peer.stop() // nobody can be asked
+		peer.stop() // no peer can be asked
 		time.Sleep(time.Minute)
 		s, err := loadState(dir)
 		if err != nil {

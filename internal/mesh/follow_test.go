@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestFollowGroup: a member asks its keeper's hub who is in the group, makes them peers,
-// and drops whom the keeper strikes off.
+// TestFollowGroup checks that a member asks its keeper's hub for the members of the group, makes
+// them peers, and drops members that the keeper removes.
 func TestFollowGroup(t *testing.T) {
 	h := newHost(t)
 	dir, self := identity(t)
@@ -25,7 +25,8 @@ func TestFollowGroup(t *testing.T) {
 	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{h.address}}))
+	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: smallEngine(t, nil), Mode: Join,
+		Servers: []string{h.address}}))
 	listed := func(want ...*Identity) func() bool {
 		return func() bool {
 			var got []string
@@ -56,17 +57,18 @@ func TestFollowGroup(t *testing.T) {
 		t.Errorf("the keeper is %+v, %v", p, ok)
 	}
 
-	// Who asks under its own name is answered, at its own inbox alone.
+	// A node that asks under its own name gets the answer at its own inbox alone.
 	conn := connectAs(t, h.address, two, "")
 	if msg, err := conn.Request(groupSubject(two.public.hint()), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	} else {
 		var l groupList
-		if err := json.Unmarshal(msg.Data, &l); err != nil || l.To != two.ID() || len(l.Members) != 1 || l.Members[0].Key != self.ID() {
+		if err := json.Unmarshal(msg.Data, &l); err != nil || l.To != two.ID() || len(l.Members) != 1 ||
+			l.Members[0].Key != self.ID() {
 			t.Errorf("%+v, %v", l, err)
 		}
 	}
-	own := connectAs(t, h.address, h.opts.Identity, "") // hears all
+	own := connectAs(t, h.address, h.opts.Identity, "") // receives everything
 	astray, err := own.SubscribeSync("bh.astray")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +85,7 @@ func TestFollowGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// An answer to what was asked after them says that nothing is on its way.
+	// A later answer shows that nothing is in flight.
 	if _, err := conn.Request(groupSubject(two.public.hint()), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	}
@@ -92,8 +94,8 @@ func TestFollowGroup(t *testing.T) {
 	}
 }
 
-// TestStoredInABroker: a broker hands over what it has stored, of all origins or one,
-// from the start or a time, and ends when nobody wants more.
+// TestStoredInABroker checks that a broker returns its stored messages, of all origins or one, from
+// the start or a time, and ends when the handler wants no more.
 func TestStoredInABroker(t *testing.T) {
 	h := newHost(t)
 	b := h.buses[0].(*natsBus)
@@ -151,13 +153,14 @@ func TestStoredInABroker(t *testing.T) {
 	var got []string
 	eventually(t, time.Minute, "the newest of each image is stored", func() bool {
 		got = nil
-		if err := b.storedImages(t.Context(), one, func(a arrival) bool { got = append(got, a.topic.key+" "+string(a.msg)); return true }); err != nil {
+		if err := b.storedImages(t.Context(), one,
+			func(a arrival) bool { got = append(got, a.topic.key+" "+string(a.msg)); return true }); err != nil {
 			t.Fatal(err)
 		}
 		return slices.Equal(got, []string{"0-5-1 1", "0-5-0 2"})
 	})
 
-	// Images are heard as long as somebody listens, and no others.
+	// Only subscribed images arrive, until the subscription ends.
 	heard := make(chan arrival, 9)
 	stop, err := b.listenImages(two, func(a arrival) { heard <- a })
 	if err != nil {
@@ -166,7 +169,7 @@ func TestStoredInABroker(t *testing.T) {
 	if err := b.conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	other := connectAs(t, h.address, h.opts.Identity, "") // a connection does not hear itself
+	other := connectAs(t, h.address, h.opts.Identity, "") // a connection does not receive its own messages
 	say := func(of hint, text string) {
 		t.Helper()
 		if err := other.Publish(b.names.subject(topic{kind: kindImage, origin: of, key: "0-5-0"}), []byte(text)); err != nil {

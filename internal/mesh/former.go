@@ -22,9 +22,9 @@ func (r *receiver) lostIncarnation(p *peer, incarnation uint64) {
 		"remedy", "to drop it, run \"bulkhead peer forget\" with the peer's name or key")
 }
 
-// supersede drops arrays of a peer's former incarnations that its present one was restored with: by
-// the lineage in the head, its first process found counts in them. All other arrays were
-// begun anew, so both count. A former incarnation of an aggregate is dropped.
+// supersede drops arrays of a peer's former incarnations that the present one was restored with: by
+// the lineage in the head, its first process found counts in them. All other arrays were begun
+// anew, so both count. A former incarnation of an aggregate is dropped.
 func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
 	former := r.m.opts.Engine.FormerIncarnations(p.ID)
 	if len(former) == 0 {
@@ -33,7 +33,7 @@ func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
 	aggregate := false
 	r.figures(p.key.hint(), func(s *stats) { aggregate = len(s.organisations) > 0 })
 	if aggregate {
-		// A sum is made anew from all its members at each start: nothing of it is lost.
+		// A sum is made anew from all its members at each start, so none of it is lost.
 		if err := r.m.opts.Engine.ForgetFormer(ctx, p.ID); err != nil {
 			r.refuseError(p, err)
 		}
@@ -70,10 +70,11 @@ func (r *receiver) drop(ctx context.Context, p *peer, former []engine.FormerInca
 		r.refuseError(p, err)
 		return
 	}
-	r.m.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", p.label(), "arrays", len(found))
+	r.m.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", p.label(),
+		"arrays", len(found))
 }
 
-// ForgetFormer drops what is held of a peer's former incarnations.
+// ForgetFormer drops the replicas of a peer's former incarnations.
 func (m *Mesh) ForgetFormer(ctx context.Context, id string) error {
 	key, err := parsePublic(id)
 	if p, ok := m.find(key.hint()); err != nil || !ok || p.ID != id {
@@ -85,12 +86,12 @@ func (m *Mesh) ForgetFormer(ctx context.Context, id string) error {
 	return m.opts.Engine.ForgetFormer(ctx, id)
 }
 
-// FormerStatus is the state of what is held of a former incarnation of a peer.
+// FormerStatus is the state of the replica of one former incarnation of a peer.
 type FormerStatus struct {
 	Incarnation uint64
 	Arrays      int
 	Keys        uint64
-	Memory      uint64 // bytes, without what is merged
+	Memory      uint64 // bytes, without merged arrays
 }
 
 func (m *Mesh) former(id string) (out []FormerStatus) {

@@ -8,11 +8,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestGivenUp: an origin that has given up generations for want of memory has lost
-// nothing that its peers would have to tell it. They keep what it told them.
+// TestGivenUp checks that an origin that has given up generations for want of memory has not lost
+// content in the sense of its peers. They keep their replicas.
 func TestGivenUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		first, err := engine.TallyBytes(engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: 20_000, Error: 1e-3})
+		first, err := engine.TallyBytes(engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: 20_000,
+			Error: 1e-3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,15 +42,18 @@ func TestGivenUp(t *testing.T) {
 			t.Errorf("refused %v, %d missing, %d asked, %d images: want rounds alone", p.Refusals, p.Missing, p.Asked, p.Pages)
 		}
 		if check(t, origin.engine, 0).Sightings != 0 || check(t, home.engine, 0).Sightings != 1 {
-			t.Errorf("the first signature: %d at the origin, %d at its peer", check(t, origin.engine, 0).Sightings, check(t, home.engine, 0).Sightings)
+			t.Errorf("the first signature: %d at the origin, %d at its peer", check(t, origin.engine, 0).Sightings,
+				check(t, home.engine, 0).Sightings)
 		}
-		// A peer that comes anew is told of what is left, and misses nothing.
+		// A new peer gets what is left, and misses nothing.
 		late := newSite(t, k, slow)
 		defer late.stop()
 		trust(t, late, 1, origin)
 		time.Sleep(10 * time.Minute)
-		if p := late.peer(t, origin); len(p.Refusals) > 0 || p.Missing != 0 || check(t, late.engine, reports*each-1).Sightings != 1 {
-			t.Errorf("a peer that came late: refused %v, %d missing, %d sightings of the last", p.Refusals, p.Missing, check(t, late.engine, reports*each-1).Sightings)
+		if p := late.peer(t, origin); len(p.Refusals) > 0 || p.Missing != 0 ||
+			check(t, late.engine, reports*each-1).Sightings != 1 {
+			t.Errorf("a peer that came late: refused %v, %d missing, %d sightings of the last", p.Refusals, p.Missing,
+				check(t, late.engine, reports*each-1).Sightings)
 		}
 		if p := home.peer(t, origin); len(p.Refusals) > 0 || p.Missing != 0 {
 			t.Errorf("afterwards: refused %v, %d missing", p.Refusals, p.Missing)

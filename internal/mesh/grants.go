@@ -8,25 +8,28 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// grants returns the subjects that a node publishes under and hears, and no more: those of
-// its own messages, of all messages of its network, and of what the broker has stored, in
-// the JetStream that is asked under api.
+// grants returns exactly the subjects that a node needs to publish and to subscribe to: the
+// subjects of its own messages, of all messages of its network, and of the messages stored by the
+// broker, in the JetStream with the API prefix api.
 func (n names) grants(h hint, api string) (publish, subscribe []string) {
 	publish = []string{n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h)}
 	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
-		publish = append(publish, api+"STREAM.INFO."+stream, api+"CONSUMER.CREATE."+stream, api+"CONSUMER.CREATE."+stream+".>",
+		publish = append(publish, api+"STREAM.INFO."+stream, api+"CONSUMER.CREATE."+stream,
+			api+"CONSUMER.CREATE."+stream+".>",
 			api+"CONSUMER.INFO."+stream+".*", api+"CONSUMER.DELETE."+stream+".*", api+"CONSUMER.MSG.NEXT."+stream+".*")
 	}
-	return publish, []string{n.all(kindDelta), n.all(kindHead), headsOfAll, n.all(kindImage) + ".*", n.asksFor(h), inbox(h) + ".>"}
+	return publish, []string{n.all(kindDelta), n.all(kindHead), headsOfAll, n.all(kindImage) + ".*", n.asksFor(h),
+		inbox(h) + ".>"}
 }
 
-// Grants returns the configuration of a NATS server that lets the nodes with the given
-// keys into the network with a fingerprint, each with the least privilege; the first also
-// makes the streams. Those are in the JetStream domain of that name, "" for the server's own. What is no fingerprint or no key is an error that wraps
-// [bulkhead.ErrMalformed].
+// Grants returns the configuration of a NATS server that admits the nodes with the given keys to
+// the network with the given fingerprint, each with least privilege. The first node also makes the
+// streams. The streams are in the JetStream domain of the given name, "" for the server's own. The
+// error for an invalid fingerprint or key wraps [bulkhead.ErrMalformed].
 func Grants(network, domain string, keys ...string) (string, error) {
 	if raw, err := hex.DecodeString(network); err != nil || len(raw) != 8 || network != strings.ToLower(network) {
-		return "", fmt.Errorf("%w: mesh: %.40q is not the fingerprint of a network: want 16 hexadecimal digits", bulkhead.ErrMalformed, network)
+		return "", fmt.Errorf("%w: mesh: %.40q is not the fingerprint of a network: want 16 hexadecimal digits",
+			bulkhead.ErrMalformed, network)
 	}
 	n, api := names{network}, jetStreamAPI(domain)
 	var b strings.Builder

@@ -13,25 +13,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// The nodes of one operator are a group: a hub, its keeper, invites each, and tells all
-// who the others are. Who joined by such an invitation counts every member as it counts
-// the keeper, and drops whom the keeper strikes off.
+// The nodes of one operator form a group. A hub, its keeper, invites each node and sends every
+// member the list of the others. A node that joined by such an invitation gives every member the
+// keeper's weight, and drops members that the keeper removes.
 
 const (
 	struckFile = "struck.json"
 	maxGroup   = 256
-	groupBeats = 2 // heartbeats between two questions who is in a group
+	groupBeats = 2 // heartbeats between two requests for the members of a group
 	groupRetry = 2 * time.Second
-	groupFails = 5 // from which an administrator is told
+	groupFails = 5 // failures in a row before the administrator is notified
 )
 
-// A groupList is what a keeper says to one member.
+// A groupList is a keeper's list of the group for one member.
 type groupList struct {
 	Group     string    `json:"group"`
 	To        string    `json:"to"`
 	At        time.Time `json:"at"`
 	Members   []Member  `json:"members"`
-	Signature []byte    `json:"signature,omitempty"` // of the keeper, over all else
+	Signature []byte    `json:"signature,omitempty"` // the keeper's, over all other fields
 }
 
 func (l groupList) text() ([]byte, error) {
@@ -44,7 +44,8 @@ const groupPrefix = "bh.group."
 
 func groupSubject(from hint) string { return groupPrefix + from.String() }
 
-// tellGroup answers a member's question who is in its group, nil if it is in none.
+// tellGroup answers a member's request for the list of its group. It returns nil if the peer is in
+// none.
 func (m *Mesh) tellGroup(from hint, _ []byte) []byte {
 	p, ok := m.find(from)
 	if !ok || p.Group == "" || p.Keeper {
@@ -68,8 +69,8 @@ func (m *Mesh) tellGroup(from hint, _ []byte) []byte {
 	return data
 }
 
-// openGroup reads what a keeper has said, and returns an error unless it has just said it
-// to this node.
+// openGroup reads a keeper's list. It returns an error unless the keeper has just made the list for
+// this node.
 func (m *Mesh) openGroup(keeper *peer, data []byte) (*groupList, error) {
 	if len(data) > maxPair {
 		return nil, fmt.Errorf("mesh: list of a group of %d bytes, limit %d", len(data), maxPair)
@@ -87,7 +88,8 @@ func (m *Mesh) openGroup(keeper *peer, data []byte) (*groupList, error) {
 	case l.To != m.opts.Identity.ID() || l.Group != keeper.Group:
 		return nil, fmt.Errorf("mesh: list of group %.80q for %.80q", l.Group, l.To)
 	case l.At.Sub(m.opts.Now()).Abs() > maxClocksApart:
-		return nil, fmt.Errorf("mesh: list of a group of %s: played back, or the clocks are apart", l.At.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("mesh: list of a group of %s: played back, or the clocks are apart",
+			l.At.UTC().Format(time.RFC3339))
 	case len(l.Members) > maxGroup:
 		return nil, fmt.Errorf("mesh: %d members of a group, limit %d", len(l.Members), maxGroup)
 	}
@@ -102,8 +104,8 @@ func (m *Mesh) openGroup(keeper *peer, data []byte) (*groupList, error) {
 	return l, nil
 }
 
-// takeGroup makes the members that a keeper names peers, as far as this node has not
-// evicted them itself, and drops those that it names no more.
+// takeGroup makes the members on a keeper's list peers, except those that this node has evicted
+// itself. It drops members that are no longer on the list.
 func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error {
 	struck, err := m.struck()
 	if err != nil {
@@ -119,7 +121,8 @@ func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error 
 		known := named[x.Key] || slices.Contains(struck, x.Key)
 		named[x.Key] = true
 		if _, here := m.find(key.hint()); !known && !here {
-			fresh = append(fresh, &peer{ID: x.Key, Name: x.Name, Weight: keeper.Weight, Added: m.opts.Now().UTC().Truncate(time.Second), Group: l.Group, key: key})
+			fresh = append(fresh, &peer{ID: x.Key, Name: x.Name, Weight: keeper.Weight,
+				Added: m.opts.Now().UTC().Truncate(time.Second), Group: l.Group, key: key})
 		}
 	}
 	var gone []string
@@ -132,21 +135,23 @@ func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error 
 		if err := m.addPeer(ctx, p); err != nil {
 			return err
 		}
-		m.opts.Log.Warn("a member of the group is a peer now", "group", l.Group, "peer", p.label(), "key", p.ID, "weight", p.Weight, "keeper", keeper.label())
+		m.opts.Log.Warn("a member of the group is a peer now", "group", l.Group, "peer", p.label(), "key", p.ID,
+			"weight", p.Weight, "keeper", keeper.label())
 	}
 	for _, id := range gone {
 		if err := m.dropPeer(ctx, id); err != nil {
 			return err
 		}
-		m.opts.Log.Warn("a member was expelled from the group, and is dropped", "group", l.Group, "key", id, "keeper", keeper.label())
+		m.opts.Log.Warn("a member was expelled from the group, and is dropped", "group", l.Group, "key", id,
+			"keeper", keeper.label())
 	}
 	return nil
 }
 
-// followGroups asks keepers now and then who is in their groups, and sooner one that did
-// not answer.
+// followGroups asks keepers regularly for the members of their groups, and retries sooner if a
+// keeper did not answer.
 func (m *Mesh) followGroups(ctx context.Context) {
-	failed := make(map[string]int) // how often in a row, by keeper
+	failed := make(map[string]int) // consecutive failures by keeper
 	for {
 		pause := groupBeats * m.opts.Heartbeat
 		for _, p := range m.peerList() {
@@ -188,7 +193,7 @@ func (m *Mesh) followGroup(ctx context.Context, keeper *peer) error {
 	return err
 }
 
-// struck returns the members of groups that this node's administrator has evicted.
+// struck returns the group members that this node's administrator has evicted.
 func (m *Mesh) struck() (keys []string, err error) { return readStruck(m.opts.Dir) }
 
 func readStruck(dir string) (keys []string, err error) {
@@ -198,7 +203,7 @@ func readStruck(dir string) (keys []string, err error) {
 	return keys, nil
 }
 
-// strike notes that a member of a group is not wanted here, whatever its keeper says.
+// strike records that a group member is unwanted on this node, whatever its keeper's list contains.
 func (m *Mesh) strike(id string) error {
 	keys, err := m.struck()
 	if err != nil || slices.Contains(keys, id) {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestGroup: a keeper tells a member who else is in the group, and nobody believes anybody
-// else, or what was said before, or to another. Whom the administrator has evicted stays
-// away; whom the keeper strikes off is dropped.
+// TestGroup checks that a keeper sends a member the list of its group, and that a list from another
+// node, an old list, or a list for another member is refused. Members that the administrator has
+// evicted stay away; members that the keeper removes are dropped.
 func TestGroup(t *testing.T) {
 	h := newHost(t)
 	dir, self := identity(t)
@@ -121,7 +121,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// FuzzOpenGroup: nothing opens as a list but what the keeper has signed.
+// FuzzOpenGroup checks that only lists signed by the keeper open.
 func FuzzOpenGroup(f *testing.F) {
 	_, id := identity(f)
 	_, hub := identity(f)

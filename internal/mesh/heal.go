@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	healPages = 16               // pages that a peer is asked for at once
-	healWait  = 10 * time.Second // for its answer
-	healBeats = 20               // heartbeats since the last page came back, until the others are given up
+	healPages = 16               // pages requested from a peer at once
+	healWait  = 10 * time.Second // how long to wait for a peer's answer
+	healBeats = 20               // heartbeats after the last page came back, until the other pages are given up
 	healHeard = 4                // the same, once all peers have answered
-	maxPasts  = 1024             // statements of the node's own past that wait until it speaks again
+	maxPasts  = 1024             // statements of the node's own past that wait until it publishes again
 )
 
-// A cure is what the sender does about the pages that the node has lost.
+// A cure is the sender's progress in recovering the pages that the node has lost.
 type cure struct {
-	began, last time.Time // last: when a page came back
-	again       time.Time // when peers were asked anew for what they had not
+	began, last time.Time // last: when a page last came back
+	again       time.Time // when peers were last asked anew for pages that they lacked
 	asked       map[hint]*asked
 	answered    map[hint]map[lostPage]bool
-	by          map[string]int // pages that came back, by peer
+	by          map[string]int // recovered pages by peer
 	pasts       []past
 
-	reads   chan *memory // what brokers have stored of the node
-	read    map[bus]bool // which have been asked for that
+	reads   chan *memory // the node's messages that brokers have stored
+	read    map[bus]bool // brokers that were asked for them
 	reading bool
 }
 
@@ -39,27 +39,29 @@ type lostPage struct {
 	page uint64
 }
 
-// An asked is the pages that a peer was asked for and has not answered.
+// An asked holds the pages that were requested from a peer and not answered yet.
 type asked struct {
 	at    time.Time
 	pages map[lostPage]bool
 }
 
-// heal asks peers for the pages that the node's store has lost, if there are any, until they
-// are back or given up; it returns false if ctx ends before. Meanwhile the node publishes
-// nothing: its peers hold more of its counts than it does, and must not take less for all.
+// heal asks peers for the pages that the node's store has lost, if any, until they are back or
+// given up. It returns false if ctx ends before. Until then the node publishes nothing: its peers
+// hold more of its counts than it does, and must not replace them with less.
 //
-// What no peer has as it was, it looks for in what it had published, and a broker has
-// stored. Nobody is believed: the engine knows what the pages were by sums of its own, and
-// the node its own signature. Once all are back the node goes on where it was, and its peers have noticed nothing. Otherwise it
-// begins a new incarnation with what it has.
+// For a page that no peer has in its former state, the node searches its own published messages
+// that a broker has stored. No source is trusted: the engine verifies pages by its own sums, and
+// the node its own signature. Once all pages are back, the node continues where it was, and its
+// peers notice nothing. Otherwise it begins a new incarnation with the pages that it has.
 func (s *sender) heal(ctx context.Context) bool {
 	if !s.m.healing.Load() {
 		return true
 	}
 	now := time.Now()
-	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[bus]bool), asked: make(map[hint]*asked), answered: make(map[hint]map[lostPage]bool), by: make(map[string]int)}
-	s.m.opts.Log.Warn("pages of this node's arrays are lost: peers are asked for their replicas, and told nothing until they are back")
+	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[bus]bool),
+		asked: make(map[hint]*asked), answered: make(map[hint]map[lostPage]bool), by: make(map[string]int)}
+	s.m.opts.Log.Warn(
+		"pages of this node's arrays are lost: peers are asked for their replicas, and told nothing until they are back")
 	tick := time.NewTicker(s.m.opts.Interval)
 	defer tick.Stop()
 	for {
@@ -73,7 +75,7 @@ func (s *sender) heal(ctx context.Context) bool {
 		case x := <-c.reads:
 			s.remind(ctx, c, x)
 		case <-s.hello:
-			clear(c.asked) // a broker is back that may have lost that
+			clear(c.asked) // a reconnected broker may have lost the requests
 			if !c.reading {
 				clear(c.read)
 			}
@@ -102,21 +104,21 @@ func (s *sender) heal(ctx context.Context) bool {
 	}
 }
 
-// treat asks peers for what is missing, and reports whether that is over.
+// treat asks peers for the missing pages, and reports whether healing is over.
 func (s *sender) treat(ctx context.Context, c *cure) bool {
 	lost, err := s.m.opts.Engine.Wounds(ctx)
 	if err != nil {
 		return false
 	}
 	peers := s.m.peerList()
-	all := true // have answered about all pages
+	all := true // all peers have answered about all pages
 	for i, p := range peers {
 		h := p.key.hint()
 		if a := c.asked[h]; a != nil && time.Since(a.at) < healWait {
 			all = false
 			continue
 		}
-		// Each begins elsewhere, so that they do not all send the same.
+		// Each peer starts at another page, so that they do not all send the same pages.
 		begin := i * len(lost.Pages) / len(peers)
 		list := c.next(h, slices.Concat(lost.Pages[begin:], lost.Pages[:begin]))
 		if len(list) > 0 {
@@ -128,7 +130,7 @@ func (s *sender) treat(ctx context.Context, c *cure) bool {
 		s.readOwn(ctx, c, &lost)
 	}
 	if !slices.ContainsFunc(s.m.buses, func(b bus) bool { return b.status().Connected }) {
-		c.last = time.Now() // nobody would hear the node, whatever it said
+		c.last = time.Now() // no peer can receive the requests
 	}
 	beats := func(n time.Duration) bool { return time.Since(c.last) >= n*s.m.opts.Heartbeat }
 	if len(lost.Pages) == 0 || !c.reading && (len(peers) == 0 || beats(healBeats) || all && beats(healHeard)) {
@@ -137,12 +139,12 @@ func (s *sender) treat(ctx context.Context, c *cure) bool {
 	}
 	if all && time.Since(c.again) >= s.m.opts.Heartbeat {
 		c.again = time.Now()
-		clear(c.answered) // they may have received it meanwhile
+		clear(c.answered) // peers may have received the pages by now
 	}
 	return false
 }
 
-// next returns the pages of one array that a peer is asked for next.
+// next returns the pages, all of one array, to request next from a peer.
 func (c *cure) next(h hint, lost []engine.Wound) (list []engine.Wound) {
 	for _, w := range lost {
 		if c.answered[h][pageOf(&w)] || len(list) > 0 && (w.Array != list[0].Array || w.Start != list[0].Start) {
@@ -159,7 +161,8 @@ func pageOf(w *engine.Wound) lostPage { return lostPage{ref{w.Array, w.Start}, u
 
 func (s *sender) askPages(c *cure, h hint, list []engine.Wound) {
 	a := &asked{at: time.Now(), pages: make(map[lostPage]bool)}
-	m := &message{kind: kindPages, to: h, lost: lostPages{ref: ref{list[0].Array, list[0].Start}, geometry: list[0].Geometry}}
+	m := &message{kind: kindPages, to: h,
+		lost: lostPages{ref: ref{list[0].Array, list[0].Start}, geometry: list[0].Geometry}}
 	for i := range list {
 		a.pages[pageOf(&list[i])] = true
 		m.lost.list = append(m.lost.list, uint64(list[i].Page))
@@ -173,7 +176,7 @@ func (s *sender) sendTo(h hint, m *message) {
 	s.send(topic{kind: kindAsk, origin: h, key: s.m.opts.Identity.public.hint().String()}, m)
 }
 
-// take puts pages of a peer's replica in the place of those that are lost.
+// take replaces lost pages with the pages of a peer's replica.
 func (s *sender) take(ctx context.Context, c *cure, m *message) {
 	p, ok := s.m.find(m.from)
 	a := c.asked[m.from]
@@ -199,7 +202,7 @@ func (s *sender) take(ctx context.Context, c *cure, m *message) {
 			c.last = time.Now()
 		case errors.Is(err, bulkhead.ErrMalformed):
 			s.m.receiver.refuse(m.from, reasonAbsurd, err.Error())
-		case errors.Is(err, engine.ErrOtherPage): // it has more by now, or less, or another peer was faster
+		case errors.Is(err, engine.ErrOtherPage): // the peer has more or less of the page, or another peer was faster
 			s.m.opts.Log.Debug("page of a replica not taken", "peer", p.label(), "err", err)
 		default:
 			delete(c.answered[m.from], x)
@@ -207,8 +210,8 @@ func (s *sender) take(ctx context.Context, c *cure, m *message) {
 	}
 }
 
-// refilled hands the sender pages that a peer was asked for. If it does not wait for them,
-// they are dropped.
+// refilled hands the sender pages that a peer has sent. Pages are dropped if the sender does not
+// wait for them.
 func (s *sender) refilled(m *message) {
 	if !s.m.healing.Load() {
 		return
@@ -219,7 +222,7 @@ func (s *sender) refilled(m *message) {
 	}
 }
 
-// endHealing lets the node speak again.
+// endHealing lets the node publish again.
 func (s *sender) endHealing(ctx context.Context, c *cure, lost *engine.Wounds) {
 	err := s.m.live(lost.Whole && len(lost.Pages) == 0)
 	s.m.forgetWounds(ctx)
@@ -232,9 +235,11 @@ func (s *sender) endHealing(ctx context.Context, c *cure, lost *engine.Wounds) {
 	from := slices.Sorted(maps.Keys(c.by))
 	after := time.Since(c.began).Round(time.Second)
 	if s.m.renewed {
-		s.m.opts.Log.Warn("sharing again, in a new incarnation: not all that was lost came back, and counts stay low", "pages_healed", healed, "from", from, "pages_missing", len(lost.Pages), "after", after, "err", err)
+		s.m.opts.Log.Warn("sharing again, in a new incarnation: not all that was lost came back, and counts stay low",
+			"pages_healed", healed, "from", from, "pages_missing", len(lost.Pages), "after", after, "err", err)
 	} else {
-		s.m.opts.Log.Info("all pages are back, and sharing goes on", "pages_healed", healed, "from", from, "after", after, "err", err)
+		s.m.opts.Log.Info("all pages are back, and sharing goes on", "pages_healed", healed, "from", from, "after", after,
+			"err", err)
 	}
 	for len(s.fills) > 0 {
 		<-s.fills
@@ -245,14 +250,15 @@ func (s *sender) endHealing(ctx context.Context, c *cure, lost *engine.Wounds) {
 	s.greet(ctx)
 }
 
-// forgetWounds has the engine give up what is still missing: the peers are told what there is.
+// forgetWounds makes the engine give up the pages that are still missing. The present content is
+// then published.
 func (m *Mesh) forgetWounds(ctx context.Context) {
 	if err := m.opts.Engine.EndHealing(ctx); err != nil && ctx.Err() == nil {
 		m.opts.Log.Warn("lost pages are still kept account of", "err", err)
 	}
 }
 
-// refill sends a peer pages of its own arrays that it has lost, as they are in the replica.
+// refill sends a peer the lost pages of its own arrays, as they are in the replica.
 func (s *sender) refill(ctx context.Context, m *message) {
 	p, ok := s.m.find(m.from)
 	if !ok {
@@ -263,7 +269,7 @@ func (s *sender) refill(ctx context.Context, m *message) {
 	for _, a := range s.m.opts.Engine.Replica(p.ID) {
 		most += 2 * float64(min(a.Geometry.Bytes(), 1024+8*a.Keys)+pageHead*uint64(a.Geometry.Pages()))
 		if a.Merged && a.Array == x.array && a.Start == x.start {
-			cost = int(a.Geometry.Bytes()) // all of it is read for any page
+			cost = int(a.Geometry.Bytes()) // reading any page reads the whole merged array
 		}
 	}
 	if !may(s.refills, m.from, most) {
@@ -276,7 +282,7 @@ func (s *sender) refill(ctx context.Context, m *message) {
 	}
 	pages, err := s.m.opts.Engine.ReplicaPages(ctx, p.ID, x.array, x.start, x.geometry, list)
 	if errors.Is(err, engine.ErrGap) {
-		pages, err = make([][]byte, len(list)), nil // it has none
+		pages, err = make([][]byte, len(list)), nil // the replica has no such page
 	}
 	if err != nil {
 		s.m.opts.Log.Debug("pages that a peer has lost not sent", "peer", p.label(), "err", err)
@@ -311,6 +317,6 @@ func (s *sender) refill(ctx context.Context, m *message) {
 
 const (
 	maxRefill = maxAsk - 32<<10 // bytes of pages in one message
-	maxPage   = 1 << 30         // is in no array
-	pageHead  = 64              // bytes of a page that holds nothing
+	maxPage   = 1 << 30         // larger than any array
+	pageHead  = 64              // size in bytes of an empty page
 )

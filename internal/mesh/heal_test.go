@@ -27,10 +27,11 @@ type ward struct {
 	ill *node
 }
 
-// newWard has several nodes count, and share all of it.
+// newWard makes several nodes count, and share everything.
 func newWard(t *testing.T, seed uint64, nodes int) *ward {
 	w := &ward{k: newMemBroker(rand.New(rand.NewPCG(seed, 2)))}
-	w.world = &world{t: t, rng: rand.New(rand.NewPCG(seed, 3)), done: new(tallyOfSteps), log: slog.New(slog.DiscardHandler), pause: time.Second, capacity: 20_000, messages: 384 << 10}
+	w.world = &world{t: t, rng: rand.New(rand.NewPCG(seed, 3)), done: new(tallyOfSteps),
+		log: slog.New(slog.DiscardHandler), pause: time.Second, capacity: 20_000, messages: 384 << 10}
 	w.net = memNet{w.k}
 	for i := range nodes {
 		n := &node{w: w.world, i: i, root: memoryDir(t), truth: make(counts)}
@@ -56,8 +57,8 @@ func newWard(t *testing.T, seed uint64, nodes int) *ward {
 	return w
 }
 
-// hurt stops the first node, and takes away all files of its own arrays of some kinds. lose
-// does the latter.
+// hurt stops the first node, and deletes all files of its own arrays of the given kinds. lose does
+// the deletion.
 func (w *ward) hurt(kinds ...string) {
 	w.t.Helper()
 	w.ill.stop(false)
@@ -80,7 +81,8 @@ func (w *ward) lose(kinds ...string) {
 	w.ill.aside = filepath.Join(w.ill.root, "aside")
 }
 
-// low returns how many counts of sightings the node has lower than all nodes took.
+// low returns how many sighting counts of the node are lower than the number of reports to all
+// nodes.
 func (w *ward) low(n *node) (low int) {
 	for sig := range 60 {
 		want := uint32(0)
@@ -95,7 +97,7 @@ func (w *ward) low(n *node) (low int) {
 	return low
 }
 
-// seen returns what a node says of all signatures.
+// seen returns a node's findings for all signatures.
 func (w *ward) seen(n *node) (out []bulkhead.Finding) {
 	for sig := range 60 {
 		out = append(out, check(w.t, n.engine, sig))
@@ -103,7 +105,7 @@ func (w *ward) seen(n *node) (out []bulkhead.Finding) {
 	return out
 }
 
-// lowered reports whether some count is lower than it was.
+// lowered reports whether a count is lower than it was.
 func lowered(before, now []bulkhead.Finding) bool {
 	for i := range now {
 		if now[i].Sightings < before[i].Sightings || now[i].Spam < before[i].Spam || now[i].Ham < before[i].Ham {
@@ -113,9 +115,9 @@ func lowered(before, now []bulkhead.Finding) bool {
 	return false
 }
 
-// TestHeal: a node whose arrays are lost has them back from its peers' replicas, and what it
-// counts meanwhile with it. Its peers never see less than before, and nothing twice; it goes
-// on in the life that it was in.
+// TestHeal checks that a node whose arrays are lost gets them back from its peers' replicas, and
+// adds its new counts. Its peers never see less than before, and nothing twice; the node continues
+// in its incarnation.
 func TestHeal(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,7 +126,7 @@ func TestHeal(t *testing.T) {
 			before := w.seen(w.nodes[1])
 			w.hurt("counts", "spam", "revoked")
 			if seed%2 == 0 {
-				w.net.wipe() // peers alone have it
+				w.net.wipe() // only the peers have it
 			}
 			if seed == 3 {
 				w.net.faults(0.3, 0.3, 0.3)
@@ -160,7 +162,7 @@ func TestHeal(t *testing.T) {
 	}
 }
 
-// TestHealKilled: the process is killed again and again while it heals.
+// TestHealKilled kills the process again and again while it heals.
 func TestHealKilled(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
@@ -194,8 +196,8 @@ func TestHealKilled(t *testing.T) {
 	}
 }
 
-// TestHealNobody: without peers that have the pages, the doubt stays, and the node shares
-// what it has after a while, in a new life. One that has no peers at all does so at once.
+// TestHealNobody checks that without peers that have the pages the doubt stays, and the node shares
+// what it has after a while, in a new incarnation. A node without peers does so at once.
 func TestHealNobody(t *testing.T) {
 	for _, how := range []string{"away", "empty", "evicted"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -217,7 +219,8 @@ func TestHealNobody(t *testing.T) {
 			w.net.wipe()
 			w.ill.start()
 			doubts := len(w.ill.engine.Doubts())
-			wait := map[string]time.Duration{"away": 11 * time.Minute, "empty": 11 * time.Minute, "evicted": 5 * time.Second}[how]
+			wait := map[string]time.Duration{"away": 11 * time.Minute, "empty": 11 * time.Minute,
+				"evicted": 5 * time.Second}[how]
 			if how != "evicted" {
 				time.Sleep(time.Minute)
 				if !w.ill.mesh.Status().Healing {
@@ -239,7 +242,7 @@ func TestHealNobody(t *testing.T) {
 	}
 }
 
-// TestHealLate: a peer that is away first answers when it is back.
+// TestHealLate checks that a peer that was away first answers when it is back.
 func TestHealLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t, 9, 2)
@@ -267,8 +270,8 @@ func (w *ward) calmNode(n *node) {
 	w.net.cut(n, false)
 }
 
-// TestHealLiar: a peer that answers with pages of its own making, asked or not, changes
-// nothing, and keeps nobody from healing.
+// TestHealLiar checks that a peer that sends pages of its own making, asked or not, changes
+// nothing, and does not keep the node from healing.
 func TestHealLiar(t *testing.T) {
 	for _, honest := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -278,7 +281,7 @@ func TestHealLiar(t *testing.T) {
 			if err := w.ill.mesh.AddPeer(t.Context(), liar.ID(), "liar", 1); err != nil {
 				t.Fatal(err)
 			}
-			pages := make(map[ref][][]byte) // that the liar knows, and makes higher
+			pages := make(map[ref][][]byte) // pages that the liar knows, and raises
 			for _, a := range other.engine.Replica(w.ill.id.ID()) {
 				_, images, err := other.engine.CopyReplica(t.Context(), w.ill.id.ID(), a.Array, a.Start)
 				if err != nil {
@@ -305,7 +308,7 @@ func TestHealLiar(t *testing.T) {
 				at.at = uint64(time.Now().UnixMilli())
 				out.stamp, out.from, out.keyID = at, liar.public.hint(), testSecret.ID()
 				to := topic{kind: kindAsk, origin: m.from, key: liar.public.hint().String()}
-				for range 30 { // more than was asked for
+				for range 30 { // more than were requested
 					lies++
 					_ = bus.publish(to, appendMessage(nil, out, liar))
 				}
@@ -335,8 +338,10 @@ func TestHealLiar(t *testing.T) {
 				if d := w.ill.engine.Doubts(); len(d) > 0 {
 					t.Errorf("in doubt: %v", d)
 				}
-			} else if got := w.low(w.ill); got != low || len(w.ill.engine.Doubts()) != doubts || len(w.ill.engine.Healings()) != 0 {
-				t.Errorf("%d counts are low, and %d were; doubts %v, healed %v", got, low, w.ill.engine.Doubts(), w.ill.engine.Healings())
+			} else if got := w.low(w.ill); got != low || len(w.ill.engine.Doubts()) != doubts ||
+				len(w.ill.engine.Healings()) != 0 {
+				t.Errorf("%d counts are low, and %d were; doubts %v, healed %v", got, low, w.ill.engine.Doubts(),
+					w.ill.engine.Healings())
 			}
 			if err := bus.close(); err != nil {
 				t.Fatal(err)
@@ -346,7 +351,7 @@ func TestHealLiar(t *testing.T) {
 	}
 }
 
-// fattened returns a page with the same version and number of keys that shows more.
+// fattened returns a page with the same version and number of keys that reports more keys.
 func fattened(t *testing.T, m *filter.Image) []byte {
 	t.Helper()
 	info := m.Info
@@ -384,8 +389,8 @@ func fattened(t *testing.T, m *filter.Image) []byte {
 	return m.Append(nil)
 }
 
-// TestRefillBounds: who asks for its pages again and again is sent twice what there is of
-// it, and nobody is sent pages of others.
+// TestRefillBounds checks that a peer that asks for its pages again and again gets at most twice
+// its arrays, and no peer gets pages of others.
 func TestRefillBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t, 13, 2)
@@ -411,8 +416,11 @@ func TestRefillBounds(t *testing.T) {
 		ask := func(id *Identity, x lostPages) {
 			at.seq++
 			at.at = uint64(time.Now().UnixMilli())
-			m := &message{kind: kindPages, to: home.id.public.hint(), lost: x, stamp: at, from: id.public.hint(), keyID: testSecret.ID()}
-			home.mesh.receiver.deliver(context.Background(), bus, arrival{topic: topic{kind: kindAsk, origin: m.to, key: id.public.hint().String()}, msg: appendMessage(nil, m, id)}, true)
+			m := &message{kind: kindPages, to: home.id.public.hint(), lost: x, stamp: at, from: id.public.hint(),
+				keyID: testSecret.ID()}
+			home.mesh.receiver.deliver(context.Background(), bus,
+				arrival{topic: topic{kind: kindAsk, origin: m.to, key: id.public.hint().String()},
+					msg: appendMessage(nil, m, id)}, true)
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
@@ -457,9 +465,9 @@ func TestRefillBounds(t *testing.T) {
 	})
 }
 
-// TestHealSaid: pages that were changed since the last checkpoint are elsewhere by now, so
-// that no peer has them as they were. What the node had published, and a broker has stored,
-// makes them whole, with what it counted and did not publish before it was killed.
+// TestHealSaid checks pages that were changed since the last checkpoint, of which the peers now
+// have newer states. The node's published messages, stored by a broker, restore the pages, with the
+// counts that were not published before the node was killed.
 func TestHealSaid(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
@@ -471,7 +479,8 @@ func TestHealSaid(t *testing.T) {
 				w.ill.stop(false) // it forgets its rounds
 				w.ill.start()
 				other := w.nodes[1].mesh
-				if err := errors.Join(other.EvictPeer(t.Context(), w.ill.id.ID()), other.AddPeer(t.Context(), w.ill.id.ID(), "", 1)); err != nil {
+				if err := errors.Join(other.EvictPeer(t.Context(), w.ill.id.ID()),
+					other.AddPeer(t.Context(), w.ill.id.ID(), "", 1)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(20 * time.Second)
@@ -494,7 +503,7 @@ func TestHealSaid(t *testing.T) {
 			before := w.seen(w.nodes[1])
 			w.net.cut(w.ill, true)
 			for range 10 {
-				w.ill.report() // that nobody hears
+				w.ill.report() // never sent to a peer
 			}
 			w.ill.stop(true)
 			w.lose("counts", "spam", "revoked")
@@ -516,7 +525,8 @@ func TestHealSaid(t *testing.T) {
 			}
 			s, by := w.ill.mesh.Status(), w.ill.engine.Healings()
 			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
-				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d, healed by %v", seed, d, s.Healing, s.Incarnation, life, by)
+				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d, healed by %v", seed, d, s.Healing, s.Incarnation,
+					life, by)
 			}
 			if !slices.ContainsFunc(by, func(h engine.Healing) bool { return h.Peer == engine.Broker }) {
 				t.Errorf("seed %d: healed by %v", seed, by)
@@ -526,8 +536,8 @@ func TestHealSaid(t *testing.T) {
 	}
 }
 
-// TestRecollect: of what a broker has stored, a node takes what it has signed itself, in the
-// life that it was in, and what is part of its arrays still.
+// TestRecollect checks that a node takes from a broker only messages that it has signed itself, in
+// the same incarnation, and whose content is still part of its arrays.
 func TestRecollect(t *testing.T) {
 	m := closed(t, nil)
 	m.state.Incarnation, m.state.Boot = 50, 90
@@ -551,10 +561,12 @@ func TestRecollect(t *testing.T) {
 		"of a past that is gone": {m.opts.Identity, 50, 60, made(100, 101), false},
 		"of a later process":     {m.opts.Identity, 50, 91, made(100, 101), false},
 	} {
-		msg := &message{kind: kindDelta, stamp: stamp{incarnation: tt.life, boot: tt.boot, at: 99}, from: tt.id.public.hint(), keyID: testSecret.ID(), rounds: nil}
+		msg := &message{kind: kindDelta, stamp: stamp{incarnation: tt.life, boot: tt.boot, at: 99},
+			from: tt.id.public.hint(), keyID: testSecret.ID(), rounds: nil}
 		msg.rounds = append(msg.rounds, tt.round)
 		memory := &memory{arrays: map[ref]*arrayMemory{x: {pages: 1, images: make(map[uint64]map[topic][][]byte)}}}
-		m.recollect(memory, arrival{topic: topic{kind: kindDelta, origin: m.opts.Identity.public.hint()}, msg: appendMessage(nil, msg, tt.id)})
+		m.recollect(memory, arrival{topic: topic{kind: kindDelta, origin: m.opts.Identity.public.hint()},
+			msg: appendMessage(nil, msg, tt.id)})
 		if got := len(memory.arrays[x].rounds) == 1; got != tt.want {
 			t.Errorf("%s: taken %v", name, got)
 		}
@@ -577,13 +589,17 @@ func TestLongest(t *testing.T) {
 		pages  int
 		want   []engine.Part
 	}{
-		"nothing":                      {nil, nil, 0, nil},
-		"rounds from the beginning":    {nil, []engine.Part{part(3, 9), part(0, 3), part(0, 3), part(9, 12)}, 0, []engine.Part{part(0, 3), part(3, 9), part(9, 12)}},
-		"a gap":                        {nil, []engine.Part{part(0, 3), part(4, 9)}, 0, []engine.Part{part(0, 3)}},
-		"no beginning":                 {nil, []engine.Part{part(1, 3)}, 0, nil},
-		"images, and rounds since":     {map[uint64]map[topic][][]byte{5: set(one, two)}, []engine.Part{part(0, 3), part(5, 9), part(9, 10)}, 2, []engine.Part{part(5, 9), part(9, 10)}},
-		"half of the images":           {map[uint64]map[topic][][]byte{5: set(one)}, []engine.Part{part(0, 3), part(5, 9)}, 0, []engine.Part{part(0, 3)}},
-		"later images lead no farther": {map[uint64]map[topic][][]byte{5: set(one, two), 7: set(one, two)}, []engine.Part{part(5, 9)}, 2, []engine.Part{part(5, 9)}},
+		"nothing": {nil, nil, 0, nil},
+		"rounds from the beginning": {nil, []engine.Part{part(3, 9), part(0, 3), part(0, 3), part(9, 12)}, 0,
+			[]engine.Part{part(0, 3), part(3, 9), part(9, 12)}},
+		"a gap":        {nil, []engine.Part{part(0, 3), part(4, 9)}, 0, []engine.Part{part(0, 3)}},
+		"no beginning": {nil, []engine.Part{part(1, 3)}, 0, nil},
+		"images, and rounds since": {map[uint64]map[topic][][]byte{5: set(one, two)},
+			[]engine.Part{part(0, 3), part(5, 9), part(9, 10)}, 2, []engine.Part{part(5, 9), part(9, 10)}},
+		"half of the images": {map[uint64]map[topic][][]byte{5: set(one)}, []engine.Part{part(0, 3), part(5, 9)},
+			0, []engine.Part{part(0, 3)}},
+		"later images lead no farther": {map[uint64]map[topic][][]byte{5: set(one, two), 7: set(one, two)},
+			[]engine.Part{part(5, 9)}, 2, []engine.Part{part(5, 9)}},
 	} {
 		a := &arrayMemory{pages: 2, images: tt.images, rounds: tt.rounds}
 		images, rounds := a.longest()

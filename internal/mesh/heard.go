@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// heardFile keeps what peers said last across a restart.
+// heardFile keeps the last messages of peers across a restart.
 const heardFile = "heard.json"
 
-// A heard is what is kept of a peer beside what it counts: when it was last heard,
-// and its newest head, or what began its newest life, as it signed it.
+// A heard is stored for each peer in addition to its counts: when its last message arrived, and its
+// signed newest head, or the signed message that began its newest incarnation.
 type heard struct {
 	Key  string    `json:"key"`
 	At   time.Time `json:"at"`
 	Head []byte    `json:"head,omitempty"`
 }
 
-// loadHeard reads what was kept. An absent or damaged file is as an empty one: no counts
-// are lost with it.
+// loadHeard reads the stored messages. An absent or damaged file is treated as empty: no counts are
+// lost with it.
 func (r *receiver) loadHeard() error {
 	list, err := readHeard(r.m.opts.Dir)
 	var path *fs.PathError
@@ -47,12 +47,14 @@ func (r *receiver) loadHeard() error {
 	return nil
 }
 
-// saveHeard writes what peers said last. It runs on the receiver's goroutine, or after
-// that has ended.
+// saveHeard writes the last messages of peers. It runs on the receiver's goroutine, or after that
+// has ended.
 func (r *receiver) saveHeard() error {
 	list := []heard{}
 	r.m.mu.Lock()
-	for _, h := range slices.SortedFunc(maps.Keys(r.m.members), func(a, b hint) int { return slices.Compare(a[:], b[:]) }) {
+	for _, h := range slices.SortedFunc(maps.Keys(r.m.members), func(a, b hint) int {
+		return slices.Compare(a[:], b[:])
+	}) {
 		mem := r.m.members[h]
 		x := heard{Key: mem.ID, At: mem.lastHeard.UTC()}
 		if t := r.origins[h]; t != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestForeignHeads: that a peer is in another network is believed from a head that it has
-// signed lately, and from nothing else.
+// TestForeignHeads checks that only a recent head, signed by a peer, proves that the peer is in
+// another network.
 func TestForeignHeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -75,8 +75,8 @@ func TestForeignHeads(t *testing.T) {
 	})
 }
 
-// TestOverItsShare: a message of a sender whose share of the queue is full is dropped, and
-// booked.
+// TestOverItsShare checks that a message of a sender whose share of the queue is full is dropped
+// and counted.
 func TestOverItsShare(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -94,8 +94,8 @@ func TestOverItsShare(t *testing.T) {
 	})
 }
 
-// TestSucceed: what is counted of a peer goes over to its new key, where anything is
-// counted; the list stays as it was if that fails, and if the new key is on it already.
+// TestSucceed checks that a peer's counts are transferred to its new key, where anything is
+// counted. The list is unchanged if that fails, or if the new key is already on it.
 func TestSucceed(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Subscribe, Publish} {
@@ -131,15 +131,16 @@ func TestSucceed(t *testing.T) {
 			if err := r.AddPeer(t.Context(), old.ID(), "again", 1); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.succeed(t.Context(), to.proof, to.public); !errors.Is(err, bulkhead.ErrMalformed) || !on(old) || !on(to) {
+			if err := r.succeed(t.Context(), to.proof, to.public); !errors.Is(err, bulkhead.ErrMalformed) || !on(old) ||
+				!on(to) {
 				t.Errorf("%s: both are on the list: %v", role, err)
 			}
 		}
 	})
 }
 
-// TestProofs: a node that is shown what it has said begins a new incarnation if it has
-// forgotten that, above what it said, and otherwise not.
+// TestProofs checks that a node that receives its own statements begins a new incarnation above
+// them if it has forgotten them, and otherwise not.
 func TestProofs(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -180,8 +181,7 @@ func TestProofs(t *testing.T) {
 	})
 }
 
-// TestNoLongerCramped: an array that had no room, and has it again, waits for
-// nothing.
+// TestNoLongerCramped checks that an array that had no room, and has it again, waits for nothing.
 func TestNoLongerCramped(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -202,8 +202,8 @@ func TestNoLongerCramped(t *testing.T) {
 	})
 }
 
-// TestNewcomers: of a key that is not on the list only the head is taken in which a peer's
-// old key names it.
+// TestNewcomers checks that only the head in which a peer's old key names it is accepted from an
+// unlisted key.
 func TestNewcomers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -211,10 +211,11 @@ func TestNewcomers(t *testing.T) {
 		if err := r.AddPeer(t.Context(), old.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
-		_, other := rotated(t) // of which nobody has heard
+		_, other := rotated(t) // unknown to all nodes
 		now := uint64(time.Now().UnixMilli())
 		say := func(by *Identity, change func(*message)) []byte {
-			m := &message{kind: kindHead, from: by.public.hint(), stamp: stamp{incarnation: now - 2, boot: now - 1, seq: 1, at: now}, proof: by.proof}
+			m := &message{kind: kindHead, from: by.public.hint(),
+				stamp: stamp{incarnation: now - 2, boot: now - 1, seq: 1, at: now}, proof: by.proof}
 			if change != nil {
 				change(m)
 			}
@@ -229,14 +230,18 @@ func TestNewcomers(t *testing.T) {
 			msg   []byte
 			want  bool
 		}{
-			"a successor":         {head(to), say(to, nil), true},
-			"without a proof":     {head(to), say(to, func(m *message) { m.proof = nil }), false},
-			"with another's":      {head(eve), say(eve, func(m *message) { m.proof = to.proof }), false},
-			"of no peer":          {head(other), say(other, nil), false},
-			"forged":              {head(to), forged, false},
-			"far ahead":           {head(to), say(to, func(m *message) { m.stamp.at += uint64(2 * maxLifeAhead / time.Millisecond) }), false},
-			"under a delta":       {topic{kind: kindDelta, origin: to.public.hint()}, say(to, nil), false},
-			"a delta":             {topic{kind: kindDelta, origin: to.public.hint()}, say(to, func(m *message) { m.kind = kindDelta }), false},
+			"a successor":     {head(to), say(to, nil), true},
+			"without a proof": {head(to), say(to, func(m *message) { m.proof = nil }), false},
+			"with another's":  {head(eve), say(eve, func(m *message) { m.proof = to.proof }), false},
+			"of no peer":      {head(other), say(other, nil), false},
+			"forged":          {head(to), forged, false},
+			"far ahead": {head(to), say(to, func(m *message) {
+				m.stamp.at += uint64(2 * maxLifeAhead / time.Millisecond)
+			}), false},
+			"under a delta": {topic{kind: kindDelta, origin: to.public.hint()}, say(to, nil), false},
+			"a delta": {topic{kind: kindDelta, origin: to.public.hint()}, say(to, func(m *message) {
+				m.kind = kindDelta
+			}), false},
 			"a delta as a head":   {head(to), say(to, func(m *message) { m.kind = kindDelta }), false},
 			"nothing but a start": {head(to), say(to, nil)[:30], false},
 		} {
@@ -253,8 +258,8 @@ func TestNewcomers(t *testing.T) {
 	})
 }
 
-// TestImagesOfNewOrigins: when a broker is back, the images that it has stored are read of
-// the origins of which nothing is held, and of no others.
+// TestImagesOfNewOrigins checks that, when a broker is back, its stored images are read for origins
+// without a replica, and for no others.
 func TestImagesOfNewOrigins(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -264,8 +269,10 @@ func TestImagesOfNewOrigins(t *testing.T) {
 		}
 		now := uint64(time.Now().UnixMilli())
 		for i, by := range []*Identity{one, one, two, mustIdentity(t)} {
-			m := &message{kind: kindImage, from: by.public.hint(), stamp: stamp{incarnation: now - 2, boot: now - 1, seq: uint64(i + 1), at: now}}
-			m.image.ref, m.image.at, m.image.geometry, m.image.lineage, m.image.pages = ref{engine.ArrayCounts, 7}, 5, cellsOf, lineage{{now - 1, 0}}, [][]byte{{1}}
+			m := &message{kind: kindImage, from: by.public.hint(),
+				stamp: stamp{incarnation: now - 2, boot: now - 1, seq: uint64(i + 1), at: now}}
+			m.image.ref, m.image.at, m.image.geometry, m.image.lineage, m.image.pages = ref{engine.ArrayCounts,
+				7}, 5, cellsOf, lineage{{now - 1, 0}}, [][]byte{{1}}
 			at := topic{kindImage, by.public.hint(), string(rune('a' + i))}
 			k.images[at] = storedMsg{time.Now(), at, appendMessage(nil, m, by)}
 		}
@@ -289,7 +296,7 @@ func TestImagesOfNewOrigins(t *testing.T) {
 				t.Errorf("something is held %v: images of %v, want %v", held, got, want)
 			}
 		}
-		// Of an origin that is struck off meanwhile no more is read.
+		// The reading ends for an origin that is removed in the meantime.
 		r.e.held = nil
 		if err := r.EvictPeer(t.Context(), one.ID()); err != nil {
 			t.Fatal(err)
@@ -302,14 +309,15 @@ func TestImagesOfNewOrigins(t *testing.T) {
 	})
 }
 
-// TestGroupFails: a list of a group that cannot be followed whole is an error, and what an
-// administrator has evicted is remembered.
+// TestGroupFails checks that a list of a group that cannot be applied whole is an error, and that
+// evictions by the administrator are remembered.
 func TestGroupFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		member := mustIdentity(t)
 		keeper := &peer{ID: r.peer.ID(), Weight: 0.5, Group: "mail", Keeper: true, key: r.peer.public}
-		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: member.ID()}}}); err != nil {
+		if err := r.takeGroup(t.Context(), keeper,
+			&groupList{Group: "mail", Members: []Member{{Key: member.ID()}}}); err != nil {
 			t.Fatal(err)
 		}
 		peers := filepath.Join(r.opts.Dir, PeersFile)
@@ -323,7 +331,8 @@ func TestGroupFails(t *testing.T) {
 		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
 			t.Error("a member is not dropped, and nobody hears of it")
 		}
-		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: member.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
+		if err := r.takeGroup(t.Context(), keeper,
+			&groupList{Group: "mail", Members: []Member{{Key: member.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
 			t.Error("a member is not added, and nobody hears of it")
 		}
 		if got := len(r.Status().Peers); got != 2 {
@@ -355,8 +364,8 @@ func TestGroupFails(t *testing.T) {
 	})
 }
 
-// TestHeadLetsRoundsIn: rounds that wait for the lineage of an array are applied when a
-// head tells it.
+// TestHeadLetsRoundsIn checks that rounds that wait for the lineage of an array are applied when a
+// head has it.
 func TestHeadLetsRoundsIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -365,13 +374,15 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 		r.e.held = []engine.ArrayState{{Array: x.array, Start: x.start, Version: 9, Geometry: cellsOf, Boot: 10}}
 		r.e.life = 1
 		next := roundOf(t, x, 9, 3)
-		next.announce, next.lineage = false, nil // of a later process, which has not said what it found
-		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: from, stamp: stamp{1, 20, 1, 20}, rounds: []round{next}}, size: 10})
+		next.announce, next.lineage = false, nil // of a later process, whose lineage is unknown
+		r.receiver.take(t.Context(),
+			&incoming{m: &message{kind: kindDelta, from: from, stamp: stamp{1, 20, 1, 20}, rounds: []round{next}}, size: 10})
 		if len(r.e.applied) != 0 || len(r.t.pending) != 1 {
 			t.Fatalf("%d applied, %d wait", len(r.e.applied), len(r.t.pending))
 		}
 		head := arrayHead{ref: x, version: next.to, geometry: cellsOf, lineage: lineage{{10, 0}, {20, 9}}}
-		r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 20, 2, 21}, heads: []arrayHead{head}}, size: 10})
+		r.receiver.take(t.Context(),
+			&incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 20, 2, 21}, heads: []arrayHead{head}}, size: 10})
 		if len(r.e.applied) != 1 || len(r.t.pending) != 0 {
 			t.Errorf("after the head %d applied, %d wait; refused %v", len(r.e.applied), len(r.t.pending), r.status().Refusals)
 		}
@@ -383,8 +394,8 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 	})
 }
 
-// TestGroupDropsItsOwn: of the peers that a keeper does not name, those of its group are
-// dropped, and no others.
+// TestGroupDropsItsOwn checks that a keeper's list drops exactly the unlisted peers of its own
+// group.
 func TestGroupDropsItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -402,7 +413,8 @@ func TestGroupDropsItsOwn(t *testing.T) {
 		add("gone", "mail", false)
 		kept := add("kept", "mail", false)
 		for range 2 {
-			if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
+			if err := r.takeGroup(t.Context(), keeper,
+				&groupList{Group: "mail", Members: []Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
 				t.Fatal(err)
 			}
 			var names []string

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// A forger is a peer that signs whatever it likes.
+// A forger is a peer that signs arbitrary messages.
 type forger struct {
 	id  *Identity
 	at  stamp
@@ -30,7 +30,7 @@ func newForger(t *testing.T, k *memBroker, of *site, weight float64) *forger {
 	return &forger{id: id, at: stamp{incarnation: now, boot: now + 1, at: now + 2}, bus: k.connect()}
 }
 
-// say hands a message to a node.
+// say delivers a message to a node.
 func (f *forger) say(t *testing.T, to *site, m *message) {
 	t.Helper()
 	f.at.seq++
@@ -38,7 +38,7 @@ func (f *forger) say(t *testing.T, to *site, m *message) {
 	f.bring(t, to, f.topic(m), appendMessage(nil, m, f.id))
 }
 
-// bring hands any bytes to a node.
+// bring delivers arbitrary bytes to a node.
 func (f *forger) bring(t *testing.T, to *site, x topic, raw []byte) {
 	t.Helper()
 	to.receiver.deliver(t.Context(), f.bus, arrival{topic: x, msg: raw}, true)
@@ -58,7 +58,7 @@ func (s *site) peerOf(t *testing.T, id *Identity) PeerStatus {
 	return s.peer(t, &site{id: id})
 }
 
-// tracked returns what the receiver has waiting of an origin.
+// tracked returns the rounds of an origin that wait in the receiver.
 func (s *site) tracked(h hint) (rounds, bytes int) {
 	done := make(chan struct{})
 	s.receiver.call(func(context.Context) {
@@ -76,8 +76,8 @@ func (s *site) tracked(h hint) (rounds, bytes int) {
 	return rounds, bytes
 }
 
-// TestEndlessGaps: rounds that never continue anything are kept up to a limit,
-// however small they are, and none of them keeps the message alive that it came in.
+// TestEndlessGaps checks that rounds that never continue an array are kept up to a limit, however
+// small they are, and that none of them keeps its message alive.
 func TestEndlessGaps(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -93,7 +93,7 @@ func TestEndlessGaps(t *testing.T) {
 			}
 			f.say(t, home, m)
 		}
-		// One byte that waits, in a message of a megabyte.
+		// One waiting byte, in a message of a megabyte.
 		m := &message{kind: kindDelta, rounds: []round{
 			{ref: ref{engine.ArraySpam, start}, from: 7, to: 9, data: []byte{1}},
 			{ref: ref{engine.ArrayCounts, 1}, from: 7, to: 9, data: make([]byte, 1<<20)}, // expired long ago
@@ -113,8 +113,8 @@ func TestEndlessGaps(t *testing.T) {
 	})
 }
 
-// TestEndlessGenerations: a peer cannot make a node keep arrays without end by
-// beginning one generation after the other.
+// TestEndlessGenerations checks that a peer cannot make a node keep an unlimited number of arrays
+// by beginning one generation after the other.
 func TestEndlessGenerations(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -154,8 +154,8 @@ func TestEndlessGenerations(t *testing.T) {
 	})
 }
 
-// imagesOf returns the images of an array of counts of so many keys, as a peer
-// would send them, after a change of each page.
+// imagesOf returns the images of an array of counts with keys keys, as a peer would send them,
+// after change has modified each page.
 func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change func(*filter.Image)) *message {
 	t.Helper()
 	g := filter.Geometry{Kind: filter.Cells, Lines: 4096, K: 6, KeyID: testSecret.ID()}
@@ -167,7 +167,8 @@ func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change
 	for n := range uint64(keys) {
 		c.AddBatch(0, []filter.Key{{Hi: (n + 1) * 0x9e3779b97f4a7c15, Lo: (n + 1) * 0xc2b2ae3d27d4eb4f}}, []uint32{1}, nil)
 	}
-	m := &message{kind: kindImage, image: image{ref: ref{engine.ArrayCounts, start}, at: at, geometry: g, lineage: lineage{{f.at.boot, 0}}}}
+	m := &message{kind: kindImage,
+		image: image{ref: ref{engine.ArrayCounts, start}, at: at, geometry: g, lineage: lineage{{f.at.boot, 0}}}}
 	if at == 0 {
 		m.image.at = c.Version()
 	}
@@ -181,9 +182,8 @@ func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change
 	return m
 }
 
-// TestImagesAboveTheRate: images of more keys than a peer may have added are
-// found out, though some of them are said to be still missing, or though they
-// are said to hold fewer.
+// TestImagesAboveTheRate checks that images of more keys than a peer may have added are detected,
+// even if some are declared missing, or declare fewer keys.
 func TestImagesAboveTheRate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		at     uint64
@@ -214,8 +214,7 @@ func TestImagesAboveTheRate(t *testing.T) {
 	}
 }
 
-// TestSubscriberIsSilent: a node that only subscribes tells nothing to those
-// who ask.
+// TestSubscriberIsSilent checks that a node that only subscribes does not answer asks.
 func TestSubscriberIsSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, func(o *Options) { o.Role = Subscribe })
@@ -238,7 +237,7 @@ func TestSubscriberIsSilent(t *testing.T) {
 		settle()
 		life := home.Status().Incarnation
 		for i := range wants {
-			wants[i].version = 1 << 40 // a life that it has forgotten
+			wants[i].version = 1 << 40 // an incarnation that it has forgotten
 		}
 		f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life, wants: wants})
 		settle()
@@ -248,8 +247,8 @@ func TestSubscriberIsSilent(t *testing.T) {
 	})
 }
 
-// TestAskedAgainAndAgain: one peer that asks without pause does not make a node
-// send the same to all without pause.
+// TestAskedAgainAndAgain checks that one peer that asks without pause does not make a node resend
+// to all without pause.
 func TestAskedAgainAndAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -263,7 +262,8 @@ func TestAskedAgainAndAgain(t *testing.T) {
 		life := home.Status().Incarnation
 		own := home.engine.Own()
 		for range 1000 {
-			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life, wants: []arrayHead{{ref: ref{own[0].Array, own[0].Start}}}})
+			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life,
+				wants: []arrayHead{{ref: ref{own[0].Array, own[0].Start}}}})
 			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life})
 			synctest.Wait()
 		}
@@ -274,7 +274,7 @@ func TestAskedAgainAndAgain(t *testing.T) {
 	})
 }
 
-// TestRollbackOfTheFuture: a rollback also refuses what has begun already by the
+// TestRollbackOfTheFuture checks that a rollback also refuses generations that have begun by the
 // peer's clock.
 func TestRollbackOfTheFuture(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
@@ -298,11 +298,12 @@ func TestRollbackOfTheFuture(t *testing.T) {
 	})
 }
 
-// TestRoundTooLarge: a round that the broker takes in no message costs images, and
-// not the peer's counts for as long as the round is remembered.
+// TestRoundTooLarge checks that a round that is too large for the broker costs images, and not the
+// peer's counts for as long as the round is remembered.
 func TestRoundTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		home, peer := newSite(t, k, nil), newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Capacity: 100_000}}, func(o *Options) { o.imageBytes = 4 << 10 })
+		home, peer := newSite(t, k, nil), newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Capacity: 100_000}},
+			func(o *Options) { o.imageBytes = 4 << 10 })
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
@@ -324,8 +325,8 @@ func TestRoundTooLarge(t *testing.T) {
 	})
 }
 
-// TestSmallRounds: what a sender keeps for those who missed something is bounded
-// also if all of it is small, and gone when its arrays are.
+// TestSmallRounds checks that a sender's stored rounds are bounded even if all are small, and are
+// dropped with their arrays.
 func TestSmallRounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -339,15 +340,15 @@ func TestSmallRounds(t *testing.T) {
 			t.Errorf("%d rounds are kept, want 1 to %d", kept, limit)
 		}
 		s.outbox = make([]outbox, len(home.buses))
-		s.head(context.Background()) // generation 7 is no more
+		s.head(context.Background()) // generation 7 is dropped
 		if len(s.arrays)+len(s.order)+s.history > 0 {
 			t.Errorf("%d arrays, %d rounds, %d bytes are kept of what has expired", len(s.arrays), len(s.order), s.history)
 		}
 	})
 }
 
-// TestListsEverything: a few listings, or counts, that show every signature are
-// found out, however they come and whether they fill a small array or half of the
+// TestListsEverything checks that a few listings, or counts, that make an array report every
+// signature are detected, however they arrive, and whether they fill a small array or half of the
 // lines of a larger one.
 func TestListsEverything(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -385,8 +386,8 @@ func TestListsEverything(t *testing.T) {
 	}
 }
 
-// everything returns a message about an array, half of whose lines, or its only one,
-// show every key.
+// everything returns a message about an array that reports every key in half of its lines, or in
+// its only one.
 func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uint64, asImage bool) *message {
 	t.Helper()
 	g := filter.Geometry{Kind: kindOf(a), Lines: lines, K: 8, KeyID: testSecret.ID()}
@@ -428,5 +429,6 @@ func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uin
 	if asImage {
 		return &message{kind: kindImage, image: image{x, r.To, g, l, [][]byte{page}}}
 	}
-	return &message{kind: kindDelta, rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l, data: r.AppendBody(nil)}}}
+	return &message{kind: kindDelta,
+		rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l, data: r.AppendBody(nil)}}}
 }

@@ -26,20 +26,20 @@ import (
 
 const hubFolder = "broker"
 
-// maxStore is what a hub's broker may store in all. Its streams have limits of their own;
-// this one must not keep a stream from being found whose limit was larger once, or it
-// could not be made smaller.
+// maxStore is the total storage limit of a hub's broker. Its streams have limits of their own. A
+// total below the former limit of a stream would hide the stream, and its limit could no longer be
+// lowered.
 const maxStore = 1 << 60
 
 const (
-	maxBrokerMemory = 64 << 20             // of a hub's streams; what they store is on disk
-	clockSkew       = 24 * time.Hour       // of peers to whom a hub shows a certificate that was just made
+	maxBrokerMemory = 64 << 20             // memory of a hub's streams; their messages are stored on disk
+	clockSkew       = 24 * time.Hour       // tolerance for the clocks of peers that receive a new certificate
 	certificateLife = 20 * 365 * clockSkew // longer than any process runs
-	serialBytes     = 15                   // random ones, of a certificate's number
+	serialBytes     = 15                   // random bytes in a certificate's serial number
 )
 
-// NoCredentials as [Options.Credentials] shows an external server no key: the server asks
-// for none, or the URL has a name and password.
+// NoCredentials is the value of [Options.Credentials] with which a node presents no key to an
+// external server: the server requires none, or the URL has a name and password.
 const NoCredentials = "none"
 
 // connect starts the broker of a hub and connects to all brokers.
@@ -85,8 +85,8 @@ func (m *Mesh) connect(ctx context.Context) error {
 	return fmt.Errorf("mesh: mode %.20q is none of %q, %q, %q", o.Mode, Hub, Join, External)
 }
 
-// join connects to hubs. Each has a connection of its own, and every message goes to
-// all, so that what one loses another carries.
+// join connects to hubs. Each hub has its own connection, and every message goes to all hubs, so
+// that one hub carries messages that another loses.
 func (m *Mesh) join(servers []string) error {
 	for _, address := range servers {
 		if _, _, err := net.SplitHostPort(address); err != nil {
@@ -95,7 +95,7 @@ func (m *Mesh) join(servers []string) error {
 		holder := new(atomic.Pointer[public])
 		b, err := dial(&m.opts, "tls://"+address, false, m.signIn(), nats.Secure(&tls.Config{
 			MinVersion: tls.VersionTLS13,
-			// A hub is known by its key and not by its name: see hubIsPeer.
+			// A hub is identified by its key and not by its name: see hubIsPeer.
 			InsecureSkipVerify: true,
 			VerifyConnection: func(c tls.ConnectionState) error {
 				key, err := m.hubIsPeer(c)
@@ -122,7 +122,8 @@ func (m *Mesh) external() error {
 	var options []nats.Option
 	access := Access{Credentials: o.Credentials, CA: o.CA, Cert: o.Cert, Key: o.Key}
 	for option, err := range access.Check(o.Now()) {
-		o.Log.Error("ALERT: the NATS servers may not let this node in; what it signs in with is read again at each try", "option", option, "err", err)
+		o.Log.Error("ALERT: the NATS servers may not let this node in; what it signs in with is read again at each try",
+			"option", option, "err", err)
 	}
 	switch {
 	case o.Credentials == "":
@@ -144,20 +145,20 @@ func (m *Mesh) external() error {
 	return nil
 }
 
-// signIn proves the node's key to a broker. The proof of a change of keys goes along,
-// since the broker may be a peer that knows only the old key.
+// signIn proves the node's key to a broker. It includes the proof of a change of keys, because the
+// broker may be a peer that knows only the old key.
 func (m *Mesh) signIn() nats.Option {
 	id := m.opts.Identity
 	return signIn(id, id.proof.text())
 }
 
-// signIn proves a key to a broker and shows it a token.
+// signIn proves a key to a broker and presents a token.
 func signIn(id *Identity, token string) nats.Option {
 	return func(o *nats.Options) error {
 		o.Nkey = id.ID()
 		o.SignatureCB = func(nonce []byte) ([]byte, error) {
-			// The broker chooses what is signed here. Text that could be part of a
-			// message of ours holds bytes that no nonce does.
+			// The broker chooses the signed text here. Text that could be part of a message of this
+			// node contains bytes that no nonce does.
 			for _, c := range nonce {
 				if c <= ' ' || c >= 0x7f {
 					return nil, errors.New("the broker requests a signature of something other than a nonce")
@@ -170,7 +171,7 @@ func signIn(id *Identity, token string) nats.Option {
 	}
 }
 
-// text returns the proof for headers and certificates, "" of nil.
+// text encodes the proof for headers and certificates; "" for nil.
 func (s *succession) text() string {
 	if s == nil {
 		return ""
@@ -189,8 +190,8 @@ func parseSuccession(text string) *succession {
 	return s
 }
 
-// known reports whether the holder of a key is a peer, or the successor of one, whose
-// place it then takes.
+// known reports whether the holder of a key is a peer, or the successor of one. A successor takes
+// the peer's place.
 func (m *Mesh) known(key public, proof string) bool {
 	if p, ok := m.find(key.hint()); ok {
 		return p.key == key
@@ -204,8 +205,8 @@ func (m *Mesh) known(key public, proof string) bool {
 	return m.succeed(ctx, s, key) == nil
 }
 
-// certificate returns a certificate that the node's own key has signed for itself:
-// whoever knows the key needs no authority.
+// certificate returns a certificate signed by the node's own key. A peer that knows the key needs
+// no authority.
 func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
 	var serial [serialBytes]byte
 	rand.Read(serial[:])
@@ -272,7 +273,8 @@ func (m *Mesh) startHub() (*server.Server, error) {
 		ServerName: "bulkhead-" + o.Identity.public.hint().String(),
 		Host:       host, Port: int(port), NoSigs: true, MaxPayload: maxMessage,
 		JetStream: true, StoreDir: dir, JetStreamMaxMemory: maxBrokerMemory, JetStreamMaxStore: maxStore,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}}, TLSTimeout: connectWait.Seconds(),
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}},
+		TLSTimeout:        connectWait.Seconds(),
 		AlwaysEnableNonce: true, CustomClientAuthentication: doorkeeper{m},
 		PingInterval: pingInterval, MaxPingsOut: maxPings,
 	}
@@ -299,12 +301,12 @@ func showOut(ns *server.Server, id string) {
 		return // it is shutting down
 	}
 	for _, c := range list.Conns {
-		// One that has gone by itself is not there any more.
+		// Disconnecting fails only for a client that has already left.
 		_ = ns.DisconnectClientByID(c.Cid)
 	}
 }
 
-// A doorkeeper lets peers into the hub's broker, each to its own subjects.
+// A doorkeeper admits peers to the hub's broker, each to its own subjects only.
 type doorkeeper struct{ m *Mesh }
 
 // Check implements server.Authentication.
@@ -335,7 +337,8 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 		first := d.m.strange.add(reasonDoor, o.Nkey)
 		d.m.mu.Unlock()
 		if first {
-			d.m.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted", "key", o.Nkey, "from", c.RemoteAddress())
+			d.m.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
+				"key", o.Nkey, "from", c.RemoteAddress())
 		}
 		return false
 	}
@@ -351,11 +354,11 @@ func (d doorkeeper) permissions(h hint) *server.Permissions {
 	}
 }
 
-// reasonDoor counts connections to a hub that were refused.
+// reasonDoor counts refused connections to a hub.
 const reasonDoor = "connection refused"
 
-// A hubLog passes on what the broker logs, notices and errors alike at level debug: they
-// are about clients, who can cause as many as they like.
+// A hubLog passes the broker's log on. Notices and errors have level debug: they are about clients,
+// which can cause any number of them.
 type hubLog struct{ log *slog.Logger }
 
 func (l *hubLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }

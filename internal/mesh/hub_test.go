@@ -31,11 +31,13 @@ func befriend(t *testing.T, all ...*Mesh) {
 	}
 }
 
-// agree waits until all engines say the same number of sightings.
+// agree waits until all engines return the same number of sightings.
 func agree(t *testing.T, engines []*engine.Engine, n int, want uint32) {
 	t.Helper()
 	for i, e := range engines {
-		eventually(t, time.Minute, fmt.Sprintf("engine %d says %d of signature %d", i, want, n), func() bool { return check(t, e, n).Sightings == want })
+		eventually(t, time.Minute, fmt.Sprintf("engine %d says %d of signature %d", i, want, n), func() bool {
+			return check(t, e, n).Sightings == want
+		})
 	}
 }
 
@@ -44,8 +46,8 @@ func quick(o Options) Options {
 	return o
 }
 
-// TestPartitions: three nodes through a proxy that is cut and healed; then the
-// hub is lost with all that its broker had stored, and replaced.
+// TestPartitions connects three nodes through a proxy that is cut and healed. Then the hub is lost
+// with all stored messages of its broker, and replaced.
 func TestPartitions(t *testing.T) {
 	address := freePort(t)
 	proxies := []*nodetest.Wire{nodetest.NewWire(t, address), nodetest.NewWire(t, address)}
@@ -56,7 +58,8 @@ func TestPartitions(t *testing.T) {
 	meshes := []*Mesh{hub}
 	for i, w := range proxies {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join, Servers: []string{w.Address()}, Name: fmt.Sprint("join ", i)}))
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join,
+			Servers: []string{w.Address()}, Name: fmt.Sprint("join ", i)}))
 		meshes = append(meshes, m)
 	}
 	befriend(t, meshes...)
@@ -86,19 +89,21 @@ func TestPartitions(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(hubDir, hubFolder)); err != nil {
 		t.Fatal(err)
 	}
-	hubOptions.Store = "a new one" // whose incarnation tells nobody that nothing was lost
+	hubOptions.Store = "a new one" // a new incarnation of the store
 	start(t, hubOptions)
 	agree(t, engines, 2, 333)
 	agree(t, engines, 1, 333)
 }
 
-// TestStrangerAtTheDoor: a hub lets nobody in whose key it does not know.
+// TestStrangerAtTheDoor checks that a hub admits no unknown key.
 func TestStrangerAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub, Listen: address}))
+	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub,
+		Listen: address}))
 	dir, id := identity(t)
-	stranger, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{address}}))
+	stranger, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join,
+		Servers: []string{address}}))
 	eventually(t, time.Minute, "the stranger notices that it does not know the hub", func() bool {
 		return strings.Contains(stranger.Status().Brokers[0].Error, "not on the list of peers")
 	})
@@ -113,16 +118,18 @@ func TestStrangerAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestEvictedAtTheDoor: a peer that is evicted loses its connection to the hub, and
-// does not come in again.
+// TestEvictedAtTheDoor checks that an evicted peer loses its connection to the hub, and is not
+// admitted again.
 func TestEvictedAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub, Listen: address}))
+	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub,
+		Listen: address}))
 	var peers []*Mesh
 	for range 2 {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join, Servers: []string{address}}))
+		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join,
+			Servers: []string{address}}))
 		peers = append(peers, m)
 	}
 	befriend(t, append(peers, hub)...)
@@ -139,23 +146,24 @@ func TestEvictedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestStreamLimits: a hub goes on with what it has stored when its operator gives
-// it less room, or more, and keeps to that.
+// TestStreamLimits checks that a hub keeps its stored messages when its operator gives it less
+// room, or more, and obeys the new limit.
 func TestStreamLimits(t *testing.T) {
 	hubDir, hubID := identity(t)
 	e := smallEngine(t, nil)
 	n := uint32(0)
 	for _, limit := range []int64{64 << 20, 1 << 20, 16 << 20} {
 		address := freePort(t)
-		hub, stop := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: Hub, Listen: address, StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
+		hub, stop := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: Hub, Listen: address,
+			StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
 		_, id := identity(t)
-		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // has it make the streams
+		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // makes it create the streams
 			t.Fatal(err)
 		}
 		n++
 		var deltas, images *jetstream.StreamInfo
 		eventually(t, time.Minute, fmt.Sprintf("streams are limited to %d bytes", limit), func() bool {
-			report(t, e, 1, bulkhead.Sighting, 1) // what is counted before the hub records is in no round
+			report(t, e, 1, bulkhead.Sighting, 1) // counts before the hub records are in no round
 			js, err := hub.buses[0].(*natsBus).streams(t.Context())
 			if err != nil {
 				return false
@@ -176,13 +184,14 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
-// TestPasswordOfABroker: the password or token in a server's URL appears in no
-// log and no status.
+// TestPasswordOfABroker checks that the password or token in a server's URL appears in no log and
+// no status.
 func TestPasswordOfABroker(t *testing.T) {
 	dir, id := identity(t)
 	var log bytes.Buffer
 	servers := []string{"nats://node:open-sesame@" + freePort(t), "nats://open-sesame@" + freePort(t)}
-	m, stop := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External, Servers: servers,
+	m, stop := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
+		Servers:     servers,
 		Credentials: NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	eventually(t, time.Minute, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
 	s := m.Status().Brokers[0]

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// KeyFile is the file of the mesh folder with the private key of the node, by whose
-// public half peers know it.
+// KeyFile is the file of the mesh folder with the node's private key. Peers know the node by the
+// public half.
 const KeyFile = "node.key"
 
 // PeersFile is the file of a node's peers.
@@ -33,7 +33,7 @@ const (
 // A public is the raw public key of an origin.
 type public [ed25519.PublicKeySize]byte
 
-// A hint is the start of a public key: enough to find the peer whose signature is to be
+// A hint is the start of a public key, long enough to find the peer whose signature is to be
 // verified.
 type hint [8]byte
 
@@ -42,8 +42,7 @@ func (p *public) hint() (h hint) {
 	return h
 }
 
-// id returns the key as people write it: an nkey of type user, 56 letters and
-// digits.
+// id returns the key in its printed form: an nkey of type user, 56 letters and digits.
 func (p *public) id() string {
 	text, err := nkeys.Encode(nkeys.PrefixByteUser, p[:])
 	if err != nil {
@@ -52,33 +51,32 @@ func (p *public) id() string {
 	return string(text)
 }
 
-// parsePublic reads the public key of a node as [public.id] writes it.
+// parsePublic reads the public key of a node in the form that [public.id] writes.
 func parsePublic(text string) (p public, err error) {
 	raw, err := nkeys.Decode(nkeys.PrefixByteUser, []byte(text))
 	if err != nil || len(raw) != len(p) {
 		return public{}, fmt.Errorf("mesh: %.80q is not the key of a node: want U and 55 letters and digits", text)
 	}
 	copy(p[:], raw)
-	if p.id() != text { // some other spelling: ids are compared as text
+	if p.id() != text { // another spelling is an error, because ids are compared as text
 		return public{}, fmt.Errorf("mesh: %.80q is not the key of a node: want %s", text, p.id())
 	}
 	return p, nil
 }
 
-// An Identity is the key pair of a node. It does not change once opened; it may
-// be used concurrently.
+// An Identity is the key pair of a node. It does not change once opened, and may be used
+// concurrently.
 type Identity struct {
 	private ed25519.PrivateKey
 	public  public
-	// proof shows that the holder of an older key chose this one; nil if the
-	// key was never changed.
+	// proof shows that the holder of an older key chose this one; nil if the key was never changed.
 	proof *succession
 }
 
-// ID returns the public key as people write it; peers add it to their list.
+// ID returns the public key in its printed form, as peers add it to their lists.
 func (i *Identity) ID() string { return i.public.id() }
 
-// Predecessor returns the key whose place this one has taken, or "".
+// Predecessor returns the key that this one replaced, or "".
 func (i *Identity) Predecessor() string {
 	if i.proof == nil {
 		return ""
@@ -86,8 +84,8 @@ func (i *Identity) Predecessor() string {
 	return i.proof.old.id()
 }
 
-// OpenIdentity returns the identity kept in dir, a folder of one node. An absent
-// one is made.
+// OpenIdentity returns the identity stored in dir, the mesh folder of one node. It makes one if
+// there is none.
 func OpenIdentity(dir string) (*Identity, error) {
 	path := filepath.Join(dir, keyFile)
 	text, err := os.ReadFile(path)
@@ -117,7 +115,7 @@ func OpenIdentity(dir string) (*Identity, error) {
 		return nil, fmt.Errorf("mesh: %s: %w", successorFile, err)
 	}
 	if proof.New != id.ID() {
-		return id, nil // the change of keys stopped half way: the old key is in force
+		return id, nil // the change of keys was interrupted: the old key is in force
 	}
 	old, err := parsePublic(proof.Old)
 	if err != nil || len(proof.Signature) != ed25519.SignatureSize {
@@ -147,8 +145,7 @@ func writeSeed(dir string, seed []byte) error {
 	return writeFile(filepath.Join(dir, keyFile), append(text, '\n'))
 }
 
-// A succession is the statement of the holder of an old key that a new one takes its
-// place.
+// A succession is a statement, signed with an old key, that a new key replaces it.
 type succession struct {
 	old       public
 	signature [ed25519.SignatureSize]byte
@@ -169,10 +166,10 @@ func (s *succession) names(to *public) bool {
 	return ed25519.Verify(s.old[:], successionText(to), s.signature[:])
 }
 
-// RotateIdentity makes a new key pair in dir, whose node must not be running, and signs
-// it with the old one. Peers that know the old key put the new one in its place when
-// they hear from the node. A key with which the node has never run is not replaced:
-// nobody knows it, and peers that know the one before would not accept its successor.
+// RotateIdentity makes a new key pair in dir, signed with the old key. The node must not be
+// running. Peers that know the old key replace it when the node next sends them a head. A key that
+// the node has never run with is not replaced: no peer knows it, and peers that know its
+// predecessor would not accept its successor.
 func RotateIdentity(dir string) (old, to *Identity, err error) {
 	if old, err = OpenIdentity(dir); err != nil {
 		return nil, nil, err
@@ -182,7 +179,8 @@ func RotateIdentity(dir string) (old, to *Identity, err error) {
 		return nil, nil, err
 	}
 	if old.proof != nil && s.Key != old.ID() {
-		return nil, nil, fmt.Errorf("mesh: the node has not run with its key %s yet, so its peers know only the previous key: start it first", old.ID())
+		return nil, nil, fmt.Errorf(
+			"mesh: the node has not run with its key %s yet, so its peers know only the previous key: start it first", old.ID())
 	}
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed)
@@ -193,14 +191,14 @@ func RotateIdentity(dir string) (old, to *Identity, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
-	// The proof goes first: a key without it would be a stranger's.
+	// Write the proof first: without it, peers would not recognise the new key.
 	if err := writeFile(filepath.Join(dir, successorFile), data); err != nil {
 		return nil, nil, err
 	}
 	return old, to, writeSeed(dir, seed)
 }
 
-// writeFile writes a file of mode 0600, and its folder if need be.
+// writeFile writes a file with mode 0600, and makes its folder if needed.
 func writeFile(path string, data []byte) error {
 	err := wholefile.MakeFolder(filepath.Dir(path))
 	if err == nil {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Inspect returns what is wrong with each file of a node's mesh folder, by its name.
-// A folder that is not there is that of a node without peers. It changes nothing.
+// Inspect returns the fault of each damaged file in a node's mesh folder, by file name. An absent
+// folder has no faults: the node has no peers. Inspect changes nothing.
 func Inspect(dir string) map[string]error {
 	faults := make(map[string]error)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -23,7 +23,7 @@ func Inspect(dir string) map[string]error {
 	}
 	if _, err := os.Stat(filepath.Join(dir, keyFile)); err != nil {
 		note(keyFile, fmt.Errorf("mesh: %w", err))
-	} else if _, err := OpenIdentity(dir); err != nil { // it exists: none is made
+	} else if _, err := OpenIdentity(dir); err != nil { // the file exists, so no key is made
 		note(keyFile, err)
 	}
 	_, err := loadPeers(dir)
@@ -41,7 +41,7 @@ func Inspect(dir string) map[string]error {
 	return faults
 }
 
-// readHeard reads what peers said last; an absent file is empty.
+// readHeard reads the stored last messages of peers; an absent file is empty.
 func readHeard(dir string) ([]heard, error) {
 	data, err := os.ReadFile(filepath.Join(dir, heardFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// TestInspect: each damaged file of a folder is named, and none is changed or made.
+// TestInspect checks that each damaged file of a folder is named, and that none is changed or made.
 func TestInspect(t *testing.T) {
 	if got := Inspect(filepath.Join(t.TempDir(), "none")); len(got) != 0 {
 		t.Errorf("no folder: %v", got)
@@ -60,8 +60,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestBefriend: a peer is put on a list once, up to the most that a list holds; who is on
-// it may become the keeper of a group.
+// TestBefriend checks that a peer is put on a list once, up to the limit of the list, and that a
+// listed peer may become the keeper of a group.
 func TestBefriend(t *testing.T) {
 	dir, _ := identity(t)
 	now := time.Date(2026, 11, 1, 0, 0, 0, 5, time.UTC)
@@ -96,7 +96,8 @@ func TestBefriend(t *testing.T) {
 	if len(list()) != 0 {
 		t.Errorf("%d peers", len(list()))
 	}
-	if p := befriend("one", "", 0.5); p.ID != one.ID() || p.Name != "one" || p.Weight != 0.5 || p.Group != "" || p.Keeper || !p.Added.Equal(now.Truncate(time.Second)) {
+	if p := befriend("one", "", 0.5); p.ID != one.ID() || p.Name != "one" || p.Weight != 0.5 || p.Group != "" ||
+		p.Keeper || !p.Added.Equal(now.Truncate(time.Second)) {
 		t.Errorf("%+v", p)
 	}
 	if p := befriend("two", "", 1); p.Name != "one" || p.Weight != 0.5 || p.Group != "" || p.Keeper {
@@ -122,17 +123,20 @@ func TestBefriend(t *testing.T) {
 	if last := list()[maxPeers-1]; last.Group != "web" || !last.Keeper {
 		t.Errorf("%+v", last)
 	}
-	if err := Befriend(dir, mustIdentity(t).ID(), "", "", 1, now); !errors.Is(err, bulkhead.ErrOverLimit) || len(list()) != maxPeers {
+	if err := Befriend(dir, mustIdentity(t).ID(), "", "", 1, now); !errors.Is(err, bulkhead.ErrOverLimit) ||
+		len(list()) != maxPeers {
 		t.Errorf("one more: %v, %d peers", err, len(list()))
 	}
 	if err := Befriend(dir, one.ID(), "", "mail", 1, now); err != nil {
 		t.Errorf("who is on a full list: %v", err)
 	}
-	m, err := prepare(t.Context(), Options{Dir: dir, Identity: mustIdentity(t), Engine: smallEngine(t, nil), KeyID: 1, Mode: Join})
+	m, err := prepare(t.Context(),
+		Options{Dir: dir, Identity: mustIdentity(t), Engine: smallEngine(t, nil), KeyID: 1, Mode: Join})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.AddPeer(t.Context(), mustIdentity(t).ID(), "", 1); !errors.Is(err, bulkhead.ErrOverLimit) || len(m.Status().Peers) != maxPeers {
+	if err := m.AddPeer(t.Context(), mustIdentity(t).ID(), "", 1); !errors.Is(err, bulkhead.ErrOverLimit) ||
+		len(m.Status().Peers) != maxPeers {
 		t.Errorf("one more for a mesh: %v, %d peers", err, len(m.Status().Peers))
 	}
 	if err := os.WriteFile(filepath.Join(dir, PeersFile), []byte("{"), 0o600); err != nil {

@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Bounds on what waits for the receiver, in bytes. The share of one peer has room for all
-// that an honest one sends at once after a broker was away: its outbox and its history.
+// Bounds of the receiver's queue, in bytes. The share of one peer has room for everything that an
+// honest peer sends at once after a broker was away: its outbox and its history.
 const (
 	maxQueued      = 96 << 20 // bytes
-	maxQueuedShare = 32 << 20 // of them, of one sender
-	queuedCost     = 512      // what a message and each part of it take beside their bytes, about
+	maxQueuedShare = 32 << 20 // of maxQueued, for one sender
+	queuedCost     = 512      // approximate overhead of a message and of each part, in addition to their bytes
 )
 
-// errShare: the sender's share of the queue is full.
+// errShare reports that the sender's share of the queue is full.
 var errShare = errors.New("mesh: the sender's share of the queue is full")
 
-// An incoming is a message whose signature is valid; or it says that what a bus has
-// stored is about to be read, or has been read up to a time or to the end.
+// An incoming is a message with a valid signature, or a notice about the stored messages of a bus:
+// reading is about to begin, or has reached a time or the end.
 type incoming struct {
 	from   hint
 	m      *message
 	size   int  // of the message
-	stored bool // it was read from what the broker has stored
+	stored bool // read from the broker's storage
 
 	bus             bus
 	caught, catches bool
 	until           time.Time
 }
 
-// cost is the memory that x is charged while it waits, in bytes.
+// cost is the memory in bytes that x is charged while it waits.
 func (x *incoming) cost() int {
 	if x.m == nil {
 		return 0
@@ -39,24 +39,24 @@ func (x *incoming) cost() int {
 	return x.size + len(x.m.said) + queuedCost*(1+len(x.m.rounds)+len(x.m.heads)+len(x.m.wants))
 }
 
-// An intake is the queue before the receiver. It is bounded in bytes, and so is each
-// sender's share of it.
+// An intake is the queue before the receiver. The queue and each sender's share of it are bounded
+// in bytes.
 type intake struct {
-	ready chan struct{} // holds a value if there may be something
+	ready chan struct{} // holds a value if the queue may not be empty
 
 	mu     sync.Mutex
 	list   []incoming
 	bytes  int
 	shares map[hint]int
-	space  chan struct{} // closed when something is taken
+	space  chan struct{} // closed when an item is taken
 }
 
 func newIntake() *intake {
 	return &intake{ready: make(chan struct{}, 1), shares: make(map[hint]int), space: make(chan struct{})}
 }
 
-// put waits until there is room for x, or ctx ends. If the sender's share is full and
-// wait is false, it returns errShare at once.
+// put blocks until there is room for x, or ctx ends. If the sender's share is full and wait is
+// false, it returns errShare at once.
 func (q *intake) put(ctx context.Context, x incoming, wait bool) error {
 	for {
 		space, err := q.try(x)
@@ -74,7 +74,7 @@ func (q *intake) put(ctx context.Context, x incoming, wait bool) error {
 	}
 }
 
-// try appends x, or returns a channel to wait on, with errShare if the sender's share is
+// try appends x, or returns a channel to wait on. The error is errShare if the sender's share is
 // full.
 func (q *intake) try(x incoming) (space chan struct{}, err error) {
 	cost := x.cost()
@@ -100,7 +100,7 @@ func (q *intake) signal() {
 	}
 }
 
-// take returns the first of the queue.
+// take removes and returns the first item of the queue.
 func (q *intake) take() (x incoming, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -18,15 +18,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// An Invitation is what one line says with which a node joins a network. The line is a
-// secret until it has been used: whoever shows it first, and is accepted, is in the network.
-// docs/specs/invitation.md has its form.
+// An Invitation is the content of the line with which a node joins a network. The line is a secret
+// until it has been used: the first node that presents it, and is accepted, is in the network. Its
+// form is in docs/specs/invitation.md.
 type Invitation struct {
 	Network uint64    // ID of the network's secret
-	Inviter string    // key of the node that invites, and decides
-	Name    string    // what that calls itself
-	Group   string    // whose member who joins becomes; "" for none
-	Hubs    []string  // where it is found: "host:port"
+	Inviter string    // key of the inviter, which decides
+	Name    string    // the inviter's own name
+	Group   string    // group that the joining node becomes a member of; "" for none
+	Hubs    []string  // addresses of the inviter: "host:port"
 	Expires time.Time // whole seconds
 
 	secret [secretBytes]byte
@@ -42,25 +42,25 @@ const (
 	maxHub            = 255 // bytes
 )
 
-// ErrInvitation says that a line is no invitation. It wraps [bulkhead.ErrMalformed].
+// ErrInvitation reports that a line is no invitation. It wraps [bulkhead.ErrMalformed].
 var ErrInvitation = fmt.Errorf("%w: mesh: not an invitation", bulkhead.ErrMalformed)
 
-// newInvitationSecret returns a fresh secret of an invitation.
+// newInvitationSecret returns a new random secret for an invitation.
 func newInvitationSecret() (s [secretBytes]byte) {
 	rand.Read(s[:])
 	return s
 }
 
-// id is how an invitation is named in the open.
+// id is the public identifier of an invitation. It does not reveal the secret.
 func (v *Invitation) id() string {
 	sum := sha256.Sum256(append([]byte("bulkhead invitation id\x00"), v.secret[:]...))
 	return hex.EncodeToString(sum[:8])
 }
 
-// NetworkName returns the fingerprint of the network, as people see it.
+// NetworkName returns the fingerprint of the network in its printed form.
 func (v *Invitation) NetworkName() string { return newNames(v.Network).net }
 
-// Line returns the invitation as people hand it over.
+// Line returns the invitation as one line of text.
 func (v *Invitation) Line() (string, error) {
 	key, err := parsePublic(v.Inviter)
 	if err != nil {
@@ -90,10 +90,12 @@ func lineSum(b []byte) (sum [sumBytes]byte) {
 	return sum
 }
 
-// check refuses what no line may say.
+// check returns an error for values that a line must not contain.
 func (v *Invitation) check() error {
 	for what, text := range map[string]string{"name": v.Name, "group": v.Group} {
-		if len(text) > maxName || !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		if len(text) > maxName || !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool {
+			return !unicode.IsPrint(c)
+		}) {
 			return fmt.Errorf("%w: %s %.80q: want up to %d bytes of printable text", ErrInvitation, what, text, maxName)
 		}
 	}
@@ -102,7 +104,8 @@ func (v *Invitation) check() error {
 	}
 	for _, h := range v.Hubs {
 		host, port, err := net.SplitHostPort(h)
-		if err != nil || host == "" || port == "" || port == "0" || len(h) > maxHub || strings.ContainsFunc(h, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(",/@", c) }) {
+		if err != nil || host == "" || port == "" || port == "0" || len(h) > maxHub ||
+			strings.ContainsFunc(h, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(",/@", c) }) {
 			return fmt.Errorf("%w: hub %.80q is not host:port", ErrInvitation, h)
 		}
 	}
@@ -112,9 +115,9 @@ func (v *Invitation) check() error {
 	return nil
 }
 
-// ParseInvitation reads a line, in which spaces and line breaks do not matter. Its errors
-// wrap [ErrInvitation] and say whether the line is something else, of a later version of
-// the program, or mistyped.
+// ParseInvitation reads a line, ignoring spaces and line breaks. Its errors wrap [ErrInvitation].
+// They distinguish a line that is something else, a line of a later version of the program, and a
+// mistyped line.
 func ParseInvitation(line string) (*Invitation, error) {
 	if len(line) > maxLine {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", ErrInvitation, len(line), maxLine)
@@ -122,14 +125,16 @@ func ParseInvitation(line string) (*Invitation, error) {
 	line = strings.Join(strings.Fields(line), "")
 	rest, ok := strings.CutPrefix(line, invitationPrefix)
 	if !ok {
-		return nil, fmt.Errorf("%w: want a line that begins with %q, as \"bulkhead invite\" prints it", ErrInvitation, invitationPrefix)
+		return nil, fmt.Errorf("%w: want a line that begins with %q, as \"bulkhead invite\" prints it", ErrInvitation,
+			invitationPrefix)
 	}
 	version, rest, ok := strings.Cut(rest, "-")
 	if !ok || version == "" {
 		return nil, fmt.Errorf("%w: the line is cut off", ErrInvitation)
 	}
 	if version != invitationVersion {
-		return nil, fmt.Errorf("%w: version %.20q, this program reads %s: upgrade it", ErrInvitation, version, invitationVersion)
+		return nil, fmt.Errorf("%w: version %.20q, this program reads %s: upgrade it", ErrInvitation, version,
+			invitationVersion)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	if err != nil || len(raw) < sumBytes {
@@ -148,7 +153,7 @@ func ParseInvitation(line string) (*Invitation, error) {
 
 var errShort = errors.New("ends early")
 
-// parse reads what stands before the checksum. Everything has one form only.
+// parse reads the bytes before the checksum. Every value has only one valid encoding.
 func (v *Invitation) parse(b []byte) error {
 	var key public
 	fixed := len(key) + len(v.secret) + 8

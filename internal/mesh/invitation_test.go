@@ -14,7 +14,8 @@ import (
 func sampleInvitation(t testing.TB) *Invitation {
 	_, id := identity(t)
 	return &Invitation{
-		Network: testSecret.ID(), Inviter: id.ID(), Name: "alice", Hubs: []string{"alice.example.com:8421", "[2001:db8::1]:8421"},
+		Network: testSecret.ID(), Inviter: id.ID(), Name: "alice",
+		Hubs:    []string{"alice.example.com:8421", "[2001:db8::1]:8421"},
 		Expires: time.Unix(1_800_000_000, 0).UTC(), secret: [secretBytes]byte{1, 2, 3},
 	}
 }
@@ -28,8 +29,8 @@ func line(t testing.TB, v *Invitation) string {
 	return text
 }
 
-// TestInvitation: a line says what it was made of, however it was wrapped on its way, and
-// any one character that is wrong is told as such.
+// TestInvitation checks that a line contains the values that it was made of, however it was
+// wrapped, and that any one wrong character is reported as a mistake.
 func TestInvitation(t *testing.T) {
 	v := sampleInvitation(t)
 	text := line(t, v)
@@ -57,7 +58,8 @@ func TestInvitation(t *testing.T) {
 		"empty":    {"", "bulkhead invite"},
 		"long":     {strings.Repeat("x", 5000), "limit 4096"},
 	} {
-		if _, err := ParseInvitation(tt.line); !errors.Is(err, bulkhead.ErrMalformed) || !strings.Contains(err.Error(), tt.want) {
+		if _, err := ParseInvitation(tt.line); !errors.Is(err, bulkhead.ErrMalformed) ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", what, err, tt.want)
 		}
 	}
@@ -80,7 +82,7 @@ func TestInvitation(t *testing.T) {
 	}
 }
 
-// FuzzParseInvitation: whatever is read has one line, the one that was read.
+// FuzzParseInvitation checks that every accepted line is the only line of its invitation.
 func FuzzParseInvitation(f *testing.F) {
 	v := sampleInvitation(f)
 	f.Add(line(f, v))
@@ -120,8 +122,8 @@ func FuzzInvitationBody(f *testing.F) {
 	})
 }
 
-// FuzzOpenRequest: no bytes make a request but those that the holder of the line and of
-// the key has sealed.
+// FuzzOpenRequest checks that only bytes sealed by a holder of the line and of the key are a
+// request.
 func FuzzOpenRequest(f *testing.F) {
 	v := sampleInvitation(f)
 	_, joiner := identity(f)
@@ -140,7 +142,8 @@ func FuzzOpenRequest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if r, err := openReply(v, private, joiner.ID(), reply); err != nil || r.State != pairAccepted || !bytes.Equal(r.Secret, testSecret[:]) {
+	if r, err := openReply(v, private, joiner.ID(), reply); err != nil || r.State != pairAccepted ||
+		!bytes.Equal(r.Secret, testSecret[:]) {
 		f.Fatalf("%+v, %v", r, err)
 	}
 	other := *v
@@ -151,11 +154,12 @@ func FuzzOpenRequest(f *testing.F) {
 	f.Add(box, reply)
 	f.Add([]byte{}, []byte(`{"why":"no"}`))
 	f.Fuzz(func(t *testing.T, in, out []byte) {
-		// The processes that fuzz have sealed one each.
+		// The fuzzing processes have sealed one each.
 		if q, _, err := openRequest(v.secret, v.id(), in); err == nil && (q.Name != "bob" || !q.Clock.Equal(v.Expires)) {
 			t.Errorf("a forged request was taken: %x", in)
 		}
-		if r, err := openReply(v, private, joiner.ID(), out); err == nil && r.State != pairRefused && !bytes.Contains(out, []byte("box")) {
+		if r, err := openReply(v, private, joiner.ID(), out); err == nil && r.State != pairRefused &&
+			!bytes.Contains(out, []byte("box")) {
 			t.Errorf("a forged reply was taken: %q", out)
 		}
 	})

@@ -24,8 +24,8 @@ func inviter(t *testing.T, change func(*Options)) *Mesh {
 	})
 }
 
-// TestInviteBounds: what an invitation may say, to the last value of each; it outlives the
-// process, and the node forgets it when it leaves the network.
+// TestInviteBounds checks the bounds of an invitation's values. An invitation outlives the process,
+// and is dropped when the node leaves the network.
 func TestInviteBounds(t *testing.T) {
 	m := inviter(t, nil)
 	hubs := []string{"hub.example:4222"}
@@ -34,8 +34,10 @@ func TestInviteBounds(t *testing.T) {
 		uses int
 		life time.Duration // 0: it is refused
 	}{
-		{NewInvitation{}, 1, 48 * time.Hour}, {NewInvitation{Uses: -1}, 1, 48 * time.Hour}, {NewInvitation{Uses: maxPeers}, maxPeers, 48 * time.Hour}, {NewInvitation{Uses: maxPeers + 1}, 0, 0},
-		{NewInvitation{Lifetime: time.Minute}, 1, time.Minute}, {NewInvitation{Lifetime: time.Minute - 1}, 0, 0}, {NewInvitation{Lifetime: maxLifetime}, 1, maxLifetime}, {NewInvitation{Lifetime: maxLifetime + 1}, 0, 0},
+		{NewInvitation{}, 1, 48 * time.Hour}, {NewInvitation{Uses: -1}, 1, 48 * time.Hour},
+		{NewInvitation{Uses: maxPeers}, maxPeers, 48 * time.Hour}, {NewInvitation{Uses: maxPeers + 1}, 0, 0},
+		{NewInvitation{Lifetime: time.Minute}, 1, time.Minute}, {NewInvitation{Lifetime: time.Minute - 1}, 0, 0},
+		{NewInvitation{Lifetime: maxLifetime}, 1, maxLifetime}, {NewInvitation{Lifetime: maxLifetime + 1}, 0, 0},
 		{NewInvitation{Weight: 1}, 1, 48 * time.Hour}, {NewInvitation{Weight: 1.1}, 0, 0}, {NewInvitation{Name: "a\n"}, 0, 0},
 	} {
 		tt.n.Hubs = hubs
@@ -48,7 +50,8 @@ func TestInviteBounds(t *testing.T) {
 			continue
 		}
 		v, bad := ParseInvitation(line)
-		if err != nil || bad != nil || s.Uses != tt.uses || s.Weight != tt.n.Weight || s.ID != v.id() || !v.Expires.Equal(s.Expires) ||
+		if err != nil || bad != nil || s.Uses != tt.uses || s.Weight != tt.n.Weight || s.ID != v.id() ||
+			!v.Expires.Equal(s.Expires) ||
 			s.Expires.Before(before.Add(tt.life-2*time.Second)) || s.Expires.After(time.Now().Add(tt.life)) {
 			t.Errorf("%+v: %+v, %v, %v", tt.n, s, err, bad)
 		}
@@ -56,7 +59,10 @@ func TestInviteBounds(t *testing.T) {
 	if _, _, err := m.Invite(NewInvitation{}); err == nil {
 		t.Error("an invitation to no hub")
 	}
-	for name, change := range map[string]func(*Options){"no hub": func(o *Options) { o.Mode, o.Servers = Join, []string{"hub.example:4222"} }, "another secret": func(o *Options) { o.Secret[0]++ }} {
+	for name, change := range map[string]func(*Options){"no hub": func(o *Options) {
+		o.Mode, o.Servers = Join,
+			[]string{"hub.example:4222"}
+	}, "another secret": func(o *Options) { o.Secret[0]++ }} {
 		if _, _, err := inviter(t, change).Invite(NewInvitation{Hubs: hubs}); !errors.Is(err, bulkhead.ErrForbidden) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -76,7 +82,8 @@ func TestInviteBounds(t *testing.T) {
 		}
 		return again.Invitations()
 	}
-	if got := reopened(); len(got) != len(made)-1 || got[0].ID != made[0].ID || got[1].ID != made[2].ID || !got[0].Expires.Equal(made[0].Expires) {
+	if got := reopened(); len(got) != len(made)-1 || got[0].ID != made[0].ID || got[1].ID != made[2].ID ||
+		!got[0].Expires.Equal(made[0].Expires) {
 		t.Errorf("after a restart: %+v, want %+v without the second", got, made)
 	}
 	file := filepath.Join(m.opts.Dir, invitationsFile)
@@ -98,7 +105,8 @@ func TestInviteBounds(t *testing.T) {
 	for len(m.Invitations()) < maxInvitations {
 		m.pairing.list = append(m.pairing.list, &invite{ID: "x", Secret: make([]byte, secretBytes)})
 	}
-	if _, _, err := m.Invite(NewInvitation{Hubs: hubs}); !errors.Is(err, bulkhead.ErrOverLimit) || len(m.Invitations()) != maxInvitations {
+	if _, _, err := m.Invite(NewInvitation{Hubs: hubs}); !errors.Is(err, bulkhead.ErrOverLimit) ||
+		len(m.Invitations()) != maxInvitations {
 		t.Errorf("one more than there may be: %v, %d", err, len(m.Invitations()))
 	}
 	m.pairing.list = m.pairing.list[:maxInvitations-1]
@@ -129,7 +137,7 @@ func TestInviteBounds(t *testing.T) {
 	}
 }
 
-// TestDecideBounds: who may join with an invitation, to the last second and node.
+// TestDecideBounds checks the bounds of joining with an invitation, to the last second and node.
 func TestDecideBounds(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	m := inviter(t, func(o *Options) { o.Now = func() time.Time { return now } })
@@ -143,7 +151,7 @@ func TestDecideBounds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		v    invite
 		key  string
-		off  time.Duration // by which its clock is wrong
+		off  time.Duration // error of its clock
 		want string
 	}{
 		"in order":             {invite{Uses: 1, Expires: now}, key, 0, ""},
@@ -156,9 +164,12 @@ func TestDecideBounds(t *testing.T) {
 		"nearly used":          {invite{Uses: 2, Expires: now, Joiners: joiners(1, pairAccepted)}, key, 0, ""},
 		"shown by many":        {invite{Uses: 2, Expires: now, Joiners: joiners(11, pairWaiting)}, key, 0, ""},
 		"shown by too many":    {invite{Uses: 2, Expires: now, Joiners: joiners(12, pairWaiting)}, key, 0, "too many"},
-		"refused before":       {invite{Uses: 2, Expires: now, Joiners: []Joiner{{Key: key, State: pairRefused}}}, key, 0, "has refused"},
-		"waits already":        {invite{Uses: 1, Expires: now, Joiners: []Joiner{{Key: key, State: pairWaiting}}}, key, 0, ""},
-		"gone since":           {invite{Uses: 1, Expires: now, Joiners: []Joiner{{Key: key, State: pairAccepted}}}, key, 0, "evicted"},
+		"refused before": {invite{Uses: 2, Expires: now, Joiners: []Joiner{{Key: key, State: pairRefused}}}, key, 0,
+			"has refused"},
+		"waits already": {invite{Uses: 1, Expires: now, Joiners: []Joiner{{Key: key, State: pairWaiting}}}, key, 0,
+			""},
+		"gone since": {invite{Uses: 1, Expires: now, Joiners: []Joiner{{Key: key, State: pairAccepted}}}, key, 0,
+			"evicted"},
 	} {
 		v := tt.v
 		before := len(v.Joiners)
@@ -174,7 +185,8 @@ func TestDecideBounds(t *testing.T) {
 		}
 	}
 	v := invite{Uses: 1, Expires: now, Accept: true, Weight: 0.5, Name: "bob"}
-	if r := m.decide(t.Context(), &v, &pairRequest{Key: key, Name: "x", Clock: now}); r.State != pairAccepted || string(r.Secret) != string(testSecret[:]) {
+	if r := m.decide(t.Context(), &v, &pairRequest{Key: key, Name: "x", Clock: now}); r.State != pairAccepted ||
+		string(r.Secret) != string(testSecret[:]) {
 		t.Errorf("an invitation that accepts: %+v", r)
 	}
 	if p := m.Status().Peers; len(p) != 1 || p[0].ID != key || p[0].Name != "bob" || p[0].Weight != 0.5 {
@@ -182,8 +194,8 @@ func TestDecideBounds(t *testing.T) {
 	}
 }
 
-// TestRequestsAreChecked: a request to join is of the key that it names, for this
-// invitation, and under its secret.
+// TestRequestsAreChecked checks that a request to join belongs to the key that it names, to this
+// invitation, and to its secret.
 func TestRequestsAreChecked(t *testing.T) {
 	m := inviter(t, nil)
 	line, _, err := m.Invite(NewInvitation{Hubs: []string{"hub.example:4222"}})
@@ -215,18 +227,20 @@ func TestRequestsAreChecked(t *testing.T) {
 		box    []byte
 		ok     bool
 	}{
-		"in order":             {v.secret, v.id(), good, true},
-		"another secret":       {other, v.id(), good, false},
-		"another invitation":   {v.secret, "x", good, false},
-		"cut":                  {v.secret, v.id(), good[:20], false},
-		"nothing":              {v.secret, v.id(), nil, false},
-		"too long":             {v.secret, v.id(), make([]byte, maxPair+1), false},
-		"no request":           {v.secret, v.id(), seal(pairKey(v.secret, nil, "request"), []byte("{"), v.id()), false},
-		"no key":               {v.secret, v.id(), sealed(func(q *pairRequest) { q.Key = "U" }), false},
-		"another key":          {v.secret, v.id(), sealed(func(q *pairRequest) { q.Key = mustIdentity(t).ID() }), false},
-		"another exchange":     {v.secret, v.id(), sealed(func(q *pairRequest) { q.Exchange[0]++ }), false},
-		"a bad name":           {v.secret, v.id(), sealed(func(q *pairRequest) { q.Name = "a\n" }), false},
-		"signed for another":   {v.secret, v.id(), sealed(func(q *pairRequest) { q.Signature = ed25519.Sign(id.private, pairText("x", q.Exchange)) }), false},
+		"in order":           {v.secret, v.id(), good, true},
+		"another secret":     {other, v.id(), good, false},
+		"another invitation": {v.secret, "x", good, false},
+		"cut":                {v.secret, v.id(), good[:20], false},
+		"nothing":            {v.secret, v.id(), nil, false},
+		"too long":           {v.secret, v.id(), make([]byte, maxPair+1), false},
+		"no request":         {v.secret, v.id(), seal(pairKey(v.secret, nil, "request"), []byte("{"), v.id()), false},
+		"no key":             {v.secret, v.id(), sealed(func(q *pairRequest) { q.Key = "U" }), false},
+		"another key":        {v.secret, v.id(), sealed(func(q *pairRequest) { q.Key = mustIdentity(t).ID() }), false},
+		"another exchange":   {v.secret, v.id(), sealed(func(q *pairRequest) { q.Exchange[0]++ }), false},
+		"a bad name":         {v.secret, v.id(), sealed(func(q *pairRequest) { q.Name = "a\n" }), false},
+		"signed for another": {v.secret, v.id(), sealed(func(q *pairRequest) {
+			q.Signature = ed25519.Sign(id.private, pairText("x", q.Exchange))
+		}), false},
 		"another name is well": {v.secret, v.id(), sealed(func(q *pairRequest) { q.Name = "b" }), true},
 	} {
 		if _, key, err := openRequest(tt.secret, tt.id, tt.box); (err == nil) != tt.ok || tt.ok && key != id.public {
@@ -235,8 +249,8 @@ func TestRequestsAreChecked(t *testing.T) {
 	}
 }
 
-// TestWelcome: a peer that was added is greeted, and what brokers have stored of it is
-// read, unless this node takes nothing.
+// TestWelcome checks that an added peer is greeted, and that its messages stored by brokers are
+// read, unless this node counts no peers.
 func TestWelcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Publish} {
@@ -245,7 +259,8 @@ func TestWelcome(t *testing.T) {
 			k.wipe()
 			now := uint64(time.Now().UnixMilli())
 			m := &message{kind: kindDelta, stamp: stamp{now, now, 1, now}, from: from}
-			k.deltas = append(k.deltas, storedMsg{time.Now(), topic{kind: kindDelta, origin: from}, appendMessage(nil, m, r.peer)})
+			k.deltas = append(k.deltas,
+				storedMsg{time.Now(), topic{kind: kindDelta, origin: from}, appendMessage(nil, m, r.peer)})
 			for len(r.sender.hello) > 0 {
 				<-r.sender.hello
 			}

@@ -15,24 +15,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// Joined is what an inviter answers.
+// Joined is an inviter's answer.
 type Joined struct {
-	Waiting bool          // somebody there has to accept first; all else is empty
-	Secret  filter.Secret // of the network
-	Name    string        // of the inviter
+	Waiting bool          // an administrator there has to accept first; all other fields are empty
+	Secret  filter.Secret // the network's
+	Name    string        // the inviter's
 }
 
-// tokenInvitation is what a node shows a hub that knows only its invitation.
+// tokenInvitation is the prefix of the token that a joining node presents to a hub.
 const tokenInvitation = "invitation "
 
 func pairSubject(id string, from hint) string { return "bh.pair." + id + "." + from.String() }
 
-// JoinBy shows an invitation to its inviter, at one hub after the other. An error that
-// wraps [bulkhead.ErrForbidden] says why the inviter refused; others that it could not be
-// asked.
+// JoinBy presents an invitation to its inviter, at one hub after the other. An error that wraps
+// [bulkhead.ErrForbidden] has the inviter's reason for a refusal. Any other error means that the
+// inviter could not be reached.
 func JoinBy(ctx context.Context, v *Invitation, id *Identity, name string, now func() time.Time) (Joined, error) {
 	if t := now(); t.After(v.Expires) {
-		return Joined{}, fmt.Errorf("%w: mesh: the invitation expired at %s; it is %s by this node's clock", bulkhead.ErrForbidden, v.Expires.Format(time.RFC3339), t.UTC().Format(time.RFC3339))
+		return Joined{}, fmt.Errorf("%w: mesh: the invitation expired at %s; it is %s by this node's clock",
+			bulkhead.ErrForbidden, v.Expires.Format(time.RFC3339), t.UTC().Format(time.RFC3339))
 	}
 	if v.Inviter == id.ID() {
 		return Joined{}, fmt.Errorf("%w: mesh: the invitation is this node's own", bulkhead.ErrMalformed)
@@ -56,7 +57,8 @@ func JoinBy(ctx context.Context, v *Invitation, id *Identity, name string, now f
 }
 
 // askHub makes one request.
-func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name string, now time.Time) (r pairReply, err error) {
+func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name string,
+	now time.Time) (r pairReply, err error) {
 	inviter, err := parsePublic(v.Inviter)
 	if err != nil {
 		return r, err
@@ -66,7 +68,7 @@ func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name s
 		nats.NoReconnect(), nats.Timeout(brokerWait/2), nats.CustomInboxPrefix(inbox(self)),
 		nats.Secure(&tls.Config{
 			MinVersion: tls.VersionTLS13,
-			// The inviter is known by his key and not by his name.
+			// The inviter is identified by its key and not by its name.
 			InsecureSkipVerify: true,
 			VerifyConnection: func(c tls.ConnectionState) error {
 				raw, ok := ed25519.PublicKey(nil), false
@@ -83,7 +85,8 @@ func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name s
 			},
 		}), signIn(id, tokenInvitation+v.id()))
 	if errors.Is(err, nats.ErrAuthorization) {
-		return pairReply{State: pairRefused, Why: "it does not know the invitation: it was withdrawn, or expired long ago"}, nil
+		return pairReply{State: pairRefused,
+			Why: "it does not know the invitation: it was withdrawn, or expired long ago"}, nil
 	}
 	if err != nil {
 		return r, cleared(err)
@@ -102,17 +105,18 @@ func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name s
 	return openReply(v, private, id.ID(), reply.Data)
 }
 
-// servePairing answers requests to join that come to this node's broker.
+// servePairing answers requests to join that arrive at this node's broker.
 func (b *natsBus) servePairing(handle func(id string, from hint, box []byte) []byte) error {
 	_, err := b.conn.Subscribe("bh.pair.*.*", func(msg *nats.Msg) {
 		part := strings.Split(msg.Subject, ".")
 		from, ok := topic{kind: kindAsk, key: part[3]}.sender()
-		// Only to who asks: the broker lets a node hear its own inbox alone.
+		// Reply only to the sender of the request: the broker lets a node subscribe to its own
+		// inbox alone.
 		if !ok || !strings.HasPrefix(msg.Reply, inbox(from)+".") {
 			return
 		}
 		if reply := handle(part[2], from, msg.Data); reply != nil {
-			_ = msg.Respond(reply) // who does not hear it asks again
+			_ = msg.Respond(reply) // a node that misses the reply asks again
 		}
 	})
 	if err != nil {

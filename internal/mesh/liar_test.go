@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// claims returns asks that make false statements about a node's past.
+// claims returns asks with false statements about a node's past.
 func claims(home *site) []*message {
 	life := home.Status().Incarnation
 	var more []arrayHead
@@ -34,8 +34,8 @@ func claims(home *site) []*message {
 	}
 }
 
-// TestClaimedPast: what a peer says of a node's own past changes nothing, with
-// anything but the node's own signature.
+// TestClaimedPast checks that a peer's claims about a node's own past change nothing without the
+// node's own signature.
 func TestClaimedPast(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -78,7 +78,8 @@ func TestClaimedPast(t *testing.T) {
 	})
 }
 
-// TestOwnWord: what a node has signed and forgotten is believed, whoever shows it.
+// TestOwnWord checks that statements that a node has signed and forgotten are believed, whichever
+// peer sends them.
 func TestOwnWord(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -86,7 +87,8 @@ func TestOwnWord(t *testing.T) {
 		f := newForger(t, k, home, 0)
 		settle()
 		s := home.Status()
-		e, err := openEnvelope(appendMessage(nil, &message{kind: kindHead, stamp: stamp{s.Incarnation + 50, s.Incarnation + 9000, 3, s.Incarnation + 9000}}, home.id))
+		e, err := openEnvelope(appendMessage(nil,
+			&message{kind: kindHead, stamp: stamp{s.Incarnation + 50, s.Incarnation + 9000, 3, s.Incarnation + 9000}}, home.id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,15 +100,15 @@ func TestOwnWord(t *testing.T) {
 	})
 }
 
-// TestStateLost: a node that lost what its mesh remembers, while its clock is behind,
-// is told by its peer of the life that it had, also if the peer was restarted.
+// TestStateLost checks that a node that lost the state of its mesh, while its clock is behind,
+// learns of its former incarnation from its peer, even if the peer was restarted.
 func TestStateLost(t *testing.T) {
 	for name, restart := range map[string]bool{"the peer goes on": false, "the peer is restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
 				dir, peerDir := memoryDir(t), memoryDir(t)
 				time.Sleep(20 * 24 * time.Hour)
-				memory := smallEngine(t, nil) // only now: it looks at its clock every second
+				memory := smallEngine(t, nil) // only now: it reads its clock every second
 				home := newSite(t, k, func(o *Options) { o.Dir = dir })
 				peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
 				trust(t, peer, 1, home)
@@ -135,8 +137,8 @@ func TestStateLost(t *testing.T) {
 	}
 }
 
-// TestBrokerRemembers: with what a broker has stored a node finds out by itself what it
-// has forgotten.
+// TestBrokerRemembers checks that a node discovers by itself, from messages stored by a broker,
+// what it has forgotten.
 func TestBrokerRemembers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
@@ -158,8 +160,8 @@ func TestBrokerRemembers(t *testing.T) {
 	})
 }
 
-// TestCopiedBackUnseen: the folder of a node was copied back while its peer, too, was
-// restarted, so that nobody can prove anything: the peer takes what the node says now.
+// TestCopiedBackUnseen checks the case that a node's folder was copied back while its peer was
+// restarted as well, so that no proof is left: the peer accepts the node's present state.
 func TestCopiedBackUnseen(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir, memory := t.TempDir(), smallEngine(t, nil)
@@ -175,7 +177,7 @@ func TestCopiedBackUnseen(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.wipe()
-		home = newSite(t, k, func(o *Options) { o.Dir = dir }) // its engine holds nothing
+		home = newSite(t, k, func(o *Options) { o.Dir = dir }) // its engine is empty
 		defer home.stop()
 		peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
 		defer peer.stop()
@@ -187,10 +189,10 @@ func TestCopiedBackUnseen(t *testing.T) {
 	})
 }
 
-// TestCopiedBackSoon: who takes what a node says now, because nobody can prove what it said
-// before, takes all of it at once, a minute after the first doubt, although it had asked in vain
-// for longer and longer. So it is where the node began its last process with a clock that was
-// ahead, and has a lower number now, once the clock has passed that.
+// TestCopiedBackSoon checks that a peer that accepts a node's present state for want of proof takes
+// all of it at once, a minute after the first doubt, although it had asked in vain at growing
+// intervals. The same holds where the node began its last process with a clock that was ahead, and
+// now has a lower number, once the clock has passed that.
 func TestCopiedBackSoon(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 90 * time.Second} {
 		inBubble(t, func(t *testing.T, k *memBroker) {
@@ -215,7 +217,8 @@ func TestCopiedBackSoon(t *testing.T) {
 			home.stop()
 			peer.stop()
 			k.wipe()
-			if err := errors.Join(os.Remove(filepath.Join(peerDir, heardFile)), os.WriteFile(filepath.Join(dir, stateFile), before, 0o600)); err != nil {
+			if err := errors.Join(os.Remove(filepath.Join(peerDir, heardFile)),
+				os.WriteFile(filepath.Join(dir, stateFile), before, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			home = newSite(t, k, func(o *Options) { o.Dir = dir })
@@ -230,15 +233,17 @@ func TestCopiedBackSoon(t *testing.T) {
 					break
 				}
 				if time.Since(began) > limit {
-					t.Fatalf("a clock %v ahead: after %v the peer counts %d of before and %d of after, want 0 and 7: %+v", ahead, limit, a, b, peer.peer(t, home))
+					t.Fatalf("a clock %v ahead: after %v the peer counts %d of before and %d of after, want 0 and 7: %+v", ahead,
+						limit, a, b, peer.peer(t, home))
 				}
 			}
 		})
 	}
 }
 
-// TestNewestProcessShown: who goes back to before a process of which a peer heard no more than a
-// delta, that waits for others, is shown that, and begins a new life.
+// TestNewestProcessShown checks the proof from a peer that has seen no more of a process than a
+// delta that waits for others. A node that goes back to before that process receives it, and begins
+// a new incarnation.
 func TestNewestProcessShown(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -246,7 +251,8 @@ func TestNewestProcessShown(t *testing.T) {
 		said := func(boot uint64) *message {
 			x := roundOf(t, ref{engine.ArrayCounts, 7}, 5, 1)
 			x.lineage = lineage{{boot, 0}}
-			m := &message{kind: kindDelta, stamp: stamp{incarnation: 20, boot: boot, seq: 1, at: boot}, keyID: testSecret.ID(), from: r.peer.public.hint(), rounds: []round{x}}
+			m := &message{kind: kindDelta, stamp: stamp{incarnation: 20, boot: boot, seq: 1, at: boot},
+				keyID: testSecret.ID(), from: r.peer.public.hint(), rounds: []round{x}}
 			e, err := openEnvelope(appendMessage(nil, m, r.peer))
 			if err != nil {
 				t.Fatal(err)
@@ -257,7 +263,8 @@ func TestNewestProcessShown(t *testing.T) {
 		r.t.said.head = []byte{1}
 		for _, boot := range []uint64{25, 30} {
 			r.t.backoff = maxBackoff
-			if m := said(boot); !r.receiver.alive(t.Context(), &r.p, r.t, m) || !bytes.Equal(r.t.said.began, m.said) || r.t.backoff != 2*gapWait {
+			if m := said(boot); !r.receiver.alive(t.Context(), &r.p, r.t, m) || !bytes.Equal(r.t.said.began, m.said) ||
+				r.t.backoff != 2*gapWait {
 				t.Fatalf("of process %d: %+v", boot, r.t)
 			}
 		}
@@ -276,7 +283,7 @@ func TestNewestProcessShown(t *testing.T) {
 		if p, ok := home.sender.proven(w.proofs[1]); !ok || !home.sender.forgot(&p, nil) {
 			t.Errorf("it has forgotten nothing: %+v, %v", p, ok)
 		}
-		// Too long a statement is not kept, nor what was said before.
+		// A statement that is too long is not kept, and neither is the former one.
 		m := said(40)
 		m.said = make([]byte, maxSaid+1)
 		if r.receiver.alive(t.Context(), &r.p, r.t, m); r.t.said.began != nil {
@@ -285,8 +292,8 @@ func TestNewestProcessShown(t *testing.T) {
 	})
 }
 
-// TestSilent: a peer that has not been heard for long is shown so, with when it was
-// heard, also after a restart.
+// TestSilent checks that a peer that has been silent for long is reported as such, with the time of
+// its last message, also after a restart.
 func TestSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
@@ -312,8 +319,8 @@ func TestSilent(t *testing.T) {
 	})
 }
 
-// announced returns rounds that begin arrays of so many lines: one each, that adds so
-// many keys.
+// announced returns rounds that begin arrays of the given number of lines: one each, that adds the
+// given number of keys.
 func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*message {
 	t.Helper()
 	now := uint64(time.Now().Unix())
@@ -342,8 +349,8 @@ func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*m
 	return out
 }
 
-// TestClaimedMemory: arrays that a peer claims to be as large as may be, and those that
-// it fills here and there, cost what its share is, and leave the others theirs.
+// TestClaimedMemory checks that arrays of maximum claimed size, and arrays that a peer fills
+// sparsely, cost no more than its share, and leave the other peers theirs.
 func TestClaimedMemory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		weight float64
@@ -387,11 +394,11 @@ func TestClaimedMemory(t *testing.T) {
 	}
 }
 
-// TestMillionsOfSignatures: a peer of full weight counts ten million signatures that nobody else
-// has, in an array made for twice as many, for which there is no memory, or in one made for a tenth of
-// them, which shows nearly everything then. It has its share of the memory and no more, is refused
-// or quarantined by name, and what an honest peer counts before, meanwhile and afterwards is not missing,
-// and exact once the other is evicted, by one command, which gives its memory back.
+// TestMillionsOfSignatures checks a peer of full weight that counts ten million signatures of its
+// own. Its array is made for twice as many, for which there is no memory, or for a tenth of them,
+// so that it reports nearly everything. The peer has its share of the memory and no more, and is
+// refused or quarantined by name. An honest peer's counts are never missing, and exact once the
+// other peer is evicted, by one command, which frees its memory.
 func TestMillionsOfSignatures(t *testing.T) {
 	millions := uint64(10_000_000)
 	if testing.Short() {
@@ -401,7 +408,8 @@ func TestMillionsOfSignatures(t *testing.T) {
 	t.Run("too full", func(t *testing.T) { tellMillions(t, millions, millions/10, "quarantined") })
 }
 
-// tellMillions has a peer count so many signatures in an array of a size, and wants word in the log.
+// tellMillions makes a peer count the given millions of signatures in an array of a size, and wants
+// word in the log.
 func tellMillions(t *testing.T, millions, size uint64, word string) {
 	const batch = 1 << 12
 	inBubble(t, func(t *testing.T, k *memBroker) {
@@ -439,7 +447,7 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 		ones, before := slices.Repeat([]uint32{1}, batch), make([]uint32, batch)
 		rng := rand.New(rand.NewPCG(9, 9))
 		most := uint64(0)
-		n := uint64(16) // the first fit: each key needs a page of its own
+		n := uint64(16) // the first that fits: each key needs a page of its own
 		for sent := uint64(0); sent < millions; sent += n {
 			n = min(2*n, batch)
 			if sent < millions/2 && sent+n >= millions/2 {
@@ -454,7 +462,8 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 			r.Record(keys, ones[:n], before[:n])
 			r.Close()
 			f.say(t, home, &message{kind: kindDelta, keyID: testSecret.ID(), rounds: []round{{
-				ref: ref{engine.ArrayCounts, start}, from: r.From, to: r.To, geometry: large, announce: true, lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
+				ref: ref{engine.ArrayCounts, start}, from: r.From, to: r.To, geometry: large, announce: true,
+				lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
 			}}})
 			if sent/batch%64 < 2 {
 				synctest.Wait()
@@ -463,10 +472,13 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 		}
 		tell()
 		p := home.peerOf(t, f.id)
-		if most > limit || p.Keys == 0 || (p.Refusals[reasonMemory] > 0) != (p.Quarantine == "") || !strings.Contains(home.log.String(), word) {
+		if most > limit || p.Keys == 0 || (p.Refusals[reasonMemory] > 0) != (p.Quarantine == "") ||
+			!strings.Contains(home.log.String(), word) {
 			t.Errorf("at most %d bytes of %d; the peer is shown as %+v", most, limit, p)
 		}
-		t.Logf("%d signatures: %d bytes at most, limit %d; %d keys and %d bytes of the peer at the end, refusals %v, quarantine %q", millions, most, limit, p.Keys, p.Memory, p.Refusals, p.Quarantine)
+		t.Logf(
+			"%d signatures: %d bytes at most, limit %d; %d keys and %d bytes of the peer at the end, refusals %v, quarantine %q",
+			millions, most, limit, p.Keys, p.Memory, p.Refusals, p.Quarantine)
 		if err := home.EvictPeer(t.Context(), f.id.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -482,8 +494,8 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 	})
 }
 
-// TestTinyGenerations: of a peer's endless generations no more than a limited
-// number is kept, and looked at in a check.
+// TestTinyGenerations checks that only a limited number of a peer's endless generations is kept,
+// and read in a check.
 func TestTinyGenerations(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -499,8 +511,8 @@ func TestTinyGenerations(t *testing.T) {
 	})
 }
 
-// TestAsksWithoutEnd: who asks for all again and again is sent it twice, and then as
-// often as may be; that is booked, and another who asks is still answered.
+// TestAsksWithoutEnd checks that a peer that requests everything again and again gets it twice, and
+// then as often as allowed. The bytes are counted, and another peer still gets answers.
 func TestAsksWithoutEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, late := newSite(t, k, nil), newSite(t, k, nil)
@@ -537,8 +549,8 @@ func TestAsksWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestOlderImage: the image of an earlier process of an origin is passed over, and
-// makes nobody doubt the origin.
+// TestOlderImage checks that the image of an earlier process of an origin is ignored, and raises no
+// doubt.
 func TestOlderImage(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -561,7 +573,8 @@ func TestOlderImage(t *testing.T) {
 	})
 }
 
-// TestOwnHead: a node that hears its own head is not two servers with one key.
+// TestOwnHead checks that a node that receives its own head does not report two servers with one
+// key.
 func TestOwnHead(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -582,15 +595,16 @@ func TestOwnHead(t *testing.T) {
 	})
 }
 
-// TestNothingWaits: what waited and has come by other ways waits no more, and
-// makes room for others.
+// TestNothingWaits checks that waiting rounds that have arrived by other ways are dropped, and make
+// room for others.
 func TestNothingWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 1)
 		start := home.engine.Own()[0].Start
-		f.say(t, home, &message{kind: kindDelta, rounds: []round{{ref: ref{engine.ArrayCounts, start}, from: 7, to: 9, data: make([]byte, 100)}}})
+		f.say(t, home, &message{kind: kindDelta,
+			rounds: []round{{ref: ref{engine.ArrayCounts, start}, from: 7, to: 9, data: make([]byte, 100)}}})
 		f.say(t, home, imagesOf(t, f, start, 50, 0, nil))
 		settle()
 		waiting := make(chan int)

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// alive reports whether a message is of the present life of its origin, and begins a new
-// life if the message does.
+// alive reports whether a message belongs to the present incarnation of its origin. It begins a new
+// incarnation if the message does.
 func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) bool {
 	held := r.m.opts.Engine.Incarnation(p.ID)
-	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation || m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
+	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation ||
+		m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
 	if m.kind == kindHead && !old {
 		t.lives = true
 	}
@@ -19,7 +20,7 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 		r.conflict(ctx, p, t, m)
 	}
 	if old && m.kind == kindHead && time.Since(t.told) > conflictRest {
-		// Its folder was copied back, with what it knew of its last life.
+		// The peer's folder was copied back, with its knowledge of its last incarnation.
 		t.told = time.Now()
 		r.m.sender.want(wish{p.key.hint(), max(held, t.last.incarnation), t.last.boot, nil, t.said.about(nil)})
 	}
@@ -34,7 +35,8 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 		if m.stamp.boot != t.last.boot {
 			t.begun = time.Now()
 			t.hurry()
-			// Who goes back to before this process is not heard, and has to be shown why.
+			// A peer that rolled back past this process's start is ignored until it has seen proof of what it
+			// lost.
 			if t.said.began = nil; len(m.said) <= maxSaid {
 				t.said.began = m.said
 			}
@@ -44,12 +46,13 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 	return true
 }
 
-// conflict looks at the head of an older life of an origin. Heads are not stored: whoever
-// sends one is running. Some may have been under way when the newer life began; after
-// that, two lives that speak in turns are two servers with one key. If the newer one is
-// silent, the machine was set back to a time before it.
+// conflict handles the head of an older incarnation of an origin. Heads are not stored, so its
+// sender is running. A few such heads may have been in flight when the newer incarnation began.
+// After that, two incarnations that send alternately are two servers with one key. If the newer one
+// is silent, the machine was set back to a time before it.
 func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *message) {
-	if !t.lives || time.Since(t.begun) < conflictRest || time.Since(t.oldAt) < conflictRest || t.old.boot == m.stamp.boot && !m.stamp.newer(t.old) {
+	if !t.lives || time.Since(t.begun) < conflictRest || time.Since(t.oldAt) < conflictRest ||
+		t.old.boot == m.stamp.boot && !m.stamp.newer(t.old) {
 		return
 	}
 	again := t.old.boot == m.stamp.boot
@@ -67,11 +70,12 @@ func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *message) 
 	}
 }
 
-// renew notes a new incarnation of an origin. Until images or first rounds of it come,
-// that of the one before is what is looked at; then it becomes a former one, which still counts.
+// renew records a new incarnation of an origin. Until its first images or rounds arrive, the
+// replica of the previous incarnation stays in use. That replica then becomes a former one, and
+// still counts.
 func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) bool {
 	nothing := m.kind == kindHead && len(m.heads) == 0
-	// Rounds from the start on are as good as images.
+	// Rounds from version 0 on are equivalent to images.
 	whole := m.kind == kindImage || slices.ContainsFunc(m.rounds, func(x round) bool { return x.from == 0 })
 	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && !whole && !nothing {
 		if m.kind == kindHead && m.stamp.incarnation >= t.next {
@@ -80,8 +84,8 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) boo
 		}
 		return false
 	}
-	// Should the origin forget this life, only its own signature convinces it that it
-	// had one; a restart of this node must not lose that.
+	// If the origin forgets this incarnation, only its own signature can convince it that it had
+	// one. That proof must survive a restart of this node.
 	if len(m.said) <= maxSaid || m.kind == kindHead {
 		t.said.head = m.said
 	}
@@ -113,8 +117,8 @@ func (t *track) setHeads(m *message) {
 	}
 }
 
-// lost drops rounds of an older boot that lead to versions that the origin never reached:
-// it has gone back, and they will never continue anything.
+// lost drops rounds of an older boot that lead to versions that the origin never reached. The
+// origin has gone back, so they will never continue an array.
 func (t *track) lost(m *message) {
 	versions := make(map[ref]uint64)
 	for _, h := range m.heads {
@@ -134,13 +138,13 @@ func (t *track) lost(m *message) {
 	}
 }
 
-// head notes the versions that the origin has.
+// head records the origin's versions.
 func (r *receiver) head(ctx context.Context, p *peer, t *track, m *message) {
 	if !m.stamp.newer(t.head) || m.stamp.boot < t.last.boot {
-		return // a repetition, or of a process that has ended
+		return // a repetition, or from a process that has ended
 	}
 	t.lost(m)
-	if t.head = m.stamp; m.stamp.incarnation >= t.next { // else the head of a newer life is what it has to be shown
+	if t.head = m.stamp; m.stamp.incarnation >= t.next { // otherwise keep the newer incarnation's head as proof
 		t.said.head = m.said
 	}
 	t.setHeads(m)
@@ -153,12 +157,12 @@ func (r *receiver) head(ctx context.Context, p *peer, t *track, m *message) {
 		switch {
 		case max(a.Version, a.Partial) == 0, p.refuses(a.Start), !r.m.opts.Engine.Keeps(a.Array, a.Start):
 		case !ok && a.Start >= m.floors[floorOf(a.Array)]:
-			if m.stamp == t.last { // else a round that overtook this head may have begun the array
+			if m.stamp == t.last { // otherwise a round that overtook this head may have begun the array
 				t.gone = append(t.gone, x)
 				r.doubt(p, t)
 			}
-		case !ok: // it has expired there
-		case !h.lineage.contains(a, h.boot), h.version < a.Version && m.stamp == t.last: // a later delta may have overtaken this head
+		case !ok: // it has expired at the origin
+		case !h.lineage.contains(a, h.boot), h.version < a.Version && m.stamp == t.last: // if not, a delta overtook the head
 			r.doubt(p, t)
 		}
 	}
@@ -175,11 +179,11 @@ func (r *receiver) head(ctx context.Context, p *peer, t *track, m *message) {
 	}
 }
 
-// successor takes a new key in place of the old one that has signed it, which
-// [receiver.newcomer] has verified.
+// successor replaces an old key with the new key that it has signed. [receiver.newcomer] has
+// verified the signature.
 func (r *receiver) successor(ctx context.Context, m *message) (peer, bool) {
 	if m.kind != kindHead || m.proof == nil {
-		return peer{}, false // a peer that was evicted while the message waited
+		return peer{}, false // the peer was evicted while the message waited
 	}
 	if err := r.m.succeed(ctx, m.proof, m.key); err != nil {
 		return peer{}, false
@@ -193,8 +197,7 @@ func (r *receiver) successor(ctx context.Context, m *message) (peer, bool) {
 	return r.m.find(m.from)
 }
 
-// succeed puts a new key in the place of an old one on the list. The proof has been
-// verified.
+// succeed replaces an old key on the peer list with a new one. The proof has been verified.
 func (m *Mesh) succeed(ctx context.Context, proof *succession, to public) error {
 	p, ok := m.find(proof.old.hint())
 	if !ok || p.key != proof.old {

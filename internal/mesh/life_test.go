@@ -10,14 +10,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestHeadsHeard: what a head says of the arrays that are held: they have gone back, are
-// gone, or have expired there.
+// TestHeadsHeard checks the effect of a head on the replica's arrays: they have gone back, are
+// gone, or have expired at the origin.
 func TestHeadsHeard(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		x := ref{engine.ArraySpam, 7}
 		held := func(version, partial, boot uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf, Boot: boot}}
+			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf,
+				Boot: boot}}
 		}
 		named := []arrayHead{{ref: x, version: 9, geometry: bitsOf, lineage: lineage{{10, 0}, {20, 5}}}}
 		for name, tt := range map[string]struct {
@@ -52,16 +53,19 @@ func TestHeadsHeard(t *testing.T) {
 			}
 			m := &message{kind: kindHead, stamp: at, heads: tt.heads, floors: [2]uint64{99, tt.floor}, said: []byte{4}}
 			r.receiver.head(t.Context(), &r.p, r.t, m)
-			if r.t.suspect != tt.suspect || (len(r.t.gone) == 1 && r.t.gone[0] == x) != tt.gone || r.t.full || r.t.doubted.IsZero() == tt.suspect {
-				t.Errorf("%s: suspect %v, gone %v, doubted %v; want %v, %v", name, r.t.suspect, r.t.gone, r.t.doubted, tt.suspect, tt.gone)
+			if r.t.suspect != tt.suspect || (len(r.t.gone) == 1 && r.t.gone[0] == x) != tt.gone || r.t.full ||
+				r.t.doubted.IsZero() == tt.suspect {
+				t.Errorf("%s: suspect %v, gone %v, doubted %v; want %v, %v", name, r.t.suspect, r.t.gone, r.t.doubted,
+					tt.suspect, tt.gone)
 			}
-			if r.t.head != at || string(r.t.said.head) != "\x04" || len(r.t.heads) != len(tt.heads) || len(tt.heads) > 0 && r.t.heads[x].boot != 20 {
+			if r.t.head != at || string(r.t.said.head) != "\x04" || len(r.t.heads) != len(tt.heads) ||
+				len(tt.heads) > 0 && r.t.heads[x].boot != 20 {
 				t.Errorf("%s: noted %+v", name, r.t)
 			}
 			if forgotten := len(r.t.looked) == 0 && len(r.t.said.led) == 0; forgotten != (r.e.expired >= 3) {
 				t.Errorf("%s: what is known of an array that has expired: %v", name, r.t.looked)
 			}
-			// The same again, and one of a process that has ended, are nothing.
+			// A repeated head, and a head of a process that has ended, have no effect.
 			for _, old := range []stamp{at, {incarnation: 1, boot: 19, seq: 99}, {incarnation: 1, boot: 20, seq: 2}} {
 				r.receiver.head(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: old, said: []byte{5}})
 				if r.t.head != at || string(r.t.said.head) != "\x04" {
@@ -69,21 +73,23 @@ func TestHeadsHeard(t *testing.T) {
 				}
 			}
 		}
-		// Rounds that lead to versions that the origin never reached are let go.
+		// Rounds that lead to versions that the origin never reached are dropped.
 		r.again()
 		r.e.held, r.e.expired = nil, 0
-		for _, one := range []round{{ref: x, from: 7, to: 9, boot: 19}, {ref: x, from: 8, to: 10, boot: 19}, {ref: x, from: 9, to: 11, boot: 20}, {ref: ref{engine.ArraySpam, 8}, from: 1, to: 2, boot: 19}} {
+		for _, one := range []round{{ref: x, from: 7, to: 9, boot: 19}, {ref: x, from: 8, to: 10, boot: 19},
+			{ref: x, from: 9, to: 11, boot: 20}, {ref: ref{engine.ArraySpam, 8}, from: 1, to: 2, boot: 19}} {
 			r.t.hold(&one)
 		}
 		r.t.lost(&message{stamp: stamp{boot: 20}, heads: named})
-		if len(r.t.pending) != 1 || len(r.t.pending[x]) != 2 || r.t.pending[x][0].to != 9 || r.t.pending[x][1].to != 11 || r.t.waiting != 2*roundCost {
+		if len(r.t.pending) != 1 || len(r.t.pending[x]) != 2 || r.t.pending[x][0].to != 9 || r.t.pending[x][1].to != 11 ||
+			r.t.waiting != 2*roundCost {
 			t.Errorf("%d bytes wait: %+v", r.t.waiting, r.t.pending)
 		}
 	})
 }
 
-// TestNewLifeHeard: a new incarnation replaces what is held once images or first rounds of
-// it come; until then that counts.
+// TestNewLifeHeard checks that a new incarnation replaces the replica once its images or first
+// rounds arrive; until then the replica counts.
 func TestNewLifeHeard(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -104,7 +110,8 @@ func TestNewLifeHeard(t *testing.T) {
 			"an empty head":         {some, &message{kind: kindHead}, 0, true, 0},
 			"an image":              {some, &message{kind: kindImage}, 0, true, 0},
 			"a round":               {some, &message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}}}, 0, false, 0},
-			"a first round":         {some, &message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}, {ref: x, from: 0, to: 2}}}, 0, true, 0},
+			"a first round": {some,
+				&message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}, {ref: x, from: 0, to: 2}}}, 0, true, 0},
 		} {
 			r.again()
 			r.e.held, r.e.renewed = tt.held, nil
@@ -116,14 +123,17 @@ func TestNewLifeHeard(t *testing.T) {
 				t.Errorf("%s: taken %v, a life %d to come; want %v, %d", name, got, r.t.next, tt.want, tt.now)
 			}
 			if tt.want {
-				if !slices.Equal(r.e.renewed, []uint64{30}) || r.t.last != tt.m.stamp || r.t.suspect || r.t.gone != nil || r.t.waiting != 0 || r.t.said.led != nil || string(r.t.said.head) != "\x06" || !r.t.begun.Equal(time.Now()) || len(r.t.heads) != 0 {
+				if !slices.Equal(r.e.renewed, []uint64{30}) || r.t.last != tt.m.stamp || r.t.suspect || r.t.gone != nil ||
+					r.t.waiting != 0 || r.t.said.led != nil || string(r.t.said.head) != "\x06" || !r.t.begun.Equal(time.Now()) ||
+					len(r.t.heads) != 0 {
 					t.Errorf("%s: renewed %v, known %+v", name, r.e.renewed, r.t)
 				}
-			} else if len(r.e.renewed) != 0 || !r.t.suspect || (string(r.t.said.head) == "\x06") != (tt.now == 30) || (r.t.heads[x].version == 3 && r.t.heads[x].boot == 31) != (tt.now == 30) {
+			} else if len(r.e.renewed) != 0 || !r.t.suspect || (string(r.t.said.head) == "\x06") != (tt.now == 30) ||
+				(r.t.heads[x].version == 3 && r.t.heads[x].boot == 31) != (tt.now == 30) {
 				t.Errorf("%s: renewed %v, known %+v", name, r.e.renewed, r.t)
 			}
 		}
-		// The proof of a life is kept if it is short, or a head.
+		// The proof of an incarnation is kept if it is short, or a head.
 		for _, tt := range []struct {
 			kind kind
 			said int
@@ -131,23 +141,25 @@ func TestNewLifeHeard(t *testing.T) {
 		}{{kindImage, maxSaid, true}, {kindImage, maxSaid + 1, false}, {kindHead, maxSaid + 1, true}} {
 			r.again()
 			r.e.held = nil
-			r.receiver.renew(t.Context(), &r.p, r.t, &message{kind: tt.kind, stamp: stamp{incarnation: 40}, said: make([]byte, tt.said)})
+			r.receiver.renew(t.Context(), &r.p, r.t,
+				&message{kind: tt.kind, stamp: stamp{incarnation: 40}, said: make([]byte, tt.said)})
 			if got := len(r.t.said.head) == tt.said; got != tt.want {
 				t.Errorf("%c of %d bytes is kept: %v", tt.kind, tt.said, got)
 			}
 		}
-		// An announced life keeps its heads.
+		// An announced incarnation keeps its heads.
 		r.again()
 		r.t.next = 50
 		r.t.heads[x] = arrayHead{version: 8}
-		if r.receiver.renew(t.Context(), &r.p, r.t, &message{kind: kindImage, stamp: stamp{incarnation: 50}}); len(r.t.heads) != 1 {
+		if r.receiver.renew(t.Context(), &r.p, r.t,
+			&message{kind: kindImage, stamp: stamp{incarnation: 50}}); len(r.t.heads) != 1 {
 			t.Error("the heads of the new life are forgotten")
 		}
 	})
 }
 
-// TestAlive: a message of an older life is refused, and its sender shown the newer one if it
-// is there.
+// TestAlive checks that a message of an older incarnation is refused, and that its sender is sent
+// proof of the newer one if there is any.
 func TestAlive(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -182,8 +194,10 @@ func TestAlive(t *testing.T) {
 			got := r.refused(func() {
 				alive = r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: tt.kind, stamp: tt.at})
 			})
-			if told := len(r.sender.wants) == 1; alive != tt.alive || told != tt.told || got != tt.refused || r.t.last != tt.last {
-				t.Errorf("%s: alive %v, told %v, refused %q, last %+v; want %v, %v, %q, %+v", name, alive, told, got, r.t.last, tt.alive, tt.told, tt.refused, tt.last)
+			if told := len(r.sender.wants) == 1; alive != tt.alive || told != tt.told || got != tt.refused ||
+				r.t.last != tt.last {
+				t.Errorf("%s: alive %v, told %v, refused %q, last %+v; want %v, %v, %q, %+v", name, alive, told, got, r.t.last,
+					tt.alive, tt.told, tt.refused, tt.last)
 			}
 			if tt.told {
 				if w := <-r.sender.wants; w.life != 20 || w.boot != 25 || w.origin != r.peer.public.hint() || w.arrays != nil {
@@ -207,8 +221,8 @@ func TestAlive(t *testing.T) {
 	})
 }
 
-// TestTwoLives: heads of an older life in turns with those of the newer one, so many of them
-// and not at once, are two servers with one key.
+// TestTwoLives checks that several heads of an older incarnation that alternate with heads of the
+// newer one, over some time, are two servers with one key.
 func TestTwoLives(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -221,7 +235,7 @@ func TestTwoLives(t *testing.T) {
 		}
 		conflicts := func() int { return r.members[r.peer.public.hint()].conflicts }
 		hear(20, 25, 0)
-		hear(19, 19, conflictRest-1) // on its way when the newer life began
+		hear(19, 19, conflictRest-1) // in flight when the newer incarnation began
 		if conflicts() != 0 {
 			t.Error("a conflict while the newer life has just begun")
 		}
@@ -231,7 +245,7 @@ func TestTwoLives(t *testing.T) {
 			}
 			hear(20, 25, conflictRest)
 			hear(19, 19, 1)
-			hear(19, 19, 1) // once in turns
+			hear(19, 19, 1) // alternating once
 			if conflicts() != n {
 				t.Errorf("%d conflicts, want %d", conflicts(), n)
 			}
@@ -239,7 +253,8 @@ func TestTwoLives(t *testing.T) {
 		if q := r.status().Quarantine; q != "two servers use its key" {
 			t.Errorf("quarantine %q", q)
 		}
-		if err := r.WeighPeer(t.Context(), r.peer.ID(), 0.5); err != nil || conflicts() != 0 || r.status().Quarantine != "" || r.status().Weight != 0.5 {
+		if err := r.WeighPeer(t.Context(), r.peer.ID(), 0.5); err != nil || conflicts() != 0 ||
+			r.status().Quarantine != "" || r.status().Weight != 0.5 {
 			t.Errorf("weighed again: %v, %d conflicts, %+v", err, conflicts(), r.status())
 		}
 		hear(20, 25, conflictRest)
@@ -250,10 +265,12 @@ func TestTwoLives(t *testing.T) {
 			t.Errorf("%d conflicts of another process, want 1", conflicts())
 		}
 		r.members[r.peer.public.hint()].growth = growth{adds: 5}
-		if err := r.WeighPeer(t.Context(), r.peer.ID(), 2); !errors.Is(err, bulkhead.ErrMalformed) || r.status().Weight != 0.5 {
+		if err := r.WeighPeer(t.Context(), r.peer.ID(), 2); !errors.Is(err, bulkhead.ErrMalformed) ||
+			r.status().Weight != 0.5 {
 			t.Errorf("a weight of 2: %v, %v", err, r.status().Weight)
 		}
-		if err := r.WeighPeer(t.Context(), r.peer.ID(), 1); err != nil || r.members[r.peer.public.hint()].growth != (growth{}) {
+		if err := r.WeighPeer(t.Context(), r.peer.ID(), 1); err != nil ||
+			r.members[r.peer.public.hint()].growth != (growth{}) {
 			t.Errorf("weighed: %v, charged %+v", err, r.members[r.peer.public.hint()].growth)
 		}
 	})

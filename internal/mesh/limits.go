@@ -8,18 +8,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// growth measures what a peer adds against what it may add. An hour's allowance may come
-// at once; a peer that exceeds it is out of order.
+// growth measures a peer's adds against its allowance. An hour's allowance may arrive at once; a
+// peer that exceeds it is out of order.
 type growth struct {
-	adds, listings float64 // of the allowance, used; below 0 what may come beside it
+	adds, listings float64 // used part of the allowance; negative: extra credit
 	at             time.Time
-	credited       time.Time // when something was allowed beside it
+	credited       time.Time // when extra credit was last given
 }
 
-// burst is how many minutes' allowance may come at once.
+// burst is the number of minutes whose allowance may arrive at once.
 const burst = 60
 
-// charge adds what a round brings, and returns why it is too much, or "".
+// charge adds the adds of a round. It returns the reason if they exceed the allowance, or "".
 func (g *growth) charge(o *Options, now time.Time, a engine.Array, r *filter.Round) string {
 	if minutes := now.Sub(g.at).Minutes(); minutes > 0 {
 		kept := now.Sub(g.credited).Minutes() < burst
@@ -35,7 +35,7 @@ func (g *growth) charge(o *Options, now time.Time, a engine.Array, r *filter.Rou
 	return g.excess(o)
 }
 
-// leak returns the used part of an allowance once the time that passed has restored some.
+// leak returns the used part of an allowance after the elapsed time has restored some of it.
 func leak(used, back float64, credit bool) float64 {
 	if used < 0 && credit {
 		return used
@@ -43,10 +43,10 @@ func leak(used, back float64, credit bool) float64 {
 	return max(0, used-back)
 }
 
-// credit allows, for an hour, what a peer may have added while it was not heard, since
-// all of that comes at once after the node or the peer was away.
+// credit allows, for an hour, the adds that a peer may have made while it was silent. They all
+// arrive at once after the node or the peer was away.
 func (g *growth) credit(o *Options, now time.Time, silence time.Duration) {
-	silence = min(silence, o.StreamAge) // what is older comes as images
+	silence = min(silence, o.StreamAge) // older adds arrive as images
 	if silence.Minutes() < burst {
 		return
 	}
@@ -64,9 +64,8 @@ func (g *growth) excess(o *Options) string {
 	return ""
 }
 
-// tooFull returns why an array of a peer, brought by images, holds more keys than the
-// peer may have added since its generation began, or "". An image does not show how
-// often a key was added.
+// tooFull returns a reason if an array that arrived as images holds more keys than the peer may
+// have added since its generation began, or "". An image does not show how often a key was added.
 func tooFull(o *Options, now time.Time, s engine.ArrayState) string {
 	rate := o.MaxListings
 	if s.Array == engine.ArrayCounts {
@@ -79,16 +78,16 @@ func tooFull(o *Options, now time.Time, s engine.ArrayState) string {
 	return ""
 }
 
-// maxShown bounds the probability that an array of a peer shows a signature that nobody
-// reported; it is that of an array into which arrays are merged. A few well-chosen keys
-// suffice to show every signature, far fewer than a peer may add.
+// maxShown bounds the probability that a peer's array reports a signature that was never added. It
+// equals the bound of an array into which arrays are merged. A few well-chosen keys suffice to make
+// an array report every signature, far fewer than a peer may add.
 const maxShown = 0.1
 
-// A look notes how many keys each array had when it was last looked at.
+// A look records how many keys each array had at its last inspection.
 type look map[ref]uint64
 
-// due reports whether an array is to be looked at: it has grown since the last time, and
-// could show too much if each of its keys set as many cells or bits as a key can.
+// due reports whether an array is to be inspected. It has grown since the last inspection, and
+// could report too much if each of its keys set as many cells or bits as a key can.
 func (l look) due(s engine.ArrayState) bool {
 	slots := s.Geometry.Bytes() * 8
 	if s.Geometry.Kind == filter.Cells {
@@ -96,20 +95,21 @@ func (l look) due(s engine.ArrayState) bool {
 	}
 	last, ok := l[ref{s.Array, s.Start}]
 	if s.Keys < last {
-		ok = false // it began anew
+		ok = false // the array was begun anew
 	}
 	return float64(s.Keys)*float64(s.Geometry.K) > maxShown*float64(slots) && (!ok || s.Keys > last+last/16)
 }
 
-// showsTooMuch returns why an array of a peer shows too much, or "".
+// showsTooMuch returns a reason if a peer's array reports too many signatures, or "".
 func (r *receiver) showsTooMuch(p *peer, t *track, s engine.ArrayState) string {
 	if !t.looked.due(s) {
 		return ""
 	}
 	x := ref{s.Array, s.Start}
-	t.looked[x] = r.replica(p.ID)[x].Keys // those of s may hold some twice
+	t.looked[x] = r.replica(p.ID)[x].Keys // the key count of s may include duplicates
 	if shown := r.m.opts.Engine.Shown(p.ID, s.Array, s.Start); shown > maxShown {
-		return fmt.Sprintf("%s of generation %d shows %.0f %% of all signatures, limit %.0f %%", s.Array, s.Start, 100*shown, 100*maxShown)
+		return fmt.Sprintf("%s of generation %d shows %.0f %% of all signatures, limit %.0f %%", s.Array, s.Start,
+			100*shown, 100*maxShown)
 	}
 	return ""
 }

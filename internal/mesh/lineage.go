@@ -7,28 +7,26 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// maxEpochs bounds a lineage; older epochs are summed up in its first.
+// maxEpochs bounds a lineage; older epochs are joined into its first one.
 const maxEpochs = 8
 
-// An epoch is a process of an origin, and the version at which it found one of
-// the origin's arrays.
+// An epoch is a process of an origin, and the version at which it found one of the origin's arrays.
 type epoch struct {
 	Boot uint64 `json:"boot"`
 	Base uint64 `json:"base"`
 }
 
-// A lineage is the epochs of one array, oldest first. A version number alone does
-// not say which changes it stands for: an origin whose folder was copied back
-// counts on from an older version, and passes what it had reached before with
-// other changes. Its lineage tells: a process that found the array at version
-// 5 has nothing of what earlier processes added above 5.
+// A lineage is the epochs of one array, oldest first. A version number alone does not identify the
+// changes that led to it: an origin whose folder was copied back continues from an older version,
+// and reaches the former versions again with other changes. The lineage shows this: a process that
+// found the array at version 5 has none of the adds that earlier processes made above version 5.
 //
-// Both numbers ascend: an epoch that found no less than a later one is superfluous. One
-// thing they do not show: a store set back once and then replaced by hand, without the
-// rest of the folder, by a copy of its older history that is longer than the present.
+// Both numbers ascend: an epoch whose base is no lower than a later base is superfluous. A lineage
+// does not reveal one case: a store that was set back once and then replaced by hand, without the
+// rest of the folder, by a copy of its older history that is longer than the present one.
 type lineage []epoch
 
-// upTo returns the version up to which what a process added is part of the array.
+// upTo returns the version up to which the adds of a process are part of the array.
 func (l lineage) upTo(boot uint64) uint64 {
 	for _, e := range l {
 		if e.Boot > boot {
@@ -38,9 +36,9 @@ func (l lineage) upTo(boot uint64) uint64 {
 	return math.MaxUint64
 }
 
-// with returns the lineage after one more epoch. If it becomes too long, the oldest
-// epochs are joined into one that found what the first of them found. A peer that holds
-// more of a process in between then asks for images without need.
+// with returns the lineage after one more epoch. If it becomes too long, the oldest epochs are
+// joined into one with the base of the first of them. A peer that holds later adds of a process
+// among them then asks for images needlessly.
 func (l lineage) with(e epoch) lineage {
 	out := slices.DeleteFunc(slices.Clone(l), func(x epoch) bool { return x.Base >= e.Base })
 	out = append(out, e)
@@ -51,8 +49,8 @@ func (l lineage) with(e epoch) lineage {
 	return out
 }
 
-// contains reports whether all that the replica of an array holds is part of the array
-// of an origin whose running process is boot.
+// contains reports whether everything in the replica of an array is part of the array of an origin
+// whose running process is boot.
 func (l lineage) contains(a engine.ArrayState, boot uint64) bool {
 	return a.Boot <= boot && max(a.Version, a.Partial) <= l.upTo(a.Boot)
 }
@@ -67,23 +65,25 @@ type ownLineage struct {
 	Epochs lineage      `json:"epochs"`
 }
 
-// found notes the versions at which a process that begins finds the node's arrays.
-// before is the process before it, 0 if that is not known.
+// found records the versions at which a new process finds the node's arrays. before is the boot
+// number of the previous process, 0 if unknown.
 func (s *state) found(own []engine.ArrayState, before uint64) {
 	old := s.Arrays
 	s.Arrays = nil
 	for _, a := range own {
 		var l lineage
-		if i := slices.IndexFunc(old, func(o ownLineage) bool { return o.Array == a.Array && o.Start == a.Start }); before != 0 && i >= 0 {
+		if i := slices.IndexFunc(old, func(o ownLineage) bool {
+			return o.Array == a.Array && o.Start == a.Start
+		}); before != 0 && i >= 0 {
 			l = old[i].Epochs
 		} else if before != 0 {
-			l = lineage{{before, 0}} // it was made since
+			l = lineage{{before, 0}} // made since the last call
 		}
 		s.Arrays = append(s.Arrays, ownLineage{a.Array, a.Start, l.with(epoch{s.Boot, a.Version})})
 	}
 }
 
-// lineage returns the lineage of an array of this node.
+// lineage returns the lineage of one of this node's arrays.
 func (s *state) lineage(r ref) lineage {
 	for _, a := range s.Arrays {
 		if a.Array == r.array && a.Start == r.start {

@@ -8,10 +8,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestLineage: histories of an origin that is started, adds, and is set back at
-// random to what it was at some moment of that history. Every prefix that some process
-// had is held against the history of the last: what the lineage says to be part
-// of it is part of it; and in a history that was never set back everything is.
+// TestLineage runs histories of an origin that is started, adds, and is set back at random to a
+// moment of its history. It compares every prefix that a process had with the history of the last
+// process. Content that the lineage declares part of the history is part of it. In a history that
+// was never set back, all content is.
 func TestLineage(t *testing.T) {
 	type held struct {
 		history []int // numbers of the changes
@@ -42,7 +42,7 @@ func TestLineage(t *testing.T) {
 				}
 			}
 			before := s.Boot
-			boots += 1 + rng.Uint64N(3) // the clock goes on
+			boots += 1 + rng.Uint64N(3) // the clock advances
 			s.Boot = boots
 			s.Arrays = slices.Clone(s.Arrays)
 			s.found([]engine.ArrayState{{Array: x.array, Start: x.start, Version: uint64(len(now))}}, before)
@@ -59,14 +59,16 @@ func TestLineage(t *testing.T) {
 			for _, h := range replicas {
 				is := len(h.history) <= len(now) && slices.Equal(h.history, now[:len(h.history)])
 				got := s.lineage(x).contains(engine.ArrayState{Version: uint64(len(h.history)), Boot: h.boot}, s.Boot)
-				// A longer one is found out by its version.
+				// A longer history is detected by its version.
 				if got && !is && len(h.history) <= len(now) {
-					t.Fatalf("seed %d: lineage %v of process %d takes %d changes of process %d for a part of its own", seed, s.lineage(x), s.Boot, len(h.history), h.boot)
+					t.Fatalf("seed %d: lineage %v of process %d takes %d changes of process %d for a part of its own", seed,
+						s.lineage(x), s.Boot, len(h.history), h.boot)
 				}
 				if !got && is {
 					doubted++
 					if !setBack && s.lineage(x)[0].Boot < h.boot {
-						t.Fatalf("seed %d: lineage %v of process %d doubts %d changes of process %d", seed, s.lineage(x), s.Boot, len(h.history), h.boot)
+						t.Fatalf("seed %d: lineage %v of process %d doubts %d changes of process %d", seed, s.lineage(x), s.Boot,
+							len(h.history), h.boot)
 					}
 				}
 			}

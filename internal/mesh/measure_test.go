@@ -14,9 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// TestJoinLarge measures how long a node takes to join a network of origins
-// with many signatures each, with a store in a folder and without. Set
-// BULKHEAD_MEASURE to run it at full size.
+// TestJoinLarge measures how long a node takes to join a network of origins with many signatures
+// each, with and without a store in a folder. Set BULKHEAD_MEASURE to run it at full size.
 func TestJoinLarge(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { joinLarge(t, false) })
 	t.Run("disk", func(t *testing.T) { joinLarge(t, true) })
@@ -48,13 +47,15 @@ func joinLarge(t *testing.T, disk bool) {
 		e := bigEngine(t, uint64(signatures), nil)
 		fill(t, e, len(engines), signatures)
 		d, i := identity(t)
-		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials, Role: Publish})
+		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address},
+			Credentials: NoCredentials, Role: Publish})
 		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
 		meshes, engines = append(meshes, m), append(engines, e)
 	}
-	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials})
+	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External,
+		Servers: []string{"nats://" + address}, Credentials: NoCredentials})
 	begun := time.Now()
 	for _, m := range meshes {
 		if err := joiner.AddPeer(t.Context(), m.opts.Identity.ID(), "", 1); err != nil {
@@ -81,13 +82,14 @@ func joinLarge(t *testing.T, disk bool) {
 		bytes += p.Bytes
 	}
 	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; slowest check meanwhile %v",
-		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6, float64(bytes)/float64(origins*signatures), float64(s.Memory.Bytes)/1e6, slowest)
+		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6,
+		float64(bytes)/float64(origins*signatures), float64(s.Memory.Bytes)/1e6, slowest)
 	if got := check(t, home, signatures/2).Sightings; got < uint32(origins) {
 		t.Errorf("%d sightings of a signature that %d origins have", got, origins)
 	}
 }
 
-// fill reports signatures in batches, half of which all origins share.
+// fill reports signatures in batches; all origins share half of them.
 func fill(t *testing.T, e *engine.Engine, origin, signatures int) {
 	t.Helper()
 	const batch = 500
@@ -106,9 +108,9 @@ func fill(t *testing.T, e *engine.Engine, origin, signatures int) {
 	}
 }
 
-// TestSteadyCPU measures what 32 origins that publish, a node that counts them all
-// and the broker take of a processor, all in this process, at two rates of new
-// signatures. It runs with BULKHEAD_MEASURE set.
+// TestSteadyCPU measures the processor time of 32 origins that publish, a node that counts them all
+// and the broker, all in this process, at two rates of new signatures. It runs with
+// BULKHEAD_MEASURE set.
 func TestSteadyCPU(t *testing.T) {
 	if os.Getenv("BULKHEAD_MEASURE") == "" {
 		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")
@@ -147,7 +149,8 @@ func TestSteadyCPU(t *testing.T) {
 			}
 		}
 		used := processor(t) - before
-		t.Logf("%d new signatures a minute by 32 origins: %.1f %% of one processor for 33 nodes and the broker, %.2f %% a node",
+		t.Logf(
+			"%d new signatures a minute by 32 origins: %.1f %% of one processor for 33 nodes and the broker, %.2f %% a node",
 			perMinute, 100*used.Seconds()/time.Since(begun).Seconds(), 100*used.Seconds()/time.Since(begun).Seconds()/33)
 		n = 0
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A memBroker is a broker that loses, repeats and reorders on purpose.
+// A memBroker is a broker that deliberately loses, repeats and reorders messages.
 type memBroker struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -18,14 +18,14 @@ type memBroker struct {
 	images map[topic]storedMsg
 
 	loss, repeat float64                // probabilities
-	edit         float64                // probability that a message is changed on the way
-	changed      int                    // messages that were
-	delay        time.Duration          // longest time on the way
-	slow         map[kind]time.Duration // more of it, by the kind of message
+	edit         float64                // probability that a message is changed in flight
+	changed      int                    // changed messages
+	delay        time.Duration          // longest time in flight
+	slow         map[kind]time.Duration // additional time, by the kind of message
 	bytes        uint64
-	largest      int // bytes of a message that is taken; 0: no limit
+	largest      int // bytes of the largest accepted message; 0: no limit
 
-	breaks, drops int // of who connects next, as in memBus
+	breaks, drops int // of the next connection, as in memBus
 }
 
 type storedMsg struct {
@@ -35,7 +35,8 @@ type storedMsg struct {
 }
 
 func newMemBroker(rng *rand.Rand) *memBroker {
-	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[topic]storedMsg), slow: make(map[kind]time.Duration)}
+	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[topic]storedMsg),
+		slow: make(map[kind]time.Duration)}
 }
 
 func (k *memBroker) faults(loss, repeat float64, delay time.Duration) {
@@ -44,15 +45,15 @@ func (k *memBroker) faults(loss, repeat float64, delay time.Duration) {
 	k.loss, k.repeat, k.delay = loss, repeat, delay
 }
 
-// edits has the broker change messages with a probability.
+// edits makes the broker change messages with a probability.
 func (k *memBroker) edits(edit float64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.edit = edit
 }
 
-// edited returns a message as the broker passes it on or stores it: with a bit flipped, cut
-// off, longer, or another one that it has stored. The caller holds k.mu.
+// edited returns a message as the broker delivers or stores it: with a bit flipped, cut off,
+// longer, or another stored message. The caller holds k.mu.
 func (k *memBroker) edited(msg []byte) []byte {
 	if k.edit == 0 || k.rng.Float64() >= k.edit || len(msg) == 0 {
 		return msg
@@ -73,21 +74,21 @@ func (k *memBroker) edited(msg []byte) []byte {
 	return out
 }
 
-// hold makes all messages of a kind take that much longer.
+// hold delays all messages of a kind by the given time.
 func (k *memBroker) hold(what kind, slow time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.slow[what] = slow
 }
 
-// limit has the broker take no message of more bytes.
+// limit makes the broker refuse messages of more bytes.
 func (k *memBroker) limit(largest int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.largest = largest
 }
 
-// wipe forgets everything that is stored.
+// wipe deletes all stored messages.
 func (k *memBroker) wipe() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,11 +100,11 @@ type memBus struct {
 	ups  chan struct{}
 	subs map[*memSub]bool
 	on   bool
-	open bool // anybody can publish anything
+	open bool // every client can publish everything
 
-	breaks int // after how many stored messages the connection drops
-	drops  int // how often it does
-	handed int // stored messages that were handed over
+	breaks int // number of stored messages after which the connection drops
+	drops  int // how often it drops
+	handed int // stored messages that were delivered
 
 	server string
 }
@@ -169,7 +170,7 @@ func (b *memBus) publish(t topic, msg []byte) error {
 	return nil
 }
 
-// send carries one message to one subscriber. The caller holds k.mu.
+// send delivers one message to one subscriber. The caller holds k.mu.
 func (k *memBroker) send(to *memBus, s *memSub, a arrival, slow time.Duration) {
 	copies := 1
 	if k.rng.Float64() < k.loss {

@@ -15,50 +15,49 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// A Mesh is a node's part in a network of nodes. Its methods may be called
-// concurrently.
+// A Mesh is a node's part in a network of nodes. Its methods may be called concurrently.
 type Mesh struct {
 	opts  Options
 	buses []bus
-	hub   func() // ends the broker of this process; nil if there is none
-	// showOut ends the connections of a node to that broker.
+	hub   func() // stops the broker of this process; nil if there is none
+	// showOut closes a node's connections to that broker.
 	showOut func(id string)
-	// renewed: this process has begun a new incarnation.
+	// renewed is set if this process has begun a new incarnation.
 	renewed bool
 	healing atomic.Bool // see sender.heal
 
-	// admin makes reading the peer list, changing it and writing it one step.
+	// admin makes reading, changing and writing the peer list one atomic step.
 	admin sync.Mutex
 
 	mu      sync.Mutex
 	members map[hint]*member
 	state   state
-	strange refusals  // of senders that are no peers
-	twin    time.Time // when another server was last heard that uses this node's key
-	// rotation is the change of the network's secret that was announced last; nil if none
-	// was. What it points to never changes.
+	strange refusals  // messages from senders that are not peers
+	twin    time.Time // when another server with this node's key was last detected
+	// rotation is the change of the network's secret that was announced last; nil if there was
+	// none. The value that it points to is immutable.
 	rotation *rotation
-	hurry    chan struct{} // to make it now
+	hurry    chan struct{} // requests the change at once
 	began    time.Time     // when this mesh was made
-	// postponed is why the secret that is due was not announced, as logged; of the goroutine
-	// that announces.
+	// postponed is the reason, as logged, why a due secret was not announced. Only the announcing
+	// goroutine uses it.
 	postponed string
 
 	pairing  pairing
 	sender   *sender
 	receiver *receiver
-	done     sync.WaitGroup // of readings that the receiver has begun
+	done     sync.WaitGroup // waits for the readings that the receiver has begun
 }
 
-// A member is a peer and the figures about it. Mesh.mu guards it.
+// A member is a peer and its statistics. Mesh.mu guards it.
 type member struct {
 	peer
 	stats
 }
 
-// Open starts nothing yet, except the broker of a hub: it reads what lies in
-// opts.Dir, tells the engine which origins count and to record what it takes from
-// now on, and connects. A broker that is away is no error: the mesh waits for it.
+// Open starts nothing yet, except the broker of a hub. It reads the files in opts.Dir, sets the
+// origins that the engine counts, makes the engine record its adds from now on, and connects. An
+// unreachable broker is no error: the mesh waits for it.
 func Open(ctx context.Context, opts Options) (*Mesh, error) {
 	m, err := prepare(ctx, opts)
 	if err != nil {
@@ -70,12 +69,13 @@ func Open(ctx context.Context, opts Options) (*Mesh, error) {
 	return m, nil
 }
 
-// prepare makes a mesh that has no bus yet.
+// prepare makes a mesh without a bus.
 func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	m := &Mesh{opts: opts, members: make(map[hint]*member), strange: newRefusals(), hurry: make(chan struct{}, 1), began: time.Now()}
+	m := &Mesh{opts: opts, members: make(map[hint]*member), strange: newRefusals(), hurry: make(chan struct{}, 1),
+		began: time.Now()}
 	peers, err := loadPeers(opts.Dir)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	return m, m.receiver.loadHeard()
 }
 
-// begin begins to be an origin, at once or when the pages that the node has lost are back.
+// begin makes the node an origin, at once or when its lost pages are back.
 func (m *Mesh) begin(ctx context.Context) error {
 	lost, err := m.opts.Engine.Wounds(ctx)
 	if err != nil {
@@ -126,8 +126,8 @@ func (m *Mesh) begin(ctx context.Context) error {
 	return err
 }
 
-// live gives this process a boot number, and a new incarnation if the versions of its
-// arrays may have gone back; whole says that they have not, although the store is another.
+// live gives this process a boot number. It begins a new incarnation if the versions of the node's
+// arrays may have gone back; whole rules that out although the store is another one.
 func (m *Mesh) live(whole bool) error {
 	now := uint64(max(m.opts.Now().UnixMilli(), 1))
 	own := m.opts.Engine.Own()
@@ -140,8 +140,8 @@ func (m *Mesh) live(whole bool) error {
 		s.Incarnation = max(now, s.Incarnation+1, s.Boot+1)
 		before = 0
 	}
-	// Some chance, so that two processes of one folder that was copied, under a
-	// clock that was set back, do not have the same number.
+	// A random part keeps two processes of one copied folder, under a clock that was set back, from
+	// having the same number.
 	s.Boot = max(now, s.Boot+1, s.Incarnation) + rand.Uint64N(1024)
 	s.found(own, before)
 	s.Store, s.Unsynced, s.Key = m.opts.Store, m.opts.Unsynced, m.opts.Identity.ID()
@@ -157,8 +157,9 @@ func (m *Mesh) tellEngine(ctx context.Context) error {
 	return m.opts.Engine.SetOrigins(ctx, want)
 }
 
-// forgetRefused drops generations that an administrator has rolled back and that are here: the
-// store was restored from an older backup, or the node ended in the middle. What began later is fetched anew.
+// forgetRefused drops the generations present here that an administrator has rolled back: the store
+// was restored from an older backup, or the node ended in the middle of a rollback. Later
+// generations are fetched anew.
 func (m *Mesh) forgetRefused(ctx context.Context) error {
 	if m.opts.Role == Publish {
 		return nil
@@ -246,7 +247,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch catches up whenever a bus comes back.
+// watch catches up whenever a bus reconnects.
 func (m *Mesh) watch(ctx context.Context, b bus) {
 	for {
 		select {
@@ -261,7 +262,7 @@ func (m *Mesh) watch(ctx context.Context, b bus) {
 	}
 }
 
-// Close ends the connections and the broker of a hub. Run has returned.
+// Close closes the connections and stops the broker of a hub. Run must have returned.
 func (m *Mesh) Close() error {
 	var errs []error
 	m.mu.Lock()
@@ -280,7 +281,7 @@ func (m *Mesh) Close() error {
 	return errors.Join(errs...)
 }
 
-// changePeers edits the peer list, durably, and tells the engine.
+// changePeers edits the peer list, durably, and updates the engine's origins.
 func (m *Mesh) changePeers(ctx context.Context, edit func(map[hint]*member) error) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
@@ -300,8 +301,8 @@ func (m *Mesh) changePeers(ctx context.Context, edit func(map[hint]*member) erro
 	m.swap(next)
 	err := savePeers(m.opts.Dir, m.peerList())
 	if err == nil {
-		// Whoever leaves before the engine has answered would not know whether it
-		// counts the list before or the one after.
+		// A caller that left before the engine has answered would not know which list the engine
+		// counts.
 		err = m.tellEngine(context.WithoutCancel(ctx))
 	}
 	if err != nil {
@@ -333,7 +334,8 @@ func (m *Mesh) AddPeer(ctx context.Context, id, name string, weight float64) err
 	if key == m.opts.Identity.public {
 		return fmt.Errorf("%w: mesh: %s is this node's own key", bulkhead.ErrMalformed, id)
 	}
-	return m.addPeer(ctx, &peer{ID: id, Name: name, Weight: weight, Added: m.opts.Now().UTC().Truncate(time.Second), key: key})
+	return m.addPeer(ctx, &peer{ID: id, Name: name, Weight: weight, Added: m.opts.Now().UTC().Truncate(time.Second),
+		key: key})
 }
 
 func (m *Mesh) addPeer(ctx context.Context, p *peer) error {
@@ -364,7 +366,7 @@ func (m *Mesh) editPeer(ctx context.Context, id string, edit func(*member) error
 	})
 }
 
-// WeighPeer gives a peer another weight, 0 to 1, and ends its quarantine.
+// WeighPeer sets a peer's weight, 0 to 1, and ends its quarantine.
 func (m *Mesh) WeighPeer(ctx context.Context, id string, weight float64) error {
 	if err := checkPeer("", weight); err != nil {
 		return err
@@ -376,9 +378,9 @@ func (m *Mesh) WeighPeer(ctx context.Context, id string, weight float64) error {
 	})
 }
 
-// EvictPeer strikes a peer off the list, drops all that was held of it, and ends
-// its connection to a hub. A member of a group is not taken again, whatever the keeper of
-// the group says. If this node is the keeper, all members drop it.
+// EvictPeer removes a peer from the list, drops its replica, and closes its connection to a hub. An
+// evicted member of a group is not accepted again, whatever the keeper's list contains. If this
+// node is the keeper, all members drop the peer.
 func (m *Mesh) EvictPeer(ctx context.Context, id string) error {
 	if key, err := parsePublic(id); err == nil {
 		if p, ok := m.find(key.hint()); ok && p.ID == id && p.Group != "" && !p.Keeper {
@@ -409,18 +411,18 @@ func (m *Mesh) dropPeer(ctx context.Context, id string) error {
 	return err
 }
 
-// A Loss is what an eviction or a rollback drops of a peer's replica.
+// A Loss is the part of a peer's replica that an eviction or a rollback drops.
 type Loss struct {
 	Arrays  int       // arrays of generations
 	Counted uint64    // keys in the counts
 	Listed  uint64    // keys in the blocklist
 	Revoked uint64    // keys that the peer took off the blocklist
 	Bytes   uint64    // memory
-	From    time.Time // start of the oldest generation; zero if nothing is held
+	From    time.Time // start of the oldest generation; zero if there is none
 }
 
-// Loss returns what [Mesh.RollbackPeer] with the same time would drop now, or with the zero
-// time what [Mesh.EvictPeer] would. It changes nothing.
+// Loss returns what [Mesh.RollbackPeer] with the same time would drop now. With the zero time it
+// returns what [Mesh.EvictPeer] would drop. It changes nothing.
 func (m *Mesh) Loss(id string, since time.Time) (Loss, error) {
 	var out Loss
 	key, err := parsePublic(id)
@@ -457,7 +459,7 @@ func (m *Mesh) Loss(id string, since time.Time) (Loss, error) {
 	return out, nil
 }
 
-// notAhead refuses a rollback to a time in the future.
+// notAhead returns an error for a rollback to a time in the future.
 func (m *Mesh) notAhead(since time.Time) error {
 	if since.Unix() > m.opts.Now().Unix() {
 		return fmt.Errorf("%w: mesh: rollback to %v, which is in the future", bulkhead.ErrMalformed, since.UTC())
@@ -465,10 +467,9 @@ func (m *Mesh) notAhead(since time.Time) error {
 	return nil
 }
 
-// RollbackPeer drops what was held of a peer's generations that started at or
-// after a time, and takes none of those back that have started by now, or are
-// here before they should because the peer's clock is ahead. What the peer counts in
-// later generations counts again.
+// RollbackPeer drops a peer's generations that started at or after a time. It refuses them from
+// then on if they have started by now, or are present early because the peer's clock is ahead. The
+// peer's adds to later generations count again.
 func (m *Mesh) RollbackPeer(ctx context.Context, id string, since time.Time) error {
 	from := uint64(max(since.Unix(), 0))
 	err := m.editPeer(ctx, id, func(mem *member) error {
@@ -494,8 +495,8 @@ func (m *Mesh) RollbackPeer(ctx context.Context, id string, since time.Time) err
 	if err := m.opts.Engine.ForgetGenerations(ctx, id, from); err != nil {
 		return err
 	}
-	// The receiver may be in the middle of a message of a list on which the peer was not
-	// rolled back yet, and bring back what was just dropped.
+	// The receiver may be handling a message with a copy of the list from before the rollback, and
+	// bring back dropped arrays.
 	m.receiver.call(func(ctx context.Context) {
 		if err := m.forgetRefused(ctx); err != nil && ctx.Err() == nil {
 			m.opts.Log.Error("what a rollback has dropped may be here again until the node is restarted", "peer", id, "err", err)
@@ -504,14 +505,15 @@ func (m *Mesh) RollbackPeer(ctx context.Context, id string, since time.Time) err
 	return nil
 }
 
-// quarantine stops counting a peer, durably, and raises an alert.
+// quarantine stops counting a peer, durably, and logs an alert.
 func (m *Mesh) quarantine(ctx context.Context, h hint, why string) {
 	err := m.changePeers(ctx, func(list map[hint]*member) error {
 		if list[h] == nil || list[h].Quarantine != "" {
 			return nil
 		}
 		list[h].Quarantine = why
-		m.opts.Log.Error("ALERT: peer is quarantined and not counted until its weight is set again", "peer", list[h].label(), "key", list[h].ID, "why", why)
+		m.opts.Log.Error("ALERT: peer is quarantined and not counted until its weight is set again",
+			"peer", list[h].label(), "key", list[h].ID, "why", why)
 		return nil
 	})
 	if err != nil {

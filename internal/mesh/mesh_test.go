@@ -88,7 +88,7 @@ func identity(t testing.TB) (string, *Identity) {
 	return dir, id
 }
 
-// start opens a mesh, runs it, and returns it with a function that ends it.
+// start opens and runs a mesh, and returns it with a function that ends it.
 func start(t testing.TB, o Options) (*Mesh, func()) {
 	t.Helper()
 	o.KeyID = testSecret.ID()
@@ -117,14 +117,14 @@ func start(t testing.TB, o Options) (*Mesh, func()) {
 	return m, stop
 }
 
-// freePort returns a free address on the loopback interface that nobody else gets.
+// freePort returns a free address on the loopback interface that is given out once.
 func freePort(t testing.TB) string {
 	t.Helper()
 	return nodetest.Address(t)
 }
 
-// TestTwoNodes: what is reported on one node is known to the other within two
-// seconds at default settings, both ways, through an embedded hub with TLS.
+// TestTwoNodes checks that a report on one node is known to the other within two seconds at default
+// settings, both ways, through an embedded hub with TLS.
 func TestTwoNodes(t *testing.T) {
 	ctx := t.Context()
 	address := freePort(t)
@@ -132,7 +132,8 @@ func TestTwoNodes(t *testing.T) {
 	joinDir, joinID := identity(t)
 	a, b := smallEngine(t, nil), smallEngine(t, nil)
 	hub, _ := start(t, Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"})
-	join, _ := start(t, Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"})
+	join, _ := start(t, Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+		Name: "join"})
 	if err := errors.Join(hub.AddPeer(ctx, joinID.ID(), "", 1), join.AddPeer(ctx, hubID.ID(), "", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func TestTwoNodes(t *testing.T) {
 		to := map[*engine.Engine]*engine.Engine{a: b, b: a}[from]
 		report(t, from, n, bulkhead.Spam, 1)
 		begun := time.Now()
-		// The vote and the listing are of two arrays, which may come one after the other.
+		// The vote and the listing are in two arrays, which may arrive one after the other.
 		eventually(t, time.Minute, fmt.Sprintf("signature %d is known to the peer and listed", n), func() bool {
 			f := check(t, to, n)
 			return f.Spam == 1 && f.Judged == bulkhead.JudgedSpam
@@ -150,8 +151,8 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-// TestTuned: with a short interval a report is visible within 200 ms on an
-// idle machine; the test allows for a busy one.
+// TestTuned checks that with a short interval a report is visible within 200 ms on an idle machine;
+// the test allows for a busy one.
 func TestTuned(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
@@ -159,7 +160,8 @@ func TestTuned(t *testing.T) {
 	a, b := smallEngine(t, nil), smallEngine(t, nil)
 	tuned := func(o Options) Options { o.Interval = 100 * time.Millisecond; return o }
 	hub, _ := start(t, tuned(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, tuned(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address}, Name: "join"}))
+	join, _ := start(t, tuned(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+		Name: "join"}))
 	befriend(t, hub, join)
 	eventually(t, time.Minute, "connected", func() bool { return join.Status().Brokers[0].Connected })
 	var all []time.Duration

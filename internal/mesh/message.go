@@ -11,26 +11,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// A message, little endian, v for a number of 7 bits a byte:
+// A message has this form, in little endian; v is a number of 7 bits a byte:
 //
 //	version 2, kind, 8 bytes of the sender's public key
 //	v length of the claim
 //	the claim: v incarnation, v boot (milliseconds since incarnation), v sequence,
 //	v time (milliseconds since boot), the body by kind
 //	the data: the rounds, pages or proofs of the body, one after the other
-//	64 bytes Ed25519 signature over the text below, all to the end of the claim, and
+//	64 bytes Ed25519 signature over signatureText, all bytes to the end of the claim, and
 //	the SHA-512/256 of the data
 //
-// The claim, that sum and the signature are a statement: they prove to anybody,
-// the sender first, what it said, without the data.
+// The bytes up to the end of the claim, the sum of the data and the signature are a statement. It
+// proves the content of the claim to any node, including the sender, without the data.
 //
-// An array is one byte (0 counts, 1 spam, 2 revoked) and v start of its
-// generation; a geometry is v lines and one byte k, its kind and key follow
-// from the array and the network. Of an array that was made with a former secret of the
-// network, k is 128 more, and 8 bytes follow: the ID of that secret. A lineage up to a
-// version is v count, and for each epoch, newest first: v how much older its boot is than
-// the one before it (the first: than the sender's), v how many changes its base is below
-// the version.
+// An array is one byte (0 counts, 1 spam, 2 revoked) and v start of its generation. A geometry is v
+// lines and one byte k; its kind and key follow from the array and the network. For an array made
+// with a former secret of the network, k has 128 added, and 8 bytes follow: the ID of that secret.
+// A lineage up to a version is v count, and for each epoch, newest first: v difference of its boot
+// to the boot before it (for the first: to the sender's), v number of changes by which its base is
+// below the version.
 //
 //	delta: v count; for each round: array byte, +16 if a geometry follows; v start,
 //	       v from, v to-from, geometry with lineage up to to, v length of its data,
@@ -38,19 +37,19 @@ import (
 //	head:  v length and name; v first start of the generations that the sender
 //	       keeps of the tally, v of the blocklist; v count; for each array: byte,
 //	       v start, v version, geometry, lineage up to the version; then nothing,
-//	       or 32 bytes new key, 32 old, 64 signature. The data are, of an
-//	       aggregate, the first 8 bytes of the keys of all organisations in it, ascending
-//	ask:   8 bytes of the key of whom it is for; v incarnation of the versions,
-//	       v newest boot of it that was heard; v count; for each array: byte, +16 if
+//	       or 32 bytes new key, 32 old, 64 signature. The data of an aggregate are
+//	       the first 8 bytes of the keys of all organisations in it, ascending
+//	ask:   8 bytes of the addressee's key; v incarnation of the versions,
+//	       v newest boot of it that was seen; v count; for each array: byte, +16 if
 //	       images are missing, v start, v version held, v boot of the origin that it
-//	       is from; v count, for each proof v length of its data. No array: a head
-//	       is asked for.
+//	       is from; v count, for each proof v length of its data. An ask without
+//	       arrays requests a head
 //	image: array byte, v start, v version of the array, geometry, lineage up to it,
 //	       v count; for each page: v length, bytes
-//	pages: 8 bytes of the key of whom it is for; array byte, v start, geometry; v count,
-//	       v number of each page. The sender has lost them; they are of its own array.
-//	refill: what pages has; v count, for each page v length of its data: the page, or
-//	       nothing if it is not there
+//	pages: 8 bytes of the addressee's key; array byte, v start, geometry; v count,
+//	       v number of each page. The pages are of the sender's own array; it lost them
+//	refill: the fields of pages; v count, for each page v length of its data: the page,
+//	       or nothing if the replica lacks it
 const (
 	messageVersion = 2
 	signatureText  = "bulkhead mesh message v2\x00"
@@ -63,12 +62,12 @@ const (
 	kindHead  kind = 'h'
 	kindAsk   kind = 'a'
 	kindImage kind = 'i'
-	// These two go under the topic of asks.
+	// These two are sent under the topic of asks.
 	kindPages  kind = 'p'
 	kindRefill kind = 'r'
 )
 
-// Bounds on what one message may name.
+// Bounds on one message.
 const (
 	maxMessage = 8 << 20 // bytes
 	maxParts   = 1024    // rounds, arrays or pages
@@ -77,7 +76,7 @@ const (
 	maxProofs  = 8
 )
 
-// errMessage: bytes are not a message. errNewer: they may be one of a later
+// errMessage reports that bytes are not a message; errNewer, that they may be one of a later
 // version of the program.
 var (
 	errMessage = errors.New("mesh: malformed message")
@@ -86,20 +85,20 @@ var (
 
 // A stamp orders the messages of an origin.
 type stamp struct {
-	incarnation uint64 // milliseconds since 1970 when it began, or more
+	incarnation uint64 // milliseconds since 1970 when the incarnation began, or more
 	boot        uint64 // milliseconds since 1970 when the process started, or more
-	seq         uint64 // of the message in its boot, from 1
+	seq         uint64 // number of the message in its boot, from 1
 	at          uint64 // milliseconds since 1970
 }
 
 func (s stamp) time() time.Time { return time.UnixMilli(int64(s.at)) }
 
-// newer reports whether s was made after o, both of one incarnation.
+// newer reports whether s was made after o; both are of one incarnation.
 func (s stamp) newer(o stamp) bool {
 	return s.boot > o.boot || s.boot == o.boot && s.seq > o.seq
 }
 
-// A ref names an array of an origin.
+// A ref identifies an array of an origin.
 type ref struct {
 	array engine.Array
 	start uint64
@@ -108,10 +107,10 @@ type ref struct {
 type round struct {
 	ref
 	from, to uint64
-	geometry filter.Geometry // in a parsed message zero unless announced
-	announce bool            // geometry and lineage go along
-	lineage  lineage         // in a parsed message nil unless announced
-	data     []byte          // the body of a filter.Round; the message says the rest, and its signature is its checksum
+	geometry filter.Geometry // zero in a parsed message unless announced
+	announce bool            // geometry and lineage are included
+	lineage  lineage         // nil in a parsed message unless announced
+	data     []byte          // body of a filter.Round; the message has its other fields
 	boot     uint64          // of the origin when it sent the round
 	said     []byte          // the statement that the round came with
 }
@@ -119,10 +118,10 @@ type round struct {
 type arrayHead struct {
 	ref
 	version  uint64
-	boot     uint64          // of an ask: boot of the origin that led to the version; 0 if it is not known
-	partial  bool            // of an ask: images are missing
-	geometry filter.Geometry // of a head
-	lineage  lineage         // of a head
+	boot     uint64          // ask: the origin's boot that led to the version; 0 if unknown
+	partial  bool            // ask: images are missing
+	geometry filter.Geometry // head
+	lineage  lineage         // head
 }
 
 type image struct {
@@ -133,15 +132,15 @@ type image struct {
 	pages    [][]byte
 }
 
-// A lostPages is pages of an array that its origin has lost.
+// A lostPages lists pages of an array that its origin has lost.
 type lostPages struct {
 	ref
 	geometry filter.Geometry
-	list     []uint64 // their numbers
-	pages    [][]byte // of a refill: each of the list, empty if it is not there
+	list     []uint64 // page numbers
+	pages    [][]byte // refill: the listed pages, empty if the replica lacks one
 }
 
-// topic returns under which topic messages of a kind go.
+// topic returns the topic kind under which messages of kind k are sent.
 func (k kind) topic() kind {
 	if k == kindPages || k == kindRefill {
 		return kindAsk
@@ -149,30 +148,30 @@ func (k kind) topic() kind {
 	return k
 }
 
-// A message is one message, parsed. Of rounds, heads, wants and pages, those of
-// its kind are set; they point into the bytes that were parsed.
+// A message is one parsed message. Of rounds, heads, wants and pages, only the fields of its kind
+// are set; they point into the parsed bytes.
 type message struct {
 	kind   kind
 	from   hint
 	stamp  stamp
 	rounds []round
 	name   string
-	floors [2]uint64 // of a head: first start of the generations that are kept, of the tally and of the blocklist
+	floors [2]uint64 // head: first start of the kept generations, of the tally and of the blocklist
 	heads  []arrayHead
-	// organisations is of a head: whose counts are in the sender's arrays, ascending; nil if
-	// they are the sender's alone.
+	// organisations, in a head, are the organisations whose counts are in the sender's arrays,
+	// ascending; nil if the counts are the sender's alone.
 	organisations []Organisation
-	proof         *succession // of a head
-	key           public      // new key that proof names
-	to            hint        // of an ask, of pages and of a refill
-	life          uint64      // of an ask: incarnation that the versions are of
-	boot          uint64      // of an ask: newest boot of it that was heard
-	wants         []arrayHead // of an ask: version is what the asker holds
-	proofs        [][]byte    // of an ask: statements of whom it is for, about a past that it may have forgotten
+	proof         *succession // head
+	key           public      // the new key that proof names
+	to            hint        // ask, pages and refill: the addressee
+	life          uint64      // ask: incarnation of the versions
+	boot          uint64      // ask: newest boot of that incarnation seen
+	wants         []arrayHead // ask: with the versions that the asking node holds
+	proofs        [][]byte    // ask: the addressee's own statements about a past that it may have forgotten
 	image         image
-	lost          lostPages // of pages and a refill
-	said          []byte    // of a message that was verified: its statement
-	keyID         uint64    // ID of the network's secret; 0 in a message that is to be sent: all arrays are of that
+	lost          lostPages // pages and refill
+	said          []byte    // statement of a verified message
+	keyID         uint64    // ID of the network's secret; 0 in a message to be sent: all its arrays are of that secret
 }
 
 func arrayByte(a engine.Array) byte {
@@ -187,11 +186,11 @@ func arrayByte(a engine.Array) byte {
 
 const (
 	flagGeometry = 16
-	flagPartial  = 16 // of an ask
+	flagPartial  = 16 // in an ask
 	flagFormer   = 128
 )
 
-// appendMessage appends the message, signed.
+// appendMessage appends the signed message.
 func appendMessage(b []byte, m *message, id *Identity) []byte {
 	claim, data := m.claim(id)
 	head := len(b)
@@ -257,8 +256,7 @@ func (m *message) claim(id *Identity) (b, data []byte) {
 	return b, data
 }
 
-// appendData appends the number of items and their lengths to a claim, and the
-// items to its data.
+// appendData appends the number of items and their lengths to a claim, and the items to its data.
 func appendData(b, data []byte, items [][]byte) (claim, all []byte) {
 	b = binary.AppendUvarint(b, uint64(len(items)))
 	for _, x := range items {

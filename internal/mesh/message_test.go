@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// takeRounds returns what an engine took for some reports, as the rounds of a
-// message.
+// takeRounds returns an engine's adds of a number of reports, as the rounds of a message.
 func takeRounds(t testing.TB, e *engine.Engine, reports int) []round {
 	t.Helper()
 	if err := e.Record(context.Background(), true); err != nil {
@@ -32,12 +31,13 @@ func takeRounds(t testing.TB, e *engine.Engine, reports int) []round {
 	}
 	var out []round
 	for _, p := range parts {
-		out = append(out, round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, announce: true, lineage: lineage{{sampleBoot, 0}}, data: p.Round})
+		out = append(out, round{ref: ref{p.Array, p.Start}, from: p.From, to: p.To, geometry: p.Geometry, announce: true,
+			lineage: lineage{{sampleBoot, 0}}, data: p.Round})
 	}
 	return out
 }
 
-// sampleBoot is the boot of those who send sample messages.
+// sampleBoot is the boot of the senders of sample messages.
 const sampleBoot = 1<<40 + 5
 
 func sampleMessages(t testing.TB) []*message {
@@ -61,11 +61,16 @@ func sampleMessages(t testing.TB) []*message {
 			{ref: ref{engine.ArrayRevoked, 9}, version: 1, geometry: bits, lineage: lineage{{sampleBoot, 0}}}}},
 		{kind: kindHead, proof: to.proof, key: to.public},
 		{kind: kindHead, organisations: []Organisation{{1}, {1, 2}, {3}}},
-		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78, wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9}, {ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}, proofs: [][]byte{{1, 2}, {}, {3}}},
+		{kind: kindAsk, to: id.public.hint(), life: 77, boot: 78,
+			wants: []arrayHead{{ref: ref{engine.ArraySpam, 7}, version: 3, boot: 9},
+				{ref: ref{engine.ArrayCounts, 7}, version: 4, partial: true}}, proofs: [][]byte{{1, 2}, {}, {3}}},
 		{kind: kindAsk, to: id.public.hint()},
 		{kind: kindImage, image: image{ref{engine.ArrayCounts, 7}, 99, geometry, history, [][]byte{{1, 2, 3}, {}}}},
-		{kind: kindPages, to: id.public.hint(), lost: lostPages{ref: ref{engine.ArrayCounts, 7}, geometry: geometry, list: []uint64{0, 300}}},
-		{kind: kindRefill, to: id.public.hint(), lost: lostPages{ref: ref{engine.ArraySpam, 7}, geometry: bits, list: []uint64{5, 1}, pages: [][]byte{{1, 2, 3}, {}}}},
+		{kind: kindPages, to: id.public.hint(),
+			lost: lostPages{ref: ref{engine.ArrayCounts, 7}, geometry: geometry, list: []uint64{0, 300}}},
+		{kind: kindRefill, to: id.public.hint(),
+			lost: lostPages{ref: ref{engine.ArraySpam, 7}, geometry: bits, list: []uint64{5, 1},
+				pages: [][]byte{{1, 2, 3}, {}}}},
 		// Of a former secret of the network.
 		{kind: kindDelta, rounds: rounds},
 		{kind: kindHead, heads: []arrayHead{
@@ -80,8 +85,8 @@ func sampleMessages(t testing.TB) []*message {
 	return samples
 }
 
-// TestMessageRoundTrip: what was sent is what is read, whoever has the key sees
-// whether a bit has changed, and no part of a message is a message.
+// TestMessageRoundTrip checks that a message is read as it was sent, that the key reveals any
+// changed bit, and that no part of a message is a message.
 func TestMessageRoundTrip(t *testing.T) {
 	for _, m := range sampleMessages(t) {
 		_, id := identity(t)
@@ -165,12 +170,13 @@ func FuzzParseMessage(f *testing.F) {
 			}
 		}
 		if m.proof == nil {
-			// What was read can be said again, and means the same.
+			// A message that was read can be sent again, with the same meaning.
 			again, err := parseMessage(appendMessage(nil, m, id), testSecret.ID())
 			if err != nil {
 				t.Fatalf("what was read is not read again: %v", err)
 			}
-			if again.stamp != m.stamp || len(again.rounds) != len(m.rounds) || !reflect.DeepEqual(again.heads, m.heads) || !slices.Equal(again.organisations, m.organisations) || !reflect.DeepEqual(again.wants, m.wants) {
+			if again.stamp != m.stamp || len(again.rounds) != len(m.rounds) || !reflect.DeepEqual(again.heads, m.heads) ||
+				!slices.Equal(again.organisations, m.organisations) || !reflect.DeepEqual(again.wants, m.wants) {
 				t.Fatalf("read %+v, then %+v", m, again)
 			}
 		}
@@ -183,7 +189,8 @@ func TestIdentity(t *testing.T) {
 	if err != nil || again.ID() != id.ID() || len(id.ID()) != 56 || !isID(id.ID()) {
 		t.Errorf("opened again: %v, %v; want %s", again, err, id.ID())
 	}
-	for _, bad := range []string{"", "U", strings.Replace(id.ID(), id.ID()[9:10], "1", 1), "S" + id.ID()[1:], id.ID() + "A"} {
+	for _, bad := range []string{"", "U", strings.Replace(id.ID(), id.ID()[9:10], "1", 1), "S" + id.ID()[1:],
+		id.ID() + "A"} {
 		if isID(bad) {
 			t.Errorf("%q is taken for the key of a node", bad)
 		}
@@ -203,8 +210,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// FuzzParseSuccession: the proof of a change of keys comes with connections to a
-// hub, from anybody.
+// FuzzParseSuccession: the proof of a change of keys arrives with connections to a hub, from any
+// client.
 func FuzzParseSuccession(f *testing.F) {
 	dir, _ := identity(f)
 	_, to, err := RotateIdentity(dir)

@@ -21,10 +21,11 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "seed of the first schedule of TestModel")
 )
 
-// TestModel runs random schedules of reports, publications, losses, repetitions,
-// reorderings, crashes, restores, clock jumps and evictions on two to eight
-// nodes, and compares what they say at the end with maps that took the reports
-// alone. A soak: go test ./internal/mesh -run TestModel$ -schedules 5000 -seed 1000
+// TestModel runs random schedules of reports, publications, losses, repetitions, reorderings,
+// crashes, restores, clock jumps and evictions on two to eight nodes. It compares their answers at
+// the end with maps of the reports alone. A soak:
+//
+//	go test ./internal/mesh -run TestModel$ -schedules 5000 -seed 1000
 func TestModel(t *testing.T) {
 	n := *schedules
 	if testing.Short() {
@@ -43,14 +44,14 @@ func TestModel(t *testing.T) {
 	done.complete(t, n, stepKinds)
 }
 
-// TestModelAgain runs schedules that once failed, several times each: goroutines
-// take turns at random.
+// TestModelAgain runs schedules that once failed, several times each: the order of goroutines is
+// random.
 func TestModelAgain(t *testing.T) {
 	var done tallyOfSteps
 	for _, seed := range []uint64{
 		117,  // sound arrays of a peer that went back kept its other ones refused
-		5267, // who went back was not shown its newest life by those who had only heard of it
-		6061, // that proof was lost with a restart of who held it
+		5267, // peers that had only seen the newest incarnation's head did not prove it to an origin that went back
+		6061, // that proof was lost with a restart of its holder
 	} {
 		for range 8 {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -60,8 +61,8 @@ func TestModelAgain(t *testing.T) {
 	}
 }
 
-// TestModelDays is TestModel with clocks that step by days, so that there are many
-// generations, and administrators who roll peers back.
+// TestModelDays is TestModel with clocks that step by days, so that there are many generations, and
+// administrators who roll peers back.
 func TestModelDays(t *testing.T) {
 	n := *schedules / 10
 	if testing.Short() {
@@ -80,9 +81,9 @@ func TestModelDays(t *testing.T) {
 	done.complete(t, n, daySteps)
 }
 
-// TestModelEdits is TestModel with a broker that also changes what it passes on and stores, and
-// passes on one message for another: counts are exact all the same, and nobody is put in
-// quarantine for what the broker did.
+// TestModelEdits is TestModel with a broker that also changes messages in flight and in storage,
+// and delivers one message in place of another. Counts are exact all the same, and no peer is
+// quarantined for the broker's faults.
 func TestModelEdits(t *testing.T) {
 	n := *schedules / 10
 	if testing.Short() {
@@ -109,17 +110,17 @@ func (e editor) faults(loss, repeat, delay float64) {
 	e.edits(loss)
 }
 
-// Kinds of steps that a model without them would not be worth much.
+// Steps without which a model would not be worth much.
 var stepKinds = []string{
 	"reports", "pause", "faults", "cut off", "connected", "stopped", "killed", "backup", "restored", "copied back",
 	"machine rolled back", "broker wiped", "clock set", "evicted", "long pause", "merged",
 }
 
-// daySteps are those of schedules in which clocks step by days. Arrays of so many generations
-// are merged in few of them.
+// daySteps are the steps of schedules in which clocks step by days. Few of them merge arrays,
+// because of the number of generations.
 var daySteps = append([]string{"clock moved by days", "rolled back"}, stepKinds[:len(stepKinds)-1]...)
 
-// A tallyOfSteps counts what schedules did.
+// A tallyOfSteps counts the steps of schedules.
 type tallyOfSteps struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -134,7 +135,7 @@ func (s *tallyOfSteps) add(kind string) {
 	s.n[kind]++
 }
 
-// complete fails the test if one of some kinds of steps never happened in many schedules.
+// complete fails the test if one of the given kinds of steps never happened in many schedules.
 func (s *tallyOfSteps) complete(t *testing.T, schedules int, kinds []string) {
 	t.Helper()
 	t.Logf("steps of %d schedules: %v", schedules, s.n)
@@ -214,7 +215,8 @@ func (w *world) stepOfDays() {
 	}
 	w.say("rolled back", n)
 	if newest := time.Unix(int64(o.newest()), 0); n.now().Before(newest) {
-		// Whether such a generation is dropped depends on whether it has come here already.
+		// A generation further ahead is dropped or not, depending on whether it has already arrived
+		// here.
 		n.offset.Store(int64(time.Until(newest) + time.Hour))
 	}
 	oldest := uint64(n.now().Unix())
@@ -223,7 +225,7 @@ func (w *world) stepOfDays() {
 	}
 	since := oldest + w.rng.Uint64N(uint64(n.now().Unix())-oldest+1)
 	if w.rng.IntN(2) == 0 {
-		since -= since % (24 * 60 * 60) // when a generation began
+		since -= since % (24 * 60 * 60) // start of a generation
 	}
 	if err := n.mesh.RollbackPeer(w.t.Context(), o.id.ID(), time.Unix(int64(since), 0)); err != nil {
 		w.t.Fatal(err)
@@ -231,7 +233,7 @@ func (w *world) stepOfDays() {
 	n.refused[o] = append(n.refused[o], stretch{since, uint64(n.now().Unix())})
 }
 
-// sameTime sets all clocks to the furthest, so that nothing is in anybody's future.
+// sameTime sets all clocks to the furthest, so that no generation is in a node's future.
 func (w *world) sameTime() {
 	furthest := int64(0)
 	for _, n := range w.nodes {
@@ -242,7 +244,7 @@ func (w *world) sameTime() {
 	}
 }
 
-// two returns a node and another one.
+// two returns two different nodes.
 func (w *world) two() (n, o *node) {
 	n = w.nodes[w.rng.IntN(len(w.nodes))]
 	return n, w.nodes[(n.i+1+w.rng.IntN(len(w.nodes)-1))%len(w.nodes)]
@@ -253,7 +255,7 @@ func (w *world) say(what string, n *node) {
 	w.log.Info("--- "+what, "node", n.i, "time", time.Now().Format(time.TimeOnly))
 }
 
-// step does something at random.
+// step takes a random step.
 func (w *world) step() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	say := func(what string) { w.say(what, n) }
@@ -315,8 +317,8 @@ func cloned(begun map[uint64]counts) map[uint64]counts {
 	return out
 }
 
-// counts returns what a node should count of a signature: what all were told, without the
-// generations that it has rolled back.
+// counts returns the counts of a signature that a node should have: the reports to all nodes,
+// without the generations that it has rolled back.
 func (w *world) counts(n *node, sig int) map[bulkhead.Vote]uint32 {
 	want := make(map[bulkhead.Vote]uint32)
 	for _, o := range w.nodes {
@@ -344,14 +346,15 @@ func (n *node) takeBackup() {
 	}
 }
 
-// restore starts the node again from its backup: "restored" as bulkhead restore
-// does; "copied back" with a copy of the store of which nobody is told; "machine
-// rolled back", where what the mesh remembers is as old as the store.
+// restore starts the node again from its backup: "restored" as bulkhead restore does; "copied back"
+// with a copy of the store that no component is notified of; "machine rolled back", where the state
+// of the mesh is as old as the store.
 func (n *node) restore(how string) {
 	n.stop(n.w.rng.IntN(2) == 0)
 	old := n.folder()
 	n.data++
-	_, err := store.Restore(n.w.t.Context(), bytes.NewReader(n.backup), n.folder(), store.Options{Durability: store.Relaxed})
+	_, err := store.Restore(n.w.t.Context(), bytes.NewReader(n.backup), n.folder(),
+		store.Options{Durability: store.Relaxed})
 	if err != nil {
 		n.w.t.Fatal(err)
 	}
@@ -378,15 +381,15 @@ func (n *node) restore(how string) {
 	n.start()
 }
 
-// compare compares what every node says with the sum of what was reported, and
-// returns what is wrong.
+// compare compares every node's answers with the sum of the reports, and returns the errors.
 func (w *world) compare() (wrong []string) {
 	t := w.t
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for _, n := range w.nodes {
 		for _, p := range n.mesh.Status().Peers {
 			if p.Quarantine != "" || p.Missing > 0 {
-				fail("node %d of peer %s: quarantine %q, %d changes missing, asked %d times, error %q, refused %v", n.i, p.Name, p.Quarantine, p.Missing, p.Asked, p.Error, p.Refusals)
+				fail("node %d of peer %s: quarantine %q, %d changes missing, asked %d times, error %q, refused %v", n.i, p.Name,
+					p.Quarantine, p.Missing, p.Asked, p.Error, p.Refusals)
 			}
 		}
 	}
@@ -420,7 +423,8 @@ func (w *world) compare() (wrong []string) {
 				}
 			}
 			if n.limit == 0 && !w.days && (f.Sightings != first.Sightings || f.Spam != first.Spam || f.Ham != first.Ham) {
-				fail("signature %d: node %d says %d, %d spam, %d ham, node %d %d, %d, %d", sig, n.i, f.Sightings, f.Spam, f.Ham, exact.i, first.Sightings, first.Spam, first.Ham)
+				fail("signature %d: node %d says %d, %d spam, %d ham, node %d %d, %d, %d", sig, n.i, f.Sightings, f.Spam, f.Ham,
+					exact.i, first.Sightings, first.Spam, first.Ham)
 			}
 		}
 	}

@@ -16,35 +16,36 @@ import (
 
 const (
 	imagesAge    = 14 * 24 * time.Hour // how long the broker keeps images
-	imagesShare  = 4                   // how many times the bytes of deltas they may have
+	imagesShare  = 4                   // limit of the images' bytes, as a multiple of the deltas' limit
 	brokerWait   = 10 * time.Second    // longest wait for one answer of the broker
 	reconnect    = 500 * time.Millisecond
-	connectWait  = 5 * time.Second // for one try
+	connectWait  = 5 * time.Second // for one attempt
 	pingInterval = 10 * time.Second
-	maxPings     = 2 // without an answer
+	maxPings     = 2 // unanswered
 	flushWait    = 2 * time.Second
-	maxUnread    = 32 << 20       // bytes of one subscription that wait for the receiver
-	maxAhead     = 2 * maxMessage // bytes of stored messages on the way; more than the largest
+	maxUnread    = 32 << 20       // bytes of one subscription that may wait for the receiver
+	maxAhead     = 2 * maxMessage // bytes of stored messages in flight; more than the largest message
 )
 
 // A natsBus is one connection to a NATS server or cluster.
 type natsBus struct {
 	opts   *Options
-	server string // as people may see it
+	server string // printable address, without passwords
 	names  names
 	create bool // the node may create the streams
-	owner  bool // the streams are this node's alone, and have the limits that it is given
+	owner  bool // the streams are this node's alone, and get the configured limits
 	conn   *nats.Conn
 	ups    chan struct{}
-	// holder is the key of the hub at the other end, once it is known; nil: it is no hub.
+	// holder is the key of the hub at the other end, once it is known; nil: the other end is no
+	// hub.
 	holder *atomic.Pointer[public]
 
 	mu       sync.Mutex
 	last     error
-	denied   string // what the server said last to have denied
+	denied   string // what the server last reported as denied
 	deniedAt time.Time
-	trouble  string        // what is wrong with the server
-	answered time.Duration // what the server took to answer when it was asked last
+	trouble  string        // the server's present problem
+	answered time.Duration // how long the server's last answer took
 }
 
 // names are the subjects and streams of a network.
@@ -60,7 +61,7 @@ func (n names) subject(t topic) string {
 	return s
 }
 
-// headsOfAll are the heads of all networks, and headsOf those of one node in any.
+// headsOfAll matches the heads of all networks, and headsOf the heads of one node in any network.
 const headsOfAll = "bh.*.h.*"
 
 func (n names) headsOf(h hint) string { return "bh.*.h." + h.String() }
@@ -79,7 +80,7 @@ func (n names) parse(subject string) (t topic, ok bool) {
 
 func (n names) all(k kind) string { return "bh." + n.net + "." + string(rune(k)) + ".*" }
 
-// asksFor are the asks for a node, and asksOf those of one.
+// asksFor matches the asks addressed to a node, and asksOf the asks sent by a node.
 func (n names) asksFor(h hint) string {
 	return n.subject(topic{kind: kindAsk, origin: h}) + ".*"
 }
@@ -119,8 +120,8 @@ func dial(o *Options, server string, create bool, options ...nats.Option) (*nats
 	return b, nil
 }
 
-// redacted returns a list of URLs without the passwords in them. A user without one
-// is a token.
+// redacted returns a list of URLs without the passwords in them. A user without a password is a
+// token, and is hidden.
 func redacted(servers string) string {
 	list := strings.Split(servers, ",")
 	for i, s := range list {
@@ -138,11 +139,11 @@ func redacted(servers string) string {
 
 func inbox(h hint) string { return "_INBOX_" + h.String() }
 
-// cleared keeps the text of an error of the broker's library and not its type.
+// cleared keeps the text of an error of the NATS library, and drops its type.
 func cleared(err error) error { return errors.New(err.Error()) }
 
-// watchEntry notes why no server has let the node in yet, until one does: the library tells
-// that only of a connection that was there before.
+// watchEntry records why no server has admitted the node yet, until one does. The library reports
+// that only for a connection that was established before.
 func (b *natsBus) watchEntry(ctx context.Context) {
 	last := ""
 	for !b.conn.IsConnected() {
@@ -159,8 +160,10 @@ func (b *natsBus) watchEntry(ctx context.Context) {
 }
 
 func (b *natsBus) failed(err error) {
-	// A broker may let nobody hear other networks, and an older hub knows of no other secret.
-	if err == nil || strings.Contains(err.Error(), headsOfAll) || strings.Contains(err.Error(), secretSubject(b.opts.Identity.public.hint())) {
+	// A broker may deny heads of other networks, and an older hub does not know the subject of
+	// secrets.
+	if err == nil || strings.Contains(err.Error(), headsOfAll) ||
+		strings.Contains(err.Error(), secretSubject(b.opts.Identity.public.hint())) {
 		return
 	}
 	b.mu.Lock()
@@ -173,7 +176,7 @@ func (b *natsBus) failed(err error) {
 	}
 }
 
-// lost notes that a connection has ended. The next one says anew what it denies.
+// lost records that a connection has ended. The next connection reports its denials anew.
 func (b *natsBus) lost(err error) {
 	b.mu.Lock()
 	b.denied = ""
@@ -181,8 +184,8 @@ func (b *natsBus) lost(err error) {
 	b.failed(err)
 }
 
-// cameUp tells the mesh that the bus is there. It runs on a goroutine of the
-// library, one at a time.
+// cameUp notifies the mesh that the bus has connected. It runs on a goroutine of the library, one
+// call at a time.
 func (b *natsBus) cameUp() {
 	b.mu.Lock()
 	b.last = nil
@@ -196,7 +199,7 @@ func (b *natsBus) cameUp() {
 func (b *natsBus) up() <-chan struct{} { return b.ups }
 
 func (b *natsBus) publish(t topic, msg []byte) error {
-	// No acknowledgement is asked for: what the broker loses, the versions show.
+	// No acknowledgement is requested: the versions reveal any message that the broker loses.
 	err := b.conn.Publish(b.names.subject(t), msg)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		return errTooLarge
@@ -256,8 +259,8 @@ func (b *natsBus) listenImages(origin hint, handle func(arrival)) (func(), error
 
 func (b *natsBus) proves() bool { return b.owner }
 
-// jetStreamAPI returns the prefix of the subjects under which the JetStream of a domain, "" for
-// the server's own, is asked.
+// jetStreamAPI returns the prefix of the subjects for requests to the JetStream of a domain; "" is
+// the server's own.
 func jetStreamAPI(domain string) string {
 	if domain == "" {
 		return jetstream.DefaultAPIPrefix
@@ -265,7 +268,7 @@ func jetStreamAPI(domain string) string {
 	return "$JS." + domain + ".API."
 }
 
-// streams returns what the broker stores in, made if need be.
+// streams returns the broker's JetStream, after making the streams if needed.
 func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 	js, err := jetstream.NewWithAPIPrefix(b.conn, jetStreamAPI(b.opts.Domain))
 	if err != nil {
@@ -279,15 +282,18 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 		MaxAge: b.opts.StreamAge, MaxBytes: b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
 	}
 	images := jetstream.StreamConfig{
-		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1, MaxMsgSize: maxMessage,
-		MaxAge: imagesAge, MaxBytes: imagesShare * b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
+		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1,
+		MaxMsgSize: maxMessage,
+		MaxAge:     imagesAge, MaxBytes: imagesShare * b.opts.StreamBytes, Storage: jetstream.FileStorage,
+		Replicas: b.opts.Replicas,
 	}
 	for _, cfg := range []jetstream.StreamConfig{deltas, images} {
 		stream, err := js.Stream(ctx, cfg.Name)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			_, err = js.CreateStream(ctx, cfg)
-		case err == nil && b.owner && (stream.CachedInfo().Config.MaxBytes != cfg.MaxBytes || stream.CachedInfo().Config.MaxAge != cfg.MaxAge):
+		case err == nil && b.owner &&
+			(stream.CachedInfo().Config.MaxBytes != cfg.MaxBytes || stream.CachedInfo().Config.MaxAge != cfg.MaxAge):
 			_, err = js.UpdateStream(ctx, cfg)
 		}
 		if err != nil {
@@ -314,8 +320,9 @@ func (b *natsBus) storedImages(ctx context.Context, origin hint, handle func(arr
 	}, handle)
 }
 
-// read hands over what a stream has stored at present.
-func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, handle func(arrival) bool) error {
+// read passes the messages that a stream has stored at present to handle.
+func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
+	handle func(arrival) bool) error {
 	setup, cancel := context.WithTimeout(ctx, brokerWait)
 	defer cancel()
 	js, err := b.streams(setup)
@@ -333,8 +340,8 @@ func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.Ordered
 	if info.NumPending == 0 {
 		return nil
 	}
-	// By bytes and not by messages: a broker ends a connection that has more on
-	// the way than it allows, 64 MiB by default, and all would be read again.
+	// Limit bytes and not messages. A broker closes a connection with more data in flight than it
+	// allows, 64 MiB by default, and everything would be read again.
 	messages, err := consumer.Messages(jetstream.PullMaxBytes(maxAhead))
 	if err != nil {
 		return fmt.Errorf("mesh: broker %s: %v", b.server, err)
@@ -358,7 +365,7 @@ func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.Ordered
 	}
 }
 
-// request asks the owner of a broker, and returns the answer.
+// request sends a request to the owner of a broker, and returns the answer.
 func (b *natsBus) request(ctx context.Context, subject string, data []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerWait)
 	defer cancel()
@@ -369,8 +376,8 @@ func (b *natsBus) request(ctx context.Context, subject string, data []byte) ([]b
 	return reply.Data, nil
 }
 
-// serve answers peers who ask this node's broker under a prefix and the start of their key.
-// Who is not to be answered is told nothing.
+// serve answers requests of peers to this node's broker, under a prefix and the start of their key.
+// A nil reply sends no answer.
 func (b *natsBus) serve(prefix string, tell func(from hint, data []byte) []byte) error {
 	_, err := b.conn.Subscribe(prefix+"*", func(msg *nats.Msg) {
 		from, ok := topic{kind: kindAsk, key: strings.TrimPrefix(msg.Subject, prefix)}.sender()
@@ -378,7 +385,7 @@ func (b *natsBus) serve(prefix string, tell func(from hint, data []byte) []byte)
 			return
 		}
 		if data := tell(from, msg.Data); data != nil {
-			_ = msg.Respond(data) // who does not hear it asks again
+			_ = msg.Respond(data) // a peer that misses the reply asks again
 		}
 	})
 	if err != nil {
@@ -393,7 +400,8 @@ func (b *natsBus) status() BusStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	stats := b.conn.Stats()
-	s := BusStatus{Server: b.server, Connected: b.conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes, Trouble: b.trouble, Answer: b.answered}
+	s := BusStatus{Server: b.server, Connected: b.conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes,
+		Trouble: b.trouble, Answer: b.answered}
 	if u := b.conn.ConnectedUrlRedacted(); u != "" && !strings.Contains(b.server, u) {
 		s.Server = u
 	}
@@ -404,7 +412,7 @@ func (b *natsBus) status() BusStatus {
 }
 
 func (b *natsBus) close() error {
-	// What was published may still wait in the buffer.
+	// Published messages may still wait in the buffer.
 	if b.conn.IsConnected() {
 		b.conn.FlushTimeout(flushWait)
 	}

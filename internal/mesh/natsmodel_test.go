@@ -15,10 +15,9 @@ import (
 
 var natsSchedules = flag.Int("nats-schedules", 6, "random schedules of TestModelNATS")
 
-// TestModelNATS runs the schedules of TestModel through a NATS server with
-// JetStream, in real time: a proxy before each node cuts, delays and ends
-// connections, and the server is killed and begins with nothing. Repetition and
-// loss are what comes of that.
+// TestModelNATS runs the schedules of TestModel through a NATS server with JetStream, in real time.
+// A proxy before each node cuts, delays and ends connections, and the server is killed and
+// restarted empty. Repetition and loss follow from that.
 func TestModelNATS(t *testing.T) {
 	n := *natsSchedules
 	if testing.Short() {
@@ -79,7 +78,8 @@ func newNATSNet(t *testing.T, seed uint64) *natsNet {
 
 func (k *natsNet) start() {
 	host, port := splitPort(k.t, k.address)
-	ns, err := server.NewServer(&server.Options{Host: host, Port: port, NoSigs: true, JetStream: true, StoreDir: memoryDir(k.t)})
+	ns, err := server.NewServer(&server.Options{Host: host, Port: port, NoSigs: true, JetStream: true,
+		StoreDir: memoryDir(k.t)})
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A lockedBuffer takes what two goroutines log.
+// A lockedBuffer holds the log of two goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -33,8 +33,8 @@ func (l *lockedBuffer) text() string {
 
 func (l *lockedBuffer) has(text string) bool { return strings.Contains(l.text(), text) }
 
-// TestWrongSecret: a node that joins a hub with another secret than the hub's is told
-// so, and so is the hub: in the log and where the state of peers is.
+// TestWrongSecret checks that a node that joins a hub with another secret than the hub's is
+// reported at both, in the log and in the state of peers.
 func TestWrongSecret(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)

@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// An Engine is what the mesh needs of [engine.Engine], which says what each
-// method does.
+// An Engine has the methods of [engine.Engine] that the mesh uses; they are documented there.
 type Engine interface {
 	Record(ctx context.Context, on bool) error
 	TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error)
@@ -40,96 +39,98 @@ type Engine interface {
 
 	Wounds(ctx context.Context) (engine.Wounds, error)
 	Heal(ctx context.Context, peer string, a engine.Array, start uint64, image []byte) error
-	HealSaid(ctx context.Context, a engine.Array, start uint64, images [][]byte, rounds []engine.Part) (pages int, err error)
+	HealSaid(ctx context.Context, a engine.Array, start uint64, images [][]byte,
+		rounds []engine.Part) (pages int, err error)
 	EndHealing(ctx context.Context) error
-	ReplicaPages(ctx context.Context, origin string, a engine.Array, start uint64, g filter.Geometry, list []int) ([][]byte, error)
+	ReplicaPages(ctx context.Context, origin string, a engine.Array, start uint64, g filter.Geometry,
+		list []int) ([][]byte, error)
 }
 
-// A Mode says where the broker is.
+// A Mode selects the broker.
 type Mode string
 
 // The modes.
 const (
 	Hub      Mode = "hub"      // in this process, for this node and its peers
-	Join     Mode = "join"     // in the processes of hubs; all that are named are used at once
+	Join     Mode = "join"     // in the processes of hubs; all configured hubs are used at once
 	External Mode = "external" // a NATS server, or a cluster of them, with JetStream
 )
 
-// A Role says what a node shares.
+// A Role selects what a node shares.
 type Role string
 
 // The roles.
 const (
 	Both      Role = "both"
-	Subscribe Role = "subscribe" // counts peers, and tells them nothing
-	Publish   Role = "publish"   // tells peers, and counts none: a spam trap
+	Subscribe Role = "subscribe" // counts peers, and publishes no counts
+	Publish   Role = "publish"   // publishes counts, and counts no peer: a spam trap
 )
 
-// Options is what a mesh needs to know. Zero fields have the defaults named,
-// except those that are required.
+// Options are the settings of a mesh. Zero fields have the defaults given here, except required
+// ones.
 type Options struct {
 	Dir      string    // required: folder of the mesh's own state
 	Identity *Identity // required
-	Engine   Engine    // required; no other mesh uses it, or the one before has closed
-	KeyID    uint64    // required: id of the network's key
-	// Secret is that key, which a hub tells those who join by invitation; zero: nobody is
-	// invited.
+	Engine   Engine    // required; used by no other open mesh
+	KeyID    uint64    // required: ID of the network's secret
+	// Secret is that secret. A hub sends it to nodes that join by invitation; zero: invitations are
+	// disabled.
 	Secret filter.Secret
 	// Former is the secrets that the network had before, newest first.
 	Former []filter.Secret
-	// Switch has the node count under another secret of its network, and share anew; it
-	// does not wait until that is done. It is called again until the mesh ends. nil: a
-	// new secret is never taken.
+	// Switch makes the node count under another secret of its network, and share anew. It returns
+	// before that is done, and is called again until the mesh ends. nil: a new secret is never
+	// taken.
 	Switch func(filter.Secret)
-	// Taker is the mesh of the same node that takes what the hubs of this one announce of
-	// another secret: of an aggregate, that of its members. nil: this one does.
+	// Taker is the mesh of the same node that takes secrets announced by the hubs of this one. For
+	// an aggregate it is the mesh of the members. nil: this mesh.
 	Taker *Mesh
-	// RekeyEvery is the time between two changes of the network's secret that a hub announces
-	// by itself; 0: never. MayRekey returns why the node could not take another one now; nil: it
+	// RekeyEvery is the time between two changes of the network's secret that a hub announces by
+	// itself; 0: never. MayRekey returns why the node could not take another secret now; nil: it
 	// always can.
 	RekeyEvery time.Duration
 	MayRekey   func() error
 	Store      string // incarnation of the store; a new one means that it was restored
-	// Unsynced says that reports are acknowledged before they are on disk.
+	// Unsynced is set if reports are acknowledged before they are on disk.
 	Unsynced bool
 	Name     string // of the node, for people
-	// Organisations returns whose counts are in the arrays of an aggregate, in any order;
-	// nil: the node's own alone.
+	// Organisations returns the organisations whose counts are in the arrays of an aggregate, in
+	// any order; nil: the counts are the node's own alone.
 	Organisations func() []Organisation
 
 	Mode    Mode     // required
 	Role    Role     // Both
 	Listen  string   // of a hub: "host:port"
 	Servers []string // of Join: "host:port" of each hub; of External: URLs of a cluster's servers
-	// Credentials is a file that an external server's operator gave: a user
-	// JWT with its key; or [NoCredentials]. CA is a PEM file of those who sign its certificate. Empty:
-	// the node's own key, and the system's authorities. Cert and Key are PEM files of a
-	// certificate that the node shows, and of its key; empty: none. All are read anew for
-	// each connection.
+	// Credentials is a file from an external server's operator, with a user JWT and its key, or
+	// [NoCredentials]. CA is a PEM file of the authorities that sign the server's certificate. If
+	// they are empty, the node uses its own key and the system's authorities. Cert and Key are PEM
+	// files of the node's client certificate and its key; empty: none. All are read anew for each
+	// connection.
 	Credentials string
 	CA          string
 	Cert, Key   string
-	// Domain is the JetStream domain of an external server that keeps the streams; empty: that of the server
-	// which the node is connected to.
+	// Domain is the JetStream domain of an external server that keeps the streams; empty: the
+	// domain of the server to which the node is connected.
 	Domain string
 
 	Interval  time.Duration // between two deltas: 1.5 s
 	Heartbeat time.Duration // between two heads: 30 s
-	// MaxAdds and MaxListings bound what one peer counts and lists in a minute;
-	// an hour's worth may come at once, and after a silence, up to StreamAge, what
-	// the peer may have added meanwhile. A peer that exceeds one is quarantined. 1e6
-	// and 1e5.
+	// MaxAdds and MaxListings bound the counts and listings that one peer adds in a minute; the
+	// defaults are 1e6 and 1e5. An hour's allowance may arrive at once. After a silence, the
+	// allowance of its time, up to StreamAge, may arrive as well. A peer that exceeds a bound is
+	// quarantined.
 	MaxAdds     float64
 	MaxListings float64
 
 	StreamAge   time.Duration // how long the broker keeps deltas: 72 h
-	StreamBytes int64         // and how much of them: 1 GiB
+	StreamBytes int64         // and how many bytes of them: 1 GiB
 	Replicas    int           // of the streams, in a cluster: 1
 
-	imageBytes int // of pages or rounds in one message, about: 384 KiB
+	imageBytes int // of pages or rounds in one message, approximately: 384 KiB
 
-	// Now is the wall clock; time.Now. Intervals are measured by the monotonic
-	// clock, which nobody sets.
+	// Now is the wall clock; time.Now by default. Intervals are measured by the monotonic clock,
+	// which cannot be set.
 	Now func() time.Time
 	Log *slog.Logger // nil discards
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// An Organisation is who has counted something: the first bytes of the public key of its
-// node. A node that publishes the sum of several, an aggregate, names all of them in every
-// head, so that nobody counts one twice.
+// An Organisation identifies a source of counts by the first bytes of the public key of its node.
+// An aggregate, a node that publishes the sum of several organisations, lists all of them in every
+// head, so that none is counted twice.
 type Organisation [8]byte
 
-// maxOrganisations is how many organisations an aggregate may name.
+// maxOrganisations bounds the organisations of one aggregate.
 const maxOrganisations = 4096
 
 func appendOrganisations(b []byte, list []Organisation) []byte {
@@ -21,7 +21,7 @@ func appendOrganisations(b []byte, list []Organisation) []byte {
 	return b
 }
 
-// parseOrganisations reads what appendOrganisations wrote. Its error wraps errMessage.
+// parseOrganisations reads the output of appendOrganisations. Its error wraps errMessage.
 func parseOrganisations(b []byte) (list []Organisation, err error) {
 	const size = len(Organisation{})
 	if len(b)%size != 0 || len(b)/size > maxOrganisations {
@@ -39,7 +39,8 @@ func parseOrganisations(b []byte) (list []Organisation, err error) {
 
 func compareOrganisations(a, b Organisation) int { return slices.Compare(a[:], b[:]) }
 
-// contains returns whose counts are in what the node publishes; nil if it is no aggregate.
+// contains returns the organisations in the counts that the node publishes; nil if it is no
+// aggregate.
 func (m *Mesh) contains() []Organisation {
 	if m.opts.Organisations == nil {
 		return nil
@@ -49,10 +50,10 @@ func (m *Mesh) contains() []Organisation {
 	return slices.Compact(list)
 }
 
-// Choose returns the keys of the peers that may be members of an aggregate of this node, and
-// all organisations that are then in it, the node first. These are the peers of weight 1 of
-// which named holds the key, the group or "*". Those with which there would be
-// too many organisations are not chosen, and left counts them.
+// Choose returns the keys of the peers that may be members of an aggregate of this node, and all
+// organisations that are then in it, the node first. Candidates are the peers of weight 1 whose key
+// or group is in named, or all peers of weight 1 if named has "*". Peers that would bring too many
+// organisations are not chosen; left counts them.
 func (m *Mesh) Choose(named []string) (keys []string, all []Organisation, left int) {
 	all = []Organisation{Organisation(m.opts.Identity.public.hint())}
 	for _, p := range m.peerList() {
@@ -90,19 +91,19 @@ func (m *Mesh) within(keys []string) map[Organisation]bool {
 	return out
 }
 
-// organisations notes what a head says about whose counts are in the sender's arrays.
+// organisations records which organisations a head lists for the sender's arrays.
 func (r *receiver) organisations(ctx context.Context, p *peer, t *track, m *message) {
 	if m.stamp.incarnation < t.named.incarnation || m.stamp.incarnation == t.named.incarnation && !m.stamp.newer(t.named) {
-		return // said again by somebody else
+		return // replayed by another node
 	}
 	t.named = m.stamp
 	r.figures(p.key.hint(), func(s *stats) { s.organisations = m.organisations })
 	r.suspend(ctx, p, r.m.twice(p.key.hint()))
 }
 
-// twice returns why an aggregate may not be counted, or "": an organisation in it is this
-// node, a peer that is counted, or in another aggregate that is counted. Who is counted
-// already stays, so that an aggregate that claims the organisations of others harms itself.
+// twice returns why an aggregate may not be counted, or "". A conflicting organisation in it is
+// this node, a counted peer, or in another counted aggregate. Peers that are counted already take
+// precedence, so an aggregate that claims the organisations of others harms only itself.
 func (m *Mesh) twice(h hint) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

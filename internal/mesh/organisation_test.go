@@ -18,10 +18,10 @@ func organisations(n int) (b []byte) {
 	return b
 }
 
-// orgOf returns the name of whom a key is.
+// orgOf returns the organisation of a key.
 func orgOf(id *Identity) Organisation { return Organisation(id.public.hint()) }
 
-// claims has a forger say whose counts are in its arrays.
+// claims makes a forger list organisations for its arrays.
 func (f *forger) claims(t *testing.T, to *site, list ...Organisation) {
 	t.Helper()
 	slices.SortFunc(list, compareOrganisations)
@@ -29,20 +29,24 @@ func (f *forger) claims(t *testing.T, to *site, list ...Organisation) {
 	synctest.Wait()
 }
 
-// TestNobodyTwice: an aggregate with somebody in it who is counted already is not counted,
-// and nobody else loses anything by what it claims.
+// TestNobodyTwice checks that an aggregate with an organisation that is counted already is not
+// counted, and that its claim costs no other peer anything.
 func TestNobodyTwice(t *testing.T) {
 	other := Organisation{0xff, 1}
 	for name, tt := range map[string]struct {
 		claim  func(s *site, direct, unweighed, first *forger) Organisation
 		reason string // "" if it is counted
 	}{
-		"somebody else":           {func(*site, *forger, *forger, *forger) Organisation { return Organisation{7} }, ""},
-		"the node itself":         {func(s *site, _, _, _ *forger) Organisation { return orgOf(s.id) }, "this node is in it"},
-		"a peer":                  {func(_ *site, d, _, _ *forger) Organisation { return orgOf(d.id) }, "is counted already"},
-		"a peer without weight":   {func(_ *site, _, u, _ *forger) Organisation { return orgOf(u.id) }, ""},
-		"one of another":          {func(*site, *forger, *forger, *forger) Organisation { return other }, "is in it, and in forger"},
-		"the key of an aggregate": {func(_ *site, _, _, f *forger) Organisation { return orgOf(f.id) }, ""}, // which counts nothing itself
+		"somebody else":         {func(*site, *forger, *forger, *forger) Organisation { return Organisation{7} }, ""},
+		"the node itself":       {func(s *site, _, _, _ *forger) Organisation { return orgOf(s.id) }, "this node is in it"},
+		"a peer":                {func(_ *site, d, _, _ *forger) Organisation { return orgOf(d.id) }, "is counted already"},
+		"a peer without weight": {func(_ *site, _, u, _ *forger) Organisation { return orgOf(u.id) }, ""},
+		"one of another": {func(*site, *forger, *forger, *forger) Organisation {
+			return other
+		}, "is in it, and in forger"},
+		"the key of an aggregate": {func(_ *site, _, _, f *forger) Organisation {
+			return orgOf(f.id)
+		}, ""}, // an aggregate counts nothing itself
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +69,7 @@ func TestNobodyTwice(t *testing.T) {
 				if got := s.peerOf(t, it.id).Organisations; got != 2 {
 					t.Errorf("%d organisations shown, want 2", got)
 				}
-				// Who is no longer counted is nobody's second.
+				// A peer that is no longer counted conflicts with no aggregate.
 				if err := s.EvictPeer(t.Context(), first.id.ID()); err != nil {
 					t.Fatal(err)
 				}
@@ -81,8 +85,8 @@ func TestNobodyTwice(t *testing.T) {
 	}
 }
 
-// TestOldClaims: what an aggregate said before is not taken for what it says now, and what it
-// says of a life that has only begun is.
+// TestOldClaims checks that an aggregate's former list is not taken for its present one, and that
+// the list of a new incarnation is accepted.
 func TestOldClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newMemBroker(rand.New(rand.NewPCG(1, 1)))
@@ -106,7 +110,7 @@ func TestOldClaims(t *testing.T) {
 	})
 }
 
-// TestChoose: members are those who are named, in full weight, with all who are in them.
+// TestChoose checks that members are the named peers of full weight, with all their organisations.
 func TestChoose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newMemBroker(rand.New(rand.NewPCG(1, 1)))

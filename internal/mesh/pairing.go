@@ -21,23 +21,23 @@ const (
 	invitationsFile = "invitations.json"
 	maxInvitations  = 256
 	maxLifetime     = 90 * 24 * time.Hour
-	// keepInvitation is how long an invitation is remembered after it has expired, so
-	// that who shows it is told why it is of no use.
+	// keepInvitation is how long an expired invitation is remembered, so that a node that presents
+	// it learns why it is invalid.
 	keepInvitation = 30 * 24 * time.Hour
-	// maxClocksApart is how far the clocks of a node that joins and of its inviter may
-	// differ: generations follow the clock.
+	// maxClocksApart is how far the clocks of a joining node and its inviter may differ:
+	// generations follow the clock.
 	maxClocksApart = 5 * time.Minute
 )
 
-// A NewInvitation says whom a node invites, and to what.
+// A NewInvitation describes an invitation to be made.
 type NewInvitation struct {
-	Name     string        // of who is invited, for people; "" for what he calls himself
-	Weight   float64       // with which he is counted here, 0 to 1
+	Name     string        // of the invited node, for people; "" for the node's own name
+	Weight   float64       // of the invited node here, 0 to 1
 	Uses     int           // how many nodes may join with it; 0: one
-	Accept   bool          // who shows it joins at once, and nobody needs to accept him
+	Accept   bool          // a node that presents it joins at once, without being accepted by hand
 	Lifetime time.Duration // from now; 0: two days
-	Hubs     []string      // where this node is found: "host:port"
-	Group    string        // of which who joins is a member from then on, and this node the keeper; "" for none
+	Hubs     []string      // addresses of this node: "host:port"
+	Group    string        // group that the invited node becomes a member of, with this node as keeper; "" for none
 }
 
 // InvitationStatus is the state of an invitation.
@@ -49,18 +49,18 @@ type InvitationStatus struct {
 	Accept  bool
 	Group   string
 	Expires time.Time
-	Joined  []Joiner // who showed it
+	Joined  []Joiner // nodes that presented it
 }
 
-// A Joiner is a node that has shown an invitation.
+// A Joiner is a node that has presented an invitation.
 type Joiner struct {
 	Key   string    `json:"key"`
 	Name  string    `json:"name,omitempty"`
-	At    time.Time `json:"at"` // when first
+	At    time.Time `json:"at"` // of the first time
 	State string    `json:"state"`
 }
 
-// An invite is an invitation as its inviter keeps it.
+// An invite is an invitation as its inviter stores it.
 type invite struct {
 	ID      string    `json:"id"`
 	Secret  []byte    `json:"secret"`
@@ -73,7 +73,7 @@ type invite struct {
 	Joiners []Joiner  `json:"joiners,omitempty"`
 }
 
-// A pairing is the invitations of a node.
+// A pairing holds the invitations of a node.
 type pairing struct {
 	mu   sync.Mutex
 	list []*invite
@@ -83,7 +83,9 @@ func (m *Mesh) loadInvitations() (err error) {
 	if m.pairing.list, err = readInvitations(m.opts.Dir); err != nil {
 		return err
 	}
-	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return v == nil || len(v.Secret) != secretBytes })
+	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool {
+		return v == nil || len(v.Secret) != secretBytes
+	})
 	return nil
 }
 
@@ -94,8 +96,8 @@ func readInvitations(dir string) (list []*invite, err error) {
 	return list, nil
 }
 
-// ForgetInvitations makes all invitations void of a node whose mesh folder is dir, and that
-// does not share at the moment: it is about to enter another network.
+// ForgetInvitations revokes all invitations of a node with the mesh folder dir. The node must not
+// be sharing: it is about to enter another network.
 func ForgetInvitations(dir string) error { return remove(dir, invitationsFile) }
 
 func remove(dir, file string) error {
@@ -105,7 +107,7 @@ func remove(dir, file string) error {
 	return nil
 }
 
-// saveInvitations writes the list, without what is long over. The caller holds its lock.
+// saveInvitations writes the list, without long expired invitations. The caller holds its lock.
 func (m *Mesh) saveInvitations() error {
 	now := m.opts.Now()
 	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return now.Sub(v.Expires) > keepInvitation })
@@ -116,19 +118,21 @@ func (m *Mesh) saveInvitations() error {
 	return writeFile(filepath.Join(m.opts.Dir, invitationsFile), data)
 }
 
-// Invite makes an invitation to the network and returns its line. Only a hub can, to
-// which others can connect who are no peers yet: of another node the error wraps
+// Invite makes an invitation to the network and returns its line. Only a hub can, because nodes
+// that are not peers yet can connect to it. For any other node the error wraps
 // [bulkhead.ErrForbidden].
 func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err error) {
 	if m.opts.Mode != Hub || m.opts.Secret.ID() != m.opts.KeyID {
-		return "", s, fmt.Errorf("%w: mesh: a node in mode %q invites nobody: have it done on a hub of the network", bulkhead.ErrForbidden, m.opts.Mode)
+		return "", s, fmt.Errorf("%w: mesh: a node in mode %q invites nobody: have it done on a hub of the network",
+			bulkhead.ErrForbidden, m.opts.Mode)
 	}
 	n.Uses, n.Lifetime = max(n.Uses, 1), cmp.Or(n.Lifetime, 48*time.Hour)
 	if err := checkPeer(n.Name, n.Weight); err != nil {
 		return "", s, err
 	}
 	if n.Uses > maxPeers || n.Lifetime < time.Minute || n.Lifetime > maxLifetime {
-		return "", s, fmt.Errorf("%w: mesh: an invitation for %d nodes and %v, want 1 to %d, and 1m to %v", bulkhead.ErrMalformed, n.Uses, n.Lifetime, maxPeers, maxLifetime)
+		return "", s, fmt.Errorf("%w: mesh: an invitation for %d nodes and %v, want 1 to %d, and 1m to %v",
+			bulkhead.ErrMalformed, n.Uses, n.Lifetime, maxPeers, maxLifetime)
 	}
 	name := m.opts.Name
 	v := &Invitation{
@@ -138,26 +142,30 @@ func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err err
 	if line, err = v.Line(); err != nil {
 		return "", s, err
 	}
-	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept, Group: n.Group, Expires: v.Expires}
+	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept,
+		Group: n.Group, Expires: v.Expires}
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
 	if len(m.pairing.list) >= maxInvitations {
-		return "", s, fmt.Errorf("%w: mesh: %d invitations, limit %d: withdraw some", bulkhead.ErrOverLimit, len(m.pairing.list), maxInvitations)
+		return "", s, fmt.Errorf("%w: mesh: %d invitations, limit %d: withdraw some", bulkhead.ErrOverLimit,
+			len(m.pairing.list), maxInvitations)
 	}
 	m.pairing.list = append(m.pairing.list, x)
 	if err := m.saveInvitations(); err != nil {
 		m.pairing.list = m.pairing.list[:len(m.pairing.list)-1]
 		return "", s, err
 	}
-	m.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses, "expires", v.Expires)
+	m.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses,
+		"expires", v.Expires)
 	return line, x.status(), nil
 }
 
 func (v *invite) status() InvitationStatus {
-	return InvitationStatus{ID: v.ID, Name: v.Name, Weight: v.Weight, Uses: v.Uses, Accept: v.Accept, Group: v.Group, Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
+	return InvitationStatus{ID: v.ID, Name: v.Name, Weight: v.Weight, Uses: v.Uses, Accept: v.Accept, Group: v.Group,
+		Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
 }
 
-// Invitations returns the invitations that are remembered.
+// Invitations returns the stored invitations.
 func (m *Mesh) Invitations() (out []InvitationStatus) {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
@@ -167,7 +175,7 @@ func (m *Mesh) Invitations() (out []InvitationStatus) {
 	return out
 }
 
-// Withdraw makes an invitation void. Who has joined with it stays a peer.
+// Withdraw revokes an invitation. A node that has joined with it stays a peer.
 func (m *Mesh) Withdraw(id string) error {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
@@ -179,8 +187,8 @@ func (m *Mesh) Withdraw(id string) error {
 	return m.saveInvitations()
 }
 
-// Decide accepts or refuses a node that has shown an invitation and waits. One that is
-// accepted is a peer from now on, and learns of it when it asks again.
+// Decide accepts or refuses a node that has presented an invitation and waits. An accepted node is
+// a peer from now on, and learns of it when it asks again.
 func (m *Mesh) Decide(ctx context.Context, key string, accept bool) error {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
@@ -203,7 +211,8 @@ func (m *Mesh) Decide(ctx context.Context, key string, accept bool) error {
 	return fmt.Errorf("%w: mesh: no node with the key %.80q waits", bulkhead.ErrMalformed, key)
 }
 
-// invited reports whether there is an invitation of that ID: who names it knows its line.
+// invited reports whether there is an invitation with that ID. A client that names it knows its
+// line.
 func (m *Mesh) invited(id string) bool {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
@@ -247,7 +256,8 @@ func (m *Mesh) accept(ctx context.Context, v *invite, j *Joiner) error {
 	if err := m.saveInvitations(); err != nil {
 		return err
 	}
-	m.opts.Log.Warn("a node has joined by invitation", "invitation", v.ID, "peer", cmp.Or(v.Name, j.Name), "key", j.Key, "weight", v.Weight)
+	m.opts.Log.Warn("a node has joined by invitation", "invitation", v.ID, "peer", cmp.Or(v.Name, j.Name), "key", j.Key,
+		"weight", v.Weight)
 	return nil
 }
 
@@ -277,7 +287,7 @@ func (m *Mesh) pair(ctx context.Context, id string, from hint, box []byte) []byt
 	return reply
 }
 
-// turnAway refuses what cannot be answered in secret.
+// turnAway refuses a request that cannot be answered in secret.
 func (m *Mesh) turnAway(id string, from hint, why string) []byte {
 	m.mu.Lock()
 	first := m.strange.add(reasonInvitation, why)
@@ -292,21 +302,24 @@ func (m *Mesh) turnAway(id string, from hint, why string) []byte {
 	return out
 }
 
-// decide says what becomes of a request. What it says about an invitation that is no good
-// is logged here, too: each time, since only who has the line is heard.
+// decide decides a request to join. It also logs each refusal because of an invalid invitation:
+// only a node with the line can cause one.
 func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply {
 	refuse := func(format string, args ...any) *pairReply {
 		why := fmt.Sprintf(format, args...)
-		m.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name, "key", q.Key, "name", q.Name, "why", why)
+		m.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name,
+			"key", q.Key, "name", q.Name, "why", why)
 		return &pairReply{State: pairRefused, Why: why}
 	}
 	now := m.opts.Now()
 	i := slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.Key == q.Key })
 	switch apart := q.Clock.Sub(now); {
 	case now.After(v.Expires):
-		return refuse("the invitation expired at %s; it is %s here", v.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return refuse("the invitation expired at %s; it is %s here", v.Expires.UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
 	case apart.Abs() > maxClocksApart:
-		return refuse("the clocks are %v apart: it is %s at the node that joins and %s at its inviter; set the one that is wrong",
+		return refuse(
+			"the clocks are %v apart: it is %s at the node that joins and %s at its inviter; set the one that is wrong",
 			apart.Abs().Round(time.Second), q.Clock.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case q.Key == m.opts.Identity.ID():
 		return refuse("the invitation is this node's own")
@@ -314,19 +327,22 @@ func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply
 		return &pairReply{State: pairRefused, Why: "the inviter has refused this node"}
 	case i < 0 && v.accepted() >= v.Uses:
 		last := v.Joiners[slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.State == pairAccepted })]
-		return refuse("the invitation was used already, by %s at %s: if that was not you, somebody else has the line", last.Key, last.At.UTC().Format(time.RFC3339))
+		return refuse("the invitation was used already, by %s at %s: if that was not you, somebody else has the line",
+			last.Key, last.At.UTC().Format(time.RFC3339))
 	case i < 0 && len(v.Joiners) >= 2*v.Uses+8:
 		return refuse("too many nodes have shown the invitation")
 	}
 	if i < 0 {
 		i = len(v.Joiners)
-		v.Joiners = append(v.Joiners, Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second), State: pairWaiting})
+		v.Joiners = append(v.Joiners,
+			Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second), State: pairWaiting})
 		if err := m.saveInvitations(); err != nil {
 			v.Joiners = v.Joiners[:i]
 			return refuse("%v", err)
 		}
 		if !v.Accept {
-			m.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name, "key", q.Key, "name", q.Name)
+			m.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name,
+				"key", q.Key, "name", q.Name)
 		}
 	}
 	j := &v.Joiners[i]

@@ -24,7 +24,7 @@ type host struct {
 	clock   atomic.Int64
 }
 
-// now is what the hub's clock shows, which tests set.
+// now is the hub's clock, which tests set.
 func (h *host) now() time.Time { return time.Unix(0, h.clock.Load()) }
 
 func newHost(t *testing.T) *host {
@@ -32,7 +32,8 @@ func newHost(t *testing.T) *host {
 	h := &host{address: freePort(t)}
 	h.clock.Store(time.Now().UnixNano())
 	dir, id := identity(t)
-	o := quick(Options{Dir: dir, Identity: id, KeyID: testSecret.ID(), Secret: testSecret, Mode: Hub, Listen: h.address, Name: "alice"})
+	o := quick(Options{Dir: dir, Identity: id, KeyID: testSecret.ID(), Secret: testSecret, Mode: Hub, Listen: h.address,
+		Name: "alice"})
 	o.Engine, o.Log, o.Now = smallEngine(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
 	var err error
 	if h.Mesh, err = Open(t.Context(), o); err != nil {
@@ -50,7 +51,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// invite returns the invitation that a line is of.
+// invite returns the invitation of a new line.
 func (h *host) invite(t *testing.T, n NewInvitation) *Invitation {
 	t.Helper()
 	n.Hubs = []string{h.address}
@@ -70,9 +71,9 @@ func (h *host) join(t *testing.T, v *Invitation, id *Identity) (Joined, error) {
 	return JoinBy(t.Context(), v, id, "joiner", h.now)
 }
 
-// TestJoinBy: who shows an invitation gets the secret of the network when the inviter has
-// accepted, is a peer there with the name and weight of the invitation, and gets it again
-// if he asks again. Everybody else is told why not, and so is the inviter.
+// TestJoinBy checks that a node that presents an invitation gets the secret of the network when the
+// inviter has accepted. It is then a peer with the name and weight of the invitation, and gets the
+// secret again if it asks again. All others get the reason of the refusal, and so does the inviter.
 func TestJoinBy(t *testing.T) {
 	h := newHost(t)
 	_, bob := identity(t)
@@ -86,7 +87,8 @@ func TestJoinBy(t *testing.T) {
 		}
 	}
 	list := h.Invitations()
-	if len(list) != 1 || len(list[0].Joined) != 1 || list[0].Joined[0].Key != bob.ID() || list[0].Joined[0].State != pairWaiting {
+	if len(list) != 1 || len(list[0].Joined) != 1 || list[0].Joined[0].Key != bob.ID() ||
+		list[0].Joined[0].State != pairWaiting {
 		t.Fatalf("%+v", list)
 	}
 	if !h.log.has("wants to join") || len(h.Status().Peers) != 0 {
@@ -131,12 +133,14 @@ func TestJoinBy(t *testing.T) {
 	late := h.invite(t, NewInvitation{Accept: true, Lifetime: time.Hour})
 	start := h.now()
 	j, err := JoinBy(t.Context(), late, eve, "", func() time.Time { return start.Add(20 * time.Minute) })
-	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "clocks are 20m0s apart") || j != (Joined{}) || !h.log.has("clocks are 20m0s apart") {
+	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "clocks are 20m0s apart") ||
+		j != (Joined{}) || !h.log.has("clocks are 20m0s apart") {
 		t.Errorf("clocks apart: %+v, %v", j, err)
 	}
 	h.clock.Store(start.Add(2 * time.Hour).UnixNano())
 	j, err = JoinBy(t.Context(), late, eve, "", func() time.Time { return start })
-	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "expired at") || j != (Joined{}) || !h.log.has("expired at") {
+	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "expired at") || j != (Joined{}) ||
+		!h.log.has("expired at") {
 		t.Errorf("expired there: %+v, %v", j, err)
 	}
 	refused("expired here", late, eve, "expired at")
@@ -164,12 +168,13 @@ func TestJoinBy(t *testing.T) {
 	if err := h.Decide(t.Context(), eve.ID(), true); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("accept who does not wait: %v", err)
 	}
-	// Who was evicted does not come back with the line that he came with.
+	// An evicted node does not come back with the same line.
 	if err := h.EvictPeer(t.Context(), bob.ID()); err != nil {
 		t.Error(err)
 	}
 	refused("evicted", v, bob, "evicted")
-	for _, bad := range []NewInvitation{{Weight: 2}, {Uses: 5000}, {Lifetime: time.Second}, {Name: strings.Repeat("x", 70)}} {
+	for _, bad := range []NewInvitation{{Weight: 2}, {Uses: 5000}, {Lifetime: time.Second},
+		{Name: strings.Repeat("x", 70)}} {
 		bad.Hubs = []string{h.address}
 		if text, _, err := h.Invite(bad); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
 			t.Errorf("invitation %+v: %q, %v", bad, text, err)
@@ -177,7 +182,7 @@ func TestJoinBy(t *testing.T) {
 	}
 }
 
-// connectAs connects to a hub as whoever has a key and shows a token.
+// connectAs connects to a hub with a key and a token.
 func connectAs(t *testing.T, address string, id *Identity, token string) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect("tls://"+address, nats.Secure(&tls.Config{InsecureSkipVerify: true}), signIn(id, token),
@@ -189,8 +194,8 @@ func connectAs(t *testing.T, address string, id *Identity, token string) *nats.C
 	return conn
 }
 
-// TestInvitedHearNothing: who has only an invitation may ask to join, and neither hears
-// nor says anything else.
+// TestInvitedHearNothing checks that a node with only an invitation may ask to join, and neither
+// receive nor send any other message.
 func TestInvitedHearNothing(t *testing.T) {
 	h := newHost(t)
 	v := h.invite(t, NewInvitation{})
@@ -212,14 +217,15 @@ func TestInvitedHearNothing(t *testing.T) {
 		t.Errorf("%v", conn.LastError())
 	}
 	before := h.Status().Strangers
-	// A request in another's name, and one that wants its answer elsewhere.
+	// A request in another node's name, and one with a reply address elsewhere.
 	if err := conn.Publish(pairSubject(v.id(), h.opts.Identity.public.hint()), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.PublishRequest(pairSubject(v.id(), eve.public.hint()), "bh.x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if msg, err := conn.Request(pairSubject(v.id(), eve.public.hint()), []byte("nonsense"), 5*time.Second); err != nil || !strings.Contains(string(msg.Data), "sealed with another secret") {
+	if msg, err := conn.Request(pairSubject(v.id(), eve.public.hint()), []byte("nonsense"),
+		5*time.Second); err != nil || !strings.Contains(string(msg.Data), "sealed with another secret") {
 		t.Errorf("nonsense: %v", err)
 	}
 	if n := h.Status().Strangers[reasonInvitation] - before[reasonInvitation]; n != 1 {

@@ -16,25 +16,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// How a node that joins and its inviter speak. The request is sealed with a key that
-// follows from the invitation's secret; the reply with one that follows from that and a
-// Diffie-Hellman exchange, so that a broker in between learns nothing, nor does anybody
-// who finds the line later. docs/specs/invitation.md#the-exchange.
+// This is the exchange of a joining node and its inviter. The request is sealed with a key derived
+// from the invitation's secret. The reply is sealed with a key derived from that secret and a
+// Diffie-Hellman exchange. A broker in between learns nothing, and neither does a later finder of
+// the line. docs/specs/invitation.md#the-exchange.
 
-// pairRequest is what a node says that wants to join.
+// pairRequest is a node's request to join.
 type pairRequest struct {
 	Key       string    `json:"key"`
 	Name      string    `json:"name,omitempty"`
 	Clock     time.Time `json:"clock"`
 	Exchange  []byte    `json:"exchange"`  // X25519, for the reply alone
-	Signature []byte    `json:"signature"` // by Key, of the ID and Exchange
+	Signature []byte    `json:"signature"` // by Key, over the ID and Exchange
 }
 
 func pairText(id string, exchange []byte) []byte {
 	return append([]byte("bulkhead mesh join v1\x00"+id+"\x00"), exchange...)
 }
 
-// What becomes of a request.
+// Outcomes of a request.
 const (
 	pairAccepted = "accepted"
 	pairWaiting  = "waiting"
@@ -47,7 +47,7 @@ type pairReply struct {
 	Why    string    `json:"why,omitempty"` // of a refusal
 	Clock  time.Time `json:"clock"`
 	Name   string    `json:"name,omitempty"`   // of the inviter
-	Secret []byte    `json:"secret,omitempty"` // of the network, to who is accepted
+	Secret []byte    `json:"secret,omitempty"` // of the network, for an accepted node
 }
 
 // A Member is a node of a group.
@@ -56,22 +56,24 @@ type Member struct {
 	Name string `json:"name,omitempty"`
 }
 
-// pairEnvelope is how the reply travels.
+// pairEnvelope is the form in which the reply is sent.
 type pairEnvelope struct {
-	Why      string `json:"why,omitempty"`      // a refusal of what could not be opened
+	Why      string `json:"why,omitempty"`      // refusal of a request that could not be opened
 	Exchange []byte `json:"exchange,omitempty"` // X25519
 	Box      []byte `json:"box,omitempty"`
 }
 
 const maxPair = 256 << 10 // bytes of a request or a reply
 
-// errSealed says that a box does not open: of another secret, or changed on its way.
+// errSealed reports that a box does not open: it was sealed with another secret, or changed on its
+// way.
 var errSealed = errors.New("mesh: sealed with another secret, or changed on its way")
 
 func pairKey(secret [secretBytes]byte, shared []byte, what string) []byte {
-	key, err := hkdf.Key(sha256.New, append(secret[:], shared...), nil, "bulkhead mesh join v1 "+what, chacha20poly1305.KeySize)
+	key, err := hkdf.Key(sha256.New, append(secret[:], shared...), nil, "bulkhead mesh join v1 "+what,
+		chacha20poly1305.KeySize)
 	if err != nil {
-		panic(err) // of a hash that is unsafe, or a length that is too large
+		panic(err) // the hash is unsafe, or the length too large
 	}
 	return key
 }
@@ -79,7 +81,7 @@ func pairKey(secret [secretBytes]byte, shared []byte, what string) []byte {
 func seal(key, plain []byte, to string) []byte {
 	aead, err := chacha20poly1305.NewX(key)
 	if err != nil {
-		panic(err) // the key is of the right size
+		panic(err) // the key has the right size
 	}
 	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(plain)+aead.Overhead())
 	rand.Read(nonce)
@@ -98,8 +100,9 @@ func unseal(key, box []byte, to string) ([]byte, error) {
 	return plain, nil
 }
 
-// sealRequest returns a request, sealed, and the private half of its exchange.
-func sealRequest(v *Invitation, id *Identity, name string, now time.Time) (box []byte, private *ecdh.PrivateKey, err error) {
+// sealRequest returns a sealed request, and the private half of its exchange.
+func sealRequest(v *Invitation, id *Identity, name string,
+	now time.Time) (box []byte, private *ecdh.PrivateKey, err error) {
 	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
@@ -112,7 +115,7 @@ func sealRequest(v *Invitation, id *Identity, name string, now time.Time) (box [
 	return seal(pairKey(v.secret, nil, "request"), data, v.id()), private, nil
 }
 
-// openRequest opens and checks a request for an invitation that has a secret.
+// openRequest opens and checks a request for an invitation with the given secret.
 func openRequest(secret [secretBytes]byte, id string, box []byte) (q pairRequest, key public, err error) {
 	if len(box) > maxPair {
 		return q, key, errSealed
@@ -133,7 +136,7 @@ func openRequest(secret [secretBytes]byte, id string, box []byte) (q pairRequest
 	return q, key, checkPeer(q.Name, 0)
 }
 
-// sealReply answers a request.
+// sealReply seals the answer to a request.
 func sealReply(secret [secretBytes]byte, id string, q *pairRequest, r *pairReply) ([]byte, error) {
 	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
 	if err != nil {
@@ -151,7 +154,8 @@ func sealReply(secret [secretBytes]byte, id string, q *pairRequest, r *pairReply
 	if err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
-	return json.Marshal(pairEnvelope{Exchange: private.PublicKey().Bytes(), Box: seal(pairKey(secret, shared, "reply"), data, id+" "+q.Key)})
+	return json.Marshal(pairEnvelope{Exchange: private.PublicKey().Bytes(),
+		Box: seal(pairKey(secret, shared, "reply"), data, id+" "+q.Key)})
 }
 
 // openReply opens the answer to a request of key.
@@ -164,7 +168,7 @@ func openReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte)
 		return r, fmt.Errorf("mesh: answer to a request to join: %w", err)
 	}
 	if e.Why != "" {
-		// Nobody has signed this; it can only keep the node from joining, as silence could.
+		// This answer is unsigned. It can only keep the node from joining, as silence could.
 		return pairReply{State: pairRefused, Why: e.Why}, nil
 	}
 	theirs, err := ecdh.X25519().NewPublicKey(e.Exchange)
@@ -183,7 +187,8 @@ func openReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte)
 		return r, fmt.Errorf("mesh: answer to a request to join: %w", err)
 	}
 	if r.State == pairAccepted && (len(r.Secret) != len(filter.Secret{}) || filter.Secret(r.Secret).ID() != v.Network) {
-		return r, fmt.Errorf("mesh: the secret that came is not that of network %s, to which the invitation is", v.NetworkName())
+		return r, fmt.Errorf("mesh: the secret that came is not that of network %s, to which the invitation is",
+			v.NetworkName())
 	}
 	return r, nil
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// A reader takes numbers and bytes off a message; after the first error every
-// read returns zero.
+// A reader consumes numbers and bytes of a message; after the first error every read returns zero.
 type reader struct {
 	b     []byte
 	keyID uint64
@@ -108,8 +107,8 @@ func kindOf(a engine.Array) filter.Kind {
 	return filter.Bitmap
 }
 
-// parse parses all of a message of the network whose key has the given id. It does not
-// check the signature. Its error wraps errMessage or errNewer.
+// parse parses a whole message of the network with the given key ID. It does not check the
+// signature. Its error wraps errMessage or errNewer.
 func (e *envelope) parse(keyID uint64) (*message, error) {
 	m, sizes, err := e.parseClaim(keyID)
 	if err != nil {
@@ -147,8 +146,7 @@ func (e *envelope) parse(keyID uint64) (*message, error) {
 	return m, nil
 }
 
-// parseClaim parses all of a message but its data, of which it returns the sizes
-// of the items.
+// parseClaim parses a message except its data. It returns the sizes of the data items.
 func (e *envelope) parseClaim(keyID uint64) (*message, []uint64, error) {
 	m := &message{kind: e.kind, from: e.from, keyID: keyID}
 	r := &reader{b: e.claim, keyID: keyID}
@@ -185,7 +183,7 @@ func (e *envelope) parseClaim(keyID uint64) (*message, []uint64, error) {
 	return m, r.sizes, nil
 }
 
-// items reads the sizes of the items of the data.
+// items reads the sizes of the data items.
 func (r *reader) items(limit int) {
 	n := r.count(1)
 	if n > limit {
@@ -265,8 +263,8 @@ func (r *reader) wants() (out []arrayHead) {
 	return out
 }
 
-// lineage reads the lineage of an array up to a version. It begins with the
-// sender's own process, whose boot is the newest.
+// lineage reads the lineage of an array up to a version. It begins with the sender's own process,
+// whose boot is the newest.
 func (r *reader) lineage(version uint64) lineage {
 	n := r.count(2)
 	if r.err == nil && (n == 0 || n > maxEpochs) {
@@ -277,7 +275,8 @@ func (r *reader) lineage(version uint64) lineage {
 	boot, base := r.boot, version
 	for i := range n {
 		ago, below := r.uvarint(), r.uvarint()
-		if r.err != nil || ago > boot || below > version || i > 0 && (ago == 0 || version-below >= base) || i == 0 && ago != 0 {
+		if r.err != nil || ago > boot || below > version || i > 0 && (ago == 0 || version-below >= base) ||
+			i == 0 && ago != 0 {
 			r.fail("epoch %d of a lineage is out of order", i)
 			return nil
 		}

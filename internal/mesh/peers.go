@@ -17,27 +17,27 @@ import (
 // maxPeers bounds the peer list.
 const maxPeers = 1024
 
-// A peer is a line of the peer list, as it is kept on disk.
+// A peer is an entry of the peer list, as stored on disk.
 type peer struct {
 	ID     string    `json:"key"`
 	Name   string    `json:"name,omitempty"`
 	Weight float64   `json:"weight"`
 	Added  time.Time `json:"added"`
-	// Quarantine says why the peer is not counted, whatever its weight; "" if
-	// it is.
+	// Quarantine is the reason why the peer is not counted, whatever its weight; "" if it is
+	// counted.
 	Quarantine string `json:"quarantine,omitempty"`
-	// Refused are stretches of generations that are not taken back after a
-	// rollback, by their starts.
+	// Refused are ranges of generations that are not accepted again after a rollback, by their
+	// starts.
 	Refused []stretch `json:"refused,omitempty"`
-	// Group is the group by which the peer is on the list, "" for none; Keeper says that
-	// it tells this node who else is in it.
+	// Group is the group by which the peer is on the list, "" for none. Keeper is set if the peer
+	// sends this node the list of the group.
 	Group  string `json:"group,omitempty"`
 	Keeper bool   `json:"keeper,omitempty"`
 
 	key public
 }
 
-// A stretch is generations that started at From or later, and at To or before.
+// A stretch is the generations that started at From or later, and at To or before.
 type stretch struct {
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
@@ -62,10 +62,11 @@ func (p *peer) label() string {
 	return p.ID
 }
 
-// checkPeer refuses names and weights that cannot be.
+// checkPeer returns an error for invalid names and weights.
 func checkPeer(name string, weight float64) error {
 	if len(name) > maxName || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-		return fmt.Errorf("%w: mesh: name of a peer %.80q: want up to %d bytes without control characters", bulkhead.ErrMalformed, name, maxName)
+		return fmt.Errorf("%w: mesh: name of a peer %.80q: want up to %d bytes without control characters",
+			bulkhead.ErrMalformed, name, maxName)
 	}
 	if !(weight >= 0 && weight <= 1) || math.IsNaN(weight) {
 		return fmt.Errorf("%w: mesh: weight %v of a peer, want 0 to 1", bulkhead.ErrMalformed, weight)
@@ -99,9 +100,9 @@ func loadPeers(dir string) ([]*peer, error) {
 	return list, nil
 }
 
-// Befriend puts a peer on the list of a node whose mesh folder is dir, and that does not
-// share at the moment. One that is on the list stays as it is, but for the group whose
-// keeper it is.
+// Befriend puts a peer on the list of a node with the mesh folder dir. The node must not be
+// sharing. A peer that is on the list already is unchanged, except for the group whose keeper it
+// is.
 func Befriend(dir, id, name, group string, weight float64, now time.Time) error {
 	key, err := parsePublic(id)
 	if err != nil {
@@ -123,7 +124,9 @@ func Befriend(dir, id, name, group string, weight float64, now time.Time) error 
 	if len(list) >= maxPeers {
 		return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
 	}
-	return savePeers(dir, append(list, &peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), Group: group, Keeper: group != "", key: key}))
+	return savePeers(dir, append(list,
+		&peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), Group: group,
+			Keeper: group != "", key: key}))
 }
 
 func savePeers(dir string, list []*peer) error {
@@ -136,19 +139,19 @@ func savePeers(dir string, list []*peer) error {
 
 // state is what a node remembers of its own incarnation.
 type state struct {
-	Store       string       `json:"store"`         // incarnation of the store it was made for
-	Key         string       `json:"key,omitempty"` // that the node last ran with
+	Store       string       `json:"store"`         // incarnation of the store it belongs to
+	Key         string       `json:"key,omitempty"` // the key that the node last ran with
 	Incarnation uint64       `json:"incarnation"`
 	Boot        uint64       `json:"boot"`
 	Arrays      []ownLineage `json:"arrays,omitempty"`
-	// Unsynced is true while a process runs whose reports are acknowledged, and
-	// published, before they are on disk: if it ends without notice, what was
-	// published may lie in the future of what is left.
+	// Unsynced is true while a process runs whose reports are acknowledged, and published, before
+	// they are on disk. If it ends without notice, the published versions may be ahead of the
+	// surviving ones.
 	Unsynced bool `json:"unsynced,omitempty"`
-	// Seen is until when all that each broker had stored has been read, to within
-	// a minute, by the broker's address.
+	// Seen is, by broker address, the time up to which all stored messages of the broker have been
+	// read, to within a minute.
 	Seen map[string]time.Time `json:"seen_of,omitempty"`
-	// SeenAny is when a peer was last heard, as it was kept before Seen was.
+	// SeenAny is when a message of a peer last arrived, from versions of the file before Seen.
 	SeenAny time.Time `json:"seen,omitzero"`
 }
 

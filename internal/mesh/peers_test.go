@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestRolledBack: a rollback names from when to when, forgets what is held, and of many the
-// newest are kept.
+// TestRolledBack checks that a rollback records its range of generations and drops them, and that
+// only the newest ranges are kept.
 func TestRolledBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Publish} {
@@ -22,10 +22,12 @@ func TestRolledBack(t *testing.T) {
 			now := uint64(time.Now().Unix())
 			r.e.held = []engine.ArrayState{{Start: now - 5}, {Start: now + 60}}
 			refused := func() []stretch { return r.members[r.peer.public.hint()].Refused }
-			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now)+1, 0)); !errors.Is(err, bulkhead.ErrMalformed) || refused() != nil || r.e.forgotten != nil {
+			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now)+1, 0)); !errors.Is(err,
+				bulkhead.ErrMalformed) || refused() != nil || r.e.forgotten != nil {
 				t.Errorf("to the future: %v", err)
 			}
-			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now), 0)); err != nil || !slices.Equal(refused(), []stretch{{now, now + 60}}) {
+			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now), 0)); err != nil ||
+				!slices.Equal(refused(), []stretch{{now, now + 60}}) {
 				t.Errorf("to now: %v, %v", err, refused())
 			}
 			if got := len(r.e.forgotten); got != map[Role]int{Both: 1, Publish: 0}[role] || got == 1 && r.e.forgotten[0] != now {
@@ -54,14 +56,17 @@ func TestRolledBack(t *testing.T) {
 	})
 }
 
-// TestPeersFile: a list that names a peer twice, leaves a peer's key out or
-// names an impossible one is refused.
+// TestPeersFile checks that a list with a repeated peer, or with a missing or impossible key, is
+// refused.
 func TestPeersFile(t *testing.T) {
 	one, two := mustIdentity(t).ID(), mustIdentity(t).ID()
 	for text, ok := range map[string]bool{
-		`[]`: true, `null`: true, `[{"key":"` + one + `","weight":1}]`: true, `[{"key":"` + one + `","weight":1},{"key":"` + two + `","weight":0}]`: true,
-		`[null]`: false, `[{"key":"U"}]`: false, `[{"key":"` + one + `","weight":2}]`: false, `[{"key":"` + one + `","name":"a\nb"}]`: false,
-		`[{"key":"` + one + `"},{"key":"` + one + `"}]`: false, `[{"key":"` + one + `"},{"key":"` + two + `"},{"key":"` + one + `"}]`: false,
+		`[]`: true, `null`: true, `[{"key":"` + one + `","weight":1}]`: true,
+		`[{"key":"` + one + `","weight":1},{"key":"` + two + `","weight":0}]`: true,
+		`[null]`: false, `[{"key":"U"}]`: false, `[{"key":"` + one + `","weight":2}]`: false,
+		`[{"key":"` + one + `","name":"a\nb"}]`:                               false,
+		`[{"key":"` + one + `"},{"key":"` + one + `"}]`:                       false,
+		`[{"key":"` + one + `"},{"key":"` + two + `"},{"key":"` + one + `"}]`: false,
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, PeersFile), []byte(text), 0o600); err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// maxSaid bounds a statement that is kept to prove where a round led, in bytes. Those of
-// heads are kept however long they are.
+// maxSaid bounds, in bytes, a statement that is kept to prove where a round led. Statements of
+// heads are kept whatever their length.
 const maxSaid = 16 << 10
 
-// evidence is what an origin has said, as it signed it: should it have forgotten, it
-// believes nothing else.
+// evidence holds signed statements of an origin. If the origin has forgotten its past, it believes
+// nothing else.
 type evidence struct {
-	head  []byte         // the newest head of the newest life, or what began that
+	head  []byte         // the newest head of the newest incarnation, or the message that began it
 	began []byte         // the first message of its newest process
-	led   map[ref][]byte // what led an array to where the replica is
+	led   map[ref][]byte // the statement that led an array to the replica's version
 }
 
-// keep notes the statement that led to the present version of a replica.
+// keep stores the statement that led to the present version of a replica.
 func (e *evidence) keep(x ref, said []byte) {
 	if len(said) == 0 || len(said) > maxSaid {
 		return
@@ -32,8 +32,8 @@ func (e *evidence) keep(x ref, said []byte) {
 	e.led[x] = said
 }
 
-// about returns the proofs to send an origin with a question about arrays, all of them if
-// it names none. One that the origin cannot explain is enough.
+// about returns the proofs to send an origin with a question about arrays, or all proofs if arrays
+// is empty. One proof that the origin cannot explain is enough.
 func (e *evidence) about(arrays []arrayHead) (out [][]byte) {
 	if len(arrays) == 0 {
 		for x := range e.led {
@@ -58,14 +58,14 @@ func (e *evidence) about(arrays []arrayHead) (out [][]byte) {
 	return out
 }
 
-// A past is what this node can be shown to have said.
+// A past is a provable past state of this node.
 type past struct {
 	stamp  stamp
-	arrays []arrayHead // versions that it had, with the boot in which it had them
+	arrays []arrayHead // versions that it had, with their boot
 }
 
-// proven returns what a statement proves this node to have said; ok is false if the node
-// did not sign it, or if it is so far ahead of the clock that nothing may follow it.
+// proven returns the past state that a statement proves. ok is false if this node did not sign it,
+// or if it is so far ahead of the clock that nothing may follow it.
 func (s *sender) proven(said []byte) (p past, ok bool) {
 	e, err := openStatement(said)
 	if err != nil || !e.signedBy(&s.m.opts.Identity.public) {
@@ -78,7 +78,7 @@ func (s *sender) proven(said []byte) (p past, ok bool) {
 	return m.past(), true
 }
 
-// past returns what a message says about its sender's arrays.
+// past returns the state of the sender's arrays in a message.
 func (m *message) past() past {
 	p := past{stamp: m.stamp}
 	add := func(x ref, version uint64) {
@@ -96,8 +96,7 @@ func (m *message) past() past {
 	return p
 }
 
-// forgot reports whether this node, whose arrays are own, has forgotten something of the
-// past p.
+// forgot reports whether this node, whose arrays are own, has forgotten a part of the past p.
 func (s *sender) forgot(p *past, own map[ref]engine.ArrayState) bool {
 	s.m.mu.Lock()
 	life, boot := s.m.state.Incarnation, s.m.state.Boot
@@ -118,8 +117,8 @@ func (s *sender) forgot(p *past, own map[ref]engine.ArrayState) bool {
 	})
 }
 
-// recall has the sender compare what a broker had stored of this node with what
-// the node knows. If the sender is busy, there are others like it.
+// recall makes the sender compare a stored message of this node with the node's state. If the
+// sender is busy, the message is dropped; there are others like it.
 func (s *sender) recall(p past) {
 	select {
 	case s.pasts <- p:
@@ -127,8 +126,7 @@ func (s *sender) recall(p past) {
 	}
 }
 
-// recalled begins a new incarnation if a broker had stored something of a past that this
-// node has forgotten.
+// recalled begins a new incarnation if a broker had stored a past that this node has forgotten.
 func (s *sender) recalled(p past) {
 	own := make(map[ref]engine.ArrayState)
 	for _, a := range s.m.opts.Engine.Own() {
@@ -139,15 +137,15 @@ func (s *sender) recalled(p past) {
 	}
 }
 
-// resetAfter is for how long an origin may be known to have gone back, and not
-// answer that with a new incarnation, before what it signs now counts all the same.
+// resetAfter is how long an origin that has gone back may go on without a new incarnation. After
+// that, its newly signed state is accepted all the same.
 const resetAfter = time.Minute
 
-// reset drops what is held of an origin that has gone back and, though it was asked
-// for so long, says nothing of it: it cannot be shown why, because this node was
-// restarted, too. What it says has to be later than the beginning of every process of the
-// origin's that is in doubt, and of another one: an old message that is played back is not enough.
-// Its process may have a lower number than these: they ended within a second, or the clock was ahead.
+// reset drops the replica of an origin that has gone back and has not explained it although it was
+// asked for long enough. The origin cannot be sent proof, because this node was also restarted. The
+// origin's head must be later than the start of every process in doubt, and of another process: a
+// replayed old message is not enough. Its process may have a lower number than those: they ended
+// within a second, or the clock was ahead.
 func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 	if !t.suspect || t.next != 0 || time.Since(t.doubted) < resetAfter {
 		return

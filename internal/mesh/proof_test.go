@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestKept: statements are kept up to a size, and of those what is asked about is shown, each
-// once, as many as a question holds.
+// TestKept checks that statements are kept up to a size, and that those about the given arrays are
+// returned, each once, as many as a question holds.
 func TestKept(t *testing.T) {
 	var e evidence
 	x := func(n uint64) ref { return ref{engine.ArrayCounts, n} }
@@ -34,13 +34,16 @@ func TestKept(t *testing.T) {
 		wants []arrayHead
 		want  [][]byte
 	}{
-		{nil, wants(9), nil}, {[]byte{7}, wants(9), [][]byte{{7}}}, {nil, wants(2), [][]byte{{2}}}, {[]byte{7}, wants(4, 2, 3), [][]byte{{7}, {4}, {2}}},
-		{[]byte{4}, wants(4, 1), [][]byte{{4}, whole}}, {make([]byte, maxAsk/2-maxSaid), wants(1), [][]byte{make([]byte, maxAsk/2-maxSaid), whole}},
+		{nil, wants(9), nil}, {[]byte{7}, wants(9), [][]byte{{7}}}, {nil, wants(2), [][]byte{{2}}},
+		{[]byte{7}, wants(4, 2, 3), [][]byte{{7}, {4}, {2}}},
+		{[]byte{4}, wants(4, 1), [][]byte{{4}, whole}},
+		{make([]byte, maxAsk/2-maxSaid), wants(1), [][]byte{make([]byte, maxAsk/2-maxSaid), whole}},
 		{make([]byte, maxAsk/2-maxSaid+1), wants(1, 2), [][]byte{make([]byte, maxAsk/2-maxSaid+1), {2}}},
 	} {
 		e.head = tt.head
 		if got := e.about(tt.wants); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("about %d arrays, with a head of %d bytes: %d statements, want %d", len(tt.wants), len(tt.head), len(got), len(tt.want))
+			t.Errorf("about %d arrays, with a head of %d bytes: %d statements, want %d", len(tt.wants), len(tt.head),
+				len(got), len(tt.want))
 		}
 	}
 	e.head = []byte{7}
@@ -55,8 +58,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestForgot: a node has forgotten what it signed in a later life or process, or of
-// versions above those that it has; not what has expired.
+// TestForgot checks that a node has forgotten what it signed in a later incarnation or process, or
+// of versions above its own, and not what has expired.
 func TestForgot(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -73,18 +76,23 @@ func TestForgot(t *testing.T) {
 			arrays     []arrayHead
 			want       bool
 		}{
-			{101, 1, nil, true}, {99, 999, was(x, 99, 999), false}, {100, 121, nil, true}, {100, 120, nil, false}, {100, 119, nil, false},
-			{100, 120, was(x, 9, 120), false}, {100, 120, was(x, 10, 120), true}, {100, 110, was(x, 6, 110), false}, {100, 110, was(x, 7, 110), true},
+			{101, 1, nil, true}, {99, 999, was(x, 99, 999), false}, {100, 121, nil, true}, {100, 120, nil, false},
+			{100, 119, nil, false},
+			{100, 120, was(x, 9, 120), false}, {100, 120, was(x, 10, 120), true}, {100, 110, was(x, 6, 110), false},
+			{100, 110, was(x, 7, 110), true},
 			{100, 110, was(x, 0, 110), false}, {100, 110, was(later, 1, 110), true}, {100, 110, was(later, 0, 110), false},
-			{100, 110, was(ref{engine.ArrayCounts, 5}, 1, 110), true}, {100, 110, was(ref{engine.ArrayCounts, 4}, 1, 110), false},
+			{100, 110, was(ref{engine.ArrayCounts, 5}, 1, 110), true},
+			{100, 110, was(ref{engine.ArrayCounts, 4}, 1, 110), false},
 		} {
 			p := past{stamp: stamp{incarnation: tt.life, boot: tt.boot}, arrays: tt.arrays}
 			if got := r.sender.forgot(&p, own); got != tt.want {
 				t.Errorf("%d: %+v is forgotten: %v", i, p, got)
 			}
 		}
-		head := &message{kind: kindHead, stamp: stamp{incarnation: 1, boot: 2}, heads: []arrayHead{{ref: x, version: 3}}, rounds: []round{{ref: later, from: 4, to: 6}}, image: image{ref: x, at: 9}}
-		if got := head.past(); !reflect.DeepEqual(got.arrays, []arrayHead{{ref: x, version: 3, boot: 2}, {ref: later, version: 6, boot: 2}}) || got.stamp != head.stamp {
+		head := &message{kind: kindHead, stamp: stamp{incarnation: 1, boot: 2}, heads: []arrayHead{{ref: x, version: 3}},
+			rounds: []round{{ref: later, from: 4, to: 6}}, image: image{ref: x, at: 9}}
+		if got := head.past(); !reflect.DeepEqual(got.arrays,
+			[]arrayHead{{ref: x, version: 3, boot: 2}, {ref: later, version: 6, boot: 2}}) || got.stamp != head.stamp {
 			t.Errorf("what a message says: %+v", got)
 		}
 		head.kind = kindImage
@@ -108,8 +116,8 @@ func TestForgot(t *testing.T) {
 	})
 }
 
-// TestResetOfAnOrigin: what is held of an origin that has gone back is let go a minute after
-// it was first doubted, once all that is in doubt is of earlier processes than its own.
+// TestResetOfAnOrigin checks that the replica of an origin that has gone back is dropped a minute
+// after the first doubt, once everything in doubt is of earlier processes than its own.
 func TestResetOfAnOrigin(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -151,7 +159,8 @@ func TestResetOfAnOrigin(t *testing.T) {
 			if got := len(r.e.forgotten) > 0; got != tt.want || got && r.e.forgotten[0] != 0 {
 				t.Errorf("%s: forgotten since %v, want it: %v", name, r.e.forgotten, tt.want)
 			}
-			if reset := !r.t.suspect && r.t.gone == nil && r.t.said.led == nil && r.t.said.head != nil && r.t.doubted.IsZero() && r.t.waiting == 0 && r.t.backoff == 2*gapWait; tt.want && !reset {
+			if reset := !r.t.suspect && r.t.gone == nil && r.t.said.led == nil && r.t.said.head != nil &&
+				r.t.doubted.IsZero() && r.t.waiting == 0 && r.t.backoff == 2*gapWait; tt.want && !reset {
 				t.Errorf("%s: what is known of it is %+v", name, r.t)
 			}
 		}

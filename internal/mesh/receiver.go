@@ -11,70 +11,70 @@ import (
 )
 
 const (
-	maxPending   = 8 << 20 // cost of the rounds of one origin that wait for those before
+	maxPending   = 8 << 20 // cost of the rounds of one origin that wait for earlier rounds
 	gapWait      = 500 * time.Millisecond
 	maxBackoff   = time.Minute
 	catchUpLimit = 2 * time.Minute
 	seenMargin   = 2 * time.Minute
-	maxConflicts = 3 // heads of an older life of an origin in turns with those of a newer one
+	maxConflicts = 3 // alternating heads of an older and a newer incarnation of an origin
 	maxStrangers = 1024
-	conflictRest = 10 * time.Second // between two heads that are held to prove two lives
-	catchUpWait  = 15 * time.Second // longest time that a gap may wait to be closed by what is stored
+	conflictRest = 10 * time.Second // between two heads that count as proof of two incarnations
+	catchUpWait  = 15 * time.Second // longest time that a gap may wait to be closed by stored messages
 )
 
-// The receiver takes what peers publish. Only its own goroutine uses the fields
-// below the channels.
+// The receiver applies the messages of peers. Only its own goroutine uses the fields below the
+// channels.
 type receiver struct {
 	m     *Mesh
 	in    *intake
 	wake  chan struct{}
 	mu    sync.Mutex // guards calls, catching and read
 	calls []func(ctx context.Context)
-	// catching is how many buses are reading what is stored: gaps may close by
+	// catching is the number of buses whose stored messages are being read: gaps may close by
 	// themselves.
 	catching int
-	// read is up to when this process has read what each bus has stored.
+	// read is, for each bus, the time up to which this process has read its stored messages.
 	read map[bus]time.Time
 
 	origins   map[hint]*track
 	strangers map[hint]bool     // logged
-	caught    map[bus]bool      // has nothing stored that was not taken
-	upTo      map[bus]time.Time // to when all of what it has stored was taken
-	began     time.Time         // when a broker was last caught up with before this process
+	caught    map[bus]bool      // all its stored messages were taken
+	upTo      map[bus]time.Time // the time up to which its stored messages were taken
+	began     time.Time         // when the previous process last caught up with a broker
 	seenSaved time.Time
 }
 
-// A track is what the receiver knows of one origin.
+// A track is the receiver's state of one origin.
 type track struct {
-	last    stamp             // of all messages, within the incarnation that is taken
+	last    stamp             // of all messages, within the present incarnation
 	head    stamp             // of heads alone
-	named   stamp             // of the head that said last whose counts are in its arrays
-	old     stamp             // the newest head of an older life that was heard since
-	oldAt   time.Time         // when that was
-	lives   bool              // a head of the life that is taken was heard since
-	begun   time.Time         // when the life that is taken was first heard
-	heads   map[ref]arrayHead // of the life that is taken, or, if next is set, of that one
-	next    uint64            // a newer incarnation that was heard of; 0 if none
+	named   stamp             // of the last head that listed the organisations in its arrays
+	old     stamp             // the newest head of an older incarnation received since
+	oldAt   time.Time         // when that head arrived
+	lives   bool              // a head of the present incarnation arrived since
+	begun   time.Time         // when the present incarnation was first seen
+	heads   map[ref]arrayHead // of the present incarnation or, if next is set, of next
+	next    uint64            // a newer incarnation that was seen; 0 if none
 	pending map[ref][]round
 	waiting int          // bytes of pending
-	full    bool         // an array of it did not fit, which was said
-	cramped map[ref]bool // arrays that had no room for more
+	full    bool         // an array of it did not fit, which was logged
+	cramped map[ref]bool // arrays without room to grow
 
-	// suspect: what is here is no part of what the origin has. It has gone back
-	// in time, and is told so. gone are those arrays that it does not even name.
+	// suspect: the replica is not part of the origin's arrays. The origin has gone back in time,
+	// and is notified of that. gone are the arrays that its head omits.
 	suspect bool
 	gone    []ref
-	doubted time.Time // since when
+	doubted time.Time // since when it is suspect
 	said    evidence
-	told    time.Time // when it was last told of a life of its own that it has forgotten
+	told    time.Time // when it was last notified of an incarnation that it has forgotten
 
-	looked look // at its arrays, for what they show
-	dirty  bool // something came since nothing was missing
+	looked look // inspections of its arrays, for what they report
+	dirty  bool // a message came since nothing was missing
 
 	since   time.Time // when the gap was noticed; zero if there is none
 	nextTry time.Time
 	backoff time.Duration
-	stop    []func() // ends the subscriptions to images
+	stop    []func() // end the subscriptions to images
 }
 
 func newReceiver(m *Mesh) *receiver {
@@ -84,10 +84,12 @@ func newReceiver(m *Mesh) *receiver {
 			began = at
 		}
 	}
-	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time), caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[hint]*track), strangers: make(map[hint]bool), began: began}
+	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time),
+		caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[hint]*track),
+		strangers: make(map[hint]bool), began: began}
 }
 
-// call has f run on the receiver's goroutine.
+// call runs f on the receiver's goroutine.
 func (r *receiver) call(f func(ctx context.Context)) {
 	r.mu.Lock()
 	r.calls = append(r.calls, f)
@@ -137,7 +139,7 @@ func (r *receiver) run(ctx context.Context) {
 	}
 }
 
-// welcome begins with a peer that was just added.
+// welcome fetches the stored messages of a newly added peer.
 func (r *receiver) welcome(ctx context.Context, h hint) {
 	if r.m.opts.Role == Publish {
 		return
@@ -152,7 +154,7 @@ func (r *receiver) welcome(ctx context.Context, h hint) {
 	r.m.sender.greet(ctx)
 }
 
-// forget drops what is known of an origin.
+// forget drops the state of an origin.
 func (r *receiver) forget(h hint) {
 	if t := r.origins[h]; t != nil {
 		t.heal()
@@ -163,7 +165,8 @@ func (r *receiver) forget(h hint) {
 func (r *receiver) track(h hint) *track {
 	t := r.origins[h]
 	if t == nil {
-		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look), cramped: make(map[ref]bool)}
+		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look),
+			cramped: make(map[ref]bool)}
 		r.origins[h] = t
 	}
 	return t
@@ -206,7 +209,7 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 				last = r.began
 			}
 		}
-		// By the wall clock: that of the processor stands still while a machine sleeps.
+		// Use the wall clock: the processor's clock stands still while a machine sleeps.
 		s.growth.credit(&r.m.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
 		s.heard, s.lastHeard, s.network = now, now, ""
 		s.messages++
@@ -234,8 +237,8 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 	}
 }
 
-// mirror looks at what the node hears of itself: another server that uses its
-// key must not. What a broker has stored may be of a past that it has forgotten.
+// mirror checks messages that carry the node's own key. A live one may come from another server
+// that wrongly uses the key. A stored one may come from a past that the node has forgotten.
 func (r *receiver) mirror(x *incoming) {
 	if x.stored {
 		r.m.sender.recall(x.m.past())
@@ -263,9 +266,8 @@ func (r *receiver) figures(h hint, change func(*stats)) {
 	}
 }
 
-// saveSeen notes now and then which brokers the node is connected to and has
-// caught up with, so that after a restart it reads no more of what they have stored
-// than it has to.
+// saveSeen records now and then which brokers the node is connected to and has caught up with.
+// After a restart it then reads no more stored messages than necessary.
 func (r *receiver) saveSeen(now time.Time) {
 	if d := now.Sub(r.seenSaved); d >= 0 && d < time.Minute {
 		return
@@ -295,11 +297,12 @@ func (r *receiver) saveSeen(now time.Time) {
 	}
 }
 
-// refuseError counts what the engine did not take, by the kind of its error.
+// refuseError counts a refusal by the engine, by the kind of its error.
 func (r *receiver) refuseError(p *peer, err error) {
 	reason := reasonAbsurd
 	switch {
-	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap), errors.Is(err, bulkhead.ErrForbidden):
+	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap),
+		errors.Is(err, bulkhead.ErrForbidden):
 		return // not the peer's fault, or it is just being added; it is asked for again
 	case errors.Is(err, bulkhead.ErrGeometry):
 		reason = reasonGeometry

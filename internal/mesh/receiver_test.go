@@ -13,14 +13,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestAdmit: what becomes of a round, and whose fault it is if nothing does.
+// TestAdmit checks the treatment of a round, and the peer charged for a refusal.
 func TestAdmit(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		x := ref{engine.ArrayCounts, 7}
 		good := roundOf(t, x, 4, 2)
 		held := func(version, partial uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: cellsOf, Boot: 5}}
+			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: cellsOf,
+				Boot: 5}}
 		}
 		for name, tt := range map[string]struct {
 			held    []engine.ArrayState
@@ -30,24 +31,31 @@ func TestAdmit(t *testing.T) {
 			waits   bool
 			refused string
 		}{
-			"it continues":                    {held(4, 0), nil, nil, true, false, ""},
-			"it continues and says no more":   {held(4, 0), func(x *round) { x.announce, x.geometry = false, filter.Geometry{} }, nil, true, false, ""},
+			"it continues": {held(4, 0), nil, nil, true, false, ""},
+			"it continues and says no more": {held(4, 0),
+				func(x *round) { x.announce, x.geometry = false, filter.Geometry{} }, nil, true, false, ""},
 			"a later one":                     {held(3, 0), nil, nil, false, true, ""},
 			"one that overlaps":               {held(5, 0), nil, nil, false, true, ""},
 			"one that is known":               {held(6, 0), nil, nil, false, false, ""},
 			"to an array with images to come": {held(6, 9), nil, nil, false, true, ""},
 			"to one that waits for images":    {held(4, 9), nil, nil, false, true, ""},
-			"another geometry":                {held(4, 0), func(x *round) { x.geometry.K++ }, nil, false, false, reasonGeometry},
-			"no replica":                      {nil, nil, nil, false, true, ""},
-			"no replica, from the start":      {nil, func(x *round) { *x = roundOf(t, x.ref, 0, 2) }, nil, true, false, ""},
-			"no replica, and no geometry":     {nil, func(x *round) { *x = roundOf(t, x.ref, 0, 2); x.announce = false }, nil, false, true, ""},
-			"expired":                         {held(4, 0), nil, func() { r.e.expired = 8 }, false, false, ""},
-			"to come":                         {held(4, 0), nil, func() { r.e.expired = 7 }, false, false, reasonEarly},
-			"rolled back":                     {held(4, 0), nil, func() { r.p.Refused = []stretch{{1, 3}, {7, 7}} }, false, false, reasonRollback},
-			"rolled back before":              {held(4, 0), nil, func() { r.p.Refused = []stretch{{1, 6}, {8, 9}} }, true, false, ""},
-			"no round":                        {held(4, 0), func(x *round) { x.data = []byte{1} }, nil, false, false, reasonAbsurd},
-			"no room":                         {held(4, 0), nil, func() { r.e.full = true }, false, false, reasonMemory},
-			"room later":                      {held(4, 0), nil, func() { r.e.full, r.e.later = true, true }, false, true, ""},
+			"another geometry": {held(4, 0), func(x *round) {
+				x.geometry.K++
+			}, nil, false, false, reasonGeometry},
+			"no replica":                 {nil, nil, nil, false, true, ""},
+			"no replica, from the start": {nil, func(x *round) { *x = roundOf(t, x.ref, 0, 2) }, nil, true, false, ""},
+			"no replica, and no geometry": {nil, func(x *round) { *x = roundOf(t, x.ref, 0, 2); x.announce = false }, nil,
+				false, true, ""},
+			"expired": {held(4, 0), nil, func() { r.e.expired = 8 }, false, false, ""},
+			"to come": {held(4, 0), nil, func() { r.e.expired = 7 }, false, false, reasonEarly},
+			"rolled back": {held(4, 0), nil, func() { r.p.Refused = []stretch{{1, 3}, {7, 7}} }, false,
+				false, reasonRollback},
+			"rolled back before": {held(4, 0), nil, func() { r.p.Refused = []stretch{{1, 6}, {8, 9}} }, true,
+				false, ""},
+			"no round": {held(4, 0), func(x *round) { x.data = []byte{1} }, nil, false, false,
+				reasonAbsurd},
+			"no room":    {held(4, 0), nil, func() { r.e.full = true }, false, false, reasonMemory},
+			"room later": {held(4, 0), nil, func() { r.e.full, r.e.later = true, true }, false, true, ""},
 		} {
 			r.again()
 			r.e.expired, r.e.full, r.e.later, r.e.needs = 0, false, false, nil
@@ -65,15 +73,16 @@ func TestAdmit(t *testing.T) {
 			if waits := len(r.t.pending[x]) == 1; now != tt.now || waits != tt.waits || got != tt.refused {
 				t.Errorf("%s: taken %v, waits %v, refused %q; want %v, %v, %q", name, now, waits, got, tt.now, tt.waits, tt.refused)
 			}
-			if now && (part.Adds() == nil || part.From != one.from || part.To != one.to || part.Boot != 5 || part.Geometry != cellsOf || r.e.needs[0].Round != part.Adds()) {
+			if now && (part.Adds() == nil || part.From != one.from || part.To != one.to || part.Boot != 5 ||
+				part.Geometry != cellsOf || r.e.needs[0].Round != part.Adds()) {
 				t.Errorf("%s: %+v, for which %+v is needed", name, part, r.e.needs)
 			}
 		}
 	})
 }
 
-// TestBatches: rounds of several arrays are taken together, one bad one keeps no other out,
-// and what a full disk refuses is not charged.
+// TestBatches checks that rounds of several arrays are applied together, that a bad one keeps no
+// other out, and that a round that a full disk refuses is not charged.
 func TestBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -91,7 +100,9 @@ func TestBatches(t *testing.T) {
 		if len(r.e.applied) != 2 || len(r.e.applied[0]) != 2 || len(r.e.applied[1]) != 1 || r.status().Applied != 3 {
 			t.Errorf("%d batches, %d rounds", len(r.e.applied), r.status().Applied)
 		}
-		if a := held[x]; a.Version != 5 || a.Keys != uint64(r.e.applied[0][0].Adds().Len()+r.e.applied[1][0].Adds().Len()) || a.Geometry != cellsOf || a.Boot != 5 || a.Array != x.array || a.Start != 7 || held[y].Version != 1 {
+		if a := held[x]; a.Version != 5 ||
+			a.Keys != uint64(r.e.applied[0][0].Adds().Len()+r.e.applied[1][0].Adds().Len()) || a.Geometry != cellsOf ||
+			a.Boot != 5 || a.Array != x.array || a.Start != 7 || held[y].Version != 1 {
 			t.Errorf("held %+v", held)
 		}
 		if !reflect.DeepEqual(r.t.said.led, map[ref][]byte{x: {3}, y: {2}}) {
@@ -101,7 +112,8 @@ func TestBatches(t *testing.T) {
 			t.Errorf("charged %v adds and %v listings", mem.growth.adds, mem.growth.listings)
 		}
 		for err, want := range map[error]string{
-			bulkhead.ErrReadOnly: "", context.Canceled: "", engine.ErrGap: "", bulkhead.ErrForbidden: "", bulkhead.ErrGeometry: reasonGeometry,
+			bulkhead.ErrReadOnly: "", context.Canceled: "", engine.ErrGap: "", bulkhead.ErrForbidden: "",
+			bulkhead.ErrGeometry:  reasonGeometry,
 			bulkhead.ErrOverLimit: reasonLimit, bulkhead.ErrMalformed: reasonAbsurd,
 		} {
 			r.again()
@@ -111,7 +123,8 @@ func TestBatches(t *testing.T) {
 			if got != want || len(held) != 0 || r.status().Applied != 3 || r.t.said.led != nil {
 				t.Errorf("%v: refused %q, want %q; %d rounds are applied", err, got, want, r.status().Applied)
 			}
-			if waits := len(r.t.pending[x]) + len(r.t.pending[y]); waits != 2 && errors.Is(err, engine.ErrGap) || waits != 0 && !errors.Is(err, engine.ErrGap) {
+			if waits := len(r.t.pending[x]) + len(r.t.pending[y]); waits != 2 && errors.Is(err, engine.ErrGap) ||
+				waits != 0 && !errors.Is(err, engine.ErrGap) {
 				t.Errorf("%v: %d rounds wait", err, waits)
 			}
 		}
@@ -119,14 +132,15 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// TestDrained: rounds that wait are taken once they continue what is held, and stay where
+// TestDrained checks that waiting rounds are applied once they continue the replica, and stay where
 // there is no room for them yet.
 func TestDrained(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		x := ref{engine.ArrayCounts, 7}
 		state := func(version, partial uint64) map[ref]engine.ArrayState {
-			return map[ref]engine.ArrayState{x: {Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: cellsOf, Boot: 5}}
+			return map[ref]engine.ArrayState{x: {Array: x.array, Start: x.start, Version: version, Partial: partial,
+				Geometry: cellsOf, Boot: 5}}
 		}
 		for name, tt := range map[string]struct {
 			held        map[ref]engine.ArrayState
@@ -142,7 +156,8 @@ func TestDrained(t *testing.T) {
 			"no room":         {state(2, 0), func() { r.e.full = true }, 0, 2},
 			"rolled back":     {state(2, 0), func() { r.p.Refused = []stretch{{7, 7}} }, 0, 0},
 			"expired":         {state(2, 0), func() { r.e.expired = 7 }, 0, 0},
-			"of a past":       {map[ref]engine.ArrayState{x: {Array: x.array, Start: x.start, Version: 2, Geometry: cellsOf, Boot: 6}}, nil, 0, 0},
+			"of a past": {map[ref]engine.ArrayState{x: {Array: x.array, Start: x.start, Version: 2, Geometry: cellsOf,
+				Boot: 6}}, nil, 0, 0},
 		} {
 			r.again()
 			r.e.applied, r.e.full, r.e.later, r.e.expired = nil, false, false, 0
@@ -159,7 +174,8 @@ func TestDrained(t *testing.T) {
 				cost += one.cost()
 			}
 			if len(r.e.applied) != tt.want || len(r.t.pending[x]) != tt.waits || r.t.waiting != cost {
-				t.Errorf("%s: %d taken, %d wait, %d bytes of %d; want %d, %d", name, len(r.e.applied), len(r.t.pending[x]), r.t.waiting, cost, tt.want, tt.waits)
+				t.Errorf("%s: %d taken, %d wait, %d bytes of %d; want %d, %d", name, len(r.e.applied), len(r.t.pending[x]),
+					r.t.waiting, cost, tt.want, tt.waits)
 			}
 			if _, there := r.t.pending[x]; there != (tt.waits > 0) {
 				t.Errorf("%s: noted though nothing waits", name)
@@ -168,7 +184,8 @@ func TestDrained(t *testing.T) {
 	})
 }
 
-// TestImagesTaken: which images of an array are taken, and whose fault it is if none are.
+// TestImagesTaken checks which images of an array are accepted, and which peer is charged for a
+// refusal.
 func TestImagesTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -180,7 +197,8 @@ func TestImagesTaken(t *testing.T) {
 		b.SetGeneration(x.start)
 		page := b.Image(0).Append(nil)
 		held := func(version, partial, boot uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf, Boot: boot}}
+			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf,
+				Boot: boot}}
 		}
 		for name, tt := range map[string]struct {
 			held    []engine.ArrayState
@@ -206,7 +224,9 @@ func TestImagesTaken(t *testing.T) {
 			"no image":              {nil, [][]byte{{1}}, nil, false, reasonAbsurd},
 			"no room":               {nil, [][]byte{page}, func() { r.e.full = true }, false, reasonMemory},
 			"room later":            {nil, [][]byte{page}, func() { r.e.full, r.e.later = true, true }, false, ""},
-			"not taken":             {nil, [][]byte{page}, func() { r.e.applyErr = bulkhead.ErrGeometry }, false, reasonGeometry},
+			"not taken": {nil, [][]byte{page}, func() {
+				r.e.applyErr = bulkhead.ErrGeometry
+			}, false, reasonGeometry},
 		} {
 			r.again()
 			r.e.applied, r.e.full, r.e.later, r.e.expired, r.e.applyErr = nil, false, false, 0, nil
@@ -214,13 +234,15 @@ func TestImagesTaken(t *testing.T) {
 			if tt.before != nil {
 				tt.before()
 			}
-			m := &message{kind: kindImage, stamp: stamp{incarnation: 1, boot: 20}, said: []byte{5}, image: image{ref: x, at: 9, geometry: bitsOf, lineage: lineage{{10, 0}, {20, 5}}, pages: tt.pages}}
+			m := &message{kind: kindImage, stamp: stamp{incarnation: 1, boot: 20}, said: []byte{5},
+				image: image{ref: x, at: 9, geometry: bitsOf, lineage: lineage{{10, 0}, {20, 5}}, pages: tt.pages}}
 			pages := r.status().Pages
 			got := r.refused(func() { r.receiver.image(t.Context(), &r.p, r.t, m) })
 			if taken := len(r.e.applied) == 1; taken != tt.taken || got != tt.refused || r.t.suspect != (got == reasonSuspect) {
 				t.Errorf("%s: taken %v, refused %q; want %v, %q", name, taken, got, tt.taken, tt.refused)
 			}
-			if tt.taken && (len(r.e.applied[0]) != len(tt.pages) || r.status().Pages != pages+uint64(len(tt.pages)) || r.e.applied[0][0].At != 9 || r.e.applied[0][0].Boot != 20 || string(r.t.said.led[x]) != "\x05") {
+			if tt.taken && (len(r.e.applied[0]) != len(tt.pages) || r.status().Pages != pages+uint64(len(tt.pages)) ||
+				r.e.applied[0][0].At != 9 || r.e.applied[0][0].Boot != 20 || string(r.t.said.led[x]) != "\x05") {
 				t.Errorf("%s: %+v, %d pages", name, r.e.applied, r.status().Pages-pages)
 			}
 		}
@@ -280,7 +302,7 @@ func TestFits(t *testing.T) {
 			t.Errorf("the last generation: %v, %v, %q", now, waits, refused)
 		}
 		held[ref{engine.ArraySpam, 99}] = engine.ArrayState{}
-		for i, want := range []string{reasonLimit, ""} { // told once
+		for i, want := range []string{reasonLimit, ""} { // reported once
 			if now, waits, refused := fits(); now || waits || refused != want {
 				t.Errorf("one more, time %d: %v, %v, %q", i, now, waits, refused)
 			}
@@ -292,22 +314,25 @@ func TestFits(t *testing.T) {
 			told       bool // before
 			refused    string
 			cramped    bool
-		}{{false, false, true, "", true}, {false, false, false, reasonMemory, true}, {false, true, false, "", true}, {true, false, false, "", false}} {
+		}{{false, false, true, "", true}, {false, false, false, reasonMemory, true}, {false, true, false, "", true},
+			{true, false, false, "", false}} {
 			r.e.now, r.e.later, r.t.full = tt.now, tt.later, tt.told
-			if now, waits, refused := fits(); now != tt.now || waits != tt.later || refused != tt.refused || r.t.cramped[ref{engine.ArraySpam, 99}] != tt.cramped {
+			if now, waits, refused := fits(); now != tt.now || waits != tt.later || refused != tt.refused ||
+				r.t.cramped[ref{engine.ArraySpam, 99}] != tt.cramped {
 				t.Errorf("%+v: %v, %v, %q, cramped %v", tt, now, waits, refused, r.t.cramped)
 			}
 		}
 	})
 }
 
-// TestMissing: what is asked for of each array, and what is not.
+// TestMissing checks what is requested of each array, and what is not.
 func TestMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		x := ref{engine.ArraySpam, 7}
 		held := func(version, partial uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf, Boot: 5}}
+			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf,
+				Boot: 5}}
 		}
 		at := func(version, boot uint64, partial bool) []arrayHead {
 			return []arrayHead{{ref: x, version: version, boot: boot, partial: partial}}
@@ -319,26 +344,34 @@ func TestMissing(t *testing.T) {
 			changes uint64
 			waits   bool
 		}{
-			"nothing":                  {held(9, 0), nil, nil, 0, false},
-			"more than the head":       {held(10, 0), nil, nil, 0, false},
-			"the last":                 {held(8, 0), nil, at(8, 5, false), 1, false},
-			"all of it":                {nil, nil, at(0, 0, false), 9, false},
-			"images":                   {held(4, 9), nil, at(9, 5, true), 5, false},
-			"a new life":               {held(9, 0), func() { r.t.next = 3 }, at(0, 0, false), 9, false},
-			"in doubt":                 {held(9, 0), func() { r.t.suspect = true }, at(9, 5, false), 0, false},
-			"expired":                  {nil, func() { r.e.expired = 7 }, nil, 0, false},
-			"rolled back":              {nil, func() { r.p.Refused = []stretch{{7, 7}} }, nil, 0, false},
-			"no room":                  {nil, func() { r.e.full = true }, nil, 0, false},
-			"room later":               {nil, func() { r.e.full, r.e.later = true, true }, nil, 9, true},
-			"cramped":                  {held(8, 0), func() { r.t.cramped[x] = true; r.e.full = true }, nil, 0, false},
-			"cramped, room later":      {held(8, 0), func() { r.t.cramped[x] = true; r.e.full, r.e.later = true, true }, nil, 0, true},
-			"cramped, and room now":    {held(8, 0), func() { r.t.cramped[x] = true; r.e.full, r.e.now = true, true }, at(8, 5, false), 1, false},
-			"gone":                     {held(8, 0), func() { clear(r.t.heads); r.t.gone = []ref{x, {engine.ArrayCounts, 1}} }, at(8, 5, false), 0, false},
-			"gone in another life":     {held(8, 0), func() { clear(r.t.heads); r.t.gone = []ref{x}; r.t.next = 3 }, nil, 0, false},
-			"a round that waits":       {held(2, 0), func() { clear(r.t.heads); one := roundOf(t, x, 4, 2); r.t.hold(&one) }, at(2, 5, false), 4, false},
-			"a round, and a head":      {held(2, 0), func() { one := roundOf(t, x, 4, 2); r.t.hold(&one) }, at(2, 5, false), 7, false},
-			"a round of nothing known": {nil, func() { clear(r.t.heads); one := roundOf(t, x, 4, 2); r.t.hold(&one) }, at(0, 0, false), 6, false},
-			"a round beyond the head":  {held(9, 0), func() { one := roundOf(t, x, 11, 2); r.t.hold(&one) }, at(9, 5, false), 4, false},
+			"nothing":            {held(9, 0), nil, nil, 0, false},
+			"more than the head": {held(10, 0), nil, nil, 0, false},
+			"the last":           {held(8, 0), nil, at(8, 5, false), 1, false},
+			"all of it":          {nil, nil, at(0, 0, false), 9, false},
+			"images":             {held(4, 9), nil, at(9, 5, true), 5, false},
+			"a new life":         {held(9, 0), func() { r.t.next = 3 }, at(0, 0, false), 9, false},
+			"in doubt":           {held(9, 0), func() { r.t.suspect = true }, at(9, 5, false), 0, false},
+			"expired":            {nil, func() { r.e.expired = 7 }, nil, 0, false},
+			"rolled back":        {nil, func() { r.p.Refused = []stretch{{7, 7}} }, nil, 0, false},
+			"no room":            {nil, func() { r.e.full = true }, nil, 0, false},
+			"room later":         {nil, func() { r.e.full, r.e.later = true, true }, nil, 9, true},
+			"cramped":            {held(8, 0), func() { r.t.cramped[x] = true; r.e.full = true }, nil, 0, false},
+			"cramped, room later": {held(8, 0), func() { r.t.cramped[x] = true; r.e.full, r.e.later = true, true }, nil,
+				0, true},
+			"cramped, and room now": {held(8, 0), func() { r.t.cramped[x] = true; r.e.full, r.e.now = true, true },
+				at(8, 5, false), 1, false},
+			"gone": {held(8, 0),
+				func() { clear(r.t.heads); r.t.gone = []ref{x, {engine.ArrayCounts, 1}} }, at(8, 5, false), 0, false},
+			"gone in another life": {held(8, 0), func() { clear(r.t.heads); r.t.gone = []ref{x}; r.t.next = 3 }, nil, 0,
+				false},
+			"a round that waits": {held(2, 0), func() { clear(r.t.heads); one := roundOf(t, x, 4, 2); r.t.hold(&one) },
+				at(2, 5, false), 4, false},
+			"a round, and a head": {held(2, 0), func() { one := roundOf(t, x, 4, 2); r.t.hold(&one) }, at(2, 5, false),
+				7, false},
+			"a round of nothing known": {nil, func() { clear(r.t.heads); one := roundOf(t, x, 4, 2); r.t.hold(&one) },
+				at(0, 0, false), 6, false},
+			"a round beyond the head": {held(9, 0), func() { one := roundOf(t, x, 11, 2); r.t.hold(&one) }, at(9, 5, false),
+				4, false},
 		} {
 			r.again()
 			r.e.full, r.e.now, r.e.later, r.e.expired = false, false, false, 0
@@ -349,7 +382,8 @@ func TestMissing(t *testing.T) {
 			}
 			wants, changes, waits := r.receiver.missing(&r.p, r.t)
 			if !reflect.DeepEqual(wants, tt.want) || changes != tt.changes || waits != tt.waits {
-				t.Errorf("%s: %+v, %d changes, waits %v; want %+v, %d, %v", name, wants, changes, waits, tt.want, tt.changes, tt.waits)
+				t.Errorf("%s: %+v, %d changes, waits %v; want %+v, %d, %v", name, wants, changes, waits, tt.want, tt.changes,
+					tt.waits)
 			}
 		}
 		r.again()
@@ -364,8 +398,8 @@ func TestMissing(t *testing.T) {
 	})
 }
 
-// TestRepair: what is missing is asked for after a moment and then ever more rarely, with
-// what shows an origin that it has gone back.
+// TestRepair checks that missing arrays are requested after a moment and then at growing intervals,
+// with proofs for an origin that has gone back.
 func TestRepair(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -391,7 +425,8 @@ func TestRepair(t *testing.T) {
 		}
 		time.Sleep(gapWait)
 		w := asked()
-		if w == nil || w.origin != r.peer.public.hint() || w.life != 44 || w.boot != 50 || len(w.arrays) != 1 || w.proofs != nil || len(r.t.stop) != 1 || r.status().Asked != 1 || r.status().Behind != gapWait {
+		if w == nil || w.origin != r.peer.public.hint() || w.life != 44 || w.boot != 50 || len(w.arrays) != 1 ||
+			w.proofs != nil || len(r.t.stop) != 1 || r.status().Asked != 1 || r.status().Behind != gapWait {
 			t.Errorf("asked %+v; status %+v", w, r.status())
 		}
 		for wait := 2 * gapWait; wait < 3*time.Minute; wait *= 2 {
@@ -436,7 +471,8 @@ func TestRepair(t *testing.T) {
 		}
 		r.receiver.catching = 0
 		r.e.held = []engine.ArrayState{{Array: x.array, Start: x.start, Version: 9, Geometry: bitsOf}}
-		if !r.t.dirty || r.receiver.repair(t.Context()) || r.t.dirty || r.t.stop != nil || !r.t.since.IsZero() || r.t.backoff != 0 || r.status().Behind != 0 || r.status().Missing != 0 {
+		if !r.t.dirty || r.receiver.repair(t.Context()) || r.t.dirty || r.t.stop != nil || !r.t.since.IsZero() ||
+			r.t.backoff != 0 || r.status().Behind != 0 || r.status().Missing != 0 {
 			t.Errorf("nothing is missing: %+v", r.t)
 		}
 		r.bus.memBus.k.mu.Lock()

@@ -14,7 +14,7 @@ import (
 // maxMemory is how many bytes of its own messages a node takes from a broker at once.
 const maxMemory = 128 << 20
 
-// A memory is what a broker has stored of what the node has said of some of its arrays.
+// A memory holds a broker's stored messages of this node about some of its arrays.
 type memory struct {
 	bus    bus
 	err    error
@@ -22,15 +22,15 @@ type memory struct {
 	bytes  int
 }
 
-// An arrayMemory is what was said of one array.
+// An arrayMemory holds the stored images and rounds of one array.
 type arrayMemory struct {
 	pages  int // of the array
 	images map[uint64]map[topic][][]byte
 	rounds []engine.Part
 }
 
-// readOwn reads what the node has said of the arrays that it has lost pages of, from a broker
-// that has not been read yet.
+// readOwn reads the node's own messages about its damaged arrays from a broker that has not been
+// read yet.
 func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
 	i := slices.IndexFunc(s.m.buses, func(b bus) bool { return !c.read[b] && b.status().Connected })
 	if c.reading || i < 0 {
@@ -56,8 +56,8 @@ func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
 	})
 }
 
-// recollect takes a stored message, if this node has signed it in its present life, and what
-// it says is part of its arrays still.
+// recollect takes a stored message if this node has signed it in its present incarnation, and if
+// its content is still part of the node's arrays.
 func (m *Mesh) recollect(x *memory, a arrival) {
 	e, err := openEnvelope(a.msg)
 	if err != nil || !e.signedBy(&m.opts.Identity.public) {
@@ -82,7 +82,8 @@ func (m *Mesh) recollect(x *memory, a arrival) {
 	for i := range said.rounds {
 		r := &said.rounds[i]
 		if to := part(r.ref, r.to); to != nil {
-			to.rounds = append(to.rounds, engine.Part{Array: r.array, Start: r.start, Round: bytes.Clone(r.data), From: r.from, To: r.to})
+			to.rounds = append(to.rounds,
+				engine.Part{Array: r.array, Start: r.start, Round: bytes.Clone(r.data), From: r.from, To: r.to})
 			x.bytes += roundCost + len(r.data)
 		}
 	}
@@ -99,9 +100,9 @@ func (m *Mesh) recollect(x *memory, a arrival) {
 	}
 }
 
-// longest returns the images and rounds that lead farthest.
+// longest returns the images and rounds that lead to the highest version.
 func (a *arrayMemory) longest() (images [][]byte, rounds []engine.Part) {
-	sort.Slice(a.rounds, func(i, j int) bool { // slices.SortFunc of a large struct is 19 kB of program
+	sort.Slice(a.rounds, func(i, j int) bool { // slices.SortFunc of a large struct adds 19 kB of code
 		x, y := &a.rounds[i], &a.rounds[j]
 		return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To)) < 0
 	})
@@ -112,7 +113,7 @@ func (a *arrayMemory) longest() (images [][]byte, rounds []engine.Part) {
 			all = append(all, pages...)
 		}
 		if len(all) != a.pages {
-			continue // a later one has replaced the others
+			continue // a later image has replaced the missing pages
 		}
 		if next, to := a.from(at); to > end {
 			images, rounds, end = all, next, to
@@ -121,7 +122,8 @@ func (a *arrayMemory) longest() (images [][]byte, rounds []engine.Part) {
 	return images, rounds
 }
 
-// from returns the rounds that continue each other from a version on, and where they lead.
+// from returns the rounds that continue each other from a version on, and the version that they
+// lead to.
 func (a *arrayMemory) from(version uint64) (rounds []engine.Part, end uint64) {
 	end = version
 	for i := range a.rounds {
@@ -136,17 +138,19 @@ func (a *arrayMemory) from(version uint64) (rounds []engine.Part, end uint64) {
 	return rounds, end
 }
 
-// remind takes back what a broker had stored.
+// remind restores pages from a broker's stored messages.
 func (s *sender) remind(ctx context.Context, c *cure, x *memory) {
 	c.reading = false
 	if x.err != nil {
-		s.m.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.name(), "err", x.err)
+		s.m.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.name(),
+			"err", x.err)
 	}
 	for r, a := range x.arrays {
 		images, rounds := a.longest()
 		n, err := s.m.opts.Engine.HealSaid(ctx, r.array, r.start, images, rounds)
 		if err != nil && ctx.Err() == nil {
-			s.m.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.array, "generation", r.start, "err", err)
+			s.m.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.array,
+				"generation", r.start, "err", err)
 		}
 		if n > 0 {
 			c.by[engine.Broker] += n

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// A hub can announce another secret of the network by itself, again and again. One hub does
-// so: of those that name each other, the one with the lowest key. The others never do, so
-// two cannot announce at once; while the one is away, the secret stays. All know the
-// moment, a multiple of the time between two changes, from the clock alone.
+// A hub can announce another secret of the network at regular intervals. Of the hubs that name each
+// other, only the hub with the lowest key does so. The others never do, so two hubs cannot announce
+// at once. While that hub is away, the secret stays. All derive the moment, a multiple of the
+// interval, from the clock alone.
 
 const (
-	// MostRegularLead is how long before it is used the next secret is announced, at most. It is
-	// a quarter of the time between two changes, if that is less.
+	// MostRegularLead is the longest time between the announcement of the next secret and its use.
+	// It is a quarter of the interval, if that is less.
 	MostRegularLead = 72 * time.Hour
-	// SwitchAhead is how long before a multiple of the time between two changes the secret
-	// changes, so that the generations which begin there are the first under the new one.
+	// SwitchAhead is how long before a multiple of the interval the secret changes, so that the
+	// generations which begin there are the first under the new secret.
 	SwitchAhead = 30 * time.Second
 )
 
-// announceRegularly has a hub announce other secrets when they are due.
+// announceRegularly makes a hub announce new secrets when they are due.
 func (m *Mesh) announceRegularly(ctx context.Context) {
 	if m.opts.RekeyEvery == 0 || m.opts.Mode != Hub || m.opts.Switch == nil {
 		return
 	}
 	for {
-		if time.Since(m.began) >= 2*secretBeats*m.opts.Heartbeat { // what others announced is known
+		if time.Since(m.began) >= 2*secretBeats*m.opts.Heartbeat { // announcements of other hubs have arrived by now
 			m.announceDue(m.otherHubs())
 		}
 		select {
@@ -36,8 +36,7 @@ func (m *Mesh) announceRegularly(ctx context.Context) {
 	}
 }
 
-// otherHubs returns the keys of the hubs that this one names, and whether it has met each of
-// them.
+// otherHubs returns the keys of the hubs that this hub names, and whether it has met each of them.
 func (m *Mesh) otherHubs() (keys []string, all bool) {
 	all = true
 	for _, b := range m.buses {
@@ -54,7 +53,7 @@ func (m *Mesh) otherHubs() (keys []string, all bool) {
 	return keys, all
 }
 
-// announceDue announces another secret if it is due, and if this hub is the one that does.
+// announceDue announces another secret if it is due, and if this hub is the one to announce it.
 func (m *Mesh) announceDue(hubs []string, all bool) {
 	now, every := m.opts.Now(), m.opts.RekeyEvery
 	next := now.Truncate(every).Add(every)
@@ -63,7 +62,8 @@ func (m *Mesh) announceDue(hubs []string, all bool) {
 		m.postponed = ""
 		return
 	}
-	if r := m.lastRotation(); r != nil && (len(r.Secret) > 0 && r.to().ID() != m.opts.KeyID || r.At.After(next.Add(-every/2))) {
+	if r := m.lastRotation(); r != nil &&
+		(len(r.Secret) > 0 && r.to().ID() != m.opts.KeyID || r.At.After(next.Add(-every/2))) {
 		return // announced, just done, or taken back
 	}
 	if why := m.mayAnnounce(hubs, all); why != "" {

@@ -15,17 +15,18 @@ import (
 
 const fourWeeks = 28 * 24 * time.Hour
 
-// regularly is a hub that announces another secret every four weeks.
+// regularly makes a hub announce another secret every four weeks.
 func regularly(o *Options) { o.RekeyEvery = fourWeeks }
 
 // id returns the key of a node.
 func (c *changing) id() string { return c.opts.Identity.ID() }
 
-// turn returns the next moment at which the secret is to change.
+// turnOf returns the next moment at which the secret is to change.
 func turnOf(now time.Time) time.Time { return now.Truncate(fourWeeks).Add(fourWeeks - SwitchAhead) }
 
-// TestRegular: a hub announces one secret for each period, at most so long before it is used,
-// and none if an administrator has changed the secret lately, or does not want another.
+// TestRegular checks that a hub announces one secret for each period, at most the lead time before
+// its use, and none if an administrator has changed the secret lately, or has rejected the next
+// one.
 func TestRegular(t *testing.T) {
 	hub := newChanging(t, Hub, regularly)
 	due := turnOf(hub.now)
@@ -61,7 +62,7 @@ func TestRegular(t *testing.T) {
 	if r := hub.pending(); r == nil || !r.At.Equal(due) {
 		t.Fatalf("the second time %+v", r)
 	}
-	// What is taken back is not announced again for the same moment.
+	// A secret that is taken back is not announced again for the same moment.
 	if _, err := hub.CancelRotation(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestRegular(t *testing.T) {
 		t.Fatalf("a period after it was taken back %+v", r)
 	}
 
-	// Somebody changed it a week before it is due.
+	// An administrator changed it a week before it is due.
 	busy := newChanging(t, Hub, regularly)
 	due = turnOf(busy.now)
 	busy.now = due.Add(-7 * 24 * time.Hour)
@@ -94,7 +95,7 @@ func TestRegular(t *testing.T) {
 	}
 }
 
-// TestRegularPostponed: who may not announce says why, once.
+// TestRegularPostponed checks that a hub that may not announce logs the reason, once.
 func TestRegularPostponed(t *testing.T) {
 	full := errors.New("it still holds what was counted under three secrets")
 	for why, tt := range map[string]struct {
@@ -129,10 +130,10 @@ func TestRegularPostponed(t *testing.T) {
 	}
 }
 
-// TestRegularForAYear: two hubs that name each other and members that know one of them, or both,
-// change their secret for a year, while each is away for days or weeks, and hubs start
-// again. Nobody who was away for less than a period is left behind, there are never two
-// secrets after another, and the changes come when they are due.
+// TestRegularForAYear runs two hubs that name each other, and members that know one of them or
+// both, for a year of changes. Each is away for days or weeks, and hubs restart. No node that was
+// away for less than a period is left behind, there are never two successors of one secret, and the
+// changes come when they are due.
 func TestRegularForAYear(t *testing.T) {
 	seeds := uint64(6)
 	if testing.Short() {
@@ -147,7 +148,7 @@ func TestRegularForAYear(t *testing.T) {
 type erring struct {
 	*changing
 	hubs []int
-	back int // the step at which it is there again
+	back int // the step at which it returns
 	keys []filter.Secret
 }
 
@@ -174,7 +175,7 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 			}
 		}
 		if left := turnOf(now).Sub(now); left > MostRegularLead && left < fourWeeks-3*24*time.Hour && n%7 > 0 {
-			continue // nothing can happen but what would tomorrow
+			continue // no change before tomorrow
 		}
 		there := func(i int) bool { return nodes[i].back <= n }
 		for range 2 {
@@ -211,8 +212,8 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 			x := nodes[rng.IntN(2)]
 			x.again(t, x.keys[0], x.keys[1:min(3, len(x.keys))]...)
 		}
-		// Who is there and has a hub that is there is where the hub is, and nobody is elsewhere
-		// than where all were at some time.
+		// A present node with a present hub has the hub's secret, and no node has a secret that was
+		// never common to all.
 		longest := slices.MaxFunc(nodes, func(a, b *erring) int { return len(a.keys) - len(b.keys) })
 		changes = len(longest.keys) - 1
 		for i, x := range nodes {
@@ -231,8 +232,8 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// TestRegularAtOnce: if two hubs do announce at once, before they have met, all take the same
-// secret.
+// TestRegularAtOnce checks that if two hubs announce at once, before they have met, all take the
+// same secret.
 func TestRegularAtOnce(t *testing.T) {
 	one, other, member := newChanging(t, Hub, regularly), newChanging(t, Hub, regularly), newChanging(t, Join, nil)
 	befriend(t, one.Mesh, other.Mesh, member.Mesh)

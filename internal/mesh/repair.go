@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// repair asks the origins of which something is missing, and reports whether there are
+// repair asks each origin whose rounds or arrays are incomplete here. It reports whether there are
 // any.
 func (r *receiver) repair(ctx context.Context) (busy bool) {
 	r.mu.Lock()
@@ -56,10 +56,11 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 	return busy
 }
 
-// hurry has an origin asked in a moment, and not as rarely as one that has not answered for long.
+// hurry schedules the next ask shortly, and ends the long pauses of an origin that has not answered
+// for long.
 func (t *track) hurry() { t.nextTry, t.backoff = time.Now().Add(jitter(gapWait)), 2*gapWait }
 
-// ask asks an origin for what is missing.
+// ask asks an origin for the missing arrays.
 func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []arrayHead) {
 	h := p.key.hint()
 	if t.stop == nil {
@@ -71,7 +72,7 @@ func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []arrayHead
 		life = r.m.opts.Engine.Incarnation(p.ID)
 	}
 	var proofs [][]byte
-	if t.suspect || t.next != 0 { // it may have gone back to before its newest life
+	if t.suspect || t.next != 0 { // it may have gone back to before its newest incarnation
 		proofs = t.said.about(wants)
 	}
 	r.m.sender.want(wish{h, life, t.last.boot, wants, proofs})
@@ -90,7 +91,7 @@ func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
 	}
 }
 
-// heal ends what repair began, once nothing is missing.
+// heal ends a repair once nothing is missing.
 func (t *track) heal() {
 	for _, stop := range t.stop {
 		stop()
@@ -108,8 +109,8 @@ func (r *receiver) roomier(p *peer, t *track, x ref, g filter.Geometry, waits *b
 	return now
 }
 
-// missing returns what to ask an origin for, and how many changes that is. waits says
-// that more is missing, for which there is no memory yet.
+// missing returns the arrays to ask an origin for, and how many changes they lack. waits is set if
+// more is missing, for which there is no memory yet.
 func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64, waits bool) {
 	if len(t.heads) == 0 && len(t.pending) == 0 && len(t.gone) == 0 {
 		return nil, 0, false

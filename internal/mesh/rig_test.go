@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// A stubEngine answers as a test says, and notes what it is told. What is not set is
-// that of an engine without reports.
+// A stubEngine returns what a test sets, and records its calls. Unset fields behave as in an engine
+// without reports.
 type stubEngine struct {
 	*engine.Engine
 	own, held  []engine.ArrayState
@@ -19,11 +19,11 @@ type stubEngine struct {
 	images     []engine.Part
 	imagesErr  error
 	now, later bool // room
-	full       bool // now and later hold
+	full       bool // now and later are in effect
 	applyErr   error
 	life       uint64
 	shown      float64
-	expired    uint64 // starts that are not kept: up to this
+	expired    uint64 // starts up to this are not kept
 	floor      uint64
 
 	applied   [][]engine.Parsed
@@ -101,7 +101,7 @@ func (e *stubEngine) Keeps(_ engine.Array, start uint64) bool { return start > e
 func (e *stubEngine) Horizon(engine.Array) uint64             { return e.expired }
 func (e *stubEngine) Floor(engine.Array) uint64               { return e.floor }
 
-// A sentBus notes what is published, or refuses it.
+// A sentBus records published messages, or refuses them.
 type sentBus struct {
 	*memBus
 	err  error
@@ -119,7 +119,7 @@ func (b *sentBus) publish(t topic, msg []byte) error {
 	return b.err
 }
 
-// messages parses what was published since the last call.
+// messages parses the messages published since the last call.
 func (b *sentBus) messages(t *testing.T) (out []*message) {
 	t.Helper()
 	for _, q := range b.sent {
@@ -133,7 +133,7 @@ func (b *sentBus) messages(t *testing.T) (out []*message) {
 	return out
 }
 
-// A rig is the parts of a mesh that nobody runs, on a stub of an engine, with one peer.
+// A rig is the parts of a mesh that does not run, on a stub of an engine, with one peer.
 type rig struct {
 	*Mesh
 	e    *stubEngine
@@ -162,7 +162,7 @@ func newRig(t *testing.T, k *memBroker, change func(*Options)) *rig {
 	return r
 }
 
-// again forgets what the receiver knows of the peer.
+// again drops the receiver's state of the peer.
 func (r *rig) again() {
 	r.receiver.forget(r.peer.public.hint())
 	r.p, _ = r.find(r.peer.public.hint())
@@ -171,7 +171,7 @@ func (r *rig) again() {
 
 func (r *rig) status() PeerStatus { return r.Status().Peers[0] }
 
-// refused returns which refusals f books.
+// refused returns the refusals that f causes.
 func (r *rig) refused(f func()) string {
 	before := r.status().Refusals
 	f()
@@ -189,7 +189,7 @@ var (
 	bitsOf  = filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8, KeyID: testSecret.ID()}
 )
 
-// roundOf returns a round of so many keys that begins at a version.
+// roundOf returns a round of keys keys that begins at a version.
 func roundOf(t *testing.T, x ref, from uint64, keys int) round {
 	t.Helper()
 	var body []byte

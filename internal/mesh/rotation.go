@@ -16,37 +16,37 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// A network changes its secret while it runs: a hub announces another one and when it is to
-// be used, and tells it, sealed, each peer that asks on its own connection. From that time
-// on all count into new generations, and answer from the old ones under the secret that
-// those were made with, until they expire. Who was away is told when it comes back; who is
-// no peer any more is not. docs/specs/invitation.md#another-secret.
+// A network changes its secret while it runs. A hub announces the next secret and the time of its
+// use. It sends the secret, sealed, to each peer that asks on its own connection. From that time on
+// all nodes count into new generations. They answer from the old generations under the former
+// secret until those expire. Peers that were offline learn the new secret when they reconnect;
+// former peers do not. docs/specs/invitation.md#another-secret.
 
 const (
 	rotationFile = "rotation.json"
-	// MaxLead is how long before it is used a secret may be announced.
+	// MaxLead is the longest time between the announcement of a secret and its use.
 	MaxLead     = 30 * 24 * time.Hour
-	secretBeats = 2 // heartbeats between two questions for another secret
+	secretBeats = 2 // heartbeats between two requests for another secret
 	secretRetry = 2 * time.Second
-	switchPoll  = time.Second // not until it is time: somebody may set the clock, or announce a change
+	switchPoll  = time.Second // poll: the clock may be set, or a change announced, before the time of use
 	switchRetry = time.Minute
-	// lateBeats is for how many heartbeats after a change of the secret a peer may be
-	// heard under the former one before an administrator is told.
+	// lateBeats is for how many heartbeats after a change of the secret a peer may still use the
+	// former one before an administrator is notified.
 	lateBeats = 4
-	maxVoid   = 8 // secrets that were announced and taken back, of which a hub knows
+	maxVoid   = 8 // secrets that a hub remembers as announced and taken back
 )
 
-// A rotation is a change of the network's secret, announced or done. What is in use never
-// changes: every edit is of a copy.
+// A rotation is a change of the network's secret, announced or done. A published value is
+// immutable: every edit is of a copy.
 type rotation struct {
 	From   string    `json:"from"`             // network before
-	Secret []byte    `json:"secret,omitempty"` // none: what was announced was taken back
+	Secret []byte    `json:"secret,omitempty"` // empty: the announced secret was taken back
 	At     time.Time `json:"at"`               // when it is, or was, to be used
-	By     string    `json:"by"`               // key of the hub that told it; this node's if its administrator did
-	Hand   bool      `json:"hand,omitempty"`   // the administrator gave it, and may have given it to others
+	By     string    `json:"by"`               // key of the hub that sent it; this node's if its administrator set it
+	Hand   bool      `json:"hand,omitempty"`   // the administrator set it, and may have given it to others
 	Told   []string  `json:"told,omitempty"`   // keys of the peers that have fetched it here
-	// Void is secrets that this node announced and took back, oldest first: a peer that
-	// uses one is told to come back.
+	// Void is secrets that this node announced and took back, oldest first. A peer that uses one is
+	// sent back to the present secret.
 	Void [][]byte `json:"void,omitempty"`
 }
 
@@ -55,14 +55,16 @@ func (r *rotation) to() filter.Secret { return filter.Secret(r.Secret) }
 // valid reports whether r, read from a file, can be used.
 func (r *rotation) valid() bool {
 	size := len(filter.Secret{})
-	return (len(r.Secret) == 0 || len(r.Secret) == size) && !slices.ContainsFunc(r.Void, func(v []byte) bool { return len(v) != size })
+	return (len(r.Secret) == 0 || len(r.Secret) == size) && !slices.ContainsFunc(r.Void, func(v []byte) bool {
+		return len(v) != size
+	})
 }
 
-// A NewRotation is a change of the network's secret that an administrator wants.
+// A NewRotation is a change of the network's secret that an administrator requests.
 type NewRotation struct {
-	// Secret is to be the network's; nil: a random one, which only a hub can announce.
+	// Secret is the next secret; nil: a random one, which only a hub can announce.
 	Secret *filter.Secret
-	// After is when, from now: 0 to [MaxLead].
+	// After is the time until its use, 0 to [MaxLead].
 	After time.Duration
 }
 
@@ -70,19 +72,18 @@ type NewRotation struct {
 type RotationStatus struct {
 	From, To string // fingerprints
 	At       time.Time
-	By       string   // key of the hub from which this node has it; its own if it was told here
+	By       string   // key of the hub that sent it to this node; the node's own if set here
 	Done     bool     // this node uses it
 	Told     []string // keys of the peers that have fetched it here
-	Through  []string // of those that have not, but are in an aggregate that has: its node tells them
-	Untold   []string // of all others
+	Through  []string // other peers in an aggregate whose node has fetched it: that node passes it on
+	Untold   []string // all other peers
 }
 
 func networkOf(s filter.Secret) string { return newNames(s.ID()).net }
 
 func (m *Mesh) network() string { return newNames(m.opts.KeyID).net }
 
-// loadRotation reads what was announced; what has nothing to do with the present network
-// is dropped.
+// loadRotation reads the announced change, and drops one that does not concern the present network.
 func (m *Mesh) loadRotation() error {
 	r, err := readRotation(m.opts.Dir)
 	if err != nil {
@@ -94,7 +95,7 @@ func (m *Mesh) loadRotation() error {
 	return nil
 }
 
-// readRotation reads what was announced; an absent file is none.
+// readRotation reads the announced change; an absent file means none.
 func readRotation(dir string) (r rotation, err error) {
 	if err := wholefile.ReadJSON(filepath.Join(dir, rotationFile), &r); err != nil {
 		return r, fmt.Errorf("mesh: %w", err)
@@ -105,11 +106,11 @@ func readRotation(dir string) (r rotation, err error) {
 	return r, nil
 }
 
-// ForgetRotation drops what was announced to a node whose mesh folder is dir, and that does
-// not share at the moment: it is about to enter another network.
+// ForgetRotation drops the announced change of a node with the mesh folder dir. The node must not
+// be sharing: it is about to enter another network.
 func ForgetRotation(dir string) error { return remove(dir, rotationFile) }
 
-// saveRotation makes r the change that is announced. The caller holds m.admin.
+// saveRotation makes r the announced change. The caller holds m.admin.
 func (m *Mesh) saveRotation(r *rotation) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -124,7 +125,8 @@ func (m *Mesh) saveRotation(r *rotation) error {
 	return nil
 }
 
-// lastRotation returns a copy of what was announced last or taken back; nil if nothing was.
+// lastRotation returns a copy of the change that was announced or taken back last; nil if there was
+// none.
 func (m *Mesh) lastRotation() *rotation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,8 +138,8 @@ func (m *Mesh) lastRotation() *rotation {
 	return &r
 }
 
-// announced returns a copy of the change that was announced last, done or not; nil if none
-// was.
+// announced returns a copy of the change that was announced last, done or not; nil if there was
+// none.
 func (m *Mesh) announced() *rotation {
 	if r := m.lastRotation(); r != nil && len(r.Secret) > 0 {
 		return r
@@ -145,7 +147,7 @@ func (m *Mesh) announced() *rotation {
 	return nil
 }
 
-// pending returns a copy of the change that is to come; nil if there is none.
+// pending returns a copy of the change that is still to come; nil if there is none.
 func (m *Mesh) pending() *rotation {
 	if r := m.announced(); r != nil && r.to().ID() != m.opts.KeyID {
 		return r
@@ -161,26 +163,31 @@ func (m *Mesh) void() [][]byte {
 	return nil
 }
 
-// Rotate announces another secret of the network, to be used after a while, in which the
-// peers fetch it. Of a node that cannot, and of one that knows of a change to come, the
-// error wraps [bulkhead.ErrForbidden].
+// Rotate announces another secret of the network, to be used after n.After, in which the peers
+// fetch it. If the node cannot change its secret, or knows of a change to come, the error wraps
+// [bulkhead.ErrForbidden].
 func (m *Mesh) Rotate(n NewRotation) (RotationStatus, error) {
 	switch {
 	case m.opts.Switch == nil:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: this node cannot change its secret", bulkhead.ErrForbidden)
 	case n.Secret == nil && m.opts.Mode != Hub:
-		return RotationStatus{}, fmt.Errorf("%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand", bulkhead.ErrForbidden, m.opts.Mode)
+		return RotationStatus{}, fmt.Errorf(
+			"%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand",
+			bulkhead.ErrForbidden, m.opts.Mode)
 	case n.After < 0 || n.After > MaxLead:
-		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After, MaxLead)
+		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After,
+			MaxLead)
 	case n.Secret != nil && n.Secret.ID() == m.opts.KeyID:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: that is the network's secret already", bulkhead.ErrMalformed)
 	}
 	m.admin.Lock()
 	defer m.admin.Unlock()
 	if r := m.pending(); r != nil {
-		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s; it can be taken back", bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
+		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s; it can be taken back",
+			bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
 	}
-	r := &rotation{From: m.network(), At: m.opts.Now().Add(n.After).UTC(), By: m.opts.Identity.ID(), Hand: n.Secret != nil, Void: m.void()}
+	r := &rotation{From: m.network(), At: m.opts.Now().Add(n.After).UTC(), By: m.opts.Identity.ID(),
+		Hand: n.Secret != nil, Void: m.void()}
 	if n.Secret != nil {
 		r.Secret = slices.Clone(n.Secret[:])
 		r.Void = slices.DeleteFunc(r.Void, func(v []byte) bool { return slices.Equal(v, r.Secret) })
@@ -190,7 +197,8 @@ func (m *Mesh) Rotate(n NewRotation) (RotationStatus, error) {
 	if err := m.saveRotation(r); err != nil {
 		return RotationStatus{}, err
 	}
-	m.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At, "before", r.From)
+	m.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At,
+		"before", r.From)
 	s, _ := m.Rotation()
 	return s, nil
 }
@@ -201,9 +209,9 @@ func randomSecret() []byte {
 	return s
 }
 
-// CancelRotation takes back the change that is to come. Peers that have it of this node
-// hear of that when they ask next; one that this node has from a hub is not taken here. If
-// there is none, the error wraps [bulkhead.ErrMalformed].
+// CancelRotation takes back the change that is to come. Peers that fetched it from this node learn
+// of that with their next request. A change that a hub announced is refused on this node only. If
+// there is no change to come, the error wraps [bulkhead.ErrMalformed].
 func (m *Mesh) CancelRotation() (RotationStatus, error) {
 	m.admin.Lock()
 	defer m.admin.Unlock()
@@ -219,8 +227,8 @@ func (m *Mesh) CancelRotation() (RotationStatus, error) {
 	return s, nil
 }
 
-// withdrawn returns what is left of a change that is taken back. What this node has from a
-// hub is not taken from there again.
+// withdrawn returns the rotation that replaces a change that is taken back. It keeps this node from
+// taking the same secret from a hub again.
 func (m *Mesh) withdrawn(r *rotation) *rotation {
 	out := &rotation{From: m.network(), At: r.At, Void: append(r.Void, r.Secret)}
 	if over := len(out.Void) - maxVoid; over > 0 {
@@ -229,8 +237,8 @@ func (m *Mesh) withdrawn(r *rotation) *rotation {
 	return out
 }
 
-// Rotation returns the change of the network's secret that was announced last; ok is false
-// if none was.
+// Rotation returns the change of the network's secret that was announced last; ok is false if there
+// was none.
 func (m *Mesh) Rotation() (s RotationStatus, ok bool) {
 	r := m.announced()
 	if r == nil {
@@ -252,7 +260,7 @@ func (m *Mesh) Rotation() (s RotationStatus, ok bool) {
 	return s, true
 }
 
-// awaitRotation has the node change when it is time.
+// awaitRotation makes the node change its secret when it is time.
 func (m *Mesh) awaitRotation(ctx context.Context) {
 	for {
 		pause := switchPoll
@@ -269,8 +277,8 @@ func (m *Mesh) awaitRotation(ctx context.Context) {
 	}
 }
 
-// hasten has the node take an announced secret at once, since a peer uses it, and reports
-// whether it will.
+// hasten makes the node take an announced secret at once, because a peer uses it already. It
+// reports whether the node will.
 func (m *Mesh) hasten(network string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -293,8 +301,8 @@ func (m *Mesh) formerNetwork(network string) bool {
 	return slices.ContainsFunc(m.opts.Former, func(s filter.Secret) bool { return networkOf(s) == network })
 }
 
-// next returns the secret of a network that a peer names, the one that follows it, and when
-// that is used; the zero time is now.
+// next returns the secret of a network that a peer names, the secret that follows it, and the time
+// of its use; the zero time is now.
 func (m *Mesh) next(network string) (had, secret filter.Secret, at time.Time, ok bool) {
 	for _, v := range m.void() {
 		if had = filter.Secret(v); networkOf(had) == network {
@@ -318,8 +326,8 @@ func (m *Mesh) next(network string) (had, secret filter.Secret, at time.Time, ok
 	return chain[i], chain[i+1], at, true
 }
 
-// noteTold notes that a peer has the secret that was announced last. It returns an error if
-// the peer is none any more.
+// noteTold records that a peer has the announced secret. It returns an error if the node is no
+// longer a peer.
 func (m *Mesh) noteTold(p *peer, secret filter.Secret) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
@@ -335,8 +343,8 @@ func (m *Mesh) noteTold(p *peer, secret filter.Secret) error {
 	return m.saveRotation(r)
 }
 
-// leftRotation sees to it that who is no peer any more neither knows the secret that is to
-// come nor has a say in it.
+// leftRotation makes sure that a former peer neither knows the secret that is to come nor
+// determines it.
 func (m *Mesh) leftRotation(id string) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
@@ -350,28 +358,31 @@ func (m *Mesh) leftRotation(id string) error {
 	case r.By != m.opts.Identity.ID() || !slices.Contains(r.Told, id):
 		return nil
 	case r.Hand:
-		m.opts.Log.Error("ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one", "key", id)
+		m.opts.Log.Error(
+			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one",
+			"key", id)
 		return nil
 	}
 	next := m.withdrawn(r)
 	next.Secret, next.By, next.At = randomSecret(), r.By, r.At
 	if least := m.opts.Now().Add(2 * secretBeats * m.opts.Heartbeat).UTC(); next.At.Before(least) {
-		next.At = least // the others fetch this one, too
+		next.At = least // time for the other peers to fetch this secret as well
 	}
-	m.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced", "network", networkOf(next.to()), "at", next.At)
+	m.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced",
+		"network", networkOf(next.to()), "at", next.At)
 	return m.saveRotation(next)
 }
 
-// takeSecret notes what a hub has announced. What a hub says later takes the place of what it
-// said before. Of two changes that two hubs have announced the earlier one is taken; what is
-// at the same moment, or nearly, is settled by the fingerprints, the same way everywhere.
+// takeSecret records a hub's announcement. A hub's later announcement replaces its earlier one. Of
+// changes announced by two hubs the earlier one is taken. If they are at the same moment, or
+// nearly, the fingerprints decide, the same way on every node.
 func (m *Mesh) takeSecret(hub *public, n *nextSecret) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
 	at := m.opts.Now().Add(time.Duration(n.After * float64(time.Second))).UTC()
 	next := &rotation{From: n.From, Secret: n.Secret, At: at, By: hub.id(), Void: m.void()}
 	if slices.ContainsFunc(next.Void, func(v []byte) bool { return slices.Equal(v, n.Secret) }) {
-		return nil // an administrator does not want it
+		return nil // an administrator has rejected it
 	}
 	if r := m.pending(); r != nil {
 		if r.to() == next.to() {
@@ -382,7 +393,8 @@ func (m *Mesh) takeSecret(hub *public, n *nextSecret) error {
 			if at.Sub(r.At).Abs() < time.Minute {
 				earlier = next.to().ID() < r.to().ID()
 			}
-			m.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken", "one", r.By, "other", next.By, "taken_of_the_other", earlier)
+			m.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken",
+				"one", r.By, "other", next.By, "taken_of_the_other", earlier)
 			if !earlier {
 				return nil
 			}
@@ -395,7 +407,7 @@ func (m *Mesh) takeSecret(hub *public, n *nextSecret) error {
 	return nil
 }
 
-// nothingNew notes that a hub announces nothing: what it announced before it has taken back.
+// nothingNew records that a hub announces nothing: it has taken back its former announcement.
 func (m *Mesh) nothingNew(hub *public) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
@@ -407,7 +419,7 @@ func (m *Mesh) nothingNew(hub *public) error {
 	return m.saveRotation(&rotation{From: m.network(), Void: r.Void})
 }
 
-// taker returns the mesh of the node that takes what hubs announce.
+// taker returns the mesh of the node that takes the announcements of hubs.
 func (m *Mesh) taker() *Mesh { return cmp.Or(m.opts.Taker, m) }
 
 // followSecret asks hubs now and then whether the network gets another secret.

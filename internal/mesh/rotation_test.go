@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A changing is a mesh that nobody runs, with what it was told to change to.
+// A changing is a mesh that does not run, and records the secret that it was switched to.
 type changing struct {
 	*Mesh
 	log lockedBuffer
@@ -48,7 +48,7 @@ func newChanging(t *testing.T, mode Mode, change func(*Options)) *changing {
 
 func (c *changing) key() *public { return &c.opts.Identity.public }
 
-// asks has c ask a hub, and take the answer as change leaves it.
+// asks makes c ask a hub, and take the answer as modified by change.
 func (c *changing) asks(hub *changing, change func([]byte) []byte) error {
 	q, private, err := c.askAfter(hub.key())
 	if err != nil {
@@ -94,10 +94,11 @@ func (c *changing) again(t *testing.T, secret filter.Secret, former ...filter.Se
 	c.Mesh = m
 }
 
-// TestToldThroughSum: who is in a sum that has fetched the secret is not said to lack it; whoever
-// a sum names that has not fetched it is.
+// TestToldThroughSum checks that a node in a sum that has fetched the secret is not reported to
+// lack it, and that a node in a sum that has not fetched it is.
 func TestToldThroughSum(t *testing.T) {
-	hub, sum, node, other := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	hub, sum, node, other := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join,
+		nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, sum.Mesh, node.Mesh, other.Mesh)
 	id := func(c *changing) string { return c.opts.Identity.ID() }
 	in := []Organisation{Organisation(node.opts.Identity.public.hint()), {1}}
@@ -110,7 +111,8 @@ func TestToldThroughSum(t *testing.T) {
 		t.Errorf("before anybody asked: %+v", s)
 	}
 	mustTake(t, sum, hub)
-	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{id(sum)}) || !slices.Equal(s.Through, []string{id(node)}) || !slices.Equal(s.Untold, []string{id(other)}) {
+	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{id(sum)}) ||
+		!slices.Equal(s.Through, []string{id(node)}) || !slices.Equal(s.Untold, []string{id(other)}) {
 		t.Errorf("the sum has it: %+v", s)
 	}
 	mustTake(t, node, hub)
@@ -119,8 +121,8 @@ func TestToldThroughSum(t *testing.T) {
 	}
 }
 
-// TestRotate: members learn from a hub what the next secret is and when it is to be used,
-// and use it then; a node that was away learns one after the other.
+// TestRotate checks that members get the next secret and the time of its use from a hub, and use it
+// then; a node that was away gets one after the other.
 func TestRotate(t *testing.T) {
 	hub, bob, away := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, away.Mesh)
@@ -129,7 +131,8 @@ func TestRotate(t *testing.T) {
 		t.Error("a change that nobody announced")
 	}
 	s, err := hub.Rotate(NewRotation{After: time.Hour})
-	if err != nil || s.Done || s.By != hub.opts.Identity.ID() || !s.At.Equal(hub.now.Add(time.Hour)) || s.From != networkOf(testSecret) || len(s.Untold) != 2 || len(s.Told) != 0 {
+	if err != nil || s.Done || s.By != hub.opts.Identity.ID() || !s.At.Equal(hub.now.Add(time.Hour)) ||
+		s.From != networkOf(testSecret) || len(s.Untold) != 2 || len(s.Told) != 0 {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	first := hub.pending().to()
@@ -139,7 +142,8 @@ func TestRotate(t *testing.T) {
 	if !ok || r.To != s.To || r.By != s.By || !r.At.Equal(bob.now.Add(time.Hour)) || bob.pending().to() != first {
 		t.Fatalf("%+v", r)
 	}
-	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{bob.opts.Identity.ID()}) || !slices.Equal(s.Untold, []string{away.opts.Identity.ID()}) {
+	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{bob.opts.Identity.ID()}) ||
+		!slices.Equal(s.Untold, []string{away.opts.Identity.ID()}) {
 		t.Errorf("%+v", s)
 	}
 	bob.again(t, testSecret)
@@ -188,7 +192,7 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestRotateRefused: what cannot be announced, and what a node asks that may not know.
+// TestRotateRefused checks which announcements and which questions are refused.
 func TestRotateRefused(t *testing.T) {
 	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh)
@@ -247,13 +251,14 @@ func TestRotateRefused(t *testing.T) {
 		from *changing
 		data []byte
 	}{
-		"a stranger":             {stranger, ask(func(*secretQuestion) {}, stranger)},
-		"in another's name":      {bob, ask(func(*secretQuestion) {}, joined)},
-		"nonsense":               {bob, []byte("{")},
-		"too long":               {bob, make([]byte, maxPair+1)},
-		"of another network":     {bob, ask(func(q *secretQuestion) { q.Network = "0000000000000000" }, bob)},
-		"of no point":            {bob, ask(func(q *secretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
-		"without the one before": {joined, ask(func(q *secretQuestion) { q.Network = networkOf(testSecret); sign(joined, q) }, joined)},
+		"a stranger":         {stranger, ask(func(*secretQuestion) {}, stranger)},
+		"in another's name":  {bob, ask(func(*secretQuestion) {}, joined)},
+		"nonsense":           {bob, []byte("{")},
+		"too long":           {bob, make([]byte, maxPair+1)},
+		"of another network": {bob, ask(func(q *secretQuestion) { q.Network = "0000000000000000" }, bob)},
+		"of no point":        {bob, ask(func(q *secretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
+		"without the one before": {joined,
+			ask(func(q *secretQuestion) { q.Network = networkOf(testSecret); sign(joined, q) }, joined)},
 	} {
 		if got := hub.tellSecret(tt.from.key().hint(), tt.data); got != nil {
 			t.Errorf("%s is told %s", what, got)
@@ -264,8 +269,8 @@ func TestRotateRefused(t *testing.T) {
 	}
 }
 
-// TestLyingAnnouncement: nobody but a hub announces anything, and what a hub has said to
-// one member, or long ago, is nothing to another.
+// TestLyingAnnouncement checks that only a hub's announcement is accepted, and that an announcement
+// to another member, or an old one, is refused.
 func TestLyingAnnouncement(t *testing.T) {
 	hub, bob, eve := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Hub, nil)
 	befriend(t, hub.Mesh, bob.Mesh, eve.Mesh)
@@ -310,7 +315,7 @@ func TestLyingAnnouncement(t *testing.T) {
 	if _, ok := bob.Rotation(); ok {
 		t.Error("a change that the hub has not announced to this node")
 	}
-	// What the hub itself says must make sense, too.
+	// The hub's own announcement must make sense as well.
 	for what, n := range map[string]nextSecret{
 		"of another network": {From: "x", Secret: make([]byte, 16)},
 		"short":              {From: bob.network(), Secret: make([]byte, 15)},
@@ -363,8 +368,9 @@ func (c *changing) sealed(t *testing.T, to *changing, q *secretQuestion, n nextS
 	return data
 }
 
-// TestRotationTakenBack: what a hub takes back its members drop; who uses it already is
-// told to come back. What a member's administrator does not want it does not take.
+// TestRotationTakenBack checks that members drop a secret that a hub takes back, and that a node
+// that uses it already is sent back. A member does not take a secret that its administrator has
+// rejected.
 func TestRotationTakenBack(t *testing.T) {
 	hub, bob, late := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, late.Mesh)
@@ -409,8 +415,8 @@ func TestRotationTakenBack(t *testing.T) {
 	}
 }
 
-// TestEvictedBeforeRotation: a peer that is evicted while a secret is to come does not
-// know the one that is used then; nor does an evicted hub say what it is.
+// TestEvictedBeforeRotation checks that a peer evicted while a secret is to come does not know the
+// secret that is used then, and that an evicted hub does not determine it.
 func TestEvictedBeforeRotation(t *testing.T) {
 	hub, bob, eve := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, eve.Mesh)
@@ -435,14 +441,15 @@ func TestEvictedBeforeRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := hub.pending()
-	if r == nil || r.to() == eve.pending().to() || len(r.Told) != 0 || r.At.Sub(hub.now) < 2*secretBeats*hub.opts.Heartbeat {
+	if r == nil || r.to() == eve.pending().to() || len(r.Told) != 0 ||
+		r.At.Sub(hub.now) < 2*secretBeats*hub.opts.Heartbeat {
 		t.Fatalf("after the eviction of a peer that was told: %+v", r)
 	}
 	mustTake(t, bob, hub)
 	if bob.pending().to() != r.to() || bob.log.has("two hubs") {
 		t.Error("the others do not follow")
 	}
-	// A member that was away then uses the one that is void, and comes back.
+	// A member that was away then uses the void one, and comes back.
 	late := newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, late.Mesh)
 	late.again(t, eve.pending().to(), testSecret)
@@ -465,12 +472,13 @@ func TestEvictedBeforeRotation(t *testing.T) {
 	}
 	late.again(t, testSecret)
 	mustTake(t, late, by)
-	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.pending().to() != given || !by.log.has("given by hand") {
+	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.pending().to() != given ||
+		!by.log.has("given by hand") {
 		t.Errorf("by hand: %v", err)
 	}
 }
 
-// TestTwoAnnouncements: of what two hubs announce all members take the same.
+// TestTwoAnnouncements checks that all members take the same one of two hubs' announcements.
 func TestTwoAnnouncements(t *testing.T) {
 	one, two := newChanging(t, Hub, nil), newChanging(t, Hub, nil)
 	var members []*changing
@@ -480,7 +488,8 @@ func TestTwoAnnouncements(t *testing.T) {
 		befriend(t, two.Mesh, m.Mesh)
 		members = append(members, m)
 	}
-	for _, after := range [][2]time.Duration{{time.Hour, time.Hour + time.Second}, {time.Hour, 2 * time.Hour}, {3 * time.Hour, time.Hour}} {
+	for _, after := range [][2]time.Duration{{time.Hour, time.Hour + time.Second}, {time.Hour, 2 * time.Hour},
+		{3 * time.Hour, time.Hour}} {
 		for i, hub := range []*changing{one, two} {
 			if _, err := hub.Rotate(NewRotation{After: after[i]}); err != nil {
 				t.Fatal(err)
@@ -515,8 +524,8 @@ func TestTwoAnnouncements(t *testing.T) {
 	}
 }
 
-// TestHasten: a node that hears a peer use the secret that was announced uses it, too, and
-// one that is late is not taken for a node of another network at once.
+// TestHasten checks that a node whose peer uses the announced secret uses it as well, and that a
+// late node is not taken at once for a node of another network.
 func TestHasten(t *testing.T) {
 	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh)
@@ -527,9 +536,11 @@ func TestHasten(t *testing.T) {
 	to := hub.pending().to()
 	head := func(by *changing, secret filter.Secret) arrival {
 		g := cellsOf // of the former secret, which is the present one here
-		m := &message{kind: kindHead, keyID: secret.ID(), heads: []arrayHead{{ref: ref{"counts", 7}, version: 3, geometry: g, lineage: lineage{{5, 0}}}}}
+		m := &message{kind: kindHead, keyID: secret.ID(),
+			heads: []arrayHead{{ref: ref{"counts", 7}, version: 3, geometry: g, lineage: lineage{{5, 0}}}}}
 		m.stamp = stamp{incarnation: 5, boot: 5, seq: 1, at: uint64(by.now.UnixMilli())}
-		return arrival{topic: topic{kind: kindHead, origin: by.key().hint()}, network: networkOf(secret), msg: appendMessage(nil, m, by.opts.Identity)}
+		return arrival{topic: topic{kind: kindHead, origin: by.key().hint()}, network: networkOf(secret),
+			msg: appendMessage(nil, m, by.opts.Identity)}
 	}
 	bob.receiver.foreign(t.Context(), head(hub, to))
 	if r := bob.pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
@@ -557,7 +568,7 @@ func TestHasten(t *testing.T) {
 	}
 }
 
-// TestKeep: a node drops what was made with a secret that it never had.
+// TestKeep checks that a node drops arrays made with a secret that it never had.
 func TestKeep(t *testing.T) {
 	other := cellsOf
 	other.KeyID++
@@ -584,7 +595,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestRotationFile: a file that is none is told of, and what is of another network is not
+// TestRotationFile checks that an invalid file is reported, and that one of another network is not
 // used.
 func TestRotationFile(t *testing.T) {
 	for text, want := range map[string]string{
@@ -598,20 +609,22 @@ func TestRotationFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		m, err := prepare(t.Context(), c.opts)
-		if want == "" && (err != nil || m.lastRotation() != nil) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && (err != nil || m.lastRotation() != nil) ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
 
-// FuzzAnswerSecret: nobody is told anything but who has signed the question and has the
-// secret before.
+// FuzzAnswerSecret checks that only a node that has signed the question, and has the former secret,
+// gets an answer.
 func FuzzAnswerSecret(f *testing.F) {
 	_, id := identity(f)
 	_, member := identity(f)
 	hub := &Mesh{opts: Options{Identity: id, Secret: testSecret, KeyID: testSecret.ID(), Now: time.Now}}
 	to := filter.Secret{9}
-	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(), Void: [][]byte{make([]byte, 16)}}
+	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(),
+		Void: [][]byte{make([]byte, 16)}}
 	bob := &Mesh{opts: Options{Identity: member, Secret: testSecret, KeyID: testSecret.ID()}}
 	q, _, err := bob.askAfter(&id.public)
 	if err != nil {
@@ -640,8 +653,7 @@ func FuzzAnswerSecret(f *testing.F) {
 	})
 }
 
-// FuzzOpenSecret: nothing opens as another secret but what the hub has sealed for this
-// question.
+// FuzzOpenSecret checks that only a secret that the hub has sealed for this question opens.
 func FuzzOpenSecret(f *testing.F) {
 	_, id := identity(f)
 	_, member := identity(f)

@@ -17,15 +17,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// How a member asks a hub for the secret that follows its own, and what the hub says:
-// docs/specs/invitation.md#another-secret. Both are signed, and the secret is sealed for
-// this answer alone.
+// A member asks a hub for the secret that follows its own: docs/specs/invitation.md#another-secret.
+// The question and the answer are signed, and the secret is sealed for this answer alone.
 
-// A secretQuestion is what a member asks a hub.
+// A secretQuestion is a member's question to a hub.
 type secretQuestion struct {
-	Network   string `json:"network"`   // whose secret it has
+	Network   string `json:"network"`   // network whose secret the member has
 	Exchange  []byte `json:"exchange"`  // X25519, for the answer alone
-	Proof     []byte `json:"proof"`     // that it has that secret: an HMAC with it of what is signed
+	Proof     []byte `json:"proof"`     // possession of that secret: an HMAC with it over the signed text
 	Signature []byte `json:"signature"` // of the member, over network, exchange and the hub's key
 }
 
@@ -33,14 +32,14 @@ func (q *secretQuestion) text(hub string) []byte {
 	return append([]byte("bulkhead mesh secret v1 question\x00"+hub+"\x00"+q.Network+"\x00"), q.Exchange...)
 }
 
-// proof shows to who has a secret that the sender of a question has it, too.
+// proof proves to a holder of a secret that the sender of the question also has it.
 func (q *secretQuestion) proof(hub string, s filter.Secret) []byte {
 	h := hmac.New(sha256.New, s[:])
 	h.Write(q.text(hub))
 	return h.Sum(nil)
 }
 
-// A secretAnswer is the reply. Without a box there is nothing to tell.
+// A secretAnswer is the reply. Without a box there is no new secret.
 type secretAnswer struct {
 	Exchange  []byte `json:"exchange,omitempty"` // X25519
 	Box       []byte `json:"box,omitempty"`      // a nextSecret
@@ -51,7 +50,7 @@ func (a *secretAnswer) text(q *secretQuestion) []byte {
 	return slices.Concat([]byte("bulkhead mesh secret v1 answer\x00"), q.Exchange, a.Exchange, a.Box)
 }
 
-// A nextSecret is the secret that follows that of the network which a member named.
+// A nextSecret is the secret that follows the one of the network that a member named.
 type nextSecret struct {
 	From   string  `json:"from"`
 	Secret []byte  `json:"secret"`
@@ -61,7 +60,7 @@ type nextSecret struct {
 func secretKey(shared []byte) []byte {
 	key, err := hkdf.Key(sha256.New, shared, nil, "bulkhead mesh secret v1", chacha20poly1305.KeySize)
 	if err != nil {
-		panic(err) // of a hash that is unsafe, or a length that is too large
+		panic(err) // the hash is unsafe, or the length too large
 	}
 	return key
 }
@@ -70,7 +69,7 @@ const secretPrefix = "bh.secret."
 
 func secretSubject(from hint) string { return secretPrefix + from.String() }
 
-// tellSecret answers a peer that asks for another secret, nil if it is none.
+// tellSecret answers a peer's request for another secret. It returns nil if the node is not a peer.
 func (m *Mesh) tellSecret(from hint, data []byte) []byte {
 	p, ok := m.find(from)
 	if !ok {
@@ -83,7 +82,7 @@ func (m *Mesh) tellSecret(from hint, data []byte) []byte {
 	}
 	out, err := json.Marshal(a)
 	if err == nil && len(a.Box) > 0 {
-		err = m.noteTold(&p, secret) // before it is told: whoever evicts the peer must know
+		err = m.noteTold(&p, secret) // recorded before the answer is sent: an eviction must know of it
 	}
 	if err != nil {
 		m.opts.Log.Error("a peer is not told the network's other secret", "peer", p.label(), "err", err)
@@ -120,7 +119,7 @@ func (m *Mesh) answerSecret(p *peer, data []byte) (a *secretAnswer, secret filte
 	return a, secret, err
 }
 
-// sealSecret seals a secret for the peer that has put a question, and signs that.
+// sealSecret seals a secret for the peer that asked, and signs the answer.
 func (m *Mesh) sealSecret(p *peer, q *secretQuestion, n *nextSecret) (*secretAnswer, error) {
 	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
 	if err != nil {
@@ -143,8 +142,8 @@ func (m *Mesh) sealSecret(p *peer, q *secretQuestion, n *nextSecret) (*secretAns
 	return a, nil
 }
 
-// askAfter returns a question to a hub for the secret after the node's own, and what opens
-// the answer.
+// askAfter returns a question to a hub for the secret after the node's own, and the private key
+// that opens the answer.
 func (m *Mesh) askAfter(hub *public) (q *secretQuestion, private *ecdh.PrivateKey, err error) {
 	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
@@ -155,7 +154,7 @@ func (m *Mesh) askAfter(hub *public) (q *secretQuestion, private *ecdh.PrivateKe
 	return q, private, nil
 }
 
-// openSecret opens a hub's answer; nil if the hub says that there is nothing new.
+// openSecret opens a hub's answer; nil if the hub has no new secret.
 func (m *Mesh) openSecret(hub *public, q *secretQuestion, private *ecdh.PrivateKey, data []byte) (*nextSecret, error) {
 	if len(data) > maxPair {
 		return nil, errSealed

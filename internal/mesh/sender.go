@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	maxHistory   = 16 << 20        // cost of the rounds kept for those who missed some
+	maxHistory   = 16 << 20        // cost of the rounds kept for peers that missed some
 	maxOutbox    = 16 << 20        // bytes of deltas that wait for a broker
-	imageRest    = 2 * time.Second // between two images of one array, or two times that its rounds are sent again
+	imageRest    = 2 * time.Second // between two images of one array, or two resends of its rounds
 	headRest     = time.Second     // between two heads
-	refreshShare = 4               // an array's image is stored again after that many times its bytes of rounds
-	refreshLeast = 256 << 10       // but not before so many bytes
+	refreshShare = 4               // an array's image is stored again after rounds of that many times its bytes
+	refreshLeast = 256 << 10       // but not before that many bytes of rounds
 	renewRest    = 10 * time.Minute
 	maxRenewals  = 8 // new incarnations in that time
 	twinRest     = 3 // heartbeats without another server that uses the node's key
 )
 
-// The sender publishes what the own arrays took, and answers those who ask. Only
-// its own goroutine uses the fields below the channels.
+// The sender publishes the adds to the node's own arrays, and answers asks. Only its own goroutine
+// uses the fields below the channels.
 type sender struct {
 	m     *Mesh
 	asks  chan *message
 	fills chan *message // pages that this node has lost
-	hello chan struct{} // asks for a head
+	hello chan struct{} // requests a head
 	wants chan wish
 	pasts chan past
 
@@ -43,25 +43,25 @@ type sender struct {
 	history int // cost of all rounds in arrays
 	order   []ref
 	outbox  []outbox     // by bus
-	wanted  map[ref]hint // images asked for, and by whom; nobody if it is none of theirs
+	wanted  map[ref]hint // requested images by requesting peer; the zero hint: the node itself
 	draws   map[hint]*draw
-	refills map[hint]*draw // of what they have lost themselves
+	refills map[hint]*draw // of pages that peers have lost themselves
 	renewed []time.Time    // new incarnations of this process
 	headed  time.Time      // when the last head was published
-	headDue bool           // one was asked for since
+	headDue bool           // a head was requested since
 }
 
-// ownArray is what the sender knows of one array of its own.
+// ownArray is the sender's state of one of the node's arrays.
 type ownArray struct {
-	rounds    []round // the last ones, without a gap
+	rounds    []round // the latest ones, without a gap
 	announced bool
-	imaged    time.Time // when its images were published last
-	image     int       // bytes of them
+	imaged    time.Time // when its images were last published
+	image     int       // their bytes
 	since     int       // bytes of rounds published since
-	resent    time.Time // when rounds were sent again last
-	due       bool      // some were asked for since
-	dueFrom   uint64    // from which version
-	dueTo     hint      // by whom
+	resent    time.Time // when rounds were last sent again
+	due       bool      // rounds were requested since
+	dueFrom   uint64    // from this version
+	dueTo     hint      // by this peer
 }
 
 type outbox struct {
@@ -72,17 +72,19 @@ type outbox struct {
 type queued struct {
 	topic  topic
 	msg    []byte
-	arrays []ref // of the rounds in it
+	arrays []ref // of its rounds
 }
 
 func newSender(m *Mesh) *sender {
 	return &sender{
-		m: m, asks: make(chan *message, 256), fills: make(chan *message, 16), hello: make(chan struct{}, 1), wants: make(chan wish, 64), pasts: make(chan past, 64),
-		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw), refills: make(map[hint]*draw),
+		m: m, asks: make(chan *message, 256), fills: make(chan *message, 16), hello: make(chan struct{}, 1),
+		wants: make(chan wish, 64), pasts: make(chan past, 64),
+		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw),
+		refills: make(map[hint]*draw),
 	}
 }
 
-// greet has a head published soon, so that peers learn what to ask for.
+// greet requests a head soon, so that peers learn what to ask for.
 func (s *sender) greet(context.Context) {
 	select {
 	case s.hello <- struct{}{}:
@@ -90,17 +92,17 @@ func (s *sender) greet(context.Context) {
 	}
 }
 
-// A wish is what the receiver lacks of an origin.
+// A wish lists what the receiver lacks of an origin.
 type wish struct {
 	origin hint
-	life   uint64 // incarnation that the versions are of
-	boot   uint64 // newest of it that was heard
+	life   uint64 // incarnation of the versions
+	boot   uint64 // newest boot of it seen
 	arrays []arrayHead
-	proofs [][]byte // what it has said and may have forgotten
+	proofs [][]byte // the origin's statements that it may have forgotten
 }
 
-// want has an origin asked for what is missing. If the sender is busy, the receiver
-// tries again.
+// want requests missing arrays of an origin. If the sender is busy, the request is dropped, and the
+// receiver tries again.
 func (s *sender) want(w wish) {
 	select {
 	case s.wants <- w:
@@ -108,8 +110,8 @@ func (s *sender) want(w wish) {
 	}
 }
 
-// ask hands the sender what a peer asks for. If that cannot be answered in time, it is
-// dropped, and the peer asks again.
+// ask hands the sender a peer's request. A request that cannot be answered in time is dropped, and
+// the peer asks again.
 func (s *sender) ask(m *message) {
 	select {
 	case s.asks <- m:
@@ -159,8 +161,7 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// last publishes what was counted since the last interval, so that nothing is held back
-// by a node that stops.
+// last publishes the adds since the last interval, so that a stopping node holds nothing back.
 func (s *sender) last() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -179,8 +180,8 @@ func (s *sender) sign(m *message) []byte {
 	return appendMessage(nil, m, s.m.opts.Identity)
 }
 
-// send publishes a message on every bus. A delta waits for a bus that is away; heads,
-// asks and images do not, as they would be stale by then.
+// send publishes a message on every bus. A delta waits for a disconnected bus. Heads, asks and
+// images do not, because they would be stale by then.
 func (s *sender) send(t topic, m *message) {
 	msg := s.sign(m)
 	s.published.Add(1)
@@ -213,7 +214,7 @@ func (s *sender) send(t topic, m *message) {
 	}
 }
 
-// flush sends what waits for a bus.
+// flush sends the messages that wait for a bus.
 func (s *sender) flush() {
 	for i, b := range s.m.buses {
 		o := &s.outbox[i]
@@ -231,8 +232,8 @@ func (s *sender) flush() {
 	}
 }
 
-// tooLarge drops a message that a bus will never take. Its rounds are forgotten, and
-// peers that ask for them are sent images.
+// tooLarge drops a message that a bus will never accept. Its rounds are forgotten, and peers that
+// ask for them are sent images.
 func (s *sender) tooLarge(size int, arrays []ref) {
 	if s.dropped.Add(1) == 1 {
 		s.m.opts.Log.Warn("message too large for the broker; raise its max_payload to 1 MB", "bytes", size)
@@ -244,7 +245,7 @@ func (s *sender) tooLarge(size int, arrays []ref) {
 	}
 }
 
-// arrays returns the arrays of which m has rounds.
+// arrays returns the arrays of the rounds in m.
 func (m *message) arrays() (out []ref) {
 	for i := range m.rounds {
 		out = append(out, m.rounds[i].ref)
@@ -252,13 +253,13 @@ func (m *message) arrays() (out []ref) {
 	return out
 }
 
-// errTooLarge: a bus never takes a message of that size.
+// errTooLarge reports that a bus never accepts a message of that size.
 var errTooLarge = errors.New("mesh: message is larger than the broker accepts")
 
 func (s *sender) own() topic { return topic{kind: kindDelta, origin: s.m.opts.Identity.public.hint()} }
 
-// publish sends what the node's arrays took since the last time, and returns the states
-// up to which it has sent them; what they take meanwhile is not in these.
+// publish sends the adds to the node's arrays since the last call. It returns the states up to
+// which it has sent them; adds during the call are not included.
 func (s *sender) publish(ctx context.Context) []engine.ArrayState {
 	if s.m.opts.Role == Subscribe {
 		return s.m.opts.Engine.Own()
@@ -300,16 +301,16 @@ func (s *sender) deltas(rounds []round) {
 	s.send(s.own(), &message{kind: kindDelta, rounds: rounds})
 }
 
-// remember keeps a round for peers that miss it, and forgets the oldest.
+// remember keeps a round for peers that miss it, and forgets the oldest rounds.
 func (s *sender) remember(r *round) {
 	a := s.arrays[r.ref]
 	if a == nil {
 		a = &ownArray{}
 		s.arrays[r.ref] = a
 	}
-	// The first round tells a peer without the array its geometry, and one that has it
-	// whether what it holds is still a part of it. One of a former secret always says
-	// so: a peer that never had that secret can do nothing with it.
+	// The first round has the geometry for a peer without the array, and shows a peer with a
+	// replica whether the replica is still part of the array. A round under a former secret always
+	// has both: a peer that never had that secret cannot use it.
 	r.announce = !a.announced || r.from == 0 || r.geometry.KeyID != s.m.opts.KeyID
 	a.announced = true
 	a.since += len(r.data)
@@ -335,21 +336,22 @@ func (s *sender) drop(a *ownArray, n int) {
 	a.rounds = a.rounds[n:]
 }
 
-// headSoon publishes a head now, or a while after the last one, so that it is sent once
-// for all who ask.
+// headSoon publishes a head now, or some time after the last one, so that one head serves every
+// peer that asks.
 func (s *sender) headSoon(ctx context.Context) {
 	if s.headDue = time.Since(s.headed) < headRest; !s.headDue {
 		s.head(ctx)
 	}
 }
 
-// head publishes the versions of all arrays of the node, after the rounds that lead to
-// them, so that nobody sees a gap where there is none.
+// head publishes the versions of all arrays of the node, after the rounds that lead to them, so
+// that no receiver sees a gap where there is none.
 func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
 	s.forgetDraws()
-	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, organisations: s.m.contains(), floors: [2]uint64{allExpired, allExpired}}
+	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, organisations: s.m.contains(),
+		floors: [2]uint64{allExpired, allExpired}}
 	if s.m.opts.Role != Subscribe {
 		m.floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}
 		live := make(map[ref]bool)
@@ -369,8 +371,10 @@ func (s *sender) head(ctx context.Context) {
 		s.order = slices.DeleteFunc(s.order, func(r ref) bool { return !live[r] })
 	}
 	if len(m.heads) > maxParts {
-		// An array that the head does not name is gone, to those who see only the head.
-		sort.Slice(m.heads, func(a, b int) bool { return m.heads[a].start > m.heads[b].start }) // slices.SortFunc of a large struct is 17 kB of program
+		// To receivers that see only the head, an array that it omits is gone.
+		sort.Slice(m.heads, func(a, b int) bool {
+			return m.heads[a].start > m.heads[b].start
+		}) // slices.SortFunc of a large struct adds 17 kB of code
 		for _, h := range m.heads[maxParts:] {
 			f := &m.floors[floorOf(h.array)]
 			*f = max(*f, h.start+1)
@@ -380,10 +384,10 @@ func (s *sender) head(ctx context.Context) {
 	s.send(topic{kind: kindHead, origin: s.m.opts.Identity.public.hint()}, m)
 }
 
-// allExpired is a floor of a node that names none of its arrays.
+// allExpired is a floor of a node that lists none of its arrays.
 const allExpired = 1 << 62
 
-// floorOf returns which floor of a head is that of an array.
+// floorOf returns the index of the floor in a head that applies to an array.
 func floorOf(a engine.Array) int {
 	if a == engine.ArrayCounts {
 		return 0

@@ -14,25 +14,28 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestNewLife: a new incarnation is above all that the node has signed and heard, and
-// there are no more than a few in a while, and none while another server uses the key.
+// TestNewLife checks that a new incarnation is above all incarnations that the node has signed and
+// seen. There are only a few in a period, and none while another server uses the key.
 func TestNewLife(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3}, {Array: engine.ArraySpam, Start: 7}}
 		now := uint64(time.Now().UnixMilli())
 		for _, tt := range []struct{ life, boot, heard, want uint64 }{
-			{1, 2, 3, now}, {now - 1, now - 1, now - 1, now}, {now, 5, 6, now + 1}, {5, now + 20, 6, now + 21}, {5, 6, now + 30, now + 31},
+			{1, 2, 3, now}, {now - 1, now - 1, now - 1, now}, {now, 5, 6, now + 1}, {5, now + 20, 6, now + 21},
+			{5, 6, now + 30, now + 31},
 		} {
 			s := &r.state
 			s.Incarnation, s.Boot, r.sender.renewed = tt.life, tt.boot, nil
 			clear(r.sender.wanted)
 			r.sender.renew("peer", tt.heard)
 			if s.Incarnation != tt.want || s.Boot <= tt.want || s.Boot > tt.want+1024 {
-				t.Errorf("after life %d, boot %d, and %d that was heard: life %d, boot %d; want life %d", tt.life, tt.boot, tt.heard, s.Incarnation, s.Boot, tt.want)
+				t.Errorf("after life %d, boot %d, and %d that was heard: life %d, boot %d; want life %d", tt.life, tt.boot,
+					tt.heard, s.Incarnation, s.Boot, tt.want)
 			}
 			saved, err := loadState(r.opts.Dir)
-			if err != nil || saved.Incarnation != s.Incarnation || saved.Boot != s.Boot || len(saved.Arrays) != 2 || len(saved.Arrays[0].Epochs) != 1 {
+			if err != nil || saved.Incarnation != s.Incarnation || saved.Boot != s.Boot || len(saved.Arrays) != 2 ||
+				len(saved.Arrays[0].Epochs) != 1 {
 				t.Errorf("saved %+v, %v", saved, err)
 			}
 			if want := map[ref]hint{{engine.ArrayCounts, 7}: {}}; !maps.Equal(r.sender.wanted, want) {
@@ -65,8 +68,8 @@ func TestNewLife(t *testing.T) {
 	})
 }
 
-// TestImageMessages: images go out in messages of a bounded size, each under the number of
-// its first page, and as many as there are.
+// TestImageMessages checks that images are sent in messages of a bounded size, each under the
+// number of its first page, and all of them.
 func TestImageMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
@@ -81,7 +84,8 @@ func TestImageMessages(t *testing.T) {
 			r.e.images, r.bus.sent = nil, nil
 			sum, pages := 0, r.Status().Images
 			for _, n := range tt.sizes {
-				r.e.images = append(r.e.images, engine.Part{Array: x.array, Start: x.start, Geometry: bitsOf, Image: make([]byte, n)})
+				r.e.images = append(r.e.images,
+					engine.Part{Array: x.array, Start: x.start, Geometry: bitsOf, Image: make([]byte, n)})
 				sum += n
 			}
 			a := &ownArray{image: 5, since: 6}
@@ -107,7 +111,8 @@ func TestImageMessages(t *testing.T) {
 				}
 				got, first = append(got, sizes), first+len(sizes)
 			}
-			if !reflect.DeepEqual(got, tt.want) || a.image != sum || a.since != 0 || r.Status().Images-pages != uint64(len(tt.sizes)) {
+			if !reflect.DeepEqual(got, tt.want) || a.image != sum || a.since != 0 ||
+				r.Status().Images-pages != uint64(len(tt.sizes)) {
 				t.Errorf("pages of %v bytes go out as %v, %d bytes, %d since; want %v", tt.sizes, got, a.image, a.since, tt.want)
 			}
 		}
@@ -130,8 +135,8 @@ func TestImageMessages(t *testing.T) {
 	})
 }
 
-// TestImagesRest: images that are asked for again and again go out once in a while, and
-// are charged to who asked; those that are out of date go out by themselves.
+// TestImagesRest checks that repeatedly requested images are sent at limited intervals, and charged
+// to the requesting peer; outdated ones are sent unasked.
 func TestImagesRest(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -164,7 +169,8 @@ func TestImagesRest(t *testing.T) {
 		for _, tt := range []struct {
 			since, image int
 			want         int
-		}{{refreshLeast, 0, 0}, {refreshLeast + 1, 0, 1}, {refreshLeast + 4, refreshLeast/4 + 1, 0}, {refreshLeast + 5, refreshLeast/4 + 1, 1}} {
+		}{{refreshLeast, 0, 0}, {refreshLeast + 1, 0, 1}, {refreshLeast + 4, refreshLeast/4 + 1, 0},
+			{refreshLeast + 5, refreshLeast/4 + 1, 1}} {
 			time.Sleep(imageRest)
 			a.since, a.image = tt.since, tt.image
 			if n := sent(); n != tt.want {
@@ -174,7 +180,7 @@ func TestImagesRest(t *testing.T) {
 		if served() != 2000 {
 			t.Errorf("%d bytes served: what nobody asked for is charged", served())
 		}
-		// Rounds that were asked for too soon go out after a rest, or images in their place.
+		// Rounds that were requested too soon are sent after a rest, or images in their place.
 		x2 := ref{engine.ArrayCounts, 7}
 		one := roundOf(t, x2, 4, 1)
 		*a = ownArray{imaged: time.Now()}
@@ -193,8 +199,8 @@ func TestImagesRest(t *testing.T) {
 	})
 }
 
-// TestSentAgain: of the rounds that are held those since a version are sent again, together,
-// announced, and at most once in a while.
+// TestSentAgain checks that the held rounds since a version are sent again together, announced, and
+// at limited intervals.
 func TestSentAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -283,20 +289,22 @@ func TestSentAgain(t *testing.T) {
 			many[i] = round{ref: x, from: uint64(i), to: uint64(i) + 1, geometry: cellsOf, lineage: lineage{{r.state.Boot, 0}}}
 		}
 		r.sender.again(many)
-		if got := r.bus.messages(t); len(got) != 2 || len(got[0].rounds) != maxParts || len(got[1].rounds) != 1 || !got[1].rounds[0].announce {
+		if got := r.bus.messages(t); len(got) != 2 || len(got[0].rounds) != maxParts || len(got[1].rounds) != 1 ||
+			!got[1].rounds[0].announce {
 			t.Errorf("more rounds than a message holds: %d messages", len(got))
 		}
 	})
 }
 
-// TestOutbox: what a broker that is away would have got waits if it is a delta, up to a
-// limit, and goes out in order; what the broker never takes is let go.
+// TestOutbox checks that deltas for a disconnected broker wait, up to a limit, and are sent in
+// order; a message that the broker never accepts is dropped.
 func TestOutbox(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		s, x := r.sender, ref{engine.ArrayCounts, 7}
 		delta := func(size int) *message {
-			one := round{ref: x, from: 1, to: 2, geometry: cellsOf, data: make([]byte, size), lineage: lineage{{r.state.Boot, 0}}}
+			one := round{ref: x, from: 1, to: 2, geometry: cellsOf, data: make([]byte, size),
+				lineage: lineage{{r.state.Boot, 0}}}
 			return &message{kind: kindDelta, rounds: []round{one}}
 		}
 		away := errors.New("away")
@@ -310,14 +318,15 @@ func TestOutbox(t *testing.T) {
 			s.send(s.own(), delta(100))
 			bytes += len(s.outbox[0].queue[n].msg)
 			if len(s.outbox[0].queue) != n+1 || s.outbox[0].bytes != bytes || s.dropped.Load() != 1 {
-				t.Errorf("delta %d: %d wait, %d bytes of %d, %d dropped", n, len(s.outbox[0].queue), s.outbox[0].bytes, bytes, s.dropped.Load())
+				t.Errorf("delta %d: %d wait, %d bytes of %d, %d dropped", n, len(s.outbox[0].queue), s.outbox[0].bytes, bytes,
+					s.dropped.Load())
 			}
 		}
 		if s.flush(); len(s.outbox[0].queue) != 3 {
 			t.Errorf("%d wait, after a broker that is away was tried", len(s.outbox[0].queue))
 		}
 		r.bus.err = nil
-		s.send(topic{kind: kindHead, origin: s.own().origin}, &message{kind: kindHead}) // would come before the deltas
+		s.send(topic{kind: kindHead, origin: s.own().origin}, &message{kind: kindHead}) // would arrive before the deltas
 		s.send(s.own(), delta(100))
 		if len(r.bus.sent) != 0 || len(s.outbox[0].queue) != 4 {
 			t.Errorf("%d sent before those that wait, of which there are %d", len(r.bus.sent), len(s.outbox[0].queue))
@@ -339,13 +348,15 @@ func TestOutbox(t *testing.T) {
 			s.send(s.own(), delta(maxOutbox/2-300))
 		}
 		if len(s.outbox[0].queue) != 2 || s.outbox[0].bytes > maxOutbox || s.dropped.Load() != dropped+1 {
-			t.Errorf("%d wait, %d bytes, %d dropped; want the two that fit", len(s.outbox[0].queue), s.outbox[0].bytes, s.dropped.Load()-dropped)
+			t.Errorf("%d wait, %d bytes, %d dropped; want the two that fit", len(s.outbox[0].queue), s.outbox[0].bytes,
+				s.dropped.Load()-dropped)
 		}
 		s.send(s.own(), delta(maxOutbox+1))
 		if len(s.outbox[0].queue) != 0 || s.outbox[0].bytes != 0 || s.dropped.Load() != dropped+4 {
 			t.Errorf("%d wait, %d bytes; want nothing beside one that is too large", len(s.outbox[0].queue), s.outbox[0].bytes)
 		}
-		// What a broker never takes: the rounds are let go, at once or when they waited.
+		// For a message that the broker never accepts, the rounds are dropped, at once or after
+		// waiting.
 		for _, waits := range []bool{false, true} {
 			r.bus.err, r.bus.max = nil, 500
 			if waits {
@@ -364,15 +375,17 @@ func TestOutbox(t *testing.T) {
 				s.flush()
 				before++
 			}
-			if len(s.arrays[x].rounds) != 0 || s.history != 0 || s.dropped.Load() != before || len(s.outbox[0].queue) != 0 || s.outbox[0].bytes != 0 || len(r.bus.messages(t)) != 1 {
-				t.Errorf("waits %v: %d rounds, history %d, %d dropped, %d wait", waits, len(s.arrays[x].rounds), s.history, s.dropped.Load()-before, len(s.outbox[0].queue))
+			if len(s.arrays[x].rounds) != 0 || s.history != 0 || s.dropped.Load() != before || len(s.outbox[0].queue) != 0 ||
+				s.outbox[0].bytes != 0 || len(r.bus.messages(t)) != 1 {
+				t.Errorf("waits %v: %d rounds, history %d, %d dropped, %d wait", waits, len(s.arrays[x].rounds), s.history,
+					s.dropped.Load()-before, len(s.outbox[0].queue))
 			}
 		}
 	})
 }
 
-// TestRemembered: the last rounds of each array are held without a gap and in bounded
-// memory; the first of an array tells its geometry.
+// TestRemembered checks that the last rounds of each array are held without a gap and in bounded
+// memory, and that the first round of an array has its geometry.
 func TestRemembered(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		s := newRig(t, k, nil).sender
@@ -407,20 +420,24 @@ func TestRemembered(t *testing.T) {
 			t.Errorf("%d bytes, %v, %v: what may be held is not", s.history, held(x), held(y))
 		}
 		add(y, 1, 2, 0)
-		if got := held(x); len(got) != 0 || !slices.Equal(held(y), []uint64{0, 1}) || s.history != maxHistory/2+roundCost || len(s.order) != 2 {
+		if got := held(x); len(got) != 0 || !slices.Equal(held(y), []uint64{0, 1}) ||
+			s.history != maxHistory/2+roundCost || len(s.order) != 2 {
 			t.Errorf("one more: %v, %v, %d bytes, %d in order", got, held(y), s.history, len(s.order))
 		}
 	})
 }
 
-// TestHeads: a head names the arrays that hold anything, with their lineage, and where
-// what is kept begins; of more than a message holds the newest. Who shares nothing says so.
+// TestHeads checks that a head lists the non-empty arrays with their lineage, and the start of the
+// kept generations. If there are too many for a message, it lists the newest. A node that shares
+// nothing reports that.
 func TestHeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Subscribe, Publish} {
 			r := newRig(t, k, func(o *Options) { o.Role, o.Name = role, "post.example" })
 			r.e.floor = 5
-			r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3, Geometry: cellsOf}, {Array: engine.ArraySpam, Start: 7, Geometry: bitsOf}, {Array: engine.ArraySpam, Start: 6, Version: 1, Geometry: bitsOf}}
+			r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3, Geometry: cellsOf},
+				{Array: engine.ArraySpam, Start: 7, Geometry: bitsOf},
+				{Array: engine.ArraySpam, Start: 6, Version: 1, Geometry: bitsOf}}
 			live, gone := ref{engine.ArrayCounts, 7}, ref{engine.ArrayCounts, 1}
 			for _, x := range []ref{live, gone} {
 				r.sender.remember(&round{ref: x, from: 1, to: 2, data: []byte{1}})
@@ -438,23 +455,29 @@ func TestHeads(t *testing.T) {
 				}
 				continue
 			}
-			if m.floors != [2]uint64{5, 5} || len(m.heads) != 2 || m.heads[0].ref != live || m.heads[0].version != 3 || m.heads[1].ref != (ref{engine.ArraySpam, 6}) || len(m.heads[0].lineage) != 1 {
+			if m.floors != [2]uint64{5, 5} || len(m.heads) != 2 || m.heads[0].ref != live || m.heads[0].version != 3 ||
+				m.heads[1].ref != (ref{engine.ArraySpam, 6}) || len(m.heads[0].lineage) != 1 {
 				t.Errorf("%s: %+v", role, m)
 			}
-			if len(r.sender.arrays) != 1 || r.sender.arrays[live] == nil || r.sender.history != roundCost+1 || !slices.Equal(r.sender.order, []ref{live}) {
+			if len(r.sender.arrays) != 1 || r.sender.arrays[live] == nil || r.sender.history != roundCost+1 ||
+				!slices.Equal(r.sender.order, []ref{live}) {
 				t.Errorf("%s: %d arrays, %d bytes, %v are remembered", role, len(r.sender.arrays), r.sender.history, r.sender.order)
 			}
 			r.e.own = nil
 			for start := range uint64(maxParts) {
-				r.e.own = append(r.e.own, engine.ArrayState{Array: engine.ArraySpam, Start: 1000 + start, Version: 1, Geometry: bitsOf})
+				r.e.own = append(r.e.own,
+					engine.ArrayState{Array: engine.ArraySpam, Start: 1000 + start, Version: 1, Geometry: bitsOf})
 			}
 			r.sender.head(t.Context())
 			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{5, 5} {
 				t.Errorf("as many arrays as a head names: %d, floors %v", len(m.heads), m.floors)
 			}
-			r.e.own = append(r.e.own, engine.ArrayState{Array: engine.ArrayCounts, Start: 9, Version: 1, Geometry: cellsOf}, engine.ArrayState{Array: engine.ArraySpam, Start: 990, Version: 1, Geometry: bitsOf}, engine.ArrayState{Array: engine.ArraySpam, Start: 995, Version: 1, Geometry: bitsOf})
+			r.e.own = append(r.e.own, engine.ArrayState{Array: engine.ArrayCounts, Start: 9, Version: 1, Geometry: cellsOf},
+				engine.ArrayState{Array: engine.ArraySpam, Start: 990, Version: 1, Geometry: bitsOf},
+				engine.ArrayState{Array: engine.ArraySpam, Start: 995, Version: 1, Geometry: bitsOf})
 			r.sender.head(t.Context())
-			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{10, 996} || m.heads[maxParts-1].start != 1000 {
+			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{10, 996} ||
+				m.heads[maxParts-1].start != 1000 {
 				t.Errorf("three more: %d, floors %v, the last is %d", len(m.heads), m.floors, m.heads[maxParts-1].start)
 			}
 		}
@@ -473,7 +496,7 @@ func TestHeads(t *testing.T) {
 	})
 }
 
-// TestDeltas: what arrays took goes out in their order, in messages of a bounded size.
+// TestDeltas checks that adds to arrays are sent in their order, in messages of a bounded size.
 func TestDeltas(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
@@ -484,7 +507,8 @@ func TestDeltas(t *testing.T) {
 			}
 			return engine.Part{Array: a, Start: start, From: from, To: from + 1, Geometry: g, Round: make([]byte, size)}
 		}
-		r.e.taken = []engine.Part{part("spam", 8, 0, 40), part("counts", 8, 1, 60), part("counts", 8, 0, 40), part("counts", 7, 0, 1), part("spam", 8, 1, 61)}
+		r.e.taken = []engine.Part{part("spam", 8, 0, 40), part("counts", 8, 1, 60), part("counts", 8, 0, 40),
+			part("counts", 7, 0, 1), part("spam", 8, 1, 61)}
 		r.sender.publish(t.Context())
 		var got []string
 		for _, m := range r.bus.messages(t) {

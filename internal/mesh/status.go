@@ -15,58 +15,60 @@ type Status struct {
 	Role        Role
 	Incarnation uint64
 	Memory      engine.RemoteMemory
-	Published   uint64 // messages, since the start
+	Published   uint64 // messages since the start
 	Rounds      uint64 // rounds in them
-	Bytes       uint64 // of messages published
-	Images      uint64 // pages published
-	Dropped     uint64 // messages that no broker took in time
-	Healing     bool   // the node has lost pages, and tells nothing until they are back
+	Bytes       uint64 // of published messages
+	Images      uint64 // published pages
+	Dropped     uint64 // messages that no broker accepted in time
+	Healing     bool   // the node has lost pages, and publishes nothing until they are back
 	Strangers   map[string]uint64
 	Brokers     []BusStatus
 	Peers       []PeerStatus
 }
 
-// PeerStatus is the state of one peer, as this node sees it.
+// PeerStatus is the state of one peer, as seen by this node.
 type PeerStatus struct {
 	ID         string
 	Name       string
 	Weight     float64
-	Quarantine string // why it is not counted, "" if it is
+	Quarantine string // why it is not counted; "" if it is
 	Added      time.Time
-	Group      string // by which it is a peer, "" for none
-	// Organisations is how many organisations' counts are in its arrays, as it says; 0 if
-	// it is no aggregate.
+	Group      string // group by which it is a peer; "" for none
+	// Organisations is the number of organisations in its arrays, by its own account; 0 if it is no
+	// aggregate.
 	Organisations int
 
-	Heard       time.Time     // last message, also before the start; zero if there was none
-	Silent      time.Duration // since then, or since it was added, if that is long; 0 if it is not
-	Network     string        // fingerprint of another network that it is in, with another secret; "" if it is in none
-	Lag         time.Duration // from when the peer counted to when this node did, of the last delta
+	Heard       time.Time     // last message, including before the start; zero if there was none
+	Silent      time.Duration // time since then, or since it was added, if long; 0 otherwise
+	Network     string        // fingerprint of another network, with another secret, that it is in; "" for none
+	Lag         time.Duration // time from the peer's count to this node's, of the last delta
 	Behind      time.Duration // for how long versions have been missing; 0 if none is
-	Missing     uint64        // versions that are missing: changes that this node has not seen
+	Missing     uint64        // missing versions: changes that this node has not received
 	Incarnation uint64
-	Messages    uint64 // taken
-	Bytes       uint64 // of them
+	Messages    uint64 // accepted
+	Bytes       uint64 // of these messages
 	Applied     uint64 // rounds
-	Pages       uint64 // images
-	Asked       uint64 // times that something missing was asked for
+	Pages       uint64 // of images
+	Asked       uint64 // requests for missing versions
 	Served      uint64 // bytes of rounds and images sent because the peer asked
 	Refusals    map[string]uint64
-	Keys        uint64         // in all its arrays
-	Memory      uint64         // bytes of its replica, without what is merged
-	Merged      int            // arrays of it that are merged with those of others
-	Ghost       float64        // probability that its arrays, or those they are merged into, show a signature that nobody reported
-	Error       string         // the last refusal in words
-	Former      []FormerStatus // of incarnations that it has lost, oldest first
+	Keys        uint64 // in all its arrays
+	Memory      uint64 // bytes of its replica, without merged arrays
+	Merged      int    // its arrays that are merged with those of others
+	// Ghost is the probability that its arrays, or the arrays they are merged into, report a signature
+	// that was never added.
+	Ghost  float64
+	Error  string         // text of the last refusal
+	Former []FormerStatus // of lost incarnations, oldest first
 }
 
-// stats are the figures of one peer.
+// stats are the statistics of one peer.
 type stats struct {
-	told      string    // name that the peer gives itself
+	told      string    // the peer's own name
 	heard     time.Time // since the start
-	lastHeard time.Time // also before that
+	lastHeard time.Time // including before the start
 	lag       time.Duration
-	behind    time.Time // since when, zero if not
+	behind    time.Time // since when; zero if not
 	missing   uint64
 	messages  uint64
 	bytes     uint64
@@ -75,17 +77,17 @@ type stats struct {
 	asked     uint64
 	conflicts int
 	served    uint64
-	network   string    // another one, in which it was heard
+	network   string    // another network in which it was seen
 	networkAt time.Time // when
 	refusals  refusals
 	growth    growth
-	// organisations is what its last head said.
+	// organisations is the list in its last head.
 	organisations []Organisation
 }
 
 func newStats() stats { return stats{refusals: newRefusals()} }
 
-// silentAfter is how many heartbeats a peer may be silent without being shown so.
+// silentAfter is how many heartbeats a peer may be silent before its status reports that.
 const silentAfter = 10
 
 func later(a, b time.Time) time.Time {
@@ -95,7 +97,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// refusals counts what was refused by reason. Each reason is logged once.
+// refusals counts refusals by reason. Each reason is logged once.
 type refusals struct {
 	count map[string]uint64
 	last  string
@@ -116,7 +118,8 @@ func (r *refusals) add(reason, detail string) (first bool) {
 // Status returns the state of the node's part in the network.
 func (m *Mesh) Status() Status {
 	s := Status{
-		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role, Memory: m.opts.Engine.RemoteMemory(),
+		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role,
+		Memory:    m.opts.Engine.RemoteMemory(),
 		Published: m.sender.published.Load(), Rounds: m.sender.rounds.Load(), Bytes: m.sender.bytes.Load(),
 		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(), Healing: m.healing.Load(),
 	}
@@ -138,12 +141,15 @@ func (m *Mesh) Status() Status {
 			continue
 		}
 		out := PeerStatus{
-			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added, Group: mem.Group, Organisations: len(mem.organisations),
-			Heard: mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
-			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked, Served: mem.served,
+			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added, Group: mem.Group,
+			Organisations: len(mem.organisations),
+			Heard:         mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
+			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked,
+			Served:   mem.served,
 			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,
 		}
-		if d := m.opts.Now().Sub(later(mem.lastHeard, mem.Added)); d > silentAfter*m.opts.Heartbeat && m.opts.Role != Publish {
+		if d := m.opts.Now().Sub(later(mem.lastHeard, mem.Added)); d > silentAfter*m.opts.Heartbeat &&
+			m.opts.Role != Publish {
 			out.Silent = d
 		}
 		if !mem.behind.IsZero() {

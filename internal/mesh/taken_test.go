@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestSeen: until when each broker was read is saved once in a while, for one that is
-// connected and caught up until now.
+// TestSeen checks that the time up to which each broker was read is saved at intervals, for a
+// broker that is connected and caught up.
 func TestSeen(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -37,7 +37,8 @@ func TestSeen(t *testing.T) {
 		time.Sleep(time.Hour)
 		now := time.Now().UTC()
 		r.receiver.saveSeen(now)
-		want := map[string]time.Time{"caught": now, "away": begun, "read": begun.Add(time.Minute), "read before": begun, "known": begun}
+		want := map[string]time.Time{"caught": now, "away": begun, "read": begun.Add(time.Minute), "read before": begun,
+			"known": begun}
 		saved, err := loadState(r.opts.Dir)
 		if err != nil || !maps.EqualFunc(saved.Seen, want, time.Time.Equal) {
 			t.Errorf("saved %v, %v; want %v", saved.Seen, err, want)
@@ -55,9 +56,8 @@ func TestSeen(t *testing.T) {
 	})
 }
 
-// TestOwnMessages: a message in a node's own name that it did not send is from
-// another server with its key; what a broker had stored is compared with what
-// it knows.
+// TestOwnMessages checks that a message in a node's own name that it did not send is attributed to
+// another server with its key. Stored messages are compared with the node's state.
 func TestOwnMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -67,10 +67,12 @@ func TestOwnMessages(t *testing.T) {
 			boot   uint64
 			stored bool
 			twin   bool
-		}{{kindHead, 20, false, false}, {kindDelta, 21, false, false}, {kindHead, 21, true, false}, {kindHead, 19, false, false}, {kindHead, 21, false, true}} {
+		}{{kindHead, 20, false, false}, {kindDelta, 21, false, false}, {kindHead, 21, true, false},
+			{kindHead, 19, false, false}, {kindHead, 21, false, true}} {
 			m := &message{kind: tt.kind, from: r.opts.Identity.public.hint(), stamp: stamp{boot: tt.boot}}
 			r.receiver.take(t.Context(), &incoming{m: m, stored: tt.stored})
-			if r.twin.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin || (len(r.sender.pasts) == 1) != tt.stored {
+			if r.twin.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin ||
+				(len(r.sender.pasts) == 1) != tt.stored {
 				t.Errorf("%+v: twin %v, %v", tt, r.twin, r.Status().Strangers)
 			}
 			for len(r.sender.pasts) > 0 {
@@ -80,7 +82,7 @@ func TestOwnMessages(t *testing.T) {
 	})
 }
 
-// TestTaken: what is noted of each message of a peer, and which of them a node takes.
+// TestTaken checks what is recorded of each message of a peer, and which messages a node handles.
 func TestTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Publish} {
@@ -102,7 +104,8 @@ func TestTaken(t *testing.T) {
 				}
 				continue
 			}
-			if s := r.status(); s.Messages != 1 || s.Bytes != 10 || !s.Heard.Equal(time.Now()) || r.members[from].network != "" || r.t.head.seq != 1 || !r.t.dirty {
+			if s := r.status(); s.Messages != 1 || s.Bytes != 10 || !s.Heard.Equal(time.Now()) ||
+				r.members[from].network != "" || r.t.head.seq != 1 || !r.t.dirty {
 				t.Errorf("%+v, head %+v", s, r.t.head)
 			}
 			r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: hint{7}}, size: 10})
@@ -114,16 +117,18 @@ func TestTaken(t *testing.T) {
 	})
 }
 
-// TestGrowthOfSilence: what a peer may have added while it was not heard may come at once:
-// since it was last heard, or added, or this node last ran.
+// TestGrowthOfSilence checks that the adds that a peer may have made during a silence may arrive at
+// once: since its last message, its addition, or this node's last run.
 func TestGrowthOfSilence(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for name, tt := range map[string]struct {
 			heard, began time.Duration // ago; 0: never
 			want         float64       // minutes
 		}{
-			"heard before": {2 * time.Hour, 90 * time.Minute, 120}, "never heard": {0, 0, 180}, "never, this node was away": {0, 2 * time.Hour, 120},
-			"heard lately": {59 * time.Minute, 0, 0}, "heard an hour ago": {time.Hour, 0, 60}, "long ago": {100 * time.Hour, 0, 72 * 60},
+			"heard before": {2 * time.Hour, 90 * time.Minute, 120}, "never heard": {0, 0, 180},
+			"never, this node was away": {0, 2 * time.Hour, 120},
+			"heard lately":              {59 * time.Minute, 0, 0}, "heard an hour ago": {time.Hour, 0, 60},
+			"long ago": {100 * time.Hour, 0, 72 * 60},
 		} {
 			r := newRig(t, k, nil)
 			time.Sleep(3 * time.Hour)
@@ -135,16 +140,18 @@ func TestGrowthOfSilence(t *testing.T) {
 			if tt.began > 0 {
 				r.receiver.began = time.Now().Add(-tt.began)
 			}
-			r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: r.peer.public.hint(), stamp: stamp{1, 1, 1, 1}}})
-			if got := -mem.growth.adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 || tt.want > 0 && !mem.growth.credited.Equal(time.Now()) {
+			r.receiver.take(t.Context(),
+				&incoming{m: &message{kind: kindHead, from: r.peer.public.hint(), stamp: stamp{1, 1, 1, 1}}})
+			if got := -mem.growth.adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 ||
+				tt.want > 0 && !mem.growth.credited.Equal(time.Now()) {
 				t.Errorf("%s: %v minutes' worth may come, want %v", name, got, tt.want)
 			}
 		}
 	})
 }
 
-// TestShowsTooMuch: an array that would show what nobody reported is out of order, and is
-// looked at again when it has grown.
+// TestShowsTooMuch checks that an array that would report signatures which were never added is out
+// of order, and is inspected again when it has grown.
 func TestShowsTooMuch(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -182,8 +189,8 @@ func TestShowsTooMuch(t *testing.T) {
 	})
 }
 
-// TestCarefulSuccession: only a head with a proof puts a new key in the place of an old one,
-// which is then forgotten, and what is known of the peer stays.
+// TestCarefulSuccession checks that only a head with a proof replaces an old key with a new one.
+// The old key is then forgotten, and the state of the peer stays.
 func TestCarefulSuccession(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -194,7 +201,8 @@ func TestCarefulSuccession(t *testing.T) {
 		tr := r.receiver.track(old.public.hint())
 		stopped := 0
 		tr.stop = []func(){func() { stopped++ }}
-		for name, m := range map[string]*message{"no head": {kind: kindDelta, proof: to.proof, key: to.public}, "no proof": {kind: kindHead}} {
+		for name, m := range map[string]*message{"no head": {kind: kindDelta, proof: to.proof, key: to.public},
+			"no proof": {kind: kindHead}} {
 			m.from = to.public.hint()
 			if p, ok := r.receiver.successor(t.Context(), m); ok || p.ID != "" {
 				t.Errorf("%s: %+v", name, p)
@@ -202,11 +210,15 @@ func TestCarefulSuccession(t *testing.T) {
 		}
 		stranger := *to.proof
 		stranger.old = mustIdentity(t).public
-		if p, ok := r.receiver.successor(t.Context(), &message{kind: kindHead, from: to.public.hint(), proof: &stranger, key: to.public}); ok {
+		if p, ok := r.receiver.successor(t.Context(),
+			&message{kind: kindHead, from: to.public.hint(), proof: &stranger, key: to.public}); ok {
 			t.Errorf("the successor of a stranger: %+v", p)
 		}
-		p, ok := r.receiver.successor(t.Context(), &message{kind: kindHead, from: to.public.hint(), proof: to.proof, key: to.public})
-		if !ok || p.ID != to.ID() || p.Name != "changed" || p.Weight != 0.5 || r.receiver.origins[to.public.hint()] != tr || r.receiver.origins[old.public.hint()] != nil || stopped != 1 || tr.stop != nil {
+		p, ok := r.receiver.successor(t.Context(),
+			&message{kind: kindHead, from: to.public.hint(), proof: to.proof, key: to.public})
+		if !ok || p.ID != to.ID() || p.Name != "changed" || p.Weight != 0.5 ||
+			r.receiver.origins[to.public.hint()] != tr || r.receiver.origins[old.public.hint()] != nil || stopped != 1 ||
+			tr.stop != nil {
 			t.Errorf("%+v, %v, ended %d subscriptions", p, ok, stopped)
 		}
 		if err := r.succeed(t.Context(), to.proof, to.public); err == nil {
@@ -215,8 +227,8 @@ func TestCarefulSuccession(t *testing.T) {
 	})
 }
 
-// TestBadAddress: an invalid address of a hub is reported, whatever becomes of
-// the other hubs.
+// TestBadAddress checks that an invalid address of a hub is reported, whatever the state of the
+// other hubs.
 func TestBadAddress(t *testing.T) {
 	dir, id := identity(t)
 	o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"a b:1"}}
@@ -229,12 +241,13 @@ func TestBadAddress(t *testing.T) {
 	}
 }
 
-// TestCaughtUp: what a broker has stored is read in order, and how far it was read is told
-// every so many messages and at the end; a reading that breaks off does not come to an end.
+// TestCaughtUp checks that stored messages are read in order, and that the reading position is
+// reported every markEvery messages and at the end. An interrupted reading reports no end.
 func TestCaughtUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, tt := range []struct{ stored, broken, marks, messages, caught int }{
-			{0, 0, 0, 0, 1}, {markEvery - 1, 0, 0, markEvery - 1, 1}, {markEvery, 0, 1, markEvery, 1}, {2*markEvery + 5, 0, 2, 2*markEvery + 5, 1}, {9, 4, 0, 4, 0},
+			{0, 0, 0, 0, 1}, {markEvery - 1, 0, 0, markEvery - 1, 1}, {markEvery, 0, 1, markEvery, 1},
+			{2*markEvery + 5, 0, 2, 2*markEvery + 5, 1}, {9, 4, 0, 4, 0},
 		} {
 			r := newRig(t, k, nil)
 			now := uint64(time.Now().UnixMilli())
@@ -244,7 +257,8 @@ func TestCaughtUp(t *testing.T) {
 				time.Sleep(time.Minute)
 				at = append(at, time.Now())
 				m := &message{kind: kindDelta, stamp: stamp{now, now, uint64(n + 1), now}, from: r.peer.public.hint()}
-				k.deltas = append(k.deltas, storedMsg{time.Now(), topic{kind: kindDelta, origin: m.from}, appendMessage(nil, m, r.peer)})
+				k.deltas = append(k.deltas,
+					storedMsg{time.Now(), topic{kind: kindDelta, origin: m.from}, appendMessage(nil, m, r.peer)})
 			}
 			if tt.broken > 0 {
 				r.bus.breaks, r.bus.drops = tt.broken, 1
@@ -277,8 +291,10 @@ func TestCaughtUp(t *testing.T) {
 					t.Errorf("%+v is no message: %v", x, passed)
 				}
 			}
-			if marks != tt.marks || messages != tt.messages || caught != tt.caught || r.receiver.caught[r.bus] != (tt.caught == 1) {
-				t.Errorf("%d stored: %d marks, %d messages, caught up %d; want %d, %d, %d", tt.stored, marks, messages, caught, tt.marks, tt.messages, tt.caught)
+			if marks != tt.marks || messages != tt.messages || caught != tt.caught ||
+				r.receiver.caught[r.bus] != (tt.caught == 1) {
+				t.Errorf("%d stored: %d marks, %d messages, caught up %d; want %d, %d, %d", tt.stored, marks, messages, caught,
+					tt.marks, tt.messages, tt.caught)
 			}
 			if messages > 0 && !r.receiver.unread(r.bus).Equal(at[messages-1]) {
 				t.Errorf("unread since %v, want %v", r.receiver.unread(r.bus), at[messages-1])
@@ -287,8 +303,8 @@ func TestCaughtUp(t *testing.T) {
 	})
 }
 
-// TestUnread: what a broker has stored is read since a margin before it was last read, or
-// from the start if it never was; what this process has read itself is not read again.
+// TestUnread checks that stored messages are read since a margin before the last reading, or from
+// the start if there was none. Messages that this process has read are not read again.
 func TestUnread(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
@@ -296,7 +312,8 @@ func TestUnread(t *testing.T) {
 		now := time.Now()
 		for _, tt := range []struct{ seen, any, read, want time.Time }{
 			{}, {any: now, want: now.Add(-seenMargin)}, {seen: now, any: now.Add(time.Hour), want: now.Add(-seenMargin)},
-			{seen: now, read: now.Add(-seenMargin), want: now.Add(-seenMargin)}, {seen: now, read: now.Add(-time.Minute), want: now.Add(-time.Minute)}, {read: now, want: now},
+			{seen: now, read: now.Add(-seenMargin), want: now.Add(-seenMargin)},
+			{seen: now, read: now.Add(-time.Minute), want: now.Add(-time.Minute)}, {read: now, want: now},
 		} {
 			r.state.Seen, r.state.SeenAny = nil, tt.any
 			if !tt.seen.IsZero() {

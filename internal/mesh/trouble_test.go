@@ -39,8 +39,8 @@ func serveNATS(t *testing.T, o server.Options) (url string) {
 	return "nats://" + ns.Addr().String()
 }
 
-// TestTroubles: what is wrong with a server that somebody else runs is told in one line,
-// and shown as long as it is so.
+// TestTroubles checks that a problem of another operator's server is logged in one line, and
+// reported as long as it lasts.
 func TestTroubles(t *testing.T) {
 	signedIn := func(id *Identity, deny ...string) server.Options {
 		publish, subscribe := newNames(testSecret.ID()).grants(id.public.hint(), "$JS.API.")
@@ -64,12 +64,21 @@ func TestTroubles(t *testing.T) {
 		want     string
 		line     string
 	}{
-		"none":            {func(id *Identity) server.Options { return signedIn(id) }, 1, "", ""},
-		"no JetStream":    {func(*Identity) server.Options { return server.Options{} }, 1, troubleJetStream, "set jetstream in its configuration"},
-		"little storage":  {func(*Identity) server.Options { return server.Options{JetStream: true, JetStreamMaxStore: 1 << 20} }, 1, troubleStorage, "lower mesh.stream_bytes"},
-		"one server":      {func(*Identity) server.Options { return server.Options{JetStream: true} }, 3, troubleReplicas, "no cluster of 3 servers"},
-		"may not publish": {func(id *Identity) server.Options { return signedIn(id, n.headsOf(id.public.hint())) }, 1, troublePermission, `Publish to "bh.`},
-		"may not hear":    {func(id *Identity) server.Options { return signedIn(id, n.all(kindDelta)) }, 1, troublePermission, `Subscription to "bh.`},
+		"none": {func(id *Identity) server.Options { return signedIn(id) }, 1, "", ""},
+		"no JetStream": {func(*Identity) server.Options { return server.Options{} }, 1, troubleJetStream,
+			"set jetstream in its configuration"},
+		"little storage": {func(*Identity) server.Options {
+			return server.Options{JetStream: true,
+				JetStreamMaxStore: 1 << 20}
+		}, 1, troubleStorage, "lower mesh.stream_bytes"},
+		"one server": {func(*Identity) server.Options { return server.Options{JetStream: true} }, 3, troubleReplicas,
+			"no cluster of 3 servers"},
+		"may not publish": {func(id *Identity) server.Options {
+			return signedIn(id, n.headsOf(id.public.hint()))
+		}, 1, troublePermission, `Publish to "bh.`},
+		"may not hear": {func(id *Identity) server.Options {
+			return signedIn(id, n.all(kindDelta))
+		}, 1, troublePermission, `Subscription to "bh.`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,8 +88,9 @@ func TestTroubles(t *testing.T) {
 			if len(o.Nkeys) == 0 {
 				credentials = NoCredentials
 			}
-			m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External, Replicas: tt.replicas,
-				Servers: []string{serveNATS(t, o)}, Credentials: credentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+			m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
+				Replicas: tt.replicas,
+				Servers:  []string{serveNATS(t, o)}, Credentials: credentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 			status := func() BusStatus { return m.Status().Brokers[0] }
 			eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 			if tt.want == "" {
@@ -89,29 +99,35 @@ func TestTroubles(t *testing.T) {
 				}
 				return
 			}
-			eventually(t, time.Minute, "trouble "+tt.want, func() bool { return status().Trouble == tt.want && log.has("ALERT: NATS server") })
+			eventually(t, time.Minute, "trouble "+tt.want, func() bool {
+				return status().Trouble == tt.want && log.has("ALERT: NATS server")
+			})
 			for range 3 { // and stays, without another line
 				<-time.After(probeBeats * m.opts.Heartbeat)
 			}
 			text := log.text()
-			if got := status(); got.Trouble != tt.want || strings.Count(text, "trouble="+tt.want) != 1 || !strings.Contains(strings.ReplaceAll(text, `\`, ""), tt.line) {
+			if got := status(); got.Trouble != tt.want || strings.Count(text, "trouble="+tt.want) != 1 ||
+				!strings.Contains(strings.ReplaceAll(text, `\`, ""), tt.line) {
 				t.Errorf("%+v; %s", got, text)
 			}
 		})
 	}
 }
 
-// TestTroubleEnds: a server that is slow is told of, and that it is well again.
+// TestTroubleEnds checks that a slow server is logged, and its recovery as well.
 func TestTroubleEnds(t *testing.T) {
 	w := nodetest.NewWire(t, strings.TrimPrefix(serveNATS(t, server.Options{JetStream: true}), "nats://"))
 	dir, id := identity(t)
 	var log lockedBuffer
-	m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External, Credentials: NoCredentials,
-		Servers: []string{"nats://" + w.Address()}, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+	m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
+		Credentials: NoCredentials,
+		Servers:     []string{"nats://" + w.Address()}, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	status := func() BusStatus { return m.Status().Brokers[0] }
 	eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 	w.Delay.Store(int64(4 * time.Second))
-	eventually(t, 2*time.Minute, "it is slow", func() bool { return status().Trouble == troubleSlow && log.has("to answer") })
+	eventually(t, 2*time.Minute, "it is slow", func() bool {
+		return status().Trouble == troubleSlow && log.has("to answer")
+	})
 	w.Delay.Store(0)
 	eventually(t, 2*time.Minute, "it is well", func() bool { return status().Trouble == "" && log.has("well again") })
 }
@@ -146,19 +162,22 @@ func TestTroubleOf(t *testing.T) {
 	}
 }
 
-// TestGrants: the configuration that is printed is one, and names each node.
+// TestGrants checks that the printed configuration is valid, and names each node.
 func TestGrants(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
 	network := networkOf(testSecret)
 	text, err := Grants(network, "", a.ID(), b.ID())
-	if err != nil || strings.Count(text, "nkey: ") != 2 || strings.Count(text, "STREAM.CREATE") != 2 || strings.Contains(text, "secret") {
+	if err != nil || strings.Count(text, "nkey: ") != 2 || strings.Count(text, "STREAM.CREATE") != 2 ||
+		strings.Contains(text, "secret") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	if leaf, err := Grants(network, "hub", a.ID(), b.ID()); err != nil || strings.ReplaceAll(leaf, "$JS.hub.API.", "$JS.API.") != text || leaf == text {
+	if leaf, err := Grants(network, "hub", a.ID(), b.ID()); err != nil ||
+		strings.ReplaceAll(leaf, "$JS.hub.API.", "$JS.API.") != text || leaf == text {
 		t.Errorf("in a domain: %v\n%s", err, leaf)
 	}
-	for _, bad := range [][]string{{network, "", "U"}, {"x", "", a.ID()}, {strings.ToUpper(network) + "A", "", a.ID()}, {network[:14], "", a.ID()}} {
+	for _, bad := range [][]string{{network, "", "U"}, {"x", "", a.ID()}, {strings.ToUpper(network) + "A", "", a.ID()},
+		{network[:14], "", a.ID()}} {
 		if text, err := Grants(bad[0], bad[1], bad[2:]...); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
 			t.Errorf("%v: %v", bad, err)
 		}

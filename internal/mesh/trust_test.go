@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// TestSpoiledPeer: a peer below the promotion weight lists nothing alone; one
-// that lists or counts too much is quarantined, and counts again once weighed.
+// TestSpoiledPeer checks that a peer below the promotion weight lists nothing alone. A peer that
+// lists or counts too much is quarantined, and counts again once weighed.
 func TestSpoiledPeer(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, func(o *Options) { o.MaxListings, o.MaxAdds = 2, 50 })
@@ -66,8 +66,8 @@ func TestSpoiledPeer(t *testing.T) {
 	})
 }
 
-// TestNewsletter: a peer lists a newsletter, and says that it was seen as often as makes any
-// message bulk. Neither has an effect at a little weight, both end with its eviction, and the lists and
+// TestNewsletter has a peer list a newsletter, and count it as often as makes any message bulk.
+// Neither has an effect at a little weight, both end with the peer's eviction, and the lists and
 // counts of others stay.
 func TestNewsletter(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
@@ -86,7 +86,7 @@ func TestNewsletter(t *testing.T) {
 		if f := check(t, home.engine, newsletter); f.Judged != bulkhead.JudgedSpam || f.Sightings != 403 {
 			t.Errorf("listed by a peer of full weight: %+v", f)
 		}
-		// A little weight lists nothing, and makes nothing bulk, whatever it claims.
+		// A little weight lists nothing, and makes nothing bulk, whatever the peer claims.
 		if err := home.WeighPeer(t.Context(), liar.id.ID(), 0.05); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestNewsletter(t *testing.T) {
 	})
 }
 
-// A fullEngine takes nothing of peers while its disk is full.
+// A fullEngine accepts nothing of peers while its disk is full.
 type fullEngine struct {
 	*engine.Engine
 	full atomic.Bool
@@ -118,8 +118,8 @@ func (e *fullEngine) ApplyRemote(ctx context.Context, origin string, parts []eng
 	return e.Engine.ApplyRemote(ctx, origin, parts)
 }
 
-// TestRefusedIsNotCharged: what a peer repeats because this node could not take it
-// is no growth of the peer.
+// TestRefusedIsNotCharged checks that adds that a peer repeats because this node could not store
+// them are not charged to the peer.
 func TestRefusedIsNotCharged(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		var full *fullEngine
@@ -143,8 +143,8 @@ func TestRefusedIsNotCharged(t *testing.T) {
 	})
 }
 
-// TestClockAhead: what a peer counts in a generation of the future is refused, and
-// the list of peers says so.
+// TestClockAhead checks that a peer's counts in a future generation are refused, and that the list
+// of peers reports it.
 func TestClockAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -161,8 +161,8 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
-// TestStrangers: messages of unknown senders, forged ones, repetitions and those
-// of a later program change nothing, are counted, and logged once.
+// TestStrangers checks that messages of unknown senders, forged and repeated messages, and messages
+// of a later program change nothing, are counted, and are logged once.
 func TestStrangers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, peer, stranger := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)
@@ -215,7 +215,7 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestNewKey: a node that changes its key stays the peer that it was.
+// TestNewKey checks that a node that changes its key stays the same peer.
 func TestNewKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -245,8 +245,8 @@ func TestNewKey(t *testing.T) {
 	})
 }
 
-// TestKeyChangedTwice: a key that no peer has heard of yet is not replaced by one
-// that none could accept.
+// TestKeyChangedTwice checks that a key that no peer knows yet is not replaced by one that no peer
+// could accept.
 func TestKeyChangedTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
@@ -274,7 +274,7 @@ func TestKeyChangedTwice(t *testing.T) {
 	})
 }
 
-// TestTwoServersOneKey: of two servers with one key neither is counted.
+// TestTwoServersOneKey checks that of two servers with one key neither is counted.
 func TestTwoServersOneKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, peer := newSite(t, k, nil), newSite(t, k, nil)
@@ -299,8 +299,8 @@ func TestTwoServersOneKey(t *testing.T) {
 	})
 }
 
-// TestRoles: a node that only subscribes tells nothing, and one that only
-// publishes counts nobody.
+// TestRoles checks that a node that only subscribes publishes no counts, and one that only
+// publishes counts no peer.
 func TestRoles(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		both := newSite(t, k, nil)
@@ -327,8 +327,8 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// TestPeerList: mistakes in changes of the list change nothing, and the list
-// survives a restart.
+// TestPeerList checks that mistaken changes of the list change nothing, and that the list survives
+// a restart.
 func TestPeerList(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
@@ -371,7 +371,7 @@ func TestPeerList(t *testing.T) {
 	})
 }
 
-// A hurriedEngine is asked by somebody who leaves before it has answered.
+// A hurriedEngine is called by a caller that leaves before it has answered.
 type hurriedEngine struct {
 	*engine.Engine
 	leave func()
@@ -385,8 +385,8 @@ func (e *hurriedEngine) SetOrigins(ctx context.Context, origins []engine.Origin)
 	return ctx.Err() // the engine has it, and the caller does not know
 }
 
-// TestImpatientAdministrator: whoever changes the list of peers and leaves before it
-// is done finds it changed or not, and the engine counts what the list says.
+// TestImpatientAdministrator checks that a change of the peer list whose caller leaves early is
+// applied or not, and that the engine counts the peers on the list.
 func TestImpatientAdministrator(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		hurried := &hurriedEngine{leave: func() {}}
@@ -411,9 +411,9 @@ func TestImpatientAdministrator(t *testing.T) {
 	})
 }
 
-// TestAwayIsNoGrowth: what an honest peer counted in the days that this node was
-// away comes at once when it is back, and is no reason to quarantine the peer. Who
-// was heard all the time has no more than an hour's worth.
+// TestAwayIsNoGrowth checks that an honest peer's counts from the days that this node was away
+// arrive at once, and do not quarantine the peer. A peer whose messages arrived all the time has no
+// more than an hour's allowance.
 func TestAwayIsNoGrowth(t *testing.T) {
 	for name, restart := range map[string]bool{"connection": false, "restart": true} {
 		t.Run(name, func(t *testing.T) {

@@ -16,10 +16,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// broker starts a NATS server without TLS, so that what travels can be counted.
+// broker starts a NATS server without TLS, so that its traffic can be counted.
 func broker(t testing.TB) string {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
+		JetStream: true, StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +39,10 @@ func broker(t testing.TB) string {
 	return u.Host
 }
 
-// TestBytesOnTheWire counts every byte that a publisher sends to its broker, and
-// that a subscriber gets from its, TCP payload with NATS's lines, our headers,
-// signatures and the share of heartbeats, for new signatures at two rates. It
-// runs with BULKHEAD_MEASURE set; a minute of the lower rate takes a minute.
+// TestBytesOnTheWire counts every byte that a publisher sends to its broker, and that a subscriber
+// receives from its broker: TCP payload with NATS's lines, our headers, signatures and the share of
+// heartbeats, for new signatures at two rates. It runs with BULKHEAD_MEASURE set; a minute of the
+// lower rate takes a minute.
 func TestBytesOnTheWire(t *testing.T) {
 	if os.Getenv("BULKHEAD_MEASURE") == "" {
 		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")
@@ -57,12 +58,16 @@ func TestBytesOnTheWire(t *testing.T) {
 			a, b := bigEngine(t, 1_000_000, nil), bigEngine(t, 1_000_000, nil)
 			aDir, aID := identity(t)
 			bDir, bID := identity(t)
-			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + out.Address()}})
-			to, _ := start(t, Options{Dir: bDir, Identity: bID, Engine: b, Mode: External, Credentials: NoCredentials, Servers: []string{"nats://" + in.Address()}, Role: Subscribe})
+			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials,
+				Servers: []string{"nats://" + out.Address()}})
+			to, _ := start(t, Options{Dir: bDir, Identity: bID, Engine: b, Mode: External, Credentials: NoCredentials,
+				Servers: []string{"nats://" + in.Address()}, Role: Subscribe})
 			if err := to.AddPeer(t.Context(), aID.ID(), "", 1); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, time.Minute, "connected", func() bool { return from.Status().Brokers[0].Connected && to.Status().Brokers[0].Connected })
+			eventually(t, time.Minute, "connected", func() bool {
+				return from.Status().Brokers[0].Connected && to.Status().Brokers[0].Connected
+			})
 			report(t, a, 1<<30, bulkhead.Sighting, 1)
 			eventually(t, time.Minute, "known", func() bool { return check(t, b, 1<<30).Sightings == 1 })
 			sent, got := out.Up.Load(), in.Down.Load()

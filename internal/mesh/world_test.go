@@ -45,27 +45,26 @@ type world struct {
 	pause time.Duration // most pauses last up to four of it, long ones sixty
 	log   *slog.Logger
 	done  *tallyOfSteps
-	// capacity of the tally: arrays of one page, or of several. messages bounds
-	// what one message carries: all pages of an image, or one.
+	// capacity of the tally: arrays of one page, or of several. messages bounds the content of one
+	// message: all pages of an image, or one.
 	capacity uint64
 	messages int
-	// days: clocks step by days, and peers are rolled back; so there are several generations.
+	// days: clocks step by days, and peers are rolled back, so there are several generations.
 	days bool
 }
 
-// A network carries the messages of a world, badly on purpose.
+// A network carries the messages of a world, deliberately badly.
 type network interface {
 	// open returns a mesh whose bus is on.
 	open(ctx context.Context, n *node, o Options) (*Mesh, error)
-	// cut ends what the node has open, and lets nothing through until it is
-	// connected again.
+	// cut ends the node's connections, and blocks new ones until it is connected again.
 	cut(n *node, off bool)
-	// faults sets how bad it is: probabilities, and a share of the longest time on the way.
+	// faults sets the rate of faults: probabilities, and a share of the longest time in flight.
 	faults(loss, repeat, delay float64)
-	wipe() // forgets what is stored
+	wipe() // deletes stored messages
 }
 
-// A node is one server, with a map of what was reported to it.
+// A node is one server, with a map of the reports to it.
 type node struct {
 	w      *world
 	i      int
@@ -76,17 +75,17 @@ type node struct {
 	offset atomic.Int64 // of its clock
 	limit  uint64       // bytes of replicas; 0: none
 
-	own    []engine.ArrayState // when it was first started
+	own    []engine.ArrayState // at its first start
 	st     *store.Store
 	engine *engine.Engine
 	mesh   *Mesh
 	bus    *memBus        // of a network in memory
-	wire   *nodetest.Wire // of a real one
+	wire   *nodetest.Wire // of a real network
 	cancel context.CancelFunc
 	done   chan error
 
 	truth  counts
-	begun  map[uint64]counts // what of it was counted in the generation that began then
+	begun  map[uint64]counts // counts by the start of the generation
 	backup []byte
 	saved  counts
 	before map[uint64]counts // begun, at the backup
@@ -121,7 +120,8 @@ func (n *node) start() {
 	}
 	n.mesh, err = n.w.net.open(t.Context(), n, Options{
 		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: testSecret.ID(), Mode: External,
-		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages, Name: fmt.Sprint("node ", n.i),
+		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages,
+		Name: fmt.Sprint("node ", n.i),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -169,10 +169,10 @@ func (n *node) report() {
 	r := n.w.rng
 	sig, vote, count := r.IntN(60), bulkhead.Vote(r.IntN(3)), uint32(1+r.IntN(20))
 	if n.truth[sig][vote] > 0 {
-		vote = bulkhead.Sighting // who votes the same twice is counted once
+		vote = bulkhead.Sighting // a repeated vote of one voter counts once
 	}
 	if vote != bulkhead.Sighting {
-		count = 1 // whatever a voter says of more
+		count = 1 // whatever higher count a voter reports
 	}
 	report(n.w.t, n.engine, sig, vote, count)
 	n.truth.add(sig, vote, count)
@@ -186,7 +186,7 @@ func (n *node) report() {
 	n.begun[start].add(sig, vote, count)
 }
 
-// newest returns when the generation began that takes what is counted now.
+// newest returns the start of the present generation.
 func (n *node) newest() (start uint64) {
 	for _, a := range n.engine.Own() {
 		if a.Array == engine.ArrayCounts {
@@ -219,7 +219,7 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// peers makes every node know every other.
+// peers makes all nodes peers of each other.
 func (w *world) peers() {
 	for _, n := range w.nodes {
 		for _, o := range w.nodes {
@@ -242,7 +242,7 @@ func newWorld(t *testing.T, rng *rand.Rand, done *tallyOfSteps) *world {
 	return w
 }
 
-// populate starts the nodes, and makes every one know every other.
+// populate starts the nodes, and makes them peers of each other.
 func (w *world) populate() {
 	t, rng := w.t, w.rng
 	for i := range 2 + rng.IntN(7)%(1+rng.IntN(7)) {
@@ -262,9 +262,9 @@ func (w *world) populate() {
 	w.peers()
 }
 
-// tightLimit returns how much memory is enough for the lists of seven peers in
-// three generations, and for three arrays of counts: a schedule sees no more than
-// two generations of them, unless its clocks step by days.
+// tightLimit returns enough memory for the lists of seven peers in three generations, and for three
+// arrays of counts. A schedule has no more than two generations of them, unless its clocks step by
+// days.
 func (n *node) tightLimit() (limit uint64) {
 	counts, lists := uint64(3), uint64(3)
 	if n.w.days {

@@ -18,11 +18,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// accounts manages the node's trust book for the API: [api.Accounts] and
-// [api.Users].
+// accounts manages the node's trust book for the API: [api.Accounts] and [api.Users].
 type accounts struct {
 	core *core
-	// mu makes reading an account, changing it and writing it back one step.
+	// mu makes reading an account, changing it and writing it back one atomic step.
 	mu sync.Mutex
 }
 
@@ -33,8 +32,8 @@ const (
 	razor2Protocol = "razor2"
 )
 
-// SecretProtocols returns the protocols for which an account may have a shared secret, and
-// what the password for the pages is called among them.
+// SecretProtocols returns the protocols for which an account may have a shared secret. The password
+// for the pages is one of them, as [api.PagesSecret].
 func SecretProtocols() []string {
 	return []string{dccProtocol, api.PagesSecret, pyzorProtocol, razor2Protocol}
 }
@@ -149,8 +148,8 @@ func (a *accounts) change(ctx context.Context, name string, edit func(*trust.Acc
 	return a.core.engine.PutAccount(ctx, account)
 }
 
-// keepsAdmin refuses a change after which nobody could manage the node. A nil
-// account stands for the removal of name.
+// keepsAdmin refuses a change that would leave the node without an administrator. A nil account
+// stands for the removal of name.
 func (a *accounts) keepsAdmin(name string, account *trust.Account) error {
 	if account != nil && account.Role == trust.Admin && !account.Closed {
 		return nil
@@ -196,7 +195,7 @@ func (a *accounts) ChangeUser(ctx context.Context, name string, c client.UserCha
 	return err
 }
 
-// answers makes a parent answer for an account; "" makes it answer for itself.
+// answers makes a parent answer for an account; "" makes the account answer for itself.
 func (a *accounts) answers(account *trust.Account, parent string) error {
 	if parent != "" {
 		p, ok := a.book().Get(parent)
@@ -244,7 +243,7 @@ func (a *accounts) PreviewUndo(ctx context.Context, name string, since time.Time
 	return a.undo(ctx, name, since, a.core.engine.PreviewUndo)
 }
 
-// undo has carry take back the votes of the voter that a name means.
+// undo calls carry to take back the votes of the voter that a name identifies.
 func (a *accounts) undo(ctx context.Context, name string, since time.Time,
 	carry func(ctx context.Context, voice string, since time.Time) (engine.Undone, error)) (client.Undone, error) {
 	all, err := a.voters(name)
@@ -275,22 +274,23 @@ func (a *accounts) PreviewClose(_ context.Context, name string) (client.Closing,
 	return out, a.keepsAdmin(name, &closed)
 }
 
-// A voter is one of those whom a name may mean, with a name that means no other.
+// A voter is a possible meaning of a name, with a name that is unambiguous.
 type voter struct{ name, voice string }
 
-// The prefixes of names that mean one voter. No account and no user has a colon in its name.
+// Prefixes of unambiguous names. Names of accounts and users have no colon.
 const (
 	accountPrefix = "account:"
 	userPrefix    = "user:"
 )
 
-// voters returns whom a name may mean, at least one: an account, a user of the programs on
-// this machine, and users of trusted accounts.
+// voters returns the possible meanings of a name, at least one: an account, a user of the programs
+// on this machine, and users of trusted accounts.
 func (a *accounts) voters(name string) (all []voter, err error) {
 	if name, ok := strings.CutPrefix(name, accountPrefix); ok {
 		account, ok := a.book().Get(name)
 		if !ok {
-			return nil, &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: fmt.Sprintf("no account is called %.128q", name)}
+			return nil, &client.Problem{Title: "Not Found", Status: http.StatusNotFound,
+				Detail: fmt.Sprintf("no account is called %.128q", name)}
 		}
 		return []voter{{accountPrefix + name, account.Voice()}}, nil
 	}
@@ -323,8 +323,8 @@ func (a *accounts) voters(name string) (all []voter, err error) {
 	return all, nil
 }
 
-// whoVoted returns the one of some voters who has voted since a time, or else the first. It
-// refuses to choose between several.
+// whoVoted returns the voter who has voted since a time, or else the first one. It returns an error
+// if several have.
 func (a *accounts) whoVoted(all []voter, since time.Time) ([]voter, error) {
 	voices := make([]string, len(all))
 	for i, x := range all {
@@ -343,7 +343,9 @@ func (a *accounts) whoVoted(all []voter, since time.Time) ([]voter, error) {
 	case 1:
 		return found, nil
 	}
-	return nil, &client.Problem{Title: "Conflict", Status: http.StatusConflict, Detail: fmt.Sprintf("several have voted whom this name means; say which: %s", strings.Join(names[:min(len(names), 20)], ", "))}
+	return nil, &client.Problem{Title: "Conflict", Status: http.StatusConflict,
+		Detail: fmt.Sprintf("several have voted whom this name means; say which: %s",
+			strings.Join(names[:min(len(names), 20)], ", "))}
 }
 
 // SetSecret implements [api.Users].
@@ -380,8 +382,8 @@ func (a *accounts) SetSecret(ctx context.Context, name, protocol, secret string)
 	})
 }
 
-// protocolAccounts gives a protocol whose handshake needs shared secrets the
-// accounts of the node: [razor2.Accounts] and [pyzor.Accounts].
+// protocolAccounts offers the node's accounts to a protocol whose handshake needs shared secrets:
+// [razor2.Accounts] and [pyzor.Accounts].
 type protocolAccounts struct {
 	*accounts
 	protocol string // key of Account.Sealed

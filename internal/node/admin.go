@@ -16,9 +16,9 @@ import (
 // adminName is the account that a new node begins with.
 const adminName = "admin"
 
-// RecoverAdmin gives the administrator's account of a stopped node a new token, which
-// is written to the data folder. The account is made, and opened, if need be. The
-// configuration may not be the node's own: nothing is dropped by it.
+// RecoverAdmin gives the administrator's account of a stopped node a new token, and writes it to
+// the data folder. It makes or reopens the account if needed. cfg may differ from the node's own
+// configuration, so nothing is dropped because of it.
 func RecoverAdmin(ctx context.Context, cfg *config.Config, dir string, log *slog.Logger) (err error) {
 	if _, err := os.Stat(filepath.Join(dir, StoreFolder)); err != nil {
 		return fmt.Errorf("%s holds no node: %w", dir, err)
@@ -35,8 +35,8 @@ func RecoverAdmin(ctx context.Context, cfg *config.Config, dir string, log *slog
 	return n.makeAdmin(ctx, account)
 }
 
-// ensureAdmin makes the account of the administrator at the first start, and
-// keeps its token where only the node's user can read it.
+// ensureAdmin makes the administrator's account at the first start. It stores the token so that
+// only the node's user can read it.
 func (n *core) ensureAdmin(ctx context.Context) error {
 	if n.engine.Accounts().Len() > 0 {
 		return nil

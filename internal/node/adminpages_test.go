@@ -14,19 +14,21 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// TestConfigPage: the page shows the configuration without secrets, checks a text without
+// TestConfigPage checks that the page has the configuration without secrets, checks a text without
 // changing anything, and makes the node read its file again.
 func TestConfigPage(t *testing.T) {
 	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[fuzzy]\nhash_key = \"hush-hush\"\n[tally]\nthreshold = 33\n")
 	var n *Node
 	wrong := errors.New("the file is broken")
 	fail := true
-	n, _ = start(t, Options{Config: cfg, Dir: filepath.Join(t.TempDir(), "data"), Reread: func() (changed, restart []string, err error) {
-		if fail {
-			return nil, nil, wrong
-		}
-		return n.Reload(parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[fuzzy]\nhash_key = \"another\"\n[tally]\nthreshold = 44\n"))
-	}})
+	n, _ = start(t, Options{Config: cfg, Dir: filepath.Join(t.TempDir(), "data"),
+		Reread: func() (changed, restart []string, err error) {
+			if fail {
+				return nil, nil, wrong
+			}
+			return n.Reload(
+				parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[fuzzy]\nhash_key = \"another\"\n[tally]\nthreshold = 44\n"))
+		}})
 	token, err := ReadSecret(n.AdminTokenFile())
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +47,8 @@ func TestConfigPage(t *testing.T) {
 	do := func(what, text string) (int, string) {
 		return b.form("/config", url.Values{"do": {what}, "text": {text}})
 	}
-	status, page = do("check", "[listen]\r\nhttp = \"127.0.0.1:0\"\r\n[tally]\r\nthreshold = 55\r\n[node]\r\nname = \"x\"\r\n")
+	status, page = do(
+		"check", "[listen]\r\nhttp = \"127.0.0.1:0\"\r\n[tally]\r\nthreshold = 55\r\n[node]\r\nname = \"x\"\r\n")
 	wants(t, "a good text", status, page, 200, "No mistakes", "tally.threshold", "node.name")
 	status, page = do("check", "[tally]\nthreshhold = 55\nnear_match = 0\n")
 	wants(t, "a bad text", status, page, 200, "Nothing was changed", "threshhold")
@@ -62,7 +65,7 @@ func TestConfigPage(t *testing.T) {
 	}
 }
 
-// TestWithoutFile: a node without a configuration file says so.
+// TestWithoutFile checks that a node without a configuration file reports that.
 func TestWithoutFile(t *testing.T) {
 	_, admin, _ := pagesOf(t)
 	if c, err := admin.Config(t.Context()); err != nil || c.Reloadable || len(c.Settings) < 100 {
@@ -73,8 +76,8 @@ func TestWithoutFile(t *testing.T) {
 	}
 }
 
-// TestPeoplePage: the page shows what each account's votes were worth, and what
-// administrators did; who tries what is for them alone is in the record, once.
+// TestPeoplePage checks that the page has the weights of each account over time, and the actions of
+// administrators. An attempt at an action reserved to them is recorded once.
 func TestPeoplePage(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	bob, err := admin.AddUser(t.Context(), client.NewUser{Name: "bob", Role: "reporter"})
@@ -82,17 +85,19 @@ func TestPeoplePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if _, err := (&client.Client{Server: base, Token: bob.Token}).Users(t.Context()); statusOf(err) != http.StatusForbidden {
+		if _, err := (&client.Client{Server: base,
+			Token: bob.Token}).Users(t.Context()); statusOf(err) != http.StatusForbidden {
 			t.Fatal(err)
 		}
 	}
 	got, err := admin.Audit(t.Context(), client.AuditQuery{Action: "refused"})
-	if err != nil || len(got.Entries) != 1 || got.Entries[0].Account != "bob" || got.Entries[0].About["path"] != "/v1/users" || got.Entries[0].Error == "" {
+	if err != nil || len(got.Entries) != 1 || got.Entries[0].Account != "bob" ||
+		got.Entries[0].About["path"] != "/v1/users" || got.Entries[0].Error == "" {
 		t.Fatalf("recorded %+v, %v", got, err)
 	}
 	b := newBrowser(t, base)
 	logIn(t, b, admin)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the first weights are noted after the start
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // recorded after the start
 		if w, err := admin.Weights(t.Context()); err != nil {
 			t.Fatal(err)
 		} else if len(w) > 0 {
@@ -103,20 +108,22 @@ func TestPeoplePage(t *testing.T) {
 		}
 	}
 	status, page := b.get("/people")
-	wants(t, "people", status, page, 200, "Worth of admin: 1.00", "Record of administration", "addUser", "account bob", "refused", "failed")
+	wants(t, "people", status, page, 200, "Worth of admin: 1.00", "Record of administration", "addUser", "account bob",
+		"refused", "failed")
 	b2 := newBrowser(t, base)
 	b2.form("/login", url.Values{"token": {bob.Token}})
 	status, page = b2.get("/people")
 	wants(t, "a reporter's", status, page, 403, "bob is none")
 }
 
-// TestTopKeysPage: administrators see which keys have the highest rates, and others do
-// not.
+// TestTopKeysPage checks that only administrators see the keys with the highest rates.
 func TestTopKeysPage(t *testing.T) {
-	admin, _ := historyNode(t, t.TempDir(), "[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
+	admin, _ := historyNode(t, t.TempDir(),
+		"[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
 	for i := range 6 {
 		for _, who := range []string{"ann", "bob"}[:1+i%2] {
-			if _, err := admin.ApplyRateLimits(t.Context(), map[string]string{"protocol_state": "RCPT", "sasl_username": who + "@example.com"}); err != nil {
+			if _, err := admin.ApplyRateLimits(t.Context(),
+				map[string]string{"protocol_state": "RCPT", "sasl_username": who + "@example.com"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -140,9 +147,9 @@ func TestTopKeysPage(t *testing.T) {
 	}
 }
 
-// TestWhoVoted: Look up names who reported a message, and People those who voted lately, for
-// administrators alone. Users on whose behalf others report are among them, and their votes
-// are undone there, also those of a service that is somebody else's account.
+// TestWhoVoted checks that Look up names the reporters of a message, and People the recent voters,
+// for administrators alone. Users on whose behalf others report are among them, and their votes can
+// be undone there, including those for a service that is another person's account.
 func TestWhoVoted(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	service, err := admin.AddUser(t.Context(), client.NewUser{Name: "imap", Role: "trusted"})
@@ -162,8 +169,10 @@ func TestWhoVoted(t *testing.T) {
 	if status, page = b.upload(advert); strings.Contains(page, "Who reported it") {
 		t.Errorf("before any report: %d %s", status, page)
 	}
-	for _, by := range []struct{ token, user string }{{service.Token, "ann@example.com"}, {"", "carl"}, {admin.Token, ""}} {
-		if _, err := (&client.Client{Server: base, Token: by.token}).ReportMessage(t.Context(), []byte(advert), client.MessageOptions{Vote: bulkhead.Spam, User: by.user}); err != nil {
+	for _, by := range []struct{ token, user string }{{service.Token, "ann@example.com"}, {"", "carl"},
+		{admin.Token, ""}} {
+		if _, err := (&client.Client{Server: base, Token: by.token}).ReportMessage(t.Context(), []byte(advert),
+			client.MessageOptions{Vote: bulkhead.Spam, User: by.user}); err != nil {
 			t.Fatal(by, err)
 		}
 	}
@@ -178,7 +187,8 @@ func TestWhoVoted(t *testing.T) {
 		t.Error("a stranger sees who reported")
 	}
 	status, page = b.get("/people")
-	wants(t, "voters", status, page, 200, ">ann@example.com by imap</a>", `value="user:imap=ann@example.com"`, "/history?reporter=ann%40example.com", `value="user:carl"`, `value="account:admin"`, "Undo user carl")
+	wants(t, "voters", status, page, 200, ">ann@example.com by imap</a>", `value="user:imap=ann@example.com"`,
+		"/history?reporter=ann%40example.com", `value="user:carl"`, `value="account:admin"`, "Undo user carl")
 	status, page = b.agree("/people", url.Values{"name": {"imap=ann@example.com"}, "do": {"undo"}, "days": {"1"}})
 	wants(t, "ann undone", status, page, 200, "are taken back")
 	if strings.Contains(page, "on 0 signatures") {
@@ -195,9 +205,9 @@ func TestWhoVoted(t *testing.T) {
 	wants(t, "a user who cannot be", status, page, 400, "contains")
 }
 
-// TestUndoWhom: a name that an account and users of services share is refused where several of
-// them have voted, with names that mean one of them, and each of these takes back the votes of
-// that one alone.
+// TestUndoWhom checks that a name shared by an account and users of services is refused if several
+// of them have voted. The error lists unambiguous names, and each of these undoes the votes of that
+// voter alone.
 func TestUndoWhom(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	tokens := map[string]string{"": ""}
@@ -222,19 +232,22 @@ func TestUndoWhom(t *testing.T) {
 	}
 	vote := func(i int) {
 		t.Helper()
-		text := fmt.Sprintf("From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
+		text := fmt.Sprintf(
+			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n",
+			i)
 		c := &client.Client{Server: base, Token: tokens[voters[i].by]}
-		if _, err := c.ReportMessage(t.Context(), []byte(text), client.MessageOptions{Vote: bulkhead.Spam, User: voters[i].user}); err != nil {
+		if _, err := c.ReportMessage(t.Context(), []byte(text),
+			client.MessageOptions{Vote: bulkhead.Spam, User: voters[i].user}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// One alone is meant by the bare name, whoever it is.
+	// If only one has voted, the bare name means that voter.
 	for i, v := range voters {
 		vote(i)
 		if n, err := undo("ann"); n == 0 || err != nil {
 			t.Errorf("ann, where only %s has voted: %d, %v", v.name, n, err)
 		}
-		if n, err := undo(v.name); n == 0 || err != nil { // what is taken back stays on record
+		if n, err := undo(v.name); n == 0 || err != nil { // undone votes stay on record
 			t.Errorf("%s: %d, %v", v.name, n, err)
 		}
 		since = time.Now().Add(time.Second)
@@ -258,7 +271,9 @@ func TestUndoWhom(t *testing.T) {
 		}
 	}
 	for i := range voters {
-		text := fmt.Sprintf("From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n", i)
+		text := fmt.Sprintf(
+			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n",
+			i)
 		if v, err := admin.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil || v.Spam {
 			t.Errorf("what %s has voted on is %+v, %v", voters[i].name, v, err)
 		}
@@ -274,21 +289,22 @@ func TestUndoWhom(t *testing.T) {
 	}
 }
 
-// TestAccuracy: reports that others confirm or revoke are an account's accuracy.
+// TestAccuracy checks that an account's accuracy follows the reports that others confirm or revoke.
 func TestAccuracy(t *testing.T) {
 	for _, tt := range []struct {
 		confirmed, reverted uint32
 		share               float64
 		of                  uint64
 	}{{0, 0, 0, 0}, {3, 1, 0.75, 4}, {0, 2, 0, 2}, {1<<32 - 1, 1<<32 - 1, 0.5, 1<<33 - 2}} {
-		if share, of := (&client.User{Confirmed: tt.confirmed, Reverted: tt.reverted}).Accuracy(); share != tt.share || of != tt.of {
+		if share, of := (&client.User{Confirmed: tt.confirmed, Reverted: tt.reverted}).Accuracy(); share != tt.share ||
+			of != tt.of {
 			t.Errorf("%d confirmed, %d reverted: %v of %d, want %v of %d", tt.confirmed, tt.reverted, share, of, tt.share, tt.of)
 		}
 	}
 }
 
-// TestPassword: a browser logs in with the name and password of an account, and with no other;
-// another password ends the session, and none ends the way in.
+// TestPassword checks that a browser logs in only with the name and password of an account. A new
+// password ends the session, and removing the password ends such log-ins.
 func TestPassword(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	for _, name := range []string{"ann", "bob"} {
@@ -327,7 +343,8 @@ func TestPassword(t *testing.T) {
 	if b = newBrowser(t, base); !logsIn(b, "ann", password) {
 		t.Fatal("ann cannot log in")
 	}
-	for _, wrong := range [][2]string{{"ann", password + " "}, {"bob", password}, {"bob", ""}, {"nobody", password}, {"Ann", password}} {
+	for _, wrong := range [][2]string{{"ann", password + " "}, {"bob", password}, {"bob", ""}, {"nobody", password},
+		{"Ann", password}} {
 		if logsIn(newBrowser(t, base), wrong[0], wrong[1]) {
 			t.Errorf("%q logs in with %q", wrong[0], wrong[1])
 		}

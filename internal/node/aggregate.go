@@ -16,11 +16,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
-// aggregateFolder is where the mesh folder keeps the key of the sum that the node publishes.
+// aggregateFolder is where the mesh folder keeps the key of the node's aggregate.
 const aggregateFolder = "aggregate"
 
-// In heartbeats: between two audits of the sum, and between two sums, each of which is sent
-// whole.
+// Heartbeats between two audits of the sum, and between two sums, each of which is sent whole.
 const (
 	auditBeats = 1. / 6
 	restBeats  = 2.
@@ -31,12 +30,11 @@ type sum struct {
 	*aggregate.Aggregate
 	id    *mesh.Identity
 	named []string                  // members
-	of    atomic.Pointer[mesh.Mesh] // that of the members
-	to    atomic.Pointer[mesh.Mesh] // that publishes, or did last
+	of    atomic.Pointer[mesh.Mesh] // mesh of the members
+	to    atomic.Pointer[mesh.Mesh] // mesh that publishes, or did last
 }
 
-// newSum returns the aggregate that the configuration asks for, nil for none, and the engine
-// for the node's own mesh.
+// newSum returns the configured aggregate, nil for none, and the engine for the node's own mesh.
 func (n *Node) newSum(cfg *config.Config) (*sum, mesh.Engine, error) {
 	c := &cfg.Aggregate
 	if len(c.Members) == 0 {
@@ -56,10 +54,13 @@ func (n *Node) newSum(cfg *config.Config) (*sum, mesh.Engine, error) {
 		Engine: n.engine, Members: s.members, Audit: beats(cfg, auditBeats), Rest: beats(cfg, restBeats), Log: n.log,
 		Open: func(ctx context.Context, total *aggregate.Sum, life string) (aggregate.Mesh, error) {
 			m, err := mesh.Open(ctx, mesh.Options{
-				Dir: dir, Identity: id, Engine: total, KeyID: n.secret().ID(), Secret: n.secret(), Former: n.engine.Former(), Taker: s.of.Load(), Store: life, Name: meshName("sum of " + cfg.Node.Name),
-				Organisations: s.organisations, Mode: mode, Role: mesh.Publish, Servers: c.Servers, Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
+				Dir: dir, Identity: id, Engine: total, KeyID: n.secret().ID(), Secret: n.secret(), Former: n.engine.Former(),
+				Taker: s.of.Load(), Store: life, Name: meshName("sum of " + cfg.Node.Name),
+				Organisations: s.organisations, Mode: mode, Role: mesh.Publish, Servers: c.Servers, Credentials: c.Credentials,
+				CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 				Interval: time.Duration(cfg.Mesh.Interval), Heartbeat: time.Duration(cfg.Mesh.Heartbeat),
-				StreamAge: time.Duration(cfg.Mesh.StreamAge), StreamBytes: cfg.Mesh.StreamBytes, Replicas: cfg.Mesh.Replicas, Now: n.engine.Now, Log: n.log.With("mesh", "aggregate"),
+				StreamAge: time.Duration(cfg.Mesh.StreamAge), StreamBytes: cfg.Mesh.StreamBytes, Replicas: cfg.Mesh.Replicas,
+				Now: n.engine.Now, Log: n.log.With("mesh", "aggregate"),
 			})
 			if err != nil {
 				return nil, err
@@ -94,7 +95,8 @@ func (s *sum) run(ctx context.Context, log *slog.Logger) {
 func (s *sum) status() *client.Aggregate {
 	st := s.Status()
 	_, all, left := s.of.Load().Choose(s.named)
-	out := &client.Aggregate{Key: s.id.ID(), Members: st.Members, Organisations: len(all), Arrays: len(st.Arrays), Sums: st.Sums, Fault: st.Fault}
+	out := &client.Aggregate{Key: s.id.ID(), Members: st.Members, Organisations: len(all), Arrays: len(st.Arrays),
+		Sums: st.Sums, Fault: st.Fault}
 	for _, a := range st.Arrays {
 		out.Memory += a.Bytes
 		out.Ghost = min(1, out.Ghost+a.Ghost)
@@ -108,7 +110,7 @@ func (s *sum) status() *client.Aggregate {
 	return out
 }
 
-// unheard says why no server takes the sum, "" if one does.
+// unheard returns why no server accepts the sum, "" if one does.
 func (s *sum) unheard() (why string) {
 	m := s.to.Load()
 	if m == nil {
@@ -127,8 +129,7 @@ func (s *sum) unheard() (why string) {
 	return why
 }
 
-// upper is the mesh of the sum. Those who may ask for what they missed are the peers of the
-// node.
+// upper is the mesh of the sum. The node's peers may ask it for what they missed.
 type upper struct {
 	*mesh.Mesh
 	of    *mesh.Mesh
@@ -159,7 +160,7 @@ func (u *upper) Run(ctx context.Context) error {
 	return err
 }
 
-// follow makes the list of those who may ask that of the node's peers.
+// follow keeps the upper mesh's peer list equal to the list of the node's peers.
 func (u *upper) follow(ctx context.Context) {
 	may := make(map[string]bool)
 	for _, p := range u.Status().Peers {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestAggregate: a hub publishes the sum of itself and a member to another hub, where it is
-// one peer; who counts the member itself does not count the sum.
+// TestAggregate has a hub that publishes the sum of itself and a member to another hub, where the
+// sum is one peer. A node that counts the member itself does not count the sum.
 func TestAggregate(t *testing.T) {
 	ctx := t.Context()
 	above := nodetest.Address(t)
@@ -30,7 +30,7 @@ func TestAggregate(t *testing.T) {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
-	// All are in one network: the group's hub has the secret of the one above.
+	// All are in one network: the group's hub has the secret of the higher hub.
 	dir := t.TempDir()
 	first, stop := startIn(t, dir, "")
 	join(first, reader)
@@ -38,7 +38,7 @@ func TestAggregate(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub, _ := startIn(t, dir, hubMesh(t)+fmt.Sprintf("[aggregate]\nmembers = [\"*\"]\nservers = [%q]\n", above))
-	if err := hub.peers.WeighPeer(ctx, keyOf(t, reader), 0); err != nil { // else it would be in the sum
+	if err := hub.peers.WeighPeer(ctx, keyOf(t, reader), 0); err != nil { // otherwise it would be in the sum
 		t.Fatal(err)
 	}
 	if err := reader.peers.WeighPeer(ctx, keyOf(t, hub), 0); err != nil {
@@ -82,7 +82,7 @@ func TestAggregate(t *testing.T) {
 	if s := total(); s.Fault != "" || s.Organisations != 2 || s.Memory == 0 || s.Sums == 0 {
 		t.Errorf("%+v", s)
 	}
-	// The reader counts the hub itself, too, and says so.
+	// The reader also counts the hub itself, and reports that.
 	if err := reader.peers.WeighPeer(ctx, keyOf(t, hub), 1); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A cappedListener limits the open connections of an HTTP server: idle ones give way to
+// A cappedListener limits the open connections of an HTTP server: idle ones are closed in favour of
 // new ones, see [door.Crowd]. Clients on this machine count as one.
 type cappedListener struct {
 	net.Listener
@@ -54,9 +54,9 @@ func (c cappedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// follow is the ConnState of a server behind a cappedListener: from the first byte of
-// a request until it is answered the connection keeps its place. How long a client
-// may take for a request is bounded by the server's own timeouts.
+// follow is the ConnState of a server behind a cappedListener. From the first byte of a request to
+// its answer the connection keeps its place. The server's own timeouts bound the duration of a
+// request.
 func follow(conn net.Conn, state http.ConnState) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

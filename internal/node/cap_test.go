@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestClientOf: a connection from this machine belongs to no client.
+// TestClientOf checks that a connection from this machine belongs to no client.
 func TestClientOf(t *testing.T) {
 	for addr, want := range map[string]string{
 		"127.0.0.1:9": "invalid IP", "[::1]:9": "invalid IP", "[::ffff:127.0.0.1]:9": "invalid IP",
@@ -35,8 +35,8 @@ func (c remoteConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.addr))
 }
 
-// TestSilentConnections: connections that say nothing, or not all of a request, keep
-// nobody out of the HTTP door; one whose request is being answered keeps its place.
+// TestSilentConnections checks that connections that send nothing, or not all of a request, keep no
+// client out of the HTTP door. A connection whose request is being answered keeps its place.
 func TestSilentConnections(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		begun, answer := make(chan struct{}), make(chan struct{})
@@ -92,7 +92,7 @@ func TestSilentConnections(t *testing.T) {
 			}
 			return err
 		}
-		// All are of this machine, where those give way that are idle for a second.
+		// All are from this machine, where connections that are idle for a second are closed.
 		for n, err := 0, errors.New("not asked"); err != nil; n++ {
 			var c net.Conn
 			if c, err = ask("/"); err == nil {

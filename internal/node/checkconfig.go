@@ -9,16 +9,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
-// CheckConfig checks whether a configuration that config.Load has accepted can be served
-// on this machine: sizes of books, rules of rate limits, and the parts that only a door
-// can check, such as policies, keys and zones. It reads certificates, credentials and the
-// files of lists, and changes nothing.
+// CheckConfig checks whether a configuration that config.Load has accepted can be served on this
+// machine: sizes of books, rules of rate limits, and the parts that only a door can check, such as
+// policies, keys and zones. It reads certificates, credentials and the files of lists, and changes
+// nothing.
 func CheckConfig(cfg *config.Config) error {
 	rules, err := rulesOf(cfg)
 	if err == nil {
 		err = checkRules(rules)
 	}
-	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err, checkAccess("mesh", cfg.Mesh.Access()), checkAccess("aggregate", cfg.Aggregate.Access())}
+	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err, checkAccess("mesh", cfg.Mesh.Access()),
+		checkAccess("aggregate", cfg.Aggregate.Access())}
 	if _, err := readToken(&cfg.Upstream); err != nil {
 		errs = append(errs, err)
 	}
@@ -35,7 +36,7 @@ func CheckConfig(cfg *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// checkAccess checks what the node signs in to NATS servers with, as a section says.
+// checkAccess checks the credentials for NATS servers in a section of the configuration.
 func checkAccess(section string, a config.Access) error {
 	files := mesh.Access{Credentials: a.Credentials, CA: a.CA, Cert: a.Cert, Key: a.Key}
 	var errs []error

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// advancer returns nil: nobody may move the machine's clock.
+// advancer returns nil: the machine's clock cannot be moved.
 func (n *Node) advancer() func(context.Context, time.Duration, bool) (time.Time, error) { return nil }

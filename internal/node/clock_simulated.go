@@ -11,13 +11,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 )
 
-// advancer returns a function that moves the clock of all nodes of this process, and
-// lets this one open and drop the generations that are due by then. With jump, the clock is
-// wrong: no time has passed.
+// advancer returns a function that moves the clock of all nodes of this process. It makes this node
+// open and drop the generations that are due by then. With jump, the clock is wrong: no time has
+// passed.
 func (n *Node) advancer() func(context.Context, time.Duration, bool) (time.Time, error) {
-	n.log.Warn("the clock of this program can be moved by anybody on this machine (POST /v1/clock): it is for tests, not for mail")
+	n.log.Warn(
+		"the clock of this program can be moved by anybody on this machine (POST /v1/clock): it is for tests, not for mail")
 	return func(ctx context.Context, d time.Duration, jump bool) (time.Time, error) {
-		n.noteSums() // what was until now
+		n.noteSums() // the sums before the move
 		move := clock.Advance
 		if jump {
 			move = clock.Jump

@@ -19,11 +19,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/probe"
 )
 
-// asItWas puts the clock of the process back when the test has ended.
+// asItWas restores the clock of the process when the test has ended.
 func asItWas(t *testing.T) {
 	before := time.Until(clock.Now())
 	t.Cleanup(func() {
-		// What was lost by reading two clocks is not worth an error.
+		// The time lost by reading two clocks is not worth an error.
 		if moved := time.Until(clock.Now()) - before; moved > 0 {
 			_ = clock.Retreat(moved)
 		} else {
@@ -32,9 +32,8 @@ func asItWas(t *testing.T) {
 	})
 }
 
-// TestClockMoves lets days pass for a node, as its clients do: what is counted after
-// an advance is in a new daily generation at once, and everything expires when its
-// time has come.
+// TestClockMoves lets days pass for a node, as its clients do. Counts after an advance are in a new
+// daily generation at once, and everything expires in due time.
 func TestClockMoves(t *testing.T) {
 	asItWas(t)
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
@@ -93,7 +92,8 @@ func TestClockMoves(t *testing.T) {
 	}
 
 	at := advance(t, c.Server, "1s")
-	for _, bad := range []string{"advance=-1h", "advance=0", "advance=1e6h", "advance=876000h", "advance=soon", "advance=", "", "back=-1h", "back=0", "back=876000h", "back=", "back=1h&advance=1h"} {
+	for _, bad := range []string{"advance=-1h", "advance=0", "advance=1e6h", "advance=876000h", "advance=soon",
+		"advance=", "", "back=-1h", "back=0", "back=876000h", "back=", "back=1h&advance=1h"} {
 		resp, err := http.Post(c.Server+"/v1/clock?"+bad, "", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -129,13 +129,14 @@ func move(t *testing.T, server, way, by string) time.Time {
 	return now.Now
 }
 
-// TestClockBothWays moves the clock of a node that runs forward and back by minutes to days.
-// A plain map says what it must count, and what a limit of five an hour must refuse.
+// TestClockBothWays moves the clock of a running node forward and back by minutes to days. A plain
+// map has the expected counts and the expected refusals of a limit of five an hour.
 func TestClockBothWays(t *testing.T) {
 	asItWas(t)
 	const furthest, signatures = 12 * 24 * time.Hour, 40
-	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n[tally]\nkeep = 40\n"+
-		"[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 5\nperiod = \"1h\"\n")
+	cfg := parse(
+		t, "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n[tally]\nkeep = 40\n"+
+			"[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 5\nperiod = \"1h\"\n")
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
 	c := &client.Client{Server: address(t, n, "http")}
@@ -170,7 +171,8 @@ func TestClockBothWays(t *testing.T) {
 	}
 	ahead := time.Duration(0)
 	for step := range 60 {
-		by := time.Duration(1 + rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[rng.IntN(3)])))
+		by := time.Duration(1 + rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour,
+			3 * 24 * time.Hour}[rng.IntN(3)])))
 		way := "advance"
 		if back := rng.IntN(2) == 0; back && ahead-by > -furthest || ahead+by > furthest {
 			way, ahead = "back", ahead-by
@@ -193,8 +195,8 @@ func TestClockBothWays(t *testing.T) {
 			t.Fatal(err)
 		}
 		compare(when + ", counted")
-		// Somebody new has five, whatever the time; a step back of less than the period
-		// gives nobody any more.
+		// A new user has five, whatever the time; a step back of less than the period gives no user
+		// more.
 		user := fmt.Sprintf("user%d@example.com", step)
 		for i := range 7 {
 			if got := refused(user); got != (i >= 5) {
@@ -206,7 +208,7 @@ func TestClockBothWays(t *testing.T) {
 		if !refused(user) {
 			t.Fatalf("%s: back by %v lets a user send who may not", when, short)
 		}
-		// Forward again is time that passes: it gives the user what that much time gives.
+		// Forward again is time that passes, and restores the allowance of that time.
 		move(t, c.Server, "advance", short.String())
 		more, most := 0, 5*short.Hours()+1
 		for range 7 {
@@ -229,7 +231,7 @@ func TestClockBothWays(t *testing.T) {
 	compare("after a restart")
 }
 
-// TestClockRow: a node whose clock runs ahead has a red row for it.
+// TestClockRow checks that a node whose clock runs ahead has a red row for it.
 func TestClockRow(t *testing.T) {
 	asItWas(t)
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})

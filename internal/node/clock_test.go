@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestClockStands: nobody can move the clock of a program as it is released.
+// TestClockStands checks that the clock of a released program cannot be moved.
 func TestClockStands(t *testing.T) {
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
 	resp, err := http.Post(address(t, n, "http")+"/v1/clock?advance=24h", "", nil)

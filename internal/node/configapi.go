@@ -12,7 +12,8 @@ import (
 func (n *Node) Config() client.Configuration {
 	out := client.Configuration{Reloadable: n.reread != nil}
 	for _, s := range config.Settings(n.cfg.Load()) {
-		out.Settings = append(out.Settings, client.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload, Default: s.Default})
+		out.Settings = append(out.Settings,
+			client.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload, Default: s.Default})
 	}
 	return out
 }
@@ -33,7 +34,8 @@ func (n *Node) CheckConfig(text string) (out client.ConfigCheck) {
 // ReloadConfig implements [api.Configuration].
 func (n *Node) ReloadConfig() (out client.ConfigCheck, err error) {
 	if n.reread == nil {
-		return out, &client.Problem{Title: "Conflict", Status: http.StatusConflict, Detail: "this node was started without a configuration file: there is nothing to reload"}
+		return out, &client.Problem{Title: "Conflict", Status: http.StatusConflict,
+			Detail: "this node was started without a configuration file: there is nothing to reload"}
 	}
 	out.Changed, out.Restart, err = n.reread()
 	if err != nil {
@@ -42,7 +44,7 @@ func (n *Node) ReloadConfig() (out client.ConfigCheck, err error) {
 	return out, nil
 }
 
-// Mistakes returns each error that was joined, in words.
+// Mistakes returns the text of each joined error.
 func Mistakes(err error) (all []string) {
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) {

@@ -10,20 +10,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// SecretFiles names the files that a backup omits, because secrets must not be kept with
-// counts.
+// SecretFiles returns the files that a backup omits, because secrets must not be kept with counts.
 func SecretFiles() []string {
 	return []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, meshFolder + "/"}
 }
 
-// Backup writes a consistent copy of everything that the node of a data folder
-// has acknowledged to w, and returns what is in it. The node may run.
+// Backup writes a consistent copy of everything that the node of a data folder has acknowledged to
+// w, and returns its description. The node may run.
 func Backup(ctx context.Context, dir string, w io.Writer) (store.BackupInfo, error) {
 	return store.Backup(ctx, filepath.Join(dir, StoreFolder), w)
 }
 
-// Restore restores the store of a data folder without one from a backup. missing are the
-// key files that must be put back before the node starts.
+// Restore restores the store of a data folder without one from a backup. missing are the key files
+// that must be put back before the node starts.
 func Restore(ctx context.Context, in io.Reader, dir string) (info store.BackupInfo, missing []string, err error) {
 	if err := ownFolder(dir); err != nil {
 		return info, nil, err

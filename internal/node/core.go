@@ -31,41 +31,41 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// A core is the engine with its store and secrets: what all front doors share.
+// A core is the engine with its store and secrets, shared by all front doors.
 type core struct {
 	cfg      atomic.Pointer[config.Config]
 	dir      string
 	log      *slog.Logger
 	version  string
 	engine   *engine.Engine
-	house    bulkhead.Counter         // that the doors ask: the engine or the edge, and the memory before it
-	edge     *edge.Edge               // nil if the node has the knowledge itself
+	house    bulkhead.Counter         // for the doors: the engine or edge behind the memory of messages
+	edge     *edge.Edge               // nil if the node has its own engine for checks
 	judge    bulkhead.Counter         // engine or edge, without that memory
 	weights  weights                  // of accounts, over time
-	spared   *spared                  // what administrators put on the whitelist
-	recent   *recent.Table            // messages that were seen lately; nil for none
-	joining  *recent.House            // that asks it, before engine or edge
-	counted  map[string]*countedHouse // that doors ask, by door
+	spared   *spared                  // an administrator's entries on the whitelist
+	recent   *recent.Table            // recent messages; nil for none
+	joining  *recent.House            // completes digests from recent, before engine or edge
+	counted  map[string]*countedHouse // clearinghouses by door
 	mailbook *logbook.Book            // checks and votes of the last days; nil for none
-	bookKey  [32]byte                 // of the hashes in it
-	audit    *audit.Log               // what administrators did
-	token    *bearer                  // that the edge shows its upstream; nil without one
+	bookKey  [32]byte                 // of the hashes in mailbook
+	audit    *audit.Log               // actions of administrators
+	token    *bearer                  // sent by the edge to its upstream; nil without one
 	store    *store.Store
 	sealer   *trust.Sealer
-	present  atomic.Pointer[filter.Secret] // the network's, see secrets.go
-	past     past                          // what the file of those before holds; rekeying guards it
+	present  atomic.Pointer[filter.Secret] // the network's secret, see secrets.go
+	past     past                          // content of the file of former secrets; rekeying guards it
 	rekeying sync.Mutex
 	hashing  signature.Options // how whole messages are signed
 	started  time.Time
 	sums     *logbook.Sums // of verdicts and votes, by door and time
 	draining atomic.Bool
-	doors    []client.Door // that are open
-	messages *door.Memory  // what all doors hold of messages
+	doors    []client.Door // open doors
+	messages *door.Memory  // memory of messages in all doors
 	mending  *mending      // nil: a damaged store is refused
-	missing  []string      // parts that had gone when the node started, and began anew
+	missing  []string      // parts that were gone at the start, and began anew
 
 	stateMu sync.Mutex
-	state   client.NodeState // as it was at stateAt
+	state   client.NodeState // as of stateAt
 	stateAt time.Time
 }
 
@@ -97,8 +97,8 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	return nil
 }
 
-// open creates the data folder if necessary, and opens its contents. A still node leaves
-// its generations unchanged, see [engine.Options].
+// open creates the data folder if necessary, and opens its contents. A still node leaves its
+// generations unchanged, see [engine.Options].
 func (n *core) open(ctx context.Context, still bool) error {
 	cfg := asEdge(n.cfg.Load())
 	if err := errors.Join(checkSizes(cfg, machineMemory()), ownFolder(n.dir)); err != nil {
@@ -124,7 +124,8 @@ func (n *core) open(ctx context.Context, still bool) error {
 	durability := store.Always
 	if cfg.Node.Durability == "relaxed" {
 		durability = store.Relaxed
-		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second", "durability", "relaxed")
+		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second",
+			"durability", "relaxed")
 	}
 	opened := store.Options{Durability: durability, Logger: n.log}
 	if n.mending != nil {
@@ -185,14 +186,16 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 func tallyOf(cfg *config.Config) engine.BookOptions {
 	t := &cfg.Tally
 	return engine.BookOptions{
-		Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error, Floor: uint32(cfg.Mesh.ShareCounts),
+		Generation: time.Duration(t.Generation), Keep: t.Keep, Capacity: uint64(t.Capacity), Error: t.Error,
+		Floor: uint32(cfg.Mesh.ShareCounts),
 	}
 }
 
 func blocklistOf(cfg *config.Config) engine.BookOptions {
 	b := &cfg.Blocklist
 	return engine.BookOptions{
-		Generation: time.Duration(b.Generation), Keep: b.Keep, Capacity: uint64(b.Capacity), Error: b.Error, Floor: uint32(cfg.Mesh.ShareVotes),
+		Generation: time.Duration(b.Generation), Keep: b.Keep, Capacity: uint64(b.Capacity), Error: b.Error,
+		Floor: uint32(cfg.Mesh.ShareVotes),
 	}
 }
 
@@ -205,12 +208,13 @@ func hashingOf(cfg *config.Config, secret filter.Secret) (signature.Options, err
 		RspamdPolicy: rspamd.Policy{MinWords: f.MinLength, MinBytes: f.MinBytes},
 	}
 	if f.MinBytes == 0 {
-		opts.RspamdPolicy.MinBytes = -1 // no limit, where 0 would be the default
+		opts.RspamdPolicy.MinBytes = -1 // no limit, because 0 would be the default
 	}
 	return opts, err
 }
 
-// readLanguages reads rspamd's stop words from a file, if it is there, and its models of languages, which are beside it.
+// readLanguages reads rspamd's stop words from a file, if it exists, and the language models in its
+// folder.
 func readLanguages(h *rspamd.Hasher, name string) error {
 	if name == "" {
 		return nil
@@ -242,8 +246,8 @@ func whitelistOf(w *config.Whitelist) (*engine.Whitelist, error) {
 	})
 }
 
-// accessOf returns the rights of HTTP clients. The configuration has been validated, so
-// its texts parse.
+// accessOf returns the rights of HTTP clients. The configuration has been validated, so its texts
+// parse.
 func accessOf(cfg *config.Config) (api.Access, error) {
 	a := api.Access{
 		MaxBody: cfg.HTTP.MaxBody, MaxSignatures: cfg.Limits.MaxSignatures, MaxBatch: cfg.Limits.MaxBatch,
@@ -268,14 +272,15 @@ func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulk
 	return n.readFrom(ctx, raw, "")
 }
 
-// readFrom is read for a message with a sender of the envelope, "" if it is not known.
+// readFrom is read for a message with an envelope sender, "" if unknown.
 func (n *core) readFrom(ctx context.Context, raw []byte, sender string) ([]bulkhead.Signature, bulkhead.Source, error) {
 	return n.readVerified(ctx, raw, sender, nil, "")
 }
 
 // readVerified is readFrom with the domains that the door has verified, as in
 // [mail.Message.SourceVerified].
-func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim []string, spf string) ([]bulkhead.Signature, bulkhead.Source, error) {
+func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim []string,
+	spf string) ([]bulkhead.Signature, bulkhead.Source, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
@@ -287,10 +292,11 @@ func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim
 	return signature.AboveFloor(m, sigs), m.SourceVerified(n.cfg.Load().Whitelist.AuthResults, sender, dkim, spf), nil
 }
 
-// cleared reports whether the whitelist has a message, by the sender of its envelope,
-// its client and its header, and if signatures is set by its signatures. A message that
-// cannot be read is not on it. Its error is that of ctx.
-func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr, signatures bool) (bool, error) {
+// cleared reports whether the whitelist has a message, by its envelope sender, its client and its
+// header, and if signatures is set by its signatures. An unreadable message is not on it. The error
+// is ctx.Err().
+func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr,
+	signatures bool) (bool, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return false, ctx.Err()
@@ -314,8 +320,8 @@ func (n *core) ready() error {
 	return nil
 }
 
-// prepare checks the parts of a new configuration that a running node can apply, and
-// returns a function that applies them.
+// prepare checks the parts of a new configuration that a running node can apply. It returns a
+// function that applies them.
 func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	if _, err := whitelistOf(&cfg.Whitelist); err != nil {
 		return nil, err
@@ -345,8 +351,8 @@ func (n *core) close(ctx context.Context) error {
 	return err
 }
 
-// stateAge is how old the node's description may be: making it reads the
-// arrays, which takes milliseconds.
+// stateAge is the maximum age of the node's description. Making it reads the arrays, which takes
+// milliseconds.
 const stateAge = time.Second
 
 // State implements [api.Node].
@@ -379,7 +385,8 @@ func (n *core) describeEngine() client.NodeState {
 	return client.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Ageing: ageingState(n.engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors, Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
+		Ageing: ageingState(n.engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors,
+		Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
@@ -397,7 +404,8 @@ func ageingState(a engine.Ageing) *client.Ageing {
 	if !a.Held {
 		return nil
 	}
-	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally, Blocklist: a.Blocklist}
+	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
+		Blocklist: a.Blocklist}
 }
 
 // ConfirmClock implements [api.Node].

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestConnectionsAtEveryDoor: `connections` of [limits] is what each TCP door takes. One more
-// closes one that has been silent.
+// TestConnectionsAtEveryDoor checks that each TCP door takes the number of connections in
+// `connections` of [limits]. One more closes a silent one.
 func TestConnectionsAtEveryDoor(t *testing.T) {
 	const most = 3
 	doors := []string{"http", "razor2", "razor_helper", "pyzor_helper", "dccifd", "milter", "policy"}
@@ -36,7 +36,7 @@ func TestConnectionsAtEveryDoor(t *testing.T) {
 					return
 				}
 				conns = append(conns, c)
-				time.Sleep(10 * time.Millisecond) // they are silent since different times
+				time.Sleep(10 * time.Millisecond) // their silence begins at different times
 			}
 			closed := func(i int, within time.Duration) bool {
 				if err := conns[i].SetReadDeadline(time.Now().Add(within)); err != nil {
@@ -50,13 +50,13 @@ func TestConnectionsAtEveryDoor(t *testing.T) {
 				open(i)
 			}
 			gone := false
-			for range 20 { // who has not been silent for a second does not give way
+			for range 20 { // a connection that was silent for less than a second is kept
 				time.Sleep(time.Second)
 				open(most)
 				if t.Failed() {
 					return
 				}
-				for i := range most { // a busy machine may have let them in in another order
+				for i := range most { // a busy machine may have accepted them in another order
 					gone = gone || closed(i, 200*time.Millisecond)
 				}
 				conns[most].Close()

@@ -87,8 +87,10 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	verifier := verify.New(verify.Options{Resolver: config.WithPort(cfg.Milter.Resolver, "53"), Now: clock.Now, Log: log})
 	front := &dcc.Ifd{
 		Clearinghouse: n.houseFor("dccifd"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
-		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage, Memory: n.messages,
-		White: whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, verifier), Cleared: n.cleared, Now: clock.Now, Log: log,
+		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
+		Memory: n.messages,
+		White:  whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: n.readDelivered(cfg, verifier), Cleared: n.cleared,
+		Now: clock.Now, Log: log,
 		MaxConns: cfg.Limits.Connections,
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
@@ -120,14 +122,17 @@ func (n *Node) openDccifd(ctx context.Context, address string) (*opened, error) 
 	return o, nil
 }
 
-// maxVerify limits the time for the signatures of a message, half of it for the DNS:
-// rspamd waits two seconds for dccifd.
+// maxVerify limits the time for verifying a message's signatures; DNS may use half of it. rspamd
+// waits two seconds for dccifd.
 const maxVerify = 2 * time.Second
 
-// readDelivered returns the function for [dcc.Ifd] that reads all signatures of a
-// message and its sender.
-func (n *Node) readDelivered(cfg *config.Config, verifier *verify.Verifier) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
-	return func(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
+// readDelivered returns the function for [dcc.Ifd] that reads all signatures of a message and its
+// sender.
+func (n *Node) readDelivered(cfg *config.Config,
+	verifier *verify.Verifier) func(context.Context, []byte, string, netip.Addr) ([]bulkhead.Signature, bulkhead.Source,
+	error) {
+	return func(ctx context.Context, raw []byte, sender string, client netip.Addr) ([]bulkhead.Signature,
+		bulkhead.Source, error) {
 		var dkim []string
 		var spf string
 		if cfg.Dccifd.Verify {
@@ -144,8 +149,8 @@ func (n *Node) readDelivered(cfg *config.Config, verifier *verify.Verifier) func
 	}
 }
 
-// withCRLF returns a message with CRLF line ends: callers may send it with the line ends
-// of this machine.
+// withCRLF returns a message with CRLF line ends: callers may send it with the line ends of this
+// machine.
 func withCRLF(raw []byte) []byte {
 	if bytes.Contains(raw, []byte("\r\n")) {
 		return raw
@@ -192,7 +197,8 @@ func (n *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	if !cfg.Greylist {
 		return nil
 	}
-	front.Grey = &dcc.Greylist{Embargo: time.Duration(cfg.Embargo), Window: time.Duration(cfg.Window), White: time.Duration(cfg.White)}
+	front.Grey = &dcc.Greylist{Embargo: time.Duration(cfg.Embargo), Window: time.Duration(cfg.Window),
+		White: time.Duration(cfg.White)}
 	f, err := os.Open(filepath.Join(n.dir, greylistFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -202,7 +208,7 @@ func (n *Node) loadGreylist(front *dcc.Ifd, cfg *config.Dccifd) error {
 	}
 	defer f.Close()
 	if err := front.Grey.Load(f); err != nil {
-		// Losing it delays mail once more; a refusal to start would stop mail.
+		// Losing it delays mail once more; refusing to start would stop mail.
 		aside := asideFolder(n.dir)
 		n.log.Error("greylist not read; every sender is new", "err", err, "kept_in", aside)
 		_, err := setAside(n.dir, aside, f.Name())
@@ -221,7 +227,7 @@ func checkGreylist(path string) error {
 	return new(dcc.Greylist).Load(f)
 }
 
-// keepGreylist saves the greylist now and then, and when ctx ends.
+// keepGreylist saves the greylist at intervals, and when ctx ends.
 func (n *Node) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
 	tick := time.NewTicker(greylistSave)
 	defer tick.Stop()

@@ -13,9 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// dccClients knows the ids of DCC clients: those of the configuration, and the
-// accounts whose name is an id and that have a secret for DCC, which holds one
-// or two passwords.
+// dccClients knows the IDs of DCC clients: the IDs in the configuration, and the accounts whose
+// name is an ID and that have a secret for DCC. The secret holds one or two passwords.
 type dccClients struct {
 	accounts *protocolAccounts
 	fixed    map[uint32]dcc.Client
@@ -25,22 +24,23 @@ type dccClients struct {
 	known map[uint32]dccKnown
 }
 
-// A dccKnown is the state of an account at some time.
+// A dccKnown is the cached state of an account.
 type dccKnown struct {
 	client dcc.Client
 	until  time.Time
 }
 
 const (
-	// dccMemory is how long an account's state is cached, so that not every packet
-	// decrypts its secret. Changes take effect after this time.
+	// dccMemory is how long an account's state is cached, so that not every packet decrypts its
+	// secret. Changes take effect after this time.
 	dccMemory = 2 * time.Second
-	// maxDCCKnown bounds the memory.
+	// maxDCCKnown bounds the number of cached accounts.
 	maxDCCKnown = 1 << 14
 )
 
 func newDCCClients(accounts *protocolAccounts, cfg []config.DCCClient) *dccClients {
-	c := &dccClients{accounts: accounts, fixed: make(map[uint32]dcc.Client), now: time.Now, known: make(map[uint32]dccKnown)}
+	c := &dccClients{accounts: accounts, fixed: make(map[uint32]dcc.Client), now: time.Now,
+		known: make(map[uint32]dccKnown)}
 	for _, client := range cfg {
 		passwords := []string{client.Password}
 		if client.Password2 != "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// diskOf returns the room in the file system of a folder, nil if it cannot be asked.
+// diskOf returns the free and total space of a folder's file system, nil if unknown.
 func diskOf(dir string) *client.Disk {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {

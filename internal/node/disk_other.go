@@ -4,5 +4,5 @@ package node
 
 import "github.com/bulkhead-mail/bulkhead/client"
 
-// diskOf returns the room in the file system of a folder, nil if it cannot be asked.
+// diskOf returns the free and total space of a folder's file system, nil if unknown.
 func diskOf(string) *client.Disk { return nil }

@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// zonesOf returns the zones of the configuration, already checked by a server, with
-// their lists.
+// zonesOf returns the configured zones with their lists, after a server has checked them.
 func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone, error) {
 	var zones []dnsbl.Zone
 	for _, z := range cfg.DNSBL.Zones {
@@ -23,7 +22,8 @@ func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone,
 		if h := list(z.List); h != nil {
 			out.List, out.Known = h, h.Known
 			if h.Known() && (z.Form == "hash") != (h.Hash() != "") {
-				return nil, &config.Error{Key: "dnsbl.zone", Detail: fmt.Sprintf("zone %q: form %q does not fit list %q of hash %q", z.Name, z.Form, z.List, h.Hash())}
+				return nil, &config.Error{Key: "dnsbl.zone",
+					Detail: fmt.Sprintf("zone %q: form %q does not fit list %q of hash %q", z.Name, z.Form, z.List, h.Hash())}
 			}
 		}
 		if z.Code != "" {
@@ -54,7 +54,8 @@ func (n *Node) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front := &dnsbl.Server{Zones: zones, MaxConns: cfg.Limits.Connections, Memory: n.messages, Log: n.log.With("door", "dnsbl")}
+	front := &dnsbl.Server{Zones: zones, MaxConns: cfg.Limits.Connections, Memory: n.messages,
+		Log: n.log.With("door", "dnsbl")}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
 	if err := front.Prepare(); err != nil {
 		return nil, err

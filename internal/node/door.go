@@ -14,30 +14,29 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// A frontDoor is one front door: open binds its address and returns what serves it until
-// the context ends and its clients are done.
+// A frontDoor is one front door. open binds its address. The returned door serves until the context
+// ends and its clients are done.
 type frontDoor struct {
 	key  string
 	what string // on the pages
 	open func(ctx context.Context, address string) (*opened, error)
-	// check checks the part of a configuration that only this door can check, and
-	// changes nothing; nil for nothing to check.
+	// check checks the part of a configuration that only this door can check, and changes nothing;
+	// nil for nothing to check.
 	check func(p *proposal) error
 }
 
-// A proposal is a configuration that config.Load has accepted and that is not in use
-// yet.
+// A proposal is a configuration that config.Load has accepted and that is not in use yet.
 type proposal struct {
 	*config.Config
 	list func(name string) *lists.Handle // its lists; nil for no such list
 }
 
 type opened struct {
-	address string // that clients use
+	address string // as clients use it
 	serve   func(ctx context.Context) error
-	abandon func() error // shuts the door if it is never served
-	// prepare checks the parts of a configuration that an open door can apply, and
-	// returns a function that applies them; nil for nothing.
+	abandon func() error // closes the door if it is never served
+	// prepare checks the parts of a configuration that an open door can apply, and returns a
+	// function that applies them; nil for nothing.
 	prepare func(p *proposal) (takeOver func() error, err error)
 	metrics []prometheus.Collector
 	conns   *door.ConnStats   // nil: it has no connections, or is HTTP
@@ -45,7 +44,7 @@ type opened struct {
 	times   []*door.Times     // of its answers, by socket
 }
 
-// A streamServer serves connections, and a packetServer datagrams.
+// A streamServer serves connections; a packetServer serves datagrams.
 type streamServer interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
@@ -65,9 +64,10 @@ func openStream(ctx context.Context, address string, front streamServer) (*opene
 		return nil, err
 	}
 	stats := front.ConnStats()
-	return &opened{address: l.Addr().String(), abandon: l.Close, conns: stats, times: []*door.Times{&stats.Times}, serve: func(ctx context.Context) error {
-		return door.Run(ctx, front, func() error { return front.Serve(l) })
-	}}, nil
+	return &opened{address: l.Addr().String(), abandon: l.Close, conns: stats, times: []*door.Times{&stats.Times},
+		serve: func(ctx context.Context) error {
+			return door.Run(ctx, front, func() error { return front.Serve(l) })
+		}}, nil
 }
 
 // openPackets opens a door for datagrams.
@@ -77,12 +77,13 @@ func openPackets(ctx context.Context, address string, front packetServer) (*open
 		return nil, err
 	}
 	stats := front.PacketStats()
-	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), packets: stats, times: []*door.Times{&stats.Times}, serve: func(ctx context.Context) error {
-		return door.Run(ctx, front, serveEach(front, conns)...)
-	}}, nil
+	return &opened{address: conns[0].LocalAddr().String(), abandon: closeAll(conns), packets: stats,
+		times: []*door.Times{&stats.Times}, serve: func(ctx context.Context) error {
+			return door.Run(ctx, front, serveEach(front, conns)...)
+		}}, nil
 }
 
-// serveEach returns the calls that serve sockets.
+// serveEach returns one function for each socket, which serves it.
 func serveEach(front packetServer, conns []*net.UDPConn) []func() error {
 	var all []func() error
 	for _, c := range conns {
@@ -109,13 +110,14 @@ func openPort(ctx context.Context, address string, front interface {
 	abandon := func() error { return errors.Join(closeAll(conns)(), l.Close()) }
 	streams, packets := front.ConnStats(), front.PacketStats()
 	times := []*door.Times{&streams.Times, &packets.Times}
-	return &opened{address: l.Addr().String(), abandon: abandon, conns: streams, packets: packets, times: times, serve: func(ctx context.Context) error {
-		return door.Run(ctx, front, append(serveEach(front, conns), func() error { return front.Serve(l) })...)
-	}}, nil
+	return &opened{address: l.Addr().String(), abandon: abandon, conns: streams, packets: packets, times: times,
+		serve: func(ctx context.Context) error {
+			return door.Run(ctx, front, append(serveEach(front, conns), func() error { return front.Serve(l) })...)
+		}}, nil
 }
 
-// anyPort is how often a port that was free for datagrams may be taken for
-// connections, where any will do.
+// anyPort is how often another port is tried, if any will do, because one that was free for
+// datagrams is taken for connections.
 const anyPort = 20
 
 // bothOn binds one port for datagrams and connections.
@@ -131,7 +133,7 @@ func bothOn(ctx context.Context, address string) ([]*net.UDPConn, net.Listener, 
 	return conns, l, nil
 }
 
-// closeAll returns what closes all sockets.
+// closeAll returns a function that closes all sockets.
 func closeAll(conns []*net.UDPConn) func() error {
 	return func() error {
 		var errs []error
@@ -156,15 +158,14 @@ func both(ctx context.Context, a, b func(context.Context) error) error {
 	return errors.Join(err, <-done)
 }
 
-// doorRate returns the rate of a client of a front door, which follows the
-// configuration, and the exempt clients.
+// doorRate returns the rate limit of a front door's clients, which follows the configuration, and
+// the exempt clients.
 func (n *Node) doorRate(l config.Limits) (door.Rate, []netip.Prefix) {
 	_, exempt := doorLimits(l)
 	return door.Rate{Source: &n.rate}, exempt
 }
 
-// doorLimits returns the configured rate of a client of a front door, and the exempt
-// clients.
+// doorLimits returns the configured rate limit of a front door's clients, and the exempt clients.
 func doorLimits(l config.Limits) (door.Rate, []netip.Prefix) {
 	rate := door.Rate{PerSecond: l.Rate, Burst: l.Burst}
 	if l.Loopback {
@@ -173,8 +174,7 @@ func doorLimits(l config.Limits) (door.Rate, []netip.Prefix) {
 	return rate, door.Loopback()
 }
 
-// prefixes parses networks that the configuration has validated; the result
-// is not nil.
+// prefixes parses networks that the configuration has validated; the result is not nil.
 func prefixes(texts []string) ([]netip.Prefix, error) {
 	networks := make([]netip.Prefix, 0, len(texts))
 	for _, text := range texts {

@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A countedHouse counts what the clients of one door ask and report. Looks of the
-// program's own are not counted. Its methods may be called concurrently.
+// A countedHouse counts the checks and reports of one door's clients. Looks by the program itself
+// are not counted. Its methods may be called concurrently.
 type countedHouse struct {
 	bulkhead.Counter
 	looks    atomic.Int64
 	verdicts [bulkhead.NumClasses]atomic.Int64
-	votes    [bulkhead.NumVotes]atomic.Int64 // that were taken
+	votes    [bulkhead.NumVotes]atomic.Int64 // accepted
 	refused  atomic.Int64                    // checks and votes that ended in an error
 }
 
@@ -54,7 +54,8 @@ func (h *countedHouse) Report(ctx context.Context, r bulkhead.Report) (bulkhead.
 }
 
 // Look implements [bulkhead.Counter].
-func (h *countedHouse) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (h *countedHouse) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look,
+	what bulkhead.Aspect) error {
 	err := h.Counter.Look(ctx, sigs, out, what)
 	switch {
 	case err != nil:
@@ -65,7 +66,7 @@ func (h *countedHouse) Look(ctx context.Context, sigs []bulkhead.Signature, out 
 	return err
 }
 
-// A doorCollector is the share in /metrics of what every door has.
+// A doorCollector collects the metrics that every door has.
 type doorCollector struct {
 	opened                                      *opened
 	house                                       *countedHouse // nil: the door asks no clearinghouse
@@ -79,20 +80,24 @@ func newDoorCollector(door string, o *opened, house *countedHouse) *doorCollecto
 	}
 	return &doorCollector{
 		opened: o, house: house,
-		seconds:     desc("answer_seconds", "Time to answer a request at a door; milter: a message."),
-		checks:      desc("checks_total", "Checks of a door's clients, not those that the program makes itself."),
-		verdicts:    desc("verdicts_total", "Verdicts on messages for a door's clients, by class. Doors that look at single signatures have none.", "class"),
+		seconds: desc("answer_seconds", "Time to answer a request at a door; milter: a message."),
+		checks:  desc("checks_total", "Checks of a door's clients, not those that the program makes itself."),
+		verdicts: desc("verdicts_total",
+			"Verdicts on messages for a door's clients, by class. Doors that look at single signatures have none.", "class"),
 		reports:     desc("reports_total", "Sightings and votes taken from a door's clients.", "vote"),
 		refused:     desc("refused_total", "Checks, sightings and votes of a door's clients that were refused or failed."),
 		connections: desc("connections", "Connections that are open."),
-		turned:      desc("turned_away_total", "Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size) or find no memory (memory).", "why"),
-		panics:      desc("panics_total", "Requests that ended in a fault of the program."),
+		turned: desc("turned_away_total",
+			"Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size) or find no memory (memory).",
+			"why"),
+		panics: desc("panics_total", "Requests that ended in a fault of the program."),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *doorCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.seconds, c.checks, c.verdicts, c.reports, c.refused, c.connections, c.turned, c.panics} {
+	for _, d := range []*prometheus.Desc{c.seconds, c.checks, c.verdicts, c.reports, c.refused, c.connections, c.turned,
+		c.panics} {
 		ch <- d
 	}
 }
@@ -121,7 +126,7 @@ func (c *doorCollector) collectTimes(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstHistogram(c.seconds, answers, seconds, within)
 }
 
-// collectClients collects who was let in. HTTP has other means for this.
+// collectClients collects accepted and refused clients. HTTP has other means for this.
 func (c *doorCollector) collectClients(ch chan<- prometheus.Metric) {
 	var limited, panics int64
 	if s := c.opened.conns; s != nil {
@@ -141,7 +146,7 @@ func (c *doorCollector) collectClients(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectHouse collects what clients asked and reported.
+// collectHouse collects the clients' checks and reports.
 func (c *doorCollector) collectHouse(ch chan<- prometheus.Metric) {
 	checks := c.house.looks.Load()
 	for class := range bulkhead.NumClasses {

@@ -37,12 +37,13 @@ func scrape(t *testing.T, n *Node) map[string]float64 {
 	return samples
 }
 
-// TestDoorMetrics: every door has a histogram of its answers, which grows with each that a
-// client of the door gets; checks by door add up to those of the node, in which its own
-// looks are not.
+// TestDoorMetrics checks that every door has a histogram of its answers, which grows with each
+// answer to a client of the door. The checks of all doors add up to the node's number, without the
+// node's own looks.
 func TestDoorMetrics(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	n, _ := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir, Version: "1.2.3"})
+	n, _ := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir,
+		Version: "1.2.3"})
 	before := scrape(t, n)
 	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes", "process_open_fds"} {
 		if before[name] <= 0 {
@@ -63,11 +64,11 @@ func TestDoorMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range rows {
-		if !r.OK && r.Name != "dnsbl" { // which has no zone here
+		if !r.OK && r.Name != "dnsbl" { // it has no zone here
 			t.Errorf("%s: %s", r.Name, r.Found)
 		}
 	}
-	// An answer is counted once it has been sent, so perhaps after the client has it.
+	// An answer is counted once it has been sent, perhaps after the client has it.
 	var after map[string]float64
 	nodetest.Await(t, "every door counts its answers", func() bool {
 		after = scrape(t, n)
@@ -97,7 +98,10 @@ func TestDoorMetrics(t *testing.T) {
 	if checks <= float64(engine) {
 		t.Errorf("the doors have %v checks, the engine %v", checks, engine)
 	}
-	mail := []byte("From: a@example.com\r\nSubject: garden\r\n\r\n" + strings.Repeat("The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n", 3))
+	mail := []byte(
+		"From: a@example.com\r\nSubject: garden\r\n\r\n" + strings.Repeat(
+			"The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n",
+			3))
 	for range 3 {
 		if _, err := c.CheckMessage(t.Context(), mail, client.MessageOptions{}); err != nil {
 			t.Fatal(err)
@@ -127,7 +131,7 @@ func (failing) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulk
 	return bulkhead.ErrMalformed
 }
 
-// TestCountedHouse: what fails is refused and nothing else; looks that the program makes
+// TestCountedHouse checks that only failures are counted as refused, and that looks by the program
 // itself are no checks.
 func TestCountedHouse(t *testing.T) {
 	h := &countedHouse{Counter: failing{}}
@@ -135,7 +139,8 @@ func TestCountedHouse(t *testing.T) {
 	_, err2 := h.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam})
 	err3 := h.Look(t.Context(), nil, nil, bulkhead.Counts)
 	err4 := h.CheckBatch(t.Context(), make([]bulkhead.Query, 2), make([]bulkhead.Verdict, 2))
-	if err1 == nil || err2 == nil || err3 == nil || err4 == nil || h.refused.Load() != 5 || h.looks.Load() != 0 || h.votes[bulkhead.Spam].Load() != 0 {
+	if err1 == nil || err2 == nil || err3 == nil || err4 == nil || h.refused.Load() != 5 || h.looks.Load() != 0 ||
+		h.votes[bulkhead.Spam].Load() != 0 {
 		t.Errorf("%v, %v, %v, %v: %d refused, %d looks", err1, err2, err3, err4, h.refused.Load(), h.looks.Load())
 	}
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})

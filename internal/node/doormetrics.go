@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/verify"
 )
 
-// A family is a family of counters in /metrics, told apart by one label.
+// A family is a family of counters in /metrics that differ in one label.
 type family struct {
 	desc   *prometheus.Desc
 	counts map[string]*atomic.Int64 // by the label's value
@@ -18,14 +18,15 @@ func newFamily(name, help, label string, counts map[string]*atomic.Int64) *famil
 	return &family{desc: prometheus.NewDesc(name, help, []string{label}, nil), counts: counts}
 }
 
-// doorEvents is the family of events at the door of another clearinghouse's clients.
+// doorEvents is the family of events at a door for another clearinghouse's clients.
 func doorEvents(door string, counts map[string]*atomic.Int64) []prometheus.Collector {
 	return []prometheus.Collector{&family{counts: counts, desc: prometheus.NewDesc("bulkhead_door_events_total",
 		"What the doors for clients of other clearinghouses have done, by door and event; see their pages in docs/protocols.",
 		[]string{"event"}, prometheus.Labels{"door": door})}}
 }
 
-// verifyMetrics is the family of what a door did not verify because of a limit.
+// verifyMetrics is the family of signatures and messages that a door did not verify because of a
+// limit.
 func verifyMetrics(door string, s *verify.Stats) prometheus.Collector {
 	return &family{desc: prometheus.NewDesc("bulkhead_verify_skipped_total",
 		"DKIM signatures (signature, surplus) and messages (header, queries, time) that a door did not verify, by the limit that they exceeded.",

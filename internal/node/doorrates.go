@@ -10,14 +10,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
-// doorRates is what the doors did in the last minutes, for the pages. Its methods may be
-// called concurrently.
+// doorRates holds the counters of the doors over the last minutes, for the pages. Its methods may
+// be called concurrently.
 type doorRates struct {
 	mu    sync.Mutex
-	looks []doorLook // the oldest first, some doorLooks of them
+	looks []doorLook // the oldest first, up to doorLooks
 }
 
-// doorLook is the counters of all doors at a time.
+// doorLook holds the counters of all doors at one time.
 type doorLook struct {
 	at    time.Time
 	doors map[string]doorCounts
@@ -25,17 +25,17 @@ type doorLook struct {
 
 type doorCounts struct {
 	answers uint64
-	faults  uint64 // refused, failed, and ended in a fault of the program
+	faults  uint64 // refused, failed, or ended by a fault of the program
 	within  map[float64]uint64
 }
 
-// A look is taken every lookEvery, and rates are of the time since the oldest.
+// A look is taken every lookEvery. Rates cover the time since the oldest look.
 const (
 	lookEvery = time.Minute
 	doorLooks = 6
 )
 
-// counts returns the counters of every door now.
+// doorCounts returns the present counters of every door.
 func (n *Node) doorCounts() map[string]doorCounts {
 	all := make(map[string]doorCounts)
 	for i, o := range n.opened {
@@ -62,7 +62,7 @@ func (n *Node) doorCounts() map[string]doorCounts {
 	return all
 }
 
-// watchDoors notes the counters until ctx ends.
+// watchDoors records the counters until ctx ends.
 func (n *Node) watchDoors(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (r *doorRates) note(at time.Time, doors map[string]doorCounts) {
 	r.looks = r.looks[max(0, len(r.looks)-doorLooks):]
 }
 
-// set sets the numbers of a door from its counters now.
+// set sets the numbers of a door from its present counters.
 func (r *doorRates) set(d *web.Door, now time.Time, c doorCounts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +97,8 @@ func (r *doorRates) set(d *web.Door, now time.Time, c doorCounts) {
 	d.Slowest = percentile(before, c, 0.99)
 }
 
-// percentile returns the least bound, in seconds, within which a share of the answers
-// between two looks were given: 0 if there were none, +Inf if no bound says so.
+// percentile returns the least bound, in seconds, within which a share of the answers between two
+// looks were given. It is 0 if there were none, and +Inf if no bound covers them.
 func percentile(before, now doorCounts, share float64) float64 {
 	answers := now.answers - before.answers
 	if answers == 0 {

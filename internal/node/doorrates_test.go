@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
-// TestDoorRates: rate and slowest of a door are those of the last minutes, and no others.
+// TestDoorRates checks that rate and slowest answer of a door cover exactly the last minutes.
 func TestDoorRates(t *testing.T) {
 	var times door.Times
 	read := func(faults uint64) doorCounts {
@@ -51,8 +51,8 @@ func TestDoorRates(t *testing.T) {
 	}
 }
 
-// TestWeights: the worth of accounts is noted where it changes, within bounds, and is
-// there after a restart; accounts that are gone are gone.
+// TestWeights checks that accounts' weights are recorded when they change, within bounds, and
+// survive a restart; removed accounts are dropped.
 func TestWeights(t *testing.T) {
 	dir := t.TempDir()
 	var w weights
@@ -75,14 +75,16 @@ func TestWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := again.all()
-	if len(all) != 2 || all[0].Account != "ann" || len(all[0].Samples) != 2 || all[0].Samples[1].Worth != 0.75 || all[0].Samples[1].Time != now.Unix() ||
+	if len(all) != 2 || all[0].Account != "ann" || len(all[0].Samples) != 2 || all[0].Samples[1].Worth != 0.75 ||
+		all[0].Samples[1].Time != now.Unix() ||
 		all[1].Account != "bob" || len(all[1].Samples) != 1 {
 		t.Errorf("weights %+v", all)
 	}
 	for i := range 3 * maxWeights {
 		note(map[string]float64{"ann": float64(i%2) / 2})
 	}
-	if all := w.all(); len(all) != 1 || len(all[0].Samples) != maxWeights || all[0].Samples[maxWeights-1].Time != now.Unix() {
+	if all := w.all(); len(all) != 1 || len(all[0].Samples) != maxWeights ||
+		all[0].Samples[maxWeights-1].Time != now.Unix() {
 		t.Errorf("weights %+v", all)
 	}
 	many := make(map[string]float64)

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// doors lists every front door of this build, one line each: its key in [listen], its
-// clients, how it is opened, and how its part of a configuration is checked.
+// doors lists every front door of this build, one line each: its key in [listen], its clients, how
+// it is opened, and how its part of a configuration is checked.
 func (n *Node) doors() []frontDoor {
 	return []frontDoor{
 		{"http", "API and pages", n.openHTTP, checkHTTP},
@@ -28,8 +28,8 @@ func (n *Node) doors() []frontDoor {
 	}
 }
 
-// startDoors binds every enabled door. A door whose port is in use stays closed if the
-// node may do without, except the HTTP one.
+// startDoors binds every enabled door. With [Options.Spare], a door whose port is in use stays
+// closed, except the HTTP door.
 func (n *Node) startDoors(ctx context.Context, st *stage) error {
 	n.registry.MustRegister(newMemoryCollector(n.core))
 	addresses := make(map[string]string)
@@ -50,7 +50,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 			return fmt.Errorf("listen.%s: %w", d.key, err)
 		}
 		n.opened = append(n.opened, o)
-		// Names are constant, so it cannot fail.
+		// It cannot fail, because names are constant.
 		n.registry.MustRegister(append(o.metrics, newDoorCollector(d.key, o, n.counted[d.key]))...)
 		st.tasks = append(st.tasks, task{name: "door " + d.key, run: o.serve, abandon: o.abandon})
 		n.core.doors = append(n.core.doors, client.Door{Name: d.key, Address: o.address})

@@ -23,8 +23,8 @@ func doorKeys() (keys []string) {
 	return keys
 }
 
-// TestDoorsAreListed: a door is one line of the table, one key of [listen], a place
-// in the README and one on a page of docs/protocols; there is none without the others.
+// TestDoorsAreListed checks that a door has a line of the table, a key of [listen], a place in the
+// README and one on a page of docs/protocols, and none of them is without the others.
 func TestDoorsAreListed(t *testing.T) {
 	want := doorKeys()
 	if len(want) < 11 || len(slices.Compact(slices.Clone(want))) != len(want) {
@@ -75,8 +75,7 @@ func section(t *testing.T, path, heading, next string) string {
 	return rest
 }
 
-// named returns the keys that a text describes, as `key`: at the beginning of a line
-// or in a table.
+// named returns the keys that a text describes, as `key`: at the beginning of a line or in a table.
 func named(t *testing.T, text string) (keys []string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile("(?m)(?:^|[|,] )`([a-z0-9_]+)`:").FindAllStringSubmatch(text, -1) {
@@ -85,8 +84,8 @@ func named(t *testing.T, text string) (keys []string) {
 	return keys
 }
 
-// TestDoorsAreApart: the package of a door's protocol is imported only by the files
-// that are named after it, so that a new door is new files and the lines that list it.
+// TestDoorsAreApart checks that the package of a door's protocol is imported only by the files that
+// are named after it, so that a new door takes new files and the lines that list it.
 func TestDoorsAreApart(t *testing.T) {
 	const module = "github.com/bulkhead-mail/bulkhead/"
 	protocols := []string{"razor2", "pyzor", "dcc", "fuzzy", "milter", "policy", "dnsbl"}
@@ -122,9 +121,10 @@ func TestDoorsAreApart(t *testing.T) {
 	}
 }
 
-// TestDoorsFailTogether: a configuration is judged by every door, whichever is first.
+// TestDoorsFailTogether checks that every door checks a configuration, whatever their order.
 func TestDoorsFailTogether(t *testing.T) {
-	cfg := parse(t, "[dccifd]\nwords = \"/nowhere/words\"\n[[fuzzy.keys]]\nname = \"k\"\nsecret = \""+strings.Repeat("0", 52)+"\"\n")
+	cfg := parse(
+		t, "[dccifd]\nwords = \"/nowhere/words\"\n[[fuzzy.keys]]\nname = \"k\"\nsecret = \""+strings.Repeat("0", 52)+"\"\n")
 	err := CheckConfig(cfg)
 	for _, key := range []string{"dccifd.words", "fuzzy.keys.secret"} {
 		if err == nil || !strings.Contains(err.Error(), key) {

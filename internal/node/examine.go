@@ -26,11 +26,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// Examine reads every file of a data folder, and the files of lists that the
-// configuration names, and returns all that is wrong with them. It changes nothing,
-// and the node may be running. An error says that the folder could not be read.
+// Examine reads every file of a data folder, and the files of lists that the configuration names,
+// and returns all their faults. It changes nothing, and the node may be running. An error means
+// that the folder could not be read.
 func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Examination, error) {
-	x := &examination{cfg: cfg, dir: dir, out: &client.Examination{Folder: dir, Faults: []client.Fault{}, Doubts: []client.Doubt{}}}
+	x := &examination{cfg: cfg, dir: dir,
+		out: &client.Examination{Folder: dir, Faults: []client.Fault{}, Doubts: []client.Doubt{}}}
 	if err := x.folder(); err != nil {
 		return nil, err
 	}
@@ -48,11 +49,11 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 	return x.out, nil
 }
 
-// examine is Examine of the node that runs.
+// examine is Examine for the running node.
 func (n *core) examine(ctx context.Context) (*client.Examination, error) {
 	x, err := Examine(ctx, n.cfg.Load(), n.dir)
 	if err == nil && n.engine != nil {
-		// The files say what was so when the last snapshot was made.
+		// The files are as of the last snapshot.
 		x.Known, x.Healed = doubtsOf(n.engine.Doubts()), healedBy(n.engine.Healings())
 	}
 	return x, err
@@ -68,7 +69,7 @@ func healedBy(list []engine.Healing) (out []client.Healed) {
 	return out
 }
 
-// An examination is an Examination that is being made.
+// An examination is an Examination in progress.
 type examination struct {
 	cfg *config.Config
 	dir string
@@ -76,10 +77,11 @@ type examination struct {
 }
 
 func (x *examination) fault(part, file string, offset int64, problem, advice string) {
-	x.out.Faults = append(x.out.Faults, client.Fault{Part: part, File: file, Offset: offset, Problem: problem, Advice: advice})
+	x.out.Faults = append(x.out.Faults,
+		client.Fault{Part: part, File: file, Offset: offset, Problem: problem, Advice: advice})
 }
 
-// folder looks at what others could do in the data folder.
+// folder checks what other users could do in the data folder.
 func (x *examination) folder() error {
 	if _, err := os.Stat(x.dir); err != nil {
 		return err
@@ -129,7 +131,8 @@ func (x *examination) store(ctx context.Context) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if x.cfg.Upstream.URL == "" {
-			x.fault("store", filepath.Join(x.dir, StoreFolder), 0, "the store is missing", "restore a backup; a node started without it has no counts")
+			x.fault("store", filepath.Join(x.dir, StoreFolder), 0, "the store is missing",
+				"restore a backup; a node started without it has no counts")
 		}
 		return nil
 	case err != nil:
@@ -155,9 +158,10 @@ func doubtsOf(doubts []engine.Doubt) (out []client.Doubt) {
 	return out
 }
 
-// doubtOf puts a doubt of the engine into the words of the HTTP interface.
+// doubtOf converts a doubt of the engine for the HTTP interface.
 func doubtOf(d *engine.Doubt) client.Doubt {
-	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Pages: d.Pages, Keys: d.Keys, First: d.First, Last: d.Last, Stale: d.Stale, Text: d.String()}
+	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Pages: d.Pages, Keys: d.Keys, First: d.First,
+		Last: d.Last, Stale: d.Stale, Text: d.String()}
 	if d.Start != 0 {
 		c.Generation = time.Unix(int64(d.Start), 0).UTC().Format(time.RFC3339)
 	}
@@ -206,7 +210,8 @@ func (x *examination) history() {
 		case err == nil:
 			x.out.Files++
 		case !errors.Is(err, fs.ErrNotExist):
-			x.fault("history", path, 0, err.Error(), "on start, or when it notices, the node sets it aside and begins an empty one")
+			x.fault("history", path, 0, err.Error(),
+				"on start, or when it notices, the node sets it aside and begins an empty one")
 		}
 	}
 }
@@ -217,7 +222,8 @@ func (x *examination) whitelist() {
 		return
 	}
 	if err := (&spared{core: &core{dir: x.dir}}).read(); err != nil {
-		x.fault("whitelist", path, 0, err.Error(), "put it back from a copy, or remove it: its texts are then judged as others")
+		x.fault("whitelist", path, 0, err.Error(),
+			"put it back from a copy, or remove it: its texts are then judged as others")
 		return
 	}
 	x.out.Files++
@@ -244,12 +250,13 @@ func (x *examination) mesh() {
 	}
 }
 
-// inventory looks for parts that are gone.
+// inventory looks for missing parts.
 func (x *examination) inventory() {
 	missing, err := missingParts(x.dir)
 	if err != nil {
 		path := filepath.Join(x.dir, inventoryFile)
-		x.fault("inventory", path, 0, err.Error(), "the node, or \"bulkhead doctor --repair\", makes it anew of the parts that are there")
+		x.fault("inventory", path, 0, err.Error(),
+			"the node, or \"bulkhead doctor --repair\", makes it anew of the parts that are there")
 	}
 	for _, p := range missing {
 		path := filepath.Join(x.dir, p.path)
@@ -259,22 +266,23 @@ func (x *examination) inventory() {
 	}
 }
 
-// A place is a path of the data folder with what makes it unsafe.
+// A place is a path of the data folder and the reason why it is unsafe.
 type place struct {
 	path, what, advice string
 	link               bool
 }
 
-// unsafePlaces returns the files and folders of a data folder that others may read or
-// change, and those that are links to somewhere else. The folder itself may be a link.
+// unsafePlaces returns the files and folders of a data folder that other users may read or change,
+// and links to other places. The folder itself may be a link.
 func unsafePlaces(dir string) (out []place) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nil // its user says so
+		return nil // the caller reports it
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder, historyFile, sumsFile, sparedFile, weightsFile, inventoryFile, audit.File, audit.OlderFile,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder,
+		historyFile, sumsFile, sparedFile, weightsFile, inventoryFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {
@@ -285,16 +293,19 @@ func unsafePlaces(dir string) (out []place) {
 		}
 		if info.Mode().Type() == fs.ModeSymlink {
 			to, _ := os.Readlink(path)
-			out = append(out, place{path, fmt.Sprintf("a symbolic link, to %s", to), "move what it points to here, or name the other folder in [node] data", true})
+			out = append(out, place{path, fmt.Sprintf("a symbolic link, to %s", to),
+				"move what it points to here, or name the other folder in [node] data", true})
 			continue
 		}
 		out = append(out, unsafe(path, info)...)
 	}
-	sort.Slice(out, func(a, b int) bool { return out[a].path < out[b].path }) // slices.SortFunc of a large struct is 14 kB of program
+	sort.Slice(out, func(a, b int) bool {
+		return out[a].path < out[b].path
+	}) // slices.SortFunc of a large struct adds 14 kB of code
 	return out
 }
 
-// unsafe says what others may do with a file or folder that is the node's own.
+// unsafe describes what other users may do with a file or folder of the node.
 func unsafe(path string, info fs.FileInfo) []place {
 	var what []string
 	perm := info.Mode().Perm()
@@ -307,7 +318,9 @@ func unsafe(path string, info fs.FileInfo) []place {
 	}
 	advice := fmt.Sprintf("use chmod %04o %s", want, path)
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() && os.Geteuid() != 0 {
-		what, advice = append(what, fmt.Sprintf("owned by user %d, and this process runs as %d", sys.Uid, os.Geteuid())), "use chown, or run this as the owner"
+		what, advice = append(what,
+			fmt.Sprintf("owned by user %d, and this process runs as %d", sys.Uid, os.Geteuid())),
+			"use chown, or run this as the owner"
 	}
 	if len(what) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// TestExamineRunning: a node that runs finds damage in its own files, and tells
+// TestExamineRunning checks that a running node finds damage in its own files, and reports it to
 // administrators alone.
 func TestExamineRunning(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

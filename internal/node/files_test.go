@@ -14,14 +14,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// FuzzFiles: small files of the data folder that may hold anything, under their names. What
-// can be read is what is written again, and what cannot is an error that names the file.
+// FuzzFiles checks arbitrary content of small files of the data folder. Content that can be read is
+// written again unchanged. Other content is an error that names the file.
 func FuzzFiles(f *testing.F) {
 	names := []string{sparedFile, weightsFile, sealKeyFile, AdminTokenFile}
 	for i, seeds := range [][]string{
-		{"[]", "null", "{}", `[{"signature":"pyzor/digest:0123456789abcdef0123456789abcdef01234567","name":"a","time":"2026-11-23T00:00:00Z"}]`, `[{"signature":""}]`, "[", "\x00"},
+		{"[]", "null", "{}", `[{"signature":"pyzor/digest:0123456789abcdef0123456789abcdef01234567","name":"a","time":"2026-11-23T00:00:00Z"}]`,
+			`[{"signature":""}]`, "[", "\x00"},
 		{"{}", "null", `{"ann":[{"time":1,"worth":0.5}],"bob":null}`, `{"ann":[{"time":-1,"worth":-1e300}]}`, "[]"},
-		{strings.Repeat("0f", 32), strings.Repeat("0f", 32) + " 00000000", strings.Repeat("0f", 31), " ", "0x", strings.Repeat("g", 64)},
+		{strings.Repeat("0f", 32), strings.Repeat("0f", 32) + " 00000000", strings.Repeat("0f", 31), " ", "0x",
+			strings.Repeat("g", 64)},
 		{"token", "", "\n", strings.Repeat("x", 5000)},
 	} {
 		for _, s := range seeds {

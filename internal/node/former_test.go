@@ -9,8 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestLostStoreCountsAtPeer: a node whose store is gone starts with its keys. Its peer goes
-// on counting what it had, exactly, beside what it counts anew, until it is told to forget.
+// TestLostStoreCountsAtPeer checks that, after a node's store is gone and the node starts with its
+// keys, its peer goes on counting the former counts exactly, in addition to the new ones, until an
+// administrator drops them.
 func TestLostStoreCountsAtPeer(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	hub, _ := startIn(t, t.TempDir(), hubMesh(t))

@@ -13,12 +13,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// rulesMail returns mails for which the two releases of DCC compute different
-// Fuz1: a long line is handed on while a mark is set.
+// rulesMail returns mails for which the two releases of DCC compute different Fuz1: a long line is
+// passed on while a mark is set.
 func rulesMail(t *testing.T, subject string) (raw string, fuz1 [2]dcc.Checksum) {
 	t.Helper()
 	raw = "From: ann@example.org\nSubject: " + subject + "\nMessage-ID: <" + subject + "@example.org>\n\n" +
-		strings.Repeat("The ferry to the "+subject+" leaves at nine on every day of the week but Sunday and is back at six ", 4) +
+		strings.Repeat(
+			"The ferry to the "+subject+" leaves at nine on every day of the week but Sunday and is back at six ", 4) +
 		"\nDear friends of the ferry\nTickets are sold at http://www.shop.example.com/x on board\n"
 	for rules := range fuz1 {
 		sums, err := dccsum.Sums(t.Context(), []byte(raw), dccsum.Options{Rules: dccsum.Rules(rules)})
@@ -37,8 +38,8 @@ func rulesMail(t *testing.T, subject string) (raw string, fuz1 [2]dcc.Checksum) 
 	return raw, fuz1
 }
 
-// TestFuz1OfBothRules: what is reported whole through any door, whatever dccifd.rules is,
-// is known to DCC clients of both releases; and a client of either is heard by dccifd.
+// TestFuz1OfBothRules checks that whole mail reported through any door, whatever dccifd.rules is,
+// is known to DCC clients of both releases, and that dccifd finds the reports of clients of either.
 func TestFuz1OfBothRules(t *testing.T) {
 	for _, rules := range []string{"1", "2"} {
 		ctx, stop := context.WithCancel(t.Context())
@@ -47,7 +48,8 @@ func TestFuz1OfBothRules(t *testing.T) {
 		s := openServer(t, cfg)
 		var running []chan error
 		address := make(map[string]string)
-		for name, open := range map[string]func(context.Context, string) (*opened, error){"dcc": s.openDCC, "dccifd": s.openDccifd} {
+		for name, open := range map[string]func(context.Context, string) (*opened, error){"dcc": s.openDCC,
+			"dccifd": s.openDccifd} {
 			o, err := open(ctx, "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -72,14 +74,15 @@ func TestFuz1OfBothRules(t *testing.T) {
 			return totals[0].Current
 		}
 
-		// The other doors: what they report whole has the signatures of read.
+		// The other doors report whole mail with the signatures of read.
 		raw, fuz1 := rulesMail(t, "whole")
 		sigs, _, err := s.read(ctx, []byte(raw))
 		if err != nil {
 			t.Fatal(err)
 		}
 		local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
-		if _, err := s.engine.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+		if _, err := s.engine.Report(ctx,
+			bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
 			t.Fatal(err)
 		}
 		for r, sum := range fuz1 {

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// openFuzzy opens the door for rspamd's fuzzy_check: UDP, and TCP on the same
-// port for clients that are configured to use it.
+// openFuzzy opens the door for rspamd's fuzzy_check: UDP, and TCP on the same port for clients that
+// are configured to use it.
 func (n *Node) openFuzzy(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front, err := fuzzyOf(cfg)

@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// TestHashingOf: the node hashes whole messages for the rule that the
-// configuration describes.
+// TestHashingOf checks that the node hashes whole messages by the rule in the configuration.
 func TestHashingOf(t *testing.T) {
 	raw := []byte("Subject: mill\n\n" + strings.Repeat("the miller counts forty sacks before noon\n", 6)) // 42 words
 	of := func(change func(*config.Fuzzy)) (sigs []bulkhead.Signature) {
@@ -63,7 +62,7 @@ func TestHashingOf(t *testing.T) {
 	}
 }
 
-// TestReadStopWords: a list that is not there changes nothing, a damaged one is an error.
+// TestReadStopWords checks that an absent list changes nothing, and a damaged one is an error.
 func TestReadStopWords(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"good": `{"en": ["the", "of"]}`, "bad": `{"en": [`} {
@@ -71,14 +70,15 @@ func TestReadStopWords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, ok := range map[string]bool{"": true, filepath.Join(dir, "none"): true, filepath.Join(dir, "good"): true, filepath.Join(dir, "bad"): false, dir: false} {
+	for name, ok := range map[string]bool{"": true, filepath.Join(dir, "none"): true, filepath.Join(dir, "good"): true,
+		filepath.Join(dir, "bad"): false, dir: false} {
 		if err := readLanguages(rspamd.NewHasher("", "", rspamd.MumHash), name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 }
 
-// TestReadEnds: what a node computes of a message ends with its context.
+// TestReadEnds checks that computing a message's signatures ends with the context.
 func TestReadEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -12,20 +12,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
-// sumsFile is the file of how many verdicts the doors gave, in the data folder; sumsEvery is
-// how often they are written down, if there are new ones.
+// sumsFile is the file of the numbers of verdicts by door, in the data folder. sumsEvery is how
+// often new ones are written.
 const (
 	sumsFile  = "sums.db"
 	sumsEvery = 10 * time.Second
 )
 
-// openSums opens them, whether or not the node keeps a history of mail.
+// openSums opens the numbers of verdicts, whether or not the node keeps a history of mail.
 func (n *Node) openSums(st *stage) {
 	n.sums = logbook.OpenSums(filepath.Join(n.dir, sumsFile), n.log)
 	st.tasks = append(st.tasks, task{name: "numbers of verdicts", run: n.keepSums})
 }
 
-// noteSums notes what the doors have done until now.
+// noteSums records the doors' numbers up to now.
 func (n *core) noteSums() {
 	counted := make(map[string]logbook.Sum, len(n.counted))
 	for name, house := range n.counted {
@@ -34,7 +34,7 @@ func (n *core) noteSums() {
 	n.sums.Note(clock.Now(), counted)
 }
 
-// sum returns what the clients of the door have asked and reported since the start.
+// sum returns the checks and reports of the door's clients since the start.
 func (h *countedHouse) sum() (s logbook.Sum) {
 	for c := range s.Verdicts {
 		s.Verdicts[c] = uint64(h.verdicts[c].Load())
@@ -46,7 +46,7 @@ func (h *countedHouse) sum() (s logbook.Sum) {
 	return s
 }
 
-// keepSums notes and writes them until ctx ends.
+// keepSums records and writes the numbers until ctx ends.
 func (n *core) keepSums(ctx context.Context) error {
 	tick := time.NewTicker(sumsEvery)
 	defer tick.Stop()
@@ -66,7 +66,7 @@ func (n *core) keepSums(ctx context.Context) error {
 	}
 }
 
-// closeSums writes them for the last time. They are not worth a failure of the node.
+// closeSums writes the numbers for the last time. An error is not worth a failure of the node.
 func (n *core) closeSums() {
 	n.noteSums()
 	if err := n.sums.Close(); err != nil {
@@ -96,13 +96,15 @@ func (n *core) verdicts(since, until time.Time, slot time.Duration) client.Verdi
 
 func doorSum(s *logbook.Sum) client.DoorSum {
 	return client.DoorSum{
-		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected], Bulk: s.Verdicts[bulkhead.ClassBulk],
+		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected],
+		Bulk: s.Verdicts[bulkhead.ClassBulk],
 		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,
-		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham], Revocations: s.Votes[bulkhead.Revocation],
+		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham],
+		Revocations: s.Votes[bulkhead.Revocation],
 	}
 }
 
-// shownSlots returns so many slots for a chart, the last of them that of now.
+// shownSlots returns the slots of a chart. The last one contains now.
 func (n *core) shownSlots(now time.Time, slots int, length time.Duration) []web.Slot {
 	first := now.UTC().Truncate(length).Add(-time.Duration(slots-1) * length)
 	out := make([]web.Slot, slots)

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// stopTimeout is the longest that clients may take to finish after SIGTERM.
+// stopTimeout is the longest time that clients may take to finish after SIGTERM.
 const stopTimeout = 20 * time.Second
 
 // openHTTP opens the door of the API, the metrics and the pages.
@@ -31,13 +31,18 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 		return nil, err
 	}
 	var house *api.Server
-	page := web.New(statusPage{n}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { house.ServeHTTP(w, r) }))
+	page := web.New(statusPage{n}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		house.ServeHTTP(w, r)
+	}))
 	house, err = api.New(api.Options{
 		Registry:      n.registry,
-		Clearinghouse: n.houseFor("http"), History: n.remembersMail(), Whitelist: n.spared, Config: n, Audit: n.audit, Read: n.read, Senders: signature.Senders, Accounts: n.book, Users: n.book, Peers: &n.peers, Pairing: &n.peers, Node: n.core,
+		Clearinghouse: n.houseFor("http"), History: n.remembersMail(), Whitelist: n.spared, Config: n, Audit: n.audit,
+		Read: n.read, Senders: signature.Senders, Accounts: n.book, Users: n.book, Peers: &n.peers, Pairing: &n.peers,
+		Node:       n.core,
 		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
 		Sizes:    func(of client.SizeQuestion) (client.Sizes, error) { return Sizes(n.cfg.Load(), of) },
-		Verdicts: n.verdicts, Ready: n.ready, Advance: n.advancer(), Examine: n.examine, Page: page, Access: access, Memory: n.messages, Version: n.version, Failures: n.failures, Log: n.log,
+		Verdicts: n.verdicts, Ready: n.ready, Advance: n.advancer(), Examine: n.examine, Page: page, Access: access,
+		Memory: n.messages, Version: n.version, Failures: n.failures, Log: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -73,9 +78,12 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 			return nil
 		}, errors.Join(err1, err2)
 	}
-	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, prepare: prepare, times: []*door.Times{house.Times()}, serve: func(ctx context.Context) error {
-		return serveHTTP(ctx, front, func() error { return serve(newCappedListener(l, cfg.Limits.Connections, door.DefaultConnsPerIP)) })
-	}}, nil
+	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, prepare: prepare,
+		times: []*door.Times{house.Times()}, serve: func(ctx context.Context) error {
+			return serveHTTP(ctx, front, func() error {
+				return serve(newCappedListener(l, cfg.Limits.Connections, door.DefaultConnsPerIP))
+			})
+		}}, nil
 }
 
 // checkHTTP checks the certificate.

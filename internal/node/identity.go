@@ -18,10 +18,11 @@ import (
 type Identity struct {
 	// Secret is the network's, shared by all its nodes.
 	Secret filter.Secret
-	// Key is the public half of the node's own key, Predecessor that of the one
-	// before, "" if there was none.
+	// Key is the public half of the node's own key. Predecessor is the public half of the previous
+	// key, "" if there was none.
 	Key, Predecessor string
-	// Aggregate is that of the key of the sum that the node publishes, "" if it never did.
+	// Aggregate is the public half of the key of the node's aggregate, "" if it never published
+	// one.
 	Aggregate string
 }
 
@@ -30,16 +31,16 @@ func (id *Identity) Network() string { return fingerprint(id.Secret) }
 
 func fingerprint(s filter.Secret) string { return fmt.Sprintf("%016x", s.ID()) }
 
-// NewNetwork makes, in the data folder of a node that has never run, the secret of a
-// new network and the node's key. With a secretFile, it takes the secret of a network
-// that exists from it.
+// NewNetwork makes the secret of a new network and the node's key, in the data folder of a node
+// that has never run. With a secretFile, it takes the secret of an existing network from that file.
 func NewNetwork(dir, secretFile string) (Identity, error) {
 	if err := ownFolder(dir); err != nil {
 		return Identity{}, err
 	}
 	path := filepath.Join(dir, networkKeyFile)
 	if _, err := os.Stat(path); err == nil {
-		return Identity{}, fmt.Errorf("%s exists, and the node's counts can only be found with it; see \"bulkhead network show\"", path)
+		return Identity{}, fmt.Errorf(
+			"%s exists, and the node's counts can only be found with it; see \"bulkhead network show\"", path)
 	}
 	if err := wholefile.MakeFolder(dir); err != nil {
 		return Identity{}, err
@@ -94,9 +95,9 @@ func withKey(dir string, secret filter.Secret) (Identity, error) {
 	return out, nil
 }
 
-// NATSUsers returns the part of a NATS server's configuration that lets in the node of a
-// data folder and others, by their keys: see [mesh.Grants]. fingerprint names the network;
-// "" is the present one. domain is the JetStream domain of mesh.domain.
+// NATSUsers returns the part of a NATS server's configuration that admits the node of a data folder
+// and other nodes, by their keys: see [mesh.Grants]. fingerprint identifies the network; "" is the
+// present one. domain is the JetStream domain of mesh.domain.
 func NATSUsers(dir, fingerprint, domain string, others []string) (string, error) {
 	if err := config.CheckDomain(domain); err != nil {
 		return "", fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
@@ -111,8 +112,8 @@ func NATSUsers(dir, fingerprint, domain string, others []string) (string, error)
 	return mesh.Grants(fingerprint, domain, append([]string{id.Key}, others...)...)
 }
 
-// RotateKey makes a new key for the node, signed by the old one, and returns the public
-// halves of both. The node uses it after its next start.
+// RotateKey makes a new key for the node, signed by the old one, and returns the public halves of
+// both. The node uses it after its next start.
 func RotateKey(dir string) (old, to string, err error) {
 	if err := ownFolder(dir); err != nil {
 		return "", "", err

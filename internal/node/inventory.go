@@ -15,10 +15,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// inventoryFile names the parts of the data folder that the node has made, one a line.
-// Without it a part that somebody removed, or a disk lost, would look like one that the
-// node never had. A second line, with missedMark before the name, says that a start has
-// missed the part, and that none has succeeded since.
+// inventoryFile lists the parts of the data folder that the node has made, one a line. Without it,
+// a part that was removed, or lost by a disk, would look like a part that never existed. A second
+// line, with missedMark before the name, records that the part was missing at a start, and that no
+// start has succeeded since.
 const (
 	inventoryFile  = "inventory"
 	missedMark     = "missing "
@@ -26,14 +26,14 @@ const (
 	maxInventory   = 4096 // bytes
 )
 
-// A kept part is a file or folder whose loss must not pass for a new node's having none.
+// A keptPart is a file or folder whose loss must be reported: a new node has none.
 type keptPart struct {
 	path   string // in the data folder
-	name   string // of the part, as examinations call it
+	name   string // of the part, as in examinations
 	advice string
 }
 
-// keptParts returns all of them, folders before what is inside.
+// keptParts returns all of them, each folder before its contents.
 func keptParts() []keptPart {
 	const again = "put it back from a copy; else \"bulkhead doctor --repair\", or the next start, begins it anew: "
 	return []keptPart{
@@ -46,8 +46,7 @@ func keptParts() []keptPart {
 	}
 }
 
-// readInventory returns the names in the inventory of a data folder. One that is not there
-// is empty.
+// readInventory returns the names in the inventory of a data folder. An absent inventory is empty.
 func readInventory(dir string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, inventoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,12 +71,14 @@ func parseInventory(b []byte) ([]string, error) {
 	return names, nil
 }
 
-// missingParts returns the parts of a data folder that the node has made and that are not
-// there. What is inside a missing folder is not named on its own.
+// missingParts returns the parts of a data folder that the node has made and that are missing. The
+// contents of a missing folder are not listed separately.
 func missingParts(dir string) (missing []keptPart, err error) {
 	had, err := readInventory(dir)
 	for _, p := range keptParts() {
-		if !slices.Contains(had, p.path) || slices.ContainsFunc(missing, func(m keptPart) bool { return m.path == filepath.Dir(p.path) }) {
+		if !slices.Contains(had, p.path) || slices.ContainsFunc(missing, func(m keptPart) bool {
+			return m.path == filepath.Dir(p.path)
+		}) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(dir, p.path)); errors.Is(err, fs.ErrNotExist) {
@@ -87,13 +88,13 @@ func missingParts(dir string) (missing []keptPart, err error) {
 	return missing, err
 }
 
-// takeInventory notes the parts that are there. Those that are not, and were, stay noted,
-// unless they, or folders that they were in, are among gone. It also notes those that this
-// start misses, instead of what is inside.
+// takeInventory records the present parts. A recorded part that is missing stays recorded, unless
+// it, or its folder, is among gone. takeInventory also records the parts that this start misses,
+// but not the contents of a missing folder.
 func takeInventory(dir string, missed, gone []string) error {
 	had, err := readInventory(dir)
 	if err != nil {
-		had = nil // it is made anew of what is there
+		had = nil // the inventory is made anew from the present parts
 	}
 	now := slices.DeleteFunc(slices.Clone(had), func(name string) bool {
 		name = strings.TrimPrefix(name, missedMark)
@@ -117,8 +118,8 @@ func takeInventory(dir string, missed, gone []string) error {
 	return wholefile.Replace(filepath.Join(dir, inventoryFile), wholefile.Bytes([]byte(strings.Join(now, "\n")+"\n")))
 }
 
-// noticeMissing says which parts have gone since the node ran last. The start makes them
-// anew, so nobody would see it later: what it misses stays noted until foundMissing.
+// noticeMissing logs the parts that have gone since the node last ran. The start makes them anew,
+// which would hide the loss. A missing part therefore stays recorded until foundMissing.
 func (n *core) noticeMissing() {
 	missing, err := missingParts(n.dir)
 	if err != nil {
@@ -126,13 +127,15 @@ func (n *core) noticeMissing() {
 	}
 	n.missing = nil
 	for _, p := range missing {
-		n.log.Error("a part of the data folder is missing, and begins anew", "file", filepath.Join(n.dir, p.path), "advice", p.advice)
+		n.log.Error("a part of the data folder is missing, and begins anew", "file", filepath.Join(n.dir, p.path),
+			"advice", p.advice)
 		n.missing = append(n.missing, p.path)
 	}
-	had, _ := readInventory(n.dir) // missingParts has said why not
+	had, _ := readInventory(n.dir) // missingParts has returned the error
 	for _, p := range keptParts() {
 		if slices.Contains(had, missedMark+p.path) && !slices.Contains(n.missing, p.path) {
-			n.log.Error("a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back",
+			n.log.Error(
+				"a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back",
 				"file", filepath.Join(n.dir, p.path), "advice", p.advice)
 			n.missing = append(n.missing, p.path)
 		}
@@ -140,21 +143,21 @@ func (n *core) noticeMissing() {
 	n.inventory(n.missing, nil)
 }
 
-// foundMissing ends a start that has succeeded: the next one misses nothing that this one
-// has said.
+// foundMissing ends a successful start: the next start does not report the same parts again.
 func (n *core) foundMissing() { n.noteParts(n.missing...) }
 
 // noteParts takes the inventory.
 func (n *core) noteParts(gone ...string) { n.inventory(nil, gone) }
 
-// inventory is takeInventory. A disk that cannot be written to has louder signs.
+// inventory is takeInventory, with errors logged. A disk that cannot be written to has louder
+// signs.
 func (n *core) inventory(missed, gone []string) {
 	if err := takeInventory(n.dir, missed, gone); err != nil {
 		n.log.Warn("which parts the data folder has is not noted", "err", err)
 	}
 }
 
-// keepInventory notes now and then which parts there are.
+// keepInventory takes the inventory at intervals.
 func (n *Node) keepInventory(ctx context.Context) error {
 	tick := time.NewTicker(inventoryEvery)
 	defer tick.Stop()

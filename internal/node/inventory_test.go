@@ -23,7 +23,8 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
-	if d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"}, false); err != nil || len(d.Rules) != 1 {
+	if d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
+		false); err != nil || len(d.Rules) != 1 {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if err := stop(); err != nil {
@@ -34,7 +35,7 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 			t.Fatal(err)
 		}
 	}
-	_, stop = start(t, Options{Config: cfg, Dir: dir}) // it notes them
+	_, stop = start(t, Options{Config: cfg, Dir: dir}) // it records them
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +66,9 @@ func copyOf(t *testing.T, dir string) string {
 	return to
 }
 
-// TestMissingIsNotEmpty: a part of the data folder that is gone is told from one that never
-// was, by an examination, by the log and by the state of the node that begins it anew; and
-// once only.
+// TestMissingIsNotEmpty checks that a missing part of the data folder is distinguished from one
+// that never existed: by an examination, by the log and by the state of the node that begins it
+// anew. It is reported only once.
 func TestMissingIsNotEmpty(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -79,7 +80,8 @@ func TestMissingIsNotEmpty(t *testing.T) {
 				t.Fatal(err)
 			}
 			x, err := Examine(t.Context(), cfg, dir)
-			if err != nil || len(x.Faults) != 1 || x.Faults[0].Part != p.name || x.Faults[0].File != path || x.Faults[0].Advice == "" {
+			if err != nil || len(x.Faults) != 1 || x.Faults[0].Part != p.name || x.Faults[0].File != path ||
+				x.Faults[0].Advice == "" {
 				t.Fatalf("examined: %+v, %v", x, err)
 			}
 			log := &journal{}
@@ -94,7 +96,8 @@ func TestMissingIsNotEmpty(t *testing.T) {
 				t.Fatal(err)
 			}
 			n, stop = start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
-			if got := n.State(t.Context()).Missing; len(got) > 0 || log.count("a part of the data folder is missing, and begins anew") != 1 {
+			if got := n.State(t.Context()).Missing; len(got) > 0 ||
+				log.count("a part of the data folder is missing, and begins anew") != 1 {
 				t.Errorf("at the next start %q are missing", got)
 			}
 			if err := stop(); err != nil {
@@ -105,17 +108,19 @@ func TestMissingIsNotEmpty(t *testing.T) {
 			}
 		})
 	}
-	t.Run("none", func(t *testing.T) { // what a node never had is not missing
+	t.Run("none", func(t *testing.T) { // a part that a node never had is not missing
 		log := &journal{}
-		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
-		if got := n.State(t.Context()).Missing; len(got) > 0 || log.count("a part of the data folder is missing, and begins anew") > 0 {
+		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
+			Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
+		if got := n.State(t.Context()).Missing; len(got) > 0 ||
+			log.count("a part of the data folder is missing, and begins anew") > 0 {
 			t.Errorf("of a new node %q are missing", got)
 		}
 	})
 }
 
-// TestMissingAtFailedStart: what a start has missed, and has perhaps made anew, is told by the
-// next one, if that start fails later; and once only.
+// TestMissingAtFailedStart checks that parts missed by a start, and perhaps made anew, are reported
+// by the next start if that start fails later. They are reported only once.
 func TestMissingAtFailedStart(t *testing.T) {
 	cfg := parse(t, everyPart)
 	whole := everyPartFolder(t, cfg)
@@ -147,9 +152,11 @@ func TestMissingAtFailedStart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			const missing, was = "a part of the data folder is missing, and begins anew", "a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back"
+			const missing, was = "a part of the data folder is missing, and begins anew",
+				"a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back"
 			if log.count(missing) == 0 || log.count(missing)+log.count(was) != 3 {
-				t.Errorf("the log of three starts says %d times that it is missing, and %d times that it was", log.count(missing), log.count(was))
+				t.Errorf("the log of three starts says %d times that it is missing, and %d times that it was",
+					log.count(missing), log.count(was))
 			}
 			if x, err := Examine(t.Context(), cfg, dir); err != nil || !x.Sound() {
 				t.Errorf("in the end: %+v, %v", x, err)
@@ -158,8 +165,8 @@ func TestMissingAtFailedStart(t *testing.T) {
 	}
 }
 
-// TestRepairMissing: a repair notes that a part is to begin anew, but for the store and the
-// key that peers know.
+// TestRepairMissing checks that a repair records that a part is to begin anew, except the store and
+// the key that peers know.
 func TestRepairMissing(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -179,7 +186,8 @@ func TestRepairMissing(t *testing.T) {
 	}
 }
 
-// TestDamagedInventory: it costs the knowledge of what was there, and nothing else.
+// TestDamagedInventory checks that a damaged inventory loses the record of former parts, and
+// nothing else.
 func TestDamagedInventory(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -194,7 +202,8 @@ func TestDamagedInventory(t *testing.T) {
 	if got := strings.Count(string(whole), "\n"); got != len(keptParts()) {
 		t.Errorf("%d lines, want %d: %q", got, len(keptParts()), whole)
 	}
-	for name, content := range map[string]string{"bytes": "\x00\xff\n", "outside": "../store\n", "long": strings.Repeat("a", maxInventory+1), "empty": ""} {
+	for name, content := range map[string]string{"bytes": "\x00\xff\n", "outside": "../store\n",
+		"long": strings.Repeat("a", maxInventory+1), "empty": ""} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +212,8 @@ func TestDamagedInventory(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, x, err)
 		}
 		if name == "long" {
-			if _, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)}); err != nil {
+			if _, err := Repair(t.Context(),
+				RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)}); err != nil {
 				t.Fatal(err)
 			}
 		} else {
@@ -218,12 +228,13 @@ func TestDamagedInventory(t *testing.T) {
 	}
 }
 
-// TestSalvageFiles: a node that is told to salvage starts without the files that keep it
-// from starting otherwise, keeps them aside, and leaves its key alone.
+// TestSalvageFiles checks that a node started to salvage starts without the files that would
+// prevent a start, sets them aside, and leaves its key alone.
 func TestSalvageFiles(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
-	for _, name := range []string{sparedFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json", "mesh/rotation.json", "mesh/invitations.json", "ratelimits/secret"} {
+	for _, name := range []string{sparedFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json",
+		"mesh/rotation.json", "mesh/invitations.json", "ratelimits/secret"} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyOf(t, dir)
 			path := filepath.Join(dir, name)
@@ -272,7 +283,8 @@ func TestSalvageFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedGreylist: it is kept aside, and the node starts without being told to.
+// TestDamagedGreylist checks that a damaged greylist is set aside, and that the node starts without
+// an option.
 func TestDamagedGreylist(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
@@ -295,8 +307,8 @@ func TestDamagedGreylist(t *testing.T) {
 	}
 }
 
-// FuzzInventory: whatever the file holds, its names stay in the folder, and what is read
-// and written again is read the same.
+// FuzzInventory checks that, for any content of the file, its names stay in the folder, and that a
+// value that is read, written and read again is the same.
 func FuzzInventory(f *testing.F) {
 	for _, seed := range []string{"", "store\n", "mesh\nmesh/peers.json\nstore", "../x\n", "/etc\n", "a\x00\n", "\n\n"} {
 		f.Add([]byte(seed))

@@ -27,9 +27,8 @@ const (
 	AdminTokenFile = "admin.token"
 )
 
-// ownFolder refuses root the data folder of another user: the owner, as whom the node
-// runs, could not read files that root leaves. A folder that does not exist has no
-// owner.
+// ownFolder refuses root access to another user's data folder: its owner, as whom the node runs,
+// could not read files that root leaves. A missing folder has no owner.
 func ownFolder(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,9 +49,9 @@ func ownFolder(dir string) error {
 		dir, store.ErrPermission, owner.Uid, name)
 }
 
-// loadKey returns the secret bytes in a file of the data folder. A missing file is
-// created with random bytes, unless the folder has a store: nothing in that could be
-// found with another key.
+// loadKey reads the secret bytes in a file of the data folder into key. A missing file is created
+// with random bytes, unless the folder has a store: nothing in the store could be found with
+// another key.
 func loadKey(dir, name string, key []byte) error {
 	path := filepath.Join(dir, name)
 	err := ReadKey(path, key)
@@ -71,19 +70,21 @@ func loadKey(dir, name string, key []byte) error {
 func missingKey(dir, name string, size int) error {
 	path, stored := filepath.Join(dir, name), filepath.Join(dir, StoreFolder)
 	if name == sealKeyFile {
-		return fmt.Errorf("%s is missing, and the secrets of protocols in %s cannot be read without it: put it back from a backup. "+
-			"If there is none, write %d random hexadecimal digits into it (mode 0600), and set those secrets again", path, stored, 2*size)
+		return fmt.Errorf(
+			"%s is missing, and the secrets of protocols in %s cannot be read without it: put it back from a backup. "+
+				"If there is none, write %d random hexadecimal digits into it (mode 0600), and set those secrets again", path, stored, 2*size)
 	}
-	return fmt.Errorf("%s is missing, and the data in %s cannot be read without it: put it back from a backup", path, stored)
+	return fmt.Errorf("%s is missing, and the data in %s cannot be read without it: put it back from a backup", path,
+		stored)
 }
 
-// makeKey writes a key of random bytes to a file; if another process was faster, it
-// returns that one's.
+// makeKey writes a key of random bytes to a file. If another process was faster, it returns that
+// process's key.
 func makeKey(path string, key []byte) error {
 	rand.Read(key)
 	text := hex.EncodeToString(key)
 	if filepath.Base(path) == sealKeyFile {
-		text += " " + keyCheck(key) // nothing else tells a damaged one from another
+		text += " " + keyCheck(key) // otherwise a damaged key looks like another key
 	}
 	err := wholefile.Create(path, wholefile.Bytes([]byte(text+"\n")))
 	if errors.Is(err, fs.ErrExist) {
@@ -95,12 +96,12 @@ func makeKey(path string, key []byte) error {
 	return err
 }
 
-// keyCheck returns what stands behind a key in its file, so that a damaged one is noticed.
+// keyCheck returns the check that follows a key in its file, so that damage is noticed.
 func keyCheck(key []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(key, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// ReadSecret returns the trimmed text of a file that nobody else may read.
+// ReadSecret returns the trimmed text of a file. The file must not be readable by others.
 func ReadSecret(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -119,8 +120,8 @@ func ReadSecret(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// ReadKey reads a key from a file that nobody else may read: in hexadecimal, and after it,
-// perhaps, the check of [keyCheck].
+// ReadKey reads a key in hexadecimal from a file, optionally followed by the check of [keyCheck].
+// The file must not be readable by others.
 func ReadKey(path string, key []byte) error {
 	text, err := ReadSecret(path)
 	if err != nil {
@@ -140,7 +141,7 @@ func ReadKey(path string, key []byte) error {
 
 func writeKey(path string, key []byte) error { return writeSecret(path, hex.EncodeToString(key)) }
 
-// writeSecret writes a line that nobody else may read into a file.
+// writeSecret writes a line to a file that only the owner can read.
 func writeSecret(path, text string) error {
 	return wholefile.Replace(path, wholefile.Bytes([]byte(text+"\n")))
 }

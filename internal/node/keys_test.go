@@ -72,8 +72,8 @@ func TestLoadKeyRefuses(t *testing.T) {
 	}
 }
 
-// TestDamagedKey: whatever happens to one bit of the key of secrets, or wherever its file
-// ends, nobody takes it for another key. A key that somebody wrote by hand has no check.
+// TestDamagedKey checks that the key of secrets with a changed bit, or a truncated file, is never
+// taken for another key. A key that was written by hand has no check.
 func TestDamagedKey(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, sealKeyFile)
@@ -119,8 +119,8 @@ func TestDamagedKey(t *testing.T) {
 	}
 }
 
-// TestLoadKeyAtOnce: of two first starts in one folder, only one can go on, but
-// both make keys. The one that goes on must have the key that stays.
+// TestLoadKeyAtOnce: of two first starts in one folder, only one can go on, but both make keys. The
+// one that goes on must have the key that stays.
 func TestLoadKeyAtOnce(t *testing.T) {
 	for range 20 {
 		dir := t.TempDir()

@@ -30,7 +30,7 @@ import (
 // historyFile is the file of checks and votes, in the data folder.
 const historyFile = "history.db"
 
-// bookKey returns the key of the hashes in the history, which only this node has.
+// bookKey returns the key of the hashes in the history. Only this node has it.
 func bookKey(seal [32]byte) (key [32]byte) {
 	h := hmac.New(sha256.New, seal[:])
 	h.Write([]byte("bulkhead history"))
@@ -82,7 +82,7 @@ func (n *core) spaceOf(who bulkhead.Reporter) (string, bool) {
 	return string(space), ok
 }
 
-// houseFor returns the clearinghouse that a door asks.
+// houseFor returns the clearinghouse for a door.
 func (n *core) houseFor(door string) bulkhead.Counter {
 	house := n.house
 	if n.mailbook != nil {
@@ -93,11 +93,11 @@ func (n *core) houseFor(door string) bulkhead.Counter {
 	return counted
 }
 
-// maxRecalled is how many entries are read for the memory of whole messages at the
-// start: more than fill it by default.
+// maxRecalled is how many entries are read into the memory of whole messages at the start: more
+// than fill it by default.
 const maxRecalled = 50_000
 
-// recall fills the memory of whole messages with those of the history.
+// recall fills the memory of whole messages with the messages of the history.
 func (n *core) recall() {
 	err := n.mailbook.Latest(maxRecalled, func(e *logbook.Entry) {
 		if sigs := e.Signatures(); !e.White && e.Space != logbook.NoSpace && recent.Whole(sigs) {
@@ -109,8 +109,8 @@ func (n *core) recall() {
 	}
 }
 
-// networkIn returns the network that delivered a message, by its signatures, as
-// [recent.House] names it.
+// networkIn returns the network that delivered a message, taken from its signatures, in the form
+// that [recent.House] uses.
 func networkIn(sigs []bulkhead.Signature) string {
 	for i := range sigs {
 		if sigs[i].Scheme() == bulkhead.Network {
@@ -122,13 +122,13 @@ func networkIn(sigs []bulkhead.Signature) string {
 	return ""
 }
 
-// loginFailed records log-ins that failed, as often as the log has a line of them.
+// loginFailed records failed log-ins, as often as the log has a line about them.
 func (n *Node) loginFailed(door string, network netip.Addr, failures int) {
 	n.record(client.AuditEntry{Door: door, From: network.String(), Action: "loginFailed", Error: "wrong token or password",
 		About: map[string]string{"failures": strconv.Itoa(failures)}})
 }
 
-// Reloaded records that a configuration was read again by a signal, and what came of it.
+// Reloaded records a reload of the configuration by a signal, and its outcome.
 func (n *Node) Reloaded(changed, restart []string, err error) {
 	e := client.AuditEntry{Door: "signal", Action: "reload", About: map[string]string{}}
 	if len(changed) > 0 {
@@ -149,7 +149,7 @@ func (n *Node) record(e client.AuditEntry) {
 	}
 }
 
-// RecordCommand records what a command did with a data folder whose node does not run. It
+// RecordCommand records a command's action on the data folder of a node that does not run. An error
 // is not worth a failure of the command.
 func RecordCommand(dir string, e client.AuditEntry) error {
 	if err := ownFolder(dir); err != nil {
@@ -163,7 +163,7 @@ func RecordCommand(dir string, e client.AuditEntry) error {
 	return l.Append(e)
 }
 
-// mailHistory is the history as the API asks for it.
+// mailHistory is the history for the API.
 type mailHistory struct{ *core }
 
 // remembersMail returns the history, nil for none.
@@ -205,7 +205,8 @@ func (h mailHistory) History(ctx context.Context, q client.HistoryQuery) (client
 	if err != nil {
 		return client.HistoryPage{}, err
 	}
-	out := client.HistoryPage{Entries: make([]client.HistoryEntry, len(page.Entries)), Next: int64(page.Next), Read: page.Read}
+	out := client.HistoryPage{Entries: make([]client.HistoryEntry, len(page.Entries)), Next: int64(page.Next),
+		Read: page.Read}
 	for i := range page.Entries {
 		out.Entries[i] = historyEntry(&page.Entries[i])
 		out.Entries[i].Signatures = nil
@@ -223,7 +224,8 @@ func historyEntry(e *logbook.Entry) client.HistoryEntry {
 	sigs := e.Signatures()
 	out := client.HistoryEntry{
 		ID: int64(e.ID), Time: e.Time(), Door: e.Door, Kind: e.Kind.String(), Confidence: e.Confidence,
-		Whitelisted: e.White, Trap: e.Trap, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed, Revoked: e.Revoked,
+		Whitelisted: e.White, Trap: e.Trap, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
+		Revoked: e.Revoked,
 		Account: e.Account, User: e.User, Network: e.Network, From: e.From, Domains: append([]string{}, e.Domains...),
 		MessageID: e.Message != logbook.MessageID{}, Subject: e.Subject, SignatureCount: len(sigs), Signatures: sigs,
 	}
@@ -234,7 +236,8 @@ func historyEntry(e *logbook.Entry) client.HistoryEntry {
 }
 
 // Remembered implements [api.History].
-func (h mailHistory) Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error) {
+func (h mailHistory) Remembered(ctx context.Context, who bulkhead.Reporter, messageID string,
+	entry int64) ([]bulkhead.Signature, error) {
 	space, ok := h.spaceOf(who)
 	if !ok {
 		return nil, fmt.Errorf("%w: this reporter has no vote", bulkhead.ErrForbidden)
@@ -246,8 +249,8 @@ func (h mailHistory) Remembered(ctx context.Context, who bulkhead.Reporter, mess
 	var best []bulkhead.Signature
 	text, white := bulkhead.Signature{}, false
 	for i := range found {
-		// As with digests, see package recent. Whom the administrator trusts may name an
-		// entry of anybody, and sees which it is.
+		// As with digests, see package recent. A user trusted by the administrator may name any
+		// entry, and sees its reporter.
 		if e := &found[i]; e.Space != "" && e.Space != space && (space != "" || entry == 0) {
 			continue
 		}
@@ -300,7 +303,7 @@ func textOf(sigs []bulkhead.Signature) bulkhead.Signature {
 	return bulkhead.Signature{}
 }
 
-// A historyCollector is the share of the history in /metrics.
+// A historyCollector collects the metrics of the history.
 type historyCollector struct {
 	core                                                          *core
 	entries, bytes, written, lost, unaudit, unwritten, unreadable *prometheus.Desc
@@ -308,14 +311,20 @@ type historyCollector struct {
 
 func newHistoryCollector(c *core) *historyCollector {
 	return &historyCollector{
-		core:       c,
-		entries:    prometheus.NewDesc("bulkhead_history_entries", "Checks and votes in the history.", nil, nil),
-		bytes:      prometheus.NewDesc("bulkhead_history_bytes", "Bytes of the history that are in use.", nil, nil),
-		written:    prometheus.NewDesc("bulkhead_history_written_total", "Entries written to the history.", nil, nil),
-		lost:       prometheus.NewDesc("bulkhead_history_lost_total", "Entries that the history lost: because more came than it takes (full), or because they could not be written (write).", []string{"why"}, nil),
-		unaudit:    prometheus.NewDesc("bulkhead_audit_lost_total", "Entries of the record of administration that could not be written.", nil, nil),
-		unwritten:  prometheus.NewDesc("bulkhead_sums_unwritten_total", "Times that the numbers of verdicts over time could not be written. They are tried again, and are lost if the node ends before.", nil, nil),
-		unreadable: prometheus.NewDesc("bulkhead_sums_damaged_total", "Parts of the numbers of verdicts over time that could not be read, and are lost.", nil, nil),
+		core:    c,
+		entries: prometheus.NewDesc("bulkhead_history_entries", "Checks and votes in the history.", nil, nil),
+		bytes:   prometheus.NewDesc("bulkhead_history_bytes", "Bytes of the history that are in use.", nil, nil),
+		written: prometheus.NewDesc("bulkhead_history_written_total", "Entries written to the history.", nil, nil),
+		lost: prometheus.NewDesc("bulkhead_history_lost_total",
+			"Entries that the history lost: because more came than it takes (full), or because they could not be written (write).",
+			[]string{"why"}, nil),
+		unaudit: prometheus.NewDesc("bulkhead_audit_lost_total",
+			"Entries of the record of administration that could not be written.", nil, nil),
+		unwritten: prometheus.NewDesc("bulkhead_sums_unwritten_total",
+			"Times that the numbers of verdicts over time could not be written. They are tried again, and are lost if the node ends before.",
+			nil, nil),
+		unreadable: prometheus.NewDesc("bulkhead_sums_damaged_total",
+			"Parts of the numbers of verdicts over time that could not be read, and are lost.", nil, nil),
 	}
 }
 

@@ -16,7 +16,7 @@ const remembered = "From: Shop <news@shop.example.com>\r\nTo: ann@example.com\r\
 	"Dear customer, our warehouse sells wonderful golden watches for a fraction of their price this week only.\r\n" +
 	"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n"
 
-// historyNode starts a node whose administrator asks it.
+// historyNode starts a node, and returns a client of its administrator.
 func historyNode(t *testing.T, dir, more string) (*client.Client, func() error) {
 	t.Helper()
 	n, stop := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"+more), Dir: dir})
@@ -35,8 +35,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// TestVoteByMessageID: a message that was checked is in the history, and a vote by its
-// Message-ID or entry acts on all its signatures, after a restart, too.
+// TestVoteByMessageID checks that a checked message is in the history, and that a vote by its
+// Message-ID or entry acts on all its signatures, also after a restart.
 func TestVoteByMessageID(t *testing.T) {
 	dir := t.TempDir()
 	c, stop := historyNode(t, dir, "")
@@ -52,15 +52,18 @@ func TestVoteByMessageID(t *testing.T) {
 		t.Fatalf("history %+v, %v", page, err)
 	}
 	e := page.Entries[0]
-	if e.Door != "http" || e.Kind != "check" || e.Class != "unknown" || e.Account != "admin" || e.From != "shop.example.com" ||
-		!strings.Contains(strings.Join(e.Domains, " "), "example.net") || e.Subject != "" || !e.MessageID || e.SignatureCount < 5 || e.Signatures != nil {
+	if e.Door != "http" || e.Kind != "check" || e.Class != "unknown" || e.Account != "admin" ||
+		e.From != "shop.example.com" ||
+		!strings.Contains(strings.Join(e.Domains, " "), "example.net") || e.Subject != "" || !e.MessageID ||
+		e.SignatureCount < 5 || e.Signatures != nil {
 		t.Errorf("entry %+v", e)
 	}
 	one, err := c.HistoryEntry(t.Context(), e.ID)
 	if err != nil || len(one.Signatures) != e.SignatureCount {
 		t.Errorf("entry %+v, %v", one, err)
 	}
-	if _, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "nobody@example.com"}); statusOf(err) != http.StatusNotFound {
+	if _, err := c.ReportMessageID(t.Context(),
+		client.MessageVote{MessageID: "nobody@example.com"}); statusOf(err) != http.StatusNotFound {
 		t.Errorf("a vote on an unknown message: %v", err)
 	}
 	receipt, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "17@shop.example.com"})
@@ -82,32 +85,35 @@ func TestVoteByMessageID(t *testing.T) {
 	}
 }
 
-// TestSeveralMessages: a Message-ID that two different messages have is no name for
-// either, so that nobody can turn a vote on his spam against another's newsletter.
+// TestSeveralMessages checks that a Message-ID of two different messages identifies neither, so
+// that a vote on a sender's spam cannot be turned against another's newsletter.
 func TestSeveralMessages(t *testing.T) {
 	c, _ := historyNode(t, t.TempDir(), "")
-	for _, text := range []string{remembered, strings.NewReplacer("watches", "gardens", "warehouse", "nursery", "parcel", "gardener").Replace(remembered)} {
+	for _, text := range []string{remembered,
+		strings.NewReplacer("watches", "gardens", "warehouse", "nursery", "parcel", "gardener").Replace(remembered)} {
 		if _, err := c.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "17@shop.example.com"}); statusOf(err) != http.StatusConflict {
+	if _, err := c.ReportMessageID(t.Context(),
+		client.MessageVote{MessageID: "17@shop.example.com"}); statusOf(err) != http.StatusConflict {
 		t.Errorf("a vote on either of two messages: %v", err)
 	}
 }
 
-// TestWhitelistedIsNotVotedOn: what a whitelist had stays out of reach of votes by name.
+// TestWhitelistedIsNotVotedOn checks that votes by name cannot reach a whitelisted message.
 func TestWhitelistedIsNotVotedOn(t *testing.T) {
 	c, _ := historyNode(t, t.TempDir(), "[whitelist]\ndomains = [\"forgeable:shop.example.com\"]\n")
 	if _, err := c.CheckMessage(t.Context(), []byte(remembered), client.MessageOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "17@shop.example.com"}); statusOf(err) != http.StatusUnprocessableEntity {
+	if _, err := c.ReportMessageID(t.Context(),
+		client.MessageVote{MessageID: "17@shop.example.com"}); statusOf(err) != http.StatusUnprocessableEntity {
 		t.Errorf("a vote on whitelisted mail: %v", err)
 	}
 }
 
-// TestDigestAfterRestart: a vote by a digest alone acts on the message that was seen
+// TestDigestAfterRestart checks that a vote by a digest alone acts on the message that was seen
 // before the node was restarted.
 func TestDigestAfterRestart(t *testing.T) {
 	dir := t.TempDir()
@@ -125,7 +131,8 @@ func TestDigestAfterRestart(t *testing.T) {
 	c, _ = historyNode(t, dir, "")
 	for _, s := range sigs.Signatures {
 		if s.Scheme() == bulkhead.DCCBody {
-			if _, err := c.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam}); err != nil {
+			if _, err := c.Report(t.Context(),
+				bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -140,7 +147,7 @@ func TestDigestAfterRestart(t *testing.T) {
 	}
 }
 
-// TestNoHistory: without a history there is no file, what was there is removed, and the
+// TestNoHistory checks that without a history there is no file, an existing one is removed, and the
 // record of administration is kept all the same.
 func TestNoHistory(t *testing.T) {
 	dir := t.TempDir()
@@ -163,7 +170,8 @@ func TestNoHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := c.Audit(t.Context(), client.AuditQuery{Action: "addUser"})
-	if err != nil || len(page.Entries) != 1 || page.Entries[0].About["account"] != "ann" || page.Entries[0].Account != "admin" {
+	if err != nil || len(page.Entries) != 1 || page.Entries[0].About["account"] != "ann" ||
+		page.Entries[0].Account != "admin" {
 		t.Errorf("record %+v, %v", page, err)
 	}
 }

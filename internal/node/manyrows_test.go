@@ -21,12 +21,13 @@ import (
 
 var pageRows = flag.Int("rows", 2000, "entries of the history in TestPagesOfManyRows")
 
-// remember fills the history of a data folder with checks of the last days, of which a tenth
-// are of 500 campaigns.
+// remember fills the history of a data folder with checks of the last days. A tenth of them belong
+// to 500 campaigns.
 func remember(t *testing.T, dir string, rows int) {
 	t.Helper()
 	now := clock.Now().Add(-time.Duration(rows) * 100 * time.Millisecond)
-	book, err := logbook.Open(filepath.Join(dir, historyFile), logbook.Options{MaxBytes: 8 << 30, MaxAge: 30 * 24 * time.Hour, Now: func() time.Time { return now }})
+	book, err := logbook.Open(filepath.Join(dir, historyFile),
+		logbook.Options{MaxBytes: 8 << 30, MaxAge: 30 * 24 * time.Hour, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +42,14 @@ func remember(t *testing.T, dir string, rows int) {
 		sum := func(kind, n int) []byte {
 			return append([]byte{byte(kind), byte(n), byte(text), byte(text >> 8), byte(text >> 16)}, make([]byte, 11)...)
 		}
-		sigs := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, sum(1, 0)), bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf("shop%d.example.net/", text))}
+		sigs := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, sum(1, 0)),
+			bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf("shop%d.example.net/", text))}
 		for n := range 20 {
-			sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near, sum(2, n)), bulkhead.MustSignature(bulkhead.RspamdShingle, sum(3, n)))
+			sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near, sum(2, n)),
+				bulkhead.MustSignature(bulkhead.RspamdShingle, sum(3, n)))
 		}
-		if _, err := house.Check(context.Background(), bulkhead.Query{Signatures: sigs, Source: bulkhead.Source{From: fmt.Sprintf("a@%d.example.com", text)}}); err != nil {
+		if _, err := house.Check(context.Background(),
+			bulkhead.Query{Signatures: sigs, Source: bulkhead.Source{From: fmt.Sprintf("a@%d.example.com", text)}}); err != nil {
 			t.Fatal(err)
 		}
 		if i%1024 == 0 {
@@ -60,8 +64,8 @@ func remember(t *testing.T, dir string, rows int) {
 	}
 }
 
-// TestPagesOfManyRows: the pages that show the history, through HTTP. How long each takes is
-// logged, for docs/operations.md.
+// TestPagesOfManyRows requests the pages of the history through HTTP. It logs how long each takes,
+// for docs/operations.md.
 func TestPagesOfManyRows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[history]\nsize_bytes = 8_000_000_000\ndays = 30")
@@ -78,7 +82,7 @@ func TestPagesOfManyRows(t *testing.T) {
 	base := address(t, n, "http")
 	b := newBrowser(t, base)
 	logIn(t, b, &client.Client{Server: base, Token: token})
-	// What somebody voted on, and no other entry has: the look-up asks the history for it.
+	// A signature with a vote and no other entry: the look-up asks the history for it.
 	voted := bulkhead.MustSignature(bulkhead.Exact, []byte("voted on and rare"[:16]))
 	rare := voted.String()
 	report := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{voted}}
@@ -87,8 +91,10 @@ func TestPagesOfManyRows(t *testing.T) {
 	}
 	middle := clock.Now().Add(-time.Duration(*pageRows/2) * 100 * time.Millisecond).UnixMicro()
 	for _, path := range []string{
-		"/", "/waves", "/history", "/history?domain=7.example.com", "/history?door=milter", "/history?domain=nobody.example.org",
-		fmt.Sprintf("/history?before=%d", middle), "/history?class=spam", "/history?kind=spam", "/history?reporter=nobody", "/history?message_id=none@example.com",
+		"/", "/waves", "/history", "/history?domain=7.example.com", "/history?door=milter",
+		"/history?domain=nobody.example.org",
+		fmt.Sprintf("/history?before=%d", middle), "/history?class=spam", "/history?kind=spam", "/history?reporter=nobody",
+		"/history?message_id=none@example.com",
 		"/history?signature=" + url.QueryEscape(rare), "/people", "/v1/history?limit=500", "/v1/verdicts?slot=1h",
 		"POST /lookup " + rare, "POST /people undo",
 	} {
@@ -111,6 +117,7 @@ func TestPagesOfManyRows(t *testing.T) {
 			}
 		}
 		slices.Sort(took)
-		t.Logf("%s, %d entries: median %v, longest %v", path, *pageRows, took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+		t.Logf("%s, %d entries: median %v, longest %v", path, *pageRows, took[len(took)/2].Round(time.Millisecond),
+			took[len(took)-1].Round(time.Millisecond))
 	}
 }

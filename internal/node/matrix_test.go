@@ -37,7 +37,7 @@ func matrixDoors(t *testing.T, n *Node) []matrix.Door {
 	if err := razorClient.Login("ana", "secret"); err != nil {
 		t.Fatal(err)
 	}
-	// A server's id: such a client may DELETE, too.
+	// A server's ID: such a client may also DELETE.
 	dccClient, err := dcc.Dial(t.Context(), address(t, n, "dcc"), 1000, "secret")
 	if err != nil {
 		t.Fatal(err)
@@ -81,13 +81,14 @@ func matrixHTTP(ctx context.Context, base string) matrix.Door {
 	vote := func(path string) func([]byte) error {
 		return func(raw []byte) error { _, err := post(ctx, base+path, raw); return err }
 	}
-	return matrix.Door{Name: "HTTP", Report: vote("/v1/report"), Unlearn: vote("/v1/revoke"), Known: func(raw []byte) (matrix.Word, error) {
-		v, err := post(ctx, base+"/v1/check", raw)
-		if class := fmt.Sprint(v["class"]); class == "spam" || class == "suspected" {
-			return matrix.Word(class), err
-		}
-		return matrix.Unknown, err
-	}}
+	return matrix.Door{Name: "HTTP", Report: vote("/v1/report"), Unlearn: vote("/v1/revoke"),
+		Known: func(raw []byte) (matrix.Word, error) {
+			v, err := post(ctx, base+"/v1/check", raw)
+			if class := fmt.Sprint(v["class"]); class == "spam" || class == "suspected" {
+				return matrix.Word(class), err
+			}
+			return matrix.Unknown, err
+		}}
 }
 
 func matrixRazor(ctx context.Context, c *razor2.Client) matrix.Door {
@@ -113,8 +114,8 @@ func matrixRazor(ctx context.Context, c *razor2.Client) matrix.Door {
 		if err != nil {
 			return best, err
 		}
-		// logic_method 4 of the client: one part that is spam is enough; SpamAssassin
-		// has a rule for confidences from 51 on.
+		// logic_method 4 of the client: one spam part is enough. SpamAssassin has a rule for
+		// confidences from 51 on.
 		for i := range parts {
 			answers, err := c.Check(append([]bulkhead.Signature{parts[i].E4}, parts[i].E8...)...)
 			if err != nil {
@@ -133,7 +134,7 @@ func matrixRazor(ctx context.Context, c *razor2.Client) matrix.Door {
 	}}
 }
 
-// razorParts returns what razor-report sends of the mails of this test.
+// razorParts returns the parts that razor-report sends of this test's mails.
 func razorParts(raw []byte) (header []byte, parts [][]byte) {
 	const agent = "X-Razor2-Agent: test\n"
 	head, body, _ := strings.Cut(string(raw), "\n\n")
@@ -166,20 +167,21 @@ func matrixPyzor(ctx context.Context, c *pyzor.Client) matrix.Door {
 	vote := func(op pyzor.Op) func([]byte) error {
 		return func(raw []byte) error { _, err := do(op)(raw); return err }
 	}
-	return matrix.Door{Name: "Pyzor", Report: vote(pyzor.OpReport), Unlearn: vote(pyzor.OpWhitelist), Known: func(raw []byte) (matrix.Word, error) {
-		r, err := do(pyzor.OpCheck)(raw)
-		if err != nil {
-			return matrix.Unknown, err
-		}
-		n, err := r.Count("Count")
-		switch ham, err2 := r.Count("WL-Count"); {
-		case err != nil || err2 != nil || n == 0 || ham > 0:
-			return matrix.Unknown, errors.Join(err, err2) // for the pyzor command
-		case n < 5:
-			return matrix.Suspected, nil
-		}
-		return matrix.Spam, nil // for SpamAssassin by its defaults, too
-	}}
+	return matrix.Door{Name: "Pyzor", Report: vote(pyzor.OpReport), Unlearn: vote(pyzor.OpWhitelist),
+		Known: func(raw []byte) (matrix.Word, error) {
+			r, err := do(pyzor.OpCheck)(raw)
+			if err != nil {
+				return matrix.Unknown, err
+			}
+			n, err := r.Count("Count")
+			switch ham, err2 := r.Count("WL-Count"); {
+			case err != nil || err2 != nil || n == 0 || ham > 0:
+				return matrix.Unknown, errors.Join(err, err2) // for the pyzor command
+			case n < 5:
+				return matrix.Suspected, nil
+			}
+			return matrix.Spam, nil // also for SpamAssassin by its defaults
+		}}
 }
 
 func matrixDCC(ctx context.Context, c *dcc.Conn) matrix.Door {
@@ -263,10 +265,12 @@ func matrixFuzzy(ctx context.Context, c *fuzzy.Client) matrix.Door {
 }
 
 func newMatrix(t *testing.T) *matrix.Matrix {
-	n, _ := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n[limits]\nrequests_per_second = 0\n"+
-		"[pyzor]\nanonymous = [\"check\", \"report\", \"whitelist\"]\n[[dcc.clients]]\nid = 1000\npassword = \"secret\"\n"), Dir: t.TempDir()})
+	n, _ := start(t, Options{Config: everyDoor(t,
+		"[http]\nanonymous_report = \"loopback\"\n[limits]\nrequests_per_second = 0\n"+
+			"[pyzor]\nanonymous = [\"check\", \"report\", \"whitelist\"]\n[[dcc.clients]]\nid = 1000\npassword = \"secret\"\n"), Dir: t.TempDir()})
 	return &matrix.Matrix{Doors: matrixDoors(t, n), WholeAfter: map[string]matrix.Word{
-		"HTTP": matrix.Spam, "dccproc": matrix.Spam, "fuzzy": matrix.Suspected, "Razor": matrix.Suspected, "Pyzor": matrix.Suspected,
+		"HTTP": matrix.Spam, "dccproc": matrix.Spam, "fuzzy": matrix.Suspected, "Razor": matrix.Suspected,
+		"Pyzor": matrix.Suspected,
 	}}
 }
 

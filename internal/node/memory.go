@@ -10,11 +10,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// leastMessages is the least memory for messages that is given to the doors unasked.
+// leastMessages is the least memory for messages that the doors get by default.
 const leastMessages = 64 << 20
 
-// messageMemory returns how much memory the messages of all doors may take, on a machine
-// with so much memory, 0 if that is not known: as it is set, or an eighth.
+// messageMemory returns how much memory, in bytes, the messages of all doors may take: the
+// configured value, or an eighth of the machine's memory. machine is 0 if that is unknown.
 func messageMemory(set int64, machine uint64) int64 {
 	switch {
 	case set > 0:
@@ -25,9 +25,8 @@ func messageMemory(set int64, machine uint64) int64 {
 	return int64(max(machine/8, leastMessages))
 }
 
-// LimitMemory tells the garbage collector to keep this process below nine tenths of the
-// memory that it can have, unless $GOMEMLIMIT says something, and returns the limit in
-// bytes; 0 for none.
+// LimitMemory makes the garbage collector keep this process below nine tenths of the available
+// memory, unless $GOMEMLIMIT is set. It returns the limit in bytes; 0 for none.
 func LimitMemory() int64 {
 	machine := machineMemory()
 	if os.Getenv("GOMEMLIMIT") != "" || machine == 0 || machine > math.MaxInt64 {
@@ -44,8 +43,13 @@ func messageMetrics(m *door.Memory) []prometheus.Collector {
 		return float64([]int64{limit, held, refusals}[i])
 	}
 	return []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_limit_bytes", Help: "What messages and datagrams that are worked on may take, through all doors."}, func() float64 { return usage(0) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_bytes", Help: "What they take."}, func() float64 { return usage(1) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "bulkhead_messages_crowded_total", Help: "Messages and datagrams that were not taken for want of that memory."}, func() float64 { return usage(2) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_limit_bytes",
+			Help: "What messages and datagrams that are worked on may take, through all doors."}, func() float64 {
+			return usage(0)
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_bytes", Help: "What they take."},
+			func() float64 { return usage(1) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "bulkhead_messages_crowded_total",
+			Help: "Messages and datagrams that were not taken for want of that memory."}, func() float64 { return usage(2) }),
 	}
 }

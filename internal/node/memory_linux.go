@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineMemory returns the memory that this process can have, bytes; 0 if it is not
-// known: that of the machine, or the least that its control groups allow.
+// machineMemory returns the memory available to this process, in bytes: the machine's memory, or
+// the least limit of its control groups; 0 if unknown.
 func machineMemory() uint64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
@@ -25,9 +25,9 @@ func machineMemory() uint64 {
 	return min(memory, groupMemory("/sys/fs/cgroup", string(groups)))
 }
 
-// groupMemory returns the least memory.max of a control group of version 2 and those
-// above it, math.MaxUint64 for none. groups is what /proc/self/cgroup says, root where
-// the groups are mounted. In a container its own group is often mounted as the root.
+// groupMemory returns the least memory.max of a control group of version 2 and its ancestors,
+// math.MaxUint64 for none. groups is the content of /proc/self/cgroup, root the mount point of the
+// groups. In a container its own group is often mounted as the root.
 func groupMemory(root, groups string) uint64 {
 	least := uint64(math.MaxUint64)
 	for line := range strings.Lines(groups) {

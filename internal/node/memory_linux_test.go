@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// TestGroupMemory: the tightest group from the process's own to the root counts.
+// TestGroupMemory checks that the least limit from the process's own group to the root counts.
 func TestGroupMemory(t *testing.T) {
 	root := t.TempDir()
-	for name, text := range map[string]string{"": "max\n", "system.slice": "4000000\n", "system.slice/bulkhead.service": "max\n", "other": "1000\n", "bad": "lots\n"} {
+	for name, text := range map[string]string{"": "max\n", "system.slice": "4000000\n",
+		"system.slice/bulkhead.service": "max\n", "other": "1000\n", "bad": "lots\n"} {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -34,8 +35,7 @@ func TestGroupMemory(t *testing.T) {
 	}
 }
 
-// TestMessageMemory: the configured limit counts, else an eighth of the
-// memory.
+// TestMessageMemory checks that the configured limit counts, and an eighth of the memory otherwise.
 func TestMessageMemory(t *testing.T) {
 	for _, tt := range []struct {
 		set     int64

@@ -2,5 +2,5 @@
 
 package node
 
-// machineMemory returns the memory of the machine, bytes; 0 if it is not known.
+// machineMemory returns the memory of the machine in bytes; 0 if unknown.
 func machineMemory() uint64 { return 0 }

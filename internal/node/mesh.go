@@ -32,20 +32,19 @@ const maxServers = 16
 
 func (n *Node) meshFolder() string { return filepath.Join(n.dir, meshFolder) }
 
-// joined returns what the node joined by invitation.
+// joined returns the hubs of the network that the node joined by invitation.
 func (n *Node) joined() (j joined, err error) {
 	err = wholefile.ReadJSON(filepath.Join(n.meshFolder(), joinedFile), &j)
 	return j, err
 }
 
-// sharing is the part of a node that shares, which may begin, end and begin anew while
-// the node runs.
+// sharing is the part of a node that shares. It may begin, end and begin anew while the node runs.
 type sharing struct {
 	mu     sync.Mutex
-	mesh   *mesh.Mesh // nil: the node shares with nobody
-	sum    *sum       // that it publishes; nil: none
-	end    func()     // of what the mesh runs by itself
-	stop   func()     // ends its Run and waits for it; nil while that does not run
+	mesh   *mesh.Mesh // nil: the node does not share
+	sum    *sum       // the published aggregate; nil: none
+	end    func()     // ends what the mesh runs by itself
+	stop   func()     // ends the mesh's Run and waits for it; nil while it does not run
 	serves bool
 	over   bool // the node is stopping
 	failed chan error
@@ -54,7 +53,7 @@ type sharing struct {
 	changing sync.WaitGroup // changes of the network's secret
 }
 
-// startMesh connects the node to its peers, unless it shares with nobody.
+// startMesh connects the node to its peers, if it shares.
 func (n *Node) startMesh(ctx context.Context, st *stage) error {
 	n.sharing.failed, n.sharing.ending = make(chan error, 1), make(chan struct{})
 	n.sharing.mu.Lock()
@@ -74,8 +73,8 @@ func (n *Node) startMesh(ctx context.Context, st *stage) error {
 	return nil
 }
 
-// openMesh connects the node as the configuration and what it joined say. The caller
-// holds the lock.
+// openMesh connects the node as configured, and to the hubs that it joined. The caller holds the
+// lock.
 func (n *Node) openMesh(ctx context.Context) error {
 	cfg := n.cfg.Load()
 	c := &cfg.Mesh
@@ -104,17 +103,18 @@ func (n *Node) openMesh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // of what mesh runs by itself
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // for everything that mesh runs by itself
 	m, err := mesh.Open(ctx, mesh.Options{
 		Dir: dir, Identity: id, Engine: counts, KeyID: n.secret().ID(), Secret: n.secret(),
 		Former: n.engine.Former(), Switch: n.switchSecret, RekeyEvery: time.Duration(c.RekeyEvery),
-		MayRekey: func() error { return n.engine.CanRekey(filter.Secret{}) }, // any but those that the node has
+		MayRekey: func() error { return n.engine.CanRekey(filter.Secret{}) }, // any but the node's present and former secrets
 		Store:    n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
 		Mode: mesh.Mode(mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: servers,
 		Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),
 		MaxAdds: c.MaxAdds, MaxListings: c.MaxListings,
-		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Now: n.engine.Now, Log: n.log,
+		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Now: n.engine.Now,
+		Log: n.log,
 	})
 	if err != nil {
 		end()
@@ -129,7 +129,8 @@ func (n *Node) openMesh(ctx context.Context) error {
 	if n.sharing.serves {
 		n.runMesh()
 	}
-	n.log.Info("sharing", "mode", mode, "role", c.Role, "key", id.ID(), "network", fingerprint(n.secret()), "peers", len(m.Status().Peers))
+	n.log.Info("sharing", "mode", mode, "role", c.Role, "key", id.ID(), "network", fingerprint(n.secret()),
+		"peers", len(m.Status().Peers))
 	return nil
 }
 
@@ -163,8 +164,8 @@ func (n *Node) runMesh() {
 	}
 }
 
-// quietMesh ends what the mesh runs: peers have been told what there was. The caller holds
-// the lock.
+// quietMesh stops the mesh's Run, which first publishes the latest counts. The caller holds the
+// lock.
 func (n *Node) quietMesh() {
 	if n.sharing.stop != nil {
 		n.sharing.stop()
@@ -208,7 +209,7 @@ func (n *Node) share(ctx context.Context) error {
 	return err
 }
 
-// endSharing notes that the node is stopping. The caller holds the lock.
+// endSharing records that the node is stopping. The caller holds the lock.
 func (n *Node) endSharing() {
 	if !n.sharing.over {
 		n.sharing.over = true
@@ -216,7 +217,7 @@ func (n *Node) endSharing() {
 	}
 }
 
-// meshName is what the node tells peers of its name: as much as they take.
+// meshName shortens the node's name to the length that peers accept.
 func meshName(name string) string { return name[:min(len(name), 64)] }
 
 // peers manages the node's peers for the API: [api.Peers].
@@ -243,7 +244,8 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 	n := client.Network{
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
-		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped, Strangers: s.Strangers, Healing: s.Healing,
+		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped,
+		Strangers: s.Strangers, Healing: s.Healing,
 	}
 	if r, ok := m.Rotation(); ok {
 		c := secretChange(&r)
@@ -253,14 +255,18 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 		n.Aggregate = total.status()
 	}
 	for _, b := range s.Brokers {
-		n.Brokers = append(n.Brokers, client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut, Trouble: b.Trouble, Answer: b.Answer.Seconds()})
+		n.Brokers = append(n.Brokers,
+			client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut,
+				Trouble: b.Trouble, Answer: b.Answer.Seconds()})
 	}
 	for _, q := range s.Peers {
 		n.Peers = append(n.Peers, client.Peer{
-			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group, Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
+			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group,
+			Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
 			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,
-			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost, Former: formerOf(q.Former),
+			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost,
+			Former: formerOf(q.Former),
 		})
 	}
 	return n, nil

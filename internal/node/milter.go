@@ -17,23 +17,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead/milter"
 )
 
-// policiesOf returns the recipients' policies; the first has no domain and applies to
-// all others.
+// policiesOf returns the recipients' policies; the first has no domain and applies to all other
+// recipients.
 func policiesOf(m *config.Milter) []milter.Policy {
 	everybody := config.MilterPolicy{
-		Spam: m.Spam, Listed: m.Listed, Suspected: m.Suspected, Bulk: m.Bulk, Grey: m.Grey, Confidence: m.Confidence, Threshold: m.Threshold, Text: m.Text,
+		Spam: m.Spam, Listed: m.Listed, Suspected: m.Suspected, Bulk: m.Bulk, Grey: m.Grey, Confidence: m.Confidence,
+		Threshold: m.Threshold, Text: m.Text,
 	}
 	var all []milter.Policy
 	for _, p := range append([]config.MilterPolicy{everybody}, m.Policies...) {
 		all = append(all, milter.Policy{
-			Domain: p.Domain, Spam: milter.Action(p.Spam), Listed: milter.Action(p.Listed), Suspected: milter.Action(p.Suspected), Bulk: milter.Action(p.Bulk), Grey: milter.Action(p.Grey),
+			Domain: p.Domain, Spam: milter.Action(p.Spam), Listed: milter.Action(p.Listed),
+			Suspected: milter.Action(p.Suspected), Bulk: milter.Action(p.Bulk), Grey: milter.Action(p.Grey),
 			Confidence: p.Confidence, Threshold: p.Threshold, Text: p.Text,
 		})
 	}
 	return all
 }
 
-// rightPolicies is policiesOf with a check that a milter accepts them.
+// rightPolicies is policiesOf, and checks that a milter accepts them.
 func rightPolicies(m *config.Milter) ([]milter.Policy, error) {
 	policies := policiesOf(m)
 	if err := new(milter.Server).SetPolicies(policies); err != nil {
@@ -42,7 +44,7 @@ func rightPolicies(m *config.Milter) ([]milter.Policy, error) {
 	return policies, nil
 }
 
-// listsOf answers the milter from the lists of a set.
+// listsOf answers the milter's look-ups from a set of lists.
 type listsOf struct {
 	set   *lists.Set
 	names map[string]bool // names to look up; nil for all
@@ -60,13 +62,14 @@ func (l listsOf) Find(text string) []milter.Match {
 	var all []milter.Match
 	for _, m := range l.set.Find(e) {
 		if l.names == nil || l.names[m.List] {
-			all = append(all, milter.Match{List: m.List, Tone: string(m.Tone), Entry: m.Element, Reason: m.Reason, Error: m.Error})
+			all = append(all, milter.Match{List: m.List, Tone: string(m.Tone), Entry: m.Element, Reason: m.Reason,
+				Error: m.Error})
 		}
 	}
 	return all
 }
 
-// milterOf returns the milter's settings in the configuration.
+// milterOf returns the milter with its settings in the configuration.
 func milterOf(cfg *config.Config) (*milter.Server, error) {
 	m := &cfg.Milter
 	exempt, err := prefixes(m.ExemptNetworks)
@@ -81,8 +84,10 @@ func milterOf(cfg *config.Config) (*milter.Server, error) {
 	}
 	return &milter.Server{
 		Ballots: ballots, Unpack: unpack,
-		Policies: policiesOf(m), Traps: m.Traps, DiscardTrapped: m.DiscardTrapped, ExemptNetworks: exempt, ExemptLogins: m.ExemptLogins,
-		FailTempfail: m.OnFault == "tempfail", Host: cfg.Node.Name, MaxMessage: m.MaxMessage, Timeout: time.Duration(m.Timeout),
+		Policies: policiesOf(m), Traps: m.Traps, DiscardTrapped: m.DiscardTrapped, ExemptNetworks: exempt,
+		ExemptLogins: m.ExemptLogins,
+		FailTempfail: m.OnFault == "tempfail", Host: cfg.Node.Name, MaxMessage: m.MaxMessage,
+		Timeout:  time.Duration(m.Timeout),
 		IdleTime: time.Duration(m.IdleTimeout), MaxConns: cfg.Limits.Connections,
 	}, nil
 }
@@ -106,7 +111,7 @@ func checkMilter(p *proposal) error {
 	return nil
 }
 
-// newMilter returns the milter of the node's configuration, and what verifies its messages.
+// newMilter returns the milter of the node's configuration, and the verifier of its messages.
 func (n *Node) newMilter() (*milter.Server, *verify.Verifier, error) {
 	cfg := n.cfg.Load()
 	m := &cfg.Milter
@@ -115,8 +120,8 @@ func (n *Node) newMilter() (*milter.Server, *verify.Verifier, error) {
 		return nil, nil, err
 	}
 	hashing := n.hashing
-	// For mail that is only counted, the node's own bands find near copies: rspamd's
-	// would need half as much memory again.
+	// For mail that is only counted, the node's own bands find near copies. rspamd's shingles would
+	// need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front.Clearinghouse, front.Signatures, front.Log = n.houseFor("milter"), hashing, n.log.With("door", "milter")
 	front.Memory = n.messages
@@ -153,7 +158,8 @@ func (n *Node) openMilter(ctx context.Context, address string) (*opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	o.metrics, o.times = append(milterMetrics(&front.Stats), verifyMetrics("milter", &verifier.Stats)), []*door.Times{&front.Stats.Times}
+	o.metrics, o.times = append(milterMetrics(&front.Stats),
+		verifyMetrics("milter", &verifier.Stats)), []*door.Times{&front.Stats.Times}
 	o.prepare = func(p *proposal) (func() error, error) {
 		policies, err := rightPolicies(&p.Milter)
 		return func() error { return front.SetPolicies(policies) }, err
@@ -163,16 +169,22 @@ func (n *Node) openMilter(ctx context.Context, address string) (*opened, error) 
 
 func milterMetrics(s *milter.Stats) []prometheus.Collector {
 	return []prometheus.Collector{
-		newFamily("bulkhead_milter_messages_total", "Messages that the milter judged, by class.", "class", map[string]*atomic.Int64{
-			"white": &s.White, "spam": &s.Spam, "listed": &s.Listed, "suspected": &s.Suspected, "bulk": &s.Bulk, "grey": &s.Grey, "none": &s.Clean,
-		}),
-		newFamily("bulkhead_milter_actions_total", "Messages that the milter refused, deferred or put on hold.", "action", map[string]*atomic.Int64{
-			"reject": &s.Rejected, "tempfail": &s.Tempfailed, "quarantine": &s.Quarantined,
-		}),
-		newFamily("bulkhead_milter_events_total", "Other events of the milter; fault: a message that was not judged or not counted.", "event", map[string]*atomic.Int64{
-			"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
-			"reported": &s.Ballots, "report_refused": &s.BallotsRefused, "report_ignored": &s.BallotsOfStrangers,
-			"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "verified": &s.Verified, "limited": &s.Limited,
-		}),
+		newFamily("bulkhead_milter_messages_total", "Messages that the milter judged, by class.", "class",
+			map[string]*atomic.Int64{
+				"white": &s.White, "spam": &s.Spam, "listed": &s.Listed, "suspected": &s.Suspected, "bulk": &s.Bulk,
+				"grey": &s.Grey, "none": &s.Clean,
+			}),
+		newFamily("bulkhead_milter_actions_total", "Messages that the milter refused, deferred or put on hold.", "action",
+			map[string]*atomic.Int64{
+				"reject": &s.Rejected, "tempfail": &s.Tempfailed, "quarantine": &s.Quarantined,
+			}),
+		newFamily("bulkhead_milter_events_total",
+			"Other events of the milter; fault: a message that was not judged or not counted.", "event",
+			map[string]*atomic.Int64{
+				"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
+				"reported": &s.Ballots, "report_refused": &s.BallotsRefused, "report_ignored": &s.BallotsOfStrangers,
+				"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "verified": &s.Verified,
+				"limited": &s.Limited,
+			}),
 	}
 }

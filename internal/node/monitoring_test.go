@@ -19,10 +19,10 @@ import (
 // monitoring is the folder of the dashboard and the rules.
 const monitoring = "../../packaging/monitoring/"
 
-// onFault are metrics that a node declares, and shows only once something went wrong.
+// onFault lists metrics that a node declares, and exposes only after a fault.
 var onFault = []string{"bulkhead_peer_refused_total"}
 
-// exposed are the labels, and their values, of the metrics of some nodes.
+// exposed has the labels, and their values, of the metrics of some nodes.
 type exposed map[string]map[string]map[string]bool
 
 var sample = regexp.MustCompile(`^([a-z_0-9]+)(?:\{(.*)\})?$`)
@@ -47,14 +47,16 @@ func (e exposed) add(t *testing.T, n *Node) {
 	}
 }
 
-// everyMetric returns what three nodes expose, which together have all that a node can
-// have: a hub with every door, a list and a rate limit, its peer, and an edge.
+// everyMetric returns the metrics of three nodes, which together have all: a hub with every door, a
+// list and a rate limit, its peer, and an edge.
 func everyMetric(t *testing.T) exposed {
 	t.Helper()
 	all := make(exposed)
 	list := buildList(t, t.TempDir())
 	hub, _ := start(t, Options{Config: everyDoor(t, "[mesh]\n"+quickMesh+hubMesh(t)+
-		fmt.Sprintf("[[ratelimit]]\nname = \"senders\"\nkey = \"{sender}\"\nlimit = 100\nperiod = \"1h\"\n[[lists.list]]\nname = \"bad\"\npath = %q\n", list)), Dir: t.TempDir(), Version: "1.2.3"})
+		fmt.Sprintf(
+			"[[ratelimit]]\nname = \"senders\"\nkey = \"{sender}\"\nlimit = 100\nperiod = \"1h\"\n[[lists.list]]\nname = \"bad\"\npath = %q\n",
+			list)), Dir: t.TempDir(), Version: "1.2.3"})
 	peer, _ := startIn(t, t.TempDir(), "")
 	invitation, err := hub.peers.Invite(t.Context(), client.NewInvitation{Name: "peer", Weight: 1, Accept: true})
 	if err != nil {
@@ -87,7 +89,7 @@ func everyMetric(t *testing.T) exposed {
 	return all
 }
 
-// An ask is a query of Prometheus, and what was said of its answer.
+// An ask is a query of Prometheus, and the text about its answer.
 type ask struct {
 	where, expr string
 	legend      string // of the dashboard
@@ -138,8 +140,8 @@ var (
 	legend  = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
 )
 
-// TestMonitoring: what the dashboard and the rules ask for, and by which labels and
-// values, is what nodes expose.
+// TestMonitoring checks that nodes expose the metrics, labels and values that the dashboard and the
+// rules query.
 func TestMonitoring(t *testing.T) {
 	all := everyMetric(t)
 	seen := 0
@@ -192,7 +194,7 @@ func TestMonitoring(t *testing.T) {
 	t.Logf("%d metrics in %d queries; %d are exposed", seen, len(asks(t)), len(all))
 }
 
-// TestAlertsAreTested: each alert has a test with a fault and one without.
+// TestAlertsAreTested checks that each alert has a test with a fault and one without.
 func TestAlertsAreTested(t *testing.T) {
 	tests, err := os.ReadFile(monitoring + "bulkhead.rules_test.yml")
 	if err != nil {

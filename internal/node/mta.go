@@ -14,7 +14,7 @@ import (
 // rateFolder is the folder of the rate limits in the data folder.
 const rateFolder = "ratelimits"
 
-// An mta holds what the doors for mail servers share: rate limits and lists.
+// An mta holds the rate limits and lists that the doors for mail servers share.
 type mta struct {
 	limits  *ratelimit.Limiter
 	webhook *ratelimit.Webhook // nil if there is none
@@ -39,9 +39,10 @@ func (n *Node) openMTA(cfg *config.Config) (*mta, error) {
 	if m.limits, err = ratelimit.Open(opts); err != nil {
 		return nil, &config.Error{Key: "ratelimit", Detail: err.Error()}
 	}
-	// A start may be a reboot that nobody watches: one bad file of a list must not shut all doors.
+	// A start may be an unattended reboot: one bad file of a list must not close all doors.
 	m.lists, err = lists.OpenSet(lists.SetOptions{
-		Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes, Watch: time.Duration(cfg.Lists.Watch), FailOpen: true, Log: n.log.With("part", "lists"),
+		Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes, Watch: time.Duration(cfg.Lists.Watch), FailOpen: true,
+		Log: n.log.With("part", "lists"),
 	})
 	if err != nil {
 		return nil, &config.Error{Key: "lists.list", Detail: err.Error()}
@@ -55,20 +56,21 @@ func (n *Node) startMTA(_ context.Context, st *stage) (err error) {
 		return err
 	}
 	n.registry.MustRegister(newMTACollector(n.mta)) // names are the program's own
-	// Saved again when all doors are closed, because they count until then.
+	// Save again when all doors are closed, because they count until then.
 	st.close = func(context.Context) error { return n.mta.limits.Save() }
 	st.tasks = []task{
 		{name: "saving of rate limits", run: n.mta.limits.Run},
 		{name: "watching of lists", run: func(ctx context.Context) error { n.mta.lists.Run(ctx); return nil }},
 	}
 	if n.mta.webhook != nil {
-		st.tasks = append(st.tasks, task{name: "webhook of rate limits", run: func(ctx context.Context) error { n.mta.webhook.Run(ctx); return nil }})
+		st.tasks = append(st.tasks,
+			task{name: "webhook of rate limits", run: func(ctx context.Context) error { n.mta.webhook.Run(ctx); return nil }})
 	}
 	return nil
 }
 
-// prepare checks rules and lists, and returns a function that applies them, and the
-// lists of the proposal.
+// prepare checks rules and lists. It returns a function that applies them, and the lists of the
+// proposal.
 func (m *mta) prepare(cfg *config.Config) (takeOver func() error, list func(string) *lists.Handle, err error) {
 	rules, err := rulesOf(cfg)
 	if err != nil {
@@ -104,9 +106,11 @@ func rulesOf(cfg *config.Config) ([]ratelimit.Rule, error) {
 			return nil, &config.Error{Key: "ratelimit.exempt_networks", Detail: err.Error()}
 		}
 		rules = append(rules, ratelimit.Rule{
-			Name: r.Name, Per: r.Per, Reads: r.Reads, Key: r.Key, Unique: r.Unique, Count: r.Count, State: r.State, Limit: r.Limit, Period: time.Duration(r.Period),
+			Name: r.Name, Per: r.Per, Reads: r.Reads, Key: r.Key, Unique: r.Unique, Count: r.Count, State: r.State,
+			Limit: r.Limit, Period: time.Duration(r.Period),
 			Limits: r.Limits, LimitsFile: r.LimitsFile, Accepted: r.Accepted, Header: r.Header,
-			Strict: r.Mode == "strict", Action: r.Action, Delay: time.Duration(r.Delay), Text: r.Text, Warn: r.Warn, Exempt: exempt, ExemptKeys: r.ExemptKeys, Memory: r.Memory,
+			Strict: r.Mode == "strict", Action: r.Action, Delay: time.Duration(r.Delay), Text: r.Text, Warn: r.Warn,
+			Exempt: exempt, ExemptKeys: r.ExemptKeys, Memory: r.Memory,
 		})
 	}
 	return rules, nil

@@ -10,11 +10,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
-// mtaAPI shows rate limits and lists to HTTP clients.
+// mtaAPI offers rate limits and lists to HTTP clients.
 type mtaAPI struct{ m *mta }
 
 // ApplyRateLimits implements [api.RateLimits].
-func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string, readonly bool) (client.RateDecision, error) {
+func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string,
+	readonly bool) (client.RateDecision, error) {
 	ask := a.m.limits.Apply
 	if readonly {
 		ask = a.m.limits.Peek
@@ -27,7 +28,8 @@ func (a mtaAPI) ApplyRateLimits(_ context.Context, attributes map[string]string,
 	})
 	d := client.RateDecision{Action: action, Text: text, Rules: []client.RateOutcome{}}
 	for _, o := range outcomes {
-		d.Rules = append(d.Rules, client.RateOutcome{Rule: o.Rule, Key: o.Key, Rate: o.Rate, Limit: o.Limit, Over: o.Over, New: o.New})
+		d.Rules = append(d.Rules, client.RateOutcome{Rule: o.Rule, Key: o.Key, Rate: o.Rate, Limit: o.Limit, Over: o.Over,
+			New: o.New})
 	}
 	return d, err
 }
@@ -37,7 +39,8 @@ func (a mtaAPI) RateLimits() []client.RateLimit {
 	var all []client.RateLimit
 	for _, u := range a.m.limits.Usage() {
 		all = append(all, client.RateLimit{
-			Name: u.Rule.Name, Key: u.Rule.Key, Unique: u.Rule.Unique, Reads: u.Rule.Reads, Limit: u.Rule.Limit, Period: config.Duration(u.Rule.Period).String(),
+			Name: u.Rule.Name, Key: u.Rule.Key, Unique: u.Rule.Unique, Reads: u.Rule.Reads, Limit: u.Rule.Limit,
+			Period: config.Duration(u.Rule.Period).String(),
 			Action: u.Rule.Action, Keys: u.Keys, Bytes: u.Bytes, Evicted: u.Evicted, Dropped: u.Dropped,
 		})
 	}
@@ -49,7 +52,8 @@ func (a mtaAPI) RateKeys(rule, key string) ([]client.RateKey, error) {
 	states, err := a.m.limits.Show(rule, key)
 	var all []client.RateKey
 	for _, s := range states {
-		all = append(all, client.RateKey{Rule: s.Rule, Rate: s.Rate, Limit: s.Limit, Period: config.Duration(s.Period).String(), Items: s.Items})
+		all = append(all, client.RateKey{Rule: s.Rule, Rate: s.Rate, Limit: s.Limit,
+			Period: config.Duration(s.Period).String(), Items: s.Items})
 	}
 	return all, err
 }
@@ -96,7 +100,8 @@ func (a mtaAPI) FindInLists(entry string) ([]client.ListMatch, error) {
 	}
 	var all []client.ListMatch
 	for _, m := range a.m.lists.Find(e) {
-		all = append(all, client.ListMatch{List: m.List, Tone: string(m.Tone), Element: m.Element, Reason: m.Reason, Updated: m.Built, Error: m.Error})
+		all = append(all, client.ListMatch{List: m.List, Tone: string(m.Tone), Element: m.Element, Reason: m.Reason,
+			Updated: m.Built, Error: m.Error})
 	}
 	return all, nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An mtaCollector is the share of rate limits and lists in /metrics.
+// An mtaCollector collects the metrics of rate limits and lists.
 type mtaCollector struct {
 	m     *mta
 	descs map[string]*prometheus.Desc
@@ -20,7 +20,8 @@ var mtaHelp = []struct{ name, label, help string }{
 	{"bulkhead_list_entries", "list", "Entries of a list."},
 	{"bulkhead_list_error", "list", "Expected error of a list, for one element."},
 	{"bulkhead_list_updated_seconds", "list", "When a list was built or changed, Unix time."},
-	{"bulkhead_list_unread", "list", "1 if the file of a list cannot be read: the node goes on with what it had, or knows nothing of the list."},
+	{"bulkhead_list_unread", "list",
+		"1 if the file of a list cannot be read: the node goes on with what it had, or knows nothing of the list."},
 	{"bulkhead_list_reloads_total", "result", "List files that were taken over, or could not be."},
 }
 
@@ -55,7 +56,8 @@ func (c *mtaCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, u := range c.m.limits.Usage() {
 		gauge("bulkhead_ratelimit_keys", u.Rule.Name, float64(u.Keys))
 		gauge("bulkhead_ratelimit_bytes", u.Rule.Name, float64(u.Bytes))
-		ch <- prometheus.MustNewConstMetric(c.descs["bulkhead_ratelimit_evicted_total"], prometheus.CounterValue, float64(u.Evicted), u.Rule.Name)
+		ch <- prometheus.MustNewConstMetric(c.descs["bulkhead_ratelimit_evicted_total"], prometheus.CounterValue,
+			float64(u.Evicted), u.Rule.Name)
 	}
 	for _, h := range c.m.lists.Handles() {
 		unread := 0.0

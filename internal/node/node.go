@@ -25,52 +25,50 @@ type Options struct {
 	Dir string
 	// Version is the version shown to clients.
 	Version string
-	// Spare leaves a door closed whose port another program uses. The HTTP door must
-	// open.
+	// Spare leaves a door closed if another program uses its port. The HTTP door must open.
 	Spare bool
-	// Salvage starts a node whose store is damaged with what can be read of it. What is
-	// damaged is kept in the folder "set-aside" of Dir, and [client.NodeState] says which
-	// counts may be low since.
+	// Salvage starts a node with a damaged store from the readable part of the store. Damaged files
+	// are kept in the folder "set-aside" of Dir. [client.NodeState] lists the counts that may be
+	// low since.
 	Salvage bool
-	// Reread reads the configuration file again and calls [Node.Reload], for
-	// administrators who ask for that over HTTP; nil: there is no file. It may be called
-	// concurrently, once the node serves.
+	// Reread reads the configuration file again and calls [Node.Reload], when an administrator
+	// requests that over HTTP; nil: there is no file. It may be called concurrently, once the node
+	// serves.
 	Reread func() (changed, restart []string, err error)
 	// Log records events; nil discards them.
 	Log *slog.Logger
 }
 
-// A Node is a clearinghouse with its doors, in one process. It may be used by
-// several goroutines.
+// A Node is a clearinghouse with its doors, in one process. It may be used concurrently.
 type Node struct {
 	*core
 	spare bool
 
 	mta       *mta
 	book      *accounts // one for all doors: its lock orders their changes
-	peers     peers     // that the node shares with
-	sharing   sharing   // how
-	opened    []*opened // doors
-	rates     doorRates // of them
+	peers     peers     // for the API
+	sharing   sharing   // the node's meshes
+	opened    []*opened // open doors
+	rates     doorRates // of the doors
 	registry  *prometheus.Registry
 	failures  *door.Failures
 	rate      door.Source // of a client of any front door but HTTP, which has its own
-	reloading sync.Mutex  // held while a configuration is taken over
+	reloading sync.Mutex  // held while a configuration is applied
 	reread    func() (changed, restart []string, err error)
 
-	stages  []*stage // that have started, in their order
+	stages  []*stage // started stages, in order
 	mu      sync.Mutex
 	served  bool
 	closing context.CancelFunc // ends Serve; nil before
-	stopped chan struct{}      // closed when all stages have
-	stopErr error              // of the stages, when stopped
+	stopped chan struct{}      // closed when all stages have stopped
+	stopErr error              // of the stages, once stopped
 	stop    sync.Once
 }
 
-// order returns the stages of a node in the order in which they start. They stop in the
-// reverse order: doors accept no more requests and finish current ones, peers receive
-// what the doors counted until then, rate limits are saved when nothing counts any more,
-// and the engine writes its last snapshot when nothing uses it.
+// order returns the stages of a node in the order in which they start. They stop in the reverse
+// order. Doors accept no more requests and finish current ones. Peers then receive the doors' last
+// counts, and rate limits are saved once nothing counts any more. The engine writes its last
+// snapshot when nothing uses it.
 func (n *Node) order() []*stage {
 	return []*stage{
 		{name: "engine", start: n.startEngine},
@@ -82,8 +80,8 @@ func (n *Node) order() []*stage {
 	}
 }
 
-// Open opens the data folder and binds every door; requests at doors wait until
-// [Node.Serve]. If anything fails, all of it is undone.
+// Open opens the data folder and binds every door; requests at doors wait until [Node.Serve]. If a
+// step fails, all of them are undone.
 func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -111,9 +109,8 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	return n, nil
 }
 
-// Serve serves until ctx ends, the node is closed or a part of it fails, and then
-// stops the node in order. It returns what has failed, nil for nothing. A node is
-// served once.
+// Serve serves until ctx ends, the node is closed or a part of it fails, and then stops the node in
+// order. It returns what has failed, nil for nothing. It is called once.
 func (n *Node) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -136,8 +133,8 @@ func (n *Node) Serve(ctx context.Context) error {
 	return errors.Join(err, n.shutDown(context.WithoutCancel(ctx)))
 }
 
-// Close stops the node in order, waits until it has stopped or ctx ends, and returns
-// what has failed. Closing a node again does nothing more.
+// Close stops the node in order, waits until it has stopped or ctx ends, and returns what has
+// failed. Closing a node again has no further effect.
 func (n *Node) Close(ctx context.Context) error {
 	n.mu.Lock()
 	closing := n.closing
@@ -169,8 +166,8 @@ func (n *Node) shutDown(ctx context.Context) error {
 	return n.stopErr
 }
 
-// Doors returns the doors that are open, by the address that clients use, in the
-// order of the configuration reference.
+// Doors returns the open doors, with the addresses that clients use, in the order of the
+// configuration reference.
 func (n *Node) Doors() []client.Door { return n.core.doors }
 
 // Clearinghouse returns the clearinghouse behind all doors.

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// A journal keeps what a node logs.
+// A journal keeps the log of a node.
 type journal struct {
 	slog.Handler
 	mu    sync.Mutex
@@ -42,7 +42,7 @@ func (j *journal) Handle(_ context.Context, r slog.Record) error {
 func (j *journal) WithAttrs([]slog.Attr) slog.Handler { return j }
 func (j *journal) WithGroup(string) slog.Handler      { return j }
 
-// stopped returns the parts that were stopped, in their order.
+// stopped returns the stopped parts, in their order.
 func (j *journal) stopped() (parts []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -55,7 +55,7 @@ func (j *journal) stopped() (parts []string) {
 	return parts
 }
 
-// count returns how many lines hold text.
+// count returns the number of lines that contain text.
 func (j *journal) count(text string) (n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,7 +67,7 @@ func (j *journal) count(text string) (n int) {
 	return n
 }
 
-// inOrder is how a node stops.
+// inOrder returns the order in which a node stops.
 func inOrder() []string {
 	return []string{"doors", "mesh", "rate limits and lists", "history", "upstream", "engine"}
 }
@@ -97,7 +97,7 @@ func parse(t *testing.T, text string) *config.Config {
 	return cfg
 }
 
-// start opens a node and serves it; stop ends it and returns what Serve did.
+// start opens and serves a node; stop ends it and returns the result of Serve.
 func start(t *testing.T, o Options) (n *Node, stop func() error) {
 	t.Helper()
 	n, err := Open(t.Context(), o)
@@ -140,12 +140,13 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// TestNode runs a node with every door in this process: it answers, takes over
-// another configuration, stops in order, and keeps what it was told.
+// TestNode runs a node with every door in this process: it answers, applies another configuration,
+// stops in order, and keeps the reports to it.
 func TestNode(t *testing.T) {
 	log := &journal{}
 	dir := filepath.Join(t.TempDir(), "data")
-	n, stop := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir, Version: "v1", Log: slog.New(log)})
+	n, stop := start(t, Options{Config: everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n"), Dir: dir,
+		Version: "v1", Log: slog.New(log)})
 	if got, want := len(n.Doors()), len(config.Default().Listen.Doors()); got != want {
 		t.Fatalf("%d doors are open, want %d", got, want)
 	}
@@ -153,7 +154,8 @@ func TestNode(t *testing.T) {
 	if code, _ := get(t, base+"/readyz"); code != http.StatusOK {
 		t.Errorf("/readyz = %d", code)
 	}
-	resp, err := http.Post(base+"/v1/report", "application/json", strings.NewReader(`{"signatures":["pyzor/digest:0123456789abcdef0123456789abcdef01234567"]}`))
+	resp, err := http.Post(base+"/v1/report", "application/json",
+		strings.NewReader(`{"signatures":["pyzor/digest:0123456789abcdef0123456789abcdef01234567"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,8 @@ func TestNode(t *testing.T) {
 	if got := spam(n); got != 1 {
 		t.Errorf("%d spam votes, want 1", got)
 	}
-	changed, restart, err := n.Reload(everyDoor(t, "[http]\nanonymous_report = \"loopback\"\n[tally]\nthreshold = 7\nkeep = 5\n"))
+	changed, restart, err := n.Reload(everyDoor(t,
+		"[http]\nanonymous_report = \"loopback\"\n[tally]\nthreshold = 7\nkeep = 5\n"))
 	if err != nil || !slices.Contains(changed, "tally.threshold") || !slices.Contains(restart, "tally.keep") {
 		t.Errorf("Reload: changed %v, restart %v, %v", changed, restart, err)
 	}
@@ -202,8 +205,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestCloseEndsServe: a caller that does not hold the context can stop a node,
-// too.
+// TestCloseEndsServe checks that a caller that does not hold the context can also stop a node.
 func TestCloseEndsServe(t *testing.T) {
 	log := &journal{}
 	n, stop := start(t, Options{Config: everyDoor(t, ""), Dir: t.TempDir(), Log: slog.New(log)})
@@ -219,7 +221,7 @@ func TestCloseEndsServe(t *testing.T) {
 	}
 }
 
-// TestFailedStart: if one door cannot be opened, what was started before it is
+// TestFailedStart checks that if one door cannot be opened, the parts started before it are
 // stopped, and the folder and the ports are free for the next start.
 func TestFailedStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -234,9 +236,11 @@ func TestFailedStart(t *testing.T) {
 	first := free.Addr().String()
 	free.Close()
 	dir, log := t.TempDir(), &journal{}
-	listen := fmt.Sprintf("[listen]\nhttp = %q\nrazor2 = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n", first)
+	listen := fmt.Sprintf(
+		"[listen]\nhttp = %q\nrazor2 = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n", first)
 	cfg := parse(t, listen+fmt.Sprintf("policy = %q\n", taken.Addr()))
-	if n, err := Open(t.Context(), Options{Config: cfg, Dir: dir, Log: slog.New(log)}); err == nil || n != nil || !strings.Contains(err.Error(), "listen.policy") {
+	if n, err := Open(t.Context(), Options{Config: cfg, Dir: dir, Log: slog.New(log)}); err == nil || n != nil ||
+		!strings.Contains(err.Error(), "listen.policy") {
 		t.Fatalf("Open = %v, %v, want a mistake of listen.policy", n, err)
 	}
 	if got := log.stopped(); !slices.Equal(got, inOrder()) {
@@ -253,17 +257,19 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
-// TestFailedStage: whatever stage fails, those before it are stopped, it and those
-// after it are not begun.
+// TestFailedStage checks that, whichever stage fails, the stages before it are stopped, and it and
+// the later ones are not begun.
 func TestFailedStage(t *testing.T) {
 	for _, tt := range []struct {
 		name, config, want string
 		stopped            []string
 	}{
 		{"engine", "[tally]\ncapacity = 10000000000\nerror = 1e-9\n", "tally.capacity", inOrder()[5:]},
-		{"upstream", "[upstream]\nurl = \"http://127.0.0.1:1\"\ntoken_file = \"/nowhere/token\"\n", "upstream.token_file", inOrder()[4:]},
+		{"upstream", "[upstream]\nurl = \"http://127.0.0.1:1\"\ntoken_file = \"/nowhere/token\"\n", "upstream.token_file",
+			inOrder()[4:]},
 		{"limits", "[[ratelimit]]\nname = \"a\"\nkey = \"{x\"\nlimit = 5\nperiod = \"1h\"\n", "ratelimit", inOrder()[2:]},
-		{"mesh", "[mesh]\nmode = \"external\"\nservers = [\"nats://127.0.0.1:1\"]\ncredentials = \"/nowhere/creds\"\n", "", inOrder()[1:]},
+		{"mesh", "[mesh]\nmode = \"external\"\nservers = [\"nats://127.0.0.1:1\"]\ncredentials = \"/nowhere/creds\"\n", "",
+			inOrder()[1:]},
 		{"doors", "[http]\ntls_cert = \"/nowhere/cert\"\ntls_key = \"/nowhere/key\"\n", "http.tls_cert", inOrder()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -280,8 +286,8 @@ func TestFailedStage(t *testing.T) {
 	}
 }
 
-// TestStageFails: a task that ends by itself ends the node, in order, and its error
-// is told.
+// TestStageFails checks that a task that ends by itself ends the node, in order, and that its error
+// is returned.
 func TestStageFails(t *testing.T) {
 	broken := errors.New("broken")
 	for _, end := range []error{broken, nil} {

@@ -28,19 +28,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// originsNode names, in the environment of a process that runs TestOriginsNode, the data
-// folder of the node that it is.
+// originsNode is the environment variable with which a process runs TestOriginsNode; it names the
+// node's data folder.
 const originsNode = "BULKHEAD_ORIGINS_NODE"
 
-// TestOriginsNode is a node in a process of its own: for every line that it reads it says how
-// many microseconds of processor time it has used.
+// TestOriginsNode is a node in a process of its own. For every line that it reads it writes its
+// processor time so far, in microseconds.
 func TestOriginsNode(t *testing.T) {
 	dir := os.Getenv(originsNode)
 	if dir == "" {
 		t.Skip("a process of TestOriginsCost")
 	}
 	cfg := httpDoor(t)
-	cfg.Mesh.Memory = 8 << 30 // for 1,000 origins with all generations, and indexes of them
+	cfg.Mesh.Memory = 8 << 30 // for 1,000 origins with all generations, and their indexes
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
 	fmt.Printf("\naddress %s\n", address(t, n, "http"))
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -57,7 +57,7 @@ func TestOriginsNode(t *testing.T) {
 
 const (
 	costKeys       = 10_000 // of each origin and generation, in arrays for twice as many
-	costListed     = 300    // likewise
+	costListed     = 300    // of each origin and generation
 	costSignatures = 25     // of a message
 )
 
@@ -76,11 +76,11 @@ func costSig(t *testing.T, n, i int) bulkhead.Signature {
 	return s
 }
 
-// A costCase is messages of one sort.
+// A costCase is messages of one kind.
 type costCase struct {
 	name   string
 	by     int                         // how many origins know them at most
-	times  func(rng *rand.Rand) uint32 // how often each of those saw a message
+	times  func(rng *rand.Rand) uint32 // how often each of these origins saw a message
 	listed bool                        // and lists it
 }
 
@@ -88,7 +88,7 @@ func once(*rand.Rand) uint32 { return 1 }
 
 const everybody = 1 << 20
 
-// costCases are the messages that are asked about, but for those that nobody knows.
+// costCases returns the messages to check, except unknown ones.
 func costCases() []costCase {
 	return []costCase{
 		{"three know it", 3, once, false},
@@ -99,12 +99,12 @@ func costCases() []costCase {
 	}
 }
 
-// costMessages is how many messages there are of each case, numbered one after the other.
+// costMessages is the number of messages of each case, numbered consecutively.
 const costMessages = 30
 
-// costFolder makes the data folder of a node that counts origins, each with counts of the last
-// days and lists of the last weeks, some of which know the messages of the cases. The node itself
-// has counted in as many.
+// costFolder makes the data folder of a node that counts origins, each with counts of the last days
+// and lists of the last weeks, some of which know the messages of the cases. The node itself has
+// counts in as many generations.
 func costFolder(t *testing.T, dir string, origins, days, weeks int, cases []costCase) {
 	t.Helper()
 	ctx := t.Context()
@@ -227,8 +227,8 @@ func costFolder(t *testing.T, dir string, origins, days, weeks int, cases []cost
 	}
 }
 
-// costReport tells a node itself of a message, so that a node without origins has to say as
-// much about it as others.
+// costReport reports a message to a node itself, so that the answer of a node without origins has
+// as much content as the others'.
 func costReport(t *testing.T, e *engine.Engine, message int, spam bool) {
 	t.Helper()
 	var r bulkhead.Report
@@ -246,7 +246,8 @@ func costReport(t *testing.T, e *engine.Engine, message int, spam bool) {
 	}
 }
 
-func costApply(t *testing.T, e *engine.Engine, origin string, array engine.Array, g filter.Geometry, generation, version uint64, page func([]byte, int) []byte) {
+func costApply(t *testing.T, e *engine.Engine, origin string, array engine.Array, g filter.Geometry, generation,
+	version uint64, page func([]byte, int) []byte) {
 	t.Helper()
 	var parts []engine.Parsed
 	for p := range g.Pages() {
@@ -269,7 +270,7 @@ type costNode struct {
 	url     string
 	in      io.Writer
 	out     *bufio.Scanner
-	n       int                // the next message that nobody knows
+	n       int                // the next unknown message
 	per     map[string][]int64 // nanoseconds a check, by case
 }
 
@@ -296,7 +297,8 @@ func newCostNode(t *testing.T, program, dir string, origins int) *costNode {
 			t.Error(err)
 		}
 	})
-	c := &costNode{t: t, origins: origins, program: program, in: in, out: bufio.NewScanner(out), n: 1 << 20, per: make(map[string][]int64)}
+	c := &costNode{t: t, origins: origins, program: program, in: in, out: bufio.NewScanner(out), n: 1 << 20,
+		per: make(map[string][]int64)}
 	c.url = c.line("address ") + "/v1/check"
 	return c
 }
@@ -339,7 +341,7 @@ func (c *costNode) settle() {
 	}
 }
 
-// check asks about a message, and returns its sightings.
+// check checks a message, and returns its sightings.
 func (c *costNode) check(message int) uint32 {
 	c.t.Helper()
 	var names []string
@@ -364,10 +366,10 @@ func (c *costNode) check(message int) uint32 {
 	return v.Sightings
 }
 
-// nobody is the name of the case of messages that nobody knows.
+// nobody names the case of unknown messages.
 const nobody = "nobody knows it"
 
-// measureNobody checks n messages that nobody knows.
+// measureNobody checks n unknown messages.
 func (c *costNode) measureNobody(n int) {
 	c.t.Helper()
 	before := c.used()
@@ -378,7 +380,7 @@ func (c *costNode) measureNobody(n int) {
 	c.per[nobody] = append(c.per[nobody], int64(c.used()-before)/int64(n))
 }
 
-// measure checks n of the messages of a case, whose number is given.
+// measure checks n messages of a case with the given number.
 func (c *costNode) measure(number int, of *costCase, n int) {
 	c.t.Helper()
 	before := c.used()
@@ -390,17 +392,16 @@ func (c *costNode) measure(number int, of *costCase, n int) {
 	c.per[of.name] = append(c.per[of.name], int64(c.used()-before)/int64(n))
 }
 
-// TestOriginsCost measures the processor time of a check over HTTP for nodes that count 0 to
-// 1,000 origins: of messages that nobody knows, or a number of origins. The nodes run at once
-// and are asked in turn, so what else the machine does falls on all.
+// TestOriginsCost measures the processor time of a check over HTTP for nodes that count 0 to 1,000
+// origins, for messages that are unknown, or known to a number of origins. The nodes run at once
+// and are asked in turn, so that other load of the machine affects all alike.
 //
 //	BULKHEAD_MEASURE=1 go test ./internal/node -run TestOriginsCost -v
 //
-// BULKHEAD_GENERATIONS is of how many days each origin has counts, and of how many weeks lists: "7,8"
-// are those that nodes keep by default, "4" is four of each, and 1 is without it. The node itself has
-// as many.
-// BULKHEAD_BEFORE names the test program of this package at another commit (go test -c), whose
-// nodes are measured beside these.
+// BULKHEAD_GENERATIONS is the number of days of counts of each origin, and of weeks of lists: "7,8"
+// is the default of nodes, "4" is four of each, and 1 is the default here. The node itself has as
+// many. BULKHEAD_BEFORE names the test program of this package at another commit (go test -c),
+// whose nodes are measured next to these.
 func TestOriginsCost(t *testing.T) {
 	origins, rounds, checks := []int{0, 100, 1000}, 15, 300
 	days, weeks := 1, 1
@@ -453,7 +454,7 @@ func TestOriginsCost(t *testing.T) {
 	}
 }
 
-// log tells what checks of a case took, and how much that is of what they took at another node.
+// log logs the time of a case's checks, and its ratio to the time at another node.
 func (c *costNode) log(than *costNode, of string) {
 	c.t.Helper()
 	var ratio []float64
@@ -464,5 +465,7 @@ func (c *costNode) log(than *costNode, of string) {
 	ns := slices.Sorted(slices.Values(c.per[of]))
 	n := len(ns)
 	c.t.Logf("%s, %4d origins, %s: %6.1f us (%.1f to %.1f), %.2f times as much as without origins (%.2f to %.2f)",
-		filepath.Base(c.program), c.origins, of, float64(ns[n/2])/1e3, float64(ns[0])/1e3, float64(ns[n-1])/1e3, ratio[n/2], ratio[0], ratio[n-1])
+		filepath.Base(
+			c.program), c.origins, of, float64(ns[n/2])/1e3, float64(ns[0])/1e3, float64(ns[n-1])/1e3, ratio[n/2], ratio[0],
+		ratio[n-1])
 }

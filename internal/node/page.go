@@ -20,8 +20,10 @@ func (p statusPage) Status(ctx context.Context) web.Status {
 	p.node.noteSums()
 	out := web.Status{
 		Name: state.Name, Version: state.Version, Now: now, Started: state.Started,
-		Mature: state.Mature, Durability: state.Durability, ReadOnly: state.ReadOnly, Threshold: state.Threshold, Accounts: state.Accounts,
-		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports}, {Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
+		Mature: state.Mature, Durability: state.Durability, ReadOnly: state.ReadOnly, Threshold: state.Threshold,
+		Accounts: state.Accounts,
+		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports},
+			{Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
 	}
 	out.Day, out.Month = p.node.shownSlots(now, 24*6, logbook.ShortSlot), p.node.shownSlots(now, 30, 24*time.Hour)
 	out.Held = state.Ageing
@@ -67,7 +69,7 @@ func webGeneration(g client.Generation) web.Generation {
 		"votes":   "who has voted on what",
 		"names":   "deliveries by sender, link and other names",
 
-		// With share_votes_from, spam and revoked are what peers are told.
+		// With share_votes_from, the spam and revoked arrays are the published ones.
 		"listed":   "called spam, what peers are not told, too",
 		"unlisted": "revoked, likewise",
 	}

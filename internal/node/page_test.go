@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// A browser has cookies, follows redirects, and says so of itself.
+// A browser has cookies, follows redirects, and sends the headers of a browser.
 type browser struct {
 	t    *testing.T
 	http *http.Client
@@ -87,7 +87,7 @@ func (b *browser) agree(path string, values url.Values, question ...string) (int
 	return b.form(path, second)
 }
 
-// paste looks up what is pasted into the form of the page.
+// paste looks up a text pasted into the form of the page.
 func (b *browser) paste(text string) (int, string) {
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
@@ -97,7 +97,7 @@ func (b *browser) paste(text string) (int, string) {
 	return b.do("POST", "/lookup", w.FormDataContentType(), &body)
 }
 
-// upload is the form of the page that looks a message up.
+// upload sends the form of the page that looks a message up.
 func (b *browser) upload(text string) (int, string) {
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
@@ -138,7 +138,7 @@ func pagesOf(t *testing.T) (base string, admin *client.Client, stop func() error
 	return base, &client.Client{Server: base, Token: token, HTTP: &http.Client{Timeout: time.Minute}}, stop
 }
 
-// logIn logs a browser in by a link, as a person does who opens it.
+// logIn logs a browser in by a link, as a person does.
 func logIn(t *testing.T, b *browser, admin *client.Client) (link string) {
 	t.Helper()
 	l, err := admin.NewLoginLink(t.Context())
@@ -157,8 +157,8 @@ func logIn(t *testing.T, b *browser, admin *client.Client) (link string) {
 	return link
 }
 
-// TestPagesWithoutLogin: who is on the node's machine may look and vote; what is the
-// administrator's needs a log-in.
+// TestPagesWithoutLogin checks that a user of the node's machine may look and vote, and that the
+// administrator's pages need a log-in.
 func TestPagesWithoutLogin(t *testing.T) {
 	base, _, _ := pagesOf(t)
 	b := newBrowser(t, base)
@@ -186,7 +186,7 @@ func TestPagesWithoutLogin(t *testing.T) {
 	wants(t, "no operation", status, page, 404, `"status":404`)
 }
 
-// TestHistoryPage: an administrator finds what was checked, and votes on it.
+// TestHistoryPage checks that an administrator finds checked messages, and votes on one.
 func TestHistoryPage(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	b := newBrowser(t, base)
@@ -227,8 +227,8 @@ func TestHistoryPage(t *testing.T) {
 	wants(t, "no such vote", status, page, 400, "Bad Request")
 }
 
-// TestPagesOfAdministrator: a link logs in once; votes are seen and undone, accounts are
-// weighed and closed; the session ends with the log-out.
+// TestPagesOfAdministrator checks that a link logs in once, that votes are visible and can be
+// undone, that accounts are weighed and closed, and that the session ends with the log-out.
 func TestPagesOfAdministrator(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	b := newBrowser(t, base)
@@ -249,7 +249,8 @@ func TestPagesOfAdministrator(t *testing.T) {
 	}
 	status, page = b.upload(advert)
 	wants(t, "reported mail", status, page, 200, "key-spam")
-	status, page = b.agree("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}}, "Undo the votes of ann?", "Undo takes back the votes of ann on ", "from the blocklist", "Votes before 20")
+	status, page = b.agree("/people", url.Values{"name": {"ann"}, "do": {"undo"}, "days": {"1"}},
+		"Undo the votes of ann?", "Undo takes back the votes of ann on ", "from the blocklist", "Votes before 20")
 	wants(t, "undo", status, page, 200, "Votes of ann on")
 	if v, err := ann.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
 		t.Errorf("after undo: %+v, %v", v, err)
@@ -257,7 +258,8 @@ func TestPagesOfAdministrator(t *testing.T) {
 	status, page = b.form("/people", url.Values{"name": {"ann"}, "do": {"weigh"}, "weight": {"0.25"}})
 	wants(t, "weigh", status, page, 200, "weigh 0.25")
 	for _, bad := range []url.Values{
-		{"name": {"ann"}, "do": {"weigh"}, "weight": {"2"}}, {"name": {"ann"}, "do": {"weigh"}, "weight": {"NaN"}}, {"name": {"ann"}, "do": {"undo"}, "days": {"0"}},
+		{"name": {"ann"}, "do": {"weigh"}, "weight": {"2"}}, {"name": {"ann"}, "do": {"weigh"}, "weight": {"NaN"}},
+		{"name": {"ann"}, "do": {"undo"}, "days": {"0"}},
 		{"name": {"ann"}, "do": {"explode"}},
 	} {
 		status, page = b.form("/people", bad)
@@ -277,8 +279,8 @@ func TestPagesOfAdministrator(t *testing.T) {
 	wants(t, "after the log-out", status, page, 401, "for administrators")
 }
 
-// TestLoginByToken: a token logs in, of whatever role; another account's end, or a new
-// token, ends the session.
+// TestLoginByToken checks that a token of any role logs in. Removing the account, or a new token,
+// ends the session.
 func TestLoginByToken(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	b := newBrowser(t, base)
@@ -299,8 +301,8 @@ func TestLoginByToken(t *testing.T) {
 	wants(t, "after a new token", status, page, 200, "Log in")
 }
 
-// TestPagesOfOthers: a form of another site does nothing, and a browser from elsewhere
-// is shown the log-in, where a program is told what it needs.
+// TestPagesOfOthers checks that a form of another site has no effect, and that a browser from
+// elsewhere gets the log-in page, and a program an error about the missing rights.
 func TestPagesOfOthers(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	b := newBrowser(t, base)
@@ -331,7 +333,7 @@ func TestPagesOfOthers(t *testing.T) {
 	}
 }
 
-// TestLivePage: the first page is sent again, and does not keep the node from stopping.
+// TestLivePage checks that the first page is sent again, and does not keep the node from stopping.
 func TestLivePage(t *testing.T) {
 	base, _, stop := pagesOf(t)
 	resp, err := http.Get(base + "/live")
@@ -352,8 +354,8 @@ func TestLivePage(t *testing.T) {
 	}
 }
 
-// TestFailedLogins: wrong tokens make one line in the log, not one each, which
-// says nothing of the tokens.
+// TestFailedLogins checks that wrong tokens make one line in the log in all, which reveals nothing
+// of the tokens.
 func TestFailedLogins(t *testing.T) {
 	log := &journal{}
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
@@ -373,8 +375,8 @@ func TestFailedLogins(t *testing.T) {
 	}
 }
 
-// TestPagesAsk: closing an account and undoing votes change nothing before the second
-// form, whose token is good for that change of that account alone.
+// TestPagesAsk checks that closing an account and undoing votes change nothing before the second
+// form, whose token is valid only for that change of that account.
 func TestPagesAsk(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	b := newBrowser(t, base)
@@ -397,7 +399,8 @@ func TestPagesAsk(t *testing.T) {
 		return u.Closed
 	}
 	status, page := b.form("/people", url.Values{"name": {"ann"}, "do": {"close"}})
-	wants(t, "close", status, page, 200, "Close the account ann?", "0 log-ins end now", "Reports of bob weigh nothing", "Its votes on 0 signatures stay", `href="/people"`)
+	wants(t, "close", status, page, 200, "Close the account ann?", "0 log-ins end now", "Reports of bob weigh nothing",
+		"Its votes on 0 signatures stay", `href="/people"`)
 	token := agreement.FindStringSubmatch(page)
 	if token == nil {
 		t.Fatalf("no question: %.500s", page)

@@ -38,7 +38,8 @@ func (p *peers) Invite(_ context.Context, in client.NewInvitation) (client.Invit
 		hubs = []string{hub}
 	}
 	line, s, err := m.Invite(mesh.NewInvitation{
-		Name: in.Name, Weight: in.Weight, Uses: in.Uses, Accept: in.Accept, Group: in.Group, Lifetime: time.Duration(in.Seconds * float64(time.Second)), Hubs: hubs,
+		Name: in.Name, Weight: in.Weight, Uses: in.Uses, Accept: in.Accept, Group: in.Group,
+		Lifetime: time.Duration(in.Seconds * float64(time.Second)), Hubs: hubs,
 	})
 	if err != nil {
 		return client.Invitation{}, err
@@ -48,8 +49,8 @@ func (p *peers) Invite(_ context.Context, in client.NewInvitation) (client.Invit
 	return out, nil
 }
 
-// hubAddress returns where others find a hub that listens on an address: under the name
-// of the machine, if the address names none.
+// hubAddress returns the address at which other nodes reach a hub that listens on an address. If
+// that has no host, it is the name of the machine.
 func hubAddress(listen string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -57,14 +58,16 @@ func hubAddress(listen string) (string, error) {
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		if host, err = os.Hostname(); err != nil {
-			return "", fmt.Errorf("%w: the name of this machine is not known; say where the hub is found: %v", bulkhead.ErrMalformed, err)
+			return "", fmt.Errorf("%w: the name of this machine is not known; say where the hub is found: %v",
+				bulkhead.ErrMalformed, err)
 		}
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
 func invitationOf(s mesh.InvitationStatus) client.Invitation {
-	out := client.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group, Expires: s.Expires, Joiners: []client.Joiner{}}
+	out := client.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group,
+		Expires: s.Expires, Joiners: []client.Joiner{}}
 	for _, j := range s.Joined {
 		out.Joiners = append(out.Joiners, client.Joiner{Key: j.Key, Name: j.Name, At: j.At, State: j.State})
 	}
@@ -113,7 +116,7 @@ func (p *peers) Join(ctx context.Context, in client.Join) (client.Joining, error
 // Leave implements [api.Pairing].
 func (p *peers) Leave(ctx context.Context) (client.Left, error) { return p.node.leave(ctx) }
 
-// errStopping is that of requests to join or leave while the node stops.
+// errStopping is the error of requests to join or leave while the node stops.
 var errStopping = fmt.Errorf("%w: the node is stopping", bulkhead.ErrReadOnly)
 
 // join joins the network of an invitation.
@@ -121,8 +124,9 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
 	out := client.Joining{
-		State: "possible", Network: v.NetworkName(), Inviter: v.Inviter, Name: v.Name, Group: v.Group, Hubs: v.Hubs, Expires: v.Expires,
-		From: fingerprint(n.secret()), Rekey: v.Network != n.secret().ID(),
+		State: "possible", Network: v.NetworkName(), Inviter: v.Inviter, Name: v.Name, Group: v.Group, Hubs: v.Hubs,
+		Expires: v.Expires,
+		From:    fingerprint(n.secret()), Rekey: v.Network != n.secret().ID(),
 	}
 	if err := n.mayJoin(v, out.Rekey); err != nil || dry {
 		return out, err
@@ -134,16 +138,18 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	answer, err := mesh.JoinBy(ctx, v, id, meshName(n.cfg.Load().Node.Name), clock.Now)
 	switch {
 	case err != nil:
-		n.log.Error("ALERT: cannot join the network of an invitation", "network", out.Network, "inviter", v.Inviter, "err", err)
+		n.log.Error("ALERT: cannot join the network of an invitation", "network", out.Network, "inviter", v.Inviter,
+			"err", err)
 		if _, known := client.StatusOf(err); !known {
-			err = &client.Problem{Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway, Detail: err.Error()}
+			err = &client.Problem{Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway,
+				Detail: err.Error()}
 		}
 		return out, err
 	case answer.Waiting:
 		out.State = "waiting"
 		return out, nil
 	}
-	ctx = context.WithoutCancel(ctx) // half a change would be of no use to anybody
+	ctx = context.WithoutCancel(ctx) // half a change would be of no use
 	if err := n.enter(ctx, v, answer, weight, out.Rekey); err != nil {
 		return out, err
 	}
@@ -151,7 +157,7 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	return out, nil
 }
 
-// mayJoin says why the node cannot join.
+// mayJoin returns why the node cannot join.
 func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 	cfg := n.cfg.Load()
 	switch {
@@ -166,18 +172,23 @@ func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 	}
 	if m := n.sharing.mesh; m != nil {
 		if k := len(m.Status().Peers); k > 0 {
-			return fmt.Errorf("%w: this node shares with %d peers in network %s, and the invitation is to %s: leave that first, with \"bulkhead leave\"",
+			return fmt.Errorf(
+				"%w: this node shares with %d peers in network %s, and the invitation is to %s: leave that first, with \"bulkhead leave\"",
 				bulkhead.ErrForbidden, k, fingerprint(n.secret()), v.NetworkName())
 		}
 	}
 	known := n.engine.Secrets()
-	if len(known) >= engine.MaxSecrets && !slices.ContainsFunc(known, func(s filter.Secret) bool { return s.ID() == v.Network }) {
-		return fmt.Errorf("%w: this node still holds what it counted in %d networks; it can join another one when the oldest has expired", bulkhead.ErrOverLimit, len(known))
+	if len(known) >= engine.MaxSecrets && !slices.ContainsFunc(known, func(s filter.Secret) bool {
+		return s.ID() == v.Network
+	}) {
+		return fmt.Errorf(
+			"%w: this node still holds what it counted in %d networks; it can join another one when the oldest has expired",
+			bulkhead.ErrOverLimit, len(known))
 	}
 	return nil
 }
 
-// enter makes the node one of a network. Whatever fails can be tried again with the same
+// enter makes the node a member of a network. A failed attempt can be repeated with the same
 // invitation. The caller holds the lock.
 func (n *Node) enter(ctx context.Context, v *mesh.Invitation, answer mesh.Joined, weight float64, rekey bool) error {
 	by, err := n.joined()
@@ -197,18 +208,20 @@ func (n *Node) enter(ctx context.Context, v *mesh.Invitation, answer mesh.Joined
 			return err
 		}
 	}
-	// The inviter is a peer before the node connects, or it would not know the hub.
+	// The inviter must be a peer before the node connects, because the node would not recognise the
+	// hub otherwise.
 	err = errors.Join(n.closeMesh(), mesh.Befriend(n.meshFolder(), v.Inviter, answer.Name, v.Group, weight, clock.Now()))
 	if err := errors.Join(err, n.restart(ctx, &by)); err != nil {
 		return err
 	}
-	n.log.Warn("joined a network by invitation", "network", v.NetworkName(), "inviter", v.Inviter, "name", answer.Name, "weight", weight)
+	n.log.Warn("joined a network by invitation", "network", v.NetworkName(), "inviter", v.Inviter, "name", answer.Name,
+		"weight", weight)
 	return nil
 }
 
-// changeSecret makes another secret the network's, whom the node does not tell anything
-// about: what it was about to tell is told before, and its invitations are void. On an
-// error it shares as before. The caller holds the lock, and has the node share anew.
+// changeSecret makes another secret the network's. The node publishes its last counts under the
+// former secret first, and its invitations become invalid. On an error it shares as before. The
+// caller holds the lock, and makes the node share anew.
 func (n *Node) changeSecret(ctx context.Context, secret filter.Secret) error {
 	n.quietMesh()
 	if err := n.rekey(ctx, secret); err != nil {
@@ -221,8 +234,8 @@ func (n *Node) changeSecret(ctx context.Context, secret filter.Secret) error {
 	return errors.Join(mesh.ForgetInvitations(n.meshFolder()), mesh.ForgetRotation(n.meshFolder()))
 }
 
-// restart has the node share anew, with the hubs that it joined, under its present secret.
-// The caller holds the lock.
+// restart makes the node share anew, with the hubs that it joined, under its present secret. The
+// caller holds the lock.
 func (n *Node) restart(ctx context.Context, by *joined) error {
 	err := n.closeMesh()
 	path := filepath.Join(n.meshFolder(), joinedFile)

@@ -37,18 +37,20 @@ func sees(t *testing.T, n *Node, sig bulkhead.Signature) uint32 {
 
 func counts(t *testing.T, n *Node, sig bulkhead.Signature, times uint32) {
 	t.Helper()
-	if _, err := n.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Count: times}); err != nil {
+	if _, err := n.Clearinghouse().Report(t.Context(),
+		bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Count: times}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestJoin: a node that has counted alone joins a hub and leaves it again, while it runs.
-// What it has counted is always there, what was counted in between is there for both.
+// TestJoin has a node that has counted alone join a hub and leave it again, while it runs. Its own
+// counts are always there, and the counts made in between are there for both.
 func TestJoin(t *testing.T) {
 	alice, _ := startIn(t, t.TempDir(), hubMesh(t))
 	dir := t.TempDir()
 	bob, stop := startIn(t, dir, "")
-	old, fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("old")), bulkhead.MustSignature(bulkhead.Exact, []byte("new"))
+	old, fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("old")), bulkhead.MustSignature(bulkhead.Exact,
+		[]byte("new"))
 	counts(t, bob, old, 3)
 	ctx := t.Context()
 
@@ -61,10 +63,12 @@ func TestJoin(t *testing.T) {
 	}
 	was := bob.secret()
 	dry, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1, Dry: true})
-	if err != nil || dry.State != "possible" || !dry.Rekey || dry.Network != fingerprint(alice.secret()) || dry.From != fingerprint(was) {
+	if err != nil || dry.State != "possible" || !dry.Rekey || dry.Network != fingerprint(alice.secret()) ||
+		dry.From != fingerprint(was) {
 		t.Errorf("%+v, %v", dry, err)
 	}
-	if j, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "waiting" || bob.secret() != was {
+	if j, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "waiting" ||
+		bob.secret() != was {
 		t.Errorf("%+v, %v", j, err)
 	}
 	list, err := alice.peers.Invitations(ctx)
@@ -92,7 +96,7 @@ func TestJoin(t *testing.T) {
 	nodetest.Await(t, "both know all", func() bool {
 		return sees(t, alice, old) == 2 && sees(t, bob, old) == 5 && sees(t, bob, fresh) == 5
 	})
-	joined() // once more changes nothing
+	joined() // joining again changes nothing
 
 	// After a restart the node is where it was.
 	if err := stop(); err != nil {
@@ -100,22 +104,27 @@ func TestJoin(t *testing.T) {
 	}
 	bob, _ = startIn(t, dir, "")
 	counts(t, alice, fresh, 1)
-	nodetest.Await(t, "bob hears alice after a restart", func() bool { return sees(t, bob, fresh) == 6 && sees(t, bob, old) == 5 })
+	nodetest.Await(t, "bob hears alice after a restart", func() bool {
+		return sees(t, bob, fresh) == 6 && sees(t, bob, old) == 5
+	})
 
 	other, _ := startIn(t, t.TempDir(), hubMesh(t))
 	astray, err := other.peers.Invite(ctx, client.NewInvitation{Accept: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bob.peers.Join(ctx, client.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "leave that first") {
+	if _, err := bob.peers.Join(ctx, client.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrForbidden) ||
+		!strings.Contains(err.Error(), "leave that first") {
 		t.Errorf("a second network: %v", err)
 	}
 	left, err := bob.peers.Leave(ctx)
-	if err != nil || left.Peers != 1 || left.Network != fingerprint(bob.secret()) || bob.secret() == alice.secret() || bob.secret() == was {
+	if err != nil || left.Peers != 1 || left.Network != fingerprint(bob.secret()) || bob.secret() == alice.secret() ||
+		bob.secret() == was {
 		t.Errorf("%+v, %v", left, err)
 	}
 	if sees(t, bob, old) != 5 || sees(t, bob, fresh) != 0 {
-		t.Errorf("after leaving %d and %d sightings, want his own 5 and none of alice's", sees(t, bob, old), sees(t, bob, fresh))
+		t.Errorf("after leaving %d and %d sightings, want his own 5 and none of alice's", sees(t, bob, old),
+			sees(t, bob, fresh))
 	}
 	if _, err := bob.peers.Leave(ctx); !errors.Is(err, api.ErrNoMesh) {
 		t.Errorf("left twice: %v", err)
@@ -123,7 +132,7 @@ func TestJoin(t *testing.T) {
 	if _, err := bob.peers.Join(ctx, client.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrOverLimit) {
 		t.Errorf("a fourth secret: %v", err)
 	}
-	joined() // back to where it was, under a secret that it knows
+	joined() // back in the former network, under a known secret
 	nodetest.Await(t, "bob is back", func() bool { return sees(t, bob, fresh) == 6 })
 
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,13 +154,15 @@ func TestJoin(t *testing.T) {
 }
 
 func TestHubAddress(t *testing.T) {
-	for listen, want := range map[string]string{"192.0.2.1:8421": "192.0.2.1:8421", "[2001:db8::1]:1": "[2001:db8::1]:1", "mx.example.com:8421": "mx.example.com:8421"} {
+	for listen, want := range map[string]string{"192.0.2.1:8421": "192.0.2.1:8421",
+		"[2001:db8::1]:1": "[2001:db8::1]:1", "mx.example.com:8421": "mx.example.com:8421"} {
 		if got, err := hubAddress(listen); err != nil || got != want {
 			t.Errorf("%s: %s, %v", listen, got, err)
 		}
 	}
 	for _, listen := range []string{":8421", "0.0.0.0:8421", "[::]:8421"} {
-		if got, err := hubAddress(listen); err != nil || strings.HasPrefix(got, ":") || strings.HasPrefix(got, "0.0.0.0") || !strings.HasSuffix(got, ":8421") {
+		if got, err := hubAddress(listen); err != nil || strings.HasPrefix(got, ":") ||
+			strings.HasPrefix(got, "0.0.0.0") || !strings.HasSuffix(got, ":8421") {
 			t.Errorf("%s: %s, %v", listen, got, err)
 		}
 	}
@@ -160,11 +171,12 @@ func TestHubAddress(t *testing.T) {
 	}
 }
 
-// TestShareCountsFrom: by default a node tells others nothing of what it has counted once; from
-// the second time on it tells all. It tells what a vote lists at once.
+// TestShareCountsFrom checks that by default a node does not share a signature counted once, and
+// shares the full count from the second time on. It shares a listing at once.
 func TestShareCountsFrom(t *testing.T) {
 	at := func(dir, mesh string) (*Node, func() error) {
-		return start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[mesh]\npublish_interval = \"20ms\"\nheartbeat = \"200ms\"\n"+mesh), Dir: dir})
+		return start(t, Options{Config: parse(t,
+			"[listen]\nhttp = \"127.0.0.1:0\"\n[mesh]\npublish_interval = \"20ms\"\nheartbeat = \"200ms\"\n"+mesh), Dir: dir})
 	}
 	dir, hub := t.TempDir(), hubMesh(t)
 	alice, stop := at(dir, hub)
@@ -173,11 +185,12 @@ func TestShareCountsFrom(t *testing.T) {
 	text := func(s string) bulkhead.Signature { return bulkhead.MustSignature(bulkhead.Exact, []byte(s)) }
 	vote := func(s string) {
 		t.Helper()
-		if _, err := alice.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{text(s)}, Vote: bulkhead.Spam}); err != nil {
+		if _, err := alice.Clearinghouse().Report(t.Context(),
+			bulkhead.Report{Signatures: []bulkhead.Signature{text(s)}, Vote: bulkhead.Spam}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// What is listed after something was counted is told with it, or later.
+	// A later listing is shared with the counts, or after them.
 	told := func(s string) {
 		t.Helper()
 		vote(s)

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 )
 
-// Of an account's password for the pages the node keeps a hash: the rounds as four bytes,
-// big endian, the salt, and PBKDF2 with HMAC-SHA-256 (RFC 8018).
+// The node stores a hash of an account's password for the pages: the rounds as four bytes, big
+// endian, the salt, and PBKDF2 with HMAC-SHA-256 (RFC 8018).
 const (
 	leastPassword  = 12      // characters
 	passwordRounds = 600_000 // OWASP Password Storage Cheat Sheet, 2023
@@ -26,7 +26,7 @@ const (
 // hashing has room for one hash at a time: guesses take one processor at most.
 var hashing = make(chan struct{}, 1)
 
-// hashPassword returns what is kept of a password.
+// hashPassword returns the stored form of a password.
 func hashPassword(password string) ([]byte, error) {
 	if n := utf8.RuneCountInString(password); n < leastPassword {
 		return nil, fmt.Errorf("%w: the password has %d characters, want %d or more", bulkhead.ErrMalformed, n, leastPassword)
@@ -39,7 +39,7 @@ func hashPassword(password string) ([]byte, error) {
 	return append(kept, hash...), err
 }
 
-// isPassword reports whether a password is the one that kept was made of.
+// isPassword reports whether kept is the stored form of a password.
 func isPassword(kept []byte, password string) bool {
 	if len(kept) != 4+saltBytes+hashBytes {
 		return false
@@ -49,9 +49,9 @@ func isPassword(kept []byte, password string) bool {
 	return err == nil && subtle.ConstantTimeCompare(hash, want) == 1
 }
 
-// AuthenticatePassword implements [api.Passwords]. It takes as long for an account that
-// there is not, or that has no password, and no time where nobody has one: who guesses
-// there costs nothing.
+// AuthenticatePassword implements [api.Passwords]. It takes equally long for an account that does
+// not exist or has no password. It returns at once if no account has a password: guessing costs
+// nothing there.
 func (a *accounts) AuthenticatePassword(ctx context.Context, name, password string) (string, error) {
 	wrong := fmt.Errorf("%w: no account has this name and password", bulkhead.ErrUnauthorised)
 	if !a.book().AnySealed(api.PagesSecret) {
@@ -64,7 +64,7 @@ func (a *accounts) AuthenticatePassword(ctx context.Context, name, password stri
 		return "", ctx.Err()
 	}
 	kept := binary.BigEndian.AppendUint32(nil, passwordRounds)
-	kept = append(kept, make([]byte, saltBytes+hashBytes)...) // nobody's
+	kept = append(kept, make([]byte, saltBytes+hashBytes)...) // of no account
 	account, ok := a.book().Get(name)
 	if ok = ok && !account.Closed && len(account.Sealed[api.PagesSecret]) > 0; ok {
 		var err error

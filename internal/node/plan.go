@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
-// Sizes returns what a node with this configuration takes for a steady use. Books that are
+// Sizes returns the sizes that a node with this configuration needs for steady use. Books that are
 // bounded by the machine's memory are planned without a bound.
 func Sizes(cfg *config.Config, of client.SizeQuestion) (client.Sizes, error) {
 	tally, block := tallyOf(cfg), blocklistOf(cfg)
@@ -35,7 +35,8 @@ func Sizes(cfg *config.Config, of client.SizeQuestion) (client.Sizes, error) {
 		Tally: bookSizes(p.Tally), Blocklist: bookSizes(p.Blocklist),
 		Memory: p.Memory, Disk: p.Disk, Peer: client.PeerSizes{Least: p.PeerLow, Most: p.PeerHigh},
 	}
-	sizes.Tally.CountsWrong, sizes.Tally.BulkWrong, sizes.Blocklist.Hidden = p.Tally.Wrong, p.Tally.Bulk, p.Blocklist.Hidden
+	sizes.Tally.CountsWrong, sizes.Tally.BulkWrong, sizes.Blocklist.Hidden = p.Tally.Wrong, p.Tally.Bulk,
+		p.Blocklist.Hidden
 	return sizes, nil
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// processMetrics are the metrics of the process: go_ and process_ as every program with
-// this library has them, and which version it is.
+// processMetrics are the metrics of the process: the library's standard go_ and process_ metrics,
+// and the program's version.
 func processMetrics(version string) []prometheus.Collector {
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "bulkhead_build_info", Help: "1; the labels are the versions of the program and of Go.",

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 )
 
-// operations returns names of operations as what the server takes; not nil.
+// operations converts names of operations for the server; the result is not nil.
 func operations(names []string) []pyzor.Op {
 	ops := make([]pyzor.Op, 0, len(names))
 	for _, name := range names {
@@ -41,7 +41,8 @@ func (n *Node) openPyzor(ctx context.Context, address string) (*opened, error) {
 func (n *Node) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &pyzor.Helper{
-		Clearinghouse: n.houseFor("pyzor_helper"), Read: n.read, Listed: cfg.Pyzor.Listed, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Memory: n.messages,
+		Clearinghouse: n.houseFor("pyzor_helper"), Read: n.read, Listed: cfg.Pyzor.Listed, MaxMail: cfg.HTTP.MaxBody,
+		MaxConns: cfg.Limits.Connections, Memory: n.messages,
 		Log: n.log.With("door", "pyzor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)

@@ -54,7 +54,7 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 		Registrations: door.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
 		MaxConns:      cfg.Limits.Connections, Log: n.log.With("door", "razor2"),
 	}
-	// Zero means the default to the server, and none in the file.
+	// The server takes zero as the default; in the file it means none.
 	if cfg.Razor2.Confidence == 0 {
 		front.Confidence = -1
 	}
@@ -75,7 +75,8 @@ func (n *Node) openRazor2(ctx context.Context, address string) (*opened, error) 
 func (n *Node) openRazorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := n.cfg.Load()
 	front := &razor2.Helper{
-		Clearinghouse: n.houseFor("razor_helper"), Read: n.read, MaxMail: cfg.HTTP.MaxBody, MaxConns: cfg.Limits.Connections, Memory: n.messages,
+		Clearinghouse: n.houseFor("razor_helper"), Read: n.read, MaxMail: cfg.HTTP.MaxBody,
+		MaxConns: cfg.Limits.Connections, Memory: n.messages,
 		Log: n.log.With("door", "razor_helper"),
 	}
 	front.Rate, front.Exempt = n.doorRate(cfg.Limits)
@@ -85,6 +86,7 @@ func (n *Node) openRazorHelper(ctx context.Context, address string) (*opened, er
 func razor2Metrics(s *razor2.Stats) []prometheus.Collector {
 	return doorEvents("razor2", map[string]*atomic.Int64{
 		"check": &s.Checks, "listed": &s.Listed, "report": &s.Reports, "revoke": &s.Revokes, "login": &s.Logins,
-		"bad_login": &s.BadLogins, "registered": &s.Registered, "malformed": &s.Malformed, "limited": &s.Limited, "fault": &s.Faults,
+		"bad_login": &s.BadLogins, "registered": &s.Registered, "malformed": &s.Malformed, "limited": &s.Limited,
+		"fault": &s.Faults,
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
 
-// TestRazorUsersChangeTheirMinds reports and revokes a mail through the Razor door: the
-// latest vote of a user counts, and a user whose report another revoked still lists.
+// TestRazorUsersChangeTheirMinds reports and revokes a mail through the Razor door: the latest vote
+// of a user counts, and a user whose report another user revoked still lists.
 func TestRazorUsersChangeTheirMinds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	s := openServer(t, config.Default())
@@ -49,7 +49,8 @@ func TestRazorUsersChangeTheirMinds(t *testing.T) {
 		}
 	}
 	mail := func(what string) []byte {
-		return []byte("X-Razor2-Agent: test\nContent-Type: text/plain\n\n" + strings.Repeat(what+" for every bookshelf, order now.\n", 9))
+		return []byte(
+			"X-Razor2-Agent: test\nContent-Type: text/plain\n\n" + strings.Repeat(what+" for every bookshelf, order now.\n", 9))
 	}
 	for n, step := range []struct {
 		user *razor2.Client

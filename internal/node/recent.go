@@ -13,14 +13,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// remembering returns house with a memory of the messages that were seen lately, unless
-// the configuration wants none. Before house it knows the test message, so that what the
-// memory joins is judged as the whole mail.
+// remembering returns house with a memory of recent messages, unless the configuration disables it.
+// The test message is recognised between the memory and house, so that a digest which the memory
+// completes is judged as the whole mail.
 func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
 	m := n.cfg.Load().Memory
 	n.judge = house
 	sigs, err := signature.Compute(context.Background(), []byte(trial.Message), n.hashing)
-	if err != nil { // which its tests have shown not to be
+	if err != nil { // excluded by the tests of trial
 		n.log.Error("the test message has no signatures", "err", err)
 	} else {
 		house = trial.New(house, sigs)
@@ -47,7 +47,7 @@ func (n *core) showsTo(who bulkhead.Reporter) (recent.Space, bool) {
 	return recent.Space(s.Voice), true
 }
 
-// A memoryCollector is the share of the memory of messages in /metrics.
+// A memoryCollector collects the metrics of the memory of messages.
 type memoryCollector struct {
 	core                   *core
 	digests, bytes, joined *prometheus.Desc
@@ -58,7 +58,9 @@ func newMemoryCollector(c *core) *memoryCollector {
 		core:    c,
 		digests: prometheus.NewDesc("bulkhead_memory_digests", "Digests of messages that were seen lately.", nil, nil),
 		bytes:   prometheus.NewDesc("bulkhead_memory_bytes", "Bytes in which these messages are remembered.", nil, nil),
-		joined:  prometheus.NewDesc("bulkhead_memory_joined_total", "Votes (report) and questions (check) by a digest alone that were taken for the whole message.", []string{"what"}, nil),
+		joined: prometheus.NewDesc("bulkhead_memory_joined_total",
+			"Votes (report) and questions (check) by a digest alone that were taken for the whole message.", []string{"what"},
+			nil),
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// TestRecoverKeepsCounts: a new administrator costs no counts, although nobody
-// tells the command for how long the node keeps them.
+// TestRecoverKeepsCounts checks that a new administrator costs no counts, although the command does
+// not know how long the node keeps them.
 func TestRecoverKeepsCounts(t *testing.T) {
 	dir := t.TempDir()
 	var secret filter.Secret
@@ -35,7 +35,8 @@ func TestRecoverKeepsCounts(t *testing.T) {
 		}
 		defer s.Close()
 		book := engine.BookOptions{Generation: 24 * time.Hour, Keep: 64, Capacity: 1000, Error: 1e-3}
-		e, err := engine.Open(t.Context(), engine.Options{Secret: secret, Store: s, Tally: book, Block: book, Now: func() time.Time { return now }})
+		e, err := engine.Open(t.Context(),
+			engine.Options{Secret: secret, Store: s, Tally: book, Block: book, Now: func() time.Time { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,8 +76,8 @@ func TestRecoverKeepsCounts(t *testing.T) {
 	}
 }
 
-// TestOtherKeyOverAJournal: a key that is not the store's is refused before the
-// first snapshot has been written, too: what the journal holds could not be found.
+// TestOtherKeyOverAJournal checks that a key that is not the store's is also refused before the
+// first snapshot has been written: the journal's entries could not be found.
 func TestOtherKeyOverAJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), StoreFolder)
 	open := func(secret filter.Secret) error {

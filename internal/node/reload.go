@@ -7,13 +7,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// ErrInPart means that a new configuration is valid, and that a part of it could not be
-// applied.
+// ErrInPart means that a new configuration is valid, and that a part of it could not be applied.
 var ErrInPart = errors.New("node: configuration reloaded in part")
 
-// Reload applies those parts of a configuration that a running node can. config.Load
-// must have accepted it. changed names the keys that were applied, restart those that
-// need a restart. After an error nothing has changed, unless it wraps [ErrInPart].
+// Reload applies the parts of a configuration that a running node can. config.Load must have
+// accepted it. changed lists the keys that were applied, restart the keys that need a restart.
+// After an error nothing has changed, unless it wraps [ErrInPart].
 func (n *Node) Reload(cfg *config.Config) (changed, restart []string, err error) {
 	n.reloading.Lock()
 	defer n.reloading.Unlock()
@@ -28,8 +27,8 @@ func (n *Node) Reload(cfg *config.Config) (changed, restart []string, err error)
 	return changed, restart, nil
 }
 
-// prepare checks all parts of a configuration that a running node can apply, and returns
-// a function that applies them: nothing is begun before everything was checked.
+// prepare checks all parts of a configuration that a running node can apply, and returns a function
+// that applies them. Nothing is applied before everything was checked.
 func (n *Node) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	mail, list, err := n.mta.prepare(cfg)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// TestReloadIsWhole: what is wrong in one part of a new configuration leaves all
-// parts as they were.
+// TestReloadIsWhole checks that an error in one part of a new configuration leaves all parts
+// unchanged.
 func TestReloadIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	list := buildList(t, dir)
@@ -50,7 +50,8 @@ period = "1h"
 		{`"bl.example.com"`, `"bl..com"`, "dnsbl.zone"},
 		{`LIST`, `LIST.gone`, "lists.list"},
 		{`{sasl_username}`, `{sasl_username`, "ratelimit"},
-		{`[[lists`, "[[milter.policy]]\ndomain = \"a.example\"\n[[milter.policy]]\ndomain = \"a.example\"\n[[lists", "milter.policy"},
+		{`[[lists`, "[[milter.policy]]\ndomain = \"a.example\"\n[[milter.policy]]\ndomain = \"a.example\"\n[[lists",
+			"milter.policy"},
 	} {
 		takeOver, err := s.prepare(parse(tt.from, tt.to))
 		if err == nil || takeOver != nil || !strings.Contains(err.Error(), "config: "+tt.key+": ") {

@@ -22,19 +22,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// A mending says how a core opens a store that is damaged.
+// A mending describes how a core opens a damaged store.
 type mending struct {
-	aside   string            // folder for what is damaged
+	aside   string            // folder for damaged files
 	entries map[uint64][]byte // of the journal, from a backup
 	refill  *engine.Refill    // nil without a backup
 }
 
-// asideFolder returns where the damaged files of a data folder are kept this time.
+// asideFolder returns the folder for the damaged files of a data folder, named after the present
+// time.
 func asideFolder(dir string) string {
 	return filepath.Join(dir, "set-aside", clock.Now().UTC().Format("2006-01-02T150405Z"))
 }
 
-// RepairOptions say what a data folder is mended with.
+// RepairOptions are the inputs of a repair.
 type RepairOptions struct {
 	Config *config.Config
 	Dir    string    // the data folder
@@ -42,16 +43,17 @@ type RepairOptions struct {
 	Log    *slog.Logger
 }
 
-// Repair mends the data folder of a stopped node: it makes a store of all that can be
-// read of a damaged one, with what the backup has of the rest, and sets aside what is
-// damaged and makes itself anew. It never removes anything that cannot be read, and
-// leaves keys alone. The error wraps [store.ErrInUse] if the node runs.
+// Repair repairs the data folder of a stopped node. It makes a store from the readable part of a
+// damaged one, and from a backup of the rest. It sets aside damaged files that the node makes anew.
+// It never removes anything unreadable, and leaves keys alone. The error wraps [store.ErrInUse] if
+// the node runs.
 func Repair(ctx context.Context, o RepairOptions) (*client.Repair, error) {
 	before, err := Examine(ctx, o.Config, o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	r := &repair{RepairOptions: o, aside: asideFolder(o.Dir), out: &client.Repair{Before: before, Done: []string{}, Lost: []client.Doubt{}}}
+	r := &repair{RepairOptions: o, aside: asideFolder(o.Dir),
+		out: &client.Repair{Before: before, Done: []string{}, Lost: []client.Doubt{}}}
 	if before.Sound() {
 		r.out.After = before
 		return r.out, nil
@@ -71,7 +73,7 @@ func Repair(ctx context.Context, o RepairOptions) (*client.Repair, error) {
 	return r.out, err
 }
 
-// A repair is a Repair under way.
+// A repair is a Repair in progress.
 type repair struct {
 	RepairOptions
 	aside string
@@ -82,7 +84,7 @@ func (r *repair) done(format string, args ...any) {
 	r.out.Done = append(r.out.Done, fmt.Sprintf(format, args...))
 }
 
-// store mends the store by opening it.
+// store repairs the store by opening it.
 func (r *repair) store(ctx context.Context) (err error) {
 	damaged := false
 	for _, f := range r.out.Before.Faults {
@@ -105,7 +107,7 @@ func (r *repair) store(ctx context.Context) (err error) {
 		return err
 	}
 	for _, d := range doubtsOf(n.engine.Doubts()) {
-		if !slices.Contains(r.out.Before.Known, d) { // an earlier repair has said so
+		if !slices.Contains(r.out.Before.Known, d) { // an earlier repair has reported it
 			r.out.Lost = append(r.out.Lost, d)
 		}
 	}
@@ -113,8 +115,8 @@ func (r *repair) store(ctx context.Context) (err error) {
 	return n.close(ctx)
 }
 
-// backup opens a copy of the backup beside the store, from which that is refilled,
-// until end is called.
+// backup opens a copy of the backup next to the store, from which the store is refilled, until end
+// is called.
 func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), err error) {
 	temp, err := os.MkdirTemp(r.Dir, "doctor-")
 	end = func() { os.RemoveAll(temp) }
@@ -131,11 +133,14 @@ func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), e
 		return end, err
 	}
 	if found.Readable && info.From != found.Manifest.Incarnation {
-		return end, fmt.Errorf("%w: the backup is of the store %s, and this one is %s since it was restored or repaired: take a later backup, or restore this one whole",
-			store.ErrFormat, info.From, found.Manifest.Incarnation)
+		return end,
+			fmt.Errorf("%w: the backup is of the store %s, and this one is %s since it was restored or repaired: take a later backup, or restore this one whole",
+				store.ErrFormat, info.From, found.Manifest.Incarnation)
 	}
 	if found.Readable && info.LastIndex > found.LastIndex {
-		return end, fmt.Errorf("%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup", store.ErrFormat, info.LastIndex, found.LastIndex)
+		return end, fmt.Errorf(
+			"%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup",
+			store.ErrFormat, info.LastIndex, found.LastIndex)
 	}
 	st, err := store.Open(copied, store.Options{})
 	if err != nil {
@@ -180,7 +185,7 @@ func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), e
 	}, nil
 }
 
-// file mends what a fault outside of the store is about, if it is for a program to mend.
+// file repairs the cause of a fault outside of the store, if a program can.
 func (r *repair) file(f client.Fault) error {
 	switch f.Part {
 	case "folder":
@@ -212,8 +217,7 @@ func (r *repair) file(f client.Fault) error {
 	return nil
 }
 
-// setAside moves a file of a data folder to the folder aside, and reports whether there
-// was one.
+// setAside moves a file of a data folder to the folder aside, and reports whether there was one.
 func setAside(dir, aside, file string) (moved bool, err error) {
 	rel, err := filepath.Rel(dir, file)
 	if err != nil {
@@ -224,7 +228,7 @@ func setAside(dir, aside, file string) (moved bool, err error) {
 		return false, err
 	}
 	err = os.Rename(file, to)
-	if saved := ratelimit.SavedMark(file); saved != "" { // nobody misses what was set aside
+	if saved := ratelimit.SavedMark(file); saved != "" { // a file that was set aside must not be reported as missing
 		err = errors.Join(err, os.RemoveAll(saved))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -233,8 +237,8 @@ func setAside(dir, aside, file string) (moved bool, err error) {
 	return err == nil, err
 }
 
-// setAsideDamaged moves the files out of the way that would keep a node from starting and
-// that it can do without, for a node that is told to salvage what it can.
+// setAsideDamaged moves away damaged files that would keep a node from starting and that it can do
+// without. It is for a node that is started to salvage.
 func (n *core) setAsideDamaged(cfg *config.Config) error {
 	x := &examination{cfg: cfg, dir: n.dir, out: &client.Examination{}}
 	x.whitelist()
@@ -249,21 +253,22 @@ func (n *core) setAsideDamaged(cfg *config.Config) error {
 		} else if moved {
 			rel, _ := filepath.Rel(n.dir, f.File) // it has just been moved by that
 			n.noteParts(rel)
-			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem, "kept_in", n.mending.aside)
+			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem,
+				"kept_in", n.mending.aside)
 		}
 	}
 	return nil
 }
 
-// closeFolder shuts others out of the data folder, which is the node's own, and
-// refuses one in which a link leads elsewhere.
+// closeFolder denies other users access to the node's data folder. It returns an error if a link in
+// the folder leads elsewhere.
 func (n *core) closeFolder() error {
 	var errs []error
 	for _, p := range unsafePlaces(n.dir) {
 		switch {
 		case p.link:
 			errs = append(errs, fmt.Errorf("%s: %w: %s; %s", p.path, store.ErrPermission, p.what, p.advice))
-		case p.path == n.dir: // what is inside is out of reach once this is closed
+		case p.path == n.dir: // the contents are out of reach once this is closed
 			if err := os.Chmod(p.path, 0o700); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w: %s; %s", p.path, store.ErrPermission, p.what, p.advice))
 				continue

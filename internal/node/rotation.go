@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
-// switchRest is the pause between two tries to share anew under another secret.
+// switchRest is the pause between two attempts to share anew under another secret.
 const switchRest = 5 * time.Second
 
 // ChangeSecret implements [api.Pairing].
@@ -22,11 +22,12 @@ func (p *peers) ChangeSecret(_ context.Context, in client.NewSecret) (client.Sec
 		return client.SecretChange{}, err
 	}
 	n := mesh.NewRotation{After: time.Duration(in.Seconds * float64(time.Second))}
-	var other filter.Secret // any but those that the node has
+	var other filter.Secret // any but the node's present and former secrets
 	if in.Secret != "" {
 		raw, err := hex.DecodeString(in.Secret)
 		if err != nil || len(raw) != len(other) {
-			return client.SecretChange{}, fmt.Errorf("%w: a secret is %d hexadecimal digits", bulkhead.ErrMalformed, 2*len(other))
+			return client.SecretChange{}, fmt.Errorf("%w: a secret is %d hexadecimal digits", bulkhead.ErrMalformed,
+				2*len(other))
 		}
 		other = filter.Secret(raw)
 		n.Secret = &other
@@ -49,11 +50,13 @@ func (p *peers) KeepSecret(context.Context) (client.SecretChange, error) {
 }
 
 func secretChange(s *mesh.RotationStatus) client.SecretChange {
-	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done, Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...), Untold: append([]string{}, s.Untold...)}
+	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
+		Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...),
+		Untold: append([]string{}, s.Untold...)}
 }
 
-// switchSecret has the node count under another secret of its network, and share anew. It
-// does not wait until that is done: whoever calls it is a part of what ends meanwhile.
+// switchSecret makes the node count under another secret of its network, and share anew. It does
+// not wait until that is done: its caller is part of the mesh that ends.
 func (n *Node) switchSecret(secret filter.Secret) {
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
@@ -70,9 +73,11 @@ func (n *Node) follow(secret filter.Secret) {
 	if n.sharing.over || n.sharing.mesh == nil || n.secret() == secret {
 		return
 	}
-	ctx := context.Background() // half a change would be of no use to anybody
+	ctx := context.Background() // half a change would be of no use
 	if err := n.engine.CanRekey(secret); err != nil {
-		n.log.Error("ALERT: the network has another secret, which this node cannot take yet: it shares with those alone who have not, either", "network", fingerprint(secret), "err", err)
+		n.log.Error(
+			"ALERT: the network has another secret, which this node cannot take yet: it shares with those alone who have not, either",
+			"network", fingerprint(secret), "err", err)
 		return
 	}
 	n.quietMesh()
@@ -81,7 +86,8 @@ func (n *Node) follow(secret filter.Secret) {
 		err = mesh.ForgetInvitations(n.meshFolder())
 	}
 	if err != nil {
-		n.log.Error("ALERT: the network has another secret, which this node cannot take", "network", fingerprint(secret), "err", err)
+		n.log.Error("ALERT: the network has another secret, which this node cannot take", "network", fingerprint(secret),
+			"err", err)
 	}
 	for {
 		err := n.closeMesh()

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// joinAll has nodes join a hub.
+// joinAll makes nodes join a hub.
 func joinAll(t *testing.T, hub *Node, nodes ...*Node) {
 	t.Helper()
 	for _, n := range nodes {
@@ -35,15 +35,15 @@ func joinAll(t *testing.T, hub *Node, nodes ...*Node) {
 func network(t *testing.T, n *Node) client.Network {
 	t.Helper()
 	s, err := n.peers.Network(t.Context())
-	if err != nil && !errors.Is(err, api.ErrNoMesh) { // for a moment, while it begins anew
+	if err != nil && !errors.Is(err, api.ErrNoMesh) { // briefly, while it begins anew
 		t.Fatal(err)
 	}
 	return s
 }
 
-// TestRotateUnderTraffic: three nodes change the secret of their network while reports
-// come in. No report is refused and no answer is too small; at the end all show what a
-// plain map holds, of before, during and after.
+// TestRotateUnderTraffic has three nodes change the secret of their network while reports arrive.
+// No report is refused and no answer is too small. At the end all nodes have the counts of a plain
+// map, from before, during and after.
 func TestRotateUnderTraffic(t *testing.T) {
 	ctx := t.Context()
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
@@ -68,7 +68,9 @@ func TestRotateUnderTraffic(t *testing.T) {
 				want += counted[n][i].Load()
 			}
 			for k, n := range nodes {
-				nodetest.Await(t, fmt.Sprintf("%s: node %d shows %d of text %d", what, k, want, i), func() bool { return sees(t, n, text(i)) == want })
+				nodetest.Await(t, fmt.Sprintf("%s: node %d shows %d of text %d", what, k, want, i), func() bool {
+					return sees(t, n, text(i)) == want
+				})
 			}
 		}
 	}
@@ -84,7 +86,8 @@ func TestRotateUnderTraffic(t *testing.T) {
 					}
 					i := step % sigs
 					own := counted[k][i].Load()
-					if _, err := n.Clearinghouse().Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{text(i)}, Count: 2}); err != nil {
+					if _, err := n.Clearinghouse().Report(ctx,
+						bulkhead.Report{Signatures: []bulkhead.Signature{text(i)}, Count: 2}); err != nil {
 						t.Errorf("node %d refuses a report: %v", k, err)
 						return
 					}
@@ -114,7 +117,7 @@ func TestRotateUnderTraffic(t *testing.T) {
 	stop()
 	agree("before the change")
 
-	// One is away when it is time, and returns later.
+	// One node is away at the time, and returns later.
 	if err := stopCarol(); err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +145,11 @@ func TestRotateUnderTraffic(t *testing.T) {
 			t.Errorf("former secrets %v", got)
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(dirs[1], pastKeysFile)); err != nil || !strings.Contains(string(text), ofNetwork) {
+	if text, err := os.ReadFile(filepath.Join(dirs[1], pastKeysFile)); err != nil ||
+		!strings.Contains(string(text), ofNetwork) {
 		t.Errorf("%s: %q, %v", pastKeysFile, text, err)
 	}
-	// Who joins now has what is counted from now on, and the former secret from nobody.
+	// A node that joins now gets the counts from now on, and the former secret from no node.
 	late, _ := startIn(t, t.TempDir(), "")
 	joinAll(t, hub, late)
 	fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("fresh"))
@@ -165,15 +169,16 @@ func TestRotateUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestExpelledBeforeRotation: who was evicted goes on with what he had, and neither learns
-// the secret that is used from then on nor can look up what is counted under it.
+// TestExpelledBeforeRotation checks that an evicted node keeps its former counts, and neither
+// learns the new secret nor can look up counts under it.
 func TestExpelledBeforeRotation(t *testing.T) {
 	ctx := t.Context()
 	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
 	bob, _ := startIn(t, t.TempDir(), "")
 	eve, _ := startIn(t, t.TempDir(), "")
 	joinAll(t, hub, bob, eve)
-	old, fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("old")), bulkhead.MustSignature(bulkhead.Exact, []byte("fresh"))
+	old, fresh := bulkhead.MustSignature(bulkhead.Exact, []byte("old")), bulkhead.MustSignature(bulkhead.Exact,
+		[]byte("fresh"))
 	counts(t, bob, old, 3)
 	nodetest.Await(t, "all know", func() bool { return sees(t, hub, old) == 3 && sees(t, eve, old) == 3 })
 	if _, err := hub.peers.ChangeSecret(ctx, client.NewSecret{Seconds: 3600}); err != nil {
@@ -199,15 +204,19 @@ func TestExpelledBeforeRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodetest.Await(t, "both use it", func() bool { return fingerprint(hub.secret()) == s.To && fingerprint(bob.secret()) == s.To })
+	nodetest.Await(t, "both use it", func() bool {
+		return fingerprint(hub.secret()) == s.To && fingerprint(bob.secret()) == s.To
+	})
 	counts(t, hub, fresh, 5)
-	nodetest.Await(t, "the members share", func() bool { return sees(t, bob, fresh) == 5 && sees(t, bob, old) == 3 && sees(t, hub, old) == 3 })
+	nodetest.Await(t, "the members share", func() bool {
+		return sees(t, bob, fresh) == 5 && sees(t, bob, old) == 3 && sees(t, hub, old) == 3
+	})
 	if eve.secret() == hub.secret() || eve.engine.Knows(hub.secret().ID()) || sees(t, eve, fresh) != 0 {
 		t.Error("an expelled member has the new secret, or sees what is counted under it")
 	}
 }
 
-// TestSwitchRefused: what cannot be announced, and what a node cannot follow.
+// TestSwitchRefused checks which changes cannot be announced, and which a node cannot follow.
 func TestSwitchRefused(t *testing.T) {
 	ctx := context.Background()
 	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
@@ -227,7 +236,7 @@ func TestSwitchRefused(t *testing.T) {
 			t.Errorf("secret %q: %v", bad, err)
 		}
 	}
-	// A node that answers under three secrets already stays where it is, and says so.
+	// A node that answers under three secrets already stays where it is, and reports that.
 	if err := bob.rekeyAll(ctx, filter.Secret{1}); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +245,8 @@ func TestSwitchRefused(t *testing.T) {
 	if bob.secret() != was || bob.peers.mesh.Load() == nil {
 		t.Error("the node has left its network, or shares no more")
 	}
-	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err, bulkhead.ErrOverLimit) {
+	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err,
+		bulkhead.ErrOverLimit) {
 		t.Errorf("a fourth secret: %v", err)
 	}
 }

@@ -14,22 +14,21 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// pastKeysFile holds the secrets that the node counted under before, newest first, one a
-// line, as long as anything that was counted under them may be found: see
-// [engine.Engine.Rekey]. Those that the network of the present one had itself come first,
-// and say so.
+// pastKeysFile holds the secrets that the node counted under before, newest first, one a line, as
+// long as counts under them may be found: see [engine.Engine.Rekey]. Former secrets of the present
+// network come first, and are marked so.
 const pastKeysFile = "network.past"
 
 // ofNetwork follows a secret that the network had before.
 const ofNetwork = "network"
 
-// A past is the secrets of a node before the present one.
+// A past is the former secrets of a node.
 type past struct {
 	all    []filter.Secret // newest first
-	former int             // how many of them, from the first, the network had
+	former int             // how many of them, from the first, were the network's
 }
 
-// readPast returns the secrets of a data folder before the present one.
+// readPast returns the former secrets of a data folder.
 func readPast(dir string) (p past, err error) {
 	path := filepath.Join(dir, pastKeysFile)
 	text, err := ReadSecret(path)
@@ -43,7 +42,8 @@ func readPast(dir string) (p past, err error) {
 		text, shared := strings.CutSuffix(strings.TrimSpace(line), " "+ofNetwork)
 		raw, err := hex.DecodeString(text)
 		if err != nil || len(raw) != len(filter.Secret{}) {
-			return past{}, fmt.Errorf("%w: %s, line %d: want %d hexadecimal digits: put it back from a backup", bulkhead.ErrMalformed, path, i+1, 2*len(filter.Secret{}))
+			return past{}, fmt.Errorf("%w: %s, line %d: want %d hexadecimal digits: put it back from a backup",
+				bulkhead.ErrMalformed, path, i+1, 2*len(filter.Secret{}))
 		}
 		if shared && p.former == len(p.all) {
 			p.former++
@@ -64,7 +64,7 @@ func writePast(dir string, p past) error {
 	return writeSecret(filepath.Join(dir, pastKeysFile), strings.Join(lines, "\n"))
 }
 
-// loadSecrets reads the network's secret, or makes it, and those before.
+// loadSecrets reads the network's secret, or makes it, and the former secrets.
 func (n *core) loadSecrets() error {
 	var secret filter.Secret
 	err := loadKey(n.dir, networkKeyFile, secret[:])
@@ -78,9 +78,8 @@ func (n *core) loadSecrets() error {
 // secret returns the network's secret.
 func (n *core) secret() filter.Secret { return *n.present.Load() }
 
-// rekey makes the secret of another network the node's, while it runs: what was counted
-// until now goes on answering under the secret that it was counted with. On an error
-// nothing has changed.
+// rekey makes the secret of another network the node's, while it runs. Earlier counts remain
+// available under the secret that they were counted with. On an error nothing has changed.
 func (n *core) rekey(ctx context.Context, secret filter.Secret) error {
 	return n.exchange(ctx, secret, false)
 }
@@ -90,7 +89,7 @@ func (n *core) rekeyAll(ctx context.Context, secret filter.Secret) error {
 	return n.exchange(ctx, secret, true)
 }
 
-// exchange makes another secret the node's, and that of all members if all is true.
+// exchange makes another secret the node's, and the secret of all members if all is true.
 func (n *core) exchange(ctx context.Context, secret filter.Secret, all bool) error {
 	n.rekeying.Lock()
 	defer n.rekeying.Unlock()
@@ -101,8 +100,8 @@ func (n *core) exchange(ctx context.Context, secret filter.Secret, all bool) err
 	if err := n.engine.CanRekey(secret); err != nil {
 		return err
 	}
-	// A crash at any point leaves files with which everything is found: whatever is the
-	// secret, the others are among those before it.
+	// A crash at any point leaves files with which everything is found: whatever is the present
+	// secret, the others are among its predecessors.
 	past, change := past{all: append([]filter.Secret{before}, n.past.all...)}, n.engine.Rekey
 	if all {
 		past.former, change = 1+n.past.former, n.engine.RekeyAll
@@ -120,13 +119,13 @@ func (n *core) exchange(ctx context.Context, secret filter.Secret, all bool) err
 	n.past = past
 	n.present.Store(&secret)
 	n.stateMu.Lock()
-	n.stateAt = time.Time{} // it names the network
+	n.stateAt = time.Time{} // it has the network's fingerprint
 	n.stateMu.Unlock()
 	return nil
 }
 
-// forgetSecrets strikes the secrets out of the file under which nothing can be found any
-// more. The engine has written its last snapshot: no journal needs them either.
+// forgetSecrets removes from the file the secrets under which nothing can be found any more. The
+// engine has written its last snapshot, so no journal needs them either.
 func (n *core) forgetSecrets() error {
 	used := n.engine.Secrets()[1:]
 	if len(used) == len(n.past.all) {

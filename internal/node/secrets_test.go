@@ -12,12 +12,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// TestRekey: whatever a node has counted is found after its network's secret has changed,
-// while it runs and after its next start, and wherever a crash leaves the change.
+// TestRekey checks that all counts of a node are found after its network's secret has changed,
+// while it runs and after its next start, and wherever a crash interrupts the change.
 func TestRekey(t *testing.T) {
 	dir := t.TempDir()
 	n, stop := start(t, Options{Config: httpDoor(t), Dir: dir})
-	raw := []byte("From: ann@example.com\nSubject: offer\n\n" + strings.Repeat("an offer of many words that nobody wants to read ", 4) + "\n")
+	raw := []byte(
+		"From: ann@example.com\nSubject: offer\n\n" + strings.Repeat("an offer of many words that nobody wants to read ",
+			4) + "\n")
 	sight := func(n *Node, count uint32) {
 		t.Helper()
 		sigs, _, err := n.read(t.Context(), raw)
@@ -60,8 +62,8 @@ func TestRekey(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	// What a crash leaves: the old key with the list of what comes before the new one,
-	// and the new key where no generation is open under it.
+	// A crash leaves the old key with a list of the new key's predecessors, and the new key where
+	// no generation is open under it.
 	for i, write := range []func() error{
 		func() error { return writePast(dir, past{all: []filter.Secret{second, first}}) },
 		func() error { return writeKey(filepath.Join(dir, networkKeyFile), third[:]) },
@@ -77,7 +79,7 @@ func TestRekey(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 { // the next one begins where this one did
+		if i == 0 { // the next case begins where this one did
 			if past, err := readPast(dir); err != nil || len(past.all) != 1 {
 				t.Errorf("past %v, %v", past, err)
 			}
@@ -89,12 +91,14 @@ func TestRekey(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, pastKeysFile), []byte("nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Options{Config: httpDoor(t), Dir: dir}); !errors.Is(err, bulkhead.ErrMalformed) || !strings.Contains(err.Error(), "line 1") {
+	if _, err := Open(t.Context(), Options{Config: httpDoor(t), Dir: dir}); !errors.Is(err, bulkhead.ErrMalformed) ||
+		!strings.Contains(err.Error(), "line 1") {
 		t.Errorf("start with nonsense for past secrets: %v", err)
 	}
 }
 
-// TestRekeyRefused: a node that cannot change its secret says so and keeps the old one.
+// TestRekeyRefused checks that a node that cannot change its secret reports that and keeps the old
+// one.
 func TestRekeyRefused(t *testing.T) {
 	dir := t.TempDir()
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: dir})
@@ -107,14 +111,15 @@ func TestRekeyRefused(t *testing.T) {
 		t.Error(err)
 	}
 	var key filter.Secret
-	if err := ReadKey(filepath.Join(dir, networkKeyFile), key[:]); err != nil || key != (filter.Secret{1}) || n.secret() != key {
+	if err := ReadKey(filepath.Join(dir, networkKeyFile), key[:]); err != nil || key != (filter.Secret{1}) ||
+		n.secret() != key {
 		t.Errorf("key %v, %v", key, err)
 	}
 }
 
-// TestRekeyAll: what a node counted under a secret that its network had before is shared on,
-// after a restart and wherever a crash leaves the change; what it counted alone before it
-// joined is not.
+// TestRekeyAll checks that counts under a former secret of the network are still shared, after a
+// restart and wherever a crash interrupts the change. The node's counts from before it joined are
+// not shared.
 func TestRekeyAll(t *testing.T) {
 	dir := t.TempDir()
 	n, stop := start(t, Options{Config: httpDoor(t), Dir: dir})
@@ -168,10 +173,11 @@ func TestRekeyAll(t *testing.T) {
 	}
 }
 
-// FuzzReadPast: whatever the file holds, it is read as it is written, or not at all.
+// FuzzReadPast checks that any content of the file is read as it would be written, or refused.
 func FuzzReadPast(f *testing.F) {
 	one := strings.Repeat("0a", 16)
-	for _, text := range []string{"", one + "\n", one + " network\n" + one, one + "\n" + one + " network\n", "nonsense", one + " network network"} {
+	for _, text := range []string{"", one + "\n", one + " network\n" + one, one + "\n" + one + " network\n", "nonsense",
+		one + " network network"} {
 		f.Add(text)
 	}
 	dir := f.TempDir()

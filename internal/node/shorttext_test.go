@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/matrix"
 )
 
-// encrypted returns a mail of PGP/MIME from a person, whose one readable line all such mail has.
+// encrypted returns a PGP/MIME mail of a person. Its one readable line is common to all such mail.
 func encrypted(person int) []byte {
 	return fmt.Appendf(nil, "From: user%d@org%d.example\nSubject: ...\nMIME-Version: 1.0\n"+
 		"Content-Type: multipart/encrypted; boundary=b\n\n--b\nContent-Type: application/pgp-encrypted\n\nVersion: 1\n\n"+
@@ -16,8 +16,8 @@ func encrypted(person int) []byte {
 		person, person, strings.Repeat(fmt.Sprintf("%064x\n", person*7919), 15))
 }
 
-// TestShortTextListsNothing: what all mail of a kind has in common is not listed by a report
-// of one whole mail of that kind, and the report is refused.
+// TestShortTextListsNothing checks that a report of one whole mail does not list the content that
+// all mail of its kind has in common, and that the report is refused.
 func TestShortTextListsNothing(t *testing.T) {
 	m := newMatrix(t)
 	if err := m.Doors[0].Report(encrypted(1)); err == nil || !strings.Contains(err.Error(), "422") {

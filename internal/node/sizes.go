@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
-// checkSizes says whether the first generations of the books fit into the memory
-// of the machine, bytes; 0 if that is not known; and two of them into the memory of
-// their book. To ask the system for more ends a process.
+// checkSizes returns an error unless the first generations of the books fit into the memory of the
+// machine, in bytes, 0 if unknown, and two of them into the memory of their book. A process that
+// exhausts the memory is killed.
 func checkSizes(cfg *config.Config, memory uint64) error {
 	used := uint64(0)
 	for _, b := range []struct {
@@ -22,7 +22,8 @@ func checkSizes(cfg *config.Config, memory uint64) error {
 		opts     engine.BookOptions
 	}{
 		{"tally", cfg.Tally.Capacity, cfg.Tally.Error, cfg.Tally.Memory, engine.TallyBytes, tallyOf(cfg)},
-		{"blocklist", cfg.Blocklist.Capacity, cfg.Blocklist.Error, cfg.Blocklist.Memory, engine.BlocklistBytes, blocklistOf(cfg)},
+		{"blocklist", cfg.Blocklist.Capacity, cfg.Blocklist.Error, cfg.Blocklist.Memory, engine.BlocklistBytes,
+			blocklistOf(cfg)},
 	} {
 		size, err := b.size(b.opts)
 		if err != nil {
@@ -30,18 +31,20 @@ func checkSizes(cfg *config.Config, memory uint64) error {
 		}
 		needs := fmt.Sprintf("%d signatures at error rate %g need %s a generation", b.capacity, b.err, units.ByteSize(size))
 		if used += size; memory > 0 && used > memory {
-			return &config.Error{Key: b.name + ".capacity", Detail: fmt.Sprintf("%s, and this machine has %s of memory", needs, units.ByteSize(memory))}
+			return &config.Error{Key: b.name + ".capacity",
+				Detail: fmt.Sprintf("%s, and this machine has %s of memory", needs, units.ByteSize(memory))}
 		}
 		if b.bound > 0 && 2*size > uint64(b.bound) {
-			return &config.Error{Key: b.name + ".memory_bytes", Detail: fmt.Sprintf("%s, and two must fit into %s", needs, units.ByteSize(uint64(b.bound)))}
+			return &config.Error{Key: b.name + ".memory_bytes",
+				Detail: fmt.Sprintf("%s, and two must fit into %s", needs, units.ByteSize(uint64(b.bound)))}
 		}
 	}
 	return nil
 }
 
-// bookMemory returns the bound of a book whose first generation takes so much, on a
-// machine with so much memory, 0 if that is not known: as it is set, or a quarter of
-// the machine's, or no bound.
+// bookMemory returns the memory bound, in bytes, of a book with a first generation of first bytes,
+// on a machine with machine bytes of memory, 0 if unknown. It is the configured value, or a quarter
+// of the machine's memory, or no bound.
 func bookMemory(set int64, first, machine uint64) uint64 {
 	switch {
 	case set > 0:
@@ -52,8 +55,8 @@ func bookMemory(set int64, first, machine uint64) uint64 {
 	return max(machine/4, 2*first)
 }
 
-// booksOf returns the books of a configuration that checkSizes has found right, on
-// a machine with so much memory.
+// booksOf returns the books of a configuration that checkSizes has accepted, on a machine with that
+// much memory.
 func booksOf(cfg *config.Config, machine uint64) (tally, block engine.BookOptions, err error) {
 	tally, block = tallyOf(cfg), blocklistOf(cfg)
 	first, err := engine.TallyBytes(tally)

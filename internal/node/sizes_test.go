@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// TestCheckSizes: books that no machine of this size can hold are mistakes of the
-// configuration, where starting with them would end the process.
+// TestCheckSizes checks that books that no machine of this size can hold are errors of the
+// configuration. Starting with them would end the process.
 func TestCheckSizes(t *testing.T) {
 	const memory = 24 << 30
 	for _, tt := range []struct {
@@ -39,19 +39,21 @@ func TestCheckSizes(t *testing.T) {
 		case tt.key != "" && !strings.Contains(err.Error(), "signatures at error"):
 			t.Errorf("%q: %v does not say what needs so much", tt.file, err)
 		}
-		if err := checkSizes(cfg, 0); err != nil && !strings.Contains(err.Error(), "more than") && !strings.HasSuffix(tt.key, "memory_bytes") {
+		if err := checkSizes(cfg, 0); err != nil && !strings.Contains(err.Error(), "more than") &&
+			!strings.HasSuffix(tt.key, "memory_bytes") {
 			t.Errorf("%q on a machine of unknown size: %v", tt.file, err)
 		}
 	}
 }
 
-// TestBookMemory: a book may take a quarter of the machine, and always has room for
-// two generations of the size that was asked for.
+// TestBookMemory checks that a book may take a quarter of the machine's memory, and always has room
+// for two generations of the configured size.
 func TestBookMemory(t *testing.T) {
 	for _, tt := range []struct {
 		set                  int64
 		first, machine, want uint64
-	}{{0, 10 << 20, 1 << 30, 256 << 20}, {0, 200 << 20, 1 << 30, 400 << 20}, {0, 10 << 20, 0, 0}, {99 << 20, 10 << 20, 1 << 30, 99 << 20}} {
+	}{{0, 10 << 20, 1 << 30, 256 << 20}, {0, 200 << 20, 1 << 30, 400 << 20}, {0, 10 << 20, 0, 0},
+		{99 << 20, 10 << 20, 1 << 30, 99 << 20}} {
 		if got := bookMemory(tt.set, tt.first, tt.machine); got != tt.want {
 			t.Errorf("set %d, first %d, machine %d: %d, want %d", tt.set, tt.first, tt.machine, got, tt.want)
 		}

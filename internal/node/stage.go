@@ -7,32 +7,30 @@ import (
 	"sync"
 )
 
-// A stage is a part of a node that starts after the stages before it and stops
-// before them.
+// A stage is a part of a node that starts after the stages before it and stops before them.
 type stage struct {
 	name  string
 	start func(ctx context.Context, st *stage) error
 	tasks []task
-	// close frees what the stage holds, after all its tasks have ended; nil if
-	// there is nothing to free.
+	// close frees the resources of the stage, after all its tasks have ended; nil if there are
+	// none.
 	close func(ctx context.Context) error
 
 	end     context.CancelFunc // nil while nothing runs
 	running sync.WaitGroup
 	mu      sync.Mutex
-	errs    []error // of the tasks, once they have been told to end
+	errs    []error // of the tasks, once the stage is stopped
 }
 
 // A task runs while the node serves.
 type task struct {
 	name string
 	run  func(ctx context.Context) error // until ctx ends
-	// abandon frees what the task holds if it never runs; nil for nothing.
+	// abandon frees the resources of the task if it never runs; nil for none.
 	abandon func() error
 }
 
-// run starts all tasks. The first one of any stage that ends without being told to
-// is put into failed.
+// run starts all tasks. The first task of any stage that ends by itself sends its error to failed.
 func (st *stage) run(ctx context.Context, failed chan<- error) {
 	ctx, st.end = context.WithCancel(ctx)
 	for _, t := range st.tasks {

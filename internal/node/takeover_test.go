@@ -20,7 +20,8 @@ import (
 // openServer opens a server on a fresh folder, without doors.
 func openServer(t *testing.T, cfg *config.Config) *Node {
 	t.Helper()
-	s := &Node{core: newCore(cfg, filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)), registry: prometheus.NewRegistry()}
+	s := &Node{core: newCore(cfg, filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)),
+		registry: prometheus.NewRegistry()}
 	s.book = &accounts{core: s.core}
 	err := s.open(t.Context(), false)
 	if err != nil {
@@ -37,7 +38,7 @@ func openServer(t *testing.T, cfg *config.Config) *Node {
 	return s
 }
 
-// takeOver does what SIGHUP does with a configuration that was read.
+// takeOver applies a configuration as SIGHUP does.
 func takeOver(t *testing.T, s *Node, text string) {
 	t.Helper()
 	cfg, err := config.Parse([]byte(text))
@@ -53,8 +54,8 @@ func takeOver(t *testing.T, s *Node, text string) {
 	}
 }
 
-// TestTakeOverLimits lowers and lifts the rate of a client while a front door is
-// open: it must hold for that door too.
+// TestTakeOverLimits lowers and lifts the rate of a client while a front door is open: the rate
+// must also hold for that door.
 func TestTakeOverLimits(t *testing.T) {
 	s := openServer(t, config.Default())
 	o, err := s.openPolicy(t.Context(), "127.0.0.1:0")
@@ -90,7 +91,7 @@ func TestTakeOverLimits(t *testing.T) {
 		want int
 	}{
 		{"[limits]\nlimit_loopback = true\nrequests_per_second = 1e-6\nburst = 3\n", 3},
-		{"[limits]\nlimit_loopback = true\nrequests_per_second = 1e-6\nburst = 3\n", 0}, // the same: nothing is forgiven
+		{"[limits]\nlimit_loopback = true\nrequests_per_second = 1e-6\nburst = 3\n", 0}, // the same: nothing is restored
 		{"[limits]\nlimit_loopback = true\nrequests_per_second = 1e-6\nburst = 5\n", 5},
 		{"[limits]\nlimit_loopback = false\nrequests_per_second = 1e-6\nburst = 1\n", 10},
 		{"[limits]\nlimit_loopback = true\nrequests_per_second = 0\n", 10},
@@ -106,8 +107,7 @@ func TestTakeOverLimits(t *testing.T) {
 	}
 }
 
-// TestTakeOverLists gives a list to a node that began without any: the milter
-// must ask it.
+// TestTakeOverLists gives a list to a node that began without any: the milter must ask it.
 func TestTakeOverLists(t *testing.T) {
 	s := openServer(t, config.Default())
 	m, _, err := s.newMilter()
@@ -121,8 +121,7 @@ func TestTakeOverLists(t *testing.T) {
 	}
 }
 
-// buildList makes a list of one name, evil.example, in a folder and returns its
-// path.
+// buildList makes a list of one name, evil.example, in a folder and returns its path.
 func buildList(t *testing.T, dir string) string {
 	t.Helper()
 	text, list := filepath.Join(dir, "names.txt"), filepath.Join(dir, "bad.list")

@@ -7,14 +7,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// A certificate is that of the HTTP door. It is read again on SIGHUP: the files
-// are renewed every few weeks, and nodes run longer.
+// A certificate is the HTTP door's certificate. It is read again on SIGHUP: the files are renewed
+// every few weeks, and nodes run longer.
 type certificate struct {
 	pair atomic.Pointer[tls.Certificate]
 }
 
-// readCertificate reads the certificate that the HTTP door of a configuration
-// shows; nil if it shows none.
+// readCertificate reads the certificate of a configuration's HTTP door; nil if it has none.
 func readCertificate(cfg *config.Config) (*tls.Certificate, error) {
 	if cfg.HTTP.TLSCert == "" || cfg.Listen.HTTP == "" {
 		return nil, nil
@@ -26,7 +25,7 @@ func readCertificate(cfg *config.Config) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// config returns what a server shows the present certificate with.
+// config returns the TLS settings that present the current certificate.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil }}
 }

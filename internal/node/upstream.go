@@ -17,11 +17,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
 )
 
-// edgeCapacity is the size of an edge's books, signatures: nothing is counted there.
+// edgeCapacity is the size of an edge's books, in signatures: nothing is counted there.
 const edgeCapacity = 1000
 
-// asEdge returns cfg, with the smallest books if it is an edge's. The engine of an edge
-// keeps the accounts of its own doors.
+// asEdge returns cfg, with the smallest books if it is an edge's. The engine of an edge keeps the
+// accounts of its own doors.
 func asEdge(cfg *config.Config) *config.Config {
 	if cfg.Upstream.URL == "" {
 		return cfg
@@ -31,7 +31,7 @@ func asEdge(cfg *config.Config) *config.Config {
 	return &small
 }
 
-// startUpstream makes the doors of an edge use a remote node, not the engine.
+// startUpstream makes the doors of an edge use a remote node in place of the engine.
 func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	u := n.cfg.Load().Upstream
 	if u.URL == "" {
@@ -81,7 +81,7 @@ func (b *bearer) prepare(cfg *config.Config) (takeOver func() error, err error) 
 	}, err
 }
 
-// readToken returns what is in the token file, "" if none is named.
+// readToken returns the content of the token file, "" if none is configured.
 func readToken(u *config.Upstream) (string, error) {
 	if u.TokenFile == "" {
 		return "", nil
@@ -111,9 +111,10 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.Transport.RoundTrip(r)
 }
 
-// upstreamOf returns the client of an upstream. Its connections are kept.
+// upstreamOf returns the client of an upstream. It keeps its connections open.
 func upstreamOf(u *config.Upstream, token *bearer) *client.Client {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8,
+		IdleConnTimeout: time.Minute}
 	return &client.Client{Server: u.URL, HTTP: &http.Client{
 		Transport: &carrier{transport, token},
 		// A redirect does not come from a node, and must not get the token.
@@ -121,7 +122,7 @@ func upstreamOf(u *config.Upstream, token *bearer) *client.Client {
 	}}
 }
 
-// An upstreamCollector is the share of an edge in /metrics.
+// An upstreamCollector collects the metrics of an edge.
 type upstreamCollector struct {
 	edge             *edge.Edge
 	up, other, total *prometheus.Desc
@@ -129,10 +130,14 @@ type upstreamCollector struct {
 
 func newUpstreamCollector(e *edge.Edge) *upstreamCollector {
 	return &upstreamCollector{
-		edge:  e,
-		up:    prometheus.NewDesc("bulkhead_upstream_up", "1 if the upstream answered when it was last asked, or else 0.", nil, nil),
-		other: prometheus.NewDesc("bulkhead_upstream_other_network", "1 if the upstream has another network secret, so that near copies are not recognised, or else 0.", nil, nil),
-		total: prometheus.NewDesc("bulkhead_upstream_total", "Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).", []string{"what"}, nil),
+		edge: e,
+		up: prometheus.NewDesc("bulkhead_upstream_up", "1 if the upstream answered when it was last asked, or else 0.",
+			nil, nil),
+		other: prometheus.NewDesc("bulkhead_upstream_other_network",
+			"1 if the upstream has another network secret, so that near copies are not recognised, or else 0.", nil, nil),
+		total: prometheus.NewDesc("bulkhead_upstream_total",
+			"Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).",
+			[]string{"what"}, nil),
 	}
 }
 
@@ -155,7 +160,8 @@ func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.up, c.edge.Up())
 	gauge(c.other, c.edge.OtherNetwork())
 	s := &c.edge.Stats
-	for what, v := range map[string]*atomic.Int64{"request": &s.Requests, "cached": &s.Cached, "fail_open": &s.FailOpen, "temporary": &s.Temporary} {
+	for what, v := range map[string]*atomic.Int64{"request": &s.Requests, "cached": &s.Cached, "fail_open": &s.FailOpen,
+		"temporary": &s.Temporary} {
 		ch <- prometheus.MustNewConstMetric(c.total, prometheus.CounterValue, float64(v.Load()), what)
 	}
 }

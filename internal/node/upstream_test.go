@@ -15,12 +15,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 )
 
-// TestEdge runs two nodes, one the edge of the other: what is reported at a door of
-// the edge is known at the upstream and, by it, at every door of the edge. When the
-// upstream is gone the edge's doors still answer, and acknowledge nothing.
+// TestEdge runs two nodes, one the edge of the other. A report at a door of the edge is known at
+// the upstream and, through it, at every door of the edge. When the upstream is gone, the edge's
+// doors still answer, and acknowledge nothing.
 func TestEdge(t *testing.T) {
 	log := &journal{}
-	node, stop := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(t.TempDir(), "up")})
+	node, stop := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
+		Dir: filepath.Join(t.TempDir(), "up")})
 	web := address(t, node, "http")
 	upstream := fmt.Sprintf("[upstream]\nurl = %q\ntoken_file = %q\n", web, node.AdminTokenFile())
 	n, _ := start(t, Options{Config: everyDoor(t, upstream), Dir: filepath.Join(t.TempDir(), "edge"), Log: slog.New(log)})
@@ -48,7 +49,8 @@ func TestEdge(t *testing.T) {
 	if r, err := door.Do(t.Context(), pyzor.OpCheck, sig); err != nil || r.Values["Count"] == "0" {
 		t.Errorf("at the door for Pyzor: %+v, %v; want what was reported", r, err)
 	}
-	if _, text := get(t, address(t, n, "http")+"/metrics"); !strings.Contains(text, "bulkhead_upstream_up 1") || strings.Contains(text, `bulkhead_upstream_total{what="request"} 0`) {
+	if _, text := get(t, address(t, n, "http")+"/metrics"); !strings.Contains(text, "bulkhead_upstream_up 1") ||
+		strings.Contains(text, `bulkhead_upstream_total{what="request"} 0`) {
 		t.Errorf("metrics:\n%s", text)
 	}
 
@@ -64,7 +66,8 @@ func TestEdge(t *testing.T) {
 	if r, err := door.Do(t.Context(), pyzor.OpCheck, sig); err != nil || r.Values["Count"] != "0" {
 		t.Errorf("at the door for Pyzor, without the upstream: %+v, %v", r, err)
 	}
-	if _, text := get(t, address(t, n, "http")+"/metrics"); !strings.Contains(text, "bulkhead_upstream_up 0") || strings.Contains(text, `bulkhead_upstream_total{what="fail_open"} 0`) {
+	if _, text := get(t, address(t, n, "http")+"/metrics"); !strings.Contains(text, "bulkhead_upstream_up 0") ||
+		strings.Contains(text, `bulkhead_upstream_total{what="fail_open"} 0`) {
 		t.Errorf("metrics:\n%s", text)
 	}
 	if away := log.count("the upstream is unreachable"); away != 1 {
@@ -72,8 +75,8 @@ func TestEdge(t *testing.T) {
 	}
 }
 
-// TestEdgeNetwork: near copies of what was reported at the upstream are recognised at
-// an edge that has its secret. Without, they are not, and the edge says so.
+// TestEdgeNetwork checks that near copies of mail reported at the upstream are recognised at an
+// edge that has its secret. Without the secret they are not, and the edge reports that.
 func TestEdgeNetwork(t *testing.T) {
 	dir := t.TempDir()
 	up, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(dir, "up")})
@@ -82,13 +85,15 @@ func TestEdgeNetwork(t *testing.T) {
 		words = append(words, fmt.Sprintf("%c%c%cword", 'a'+i%26, 'b'+i/26, 'c'+i%7))
 	}
 	mail := func(name string) []byte {
-		return []byte("Subject: offer\n\n" + strings.Join(words[:90], " ") + " " + name + " " + strings.Join(words[90:], " ") + "\n")
+		return []byte("Subject: offer\n\n" + strings.Join(words[:90], " ") + " " + name + " " + strings.Join(words[90:],
+			" ") + "\n")
 	}
 	sigs, _, err := up.read(t.Context(), mail("hither"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := up.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil {
+	if _, err := up.Clearinghouse().Report(t.Context(),
+		bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	secret, own := filepath.Join(dir, "secret"), up.secret()
@@ -132,12 +137,14 @@ func TestEdgeNetwork(t *testing.T) {
 			_, text := get(t, address(t, n, "http")+"/metrics")
 			return strings.Contains(text, metric)
 		})
-		nodetest.Await(t, fmt.Sprintf("%d lines on it in the log", lines), func() bool { return log.count("another network secret") == lines })
+		nodetest.Await(t, fmt.Sprintf("%d lines on it in the log", lines), func() bool {
+			return log.count("another network secret") == lines
+		})
 	}
 }
 
-// TestEdgeToken: a token that was changed at the upstream is taken over while the edge
-// runs; a file that holds none changes nothing.
+// TestEdgeToken checks that a token changed at the upstream is applied while the edge runs, and
+// that a file without a token changes nothing.
 func TestEdgeToken(t *testing.T) {
 	dir := t.TempDir()
 	up, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: filepath.Join(dir, "up")})
@@ -153,7 +160,8 @@ func TestEdgeToken(t *testing.T) {
 		}
 	}
 	write("a token that was changed")
-	cfg := parse(t, fmt.Sprintf("[listen]\nhttp = \"127.0.0.1:0\"\n[upstream]\nurl = %q\ntoken_file = %q\n", address(t, up, "http"), file))
+	cfg := parse(t, fmt.Sprintf("[listen]\nhttp = \"127.0.0.1:0\"\n[upstream]\nurl = %q\ntoken_file = %q\n",
+		address(t, up, "http"), file))
 	n, _ := start(t, Options{Config: cfg, Dir: filepath.Join(dir, "edge")})
 	sig := bulkhead.MustSignature(bulkhead.Exact, make([]byte, 20))
 	report := func() error {

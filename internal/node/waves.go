@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// wavePatience is how long a page waits for what has just been written to be read.
+// wavePatience is how long a page waits for the latest entries to be read.
 const wavePatience = 50 * time.Millisecond
 
 // Waves implements [api.History].
@@ -55,8 +55,10 @@ func waveOf(w *logbook.Wave) client.Wave {
 	return client.Wave{
 		ID: int64(w.ID), First: w.First, Last: w.Last, Messages: w.Messages,
 		Spam: w.Votes[logbook.CalledSpam], Ham: w.Votes[logbook.CalledHam], Revoked: w.Votes[logbook.Withdrawn],
-		Class: w.Class.String(), Confidence: w.Confidence, Entry: int64(w.Entry), Slot: int64(w.Slot / time.Second), Growth: w.Growth,
-		Doors: namedCounts(w.Doors), Senders: namedCounts(w.Senders), Domains: namedCounts(w.Domains), Reporters: namedCounts(w.Reporters),
+		Class: w.Class.String(), Confidence: w.Confidence, Entry: int64(w.Entry), Slot: int64(w.Slot / time.Second),
+		Growth: w.Growth,
+		Doors:  namedCounts(w.Doors), Senders: namedCounts(w.Senders), Domains: namedCounts(w.Domains),
+		Reporters: namedCounts(w.Reporters),
 	}
 }
 
@@ -80,7 +82,7 @@ func (h mailHistory) Wave(ctx context.Context, id int64) (client.WaveDetail, boo
 		return out, true, err
 	}
 	out.Subject = e.Subject
-	// Behind the history and the memory of messages: who looks sends no mail.
+	// Ask behind the history and the memory of messages: looking at a wave is not sending mail.
 	v, err := h.judge.Check(ctx, bulkhead.Query{Signatures: e.Signatures()})
 	if err != nil {
 		return out, true, err
@@ -89,14 +91,14 @@ func (h mailHistory) Wave(ctx context.Context, id int64) (client.WaveDetail, boo
 	return out, true, nil
 }
 
-// sparedFile is the file of what administrators put on the whitelist, in the data
-// folder; maxSpared limits how many signatures it has.
+// sparedFile is the file of an administrator's whitelist entries, in the data folder. maxSpared
+// bounds the number of signatures in it.
 const (
 	sparedFile = "whitelist.json"
 	maxSpared  = 10_000
 )
 
-// spared is the whitelist beside that of the configuration. It implements
+// spared is the administrator's whitelist, in addition to the configured one. It implements
 // [api.Whitelist].
 type spared struct {
 	core *core
@@ -127,7 +129,7 @@ func (c *spared) with(cfg *config.Config, all []client.Cleared) (*engine.Whiteli
 	return whitelistOf(&w)
 }
 
-// whitelist returns the one that is in force with a configuration.
+// whitelist returns the effective whitelist with a configuration.
 func (c *spared) whitelist(cfg *config.Config) (*engine.Whitelist, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,16 +13,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// campaign is a changed copy of one text.
+// campaign returns a changed copy of one text.
 func campaign(i int) []byte {
-	return fmt.Appendf(nil, "From: Shop <news%[1]d@shop.example.com>\r\nMessage-ID: <w%[1]d@shop.example.com>\r\nSubject: Watches\r\n\r\n"+
-		"Dear customer %[1]d, our warehouse sells wonderful golden watches for a fraction of their price this week only.\r\n"+
-		"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n", i*7919)
+	return fmt.Appendf(
+		nil, "From: Shop <news%[1]d@shop.example.com>\r\nMessage-ID: <w%[1]d@shop.example.com>\r\nSubject: Watches\r\n\r\n"+
+			"Dear customer %[1]d, our warehouse sells wonderful golden watches for a fraction of their price this week only.\r\n"+
+			"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n", i*7919)
 }
 
-// TestWavesOfMail: changed copies of one text are one wave, which is explained, listed,
-// revoked and put on the whitelist; others are not in it. After a restart the wave and the
-// whitelist are there again, and who looks at a wave adds nothing to it.
+// TestWavesOfMail checks that changed copies of one text are one wave, which is explained, listed,
+// revoked and whitelisted, and that other mail is not in it. The wave and the whitelist survive a
+// restart, and looking at a wave adds nothing to it.
 func TestWavesOfMail(t *testing.T) {
 	dir := t.TempDir()
 	c, stop := historyNode(t, dir, "")
@@ -43,12 +44,14 @@ func TestWavesOfMail(t *testing.T) {
 		return page.Waves[0]
 	}
 	w := only()
-	if w.Messages != 5 || w.Class != "unknown" || len(w.Doors) != 1 || w.Doors[0].Name != "http" || len(w.Senders) != 1 || w.Senders[0].Count != 5 || len(w.Domains) == 0 {
+	if w.Messages != 5 || w.Class != "unknown" || len(w.Doors) != 1 || w.Doors[0].Name != "http" ||
+		len(w.Senders) != 1 || w.Senders[0].Count != 5 || len(w.Domains) == 0 {
 		t.Errorf("wave %+v", w)
 	}
 	for range 2 {
 		d, err := c.Wave(t.Context(), w.ID)
-		if err != nil || d.Verdict == nil || d.Verdict.Class != "unknown" || len(d.Verdict.Findings) < 20 || d.Wave.Messages != 5 {
+		if err != nil || d.Verdict == nil || d.Verdict.Class != "unknown" || len(d.Verdict.Findings) < 20 ||
+			d.Wave.Messages != 5 {
 			t.Fatalf("detail %+v, %v", d, err)
 		}
 	}
@@ -103,23 +106,27 @@ func TestWavesOfMail(t *testing.T) {
 	if _, err := c.Clear(t.Context(), client.Clear{Entry: 1}); statusOf(err) != http.StatusNotFound {
 		t.Errorf("an unknown entry: %v", err)
 	}
-	if _, err := c.Waves(t.Context(), client.WaveQuery{Sort: "colour"}); statusOf(err) != http.StatusUnprocessableEntity && statusOf(err) != http.StatusBadRequest {
+	if _, err := c.Waves(t.Context(),
+		client.WaveQuery{Sort: "colour"}); statusOf(err) != http.StatusUnprocessableEntity &&
+		statusOf(err) != http.StatusBadRequest {
 		t.Errorf("an unknown order: %v", err)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	// A damaged whitelist is no reason to forget what was cleared.
+	// A damaged whitelist must not drop the cleared signatures.
 	if err := os.WriteFile(filepath.Join(dir, sparedFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: dir}); err == nil || !strings.Contains(err.Error(), sparedFile) {
+	if _, err := Open(t.Context(),
+		Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), sparedFile) {
 		t.Errorf("with a damaged whitelist: %v", err)
 	}
 }
 
-// TestWavesPage: the page shows waves, explains one, and its buttons list, revoke and
-// white-list.
+// TestWavesPage checks that the page lists waves and explains one, and that its buttons list,
+// revoke and whitelist.
 func TestWavesPage(t *testing.T) {
 	base, admin, _ := pagesOf(t)
 	b := newBrowser(t, base)
@@ -145,7 +152,8 @@ func TestWavesPage(t *testing.T) {
 		return url.Values{"id": {id}, "entry": {strconv.FormatInt(w.Entry, 10)}, "do": {do}, "note": {"ours"}}
 	}
 	status, page = b.get("/waves?id=" + id)
-	wants(t, "one wave", status, page, 200, "20 bands: 0 listed", "Changed copies of the text", "It is spam", "White-list this text", "Growth")
+	wants(t, "one wave", status, page, 200, "20 bands: 0 listed", "Changed copies of the text", "It is spam",
+		"White-list this text", "Growth")
 	status, page = b.form("/waves", form("spam"))
 	wants(t, "listed", status, page, 200, "Voted spam", "20 listed", "1 spam vote", "20 bands: 20 listed")
 	status, page = b.form("/waves", form("revoke"))

@@ -14,26 +14,26 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// weightsFile is the file of what accounts' votes were worth, in the data folder. It has
-// the accounts that are worth something, up to maxWeighed of them, and of each the latest
-// maxWeights times at which that changed.
+// weightsFile is the file of accounts' weights over time, in the data folder. It has up to
+// maxWeighed accounts whose weight has been above zero, and for each the latest maxWeights times at
+// which the weight changed.
 const (
 	weightsFile  = "weights.json"
 	weighedEvery = time.Hour
 	maxWeighed   = 1000
 	maxWeights   = 64
-	weightStep   = 0.005 // less is no change
+	weightStep   = 0.005 // a smaller difference is no change
 )
 
-// weights is the worth of accounts over time. The zero value notes nothing. Its methods
-// may be called concurrently.
+// weights holds the weights of accounts over time. The zero value records nothing. Its methods may
+// be called concurrently.
 type weights struct {
 	mu    sync.Mutex
 	path  string
 	known map[string][]client.Weight
 }
 
-// open reads the file. What cannot be read begins anew.
+// open reads the file. An unreadable file begins anew.
 func (w *weights) open(dir string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +46,7 @@ func (w *weights) open(dir string) error {
 	return err
 }
 
-// note notes the worth of all accounts at a time, and writes the file if any changed.
+// note records the weights of all accounts at a time, and writes the file if any changed.
 func (w *weights) note(now time.Time, worth map[string]float64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *weights) all() []client.Weights {
 // Weights implements [api.Users].
 func (a *accounts) Weights(context.Context) []client.Weights { return a.core.weights.all() }
 
-// noteWeights notes the worth of all accounts now.
+// noteWeights records the present weights of all accounts.
 func (n *core) noteWeights() {
 	worth := make(map[string]float64)
 	for _, account := range n.engine.Accounts().All() {
@@ -107,7 +107,7 @@ func (n *core) noteWeights() {
 	}
 }
 
-// watchWeights notes it now and every hour, until ctx ends.
+// watchWeights records the weights now and every hour, until ctx ends.
 func (n *core) watchWeights(ctx context.Context) error {
 	tick := time.NewTicker(weighedEvery)
 	defer tick.Stop()

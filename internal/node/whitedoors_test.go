@@ -26,7 +26,7 @@ const newsletterBody = "Dear reader, the library is open on Sundays from now on,
 const newsletter = "Authentication-Results: mx.example.com; dkim=pass header.d=library.example.org\r\n" +
 	"From: Library <news@library.example.org>\r\nTo: bob@example.com\r\nSubject: news\r\nMessage-ID: <1@library.example.org>\r\n\r\n"
 
-// say sends a request to a door and returns all that it says.
+// say sends a request to a door and returns the whole answer.
 func say(t *testing.T, address, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -46,14 +46,14 @@ func say(t *testing.T, address, request string) string {
 	return string(reply)
 }
 
-// TestEveryDoorObeysTheWhitelist reports a newsletter, and lets every door tell
-// that it is listed; then a whitelist has it, and no door may any more.
+// TestEveryDoorObeysTheWhitelist reports a newsletter, and expects every door to report it as
+// listed. Then it is whitelisted, and no door may.
 func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	raw := strings.ReplaceAll(newsletter, "\r\n", "\n") + "\n" + newsletterBody
 	raw = strings.ReplaceAll(strings.Replace(raw, "\n\n\n", "\n\n", 1), "\n", "\r\n")
 	cfg := config.Default()
-	cfg.Dccifd.Verify = false // a test asks no DNS
+	cfg.Dccifd.Verify = false // a test makes no DNS queries
 	s := openServer(t, cfg)
 	var running []chan error
 	address := make(map[string]string)
@@ -109,7 +109,8 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 	body := of[bulkhead.DCCBody]
 	checksums := []dcc.Checksum{{Type: dccsum.TypeBody, Sum: [16]byte(body.Sum())}}
 	local := bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
-	if _, err := s.engine.Report(ctx, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+	if _, err := s.engine.Report(ctx,
+		bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	if err := fuzzyClient.Write(ctx, [64]byte(text.Sum()), nil, 1, 100); err != nil {

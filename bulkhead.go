@@ -113,7 +113,8 @@ type Query struct {
 type Report struct {
 	Signatures []Signature
 	Vote       Vote
-	Count      uint32 // recipients of a sighting; 0 means 1; Many and more mean Many. A vote, and a stranger's sighting, is one
+	// recipients of a sighting; 0 means 1; Many and more mean Many. A vote, and a stranger's sighting, is one
+	Count uint32
 	// Recipients are the mailboxes to which the message of a sighting is delivered,
 	// as [Mailbox] writes them and as far as the door knows them. A sighting by the
 	// node or a trusted account is a delivery: each recipient counts once a day,
@@ -157,9 +158,10 @@ func Mailbox(address string) string {
 
 // A Receipt says what a report did. Counts are numbers of signatures.
 type Receipt struct {
-	Counted     int // counted by this report
-	Duplicate   int // counted before for this reporter in this generation
-	Pending     int // waiting for more trust: votes that are counted and judge nothing yet, sightings of strangers beyond those that count
+	Counted   int // counted by this report
+	Duplicate int // counted before for this reporter in this generation
+	// waiting for more trust: votes that are counted and judge nothing yet, sightings of strangers beyond those that count
+	Pending     int
 	Listed      int // newly on the blocklist
 	Revoked     int // newly off the blocklist
 	Whitelisted int // not counted: the sender or the signature is whitelisted

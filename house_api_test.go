@@ -43,7 +43,9 @@ func publicPackages(t *testing.T) []*types.Package {
 			names = append(names, p.ImportPath)
 		}
 	}
-	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
 	var all []*types.Package
 	for _, name := range names {
 		p, err := imp.Import(name)
@@ -205,7 +207,8 @@ func TestPublicAPINotices(t *testing.T) {
 		return types.NewStruct([]*types.Var{types.NewField(token.NoPos, pkg, name, typ, embedded)}, nil)
 	}
 	function := func(in, out types.Type) types.Type {
-		return types.NewSignatureType(nil, nil, nil, types.NewTuple(types.NewVar(token.NoPos, pkg, "", in)), types.NewTuple(types.NewVar(token.NoPos, pkg, "", out)), false)
+		return types.NewSignatureType(nil, nil, nil, types.NewTuple(types.NewVar(token.NoPos, pkg, "", in)),
+			types.NewTuple(types.NewVar(token.NoPos, pkg, "", out)), false)
 	}
 	number := types.Typ[types.Int]
 	unexported := types.NewNamed(types.NewTypeName(token.NoPos, pkg, "inner", nil), field("Field", hidden, false), nil)
@@ -213,14 +216,15 @@ func TestPublicAPINotices(t *testing.T) {
 		typ  types.Type
 		want int
 	}{
-		"the type itself":      {hidden, 1},
-		"pointer":              {types.NewPointer(hidden), 1},
-		"field":                {field("Field", types.NewSlice(hidden), false), 1},
-		"unexported field":     {field("field", hidden, false), 0},
-		"embedded":             {field("inner", unexported, true), 1},
-		"parameter":            {function(hidden, number), 1},
-		"result":               {function(number, types.NewMap(number, hidden)), 1},
-		"interface":            {types.NewInterfaceType([]*types.Func{types.NewFunc(token.NoPos, pkg, "Do", function(number, hidden).(*types.Signature))}, nil), 1},
+		"the type itself":  {hidden, 1},
+		"pointer":          {types.NewPointer(hidden), 1},
+		"field":            {field("Field", types.NewSlice(hidden), false), 1},
+		"unexported field": {field("field", hidden, false), 0},
+		"embedded":         {field("inner", unexported, true), 1},
+		"parameter":        {function(hidden, number), 1},
+		"result":           {function(number, types.NewMap(number, hidden)), 1},
+		"interface": {types.NewInterfaceType([]*types.Func{types.NewFunc(token.NoPos, pkg, "Do",
+			function(number, hidden).(*types.Signature))}, nil), 1},
 		"alias":                {types.NewAlias(types.NewTypeName(token.NoPos, pkg, "Alias", nil), hidden), 1},
 		"result of unexported": {function(number, unexported), 1},
 		"embedded pointer":     {field("Hidden", types.NewPointer(hidden), true), 1},

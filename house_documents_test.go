@@ -63,7 +63,8 @@ func TestSpecificationTables(t *testing.T) {
 	}{
 		{"docs/specs/razor2.md", "razor2/signatures.tsv", regexp.MustCompile(`(?m)^[^#].*\t(\S+)$`), 9},
 		{"docs/specs/pyzor.md", "pyzor/digests.txt", regexp.MustCompile(`(?m)^([0-9a-f]{40}) `), 11},
-		{"docs/specs/rspamd-fuzzy.md", "rspamd-fuzzy/digests.txt", regexp.MustCompile(`(?m)^([0-9a-f]{10})[0-9a-f]{118} `), 7},
+		{"docs/specs/rspamd-fuzzy.md", "rspamd-fuzzy/digests.txt", regexp.MustCompile(`(?m)^([0-9a-f]{10})[0-9a-f]{118} `),
+			7},
 	}
 	for _, tt := range tests {
 		document, err := os.ReadFile(tt.document)

@@ -126,7 +126,8 @@ func NewSignature(scheme Scheme, sum []byte) (Signature, error) {
 		return Signature{}, fmt.Errorf("%w: signature without a valid scheme", ErrMalformed)
 	}
 	if len(sum) == 0 || len(sum) > MaxSignature {
-		return Signature{}, fmt.Errorf("%w: %s signature of %d bytes, want 1 to %d", ErrMalformed, scheme, len(sum), MaxSignature)
+		return Signature{}, fmt.Errorf("%w: %s signature of %d bytes, want 1 to %d", ErrMalformed, scheme, len(sum),
+			MaxSignature)
 	}
 	s := Signature{scheme: scheme, n: uint8(len(sum))}
 	copy(s.sum[:], sum)
@@ -171,7 +172,8 @@ func ParseSignature(text string) (Signature, error) {
 		return Signature{}, err
 	}
 	if len(digits) > 2*MaxSignature {
-		return Signature{}, fmt.Errorf("%w: %s signature of %d hex digits, limit %d", ErrMalformed, scheme, len(digits), 2*MaxSignature)
+		return Signature{}, fmt.Errorf("%w: %s signature of %d hex digits, limit %d", ErrMalformed,
+			scheme, len(digits), 2*MaxSignature)
 	}
 	sum, err := hex.DecodeString(digits)
 	if err != nil {

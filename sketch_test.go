@@ -11,7 +11,8 @@ import (
 func TestSketch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		samples := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Sample {
-			return Sample{rapid.Uint64Max(1<<48-1).Draw(t, "value"), SampleKind(rapid.Uint8Max(uint8(numSampleKinds)-1).Draw(t, "kind"))}
+			return Sample{rapid.Uint64Max(1<<48-1).Draw(t, "value"),
+				SampleKind(rapid.Uint8Max(uint8(numSampleKinds)-1).Draw(t, "kind"))}
 		}), 0, 60).Draw(t, "samples")
 		sigs := AppendSketch(nil, samples)
 		var got []Sample

@@ -26,11 +26,13 @@ func testUnknown(d desk) {
 		d.Errorf("class %v, want unknown", v.Class)
 	}
 	for i, f := range v.Findings {
-		if f.Known() || f.Signature != sig(1+i) || !f.First.IsZero() || !f.Last.IsZero() || f.Bulk || f.Contested || f.Confidence != 0 {
+		if f.Known() || f.Signature != sig(1+i) || !f.First.IsZero() || !f.Last.IsZero() || f.Bulk ||
+			f.Contested || f.Confidence != 0 {
 			d.Errorf("finding %d: %+v, want nothing", i, f)
 		}
 	}
-	if v.Unwanted() || v.Judged != bulkhead.Unjudged || v.Sightings+v.SpamVotes+v.HamVotes != 0 || !v.First.IsZero() || v.Whitelisted != "" {
+	if v.Unwanted() || v.Judged != bulkhead.Unjudged || v.Sightings+v.SpamVotes+v.HamVotes != 0 ||
+		!v.First.IsZero() || v.Whitelisted != "" {
 		d.Errorf("verdict %+v, want nothing known", v)
 	}
 	if v.Threshold == 0 || len(v.Reasons) == 0 {
@@ -46,7 +48,8 @@ func testSightings(d desk) {
 		}
 		want += max(n, 1)
 		f := d.finding(1)
-		if f.Sightings != want || f.Spam+f.Ham != 0 || f.Judged != bulkhead.Unjudged || f.First.IsZero() || f.Last.Before(f.First) {
+		if f.Sightings != want || f.Spam+f.Ham != 0 || f.Judged != bulkhead.Unjudged ||
+			f.First.IsZero() || f.Last.Before(f.First) {
 			d.Errorf("%+v, want %d sightings and no more", f, want)
 		}
 	}
@@ -143,7 +146,8 @@ func testLatest(d desk) {
 		for _, step := range []struct {
 			vote bulkhead.Vote
 			want bulkhead.Judgement
-		}{{bulkhead.Spam, bulkhead.JudgedSpam}, {bulkhead.Revocation, bulkhead.Revoked}, {bulkhead.Spam, bulkhead.JudgedSpam}, {bulkhead.Ham, bulkhead.Revoked}} {
+		}{{bulkhead.Spam, bulkhead.JudgedSpam}, {bulkhead.Revocation, bulkhead.Revoked}, {bulkhead.Spam, bulkhead.JudgedSpam},
+			{bulkhead.Ham, bulkhead.Revoked}} {
 			got := d.vote(step.vote, 1)
 			listed, revoked := 0, 0
 			if step.want == bulkhead.JudgedSpam {
@@ -155,7 +159,8 @@ func testLatest(d desk) {
 				d.Errorf("round %d, %v: receipt %+v", round, step.vote, got)
 			}
 			v := d.check(sig(1))
-			if f := v.Findings[0]; f.Judged != step.want || v.Judged != step.want || v.Spam() != (step.want == bulkhead.JudgedSpam) {
+			if f := v.Findings[0]; f.Judged != step.want || v.Judged != step.want ||
+				v.Spam() != (step.want == bulkhead.JudgedSpam) {
 				d.Errorf("round %d, after %v: judged %v, verdict %v; want %v", round, step.vote, f.Judged, v.Judged, step.want)
 			}
 		}

@@ -160,7 +160,8 @@ func same(a, b bulkhead.Finding) bool {
 // refused reports whether err is one that a clearinghouse refuses a request with.
 func refused(err error) bool {
 	for _, reason := range []error{
-		bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrGeometry, bulkhead.ErrReadOnly,
+		bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit,
+		bulkhead.ErrGeometry, bulkhead.ErrReadOnly,
 	} {
 		if errors.Is(err, reason) {
 			return true

@@ -15,13 +15,15 @@ func (c *Client) RateLimits(ctx context.Context) ([]RateLimit, error) {
 // ApplyRateLimits counts one event, given by attributes of the Postfix policy
 // protocol.
 func (c *Client) ApplyRateLimits(ctx context.Context, attributes map[string]string) (*RateDecision, error) {
-	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits", body: RateRequest{Attributes: attributes}})
+	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits",
+		body: RateRequest{Attributes: attributes}})
 }
 
 // PeekRateLimits is ApplyRateLimits without counting anything: the rates are those
 // without this event.
 func (c *Client) PeekRateLimits(ctx context.Context, attributes map[string]string) (*RateDecision, error) {
-	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits", body: RateRequest{Attributes: attributes, Readonly: true}})
+	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits",
+		body: RateRequest{Attributes: attributes, Readonly: true}})
 }
 
 // RateKeys returns what is counted for one key, in all rules if rule is "". It needs

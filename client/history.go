@@ -77,7 +77,8 @@ func (c *Client) Clear(ctx context.Context, clear Clear) ([]Cleared, error) {
 
 // Unclear takes a signature off that whitelist; administrators only.
 func (c *Client) Unclear(ctx context.Context, s bulkhead.Signature) error {
-	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: "/v1/whitelist", query: url.Values{"signature": {s.String()}}})
+	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: "/v1/whitelist",
+		query: url.Values{"signature": {s.String()}}})
 	return err
 }
 

@@ -162,7 +162,8 @@ func reportOf(r *bulkhead.Report) (Report, error) {
 	}
 	return Report{
 		Signatures: r.Signatures, Vote: r.Vote.String(), Count: r.Count, Recipients: recipientsOf(r.Vote, r.Recipients),
-		Trap: r.Trap && r.Vote == bulkhead.Spam, Source: sourceOf(&r.Source), Reporter: stranger(r.Reporter.Addr), User: r.Reporter.User, ID: r.ID,
+		Trap: r.Trap && r.Vote == bulkhead.Spam, Source: sourceOf(&r.Source), Reporter: stranger(r.Reporter.Addr),
+		User: r.Reporter.User, ID: r.ID,
 	}, nil
 }
 

@@ -44,7 +44,8 @@ func (s *Source) Bulkhead() bulkhead.Source {
 // sourceOf returns what a node judges by. What is only remembered stays where the message
 // was seen.
 func sourceOf(s *bulkhead.Source) *Source {
-	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.From == "" && s.ClaimedSender == "" && s.ClaimedListID == "" {
+	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.From == "" &&
+		s.ClaimedSender == "" && s.ClaimedListID == "" {
 		return nil
 	}
 	out := Source(*s)

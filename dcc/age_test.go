@@ -57,7 +57,8 @@ func TestDeleteAges(t *testing.T) {
 // deletion returns the counters that a DELETE of a checksum raises.
 func deletion(c *Checksum) []bulkhead.Signature {
 	return []bulkhead.Signature{
-		targets.of(c, ledger.Part{Kind: ledger.Taken}), claims.of(c, ledger.Part{Kind: ledger.Taken}), targets.of(c, ledger.Part{Kind: ledger.Deletes}),
+		targets.of(c, ledger.Part{Kind: ledger.Taken}), claims.of(c, ledger.Part{Kind: ledger.Taken}),
+		targets.of(c, ledger.Part{Kind: ledger.Deletes}),
 	}
 }
 

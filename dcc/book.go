@@ -166,7 +166,8 @@ func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally
 // then the other counters of those with any. own holds for each checksum the targets
 // that the caller's report has just added: if nobody else has counted it, there is no
 // second look-up. nil stands for zeroes. The tallies are valid until the next call.
-func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counters []bulkhead.Signature, own []uint32) ([]tally, error) {
+func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counters []bulkhead.Signature,
+	own []uint32) ([]tally, error) {
 	a.known, a.more, a.tallies = a.known[:0], a.more[:0], a.tallies[:0]
 	if len(sums) == 0 {
 		return nil, nil
@@ -182,7 +183,8 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counte
 			continue
 		}
 		a.known = append(a.known, i)
-		a.more = append(a.more, claims.of(c, ledger.Part{Kind: ledger.Added}), claimsAgain.of(c, ledger.Part{Kind: ledger.Added}))
+		a.more = append(a.more, claims.of(c, ledger.Part{Kind: ledger.Added}),
+			claimsAgain.of(c, ledger.Part{Kind: ledger.Added}))
 		if taken {
 			a.more = append(a.more, targets.of(c, ledger.Part{Kind: ledger.Taken}),
 				claims.of(c, ledger.Part{Kind: ledger.Taken}), targets.of(c, ledger.Part{Kind: ledger.Deletes}))

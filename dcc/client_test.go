@@ -76,7 +76,8 @@ func TestDialRefuses(t *testing.T) {
 			c.Close()
 		}
 	}
-	if _, err := Dial(t.Context(), "127.0.0.1:nothing", AnonymousID, ""); err == nil || !strings.HasPrefix(err.Error(), "dcc: ") {
+	if _, err := Dial(t.Context(), "127.0.0.1:nothing", AnonymousID, ""); err == nil ||
+		!strings.HasPrefix(err.Error(), "dcc: ") {
 		t.Errorf("an address that is none: %v", err)
 	}
 }
@@ -104,7 +105,8 @@ func TestClientReads(t *testing.T) {
 		{"error without a text", Error, nil, "", "answer ERROR, want OK"},
 		{"totals", Answer, totals, "totals", ""},
 		{"too few totals", Answer, totals[:8], "totals", "ANSWER of 8 bytes to 2 checksums"},
-		{"too many totals", Answer, append(totals[:len(totals):len(totals)], totals...), "totals", "ANSWER of 32 bytes to 2 checksums"},
+		{"too many totals", Answer, append(totals[:len(totals):len(totals)], totals...), "totals",
+			"ANSWER of 32 bytes to 2 checksums"},
 		{"OK to a query", OK, brand, "totals", "answer OK, want ANSWER"},
 		{"error to a query", Error, []byte("no\x00"), "totals", `the server says "no"`},
 	} {
@@ -115,7 +117,8 @@ func TestClientReads(t *testing.T) {
 			copy(other[len(other)-signatureSize:], sum[:])
 			short := reply(request, Error, goldenPasword, []byte("cut\x00"))
 			return [][]byte{
-				{}, short[:minPacket-1], short[:len(short)-1], other, reply(request, Error, "wrong", []byte("forged\x00")), // none is the answer
+				// none is the answer
+				{}, short[:minPacket-1], short[:len(short)-1], other, reply(request, Error, "wrong", []byte("forged\x00")),
 				reply(request, tt.op, goldenPasword, tt.body),
 			}
 		}), goldenClient, goldenPasword)

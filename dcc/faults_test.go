@@ -120,7 +120,8 @@ func TestTogetherAged(t *testing.T) {
 	address := serve(t, s)
 	c, admin := dial(t, address, goldenClient, goldenPasword), dial(t, address, 101, "serverpass")
 	ctx := t.Context()
-	body, fuz1, fuz2 := Checksum{digests.TypeBody, [16]byte{1}}, Checksum{digests.TypeFuz1, [16]byte{2}}, Checksum{digests.TypeFuz2, [16]byte{3}}
+	body, fuz1, fuz2 := Checksum{digests.TypeBody, [16]byte{1}}, Checksum{digests.TypeFuz1,
+		[16]byte{2}}, Checksum{digests.TypeFuz2, [16]byte{3}}
 	must := func(_ []Total, err error) {
 		t.Helper()
 		if err != nil {
@@ -161,7 +162,8 @@ func TestBatch(t *testing.T) {
 		{6, []Checksum{{digests.TypeBody, [16]byte{1}}}},
 	} {
 		it := &item{in: &door.Packet{}, client: netip.MustParseAddrPort("127.0.0.1:99")}
-		if got := s.read(it, rawPacket(MaxVersion, Report, AnonymousID, [16]byte{byte(i)}, appendChecksums(nil, r.targets, r.sums)), s.Now()); got != answerLater {
+		if got := s.read(it, rawPacket(MaxVersion, Report, AnonymousID, [16]byte{byte(i)},
+			appendChecksums(nil, r.targets, r.sums)), s.Now()); got != answerLater {
 			t.Fatalf("report %d: %v", i, got)
 		}
 		b.items = append(b.items, it)
@@ -169,7 +171,8 @@ func TestBatch(t *testing.T) {
 	if _, err := s.count(b, new(asking)); err != nil || errors.Join(b.errs...) != nil {
 		t.Fatal(err, b.errs)
 	}
-	sums := []Checksum{{digests.TypeBody, [16]byte{1}}, {digests.TypeFuz1, [16]byte{2}}, {digests.TypeBody, [16]byte{3}}, {digests.TypeFuz2, [16]byte{4}}}
+	sums := []Checksum{{digests.TypeBody, [16]byte{1}}, {digests.TypeFuz1, [16]byte{2}}, {digests.TypeBody, [16]byte{3}},
+		{digests.TypeFuz2, [16]byte{4}}}
 	got, err := s.book.tallies(t.Context(), new(asking), sums)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +191,8 @@ func TestStats(t *testing.T) {
 	}
 	readOnly := bulkhead.ErrReadOnly
 	body := appendChecksums(nil, 1, goldenChecksums(t)[1:2])
-	spamBody, rep := appendChecksums(nil, targetsSpam|3, goldenChecksums(t)[1:2]), appendChecksums(nil, targetsRep|3, goldenChecksums(t)[1:2])
+	spamBody, rep := appendChecksums(nil, targetsSpam|3, goldenChecksums(t)[1:2]), appendChecksums(nil,
+		targetsRep|3, goldenChecksums(t)[1:2])
 	for _, tt := range []struct {
 		name     string
 		err      error // of the node
@@ -204,14 +208,17 @@ func TestStats(t *testing.T) {
 		{"unknown client", nil, NOP, goldenClient + 1, goldenPasword, nil, stats{nops: 1, anonymous: 1, badPassword: 1}},
 		{"query", nil, Query, goldenClient, goldenPasword, body, stats{queries: 1}},
 		{"report", nil, Report, goldenClient, goldenPasword, body, stats{reports: 1}},
-		{"report of nothing", nil, Report, goldenClient, goldenPasword, appendChecksums(nil, 0, goldenChecksums(t)), stats{queries: 1}},
+		{"report of nothing", nil, Report, goldenClient, goldenPasword, appendChecksums(nil, 0, goldenChecksums(t)),
+			stats{queries: 1}},
 		{"report of spam", nil, Report, goldenClient, goldenPasword, spamBody, stats{reports: 1, spam: 1}},
 		{"by reputation", nil, Report, goldenClient, goldenPasword, rep, stats{reports: 1, spam: 1}},
 		{"DELETE", nil, Delete, 101, "serverpass", nil, stats{deletes: 1}},
-		{"statistics", nil, Admin, goldenClient, goldenPasword, []byte{0, 0, 0, 0, 0, 0, 0, 1, adminStats, 0, 0, 0}, stats{admin: 1}},
+		{"statistics", nil, Admin, goldenClient, goldenPasword, []byte{0, 0, 0, 0, 0, 0, 0, 1, adminStats, 0, 0, 0},
+			stats{admin: 1}},
 		{"broken", nil, NOP, goldenClient, goldenPasword, []byte{1}, stats{malformed: 1}},
 		{"report to a node that takes none", readOnly, Report, goldenClient, goldenPasword, body, stats{faults: 1}},
-		{"query of a node with a fault", prototest.ErrFault, Query, goldenClient, goldenPasword, body, stats{queries: 1, faults: 1}},
+		{"query of a node with a fault", prototest.ErrFault, Query, goldenClient, goldenPasword,
+			body, stats{queries: 1, faults: 1}},
 	} {
 		s := goldenServer()
 		s.Clearinghouse = &prototest.House{Err: tt.err}
@@ -236,7 +243,8 @@ func TestStats(t *testing.T) {
 		}
 		st := &s.Stats
 		got := stats{
-			st.NOPs.Load(), st.Queries.Load(), st.Reports.Load(), st.Repeated.Load(), st.Spam.Load(), st.Deletes.Load(), st.Admin.Load(),
+			st.NOPs.Load(), st.Queries.Load(), st.Reports.Load(), st.Repeated.Load(), st.Spam.Load(),
+			st.Deletes.Load(), st.Admin.Load(),
 			st.Anonymous.Load(), st.BadPassword.Load(), st.Malformed.Load(), st.Limited.Load(), st.Faults.Load(),
 		}
 		if got != tt.want {
@@ -255,7 +263,8 @@ func TestReadOnlyIsSaid(t *testing.T) {
 		want string
 	}{{bulkhead.ErrReadOnly, "temporarily read-only"}, {prototest.ErrFault, "internal error"}} {
 		c := dial(t, serve(t, &Server{Clearinghouse: &prototest.House{Err: tt.err}}), AnonymousID, "")
-		if _, err := c.Report(t.Context(), 1, false, goldenChecksums(t)); err == nil || !strings.Contains(err.Error(), `"`+tt.want+`"`) {
+		if _, err := c.Report(t.Context(), 1, false, goldenChecksums(t)); err == nil ||
+			!strings.Contains(err.Error(), `"`+tt.want+`"`) {
 			t.Errorf("%v: %v, want %q", tt.err, err, tt.want)
 		}
 	}

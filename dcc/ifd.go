@@ -48,7 +48,8 @@ type Ifd struct {
 	// With it, the answer rests on a verdict on the whole message, and its delivery
 	// or spam report counts for all front doors. nil means that only the DCC
 	// checksums count.
-	Signatures func(ctx context.Context, message []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error)
+	Signatures func(ctx context.Context, message []byte, sender string, client netip.Addr) ([]bulkhead.Signature,
+		bulkhead.Source, error)
 	// Cleared reports whether the clearinghouse's own whitelist matches a message, by
 	// the envelope's sender, the client (which may be invalid) and the header and, if
 	// signatures is set, by its signatures, which takes longer. Its error is that of

@@ -42,7 +42,8 @@ func (s *Ifd) judge(ctx context.Context, m *mailing) {
 	if len(w.sigs) == 0 || m.spam {
 		return // the caller, or one of its lists, has said what it is
 	}
-	v, err := s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: m.allSignatures(s.kept(m)), Source: w.source, Reporter: m.who})
+	v, err := s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: m.allSignatures(s.kept(m)),
+		Source: w.source, Reporter: m.who})
 	if err != nil {
 		s.Log.Error("message not judged", "err", err)
 		m.failed = true

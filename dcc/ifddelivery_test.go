@@ -39,7 +39,8 @@ func wholeIfd(t *testing.T, house bulkhead.Clearinghouse) *Ifd {
 	sigs := []bulkhead.Signature{evilLink, ifdBody(t, ifdMessage), alice}
 	return &Ifd{
 		Clearinghouse: house, Brand: "b",
-		Signatures: func(_ context.Context, _ []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
+		Signatures: func(_ context.Context, _ []byte, sender string, client netip.Addr) ([]bulkhead.Signature,
+			bulkhead.Source, error) {
 			return sigs, bulkhead.Source{Sender: sender, Client: client, DKIM: []string{"example.org"}}, nil
 		},
 	}
@@ -65,7 +66,8 @@ func TestIfdDelivers(t *testing.T) {
 		mailboxes                 []string
 	}{
 		{"one", "header", "Bob+shops@Example.net", 1, []string{"bob@example.net"}},
-		{"two, one of them twice", "header", "bob@example.net\n<bob+x@example.net>\ncarol@example.net", 3, []string{"bob@example.net", "carol@example.net"}},
+		{"two, one of them twice", "header", "bob@example.net\n<bob+x@example.net>\ncarol@example.net", 3,
+			[]string{"bob@example.net", "carol@example.net"}},
 		{"nobody knows whom", "cksums grey-off", "unknown", 1, nil},
 		{"one of two is not named", "header", "bob@example.net\nunknown", 2, nil},
 		{"as rspamd has it", "header", "test@example.com", 1, nil},
@@ -95,7 +97,8 @@ func TestIfdDelivers(t *testing.T) {
 			}
 			want := []bulkhead.Report{{
 				Signatures: []bulkhead.Signature{evilLink, alice}, Count: tt.count, Recipients: tt.mailboxes,
-				Source:   bulkhead.Source{Sender: "alice@example.org", Client: netip.MustParseAddr("192.0.2.7"), DKIM: []string{"example.org"}},
+				Source: bulkhead.Source{Sender: "alice@example.org", Client: netip.MustParseAddr("192.0.2.7"),
+					DKIM: []string{"example.org"}},
 				Reporter: delivered[0].Reporter, ID: delivered[0].ID,
 			}}
 			if !reflect.DeepEqual(delivered, want) {
@@ -144,16 +147,21 @@ func TestIfdVerdict(t *testing.T) {
 		want       string
 	}{
 		{"unknown", nil, bulkhead.Signature{}, "header", cmn, "A\nA\nX-DCC-b-Metrics: vm 101; " + once + "\n\n"},
-		{"spam by its link", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", cmn, "R\nR\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
-		{"spam by its link, asked", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header query", cmn, "R\nR\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
-		{"spam, nothing is refused", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", nil, "A\nA\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
-		{"spam, other types are refused", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", map[digests.Type]uint32{digests.TypeFrom: 1}, "A\nA\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
+		{"spam by its link", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", cmn,
+			"R\nR\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
+		{"spam by its link, asked", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header query", cmn,
+			"R\nR\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
+		{"spam, nothing is refused", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", nil,
+			"A\nA\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
+		{"spam, other types are refused", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header",
+			map[digests.Type]uint32{digests.TypeFrom: 1}, "A\nA\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
 		{"suspected", nil, evilLink, "header", cmn, "A\nA\nX-DCC-b-Metrics: vm 101; " + once + "\n\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			house := &prototest.House{Suspected: map[bulkhead.Signature]bool{tt.suspected: true}}
 			for _, sig := range tt.spam {
-				if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Vote: bulkhead.Spam}); err != nil {
+				if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sig},
+					Vote: bulkhead.Spam}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -166,7 +174,8 @@ func TestIfdVerdict(t *testing.T) {
 	}
 	// Its white list, too, has all signatures.
 	house := &prototest.House{White: map[bulkhead.Signature]bool{alice: true}}
-	if got, want := serveIfd(t, wholeIfd(t, house))(ifdRequestText("header", "bob@example.net")), "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"; got != want || sightings(t, house, body) != 0 {
+	if got, want := serveIfd(t, wholeIfd(t, house))(ifdRequestText("header",
+		"bob@example.net")), "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"; got != want || sightings(t, house, body) != 0 {
 		t.Errorf("whitelisted: %q, want %q", got, want)
 	}
 }
@@ -187,15 +196,18 @@ func (h milder) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 func TestIfdSuspectedIsNotMany(t *testing.T) {
 	house := milder{new(prototest.House)}
 	ask := serveIfd(t, wholeIfd(t, house))
-	if got, want := ask(ifdRequestText("header spam", "bob@example.net")), "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"; got != want {
+	if got, want := ask(ifdRequestText("header spam",
+		"bob@example.net")), "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"; got != want {
 		t.Errorf("reported: %q, want %q", got, want)
 	}
-	if got, want := ask(ifdRequestText("header query", "bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
+	if got, want := ask(ifdRequestText("header query",
+		"bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
 		t.Errorf("suspected: %q, want %q", got, want)
 	}
 	// Without the whole message the checksums speak for it.
 	ask = serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
-	if got, want := ask(ifdRequestText("header query", "bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=many Fuz1=many\n\n"; got != want {
+	if got, want := ask(ifdRequestText("header query",
+		"bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=many Fuz1=many\n\n"; got != want {
 		t.Errorf("by its checksums: %q, want %q", got, want)
 	}
 }
@@ -247,7 +259,8 @@ func TestIfdReason(t *testing.T) {
 			t.Errorf("comment(%q) = %q, want %q", reason, got, want)
 		}
 	}
-	for _, m := range []metrics{{listed: true}, {listed: true, sums: []countedSum{{Sum: digests.Sum{Type: digests.TypeFuz1}}}}} {
+	for _, m := range []metrics{{listed: true}, {listed: true,
+		sums: []countedSum{{Sum: digests.Sum{Type: digests.TypeFuz1}}}}} {
 		if got := m.header(); !strings.Contains(got, "Body=many") {
 			t.Errorf("header of a listed message without Body: %q", got)
 		}
@@ -258,7 +271,8 @@ func TestIfdReason(t *testing.T) {
 // for one text, Body equal ones only.
 func TestIfdCountsNearCopies(t *testing.T) {
 	house := &prototest.House{Threshold: 1000}
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{evilLink}, Count: 25}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{evilLink},
+		Count: 25}); err != nil {
 		t.Fatal(err)
 	}
 	ask := serveIfd(t, wholeIfd(t, house))

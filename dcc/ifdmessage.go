@@ -91,7 +91,8 @@ func (s *Ifd) reportedText(m *mailing) string {
 // whitelist names as our own.
 func (s *Ifd) findClient(m *mailing) {
 	q := m.request
-	m.opt = digests.Options{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, BothRules: true, Words: s.Words}
+	m.opt = digests.Options{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules,
+		BothRules: true, Words: s.Words}
 	received := receivedOf(m.message)
 	next := func() bool {
 		for len(received) > 0 {

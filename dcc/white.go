@@ -388,7 +388,8 @@ func parseThreshold(kind, text string) (map[digests.Type]uint32, error) {
 		}
 	}
 	if strings.EqualFold(kind, "cmn") {
-		return map[digests.Type]uint32{digests.TypeBody: uint32(n), digests.TypeFuz1: uint32(n), digests.TypeFuz2: uint32(n)}, nil
+		return map[digests.Type]uint32{digests.TypeBody: uint32(n), digests.TypeFuz1: uint32(n),
+			digests.TypeFuz2: uint32(n)}, nil
 	}
 	t, err := parseWhiteType(strings.ToLower(kind))
 	if err != nil {

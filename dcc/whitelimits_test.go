@@ -201,7 +201,8 @@ func TestWhiteUserNames(t *testing.T) {
 	}
 	folder["whiteclnt"], folder["x/y/whiteclnt"] = folder["x/whiteclnt"], folder["x/whiteclnt"]
 	w := &WhiteFiles{Folder: folder}
-	for name, want := range map[string]bool{longest: true, longest + "u": false, "a.b": true, "...": true, ".": false, "..": false, "": false, "x/y": false, "x/": false, "x\x00": false, "\xff": false, "nobody": false} {
+	for name, want := range map[string]bool{longest: true, longest + "u": false, "a.b": true, "...": true, ".": false,
+		"..": false, "": false, "x/y": false, "x/": false, "x\x00": false, "\xff": false, "nobody": false} {
 		if got := w.User(name) != nil; got != want {
 			t.Errorf("%.20q of %d bytes has a list: %v, want %v", name, len(name), got, want)
 		}
@@ -233,7 +234,8 @@ func TestServerWhiteCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Whitelist: func() *Whitelist { return list }}), AnonymousID, "")
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Whitelist: func() *Whitelist { return list }}),
+		AnonymousID, "")
 	got, err := c.Query(t.Context(), []Checksum{{digests.TypeBody, [16]byte{15: 1}}, {digests.TypeFuz1, [16]byte{15: 1}}})
 	wantTotals(t, "of the list", got, err, Total{7, 7}, Total{0, 0})
 }
@@ -245,7 +247,8 @@ func TestBrands(t *testing.T) {
 		"a`": false, "{": false, "@": false, "[": false, "/": false, ":": false, "a b": false,
 	} {
 		err := (&Server{Clearinghouse: new(prototest.House), Brand: brand}).prepare()
-		if ifd := (&Ifd{Clearinghouse: new(prototest.House), Brand: brand}).prepare(); (err == nil) != want || (ifd == nil) != want {
+		if ifd := (&Ifd{Clearinghouse: new(prototest.House), Brand: brand}).prepare(); (err == nil) != want ||
+			(ifd == nil) != want {
 			t.Errorf("%q: %v, %v, want it taken: %v", brand, err, ifd, want)
 		}
 	}
@@ -275,9 +278,12 @@ func TestGreylistBounds(t *testing.T) {
 		{"before the embargo ends", []time.Duration{0, 9 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEmbargo}},
 		{"when it ends", []time.Duration{0, 10 * time.Second, 0}, []GreyAnswer{GreyEmbargo, GreyEnded, GreyPass}},
 		{"at the end of the window", []time.Duration{0, 99 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEnded}},
-		{"after the window", []time.Duration{0, 100 * time.Second, 10 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEmbargo, GreyEnded}},
-		{"while it is remembered", []time.Duration{0, 10 * time.Second, 999 * time.Second, 999 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEnded, GreyPass, GreyPass}},
-		{"forgotten", []time.Duration{0, 10 * time.Second, 1000 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEnded, GreyEmbargo}},
+		{"after the window", []time.Duration{0, 100 * time.Second, 10 * time.Second},
+			[]GreyAnswer{GreyEmbargo, GreyEmbargo, GreyEnded}},
+		{"while it is remembered", []time.Duration{0, 10 * time.Second, 999 * time.Second, 999 * time.Second},
+			[]GreyAnswer{GreyEmbargo, GreyEnded, GreyPass, GreyPass}},
+		{"forgotten", []time.Duration{0, 10 * time.Second, 1000 * time.Second},
+			[]GreyAnswer{GreyEmbargo, GreyEnded, GreyEmbargo}},
 	} {
 		g := &Greylist{Embargo: 10 * time.Second, Window: 100 * time.Second, White: 1000 * time.Second}
 		now := start

@@ -42,14 +42,18 @@ func cookieOf(t *testing.T, out []byte) (dnsmessage.Message, []byte) {
 // proves is at most 1.5 times as large, and what is listed is told nevertheless.
 func TestReflection(t *testing.T) {
 	s := newServer(t)
-	names := []string{"evil.example.bl.example.com.", "good.example.bl.example.com.", "x.bl.example.com.", "bl.example.com.",
-		"7.2.0.192.ip.bl.example.com.", "1.2.0.192.ip.bl.example.com.", "192.ip.bl.example.com.", "test.bl.example.com.", "example.net.", "."}
+	names := []string{"evil.example.bl.example.com.", "good.example.bl.example.com.",
+		"x.bl.example.com.", "bl.example.com.",
+		"7.2.0.192.ip.bl.example.com.", "1.2.0.192.ip.bl.example.com.", "192.ip.bl.example.com.",
+		"test.bl.example.com.", "example.net.", "."}
 	largest := 0.0
 	for _, name := range names {
-		for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeTXT, dnsmessage.TypeSOA, dnsmessage.TypeNS, dnsmessage.TypeALL, dnsmessage.TypeMX} {
+		for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeTXT, dnsmessage.TypeSOA, dnsmessage.TypeNS,
+			dnsmessage.TypeALL, dnsmessage.TypeMX} {
 			for _, msg := range [][]byte{
 				pack(t, name, kind, 0), pack(t, name, kind, 4096), pack(t, name, kind, 4096)[:20],
-				withCookie(pack(t, name, kind, 0), []byte("8 bytes.")), withCookie(pack(t, name, kind, 0), []byte("8 bytes, and what is not ours ")),
+				withCookie(pack(t, name, kind, 0), []byte("8 bytes.")),
+				withCookie(pack(t, name, kind, 0), []byte("8 bytes, and what is not ours ")),
 				withCookie(pack(t, name, kind, 0), []byte("short")),
 			} {
 				out := s.answer(nil, msg, stranger, maxUDP)
@@ -69,10 +73,12 @@ func TestReflection(t *testing.T) {
 	if len(m.Answers) != 1 || m.Truncated {
 		t.Errorf("a hit: %+v", m)
 	}
-	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[1], dnsmessage.TypeA, 0), stranger, maxUDP)); m.RCode != dnsmessage.RCodeNameError || m.Truncated {
+	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[1], dnsmessage.TypeA, 0), stranger,
+		maxUDP)); m.RCode != dnsmessage.RCodeNameError || m.Truncated {
 		t.Errorf("a miss: %+v", m)
 	}
-	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[0], dnsmessage.TypeTXT, 0), stranger, maxUDP)); len(m.Answers) != 0 || !m.Truncated {
+	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[0], dnsmessage.TypeTXT, 0), stranger,
+		maxUDP)); len(m.Answers) != 0 || !m.Truncated {
 		t.Errorf("a reason: %+v", m)
 	}
 	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[0], dnsmessage.TypeTXT, 0), stranger, maxTCP)); len(m.Answers) != 1 {
@@ -87,7 +93,8 @@ func TestCookies(t *testing.T) {
 	s := newServer(t)
 	reason := pack(t, "evil.example.bl.example.com.", dnsmessage.TypeTXT, 0)
 	m, sent := cookieOf(t, s.answer(nil, withCookie(reason, []byte("client 1")), stranger, maxUDP))
-	if len(m.Answers) != 0 || !m.Truncated || len(sent) != clientCookieSize+serverCookieSize || string(sent[:8]) != "client 1" {
+	if len(m.Answers) != 0 || !m.Truncated || len(sent) != clientCookieSize+serverCookieSize ||
+		string(sent[:8]) != "client 1" {
 		t.Fatalf("first answer %+v, cookie %q", m, sent)
 	}
 	changed := func(at int) []byte {
@@ -125,7 +132,8 @@ func TestCookies(t *testing.T) {
 		}
 	}
 	for _, wrong := range []int{0, 7, 9, 15, 41} {
-		if m, _ := cookieOf(t, s.answer(nil, withCookie(reason, make([]byte, wrong)), stranger, maxTCP)); m.RCode != dnsmessage.RCodeFormatError {
+		if m, _ := cookieOf(t, s.answer(nil, withCookie(reason, make([]byte, wrong)), stranger,
+			maxTCP)); m.RCode != dnsmessage.RCodeFormatError {
 			t.Errorf("cookie of %d bytes: %v", wrong, m.RCode)
 		}
 	}
@@ -138,7 +146,8 @@ func TestCookieAge(t *testing.T) {
 		age   time.Duration
 		good  bool
 		fresh bool
-	}{{0, true, false}, {29 * time.Minute, true, false}, {31 * time.Minute, true, true}, {59 * time.Minute, true, true}, {61 * time.Minute, false, true},
+	}{{0, true, false}, {29 * time.Minute, true, false}, {31 * time.Minute, true, true}, {59 * time.Minute, true, true},
+		{61 * time.Minute, false, true},
 		{-4 * time.Minute, true, false}, {-6 * time.Minute, false, true}} {
 		var c cookie
 		c.read([]byte("client 1"))
@@ -158,7 +167,8 @@ func TestCookieAge(t *testing.T) {
 // the others get nothing; a client with a cookie, or an exempt one, is not limited.
 func TestUnproven(t *testing.T) {
 	s := newFreshServer(t)
-	s.Unproven, s.Exempt = door.Rate{PerSecond: 1e-6, Burst: 4}, []netip.Prefix{netip.PrefixFrom(stranger.Next().Next(), 32)}
+	s.Unproven, s.Exempt = door.Rate{PerSecond: 1e-6, Burst: 4}, []netip.Prefix{netip.PrefixFrom(stranger.Next().Next(),
+		32)}
 	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,8 @@ func TestReplyControl4(t *testing.T) {
 		t.Skip("the control messages of Linux")
 	}
 	unicast := net.IPv4(192, 0, 2, 7)
-	if got, want := (control4{}).reply(asked4(unicast)), (&ipv4.ControlMessage{Src: unicast}).Marshal(); !bytes.Equal(got, want) {
+	if got, want := (control4{}).reply(asked4(unicast)), (&ipv4.ControlMessage{Src: unicast}).Marshal(); !bytes.Equal(got,
+		want) {
 		t.Errorf("%v: %x, want %x", unicast, got, want)
 	}
 	for name, oob := range map[string][]byte{

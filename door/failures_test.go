@@ -18,7 +18,8 @@ import (
 func TestFailuresWait(t *testing.T) {
 	f := door.NewFailures(slog.New(slog.DiscardHandler))
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	a, neighbour, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.200"), netip.MustParseAddr("198.51.100.1")
+	a, neighbour, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr(
+		"::ffff:192.0.2.200"), netip.MustParseAddr("198.51.100.1")
 	want := []time.Duration{0, 0, 0, 0, 0, 100, 200, 400, 800, 1600, 3200, 4000, 4000}
 	for i, ms := range want {
 		from := a

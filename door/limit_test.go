@@ -58,7 +58,8 @@ func TestLimiterOff(t *testing.T) {
 		}
 	}
 	l := NewLimiter(Rate{PerSecond: 1e-9, Burst: 1}, Loopback())
-	for _, free := range []netip.Addr{{}, netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::1"), netip.MustParseAddr("::ffff:127.0.0.1")} {
+	for _, free := range []netip.Addr{{}, netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::1"),
+		netip.MustParseAddr("::ffff:127.0.0.1")} {
 		for range 3 {
 			if !l.Allow(free, 1) {
 				t.Errorf("%v is limited", free)

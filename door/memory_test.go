@@ -55,8 +55,10 @@ func TestMemoryNeverExceeds(t *testing.T) {
 	}
 	all.Wait()
 	always.Release()
-	if _, left, refusals := m.Usage(); left != 0 || refusals != refused.Load() || taken.Load() == 0 || refused.Load() == 0 {
-		t.Errorf("%d bytes are left behind, %d refusals counted, %d seen, %d taken", left, refusals, refused.Load(), taken.Load())
+	if _, left, refusals := m.Usage(); left != 0 || refusals != refused.Load() ||
+		taken.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("%d bytes are left behind, %d refusals counted, %d seen, %d taken", left, refusals, refused.Load(),
+			taken.Load())
 	}
 }
 
@@ -179,7 +181,8 @@ func TestHoldReadAll(t *testing.T) {
 	}
 	broken := NewMemory(100 << 10)
 	b := broken.Hold()
-	if got, err := b.ReadAll(t.Context(), iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader([]byte("xy")))), -1, 0); string(got) != "x" || !errors.Is(err, iotest.ErrTimeout) {
+	if got, err := b.ReadAll(t.Context(), iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader([]byte("xy")))), -1,
+		0); string(got) != "x" || !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("a reader that fails: %q, %v", got, err)
 	}
 	m := NewMemory(100 << 10)

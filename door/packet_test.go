@@ -573,7 +573,8 @@ func TestPacketFlaky(t *testing.T) {
 		t.Errorf("ServePacket = %v, want %v", err, ErrServerClosed)
 	}
 	if s.Stats.Received.Load() != 4 || s.Stats.Sent.Load() != 3 || s.Stats.Unsent.Load() != 1 {
-		t.Errorf("%d received, %d sent, %d not sent; want 4, 3, 1", s.Stats.Received.Load(), s.Stats.Sent.Load(), s.Stats.Unsent.Load())
+		t.Errorf("%d received, %d sent, %d not sent; want 4, 3, 1", s.Stats.Received.Load(),
+			s.Stats.Sent.Load(), s.Stats.Unsent.Load())
 	}
 }
 
@@ -585,7 +586,8 @@ func TestPacketGivenUp(t *testing.T) {
 	}
 	s := &PacketServer{}
 	s.Handler = s.Each(echoPacket)
-	if err := s.ServePacket(&flaky{PacketConn: pc, left: maxReadFailures + 1}); !errors.Is(err, errFlaky) || errors.Is(err, ErrServerClosed) {
+	if err := s.ServePacket(&flaky{PacketConn: pc, left: maxReadFailures + 1}); !errors.Is(err, errFlaky) ||
+		errors.Is(err, ErrServerClosed) {
 		t.Errorf("ServePacket = %v, want %v", err, errFlaky)
 	}
 	if err := pc.Close(); !errors.Is(err, net.ErrClosed) {

@@ -58,7 +58,9 @@ func TestPacketMemory(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				settled(t, "every datagram is taken or dropped", func() bool { return s.Stats.Received.Load()+s.Stats.Crowded.Load() == before+int64(n) })
+				settled(t, "every datagram is taken or dropped", func() bool {
+					return s.Stats.Received.Load()+s.Stats.Crowded.Load() == before+int64(n)
+				})
 			}
 			finish := func(n int64) {
 				for range n {
@@ -151,7 +153,9 @@ func TestPacketMemoryAtOnce(t *testing.T) {
 		}
 		sending.Wait()
 		sent := int64((round + 1) * clients * each)
-		settled(t, "every datagram is taken or dropped", func() bool { return s.Stats.Received.Load()+s.Stats.Crowded.Load() == sent })
+		settled(t, "every datagram is taken or dropped", func() bool {
+			return s.Stats.Received.Load()+s.Stats.Crowded.Load() == sent
+		})
 	}
 	stop()
 	workers.Wait()

@@ -175,7 +175,8 @@ func TestStreamCaps(t *testing.T) {
 			if got := s.Stats.Refused.Load(); got != 1 {
 				t.Errorf("Stats.Refused = %d, want 1", got)
 			}
-			if accepted, evicted := s.Stats.Accepted.Load(), s.Stats.Evicted.Load(); accepted != int64(tt.admits) || evicted != 0 {
+			if accepted, evicted := s.Stats.Accepted.Load(), s.Stats.Evicted.Load(); accepted != int64(tt.admits) ||
+				evicted != 0 {
 				t.Errorf("%d accepted, %d gave way; want %d, none", accepted, evicted, tt.admits)
 			}
 		})
@@ -482,7 +483,8 @@ func TestStreamAcceptFails(t *testing.T) {
 			t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
 		}
 		const ms = time.Millisecond
-		want := []time.Duration{5 * ms, 10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second, 0, 5 * ms, 10 * ms}
+		want := []time.Duration{5 * ms, 10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second,
+			time.Second, 0, 5 * ms, 10 * ms}
 		var got []time.Duration
 		for i, at := range l.asked[1:] {
 			got = append(got, at.Sub(l.asked[i]))

@@ -129,7 +129,8 @@ func TestHiddenListHidesNoOther(t *testing.T) {
 	must(t, writer.Write(t.Context(), digestOf(2), &shingles, 7, 9))
 	must(t, writer.Write(t.Context(), digestOf(3), nil, 7, 9))
 	listed := digestOf(3)
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&listed)}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&listed)},
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	if r := mustCheck(t, guest, digestOf(2), &shingles); r.Flag != 2 || r.Value != 5 || len(r.Extra) != 0 {

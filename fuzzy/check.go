@@ -182,7 +182,8 @@ func askCopies(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	for _, h := range c.hits {
 		q.sigs = append(q.sigs, digestSignature(d, h.flag, added, 1), digestSignature(d, h.flag, added, 2))
 		if takenToo {
-			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0), digestSignature(d, h.flag, taken, 1), digestSignature(d, h.flag, deletes, 0))
+			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0), digestSignature(d, h.flag, taken, 1),
+				digestSignature(d, h.flag, deletes, 0))
 		}
 	}
 	c.takenToo = takenToo
@@ -307,7 +308,9 @@ func takeHalf(_ *Server, c *pendingCheck, looks, judges []bulkhead.Look, flags [
 		looks = looks[half:]
 	}
 	if c.voted {
-		if c.voted = slices.ContainsFunc(judges[:half], func(l bulkhead.Look) bool { return l.Judged == bulkhead.JudgedSpam }); c.voted {
+		if c.voted = slices.ContainsFunc(judges[:half], func(l bulkhead.Look) bool {
+			return l.Judged == bulkhead.JudgedSpam
+		}); c.voted {
 			c.evenVoted = append(c.evenVoted, judges[:half]...)
 		}
 	}
@@ -354,7 +357,9 @@ func takeBands(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, _ []ui
 	}
 	if c.voted {
 		interleave(&all, c.evenVoted, judges)
-		if h, ok := votedHit(s.SpamFlags[0], all[:]); ok && !slices.ContainsFunc(c.hits, func(o hit) bool { return o.flag == h.flag }) {
+		if h, ok := votedHit(s.SpamFlags[0], all[:]); ok && !slices.ContainsFunc(c.hits, func(o hit) bool {
+			return o.flag == h.flag
+		}) {
 			c.hits = append(c.hits, h)
 		}
 	}

@@ -155,7 +155,8 @@ func (c *Client) Check(ctx context.Context, digest [DigestSize]byte, shingles *[
 }
 
 // Write adds value to a digest on a list.
-func (c *Client) Write(ctx context.Context, digest [DigestSize]byte, shingles *[32]uint64, flag uint8, value int32) error {
+func (c *Client) Write(ctx context.Context, digest [DigestSize]byte, shingles *[32]uint64,
+	flag uint8, value int32) error {
 	r := Request{Command: Write, Digest: digest, Flag: flag, Value: value}
 	if shingles != nil {
 		r.Shingled, r.Shingles = true, *shingles

@@ -177,7 +177,8 @@ func TestFrames(t *testing.T) {
 		}
 		for i := range tt.want {
 			one := got[i*(2+replySize4):]
-			if r, err := ParseReply(one[2 : 2+replySize4]); err != nil || r.Value != 7 || binary.LittleEndian.Uint16(one) != replySize4 {
+			if r, err := ParseReply(one[2 : 2+replySize4]); err != nil || r.Value != 7 ||
+				binary.LittleEndian.Uint16(one) != replySize4 {
 				t.Errorf("%s: answer %d: %+v, %v", tt.name, i+1, r, err)
 			}
 		}

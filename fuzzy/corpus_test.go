@@ -15,7 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-var corpora = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024", "lists-2019-2020"}
+var corpora = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024",
+	"lists-2019-2020"}
 
 // texts returns the hashes of all texts of a corpus that have shingles.
 func texts(t *testing.T, h *rspamd.Hasher, corpus string) []rspamd.Hash {
@@ -94,7 +95,8 @@ func nearServer(t *testing.T, stored []rspamd.Hash) (*Server, uint64) {
 	var jobs []*job
 	for i := range stored {
 		j := &job{client: netip.MustParseAddrPort("127.0.0.1:1"), req: Request{
-			Version: 4, Command: Write, Flag: 1, Value: 10, Digest: stored[i].Digest, Shingled: true, Shingles: *stored[i].Shingles,
+			Version: 4, Command: Write, Flag: 1, Value: 10, Digest: stored[i].Digest,
+			Shingled: true, Shingles: *stored[i].Shingles,
 		}}
 		j.recent, _ = s.recent.enter(recentID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(0, 0))
 		if jobs = append(jobs, j); len(jobs) == maxUpdates || i == len(stored)-1 {
@@ -177,7 +179,8 @@ func TestNearMatchesOnRealMail(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("unrelated: %d of %d found (%.1e); %.0f bytes a text in full filters", wrong, asked, float64(wrong)/float64(asked), state)
+	t.Logf("unrelated: %d of %d found (%.1e); %.0f bytes a text in full filters", wrong, asked,
+		float64(wrong)/float64(asked), state)
 	if float64(wrong) > 1e-4*float64(asked) {
 		t.Errorf("%d of %d unrelated texts are found, want at most 1 in 10,000", wrong, asked)
 	}

@@ -81,7 +81,8 @@ type lookBomb struct {
 	panics atomic.Int32
 }
 
-func (b *lookBomb) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (b *lookBomb) Look(ctx context.Context, sigs []bulkhead.Signature,
+	out []bulkhead.Look, what bulkhead.Aspect) error {
 	if b.armed.Load() && sigs[0] != takenSignature() && sigs[0] != listSignature(0) {
 		b.panics.Add(1)
 		panic("boom")
@@ -109,21 +110,27 @@ func TestStats(t *testing.T) {
 		want  stats
 	}{
 		{name: "check of nothing", r: Request{Command: Check}, want: stats{checks: 1}},
-		{name: "check of the digest", setUp: known, r: Request{Command: Check, Digest: digestOf(1), Shingled: true, Shingles: text}, want: stats{checks: 1, found: 1, writes: 1}},
-		{name: "check of a near copy", setUp: known, r: Request{Command: Check, Digest: digestOf(2), Shingled: true, Shingles: text}, want: stats{checks: 1, found: 1, near: 1, writes: 1}},
+		{name: "check of the digest", setUp: known, r: Request{Command: Check, Digest: digestOf(1), Shingled: true,
+			Shingles: text}, want: stats{checks: 1, found: 1, writes: 1}},
+		{name: "check of a near copy", setUp: known, r: Request{Command: Check, Digest: digestOf(2), Shingled: true,
+			Shingles: text}, want: stats{checks: 1, found: 1, near: 1, writes: 1}},
 		{name: "write", r: Request{Command: Write, Value: 3}, want: stats{writes: 1}},
-		{name: "write sent twice", r: Request{Command: Write, Value: 3, Tag: 7}, twice: true, want: stats{writes: 1, repeated: 1}},
+		{name: "write sent twice", r: Request{Command: Write, Value: 3, Tag: 7}, twice: true,
+			want: stats{writes: 1, repeated: 1}},
 		{name: "write of nothing", r: Request{Command: Write}, want: stats{writes: 1}},
 		{name: "delete", setUp: known, r: Request{Command: Delete, Digest: digestOf(1)}, want: stats{writes: 1, deletes: 1}},
 		{name: "stat", r: Request{Command: Stat}, want: stats{stat: 1}},
 		{name: "ping", r: Request{Command: Ping}, want: stats{ping: 1}},
 		{name: "refused", s: &Server{ReadOnly: true}, r: Request{Command: Write, Value: 3}, want: stats{refused: 1}},
-		{name: "encrypted", s: &Server{Keys: []*Key{{KeyPair: pair}}}, key: &pair.Public, r: Request{Command: Ping}, want: stats{ping: 1, encrypted: 1}},
+		{name: "encrypted", s: &Server{Keys: []*Key{{KeyPair: pair}}}, key: &pair.Public, r: Request{Command: Ping},
+			want: stats{ping: 1, encrypted: 1}},
 		{name: "no answer", s: &Server{Blocked: door.Loopback()}, r: Request{Command: Ping}, want: stats{malformed: 1}},
 		{name: "fault of a check", err: prototest.ErrFault, r: Request{Command: Check}, want: stats{checks: 1, faults: 1}},
 		{name: "fault of a write", err: prototest.ErrFault, r: Request{Command: Write, Value: 1}, want: stats{faults: 1}},
-		{name: "refused by the node", err: bulkhead.ErrForbidden, r: Request{Command: Write, Value: 1}, want: stats{refused: 1}},
-		{name: "over the node's limit", err: bulkhead.ErrOverLimit, r: Request{Command: Check}, want: stats{checks: 1, refused: 1}},
+		{name: "refused by the node", err: bulkhead.ErrForbidden, r: Request{Command: Write, Value: 1},
+			want: stats{refused: 1}},
+		{name: "over the node's limit", err: bulkhead.ErrOverLimit, r: Request{Command: Check},
+			want: stats{checks: 1, refused: 1}},
 	} {
 		s := tt.s
 		if s == nil {

@@ -30,7 +30,8 @@ func TestPermissions(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	elsewhere := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	keys := func() []*Key {
-		return []*Key{{KeyPair: writers, Update: true, Account: "ann", Expires: now}, {KeyPair: readers, Expires: now.Add(-1)}}
+		return []*Key{{KeyPair: writers, Update: true, Account: "ann", Expires: now},
+			{KeyPair: readers, Expires: now.Add(-1)}}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -55,7 +56,8 @@ func TestPermissions(t *testing.T) {
 		{"key at its time", restricted{}, &writers.Public, Check, false, 0, ""},
 	} {
 		house := new(prototest.House)
-		s := &Server{Clearinghouse: house, Keys: keys(), UpdateFrom: tt.s.from, EncryptedOnly: tt.s.only, ReadOnly: tt.s.readOnly, Now: func() time.Time { return now }}
+		s := &Server{Clearinghouse: house, Keys: keys(), UpdateFrom: tt.s.from, EncryptedOnly: tt.s.only,
+			ReadOnly: tt.s.readOnly, Now: func() time.Time { return now }}
 		r := Request{Version: 4, LongForm: !tt.old, Command: tt.command, Digest: digestOf(1), Flag: 1, Value: 3}
 		c := dial(t, serve(t, s), tt.key)
 		_, err := c.Do(t.Context(), r)
@@ -101,7 +103,8 @@ func TestNewKeys(t *testing.T) {
 		exempt []netip.Prefix
 		want   int64 // of 5
 	}{{nil, 3}, {door.Loopback(), 5}} {
-		s := &Server{Clearinghouse: new(prototest.House), Keys: []*Key{{KeyPair: pair}}, NewKeys: door.Rate{PerSecond: 1e-6, Burst: 3}, Exempt: tt.exempt}
+		s := &Server{Clearinghouse: new(prototest.House), Keys: []*Key{{KeyPair: pair}},
+			NewKeys: door.Rate{PerSecond: 1e-6, Burst: 3}, Exempt: tt.exempt}
 		address := serve(t, s)
 		first := dial(t, address, &pair.Public)
 		if _, err := first.Do(t.Context(), Request{Command: Ping}); err != nil {
@@ -136,7 +139,8 @@ func TestVotesOfLists(t *testing.T) {
 		{1, 5, nil, nil, "spam"}, {11, 5, nil, nil, "spam"}, {1, -5, nil, nil, "ham"},
 		{3, 5, nil, nil, "ham"}, {13, 5, nil, nil, "ham"}, {3, -5, nil, nil, "spam"},
 		{2, 5, nil, nil, ""}, {2, -5, nil, nil, ""}, {1, 0, nil, nil, ""}, {3, 0, nil, nil, ""},
-		{1, 5, []uint8{}, []uint8{}, ""}, {3, 5, []uint8{}, []uint8{}, ""}, {7, 5, []uint8{7}, nil, "spam"}, {7, 5, nil, []uint8{7}, "ham"},
+		{1, 5, []uint8{}, []uint8{}, ""}, {3, 5, []uint8{}, []uint8{}, ""}, {7, 5, []uint8{7}, nil, "spam"},
+		{7, 5, nil, []uint8{7}, "ham"},
 	} {
 		house := new(prototest.House)
 		c := dial(t, serve(t, &Server{Clearinghouse: house, SpamFlags: tt.spam, HamFlags: tt.ham}), nil)
@@ -201,7 +205,8 @@ func TestManyLists(t *testing.T) {
 func TestOneAnswerForAList(t *testing.T) {
 	text := randomShingles(rand.New(rand.NewPCG(17, 18)))
 	house := prototest.NewTally(2)
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: rspamd.AppendBands(nil, &text, rspamd.Votes), Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: rspamd.AppendBands(nil, &text, rspamd.Votes),
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)

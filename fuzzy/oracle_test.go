@@ -30,7 +30,8 @@ func TestHitsOracle(t *testing.T) {
 				l.Sightings, l.Error = uint32(rng.IntN(5)), rng.Float64()*rng.Float64()*0.02
 			}
 			l.First = rng.Int64N(1<<33) - 1<<31
-			l.Judged = []bulkhead.Judgement{bulkhead.Unjudged, bulkhead.JudgedSpam, bulkhead.JudgedSpam, bulkhead.Revoked}[rng.IntN(4)]
+			l.Judged = []bulkhead.Judgement{bulkhead.Unjudged, bulkhead.JudgedSpam,
+				bulkhead.JudgedSpam, bulkhead.Revoked}[rng.IntN(4)]
 			l.Spam, l.Confidence = uint32(rng.IntN(4)), rng.IntN(101)
 			if rng.Float64() > share {
 				l.Judged = bulkhead.Unjudged
@@ -60,7 +61,9 @@ func TestHitsOracle(t *testing.T) {
 		}
 		median := func(x []float64) float64 { slices.Sort(x); return x[(len(x)-1)/2] }
 		got, ok := nearHit(7, slices.Clone(looks))
-		if want := len(counts) > 0 && len(counts) >= bandsWanted(chance); ok != want || ok && (got.value != uint32(median(counts)) || got.first != seen.first || got.agree != seen.agree) || !ok && got != (hit{}) {
+		if want := len(counts) > 0 && len(counts) >= bandsWanted(chance); ok != want || ok &&
+			(got.value != uint32(median(counts)) || got.first != seen.first || got.agree != seen.agree) || !ok &&
+			got != (hit{}) {
 			t.Fatalf("%v: near hit %+v, %v; want %v, %+v of %v", looks, got, ok, want, seen, counts)
 		}
 		got, ok = votedHit(7, slices.Clone(looks))
@@ -69,7 +72,8 @@ func TestHitsOracle(t *testing.T) {
 		}
 		if ok {
 			value := math.Round(median(confidences) / 4 * float64(rspamd.Equal(voted.agree)) / rspamd.Shingles)
-			if math.Abs(float64(got.value)-max(1, value)) > 0 || got.first != voted.first || got.agree != voted.agree || got.flag != 7 {
+			if math.Abs(float64(got.value)-max(1, value)) > 0 || got.first != voted.first || got.agree != voted.agree ||
+				got.flag != 7 {
 				t.Fatalf("%v: voted hit %+v; want %+v of %v", looks, got, voted, confidences)
 			}
 		}
@@ -92,7 +96,8 @@ func TestBetterOrders(t *testing.T) {
 		slices.SortFunc(hits, hit.better)
 		for i, b := range hits[1:] {
 			a := hits[i]
-			more := strings.Count(strconv.FormatUint(uint64(a.agree), 2), "1") - strings.Count(strconv.FormatUint(uint64(b.agree), 2), "1")
+			more := strings.Count(strconv.FormatUint(uint64(a.agree), 2),
+				"1") - strings.Count(strconv.FormatUint(uint64(b.agree), 2), "1")
 			if more < 0 || more == 0 && (a.value < b.value || a.value == b.value && a.flag > b.flag) {
 				t.Fatalf("%+v before %+v", a, b)
 			}
@@ -205,7 +210,8 @@ type watched struct {
 	asked map[bulkhead.Signature]bool
 }
 
-func (w *watched) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (w *watched) Look(ctx context.Context, sigs []bulkhead.Signature,
+	out []bulkhead.Look, what bulkhead.Aspect) error {
 	w.mu.Lock()
 	for _, sig := range sigs {
 		w.asked[sig] = true

@@ -139,7 +139,8 @@ func TestVotesCrossOver(t *testing.T) {
 	if got := judged(d); got != bulkhead.Revoked {
 		t.Errorf("after a delete the digest is judged %v", got)
 	}
-	_, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&other)}, Vote: bulkhead.Spam})
+	_, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&other)},
+		Vote: bulkhead.Spam})
 	must(t, err)
 	if r := mustCheck(t, c, other, nil); !r.OK() || r.Flag != 1 || r.Value != 25 {
 		t.Errorf("a digest listed elsewhere: %+v", r)
@@ -296,7 +297,9 @@ func TestKeyLimits(t *testing.T) {
 	must(t, err)
 	now := time.Unix(5000, 0)
 	key := &Key{KeyPair: pair, Expires: now.Add(-time.Second)}
-	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Keys: []*Key{key}, Now: func() time.Time { return now }}), &pair.Public)
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Keys: []*Key{key}, Now: func() time.Time {
+		return now
+	}}), &pair.Public)
 	if _, err := c.Check(t.Context(), digestOf(1), nil); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("expired key: %v, want ErrForbidden", err)
 	}
@@ -340,7 +343,8 @@ func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want error
-	}{{bulkhead.ErrReadOnly, nil}, {bulkhead.ErrForbidden, bulkhead.ErrForbidden}, {bulkhead.ErrOverLimit, bulkhead.ErrOverLimit}} {
+	}{{bulkhead.ErrReadOnly, nil}, {bulkhead.ErrForbidden, bulkhead.ErrForbidden},
+		{bulkhead.ErrOverLimit, bulkhead.ErrOverLimit}} {
 		s := &Server{Clearinghouse: &prototest.House{Err: tt.err}}
 		c := dial(t, serve(t, s), nil)
 		for range 2 {
@@ -462,7 +466,8 @@ func TestManyUpdatesAtOnce(t *testing.T) {
 	var jobs []*job
 	for i := range maxUpdates {
 		j := &job{client: netip.MustParseAddrPort("127.0.0.1:5"), req: Request{
-			Version: 4, Command: Write, Flag: 1, Value: int32(1 + i%3), Digest: digestOf(byte(i)), Shingled: true, Tag: uint32(i),
+			Version: 4, Command: Write, Flag: 1, Value: int32(1 + i%3), Digest: digestOf(byte(i)), Shingled: true,
+			Tag: uint32(i),
 		}}
 		for k := range j.req.Shingles {
 			j.req.Shingles[k] = random.Uint64()

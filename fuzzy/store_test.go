@@ -105,7 +105,8 @@ func TestRevocationOutweighsBands(t *testing.T) {
 			t.Fatalf("digest %d, whose bands are listed: %+v", d, r)
 		}
 	}
-	if _, err := house.Report(ctx, bulkhead.Report{Signatures: sigs[len(sigs)-1:], Vote: bulkhead.Revocation}); err != nil {
+	if _, err := house.Report(ctx, bulkhead.Report{Signatures: sigs[len(sigs)-1:],
+		Vote: bulkhead.Revocation}); err != nil {
 		t.Fatal(err)
 	}
 	if r := mustCheck(t, c, revoked, &shingles); r.OK() {

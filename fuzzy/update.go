@@ -153,7 +153,8 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 		return s.planDelete(ctx, b, j)
 	}
 	if !s.lists.add(r.Flag) {
-		return fmt.Errorf("fuzzy: %w: list %d would exceed the limit of %d lists in use", bulkhead.ErrForbidden, r.Flag, maxLists)
+		return fmt.Errorf("fuzzy: %w: list %d would exceed the limit of %d lists in use", bulkhead.ErrForbidden, r.Flag,
+			maxLists)
 	}
 	if r.Value == 0 {
 		return nil
@@ -281,7 +282,9 @@ func (s *Server) revoke(ctx context.Context, j *job) error {
 func (j *job) accounts(flag uint8) []*ledger.Account {
 	accounts := make([]*ledger.Account, numAccounts(&j.req))
 	for i := range accounts {
-		accounts[i] = &ledger.Account{Name: func(p ledger.Part) bulkhead.Signature { return counterSignature(&j.req, flag, p, i) }}
+		accounts[i] = &ledger.Account{Name: func(p ledger.Part) bulkhead.Signature {
+			return counterSignature(&j.req, flag, p, i)
+		}}
 	}
 	return accounts
 }

@@ -185,7 +185,8 @@ func TestRaisedForgets(t *testing.T) {
 func TestListedByOne(t *testing.T) {
 	e := openEngine(t)
 	d := digestOf(5)
-	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&d)}, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&d)},
+		Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	c := dial(t, serve(t, &Server{Clearinghouse: e}), nil)
@@ -210,13 +211,15 @@ func TestNoListForSpam(t *testing.T) {
 		shingles[i] = uint64(i + 1)
 	}
 	sigs := append([]bulkhead.Signature{plainSignature(&d)}, rspamd.AppendBands(nil, &shingles, rspamd.Votes)...)
-	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs,
+		Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	for _, flags := range [][]uint8{nil, {}} {
 		c := dial(t, serve(t, &Server{Clearinghouse: e, SpamFlags: flags}), nil)
 		for what, r := range map[string]Reply{
-			"the text": mustCheck(t, c, d, nil), "the text with shingles": mustCheck(t, c, d, &shingles), "one like it": mustCheck(t, c, digestOf(6), &shingles),
+			"the text": mustCheck(t, c, d, nil), "the text with shingles": mustCheck(t, c, d, &shingles),
+			"one like it": mustCheck(t, c, digestOf(6), &shingles),
 		} {
 			if r.OK() != (flags == nil) {
 				t.Errorf("lists for spam %v, %s: %+v", flags, what, r)

@@ -243,7 +243,8 @@ func (q *Request) AppendReply(dst []byte, reply *Reply) []byte {
 func ParseReply(data []byte) (Reply, error) {
 	var r Reply
 	if n := len(data); n != replySize3 && n != replySize4 && n != replySizeLong {
-		return Reply{}, fmt.Errorf("fuzzy: %w: reply of %d bytes, want %d, %d or %d", bulkhead.ErrMalformed, n, replySize3, replySize4, replySizeLong)
+		return Reply{}, fmt.Errorf("fuzzy: %w: reply of %d bytes, want %d, %d or %d", bulkhead.ErrMalformed, n,
+			replySize3, replySize4, replySizeLong)
 	}
 	r.Value = int32(binary.LittleEndian.Uint32(data))
 	r.Flag = binary.LittleEndian.Uint32(data[4:])
@@ -265,7 +266,8 @@ func ParseReply(data []byte) (Reply, error) {
 	r.Stored = data[85]&1 != 0
 	for i := range n {
 		at := data[88+8*i:]
-		r.Extra = append(r.Extra, FlagValue{Value: int32(binary.LittleEndian.Uint32(at)), Flag: binary.LittleEndian.Uint32(at[4:])})
+		r.Extra = append(r.Extra, FlagValue{Value: int32(binary.LittleEndian.Uint32(at)),
+			Flag: binary.LittleEndian.Uint32(at[4:])})
 	}
 	return r, nil
 }

@@ -126,7 +126,8 @@ func (k *session) cast(ctx context.Context) (n int, err error) {
 	}
 	sum := sha256.Sum256(raw)
 	for i, m := range messages {
-		if err := s.voteOn(ctx, m, k.msg.ballot.vote, k.msg.login, fmt.Sprintf("mail-%s-%d", hex.EncodeToString(sum[:16]), i)); err != nil {
+		if err := s.voteOn(ctx, m, k.msg.ballot.vote, k.msg.login,
+			fmt.Sprintf("mail-%s-%d", hex.EncodeToString(sum[:16]), i)); err != nil {
 			return i, err
 		}
 	}
@@ -156,5 +157,6 @@ func (s *Server) voteOn(ctx context.Context, raw []byte, vote bulkhead.Vote, use
 	}
 	reporter := s.Reporter
 	reporter.User = strings.ToLower(user)
-	return s.report(ctx, bulkhead.Report{Signatures: sigs, Vote: vote, Count: 1, Source: source, Reporter: reporter, ID: id})
+	return s.report(ctx, bulkhead.Report{Signatures: sigs, Vote: vote, Count: 1, Source: source, Reporter: reporter,
+		ID: id})
 }

@@ -55,11 +55,15 @@ func TestBallots(t *testing.T) {
 				votes       []bulkhead.Vote // those of the user ann
 				sightings   int
 			}{
-				{"spam", "Ann", []string{"SPAM@example.COM"}, two, replyDiscard, "", []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam}, 0},
-				{"ham", "ann", []string{"ham@example.com"}, ballotMailOf(prose(3)), replyDiscard, "", []bulkhead.Vote{bulkhead.Ham}, 0},
-				{"and somebody else", "ann", []string{"bob@example.com", "spam@example.com"}, two, replyAccept, "", []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam}, 0},
+				{"spam", "Ann", []string{"SPAM@example.COM"}, two, replyDiscard, "", []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam},
+					0},
+				{"ham", "ann", []string{"ham@example.com"}, ballotMailOf(prose(3)), replyDiscard, "", []bulkhead.Vote{bulkhead.Ham},
+					0},
+				{"and somebody else", "ann", []string{"bob@example.com", "spam@example.com"}, two, replyAccept, "",
+					[]bulkhead.Vote{bulkhead.Spam, bulkhead.Spam}, 0},
 				{"both", "ann", []string{"spam@example.com", "ham@example.com"}, two, replyCode, "different things", nil, 0},
-				{"nothing attached", "ann", []string{"spam@example.com"}, ballotMailOf(), replyCode, "550 5.6.0 nothing was reported: milter: no vote: no message attached", nil, 0},
+				{"nothing attached", "ann", []string{"spam@example.com"}, ballotMailOf(), replyCode,
+					"550 5.6.0 nothing was reported: milter: no vote: no message attached", nil, 0},
 				{"short", "ann", []string{"spam@example.com"}, ballotMailOf("hi"), replyCode, "too short", nil, 0},
 				{"large", "ann", []string{"spam@example.com"}, large, replyCode, "larger than 4000 bytes", nil, 0},
 				{"of a stranger", "", []string{"spam@example.com"}, two, replyAccept, "", nil, 1},
@@ -77,16 +81,20 @@ func TestBallots(t *testing.T) {
 						continue
 					}
 					votes = append(votes, report.Vote)
-					if report.Reporter != (bulkhead.Reporter{User: "ann"}) || report.Count != 1 || report.ID == "" || !bulkhead.Identifies(report.Signatures) {
+					if report.Reporter != (bulkhead.Reporter{User: "ann"}) || report.Count != 1 || report.ID == "" ||
+						!bulkhead.Identifies(report.Signatures) {
 						t.Errorf("%s: the vote %+v", tt.name, report)
 					}
 				}
-				if r.code != tt.code || !strings.Contains(r.text, tt.said) || !slices.Equal(votes, tt.votes) || sightings != tt.sightings || (r.inserted[HeaderClass] != "") != (tt.sightings > 0) {
+				if r.code != tt.code || !strings.Contains(r.text, tt.said) || !slices.Equal(votes, tt.votes) ||
+					sightings != tt.sightings || (r.inserted[HeaderClass] != "") != (tt.sightings > 0) {
 					t.Errorf("%s, %s, exempt %v: reply %q %q, headers %q, votes %v, %d sightings; want %q %q, %v, %d",
-						version.name, tt.name, exempt, r.code, r.text, r.inserted, votes, sightings, tt.code, tt.said, tt.votes, tt.sightings)
+						version.name, tt.name, exempt, r.code, r.text, r.inserted, votes, sightings, tt.code,
+						tt.said, tt.votes, tt.sightings)
 				}
 			}
-			if got := [3]int64{s.Stats.Ballots.Load(), s.Stats.BallotsRefused.Load(), s.Stats.BallotsOfStrangers.Load()}; got != [3]int64{3, 4, 1} {
+			if got := [3]int64{s.Stats.Ballots.Load(), s.Stats.BallotsRefused.Load(),
+				s.Stats.BallotsOfStrangers.Load()}; got != [3]int64{3, 4, 1} {
 				t.Errorf("counted %v, want 3 taken, 4 refused, 1 of a stranger", got)
 			}
 			m.macro(cmdMail, "{auth_authen}", "ann")
@@ -112,7 +120,8 @@ func TestBallotAgain(t *testing.T) {
 	send := func(code byte, said string) {
 		t.Helper()
 		m.macro(cmdMail, "{auth_authen}", "ann")
-		if r := m.message("ann@example.com", []string{"spam@example.com"}, ballotMailOf(letters...)); r.code != code || !strings.HasPrefix(r.text, said) {
+		if r := m.message("ann@example.com", []string{"spam@example.com"}, ballotMailOf(letters...)); r.code != code ||
+			!strings.HasPrefix(r.text, said) {
 			t.Errorf("%q %q, want %q %q", r.code, r.text, code, said)
 		}
 	}
@@ -141,7 +150,8 @@ func TestBallotAgain(t *testing.T) {
 // TestBallotAddresses: an address that is none is refused, and so is a server that cannot unpack.
 func TestBallotAddresses(t *testing.T) {
 	for _, bad := range []string{"", "spam", "@example.com", "spam@", "a b@example.com"} {
-		if err := (&Server{Clearinghouse: &prototest.House{}, Unpack: unpack, Ballots: []Ballot{{bad, bulkhead.Spam}}}).Prepare(); err == nil {
+		if err := (&Server{Clearinghouse: &prototest.House{}, Unpack: unpack,
+			Ballots: []Ballot{{bad, bulkhead.Spam}}}).Prepare(); err == nil {
 			t.Errorf("ballot %q was taken", bad)
 		}
 	}

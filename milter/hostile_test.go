@@ -21,7 +21,8 @@ func TestShortTrap(t *testing.T) {
 	if r := m.message("x@shop.example", []string{"any@trap.example"}, text("", "hi")); r.code != replyDiscard {
 		t.Errorf("%+v, want it discarded", r)
 	}
-	if r := m.message("x@shop.example", []string{"any@trap.example", "bob@example.com"}, text("", "hi")); r.code != replyAccept ||
+	if r := m.message("x@shop.example", []string{"any@trap.example", "bob@example.com"},
+		text("", "hi")); r.code != replyAccept ||
 		!strings.Contains(r.inserted[HeaderResults], "traps=1") {
 		t.Errorf("%+v, want it accepted with one trap", r)
 	}
@@ -99,14 +100,16 @@ func TestManyForgedHeaders(t *testing.T) {
 		body   string
 		code   byte
 	}{
-		{100, offer, replyAccept}, {101, offer, replyCode}, {3000, offer, replyCode}, {3000, strings.Repeat(offer, 1000), replyCode}, {1, offer, replyAccept},
+		{100, offer, replyAccept}, {101, offer, replyCode}, {3000, offer, replyCode},
+		{3000, strings.Repeat(offer, 1000), replyCode}, {1, offer, replyAccept},
 	} {
 		var header strings.Builder
 		for i := range tt.forged {
 			fmt.Fprintf(&header, "X-Bulkhead-%d: white\n", i)
 		}
 		r := m.message("x@shop.example", []string{"bob@example.com"}, text(header.String(), tt.body))
-		if r.code != tt.code || r.code == replyAccept && len(r.deleted) != tt.forged || r.code == replyCode && len(r.deleted) != 0 {
+		if r.code != tt.code || r.code == replyAccept && len(r.deleted) != tt.forged ||
+			r.code == replyCode && len(r.deleted) != 0 {
 			t.Errorf("%d headers of ours: %q %q, %d deleted; want %q", tt.forged, r.code, r.text, len(r.deleted), tt.code)
 		}
 	}
@@ -125,7 +128,8 @@ func TestManyRecipients(t *testing.T) {
 	if r := m.message("x@shop.example", to[:maxRecipients], text("", offer)); r.code != replyCode {
 		t.Errorf("%d recipients: %+v, want it rejected", maxRecipients, r)
 	}
-	if r := m.message("x@shop.example", to, text("X-Bulkhead: white\n", offer)); r.code != replyAccept || len(r.deleted) != 1 || len(r.inserted) != 0 {
+	if r := m.message("x@shop.example", to, text("X-Bulkhead: white\n", offer)); r.code != replyAccept ||
+		len(r.deleted) != 1 || len(r.inserted) != 0 {
 		t.Errorf("%d recipients: %+v, want it to pass unread", len(to), r)
 	}
 	if r := m.message("x@shop.example", to[:9], text("", prose(1))); r.code != replyCode {
@@ -134,7 +138,8 @@ func TestManyRecipients(t *testing.T) {
 	// Where the milter is asked for each recipient, the sender may send to the others later.
 	m = serve(t, &Server{Clearinghouse: &prototest.House{}, Limiter: limits{}})(6, everything)
 	m.connect("198.51.100.7")
-	if r := m.message("x@shop.example", to, text("", offer)); r.code != replyCode || !strings.HasPrefix(r.text, "452 4.5.3 ") {
+	if r := m.message("x@shop.example", to, text("", offer)); r.code != replyCode ||
+		!strings.HasPrefix(r.text, "452 4.5.3 ") {
 		t.Errorf("%d recipients that are limited: %q %q, want 452 for the last", len(to), r.code, r.text)
 	}
 }
@@ -146,7 +151,8 @@ func TestLimiterHolds(t *testing.T) {
 		m := serve(t, s)(6, everything)
 		m.connect("198.51.100.7")
 		m.macro(cmdMail, "{auth_authen}", login)
-		r := m.message("x@shop.example", []string{"dunno@example.com", "hold@example.com", "dunno@example.net"}, text("", offer))
+		r := m.message("x@shop.example", []string{"dunno@example.com", "hold@example.com", "dunno@example.net"},
+			text("", offer))
 		if r.code != replyAccept || !strings.Contains(r.quarantine, "x@shop.example from 198.51.100.7 for "+login) {
 			t.Errorf("login %q: %+v, want it on hold", login, r)
 		}
@@ -213,8 +219,10 @@ func TestInternationalDomains(t *testing.T) {
 	}
 	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
-	for _, domain := range []string{"bücher.example", "BÜCHER.EXAMPLE", "xn--bcher-kva.example", "mail.xn--bcher-kva.example"} {
-		if r := m.message("x@evil.example", []string{"bob@" + domain}, text("", offer)); r.code != replyAccept || r.quarantine == "" {
+	for _, domain := range []string{"bücher.example", "BÜCHER.EXAMPLE",
+		"xn--bcher-kva.example", "mail.xn--bcher-kva.example"} {
+		if r := m.message("x@evil.example", []string{"bob@" + domain}, text("", offer)); r.code != replyAccept ||
+			r.quarantine == "" {
 			t.Errorf("%s: %q %q, quarantine %q; want the policy of the domain", domain, r.code, r.text, r.quarantine)
 		}
 	}

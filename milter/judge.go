@@ -227,7 +227,8 @@ func deliveryID(e *envelope, m *mail.Message) string {
 // clears only proven identities: the client, by its connection, and those that the
 // source says were verified. Anybody can write other names into a message, so these may
 // condemn it but never clear it. A whitelisted URL clears only itself.
-func (s *Server) lookUp(ctx context.Context, f *findings, e *envelope, m *mail.Message, source *bulkhead.Source, replyTo []string) {
+func (s *Server) lookUp(ctx context.Context, f *findings, e *envelope, m *mail.Message,
+	source *bulkhead.Source, replyTo []string) {
 	if s.Lists == nil {
 		return
 	}

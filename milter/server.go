@@ -140,7 +140,8 @@ type Stats struct {
 
 func (s *Stats) count(c Class, a Action) {
 	classes := map[Class]*atomic.Int64{
-		ClassWhite: &s.White, ClassSpam: &s.Spam, ClassListed: &s.Listed, ClassSuspected: &s.Suspected, ClassBulk: &s.Bulk, ClassGrey: &s.Grey, ClassNone: &s.Clean,
+		ClassWhite: &s.White, ClassSpam: &s.Spam, ClassListed: &s.Listed, ClassSuspected: &s.Suspected, ClassBulk: &s.Bulk,
+		ClassGrey: &s.Grey, ClassNone: &s.Clean,
 	}
 	classes[c].Add(1)
 	switch a {

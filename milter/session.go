@@ -88,7 +88,8 @@ func (s *Server) serve(ctx context.Context, c *door.Conn) {
 func (s *Server) ended(c *door.Conn, err error) {
 	var op *net.OpError
 	switch {
-	case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &op):
+	case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err,
+		os.ErrDeadlineExceeded), errors.As(err, &op):
 		return
 	}
 	s.Stats.Malformed.Add(1)
@@ -156,7 +157,8 @@ func (k *session) step(p packet) (reply []byte, err error) {
 	case cmdEOH:
 		k.msg.raw.WriteString("\r\n")
 	case cmdBody:
-		if k.body(p.data); (k.msg.oversize || k.msg.crowded != nil) && k.opts.steps&canSkip != 0 && k.opts.steps&noReplyBody == 0 {
+		if k.body(p.data); (k.msg.oversize || k.msg.crowded != nil) && k.opts.steps&canSkip != 0 &&
+			k.opts.steps&noReplyBody == 0 {
 			return packetSkip, nil
 		}
 	default:
@@ -243,7 +245,8 @@ func (k *session) mail(data []byte) ([]byte, error) {
 	}
 	k.msg.client, k.msg.sender = k.client, sender
 	k.msg.login = k.macro("auth_authen")
-	if k.msg.exempt = k.server.exempts(&k.msg.envelope); k.msg.exempt && k.server.Limiter == nil && len(k.server.ballots) == 0 {
+	if k.msg.exempt = k.server.exempts(&k.msg.envelope); k.msg.exempt && k.server.Limiter == nil &&
+		len(k.server.ballots) == 0 {
 		k.server.Stats.Exempt.Add(1)
 		return packetAccept, nil
 	}
@@ -372,8 +375,10 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 		return nil
 	case k.msg.spoofs > maxForged:
 		s.Stats.Forged.Add(int64(k.msg.spoofs))
-		s.Log.Warn("message refused for its forged headers", "queue_id", k.msg.queueID, "client", k.client.addr, "headers", k.msg.spoofs)
-		k.out = append(k.out, smtpReply("550 5.7.1", fmt.Sprintf("more than %d headers that only this server may add", maxForged))...)
+		s.Log.Warn("message refused for its forged headers", "queue_id", k.msg.queueID, "client", k.client.addr, "headers",
+			k.msg.spoofs)
+		k.out = append(k.out, smtpReply("550 5.7.1", fmt.Sprintf("more than %d headers that only this server may add",
+			maxForged))...)
 		return nil
 	case k.msg.oversize:
 		s.Stats.Oversize.Add(1)

@@ -56,7 +56,8 @@ func TestVerify(t *testing.T) {
 		} {
 			r := m.message(tt.from, []string{"bob@example.com"}, text(tt.header, offer))
 			if r.code != tt.code || r.inserted[HeaderClass] != string(tt.class) {
-				t.Errorf("%s, %q from %s: %q %q, class %q; want %q, %q", v.name, tt.header, tt.from, r.code, r.text, r.inserted[HeaderClass], tt.code, tt.class)
+				t.Errorf("%s, %q from %s: %q %q, class %q; want %q, %q", v.name, tt.header, tt.from, r.code, r.text,
+					r.inserted[HeaderClass], tt.code, tt.class)
 			}
 		}
 		if n := s.Stats.Verified.Load(); n != 5 {
@@ -78,7 +79,9 @@ func TestSenders(t *testing.T) {
 		"198.51.100.0/24":               nil,
 	} {
 		house := &prototest.House{}
-		s := &Server{Clearinghouse: house, Verify: func(context.Context, []byte, netip.Addr, string) ([]string, string) { return domains, "" }}
+		s := &Server{Clearinghouse: house, Verify: func(context.Context, []byte, netip.Addr, string) ([]string, string) {
+			return domains, ""
+		}}
 		m := serve(t, s)(6, everything)
 		m.connect("198.51.100.7")
 		m.message("x@elsewhere.example", []string{"bob@example.com"}, text("", offer))
@@ -101,7 +104,8 @@ func TestSenders(t *testing.T) {
 // values has them verified as they are.
 func TestHeadersAsSent(t *testing.T) {
 	var got string
-	s := &Server{Clearinghouse: &prototest.House{}, Verify: func(_ context.Context, raw []byte, _ netip.Addr, _ string) ([]string, string) {
+	s := &Server{Clearinghouse: &prototest.House{}, Verify: func(_ context.Context, raw []byte,
+		_ netip.Addr, _ string) ([]string, string) {
 		got = string(raw)
 		return nil, ""
 	}}

@@ -32,7 +32,8 @@ func (f limiter) Limit(_ context.Context, attr func(string) []byte) (string, str
 
 func TestParseRequest(t *testing.T) {
 	most := "request=smtpd_access_policy\n" + strings.Repeat("a=b\n", MaxAttributes-1)
-	longest := "request=smtpd_access_policy\nsender=" + strings.Repeat("x", MaxRequest-len("request=smtpd_access_policy\nsender=\n")) + "\n"
+	longest := "request=smtpd_access_policy\nsender=" +
+		strings.Repeat("x", MaxRequest-len("request=smtpd_access_policy\nsender=\n")) + "\n"
 	tests := []struct {
 		name, in string
 		want     error

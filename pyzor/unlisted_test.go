@@ -87,7 +87,8 @@ func TestUnlistedTogether(t *testing.T) {
 	}{
 		{bulkhead.Spam, []bulkhead.Signature{one, two, three}, nil, fmt.Sprint([]bulkhead.Signature{two})},
 		{bulkhead.Spam, []bulkhead.Signature{one, three}, nil, "[]"},
-		{bulkhead.Spam, []bulkhead.Signature{one}, map[bulkhead.Signature]uint32{two: 3}, fmt.Sprint([]bulkhead.Signature{two})},
+		{bulkhead.Spam, []bulkhead.Signature{one}, map[bulkhead.Signature]uint32{two: 3},
+			fmt.Sprint([]bulkhead.Signature{two})},
 		{bulkhead.Ham, []bulkhead.Signature{one, two}, nil, "[]"},
 	} {
 		box := &ballot{report: bulkhead.Report{Signatures: tt.sigs, Vote: tt.vote}, often: tt.often}

@@ -61,7 +61,8 @@ func isEmpty(d []byte) bool {
 
 // ballot returns a ballot of the batch with digests added. A ballot does not take a
 // digest that it already has, because a second vote is a separate one.
-func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhead.Signature, often map[bulkhead.Signature]uint32) *ballot {
+func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhead.Signature,
+	often map[bulkhead.Signature]uint32) *ballot {
 	if len(often) == 0 {
 		for _, box := range b.ballots {
 			if box.takes(who, vote, once) {
@@ -76,10 +77,13 @@ func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhea
 }
 
 func (v *ballot) takes(who bulkhead.Reporter, vote bulkhead.Vote, sigs []bulkhead.Signature) bool {
-	if len(v.often) > 0 || v.report.Vote != vote || v.report.Reporter != who || len(v.report.Signatures)+len(sigs) > maxBallot {
+	if len(v.often) > 0 || v.report.Vote != vote || v.report.Reporter != who ||
+		len(v.report.Signatures)+len(sigs) > maxBallot {
 		return false
 	}
-	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool { return slices.Contains(v.report.Signatures, sig) })
+	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool {
+		return slices.Contains(v.report.Signatures, sig)
+	})
 }
 
 // cast counts the ballots of a batch concurrently, and answers when they are durable.

@@ -130,12 +130,13 @@ func TestHelperReads(t *testing.T) {
 		{"reading fails", reported(sigs...), fault, 0, true},
 		{"clearinghouse fails", &prototest.House{Err: fault}, nil, 0, true},
 	} {
-		h := &Helper{Clearinghouse: tt.house, Listed: 5, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-			if tt.err != nil {
-				return nil, bulkhead.Source{}, tt.err
-			}
-			return []bulkhead.Signature{text, sigs[0]}, bulkhead.Source{}, nil
-		}}
+		h := &Helper{Clearinghouse: tt.house, Listed: 5,
+			Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+				if tt.err != nil {
+					return nil, bulkhead.Source{}, tt.err
+				}
+				return []bulkhead.Signature{text, sigs[0]}, bulkhead.Source{}, nil
+			}}
 		spam, _, err := h.look(t.Context(), mail, bulkhead.Reporter{})
 		if spam != tt.spam || (err != nil) != tt.fails {
 			t.Errorf("%s: %d spam, %v; want %d, an error: %v", tt.name, spam, err, tt.spam, tt.fails)

@@ -142,14 +142,16 @@ func TestReportAndRevoke(t *testing.T) {
 	expect("reported", true)
 
 	reports := house.Reports()
-	if len(reports) != 1 || reports[0].Reporter.Account != "ana" || !reports[0].Reporter.Addr.IsLoopback() || reports[0].Vote != bulkhead.Spam {
+	if len(reports) != 1 || reports[0].Reporter.Account != "ana" || !reports[0].Reporter.Addr.IsLoopback() ||
+		reports[0].Vote != bulkhead.Spam {
 		t.Errorf("reports %+v, want one by ana", reports)
 	}
 	schemes := make(map[bulkhead.Scheme]bool)
 	for _, s := range reports[0].Signatures {
 		schemes[s.Scheme()] = true
 	}
-	for _, s := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest, bulkhead.Exact, bulkhead.DCCBody} {
+	for _, s := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest,
+		bulkhead.Exact, bulkhead.DCCBody} {
 		if !schemes[s] {
 			t.Errorf("the report has no %s, only %v", s, slices.Collect(maps.Keys(schemes)))
 		}
@@ -187,12 +189,14 @@ func TestTranscripts(t *testing.T) {
 		name, text, _ := strings.Cut(strings.TrimSpace(text), "\n")
 		t.Run(strings.TrimPrefix(name, "# "), func(t *testing.T) {
 			house := &prototest.House{}
-			if _, err := house.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam, Signatures: mustSigs(t, "razor/e4", "7p6JNvfDEfoYAybuYapBiCjFEC0A")}); err != nil {
+			if _, err := house.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam,
+				Signatures: mustSigs(t, "razor/e4", "7p6JNvfDEfoYAybuYapBiCjFEC0A")}); err != nil {
 				t.Fatal(err)
 			}
 			// "ana" with the challenge of the connection cannot be golden, so the
 			// dialogs that need a login begin after it.
-			address := start(t, &Server{Clearinghouse: house, Names: []string{"razor-a.example.org:2703", "razor-b.example.org:2703"}})
+			address := start(t, &Server{Clearinghouse: house,
+				Names: []string{"razor-a.example.org:2703", "razor-b.example.org:2703"}})
 			conn, err := net.Dial("tcp", address)
 			if err != nil {
 				t.Fatal(err)
@@ -268,7 +272,8 @@ func TestRegister(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if tt.user != "" && user != tt.user || tt.pass != "" && pass != tt.pass || len(user) < 4 && tt.user == "" || len(pass) < 6 {
+		if tt.user != "" && user != tt.user || tt.pass != "" && pass != tt.pass || len(user) < 4 &&
+			tt.user == "" || len(pass) < 6 {
 			t.Errorf("register %q, %q gives %q, %q", tt.user, tt.pass, user, pass)
 		}
 		if err := c.Login(user, pass); err != nil {
@@ -389,7 +394,8 @@ func TestOneWrite(t *testing.T) {
 	}
 	buf := make([]byte, maxReply)
 	n, err := conn.Read(buf)
-	if err != nil || !bytes.HasSuffix(buf[:n], []byte("\r\n.\r\n")) || bytes.Count(buf[:n], []byte("p=1&cf=100&ct=1\r\n")) != batchRows {
+	if err != nil || !bytes.HasSuffix(buf[:n], []byte("\r\n.\r\n")) ||
+		bytes.Count(buf[:n], []byte("p=1&cf=100&ct=1\r\n")) != batchRows {
 		t.Errorf("one read of the answer gives %d bytes %q, %v", n, buf[:n], err)
 	}
 }
@@ -478,7 +484,8 @@ func TestNeverListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	popular := mustParse(t, []byte(tests[3].part)).E8[0]
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{empty, popular}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{empty, popular},
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	answers, err := c.Check(empty, popular)
@@ -497,9 +504,10 @@ func TestReadAddsNoRazor(t *testing.T) {
 	of := mustParse(t, mail)
 	exact := bulkhead.MustSignature(bulkhead.Exact, []byte("the whole mail"))
 	other := mustParse(t, part).E4
-	s := &Server{Clearinghouse: house, ExemptHosts: []string{"popular.example"}, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-		return append([]bulkhead.Signature{exact, of.E4, other, exact}, of.E8...), bulkhead.Source{}, nil
-	}}
+	s := &Server{Clearinghouse: house, ExemptHosts: []string{"popular.example"},
+		Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+			return append([]bulkhead.Signature{exact, of.E4, other, exact}, of.E8...), bulkhead.Source{}, nil
+		}}
 	if err := login(t, start(t, s)).Report(header, [][]byte{mail}); err != nil {
 		t.Fatal(err)
 	}
@@ -568,7 +576,8 @@ func TestHouseErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if check[0].String() != tt.check || report[0].String() != tt.report || revoke[0].String() != tt.revoke {
-			t.Errorf("%v: check %s, report %s, revoke %s; want %s, %s, %s", tt.err, check[0], report[0], revoke[0], tt.check, tt.report, tt.revoke)
+			t.Errorf("%v: check %s, report %s, revoke %s; want %s, %s, %s", tt.err, check[0], report[0],
+				revoke[0], tt.check, tt.report, tt.revoke)
 		}
 	}
 }
@@ -615,13 +624,16 @@ func TestDiscoveryNames(t *testing.T) {
 			t.Errorf("%s: %v, %v; want this address in two spellings", list, rows, err)
 		}
 	}
-	elsewhere := prototest.ServeStream(t, "127.9.3.7:0", &Server{Clearinghouse: &prototest.House{}, Accounts: &book{}}).String()
+	elsewhere := prototest.ServeStream(t, "127.9.3.7:0",
+		&Server{Clearinghouse: &prototest.House{}, Accounts: &book{}}).String()
 	_, port, _ = net.SplitHostPort(elsewhere)
-	if rows, err := dial(t, elsewhere).exchange([]byte("a=g&pm=csl\r\n"), 2); err != nil || rows[0].Get("csl") != elsewhere || rows[1].Get("csl") != "127.9.775:"+port {
+	if rows, err := dial(t, elsewhere).exchange([]byte("a=g&pm=csl\r\n"), 2); err != nil ||
+		rows[0].Get("csl") != elsewhere || rows[1].Get("csl") != "127.9.775:"+port {
 		t.Errorf("csl at %s: %v, %v", elsewhere, rows, err)
 	}
 	state, err := c.State()
-	if err != nil || state.Get("bql") != "50" || state.Get("ac") != "20" || state.Get("se") != "88" || state.Get("srl") != "1" {
+	if err != nil || state.Get("bql") != "50" || state.Get("ac") != "20" || state.Get("se") != "88" ||
+		state.Get("srl") != "1" {
 		t.Errorf("state %v, %v", state, err)
 	}
 }
@@ -666,7 +678,8 @@ func TestHelperEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	h := &Helper{Clearinghouse: &prototest.House{}}
-	if _, err := h.spam(ctx, append(bytes.Clone(header), part...), bulkhead.Reporter{}); !errors.Is(err, context.Canceled) {
+	if _, err := h.spam(ctx, append(bytes.Clone(header), part...), bulkhead.Reporter{}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("a mail judged after the end of its context: %v", err)
 	}
 }
@@ -675,7 +688,8 @@ func TestHelperEnds(t *testing.T) {
 // client told to try later.
 func TestReportTimeout(t *testing.T) {
 	house := &prototest.House{}
-	s := &Server{Clearinghouse: house, Read: func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	s := &Server{Clearinghouse: house, Read: func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source,
+		error) {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("a mail is read without a deadline")
 		}
@@ -746,7 +760,8 @@ func TestRevokeBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := mustParse(t, part)
-	batch := []Values{row("revoke", &p.E4), {{"a", "revoke"}, {"e", "4"}}, row("revoke", &p.E8[0]), {{"a", "revoke"}, {"e", "4"}, {"s", "not a sum!"}}}
+	batch := []Values{row("revoke", &p.E4), {{"a", "revoke"}, {"e", "4"}}, row("revoke", &p.E8[0]),
+		{{"a", "revoke"}, {"e", "4"}, {"s", "not a sum!"}}}
 	answers := func(c *Client) (got []string) {
 		rows, err := c.Do(batch...)
 		if err != nil {
@@ -757,10 +772,12 @@ func TestRevokeBatch(t *testing.T) {
 		}
 		return got
 	}
-	if got, want := answers(dial(t, address)), []string{"err=202", "err=200", "err=202", "err=200"}; !slices.Equal(got, want) {
+	if got, want := answers(dial(t, address)), []string{"err=202", "err=200", "err=202", "err=200"}; !slices.Equal(got,
+		want) {
 		t.Errorf("without a login: %q, want %q", got, want)
 	}
-	if got, want := answers(login(t, address)), []string{"res=1", "err=200", "res=1", "err=200"}; !slices.Equal(got, want) {
+	if got, want := answers(login(t, address)), []string{"res=1", "err=200", "res=1", "err=200"}; !slices.Equal(got,
+		want) {
 		t.Errorf("answers %q, want %q", got, want)
 	}
 	if n, bad := s.Stats.Revokes.Load(), s.Stats.Malformed.Load(); n != 2 || bad != 4 {
@@ -797,7 +814,8 @@ func (b *batches) CheckBatch(ctx context.Context, queries []bulkhead.Query, verd
 func TestCheckBatch(t *testing.T) {
 	house := &batches{House: &prototest.House{}}
 	p := mustParse(t, part)
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{p.E4}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{p.E4},
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	c := dial(t, start(t, &Server{Clearinghouse: house}))

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// classed checks that the class of a verdict and the rest of it agree.
+// classed checks that the class of a verdict agrees with its other fields.
 func classed(d desk, v *bulkhead.Verdict) {
 	d.Helper()
 	if v.Class >= bulkhead.NumClasses || v.Spam() != (v.Class == bulkhead.ClassSpam) ||
@@ -201,7 +201,7 @@ func testRefusals(d desk) {
 			d.Errorf("check, %s: %+v, %v; want no result and ErrMalformed", name, v, err)
 		}
 	}
-	// There may be a limit, and then no part of what is beyond it is counted.
+	// The number of signatures may be limited. No part of a report beyond the limit is counted.
 	many := sigs(to(5000)...)
 	_, err := d.house.Report(d.Context(), bulkhead.Report{Signatures: many, Reporter: d.suite.Reporter})
 	switch {
@@ -257,8 +257,8 @@ func testWhite(d desk) {
 	}
 }
 
-// testContexts: a context that has ended may end a call, and whoever is told of an
-// error does not know more than that: the report is counted once or not at all.
+// testContexts: a context that has ended may end a call. After an error, the report has been
+// counted once or not at all.
 func testContexts(d desk) {
 	ctx, cancel := context.WithCancel(d.Context())
 	cancel()
@@ -284,7 +284,7 @@ func testContexts(d desk) {
 	}
 }
 
-// testConcurrency: what many report at once adds up, and is seen to grow.
+// testConcurrency: concurrent reports add up, and concurrent checks see the counts grow.
 func testConcurrency(d desk) {
 	const reporters, each = 8, 25
 	var wg sync.WaitGroup

@@ -29,13 +29,13 @@ const maxForged = 100
 // the other.
 type session struct {
 	server *Server
-	opts   options // as agreed
+	opts   options // the negotiated options
 	macros map[byte]map[string]string
-	named  bool // macros came for the next sender
+	named  bool // macros arrived for the next sender
 
 	client client
 	msg    message
-	held   door.Hold // what msg takes
+	held   door.Hold // the memory of msg
 	buf    []byte
 	out    []byte
 }
@@ -58,7 +58,7 @@ type message struct {
 // errQuit ends a session in good order.
 var errQuit = errors.New("milter: quit")
 
-// serve speaks with one mail server until it quits.
+// serve serves one mail server until it quits.
 func (s *Server) serve(ctx context.Context, c *door.Conn) {
 	k := &session{server: s, held: s.Memory.Hold(), macros: make(map[byte]map[string]string)}
 	defer k.held.Release()
@@ -84,7 +84,7 @@ func (s *Server) serve(ctx context.Context, c *door.Conn) {
 	}
 }
 
-// ended logs why a connection ends, unless the mail server just went away.
+// ended logs the reason why a connection ended, unless the mail server just disconnected.
 func (s *Server) ended(c *door.Conn, err error) {
 	var op *net.OpError
 	switch {
@@ -216,12 +216,12 @@ func (k *session) macro(name string) string {
 	return ""
 }
 
-// reset forgets the message, and keeps the connection.
+// reset discards the message and keeps the connection.
 func (k *session) reset() {
 	raw := k.msg.raw
 	raw.Reset()
 	if raw.Cap() > keptBytes {
-		raw = bytes.Buffer{} // what no message holds is not in the budget
+		raw = bytes.Buffer{} // memory that no message holds is not in the budget
 	}
 	k.msg = message{raw: raw}
 	k.held.Release()
@@ -233,8 +233,8 @@ func (k *session) reset() {
 // mail begins a message. Mail of authenticated and local senders passes at once.
 func (k *session) mail(data []byte) ([]byte, error) {
 	k.reset()
-	// A mail server without macros for a sender may send none: those of the previous
-	// sender, such as the login, must not apply.
+	// A mail server without macros for a sender may send none. The macros of the previous sender,
+	// such as the login, must not apply.
 	if !k.named {
 		delete(k.macros, cmdMail)
 	}
@@ -328,7 +328,7 @@ func (k *session) body(chunk []byte) {
 // is not kept at all, since half of it would have other signatures.
 func (k *session) room(n int) bool {
 	if k.msg.exempt && !k.votes() {
-		return false // nobody reads it
+		return false // it will not be read
 	}
 	if !k.msg.oversize && k.msg.raw.Len()+n > k.server.MaxMessage {
 		k.msg.oversize = true
@@ -349,7 +349,7 @@ func (k *session) room(n int) bool {
 	return err == nil
 }
 
-// keptBytes is how much memory a connection keeps between two messages.
+// keptBytes is the memory in bytes that a connection keeps between two messages.
 const keptBytes = 64 << 10
 
 // end judges the message and appends the changes and the reply.

@@ -92,8 +92,8 @@ func (k *session) endVote(ctx context.Context) {
 	}
 }
 
-// cast votes on the messages in a mail to a ballot, and returns their number. If the mail is sent
-// again, its votes count once.
+// cast votes on the messages in a mail to a ballot, and returns the number of votes taken. If the
+// mail is sent again, its votes count once.
 func (k *session) cast(ctx context.Context) (n int, err error) {
 	s := k.server
 	switch {

@@ -176,7 +176,8 @@ func (k *session) negotiate(data []byte) error {
 	if err != nil {
 		return err
 	}
-	want := uint32(noHelo | noUnknown | noData | canSkip | noReplyConn | noReplyHdr | noReplyEOH | noReplyBody | noReplyHelo | noReplyData | noReplyUnkn | headerSpace)
+	want := uint32(noHelo | noUnknown | noData | canSkip | noReplyConn | noReplyHdr | noReplyEOH | noReplyBody |
+		noReplyHelo | noReplyData | noReplyUnkn | headerSpace)
 	if k.server.Limiter == nil {
 		want |= noReplyRcpt
 	}

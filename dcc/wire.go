@@ -10,7 +10,7 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
-// An Op is the operation of a packet. The values are those of the wire.
+// An Op is the operation of a packet. The values are the protocol's.
 //
 // Source: docs/specs/dcc.md#operations.
 type Op uint8

@@ -18,10 +18,10 @@ type pendingCheck struct {
 	hits  []hit
 	near  []uint8 // lists on which a band of the first half is known
 	voted bool    // a band of the first half is listed by votes
-	// even and evenVoted are the results for the first half: of each list in near, and
-	// of the votes.
+	// even and evenVoted are the results for the first half: for each list in near, and for the
+	// votes.
 	even, evenVoted []bulkhead.Look
-	// takenToo says that this round also looks up what was taken away.
+	// takenToo means that this round also looks up the counters of what was taken away.
 	takenToo bool
 	deleted  bool // a digest is known to be deleted
 	// held are bands of which some were deleted once.
@@ -247,7 +247,7 @@ func (h *hit) confirm(second, third *bulkhead.Look) bool {
 	return second.Sightings > 0 && h.chance <= maxChance
 }
 
-// askVotes looks up what other front doors know of the digest.
+// askVotes looks up the votes of other front doors on the digest.
 func askVotes(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	if len(s.SpamFlags) > 0 {
 		q.judged = append(q.judged, plainSignature(&c.job.req.Digest))
@@ -270,10 +270,10 @@ func takeVotes(s *Server, c *pendingCheck, _, judges []bulkhead.Look, _ []uint8)
 	}
 }
 
-// half is how many bands are looked up first: the even ones. If a text has enough bands
-// in common with a stored one, at least one of these is among them in 97 of 100 cases at
-// 20 equal shingles and in 99 at 24. Nearly all unrelated texts have none, so their
-// other bands need no look-up.
+// half is the number of bands that are looked up first: the even ones. If a text has enough bands
+// in common with a stored one, at least one of these is among them in 97 of 100 cases at 20 equal
+// shingles and in 99 at 24. Nearly all unrelated texts have none, so their other bands need no
+// look-up.
 const half = rspamd.Bands / 2
 
 func askHalf(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
@@ -377,7 +377,7 @@ func interleave(all *[rspamd.Bands]bulkhead.Look, even, odd []bulkhead.Look) {
 	}
 }
 
-// tell puts the result of a check into its reply.
+// tell writes the result of a check to its reply.
 func (s *Server) tell(c *pendingCheck) {
 	j := c.job
 	hits := slices.DeleteFunc(c.hits, func(h hit) bool { return j.hides(h.flag) })

@@ -68,7 +68,7 @@ func signatures(n int) []bulkhead.Signature {
 	return out
 }
 
-// TestRequests: what each call sends, by the node's API document.
+// TestRequests: each call sends the request that the node's API document describes.
 func TestRequests(t *testing.T) {
 	ctx := context.Background()
 	when := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
@@ -245,7 +245,7 @@ type refusing struct{}
 
 func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errRefused }
 
-// TestVerdictTravels: a verdict comes out of JSON as it went in.
+// TestVerdictTravels: a verdict survives the way through JSON unchanged.
 func TestVerdictTravels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	pick := func() bool { return rng.IntN(2) == 0 }
@@ -300,8 +300,7 @@ func TestVerdictTravels(t *testing.T) {
 	}
 }
 
-// TestClassOfOldNodes: nodes from before there were classes say the same in
-// other fields.
+// TestClassOfOldNodes: nodes from before classes give the same information in other fields.
 func TestClassOfOldNodes(t *testing.T) {
 	for _, tt := range []struct {
 		v    Verdict
@@ -329,7 +328,7 @@ func TestClassOfOldNodes(t *testing.T) {
 	}
 }
 
-// TestSourceTwice: if a source is given twice, only the latter counts.
+// TestSourceTwice: if a source is given twice, only the second counts.
 func TestSourceTwice(t *testing.T) {
 	var in struct{ Source *Source }
 	if err := json.Unmarshal([]byte(`{"source":{"sender":"a@example.com"},"Source":{"list_id":"l"}}`), &in); err != nil ||
@@ -384,8 +383,8 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// TestForeignAnswers: anything but a node's answer to the question is an
-// error, whoever gives it.
+// TestForeignAnswers: anything except a node's answer to the question is an error, whichever server
+// sends it.
 func TestForeignAnswers(t *testing.T) {
 	ctx := context.Background()
 	sigs := signatures(2)
@@ -507,7 +506,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestRecipientsAreBounded: what the node would refuse is not sent.
+// TestRecipientsAreBounded: recipients that the node would refuse are not sent.
 func TestRecipientsAreBounded(t *testing.T) {
 	for _, n := range []int{0, 1, bulkhead.MaxRecipients, bulkhead.MaxRecipients + 1} {
 		r, err := reportOf(&bulkhead.Report{Vote: bulkhead.Sighting, Recipients: make([]string, n)})
@@ -565,7 +564,7 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestCountRefuses: what cannot be counted is not sent.
+// TestCountRefuses: counts that the node would refuse are not sent.
 func TestCountRefuses(t *testing.T) {
 	n := &node{answers: []string{"null"}}
 	c := n.start(t)

@@ -27,7 +27,7 @@ func seat(t *testing.T, c *Crowd, addr string, age time.Duration) (*Place, *clos
 	return p, conn
 }
 
-// TestCrowdGivesWay: who loses the place when a newcomer from 192.0.2.1 comes.
+// TestCrowdGivesWay: which connection loses its place to a newcomer from 192.0.2.1.
 func TestCrowdGivesWay(t *testing.T) {
 	type conn struct {
 		addr  string
@@ -85,8 +85,8 @@ func TestCrowdGivesWay(t *testing.T) {
 	}
 }
 
-// TestCrowdBooks plays at random beside plain counts: no cap is ever passed, a
-// connection loses its place once, and nothing is left in the end.
+// TestCrowdBooks compares random operations with plain counts: no cap is ever exceeded, a
+// connection loses its place once, and no place is left at the end.
 func TestCrowdBooks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	c := &Crowd{Max: 20, PerClient: 4}
@@ -146,8 +146,8 @@ func TestCrowdBooks(t *testing.T) {
 	}
 }
 
-// TestStreamNewcomers: silent connections of one network, as many as are let in,
-// keep nobody out, and a request under way is not disturbed.
+// TestStreamNewcomers: the most silent connections that one network may have keep no client out,
+// and do not disturb a request under way.
 func TestStreamNewcomers(t *testing.T) {
 	s := &StreamServer{MaxConns: 8, Handler: echo}
 	addr, _ := start(t, s, "127.0.0.1:0")
@@ -158,7 +158,7 @@ func TestStreamNewcomers(t *testing.T) {
 	for s.Stats.Open.Load() < 8 {
 		time.Sleep(time.Millisecond)
 	}
-	// All are of this machine: they give way as soon as they are idle.
+	// All connections are local: they give way as soon as they are idle.
 	for ok := false; !ok; {
 		c := dial(t, addr)
 		if _, err := io.WriteString(c, "x\n"); err == nil {

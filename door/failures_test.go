@@ -13,8 +13,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// TestFailuresWait: the first five of a network cost nothing, then each twice as much as
-// the one before, up to four seconds; other networks pay nothing; ten minutes clear it.
+// TestFailuresWait: the first five failures of a network cost no wait, and each further one waits
+// twice as long as the one before, up to four seconds. Other networks do not wait. Ten minutes
+// clear the record.
 func TestFailuresWait(t *testing.T) {
 	f := door.NewFailures(slog.New(slog.DiscardHandler))
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)

@@ -74,8 +74,8 @@ func TestLimiterOff(t *testing.T) {
 	}
 }
 
-// TestLimiterExtremes takes the slowest and the fastest rates with the smallest
-// and the largest bursts: the burst is granted, and not more.
+// TestLimiterExtremes takes the slowest and the fastest rates with the smallest and the largest
+// bursts: exactly the burst is granted.
 func TestLimiterExtremes(t *testing.T) {
 	for _, perSecond := range []float64{math.SmallestNonzeroFloat64, 1e-12, 1e-9, 1e-3, 1} {
 		for _, burst := range []int{1, 1000, 1e9, math.MaxInt} {

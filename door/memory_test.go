@@ -62,8 +62,8 @@ func TestMemoryNeverExceeds(t *testing.T) {
 	}
 }
 
-// TestMemoryTurns: an empty hold waits for its turn, one behind the other, a hold that
-// has something is refused at once, and who gives up lets the next one in.
+// TestMemoryTurns: empty holds wait in line, a hold that has something is refused at once, and a
+// hold that gives up lets the next one in.
 func TestMemoryTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(100)
@@ -157,8 +157,8 @@ func TestMemoryTurns(t *testing.T) {
 	})
 }
 
-// TestHoldReadAll reads what io.ReadAll does, of any size and any claim about it, and
-// holds Cost times as much.
+// TestHoldReadAll: ReadAll reads the same bytes as io.ReadAll, for any size and any announced size,
+// and holds Cost times as much.
 func TestHoldReadAll(t *testing.T) {
 	for _, size := range []int{0, 1, 511, 16 << 10, 16<<10 + 1, 100_000} {
 		want := bytes.Repeat([]byte("x"), size)

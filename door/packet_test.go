@@ -58,7 +58,7 @@ func startPackets(t *testing.T, s *PacketServer, address string, readers int) (p
 	return conns[0].LocalAddr().(*net.UDPAddr).AddrPort().Port(), stop
 }
 
-// dialUDP returns a connected socket: it hears nobody but host:port.
+// dialUDP returns a connected socket, which receives only from host:port.
 func dialUDP(t *testing.T, host string, port uint16) net.Conn {
 	t.Helper()
 	c, err := net.Dial("udp", net.JoinHostPort(host, fmt.Sprint(port)))
@@ -83,8 +83,8 @@ func askUDP(t *testing.T, c net.Conn, data string) string {
 	return string(buf[:n])
 }
 
-// quiet reports that no answer comes to c's datagrams so far. A datagram sent
-// after them is answered, so they have been dealt with.
+// quiet reports that no answer comes to c's datagrams so far. A datagram sent after them is
+// answered, so they have been processed.
 func quiet(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	return askUDP(t, c, "marker") == "marker"
@@ -439,7 +439,7 @@ func TestPacketServeFails(t *testing.T) {
 // wrapped is a socket that is not a *net.UDPConn.
 type wrapped struct{ net.PacketConn }
 
-// TestPacketConn: any net.PacketConn is served, beside those of the kernel.
+// TestPacketConn: any net.PacketConn is served, in addition to the kernel's sockets.
 func TestPacketConn(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		t.Run(address, func(t *testing.T) {
@@ -510,8 +510,8 @@ func TestClientOf(t *testing.T) {
 	}
 }
 
-// A flaky socket fails before each datagram as often as it is told, does not say where
-// those come from that say so, and sends no answer "lost".
+// A flaky socket fails a given number of times before each datagram, gives no source for datagrams
+// that ask for that, and does not send the answer "lost".
 type flaky struct {
 	net.PacketConn
 	failures, left int
@@ -541,8 +541,8 @@ func (c *flaky) WriteTo(b []byte, to net.Addr) (int, error) {
 
 var errFlaky = errors.New("as asked")
 
-// TestPacketFlaky: a socket that fails to read now and then is served, datagrams that
-// nobody can be answered for are dropped, and answers that were not sent are counted.
+// TestPacketFlaky: a socket whose reads fail now and then is served, datagrams without a source are
+// dropped, and unsent answers are counted.
 func TestPacketFlaky(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -578,7 +578,7 @@ func TestPacketFlaky(t *testing.T) {
 	}
 }
 
-// TestPacketGivenUp: a socket that goes on failing is given up, with its error.
+// TestPacketGivenUp: a socket that keeps failing is given up, with its error.
 func TestPacketGivenUp(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -665,8 +665,8 @@ func (r *recorder) Send(p *Packet) { r.sent = append(r.sent, p.Client.String()+"
 
 func (r *recorder) Flush() (sent, refused int) { return len(r.sent), 0 }
 
-// TestAnswerOrder: answers leave as they were asked, or, where the order does not matter,
-// the longest first of those in a row to one client.
+// TestAnswerOrder: answers leave in the order of their requests. If the order does not matter,
+// consecutive answers to one client leave longest first.
 func TestAnswerOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	for range 300 {

@@ -25,8 +25,8 @@ func heldOf(m *Memory) int64 {
 	return held
 }
 
-// TestPacketMemory: datagrams that are worked on have their share of the memory, those
-// that find none are dropped and counted, and all is given back when they are answered.
+// TestPacketMemory: datagrams being processed hold their share of the memory, datagrams that find
+// none are dropped and counted, and all memory is given back when they are answered.
 func TestPacketMemory(t *testing.T) {
 	for _, tt := range []struct {
 		size, limit int
@@ -84,7 +84,7 @@ func TestPacketMemory(t *testing.T) {
 			}
 			finish(tt.fit)
 
-			// A message of another door has it all, then not any more.
+			// A message of another door holds all memory, and then releases it.
 			mail := memory.Hold()
 			if err := mail.Take(t.Context(), int64(tt.limit), 0); err != nil {
 				t.Fatal(err)
@@ -102,8 +102,8 @@ func TestPacketMemory(t *testing.T) {
 	}
 }
 
-// TestPacketMemoryAtOnce: handlers never have more than the memory allows, whether they
-// answer at once, later, never, or panic, and nothing stays held.
+// TestPacketMemoryAtOnce: handlers never hold more than the memory allows, whether they answer at
+// once, later or never, or panic. No memory stays held.
 func TestPacketMemoryAtOnce(t *testing.T) {
 	const limit = 1200
 	memory := NewMemory(limit)

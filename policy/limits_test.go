@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestLyingLimiter: whatever a limiter answers, mail is refused by nothing but what it
-// may say, an error is no answer, and no text becomes a line of its own.
+// TestLyingLimiter: whatever a limiter answers, only a valid action refuses mail, an error is not
+// an answer, and no text adds a line.
 func TestLyingLimiter(t *testing.T) {
 	fault := errors.New("disk on fire")
 	type stats struct{ requests, deferred, rejected, held, faults, told, delayed int64 }
@@ -125,8 +125,8 @@ func TestAppendRequest(t *testing.T) {
 	}
 }
 
-// TestReadRequest: a request ends with an empty line; what cannot become one
-// is not waited for.
+// TestReadRequest: a request ends with an empty line. The server does not wait for the end of bytes
+// that cannot become a request.
 func TestReadRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, want, rest string
@@ -156,8 +156,7 @@ func TestReadRequest(t *testing.T) {
 	}
 }
 
-// TestServe: what the counters say of each request, and which connections a server
-// keeps open.
+// TestServe: the counters after each request, and the connections that a server keeps open.
 func TestServe(t *testing.T) {
 	const request = "request=smtpd_access_policy\n\n"
 	few := door.Rate{PerSecond: 1e-6, Burst: 2}
@@ -244,8 +243,7 @@ func TestConnectionCaps(t *testing.T) {
 	}
 }
 
-// TestIdle: a connection that rests longer than it may is closed, which is no broken
-// request.
+// TestIdle: a connection that is idle for too long is closed, which does not count as malformed.
 func TestIdle(t *testing.T) {
 	s := &Server{IdleTime: 10 * time.Millisecond, Limiter: limiter(func(func(string) []byte) (string, string, error) {
 		return Dunno, "", nil
@@ -260,7 +258,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestTextEnds: what a limiter says ends with its last sign.
+// TestTextEnds: a limiter's text ends with its last character.
 func TestTextEnds(t *testing.T) {
 	for text, want := range map[string]string{"": "action=HOLD\n\n", "  ": "action=HOLD\n\n",
 		"a ~!": "action=HOLD a ~!\n\n", "a  ": "action=HOLD a\n\n", " a": "action=HOLD  a\n\n"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// stranger is a client whose address nothing proves.
+// stranger is a client without proof of its address.
 var stranger = netip.MustParseAddr("198.51.100.7")
 
 // withCookie adds an OPT record with a COOKIE option to a query.
@@ -38,8 +38,8 @@ func cookieOf(t *testing.T, out []byte) (dnsmessage.Message, []byte) {
 	return m, nil
 }
 
-// TestReflection: whatever a query, an answer over UDP to an address that nothing
-// proves is at most 1.5 times as large, and what is listed is told nevertheless.
+// TestReflection: for any query, an answer over UDP to an unproven address is at most 1.5 times as
+// large as the query, and listed names are still answered.
 func TestReflection(t *testing.T) {
 	s := newServer(t)
 	names := []string{"evil.example.bl.example.com.", "good.example.bl.example.com.",
@@ -86,9 +86,8 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// TestCookies: a client that returns the cookie sent to its address is told
-// everything, but nobody else is, nor the same client much later or by another
-// server.
+// TestCookies: a client that returns the cookie sent to its address gets the whole answer. Other
+// clients do not, nor does the same client much later or from another server.
 func TestCookies(t *testing.T) {
 	s := newServer(t)
 	reason := pack(t, "evil.example.bl.example.com.", dnsmessage.TypeTXT, 0)
@@ -139,7 +138,7 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// TestCookieAge: a cookie is replaced after half an hour and good for one.
+// TestCookieAge: a cookie is replaced after half an hour and valid for an hour.
 func TestCookieAge(t *testing.T) {
 	b := newBaker()
 	for _, tt := range []struct {

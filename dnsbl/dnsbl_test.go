@@ -175,7 +175,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// describe says what an answer means, and checks the rules for negative ones.
+// describe returns the meaning of an answer, and checks the rules for negative answers.
 func describe(t *testing.T, m dnsmessage.Message) string {
 	t.Helper()
 	if len(m.Answers) == 0 && m.RCode != dnsmessage.RCodeRefused {
@@ -217,8 +217,8 @@ func describe(t *testing.T, m dnsmessage.Message) string {
 	return "unknown"
 }
 
-// TestUnknownList: while nothing is known of a list, nobody is told that a name is listed
-// or not, nor anything about the zone; other zones answer.
+// TestUnknownList: while the content of a list is unknown, no answer reveals whether a name is
+// listed, or anything about the zone. Other zones answer.
 func TestUnknownList(t *testing.T) {
 	s := newServer(t)
 	known := false
@@ -368,8 +368,8 @@ func TestNoGarbage(t *testing.T) {
 	}
 }
 
-// FuzzAnswer wants an answer that can be read, or none, and the same reading of
-// the question.
+// FuzzAnswer: an answer can be parsed, or there is none, and its question is parsed in the same
+// way.
 func FuzzAnswer(f *testing.F) {
 	s := newServer(f)
 	for _, name := range []string{"evil.example.bl.example.com.", "7.2.0.192.ip.bl.example.com.", ".", "x."} {

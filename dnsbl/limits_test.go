@@ -40,7 +40,7 @@ const (
 	cut     = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x09\x00"  // which says that it is longer
 )
 
-// TestStats: each query counts as what it was answered with.
+// TestStats: each query is counted by the kind of its answer.
 func TestStats(t *testing.T) {
 	type stats struct{ queries, hits, misses, refused, broken int64 }
 	const in = dnsmessage.ClassINET
@@ -82,8 +82,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestAdditional: one OPT record counts, of the root; others are passed over, up to
-// a bound.
+// TestAdditional: one OPT record of the root counts; other records are skipped, up to a bound.
 func TestAdditional(t *testing.T) {
 	s := newServer(t)
 	ask := question(dnsmessage.ClassINET, dnsmessage.TypeA, "evil", "example", "bl", "example", "com")
@@ -190,8 +189,7 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s: truncated %v with %d answers, want whole: %v", tt.name, m.Truncated, len(m.Answers), tt.want)
 		}
 	}
-	// A client that names less than 512 bytes gets as much all the same (RFC 6891
-	// section 6.2.3).
+	// A client that names less than 512 bytes still gets up to 512 (RFC 6891 section 6.2.3).
 	short := &Server{Zones: []Zone{{Name: "bl.example", Form: Domains, List: set{reason: strings.Repeat("r", 255),
 		names: map[string]bool{"zip": true}}}}}
 	if err := short.Prepare(); err != nil {
@@ -203,8 +201,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestLetters: letters are compared without their case, what borders on them is not,
-// and bytes outside printable ASCII are in no list.
+// TestLetters: letters are compared without case, the characters next to them are not, and no list
+// has bytes outside printable ASCII.
 func TestLetters(t *testing.T) {
 	names := map[string]bool{"az!~.example": true, "@[`{.example": true, "a b.example": true,
 		"a\x7f.example": true, "a\x00.example": true}
@@ -225,7 +223,7 @@ func TestLetters(t *testing.T) {
 	}
 }
 
-// everything is a list that has whatever can be asked for.
+// everything is a list that has every entry.
 type everything struct{ set }
 
 func (everything) HasDomain(string) bool   { return true }
@@ -264,8 +262,8 @@ func TestNoSuchName(t *testing.T) {
 		{"hash", []string{":" + sum[1:]}, "no name"},
 		{"hash", []string{"`" + sum[1:]}, "no name"}, {"hash", []string{"g" + sum[1:]}, "no name"},
 		{"hash", []string{b32}, "hit"}, {"hash", []string{b32[1:]}, "no name"},
-		// Of the last digit four bits are beyond the 256 that a SHA-256 has, in both
-		// alphabets; the digits 0 and 8 are in one each, 0 at the end in neither.
+		// In both alphabets, four bits of the last digit are beyond the 256 bits of a SHA-256. The
+		// digits 0 and 8 are in one alphabet each, 0 at the end in neither.
 		{"hash", []string{b32[1:] + "8"}, "no name"}, {"hash", []string{b32[1:] + "0"}, "no name"},
 		{"hash", []string{"8" + b32[1:]}, "hit"},
 		{"hash", []string{"0" + b32[1:]}, "no name"}, {"hash", []string{"l" + strings.Repeat("a", 51)}, "hit"},
@@ -313,7 +311,7 @@ func TestHashOfRspamd(t *testing.T) {
 	}
 }
 
-// TestRecords: the records of a zone hold what it was given.
+// TestRecords: the records of a zone hold the fields of the Zone.
 func TestRecords(t *testing.T) {
 	s := &Server{Zones: []Zone{{Name: ".BL.example.", Form: Domains, List: everything{set{reason: "x"}},
 		TTL: 90 * time.Second, Code: netip.MustParseAddr("127.3.2.1"), Host: "NS.example."}}}

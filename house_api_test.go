@@ -57,8 +57,7 @@ func publicPackages(t *testing.T) []*types.Package {
 	return all
 }
 
-// mentions walks what a user of a package sees of types, and tells those of
-// internal packages.
+// mentions walks the types that a user of a package sees, and records types of internal packages.
 type mentions struct {
 	pkg  *types.Package
 	seen map[types.Type]bool
@@ -144,8 +143,8 @@ func (m *mentions) methods(typ *types.Named, where string) {
 	}
 }
 
-// TestPublicAPI: no exported name of a public package mentions a type of an internal
-// one, which those outside this module could not name.
+// TestPublicAPI: no exported name of a public package mentions a type of an internal package, which
+// code outside this module cannot name.
 func TestPublicAPI(t *testing.T) {
 	names := 0
 	for _, p := range publicPackages(t) {
@@ -162,8 +161,8 @@ func TestPublicAPI(t *testing.T) {
 	}
 }
 
-// TestOutside: the module of somebody else in test/outside, which make test runs, has
-// an example of every public package, and its go.mod is in step with this one.
+// TestOutside: the outside module in test/outside, which make test runs, has an example of every
+// public package, and its go.mod is in step with this one.
 func TestOutside(t *testing.T) {
 	list := exec.Command("go", "list", "-mod=readonly", "-deps", "-test", "-json=ImportPath,Module,XTestImports", ".")
 	list.Dir = "test/outside"
@@ -198,7 +197,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestPublicAPINotices shows the walk types that it has to find.
+// TestPublicAPINotices checks that the walk finds the types that it must find.
 func TestPublicAPINotices(t *testing.T) {
 	secret := types.NewPackage(module+"/internal/secret", "secret")
 	hidden := types.NewNamed(types.NewTypeName(token.NoPos, secret, "Hidden", nil), types.NewStruct(nil, nil), nil)

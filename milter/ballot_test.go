@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// unpack takes a mail apart whose messages are between lines of equals signs.
+// unpack splits a mail into messages at lines of equals signs.
 func unpack(raw []byte) ([][]byte, error) {
 	if bytes.Contains(raw, []byte("a panic")) {
 		panic("oh")
@@ -26,7 +26,7 @@ func unpack(raw []byte) ([][]byte, error) {
 
 var ballots = []Ballot{{"spam@example.com", bulkhead.Spam}, {"Ham@Example.com", bulkhead.Ham}}
 
-// ballotMailOf is a mail with messages in it.
+// ballotMailOf returns a mail that contains messages.
 func ballotMailOf(bodies ...string) string {
 	all := "From: ann@example.com\nTo: spam@example.com\nSubject: see below\n\nSee below."
 	for _, b := range bodies {
@@ -35,8 +35,8 @@ func ballotMailOf(bodies ...string) string {
 	return all + "\n"
 }
 
-// TestBallots: mail to a ballot is the votes of who has logged in to send it, whether such
-// senders are exempt or not, and of nobody else.
+// TestBallots: mail to a ballot counts as votes of the logged-in sender, whether such senders are
+// exempt or not. Without a log-in it is not a vote.
 func TestBallots(t *testing.T) {
 	two := ballotMailOf(prose(1), prose(2))
 	large := ballotMailOf(strings.Repeat("word ", 1000))
@@ -108,8 +108,8 @@ func TestBallots(t *testing.T) {
 	}
 }
 
-// TestBallotAgain: what the node cannot take now is refused for now, and sent again it is the
-// same votes, by which they count once.
+// TestBallotAgain: votes that the node cannot take now are refused temporarily. If the mail is sent
+// again, it has the same vote IDs, so each vote counts once.
 func TestBallotAgain(t *testing.T) {
 	house := &prototest.House{}
 	memory := door.NewMemory(1 << 20)
@@ -147,7 +147,7 @@ func TestBallotAgain(t *testing.T) {
 	}
 }
 
-// TestBallotAddresses: an address that is none is refused, and so is a server that cannot unpack.
+// TestBallotAddresses: an invalid address is refused, and so is a server that cannot unpack.
 func TestBallotAddresses(t *testing.T) {
 	for _, bad := range []string{"", "spam", "@example.com", "spam@", "a b@example.com"} {
 		if err := (&Server{Clearinghouse: &prototest.House{}, Unpack: unpack,

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// TestNegotiation: what is agreed for each offer, byte by byte: of the actions
-// and steps that it is offered, the milter takes those that it has a use for.
+// TestNegotiation: the agreement for each offer, byte by byte. The milter takes the offered actions
+// and steps that it can use.
 func TestNegotiation(t *testing.T) {
 	const macros = "\x00\x00\x00\x00j {client_addr}\x00\x00\x00\x00\x02i {auth_authen}\x00\x00\x00\x00\x03i {rcpt_mailer}\x00\x00\x00\x00\x05i\x00"
 	for _, tt := range []struct {
@@ -70,7 +70,7 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
-// TestClients: what a connection says of its client.
+// TestClients: the client that a connection describes.
 func TestClients(t *testing.T) {
 	for _, tt := range []struct {
 		data string
@@ -101,8 +101,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestLongestPacket: a packet of the most bytes there may be is read, and one more is
-// not waited for.
+// TestLongestPacket: a packet of the largest size is read, and the server does not wait for the end
+// of a larger one.
 func TestLongestPacket(t *testing.T) {
 	for n, want := range map[int]string{maxPacket: "\x00\x00\x00\x01c", maxPacket + 1: ""} {
 		m := serve(t, &Server{Clearinghouse: &prototest.House{}})(6, 0)
@@ -116,7 +116,7 @@ func TestLongestPacket(t *testing.T) {
 	}
 }
 
-// TestPolicyBounds: the most that a policy may say is taken.
+// TestPolicyBounds: the largest values of a policy are accepted.
 func TestPolicyBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -177,8 +177,8 @@ type verdicts struct {
 
 func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { return v.v, nil }
 
-// TestThresholds: classes at the confidence and the count where they begin, and what is
-// counted of each message.
+// TestThresholds: classes at the confidence and the count where they begin, and the counters after
+// each message.
 func TestThresholds(t *testing.T) {
 	spam := func(confidence int) bulkhead.Verdict {
 		return bulkhead.Verdict{Judged: bulkhead.JudgedSpam, Class: bulkhead.ClassSpam, Confidence: confidence, Threshold: 20}
@@ -254,8 +254,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestURLsAtTheirBounds: how many URLs are looked up, and each once; package
-// link says what is one.
+// TestURLsAtTheirBounds: the number of URLs that are looked up, each once. Package link decides
+// what a URL is.
 func TestURLsAtTheirBounds(t *testing.T) {
 	var many, first strings.Builder
 	for i := range maxURLs + 5 {
@@ -310,8 +310,8 @@ func TestWhatIsLookedUp(t *testing.T) {
 	}
 }
 
-// TestFailTempfail: what cannot be judged passes, or is deferred, as is wanted; what was
-// forged is removed all the same.
+// TestFailTempfail: a message that cannot be judged passes or is deferred, as configured. Forged
+// headers are removed in either case.
 func TestFailTempfail(t *testing.T) {
 	for _, tempfail := range []bool{false, true} {
 		var log bytes.Buffer

@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestShortTrap wants mail to traps alone swallowed also where it is too short
-// for a signature.
+// TestShortTrap: mail to traps alone is discarded even if it is too short for a signature.
 func TestShortTrap(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house, Traps: []string{"@trap.example"}, DiscardTrapped: true}
@@ -30,8 +29,8 @@ func TestShortTrap(t *testing.T) {
 	if n := len(house.Reports()); n != 0 {
 		t.Errorf("%d reports without a signature", n)
 	}
-	// Nor is a note that others write, too, known by its text, nor its sender by the
-	// name that From has: a vote on these would fall on mail of anybody.
+	// A note that others also write is not identified by its text either, nor its sender by the
+	// name in From: a vote on these would affect unrelated mail.
 	note := strings.Replace(text("", "Thanks, I got it."), "Ann", "Ann Example", 1)
 	if r := m.message("x@shop.example", []string{"any@trap.example"}, note); r.code != replyDiscard {
 		t.Errorf("%+v, want it discarded", r)
@@ -53,7 +52,7 @@ func TestShortTrap(t *testing.T) {
 	}
 }
 
-// asked remembers what the lists were asked for.
+// asked records the texts that the lists were asked for.
 type asked struct {
 	mu    sync.Mutex
 	texts []string
@@ -66,8 +65,8 @@ func (a *asked) Find(text string) []Match {
 	return nil
 }
 
-// TestManyReplyTo sends more Reply-To fields than a message has any use for: ten
-// addresses are looked up, whatever fields they stand in.
+// TestManyReplyTo sends more Reply-To fields than a message needs: ten addresses are looked up, in
+// whichever fields they are.
 func TestManyReplyTo(t *testing.T) {
 	var header strings.Builder
 	for i := range 40 {
@@ -88,9 +87,8 @@ func TestManyReplyTo(t *testing.T) {
 	}
 }
 
-// TestManyForgedHeaders sends more headers of ours than one message can come by
-// honestly. Each one that is removed sends the mail server through the header
-// anew, so that this is refused.
+// TestManyForgedHeaders sends more headers of ours than an honest message can have. For each header
+// to remove, the mail server scans the whole header again, so such a message is refused.
 func TestManyForgedHeaders(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, MaxMessage: 100_000}
 	m := serve(t, s)(6, everything)
@@ -135,7 +133,7 @@ func TestManyRecipients(t *testing.T) {
 	if r := m.message("x@shop.example", to[:9], text("", prose(1))); r.code != replyCode {
 		t.Errorf("the next message: %+v, want it rejected", r)
 	}
-	// Where the milter is asked for each recipient, the sender may send to the others later.
+	// If the milter is asked for each recipient, the sender may send to the others later.
 	m = serve(t, &Server{Clearinghouse: &prototest.House{}, Limiter: limits{}})(6, everything)
 	m.connect("198.51.100.7")
 	if r := m.message("x@shop.example", to, text("", offer)); r.code != replyCode ||
@@ -144,7 +142,7 @@ func TestManyRecipients(t *testing.T) {
 	}
 }
 
-// TestLimiterHolds wants a message on hold if a rate limit says so.
+// TestLimiterHolds: a message is put on hold if a rate limit requires it.
 func TestLimiterHolds(t *testing.T) {
 	for _, login := range []string{"", "ann"} {
 		s := &Server{Clearinghouse: &prototest.House{}, Limiter: limits{}, ExemptLogins: true}
@@ -162,8 +160,8 @@ func TestLimiterHolds(t *testing.T) {
 	}
 }
 
-// TestMemoryAfterMessage wants the memory of a long message given back at its
-// end: the connection may rest for long.
+// TestMemoryAfterMessage: the memory of a long message is given back at its end, because the
+// connection may be idle for long.
 func TestMemoryAfterMessage(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}}
 	if err := s.Prepare(); err != nil {
@@ -187,9 +185,8 @@ func TestMemoryAfterMessage(t *testing.T) {
 	}
 }
 
-// TestMacrosOfTheMessageBefore has a client log in, and then no more (STARTTLS
-// forgets who it was): a mail server that has no macro to send sends none, and the
-// login before must not count.
+// TestMacrosOfTheMessageBefore: a client logs in, and is then no longer logged in (STARTTLS resets
+// that). A mail server without a macro to send sends none, and the earlier login must not count.
 func TestMacrosOfTheMessageBefore(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		s := &Server{Clearinghouse: &prototest.House{}, Policies: []Policy{{Listed: Reject}}, ExemptLogins: true,
@@ -209,8 +206,8 @@ func TestMacrosOfTheMessageBefore(t *testing.T) {
 	}
 }
 
-// TestInternationalDomains names a domain in letters beyond ASCII, in the policies
-// and as a trap, and sends to both of its forms.
+// TestInternationalDomains uses a domain with letters beyond ASCII, in the policies and as a trap,
+// and sends to both of its forms.
 func TestInternationalDomains(t *testing.T) {
 	s := &Server{
 		Clearinghouse: &prototest.House{}, Traps: []string{"Trap@BÜCHER.example", "@fällen.example"}, DiscardTrapped: true,

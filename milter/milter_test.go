@@ -26,7 +26,7 @@ import (
 const offer = "Dear reader, our new catalogue of garden chairs has arrived and every single chair " +
 	"is sold at half of the usual price until the end of this month, so please visit our shop today."
 
-// prose returns a text that has nothing in common with that of another seed.
+// prose returns a text that has nothing in common with the text of another seed.
 func prose(seed uint64) string {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var b strings.Builder
@@ -65,7 +65,7 @@ var versions = []struct {
 	version, steps uint32
 }{{"version 6", 6, everything}, {"version 2", 2, 0x7f}}
 
-// report says that a body is spam.
+// report reports a body as spam.
 func report(t testing.TB, house *prototest.House, body string) {
 	t.Helper()
 	sigs, err := signature.Compute(t.Context(), []byte("Subject: chairs\r\n\r\n"+body+"\r\n"), signature.Options{})
@@ -171,8 +171,8 @@ func TestClassesAndActions(t *testing.T) {
 	}
 }
 
-// TestFromClearsOnlyIfVerified: a white From lets spam in only where a host that is
-// believed has verified the domain, and a black one condemns always.
+// TestFromClearsOnlyIfVerified: a whitelisted From lets spam in only if a trusted host has verified
+// the domain. A blacklisted From always condemns.
 func TestFromClearsOnlyIfVerified(t *testing.T) {
 	house := &prototest.House{}
 	report(t, house, offer)
@@ -238,7 +238,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// TestRetry wants the same ID for the same delivery, and another for another.
+// TestRetry: the same delivery has the same ID, and another delivery has another ID.
 func TestRetry(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house}
@@ -281,7 +281,7 @@ func TestRetryIsNoBulk(t *testing.T) {
 	}
 }
 
-// TestDeliveries remembers the last ones, and no more than it may.
+// TestDeliveries: the last deliveries are remembered, and no more than the limit.
 func TestDeliveries(t *testing.T) {
 	var d deliveries
 	d.add("")
@@ -349,8 +349,8 @@ func TestExempt(t *testing.T) {
 	}
 }
 
-// TestRecipients: a sighting names the mailboxes that the message came to, each once,
-// and no more than a report may name; all of them count for the threshold.
+// TestRecipients: a sighting names the mailboxes of the message, each once, and no more than a
+// report may name. All of them count for the threshold.
 func TestRecipients(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house}
@@ -377,8 +377,8 @@ func TestRecipients(t *testing.T) {
 	}
 }
 
-// TestSuspected: what is suspected is told and counted as such, and each domain says
-// what is done with it; so is spam of which a domain is not sure enough.
+// TestSuspected: a suspected message is reported and counted as such, and each domain decides on
+// the action. The same holds for spam with less confidence than the domain requires.
 func TestSuspected(t *testing.T) {
 	house := &prototest.House{}
 	report(t, house, offer)
@@ -422,7 +422,7 @@ func TestSuspected(t *testing.T) {
 		t.Errorf("%d messages counted as suspected, want 3", n)
 	}
 
-	// All but sure: another voter holds it for ham.
+	// Almost certain: another voter calls it ham.
 	sure := &findings{verdict: bulkhead.Verdict{Judged: bulkhead.JudgedSpam, Class: bulkhead.ClassSpam, Confidence: 70,
 		Threshold: 20}}
 	for domain, want := range map[string]Class{"sure.example.org": ClassSuspected, "strict.example.net": ClassSpam} {
@@ -489,7 +489,7 @@ func (panicky) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) 
 	panic("at the disco")
 }
 
-// noReports takes no reports, but answers.
+// noReports answers checks but takes no reports.
 type noReports struct{ *prototest.House }
 
 func (noReports) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
@@ -528,9 +528,9 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestTimeout: a message whose signatures take longer than the timeout is answered
-// as if nothing could be said of it, and neither looked up nor counted. House
-// heeds no context, so that reading must have ended.
+// TestTimeout: a message whose signatures take longer than the timeout is answered as one that
+// cannot be judged, and is neither looked up nor counted. House ignores contexts, so reading must
+// have ended.
 func TestTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		tempfail bool
@@ -553,8 +553,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestCrowded: a message for which there is no memory is answered as if nothing could be
-// said of it, and gives back all that it had; the next one, for which there is, is judged.
+// TestCrowded: a message that finds no memory is answered as one that cannot be judged, and gives
+// back all that it held. The next message, which finds memory, is judged.
 func TestCrowded(t *testing.T) {
 	for _, tt := range []struct {
 		tempfail bool
@@ -635,8 +635,8 @@ func (d *deadlines) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Rec
 	return d.House.Report(ctx, r)
 }
 
-// TestCountInTime: while too many sightings are on their way to the disk, a
-// message waits for its own, but not beyond the time that it has.
+// TestCountInTime: while too many sightings wait for the disk, a message waits for its own
+// sighting, but not beyond its time limit.
 func TestCountInTime(t *testing.T) {
 	house := &deadlines{&prototest.House{}, make(chan time.Time, 1), make(chan time.Time, 1)}
 	s := &Server{Clearinghouse: house, Policies: []Policy{{Spam: Reject}}}
@@ -677,8 +677,8 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-// TestRoom: a message of as many bytes as the limit is kept, whatever chunks
-// it comes in; one a byte longer is not, nor what follows.
+// TestRoom: a message of exactly the limit is kept, in whatever chunks it arrives. A message one
+// byte longer is not kept, nor are its further bytes.
 func TestRoom(t *testing.T) {
 	for _, tt := range []struct {
 		chunks []int
@@ -695,7 +695,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestAborts breaks messages off at every point, and wants the next one right.
+// TestAborts: messages are broken off at every point, and the next message is judged correctly.
 func TestAborts(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house}
@@ -761,7 +761,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// limits refuses recipients that say so.
+// limits refuses recipients whose address asks for it.
 type limits struct{}
 
 func (limits) Limit(_ context.Context, attr func(string) []byte) (action, text string, err error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestBounds: versions, threads, digests and clocks at what is allowed, and beyond.
+// TestBounds: versions, threads, digests and clocks at their limits, and beyond.
 func TestBounds(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Exempt: door.Loopback()}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
@@ -70,7 +70,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestSignatureAnywhere: the signature is about all other lines, wherever it stands.
+// TestSignatureAnywhere: the signature covers all other lines, wherever its line is.
 func TestSignatureAnywhere(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Exempt: door.Loopback()}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
@@ -89,7 +89,7 @@ func TestSignatureAnywhere(t *testing.T) {
 	}
 }
 
-// TestStats: each request counts as what became of it.
+// TestStats: each request is counted by its outcome.
 func TestStats(t *testing.T) {
 	type stats struct{ pings, checks, infos, reports, whitelists, strange, refused, busy, faults int64 }
 	const tail = "Op-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\n\n"
@@ -121,7 +121,7 @@ func TestStats(t *testing.T) {
 		exchange(t, dial(t, start(t, s, "127.0.0.1:0")), tt.request)
 		tt.want.pings++ // exchange ends with one
 		st := &s.Stats
-		// A vote is answered beside the batch, maybe after the ping.
+		// A vote is answered outside the batch, perhaps after the ping.
 		if err := s.Shutdown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestRepeatedDigests: a digest that one request has n times is one report of n.
+// TestRepeatedDigests: a digest that occurs n times in one request is one report of n.
 func TestRepeatedDigests(t *testing.T) {
 	house := &prototest.House{}
 	c := &Client{Address: start(t, &Server{Clearinghouse: house}, "127.0.0.1:0"), User: "alice", Key: aliceKey}
@@ -162,7 +162,7 @@ func TestRepeatedDigests(t *testing.T) {
 	}
 }
 
-// waiting is a clearinghouse that takes reports when it is let go.
+// waiting is a clearinghouse whose reports wait until it is released.
 type waiting struct {
 	*prototest.House
 	begun, release chan struct{}
@@ -174,8 +174,8 @@ func (w *waiting) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Recei
 	return w.House.Report(ctx, r)
 }
 
-// TestBusy: votes beyond those that may be under way are dropped, and what needs no
-// disk goes on.
+// TestBusy: votes beyond the limit of concurrent votes are dropped, and requests that need no disk
+// go on.
 func TestBusy(t *testing.T) {
 	house := &waiting{&prototest.House{}, make(chan struct{}), make(chan struct{})}
 	s := &Server{Clearinghouse: house, Votes: 1}
@@ -213,8 +213,7 @@ type verdicts struct {
 
 func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { return v.v, nil }
 
-// batches answers many checks at once, with as many spam votes as the digest begins
-// with.
+// batches answers many checks at once, with the number of spam votes with which the digest begins.
 type batches struct {
 	bulkhead.Clearinghouse
 	err error
@@ -228,7 +227,7 @@ func (b *batches) CheckBatch(_ context.Context, queries []bulkhead.Query, out []
 	return b.err
 }
 
-// TestVerdicts: what is told of a digest, for each thing that a node may say of it.
+// TestVerdicts: the answer about a digest, for each verdict that a node may give.
 func TestVerdicts(t *testing.T) {
 	first, last := time.Unix(1000, 0), time.Unix(2000, 0)
 	known := bulkhead.Finding{Spam: 7, Ham: 3, First: first, Last: last}
@@ -294,8 +293,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestAmplifiedBursts: without a limit of its own a server sends one client 50 long
-// answers at once; who has signed, or is exempt, gets all.
+// TestAmplifiedBursts: a server without a configured limit sends one client 50 long answers at
+// once. A client that has signed, or is exempt, gets all answers.
 func TestAmplifiedBursts(t *testing.T) {
 	for _, tt := range []struct {
 		name, user string
@@ -370,7 +369,7 @@ func TestParseReply(t *testing.T) {
 	}
 }
 
-// TestClientReads: the client takes the answer with its own thread, and no other.
+// TestClientReads: the client accepts the answer with its own thread, and no other.
 func TestClientReads(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -454,7 +453,7 @@ func TestServeHelper(t *testing.T) {
 	}
 }
 
-// TestManyDigests: of the digests of a request the first 256 are read.
+// TestManyDigests: the first 256 digests of a request are read.
 func TestManyDigests(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 255: 255, 256: 256, 257: 256, 700: 256} {
 		var r Request
@@ -464,8 +463,8 @@ func TestManyDigests(t *testing.T) {
 	}
 }
 
-// TestRepeatsHaveBallots: digests that one request repeats are counted apart from those
-// of the other requests of the same reporter, and none is lost.
+// TestRepeatsHaveBallots: digests that one request repeats are counted separately from the digests
+// of other requests by the same reporter, and none is lost.
 func TestRepeatsHaveBallots(t *testing.T) {
 	ana := bulkhead.Reporter{Account: "ana"}
 	one, two, three := digest(t, d1), digest(t, d2), digest(t, strings.Repeat("3", 40))

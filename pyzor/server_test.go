@@ -52,8 +52,8 @@ func digest(t testing.TB, text string) bulkhead.Signature {
 	return sig
 }
 
-// exchange sends a datagram and returns the answer, "" if none comes before that
-// of a ping which follows.
+// exchange sends a datagram and returns the answer, or "" if none comes before the answer to a ping
+// that follows.
 func exchange(t testing.TB, conn net.Conn, datagram string) string {
 	t.Helper()
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
@@ -308,7 +308,7 @@ func TestHouseErrors(t *testing.T) {
 	}
 }
 
-// TestNoReflector: answers that are longer than their request are few.
+// TestNoReflector: the rate of answers longer than their request is limited.
 func TestNoReflector(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Amplified: door.Rate{PerSecond: 1e-6, Burst: 3}}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
@@ -428,7 +428,7 @@ func FuzzRequest(f *testing.F) {
 		if !ok {
 			return
 		}
-		// What is printed parses to the same.
+		// The printed form parses to the same request.
 		r.hasSig = false
 		var again Request
 		if !again.Parse(r.Append(nil, nil)) || !bytes.Equal(again.Op, r.Op) || !bytes.Equal(again.Thread, r.Thread) ||

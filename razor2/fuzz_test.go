@@ -34,8 +34,8 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// FuzzSession sends bytes of any kind as one connection, logged in or not, and
-// checks that every answer is one that clients can read.
+// FuzzSession sends bytes of any kind as one connection, logged in or not, and checks that clients
+// can read every answer.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte("a=c&e=4&ep4=7542-10&s=7p6JNvfDEfoYAybuYapBiCjFEC0A\r\na=q\r\n"), false)
 	f.Add([]byte("-a=c&e=8&s=OK-8mIdLyA0A\r\na=c&e=8&s=OK-8mIdLyA0A\r\n.\r\n"), false)

@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// say sends bytes as one connection, after a login if wanted, and returns all that the
-// server says until it hangs up, without its greeting.
+// say sends bytes as one connection, after a login if loggedIn is set. It returns all bytes that
+// the server sends until it hangs up, without its greeting.
 func say(t *testing.T, address string, loggedIn bool, request string) string {
 	t.Helper()
 	c, err := Dial(t.Context(), address)
@@ -45,7 +45,7 @@ func say(t *testing.T, address string, loggedIn bool, request string) string {
 
 const e4Sum, e8Sum = "7p6JNvfDEfoYAybuYapBiCjFEC0A", "OK-8mIdLyA0A"
 
-// TestRequests: what is answered to each request, and what it counts as.
+// TestRequests: the answer to each request, and its counter.
 func TestRequests(t *testing.T) {
 	type stats struct{ checks, listed, reports, revokes, logins, badLogins, registered, malformed, limited, faults int64 }
 	const mail = "From: a\n\r\nX-Razor2-Agent: x\n\nDear reader, this is the offer of the day for you.\n\r\n.\r\n"
@@ -205,7 +205,7 @@ type verdicts struct {
 
 func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { return v.v, nil }
 
-// TestVerdicts: what is told of a signature, for each thing that a node may say of it.
+// TestVerdicts: the answer about a signature, for each verdict that a node may give.
 func TestVerdicts(t *testing.T) {
 	link := mustSigs(t, "razor/e8", e8Sum)[0]
 	finding := func(judged bulkhead.Judgement, confidence int, contested bool) bulkhead.Verdict {
@@ -256,8 +256,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestCredentials: names and passwords that a client can keep are taken, others not;
-// what the server chooses consists of letters and digits.
+// TestCredentials: names and passwords that a client can keep are accepted, others are not. The
+// server chooses letters and digits.
 func TestCredentials(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Registrations: door.Rate{PerSecond: 1e-6, Burst: 1000}}
 	c := dial(t, start(t, s))
@@ -292,8 +292,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestReportLimits: how much of a reported mail is listed, and whether it is read
-// whole.
+// TestReportLimits: the part of a reported mail that is listed, and whether the mail is read whole.
 func TestReportLimits(t *testing.T) {
 	const agent = "X-Razor2-Agent: x\n\n"
 	links := func(n int, tag string) string {
@@ -351,8 +350,8 @@ func TestReportLimits(t *testing.T) {
 	}
 }
 
-// scripted returns a connection to a server that says what it is given to say, and no
-// more, whatever it is told.
+// scripted returns a connection to a server that sends the given text and nothing else, whatever it
+// receives.
 func scripted(t *testing.T, says string) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -376,7 +375,7 @@ func scripted(t *testing.T, says string) net.Conn {
 	return ours
 }
 
-// TestClientReads: what the client makes of each answer that a server may give.
+// TestClientReads: the client's result for each answer that a server may give.
 func TestClientReads(t *testing.T) {
 	sig := mustSigs(t, "razor/e8", e8Sum)[0]
 	check := func(c *Client) error { _, err := c.Check(sig); return err }
@@ -454,7 +453,7 @@ func TestClientReads(t *testing.T) {
 	}
 }
 
-// TestClientAnswers: what the client reads of an answer's row.
+// TestClientAnswers: the fields that the client reads from a row of an answer.
 func TestClientAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		v    bulkhead.Verdict
@@ -474,8 +473,7 @@ func TestClientAnswers(t *testing.T) {
 	}
 }
 
-// TestServeHelper: the helper answers within its limits, from all of the mail where it
-// can be read.
+// TestServeHelper: the helper answers within its limits, from the whole mail if it can be read.
 func TestServeHelper(t *testing.T) {
 	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
 	p, err := razor.Parts(t.Context(), mail)

@@ -25,7 +25,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// book is accounts in a map.
+// book holds accounts in a map.
 type book struct {
 	mu      sync.Mutex
 	secrets map[string]string
@@ -327,7 +327,7 @@ func TestLogin(t *testing.T) {
 	if err := c.Report(header, [][]byte{part}); !errors.Is(err, ServerError(202)) {
 		t.Errorf("report after a second login failed: %v, want err=202", err)
 	}
-	// A challenge is good once.
+	// A challenge is valid once.
 	rows, err := c.Do(Values{{"a", "ai"}, {"user", "ana"}})
 	if err != nil {
 		t.Fatal(err)
@@ -400,8 +400,8 @@ func TestOneWrite(t *testing.T) {
 	}
 }
 
-// TestBatchTooLong: a batch of one row more than the client was told is refused
-// whole, and the connection ends.
+// TestBatchTooLong: a batch of one row more than the announced limit is refused whole, and the
+// connection ends.
 func TestBatchTooLong(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}}
 	e4 := mustParse(t, part).E4
@@ -478,7 +478,7 @@ func TestNeverListed(t *testing.T) {
 			t.Errorf("%s: %v, reports %+v; want %d signatures", tt.name, err, reports, tt.listed)
 		}
 	}
-	// Listed by another way, it is still not answered.
+	// Even if it is listed in another way, it is not answered as listed.
 	empty, err := razor.Parse(bulkhead.RazorE4, emptySum)
 	if err != nil {
 		t.Fatal(err)
@@ -494,9 +494,9 @@ func TestNeverListed(t *testing.T) {
 	}
 }
 
-// TestReadAddsNoRazor: of a reported mail that is read whole, signatures of Razor
-// itself are those of the parts as the client sent them. What the server left out of
-// those, links to exempt hosts, does not come back by another way.
+// TestReadAddsNoRazor: the Razor signatures of a reported mail that is read whole come from the
+// parts as the client sent them. Signatures that the server omits from these, such as links to
+// exempt hosts, do not come back in another way.
 func TestReadAddsNoRazor(t *testing.T) {
 	house := &prototest.House{}
 	agent := "X-Razor2-Agent: Razor-Agents v2.84\n\n"
@@ -541,8 +541,7 @@ func TestMultipartReport(t *testing.T) {
 	}
 }
 
-// TestLongLastLine: a mail whose last line fills the reader's buffer to its CR ends
-// where it ends.
+// TestLongLastLine: a mail ends correctly if its last line fills the reader's buffer up to the CR.
 func TestLongLastLine(t *testing.T) {
 	c := login(t, start(t, &Server{Clearinghouse: &prototest.House{}}))
 	c.Timeout = 5 * time.Second
@@ -582,7 +581,7 @@ func TestHouseErrors(t *testing.T) {
 	}
 }
 
-// TestUnlisted: a report of which nothing may be listed is refused, and only such a one.
+// TestUnlisted: a report is refused if and only if nothing in it may be listed.
 func TestUnlisted(t *testing.T) {
 	e4 := mustParse(t, part).E4
 	other := append(bytes.Clone(part), "and some more text that is in no other part of a mail\n"...)
@@ -684,8 +683,8 @@ func TestHelperEnds(t *testing.T) {
 	}
 }
 
-// TestReportTimeout: a report whose mail is not read in time is not taken, and the
-// client told to try later.
+// TestReportTimeout: a report whose mail is not read in time is not counted, and the client is
+// asked to try later.
 func TestReportTimeout(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house, Read: func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source,
@@ -750,8 +749,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestRevokeBatch: each row of a batch has its answer, and what is malformed in it
-// revokes nothing and keeps nothing else from being revoked.
+// TestRevokeBatch: each row of a batch has its answer. A malformed row revokes nothing and does not
+// affect the other rows.
 func TestRevokeBatch(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house, Read: read}
@@ -809,8 +808,8 @@ func (b *batches) CheckBatch(ctx context.Context, queries []bulkhead.Query, verd
 	return nil
 }
 
-// TestCheckBatch: a clearinghouse that answers many questions at once is asked
-// so, and what an earlier, larger batch left is not asked again.
+// TestCheckBatch: a clearinghouse that answers many queries at once is asked in one call, and
+// queries left from an earlier, larger batch are not repeated.
 func TestCheckBatch(t *testing.T) {
 	house := &batches{House: &prototest.House{}}
 	p := mustParse(t, part)

@@ -761,7 +761,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// limits refuses recipients whose address asks for it.
+// limits takes the action from the local part of the recipient's address.
 type limits struct{}
 
 func (limits) Limit(_ context.Context, attr func(string) []byte) (action, text string, err error) {

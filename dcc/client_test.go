@@ -13,8 +13,8 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
-// fakeServer answers each datagram with what replies makes of it, until the test
-// ends, and returns its address.
+// fakeServer answers each datagram with the result of replies until the test ends, and returns its
+// address.
 func fakeServer(t *testing.T, replies func(request []byte) [][]byte) string {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -82,7 +82,7 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// TestClientReads: what a client makes of each answer that a server may give.
+// TestClientReads: the client's result for each answer that a server may give.
 func TestClientReads(t *testing.T) {
 	sums := goldenChecksums(t)[1:3]
 	brand := append([]byte{MaxVersion, 0, 0, 0}, append([]byte("Brand"), make([]byte, brandSize-5)...)...)
@@ -117,7 +117,7 @@ func TestClientReads(t *testing.T) {
 			copy(other[len(other)-signatureSize:], sum[:])
 			short := reply(request, Error, goldenPasword, []byte("cut\x00"))
 			return [][]byte{
-				// none is the answer
+				// none of these is the answer
 				{}, short[:minPacket-1], short[:len(short)-1], other, reply(request, Error, "wrong", []byte("forged\x00")),
 				reply(request, tt.op, goldenPasword, tt.body),
 			}
@@ -186,7 +186,7 @@ func TestClientSends(t *testing.T) {
 	if number != 3 {
 		t.Errorf("the last request has the number %d, want 3", number)
 	}
-	// What no server would take is not sent.
+	// A request that no server would accept is not sent.
 	many := make([]Checksum, maxChecksums+1)
 	for what, err := range map[string]error{
 		"targets":   second(c.Report(t.Context(), maxTargets+1, false, sums)),
@@ -210,7 +210,7 @@ func TestClientSends(t *testing.T) {
 
 func second(_ []Total, err error) error { return err }
 
-// TestClientDeletes: a DELETE has the size and date that a server wants.
+// TestClientDeletes: a DELETE has the size and date that a server requires.
 func TestClientDeletes(t *testing.T) {
 	requests := make(chan []byte, 8)
 	c := dial(t, fakeServer(t, func(request []byte) [][]byte {

@@ -17,8 +17,8 @@ import (
 // aside are the signatures that are looked up in the background.
 func aside(sig bulkhead.Signature) bool { return sig == deletesSignature() }
 
-// TestEveryFaultIsTold: whatever call to the clearinghouse fails, the client is told
-// of an error, and not of totals that nobody knows.
+// TestEveryFaultIsTold: if any call to the clearinghouse fails, the client gets an error, and no
+// unfounded totals.
 func TestEveryFaultIsTold(t *testing.T) {
 	house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: aside}
 	s := goldenServer()
@@ -46,8 +46,8 @@ func TestEveryFaultIsTold(t *testing.T) {
 	}
 }
 
-// TestIfdEveryFaultIsTold: mail goes on where only counting fails, and has to wait
-// where nothing can be looked up, or where spam is reported in vain.
+// TestIfdEveryFaultIsTold: mail passes if only counting fails, and has to wait if nothing can be
+// looked up or a report of spam fails.
 func TestIfdEveryFaultIsTold(t *testing.T) {
 	for _, tt := range []struct{ options, want string }{{"header query", "T\nT\n"}, {"header spam", "T\nT\n"}} {
 		house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: aside}
@@ -75,8 +75,8 @@ func (uncounted) Count(context.Context, []bulkhead.Signature, []uint32) error {
 	return prototest.ErrFault
 }
 
-// TestTogether: known, deleted and unknown checksums have each their own
-// totals, whichever come together.
+// TestTogether: known, deleted and unknown checksums each have their own totals, in any
+// combination.
 func TestTogether(t *testing.T) {
 	s := goldenServer()
 	s.Clearinghouse = prototest.NewTally(4)
@@ -112,7 +112,7 @@ func TestTogether(t *testing.T) {
 	wantTotals(t, "deleted again", got, err, Total{3, 3}, Total{4, 4}, Total{0, 0})
 }
 
-// TestTogetherAged: the same when what was deleted is forgotten before its deletion.
+// TestTogetherAged: the same when the deleted counts are forgotten before their deletion.
 func TestTogetherAged(t *testing.T) {
 	house := prototest.NewTally(2)
 	s := goldenServer()
@@ -143,7 +143,7 @@ func TestTogetherAged(t *testing.T) {
 	wantTotals(t, "all", got, err, Total{2, 2}, Total{2, 2}, Total{Many, Many})
 }
 
-// TestBatch: what comes in together is counted apart, each claim of spam for its own
+// TestBatch: reports that arrive together are counted separately, each claim of spam for its own
 // checksums.
 func TestBatch(t *testing.T) {
 	s := goldenServer()
@@ -184,7 +184,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestStats: each request counts as what it was.
+// TestStats: each request is counted by its kind.
 func TestStats(t *testing.T) {
 	type stats struct {
 		nops, queries, reports, repeated, spam, deletes, admin, anonymous, badPassword, malformed, limited, faults int64
@@ -255,8 +255,7 @@ func TestStats(t *testing.T) {
 
 func clockOf(s *Server) int64 { s.prepare(); return s.Now().Unix() }
 
-// TestReadOnlyIsSaid: a client can tell a node that takes no reports from one that is
-// broken.
+// TestReadOnlyIsSaid: a client can distinguish a node that takes no reports from a broken node.
 func TestReadOnlyIsSaid(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
@@ -270,8 +269,8 @@ func TestReadOnlyIsSaid(t *testing.T) {
 	}
 }
 
-// TestVotes: a claim of spam is a vote of who made it, unless only the sender's
-// reputation speaks for it; a DELETE revokes.
+// TestVotes: a claim of spam is a vote by its sender, unless it rests only on the reputation of the
+// mail's sender. A DELETE revokes.
 func TestVotes(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -163,7 +163,7 @@ func TestIfdFindsTheClient(t *testing.T) {
 			t.Errorf("%s: client %s, want %s", name, got, tt.want)
 		}
 	}
-	// Behind two relays of ours stands a host that the list calls ok.
+	// Behind two of our relays is a host that the list calls ok.
 	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", White: func() *Whitelist { return relays }}
 	if got := serveIfd(t, s)("header\n198.51.100.9\nhelo\n\nbob\n\n" +
 		message); got != "A\nA\nX-DCC--Metrics: vm; whitelist\n\n" {
@@ -220,8 +220,8 @@ func TestIfdWhitelists(t *testing.T) {
 	}
 }
 
-// TestIfdTrapForAll: the common list may make every message spam, and a user's list
-// say otherwise.
+// TestIfdTrapForAll: the common list may make every message spam, and a user's list may override
+// it.
 func TestIfdTrapForAll(t *testing.T) {
 	parsed := make(map[string]*Whitelist)
 	for name, text := range map[string]string{"": "option spam-trap-discard\n", "bob": "option not-spam-trap\n",
@@ -281,8 +281,8 @@ func TestIfdGreylist(t *testing.T) {
 	}
 }
 
-// TestGreylistClock: a triple that came while the clock was ahead passes all the
-// same once the clock is right, and waits its embargo.
+// TestGreylistClock: a triple that came while the clock was ahead still passes once the clock is
+// right, after its embargo.
 func TestGreylistClock(t *testing.T) {
 	const years = 5 * 365 * 24 * time.Hour
 	g := &Greylist{White: 2 * years}
@@ -320,7 +320,7 @@ func TestIfdSubmit(t *testing.T) {
 	if got, want := ask(ifdRequestText("header", "bob")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
 		t.Errorf("own user: reply %q, want %q", got, want)
 	}
-	// The same behind a relay of ours.
+	// The same behind one of our relays.
 	if got := ask("\n198.51.100.3\nrelay\n\nbob\n\n" + ifdMessage); got != "A\nA\n" {
 		t.Errorf("own user behind a relay: reply %q", got)
 	}
@@ -391,8 +391,8 @@ func (readOnly) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, erro
 	return bulkhead.Receipt{}, bulkhead.ErrReadOnly
 }
 
-// TestIfdReadOnly: mail goes on when the disk is full; only who reports spam
-// on purpose is told.
+// TestIfdReadOnly: mail passes when the disk is full. Only a caller that reports spam explicitly
+// gets an error.
 func TestIfdReadOnly(t *testing.T) {
 	ask := serveIfd(t, &Ifd{Clearinghouse: readOnly{new(prototest.House)}, Brand: "b"})
 	if got := ask(ifdRequestText("header", "bob")); got != "A\nA\nX-DCC-b-Metrics: vm 101; Body=0 Fuz1=0\n\n" {
@@ -522,8 +522,8 @@ func FuzzReadWhitelist(f *testing.F) {
 	})
 }
 
-// TestIfdReportsWhole: a report of spam through dccifd is known to all front
-// doors, because the whole message was seen.
+// TestIfdReportsWhole: a report of spam through dccifd is visible to all front doors, because the
+// whole message was seen.
 func TestIfdReportsWhole(t *testing.T) {
 	house := new(prototest.House)
 	other, err := bulkhead.NewSignature(bulkhead.PyzorDigest, []byte("of the whole message"))
@@ -570,8 +570,8 @@ func TestIfdTimeout(t *testing.T) {
 	}
 }
 
-// TestIfdHeaderTimeout: looking through the header for each recipient's white list
-// ends with the context, too.
+// TestIfdHeaderTimeout: the search of the header for each recipient's white list also ends with the
+// context.
 func TestIfdHeaderTimeout(t *testing.T) {
 	w, err := ReadWhitelist(nil, "test", strings.NewReader("ok substitute x-a: b\n"), false)
 	if err != nil {

@@ -33,8 +33,8 @@ func ifdBody(t *testing.T, message string) bulkhead.Signature {
 	return bulkhead.Signature{}
 }
 
-// wholeIfd returns a server to which every message has a link, a sender, and the
-// Body that DCC counts, too.
+// wholeIfd returns a server that gives every message the signatures of a link, a sender, and the
+// Body that DCC also counts.
 func wholeIfd(t *testing.T, house bulkhead.Clearinghouse) *Ifd {
 	sigs := []bulkhead.Signature{evilLink, ifdBody(t, ifdMessage), alice}
 	return &Ifd{
@@ -56,8 +56,8 @@ func sightings(t *testing.T, house *prototest.House, sig bulkhead.Signature) uin
 	return v.Findings[0].Sightings
 }
 
-// TestIfdDelivers: a message that passes is a delivery of all that it is known by, and
-// its checksums are counted once.
+// TestIfdDelivers: a message that passes counts as a delivery for all its signatures, and its
+// checksums are counted once.
 func TestIfdDelivers(t *testing.T) {
 	off := whitelistOf(t, "option dcc-off\n")
 	for _, tt := range []struct {
@@ -119,8 +119,7 @@ func TestIfdDelivers(t *testing.T) {
 	}
 }
 
-// TestIfdWithoutMessageID: each mail is a delivery if they cannot be told
-// apart.
+// TestIfdWithoutMessageID: each mail counts as a delivery if mails cannot be distinguished by ID.
 func TestIfdWithoutMessageID(t *testing.T) {
 	house := new(prototest.House)
 	ask := serveIfd(t, wholeIfd(t, house))
@@ -132,7 +131,7 @@ func TestIfdWithoutMessageID(t *testing.T) {
 	}
 }
 
-// TestIfdVerdict: the verdict on the whole message says whether it is many.
+// TestIfdVerdict: the verdict on the whole message decides whether it is many.
 func TestIfdVerdict(t *testing.T) {
 	const many, once = "Body=many Fuz1=many", "Body=1 Fuz1=1"
 	const reason = " (seen 0 times, 1 spam votes,\n\t0 ham votes)\n\n"
@@ -172,7 +171,7 @@ func TestIfdVerdict(t *testing.T) {
 			}
 		})
 	}
-	// Its white list, too, has all signatures.
+	// Its white list also has all signatures.
 	house := &prototest.House{White: map[bulkhead.Signature]bool{alice: true}}
 	if got, want := serveIfd(t, wholeIfd(t, house))(ifdRequestText("header",
 		"bob@example.net")), "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"; got != want || sightings(t, house, body) != 0 {
@@ -191,8 +190,8 @@ func (h milder) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 	return v, err
 }
 
-// TestIfdSuspectedIsNotMany: what somebody called spam by its checksums, through DCC
-// and for all doors, is not many where the verdict on the whole message is milder.
+// TestIfdSuspectedIsNotMany: a message whose checksums were reported as spam, through DCC and for
+// all doors, is not many if the verdict on the whole message is milder.
 func TestIfdSuspectedIsNotMany(t *testing.T) {
 	house := milder{new(prototest.House)}
 	ask := serveIfd(t, wholeIfd(t, house))
@@ -204,7 +203,7 @@ func TestIfdSuspectedIsNotMany(t *testing.T) {
 		"bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
 		t.Errorf("suspected: %q, want %q", got, want)
 	}
-	// Without the whole message the checksums speak for it.
+	// Without the whole message, the checksums decide.
 	ask = serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
 	if got, want := ask(ifdRequestText("header query",
 		"bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=many Fuz1=many\n\n"; got != want {
@@ -222,7 +221,8 @@ func (h unlisting) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Rece
 	return h.House.Report(ctx, r)
 }
 
-// TestIfdUnlisted: the header says that a report was in vain, which nothing else can.
+// TestIfdUnlisted: the header states that a report had no effect; the protocol has no other place
+// for it.
 func TestIfdUnlisted(t *testing.T) {
 	ask := serveIfd(t, wholeIfd(t, unlisting{new(prototest.House)}))
 	want := "X-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many (not listed: it is\n\twhitelisted or tells no message from others)\n\n"
@@ -231,7 +231,7 @@ func TestIfdUnlisted(t *testing.T) {
 	}
 }
 
-// TestIfdTrapVote: spam that only a trap reported is named so.
+// TestIfdTrapVote: spam that only a trap reported is marked as such.
 func TestIfdTrapVote(t *testing.T) {
 	trap := whitelistOf(t, "option spam-trap-reject\n")
 	for options, want := range map[string]bool{"header": true, "header spam": false} {
@@ -267,8 +267,8 @@ func TestIfdReason(t *testing.T) {
 	}
 }
 
-// TestIfdCountsNearCopies: Fuz1 counts all copies that the clearinghouse takes
-// for one text, Body equal ones only.
+// TestIfdCountsNearCopies: Fuz1 counts all copies that the clearinghouse takes for one text. Body
+// counts equal copies only.
 func TestIfdCountsNearCopies(t *testing.T) {
 	house := &prototest.House{Threshold: 1000}
 	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{evilLink},

@@ -25,7 +25,7 @@ func whitelistOf(t *testing.T, text string) *Whitelist {
 	return w
 }
 
-// TestIfdCounters: each message counts as what became of it.
+// TestIfdCounters: each message is counted by its outcome.
 func TestIfdCounters(t *testing.T) {
 	type stats struct{ messages, reported, queried, spam, white, rejected, greylisted, temporary, bulk, broken int64 }
 	crowded := door.NewMemory(100)
@@ -184,7 +184,7 @@ func TestIfdReceived(t *testing.T) {
 			}
 		})
 	}
-	// Below the header nothing is looked for, and a header may be all there is.
+	// Only the header is searched, and a message may consist of a header alone.
 	for _, tt := range []struct{ message, want string }{
 		{"From: alice@example.org\n\n" + from, ""}, {strings.TrimSuffix(from, "\n"), "192.0.2.1"}, {"\n" + from, ""},
 		{"From: a\r\n" + strings.ReplaceAll(from, "\n", "\r\n") + "\r\nx", "192.0.2.1"},
@@ -198,8 +198,8 @@ func TestIfdReceived(t *testing.T) {
 	}
 }
 
-// TestIfdRelayThatReported: what comes from a relay that has reported already is
-// looked up and not counted, whatever is said of it.
+// TestIfdRelayThatReported: a message from a relay that has reported it already is looked up and
+// not counted, whatever the request and the lists state.
 func TestIfdRelayThatReported(t *testing.T) {
 	list := whitelistOf(t, "mxdcc ip 192.0.2.7\n")
 	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", White: func() *Whitelist { return list }}
@@ -214,8 +214,8 @@ func TestIfdRelayThatReported(t *testing.T) {
 	}
 }
 
-// TestIfdCleared: the node's own white list precedes all others, and is asked
-// about what takes long only where it matters.
+// TestIfdCleared: the node's own white list precedes all others. The slow look-up by signatures
+// happens only if it matters.
 func TestIfdCleared(t *testing.T) {
 	type question struct {
 		sender, client string
@@ -308,7 +308,7 @@ func TestIfdCleared(t *testing.T) {
 	}
 }
 
-// TestIfdTold: a message that the caller calls spam is refused for all that have not
+// TestIfdTold: a message that the caller calls spam is refused for all recipients that have not
 // switched DCC off.
 func TestIfdTold(t *testing.T) {
 	lists := map[string]*Whitelist{
@@ -332,8 +332,8 @@ func TestIfdTold(t *testing.T) {
 	}
 }
 
-// TestIfdOwnListSilent: where a user's list says nothing the common one counts, and
-// where it says half the common one counts too.
+// TestIfdOwnListSilent: if a user's list has no entry, the common list applies. If it has half an
+// entry, the common list also applies.
 func TestIfdOwnListSilent(t *testing.T) {
 	for _, tt := range []struct{ common, own, want string }{
 		{"many env_From alice@example.org\n", "ok env_From bob@example.org\n", "R\nR\n"},
@@ -354,8 +354,8 @@ func TestIfdOwnListSilent(t *testing.T) {
 	}
 }
 
-// TestIfdGreyOptions: who is greylisted depends on the lists, and only a message that
-// is counted begins an embargo.
+// TestIfdGreyOptions: the lists decide which recipients use greylisting, and only a message that is
+// counted begins an embargo.
 func TestIfdGreyOptions(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	lists := map[string]*Whitelist{
@@ -382,7 +382,7 @@ func TestIfdGreyOptions(t *testing.T) {
 			t.Errorf("%q to %q: reply %q, want %q", step.options, step.recipients, got, step.want)
 		}
 	}
-	// Refused by some, and not yet taken by the others: it may come again.
+	// Some recipients refuse it and the others have not accepted it yet: it may be sent again.
 	lists["a"] = whitelistOf(t, "option threshold body,1\n")
 	if got := ask("\n192.0.2.7\nhelo\nalice@example.org\nx\ra\ny\n\n" + ifdMessage); got != "G\nRG\n" {
 		t.Errorf("reply %q, want that it may come again", got)
@@ -392,7 +392,7 @@ func TestIfdGreyOptions(t *testing.T) {
 	}
 }
 
-// TestIfdForms: what a reply consists of, for each way to ask.
+// TestIfdForms: the parts of a reply, for each form of request.
 func TestIfdForms(t *testing.T) {
 	list := whitelistOf(t, "many env_From spam@example.org\nok env_From white@example.org\n")
 	const table = "                            reported: "

@@ -38,7 +38,7 @@ func checksumsOf(targets uint32, types ...digests.Type) []byte {
 	return b
 }
 
-// TestPackets: what a packet may say, at its limits and beyond.
+// TestPackets: the fields of a packet, at their limits and beyond.
 func TestPackets(t *testing.T) {
 	all := make([]digests.Type, 0, maxChecksums)
 	for n := digests.TypeIP; n <= digests.TypeRepBulk; n++ {
@@ -194,8 +194,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestInsertHeader: the header comes behind the others, in their line ends, and in place of
-// those of the same brand.
+// TestInsertHeader: the header is inserted after the others, with their line ends, and replaces
+// headers of the same brand.
 func TestInsertHeader(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"A: 1\n\nbody\n", "A: 1\nX: 1\n\t2\n\nbody\n"},
@@ -215,7 +215,8 @@ func TestInsertHeader(t *testing.T) {
 	}
 }
 
-// TestFolded: lines have 78 columns at most, a tab counting eight, unless a word has more.
+// TestFolded: lines have at most 78 columns, with a tab counted as eight, unless a single word is
+// longer.
 func TestFolded(t *testing.T) {
 	word := func(n int) string { return strings.Repeat("w", n) }
 	for _, tt := range []struct {
@@ -245,7 +246,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// TestMetrics: which totals the header shows, and what stands for a body that is not there.
+// TestMetrics: the totals in the header, and the value for a missing body.
 func TestMetrics(t *testing.T) {
 	sum := func(kind digests.Type, n uint32) countedSum {
 		return countedSum{Sum: digests.Sum{Type: kind}, total: Total{Current: n}}
@@ -301,8 +302,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestIfdLines: a line has a limit, its end included, and what breaks off is
-// no line.
+// TestIfdLines: a line has a limit, its end included, and an unfinished line is not a line.
 func TestIfdLines(t *testing.T) {
 	long := strings.Repeat("x", maxIfdLine-1)
 	for _, tt := range []struct {
@@ -375,8 +375,8 @@ type breaking struct{ err error }
 
 func (f breaking) Read([]byte) (int, error) { return 0, f.err }
 
-// TestReceivedHeaders: Received headers are read, folded ones too, up to the
-// end of the headers and up to a number.
+// TestReceivedHeaders: Received headers, including folded ones, are read up to the end of the
+// headers and up to a maximum number.
 func TestReceivedHeaders(t *testing.T) {
 	const line = "Received: from a ([192.0.2.1]) by b\n"
 	for _, tt := range []struct {
@@ -411,8 +411,8 @@ func TestReceivedHeaders(t *testing.T) {
 	}
 }
 
-// TestListVerdicts: one entry that says ok, or two that say half, make a message white, and
-// what is white is not black.
+// TestListVerdicts: one "ok" entry, or two "half" entries, make a message white, and a white
+// message is not black.
 func TestListVerdicts(t *testing.T) {
 	for _, tt := range []struct {
 		values       []uint32
@@ -450,7 +450,7 @@ func TestListVerdicts(t *testing.T) {
 	}
 }
 
-// TestGathered: reports that wait are counted together, up to a number.
+// TestGathered: waiting reports are counted together, up to a maximum number.
 func TestGathered(t *testing.T) {
 	s := &Server{}
 	batch := func(n int) *reportBatch {
@@ -482,8 +482,8 @@ func TestGathered(t *testing.T) {
 	}
 }
 
-// TestAccountNames: each counter of a checksum has a name of its own, of its type's scheme,
-// and that of its targets is the one that all front doors know it by.
+// TestAccountNames: each counter of a checksum has its own name, of its type's scheme. All front
+// doors know the checksum by the name of its targets' counter.
 func TestAccountNames(t *testing.T) {
 	c := &Checksum{Type: digests.TypeBody, Sum: [16]byte{1, 2, 3}}
 	plain, err := bulkhead.NewSignature(c.Type.Scheme(), c.Sum[:])
@@ -581,8 +581,8 @@ func TestRecentTable(t *testing.T) {
 	}
 }
 
-// TestRecentShards: a request is new once in 32 seconds, longer if nothing else came, and one
-// that was given up is new again.
+// TestRecentShards: a request is new once in 32 seconds, or longer if no other request came. A
+// request that was abandoned is new again.
 func TestRecentShards(t *testing.T) {
 	r := new(recent)
 	now := time.Unix(1_800_000_000, 0)

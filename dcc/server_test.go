@@ -136,7 +136,7 @@ func TestGoldenExchange(t *testing.T) {
 	}
 }
 
-// TestSignOfTheOK checks our signature against that of the document's OK.
+// TestSignOfTheOK compares our signature with the signature of the document's OK.
 func TestSignOfTheOK(t *testing.T) {
 	ok := unhex(t, "006c 0c 06 00000065", goldenID, "02000000 01000000 0c 00 0190 546573744272616e64",
 		strings.Repeat("00", 55))
@@ -177,8 +177,8 @@ func wantTotals(t *testing.T, what string, got []Total, err error, want ...Total
 	}
 }
 
-// TestTotals is the dialogue after docs/specs/dcc.md#worked-exchange, and what
-// follows from docs/specs/dcc.md#answers.
+// TestTotals is the dialogue after docs/specs/dcc.md#worked-exchange, with the consequences of
+// docs/specs/dcc.md#answers.
 func TestTotals(t *testing.T) {
 	house := new(prototest.House)
 	s := goldenServer()
@@ -222,8 +222,7 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestDeleteAfterQuery: a DELETE is read as one, whatever packet was in its
-// memory before.
+// TestDeleteAfterQuery: a DELETE is parsed as a DELETE, whatever packet was in its memory before.
 func TestDeleteAfterQuery(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)
 	var p packet
@@ -248,7 +247,7 @@ func TestDeleteAfterQuery(t *testing.T) {
 	}
 }
 
-// TestJudgedElsewhere: what another front door listed is many.
+// TestJudgedElsewhere: a checksum that another front door listed is many.
 func TestJudgedElsewhere(t *testing.T) {
 	house := new(prototest.House)
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), AnonymousID, "")
@@ -412,8 +411,8 @@ func (f *failing) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint
 	return f.Counter.Count(ctx, sigs, n)
 }
 
-// TestFailedReportIsRepeated: a report that could not be counted is counted when its
-// client sends it again, instead of being taken for one under way.
+// TestFailedReportIsRepeated: a report that could not be counted is counted when its client sends
+// it again, and is not taken for one under way.
 func TestFailedReportIsRepeated(t *testing.T) {
 	s := goldenServer()
 	house := &failing{Counter: bulkhead.CounterOf(s.Clearinghouse)}
@@ -429,7 +428,7 @@ func TestFailedReportIsRepeated(t *testing.T) {
 	}
 }
 
-// TestConcurrentReports: every report counts once, whatever came together.
+// TestConcurrentReports: every report counts once, in any combination of batches.
 func TestConcurrentReports(t *testing.T) {
 	house := new(prototest.House)
 	address := serve(t, &Server{Clearinghouse: house})
@@ -487,7 +486,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestRecentAgainstMap holds the table to a map over random requests.
+// TestRecentAgainstMap compares the table with a map over random requests.
 func TestRecentAgainstMap(t *testing.T) {
 	var r recent
 	r.init()
@@ -515,8 +514,7 @@ func TestRecentAgainstMap(t *testing.T) {
 	}
 }
 
-// TestRecentBounded: however many requests come, memory has an end, and the
-// latest are remembered.
+// TestRecentBounded: memory is bounded for any number of requests, and the latest are remembered.
 func TestRecentBounded(t *testing.T) {
 	var r recent
 	r.init()
@@ -534,8 +532,8 @@ func TestRecentBounded(t *testing.T) {
 	}
 }
 
-// FuzzServer throws datagrams at a server: no panic, and at most one answer
-// of a bounded size.
+// FuzzServer sends arbitrary datagrams to a server: no panic, and at most one answer of a bounded
+// size.
 func FuzzServer(f *testing.F) {
 	f.Add(unhex(f, goldenNOP))
 	f.Add(unhex(f, goldenReport))
@@ -568,8 +566,8 @@ func replyTo(t *testing.T, s *Server, data []byte, client string) []byte {
 	return in.Reply
 }
 
-// TestReflection: an answer to an address that nobody vouches for is at most 1.5 times
-// as large as what came from it, but for the one to NOP, whose size the protocol sets.
+// TestReflection: an answer to an unproven address is at most 1.5 times as large as the request,
+// except the answer to NOP, whose size the protocol sets.
 func TestReflection(t *testing.T) {
 	s := goldenServer()
 	s.AnonymousFrom = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}

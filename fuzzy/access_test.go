@@ -69,7 +69,7 @@ func TestRatesAndNetworks(t *testing.T) {
 // slowHouse counts nothing until it is released.
 type slowHouse struct {
 	bulkhead.Counter
-	counting chan struct{} // told of each count that has begun
+	counting chan struct{} // receives each count that has begun
 	release  chan struct{}
 }
 
@@ -110,8 +110,8 @@ func TestWritesDoNotStallChecks(t *testing.T) {
 	must(t, c.Write(t.Context(), digestOf(77), nil, 7, 1))
 }
 
-// TestHiddenListHidesNoOther: an entry of a digest on a list that a client is
-// not told of changes nothing in what the client is told of other lists.
+// TestHiddenListHidesNoOther: an entry of a digest on a list that is hidden from a client does not
+// change the client's answers for other lists.
 func TestHiddenListHidesNoOther(t *testing.T) {
 	var shingles [32]uint64
 	for i := range shingles {

@@ -23,7 +23,7 @@ func message(text string) []byte {
 		"Content-Type: text/plain; charset=utf-8\n\n" + text)
 }
 
-// local is a reporter whom a node trusts.
+// local is a trusted reporter.
 var local = bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
 
 func openEngine(t *testing.T) *engine.Engine {
@@ -92,7 +92,7 @@ func TestReportedElsewhere(t *testing.T) {
 	want("after its revocation", orchard, false, false)
 	want("a near copy, after its revocation", copyOf, false, false)
 
-	// A sighting is no judgement.
+	// A sighting is not a judgement.
 	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigsOf(other), Vote: bulkhead.Sighting,
 		Count: 50, Reporter: local}); err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestEveryFaultIsTold: whatever call to the clearinghouse fails, the client is told of
-// an error, and sends again what was not done.
+// TestEveryFaultIsTold: if any call to the clearinghouse fails, the client gets an error, and
+// resends the update that was not done.
 func TestEveryFaultIsTold(t *testing.T) {
 	ctx := t.Context()
 	text := randomShingles(rand.New(rand.NewPCG(11, 12)))
@@ -90,7 +90,7 @@ func (b *lookBomb) Look(ctx context.Context, sigs []bulkhead.Signature,
 	return b.Counter.Look(ctx, sigs, out, what)
 }
 
-// TestStats: each request counts as what became of it.
+// TestStats: each request is counted by its outcome.
 func TestStats(t *testing.T) {
 	type stats struct {
 		checks, found, near, writes, deletes, repeated, stat, ping, refused, malformed, encrypted, faults int64

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestPermissions: who may do what, and the code that tells who may not.
+// TestPermissions: the rights of each client, and the code of each refusal.
 func TestPermissions(t *testing.T) {
 	writers, readers := KeyPair{}, KeyPair{}
 	for _, k := range []*KeyPair{&writers, &readers} {
@@ -74,7 +74,7 @@ func TestPermissions(t *testing.T) {
 			}
 		}
 	}
-	// A key that allows no updates leaves them to who may update anyway.
+	// A key that allows no updates does not affect the clients that may update anyway.
 	s := &Server{Clearinghouse: new(prototest.House), Keys: []*Key{{KeyPair: readers}}}
 	must(t, dial(t, serve(t, s), &readers.Public).Write(t.Context(), digestOf(1), nil, 1, 1))
 	// A request to a key that the server does not know is for the first.
@@ -88,14 +88,14 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// restricted is what the cases of TestPermissions set of a Server.
+// restricted holds the fields of a Server that the cases of TestPermissions set.
 type restricted struct {
 	from     []netip.Prefix
 	only     bool
 	readOnly bool
 }
 
-// TestNewKeys: keys that are new cost, and are limited; those known are not.
+// TestNewKeys: new keys cost a multiplication and are limited; known keys are not.
 func TestNewKeys(t *testing.T) {
 	pair, err := NewKeyPair(nil)
 	must(t, err)
@@ -127,8 +127,8 @@ func TestNewKeys(t *testing.T) {
 	}
 }
 
-// TestVotesOfLists: a write to a list for spam or ham is a vote, a negative one the
-// opposite; other lists say nothing.
+// TestVotesOfLists: a write to a list for spam or ham is a vote, a negative write is the opposite
+// vote, and a write to another list is not a vote.
 func TestVotesOfLists(t *testing.T) {
 	for _, tt := range []struct {
 		flag      uint8
@@ -162,8 +162,8 @@ func TestVotesOfLists(t *testing.T) {
 	}
 }
 
-// TestManyLists: 24 lists are served, seven are told beside the best, by their weight
-// and then their number; a list more is refused, and takes nothing from the others.
+// TestManyLists: 24 lists are served. An answer has seven lists besides the best, ordered by weight
+// and then by number. One more list is refused, and does not affect the others.
 func TestManyLists(t *testing.T) {
 	house := prototest.NewTally(2)
 	s := &Server{Clearinghouse: house, SpamFlags: []uint8{}}
@@ -186,7 +186,7 @@ func TestManyLists(t *testing.T) {
 	if r := mustCheck(t, c, digestOf(1), nil); r.OK() {
 		t.Errorf("deleted on all lists: %+v", r)
 	}
-	// A node that starts where more are in use serves some, and goes on.
+	// A node that starts when more lists are in use serves some of them, and keeps running.
 	house.Add(listSignature(200), 1)
 	house.Add(listSignature(201), 1)
 	var log strings.Builder
@@ -200,8 +200,8 @@ func TestManyLists(t *testing.T) {
 	}
 }
 
-// TestOneAnswerForAList: a near copy of what was written to the list for spam, and whose
-// bands others call spam too, is answered once, with what was written.
+// TestOneAnswerForAList: a near copy of a text on the spam list, whose bands others also call spam,
+// is answered once, with the written weight.
 func TestOneAnswerForAList(t *testing.T) {
 	text := randomShingles(rand.New(rand.NewPCG(17, 18)))
 	house := prototest.NewTally(2)
@@ -226,8 +226,8 @@ func TestOneAnswerForAList(t *testing.T) {
 	}
 }
 
-// TestNothingLeftOver: an answer has nothing of the one before it, which was put
-// together in the same memory.
+// TestNothingLeftOver: an answer contains nothing of the previous one, which was built in the same
+// memory.
 func TestNothingLeftOver(t *testing.T) {
 	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), nil)
 	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 5))
@@ -257,7 +257,7 @@ func TestUsedKeysStay(t *testing.T) {
 	}
 }
 
-// TestTimes: the time of a hit is that of its first write.
+// TestTimes: the time of a hit is the time of its first write.
 func TestTimes(t *testing.T) {
 	for first, want := range map[int64]uint32{-5: 0, 0: 0, 1: 1, 1_700_000_000: 1_700_000_000, 1 << 40: math.MaxUint32} {
 		if got := seconds(&bulkhead.Look{First: first}); got != want {
@@ -266,8 +266,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestCleared: what the node's white list has is not found, and is asked for with all
-// bands of a text.
+// TestCleared: a whitelisted message is not found, and the white list is asked with all bands of a
+// text.
 func TestCleared(t *testing.T) {
 	text := randomShingles(rand.New(rand.NewPCG(15, 16)))
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &text} {

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestHitsOracle compares what is made of bands with its rules: the lower median of
-// those that show something, the oldest of their times, and enough of them.
+// TestHitsOracle compares the hits of bands with their rules: enough bands that show anything, the
+// lower median of their values, and the oldest of their times.
 func TestHitsOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 2))
 	for range 20_000 {
@@ -80,8 +80,8 @@ func TestHitsOracle(t *testing.T) {
 	}
 }
 
-// TestBetterOrders: hits of bands are told by how many of them agree, and these, as
-// those of the digest, by value and list. The two never come together.
+// TestBetterOrders: hits of bands are ordered by the number of bands that agree. Equal ones, like
+// hits of the digest, are ordered by value and list. The two kinds never occur together.
 func TestBetterOrders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	for range 2000 {
@@ -105,8 +105,8 @@ func TestBetterOrders(t *testing.T) {
 	}
 }
 
-// TestRaisedAgainstList compares what remembers the raised counters with a plain list of
-// them, the oldest of which goes when it is full.
+// TestRaisedAgainstList compares the memory of raised counters with a plain list, which drops its
+// oldest entry when it is full.
 func TestRaisedAgainstList(t *testing.T) {
 	type entry struct {
 		sig   bulkhead.Signature
@@ -203,7 +203,7 @@ func TestUpdatesTellApart(t *testing.T) {
 	}
 }
 
-// watched is a Counter that notes what it is asked for.
+// watched is a Counter that records the look-ups.
 type watched struct {
 	bulkhead.Counter
 	mu    sync.Mutex
@@ -220,9 +220,8 @@ func (w *watched) Look(ctx context.Context, sigs []bulkhead.Signature,
 	return w.Counter.Look(ctx, sigs, out, what)
 }
 
-// TestUnknownTextIsCheap: for a text that is like no stored one, only every
-// second band is looked up; for one that shares a band with a stored text, all
-// are.
+// TestUnknownTextIsCheap: only every second band is looked up for a text that resembles no stored
+// one. All bands are looked up for a text that shares a band with a stored text.
 func TestUnknownTextIsCheap(t *testing.T) {
 	house := &watched{Counter: prototest.NewTally(4), asked: make(map[bulkhead.Signature]bool)}
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestBandsWanted: the fewest bands that an unknown text shows by errors of
-// the filters at most once in 100,000 times.
+// TestBandsWanted: the smallest number of bands that filter errors show for an unknown text at most
+// once in 100,000 times.
 func TestBandsWanted(t *testing.T) {
 	const bound = 1e-5
 	tail := func(p float64, m int) (sum float64) { // of the binomial distribution
@@ -85,8 +85,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestRevocationOutweighsBands: bands listed by votes find a text, unless the very
-// digest was revoked.
+// TestRevocationOutweighsBands: bands listed by votes find a text, unless its own digest was
+// revoked.
 func TestRevocationOutweighsBands(t *testing.T) {
 	ctx := t.Context()
 	var shingles [32]uint64
@@ -141,8 +141,8 @@ func TestCountersDiffer(t *testing.T) {
 	}
 }
 
-// TestExactBeforeNear: the digest itself goes before the bands it shares with
-// others, also when something was taken away once, and is no near match.
+// TestExactBeforeNear: the digest itself precedes the bands that it shares with others, even after
+// weights were taken away once, and is not a near match.
 func TestExactBeforeNear(t *testing.T) {
 	ctx := t.Context()
 	var shingles [32]uint64
@@ -168,9 +168,8 @@ func TestExactBeforeNear(t *testing.T) {
 	}
 }
 
-// TestFullFilters: what the filters may show by error of anything is found only if
-// enough counters speak for it. A digest has three, one with shingles two of its own and
-// its bands.
+// TestFullFilters: a digest that the filters may show by error is found only if enough counters
+// confirm it. A digest has three counters; a digest with shingles has two and its bands.
 func TestFullFilters(t *testing.T) {
 	ctx := t.Context()
 	var shingles [32]uint64

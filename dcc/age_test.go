@@ -43,7 +43,7 @@ func TestDeleteAges(t *testing.T) {
 	report("spam again", 1, true, Total{Many, 7})
 	got, err = c.Query(ctx, sums)
 	wantTotals(t, "query of spam", got, err, Total{Many, Many})
-	house.Age() // the deletion, with what came in its generation
+	house.Age() // the deletion, with the reports of its generation
 	got, err = c.Query(ctx, sums)
 	wantTotals(t, "when the deletion has gone", got, err, Total{Many, Many})
 	if err := admin.Delete(ctx, sums[0]); err != nil {

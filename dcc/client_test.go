@@ -151,7 +151,7 @@ func TestClientSends(t *testing.T) {
 	c := dial(t, fakeServer(t, func(request []byte) [][]byte {
 		requests <- request
 		if silent.CompareAndSwap(true, false) {
-			return nil // to the first one
+			return nil // no answer to the first one
 		}
 		return [][]byte{reply(request, Answer, goldenPasword, make([]byte, 8))}
 	}), goldenClient, goldenPasword)
@@ -163,7 +163,7 @@ func TestClientSends(t *testing.T) {
 	}
 	targets := []uint32{1, 2 | targetsSpam, 3}
 	var host string
-	number, transmission := uint32(0), uint32(0) // of the packet before
+	number, transmission := uint32(0), uint32(0) // of the previous packet
 	for len(requests) > 0 {
 		p := <-requests
 		if !signedBy(p, goldenPasword) || len(p) != minPacket+4+checksumSize || p[1] != byte(len(p)) {

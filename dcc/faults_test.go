@@ -53,7 +53,7 @@ func TestIfdEveryFaultIsTold(t *testing.T) {
 		house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: aside}
 		house.Add(deletesSignature(), 1)
 		ask := serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
-		ask(ifdRequestText("header", "bob")) // something is known
+		ask(ifdRequestText("header", "bob")) // a checksum is known
 		house.Test(t, tt.options, func() error {
 			if got := ask(ifdRequestText(tt.options, "bob")); got == tt.want {
 				return errors.New("told to come again")

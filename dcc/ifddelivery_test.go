@@ -139,7 +139,7 @@ func TestIfdVerdict(t *testing.T) {
 	cmn := map[digests.Type]uint32{digests.TypeBody: Many, digests.TypeFuz1: Many}
 	for _, tt := range []struct {
 		name       string
-		spam       []bulkhead.Signature // reported as such elsewhere
+		spam       []bulkhead.Signature // reported as spam through another door
 		suspected  bulkhead.Signature
 		options    string
 		thresholds map[digests.Type]uint32

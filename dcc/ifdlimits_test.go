@@ -228,10 +228,10 @@ func TestIfdCleared(t *testing.T) {
 	for _, tt := range []struct {
 		name, options, client string
 		clears                func(question) bool
-		threshold, counted    uint32 // before
+		threshold, counted    uint32 // counts before the message
 		want                  string
 		asked                 []question
-		left                  uint32 // counted after
+		left                  uint32 // count after the message
 	}{
 		{"cleared", "header", "192.0.2.7", func(question) bool { return true }, 0, 0, white, []question{named}, 0},
 		{"cleared, by the sender alone", "header", "", func(question) bool {
@@ -332,8 +332,8 @@ func TestIfdTold(t *testing.T) {
 	}
 }
 
-// TestIfdOwnListSilent: if a user's list has no entry, the common list applies. If it has half an
-// entry, the common list also applies.
+// TestIfdOwnListSilent: the common list also applies if the user's list has no entry for the
+// message, or only one "ok2", which is half.
 func TestIfdOwnListSilent(t *testing.T) {
 	for _, tt := range []struct{ common, own, want string }{
 		{"many env_From alice@example.org\n", "ok env_From bob@example.org\n", "R\nR\n"},

@@ -88,7 +88,7 @@ func TestWritesDoNotStallChecks(t *testing.T) {
 	house := &slowHouse{bulkhead.CounterOf(new(prototest.House)), make(chan struct{}, 1), make(chan struct{})}
 	address := serve(t, &Server{Clearinghouse: house})
 	release := sync.OnceFunc(func() { close(house.release) })
-	t.Cleanup(release) // before the server's own, which waits for its writes
+	t.Cleanup(release) // runs before the server's cleanup, which waits for its writes
 	writer, err := net.Dial("udp", address)
 	must(t, err)
 	defer writer.Close()

@@ -104,7 +104,7 @@ func TestTakenByError(t *testing.T) {
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 5))
 	must(t, c.Write(t.Context(), digestOf(2), nil, 1, 5))
-	must(t, c.Delete(t.Context(), digestOf(2), nil)) // from now on deletes are asked for
+	must(t, c.Delete(t.Context(), digestOf(2), nil)) // from now on deletes are looked up
 	d := digestOf(1)
 	for copy := range byte(2) {
 		other := digestOf(3 + copy)
@@ -137,7 +137,7 @@ func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	ctx := t.Context()
 	house := prototest.NewTally(2)
 	s := &Server{Clearinghouse: house, SpamFlags: []uint8{1}}
-	s.prepare() // here, since followLists is called beside the server
+	s.prepare() // called here, since the test calls followLists itself
 	c := dial(t, serve(t, s), nil)
 	var shingles [32]uint64
 	must(t, c.Write(ctx, digestOf(1), &shingles, 1, 10))

@@ -29,7 +29,7 @@ func TestEveryFaultIsTold(t *testing.T) {
 		check := func(d byte) func() error {
 			return func() error { _, err := c.Check(ctx, digestOf(d), sh); return err }
 		}
-		for range 2 { // the second time something has been taken away
+		for range 2 { // the second time, a weight has been taken away
 			do("write", func() error { return c.Write(ctx, digestOf(1), sh, 1, 10) })
 			do("check", check(1))
 			do("check of another", check(9))
@@ -153,7 +153,7 @@ func TestStats(t *testing.T) {
 		}
 		st := &s.Stats
 		for tt.want.malformed > st.Malformed.Load() {
-			runtime.Gosched() // what gets no answer may be read late
+			runtime.Gosched() // a datagram without an answer may be read late
 		}
 		got := stats{
 			st.Checks.Load(), st.Found.Load(), st.Near.Load(), st.Writes.Load(), st.Deletes.Load(), st.Repeated.Load(),

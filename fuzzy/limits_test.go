@@ -113,7 +113,7 @@ func TestNewKeys(t *testing.T) {
 		for range 4 {
 			c := dial(t, address, &pair.Public)
 			c.Timeout, c.Retransmits = 1, -1
-			c.Do(t.Context(), Request{Command: Ping}) // whoever is answered is counted
+			c.Do(t.Context(), Request{Command: Ping}) // a client that is answered is counted
 		}
 		for s.Stats.Ping.Load()+s.Stats.Malformed.Load() < 5 {
 			runtime.Gosched()

@@ -52,7 +52,7 @@ func TestHitsOracle(t *testing.T) {
 			}
 			if l.Judged == bulkhead.JudgedSpam {
 				c := float64(l.Confidence)
-				if l.Spam <= 1 { // one voice suspects, and no more
+				if l.Spam <= 1 { // one voice only makes it suspected
 					c = min(c, 20)
 				}
 				confidences = append(confidences, c)

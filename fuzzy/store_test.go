@@ -39,7 +39,7 @@ func TestBandsWanted(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	for _, tt := range []struct {
-		chance, second, third float64 // of an error; third 0: not there
+		chance, second, third float64 // of an error; third 0: there is none
 		want                  bool
 	}{
 		{1e-3, 1e-3, 0, true},
@@ -178,8 +178,8 @@ func TestFullFilters(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		chance         float64
-		digest         bool // is found without shingles
-		text, textNear bool // with them: as itself, or by its bands alone
+		digest         bool // found without shingles
+		text, textNear bool // found with shingles: by its digest, or by its bands alone
 	}{
 		{0, true, true, false},
 		{1e-6, true, true, false},

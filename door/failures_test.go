@@ -140,11 +140,11 @@ func TestFailuresInLog(t *testing.T) {
 		lines(3, "network=198.51.100.0")
 		time.Sleep(time.Minute)
 		lines(3, "")
-		for i := range 1 + 5000 { // the first one has a line of its own
+		for i := range 1 + 5000 { // the first one has its own line
 			f.Note("http", netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), time.Now())
 		}
 		time.Sleep(time.Minute)
-		lines(5, "failures=5000 doors=map[http:5000] networks=4096") // bounded, too
+		lines(5, "failures=5000 doors=map[http:5000] networks=4096") // also bounded
 		time.Sleep(time.Minute)
 	})
 }

@@ -87,7 +87,7 @@ func TestLimiterExtremes(t *testing.T) {
 			if got := l.Allow(addr, 1); got != (burst > 1) {
 				t.Errorf("%g a second, burst %d: the second request: %v", perSecond, burst, got)
 			}
-			// Beyond 2^40 the burst itself is no more than a number.
+			// Beyond 2^40 the exact size of the burst does not matter.
 			if burst <= 1<<40 && (burst > 2 && !l.Allow(addr, burst-2) || l.Allow(addr, 1)) {
 				t.Errorf("%g a second: the burst is not %d", perSecond, burst)
 			}

@@ -89,7 +89,7 @@ func TestMemoryTurns(t *testing.T) {
 			synctest.Wait()
 		}
 		wait("large", 80, time.Second)
-		wait("small", 10, time.Minute) // there is room, and it is not its turn
+		wait("small", 10, time.Minute) // there is room, but it is not its turn
 		if len(order) != 0 {
 			t.Fatal("one came in before its turn")
 		}

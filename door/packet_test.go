@@ -177,7 +177,7 @@ func TestPacketLargest(t *testing.T) {
 		t.Errorf("largest datagram: answer of %d bytes", len(got))
 	}
 	c.Write(make([]byte, 101))
-	c.Write(nil) // reaches the handler; an empty answer is none
+	c.Write(nil) // reaches the handler; an empty answer is not sent
 	if !quiet(t, c) {
 		t.Error("answer to a datagram above MaxPacket")
 	}
@@ -676,7 +676,7 @@ func TestAnswerOrder(t *testing.T) {
 		k := &socket{server: &PacketServer{}, handed: make([]bool, 20)}
 		k.server.prepare()
 		end := func() {
-			slices.SortFunc(row, func(a, b string) int { return len(b) - len(a) }) // no two are of one length
+			slices.SortFunc(row, func(a, b string) int { return len(b) - len(a) }) // no two have the same length
 			arranged, row = append(arranged, row...), nil
 		}
 		last := netip.AddrPort{}
@@ -688,7 +688,7 @@ func TestAnswerOrder(t *testing.T) {
 			}
 			p.Reply = bytes.Repeat([]byte{'x'}, 1+i*7%20)
 			if rng.IntN(5) == 0 {
-				k.handed[i] = true // somebody else's
+				k.handed[i] = true // as if it belonged to another goroutine
 				continue
 			}
 			if p.Client != last {

@@ -37,7 +37,7 @@ func TestPacketMemory(t *testing.T) {
 		{25, 1099, 10, 1000},
 		{60, 1000, 4, 960}, // each takes 4 times its size
 		{60, 240, 1, 240},
-		{60, 50, 1, 50}, // one takes all that there is
+		{60, 50, 1, 50}, // one takes all memory
 	} {
 		t.Run(fmt.Sprintf("%d bytes of %d", tt.size, tt.limit), func(t *testing.T) {
 			memory := NewMemory(int64(tt.limit))

@@ -431,7 +431,7 @@ func TestServeAfterShutdown(t *testing.T) {
 type played struct {
 	conns   []net.Conn
 	asked   []time.Time // for each of conns
-	last    net.Conn    // accepted in the moment of Close
+	last    net.Conn    // accepted at the moment of Close
 	closing sync.Once
 	closed  chan struct{}
 }

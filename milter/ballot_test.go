@@ -52,7 +52,7 @@ func TestBallots(t *testing.T) {
 				mail        string
 				code        byte
 				said        string
-				votes       []bulkhead.Vote // those of the user ann
+				votes       []bulkhead.Vote // votes of the user ann
 				sightings   int
 			}{
 				{"spam", "Ann", []string{"SPAM@example.COM"}, two, replyDiscard, "", []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam},

@@ -780,7 +780,7 @@ func TestLimiter(t *testing.T) {
 		"reject@example.com": "550 5.7.1 x@shop.example from 198.51.100.7 for ann",
 		"dunno@example.com":  "",
 	} {
-		m.macro(cmdMail, "{auth_authen}", "ann") // mail servers name them before every sender
+		m.macro(cmdMail, "{auth_authen}", "ann") // mail servers send these before every sender
 		r := m.message("x@shop.example", []string{to}, text("", offer))
 		if r.text != want || (r.code == replyAccept) != (want == "") {
 			t.Errorf("%s: %q %q, want %q", to, r.code, r.text, want)

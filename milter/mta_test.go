@@ -17,7 +17,7 @@ type mta struct {
 	t     testing.TB
 	c     net.Conn
 	r     *bufio.Reader
-	steps uint32 // as agreed
+	steps uint32 // as negotiated
 }
 
 // A result is the set of changes and the reply for a message.

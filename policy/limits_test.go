@@ -219,7 +219,7 @@ func TestConnectionCaps(t *testing.T) {
 	for _, tt := range []struct {
 		name                string
 		maxConns, perClient int
-		want, of            int // 300 are more than other doors give one client
+		want, of            int // 300 are more than other doors allow one client
 	}{
 		{"none", 0, 0, 300, 300},
 		{"of a client", 0, 3, 3, 4},

@@ -374,7 +374,7 @@ func TestSilenceThenMany(t *testing.T) {
 	r := bufio.NewReader(c)
 	for _, tt := range []struct {
 		recipients string
-		silence    time.Duration // before
+		silence    time.Duration // before the messages
 		want       string
 	}{
 		{"100", 0, "action=DUNNO"},

@@ -37,7 +37,7 @@ const (
 	anOPT   = "\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00"      // of 1232 bytes
 	namedOP = "\x01x\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00" // the same, not of the root
 	other   = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x01\x00"  // a TXT record
-	cut     = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x09\x00"  // which says that it is longer
+	cut     = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x09\x00"  // with a length beyond its end
 )
 
 // TestStats: each query is counted by the kind of its answer.
@@ -167,7 +167,7 @@ func TestSizes(t *testing.T) {
 		name string
 		msg  []byte
 		tcp  bool
-		want bool // that it is whole
+		want bool // whether the answer is whole
 	}{
 		{"no EDNS", ask, false, false},
 		{"no EDNS, TCP", ask, true, true},

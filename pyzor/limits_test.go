@@ -329,7 +329,7 @@ func TestAmplifiedBursts(t *testing.T) {
 func TestParseReply(t *testing.T) {
 	for _, tt := range []struct {
 		text string
-		want error // nil: an answer, of the code and so on below
+		want error // nil: an answer, with the values below
 		err  error // of the answer
 	}{
 		{"Code: 200\nDiag: OK\nPV: 2.1\nThread: 7\nCount: 5\n\n", nil, nil},

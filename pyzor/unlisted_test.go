@@ -20,7 +20,7 @@ func TestUnlisted(t *testing.T) {
 	s := &Server{Clearinghouse: house, Anonymous: Ops()}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
 	conn.SetDeadline(time.Now().Add(time.Minute))
-	for _, tt := range []struct{ op, requests, want string }{ // which are sent together
+	for _, tt := range []struct{ op, requests, want string }{ // requests that are sent together
 		{"report", "1", "422"},
 		{"report", "3", "200"},
 		{"report", "1 3 2 4", "422 200 422 200"},

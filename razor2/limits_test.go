@@ -333,7 +333,7 @@ func TestReportLimits(t *testing.T) {
 		s := &Server{Clearinghouse: house, MaxHosts: tt.maxHosts,
 			Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 				wasRead = true
-				return nil, bulkhead.Source{}, bulkhead.ErrMalformed // which costs nothing
+				return nil, bulkhead.Source{}, bulkhead.ErrMalformed // without any cost
 			}}
 		var parts [][]byte
 		for _, p := range tt.parts {

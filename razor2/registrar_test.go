@@ -11,7 +11,7 @@ import (
 // TestRegistrar counts the registrations that pass from ever new addresses.
 func TestRegistrar(t *testing.T) {
 	for _, tt := range []struct {
-		from string // format of the address, of the number of the attempt
+		from string // format of the address, for the number of the attempt
 		want int
 	}{
 		{"198.51.100.%d", 5},

@@ -80,7 +80,7 @@ func (m *mentions) named(where string, o *types.TypeName, args *types.TypeList) 
 	if p != nil && strings.HasPrefix(p.Path(), module+"/") && strings.Contains("/"+p.Path()+"/", "/internal/") {
 		m.tell(where, p.Path()+"."+o.Name())
 	}
-	return p == m.pkg // others are walked by themselves
+	return p == m.pkg // other packages are walked separately
 }
 
 func (m *mentions) walk(typ types.Type, where string) {
@@ -100,7 +100,7 @@ func (m *mentions) walk(typ types.Type, where string) {
 		}
 	case *types.Struct:
 		for f := range typ.Fields() {
-			if f.Exported() || f.Embedded() { // whose own fields and methods are promoted
+			if f.Exported() || f.Embedded() { // an embedded field's own fields and methods are promoted
 				m.walk(f.Type(), where+"."+f.Name())
 			}
 		}

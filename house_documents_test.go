@@ -57,7 +57,7 @@ func TestBrokenPointers(t *testing.T) {
 func TestSpecificationTables(t *testing.T) {
 	tests := []struct {
 		document, vectors string
-		digest            *regexp.Regexp // its first group stands in the document
+		digest            *regexp.Regexp // its first group is the digest in the document
 		want              int            // lines
 	}{
 		{"docs/specs/razor2.md", "razor2/signatures.tsv", regexp.MustCompile(`(?m)^[^#].*\t(\S+)$`), 9},

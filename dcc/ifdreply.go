@@ -17,7 +17,7 @@ const (
 	letterTemporary = 'T'
 )
 
-// A counted sum is a checksum of a message with its totals.
+// A countedSum is a checksum of a message with its totals.
 type countedSum struct {
 	digests.Sum
 	kept      bool

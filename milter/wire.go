@@ -78,7 +78,7 @@ var noReply = map[byte]uint32{
 	cmdUnknown: noReplyUnkn, cmdHeader: noReplyHdr, cmdEOH: noReplyEOH, cmdBody: noReplyBody,
 }
 
-// The stages for which macros are requested, SMFIM_CONNECT to SMFIM_EOM.
+// macroStages are the stages for which macros are requested, SMFIM_CONNECT to SMFIM_EOM.
 var macroStages = []struct {
 	stage uint32
 	names string

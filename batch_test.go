@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// one answers with as many spam votes as the sum of its single signature says.
+// one answers each query with the number of spam votes that the sum of its single signature gives.
 type one struct {
 	Clearinghouse
 	checks, fails int
@@ -19,7 +19,7 @@ func (h *one) Check(_ context.Context, q Query) (Verdict, error) {
 	return Verdict{SpamVotes: uint32(q.Signatures[0].Sum()[0])}, nil
 }
 
-// many is a BatchChecker, whose Check is not to be called.
+// many is a BatchChecker whose Check must not be called.
 type many struct{ one }
 
 func (h *many) CheckBatch(_ context.Context, queries []Query, verdicts []Verdict) error {

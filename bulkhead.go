@@ -23,16 +23,16 @@ type Clearinghouse interface {
 	Report(context.Context, Report) (Receipt, error)
 }
 
-// A Vote is what a report says of a message.
+// A Vote is the opinion that a report expresses of a message.
 type Vote uint8
 
 // The votes.
 const (
-	Sighting   Vote = iota // the message was seen; nobody judged it
-	Spam                   // somebody judged it spam
-	Ham                    // somebody judged it not spam
-	Revocation             // somebody withdrew it from the blocklist: it does not mark spam
-	NumVotes               // how many votes there are; not a vote
+	Sighting   Vote = iota // the message was seen, without an opinion
+	Spam                   // the reporter calls it spam
+	Ham                    // the reporter calls it not spam
+	Revocation             // the reporter withdraws it from the blocklist: it does not mark spam
+	NumVotes               // number of votes; not a vote
 )
 
 // String returns "sighting", "spam", "ham", "revoke", or "invalid".
@@ -60,36 +60,35 @@ func ParseVote(text string) (Vote, error) {
 	return 0, fmt.Errorf("%w: vote %.40q, want sighting, spam, ham or revoke", ErrMalformed, text)
 }
 
-// A Reporter is who asks or reports, as far as the front door has identified it.
+// A Reporter identifies the client that asks or reports, as far as the front door knows it.
 type Reporter struct {
 	// Account is the authenticated account, "" for an anonymous client.
 	Account string
-	// User is the user on whose behalf the account, or the node's own client,
-	// reports, and whom it has authenticated; "" if it speaks for itself.
+	// User is the user on whose behalf the account, or the node's own client, reports. The account
+	// or client has authenticated the user. "" means that it reports for itself.
 	User string
-	// Addr is the client's address, which tells anonymous clients apart. The zero
-	// Addr means a caller inside this process.
+	// Addr is the client's address, which distinguishes anonymous clients. The zero Addr means a
+	// caller inside this process.
 	Addr netip.Addr
 }
 
-// A Source says where a message came from, as far as the caller knows; empty fields
-// are unknown. Whitelists match it.
+// A Source is the origin of a message, as far as the caller knows it. Empty fields are unknown.
+// Whitelist entries are matched against it.
 type Source struct {
 	Sender string     // sender, "local@domain", that the caller has verified, by SPF or DKIM for example
 	Client netip.Addr // address of the SMTP client that delivered the message
 	ListID string     // value of List-Id, without the angle brackets, verified likewise
 	DKIM   []string   // domains whose DKIM signatures the caller has verified
-	// From is the address in the header field From, if there is exactly one field
-	// with one address. It is not verified by itself: it is taken for the sender's if
-	// its domain is one that was verified.
+	// From is the address in the header field From, if there is exactly one field with one address.
+	// It is not verified by itself. It counts as the sender's address if its domain was verified.
 	From string
-	// ClaimedSender and ClaimedListID stand in the envelope or the header and are not
-	// verified: anybody can write them. They match only whitelist entries that begin
-	// with [Forgeable].
+	// ClaimedSender and ClaimedListID are taken from the envelope or the header and are not
+	// verified: any sender can forge them. They match only whitelist entries that begin with
+	// [Forgeable].
 	ClaimedSender string
 	ClaimedListID string
-	// MessageID, without the angle brackets, and Subject stand in the header. They
-	// decide nothing: a node may remember them for the people who look for a message.
+	// MessageID, without the angle brackets, and Subject are taken from the header. They do not
+	// affect the verdict. A node may remember them for people who look for a message.
 	MessageID string
 	Subject   string
 }
@@ -113,18 +112,20 @@ type Query struct {
 type Report struct {
 	Signatures []Signature
 	Vote       Vote
-	Count      uint32 // recipients of a sighting; 0 means 1; Many and more mean Many. A vote, and a stranger's sighting, is one
-	// Recipients are the mailboxes to which the message of a sighting is delivered,
-	// as [Mailbox] writes them and as far as the door knows them. A sighting by the
-	// node or a trusted account is a delivery: each recipient counts once a day,
-	// however many copies of a text, or messages from a sender, arrive. Empty: Count
-	// deliveries. At most [MaxRecipients].
+	// Count is the number of recipients of a sighting. 0 means 1; [Many] and above mean Many. A
+	// vote, and a sighting by a stranger, counts once.
+	Count uint32
+	// Recipients are the mailboxes to which the message of a sighting is delivered, in the form of
+	// [Mailbox] and as far as the door knows them. A sighting by the node or a trusted account is a
+	// delivery: each recipient counts once a day, however many copies of a text, or messages from a
+	// sender, arrive. If Recipients is empty, Count deliveries are counted. At most
+	// [MaxRecipients].
 	Recipients []string
-	// Trap says that no person cast this spam vote: the message came to an address
-	// that receives nothing but spam. Anybody who finds the address can send it a
-	// copy of somebody else's mail. Such a vote therefore weighs half as much as its
-	// reporter's, all such votes on mail from one network (Source.Client) are one,
-	// and they list only what somebody else votes against, too.
+	// Trap marks a spam vote that no person cast: the message came to an address that receives only
+	// spam. A sender who finds the address can send it a copy of legitimate mail. A trap vote
+	// therefore has half its reporter's weight. All trap votes on mail from one network
+	// (Source.Client) count once, and they cannot list a signature unless another reporter also
+	// votes spam.
 	Trap     bool
 	Source   Source
 	Reporter Reporter
@@ -155,24 +156,28 @@ func Mailbox(address string) string {
 	return address
 }
 
-// A Receipt says what a report did. Counts are numbers of signatures.
+// A Receipt is the outcome of a report. Its fields are numbers of signatures.
 type Receipt struct {
-	Counted     int // counted by this report
-	Duplicate   int // counted before for this reporter in this generation
-	Pending     int // waiting for more trust: votes that are counted and judge nothing yet, sightings of strangers beyond those that count
+	Counted   int // counted by this report
+	Duplicate int // counted before for this reporter in this generation
+	// Pending signatures wait for more trust: votes that are counted and do not list yet, and
+	// sightings by strangers beyond those that count.
+	Pending     int
 	Listed      int // newly on the blocklist
 	Revoked     int // newly off the blocklist
 	Whitelisted int // not counted: the sender or the signature is whitelisted
 }
 
-// Refused reports whether nothing of a report was counted, because nothing in it may be
-// listed: all its signatures, or the sender, are whitelisted, or they tell no message from others.
+// Refused reports whether nothing of a report was counted because nothing in it may be listed: the
+// sender or all signatures are whitelisted, or the signatures do not distinguish the message from
+// others.
 func (r *Receipt) Refused() bool {
 	return r.Whitelisted > 0 && r.Counted+r.Duplicate+r.Pending+r.Listed+r.Revoked == 0
 }
 
-// Refusals returns those signatures of a spam vote on several messages, one signature each,
-// that may not be listed, given the receipt for all. It asks house if that leaves it open.
+// Refusals returns the signatures of a spam vote that may not be listed, given the receipt for the
+// vote. The vote is on several messages, with one signature each. If the receipt does not decide,
+// Refusals asks house.
 func Refusals(ctx context.Context, house Clearinghouse, r *Report, got *Receipt) ([]Signature, error) {
 	switch {
 	case r.Vote != Spam || got.Whitelisted == 0:
@@ -201,7 +206,7 @@ type Judgement uint8
 
 // The judgements.
 const (
-	Unjudged   Judgement = iota // nobody whom the node trusts has called it spam
+	Unjudged   Judgement = iota // no trusted reporter has called it spam
 	JudgedSpam                  // called spam and not revoked
 	Revoked                     // called spam and revoked since
 )
@@ -217,26 +222,25 @@ func (j Judgement) String() string {
 	return "none"
 }
 
-// A Finding is what is known of one signature. Counts saturate at [Many]. They are
-// never lower than what was reported, while its generations live; they are higher
-// with the probability that the verdict states. What peers count is multiplied by their
-// weights; those that may not list alone add no more than their weights' share of the
-// threshold.
+// A Finding is what is known of one signature. Counts saturate at [Many]. They are never lower than
+// what was reported while its generations live, and are higher with the probability that the
+// verdict states. The counts of peers are multiplied by the peers' weights. Peers that may not list
+// alone add no more than their weights' share of the threshold.
 type Finding struct {
 	Signature  Signature
 	Sightings  uint32
-	Spam       uint32 // voters who called it spam, also those who changed their mind
-	Ham        uint32 // likewise ham
+	Spam       uint32 // voters who called it spam, including those who changed their mind
+	Ham        uint32 // voters who called it ham, likewise
 	Judged     Judgement
 	Contested  bool      // both spam and ham votes, neither far ahead
 	Confidence int       // that the signature marks spam, 0 to 100
 	Bulk       bool      // Sightings at or above the threshold
 	First      time.Time // start of the oldest generation that holds it; zero if none
 	Last       time.Time // start of the newest generation that holds it; zero if none
-	// Error is the probability, at the present fill of the filters, that a message
-	// which nobody reported would get this answer or a worse one; and, if the signature
-	// is not spam because it was revoked, or is spam again after that, that one which
-	// nobody revoked, or which was not listed again, would: their sum.
+	// Error is the probability, at the present fill of the filters, that an unreported message
+	// would get this answer or a worse one. If a revocation decided, or a listing after a
+	// revocation, Error adds the probability that a signature that was not revoked, or not listed
+	// again, would get this answer.
 	Error float64
 }
 
@@ -260,9 +264,9 @@ type Verdict struct {
 	First       time.Time // zero if the message is unknown
 	Whitelisted string    // which whitelist entry matched, "" for none
 	Reasons     []string  // in words, the weightiest first; never empty unless the query is Terse
-	// Error is the probability that the filters are wrong: that a message which
-	// nobody reported would get this answer; and, if revocations decided, that the
-	// revocation or what overrules it is chance: their sum.
+	// Error is the probability that the filters are wrong: that an unreported message would get
+	// this answer. If revocations decided, Error adds the probability that the revocation, or the
+	// listing that overrules it, is due to chance.
 	Error float64
 }
 

@@ -9,26 +9,27 @@ import (
 // doors whose protocol has counts and no verdicts.
 type Look struct {
 	Sightings uint32
-	Spam      uint32    // spam votes; 0 unless Judged says more than Unjudged
+	Spam      uint32    // spam votes; 0 if Judged is Unjudged
 	Judged    Judgement // Unjudged for a signature that is whitelisted
 	// Confidence that the signature marks spam, 0 to 100; 0 unless Judged is
 	// JudgedSpam.
 	Confidence int
 	First      int64 // start of the oldest generation that holds it, seconds since 1970; 0 if none
-	// Error is the probability, at the present fill of the filters, that a signature
-	// which nobody counted would show as many Sightings; 0 if there are none.
+	// Error is the probability, at the present fill of the filters, that an uncounted signature
+	// would show as many Sightings; 0 if there are none.
 	Error float64
 }
 
-// An Aspect is what a caller of [Counter].Look wants to know. Join several with "|".
+// An Aspect is a kind of information that a caller of [Counter].Look requests. Combine several with
+// "|".
 type Aspect uint8
 
 // The aspects.
 const (
 	Counts     Aspect = 1 << iota // Sightings, First and Error
 	Judgements                    // Judged, Spam and Confidence; First too if it is judged
-	// Aside is not an aspect. It keeps the look out of the count of checks, because
-	// it belongs to a check that was counted already, or is the program's own.
+	// Aside is not an aspect. It excludes the look from the count of checks, because the look
+	// belongs to a check that was counted already, or is the program's own.
 	Aside
 )
 
@@ -77,7 +78,7 @@ func CounterOf(house Clearinghouse) Counter {
 
 type counter struct{ Clearinghouse }
 
-// counterPart is how many signatures go into one query or report.
+// counterPart is the number of signatures in one query or report.
 const counterPart = 512
 
 func (c counter) Look(ctx context.Context, sigs []Signature, out []Look, _ Aspect) error {

@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// A Facet is the part or property of a message that a signature identifies. Each
-// facet is counted separately, so that a vote can fall on what is new in a message
-// and not on what others send, too.
+// A Facet is the part or property of a message that a signature identifies. Each facet is counted
+// separately, so that a vote can apply to the new content of a message and not to content that
+// others also send.
 type Facet uint8
 
 // The facets.
 const (
-	NoFacet         Facet = iota // of none: identifiers and claims of the sender, which inform and never decide
+	NoFacet         Facet = iota // none: identifiers and claims of the sender, which inform and never decide
 	TextFacet                    // the text, whole or in part
-	LinkFacet                    // where its links lead
-	SenderFacet                  // who sent it, as far as somebody has verified that
-	NetworkFacet                 // which network delivered it, where nobody verified who sent it
-	AttachmentFacet              // what is attached
-	ContactFacet                 // how its reader is to answer: telephone numbers, wallets, addresses
+	LinkFacet                    // the targets of its links
+	SenderFacet                  // the verified sender
+	NetworkFacet                 // the network that delivered it, if the sender is not verified
+	AttachmentFacet              // its attachments
+	ContactFacet                 // contacts for an answer: telephone numbers, wallets, addresses
 	MarkupFacet                  // its mark-up
-	ClaimFacet                   // who it says that it is from, which anybody can write
-	ImageFacet                   // what its pictures look like
+	ClaimFacet                   // the sender that it claims, which can be forged
+	ImageFacet                   // the look of its pictures
 )
 
 // Facet returns the part or property of a message that signatures of s identify.
@@ -75,10 +75,10 @@ func (f Facet) String() string {
 	return "none"
 }
 
-// Identifies reports whether signatures tell a message from others. They do unless
-// all of them are of the network, the mark-up or the claimed name, which unrelated
-// messages share, or sketches, which count for nothing. A vote for spam on signatures
-// that do not is refused with [ErrMalformed].
+// Identifies reports whether signatures distinguish a message from others. They do unless each of
+// them describes the network, the mark-up or the claimed name, which unrelated messages share, or
+// is a sketch, which is not counted. A vote for spam without an identifying signature is refused
+// with [ErrMalformed].
 func Identifies(sigs []Signature) bool {
 	return slices.ContainsFunc(sigs, func(s Signature) bool {
 		switch s.Scheme().Facet() {
@@ -89,7 +89,7 @@ func Identifies(sigs []Signature) bool {
 	})
 }
 
-// hashedName begins the sum of a name that is too long to be its own.
+// hashedName is the first byte of a sum that holds the hash of a name in place of the name.
 const hashedName = 0
 
 // NamedSignature returns the signature of a name, for the schemes [Link], [Sender],
@@ -122,11 +122,11 @@ type Class uint8
 // The classes.
 const (
 	ClassUnknown   Class = iota // nothing speaks against it, and too little for it
-	ClassGood                   // whitelisted, wanted, or of a sender with a history that nobody quarrels with
-	ClassBulk                   // seen by many, judged by nobody
-	ClassSuspected              // like what was reported, on too little evidence to refuse it: to be tagged and scored
+	ClassGood                   // whitelisted, wanted, or from a sender with an undisputed history
+	ClassBulk                   // seen many times, not judged
+	ClassSuspected              // resembles reported mail, with too little evidence to refuse it: tag and score it
 	ClassSpam                   // spam
-	NumClasses                  // how many classes there are; not a class
+	NumClasses                  // number of classes; not a class
 )
 
 // ParseClass returns the class whose String is text. Its error wraps [ErrMalformed].

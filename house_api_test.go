@@ -43,7 +43,9 @@ func publicPackages(t *testing.T) []*types.Package {
 			names = append(names, p.ImportPath)
 		}
 	}
-	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
 	var all []*types.Package
 	for _, name := range names {
 		p, err := imp.Import(name)
@@ -55,8 +57,7 @@ func publicPackages(t *testing.T) []*types.Package {
 	return all
 }
 
-// mentions walks what a user of a package sees of types, and tells those of
-// internal packages.
+// mentions walks the types that a user of a package sees, and records types of internal packages.
 type mentions struct {
 	pkg  *types.Package
 	seen map[types.Type]bool
@@ -79,7 +80,7 @@ func (m *mentions) named(where string, o *types.TypeName, args *types.TypeList) 
 	if p != nil && strings.HasPrefix(p.Path(), module+"/") && strings.Contains("/"+p.Path()+"/", "/internal/") {
 		m.tell(where, p.Path()+"."+o.Name())
 	}
-	return p == m.pkg // others are walked by themselves
+	return p == m.pkg // other packages are walked separately
 }
 
 func (m *mentions) walk(typ types.Type, where string) {
@@ -99,7 +100,7 @@ func (m *mentions) walk(typ types.Type, where string) {
 		}
 	case *types.Struct:
 		for f := range typ.Fields() {
-			if f.Exported() || f.Embedded() { // whose own fields and methods are promoted
+			if f.Exported() || f.Embedded() { // an embedded field's own fields and methods are promoted
 				m.walk(f.Type(), where+"."+f.Name())
 			}
 		}
@@ -142,8 +143,8 @@ func (m *mentions) methods(typ *types.Named, where string) {
 	}
 }
 
-// TestPublicAPI: no exported name of a public package mentions a type of an internal
-// one, which those outside this module could not name.
+// TestPublicAPI: no exported name of a public package mentions a type of an internal package, which
+// code outside this module cannot name.
 func TestPublicAPI(t *testing.T) {
 	names := 0
 	for _, p := range publicPackages(t) {
@@ -160,8 +161,8 @@ func TestPublicAPI(t *testing.T) {
 	}
 }
 
-// TestOutside: the module of somebody else in test/outside, which make test runs, has
-// an example of every public package, and its go.mod is in step with this one.
+// TestOutside: the outside module in test/outside, which make test runs, has an example of every
+// public package, and its go.mod is in step with this one.
 func TestOutside(t *testing.T) {
 	list := exec.Command("go", "list", "-mod=readonly", "-deps", "-test", "-json=ImportPath,Module,XTestImports", ".")
 	list.Dir = "test/outside"
@@ -196,7 +197,7 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestPublicAPINotices shows the walk types that it has to find.
+// TestPublicAPINotices checks that the walk finds the types that it must find.
 func TestPublicAPINotices(t *testing.T) {
 	secret := types.NewPackage(module+"/internal/secret", "secret")
 	hidden := types.NewNamed(types.NewTypeName(token.NoPos, secret, "Hidden", nil), types.NewStruct(nil, nil), nil)
@@ -205,7 +206,8 @@ func TestPublicAPINotices(t *testing.T) {
 		return types.NewStruct([]*types.Var{types.NewField(token.NoPos, pkg, name, typ, embedded)}, nil)
 	}
 	function := func(in, out types.Type) types.Type {
-		return types.NewSignatureType(nil, nil, nil, types.NewTuple(types.NewVar(token.NoPos, pkg, "", in)), types.NewTuple(types.NewVar(token.NoPos, pkg, "", out)), false)
+		return types.NewSignatureType(nil, nil, nil, types.NewTuple(types.NewVar(token.NoPos, pkg, "", in)),
+			types.NewTuple(types.NewVar(token.NoPos, pkg, "", out)), false)
 	}
 	number := types.Typ[types.Int]
 	unexported := types.NewNamed(types.NewTypeName(token.NoPos, pkg, "inner", nil), field("Field", hidden, false), nil)
@@ -213,14 +215,15 @@ func TestPublicAPINotices(t *testing.T) {
 		typ  types.Type
 		want int
 	}{
-		"the type itself":      {hidden, 1},
-		"pointer":              {types.NewPointer(hidden), 1},
-		"field":                {field("Field", types.NewSlice(hidden), false), 1},
-		"unexported field":     {field("field", hidden, false), 0},
-		"embedded":             {field("inner", unexported, true), 1},
-		"parameter":            {function(hidden, number), 1},
-		"result":               {function(number, types.NewMap(number, hidden)), 1},
-		"interface":            {types.NewInterfaceType([]*types.Func{types.NewFunc(token.NoPos, pkg, "Do", function(number, hidden).(*types.Signature))}, nil), 1},
+		"the type itself":  {hidden, 1},
+		"pointer":          {types.NewPointer(hidden), 1},
+		"field":            {field("Field", types.NewSlice(hidden), false), 1},
+		"unexported field": {field("field", hidden, false), 0},
+		"embedded":         {field("inner", unexported, true), 1},
+		"parameter":        {function(hidden, number), 1},
+		"result":           {function(number, types.NewMap(number, hidden)), 1},
+		"interface": {types.NewInterfaceType([]*types.Func{types.NewFunc(token.NoPos, pkg, "Do",
+			function(number, hidden).(*types.Signature))}, nil), 1},
 		"alias":                {types.NewAlias(types.NewTypeName(token.NoPos, pkg, "Alias", nil), hidden), 1},
 		"result of unexported": {function(number, unexported), 1},
 		"embedded pointer":     {field("Hidden", types.NewPointer(hidden), true), 1},

@@ -13,7 +13,7 @@ import (
 	"unicode"
 )
 
-// TestBrokenPointers shows the checker what it must find.
+// TestBrokenPointers checks that the checker finds broken pointers.
 func TestBrokenPointers(t *testing.T) {
 	tree := fstest.MapFS{
 		"README.md":       {Data: []byte("# Read me\n")},
@@ -53,17 +53,17 @@ func TestBrokenPointers(t *testing.T) {
 	}
 }
 
-// TestSpecificationTables holds the digests that the specifications print against
-// the test vectors.
+// TestSpecificationTables compares the digests printed in the specifications with the test vectors.
 func TestSpecificationTables(t *testing.T) {
 	tests := []struct {
 		document, vectors string
-		digest            *regexp.Regexp // its first group stands in the document
+		digest            *regexp.Regexp // its first group is the digest in the document
 		want              int            // lines
 	}{
 		{"docs/specs/razor2.md", "razor2/signatures.tsv", regexp.MustCompile(`(?m)^[^#].*\t(\S+)$`), 9},
 		{"docs/specs/pyzor.md", "pyzor/digests.txt", regexp.MustCompile(`(?m)^([0-9a-f]{40}) `), 11},
-		{"docs/specs/rspamd-fuzzy.md", "rspamd-fuzzy/digests.txt", regexp.MustCompile(`(?m)^([0-9a-f]{10})[0-9a-f]{118} `), 7},
+		{"docs/specs/rspamd-fuzzy.md", "rspamd-fuzzy/digests.txt", regexp.MustCompile(`(?m)^([0-9a-f]{10})[0-9a-f]{118} `),
+			7},
 	}
 	for _, tt := range tests {
 		document, err := os.ReadFile(tt.document)
@@ -86,9 +86,8 @@ func TestSpecificationTables(t *testing.T) {
 	}
 }
 
-// commentPointers returns how many documents and sections a comment names, and
-// what is wrong with which. dir is the folder of its file, where paths that begin
-// with ".." start.
+// commentPointers returns the number of documents and sections that a comment names, and the faults
+// of the broken ones. dir is the folder of its file, where paths that begin with ".." start.
 func commentPointers(tree fs.FS, dir, comment string) (found int, broken []string) {
 	pointer := regexp.MustCompile(`([\w./-]*\w\.md)((?:#[\w-]+)?(?:(?:,| and| or| to)\s+#[\w-]+)*)`)
 	number := regexp.MustCompile(`(RFC \d+,? )?\bsections?\s+\d+`)
@@ -109,8 +108,8 @@ func commentPointers(tree fs.FS, dir, comment string) (found int, broken []strin
 	return found, broken
 }
 
-// documentLinks returns how many links into this module a document has, and what
-// is wrong with which.
+// documentLinks returns the number of links into this module that a document has, and the faults of
+// the broken ones.
 func documentLinks(tree fs.FS, name string) (found int, broken []string) {
 	text, err := fs.ReadFile(tree, name)
 	if err != nil {
@@ -137,7 +136,7 @@ func documentLinks(tree fs.FS, name string) (found int, broken []string) {
 	return found, broken
 }
 
-// missing says which of a document and its anchors are not there.
+// missing returns the document if it does not exist, or else the anchors that it lacks.
 func missing(tree fs.FS, name string, anchors []string) (broken []string) {
 	if _, err := fs.Stat(tree, name); err != nil {
 		return []string{fmt.Sprintf("no document %s", name)}

@@ -17,9 +17,9 @@ import (
 
 const module = "github.com/bulkhead-mail/bulkhead"
 
-// mayImport says which packages of this module each package may import, as
-// patterns for path.Match. Data flows down: to answer a check, and up to
-// report. A package that is not listed fails the test: name its place here.
+// mayImport lists the packages of this module that each package may import, as patterns for
+// path.Match. Data flows down: to answer a check, and up to report. A package that is not listed
+// fails the test: name its place here.
 var mayImport = map[string][]string{
 	".":                            {},
 	"bulkheadtest":                 {"."},
@@ -52,70 +52,77 @@ var mayImport = map[string][]string{
 	"internal/engine/verdict":      {".", "internal/trust"},
 	"internal/engine/keys":         {".", "filter"},
 	"internal/engine/ballots":      {".", "filter"},
-	"internal/engine/resolve":      {".", "filter", "internal/engine/ballots", "internal/engine/book", "internal/engine/evidence", "internal/engine/keys", "internal/engine/verdict", "internal/trust"},
-	"internal/engine/evidence":     {"filter", "internal/engine/book", "internal/engine/replica", "internal/engine/verdict"},
-	"internal/mesh":                {".", "filter", "internal/engine", "internal/wholefile"},
-	"internal/aggregate":           {".", "filter", "internal/engine"},
-	"internal/config":              {"."},
-	"door":                         {".", "internal/clock", "internal/mmsg"},
-	"internal/clock":               {},
-	"internal/ledger":              {"."},
-	"internal/mailbox":             {},
-	"internal/abuse":               {"."},
-	"internal/verify":              {},
-	"internal/wholefile":           {},
-	"internal/mmsg":                {},
-	"internal/testing/matrix":      {}, // a test of every door
-	"internal/testing/nodetest":    {},
-	"internal/testing/disktest":    {},
-	"internal/testing/prototest":   {".", "door"},
-	"internal/testing/sharedtest":  {},
-	"internal/web":                 {".", "client", "internal/consequence", "internal/web/element"},
-	"internal/consequence":         {"client"},
-	"internal/web/element":         {},
-	"internal/ratelimit":           {"filter", "internal/top", "internal/wholefile"},
-	"internal/lists":               {"filter", "internal/wholefile"},
-	"razor2":                       {".", "digest/razor", "door"},
-	"pyzor":                        {".", "digest/pyzor", "door"},
-	"dcc":                          {".", "digest/dcc", "internal/ledger", "door"},
-	"fuzzy":                        {".", "digest/rspamd", "internal/ledger", "door"},
-	"milter":                       {".", "signature", "signature/link", "signature/mail", "door"},
-	"policy":                       {".", "door"},
-	"dnsbl":                        {".", "door"},
-	"client":                       {"."},
-	"internal/api":                 {".", "client", "door"},
-	"internal/recent":              {".", "door"},
-	"internal/edge":                {".", "client"},
-	"internal/logbook":             {".", "door", "internal/top"},
-	"internal/top":                 {},
-	"internal/audit":               {"client"},
-	"internal/cli":                 {},
-	"internal/setup":               {"internal/config", "internal/plugins"},
-	"internal/trial":               {"."},
-	"internal/probe":               {".", "client", "dcc", "fuzzy", "internal/trial", "internal/units", "pyzor", "razor2", "digest/dcc"},
-	"internal/plugins":             {},
-	"internal/units":               {},
-	"internal/node":                {"*", "internal/*", "signature/*", "digest/*"},
-	// The laboratory is a module of its own, of which the server imports nothing.
-	"internal/interval":    {},
-	"lab/figure":           {},
-	"lab/reliability":      {".", "internal/interval", "lab/figure"},
-	"lab/letters":          {".", "signature/mail", "signature"},
-	"lab/study":            {".", "filter", "filter/paper", "lab/figure", "signature"},
-	"lab/replay":           {".", "digest/rspamd", "filter", "internal/engine", "signature/mail", "internal/trust", "lab/figure", "lab/letters", "lab/reliability", "signature"},
-	"lab/stream":           {".", "filter", "internal/engine", "signature/mail", "internal/trust", "lab/figure", "lab/letters", "lab/reliability", "signature"},
+	"internal/engine/resolve": {".", "filter", "internal/engine/ballots", "internal/engine/book",
+		"internal/engine/evidence", "internal/engine/keys", "internal/engine/verdict", "internal/trust"},
+	"internal/engine/evidence": {"filter", "internal/engine/book", "internal/engine/replica",
+		"internal/engine/verdict"},
+	"internal/mesh":               {".", "filter", "internal/engine", "internal/wholefile"},
+	"internal/aggregate":          {".", "filter", "internal/engine"},
+	"internal/config":             {"."},
+	"door":                        {".", "internal/clock", "internal/mmsg"},
+	"internal/clock":              {},
+	"internal/ledger":             {"."},
+	"internal/mailbox":            {},
+	"internal/abuse":              {"."},
+	"internal/verify":             {},
+	"internal/wholefile":          {},
+	"internal/mmsg":               {},
+	"internal/testing/matrix":     {}, // a test of every door
+	"internal/testing/nodetest":   {},
+	"internal/testing/disktest":   {},
+	"internal/testing/prototest":  {".", "door"},
+	"internal/testing/sharedtest": {},
+	"internal/web":                {".", "client", "internal/consequence", "internal/web/element"},
+	"internal/consequence":        {"client"},
+	"internal/web/element":        {},
+	"internal/ratelimit":          {"filter", "internal/top", "internal/wholefile"},
+	"internal/lists":              {"filter", "internal/wholefile"},
+	"razor2":                      {".", "digest/razor", "door"},
+	"pyzor":                       {".", "digest/pyzor", "door"},
+	"dcc":                         {".", "digest/dcc", "internal/ledger", "door"},
+	"fuzzy":                       {".", "digest/rspamd", "internal/ledger", "door"},
+	"milter":                      {".", "signature", "signature/link", "signature/mail", "door"},
+	"policy":                      {".", "door"},
+	"dnsbl":                       {".", "door"},
+	"client":                      {"."},
+	"internal/api":                {".", "client", "door"},
+	"internal/recent":             {".", "door"},
+	"internal/edge":               {".", "client"},
+	"internal/logbook":            {".", "door", "internal/top"},
+	"internal/top":                {},
+	"internal/audit":              {"client"},
+	"internal/cli":                {},
+	"internal/setup":              {"internal/config", "internal/plugins"},
+	"internal/trial":              {"."},
+	"internal/probe": {".", "client", "dcc", "fuzzy", "internal/trial", "internal/units",
+		"pyzor", "razor2", "digest/dcc"},
+	"internal/plugins": {},
+	"internal/units":   {},
+	"internal/node":    {"*", "internal/*", "signature/*", "digest/*"},
+	// The laboratory is a separate module. The server imports nothing from it.
+	"internal/interval": {},
+	"lab/figure":        {},
+	"lab/reliability":   {".", "internal/interval", "lab/figure"},
+	"lab/letters":       {".", "signature/mail", "signature"},
+	"lab/study":         {".", "filter", "filter/paper", "lab/figure", "signature"},
+	"lab/replay": {".", "digest/rspamd", "filter", "internal/engine", "signature/mail", "internal/trust",
+		"lab/figure", "lab/letters", "lab/reliability", "signature"},
+	"lab/stream": {".", "filter", "internal/engine", "signature/mail", "internal/trust", "lab/figure",
+		"lab/letters", "lab/reliability", "signature"},
 	"lab/attack":           {".", "internal/engine", "internal/trust", "lab/figure"},
 	"lab/load":             {"digest/razor", "fuzzy", "internal/mmsg", "policy"},
 	"lab/bench":            {"filter"},
 	"lab/cmd/bulkhead-lab": {"*", "*/*"},
 
-	// A command knows the node, and what commands do without one.
-	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config", "internal/consequence", "internal/lists", "internal/mailbox",
-		"internal/node", "internal/probe", "internal/setup", "internal/store", "internal/trial", "internal/units", "internal/wholefile"},
+	// A command knows the node, and the packages of commands that need no node.
+	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config",
+		"internal/consequence", "internal/lists", "internal/mailbox",
+		"internal/node", "internal/probe", "internal/setup", "internal/store", "internal/trial",
+		"internal/units", "internal/wholefile"},
 }
 
-// TestPackages checks that every package says what it is, and the package table
-// of ARCHITECTURE.md against the imports (tests excepted: they may reach further).
+// TestPackages checks that every package has a package comment, and checks the package table of
+// ARCHITECTURE.md against the imports. Tests are excepted: they may import more.
 func TestPackages(t *testing.T) {
 	var out []byte
 	for _, dir := range []string{".", "lab"} {
@@ -166,10 +173,11 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// TestClientIsSmall: who imports the client gets the vocabulary and the standard
+// TestClientIsSmall: a program that imports the client links the vocabulary and the standard
 // library with it, and nothing else.
 func TestClientIsSmall(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./client").Output()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
+		"./client").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -178,7 +186,7 @@ func TestClientIsSmall(t *testing.T) {
 	}
 }
 
-// TestServerIsSmall keeps out of the server what it does not need to serve.
+// TestServerIsSmall keeps packages out of the server that it does not need.
 func TestServerIsSmall(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "./cmd/bulkhead").Output()
 	if err != nil {
@@ -213,9 +221,8 @@ func matches(patterns []string, name string) bool {
 	return false
 }
 
-// TestPointers checks that every document, and every section of one, that a
-// comment or a document names is there. A comment names it by its path from the
-// root and the section's anchor: docs/specs/dcc.md#body.
+// TestPointers checks that every document and section exists that a comment or a document names. A
+// comment names it by its path from the root and the section's anchor: docs/specs/dcc.md#body.
 func TestPointers(t *testing.T) {
 	tree, comments, links := os.DirFS("."), 0, 0
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -253,9 +260,9 @@ func TestPointers(t *testing.T) {
 	}
 }
 
-// TestReleasesHaveNoTags: a program built with tags, such as simclock, with which its
-// clock can be moved, is not released: nothing asks for one, and what checks a program
-// before it is packed refuses it.
+// TestReleasesHaveNoTags: a program built with tags is not released, such as simclock, which lets
+// its clock be moved. No release step asks for one, and the check of a program before it is packed
+// refuses it.
 func TestReleasesHaveNoTags(t *testing.T) {
 	text, err := os.ReadFile(".goreleaser.yaml")
 	if err != nil {
@@ -283,7 +290,8 @@ func TestReleasesHaveNoTags(t *testing.T) {
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		out, err := exec.Command("packaging/artifacts", filepath.Join(dir, "m"), "0", "none", filepath.Join(dir, "none")).CombinedOutput()
+		out, err := exec.Command("packaging/artifacts", filepath.Join(dir, "m"), "0", "none",
+			filepath.Join(dir, "none")).CombinedOutput()
 		if err == nil {
 			t.Fatalf("packaging/artifacts made artifacts in a folder that is not there:\n%s", out)
 		}

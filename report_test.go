@@ -24,7 +24,7 @@ func TestMailbox(t *testing.T) {
 	}
 }
 
-// TestParseVote: a vote is read as it is written, and nothing else is one.
+// TestParseVote: a vote is parsed from the text that String writes, and no other text is a vote.
 func TestParseVote(t *testing.T) {
 	for v := range bulkhead.NumVotes {
 		if got, err := bulkhead.ParseVote(v.String()); got != v || err != nil {

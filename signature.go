@@ -34,15 +34,15 @@ const (
 	DCCFuz2                     // dcc/fuz2: docs/specs/dcc.md#fuz2
 	RspamdText                  // rspamd/text: docs/specs/rspamd-fuzzy.md#digests
 	RspamdShingle               // rspamd/shingle: docs/specs/rspamd-fuzzy.md#shingles
-	Link                        // bulkhead/link: the name of where a link leads, see package signature
+	Link                        // bulkhead/link: the name of a link's target, see package signature
 	Sender                      // bulkhead/sender: the name of a verified sender, see package signature
 	Network                     // bulkhead/network: the network that delivered the message
-	Attachment                  // bulkhead/attachment: hash of a decoded part that is no text
+	Attachment                  // bulkhead/attachment: hash of a decoded part that is not text
 	Contact                     // bulkhead/contact: a telephone number, wallet or address in the text
 	Markup                      // bulkhead/markup: hash of the skeleton of the mark-up
 	Claim                       // bulkhead/claim: the name that a message gives its sender
-	Image                       // bulkhead/image: one of several keys of what a picture looks like
-	Part                        // bulkhead/part: a sampled run of words, by which a text is known inside of others
+	Image                       // bulkhead/image: one of several keys of the look of a picture
+	Part                        // bulkhead/part: a sampled run of words, which identifies a text inside another
 	Sketch                      // bulkhead/sketch: a list of sampled runs of words, see Sample
 	numSchemes
 )
@@ -126,7 +126,8 @@ func NewSignature(scheme Scheme, sum []byte) (Signature, error) {
 		return Signature{}, fmt.Errorf("%w: signature without a valid scheme", ErrMalformed)
 	}
 	if len(sum) == 0 || len(sum) > MaxSignature {
-		return Signature{}, fmt.Errorf("%w: %s signature of %d bytes, want 1 to %d", ErrMalformed, scheme, len(sum), MaxSignature)
+		return Signature{}, fmt.Errorf("%w: %s signature of %d bytes, want 1 to %d", ErrMalformed, scheme, len(sum),
+			MaxSignature)
 	}
 	s := Signature{scheme: scheme, n: uint8(len(sum))}
 	copy(s.sum[:], sum)
@@ -171,7 +172,8 @@ func ParseSignature(text string) (Signature, error) {
 		return Signature{}, err
 	}
 	if len(digits) > 2*MaxSignature {
-		return Signature{}, fmt.Errorf("%w: %s signature of %d hex digits, limit %d", ErrMalformed, scheme, len(digits), 2*MaxSignature)
+		return Signature{}, fmt.Errorf("%w: %s signature of %d hex digits, limit %d", ErrMalformed,
+			scheme, len(digits), 2*MaxSignature)
 	}
 	sum, err := hex.DecodeString(digits)
 	if err != nil {

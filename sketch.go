@@ -1,22 +1,21 @@
 package bulkhead
 
-// A Sample is a sampled run of words of a message. Samples are told apart by 48 bits of
-// a keyed hash. They go with a message as signatures of scheme [Sketch], which nobody
-// counts or votes on: they say which of the samples that are known together a message
-// holds together.
+// A Sample is a sampled run of words of a message. It is identified by 48 bits of a keyed hash.
+// Samples accompany a message as signatures of scheme [Sketch], which are neither counted nor voted
+// on. They state which samples occur together in the message.
 type Sample struct {
 	Value uint64 // below 1 << 48
 	Kind  SampleKind
 }
 
-// A SampleKind says where in a message a sample is from.
+// A SampleKind is the place in a message that a sample was taken from.
 type SampleKind uint8
 
 // The kinds of sample. Their values are part of the format of a sketch.
 const (
-	SampleOwn    SampleKind = iota // of what the message says itself, and votes on it are on
-	SampleOther                    // of what it shows beside: more of its text, footers, other alternatives
-	SampleQuoted                   // of what it quotes or forwards
+	SampleOwn    SampleKind = iota // the message's own text, to which votes apply
+	SampleOther                    // other text in it: the rest of its text, footers, other alternatives
+	SampleQuoted                   // text that it quotes or forwards
 	numSampleKinds
 )
 
@@ -34,8 +33,8 @@ func (s Sample) Signature() Signature {
 	return MustSignature(Part, sum[:])
 }
 
-// AppendSketch appends to sigs signatures of scheme [Sketch] that hold the samples, those
-// of each kind in their order. The sum is the kind and up to ten samples, each big-endian.
+// AppendSketch appends to sigs signatures of scheme [Sketch] that hold the samples, grouped by kind
+// and otherwise in their order. The sum is the kind and up to ten samples, each big-endian.
 func AppendSketch(sigs []Signature, samples []Sample) []Signature {
 	for kind := range numSampleKinds {
 		var sum [sketchSize]byte
@@ -61,8 +60,8 @@ func AppendSketch(sigs []Signature, samples []Sample) []Signature {
 	return sigs
 }
 
-// AppendSamples appends the samples that s holds, none if it is of another scheme or of
-// no form that [AppendSketch] writes.
+// AppendSamples appends the samples that s holds. It appends none if s has another scheme or a form
+// that [AppendSketch] does not write.
 func (s *Signature) AppendSamples(samples []Sample) []Sample {
 	sum := s.Sum()
 	if s.scheme != Sketch || len(sum)%sampleSize != 1 || sum[0] >= byte(numSampleKinds) {

@@ -7,11 +7,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSketch: what a sketch is made of comes out of it, kind by kind.
+// TestSketch: the samples put into a sketch come out of it, kind by kind.
 func TestSketch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		samples := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Sample {
-			return Sample{rapid.Uint64Max(1<<48-1).Draw(t, "value"), SampleKind(rapid.Uint8Max(uint8(numSampleKinds)-1).Draw(t, "kind"))}
+			return Sample{rapid.Uint64Max(1<<48-1).Draw(t, "value"),
+				SampleKind(rapid.Uint8Max(uint8(numSampleKinds)-1).Draw(t, "kind"))}
 		}), 0, 60).Draw(t, "samples")
 		sigs := AppendSketch(nil, samples)
 		var got []Sample
@@ -32,7 +33,7 @@ func TestSketch(t *testing.T) {
 	})
 }
 
-// TestSampleSignature: the signature of a sample says no more than its value.
+// TestSampleSignature: the signature of a sample depends on its value alone.
 func TestSampleSignature(t *testing.T) {
 	a, b := Sample{0x0102_0304_0506, SampleOwn}, Sample{0x0102_0304_0506, SampleQuoted}
 	if got := a.Signature().String(); got != "bulkhead/part:010203040506" || b.Signature() != a.Signature() {
@@ -40,8 +41,8 @@ func TestSampleSignature(t *testing.T) {
 	}
 }
 
-// FuzzSamples: whatever the sum, samples are of a known kind and below 1 << 48, and the
-// sum of none but a sketch has any.
+// FuzzSamples: for any sum, samples have a known kind and are below 1 << 48. Only a sketch has
+// samples.
 func FuzzSamples(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6})
 	f.Add([]byte{2, 1, 2, 3, 4, 5, 6, 7})

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// classed checks that the class of a verdict and the rest of it agree.
+// classed checks that the class of a verdict agrees with its other fields.
 func classed(d desk, v *bulkhead.Verdict) {
 	d.Helper()
 	if v.Class >= bulkhead.NumClasses || v.Spam() != (v.Class == bulkhead.ClassSpam) ||
@@ -26,11 +26,13 @@ func testUnknown(d desk) {
 		d.Errorf("class %v, want unknown", v.Class)
 	}
 	for i, f := range v.Findings {
-		if f.Known() || f.Signature != sig(1+i) || !f.First.IsZero() || !f.Last.IsZero() || f.Bulk || f.Contested || f.Confidence != 0 {
+		if f.Known() || f.Signature != sig(1+i) || !f.First.IsZero() || !f.Last.IsZero() || f.Bulk ||
+			f.Contested || f.Confidence != 0 {
 			d.Errorf("finding %d: %+v, want nothing", i, f)
 		}
 	}
-	if v.Unwanted() || v.Judged != bulkhead.Unjudged || v.Sightings+v.SpamVotes+v.HamVotes != 0 || !v.First.IsZero() || v.Whitelisted != "" {
+	if v.Unwanted() || v.Judged != bulkhead.Unjudged || v.Sightings+v.SpamVotes+v.HamVotes != 0 ||
+		!v.First.IsZero() || v.Whitelisted != "" {
 		d.Errorf("verdict %+v, want nothing known", v)
 	}
 	if v.Threshold == 0 || len(v.Reasons) == 0 {
@@ -46,7 +48,8 @@ func testSightings(d desk) {
 		}
 		want += max(n, 1)
 		f := d.finding(1)
-		if f.Sightings != want || f.Spam+f.Ham != 0 || f.Judged != bulkhead.Unjudged || f.First.IsZero() || f.Last.Before(f.First) {
+		if f.Sightings != want || f.Spam+f.Ham != 0 || f.Judged != bulkhead.Unjudged ||
+			f.First.IsZero() || f.Last.Before(f.First) {
 			d.Errorf("%+v, want %d sightings and no more", f, want)
 		}
 	}
@@ -143,7 +146,8 @@ func testLatest(d desk) {
 		for _, step := range []struct {
 			vote bulkhead.Vote
 			want bulkhead.Judgement
-		}{{bulkhead.Spam, bulkhead.JudgedSpam}, {bulkhead.Revocation, bulkhead.Revoked}, {bulkhead.Spam, bulkhead.JudgedSpam}, {bulkhead.Ham, bulkhead.Revoked}} {
+		}{{bulkhead.Spam, bulkhead.JudgedSpam}, {bulkhead.Revocation, bulkhead.Revoked}, {bulkhead.Spam, bulkhead.JudgedSpam},
+			{bulkhead.Ham, bulkhead.Revoked}} {
 			got := d.vote(step.vote, 1)
 			listed, revoked := 0, 0
 			if step.want == bulkhead.JudgedSpam {
@@ -155,7 +159,8 @@ func testLatest(d desk) {
 				d.Errorf("round %d, %v: receipt %+v", round, step.vote, got)
 			}
 			v := d.check(sig(1))
-			if f := v.Findings[0]; f.Judged != step.want || v.Judged != step.want || v.Spam() != (step.want == bulkhead.JudgedSpam) {
+			if f := v.Findings[0]; f.Judged != step.want || v.Judged != step.want ||
+				v.Spam() != (step.want == bulkhead.JudgedSpam) {
 				d.Errorf("round %d, after %v: judged %v, verdict %v; want %v", round, step.vote, f.Judged, v.Judged, step.want)
 			}
 		}
@@ -196,7 +201,7 @@ func testRefusals(d desk) {
 			d.Errorf("check, %s: %+v, %v; want no result and ErrMalformed", name, v, err)
 		}
 	}
-	// There may be a limit, and then no part of what is beyond it is counted.
+	// The number of signatures may be limited. No part of a report beyond the limit is counted.
 	many := sigs(to(5000)...)
 	_, err := d.house.Report(d.Context(), bulkhead.Report{Signatures: many, Reporter: d.suite.Reporter})
 	switch {
@@ -252,8 +257,8 @@ func testWhite(d desk) {
 	}
 }
 
-// testContexts: a context that has ended may end a call, and whoever is told of an
-// error does not know more than that: the report is counted once or not at all.
+// testContexts: a context that has ended may end a call. After an error, the report has been
+// counted once or not at all.
 func testContexts(d desk) {
 	ctx, cancel := context.WithCancel(d.Context())
 	cancel()
@@ -279,7 +284,7 @@ func testContexts(d desk) {
 	}
 }
 
-// testConcurrency: what many report at once adds up, and is seen to grow.
+// testConcurrency: concurrent reports add up, and concurrent checks see the counts grow.
 func testConcurrency(d desk) {
 	const reporters, each = 8, 25
 	var wg sync.WaitGroup

@@ -7,20 +7,21 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// everything is all that a Look can say.
+// everything is every aspect of a Look.
 const everything = bulkhead.Counts | bulkhead.Judgements
 
 func (d desk) look(c bulkhead.Counter, what bulkhead.Aspect, sigs []bulkhead.Signature) []bulkhead.Look {
 	d.Helper()
-	// Not empty before: what is left of it would show.
-	out := slices.Repeat([]bulkhead.Look{{Sightings: 99, Spam: 99, Judged: bulkhead.Revoked, Confidence: 99, First: 99, Error: 99}}, len(sigs))
+	// Not empty before the call, so that a field that Look leaves unset would show.
+	out := slices.Repeat([]bulkhead.Look{{Sightings: 99, Spam: 99, Judged: bulkhead.Revoked, Confidence: 99,
+		First: 99, Error: 99}}, len(sigs))
 	if err := c.Look(d.Context(), sigs, out, what); err != nil {
 		d.Fatalf("look at %d signatures: %v", len(sigs), err)
 	}
 	return out
 }
 
-// agree compares looks with what a check says of the same signatures.
+// agree compares looks with the findings of a check of the same signatures.
 func (d desk) agree(when string, c bulkhead.Counter, all []bulkhead.Signature) {
 	d.Helper()
 	looks := d.look(c, everything, all)
@@ -45,7 +46,7 @@ func (d desk) agree(when string, c bulkhead.Counter, all []bulkhead.Signature) {
 	}
 }
 
-// testCounter: Count counts as Report does, and Look tells what Check tells.
+// testCounter: Count has the effect of Report, and Look returns what Check returns.
 func testCounter(d desk) {
 	c := bulkhead.CounterOf(d.house)
 	all := sigs(to(6)...)
@@ -66,7 +67,8 @@ func testCounter(d desk) {
 	}
 	judged := d.look(c, bulkhead.Judgements|bulkhead.Aside, sigs(4, 5, 0))
 	counts := d.look(c, bulkhead.Counts|bulkhead.Aside, sigs(4, 5, 0))
-	if judged[0].Judged != bulkhead.JudgedSpam || judged[1].Judged != bulkhead.Revoked || judged[2].Judged != bulkhead.Unjudged || judged[0].Spam != 1 {
+	if judged[0].Judged != bulkhead.JudgedSpam || judged[1].Judged != bulkhead.Revoked ||
+		judged[2].Judged != bulkhead.Unjudged || judged[0].Spam != 1 {
 		d.Errorf("judgements alone: %+v", judged)
 	}
 	if counts[0].Sightings != 0 || counts[2].Sightings != 3 {
@@ -92,7 +94,7 @@ func testCounter(d desk) {
 	}
 }
 
-// testCounterRefusals: all are counted or none, and a refusal says why.
+// testCounterRefusals: all are counted or none, and a refusal has its reason.
 func testCounterRefusals(d desk) {
 	c := bulkhead.CounterOf(d.house)
 	d.report(bulkhead.Report{Signatures: sigs(0, 1)})
@@ -115,7 +117,8 @@ func testCounterRefusals(d desk) {
 		}
 		unchanged(name)
 	}
-	if err := c.Look(d.Context(), append(sigs(0), invalid), make([]bulkhead.Look, 2), everything); !errors.Is(err, bulkhead.ErrMalformed) {
+	if err := c.Look(d.Context(), append(sigs(0), invalid), make([]bulkhead.Look, 2), everything); !errors.Is(err,
+		bulkhead.ErrMalformed) {
 		d.Errorf("look at an invalid signature: %v, want ErrMalformed", err)
 	}
 }

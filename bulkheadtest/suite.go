@@ -1,13 +1,12 @@
-// Package bulkheadtest holds what every [bulkhead.Clearinghouse] must do, for tests
-// of those who write one, as testing/fstest does for file systems.
+// Package bulkheadtest tests implementations of [bulkhead.Clearinghouse], as testing/fstest tests
+// file systems.
 //
 //	func TestHouse(t *testing.T) {
 //		bulkheadtest.TestClearinghouse(t, func(t testing.TB) bulkhead.Clearinghouse { return newHouse(t) })
 //	}
 //
-// A Clearinghouse that is a [bulkhead.Counter] is tested as one too. What a filter
-// shows by error is not allowed for: give filters room for some hundred thousand
-// signatures.
+// A Clearinghouse that is also a [bulkhead.Counter] is tested as a Counter. The tests make no
+// allowance for false positives: give filters room for some hundred thousand signatures.
 package bulkheadtest
 
 import (
@@ -27,15 +26,14 @@ func TestClearinghouse(t *testing.T, open func(testing.TB) bulkhead.Clearinghous
 	Suite{Open: open}.Run(t)
 }
 
-// A Suite is the tests, and what they have to know of the clearinghouse.
+// A Suite is the set of tests, with what they need to know of the clearinghouse.
 type Suite struct {
-	// Open returns a clearinghouse in which nothing is known, and has it closed when
-	// the test ends.
+	// Open returns an empty clearinghouse, and arranges for it to be closed when the test ends.
 	Open func(testing.TB) bulkhead.Clearinghouse
-	// Reporter is one whose spam vote alone lists and whose revocation alone takes
-	// off. The zero Reporter is a caller inside the process.
+	// Reporter casts the votes: its spam vote alone lists a signature, and its revocation alone
+	// removes the listing. The zero Reporter is a caller inside the process.
 	Reporter bulkhead.Reporter
-	// White is a signature of the whitelist; a zero one is not tested.
+	// White is a whitelisted signature. If it is the zero Signature, whitelisting is not tested.
 	White bulkhead.Signature
 }
 
@@ -68,7 +66,7 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// A desk asks and reports in one test.
+// A desk sends the queries and reports of one test.
 type desk struct {
 	*testing.T
 	suite Suite
@@ -137,8 +135,7 @@ func (d desk) vote(v bulkhead.Vote, n int) bulkhead.Receipt {
 	return d.report(bulkhead.Report{Signatures: sigs(n), Vote: v})
 }
 
-// unchanged returns a function that compares what is known of signatures with
-// what was known now.
+// unchanged returns a function that compares later findings on signatures with the present ones.
 func (d desk) unchanged(of ...bulkhead.Signature) func(when string) {
 	d.Helper()
 	before := d.check(of...)
@@ -150,17 +147,18 @@ func (d desk) unchanged(of ...bulkhead.Signature) func(when string) {
 	}
 }
 
-// same compares two findings, whatever their times look like inside.
+// same compares two findings, regardless of the internal form of their times.
 func same(a, b bulkhead.Finding) bool {
 	dates := a.First.Equal(b.First) && a.Last.Equal(b.Last)
 	a.First, a.Last, b.First, b.Last = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	return dates && a == b
 }
 
-// refused reports whether err is one that a clearinghouse refuses a request with.
+// refused reports whether err is an error with which a clearinghouse refuses a request.
 func refused(err error) bool {
 	for _, reason := range []error{
-		bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrGeometry, bulkhead.ErrReadOnly,
+		bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit,
+		bulkhead.ErrGeometry, bulkhead.ErrReadOnly,
 	} {
 		if errors.Is(err, reason) {
 			return true

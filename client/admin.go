@@ -15,13 +15,14 @@ func (c *Client) RateLimits(ctx context.Context) ([]RateLimit, error) {
 // ApplyRateLimits counts one event, given by attributes of the Postfix policy
 // protocol.
 func (c *Client) ApplyRateLimits(ctx context.Context, attributes map[string]string) (*RateDecision, error) {
-	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits", body: RateRequest{Attributes: attributes}})
+	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits",
+		body: RateRequest{Attributes: attributes}})
 }
 
-// PeekRateLimits is ApplyRateLimits without counting anything: the rates are those
-// without this event.
+// PeekRateLimits is ApplyRateLimits without counting: the rates exclude this event.
 func (c *Client) PeekRateLimits(ctx context.Context, attributes map[string]string) (*RateDecision, error) {
-	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits", body: RateRequest{Attributes: attributes, Readonly: true}})
+	return call[*RateDecision](ctx, c, exchange{method: "POST", path: "/v1/ratelimits",
+		body: RateRequest{Attributes: attributes, Readonly: true}})
 }
 
 // RateKeys returns what is counted for one key, in all rules if rule is "". It needs
@@ -54,7 +55,7 @@ func (c *Client) FindInLists(ctx context.Context, entry string) ([]ListMatch, er
 	return call[[]ListMatch](ctx, c, exchange{method: "GET", path: "/v1/lists/find", query: url.Values{"entry": {entry}}})
 }
 
-// Users returns every account; administrators only, as all that follows.
+// Users returns every account. This method and all that follow are for administrators only.
 func (c *Client) Users(ctx context.Context) ([]User, error) {
 	return call[[]User](ctx, c, exchange{method: "GET", path: "/v1/users"})
 }
@@ -85,10 +86,10 @@ func (c *Client) NewToken(ctx context.Context, name string) (*Token, error) {
 	return call[*Token](ctx, c, exchange{method: "POST", path: userPath(name) + "/token"})
 }
 
-// UndoVotes takes back the votes that somebody has given since a time: an account, or a user
-// on whose behalf services report. If several have voted who have that name, it is a
-// [Problem] with status 409 that has a name for each: account:NAME, user:NAME of programs on
-// the node's machine, user:SERVICE=NAME of the account SERVICE.
+// UndoVotes takes back the votes of a voter since a time. The voter is an account, or a user on
+// whose behalf services report. If several voters have that name, the error is a [Problem] with
+// status 409 that gives a name for each: account:NAME, user:NAME of programs on the node's machine,
+// user:SERVICE=NAME of the account SERVICE.
 func (c *Client) UndoVotes(ctx context.Context, name string, since time.Time) (*Undone, error) {
 	return call[*Undone](ctx, c, exchange{method: "POST", path: userPath(name) + "/undo", body: Undo{Since: since}})
 }
@@ -114,8 +115,8 @@ func (c *Client) SetSecret(ctx context.Context, name, protocol, secret string) e
 
 func userPath(name string) string { return "/v1/users/" + pathSegment(name) }
 
-// pathSegment escapes a name for a path. Dots alone would be taken for folders,
-// by servers and by what stands before them.
+// pathSegment escapes a name for a path. Servers and proxies would take a name of dots alone for a
+// folder.
 func pathSegment(name string) string {
 	if name == "." || name == ".." {
 		return strings.ReplaceAll(name, ".", "%2E")
@@ -128,7 +129,7 @@ func (c *Client) NewLoginLink(ctx context.Context) (*LoginLink, error) {
 	return call[*LoginLink](ctx, c, exchange{method: "POST", path: "/v1/login"})
 }
 
-// Whoami says who c is to the node.
+// Whoami returns the identity that c has for the node.
 func (c *Client) Whoami(ctx context.Context) (*Viewer, error) {
 	return call[*Viewer](ctx, c, exchange{method: "GET", path: "/v1/whoami"})
 }

@@ -25,15 +25,14 @@ type Client struct {
 	HTTP   *http.Client // nil means http.DefaultClient, which has no timeout: bound the context
 }
 
-// MessageOptions goes with a whole message. The zero value adds nothing to
-// what the headers say.
+// MessageOptions accompanies a whole message. The zero value adds nothing to the headers.
 type MessageOptions struct {
 	Source     bulkhead.Source // fields that are not empty win over the headers
 	Threshold  uint32          // of a check; 0: the node's own
 	Vote       bulkhead.Vote   // of a report
 	Count      uint32          // of a report: recipients; 0 means 1
 	Recipients []string        // of a sighting: mailboxes that it was delivered to, see bulkhead.Report
-	User       string          // of a report: on whose behalf it is; see [bulkhead.Reporter]
+	User       string          // of a report: the user on whose behalf it is made; see [bulkhead.Reporter]
 	ID         string          // of a report: idempotency key; "" for none
 }
 
@@ -58,18 +57,18 @@ func (c *Client) MessageSignatures(ctx context.Context, raw []byte) (*Signatures
 	return call[*Signatures](ctx, c, exchange{method: "POST", path: "/v1/signatures", mail: raw})
 }
 
-// Node returns what the node says of itself.
+// Node returns the node's state.
 func (c *Client) Node(ctx context.Context) (*NodeState, error) {
 	return call[*NodeState](ctx, c, exchange{method: "GET", path: "/v1/node"})
 }
 
-// ConfirmClock takes the clock of a node as right while its ageing is held, and has overdue
-// generations expire; administrators only. It returns the node's state afterwards.
+// ConfirmClock confirms that a node's clock is right while its ageing is held. Overdue generations
+// then expire. Administrators only. It returns the node's state afterwards.
 func (c *Client) ConfirmClock(ctx context.Context) (*NodeState, error) {
 	return call[*NodeState](ctx, c, exchange{method: "POST", path: "/v1/ageing/confirm"})
 }
 
-// Ready returns nil if the node takes requests, or why it does not.
+// Ready returns nil if the node takes requests, and otherwise an error with the reason.
 func (c *Client) Ready(ctx context.Context) error {
 	const path = "/readyz"
 	body, err := send(ctx, c, exchange{method: "GET", path: path})
@@ -169,7 +168,7 @@ func call[T any](ctx context.Context, c *Client, k exchange) (T, error) {
 	return out, nil
 }
 
-// send returns the body of an answer, nil if the answer has none by its status.
+// send returns the body of an answer, or nil if its status means that it has none.
 func send(ctx context.Context, c *Client, k exchange) ([]byte, error) {
 	r, err := k.request(ctx, c)
 	if err != nil {
@@ -186,7 +185,7 @@ func send(ctx context.Context, c *Client, k exchange) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
-	case err != nil: // as the errors of Do are
+	case err != nil: // in the form of the errors of Do
 		return nil, fmt.Errorf("client: %w", &url.Error{Op: "Read", URL: k.path, Err: err})
 	case len(body) > maxAnswer:
 		return nil, fmt.Errorf("client: %s: answer of more than %d bytes", k.path, maxAnswer)

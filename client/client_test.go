@@ -68,13 +68,14 @@ func signatures(n int) []bulkhead.Signature {
 	return out
 }
 
-// TestRequests: what each call sends, by the node's API document.
+// TestRequests: each call sends the request that the node's API document describes.
 func TestRequests(t *testing.T) {
 	ctx := context.Background()
 	when := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	sig := signatures(1)
 	one := sig[0].String()
-	from := bulkhead.Source{Sender: "a@example.com", Client: netip.MustParseAddr("192.0.2.1"), ListID: "l.example.com", DKIM: []string{"d.example", "e.example"}}
+	from := bulkhead.Source{Sender: "a@example.com", Client: netip.MustParseAddr("192.0.2.1"), ListID: "l.example.com",
+		DKIM: []string{"d.example", "e.example"}}
 	weight := 0.5
 	const auth = " [Bearer secret]"
 	const mail = " [message/rfc822]" + auth
@@ -83,45 +84,80 @@ func TestRequests(t *testing.T) {
 		want string
 		call func(c *Client) error
 	}{
-		{"POST /v1/check" + mail + " raw", func(c *Client) error { _, err := c.CheckMessage(ctx, []byte("raw"), MessageOptions{}); return err }},
+		{"POST /v1/check" + mail + " raw", func(c *Client) error {
+			_, err := c.CheckMessage(ctx, []byte("raw"), MessageOptions{})
+			return err
+		}},
 		{"POST /v1/check?client=192.0.2.1&dkim=d.example&dkim=e.example&list_id=l.example.com&sender=a%40example.com&threshold=7" + mail + " raw", func(c *Client) error {
 			_, err := c.CheckMessage(ctx, []byte("raw"), MessageOptions{Source: from, Threshold: 7, Count: 9})
 			return err
 		}},
 		{"POST /v1/report?vote=spam" + mail + " raw", func(c *Client) error {
-			_, err := c.ReportMessage(ctx, []byte("raw"), MessageOptions{Vote: bulkhead.Spam, Recipients: []string{"not@of.a.vote"}})
+			_, err := c.ReportMessage(ctx, []byte("raw"),
+				MessageOptions{Vote: bulkhead.Spam, Recipients: []string{"not@of.a.vote"}})
 			return err
 		}},
-		{"POST /v1/report?count=3&rcpt=a&rcpt=b&user=ann&vote=sighting [message/rfc822] [Bearer secret] [key] raw", func(c *Client) error {
-			_, err := c.ReportMessage(ctx, []byte("raw"), MessageOptions{Vote: bulkhead.Sighting, Count: 3, Recipients: []string{"a", "b"}, User: "ann", ID: "key"})
+		{"POST /v1/report?count=3&rcpt=a&rcpt=b&user=ann&vote=sighting [message/rfc822] [Bearer secret] [key] raw",
+			func(c *Client) error {
+				_, err := c.ReportMessage(ctx, []byte("raw"), MessageOptions{Vote: bulkhead.Sighting, Count: 3,
+					Recipients: []string{"a", "b"}, User: "ann", ID: "key"})
+				return err
+			}},
+		{"POST /v1/signatures" + mail + " raw", func(c *Client) error {
+			_, err := c.MessageSignatures(ctx, []byte("raw"))
 			return err
 		}},
-		{"POST /v1/signatures" + mail + " raw", func(c *Client) error { _, err := c.MessageSignatures(ctx, []byte("raw")); return err }},
 		{"GET /v1/node" + auth, func(c *Client) error { _, err := c.Node(ctx); return err }},
-		{"GET /v1/size?signatures=5" + auth, func(c *Client) error { _, err := c.Size(ctx, SizeQuestion{Signatures: 5}); return err }},
-		{"GET /v1/size?blocklist_keep=4&count_error=0.01&list_error=1e-07&listed=0&signatures=5&tally_keep=3" + auth, func(c *Client) error {
-			_, err := c.Size(ctx, SizeQuestion{Signatures: 5, Listed: new(uint64), CountError: 0.01, ListError: 1e-7, TallyKeep: 3, BlocklistKeep: 4})
+		{"GET /v1/size?signatures=5" + auth, func(c *Client) error {
+			_, err := c.Size(ctx, SizeQuestion{Signatures: 5})
 			return err
 		}},
-		{"POST /v1/report" + jsons + ` {"signatures":["` + one + `"],"vote":"spam","trap":true,"reporter":"192.0.2.9","user":"ann","id":"x"}`, func(c *Client) error {
-			_, err := c.Report(ctx, bulkhead.Report{Signatures: sig, Vote: bulkhead.Spam, Trap: true, Recipients: []string{"a"}, ID: "x",
+		{"GET /v1/size?blocklist_keep=4&count_error=0.01&list_error=1e-07&listed=0&signatures=5&tally_keep=3" + auth,
+			func(c *Client) error {
+				_, err := c.Size(ctx, SizeQuestion{Signatures: 5, Listed: new(uint64), CountError: 0.01, ListError: 1e-7,
+					TallyKeep: 3, BlocklistKeep: 4})
+				return err
+			}},
+		{"POST /v1/report" + jsons + ` {"signatures":["` + one +
+			`"],"vote":"spam","trap":true,"reporter":"192.0.2.9","user":"ann","id":"x"}`, func(c *Client) error {
+			_, err := c.Report(ctx, bulkhead.Report{Signatures: sig, Vote: bulkhead.Spam, Trap: true, Recipients: []string{"a"},
+				ID:       "x",
 				Reporter: bulkhead.Reporter{Account: "left out", Addr: netip.MustParseAddr("::ffff:192.0.2.9"), User: "ann"}})
 			return err
 		}},
-		{"POST /v1/report" + jsons + ` {"signatures":["` + one + `"],"vote":"sighting","count":2,"recipients":["a"]}`, func(c *Client) error {
-			_, err := c.Report(ctx, bulkhead.Report{Signatures: sig, Vote: bulkhead.Sighting, Trap: true, Count: 2, Recipients: []string{"a"},
-				Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+		{"POST /v1/report" + jsons + ` {"signatures":["` + one + `"],"vote":"sighting","count":2,"recipients":["a"]}`,
+			func(c *Client) error {
+				_, err := c.Report(ctx, bulkhead.Report{Signatures: sig, Vote: bulkhead.Sighting, Trap: true,
+					Count: 2, Recipients: []string{"a"},
+					Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
+				return err
+			}},
+		{"POST /v1/count" + jsons + ` {"signatures":["` + one + `"],"counts":[5]}`, func(c *Client) error {
+			return c.Count(ctx, sig, []uint32{5})
+		}},
+		{"GET /v1/ratelimits" + auth, func(c *Client) error { _, err := c.RateLimits(ctx); return err }},
+		{"POST /v1/ratelimits" + jsons + ` {"attributes":{"sender":"a"}}`, func(c *Client) error {
+			_, err := c.ApplyRateLimits(ctx, map[string]string{"sender": "a"})
 			return err
 		}},
-		{"POST /v1/count" + jsons + ` {"signatures":["` + one + `"],"counts":[5]}`, func(c *Client) error { return c.Count(ctx, sig, []uint32{5}) }},
-		{"GET /v1/ratelimits" + auth, func(c *Client) error { _, err := c.RateLimits(ctx); return err }},
-		{"POST /v1/ratelimits" + jsons + ` {"attributes":{"sender":"a"}}`, func(c *Client) error { _, err := c.ApplyRateLimits(ctx, map[string]string{"sender": "a"}); return err }},
-		{"GET /v1/ratelimits/keys?key=k+1&rule=r" + auth, func(c *Client) error { _, err := c.RateKeys(ctx, "r", "k 1"); return err }},
-		{"DELETE /v1/ratelimits/keys?key=k" + auth, func(c *Client) error { _, err := c.ResetRateKey(ctx, "", "k"); return err }},
+		{"GET /v1/ratelimits/keys?key=k+1&rule=r" + auth, func(c *Client) error {
+			_, err := c.RateKeys(ctx, "r", "k 1")
+			return err
+		}},
+		{"DELETE /v1/ratelimits/keys?key=k" + auth, func(c *Client) error {
+			_, err := c.ResetRateKey(ctx, "", "k")
+			return err
+		}},
 		{"GET /v1/lists" + auth, func(c *Client) error { _, err := c.Lists(ctx); return err }},
-		{"GET /v1/lists/find?entry=example.com" + auth, func(c *Client) error { _, err := c.FindInLists(ctx, "example.com"); return err }},
+		{"GET /v1/lists/find?entry=example.com" + auth, func(c *Client) error {
+			_, err := c.FindInLists(ctx, "example.com")
+			return err
+		}},
 		{"GET /v1/config" + auth, func(c *Client) error { _, err := c.Config(ctx); return err }},
-		{"POST /v1/config/check" + jsons + ` {"text":"[node]"}`, func(c *Client) error { _, err := c.CheckConfig(ctx, "[node]"); return err }},
+		{"POST /v1/config/check" + jsons + ` {"text":"[node]"}`, func(c *Client) error {
+			_, err := c.CheckConfig(ctx, "[node]")
+			return err
+		}},
 		{"POST /v1/config/reload" + auth, func(c *Client) error { _, err := c.ReloadConfig(ctx); return err }},
 		{"GET /v1/ratelimits/top?limit=5" + auth, func(c *Client) error { _, err := c.TopRateKeys(ctx, 5); return err }},
 		{"GET /v1/weights" + auth, func(c *Client) error { _, err := c.Weights(ctx); return err }},
@@ -131,23 +167,45 @@ func TestRequests(t *testing.T) {
 		}},
 		{"GET /v1/waves/7" + auth, func(c *Client) error { _, err := c.Wave(ctx, 7); return err }},
 		{"GET /v1/whitelist" + auth, func(c *Client) error { _, err := c.Whitelist(ctx); return err }},
-		{"POST /v1/whitelist" + jsons + ` {"entry":7,"note":"ours"}`, func(c *Client) error { _, err := c.Clear(ctx, Clear{Entry: 7, Note: "ours"}); return err }},
-		{"DELETE /v1/whitelist?signature=" + url.QueryEscape(one) + auth, func(c *Client) error { return c.Unclear(ctx, sig[0]) }},
+		{"POST /v1/whitelist" + jsons + ` {"entry":7,"note":"ours"}`, func(c *Client) error {
+			_, err := c.Clear(ctx, Clear{Entry: 7, Note: "ours"})
+			return err
+		}},
+		{"DELETE /v1/whitelist?signature=" + url.QueryEscape(one) + auth, func(c *Client) error {
+			return c.Unclear(ctx, sig[0])
+		}},
 		{"GET /v1/users" + auth, func(c *Client) error { _, err := c.Users(ctx); return err }},
 		{"GET /v1/users/%2E%2E" + auth, func(c *Client) error { _, err := c.User(ctx, ".."); return err }},
 		{"GET /v1/users/%2E" + auth, func(c *Client) error { _, err := c.User(ctx, "."); return err }},
 		{"GET /v1/users/a%2Fb" + auth, func(c *Client) error { _, err := c.User(ctx, "a/b"); return err }},
-		{"POST /v1/users" + jsons + ` {"name":"ann"}`, func(c *Client) error { _, err := c.AddUser(ctx, NewUser{Name: "ann"}); return err }},
-		{"PATCH /v1/users/ann" + jsons + ` {"weight":0.5}`, func(c *Client) error { _, err := c.ChangeUser(ctx, "ann", UserChange{Weight: &weight}); return err }},
+		{"POST /v1/users" + jsons + ` {"name":"ann"}`, func(c *Client) error {
+			_, err := c.AddUser(ctx, NewUser{Name: "ann"})
+			return err
+		}},
+		{"PATCH /v1/users/ann" + jsons + ` {"weight":0.5}`, func(c *Client) error {
+			_, err := c.ChangeUser(ctx, "ann", UserChange{Weight: &weight})
+			return err
+		}},
 		{"DELETE /v1/users/ann" + auth, func(c *Client) error { return c.RemoveUser(ctx, "ann") }},
 		{"POST /v1/users/ann/token" + auth, func(c *Client) error { _, err := c.NewToken(ctx, "ann"); return err }},
-		{"POST /v1/users/ann/undo" + jsons + ` {"since":"2026-03-04T05:06:07Z"}`, func(c *Client) error { _, err := c.UndoVotes(ctx, "ann", when); return err }},
-		{"PUT /v1/users/ann/secrets/razor" + jsons + ` {"secret":"s"}`, func(c *Client) error { return c.SetSecret(ctx, "ann", "razor", "s") }},
+		{"POST /v1/users/ann/undo" + jsons + ` {"since":"2026-03-04T05:06:07Z"}`, func(c *Client) error {
+			_, err := c.UndoVotes(ctx, "ann", when)
+			return err
+		}},
+		{"PUT /v1/users/ann/secrets/razor" + jsons + ` {"secret":"s"}`, func(c *Client) error {
+			return c.SetSecret(ctx, "ann", "razor", "s")
+		}},
 		{"GET /v1/network" + auth, func(c *Client) error { _, err := c.Network(ctx); return err }},
 		{"GET /v1/peers" + auth, func(c *Client) error { _, err := c.Peers(ctx); return err }},
-		{"PATCH /v1/peers/UKEY" + jsons + ` {"weight":0.5}`, func(c *Client) error { _, err := c.WeighPeer(ctx, "UKEY", 0.5); return err }},
+		{"PATCH /v1/peers/UKEY" + jsons + ` {"weight":0.5}`, func(c *Client) error {
+			_, err := c.WeighPeer(ctx, "UKEY", 0.5)
+			return err
+		}},
 		{"DELETE /v1/peers/UKEY" + auth, func(c *Client) error { return c.EvictPeer(ctx, "UKEY") }},
-		{"POST /v1/peers/UKEY/rollback" + jsons + ` {"since":"2026-03-04T05:06:07Z"}`, func(c *Client) error { _, err := c.RollbackPeer(ctx, "UKEY", when); return err }},
+		{"POST /v1/peers/UKEY/rollback" + jsons + ` {"since":"2026-03-04T05:06:07Z"}`, func(c *Client) error {
+			_, err := c.RollbackPeer(ctx, "UKEY", when)
+			return err
+		}},
 	} {
 		n := &node{answers: []string{"null"}}
 		if strings.Contains(tt.want, "/v1/report [") {
@@ -157,7 +215,8 @@ func TestRequests(t *testing.T) {
 			t.Errorf("sent %q, %v; want %q", n.asked, err, tt.want)
 		}
 		for status, want := range map[int]error{403: bulkhead.ErrForbidden, 500: nil} {
-			n := &node{status: status, media: "application/problem+json", answers: []string{fmt.Sprintf(`{"title":"No","status":%d}`, status)}}
+			n := &node{status: status, media: "application/problem+json",
+				answers: []string{fmt.Sprintf(`{"title":"No","status":%d}`, status)}}
 			var p *Problem
 			if err := tt.call(n.start(t)); !errors.As(err, &p) || p.Status != status || want != nil && !errors.Is(err, want) {
 				t.Errorf("%s: refused with %d: %v", tt.want, status, err)
@@ -186,7 +245,7 @@ type refusing struct{}
 
 func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errRefused }
 
-// TestVerdictTravels: a verdict comes out of JSON as it went in.
+// TestVerdictTravels: a verdict survives the way through JSON unchanged.
 func TestVerdictTravels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	pick := func() bool { return rng.IntN(2) == 0 }
@@ -200,15 +259,18 @@ func TestVerdictTravels(t *testing.T) {
 	sigs := signatures(5)
 	for range 500 {
 		v := bulkhead.Verdict{
-			Class: bulkhead.Class(rng.IntN(int(bulkhead.NumClasses))), Judged: judgements[rng.IntN(3)], Confidence: rng.IntN(101), Bulk: pick(), Threshold: rng.Uint32(),
-			Sightings: rng.Uint32(), SpamVotes: rng.Uint32(), HamVotes: rng.Uint32(), First: date(), Error: rng.Float64(), Findings: []bulkhead.Finding{},
+			Class: bulkhead.Class(rng.IntN(int(bulkhead.NumClasses))), Judged: judgements[rng.IntN(3)],
+			Confidence: rng.IntN(101), Bulk: pick(), Threshold: rng.Uint32(),
+			Sightings: rng.Uint32(), SpamVotes: rng.Uint32(), HamVotes: rng.Uint32(), First: date(),
+			Error: rng.Float64(), Findings: []bulkhead.Finding{},
 		}
 		if pick() {
 			v.Whitelisted, v.Reasons = "sender a@example.com", []string{"one", "two"}
 		}
 		for i := range rng.IntN(5) {
 			v.Findings = append(v.Findings, bulkhead.Finding{
-				Signature: sigs[i], Sightings: rng.Uint32(), Spam: rng.Uint32(), Ham: rng.Uint32(), Judged: judgements[rng.IntN(3)], Contested: pick(),
+				Signature: sigs[i], Sightings: rng.Uint32(), Spam: rng.Uint32(), Ham: rng.Uint32(), Judged: judgements[rng.IntN(3)],
+				Contested:  pick(),
 				Confidence: rng.IntN(101), Bulk: pick(), First: date(), Last: date(), Error: rng.Float64(),
 			})
 		}
@@ -217,26 +279,28 @@ func TestVerdictTravels(t *testing.T) {
 			t.Fatal(err)
 		}
 		var back Verdict
-		if err := json.Unmarshal(text, &back); err != nil || back.Spam != v.Spam() || back.Unwanted != v.Unwanted() || !strings.Contains(string(text), `"reasons":[`) {
+		if err := json.Unmarshal(text, &back); err != nil || back.Spam != v.Spam() || back.Unwanted != v.Unwanted() ||
+			!strings.Contains(string(text), `"reasons":[`) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		if got, err := back.Bulkhead(); err != nil || !reflect.DeepEqual(got, v) {
 			t.Fatalf("%+v, %v; want %+v", got, err, v)
 		}
-		l := bulkhead.Look{Sightings: rng.Uint32N(2), Spam: rng.Uint32N(2), Judged: judgements[rng.IntN(3)], Confidence: rng.IntN(101), First: rng.Int64N(2), Error: rng.Float64()}
+		l := bulkhead.Look{Sightings: rng.Uint32N(2), Spam: rng.Uint32N(2), Judged: judgements[rng.IntN(3)],
+			Confidence: rng.IntN(101), First: rng.Int64N(2), Error: rng.Float64()}
 		travels := NewLook(&l)
 		if got, err := travels.Bulkhead(); err != nil || got != l {
 			t.Fatalf("%+v, %v; want %+v", got, err, l)
 		}
-		r := bulkhead.Receipt{Counted: rng.IntN(9), Duplicate: rng.IntN(9), Pending: rng.IntN(9), Listed: rng.IntN(9), Revoked: rng.IntN(9), Whitelisted: rng.IntN(9)}
+		r := bulkhead.Receipt{Counted: rng.IntN(9), Duplicate: rng.IntN(9), Pending: rng.IntN(9), Listed: rng.IntN(9),
+			Revoked: rng.IntN(9), Whitelisted: rng.IntN(9)}
 		if got := NewReceipt(r, 7); got.Bulkhead() != r || got.Signatures != 7 {
 			t.Fatalf("%+v; want %+v", got, r)
 		}
 	}
 }
 
-// TestClassOfOldNodes: nodes from before there were classes say the same in
-// other fields.
+// TestClassOfOldNodes: nodes from before classes give the same information in other fields.
 func TestClassOfOldNodes(t *testing.T) {
 	for _, tt := range []struct {
 		v    Verdict
@@ -253,7 +317,8 @@ func TestClassOfOldNodes(t *testing.T) {
 			t.Errorf("%+v: class %v, %v; want %v", tt.v, got.Class, err, tt.want)
 		}
 	}
-	for _, bad := range []Verdict{{}, {Judged: "guilty"}, {Judged: "none", Class: "ham"}, {Judged: "none", Findings: []Finding{{Judged: "x"}}}} {
+	for _, bad := range []Verdict{{}, {Judged: "guilty"}, {Judged: "none", Class: "ham"},
+		{Judged: "none", Findings: []Finding{{Judged: "x"}}}} {
 		if got, err := bad.Bulkhead(); err == nil {
 			t.Errorf("%+v is taken for %+v", bad, got)
 		}
@@ -263,10 +328,11 @@ func TestClassOfOldNodes(t *testing.T) {
 	}
 }
 
-// TestSourceTwice: if a source is given twice, only the latter counts.
+// TestSourceTwice: if a source is given twice, only the second counts.
 func TestSourceTwice(t *testing.T) {
 	var in struct{ Source *Source }
-	if err := json.Unmarshal([]byte(`{"source":{"sender":"a@example.com"},"Source":{"list_id":"l"}}`), &in); err != nil || !reflect.DeepEqual(*in.Source, Source{ListID: "l"}) {
+	if err := json.Unmarshal([]byte(`{"source":{"sender":"a@example.com"},"Source":{"list_id":"l"}}`), &in); err != nil ||
+		!reflect.DeepEqual(*in.Source, Source{ListID: "l"}) {
 		t.Errorf("%+v, %v", in.Source, err)
 	}
 	if err := json.Unmarshal([]byte(`{"source":{"sender":1}}`), &in); err == nil {
@@ -275,7 +341,8 @@ func TestSourceTwice(t *testing.T) {
 	if got := (*Source)(nil).Bulkhead(); !reflect.DeepEqual(got, bulkhead.Source{}) {
 		t.Errorf("no source: %+v", got)
 	}
-	fields := []bulkhead.Source{{Sender: "x"}, {Client: netip.MustParseAddr("::1")}, {ListID: "x"}, {DKIM: []string{"x"}}, {From: "x"}, {ClaimedSender: "x"}, {ClaimedListID: "x"}}
+	fields := []bulkhead.Source{{Sender: "x"}, {Client: netip.MustParseAddr("::1")}, {ListID: "x"}, {DKIM: []string{"x"}},
+		{From: "x"}, {ClaimedSender: "x"}, {ClaimedListID: "x"}}
 	for _, s := range fields {
 		if got := sourceOf(&s); got == nil || !reflect.DeepEqual(got.Bulkhead(), s) {
 			t.Errorf("%+v travels as %+v", s, got)
@@ -289,8 +356,10 @@ func TestSourceTwice(t *testing.T) {
 // TestProblem: a refusal as text and as an error of the root package.
 func TestProblem(t *testing.T) {
 	for status, want := range map[int]error{
-		400: bulkhead.ErrMalformed, 401: bulkhead.ErrUnauthorised, 403: bulkhead.ErrForbidden, 404: bulkhead.ErrMalformed, 412: bulkhead.ErrGeometry,
-		413: bulkhead.ErrOverLimit, 422: bulkhead.ErrMalformed, 429: bulkhead.ErrOverLimit, 499: bulkhead.ErrMalformed, 500: nil, 503: bulkhead.ErrReadOnly, 399: nil,
+		400: bulkhead.ErrMalformed, 401: bulkhead.ErrUnauthorised, 403: bulkhead.ErrForbidden, 404: bulkhead.ErrMalformed,
+		412: bulkhead.ErrGeometry,
+		413: bulkhead.ErrOverLimit, 422: bulkhead.ErrMalformed, 429: bulkhead.ErrOverLimit, 499: bulkhead.ErrMalformed,
+		500: nil, 503: bulkhead.ErrReadOnly, 399: nil,
 	} {
 		p := &Problem{Title: "Some Title", Status: status}
 		if got := p.Unwrap(); got != want {
@@ -305,7 +374,8 @@ func TestProblem(t *testing.T) {
 		}
 	}
 	for err, want := range map[error]int{
-		bulkhead.ErrMalformed: 400, bulkhead.ErrUnauthorised: 401, bulkhead.ErrForbidden: 403, bulkhead.ErrGeometry: 412, bulkhead.ErrOverLimit: 429, bulkhead.ErrReadOnly: 503, io.EOF: 0,
+		bulkhead.ErrMalformed: 400, bulkhead.ErrUnauthorised: 401, bulkhead.ErrForbidden: 403, bulkhead.ErrGeometry: 412,
+		bulkhead.ErrOverLimit: 429, bulkhead.ErrReadOnly: 503, io.EOF: 0,
 	} {
 		if got, ok := StatusOf(fmt.Errorf("wrapped: %w", err)); got != want || ok != (want != 0) {
 			t.Errorf("%v has status %d, %v; want %d", err, got, ok, want)
@@ -313,8 +383,8 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// TestForeignAnswers: anything but a node's answer to the question is an
-// error, whoever gives it.
+// TestForeignAnswers: anything except a node's answer to the question is an error, whichever server
+// sends it.
 func TestForeignAnswers(t *testing.T) {
 	ctx := context.Background()
 	sigs := signatures(2)
@@ -330,7 +400,8 @@ func TestForeignAnswers(t *testing.T) {
 	if err := check(verdict(finding(0), finding(1))); err != nil {
 		t.Errorf("the answer to the question: %v", err)
 	}
-	for _, bad := range []string{"", "null", "<html>", "[]", verdict(finding(0)), verdict(finding(1), finding(0)), verdict(finding(0), finding(1), finding(1)), verdict()} {
+	for _, bad := range []string{"", "null", "<html>", "[]", verdict(finding(0)), verdict(finding(1), finding(0)),
+		verdict(finding(0), finding(1), finding(1)), verdict()} {
 		if check(bad) == nil {
 			t.Errorf("taken for an answer: %q", bad)
 		}
@@ -348,15 +419,18 @@ func TestForeignAnswers(t *testing.T) {
 		{status: 300, media: "text/html", answers: []string{`null`}},
 	} {
 		var p *Problem
-		if _, err := n.start(t).Node(ctx); err == nil || errors.As(err, &p) || !strings.Contains(err.Error(), fmt.Sprint(n.status)) {
+		if _, err := n.start(t).Node(ctx); err == nil || errors.As(err, &p) ||
+			!strings.Contains(err.Error(), fmt.Sprint(n.status)) {
 			t.Errorf("status %d, %s: %v", n.status, n.media, err)
 		}
 	}
-	n := &node{status: 429, media: "application/problem+json; charset=utf-8", answers: []string{`{"title":"x","status":429}`}}
+	n := &node{status: 429, media: "application/problem+json; charset=utf-8",
+		answers: []string{`{"title":"x","status":429}`}}
 	if _, err := n.start(t).Node(ctx); !errors.Is(err, bulkhead.ErrOverLimit) {
 		t.Errorf("a problem with a charset: %v", err)
 	}
-	for answer, ok := range map[string]bool{"ready": true, "ready\n": true, "": false, "starting": false, "<html>ready</html>": false} {
+	for answer, ok := range map[string]bool{"ready": true, "ready\n": true, "": false,
+		"starting": false, "<html>ready</html>": false} {
 		n := &node{answers: []string{answer}}
 		if err := n.start(t).Ready(ctx); (err == nil) != ok || n.asked[0] != "GET /readyz [Bearer secret]" {
 			t.Errorf("ready answers %q: %v, asked %q", answer, err, n.asked)
@@ -378,19 +452,23 @@ func TestBatches(t *testing.T) {
 		reports = append(reports, bulkhead.Report{Signatures: sigs[i : i+1], Vote: bulkhead.Ham})
 	}
 	verdict := func(i int) string {
-		return fmt.Sprintf(`{"verdict":{"judged":"none","sightings":%d,"findings":[{"signature":%q,"judged":"none"}]}}`, i, sigs[i].String())
+		return fmt.Sprintf(`{"verdict":{"judged":"none","sightings":%d,"findings":[{"signature":%q,"judged":"none"}]}}`, i,
+			sigs[i].String())
 	}
 	const problem = `{"problem":{"title":"x","status":429}}`
 	n := &node{answers: []string{"[" + verdict(0) + "," + problem + "," + verdict(2) + "]"}}
 	got, err := n.start(t).CheckBatch(ctx, queries)
-	if err != nil || len(got) != 3 || got[0].Err != nil || !errors.Is(got[1].Err, bulkhead.ErrOverLimit) || got[2].Err != nil || got[2].Verdict.Sightings != 2 {
+	if err != nil || len(got) != 3 || got[0].Err != nil || !errors.Is(got[1].Err, bulkhead.ErrOverLimit) ||
+		got[2].Err != nil || got[2].Verdict.Sightings != 2 {
 		t.Errorf("checks: %+v, %v", got, err)
 	}
-	if want := `[{"signatures":["` + sigs[0].String() + `"]},{"signatures":["` + sigs[1].String() + `"],"threshold":1},`; !strings.Contains(n.asked[0], want) {
+	if want := `[{"signatures":["` + sigs[0].String() + `"]},{"signatures":["` + sigs[1].String() +
+		`"],"threshold":1},`; !strings.Contains(n.asked[0], want) {
 		t.Errorf("asked %s, want %s", n.asked[0], want)
 	}
 	n = &node{answers: []string{"[" + verdict(1) + "," + verdict(1) + ",{}]"}}
-	if got, err := n.start(t).CheckBatch(ctx, queries); err != nil || got[0].Err == nil || got[1].Err != nil || got[2].Err == nil {
+	if got, err := n.start(t).CheckBatch(ctx, queries); err != nil || got[0].Err == nil ||
+		got[1].Err != nil || got[2].Err == nil {
 		t.Errorf("answers to other questions: %+v, %v", got, err)
 	}
 	for _, short := range []string{"[]", "[" + verdict(0) + "," + verdict(1) + "]", "null", "{}"} {
@@ -414,7 +492,8 @@ func TestBatches(t *testing.T) {
 	}
 	n = &node{answers: []string{`[{"receipt":{"counted":4}},` + problem + `,{}]`}}
 	done, err := n.start(t).ReportBatch(ctx, reports)
-	if err != nil || done[0].Receipt.Counted != 4 || done[0].Err != nil || !errors.Is(done[1].Err, bulkhead.ErrOverLimit) || done[2].Err == nil {
+	if err != nil || done[0].Receipt.Counted != 4 || done[0].Err != nil ||
+		!errors.Is(done[1].Err, bulkhead.ErrOverLimit) || done[2].Err == nil {
 		t.Errorf("reports: %+v, %v", done, err)
 	}
 	reports[1].Vote = bulkhead.NumVotes
@@ -427,7 +506,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestRecipientsAreBounded: what the node would refuse is not sent.
+// TestRecipientsAreBounded: recipients that the node would refuse are not sent.
 func TestRecipientsAreBounded(t *testing.T) {
 	for _, n := range []int{0, 1, bulkhead.MaxRecipients, bulkhead.MaxRecipients + 1} {
 		r, err := reportOf(&bulkhead.Report{Vote: bulkhead.Sighting, Recipients: make([]string, n)})
@@ -450,7 +529,8 @@ func TestLooks(t *testing.T) {
 	}
 	node1 := &node{answers: []string{looks(0, MaxLooks), looks(MaxLooks, n)}}
 	out := make([]bulkhead.Look, n+1)
-	if err := node1.start(t).Look(ctx, signatures(n), out, bulkhead.Counts|bulkhead.Aside); err != nil || len(node1.asked) != 2 {
+	if err := node1.start(t).Look(ctx, signatures(n), out, bulkhead.Counts|bulkhead.Aside); err != nil ||
+		len(node1.asked) != 2 {
 		t.Fatalf("%d requests, %v", len(node1.asked), err)
 	}
 	for i := range n {
@@ -464,8 +544,9 @@ func TestLooks(t *testing.T) {
 		}
 	}
 	for what, want := range map[bulkhead.Aspect]string{
-		bulkhead.Counts: `],"counts":true}`, bulkhead.Judgements: `],"judgements":true}`, bulkhead.Counts | bulkhead.Judgements: `],"counts":true,"judgements":true}`,
-		bulkhead.Aside | bulkhead.Counts: `],"counts":true,"aside":true}`,
+		bulkhead.Counts: `],"counts":true}`, bulkhead.Judgements: `],"judgements":true}`,
+		bulkhead.Counts | bulkhead.Judgements: `],"counts":true,"judgements":true}`,
+		bulkhead.Aside | bulkhead.Counts:      `],"counts":true,"aside":true}`,
 	} {
 		n := &node{answers: []string{looks(0, 1)}}
 		if err := n.start(t).Look(ctx, signatures(1), out, what); err != nil || !strings.HasSuffix(n.asked[0], want) {
@@ -483,7 +564,7 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestCountRefuses: what cannot be counted is not sent.
+// TestCountRefuses: counts that the node would refuse are not sent.
 func TestCountRefuses(t *testing.T) {
 	n := &node{answers: []string{"null"}}
 	c := n.start(t)
@@ -499,7 +580,8 @@ func TestCountRefuses(t *testing.T) {
 		n    []uint32
 		want error
 	}{
-		{0, nil, nil}, {1, nil, bulkhead.ErrMalformed}, {1, []uint32{0}, bulkhead.ErrMalformed}, {MaxCounts + 1, ones(MaxCounts + 1), bulkhead.ErrOverLimit},
+		{0, nil, nil}, {1, nil, bulkhead.ErrMalformed}, {1, []uint32{0}, bulkhead.ErrMalformed},
+		{MaxCounts + 1, ones(MaxCounts + 1), bulkhead.ErrOverLimit},
 	} {
 		if err := c.Count(context.Background(), signatures(tt.sigs), tt.n); !errors.Is(err, tt.want) || len(n.asked) != 0 {
 			t.Errorf("%d signatures: %v, %d requests; want %v", tt.sigs, err, len(n.asked), tt.want)
@@ -525,7 +607,8 @@ func TestNoServer(t *testing.T) {
 func TestAttributesTwice(t *testing.T) {
 	var in RateRequest
 	text := `{"attributes":{"sender":"a","size":"1"},"Attributes":{"sender":"b"}}`
-	if err := json.Unmarshal([]byte(text), &in); err != nil || !reflect.DeepEqual(in.Attributes, Attributes{"sender": "b"}) {
+	if err := json.Unmarshal([]byte(text), &in); err != nil ||
+		!reflect.DeepEqual(in.Attributes, Attributes{"sender": "b"}) {
 		t.Errorf("%v, %v", in.Attributes, err)
 	}
 	if err := json.Unmarshal([]byte(`{"attributes":{"sender":1}}`), &in); err == nil {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Config returns the configuration of the node without its secrets; administrators only,
-// as all that follows.
+// Config returns the configuration of the node without its secrets. This method and all that follow
+// are for administrators only.
 func (c *Client) Config(ctx context.Context) (*Configuration, error) {
 	return call[*Configuration](ctx, c, exchange{method: "GET", path: "/v1/config"})
 }
@@ -22,7 +22,7 @@ func (c *Client) ReloadConfig(ctx context.Context) (*ConfigCheck, error) {
 	return call[*ConfigCheck](ctx, c, exchange{method: "POST", path: "/v1/config/reload"})
 }
 
-// TopRateKeys returns up to limit of the keys with the highest rates of every rate limit;
+// TopRateKeys returns the keys with the highest rates, up to limit for every rate limit. A limit of
 // 0 means 20.
 func (c *Client) TopRateKeys(ctx context.Context, limit int) ([]TopKeys, error) {
 	q := make(url.Values)

@@ -9,7 +9,7 @@ type Setting struct {
 	Default bool   `json:"default" doc:"The value is that of a node without a configuration."`
 }
 
-// A Configuration is that of a running node.
+// A Configuration is the configuration of a running node.
 type Configuration struct {
 	Settings   []Setting `json:"settings"`
 	Reloadable bool      `json:"reloadable" doc:"The node has a file that it can read again."`
@@ -20,20 +20,20 @@ type ConfigText struct {
 	Text string `json:"text" maxLength:"4194304"`
 }
 
-// A ConfigCheck says what is wrong with a text, and what it would change.
+// A ConfigCheck lists the faults in a configuration text, and the changes that it would make.
 type ConfigCheck struct {
 	Mistakes []string `json:"mistakes" doc:"Empty: the node could be started with it."`
 	Changed  []string `json:"changed" doc:"Keys that the running node would take over."`
 	Restart  []string `json:"restart" doc:"Keys that need a restart."`
 }
 
-// A TopKeys is the keys of one rate limit with the highest rates.
+// A TopKeys holds the keys of one rate limit with the highest rates.
 type TopKeys struct {
 	Rule string   `json:"rule"`
 	Keys []TopKey `json:"keys" doc:"The highest rate first."`
 }
 
-// A TopKey is one of them.
+// A TopKey is one key of a [TopKeys].
 type TopKey struct {
 	Key   string  `json:"key"`
 	Rate  float64 `json:"rate" doc:"In a period, as decayed until now."`
@@ -41,13 +41,13 @@ type TopKey struct {
 	Items float64 `json:"items" doc:"Different items in the filter, estimated from its fill."`
 }
 
-// A Weights is what the votes of an account were worth over time.
+// A Weights is the weight of an account's votes over time.
 type Weights struct {
 	Account string   `json:"account"`
 	Samples []Weight `json:"samples" doc:"Where the worth changed, the oldest first."`
 }
 
-// A Weight is what votes are worth from a time on.
+// A Weight is the weight of votes from a time on.
 type Weight struct {
 	Time  int64   `json:"time" doc:"Seconds since 1970."`
 	Worth float64 `json:"worth" minimum:"0" maximum:"1"`

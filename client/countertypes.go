@@ -27,13 +27,13 @@ type Look struct {
 	Sightings uint32 `json:"sightings,omitempty"`
 	Spam      uint32 `json:"spam,omitempty" doc:"Spam votes."`
 	Judged    string `json:"judged,omitempty" enum:"spam,revoked" doc:"Absent: not judged, or whitelisted."`
-	// Confidence is of what is judged spam.
+	// Confidence is 0 unless the signature is judged spam.
 	Confidence int     `json:"confidence,omitempty" minimum:"0" maximum:"100" doc:"That the signature marks spam."`
 	First      int64   `json:"first,omitempty" doc:"Start of the oldest generation that holds the signature, seconds since 1970."`
 	Error      float64 `json:"error,omitempty" minimum:"0" maximum:"1" doc:"Probability that a signature nobody ever counted would be shown so many times."`
 }
 
-// NewLook returns l in the form that travels.
+// NewLook returns l in the form of the JSON interface.
 func NewLook(l *bulkhead.Look) Look {
 	out := Look{Sightings: l.Sightings, Spam: l.Spam, Confidence: l.Confidence, First: l.First, Error: l.Error}
 	if l.Judged != bulkhead.Unjudged {
@@ -42,8 +42,7 @@ func NewLook(l *bulkhead.Look) Look {
 	return out
 }
 
-// Bulkhead returns l as the root package has it, or an error if it names a
-// judgement that is none.
+// Bulkhead returns l in the form of the root package, or an error if its judgement is unknown.
 func (l *Look) Bulkhead() (bulkhead.Look, error) {
 	out := bulkhead.Look{Sightings: l.Sightings, Spam: l.Spam, Confidence: l.Confidence, First: l.First, Error: l.Error}
 	if l.Judged == "" {

@@ -2,7 +2,7 @@ package client
 
 import "context"
 
-// An Examination is what was found in the data folder of a node.
+// An Examination is the result of examining the data folder of a node.
 type Examination struct {
 	Folder  string   `json:"folder"`
 	Files   int      `json:"files" doc:"Files that were read to their end."`
@@ -14,13 +14,13 @@ type Examination struct {
 	Healed  []Healed `json:"healed,omitempty" doc:"Of a running node: pages that were lost and are whole again since its start, by the peer whose replica they are of."`
 }
 
-// Examine has the node read every file of its data folder, which takes as long as reading
-// it does; administrators only.
+// Examine makes the node read every file of its data folder, and takes as long as that.
+// Administrators only.
 func (c *Client) Examine(ctx context.Context) (*Examination, error) {
 	return call[*Examination](ctx, c, exchange{method: "GET", path: "/v1/examination"})
 }
 
-// Sound reports whether nothing was found.
+// Sound reports whether there are neither faults nor doubts.
 func (e *Examination) Sound() bool { return len(e.Faults) == 0 && len(e.Doubts) == 0 }
 
 // A Fault is one thing that is wrong with a data folder.
@@ -32,14 +32,14 @@ type Fault struct {
 	Advice  string `json:"advice,omitempty"`
 }
 
-// A Healed is pages that a node had lost, and that a peer's replica of them made whole.
+// A Healed lists pages that a node had lost and that were restored from a peer's replica.
 type Healed struct {
 	Peer  string `json:"peer" doc:"Key of the peer; broker, if the node made the pages of what it had published itself and a broker had stored."`
 	Pages uint64 `json:"pages"`
 }
 
-// FromBroker is in a [Healed] in place of a peer if the node made the pages of what it had
-// published itself.
+// FromBroker replaces the peer in a [Healed] if the node restored the pages from its own published
+// messages.
 const FromBroker = "broker"
 
 // A Doubt is a part of the counts that may be lower than was acknowledged.
@@ -56,7 +56,7 @@ type Doubt struct {
 	Text       string `json:"text" doc:"The same in words."`
 }
 
-// A Repair is what was done about a damaged data folder.
+// A Repair is the result of repairing a damaged data folder.
 type Repair struct {
 	Before *Examination `json:"before"`
 	After  *Examination `json:"after"`

@@ -9,8 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// History returns a page of what the node remembers of checks and votes; administrators
-// only.
+// History returns a page of the checks and votes that the node remembers; administrators only.
 func (c *Client) History(ctx context.Context, q HistoryQuery) (*HistoryPage, error) {
 	v := make(url.Values)
 	setTimes(v, q.Since, q.Until)
@@ -58,7 +57,7 @@ func (c *Client) Waves(ctx context.Context, q WaveQuery) (*WavePage, error) {
 	return call[*WavePage](ctx, c, exchange{method: "GET", path: "/v1/waves", query: v})
 }
 
-// Wave returns one of them, and the verdict on it; administrators only.
+// Wave returns one group, and the verdict on it; administrators only.
 func (c *Client) Wave(ctx context.Context, id int64) (*WaveDetail, error) {
 	return call[*WaveDetail](ctx, c, exchange{method: "GET", path: "/v1/waves/" + strconv.FormatInt(id, 10)})
 }
@@ -77,7 +76,8 @@ func (c *Client) Clear(ctx context.Context, clear Clear) ([]Cleared, error) {
 
 // Unclear takes a signature off that whitelist; administrators only.
 func (c *Client) Unclear(ctx context.Context, s bulkhead.Signature) error {
-	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: "/v1/whitelist", query: url.Values{"signature": {s.String()}}})
+	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: "/v1/whitelist",
+		query: url.Values{"signature": {s.String()}}})
 	return err
 }
 

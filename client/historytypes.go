@@ -32,7 +32,7 @@ type HistoryEntry struct {
 	Signatures     []bulkhead.Signature `json:"signatures,omitempty" doc:"Only of a single entry."`
 }
 
-// Answer says in few words what was answered or done.
+// Answer returns the answer or action in a few words.
 func (e *HistoryEntry) Answer() string {
 	switch {
 	case e.Whitelisted:
@@ -49,7 +49,8 @@ func (e *HistoryEntry) Answer() string {
 	return "counted"
 }
 
-// Reporter says who asked or voted, on whose behalf first; "" if nobody knows.
+// Reporter returns the account or network that asked or voted, after the user on whose behalf it
+// did. It returns "" if neither is known.
 func (e *HistoryEntry) Reporter() string {
 	switch who := e.Account + e.Network; {
 	case e.User != "" && who != "":
@@ -61,7 +62,7 @@ func (e *HistoryEntry) Reporter() string {
 	}
 }
 
-// A HistoryQuery says which entries are wanted; empty fields leave out nothing.
+// A HistoryQuery selects entries. Empty fields exclude nothing.
 type HistoryQuery struct {
 	Since, Until time.Time // from Since to before Until
 	Door         string    // key in the configuration
@@ -75,7 +76,7 @@ type HistoryQuery struct {
 	Limit        int       // of entries, up to 500; 0: 50
 }
 
-// A HistoryPage is entries, the latest first.
+// A HistoryPage holds entries, the latest first.
 type HistoryPage struct {
 	Entries []HistoryEntry `json:"entries"`
 	Next    int64          `json:"next,omitempty" doc:"For the parameter before of the next page; absent: there is none. A page with few entries, or none, may have one: the search was long and goes on there."`
@@ -109,7 +110,7 @@ type AuditEntry struct {
 	Error   string            `json:"error,omitempty" doc:"Why it failed; absent: it succeeded."`
 }
 
-// An AuditQuery says which entries are wanted; empty fields leave out nothing.
+// An AuditQuery selects entries. Empty fields exclude nothing.
 type AuditQuery struct {
 	Since, Until    time.Time // from Since to before Until
 	Account, Action string
@@ -117,7 +118,7 @@ type AuditQuery struct {
 	Limit           int   // of entries, up to 1000; 0: 100
 }
 
-// An AuditPage is entries, the latest first.
+// An AuditPage holds entries, the latest first.
 type AuditPage struct {
 	Entries []AuditEntry `json:"entries"`
 	Next    int64        `json:"next,omitempty" doc:"For the parameter before of the next page; absent: there is none."`

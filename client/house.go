@@ -11,8 +11,8 @@ import (
 
 var _ bulkhead.Counter = (*Client)(nil)
 
-// Check implements [bulkhead.Clearinghouse]. It sends the whole query except its
-// reporter: for the node that is the holder of the token.
+// Check implements [bulkhead.Clearinghouse]. It sends the whole query except its reporter. For the
+// node, the reporter is the holder of the token.
 func (c *Client) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
 	v, err := call[*Verdict](ctx, c, exchange{method: "POST", path: "/v1/check", body: checkOf(&q)})
 	if err != nil {
@@ -21,10 +21,10 @@ func (c *Client) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict,
 	return verdictFor(&q, v)
 }
 
-// Report implements [bulkhead.Clearinghouse]. The report counts as the token's
-// account's, whatever account its reporter names. If the reporter has the address of
-// another machine, it counts as that of a stranger there, and the account must be a
-// trusted one or an administrator's.
+// Report implements [bulkhead.Clearinghouse]. The report counts for the account of the token,
+// regardless of the account that its reporter names. If the reporter has the address of another
+// machine, the report counts as a report by a stranger at that address. The account must then be
+// trusted or an administrator's.
 func (c *Client) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
 	in, err := reportOf(&r)
 	if err != nil {
@@ -46,8 +46,8 @@ type Checked struct {
 	Err     error
 }
 
-// CheckBatch asks about several messages in one request. The answers are in the order
-// of the queries. An error is about the whole batch: one malformed query spoils it.
+// CheckBatch asks about several messages in one request. The answers are in the order of the
+// queries. An error applies to the whole batch: one malformed query makes the batch fail.
 func (c *Client) CheckBatch(ctx context.Context, queries []bulkhead.Query) ([]Checked, error) {
 	in := make([]Check, len(queries))
 	for i := range queries {
@@ -154,7 +154,7 @@ func checkOf(q *bulkhead.Query) Check {
 }
 
 func reportOf(r *bulkhead.Report) (Report, error) {
-	if !utf8.ValidString(r.ID) { // JSON would make it another one
+	if !utf8.ValidString(r.ID) { // JSON would alter it
 		return Report{}, fmt.Errorf("client: %w: the id of a report is not UTF-8", bulkhead.ErrMalformed)
 	}
 	if r.Vote >= bulkhead.NumVotes {
@@ -162,7 +162,8 @@ func reportOf(r *bulkhead.Report) (Report, error) {
 	}
 	return Report{
 		Signatures: r.Signatures, Vote: r.Vote.String(), Count: r.Count, Recipients: recipientsOf(r.Vote, r.Recipients),
-		Trap: r.Trap && r.Vote == bulkhead.Spam, Source: sourceOf(&r.Source), Reporter: stranger(r.Reporter.Addr), User: r.Reporter.User, ID: r.ID,
+		Trap: r.Trap && r.Vote == bulkhead.Spam, Source: sourceOf(&r.Source), Reporter: stranger(r.Reporter.Addr),
+		User: r.Reporter.User, ID: r.ID,
 	}, nil
 }
 
@@ -174,7 +175,7 @@ func recipientsOf(v bulkhead.Vote, all []string) []string {
 	return all[:min(len(all), bulkhead.MaxRecipients)]
 }
 
-// stranger returns addr if it is of another machine, or else the zero Addr.
+// stranger returns addr if it belongs to another machine, and otherwise the zero Addr.
 func stranger(addr netip.Addr) netip.Addr {
 	if addr = addr.Unmap().WithZone(""); addr.IsLoopback() {
 		return netip.Addr{}
@@ -182,8 +183,8 @@ func stranger(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// verdictFor returns what v says, if that is an answer to q: callers rely on a
-// finding for each signature.
+// verdictFor returns v in the form of the root package, or an error if v does not answer q: callers
+// rely on a finding for each signature.
 func verdictFor(q *bulkhead.Query, v *Verdict) (bulkhead.Verdict, error) {
 	if v == nil || len(v.Findings) != len(q.Signatures) {
 		return bulkhead.Verdict{}, errNoAnswer("/v1/check")

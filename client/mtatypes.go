@@ -23,14 +23,14 @@ func (a *Attributes) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A RateDecision says what to do with an event.
+// A RateDecision is the action for an event.
 type RateDecision struct {
 	Action string        `json:"action" enum:"dunno,defer,reject,hold,delay"`
 	Text   string        `json:"text,omitempty" doc:"For the client; of a delay, the seconds."`
 	Rules  []RateOutcome `json:"rules" doc:"The rules that apply to the event, in their order."`
 }
 
-// A RateOutcome is what one rule says of an event.
+// A RateOutcome is the result of one rule for an event.
 type RateOutcome struct {
 	Rule  string  `json:"rule"`
 	Key   string  `json:"key"`
@@ -40,7 +40,7 @@ type RateOutcome struct {
 	New   bool    `json:"new" doc:"Whether the item was not yet seen in this period."`
 }
 
-// A RateLimit is one rule and what it takes.
+// A RateLimit is one rule and the resources that it uses.
 type RateLimit struct {
 	Name    string  `json:"name"`
 	Key     string  `json:"key"`
@@ -64,7 +64,7 @@ type RateKey struct {
 	Items  float64 `json:"items" doc:"Different items in the filter, estimated from its fill."`
 }
 
-// A RateReset says in how many rules a key was forgotten.
+// A RateReset is the number of rules in which a key was forgotten.
 type RateReset struct {
 	Reset int `json:"reset"`
 }
@@ -82,7 +82,7 @@ type List struct {
 	Unknown bool      `json:"unknown,omitempty" doc:"The file could not be read since the node started: nothing is found in the list, whatever it should hold."`
 }
 
-// A ListMatch says how an entry was found in a list.
+// A ListMatch describes how an entry was found in a list.
 type ListMatch struct {
 	List    string    `json:"list"`
 	Tone    string    `json:"tone" enum:"black,white,grey"`

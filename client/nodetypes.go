@@ -2,7 +2,7 @@ package client
 
 import "time"
 
-// NodeState is what a node says of itself.
+// NodeState is the state of a node.
 type NodeState struct {
 	Name       string    `json:"name"`
 	Version    string    `json:"version"`
@@ -41,7 +41,7 @@ type Disk struct {
 	Needed uint64 `json:"needed" doc:"Bytes that a snapshot of everything would take."`
 }
 
-// Counters say what the node has done since it started, through all doors.
+// Counters count the node's work since it started, through all doors.
 type Counters struct {
 	Checks      uint64 `json:"checks"`
 	Reports     uint64 `json:"reports" doc:"Reports and revokes that were taken."`

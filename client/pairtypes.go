@@ -2,7 +2,7 @@ package client
 
 import "time"
 
-// A NewInvitation says whom a node invites into its network.
+// A NewInvitation describes the guests whom a node invites into its network.
 type NewInvitation struct {
 	Name    string   `json:"name,omitempty" maxLength:"64" doc:"Of who is invited, as this node will call him."`
 	Weight  float64  `json:"weight" minimum:"0" maximum:"1" doc:"With which this node will count him."`
@@ -13,7 +13,7 @@ type NewInvitation struct {
 	Hubs    []string `json:"hubs,omitempty" maxItems:"8" doc:"Where this node is found, host:port each; absent: the host's name and the port of mesh.listen."`
 }
 
-// A NewSecret says what secret the network is to have, and when.
+// A NewSecret is the next secret of the network, and the time from which it is used.
 type NewSecret struct {
 	Seconds float64 `json:"after_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"From now, in which peers fetch it."`
 	Secret  string  `json:"secret,omitempty" pattern:"^[0-9a-fA-F]{32}$" doc:"16 bytes in hexadecimal, for a network without hubs, whose nodes are given the same one each. Absent: a hub makes one, and tells its peers."`
@@ -27,12 +27,13 @@ type SecretChange struct {
 	By   string    `json:"by" doc:"Key of the hub that announced it; the node's own if it was announced here."`
 	Done bool      `json:"done" doc:"Whether this node counts under it."`
 	Told []string  `json:"told" doc:"Keys of the peers that have fetched it here."`
-	// Through is what the head of a sum says; whether its node has told them is not known here.
+	// Through is taken from the head of an aggregate. This node does not know whether the
+	// aggregate's node has passed the secret on.
 	Through []string `json:"through" doc:"Keys of the peers that have not, but are in a sum that has: its node tells them."`
 	Untold  []string `json:"untold" doc:"Keys of all other peers."`
 }
 
-// An Invitation is one that a node has made.
+// An Invitation is an invitation that a node has made.
 type Invitation struct {
 	ID      string    `json:"id"`
 	Line    string    `json:"line,omitempty" doc:"What to hand over: a secret. It is told once, when the invitation is made."`
@@ -60,7 +61,7 @@ type Join struct {
 	Dry    bool    `json:"dry,omitempty" doc:"Only say what would happen."`
 }
 
-// A Joining is what becomes of a request to join.
+// A Joining is the outcome of a request to join.
 type Joining struct {
 	State   string    `json:"state" enum:"possible,waiting,joined" doc:"Waiting: the inviter has to accept; ask again."`
 	Network string    `json:"network" doc:"Fingerprint of the network."`
@@ -73,7 +74,7 @@ type Joining struct {
 	Rekey   bool      `json:"rekey" doc:"Whether this node has to change the secret that signatures are hashed with. What it has counted then answers under the former secret until it expires."`
 }
 
-// A Left says what leaving a network did.
+// A Left is the outcome of leaving a network.
 type Left struct {
 	Network string `json:"network" doc:"Fingerprint of the secret that the node has now."`
 	Peers   int    `json:"peers" doc:"Peers whose counts were dropped."`

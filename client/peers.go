@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Network returns what the node says of its part in a network; administrators
-// only, as all that follows.
+// Network returns the node's part in a network. This method and all that follow are for
+// administrators only.
 func (c *Client) Network(ctx context.Context) (*Network, error) {
 	return call[*Network](ctx, c, exchange{method: "GET", path: "/v1/network"})
 }
@@ -22,7 +22,7 @@ func (c *Client) Peer(ctx context.Context, key string) (*Peer, error) {
 	return call[*Peer](ctx, c, exchange{method: "GET", path: peerPath(key)})
 }
 
-// AddPeer adds a peer: the node then accepts what the holder of the key publishes.
+// AddPeer adds a peer: the node then accepts messages that the holder of the key publishes.
 func (c *Client) AddPeer(ctx context.Context, p NewPeer) (*Peer, error) {
 	return call[*Peer](ctx, c, exchange{method: "POST", path: "/v1/peers", body: p})
 }
@@ -44,7 +44,7 @@ func (c *Client) RollbackPeer(ctx context.Context, key string, since time.Time) 
 	return call[*Peer](ctx, c, exchange{method: "POST", path: peerPath(key) + "/rollback", body: Rollback{Since: since}})
 }
 
-// ForgetPeer drops what is kept of incarnations that a peer has lost.
+// ForgetPeer drops the counts that are kept of incarnations that a peer has lost.
 func (c *Client) ForgetPeer(ctx context.Context, key string) (*Peer, error) {
 	return call[*Peer](ctx, c, exchange{method: "POST", path: peerPath(key) + "/forget"})
 }
@@ -76,7 +76,7 @@ func (c *Client) Invitations(ctx context.Context) ([]Invitation, error) {
 	return call[[]Invitation](ctx, c, exchange{method: "GET", path: "/v1/invitations"})
 }
 
-// Withdraw makes an invitation void. Who joined with it stays a peer.
+// Withdraw makes an invitation void. A node that joined with it stays a peer.
 func (c *Client) Withdraw(ctx context.Context, id string) error {
 	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: "/v1/invitations/" + pathSegment(id)})
 	return err
@@ -93,12 +93,12 @@ func (c *Client) RefusePeer(ctx context.Context, key string) error {
 	return err
 }
 
-// Join has the node join the network of an invitation, or says what that would do.
+// Join makes the node join the network of an invitation, or returns what that would do.
 func (c *Client) Join(ctx context.Context, j Join) (*Joining, error) {
 	return call[*Joining](ctx, c, exchange{method: "POST", path: "/v1/network/join", body: j})
 }
 
-// Leave has the node leave its network: it drops its peers and takes another secret.
+// Leave makes the node leave its network: it drops its peers and takes another secret.
 func (c *Client) Leave(ctx context.Context) (*Left, error) {
 	return call[*Left](ctx, c, exchange{method: "POST", path: "/v1/network/leave"})
 }

@@ -2,7 +2,7 @@ package client
 
 import "time"
 
-// A Network is what a node says of its part in a network of nodes.
+// A Network describes a node's part in a network of nodes.
 type Network struct {
 	Key         string            `json:"key" doc:"Public key of the node: its peers add it."`
 	Mode        string            `json:"mode" enum:"hub,join,external"`
@@ -79,7 +79,8 @@ type Peer struct {
 	Former        []Incarnation     `json:"former,omitempty" doc:"What is kept of incarnations that it has lost, oldest first. It counts until it ages out or is forgotten."`
 }
 
-// An Incarnation is what is kept of an incarnation that a peer has lost with its store.
+// An Incarnation describes the counts that are kept of an incarnation that a peer has lost with its
+// store.
 type Incarnation struct {
 	Incarnation uint64 `json:"incarnation"`
 	Arrays      int    `json:"arrays"`
@@ -107,13 +108,13 @@ type PeerChange struct {
 	Weight *float64 `json:"weight" minimum:"0" maximum:"1" doc:"Another weight also ends a quarantine."`
 }
 
-// A Rollback says from when on a peer's counts are dropped.
+// A Rollback is the time from which a peer's counts are dropped.
 type Rollback struct {
 	Since time.Time `json:"since" doc:"Generations that started at or after it are dropped."`
 }
 
-// A PeerLoss is what evicting a peer, or rolling it back, would drop. Each key counts once
-// in each generation.
+// A PeerLoss describes the counts that evicting a peer, or rolling it back, would drop. Each key
+// counts once in each generation.
 type PeerLoss struct {
 	Counted uint64    `json:"counted" doc:"Keys that it counted."`
 	Listed  uint64    `json:"listed" doc:"Keys that it listed as spam."`

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Problem is a refusal, told as RFC 9457 asks. It is an error, and wraps the
-// sentinel of package bulkhead that its status stands for.
+// A Problem is a refusal in the form of RFC 9457. It is an error, and wraps the sentinel of package
+// bulkhead for its status.
 type Problem struct {
 	Title  string `json:"title" doc:"The meaning of the status in words."`
 	Status int    `json:"status" minimum:"400" maximum:"599" doc:"HTTP status."`
@@ -24,7 +24,7 @@ func (p *Problem) Error() string {
 	return strings.ToLower(p.Title)
 }
 
-// Unwrap returns the sentinel that the status stands for, nil for none.
+// Unwrap returns the sentinel for the status, or nil if there is none.
 func (p *Problem) Unwrap() error {
 	for _, s := range statuses {
 		if s.status == p.Status {

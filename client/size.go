@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// A SizeQuestion is what a node is to be sized for. A field that is 0 stands for what the
-// node has been configured with.
+// A SizeQuestion is the use for which a node is to be sized. A field that is 0 stands for the
+// configured value.
 type SizeQuestion struct {
 	Signatures    uint64  // different signatures a day, above 0
-	Listed        *uint64 // of them, how many are voted spam a day; nil: 1 %
+	Listed        *uint64 // signatures that are voted spam a day; nil: 1 % of Signatures
 	CountError    float64 // accepted probability that a count is wrong
 	ListError     float64 // accepted probability that an unreported signature is found listed
 	TallyKeep     int     // generations of the tally
 	BlocklistKeep int     // generations of the blocklist
 }
 
-// Sizes are what a node takes, and how often it errs, under a steady use: by the formulae by
-// which it sizes its books.
+// Sizes are the resources that a node needs under a steady use, and its error rates. They follow
+// from the formulae by which the node sizes its books.
 type Sizes struct {
 	Tally     BookSizes `json:"tally" doc:"How often signatures were seen."`
 	Blocklist BookSizes `json:"blocklist" doc:"What is listed as spam."`
@@ -27,7 +27,7 @@ type Sizes struct {
 	Peer      PeerSizes `json:"peer_bytes_a_day" doc:"What goes to each peer."`
 }
 
-// PeerSizes are how many bytes a day go to each peer.
+// PeerSizes are the bytes that go to each peer in a day.
 type PeerSizes struct {
 	Least uint64 `json:"least" doc:"Where many new signatures come together."`
 	Most  uint64 `json:"most" doc:"Where few do."`
@@ -47,7 +47,7 @@ type BookSizes struct {
 	Hidden      float64 `json:"hidden,omitempty" minimum:"0" maximum:"1" doc:"Of the blocklist: probability that a listed signature is shown as revoked by chance."`
 }
 
-// Size calculates what the node would take for another use. Nothing is changed.
+// Size calculates the resources that the node would need for another use. It changes nothing.
 func (c *Client) Size(ctx context.Context, of SizeQuestion) (*Sizes, error) {
 	q := url.Values{"signatures": {strconv.FormatUint(of.Signatures, 10)}}
 	if of.Listed != nil {

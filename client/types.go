@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Source says where a message came from; see [bulkhead.Source].
+// A Source is the origin of a message; see [bulkhead.Source].
 type Source struct {
 	Sender        string     `json:"sender,omitempty" maxLength:"998" doc:"Sender, local@domain, that the caller has verified."`
 	Client        netip.Addr `json:"client,omitzero" doc:"Address of the SMTP client that delivered the message."`
@@ -22,8 +22,8 @@ type Source struct {
 	Subject       string     `json:"subject,omitempty" maxLength:"998" doc:"Subject, for the history of a node that keeps it: it decides nothing."`
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. A source that is given twice is the
-// latter, not a mixture of both.
+// UnmarshalJSON implements [json.Unmarshaler]. If a source is given twice, the second replaces the
+// first.
 func (s *Source) UnmarshalJSON(text []byte) error {
 	type plain Source
 	var p plain
@@ -32,8 +32,7 @@ func (s *Source) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Bulkhead returns s as the root package has it; nil is a source of which nothing
-// is known.
+// Bulkhead returns s in the form of the root package. A nil source is an unknown one.
 func (s *Source) Bulkhead() bulkhead.Source {
 	if s == nil {
 		return bulkhead.Source{}
@@ -41,10 +40,11 @@ func (s *Source) Bulkhead() bulkhead.Source {
 	return bulkhead.Source(*s)
 }
 
-// sourceOf returns what a node judges by. What is only remembered stays where the message
-// was seen.
+// sourceOf returns the fields of s by which a node judges. The fields that are only remembered are
+// not sent.
 func sourceOf(s *bulkhead.Source) *Source {
-	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.From == "" && s.ClaimedSender == "" && s.ClaimedListID == "" {
+	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.From == "" &&
+		s.ClaimedSender == "" && s.ClaimedListID == "" {
 		return nil
 	}
 	out := Source(*s)
@@ -52,7 +52,7 @@ func sourceOf(s *bulkhead.Source) *Source {
 	return &out
 }
 
-// A Check asks about one message by its ready signatures.
+// A Check asks about one message, whose signatures are given.
 type Check struct {
 	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
@@ -60,8 +60,8 @@ type Check struct {
 	Terse      bool                 `json:"terse,omitempty" doc:"Leave the reasons empty."`
 }
 
-// A Report is one vote on one message by its ready signatures. In a request to
-// /v1/revoke, Vote is absent.
+// A Report is one vote on one message, whose signatures are given. In a request to /v1/revoke, Vote
+// is absent.
 type Report struct {
 	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
 	Vote       string               `json:"vote,omitempty" enum:"sighting,spam,ham,revoke" default:"spam" doc:"What the reporter says of the message."`
@@ -108,7 +108,7 @@ type Verdict struct {
 	Findings    []Finding `json:"findings" doc:"One for each signature, in the order of the request."`
 }
 
-// NewVerdict returns v in the form that travels.
+// NewVerdict returns v in the form of the JSON interface.
 func NewVerdict(v *bulkhead.Verdict) *Verdict {
 	out := &Verdict{
 		Class: v.Class.String(), Spam: v.Spam(), Unwanted: v.Unwanted(), Judged: v.Judged.String(), Confidence: v.Confidence,
@@ -130,8 +130,8 @@ func NewVerdict(v *bulkhead.Verdict) *Verdict {
 	return out
 }
 
-// Bulkhead returns v as the root package has it, or an error if it names a
-// judgement or class that is none.
+// Bulkhead returns v in the form of the root package, or an error if its judgement or class is
+// unknown.
 func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
 	judged, err := parseJudgement(v.Judged)
 	if err != nil {
@@ -163,8 +163,8 @@ func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
 	return out, nil
 }
 
-// parseClass returns the class of a verdict; of one without, as nodes before classes
-// wrote it, that which follows from the rest.
+// parseClass returns the class of a verdict. Nodes from before classes send none; the class then
+// follows from the other fields.
 func parseClass(v *Verdict) (bulkhead.Class, error) {
 	switch {
 	case v.Class != "":
@@ -189,8 +189,7 @@ func parseJudgement(text string) (bulkhead.Judgement, error) {
 	return 0, fmt.Errorf("client: unknown judgement %.40q", text)
 }
 
-// A Receipt says what a report did, in numbers of signatures; see
-// [bulkhead.Receipt].
+// A Receipt is the outcome of a report, in numbers of signatures; see [bulkhead.Receipt].
 type Receipt struct {
 	Signatures  int `json:"signatures" doc:"Signatures of the message."`
 	Counted     int `json:"counted" doc:"Counted by this report."`
@@ -201,8 +200,8 @@ type Receipt struct {
 	Whitelisted int `json:"whitelisted" doc:"Not counted: the sender or the signature is whitelisted."`
 }
 
-// NewReceipt returns r, of a message with so many signatures, in the form that
-// travels.
+// NewReceipt returns r in the form of the JSON interface. signatures is the number of signatures of
+// the message.
 func NewReceipt(r bulkhead.Receipt, signatures int) *Receipt {
 	return &Receipt{
 		Signatures: signatures, Counted: r.Counted, Duplicate: r.Duplicate, Pending: r.Pending,
@@ -210,7 +209,7 @@ func NewReceipt(r bulkhead.Receipt, signatures int) *Receipt {
 	}
 }
 
-// Bulkhead returns r as the root package has it.
+// Bulkhead returns r in the form of the root package.
 func (r *Receipt) Bulkhead() bulkhead.Receipt {
 	return bulkhead.Receipt{
 		Counted: r.Counted, Duplicate: r.Duplicate, Pending: r.Pending,

@@ -23,9 +23,8 @@ type User struct {
 	Protocols []string   `json:"protocols" doc:"Protocols that it has a secret for."`
 }
 
-// Accuracy returns which share of an account's reports was right, from 0 to 1, of those
-// that others have confirmed or revoked, and how many these are. Without any, the share
-// is 0.
+// Accuracy returns the share of right reports, from 0 to 1, among the account's reports that others
+// have confirmed or revoked, and the number of these reports. Without any, the share is 0.
 func (u *User) Accuracy() (share float64, of uint64) {
 	of = uint64(u.Confirmed) + uint64(u.Reverted)
 	if of == 0 {
@@ -41,7 +40,7 @@ type NewUser struct {
 	Weight *float64 `json:"weight,omitempty" minimum:"0" maximum:"1" doc:"Absent: what the configuration gives to the role."`
 }
 
-// A UserChange is what to change of an account; absent fields stay.
+// A UserChange is a change of an account. Absent fields stay as they are.
 type UserChange struct {
 	Role   *string  `json:"role,omitempty" enum:"anonymous,reporter,trusted,admin"`
 	Weight *float64 `json:"weight,omitempty" minimum:"0" maximum:"1"`
@@ -50,13 +49,13 @@ type UserChange struct {
 	Parent *string  `json:"parent,omitempty" maxLength:"128" doc:"\"\": the account answers for itself."`
 }
 
-// An Undo says from when on the votes of an account or person are taken back.
+// An Undo is the time from which the votes of an account or person are taken back.
 type Undo struct {
 	Since time.Time `json:"since" doc:"Votes given at or after it are taken back."`
 }
 
-// Undone is what taking votes back did. Numbers are of signatures, and of texts
-// together with a link or sender.
+// Undone is the outcome of taking votes back. Numbers are of signatures, and of texts together with
+// a link or sender.
 type Undone struct {
 	Votes  int       `json:"votes" doc:"What the votes were on."`
 	Off    int       `json:"off" doc:"Of these, newly off the blocklist."`
@@ -64,20 +63,20 @@ type Undone struct {
 	Oldest time.Time `json:"oldest,omitzero" doc:"Time of the oldest vote of anybody that the node remembers; what is older stands."`
 }
 
-// A Closing is what closing an account would do.
+// A Closing is the effect that closing an account would have.
 type Closing struct {
 	Votes      int      `json:"votes" doc:"Signatures, and texts together with a link or sender, on which its remembered votes are. These votes stay."`
 	Sessions   int      `json:"sessions" doc:"Log-ins of browsers and log-in links that end."`
 	AnswersFor []string `json:"answers_for" doc:"Accounts for which it answers: their reports weigh nothing while it is closed."`
 }
 
-// A Token is a bearer token. It is told once; the node keeps only its hash.
+// A Token is a bearer token. It is returned once; the node keeps only its hash.
 type Token struct {
 	Name  string `json:"name"`
 	Token string `json:"token"`
 }
 
-// A Secret is what an account shares with the clients of a protocol.
+// A Secret is shared by an account and the clients of a protocol.
 type Secret struct {
 	Secret string `json:"secret" maxLength:"1024" doc:"\"\" removes it."`
 }
@@ -88,7 +87,7 @@ type LoginLink struct {
 	Expires time.Time `json:"expires"`
 }
 
-// A Viewer says who a client is to the node, and what it may do.
+// A Viewer is the identity that a client has for the node, with its rights.
 type Viewer struct {
 	Account string `json:"account,omitempty" doc:"Absent: it has no token."`
 	Local   bool   `json:"local" doc:"It is on the node's own machine."`

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// A VerdictsQuery says of which time the numbers are wanted, and in which steps.
+// A VerdictsQuery selects the time of the numbers, and their steps.
 type VerdictsQuery struct {
 	Since time.Time // zero: a day before Until
 	Until time.Time // zero: now
-	Slot  string    // "10m", of the last day alone; "1h", "" too; or "24h"
+	Slot  string    // "10m", for the last day only; "1h", the meaning of ""; or "24h"
 }
 
-// Verdicts are how many checks and votes came through each door over time, as far as the
-// node remembers: 30 days, whether or not it keeps a history of mail.
+// Verdicts are the numbers of checks and votes that came through each door over time. A node
+// remembers 30 days, whether or not it keeps a history of mail.
 type Verdicts struct {
 	Slot  int64         `json:"slot_seconds" doc:"Length of a slot."`
 	Slots []VerdictSlot `json:"slots" doc:"The oldest first. Those in which nothing happened are left out."`
 }
 
-// A VerdictSlot is the numbers of one stretch of time.
+// A VerdictSlot holds the numbers of one interval of time.
 type VerdictSlot struct {
 	Start time.Time          `json:"start" doc:"Slots of a day begin at midnight UTC."`
 	Doors map[string]DoorSum `json:"doors" doc:"By the key of the door in the configuration."`
 }
 
-// A DoorSum is what the clients of a door asked and reported.
+// A DoorSum counts the checks and reports of the clients of a door.
 type DoorSum struct {
 	Spam        uint64 `json:"spam" doc:"Checks of messages that were answered so, as those up to unknown."`
 	Suspected   uint64 `json:"suspected"`
@@ -57,7 +57,7 @@ func (s *DoorSum) Add(n DoorSum) {
 	s.Revocations += n.Revocations
 }
 
-// Verdicts returns how many verdicts there were over time.
+// Verdicts returns the numbers of verdicts over time.
 func (c *Client) Verdicts(ctx context.Context, q VerdictsQuery) (*Verdicts, error) {
 	v := make(url.Values)
 	setTimes(v, q.Since, q.Until)

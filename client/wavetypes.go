@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Wave is messages with the same text or nearly so, as a node has seen them lately. Its
-// numbers begin with its first message, or with the oldest that the node remembers.
+// A Wave is a group of messages with the same or nearly the same text that a node has seen lately.
+// Its numbers begin with its first message, or with the oldest that the node remembers.
 type Wave struct {
 	ID         int64        `json:"id" doc:"That of its first entry. In /v1/waves/{id} it names the wave, as that of any other entry of it does that is in the history."`
 	First      time.Time    `json:"first_seen"`
@@ -27,20 +27,20 @@ type Wave struct {
 	Reporters  []NamedCount `json:"reporters" doc:"Who voted: accounts, users and networks."`
 }
 
-// A NamedCount is how often something was counted.
+// A NamedCount is a count and the name of the counted thing.
 type NamedCount struct {
 	Name  string `json:"name"`
 	Count uint64 `json:"count" doc:"Too high by at most a sixteenth of all, if there are more than sixteen names; never too low."`
 }
 
-// A WaveQuery says which waves are wanted; empty fields leave out nothing.
+// A WaveQuery selects waves. Empty fields exclude nothing.
 type WaveQuery struct {
 	Class string // of the latest answer
-	Sort  string // "size" ("" too), "recent" or "new"
+	Sort  string // "size", the meaning of ""; "recent" or "new"
 	Limit int    // of waves, up to 500; 0: 50
 }
 
-// A WavePage is waves.
+// A WavePage holds waves.
 type WavePage struct {
 	Waves []Wave    `json:"waves"`
 	Of    int       `json:"of" doc:"Waves of the class, of which waves has the first."`
@@ -49,15 +49,15 @@ type WavePage struct {
 	Since time.Time `json:"since,omitzero" doc:"Until then, time of the oldest check or vote that the waves are of, if these are the latest ones alone."`
 }
 
-// A WaveDetail is one wave, and what the node makes of it now.
+// A WaveDetail is one wave, and the node's present verdict on it.
 type WaveDetail struct {
 	Wave    Wave     `json:"wave"`
 	Subject string   `json:"subject,omitempty" doc:"Of the message that stands for it; absent unless the node is told to keep it."`
 	Verdict *Verdict `json:"verdict,omitempty" doc:"Of that message; absent if the history no longer has it."`
 }
 
-// A Cleared is a signature that an administrator put on the whitelist while the node ran,
-// beside those of the configuration.
+// A Cleared is a signature that an administrator put on the whitelist while the node ran, in
+// addition to the signatures of the configuration.
 type Cleared struct {
 	Signature bulkhead.Signature `json:"signature"`
 	By        string             `json:"by" doc:"Account."`

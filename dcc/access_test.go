@@ -33,7 +33,7 @@ func TestIPv6(t *testing.T) {
 	})
 }
 
-// nops sends so many NOPs at once and returns how many are answered.
+// nops sends n NOPs at once and returns the number of answers.
 func nops(t *testing.T, address string, sender uint32, password string, n int) (answered int) {
 	t.Helper()
 	c := dialRaw(t, address)
@@ -81,8 +81,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestNetworks: a blocked client gets no answer, with or without a password;
-// one that may not be anonymous needs a password.
+// TestNetworks: a blocked client gets no answer, with or without a password. A client that may not
+// be anonymous needs a password.
 func TestNetworks(t *testing.T) {
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	elsewhere := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
@@ -122,8 +122,8 @@ func signed(op Op, sender uint32, password string, number byte, body []byte) []b
 	return p
 }
 
-// TestClock: an administrator whose clock is off by more than a minute is told
-// so, and deletes nothing.
+// TestClock: an administrator whose clock is off by more than a minute gets an error that states
+// this, and deletes nothing.
 func TestClock(t *testing.T) {
 	s := goldenServer()
 	now := time.Unix(1_800_000_000, 0)
@@ -140,12 +140,15 @@ func TestClock(t *testing.T) {
 		off  int64
 		want string // of the text of an ERROR, "" for none
 	}{
-		{-65, "timestamp off by -65 seconds"}, {65, "timestamp off by 65 seconds"}, {1 << 20, "timestamp off by"}, {64, ""}, {-64, ""},
+		{-65, "timestamp off by -65 seconds"}, {65, "timestamp off by 65 seconds"}, {1 << 20, "timestamp off by"}, {64, ""},
+		{-64, ""},
 	} {
 		date := binary.BigEndian.AppendUint32(nil, uint32(now.Unix()+tt.off))
-		check := exchange(t, c, signed(Admin, 101, "serverpass", byte(2*n), append(bytes.Clone(date), 0, 0, 0, 0, adminClock, 0, 0, 0)))
+		check := exchange(t, c, signed(Admin, 101, "serverpass", byte(2*n),
+			append(bytes.Clone(date), 0, 0, 0, 0, adminClock, 0, 0, 0)))
 		body := append(append(bytes.Clone(date), byte(sum.Type), checksumSize), sum.Sum[:]...)
-		deleted := exchange(t, c, signed(Delete, 101, "serverpass", byte(2*n+1), append(body, make([]byte, deleteSize-minPacket-len(body))...)))
+		deleted := exchange(t, c, signed(Delete, 101, "serverpass", byte(2*n+1),
+			append(body, make([]byte, deleteSize-minPacket-len(body))...)))
 		for what, got := range map[string][]byte{"clock check": check, "delete": deleted} {
 			text := string(got[headerSize : len(got)-signatureSize])
 			if tt.want != "" && (Op(got[3]) != Error || !strings.Contains(text, tt.want)) {
@@ -167,12 +170,13 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestAdminOperations: the list of clients is empty; what would change the
-// server is refused to everybody.
+// TestAdminOperations: the list of clients is empty. Operations that would change the server are
+// refused to all clients.
 func TestAdminOperations(t *testing.T) {
 	c := dialRaw(t, serve(t, goldenServer()))
 	for op := byte(0); op < 20; op++ {
-		got := exchange(t, c, signed(Admin, 101, "serverpass", op, append(binary.BigEndian.AppendUint32(nil, uint32(time.Now().Unix())), 0, 0, 4, 0, op, 0, 0, 0)))
+		got := exchange(t, c, signed(Admin, 101, "serverpass", op,
+			append(binary.BigEndian.AppendUint32(nil, uint32(time.Now().Unix())), 0, 0, 4, 0, op, 0, 0, 0)))
 		want := Error
 		switch op {
 		case adminStats, adminClientsByAddr, adminClientsByID, adminClock:

@@ -16,8 +16,8 @@ const (
 	maxStatsText = 1024
 )
 
-// The administrative operations that are answered; all others need the power
-// to change the server, which its own configuration and commands have.
+// The administrative operations that are answered; all others would change the server, which only
+// its own configuration and commands may do.
 const (
 	adminStats         = 6
 	adminClientsByAddr = 11

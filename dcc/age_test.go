@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestDeleteAges: what was deleted ages before its deletion does. Reports that
-// come later count from 0 all the same, and claims of spam are many.
+// TestDeleteAges: deleted counts age out before their deletion does. Later reports still count from
+// 0, and claims of spam are many.
 func TestDeleteAges(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)[1:2]
 	const keep = 4
@@ -43,7 +43,7 @@ func TestDeleteAges(t *testing.T) {
 	report("spam again", 1, true, Total{Many, 7})
 	got, err = c.Query(ctx, sums)
 	wantTotals(t, "query of spam", got, err, Total{Many, Many})
-	house.Age() // the deletion, with what came in its generation
+	house.Age() // the deletion, with the reports of its generation
 	got, err = c.Query(ctx, sums)
 	wantTotals(t, "when the deletion has gone", got, err, Total{Many, Many})
 	if err := admin.Delete(ctx, sums[0]); err != nil {
@@ -57,12 +57,13 @@ func TestDeleteAges(t *testing.T) {
 // deletion returns the counters that a DELETE of a checksum raises.
 func deletion(c *Checksum) []bulkhead.Signature {
 	return []bulkhead.Signature{
-		targets.of(c, ledger.Part{Kind: ledger.Taken}), claims.of(c, ledger.Part{Kind: ledger.Taken}), targets.of(c, ledger.Part{Kind: ledger.Deletes}),
+		targets.of(c, ledger.Part{Kind: ledger.Taken}), claims.of(c, ledger.Part{Kind: ledger.Taken}),
+		targets.of(c, ledger.Part{Kind: ledger.Deletes}),
 	}
 }
 
-// TestDeleteOften: a DELETE that two servers did at once, each not knowing of
-// the other, does not hide what comes later.
+// TestDeleteOften: a DELETE that two servers performed at once, unaware of each other, does not
+// hide later reports.
 func TestDeleteOften(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)[1:2]
 	house := prototest.NewTally(2)
@@ -93,8 +94,7 @@ func TestDeleteOften(t *testing.T) {
 	}
 }
 
-// TestDeletedByError: a deletion that the filter shows by error takes nothing
-// away.
+// TestDeletedByError: a deletion that is a false positive of the filter takes nothing away.
 func TestDeletedByError(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)[1:2]
 	for _, shown := range deletion(&sums[0]) {
@@ -117,8 +117,7 @@ func TestDeletedByError(t *testing.T) {
 	}
 }
 
-// TestDeleteAgain: of several DELETEs the last one counts, also when earlier ones
-// have aged out.
+// TestDeleteAgain: of several DELETEs the last one counts, even after earlier ones have aged out.
 func TestDeleteAgain(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)[1:2]
 	const keep = 6
@@ -153,8 +152,8 @@ func TestDeleteAgain(t *testing.T) {
 	t.Error("DELETEs beyond the number that can be told apart are not refused")
 }
 
-// TestDeletedWhileADeletionAges: what came between two DELETEs stays deleted when
-// the first one is forgotten, and with it that something was taken.
+// TestDeletedWhileADeletionAges: reports between two DELETEs stay deleted when the first DELETE is
+// forgotten, and with it the mark that anything was taken away.
 func TestDeletedWhileADeletionAges(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)[1:2]
 	house := prototest.NewTally(3)
@@ -185,8 +184,8 @@ func TestDeletedWhileADeletionAges(t *testing.T) {
 	step("the second one is forgotten, with what it took", age, 2)
 }
 
-// TestTotal: a DELETE, of which claims or targets alone may be left, overrules the
-// listing by another front door; and a full counter stays full.
+// TestTotal: a DELETE overrules the listing by another front door, even if only its claims or its
+// targets are left. A full counter stays full.
 func TestTotal(t *testing.T) {
 	taken := ledger.Balance{Added: 5, Taken: 5, Deletes: 1}
 	for _, tt := range []struct {

@@ -19,7 +19,7 @@ type item struct {
 	in     *door.Packet
 	key    recentKey
 	first  int // of its kept checksums in the batch
-	kept   int // how many
+	kept   int // number of kept checksums
 }
 
 // scratch is memory for answering a batch, reused.
@@ -46,7 +46,7 @@ func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 	defer s.scratch.Put(sc)
 	sc.queries = sc.queries[:0]
 	var reports *reportBatch
-	var it *item // that the next packet is read into
+	var it *item // destination of the next packet
 	now := s.Now()
 	for _, in := range batch {
 		if it == nil {
@@ -100,7 +100,7 @@ func (s *Server) abandon(b *reportBatch) {
 	s.release(b)
 }
 
-// What becomes of a request.
+// A fate is the treatment of a request.
 type fate uint8
 
 const (

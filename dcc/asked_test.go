@@ -8,9 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestOwnQuestionsAreNoChecks: following the deletions of other nodes, and what a
-// report or a DELETE has to know, is not counted among the checks of clients; one
-// of those is counted once.
+// TestOwnQuestionsAreNoChecks: the look-ups that follow the deletions of other nodes, or that a
+// report or a DELETE needs, are not counted as checks by clients. A client's check is counted once.
 func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	house := prototest.NewTally(2)
 	b := newBook(house, nil)

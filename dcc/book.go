@@ -9,12 +9,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 )
 
-// maxVotes is how many signatures are put into one vote.
+// maxVotes is the largest number of signatures in one vote.
 const maxVotes = 960
 
-// A tally is what DCC counts for one checksum: targets and claims of spam. A DELETE
-// removes both. Targets are the sightings of the checksum itself, which all front doors
-// add to; the other counters are its own signatures.
+// A tally holds the DCC counts of one checksum: targets and claims of spam. A DELETE removes both.
+// Targets are the sightings of the checksum itself, which all front doors add to; the other
+// counters are its own signatures.
 type tally struct {
 	targets, claims ledger.Balance
 	judged          bulkhead.Judgement
@@ -40,7 +40,7 @@ func (t *tally) total() uint32 {
 	return min(t.targets.Left(), Many)
 }
 
-// many reports whether the checksum is one of spam.
+// many reports whether the checksum is a checksum of spam.
 func (t *tally) many() bool {
 	switch c := &t.claims; {
 	case t.judged == bulkhead.Revoked:
@@ -117,8 +117,8 @@ func (k account) with(c *Checksum, b ledger.Balance) *ledger.Account {
 // A book counts checksums in a clearinghouse. It may be used concurrently.
 type book struct {
 	house bulkhead.Counter
-	// deletes is set once something was deleted. Until then the counters of deletions
-	// are not looked up.
+	// deletes is set once a checksum was deleted. Until then the counters of deletions are not
+	// looked up.
 	deletes *ledger.Mark
 	keep    [digests.TypeRepBulk + 1]bool // types that are counted
 }
@@ -162,11 +162,12 @@ func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally
 	return b.talliesOf(ctx, a, sums, a.sigs, nil)
 }
 
-// talliesOf first looks up the targets of all checksums, whose counters are given, and
-// then the other counters of those with any. own holds for each checksum the targets
-// that the caller's report has just added: if nobody else has counted it, there is no
-// second look-up. nil stands for zeroes. The tallies are valid until the next call.
-func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counters []bulkhead.Signature, own []uint32) ([]tally, error) {
+// talliesOf first looks up the targets of all checksums, whose counters are given, and then the
+// other counters of those with any. own holds for each checksum the targets that the caller's
+// report has just added: if no other report has counted it, there is no second look-up. nil stands
+// for zeroes. The tallies are valid until the next call.
+func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counters []bulkhead.Signature,
+	own []uint32) ([]tally, error) {
 	a.known, a.more, a.tallies = a.known[:0], a.more[:0], a.tallies[:0]
 	if len(sums) == 0 {
 		return nil, nil
@@ -182,7 +183,8 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counte
 			continue
 		}
 		a.known = append(a.known, i)
-		a.more = append(a.more, claims.of(c, ledger.Part{Kind: ledger.Added}), claimsAgain.of(c, ledger.Part{Kind: ledger.Added}))
+		a.more = append(a.more, claims.of(c, ledger.Part{Kind: ledger.Added}),
+			claimsAgain.of(c, ledger.Part{Kind: ledger.Added}))
 		if taken {
 			a.more = append(a.more, targets.of(c, ledger.Part{Kind: ledger.Taken}),
 				claims.of(c, ledger.Part{Kind: ledger.Taken}), targets.of(c, ledger.Part{Kind: ledger.Deletes}))

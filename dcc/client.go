@@ -26,7 +26,7 @@ type Conn struct {
 	number uint32
 }
 
-// ErrNoAnswer says that the server did not answer.
+// ErrNoAnswer means that the server did not answer.
 var ErrNoAnswer = errors.New("dcc: no answer")
 
 // Waits between transmissions, docs/specs/dcc.md#retransmission.

@@ -13,8 +13,8 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
-// fakeServer answers each datagram with what replies makes of it, until the test
-// ends, and returns its address.
+// fakeServer answers each datagram with the result of replies until the test ends, and returns its
+// address.
 func fakeServer(t *testing.T, replies func(request []byte) [][]byte) string {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -76,12 +76,13 @@ func TestDialRefuses(t *testing.T) {
 			c.Close()
 		}
 	}
-	if _, err := Dial(t.Context(), "127.0.0.1:nothing", AnonymousID, ""); err == nil || !strings.HasPrefix(err.Error(), "dcc: ") {
+	if _, err := Dial(t.Context(), "127.0.0.1:nothing", AnonymousID, ""); err == nil ||
+		!strings.HasPrefix(err.Error(), "dcc: ") {
 		t.Errorf("an address that is none: %v", err)
 	}
 }
 
-// TestClientReads: what a client makes of each answer that a server may give.
+// TestClientReads: the client's result for each answer that a server may give.
 func TestClientReads(t *testing.T) {
 	sums := goldenChecksums(t)[1:3]
 	brand := append([]byte{MaxVersion, 0, 0, 0}, append([]byte("Brand"), make([]byte, brandSize-5)...)...)
@@ -104,7 +105,8 @@ func TestClientReads(t *testing.T) {
 		{"error without a text", Error, nil, "", "answer ERROR, want OK"},
 		{"totals", Answer, totals, "totals", ""},
 		{"too few totals", Answer, totals[:8], "totals", "ANSWER of 8 bytes to 2 checksums"},
-		{"too many totals", Answer, append(totals[:len(totals):len(totals)], totals...), "totals", "ANSWER of 32 bytes to 2 checksums"},
+		{"too many totals", Answer, append(totals[:len(totals):len(totals)], totals...), "totals",
+			"ANSWER of 32 bytes to 2 checksums"},
 		{"OK to a query", OK, brand, "totals", "answer OK, want ANSWER"},
 		{"error to a query", Error, []byte("no\x00"), "totals", `the server says "no"`},
 	} {
@@ -115,7 +117,8 @@ func TestClientReads(t *testing.T) {
 			copy(other[len(other)-signatureSize:], sum[:])
 			short := reply(request, Error, goldenPasword, []byte("cut\x00"))
 			return [][]byte{
-				{}, short[:minPacket-1], short[:len(short)-1], other, reply(request, Error, "wrong", []byte("forged\x00")), // none is the answer
+				// none of these is the answer
+				{}, short[:minPacket-1], short[:len(short)-1], other, reply(request, Error, "wrong", []byte("forged\x00")),
 				reply(request, tt.op, goldenPasword, tt.body),
 			}
 		}), goldenClient, goldenPasword)
@@ -148,7 +151,7 @@ func TestClientSends(t *testing.T) {
 	c := dial(t, fakeServer(t, func(request []byte) [][]byte {
 		requests <- request
 		if silent.CompareAndSwap(true, false) {
-			return nil // to the first one
+			return nil // no answer to the first one
 		}
 		return [][]byte{reply(request, Answer, goldenPasword, make([]byte, 8))}
 	}), goldenClient, goldenPasword)
@@ -160,7 +163,7 @@ func TestClientSends(t *testing.T) {
 	}
 	targets := []uint32{1, 2 | targetsSpam, 3}
 	var host string
-	number, transmission := uint32(0), uint32(0) // of the packet before
+	number, transmission := uint32(0), uint32(0) // of the previous packet
 	for len(requests) > 0 {
 		p := <-requests
 		if !signedBy(p, goldenPasword) || len(p) != minPacket+4+checksumSize || p[1] != byte(len(p)) {
@@ -183,7 +186,7 @@ func TestClientSends(t *testing.T) {
 	if number != 3 {
 		t.Errorf("the last request has the number %d, want 3", number)
 	}
-	// What no server would take is not sent.
+	// A request that no server would accept is not sent.
 	many := make([]Checksum, maxChecksums+1)
 	for what, err := range map[string]error{
 		"targets":   second(c.Report(t.Context(), maxTargets+1, false, sums)),
@@ -207,7 +210,7 @@ func TestClientSends(t *testing.T) {
 
 func second(_ []Total, err error) error { return err }
 
-// TestClientDeletes: a DELETE has the size and date that a server wants.
+// TestClientDeletes: a DELETE has the size and date that a server requires.
 func TestClientDeletes(t *testing.T) {
 	requests := make(chan []byte, 8)
 	c := dial(t, fakeServer(t, func(request []byte) [][]byte {

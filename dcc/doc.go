@@ -11,9 +11,8 @@
 //
 // # Counts
 //
-// The total of a checksum is the number of sightings of its signature in the tally. A
-// REPORT that claims spam also raises a counter of claims, which shows as "many", and
-// votes on the blocklist with its sender's weight. A checksum listed through another
-// door shows as "many", too. A DELETE cannot lower a filter, so the accounts of package
-// ledger subtract what was counted.
+// The total of a checksum is the number of sightings of its signature in the tally. A REPORT that
+// claims spam also raises a counter of claims, which shows as "many", and votes on the blocklist
+// with its sender's weight. A checksum listed through another door also shows as "many". A DELETE
+// cannot lower a filter, so the accounts of package ledger subtract what was counted.
 package dcc

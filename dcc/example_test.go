@@ -36,7 +36,7 @@ func ExampleServer() {
 	served := make(chan error, 1)
 	go func() { served <- s.ServePacket(pc) }()
 
-	// What dccproc -Q does.
+	// The client's side, as in dccproc -Q.
 	c, err := dcc.Dial(ctx, pc.LocalAddr().String(), dcc.AnonymousID, "")
 	if err != nil {
 		fmt.Println(err)

@@ -17,8 +17,8 @@ import (
 // aside are the signatures that are looked up in the background.
 func aside(sig bulkhead.Signature) bool { return sig == deletesSignature() }
 
-// TestEveryFaultIsTold: whatever call to the clearinghouse fails, the client is told
-// of an error, and not of totals that nobody knows.
+// TestEveryFaultIsTold: if any call to the clearinghouse fails, the client gets an error, and no
+// unfounded totals.
 func TestEveryFaultIsTold(t *testing.T) {
 	house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: aside}
 	s := goldenServer()
@@ -46,14 +46,14 @@ func TestEveryFaultIsTold(t *testing.T) {
 	}
 }
 
-// TestIfdEveryFaultIsTold: mail goes on where only counting fails, and has to wait
-// where nothing can be looked up, or where spam is reported in vain.
+// TestIfdEveryFaultIsTold: mail passes if only counting fails, and has to wait if nothing can be
+// looked up or a report of spam fails.
 func TestIfdEveryFaultIsTold(t *testing.T) {
 	for _, tt := range []struct{ options, want string }{{"header query", "T\nT\n"}, {"header spam", "T\nT\n"}} {
 		house := &prototest.Ailing{Tally: prototest.NewTally(4), Aside: aside}
 		house.Add(deletesSignature(), 1)
 		ask := serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
-		ask(ifdRequestText("header", "bob")) // something is known
+		ask(ifdRequestText("header", "bob")) // a checksum is known
 		house.Test(t, tt.options, func() error {
 			if got := ask(ifdRequestText(tt.options, "bob")); got == tt.want {
 				return errors.New("told to come again")
@@ -75,8 +75,8 @@ func (uncounted) Count(context.Context, []bulkhead.Signature, []uint32) error {
 	return prototest.ErrFault
 }
 
-// TestTogether: known, deleted and unknown checksums have each their own
-// totals, whichever come together.
+// TestTogether: known, deleted and unknown checksums each have their own totals, in any
+// combination.
 func TestTogether(t *testing.T) {
 	s := goldenServer()
 	s.Clearinghouse = prototest.NewTally(4)
@@ -112,7 +112,7 @@ func TestTogether(t *testing.T) {
 	wantTotals(t, "deleted again", got, err, Total{3, 3}, Total{4, 4}, Total{0, 0})
 }
 
-// TestTogetherAged: the same when what was deleted is forgotten before its deletion.
+// TestTogetherAged: the same when the deleted counts are forgotten before their deletion.
 func TestTogetherAged(t *testing.T) {
 	house := prototest.NewTally(2)
 	s := goldenServer()
@@ -120,7 +120,8 @@ func TestTogetherAged(t *testing.T) {
 	address := serve(t, s)
 	c, admin := dial(t, address, goldenClient, goldenPasword), dial(t, address, 101, "serverpass")
 	ctx := t.Context()
-	body, fuz1, fuz2 := Checksum{digests.TypeBody, [16]byte{1}}, Checksum{digests.TypeFuz1, [16]byte{2}}, Checksum{digests.TypeFuz2, [16]byte{3}}
+	body, fuz1, fuz2 := Checksum{digests.TypeBody, [16]byte{1}}, Checksum{digests.TypeFuz1,
+		[16]byte{2}}, Checksum{digests.TypeFuz2, [16]byte{3}}
 	must := func(_ []Total, err error) {
 		t.Helper()
 		if err != nil {
@@ -142,7 +143,7 @@ func TestTogetherAged(t *testing.T) {
 	wantTotals(t, "all", got, err, Total{2, 2}, Total{2, 2}, Total{Many, Many})
 }
 
-// TestBatch: what comes in together is counted apart, each claim of spam for its own
+// TestBatch: reports that arrive together are counted separately, each claim of spam for its own
 // checksums.
 func TestBatch(t *testing.T) {
 	s := goldenServer()
@@ -161,7 +162,8 @@ func TestBatch(t *testing.T) {
 		{6, []Checksum{{digests.TypeBody, [16]byte{1}}}},
 	} {
 		it := &item{in: &door.Packet{}, client: netip.MustParseAddrPort("127.0.0.1:99")}
-		if got := s.read(it, rawPacket(MaxVersion, Report, AnonymousID, [16]byte{byte(i)}, appendChecksums(nil, r.targets, r.sums)), s.Now()); got != answerLater {
+		if got := s.read(it, rawPacket(MaxVersion, Report, AnonymousID, [16]byte{byte(i)},
+			appendChecksums(nil, r.targets, r.sums)), s.Now()); got != answerLater {
 			t.Fatalf("report %d: %v", i, got)
 		}
 		b.items = append(b.items, it)
@@ -169,7 +171,8 @@ func TestBatch(t *testing.T) {
 	if _, err := s.count(b, new(asking)); err != nil || errors.Join(b.errs...) != nil {
 		t.Fatal(err, b.errs)
 	}
-	sums := []Checksum{{digests.TypeBody, [16]byte{1}}, {digests.TypeFuz1, [16]byte{2}}, {digests.TypeBody, [16]byte{3}}, {digests.TypeFuz2, [16]byte{4}}}
+	sums := []Checksum{{digests.TypeBody, [16]byte{1}}, {digests.TypeFuz1, [16]byte{2}}, {digests.TypeBody, [16]byte{3}},
+		{digests.TypeFuz2, [16]byte{4}}}
 	got, err := s.book.tallies(t.Context(), new(asking), sums)
 	if err != nil {
 		t.Fatal(err)
@@ -181,14 +184,15 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestStats: each request counts as what it was.
+// TestStats: each request is counted by its kind.
 func TestStats(t *testing.T) {
 	type stats struct {
 		nops, queries, reports, repeated, spam, deletes, admin, anonymous, badPassword, malformed, limited, faults int64
 	}
 	readOnly := bulkhead.ErrReadOnly
 	body := appendChecksums(nil, 1, goldenChecksums(t)[1:2])
-	spamBody, rep := appendChecksums(nil, targetsSpam|3, goldenChecksums(t)[1:2]), appendChecksums(nil, targetsRep|3, goldenChecksums(t)[1:2])
+	spamBody, rep := appendChecksums(nil, targetsSpam|3, goldenChecksums(t)[1:2]), appendChecksums(nil,
+		targetsRep|3, goldenChecksums(t)[1:2])
 	for _, tt := range []struct {
 		name     string
 		err      error // of the node
@@ -204,14 +208,17 @@ func TestStats(t *testing.T) {
 		{"unknown client", nil, NOP, goldenClient + 1, goldenPasword, nil, stats{nops: 1, anonymous: 1, badPassword: 1}},
 		{"query", nil, Query, goldenClient, goldenPasword, body, stats{queries: 1}},
 		{"report", nil, Report, goldenClient, goldenPasword, body, stats{reports: 1}},
-		{"report of nothing", nil, Report, goldenClient, goldenPasword, appendChecksums(nil, 0, goldenChecksums(t)), stats{queries: 1}},
+		{"report of nothing", nil, Report, goldenClient, goldenPasword, appendChecksums(nil, 0, goldenChecksums(t)),
+			stats{queries: 1}},
 		{"report of spam", nil, Report, goldenClient, goldenPasword, spamBody, stats{reports: 1, spam: 1}},
 		{"by reputation", nil, Report, goldenClient, goldenPasword, rep, stats{reports: 1, spam: 1}},
 		{"DELETE", nil, Delete, 101, "serverpass", nil, stats{deletes: 1}},
-		{"statistics", nil, Admin, goldenClient, goldenPasword, []byte{0, 0, 0, 0, 0, 0, 0, 1, adminStats, 0, 0, 0}, stats{admin: 1}},
+		{"statistics", nil, Admin, goldenClient, goldenPasword, []byte{0, 0, 0, 0, 0, 0, 0, 1, adminStats, 0, 0, 0},
+			stats{admin: 1}},
 		{"broken", nil, NOP, goldenClient, goldenPasword, []byte{1}, stats{malformed: 1}},
 		{"report to a node that takes none", readOnly, Report, goldenClient, goldenPasword, body, stats{faults: 1}},
-		{"query of a node with a fault", prototest.ErrFault, Query, goldenClient, goldenPasword, body, stats{queries: 1, faults: 1}},
+		{"query of a node with a fault", prototest.ErrFault, Query, goldenClient, goldenPasword,
+			body, stats{queries: 1, faults: 1}},
 	} {
 		s := goldenServer()
 		s.Clearinghouse = &prototest.House{Err: tt.err}
@@ -236,7 +243,8 @@ func TestStats(t *testing.T) {
 		}
 		st := &s.Stats
 		got := stats{
-			st.NOPs.Load(), st.Queries.Load(), st.Reports.Load(), st.Repeated.Load(), st.Spam.Load(), st.Deletes.Load(), st.Admin.Load(),
+			st.NOPs.Load(), st.Queries.Load(), st.Reports.Load(), st.Repeated.Load(), st.Spam.Load(),
+			st.Deletes.Load(), st.Admin.Load(),
 			st.Anonymous.Load(), st.BadPassword.Load(), st.Malformed.Load(), st.Limited.Load(), st.Faults.Load(),
 		}
 		if got != tt.want {
@@ -247,22 +255,22 @@ func TestStats(t *testing.T) {
 
 func clockOf(s *Server) int64 { s.prepare(); return s.Now().Unix() }
 
-// TestReadOnlyIsSaid: a client can tell a node that takes no reports from one that is
-// broken.
+// TestReadOnlyIsSaid: a client can distinguish a node that takes no reports from a broken node.
 func TestReadOnlyIsSaid(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want string
 	}{{bulkhead.ErrReadOnly, "temporarily read-only"}, {prototest.ErrFault, "internal error"}} {
 		c := dial(t, serve(t, &Server{Clearinghouse: &prototest.House{Err: tt.err}}), AnonymousID, "")
-		if _, err := c.Report(t.Context(), 1, false, goldenChecksums(t)); err == nil || !strings.Contains(err.Error(), `"`+tt.want+`"`) {
+		if _, err := c.Report(t.Context(), 1, false, goldenChecksums(t)); err == nil ||
+			!strings.Contains(err.Error(), `"`+tt.want+`"`) {
 			t.Errorf("%v: %v, want %q", tt.err, err, tt.want)
 		}
 	}
 }
 
-// TestVotes: a claim of spam is a vote of who made it, unless only the sender's
-// reputation speaks for it; a DELETE revokes.
+// TestVotes: a claim of spam is a vote by its sender, unless it rests only on the reputation of the
+// mail's sender. A DELETE revokes.
 func TestVotes(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -42,7 +42,7 @@ type greyEntry struct {
 	passed      bool
 }
 
-// A GreyAnswer is the answer of a greylist about a triple.
+// A GreyAnswer is the answer of a greylist for a triple.
 type GreyAnswer uint8
 
 // The answers.
@@ -111,8 +111,8 @@ func (g *Greylist) expired(e greyEntry, t uint32) bool {
 	return t >= since && time.Duration(t-since)*time.Second >= keep
 }
 
-// makeRoom drops expired entries among some, or else an embargo, or else any entry. The
-// caller holds mu.
+// makeRoom looks at a few entries and drops the expired ones, or else an embargo, or else any
+// entry. The caller holds mu.
 func (g *Greylist) makeRoom(t uint32) {
 	const look = 64
 	n, dropped := 0, false

@@ -13,9 +13,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// FuzzGreylist: whatever a saved greylist holds, it is refused, and then the greylist stays
-// as it was, or it answers, and is saved and read again the same. whole says that magic,
-// number and checksum are put right, so that the entries are reached.
+// FuzzGreylist: for any saved bytes, either Load refuses them and the greylist stays unchanged, or
+// the greylist answers, and saving and loading it again gives the same. whole means that magic,
+// number and checksum are corrected, so that the entries are reached.
 func FuzzGreylist(f *testing.F) {
 	now := time.Unix(1_795_000_000, 0)
 	g := new(Greylist)

@@ -48,24 +48,25 @@ type Ifd struct {
 	// With it, the answer rests on a verdict on the whole message, and its delivery
 	// or spam report counts for all front doors. nil means that only the DCC
 	// checksums count.
-	Signatures func(ctx context.Context, message []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Cleared reports whether the clearinghouse's own whitelist matches a message, by
-	// the envelope's sender, the client (which may be invalid) and the header and, if
-	// signatures is set, by its signatures, which takes longer. Its error is that of
-	// ctx. nil clears nothing.
+	Signatures func(ctx context.Context, message []byte, sender string, client netip.Addr) ([]bulkhead.Signature,
+		bulkhead.Source, error)
+	// Cleared reports whether the clearinghouse's own whitelist matches a message, by the
+	// envelope's sender, the client (which may be invalid) and the header and, if signatures is
+	// set, by its signatures, which takes longer. Its error is the error of ctx. nil clears
+	// nothing.
 	Cleared func(ctx context.Context, message []byte, sender string, client netip.Addr, signatures bool) (bool, error)
 	// Thresholds are the totals at which mail is bulk and refused, by type; nil means
 	// that none is. A user's whitelist may override them.
 	Thresholds map[digests.Type]uint32
-	// White returns the whitelist of all users, UserWhite that of one; either may be nil
-	// or return nil. UserWhite is given names as callers send them.
+	// White returns the whitelist of all users, UserWhite the whitelist of one user; either may be
+	// nil or return nil. UserWhite is given names as callers send them.
 	White     func() *Whitelist
 	UserWhite func(user string) *Whitelist
 	// Grey delays unknown senders; nil switches greylisting off.
 	Grey *Greylist
-	// MaxMessage is the size of the largest message in bytes, 0 means the default, and
-	// Memory what all of them take, [door.Cost] times their size each; nil sets no
-	// bound. A message beyond either gets a temporary failure.
+	// MaxMessage is the size of the largest message in bytes, 0 means the default, and Memory
+	// bounds the memory of all messages, each [door.Cost] times its size; nil sets no bound. A
+	// message beyond either gets a temporary failure.
 	MaxMessage int64
 	Memory     *door.Memory
 	// Timeout is how long the answer to a message may take; one that takes longer

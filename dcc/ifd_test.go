@@ -51,23 +51,28 @@ func ifdRequestText(options string, recipients ...string) string {
 }
 
 func TestIfdDialogue(t *testing.T) {
-	ask := serveIfd(t, &Ifd{Clearinghouse: new(prototest.House), Brand: "TestBrand", Thresholds: map[digests.Type]uint32{digests.TypeBody: 4}})
+	ask := serveIfd(t, &Ifd{Clearinghouse: new(prototest.House), Brand: "TestBrand",
+		Thresholds: map[digests.Type]uint32{digests.TypeBody: 4}})
 	const head = "X-DCC-TestBrand-Metrics: vm 101; "
 	for _, step := range []struct{ name, request, want string }{
 		{"first", ifdRequestText("header", "bob@example.net"), "A\nA\n" + head + "Body=1 Fuz1=1\n\n"},
-		{"two recipients", ifdRequestText("header", "bob@example.net", "carol@example.net"), "A\nAA\n" + head + "Body=3 Fuz1=3\n\n"},
+		{"two recipients", ifdRequestText("header", "bob@example.net", "carol@example.net"),
+			"A\nAA\n" + head + "Body=3 Fuz1=3\n\n"},
 		{"query", ifdRequestText("header query", "bob@example.net"), "A\nA\n" + head + "Body=3 Fuz1=3\n\n"},
-		{"query, spam ignored", ifdRequestText("header spam query", "bob@example.net"), "A\nA\n" + head + "Body=3 Fuz1=3\n\n"},
+		{"query, spam ignored", ifdRequestText("header spam query", "bob@example.net"),
+			"A\nA\n" + head + "Body=3 Fuz1=3\n\n"},
 		{"no recipients", ifdRequestText("header"), "A\n\n\n"},
 		{"no options", ifdRequestText("", "bob@example.net"), "R\nR\n"},
 		{"at the threshold", ifdRequestText("HEADER  query", "bob@example.net"), "R\nR\n" + head + "bulk Body=4 Fuz1=4\n\n"},
-		{"no-reject", ifdRequestText("header query no-reject", "bob@example.net"), "A\nR\n" + head + "bulk Body=4 Fuz1=4\n\n"},
+		{"no-reject", ifdRequestText("header query no-reject", "bob@example.net"),
+			"A\nR\n" + head + "bulk Body=4 Fuz1=4\n\n"},
 		{"spam", ifdRequestText("header spam grey-off", "bob@example.net"), "R\nR\n" + head + "bulk Body=many Fuz1=many\n\n"},
 		{"after spam", ifdRequestText("header query", "bob@example.net"), "R\nR\n" + head + "bulk Body=many Fuz1=many\n\n"},
 		{"unknown option", ifdRequestText("header colour", "bob@example.net"), ""},
 		{"bad address", "header\nnowhere\nhelo\nsender\n\nmessage", ""},
 		{"cut", "header\n192.0.2.7", ""},
-		{"crlf", strings.ReplaceAll(ifdRequestText("header query", "bob@example.net"), "\n", "\r\n"), "R\nR\n" + head + "bulk Body=many Fuz1=many\n\n"},
+		{"crlf", strings.ReplaceAll(ifdRequestText("header query", "bob@example.net"), "\n", "\r\n"), "R\nR\n" + head +
+			"bulk Body=many Fuz1=many\n\n"},
 	} {
 		if got := ask(step.request); got != step.want {
 			t.Errorf("%s: reply\n%q, want\n%q", step.name, got, step.want)
@@ -77,7 +82,8 @@ func TestIfdDialogue(t *testing.T) {
 
 // TestIfdChecksums checks the table byte by byte, as SpamAssassin reads it.
 func TestIfdChecksums(t *testing.T) {
-	ask := serveIfd(t, &Ifd{Clearinghouse: new(prototest.House), Brand: "TestA", Thresholds: map[digests.Type]uint32{digests.TypeBody: 50, digests.TypeFuz1: 50}})
+	ask := serveIfd(t, &Ifd{Clearinghouse: new(prototest.House), Brand: "TestA",
+		Thresholds: map[digests.Type]uint32{digests.TypeBody: 50, digests.TypeFuz1: 50}})
 	request := "cksums grey-off \n192.0.2.7\rmail.example.org\nmail.example.org\n\nunknown\n\n" + ifdMessage
 	got := ask(request)
 	var want strings.Builder
@@ -99,7 +105,8 @@ func TestIfdChecksums(t *testing.T) {
 	if got != want.String() {
 		t.Errorf("reply\n%s, want\n%s", got, want.String())
 	}
-	if got := ask(request); !strings.Contains(got, "Body=2") || !regexp.MustCompile(`(?m) Body: [0-9a-f ]{35}       1    50$`).MatchString(got) {
+	if got := ask(request); !strings.Contains(got, "Body=2") ||
+		!regexp.MustCompile(`(?m) Body: [0-9a-f ]{35}       1    50$`).MatchString(got) {
 		t.Errorf("second reply\n%s", got)
 	}
 }
@@ -156,9 +163,10 @@ func TestIfdFindsTheClient(t *testing.T) {
 			t.Errorf("%s: client %s, want %s", name, got, tt.want)
 		}
 	}
-	// Behind two relays of ours stands a host that the list calls ok.
+	// Behind two of our relays is a host that the list calls ok.
 	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", White: func() *Whitelist { return relays }}
-	if got := serveIfd(t, s)("header\n198.51.100.9\nhelo\n\nbob\n\n" + message); got != "A\nA\nX-DCC--Metrics: vm; whitelist\n\n" {
+	if got := serveIfd(t, s)("header\n198.51.100.9\nhelo\n\nbob\n\n" +
+		message); got != "A\nA\nX-DCC--Metrics: vm; whitelist\n\n" {
 		t.Errorf("reply %q", got)
 	}
 	if n := s.Stats.Reported.Load(); n != 0 {
@@ -195,7 +203,8 @@ func TestIfdWhitelists(t *testing.T) {
 		{"switched off", "a@b", "x\rerin", "A\nA\nX-DCC-b-Metrics: vm 101; Body=0 Fuz1=0\n\n"},
 		{"own threshold", "a@b", "x\rfrank\ny", "A\nRA\nX-DCC-b-Metrics: vm 101; bulk Body=2 Fuz1=2\n\n"},
 		{"black for one of two", "a@b", "x\rdave\ny", "A\nRA\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
-		{"and at the threshold of the other", "a@b", "x\rdave\ny\rfrank", "R\nRR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
+		{"and at the threshold of the other", "a@b", "x\rdave\ny\rfrank",
+			"R\nRR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
 		{"trap for one of two", "a@b", "x\rtrap\ny", "A\nRA\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
 		{"trap", "a@b", "x\rtrap", "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
 		{"recipient", "a@b", "greta@example.net\rgreta", "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"},
@@ -204,17 +213,19 @@ func TestIfdWhitelists(t *testing.T) {
 			Clearinghouse: new(prototest.House), Brand: "b",
 			White: func() *Whitelist { return parsed[""] }, UserWhite: func(user string) *Whitelist { return parsed[user] },
 		}
-		if got := serveIfd(t, s)("header\n192.0.2.9\nhelo\n" + tt.sender + "\n" + tt.recipients + "\n\n" + ifdMessage); got != tt.want {
+		if got := serveIfd(t, s)("header\n192.0.2.9\nhelo\n" + tt.sender + "\n" + tt.recipients +
+			"\n\n" + ifdMessage); got != tt.want {
 			t.Errorf("%s: reply\n%q, want\n%q", tt.name, got, tt.want)
 		}
 	}
 }
 
-// TestIfdTrapForAll: the common list may make every message spam, and a user's list
-// say otherwise.
+// TestIfdTrapForAll: the common list may make every message spam, and a user's list may override
+// it.
 func TestIfdTrapForAll(t *testing.T) {
 	parsed := make(map[string]*Whitelist)
-	for name, text := range map[string]string{"": "option spam-trap-discard\n", "bob": "option not-spam-trap\n", "carol": "option dcc-on\n"} {
+	for name, text := range map[string]string{"": "option spam-trap-discard\n", "bob": "option not-spam-trap\n",
+		"carol": "option dcc-on\n"} {
 		w, err := ReadWhitelist(nil, name, strings.NewReader(text), false)
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +242,8 @@ func TestIfdTrapForAll(t *testing.T) {
 			Clearinghouse: new(prototest.House), Brand: "b",
 			White: func() *Whitelist { return parsed[""] }, UserWhite: func(user string) *Whitelist { return parsed[user] },
 		}
-		if got := serveIfd(t, s)(tt.options + "\n192.0.2.9\nhelo\na@b\n" + tt.recipients + "\n\n" + ifdMessage); got != tt.want {
+		if got := serveIfd(t, s)(tt.options + "\n192.0.2.9\nhelo\na@b\n" + tt.recipients +
+			"\n\n" + ifdMessage); got != tt.want {
 			t.Errorf("%s to %q: reply\n%q, want\n%q", tt.options, tt.recipients, got, tt.want)
 		}
 	}
@@ -269,8 +281,8 @@ func TestIfdGreylist(t *testing.T) {
 	}
 }
 
-// TestGreylistClock: a triple that came while the clock was ahead passes all the
-// same once the clock is right, and waits its embargo.
+// TestGreylistClock: a triple that came while the clock was ahead still passes once the clock is
+// right, after its embargo.
 func TestGreylistClock(t *testing.T) {
 	const years = 5 * 365 * 24 * time.Hour
 	g := &Greylist{White: 2 * years}
@@ -301,12 +313,14 @@ func TestIfdSubmit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", Grey: new(Greylist), White: func() *Whitelist { return list }}
+	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", Grey: new(Greylist), White: func() *Whitelist {
+		return list
+	}}
 	ask := serveIfd(t, s)
 	if got, want := ask(ifdRequestText("header", "bob")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
 		t.Errorf("own user: reply %q, want %q", got, want)
 	}
-	// The same behind a relay of ours.
+	// The same behind one of our relays.
 	if got := ask("\n198.51.100.3\nrelay\n\nbob\n\n" + ifdMessage); got != "A\nA\n" {
 		t.Errorf("own user behind a relay: reply %q", got)
 	}
@@ -338,7 +352,8 @@ func TestGreylistBoundedAndSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := &Greylist{Entries: 100}
-	if err := again.Load(bytes.NewReader(saved.Bytes())); err != nil || len(again.triples) != len(g.triples) || again.Ask(triple(0), now, true) != GreyPass {
+	if err := again.Load(bytes.NewReader(saved.Bytes())); err != nil || len(again.triples) != len(g.triples) ||
+		again.Ask(triple(0), now, true) != GreyPass {
 		t.Errorf("loaded %d of %d triples: %v", len(again.triples), len(g.triples), err)
 	}
 	for i := range saved.Len() {
@@ -376,8 +391,8 @@ func (readOnly) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, erro
 	return bulkhead.Receipt{}, bulkhead.ErrReadOnly
 }
 
-// TestIfdReadOnly: mail goes on when the disk is full; only who reports spam
-// on purpose is told.
+// TestIfdReadOnly: mail passes when the disk is full. Only a caller that reports spam explicitly
+// gets an error.
 func TestIfdReadOnly(t *testing.T) {
 	ask := serveIfd(t, &Ifd{Clearinghouse: readOnly{new(prototest.House)}, Brand: "b"})
 	if got := ask(ifdRequestText("header", "bob")); got != "A\nA\nX-DCC-b-Metrics: vm 101; Body=0 Fuz1=0\n\n" {
@@ -389,7 +404,8 @@ func TestIfdReadOnly(t *testing.T) {
 }
 
 func TestFold(t *testing.T) {
-	got := fold([]string{"X-DCC-bulkhead-Metrics: a-rather-long-host-name.example.org 101;", "bulk", "Body=many", "Fuz1=many", "Fuz2=many"})
+	got := fold([]string{"X-DCC-bulkhead-Metrics: a-rather-long-host-name.example.org 101;", "bulk",
+		"Body=many", "Fuz1=many", "Fuz2=many"})
 	want := "X-DCC-bulkhead-Metrics: a-rather-long-host-name.example.org 101; bulk\n\tBody=many Fuz1=many Fuz2=many\n"
 	if got != want {
 		t.Errorf("fold = %q, want %q", got, want)
@@ -425,7 +441,8 @@ func TestReadWhitelist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for addr, want := range map[string]bool{"192.0.2.15": true, "192.0.2.16": false, "198.51.100.9": true, "198.51.100.10": false, "2001:db8:ffff::1": true, "2001:db9::": false, "::ffff:192.0.2.1": true} {
+	for addr, want := range map[string]bool{"192.0.2.15": true, "192.0.2.16": false, "198.51.100.9": true,
+		"198.51.100.10": false, "2001:db8:ffff::1": true, "2001:db9::": false, "::ffff:192.0.2.1": true} {
 		if v, ok := w.address(netip.MustParseAddr(addr)); ok != want || ok && v != White {
 			t.Errorf("address %s: %x, %v, want %v", addr, v, ok, want)
 		}
@@ -436,7 +453,8 @@ func TestReadWhitelist(t *testing.T) {
 	if v, ok := w.recipient("<trap@example.org>"); !ok || v != Many {
 		t.Error("env_To is lost")
 	}
-	if w.Options.Thresholds[digests.TypeFuz1] != Many || w.Options.Grey == nil || *w.Options.Grey || len(w.Ignored) != 1 || len(w.headers) != 1 {
+	if w.Options.Thresholds[digests.TypeFuz1] != Many || w.Options.Grey == nil || *w.Options.Grey ||
+		len(w.Ignored) != 1 || len(w.headers) != 1 {
 		t.Errorf("options %+v, ignored %v, headers %v", w.Options, w.Ignored, w.headers)
 	}
 	for name := range files {
@@ -504,15 +522,16 @@ func FuzzReadWhitelist(f *testing.F) {
 	})
 }
 
-// TestIfdReportsWhole: a report of spam through dccifd is known to all front
-// doors, because the whole message was seen.
+// TestIfdReportsWhole: a report of spam through dccifd is visible to all front doors, because the
+// whole message was seen.
 func TestIfdReportsWhole(t *testing.T) {
 	house := new(prototest.House)
 	other, err := bulkhead.NewSignature(bulkhead.PyzorDigest, []byte("of the whole message"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := serveIfd(t, &Ifd{Clearinghouse: house, Signatures: func(_ context.Context, message []byte, _ string, _ netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
+	ask := serveIfd(t, &Ifd{Clearinghouse: house, Signatures: func(_ context.Context, message []byte, _ string,
+		_ netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
 		if string(message) != ifdMessage {
 			t.Errorf("signatures of %q", message)
 		}
@@ -551,8 +570,8 @@ func TestIfdTimeout(t *testing.T) {
 	}
 }
 
-// TestIfdHeaderTimeout: looking through the header for each recipient's white list
-// ends with the context, too.
+// TestIfdHeaderTimeout: the search of the header for each recipient's white list also ends with the
+// context.
 func TestIfdHeaderTimeout(t *testing.T) {
 	w, err := ReadWhitelist(nil, "test", strings.NewReader("ok substitute x-a: b\n"), false)
 	if err != nil {
@@ -569,7 +588,8 @@ func TestIfdHeaderTimeout(t *testing.T) {
 // list in time gets a temporary failure, and is not counted.
 func TestIfdClearedTimeout(t *testing.T) {
 	house := new(prototest.House)
-	ask := serveIfd(t, &Ifd{Clearinghouse: house, Cleared: func(ctx context.Context, _ []byte, _ string, _ netip.Addr, _ bool) (bool, error) {
+	ask := serveIfd(t, &Ifd{Clearinghouse: house, Cleared: func(ctx context.Context, _ []byte, _ string,
+		_ netip.Addr, _ bool) (bool, error) {
 		return false, context.DeadlineExceeded
 	}})
 	if got, want := ask(ifdRequestText("header", "bob@example.net")), "T\nT\n"; got != want || len(house.Reports()) != 0 {

@@ -40,9 +40,10 @@ func (s *Ifd) readWhole(ctx context.Context, m *mailing) {
 func (s *Ifd) judge(ctx context.Context, m *mailing) {
 	w := &m.whole
 	if len(w.sigs) == 0 || m.spam {
-		return // the caller, or one of its lists, has said what it is
+		return // the caller, or one of its lists, has judged the message
 	}
-	v, err := s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: m.allSignatures(s.kept(m)), Source: w.source, Reporter: m.who})
+	v, err := s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: m.allSignatures(s.kept(m)),
+		Source: w.source, Reporter: m.who})
 	if err != nil {
 		s.Log.Error("message not judged", "err", err)
 		m.failed = true
@@ -59,8 +60,7 @@ func (s *Ifd) judge(ctx context.Context, m *mailing) {
 	}
 }
 
-// allSignatures returns the signatures of the whole message and those of its
-// checksums, at most maxVotes.
+// allSignatures returns the signatures of the whole message and of its checksums, at most maxVotes.
 func (m *mailing) allSignatures(kept []Checksum) []bulkhead.Signature {
 	all := slices.Clone(m.whole.sigs)
 	for i := range kept {
@@ -91,7 +91,7 @@ func (s *Ifd) deliver(ctx context.Context, m *mailing, counted []Checksum) {
 	}
 }
 
-// nobody is the recipient that rspamd sends if it knows none.
+// nobody is the recipient that rspamd sends if it does not know the recipient.
 const nobody = "test@example.com"
 
 // mailboxes returns the different mailboxes that the message is counted for, up to the
@@ -117,8 +117,8 @@ func (m *mailing) mailboxes() []string {
 	return all
 }
 
-// deliveryID is the same for a message that is sent again after a delay, so that its
-// delivery counts once; "" without a Message-ID.
+// deliveryID returns the same ID for a message that is sent again after a delay, so that its
+// delivery counts once. It returns "" without a Message-ID.
 func (m *mailing) deliveryID() string {
 	i := slices.IndexFunc(m.sums, func(s digests.Sum) bool { return s.Type == digests.TypeMessageID && !s.Local })
 	if i < 0 {
@@ -145,9 +145,9 @@ func (m *mailing) settle(t *tally) {
 	}
 }
 
-// near adds the copies of a message, including changed ones, to the total of a fuzzy
-// checksum, which counts only copies with the same sum. Body stays that of equal copies.
-// report says that this message was counted.
+// near adds the copies of a message, including changed ones, to the total of a fuzzy checksum,
+// which counts only copies with the same sum. The total of Body stays the count of equal copies.
+// report means that this message was counted.
 func (m *mailing) near(c *countedSum, report bool) {
 	if !m.whole.judged || m.spam || c.Type != digests.TypeFuz1 && c.Type != digests.TypeFuz2 {
 		return

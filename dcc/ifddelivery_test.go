@@ -33,13 +33,14 @@ func ifdBody(t *testing.T, message string) bulkhead.Signature {
 	return bulkhead.Signature{}
 }
 
-// wholeIfd returns a server to which every message has a link, a sender, and the
-// Body that DCC counts, too.
+// wholeIfd returns a server that gives every message the signatures of a link, a sender, and the
+// Body that DCC also counts.
 func wholeIfd(t *testing.T, house bulkhead.Clearinghouse) *Ifd {
 	sigs := []bulkhead.Signature{evilLink, ifdBody(t, ifdMessage), alice}
 	return &Ifd{
 		Clearinghouse: house, Brand: "b",
-		Signatures: func(_ context.Context, _ []byte, sender string, client netip.Addr) ([]bulkhead.Signature, bulkhead.Source, error) {
+		Signatures: func(_ context.Context, _ []byte, sender string, client netip.Addr) ([]bulkhead.Signature,
+			bulkhead.Source, error) {
 			return sigs, bulkhead.Source{Sender: sender, Client: client, DKIM: []string{"example.org"}}, nil
 		},
 	}
@@ -55,8 +56,8 @@ func sightings(t *testing.T, house *prototest.House, sig bulkhead.Signature) uin
 	return v.Findings[0].Sightings
 }
 
-// TestIfdDelivers: a message that passes is a delivery of all that it is known by, and
-// its checksums are counted once.
+// TestIfdDelivers: a message that passes counts as a delivery for all its signatures, and its
+// checksums are counted once.
 func TestIfdDelivers(t *testing.T) {
 	off := whitelistOf(t, "option dcc-off\n")
 	for _, tt := range []struct {
@@ -65,7 +66,8 @@ func TestIfdDelivers(t *testing.T) {
 		mailboxes                 []string
 	}{
 		{"one", "header", "Bob+shops@Example.net", 1, []string{"bob@example.net"}},
-		{"two, one of them twice", "header", "bob@example.net\n<bob+x@example.net>\ncarol@example.net", 3, []string{"bob@example.net", "carol@example.net"}},
+		{"two, one of them twice", "header", "bob@example.net\n<bob+x@example.net>\ncarol@example.net", 3,
+			[]string{"bob@example.net", "carol@example.net"}},
 		{"nobody knows whom", "cksums grey-off", "unknown", 1, nil},
 		{"one of two is not named", "header", "bob@example.net\nunknown", 2, nil},
 		{"as rspamd has it", "header", "test@example.com", 1, nil},
@@ -95,7 +97,8 @@ func TestIfdDelivers(t *testing.T) {
 			}
 			want := []bulkhead.Report{{
 				Signatures: []bulkhead.Signature{evilLink, alice}, Count: tt.count, Recipients: tt.mailboxes,
-				Source:   bulkhead.Source{Sender: "alice@example.org", Client: netip.MustParseAddr("192.0.2.7"), DKIM: []string{"example.org"}},
+				Source: bulkhead.Source{Sender: "alice@example.org", Client: netip.MustParseAddr("192.0.2.7"),
+					DKIM: []string{"example.org"}},
 				Reporter: delivered[0].Reporter, ID: delivered[0].ID,
 			}}
 			if !reflect.DeepEqual(delivered, want) {
@@ -116,8 +119,7 @@ func TestIfdDelivers(t *testing.T) {
 	}
 }
 
-// TestIfdWithoutMessageID: each mail is a delivery if they cannot be told
-// apart.
+// TestIfdWithoutMessageID: each mail counts as a delivery if mails cannot be distinguished by ID.
 func TestIfdWithoutMessageID(t *testing.T) {
 	house := new(prototest.House)
 	ask := serveIfd(t, wholeIfd(t, house))
@@ -129,7 +131,7 @@ func TestIfdWithoutMessageID(t *testing.T) {
 	}
 }
 
-// TestIfdVerdict: the verdict on the whole message says whether it is many.
+// TestIfdVerdict: the verdict on the whole message decides whether it is many.
 func TestIfdVerdict(t *testing.T) {
 	const many, once = "Body=many Fuz1=many", "Body=1 Fuz1=1"
 	const reason = " (seen 0 times, 1 spam votes,\n\t0 ham votes)\n\n"
@@ -137,23 +139,28 @@ func TestIfdVerdict(t *testing.T) {
 	cmn := map[digests.Type]uint32{digests.TypeBody: Many, digests.TypeFuz1: Many}
 	for _, tt := range []struct {
 		name       string
-		spam       []bulkhead.Signature // reported as such elsewhere
+		spam       []bulkhead.Signature // reported as spam through another door
 		suspected  bulkhead.Signature
 		options    string
 		thresholds map[digests.Type]uint32
 		want       string
 	}{
 		{"unknown", nil, bulkhead.Signature{}, "header", cmn, "A\nA\nX-DCC-b-Metrics: vm 101; " + once + "\n\n"},
-		{"spam by its link", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", cmn, "R\nR\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
-		{"spam by its link, asked", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header query", cmn, "R\nR\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
-		{"spam, nothing is refused", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", nil, "A\nA\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
-		{"spam, other types are refused", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", map[digests.Type]uint32{digests.TypeFrom: 1}, "A\nA\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
+		{"spam by its link", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", cmn,
+			"R\nR\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
+		{"spam by its link, asked", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header query", cmn,
+			"R\nR\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
+		{"spam, nothing is refused", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header", nil,
+			"A\nA\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
+		{"spam, other types are refused", []bulkhead.Signature{evilLink}, bulkhead.Signature{}, "header",
+			map[digests.Type]uint32{digests.TypeFrom: 1}, "A\nA\nX-DCC-b-Metrics: vm 101; bulk " + many + reason},
 		{"suspected", nil, evilLink, "header", cmn, "A\nA\nX-DCC-b-Metrics: vm 101; " + once + "\n\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			house := &prototest.House{Suspected: map[bulkhead.Signature]bool{tt.suspected: true}}
 			for _, sig := range tt.spam {
-				if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Vote: bulkhead.Spam}); err != nil {
+				if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sig},
+					Vote: bulkhead.Spam}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -164,9 +171,10 @@ func TestIfdVerdict(t *testing.T) {
 			}
 		})
 	}
-	// Its white list, too, has all signatures.
+	// Its white list also has all signatures.
 	house := &prototest.House{White: map[bulkhead.Signature]bool{alice: true}}
-	if got, want := serveIfd(t, wholeIfd(t, house))(ifdRequestText("header", "bob@example.net")), "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"; got != want || sightings(t, house, body) != 0 {
+	if got, want := serveIfd(t, wholeIfd(t, house))(ifdRequestText("header",
+		"bob@example.net")), "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"; got != want || sightings(t, house, body) != 0 {
 		t.Errorf("whitelisted: %q, want %q", got, want)
 	}
 }
@@ -182,20 +190,23 @@ func (h milder) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 	return v, err
 }
 
-// TestIfdSuspectedIsNotMany: what somebody called spam by its checksums, through DCC
-// and for all doors, is not many where the verdict on the whole message is milder.
+// TestIfdSuspectedIsNotMany: a message whose checksums were reported as spam, through DCC and for
+// all doors, is not many if the verdict on the whole message is milder.
 func TestIfdSuspectedIsNotMany(t *testing.T) {
 	house := milder{new(prototest.House)}
 	ask := serveIfd(t, wholeIfd(t, house))
-	if got, want := ask(ifdRequestText("header spam", "bob@example.net")), "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"; got != want {
+	if got, want := ask(ifdRequestText("header spam",
+		"bob@example.net")), "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"; got != want {
 		t.Errorf("reported: %q, want %q", got, want)
 	}
-	if got, want := ask(ifdRequestText("header query", "bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
+	if got, want := ask(ifdRequestText("header query",
+		"bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=1 Fuz1=1\n\n"; got != want {
 		t.Errorf("suspected: %q, want %q", got, want)
 	}
-	// Without the whole message the checksums speak for it.
+	// Without the whole message, the checksums decide.
 	ask = serveIfd(t, &Ifd{Clearinghouse: house, Brand: "b"})
-	if got, want := ask(ifdRequestText("header query", "bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=many Fuz1=many\n\n"; got != want {
+	if got, want := ask(ifdRequestText("header query",
+		"bob@example.net")), "A\nA\nX-DCC-b-Metrics: vm 101; Body=many Fuz1=many\n\n"; got != want {
 		t.Errorf("by its checksums: %q, want %q", got, want)
 	}
 }
@@ -210,7 +221,8 @@ func (h unlisting) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Rece
 	return h.House.Report(ctx, r)
 }
 
-// TestIfdUnlisted: the header says that a report was in vain, which nothing else can.
+// TestIfdUnlisted: the header states that a report had no effect; the protocol has no other place
+// for it.
 func TestIfdUnlisted(t *testing.T) {
 	ask := serveIfd(t, wholeIfd(t, unlisting{new(prototest.House)}))
 	want := "X-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many (not listed: it is\n\twhitelisted or tells no message from others)\n\n"
@@ -219,7 +231,7 @@ func TestIfdUnlisted(t *testing.T) {
 	}
 }
 
-// TestIfdTrapVote: spam that only a trap reported is named so.
+// TestIfdTrapVote: spam that only a trap reported is marked as such.
 func TestIfdTrapVote(t *testing.T) {
 	trap := whitelistOf(t, "option spam-trap-reject\n")
 	for options, want := range map[string]bool{"header": true, "header spam": false} {
@@ -247,18 +259,20 @@ func TestIfdReason(t *testing.T) {
 			t.Errorf("comment(%q) = %q, want %q", reason, got, want)
 		}
 	}
-	for _, m := range []metrics{{listed: true}, {listed: true, sums: []countedSum{{Sum: digests.Sum{Type: digests.TypeFuz1}}}}} {
+	for _, m := range []metrics{{listed: true}, {listed: true,
+		sums: []countedSum{{Sum: digests.Sum{Type: digests.TypeFuz1}}}}} {
 		if got := m.header(); !strings.Contains(got, "Body=many") {
 			t.Errorf("header of a listed message without Body: %q", got)
 		}
 	}
 }
 
-// TestIfdCountsNearCopies: Fuz1 counts all copies that the clearinghouse takes
-// for one text, Body equal ones only.
+// TestIfdCountsNearCopies: Fuz1 counts all copies that the clearinghouse takes for one text. Body
+// counts equal copies only.
 func TestIfdCountsNearCopies(t *testing.T) {
 	house := &prototest.House{Threshold: 1000}
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{evilLink}, Count: 25}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{evilLink},
+		Count: 25}); err != nil {
 		t.Fatal(err)
 	}
 	ask := serveIfd(t, wholeIfd(t, house))

@@ -25,7 +25,7 @@ func whitelistOf(t *testing.T, text string) *Whitelist {
 	return w
 }
 
-// TestIfdCounters: each message counts as what became of it.
+// TestIfdCounters: each message is counted by its outcome.
 func TestIfdCounters(t *testing.T) {
 	type stats struct{ messages, reported, queried, spam, white, rejected, greylisted, temporary, bulk, broken int64 }
 	crowded := door.NewMemory(100)
@@ -51,10 +51,14 @@ func TestIfdCounters(t *testing.T) {
 		{"at the threshold", "header" + envelope, func(s *Ifd) {
 			s.Thresholds = map[digests.Type]uint32{digests.TypeBody: 1}
 		}, stats{messages: 1, reported: 1, bulk: 1, rejected: 1}},
-		{"greylisted", "header" + envelope, func(s *Ifd) { s.Grey = new(Greylist) }, stats{messages: 1, reported: 1, greylisted: 1}},
+		{"greylisted", "header" + envelope, func(s *Ifd) {
+			s.Grey = new(Greylist)
+		}, stats{messages: 1, reported: 1, greylisted: 1}},
 		{"broken option", "colour" + envelope, nil, stats{broken: 1}},
 		{"too long", "header" + envelope, func(s *Ifd) { s.MaxMessage = 100 }, stats{messages: 1, temporary: 1}},
-		{"too much at once", "header" + envelope, func(s *Ifd) { s.Memory, s.Timeout = crowded, 2*time.Millisecond }, stats{messages: 1, temporary: 1}},
+		{"too much at once", "header" + envelope, func(s *Ifd) {
+			s.Memory, s.Timeout = crowded, 2*time.Millisecond
+		}, stats{messages: 1, temporary: 1}},
 		{"node with a fault", "header query" + envelope, func(s *Ifd) {
 			s.Clearinghouse = &prototest.House{Err: prototest.ErrFault}
 		}, stats{messages: 1, queried: 1, temporary: 1}},
@@ -86,8 +90,10 @@ func TestIfdHost(t *testing.T) {
 	if err := s.prepare(); err != nil {
 		t.Fatal(err)
 	}
-	got := string(s.answer(t.Context(), &ifdRequest{options: ifdOptions{header: true}, recipients: []ifdRecipient{{address: "a"}}}, []byte(ifdMessage), bulkhead.Reporter{}))
-	if want := fmt.Sprintf("A\nA\nX-DCC-%s-Metrics: %s %d;", DefaultBrand, name, DefaultServerID); !strings.HasPrefix(got, want) {
+	got := string(s.answer(t.Context(), &ifdRequest{options: ifdOptions{header: true},
+		recipients: []ifdRecipient{{address: "a"}}}, []byte(ifdMessage), bulkhead.Reporter{}))
+	if want := fmt.Sprintf("A\nA\nX-DCC-%s-Metrics: %s %d;", DefaultBrand, name, DefaultServerID); !strings.HasPrefix(got,
+		want) {
 		t.Errorf("reply %q, want %q at its head", got, want)
 	}
 }
@@ -161,12 +167,14 @@ func TestIfdReceived(t *testing.T) {
 		{"behind relays", "mx ip 192.0.2.0/29\n", "cksums", "192.0.2.1", chain(9), "192.0.2.8"},
 		{"no further than the last", "mx ip 192.0.2.0/24\n", "cksums", "192.0.2.100", chain(3), "192.0.2.3"},
 		{"behind ten relays", "mx ip 192.0.2.0/24\n", "cksums", "192.0.2.100", chain(20), "192.0.2.10"},
-		{"our own user", "mx ip 192.0.2.1\nsubmit ip 192.0.2.2\n", "cksums", "192.0.2.1", "Received: from x ([192.0.2.2]) by y\n" + from, "192.0.2.2"},
+		{"our own user", "mx ip 192.0.2.1\nsubmit ip 192.0.2.2\n", "cksums", "192.0.2.1",
+			"Received: from x ([192.0.2.2]) by y\n" + from, "192.0.2.2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			list := whitelistOf(t, tt.list)
 			s := &Ifd{Clearinghouse: new(prototest.House), White: func() *Whitelist { return list }}
-			got := clientOf(serveIfd(t, s)(tt.options + "\n" + tt.client + "\n\n\nbob\n\n" + tt.head + "From: alice@example.org\n\nThe ferry leaves at nine on every day of the week.\n"))
+			got := clientOf(serveIfd(t, s)(tt.options + "\n" + tt.client + "\n\n\nbob\n\n" + tt.head +
+				"From: alice@example.org\n\nThe ferry leaves at nine on every day of the week.\n"))
 			want := ""
 			if tt.want != "" {
 				want = fmt.Sprintf("%x", digests.IPSum(netip.MustParseAddr(tt.want)))
@@ -176,7 +184,7 @@ func TestIfdReceived(t *testing.T) {
 			}
 		})
 	}
-	// Below the header nothing is looked for, and a header may be all there is.
+	// Only the header is searched, and a message may consist of a header alone.
 	for _, tt := range []struct{ message, want string }{
 		{"From: alice@example.org\n\n" + from, ""}, {strings.TrimSuffix(from, "\n"), "192.0.2.1"}, {"\n" + from, ""},
 		{"From: a\r\n" + strings.ReplaceAll(from, "\n", "\r\n") + "\r\nx", "192.0.2.1"},
@@ -190,8 +198,8 @@ func TestIfdReceived(t *testing.T) {
 	}
 }
 
-// TestIfdRelayThatReported: what comes from a relay that has reported already is
-// looked up and not counted, whatever is said of it.
+// TestIfdRelayThatReported: a message from a relay that has reported it already is looked up and
+// not counted, whatever the request and the lists state.
 func TestIfdRelayThatReported(t *testing.T) {
 	list := whitelistOf(t, "mxdcc ip 192.0.2.7\n")
 	s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", White: func() *Whitelist { return list }}
@@ -206,8 +214,8 @@ func TestIfdRelayThatReported(t *testing.T) {
 	}
 }
 
-// TestIfdCleared: the node's own white list precedes all others, and is asked
-// about what takes long only where it matters.
+// TestIfdCleared: the node's own white list precedes all others. The slow look-up by signatures
+// happens only if it matters.
 func TestIfdCleared(t *testing.T) {
 	type question struct {
 		sender, client string
@@ -220,25 +228,42 @@ func TestIfdCleared(t *testing.T) {
 	for _, tt := range []struct {
 		name, options, client string
 		clears                func(question) bool
-		threshold, counted    uint32 // before
+		threshold, counted    uint32 // counts before the message
 		want                  string
 		asked                 []question
-		left                  uint32 // counted after
+		left                  uint32 // count after the message
 	}{
 		{"cleared", "header", "192.0.2.7", func(question) bool { return true }, 0, 0, white, []question{named}, 0},
-		{"cleared, by the sender alone", "header", "", func(question) bool { return true }, 0, 0, white, []question{unnamed}, 0},
-		{"spam that is cleared", "header spam", "192.0.2.7", func(question) bool { return true }, 0, 0, white, []question{long}, 0},
-		{"not cleared", "header", "192.0.2.7", func(question) bool { return false }, 0, 0, "A\nAA\nX-DCC-b-Metrics: vm 101; Body=2 Fuz1=2\n\n", []question{named}, 2},
-		{"not cleared, below the threshold", "header", "192.0.2.7", func(q question) bool { return q.signatures }, 6, 3, "A\nAA\nX-DCC-b-Metrics: vm 101; Body=5 Fuz1=5\n\n", []question{named}, 5},
-		{"not cleared, at the threshold", "header", "192.0.2.7", func(question) bool { return false }, 5, 3, "R\nRR\nX-DCC-b-Metrics: vm 101; bulk Body=5 Fuz1=5\n\n", []question{named, long}, 5},
-		{"cleared by its signatures, at the threshold", "header", "192.0.2.7", func(q question) bool { return q.signatures }, 5, 3, white, []question{named, long}, 5},
-		{"cleared by its signatures, many", "header", "192.0.2.7", func(q question) bool { return q.signatures }, 0, Many - 2, white, []question{named, long}, Many},
-		{"spam that is not cleared", "header spam", "192.0.2.7", func(question) bool { return false }, 0, 0, "R\nRR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n", []question{long, long}, 2},
+		{"cleared, by the sender alone", "header", "", func(question) bool {
+			return true
+		}, 0, 0, white, []question{unnamed}, 0},
+		{"spam that is cleared", "header spam", "192.0.2.7", func(question) bool {
+			return true
+		}, 0, 0, white, []question{long}, 0},
+		{"not cleared", "header", "192.0.2.7", func(question) bool {
+			return false
+		}, 0, 0, "A\nAA\nX-DCC-b-Metrics: vm 101; Body=2 Fuz1=2\n\n", []question{named}, 2},
+		{"not cleared, below the threshold", "header", "192.0.2.7", func(q question) bool {
+			return q.signatures
+		}, 6, 3, "A\nAA\nX-DCC-b-Metrics: vm 101; Body=5 Fuz1=5\n\n", []question{named}, 5},
+		{"not cleared, at the threshold", "header", "192.0.2.7", func(question) bool {
+			return false
+		}, 5, 3, "R\nRR\nX-DCC-b-Metrics: vm 101; bulk Body=5 Fuz1=5\n\n", []question{named, long}, 5},
+		{"cleared by its signatures, at the threshold", "header", "192.0.2.7", func(q question) bool {
+			return q.signatures
+		}, 5, 3, white, []question{named, long}, 5},
+		{"cleared by its signatures, many", "header", "192.0.2.7", func(q question) bool {
+			return q.signatures
+		}, 0, Many - 2, white, []question{named, long}, Many},
+		{"spam that is not cleared", "header spam", "192.0.2.7", func(question) bool {
+			return false
+		}, 0, 0, "R\nRR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n", []question{long, long}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			house := prototest.NewTally(2)
 			var asked []question
-			s := &Ifd{Clearinghouse: house, Brand: "b", Cleared: func(_ context.Context, message []byte, sender string, client netip.Addr, signatures bool) (bool, error) {
+			s := &Ifd{Clearinghouse: house, Brand: "b", Cleared: func(_ context.Context, message []byte, sender string,
+				client netip.Addr, signatures bool) (bool, error) {
 				q := question{sender, "", signatures}
 				if client.IsValid() {
 					q.client = client.String()
@@ -269,7 +294,8 @@ func TestIfdCleared(t *testing.T) {
 					body = sig
 				}
 			}
-			if got := serveIfd(t, s)(tt.options + "\n" + tt.client + "\nhelo\nalice@example.org\nbob\ncarol\n\n" + ifdMessage); got != tt.want {
+			if got := serveIfd(t, s)(tt.options + "\n" + tt.client + "\nhelo\nalice@example.org\nbob\ncarol\n\n" +
+				ifdMessage); got != tt.want {
 				t.Errorf("reply %q, want %q", got, tt.want)
 			}
 			if fmt.Sprint(asked) != fmt.Sprint(tt.asked) {
@@ -282,7 +308,7 @@ func TestIfdCleared(t *testing.T) {
 	}
 }
 
-// TestIfdTold: a message that the caller calls spam is refused for all that have not
+// TestIfdTold: a message that the caller calls spam is refused for all recipients that have not
 // switched DCC off.
 func TestIfdTold(t *testing.T) {
 	lists := map[string]*Whitelist{
@@ -293,17 +319,21 @@ func TestIfdTold(t *testing.T) {
 	const spam = "X-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"
 	for _, tt := range []struct{ recipients, want string }{
 		{"x\roff", "A\nA\nX-DCC-b-Metrics: vm 101; bulk Body=0 Fuz1=0\n\n"},
-		{"x\roff\ny\ron", "A\nAR\n" + spam}, {"x\rwhite\ny", "A\nAR\n" + spam}, {"x\rhigh", "R\nR\n" + spam}, {"x\rnumbered", "R\nR\n" + spam},
+		{"x\roff\ny\ron", "A\nAR\n" + spam}, {"x\rwhite\ny", "A\nAR\n" + spam}, {"x\rhigh", "R\nR\n" + spam},
+		{"x\rnumbered", "R\nR\n" + spam},
 	} {
-		s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", UserWhite: func(user string) *Whitelist { return lists[user] }}
-		if got := serveIfd(t, s)("header spam\n192.0.2.7\nhelo\nalice@example.org\n" + tt.recipients + "\n\n" + ifdMessage); got != tt.want {
+		s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", UserWhite: func(user string) *Whitelist {
+			return lists[user]
+		}}
+		if got := serveIfd(t, s)("header spam\n192.0.2.7\nhelo\nalice@example.org\n" + tt.recipients +
+			"\n\n" + ifdMessage); got != tt.want {
 			t.Errorf("to %q: reply %q, want %q", tt.recipients, got, tt.want)
 		}
 	}
 }
 
-// TestIfdOwnListSilent: where a user's list says nothing the common one counts, and
-// where it says half the common one counts too.
+// TestIfdOwnListSilent: the common list also applies if the user's list has no entry for the
+// message, or only one "ok2", which is half.
 func TestIfdOwnListSilent(t *testing.T) {
 	for _, tt := range []struct{ common, own, want string }{
 		{"many env_From alice@example.org\n", "ok env_From bob@example.org\n", "R\nR\n"},
@@ -315,22 +345,27 @@ func TestIfdOwnListSilent(t *testing.T) {
 		{"many env_From alice@example.org\nok message-id 1@example.org\n", "", "A\nA\n"},
 	} {
 		common, own := whitelistOf(t, tt.common), whitelistOf(t, tt.own)
-		s := &Ifd{Clearinghouse: new(prototest.House), White: func() *Whitelist { return common }, UserWhite: func(string) *Whitelist { return own }}
+		s := &Ifd{Clearinghouse: new(prototest.House), White: func() *Whitelist {
+			return common
+		}, UserWhite: func(string) *Whitelist { return own }}
 		if got := serveIfd(t, s)("\n192.0.2.7\nhelo\nalice@example.org\nbob\rbob\n\n" + ifdMessage); got != tt.want {
 			t.Errorf("common %q, own %q: reply %q, want %q", tt.common, tt.own, got, tt.want)
 		}
 	}
 }
 
-// TestIfdGreyOptions: who is greylisted depends on the lists, and only a message that
-// is counted begins an embargo.
+// TestIfdGreyOptions: the lists decide which recipients use greylisting, and only a message that is
+// counted begins an embargo.
 func TestIfdGreyOptions(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	lists := map[string]*Whitelist{
-		"nogrey": whitelistOf(t, "option greylist-off\n"), "grey": whitelistOf(t, "option greylist-off\noption greylist-on\n"),
-		"white": whitelistOf(t, "ok env_From alice@example.org\n"),
+		"nogrey": whitelistOf(t, "option greylist-off\n"),
+		"grey":   whitelistOf(t, "option greylist-off\noption greylist-on\n"),
+		"white":  whitelistOf(t, "ok env_From alice@example.org\n"),
 	}
-	s := &Ifd{Clearinghouse: new(prototest.House), Grey: new(Greylist), Now: func() time.Time { return now }, UserWhite: func(user string) *Whitelist { return lists[user] }}
+	s := &Ifd{Clearinghouse: new(prototest.House), Grey: new(Greylist), Now: func() time.Time {
+		return now
+	}, UserWhite: func(user string) *Whitelist { return lists[user] }}
 	ask := serveIfd(t, s)
 	for _, step := range []struct{ options, recipients, want string }{
 		{"", "a\rnogrey\nb\rgrey\nc\rwhite\nd", "A\nAGAG\n"},
@@ -342,11 +377,12 @@ func TestIfdGreyOptions(t *testing.T) {
 	} {
 		if step.options == "later" {
 			now = now.Add(DefaultEmbargo)
-		} else if got := ask(step.options + "\n192.0.2.7\nhelo\nalice@example.org\n" + step.recipients + "\n\n" + ifdMessage); got != step.want {
+		} else if got := ask(step.options + "\n192.0.2.7\nhelo\nalice@example.org\n" + step.recipients +
+			"\n\n" + ifdMessage); got != step.want {
 			t.Errorf("%q to %q: reply %q, want %q", step.options, step.recipients, got, step.want)
 		}
 	}
-	// Refused by some, and not yet taken by the others: it may come again.
+	// Some recipients refuse it and the others have not accepted it yet: it may be sent again.
 	lists["a"] = whitelistOf(t, "option threshold body,1\n")
 	if got := ask("\n192.0.2.7\nhelo\nalice@example.org\nx\ra\ny\n\n" + ifdMessage); got != "G\nRG\n" {
 		t.Errorf("reply %q, want that it may come again", got)
@@ -356,25 +392,34 @@ func TestIfdGreyOptions(t *testing.T) {
 	}
 }
 
-// TestIfdForms: what a reply consists of, for each way to ask.
+// TestIfdForms: the parts of a reply, for each form of request.
 func TestIfdForms(t *testing.T) {
 	list := whitelistOf(t, "many env_From spam@example.org\nok env_From white@example.org\n")
 	const table = "                            reported: "
 	for _, tt := range []struct{ name, options, sender, recipients, message, want string }{
-		{"black, asked for only", "header query", "spam@example.org", "bob\n", ifdMessage, "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=0\n\n"},
+		{"black, asked for only", "header query", "spam@example.org", "bob\n", ifdMessage,
+			"R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=0\n\n"},
 		{"no body", "header", "a", "bob\n", "Subject: x\n\n", "A\nA\nX-DCC-b-Metrics: vm 101; Body=0\n\n"},
-		{"black without a body", "header query", "spam@example.org", "bob\n", "Subject: x\n\n", "R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many\n\n"},
-		{"white, with checksums", "cksums", "white@example.org", "bob\n", ifdMessage, "A\nA\nX-DCC--Metrics: vm; whitelist\n\n"},
-		{"white, no recipients, spam", "header spam", "white@example.org", "", ifdMessage, "A\n\nX-DCC--Metrics: vm; whitelist\n\n"},
-		{"black, no recipients, spam", "header spam", "spam@example.org", "", ifdMessage, "A\n\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
+		{"black without a body", "header query", "spam@example.org", "bob\n", "Subject: x\n\n",
+			"R\nR\nX-DCC-b-Metrics: vm 101; bulk Body=many\n\n"},
+		{"white, with checksums", "cksums", "white@example.org", "bob\n", ifdMessage,
+			"A\nA\nX-DCC--Metrics: vm; whitelist\n\n"},
+		{"white, no recipients, spam", "header spam", "white@example.org", "", ifdMessage,
+			"A\n\nX-DCC--Metrics: vm; whitelist\n\n"},
+		{"black, no recipients, spam", "header spam", "spam@example.org", "", ifdMessage,
+			"A\n\nX-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many\n\n"},
 		{"body, no recipients", "body", "a", "", ifdMessage, "A\n\n" + ifdMessage},
 		{"checksums, no recipients", "cksums", "a", "", ifdMessage, "A\n\n\n"},
 		{"body of a header alone", "body", "a", "bob\n", "Subject: x", "A\nA\nSubject: x\nX-DCC-b-Metrics: vm 101; Body=0\n"},
-		{"body with CRLF", "body", "a", "bob\n", "Subject: x\r\n\r\n", "A\nA\nSubject: x\r\nX-DCC-b-Metrics: vm 101; Body=0\r\n\r\n"},
-		{"own header in any case", "body", "a", "bob\n", "x-dcc-B-METRICS: old\n\tolder\n oldest\nX-DCC-bb-Metrics: kept\nX-DCC-b: kept\n\n", "A\nA\nX-DCC-bb-Metrics: kept\nX-DCC-b: kept\nX-DCC-b-Metrics: vm 101; Body=0\n\n"},
+		{"body with CRLF", "body", "a", "bob\n", "Subject: x\r\n\r\n",
+			"A\nA\nSubject: x\r\nX-DCC-b-Metrics: vm 101; Body=0\r\n\r\n"},
+		{"own header in any case", "body", "a", "bob\n",
+			"x-dcc-B-METRICS: old\n\tolder\n oldest\nX-DCC-bb-Metrics: kept\nX-DCC-b: kept\n\n",
+			"A\nA\nX-DCC-bb-Metrics: kept\nX-DCC-b: kept\nX-DCC-b-Metrics: vm 101; Body=0\n\n"},
 	} {
 		s := &Ifd{Clearinghouse: new(prototest.House), Brand: "b", White: func() *Whitelist { return list }}
-		if got := serveIfd(t, s)(tt.options + "\n192.0.2.7\nhelo\n" + tt.sender + "\n" + tt.recipients + "\n" + tt.message); got != tt.want {
+		if got := serveIfd(t, s)(tt.options + "\n192.0.2.7\nhelo\n" + tt.sender + "\n" + tt.recipients +
+			"\n" + tt.message); got != tt.want {
 			t.Errorf("%s: reply\n%q, want\n%q", tt.name, got, tt.want)
 		}
 	}

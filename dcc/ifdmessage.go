@@ -21,11 +21,11 @@ type mailing struct {
 	fates   []recipientFate
 	metrics metrics
 	whole   wholeMail
-	query   bool // nothing is to be counted
-	told    bool // the caller says that it is spam
+	query   bool // the message is not counted
+	told    bool // the caller reports it as spam
 	ours    bool // the client is one of our own users
-	spam    bool // is to be counted as many
-	failed  bool // could not be looked up
+	spam    bool // it is counted as many
+	failed  bool // the look-up failed
 	refused bool // a claim of spam was not taken
 	rcptNum int  // recipients for whom it is counted
 }
@@ -33,7 +33,7 @@ type mailing struct {
 // A recipientFate is the outcome of a message for one recipient.
 type recipientFate struct {
 	white, black, off bool
-	trap              bool // takes nothing but spam
+	trap              bool // receives only spam
 	reject, grey      bool
 	thresholds        map[digests.Type]uint32
 	noGrey            bool
@@ -91,7 +91,8 @@ func (s *Ifd) reportedText(m *mailing) string {
 // whitelist names as our own.
 func (s *Ifd) findClient(m *mailing) {
 	q := m.request
-	m.opt = digests.Options{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules, BothRules: true, Words: s.Words}
+	m.opt = digests.Options{Client: q.client, Sender: q.sender, Helo: q.helo, Substitute: s.Substitute, Rules: s.Rules,
+		BothRules: true, Words: s.Words}
 	received := receivedOf(m.message)
 	next := func() bool {
 		for len(received) > 0 {
@@ -135,7 +136,7 @@ func (s *Ifd) white() *Whitelist {
 	return s.White()
 }
 
-// judgeRecipients looks up the whitelists for each recipient. Its error is that of ctx.
+// judgeRecipients looks up the whitelists for each recipient. Its error is the error of ctx.
 func (s *Ifd) judgeRecipients(ctx context.Context, m *mailing) error {
 	common := s.white()
 	verdict, err := s.listVerdict(ctx, common, m)
@@ -234,7 +235,7 @@ func (v listVerdict) isWhite() bool { return v.ok > 0 || v.half > 1 }
 func (v listVerdict) isBlack() bool { return !v.isWhite() && v.many > 0 }
 func (v listVerdict) decided() bool { return v.isWhite() || v.isBlack() }
 
-// listVerdict looks up everything but the recipient in a whitelist. Its error is that of
+// listVerdict looks up everything except the recipient in a whitelist. Its error is the error of
 // ctx.
 func (s *Ifd) listVerdict(ctx context.Context, w *Whitelist, m *mailing) (v listVerdict, err error) {
 	if w == nil {
@@ -310,7 +311,7 @@ func (s *Ifd) cleared(ctx context.Context, m *mailing, signatures bool) bool {
 	return true
 }
 
-// clear makes the message whitelisted for everybody.
+// clear makes the message whitelisted for all recipients.
 func (m *mailing) clear() {
 	m.spam, m.told, m.metrics.white, m.metrics.black = false, false, true, false
 	for i := range m.fates {
@@ -318,8 +319,8 @@ func (m *mailing) clear() {
 	}
 }
 
-// client returns the address of the client; the zero Addr if the caller has not named
-// it, so that the address comes from the message.
+// client returns the address of the client. It is the zero Addr if the caller has not named the
+// client, so that the address comes from the message.
 func (m *mailing) client() netip.Addr {
 	if !m.request.client.IsValid() {
 		return netip.Addr{}
@@ -327,8 +328,8 @@ func (m *mailing) client() netip.Addr {
 	return m.opt.Client
 }
 
-// bulky reports whether a total makes the message bulk, by itself or by somebody's
-// threshold.
+// bulky reports whether a total makes the message bulk, by itself or by the threshold of a
+// recipient.
 func (m *mailing) bulky() bool {
 	return slices.ContainsFunc(m.metrics.sums, func(c countedSum) bool {
 		over := func(f recipientFate) bool { return f.thresholds[c.Type] > 0 && c.total.Current >= f.thresholds[c.Type] }
@@ -355,8 +356,8 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 	return bulkhead.Tolerate(err)
 }
 
-// unlisted is the reason in the header of a message that was reported as spam, and that
-// nobody may list: the protocol has no other place for it.
+// unlisted is the reason in the header of a message that was reported as spam but may not be
+// listed: the protocol has no other place for it.
 const unlisted = "not listed: it is whitelisted or tells no message from others"
 
 // greylist asks the greylist for each recipient.
@@ -433,7 +434,7 @@ func (m *mailing) letter() byte {
 	return letterAccept
 }
 
-// reply puts the reply together.
+// reply assembles the reply.
 //
 // Source: docs/specs/dcc.md#dccifd-reply.
 func (m *mailing) reply(header, reported string) []byte {

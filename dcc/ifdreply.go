@@ -17,7 +17,7 @@ const (
 	letterTemporary = 'T'
 )
 
-// A counted sum is a checksum of a message with its totals.
+// A countedSum is a checksum of a message with its totals.
 type countedSum struct {
 	digests.Sum
 	kept      bool
@@ -25,7 +25,7 @@ type countedSum struct {
 	threshold uint32 // 0 for none
 }
 
-// metrics is what the X-DCC header says of a message.
+// metrics is the content of the X-DCC header of a message.
 type metrics struct {
 	host     string // our name
 	serverID uint32
@@ -84,7 +84,7 @@ func (m *metrics) header() string {
 	return fold(append(words, comment(m.reason)...))
 }
 
-// noBody is the total of Body for a message that has none.
+// noBody is the total of Body for a message without a body.
 func (m *metrics) noBody() uint32 {
 	if m.black || m.listed {
 		return Many

@@ -7,7 +7,7 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
-// compute sets the checksums of the message. Its error is that of ctx.
+// compute sets the checksums of the message. Its error is the error of ctx.
 func (m *mailing) compute(ctx context.Context) error {
 	sums, err := digests.Sums(ctx, m.message, m.opt)
 	for _, sum := range sums {
@@ -48,8 +48,8 @@ func (m *mailing) all() iter.Seq[*digests.Sum] {
 	}
 }
 
-// showTotals sets the totals that are shown. The tallies are those of all checksums that
-// are counted; report says that they include the message.
+// showTotals sets the totals that are shown. There is a tally for each checksum that is counted;
+// report means that the tallies include the message.
 func (s *Ifd) showTotals(m *mailing, tallies []tally, report bool) {
 	total := func() Total {
 		now := &tallies[0]

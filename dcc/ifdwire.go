@@ -29,7 +29,7 @@ type ifdRecipient struct {
 	user    string // local user, "" if the caller named none
 }
 
-// An ifdRequest is what comes before the message.
+// An ifdRequest is the part of a request before the message.
 type ifdRequest struct {
 	options    ifdOptions
 	client     netip.Addr // the zero Addr: to be found in the message
@@ -39,7 +39,7 @@ type ifdRequest struct {
 	recipients []ifdRecipient
 }
 
-// Limits of what comes before the message.
+// Limits of the part before the message.
 const (
 	maxIfdLine       = 4096
 	maxIfdRecipients = maxTargets

@@ -38,7 +38,7 @@ func checksumsOf(targets uint32, types ...digests.Type) []byte {
 	return b
 }
 
-// TestPackets: what a packet may say, at its limits and beyond.
+// TestPackets: the fields of a packet, at their limits and beyond.
 func TestPackets(t *testing.T) {
 	all := make([]digests.Type, 0, maxChecksums)
 	for n := digests.TypeIP; n <= digests.TypeRepBulk; n++ {
@@ -53,32 +53,50 @@ func TestPackets(t *testing.T) {
 		raw []byte
 		ok  bool
 	}{
-		"a report": {good, true}, "a byte less": {good[:len(good)-1], false}, "a byte more": {append(slices.Clone(good), 0), false},
-		"nothing": {nil, false}, "less than a header": {good[:minPacket-1], false},
-		"the first version": {packetOf(MinVersion, Report, AnonymousID, one), true}, "one before it": {packetOf(MinVersion-1, Report, AnonymousID, one), false},
-		"one after the last": {packetOf(MaxVersion+1, Report, AnonymousID, one), false},
-		"a NOP":              {packetOf(maxNOPVersion, NOP, AnonymousID, nil), true}, "a NOP of a later version": {packetOf(maxNOPVersion+1, NOP, AnonymousID, nil), false},
-		"a NOP of an early one": {packetOf(MinVersion-1, NOP, AnonymousID, nil), false}, "a NOP with a body": {packetOf(8, NOP, AnonymousID, []byte{0}), false},
-		"nobody": {packetOf(8, NOP, 0, nil), false}, "after nobody": {packetOf(8, NOP, 2, nil), false}, "before a server": {packetOf(8, NOP, MinServerID-1, nil), false},
-		"the first server": {packetOf(8, NOP, MinServerID, nil), true}, "the last client": {packetOf(8, NOP, MaxClientID, nil), true}, "after the last": {packetOf(8, NOP, MaxClientID+1, nil), false},
-		"a query of nothing": {packetOf(8, Query, 1, checksumsOf(0)), true}, "no targets": {packetOf(8, Query, 1, []byte{0, 0, 0}), false},
-		"half a checksum": {packetOf(8, Report, 1, one[:len(one)-1]), false}, "all checksums": {packetOf(8, Report, 1, checksumsOf(1, all...)), len(all) <= maxChecksums},
-		"too many":           {packetOf(8, Report, 1, append(checksumsOf(1, all...), make([]byte, (maxChecksums+1-len(all))*checksumSize)...)), false},
+		"a report": {good, true}, "a byte less": {good[:len(good)-1], false},
+		"a byte more": {append(slices.Clone(good), 0), false},
+		"nothing":     {nil, false}, "less than a header": {good[:minPacket-1], false},
+		"the first version":        {packetOf(MinVersion, Report, AnonymousID, one), true},
+		"one before it":            {packetOf(MinVersion-1, Report, AnonymousID, one), false},
+		"one after the last":       {packetOf(MaxVersion+1, Report, AnonymousID, one), false},
+		"a NOP":                    {packetOf(maxNOPVersion, NOP, AnonymousID, nil), true},
+		"a NOP of a later version": {packetOf(maxNOPVersion+1, NOP, AnonymousID, nil), false},
+		"a NOP of an early one":    {packetOf(MinVersion-1, NOP, AnonymousID, nil), false},
+		"a NOP with a body":        {packetOf(8, NOP, AnonymousID, []byte{0}), false},
+		"nobody":                   {packetOf(8, NOP, 0, nil), false}, "after nobody": {packetOf(8, NOP, 2, nil), false},
+		"before a server":    {packetOf(8, NOP, MinServerID-1, nil), false},
+		"the first server":   {packetOf(8, NOP, MinServerID, nil), true},
+		"the last client":    {packetOf(8, NOP, MaxClientID, nil), true},
+		"after the last":     {packetOf(8, NOP, MaxClientID+1, nil), false},
+		"a query of nothing": {packetOf(8, Query, 1, checksumsOf(0)), true},
+		"no targets":         {packetOf(8, Query, 1, []byte{0, 0, 0}), false},
+		"half a checksum":    {packetOf(8, Report, 1, one[:len(one)-1]), false},
+		"all checksums":      {packetOf(8, Report, 1, checksumsOf(1, all...)), len(all) <= maxChecksums},
+		"too many": {packetOf(8, Report, 1,
+			append(checksumsOf(1, all...), make([]byte, (maxChecksums+1-len(all))*checksumSize)...)), false},
 		"one type twice":     {packetOf(8, Report, 1, checksumsOf(1, digests.TypeBody, digests.TypeBody)), false},
 		"types out of order": {packetOf(8, Report, 1, checksumsOf(1, digests.TypeFuz1, digests.TypeBody)), false},
 		"types in order":     {packetOf(8, Report, 1, checksumsOf(1, digests.TypeBody, digests.TypeFuz1)), true},
-		"a type of none":     {packetOf(8, Report, 1, wrongType), false}, "the last type": {packetOf(8, Report, 1, checksumsOf(1, digests.TypeRepBulk)), true},
-		"one after it": {packetOf(8, Report, 1, checksumsOf(1, digests.TypeRepBulk+1)), false}, "another length": {packetOf(8, Report, 1, wrongSize), false},
-		"the most targets": {packetOf(8, Report, 1, checksumsOf(maxTargets, digests.TypeBody)), true}, "one more": {packetOf(8, Report, 1, checksumsOf(maxTargets+1, digests.TypeBody)), false},
-		"of a query": {packetOf(8, Query, 1, checksumsOf(maxTargets+1, digests.TypeBody)), true},
-		"many":       {packetOf(8, Report, 1, checksumsOf(Many, digests.TypeBody)), true}, "white": {packetOf(8, Report, 1, checksumsOf(White, digests.TypeBody)), false},
-		"a flag of none": {packetOf(8, Report, 1, checksumsOf(0x04000001, digests.TypeBody)), false},
-		"an ADMN":        {packetOf(8, Admin, 1, make([]byte, adminSize)), true}, "a short one": {packetOf(8, Admin, 1, make([]byte, adminSize-1)), false},
-		"a long one": {packetOf(8, Admin, 1, make([]byte, adminSize+maxAdminText)), true}, "a longer one": {packetOf(8, Admin, 1, make([]byte, adminSize+maxAdminText+1)), false},
-		"a DELETE":                   {packetOf(8, Delete, 1, append(append(date, checksumsOf(0, digests.TypeBody)[4:]...), 0, 0)), true},
+		"a type of none":     {packetOf(8, Report, 1, wrongType), false},
+		"the last type":      {packetOf(8, Report, 1, checksumsOf(1, digests.TypeRepBulk)), true},
+		"one after it":       {packetOf(8, Report, 1, checksumsOf(1, digests.TypeRepBulk+1)), false},
+		"another length":     {packetOf(8, Report, 1, wrongSize), false},
+		"the most targets":   {packetOf(8, Report, 1, checksumsOf(maxTargets, digests.TypeBody)), true},
+		"one more":           {packetOf(8, Report, 1, checksumsOf(maxTargets+1, digests.TypeBody)), false},
+		"of a query":         {packetOf(8, Query, 1, checksumsOf(maxTargets+1, digests.TypeBody)), true},
+		"many":               {packetOf(8, Report, 1, checksumsOf(Many, digests.TypeBody)), true},
+		"white":              {packetOf(8, Report, 1, checksumsOf(White, digests.TypeBody)), false},
+		"a flag of none":     {packetOf(8, Report, 1, checksumsOf(0x04000001, digests.TypeBody)), false},
+		"an ADMN":            {packetOf(8, Admin, 1, make([]byte, adminSize)), true},
+		"a short one":        {packetOf(8, Admin, 1, make([]byte, adminSize-1)), false},
+		"a long one":         {packetOf(8, Admin, 1, make([]byte, adminSize+maxAdminText)), true},
+		"a longer one":       {packetOf(8, Admin, 1, make([]byte, adminSize+maxAdminText+1)), false},
+		"a DELETE": {packetOf(8, Delete, 1,
+			append(append(date, checksumsOf(0, digests.TypeBody)[4:]...), 0, 0)), true},
 		"a short DELETE":             {packetOf(8, Delete, 1, append(date, checksumsOf(0, digests.TypeBody)[4:]...)), false},
 		"a DELETE of a type of none": {packetOf(8, Delete, 1, append(append(date, wrongType[4:]...), 0, 0)), false},
-		"an answer":                  {packetOf(8, Answer, 1, one), false}, "no operation": {packetOf(8, 0, 1, nil), false}, "after the last operation": {packetOf(8, GreyWhite+1, 1, nil), false},
+		"an answer":                  {packetOf(8, Answer, 1, one), false}, "no operation": {packetOf(8, 0, 1, nil), false},
+		"after the last operation": {packetOf(8, GreyWhite+1, 1, nil), false},
 	} {
 		var p packet
 		if err := p.parse(tt.raw); (err == nil) != tt.ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
@@ -86,24 +104,30 @@ func TestPackets(t *testing.T) {
 		}
 	}
 	var p packet
-	if err := p.parse(good); err != nil || p.version != MaxVersion || p.op != Report || p.sender != MinClientID || string(p.id[:]) != "0123456789abcdef" || p.n != 1 || p.checksums[0].Type != digests.TypeBody || string(p.checksums[0].Sum[:]) != fmt.Sprintf("checksum no. %3d", digests.TypeBody) {
+	if err := p.parse(good); err != nil || p.version != MaxVersion || p.op != Report || p.sender != MinClientID ||
+		string(p.id[:]) != "0123456789abcdef" || p.n != 1 || p.checksums[0].Type != digests.TypeBody ||
+		string(p.checksums[0].Sum[:]) != fmt.Sprintf("checksum no. %3d", digests.TypeBody) {
 		t.Errorf("read as %+v, %v", p, err)
 	}
 	for v, want := range map[uint32]packet{
-		0: {none: true}, 1: {targets: 1}, maxTargets: {targets: maxTargets}, Many: {targets: 1, spam: true}, targetsSpam: {targets: 1, spam: true}, targetsSpam | 7: {targets: 7, spam: true},
-		targetsRep: {targets: 1, spam: true, byRep: true}, targetsRep | 1: {targets: 1, spam: true, byRep: true}, targetsRep | targetsSpam | 2: {targets: 2, spam: true},
+		0: {none: true}, 1: {targets: 1}, maxTargets: {targets: maxTargets}, Many: {targets: 1, spam: true},
+		targetsSpam: {targets: 1, spam: true}, targetsSpam | 7: {targets: 7, spam: true},
+		targetsRep: {targets: 1, spam: true, byRep: true}, targetsRep | 1: {targets: 1, spam: true, byRep: true},
+		targetsRep | targetsSpam | 2: {targets: 2, spam: true},
 	} {
 		got := packet{op: Report, targets: 99, spam: true, byRep: true, none: true}
 		want.op = Report
 		if err := got.parseTargets(v); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("targets %#x: %d, spam %v, by reputation %v, none %v, %v", v, got.targets, got.spam, got.byRep, got.none, err)
+			t.Errorf("targets %#x: %d, spam %v, by reputation %v, none %v, %v", v, got.targets, got.spam, got.byRep, got.none,
+				err)
 		}
 		got = packet{op: Query, spam: true, byRep: true, none: true}
 		if err := got.parseTargets(v); err != nil || got.spam || got.byRep || got.none || got.targets != v&targetsMask {
 			t.Errorf("a query of %#x: %+v, %v", v, got, err)
 		}
 	}
-	for op, want := range map[Op]string{0: "unknown", NOP: "NOP", OK: "OK", GreyWhite: "GREY_WHITE", GreyWhite + 1: "unknown", 255: "unknown"} {
+	for op, want := range map[Op]string{0: "unknown", NOP: "NOP", OK: "OK", GreyWhite: "GREY_WHITE",
+		GreyWhite + 1: "unknown", 255: "unknown"} {
 		if op.String() != want {
 			t.Errorf("operation %d is %s", op, op)
 		}
@@ -114,15 +138,20 @@ func TestPackets(t *testing.T) {
 // request's id, and a signature by the password, by the id for old clients, or none.
 func TestAnswers(t *testing.T) {
 	id := [16]byte([]byte("0123456789abcdef"))
-	for _, a := range []answerer{{version: 4, id: id}, {version: 5, id: id}, {version: 6, id: id}, {version: 8, id: id}, {version: 9, id: id}, {version: 12, id: id, password: "secret"}, {version: 7, id: id, password: "secret"}, {version: 30, id: id}, {version: 2, id: id}} {
+	for _, a := range []answerer{{version: 4, id: id}, {version: 5, id: id}, {version: 6, id: id}, {version: 8, id: id},
+		{version: 9, id: id}, {version: 12, id: id, password: "secret"}, {version: 7, id: id, password: "secret"},
+		{version: 30, id: id}, {version: 2, id: id}} {
 		totals := []Total{{1, 2}, {Many, NoValue}}
 		for op, make := range map[Op]func(dst []byte) []byte{
-			OK: func(dst []byte) []byte { return a.ok(dst, 7, strings.Repeat("b", 99)) }, Error: func(dst []byte) []byte { return a.error(dst, 7, strings.Repeat("e", 200)) },
+			OK: func(dst []byte) []byte { return a.ok(dst, 7, strings.Repeat("b", 99)) }, Error: func(dst []byte) []byte {
+				return a.error(dst, 7, strings.Repeat("e", 200))
+			},
 			Answer: func(dst []byte) []byte { return a.answer(dst, 7, totals) },
 		} {
 			dst := make([]byte("before"))
 			b := dst[6:]
-			if string(dst[:6]) != "before" || int(binary.BigEndian.Uint16(b)) != len(b) || b[2] != min(a.version, MaxVersion) || Op(b[3]) != op || binary.BigEndian.Uint32(b[4:]) != 7 || string(b[8:24]) != string(id[:]) {
+			if string(dst[:6]) != "before" || int(binary.BigEndian.Uint16(b)) != len(b) || b[2] != min(a.version, MaxVersion) ||
+				Op(b[3]) != op || binary.BigEndian.Uint32(b[4:]) != 7 || string(b[8:24]) != string(id[:]) {
 				t.Errorf("version %d, %s: header %x", a.version, op, b[:24])
 			}
 			unsigned, sum := b[:len(b)-16], [16]byte(b[len(b)-16:])
@@ -165,17 +194,19 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestInsertHeader: the header comes behind the others, in their line ends, and in place of
-// those of the same brand.
+// TestInsertHeader: the header is inserted after the others, with their line ends, and replaces
+// headers of the same brand.
 func TestInsertHeader(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"A: 1\n\nbody\n", "A: 1\nX: 1\n\t2\n\nbody\n"},
 		{"A: 1\r\n\r\nbody\n", "A: 1\r\nX: 1\r\n\t2\r\n\r\nbody\n"},
-		{"A: 1", "A: 1\nX: 1\n\t2\n"}, {"", "X: 1\n\t2\n"}, {"\nbody", "X: 1\n\t2\n\nbody"}, {"A: 1\n\r\nbody", "A: 1\nX: 1\n\t2\n\r\nbody"},
+		{"A: 1", "A: 1\nX: 1\n\t2\n"}, {"", "X: 1\n\t2\n"}, {"\nbody", "X: 1\n\t2\n\nbody"},
+		{"A: 1\n\r\nbody", "A: 1\nX: 1\n\t2\n\r\nbody"},
 		{"x-dcc-Br-Metrics: a\n\tb\n c\nA: 1\n\n", "A: 1\nX: 1\n\t2\n\n"},
 		{"X-DCC-Br-Metrics: a\nX-DCC-Br-Metrics: b\n\nX-DCC-Br-Metrics: c\n", "X: 1\n\t2\n\nX-DCC-Br-Metrics: c\n"},
 		{"X-DCC-Br2-Metrics: a\nX-DCC-Br-Metric: a\n\n", "X-DCC-Br2-Metrics: a\nX-DCC-Br-Metric: a\nX: 1\n\t2\n\n"},
-		{"A: x-dcc-br-metrics:\n x-dcc-br-metrics:\nX-DCC-br-Metrics:", "A: x-dcc-br-metrics:\n x-dcc-br-metrics:\nX: 1\n\t2\n"},
+		{"A: x-dcc-br-metrics:\n x-dcc-br-metrics:\nX-DCC-br-Metrics:",
+			"A: x-dcc-br-metrics:\n x-dcc-br-metrics:\nX: 1\n\t2\n"},
 		{"X-DCC-br-Metrics", "X-DCC-br-Metrics\nX: 1\n\t2\n"},
 	} {
 		if got := string(insertHeader([]byte(tt.in), "bR", "X: 1\n\t2\n")); got != tt.want {
@@ -184,17 +215,21 @@ func TestInsertHeader(t *testing.T) {
 	}
 }
 
-// TestFolded: lines have 78 columns at most, a tab counting eight, unless a word has more.
+// TestFolded: lines have at most 78 columns, with a tab counted as eight, unless a single word is
+// longer.
 func TestFolded(t *testing.T) {
 	word := func(n int) string { return strings.Repeat("w", n) }
 	for _, tt := range []struct {
 		words []string
 		want  string
 	}{
-		{nil, "\n"}, {[]string{"a"}, "a\n"}, {[]string{"a", "b"}, "a b\n"}, {[]string{word(40), word(37)}, word(40) + " " + word(37) + "\n"},
+		{nil, "\n"}, {[]string{"a"}, "a\n"}, {[]string{"a", "b"}, "a b\n"},
+		{[]string{word(40), word(37)}, word(40) + " " + word(37) + "\n"},
 		{[]string{word(40), word(38)}, word(40) + "\n\t" + word(38) + "\n"}, {[]string{word(90), "a"}, word(90) + "\n\ta\n"},
-		{[]string{word(78), word(60), word(9)}, word(78) + "\n\t" + word(60) + " " + word(9) + "\n"}, {[]string{word(78), word(60), word(10)}, word(78) + "\n\t" + word(60) + "\n\t" + word(10) + "\n"},
-		{[]string{word(70), "abc", "defg"}, word(70) + " abc\n\tdefg\n"}, {[]string{word(70), "abc", "def"}, word(70) + " abc def\n"},
+		{[]string{word(78), word(60), word(9)}, word(78) + "\n\t" + word(60) + " " + word(9) + "\n"},
+		{[]string{word(78), word(60), word(10)}, word(78) + "\n\t" + word(60) + "\n\t" + word(10) + "\n"},
+		{[]string{word(70), "abc", "defg"}, word(70) + " abc\n\tdefg\n"},
+		{[]string{word(70), "abc", "def"}, word(70) + " abc def\n"},
 	} {
 		if got := fold(tt.words); got != tt.want {
 			t.Errorf("%d words: %q, want %q", len(tt.words), got, tt.want)
@@ -202,7 +237,8 @@ func TestFolded(t *testing.T) {
 	}
 	for reason, want := range map[string]string{
 		"": "", "  ": "", "a": "(a)", "a b": "(a b)", "a=b; (c) \\ \"d\"": "(a b c d)", "\x7f\x00ä~!": "(~!)", "x\n": "(x)",
-		strings.Repeat("a", maxReason): "(" + strings.Repeat("a", maxReason) + ")", strings.Repeat("a", maxReason+1): "(" + strings.Repeat("a", maxReason) + ")",
+		strings.Repeat("a", maxReason): "(" + strings.Repeat("a", maxReason) + ")", strings.Repeat("a", maxReason+1): "(" +
+			strings.Repeat("a", maxReason) + ")",
 	} {
 		if got := strings.Join(comment(reason), " "); got != want {
 			t.Errorf("reason %q: %q, want %q", reason, got, want)
@@ -210,18 +246,20 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// TestMetrics: which totals the header shows, and what stands for a body that is not there.
+// TestMetrics: the totals in the header, and the value for a missing body.
 func TestMetrics(t *testing.T) {
 	sum := func(kind digests.Type, n uint32) countedSum {
 		return countedSum{Sum: digests.Sum{Type: kind}, total: Total{Current: n}}
 	}
-	body, fuz1, fuz2, ip := sum(digests.TypeBody, 3), sum(digests.TypeFuz1, Many), sum(digests.TypeFuz2, 0), sum(digests.TypeIP, 0)
+	body, fuz1, fuz2, ip := sum(digests.TypeBody, 3), sum(digests.TypeFuz1, Many), sum(digests.TypeFuz2,
+		0), sum(digests.TypeIP, 0)
 	from := sum(digests.TypeFrom, 4)
 	for want, m := range map[string]metrics{
-		"X-DCC-b-Metrics: h 7; Body=3":                         {sums: []countedSum{body}},
-		"X-DCC-b-Metrics: h 7; bulk Body=3 Fuz1=many Fuz2=0":   {bulk: true, sums: []countedSum{body, fuz1, fuz2}},
-		"X-DCC-b-Metrics: h 7; Body=many":                      {black: true, sums: []countedSum{body}},
-		"X-DCC-b-Metrics: h 7; bulk Body=many (a b)":           {bulk: true, listed: true, reason: "a b", sums: []countedSum{ip, body}},
+		"X-DCC-b-Metrics: h 7; Body=3":                       {sums: []countedSum{body}},
+		"X-DCC-b-Metrics: h 7; bulk Body=3 Fuz1=many Fuz2=0": {bulk: true, sums: []countedSum{body, fuz1, fuz2}},
+		"X-DCC-b-Metrics: h 7; Body=many":                    {black: true, sums: []countedSum{body}},
+		"X-DCC-b-Metrics: h 7; bulk Body=many (a b)": {bulk: true, listed: true,
+			reason: "a b", sums: []countedSum{ip, body}},
 		"X-DCC-b-Metrics: h 7; From=4 Body=0 Fuz1=many Fuz2=0": {sums: []countedSum{ip, from, fuz1, fuz2}},
 		"X-DCC-b-Metrics: h 7; Body=many Fuz2=0":               {listed: true, sums: []countedSum{fuz2}},
 		"X-DCC-b-Metrics: h 7; Body=0":                         {},
@@ -247,7 +285,8 @@ func TestMetrics(t *testing.T) {
 		want []string
 	}{
 		{[]countedSum{body, kept}, []string{"checksum  server\n", "00000000\n", "      12\n"}},
-		{[]countedSum{body, limited, kept}, []string{"checksum  server thold\n", "00000000\n", "      12     5\n", "      12\n"}},
+		{[]countedSum{body, limited, kept}, []string{"checksum  server thold\n", "00000000\n",
+			"      12     5\n", "      12\n"}},
 	} {
 		m := metrics{sums: tt.sums}
 		lines := strings.SplitAfter(m.table("many"), "\n")
@@ -263,15 +302,15 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestIfdLines: a line has a limit, its end included, and what breaks off is
-// no line.
+// TestIfdLines: a line has a limit, its end included, and an unfinished line is not a line.
 func TestIfdLines(t *testing.T) {
 	long := strings.Repeat("x", maxIfdLine-1)
 	for _, tt := range []struct {
 		in, want string
 		ok       bool
 	}{
-		{"a\nb", "a", true}, {"\n", "", true}, {"a\r\r\n", "a", true}, {"a\rb\r\n", "a\rb", true}, {"a", "", false}, {"", "", false}, {long + "\n", long, true}, {long + "x\n", "", false}, {long + "xx\n", "", false},
+		{"a\nb", "a", true}, {"\n", "", true}, {"a\r\r\n", "a", true}, {"a\rb\r\n", "a\rb", true}, {"a", "", false},
+		{"", "", false}, {long + "\n", long, true}, {long + "x\n", "", false}, {long + "xx\n", "", false},
 	} {
 		got, err := readIfdLine(bufio.NewReaderSize(strings.NewReader(tt.in), 2*maxIfdLine))
 		if got != tt.want || (err == nil) != tt.ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
@@ -279,15 +318,19 @@ func TestIfdLines(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if _, err := readIfdLine(bufio.NewReader(io.MultiReader(strings.NewReader("a"), breaking{broken}))); err == nil || errors.Is(err, bulkhead.ErrMalformed) || !errors.Is(err, broken) {
+	if _, err := readIfdLine(bufio.NewReader(io.MultiReader(strings.NewReader("a"), breaking{broken}))); err == nil ||
+		errors.Is(err, bulkhead.ErrMalformed) || !errors.Is(err, broken) {
 		t.Errorf("a connection that breaks: %v", err)
 	}
-	if _, err := readIfdLine(bufio.NewReaderSize(strings.NewReader(strings.Repeat("x", 9000)), maxIfdLine)); !errors.Is(err, bulkhead.ErrMalformed) {
+	if _, err := readIfdLine(bufio.NewReaderSize(strings.NewReader(strings.Repeat("x", 9000)),
+		maxIfdLine)); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("a full buffer: %v", err)
 	}
 	for word, want := range map[string]ifdOptions{
-		"": {}, "header": {header: true}, "CKSUMS": {cksums: true}, "body": {body: true}, "spam": {spam: true}, "query": {query: true}, "spam query": {query: true}, "query spam": {query: true}, "log": {log: true},
-		"grey-off": {greyOff: true}, "no-grey": {greyOff: true}, "grey-query": {greyQuery: true}, "no-reject": {noReject: true}, "rcvd-next rcvd-nxt rcvd-next": {skip: 3}, " body  log ": {body: true, log: true},
+		"": {}, "header": {header: true}, "CKSUMS": {cksums: true}, "body": {body: true}, "spam": {spam: true},
+		"query": {query: true}, "spam query": {query: true}, "query spam": {query: true}, "log": {log: true},
+		"grey-off": {greyOff: true}, "no-grey": {greyOff: true}, "grey-query": {greyQuery: true},
+		"no-reject": {noReject: true}, "rcvd-next rcvd-nxt rcvd-next": {skip: 3}, " body  log ": {body: true, log: true},
 	} {
 		var got ifdOptions
 		if err := got.parse(word); err != nil || got != want {
@@ -301,7 +344,8 @@ func TestIfdLines(t *testing.T) {
 		return readIfdRequest(bufio.NewReaderSize(strings.NewReader(strings.Join(lines, "\n")+"\n"), 2*maxIfdLine))
 	}
 	q, err := read("header", " ::ffff:192.0.2.1 \rhost", "helo", "from@x", "a@x\ruser", "b@x", "", "body")
-	want := &ifdRequest{options: ifdOptions{header: true}, client: netip.MustParseAddr("192.0.2.1"), clientName: "host", helo: "helo", sender: "from@x", recipients: []ifdRecipient{{"a@x", "user"}, {"b@x", ""}}}
+	want := &ifdRequest{options: ifdOptions{header: true}, client: netip.MustParseAddr("192.0.2.1"), clientName: "host",
+		helo: "helo", sender: "from@x", recipients: []ifdRecipient{{"a@x", "user"}, {"b@x", ""}}}
 	if err != nil || !reflect.DeepEqual(q, want) {
 		t.Errorf("%+v, %v", q, err)
 	}
@@ -310,16 +354,19 @@ func TestIfdLines(t *testing.T) {
 			t.Errorf("client %q: %+v, %v", none, q, err)
 		}
 	}
-	for _, lines := range [][]string{{"header"}, {"header", "1.2.3.4", "", ""}, {"header", "1.2.3", "", "", ""}, {"other", "", "", "", ""}, {"header", "", "", "", "a@x"}} {
+	for _, lines := range [][]string{{"header"}, {"header", "1.2.3.4", "", ""}, {"header", "1.2.3", "", "", ""},
+		{"other", "", "", "", ""}, {"header", "", "", "", "a@x"}} {
 		if q, err := read(lines...); !errors.Is(err, bulkhead.ErrMalformed) || q != nil {
 			t.Errorf("%q: %+v, %v", lines, q, err)
 		}
 	}
 	head := []string{"header", "", "", ""}
-	if q, err := read(append(append(slices.Clone(head), slices.Repeat([]string{"a@x"}, maxIfdRecipients)...), "")...); err != nil || len(q.recipients) != maxIfdRecipients {
+	if q, err := read(append(append(slices.Clone(head), slices.Repeat([]string{"a@x"}, maxIfdRecipients)...),
+		"")...); err != nil || len(q.recipients) != maxIfdRecipients {
 		t.Errorf("the most recipients: %v", err)
 	}
-	if _, err := read(append(append(slices.Clone(head), slices.Repeat([]string{"a@x"}, maxIfdRecipients+1)...), "")...); !errors.Is(err, bulkhead.ErrMalformed) {
+	if _, err := read(append(append(slices.Clone(head), slices.Repeat([]string{"a@x"}, maxIfdRecipients+1)...),
+		"")...); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("one more: %v", err)
 	}
 }
@@ -328,19 +375,25 @@ type breaking struct{ err error }
 
 func (f breaking) Read([]byte) (int, error) { return 0, f.err }
 
-// TestReceivedHeaders: Received headers are read, folded ones too, up to the
-// end of the headers and up to a number.
+// TestReceivedHeaders: Received headers, including folded ones, are read up to the end of the
+// headers and up to a maximum number.
 func TestReceivedHeaders(t *testing.T) {
 	const line = "Received: from a ([192.0.2.1]) by b\n"
 	for _, tt := range []struct {
 		message string
 		want    []string // HELO and address
 	}{
-		{"", nil}, {"\n" + line, nil}, {line, []string{"a 192.0.2.1"}}, {strings.TrimSuffix(line, "\n"), []string{"a 192.0.2.1"}}, {line + "\n" + line, []string{"a 192.0.2.1"}}, {line + "\r\n" + line, []string{"a 192.0.2.1"}},
-		{"RECEIVED : from a\n\t([IPv6:2001:db8::1%eth0])\n\tby b\nX: from c [192.0.2.3]\n" + line, []string{"a 2001:db8::1", "a 192.0.2.1"}},
+		{"", nil}, {"\n" + line, nil}, {line, []string{"a 192.0.2.1"}},
+		{strings.TrimSuffix(line, "\n"), []string{"a 192.0.2.1"}}, {line + "\n" + line, []string{"a 192.0.2.1"}},
+		{line + "\r\n" + line, []string{"a 192.0.2.1"}},
+		{"RECEIVED : from a\n\t([IPv6:2001:db8::1%eth0])\n\tby b\nX: from c [192.0.2.3]\n" + line,
+			[]string{"a 2001:db8::1", "a 192.0.2.1"}},
 		{"Received: from [x] [192.0.2.300] [::ffff:192.0.2.2] by b [192.0.2.3]\n", []string{"x 192.0.2.2"}},
-		{"Received: from (x) by b [192.0.2.3]\n", []string{"x invalid IP"}}, {"Received: from x [192.0.2.3\n", []string{"x invalid IP"}}, {"Received: from x [ipv6:] [192.0.2.4]\n", []string{"x 192.0.2.4"}},
-		{"Received: from\n", []string{" invalid IP"}}, {"Received: by b\n", []string{" invalid IP"}}, {"Received: FROM x\n", []string{"x invalid IP"}}, {"Received from x\n", nil},
+		{"Received: from (x) by b [192.0.2.3]\n", []string{"x invalid IP"}},
+		{"Received: from x [192.0.2.3\n", []string{"x invalid IP"}},
+		{"Received: from x [ipv6:] [192.0.2.4]\n", []string{"x 192.0.2.4"}},
+		{"Received: from\n", []string{" invalid IP"}}, {"Received: by b\n", []string{" invalid IP"}},
+		{"Received: FROM x\n", []string{"x invalid IP"}}, {"Received from x\n", nil},
 		{"Received: from x\n [192.0.2.5]\n", []string{"x 192.0.2.5"}},
 	} {
 		var got []string
@@ -358,15 +411,17 @@ func TestReceivedHeaders(t *testing.T) {
 	}
 }
 
-// TestListVerdicts: one entry that says ok, or two that say half, make a message white, and
-// what is white is not black.
+// TestListVerdicts: one "ok" entry, or two "half" entries, make a message white, and a white
+// message is not black.
 func TestListVerdicts(t *testing.T) {
 	for _, tt := range []struct {
 		values       []uint32
 		white, black bool
 	}{
-		{nil, false, false}, {[]uint32{5}, false, false}, {[]uint32{White}, true, false}, {[]uint32{White2}, false, false}, {[]uint32{White2, White2}, true, false}, {[]uint32{Many}, false, true},
-		{[]uint32{Many, White}, true, false}, {[]uint32{Many, White2}, false, true}, {[]uint32{Many, White2, White2}, true, false},
+		{nil, false, false}, {[]uint32{5}, false, false}, {[]uint32{White}, true, false}, {[]uint32{White2}, false, false},
+		{[]uint32{White2, White2}, true, false}, {[]uint32{Many}, false, true},
+		{[]uint32{Many, White}, true, false}, {[]uint32{Many, White2}, false, true},
+		{[]uint32{Many, White2, White2}, true, false},
 	} {
 		var v listVerdict
 		for _, n := range tt.values {
@@ -383,8 +438,10 @@ func TestListVerdicts(t *testing.T) {
 	if f.off || f.noGrey || f.trap || len(f.thresholds) != 2 {
 		t.Errorf("no options: %+v", f)
 	}
-	f.apply(&WhiteOptions{DCC: &no, Grey: &no, Trap: &yes, Thresholds: map[digests.Type]uint32{digests.TypeFuz1: 9, digests.TypeFuz2: 3}})
-	if !f.off || !f.noGrey || !f.trap || !reflect.DeepEqual(f.thresholds, map[digests.Type]uint32{digests.TypeBody: 1, digests.TypeFuz1: 9, digests.TypeFuz2: 3}) || len(shared) != 2 || shared[digests.TypeFuz1] != 2 {
+	f.apply(&WhiteOptions{DCC: &no, Grey: &no, Trap: &yes,
+		Thresholds: map[digests.Type]uint32{digests.TypeFuz1: 9, digests.TypeFuz2: 3}})
+	if !f.off || !f.noGrey || !f.trap || !reflect.DeepEqual(f.thresholds, map[digests.Type]uint32{digests.TypeBody: 1,
+		digests.TypeFuz1: 9, digests.TypeFuz2: 3}) || len(shared) != 2 || shared[digests.TypeFuz1] != 2 {
 		t.Errorf("options: %+v; those of others are %v", f, shared)
 	}
 	f.apply(&WhiteOptions{DCC: &yes, Grey: &yes, Trap: &no})
@@ -393,7 +450,7 @@ func TestListVerdicts(t *testing.T) {
 	}
 }
 
-// TestGathered: reports that wait are counted together, up to a number.
+// TestGathered: waiting reports are counted together, up to a maximum number.
 func TestGathered(t *testing.T) {
 	s := &Server{}
 	batch := func(n int) *reportBatch {
@@ -425,8 +482,8 @@ func TestGathered(t *testing.T) {
 	}
 }
 
-// TestAccountNames: each counter of a checksum has a name of its own, of its type's scheme,
-// and that of its targets is the one that all front doors know it by.
+// TestAccountNames: each counter of a checksum has its own name, of its type's scheme. All front
+// doors know the checksum by the name of its targets' counter.
 func TestAccountNames(t *testing.T) {
 	c := &Checksum{Type: digests.TypeBody, Sum: [16]byte{1, 2, 3}}
 	plain, err := bulkhead.NewSignature(c.Type.Scheme(), c.Sum[:])
@@ -435,7 +492,8 @@ func TestAccountNames(t *testing.T) {
 	}
 	kinds := []ledger.Kind{ledger.Added, ledger.Taken, ledger.Deletes, ledger.AddedSince, ledger.TakenSince}
 	for k, names := range map[account][]string{
-		targets: {"", "d", "e", "n\x07", "N\x07"}, claims: {"s", "D", "e", "u\x07", "U\x07"}, claimsAgain: {"t", "T", "e", "v\x07", "V\x07"},
+		targets: {"", "d", "e", "n\x07", "N\x07"}, claims: {"s", "D", "e", "u\x07", "U\x07"},
+		claimsAgain: {"t", "T", "e", "v\x07", "V\x07"},
 	} {
 		for i, name := range names {
 			want := bulkhead.MustSignature(c.Type.Scheme(), append(slices.Clone(c.Sum[:]), name...))
@@ -514,7 +572,8 @@ func TestRecentTable(t *testing.T) {
 	if table.full() {
 		t.Error("full though it can grow")
 	}
-	for keys, want := range map[int]int{1: recentSmallest, recentSmallest*3/4 - 1: recentSmallest, recentSmallest * 3 / 4: 2 * recentSmallest, 1 << 30: recentLargest} {
+	for keys, want := range map[int]int{1: recentSmallest, recentSmallest*3/4 - 1: recentSmallest,
+		recentSmallest * 3 / 4: 2 * recentSmallest, 1 << 30: recentLargest} {
 		table = recentTable{used: 5}
 		if table.reset(keys); len(table.slots) != want || table.used != 0 {
 			t.Errorf("%d slots for %d keys, want %d", len(table.slots), keys, want)
@@ -522,8 +581,8 @@ func TestRecentTable(t *testing.T) {
 	}
 }
 
-// TestRecentShards: a request is new once in 32 seconds, longer if nothing else came, and one
-// that was given up is new again.
+// TestRecentShards: a request is new once in 32 seconds, or longer if no other request came. A
+// request that was abandoned is new again.
 func TestRecentShards(t *testing.T) {
 	r := new(recent)
 	now := time.Unix(1_800_000_000, 0)

@@ -24,8 +24,8 @@ func (s *stalled) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint
 	return s.Counter.Count(ctx, sigs, n)
 }
 
-// TestMoreReportsThanCanWait: while the disk stands still, reports beyond what may wait
-// get no answer, and are not taken for counted: sent again, every one is counted once.
+// TestMoreReportsThanCanWait: while the disk is stalled, reports beyond the queue's limit get no
+// answer and are not taken for counted. If they are sent again, each is counted once.
 func TestMoreReportsThanCanWait(t *testing.T) {
 	s := goldenServer()
 	s.Writers = 1
@@ -46,7 +46,7 @@ func TestMoreReportsThanCanWait(t *testing.T) {
 		if _, err := c.Write(report(sent, 1)); err != nil {
 			t.Fatal(err)
 		}
-		// Each by itself: the fewer come together, the sooner it is full.
+		// Each is sent by itself: the smaller the batches, the sooner the queue is full.
 		for s.PacketStats().Received.Load() <= int64(sent) && time.Now().Before(full) {
 			time.Sleep(10 * time.Microsecond)
 		}
@@ -55,7 +55,7 @@ func TestMoreReportsThanCanWait(t *testing.T) {
 		t.Fatalf("%d reports wait, limit %d batches", sent, maxQueued)
 	}
 	close(house.goOn)
-	// A client repeats what was not answered.
+	// A client repeats unanswered requests.
 	answered := make(map[uint32]bool)
 	buf := make([]byte, 2048)
 	deadline := time.Now().Add(time.Minute)

@@ -18,7 +18,8 @@ func receivedOf(message []byte) []receivedBy {
 	var all []receivedBy
 	var field []byte
 	finish := func() {
-		if name, value, ok := bytes.Cut(field, []byte(":")); ok && len(all) < maxReceived && strings.EqualFold(string(bytes.TrimSpace(name)), "received") {
+		if name, value, ok := bytes.Cut(field, []byte(":")); ok && len(all) < maxReceived &&
+			strings.EqualFold(string(bytes.TrimSpace(name)), "received") {
 			all = append(all, parseReceived(string(value)))
 		}
 		field = nil

@@ -30,15 +30,15 @@ const (
 	recentLargest  = 1 << 17 // slots of a table
 )
 
-// A recentKey stands for everything that the transmissions of one request have in
-// common: 62 bits of a hash keyed with a secret of the process, so that nobody can make
-// two requests look the same. Its lowest two bits are 0.
+// A recentKey stands for everything that the transmissions of one request have in common: 62 bits
+// of a hash keyed with a secret of the process, so that a client cannot make two requests look the
+// same. Its lowest two bits are 0.
 type recentKey uint64
 
 type recentState uint8
 
 const (
-	recentNew  recentState = iota // or given up
+	recentNew  recentState = iota // or abandoned
 	recentBusy                    // being counted
 	recentDone
 )
@@ -70,7 +70,7 @@ func (r *recent) enter(k recentKey, now time.Time) recentState {
 	if age := now.Sub(s.since); age >= recentTime || s.new.full() {
 		s.old, s.new = s.new, s.old
 		if age >= 2*recentTime {
-			s.old.reset(0) // nothing came for so long
+			s.old.reset(0) // no request came for that long
 		}
 		s.new.reset(s.old.used)
 		s.since = now
@@ -100,8 +100,8 @@ func (r *recent) set(k recentKey, state recentState) {
 	}
 }
 
-// A recentTable is a hash table with linear probing. A slot holds a key with
-// its state in the lowest two bits; 0 is an empty one.
+// A recentTable is a hash table with linear probing. A slot holds a key with its state in the
+// lowest two bits; 0 is an empty slot.
 type recentTable struct {
 	slots []uint64
 	used  int
@@ -112,7 +112,7 @@ func (t *recentTable) full() bool {
 	return len(t.slots) >= recentLargest && t.used >= len(t.slots)*3/4
 }
 
-// reset empties the table, making it large enough for so many keys.
+// reset empties the table and makes it large enough for the given number of keys.
 func (t *recentTable) reset(keys int) {
 	size := recentSmallest
 	for size*3/4 <= keys && size < recentLargest {

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// maxGroup is how many reports are counted together.
+// maxGroup is the largest number of reports that are counted together.
 const maxGroup = 512
 
 // gather adds other waiting batches to b.

@@ -29,8 +29,8 @@ const (
 type Client struct {
 	// Passwords are one or two passwords of 1 to 32 bytes; either is accepted.
 	Passwords []string
-	// Account is the account whose weight this client's spam reports have on the
-	// blocklist; "" means that of an anonymous client at its address.
+	// Account is the account whose weight this client's spam reports have on the blocklist; ""
+	// means the weight of an anonymous client at its address.
 	Account string
 }
 
@@ -50,7 +50,7 @@ type Server struct {
 	// AnonymousFrom lists the networks whose anonymous clients are served; nil
 	// means the machine itself.
 	AnonymousFrom []netip.Prefix
-	// Failures is told of wrong passwords, which the log sums up; nil: nobody is.
+	// Failures is notified of wrong passwords, which the log sums up. nil means no notification.
 	Failures *door.Failures
 	// Blocked lists networks that get no answer.
 	Blocked []netip.Prefix
@@ -59,15 +59,15 @@ type Server struct {
 	// Whitelist returns the checksums that are ok, ok2 or many regardless of counts; nil
 	// means none.
 	Whitelist func() *Whitelist
-	// Rate limits the packets of one client, AnonymousRate also those of one
-	// anonymous client, and AnonymousTotal those of all anonymous clients. None of
-	// them applies to the clients in Exempt.
+	// Rate limits the packets of one client. AnonymousRate also limits the packets of one anonymous
+	// client, and AnonymousTotal the packets of all anonymous clients together. None of them
+	// applies to the clients in Exempt.
 	Rate, AnonymousRate, AnonymousTotal door.Rate
 	Exempt                              []netip.Prefix
 	// Writers is how many groups of reports may be counted at once; 0 means
 	// DefaultWriters. A group is all waiting reports, up to a limit.
 	Writers int
-	// Memory is what datagrams take, see [door.PacketServer]; nil sets no bound.
+	// Memory bounds the memory of datagrams, see [door.PacketServer]; nil sets no bound.
 	Memory *door.Memory
 	Now    func() time.Time // nil means time.Now
 	Log    *slog.Logger     // nil discards
@@ -149,10 +149,10 @@ func checkBrand(brand string) error {
 	return nil
 }
 
-// ServePacket answers the datagrams of pc until Shutdown, then returns
-// door.ErrServerClosed; or until pc fails. It refuses to serve an address that others
-// can reach unless Client or AnonymousFrom say whom to serve. It may be called
-// concurrently, for several sockets; see [door.ListenPackets].
+// ServePacket answers the datagrams of pc until Shutdown, then returns door.ErrServerClosed; or
+// until pc fails. It refuses to serve an address that others can reach unless Client or
+// AnonymousFrom restricts the clients. It may be called concurrently, for several sockets; see
+// [door.ListenPackets].
 func (s *Server) ServePacket(pc net.PacketConn) error {
 	err := s.prepare()
 	if err == nil {

@@ -82,11 +82,13 @@ func rawPacket(version uint8, op Op, sender uint32, id [16]byte, body []byte) []
 
 // The exchange of docs/specs/dcc.md#worked-exchange, generated with a real server and client.
 const (
-	goldenID      = "6d017f00 930a0000"
-	goldenSums    = "0512ca88302d4e6df907fe9ea4be01cd8087 071295507cab8a3ae269f93ddb9fcb4542c5 08125ba8fcc3874bc1ee5bb0114997a231a8 09129a7187297bba41ec3c8947241cc154f7"
-	goldenNOP     = "0028 0c 01 00008001" + goldenID + "02000000 01000000 39fad88bc35ec616b9b4299076c8348e"
-	goldenReport  = "0074 0c 02 00008001" + goldenID + "03000000 01000000 00000001" + goldenSums + "765205552119376bdd721a0d35f8a186"
-	goldenAnswer  = "0048 0c 04 00000065" + goldenID + "03000000 01000000 00000000 01000000 00000001 00000000 00000001 00000000 00000001 00000000 4e787f5dffad3c385a8d57538e9893cd"
+	goldenID     = "6d017f00 930a0000"
+	goldenSums   = "0512ca88302d4e6df907fe9ea4be01cd8087 071295507cab8a3ae269f93ddb9fcb4542c5 08125ba8fcc3874bc1ee5bb0114997a231a8 09129a7187297bba41ec3c8947241cc154f7"
+	goldenNOP    = "0028 0c 01 00008001" + goldenID + "02000000 01000000 39fad88bc35ec616b9b4299076c8348e"
+	goldenReport = "0074 0c 02 00008001" + goldenID + "03000000 01000000 00000001" + goldenSums +
+		"765205552119376bdd721a0d35f8a186"
+	goldenAnswer = "0048 0c 04 00000065" + goldenID +
+		"03000000 01000000 00000000 01000000 00000001 00000000 00000001 00000000 00000001 00000000 4e787f5dffad3c385a8d57538e9893cd"
 	goldenClient  = 32769
 	goldenPasword = "clntpass"
 )
@@ -110,7 +112,8 @@ func TestGoldenExchange(t *testing.T) {
 	c := dialRaw(t, serve(t, goldenServer()))
 	// The document's OK shows the 400 ms of a lone real server; ours says 0, so
 	// that its signature is computed here.
-	wantOK := unhex(t, "006c 0c 06 00000065", goldenID, "02000000 01000000 0c 00 0000 546573744272616e64", strings.Repeat("00", 55))
+	wantOK := unhex(t, "006c 0c 06 00000065", goldenID, "02000000 01000000 0c 00 0000 546573744272616e64",
+		strings.Repeat("00", 55))
 	sum := sign(goldenPasword, wantOK)
 	wantOK = append(wantOK, sum[:]...)
 	if got := exchange(t, c, unhex(t, goldenNOP)); !bytes.Equal(got, wantOK) {
@@ -133,9 +136,10 @@ func TestGoldenExchange(t *testing.T) {
 	}
 }
 
-// TestSignOfTheOK checks our signature against that of the document's OK.
+// TestSignOfTheOK compares our signature with the signature of the document's OK.
 func TestSignOfTheOK(t *testing.T) {
-	ok := unhex(t, "006c 0c 06 00000065", goldenID, "02000000 01000000 0c 00 0190 546573744272616e64", strings.Repeat("00", 55))
+	ok := unhex(t, "006c 0c 06 00000065", goldenID, "02000000 01000000 0c 00 0190 546573744272616e64",
+		strings.Repeat("00", 55))
 	if got, want := sign(goldenPasword, ok), unhex(t, "ed386c48014fe84cd97398b474e3f979"); !bytes.Equal(got[:], want) {
 		t.Errorf("sign = %x, want %x", got, want)
 	}
@@ -173,8 +177,8 @@ func wantTotals(t *testing.T, what string, got []Total, err error, want ...Total
 	}
 }
 
-// TestTotals is the dialogue after docs/specs/dcc.md#worked-exchange, and what
-// follows from docs/specs/dcc.md#answers.
+// TestTotals is the dialogue after docs/specs/dcc.md#worked-exchange, with the consequences of
+// docs/specs/dcc.md#answers.
 func TestTotals(t *testing.T) {
 	house := new(prototest.House)
 	s := goldenServer()
@@ -218,8 +222,7 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestDeleteAfterQuery: a DELETE is read as one, whatever packet was in its
-// memory before.
+// TestDeleteAfterQuery: a DELETE is parsed as a DELETE, whatever packet was in its memory before.
 func TestDeleteAfterQuery(t *testing.T) {
 	ctx, sums := t.Context(), goldenChecksums(t)
 	var p packet
@@ -244,12 +247,13 @@ func TestDeleteAfterQuery(t *testing.T) {
 	}
 }
 
-// TestJudgedElsewhere: what another front door listed is many.
+// TestJudgedElsewhere: a checksum that another front door listed is many.
 func TestJudgedElsewhere(t *testing.T) {
 	house := new(prototest.House)
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), AnonymousID, "")
 	sums := goldenChecksums(t)[1:2]
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{signatureOf(&sums[0])}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{signatureOf(&sums[0])},
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := c.Query(t.Context(), sums)
@@ -260,7 +264,8 @@ func TestReputationTypes(t *testing.T) {
 	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), AnonymousID, "")
 	ip := digests.IPSum(netip.MustParseAddr("192.0.2.7"))
 	body := goldenChecksums(t)[1]
-	got, err := c.Report(t.Context(), 1, false, []Checksum{{digests.TypeIP, ip}, body, {digests.TypeRepTotal, ip}, {digests.TypeRepBulk, ip}})
+	got, err := c.Report(t.Context(), 1, false, []Checksum{{digests.TypeIP, ip}, body, {digests.TypeRepTotal, ip},
+		{digests.TypeRepBulk, ip}})
 	wantTotals(t, "types 10 and 11", got, err, Total{0, NoValue}, Total{1, 0}, Total{0, NoValue}, Total{0, NoValue})
 }
 
@@ -271,7 +276,8 @@ func TestServerWhitelist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Whitelist: func() *Whitelist { return list }}), AnonymousID, "")
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Whitelist: func() *Whitelist { return list }}),
+		AnonymousID, "")
 	ip := Checksum{digests.TypeIP, digests.IPSum(netip.MustParseAddr("192.0.2.77"))}
 	got, err := c.Report(t.Context(), 1, false, append([]Checksum{ip}, sums...))
 	wantTotals(t, "white", got, err, Total{White, White}, Total{Many, Many}, Total{White2, White2}, Total{1, 0})
@@ -333,7 +339,8 @@ func TestVersions(t *testing.T) {
 		if version <= 8 {
 			want = sign5(id, got[:len(got)-signatureSize])
 		}
-		if len(got) != size || got[2] != version || !bytes.Equal(got[8:24], id[:]) || !bytes.Equal(got[len(got)-signatureSize:], want[:]) {
+		if len(got) != size || got[2] != version || !bytes.Equal(got[8:24], id[:]) ||
+			!bytes.Equal(got[len(got)-signatureSize:], want[:]) {
 			t.Errorf("version %d: answer %x", version, got)
 		}
 	}
@@ -382,7 +389,8 @@ func TestAdmin(t *testing.T) {
 func TestFaults(t *testing.T) {
 	c := dial(t, serve(t, &Server{Clearinghouse: &prototest.House{Err: bulkhead.ErrReadOnly}}), AnonymousID, "")
 	sums := goldenChecksums(t)
-	if _, err := c.Report(t.Context(), 1, false, sums); err == nil || !strings.Contains(err.Error(), "temporarily read-only") {
+	if _, err := c.Report(t.Context(), 1, false, sums); err == nil ||
+		!strings.Contains(err.Error(), "temporarily read-only") {
 		t.Errorf("report to a node that takes none: %v", err)
 	}
 	if _, err := c.Query(t.Context(), sums); err == nil {
@@ -403,8 +411,8 @@ func (f *failing) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint
 	return f.Counter.Count(ctx, sigs, n)
 }
 
-// TestFailedReportIsRepeated: a report that could not be counted is counted when its
-// client sends it again, instead of being taken for one under way.
+// TestFailedReportIsRepeated: a report that could not be counted is counted when its client sends
+// it again, and is not taken for one under way.
 func TestFailedReportIsRepeated(t *testing.T) {
 	s := goldenServer()
 	house := &failing{Counter: bulkhead.CounterOf(s.Clearinghouse)}
@@ -420,7 +428,7 @@ func TestFailedReportIsRepeated(t *testing.T) {
 	}
 }
 
-// TestConcurrentReports: every report counts once, whatever came together.
+// TestConcurrentReports: every report counts once, in any combination of batches.
 func TestConcurrentReports(t *testing.T) {
 	house := new(prototest.House)
 	address := serve(t, &Server{Clearinghouse: house})
@@ -464,7 +472,8 @@ func TestRecent(t *testing.T) {
 	}
 	states := []recentState{r.enter(k, now), r.enter(k, now)}
 	r.finish(k)
-	states = append(states, r.enter(k, now.Add(recentTime-1)), r.enter(k, now.Add(recentTime+1)), r.enter(k, now.Add(3*recentTime+2)))
+	states = append(states, r.enter(k, now.Add(recentTime-1)), r.enter(k, now.Add(recentTime+1)),
+		r.enter(k, now.Add(3*recentTime+2)))
 	for i, want := range []recentState{recentNew, recentBusy, recentDone, recentDone, recentNew} {
 		if states[i] != want {
 			t.Errorf("states %v", states)
@@ -477,7 +486,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestRecentAgainstMap holds the table to a map over random requests.
+// TestRecentAgainstMap compares the table with a map over random requests.
 func TestRecentAgainstMap(t *testing.T) {
 	var r recent
 	r.init()
@@ -505,8 +514,7 @@ func TestRecentAgainstMap(t *testing.T) {
 	}
 }
 
-// TestRecentBounded: however many requests come, memory has an end, and the
-// latest are remembered.
+// TestRecentBounded: memory is bounded for any number of requests, and the latest are remembered.
 func TestRecentBounded(t *testing.T) {
 	var r recent
 	r.init()
@@ -524,8 +532,8 @@ func TestRecentBounded(t *testing.T) {
 	}
 }
 
-// FuzzServer throws datagrams at a server: no panic, and at most one answer
-// of a bounded size.
+// FuzzServer sends arbitrary datagrams to a server: no panic, and at most one answer of a bounded
+// size.
 func FuzzServer(f *testing.F) {
 	f.Add(unhex(f, goldenNOP))
 	f.Add(unhex(f, goldenReport))
@@ -558,8 +566,8 @@ func replyTo(t *testing.T, s *Server, data []byte, client string) []byte {
 	return in.Reply
 }
 
-// TestReflection: an answer to an address that nobody vouches for is at most 1.5 times
-// as large as what came from it, but for the one to NOP, whose size the protocol sets.
+// TestReflection: an answer to an unproven address is at most 1.5 times as large as the request,
+// except the answer to NOP, whose size the protocol sets.
 func TestReflection(t *testing.T) {
 	s := goldenServer()
 	s.AnonymousFrom = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
@@ -581,8 +589,10 @@ func TestReflection(t *testing.T) {
 			}
 		}
 	}
-	ask := rawPacket(MaxVersion, Admin, AnonymousID, [16]byte{1}, append(bytes.Clone(date), 0, 0, 4, 0, adminStats, 0, 0, 0))
-	if far, near := replyTo(t, s, ask, stranger), replyTo(t, s, ask, "127.0.0.1:99"); len(far) != len(ask)+len(ask)/2 || len(near) < 200 || !bytes.Equal(far[headerSize:len(far)-signatureSize], near[headerSize:len(far)-signatureSize]) {
+	ask := rawPacket(MaxVersion, Admin, AnonymousID, [16]byte{1},
+		append(bytes.Clone(date), 0, 0, 4, 0, adminStats, 0, 0, 0))
+	if far, near := replyTo(t, s, ask, stranger), replyTo(t, s, ask, "127.0.0.1:99"); len(far) != len(ask)+len(ask)/2 ||
+		len(near) < 200 || !bytes.Equal(far[headerSize:len(far)-signatureSize], near[headerSize:len(far)-signatureSize]) {
 		t.Errorf("statistics: %q to a stranger, %q to this machine", far, near)
 	}
 }

@@ -34,7 +34,7 @@ type Whitelist struct {
 	ranges  []addrRange
 	// Options are the options in the file that affect messages.
 	Options WhiteOptions
-	// Ignored lists the options in the file that have no meaning here.
+	// Ignored lists the options in the file that have no effect here.
 	Ignored []string
 
 	included []whiteSource
@@ -388,7 +388,8 @@ func parseThreshold(kind, text string) (map[digests.Type]uint32, error) {
 		}
 	}
 	if strings.EqualFold(kind, "cmn") {
-		return map[digests.Type]uint32{digests.TypeBody: uint32(n), digests.TypeFuz1: uint32(n), digests.TypeFuz2: uint32(n)}, nil
+		return map[digests.Type]uint32{digests.TypeBody: uint32(n), digests.TypeFuz1: uint32(n),
+			digests.TypeFuz2: uint32(n)}, nil
 	}
 	t, err := parseWhiteType(strings.ToLower(kind))
 	if err != nil {
@@ -406,7 +407,7 @@ func (w *Whitelist) lookup(c *Checksum) (uint32, bool) {
 	return v, ok
 }
 
-// address returns the value of an address: that of the first entry that contains it.
+// address returns the value of an address: the value of the first entry that contains it.
 func (w *Whitelist) address(a netip.Addr) (uint32, bool) {
 	if w == nil || !a.IsValid() {
 		return 0, false

@@ -19,9 +19,9 @@ const whiteFileEvery = 5 * time.Second
 // a file cannot be read, its last list stays and the error is logged. Its methods may be
 // called concurrently.
 type WhiteFiles struct {
-	// Folder holds the files and what they include.
+	// Folder holds the files and the files that they include.
 	Folder fs.FS
-	// Server says that the lists are a server's; see [ReadWhitelist].
+	// Server means that the lists are a server's; see [ReadWhitelist].
 	Server bool
 	Now    func() time.Time // nil means time.Now
 	Log    *slog.Logger     // nil discards
@@ -43,12 +43,13 @@ type whiteSource struct {
 	size    int64
 }
 
-// same reports whether the file is as it was.
+// same reports whether the file is unchanged.
 func (w *whiteSource) same(info fs.FileInfo) bool {
 	return info.ModTime().Equal(w.changed) && info.Size() == w.size
 }
 
-// maxWhiteFiles is how many lists are kept; those of further users are read each time.
+// maxWhiteFiles is the number of lists that are kept; the lists of further users are read each
+// time.
 const maxWhiteFiles = 10_000
 
 // NewWhiteFiles returns the lists of the folder at dir.

@@ -54,7 +54,8 @@ func TestWhiteFilesInclude(t *testing.T) {
 	now := time.Unix(1000, 0)
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), ModTime: now} }
 	folder := fstest.MapFS{
-		"whiteclnt": file("include a\nok from main@example.org\n"), "a": file("include b\n"), "b": file("ok from b1@example.org\n"),
+		"whiteclnt": file("include a\nok from main@example.org\n"), "a": file("include b\n"),
+		"b": file("ok from b1@example.org\n"),
 	}
 	w := &WhiteFiles{Folder: folder, Now: func() time.Time { return now }}
 	has := func(from string) bool {

@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestWhiteLines: each line of a white list, and what is asked of a list with it
-// alone.
+// TestWhiteLines: each line of a white list, with queries to a list of that line alone.
 func TestWhiteLines(t *testing.T) {
 	const hex = "00000001 2 000000ab FFFFFFFF"
 	sum := [16]byte{3: 1, 7: 2, 11: 0xab, 12: 255, 13: 255, 14: 255, 15: 255}
@@ -124,7 +123,7 @@ func TestWhiteAddresses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "more than 65536 addresses") {
 		t.Errorf("a server's block of 65537 addresses: %v", err)
 	}
-	// The first entry that holds an address counts.
+	// The first entry that contains an address applies.
 	w := whitelistOf(t, "ok2 ip 192.0.2.1\nok ip 192.0.2.0/24\n")
 	if v, _ := w.address(netip.MustParseAddr("192.0.2.1")); v != White2 {
 		t.Errorf("%#x, want the first entry's ok2", v)
@@ -201,19 +200,20 @@ func TestWhiteUserNames(t *testing.T) {
 	}
 	folder["whiteclnt"], folder["x/y/whiteclnt"] = folder["x/whiteclnt"], folder["x/whiteclnt"]
 	w := &WhiteFiles{Folder: folder}
-	for name, want := range map[string]bool{longest: true, longest + "u": false, "a.b": true, "...": true, ".": false, "..": false, "": false, "x/y": false, "x/": false, "x\x00": false, "\xff": false, "nobody": false} {
+	for name, want := range map[string]bool{longest: true, longest + "u": false, "a.b": true, "...": true, ".": false,
+		"..": false, "": false, "x/y": false, "x/": false, "x\x00": false, "\xff": false, "nobody": false} {
 		if got := w.User(name) != nil; got != want {
 			t.Errorf("%.20q of %d bytes has a list: %v, want %v", name, len(name), got, want)
 		}
 	}
 }
 
-// closedFS is a folder that nothing can be opened in.
+// closedFS is a folder in which no file can be opened.
 type closedFS struct{}
 
 func (closedFS) Open(name string) (fs.File, error) { return nil, fs.ErrPermission }
 
-// TestWhiteFileErrors: what cannot be read is logged and has no list.
+// TestWhiteFileErrors: an unreadable file is logged and has no list.
 func TestWhiteFileErrors(t *testing.T) {
 	var log strings.Builder
 	w := &WhiteFiles{Folder: closedFS{}, Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -233,7 +233,8 @@ func TestServerWhiteCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Whitelist: func() *Whitelist { return list }}), AnonymousID, "")
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Whitelist: func() *Whitelist { return list }}),
+		AnonymousID, "")
 	got, err := c.Query(t.Context(), []Checksum{{digests.TypeBody, [16]byte{15: 1}}, {digests.TypeFuz1, [16]byte{15: 1}}})
 	wantTotals(t, "of the list", got, err, Total{7, 7}, Total{0, 0})
 }
@@ -245,7 +246,8 @@ func TestBrands(t *testing.T) {
 		"a`": false, "{": false, "@": false, "[": false, "/": false, ":": false, "a b": false,
 	} {
 		err := (&Server{Clearinghouse: new(prototest.House), Brand: brand}).prepare()
-		if ifd := (&Ifd{Clearinghouse: new(prototest.House), Brand: brand}).prepare(); (err == nil) != want || (ifd == nil) != want {
+		if ifd := (&Ifd{Clearinghouse: new(prototest.House), Brand: brand}).prepare(); (err == nil) != want ||
+			(ifd == nil) != want {
 			t.Errorf("%q: %v, %v, want it taken: %v", brand, err, ifd, want)
 		}
 	}
@@ -256,14 +258,14 @@ func TestBrands(t *testing.T) {
 	}
 }
 
-// failingWriter takes nothing.
+// failingWriter fails every write.
 type failingWriter struct{}
 
 var errFull = errors.New("no space left")
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errFull }
 
-// TestGreylistBounds: an embargo ends, and what passed is forgotten, to the second.
+// TestGreylistBounds: embargoes end, and passed triples are forgotten, to the second.
 func TestGreylistBounds(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	triple := GreyTriple([16]byte{1}, [16]byte{2}, [16]byte{3})
@@ -275,9 +277,12 @@ func TestGreylistBounds(t *testing.T) {
 		{"before the embargo ends", []time.Duration{0, 9 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEmbargo}},
 		{"when it ends", []time.Duration{0, 10 * time.Second, 0}, []GreyAnswer{GreyEmbargo, GreyEnded, GreyPass}},
 		{"at the end of the window", []time.Duration{0, 99 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEnded}},
-		{"after the window", []time.Duration{0, 100 * time.Second, 10 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEmbargo, GreyEnded}},
-		{"while it is remembered", []time.Duration{0, 10 * time.Second, 999 * time.Second, 999 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEnded, GreyPass, GreyPass}},
-		{"forgotten", []time.Duration{0, 10 * time.Second, 1000 * time.Second}, []GreyAnswer{GreyEmbargo, GreyEnded, GreyEmbargo}},
+		{"after the window", []time.Duration{0, 100 * time.Second, 10 * time.Second},
+			[]GreyAnswer{GreyEmbargo, GreyEmbargo, GreyEnded}},
+		{"while it is remembered", []time.Duration{0, 10 * time.Second, 999 * time.Second, 999 * time.Second},
+			[]GreyAnswer{GreyEmbargo, GreyEnded, GreyPass, GreyPass}},
+		{"forgotten", []time.Duration{0, 10 * time.Second, 1000 * time.Second},
+			[]GreyAnswer{GreyEmbargo, GreyEnded, GreyEmbargo}},
 	} {
 		g := &Greylist{Embargo: 10 * time.Second, Window: 100 * time.Second, White: 1000 * time.Second}
 		now := start
@@ -291,7 +296,7 @@ func TestGreylistBounds(t *testing.T) {
 	if err := new(Greylist).Save(failingWriter{}); !errors.Is(err, errFull) {
 		t.Errorf("saved where nothing can be written: %v", err)
 	}
-	// Room is made by what has expired, then by embargoes, then by anything.
+	// Expired entries make room first, then embargoes, then any entry.
 	g := &Greylist{Embargo: 10 * time.Second, Window: 100 * time.Second, White: 1000 * time.Second, Entries: 2}
 	ask := func(n byte, after time.Duration) GreyAnswer {
 		return g.Ask(GreyTriple([16]byte{n}, [16]byte{}, [16]byte{}), start.Add(after), false)

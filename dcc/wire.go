@@ -10,7 +10,7 @@ import (
 	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 )
 
-// An Op is the operation of a packet. The values are those of the wire.
+// An Op is the operation of a packet. The values are the protocol's.
 //
 // Source: docs/specs/dcc.md#operations.
 type Op uint8
@@ -33,7 +33,8 @@ const (
 
 // String returns the name of the operation as the specification writes it, or "unknown".
 func (o Op) String() string {
-	names := [...]string{"", "NOP", "REPORT", "QUERY", "ANSWER", "ADMN", "OK", "ERROR", "DELETE", "GREY_REPORT", "GREY_QUERY", "GREY_SPAM", "GREY_WHITE"}
+	names := [...]string{"", "NOP", "REPORT", "QUERY", "ANSWER", "ADMN", "OK", "ERROR", "DELETE", "GREY_REPORT",
+		"GREY_QUERY", "GREY_SPAM", "GREY_WHITE"}
 	if o == 0 || int(o) >= len(names) {
 		return "unknown"
 	}
@@ -152,7 +153,8 @@ func (p *packet) parse(data []byte) error {
 		return p.parseDelete()
 	case Admin:
 		if len(p.body) < adminSize || len(p.body) > adminSize+maxAdminText {
-			return fmt.Errorf("%w: ADMN body of %d bytes, want %d to %d", errDrop, len(p.body), adminSize, adminSize+maxAdminText)
+			return fmt.Errorf("%w: ADMN body of %d bytes, want %d to %d", errDrop, len(p.body),
+				adminSize, adminSize+maxAdminText)
 		}
 	default:
 		return fmt.Errorf("%w: operation %d", errDrop, p.op)

@@ -80,8 +80,8 @@ func (b *baker) check(c *cookie, addr netip.Addr) bool {
 	return good
 }
 
-// sum is the hash of RFC 9018 section 4.4, by HMAC-SHA-256 in place of SipHash:
-// servers agree on the function only where they share one address.
+// sum is the hash of RFC 9018 section 4.4, by HMAC-SHA-256 in place of SipHash: servers need the
+// same function only if they share one address.
 func (b *baker) sum(c *cookie, addr netip.Addr) (sum [8]byte) {
 	h := hmac.New(sha256.New, b.secret[:])
 	h.Write(c.client[:])

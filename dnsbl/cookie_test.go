@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// stranger is a client whose address nothing proves.
+// stranger is a client without proof of its address.
 var stranger = netip.MustParseAddr("198.51.100.7")
 
 // withCookie adds an OPT record with a COOKIE option to a query.
@@ -38,18 +38,22 @@ func cookieOf(t *testing.T, out []byte) (dnsmessage.Message, []byte) {
 	return m, nil
 }
 
-// TestReflection: whatever a query, an answer over UDP to an address that nothing
-// proves is at most 1.5 times as large, and what is listed is told nevertheless.
+// TestReflection: for any query, an answer over UDP to an unproven address is at most 1.5 times as
+// large as the query, and listed names are still answered.
 func TestReflection(t *testing.T) {
 	s := newServer(t)
-	names := []string{"evil.example.bl.example.com.", "good.example.bl.example.com.", "x.bl.example.com.", "bl.example.com.",
-		"7.2.0.192.ip.bl.example.com.", "1.2.0.192.ip.bl.example.com.", "192.ip.bl.example.com.", "test.bl.example.com.", "example.net.", "."}
+	names := []string{"evil.example.bl.example.com.", "good.example.bl.example.com.",
+		"x.bl.example.com.", "bl.example.com.",
+		"7.2.0.192.ip.bl.example.com.", "1.2.0.192.ip.bl.example.com.", "192.ip.bl.example.com.",
+		"test.bl.example.com.", "example.net.", "."}
 	largest := 0.0
 	for _, name := range names {
-		for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeTXT, dnsmessage.TypeSOA, dnsmessage.TypeNS, dnsmessage.TypeALL, dnsmessage.TypeMX} {
+		for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeTXT, dnsmessage.TypeSOA, dnsmessage.TypeNS,
+			dnsmessage.TypeALL, dnsmessage.TypeMX} {
 			for _, msg := range [][]byte{
 				pack(t, name, kind, 0), pack(t, name, kind, 4096), pack(t, name, kind, 4096)[:20],
-				withCookie(pack(t, name, kind, 0), []byte("8 bytes.")), withCookie(pack(t, name, kind, 0), []byte("8 bytes, and what is not ours ")),
+				withCookie(pack(t, name, kind, 0), []byte("8 bytes.")),
+				withCookie(pack(t, name, kind, 0), []byte("8 bytes, and what is not ours ")),
 				withCookie(pack(t, name, kind, 0), []byte("short")),
 			} {
 				out := s.answer(nil, msg, stranger, maxUDP)
@@ -69,10 +73,12 @@ func TestReflection(t *testing.T) {
 	if len(m.Answers) != 1 || m.Truncated {
 		t.Errorf("a hit: %+v", m)
 	}
-	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[1], dnsmessage.TypeA, 0), stranger, maxUDP)); m.RCode != dnsmessage.RCodeNameError || m.Truncated {
+	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[1], dnsmessage.TypeA, 0), stranger,
+		maxUDP)); m.RCode != dnsmessage.RCodeNameError || m.Truncated {
 		t.Errorf("a miss: %+v", m)
 	}
-	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[0], dnsmessage.TypeTXT, 0), stranger, maxUDP)); len(m.Answers) != 0 || !m.Truncated {
+	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[0], dnsmessage.TypeTXT, 0), stranger,
+		maxUDP)); len(m.Answers) != 0 || !m.Truncated {
 		t.Errorf("a reason: %+v", m)
 	}
 	if m, _ = cookieOf(t, s.answer(nil, pack(t, names[0], dnsmessage.TypeTXT, 0), stranger, maxTCP)); len(m.Answers) != 1 {
@@ -80,14 +86,14 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// TestCookies: a client that returns the cookie sent to its address is told
-// everything, but nobody else is, nor the same client much later or by another
-// server.
+// TestCookies: a client that returns the cookie sent to its address gets the whole answer. Other
+// clients do not, nor does the same client much later or from another server.
 func TestCookies(t *testing.T) {
 	s := newServer(t)
 	reason := pack(t, "evil.example.bl.example.com.", dnsmessage.TypeTXT, 0)
 	m, sent := cookieOf(t, s.answer(nil, withCookie(reason, []byte("client 1")), stranger, maxUDP))
-	if len(m.Answers) != 0 || !m.Truncated || len(sent) != clientCookieSize+serverCookieSize || string(sent[:8]) != "client 1" {
+	if len(m.Answers) != 0 || !m.Truncated || len(sent) != clientCookieSize+serverCookieSize ||
+		string(sent[:8]) != "client 1" {
 		t.Fatalf("first answer %+v, cookie %q", m, sent)
 	}
 	changed := func(at int) []byte {
@@ -125,20 +131,22 @@ func TestCookies(t *testing.T) {
 		}
 	}
 	for _, wrong := range []int{0, 7, 9, 15, 41} {
-		if m, _ := cookieOf(t, s.answer(nil, withCookie(reason, make([]byte, wrong)), stranger, maxTCP)); m.RCode != dnsmessage.RCodeFormatError {
+		if m, _ := cookieOf(t, s.answer(nil, withCookie(reason, make([]byte, wrong)), stranger,
+			maxTCP)); m.RCode != dnsmessage.RCodeFormatError {
 			t.Errorf("cookie of %d bytes: %v", wrong, m.RCode)
 		}
 	}
 }
 
-// TestCookieAge: a cookie is replaced after half an hour and good for one.
+// TestCookieAge: a cookie is replaced after half an hour and valid for an hour.
 func TestCookieAge(t *testing.T) {
 	b := newBaker()
 	for _, tt := range []struct {
 		age   time.Duration
 		good  bool
 		fresh bool
-	}{{0, true, false}, {29 * time.Minute, true, false}, {31 * time.Minute, true, true}, {59 * time.Minute, true, true}, {61 * time.Minute, false, true},
+	}{{0, true, false}, {29 * time.Minute, true, false}, {31 * time.Minute, true, true}, {59 * time.Minute, true, true},
+		{61 * time.Minute, false, true},
 		{-4 * time.Minute, true, false}, {-6 * time.Minute, false, true}} {
 		var c cookie
 		c.read([]byte("client 1"))
@@ -158,7 +166,8 @@ func TestCookieAge(t *testing.T) {
 // the others get nothing; a client with a cookie, or an exempt one, is not limited.
 func TestUnproven(t *testing.T) {
 	s := newFreshServer(t)
-	s.Unproven, s.Exempt = door.Rate{PerSecond: 1e-6, Burst: 4}, []netip.Prefix{netip.PrefixFrom(stranger.Next().Next(), 32)}
+	s.Unproven, s.Exempt = door.Rate{PerSecond: 1e-6, Burst: 4}, []netip.Prefix{netip.PrefixFrom(stranger.Next().Next(),
+		32)}
 	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}

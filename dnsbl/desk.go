@@ -91,8 +91,8 @@ func (d *desk) reply(s *Server, q *query) reply {
 	case class != dnsmessage.ClassINET && class != dnsmessage.ClassANY, kind == dnsmessage.TypeAXFR, kind == typeIXFR:
 		return d.refuse()
 	}
-	// Copies for each query would let garbage grow to the size of a list before it is
-	// collected. Nobody keeps the name longer than q.
+	// Copies for each query would let garbage grow to the size of a list before it is collected. No
+	// caller keeps the name longer than q.
 	z, labels := s.find(unsafe.String(unsafe.SliceData(q.name), len(q.name)))
 	switch {
 	case z == nil:

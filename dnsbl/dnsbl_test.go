@@ -48,7 +48,8 @@ func newServer(t testing.TB) *Server {
 	}}
 	s := &Server{Zones: []Zone{
 		{Name: "bl.example.com", Form: Domains, List: list},
-		{Name: "IP.bl.example.com.", Form: Addresses, List: list, Code: netip.MustParseAddr("127.0.0.9"), Host: "ns.example.net"},
+		{Name: "IP.bl.example.com.", Form: Addresses, List: list, Code: netip.MustParseAddr("127.0.0.9"),
+			Host: "ns.example.net"},
 		{Name: "hash.bl.example.com", Form: Hashes, List: list, TTL: time.Hour},
 	}}
 	if err := s.Prepare(); err != nil {
@@ -96,9 +97,10 @@ func TestAnswers(t *testing.T) {
 	v6 := "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2"
 	b32 := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(ann[:]))
 	const (
-		A, TXT, SOA, NS, AAAA, MX = dnsmessage.TypeA, dnsmessage.TypeTXT, dnsmessage.TypeSOA, dnsmessage.TypeNS, dnsmessage.TypeAAAA, dnsmessage.TypeMX
-		ANY, AXFR                 = dnsmessage.TypeALL, dnsmessage.TypeAXFR
-		reason                    = "seen in spam (list x of 2026-03-04, expected error 1.0e-06)"
+		A, TXT, SOA, NS, AAAA, MX = dnsmessage.TypeA, dnsmessage.TypeTXT, dnsmessage.TypeSOA, dnsmessage.TypeNS,
+			dnsmessage.TypeAAAA, dnsmessage.TypeMX
+		ANY, AXFR = dnsmessage.TypeALL, dnsmessage.TypeAXFR
+		reason    = "seen in spam (list x of 2026-03-04, expected error 1.0e-06)"
 	)
 	const (
 		nodata  = "no data"
@@ -173,7 +175,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// describe says what an answer means, and checks the rules for negative ones.
+// describe returns the meaning of an answer, and checks the rules for negative answers.
 func describe(t *testing.T, m dnsmessage.Message) string {
 	t.Helper()
 	if len(m.Answers) == 0 && m.RCode != dnsmessage.RCodeRefused {
@@ -183,7 +185,8 @@ func describe(t *testing.T, m dnsmessage.Message) string {
 		soa, ok := m.Authorities[0].Body.(*dnsmessage.SOAResource)
 		zone := m.Authorities[0].Header.Name.String()
 		if !ok || !strings.HasSuffix(strings.ToLower(m.Questions[0].Name.String()), strings.ToLower(zone)) ||
-			soa.Serial != 1_800_000_000 || soa.MinTTL != m.Authorities[0].Header.TTL || !strings.EqualFold(soa.MBox.String(), "hostmaster."+zone) {
+			soa.Serial != 1_800_000_000 || soa.MinTTL != m.Authorities[0].Header.TTL ||
+			!strings.EqualFold(soa.MBox.String(), "hostmaster."+zone) {
 			return fmt.Sprintf("negative answer with %+v", m.Authorities[0])
 		}
 	}
@@ -214,8 +217,8 @@ func describe(t *testing.T, m dnsmessage.Message) string {
 	return "unknown"
 }
 
-// TestUnknownList: while nothing is known of a list, nobody is told that a name is listed
-// or not, nor anything about the zone; other zones answer.
+// TestUnknownList: while the content of a list is unknown, no answer reveals whether a name is
+// listed, or anything about the zone. Other zones answer.
 func TestUnknownList(t *testing.T) {
 	s := newServer(t)
 	known := false
@@ -229,11 +232,13 @@ func TestUnknownList(t *testing.T) {
 		for _, name := range names {
 			for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeTXT, dnsmessage.TypeSOA} {
 				m := ask(t, s, pack(t, name+zones[0].Name+".", kind, 0))
-				if failed := m.RCode == dnsmessage.RCodeServerFailure; failed == known || failed && len(m.Answers)+len(m.Authorities) > 0 {
+				if failed := m.RCode == dnsmessage.RCodeServerFailure; failed == known || failed &&
+					len(m.Answers)+len(m.Authorities) > 0 {
 					t.Errorf("known %v: %s of %q is answered %s", known, kind, name, describe(t, m))
 				}
 			}
-			if m := ask(t, s, pack(t, name+"IP.bl.example.com.", dnsmessage.TypeA, 0)); m.RCode == dnsmessage.RCodeServerFailure {
+			if m := ask(t, s, pack(t, name+"IP.bl.example.com.", dnsmessage.TypeA,
+				0)); m.RCode == dnsmessage.RCodeServerFailure {
 				t.Errorf("another zone: %s", describe(t, m))
 			}
 		}
@@ -288,7 +293,8 @@ func TestBrokenQueries(t *testing.T) {
 	}
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 3) + strings.Repeat("b", 45) + ".bl.example.com."
 	z := *s.zones.Load()
-	z[len(z)-1].List = set{reason: strings.Repeat("r", 400), names: map[string]bool{strings.TrimSuffix(long, ".bl.example.com."): true}}
+	z[len(z)-1].List = set{reason: strings.Repeat("r", 400),
+		names: map[string]bool{strings.TrimSuffix(long, ".bl.example.com."): true}}
 	if m := ask(t, s, pack(t, long, dnsmessage.TypeTXT, 0)); !m.Truncated || len(m.Answers) != 0 {
 		t.Errorf("answer too long for UDP: truncated %v, %d answers", m.Truncated, len(m.Answers))
 	}
@@ -348,7 +354,8 @@ func TestNoGarbage(t *testing.T) {
 	}
 	d, out := new(desk), make([]byte, 0, maxUDP)
 	for _, name := range []string{
-		"evil.example.bl.example.com.", "good.example.bl.example.com.", "a-name-that-does-not-fit-on-the-stack.example.bl.example.com.",
+		"evil.example.bl.example.com.", "good.example.bl.example.com.",
+		"a-name-that-does-not-fit-on-the-stack.example.bl.example.com.",
 		"7.2.0.192.ip.none.example.", "b.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip.none.example.",
 		"0123456789abcdef0123456789abcdef.hash.bl.example.com.", "example.org.",
 	} {
@@ -361,8 +368,8 @@ func TestNoGarbage(t *testing.T) {
 	}
 }
 
-// FuzzAnswer wants an answer that can be read, or none, and the same reading of
-// the question.
+// FuzzAnswer: an answer can be parsed, or there is none, and its question is parsed in the same
+// way.
 func FuzzAnswer(f *testing.F) {
 	s := newServer(f)
 	for _, name := range []string{"evil.example.bl.example.com.", "7.2.0.192.ip.bl.example.com.", ".", "x."} {
@@ -394,7 +401,8 @@ func FuzzAnswer(f *testing.F) {
 				t.Fatalf("% x: answer % x: %v", msg, out, err)
 			}
 			var p dnsmessage.Parser
-			if _, err := p.Start(msg); err != nil || m.RCode == dnsmessage.RCodeFormatError || m.RCode == dnsmessage.RCodeNotImplemented {
+			if _, err := p.Start(msg); err != nil || m.RCode == dnsmessage.RCodeFormatError ||
+				m.RCode == dnsmessage.RCodeNotImplemented {
 				continue
 			}
 			q, err := p.Question()
@@ -481,7 +489,8 @@ func TestTransports(t *testing.T) {
 
 func BenchmarkAnswer(b *testing.B) {
 	s := newServer(b)
-	for _, name := range []string{"evil.example.bl.example.com.", "good.example.bl.example.com.", "8.2.0.192.ip.bl.example.com."} {
+	for _, name := range []string{"evil.example.bl.example.com.", "good.example.bl.example.com.",
+		"8.2.0.192.ip.bl.example.com."} {
 		b.Run(name, func(b *testing.B) {
 			msg := pack(b, name, dnsmessage.TypeA, 1232)
 			var out []byte

@@ -44,7 +44,7 @@ func Example() {
 	// door: server closed
 }
 
-// ask does what a resolver does.
+// ask queries the server as a resolver does.
 func ask(address, name string) string {
 	query := dnsmessage.Message{Questions: []dnsmessage.Question{{
 		Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET,

@@ -37,10 +37,10 @@ const (
 	anOPT   = "\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00"      // of 1232 bytes
 	namedOP = "\x01x\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00" // the same, not of the root
 	other   = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x01\x00"  // a TXT record
-	cut     = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x09\x00"  // which says that it is longer
+	cut     = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x09\x00"  // with a length beyond its end
 )
 
-// TestStats: each query counts as what it was answered with.
+// TestStats: each query is counted by the kind of its answer.
 func TestStats(t *testing.T) {
 	type stats struct{ queries, hits, misses, refused, broken int64 }
 	const in = dnsmessage.ClassINET
@@ -58,7 +58,8 @@ func TestStats(t *testing.T) {
 		{"listed, any class", question(dnsmessage.ClassANY, dnsmessage.TypeA, listed...), stats{queries: 1, hits: 1}},
 		{"reason", question(in, dnsmessage.TypeTXT, listed...), stats{queries: 1, hits: 1}},
 		{"another type", question(in, dnsmessage.TypeMX, listed...), stats{queries: 1}},
-		{"not listed", question(in, dnsmessage.TypeA, "good", "example", "bl", "example", "com"), stats{queries: 1, misses: 1}},
+		{"not listed", question(in, dnsmessage.TypeA, "good", "example", "bl", "example", "com"),
+			stats{queries: 1, misses: 1}},
 		{"apex", question(in, dnsmessage.TypeSOA, "bl", "example", "com"), stats{queries: 1}},
 		{"elsewhere", question(in, dnsmessage.TypeA, "example", "net"), stats{queries: 1, refused: 1}},
 		{"transfer", question(in, dnsmessage.TypeAXFR, "bl", "example", "com"), stats{queries: 1, refused: 1}},
@@ -81,8 +82,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestAdditional: one OPT record counts, of the root; others are passed over, up to
-// a bound.
+// TestAdditional: one OPT record of the root counts; other records are skipped, up to a bound.
 func TestAdditional(t *testing.T) {
 	s := newServer(t)
 	ask := question(dnsmessage.ClassINET, dnsmessage.TypeA, "evil", "example", "bl", "example", "com")
@@ -113,7 +113,8 @@ func TestAdditional(t *testing.T) {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		if m.RCode != tt.want || (len(m.Answers) == 1) != (tt.want == 0) || (len(m.Additionals) == 1) != tt.wantEDNS {
-			t.Errorf("%s: %v with %d answers, %d additional records; want %v, EDNS %v", tt.name, m.RCode, len(m.Answers), len(m.Additionals), tt.want, tt.wantEDNS)
+			t.Errorf("%s: %v with %d answers, %d additional records; want %v, EDNS %v", tt.name, m.RCode, len(m.Answers),
+				len(m.Additionals), tt.want, tt.wantEDNS)
 		}
 		for _, r := range m.Additionals {
 			if r.Header.Type != dnsmessage.TypeOPT || r.Header.Class != maxUDP || r.Header.TTL != 0 {
@@ -136,7 +137,8 @@ func TestSections(t *testing.T) {
 		"no OPT that counts": func(msg []byte) []byte { msg[11] = 1; return msg },
 	} {
 		var m dnsmessage.Message
-		if err := m.Unpack(s.answer(nil, change(slices.Clone(ask)), local, maxUDP)); err != nil || m.RCode != dnsmessage.RCodeFormatError || len(m.Answers) > 0 {
+		if err := m.Unpack(s.answer(nil, change(slices.Clone(ask)), local, maxUDP)); err != nil ||
+			m.RCode != dnsmessage.RCodeFormatError || len(m.Answers) > 0 {
 			t.Errorf("%s: %v with %d answers, %v; want FORMERR", name, m.RCode, len(m.Answers), err)
 		}
 	}
@@ -146,7 +148,8 @@ func TestSections(t *testing.T) {
 func TestSizes(t *testing.T) {
 	labels := []string{strings.Repeat("a", 60), strings.Repeat("b", 60), "evil", "example"}
 	name := strings.Join(labels, ".")
-	s := &Server{Zones: []Zone{{Name: "bl.example", Form: Domains, List: set{reason: strings.Repeat("r", 300), names: map[string]bool{name: true}}}}}
+	s := &Server{Zones: []Zone{{Name: "bl.example", Form: Domains, List: set{reason: strings.Repeat("r", 300),
+		names: map[string]bool{name: true}}}}}
 	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +167,7 @@ func TestSizes(t *testing.T) {
 		name string
 		msg  []byte
 		tcp  bool
-		want bool // that it is whole
+		want bool // whether the answer is whole
 	}{
 		{"no EDNS", ask, false, false},
 		{"no EDNS, TCP", ask, true, true},
@@ -186,9 +189,9 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s: truncated %v with %d answers, want whole: %v", tt.name, m.Truncated, len(m.Answers), tt.want)
 		}
 	}
-	// A client that names less than 512 bytes gets as much all the same (RFC 6891
-	// section 6.2.3).
-	short := &Server{Zones: []Zone{{Name: "bl.example", Form: Domains, List: set{reason: strings.Repeat("r", 255), names: map[string]bool{"zip": true}}}}}
+	// A client that names less than 512 bytes still gets up to 512 (RFC 6891 section 6.2.3).
+	short := &Server{Zones: []Zone{{Name: "bl.example", Form: Domains, List: set{reason: strings.Repeat("r", 255),
+		names: map[string]bool{"zip": true}}}}}
 	if err := short.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -198,26 +201,29 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestLetters: letters are compared without their case, what borders on them is not,
-// and bytes outside printable ASCII are in no list.
+// TestLetters: letters are compared without case, the characters next to them are not, and no list
+// has bytes outside printable ASCII.
 func TestLetters(t *testing.T) {
-	names := map[string]bool{"az!~.example": true, "@[`{.example": true, "a b.example": true, "a\x7f.example": true, "a\x00.example": true}
+	names := map[string]bool{"az!~.example": true, "@[`{.example": true, "a b.example": true,
+		"a\x7f.example": true, "a\x00.example": true}
 	s := &Server{Zones: []Zone{{Name: "bl.example", Form: Domains, List: set{names: names}}}}
 	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}
 	for label, want := range map[string]dnsmessage.RCode{
 		"az!~": 0, "AZ!~": 0, "@[`{": 0,
-		"`{`{": dnsmessage.RCodeNameError, "a b": dnsmessage.RCodeNameError, "a\x7f": dnsmessage.RCodeNameError, "a\x00": dnsmessage.RCodeNameError,
+		"`{`{": dnsmessage.RCodeNameError, "a b": dnsmessage.RCodeNameError, "a\x7f": dnsmessage.RCodeNameError,
+		"a\x00": dnsmessage.RCodeNameError,
 	} {
 		var m dnsmessage.Message
-		if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, label, "example", "bl", "example"), local, maxUDP)); err != nil || m.RCode != want {
+		if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, label, "example", "bl", "example"),
+			local, maxUDP)); err != nil || m.RCode != want {
 			t.Errorf("%q: %v, %v, want %v", label, m.RCode, err, want)
 		}
 	}
 }
 
-// everything is a list that has whatever can be asked for.
+// everything is a list that has every entry.
 type everything struct{ set }
 
 func (everything) HasDomain(string) bool   { return true }
@@ -227,7 +233,8 @@ func (everything) HasDigest(string) bool   { return true }
 // TestNoSuchName: a name that is neither an address nor a hash does not exist,
 // whatever the list says.
 func TestNoSuchName(t *testing.T) {
-	s := &Server{Zones: []Zone{{Name: "ip.example", Form: Addresses, List: everything{}}, {Name: "hash.example", Form: Hashes, List: everything{}}}}
+	s := &Server{Zones: []Zone{{Name: "ip.example", Form: Addresses, List: everything{}},
+		{Name: "hash.example", Form: Hashes, List: everything{}}}}
 	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -240,24 +247,31 @@ func TestNoSuchName(t *testing.T) {
 		labels []string
 		want   string
 	}{
-		{"ip", nibbles, "hit"}, {"ip", with("f", nibbles[1:]...), "hit"}, {"ip", nibbles[:31], "no data"}, {"ip", nibbles[:5], "no data"},
+		{"ip", nibbles, "hit"}, {"ip", with("f", nibbles[1:]...), "hit"}, {"ip", nibbles[:31], "no data"},
+		{"ip", nibbles[:5], "no data"},
 		{"ip", with("1", nibbles...), "no name"}, {"ip", with("g", nibbles[1:]...), "no name"},
 		{"ip", with("01", nibbles[1:]...), "no name"}, {"ip", with("1x", nibbles[1:]...), "no name"},
-		{"ip", []string{"0", "0", "0", "0"}, "hit"}, {"ip", []string{"255", "10", "100", "1"}, "hit"}, {"ip", []string{"a"}, "no data"},
-		{"ip", []string{"256", "1", "1", "1"}, "no name"}, {"ip", []string{"00", "1", "1", "1"}, "no name"}, {"ip", []string{"10", "1"}, "no data"},
+		{"ip", []string{"0", "0", "0", "0"}, "hit"}, {"ip", []string{"255", "10", "100", "1"}, "hit"},
+		{"ip", []string{"a"}, "no data"},
+		{"ip", []string{"256", "1", "1", "1"}, "no name"}, {"ip", []string{"00", "1", "1", "1"}, "no name"},
+		{"ip", []string{"10", "1"}, "no data"},
 		{"ip", []string{"2", "0", "0", "127"}, "hit"}, {"ip", []string{"1", "0", "0", "127"}, "no name"},
-		{"hash", []string{sum}, "hit"}, {"hash", []string{sum[:32]}, "hit"}, {"hash", []string{sum[:39]}, "no name"}, {"hash", []string{sum, "0"}, "no name"},
-		{"hash", []string{"09af" + sum[4:]}, "hit"}, {"hash", []string{"/" + sum[1:]}, "no name"}, {"hash", []string{":" + sum[1:]}, "no name"},
+		{"hash", []string{sum}, "hit"}, {"hash", []string{sum[:32]}, "hit"}, {"hash", []string{sum[:39]}, "no name"},
+		{"hash", []string{sum, "0"}, "no name"},
+		{"hash", []string{"09af" + sum[4:]}, "hit"}, {"hash", []string{"/" + sum[1:]}, "no name"},
+		{"hash", []string{":" + sum[1:]}, "no name"},
 		{"hash", []string{"`" + sum[1:]}, "no name"}, {"hash", []string{"g" + sum[1:]}, "no name"},
 		{"hash", []string{b32}, "hit"}, {"hash", []string{b32[1:]}, "no name"},
-		// Of the last digit four bits are beyond the 256 that a SHA-256 has, in both
-		// alphabets; the digits 0 and 8 are in one each, 0 at the end in neither.
-		{"hash", []string{b32[1:] + "8"}, "no name"}, {"hash", []string{b32[1:] + "0"}, "no name"}, {"hash", []string{"8" + b32[1:]}, "hit"},
+		// In both alphabets, four bits of the last digit are beyond the 256 bits of a SHA-256. The
+		// digits 0 and 8 are in one alphabet each, 0 at the end in neither.
+		{"hash", []string{b32[1:] + "8"}, "no name"}, {"hash", []string{b32[1:] + "0"}, "no name"},
+		{"hash", []string{"8" + b32[1:]}, "hit"},
 		{"hash", []string{"0" + b32[1:]}, "no name"}, {"hash", []string{"l" + strings.Repeat("a", 51)}, "hit"},
 		{"hash", []string{"test"}, "hit"}, {"hash", []string{"tesu"}, "no name"},
 	} {
 		var m dnsmessage.Message
-		if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, append(tt.labels, tt.zone, "example")...), local, maxUDP)); err != nil {
+		if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA,
+			append(tt.labels, tt.zone, "example")...), local, maxUDP)); err != nil {
 			t.Fatal(err)
 		}
 		got := "hit"
@@ -276,7 +290,8 @@ func TestNoSuchName(t *testing.T) {
 // TestHashOfRspamd: the digits of rspamd's Base32 are read to the same bytes.
 func TestHashOfRspamd(t *testing.T) {
 	want := sha("mallory@example.org")
-	s := &Server{Zones: []Zone{{Name: "hash.example", Form: Hashes, List: set{names: map[string]bool{hex.EncodeToString(want[:]): true}}}}}
+	s := &Server{Zones: []Zone{{Name: "hash.example", Form: Hashes,
+		List: set{names: map[string]bool{hex.EncodeToString(want[:]): true}}}}}
 	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +300,8 @@ func TestHashOfRspamd(t *testing.T) {
 		for _, digit := range "yb9" {
 			asked := label[:at] + string(digit) + label[at+1:]
 			var m dnsmessage.Message
-			if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, asked, "hash", "example"), local, maxUDP)); err != nil {
+			if err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, dnsmessage.TypeA, asked, "hash", "example"), local,
+				maxUDP)); err != nil {
 				t.Fatal(err)
 			}
 			if got := m.RCode == dnsmessage.RCodeSuccess; got != (asked == label) {
@@ -295,9 +311,10 @@ func TestHashOfRspamd(t *testing.T) {
 	}
 }
 
-// TestRecords: the records of a zone hold what it was given.
+// TestRecords: the records of a zone hold the fields of the Zone.
 func TestRecords(t *testing.T) {
-	s := &Server{Zones: []Zone{{Name: ".BL.example.", Form: Domains, List: everything{set{reason: "x"}}, TTL: 90 * time.Second, Code: netip.MustParseAddr("127.3.2.1"), Host: "NS.example."}}}
+	s := &Server{Zones: []Zone{{Name: ".BL.example.", Form: Domains, List: everything{set{reason: "x"}},
+		TTL: 90 * time.Second, Code: netip.MustParseAddr("127.3.2.1"), Host: "NS.example."}}}
 	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -315,12 +332,14 @@ func TestRecords(t *testing.T) {
 		}},
 	} {
 		var m dnsmessage.Message
-		err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, tt.kind, append(tt.labels, "bl", "example")...), local, maxUDP))
+		err := m.Unpack(s.answer(nil, question(dnsmessage.ClassINET, tt.kind, append(tt.labels, "bl", "example")...), local,
+			maxUDP))
 		if err != nil || len(m.Answers) != 1 || len(m.Authorities)+len(m.Additionals) != 0 {
 			t.Fatalf("%v: %+v, %v", tt.kind, m, err)
 		}
 		got := m.Answers[0]
-		if got.Header.TTL != 90 || got.Header.Class != dnsmessage.ClassINET || got.Header.Type != tt.kind || got.Body.GoString() != tt.want.GoString() {
+		if got.Header.TTL != 90 || got.Header.Class != dnsmessage.ClassINET || got.Header.Type != tt.kind ||
+			got.Body.GoString() != tt.want.GoString() {
 			t.Errorf("%v: %+v %s, want %s for 90 s", tt.kind, got.Header, got.Body.GoString(), tt.want.GoString())
 		}
 	}
@@ -382,20 +401,23 @@ func TestZonesWithin(t *testing.T) {
 	outer := Zone{Name: "example", Form: Domains, List: everything{}}
 	inner := Zone{Name: "in.example", Form: Domains, List: set{}}
 	beside := Zone{Name: "an.example", Form: Domains, List: everything{}, Code: netip.MustParseAddr("127.0.0.5")}
-	for _, zones := range [][]Zone{{outer, inner, beside}, {inner, outer, beside}, {beside, outer, inner}, {outer, beside, inner}} {
+	for _, zones := range [][]Zone{{outer, inner, beside}, {inner, outer, beside},
+		{beside, outer, inner}, {outer, beside, inner}} {
 		s := &Server{Zones: zones}
 		if err := s.Prepare(); err != nil {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]string{
-			"a.b.in.example.": "no name", "a.b.an.example.": "127.0.0.5", "a.bin.example.": "127.0.0.2", "in.example.": "no data", "a.b.example.": "127.0.0.2",
+			"a.b.in.example.": "no name", "a.b.an.example.": "127.0.0.5", "a.bin.example.": "127.0.0.2",
+			"in.example.": "no data", "a.b.example.": "127.0.0.2",
 		} {
 			if got := describe(t, ask(t, s, pack(t, name, dnsmessage.TypeA, 0))); got != want {
 				t.Errorf("%s: %s, want %s", name, got, want)
 			}
 		}
 		for _, z := range zones {
-			if err := s.SetZones(append(zones, Zone{Name: strings.ToUpper(z.Name) + ".", Form: Hashes, List: set{}})); err == nil {
+			if err := s.SetZones(append(zones, Zone{Name: strings.ToUpper(z.Name) + ".",
+				Form: Hashes, List: set{}})); err == nil {
 				t.Errorf("%s was taken twice", z.Name)
 			}
 		}

@@ -32,8 +32,12 @@ func (z *zone) makeRecords() error {
 	// MinTTL is how long a negative answer may be cached (RFC 2308 section 4).
 	soa := dnsmessage.SOAResource{NS: z.host, MBox: z.mailbox, Refresh: 3600, Retry: 600, Expire: 7 * 86400, MinTTL: z.ttl}
 	var errs [3]error
-	z.hit, errs[0] = z.record(true, func(b *dnsmessage.Builder) error { return b.AResource(h, dnsmessage.AResource{A: z.code}) })
-	z.ns, errs[1] = z.record(false, func(b *dnsmessage.Builder) error { return b.NSResource(h, dnsmessage.NSResource{NS: z.host}) })
+	z.hit, errs[0] = z.record(true, func(b *dnsmessage.Builder) error {
+		return b.AResource(h, dnsmessage.AResource{A: z.code})
+	})
+	z.ns, errs[1] = z.record(false, func(b *dnsmessage.Builder) error {
+		return b.NSResource(h, dnsmessage.NSResource{NS: z.host})
+	})
 	z.soa, errs[2] = z.record(false, func(b *dnsmessage.Builder) error { return b.SOAResource(h, soa) })
 	return errors.Join(errs[:]...)
 }

@@ -20,8 +20,8 @@ import (
 // maxZones bounds the zones that a name is compared with.
 const maxZones = 256
 
-// DefaultUnproven is the rate of answers to a network without cookies: more than the
-// resolver of a busy mail server asks of one zone, and 30 KB a second at a victim.
+// DefaultUnproven is the rate of answers to a network without cookies: more than the resolver of a
+// busy mail server asks of one zone, and at most 30 KB a second to a victim.
 var DefaultUnproven = door.Rate{PerSecond: 500, Burst: 1000}
 
 // tcpIdle is how long a TCP connection may be idle (RFC 7766 section 6.2.3).
@@ -35,17 +35,17 @@ type Server struct {
 	// Rate limits the queries of one client; those above it are dropped, and on TCP the
 	// connection is closed. The zero Rate sets no limit.
 	Rate door.Rate
-	// Unproven limits the answers over UDP to one network, a /24 or /48, of clients that
-	// have not proved by a cookie (RFC 7873) that the address is theirs: a forger of
-	// addresses would send such traffic to a victim. Beyond it every second query is
-	// sent to TCP, the others get no answer. The zero Rate means DefaultUnproven.
+	// Unproven limits the answers over UDP to one network, a /24 or /48, of clients that have not
+	// proved by a cookie (RFC 7873) that the address is theirs: a forger of addresses would send
+	// such traffic to a victim. Beyond it every second query is sent to TCP, and the other queries
+	// get no answer. The zero Rate means DefaultUnproven.
 	Unproven door.Rate
 	// Exempt lists the clients without either rate limit, and without the limit of 1.5
 	// times the query's size on an answer over UDP.
 	Exempt []netip.Prefix
 	// MaxConns caps the TCP connections; 0 means door.DefaultMaxConns.
 	MaxConns int
-	// Memory is what datagrams take, see [door.PacketServer]; nil sets no bound.
+	// Memory bounds the memory of datagrams, see [door.PacketServer]; nil sets no bound.
 	Memory *door.Memory
 	// Log records faults; nil discards them.
 	Log *slog.Logger
@@ -70,7 +70,7 @@ type Stats struct {
 	Hits    atomic.Int64 // answered with a listed name's address or text
 	Misses  atomic.Int64 // answered with NXDOMAIN
 	Refused atomic.Int64 // outside the zones, or of an unsupported kind
-	Broken  atomic.Int64 // malformed; most get an answer that says so
+	Broken  atomic.Int64 // malformed; most get an answer with an error code
 	Slipped atomic.Int64 // beyond [Server.Unproven]: sent to TCP, or nothing
 	Failed  atomic.Int64 // SERVFAIL: nothing is known of the zone's list
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// TestTCP: answers have their length before them; what must not be answered, or is
-// above the rate, ends the connection, as does a client that stops.
+// TestTCP: each answer follows its length. A query that must not be answered, or is above the rate,
+// ends the connection, as does a client that stops.
 func TestTCP(t *testing.T) {
 	hit := question(dnsmessage.ClassINET, dnsmessage.TypeA, "evil", "example", "bl", "example", "com")
 	framed := func(msg []byte) []byte { return append(binary.BigEndian.AppendUint16(nil, uint16(len(msg))), msg...) }
@@ -79,8 +79,8 @@ func newFreshServer(t *testing.T) *Server {
 	return &Server{Zones: zones}
 }
 
-// TestUDPRate: what is above the rate is dropped, unless the client is exempt, and so
-// are datagrams that must not be answered.
+// TestUDPRate: queries above the rate are dropped, unless the client is exempt, and so are
+// datagrams that must not be answered.
 func TestUDPRate(t *testing.T) {
 	hit := question(dnsmessage.ClassINET, dnsmessage.TypeA, "evil", "example", "bl", "example", "com")
 	for _, exempt := range []bool{false, true} {

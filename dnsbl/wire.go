@@ -41,7 +41,7 @@ const one = 1 << 32
 // parse reads a query and leaves a fault in code. It reports false if it must not be
 // answered.
 func (q *query) parse(msg []byte) bool {
-	// Not the whole q: clearing fields that are overwritten anyway takes as long as
+	// Do not clear the whole q: clearing fields that are overwritten anyway takes as long as
 	// parsing.
 	q.asked, q.odd, q.edns, q.name, q.udpSize = false, false, false, nil, plainUDP
 	q.cookie.given = false
@@ -81,7 +81,7 @@ func (q *query) parse(msg []byte) bool {
 
 // readAdditional looks for an OPT record among the additional ones.
 func (q *query) readAdditional(p *dnsmessage.Parser) dnsmessage.RCode {
-	// The sections before it are empty by now.
+	// The sections before the additional records are empty by now.
 	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
 		return dnsmessage.RCodeFormatError
 	}

@@ -51,9 +51,9 @@ type Zone struct {
 	Name string // for example "bl.example.com"
 	Form Form
 	List List
-	// Known reports whether List has what it should; nil means always. While it does not,
-	// all answers are SERVFAIL, which clients take for neither listed nor not listed. It is
-	// called as the methods of List are.
+	// Known reports whether List has its content; nil means always. While it does not, all answers
+	// are SERVFAIL, which clients take for neither listed nor not listed. It is called as the
+	// methods of List are.
 	Known func() bool
 	// Code is the address that stands for a hit; the zero Addr means 127.0.0.2.
 	Code netip.Addr
@@ -241,7 +241,7 @@ func (z *zone) lookHash(label string) status {
 			return statusOf(z.List.HasDigest(label))
 		}
 	case base32Size:
-		// A label does not say which alphabet it uses: both are tried.
+		// A label does not identify its alphabet, so both are tried.
 		for _, decode := range []func(string) ([]byte, bool){rfc4648, rspamdBase32} {
 			if sum, ok := decode(label); ok && z.List.HasDigest(hex.EncodeToString(sum)) {
 				return present

@@ -13,11 +13,10 @@ import (
 	"syscall"
 )
 
-// Listen opens a listener for a [StreamServer]. The address is "host:port"
-// ("[::1]:2703" for IPv6; ":2703" for every address of both families; port 0 for any
-// free one) or "unix:/path". A socket file on which nobody answers is replaced; one
-// on which a live server answers is an error. The permissions of its folder and the
-// umask decide who may connect to a unix socket.
+// Listen opens a listener for a [StreamServer]. The address is "host:port" ("[::1]:2703" for IPv6;
+// ":2703" for every address of both families; port 0 for any free one) or "unix:/path". A socket
+// file that no server answers is replaced. A socket file that a live server answers is an error.
+// The permissions of its folder and the umask decide who may connect to a unix socket.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, isUnix := strings.CutPrefix(address, "unix:")
@@ -38,7 +37,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes the socket file a dead server left behind.
+// removeStale removes the socket file that a dead server left behind.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,8 +127,8 @@ func bind(ctx context.Context, network, address string, readers int) ([]*net.UDP
 	if readers == 1 || !canSharePort {
 		return []*net.UDPConn{first.(*net.UDPConn)}, nil
 	}
-	// The plain socket proved that nobody else receives there: a shared port
-	// would otherwise split the clients with a second server in silence.
+	// The plain socket proved that no other process receives there. Otherwise a shared port would
+	// silently split the clients with a second server.
 	address = first.LocalAddr().String()
 	if err := first.Close(); err != nil {
 		return nil, fmt.Errorf("door: %w", err)

@@ -20,7 +20,8 @@ func TestExposed(t *testing.T) {
 		},
 		true: {
 			&net.UDPAddr{IP: net.IPv4zero, Port: 6277}, &net.UDPAddr{IP: net.IPv6unspecified, Port: 6277},
-			&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 6277}, &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 6277},
+			&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 6277},
+			&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 6277},
 		},
 	} {
 		for _, a := range addrs {

@@ -61,7 +61,7 @@ func BenchmarkPackets(b *testing.B) {
 	}
 }
 
-// flood has n requests answered, 64 in flight.
+// flood sends n requests, 64 in flight, and waits for their answers.
 func flood(port, n int) error {
 	c, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {

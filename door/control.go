@@ -7,9 +7,8 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// controls turns the control message of a received datagram into that of its
-// answer. It is needed on wildcard sockets only: elsewhere the kernel has no
-// choice of source address.
+// controls turns the control message of a received datagram into the control message of its answer.
+// It is needed on wildcard sockets only: elsewhere the kernel has no choice of source address.
 type controls interface {
 	size() int
 	reply(oob []byte) []byte // nil: let the kernel choose
@@ -39,8 +38,8 @@ func (control6) reply(oob []byte) []byte {
 		return nil
 	}
 	answer := ipv6.ControlMessage{Src: cm.Dst}
-	// A link-local address means something on its own link only; any other may
-	// be answered over whichever route the kernel knows.
+	// A link-local address is valid on its own link only. Answers from other addresses may take any
+	// route of the kernel.
 	if cm.Dst.IsLinkLocalUnicast() {
 		answer.IfIndex = cm.IfIndex
 	}

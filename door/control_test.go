@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// asked4 is the control message of a datagram to an address of IPv4. The package ipv4
-// writes only those that are sent, in which the source stands before the destination.
+// asked4 is the control message of a datagram to an IPv4 address. The package ipv4 writes only
+// control messages of sent datagrams, in which the source comes before the destination.
 func asked4(dst net.IP) []byte {
 	sent := (&ipv4.ControlMessage{Src: net.IPv4(1, 2, 3, 4)}).Marshal()
 	at := bytes.Index(sent, []byte{1, 2, 3, 4})
@@ -25,7 +25,8 @@ func TestReplyControl4(t *testing.T) {
 		t.Skip("the control messages of Linux")
 	}
 	unicast := net.IPv4(192, 0, 2, 7)
-	if got, want := (control4{}).reply(asked4(unicast)), (&ipv4.ControlMessage{Src: unicast}).Marshal(); !bytes.Equal(got, want) {
+	if got, want := (control4{}).reply(asked4(unicast)), (&ipv4.ControlMessage{Src: unicast}).Marshal(); !bytes.Equal(got,
+		want) {
 		t.Errorf("%v: %x, want %x", unicast, got, want)
 	}
 	for name, oob := range map[string][]byte{
@@ -38,7 +39,7 @@ func TestReplyControl4(t *testing.T) {
 	}
 }
 
-// TestReplyControl6 is the same for IPv6, where only an address of one link names that.
+// TestReplyControl6 is the same for IPv6, where only a link-local address names the link.
 func TestReplyControl6(t *testing.T) {
 	asked := func(dst string) []byte { return (&ipv6.ControlMessage{Src: net.ParseIP(dst), IfIndex: 7}).Marshal() }
 	for dst, index := range map[string]int{"2001:db8::7": 0, "fd00::7": 0, "fe80::7": 7} {

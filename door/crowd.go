@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// idleEnough is how long a connection must have waited for its client before it
-// gives way to one of a network that has as many.
+// idleEnough is how long a connection must have waited for its client before it gives way to a
+// connection from a network that has as many.
 const idleEnough = time.Second
 
-// A Crowd bounds open connections so that newcomers get in: a connection that would
-// be one too many takes the place of one that waits for its client, of the network
-// with the most connections, and there the one that has waited longest. So whoever
-// holds many silent connections loses those first. Only where none waits is the
-// newcomer refused. Set the fields before the first Enter. Its methods may be called
-// concurrently.
+// A Crowd bounds open connections so that newcomers get in. A connection beyond the bound takes the
+// place of a connection that waits for its client: in the network with the most connections, the
+// one that has waited longest. A client that holds many silent connections therefore loses those
+// first. The newcomer is refused only if no connection waits. Set the fields before the first
+// Enter. Its methods may be called concurrently.
 type Crowd struct {
 	// Max caps the open connections; 0 and below set no cap.
 	Max int
-	// PerClient caps those of one client, see [ClientOf]; 0 and below set no cap.
+	// PerClient caps the open connections of one client, see [ClientOf]; 0 and below set no cap.
 	// The zero Addr (a unix socket) has none.
 	PerClient int
 
@@ -31,11 +30,12 @@ type Crowd struct {
 	shares  map[netip.Addr]*share
 }
 
-// A share is what one network has of a crowd, a /24 or /48. Unix sockets are one.
+// A share is the part of a crowd that one network has, a /24 or /48. All unix sockets count as one
+// network.
 type share struct{ conns int }
 
-// A Place is that of one connection in a [Crowd]. It begins as one that waits for
-// its client. Its methods may be called concurrently.
+// A Place is the place of one connection in a [Crowd]. At first, the connection waits for its
+// client. Its methods may be called concurrently.
 type Place struct {
 	crowd *Crowd
 	conn  io.Closer
@@ -46,12 +46,12 @@ type Place struct {
 	gone  bool         // guarded by the crowd's mu
 }
 
-// origin is that of the times that places wait.
+// origin is the zero of the times since which places wait.
 var origin = time.Now()
 
-// Enter gives a connection from addr a place, which Leave gives back, and closes the
-// connection whose place that was, if there is one; evicted says so. It returns nil if
-// there is none to be had.
+// Enter gives a connection from addr a place, which Leave gives back. If the place was taken from
+// another connection, Enter closes that connection and evicted is true. It returns nil if no place
+// is available.
 func (c *Crowd) Enter(conn io.Closer, addr netip.Addr) (p *Place, evicted bool) {
 	p = &Place{crowd: c, conn: conn, addr: ClientOf(addr), net: NetworkOf(addr)}
 	p.Wait()
@@ -86,7 +86,7 @@ func (c *Crowd) make(p *Place) (victim *Place, ok bool) {
 	return victim, victim != nil
 }
 
-// longest returns the place that gives way to p, nil if none does. The caller holds mu.
+// longest returns the place that gives way to p, or nil if none does. The caller holds mu.
 func (c *Crowd) longest(p *Place, among func(*Place) bool) (victim *Place) {
 	mine, latest := 0, p.since.Load()-int64(idleEnough)
 	if s := c.shares[p.net]; s != nil {
@@ -95,8 +95,8 @@ func (c *Crowd) longest(p *Place, among func(*Place) bool) (victim *Place) {
 	var since int64
 	for q := range c.places {
 		at := q.since.Load()
-		// A network that would still have no fewer than the newcomer's has no claim to
-		// be spared; of others only who is idle gives way.
+		// A network that would still have no fewer connections than the newcomer's is not spared.
+		// In other networks only idle connections give way.
 		if at == 0 || q.share.conns <= mine+1 && at > latest || !among(q) {
 			continue
 		}
@@ -143,17 +143,17 @@ func (p *Place) Leave() {
 	p.crowd.leave(p)
 }
 
-// Wait says that the connection waits for its client's next request from now on.
+// Wait notes that the connection waits for its client's next request from now on.
 func (p *Place) Wait() { p.since.Store(sinceOrigin()) }
 
 func sinceOrigin() int64 { return max(1, int64(time.Since(origin))) }
 
-// Work says that a request is being answered, so that the place is not taken away.
+// Work notes that a request is being answered, so that the place is not taken away.
 func (p *Place) Work() { p.since.Store(0) }
 
-// NetworkOf returns what counts as one network of clients: the first address of the
-// /24 of an IPv4 address, of the /48 of an IPv6 address, which a site commonly holds
-// whole, and the zero Addr as it is.
+// NetworkOf returns the key of a network of clients: the first address of the /24 of an IPv4
+// address, of the /48 of an IPv6 address, which a site commonly holds whole, and the zero Addr as
+// it is.
 func NetworkOf(a netip.Addr) netip.Addr {
 	bits := 24
 	if a = a.Unmap().WithZone(""); a.Is6() {

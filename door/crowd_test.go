@@ -27,7 +27,7 @@ func seat(t *testing.T, c *Crowd, addr string, age time.Duration) (*Place, *clos
 	return p, conn
 }
 
-// TestCrowdGivesWay: who loses the place when a newcomer from 192.0.2.1 comes.
+// TestCrowdGivesWay: which connection loses its place to a newcomer from 192.0.2.1.
 func TestCrowdGivesWay(t *testing.T) {
 	type conn struct {
 		addr  string
@@ -43,19 +43,27 @@ func TestCrowdGivesWay(t *testing.T) {
 	}{
 		{"room", &Crowd{Max: 3}, []conn{{"192.0.2.9", time.Hour, false}, {"192.0.2.9", time.Hour, false}}, true},
 		{"no caps", &Crowd{}, []conn{{"192.0.2.9", time.Hour, false}}, true},
-		{"the longest idle", &Crowd{Max: 3}, []conn{{"192.0.2.9", time.Minute, false}, {"198.51.100.1", time.Hour, true}, {"203.0.113.1", 2 * time.Second, false}}, true},
+		{"the longest idle", &Crowd{Max: 3}, []conn{{"192.0.2.9", time.Minute, false}, {"198.51.100.1", time.Hour, true},
+			{"203.0.113.1", 2 * time.Second, false}}, true},
 		{"none idle", &Crowd{Max: 2}, []conn{{"192.0.2.9", busy, false}, {"198.51.100.1", 0, false}}, false},
 		{"the largest network, however fresh", &Crowd{Max: 4}, []conn{
-			{"192.0.2.9", busy, false}, {"198.51.100.1", 0, true}, {"198.51.100.77", busy, false}, {"198.51.100.3", busy, false}}, true},
+			{"192.0.2.9", busy, false}, {"198.51.100.1", 0, true}, {"198.51.100.77", busy, false},
+			{"198.51.100.3", busy, false}}, true},
 		{"of that the longest", &Crowd{Max: 4}, []conn{
-			{"203.0.113.1", time.Hour, false}, {"198.51.100.1", 0, false}, {"198.51.100.77", time.Second / 2, true}, {"198.51.100.3", busy, false}}, true},
+			{"203.0.113.1", time.Hour, false}, {"198.51.100.1", 0, false}, {"198.51.100.77", time.Second / 2, true},
+			{"198.51.100.3", busy, false}}, true},
 		{"a site of IPv6", &Crowd{Max: 4}, []conn{
-			{"2001:db8:1::1", busy, false}, {"2001:db8:2:1::1", 0, true}, {"2001:db8:2:2::1", busy, false}, {"2001:db8:2:3::1", busy, false}}, true},
-		{"a network with one more is no larger", &Crowd{Max: 2}, []conn{{"198.51.100.1", 0, false}, {"203.0.113.1", busy, false}}, false},
-		{"one's own idle", &Crowd{Max: 3}, []conn{{"192.0.2.9", 3 * time.Second, true}, {"192.0.2.8", 2 * time.Second, false}, {"192.0.2.7", busy, false}}, true},
+			{"2001:db8:1::1", busy, false}, {"2001:db8:2:1::1", 0, true}, {"2001:db8:2:2::1", busy, false},
+			{"2001:db8:2:3::1", busy, false}}, true},
+		{"a network with one more is no larger", &Crowd{Max: 2},
+			[]conn{{"198.51.100.1", 0, false}, {"203.0.113.1", busy, false}}, false},
+		{"one's own idle", &Crowd{Max: 3}, []conn{{"192.0.2.9", 3 * time.Second, true}, {"192.0.2.8", 2 * time.Second, false},
+			{"192.0.2.7", busy, false}}, true},
 		{"one's own that are not", &Crowd{Max: 2}, []conn{{"192.0.2.9", 0, false}, {"192.0.2.8", 0, false}}, false},
-		{"per client", &Crowd{Max: 9, PerClient: 2}, []conn{{"192.0.2.1", 3 * time.Second, true}, {"192.0.2.1", 2 * time.Second, false}, {"192.0.2.7", time.Hour, false}}, true},
-		{"per client, none idle", &Crowd{Max: 9, PerClient: 2}, []conn{{"192.0.2.1", 0, false}, {"192.0.2.1", busy, false}, {"192.0.2.7", time.Hour, false}}, false},
+		{"per client", &Crowd{Max: 9, PerClient: 2}, []conn{{"192.0.2.1", 3 * time.Second, true},
+			{"192.0.2.1", 2 * time.Second, false}, {"192.0.2.7", time.Hour, false}}, true},
+		{"per client, none idle", &Crowd{Max: 9, PerClient: 2}, []conn{{"192.0.2.1", 0, false}, {"192.0.2.1", busy, false},
+			{"192.0.2.7", time.Hour, false}}, false},
 	} {
 		c := tt.crowd
 		closers := make([]*closer, len(tt.conns))
@@ -77,8 +85,8 @@ func TestCrowdGivesWay(t *testing.T) {
 	}
 }
 
-// TestCrowdBooks plays at random beside plain counts: no cap is ever passed, a
-// connection loses its place once, and nothing is left in the end.
+// TestCrowdBooks compares random operations with plain counts: no cap is ever exceeded, a
+// connection loses its place once, and no place is left at the end.
 func TestCrowdBooks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	c := &Crowd{Max: 20, PerClient: 4}
@@ -122,7 +130,8 @@ func TestCrowdBooks(t *testing.T) {
 		}
 		for a, n := range clients {
 			if n > 4 || c.clients[a] != n || c.shares[NetworkOf(a)].conns != networks[NetworkOf(a)] {
-				t.Fatalf("%v has %d, in the books %d; its network %d, %+v", a, n, c.clients[a], networks[NetworkOf(a)], c.shares[NetworkOf(a)])
+				t.Fatalf("%v has %d, in the books %d; its network %d, %+v", a, n, c.clients[a],
+					networks[NetworkOf(a)], c.shares[NetworkOf(a)])
 			}
 		}
 		if len(c.clients) != len(clients) || len(c.shares) != len(networks) {
@@ -137,8 +146,8 @@ func TestCrowdBooks(t *testing.T) {
 	}
 }
 
-// TestStreamNewcomers: silent connections of one network, as many as are let in,
-// keep nobody out, and a request under way is not disturbed.
+// TestStreamNewcomers: the most silent connections that one network may have keep no client out,
+// and do not disturb a request under way.
 func TestStreamNewcomers(t *testing.T) {
 	s := &StreamServer{MaxConns: 8, Handler: echo}
 	addr, _ := start(t, s, "127.0.0.1:0")
@@ -149,7 +158,7 @@ func TestStreamNewcomers(t *testing.T) {
 	for s.Stats.Open.Load() < 8 {
 		time.Sleep(time.Millisecond)
 	}
-	// All are of this machine: they give way as soon as they are idle.
+	// All connections are local: they give way as soon as they are idle.
 	for ok := false; !ok; {
 		c := dial(t, addr)
 		if _, err := io.WriteString(c, "x\n"); err == nil {

@@ -1,6 +1,5 @@
-// Package door is what all front doors share. It accepts connections and reads
-// datagrams, and it limits what a client may cost before a byte of a request is
-// looked at.
+// Package door has the parts that all front doors share. It accepts connections and reads
+// datagrams, and it limits what a client may cost before a byte of a request is looked at.
 //
 //   - [StreamServer] runs a handler for each TCP or unix-socket connection:
 //     caps on connections (in total and per client), a time limit for each
@@ -23,6 +22,6 @@
 //	p.Handler = p.Each(answer) // func(context.Context, *door.Packet)
 //	err = p.ServePacket(pc)
 //
-// [Listen] opens unix sockets, too, and [ListenPackets] several sockets on one port,
-// each for a ServePacket of its own. [Run] serves them until a context ends.
+// [Listen] also opens unix sockets, and [ListenPackets] several sockets on one port, each for a
+// ServePacket of its own. [Run] serves them until a context ends.
 package door

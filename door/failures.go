@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	freeFailures  = 5                // of a network that cost no wait
-	firstWait     = time.Second / 10 // after them; each one more doubles it
+	freeFailures  = 5                // failures of a network that cost no wait
+	firstWait     = time.Second / 10 // after these; each further failure doubles it
 	longestWait   = 4 * time.Second
-	failureMemory = 10 * time.Minute // without another one, a network is forgotten
+	failureMemory = 10 * time.Minute // without a further failure, a network is forgotten
 	maxFailing    = 4096             // networks
 	failureLines  = time.Minute      // between two lines of the log
 )
 
-// Failures makes log-ins that fail slow, and sums them up in the log: the first is told
-// at once, those of the next minute in one line. They are counted by network, see
-// [NetworkOf]. Log-ins that succeed never wait, whoever else fails in their network.
+// Failures slows down log-ins that fail, and sums them up in the log: the first is logged at once,
+// the failures of the next minute in one line. They are counted by network, see [NetworkOf].
+// Log-ins that succeed never wait, even if others fail in their network.
 //
 // One Failures serves all doors of a node. Its methods may be called concurrently; those
 // of nil do nothing.
 type Failures struct {
-	// Told, if it is set before any use, is called for each line of the log: the door
-	// and network of a failure, or the door and network with the most of several.
+	// Told, if not nil, is called for each line of the log, with the door and network of a failure,
+	// or the door and network with the most of several failures. Set it before any use.
 	Told func(door string, network netip.Addr, failures int)
 
 	log *slog.Logger
@@ -36,7 +36,7 @@ type Failures struct {
 	untold   summary
 }
 
-// failing is what a network did.
+// failing counts the failures of a network.
 type failing struct {
 	n    int
 	last time.Time
@@ -68,7 +68,7 @@ func (f *Failures) Note(door string, client netip.Addr, now time.Time) time.Dura
 	return wait
 }
 
-// note is Note for a network. told says that the log has a line about it.
+// note is Note for a network. told reports whether the log has a line about it.
 func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait time.Duration, told bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +88,7 @@ func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait ti
 	return min(longestWait, firstWait<<min(was.n-freeFailures-1, 10)), told
 }
 
-// forget makes room: networks that are silent go, and any half of them if all are busy.
+// forget makes room: it drops networks that are silent, or any half of them if all are busy.
 func (f *Failures) forget(now time.Time) {
 	for k, x := range f.networks {
 		if now.Sub(x.last) >= failureMemory {
@@ -103,7 +103,7 @@ func (f *Failures) forget(now time.Time) {
 	}
 }
 
-// tell writes of a failure, or keeps it for the line at the end of the minute, and then
+// tell logs a failure and returns true, or keeps it for the line at the end of the minute and
 // returns false.
 func (f *Failures) tell(door string, network netip.Addr) bool {
 	if !f.quiet {
@@ -124,7 +124,7 @@ func (f *Failures) tell(door string, network netip.Addr) bool {
 	return false
 }
 
-// sumUp writes of the failures of a minute, if there were any.
+// sumUp logs the failures of a minute, if there were any.
 func (f *Failures) sumUp() {
 	f.mu.Lock()
 	s := f.untold

@@ -13,12 +13,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// TestFailuresWait: the first five of a network cost nothing, then each twice as much as
-// the one before, up to four seconds; other networks pay nothing; ten minutes clear it.
+// TestFailuresWait: the first five failures of a network cost no wait, and each further one waits
+// twice as long as the one before, up to four seconds. Other networks do not wait. Ten minutes
+// clear the record.
 func TestFailuresWait(t *testing.T) {
 	f := door.NewFailures(slog.New(slog.DiscardHandler))
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	a, neighbour, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.200"), netip.MustParseAddr("198.51.100.1")
+	a, neighbour, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr(
+		"::ffff:192.0.2.200"), netip.MustParseAddr("198.51.100.1")
 	want := []time.Duration{0, 0, 0, 0, 0, 100, 200, 400, 800, 1600, 3200, 4000, 4000}
 	for i, ms := range want {
 		from := a
@@ -138,11 +140,11 @@ func TestFailuresInLog(t *testing.T) {
 		lines(3, "network=198.51.100.0")
 		time.Sleep(time.Minute)
 		lines(3, "")
-		for i := range 1 + 5000 { // the first one has a line of its own
+		for i := range 1 + 5000 { // the first one has its own line
 			f.Note("http", netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), time.Now())
 		}
 		time.Sleep(time.Minute)
-		lines(5, "failures=5000 doors=map[http:5000] networks=4096") // bounded, too
+		lines(5, "failures=5000 doors=map[http:5000] networks=4096") // also bounded
 		time.Sleep(time.Minute)
 	})
 }

@@ -39,7 +39,7 @@ func (f *life) leave() {
 	}
 }
 
-// shut lets nobody in from now on. The caller holds mu.
+// shut refuses calls of Serve from now on. The caller holds mu.
 func (f *life) shut() {
 	f.begin()
 	if f.closing {
@@ -53,7 +53,7 @@ func (f *life) shut() {
 	}
 }
 
-// closed reports whether the server has been told to end.
+// closed reports whether the server has been shut.
 func (f *life) closed() bool {
 	select {
 	case <-f.stopping:
@@ -80,8 +80,8 @@ func (f *life) await(ctx context.Context) error {
 	}
 }
 
-// ShutdownBoth shuts down what serves the datagrams and what serves the connections
-// of one front door, at once.
+// ShutdownBoth shuts down the datagram server and the connection server of one front door
+// concurrently.
 func ShutdownBoth(ctx context.Context, packets *PacketServer, stream *StreamServer) error {
 	other := make(chan error, 1)
 	go func() { other <- packets.Shutdown(ctx) }()
@@ -93,11 +93,10 @@ func ShutdownBoth(ctx context.Context, packets *PacketServer, stream *StreamServ
 // has read.
 const DrainTime = 10 * time.Second
 
-// Run serves until ctx ends, and then shuts down within [DrainTime]: it returns nil
-// if ctx has ended, even if requests were cut off. Each of serve is a call of
-// Serve or ServePacket of the same front door; when one of them fails the others
-// are ended too, for half a port is worse than none, and Run returns what failed.
-// It returns when all of them have returned.
+// Run serves until ctx ends, and then shuts down within [DrainTime]: it returns nil if ctx has
+// ended, even if requests were cut off. Each function in serve calls Serve or ServePacket of the
+// same front door. When one of them fails, Run ends the others too, because half a port is worse
+// than none, and returns the failure. It returns when all of them have returned.
 //
 //	err := door.Run(ctx, s,
 //		func() error { return s.Serve(l) },
@@ -122,7 +121,7 @@ func Run(ctx context.Context, s interface{ Shutdown(context.Context) error }, se
 	}
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTime)
 	defer cancel()
-	// What its end cuts off is the clients' loss, and no fault of the server's.
+	// Requests that this cuts off are no error of the server.
 	_ = s.Shutdown(draining)
 	for range left {
 		note(<-ended)
@@ -133,17 +132,17 @@ func Run(ctx context.Context, s interface{ Shutdown(context.Context) error }, se
 	return errors.Join(errs...)
 }
 
-// Work runs beside calls of Serve: it is begun with the first of those that are
-// under way at once, and ended with the last. The zero Work is ready for use.
+// Work runs alongside calls of Serve: it begins with the first of several concurrent calls and ends
+// with the last. The zero Work is ready for use.
 type Work struct {
 	mu    sync.Mutex
 	users int
 	end   func()
 }
 
-// During calls serve, with the work under way that begin starts; what begin
-// returns must end the work and wait for its end. It may be called at once by
-// several goroutines, with the same begin.
+// During calls serve while the work runs that begin starts. The function that begin returns must
+// end the work and wait for its end. It may be called at once by several goroutines, with the same
+// begin.
 func (w *Work) During(begin func() (end func()), serve func() error) error {
 	w.mu.Lock()
 	if w.users == 0 {

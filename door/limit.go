@@ -31,7 +31,7 @@ type sourced struct {
 	exempt []netip.Prefix
 }
 
-// followed is what a limiter made of the rate of its source.
+// followed is a limiter and the rate of a source from which it was made.
 type followed struct {
 	rate    *sourced
 	limiter *Limiter
@@ -49,9 +49,9 @@ func (s *Source) Set(r Rate, exempt []netip.Prefix) {
 	s.rate.Store(&sourced{r, slices.Clone(exempt)})
 }
 
-// ClientOf returns what counts as one client: an IPv4 address as it is
-// (IPv4-mapped IPv6 addresses included), an IPv6 address cut to its /64, which
-// one customer commonly holds whole, and the zero Addr as it is.
+// ClientOf returns the key of a client: an IPv4 address as it is (IPv4-mapped IPv6 addresses
+// included), an IPv6 address cut to its /64, which one customer commonly holds whole, and the zero
+// Addr as it is.
 func ClientOf(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if !a.Is6() {
@@ -66,11 +66,10 @@ const (
 	limiterWays = 8
 )
 
-// A Limiter holds one token bucket for each client in fixed memory: 16,384 clients,
-// 0.7 MB. When a set of eight buckets is full, the one that has rested longest is
-// reused, so a flood of forged addresses cannot make the Limiter grow, nor push out
-// the clients that owe most. Its methods may be called concurrently. A nil *Limiter
-// limits nobody.
+// A Limiter holds one token bucket for each client in fixed memory: 16,384 clients, 0.7 MB. When a
+// set of eight buckets is full, the one that has rested longest is reused, so a flood of forged
+// addresses cannot make the Limiter grow, nor push out the clients that owe most. Its methods may
+// be called concurrently. A nil *Limiter sets no limit.
 type Limiter struct {
 	interval int64 // nanoseconds for one token
 	slack    int64 // nanoseconds a bucket may be in debt
@@ -94,8 +93,8 @@ type bucket struct {
 	full   int64 // nanoseconds since Limiter.start
 }
 
-// longest is the longest time that a bucket takes to fill, 73 years in
-// nanoseconds: what takes longer is as good as never.
+// longest is the longest time that a bucket takes to fill, 73 years in nanoseconds: a longer time
+// is as good as never.
 const longest = 1 << 61
 
 // NewLimiter returns a limiter for r that never limits clients within the exempt

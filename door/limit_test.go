@@ -58,7 +58,8 @@ func TestLimiterOff(t *testing.T) {
 		}
 	}
 	l := NewLimiter(Rate{PerSecond: 1e-9, Burst: 1}, Loopback())
-	for _, free := range []netip.Addr{{}, netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::1"), netip.MustParseAddr("::ffff:127.0.0.1")} {
+	for _, free := range []netip.Addr{{}, netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::1"),
+		netip.MustParseAddr("::ffff:127.0.0.1")} {
 		for range 3 {
 			if !l.Allow(free, 1) {
 				t.Errorf("%v is limited", free)
@@ -73,8 +74,8 @@ func TestLimiterOff(t *testing.T) {
 	}
 }
 
-// TestLimiterExtremes takes the slowest and the fastest rates with the smallest
-// and the largest bursts: the burst is granted, and not more.
+// TestLimiterExtremes takes the slowest and the fastest rates with the smallest and the largest
+// bursts: exactly the burst is granted.
 func TestLimiterExtremes(t *testing.T) {
 	for _, perSecond := range []float64{math.SmallestNonzeroFloat64, 1e-12, 1e-9, 1e-3, 1} {
 		for _, burst := range []int{1, 1000, 1e9, math.MaxInt} {
@@ -86,7 +87,7 @@ func TestLimiterExtremes(t *testing.T) {
 			if got := l.Allow(addr, 1); got != (burst > 1) {
 				t.Errorf("%g a second, burst %d: the second request: %v", perSecond, burst, got)
 			}
-			// Beyond 2^40 the burst itself is no more than a number.
+			// Beyond 2^40 the exact size of the burst does not matter.
 			if burst <= 1<<40 && (burst > 2 && !l.Allow(addr, burst-2) || l.Allow(addr, 1)) {
 				t.Errorf("%g a second: the burst is not %d", perSecond, burst)
 			}

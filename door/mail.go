@@ -16,10 +16,9 @@ const (
 	DefaultMailTime = 30 * time.Second
 )
 
-// A MailServer reads one message from each connection, up to the end of what the
-// client writes, as those modules of rspamd send it that stand in for a command. A
-// message that is too large gets no answer, which they take for a failure. Set the
-// fields before Serve.
+// A MailServer reads one message from each connection, up to the end of the client's data. The
+// rspamd modules that replace a command send messages in this way. A message that is too large gets
+// no answer, which the modules take for a failure. Set the fields before Serve.
 type MailServer struct {
 	// Handler answers one mail, and must return when its context ends.
 	Handler func(ctx context.Context, c *Conn, mail []byte)
@@ -29,11 +28,11 @@ type MailServer struct {
 	Rate     Rate
 	Exempt   []netip.Prefix
 	MaxConns int // 0 means DefaultMaxConns
-	// Memory is what mails take, [Cost] times their size each; nil sets no bound. A mail
-	// for which there is none gets no answer.
+	// Memory bounds the memory of mails, each [Cost] times its size; nil sets no bound. A mail that
+	// finds no memory gets no answer.
 	Memory *Memory
-	// RequestTime is how long a mail may take to arrive, and again its answer; 0
-	// means DefaultMailTime.
+	// RequestTime limits the time for a mail to arrive, and again the time for its answer; 0 means
+	// DefaultMailTime.
 	RequestTime time.Duration
 	Log         *slog.Logger // nil discards
 

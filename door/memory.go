@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// ErrCrowded says that a message was not taken because those that are being read and
-// judged take all the memory they may. Trying again later may succeed.
+// ErrCrowded means that a message was refused because the messages being read and judged take all
+// the memory that they may. Trying again later may succeed.
 var ErrCrowded = errors.New("too many messages at once")
 
 // Cost is how many times its size a message takes at most while it is judged.
 const Cost = 4
 
-// smallShare is the part of a Memory that is small: who wants no more does not stand in
-// line behind those who want much, if there is room.
+// smallShare is the fraction of a Memory that is small. A request for no more does not queue behind
+// larger ones if there is room.
 const smallShare = 64
 
 // A Memory bounds the bytes from outside that all doors hold together: see [Hold]. A nil
@@ -32,7 +32,7 @@ type Memory struct {
 	refusals int64
 }
 
-// A turn is that of one who waits.
+// A turn is the place of one waiting hold in the queue.
 type turn struct {
 	n    int64
 	come chan struct{} // closed when it was given n bytes
@@ -41,8 +41,8 @@ type turn struct {
 // NewMemory returns a Memory of limit bytes, 1 or more.
 func NewMemory(limit int64) *Memory { return &Memory{limit: max(1, limit)} }
 
-// Usage returns the limit, how much of it is held, and how often a message or datagram was
-// not taken for want of it.
+// Usage returns the limit, the bytes of it that are held, and how often a message or datagram was
+// refused for lack of memory.
 func (m *Memory) Usage() (limit, held, refusals int64) {
 	if m == nil {
 		return 0, 0, 0
@@ -55,16 +55,16 @@ func (m *Memory) Usage() (limit, held, refusals int64) {
 // Hold returns a claim that holds nothing yet.
 func (m *Memory) Hold() Hold { return Hold{memory: m} }
 
-// A Hold is what one message holds of a [Memory]. One goroutine uses it.
+// A Hold is the part of a [Memory] that one message holds. Only one goroutine may use it.
 type Hold struct {
 	memory *Memory
 	n      int64
 }
 
-// Take takes n more bytes, or returns an error that wraps [ErrCrowded] and takes
-// nothing. A hold that is empty waits for its turn until ctx ends, and no longer than
-// patience; one that has something does not wait, since those who wait for each other
-// would wait for ever. A message that would need more than there is takes all of it.
+// Take takes n more bytes, or returns an error that wraps [ErrCrowded] and takes nothing. A hold
+// that is empty waits for its turn until ctx ends, and no longer than patience. A hold that has
+// something does not wait, since holds that wait for each other would wait for ever. A message that
+// needs more than the limit takes all of it.
 func (h *Hold) Take(ctx context.Context, n int64, patience time.Duration) error {
 	m := h.memory
 	if m == nil || n <= 0 {
@@ -95,19 +95,19 @@ func (h *Hold) Take(ctx context.Context, n int64, patience time.Duration) error 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-t.come: // perhaps in the moment in which ctx ended
+	case <-t.come: // perhaps at the moment when ctx ended
 		h.n += n
 		return nil
 	default:
 	}
 	m.waiting.Remove(place)
 	m.refusals++
-	m.next() // who waited behind may fit
+	m.next() // a smaller request behind it may fit
 	return fmt.Errorf("%w: they may take %d bytes", ErrCrowded, m.limit)
 }
 
-// grab takes n bytes at once, or as much as there is for one that would need more, and
-// returns what it took; ok is false if that is not to be had now. The caller gives it back.
+// grab takes n bytes at once, or the whole limit if n exceeds it, and returns the number of bytes
+// that it took. ok is false if they are not available now. The caller gives them back.
 func (m *Memory) grab(n int64) (taken int64, ok bool) {
 	if m == nil || n <= 0 {
 		return 0, true
@@ -122,13 +122,13 @@ func (m *Memory) grab(n int64) (taken int64, ok bool) {
 	return n, true
 }
 
-// giveBack gives back what grab took.
+// giveBack gives back the bytes that grab took.
 func (m *Memory) giveBack(n int64) {
 	h := Hold{memory: m, n: n}
 	h.Release()
 }
 
-// refuse counts something that was not taken.
+// refuse counts a refusal.
 func (m *Memory) refuse() {
 	m.mu.Lock()
 	m.refusals++
@@ -148,8 +148,9 @@ func (h *Hold) Release() {
 	h.n = 0
 }
 
-// ReadAll is [io.ReadAll] of a message that is held, [Cost] times its size. size is how
-// long it is said to be, -1 if nobody knows: no more is taken for it than comes.
+// ReadAll is [io.ReadAll] of a message that takes [Cost] times its size of the memory. size is its
+// announced size in bytes, or -1 if it is unknown. Memory is taken as bytes arrive, and not for the
+// announced size.
 func (h *Hold) ReadAll(ctx context.Context, r io.Reader, size int64, patience time.Duration) ([]byte, error) {
 	const step = 16 << 10
 	var b []byte
@@ -175,7 +176,7 @@ func (h *Hold) ReadAll(ctx context.Context, r io.Reader, size int64, patience ti
 	}
 }
 
-// next lets those in whose turn it is. The caller holds mu.
+// next serves the holds whose turn it is. The caller holds mu.
 func (m *Memory) next() {
 	for {
 		front := m.waiting.Front()

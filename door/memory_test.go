@@ -55,13 +55,15 @@ func TestMemoryNeverExceeds(t *testing.T) {
 	}
 	all.Wait()
 	always.Release()
-	if _, left, refusals := m.Usage(); left != 0 || refusals != refused.Load() || taken.Load() == 0 || refused.Load() == 0 {
-		t.Errorf("%d bytes are left behind, %d refusals counted, %d seen, %d taken", left, refusals, refused.Load(), taken.Load())
+	if _, left, refusals := m.Usage(); left != 0 || refusals != refused.Load() ||
+		taken.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("%d bytes are left behind, %d refusals counted, %d seen, %d taken", left, refusals, refused.Load(),
+			taken.Load())
 	}
 }
 
-// TestMemoryTurns: an empty hold waits for its turn, one behind the other, a hold that
-// has something is refused at once, and who gives up lets the next one in.
+// TestMemoryTurns: empty holds wait in line, a hold that has something is refused at once, and a
+// hold that gives up lets the next one in.
 func TestMemoryTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(100)
@@ -87,7 +89,7 @@ func TestMemoryTurns(t *testing.T) {
 			synctest.Wait()
 		}
 		wait("large", 80, time.Second)
-		wait("small", 10, time.Minute) // there is room, and it is not its turn
+		wait("small", 10, time.Minute) // there is room, but it is not its turn
 		if len(order) != 0 {
 			t.Fatal("one came in before its turn")
 		}
@@ -155,8 +157,8 @@ func TestMemoryTurns(t *testing.T) {
 	})
 }
 
-// TestHoldReadAll reads what io.ReadAll does, of any size and any claim about it, and
-// holds Cost times as much.
+// TestHoldReadAll: ReadAll reads the same bytes as io.ReadAll, for any size and any announced size,
+// and holds Cost times as much.
 func TestHoldReadAll(t *testing.T) {
 	for _, size := range []int{0, 1, 511, 16 << 10, 16<<10 + 1, 100_000} {
 		want := bytes.Repeat([]byte("x"), size)
@@ -179,7 +181,8 @@ func TestHoldReadAll(t *testing.T) {
 	}
 	broken := NewMemory(100 << 10)
 	b := broken.Hold()
-	if got, err := b.ReadAll(t.Context(), iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader([]byte("xy")))), -1, 0); string(got) != "x" || !errors.Is(err, iotest.ErrTimeout) {
+	if got, err := b.ReadAll(t.Context(), iotest.TimeoutReader(iotest.OneByteReader(bytes.NewReader([]byte("xy")))), -1,
+		0); string(got) != "x" || !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("a reader that fails: %q, %v", got, err)
 	}
 	m := NewMemory(100 << 10)

@@ -17,20 +17,19 @@ const (
 	DefaultMaxPacket   = 8192
 	DefaultBatch       = 64
 	DefaultMaxDetached = 4096
-	maxReadFailures    = 1000    // in a row, after which a socket is given up
+	maxReadFailures    = 1000    // failures in a row after which a socket is given up
 	socketBuffer       = 4 << 20 // bytes asked of the kernel each way; it may give less
 )
 
 // A PacketServer serves datagrams, in batches. Set the fields before Serve and do not
 // change them afterwards.
 type PacketServer struct {
-	// Handler answers a batch of 1 to Batch packets that arrived together at
-	// one socket, by appending to their Reply. It runs once at a time for each
-	// socket, and no further packets are read there meanwhile: see
-	// [Packet.Detach] for answers that take long. A panic drops the batch, is
-	// logged, and nothing else. [PacketServer.Each] makes a Handler of a function that
-	// answers one packet. The context outlives the start of a shutdown and ends
-	// with the shutdown's context.
+	// Handler answers a batch of 1 to Batch packets that arrived together at one socket, by
+	// appending to their Reply. It runs once at a time for each socket. The socket reads no further
+	// packets while it runs: see [Packet.Detach] for answers that take long. A panic is logged and
+	// drops the batch, and has no other effect. [PacketServer.Each] makes a Handler of a function
+	// that answers one packet. The context outlives the start of a shutdown and ends with the
+	// shutdown's context.
 	Handler func(context.Context, []*Packet)
 	// MaxPacket is the largest datagram in bytes; larger ones are dropped. 0
 	// means DefaultMaxPacket.
@@ -45,16 +44,16 @@ type PacketServer struct {
 	Rate Rate
 	// Exempt lists the clients that Rate does not apply to.
 	Exempt []netip.Prefix
-	// Memory is what datagrams take while they are worked on: each [Cost] times its size, or
-	// the buffer that it is in, of MaxPacket bytes, if that is more. Datagrams that find no
-	// room are dropped, which clients of such protocols take for a loss on the way and
-	// try again. Nil sets no bound.
+	// Memory bounds the memory of datagrams while they are processed. Each takes [Cost] times its
+	// size, or its buffer of MaxPacket bytes if that is more. Datagrams that find no room are
+	// dropped; clients of such protocols take that for a loss on the way and try again. Nil sets no
+	// bound.
 	Memory *Memory
 	// MaxDetached caps the detached packets; 0 means DefaultMaxDetached.
 	MaxDetached int
-	// Log takes panics and socket errors; nil discards them.
+	// Log records panics and socket errors; nil discards them.
 	Log *slog.Logger
-	// Stats counts what happened.
+	// Stats are the counters.
 	Stats PacketStats
 
 	life     // its mu guards sockets
@@ -82,24 +81,23 @@ type Packet struct {
 	// Data is the datagram. It is valid until the handler returns, or, for a
 	// detached packet, until Finish.
 	Data []byte
-	// Client is the address it came from, IPv4 unmapped.
+	// Client is the address that the datagram came from, IPv4 unmapped.
 	Client netip.AddrPort
-	// Reply is the answer; the handler appends to it and keeps no reference.
-	// Left empty, nothing is sent.
+	// Reply is the answer. The handler appends to it and keeps no reference. If it is left empty,
+	// no answer is sent.
 	Reply []byte
 
-	read  int64 // when, by origin
+	read  int64 // time of the read, by origin
 	held  int64 // bytes of the server's Memory
 	addr  mmsg.Addr
-	from  net.Addr // of a socket that is not the kernel's
+	from  net.Addr // sender on a socket that is not the kernel's
 	oob   []byte   // control message with which the answer leaves from the address asked
 	owner *socket
 	slot  int // of the reader that this packet was read into
 	buf   []byte
 }
 
-// Each returns a Handler that calls f for one packet after the other. A panic
-// of f costs one packet.
+// Each returns a Handler that calls f for each packet in turn. A panic of f costs one packet.
 func (s *PacketServer) Each(f func(context.Context, *Packet)) func(context.Context, []*Packet) {
 	return func(ctx context.Context, batch []*Packet) {
 		for _, p := range batch {
@@ -158,12 +156,12 @@ func FinishAll(packets []*Packet) {
 	}
 }
 
-// ServePacket answers the datagrams of pc until Shutdown, or until pc fails, and
-// closes pc. It returns when detached packets are finished and all that it started
-// has ended: ErrServerClosed after Shutdown, otherwise why pc failed. It may be
-// called concurrently, for several sockets (see [ListenPackets]), each of which is
-// read by one goroutine. A *net.UDPConn is read and written by system calls for many
-// datagrams; of any other kind the addresses must be those of IP and a port.
+// ServePacket answers the datagrams of pc until Shutdown, or until pc fails, and closes pc. It
+// returns when detached packets are finished and all its goroutines have ended. The error is
+// ErrServerClosed after Shutdown, and otherwise the error of pc. It may be called concurrently, for
+// several sockets (see [ListenPackets]), each of which is read by one goroutine. A *net.UDPConn is
+// read and written by system calls for many datagrams; of any other kind the addresses must be
+// those of IP and a port.
 func (s *PacketServer) ServePacket(pc net.PacketConn) error {
 	defer pc.Close()
 	k, err := s.enter(pc)
@@ -174,7 +172,7 @@ func (s *PacketServer) ServePacket(pc net.PacketConn) error {
 	stopWriting := make(chan struct{})
 	writer.Go(func() { k.writeFinished(stopWriting) })
 	err = k.read()
-	closed := s.closed() // before packets are waited for: what failed first counts
+	closed := s.closed() // before waiting for packets: the first failure counts
 	k.awaitDetached()
 	close(stopWriting)
 	writer.Wait()

@@ -58,7 +58,7 @@ func startPackets(t *testing.T, s *PacketServer, address string, readers int) (p
 	return conns[0].LocalAddr().(*net.UDPAddr).AddrPort().Port(), stop
 }
 
-// dialUDP returns a connected socket: it hears nobody but host:port.
+// dialUDP returns a connected socket, which receives only from host:port.
 func dialUDP(t *testing.T, host string, port uint16) net.Conn {
 	t.Helper()
 	c, err := net.Dial("udp", net.JoinHostPort(host, fmt.Sprint(port)))
@@ -83,8 +83,8 @@ func askUDP(t *testing.T, c net.Conn, data string) string {
 	return string(buf[:n])
 }
 
-// quiet reports that no answer comes to c's datagrams so far. A datagram sent
-// after them is answered, so they have been dealt with.
+// quiet reports that no answer comes to c's datagrams so far. A datagram sent after them is
+// answered, so they have been processed.
 func quiet(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	return askUDP(t, c, "marker") == "marker"
@@ -177,7 +177,7 @@ func TestPacketLargest(t *testing.T) {
 		t.Errorf("largest datagram: answer of %d bytes", len(got))
 	}
 	c.Write(make([]byte, 101))
-	c.Write(nil) // reaches the handler; an empty answer is none
+	c.Write(nil) // reaches the handler; an empty answer is not sent
 	if !quiet(t, c) {
 		t.Error("answer to a datagram above MaxPacket")
 	}
@@ -439,7 +439,7 @@ func TestPacketServeFails(t *testing.T) {
 // wrapped is a socket that is not a *net.UDPConn.
 type wrapped struct{ net.PacketConn }
 
-// TestPacketConn: any net.PacketConn is served, beside those of the kernel.
+// TestPacketConn: any net.PacketConn is served, in addition to the kernel's sockets.
 func TestPacketConn(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		t.Run(address, func(t *testing.T) {
@@ -510,8 +510,8 @@ func TestClientOf(t *testing.T) {
 	}
 }
 
-// A flaky socket fails before each datagram as often as it is told, does not say where
-// those come from that say so, and sends no answer "lost".
+// A flaky socket fails a given number of times before each datagram, gives no source for datagrams
+// that ask for that, and does not send the answer "lost".
 type flaky struct {
 	net.PacketConn
 	failures, left int
@@ -541,8 +541,8 @@ func (c *flaky) WriteTo(b []byte, to net.Addr) (int, error) {
 
 var errFlaky = errors.New("as asked")
 
-// TestPacketFlaky: a socket that fails to read now and then is served, datagrams that
-// nobody can be answered for are dropped, and answers that were not sent are counted.
+// TestPacketFlaky: a socket whose reads fail now and then is served, datagrams without a source are
+// dropped, and unsent answers are counted.
 func TestPacketFlaky(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -573,11 +573,12 @@ func TestPacketFlaky(t *testing.T) {
 		t.Errorf("ServePacket = %v, want %v", err, ErrServerClosed)
 	}
 	if s.Stats.Received.Load() != 4 || s.Stats.Sent.Load() != 3 || s.Stats.Unsent.Load() != 1 {
-		t.Errorf("%d received, %d sent, %d not sent; want 4, 3, 1", s.Stats.Received.Load(), s.Stats.Sent.Load(), s.Stats.Unsent.Load())
+		t.Errorf("%d received, %d sent, %d not sent; want 4, 3, 1", s.Stats.Received.Load(),
+			s.Stats.Sent.Load(), s.Stats.Unsent.Load())
 	}
 }
 
-// TestPacketGivenUp: a socket that goes on failing is given up, with its error.
+// TestPacketGivenUp: a socket that keeps failing is given up, with its error.
 func TestPacketGivenUp(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -585,7 +586,8 @@ func TestPacketGivenUp(t *testing.T) {
 	}
 	s := &PacketServer{}
 	s.Handler = s.Each(echoPacket)
-	if err := s.ServePacket(&flaky{PacketConn: pc, left: maxReadFailures + 1}); !errors.Is(err, errFlaky) || errors.Is(err, ErrServerClosed) {
+	if err := s.ServePacket(&flaky{PacketConn: pc, left: maxReadFailures + 1}); !errors.Is(err, errFlaky) ||
+		errors.Is(err, ErrServerClosed) {
 		t.Errorf("ServePacket = %v, want %v", err, errFlaky)
 	}
 	if err := pc.Close(); !errors.Is(err, net.ErrClosed) {
@@ -663,8 +665,8 @@ func (r *recorder) Send(p *Packet) { r.sent = append(r.sent, p.Client.String()+"
 
 func (r *recorder) Flush() (sent, refused int) { return len(r.sent), 0 }
 
-// TestAnswerOrder: answers leave as they were asked, or, where the order does not matter,
-// the longest first of those in a row to one client.
+// TestAnswerOrder: answers leave in the order of their requests. If the order does not matter,
+// consecutive answers to one client leave longest first.
 func TestAnswerOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	for range 300 {
@@ -674,7 +676,7 @@ func TestAnswerOrder(t *testing.T) {
 		k := &socket{server: &PacketServer{}, handed: make([]bool, 20)}
 		k.server.prepare()
 		end := func() {
-			slices.SortFunc(row, func(a, b string) int { return len(b) - len(a) }) // no two are of one length
+			slices.SortFunc(row, func(a, b string) int { return len(b) - len(a) }) // no two have the same length
 			arranged, row = append(arranged, row...), nil
 		}
 		last := netip.AddrPort{}
@@ -686,7 +688,7 @@ func TestAnswerOrder(t *testing.T) {
 			}
 			p.Reply = bytes.Repeat([]byte{'x'}, 1+i*7%20)
 			if rng.IntN(5) == 0 {
-				k.handed[i] = true // somebody else's
+				k.handed[i] = true // as if it belonged to another goroutine
 				continue
 			}
 			if p.Client != last {

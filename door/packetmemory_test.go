@@ -25,8 +25,8 @@ func heldOf(m *Memory) int64 {
 	return held
 }
 
-// TestPacketMemory: datagrams that are worked on have their share of the memory, those
-// that find none are dropped and counted, and all is given back when they are answered.
+// TestPacketMemory: datagrams being processed hold their share of the memory, datagrams that find
+// none are dropped and counted, and all memory is given back when they are answered.
 func TestPacketMemory(t *testing.T) {
 	for _, tt := range []struct {
 		size, limit int
@@ -37,7 +37,7 @@ func TestPacketMemory(t *testing.T) {
 		{25, 1099, 10, 1000},
 		{60, 1000, 4, 960}, // each takes 4 times its size
 		{60, 240, 1, 240},
-		{60, 50, 1, 50}, // one takes all that there is
+		{60, 50, 1, 50}, // one takes all memory
 	} {
 		t.Run(fmt.Sprintf("%d bytes of %d", tt.size, tt.limit), func(t *testing.T) {
 			memory := NewMemory(int64(tt.limit))
@@ -58,7 +58,9 @@ func TestPacketMemory(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				settled(t, "every datagram is taken or dropped", func() bool { return s.Stats.Received.Load()+s.Stats.Crowded.Load() == before+int64(n) })
+				settled(t, "every datagram is taken or dropped", func() bool {
+					return s.Stats.Received.Load()+s.Stats.Crowded.Load() == before+int64(n)
+				})
 			}
 			finish := func(n int64) {
 				for range n {
@@ -82,7 +84,7 @@ func TestPacketMemory(t *testing.T) {
 			}
 			finish(tt.fit)
 
-			// A message of another door has it all, then not any more.
+			// A message of another door holds all memory, and then releases it.
 			mail := memory.Hold()
 			if err := mail.Take(t.Context(), int64(tt.limit), 0); err != nil {
 				t.Fatal(err)
@@ -100,8 +102,8 @@ func TestPacketMemory(t *testing.T) {
 	}
 }
 
-// TestPacketMemoryAtOnce: handlers never have more than the memory allows, whether they
-// answer at once, later, never, or panic, and nothing stays held.
+// TestPacketMemoryAtOnce: handlers never hold more than the memory allows, whether they answer at
+// once, later or never, or panic. No memory stays held.
 func TestPacketMemoryAtOnce(t *testing.T) {
 	const limit = 1200
 	memory := NewMemory(limit)
@@ -151,7 +153,9 @@ func TestPacketMemoryAtOnce(t *testing.T) {
 		}
 		sending.Wait()
 		sent := int64((round + 1) * clients * each)
-		settled(t, "every datagram is taken or dropped", func() bool { return s.Stats.Received.Load()+s.Stats.Crowded.Load() == sent })
+		settled(t, "every datagram is taken or dropped", func() bool {
+			return s.Stats.Received.Load()+s.Stats.Crowded.Load() == sent
+		})
 	}
 	stop()
 	workers.Wait()

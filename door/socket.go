@@ -26,7 +26,7 @@ type socket struct {
 	lateMu   sync.Mutex
 	late     writer // of detached packets, guarded by lateMu
 	control  controls
-	asked    []byte // the last control message, and what answers it
+	asked    []byte // the last control message and its answer
 	from     []byte
 	packets  []*Packet // the slots of the reader
 	handed   []bool    // the slots whose packet was detached in this batch
@@ -43,7 +43,7 @@ func newSocket(s *PacketServer, c net.PacketConn) (*socket, error) {
 		return nil, err
 	}
 	k.pool.New = func() any {
-		// One byte more than allowed tells a datagram that was cut.
+		// One byte more than allowed reveals a datagram that was cut.
 		return &Packet{owner: k, buf: make([]byte, s.MaxPacket+1)}
 	}
 	k.packets = make([]*Packet, s.Batch)
@@ -54,7 +54,7 @@ func newSocket(s *PacketServer, c net.PacketConn) (*socket, error) {
 	return k, nil
 }
 
-// open makes reader and writers.
+// open makes the reader and the writers.
 func (k *socket) open() error {
 	c, ok := k.conn.(*net.UDPConn)
 	if !ok {
@@ -82,11 +82,11 @@ func (k *socket) open() error {
 	return nil
 }
 
-// interrupt ends reading. The server is closed already, so that an error of a
-// socket that is gone is the end, too.
+// interrupt ends reading. The server is closed already, so an error of a socket that is gone also
+// ends it.
 func (k *socket) interrupt() { _ = k.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-// choose has a wildcard socket tell which of its addresses was asked.
+// choose makes a wildcard socket report which of its addresses was asked.
 func (k *socket) choose(c *net.UDPConn) error {
 	local, ok := c.LocalAddr().(*net.UDPAddr)
 	if !ok {
@@ -151,8 +151,8 @@ func (k *socket) read() error {
 		}
 		k.handle(s.handling, batch)
 		k.answer(batch)
-		// A detached packet may be in the pool again by now, so that no slot but
-		// its own says that it was detached.
+		// A detached packet may be in the pool again by now, so only the mark of its slot shows
+		// that it was detached.
 		held := int64(0)
 		for i := range n {
 			if k.handed[i] {
@@ -192,8 +192,8 @@ func (k *socket) screen(batch []*Packet, n int) []*Packet {
 	return batch
 }
 
-// charge takes the memory of a batch: of all packets at once, or, if there is not so much,
-// of one after the other. It returns those that have theirs.
+// charge takes the memory for a batch: for all packets at once or, if the memory does not suffice,
+// for one after the other. It returns the packets that have their memory.
 func (k *socket) charge(batch []*Packet) []*Packet {
 	s := k.server
 	if s.Memory == nil {
@@ -207,7 +207,7 @@ func (k *socket) charge(batch []*Packet) []*Packet {
 	if taken, ok := s.Memory.grab(all); ok && taken == all {
 		return batch
 	} else if ok {
-		s.Memory.giveBack(taken) // less than all need, for all that there is
+		s.Memory.giveBack(taken) // less than the batch needs, if that exceeds the limit
 	}
 	in := batch[:0]
 	for _, p := range batch {
@@ -236,7 +236,7 @@ func (k *socket) handle(ctx context.Context, batch []*Packet) {
 
 // answer sends the replies of a batch, those of detached packets excepted.
 func (k *socket) answer(batch []*Packet) {
-	// Detached packets are somebody else's by now.
+	// Detached packets belong to other goroutines by now.
 	batch = slices.DeleteFunc(batch, func(p *Packet) bool { return k.handed[p.slot] || len(p.Reply) == 0 })
 	if k.server.Unordered {
 		arrange(batch)
@@ -280,8 +280,7 @@ func arrange(batch []*Packet) {
 	}
 }
 
-// count counts answers. What the kernel refuses (no route, a forged source) is
-// skipped.
+// count counts answers. Answers that the kernel refuses (no route, a forged source) are skipped.
 func (k *socket) count(sent, refused int) {
 	k.server.Stats.Sent.Add(int64(sent))
 	if refused > 0 {
@@ -351,8 +350,8 @@ func (k *socket) release(n int) {
 	}
 }
 
-// awaitDetached waits until no packet is out. A second after the handlers'
-// context has ended it gives up on packets that still are.
+// awaitDetached waits until no packet is out. A second after the handlers' context has ended, it
+// gives up on packets that are still out.
 func (k *socket) awaitDetached() {
 	s := k.server
 	var late <-chan time.Time

@@ -26,22 +26,22 @@ const (
 // A StreamServer serves connections, one goroutine each. Set the fields before Serve
 // and do not change them afterwards.
 type StreamServer struct {
-	// Handler serves one connection and returns when it is done; the server
-	// then closes it. Its context outlives the start of a shutdown, so that a
-	// request which was read is still answered, and ends when the shutdown's
-	// context does. A panic ends the connection, is logged, and nothing else.
+	// Handler serves one connection and returns when it is done; the server then closes it. Its
+	// context outlives the start of a shutdown, so that a request which was read is still answered,
+	// and ends when the shutdown's context does. A panic is logged and ends the connection, and has
+	// no other effect.
 	Handler func(context.Context, *Conn)
-	// MaxConns caps the open connections; 0 means DefaultMaxConns. Above a cap the
-	// connection that has waited longest for its client is given up, of the network
-	// that has the most; see [Crowd]. Where none waits, the newcomer is disconnected
-	// without a word.
+	// MaxConns caps the open connections; 0 means DefaultMaxConns. Above a cap, the server closes
+	// the connection that has waited longest for its client, in the network with the most
+	// connections; see [Crowd]. If no connection waits, the newcomer is disconnected without an
+	// answer.
 	MaxConns int
-	// MaxConnsPerClient caps those of one client; 0 means DefaultConnsPerIP,
-	// below 0 means no cap. Clients of a unix socket are not told apart.
+	// MaxConnsPerClient caps the open connections of one client; 0 means DefaultConnsPerIP, below 0
+	// means no cap. Clients of a unix socket are not distinguished, and have no such cap.
 	MaxConnsPerClient int
 	// ConnRate limits how often one client may connect.
 	ConnRate Rate
-	// RequestRate is what [Conn.Allow] charges to.
+	// RequestRate limits the requests that [Conn.Allow] charges.
 	RequestRate Rate
 	// Exempt lists the clients that the two rates do not apply to. The caps do.
 	Exempt []netip.Prefix
@@ -50,12 +50,12 @@ type StreamServer struct {
 	RequestTime time.Duration
 	// WriteTime is how long one write may take; 0 means DefaultWriteTime.
 	WriteTime time.Duration
-	// Log takes panics and accept errors; nil discards them.
+	// Log records panics and accept errors; nil discards them.
 	Log *slog.Logger
-	// Stats counts what happened.
+	// Stats are the counters.
 	Stats ConnStats
 
-	life      // its mu guards what follows
+	life      // its mu guards the following fields
 	requests  *Limiter
 	accepts   *Limiter
 	crowd     Crowd
@@ -68,18 +68,18 @@ type ConnStats struct {
 	Accepted atomic.Int64 // connections handed to the handler
 	Refused  atomic.Int64 // connections closed at once: a cap or the rate
 	Evicted  atomic.Int64 // connections that waited for their client and gave way to another
-	Limited  atomic.Int64 // calls of Conn.Allow that said no
+	Limited  atomic.Int64 // calls of Conn.Allow that refused
 	Panics   atomic.Int64 // handlers that panicked
 	Open     atomic.Int64 // connections open now
-	// Times of the answers, from the last byte that was read until the first ones of the
-	// answer were written. Requests read together count as one.
+	// Times of the answers, from the last byte read until the first bytes of the answer were
+	// written. Requests read together count as one.
 	Times Times
 }
 
-// Serve accepts connections on l until Shutdown, or until l fails, and closes l. It
-// returns when the connections it has accepted have finished the request they are in
-// and all their handlers have returned: ErrServerClosed after Shutdown, otherwise why
-// l failed. It may be called concurrently, for several listeners, under common caps.
+// Serve accepts connections on l until Shutdown, or until l fails, and closes l. It returns when
+// the connections it has accepted have finished the request they are in and all their handlers have
+// returned: The error is ErrServerClosed after Shutdown, and otherwise the error of l. It may be
+// called concurrently, for several listeners, under common caps.
 func (s *StreamServer) Serve(l net.Listener) error {
 	if !s.enter(l) {
 		l.Close()
@@ -88,7 +88,7 @@ func (s *StreamServer) Serve(l net.Listener) error {
 	var handlers sync.WaitGroup
 	err := s.accept(l, &handlers)
 	l.Close()
-	closed := s.closed() // before it is waited for: what failed first counts
+	closed := s.closed() // before waiting: the first failure counts
 	s.mu.Lock()
 	for c := range s.open {
 		if c.listener == l {
@@ -203,7 +203,7 @@ func (s *StreamServer) accept(l net.Listener, handlers *sync.WaitGroup) error {
 	}
 }
 
-// admit enters c into the books, unless a cap or the rate forbids it.
+// admit registers c, unless a cap or the rate forbids it.
 func (s *StreamServer) admit(c *Conn) bool {
 	if !s.accepts.Allow(c.addr, 1) {
 		return false
@@ -257,8 +257,8 @@ type Conn struct {
 	listener net.Listener
 	addr     netip.Addr
 	place    *Place
-	began    int64 // when the next request was first awaited, as a Place has it
-	asked    int64 // when something was read last, by origin; 0 if it is answered
+	began    int64 // when the next request was first awaited, in the form of a Place
+	asked    int64 // when data were last read, by origin; 0 if they are answered
 
 	mu       sync.Mutex // guards the read deadline against a drain
 	draining bool
@@ -278,7 +278,7 @@ func (c *Conn) Await() {
 	if c.draining {
 		return
 	}
-	// An error means that the connection is gone, which the next read says too.
+	// An error means that the connection is gone; the next read reports that.
 	_ = c.Conn.SetReadDeadline(time.Now().Add(c.server.RequestTime))
 }
 
@@ -307,8 +307,8 @@ func (c *Conn) Allow(n int) bool {
 	return false
 }
 
-// Read reads what the client sends. Meanwhile the connection waits for it, since the
-// last Await, and may be given up for another; see [Crowd].
+// Read reads data from the client. Since the last Await the connection counts as waiting for the
+// client, and may be closed in favour of another; see [Crowd].
 func (c *Conn) Read(p []byte) (int, error) {
 	c.place.since.Store(c.began)
 	defer c.place.Work()

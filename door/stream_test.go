@@ -86,7 +86,7 @@ func ask(t *testing.T, c net.Conn, line string) string {
 	return strings.TrimSuffix(got, "\n")
 }
 
-// closedByServer reports whether the server hangs up without a word.
+// closedByServer reports whether the server closes the connection without an answer.
 func closedByServer(c net.Conn) bool {
 	n, err := c.Read(make([]byte, 1))
 	return n == 0 && err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
@@ -153,8 +153,7 @@ func TestStreamCaps(t *testing.T) {
 		tt := &tests[i]
 		t.Run(tt.name, func(t *testing.T) {
 			s := &tt.server
-			// A client that has been answered is still at work, so nobody
-			// gives way.
+			// A client that has been answered is still at work, so no connection gives way.
 			work := make(chan struct{})
 			s.Handler = func(_ context.Context, c *Conn) {
 				if line, err := bufio.NewReader(c).ReadString('\n'); err == nil {
@@ -175,7 +174,8 @@ func TestStreamCaps(t *testing.T) {
 			if got := s.Stats.Refused.Load(); got != 1 {
 				t.Errorf("Stats.Refused = %d, want 1", got)
 			}
-			if accepted, evicted := s.Stats.Accepted.Load(), s.Stats.Evicted.Load(); accepted != int64(tt.admits) || evicted != 0 {
+			if accepted, evicted := s.Stats.Accepted.Load(), s.Stats.Evicted.Load(); accepted != int64(tt.admits) ||
+				evicted != 0 {
 				t.Errorf("%d accepted, %d gave way; want %d, none", accepted, evicted, tt.admits)
 			}
 		})
@@ -319,8 +319,8 @@ func TestStreamDrain(t *testing.T) {
 	}
 }
 
-// TestStreamShutdownCutsOff: what is not done when the context of Shutdown ends is
-// cut off, and waited for by Serve.
+// TestStreamShutdownCutsOff: requests that are not done when the context of Shutdown ends are cut
+// off, and Serve waits for their handlers.
 func TestStreamShutdownCutsOff(t *testing.T) {
 	entered := make(chan struct{})
 	s := &StreamServer{Handler: func(ctx context.Context, c *Conn) {
@@ -394,8 +394,8 @@ func TestStreamListeners(t *testing.T) {
 	}
 }
 
-// TestServeAfterShutdown: a server that is closed serves nothing, and closes what
-// it is given.
+// TestServeAfterShutdown: a closed server serves nothing, and closes the listeners that it is
+// given.
 func TestServeAfterShutdown(t *testing.T) {
 	s, p := &StreamServer{Handler: echo}, &PacketServer{}
 	p.Handler = p.Each(echoPacket)
@@ -431,7 +431,7 @@ func TestServeAfterShutdown(t *testing.T) {
 type played struct {
 	conns   []net.Conn
 	asked   []time.Time // for each of conns
-	last    net.Conn    // accepted in the moment of Close
+	last    net.Conn    // accepted at the moment of Close
 	closing sync.Once
 	closed  chan struct{}
 }
@@ -482,7 +482,8 @@ func TestStreamAcceptFails(t *testing.T) {
 			t.Errorf("Serve = %v, want %v", err, ErrServerClosed)
 		}
 		const ms = time.Millisecond
-		want := []time.Duration{5 * ms, 10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second, 0, 5 * ms, 10 * ms}
+		want := []time.Duration{5 * ms, 10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second,
+			time.Second, 0, 5 * ms, 10 * ms}
 		var got []time.Duration
 		for i, at := range l.asked[1:] {
 			got = append(got, at.Sub(l.asked[i]))
@@ -511,8 +512,7 @@ func TestStreamShutdownInPause(t *testing.T) {
 	})
 }
 
-// TestStreamAcceptedLate: a connection that comes with the end of the server is closed,
-// and nobody handles it.
+// TestStreamAcceptedLate: a connection that arrives as the server ends is closed and not handled.
 func TestStreamAcceptedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -537,14 +537,14 @@ func TestStreamAcceptedLate(t *testing.T) {
 	})
 }
 
-// gone is a listener whose Accept says that it is closed before anybody closes it.
+// gone is a listener whose Accept reports that it is closed before it is closed.
 type gone struct {
 	*played
 }
 
 func (gone) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 
-// TestStreamClosesListener: what failed is closed.
+// TestStreamClosesListener: a listener that failed is closed.
 func TestStreamClosesListener(t *testing.T) {
 	l := gone{play()}
 	if err := (&StreamServer{Handler: echo}).Serve(l); !errors.Is(err, net.ErrClosed) {

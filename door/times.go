@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// timeBounds are the upper bounds of the counts of [Times], but for the last, which has
-// none.
+// timeBounds are the upper bounds of the counts of [Times], except the last count, which has none.
 var timeBounds = [...]time.Duration{
 	10 * time.Microsecond, 30 * time.Microsecond, 100 * time.Microsecond, 300 * time.Microsecond,
 	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond,
@@ -33,9 +32,9 @@ func (t *Times) Add(d time.Duration, n int) {
 	t.sum.Add(int64(d) * int64(n))
 }
 
-// Read returns how many answers there were, the sum of their times in seconds, and for
-// each bound in seconds how many took no longer, as Prometheus has its histograms.
-// Answers that are counted meanwhile may be in the sum alone.
+// Read returns the number of answers, the sum of their times in seconds, and for each bound in
+// seconds the number of answers that took no longer, as in Prometheus histograms. Answers counted
+// during the call may be in the sum alone.
 func (t *Times) Read() (answers uint64, seconds float64, within map[float64]uint64) {
 	within = make(map[float64]uint64, len(timeBounds))
 	for i, bound := range timeBounds {

@@ -15,7 +15,7 @@ func TestTimes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []time.Duration
 	for range 2000 {
-		d := time.Duration(math.Exp(rng.Float64()*math.Log(20e9)) * 1.5) // some 1 ns to 30 s
+		d := time.Duration(math.Exp(rng.Float64()*math.Log(20e9)) * 1.5) // about 1 ns to 30 s
 		if rng.IntN(10) == 0 {
 			d = time.Duration(rng.IntN(40)) * 10 * time.Millisecond // bounds among them
 		}
@@ -101,7 +101,7 @@ func TestPacketTimes(t *testing.T) {
 // long that took.
 func TestStreamTimes(t *testing.T) {
 	s := &StreamServer{Handler: func(_ context.Context, c *Conn) {
-		_, _ = c.Write([]byte("hello\n")) // asked by nobody
+		_, _ = c.Write([]byte("hello\n")) // answers no request
 		buf := make([]byte, 1)
 		for {
 			for buf[0] = 0; buf[0] != '\n'; {

@@ -83,7 +83,7 @@ func (s *Server) refusal(j *job) int32 {
 // anyClient stands for all clients of a key in the key's own limiter.
 var anyClient = netip.IPv4Unspecified()
 
-// reporter is who a request comes from.
+// reporter returns the reporter of a request.
 func (j *job) reporter() bulkhead.Reporter {
 	r := bulkhead.Reporter{Addr: j.client.Addr()}
 	if j.key != nil {

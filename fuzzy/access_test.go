@@ -69,7 +69,7 @@ func TestRatesAndNetworks(t *testing.T) {
 // slowHouse counts nothing until it is released.
 type slowHouse struct {
 	bulkhead.Counter
-	counting chan struct{} // told of each count that has begun
+	counting chan struct{} // receives each count that has begun
 	release  chan struct{}
 }
 
@@ -88,7 +88,7 @@ func TestWritesDoNotStallChecks(t *testing.T) {
 	house := &slowHouse{bulkhead.CounterOf(new(prototest.House)), make(chan struct{}, 1), make(chan struct{})}
 	address := serve(t, &Server{Clearinghouse: house})
 	release := sync.OnceFunc(func() { close(house.release) })
-	t.Cleanup(release) // before the server's own, which waits for its writes
+	t.Cleanup(release) // runs before the server's cleanup, which waits for its writes
 	writer, err := net.Dial("udp", address)
 	must(t, err)
 	defer writer.Close()
@@ -110,8 +110,8 @@ func TestWritesDoNotStallChecks(t *testing.T) {
 	must(t, c.Write(t.Context(), digestOf(77), nil, 7, 1))
 }
 
-// TestHiddenListHidesNoOther: an entry of a digest on a list that a client is
-// not told of changes nothing in what the client is told of other lists.
+// TestHiddenListHidesNoOther: an entry of a digest on a list that is hidden from a client does not
+// change the client's answers for other lists.
 func TestHiddenListHidesNoOther(t *testing.T) {
 	var shingles [32]uint64
 	for i := range shingles {
@@ -129,7 +129,8 @@ func TestHiddenListHidesNoOther(t *testing.T) {
 	must(t, writer.Write(t.Context(), digestOf(2), &shingles, 7, 9))
 	must(t, writer.Write(t.Context(), digestOf(3), nil, 7, 9))
 	listed := digestOf(3)
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&listed)}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&listed)},
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	if r := mustCheck(t, guest, digestOf(2), &shingles); r.Flag != 2 || r.Value != 5 || len(r.Extra) != 0 {

@@ -7,9 +7,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestWrittenAfterDelete: what was deleted ages before its deletion does. What was
-// written since keeps its own weight all the time, of the digest and of its near
-// copies.
+// TestWrittenAfterDelete: deleted weights age out before their deletion does. Later writes keep
+// their own weight all the time, for the digest and for its near copies.
 func TestWrittenAfterDelete(t *testing.T) {
 	var shingles [32]uint64
 	for i := range shingles {
@@ -71,8 +70,8 @@ func TestWrittenAfterDelete(t *testing.T) {
 	}
 }
 
-// TestListsLiveAsLong: a list is known, and so is that something was taken away, as
-// long as what was written last, to a node that has just started.
+// TestListsLiveAsLong: a node that has just started knows a list, and that weights were taken away,
+// for as long as the latest write lives.
 func TestListsLiveAsLong(t *testing.T) {
 	ctx := t.Context()
 	const keep = 2
@@ -99,14 +98,13 @@ func TestListsLiveAsLong(t *testing.T) {
 	}
 }
 
-// TestTakenByError: a delete that the filter shows by error takes no digest
-// away.
+// TestTakenByError: a delete that is a false positive of the filter takes no digest away.
 func TestTakenByError(t *testing.T) {
 	house := prototest.NewTally(2)
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
 	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 5))
 	must(t, c.Write(t.Context(), digestOf(2), nil, 1, 5))
-	must(t, c.Delete(t.Context(), digestOf(2), nil)) // from now on deletes are asked for
+	must(t, c.Delete(t.Context(), digestOf(2), nil)) // from now on deletes are looked up
 	d := digestOf(1)
 	for copy := range byte(2) {
 		other := digestOf(3 + copy)
@@ -132,14 +130,14 @@ func TestTakenByError(t *testing.T) {
 	}
 }
 
-// TestOwnQuestionsAreNoChecks: what the server asks on its own, and to find out
-// what a write comes to, is not counted among the checks of clients; one of those
-// is counted once, however many questions it needs.
+// TestOwnQuestionsAreNoChecks: look-ups by the server itself, including the look-ups of a write,
+// are not counted as checks by clients. A client's check is counted once, however many look-ups it
+// needs.
 func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	ctx := t.Context()
 	house := prototest.NewTally(2)
 	s := &Server{Clearinghouse: house, SpamFlags: []uint8{1}}
-	s.prepare() // here, since followLists is called beside the server
+	s.prepare() // called here, since the test calls followLists itself
 	c := dial(t, serve(t, s), nil)
 	var shingles [32]uint64
 	must(t, c.Write(ctx, digestOf(1), &shingles, 1, 10))
@@ -159,8 +157,8 @@ func TestOwnQuestionsAreNoChecks(t *testing.T) {
 	}
 }
 
-// TestTakenFromTheForgotten: what a delete took from is forgotten before the
-// delete is. What is written then counts in full.
+// TestTakenFromTheForgotten: the counters that a delete took from are forgotten before the delete
+// is. Later writes count in full.
 func TestTakenFromTheForgotten(t *testing.T) {
 	var shingles [32]uint64
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &shingles} {
@@ -184,8 +182,8 @@ func TestTakenFromTheForgotten(t *testing.T) {
 	}
 }
 
-// TestDeletedWhileADeletionAges: what came between two deletes stays deleted when
-// the first one is forgotten, and with it that something was taken.
+// TestDeletedWhileADeletionAges: writes between two deletes stay deleted when the first delete is
+// forgotten, and with it the mark that anything was taken away.
 func TestDeletedWhileADeletionAges(t *testing.T) {
 	var shingles [32]uint64
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &shingles} {

@@ -42,7 +42,8 @@ func (sc *scratch) addCheck(j *job) {
 	n := len(sc.checks)
 	sc.checks = slices.Grow(sc.checks, 1)[:n+1]
 	c := &sc.checks[n]
-	*c = pendingCheck{job: j, hits: c.hits[:0], near: c.near[:0], even: c.even[:0], evenVoted: c.evenVoted[:0], held: c.held[:0]}
+	*c = pendingCheck{job: j, hits: c.hits[:0], near: c.near[:0], even: c.even[:0], evenVoted: c.evenVoted[:0],
+		held: c.held[:0]}
 }
 
 // packets answers one batch of datagrams.

@@ -50,7 +50,8 @@ func BenchmarkCheck(b *testing.B) {
 		step  uint64
 		sh    bool
 		near  bool
-	}{{"exact/hit", 0, 2, false, false}, {"exact/miss", 1 << 40, 2, false, false}, {"shingles/hit", 1, 2, true, false}, {"shingles/miss", 1 << 40, 2, true, false}, {"shingles/near", 1, 2, true, true}} {
+	}{{"exact/hit", 0, 2, false, false}, {"exact/miss", 1 << 40, 2, false, false}, {"shingles/hit", 1, 2, true, false},
+		{"shingles/miss", 1 << 40, 2, true, false}, {"shingles/near", 1, 2, true, true}} {
 		b.Run(bb.name, func(b *testing.B) {
 			var datagrams [][]byte
 			for n := range uint64(4096) {

@@ -18,12 +18,14 @@ func TestReplyBytes(t *testing.T) {
 	for i := range 9 {
 		extra = append(extra, FlagValue{Value: int32(-i), Flag: uint32(100 + i)})
 	}
-	reply := Reply{FlagValue: FlagValue{Value: -2, Flag: 0x01020304}, Tag: 0x0a0b0c0d, Prob: 1, Digest: digestOf(1), Stored: true, Time: 0x11223344, Extra: extra}
+	reply := Reply{FlagValue: FlagValue{Value: -2, Flag: 0x01020304}, Tag: 0x0a0b0c0d, Prob: 1, Digest: digestOf(1),
+		Stored: true, Time: 0x11223344, Extra: extra}
 	digest := hex.EncodeToString(reply.Digest[:])
 	head := "feffffff 04030201 0d0c0b0a 0000803f"
 	long := head + digest + "44332211 07 01 0000"
 	for i := range 7 {
-		long += fmt.Sprintf("%02x%s %02x000000", byte(-i), strings.Repeat(map[bool]string{true: "ff", false: "00"}[i > 0], 3), 100+i)
+		long += fmt.Sprintf("%02x%s %02x000000", byte(-i), strings.Repeat(map[bool]string{true: "ff", false: "00"}[i > 0], 3),
+			100+i)
 	}
 	for _, tt := range []struct {
 		q    Request
@@ -71,7 +73,8 @@ func TestReplyBytes(t *testing.T) {
 
 // TestRequestBytes: docs/specs/rspamd-fuzzy.md#request, byte by byte.
 func TestRequestBytes(t *testing.T) {
-	r := Request{Version: 4, LongForm: true, Command: Write, Flag: 7, Value: -2, Tag: 0x01020304, Digest: digestOf(1), Shingled: true}
+	r := Request{Version: 4, LongForm: true, Command: Write, Flag: 7, Value: -2, Tag: 0x01020304,
+		Digest: digestOf(1), Shingled: true}
 	for i := range r.Shingles {
 		r.Shingles[i] = uint64(i)<<56 | 1
 	}
@@ -83,12 +86,16 @@ func TestRequestBytes(t *testing.T) {
 		t.Errorf("%x, want %x", got, want)
 	}
 	var back Request
-	for name, tail := range map[string]string{"nothing": "", "IPv4": "34 c0000201", "IPv6": "36" + strings.Repeat("00", 16), "domain": "64 02 6161", "empty domain": "64 00", "others": "80 00 ff 01 00"} {
+	for name, tail := range map[string]string{"nothing": "", "IPv4": "34 c0000201",
+		"IPv6": "36" + strings.Repeat("00", 16), "domain": "64 02 6161",
+		"empty domain": "64 00", "others": "80 00 ff 01 00"} {
 		if err := ParseRequest(append(bytes.Clone(want), unhex(t, tail)...), &back); err != nil || back != r {
 			t.Errorf("%s behind it: %+v, %v", name, back, err)
 		}
 	}
-	for name, tail := range map[string]string{"IPv4": "34 c00002", "IPv6": "36" + strings.Repeat("00", 15), "domain": "64 02 61", "domain's length": "64", "other": "80 01", "other's length": "ff", "unknown": "7f 00", "below": "33 00"} {
+	for name, tail := range map[string]string{"IPv4": "34 c00002", "IPv6": "36" + strings.Repeat("00", 15),
+		"domain": "64 02 61", "domain's length": "64", "other": "80 01", "other's length": "ff",
+		"unknown": "7f 00", "below": "33 00"} {
 		if err := ParseRequest(append(bytes.Clone(want), unhex(t, tail)...), &back); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("%s cut behind it: %v", name, err)
 		}
@@ -96,7 +103,8 @@ func TestRequestBytes(t *testing.T) {
 	if err := ParseRequest(want[:len(want)-1], &back); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("shingles cut: %v", err)
 	}
-	for c, name := range map[Command]string{Check: "check", Write: "write", Delete: "delete", Stat: "stat", Ping: "ping", 5: "invalid", 255: "invalid"} {
+	for c, name := range map[Command]string{Check: "check", Write: "write", Delete: "delete", Stat: "stat",
+		Ping: "ping", 5: "invalid", 255: "invalid"} {
 		if c.String() != name {
 			t.Errorf("command %d is called %q, want %q", c, c, name)
 		}

@@ -18,10 +18,10 @@ type pendingCheck struct {
 	hits  []hit
 	near  []uint8 // lists on which a band of the first half is known
 	voted bool    // a band of the first half is listed by votes
-	// even and evenVoted are the results for the first half: of each list in near, and
-	// of the votes.
+	// even and evenVoted are the results for the first half: for each list in near, and for the
+	// votes.
 	even, evenVoted []bulkhead.Look
-	// takenToo says that this round also looks up what was taken away.
+	// takenToo means that this round also looks up the counters of what was taken away.
 	takenToo bool
 	deleted  bool // a digest is known to be deleted
 	// held are bands of which some were deleted once.
@@ -182,7 +182,8 @@ func askCopies(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	for _, h := range c.hits {
 		q.sigs = append(q.sigs, digestSignature(d, h.flag, added, 1), digestSignature(d, h.flag, added, 2))
 		if takenToo {
-			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0), digestSignature(d, h.flag, taken, 1), digestSignature(d, h.flag, deletes, 0))
+			q.sigs = append(q.sigs, digestSignature(d, h.flag, taken, 0), digestSignature(d, h.flag, taken, 1),
+				digestSignature(d, h.flag, deletes, 0))
 		}
 	}
 	c.takenToo = takenToo
@@ -246,7 +247,7 @@ func (h *hit) confirm(second, third *bulkhead.Look) bool {
 	return second.Sightings > 0 && h.chance <= maxChance
 }
 
-// askVotes looks up what other front doors know of the digest.
+// askVotes looks up the votes of other front doors on the digest.
 func askVotes(s *Server, q *questions, c *pendingCheck, _ []uint8) {
 	if len(s.SpamFlags) > 0 {
 		q.judged = append(q.judged, plainSignature(&c.job.req.Digest))
@@ -269,10 +270,10 @@ func takeVotes(s *Server, c *pendingCheck, _, judges []bulkhead.Look, _ []uint8)
 	}
 }
 
-// half is how many bands are looked up first: the even ones. If a text has enough bands
-// in common with a stored one, at least one of these is among them in 97 of 100 cases at
-// 20 equal shingles and in 99 at 24. Nearly all unrelated texts have none, so their
-// other bands need no look-up.
+// half is the number of bands that are looked up first: the even ones. If a text has enough bands
+// in common with a stored one, at least one of these is among them in 97 of 100 cases at 20 equal
+// shingles and in 99 at 24. Nearly all unrelated texts have none, so their other bands need no
+// look-up.
 const half = rspamd.Bands / 2
 
 func askHalf(_ *Server, q *questions, c *pendingCheck, flags []uint8) {
@@ -307,7 +308,9 @@ func takeHalf(_ *Server, c *pendingCheck, looks, judges []bulkhead.Look, flags [
 		looks = looks[half:]
 	}
 	if c.voted {
-		if c.voted = slices.ContainsFunc(judges[:half], func(l bulkhead.Look) bool { return l.Judged == bulkhead.JudgedSpam }); c.voted {
+		if c.voted = slices.ContainsFunc(judges[:half], func(l bulkhead.Look) bool {
+			return l.Judged == bulkhead.JudgedSpam
+		}); c.voted {
 			c.evenVoted = append(c.evenVoted, judges[:half]...)
 		}
 	}
@@ -354,7 +357,9 @@ func takeBands(s *Server, c *pendingCheck, looks, judges []bulkhead.Look, _ []ui
 	}
 	if c.voted {
 		interleave(&all, c.evenVoted, judges)
-		if h, ok := votedHit(s.SpamFlags[0], all[:]); ok && !slices.ContainsFunc(c.hits, func(o hit) bool { return o.flag == h.flag }) {
+		if h, ok := votedHit(s.SpamFlags[0], all[:]); ok && !slices.ContainsFunc(c.hits, func(o hit) bool {
+			return o.flag == h.flag
+		}) {
 			c.hits = append(c.hits, h)
 		}
 	}
@@ -372,7 +377,7 @@ func interleave(all *[rspamd.Bands]bulkhead.Look, even, odd []bulkhead.Look) {
 	}
 }
 
-// tell puts the result of a check into its reply.
+// tell writes the result of a check to its reply.
 func (s *Server) tell(c *pendingCheck) {
 	j := c.job
 	hits := slices.DeleteFunc(c.hits, func(h hit) bool { return j.hides(h.flag) })

@@ -55,12 +55,12 @@ func Dial(ctx context.Context, address string, serverKey *[32]byte) (*Client, er
 // Close ends the client's use.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// ErrNoReply says that the storage did not answer.
+// ErrNoReply means that the storage did not answer.
 var ErrNoReply = errors.New("fuzzy: no reply")
 
-// Do sends r and returns the reply to it. Version 0 means 4 with the long
-// form; a Tag of 0 is replaced by a random one. Errors wrap [ErrNoReply], those
-// of [Reply.Err], or are of the network.
+// Do sends r and returns the reply to it. Version 0 means 4 with the long form; a Tag of 0 is
+// replaced by a random one. Errors wrap [ErrNoReply] or the errors of [Reply.Err], or are errors of
+// the network.
 func (c *Client) Do(ctx context.Context, r Request) (Reply, error) {
 	if r.Version == 0 {
 		r.Version, r.LongForm = 4, true
@@ -113,8 +113,8 @@ func (c *Client) datagram(r *Request) ([]byte, error) {
 	return sealRequest(nil, c.server, &c.own.Public, c.shared, plain)
 }
 
-// await reads replies until one has the given tag. Unreadable ones are skipped: anybody
-// may have sent them.
+// await reads replies until one has the given tag. Unreadable replies are skipped: any host may
+// have sent them.
 func (c *Client) await(ctx context.Context, tag uint32, deadline time.Time) (Reply, error) {
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
@@ -155,7 +155,8 @@ func (c *Client) Check(ctx context.Context, digest [DigestSize]byte, shingles *[
 }
 
 // Write adds value to a digest on a list.
-func (c *Client) Write(ctx context.Context, digest [DigestSize]byte, shingles *[32]uint64, flag uint8, value int32) error {
+func (c *Client) Write(ctx context.Context, digest [DigestSize]byte, shingles *[32]uint64,
+	flag uint8, value int32) error {
 	r := Request{Command: Write, Digest: digest, Flag: flag, Value: value}
 	if shingles != nil {
 		r.Shingled, r.Shingles = true, *shingles

@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestClientReads: the client passes over what is not its answer, sends again what is
-// not answered, and gives up in time.
+// TestClientReads: the client skips datagrams that are not its answer, resends unanswered requests,
+// and gives up in time.
 func TestClientReads(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	must(t, err)
@@ -82,7 +82,7 @@ func TestClientReads(t *testing.T) {
 			}
 		}
 	}
-	// A request that nobody answers is sent once, and so often again.
+	// A request without an answer is sent once, and then resent the given number of times.
 	for again, want := range map[int]int{-1: 1, 1: 2, 2: 3, 0: 4} {
 		c.Timeout, c.Retransmits = 5*time.Millisecond, again
 		got := make(chan uint32, 16)
@@ -132,8 +132,8 @@ func TestClientReads(t *testing.T) {
 	}
 }
 
-// TestFrames: on a connection each request has its length before it; what breaks that,
-// or is not to be answered, ends it.
+// TestFrames: on a connection each request follows its length. A broken frame, or a request that
+// must not be answered, ends the connection.
 func TestFrames(t *testing.T) {
 	ping := (&Request{Version: 4, Command: Ping, Value: 7}).Append(nil)
 	frame := func(n int, data []byte) []byte {
@@ -177,7 +177,8 @@ func TestFrames(t *testing.T) {
 		}
 		for i := range tt.want {
 			one := got[i*(2+replySize4):]
-			if r, err := ParseReply(one[2 : 2+replySize4]); err != nil || r.Value != 7 || binary.LittleEndian.Uint16(one) != replySize4 {
+			if r, err := ParseReply(one[2 : 2+replySize4]); err != nil || r.Value != 7 ||
+				binary.LittleEndian.Uint16(one) != replySize4 {
 				t.Errorf("%s: answer %d: %+v, %v", tt.name, i+1, r, err)
 			}
 		}
@@ -192,7 +193,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestKeys: what is read and written of keys, at its bounds.
+// TestKeys: reading and writing keys, at the bounds of their forms.
 func TestKeys(t *testing.T) {
 	for n := range 40 {
 		b := bytes.Repeat([]byte{0xa5}, n)

@@ -15,7 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-var corpora = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024", "lists-2019-2020"}
+var corpora = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024",
+	"lists-2019-2020"}
 
 // texts returns the hashes of all texts of a corpus that have shingles.
 func texts(t *testing.T, h *rspamd.Hasher, corpus string) []rspamd.Hash {
@@ -45,7 +46,7 @@ func texts(t *testing.T, h *rspamd.Hasher, corpus string) []rspamd.Hash {
 	return all
 }
 
-// An exactStore looks shingles up as rspamd does: the most that one stored
+// An exactStore looks up shingles as rspamd does: the result is the largest number that one stored
 // text has in common.
 type exactStore struct {
 	byShingle map[[2]uint64][]int32
@@ -78,8 +79,8 @@ func (x *exactStore) equal(shingles *[32]uint64) (most int) {
 	return most
 }
 
-// nearServer returns a server on a real engine whose filters are made for just
-// so many texts, so that they are full when all are in, and their bytes.
+// nearServer returns a server on a real engine, and the bytes of its filters. The filters are sized
+// for the number of stored texts, so that they are full when all are stored.
 func nearServer(t *testing.T, stored []rspamd.Hash) (*Server, uint64) {
 	t.Helper()
 	opts := engine.Options{Tally: engine.DefaultTally()}
@@ -94,7 +95,8 @@ func nearServer(t *testing.T, stored []rspamd.Hash) (*Server, uint64) {
 	var jobs []*job
 	for i := range stored {
 		j := &job{client: netip.MustParseAddrPort("127.0.0.1:1"), req: Request{
-			Version: 4, Command: Write, Flag: 1, Value: 10, Digest: stored[i].Digest, Shingled: true, Shingles: *stored[i].Shingles,
+			Version: 4, Command: Write, Flag: 1, Value: 10, Digest: stored[i].Digest,
+			Shingled: true, Shingles: *stored[i].Shingles,
 		}}
 		j.recent, _ = s.recent.enter(recentID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(0, 0))
 		if jobs = append(jobs, j); len(jobs) == maxUpdates || i == len(stored)-1 {
@@ -146,10 +148,10 @@ func (s *Server) checkOne(ctx context.Context, h *rspamd.Hash) Reply {
 	return j.reply
 }
 
-// TestNearMatchesOnRealMail stores the texts of one corpus and asks for those
-// of the others, written years apart by others: what is found there without 13
-// shingles in common with any stored text is a false match. Within a corpus it
-// stores every second text and counts how many near copies are found.
+// TestNearMatchesOnRealMail stores the texts of one corpus and looks up the texts of the others,
+// which other people wrote years apart. A text that is found without 13 shingles in common with any
+// stored text is a false match. Within a corpus it stores every second text and counts how many
+// near copies are found.
 func TestNearMatchesOnRealMail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hashes 15,000 mails")
@@ -177,14 +179,15 @@ func TestNearMatchesOnRealMail(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("unrelated: %d of %d found (%.1e); %.0f bytes a text in full filters", wrong, asked, float64(wrong)/float64(asked), state)
+	t.Logf("unrelated: %d of %d found (%.1e); %.0f bytes a text in full filters", wrong, asked,
+		float64(wrong)/float64(asked), state)
 	if float64(wrong) > 1e-4*float64(asked) {
 		t.Errorf("%d of %d unrelated texts are found, want at most 1 in 10,000", wrong, asked)
 	}
 	if state > 200 {
 		t.Errorf("%.0f bytes for a shingled text, want at most 200", state)
 	}
-	wantNear := map[int]float64{28: 0.99, 24: 0.95} // least share found with so many shingles equal, or more
+	wantNear := map[int]float64{28: 0.99, 24: 0.95} // least share found with at least this number of equal shingles
 	var found, total [33]int
 	extra, none := 0, 0
 	for i := range corpora {

@@ -23,7 +23,7 @@ func message(text string) []byte {
 		"Content-Type: text/plain; charset=utf-8\n\n" + text)
 }
 
-// local is a reporter whom a node trusts.
+// local is a trusted reporter.
 var local = bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}
 
 func openEngine(t *testing.T) *engine.Engine {
@@ -78,20 +78,23 @@ func TestReportedElsewhere(t *testing.T) {
 		return r
 	}, orchard)
 	want("before the report", orchard, false, false)
-	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigsOf(orchard), Vote: bulkhead.Spam, Reporter: local}); err != nil {
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigsOf(orchard),
+		Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	want("the mail itself", orchard, true, false)
 	want("a near copy", copyOf, true, true)
 	want("another mail", other, false, false)
-	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigsOf(orchard), Vote: bulkhead.Revocation, Reporter: local}); err != nil {
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigsOf(orchard), Vote: bulkhead.Revocation,
+		Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	want("after its revocation", orchard, false, false)
 	want("a near copy, after its revocation", copyOf, false, false)
 
-	// A sighting is no judgement.
-	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigsOf(other), Vote: bulkhead.Sighting, Count: 50, Reporter: local}); err != nil {
+	// A sighting is not a judgement.
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigsOf(other), Vote: bulkhead.Sighting,
+		Count: 50, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	want("a mail that was only seen", other, false, false)

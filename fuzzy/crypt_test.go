@@ -42,7 +42,8 @@ func TestBase32Vectors(t *testing.T) {
 	if n := len(k.ID()); n != 103 {
 		t.Errorf("the id has %d characters, want 103", n)
 	}
-	for _, bad := range []string{"", "oejx", vectorSecretText + "y", vectorSecretText[:51] + "v", vectorSecretText[:51] + "9"} {
+	for _, bad := range []string{"", "oejx", vectorSecretText + "y", vectorSecretText[:51] + "v", vectorSecretText[:51] +
+		"9"} {
 		if _, err := ParsePublic(bad); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("ParsePublic(%q): %v, want one that wraps ErrMalformed", bad, err)
 		}

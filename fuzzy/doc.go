@@ -20,10 +20,10 @@
 //     each with such an account for each list;
 //   - which lists are in use at all: a counter for each.
 //
-// A near copy is found when at least three bands agree, as they do when 20 of 32
-// shingles are equal, and enough that the probability of a chance match is at most 1e-5.
-// So a text costs 22 signatures.
+// A near copy is found when at least three bands agree, as they do when 20 of 32 shingles are
+// equal, and enough that the probability of a chance match is at most 1e-5. A text therefore costs
+// 22 signatures.
 //
-// A write to a spam or ham list is also a vote on the digest itself. So other front
-// doors know mail reported here, and a digest listed through them is found here.
+// A write to a spam or ham list is also a vote on the digest itself. Other front doors therefore
+// know mail reported here, and a digest listed through them is found here.
 package fuzzy

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
 )
 
-// empty knows nothing, and forgets what it is told.
+// empty knows nothing, and discards reports.
 type empty struct{}
 
 func (empty) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {

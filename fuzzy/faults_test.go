@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestEveryFaultIsTold: whatever call to the clearinghouse fails, the client is told of
-// an error, and sends again what was not done.
+// TestEveryFaultIsTold: if any call to the clearinghouse fails, the client gets an error, and
+// resends the update that was not done.
 func TestEveryFaultIsTold(t *testing.T) {
 	ctx := t.Context()
 	text := randomShingles(rand.New(rand.NewPCG(11, 12)))
@@ -29,7 +29,7 @@ func TestEveryFaultIsTold(t *testing.T) {
 		check := func(d byte) func() error {
 			return func() error { _, err := c.Check(ctx, digestOf(d), sh); return err }
 		}
-		for range 2 { // the second time something has been taken away
+		for range 2 { // the second time, a weight has been taken away
 			do("write", func() error { return c.Write(ctx, digestOf(1), sh, 1, 10) })
 			do("check", check(1))
 			do("check of another", check(9))
@@ -81,7 +81,8 @@ type lookBomb struct {
 	panics atomic.Int32
 }
 
-func (b *lookBomb) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (b *lookBomb) Look(ctx context.Context, sigs []bulkhead.Signature,
+	out []bulkhead.Look, what bulkhead.Aspect) error {
 	if b.armed.Load() && sigs[0] != takenSignature() && sigs[0] != listSignature(0) {
 		b.panics.Add(1)
 		panic("boom")
@@ -89,7 +90,7 @@ func (b *lookBomb) Look(ctx context.Context, sigs []bulkhead.Signature, out []bu
 	return b.Counter.Look(ctx, sigs, out, what)
 }
 
-// TestStats: each request counts as what became of it.
+// TestStats: each request is counted by its outcome.
 func TestStats(t *testing.T) {
 	type stats struct {
 		checks, found, near, writes, deletes, repeated, stat, ping, refused, malformed, encrypted, faults int64
@@ -109,21 +110,27 @@ func TestStats(t *testing.T) {
 		want  stats
 	}{
 		{name: "check of nothing", r: Request{Command: Check}, want: stats{checks: 1}},
-		{name: "check of the digest", setUp: known, r: Request{Command: Check, Digest: digestOf(1), Shingled: true, Shingles: text}, want: stats{checks: 1, found: 1, writes: 1}},
-		{name: "check of a near copy", setUp: known, r: Request{Command: Check, Digest: digestOf(2), Shingled: true, Shingles: text}, want: stats{checks: 1, found: 1, near: 1, writes: 1}},
+		{name: "check of the digest", setUp: known, r: Request{Command: Check, Digest: digestOf(1), Shingled: true,
+			Shingles: text}, want: stats{checks: 1, found: 1, writes: 1}},
+		{name: "check of a near copy", setUp: known, r: Request{Command: Check, Digest: digestOf(2), Shingled: true,
+			Shingles: text}, want: stats{checks: 1, found: 1, near: 1, writes: 1}},
 		{name: "write", r: Request{Command: Write, Value: 3}, want: stats{writes: 1}},
-		{name: "write sent twice", r: Request{Command: Write, Value: 3, Tag: 7}, twice: true, want: stats{writes: 1, repeated: 1}},
+		{name: "write sent twice", r: Request{Command: Write, Value: 3, Tag: 7}, twice: true,
+			want: stats{writes: 1, repeated: 1}},
 		{name: "write of nothing", r: Request{Command: Write}, want: stats{writes: 1}},
 		{name: "delete", setUp: known, r: Request{Command: Delete, Digest: digestOf(1)}, want: stats{writes: 1, deletes: 1}},
 		{name: "stat", r: Request{Command: Stat}, want: stats{stat: 1}},
 		{name: "ping", r: Request{Command: Ping}, want: stats{ping: 1}},
 		{name: "refused", s: &Server{ReadOnly: true}, r: Request{Command: Write, Value: 3}, want: stats{refused: 1}},
-		{name: "encrypted", s: &Server{Keys: []*Key{{KeyPair: pair}}}, key: &pair.Public, r: Request{Command: Ping}, want: stats{ping: 1, encrypted: 1}},
+		{name: "encrypted", s: &Server{Keys: []*Key{{KeyPair: pair}}}, key: &pair.Public, r: Request{Command: Ping},
+			want: stats{ping: 1, encrypted: 1}},
 		{name: "no answer", s: &Server{Blocked: door.Loopback()}, r: Request{Command: Ping}, want: stats{malformed: 1}},
 		{name: "fault of a check", err: prototest.ErrFault, r: Request{Command: Check}, want: stats{checks: 1, faults: 1}},
 		{name: "fault of a write", err: prototest.ErrFault, r: Request{Command: Write, Value: 1}, want: stats{faults: 1}},
-		{name: "refused by the node", err: bulkhead.ErrForbidden, r: Request{Command: Write, Value: 1}, want: stats{refused: 1}},
-		{name: "over the node's limit", err: bulkhead.ErrOverLimit, r: Request{Command: Check}, want: stats{checks: 1, refused: 1}},
+		{name: "refused by the node", err: bulkhead.ErrForbidden, r: Request{Command: Write, Value: 1},
+			want: stats{refused: 1}},
+		{name: "over the node's limit", err: bulkhead.ErrOverLimit, r: Request{Command: Check},
+			want: stats{checks: 1, refused: 1}},
 	} {
 		s := tt.s
 		if s == nil {
@@ -146,7 +153,7 @@ func TestStats(t *testing.T) {
 		}
 		st := &s.Stats
 		for tt.want.malformed > st.Malformed.Load() {
-			runtime.Gosched() // what gets no answer may be read late
+			runtime.Gosched() // a datagram without an answer may be read late
 		}
 		got := stats{
 			st.Checks.Load(), st.Found.Load(), st.Near.Load(), st.Writes.Load(), st.Deletes.Load(), st.Repeated.Load(),

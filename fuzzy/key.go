@@ -105,7 +105,8 @@ func DecodeBase32(text string) ([]byte, error) {
 		}
 		v := strings.IndexByte(base32Alphabet, c)
 		if v < 0 {
-			return nil, fmt.Errorf("fuzzy: %w: %q at %d is not a character of rspamd's base32", bulkhead.ErrMalformed, text[i], i)
+			return nil, fmt.Errorf("fuzzy: %w: %q at %d is not a character of rspamd's base32", bulkhead.ErrMalformed, text[i],
+				i)
 		}
 		acc |= uint32(v) << held
 		if held += 5; held >= 8 {

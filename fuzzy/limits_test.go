@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestPermissions: who may do what, and the code that tells who may not.
+// TestPermissions: the rights of each client, and the code of each refusal.
 func TestPermissions(t *testing.T) {
 	writers, readers := KeyPair{}, KeyPair{}
 	for _, k := range []*KeyPair{&writers, &readers} {
@@ -30,7 +30,8 @@ func TestPermissions(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	elsewhere := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	keys := func() []*Key {
-		return []*Key{{KeyPair: writers, Update: true, Account: "ann", Expires: now}, {KeyPair: readers, Expires: now.Add(-1)}}
+		return []*Key{{KeyPair: writers, Update: true, Account: "ann", Expires: now},
+			{KeyPair: readers, Expires: now.Add(-1)}}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -55,7 +56,8 @@ func TestPermissions(t *testing.T) {
 		{"key at its time", restricted{}, &writers.Public, Check, false, 0, ""},
 	} {
 		house := new(prototest.House)
-		s := &Server{Clearinghouse: house, Keys: keys(), UpdateFrom: tt.s.from, EncryptedOnly: tt.s.only, ReadOnly: tt.s.readOnly, Now: func() time.Time { return now }}
+		s := &Server{Clearinghouse: house, Keys: keys(), UpdateFrom: tt.s.from, EncryptedOnly: tt.s.only,
+			ReadOnly: tt.s.readOnly, Now: func() time.Time { return now }}
 		r := Request{Version: 4, LongForm: !tt.old, Command: tt.command, Digest: digestOf(1), Flag: 1, Value: 3}
 		c := dial(t, serve(t, s), tt.key)
 		_, err := c.Do(t.Context(), r)
@@ -72,7 +74,7 @@ func TestPermissions(t *testing.T) {
 			}
 		}
 	}
-	// A key that allows no updates leaves them to who may update anyway.
+	// A key that allows no updates does not affect the clients that may update anyway.
 	s := &Server{Clearinghouse: new(prototest.House), Keys: []*Key{{KeyPair: readers}}}
 	must(t, dial(t, serve(t, s), &readers.Public).Write(t.Context(), digestOf(1), nil, 1, 1))
 	// A request to a key that the server does not know is for the first.
@@ -86,14 +88,14 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// restricted is what the cases of TestPermissions set of a Server.
+// restricted holds the fields of a Server that the cases of TestPermissions set.
 type restricted struct {
 	from     []netip.Prefix
 	only     bool
 	readOnly bool
 }
 
-// TestNewKeys: keys that are new cost, and are limited; those known are not.
+// TestNewKeys: new keys cost a multiplication and are limited; known keys are not.
 func TestNewKeys(t *testing.T) {
 	pair, err := NewKeyPair(nil)
 	must(t, err)
@@ -101,7 +103,8 @@ func TestNewKeys(t *testing.T) {
 		exempt []netip.Prefix
 		want   int64 // of 5
 	}{{nil, 3}, {door.Loopback(), 5}} {
-		s := &Server{Clearinghouse: new(prototest.House), Keys: []*Key{{KeyPair: pair}}, NewKeys: door.Rate{PerSecond: 1e-6, Burst: 3}, Exempt: tt.exempt}
+		s := &Server{Clearinghouse: new(prototest.House), Keys: []*Key{{KeyPair: pair}},
+			NewKeys: door.Rate{PerSecond: 1e-6, Burst: 3}, Exempt: tt.exempt}
 		address := serve(t, s)
 		first := dial(t, address, &pair.Public)
 		if _, err := first.Do(t.Context(), Request{Command: Ping}); err != nil {
@@ -110,7 +113,7 @@ func TestNewKeys(t *testing.T) {
 		for range 4 {
 			c := dial(t, address, &pair.Public)
 			c.Timeout, c.Retransmits = 1, -1
-			c.Do(t.Context(), Request{Command: Ping}) // whoever is answered is counted
+			c.Do(t.Context(), Request{Command: Ping}) // a client that is answered is counted
 		}
 		for s.Stats.Ping.Load()+s.Stats.Malformed.Load() < 5 {
 			runtime.Gosched()
@@ -124,8 +127,8 @@ func TestNewKeys(t *testing.T) {
 	}
 }
 
-// TestVotesOfLists: a write to a list for spam or ham is a vote, a negative one the
-// opposite; other lists say nothing.
+// TestVotesOfLists: a write to a list for spam or ham is a vote, a negative write is the opposite
+// vote, and a write to another list is not a vote.
 func TestVotesOfLists(t *testing.T) {
 	for _, tt := range []struct {
 		flag      uint8
@@ -136,7 +139,8 @@ func TestVotesOfLists(t *testing.T) {
 		{1, 5, nil, nil, "spam"}, {11, 5, nil, nil, "spam"}, {1, -5, nil, nil, "ham"},
 		{3, 5, nil, nil, "ham"}, {13, 5, nil, nil, "ham"}, {3, -5, nil, nil, "spam"},
 		{2, 5, nil, nil, ""}, {2, -5, nil, nil, ""}, {1, 0, nil, nil, ""}, {3, 0, nil, nil, ""},
-		{1, 5, []uint8{}, []uint8{}, ""}, {3, 5, []uint8{}, []uint8{}, ""}, {7, 5, []uint8{7}, nil, "spam"}, {7, 5, nil, []uint8{7}, "ham"},
+		{1, 5, []uint8{}, []uint8{}, ""}, {3, 5, []uint8{}, []uint8{}, ""}, {7, 5, []uint8{7}, nil, "spam"},
+		{7, 5, nil, []uint8{7}, "ham"},
 	} {
 		house := new(prototest.House)
 		c := dial(t, serve(t, &Server{Clearinghouse: house, SpamFlags: tt.spam, HamFlags: tt.ham}), nil)
@@ -158,8 +162,8 @@ func TestVotesOfLists(t *testing.T) {
 	}
 }
 
-// TestManyLists: 24 lists are served, seven are told beside the best, by their weight
-// and then their number; a list more is refused, and takes nothing from the others.
+// TestManyLists: 24 lists are served. An answer has seven lists besides the best, ordered by weight
+// and then by number. One more list is refused, and does not affect the others.
 func TestManyLists(t *testing.T) {
 	house := prototest.NewTally(2)
 	s := &Server{Clearinghouse: house, SpamFlags: []uint8{}}
@@ -182,7 +186,7 @@ func TestManyLists(t *testing.T) {
 	if r := mustCheck(t, c, digestOf(1), nil); r.OK() {
 		t.Errorf("deleted on all lists: %+v", r)
 	}
-	// A node that starts where more are in use serves some, and goes on.
+	// A node that starts when more lists are in use serves some of them, and keeps running.
 	house.Add(listSignature(200), 1)
 	house.Add(listSignature(201), 1)
 	var log strings.Builder
@@ -196,12 +200,13 @@ func TestManyLists(t *testing.T) {
 	}
 }
 
-// TestOneAnswerForAList: a near copy of what was written to the list for spam, and whose
-// bands others call spam too, is answered once, with what was written.
+// TestOneAnswerForAList: a near copy of a text on the spam list, whose bands others also call spam,
+// is answered once, with the written weight.
 func TestOneAnswerForAList(t *testing.T) {
 	text := randomShingles(rand.New(rand.NewPCG(17, 18)))
 	house := prototest.NewTally(2)
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: rspamd.AppendBands(nil, &text, rspamd.Votes), Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: rspamd.AppendBands(nil, &text, rspamd.Votes),
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
@@ -221,8 +226,8 @@ func TestOneAnswerForAList(t *testing.T) {
 	}
 }
 
-// TestNothingLeftOver: an answer has nothing of the one before it, which was put
-// together in the same memory.
+// TestNothingLeftOver: an answer contains nothing of the previous one, which was built in the same
+// memory.
 func TestNothingLeftOver(t *testing.T) {
 	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), nil)
 	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 5))
@@ -252,7 +257,7 @@ func TestUsedKeysStay(t *testing.T) {
 	}
 }
 
-// TestTimes: the time of a hit is that of its first write.
+// TestTimes: the time of a hit is the time of its first write.
 func TestTimes(t *testing.T) {
 	for first, want := range map[int64]uint32{-5: 0, 0: 0, 1: 1, 1_700_000_000: 1_700_000_000, 1 << 40: math.MaxUint32} {
 		if got := seconds(&bulkhead.Look{First: first}); got != want {
@@ -261,8 +266,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestCleared: what the node's white list has is not found, and is asked for with all
-// bands of a text.
+// TestCleared: a whitelisted message is not found, and the white list is asked with all bands of a
+// text.
 func TestCleared(t *testing.T) {
 	text := randomShingles(rand.New(rand.NewPCG(15, 16)))
 	for name, sh := range map[string]*[32]uint64{"digest": nil, "text": &text} {

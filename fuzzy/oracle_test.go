@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestHitsOracle compares what is made of bands with its rules: the lower median of
-// those that show something, the oldest of their times, and enough of them.
+// TestHitsOracle compares the hits of bands with their rules: enough bands that show anything, the
+// lower median of their values, and the oldest of their times.
 func TestHitsOracle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 2))
 	for range 20_000 {
@@ -30,7 +30,8 @@ func TestHitsOracle(t *testing.T) {
 				l.Sightings, l.Error = uint32(rng.IntN(5)), rng.Float64()*rng.Float64()*0.02
 			}
 			l.First = rng.Int64N(1<<33) - 1<<31
-			l.Judged = []bulkhead.Judgement{bulkhead.Unjudged, bulkhead.JudgedSpam, bulkhead.JudgedSpam, bulkhead.Revoked}[rng.IntN(4)]
+			l.Judged = []bulkhead.Judgement{bulkhead.Unjudged, bulkhead.JudgedSpam,
+				bulkhead.JudgedSpam, bulkhead.Revoked}[rng.IntN(4)]
 			l.Spam, l.Confidence = uint32(rng.IntN(4)), rng.IntN(101)
 			if rng.Float64() > share {
 				l.Judged = bulkhead.Unjudged
@@ -51,7 +52,7 @@ func TestHitsOracle(t *testing.T) {
 			}
 			if l.Judged == bulkhead.JudgedSpam {
 				c := float64(l.Confidence)
-				if l.Spam <= 1 { // one voice suspects, and no more
+				if l.Spam <= 1 { // one voice only makes it suspected
 					c = min(c, 20)
 				}
 				confidences = append(confidences, c)
@@ -60,7 +61,9 @@ func TestHitsOracle(t *testing.T) {
 		}
 		median := func(x []float64) float64 { slices.Sort(x); return x[(len(x)-1)/2] }
 		got, ok := nearHit(7, slices.Clone(looks))
-		if want := len(counts) > 0 && len(counts) >= bandsWanted(chance); ok != want || ok && (got.value != uint32(median(counts)) || got.first != seen.first || got.agree != seen.agree) || !ok && got != (hit{}) {
+		if want := len(counts) > 0 && len(counts) >= bandsWanted(chance); ok != want || ok &&
+			(got.value != uint32(median(counts)) || got.first != seen.first || got.agree != seen.agree) || !ok &&
+			got != (hit{}) {
 			t.Fatalf("%v: near hit %+v, %v; want %v, %+v of %v", looks, got, ok, want, seen, counts)
 		}
 		got, ok = votedHit(7, slices.Clone(looks))
@@ -69,15 +72,16 @@ func TestHitsOracle(t *testing.T) {
 		}
 		if ok {
 			value := math.Round(median(confidences) / 4 * float64(rspamd.Equal(voted.agree)) / rspamd.Shingles)
-			if math.Abs(float64(got.value)-max(1, value)) > 0 || got.first != voted.first || got.agree != voted.agree || got.flag != 7 {
+			if math.Abs(float64(got.value)-max(1, value)) > 0 || got.first != voted.first || got.agree != voted.agree ||
+				got.flag != 7 {
 				t.Fatalf("%v: voted hit %+v; want %+v of %v", looks, got, voted, confidences)
 			}
 		}
 	}
 }
 
-// TestBetterOrders: hits of bands are told by how many of them agree, and these, as
-// those of the digest, by value and list. The two never come together.
+// TestBetterOrders: hits of bands are ordered by the number of bands that agree. Equal ones, like
+// hits of the digest, are ordered by value and list. The two kinds never occur together.
 func TestBetterOrders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	for range 2000 {
@@ -92,7 +96,8 @@ func TestBetterOrders(t *testing.T) {
 		slices.SortFunc(hits, hit.better)
 		for i, b := range hits[1:] {
 			a := hits[i]
-			more := strings.Count(strconv.FormatUint(uint64(a.agree), 2), "1") - strings.Count(strconv.FormatUint(uint64(b.agree), 2), "1")
+			more := strings.Count(strconv.FormatUint(uint64(a.agree), 2),
+				"1") - strings.Count(strconv.FormatUint(uint64(b.agree), 2), "1")
 			if more < 0 || more == 0 && (a.value < b.value || a.value == b.value && a.flag > b.flag) {
 				t.Fatalf("%+v before %+v", a, b)
 			}
@@ -100,8 +105,8 @@ func TestBetterOrders(t *testing.T) {
 	}
 }
 
-// TestRaisedAgainstList compares what remembers the raised counters with a plain list of
-// them, the oldest of which goes when it is full.
+// TestRaisedAgainstList compares the memory of raised counters with a plain list, which drops its
+// oldest entry when it is full.
 func TestRaisedAgainstList(t *testing.T) {
 	type entry struct {
 		sig   bulkhead.Signature
@@ -198,14 +203,15 @@ func TestUpdatesTellApart(t *testing.T) {
 	}
 }
 
-// watched is a Counter that notes what it is asked for.
+// watched is a Counter that records the look-ups.
 type watched struct {
 	bulkhead.Counter
 	mu    sync.Mutex
 	asked map[bulkhead.Signature]bool
 }
 
-func (w *watched) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
+func (w *watched) Look(ctx context.Context, sigs []bulkhead.Signature,
+	out []bulkhead.Look, what bulkhead.Aspect) error {
 	w.mu.Lock()
 	for _, sig := range sigs {
 		w.asked[sig] = true
@@ -214,9 +220,8 @@ func (w *watched) Look(ctx context.Context, sigs []bulkhead.Signature, out []bul
 	return w.Counter.Look(ctx, sigs, out, what)
 }
 
-// TestUnknownTextIsCheap: for a text that is like no stored one, only every
-// second band is looked up; for one that shares a band with a stored text, all
-// are.
+// TestUnknownTextIsCheap: only every second band is looked up for a text that resembles no stored
+// one. All bands are looked up for a text that shares a band with a stored text.
 func TestUnknownTextIsCheap(t *testing.T) {
 	house := &watched{Counter: prototest.NewTally(4), asked: make(map[bulkhead.Signature]bool)}
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)

@@ -19,7 +19,7 @@ type raised struct {
 	next   int
 }
 
-// A total is how much a counter was raised since it was entered.
+// A total is the amount by which a counter was raised since it was entered.
 type total struct {
 	sig   bulkhead.Signature
 	since time.Time

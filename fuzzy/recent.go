@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// recent recognises retransmitted updates: a client without an answer sends the same
-// datagram again, and it must not count twice. It remembers a bounded number of updates
-// for recentTime. It may be used concurrently.
+// recent recognises retransmitted updates: a client without an answer sends the same datagram
+// again, which must not count twice. It remembers a bounded number of updates for recentTime. It
+// may be used concurrently.
 type recent struct {
 	mu      sync.Mutex
 	entries map[recentID]*recentEntry

@@ -65,7 +65,7 @@ type Server struct {
 	SharedKeys int
 	// Writers is how many groups of updates may run at once; 0 means DefaultWriters.
 	Writers int
-	// Memory is what datagrams take, see [door.PacketServer]; nil sets no bound.
+	// Memory bounds the memory of datagrams, see [door.PacketServer]; nil sets no bound.
 	Memory *door.Memory
 	// Stored returns the number of digests for the command stat; nil means the number
 	// accepted since the server started.
@@ -162,10 +162,10 @@ func (s *Server) prepare() {
 	})
 }
 
-// ServePacket answers the datagrams of pc until Shutdown, then returns
-// door.ErrServerClosed; or until pc fails. It refuses to serve an address that others
-// can reach unless keys are set or UpdateFrom says who may update. It may be called
-// concurrently, for several sockets; see [door.ListenPackets].
+// ServePacket answers the datagrams of pc until Shutdown, then returns door.ErrServerClosed; or
+// until pc fails. It refuses to serve an address that others can reach unless keys are set or
+// UpdateFrom restricts the clients that may update. It may be called concurrently, for several
+// sockets; see [door.ListenPackets].
 func (s *Server) ServePacket(pc net.PacketConn) error {
 	s.prepare()
 	if err := s.checkExposure(pc.LocalAddr()); err != nil {

@@ -88,8 +88,8 @@ func TestWriteCheckDelete(t *testing.T) {
 	}
 }
 
-// TestUnlisted: a write to a list for spam of what nobody may list is refused, that of others
-// that came with it is not, and neither are other lists and votes.
+// TestUnlisted: a write to a spam list is refused for a digest that may not be listed. Other writes
+// that came with it are not refused, and neither are other lists and votes.
 func TestUnlisted(t *testing.T) {
 	white, other := digestOf(1), digestOf(2)
 	house := &prototest.House{White: map[bulkhead.Signature]bool{plainSignature(&white): true}}
@@ -120,8 +120,8 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
-// TestVotesCrossOver: a write to the list for spam lists the digest for
-// everybody, a delete revokes it, and what others listed is found here.
+// TestVotesCrossOver: a write to the spam list lists the digest for all front doors, a delete
+// revokes it, and a digest that others listed is found here.
 func TestVotesCrossOver(t *testing.T) {
 	house := new(prototest.House)
 	c := dial(t, serve(t, &Server{Clearinghouse: house}), nil)
@@ -139,7 +139,8 @@ func TestVotesCrossOver(t *testing.T) {
 	if got := judged(d); got != bulkhead.Revoked {
 		t.Errorf("after a delete the digest is judged %v", got)
 	}
-	_, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&other)}, Vote: bulkhead.Spam})
+	_, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&other)},
+		Vote: bulkhead.Spam})
 	must(t, err)
 	if r := mustCheck(t, c, other, nil); !r.OK() || r.Flag != 1 || r.Value != 25 {
 		t.Errorf("a digest listed elsewhere: %+v", r)
@@ -198,7 +199,7 @@ func TestNearCopies(t *testing.T) {
 	}
 }
 
-// TestRetransmission: the same datagram counts once, whoever else sends alike.
+// TestRetransmission: the same datagram counts once, even if other clients send equal ones.
 func TestRetransmission(t *testing.T) {
 	s := &Server{Clearinghouse: new(prototest.House)}
 	address := serve(t, s)
@@ -296,7 +297,9 @@ func TestKeyLimits(t *testing.T) {
 	must(t, err)
 	now := time.Unix(5000, 0)
 	key := &Key{KeyPair: pair, Expires: now.Add(-time.Second)}
-	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Keys: []*Key{key}, Now: func() time.Time { return now }}), &pair.Public)
+	c := dial(t, serve(t, &Server{Clearinghouse: new(prototest.House), Keys: []*Key{key}, Now: func() time.Time {
+		return now
+	}}), &pair.Public)
 	if _, err := c.Check(t.Context(), digestOf(1), nil); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("expired key: %v, want ErrForbidden", err)
 	}
@@ -334,13 +337,14 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestFaults: an error of the clearinghouse is told as a code, counted as
-// nothing, and the retransmission that follows is tried again.
+// TestFaults: an error of the clearinghouse is answered with a code and counts nothing, and the
+// retransmission that follows is tried again.
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want error
-	}{{bulkhead.ErrReadOnly, nil}, {bulkhead.ErrForbidden, bulkhead.ErrForbidden}, {bulkhead.ErrOverLimit, bulkhead.ErrOverLimit}} {
+	}{{bulkhead.ErrReadOnly, nil}, {bulkhead.ErrForbidden, bulkhead.ErrForbidden},
+		{bulkhead.ErrOverLimit, bulkhead.ErrOverLimit}} {
 		s := &Server{Clearinghouse: &prototest.House{Err: tt.err}}
 		c := dial(t, serve(t, s), nil)
 		for range 2 {
@@ -369,7 +373,7 @@ func TestStatAndPing(t *testing.T) {
 	}
 }
 
-// TestGarbage: what cannot be read gets no answer and harms nobody.
+// TestGarbage: unreadable datagrams get no answer and do no harm.
 func TestGarbage(t *testing.T) {
 	pair, err := NewKeyPair(nil)
 	must(t, err)
@@ -426,8 +430,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// FuzzServer throws datagrams at a server: no panic, and never more than one
-// bounded answer.
+// FuzzServer sends arbitrary datagrams to a server: no panic, and never more than one bounded
+// answer.
 func FuzzServer(f *testing.F) {
 	pair, err := ParseSecret(vectorSecretText)
 	if err != nil {
@@ -453,8 +457,8 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// TestManyUpdatesAtOnce: updates that are done together, more than one report
-// to the clearinghouse holds, all count.
+// TestManyUpdatesAtOnce: updates that are done together all count, even if there are more than one
+// report to the clearinghouse holds.
 func TestManyUpdatesAtOnce(t *testing.T) {
 	s := &Server{Clearinghouse: new(prototest.House)}
 	s.prepare()
@@ -462,7 +466,8 @@ func TestManyUpdatesAtOnce(t *testing.T) {
 	var jobs []*job
 	for i := range maxUpdates {
 		j := &job{client: netip.MustParseAddrPort("127.0.0.1:5"), req: Request{
-			Version: 4, Command: Write, Flag: 1, Value: int32(1 + i%3), Digest: digestOf(byte(i)), Shingled: true, Tag: uint32(i),
+			Version: 4, Command: Write, Flag: 1, Value: int32(1 + i%3), Digest: digestOf(byte(i)), Shingled: true,
+			Tag: uint32(i),
 		}}
 		for k := range j.req.Shingles {
 			j.req.Shingles[k] = random.Uint64()

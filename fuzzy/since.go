@@ -10,7 +10,8 @@ import (
 
 // appendSince appends the counters of account i since its last delete.
 func appendSince(dst []bulkhead.Signature, r *Request, flag uint8, b *ledger.Balance, i int) []bulkhead.Signature {
-	return append(dst, counterSignature(r, flag, b.Since(ledger.AddedSince), i), counterSignature(r, flag, b.Since(ledger.TakenSince), i))
+	return append(dst, counterSignature(r, flag, b.Since(ledger.AddedSince), i),
+		counterSignature(r, flag, b.Since(ledger.TakenSince), i))
 }
 
 // askSince looks up what was written to digests since they were deleted.

@@ -80,7 +80,7 @@ func listSignature(flag uint8) bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, append([]byte("bulkhead fuzzy list "), flag))
 }
 
-// takenSignature is the counter that shows that anything was ever taken away.
+// takenSignature is the counter that shows whether anything was ever taken away.
 func takenSignature() bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, []byte("bulkhead fuzzy taken"))
 }
@@ -97,7 +97,7 @@ type hit struct {
 	agree uint32 // bands that agree; 0 for a hit of the digest itself
 	// chance is the probability that filter errors show the counters of the digest.
 	chance float64
-	// account is the balance of what was taken away, until value is without it.
+	// account is the balance of the amounts taken away, until value excludes them.
 	account ledger.Balance
 }
 
@@ -177,7 +177,7 @@ func votedHit(flag uint8, looks []bulkhead.Look) (hit, bool) {
 	return h, true
 }
 
-// fullConfidence is the confidence of a listing whose value is fullValue: that of one
+// fullConfidence is the confidence of a listing whose value is fullValue: the confidence of one
 // trusted vote.
 const fullConfidence, fullValue = 80, 20
 

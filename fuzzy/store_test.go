@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestBandsWanted: the fewest bands that an unknown text shows by errors of
-// the filters at most once in 100,000 times.
+// TestBandsWanted: the smallest number of bands that filter errors show for an unknown text at most
+// once in 100,000 times.
 func TestBandsWanted(t *testing.T) {
 	const bound = 1e-5
 	tail := func(p float64, m int) (sum float64) { // of the binomial distribution
@@ -39,7 +39,7 @@ func TestBandsWanted(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	for _, tt := range []struct {
-		chance, second, third float64 // of an error; third 0: not there
+		chance, second, third float64 // of an error; third 0: there is none
 		want                  bool
 	}{
 		{1e-3, 1e-3, 0, true},
@@ -85,8 +85,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestRevocationOutweighsBands: bands listed by votes find a text, unless the very
-// digest was revoked.
+// TestRevocationOutweighsBands: bands listed by votes find a text, unless its own digest was
+// revoked.
 func TestRevocationOutweighsBands(t *testing.T) {
 	ctx := t.Context()
 	var shingles [32]uint64
@@ -105,7 +105,8 @@ func TestRevocationOutweighsBands(t *testing.T) {
 			t.Fatalf("digest %d, whose bands are listed: %+v", d, r)
 		}
 	}
-	if _, err := house.Report(ctx, bulkhead.Report{Signatures: sigs[len(sigs)-1:], Vote: bulkhead.Revocation}); err != nil {
+	if _, err := house.Report(ctx, bulkhead.Report{Signatures: sigs[len(sigs)-1:],
+		Vote: bulkhead.Revocation}); err != nil {
 		t.Fatal(err)
 	}
 	if r := mustCheck(t, c, revoked, &shingles); r.OK() {
@@ -140,8 +141,8 @@ func TestCountersDiffer(t *testing.T) {
 	}
 }
 
-// TestExactBeforeNear: the digest itself goes before the bands it shares with
-// others, also when something was taken away once, and is no near match.
+// TestExactBeforeNear: the digest itself precedes the bands that it shares with others, even after
+// weights were taken away once, and is not a near match.
 func TestExactBeforeNear(t *testing.T) {
 	ctx := t.Context()
 	var shingles [32]uint64
@@ -167,9 +168,8 @@ func TestExactBeforeNear(t *testing.T) {
 	}
 }
 
-// TestFullFilters: what the filters may show by error of anything is found only if
-// enough counters speak for it. A digest has three, one with shingles two of its own and
-// its bands.
+// TestFullFilters: a digest that the filters may show by error is found only if enough counters
+// confirm it. A digest has three counters; a digest with shingles has two and its bands.
 func TestFullFilters(t *testing.T) {
 	ctx := t.Context()
 	var shingles [32]uint64
@@ -178,8 +178,8 @@ func TestFullFilters(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		chance         float64
-		digest         bool // is found without shingles
-		text, textNear bool // with them: as itself, or by its bands alone
+		digest         bool // found without shingles
+		text, textNear bool // found with shingles: by its digest, or by its bands alone
 	}{
 		{0, true, true, false},
 		{1e-6, true, true, false},

@@ -47,7 +47,7 @@ func (s *Server) unlearnt(ctx context.Context, sc *scratch) error {
 
 func (s *Server) ofSpam(h hit) bool { return slices.Contains(s.SpamFlags, h.flag) }
 
-// revokes reports whether the judgements of a digest, followed by those of its bands,
+// revokes reports whether the judgements of a digest, followed by the judgements of its bands,
 // remove a hit.
 func revokes(judges []bulkhead.Look, near bool) bool {
 	if judges[0].Judged == bulkhead.Revoked {

@@ -62,7 +62,7 @@ func (s *Server) conclude(j *job) {
 
 // updates are the changes of a number of jobs.
 type updates struct {
-	jobs  []*job // that raise something
+	jobs  []*job // that raise a counter
 	up    ledger.Raising
 	votes map[voteKey]*group
 	lists []uint8 // already marked as in use
@@ -102,8 +102,8 @@ func (b *updates) vote(j *job, vote bulkhead.Vote, sig bulkhead.Signature) {
 	g.sigs, g.jobs = append(g.sigs, sig), append(g.jobs, j)
 }
 
-// commit counts and votes, and waits for all parts together, since each waits for the
-// disk. An error becomes that of the jobs concerned.
+// commit counts and votes, and waits for all parts together, since each waits for the disk. An
+// error becomes the error of the affected jobs.
 func (b *updates) commit(ctx context.Context, house bulkhead.Counter) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -153,7 +153,8 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 		return s.planDelete(ctx, b, j)
 	}
 	if !s.lists.add(r.Flag) {
-		return fmt.Errorf("fuzzy: %w: list %d would exceed the limit of %d lists in use", bulkhead.ErrForbidden, r.Flag, maxLists)
+		return fmt.Errorf("fuzzy: %w: list %d would exceed the limit of %d lists in use", bulkhead.ErrForbidden, r.Flag,
+			maxLists)
 	}
 	if r.Value == 0 {
 		return nil
@@ -254,8 +255,8 @@ func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
 	return nil
 }
 
-// planVote plans the vote of a write to a spam or ham list. A write that takes only a
-// part away is no vote.
+// planVote plans the vote of a write to a spam or ham list. A write that takes away only a part of
+// a weight is not a vote.
 func (s *Server) planVote(b *updates, j *job) {
 	if j.req.Value == 0 || j.less {
 		return
@@ -281,7 +282,9 @@ func (s *Server) revoke(ctx context.Context, j *job) error {
 func (j *job) accounts(flag uint8) []*ledger.Account {
 	accounts := make([]*ledger.Account, numAccounts(&j.req))
 	for i := range accounts {
-		accounts[i] = &ledger.Account{Name: func(p ledger.Part) bulkhead.Signature { return counterSignature(&j.req, flag, p, i) }}
+		accounts[i] = &ledger.Account{Name: func(p ledger.Part) bulkhead.Signature {
+			return counterSignature(&j.req, flag, p, i)
+		}}
 	}
 	return accounts
 }

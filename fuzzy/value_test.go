@@ -14,15 +14,15 @@ import (
 // documentedLimit is max_score, hits_limit of newer clients, of docs/protocols/fuzzy.md.
 const documentedLimit = 20
 
-// share is what a client makes of an answer: the share of the symbol's weight, by
-// clients up to 4.0 and by newer ones.
+// share returns the share of the symbol's weight that a client derives from an answer, for clients
+// up to 4.0 and for newer ones.
 func share(r *Reply) (old, newer float64) {
 	norm := math.Tanh(math.E * float64(r.Value) / documentedLimit)
 	return norm * math.Sqrt(float64(r.Prob)), norm * (float64(r.Prob) - 0.5) / 0.5
 }
 
-// TestValueFollowsConfidence: a listing of confidence 80 has nearly all of the
-// score, however many voted; a doubtful one has less, and a near copy no more.
+// TestValueFollowsConfidence: a listing of confidence 80 has nearly all of the score, for any
+// number of voters. A doubtful listing has less, and a near copy has no more.
 func TestValueFollowsConfidence(t *testing.T) {
 	last := 0.0
 	for confidence := 0; confidence <= 100; confidence++ {
@@ -50,8 +50,8 @@ func TestValueFollowsConfidence(t *testing.T) {
 	}
 }
 
-// TestOneVoiceSuspects: a changed copy of what one voice calls spam has at most six
-// tenths of the score, and one of what two call spam nearly all of it.
+// TestOneVoiceSuspects: a changed copy of a mail that one voice calls spam has at most six tenths
+// of the score. If two voices call the mail spam, the copy has nearly all of it.
 func TestOneVoiceSuspects(t *testing.T) {
 	for voices, least := range map[uint32]float64{1: 0.1, 2: 0.9} {
 		all := make([]bulkhead.Look, rspamd.Bands)
@@ -73,9 +73,9 @@ func randomShingles(random *rand.Rand) (s [32]uint64) {
 	return s
 }
 
-// TestNearNeverAboveOriginal: a mail's plain text and HTML are two digests with the
-// same or nearly the same shingles. A near copy has no more weight than the mail,
-// however often that was learnt, and what others learnt meanwhile.
+// TestNearNeverAboveOriginal: a mail's plain text and HTML are two digests with the same or nearly
+// the same shingles. A near copy has no more weight than the mail, however often the mail was
+// learnt, and whatever others learnt in between.
 func TestNearNeverAboveOriginal(t *testing.T) {
 	ctx := t.Context()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -100,8 +100,8 @@ func TestNearNeverAboveOriginal(t *testing.T) {
 	}
 }
 
-// TestBandsOutliveDelete: what forgets a digest or its bands lets the next write
-// raise them in full, and no more.
+// TestBandsOutliveDelete: after a digest or its bands are forgotten, the next write raises them in
+// full, and no more.
 func TestBandsOutliveDelete(t *testing.T) {
 	ctx := t.Context()
 	text := randomShingles(rand.New(rand.NewPCG(7, 8)))
@@ -134,8 +134,8 @@ func TestBandsOutliveDelete(t *testing.T) {
 	want("10 more, after a failure", 20)
 }
 
-// TestNearDigest: the answer to a near copy names neither what was asked for, which
-// clients take for an exact match, nor another thing each time.
+// TestNearDigest: the answer to a near copy has neither the digest of the request, which clients
+// take for an exact match, nor a different digest each time.
 func TestNearDigest(t *testing.T) {
 	ctx := t.Context()
 	text := randomShingles(rand.New(rand.NewPCG(1, 9)))
@@ -180,12 +180,13 @@ func TestRaisedForgets(t *testing.T) {
 	}
 }
 
-// TestListedByOne: one vote of somebody whom the node trusts is a hit with the full
-// score, over the wire and on a real engine.
+// TestListedByOne: one trusted vote is a hit with the full score, over the network and on a real
+// engine.
 func TestListedByOne(t *testing.T) {
 	e := openEngine(t)
 	d := digestOf(5)
-	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&d)}, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{plainSignature(&d)},
+		Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	c := dial(t, serve(t, &Server{Clearinghouse: e}), nil)
@@ -200,8 +201,8 @@ func TestListedByOne(t *testing.T) {
 	}
 }
 
-// TestNoListForSpam: where no list stands for spam, what other front doors list is not
-// found here, be it a text or one like it.
+// TestNoListForSpam: if no list is a spam list, a text listed by other front doors is not found
+// here, and neither is a near copy.
 func TestNoListForSpam(t *testing.T) {
 	e := openEngine(t)
 	d := digestOf(5)
@@ -210,13 +211,15 @@ func TestNoListForSpam(t *testing.T) {
 		shingles[i] = uint64(i + 1)
 	}
 	sigs := append([]bulkhead.Signature{plainSignature(&d)}, rspamd.AppendBands(nil, &shingles, rspamd.Votes)...)
-	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam, Reporter: local}); err != nil {
+	if _, err := e.Report(t.Context(), bulkhead.Report{Signatures: sigs,
+		Vote: bulkhead.Spam, Reporter: local}); err != nil {
 		t.Fatal(err)
 	}
 	for _, flags := range [][]uint8{nil, {}} {
 		c := dial(t, serve(t, &Server{Clearinghouse: e, SpamFlags: flags}), nil)
 		for what, r := range map[string]Reply{
-			"the text": mustCheck(t, c, d, nil), "the text with shingles": mustCheck(t, c, d, &shingles), "one like it": mustCheck(t, c, digestOf(6), &shingles),
+			"the text": mustCheck(t, c, d, nil), "the text with shingles": mustCheck(t, c, d, &shingles),
+			"one like it": mustCheck(t, c, digestOf(6), &shingles),
 		} {
 			if r.OK() != (flags == nil) {
 				t.Errorf("lists for spam %v, %s: %+v", flags, what, r)

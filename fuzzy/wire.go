@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 )
 
-// A Command is the operation of a request. The values are those of the wire.
+// A Command is the operation of a request. The values are the protocol's.
 //
 // Source: docs/specs/rspamd-fuzzy.md#commands.
 type Command uint8
@@ -34,7 +34,7 @@ func (c Command) String() string {
 	return [numCommands]string{"check", "write", "delete", "stat", "ping"}[c]
 }
 
-// Sizes of the wire in bytes, docs/specs/rspamd-fuzzy.md#request and #replies.
+// Sizes of the protocol in bytes, docs/specs/rspamd-fuzzy.md#request and #replies.
 const (
 	DigestSize     = 64
 	commandSize    = 76
@@ -61,7 +61,7 @@ type Request struct {
 	Value    int32
 	Tag      uint32
 	Digest   [DigestSize]byte
-	Shingled bool // Shingles hold those of the message
+	Shingled bool // Shingles are the message's
 	Shingles [rspamd.Shingles]uint64
 }
 
@@ -176,7 +176,7 @@ type Reply struct {
 	Tag       uint32  // of the request
 	Prob      float32 // above 0.5: found, or accepted; shingles that agree / 32
 	Digest    [DigestSize]byte
-	Stored    bool        // Digest is a stored one, not just that of the request
+	Stored    bool        // Digest is a stored digest, and not a copy of the request's
 	Time      uint32      // when it was first stored, seconds since 1970
 	Extra     []FlagValue // further lists, at most 7, only in the long form
 }
@@ -243,7 +243,8 @@ func (q *Request) AppendReply(dst []byte, reply *Reply) []byte {
 func ParseReply(data []byte) (Reply, error) {
 	var r Reply
 	if n := len(data); n != replySize3 && n != replySize4 && n != replySizeLong {
-		return Reply{}, fmt.Errorf("fuzzy: %w: reply of %d bytes, want %d, %d or %d", bulkhead.ErrMalformed, n, replySize3, replySize4, replySizeLong)
+		return Reply{}, fmt.Errorf("fuzzy: %w: reply of %d bytes, want %d, %d or %d", bulkhead.ErrMalformed, n,
+			replySize3, replySize4, replySizeLong)
 	}
 	r.Value = int32(binary.LittleEndian.Uint32(data))
 	r.Flag = binary.LittleEndian.Uint32(data[4:])
@@ -265,7 +266,8 @@ func ParseReply(data []byte) (Reply, error) {
 	r.Stored = data[85]&1 != 0
 	for i := range n {
 		at := data[88+8*i:]
-		r.Extra = append(r.Extra, FlagValue{Value: int32(binary.LittleEndian.Uint32(at)), Flag: binary.LittleEndian.Uint32(at[4:])})
+		r.Extra = append(r.Extra, FlagValue{Value: int32(binary.LittleEndian.Uint32(at)),
+			Flag: binary.LittleEndian.Uint32(at[4:])})
 	}
 	return r, nil
 }

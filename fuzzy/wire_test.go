@@ -63,7 +63,8 @@ func TestReplySizes(t *testing.T) {
 	for _, tt := range []struct {
 		q    Request
 		size int
-	}{{Request{Version: 3}, 16}, {Request{Version: 4}, 96}, {Request{Version: 4, LongForm: true}, 144}, {Request{Version: 5}, 144}} {
+	}{{Request{Version: 3}, 16}, {Request{Version: 4}, 96}, {Request{Version: 4, LongForm: true}, 144},
+		{Request{Version: 5}, 144}} {
 		data := tt.q.AppendReply(nil, &reply)
 		if len(data) != tt.size {
 			t.Errorf("version %d long %v: %d bytes, want %d", tt.q.Version, tt.q.LongForm, len(data), tt.size)
@@ -103,7 +104,8 @@ func TestParseRequestRefuses(t *testing.T) {
 	}
 	var r Request
 	for name, tail := range map[string][]byte{
-		"facts": {0x80, 4, 0, 0, 0, 1}, "unknown": {0x99, 2, 1, 2, '6', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'd', 0},
+		"facts": {0x80, 4, 0, 0, 0, 1}, "unknown": {0x99, 2, 1, 2, '6', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'd',
+			0},
 	} {
 		if err := ParseRequest(append(bytes.Clone(good), tail...), &r); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -112,7 +114,8 @@ func TestParseRequestRefuses(t *testing.T) {
 }
 
 func TestReplyErr(t *testing.T) {
-	for value, want := range map[int32]error{403: bulkhead.ErrOverLimit, 503: bulkhead.ErrForbidden, 415: bulkhead.ErrUnauthorised, 401: bulkhead.ErrForbidden} {
+	for value, want := range map[int32]error{403: bulkhead.ErrOverLimit, 503: bulkhead.ErrForbidden,
+		415: bulkhead.ErrUnauthorised, 401: bulkhead.ErrForbidden} {
 		r := Reply{FlagValue: FlagValue{Value: value}}
 		if err := r.Err(); !errors.Is(err, want) {
 			t.Errorf("code %d: %v, want one that wraps %v", value, err, want)

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// A Ballot is an address to which users send messages to say what these are.
+// A Ballot is an address to which users send messages in order to vote on them.
 type Ballot struct {
 	Address string        // "local@domain"
 	Vote    bulkhead.Vote // on each message that they send
@@ -39,11 +39,11 @@ func newBallotBoxes(all []Ballot) ([]ballotBox, error) {
 	return boxes, nil
 }
 
-// A ballotMail says which recipients of a message are ballots.
+// A ballotMail is the set of recipients of a message that are ballots.
 type ballotMail struct {
 	recipients int
 	vote       bulkhead.Vote
-	torn       bool // two ballots that say different things
+	torn       bool // two ballots with different votes
 }
 
 // noteBallot notes whether a recipient is a ballot.
@@ -60,14 +60,14 @@ func (k *session) noteBallot(recipient string) {
 	}
 }
 
-// votes reports whether the message is a vote: mail to a ballot by somebody who has logged in.
+// votes reports whether the message is a vote: mail to a ballot from a user who has logged in.
 func (k *session) votes() bool { return k.msg.ballot.recipients > 0 && k.msg.login != "" }
 
-// errNoVote is wrapped by errors that the sender of a vote should know of: it would not be
-// taken a second time either.
+// errNoVote is wrapped by errors that the sender of a vote should learn of: the vote would be
+// refused again.
 var errNoVote = errors.New("milter: no vote")
 
-// endVote takes a message as the votes of its sender, and appends the reply.
+// endVote counts the votes in a message from its sender, and appends the reply.
 func (k *session) endVote(ctx context.Context) {
 	s := k.server
 	n, err := k.cast(ctx)
@@ -92,8 +92,8 @@ func (k *session) endVote(ctx context.Context) {
 	}
 }
 
-// cast votes on the messages of a mail to a ballot, and returns how many there were. Sent
-// again, the mail is the same votes.
+// cast votes on the messages in a mail to a ballot, and returns the number of votes taken. If the
+// mail is sent again, its votes count once.
 func (k *session) cast(ctx context.Context) (n int, err error) {
 	s := k.server
 	switch {
@@ -126,7 +126,8 @@ func (k *session) cast(ctx context.Context) (n int, err error) {
 	}
 	sum := sha256.Sum256(raw)
 	for i, m := range messages {
-		if err := s.voteOn(ctx, m, k.msg.ballot.vote, k.msg.login, fmt.Sprintf("mail-%s-%d", hex.EncodeToString(sum[:16]), i)); err != nil {
+		if err := s.voteOn(ctx, m, k.msg.ballot.vote, k.msg.login,
+			fmt.Sprintf("mail-%s-%d", hex.EncodeToString(sum[:16]), i)); err != nil {
 			return i, err
 		}
 	}
@@ -140,7 +141,7 @@ func (s *Server) voteOn(ctx context.Context, raw []byte, vote bulkhead.Vote, use
 		return err
 	}
 	opts := s.Signatures
-	opts.Skip = nil // what users vote on is found by every scheme
+	opts.Skip = nil // a message that users vote on is found by every scheme
 	sigs, err := signature.Of(ctx, m, opts)
 	if err != nil {
 		return err
@@ -156,5 +157,6 @@ func (s *Server) voteOn(ctx context.Context, raw []byte, vote bulkhead.Vote, use
 	}
 	reporter := s.Reporter
 	reporter.User = strings.ToLower(user)
-	return s.report(ctx, bulkhead.Report{Signatures: sigs, Vote: vote, Count: 1, Source: source, Reporter: reporter, ID: id})
+	return s.report(ctx, bulkhead.Report{Signatures: sigs, Vote: vote, Count: 1, Source: source, Reporter: reporter,
+		ID: id})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// unpack takes a mail apart whose messages are between lines of equals signs.
+// unpack splits a mail into messages at lines of equals signs.
 func unpack(raw []byte) ([][]byte, error) {
 	if bytes.Contains(raw, []byte("a panic")) {
 		panic("oh")
@@ -26,7 +26,7 @@ func unpack(raw []byte) ([][]byte, error) {
 
 var ballots = []Ballot{{"spam@example.com", bulkhead.Spam}, {"Ham@Example.com", bulkhead.Ham}}
 
-// ballotMailOf is a mail with messages in it.
+// ballotMailOf returns a mail that contains messages.
 func ballotMailOf(bodies ...string) string {
 	all := "From: ann@example.com\nTo: spam@example.com\nSubject: see below\n\nSee below."
 	for _, b := range bodies {
@@ -35,8 +35,8 @@ func ballotMailOf(bodies ...string) string {
 	return all + "\n"
 }
 
-// TestBallots: mail to a ballot is the votes of who has logged in to send it, whether such
-// senders are exempt or not, and of nobody else.
+// TestBallots: mail to a ballot counts as votes of the logged-in sender, whether such senders are
+// exempt or not. Without a log-in it is not a vote.
 func TestBallots(t *testing.T) {
 	two := ballotMailOf(prose(1), prose(2))
 	large := ballotMailOf(strings.Repeat("word ", 1000))
@@ -52,14 +52,18 @@ func TestBallots(t *testing.T) {
 				mail        string
 				code        byte
 				said        string
-				votes       []bulkhead.Vote // those of the user ann
+				votes       []bulkhead.Vote // votes of the user ann
 				sightings   int
 			}{
-				{"spam", "Ann", []string{"SPAM@example.COM"}, two, replyDiscard, "", []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam}, 0},
-				{"ham", "ann", []string{"ham@example.com"}, ballotMailOf(prose(3)), replyDiscard, "", []bulkhead.Vote{bulkhead.Ham}, 0},
-				{"and somebody else", "ann", []string{"bob@example.com", "spam@example.com"}, two, replyAccept, "", []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam}, 0},
+				{"spam", "Ann", []string{"SPAM@example.COM"}, two, replyDiscard, "", []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam},
+					0},
+				{"ham", "ann", []string{"ham@example.com"}, ballotMailOf(prose(3)), replyDiscard, "", []bulkhead.Vote{bulkhead.Ham},
+					0},
+				{"and somebody else", "ann", []string{"bob@example.com", "spam@example.com"}, two, replyAccept, "",
+					[]bulkhead.Vote{bulkhead.Spam, bulkhead.Spam}, 0},
 				{"both", "ann", []string{"spam@example.com", "ham@example.com"}, two, replyCode, "different things", nil, 0},
-				{"nothing attached", "ann", []string{"spam@example.com"}, ballotMailOf(), replyCode, "550 5.6.0 nothing was reported: milter: no vote: no message attached", nil, 0},
+				{"nothing attached", "ann", []string{"spam@example.com"}, ballotMailOf(), replyCode,
+					"550 5.6.0 nothing was reported: milter: no vote: no message attached", nil, 0},
 				{"short", "ann", []string{"spam@example.com"}, ballotMailOf("hi"), replyCode, "too short", nil, 0},
 				{"large", "ann", []string{"spam@example.com"}, large, replyCode, "larger than 4000 bytes", nil, 0},
 				{"of a stranger", "", []string{"spam@example.com"}, two, replyAccept, "", nil, 1},
@@ -77,16 +81,20 @@ func TestBallots(t *testing.T) {
 						continue
 					}
 					votes = append(votes, report.Vote)
-					if report.Reporter != (bulkhead.Reporter{User: "ann"}) || report.Count != 1 || report.ID == "" || !bulkhead.Identifies(report.Signatures) {
+					if report.Reporter != (bulkhead.Reporter{User: "ann"}) || report.Count != 1 || report.ID == "" ||
+						!bulkhead.Identifies(report.Signatures) {
 						t.Errorf("%s: the vote %+v", tt.name, report)
 					}
 				}
-				if r.code != tt.code || !strings.Contains(r.text, tt.said) || !slices.Equal(votes, tt.votes) || sightings != tt.sightings || (r.inserted[HeaderClass] != "") != (tt.sightings > 0) {
+				if r.code != tt.code || !strings.Contains(r.text, tt.said) || !slices.Equal(votes, tt.votes) ||
+					sightings != tt.sightings || (r.inserted[HeaderClass] != "") != (tt.sightings > 0) {
 					t.Errorf("%s, %s, exempt %v: reply %q %q, headers %q, votes %v, %d sightings; want %q %q, %v, %d",
-						version.name, tt.name, exempt, r.code, r.text, r.inserted, votes, sightings, tt.code, tt.said, tt.votes, tt.sightings)
+						version.name, tt.name, exempt, r.code, r.text, r.inserted, votes, sightings, tt.code,
+						tt.said, tt.votes, tt.sightings)
 				}
 			}
-			if got := [3]int64{s.Stats.Ballots.Load(), s.Stats.BallotsRefused.Load(), s.Stats.BallotsOfStrangers.Load()}; got != [3]int64{3, 4, 1} {
+			if got := [3]int64{s.Stats.Ballots.Load(), s.Stats.BallotsRefused.Load(),
+				s.Stats.BallotsOfStrangers.Load()}; got != [3]int64{3, 4, 1} {
 				t.Errorf("counted %v, want 3 taken, 4 refused, 1 of a stranger", got)
 			}
 			m.macro(cmdMail, "{auth_authen}", "ann")
@@ -100,8 +108,8 @@ func TestBallots(t *testing.T) {
 	}
 }
 
-// TestBallotAgain: what the node cannot take now is refused for now, and sent again it is the
-// same votes, by which they count once.
+// TestBallotAgain: votes that the node cannot take now are refused temporarily. If the mail is sent
+// again, it has the same vote IDs, so each vote counts once.
 func TestBallotAgain(t *testing.T) {
 	house := &prototest.House{}
 	memory := door.NewMemory(1 << 20)
@@ -112,7 +120,8 @@ func TestBallotAgain(t *testing.T) {
 	send := func(code byte, said string) {
 		t.Helper()
 		m.macro(cmdMail, "{auth_authen}", "ann")
-		if r := m.message("ann@example.com", []string{"spam@example.com"}, ballotMailOf(letters...)); r.code != code || !strings.HasPrefix(r.text, said) {
+		if r := m.message("ann@example.com", []string{"spam@example.com"}, ballotMailOf(letters...)); r.code != code ||
+			!strings.HasPrefix(r.text, said) {
 			t.Errorf("%q %q, want %q %q", r.code, r.text, code, said)
 		}
 	}
@@ -138,10 +147,11 @@ func TestBallotAgain(t *testing.T) {
 	}
 }
 
-// TestBallotAddresses: an address that is none is refused, and so is a server that cannot unpack.
+// TestBallotAddresses: an invalid address is refused, and so is a server that cannot unpack.
 func TestBallotAddresses(t *testing.T) {
 	for _, bad := range []string{"", "spam", "@example.com", "spam@", "a b@example.com"} {
-		if err := (&Server{Clearinghouse: &prototest.House{}, Unpack: unpack, Ballots: []Ballot{{bad, bulkhead.Spam}}}).Prepare(); err == nil {
+		if err := (&Server{Clearinghouse: &prototest.House{}, Unpack: unpack,
+			Ballots: []Ballot{{bad, bulkhead.Spam}}}).Prepare(); err == nil {
 			t.Errorf("ballot %q was taken", bad)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// TestNegotiation: what is agreed for each offer, byte by byte: of the actions
-// and steps that it is offered, the milter takes those that it has a use for.
+// TestNegotiation: the agreement for each offer, byte by byte. The milter takes the offered actions
+// and steps that it can use.
 func TestNegotiation(t *testing.T) {
 	const macros = "\x00\x00\x00\x00j {client_addr}\x00\x00\x00\x00\x02i {auth_authen}\x00\x00\x00\x00\x03i {rcpt_mailer}\x00\x00\x00\x00\x05i\x00"
 	for _, tt := range []struct {
@@ -57,7 +57,8 @@ func TestNegotiation(t *testing.T) {
 		}
 	}
 	for name, raw := range map[string]string{
-		"version 1": "\x00\x00\x00\x0dO\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00", "cut": "\x00\x00\x00\x0cO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00", "none": "\x00\x00\x00\x01Q",
+		"version 1": "\x00\x00\x00\x0dO\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00",
+		"cut":       "\x00\x00\x00\x0cO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00", "none": "\x00\x00\x00\x01Q",
 	} {
 		s := &Server{Clearinghouse: &prototest.House{}}
 		if got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", s), []byte(raw)); got != "" || err != nil {
@@ -69,7 +70,7 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
-// TestClients: what a connection says of its client.
+// TestClients: the client that a connection describes.
 func TestClients(t *testing.T) {
 	for _, tt := range []struct {
 		data string
@@ -86,20 +87,22 @@ func TestClients(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %+v", tt.data, got, err, tt.want)
 		}
 	}
-	for _, bad := range []string{"", "a", "a\x00", "a\x00X", "a\x004", "a\x004\x00\x19", "a\x004\x00\x19192.0.2.1", "a\x004\x00\x19here\x00"} {
+	for _, bad := range []string{"", "a", "a\x00", "a\x00X", "a\x004", "a\x004\x00\x19", "a\x004\x00\x19192.0.2.1",
+		"a\x004\x00\x19here\x00"} {
 		if got, err := parseConnect([]byte(bad)); err == nil || got != (client{}) {
 			t.Errorf("%q: %+v, %v", bad, got, err)
 		}
 	}
-	for data, want := range map[string]string{"<a@b>\x00": "a@b", "a@b\x00SIZE=1\x00": "a@b", "<>\x00": "", "\x00": "", "<a\x00": "a"} {
+	for data, want := range map[string]string{"<a@b>\x00": "a@b", "a@b\x00SIZE=1\x00": "a@b", "<>\x00": "", "\x00": "",
+		"<a\x00": "a"} {
 		if got, err := parseAddress([]byte(data)); err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", data, got, err, want)
 		}
 	}
 }
 
-// TestLongestPacket: a packet of the most bytes there may be is read, and one more is
-// not waited for.
+// TestLongestPacket: a packet of the largest size is read, and the server does not wait for the end
+// of a larger one.
 func TestLongestPacket(t *testing.T) {
 	for n, want := range map[int]string{maxPacket: "\x00\x00\x00\x01c", maxPacket + 1: ""} {
 		m := serve(t, &Server{Clearinghouse: &prototest.House{}})(6, 0)
@@ -113,18 +116,22 @@ func TestLongestPacket(t *testing.T) {
 	}
 }
 
-// TestPolicyBounds: the most that a policy may say is taken.
+// TestPolicyBounds: the largest values of a policy are accepted.
 func TestPolicyBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		p    Policy
 		ok   bool
 	}{
-		{"nothing", Policy{}, true}, {"confidence 100", Policy{Confidence: 100}, true}, {"confidence 101", Policy{Confidence: 101}, false},
-		{"longest text", Policy{Text: strings.Repeat("x", 400)}, true}, {"longer text", Policy{Text: strings.Repeat("x", 401)}, false},
-		{"blank and tilde", Policy{Text: " ~"}, true}, {"DEL", Policy{Text: "\x7f"}, false}, {"control", Policy{Text: "\x1f"}, false},
+		{"nothing", Policy{}, true}, {"confidence 100", Policy{Confidence: 100}, true},
+		{"confidence 101", Policy{Confidence: 101}, false},
+		{"longest text", Policy{Text: strings.Repeat("x", 400)}, true},
+		{"longer text", Policy{Text: strings.Repeat("x", 401)}, false},
+		{"blank and tilde", Policy{Text: " ~"}, true}, {"DEL", Policy{Text: "\x7f"}, false},
+		{"control", Policy{Text: "\x1f"}, false},
 		{"dots around", Policy{Domain: ".Example.COM."}, true}, {"no domain", Policy{Domain: "xn--\u0301.example"}, false},
-		{"every action", Policy{Spam: Reject, Listed: Tempfail, Bulk: Quarantine, Grey: None}, true}, {"unknown action", Policy{Grey: "drop"}, false},
+		{"every action", Policy{Spam: Reject, Listed: Tempfail, Bulk: Quarantine, Grey: None}, true},
+		{"unknown action", Policy{Grey: "drop"}, false},
 	} {
 		if err := (&Server{Clearinghouse: &prototest.House{}, Policies: []Policy{tt.p}}).Prepare(); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
@@ -135,7 +142,8 @@ func TestPolicyBounds(t *testing.T) {
 			t.Errorf("largest message of %d bytes: %v", n, err)
 		}
 	}
-	for trap, ok := range map[string]bool{"a@b.example": true, "@b.example": true, "b.example": false, "a@": false, "@": false, "a b@c.example": false, "<a@c.example>": false, "a@xn--\u0301": false} {
+	for trap, ok := range map[string]bool{"a@b.example": true, "@b.example": true, "b.example": false, "a@": false,
+		"@": false, "a b@c.example": false, "<a@c.example>": false, "a@xn--\u0301": false} {
 		if err := (&Server{Clearinghouse: &prototest.House{}, Traps: []string{trap}}).Prepare(); (err == nil) != ok {
 			t.Errorf("trap %q: %v", trap, err)
 		}
@@ -145,7 +153,8 @@ func TestPolicyBounds(t *testing.T) {
 	if err := s.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetPolicies([]Policy{{Spam: "explode"}}); err == nil || s.policies.Load().of("a@b.example").Spam != Reject {
+	if err := s.SetPolicies([]Policy{{Spam: "explode"}}); err == nil ||
+		s.policies.Load().of("a@b.example").Spam != Reject {
 		t.Errorf("after a mistake: %v", err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -168,8 +177,8 @@ type verdicts struct {
 
 func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { return v.v, nil }
 
-// TestThresholds: classes at the confidence and the count where they begin, and what is
-// counted of each message.
+// TestThresholds: classes at the confidence and the count where they begin, and the counters after
+// each message.
 func TestThresholds(t *testing.T) {
 	spam := func(confidence int) bulkhead.Verdict {
 		return bulkhead.Verdict{Judged: bulkhead.JudgedSpam, Class: bulkhead.ClassSpam, Confidence: confidence, Threshold: 20}
@@ -185,13 +194,19 @@ func TestThresholds(t *testing.T) {
 		count func(*Stats) int64
 	}{
 		{"sure enough", spam(70), Policy{Confidence: 70}, ClassSpam, func(s *Stats) int64 { return s.Spam.Load() }},
-		{"not sure enough", spam(69), Policy{Confidence: 70}, ClassSuspected, func(s *Stats) int64 { return s.Suspected.Load() }},
+		{"not sure enough", spam(69), Policy{Confidence: 70}, ClassSuspected, func(s *Stats) int64 {
+			return s.Suspected.Load()
+		}},
 		{"white", white, Policy{}, ClassWhite, func(s *Stats) int64 { return s.White.Load() }},
 		{"at the threshold, with itself", seen(18), Policy{}, ClassBulk, func(s *Stats) int64 { return s.Bulk.Load() }},
 		{"below it", seen(17), Policy{}, ClassNone, func(s *Stats) int64 { return s.Clean.Load() }},
 		{"at the policy's own", seen(3), Policy{Threshold: 5}, ClassBulk, func(s *Stats) int64 { return s.Bulk.Load() }},
-		{"below the policy's own", seen(97), Policy{Threshold: 100}, ClassNone, func(s *Stats) int64 { return s.Clean.Load() }},
-		{"no threshold", bulkhead.Verdict{Sightings: 1000}, Policy{}, ClassNone, func(s *Stats) int64 { return s.Clean.Load() }},
+		{"below the policy's own", seen(97), Policy{Threshold: 100}, ClassNone, func(s *Stats) int64 {
+			return s.Clean.Load()
+		}},
+		{"no threshold", bulkhead.Verdict{Sightings: 1000}, Policy{}, ClassNone, func(s *Stats) int64 {
+			return s.Clean.Load()
+		}},
 	} {
 		s := &Server{Clearinghouse: &verdicts{v: tt.v}, Policies: []Policy{tt.p}}
 		m := serve(t, s)(6, everything)
@@ -200,12 +215,15 @@ func TestThresholds(t *testing.T) {
 		if r.inserted[HeaderClass] != string(tt.class) || tt.count(&s.Stats) != 1 {
 			t.Errorf("%s: %+v, counted %d, want %s", tt.name, r, tt.count(&s.Stats), tt.class)
 		}
-		if st := &s.Stats; st.Messages.Load() != 1 || st.Connections.Load() != 1 || st.Rejected.Load()+st.Tempfailed.Load()+st.Quarantined.Load()+st.Faults.Load() != 0 {
+		if st := &s.Stats; st.Messages.Load() != 1 || st.Connections.Load() != 1 || st.Rejected.Load()+st.Tempfailed.Load()+
+			st.Quarantined.Load()+st.Faults.Load() != 0 {
 			t.Errorf("%s: %d messages of %d clients", tt.name, st.Messages.Load(), st.Connections.Load())
 		}
 	}
 	for action, count := range map[Action]func(*Stats) int64{
-		Reject: func(s *Stats) int64 { return s.Rejected.Load() }, Tempfail: func(s *Stats) int64 { return s.Tempfailed.Load() }, Quarantine: func(s *Stats) int64 { return s.Quarantined.Load() },
+		Reject: func(s *Stats) int64 { return s.Rejected.Load() }, Tempfail: func(s *Stats) int64 {
+			return s.Tempfailed.Load()
+		}, Quarantine: func(s *Stats) int64 { return s.Quarantined.Load() },
 	} {
 		s := &Server{Clearinghouse: &verdicts{v: spam(100)}, Policies: []Policy{{Spam: action}}}
 		m := serve(t, s)(6, everything)
@@ -228,15 +246,16 @@ func TestPlain(t *testing.T) {
 			t.Errorf("%.20q of %d bytes: %.20q of %d", in, len(in), got, len(got))
 		}
 	}
-	for name, want := range map[string]bool{"X-Bulkhead": true, "x-BULKHEAD": true, "X-Bulkhead-": false, "X-Bulkhead-a": true, "X-Bulkhea": false, "X-Bulkheads": false} {
+	for name, want := range map[string]bool{"X-Bulkhead": true, "x-BULKHEAD": true, "X-Bulkhead-": false,
+		"X-Bulkhead-a": true, "X-Bulkhea": false, "X-Bulkheads": false} {
 		if ours(name) != want {
 			t.Errorf("%s is ours: %v", name, !want)
 		}
 	}
 }
 
-// TestURLsAtTheirBounds: how many URLs are looked up, and each once; package
-// link says what is one.
+// TestURLsAtTheirBounds: the number of URLs that are looked up, each once. Package link decides
+// what a URL is.
 func TestURLsAtTheirBounds(t *testing.T) {
 	var many, first strings.Builder
 	for i := range maxURLs + 5 {
@@ -277,8 +296,10 @@ func TestWhatIsLookedUp(t *testing.T) {
 	w := &asked{}
 	m := serve(t, &Server{Clearinghouse: &prototest.House{}, Lists: w})(6, everything)
 	m.connect("198.51.100.7")
-	m.message("env@shop.example", []string{"bob@example.com"}, text("Sender: snd@shop.example\nReply-To: A <rpl@shop.example>\nReply-To: broken <\n", offer+" http://url.example/x"))
-	want := []string{"198.51.100.7", "env@shop.example", "ann@shop.example", "snd@shop.example", "rpl@shop.example", "http://url.example/x"}
+	m.message("env@shop.example", []string{"bob@example.com"},
+		text("Sender: snd@shop.example\nReply-To: A <rpl@shop.example>\nReply-To: broken <\n", offer+" http://url.example/x"))
+	want := []string{"198.51.100.7", "env@shop.example", "ann@shop.example", "snd@shop.example",
+		"rpl@shop.example", "http://url.example/x"}
 	if got := slices.Compact(w.texts); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("looked up %q, want %q", got, want)
 	}
@@ -289,12 +310,13 @@ func TestWhatIsLookedUp(t *testing.T) {
 	}
 }
 
-// TestFailTempfail: what cannot be judged passes, or is deferred, as is wanted; what was
-// forged is removed all the same.
+// TestFailTempfail: a message that cannot be judged passes or is deferred, as configured. Forged
+// headers are removed in either case.
 func TestFailTempfail(t *testing.T) {
 	for _, tempfail := range []bool{false, true} {
 		var log bytes.Buffer
-		s := &Server{Clearinghouse: &prototest.House{Err: prototest.ErrFault}, FailTempfail: tempfail, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		s := &Server{Clearinghouse: &prototest.House{Err: prototest.ErrFault}, FailTempfail: tempfail,
+			Log: slog.New(slog.NewTextHandler(&log, nil))}
 		m := serve(t, s)(6, everything)
 		m.connect("198.51.100.7")
 		r := m.message("x@shop.example", []string{"bob@example.com"}, text("X-Bulkhead: none\n", offer))
@@ -302,7 +324,8 @@ func TestFailTempfail(t *testing.T) {
 		if r.code != want || (len(r.deleted) == 1) == tempfail || len(r.inserted) != 0 || s.Stats.Faults.Load() != 1 {
 			t.Errorf("tempfail %v: %+v, %d faults", tempfail, r, s.Stats.Faults.Load())
 		}
-		if err := s.Shutdown(t.Context()); err != nil || !strings.Contains(log.String(), "message not judged") || !strings.Contains(log.String(), "queue_id=4711") {
+		if err := s.Shutdown(t.Context()); err != nil || !strings.Contains(log.String(), "message not judged") ||
+			!strings.Contains(log.String(), "queue_id=4711") {
 			t.Errorf("%v, log %q", err, log.String())
 		}
 	}

@@ -2,8 +2,8 @@ package milter
 
 import "sync"
 
-// maxDeliveries is how many deliveries are remembered at least; at most twice as many,
-// in 3 MB.
+// maxDeliveries is the number of deliveries that are remembered at least. At most twice as many
+// are, in 3 MB.
 const maxDeliveries = 1 << 14
 
 // deliveries remembers the IDs of recently counted deliveries. If a message is sent

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/milter"
 )
 
-// A house that knows nothing and counts nothing.
+// house knows nothing and counts nothing.
 type house struct{ bulkhead.Clearinghouse }
 
 func ExampleServer() {
@@ -27,7 +27,7 @@ func ExampleServer() {
 	fmt.Println("smtpd_milters = inet:" + strings.Split(l.Addr().String(), ":")[0])
 	done := make(chan error)
 	go func() { done <- s.Serve(l) }()
-	// A real one serves until the program is told to end.
+	// A real server runs until the program is asked to end.
 	fmt.Println(s.Shutdown(context.Background()))
 	fmt.Println(<-done)
 	// Output:

@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestShortTrap wants mail to traps alone swallowed also where it is too short
-// for a signature.
+// TestShortTrap: mail to traps alone is discarded even if it is too short for a signature.
 func TestShortTrap(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house, Traps: []string{"@trap.example"}, DiscardTrapped: true}
@@ -21,7 +20,8 @@ func TestShortTrap(t *testing.T) {
 	if r := m.message("x@shop.example", []string{"any@trap.example"}, text("", "hi")); r.code != replyDiscard {
 		t.Errorf("%+v, want it discarded", r)
 	}
-	if r := m.message("x@shop.example", []string{"any@trap.example", "bob@example.com"}, text("", "hi")); r.code != replyAccept ||
+	if r := m.message("x@shop.example", []string{"any@trap.example", "bob@example.com"},
+		text("", "hi")); r.code != replyAccept ||
 		!strings.Contains(r.inserted[HeaderResults], "traps=1") {
 		t.Errorf("%+v, want it accepted with one trap", r)
 	}
@@ -29,8 +29,8 @@ func TestShortTrap(t *testing.T) {
 	if n := len(house.Reports()); n != 0 {
 		t.Errorf("%d reports without a signature", n)
 	}
-	// Nor is a note that others write, too, known by its text, nor its sender by the
-	// name that From has: a vote on these would fall on mail of anybody.
+	// A note that others also write is not identified by its text either, nor its sender by the
+	// name in From: a vote on these would affect unrelated mail.
 	note := strings.Replace(text("", "Thanks, I got it."), "Ann", "Ann Example", 1)
 	if r := m.message("x@shop.example", []string{"any@trap.example"}, note); r.code != replyDiscard {
 		t.Errorf("%+v, want it discarded", r)
@@ -52,7 +52,7 @@ func TestShortTrap(t *testing.T) {
 	}
 }
 
-// asked remembers what the lists were asked for.
+// asked records the texts that the lists were asked for.
 type asked struct {
 	mu    sync.Mutex
 	texts []string
@@ -65,8 +65,8 @@ func (a *asked) Find(text string) []Match {
 	return nil
 }
 
-// TestManyReplyTo sends more Reply-To fields than a message has any use for: ten
-// addresses are looked up, whatever fields they stand in.
+// TestManyReplyTo sends more Reply-To fields than a message needs: ten addresses are looked up, in
+// whichever fields they are.
 func TestManyReplyTo(t *testing.T) {
 	var header strings.Builder
 	for i := range 40 {
@@ -87,9 +87,8 @@ func TestManyReplyTo(t *testing.T) {
 	}
 }
 
-// TestManyForgedHeaders sends more headers of ours than one message can come by
-// honestly. Each one that is removed sends the mail server through the header
-// anew, so that this is refused.
+// TestManyForgedHeaders sends more headers of ours than an honest message can have. For each header
+// to remove, the mail server scans the whole header again, so such a message is refused.
 func TestManyForgedHeaders(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, MaxMessage: 100_000}
 	m := serve(t, s)(6, everything)
@@ -99,14 +98,16 @@ func TestManyForgedHeaders(t *testing.T) {
 		body   string
 		code   byte
 	}{
-		{100, offer, replyAccept}, {101, offer, replyCode}, {3000, offer, replyCode}, {3000, strings.Repeat(offer, 1000), replyCode}, {1, offer, replyAccept},
+		{100, offer, replyAccept}, {101, offer, replyCode}, {3000, offer, replyCode},
+		{3000, strings.Repeat(offer, 1000), replyCode}, {1, offer, replyAccept},
 	} {
 		var header strings.Builder
 		for i := range tt.forged {
 			fmt.Fprintf(&header, "X-Bulkhead-%d: white\n", i)
 		}
 		r := m.message("x@shop.example", []string{"bob@example.com"}, text(header.String(), tt.body))
-		if r.code != tt.code || r.code == replyAccept && len(r.deleted) != tt.forged || r.code == replyCode && len(r.deleted) != 0 {
+		if r.code != tt.code || r.code == replyAccept && len(r.deleted) != tt.forged ||
+			r.code == replyCode && len(r.deleted) != 0 {
 			t.Errorf("%d headers of ours: %q %q, %d deleted; want %q", tt.forged, r.code, r.text, len(r.deleted), tt.code)
 		}
 	}
@@ -125,28 +126,31 @@ func TestManyRecipients(t *testing.T) {
 	if r := m.message("x@shop.example", to[:maxRecipients], text("", offer)); r.code != replyCode {
 		t.Errorf("%d recipients: %+v, want it rejected", maxRecipients, r)
 	}
-	if r := m.message("x@shop.example", to, text("X-Bulkhead: white\n", offer)); r.code != replyAccept || len(r.deleted) != 1 || len(r.inserted) != 0 {
+	if r := m.message("x@shop.example", to, text("X-Bulkhead: white\n", offer)); r.code != replyAccept ||
+		len(r.deleted) != 1 || len(r.inserted) != 0 {
 		t.Errorf("%d recipients: %+v, want it to pass unread", len(to), r)
 	}
 	if r := m.message("x@shop.example", to[:9], text("", prose(1))); r.code != replyCode {
 		t.Errorf("the next message: %+v, want it rejected", r)
 	}
-	// Where the milter is asked for each recipient, the sender may send to the others later.
+	// If the milter is asked for each recipient, the sender may send to the others later.
 	m = serve(t, &Server{Clearinghouse: &prototest.House{}, Limiter: limits{}})(6, everything)
 	m.connect("198.51.100.7")
-	if r := m.message("x@shop.example", to, text("", offer)); r.code != replyCode || !strings.HasPrefix(r.text, "452 4.5.3 ") {
+	if r := m.message("x@shop.example", to, text("", offer)); r.code != replyCode ||
+		!strings.HasPrefix(r.text, "452 4.5.3 ") {
 		t.Errorf("%d recipients that are limited: %q %q, want 452 for the last", len(to), r.code, r.text)
 	}
 }
 
-// TestLimiterHolds wants a message on hold if a rate limit says so.
+// TestLimiterHolds: a message is put on hold if a rate limit requires it.
 func TestLimiterHolds(t *testing.T) {
 	for _, login := range []string{"", "ann"} {
 		s := &Server{Clearinghouse: &prototest.House{}, Limiter: limits{}, ExemptLogins: true}
 		m := serve(t, s)(6, everything)
 		m.connect("198.51.100.7")
 		m.macro(cmdMail, "{auth_authen}", login)
-		r := m.message("x@shop.example", []string{"dunno@example.com", "hold@example.com", "dunno@example.net"}, text("", offer))
+		r := m.message("x@shop.example", []string{"dunno@example.com", "hold@example.com", "dunno@example.net"},
+			text("", offer))
 		if r.code != replyAccept || !strings.Contains(r.quarantine, "x@shop.example from 198.51.100.7 for "+login) {
 			t.Errorf("login %q: %+v, want it on hold", login, r)
 		}
@@ -156,8 +160,8 @@ func TestLimiterHolds(t *testing.T) {
 	}
 }
 
-// TestMemoryAfterMessage wants the memory of a long message given back at its
-// end: the connection may rest for long.
+// TestMemoryAfterMessage: the memory of a long message is given back at its end, because the
+// connection may be idle for long.
 func TestMemoryAfterMessage(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}}
 	if err := s.Prepare(); err != nil {
@@ -181,9 +185,8 @@ func TestMemoryAfterMessage(t *testing.T) {
 	}
 }
 
-// TestMacrosOfTheMessageBefore has a client log in, and then no more (STARTTLS
-// forgets who it was): a mail server that has no macro to send sends none, and the
-// login before must not count.
+// TestMacrosOfTheMessageBefore: a client logs in, and is then no longer logged in (STARTTLS resets
+// that). A mail server without a macro to send sends none, and the earlier login must not count.
 func TestMacrosOfTheMessageBefore(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		s := &Server{Clearinghouse: &prototest.House{}, Policies: []Policy{{Listed: Reject}}, ExemptLogins: true,
@@ -203,8 +206,8 @@ func TestMacrosOfTheMessageBefore(t *testing.T) {
 	}
 }
 
-// TestInternationalDomains names a domain in letters beyond ASCII, in the policies
-// and as a trap, and sends to both of its forms.
+// TestInternationalDomains uses a domain with letters beyond ASCII, in the policies and as a trap,
+// and sends to both of its forms.
 func TestInternationalDomains(t *testing.T) {
 	s := &Server{
 		Clearinghouse: &prototest.House{}, Traps: []string{"Trap@BÜCHER.example", "@fällen.example"}, DiscardTrapped: true,
@@ -213,8 +216,10 @@ func TestInternationalDomains(t *testing.T) {
 	}
 	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
-	for _, domain := range []string{"bücher.example", "BÜCHER.EXAMPLE", "xn--bcher-kva.example", "mail.xn--bcher-kva.example"} {
-		if r := m.message("x@evil.example", []string{"bob@" + domain}, text("", offer)); r.code != replyAccept || r.quarantine == "" {
+	for _, domain := range []string{"bücher.example", "BÜCHER.EXAMPLE",
+		"xn--bcher-kva.example", "mail.xn--bcher-kva.example"} {
+		if r := m.message("x@evil.example", []string{"bob@" + domain}, text("", offer)); r.code != replyAccept ||
+			r.quarantine == "" {
 			t.Errorf("%s: %q %q, quarantine %q; want the policy of the domain", domain, r.code, r.text, r.quarantine)
 		}
 	}

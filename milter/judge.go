@@ -51,7 +51,7 @@ type findings struct {
 	faults     []error
 }
 
-// tooShort is the reason for no verdict if there are no signatures to look up.
+// tooShort is the reason for a missing verdict if there are no signatures to look up.
 const tooShort = "too short to be known by its text"
 
 // judge counts and checks the message. It returns an error only if there is no result;
@@ -69,7 +69,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	}
 	verified := s.verify(ctx, raw, e)
 	sigs, err := s.compute(ctx, m)
-	v := <-verified // also if the signatures failed: nobody else waits for it
+	v := <-verified // even if the signatures failed: no other receiver waits for it
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func (s *Server) verify(ctx context.Context, raw []byte, e *envelope) <-chan ver
 // compute its signatures.
 const parallelSize = 4 << 10
 
-// compute returns the signatures of m, those of its text only if that is distinctive
-// enough. Its error is that of ctx.
+// compute returns the signatures of m. Signatures of its text are included only if the text is
+// distinctive enough. Its error is the error of ctx.
 func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signature, error) {
 	opts := s.Signatures
 	if len(m.Raw) >= parallelSize && opts.Workers == 0 {
@@ -166,9 +166,9 @@ func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signa
 // maxPending is how many sightings may wait for the disk.
 const maxPending = 512
 
-// count counts a sighting without making the mail server wait for the disk, unless too
-// many are waiting already: then it waits at most as long as ctx, the time for the
-// message. Serve waits for them at its end.
+// count counts a sighting without making the mail server wait for the disk. If too many sightings
+// are waiting already, it waits, at most until ctx, the time for the message, ends. Serve waits for
+// pending sightings at its end.
 func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
 	work := func(ctx context.Context) {
 		defer func() {
@@ -208,9 +208,8 @@ func (s *Server) report(ctx context.Context, r bulkhead.Report) error {
 	return nil
 }
 
-// deliveryID is the same for a message that the sender retries after a temporary
-// refusal, so that it is counted once, and different for the same message to other
-// recipients.
+// deliveryID returns the same ID for a message that the sender retries after a temporary refusal,
+// so that it is counted once, and another ID for the same message to other recipients.
 func deliveryID(e *envelope, m *mail.Message) string {
 	if m.MessageID == "" {
 		return ""
@@ -223,11 +222,12 @@ func deliveryID(e *envelope, m *mail.Message) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// lookUp looks up the client, the senders and the URLs in the lists. A white entry
-// clears only proven identities: the client, by its connection, and those that the
-// source says were verified. Anybody can write other names into a message, so these may
-// condemn it but never clear it. A whitelisted URL clears only itself.
-func (s *Server) lookUp(ctx context.Context, f *findings, e *envelope, m *mail.Message, source *bulkhead.Source, replyTo []string) {
+// lookUp looks up the client, the senders and the URLs in the lists. A white entry clears only
+// proven identities: the client, by its connection, and the names that the source gives as
+// verified. Other names in a message can be forged, so they may condemn it but never clear it. A
+// whitelisted URL clears only itself.
+func (s *Server) lookUp(ctx context.Context, f *findings, e *envelope, m *mail.Message,
+	source *bulkhead.Source, replyTo []string) {
 	if s.Lists == nil {
 		return
 	}
@@ -338,7 +338,7 @@ func (t traps) has(recipient string) bool {
 	if at < 0 {
 		return false
 	}
-	domain, _ := asciiDomain(recipient[at+1:]) // a domain without such a form is no trap
+	domain, _ := asciiDomain(recipient[at+1:]) // a domain without an ASCII form is not a trap
 	return t[strings.ToLower(recipient[:at+1])+domain] || t["@"+domain]
 }
 
@@ -350,8 +350,7 @@ func (t traps) spared(recipients []string) []string {
 	return slices.DeleteFunc(slices.Clone(recipients), t.has)
 }
 
-// mailboxes returns the different mailboxes of some recipients, up to the limit of a
-// report.
+// mailboxes returns the distinct mailboxes of recipients, up to the limit of a report.
 func mailboxes(recipients []string) []string {
 	seen := make(map[string]bool, len(recipients))
 	var all []string

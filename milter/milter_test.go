@@ -26,7 +26,7 @@ import (
 const offer = "Dear reader, our new catalogue of garden chairs has arrived and every single chair " +
 	"is sold at half of the usual price until the end of this month, so please visit our shop today."
 
-// prose returns a text that has nothing in common with that of another seed.
+// prose returns a text that has nothing in common with the text of another seed.
 func prose(seed uint64) string {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var b strings.Builder
@@ -65,7 +65,7 @@ var versions = []struct {
 	version, steps uint32
 }{{"version 6", 6, everything}, {"version 2", 2, 0x7f}}
 
-// report says that a body is spam.
+// report reports a body as spam.
 func report(t testing.TB, house *prototest.House, body string) {
 	t.Helper()
 	sigs, err := signature.Compute(t.Context(), []byte("Subject: chairs\r\n\r\n"+body+"\r\n"), signature.Options{})
@@ -85,8 +85,9 @@ func TestClassesAndActions(t *testing.T) {
 			dial := serve(t, &Server{
 				Clearinghouse: house, Host: "mx.example.com", AuthResults: func() []string { return []string{"MX.example.com"} },
 				Lists: lists{
-					"evil.example": {List: "bad", Tone: "black", Reason: "phishing", Error: 1e-6}, "198.51.100.66": {List: "bad", Tone: "black"},
-					"grey.example": {List: "odd", Tone: "grey"}, "friend.example": {List: "good", Tone: "white"},
+					"evil.example":  {List: "bad", Tone: "black", Reason: "phishing", Error: 1e-6},
+					"198.51.100.66": {List: "bad", Tone: "black"},
+					"grey.example":  {List: "odd", Tone: "grey"}, "friend.example": {List: "good", Tone: "white"},
 					"198.51.100.99": {List: "good", Tone: "white"},
 				},
 				Policies: []Policy{
@@ -105,24 +106,44 @@ func TestClassesAndActions(t *testing.T) {
 				want                         string // in the reply or the results
 			}{
 				{"spam", "x@shop.example", "bob@example.com", "", offer, replyCode, "", false, "550 5.7.1 message refused as spam"},
-				{"spam, soft", "x@shop.example", "bob@a.soft.example.net", "", offer, replyAccept, ClassSpam, false, "bulkhead=spam confidence=100"},
-				{"mildest wins", "x@shop.example", "bob@example.com bob@soft.example.net", "", offer, replyAccept, ClassSpam, false, "spam=1"},
+				{"spam, soft", "x@shop.example", "bob@a.soft.example.net", "", offer, replyAccept, ClassSpam, false,
+					"bulkhead=spam confidence=100"},
+				{"mildest wins", "x@shop.example", "bob@example.com bob@soft.example.net", "", offer, replyAccept, ClassSpam, false,
+					"spam=1"},
 				{"white envelope sender, forged", "x@friend.example", "bob@example.com", "", offer, replyCode, "", false, "550"},
-				{"white Sender, forged", "x@shop.example", "bob@example.com", "Sender: x@friend.example\n", offer, replyCode, "", false, "550"},
-				{"white Reply-To", "x@shop.example", "bob@example.com", "Reply-To: x@friend.example\n", offer, replyCode, "", false, "550"},
-				{"white sender, SPF", "x@friend.example", "bob@example.com", "Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=x@friend.example\n",
+				{"white Sender, forged", "x@shop.example", "bob@example.com", "Sender: x@friend.example\n",
+					offer, replyCode, "", false, "550"},
+				{"white Reply-To", "x@shop.example", "bob@example.com", "Reply-To: x@friend.example\n", offer, replyCode, "", false,
+					"550"},
+				{"white sender, SPF", "x@friend.example", "bob@example.com",
+					"Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=x@friend.example\n",
 					offer, replyAccept, ClassWhite, false, "envelope sender friend.example is in list good"},
-				{"white sender, SPF of another", "x@friend.example", "bob@example.com", "Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=x@evil.example\n", offer, replyCode, "", false, "550"},
-				{"white sender, SPF by a stranger", "x@friend.example", "bob@example.com", "Authentication-Results: mx.example.org; spf=pass smtp.mailfrom=x@friend.example\n", offer, replyCode, "", false, "550"},
-				{"white sender, DKIM failed", "x@friend.example", "bob@example.com", "Authentication-Results: mx.example.com; dkim=fail header.d=friend.example\n", offer, replyCode, "", false, "550"},
-				{"white DKIM", "x@shop.example", "bob@example.com", "Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\n", offer, replyAccept, ClassWhite, false, "dkim friend.example is in list good"},
-				{"white DKIM, Sender of another", "x@shop.example", "bob@example.com", "Sender: x@friend.example\nAuthentication-Results: mx.example.com; dkim=pass header.d=shop.example\n", offer, replyCode, "", false, "550"},
-				{"white client", "x@shop.example", "bob@example.com", "", offer, replyAccept, ClassWhite, false, "client 198.51.100.99"},
-				{"black sender", "x@evil.example", "bob@example.com", "", prose(20), replyAccept, ClassListed, true, "list=black:bad (envelope sender evil.example) error=1.0e-06"},
-				{"black, strict", "x@evil.example", "bob@strict.example.org", "", prose(1), replyCode, "", false, "550 5.7.1 we say: listed, 100  sure"},
-				{"black reply-to", "x@shop.example", "bob@example.com", "Reply-To: \"A, b\" <x@evil.example>\n", prose(2), replyAccept, ClassListed, true, "reply-to evil.example"},
-				{"black URL", "x@shop.example", "bob@example.com", "", prose(21) + " http://www.evil.example/x", replyAccept, ClassListed, true, "(phishing)"},
-				{"white URL clears nothing", "x@shop.example", "bob@example.com", "", offer + "\nhttp://friend.example/", replyCode, "", false, "550"},
+				{"white sender, SPF of another", "x@friend.example", "bob@example.com",
+					"Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=x@evil.example\n", offer, replyCode, "", false,
+					"550"},
+				{"white sender, SPF by a stranger", "x@friend.example", "bob@example.com",
+					"Authentication-Results: mx.example.org; spf=pass smtp.mailfrom=x@friend.example\n", offer, replyCode, "", false,
+					"550"},
+				{"white sender, DKIM failed", "x@friend.example", "bob@example.com",
+					"Authentication-Results: mx.example.com; dkim=fail header.d=friend.example\n", offer, replyCode, "", false, "550"},
+				{"white DKIM", "x@shop.example", "bob@example.com",
+					"Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\n", offer, replyAccept, ClassWhite,
+					false, "dkim friend.example is in list good"},
+				{"white DKIM, Sender of another", "x@shop.example", "bob@example.com",
+					"Sender: x@friend.example\nAuthentication-Results: mx.example.com; dkim=pass header.d=shop.example\n",
+					offer, replyCode, "", false, "550"},
+				{"white client", "x@shop.example", "bob@example.com", "", offer, replyAccept,
+					ClassWhite, false, "client 198.51.100.99"},
+				{"black sender", "x@evil.example", "bob@example.com", "", prose(20), replyAccept, ClassListed, true,
+					"list=black:bad (envelope sender evil.example) error=1.0e-06"},
+				{"black, strict", "x@evil.example", "bob@strict.example.org", "", prose(1), replyCode, "", false,
+					"550 5.7.1 we say: listed, 100  sure"},
+				{"black reply-to", "x@shop.example", "bob@example.com", "Reply-To: \"A, b\" <x@evil.example>\n", prose(2),
+					replyAccept, ClassListed, true, "reply-to evil.example"},
+				{"black URL", "x@shop.example", "bob@example.com", "", prose(21) + " http://www.evil.example/x", replyAccept,
+					ClassListed, true, "(phishing)"},
+				{"white URL clears nothing", "x@shop.example", "bob@example.com", "", offer + "\nhttp://friend.example/", replyCode,
+					"", false, "550"},
 				{"grey", "x@grey.example", "bob@soft.example.net", "", prose(3), replyAccept, ClassGrey, true, "list=grey:odd"},
 				{"clean", "x@shop.example", "bob@example.com", "", prose(4), replyAccept, ClassNone, false, "bulkhead=none"},
 				{"too short", "x@shop.example", "bob@example.com", "", "hi", replyAccept, ClassNone, false, "too short"},
@@ -150,8 +171,8 @@ func TestClassesAndActions(t *testing.T) {
 	}
 }
 
-// TestFromClearsOnlyIfVerified: a white From lets spam in only where a host that is
-// believed has verified the domain, and a black one condemns always.
+// TestFromClearsOnlyIfVerified: a whitelisted From lets spam in only if a trusted host has verified
+// the domain. A blacklisted From always condemns.
 func TestFromClearsOnlyIfVerified(t *testing.T) {
 	house := &prototest.House{}
 	report(t, house, offer)
@@ -161,9 +182,12 @@ func TestFromClearsOnlyIfVerified(t *testing.T) {
 		want               string // class, or "" if refused
 	}{
 		{"forged", "", offer, []string{"mx.example.com"}, ""},
-		{"signed", "Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\r\n", offer, []string{"mx.example.com"}, "white"},
-		{"signed, nobody is believed", "Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\r\n", offer, nil, ""},
-		{"signed by another", "Authentication-Results: mx.example.com; dkim=pass header.d=unfriend.example\r\n", offer, []string{"mx.example.com"}, ""},
+		{"signed", "Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\r\n", offer,
+			[]string{"mx.example.com"}, "white"},
+		{"signed, nobody is believed", "Authentication-Results: mx.example.com; dkim=pass header.d=friend.example\r\n", offer,
+			nil, ""},
+		{"signed by another", "Authentication-Results: mx.example.com; dkim=pass header.d=unfriend.example\r\n", offer,
+			[]string{"mx.example.com"}, ""},
 		{"listed in the List-Id", "List-Id: <friend.example>\r\n", offer, []string{"mx.example.com"}, ""},
 	} {
 		s := &Server{
@@ -172,7 +196,8 @@ func TestFromClearsOnlyIfVerified(t *testing.T) {
 		}
 		m := serve(t, s)(6, everything)
 		m.connect("198.51.100.7")
-		r := m.message("x@shop.example", []string{"bob@example.com"}, strings.ReplaceAll("From: Ann <ann@friend.example>\r\n"+tt.header+"\r\n"+tt.body+"\r\n", "\r\n", "\n"))
+		r := m.message("x@shop.example", []string{"bob@example.com"}, strings.ReplaceAll("From: Ann <ann@friend.example>\r\n"+
+			tt.header+"\r\n"+tt.body+"\r\n", "\r\n", "\n"))
 		if r.inserted[HeaderClass] != tt.want || (r.code == replyCode) != (tt.want == "") {
 			t.Errorf("%s: %q %q, headers %q; want %q", tt.name, r.code, r.text, r.inserted, tt.want)
 		}
@@ -197,7 +222,8 @@ func TestBulk(t *testing.T) {
 		}
 		s.Flush()
 	}
-	if r := m.message("ann@shop.example", []string{"a@example.net"}, text("", offer)); r.code != replyAccept || r.inserted[HeaderClass] != "none" {
+	if r := m.message("ann@shop.example", []string{"a@example.net"}, text("", offer)); r.code != replyAccept ||
+		r.inserted[HeaderClass] != "none" {
 		t.Errorf("domain with a higher threshold: %q %q", r.code, r.inserted)
 	}
 	s.Flush()
@@ -205,13 +231,14 @@ func TestBulk(t *testing.T) {
 		t.Errorf("%d sightings for 5 messages", n)
 	}
 	for i, report := range house.Reports() {
-		if want := []uint32{3, 3, 3, 3, 1}[i]; report.Count != want || report.Vote != bulkhead.Sighting || report.Source.Client != netip.MustParseAddr("2001:db8::7") {
+		if want := []uint32{3, 3, 3, 3, 1}[i]; report.Count != want || report.Vote != bulkhead.Sighting ||
+			report.Source.Client != netip.MustParseAddr("2001:db8::7") {
 			t.Errorf("sighting %d: %+v, want a count of %d", i, report, want)
 		}
 	}
 }
 
-// TestRetry wants the same ID for the same delivery, and another for another.
+// TestRetry: the same delivery has the same ID, and another delivery has another ID.
 func TestRetry(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house}
@@ -254,7 +281,7 @@ func TestRetryIsNoBulk(t *testing.T) {
 	}
 }
 
-// TestDeliveries remembers the last ones, and no more than it may.
+// TestDeliveries: the last deliveries are remembered, and no more than the limit.
 func TestDeliveries(t *testing.T) {
 	var d deliveries
 	d.add("")
@@ -277,7 +304,8 @@ func TestForgedHeaders(t *testing.T) {
 	r := m.message("ann@shop.example", []string{"bob@example.com"},
 		text("X-Bulkhead: none\nx-bulkhead-results: all is well\nX-BULKHEAD: white\nX-Bulkheads: not ours\n", offer))
 	got := strings.Join(r.deleted, ", ")
-	if len(r.deleted) != 3 || !strings.Contains(got, "2 x-bulkhead, 1 x-bulkhead") || !strings.Contains(got, "1 x-bulkhead-results") {
+	if len(r.deleted) != 3 || !strings.Contains(got, "2 x-bulkhead, 1 x-bulkhead") ||
+		!strings.Contains(got, "1 x-bulkhead-results") {
 		t.Errorf("deleted %q", got)
 	}
 	if r.inserted[HeaderClass] != "none" || s.Stats.Forged.Load() != 3 {
@@ -321,8 +349,8 @@ func TestExempt(t *testing.T) {
 	}
 }
 
-// TestRecipients: a sighting names the mailboxes that the message came to, each once,
-// and no more than a report may name; all of them count for the threshold.
+// TestRecipients: a sighting names the mailboxes of the message, each once, and no more than a
+// report may name. All of them count for the threshold.
 func TestRecipients(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house}
@@ -332,14 +360,16 @@ func TestRecipients(t *testing.T) {
 	for i := range bulkhead.MaxRecipients + 5 {
 		many = append(many, fmt.Sprintf("user%d@example.com", i))
 	}
-	m.message("x@shop.example", []string{"Bob@example.com", "bob+shops@Example.com", "bob+@example.com", "ann@example.com"}, text("", offer))
+	m.message("x@shop.example", []string{"Bob@example.com", "bob+shops@Example.com", "bob+@example.com",
+		"ann@example.com"}, text("", offer))
 	m.message("x@shop.example", many, text("", prose(1)))
 	s.Flush()
 	reports := house.Reports()
 	if len(reports) != 2 {
 		t.Fatalf("%d reports, want 2", len(reports))
 	}
-	if got, want := reports[0].Recipients, []string{"bob@example.com", "ann@example.com"}; !slices.Equal(got, want) || reports[0].Count != 4 {
+	if got, want := reports[0].Recipients, []string{"bob@example.com", "ann@example.com"}; !slices.Equal(got, want) ||
+		reports[0].Count != 4 {
 		t.Errorf("recipients %q, count %d; want %q and 4", got, reports[0].Count, want)
 	}
 	if got := reports[1]; len(got.Recipients) != bulkhead.MaxRecipients || got.Count != uint32(len(many)) {
@@ -347,18 +377,20 @@ func TestRecipients(t *testing.T) {
 	}
 }
 
-// TestSuspected: what is suspected is told and counted as such, and each domain says
-// what is done with it; so is spam of which a domain is not sure enough.
+// TestSuspected: a suspected message is reported and counted as such, and each domain decides on
+// the action. The same holds for spam with less confidence than the domain requires.
 func TestSuspected(t *testing.T) {
 	house := &prototest.House{}
 	report(t, house, offer)
-	sigs, err := signature.Compute(t.Context(), []byte(strings.ReplaceAll(text("", prose(7)), "\n", "\r\n")), signature.Options{})
+	sigs, err := signature.Compute(t.Context(), []byte(strings.ReplaceAll(text("", prose(7)), "\n", "\r\n")),
+		signature.Options{})
 	if err != nil || len(sigs) == 0 {
 		t.Fatal(err)
 	}
 	house.Suspected = map[bulkhead.Signature]bool{sigs[0]: true}
 	s := &Server{
-		Clearinghouse: house, Lists: lists{"evil.example": {List: "bad", Tone: "black"}, "friend.example": {List: "good", Tone: "white"}, "198.51.100.99": {List: "good", Tone: "white"}},
+		Clearinghouse: house, Lists: lists{"evil.example": {List: "bad", Tone: "black"},
+			"friend.example": {List: "good", Tone: "white"}, "198.51.100.99": {List: "good", Tone: "white"}},
 		Policies: []Policy{
 			{Spam: Reject, Listed: Tempfail},
 			{Domain: "strict.example.net", Suspected: Reject, Spam: Reject},
@@ -380,18 +412,22 @@ func TestSuspected(t *testing.T) {
 		{"x@evil.example", "bob@example.com", prose(7), replyCode, ""},
 		{"x@shop.example", "bob@example.com", prose(8), replyAccept, ClassNone},
 	} {
-		if r := m.message(tt.from, []string{tt.to}, text("", tt.body)); r.code != tt.code || r.inserted[HeaderClass] != string(tt.class) {
-			t.Errorf("%s to %s: %q %q, class %q; want %q, %q", tt.from, tt.to, r.code, r.text, r.inserted[HeaderClass], tt.code, tt.class)
+		if r := m.message(tt.from, []string{tt.to}, text("", tt.body)); r.code != tt.code ||
+			r.inserted[HeaderClass] != string(tt.class) {
+			t.Errorf("%s to %s: %q %q, class %q; want %q, %q", tt.from, tt.to, r.code, r.text, r.inserted[HeaderClass], tt.code,
+				tt.class)
 		}
 	}
 	if n := s.Stats.Suspected.Load(); n != 3 {
 		t.Errorf("%d messages counted as suspected, want 3", n)
 	}
 
-	// All but sure: another voter holds it for ham.
-	sure := &findings{verdict: bulkhead.Verdict{Judged: bulkhead.JudgedSpam, Class: bulkhead.ClassSpam, Confidence: 70, Threshold: 20}}
+	// Almost certain: another voter calls it ham.
+	sure := &findings{verdict: bulkhead.Verdict{Judged: bulkhead.JudgedSpam, Class: bulkhead.ClassSpam, Confidence: 70,
+		Threshold: 20}}
 	for domain, want := range map[string]Class{"sure.example.org": ClassSuspected, "strict.example.net": ClassSpam} {
-		if _, c, a := s.policies.Load().decide([]string{"bob@" + domain}, sure); c != want || want == ClassSuspected && a != Quarantine {
+		if _, c, a := s.policies.Load().decide([]string{"bob@" + domain}, sure); c != want || want == ClassSuspected &&
+			a != Quarantine {
 			t.Errorf("at %s: %s, %s; want %s", domain, c, a, want)
 		}
 	}
@@ -411,10 +447,12 @@ func TestTraps(t *testing.T) {
 		if discard {
 			want = replyDiscard
 		}
-		if r := m.message("x@shop.example", []string{"trap@EXAMPLE.com", "any@trap.example"}, text("", offer)); r.code != want {
+		if r := m.message("x@shop.example", []string{"trap@EXAMPLE.com", "any@trap.example"},
+			text("", offer)); r.code != want {
 			t.Errorf("discard %v: %q", discard, r.code)
 		}
-		if r := m.message("x@shop.example", []string{"trap@example.com", "bob@example.com"}, text("", offer)); r.code != replyAccept {
+		if r := m.message("x@shop.example", []string{"trap@example.com", "bob@example.com"},
+			text("", offer)); r.code != replyAccept {
 			t.Errorf("discard %v, one recipient is none: %q", discard, r.code)
 		}
 		s.Flush()
@@ -451,7 +489,7 @@ func (panicky) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) 
 	panic("at the disco")
 }
 
-// noReports takes no reports, but answers.
+// noReports answers checks but takes no reports.
 type noReports struct{ *prototest.House }
 
 func (noReports) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
@@ -490,9 +528,9 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestTimeout: a message whose signatures take longer than the timeout is answered
-// as if nothing could be said of it, and neither looked up nor counted. House
-// heeds no context, so that reading must have ended.
+// TestTimeout: a message whose signatures take longer than the timeout is answered as one that
+// cannot be judged, and is neither looked up nor counted. House ignores contexts, so reading must
+// have ended.
 func TestTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		tempfail bool
@@ -501,7 +539,8 @@ func TestTimeout(t *testing.T) {
 		house := &prototest.House{}
 		report(t, house, offer)
 		known := len(house.Reports())
-		s := &Server{Clearinghouse: house, FailTempfail: tt.tempfail, Timeout: time.Nanosecond, Policies: []Policy{{Spam: Reject}}}
+		s := &Server{Clearinghouse: house, FailTempfail: tt.tempfail, Timeout: time.Nanosecond,
+			Policies: []Policy{{Spam: Reject}}}
 		m := serve(t, s)(6, everything)
 		m.connect("198.51.100.7")
 		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != tt.want {
@@ -514,8 +553,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestCrowded: a message for which there is no memory is answered as if nothing could be
-// said of it, and gives back all that it had; the next one, for which there is, is judged.
+// TestCrowded: a message that finds no memory is answered as one that cannot be judged, and gives
+// back all that it held. The next message, which finds memory, is judged.
 func TestCrowded(t *testing.T) {
 	for _, tt := range []struct {
 		tempfail bool
@@ -525,7 +564,8 @@ func TestCrowded(t *testing.T) {
 		report(t, house, offer)
 		memory := door.NewMemory(1 << 20)
 		others := memory.Hold()
-		s := &Server{Clearinghouse: house, FailTempfail: tt.tempfail, Timeout: 10 * time.Second, Memory: memory, Policies: []Policy{{Spam: Reject}}}
+		s := &Server{Clearinghouse: house, FailTempfail: tt.tempfail, Timeout: 10 * time.Second, Memory: memory,
+			Policies: []Policy{{Spam: Reject}}}
 		m := serve(t, s)(6, everything)
 		m.connect("198.51.100.7")
 		// Room for the header and not for the body, which then does not wait.
@@ -561,7 +601,8 @@ func TestCrowd(t *testing.T) {
 		m.connect("198.51.100.7")
 		all.Go(func() {
 			for range 3 {
-				if r := m.message("x@shop.example", []string{"bob@example.com"}, large); r.code != replyAccept && r.code != replyContinue {
+				if r := m.message("x@shop.example", []string{"bob@example.com"}, large); r.code != replyAccept &&
+					r.code != replyContinue {
 					t.Errorf("reply %+v", r)
 				}
 			}
@@ -571,7 +612,8 @@ func TestCrowd(t *testing.T) {
 	s.Flush()
 	_, held, refusals := memory.Usage()
 	if held != 0 || refusals != s.Stats.Faults.Load() || s.Stats.Messages.Load() != 24 || refusals == 24 {
-		t.Errorf("%d bytes are held; %d of %d messages were refused, %d faults", held, refusals, s.Stats.Messages.Load(), s.Stats.Faults.Load())
+		t.Errorf("%d bytes are held; %d of %d messages were refused, %d faults", held, refusals,
+			s.Stats.Messages.Load(), s.Stats.Faults.Load())
 	}
 }
 
@@ -593,8 +635,8 @@ func (d *deadlines) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Rec
 	return d.House.Report(ctx, r)
 }
 
-// TestCountInTime: while too many sightings are on their way to the disk, a
-// message waits for its own, but not beyond the time that it has.
+// TestCountInTime: while too many sightings wait for the disk, a message waits for its own
+// sighting, but not beyond its time limit.
 func TestCountInTime(t *testing.T) {
 	house := &deadlines{&prototest.House{}, make(chan time.Time, 1), make(chan time.Time, 1)}
 	s := &Server{Clearinghouse: house, Policies: []Policy{{Spam: Reject}}}
@@ -620,7 +662,8 @@ func TestOversize(t *testing.T) {
 	for _, v := range versions {
 		m := serve(t, s)(v.version, v.steps)
 		m.connect("198.51.100.7")
-		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", strings.Repeat(offer+"\n", 1000))); r.code != replyAccept || len(r.inserted) > 0 {
+		if r := m.message("x@shop.example", []string{"bob@example.com"},
+			text("", strings.Repeat(offer+"\n", 1000))); r.code != replyAccept || len(r.inserted) > 0 {
 			t.Errorf("%s: %+v", v.name, r)
 		}
 		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.inserted[HeaderClass] != "none" {
@@ -634,13 +677,14 @@ func TestOversize(t *testing.T) {
 	}
 }
 
-// TestRoom: a message of as many bytes as the limit is kept, whatever chunks
-// it comes in; one a byte longer is not, nor what follows.
+// TestRoom: a message of exactly the limit is kept, in whatever chunks it arrives. A message one
+// byte longer is not kept, nor are its further bytes.
 func TestRoom(t *testing.T) {
 	for _, tt := range []struct {
 		chunks []int
 		kept   int
-	}{{[]int{1024}, 1024}, {[]int{1023, 1}, 1024}, {[]int{1025}, 0}, {[]int{1024, 1}, 0}, {[]int{1024, 1, 0, 10}, 0}, {[]int{1000, 0, 24}, 1024}} {
+	}{{[]int{1024}, 1024}, {[]int{1023, 1}, 1024}, {[]int{1025}, 0}, {[]int{1024, 1}, 0}, {[]int{1024, 1, 0, 10}, 0},
+		{[]int{1000, 0, 24}, 1024}} {
 		k := &session{server: &Server{MaxMessage: 1024}}
 		for _, n := range tt.chunks {
 			k.body(make([]byte, n))
@@ -651,7 +695,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestAborts breaks messages off at every point, and wants the next one right.
+// TestAborts: messages are broken off at every point, and the next message is judged correctly.
 func TestAborts(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house}
@@ -660,10 +704,12 @@ func TestAborts(t *testing.T) {
 	for range 3 {
 		m.step(cmdMail, []byte("<x@evil.example>\x00"))
 		m.send(cmdAbort)
-		m.begin("y@evil.example", []string{"a@example.net", "b@example.net"}, text("X-Bulkhead: x\nReply-To: z@evil.example\n", offer+offer))
+		m.begin("y@evil.example", []string{"a@example.net", "b@example.net"},
+			text("X-Bulkhead: x\nReply-To: z@evil.example\n", offer+offer))
 		m.send(cmdAbort)
 	}
-	if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyAccept || len(r.deleted) != 0 {
+	if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyAccept ||
+		len(r.deleted) != 0 {
 		t.Errorf("%+v", r)
 	}
 	s.Flush()
@@ -673,7 +719,8 @@ func TestAborts(t *testing.T) {
 	m.message("x@shop.example", []string{"bob@example.com"}, text("", offer))
 	s.Flush()
 	reports := house.Reports()
-	if len(reports) != 2 || reports[0].Count != 1 || reports[0].Source.ClaimedSender != "x@shop.example" || reports[0].Source.Sender != "" ||
+	if len(reports) != 2 || reports[0].Count != 1 || reports[0].Source.ClaimedSender != "x@shop.example" ||
+		reports[0].Source.Sender != "" ||
 		reports[1].Source.Client != netip.MustParseAddr("203.0.113.9") {
 		t.Fatalf("reports %+v", reports)
 	}
@@ -714,7 +761,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// limits refuses recipients that say so.
+// limits takes the action from the local part of the recipient's address.
 type limits struct{}
 
 func (limits) Limit(_ context.Context, attr func(string) []byte) (action, text string, err error) {
@@ -729,10 +776,11 @@ func TestLimiter(t *testing.T) {
 	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
 	for to, want := range map[string]string{
-		"defer@example.com": "450 4.7.1 x@shop.example from 198.51.100.7 for ann", "reject@example.com": "550 5.7.1 x@shop.example from 198.51.100.7 for ann",
-		"dunno@example.com": "",
+		"defer@example.com":  "450 4.7.1 x@shop.example from 198.51.100.7 for ann",
+		"reject@example.com": "550 5.7.1 x@shop.example from 198.51.100.7 for ann",
+		"dunno@example.com":  "",
 	} {
-		m.macro(cmdMail, "{auth_authen}", "ann") // mail servers name them before every sender
+		m.macro(cmdMail, "{auth_authen}", "ann") // mail servers send these before every sender
 		r := m.message("x@shop.example", []string{to}, text("", offer))
 		if r.text != want || (r.code == replyAccept) != (want == "") {
 			t.Errorf("%s: %q %q, want %q", to, r.code, r.text, want)
@@ -867,7 +915,8 @@ func BenchmarkMessage(b *testing.B) {
 	serial := make([]byte, 8)
 	for i := range b.N {
 		binary.BigEndian.PutUint64(serial, uint64(i))
-		if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", fmt.Sprintf("%s %x", body, serial))); r.code != replyAccept {
+		if r := m.message("x@shop.example", []string{"bob@example.com"},
+			text("", fmt.Sprintf("%s %x", body, serial))); r.code != replyAccept {
 			b.Fatal(r.code)
 		}
 	}

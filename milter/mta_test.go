@@ -17,10 +17,10 @@ type mta struct {
 	t     testing.TB
 	c     net.Conn
 	r     *bufio.Reader
-	steps uint32 // as agreed
+	steps uint32 // as negotiated
 }
 
-// A result is what a message got at its end.
+// A result is the set of changes and the reply for a message.
 type result struct {
 	code       byte
 	text       string
@@ -132,7 +132,7 @@ func (m *mta) begin(from string, to []string, text string) (packet, bool) {
 	return packet{}, true
 }
 
-// message sends one message and returns what it got.
+// message sends one message and returns its result.
 func (m *mta) message(from string, to []string, text string) result {
 	m.t.Helper()
 	if p, ok := m.begin(from, to, text); !ok {

@@ -80,8 +80,8 @@ func (p *Policy) validate() error {
 	return nil
 }
 
-// asciiDomain returns a domain in lower case and ASCII, as most mail servers send it;
-// one without such a form is returned in lower case with the error.
+// asciiDomain returns a domain in lower case and ASCII, as most mail servers send it. A domain
+// without an ASCII form is returned in lower case with the error.
 func asciiDomain(domain string) (string, error) {
 	for i := range len(domain) {
 		if domain[i] >= 0x80 {
@@ -173,9 +173,9 @@ func (p *policies) of(recipient string) *Policy {
 	return p.byDomain[""]
 }
 
-// decide returns the class and the action for all recipients together. A mail server
-// answers once for a message, so the mildest action of any recipient wins: nobody loses
-// mail that their own policy lets through.
+// decide returns the class and the action for all recipients together. A mail server answers once
+// for a message, so the mildest action of any recipient wins. No recipient loses mail that their
+// own policy lets through.
 func (p *policies) decide(recipients []string, f *findings) (*Policy, Class, Action) {
 	var policy *Policy
 	var class Class

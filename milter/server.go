@@ -43,13 +43,12 @@ type Server struct {
 	Reporter bulkhead.Reporter
 	// Lists looks up senders, clients and URLs; nil means no lists.
 	Lists Lists
-	// AuthResults returns the names of the hosts whose Authentication-Results are
-	// trusted, see [mail.Message.SourceBy]. Nothing else in a message proves its sender.
-	// nil trusts nobody.
+	// AuthResults returns the names of the hosts whose Authentication-Results are trusted, see
+	// [mail.Message.SourceBy]. Nothing else in a message proves its sender. nil trusts no host.
 	AuthResults func() []string
-	// Verify returns the verified domains of a message: those of valid DKIM signatures,
-	// and that of the envelope's sender if SPF lets the client send for it, or else "".
-	// It ends with ctx. nil verifies nothing.
+	// Verify returns the verified domains of a message: dkim are the domains of valid DKIM
+	// signatures, and spf is the domain of the envelope's sender if SPF lets the client send for
+	// it, or else "". It ends with ctx. nil verifies nothing.
 	Verify func(ctx context.Context, raw []byte, client netip.Addr, sender string) (dkim []string, spf string)
 	// Limiter limits recipients, by the attributes of the policy protocol; nil means no
 	// limits. It is for mail servers without that protocol.
@@ -62,12 +61,12 @@ type Server struct {
 	// DiscardTrapped discards mail whose recipients are all traps. Otherwise such
 	// mail is treated like any other.
 	DiscardTrapped bool
-	// Ballots are addresses to which users send messages that they call spam, or not. Such
-	// a mail is a vote on each message in it, on behalf of the user who has logged in to
-	// send it, and discarded if it goes nowhere else. Mail to them by anybody else is
-	// treated like any other.
+	// Ballots are addresses to which users send messages that they call spam or ham. Such a mail is
+	// a vote on each message in it, on behalf of the user who has logged in to send it, and is
+	// discarded if it has no other recipients. Mail to a ballot without a log-in is treated like
+	// any other mail.
 	Ballots []Ballot
-	// Unpack returns the messages in a mail to a ballot. Its error is told to the sender.
+	// Unpack returns the messages in a mail to a ballot. Its error is returned to the sender.
 	Unpack func(raw []byte) ([][]byte, error)
 	// ExemptNetworks are the client networks whose mail is neither counted nor checked,
 	// and ExemptLogins does the same for authenticated senders. Mail submitted on the
@@ -78,12 +77,12 @@ type Server struct {
 	FailTempfail bool
 	// Host is the name of this server in the headers; empty means the machine's.
 	Host string
-	// Memory is what messages take, [door.Cost] times their size each; nil sets no
-	// bound. One for which there is none in half of Timeout is treated as one of which
-	// nothing can be said, see FailTempfail.
+	// Memory bounds the memory of messages, each [door.Cost] times its size; nil sets no bound. A
+	// message that finds no memory within half of Timeout is treated as one that cannot be judged,
+	// see FailTempfail.
 	Memory *door.Memory
-	// MaxMessage is the largest message that is judged, in bytes; larger ones
-	// pass. 0 means DefaultMaxMessage; mail.MaxMessage is the most.
+	// MaxMessage is the largest message that is judged, in bytes; larger ones pass. 0 means
+	// DefaultMaxMessage. The maximum is mail.MaxMessage.
 	MaxMessage int
 	// Timeout is how long judging one message may take; 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -131,8 +130,8 @@ type Stats struct {
 	Rejected    atomic.Int64 // messages that met each action
 	Tempfailed  atomic.Int64
 	Quarantined atomic.Int64
-	// Mail to ballots that was no vote: nothing in it can be voted on, or nobody had
-	// logged in to send it.
+	// Mail to ballots that was not a vote: it has nothing to vote on, or its sender had not logged
+	// in.
 	BallotsRefused, BallotsOfStrangers atomic.Int64
 	// Times of the answers to messages, from when they had been received completely.
 	Times door.Times
@@ -140,7 +139,8 @@ type Stats struct {
 
 func (s *Stats) count(c Class, a Action) {
 	classes := map[Class]*atomic.Int64{
-		ClassWhite: &s.White, ClassSpam: &s.Spam, ClassListed: &s.Listed, ClassSuspected: &s.Suspected, ClassBulk: &s.Bulk, ClassGrey: &s.Grey, ClassNone: &s.Clean,
+		ClassWhite: &s.White, ClassSpam: &s.Spam, ClassListed: &s.Listed, ClassSuspected: &s.Suspected, ClassBulk: &s.Bulk,
+		ClassGrey: &s.Grey, ClassNone: &s.Clean,
 	}
 	classes[c].Add(1)
 	switch a {
@@ -179,7 +179,7 @@ func (s *Server) prepare() (err error) {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
 	if s.Host == "" {
-		s.Host, _ = os.Hostname() // the name is for people: none is no fault
+		s.Host, _ = os.Hostname() // the name is for people only, so it may be missing
 	}
 	s.Host = strings.ReplaceAll(plain(s.Host), " ", "")
 	s.pending = make(chan struct{}, maxPending)

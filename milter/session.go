@@ -29,13 +29,13 @@ const maxForged = 100
 // the other.
 type session struct {
 	server *Server
-	opts   options // as agreed
+	opts   options // the negotiated options
 	macros map[byte]map[string]string
-	named  bool // macros came for the next sender
+	named  bool // macros arrived for the next sender
 
 	client client
 	msg    message
-	held   door.Hold // what msg takes
+	held   door.Hold // the memory of msg
 	buf    []byte
 	out    []byte
 }
@@ -58,7 +58,7 @@ type message struct {
 // errQuit ends a session in good order.
 var errQuit = errors.New("milter: quit")
 
-// serve speaks with one mail server until it quits.
+// serve serves one mail server until it quits.
 func (s *Server) serve(ctx context.Context, c *door.Conn) {
 	k := &session{server: s, held: s.Memory.Hold(), macros: make(map[byte]map[string]string)}
 	defer k.held.Release()
@@ -84,11 +84,12 @@ func (s *Server) serve(ctx context.Context, c *door.Conn) {
 	}
 }
 
-// ended logs why a connection ends, unless the mail server just went away.
+// ended logs the reason why a connection ended, unless the mail server just disconnected.
 func (s *Server) ended(c *door.Conn, err error) {
 	var op *net.OpError
 	switch {
-	case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &op):
+	case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err,
+		os.ErrDeadlineExceeded), errors.As(err, &op):
 		return
 	}
 	s.Stats.Malformed.Add(1)
@@ -156,7 +157,8 @@ func (k *session) step(p packet) (reply []byte, err error) {
 	case cmdEOH:
 		k.msg.raw.WriteString("\r\n")
 	case cmdBody:
-		if k.body(p.data); (k.msg.oversize || k.msg.crowded != nil) && k.opts.steps&canSkip != 0 && k.opts.steps&noReplyBody == 0 {
+		if k.body(p.data); (k.msg.oversize || k.msg.crowded != nil) && k.opts.steps&canSkip != 0 &&
+			k.opts.steps&noReplyBody == 0 {
 			return packetSkip, nil
 		}
 	default:
@@ -174,7 +176,8 @@ func (k *session) negotiate(data []byte) error {
 	if err != nil {
 		return err
 	}
-	want := uint32(noHelo | noUnknown | noData | canSkip | noReplyConn | noReplyHdr | noReplyEOH | noReplyBody | noReplyHelo | noReplyData | noReplyUnkn | headerSpace)
+	want := uint32(noHelo | noUnknown | noData | canSkip | noReplyConn | noReplyHdr | noReplyEOH | noReplyBody |
+		noReplyHelo | noReplyData | noReplyUnkn | headerSpace)
 	if k.server.Limiter == nil {
 		want |= noReplyRcpt
 	}
@@ -214,12 +217,12 @@ func (k *session) macro(name string) string {
 	return ""
 }
 
-// reset forgets the message, and keeps the connection.
+// reset discards the message and keeps the connection.
 func (k *session) reset() {
 	raw := k.msg.raw
 	raw.Reset()
 	if raw.Cap() > keptBytes {
-		raw = bytes.Buffer{} // what no message holds is not in the budget
+		raw = bytes.Buffer{} // memory that no message holds is not in the budget
 	}
 	k.msg = message{raw: raw}
 	k.held.Release()
@@ -231,8 +234,8 @@ func (k *session) reset() {
 // mail begins a message. Mail of authenticated and local senders passes at once.
 func (k *session) mail(data []byte) ([]byte, error) {
 	k.reset()
-	// A mail server without macros for a sender may send none: those of the previous
-	// sender, such as the login, must not apply.
+	// A mail server without macros for a sender may send none. The macros of the previous sender,
+	// such as the login, must not apply.
 	if !k.named {
 		delete(k.macros, cmdMail)
 	}
@@ -243,7 +246,8 @@ func (k *session) mail(data []byte) ([]byte, error) {
 	}
 	k.msg.client, k.msg.sender = k.client, sender
 	k.msg.login = k.macro("auth_authen")
-	if k.msg.exempt = k.server.exempts(&k.msg.envelope); k.msg.exempt && k.server.Limiter == nil && len(k.server.ballots) == 0 {
+	if k.msg.exempt = k.server.exempts(&k.msg.envelope); k.msg.exempt && k.server.Limiter == nil &&
+		len(k.server.ballots) == 0 {
 		k.server.Stats.Exempt.Add(1)
 		return packetAccept, nil
 	}
@@ -325,7 +329,7 @@ func (k *session) body(chunk []byte) {
 // is not kept at all, since half of it would have other signatures.
 func (k *session) room(n int) bool {
 	if k.msg.exempt && !k.votes() {
-		return false // nobody reads it
+		return false // it will not be read
 	}
 	if !k.msg.oversize && k.msg.raw.Len()+n > k.server.MaxMessage {
 		k.msg.oversize = true
@@ -346,7 +350,7 @@ func (k *session) room(n int) bool {
 	return err == nil
 }
 
-// keptBytes is how much memory a connection keeps between two messages.
+// keptBytes is the memory in bytes that a connection keeps between two messages.
 const keptBytes = 64 << 10
 
 // end judges the message and appends the changes and the reply.
@@ -372,8 +376,10 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 		return nil
 	case k.msg.spoofs > maxForged:
 		s.Stats.Forged.Add(int64(k.msg.spoofs))
-		s.Log.Warn("message refused for its forged headers", "queue_id", k.msg.queueID, "client", k.client.addr, "headers", k.msg.spoofs)
-		k.out = append(k.out, smtpReply("550 5.7.1", fmt.Sprintf("more than %d headers that only this server may add", maxForged))...)
+		s.Log.Warn("message refused for its forged headers", "queue_id", k.msg.queueID, "client", k.client.addr, "headers",
+			k.msg.spoofs)
+		k.out = append(k.out, smtpReply("550 5.7.1", fmt.Sprintf("more than %d headers that only this server may add",
+			maxForged))...)
 		return nil
 	case k.msg.oversize:
 		s.Stats.Oversize.Add(1)

@@ -13,9 +13,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestVerify: what the milter verifies by itself clears a message, as the word of a
-// believed host does, and what it does not verify does not. It is given the message as
-// it was sent, with an envelope.
+// TestVerify: a domain that the milter verifies by itself clears a message, as the result of a
+// trusted host does. An unverified domain does not. Verify gets the message as it was sent, and its
+// envelope.
 func TestVerify(t *testing.T) {
 	for _, v := range versions {
 		house := &prototest.House{}
@@ -56,7 +56,8 @@ func TestVerify(t *testing.T) {
 		} {
 			r := m.message(tt.from, []string{"bob@example.com"}, text(tt.header, offer))
 			if r.code != tt.code || r.inserted[HeaderClass] != string(tt.class) {
-				t.Errorf("%s, %q from %s: %q %q, class %q; want %q, %q", v.name, tt.header, tt.from, r.code, r.text, r.inserted[HeaderClass], tt.code, tt.class)
+				t.Errorf("%s, %q from %s: %q %q, class %q; want %q, %q", v.name, tt.header, tt.from, r.code, r.text,
+					r.inserted[HeaderClass], tt.code, tt.class)
 			}
 		}
 		if n := s.Stats.Verified.Load(); n != 5 {
@@ -69,8 +70,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestSenders: a message is known by whoever answers for it, and by the network of its
-// client if nobody does.
+// TestSenders: a message is identified by its verified senders, and by the network of its client if
+// there is none.
 func TestSenders(t *testing.T) {
 	for want, domains := range map[string][]string{
 		"shop.example ann@shop.example": {"shop.example"},
@@ -78,7 +79,9 @@ func TestSenders(t *testing.T) {
 		"198.51.100.0/24":               nil,
 	} {
 		house := &prototest.House{}
-		s := &Server{Clearinghouse: house, Verify: func(context.Context, []byte, netip.Addr, string) ([]string, string) { return domains, "" }}
+		s := &Server{Clearinghouse: house, Verify: func(context.Context, []byte, netip.Addr, string) ([]string, string) {
+			return domains, ""
+		}}
 		m := serve(t, s)(6, everything)
 		m.connect("198.51.100.7")
 		m.message("x@elsewhere.example", []string{"bob@example.com"}, text("", offer))
@@ -97,11 +100,12 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// TestHeadersAsSent: a mail server that sends headers with the space before their
-// values has them verified as they are.
+// TestHeadersAsSent: headers that a mail server sends with the space before their values are
+// verified unchanged.
 func TestHeadersAsSent(t *testing.T) {
 	var got string
-	s := &Server{Clearinghouse: &prototest.House{}, Verify: func(_ context.Context, raw []byte, _ netip.Addr, _ string) ([]string, string) {
+	s := &Server{Clearinghouse: &prototest.House{}, Verify: func(_ context.Context, raw []byte,
+		_ netip.Addr, _ string) ([]string, string) {
 		got = string(raw)
 		return nil, ""
 	}}

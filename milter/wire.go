@@ -68,7 +68,8 @@ const (
 	noReplyEOH   = 1 << 18 // SMFIP_NR_EOH
 	noReplyBody  = 1 << 19 // SMFIP_NR_BODY
 	headerSpace  = 1 << 20 // SMFIP_HDR_LEADSPC
-	noReplyMasks = noReplyHdr | noReplyConn | noReplyHelo | noReplyMail | noReplyRcpt | noReplyData | noReplyUnkn | noReplyEOH | noReplyBody
+	noReplyMasks = noReplyHdr | noReplyConn | noReplyHelo | noReplyMail | noReplyRcpt | noReplyData |
+		noReplyUnkn | noReplyEOH | noReplyBody
 )
 
 // noReply has the flag that suppresses the reply to a command.
@@ -77,7 +78,7 @@ var noReply = map[byte]uint32{
 	cmdUnknown: noReplyUnkn, cmdHeader: noReplyHdr, cmdEOH: noReplyEOH, cmdBody: noReplyBody,
 }
 
-// The stages for which macros are requested, SMFIM_CONNECT to SMFIM_EOM.
+// macroStages are the stages for which macros are requested, SMFIM_CONNECT to SMFIM_EOM.
 var macroStages = []struct {
 	stage uint32
 	names string

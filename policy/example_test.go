@@ -31,7 +31,7 @@ func Example() {
 	done := make(chan error)
 	go func() { done <- s.Serve(l) }()
 
-	// What Postfix does.
+	// The client's side, as in Postfix.
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		fmt.Println(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestLyingLimiter: whatever a limiter answers, mail is refused by nothing but what it
-// may say, an error is no answer, and no text becomes a line of its own.
+// TestLyingLimiter: whatever a limiter answers, only a valid action refuses mail, an error is not
+// an answer, and no text adds a line.
 func TestLyingLimiter(t *testing.T) {
 	fault := errors.New("disk on fire")
 	type stats struct{ requests, deferred, rejected, held, faults, told, delayed int64 }
@@ -33,7 +33,8 @@ func TestLyingLimiter(t *testing.T) {
 		{"defer", Defer, "slow down", nil, false, "action=450 4.7.1 slow down\n\n", stats{requests: 1, deferred: 1}},
 		{"reject", Reject, "too much", nil, false, "action=550 5.7.1 too much\n\n", stats{requests: 1, rejected: 1}},
 		{"hold", Hold, "look at it", nil, false, "action=HOLD look at it\n\n", stats{requests: 1, held: 1}},
-		{"header", Header, "X-Rate: 1\nSubject: x", nil, true, "action=PREPEND X-Rate: 1?Subject: x\n\n", stats{requests: 1, told: 1}},
+		{"header", Header, "X-Rate: 1\nSubject: x", nil, true, "action=PREPEND X-Rate: 1?Subject: x\n\n",
+			stats{requests: 1, told: 1}},
 		{"log", Log, "rate 1", nil, true, "action=INFO rate 1\n\n", stats{requests: 1, told: 1}},
 		{"delay", Delay, "10", nil, true, "action=sleep 10\n\n", stats{requests: 1, delayed: 1}},
 		{"no delay", Delay, "", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
@@ -41,25 +42,31 @@ func TestLyingLimiter(t *testing.T) {
 		{"more than seconds", Delay, "5, reject", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
 		{"too long", Delay, "1000", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
 		{"fault", Reject, "too much", fault, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
-		{"fault, defer", Reject, "too much", fault, true, "action=450 4.7.1 policy service is out of order, try again later\n\n", stats{requests: 1, deferred: 1, faults: 1}},
+		{"fault, defer", Reject, "too much", fault, true,
+			"action=450 4.7.1 policy service is out of order, try again later\n\n", stats{requests: 1, deferred: 1, faults: 1}},
 		{"refusal", Reject, "", bulkhead.ErrForbidden, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
 	} {
-		s := &Server{FailDefer: tt.failDefer, Log: slog.New(slog.DiscardHandler), Limiter: limiter(func(func(string) []byte) (string, string, error) {
-			return tt.action, tt.text, tt.err
-		})}
+		s := &Server{FailDefer: tt.failDefer, Log: slog.New(slog.DiscardHandler),
+			Limiter: limiter(func(func(string) []byte) (string, string, error) {
+				return tt.action, tt.text, tt.err
+			})}
 		if got := string(s.answer(t.Context(), new(Request), []byte("kept "))); got != "kept "+tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, "kept "+tt.want)
 		}
 		st := &s.Stats
-		if got := (stats{st.Requests.Load(), st.Deferred.Load(), st.Rejected.Load(), st.Held.Load(), st.Faults.Load(), st.Told.Load(), st.Delayed.Load()}); got != tt.stats {
+		if got := (stats{st.Requests.Load(), st.Deferred.Load(), st.Rejected.Load(), st.Held.Load(), st.Faults.Load(),
+			st.Told.Load(), st.Delayed.Load()}); got != tt.stats {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.stats)
 		}
 	}
 	for _, text := range []string{"a\nb", "a\r\n\r\naction=OK", "a\x00b", "caf\xc3\xa9", "\x7f"} {
-		s := &Server{Log: slog.New(slog.DiscardHandler), Limiter: limiter(func(func(string) []byte) (string, string, error) { return Reject, text, nil })}
+		s := &Server{Log: slog.New(slog.DiscardHandler), Limiter: limiter(func(func(string) []byte) (string, string, error) {
+			return Reject, text, nil
+		})}
 		got := string(s.answer(t.Context(), new(Request), nil))
 		line, more, _ := strings.Cut(got, "\n")
-		if more != "\n" || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) || !strings.HasPrefix(line, "action=550 5.7.1 ") {
+		if more != "\n" || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) ||
+			!strings.HasPrefix(line, "action=550 5.7.1 ") {
 			t.Errorf("text %q: answer %q, want one line of ASCII", text, got)
 		}
 	}
@@ -118,8 +125,8 @@ func TestAppendRequest(t *testing.T) {
 	}
 }
 
-// TestReadRequest: a request ends with an empty line; what cannot become one
-// is not waited for.
+// TestReadRequest: a request ends with an empty line. The server does not wait for the end of bytes
+// that cannot become a request.
 func TestReadRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, want, rest string
@@ -131,8 +138,10 @@ func TestReadRequest(t *testing.T) {
 		{"cut", "a=b\n", "a=b\n", "", io.ErrUnexpectedEOF},
 		{"cut within a line", "a=b\nc", "a=b\nc", "", io.ErrUnexpectedEOF},
 		{"no attribute", "a=b\nGET /\nc=d\n\n", "a=b\nGET /\n", "c=d\n\n", nil},
-		{"a line feed at the end of a full buffer", "a=" + strings.Repeat("x", 14) + "\nb=c\n\n", "a=" + strings.Repeat("x", 14) + "\nb=c\n", "", nil},
-		{"a long line without = in its second half", "a=" + strings.Repeat("x", 40) + "\n\n", "a=" + strings.Repeat("x", 40) + "\n", "", nil},
+		{"a line feed at the end of a full buffer", "a=" + strings.Repeat("x", 14) + "\nb=c\n\n",
+			"a=" + strings.Repeat("x", 14) + "\nb=c\n", "", nil},
+		{"a long line without = in its second half", "a=" + strings.Repeat("x", 40) + "\n\n",
+			"a=" + strings.Repeat("x", 40) + "\n", "", nil},
 	} {
 		r := bufio.NewReaderSize(strings.NewReader(tt.in), 16)
 		got, err := readRequest(r, nil)
@@ -147,8 +156,7 @@ func TestReadRequest(t *testing.T) {
 	}
 }
 
-// TestServe: what the counters say of each request, and which connections a server
-// keeps open.
+// TestServe: the counters after each request, and the connections that a server keeps open.
 func TestServe(t *testing.T) {
 	const request = "request=smtpd_access_policy\n\n"
 	few := door.Rate{PerSecond: 1e-6, Burst: 2}
@@ -211,14 +219,15 @@ func TestConnectionCaps(t *testing.T) {
 	for _, tt := range []struct {
 		name                string
 		maxConns, perClient int
-		want, of            int // 300 are more than other doors give one client
+		want, of            int // 300 are more than other doors allow one client
 	}{
 		{"none", 0, 0, 300, 300},
 		{"of a client", 0, 3, 3, 4},
 		{"of all", 2, 0, 2, 4},
 		{"none by a negative one", 0, -1, 300, 300},
 	} {
-		s := &Server{MaxConns: tt.maxConns, MaxConnsPerClient: tt.perClient, Limiter: limiter(func(func(string) []byte) (string, string, error) { return Hold, "x", nil })}
+		s := &Server{MaxConns: tt.maxConns, MaxConnsPerClient: tt.perClient,
+			Limiter: limiter(func(func(string) []byte) (string, string, error) { return Hold, "x", nil })}
 		dial := start(t, s, "127.0.0.1:0")
 		served := 0
 		for range tt.of {
@@ -234,10 +243,11 @@ func TestConnectionCaps(t *testing.T) {
 	}
 }
 
-// TestIdle: a connection that rests longer than it may is closed, which is no broken
-// request.
+// TestIdle: a connection that is idle for too long is closed, which does not count as malformed.
 func TestIdle(t *testing.T) {
-	s := &Server{IdleTime: 10 * time.Millisecond, Limiter: limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil })}
+	s := &Server{IdleTime: 10 * time.Millisecond, Limiter: limiter(func(func(string) []byte) (string, string, error) {
+		return Dunno, "", nil
+	})}
 	c := start(t, s, "127.0.0.1:0")()
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if out, err := io.ReadAll(c); len(out) > 0 || err != nil && !isReset(err) {
@@ -248,11 +258,13 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestTextEnds: what a limiter says ends with its last sign.
+// TestTextEnds: a limiter's text ends with its last character.
 func TestTextEnds(t *testing.T) {
-	for text, want := range map[string]string{"": "action=HOLD\n\n", "  ": "action=HOLD\n\n", "a ~!": "action=HOLD a ~!\n\n", "a  ": "action=HOLD a\n\n", " a": "action=HOLD  a\n\n"} {
+	for text, want := range map[string]string{"": "action=HOLD\n\n", "  ": "action=HOLD\n\n",
+		"a ~!": "action=HOLD a ~!\n\n", "a  ": "action=HOLD a\n\n", " a": "action=HOLD  a\n\n"} {
 		s := &Server{Limiter: limiter(func(func(string) []byte) (string, string, error) { return Hold, text, nil })}
-		if got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", s), []byte("request=smtpd_access_policy\n\n")); err != nil || got != want {
+		if got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", s),
+			[]byte("request=smtpd_access_policy\n\n")); err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}
@@ -269,7 +281,8 @@ func TestErrorsName(t *testing.T) {
 		strings.Repeat("a", 16385):  "request of 16385 bytes, limit 16384",
 	} {
 		var r Request
-		if err := r.ParseRequest([]byte(in)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "policy: ") {
+		if err := r.ParseRequest([]byte(in)); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "policy: ") {
 			t.Errorf("%.40q: %v, want %q", in, err, want)
 		}
 	}

@@ -32,7 +32,8 @@ func (f limiter) Limit(_ context.Context, attr func(string) []byte) (string, str
 
 func TestParseRequest(t *testing.T) {
 	most := "request=smtpd_access_policy\n" + strings.Repeat("a=b\n", MaxAttributes-1)
-	longest := "request=smtpd_access_policy\nsender=" + strings.Repeat("x", MaxRequest-len("request=smtpd_access_policy\nsender=\n")) + "\n"
+	longest := "request=smtpd_access_policy\nsender=" +
+		strings.Repeat("x", MaxRequest-len("request=smtpd_access_policy\nsender=\n")) + "\n"
 	tests := []struct {
 		name, in string
 		want     error
@@ -92,7 +93,7 @@ func FuzzParseRequest(f *testing.F) {
 			}
 			t.Fatalf("AppendRequest(%q): %v", pairs, err)
 		}
-		// As the server reads it: the empty line is found and cut off.
+		// The server's way of reading: the empty line is found and cut off.
 		in, err := readRequest(bufio.NewReaderSize(bytes.NewReader(out), 16), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -206,8 +207,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestBrokenRequests wants the connection closed without an answer, and the
-// server alive.
+// TestBrokenRequests: the connection is closed without an answer, and the server keeps running.
 func TestBrokenRequests(t *testing.T) {
 	s := &Server{Limiter: limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil })}
 	dial := start(t, s, "127.0.0.1:0")
@@ -249,8 +249,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestDrain tells the server to stop while a client that never rests is being
-// answered: it gets the answer, and then the connection ends.
+// TestDrain stops the server while it answers a client that never pauses: the client gets the
+// answer, and then the connection ends.
 func TestDrain(t *testing.T) {
 	begun, stopping := make(chan struct{}), make(chan struct{})
 	s := &Server{Limiter: limiter(func(attr func(string) []byte) (string, string, error) {
@@ -291,7 +291,7 @@ func TestDrain(t *testing.T) {
 	<-begun
 	shut := make(chan error, 1)
 	go func() { shut <- s.Shutdown(t.Context()) }()
-	// The other connection ends, and is out of the books when all were told.
+	// The other connection ends, and is no longer counted when all were closed.
 	if rest, err := io.ReadAll(idle); len(rest) > 0 || err != nil && !isReset(err) {
 		t.Errorf("idle connection: %q, %v", rest, err)
 	}
@@ -311,8 +311,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestPostfixSnippet wants mail to pass when a node that was set up by the book
-// is down.
+// TestPostfixSnippet: mail passes while a node is down whose Postfix has the documented
+// configuration.
 func TestPostfixSnippet(t *testing.T) {
 	doc, err := os.ReadFile("../docs/protocols/policy.md")
 	if err != nil {
@@ -355,9 +355,9 @@ func TestWithRateLimiter(t *testing.T) {
 	}
 }
 
-// TestSilenceThenMany sends to a hundred recipients, is silent for four periods,
-// and then wants four hundred at once, counted by Postfix at the end of the
-// message: the silence must not make them fewer.
+// TestSilenceThenMany sends to a hundred recipients, is silent for four periods, and then sends to
+// four hundred at once, counted by Postfix at the end of the message. The silence must not lower
+// their count.
 func TestSilenceThenMany(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	var clock sync.Mutex // the server asks for the time, the test moves it
@@ -374,7 +374,7 @@ func TestSilenceThenMany(t *testing.T) {
 	r := bufio.NewReader(c)
 	for _, tt := range []struct {
 		recipients string
-		silence    time.Duration // before
+		silence    time.Duration // before the messages
 		want       string
 	}{
 		{"100", 0, "action=DUNNO"},

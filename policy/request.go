@@ -96,7 +96,8 @@ func AppendRequest(dst []byte, pairs ...string) ([]byte, error) {
 	}
 	out = append(out, '\n')
 	if len(pairs)%2 != 0 || len(pairs)/2+1 > MaxAttributes || len(out)-start > MaxRequest {
-		return dst, fmt.Errorf("policy: %w: request of %d names and values and %d bytes", bulkhead.ErrOverLimit, len(pairs), len(out)-start)
+		return dst, fmt.Errorf("policy: %w: request of %d names and values and %d bytes", bulkhead.ErrOverLimit, len(pairs),
+			len(out)-start)
 	}
 	return out, nil
 }

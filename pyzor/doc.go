@@ -14,17 +14,16 @@
 //
 // # Counts
 //
-// Count is the number of spam votes, WL-Count that of ham votes, on a digest. They stay
-// below the limits above which SpamAssassin takes a digest for that of empty text
-// (999,999 and 9,999). A digest whose listing was revoked shows a count of 0. Entered
-// and Updated are the starts of the oldest and the newest generation with votes: there
-// is no finer time.
+// Count is the number of spam votes on a digest, and WL-Count the number of ham votes. They stay
+// below the limits above which SpamAssassin takes a digest for the digest of empty text (999,999
+// and 9,999). A digest whose listing was revoked shows a count of 0. Entered and Updated are the
+// starts of the oldest and the newest generation with votes: there is no finer time.
 //
 // # Security
 //
-// Datagrams are not encrypted, source addresses can be forged, and a signed request can
-// be repeated for 300 seconds (docs/specs/pyzor.md#signatures). The Clearinghouse
-// decides what a vote counts, and counts a reporter once per digest and generation. A
-// datagram that is not a request gets no answer. Answers longer than their request are
-// rate limited, so that nobody can be flooded through the server.
+// Datagrams are not encrypted, source addresses can be forged, and a signed request can be repeated
+// for 300 seconds (docs/specs/pyzor.md#signatures). The Clearinghouse decides what a vote counts,
+// and counts a reporter once per digest and generation. A datagram that is not a request gets no
+// answer. Answers longer than their request are rate limited, so that the server cannot be used to
+// flood a victim.
 package pyzor

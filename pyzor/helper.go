@@ -26,11 +26,11 @@ type Helper struct {
 	// rests on all of it. If its error wraps bulkhead.ErrMalformed, or Read is nil, only
 	// the digest is looked up.
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Listed is as that of a [Server].
+	// Listed has the meaning of Listed in a [Server].
 	Listed int
 	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
 	MaxMail int64
-	// Memory is what mails take, see [door.MailServer]; nil sets no bound.
+	// Memory bounds the memory of mails, see [door.MailServer]; nil sets no bound.
 	Memory *door.Memory
 	// Rate limits the messages of one client; Exempt lists clients without a limit.
 	Rate   door.Rate

@@ -17,19 +17,21 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestBounds: versions, threads, digests and clocks at what is allowed, and beyond.
+// TestBounds: versions, threads, digests and clocks at their limits, and beyond.
 func TestBounds(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Exempt: door.Loopback()}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
 	signed := func(user, key string, age time.Duration) string {
-		r := Request{Op: []byte("ping"), Thread: []byte("30051"), User: []byte(user), Time: strconv.AppendInt(nil, time.Now().Add(-age).Unix(), 10)}
+		r := Request{Op: []byte("ping"), Thread: []byte("30051"), User: []byte(user),
+			Time: strconv.AppendInt(nil, time.Now().Add(-age).Unix(), 10)}
 		return string(r.Append(nil, []byte(key)))
 	}
 	const ping = "Op: ping\nThread: 30051\nPV: "
 	long := strings.Repeat("1", 32)
 	for _, tt := range []struct{ name, request, want string }{
 		{"whole version", ping + "2\n\n", "200"}, {"version with blanks", ping + " 2.1 \t\r\n\n", "200"},
-		{"just below 3", ping + "2.999\n\n", "200"}, {"just below 2", ping + "1.999\n\n", "505"}, {"3", ping + "3\n\n", "505"},
+		{"just below 3", ping + "2.999\n\n", "200"}, {"just below 2", ping + "1.999\n\n", "505"},
+		{"3", ping + "3\n\n", "505"},
 		{"endless", ping + "inf\n\n", "505"}, {"no number", ping + "nan\n\n", "505"}, {"empty", ping + "\n\n", "400"},
 		{"longest thread", "Op: ping\nThread: " + long + "\nPV: 2.1\n\n", "200"},
 		{"longer thread", "Op: ping\nThread: " + long + "1\nPV: 2.1\n\n", "400"},
@@ -38,10 +40,14 @@ func TestBounds(t *testing.T) {
 		{"user of one letter", ping + "2.1\nUser: x\n\n", "401"},
 		{"names beside letters", "Op: ping\nThread: 30051\nPV: 2.1\nU\x93er: nobody\n\n", "200"},
 		{"signed", signed("alice", aliceKey, 0), "200"},
-		{"signed in capitals", strings.NewReplacer("User:", "USER:", "Time:", "TIME:", "Sig:", "SIG:").Replace(signed("alice", aliceKey, 0)), "401"}, // the text is signed
+		// the text is signed
+		{"signed in capitals", strings.NewReplacer("User:", "USER:", "Time:", "TIME:", "Sig:",
+			"SIG:").Replace(signed("alice", aliceKey, 0)), "401"},
 		{"signed by a key in capitals", signed("alice", strings.ToUpper(aliceKey), 0), "200"},
-		{"clock behind", signed("alice", aliceKey, 290*time.Second), "200"}, {"clock ahead", signed("alice", aliceKey, -290*time.Second), "200"},
-		{"clock far behind", signed("alice", aliceKey, 310*time.Second), "401"}, {"clock far ahead", signed("alice", aliceKey, -310*time.Second), "401"},
+		{"clock behind", signed("alice", aliceKey, 290*time.Second), "200"},
+		{"clock ahead", signed("alice", aliceKey, -290*time.Second), "200"},
+		{"clock far behind", signed("alice", aliceKey, 310*time.Second), "401"},
+		{"clock far ahead", signed("alice", aliceKey, -310*time.Second), "401"},
 		{"signature missing", strings.Split(signed("alice", aliceKey, 0), "Sig:")[0] + "\n", "401"},
 		{"signature of another", signed("gone", aliceKey, 0), "401"},
 		{"text added", strings.Replace(signed("alice", aliceKey, 0), "PV: 2.1\n", "PV: 2.1\nX: y\n", 1), "401"},
@@ -54,7 +60,8 @@ func TestBounds(t *testing.T) {
 		{"report of no digest", "Op: report\nOp-Digest: x\nThread: 30051\nPV: 2.1\n\n", "200"},
 		{"strange operation", "Op: delete\nThread: 30051\nPV: 2.1\n\n", "403"},
 	} {
-		if got := exchange(t, conn, tt.request); !strings.HasPrefix(got, "Code: "+tt.want+"\n") || !strings.HasSuffix(got, "\n\n") {
+		if got := exchange(t, conn, tt.request); !strings.HasPrefix(got, "Code: "+tt.want+"\n") ||
+			!strings.HasSuffix(got, "\n\n") {
 			t.Errorf("%s: answer %q, want code %s", tt.name, got, tt.want)
 		}
 	}
@@ -63,7 +70,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestSignatureAnywhere: the signature is about all other lines, wherever it stands.
+// TestSignatureAnywhere: the signature covers all other lines, wherever its line is.
 func TestSignatureAnywhere(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Exempt: door.Loopback()}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
@@ -82,7 +89,7 @@ func TestSignatureAnywhere(t *testing.T) {
 	}
 }
 
-// TestStats: each request counts as what became of it.
+// TestStats: each request is counted by its outcome.
 func TestStats(t *testing.T) {
 	type stats struct{ pings, checks, infos, reports, whitelists, strange, refused, busy, faults int64 }
 	const tail = "Op-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\n\n"
@@ -114,7 +121,7 @@ func TestStats(t *testing.T) {
 		exchange(t, dial(t, start(t, s, "127.0.0.1:0")), tt.request)
 		tt.want.pings++ // exchange ends with one
 		st := &s.Stats
-		// A vote is answered beside the batch, maybe after the ping.
+		// A vote is answered outside the batch, perhaps after the ping.
 		if err := s.Shutdown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +135,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestRepeatedDigests: a digest that one request has n times is one report of n.
+// TestRepeatedDigests: a digest that occurs n times in one request is one report of n.
 func TestRepeatedDigests(t *testing.T) {
 	house := &prototest.House{}
 	c := &Client{Address: start(t, &Server{Clearinghouse: house}, "127.0.0.1:0"), User: "alice", Key: aliceKey}
@@ -155,7 +162,7 @@ func TestRepeatedDigests(t *testing.T) {
 	}
 }
 
-// waiting is a clearinghouse that takes reports when it is let go.
+// waiting is a clearinghouse whose reports wait until it is released.
 type waiting struct {
 	*prototest.House
 	begun, release chan struct{}
@@ -167,8 +174,8 @@ func (w *waiting) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Recei
 	return w.House.Report(ctx, r)
 }
 
-// TestBusy: votes beyond those that may be under way are dropped, and what needs no
-// disk goes on.
+// TestBusy: votes beyond the limit of concurrent votes are dropped, and requests that need no disk
+// go on.
 func TestBusy(t *testing.T) {
 	house := &waiting{&prototest.House{}, make(chan struct{}), make(chan struct{})}
 	s := &Server{Clearinghouse: house, Votes: 1}
@@ -176,14 +183,17 @@ func TestBusy(t *testing.T) {
 	conn := dial(t, address)
 	done := make(chan error, 1)
 	go func() {
-		_, err := (&Client{Address: address, Timeout: 20 * time.Second}).Do(context.WithoutCancel(t.Context()), OpReport, digest(t, d1))
+		_, err := (&Client{Address: address, Timeout: 20 * time.Second}).Do(context.WithoutCancel(t.Context()), OpReport,
+			digest(t, d1))
 		done <- err
 	}()
 	<-house.begun
-	if got := exchange(t, conn, "Op: report\nOp-Digest: "+d2+"\nThread: 30051\nPV: 2.1\n\n"); got != "" || s.Stats.Busy.Load() != 1 {
+	if got := exchange(t, conn, "Op: report\nOp-Digest: "+d2+"\nThread: 30051\nPV: 2.1\n\n"); got != "" ||
+		s.Stats.Busy.Load() != 1 {
 		t.Errorf("answer %q, %d votes dropped, want none and one", got, s.Stats.Busy.Load())
 	}
-	if got := exchange(t, conn, "Op: check\nOp-Digest: "+d1+"\nThread: 30051\nPV: 2.1\n\n"); !strings.Contains(got, "Count: 0\n") {
+	if got := exchange(t, conn, "Op: check\nOp-Digest: "+d1+"\nThread: 30051\nPV: 2.1\n\n"); !strings.Contains(got,
+		"Count: 0\n") {
 		t.Errorf("check: %q", got)
 	}
 	close(house.release)
@@ -203,8 +213,7 @@ type verdicts struct {
 
 func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { return v.v, nil }
 
-// batches answers many checks at once, with as many spam votes as the digest begins
-// with.
+// batches answers many checks at once, with the number of spam votes with which the digest begins.
 type batches struct {
 	bulkhead.Clearinghouse
 	err error
@@ -212,12 +221,13 @@ type batches struct {
 
 func (b *batches) CheckBatch(_ context.Context, queries []bulkhead.Query, out []bulkhead.Verdict) error {
 	for i, q := range queries {
-		out[i] = bulkhead.Verdict{Findings: []bulkhead.Finding{{Signature: q.Signatures[0], Spam: uint32(q.Signatures[0].Sum()[0])}}}
+		out[i] = bulkhead.Verdict{Findings: []bulkhead.Finding{{Signature: q.Signatures[0],
+			Spam: uint32(q.Signatures[0].Sum()[0])}}}
 	}
 	return b.err
 }
 
-// TestVerdicts: what is told of a digest, for each thing that a node may say of it.
+// TestVerdicts: the answer about a digest, for each verdict that a node may give.
 func TestVerdicts(t *testing.T) {
 	first, last := time.Unix(1000, 0), time.Unix(2000, 0)
 	known := bulkhead.Finding{Spam: 7, Ham: 3, First: first, Last: last}
@@ -234,17 +244,24 @@ func TestVerdicts(t *testing.T) {
 		v    bulkhead.Verdict
 		want string
 	}{
-		{"known", bulkhead.Verdict{Findings: []bulkhead.Finding{known}}, "Entered: 1000\nUpdated: 2000\nWL-Entered: 1000\nWL-Updated: 2000\nCount: 7\nWL-Count: 3\n\n"},
-		{"spam only", bulkhead.Verdict{Findings: []bulkhead.Finding{spamOnly}}, "Entered: 1000\nUpdated: 2000\nWL-Entered: 0\nWL-Updated: 0\nCount: 7\nWL-Count: 0\n\n"},
-		{"ham only", bulkhead.Verdict{Findings: []bulkhead.Finding{hamOnly}}, "Entered: 0\nUpdated: 0\nWL-Entered: 1000\nWL-Updated: 2000\nCount: 0\nWL-Count: 3\n\n"},
-		{"revoked", bulkhead.Verdict{Findings: []bulkhead.Finding{revoked}}, "Entered: 0\nUpdated: 0\nWL-Entered: 1000\nWL-Updated: 2000\nCount: 0\nWL-Count: 3\n\n"},
-		{"undated", bulkhead.Verdict{Findings: []bulkhead.Finding{undated}}, "Entered: 0\nUpdated: 0\nWL-Entered: 0\nWL-Updated: 0\nCount: 7\nWL-Count: 3\n\n"},
-		{"as much as is told", bulkhead.Verdict{Findings: []bulkhead.Finding{full}}, "Entered: 1000\nUpdated: 2000\nWL-Entered: 1000\nWL-Updated: 2000\nCount: 999999\nWL-Count: 9999\n\n"},
+		{"known", bulkhead.Verdict{Findings: []bulkhead.Finding{known}},
+			"Entered: 1000\nUpdated: 2000\nWL-Entered: 1000\nWL-Updated: 2000\nCount: 7\nWL-Count: 3\n\n"},
+		{"spam only", bulkhead.Verdict{Findings: []bulkhead.Finding{spamOnly}},
+			"Entered: 1000\nUpdated: 2000\nWL-Entered: 0\nWL-Updated: 0\nCount: 7\nWL-Count: 0\n\n"},
+		{"ham only", bulkhead.Verdict{Findings: []bulkhead.Finding{hamOnly}},
+			"Entered: 0\nUpdated: 0\nWL-Entered: 1000\nWL-Updated: 2000\nCount: 0\nWL-Count: 3\n\n"},
+		{"revoked", bulkhead.Verdict{Findings: []bulkhead.Finding{revoked}},
+			"Entered: 0\nUpdated: 0\nWL-Entered: 1000\nWL-Updated: 2000\nCount: 0\nWL-Count: 3\n\n"},
+		{"undated", bulkhead.Verdict{Findings: []bulkhead.Finding{undated}},
+			"Entered: 0\nUpdated: 0\nWL-Entered: 0\nWL-Updated: 0\nCount: 7\nWL-Count: 3\n\n"},
+		{"as much as is told", bulkhead.Verdict{Findings: []bulkhead.Finding{full}},
+			"Entered: 1000\nUpdated: 2000\nWL-Entered: 1000\nWL-Updated: 2000\nCount: 999999\nWL-Count: 9999\n\n"},
 		{"whitelisted", bulkhead.Verdict{Whitelisted: "signature", Findings: []bulkhead.Finding{known}}, none},
 		{"nothing", bulkhead.Verdict{}, none},
 	} {
 		conn := dial(t, start(t, &Server{Clearinghouse: &verdicts{v: tt.v}}, "127.0.0.1:0"))
-		if got := exchange(t, conn, "Op: info\nOp-Digest: "+d1+"\nThread: 30051\nPV: 2.1\n\n"); !strings.HasSuffix(got, "Thread: 30051\n"+tt.want) {
+		if got := exchange(t, conn, "Op: info\nOp-Digest: "+d1+"\nThread: 30051\nPV: 2.1\n\n"); !strings.HasSuffix(got,
+			"Thread: 30051\n"+tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -253,7 +270,8 @@ func TestVerdicts(t *testing.T) {
 	var packets []*door.Packet
 	for i := range 9 {
 		op := []string{"check", "ping", "nonsense"}[i%3]
-		packets = append(packets, &door.Packet{Data: fmt.Appendf(nil, "Op: %s\nOp-Digest: %02x%s\nThread: 30051\nPV: 2.1\n\n", op, i, d1[2:])})
+		packets = append(packets, &door.Packet{Data: fmt.Appendf(nil, "Op: %s\nOp-Digest: %02x%s\nThread: 30051\nPV: 2.1\n\n",
+			op, i, d1[2:])})
 	}
 	for _, err := range []error{nil, prototest.ErrFault} {
 		s.Clearinghouse = &batches{err: err}
@@ -263,7 +281,8 @@ func TestVerdicts(t *testing.T) {
 		}
 		s.handle(t.Context(), packets)
 		for i, p := range packets {
-			want := []string{fmt.Sprintf("Code: 200\nDiag: OK\nPV: 2.1\nThread: 30051\nCount: %d\nWL-Count: 0\n\n", i), "Code: 200\nDiag: OK\nPV: 2.1\nThread: 30051\n\n", "Code: 403"}[i%3]
+			want := []string{fmt.Sprintf("Code: 200\nDiag: OK\nPV: 2.1\nThread: 30051\nCount: %d\nWL-Count: 0\n\n", i),
+				"Code: 200\nDiag: OK\nPV: 2.1\nThread: 30051\n\n", "Code: 403"}[i%3]
 			if err != nil && i%3 == 0 {
 				want = "Code: 500"
 			}
@@ -274,22 +293,24 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestAmplifiedBursts: without a limit of its own a server sends one client 50 long
-// answers at once; who has signed, or is exempt, gets all.
+// TestAmplifiedBursts: a server without a configured limit sends one client 50 long answers at
+// once. A client that has signed, or is exempt, gets all answers.
 func TestAmplifiedBursts(t *testing.T) {
 	for _, tt := range []struct {
 		name, user string
 		exempt     bool
 		want       int
 	}{{"anonymous", "", false, 50}, {"signed", "alice", false, 60}, {"exempt", "", true, 60}} {
-		s := &Server{Clearinghouse: &prototest.House{}, Accounts: keys{"alice": aliceKey}, Amplified: door.Rate{PerSecond: 1e-6, Burst: 50}}
+		s := &Server{Clearinghouse: &prototest.House{}, Accounts: keys{"alice": aliceKey},
+			Amplified: door.Rate{PerSecond: 1e-6, Burst: 50}}
 		if tt.exempt {
 			s.Exempt = door.Loopback()
 		}
 		conn := dial(t, start(t, s, "127.0.0.1:0"))
 		answered := 0
 		for range 60 {
-			r := Request{Op: []byte("info"), Thread: []byte("30051"), User: []byte(tt.user), Time: strconv.AppendInt(nil, time.Now().Unix(), 10), Digests: [][]byte{[]byte(d1)}}
+			r := Request{Op: []byte("info"), Thread: []byte("30051"), User: []byte(tt.user),
+				Time: strconv.AppendInt(nil, time.Now().Unix(), 10), Digests: [][]byte{[]byte(d1)}}
 			request := string(r.Append(nil, []byte(aliceKey)))
 			if tt.user == "" {
 				request = "Op: info\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\n\n"
@@ -308,7 +329,7 @@ func TestAmplifiedBursts(t *testing.T) {
 func TestParseReply(t *testing.T) {
 	for _, tt := range []struct {
 		text string
-		want error // nil: an answer, of the code and so on below
+		want error // nil: an answer, with the values below
 		err  error // of the answer
 	}{
 		{"Code: 200\nDiag: OK\nPV: 2.1\nThread: 7\nCount: 5\n\n", nil, nil},
@@ -335,7 +356,8 @@ func TestParseReply(t *testing.T) {
 		if r.Diag != "OK" || r.Thread != "7" || n != 5 || err != nil {
 			t.Errorf("%q: %+v, count %d, %v", tt.text, r, n, err)
 		}
-		if got := r.Err(); !errors.Is(got, tt.err) || (got == nil) != (r.Code == 200) || got != nil && !strings.HasSuffix(got.Error(), r.Diag) {
+		if got := r.Err(); !errors.Is(got, tt.err) || (got == nil) != (r.Code == 200) || got != nil &&
+			!strings.HasSuffix(got.Error(), r.Diag) {
 			t.Errorf("%q: error %v, want %v", tt.text, got, tt.err)
 		}
 		if _, err := r.Count("WL-Count"); !errors.Is(err, bulkhead.ErrMalformed) {
@@ -347,7 +369,7 @@ func TestParseReply(t *testing.T) {
 	}
 }
 
-// TestClientReads: the client takes the answer with its own thread, and no other.
+// TestClientReads: the client accepts the answer with its own thread, and no other.
 func TestClientReads(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -388,7 +410,8 @@ func TestClientReads(t *testing.T) {
 			t.Errorf("thread %d, want 1024 to 65535, which the original server takes", thread)
 		}
 	}
-	if _, err := (&Client{Address: "127.0.0.1:nothing"}).Do(t.Context(), OpPing); err == nil || !strings.HasPrefix(err.Error(), "pyzor: ") {
+	if _, err := (&Client{Address: "127.0.0.1:nothing"}).Do(t.Context(), OpPing); err == nil ||
+		!strings.HasPrefix(err.Error(), "pyzor: ") {
 		t.Errorf("an address that is none: %v", err)
 	}
 }
@@ -404,11 +427,13 @@ func TestServeHelper(t *testing.T) {
 	}{
 		{"without limits", &Helper{Clearinghouse: &prototest.House{}}, 3},
 		{"over the rate", &Helper{Clearinghouse: &prototest.House{}, Rate: door.Rate{PerSecond: 1e-6, Burst: 2}}, 2},
-		{"exempt", &Helper{Clearinghouse: &prototest.House{}, Rate: door.Rate{PerSecond: 1e-6, Burst: 2}, Exempt: door.Loopback()}, 3},
+		{"exempt", &Helper{Clearinghouse: &prototest.House{}, Rate: door.Rate{PerSecond: 1e-6, Burst: 2},
+			Exempt: door.Loopback()}, 3},
 		{"too large", &Helper{Clearinghouse: &prototest.House{}, MaxMail: int64(len(mail)) - 1}, 0},
 		{"as large as may be", &Helper{Clearinghouse: &prototest.House{}, MaxMail: int64(len(mail))}, 3},
 		{"fault", &Helper{Clearinghouse: &prototest.House{Err: prototest.ErrFault}}, 0},
-		{"whitelisted", &Helper{Clearinghouse: &verdicts{v: bulkhead.Verdict{Whitelisted: "sender", Findings: []bulkhead.Finding{{Spam: 9}}}}}, 3},
+		{"whitelisted", &Helper{Clearinghouse: &verdicts{v: bulkhead.Verdict{Whitelisted: "sender",
+			Findings: []bulkhead.Finding{{Spam: 9}}}}}, 3},
 	} {
 		address := prototest.ServeStream(t, "127.0.0.1:0", tt.h)
 		answered := 0
@@ -428,7 +453,7 @@ func TestServeHelper(t *testing.T) {
 	}
 }
 
-// TestManyDigests: of the digests of a request the first 256 are read.
+// TestManyDigests: the first 256 digests of a request are read.
 func TestManyDigests(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 255: 255, 256: 256, 257: 256, 700: 256} {
 		var r Request
@@ -438,8 +463,8 @@ func TestManyDigests(t *testing.T) {
 	}
 }
 
-// TestRepeatsHaveBallots: digests that one request repeats are counted apart from those
-// of the other requests of the same reporter, and none is lost.
+// TestRepeatsHaveBallots: digests that one request repeats are counted separately from the digests
+// of other requests by the same reporter, and none is lost.
 func TestRepeatsHaveBallots(t *testing.T) {
 	ana := bulkhead.Reporter{Account: "ana"}
 	one, two, three := digest(t, d1), digest(t, d2), digest(t, strings.Repeat("3", 40))
@@ -478,7 +503,8 @@ func TestUnauthorised(t *testing.T) {
 
 // TestDigests: 40 hexadecimal digits are a digest, and nothing else.
 func TestDigests(t *testing.T) {
-	for text, want := range map[string]bool{d1: true, strings.ToUpper(d1): true, d1[1:]: false, d1 + "0": false, "x" + d1[1:]: false, "": false} {
+	for text, want := range map[string]bool{d1: true, strings.ToUpper(d1): true, d1[1:]: false, d1 + "0": false,
+		"x" + d1[1:]: false, "": false} {
 		sig, ok := ParseDigest([]byte(text))
 		if ok != want || ok && hex.EncodeToString(sig.Sum()) != d1 {
 			t.Errorf("%q: %v, %v, want %v", text, sig, ok, want)

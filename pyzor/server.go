@@ -47,16 +47,16 @@ type Server struct {
 	// Amplified limits the answers to one client that are longer than their requests;
 	// the zero Rate means 10 a second, 50 at once. Exempt clients have no such limit.
 	Amplified door.Rate
-	// Listed is the Count from which clients consider mail spam: what the clearinghouse
-	// calls spam shows at least this, everything else less. 0 shows the votes unchanged.
+	// Listed is the Count from which clients consider mail spam: mail that the clearinghouse calls
+	// spam shows at least this Count, and other mail less. 0 shows the votes unchanged.
 	Listed int
-	// Failures is told of unknown users and wrong signatures, which the log sums up;
-	// nil: nobody is.
+	// Failures is notified of unknown users and wrong signatures, which the log sums up. nil means
+	// no notification.
 	Failures *door.Failures
 	// Votes is how many reports may be processed at once; more are dropped. 0 means
 	// door.DefaultMaxDetached.
 	Votes int
-	// Memory is what datagrams take, see [door.PacketServer]; nil sets no bound.
+	// Memory bounds the memory of datagrams, see [door.PacketServer]; nil sets no bound.
 	Memory *door.Memory
 	Log    *slog.Logger // nil discards
 	Stats  Stats
@@ -198,7 +198,7 @@ func (s *Server) serve(b *batch, i int, p *door.Packet) {
 	}
 }
 
-// empty reports whether a signature is that of empty text, which is never counted.
+// empty reports whether a signature is the signature of empty text, which is never counted.
 func empty(sig *bulkhead.Signature) bool {
 	const nothing = "\xda\x39\xa3\xee\x5e\x6b\x4b\x0d\x32\x55\xbf\xef\x95\x60\x18\x90\xaf\xd8\x07\x09"
 	return string(sig.Sum()) == nothing
@@ -254,7 +254,7 @@ func counts(v *bulkhead.Verdict, listed int) (spam, ham int64, f bulkhead.Findin
 	if listed > 0 {
 		switch most := int64(listed) - 1; v.Class {
 		case bulkhead.ClassSpam:
-			// The verdict includes the ham votes; for clients, one of them is a veto.
+			// The verdict includes the ham votes; for clients, one ham vote is a veto.
 			spam, ham = max(spam, int64(listed)), 0
 		case bulkhead.ClassSuspected:
 			spam = min(max(spam, 1), most)
@@ -267,7 +267,7 @@ func counts(v *bulkhead.Verdict, listed int) (spam, ham int64, f bulkhead.Findin
 	return min(spam, maxCount), min(ham, maxWLCount), f
 }
 
-// tell answers check and info with the counts of a digest.
+// tell writes the answer to check and info, with the counts of a digest.
 func (s *Server) tell(p *door.Packet, r *Request, v *bulkhead.Verdict) {
 	spam, ham, f := counts(v, s.Listed)
 	p.Reply = appendHead(p.Reply, 200, "OK", r.Thread)

@@ -52,8 +52,8 @@ func digest(t testing.TB, text string) bulkhead.Signature {
 	return sig
 }
 
-// exchange sends a datagram and returns the answer, "" if none comes before that
-// of a ping which follows.
+// exchange sends a datagram and returns the answer, or "" if none comes before the answer to a ping
+// that follows.
 func exchange(t testing.TB, conn net.Conn, datagram string) string {
 	t.Helper()
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
@@ -99,7 +99,8 @@ const (
 func TestRequests(t *testing.T) {
 	house := &prototest.House{Now: func() time.Time { return time.Unix(1795267704, 0) }}
 	for who, vote := range map[string]bulkhead.Vote{"ana": bulkhead.Spam, "bob": bulkhead.Spam, "cyd": bulkhead.Ham} {
-		r := bulkhead.Report{Signatures: []bulkhead.Signature{digest(t, d1)}, Vote: vote, Reporter: bulkhead.Reporter{Account: who}}
+		r := bulkhead.Report{Signatures: []bulkhead.Signature{digest(t, d1)}, Vote: vote,
+			Reporter: bulkhead.Reporter{Account: who}}
 		if _, err := house.Report(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -110,22 +111,31 @@ func TestRequests(t *testing.T) {
 	const ok = "Code: 200\nDiag: OK\nPV: 2.1\nThread: 30051\n"
 	tests := []struct{ name, request, want string }{
 		{"ping", "Op: ping\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail, ok + "\n"},
-		{"pong", "Op: pong\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail, ok + "Count: 9223372036854775807\nWL-Count: 0\n\n"},
-		{"check", "Op: check\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail, ok + "Count: 2\nWL-Count: 1\n\n"},
-		{"check unknown", "Op: check\nOp-Digest: " + d2 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail, ok + "Count: 0\nWL-Count: 0\n\n"},
+		{"pong", "Op: pong\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
+			ok + "Count: 9223372036854775807\nWL-Count: 0\n\n"},
+		{"check", "Op: check\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
+			ok + "Count: 2\nWL-Count: 1\n\n"},
+		{"check unknown", "Op: check\nOp-Digest: " + d2 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
+			ok + "Count: 0\nWL-Count: 0\n\n"},
 		{"info", "Op: info\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
 			ok + "Entered: 1795267704\nUpdated: 1795267704\nWL-Entered: 1795267704\nWL-Updated: 1795267704\nCount: 2\nWL-Count: 1\n\n"},
 		{"info unknown", "Op: info\nOp-Digest: " + d2 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
 			ok + "Entered: 0\nUpdated: 0\nWL-Entered: 0\nWL-Updated: 0\nCount: 0\nWL-Count: 0\n\n"},
-		{"Perl client", "Op: check\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\n" + tail, ok + "Count: 2\nWL-Count: 1\n\n"},
-		{"anonymous whitelist", "Op: whitelist\nOp-Digest: " + d1 + "\nOp-Spec: 20,3,60,3\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
+		{"Perl client", "Op: check\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\n" + tail,
+			ok + "Count: 2\nWL-Count: 1\n\n"},
+		{"anonymous whitelist", "Op: whitelist\nOp-Digest: " + d1 +
+			"\nOp-Spec: 20,3,60,3\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
 			"Code: 403\nDiag: Forbidden: User is not authorized to request the operation.\nPV: 2.1\nThread: 30051\n\n"},
 		{"minor version", "Op: ping\nThread: 30051\nPV: 2.9\n\n", ok + "\n"},
-		{"major version", "Op: ping\nThread: 30051\nPV: 3.0\n\n", "Code: 505\nDiag: Version Not Supported: \nPV: 2.1\nThread: 30051\n\n"},
-		{"no version", "Op: ping\nThread: 30051\n\n", "Code: 400\nDiag: Bad request: Protocol Version not specified in request\nPV: 2.1\nThread: 30051\n\n"},
-		{"odd version", "Op: ping\nThread: 30051\nPV: x\n\n", "Code: 400\nDiag: Bad request: Invalid Protocol Version\nPV: 2.1\nThread: 30051\n\n"},
+		{"major version", "Op: ping\nThread: 30051\nPV: 3.0\n\n",
+			"Code: 505\nDiag: Version Not Supported: \nPV: 2.1\nThread: 30051\n\n"},
+		{"no version", "Op: ping\nThread: 30051\n\n",
+			"Code: 400\nDiag: Bad request: Protocol Version not specified in request\nPV: 2.1\nThread: 30051\n\n"},
+		{"odd version", "Op: ping\nThread: 30051\nPV: x\n\n",
+			"Code: 400\nDiag: Bad request: Invalid Protocol Version\nPV: 2.1\nThread: 30051\n\n"},
 		{"lower-case names", "op: ping\nthread: 30051\npv: 2.1\n\n", ok + "\n"},
-		{"upper-case value", "op: PING\nThread: 30051\nPV: 2.1\n\n", "Code: 403\nDiag: Forbidden: User is not authorized to request the operation.\nPV: 2.1\nThread: 30051\n\n"},
+		{"upper-case value", "op: PING\nThread: 30051\nPV: 2.1\n\n",
+			"Code: 403\nDiag: Forbidden: User is not authorized to request the operation.\nPV: 2.1\nThread: 30051\n\n"},
 		{"no space", "Op:ping\nThread:30051\nPV:2.1\n\n", ok + "\n"},
 		{"CRLF", "Op: ping\r\nThread: 30051\r\nPV: 2.1\r\n\r\n", ok + "\n"},
 		{"no end", "Op: ping\nThread: 30051\nPV: 2.1", ok + "\n"},
@@ -134,16 +144,24 @@ func TestRequests(t *testing.T) {
 		{"two threads", "Op: ping\nThread: 30051\nThread: 2\nPV: 2.1\n\n", ok + "\n"},
 		{"check without digest", "Op: check\nThread: 30051\nPV: 2.1\n\n", ok + "\n"},
 		{"odd digest", "Op: check\nOp-Digest: xyz\nThread: 30051\nPV: 2.1\n\n", ok + "Count: 0\nWL-Count: 0\n\n"},
-		{"upper-case digest", "Op: check\nOp-Digest: " + strings.ToUpper(d1) + "\nThread: 30051\nPV: 2.1\n\n", ok + "Count: 2\nWL-Count: 1\n\n"},
-		{"first of two digests", "Op: check\nOp-Digest: " + d2 + "\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\n\n", ok + "Count: 0\nWL-Count: 0\n\n"},
+		{"upper-case digest", "Op: check\nOp-Digest: " + strings.ToUpper(d1) + "\nThread: 30051\nPV: 2.1\n\n",
+			ok + "Count: 2\nWL-Count: 1\n\n"},
+		{"first of two digests", "Op: check\nOp-Digest: " + d2 + "\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\n\n",
+			ok + "Count: 0\nWL-Count: 0\n\n"},
 		{"long padding", "Op: ping\nX-Pad: " + strings.Repeat("x", 8100) + "\nThread: 30051\nPV: 2.1\n\n", ok + "\n"},
-		{"unknown user", "Op: ping\nThread: 30051\nPV: 2.1\nUser: bob\n" + tail, "Code: 401\nDiag: Unauthorized: Signature Error: Unknown user.\nPV: 2.1\nThread: 30051\n\n"},
-		{"closed user", "Op: ping\nThread: 30051\nPV: 2.1\nUser: gone\n" + tail, "Code: 401\nDiag: Unauthorized: Signature Error: Unknown user.\nPV: 2.1\nThread: 30051\n\n"},
-		{"broken accounts", "Op: ping\nThread: 30051\nPV: 2.1\nUser: odd\n" + tail, "Code: 500\nDiag: Internal Server Error: see the log of the node\nPV: 2.1\nThread: 30051\n\n"},
-		{"old signature", "Op: ping\nThread: 30051\nPV: 2.1\nUser: alice\nTime: 1000\nSig: 00\n\n", "Code: 401\nDiag: Unauthorized: Signature Error: Timestamp not within allowed range.\nPV: 2.1\nThread: 30051\n\n"},
-		{"wrong signature", "Op: ping\nThread: 30051\nPV: 2.1\nUser: alice\nTime: " + strconv.FormatInt(time.Now().Unix(), 10) + "\nSig: 528442620f4f3c0fe6cdef6f81ed5dd69882b76f\n\n",
+		{"unknown user", "Op: ping\nThread: 30051\nPV: 2.1\nUser: bob\n" + tail,
+			"Code: 401\nDiag: Unauthorized: Signature Error: Unknown user.\nPV: 2.1\nThread: 30051\n\n"},
+		{"closed user", "Op: ping\nThread: 30051\nPV: 2.1\nUser: gone\n" + tail,
+			"Code: 401\nDiag: Unauthorized: Signature Error: Unknown user.\nPV: 2.1\nThread: 30051\n\n"},
+		{"broken accounts", "Op: ping\nThread: 30051\nPV: 2.1\nUser: odd\n" + tail,
+			"Code: 500\nDiag: Internal Server Error: see the log of the node\nPV: 2.1\nThread: 30051\n\n"},
+		{"old signature", "Op: ping\nThread: 30051\nPV: 2.1\nUser: alice\nTime: 1000\nSig: 00\n\n",
+			"Code: 401\nDiag: Unauthorized: Signature Error: Timestamp not within allowed range.\nPV: 2.1\nThread: 30051\n\n"},
+		{"wrong signature", "Op: ping\nThread: 30051\nPV: 2.1\nUser: alice\nTime: " + strconv.FormatInt(time.Now().Unix(),
+			10) + "\nSig: 528442620f4f3c0fe6cdef6f81ed5dd69882b76f\n\n",
 			"Code: 401\nDiag: Unauthorized: Signature Error: Invalid signature.\nPV: 2.1\nThread: 30051\n\n"},
-		{"no time", "Op: ping\nThread: 30051\nPV: 2.1\nUser: alice\nSig: 00\n\n", "Code: 400\nDiag: Bad request: Time of a signed request is not a number\nPV: 2.1\nThread: 30051\n\n"},
+		{"no time", "Op: ping\nThread: 30051\nPV: 2.1\nUser: alice\nSig: 00\n\n",
+			"Code: 400\nDiag: Bad request: Time of a signed request is not a number\nPV: 2.1\nThread: 30051\n\n"},
 		{"no thread", "Op: ping\nPV: 2.1\n\n", ""},
 		{"no op", "Thread: 30051\nPV: 2.1\n\n", ""},
 		{"empty", "", ""},
@@ -172,7 +190,8 @@ func TestSignature(t *testing.T) {
 		User: []byte("alice"), Time: []byte("1795267705"),
 	}
 	datagram := r.Append(nil, []byte(aliceKey))
-	const want = "Op: whitelist\nOp-Digest: " + d1 + "\nOp-Spec: 20,3,60,3\nThread: 6081\nPV: 2.1\nUser: alice\nTime: 1795267705\nSig: 7c79abaa684fc6f1302d44ab30f7edd09005eade\n\n"
+	const want = "Op: whitelist\nOp-Digest: " + d1 +
+		"\nOp-Spec: 20,3,60,3\nThread: 6081\nPV: 2.1\nUser: alice\nTime: 1795267705\nSig: 7c79abaa684fc6f1302d44ab30f7edd09005eade\n\n"
 	if string(datagram) != want {
 		t.Errorf("request %q, want %q", datagram, want)
 	}
@@ -208,7 +227,8 @@ func TestVotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("reported twice in one request by another", 2, 0)
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{digest(t, d1)}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{digest(t, d1)},
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	check("reported by a third one", 3, 0)
@@ -241,7 +261,8 @@ func TestVotes(t *testing.T) {
 	if second := house.Reports()[1].Reporter; second.Account != "alice" {
 		t.Errorf("second reporter %+v", second)
 	}
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{digest(t, d1)}, Vote: bulkhead.Revocation}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{digest(t, d1)},
+		Vote: bulkhead.Revocation}); err != nil {
 		t.Fatal(err)
 	}
 	check("revoked", 0, 1)
@@ -261,7 +282,8 @@ func TestAccess(t *testing.T) {
 		for _, op := range Ops() {
 			c := &Client{Address: address, User: user, Key: aliceKey}
 			want := op == OpPing || op == OpCheck && user == "alice"
-			if _, err := c.Do(t.Context(), op, digest(t, d1)); (err == nil) != want || err != nil && !errors.Is(err, bulkhead.ErrForbidden) {
+			if _, err := c.Do(t.Context(), op, digest(t, d1)); (err == nil) != want || err != nil &&
+				!errors.Is(err, bulkhead.ErrForbidden) {
 				t.Errorf("%s by %q: %v, want allowed %v", op, user, err, want)
 			}
 		}
@@ -286,7 +308,7 @@ func TestHouseErrors(t *testing.T) {
 	}
 }
 
-// TestNoReflector: answers that are longer than their request are few.
+// TestNoReflector: the rate of answers longer than their request is limited.
 func TestNoReflector(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Amplified: door.Rate{PerSecond: 1e-6, Burst: 3}}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
@@ -383,7 +405,8 @@ func TestHelper(t *testing.T) {
 }
 
 func FuzzRequest(f *testing.F) {
-	r := Request{Op: []byte("report"), Digests: [][]byte{[]byte(d1), []byte(d2)}, Thread: []byte("6081"), User: []byte("alice"), Time: []byte("1795267705")}
+	r := Request{Op: []byte("report"), Digests: [][]byte{[]byte(d1), []byte(d2)}, Thread: []byte("6081"),
+		User: []byte("alice"), Time: []byte("1795267705")}
 	f.Add(r.Append(nil, []byte(aliceKey)))
 	f.Add([]byte("Op: check\nOp-Digest: " + d1 + "\nThread: 23360\nPV: 2.1\nTime: 1\nSig: 00\n\n"))
 	f.Add([]byte("op:ping\r\n\r\nthread: 1\r\n 2\r\nSig: a\nSig: b\nPV:\n"))
@@ -405,10 +428,11 @@ func FuzzRequest(f *testing.F) {
 		if !ok {
 			return
 		}
-		// What is printed parses to the same.
+		// The printed form parses to the same request.
 		r.hasSig = false
 		var again Request
-		if !again.Parse(r.Append(nil, nil)) || !bytes.Equal(again.Op, r.Op) || !bytes.Equal(again.Thread, r.Thread) || len(again.Digests) != len(r.Digests) {
+		if !again.Parse(r.Append(nil, nil)) || !bytes.Equal(again.Op, r.Op) || !bytes.Equal(again.Thread, r.Thread) ||
+			len(again.Digests) != len(r.Digests) {
 			t.Errorf("%q printed and parsed is %+v", data, again)
 		}
 	})
@@ -457,7 +481,8 @@ func BenchmarkHandle(b *testing.B) {
 	s.prepare()
 	packets := make([]*door.Packet, 64)
 	for i := range packets {
-		r := Request{Op: []byte("check"), Digests: [][]byte{hex.AppendEncode(nil, make([]byte, 20))}, Thread: []byte("6081"), Time: []byte("1795267705")}
+		r := Request{Op: []byte("check"), Digests: [][]byte{hex.AppendEncode(nil, make([]byte, 20))},
+			Thread: []byte("6081"), Time: []byte("1795267705")}
 		packets[i] = &door.Packet{Data: r.Append(nil, nil)}
 	}
 	b.ReportAllocs()

@@ -12,15 +12,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestUnlisted: a report of what nobody may list says so, to each request for its own
-// digests, also where those of several are counted together.
+// TestUnlisted: a report of a digest that may not be listed is refused. Each request learns this of
+// its own digests, even if the digests of several requests are counted together.
 func TestUnlisted(t *testing.T) {
 	hex := func(name string) string { return strings.Repeat("0", 40-len(name)) + name }
 	house := &prototest.House{White: map[bulkhead.Signature]bool{digest(t, hex("1")): true, digest(t, hex("2")): true}}
 	s := &Server{Clearinghouse: house, Anonymous: Ops()}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
 	conn.SetDeadline(time.Now().Add(time.Minute))
-	for _, tt := range []struct{ op, requests, want string }{ // which are sent together
+	for _, tt := range []struct{ op, requests, want string }{ // requests that are sent together
 		{"report", "1", "422"},
 		{"report", "3", "200"},
 		{"report", "1 3 2 4", "422 200 422 200"},
@@ -73,8 +73,8 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
-// TestUnlistedTogether: of digests that were counted in one call, those are refused that
-// may not be listed.
+// TestUnlistedTogether: of the digests counted in one call, exactly the ones that may not be listed
+// are refused.
 func TestUnlistedTogether(t *testing.T) {
 	one, two, three := digest(t, d1), digest(t, d2), digest(t, strings.Repeat("3", 40))
 	s := &Server{Clearinghouse: &prototest.House{White: map[bulkhead.Signature]bool{two: true}}}
@@ -87,7 +87,8 @@ func TestUnlistedTogether(t *testing.T) {
 	}{
 		{bulkhead.Spam, []bulkhead.Signature{one, two, three}, nil, fmt.Sprint([]bulkhead.Signature{two})},
 		{bulkhead.Spam, []bulkhead.Signature{one, three}, nil, "[]"},
-		{bulkhead.Spam, []bulkhead.Signature{one}, map[bulkhead.Signature]uint32{two: 3}, fmt.Sprint([]bulkhead.Signature{two})},
+		{bulkhead.Spam, []bulkhead.Signature{one}, map[bulkhead.Signature]uint32{two: 3},
+			fmt.Sprint([]bulkhead.Signature{two})},
 		{bulkhead.Ham, []bulkhead.Signature{one, two}, nil, "[]"},
 	} {
 		box := &ballot{report: bulkhead.Report{Signatures: tt.sigs, Vote: tt.vote}, often: tt.often}

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A ballot holds votes of one reporter that arrived together: they are counted in one
-// call, and become durable by one write.
+// A ballot holds votes of one reporter that arrived together. They are counted in one call, and one
+// write makes them durable.
 type ballot struct {
 	report  bulkhead.Report
 	often   map[bulkhead.Signature]uint32 // digests that one request repeats
@@ -32,7 +32,8 @@ func (s *Server) vote(b *batch, p *door.Packet, r *Request, op Op) {
 		if slices.ContainsFunc(r.Digests, isEmpty) {
 			s.refuse(p, r, errUnlisted)
 		} else {
-			// The original takes anything: the answer is as if it had been counted.
+			// The original server accepts any digest: the answer is as if this one had been
+			// counted.
 			p.Reply = append(appendHead(p.Reply, 200, "OK", r.Thread), '\n')
 		}
 		return
@@ -61,7 +62,8 @@ func isEmpty(d []byte) bool {
 
 // ballot returns a ballot of the batch with digests added. A ballot does not take a
 // digest that it already has, because a second vote is a separate one.
-func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhead.Signature, often map[bulkhead.Signature]uint32) *ballot {
+func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhead.Signature,
+	often map[bulkhead.Signature]uint32) *ballot {
 	if len(often) == 0 {
 		for _, box := range b.ballots {
 			if box.takes(who, vote, once) {
@@ -76,10 +78,13 @@ func (b *batch) ballot(who bulkhead.Reporter, vote bulkhead.Vote, once []bulkhea
 }
 
 func (v *ballot) takes(who bulkhead.Reporter, vote bulkhead.Vote, sigs []bulkhead.Signature) bool {
-	if len(v.often) > 0 || v.report.Vote != vote || v.report.Reporter != who || len(v.report.Signatures)+len(sigs) > maxBallot {
+	if len(v.often) > 0 || v.report.Vote != vote || v.report.Reporter != who ||
+		len(v.report.Signatures)+len(sigs) > maxBallot {
 		return false
 	}
-	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool { return slices.Contains(v.report.Signatures, sig) })
+	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool {
+		return slices.Contains(v.report.Signatures, sig)
+	})
 }
 
 // cast counts the ballots of a batch concurrently, and answers when they are durable.
@@ -103,8 +108,8 @@ func (s *Server) cast(ctx context.Context, b *batch) {
 	b.ballots = b.ballots[:0]
 }
 
-// distinct separates digests that count into those that occur once and, with their
-// number, those that occur more often.
+// distinct separates digests that count into digests that occur once and, with their number,
+// digests that occur more often.
 func distinct(digests [][]byte) (once []bulkhead.Signature, often map[bulkhead.Signature]uint32) {
 	for _, d := range digests {
 		sig, ok := ParseDigest(d)
@@ -126,7 +131,7 @@ func distinct(digests [][]byte) (once []bulkhead.Signature, often map[bulkhead.S
 	return once, often
 }
 
-// subset reports whether all sigs are among those of a longer list.
+// subset reports whether a longer list contains all of sigs.
 func subset(sigs, of []bulkhead.Signature) bool {
 	return !slices.ContainsFunc(sigs, func(sig bulkhead.Signature) bool { return !slices.Contains(of, sig) })
 }

@@ -73,8 +73,8 @@ func TestVotePanics(t *testing.T) {
 	}
 }
 
-// TestFirstHeadersCount: of repeated headers the first one is read, and what was
-// answered and refused is counted.
+// TestFirstHeadersCount: the first of repeated headers is read, and answers and refusals are
+// counted.
 func TestFirstHeadersCount(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Exempt: door.Loopback()}
 	conn := dial(t, start(t, s, "127.0.0.1:0"))
@@ -95,8 +95,7 @@ func TestFirstHeadersCount(t *testing.T) {
 	}
 }
 
-// TestHelperReads: the helper judges the whole mail, and tells nothing where it cannot
-// know.
+// TestHelperReads: the helper judges the whole mail, and gives no answer if it has no verdict.
 func TestHelperReads(t *testing.T) {
 	mail := []byte("Subject: x\n\nthis is the text of the mail\nwith a second line of it\n")
 	sigs, err := digests.Signatures(t.Context(), mail)
@@ -130,12 +129,13 @@ func TestHelperReads(t *testing.T) {
 		{"reading fails", reported(sigs...), fault, 0, true},
 		{"clearinghouse fails", &prototest.House{Err: fault}, nil, 0, true},
 	} {
-		h := &Helper{Clearinghouse: tt.house, Listed: 5, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-			if tt.err != nil {
-				return nil, bulkhead.Source{}, tt.err
-			}
-			return []bulkhead.Signature{text, sigs[0]}, bulkhead.Source{}, nil
-		}}
+		h := &Helper{Clearinghouse: tt.house, Listed: 5,
+			Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+				if tt.err != nil {
+					return nil, bulkhead.Source{}, tt.err
+				}
+				return []bulkhead.Signature{text, sigs[0]}, bulkhead.Source{}, nil
+			}}
 		spam, _, err := h.look(t.Context(), mail, bulkhead.Reporter{})
 		if spam != tt.spam || (err != nil) != tt.fails {
 			t.Errorf("%s: %d spam, %v; want %d, an error: %v", tt.name, spam, err, tt.spam, tt.fails)
@@ -143,7 +143,7 @@ func TestHelperReads(t *testing.T) {
 	}
 }
 
-// TestClientGivesUp: the client waits as long as it is told, and until its context ends.
+// TestClientGivesUp: the client waits for its timeout, and at most until its context ends.
 func TestClientGivesUp(t *testing.T) {
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
 )
 
-// parse returns the signature in a row. It reports false if nobody can have listed it:
-// another seed or engine, or a text that no client computes.
+// parse returns the signature in a row. It reports false if the signature cannot have been listed:
+// it has another seed or engine, or a text that no client computes.
 func (s *Server) parse(v Values) (bulkhead.Signature, bool) {
 	var scheme bulkhead.Scheme
 	switch v.Get("e") {
@@ -30,8 +30,7 @@ func (s *Server) parse(v Values) (bulkhead.Signature, bool) {
 	return sig, true
 }
 
-// emptySum is the engine-4 signature of nothing, which all mails that consist of tags
-// share.
+// emptySum is the engine-4 signature of an empty text, which all mails that consist of tags share.
 const emptySum = "tclcd6dtLQvEqt9_mmCBkF-xDgkA"
 
 // listable reports whether a signature may be listed at all.
@@ -60,8 +59,8 @@ func wellFormed(v Values, command string) bool {
 	return true
 }
 
-// check answers a=c: docs/specs/razor2.md#check. A batch may mix rows of several mails,
-// so each is a query of its own.
+// check answers a=c: docs/specs/razor2.md#check. A batch may mix rows of several mails, so each row
+// is a separate query.
 func (c *session) check(ctx context.Context) {
 	c.asked, c.indexes = c.asked[:0], c.indexes[:0]
 	for _, v := range c.rows {
@@ -103,9 +102,9 @@ func (c *session) ask(ctx context.Context) error {
 	return bulkhead.CheckBatch(ctx, c.server.Clearinghouse, c.queries, c.verdicts[:n])
 }
 
-// verdict answers one row. Rows that are not listed have no confidence, because
-// SpamAssassin reads it without looking at p. Suspected ones have less than fullScore,
-// by which clients tell them from spam.
+// verdict answers one row. Rows that are not listed have no confidence, because SpamAssassin reads
+// it without looking at p. Suspected rows have a confidence below fullScore, which distinguishes
+// them from spam.
 func (c *session) verdict(v *bulkhead.Verdict) {
 	if len(v.Findings) != 1 || v.Whitelisted != "" || v.Class == bulkhead.ClassGood {
 		c.out.row("p=0")
@@ -131,8 +130,8 @@ func (c *session) verdict(v *bulkhead.Verdict) {
 	c.out.row(string(row))
 }
 
-// linkListed reports whether a finding is of a listed link: links only inform other
-// verdicts, but decide here.
+// linkListed reports whether a finding describes a listed link. Links only inform other verdicts,
+// but decide here.
 func linkListed(f *bulkhead.Finding) bool {
 	return f.Judged == bulkhead.JudgedSpam && f.Signature.Scheme() == bulkhead.RazorE8
 }

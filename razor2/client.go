@@ -31,11 +31,11 @@ type ServerError int
 // Error names the number.
 func (e ServerError) Error() string { return fmt.Sprintf("razor2: server answers err=%d", int(e)) }
 
-// timeout is how long a server may take for an answer, unless the client says otherwise.
+// timeout is how long a server may take for an answer, unless the client sets another time.
 const timeout = 15 * time.Second
 
-// Dial connects to a server at "host:port" and reads its greeting, which must be there when
-// ctx ends, and in 15 s.
+// Dial connects to a server at "host:port" and reads its greeting, which must arrive before ctx
+// ends and within 15 s.
 func Dial(ctx context.Context, address string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
@@ -53,8 +53,8 @@ func Dial(ctx context.Context, address string) (*Client, error) {
 	return c, nil
 }
 
-// NewClient speaks the protocol on a connection and reads the greeting, which must be there
-// in 15 s.
+// NewClient returns a client on an open connection, and reads the greeting, which must arrive
+// within 15 s.
 func NewClient(conn net.Conn) (*Client, error) { return greeted(conn, time.Now().Add(timeout)) }
 
 func greeted(conn net.Conn, until time.Time) (*Client, error) {
@@ -79,8 +79,8 @@ func (c *Client) Close() error {
 	return errors.Join(err, c.conn.Close())
 }
 
-// Do sends the rows as one request and returns one row of the answer for each. The
-// caller must not send more rows than the server takes in a batch.
+// Do sends the rows as one request and returns one row of the answer for each. The caller must not
+// send more rows than the server accepts in a batch.
 func (c *Client) Do(rows ...Values) ([]Values, error) {
 	var b []byte
 	if len(rows) > 1 {
@@ -137,7 +137,7 @@ func (c *Client) line() (string, error) {
 	return strings.TrimRight(string(line), "\r\n"), nil
 }
 
-// serverError returns the error that a row states, if it states one.
+// serverError returns the error that a row states, or nil if it states none.
 func serverError(v Values) error {
 	text := v.Get("err")
 	if text == "" {

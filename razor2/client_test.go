@@ -13,7 +13,7 @@ import (
 
 // TestSilentServer: a server that never greets holds a client no longer than its context.
 func TestSilentServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts, and nobody answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts, and no server answers
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@
 //
 // # Security
 //
-// There is no encryption, and the challenge login requires the server to know the
-// password (docs/specs/razor2.md#login). Anybody can register a name, so an account by
-// itself is worth nothing: the Clearinghouse, which sees account and address, decides
-// how much a report counts. Engine 8 lists domains; [Server.ExemptHosts] and
-// [Server.MaxHosts] limit the effect of a forged report of a mail full of links.
+// There is no encryption, and the challenge login requires the server to know the password
+// (docs/specs/razor2.md#login). Any client can register a name, so an account by itself is worth
+// nothing: the Clearinghouse, which sees account and address, decides how much a report counts.
+// Engine 8 lists domains; [Server.ExemptHosts] and [Server.MaxHosts] limit the effect of a forged
+// report of a mail full of links.
 package razor2

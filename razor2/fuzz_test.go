@@ -34,15 +34,17 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// FuzzSession sends bytes of any kind as one connection, logged in or not, and
-// checks that every answer is one that clients can read.
+// FuzzSession sends bytes of any kind as one connection, logged in or not, and checks that clients
+// can read every answer.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte("a=c&e=4&ep4=7542-10&s=7p6JNvfDEfoYAybuYapBiCjFEC0A\r\na=q\r\n"), false)
 	f.Add([]byte("-a=c&e=8&s=OK-8mIdLyA0A\r\na=c&e=8&s=OK-8mIdLyA0A\r\n.\r\n"), false)
-	f.Add([]byte("-a=r&message=*\r\nFrom: x\n\r\nX-Razor2-Agent: y\n\nhello there, this is the text of a mail\n\r\n.\r\n"), true)
+	f.Add([]byte("-a=r&message=*\r\nFrom: x\n\r\nX-Razor2-Agent: y\n\nhello there, this is the text of a mail\n\r\n.\r\n"),
+		true)
 	f.Add([]byte("a=reg&user=x\r\na=ai&user=ana\r\na=auth&aresp=y\r\na=g&pm=state\r\na=g&pm=csl\r\n"), false)
 	f.Add([]byte("-a=revoke&e=4&s=7p6JNvfDEfoYAybuYapBiCjFEC0A\r\n.\r\n"), true)
-	s := &Server{Clearinghouse: &prototest.House{}, Accounts: &book{secrets: map[string]string{"ana": "s3cret"}}, Read: read}
+	s := &Server{Clearinghouse: &prototest.House{}, Accounts: &book{secrets: map[string]string{"ana": "s3cret"}},
+		Read: read}
 	address := start(f, s)
 	f.Fuzz(func(t *testing.T, input []byte, loggedIn bool) {
 		c, err := Dial(t.Context(), address)

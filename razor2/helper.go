@@ -26,7 +26,7 @@ type Helper struct {
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
 	MaxMail int64
-	// Memory is what mails take, see [door.MailServer]; nil sets no bound.
+	// Memory bounds the memory of mails, see [door.MailServer]; nil sets no bound.
 	Memory *door.Memory
 	// Rate limits the messages of one client; Exempt lists clients without a limit.
 	Rate   door.Rate
@@ -78,10 +78,9 @@ func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 	_, _ = io.WriteString(c, answer)
 }
 
-// spam judges a mail, both as a whole and as the client does by default: spam if one of
-// its parts is, ignoring parts with a contested signature. The verdict on the whole
-// takes precedence over its texts, but not over its links. Source:
-// docs/specs/razor2.md#client-verdict.
+// spam judges a mail both as a whole and by the client's default rule: it is spam if one of its
+// parts is, ignoring parts with a contested signature. The verdict on the whole takes precedence
+// over its texts, but not over its links. Source: docs/specs/razor2.md#client-verdict.
 func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (bool, error) {
 	decides := func(*bulkhead.Finding) bool { return true }
 	if h.Read != nil {
@@ -123,7 +122,7 @@ func (h *Helper) spam(ctx context.Context, mail []byte, who bulkhead.Reporter) (
 	return false, nil
 }
 
-// whole returns the verdict on the whole mail, which is unknown without signatures.
+// whole returns the verdict on the whole mail. Without signatures, the verdict is unknown.
 func (h *Helper) whole(ctx context.Context, mail []byte, who bulkhead.Reporter) (bulkhead.Verdict, error) {
 	sigs, source, err := h.Read(ctx, mail)
 	if err != nil || len(sigs) == 0 {

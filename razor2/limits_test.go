@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// say sends bytes as one connection, after a login if wanted, and returns all that the
-// server says until it hangs up, without its greeting.
+// say sends bytes as one connection, after a login if loggedIn is set. It returns all bytes that
+// the server sends until it hangs up, without its greeting.
 func say(t *testing.T, address string, loggedIn bool, request string) string {
 	t.Helper()
 	c, err := Dial(t.Context(), address)
@@ -45,7 +45,7 @@ func say(t *testing.T, address string, loggedIn bool, request string) string {
 
 const e4Sum, e8Sum = "7p6JNvfDEfoYAybuYapBiCjFEC0A", "OK-8mIdLyA0A"
 
-// TestRequests: what is answered to each request, and what it counts as.
+// TestRequests: the answer to each request, and its counter.
 func TestRequests(t *testing.T) {
 	type stats struct{ checks, listed, reports, revokes, logins, badLogins, registered, malformed, limited, faults int64 }
 	const mail = "From: a\n\r\nX-Razor2-Agent: x\n\nDear reader, this is the offer of the day for you.\n\r\n.\r\n"
@@ -59,48 +59,78 @@ func TestRequests(t *testing.T) {
 		stats               stats
 	}{
 		{name: "check", request: "a=c&e=8&s=" + e8Sum + "\r\n", want: "p=0\r\n", stats: stats{checks: 1}},
-		{name: "check of what is listed", request: "a=c&e=4&s=" + e4Sum + "\r\n", want: "p=1&cf=100\r\n", stats: stats{checks: 1, listed: 1}},
-		{name: "batch", request: "-a=c&e=8&s=" + e8Sum + "\r\na=c&e=4&s=" + e4Sum + "\r\na=c\r\n.\r\n", want: "-p=0\r\np=1&cf=100\r\nerr=200\r\n.\r\n", stats: stats{checks: 3, listed: 1, malformed: 1}},
+		{name: "check of what is listed", request: "a=c&e=4&s=" + e4Sum + "\r\n", want: "p=1&cf=100\r\n",
+			stats: stats{checks: 1, listed: 1}},
+		{name: "batch", request: "-a=c&e=8&s=" + e8Sum + "\r\na=c&e=4&s=" + e4Sum + "\r\na=c\r\n.\r\n",
+			want: "-p=0\r\np=1&cf=100\r\nerr=200\r\n.\r\n", stats: stats{checks: 3, listed: 1, malformed: 1}},
 		{name: "batch of one", request: "-a=c&e=8&s=" + e8Sum + "\r\n.\r\n", want: "p=0\r\n", stats: stats{checks: 1}},
-		{name: "first step of a report", login: true, request: "a=r&e=4&s=" + e4Sum + "\r\n", want: "err=230\r\n", stats: ana},
+		{name: "first step of a report", login: true, request: "a=r&e=4&s=" + e4Sum + "\r\n",
+			want: "err=230\r\n", stats: ana},
 		{name: "first step, of a link", login: true, request: "a=r&e=8&s=" + e8Sum + "\r\n", want: "res=0\r\n", stats: ana},
-		{name: "first step, of another seed", login: true, request: "a=r&e=4&ep4=1-10&s=" + e4Sum + "\r\n", want: "res=0\r\n", stats: ana},
-		{name: "first step, malformed", login: true, request: "a=r&e=4\r\n", want: "err=200\r\n", stats: with(func(s *stats) { s.malformed = 1 })},
+		{name: "first step, of another seed", login: true, request: "a=r&e=4&ep4=1-10&s=" + e4Sum + "\r\n", want: "res=0\r\n",
+			stats: ana},
+		{name: "first step, malformed", login: true, request: "a=r&e=4\r\n", want: "err=200\r\n", stats: with(func(s *stats) {
+			s.malformed = 1
+		})},
 		{name: "first step of nobody", request: "a=r&e=4&s=" + e4Sum + "\r\n", want: "err=202\r\n"},
-		{name: "mail", login: true, request: "-a=r&message=*\r\n" + mail, want: "res=1\r\n", stats: with(func(s *stats) { s.reports = 1 })},
+		{name: "mail", login: true, request: "-a=r&message=*\r\n" + mail, want: "res=1\r\n", stats: with(func(s *stats) {
+			s.reports = 1
+		})},
 		{name: "mail of nobody", request: "-a=r&message=*\r\n" + mail, want: "err=202\r\n"},
 		{name: "mail of no part", login: true, request: "-a=r&message=*\r\nFrom: a\r\n.\r\n", want: "res=0\r\n", stats: ana},
 		{name: "no mail", login: true, request: "-a=r&message=*\r\n.\r\n", want: "res=0\r\n", stats: ana},
-		{name: "mail for another command", login: true, request: "-a=c&message=*\r\n" + mail, want: "err=200\r\n", stats: with(func(s *stats) { s.malformed = 1 })},
-		{name: "mail and a question", login: true, request: "-a=r&message=*\r\n" + mail + "a=c&e=8&s=" + e8Sum + "\r\n", want: "res=1\r\np=0\r\n", stats: with(func(s *stats) { s.reports, s.checks = 1, 1 })},
+		{name: "mail for another command", login: true, request: "-a=c&message=*\r\n" + mail, want: "err=200\r\n",
+			stats: with(func(s *stats) { s.malformed = 1 })},
+		{name: "mail and a question", login: true, request: "-a=r&message=*\r\n" + mail + "a=c&e=8&s=" + e8Sum + "\r\n",
+			want: "res=1\r\np=0\r\n", stats: with(func(s *stats) { s.reports, s.checks = 1, 1 })},
 		{name: "mail that is cut", login: true, request: "-a=r&message=*\r\nFrom: a\r\n", want: "", stats: ana},
-		{name: "mail too large", login: true, request: "-a=r&message=*\r\n" + strings.Repeat("text of a line\n", 10000), want: "err=200\r\n", stats: with(func(s *stats) { s.malformed = 1 })},
-		{name: "revoke", login: true, request: "-a=revoke&e=4&s=" + e4Sum + "\r\na=revoke&e=8&s=" + e8Sum + "\r\na=revoke&e=4&s=" + e4Sum + "\r\n.\r\n", want: "-res=1\r\nres=1\r\nres=1\r\n.\r\n", stats: with(func(s *stats) { s.revokes = 2 })},
-		{name: "revoke of another seed", login: true, request: "a=revoke&e=4&ep4=1-10&s=" + e4Sum + "\r\n", want: "res=1\r\n", stats: ana},
+		{name: "mail too large", login: true, request: "-a=r&message=*\r\n" + strings.Repeat("text of a line\n", 10000),
+			want: "err=200\r\n", stats: with(func(s *stats) { s.malformed = 1 })},
+		{name: "revoke", login: true, request: "-a=revoke&e=4&s=" + e4Sum + "\r\na=revoke&e=8&s=" + e8Sum +
+			"\r\na=revoke&e=4&s=" + e4Sum + "\r\n.\r\n", want: "-res=1\r\nres=1\r\nres=1\r\n.\r\n", stats: with(func(s *stats) {
+			s.revokes = 2
+		})},
+		{name: "revoke of another seed", login: true, request: "a=revoke&e=4&ep4=1-10&s=" + e4Sum + "\r\n", want: "res=1\r\n",
+			stats: ana},
 		{name: "revoke of nobody", request: "a=revoke&e=4&s=" + e4Sum + "\r\n", want: "err=202\r\n"},
-		{name: "register", request: "a=reg&user=bob&pass=s3cret2\r\n", want: "res=1&user=bob&pass=s3cret2\r\n", stats: stats{registered: 1}},
+		{name: "register", request: "a=reg&user=bob&pass=s3cret2\r\n", want: "res=1&user=bob&pass=s3cret2\r\n",
+			stats: stats{registered: 1}},
 		{name: "register what is taken", request: "a=reg&user=ana&pass=x\r\n", want: "err=210\r\n"},
 		{name: "login of an odd name", request: "a=ai&user=a/b\r\n", want: "err=213\r\n"},
 		{name: "login without one", request: "a=auth&aresp=x\r\n", want: "res=0\r\n", stats: stats{badLogins: 1}},
-		{name: "login with broken accounts", request: "a=ai&user=ana\r\n", want: "err=220\r\n", set: func(s *Server) { s.Accounts = &book{err: prototest.ErrFault} }, stats: stats{faults: 1}},
-		{name: "login that is refused", request: "a=ai&user=ana\r\n", want: "err=203\r\n", set: func(s *Server) { s.Accounts = &book{err: bulkhead.ErrOverLimit} }},
-		{name: "unauthorised", request: "a=ai&user=ana\r\n", want: "err=201\r\n", set: func(s *Server) { s.Accounts = &book{err: bulkhead.ErrUnauthorised} }},
+		{name: "login with broken accounts", request: "a=ai&user=ana\r\n", want: "err=220\r\n", set: func(s *Server) {
+			s.Accounts = &book{err: prototest.ErrFault}
+		}, stats: stats{faults: 1}},
+		{name: "login that is refused", request: "a=ai&user=ana\r\n", want: "err=203\r\n", set: func(s *Server) {
+			s.Accounts = &book{err: bulkhead.ErrOverLimit}
+		}},
+		{name: "unauthorised", request: "a=ai&user=ana\r\n", want: "err=201\r\n", set: func(s *Server) {
+			s.Accounts = &book{err: bulkhead.ErrUnauthorised}
+		}},
 		{name: "unknown command", request: "a=x\r\n", want: "err=200\r\n", stats: stats{malformed: 1}},
 		{name: "unknown question", request: "a=g&pm=x\r\n", want: "err=200\r\n", stats: stats{malformed: 1}},
 		{name: "no command", request: "x=y\r\n", want: "err=200\r\n"},
 		{name: "nothing", request: "\r\n", want: "err=200\r\n"},
 		{name: "the client names itself", request: "cn=x&cv=1\r\n", want: ""},
-		{name: "two of what comes alone", request: "-a=g&pm=state\r\na=g&pm=state\r\n.\r\n", want: "-err=200\r\nerr=200\r\n.\r\n"},
+		{name: "two of what comes alone", request: "-a=g&pm=state\r\na=g&pm=state\r\n.\r\n",
+			want: "-err=200\r\nerr=200\r\n.\r\n"},
 		{name: "goodbye", request: "a=q\r\na=c&e=8&s=" + e8Sum + "\r\n", want: ""},
-		{name: "up to the rate", set: few, request: strings.Repeat("a=c&e=8&s="+e8Sum+"\r\n", 3), want: "p=0\r\np=0\r\np=0\r\n", stats: stats{checks: 3}},
-		{name: "over the rate", set: few, request: "-" + strings.Repeat("a=c&e=8&s="+e8Sum+"\r\n", 4) + ".\r\n", want: "-err=203\r\nerr=203\r\nerr=203\r\nerr=203\r\n.\r\n", stats: stats{limited: 4}},
-		{name: "mail over the rate", set: few, login: true, request: "a=c&e=8&s=" + e8Sum + "\r\n-a=r&message=*\r\n" + mail, want: "p=0\r\nerr=203\r\n", stats: with(func(s *stats) { s.checks, s.limited = 1, 1 })},
-		{name: "longest line", request: "a=c&e=8&s=" + e8Sum + "&x=" + strings.Repeat("x", maxLine-len("a=c&e=8&s="+e8Sum+"&x=\r\n")) + "\r\n", want: "p=0\r\n", stats: stats{checks: 1}},
-		{name: "longer line", request: "a=c&e=8&s=" + e8Sum + "&x=" + strings.Repeat("x", maxLine-len("a=c&e=8&s="+e8Sum+"&x=\r\n")+1) + "\r\n", want: "err=200\r\n", stats: stats{malformed: 1}},
+		{name: "up to the rate", set: few, request: strings.Repeat("a=c&e=8&s="+e8Sum+"\r\n", 3),
+			want: "p=0\r\np=0\r\np=0\r\n", stats: stats{checks: 3}},
+		{name: "over the rate", set: few, request: "-" + strings.Repeat("a=c&e=8&s="+e8Sum+"\r\n", 4) + ".\r\n",
+			want: "-err=203\r\nerr=203\r\nerr=203\r\nerr=203\r\n.\r\n", stats: stats{limited: 4}},
+		{name: "mail over the rate", set: few, login: true, request: "a=c&e=8&s=" + e8Sum + "\r\n-a=r&message=*\r\n" + mail,
+			want: "p=0\r\nerr=203\r\n", stats: with(func(s *stats) { s.checks, s.limited = 1, 1 })},
+		{name: "longest line", request: "a=c&e=8&s=" + e8Sum + "&x=" +
+			strings.Repeat("x", maxLine-len("a=c&e=8&s="+e8Sum+"&x=\r\n")) + "\r\n", want: "p=0\r\n", stats: stats{checks: 1}},
+		{name: "longer line", request: "a=c&e=8&s=" + e8Sum + "&x=" +
+			strings.Repeat("x", maxLine-len("a=c&e=8&s="+e8Sum+"&x=\r\n")+1) + "\r\n",
+			want: "err=200\r\n", stats: stats{malformed: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			house := &prototest.House{}
-			if _, err := house.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam, Signatures: mustSigs(t, "razor/e4", e4Sum)}); err != nil {
+			if _, err := house.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam,
+				Signatures: mustSigs(t, "razor/e4", e4Sum)}); err != nil {
 				t.Fatal(err)
 			}
 			s := &Server{Clearinghouse: house}
@@ -127,7 +157,8 @@ func TestSums(t *testing.T) {
 	address := start(t, &Server{Clearinghouse: &prototest.House{}})
 	for sum, want := range map[string]string{
 		"AZaz09-_": "p=0", strings.Repeat("x", 128): "p=0", strings.Repeat("x", 129): "err=200",
-		"@": "err=200", "[": "err=200", "`": "err=200", "{": "err=200", "/": "err=200", ":": "err=200", "x y": "err=200", "": "err=200",
+		"@": "err=200", "[": "err=200", "`": "err=200", "{": "err=200", "/": "err=200", ":": "err=200",
+		"x y": "err=200", "": "err=200",
 	} {
 		if got := say(t, address, false, "a=c&e=8&s="+sum+"\r\n"); got != want+"\r\n" {
 			t.Errorf("%.20q of %d bytes: %q, want %s", sum, len(sum), got, want)
@@ -174,11 +205,12 @@ type verdicts struct {
 
 func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { return v.v, nil }
 
-// TestVerdicts: what is told of a signature, for each thing that a node may say of it.
+// TestVerdicts: the answer about a signature, for each verdict that a node may give.
 func TestVerdicts(t *testing.T) {
 	link := mustSigs(t, "razor/e8", e8Sum)[0]
 	finding := func(judged bulkhead.Judgement, confidence int, contested bool) bulkhead.Verdict {
-		return bulkhead.Verdict{Findings: []bulkhead.Finding{{Signature: link, Judged: judged, Confidence: confidence, Contested: contested, Spam: 9}}}
+		return bulkhead.Verdict{Findings: []bulkhead.Finding{{Signature: link, Judged: judged, Confidence: confidence,
+			Contested: contested, Spam: 9}}}
 	}
 	of := func(class bulkhead.Class, confidence int) bulkhead.Verdict {
 		return bulkhead.Verdict{Class: class, Confidence: confidence, Findings: []bulkhead.Finding{{}}}
@@ -217,19 +249,21 @@ func TestVerdicts(t *testing.T) {
 		}
 		c := dial(t, address)
 		state, err := c.State()
-		if srl := fmt.Sprint(max(tt.confidence, 1)); err != nil || state.Get("ac") != tt.ac || state.Get("srl") != srl || c.Greeting.Get("srl") != srl {
+		if srl := fmt.Sprint(max(tt.confidence, 1)); err != nil || state.Get("ac") != tt.ac || state.Get("srl") != srl ||
+			c.Greeting.Get("srl") != srl {
 			t.Errorf("%s: state %v, %v, greeting %v", tt.name, state, err, c.Greeting)
 		}
 	}
 }
 
-// TestCredentials: names and passwords that a client can keep are taken, others not;
-// what the server chooses consists of letters and digits.
+// TestCredentials: names and passwords that a client can keep are accepted, others are not. The
+// server chooses letters and digits.
 func TestCredentials(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Registrations: door.Rate{PerSecond: 1e-6, Burst: 1000}}
 	c := dial(t, start(t, s))
 	for text, ok := range map[string]bool{
-		"~": true, "!": true, "a b": true, "\x7f": false, "\x1f": false, " a": false, "a ": false, " ": false, ",": false, "caf\xe9": false, "+-.:@": true,
+		"~": true, "!": true, "a b": true, "\x7f": false, "\x1f": false, " a": false, "a ": false, " ": false, ",": false,
+		"caf\xe9": false, "+-.:@": true,
 	} {
 		if _, _, err := c.Register(text, "secret"); (err == nil) != ok {
 			t.Errorf("name %q: %v", text, err)
@@ -241,7 +275,8 @@ func TestCredentials(t *testing.T) {
 	seen := make(map[rune]bool)
 	for range 60 {
 		user, pass, err := c.Register("", "")
-		if err != nil || !regexp.MustCompile(`^[A-Za-z0-9]{10}$`).MatchString(user) || !regexp.MustCompile(`^[A-Za-z0-9]{16}$`).MatchString(pass) {
+		if err != nil || !regexp.MustCompile(`^[A-Za-z0-9]{10}$`).MatchString(user) ||
+			!regexp.MustCompile(`^[A-Za-z0-9]{16}$`).MatchString(pass) {
 			t.Fatalf("registered %q, %q, %v", user, pass, err)
 		}
 		for _, r := range user + pass {
@@ -257,8 +292,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestReportLimits: how much of a reported mail is listed, and whether it is read
-// whole.
+// TestReportLimits: the part of a reported mail that is listed, and whether the mail is read whole.
 func TestReportLimits(t *testing.T) {
 	const agent = "X-Razor2-Agent: x\n\n"
 	links := func(n int, tag string) string {
@@ -296,10 +330,11 @@ func TestReportLimits(t *testing.T) {
 		{"what is no part", []string{"X-Razor2-Agent"}, 0, 0, true},
 	} {
 		house, wasRead := &prototest.House{}, false
-		s := &Server{Clearinghouse: house, MaxHosts: tt.maxHosts, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-			wasRead = true
-			return nil, bulkhead.Source{}, bulkhead.ErrMalformed // which costs nothing
-		}}
+		s := &Server{Clearinghouse: house, MaxHosts: tt.maxHosts,
+			Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+				wasRead = true
+				return nil, bulkhead.Source{}, bulkhead.ErrMalformed // without any cost
+			}}
 		var parts [][]byte
 		for _, p := range tt.parts {
 			parts = append(parts, []byte(p))
@@ -315,8 +350,8 @@ func TestReportLimits(t *testing.T) {
 	}
 }
 
-// scripted returns a connection to a server that says what it is given to say, and no
-// more, whatever it is told.
+// scripted returns a connection to a server that sends the given text and nothing else, whatever it
+// receives.
 func scripted(t *testing.T, says string) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -340,7 +375,7 @@ func scripted(t *testing.T, says string) net.Conn {
 	return ours
 }
 
-// TestClientReads: what the client makes of each answer that a server may give.
+// TestClientReads: the client's result for each answer that a server may give.
 func TestClientReads(t *testing.T) {
 	sig := mustSigs(t, "razor/e8", e8Sum)[0]
 	check := func(c *Client) error { _, err := c.Check(sig); return err }
@@ -393,12 +428,14 @@ func TestClientReads(t *testing.T) {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		err = tt.do(c)
-		if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) || err != nil && !strings.Contains(err.Error(), tt.text) {
+		if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) || err != nil &&
+			!strings.Contains(err.Error(), tt.text) {
 			t.Errorf("%s: %v, want %v %q", tt.name, err, tt.want, tt.text)
 		}
 		ours.Close()
 	}
-	for greeting, want := range map[string]error{"sn=CND\r\n": nil, "hello\r\n": bulkhead.ErrMalformed, "": io.EOF, "-sn=CND\r\nx=y\r\n.\r\n": bulkhead.ErrMalformed} {
+	for greeting, want := range map[string]error{"sn=CND\r\n": nil, "hello\r\n": bulkhead.ErrMalformed, "": io.EOF,
+		"-sn=CND\r\nx=y\r\n.\r\n": bulkhead.ErrMalformed} {
 		ours := scripted(t, greeting)
 		c, err := NewClient(ours)
 		if !errors.Is(err, want) || (c == nil) != (want != nil) {
@@ -416,15 +453,18 @@ func TestClientReads(t *testing.T) {
 	}
 }
 
-// TestClientAnswers: what the client reads of an answer's row.
+// TestClientAnswers: the fields that the client reads from a row of an answer.
 func TestClientAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		v    bulkhead.Verdict
 		want Answer
 	}{
 		{bulkhead.Verdict{}, Answer{}},
-		{bulkhead.Verdict{Class: bulkhead.ClassSpam, Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77}}}, Answer{Spam: true, Confidence: 77}},
-		{bulkhead.Verdict{Class: bulkhead.ClassSpam, Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77, Contested: true}}}, Answer{true, 77, true}},
+		{bulkhead.Verdict{Class: bulkhead.ClassSpam,
+			Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77}}}, Answer{Spam: true, Confidence: 77}},
+		{bulkhead.Verdict{Class: bulkhead.ClassSpam,
+			Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77, Contested: true}}},
+			Answer{true, 77, true}},
 	} {
 		got, err := dial(t, start(t, &Server{Clearinghouse: &verdicts{v: tt.v}})).Check(mustSigs(t, "razor/e8", e8Sum)...)
 		if err != nil || len(got) != 1 || got[0] != tt.want {
@@ -433,8 +473,7 @@ func TestClientAnswers(t *testing.T) {
 	}
 }
 
-// TestServeHelper: the helper answers within its limits, from all of the mail where it
-// can be read.
+// TestServeHelper: the helper answers within its limits, from the whole mail if it can be read.
 func TestServeHelper(t *testing.T) {
 	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
 	p, err := razor.Parts(t.Context(), mail)
@@ -476,10 +515,13 @@ func TestServeHelper(t *testing.T) {
 		{"of all of it", &Helper{Clearinghouse: listed(text), Read: reads(nil)}, "spam spam"},
 		{"a link, and all of it is read", &Helper{Clearinghouse: listed(p[0].E8[0]), Read: reads(nil)}, "spam spam"},
 		{"white", &Helper{Clearinghouse: cleared, Read: reads(nil)}, "ham ham"},
-		{"its text, and it is not read", &Helper{Clearinghouse: listed(p[0].E4), Read: reads(bulkhead.ErrMalformed)}, "spam spam"},
+		{"its text, and it is not read", &Helper{Clearinghouse: listed(p[0].E4), Read: reads(bulkhead.ErrMalformed)},
+			"spam spam"},
 		{"nobody knows", &Helper{Clearinghouse: listed(p[0].E4), Read: reads(prototest.ErrFault)}, " "},
-		{"one sure, one not listed", &Helper{Clearinghouse: &verdicts{v: spamAnd(bulkhead.Finding{Contested: true})}}, "spam spam"},
-		{"one sure, one contested", &Helper{Clearinghouse: &verdicts{v: spamAnd(bulkhead.Finding{Judged: bulkhead.JudgedSpam, Contested: true})}}, "ham ham"},
+		{"one sure, one not listed", &Helper{Clearinghouse: &verdicts{v: spamAnd(bulkhead.Finding{Contested: true})}},
+			"spam spam"},
+		{"one sure, one contested", &Helper{Clearinghouse: &verdicts{v: spamAnd(bulkhead.Finding{Judged: bulkhead.JudgedSpam,
+			Contested: true})}}, "ham ham"},
 		{"white, as far as it is known", &Helper{Clearinghouse: &verdicts{v: white}}, "ham ham"},
 		{"fault", &Helper{Clearinghouse: &prototest.House{Err: prototest.ErrFault}}, " "},
 		{"over the rate", &Helper{Clearinghouse: &prototest.House{}, Rate: few}, "ham "},

@@ -12,12 +12,12 @@ import (
 type registrar struct {
 	network  *door.Limiter  // a /24, or a /48
 	provider *door.Limiter  // a /32 of IPv6
-	exempt   *door.Limiter  // clients without other limits, all of a network together
-	inside   []netip.Prefix // the exempt
+	exempt   *door.Limiter  // clients without other limits, counted by network
+	inside   []netip.Prefix // exempt networks
 }
 
-// Clients without other limits, those of the node itself, may register more often, and
-// an IPv6 provider as often as a few networks.
+// Clients without other limits, such as clients on the node itself, may register more often, and an
+// IPv6 provider as often as a few networks.
 const (
 	exemptFactor   = 10
 	providerFactor = 4
@@ -46,7 +46,7 @@ func (r *registrar) allow(addr netip.Addr) bool {
 	return r.network.Allow(networkOf(addr, 0, 48), 1) && r.provider.Allow(networkOf(addr, 0, 32), 1)
 }
 
-// networkOf returns the first address of a network: it stands for the whole.
+// networkOf returns the first address of a network, which represents the network.
 func networkOf(addr netip.Addr, bits4, bits6 int) netip.Addr {
 	bits := bits6
 	if addr.Is4() {

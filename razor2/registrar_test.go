@@ -8,10 +8,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// TestRegistrar counts how many registrations get through from ever new addresses.
+// TestRegistrar counts the registrations that pass from ever new addresses.
 func TestRegistrar(t *testing.T) {
 	for _, tt := range []struct {
-		from string // format of the address, of the number of the attempt
+		from string // format of the address, for the number of the attempt
 		want int
 	}{
 		{"198.51.100.%d", 5},

@@ -31,7 +31,7 @@ func (c *session) report() {
 	}
 }
 
-// message takes the second step of a report, the mail: docs/specs/razor2.md#reported-mail. It
+// message takes the second step of a report, the mail: docs/specs/razor2.md#reported-mail. The mail
 // is read whole before it is answered, so that the connection stays in step.
 func (c *session) message(ctx context.Context, v Values) error {
 	keep := !c.limited && c.user != "" && v.Get("a") == "r"
@@ -68,8 +68,8 @@ func (c *session) reportMail(ctx context.Context, block []byte) string {
 		}
 		source = from
 		for _, s := range all {
-			// Razor's own were computed from the parts as the client prepared
-			// them, and its links have been counted.
+			// Razor's own signatures were computed from the parts as the client prepared them, and
+			// their links have been counted.
 			own := s.Scheme() == bulkhead.RazorE4 || s.Scheme() == bulkhead.RazorE8
 			if !own && !slices.Contains(sigs, s) {
 				sigs = append(sigs, s)

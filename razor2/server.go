@@ -71,7 +71,7 @@ type Server struct {
 	// Serial is the serial number of the server's parameters. Raise it whenever you
 	// change Confidence, so that clients fetch the parameters again.
 	Serial int
-	// MaxHosts is how many links of one part of a reported message are listed, from the
+	// MaxHosts is the number of links of one part of a reported message that are listed, from the
 	// first; 0 means DefaultMaxHosts, below 0 none.
 	MaxHosts int
 	// ExemptHosts are the domains whose links are never listed and never found, in lower
@@ -87,10 +87,10 @@ type Server struct {
 	Exempt []netip.Prefix
 	// MaxConns and MaxConnsPerClient cap connections; see door.StreamServer.
 	MaxConns, MaxConnsPerClient int
-	// Memory is what reported mails take, [door.Cost] times their size each; nil sets no
-	// bound. One for which there is none in a second is refused like one over the rate.
+	// Memory bounds the memory of reported mails, each [door.Cost] times its size; nil sets no
+	// bound. A mail that finds no memory within a second is refused like a mail over the rate.
 	Memory *door.Memory
-	// Failures slows down failed log-ins; nil: nothing does.
+	// Failures slows down failed log-ins; nil does not.
 	Failures *door.Failures
 	// RequestTime is how long a connection may be idle and a request may take;
 	// 0 means DefaultRequestTime.

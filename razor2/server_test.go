@@ -25,7 +25,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// book is accounts in a map.
+// book holds accounts in a map.
 type book struct {
 	mu      sync.Mutex
 	secrets map[string]string
@@ -142,14 +142,16 @@ func TestReportAndRevoke(t *testing.T) {
 	expect("reported", true)
 
 	reports := house.Reports()
-	if len(reports) != 1 || reports[0].Reporter.Account != "ana" || !reports[0].Reporter.Addr.IsLoopback() || reports[0].Vote != bulkhead.Spam {
+	if len(reports) != 1 || reports[0].Reporter.Account != "ana" || !reports[0].Reporter.Addr.IsLoopback() ||
+		reports[0].Vote != bulkhead.Spam {
 		t.Errorf("reports %+v, want one by ana", reports)
 	}
 	schemes := make(map[bulkhead.Scheme]bool)
 	for _, s := range reports[0].Signatures {
 		schemes[s.Scheme()] = true
 	}
-	for _, s := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest, bulkhead.Exact, bulkhead.DCCBody} {
+	for _, s := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest,
+		bulkhead.Exact, bulkhead.DCCBody} {
 		if !schemes[s] {
 			t.Errorf("the report has no %s, only %v", s, slices.Collect(maps.Keys(schemes)))
 		}
@@ -187,12 +189,14 @@ func TestTranscripts(t *testing.T) {
 		name, text, _ := strings.Cut(strings.TrimSpace(text), "\n")
 		t.Run(strings.TrimPrefix(name, "# "), func(t *testing.T) {
 			house := &prototest.House{}
-			if _, err := house.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam, Signatures: mustSigs(t, "razor/e4", "7p6JNvfDEfoYAybuYapBiCjFEC0A")}); err != nil {
+			if _, err := house.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam,
+				Signatures: mustSigs(t, "razor/e4", "7p6JNvfDEfoYAybuYapBiCjFEC0A")}); err != nil {
 				t.Fatal(err)
 			}
 			// "ana" with the challenge of the connection cannot be golden, so the
 			// dialogs that need a login begin after it.
-			address := start(t, &Server{Clearinghouse: house, Names: []string{"razor-a.example.org:2703", "razor-b.example.org:2703"}})
+			address := start(t, &Server{Clearinghouse: house,
+				Names: []string{"razor-a.example.org:2703", "razor-b.example.org:2703"}})
 			conn, err := net.Dial("tcp", address)
 			if err != nil {
 				t.Fatal(err)
@@ -268,7 +272,8 @@ func TestRegister(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if tt.user != "" && user != tt.user || tt.pass != "" && pass != tt.pass || len(user) < 4 && tt.user == "" || len(pass) < 6 {
+		if tt.user != "" && user != tt.user || tt.pass != "" && pass != tt.pass || len(user) < 4 &&
+			tt.user == "" || len(pass) < 6 {
 			t.Errorf("register %q, %q gives %q, %q", tt.user, tt.pass, user, pass)
 		}
 		if err := c.Login(user, pass); err != nil {
@@ -322,7 +327,7 @@ func TestLogin(t *testing.T) {
 	if err := c.Report(header, [][]byte{part}); !errors.Is(err, ServerError(202)) {
 		t.Errorf("report after a second login failed: %v, want err=202", err)
 	}
-	// A challenge is good once.
+	// A challenge is valid once.
 	rows, err := c.Do(Values{{"a", "ai"}, {"user", "ana"}})
 	if err != nil {
 		t.Fatal(err)
@@ -389,13 +394,14 @@ func TestOneWrite(t *testing.T) {
 	}
 	buf := make([]byte, maxReply)
 	n, err := conn.Read(buf)
-	if err != nil || !bytes.HasSuffix(buf[:n], []byte("\r\n.\r\n")) || bytes.Count(buf[:n], []byte("p=1&cf=100&ct=1\r\n")) != batchRows {
+	if err != nil || !bytes.HasSuffix(buf[:n], []byte("\r\n.\r\n")) ||
+		bytes.Count(buf[:n], []byte("p=1&cf=100&ct=1\r\n")) != batchRows {
 		t.Errorf("one read of the answer gives %d bytes %q, %v", n, buf[:n], err)
 	}
 }
 
-// TestBatchTooLong: a batch of one row more than the client was told is refused
-// whole, and the connection ends.
+// TestBatchTooLong: a batch of one row more than the announced limit is refused whole, and the
+// connection ends.
 func TestBatchTooLong(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}}
 	e4 := mustParse(t, part).E4
@@ -472,13 +478,14 @@ func TestNeverListed(t *testing.T) {
 			t.Errorf("%s: %v, reports %+v; want %d signatures", tt.name, err, reports, tt.listed)
 		}
 	}
-	// Listed by another way, it is still not answered.
+	// Even if it is listed in another way, it is not answered as listed.
 	empty, err := razor.Parse(bulkhead.RazorE4, emptySum)
 	if err != nil {
 		t.Fatal(err)
 	}
 	popular := mustParse(t, []byte(tests[3].part)).E8[0]
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{empty, popular}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{empty, popular},
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	answers, err := c.Check(empty, popular)
@@ -487,9 +494,9 @@ func TestNeverListed(t *testing.T) {
 	}
 }
 
-// TestReadAddsNoRazor: of a reported mail that is read whole, signatures of Razor
-// itself are those of the parts as the client sent them. What the server left out of
-// those, links to exempt hosts, does not come back by another way.
+// TestReadAddsNoRazor: the Razor signatures of a reported mail that is read whole come from the
+// parts as the client sent them. Signatures that the server omits from these, such as links to
+// exempt hosts, do not come back in another way.
 func TestReadAddsNoRazor(t *testing.T) {
 	house := &prototest.House{}
 	agent := "X-Razor2-Agent: Razor-Agents v2.84\n\n"
@@ -497,9 +504,10 @@ func TestReadAddsNoRazor(t *testing.T) {
 	of := mustParse(t, mail)
 	exact := bulkhead.MustSignature(bulkhead.Exact, []byte("the whole mail"))
 	other := mustParse(t, part).E4
-	s := &Server{Clearinghouse: house, ExemptHosts: []string{"popular.example"}, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-		return append([]bulkhead.Signature{exact, of.E4, other, exact}, of.E8...), bulkhead.Source{}, nil
-	}}
+	s := &Server{Clearinghouse: house, ExemptHosts: []string{"popular.example"},
+		Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+			return append([]bulkhead.Signature{exact, of.E4, other, exact}, of.E8...), bulkhead.Source{}, nil
+		}}
 	if err := login(t, start(t, s)).Report(header, [][]byte{mail}); err != nil {
 		t.Fatal(err)
 	}
@@ -533,8 +541,7 @@ func TestMultipartReport(t *testing.T) {
 	}
 }
 
-// TestLongLastLine: a mail whose last line fills the reader's buffer to its CR ends
-// where it ends.
+// TestLongLastLine: a mail ends correctly if its last line fills the reader's buffer up to the CR.
 func TestLongLastLine(t *testing.T) {
 	c := login(t, start(t, &Server{Clearinghouse: &prototest.House{}}))
 	c.Timeout = 5 * time.Second
@@ -568,12 +575,13 @@ func TestHouseErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if check[0].String() != tt.check || report[0].String() != tt.report || revoke[0].String() != tt.revoke {
-			t.Errorf("%v: check %s, report %s, revoke %s; want %s, %s, %s", tt.err, check[0], report[0], revoke[0], tt.check, tt.report, tt.revoke)
+			t.Errorf("%v: check %s, report %s, revoke %s; want %s, %s, %s", tt.err, check[0], report[0],
+				revoke[0], tt.check, tt.report, tt.revoke)
 		}
 	}
 }
 
-// TestUnlisted: a report of which nothing may be listed is refused, and only such a one.
+// TestUnlisted: a report is refused if and only if nothing in it may be listed.
 func TestUnlisted(t *testing.T) {
 	e4 := mustParse(t, part).E4
 	other := append(bytes.Clone(part), "and some more text that is in no other part of a mail\n"...)
@@ -615,13 +623,16 @@ func TestDiscoveryNames(t *testing.T) {
 			t.Errorf("%s: %v, %v; want this address in two spellings", list, rows, err)
 		}
 	}
-	elsewhere := prototest.ServeStream(t, "127.9.3.7:0", &Server{Clearinghouse: &prototest.House{}, Accounts: &book{}}).String()
+	elsewhere := prototest.ServeStream(t, "127.9.3.7:0",
+		&Server{Clearinghouse: &prototest.House{}, Accounts: &book{}}).String()
 	_, port, _ = net.SplitHostPort(elsewhere)
-	if rows, err := dial(t, elsewhere).exchange([]byte("a=g&pm=csl\r\n"), 2); err != nil || rows[0].Get("csl") != elsewhere || rows[1].Get("csl") != "127.9.775:"+port {
+	if rows, err := dial(t, elsewhere).exchange([]byte("a=g&pm=csl\r\n"), 2); err != nil ||
+		rows[0].Get("csl") != elsewhere || rows[1].Get("csl") != "127.9.775:"+port {
 		t.Errorf("csl at %s: %v, %v", elsewhere, rows, err)
 	}
 	state, err := c.State()
-	if err != nil || state.Get("bql") != "50" || state.Get("ac") != "20" || state.Get("se") != "88" || state.Get("srl") != "1" {
+	if err != nil || state.Get("bql") != "50" || state.Get("ac") != "20" || state.Get("se") != "88" ||
+		state.Get("srl") != "1" {
 		t.Errorf("state %v, %v", state, err)
 	}
 }
@@ -666,16 +677,18 @@ func TestHelperEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	h := &Helper{Clearinghouse: &prototest.House{}}
-	if _, err := h.spam(ctx, append(bytes.Clone(header), part...), bulkhead.Reporter{}); !errors.Is(err, context.Canceled) {
+	if _, err := h.spam(ctx, append(bytes.Clone(header), part...), bulkhead.Reporter{}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("a mail judged after the end of its context: %v", err)
 	}
 }
 
-// TestReportTimeout: a report whose mail is not read in time is not taken, and the
-// client told to try later.
+// TestReportTimeout: a report whose mail is not read in time is not counted, and the client is
+// asked to try later.
 func TestReportTimeout(t *testing.T) {
 	house := &prototest.House{}
-	s := &Server{Clearinghouse: house, Read: func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	s := &Server{Clearinghouse: house, Read: func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source,
+		error) {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("a mail is read without a deadline")
 		}
@@ -736,8 +749,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestRevokeBatch: each row of a batch has its answer, and what is malformed in it
-// revokes nothing and keeps nothing else from being revoked.
+// TestRevokeBatch: each row of a batch has its answer. A malformed row revokes nothing and does not
+// affect the other rows.
 func TestRevokeBatch(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house, Read: read}
@@ -746,7 +759,8 @@ func TestRevokeBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := mustParse(t, part)
-	batch := []Values{row("revoke", &p.E4), {{"a", "revoke"}, {"e", "4"}}, row("revoke", &p.E8[0]), {{"a", "revoke"}, {"e", "4"}, {"s", "not a sum!"}}}
+	batch := []Values{row("revoke", &p.E4), {{"a", "revoke"}, {"e", "4"}}, row("revoke", &p.E8[0]),
+		{{"a", "revoke"}, {"e", "4"}, {"s", "not a sum!"}}}
 	answers := func(c *Client) (got []string) {
 		rows, err := c.Do(batch...)
 		if err != nil {
@@ -757,10 +771,12 @@ func TestRevokeBatch(t *testing.T) {
 		}
 		return got
 	}
-	if got, want := answers(dial(t, address)), []string{"err=202", "err=200", "err=202", "err=200"}; !slices.Equal(got, want) {
+	if got, want := answers(dial(t, address)), []string{"err=202", "err=200", "err=202", "err=200"}; !slices.Equal(got,
+		want) {
 		t.Errorf("without a login: %q, want %q", got, want)
 	}
-	if got, want := answers(login(t, address)), []string{"res=1", "err=200", "res=1", "err=200"}; !slices.Equal(got, want) {
+	if got, want := answers(login(t, address)), []string{"res=1", "err=200", "res=1", "err=200"}; !slices.Equal(got,
+		want) {
 		t.Errorf("answers %q, want %q", got, want)
 	}
 	if n, bad := s.Stats.Revokes.Load(), s.Stats.Malformed.Load(); n != 2 || bad != 4 {
@@ -792,12 +808,13 @@ func (b *batches) CheckBatch(ctx context.Context, queries []bulkhead.Query, verd
 	return nil
 }
 
-// TestCheckBatch: a clearinghouse that answers many questions at once is asked
-// so, and what an earlier, larger batch left is not asked again.
+// TestCheckBatch: a clearinghouse that answers many queries at once is asked in one call, and
+// queries left from an earlier, larger batch are not repeated.
 func TestCheckBatch(t *testing.T) {
 	house := &batches{House: &prototest.House{}}
 	p := mustParse(t, part)
-	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{p.E4}, Vote: bulkhead.Spam}); err != nil {
+	if _, err := house.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{p.E4},
+		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
 	c := dial(t, start(t, &Server{Clearinghouse: house}))

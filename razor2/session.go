@@ -20,9 +20,9 @@ type session struct {
 	conn      *door.Conn
 	in        *bufio.Reader
 	out       reply
-	user      string // logged in as, "" for nobody
-	candidate string // who the challenge was given to
-	secret    []byte // of the candidate; nil for one who may not log in
+	user      string // name of the logged-in user, "" before the login
+	candidate string // user to whom the challenge was given
+	secret    []byte // of the candidate; nil if the candidate may not log in
 	challenge string // "" for none
 
 	rows     []Values // of the batch being served
@@ -153,7 +153,7 @@ func (c *session) serve(ctx context.Context) error {
 	case "q":
 		return errQuit
 	case "":
-		// The client names itself, and expects no answer.
+		// The client identifies itself and expects no answer.
 		if !first.Has("cn") {
 			c.each("err=200")
 		}
@@ -299,12 +299,12 @@ func (c *session) reporter() bulkhead.Reporter {
 	return bulkhead.Reporter{Account: c.user, Addr: c.conn.Client()}
 }
 
-// readMessage reads the block of a message up to CR LF "." CR LF. Without keep it
-// discards it, and if there is no memory for it, too: then crowded is set.
+// readMessage reads the block of a message up to CR LF "." CR LF. Without keep it discards the
+// block. It also discards it if there is no memory, and then returns true for crowded.
 func (c *session) readMessage(ctx context.Context, keep bool, hold *door.Hold) (block []byte, crowded bool, err error) {
 	size := 0
-	fresh := true // at the start of a line that CR LF went before
-	cr := false   // a CR ended the piece before, which filled the buffer
+	fresh := true // at the start of a line that follows CR LF
+	cr := false   // a CR ended the previous piece, which filled the buffer
 	for {
 		piece, err := c.in.ReadSlice('\n')
 		full := errors.Is(err, bufio.ErrBufferFull)

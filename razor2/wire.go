@@ -11,7 +11,7 @@ type Values []Pair
 // A Pair is one key and its value, unescaped.
 type Pair struct{ Key, Value string }
 
-// maxPairs is how many pairs of a line are read; clients send six at most.
+// maxPairs is the number of pairs of a line that are read. Clients send six at most.
 const maxPairs = 32
 
 // ParseValues reads a line without its end. No line is malformed: a piece without "="
@@ -41,7 +41,7 @@ func (v Values) Get(key string) string {
 	return ""
 }
 
-// Has reports whether key is there.
+// Has reports whether v contains key.
 func (v Values) Has(key string) bool {
 	for _, p := range v {
 		if p.Key == key {
@@ -121,8 +121,8 @@ func unhex(c byte) (byte, bool) {
 	return 0, false
 }
 
-// A reply is the answer to one request: rows sent in one write. The client takes the
-// first 1,024 bytes that it reads for the whole.
+// A reply is the answer to one request: rows sent in one write. The client takes the first 1,024
+// bytes that it reads for the whole reply.
 type reply struct {
 	rows int
 	buf  []byte // "-" and the rows; "-" is left out for a single one

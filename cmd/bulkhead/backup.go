@@ -19,7 +19,8 @@ import (
 func aside() string {
 	files := node.SecretFiles()
 	last := len(files) - 1
-	return "A backup does not contain the keys in the data folder: " + strings.Join(files[:last], ", ") + " and " + files[last] +
+	return "A backup does not contain the keys in the data folder: " + strings.Join(files[:last], ", ") + " and " +
+		files[last] +
 		".\nThey rarely change, but a backup is useless without them. Keep a separate copy."
 }
 

@@ -111,7 +111,8 @@ func (u *adminFlags) checked(w io.Writer, c *client.ConfigCheck, well string) er
 		}
 		return strings.Join(all, ", ")
 	}
-	_, err := fmt.Fprintf(w, "%s\nkeys that differ and need no restart: %s\nkeys that wait for a restart: %s\n", well, keys(c.Changed), keys(c.Restart))
+	_, err := fmt.Fprintf(w, "%s\nkeys that differ and need no restart: %s\nkeys that wait for a restart: %s\n", well,
+		keys(c.Changed), keys(c.Restart))
 	return err
 }
 

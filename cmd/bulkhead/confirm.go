@@ -41,7 +41,8 @@ func (c *confirmation) agree(cmd *cobra.Command, in *bufio.Reader, question stri
 		return nil
 	}
 	if !cli.IsTerminal(cmd.InOrStdin()) {
-		return cli.Usagef("nothing was changed: standard input is not a terminal to ask on; use --yes to go on without asking")
+		return cli.Usagef(
+			"nothing was changed: standard input is not a terminal to ask on; use --yes to go on without asking")
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := in.ReadString('\n')

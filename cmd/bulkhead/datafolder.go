@@ -31,7 +31,8 @@ func dataFlag(f *pflag.FlagSet, data *string) {
 
 // ownDataFlag adds the flag of commands that work on the data folder of a node that exists.
 func ownDataFlag(f *pflag.FlagSet, data *string) {
-	f.StringVar(data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data,\nelse the installed node's)")
+	f.StringVar(data, "data", "",
+		"data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data,\nelse the installed node's)")
 }
 
 // dataFolder returns where a node keeps its state, or will: the flag, else the

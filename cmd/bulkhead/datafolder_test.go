@@ -20,7 +20,8 @@ func TestDataFolder(t *testing.T) {
 	} {
 		t.Setenv("STATE_DIRECTORY", tt.systemd)
 		if got := dataFolder(tt.flag, tt.configured); got != tt.want {
-			t.Errorf("dataFolder(%q, %q) with STATE_DIRECTORY=%q = %q, want %q", tt.flag, tt.configured, tt.systemd, got, tt.want)
+			t.Errorf("dataFolder(%q, %q) with STATE_DIRECTORY=%q = %q, want %q", tt.flag, tt.configured, tt.systemd,
+				got, tt.want)
 		}
 	}
 }
@@ -50,12 +51,15 @@ func TestFindNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]machineNode{
-		"[listen]\nhttp = \"127.0.0.1:9\"\n":                                        {data: installedData, server: "http://127.0.0.1:9", installed: true},
-		"[listen]\nhttp = \":9\"\n[node]\ndata = \"" + other + "\"\n":               {data: other, server: "http://127.0.0.1:9", installed: true},
-		"[listen]\nhttp = \"192.0.2.1:9\"\n[http]\ntls_cert=\"a\"\ntls_key=\"b\"\n": {data: installedData, server: "https://192.0.2.1:9", installed: true},
-		"[node]\nname = \"mx\"\n":                                                   {data: installedData, installed: true},
-		"this is no configuration":                                                  {data: installedData, installed: true},
-		"[node]\ndata = \"/nowhere/at/all\"\n":                                      {data: "bulkhead-data"},
+		"[listen]\nhttp = \"127.0.0.1:9\"\n": {data: installedData,
+			server: "http://127.0.0.1:9", installed: true},
+		"[listen]\nhttp = \":9\"\n[node]\ndata = \"" + other + "\"\n": {data: other,
+			server: "http://127.0.0.1:9", installed: true},
+		"[listen]\nhttp = \"192.0.2.1:9\"\n[http]\ntls_cert=\"a\"\ntls_key=\"b\"\n": {data: installedData,
+			server: "https://192.0.2.1:9", installed: true},
+		"[node]\nname = \"mx\"\n":              {data: installedData, installed: true},
+		"this is no configuration":             {data: installedData, installed: true},
+		"[node]\ndata = \"/nowhere/at/all\"\n": {data: "bulkhead-data"},
 	} {
 		if err := os.WriteFile(installedConfig, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -78,7 +82,8 @@ func TestFindNode(t *testing.T) {
 	n := machineNode{server: "http://192.0.2.1:8420", installed: true}
 	for url, want := range map[string]bool{
 		"http://127.0.0.1:1": true, "http://[::1]:8420": true, "http://localhost:8420": true, "http://192.0.2.1:8420": true,
-		"http://192.0.2.1:8421": false, "http://192.0.2.2:8420": false, "https://mx.example.com": false, "http://127.0.0.1.example.com": false, "%": false,
+		"http://192.0.2.1:8421": false, "http://192.0.2.2:8420": false, "https://mx.example.com": false,
+		"http://127.0.0.1.example.com": false, "%": false,
 	} {
 		if got := n.isAt(url); got != want {
 			t.Errorf("isAt(%q) = %v, want %v", url, got, want)
@@ -128,7 +133,8 @@ func TestOwnFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"rotate", "show"} { // which makes the node's key if it is missing
-		if code := run([]string{"network", what, "--data", made}, strings.NewReader(""), &none, &none); code != int(cli.NoPerm) {
+		if code := run([]string{"network", what, "--data", made}, strings.NewReader(""), &none,
+			&none); code != int(cli.NoPerm) {
 			t.Errorf("network %s exits with %d, want %d", what, code, cli.NoPerm)
 		}
 	}

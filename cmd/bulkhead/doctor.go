@@ -52,7 +52,8 @@ func newDoctorCommand() *cobra.Command {
 			files := data != "" || configPath != "" || repair || backup != ""
 			switch {
 			case files && (cmd.Flags().Changed("server") || message || stored):
-				return cli.Usagef("--data, --config, --repair and --backup are for files; --server, --stored and --message for a running node")
+				return cli.Usagef(
+					"--data, --config, --repair and --backup are for files; --server, --stored and --message for a running node")
 			case message:
 				_, err := io.WriteString(cmd.OutOrStdout(), strings.ReplaceAll(trial.Message, "\r\n", "\n"))
 				return err
@@ -86,9 +87,11 @@ func newDoctorCommand() *cobra.Command {
 	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` to verify")
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node whose files are verified")
 	cmd.Flags().StringVar(&r.server, "server", defaultServer, "`URL` of the node whose doors are asked")
-	cmd.Flags().StringVar(&r.tokenFile, "token-file", "", "`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
+	cmd.Flags().StringVar(&r.tokenFile, "token-file", "",
+		"`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 5*time.Second, "longest time that a door may take to answer")
-	cmd.Flags().StringVar(&root, "root", "/", "`FOLDER` that stands for / where mail programs are looked at; not with --server, unless it is given")
+	cmd.Flags().StringVar(&root, "root", "/",
+		"`FOLDER` that stands for / where mail programs are looked at; not with --server, unless it is given")
 	cmd.Flags().BoolVar(&stored, "stored", false, "have the running node verify its files")
 	cmd.Flags().BoolVar(&message, "message", false, "print the test message")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -253,7 +256,8 @@ func writeExamination(w io.Writer, x *client.Examination) error {
 		}
 		p.printf("healed: %s with %s\n", units.Plural(int(h.Pages), "page"), from)
 	}
-	p.printf("%s: %s with %s read, %d journal entries since the last snapshot: ", x.Folder, units.Plural(x.Files, "file"), units.ByteSize(uint64(x.Bytes)), x.Entries)
+	p.printf("%s: %s with %s read, %d journal entries since the last snapshot: ", x.Folder, units.Plural(x.Files, "file"),
+		units.ByteSize(uint64(x.Bytes)), x.Entries)
 	if x.Sound() {
 		p.printf("all is well\n")
 	} else {

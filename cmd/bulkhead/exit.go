@@ -27,13 +27,15 @@ func codeOf(err error) int {
 	case known && code != cli.NoInput:
 	case errors.As(err, &cfg):
 		code = cli.Config
-	case errors.As(err, &damage), errors.Is(err, store.ErrFormat), errors.Is(err, bulkhead.ErrMalformed), errors.Is(err, bulkhead.ErrGeometry):
+	case errors.As(err, &damage), errors.Is(err, store.ErrFormat), errors.Is(err, bulkhead.ErrMalformed),
+		errors.Is(err, bulkhead.ErrGeometry):
 		code = cli.Data
 	case errors.As(err, &refusal) && refusal.Status == http.StatusRequestEntityTooLarge:
 		code = cli.Data // over a limit that no later try is below
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, bulkhead.ErrOverLimit):
 		code = cli.Temporary
-	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden), errors.Is(err, store.ErrPermission):
+	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden),
+		errors.Is(err, store.ErrPermission):
 		code = cli.NoPerm
 	case errors.As(err, &dial), errors.As(err, &asked):
 		code = cli.Unavailable

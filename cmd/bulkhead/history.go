@@ -26,7 +26,8 @@ type pages struct {
 }
 
 func (p *pages) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.since, "since", "", "from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
+	f.StringVar(&p.since, "since", "",
+		"from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
 	f.StringVar(&p.until, "until", "", "before this `TIME`")
 	f.IntVarP(&p.limit, "limit", "n", 50, "most entries")
 }
@@ -198,7 +199,8 @@ func (u *adminFlags) printAudit(w io.Writer, entries []client.AuditEntry) error 
 		if result == "" {
 			result = "done"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), dash(e.Account), dash(e.From), e.Door, e.Action, dash(strings.Join(about, " ")), result)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), dash(e.Account), dash(e.From), e.Door,
+			e.Action, dash(strings.Join(about, " ")), result)
 	}
 	return t.Flush()
 }

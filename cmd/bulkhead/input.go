@@ -92,7 +92,8 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 	for _, arg := range args {
 		found := false
 		if names := mailbox.Folders(arg); len(names) > 0 && !in.folders {
-			fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead: %s: not read: %s inside (%s); --folders reads them\n", arg, units.Plural(len(names), "folder"), strings.Join(names, ", "))
+			fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead: %s: not read: %s inside (%s); --folders reads them\n", arg,
+				units.Plural(len(names), "folder"), strings.Join(names, ", "))
 		}
 		for m, err := range mailbox.Read(ctx, arg, mailbox.Options{Stdin: cmd.InOrStdin(), Folders: in.folders}) {
 			found = true

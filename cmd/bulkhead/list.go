@@ -87,12 +87,15 @@ func newListBuild() *cobra.Command {
 	f.StringVar(&o.Name, "name", "", "name inside the file (default: the name of the file)")
 	f.StringVar(&tone, "tone", "black", "black, white or grey")
 	f.StringVar(&o.Reason, "reason", "", "text for those who are refused")
-	f.Float64Var(&o.Error, "error", lists.DefaultError, "accepted probability that an entry is found which was never added")
+	f.Float64Var(&o.Error, "error", lists.DefaultError,
+		"accepted probability that an entry is found which was never added")
 	f.Uint64Var(&o.Capacity, "capacity", 0, "make room for this many entries (default: those in the text)")
 	f.BoolVar(&o.Exact, "exact", false, "a domain stands only for itself, not for its subdomains")
 	f.StringVar(&o.Hash, "hash", "", "make a list of hashes: md5, sha1 or sha256")
-	f.StringVar(&eigen, "eigenvalue", "hash", "what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
-	f.StringVar(&structure, "structure", "two-part", "two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which never changes")
+	f.StringVar(&eigen, "eigenvalue", "hash",
+		"what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
+	f.StringVar(&structure, "structure", "two-part",
+		"two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which never changes")
 	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
 	jsonFlag(f, &asJSON)
@@ -173,7 +176,8 @@ func newListCheck() *cobra.Command {
 func printMatch(w io.Writer, asJSON bool, text string, m lists.Match, ok bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(map[string]any{
-			"entry": text, "found": ok, "list": m.List, "tone": m.Tone, "element": m.Element, "reason": m.Reason, "error": m.Error,
+			"entry": text, "found": ok, "list": m.List, "tone": m.Tone, "element": m.Element, "reason": m.Reason,
+			"error": m.Error,
 		})
 	}
 	if !ok {
@@ -201,7 +205,8 @@ func newListInfo() *cobra.Command {
 			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
-					"meta": l.Meta(), "structure": l.Structure(), "count": l.Count(), "bytes": l.Bytes(), "error": l.ErrorRate(), "allowed": l.Allowed(),
+					"meta": l.Meta(), "structure": l.Structure(), "count": l.Count(), "bytes": l.Bytes(), "error": l.ErrorRate(),
+					"allowed": l.Allowed(),
 				})
 			}
 			return printInfo(cmd.OutOrStdout(), l)
@@ -323,9 +328,11 @@ func newListMerge() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), []built{{List: args[0], Read: l.Count(), Bytes: l.Bytes(), Error: l.ErrorRate()}})
+				return printJSON(cmd.OutOrStdout(),
+					[]built{{List: args[0], Read: l.Count(), Bytes: l.Bytes(), Error: l.ErrorRate()}})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: about %d entries of %d lists, expected error %.3g\n", args[0], l.Count(), len(args)-1, l.ErrorRate())
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: about %d entries of %d lists, expected error %.3g\n", args[0],
+				l.Count(), len(args)-1, l.ErrorRate())
 			return err
 		},
 	}

@@ -91,7 +91,8 @@ func newNetworkNew(data *string) *cobra.Command {
 			return infoOf(&id).print(cmd.OutOrStdout(), asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of a network that exists, as \"network show --secret\" prints it")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "",
+		"`FILE` with the secret of a network that exists, as \"network show --secret\" prints it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -120,7 +121,8 @@ func newNetworkShow(data *string) *cobra.Command {
 			return info.print(cmd.OutOrStdout(), asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&withSecret, "secret", false, "print only the secret, for another node of the network (also with --json)")
+	cmd.Flags().BoolVar(&withSecret, "secret", false,
+		"print only the secret, for another node of the network (also with --json)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -139,7 +141,8 @@ func newNetworkRotate(data *string) *cobra.Command {
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), []rotation{{old, to}})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old, to)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old, to)
 			return err
 		},
 	}
@@ -170,7 +173,8 @@ func newNetworkNATS(data *string) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&fingerprint, "network", "", "`FINGERPRINT` of another network than the present one, to which \"bulkhead rekey\" will lead")
+	cmd.Flags().StringVar(&fingerprint, "network", "",
+		"`FINGERPRINT` of another network than the present one, to which \"bulkhead rekey\" will lead")
 	cmd.Flags().StringVar(&domain, "domain", "", "JetStream `DOMAIN` that keeps what is published: mesh.domain")
 	return cmd
 }

@@ -81,7 +81,8 @@ func (m *machine) here(name string) string {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return strings.NewReplacer("/run/systemd/system", m.systemd, "/usr/bin/", m.dir+"/", "/etc/", filepath.Join(m.dir, "etc")+"/").Replace(string(text))
+	return strings.NewReplacer("/run/systemd/system", m.systemd, "/usr/bin/", m.dir+"/", "/etc/",
+		filepath.Join(m.dir, "etc")+"/").Replace(string(text))
 }
 
 // run runs a script as its package manager does, and returns what the tools were
@@ -159,7 +160,8 @@ func TestScriptsOfDeb(t *testing.T) {
 	if err := os.Remove(m.systemd); err != nil {
 		t.Fatal(err)
 	}
-	if asked := m.run("deb/postinst", "configure", ""); strings.Contains(asked, "systemctl") || strings.Contains(asked, "invoke") {
+	if asked := m.run("deb/postinst", "configure", ""); strings.Contains(asked, "systemctl") ||
+		strings.Contains(asked, "invoke") {
 		t.Errorf("without systemd: %s", asked)
 	}
 	m.want("installed without systemd", true, false)
@@ -233,10 +235,12 @@ func TestScriptsOfRPM(t *testing.T) {
 // TestConfigurationOfThePackage checks that only the service can read the file, which may
 // contain passwords, and that a mode set by the administrator stays.
 func TestConfigurationOfThePackage(t *testing.T) {
-	for script, first := range map[string][]string{"deb/postinst": {"configure", ""}, "rpm/post": {"1"}, "apk/post-install": {"0.1.0"}} {
+	for script, first := range map[string][]string{"deb/postinst": {"configure", ""}, "rpm/post": {"1"},
+		"apk/post-install": {"0.1.0"}} {
 		m := newMachine(t)
 		path := filepath.Join(m.dir, "etc", "bulkhead", "bulkhead.toml")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644), os.Chmod(path, 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644),
+			os.Chmod(path, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		mode := func() os.FileMode {
@@ -248,7 +252,8 @@ func TestConfigurationOfThePackage(t *testing.T) {
 			return info.Mode().Perm()
 		}
 		if asked := m.run(script, first...); mode() != 0o640 || !strings.Contains(asked, "chgrp bulkhead "+path) {
-			t.Errorf("%s: mode %v after the installation, asked for %q; want 0640 and the group of the service", script, mode(), asked)
+			t.Errorf("%s: mode %v after the installation, asked for %q; want 0640 and the group of the service", script,
+				mode(), asked)
 		}
 		upgrade, ok := map[string][]string{"deb/postinst": {"configure", "0.1.0"}, "rpm/post": {"2"}}[script]
 		if !ok { // apk runs no script
@@ -301,10 +306,12 @@ func TestOpenRC(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := call(`echo "$command ${command_args% --data *}"`); err != nil || !strings.Contains(unit, "\nExecStart="+out) {
+	if out, err := call(`echo "$command ${command_args% --data *}"`); err != nil ||
+		!strings.Contains(unit, "\nExecStart="+out) {
 		t.Errorf("OpenRC starts %q, %v; systemd not", out, err)
 	}
-	if out, err := call(`set -- $supervise_daemon_args; echo "UMask=$2"; echo "LimitNOFILE=${rc_ulimit#-n }"; echo "User=${command_user%:*}"`); err != nil {
+	if out, err := call(
+		`set -- $supervise_daemon_args; echo "UMask=$2"; echo "LimitNOFILE=${rc_ulimit#-n }"; echo "User=${command_user%:*}"`); err != nil {
 		t.Error(err)
 	} else {
 		for line := range strings.Lines(out) {
@@ -317,11 +324,13 @@ func TestOpenRC(t *testing.T) {
 		t.Errorf("reload: %q, %v", out, err)
 	}
 	for code, ok := range map[string]bool{"0": true, "78": false} {
-		if err := os.WriteFile(filepath.Join(m.dir, "bulkhead"), []byte("#!/bin/sh\necho bulkhead $*\nexit "+code+"\n"), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(m.dir, "bulkhead"), []byte("#!/bin/sh\necho bulkhead $*\nexit "+code+"\n"),
+			0o700); err != nil {
 			t.Fatal(err)
 		}
 		out, err := call("start_pre", "RC_CMD=start")
-		if (err == nil) != ok || strings.Contains(out, "0700 /var/lib/bulkhead") != ok || !strings.Contains(out, "bulkhead config check "+m.dir) {
+		if (err == nil) != ok || strings.Contains(out, "0700 /var/lib/bulkhead") != ok ||
+			!strings.Contains(out, "bulkhead config check "+m.dir) {
 			t.Errorf("start where the check ends with %s: %q, %v", code, out, err)
 		}
 		if out, err := call("stop_pre", "RC_CMD=restart"); (err == nil) != ok {

@@ -97,12 +97,14 @@ type adminFlags struct {
 
 func (u *adminFlags) flags(f *pflag.FlagSet) {
 	u.remote.flags(f)
-	f.StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token\n(default: $STATE_DIRECTORY, else ./bulkhead-data, else the installed node's)")
+	f.StringVar(&u.data, "data", "",
+		"data `FOLDER` of the node, for the administrator's token\n(default: $STATE_DIRECTORY, else ./bulkhead-data, else the installed node's)")
 }
 
 // ask returns a command that runs with a client. Its token is that of the flags, or else the
 // administrator's of a node on this machine.
-func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client,
+	args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return u.admin(cmd, u.data, func(c *client.Client) error { return run(cmd, c, args) })
 	}

@@ -66,9 +66,12 @@ func TestScripts(t *testing.T) {
 			env.Setenv("URL", "http://"+address)
 			env.Setenv("NO_COLOR", "1")
 			env.Setenv(testRoot, filepath.Join(env.WorkDir, "root"))
-			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"), writeCertificate(env.WorkDir, "two"))
+			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"),
+				writeCertificate(env.WorkDir, "two"))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "logged": logged, "field": field, "found": found, "certificate": wantCertificate, "eventually": eventually, "dcc": askDCC, "refused": refusedDCC},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get,
+			"expand": expand, "signal": sendSignal, "reloaded": reloaded, "logged": logged, "field": field, "found": found,
+			"certificate": wantCertificate, "eventually": eventually, "dcc": askDCC, "refused": refusedDCC},
 	})
 }
 
@@ -179,7 +182,8 @@ func found(ts *testscript.TestScript, _ bool, args []string) {
 
 // expand FILE replaces $ADDR, $WORK and $SECRET in a file.
 func expand(ts *testscript.TestScript, _ bool, args []string) {
-	text := strings.NewReplacer("$ADDR", ts.Getenv("ADDR"), "$WORK", ts.Getenv("WORK"), "$SECRET", ts.Getenv("SECRET")).Replace(ts.ReadFile(args[0]))
+	text := strings.NewReplacer("$ADDR", ts.Getenv("ADDR"), "$WORK", ts.Getenv("WORK"), "$SECRET",
+		ts.Getenv("SECRET")).Replace(ts.ReadFile(args[0]))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
@@ -211,7 +215,8 @@ func logged(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[0])
 	ts.Check(err)
-	for end := time.Now().Add(60 * time.Second); !pattern.MatchString(ts.ReadFile("log")); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !pattern.MatchString(ts.ReadFile("log")); time.Sleep(
+		20 * time.Millisecond) {
 		if time.Now().After(end) {
 			ts.Fatalf("the log has no line that matches %q:\n%s", args[0], ts.ReadFile("log"))
 		}
@@ -285,8 +290,10 @@ func writeCertificate(dir, name string) error {
 	cert, err1 := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	private, err2 := x509.MarshalPKCS8PrivateKey(key)
 	return errors.Join(err1, err2,
-		os.WriteFile(filepath.Join(dir, name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
-		os.WriteFile(filepath.Join(dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+		os.WriteFile(filepath.Join(dir, name+".pem"),
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
+		os.WriteFile(filepath.Join(dir, name+".key"),
+			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 }
 
 // wantCertificate is "certificate NAME": it waits until the node shows the certificate of

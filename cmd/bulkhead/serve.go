@@ -43,8 +43,10 @@ func newServeCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE`; see \"bulkhead config reference\"")
-	cmd.Flags().StringVar(&data, "data", "", "`FOLDER` of the node's state (default: node.data, else $STATE_DIRECTORY, else ./bulkhead-data)")
-	cmd.Flags().BoolVar(&salvage, "salvage", false, "start with what can be read of a damaged store; see \"bulkhead doctor\"")
+	cmd.Flags().StringVar(&data, "data", "",
+		"`FOLDER` of the node's state (default: node.data, else $STATE_DIRECTORY, else ./bulkhead-data)")
+	cmd.Flags().BoolVar(&salvage, "salvage", false,
+		"start with what can be read of a damaged store; see \"bulkhead doctor\"")
 	return cmd
 }
 
@@ -95,7 +97,8 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	ended := make(chan error, 1)
 	go func() { ended <- s.node.Serve(ctx) }()
 	writeBanner(out, newcomer, s.node, cfg, dir)
-	s.log.Info("serving", "version", version(), "data", dir, "durability", cfg.Node.Durability, "doors", doorList(s.node.Doors()))
+	s.log.Info("serving", "version", version(), "data", dir, "durability", cfg.Node.Durability, "doors",
+		doorList(s.node.Doors()))
 	notifySystemd("READY=1")
 	for {
 		select {

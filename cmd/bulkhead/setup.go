@@ -55,7 +55,8 @@ func newSetupCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Root, "root", "/", "`FOLDER` that stands for /; nothing outside of it is touched")
-	f.StringSliceVar(&o.For, "for", nil, "`PROGRAMS` to set up, of "+strings.Join(setup.Programs(), ", ")+" (default: those found that see whole mail)")
+	f.StringSliceVar(&o.For, "for", nil, "`PROGRAMS` to set up, of "+strings.Join(setup.Programs(), ", ")+
+		" (default: those found that see whole mail)")
 	f.StringVar(&o.Config, "config", setup.DefaultConfig, "configuration `FILE` of the node, below the root")
 	f.BoolVar(&printOnly, "print", false, "print the changes, and make none")
 	f.BoolVar(&yes, "yes", false, "make the changes without asking")
@@ -103,7 +104,8 @@ type planned struct {
 // setupJSON prints a plan as JSON, after it was carried out if that is wanted.
 func setupJSON(w io.Writer, p *setup.Plan, printOnly bool) (err error) {
 	list := func(all []string) []string { return append([]string{}, all...) } // no list is null
-	out := plan{Found: list(p.Found), For: list(p.For), Keyed: p.Keyed, Changes: []planned{}, Notes: list(p.Notes), After: list(p.After)}
+	out := plan{Found: list(p.Found), For: list(p.For), Keyed: p.Keyed, Changes: []planned{}, Notes: list(p.Notes),
+		After: list(p.After)}
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		out.Changes = append(out.Changes, planned{c.Path, c.Program, c.Created, string(c.Diff())})
@@ -124,12 +126,14 @@ func runSetup(w io.Writer, p *setup.Plan, asking *question, printOnly bool) erro
 	}
 	fmt.Fprintln(w)
 	if !p.Keyed && !printOnly {
-		invitation, err := asking.line("This node has no key yet. To join a network, paste its invitation; to stand alone, press Enter: ")
+		invitation, err := asking.line(
+			"This node has no key yet. To join a network, paste its invitation; to stand alone, press Enter: ")
 		if err != nil {
 			return err
 		}
 		if invitation != "" {
-			fmt.Fprintf(w, "First join, before the node starts, and then run setup again:\n\n    bulkhead join %s\n", shellQuote(invitation))
+			fmt.Fprintf(w, "First join, before the node starts, and then run setup again:\n\n    bulkhead join %s\n",
+				shellQuote(invitation))
 			return nil
 		}
 	}

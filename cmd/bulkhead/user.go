@@ -60,7 +60,8 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&role, "role", "reporter", "anonymous, reporter, trusted or admin")
-	cmd.Flags().StringVar(&weight, "weight", "", "weight of its reports, 0 to 1 (default: what the configuration gives to the role)")
+	cmd.Flags().StringVar(&weight, "weight", "",
+		"weight of its reports, 0 to 1 (default: what the configuration gives to the role)")
 	return cmd
 }
 

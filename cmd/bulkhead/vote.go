@@ -97,8 +97,10 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	in.flags(cmd.Flags())
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors alone")
 	cmd.Flags().Uint32Var(&count, "count", 1, "recipients of each message")
-	cmd.Flags().StringVar(&user, "user", "", "report on behalf of a user of this machine or of the account's service, who is one voter")
-	cmd.Flags().StringVar(&messageID, "message-id", "", "vote on a message that the node has seen lately, by its Message-ID")
+	cmd.Flags().StringVar(&user, "user", "",
+		"report on behalf of a user of this machine or of the account's service, who is one voter")
+	cmd.Flags().StringVar(&messageID, "message-id", "",
+		"vote on a message that the node has seen lately, by its Message-ID")
 	cmd.Flags().Int64Var(&entry, "entry", 0, "vote on a message that the node has seen lately, by its `ID` in the history")
 	cmd.Flags().StringVar(&id, "id", "", "idempotency key: a second report with the same key changes nothing")
 	return cmd
@@ -106,9 +108,11 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 
 // voteRemembered votes on a message that the node has seen lately, by its Message-ID or
 // else by an entry of the history.
-func voteRemembered(ctx context.Context, c *client.Client, messageID string, entry int64, o client.MessageOptions) (*message, *client.Receipt, error) {
+func voteRemembered(ctx context.Context, c *client.Client, messageID string, entry int64,
+	o client.MessageOptions) (*message, *client.Receipt, error) {
 	if messageID != "" {
-		receipt, err := c.ReportMessageID(ctx, client.MessageVote{MessageID: messageID, Vote: o.Vote.String(), User: o.User, ID: o.ID})
+		receipt, err := c.ReportMessageID(ctx, client.MessageVote{MessageID: messageID, Vote: o.Vote.String(),
+			User: o.User, ID: o.ID})
 		return &message{name: messageID}, receipt, err
 	}
 	receipt, err := c.ReportEntry(ctx, entry, client.RememberedVote{Vote: o.Vote.String(), User: o.User, ID: o.ID})

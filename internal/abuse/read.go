@@ -110,7 +110,8 @@ func (o *Options) user(h mail.Header) string {
 					return name(r.Auth)
 				}
 			case *authres.DKIMResult:
-				if r.Value == authres.ResultPass && domain != "" && strings.EqualFold(r.Domain, domain) && contains(o.Domains, domain) {
+				if r.Value == authres.ResultPass && domain != "" && strings.EqualFold(r.Domain, domain) &&
+					contains(o.Domains, domain) {
 					signed = name(from)
 				}
 			}
@@ -160,7 +161,9 @@ func plain(field string) string {
 // name returns a user's name in lower case, "" for what cannot be one.
 func name(text string) string {
 	text = strings.ToLower(text)
-	if len(text) > maxUser || strings.Contains(text, "?") || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }) {
+	if len(text) > maxUser || strings.Contains(text, "?") || strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' || r == 0x7f || r == 0xfffd
+	}) {
 		return ""
 	}
 	return text
@@ -182,7 +185,8 @@ var (
 func (o *Options) login(received []string) string {
 	for _, field := range received {
 		by, with := receivedBy.FindStringSubmatch(field), receivedWith.FindStringSubmatch(field)
-		if by == nil || !strings.EqualFold(by[1], o.Host) || with != nil && strings.HasPrefix(strings.ToUpper(with[1]), "LMTP") {
+		if by == nil || !strings.EqualFold(by[1], o.Host) ||
+			with != nil && strings.HasPrefix(strings.ToUpper(with[1]), "LMTP") {
 			continue // delivery into the mailbox, by another program
 		}
 		before, _, _ := strings.Cut(field, by[0])
@@ -256,10 +260,12 @@ func (w *walker) entity(e *message.Entity, depth int) error {
 }
 
 // mark begins a message that is forwarded in the text.
-var mark = regexp.MustCompile(`(?mi)^[ \t>]*(?:-{5,}[ \t]*(?:forwarded message|original message|original-nachricht|weitergeleitete nachricht|message transféré|mensaje reenviado)[ \t]*-{5,}|begin forwarded message:|anfang der weitergeleiteten nachricht:)[ \t]*\r?$`)
+var mark = regexp.MustCompile(
+	`(?mi)^[ \t>]*(?:-{5,}[ \t]*(?:forwarded message|original message|original-nachricht|weitergeleitete nachricht|message transféré|mensaje reenviado)[ \t]*-{5,}|begin forwarded message:|anfang der weitergeleiteten nachricht:)[ \t]*\r?$`)
 
 // forwardedField is a line of the header in the text.
-var forwardedField = regexp.MustCompile(`^[ \t>*]*(?i:(from|von|de|subject|betreff|objet|asunto|date|datum|sent|gesendet|to|an|cc|reply-to|antwort an))[ \t]*:\*?[ \t]*(.*)$`)
+var forwardedField = regexp.MustCompile(
+	`^[ \t>*]*(?i:(from|von|de|subject|betreff|objet|asunto|date|datum|sent|gesendet|to|an|cc|reply-to|antwort an))[ \t]*:\*?[ \t]*(.*)$`)
 
 // forwarded returns the message that is forwarded in a text, with the From and the Subject
 // that the text gives it; nil for none.

@@ -101,7 +101,8 @@ type Passwords interface {
 }
 
 // authorise returns the sender of r, or an error if its rights are not enough for n.
-func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, local bool, n need) (bulkhead.Reporter, error) {
+func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, local bool,
+	n need) (bulkhead.Reporter, error) {
 	who := bulkhead.Reporter{Addr: addr}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")

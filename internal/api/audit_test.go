@@ -45,7 +45,8 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	})
 	// Votes and questions are in the history, not here. A new route with need of
 	// administration is not excused by being named below.
-	excused := []string{"check", "report", "revoke", "look", "count", "signatures", "applyRateLimits", "reportEntry", "reportMessageID"}
+	excused := []string{"check", "report", "revoke", "look", "count", "signatures", "applyRateLimits", "reportEntry",
+		"reportMessageID"}
 	recorded := 0
 	for _, rt := range s.routes() {
 		op := rt.op
@@ -62,7 +63,8 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 			continue
 		}
 		recorded++
-		if len(got) != 1 || got[0].Action != op.OperationID || got[0].Account != "alice" || got[0].From != "127.0.0.1" || got[0].Door != "http" {
+		if len(got) != 1 || got[0].Action != op.OperationID || got[0].Account != "alice" || got[0].From != "127.0.0.1" ||
+			got[0].Door != "http" {
 			t.Errorf("%s %s: recorded %+v", op.Method, op.Path, got)
 		}
 	}
@@ -86,7 +88,8 @@ func TestRecordHasNoSecrets(t *testing.T) {
 	send(s, local, http.MethodPatch, "/v1/users/bob", requestType, `{"weight":0.25}`, token...)
 	send(s, local, http.MethodDelete, "/v1/users/nobody", "", "", token...)
 	got := record.take()
-	if len(got) != 3 || got[0].About["account"] != "bob" || got[1].About["weight"] != "0.25" || got[1].Error != "" || !strings.Contains(got[2].Error, "nobody") {
+	if len(got) != 3 || got[0].About["account"] != "bob" || got[1].About["weight"] != "0.25" || got[1].Error != "" ||
+		!strings.Contains(got[2].Error, "nobody") {
 		t.Fatalf("recorded %+v", got)
 	}
 	for _, e := range got {

@@ -42,7 +42,8 @@ func (s *Server) moveClock(r *request) (any, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || len(q) != 1 {
-		return nil, fmt.Errorf("%w: want one of advance, back and jump, a duration like 24h, and not %.40q", bulkhead.ErrMalformed, text)
+		return nil, fmt.Errorf("%w: want one of advance, back and jump, a duration like 24h, and not %.40q",
+			bulkhead.ErrMalformed, text)
 	}
 	d *= sign
 	ctx, cancel := r.voteContext()

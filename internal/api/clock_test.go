@@ -33,7 +33,8 @@ func TestClock(t *testing.T) {
 		want                      int
 	}{
 		{"from elsewhere", "192.0.2.1", "POST", "?advance=24h", nil, http.StatusUnauthorized},
-		{"a user's token", local, "POST", "?advance=24h", []string{"Authorization", "Bearer token-bob"}, http.StatusForbidden},
+		{"a user's token", local, "POST", "?advance=24h", []string{"Authorization", "Bearer token-bob"},
+			http.StatusForbidden},
 		{"nobody's token", local, "POST", "?advance=24h", []string{"Authorization", "Bearer none"}, http.StatusUnauthorized},
 		{"a page elsewhere", local, "POST", "?advance=24h", []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
 		{"without a duration", local, "POST", "", nil, http.StatusBadRequest},
@@ -72,10 +73,12 @@ func TestClock(t *testing.T) {
 // name one.
 func TestNoClock(t *testing.T) {
 	s := newServer(t, &prototest.House{}, nil)
-	if w := send(s, local, "POST", "/v1/clock?advance=24h", "", "", "Authorization", "Bearer token-alice"); w.Code != http.StatusNotFound {
+	if w := send(s, local, "POST", "/v1/clock?advance=24h", "", "", "Authorization",
+		"Bearer token-alice"); w.Code != http.StatusNotFound {
 		t.Errorf("POST /v1/clock = %d, want 404", w.Code)
 	}
-	if w := send(s, local, "GET", "/openapi.json", "", ""); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "/v1/clock") {
+	if w := send(s, local, "GET", "/openapi.json", "", ""); w.Code != http.StatusOK ||
+		strings.Contains(w.Body.String(), "/v1/clock") {
 		t.Errorf("the document names /v1/clock, or is not there (%d)", w.Code)
 	}
 }

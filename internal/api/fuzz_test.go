@@ -15,7 +15,8 @@ func FuzzRequest(f *testing.F) {
 	f.Add("/v1/check", requestType, "", []byte(ready))
 	f.Add("/v1/report", requestType, "", []byte("["+ready+","+ready+"]"))
 	f.Add("/v1/report", mailType, "vote=ham&count=3&client=192.0.2.1", []byte(sample))
-	f.Add("/v1/revoke", requestType+"; charset=utf-8", "", []byte(`{"signatures":["dcc/body:00"],"source":{"client":"::1%eth0","dkim":[null]}}`))
+	f.Add("/v1/revoke", requestType+"; charset=utf-8", "",
+		[]byte(`{"signatures":["dcc/body:00"],"source":{"client":"::1%eth0","dkim":[null]}}`))
 	f.Add("/v1/signatures", mailType, "a=%zz", []byte{0, 0xff})
 	f.Add("/v1/check", requestType, "", []byte(`{"signatures":["dcc/body:00"],"threshold":1e400}`))
 	house := &prototest.House{}

@@ -50,7 +50,8 @@ type Audit interface {
 }
 
 func (s *Server) historyPage(r *request) (any, error) {
-	values, err := r.query("since", "until", "door", "kind", "class", "reporter", "domain", "message_id", "signature", "before", "limit")
+	values, err := r.query("since", "until", "door", "kind", "class", "reporter", "domain", "message_id", "signature",
+		"before", "limit")
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,8 @@ func pageOf(q url.Values) (since, until time.Time, before int64, limit int, err 
 	}{{"since", &since}, {"until", &until}} {
 		if text := q.Get(t.name); text != "" {
 			if *t.to, err = time.Parse(time.RFC3339, text); err != nil {
-				return since, until, 0, 0, fmt.Errorf("%w: %s %.60q is not a time like 2006-01-02T15:04:05Z", bulkhead.ErrMalformed, t.name, text)
+				return since, until, 0, 0, fmt.Errorf("%w: %s %.60q is not a time like 2006-01-02T15:04:05Z", bulkhead.ErrMalformed,
+					t.name, text)
 			}
 		}
 	}
@@ -106,7 +108,8 @@ func (s *Server) historyEntry(r *request) (any, error) {
 
 // remembered answers with what the ID in the path names. missing says that there is none of
 // that ID.
-func remembered[T any](s *Server, r *request, get func(History, context.Context, int64) (T, bool, error), missing string) (any, error) {
+func remembered[T any](s *Server, r *request, get func(History, context.Context, int64) (T, bool, error),
+	missing string) (any, error) {
 	h, err := s.remembers()
 	if err != nil {
 		return nil, err
@@ -256,5 +259,6 @@ func pageParams() []*huma.Param {
 }
 
 func auditParams() []*huma.Param {
-	return append(pageParams(), bounded(queryParam("account", "string", "Who did it."), 128), bounded(queryParam("action", "string", "ID of the operation."), 64))
+	return append(pageParams(), bounded(queryParam("account", "string", "Who did it."), 128),
+		bounded(queryParam("action", "string", "ID of the operation."), 64))
 }

@@ -128,7 +128,8 @@ func TestLimitsHold(t *testing.T) {
 	k := walker{s.openAPI.Components.Schemas}
 	tried := map[string]int{}
 	send := func(op *huma.Operation, kind, body string, q url.Values, header ...string) int {
-		target := strings.NewReplacer("{name}", "bob", "{key}", "k", "{protocol}", "dcc", "{id}", "1").Replace(op.Path) + "?" + q.Encode()
+		target := strings.NewReplacer("{name}", "bob", "{key}", "k", "{protocol}", "dcc", "{id}", "1").Replace(op.Path) +
+			"?" + q.Encode()
 		return send(s, local, op.Method, target, kind, body, append(header, "Authorization", "Bearer token-alice")...).Code
 	}
 	refused := func(op *huma.Operation, what string, status int) {
@@ -151,7 +152,8 @@ func TestLimitsHold(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(op.RequestBody.Content[requestType].Schema.OneOf) > 0 {
-					if one, many := send(op, requestType, string(body), nil), send(op, requestType, "["+string(body)+"]", nil); one != many {
+					if one, many := send(op, requestType, string(body), nil),
+						send(op, requestType, "["+string(body)+"]", nil); one != many {
 						t.Errorf("%s %s %.80s: %d alone, %d in a batch", op.Method, op.Path, body, one, many)
 					}
 				}
@@ -196,7 +198,8 @@ func TestLimitsHold(t *testing.T) {
 			})
 		}
 	}
-	for _, limit := range []string{"maxLength", "minLength", "maximum", "minimum", "enum", "maxItems", "minItems", "maxProperties", "minProperties", "additionalProperties"} {
+	for _, limit := range []string{"maxLength", "minLength", "maximum", "minimum", "enum", "maxItems", "minItems",
+		"maxProperties", "minProperties", "additionalProperties"} {
 		if tried[limit] == 0 {
 			t.Errorf("no limit %s was tried: %v", limit, tried)
 		}
@@ -231,12 +234,14 @@ func TestTwiceGiven(t *testing.T) {
 	house := &prototest.House{}
 	s := newServer(t, house, nil)
 	long := strings.Repeat("s", maxName+1)
-	w := send(s, local, "POST", "/v1/report", requestType, `{"signatures":["dcc/body:00"],"source":{"sender":"`+long+`"},"source":{"list_id":"l"}}`)
+	w := send(s, local, "POST", "/v1/report", requestType,
+		`{"signatures":["dcc/body:00"],"source":{"sender":"`+long+`"},"source":{"list_id":"l"}}`)
 	if got := house.Reports(); w.Code == 200 && (got[0].Source.Sender != "" || got[0].Source.ListID != "l") {
 		t.Errorf("the source is %.40q %q, want the second one", got[0].Source.Sender, got[0].Source.ListID)
 	}
 	for _, name := range []string{"SOURCE", "Source"} {
-		if w := send(s, local, "POST", "/v1/report", requestType, `{"signatures":["dcc/body:00"],"`+name+`":{"sender":"`+long+`"}}`); w.Code != 400 {
+		if w := send(s, local, "POST", "/v1/report", requestType,
+			`{"signatures":["dcc/body:00"],"`+name+`":{"sender":"`+long+`"}}`); w.Code != 400 {
 			t.Errorf("%s: %d, want 400", name, w.Code)
 		}
 	}

@@ -75,7 +75,8 @@ func one[T any](r *request) (T, error) {
 // signatures checks the number and validity of the signatures of one message.
 func (r *request) signatures(sigs []bulkhead.Signature) error {
 	if len(sigs) == 0 || len(sigs) > r.set.MaxSignatures {
-		return fmt.Errorf("%w: message with %d signatures, want 1 to %d", bulkhead.ErrMalformed, len(sigs), r.set.MaxSignatures)
+		return fmt.Errorf("%w: message with %d signatures, want 1 to %d", bulkhead.ErrMalformed, len(sigs),
+			r.set.MaxSignatures)
 	}
 	return valid(sigs)
 }
@@ -167,7 +168,8 @@ func number(q url.Values, name string) (uint32, error) {
 
 // wrongType returns the refusal of a body's media type.
 func wrongType(got string, want ...string) error {
-	return newProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
+	return newProblem(http.StatusUnsupportedMediaType,
+		fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
 }
 
 const noSignature = "the message has no signature that a vote could list: it has too little text to be told from others"
@@ -234,7 +236,8 @@ func (s *Server) checkReady(r *request) (any, error) {
 			return nil, at(err, i, batch)
 		}
 		source := c.Source.Bulkhead()
-		queries[i] = bulkhead.Query{Signatures: s.withSenders(r, c.Signatures, source), Source: source, Reporter: r.who, Threshold: c.Threshold, Terse: c.Terse}
+		queries[i] = bulkhead.Query{Signatures: s.withSenders(r, c.Signatures, source), Source: source, Reporter: r.who,
+			Threshold: c.Threshold, Terse: c.Terse}
 	}
 	answers := make([]client.BatchVerdict, len(queries))
 	for i := range queries {
@@ -439,7 +442,8 @@ func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, e
 	}
 	addr := stranger.Unmap().WithZone("")
 	if addr.IsLoopback() || addr.IsUnspecified() {
-		return bulkhead.Reporter{}, fmt.Errorf("%w: reporter %v is not an address of another machine", bulkhead.ErrMalformed, stranger)
+		return bulkhead.Reporter{}, fmt.Errorf("%w: reporter %v is not an address of another machine",
+			bulkhead.ErrMalformed, stranger)
 	}
 	if err := s.maySpeak(r); err != nil {
 		return bulkhead.Reporter{}, fmt.Errorf("a report for a stranger: %w", err)

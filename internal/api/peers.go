@@ -37,7 +37,8 @@ type Peers interface {
 }
 
 // ErrNoMesh says that the node shares with nobody.
-var ErrNoMesh = errors.New("this node shares with nobody: set mesh.mode in its configuration, or have it join a network")
+var ErrNoMesh = errors.New(
+	"this node shares with nobody: set mesh.mode in its configuration, or have it join a network")
 
 func (s *Server) network(r *request) (client.Network, error) {
 	if s.peers == nil {
@@ -207,7 +208,8 @@ func (r *request) since() (time.Time, error) {
 
 // sinceParam documents it.
 func sinceParam() *huma.Param {
-	p := bounded(queryParam("since", "string", "The time that the change would be asked for with, for example 2006-01-02T15:04:05Z."), 64)
+	p := bounded(queryParam("since", "string",
+		"The time that the change would be asked for with, for example 2006-01-02T15:04:05Z."), 64)
 	p.Required = true
 	return p
 }

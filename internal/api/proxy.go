@@ -44,8 +44,9 @@ func (s *Server) noteRelay(r *http.Request, addr netip.Addr) {
 	}
 	host := r.Host[:min(len(r.Host), 255)]
 	if s.relayed.CompareAndSwap(nil, &host) {
-		s.log.Warn("a request from this machine names another host, and does not say that it was passed on: if a proxy or forwarder did, its clients can pass for this machine. "+
-			"See \"If you run a node\" in SECURITY.md", "host", host)
+		s.log.Warn(
+			"a request from this machine names another host, and does not say that it was passed on: if a proxy or forwarder did, its clients can pass for this machine. "+
+				"See \"If you run a node\" in SECURITY.md", "host", host)
 	}
 }
 
@@ -77,7 +78,8 @@ func lastHop(forwarded []string, trusted []netip.Prefix) (addr netip.Addr, ok bo
 // show themselves, besides those that name an address: see [proxied].
 var (
 	proxyFields   = []string{"Forwarded", "Via", "Max-Forwards", "Cdn-Loop", "X-Varnish", "X-Host", "X-Arr-Ssl"}
-	proxyPrefixes = []string{"X-Forwarded", "X-Original-", "X-Proxy", "Proxy-", "Cf-", "Fastly-", "X-Amz", "X-Azure-", "X-Envoy-", "X-Appengine-", "X-Arr-"}
+	proxyPrefixes = []string{"X-Forwarded", "X-Original-", "X-Proxy", "Proxy-", "Cf-", "Fastly-", "X-Amz", "X-Azure-",
+		"X-Envoy-", "X-Appengine-", "X-Arr-"}
 	proxySuffixes = []string{"-Ip", "-Clientip", "-Addr", "-Address"} // X-Real-Ip, True-Client-Ip, X-Cluster-Client-Ip ...
 )
 
@@ -91,7 +93,8 @@ func proxied(r *http.Request) bool {
 	for name := range r.Header {
 		in := func(part string) bool { return strings.HasPrefix(name, part) }
 		end := func(part string) bool { return strings.HasSuffix(name, part) }
-		if slices.Contains(proxyFields, name) || slices.ContainsFunc(proxyPrefixes, in) || slices.ContainsFunc(proxySuffixes, end) {
+		if slices.Contains(proxyFields, name) || slices.ContainsFunc(proxyPrefixes, in) ||
+			slices.ContainsFunc(proxySuffixes, end) {
 			return true
 		}
 	}

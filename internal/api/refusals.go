@@ -28,7 +28,8 @@ func (f *refusals) note(s *Server, who bulkhead.Reporter, r *http.Request, err e
 	if who.Account == "" || !errors.Is(err, bulkhead.ErrForbidden) || !f.first(who.Account, time.Now()) {
 		return
 	}
-	s.record(client.AuditEntry{Account: who.Account, From: who.Addr.String(), Action: "refused"}, []any{"method", r.Method, "path", r.URL.Path}, err)
+	s.record(client.AuditEntry{Account: who.Account, From: who.Addr.String(), Action: "refused"},
+		[]any{"method", r.Method, "path", r.URL.Path}, err)
 }
 
 // first reports whether an account was not noted lately.

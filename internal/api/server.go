@@ -151,7 +151,8 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
+		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users,
+		peers: o.Peers, pairing: o.Pairing, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, config: o.Config, audit: o.Audit,
 		ready: o.Ready, page: o.Page, advance: o.Advance, examine: o.Examine, log: o.Log,
 		sizes: o.Sizes, verdicts: o.Verdicts,
@@ -261,7 +262,8 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 		s.refusals.note(s, who, r, err)
 		return nil, err
 	}
-	return &request{Request: r, who: who, local: local, set: set, held: s.memory.Hold(), unsaid: bulkhead.Spam, schemas: s.openAPI.Components.Schemas}, nil
+	return &request{Request: r, who: who, local: local, set: set, held: s.memory.Hold(), unsaid: bulkhead.Spam,
+		schemas: s.openAPI.Components.Schemas}, nil
 }
 
 // answer sends the answer of a route to an admitted request.
@@ -271,14 +273,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 		return nil, err
 	}
 	if limit := req.set.MaxBody; r.ContentLength > limit {
-		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, limit))
+		return nil, newProblem(http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, limit))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
 	defer req.held.Release()
 	req.params = rt.op.Parameters
 	body, err := rt.serve(req)
 	if rt.recorded() {
-		s.record(client.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: rt.op.OperationID}, req.did, err)
+		s.record(client.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: rt.op.OperationID},
+			req.did, err)
 	}
 	if rt.need == admin && rt.op.Method != http.MethodGet {
 		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.who.Addr}, req.did...)

@@ -44,7 +44,8 @@ func newSessions() *sessions {
 }
 
 // put makes a secret that stands for an account until a time.
-func put(in map[[sha256.Size]byte]grant, account string, now time.Time, life time.Duration) (secret string, until time.Time) {
+func put(in map[[sha256.Size]byte]grant, account string, now time.Time,
+	life time.Duration) (secret string, until time.Time) {
 	for k, g := range in {
 		if !g.until.After(now) {
 			delete(in, k)
@@ -218,7 +219,8 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(cookieName); err == nil {
 		s.sessions.end(c.Value)
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 

@@ -20,7 +20,8 @@ const maxKeep = 1000
 func sizeParams() []*huma.Param {
 	signatures := queryParam("signatures", "integer", "Different signatures a day.")
 	signatures.Required, *signatures.Schema.Minimum = true, 1
-	params := []*huma.Param{signatures, queryParam("listed", "integer", "Of these, how many are voted spam a day; absent: 1 %.")}
+	params := []*huma.Param{signatures, queryParam("listed", "integer",
+		"Of these, how many are voted spam a day; absent: 1 %.")}
 	for _, p := range []struct{ name, doc string }{
 		{"count_error", "Accepted probability that a count is wrong; absent: the node's."},
 		{"list_error", "Accepted probability that an unreported signature is found listed; absent: the node's."},

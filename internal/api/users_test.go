@@ -266,7 +266,8 @@ func TestPreviews(t *testing.T) {
 	s.sessions.begin("bob", now.Add(-sessionLife)) // has ended
 	s.sessions.begin("alice", now)
 	closing, err := c.PreviewClose(ctx, "bob")
-	if err != nil || closing.Votes != 7 || closing.Sessions != 2 || closing.AnswersFor == nil || len(closing.AnswersFor) != 0 {
+	if err != nil || closing.Votes != 7 || closing.Sessions != 2 || closing.AnswersFor == nil ||
+		len(closing.AnswersFor) != 0 {
 		t.Errorf("PreviewClose = %+v, %v", closing, err)
 	}
 	if u, err := c.User(ctx, "bob"); err != nil || u.Closed {
@@ -284,13 +285,16 @@ func TestPreviews(t *testing.T) {
 			t.Errorf("%s: %v, want status %d", what, tt.err, tt.status)
 		}
 	}
-	for query, want := range map[string]int{"": 400, "?since=": 400, "?since=soon": 400, "?since=2026-01-01T00:00:00Z&x=1": 400, "?since=2026-01-01T00:00:00Z": 200} {
-		if got := send(s, "127.0.0.1:1", "GET", "/v1/users/bob/undo"+query, "", "", "Authorization", "Bearer token-alice").Code; got != want {
+	for query, want := range map[string]int{"": 400, "?since=": 400, "?since=soon": 400,
+		"?since=2026-01-01T00:00:00Z&x=1": 400, "?since=2026-01-01T00:00:00Z": 200} {
+		if got := send(s, "127.0.0.1:1", "GET", "/v1/users/bob/undo"+query, "", "", "Authorization",
+			"Bearer token-alice").Code; got != want {
 			t.Errorf("preview%s answers %d, want %d", query, got, want)
 		}
 	}
 	c.Token = "token-bob"
-	for what, err := range map[string]error{"PreviewUndo": second(c.PreviewUndo(ctx, "bob", since)), "PreviewClose": second(c.PreviewClose(ctx, "bob"))} {
+	for what, err := range map[string]error{"PreviewUndo": second(c.PreviewUndo(ctx, "bob", since)),
+		"PreviewClose": second(c.PreviewClose(ctx, "bob"))} {
 		if statusOf(err) != 403 {
 			t.Errorf("%s by a reporter: %v", what, err)
 		}

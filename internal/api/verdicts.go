@@ -30,10 +30,12 @@ func (s *Server) verdictNumbers(r *request) (any, error) {
 }
 
 func verdictParams() []*huma.Param {
-	slot := queryParam("slot", "string", "Length of a slot; absent: 1h. Those of 10m are remembered for a day, others for 30.")
+	slot := queryParam("slot", "string",
+		"Length of a slot; absent: 1h. Those of 10m are remembered for a day, others for 30.")
 	slot.Schema.Enum = []any{"10m", "1h", "24h"}
 	return []*huma.Param{
-		bounded(queryParam("since", "string", "Time at or after which the first slot begins, for example 2006-01-02T15:04:05Z; absent: a day before until."), 64),
+		bounded(queryParam("since", "string",
+			"Time at or after which the first slot begins, for example 2006-01-02T15:04:05Z; absent: a day before until."), 64),
 		bounded(queryParam("until", "string", "Time before which the last slot begins; absent: now."), 64),
 		slot,
 	}

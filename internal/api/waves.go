@@ -36,7 +36,8 @@ func (s *Server) wavePage(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := h.Waves(r.Context(), client.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"), Limit: int(limit)})
+	page, err := h.Waves(r.Context(), client.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"),
+		Limit: int(limit)})
 	if page.Waves == nil {
 		page.Waves = []client.Wave{}
 	}
@@ -115,7 +116,8 @@ func (s *Server) unclear(r *request) (any, error) {
 func waveParams() []*huma.Param {
 	class := queryParam("class", "string", "Latest answer to a check of the wave's messages.")
 	class.Schema.Enum = []any{"unknown", "good", "bulk", "suspected", "spam"}
-	order := queryParam("sort", "string", "Which are first: the largest, those with the latest message, or those that began last.")
+	order := queryParam("sort", "string",
+		"Which are first: the largest, those with the latest message, or those that began last.")
 	order.Schema.Enum = []any{"size", "recent", "new"}
 	return []*huma.Param{class, order, queryParam("limit", "integer", "Most waves.")}
 }

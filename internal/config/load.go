@@ -101,7 +101,9 @@ func examine(data []byte) (*Config, []*Error) {
 	clean := s.clean()
 	cfg, twice := decode(clean)
 	// What stands in the place of a value of another type is not the file's to answer for.
-	bad := slices.DeleteFunc(cfg.validate(keyLines(clean)), func(e *Error) bool { return s.replaced[place{e.Line, e.Key}] })
+	bad := slices.DeleteFunc(cfg.validate(keyLines(clean)), func(e *Error) bool {
+		return s.replaced[place{e.Line, e.Key}]
+	})
 	wrong := slices.Concat(s.wrong, twice, bad)
 	if len(wrong) > 0 {
 		cfg = cfg.without(wrong)
@@ -143,7 +145,8 @@ func decode(data []byte) (cfg *Config, twice []*Error) {
 			parts[i-1] = slices.Concat(before, newlines(it), after)
 			continue
 		}
-		parts = append(append(append([][]byte{}, parts[:i-1]...), before, slices.Concat(newlines(before), it, after)), parts[i:]...)
+		parts = append(append(append([][]byte{}, parts[:i-1]...), before, slices.Concat(newlines(before), it, after)),
+			parts[i:]...)
 	}
 }
 

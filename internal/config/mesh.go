@@ -35,7 +35,8 @@ type Mesh struct {
 func defaultMesh() Mesh {
 	return Mesh{
 		Mode: "off", Listen: "127.0.0.1:8421", Servers: []string{}, Role: "both",
-		Interval: Duration(1500 * time.Millisecond), ShareCounts: 2, ShareVotes: 1, Heartbeat: Duration(30 * time.Second), Memory: 4 << 30,
+		Interval: Duration(1500 * time.Millisecond), ShareCounts: 2, ShareVotes: 1, Heartbeat: Duration(30 * time.Second),
+		Memory:  4 << 30,
 		MaxAdds: 1e6, MaxListings: 1e5, StreamAge: Duration(72 * time.Hour), StreamBytes: 1 << 30, Replicas: 1,
 	}
 }
@@ -84,7 +85,8 @@ func CheckDomain(name string) error {
 func (c *checker) access(section string, external bool, a Access) {
 	switch {
 	case !external && a != Access{}:
-		c.fail(section+".credentials", "credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their keys")
+		c.fail(section+".credentials",
+			"credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their keys")
 	case (a.Cert == "") != (a.Key == ""):
 		c.fail(section+".cert", "cert and key are given together or not at all")
 	}
@@ -105,7 +107,9 @@ func (c *checker) rekeying(m *Mesh, a *Aggregate, t *Tally, b *Blocklist) {
 	case every%b.Generation != 0:
 		c.fail("mesh.rekey_every", "%v is no multiple of blocklist.generation, %v", every, b.Generation)
 	case every < (kept+1)/2:
-		c.fail("mesh.rekey_every", "%v is less than half of the %v for which the books keep what they count: nodes answer under three secrets at most", every, kept)
+		c.fail("mesh.rekey_every",
+			"%v is less than half of the %v for which the books keep what they count: nodes answer under three secrets at most",
+			every, kept)
 	}
 }
 

@@ -94,7 +94,8 @@ func (s *survey) descend(t table, path []string) (_ table, ok bool) {
 		known := t.v.IsValid()
 		t.name = append(slices.Clone(t.name), name)
 		if t.v = member(t.v, name); known && !t.v.IsValid() {
-			s.unknown = append(s.unknown, &Error{Line: s.line, Key: strings.Join(t.name, "."), Detail: "unknown key" + meant(t.name)})
+			s.unknown = append(s.unknown, &Error{Line: s.line, Key: strings.Join(t.name, "."),
+				Detail: "unknown key" + meant(t.name)})
 		}
 	}
 	return t, true
@@ -309,7 +310,8 @@ func wanted(t reflect.Type) (text string, kinds []unstable.Kind) {
 
 // kindNames are the kinds of values as the specification of TOML calls them.
 var kindNames = map[unstable.Kind]string{
-	unstable.Table: "table", unstable.InlineTable: "table", unstable.Array: "array", unstable.String: "string", unstable.Bool: "boolean",
+	unstable.Table: "table", unstable.InlineTable: "table", unstable.Array: "array", unstable.String: "string",
+	unstable.Bool:    "boolean",
 	unstable.Integer: "integer", unstable.Float: "float", unstable.LocalDate: "date", unstable.LocalTime: "time of day",
 	unstable.LocalDateTime: "date", unstable.DateTime: "date",
 }

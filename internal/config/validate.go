@@ -248,7 +248,8 @@ func (c *checker) limits(l *Limits) {
 	if l.Memory != 0 {
 		c.between("limits.memory_bytes", float64(l.Memory), 1<<20, 1<<50)
 	}
-	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1024) // no more are looked up or counted at once
+	// no more are looked up or counted at once
+	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1024)
 	c.between("limits.messages_per_batch", float64(l.MaxBatch), 1, 1<<20)
 }
 
@@ -267,7 +268,8 @@ func (c *checker) whitelist(w *Whitelist) {
 	for _, list := range []struct {
 		key    string
 		values []string
-	}{{"whitelist.domains", claims(w.Domains)}, {"whitelist.dkim", w.DKIM}, {"whitelist.list_ids", claims(w.ListIDs)}, {"whitelist.authentication_results", w.AuthResults}} {
+	}{{"whitelist.domains", claims(w.Domains)}, {"whitelist.dkim", w.DKIM}, {"whitelist.list_ids", claims(w.ListIDs)},
+		{"whitelist.authentication_results", w.AuthResults}} {
 		for _, d := range list.values {
 			if d == "" || len(d) > 255 || strings.ContainsAny(d, " \t@<>/*:;\"") || strings.HasPrefix(d, ".") {
 				c.fail(list.key, "%.80q is not a name like \"example.com\"", d)

@@ -75,7 +75,8 @@ func counts(l *client.PeerLoss) string {
 	if l.Arrays == 0 {
 		return "nothing, since this node holds none of it"
 	}
-	return fmt.Sprintf("%s, %s, %s", plural(l.Counted, "key"), plural(l.Listed, "listing"), plural(l.Revoked, "revocation"))
+	return fmt.Sprintf("%s, %s, %s", plural(l.Counted, "key"), plural(l.Listed, "listing"),
+		plural(l.Revoked, "revocation"))
 }
 
 func removed(n int) string {

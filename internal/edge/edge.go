@@ -76,8 +76,10 @@ func New(o Options) *Edge {
 	e := &Edge{up: o.Upstream, timeout: o.Timeout, cache: newCache(o.Cache, o.Now)}
 	e.health = health{log: o.Log, now: o.Now, back: make(chan struct{}, 1)}
 	e.network.own, e.network.retry = o.Network, time.Minute
-	e.checks = batcher[bulkhead.Query, bulkhead.Verdict]{send: e.sendChecks, timeout: o.Timeout, size: batchSize, limit: maxWaiting}
-	e.reports = batcher[bulkhead.Report, bulkhead.Receipt]{send: e.sendReports, timeout: reportTimeout, size: batchSize, limit: maxWaiting}
+	e.checks = batcher[bulkhead.Query, bulkhead.Verdict]{send: e.sendChecks, timeout: o.Timeout, size: batchSize,
+		limit: maxWaiting}
+	e.reports = batcher[bulkhead.Report, bulkhead.Receipt]{send: e.sendReports, timeout: reportTimeout, size: batchSize,
+		limit: maxWaiting}
 	return e
 }
 
@@ -181,7 +183,8 @@ func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt,
 // rate, and not the reporter: front doors would tolerate the latter
 // ([bulkhead.Tolerate]) and acknowledge a report that was not taken.
 func refusesEdge(err error) bool {
-	return errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit)
+	return errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) ||
+		errors.Is(err, bulkhead.ErrOverLimit)
 }
 
 // Look implements [bulkhead.Counter]. While the upstream is unreachable, all is unknown.

@@ -123,7 +123,8 @@ func TestAway(t *testing.T) {
 	srv.Close()
 	for range 5 {
 		v, err := e.Check(ctx, query(1, 2))
-		if err != nil || v.Unwanted() || len(v.Findings) != 2 || v.Findings[1].Signature != sig(2) || v.Findings[0].Known() || len(v.Reasons) == 0 {
+		if err != nil || v.Unwanted() || len(v.Findings) != 2 || v.Findings[1].Signature != sig(2) || v.Findings[0].Known() ||
+			len(v.Reasons) == 0 {
 			t.Errorf("away: check %+v, %v; want unknown", v, err)
 		}
 		if r, err := e.Report(ctx, spam); !errors.Is(err, bulkhead.ErrReadOnly) || r != (bulkhead.Receipt{}) {
@@ -142,7 +143,8 @@ func TestAway(t *testing.T) {
 		now.advance(probeEvery)
 	}
 	if e.Up() || e.Stats.FailOpen.Load() != 10 || e.Stats.Temporary.Load() != 10 {
-		t.Errorf("up %v, %d checks and looks and %d reports failed; want 10 of each", e.Up(), e.Stats.FailOpen.Load(), e.Stats.Temporary.Load())
+		t.Errorf("up %v, %d checks and looks and %d reports failed; want 10 of each", e.Up(), e.Stats.FailOpen.Load(),
+			e.Stats.Temporary.Load())
 	}
 	node(t, house, address)
 	if _, err := e.Report(ctx, spam); err != nil {
@@ -151,7 +153,8 @@ func TestAway(t *testing.T) {
 	if v, err := e.Check(ctx, query(1)); err != nil || !v.Spam() || !e.Up() {
 		t.Errorf("back: %+v, %v; want spam", v, err)
 	}
-	if got := log.String(); strings.Count(got, "the upstream is unreachable") != 1 || strings.Count(got, "the upstream is reachable again") != 1 {
+	if got := log.String(); strings.Count(got, "the upstream is unreachable") != 1 ||
+		strings.Count(got, "the upstream is reachable again") != 1 {
 		t.Errorf("log:\n%s\nwant one line for each change", got)
 	}
 }
@@ -311,7 +314,8 @@ func TestOtherNetwork(t *testing.T) {
 	now := newClock()
 	u := &elsewhere{Upstream: upstream(t, node(t, &prototest.House{}, "").URL), network: "b"}
 	log := new(lockedBuffer)
-	e := New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now, Log: slog.New(slog.NewTextHandler(log, nil))})
+	e := New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now,
+		Log: slog.New(slog.NewTextHandler(log, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -341,7 +345,8 @@ func TestOtherNetwork(t *testing.T) {
 	nodetest.Await(t, "another network", e.OtherNetwork)
 	cancel()
 	watch.Wait()
-	for text, want := range map[string]int{"has another network secret": 2, "network secret now": 1, "network secret not compared": 1} {
+	for text, want := range map[string]int{"has another network secret": 2, "network secret now": 1,
+		"network secret not compared": 1} {
 		if got := strings.Count(log.String(), text); got != want {
 			t.Errorf("%d lines say %q, want %d:\n%s", got, text, want, log)
 		}
@@ -451,7 +456,8 @@ func TestBatches(t *testing.T) {
 // TestCache checks that only "unknown" is answered again for a while.
 func TestCache(t *testing.T) {
 	house, now := &prototest.House{}, newClock()
-	e := New(Options{Upstream: upstream(t, node(t, house, "").URL), Timeout: 10 * time.Second, Cache: time.Second, Now: now.Now})
+	e := New(Options{Upstream: upstream(t, node(t, house, "").URL), Timeout: 10 * time.Second, Cache: time.Second,
+		Now: now.Now})
 	check := func(cached int64, q bulkhead.Query) bulkhead.Verdict {
 		t.Helper()
 		before := e.Stats.Cached.Load()

@@ -55,7 +55,9 @@ func (e *Edge) compare(ctx context.Context) bool {
 		return true
 	}
 	if other {
-		log.Error("the upstream has another network secret: near copies are not recognised; see \"bulkhead network\" there and here", "network", e.network.own, "of_upstream", state.Network)
+		log.Error(
+			"the upstream has another network secret: near copies are not recognised; see \"bulkhead network\" there and here",
+			"network", e.network.own, "of_upstream", state.Network)
 		return true
 	}
 	log.Info("the upstream has this node's network secret now", "network", e.network.own)

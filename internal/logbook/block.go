@@ -50,7 +50,8 @@ func readBlock(key, data []byte) (block, error) {
 		return block{}, errDamagedFile
 	}
 	le := binary.LittleEndian
-	b := block{first: idOf(key), last: le.Uint64(data[1:]), rows: int(le.Uint32(data[9:])), bytes: int(le.Uint32(data[13:]))}
+	b := block{first: idOf(key), last: le.Uint64(data[1:]), rows: int(le.Uint32(data[9:])),
+		bytes: int(le.Uint32(data[13:]))}
 	f := &b.filter
 	f.Seed = le.Uint64(data[17:])
 	f.SegmentLength, f.SegmentLengthMask = le.Uint32(data[25:]), le.Uint32(data[29:])
@@ -69,7 +70,8 @@ func rightFilter(f *xorfilter.BinaryFuse[uint8]) bool {
 		return length == 0
 	}
 	return length > 0 && length&(length-1) == 0 && uint64(f.SegmentLengthMask) == length-1 &&
-		uint64(f.SegmentCountLength) == uint64(f.SegmentCount)*length && f.SegmentCount > 0 && uint64(f.SegmentCountLength)+2*length <= n
+		uint64(f.SegmentCountLength) == uint64(f.SegmentCount)*length && f.SegmentCount > 0 &&
+		uint64(f.SegmentCountLength)+2*length <= n
 }
 
 // holds reports whether entries of b may have all terms.
@@ -93,7 +95,8 @@ func (b *Book) seal(tx *bbolt.Tx) error {
 		c := rows.Cursor()
 		var made block
 		var terms []uint64
-		for k, v := c.Seek(keyOf(lastSealed(tx) + 1)); k != nil && made.rows < blockRows && made.bytes < blockBytes; k, v = c.Next() {
+		for k, v := c.Seek(keyOf(lastSealed(tx) + 1)); k != nil && made.rows < blockRows && made.bytes < blockBytes; k,
+			v = c.Next() {
 			if made.last = idOf(k); made.rows == 0 {
 				made.first = made.last
 			}

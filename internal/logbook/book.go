@@ -134,7 +134,8 @@ var errDamagedFile = errors.New("logbook: damaged file")
 // again every ten seconds. The error is about Options alone.
 func Open(path string, o Options) (*Book, error) {
 	if o.MaxBytes < MinBytes || o.MaxAge <= 0 {
-		return nil, fmt.Errorf("logbook: %d bytes for %v, want at least %d bytes and more than 0", o.MaxBytes, o.MaxAge, MinBytes)
+		return nil, fmt.Errorf("logbook: %d bytes for %v, want at least %d bytes and more than 0", o.MaxBytes,
+			o.MaxAge, MinBytes)
 	}
 	if o.Every == 0 {
 		o.Every = 2 * time.Second
@@ -574,7 +575,8 @@ func (b *Book) expire(tx *bbolt.Tx) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if first, _ := rows.Cursor().First(); first != nil && block.last >= idOf(first) || first == nil && block.last >= cutoff {
+		if first, _ := rows.Cursor().First(); first != nil && block.last >= idOf(first) ||
+			first == nil && block.last >= cutoff {
 			return len(keys), nil
 		}
 		if err := blocks.Delete(slices.Clone(k)); err != nil {

@@ -60,13 +60,16 @@ func visit(t testing.TB, b *Book, r *rand.Rand) {
 		bulkhead.MustSignature(bulkhead.Exact, []byte{1, byte(r.IntN(60))}),
 		bulkhead.NamedSignature(bulkhead.Link, some(r, "shop.example.net/x", "example.net", "example.edu")),
 	}
-	who := bulkhead.Reporter{Account: some(r, "", "ann", "bob"), Addr: netip.MustParseAddr(some(r, "127.0.0.1", "192.0.2.7"))}
-	source := bulkhead.Source{From: "someone@" + domain, MessageID: fmt.Sprintf("%d@%s", r.IntN(60), domain), Subject: "offer"}
+	who := bulkhead.Reporter{Account: some(r, "", "ann", "bob"),
+		Addr: netip.MustParseAddr(some(r, "127.0.0.1", "192.0.2.7"))}
+	source := bulkhead.Source{From: "someone@" + domain, MessageID: fmt.Sprintf("%d@%s", r.IntN(60), domain),
+		Subject: "offer"}
 	var err error
 	if r.IntN(3) > 0 {
 		_, err = h.Check(context.Background(), bulkhead.Query{Signatures: sigs, Source: source, Reporter: who})
 	} else {
-		_, err = h.Report(context.Background(), bulkhead.Report{Signatures: sigs, Source: source, Reporter: who, Vote: bulkhead.Vote(1 + r.IntN(3))})
+		_, err = h.Report(context.Background(), bulkhead.Report{Signatures: sigs, Source: source, Reporter: who,
+			Vote: bulkhead.Vote(1 + r.IntN(3))})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +213,8 @@ func TestBounds(t *testing.T) {
 			}
 			sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near, sum[:]))
 		}
-		if _, err := h.Check(t.Context(), bulkhead.Query{Signatures: sigs, Reporter: bulkhead.Reporter{Account: "ann"}}); err != nil {
+		if _, err := h.Check(t.Context(), bulkhead.Query{Signatures: sigs,
+			Reporter: bulkhead.Reporter{Account: "ann"}}); err != nil {
 			t.Fatal(err)
 		}
 		if i%100 == 99 {
@@ -295,7 +299,8 @@ func TestSightingFollows(t *testing.T) {
 	c := newClock()
 	b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 16<<20, time.Hour)
 	h := NewHouse(bulkhead.CounterOf(prototest.NewTally(3)), b, "milter")
-	one, two := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("1"))}, []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("2"))}
+	one, two := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("1"))},
+		[]bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("2"))}
 	if _, err := h.Check(t.Context(), bulkhead.Query{Signatures: one}); err != nil {
 		t.Fatal(err)
 	}
@@ -416,8 +421,10 @@ func TestKilled(t *testing.T) {
 	cmd.Wait()
 	b := open(t, path, &clock{time.Now()}, 16<<20, time.Hour)
 	got := all(t, b, Query{Limit: MaxPage})
-	if int64(len(got)) < acknowledged || b.State().Entries != int64(len(got)) || b.Stats.Aside.Load() != 0 || b.Stats.Damaged.Load() != 0 {
-		t.Errorf("%d entries of at least %d, %d counted, %d damaged", len(got), acknowledged, b.State().Entries, b.Stats.Damaged.Load())
+	if int64(len(got)) < acknowledged || b.State().Entries != int64(len(got)) || b.Stats.Aside.Load() != 0 ||
+		b.Stats.Damaged.Load() != 0 {
+		t.Errorf("%d entries of at least %d, %d counted, %d damaged", len(got), acknowledged, b.State().Entries,
+			b.Stats.Damaged.Load())
 	}
 }
 
@@ -427,14 +434,16 @@ func TestClearinghouse(t *testing.T) {
 	bulkheadtest.Suite{White: white, Open: func(tb testing.TB) bulkhead.Clearinghouse {
 		tally := prototest.NewTally(3)
 		tally.White = map[bulkhead.Signature]bool{white: true}
-		return NewHouse(bulkhead.CounterOf(tally), open(tb, filepath.Join(tb.TempDir(), "history.db"), newClock(), 16<<20, time.Hour), "http")
+		return NewHouse(bulkhead.CounterOf(tally),
+			open(tb, filepath.Join(tb.TempDir(), "history.db"), newClock(), 16<<20, time.Hour), "http")
 	}}.Run(t)
 }
 
 // FuzzDecode: no bytes make the reader of entries panic, and what it accepts is written
 // the same way again.
 func FuzzDecode(f *testing.F) {
-	e := Entry{Door: "http", Kind: CalledSpam, Reasons: []string{"seen"}, Domains: []string{"example.com"}, Subject: "offer", Count: 3}
+	e := Entry{Door: "http", Kind: CalledSpam, Reasons: []string{"seen"}, Domains: []string{"example.com"},
+		Subject: "offer", Count: 3}
 	e.SetSignatures([]bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("text"))})
 	whole := e.encode()
 	f.Add(whole[:len(whole)-4])
@@ -500,7 +509,8 @@ func TestInspect(t *testing.T) {
 func BenchmarkCheck(b *testing.B) {
 	var sigs []bulkhead.Signature
 	for i := range 50 {
-		sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near, []byte{byte(i), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}))
+		sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near,
+			[]byte{byte(i), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}))
 	}
 	book := open(b, filepath.Join(b.TempDir(), "history.db"), newClock(), 1<<30, time.Hour)
 	plain := bulkhead.CounterOf(prototest.NewTally(3))

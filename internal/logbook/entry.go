@@ -114,8 +114,10 @@ const (
 
 // codes are the schemes by their numbers in the file. New ones are appended.
 var codes = [...]bulkhead.Scheme{
-	0, bulkhead.Exact, bulkhead.Near, bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest, bulkhead.DCCIP, bulkhead.DCCEnvFrom,
-	bulkhead.DCCFrom, bulkhead.DCCSubstitute, bulkhead.DCCMessageID, bulkhead.DCCReceived, bulkhead.DCCBody, bulkhead.DCCFuz1,
+	0, bulkhead.Exact, bulkhead.Near, bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest, bulkhead.DCCIP,
+	bulkhead.DCCEnvFrom,
+	bulkhead.DCCFrom, bulkhead.DCCSubstitute, bulkhead.DCCMessageID, bulkhead.DCCReceived, bulkhead.DCCBody,
+	bulkhead.DCCFuz1,
 	bulkhead.DCCFuz2, bulkhead.RspamdText, bulkhead.RspamdShingle, bulkhead.Link, bulkhead.Sender, bulkhead.Network,
 	bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image, bulkhead.Part, bulkhead.Sketch,
 }
@@ -268,7 +270,8 @@ func decodeBody(id uint64, body []byte) (Entry, error) {
 		return e, errDamaged
 	}
 	r := reader{rest: body[5:]}
-	e.Count, e.Listed, e.Revoked = uint32(r.number(bulkhead.Many)), int(r.number(MaxSignatures)), int(r.number(MaxSignatures))
+	e.Count, e.Listed, e.Revoked = uint32(r.number(bulkhead.Many)), int(r.number(MaxSignatures)),
+		int(r.number(MaxSignatures))
 	for _, s := range []*string{&e.Door, &e.Account, &e.User, &e.Network, &e.Space, &e.From} {
 		*s = r.text(maxName)
 	}

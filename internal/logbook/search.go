@@ -225,7 +225,9 @@ func (s *search) matches(e *Entry) bool {
 		(s.Kind == nil || *s.Kind == e.Kind) &&
 		(s.Class == nil || e.Kind == Checked && *s.Class == e.Class) &&
 		(s.Reporter == "" || s.Reporter == e.Account || s.Reporter == e.User || s.Reporter == e.Network) &&
-		(s.Domain == "" || below(e.From, s.Domain) || slices.ContainsFunc(e.Domains, func(d string) bool { return below(d, s.Domain) })) &&
+		(s.Domain == "" || below(e.From, s.Domain) || slices.ContainsFunc(e.Domains, func(d string) bool {
+			return below(d, s.Domain)
+		})) &&
 		(s.Message == MessageID{} || s.Message == e.Message) &&
 		(s.Signature == nil || e.has(s.one))
 }

@@ -220,7 +220,8 @@ func (s *Sums) aside(why error) error {
 	s.db = nil
 	s.Stats.Damaged.Add(1)
 	err := os.Rename(s.path, s.path+".damaged")
-	s.log.Error("the file of the numbers of verdicts was damaged, and is made anew", "path", s.path, "kept_as", s.path+".damaged", "why", why, "err", err)
+	s.log.Error("the file of the numbers of verdicts was damaged, and is made anew", "path", s.path, "kept_as",
+		s.path+".damaged", "why", why, "err", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, series := range s.series {

@@ -42,7 +42,8 @@ func TestSums(t *testing.T) {
 		var all []event
 		counted := make(map[string]Sum)
 		for range rapid.IntRange(0, 30).Draw(t, "events") {
-			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute, time.Hour, 23 * time.Hour, 20 * 24 * time.Hour}).Draw(t, "gap"))
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute, time.Hour, 23 * time.Hour,
+				20 * 24 * time.Hour}).Draw(t, "gap"))
 			e := event{now, rapid.SampledFrom([]string{"http", "milter"}).Draw(t, "door"), rapid.Uint64Range(0, 9).Draw(t, "n")}
 			sum := counted[e.door]
 			sum.Verdicts[bulkhead.ClassSpam] += e.n
@@ -67,7 +68,8 @@ func TestSums(t *testing.T) {
 			}
 		}
 		defer s.Close()
-		for length, kept := range map[time.Duration]time.Duration{ShortSlot: shortFor, LongSlot: longFor, 24 * time.Hour: longFor} {
+		for length, kept := range map[time.Duration]time.Duration{ShortSlot: shortFor, LongSlot: longFor,
+			24 * time.Hour: longFor} {
 			since := now.Add(-kept).Truncate(24 * time.Hour).Add(24 * time.Hour)
 			want := make(map[time.Time]map[string]Sum)
 			for _, e := range all {
@@ -164,7 +166,8 @@ func TestSumsDamage(t *testing.T) {
 	if bytes.Equal(flipped, whole) {
 		t.Fatal("the slot is not in the file")
 	}
-	for name, data := range map[string][]byte{"a slot": flipped, "all": bytes.Repeat([]byte("x"), 1<<16), "cut": whole[:len(whole)/3]} {
+	for name, data := range map[string][]byte{"a slot": flipped, "all": bytes.Repeat([]byte("x"), 1<<16),
+		"cut": whole[:len(whole)/3]} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}

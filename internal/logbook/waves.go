@@ -294,7 +294,8 @@ func (w *waves) keysOf(e *Entry) (keys []uint64, texts int) {
 	var bands []uint64
 	for one := range packedOnes(e.packed) {
 		switch codes[one[0]] {
-		case bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4, bulkhead.RspamdText, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2:
+		case bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4, bulkhead.RspamdText, bulkhead.DCCBody, bulkhead.DCCFuz1,
+			bulkhead.DCCFuz2:
 			if !w.common[string(one)] {
 				keys = append(keys, maphash.Bytes(w.seed, one))
 			}
@@ -419,6 +420,7 @@ func (w *waves) snapshot(cutoff uint64) Waves {
 func (g *wave) shown() Wave {
 	s := g.Wave
 	s.Growth = slices.Clone(g.Growth[:min(waveSlots, int(g.Last.Sub(g.First)/g.Slot)+1)])
-	s.Doors, s.Senders, s.Domains, s.Reporters = g.doors.Items(maxTally), g.senders.Items(maxTally), g.domains.Items(maxTally), g.reporters.Items(maxTally)
+	s.Doors, s.Senders, s.Domains, s.Reporters = g.doors.Items(maxTally), g.senders.Items(maxTally),
+		g.domains.Items(maxTally), g.reporters.Items(maxTally)
 	return s
 }

@@ -56,7 +56,9 @@ func TestWaves(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c := newClock()
-		options := Options{MaxBytes: MinBytes, MaxAge: 24 * time.Hour, Now: func() time.Time { return c.now }, Common: []bulkhead.Signature{common}}
+		options := Options{MaxBytes: MinBytes, MaxAge: 24 * time.Hour, Now: func() time.Time {
+			return c.now
+		}, Common: []bulkhead.Signature{common}}
 		path := filepath.Join(t.TempDir(), "history.db")
 		b, err := Open(path, options)
 		if err != nil {
@@ -164,7 +166,8 @@ func TestWaveNumbers(t *testing.T) {
 	sigs := []bulkhead.Signature{exact(1), band(0, 1), band(1, 1)}
 	digest := []bulkhead.Signature{exact(1)}
 	for i := range 500 {
-		e := Entry{Kind: Checked, Door: "milter", Class: bulkhead.ClassUnknown, From: fmt.Sprintf("%d.example.com", i%2), Domains: []string{"example.net"}}
+		e := Entry{Kind: Checked, Door: "milter", Class: bulkhead.ClassUnknown, From: fmt.Sprintf("%d.example.com", i%2),
+			Domains: []string{"example.net"}}
 		if i >= 400 {
 			e.Class, e.Confidence = bulkhead.ClassSpam, 90
 		}
@@ -181,11 +184,14 @@ func TestWaveNumbers(t *testing.T) {
 		t.Fatalf("%d waves", len(all))
 	}
 	w := all[0]
-	if !w.First.Equal(start) || !w.Last.Equal(at.Add(3*time.Second)) || w.Messages != 507 || w.Class != bulkhead.ClassSpam || w.Confidence != 90 ||
-		w.Classes[bulkhead.ClassSpam] != 100 || w.Classes[bulkhead.ClassUnknown] != 400 || w.Votes[CalledSpam] != 2 || w.Votes[Withdrawn] != 1 || w.Votes[CalledHam] != 0 {
+	if !w.First.Equal(start) || !w.Last.Equal(at.Add(3*time.Second)) || w.Messages != 507 ||
+		w.Class != bulkhead.ClassSpam || w.Confidence != 90 ||
+		w.Classes[bulkhead.ClassSpam] != 100 || w.Classes[bulkhead.ClassUnknown] != 400 || w.Votes[CalledSpam] != 2 ||
+		w.Votes[Withdrawn] != 1 || w.Votes[CalledHam] != 0 {
 		t.Errorf("wave %+v", w)
 	}
-	if got := fmt.Sprint(w.Doors, w.Senders, w.Domains, w.Reporters); got != "[{milter 500 0} {http 3 0} {dcc 1 0}] [{0.example.com 250 0} {1.example.com 250 0}] [{example.net 500 0}] [{192.0.2.0 1 0} {ann 1 0} {bob 1 0}]" {
+	if got := fmt.Sprint(w.Doors, w.Senders, w.Domains,
+		w.Reporters); got != "[{milter 500 0} {http 3 0} {dcc 1 0}] [{0.example.com 250 0} {1.example.com 250 0}] [{example.net 500 0}] [{192.0.2.0 1 0} {ann 1 0} {bob 1 0}]" {
 		t.Errorf("names %s", got)
 	}
 	if w.Slot != 8*time.Minute || len(w.Growth) != 500/8+1 || w.Growth[0] != 8 || w.Growth[62] != 4+7 {
@@ -223,7 +229,8 @@ func TestWaveBounds(t *testing.T) {
 		c.now = c.now.Add(time.Second)
 		put(b, c.now, Entry{Kind: Checked, Door: "http"}, []bulkhead.Signature{exact(i), band(0, i), band(1, i)})
 		if i%1000 == 0 { // a new text each time, and two bands of the first
-			put(b, c.now.Add(time.Millisecond), Entry{Kind: Checked, Door: "http"}, []bulkhead.Signature{exact(1e6 + i), band(0, 1e6), band(1, 1e6)})
+			put(b, c.now.Add(time.Millisecond), Entry{Kind: Checked, Door: "http"},
+				[]bulkhead.Signature{exact(1e6 + i), band(0, 1e6), band(1, 1e6)})
 		}
 		if i%1024 == 0 {
 			b.Flush()
@@ -261,7 +268,10 @@ func TestWaveBounds(t *testing.T) {
 // TestFollows: Run reads the entries by itself, while others ask.
 func TestFollows(t *testing.T) {
 	c := newClock()
-	b, err := Open(filepath.Join(t.TempDir(), "history.db"), Options{MaxBytes: MinBytes, MaxAge: time.Hour, Every: time.Millisecond, Now: func() time.Time { return c.now }})
+	b, err := Open(filepath.Join(t.TempDir(), "history.db"),
+		Options{MaxBytes: MinBytes, MaxAge: time.Hour, Every: time.Millisecond, Now: func() time.Time {
+			return c.now
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +279,8 @@ func TestFollows(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- b.Run(ctx) }()
 	for i := range 10 {
-		put(b, c.now.Add(time.Duration(i)*time.Millisecond), Entry{Kind: Checked, Door: "http"}, []bulkhead.Signature{exact(1)})
+		put(b, c.now.Add(time.Duration(i)*time.Millisecond), Entry{Kind: Checked, Door: "http"},
+			[]bulkhead.Signature{exact(1)})
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if all := b.waves.snapshot(0).Waves; len(all) == 1 && all[0].Messages == 10 {
@@ -317,7 +328,8 @@ func TestEarly(t *testing.T) {
 	}
 	visit(b) // while it reads
 	got, err := b.Waves(t.Context(), time.Hour)
-	if err != nil || got.Whole || !got.Since.Equal(newClock().now.Add((entries-late+2)*time.Second)) || !got.Upto.Equal(c.now) {
+	if err != nil || got.Whole || !got.Since.Equal(newClock().now.Add((entries-late+2)*time.Second)) ||
+		!got.Upto.Equal(c.now) {
 		t.Fatalf("whole %v, since %v, up to %v, %v", got.Whole, got.Since, got.Upto, err)
 	}
 	messages := func(all []Wave) (n uint64) {
@@ -376,14 +388,18 @@ func BenchmarkPages(b *testing.B) {
 		if r.IntN(10) == 0 {
 			text = r.IntN(500)
 		}
-		sigs := []bulkhead.Signature{exact(text), bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprintf("%d@example.com", text))}
+		sigs := []bulkhead.Signature{exact(text),
+			bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprintf("%d@example.com", text))}
 		for n := range 20 {
-			sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near, append([]byte{byte(n), byte(text), byte(text >> 8), byte(text >> 16)}, make([]byte, 12)...)))
+			sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near,
+				append([]byte{byte(n), byte(text), byte(text >> 8), byte(text >> 16)}, make([]byte, 12)...)))
 		}
 		for n := range 20 {
-			sigs = append(sigs, bulkhead.MustSignature(bulkhead.RspamdShingle, []byte{byte(n), byte(text), byte(text >> 8), byte(text >> 16), 5, 6, 7, 8}))
+			sigs = append(sigs, bulkhead.MustSignature(bulkhead.RspamdShingle,
+				[]byte{byte(n), byte(text), byte(text >> 8), byte(text >> 16), 5, 6, 7, 8}))
 		}
-		put(book, c.now, Entry{Kind: Checked, Door: "milter", From: fmt.Sprintf("%d.example.com", text), Domains: []string{fmt.Sprintf("shop%d.example.net", text)}, Reasons: []string{"seen by few"}}, sigs)
+		put(book, c.now, Entry{Kind: Checked, Door: "milter", From: fmt.Sprintf("%d.example.com", text),
+			Domains: []string{fmt.Sprintf("shop%d.example.net", text)}, Reasons: []string{"seen by few"}}, sigs)
 		if i%2048 == 0 {
 			book.Flush()
 		}

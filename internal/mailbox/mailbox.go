@@ -78,7 +78,8 @@ func Folders(path string) (names []string) {
 		return nil
 	}
 	for _, e := range entries {
-		if e.IsDir() && len(e.Name()) > 1 && e.Name()[0] == '.' && e.Name() != ".." && isMaildir(filepath.Join(path, e.Name())) {
+		if e.IsDir() && len(e.Name()) > 1 && e.Name()[0] == '.' && e.Name() != ".." &&
+			isMaildir(filepath.Join(path, e.Name())) {
 			names = append(names, e.Name())
 		}
 	}

@@ -141,7 +141,8 @@ func mend(door string, err error) string {
 	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden):
 		return "the door wants an account: bulkhead user add NAME, and give its token or secret to the client"
 	}
-	return "see docs/protocols/" + strings.NewReplacer("pyzor_helper", "pyzor", "razor_helper", "razor2").Replace(door) + ".md and the node's log"
+	return "see docs/protocols/" + strings.NewReplacer("pyzor_helper", "pyzor", "razor_helper", "razor2").Replace(door) +
+		".md and the node's log"
 }
 
 // unrecognised returns the error for a door that answers but does not know the test message.
@@ -155,9 +156,11 @@ func store(s *client.NodeState) Row {
 	row := Row{Name: "store", OK: true, Found: "reports are taken"}
 	switch {
 	case s.ReadOnly != "":
-		row.OK, row.Found, row.Mend = false, "read-only: "+s.ReadOnly, "make room on the disk, or mend it; the node goes on by itself"
+		row.OK, row.Found, row.Mend = false, "read-only: "+s.ReadOnly,
+			"make room on the disk, or mend it; the node goes on by itself"
 	case len(s.Doubts) > 0:
-		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged", len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
+		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged",
+			len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
 	}
 	return row
 }
@@ -181,7 +184,8 @@ func held(s *client.NodeState) *Row {
 	return &Row{
 		Name:  "ageing",
 		Found: fmt.Sprintf("the clock shows %s and the newest record is of %s: no generation expires", clock, newest),
-		Mend:  "if the clock is wrong, set it right; if this machine was really off since " + newest + ", run \"bulkhead clock confirm\"",
+		Mend: "if the clock is wrong, set it right; if this machine was really off since " + newest +
+			", run \"bulkhead clock confirm\"",
 	}
 }
 
@@ -190,7 +194,9 @@ func relay(s *client.NodeState) *Row {
 	if s.Relayed == nil {
 		return nil
 	}
-	return &Row{Name: "http", Found: fmt.Sprintf("a request from this machine named the host %.80q, and no proxy said that it had passed it on", *s.Relayed),
+	return &Row{Name: "http",
+		Found: fmt.Sprintf("a request from this machine named the host %.80q, and no proxy said that it had passed it on",
+			*s.Relayed),
 		Mend: "if a proxy does (HAProxy as it comes), give it \"option forwardfor\"; if a tunnel or forwarder does, set anonymous_check and anonymous_report in [http] to \"none\"; " +
 			"a program of this machine should name localhost"}
 }
@@ -203,9 +209,11 @@ func disk(s *client.NodeState) *Row {
 	if s.Disk == nil {
 		return nil
 	}
-	row := &Row{Name: "disk", OK: true, Found: fmt.Sprintf("%s free, a snapshot takes up to %s", units.ByteSize(s.Disk.Free), units.ByteSize(s.Disk.Needed))}
+	row := &Row{Name: "disk", OK: true, Found: fmt.Sprintf("%s free, a snapshot takes up to %s",
+		units.ByteSize(s.Disk.Free), units.ByteSize(s.Disk.Needed))}
 	if s.Disk.Free < 2*s.Disk.Needed+leastRoom {
-		row.OK, row.Mend = false, "make room in the file system of the data folder, or move the folder: without room, reports are refused"
+		row.OK, row.Mend = false,
+			"make room in the file system of the data folder, or move the folder: without room, reports are refused"
 	}
 	return row
 }
@@ -228,7 +236,9 @@ func clock(s *client.NodeState, now time.Time) *Row {
 	}
 	switch apart := s.Now.Sub(now).Round(time.Second); {
 	case newest.Sub(s.Now) > ahead:
-		row.OK, row.Found, row.Mend = false, fmt.Sprintf("it was set back: the node has counted until %s, and takes it for %s", newest.UTC().Format(time.DateTime), s.Now.UTC().Format(time.DateTime)), mend
+		row.OK, row.Found, row.Mend = false,
+			fmt.Sprintf("it was set back: the node has counted until %s, and takes it for %s",
+				newest.UTC().Format(time.DateTime), s.Now.UTC().Format(time.DateTime)), mend
 	case apart > skew || apart < -skew:
 		word := "ahead of"
 		if apart < 0 {
@@ -253,14 +263,18 @@ func (p *Prober) lists(ctx context.Context) (rows []Row) {
 		return nil
 	}
 	for _, l := range all {
-		row := Row{Name: "list " + l.Name, OK: true, Found: fmt.Sprintf("%d entries of %s", l.Entries, l.Updated.UTC().Format(time.DateOnly))}
+		row := Row{Name: "list " + l.Name, OK: true,
+			Found: fmt.Sprintf("%d entries of %s", l.Entries, l.Updated.UTC().Format(time.DateOnly))}
 		switch {
 		case l.Unknown:
-			row.OK, row.Found, row.Mend = false, "its file cannot be read, and nothing is found in it: "+l.Fault, "bulkhead list build it again, or put its file back; the node takes it over at once"
+			row.OK, row.Found, row.Mend = false, "its file cannot be read, and nothing is found in it: "+l.Fault,
+				"bulkhead list build it again, or put its file back; the node takes it over at once"
 		case l.Fault != "":
-			row.OK, row.Found, row.Mend = false, "its file cannot be read: "+l.Fault, "bulkhead list build it again; until then the node goes on with what it had"
+			row.OK, row.Found, row.Mend = false, "its file cannot be read: "+l.Fault,
+				"bulkhead list build it again; until then the node goes on with what it had"
 		case l.Entries == 0 && l.Allowed == 0:
-			row.OK, row.Found, row.Mend = false, "it is empty", "bulkhead list build; an empty source of lists looks like this, too"
+			row.OK, row.Found, row.Mend = false, "it is empty",
+				"bulkhead list build; an empty source of lists looks like this, too"
 		case time.Since(l.Updated) > oldList:
 			row.Found += "; whatever builds it may have stopped"
 		}
@@ -283,7 +297,8 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 		row := Row{Name: "peer " + one.Name, OK: true, Found: "heard"}
 		switch {
 		case one.Network != "":
-			row.OK, row.Found, row.Mend = false, "is in another network", "give both nodes one network secret: bulkhead network show"
+			row.OK, row.Found, row.Mend = false, "is in another network",
+				"give both nodes one network secret: bulkhead network show"
 		case one.Quarantine != "":
 			row.OK, row.Found, row.Mend = false, "in quarantine: "+one.Quarantine, "bulkhead peer list, and weigh or evict it"
 		case one.Heard.IsZero() && one.Weight == 0:
@@ -291,9 +306,11 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 		case one.Heard.IsZero():
 			row.OK, row.Found, row.Mend = false, "never heard", "is it running, are both keys added, is the port open?"
 		case one.Silent > 0:
-			row.OK, row.Found, row.Mend = false, fmt.Sprintf("silent for %.0f s", one.Silent), "is it running, is the way there open?"
+			row.OK, row.Found, row.Mend = false, fmt.Sprintf("silent for %.0f s", one.Silent),
+				"is it running, is the way there open?"
 		case one.Lag > skew.Seconds() || one.Lag < -skew.Seconds():
-			row.OK, row.Found, row.Mend = false, fmt.Sprintf("its clock and ours are %.0f s apart", one.Lag), "set the clocks, by NTP"
+			row.OK, row.Found, row.Mend = false, fmt.Sprintf("its clock and ours are %.0f s apart", one.Lag),
+				"set the clocks, by NTP"
 		case one.Error != "":
 			row.Found = "heard; the last refusal: " + one.Error
 		}
@@ -304,13 +321,15 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 
 // sum says whether the sum that the node publishes is heard, and has anybody in it.
 func sum(a *client.Aggregate) Row {
-	row := Row{Name: "sum", OK: true, Found: fmt.Sprintf("of %s, published", units.Plural(a.Organisations, "organisation"))}
+	row := Row{Name: "sum", OK: true, Found: fmt.Sprintf("of %s, published",
+		units.Plural(a.Organisations, "organisation"))}
 	switch {
 	case a.Fault != "":
 		row.OK, row.Found = false, a.Fault
 		row.Mend = "servers in [aggregate]: is the hub there running, is the sum's key (bulkhead network show) on its list of peers, and that hub on this node's?"
 	case a.Members == 0:
-		row.OK, row.Found, row.Mend = false, "nobody is in it but this node", "members in [aggregate] name peers of weight 1: bulkhead peer list, bulkhead peer weigh KEY 1"
+		row.OK, row.Found, row.Mend = false, "nobody is in it but this node",
+			"members in [aggregate] name peers of weight 1: bulkhead peer list, bulkhead peer weigh KEY 1"
 	}
 	return row
 }

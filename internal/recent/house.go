@@ -84,7 +84,8 @@ func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 // atLeast replaces the verdict on a whole message by the verdict on the digests alone, if that is worse and nothing
 // speaks for the message: what a digest gets does not depend on whether the message was seen.
 func (h *House) atLeast(ctx context.Context, v *bulkhead.Verdict, alone *bulkhead.Query) error {
-	if v.Whitelisted != "" || v.Class == bulkhead.ClassGood || v.Class == bulkhead.ClassSpam || v.Judged == bulkhead.Revoked {
+	if v.Whitelisted != "" || v.Class == bulkhead.ClassGood || v.Class == bulkhead.ClassSpam ||
+		v.Judged == bulkhead.Revoked {
 		return nil
 	}
 	listed := func(f bulkhead.Finding) bool { return f.Judged == bulkhead.JudgedSpam }
@@ -224,7 +225,9 @@ func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]b
 		left = slices.DeleteFunc(left, of)
 	}
 	h.Stats.Reports.Add(int64(len(messages)))
-	if len(left) > 0 && len(messages) == 1 && !slices.ContainsFunc(left, func(s bulkhead.Signature) bool { return digest(s.Scheme()) }) {
+	if len(left) > 0 && len(messages) == 1 && !slices.ContainsFunc(left, func(s bulkhead.Signature) bool {
+		return digest(s.Scheme())
+	}) {
 		// Links and identifiers in the vote belong to its one message.
 		messages[0] = with(messages[0], left)
 		left = nil
@@ -241,7 +244,8 @@ const atOnce = 16
 
 // reportAll votes on several messages. After an error some may have been counted, as
 // always when several votes are one request.
-func (h *House) reportAll(ctx context.Context, r bulkhead.Report, messages [][]bulkhead.Signature) (sum bulkhead.Receipt, err error) {
+func (h *House) reportAll(ctx context.Context, r bulkhead.Report,
+	messages [][]bulkhead.Signature) (sum bulkhead.Receipt, err error) {
 	receipts, errs := make([]bulkhead.Receipt, len(messages)), make([]error, len(messages))
 	for start := 0; start < len(messages); start += atOnce {
 		var wg sync.WaitGroup

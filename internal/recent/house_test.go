@@ -131,7 +131,9 @@ func TestVotesOnSeveral(t *testing.T) {
 		t.Fatalf("%d reports, want 3", len(reports))
 	}
 	for _, want := range [][]bulkhead.Signature{a, b, {unseen}} {
-		if !slices.ContainsFunc(reports, func(r bulkhead.Report) bool { return slices.Equal(r.Signatures, want) && r.Vote == bulkhead.Spam }) {
+		if !slices.ContainsFunc(reports, func(r bulkhead.Report) bool {
+			return slices.Equal(r.Signatures, want) && r.Vote == bulkhead.Spam
+		}) {
 			t.Errorf("no report of %v among %v", want, reports)
 		}
 	}

@@ -49,7 +49,8 @@ func digests(message []bulkhead.Signature, yield func(*bulkhead.Signature)) {
 func Whole(sigs []bulkhead.Signature) bool {
 	for i := range sigs {
 		switch sigs[i].Scheme() {
-		case bulkhead.Exact, bulkhead.Near, bulkhead.Link, bulkhead.Sender, bulkhead.Attachment, bulkhead.Contact, bulkhead.Image:
+		case bulkhead.Exact, bulkhead.Near, bulkhead.Link, bulkhead.Sender, bulkhead.Attachment, bulkhead.Contact,
+			bulkhead.Image:
 			return true
 		}
 	}

@@ -18,8 +18,10 @@ func sig(scheme bulkhead.Scheme, name string) bulkhead.Signature {
 // link.
 func message(text, link string) []bulkhead.Signature {
 	return []bulkhead.Signature{
-		sig(bulkhead.Exact, text), sig(bulkhead.Near, "n1"+text), sig(bulkhead.Near, "n2"), sig(bulkhead.RazorE4, text), sig(bulkhead.RazorE4, "footer"),
-		sig(bulkhead.PyzorDigest, "lines"), sig(bulkhead.DCCBody, text), sig(bulkhead.RspamdText, text), sig(bulkhead.RspamdText, "logo"), sig(bulkhead.Link, link),
+		sig(bulkhead.Exact, text), sig(bulkhead.Near, "n1"+text), sig(bulkhead.Near, "n2"), sig(bulkhead.RazorE4, text),
+		sig(bulkhead.RazorE4, "footer"),
+		sig(bulkhead.PyzorDigest, "lines"), sig(bulkhead.DCCBody, text), sig(bulkhead.RspamdText, text),
+		sig(bulkhead.RspamdText, "logo"), sig(bulkhead.Link, link),
 	}
 }
 
@@ -67,10 +69,14 @@ func TestLacking(t *testing.T) {
 		name       string
 		a, b, want []bulkhead.Signature
 	}{
-		{"no shingles", []bulkhead.Signature{text, body}, []bulkhead.Signature{text, body, band}, []bulkhead.Signature{text, body, band}},
-		{"the other way round", []bulkhead.Signature{text, body, band}, []bulkhead.Signature{text, body}, []bulkhead.Signature{text, body, band}},
-		{"a sender", []bulkhead.Signature{text, body, from}, []bulkhead.Signature{text, body}, []bulkhead.Signature{text, body}},
-		{"another text", []bulkhead.Signature{sig(bulkhead.Exact, "other"), body}, []bulkhead.Signature{text, body, band}, []bulkhead.Signature{body}},
+		{"no shingles", []bulkhead.Signature{text, body}, []bulkhead.Signature{text, body, band},
+			[]bulkhead.Signature{text, body, band}},
+		{"the other way round", []bulkhead.Signature{text, body, band}, []bulkhead.Signature{text, body},
+			[]bulkhead.Signature{text, body, band}},
+		{"a sender", []bulkhead.Signature{text, body, from}, []bulkhead.Signature{text, body},
+			[]bulkhead.Signature{text, body}},
+		{"another text", []bulkhead.Signature{sig(bulkhead.Exact, "other"), body}, []bulkhead.Signature{text, body, band},
+			[]bulkhead.Signature{body}},
 	} {
 		table := NewTable(1<<20, time.Hour, nil)
 		table.Note(tt.a, "", "")

@@ -44,7 +44,8 @@ func (p *Plan) Apply(now time.Time) (backup string, err error) {
 		if f.text != c.Old || f.exists == c.Created {
 			return "", fmt.Errorf("setup: %s was changed just now; look again", c.Path)
 		}
-		all = append(all, kept{Path: c.Path, Created: c.Created, Before: []byte(c.Old), After: []byte(c.New), Mode: c.was.mode, UID: c.was.uid, GID: c.was.gid})
+		all = append(all, kept{Path: c.Path, Created: c.Created, Before: []byte(c.Old), After: []byte(c.New),
+			Mode: c.was.mode, UID: c.was.uid, GID: c.was.gid})
 	}
 	text, err := json.MarshalIndent(all, "", " ")
 	if err != nil {

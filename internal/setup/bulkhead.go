@@ -124,7 +124,8 @@ func (p *Plan) planDoors() error {
 	}
 	if err != nil {
 		for _, d := range missing {
-			p.note("add %s = %q to [listen] in %s: setup does not understand how it is written", d.Key, d.Address, p.options.Config)
+			p.note("add %s = %q to [listen] in %s: setup does not understand how it is written", d.Key, d.Address,
+				p.options.Config)
 		}
 		return nil
 	}

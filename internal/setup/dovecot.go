@@ -27,7 +27,8 @@ func (p *Plan) dovecot() error {
 		p.note("Dovecot 2.4 has another configuration, which setup does not write: docs/setup.md has the scripts")
 		return nil
 	}
-	if !p.tree.exists("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so", "/usr/lib64/dovecot/lib95_imap_sieve_plugin.so", "/usr/lib/dovecot/lib95_imap_sieve_plugin.so") {
+	if !p.tree.exists("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so",
+		"/usr/lib64/dovecot/lib95_imap_sieve_plugin.so", "/usr/lib/dovecot/lib95_imap_sieve_plugin.so") {
 		p.note("Dovecot has no Sieve for IMAP here: install it (Debian: dovecot-sieve), and run setup again")
 		return nil
 	}
@@ -216,7 +217,8 @@ func (d *dovecotConfig) processLimit() (value string) {
 // loads reports whether a protocol has a plugin of mail already.
 func (d *dovecotConfig) loads(protocol, plugin string) bool {
 	return slices.ContainsFunc(d.values, func(v dovecotValue) bool {
-		return v.name == "mail_plugins" && (v.block == "" || v.block == "protocol "+protocol) && slices.Contains(strings.Fields(v.value), plugin)
+		return v.name == "mail_plugins" && (v.block == "" || v.block == "protocol "+protocol) &&
+			slices.Contains(strings.Fields(v.value), plugin)
 	})
 }
 
@@ -244,7 +246,9 @@ func (d *dovecotConfig) settings(pipes string) string {
 	}
 	if d.processLimit() == "" {
 		// The vote is cast by a child of the IMAP process, which has its limit.
-		b.WriteString("# The program that votes reserves more address space than Dovecot's 256 MB.\nservice imap {\n  vsz_limit = " + votesIn + "\n}\n")
+		b.WriteString(
+			"# The program that votes reserves more address space than Dovecot's 256 MB.\nservice imap {\n  vsz_limit = " +
+				votesIn + "\n}\n")
 	}
 	plugins := strings.Fields(d.last("sieve_plugins"))
 	for _, one := range []string{"sieve_imapsieve", "sieve_extprograms"} {

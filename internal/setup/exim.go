@@ -22,7 +22,8 @@ var (
 // Debian's configuration has a place. The conditions malware and spam stay free for others.
 func (p *Plan) exim() error {
 	if scorer := p.scorer(); scorer != "" && len(p.options.For) == 0 && !p.tree.exists(eximACL) {
-		p.note("Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim has Exim ask the node itself", scorer, scorer)
+		p.note(
+			"Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim has Exim ask the node itself", scorer, scorer)
 		return nil
 	}
 	if p.tree.exists("/etc/exim4/exim4.conf") {
@@ -49,7 +50,8 @@ func (p *Plan) exim() error {
 		macros = "CHECK_DATA_LOCAL_ACL_FILE = " + eximACL + "\n"
 	}
 	if bodyVisible.MatchString(others) {
-		p.note("Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it sees mail in part")
+		p.note(
+			"Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it sees mail in part")
 	} else {
 		macros += "# So much of a mail is shown to the node, as it came.\nmessage_body_visible = 256K\nmessage_body_newlines = true\n"
 	}

@@ -103,7 +103,8 @@ func (p *Plan) inspectRspamd() (asks bool, problem, mend string, err error) {
 	case !plugin:
 		return true, rspamdLocal + " has a section bulkhead, but the plugin is not loaded", "bulkhead setup --for rspamd", nil
 	case !section:
-		return true, "the plugin is there, but " + rspamdLocal + " has no section bulkhead, so it does nothing", "bulkhead setup --for rspamd", nil
+		return true, "the plugin is there, but " + rspamdLocal + " has no section bulkhead, so it does nothing",
+			"bulkhead setup --for rspamd", nil
 	}
 	weight := rspamdScore
 	for _, name := range []string{rspamdGroups, "/etc/rspamd/override.d/groups.conf"} {
@@ -126,7 +127,8 @@ func (p *Plan) inspectSpamAssassin() (asks bool, problem, mend string, err error
 			continue
 		}
 		if !p.tree.exists(dir + "/Bulkhead.pm") {
-			return true, dir + "/bulkhead.cf has the rules, but Bulkhead.pm is not beside it", "bulkhead setup --for spamassassin", nil
+			return true, dir + "/bulkhead.cf has the rules, but Bulkhead.pm is not beside it",
+				"bulkhead setup --for spamassassin", nil
 		}
 		score := spamScore
 		for _, name := range p.tree.list(dir) { // in the order in which SpamAssassin reads them
@@ -140,7 +142,8 @@ func (p *Plan) inspectSpamAssassin() (asks bool, problem, mend string, err error
 			score = lastNumber(cfScore, text, score)
 		}
 		if score <= 0 {
-			return true, fmt.Sprintf("its score of BULKHEAD_SPAM is %g, with which the rule is off", score), "take score BULKHEAD_SPAM out of the files in " + dir, nil
+			return true, fmt.Sprintf("its score of BULKHEAD_SPAM is %g, with which the rule is off", score),
+				"take score BULKHEAD_SPAM out of the files in " + dir, nil
 		}
 		return true, "", "", nil
 	}
@@ -157,7 +160,9 @@ func (p *Plan) inspectPostfix() (asks bool, problem, mend string, err error) {
 		return false, "", "", err
 	}
 	for _, one := range []struct{ door, parameters string }{
-		{"milter", "smtpd_milters"}, {"policy", "smtpd_recipient_restrictions smtpd_client_restrictions smtpd_relay_restrictions smtpd_data_restrictions smtpd_end_of_data_restrictions"},
+		{"milter", "smtpd_milters"},
+		{"policy",
+			"smtpd_recipient_restrictions smtpd_client_restrictions smtpd_relay_restrictions smtpd_data_restrictions smtpd_end_of_data_restrictions"},
 	} {
 		for _, name := range strings.Fields(one.parameters) {
 			value := parameter(text, name)
@@ -168,13 +173,15 @@ func (p *Plan) inspectPostfix() (asks bool, problem, mend string, err error) {
 			asks = asks || one.door == "milter"
 			switch socket := strings.TrimPrefix(endpoint, "unix:"); {
 			case !own && p.listens[one.door] == "":
-				return asks, fmt.Sprintf("%s names %s, and the node's door %s is off", name, endpoint, one.door), "bulkhead setup --for " + p.named(one.door), nil
+				return asks, fmt.Sprintf("%s names %s, and the node's door %s is off", name, endpoint, one.door),
+					"bulkhead setup --for " + p.named(one.door), nil
 			case socket != endpoint:
 				if problem, mend := p.inspectSocket(socket, runsInChroot(master), one.door); problem != "" {
 					return asks, problem, mend, nil
 				}
 			}
-			if one.door == "policy" && !strings.Contains(value, "default_action=DUNNO") && !strings.Contains(parameter(text, "smtpd_policy_service_default_action"), "DUNNO") {
+			if one.door == "policy" && !strings.Contains(value, "default_action=DUNNO") &&
+				!strings.Contains(parameter(text, "smtpd_policy_service_default_action"), "DUNNO") {
 				return asks, name + " asks the node without default_action=DUNNO: Postfix defers all mail while the node is away",
 					"check_policy_service { " + endpoint + ", timeout=10s, default_action=DUNNO }", nil
 			}
@@ -216,7 +223,8 @@ func (p *Plan) ownEndpoint(value, door string) (endpoint string, own bool) {
 	return "", false
 }
 
-var smtpdService = regexp.MustCompile(`(?m)^(?:smtp|smtps|submission|[0-9.:\[\]]*(?:25|465|587))[ \t]+inet[ \t]+\S+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]+\S+[ \t]+smtpd`)
+var smtpdService = regexp.MustCompile(
+	`(?m)^(?:smtp|smtps|submission|[0-9.:\[\]]*(?:25|465|587))[ \t]+inet[ \t]+\S+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]+\S+[ \t]+smtpd`)
 
 // runsInChroot reports whether a service that takes mail runs in a chroot, by master.cf: its
 // fifth column, "-" for no since Postfix 3.0. Source: master(5).
@@ -243,13 +251,15 @@ func (p *Plan) inspectSocket(socket string, chroot bool, door string) (problem, 
 	}
 	info, err := p.tree.stat(at)
 	if err != nil {
-		return fmt.Sprintf("there is no socket at %s", at), "start the node; its service may write there with ReadWritePaths= (operations.md)"
+		return fmt.Sprintf("there is no socket at %s", at),
+			"start the node; its service may write there with ReadWritePaths= (operations.md)"
 	}
 	if info.Mode().Type() != fs.ModeSocket {
 		return at + " is no socket", "remove it, and restart the node"
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok && !p.mayWrite("postfix", s, info.Mode()) {
-		return fmt.Sprintf("the user postfix may not open %s (%v)", at, info.Mode().Perm()), "adduser postfix bulkhead, and restart Postfix"
+		return fmt.Sprintf("the user postfix may not open %s (%v)", at, info.Mode().Perm()),
+			"adduser postfix bulkhead, and restart Postfix"
 	}
 	return "", ""
 }

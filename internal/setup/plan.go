@@ -81,7 +81,8 @@ func programs() []program {
 		{name: "policy", found: none, plan: (*Plan).policy, asked: true},
 		{name: "razor", found: has("/etc/razor/razor-agent.conf", "/usr/bin/razor-check"), plan: (*Plan).razor, asked: true},
 		{name: "pyzor", found: has("/usr/bin/pyzor"), plan: (*Plan).pyzor, asked: true},
-		{name: "dcc", found: has("/usr/bin/dccproc", "/var/dcc/map", "/usr/local/bin/dccproc"), plan: (*Plan).dcc, asked: true},
+		{name: "dcc", found: has("/usr/bin/dccproc", "/var/dcc/map", "/usr/local/bin/dccproc"), plan: (*Plan).dcc,
+			asked: true},
 	}
 }
 
@@ -199,7 +200,8 @@ func (p *Plan) editMode(program, name string, mode fs.FileMode, change func(text
 		return nil
 	}
 	is.exists = true
-	p.Changes = append(p.Changes, Change{Path: name, Program: program, Old: was.text, New: is.text, Created: !was.exists, was: was, is: is})
+	p.Changes = append(p.Changes, Change{Path: name, Program: program, Old: was.text, New: is.text, Created: !was.exists,
+		was: was, is: is})
 	return nil
 }
 

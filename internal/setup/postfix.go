@@ -16,14 +16,17 @@ func (p *Plan) postfix() error {
 	}
 	endpoint := postfixEndpoint(p.listens["milter"])
 	asked := len(p.options.For) > 0
-	if scorer := p.scorer(); scorer != "" && !asked && (endpoint == "" || !strings.Contains(parameter(text, "smtpd_milters"), endpoint)) {
-		p.note("Postfix stays as it is: %s hands the node all mail. --for %s,postfix adds the milter, which judges mail while its sender waits", scorer, scorer)
+	if scorer := p.scorer(); scorer != "" && !asked &&
+		(endpoint == "" || !strings.Contains(parameter(text, "smtpd_milters"), endpoint)) {
+		p.note(
+			"Postfix stays as it is: %s hands the node all mail. --for %s,postfix adds the milter, which judges mail while its sender waits", scorer, scorer)
 		return nil
 	}
 	address := p.door("milter")
 	endpoint = postfixEndpoint(address)
 	if strings.HasPrefix(endpoint, "unix:/") {
-		p.note("Postfix's smtpd may run in a chroot, %s: it reaches %s only if that lies there", "/var/spool/postfix", address)
+		p.note("Postfix's smtpd may run in a chroot, %s: it reaches %s only if that lies there",
+			"/var/spool/postfix", address)
 	}
 	milter := "{ " + endpoint + ", connect_timeout=5s, content_timeout=30s, default_action=accept }"
 	err = p.edit("postfix", mainCF, func(text string) string {
@@ -88,7 +91,8 @@ func (p *Plan) policy() error {
 		}
 		// Before Postfix 2.10's smtpd_relay_restrictions, these alone kept a server from
 		// being an open relay, and a compatibility level of 0 still says so.
-		return appendParameter(text, name, service+", permit_mynetworks, permit_sasl_authenticated, reject_unauth_destination")
+		return appendParameter(text, name, service+
+			", permit_mynetworks, permit_sasl_authenticated, reject_unauth_destination")
 	})
 }
 

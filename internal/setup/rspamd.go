@@ -69,7 +69,9 @@ func (p *Plan) rspamdLearning() error {
 	}
 	if learnCondition.MatchString(bayes) {
 		if !strings.Contains(bayes, "rspamd_plugins.bulkhead") {
-			p.note("%s has a learn_condition of its own: what rspamc learns is no vote until it calls rspamd_plugins.bulkhead.learn", rspamdBayes)
+			p.note(
+				"%s has a learn_condition of its own: what rspamc learns is no vote until it calls rspamd_plugins.bulkhead.learn",
+				rspamdBayes)
 		}
 		return nil
 	}
@@ -98,7 +100,8 @@ func (p *Plan) rspamdScores() error {
 	score, lines := rspamdScore, ""
 	if junk > rspamdScore {
 		score = junk + 0.5
-		lines = fmt.Sprintf("group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: reported as spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
+		lines = fmt.Sprintf(
+			"group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: reported as spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
 	}
 	if score >= refuse {
 		p.note("rspamd refuses mail at %g here: BULKHEAD_SPAM, %g, does so alone", refuse, score)
@@ -114,7 +117,8 @@ func (p *Plan) rspamdScores() error {
 // rspamdTwice notes which other modules would score the same report again.
 func (p *Plan) rspamdTwice() error {
 	for _, m := range []struct{ file, door string }{
-		{"fuzzy_check.conf", "fuzzy"}, {"dcc.conf", "dccifd"}, {"external_services.conf", "pyzor_helper"}, {"external_services.conf", "razor_helper"},
+		{"fuzzy_check.conf", "fuzzy"}, {"dcc.conf", "dccifd"}, {"external_services.conf", "pyzor_helper"},
+		{"external_services.conf", "razor_helper"},
 	} {
 		text, err := p.text("/etc/rspamd/local.d/" + m.file)
 		if err != nil {

@@ -114,9 +114,11 @@ func (h *House) is(sigs []bulkhead.Signature) bool {
 
 // verdict returns the verdict on the test message.
 func verdict(sigs []bulkhead.Signature) bulkhead.Verdict {
-	v := bulkhead.Verdict{Class: bulkhead.ClassSpam, Judged: bulkhead.JudgedSpam, Confidence: 100, SpamVotes: 1, Reasons: []string{Reason}}
+	v := bulkhead.Verdict{Class: bulkhead.ClassSpam, Judged: bulkhead.JudgedSpam, Confidence: 100, SpamVotes: 1,
+		Reasons: []string{Reason}}
 	for i := range sigs {
-		v.Findings = append(v.Findings, bulkhead.Finding{Signature: sigs[i], Spam: 1, Judged: bulkhead.JudgedSpam, Confidence: 100})
+		v.Findings = append(v.Findings, bulkhead.Finding{Signature: sigs[i], Spam: 1, Judged: bulkhead.JudgedSpam,
+			Confidence: 100})
 	}
 	return v
 }

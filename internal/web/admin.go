@@ -43,11 +43,15 @@ func (s *Site) people(v *view) (g.Node, error) {
 	for _, w := range weights {
 		of[w.Account] = w.Samples
 	}
-	return g.Group{h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")), h.Th(h.Text("Accuracy")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
-		h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
-	)), h.P(h.Class("dim"), h.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. Accuracy is of the reports that others have confirmed or taken off the list. "),
-		h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
+	return g.Group{h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")),
+		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")),
+				h.Th(h.Text("Accuracy")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
+			h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
+		)), h.P(h.Class("dim"),
+			h.Text(
+				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. Accuracy is of the reports that others have confirmed or taken off the list. "),
+			h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
 		latest, record}, nil
 }
 
@@ -57,11 +61,14 @@ func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
 		closing, verb = "open", "Open"
 	}
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)), h.If(u.Parent != "", dim("of "+u.Parent))),
-		h.Td(h.Class("brief"), h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)), h.Td(weightLine(u.Name, weights, now)),
+		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)),
+			h.If(u.Parent != "", dim("of "+u.Parent))),
+		h.Td(h.Class("brief"), h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
+		h.Td(weightLine(u.Name, weights, now)),
 		h.Td(h.Class("brief"), accuracy(&u)), h.Td(h.Class("brief"), h.Text(u.Created.UTC().Format("2 Jan 2006"))),
 		h.Td(h.Div(h.Class("acts"),
-			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
+			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)),
+				h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
 			act("/people", "account:"+u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
 			act("/people", u.Name, closing, verb, nil))),
 	)
@@ -73,7 +80,9 @@ func accuracy(u *client.User) g.Node {
 	if of == 0 {
 		return dim("not known yet")
 	}
-	return g.Group{h.Text(fmt.Sprintf("%s of %s", percent(share), count(of))), dim(fmt.Sprintf("%s confirmed on %s, %s taken off", count(uint64(u.Confirmed)), plural(uint64(u.Days), "day"), count(uint64(u.Reverted))))}
+	return g.Group{h.Text(fmt.Sprintf("%s of %s", percent(share), count(of))),
+		dim(fmt.Sprintf("%s confirmed on %s, %s taken off", count(uint64(u.Confirmed)), plural(uint64(u.Days), "day"),
+			count(uint64(u.Reverted))))}
 }
 
 // A voter is who has voted of late.
@@ -119,11 +128,15 @@ func votersOf(v *view) (g.Node, error) {
 	slices.SortStableFunc(all, func(a, b *voter) int { return b.latest.Compare(a.latest) })
 	shown := all[:min(len(all), 50)]
 	return h.Section(h.H2(h.Text("Who voted lately"), dim("accounts, and the users for whom services report")),
-		h.If(len(all) == 0, h.P(h.Text("Nobody yet. A vote shows here once somebody reports mail: "), h.Code(h.Text("bulkhead report message.eml")), h.Text(", or the button of a mail program after "), h.Code(h.Text("bulkhead setup")), h.Text("."))),
+		h.If(len(all) == 0, h.P(h.Text("Nobody yet. A vote shows here once somebody reports mail: "),
+			h.Code(h.Text("bulkhead report message.eml")), h.Text(", or the button of a mail program after "),
+			h.Code(h.Text("bulkhead setup")), h.Text("."))),
 		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(h.Text("Latest")), h.Th(h.Text("Actions")))),
+			h.THead(h.Tr(h.Th(h.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(h.Text("Latest")),
+				h.Th(h.Text("Actions")))),
 			h.TBody(g.Map(shown, voterRow))))),
-		h.If(more || len(all) > len(shown), h.P(h.Class("dim"), h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
+		h.If(more || len(all) > len(shown), h.P(h.Class("dim"),
+			h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
 }
 
 func voterOf(e *client.HistoryEntry) voter {
@@ -162,7 +175,8 @@ func voterRow(x *voter) g.Node {
 	if x.undo != "" {
 		undo = act("/people", x.undo, "undo", "Undo", days("Days to undo of "+x.name))
 	}
-	return h.Tr(h.Th(h.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))), number(count(uint64(x.other))),
+	return h.Tr(h.Th(h.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))),
+		number(count(uint64(x.other))),
 		h.Td(h.Class("brief"), h.Text(date(x.latest))), h.Td(h.Div(h.Class("acts"), undo)))
 }
 
@@ -191,7 +205,8 @@ func weightLine(name string, samples []client.Weight, now time.Time) g.Node {
 	}
 	fmt.Fprintf(&line, "L%d %.1f", width, y)
 	return h.SVG(h.Class("weights"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
-		h.Aria("label", fmt.Sprintf("Worth of %s: %.2f since %s, at first %.2f on %s", name, samples[len(samples)-1].Worth, date(time.Unix(samples[len(samples)-1].Time, 0)), samples[0].Worth, date(time.Unix(start, 0)))),
+		h.Aria("label", fmt.Sprintf("Worth of %s: %.2f since %s, at first %.2f on %s", name, samples[len(samples)-1].Worth,
+			date(time.Unix(samples[len(samples)-1].Time, 0)), samples[0].Worth, date(time.Unix(start, 0)))),
 		h.El("path", h.Class("sum"), h.Attr("d", line.String())))
 }
 
@@ -209,16 +224,20 @@ func audited(v *view) (g.Node, error) {
 		return nil, err
 	}
 	return h.Section(h.H2(h.Text("Record of administration"), dim("who did what, the latest first")),
-		h.If(len(page.Entries) == 0, h.P(h.Class("dim"), h.Text("Nothing yet. What administrators change, and who logs in or fails to, shows here."))),
+		h.If(len(page.Entries) == 0, h.P(h.Class("dim"),
+			h.Text("Nothing yet. What administrators change, and who logs in or fails to, shows here."))),
 		h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Did")), h.Th(h.Text("What")))),
+			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Did")),
+				h.Th(h.Text("What")))),
 			h.TBody(g.Map(page.Entries, func(e client.AuditEntry) g.Node {
 				var about []string
 				for _, k := range slices.Sorted(maps.Keys(e.About)) {
 					about = append(about, k+" "+e.About[k])
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(e.Time.UTC().Format("2 Jan 15:04:05"))), h.Td(h.Text(dashed(e.Account))), h.Td(h.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
-					h.Td(h.Text(e.Action), h.If(e.Error != "", h.Span(h.Class("state bad"), h.Text("failed")))), h.Td(h.Class("sig"), h.Text(strings.Join(about, ", ")), h.If(e.Error != "", dim(e.Error))))
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(e.Time.UTC().Format("2 Jan 15:04:05"))),
+					h.Td(h.Text(dashed(e.Account))), h.Td(h.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
+					h.Td(h.Text(e.Action), h.If(e.Error != "", h.Span(h.Class("state bad"), h.Text("failed")))),
+					h.Td(h.Class("sig"), h.Text(strings.Join(about, ", ")), h.If(e.Error != "", dim(e.Error))))
 			}))))),
 		h.If(page.Next != 0, h.P(link("/people?before="+strconv.FormatInt(page.Next, 10), "Earlier ones")))), nil
 }
@@ -228,7 +247,8 @@ func number(s string) g.Node { return h.Td(h.Class("num"), h.Text(s)) }
 // days is a choice of how far back.
 func days(label string) g.Node {
 	return h.Select(h.Name("days"), h.Aria("label", label),
-		h.Option(h.Value("1"), h.Text("1 day")), h.Option(h.Value("7"), h.Text("7 days")), h.Option(h.Value("30"), h.Text("30 days")))
+		h.Option(h.Value("1"), h.Text("1 day")), h.Option(h.Value("7"), h.Text("7 days")),
+		h.Option(h.Value("30"), h.Text("30 days")))
 }
 
 // act is a button, with a field or without, that does something to one row.
@@ -315,7 +335,8 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.notice = fmt.Sprintf("Votes of %s on %d signatures are taken back: %d are off the blocklist, %d on it again.", spoken(name), undone.Votes, undone.Off, undone.On)
+		v.notice = fmt.Sprintf("Votes of %s on %d signatures are taken back: %d are off the blocklist, %d on it again.",
+			spoken(name), undone.Votes, undone.Off, undone.On)
 	default:
 		return nil, badForm(errors.New("unknown action"))
 	}
@@ -327,7 +348,8 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	n, err := v.node.Network(v.Context())
 	var p *client.Problem
 	if errors.As(err, &p) && p.Status == http.StatusNotFound {
-		return h.P(h.Class("card"), h.Text("This node shares with nobody. Set mesh.mode in its configuration to share counts with others.")), nil
+		return h.P(h.Class("card"),
+			h.Text("This node shares with nobody. Set mesh.mode in its configuration to share counts with others.")), nil
 	}
 	if err != nil {
 		return nil, err
@@ -339,9 +361,11 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	return g.Group{
 		peerMap(n, v.status.Name, v.status.Now),
 		h.Section(h.H2(h.Text("Peers"), dim(n.Mode+", "+n.Role)),
-			h.If(len(n.Peers) == 0, h.P(h.Class("dim"), h.Text("No peer yet. This node's key is "), h.Code(h.Text(n.Key)), h.Text("; bulkhead peer add KEY accepts what another publishes."))),
+			h.If(len(n.Peers) == 0, h.P(h.Class("dim"), h.Text("No peer yet. This node's key is "), h.Code(h.Text(n.Key)),
+				h.Text("; bulkhead peer add KEY accepts what another publishes."))),
 			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
+				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"),
+					num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			))), secretRow(n.Secret)),
 		aggregateRow(n.Aggregate),
@@ -353,7 +377,8 @@ func (s *Site) peers(v *view) (g.Node, error) {
 				if !b.Connected {
 					state = "not connected"
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(b.Server))), h.Td(h.Text(state), h.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(b.Server))),
+					h.Td(h.Text(state), h.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
 			})),
 		))),
 	}, nil
@@ -364,8 +389,10 @@ func secretRow(s *client.SecretChange) g.Node {
 	if s == nil || s.Done {
 		return nil
 	}
-	return h.P(h.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
-		s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))), h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
+	return h.P(
+		h.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
+			s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))),
+		h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
 }
 
 // aggregateRow says what the node publishes for others; nothing if it does not.
@@ -373,7 +400,8 @@ func aggregateRow(a *client.Aggregate) g.Node {
 	if a == nil {
 		return nil
 	}
-	return h.P(h.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ", a.Organisations, size(a.Memory), a.Members)), h.Code(h.Text(a.Key)), h.If(a.Fault != "", dim(a.Fault)))
+	return h.P(h.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ",
+		a.Organisations, size(a.Memory), a.Members)), h.Code(h.Text(a.Key)), h.If(a.Fault != "", dim(a.Fault)))
 }
 
 // behind is how far a peer is behind, once it was heard.
@@ -407,11 +435,16 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 	}
 	name := nameOf(p)
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name), h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))), h.Td(h.Span(h.Class("state "+class), h.Text(state)), h.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
-		number(fmt.Sprintf("%.2f", p.Weight)), number(behind(p)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
+		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name),
+			h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))),
+		h.Td(h.Span(h.Class("state "+class), h.Text(state)),
+			h.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
+		number(fmt.Sprintf("%.2f", p.Weight)), number(behind(p)), number(count(p.Missing)), number(count(p.Keys)),
+		number(size(p.Memory)),
 		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), h.Text(count(refused))),
 		h.Td(h.Div(h.Class("acts"),
-			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
+			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)),
+				h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
 			act("/peers", p.Key, "rollback", "Roll back", days("Days to roll back of "+name)),
 			act("/peers", p.Key, "evict", "Evict", nil))),
 	)
@@ -434,9 +467,12 @@ func peerMap(n *client.Network, self string, now time.Time) g.Node {
 		}
 		angle := 2 * math.Pi * (float64(i)/float64(len(n.Peers)) - 0.25)
 		x, y := width/2+130*math.Cos(angle), height/2+78*math.Sin(angle)
-		lines = append(lines, h.El("line", h.Class("to-"+class), h.Attr("x1", strconv.Itoa(width/2)), h.Attr("y1", strconv.Itoa(height/2)),
-			h.Attr("x2", fmt.Sprintf("%.0f", x)), h.Attr("y2", fmt.Sprintf("%.0f", y)), h.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
-		dots = append(dots, h.El("circle", h.Class("at-"+class), h.Attr("cx", fmt.Sprintf("%.0f", x)), h.Attr("cy", fmt.Sprintf("%.0f", y)), h.Attr("r", "6"),
+		lines = append(lines, h.El("line", h.Class("to-"+class), h.Attr("x1", strconv.Itoa(width/2)),
+			h.Attr("y1", strconv.Itoa(height/2)),
+			h.Attr("x2", fmt.Sprintf("%.0f", x)), h.Attr("y2", fmt.Sprintf("%.0f", y)),
+			h.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
+		dots = append(dots, h.El("circle", h.Class("at-"+class), h.Attr("cx", fmt.Sprintf("%.0f", x)),
+			h.Attr("cy", fmt.Sprintf("%.0f", y)), h.Attr("r", "6"),
 			h.El("title", h.Text(nameOf(p)+": "+text))))
 		if len(n.Peers) <= 12 {
 			away := 18.0 // from the lines, which come from the middle
@@ -448,14 +484,16 @@ func peerMap(n *client.Network, self string, now time.Time) g.Node {
 	}
 	return h.SVG(h.Class("map"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
 		h.Aria("label", fmt.Sprintf("%s, of which %d are heard and counted", plural(uint64(len(n.Peers)), "peer"), well)),
-		lines, h.El("circle", h.Class("self"), h.Attr("cx", strconv.Itoa(width/2)), h.Attr("cy", strconv.Itoa(height/2)), h.Attr("r", "9")), mapLabel(width/2, height/2+22, self), dots)
+		lines, h.El("circle", h.Class("self"), h.Attr("cx", strconv.Itoa(width/2)), h.Attr("cy", strconv.Itoa(height/2)),
+			h.Attr("r", "9")), mapLabel(width/2, height/2+22, self), dots)
 }
 
 func mapLabel(x, y float64, text string) g.Node {
 	if r := []rune(text); len(r) > 22 {
 		text = string(r[:21]) + "…"
 	}
-	return h.El("text", h.Attr("x", fmt.Sprintf("%.0f", x)), h.Attr("y", fmt.Sprintf("%.0f", y)), h.Attr("text-anchor", "middle"), h.Text(text))
+	return h.El("text", h.Attr("x", fmt.Sprintf("%.0f", x)), h.Attr("y", fmt.Sprintf("%.0f", y)),
+		h.Attr("text-anchor", "middle"), h.Text(text))
 }
 
 // nameOf is what a peer is called here.
@@ -472,18 +510,23 @@ func invite(all []client.Invitation) g.Node {
 	for i := range all {
 		for _, j := range all[i].Joiners {
 			if j.State == "waiting" {
-				waiting = append(waiting, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(dashed(j.Name))), h.Td(h.Code(h.Class("sig"), h.Text(j.Key))), h.Td(h.Text(date(j.At))),
-					h.Td(h.Div(h.Class("acts"), act("/peers", j.Key, "accept", "Accept", nil), act("/peers", j.Key, "refuse", "Refuse", nil)))))
+				waiting = append(waiting, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(dashed(j.Name))),
+					h.Td(h.Code(h.Class("sig"), h.Text(j.Key))), h.Td(h.Text(date(j.At))),
+					h.Td(h.Div(h.Class("acts"), act("/peers", j.Key, "accept", "Accept", nil),
+						act("/peers", j.Key, "refuse", "Refuse", nil)))))
 			}
 		}
 	}
 	return h.Section(h.H2(h.Text("Invite"), dim("another node into this network")),
 		h.Form(h.Class("card fields"), h.Method("post"), h.Action("/peers"),
-			h.Div(h.Label(h.For("invited"), h.Text("Name")), h.Input(h.ID("invited"), h.Name("name"), h.Attr("maxlength", "64"))),
-			h.Div(h.Label(h.For("weight"), h.Text("Weight, 0 to 1")), h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), h.Attr("size", "4"), h.Attr("inputmode", "decimal"))),
+			h.Div(h.Label(h.For("invited"), h.Text("Name")),
+				h.Input(h.ID("invited"), h.Name("name"), h.Attr("maxlength", "64"))),
+			h.Div(h.Label(h.For("weight"), h.Text("Weight, 0 to 1")),
+				h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), h.Attr("size", "4"), h.Attr("inputmode", "decimal"))),
 			h.Button(h.Name("do"), h.Value("invite"), h.Text("Make an invitation"))),
 		h.If(len(waiting) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Waits")), h.Th(h.Text("Key")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))), h.TBody(waiting)))))
+			h.THead(h.Tr(h.Th(h.Text("Waits")), h.Th(h.Text("Key")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
+			h.TBody(waiting)))))
 }
 
 // changePeers does what a form of the peers says.
@@ -589,29 +632,38 @@ func (s *Site) rules(v *view) (g.Node, error) {
 	}
 	return g.Group{
 		h.Form(h.Class("card row"), h.Method("post"), h.Action("/rules"),
-			h.Label(h.For("entry"), h.Text("Address, domain, URL or IP address")), h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))), h.Button(h.Text("Look up in all lists"))),
+			h.Label(h.For("entry"), h.Text("Address, domain, URL or IP address")),
+			h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))),
+			h.Button(h.Text("Look up in all lists"))),
 		found,
 		h.Section(h.H2(h.Text("Lists")),
-			h.If(len(lists) == 0, h.P(h.Class("dim"), h.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
+			h.If(len(lists) == 0, h.P(h.Class("dim"),
+				h.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
 			h.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"), h.Th(h.Text("Updated")))),
+				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"),
+					h.Th(h.Text("Updated")))),
 				h.TBody(g.Map(lists, func(l client.List) g.Node {
 					if l.Unknown {
-						return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Attr("colspan", "5"), h.Text("not known: "+l.Fault)))
+						return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)),
+							h.Td(h.Attr("colspan", "5"), h.Text("not known: "+l.Fault)))
 					}
-					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)), number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
+					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)),
+						number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
 				})))))),
 		white,
 		h.Section(h.H2(h.Text("Rate limits")),
-			h.If(len(limits) == 0, h.P(h.Class("dim"), h.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
+			h.If(len(limits) == 0, h.P(h.Class("dim"),
+				h.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
 			h.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("Rule")), h.Th(h.Text("Counts")), num("Limit"), h.Th(h.Text("Action")), num("Keys"), num("Memory"), num("Given up"))),
+				h.THead(h.Tr(h.Th(h.Text("Rule")), h.Th(h.Text("Counts")), num("Limit"), h.Th(h.Text("Action")), num("Keys"),
+					num("Memory"), num("Given up"))),
 				h.TBody(g.Map(limits, func(l client.RateLimit) g.Node {
 					counts := l.Key
 					if l.Unique != "" {
 						counts = "different " + l.Unique + " for each " + l.Key
 					}
-					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Code(h.Text(counts))), number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(h.Text(l.Action)),
+					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Code(h.Text(counts))),
+						number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(h.Text(l.Action)),
 						number(count(uint64(l.Keys))), number(size(uint64(l.Bytes))), number(count(uint64(l.Evicted))))
 				})))))),
 		g.Map(most, topKeys),
@@ -625,14 +677,16 @@ func topKeys(t client.TopKeys) g.Node {
 	}
 	return h.Section(h.H2(h.Text("Top keys of "+t.Rule), dim("with the highest rates now")),
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Class("fill"), h.Text("Of the limit")), num("Rate"), num("Limit"), h.Th(h.Text("Actions")))),
+			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Class("fill"), h.Text("Of the limit")), num("Rate"), num("Limit"),
+				h.Th(h.Text("Actions")))),
 			h.TBody(g.Map(t.Keys, func(k client.TopKey) g.Node {
 				share := 0.0
 				if k.Limit > 0 {
 					share = k.Rate / k.Limit
 				}
 				return h.Tr(h.Th(h.Attr("scope", "row"), h.Class("sig"), h.Text(k.Key)),
-					h.Td(h.Class("fill"), gauge(share), h.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)), number(fmt.Sprintf("%g", k.Limit)),
+					h.Td(h.Class("fill"), gauge(share), h.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)),
+					number(fmt.Sprintf("%g", k.Limit)),
 					h.Td(act("/rules", k.Key, "reset "+t.Rule, "Forget", nil)))
 			})))))
 }
@@ -676,7 +730,8 @@ func (s *Site) find(v *view) (g.Node, error) {
 		return h.P(h.Class("card"), h.Role("status"), h.Text(entry+" is in no list.")), nil
 	}
 	return h.Ul(h.Class("card"), h.Role("status"), g.Map(found, func(m client.ListMatch) g.Node {
-		return h.Li(h.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List, m.Element, chance(m.Error), m.Reason)))
+		return h.Li(h.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List,
+			m.Element, chance(m.Error), m.Reason)))
 	})), nil
 }
 

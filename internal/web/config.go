@@ -26,8 +26,10 @@ func configOf(v *view, text string, checked g.Node) (g.Node, error) {
 			h.Textarea(h.ID("text"), h.Name("text"), h.Rows("6"), h.Attr("spellcheck", "false"), h.Text(text)),
 			h.Button(h.Name("do"), h.Value("check"), h.Text("Check"))),
 		h.If(c.Reloadable, h.Form(h.Class("card row"), h.Method("post"), h.Action("/config"),
-			h.Button(h.Name("do"), h.Value("reload"), h.Text("Read the file again")), dim("as SIGHUP does: keys marked ↻ take effect, the others wait for a restart"))),
-		h.If(!c.Reloadable, h.P(h.Class("card dim"), h.Text("This node was started without a configuration file. bulkhead config reference prints one to begin with.")))}
+			h.Button(h.Name("do"), h.Value("reload"), h.Text("Read the file again")),
+			dim("as SIGHUP does: keys marked ↻ take effect, the others wait for a restart"))),
+		h.If(!c.Reloadable, h.P(h.Class("card dim"),
+			h.Text("This node was started without a configuration file. bulkhead config reference prints one to begin with.")))}
 	for len(c.Settings) > 0 {
 		name, _, _ := strings.Cut(c.Settings[0].Key, ".")
 		n, changed := 0, 0
@@ -58,7 +60,8 @@ func section(name string, settings []client.Setting, changed int) g.Node {
 				if !s.Default {
 					value = h.Strong(value)
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(strings.TrimPrefix(s.Key, name+"."))), h.If(s.Reload, dim(" ↻"))), h.Td(value), h.Td(h.Class("dim"), h.Text(s.Meaning)))
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(strings.TrimPrefix(s.Key, name+"."))),
+					h.If(s.Reload, dim(" ↻"))), h.Td(value), h.Td(h.Class("dim"), h.Text(s.Meaning)))
 			})))))
 }
 
@@ -94,9 +97,11 @@ func verdictOnConfig(c *client.ConfigCheck, well string) g.Node {
 		return strings.Join(all, ", ")
 	}
 	if len(c.Mistakes) > 0 {
-		return h.Div(h.Class("alarm"), h.Role("alert"), h.Strong(h.Text("Nothing was changed. "+plural(uint64(len(c.Mistakes)), "mistake")+":")),
+		return h.Div(h.Class("alarm"), h.Role("alert"),
+			h.Strong(h.Text("Nothing was changed. "+plural(uint64(len(c.Mistakes)), "mistake")+":")),
 			h.Ul(g.Map(c.Mistakes, func(m string) g.Node { return h.Li(h.Text(m)) })))
 	}
 	return h.Div(h.Class("card"), h.Role("status"), h.P(h.Strong(h.Text(well))),
-		h.P(h.Text("Keys that differ and take effect without a restart: "+keys(c.Changed)+". Keys that need a restart: "+keys(c.Restart)+".")))
+		h.P(h.Text("Keys that differ and take effect without a restart: "+keys(c.Changed)+". Keys that need a restart: "+
+			keys(c.Restart)+".")))
 }

@@ -58,7 +58,8 @@ func (a *agreements) agreed(d *deed, token string, now time.Time) bool {
 
 // deed returns the change that a form asks for, at or after a time if that is not zero.
 func (v *view) deed(since time.Time) *deed {
-	return &deed{account: v.viewer.Account, path: v.URL.Path, do: v.PostForm.Get("do"), name: v.PostForm.Get("name"), since: since}
+	return &deed{account: v.viewer.Account, path: v.URL.Path, do: v.PostForm.Get("do"), name: v.PostForm.Get("name"),
+		since: since}
 }
 
 // agreed reports whether a form has the token of its change.
@@ -72,7 +73,8 @@ func (s *Site) ask(v *view, d *deed, q consequence.Question) g.Node {
 		return h.Input(h.Type("hidden"), h.Name(name), h.Value(value))
 	}
 	return h.Section(h.Class("card ask"), h.Aria("labelledby", "question"),
-		h.If(v.PostForm.Has("agreed"), h.P(h.Class("alarm"), h.Role("alert"), h.Text("Nothing was changed: the question had expired. Here it is again."))),
+		h.If(v.PostForm.Has("agreed"), h.P(h.Class("alarm"), h.Role("alert"),
+			h.Text("Nothing was changed: the question had expired. Here it is again."))),
 		h.H2(h.ID("question"), h.Text(q.Title)),
 		h.Ul(g.Map(q.Facts, func(fact string) g.Node { return h.Li(h.Text(fact)) })),
 		h.Form(h.Class("acts"), h.Method("post"), h.Action(d.path),

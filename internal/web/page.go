@@ -10,7 +10,8 @@ import (
 
 // entries are the pages of the navigation.
 var entries = []struct{ path, name string }{
-	{"/", "Now"}, {"/waves", "Waves"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"}, {"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"}, {"/config", "Configuration"},
+	{"/", "Now"}, {"/waves", "Waves"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"},
+	{"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"}, {"/config", "Configuration"},
 }
 
 // page is a whole page. Every text and attribute is escaped, except the style and the
@@ -45,7 +46,8 @@ func page(v *view, title string, body g.Node) g.Node {
 			h.Main(h.ID("main"), h.If(v.path == "/", live), body),
 			h.Footer(
 				h.P(h.Text("Messages are never stored.")),
-				h.P(link("/v1/node", "This node as JSON"), h.Text(" "), link("/metrics", "Metrics"), h.Text(" "), link("/openapi.json", "API")),
+				h.P(link("/v1/node", "This node as JSON"), h.Text(" "), link("/metrics", "Metrics"), h.Text(" "),
+					link("/openapi.json", "API")),
 			),
 			h.If(v.path == "/", h.Script(h.Type("module"), h.Raw(liveJS))),
 		),
@@ -60,7 +62,8 @@ func header(v *view) g.Node {
 	}
 	return h.Header(
 		h.H1(h.SVG(h.Attr("viewBox", "0 0 24 24"), h.Aria("hidden", "true"),
-			h.El("path", h.Attr("d", "M3 3h18v18H3z")), h.El("path", h.Attr("d", "M9 3v18M15 3v18M3 12h18"))), h.Text("bulkhead")),
+			h.El("path", h.Attr("d", "M3 3h18v18H3z")), h.El("path", h.Attr("d", "M9 3v18M15 3v18M3 12h18"))),
+			h.Text("bulkhead")),
 		h.If(v.viewer.Check, h.P(h.Class("node"), h.Text(s.Name+" "), dim("version "+s.Version))),
 		h.If(v.viewer.Check, state),
 		h.Nav(h.Aria("label", "Pages"),
@@ -75,14 +78,17 @@ func header(v *view) g.Node {
 // account shows who is logged in, with the way out or in.
 func account(v *view) g.Node {
 	if v.viewer.Account == "" {
-		return h.A(h.Class("account"), h.Href("/login"), h.If(v.path == "/login", h.Aria("current", "page")), h.Text("Log in"))
+		return h.A(h.Class("account"), h.Href("/login"), h.If(v.path == "/login", h.Aria("current", "page")),
+			h.Text("Log in"))
 	}
-	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), h.Text(v.viewer.Account+" "), h.Button(h.Text("Log out")))
+	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), h.Text(v.viewer.Account+" "),
+		h.Button(h.Text("Log out")))
 }
 
 func alarms(s *Status) g.Node {
 	return g.Group{
-		h.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(h.Text("Reports are refused at present:")), h.Text(" "+s.ReadOnly+". Checks are answered."))),
+		h.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(h.Text("Reports are refused at present:")),
+			h.Text(" "+s.ReadOnly+". Checks are answered."))),
 		h.If(s.Durability == "relaxed", h.P(h.Class("alarm soft"), h.Strong(h.Text("Durability is relaxed:")),
 			h.Text(" a power cut loses the reports of the last second."))),
 	}
@@ -153,7 +159,8 @@ func book(b *Book, threshold uint32) g.Node {
 	return h.Section(
 		h.H2(h.Text(b.Name+" "), dim(b.Question)),
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(h.Class("book"),
-			h.THead(h.Tr(h.Th(h.Text("Generation")), h.Th(h.Text("Filter")), h.Th(h.Class("fill"), h.Text("Fill")), number("Keys"), number("Memory"),
+			h.THead(h.Tr(h.Th(h.Text("Generation")), h.Th(h.Text("Filter")), h.Th(h.Class("fill"), h.Text("Fill")),
+				number("Keys"), number("Memory"),
 				number("Absent key found"), number("Count too high"), number(fmt.Sprintf("Absent key shows\u00a0%d", threshold)))),
 			generations,
 		)),
@@ -191,7 +198,8 @@ func gauge(x float64) g.Node {
 	level := func(class, width string) g.Node {
 		return h.El("rect", h.Class(class), h.Width(width), h.Height("6"))
 	}
-	return h.SVG(h.Attr("viewBox", "0 0 100 6"), h.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", percent(x)+" full"),
+	return h.SVG(h.Attr("viewBox", "0 0 100 6"), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+		h.Aria("label", percent(x)+" full"),
 		level("track", "100"), level("level", bar(x)))
 }
 

@@ -74,7 +74,8 @@ func New(source Source, api http.Handler) *Site {
 
 // nothing says that there is no such page, to programs in JSON.
 func (s *Site) nothing(w http.ResponseWriter, r *http.Request) {
-	p := &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: fmt.Sprintf("nothing is at %.80q", r.URL.Path)}
+	p := &client.Problem{Title: "Not Found", Status: http.StatusNotFound,
+		Detail: fmt.Sprintf("nothing is at %.80q", r.URL.Path)}
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		s.show("Not found", func(*view) (g.Node, error) { return nil, p })(w, r)
 		return

@@ -27,7 +27,9 @@ func sizeForm(v *view) g.Node {
 	return h.Section(h.ID("size"), h.H2(h.Text("Size"), dim("what this node would take for another use")),
 		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/storage#size"),
 			g.Map(sizeFields, func(f struct{ name, label, example string }) g.Node {
-				return h.Div(h.Label(h.For(f.name), h.Text(f.label)), h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name)), h.Placeholder(f.example), h.Attr("inputmode", "decimal")))
+				return h.Div(h.Label(h.For(f.name), h.Text(f.label)),
+					h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name)), h.Placeholder(f.example),
+						h.Attr("inputmode", "decimal")))
 			}),
 			h.Button(h.Text("Calculate"))),
 		sizesOf(v, q))
@@ -50,7 +52,8 @@ func sizesOf(v *view, q url.Values) g.Node {
 	}
 	t, b := &sizes.Tally, &sizes.Blocklist
 	row := func(name, tally, block string) g.Node {
-		return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), h.Td(h.Class("num"), h.Text(tally)), h.Td(h.Class("num"), h.Text(block)))
+		return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), h.Td(h.Class("num"), h.Text(tally)),
+			h.Td(h.Class("num"), h.Text(block)))
 	}
 	return g.Group{
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
@@ -66,7 +69,8 @@ func sizesOf(v *view, q url.Values) g.Node {
 				row("Unreported, and bulk", chance(t.BulkWrong), ""),
 				row("Listed, and hidden", "", chance(b.Hidden)),
 			))),
-		h.P(h.Text(fmt.Sprintf("Memory %s, disk up to %s, to each peer %s to %s a day.", size(sizes.Memory), size(sizes.Disk), size(sizes.Peer.Least), size(sizes.Peer.Most)))),
+		h.P(h.Text(fmt.Sprintf("Memory %s, disk up to %s, to each peer %s to %s a day.", size(sizes.Memory), size(sizes.Disk),
+			size(sizes.Peer.Least), size(sizes.Peer.Most)))),
 		h.P(h.Class("dim"), h.Text("By the formulae by which the node sizes its books. Nothing is changed.")),
 	}
 }
@@ -98,7 +102,8 @@ func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
 		}
 		return p
 	}
-	of.Signatures, of.TallyKeep, of.BlocklistKeep = whole("signatures"), int(whole("tally_keep")), int(whole("blocklist_keep"))
+	of.Signatures, of.TallyKeep, of.BlocklistKeep = whole("signatures"), int(whole("tally_keep")),
+		int(whole("blocklist_keep"))
 	of.CountError, of.ListError = part("count_error"), part("list_error")
 	if strings.TrimSpace(q.Get("listed")) != "" {
 		listed := whole("listed")

@@ -70,7 +70,9 @@ func setting(info *buildinfo.BuildInfo, key string) string {
 
 // assemble makes an image for Linux of one layer.
 func assemble(files []byte, arch string, when time.Time) (v1.Image, error) {
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil })
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(files)), nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +94,8 @@ func assemble(files []byte, arch string, when time.Time) (v1.Image, error) {
 		ExposedPorts: map[string]struct{}{"8420/tcp": {}},
 		Volumes:      map[string]struct{}{"/var/lib/bulkhead": {}},
 		StopSignal:   "SIGTERM",
-		Labels:       map[string]string{"org.opencontainers.image.source": "https://github.com/bulkhead-mail/bulkhead", "org.opencontainers.image.licenses": "MIT"},
+		Labels: map[string]string{"org.opencontainers.image.source": "https://github.com/bulkhead-mail/bulkhead",
+			"org.opencontainers.image.licenses": "MIT"},
 	}
 	return mutate.ConfigFile(image, config)
 }
@@ -125,12 +128,14 @@ func pack(when time.Time, files []file) ([]byte, error) {
 		_, err := w.Write(text)
 		return err
 	}
-	for _, dir := range []string{"etc/", "etc/bulkhead/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "var/", "var/lib/"} {
+	for _, dir := range []string{"etc/", "etc/bulkhead/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "var/",
+		"var/lib/"} {
 		if err := add(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil); err != nil {
 			return nil, err
 		}
 	}
-	for _, dir := range []tar.Header{{Name: "tmp/", Mode: 0o1777}, {Name: "var/lib/bulkhead/", Mode: 0o700, Uid: user, Gid: user}} {
+	for _, dir := range []tar.Header{{Name: "tmp/", Mode: 0o1777},
+		{Name: "var/lib/bulkhead/", Mode: 0o700, Uid: user, Gid: user}} {
 		dir.Typeflag = tar.TypeDir
 		if err := add(&dir, nil); err != nil {
 			return nil, err

@@ -38,7 +38,8 @@ func writeNotices(out io.Writer, pkg string) error {
 		return fmt.Errorf("go env: %w", err)
 	}
 	goroot, version, _ := strings.Cut(strings.TrimSpace(string(root)), "\n")
-	all := []*module{{Path: "Go and its standard library", Version: version, Dir: goroot, licences: map[string]bool{"LICENSE": true, "PATENTS": true}}}
+	all := []*module{{Path: "Go and its standard library", Version: version, Dir: goroot,
+		licences: map[string]bool{"LICENSE": true, "PATENTS": true}}}
 	all = append(all, modules...)
 	fmt.Fprintf(out, "bulkhead is linked from the following, each under its own licence.\n")
 	for _, m := range all {
@@ -51,7 +52,8 @@ func writeNotices(out io.Writer, pkg string) error {
 			if err != nil {
 				return fmt.Errorf("notices: %w", err)
 			}
-			fmt.Fprintf(out, "\n-- %s --\n\n%s\n", filepath.ToSlash(name), strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"))
+			fmt.Fprintf(out, "\n-- %s --\n\n%s\n", filepath.ToSlash(name),
+				strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"))
 		}
 	}
 	return nil

@@ -46,7 +46,8 @@ func (g *generator) header() string {
 	if g.chance(4) {
 		b.WriteString("From ann@example.com Mon Mar  2 09:15:00 2026\n")
 	}
-	b.WriteString("Received: from mx.example.com (mx.example.com [192.0.2.7])\n\tby mail.example.org; Mon, 02 Mar 2026 09:15:00 +0000\n")
+	b.WriteString(
+		"Received: from mx.example.com (mx.example.com [192.0.2.7])\n\tby mail.example.org; Mon, 02 Mar 2026 09:15:00 +0000\n")
 	name := g.words(2)
 	switch g.r.IntN(4) {
 	case 0:
@@ -156,7 +157,8 @@ func (g *generator) sentences(low, high int) []string {
 		for scrappy && g.chance(40) {
 			words := strings.Split(s, " ")
 			at := g.r.IntN(len(words) + 1)
-			s = strings.Join(append(append(append([]string(nil), words[:at]...), scraps[g.r.IntN(len(scraps))]), words[at:]...), " ")
+			s = strings.Join(append(append(append([]string(nil), words[:at]...), scraps[g.r.IntN(len(scraps))]), words[at:]...),
+				" ")
 		}
 		all = append(all, s)
 	}
@@ -192,7 +194,8 @@ func (g *generator) plain() string {
 		case 2: // quoted
 			b.WriteString("> " + wrap(s, 60, "\n> ") + "\n")
 		case 3:
-			b.WriteString(strings.Repeat(" ", g.r.IntN(5)) + s + strings.Repeat(g.one(" ", "\t", "\u00a0"), g.r.IntN(3)) + strings.Repeat("\n", g.between(1, 3)))
+			b.WriteString(strings.Repeat(" ", g.r.IntN(5)) + s + strings.Repeat(g.one(" ", "\t", "\u00a0"), g.r.IntN(3)) +
+				strings.Repeat("\n", g.between(1, 3)))
 		default:
 			b.WriteString(wrap(s, g.between(40, 90), "\n") + "\n")
 			if i%4 == 3 {

@@ -149,7 +149,8 @@ func (c *checker) await(t *testing.T) {
 
 // check returns the hashes that rspamd asks for about a mail, none twice.
 func (c *checker) check(t *testing.T, s *sample) []rspamd.Hash {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/checkv2", c.port), bytes.NewReader(s.raw(t)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		fmt.Sprintf("http://127.0.0.1:%d/checkv2", c.port), bytes.NewReader(s.raw(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,8 @@ func TestRspamd(t *testing.T) {
 		}
 		whole.compare(s.source, s.name, equal, "%d hashes, rspamd has %d", len(ours), len(theirs[i]))
 		differs := func(h rspamd.Hash) bool { return indexHash(theirs[i], &h) < 0 }
-		itself.compare(s.source, s.name, len(again[i]) == len(theirs[i]) && !slices.ContainsFunc(again[i], differs), "%d hashes, and %d", len(theirs[i]), len(again[i]))
+		itself.compare(s.source, s.name, len(again[i]) == len(theirs[i]) && !slices.ContainsFunc(again[i], differs),
+			"%d hashes, and %d", len(theirs[i]), len(again[i]))
 	}
 	t.Logf("our part took %v", time.Since(start).Round(time.Millisecond))
 	digests.report()

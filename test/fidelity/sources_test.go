@@ -59,7 +59,8 @@ func wanted(t *testing.T, name string) bool {
 }
 
 // sets are those of the corpus.
-var sets = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024", "lists-2019-2020"}
+var sets = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024",
+	"lists-2019-2020"}
 
 // real returns mails of the corpus: every one, or one of so many.
 func real(t *testing.T, every int) []sample {

@@ -36,7 +36,8 @@ func snippets(t *testing.T) map[string]string {
 				if name != "" {
 					files[name] += line
 				}
-			case m != nil && strings.HasSuffix(strings.TrimRight(line, "\n)*"), ":"), m != nil && strings.HasSuffix(line, "of rspamd:\n"):
+			case m != nil && strings.HasSuffix(strings.TrimRight(line, "\n)*"), ":"),
+				m != nil && strings.HasSuffix(line, "of rspamd:\n"):
 				name = m[1]
 			case strings.TrimSpace(line) != "":
 				name = ""

@@ -115,14 +115,16 @@ func TestRefusedIsNeverTaken(t *testing.T) {
 }
 
 func temporary(err error) bool {
-	return errors.Is(err, bulkhead.ErrReadOnly) || errors.Is(err, bulkhead.ErrOverLimit) || errors.Is(err, prototest.ErrFault) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, bulkhead.ErrReadOnly) || errors.Is(err, bulkhead.ErrOverLimit) ||
+		errors.Is(err, prototest.ErrFault) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // TestReasonsTravel checks that every method of a remote node's client returns the reason
 // that the node had for a refusal, and none for a fault.
 func TestReasonsTravel(t *testing.T) {
 	sig := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("the ferry to the island"))}
-	reasons := []error{bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrGeometry, bulkhead.ErrReadOnly}
+	reasons := []error{bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit,
+		bulkhead.ErrGeometry, bulkhead.ErrReadOnly}
 	for _, lie := range prototest.Lies() {
 		server := httptest.NewServer(newAPI(t, &prototest.Liar{Lie: lie}))
 		t.Cleanup(server.Close)

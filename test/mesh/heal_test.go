@@ -51,7 +51,8 @@ func TestHeal(t *testing.T) {
 				if out, code := hurt.examine(); code != 65 || !strings.Contains(out, "lost page") {
 					t.Fatalf("doctor --data: code %d: %s", code, out)
 				}
-				if out, err := exec.Command(hurt.bin, "serve", "--config", filepath.Join(hurt.dir, "bulkhead.toml"), "--data", hurt.data()).CombinedOutput(); err == nil || !strings.Contains(string(out), "counts-") {
+				if out, err := exec.Command(hurt.bin, "serve", "--config", filepath.Join(hurt.dir, "bulkhead.toml"), "--data",
+					hurt.data()).CombinedOutput(); err == nil || !strings.Contains(string(out), "counts-") {
 					t.Fatalf("a damaged store is not refused by name: %v: %s", err, out)
 				}
 
@@ -105,9 +106,11 @@ func TestHeal(t *testing.T) {
 func healers(t *testing.T, external bool) []*node {
 	t.Helper()
 	address := ownAddress(t)
-	hub, join := fmt.Sprintf("mode = \"hub\"\nlisten = %q", address), fmt.Sprintf("mode = \"join\"\nservers = [%q]", address)
+	hub, join := fmt.Sprintf("mode = \"hub\"\nlisten = %q", address),
+		fmt.Sprintf("mode = \"join\"\nservers = [%q]", address)
 	if external {
-		nodetest.Run(t, t.TempDir(), nodetest.Program(t, "nats-server"), "-a", host(address), "-p", port(address), "-js", "-sd", t.TempDir())
+		nodetest.Run(t, t.TempDir(), nodetest.Program(t, "nats-server"), "-a", host(address), "-p", port(address), "-js",
+			"-sd", t.TempDir())
 		nodetest.AwaitTCP(t, address)
 		hub = fmt.Sprintf("mode = \"external\"\nservers = [\"nats://%s\"]\ncredentials = \"none\"", address)
 		join = hub
@@ -165,7 +168,8 @@ func (n *node) damage(prefixes ...string) {
 // examine examines the folder of a stopped node, and returns what is said and the exit code.
 func (n *node) examine() (string, int) {
 	n.t.Helper()
-	code, out := nodetest.Command(n.t, "", n.bin, "doctor", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data())
+	code, out := nodetest.Command(n.t, "", n.bin, "doctor", "--config", filepath.Join(n.dir, "bulkhead.toml"),
+		"--data", n.data())
 	return out, code
 }
 

@@ -97,10 +97,12 @@ func TestJoin(t *testing.T) {
 	}
 	before := bob.state().Network
 	line := alice.invite("--name", "bob", "--weight", "1")
-	if out, code := bob.try("join", line); code == 0 || !strings.Contains(out, "nothing was changed") || !strings.Contains(out, "no longer under its own ("+before+")") {
+	if out, code := bob.try("join", line); code == 0 || !strings.Contains(out, "nothing was changed") ||
+		!strings.Contains(out, "no longer under its own ("+before+")") {
 		t.Errorf("nobody said yes: code %d\n%s", code, out)
 	}
-	if out, code := bob.try("join", "--yes", strings.Replace(line, "A", "B", 1)+"x"); code == 0 || !strings.Contains(out, "mistyped") {
+	if out, code := bob.try("join", "--yes", strings.Replace(line, "A", "B", 1)+"x"); code == 0 ||
+		!strings.Contains(out, "mistyped") {
 		t.Errorf("mistyped: code %d\n%s", code, out)
 	}
 	if out := bob.admin("join", "--yes", "--weight", "1", "--wait", "0s", line); !strings.Contains(out, "not yet") {
@@ -111,7 +113,8 @@ func TestJoin(t *testing.T) {
 		t.Errorf("requests: %s", out)
 	}
 	alice.admin("peer", "accept", "bob")
-	if out := bob.admin("join", "--yes", "--weight", "1", line); !strings.Contains(out, "joined network "+alice.state().Network) {
+	if out := bob.admin("join", "--yes", "--weight", "1", line); !strings.Contains(out,
+		"joined network "+alice.state().Network) {
 		t.Errorf("joined: %s", out)
 	}
 	if now := bob.state().Network; now != alice.state().Network || now == before {
@@ -161,7 +164,8 @@ func TestJoin(t *testing.T) {
 	alice.logs("used already")
 	other := newAlone(t, "other", fmt.Sprintf("mode = \"hub\"\nlisten = %q", ownAddress(t)))
 	other.start()
-	if out, code := bob.try("join", "--yes", other.invite("--accept")); code == 0 || !strings.Contains(out, "leave that first") {
+	if out, code := bob.try("join", "--yes", other.invite("--accept")); code == 0 ||
+		!strings.Contains(out, "leave that first") {
 		t.Errorf("bob joins another network: code %d\n%s", code, out)
 	}
 	if out := bob.admin("leave", "--yes"); !strings.Contains(out, "1 peers dropped") {
@@ -211,7 +215,9 @@ func TestTenJoin(t *testing.T) {
 		}
 	}
 	for _, n := range nodes {
-		nodetest.Settle(t, nodetest.Patience, n.name+" knows what all counted", func() string { return lacking(n, nodes, 10) })
+		nodetest.Settle(t, nodetest.Patience, n.name+" knows what all counted", func() string {
+			return lacking(n, nodes, 10)
+		})
 	}
 	for _, n := range nodes {
 		n.peers(9)

@@ -64,9 +64,11 @@ func newNodeOf(t testing.TB, bin, name, secretFile, mesh string) *node {
 	if filepath.Base(bin) != "released" {
 		mesh = "share_counts_from = 1\n" + mesh // the last release knows no other
 	}
-	n := &node{t: t, name: name, bin: bin, dir: t.TempDir(), http: ownAddress(t), truth: make(votes), copies: make(map[string]votes)}
-	config := fmt.Sprintf("[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
-		"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)
+	n := &node{t: t, name: name, bin: bin, dir: t.TempDir(), http: ownAddress(t), truth: make(votes),
+		copies: make(map[string]votes)}
+	config := fmt.Sprintf(
+		"[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
+			"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)
 	if err := os.WriteFile(filepath.Join(n.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,8 @@ func (n *node) secret() string {
 // start runs the node until kill or stop.
 func (n *node) start(flags ...string) {
 	n.t.Helper()
-	cmd := exec.Command(n.bin, append([]string{"serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data()}, flags...)...)
+	cmd := exec.Command(n.bin,
+		append([]string{"serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data()}, flags...)...)
 	cmd.Stdout, cmd.Stderr = n.log, n.log
 	n.proc = nodetest.Start(n.t, cmd)
 	nodetest.Settle(n.t, nodetest.Patience, n.name+" answers", func() string {
@@ -176,7 +179,8 @@ func (n *node) report(sig int, count uint32) {
 		count = 1 // whatever a voter says of more
 	}
 	n.reqs++
-	in := bulkhead.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count, ID: fmt.Sprint(n.name, " ", n.reqs)}
+	in := bulkhead.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count,
+		ID: fmt.Sprint(n.name, " ", n.reqs)}
 	deadline := time.Now().Add(60 * time.Second)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -74,7 +74,8 @@ func packages(ctx context.Context, patterns []string) ([]pkg, error) {
 	if len(patterns) == 0 {
 		return nil, nil
 	}
-	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports"}, patterns...)...).Output()
+	out, err := exec.CommandContext(ctx, "go",
+		append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports"}, patterns...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", strings.Join(patterns, " "), err)
 	}
@@ -162,7 +163,8 @@ func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, of 
 		if err != nil {
 			continue // a change that cannot be printed is none
 		}
-		jobs = append(jobs, &job{mutant: c.m, code: code, covered: c.s.covered(c.m.line, lines[p.ImportPath+"/"+filepath.Base(c.m.file)])})
+		jobs = append(jobs, &job{mutant: c.m, code: code,
+			covered: c.s.covered(c.m.line, lines[p.ImportPath+"/"+filepath.Base(c.m.file)])})
 	}
 	return jobs, of, nil
 }
@@ -196,7 +198,8 @@ func (o *options) tryAll(ctx context.Context, p pkg, tests *order, jobs []*job, 
 				}
 				fail = errors.Join(fail, err)
 				if o.verbose {
-					fmt.Fprintf(os.Stderr, "%4d %s %s:%d: %s\n", done, [...]string{"SURVIVED", "killed", "invalid"}[f], relative(j.file), j.line, j.what)
+					fmt.Fprintf(os.Stderr, "%4d %s %s:%d: %s\n", done, [...]string{"SURVIVED", "killed", "invalid"}[f],
+						relative(j.file), j.line, j.what)
 				}
 				mu.Unlock()
 			}
@@ -225,7 +228,8 @@ func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir stri
 		return invalid, err
 	}
 	binary := filepath.Join(dir, "tests")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary, p.ImportPath)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary,
+		p.ImportPath)
 	build.Dir = p.Dir
 	if build.Run() != nil {
 		return invalid, nil
@@ -243,7 +247,8 @@ func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir stri
 }
 
 // test runs some of the tests.
-func (o *options) test(ctx context.Context, p pkg, binary string, some selection, limit time.Duration, dir string) ([]byte, error) {
+func (o *options) test(ctx context.Context, p pkg, binary string, some selection, limit time.Duration,
+	dir string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	test := exec.CommandContext(ctx, binary, append(o.args(p, limit), some.args(o.skip)...)...)
@@ -288,7 +293,8 @@ func (o *options) print(p pkg, jobs []*job, of int) float64 {
 	}
 	low, high := interval.Wilson(dead, n)
 	score := 100 * float64(dead) / float64(n)
-	fmt.Printf("%s: %d of %d noticed, %.0f %% (%.0f to %.0f), of %d changes, seed %d\n", p.ImportPath, dead, n, score, 100*low, 100*high, of, o.seed)
+	fmt.Printf("%s: %d of %d noticed, %.0f %% (%.0f to %.0f), of %d changes, seed %d\n", p.ImportPath, dead, n, score,
+		100*low, 100*high, of, o.seed)
 	return score
 }
 

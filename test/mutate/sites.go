@@ -68,7 +68,8 @@ func directives(all []*ast.CommentGroup) []*ast.CommentGroup {
 }
 
 func (s *source) add(at token.Pos, what string, apply, undo func()) {
-	s.mutants = append(s.mutants, &mutant{file: s.path, line: s.fset.Position(at).Line, what: what, apply: apply, undo: undo})
+	s.mutants = append(s.mutants, &mutant{file: s.path, line: s.fset.Position(at).Line, what: what, apply: apply,
+		undo: undo})
 }
 
 // swaps is what an operator may turn into: each entry a mutant of its own.
@@ -186,7 +187,9 @@ func (s *source) result(r *ast.ReturnStmt) {
 		if id.Name == "true" {
 			other = "false"
 		}
-		s.add(e.Pos(), "return "+id.Name+" -> "+other, func() { r.Results[i] = ast.NewIdent(other) }, func() { r.Results[i] = e })
+		s.add(e.Pos(), "return "+id.Name+" -> "+other, func() {
+			r.Results[i] = ast.NewIdent(other)
+		}, func() { r.Results[i] = e })
 	}
 }
 

@@ -29,7 +29,8 @@ func TestCrowd(t *testing.T) {
 		v.await("a place at "+d.name, func() bool { return d.use(t.Context(), v.rng) == nil })
 		crowded := v.served(requests, d.name, d.use)
 		end()
-		t.Logf("%-12s %d connections that say nothing or little: %d requests beside them, median %v, longest %v; without them %v and %v",
+		t.Logf(
+			"%-12s %d connections that say nothing or little: %d requests beside them, median %v, longest %v; without them %v and %v",
 			d.name, crowd, requests, crowded[requests/2], crowded[requests-1], quiet[requests/2], quiet[requests-1])
 	}
 }

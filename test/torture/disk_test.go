@@ -373,7 +373,8 @@ func (n *node) add(ctx context.Context, name string, child *node, out *fuse.Entr
 	return n.inode(ctx, child), 0
 }
 
-func (n *node) Create(ctx context.Context, name string, _, _ uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (n *node) Create(ctx context.Context, name string, _, _ uint32,
+	out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	inode, errno := n.add(ctx, name, n.disk.regular(nil), out)
 	return inode, nil, fuse.FOPEN_DIRECT_IO, errno
 }

@@ -29,11 +29,13 @@ func TestKill(t *testing.T) {
 	// as many as it does.
 	const generation, keep = time.Hour, 40
 	hourly := strings.Replace(settings, "[tally]", fmt.Sprintf("[tally]\nkeep = %d\ngeneration = %q", keep, generation), 1)
-	hourly = strings.Replace(hourly, "[blocklist]", fmt.Sprintf("[blocklist]\nkeep = %d\ngeneration = %q", keep, generation), 1)
+	hourly = strings.Replace(hourly, "[blocklist]",
+		fmt.Sprintf("[blocklist]\nkeep = %d\ngeneration = %q", keep, generation), 1)
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), hourly)
 	v.bin = nodetest.Simulated(t)
 	opened := 0
-	some := []string{"killed: in use", "killed: in a start, before the store was open", "killed: in a start, after the store was open"}
+	some := []string{"killed: in use", "killed: in a start, before the store was open",
+		"killed: in a start, after the store was open"}
 	v.torture(20*time.Second, some, func() {
 		switch v.rng.IntN(10) {
 		case 0, 1, 2:

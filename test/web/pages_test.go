@@ -30,8 +30,10 @@ func TestDetects(t *testing.T) {
 	b.visit("/")
 	b.well("the first page")
 	for _, tt := range []struct{ does, says string }{
-		{`{const s = document.createElement("script"); s.textContent = "window.ran = true"; document.body.append(s)}`, "Content Security Policy"},
-		{`{const s = document.createElement("style"); s.textContent = "body { color: red }"; document.body.append(s)}`, "Content Security Policy"},
+		{`{const s = document.createElement("script"); s.textContent = "window.ran = true"; document.body.append(s)}`,
+			"Content Security Policy"},
+		{`{const s = document.createElement("style"); s.textContent = "body { color: red }"; document.body.append(s)}`,
+			"Content Security Policy"},
 		{`{const i = new Image(); i.src = "http://127.0.0.2:9/x.png"; document.body.append(i)}`, "Content Security Policy"},
 		{`setTimeout(() => { throw new Error("broken") })`, "exception"},
 		{`console.error("broken")`, "console"},
@@ -153,7 +155,8 @@ func TestLogin(t *testing.T) {
 	n := startNode(t, "")
 	b := open(t, n.url)
 	b.visit("/people")
-	if status := b.status(); status != http.StatusUnauthorized || !strings.Contains(b.text(), "This page is for administrators") {
+	if status := b.status(); status != http.StatusUnauthorized ||
+		!strings.Contains(b.text(), "This page is for administrators") {
 		t.Errorf("a stranger sees %d:\n%s", status, b.text())
 	}
 	link := strings.TrimPrefix(n.link(), n.url)
@@ -252,7 +255,8 @@ func TestWaves(t *testing.T) {
 	b.await("good")
 	b.visit("/rules")
 	b.await("our own offers")
-	b.press("Remove " + look[string](b, `document.querySelector("form.inline input[name=name], td form input[name=name]").value`))
+	b.press("Remove " + look[string](b,
+		`document.querySelector("form.inline input[name=name], td form input[name=name]").value`))
 	b.await("None yet")
 	b.well("waves")
 }
@@ -281,7 +285,8 @@ func TestInvite(t *testing.T) {
 	b := open(t, n.url)
 	b.logIn(n)
 	b.visit("/peers")
-	if label := look[string](b, `document.querySelector("svg.map").getAttribute("aria-label")`); label != "1 peer, of which 0 are heard and counted" {
+	if label := look[string](b,
+		`document.querySelector("svg.map").getAttribute("aria-label")`); label != "1 peer, of which 0 are heard and counted" {
 		t.Errorf("the map is %q", label)
 	}
 	b.fill("#invited", "mx3.example.org")

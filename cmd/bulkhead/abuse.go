@@ -93,7 +93,7 @@ func newAbuseCommand() *cobra.Command {
 	return cmd
 }
 
-// lasting marks an error of a vote that no later try will end otherwise: it is the message's.
+// lasting marks an error of a vote that is caused by the message, so that a retry cannot succeed.
 func lasting(err error) error {
 	var p *client.Problem
 	if errors.As(err, &p) && (p.Status == http.StatusBadRequest || p.Status == http.StatusRequestEntityTooLarge ||
@@ -103,8 +103,8 @@ func lasting(err error) error {
 	return err
 }
 
-// watch makes passes until ctx ends. An error is logged when it begins and when it is
-// another one; it ends by itself, or by the administrator.
+// watch makes passes until ctx ends. It logs an error when the error first occurs and when it
+// changes. Errors end by themselves, or the administrator resolves them.
 func watch(ctx context.Context, c *abuse.Clerk, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -61,7 +61,7 @@ func newDoctorCommand() *cobra.Command {
 				return askStored(cmd, &r, asJSON)
 			case !files:
 				if root == "/" && cmd.Flags().Changed("server") {
-					root = "" // another node than that of this machine's programs
+					root = "" // not the node that this machine's programs use
 				}
 				return askDoors(cmd, &r, root, asJSON)
 			}
@@ -100,7 +100,7 @@ func newDoctorCommand() *cobra.Command {
 	return cmd
 }
 
-// askStored is doctor of the files of a running node. It waits for as long as that takes,
+// askStored runs doctor on the files of a running node. It waits until the node has answered,
 // unless a timeout is given.
 func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
 	if !cmd.Flags().Changed("timeout") {
@@ -115,7 +115,7 @@ func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
 	})
 }
 
-// tellExamination prints what was found, and returns [cli.Data] if anything was.
+// tellExamination prints the findings, and returns [cli.Data] if there are any.
 func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error) {
 	if asJSON {
 		err = json.NewEncoder(w).Encode(x)
@@ -128,7 +128,7 @@ func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error
 	return err
 }
 
-// askDoors is doctor of a running node.
+// askDoors runs doctor on a running node.
 func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
 	var rows []probe.Row
 	err := r.admin(cmd, "", func(c *client.Client) (err error) {
@@ -151,14 +151,14 @@ func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
 	return err
 }
 
-// programRows says of the mail programs below a root whether they ask the node.
+// programRows reports whether the mail programs below a root ask the node.
 func programRows(root string) (rows []probe.Row) {
 	if root == "" {
 		return nil
 	}
 	found, err := setup.Inspect(setup.Options{Root: root})
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // only their owner may see
+		return nil // only their owner may read the configuration
 	}
 	if err != nil {
 		return []probe.Row{{Name: "programs", Found: err.Error(), Mend: "put the file right that is named"}}
@@ -169,7 +169,7 @@ func programRows(root string) (rows []probe.Row) {
 	return rows
 }
 
-// writeRows prints a row for each door, and below those that fail what to do.
+// writeRows prints a row for each door, and a remedy below each door that fails.
 func writeRows(w io.Writer, rows []probe.Row, color bool) error {
 	p := &printer{w: w}
 	for _, r := range rows {
@@ -189,7 +189,7 @@ func writeRows(w io.Writer, rows []probe.Row, color bool) error {
 	return p.err
 }
 
-// mend is doctor --repair.
+// mend runs doctor --repair.
 func mend(cmd *cobra.Command, cfg *config.Config, dir, backup string, asJSON bool) error {
 	o := node.RepairOptions{Config: cfg, Dir: dir, Log: newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))}
 	if backup != "" {
@@ -216,7 +216,7 @@ func mend(cmd *cobra.Command, cfg *config.Config, dir, backup string, asJSON boo
 	return err
 }
 
-// writeRepair says what was mended, in lines for people.
+// writeRepair prints what was repaired, as text for people.
 func writeRepair(w io.Writer, r *client.Repair) error {
 	p := &printer{w: w}
 	for _, f := range r.Before.Faults {
@@ -235,10 +235,10 @@ func writeRepair(w io.Writer, r *client.Repair) error {
 	return writeExamination(w, r.After)
 }
 
-// maxDoubts is how many pages are named one by one; --json has them all.
+// maxDoubts is the number of pages that are listed individually; --json lists all of them.
 const maxDoubts = 40
 
-// writeExamination says what was found, in lines for people.
+// writeExamination prints the findings as text for people.
 func writeExamination(w io.Writer, x *client.Examination) error {
 	p := &printer{w: w}
 	for _, f := range x.Faults {
@@ -266,7 +266,7 @@ func writeExamination(w io.Writer, x *client.Examination) error {
 	return p.err
 }
 
-// A printer keeps the first error.
+// A printer writes formatted text and keeps the first error.
 type printer struct {
 	w   io.Writer
 	err error

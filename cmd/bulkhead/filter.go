@@ -67,13 +67,13 @@ func knownSecrets(path string) ([]filter.Secret, error) {
 	return []filter.Secret{s}, nil
 }
 
-// A row is one line of what is known of a filter.
+// A row is one property of a filter, as it is printed.
 type row struct {
 	name  string
 	value any
 }
 
-// filterInfo reads a filter file whole, so that damage anywhere is noticed.
+// filterInfo reads a whole filter file, so that it notices damage anywhere.
 func filterInfo(path string, known []filter.Secret) ([]row, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -92,7 +92,7 @@ func filterInfo(path string, known []filter.Secret) ([]row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %d bytes are not a filter", bulkhead.ErrMalformed, info.Size())
 	}
-	// In memory a filter is at most its file and its tables.
+	// In memory a filter takes at most the size of its file and of its tables.
 	rows, err := decodeFilter(r, head, 2*info.Size()+1<<20, known)
 	if errors.Is(err, filter.ErrCorrupt) || errors.Is(err, filter.ErrTooLarge) || errors.Is(err, filter.ErrGeometry) {
 		err = fmt.Errorf("%w: %w", bulkhead.ErrMalformed, err)

@@ -133,7 +133,7 @@ func newJoinCommand() *cobra.Command {
 	return cmd
 }
 
-// printPlan prints what joining does.
+// printPlan prints the consequences of joining.
 func printPlan(w io.Writer, p *client.Joining, weight float64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "network\t%s\n", p.Network)
@@ -261,8 +261,8 @@ func newPeerRefuse(u *adminFlags) *cobra.Command {
 	}
 }
 
-// waiting returns the key of the node that waits and that a person names, by its key or
-// by the name of its invitation.
+// waiting returns the key of the waiting node that text names, by its key or by the name of its
+// invitation.
 func waiting(cmd *cobra.Command, c *client.Client, text string) (string, error) {
 	list, err := c.Invitations(cmd.Context())
 	if err != nil {

@@ -340,7 +340,7 @@ func newListMerge() *cobra.Command {
 	return cmd
 }
 
-// What --json prints of lists that were made, of entries that differ, and of their sum.
+// The objects that --json prints: lists that were made, entries that differ, and their totals.
 type (
 	built struct {
 		List  string  `json:"list"`
@@ -352,14 +352,14 @@ type (
 	}
 	changed struct {
 		Entry string `json:"entry"`
-		Added bool   `json:"added"` // or else removed
+		Added bool   `json:"added"` // false: removed
 	}
 	difference struct {
 		Old     uint64  `json:"old"` // entries
 		New     uint64  `json:"new"`
 		Added   uint64  `json:"added"`
-		Removed *uint64 `json:"removed,omitempty"` // unknown where only the newer is a text
-		Exact   bool    `json:"exact"`             // or else estimates
+		Removed *uint64 `json:"removed,omitempty"` // unknown if only the newer list is a text
+		Exact   bool    `json:"exact"`             // false: the counts are estimates
 	}
 )
 
@@ -376,8 +376,8 @@ func printBuilt(w io.Writer, path string, r lists.Result, asJSON bool) error {
 	return err
 }
 
-// spooled replaces "-", which may be there once, by a file that holds the
-// standard input, since lists are built in two passes.
+// spooled replaces "-", which may occur once, with a file that holds standard input, because lists
+// are built in two passes.
 func spooled(in io.Reader, names []string) (files []string, done func(), err error) {
 	at := slices.Index(names, "-")
 	if at < 0 {
@@ -401,7 +401,7 @@ func spooled(in io.Reader, names []string) (files []string, done func(), err err
 	return files, done, nil
 }
 
-// progress prints how many lines were read, if somebody looks.
+// progress prints how many lines were read, if w is a terminal.
 func progress(w io.Writer) func(uint64) {
 	if !cli.IsTerminal(w) {
 		return nil

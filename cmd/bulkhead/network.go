@@ -30,12 +30,12 @@ func newNetworkCommand() *cobra.Command {
 	return cmd
 }
 
-// networkInfo is what is printed of a network and a node of it.
+// networkInfo describes a network and a node in it, as it is printed.
 type networkInfo struct {
 	Network     string `json:"network"` // fingerprint of the secret
 	Key         string `json:"key"`     // of the node
 	Predecessor string `json:"predecessor,omitempty"`
-	Aggregate   string `json:"aggregate,omitempty"` // key of the sum that it publishes
+	Aggregate   string `json:"aggregate,omitempty"` // key of the aggregate that it publishes
 	Secret      string `json:"secret,omitempty"`
 }
 
@@ -43,8 +43,8 @@ func infoOf(id *node.Identity) *networkInfo {
 	return &networkInfo{Network: id.Network(), Key: id.Key, Predecessor: id.Predecessor, Aggregate: id.Aggregate}
 }
 
-// printSecret prints only the secret, as "network new --secret-file" reads it. If the output
-// is a file, it becomes unreadable for others.
+// printSecret prints only the secret, in the form that "network new --secret-file" reads. If the
+// output is a file, it removes the access of other users.
 func (n *networkInfo) printSecret(w io.Writer) error {
 	if f, ok := w.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
@@ -150,7 +150,7 @@ func newNetworkRotate(data *string) *cobra.Command {
 	return cmd
 }
 
-// A rotation is the node's public keys, as --json prints them.
+// A rotation holds the node's old and new public keys, as --json prints them.
 type rotation struct {
 	Old string `json:"old"`
 	New string `json:"new"`

@@ -120,7 +120,7 @@ func dash(s string) string {
 	return s
 }
 
-// reasons returns why parts of a peer were refused, and the last one in words.
+// reasons returns why parts of a peer were refused, with the text of the last refusal.
 func reasons(p *client.Peer) string {
 	if p.Error == "" {
 		return "-"
@@ -132,7 +132,7 @@ func reasons(p *client.Peer) string {
 	return strings.Join(list, ", ") + "; last: " + p.Error
 }
 
-// keyOf returns the key of the peer that a person names.
+// keyOf returns the key of the peer that text names, by its name or its key.
 func keyOf(ctx context.Context, c *client.Client, text string) (string, error) {
 	list, err := c.Peers(ctx)
 	if err != nil {

@@ -42,8 +42,8 @@ func (f *voteFlag) Set(text string) error {
 func (f *voteFlag) String() string { return bulkhead.Vote(*f).String() }
 func (f *voteFlag) Type() string   { return "string" }
 
-// newVoteCommand returns a command that reports messages. The vote may be set by a
-// flag, thus is read when the command runs.
+// newVoteCommand returns a command that reports messages. A flag may set the vote, so it is read
+// when the command runs.
 func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	var r remote
 	var src source
@@ -106,8 +106,8 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	return cmd
 }
 
-// voteRemembered votes on a message that the node has seen lately, by its Message-ID or
-// else by an entry of the history.
+// voteRemembered votes on a message that the node has seen recently, by its Message-ID or else by
+// an entry of the history.
 func voteRemembered(ctx context.Context, c *client.Client, messageID string, entry int64,
 	o client.MessageOptions) (*message, *client.Receipt, error) {
 	if messageID != "" {
@@ -130,8 +130,8 @@ func printReceipt(w io.Writer, m *message, r *client.Receipt, asJSON bool) error
 	return err
 }
 
-// receiptText says what a report did, for example "3 signatures counted, 2
-// newly listed, 1 counted before".
+// receiptText describes the effect of a report, for example "3 signatures counted, 2 newly listed,
+// 1 counted before".
 func receiptText(r *client.Receipt) string {
 	parts := []string{units.Plural(r.Counted, "signature") + " counted"}
 	for _, p := range []struct {

@@ -39,7 +39,7 @@ func newWaveCommand() *cobra.Command {
 	return cmd
 }
 
-// idOf reads the number of a wave or entry.
+// idOf parses the number of a wave or entry.
 func idOf(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id <= 0 || strconv.FormatInt(id, 10) != text {
@@ -48,7 +48,7 @@ func idOf(text string) (int64, error) {
 	return id, nil
 }
 
-// waveOf asks for the wave that an argument names.
+// waveOf fetches the wave that an argument names.
 func waveOf(ctx context.Context, c *client.Client, text string) (*client.WaveDetail, error) {
 	id, err := idOf(text)
 	if err != nil {
@@ -78,7 +78,7 @@ func newWaveList(u *adminFlags) *cobra.Command {
 	return cmd
 }
 
-// unread says what of its history the node has not read for the waves yet.
+// unread describes the part of its history that the node has not yet read for the waves.
 func unread(page *client.WavePage) string {
 	if page.Since.IsZero() {
 		return "the node is still reading its history, and has come to " + page.Upto.Format(time.DateTime)
@@ -102,7 +102,7 @@ func (u *adminFlags) printWaves(w io.Writer, waves []client.Wave) error {
 	return t.Flush()
 }
 
-// counted lists names with their counts, up to most of them.
+// counted lists up to most names with their counts.
 func counted(all []client.NamedCount, most int) string {
 	var out []string
 	for _, n := range all[:min(most, len(all))] {
@@ -161,7 +161,7 @@ func (u *adminFlags) printWave(w io.Writer, d *client.WaveDetail) error {
 	return t.Flush()
 }
 
-// newWaveVote returns a command that votes on the message that stands for a wave.
+// newWaveVote returns a command that votes on the message that represents a wave.
 func newWaveVote(u *adminFlags, use, short string, vote *bulkhead.Vote) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cli.Args(cobra.ExactArgs(1)),

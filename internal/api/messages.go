@@ -133,8 +133,7 @@ func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.
 	return s.withSenders(r, sigs, source), source, nil
 }
 
-// query returns the query parameters, or an error if there is any but the
-// allowed ones.
+// query returns the query parameters, or an error if one of them is not allowed.
 func (r *request) query(allowed ...string) (url.Values, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
@@ -166,7 +165,7 @@ func number(q url.Values, name string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// wrongType returns the refusal of a body's media type.
+// wrongType returns the error for an unsupported media type of a body.
 func wrongType(got string, want ...string) error {
 	return newProblem(http.StatusUnsupportedMediaType,
 		fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
@@ -243,7 +242,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 	for i := range queries {
 		v, err := s.ask(r, queries[i])
 		if err == nil {
-			v.Findings = v.Findings[:min(len(items[i].Signatures), len(v.Findings))] // those in the request
+			v.Findings = v.Findings[:min(len(items[i].Signatures), len(v.Findings))] // without findings on added signatures
 		} else if !batch {
 			return nil, err
 		}
@@ -255,7 +254,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 	return answers, nil
 }
 
-// at adds to an error which message of a batch it is about.
+// at adds the index of the message in the batch to an error.
 func at(err error, i int, batch bool) error {
 	if !batch {
 		return err
@@ -263,8 +262,8 @@ func at(err error, i int, batch bool) error {
 	return fmt.Errorf("message %d of the batch: %w", i+1, err)
 }
 
-// batchProblem returns the problem of one message of a batch, nil for none, and logs it
-// if it is the node's own.
+// batchProblem returns the problem of one message of a batch, nil for none. It logs internal errors
+// of the node.
 func (s *Server) batchProblem(err error) *client.Problem {
 	if err == nil {
 		return nil
@@ -368,7 +367,7 @@ func (s *Server) voteReady(r *request) (any, error) {
 	return s.tellAll(r, reports), nil
 }
 
-// inFlight is how many reports of one batch wait for the disk at once.
+// inFlight is the number of reports of one batch that wait for the disk at once.
 const inFlight = 64
 
 // tellAll reports a batch concurrently, so that one write of the journal serves many
@@ -416,7 +415,7 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 	}, nil
 }
 
-// mailboxes returns the recipients of a sighting in the form of a report.
+// mailboxes returns the recipients of a sighting in the form that a report has them.
 func mailboxes(vote bulkhead.Vote, recipients []string) ([]string, error) {
 	if vote != bulkhead.Sighting && len(recipients) > 0 {
 		return nil, fmt.Errorf("%w: only a sighting has recipients", bulkhead.ErrMalformed)
@@ -434,8 +433,8 @@ func mailboxes(vote bulkhead.Vote, recipients []string) ([]string, error) {
 	return all, nil
 }
 
-// reporter returns the reporter of a report: its sender, or the stranger that it names.
-// An account is never taken on somebody else's word.
+// reporter returns the reporter of a report: the client, or the stranger that the report names. A
+// client cannot report under another account.
 func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, error) {
 	if stranger == (netip.Addr{}) {
 		return r.who, nil
@@ -451,7 +450,7 @@ func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, e
 	return bulkhead.Reporter{Addr: addr}, nil
 }
 
-// parseVote reads the vote of a report; "" is the path's default.
+// parseVote parses the vote of a report; "" stands for the path's default.
 func (r *request) parseVote(text string) (bulkhead.Vote, error) {
 	if text == "" {
 		return r.unsaid, nil

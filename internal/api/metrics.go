@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// metrics is the server's share of /metrics. Labels are resolved when routes
-// are mounted, so that a request costs two atomic additions.
+// metrics holds the server's own metrics in /metrics. Labels are resolved when routes are mounted,
+// so that a request costs two atomic additions.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -66,7 +66,7 @@ func (m *metrics) verdict(v *bulkhead.Verdict) {
 
 func (m *metrics) vote(v bulkhead.Vote) { m.votes[v].Inc() }
 
-// A routeMetrics is the metrics of one route.
+// A routeMetrics holds the metrics of one route.
 type routeMetrics struct {
 	m            *metrics
 	method, path string

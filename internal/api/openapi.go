@@ -86,7 +86,7 @@ func wrongMethod(allowed string) http.HandlerFunc {
 	}
 }
 
-// document serves what render returns, which is called once.
+// document serves the result of render, which is called once.
 func (s *Server) document(mediaType string, render func() ([]byte, error)) http.Handler {
 	render = sync.OnceValues(render)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +101,7 @@ func (s *Server) document(mediaType string, render func() ([]byte, error)) http.
 	})
 }
 
-// routes is the API, an operation a line.
+// routes returns the operations of the API.
 func (s *Server) routes() []route {
 	mail := mailBody()
 	checkParams := append(sourceParams(), queryParam("threshold", "integer",
@@ -331,7 +331,7 @@ func (s *Server) schema(v any) *huma.Schema {
 	return s.openAPI.Components.Schemas.Schema(reflect.TypeOf(v), true, "")
 }
 
-// either is one value or an array of them.
+// either returns the schema of one value like v or an array of such values.
 func (s *Server) either(v any) *huma.Schema {
 	one := s.schema(v)
 	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one}}}
@@ -408,8 +408,7 @@ func rateKeyParams() []*huma.Param {
 	return []*huma.Param{key, bounded(queryParam("rule", "string", "Name of the rule; absent: all rules."), 64)}
 }
 
-// userDoc documents the user on whose behalf a report is; maxUser limits that name,
-// bytes.
+// userDoc documents the user for whom a report is made; maxUser limits the user's name, in bytes.
 const (
 	userDoc = "User on whose behalf the report is, whom the caller has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."
 	maxUser = 128

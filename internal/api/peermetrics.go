@@ -10,7 +10,7 @@ import (
 type peerCollector struct {
 	peers  Peers
 	desc   map[string]*prometheus.Desc
-	listed []string // sorted names, so that answers keep their order
+	listed []string // sorted names, so that the order is stable
 }
 
 func newPeerCollector(p Peers) *peerCollector {
@@ -71,7 +71,7 @@ func (c *peerCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 	n, err := c.peers.Network(context.Background())
 	if err != nil {
-		return // the node shares with nobody
+		return // the node has no mesh
 	}
 	gauge := func(name string, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(c.desc[name], prometheus.GaugeValue, v, labels...)
@@ -102,7 +102,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	servers := make(map[string]bool)
 	for _, b := range n.Brokers {
-		if !servers[b.Server] { // two connections may lead to one server
+		if !servers[b.Server] { // two connections may go to one server
 			servers[b.Server] = true
 			gauge("mesh_broker_up", one01(b.Connected), b.Server)
 			if b.Trouble != "" {

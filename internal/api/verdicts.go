@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// verdictNumbers answers how many verdicts there were over time.
+// verdictNumbers answers with the numbers of verdicts over time.
 func (s *Server) verdictNumbers(r *request) (any, error) {
 	values, err := r.query("since", "until", "slot")
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *Server) verdictNumbers(r *request) (any, error) {
 	}
 	slot, err := time.ParseDuration(cmp.Or(values.Get("slot"), "1h"))
 	if err != nil {
-		return nil, err // out of reach: the schema has been asked
+		return nil, err // unreachable: the parameters were validated
 	}
 	numbers := s.verdicts(since, until, slot)
 	return &numbers, nil

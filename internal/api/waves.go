@@ -10,16 +10,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// Whitelist is the signatures that administrators put on the whitelist while the node
-// runs. Its methods may be called concurrently.
+// Whitelist holds the signatures that administrators put on the whitelist while the node runs. Its
+// methods may be called concurrently.
 type Whitelist interface {
-	// Cleared returns them, the latest last.
+	// Cleared returns the whitelisted signatures, the latest last.
 	Cleared() []client.Cleared
-	// Clear adds the text that has some of these signatures, and returns which were
-	// added. Its error wraps bulkhead.ErrMalformed if they say nothing of the whole text,
-	// and bulkhead.ErrOverLimit if the list is full.
+	// Clear adds the text signatures among sigs and returns the ones it added. Its error wraps
+	// bulkhead.ErrMalformed if none of sigs identifies a whole text, and bulkhead.ErrOverLimit if the
+	// list is full.
 	Clear(sigs []bulkhead.Signature, by, note string) ([]client.Cleared, error)
-	// Unclear removes a signature; false if it was not there.
+	// Unclear removes a signature. It returns false if the signature was not on the list.
 	Unclear(sig bulkhead.Signature) (bool, error)
 }
 

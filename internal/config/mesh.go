@@ -66,14 +66,14 @@ func (c *checker) mesh(m *Mesh) {
 	c.between("mesh.stream_replicas", float64(m.Replicas), 1, 5)
 }
 
-// An Access is how a node signs in to NATS servers that somebody else runs.
+// An Access holds what a node needs to log in to NATS servers that it does not run.
 type Access struct{ Credentials, CA, Cert, Key, Domain string }
 
-// Access returns how the node signs in to the servers of mode "external".
+// Access returns the log-in for the servers of mode "external".
 func (m *Mesh) Access() Access { return Access{m.Credentials, m.CA, m.Cert, m.Key, m.Domain} }
 
-// CheckDomain refuses what cannot be the name of a JetStream domain, which is a part of a
-// subject; "" is none.
+// CheckDomain returns an error if name cannot be the name of a JetStream domain, which is part of a
+// subject. "" stands for no domain.
 func CheckDomain(name string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 	if len(name) > 64 || strings.Trim(name, letters) != "" {
@@ -95,7 +95,7 @@ func (c *checker) access(section string, external bool, a Access) {
 	}
 }
 
-// rekeying checks that secrets do not change so often that a node would need more than three.
+// rekeying checks that the secret changes rarely enough for a node to need at most three secrets.
 func (c *checker) rekeying(m *Mesh, a *Aggregate, t *Tally, b *Blocklist) {
 	every, kept := m.RekeyEvery, max(Duration(t.Keep)*t.Generation, Duration(b.Keep)*b.Generation)
 	switch {

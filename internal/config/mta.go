@@ -119,7 +119,7 @@ func defaultMilter() Milter {
 	}
 }
 
-// WithPort returns address, an IP address or one with a port, with a port.
+// WithPort returns address, an IP address with or without a port, with a port.
 func WithPort(address, port string) string {
 	if addr, err := netip.ParseAddr(address); err == nil {
 		return net.JoinHostPort(addr.String(), port)
@@ -127,8 +127,7 @@ func WithPort(address, port string) string {
 	return address
 }
 
-// actions checks what is done with each class of mail; further lists other actions that are
-// allowed.
+// actions checks the action for each class of mail; further lists additional allowed actions.
 func (c *checker) actions(table string, spam, listed, suspected, bulk, grey string, further ...string) {
 	allowed := append([]string{"none", "header", "quarantine", "tempfail", "reject"}, further...)
 	for _, a := range []struct {

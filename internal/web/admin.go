@@ -21,7 +21,7 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// people is the page of the accounts.
+// people returns the page of the accounts.
 func (s *Site) people(v *view) (g.Node, error) {
 	users, err := v.node.Users(v.Context())
 	if err != nil {
@@ -74,7 +74,7 @@ func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
 	)
 }
 
-// accuracy is how many of an account's reports were right.
+// accuracy shows how many of an account's reports were right.
 func accuracy(u *client.User) g.Node {
 	share, of := u.Accuracy()
 	if of == 0 {
@@ -85,23 +85,23 @@ func accuracy(u *client.User) g.Node {
 			count(uint64(u.Reverted))))}
 }
 
-// A voter is who has voted of late.
+// A voter is a reporter that has voted recently.
 type voter struct {
-	name             string // for people
-	reporter         string // as the history is searched
-	undo             string // as the votes of a user or of this machine are undone; "" for others
+	name             string // name to show
+	reporter         string // reporter in a search of the history
+	undo             string // name for undoing the votes of a user or of this machine; "" for others
 	spam, ham, other int
 	latest           time.Time
 }
 
-// localPerson is who votes from the node's own machine without an account.
+// localPerson is the reporter of votes from the node's own machine without an account.
 const localPerson = "user:local"
 
-// latestVotes is how many votes of each kind the table of voters rests on.
+// latestVotes is the number of votes of each kind from which the table of voters is made.
 const latestVotes = 500
 
-// votersOf is who has voted lately, users on whose behalf services report among them;
-// nothing if the node remembers no mail.
+// votersOf returns the recent voters, including users for whom services report. It returns nothing
+// if the node keeps no history.
 func votersOf(v *view) (g.Node, error) {
 	var all []*voter
 	known := make(map[string]*voter)
@@ -168,7 +168,7 @@ func (x *voter) add(e *client.HistoryEntry) {
 }
 
 func voterRow(x *voter) g.Node {
-	name, undo := h.Text(x.name), g.Node(dim("–")) // accounts are above
+	name, undo := h.Text(x.name), g.Node(dim("–")) // accounts are in the table above
 	if x.reporter != "" {
 		name = link("/history?reporter="+url.QueryEscape(x.reporter), x.name)
 	}
@@ -180,8 +180,7 @@ func voterRow(x *voter) g.Node {
 		h.Td(h.Class("brief"), h.Text(date(x.latest))), h.Td(h.Div(h.Class("acts"), undo)))
 }
 
-// weightLine draws what an account's votes were worth, from the first change that is
-// remembered to now.
+// weightLine draws the weight of an account's votes, from the first recorded change to now.
 func weightLine(name string, samples []client.Weight, now time.Time) g.Node {
 	if len(samples) == 0 {
 		return dim("–")
@@ -210,7 +209,7 @@ func weightLine(name string, samples []client.Weight, now time.Time) g.Node {
 		h.El("path", h.Class("sum"), h.Attr("d", line.String())))
 }
 
-// audited is what administrators did lately.
+// audited shows recent actions of administrators.
 func audited(v *view) (g.Node, error) {
 	before, err := number64(v.URL.Query().Get("before"))
 	if err != nil {
@@ -244,20 +243,20 @@ func audited(v *view) (g.Node, error) {
 
 func number(s string) g.Node { return h.Td(h.Class("num"), h.Text(s)) }
 
-// days is a choice of how far back.
+// days returns a field for the number of days to go back.
 func days(label string) g.Node {
 	return h.Select(h.Name("days"), h.Aria("label", label),
 		h.Option(h.Value("1"), h.Text("1 day")), h.Option(h.Value("7"), h.Text("7 days")),
 		h.Option(h.Value("30"), h.Text("30 days")))
 }
 
-// act is a button, with a field or without, that does something to one row.
+// act returns a button, with an optional field, that acts on one row.
 func act(to, name, what, verb string, field g.Node) g.Node {
 	return h.Form(h.Method("post"), h.Action(to), h.Input(h.Type("hidden"), h.Name("name"), h.Value(name)), field,
 		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+spoken(name)), h.Text(verb)))
 }
 
-// spoken writes the name of a voter for people, who see which of several it is.
+// spoken returns the name of a voter in a form that shows people which kind of voter it is.
 func spoken(name string) string {
 	if user, ok := strings.CutPrefix(name, "user:"); ok {
 		return "user " + user
@@ -265,7 +264,7 @@ func spoken(name string) string {
 	return strings.TrimPrefix(name, "account:")
 }
 
-// since returns the time that a form names, or that lies its number of days back.
+// since returns the time in a form, given as a time or as a number of days before now.
 func since(v *view) (time.Time, error) {
 	if text := v.PostForm.Get("since"); text != "" {
 		t, err := time.Parse(time.RFC3339, text)
@@ -290,7 +289,7 @@ func weight(v *view) (float64, error) {
 	return w, nil
 }
 
-// changePeople does what a form of the accounts says.
+// changePeople handles the forms of the accounts.
 func (s *Site) changePeople(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -343,7 +342,7 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 	return s.people(v)
 }
 
-// peers is the page of those with whom the node shares.
+// peers returns the page of the nodes with which this node shares.
 func (s *Site) peers(v *view) (g.Node, error) {
 	n, err := v.node.Network(v.Context())
 	var p *client.Problem
@@ -384,7 +383,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	}, nil
 }
 
-// secretRow says that the network gets another secret; nothing if it does not.
+// secretRow announces a change of the network's secret; it returns nothing if there is none.
 func secretRow(s *client.SecretChange) g.Node {
 	if s == nil || s.Done {
 		return nil
@@ -395,7 +394,8 @@ func secretRow(s *client.SecretChange) g.Node {
 		h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
 }
 
-// aggregateRow says what the node publishes for others; nothing if it does not.
+// aggregateRow describes the aggregate that the node publishes; it returns nothing if there is
+// none.
 func aggregateRow(a *client.Aggregate) g.Node {
 	if a == nil {
 		return nil
@@ -404,7 +404,7 @@ func aggregateRow(a *client.Aggregate) g.Node {
 		a.Organisations, size(a.Memory), a.Members)), h.Code(h.Text(a.Key)), h.If(a.Fault != "", dim(a.Fault)))
 }
 
-// behind is how far a peer is behind, once it was heard.
+// behind returns the lag of a peer, once a message from it has arrived.
 func behind(p *client.Peer) string {
 	if p.Heard.IsZero() {
 		return "–"
@@ -450,8 +450,7 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 	)
 }
 
-// peerMap draws the node and its peers around it: the broader a line, the more the peer's
-// word is worth.
+// peerMap draws the node with its peers around it. The width of a line shows the peer's weight.
 func peerMap(n *client.Network, self string, now time.Time) g.Node {
 	if len(n.Peers) == 0 {
 		return nil
@@ -475,7 +474,7 @@ func peerMap(n *client.Network, self string, now time.Time) g.Node {
 			h.Attr("cy", fmt.Sprintf("%.0f", y)), h.Attr("r", "6"),
 			h.El("title", h.Text(nameOf(p)+": "+text))))
 		if len(n.Peers) <= 12 {
-			away := 18.0 // from the lines, which come from the middle
+			away := 18.0 // distance from the lines, which start in the middle
 			if y < height/2 {
 				away = -12
 			}
@@ -496,7 +495,7 @@ func mapLabel(x, y float64, text string) g.Node {
 		h.Attr("text-anchor", "middle"), h.Text(text))
 }
 
-// nameOf is what a peer is called here.
+// nameOf returns the name of a peer to show.
 func nameOf(p *client.Peer) string {
 	if p.Name != "" {
 		return p.Name
@@ -504,7 +503,7 @@ func nameOf(p *client.Peer) string {
 	return p.Key[:min(8, len(p.Key))]
 }
 
-// invite is a form that makes an invitation, and those who wait to be accepted.
+// invite returns a form that makes an invitation, and the nodes that wait to be accepted.
 func invite(all []client.Invitation) g.Node {
 	var waiting g.Group
 	for i := range all {
@@ -529,7 +528,7 @@ func invite(all []client.Invitation) g.Node {
 			h.TBody(waiting)))))
 }
 
-// changePeers does what a form of the peers says.
+// changePeers handles the forms of the peers.
 func (s *Site) changePeers(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -599,7 +598,7 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 	return s.peers(v)
 }
 
-// askOfPeer asks about a change of a peer, by its name.
+// askOfPeer asks to confirm a change of a peer.
 func (s *Site) askOfPeer(v *view, d *deed, question func(name string) consequence.Question) (g.Node, error) {
 	p, err := v.node.Peer(v.Context(), d.name)
 	if err != nil {
@@ -608,7 +607,7 @@ func (s *Site) askOfPeer(v *view, d *deed, question func(name string) consequenc
 	return s.ask(v, d, question(nameOf(p))), nil
 }
 
-// rules is the page of lists and rate limits, with what a look-up finds in the lists.
+// rules returns the page of lists and rate limits, with the result of a look-up in the lists.
 func (s *Site) rules(v *view) (g.Node, error) {
 	lists, err := v.node.Lists(v.Context())
 	if err != nil && !absent(err) {
@@ -670,7 +669,7 @@ func (s *Site) rules(v *view) (g.Node, error) {
 	}, nil
 }
 
-// topKeys are the keys of a rule with the highest rates.
+// topKeys shows the keys of a rule with the highest rates.
 func topKeys(t client.TopKeys) g.Node {
 	if len(t.Keys) == 0 {
 		return nil
@@ -691,7 +690,7 @@ func topKeys(t client.TopKeys) g.Node {
 			})))))
 }
 
-// changeRules looks an entry up, or takes a signature off the whitelist.
+// changeRules looks up an entry, or takes a signature off the whitelist.
 func (s *Site) changeRules(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -716,7 +715,7 @@ func (s *Site) changeRules(v *view) (g.Node, error) {
 	return s.rules(v)
 }
 
-// find shows what the form of the lists found.
+// find shows the result of the look-up form.
 func (s *Site) find(v *view) (g.Node, error) {
 	entry := strings.TrimSpace(v.PostFormValue("entry"))
 	if entry == "" {
@@ -735,13 +734,13 @@ func (s *Site) find(v *view) (g.Node, error) {
 	})), nil
 }
 
-// forbidden reports whether the node said that only administrators may ask this.
+// forbidden reports whether an error means that only administrators may make a request.
 func forbidden(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden)
 }
 
-// absent reports whether the node said that it has no such thing.
+// absent reports whether an error means that the node has no such object.
 func absent(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && p.Status == http.StatusNotFound

@@ -11,10 +11,10 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// config is the page of the configuration.
+// config returns the page of the configuration.
 func (s *Site) config(v *view) (g.Node, error) { return configOf(v, "", nil) }
 
-// configOf shows the configuration, and what is to be said of a text that was checked.
+// configOf shows the configuration, and the result for a text that was checked.
 func configOf(v *view, text string, checked g.Node) (g.Node, error) {
 	c, err := v.node.Config(v.Context())
 	if err != nil {
@@ -45,8 +45,8 @@ func configOf(v *view, text string, checked g.Node) (g.Node, error) {
 	return out, nil
 }
 
-// section is one section of the configuration; it is open if its values are not all the
-// usual ones.
+// section shows one section of the configuration. It is expanded if a value differs from its
+// default.
 func section(name string, settings []client.Setting, changed int) g.Node {
 	what := "as by default"
 	if changed > 0 {
@@ -65,7 +65,7 @@ func section(name string, settings []client.Setting, changed int) g.Node {
 			})))))
 }
 
-// changeConfig checks a text, or makes the node read its file again.
+// changeConfig checks a text, or makes the node reload its file.
 func (s *Site) changeConfig(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -88,7 +88,7 @@ func (s *Site) changeConfig(v *view) (g.Node, error) {
 	return nil, badForm(errors.New("unknown action"))
 }
 
-// verdictOnConfig says what came of a text or file.
+// verdictOnConfig shows the result of checking a text or reloading the file.
 func verdictOnConfig(c *client.ConfigCheck, well string) g.Node {
 	keys := func(all []string) string {
 		if len(all) == 0 {

@@ -16,13 +16,13 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// historyFields are what entries are looked for by, as in the API.
+// historyFields are the search fields of the history, named as in the API.
 var historyFields = []struct{ name, label string }{
 	{"domain", "Domain"}, {"reporter", "Reporter"}, {"message_id", "Message-ID"}, {"signature", "Signature"},
 	{"door", "Door"},
 }
 
-// history is the page of what the node remembers of checks and votes, or of one of them.
+// history returns the page of recorded checks and votes, or of one of them.
 func (s *Site) history(v *view) (g.Node, error) {
 	if id := v.URL.Query().Get("id"); id != "" {
 		return entry(v, id)
@@ -66,7 +66,7 @@ func entriesOf(v *view) (g.Node, error) {
 	}, nil
 }
 
-// nothingIn says why a page has no entries, and what to do about it.
+// nothingIn explains why a page has no entries, and what to do about it.
 func nothingIn(q url.Values, page *client.HistoryPage) g.Node {
 	switch {
 	case page.Next != 0:
@@ -80,7 +80,7 @@ func nothingIn(q url.Values, page *client.HistoryPage) g.Node {
 		h.Code(h.Text("bulkhead setup")), h.Text(" sees to both."))
 }
 
-// nextPage is the address of the same search from an entry on.
+// nextPage returns the address of the same search continued before an entry.
 func nextPage(q url.Values, before int64) string {
 	next := url.Values{"before": {strconv.FormatInt(before, 10)}}
 	for name, values := range q {
@@ -91,7 +91,7 @@ func nextPage(q url.Values, before int64) string {
 	return "/history?" + next.Encode()
 }
 
-// choice is a list of values, of which none need be chosen.
+// choice returns a list of values, with the option to choose none.
 func choice(name, label string, q url.Values, values ...string) g.Node {
 	return h.Div(h.Label(h.For(name), h.Text(label)),
 		h.Select(h.ID(name), h.Name(name), h.Option(h.Value(""), h.Text("any")),
@@ -169,7 +169,7 @@ func (s *Site) changeHistory(v *view) (g.Node, error) {
 	return s.history(v)
 }
 
-// number64 reads the number of an entry; 0 for none.
+// number64 parses the number of an entry; "" is 0.
 func number64(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

@@ -18,10 +18,10 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// maxKept is the longest message, in bytes, that a page carries along to be voted on.
+// maxKept is the largest message, in bytes, that a page includes so that the user can vote on it.
 const maxKept = 1 << 20
 
-// lookup shows what is known of a message or of signatures.
+// lookup shows what is known about a message or about signatures.
 func (s *Site) lookup(v *view) (g.Node, error) {
 	if v.Method != http.MethodPost {
 		return lookupForm(""), nil
@@ -33,7 +33,7 @@ func (s *Site) lookup(v *view) (g.Node, error) {
 	return examine(v, raw, text)
 }
 
-// examine asks about a message, or about the signatures in a text.
+// examine looks up a message, or the signatures in a text.
 func examine(v *view, raw []byte, text string) (g.Node, error) {
 	ctx := v.Context()
 	if raw == nil {
@@ -63,15 +63,15 @@ func examine(v *view, raw []byte, text string) (g.Node, error) {
 		findings(verdict.Findings)}, nil
 }
 
-// How many signatures are asked for who reported them, and how many reports of each are shown.
+// Limits of the table of reporters: signatures that are searched for, and reports shown of each.
 const (
 	maxAsked    = 4
 	maxReported = 50
 )
 
-// reportersOf is who voted on signatures, as far as the history remembers; nothing for those
-// who may not see it, and where it remembers no mail. Of a message, those of its whole text
-// are asked for.
+// reportersOf shows the recorded voters on signatures. For a message it searches only the
+// signatures of the whole text. It returns nothing if the browser may not read the history, or if
+// the node keeps none.
 func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 	var votes []client.HistoryEntry
 	asked, seen := 0, make(map[int64]bool)
@@ -120,7 +120,7 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 			})))))), nil
 }
 
-// vote votes on a message that was looked up, and looks it up again.
+// vote votes on a message that was looked up, and looks up the message again.
 func (s *Site) vote(v *view) (g.Node, error) {
 	v.path = "/lookup"
 	if err := v.ParseForm(); err != nil {
@@ -142,7 +142,7 @@ func (s *Site) vote(v *view) (g.Node, error) {
 	return examine(v, raw, "")
 }
 
-// voted says what a vote did.
+// voted describes the effect of a vote.
 func voted(vote string, got *client.Receipt) string {
 	return fmt.Sprintf("Voted %s: %d of %d signatures counted, %d newly on the blocklist, %d off it.", vote, got.Counted,
 		got.Signatures, got.Listed, got.Revoked)
@@ -152,7 +152,7 @@ func badForm(err error) error {
 	return &client.Problem{Title: "Bad form", Status: http.StatusBadRequest, Detail: err.Error()}
 }
 
-// given returns the file of a form, or, with a nil raw, the text beside it.
+// given returns the uploaded file of a form or, with a nil raw, the text field.
 func given(r *http.Request) (raw []byte, text string, err error) {
 	if err := r.ParseMultipartForm(maxKept); err != nil {
 		return nil, "", badForm(err)
@@ -174,7 +174,7 @@ func given(r *http.Request) (raw []byte, text string, err error) {
 	return nil, text, nil
 }
 
-// signatures reads a text of signatures and blanks. Anything else is an error.
+// signatures parses signatures separated by blanks. Any other text is an error.
 func signatures(text string) (sigs []bulkhead.Signature, err error) {
 	for _, word := range strings.Fields(text) {
 		var s bulkhead.Signature
@@ -218,7 +218,7 @@ func verdictOf(d *client.Verdict) g.Node {
 	)
 }
 
-// findings shows what is known of each signature by itself.
+// findings shows what is known about each single signature.
 func findings(all []client.Finding) g.Node {
 	return h.Details(h.If(len(all) < 10, h.Attr("open")),
 		h.Summary(h.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))),

@@ -18,7 +18,7 @@ import (
 
 func (s *Site) now(v *view) (g.Node, error) { return overview(v), nil }
 
-// overview is the content of the first page, which is sent again while the page is open.
+// overview returns the content of the first page, which is sent again while the page is open.
 func overview(v *view) g.Node {
 	s := &v.status
 	return g.Group{
@@ -29,7 +29,7 @@ func overview(v *view) g.Node {
 	}
 }
 
-// health is one sentence on how the node is.
+// health describes the state of the node in one sentence.
 func health(s *Status) string {
 	bad := 0
 	for i := range s.Peers {
@@ -62,14 +62,14 @@ func health(s *Status) string {
 	return "All is well."
 }
 
-// classes are the classes in the order of the bars, from the bottom.
+// classes lists the classes in the order of the bars, from the bottom.
 var classes = []bulkhead.Class{bulkhead.ClassSpam, bulkhead.ClassSuspected, bulkhead.ClassBulk, bulkhead.ClassGood,
 	bulkhead.ClassUnknown}
 
 const chartWidth, chartHeight = 720, 120
 
-// charts are the verdicts of a day and of a month. Where there are none yet, they say how
-// to get there.
+// charts shows the verdicts of a day and of a month. Before the first verdict it explains how to
+// get verdicts.
 func charts(s *Status) g.Node {
 	if !slices.ContainsFunc(slices.Concat(s.Day, s.Month), func(s Slot) bool {
 		return s.Verdicts != [bulkhead.NumClasses]uint64{}
@@ -86,8 +86,8 @@ func charts(s *Status) g.Node {
 	}
 }
 
-// chart draws verdicts over time as stacked bars, with their sums in words. Each bar is of
-// the time that bar says.
+// chart draws verdicts over time as stacked bars, with the sums as text. bar names the period of
+// each bar.
 func chart(title, bar string, slots []Slot, format string) g.Node {
 	var sums [bulkhead.NumClasses]uint64
 	most, all := uint64(1), uint64(0)
@@ -139,7 +139,7 @@ func chart(title, bar string, slots []Slot, format string) g.Node {
 	)
 }
 
-// byDoor is the sums of a chart for each door.
+// byDoor returns the sums of a chart for each door.
 func byDoor(slots []Slot) g.Node {
 	sums := make(map[string][bulkhead.NumClasses]uint64)
 	for i := range slots {
@@ -163,8 +163,8 @@ func byDoor(slots []Slot) g.Node {
 		})))))
 }
 
-// stores is a tile for each book: how full the generation is that counts now, and how often
-// it errs; and one for the disk.
+// stores returns a tile for each book, with the fill and the error rate of its present generation,
+// and a tile for the disk.
 func stores(s *Status) g.Node {
 	var all g.Group
 	for i := range s.Books {
@@ -195,10 +195,10 @@ func stores(s *Status) g.Node {
 	return h.Section(h.H2(link("/storage", "Storage"), dim("what is counted into now")), h.Dl(h.Class("tiles"), all))
 }
 
-// maxLags is how many peers are on the first page.
+// maxLags is the largest number of peers on the first page.
 const maxLags = 12
 
-// lags is a tile for each peer, those in trouble and those that lag most first.
+// lags returns a tile for each peer. Peers in trouble come first, then those with the longest lag.
 func lags(s *Status) g.Node {
 	if len(s.Peers) == 0 {
 		return nil
@@ -207,7 +207,7 @@ func lags(s *Status) g.Node {
 	slices.SortStableFunc(all, func(a, b client.Peer) int {
 		_, x := stateOf(&a, s.Now)
 		_, y := stateOf(&b, s.Now)
-		return cmp.Or(cmp.Compare(x, y), cmp.Compare(b.Lag, a.Lag)) // bad before good
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(b.Lag, a.Lag)) // peers in trouble first
 	})
 	return h.Section(h.H2(link("/peers", "Peers"), dim("how far they are behind")),
 		h.Dl(h.Class("tiles"), g.Map(all[:min(len(all), maxLags)], func(p client.Peer) g.Node {
@@ -218,7 +218,7 @@ func lags(s *Status) g.Node {
 		h.If(len(all) > maxLags, h.P(h.Class("dim"), h.Text(fmt.Sprintf("The first %d of %d.", maxLags, len(all))))))
 }
 
-// storage is the arrays of the node.
+// storage returns the page of the node's arrays.
 func (s *Site) storage(v *view) (g.Node, error) {
 	st := &v.status
 	return g.Group{
@@ -228,7 +228,7 @@ func (s *Site) storage(v *view) (g.Node, error) {
 	}, nil
 }
 
-// login is the form that begins a session.
+// login returns the form that begins a session.
 func (s *Site) login(v *view) (g.Node, error) {
 	q := v.URL.Query()
 	secret := q.Get("link")
@@ -250,7 +250,7 @@ func (s *Site) login(v *view) (g.Node, error) {
 	}, nil
 }
 
-// needLogin says that a page is for those who are logged in.
+// needLogin explains that a page is for logged-in users.
 func needLogin(v *view) g.Node {
 	return h.Div(h.Class("card"),
 		h.If(v.viewer.Account == "", h.P(h.Text("This page is for administrators. "), link("/login", "Log in"),

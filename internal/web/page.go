@@ -14,8 +14,8 @@ var entries = []struct{ path, name string }{
 	{"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"}, {"/config", "Configuration"},
 }
 
-// page is a whole page. Every text and attribute is escaped, except the style and the
-// script, which are files of this package.
+// page returns a whole page. Every text and attribute is escaped, except the style and the script,
+// which are files of this package.
 func page(v *view, title string, body g.Node) g.Node {
 	s := &v.status
 	for _, part := range []string{s.Name, "bulkhead"} {
@@ -75,7 +75,7 @@ func header(v *view) g.Node {
 	)
 }
 
-// account shows who is logged in, with the way out or in.
+// account shows the logged-in account, with the link to log out or in.
 func account(v *view) g.Node {
 	if v.viewer.Account == "" {
 		return h.A(h.Class("account"), h.Href("/login"), h.If(v.path == "/login", h.Aria("current", "page")),
@@ -103,7 +103,7 @@ func tiles(s *Status) g.Node {
 	)
 }
 
-// doors is a tile for each front door.
+// doors returns a tile for each front door.
 func doors(all []Door) g.Node {
 	return h.Section(h.H2(h.Text("Front doors"), dim("in the last minutes")),
 		h.Dl(h.Class("tiles"), g.Map(all, func(d Door) g.Node {
@@ -115,7 +115,7 @@ func doors(all []Door) g.Node {
 		})))
 }
 
-// perSecond writes a rate.
+// perSecond formats a rate.
 func perSecond(rate float64) string {
 	switch {
 	case rate == 0:
@@ -128,7 +128,7 @@ func perSecond(rate float64) string {
 	return count(uint64(rate)) + " a second"
 }
 
-// within writes a bound of time, in seconds.
+// within formats an upper bound of a time, given in seconds.
 func within(seconds float64) string {
 	switch {
 	case seconds == 0:
@@ -167,7 +167,8 @@ func book(b *Book, threshold uint32) g.Node {
 	)
 }
 
-// generation is a row for each of its arrays, beside one cell that says which it is.
+// generation returns a row for each array of a generation, next to one cell that names the
+// generation.
 func generation(gen *Generation) g.Node {
 	rows := make(g.Group, 0, len(gen.Arrays))
 	for i := range gen.Arrays {
@@ -193,7 +194,7 @@ func array(a *Array) g.Node {
 	}
 }
 
-// gauge draws a share of 1 as a bar.
+// gauge draws a fraction, 0 to 1, as a bar.
 func gauge(x float64) g.Node {
 	level := func(class, width string) g.Node {
 		return h.El("rect", h.Class(class), h.Width(width), h.Height("6"))

@@ -14,14 +14,14 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// sizeFields are what a node is sized for, with the names that the API has for them.
+// sizeFields are the quantities that determine a node's size, with their names in the API.
 var sizeFields = []struct{ name, label, example string }{
 	{"signatures", "Signatures a day", "1000000"}, {"listed", "of these, voted spam", "1 %"},
 	{"count_error", "Wrong counts, at most", "this node's"}, {"list_error", "Listed by mistake, at most", "this node's"},
 	{"tally_keep", "Generations of the tally", "this node's"}, {"blocklist_keep", "of the blocklist", "this node's"},
 }
 
-// sizeForm asks what the node is to be sized for, and shows what it would take.
+// sizeForm asks for the load of a node, and shows the size that the node would need.
 func sizeForm(v *view) g.Node {
 	q := v.URL.Query()
 	return h.Section(h.ID("size"), h.H2(h.Text("Size"), dim("what this node would take for another use")),
@@ -35,7 +35,7 @@ func sizeForm(v *view) g.Node {
 		sizesOf(v, q))
 }
 
-// sizesOf shows the sizes for what was asked, or what is wrong with the question.
+// sizesOf shows the sizes for a question, or the mistake in it.
 func sizesOf(v *view, q url.Values) g.Node {
 	if strings.TrimSpace(q.Get("signatures")) == "" {
 		return nil
@@ -75,7 +75,7 @@ func sizesOf(v *view, q url.Values) g.Node {
 	}
 }
 
-// sizeQuestion returns the question of a form. The API checks the ranges.
+// sizeQuestion parses the question of a form. The API checks the ranges.
 func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
 	refuse := func(name string) error {
 		return fmt.Errorf("%s %.40q is not a number that is possible", name, q.Get(name))

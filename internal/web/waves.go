@@ -56,7 +56,7 @@ func (s *Site) waves(v *view) (g.Node, error) {
 	}, nil
 }
 
-// unread says what of its history the node has not read for the waves yet.
+// unread describes the part of its history that the node has not yet read for the waves.
 func unread(page *client.WavePage) string {
 	if page.Since.IsZero() {
 		return "The node is still reading its history, and has come to " + date(page.Upto) + "."
@@ -66,7 +66,7 @@ func unread(page *client.WavePage) string {
 
 func waveAddress(id int64) string { return "/waves?id=" + strconv.FormatInt(id, 10) }
 
-// answer is the latest answer to a check of a wave, in words.
+// answer returns the latest answer to a check of a wave, in words.
 func answer(w *client.Wave) string {
 	if w.Confidence > 0 {
 		return fmt.Sprintf("%s %d", w.Class, w.Confidence)
@@ -82,7 +82,7 @@ func waveCard(w *client.Wave, now time.Time) g.Node {
 		waveFacts(w, 3, now))
 }
 
-// votes says what people reported of a wave. Several reports of one person are one vote.
+// votes describes people's reports of a wave. Several reports of one person are one vote.
 func votes(w *client.Wave) string {
 	var all []string
 	for _, n := range []struct {
@@ -106,7 +106,7 @@ func plural(n uint64, name string) string {
 	return count(n) + " " + name + "s"
 }
 
-// waveFacts is when, where and from whom a wave came, with up to most names of each kind.
+// waveFacts shows the time, doors and senders of a wave, with up to most names of each kind.
 func waveFacts(w *client.Wave, most int, now time.Time) g.Node {
 	fact := func(name, value string) g.Node { return h.Div(h.Dt(h.Text(name)), h.Dd(h.Text(value))) }
 	return h.Dl(h.Class("facts"),
@@ -115,7 +115,7 @@ func waveFacts(w *client.Wave, most int, now time.Time) g.Node {
 		fact("Links to", names(w.Domains, most)), fact("Reported by", names(w.Reporters, most)))
 }
 
-// names lists what was counted, up to most of it.
+// names lists up to most names with their counts.
 func names(all []client.NamedCount, most int) string {
 	if len(all) == 0 {
 		return "–"
@@ -130,8 +130,7 @@ func names(all []client.NamedCount, most int) string {
 	return strings.Join(out, ", ")
 }
 
-// leastSlots is for how many slots a curve has room at least, so that a young wave is
-// not one broad bar.
+// leastSlots is the smallest number of slots on a curve, so that a young wave is not one broad bar.
 const leastSlots = 24
 
 // spark draws the growth of a wave as bars.
@@ -157,10 +156,10 @@ func spark(w *client.Wave) g.Node {
 		h.El("rect", h.Class("track"), h.Attr("y", "32"), h.Width("200"), h.Height("1")), bars)
 }
 
-// spell writes a length of time without zero units.
+// spell formats a duration without zero units.
 func spell(d time.Duration) string { return age(time.Time{}, time.Time{}.Add(d)) }
 
-// curve draws how a wave grew: messages in each slot, and their sum.
+// curve draws the growth of a wave: the messages in each slot, and their sum.
 func curve(w *client.Wave) g.Node {
 	most, sum := uint64(1), uint64(0)
 	for _, n := range w.Growth {
@@ -215,7 +214,7 @@ func waveDetail(v *view, id int64) (g.Node, error) {
 		findings(d.Verdict.Findings)), nil
 }
 
-// waveForms are the buttons that list, revoke and white-list a wave.
+// waveForms returns the buttons that list, revoke and whitelist a wave.
 func waveForms(w *client.Wave) g.Node {
 	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))),
 		h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10)))}
@@ -230,13 +229,13 @@ func waveForms(w *client.Wave) g.Node {
 	}
 }
 
-// A facet is signatures of one kind, in words.
+// A facet names a kind of signatures in words.
 type facet struct {
 	name    string
 	schemes []bulkhead.Scheme
 }
 
-// facetsOf are the kinds of signatures that a verdict rests on.
+// facetsOf holds the kinds of signatures that decide a verdict.
 var facetsOf = []facet{
 	{"The text, letter for letter", []bulkhead.Scheme{bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4,
 		bulkhead.DCCBody, bulkhead.RspamdText}},
@@ -251,7 +250,7 @@ var facetsOf = []facet{
 	{"Mark-up", []bulkhead.Scheme{bulkhead.Markup}},
 }
 
-// facets says what is known by each kind of signature.
+// facets shows what is known about each kind of signature.
 func facets(d *client.Verdict) g.Node {
 	var rows g.Group
 	for _, f := range facetsOf {
@@ -297,8 +296,8 @@ func has(all []bulkhead.Scheme, s bulkhead.Scheme) bool {
 	return false
 }
 
-// barcode draws the bands of a text: a bar for each, as wide as its sum says, so that a
-// text looks like itself, and coloured by what is known of it.
+// barcode draws a bar for each band of a text. The width of a bar depends on the band's sum, so
+// that each text has a look of its own; the colour shows what is known of the band.
 func barcode(d *client.Verdict) g.Node {
 	var bars g.Group
 	counts := make(map[string]int)
@@ -345,7 +344,7 @@ func barcode(d *client.Verdict) g.Node {
 		})))
 }
 
-// changeWaves lists, revokes or white-lists a wave.
+// changeWaves lists, revokes or whitelists a wave.
 func (s *Site) changeWaves(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -374,7 +373,8 @@ func (s *Site) changeWaves(v *view) (g.Node, error) {
 	return waveDetail(v, id)
 }
 
-// whitelisted is the table of what administrators put on the whitelist, for them alone.
+// whitelisted returns the table of signatures that administrators whitelisted. Only administrators
+// see it.
 func whitelisted(v *view) (g.Node, error) {
 	all, err := v.node.Whitelist(v.Context())
 	if absent(err) || forbidden(err) {

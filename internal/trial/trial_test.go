@@ -168,7 +168,8 @@ func (b *batcher) CheckBatch(ctx context.Context, queries []bulkhead.Query, verd
 // TestCost checks that other mail passes without an allocation.
 func TestCost(t *testing.T) {
 	h := New(quiet{}, sign(t, Message))
-	letter := sign(t, "From: a@example.org\r\nSubject: x\r\n\r\nThe ferry to the island leaves at nine in the morning.\r\n")
+	letter := sign(t,
+		"From: a@example.org\r\nSubject: x\r\n\r\nThe ferry to the island leaves at nine in the morning.\r\n")
 	n, out := slices.Repeat([]uint32{1}, len(letter)), make([]bulkhead.Look, len(letter))
 	got := testing.AllocsPerRun(100, func() {
 		h.Check(t.Context(), bulkhead.Query{Signatures: letter})

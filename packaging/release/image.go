@@ -21,7 +21,7 @@ import (
 // user owns the node's data in the container.
 const user = 65532
 
-// configuration is where the node in the container finds it, and packaging has it.
+// configuration is the path of the container's configuration in this repository.
 const configuration = "packaging/container.toml"
 
 // writeImage writes an image bulkhead:VERSION that holds a program, a
@@ -100,8 +100,8 @@ func assemble(files []byte, arch string, when time.Time) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// health asks the node whether it takes requests, at the address of its
-// configuration. After a crash it may have a journal to read first.
+// health returns a check that asks the node, at its configured address, whether it accepts
+// requests. After a crash the node may have to read its journal first.
 func health() *v1.HealthConfig {
 	return &v1.HealthConfig{
 		Test:     []string{"CMD", "/usr/bin/bulkhead", "ready", "--config", "/etc/bulkhead/bulkhead.toml"},
@@ -152,8 +152,8 @@ func pack(when time.Time, files []file) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// authorities returns Mozilla's list, without those that it trusts under
-// conditions, which a file cannot say.
+// authorities returns Mozilla's list, without the authorities that it trusts under conditions,
+// because a file cannot express conditions.
 func authorities() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {

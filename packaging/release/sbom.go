@@ -11,7 +11,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes what a Go program was linked from, as it says itself, in
+// writeSBOM writes the modules from which a Go program was linked, as recorded in the program, in
 // CycloneDX 1.6.
 func writeSBOM(out io.Writer, program string) error {
 	info, err := buildinfo.ReadFile(program)

@@ -27,7 +27,7 @@ const recognised = "knows the test message"
 // maxReply is the longest answer that is read, in bytes.
 const maxReply = 64 << 10
 
-// stranger is the pretended origin of the test message, since mail of the machine itself is
+// stranger is the pretended origin of the test message, because mail from the machine itself is
 // exempt.
 const stranger = "192.0.2.7"
 
@@ -238,15 +238,15 @@ func (p *Prober) policy(ctx context.Context, address string) (string, error) {
 	return "answers " + strings.TrimSpace(action), nil
 }
 
-// dnsbl asks for a name outside all zones, and accepts any answer: only the configuration
-// says which zones there are.
+// dnsbl asks for a name outside all zones, and accepts any answer, because only the configuration
+// knows the zones.
 func (p *Prober) dnsbl(ctx context.Context, address string) (string, error) {
 	name, err := dnsmessage.NewName("2.0.0.127.bulkhead-doctor.invalid.")
 	if err != nil {
 		return "", err
 	}
 	const id = 4711
-	// Not a Message, which would link the parsers of all kinds of records.
+	// A dnsmessage.Message would link the parsers of all kinds of records.
 	question := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: id})
 	err = errors.Join(question.StartQuestions(),
 		question.Question(dnsmessage.Question{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}))

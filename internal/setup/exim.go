@@ -19,7 +19,7 @@ var (
 )
 
 // exim makes Exim ask about each message before it accepts it, over HTTP, in an ACL for which
-// Debian's configuration has a place. The conditions malware and spam stay free for others.
+// Debian's configuration has a place. The conditions malware and spam stay free for other uses.
 func (p *Plan) exim() error {
 	if scorer := p.scorer(); scorer != "" && len(p.options.For) == 0 && !p.tree.exists(eximACL) {
 		p.note(
@@ -45,7 +45,7 @@ func (p *Plan) exim() error {
 	}
 	acl := eximACL
 	if m := dataACL.FindStringSubmatch(others); m != nil {
-		acl = m[1] // somebody's own
+		acl = m[1] // the site's own ACL
 	} else {
 		macros = "CHECK_DATA_LOCAL_ACL_FILE = " + eximACL + "\n"
 	}
@@ -71,7 +71,7 @@ func (p *Plan) eximMain() (string, error) {
 	return eximUnsplit, err
 }
 
-// eximOthers returns the options and macros that are not ours.
+// eximOthers returns the options and macros that are not from setup.
 func (p *Plan) eximOthers() (string, error) {
 	var all strings.Builder
 	names := []string{eximUnsplit, "/etc/exim4/exim4.conf.template"}
@@ -88,10 +88,10 @@ func (p *Plan) eximOthers() (string, error) {
 	return all.String(), nil
 }
 
-// eximRule returns a rule that asks about mail from elsewhere. What is in the braces of
-// ${readsocket} is already expanded, so nothing in a mail is taken for a brace. Without
-// shutdown=no Exim would close its side of the connection, and servers take that for a client
-// that has gone. If the node does not answer, there is no header.
+// eximRule returns a rule that asks about mail from other hosts. The text in the braces of
+// ${readsocket} is already expanded, so a brace in a mail has no effect. Without shutdown=no, Exim
+// would close its side of the connection, which servers take for a disconnected client. If the node
+// does not answer, there is no header.
 func (p *Plan) eximRule() string {
 	host, port, _ := net.SplitHostPort(p.door("http"))
 	return `  warn  remove_header = X-Bulkhead

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// A Finding says whether one program asks the node, as far as its configuration shows.
+// A Finding reports whether one program asks the node, as far as its configuration shows.
 type Finding struct {
 	Program string // of [Programs]
 	OK      bool
@@ -20,12 +20,12 @@ type Finding struct {
 	Mend    string // what to do; "" if OK
 }
 
-// postfixRoot is the folder in which Postfix's services run that have a chroot.
+// postfixRoot is the chroot folder of Postfix's services.
 const postfixRoot = "/var/spool/postfix"
 
-// Inspect says of each program below a root that hands over whole mail whether it asks the
-// node, and of a program that does what keeps it from mattering: a score of 0, a socket
-// that its chroot hides, mail that waits while the node is away. It changes nothing.
+// Inspect reports for each program below a root that passes whole mail whether it asks the node.
+// For a program that does, it reports problems that defeat the purpose: a score of 0, a socket that
+// its chroot hides, or mail that is delayed while the node is down. It changes nothing.
 func Inspect(o Options) ([]Finding, error) {
 	o.For = nil
 	p, err := Look(o)
@@ -33,7 +33,7 @@ func Inspect(o Options) ([]Finding, error) {
 		return nil, err
 	}
 	defer p.Close()
-	// What is, and not what setup would make of it.
+	// The present configuration, without the doors that setup would open.
 	for _, d := range p.config.Listen.Doors() {
 		p.listens[d.Key] = d.Address
 	}
@@ -60,7 +60,7 @@ func Inspect(o Options) ([]Finding, error) {
 		}
 		all = append(all, f)
 	}
-	if len(all) > 0 && !asking { // that one of them does not is no fault
+	if len(all) > 0 && !asking { // it is no fault if only one of them asks
 		last := &all[len(all)-1]
 		if last.OK {
 			last.OK, last.Found, last.Mend = false, "no mail program of this machine asks the node", "bulkhead setup"
@@ -69,7 +69,7 @@ func Inspect(o Options) ([]Finding, error) {
 	return all, nil
 }
 
-// now returns what is in a file, with what setup has put there.
+// now returns the present contents of a file, including the lines from setup.
 func (p *Plan) now(name string) (string, error) {
 	f, err := p.tree.read(name)
 	return f.text, err
@@ -131,7 +131,7 @@ func (p *Plan) inspectSpamAssassin() (asks bool, problem, mend string, err error
 				"bulkhead setup --for spamassassin", nil
 		}
 		score := spamScore
-		for _, name := range p.tree.list(dir) { // in the order in which SpamAssassin reads them
+		for _, name := range p.tree.list(dir) { // in SpamAssassin's reading order
 			if !strings.HasSuffix(name, ".cf") {
 				continue
 			}
@@ -200,8 +200,8 @@ func (p *Plan) named(door string) string {
 
 var endpoints = regexp.MustCompile(`\b(?:inet|unix):[^ \t,}]+`)
 
-// ownEndpoint returns the first endpoint in a value of main.cf that is a door of the node:
-// by its address, or by the door's default; own says that it is the present address.
+// ownEndpoint returns the first endpoint in a value of main.cf that is a door of the node: the
+// door's address or its default address. own reports whether it is the present address.
 func (p *Plan) ownEndpoint(value, door string) (endpoint string, own bool) {
 	usual := ""
 	for _, d := range config.Default().Listen.Doors() {
@@ -226,8 +226,8 @@ func (p *Plan) ownEndpoint(value, door string) (endpoint string, own bool) {
 var smtpdService = regexp.MustCompile(
 	`(?m)^(?:smtp|smtps|submission|[0-9.:\[\]]*(?:25|465|587))[ \t]+inet[ \t]+\S+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]+\S+[ \t]+smtpd`)
 
-// runsInChroot reports whether a service that takes mail runs in a chroot, by master.cf: its
-// fifth column, "-" for no since Postfix 3.0. Source: master(5).
+// runsInChroot reports whether a service that accepts mail runs in a chroot. This is the fifth
+// column of master.cf, in which "-" means no since Postfix 3.0. Source: master(5).
 func runsInChroot(master string) bool {
 	for _, m := range smtpdService.FindAllStringSubmatch(master, -1) {
 		if m[1] == "y" {
@@ -237,8 +237,7 @@ func runsInChroot(master string) bool {
 	return false
 }
 
-// inspectSocket looks at a socket as Postfix sees it. Relative names begin in the queue
-// directory.
+// inspectSocket checks a socket as Postfix sees it. Relative names start in the queue directory.
 func (p *Plan) inspectSocket(socket string, chroot bool, door string) (problem, mend string) {
 	at := socket
 	if chroot || !path.IsAbs(socket) {
@@ -264,8 +263,8 @@ func (p *Plan) inspectSocket(socket string, chroot bool, door string) (problem, 
 	return "", ""
 }
 
-// mayWrite reports whether a user may write to a file, by the root's own users and groups;
-// true if these do not have the user.
+// mayWrite reports whether a user may write to a file, according to the root's users and groups. It
+// returns true if the root does not have the user.
 func (p *Plan) mayWrite(user string, s *syscall.Stat_t, mode fs.FileMode) bool {
 	users, err1 := p.now("/etc/passwd")
 	groups, err2 := p.now("/etc/group")
@@ -296,7 +295,7 @@ func (p *Plan) mayWrite(user string, s *syscall.Stat_t, mode fs.FileMode) bool {
 	return false
 }
 
-// number reads a number of passwd or group, -1 if it is none.
+// number parses a number of passwd or group; -1 if the text is not a number.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

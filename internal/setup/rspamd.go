@@ -12,7 +12,7 @@ const (
 	rspamdLocal   = "/etc/rspamd/rspamd.conf.local"
 	rspamdBayes   = "/etc/rspamd/local.d/classifier-bayes.conf"
 	rspamdGroups  = "/etc/rspamd/local.d/groups.conf"
-	rspamdScore   = 8.0 // of BULKHEAD_SPAM, as the plugin has it
+	rspamdScore   = 8.0 // score of BULKHEAD_SPAM in the plugin
 	rspamdAddsAt  = 6.0 // rspamd's own limit
 	learnsThrough = `return function(task, is_spam, is_unlearn) return rspamd_plugins.bulkhead.learn(task, is_spam, is_unlearn) end`
 )
@@ -25,8 +25,8 @@ var (
 	rejects        = regexp.MustCompile(`(?m)^[ \t]*"?reject"?[ \t]*[=:]?[ \t]*([0-9]+(?:\.[0-9]+)?)`)
 )
 
-// rspamd installs the plugin with a score that makes mail junk, by the limits of this
-// installation, when one trusted reporter has called it spam.
+// rspamd installs the plugin. The plugin's score is high enough, by the limits of this
+// installation, to make mail junk that one trusted reporter has called spam.
 func (p *Plan) rspamd() error {
 	local, err := p.text(rspamdLocal)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *Plan) rspamd() error {
 	return p.rspamdTwice()
 }
 
-// rspamdLearning turns what rspamc learns into votes.
+// rspamdLearning turns messages that rspamc learns into votes.
 func (p *Plan) rspamdLearning() error {
 	bayes, err := p.text(rspamdBayes)
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *Plan) rspamdLearning() error {
 	return p.edit("rspamd", rspamdBayes, func(text string) string { return withBlock(text, line) })
 }
 
-// rspamdScores raises the score where this installation's junk begins above it.
+// rspamdScores raises the score if this installation's limit for junk is above it.
 func (p *Plan) rspamdScores() error {
 	junk, refuse := rspamdAddsAt, 15.0
 	for _, name := range []string{"/etc/rspamd/local.d/actions.conf", "/etc/rspamd/override.d/actions.conf"} {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 )
 
-// Mail returns mail n of a seed: one that is hard to read the way another program does. The
-// same arguments give the same bytes.
+// Mail returns mail n of a seed. Two programs are likely to parse such mail differently. The same
+// arguments give the same bytes.
 func Mail(seed, n uint64) []byte {
 	g := &generator{r: rand.New(rand.NewPCG(seed, n))}
 	g.lang = &languages[0]
@@ -40,7 +40,7 @@ func (g *generator) one(of ...string) string { return of[g.r.IntN(len(of))] }
 // between returns a number of low to high.
 func (g *generator) between(low, high int) int { return low + g.r.IntN(high-low+1) }
 
-// header returns the fields of a mail that say nothing of its form.
+// header returns the fields of a mail that do not describe its form.
 func (g *generator) header() string {
 	var b strings.Builder
 	if g.chance(4) {
@@ -113,8 +113,8 @@ func (g *generator) charset() string {
 	return g.lang.charsets[g.r.IntN(len(g.lang.charsets))]
 }
 
-// encode returns text in a charset; what the charset lacks is a question mark. It reports
-// false for a charset that is unknown here.
+// encode returns text in a charset; characters that the charset lacks become question marks. It
+// reports false for a charset that is unknown here.
 func encode(text, charset string) (string, bool) {
 	e, err := htmlindex.Get(charset)
 	if err != nil {
@@ -165,7 +165,7 @@ func (g *generator) sentences(low, high int) []string {
 	return all
 }
 
-// length returns how many sentences a text has: mostly few, now and then hundreds.
+// length returns the number of sentences of a text: mostly few, now and then hundreds.
 func (g *generator) length() (low, high int) {
 	switch g.r.IntN(20) {
 	case 0:

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep parts lie in one another at most.
+// maxDepth is the largest depth of nested parts.
 const maxDepth = 5
 
-// part returns the fields that say what a part is, each with its line end, and its body.
+// part returns the fields that describe a part, each with its line end, and the body.
 func (g *generator) part(depth int) (fields, body string) {
 	n := g.r.IntN(100)
 	switch {
@@ -86,7 +86,7 @@ func (g *generator) multipart(depth int) (fields, body string) {
 	return head, b.String()
 }
 
-// boundary returns a boundary; one in ten begins with that of the part around it.
+// boundary returns a boundary; one in ten begins with the boundary of the enclosing part.
 func (g *generator) boundary() string {
 	b := fmt.Sprintf("%s%08x", g.one("----=_Part_", "=_", "b", "0000000000", "Apple-Mail=_", "(a.b)_", "x y ", "'q'"),
 		g.r.Uint32())
@@ -108,7 +108,7 @@ func (g *generator) message(depth int) (fields, body string) {
 	return fields, head + f + "\n" + inner
 }
 
-// attachment returns a part that is no text, or a text to be saved.
+// attachment returns a part that is not text, or a text to be saved.
 func (g *generator) attachment() (fields, body string) {
 	if g.chance(25) {
 		fields, body = g.text(g.one("text/plain", "text/html", "text/csv", "text/calendar", "text/x-patch",

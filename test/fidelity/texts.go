@@ -1,6 +1,6 @@
 package fidelity
 
-// A language is text to make mail of, with the charsets that it is sent in besides UTF-8.
+// A language holds text for mails, and the charsets in which it is sent besides UTF-8.
 type language struct {
 	name      string
 	charsets  []string
@@ -151,7 +151,7 @@ var languages = []language{
 	}},
 }
 
-// scraps are what texts are sprinkled with.
+// scraps are fragments that are inserted into texts.
 var scraps = []string{
 	"http://www.shop.example/", "https://a.b.c.example.com/path/x.php?id=1234&name=ann#top", "www.example.org",
 	"HTTP://WWW.Example.NET/Offer", "ftp://files.example.com/list.txt",

@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// A pkg is what the go command says of a package.
+// A pkg describes a package as the go command reports it.
 type pkg struct {
 	ImportPath, Dir                    string
 	GoFiles, TestImports, XTestImports []string
@@ -135,7 +135,7 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 	return o.print(p, jobs, of), nil
 }
 
-// sample draws the mutants that are tried, and says of how many.
+// sample draws the mutants to try, and returns the number of all mutants.
 func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, of int, err error) {
 	type candidate struct {
 		s *source
@@ -235,7 +235,7 @@ func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir stri
 		return invalid, nil
 	}
 	if !j.covered {
-		return survived, nil // no need to run what never comes there
+		return survived, nil // no test runs the line
 	}
 	for _, some := range tests.selections(j.file) {
 		if out, err := o.test(ctx, p, binary, some, tests.limit(some), dir); err != nil {
@@ -258,14 +258,14 @@ func (o *options) test(ctx context.Context, p pkg, binary string, some selection
 	return test.CombinedOutput()
 }
 
-// args are those of a package's test binary, whichever tests are run.
+// args returns the arguments of a package's test binary that do not depend on the selected tests.
 func (o *options) args(p pkg, limit time.Duration) []string {
 	args := []string{"-test.failfast", "-test.timeout", limit.String()}
 	if o.short {
 		args = append(args, "-test.short")
 	}
 	if slices.Contains(append(p.TestImports, p.XTestImports...), "pgregory.net/rapid") {
-		// Its files would go into the tree, and nobody reads the smallest input that fails.
+		// Its files would go into the tree, and the minimal failing input is not used.
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 	}
 	return args

@@ -8,7 +8,7 @@ import (
 )
 
 // TestCount: a count is shown every hundred messages and taken away before anything else is
-// printed; where nobody looks, nothing is printed.
+// printed; if the output is not watched, nothing is printed.
 func TestCount(t *testing.T) {
 	var out bytes.Buffer
 	c := &count{w: &out}

@@ -20,7 +20,7 @@ var printsNoData = map[string]string{
 	"bulkhead study":                 "it only says which program has that command",
 }
 
-// TestEveryCommandHasJSON: every command that prints data prints it as JSON, too.
+// TestEveryCommandHasJSON: every command that prints data can also print it as JSON.
 func TestEveryCommandHasJSON(t *testing.T) {
 	missing := make(map[string]string)
 	for name, why := range printsNoData {

@@ -342,8 +342,8 @@ func TestOpenRC(t *testing.T) {
 	}
 }
 
-// TestSocketsOfTheUnit checks that a mail server in the group of the service can reach its
-// sockets, and that nobody else can.
+// TestSocketsOfTheUnit checks that a mail server in the group of the service can reach its sockets,
+// and that other users cannot.
 func TestSocketsOfTheUnit(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(packageFolder, "bulkhead.service"))
 	if err != nil {

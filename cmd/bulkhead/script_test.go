@@ -75,9 +75,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// freeAddress returns an address where nobody listens or will listen while a script stops and
-// starts its nodes. On Linux each script has a loopback address of its own, on which no other
-// program gets a port.
+// freeAddress returns an address that stays unused while a script stops and starts its nodes. On
+// Linux each script has a loopback address of its own, on which no other program gets a port.
 func freeAddress(script int) (string, error) {
 	host := "127.0.0.1"
 	if runtime.GOOS == "linux" {

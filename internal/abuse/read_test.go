@@ -185,8 +185,8 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever comes, there is a report within the limits or an error of the package,
-// and nobody votes whom the mail server did not verify.
+// FuzzRead: whatever comes, there is a report within the limits or an error of the package, and a
+// user whom the mail server did not verify never votes.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(attach(byAnn, "message/rfc822", letter, letter)))
 	f.Add([]byte(attach(byAnn, "application/octet-stream; name=a.eml", letter)))

@@ -81,9 +81,8 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// TestProxiesAreNotLocal passes requests on as proxies do by default, with the
-// upstream's own address as the host: nothing but their marks tells them from
-// clients on this machine.
+// TestProxiesAreNotLocal passes requests on as proxies do by default, with the upstream's own
+// address as the host: only their marks distinguish them from clients on this machine.
 func TestProxiesAreNotLocal(t *testing.T) {
 	none := newSettings(Access{})
 	for _, name := range []string{

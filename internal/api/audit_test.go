@@ -36,8 +36,8 @@ func (f *fakeAudit) take() []client.AuditEntry {
 	return all
 }
 
-// TestEveryChangeIsRecorded walks all routes. What changes something leaves one entry with
-// who, from where and what, also if it fails; what asks, votes or reads leaves none.
+// TestEveryChangeIsRecorded walks all routes. Every change leaves one entry with the account, the
+// address and the action, even if it fails; what asks, votes or reads leaves none.
 func TestEveryChangeIsRecorded(t *testing.T) {
 	record, users, mta := &fakeAudit{}, newFakeUsers(), &fakeMTA{known: map[string]int{}}
 	s := newServer(t, &recorder{looks: []bulkhead.Look{{}}}, func(o *Options) {

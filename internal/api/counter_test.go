@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// recorder is a Counter that keeps what it was asked and answers what it is told.
+// recorder is a Counter that records its calls and returns preset answers.
 type recorder struct {
 	query   bulkhead.Query
 	report  bulkhead.Report
@@ -127,9 +127,8 @@ func TestEverythingTravels(t *testing.T) {
 	}
 }
 
-// TestWhoSpeaksForOthers: only those may count, or report for a stranger, who
-// could do as much in their own name; and nobody becomes local or an account
-// by being named.
+// TestWhoSpeaksForOthers: only those may count, or report for a stranger, who could do as much in
+// their own name; and a named reporter does not become local or an account.
 func TestWhoSpeaksForOthers(t *testing.T) {
 	const named = `{"signatures":["dcc/body:00"],"reporter":%q}`
 	const counts = `{"signatures":["dcc/body:00"],"counts":[7]}`

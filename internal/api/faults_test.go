@@ -173,8 +173,8 @@ func (m ailingMTA) FindInLists(entry string) ([]client.ListMatch, error) {
 	return m.fakeMTA.FindInLists(entry)
 }
 
-// TestEveryFaultIsAnswered: whatever fails behind the interface, the client is told of
-// an error of the node, and of success only if nothing failed.
+// TestEveryFaultIsAnswered: whatever fails behind the interface, the client gets an error of the
+// node, and success only if nothing failed.
 func TestEveryFaultIsAnswered(t *testing.T) {
 	a := &prototest.Ailing{Tally: prototest.NewTally(2)}
 	peers := ailingPeers{&fakePeers{peers: []client.Peer{{Key: testKey('B'), Name: "b"}}}, a}
@@ -220,7 +220,8 @@ func TestEveryFaultIsAnswered(t *testing.T) {
 			calls++
 			w := send(s, local, tt.method, tt.path, tt.kind, tt.body, "Authorization", "Bearer token-alice")
 			switch {
-			case w.Code == tt.want, w.Code == http.StatusConflict: // added by a try before, which could not be told so
+			// added by an earlier try, whose success could not be reported
+			case w.Code == tt.want, w.Code == http.StatusConflict:
 				return nil
 			case w.Code != 500 || strings.Contains(w.Body.String(), prototest.ErrFault.Error()):
 				t.Errorf("%s %s: %d %s, want 500 and no word of what it was", tt.method, tt.path, w.Code, w.Body)

@@ -90,8 +90,7 @@ func valid(sigs []bulkhead.Signature) error {
 	return nil
 }
 
-// withSenders appends the signatures of a source to those of its message, up to the
-// limit.
+// withSenders appends the signatures of a source to the signatures of its message, up to the limit.
 func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkhead.Source) []bulkhead.Signature {
 	all := slices.Clip(sigs)
 	for _, sig := range s.senders(source) {
@@ -102,8 +101,8 @@ func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkh
 	return all
 }
 
-// mail reads a body of type message/rfc822: its signatures with those of its sender, and
-// its source from the headers, unless the query sets it.
+// mail reads a body of type message/rfc822: its signatures and its sender's, and its source from
+// the headers unless the query sets it.
 func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.Source, error) {
 	raw, err := r.body()
 	if err != nil {

@@ -69,8 +69,8 @@ func (f *fakePairing) KeepSecret(context.Context) (client.SecretChange, error) {
 
 func (f *fakePairing) Leave(context.Context) (client.Left, error) { return client.Left{Peers: 2}, nil }
 
-// TestPairing: what an administrator asks through the client reaches the node, and nobody
-// else may.
+// TestPairing: what an administrator asks through the client reaches the node, and other clients
+// are refused.
 func TestPairing(t *testing.T) {
 	f := &fakePairing{fakePeers: new(fakePeers)}
 	users := newFakeUsers()

@@ -457,7 +457,7 @@ func TestAnswerWithoutForm(t *testing.T) {
 }
 
 func TestRateLimit(t *testing.T) {
-	// One request in 1,000 s: the clock cannot refill the bucket meanwhile.
+	// One request in 1,000 s: the clock stands still and cannot refill the bucket.
 	limit := Access{AnonymousCheck: Everyone, Rate: door.Rate{PerSecond: 0.001, Burst: 3}}
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Access = limit })
 	codes := func(from string, body string) (got []int) {
@@ -605,8 +605,8 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// TestReadEnds: the signatures of a message are computed under a deadline and end
-// with the request, whose client is told to try again.
+// TestReadEnds: the signatures of a message are computed under a deadline and end with the request,
+// whose client is asked to try again.
 func TestReadEnds(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) {
 		o.Read = func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {

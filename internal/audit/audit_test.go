@@ -35,8 +35,8 @@ func read(t *testing.T, l *Log, q client.AuditQuery) (all []client.AuditEntry) {
 	}
 }
 
-// TestRecord: entries are read in reverse order, by pages and filters, after a restart,
-// too; the files stay within their bound and lose the oldest.
+// TestRecord: entries are read in reverse order, by pages and filters, also after a restart; the
+// files stay within their bound and lose the oldest.
 func TestRecord(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)

@@ -284,9 +284,9 @@ func TestReloaded(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no file makes Parse panic, that no error comes with a result, that
-// what it accepts is in range, and that keys and types are told to be wrong where the TOML
-// library, which tells one such mistake, refuses them.
+// FuzzParse checks that no file makes Parse panic, that no error comes with a result, that what it
+// accepts is in range, and that keys and types are reported as wrong where the TOML library, which
+// reports one such mistake, refuses them.
 func FuzzParse(f *testing.F) {
 	var b bytes.Buffer
 	if err := WriteReference(&b); err != nil {

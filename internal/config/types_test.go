@@ -121,7 +121,7 @@ func TestWrongTypes(t *testing.T) {
 						got = slices.Delete(got, i, i+1)
 					}
 				}
-				// What else is said is of the table in the list, whose other keys are not there.
+				// The other errors are about the table in the list, whose other keys are absent.
 				for _, more := range got {
 					if !strings.HasPrefix(s.header, "[[") || !strings.Contains(more, " "+table+".") {
 						t.Errorf("%q: %q is no mistake in it", file, more)
@@ -150,7 +150,7 @@ func TestMistakesTogether(t *testing.T) {
 			line += strings.Count(text, "\n")
 		}
 		sections := rapid.Permutation(all(top)).Draw(t, "sections")[:rapid.IntRange(1, 6).Draw(t, "tables")]
-		dotted := rapid.IntRange(0, len(sections)).Draw(t, "dotted") // so many of the tables come first, without headers
+		dotted := rapid.IntRange(0, len(sections)).Draw(t, "dotted") // this number of the tables comes first, without headers
 		for i, section := range sections {
 			v := member(top, section)
 			form := "header"

@@ -53,7 +53,7 @@ func upstream(t testing.TB, url string) *client.Client {
 	return &client.Client{Server: url, HTTP: &http.Client{Transport: transport}}
 }
 
-// clock is a time that only moves when told.
+// clock is a time that only moves on request.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -159,7 +159,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// held is an upstream that ends each look when and as it is told to.
+// held is an upstream whose looks end at the time and with the result that the test chooses.
 type held struct {
 	Upstream
 	asked chan chan error
@@ -213,7 +213,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestHangs checks that an upstream that accepts connections and never answers delays nobody.
+// TestHangs checks that an upstream that accepts connections and never answers delays no client.
 func TestHangs(t *testing.T) {
 	hang := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
@@ -250,8 +250,8 @@ func TestTokenRefused(t *testing.T) {
 	}
 }
 
-// TestRefused checks that when the upstream refuses the edge, by its account or rate, those
-// who report at the edge are told to try again, not refused.
+// TestRefused checks that when the upstream refuses the edge, by its account or rate, clients that
+// report at the edge are asked to try again, not refused.
 func TestRefused(t *testing.T) {
 	for _, refusal := range []error{bulkhead.ErrOverLimit, bulkhead.ErrForbidden} {
 		e := New(Options{Upstream: upstream(t, node(t, &prototest.House{Err: refusal}, "").URL), Timeout: 10 * time.Second})
@@ -265,7 +265,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// elsewhere is an upstream that only tells its network, or an error.
+// elsewhere is an upstream that only returns its network, or an error.
 type elsewhere struct {
 	Upstream
 	mu      sync.Mutex

@@ -386,7 +386,7 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// TestKilled: a process is killed while it writes. What it had flushed is there, in order.
+// TestKilled: a process is killed while it writes. The flushed entries are there, in order.
 func TestKilled(t *testing.T) {
 	if path := os.Getenv("LOGBOOK_KILLED"); path != "" {
 		c := &clock{time.Now()}

@@ -102,8 +102,8 @@ func TestSums(t *testing.T) {
 	})
 }
 
-// TestSumsBounds: no more slots are kept than those of a day and a month, in memory and on
-// disk, whatever the clock did before, and what is counted now is always among them.
+// TestSumsBounds: only the slots of a day and a month are kept, in memory and on disk, whatever the
+// clock did before, and what is counted now is always among them.
 func TestSumsBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sums.db")
 	s := sumsOf(t, path)

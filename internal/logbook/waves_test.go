@@ -44,10 +44,9 @@ func wavesOf(t testing.TB, b *Book) []Wave {
 	return all.Waves
 }
 
-// TestWaves compares the waves with those of a plain list: each message belongs to the
-// earlier wave that shares most with it: a text, or else bands; of several
-// to the oldest. After the file was closed
-// and opened they are the same.
+// TestWaves compares the waves with the waves of a plain list: each message belongs to the earlier
+// wave that shares most with it: a text, or else bands; of several to the oldest. After the file
+// was closed and opened they are the same.
 func TestWaves(t *testing.T) {
 	type group struct {
 		first, messages int
@@ -299,8 +298,8 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// TestEarly: after a start the waves are those of the latest entries alone, and once all were
-// read those of all, as if they had been read in their order. A wave is found by any of its
+// TestEarly: after a start the waves are made of the latest entries alone, and once all entries
+// were read, of all entries, as if these had been read in order. A wave is found by any of its
 // entries, before and after.
 func TestEarly(t *testing.T) {
 	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(5, 6))
@@ -369,10 +368,10 @@ func TestEarly(t *testing.T) {
 
 var benchRows = flag.Int("rows", 20_000, "entries of the history in BenchmarkPages")
 
-// BenchmarkPages makes the pages of a history of so many entries, of which a tenth are
-// of 500 campaigns: the first page, searches for something rare, for something that most
-// have and for nothing that is there, and the waves. Reading all entries for the waves,
-// which happens once in the background, is measured apart.
+// BenchmarkPages makes the pages of a history of n entries, a tenth of which belong to 500
+// campaigns: the first page, searches for something rare, for something that most have and for
+// nothing that is there, and the waves. Reading all entries for the waves, which happens once in
+// the background, is measured apart.
 func BenchmarkPages(b *testing.B) {
 	c := newClock()
 	o := Options{MaxBytes: 8 << 30, MaxAge: 30 * 24 * time.Hour, Now: func() time.Time { return c.now }}

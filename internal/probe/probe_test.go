@@ -194,8 +194,7 @@ func TestMissingRow(t *testing.T) {
 	}
 }
 
-// TestSumRow: a sum that nobody hears, that something is missing in or that has no members
-// is red.
+// TestSumRow: an aggregate that is not received, that is incomplete or that has no members is red.
 func TestSumRow(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -216,8 +215,8 @@ func TestSumRow(t *testing.T) {
 	}
 }
 
-// TestEveryDoorAndCause: each door has a red row with advice of its own where nobody listens,
-// where nothing answers, and where a socket is not there.
+// TestEveryDoorAndCause: each door has a red row with its own advice if it is closed, if it does
+// not answer, and if its socket is missing.
 func TestEveryDoorAndCause(t *testing.T) {
 	p := &Prober{Timeout: time.Second}
 	text := bytes.Repeat([]byte("7"), 64)
@@ -237,7 +236,7 @@ func TestEveryDoorAndCause(t *testing.T) {
 	for name := range p.asks() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()                   // each waits for what is silent
-			address := nodetest.Address(t) // which nobody gets when it is closed
+			address := nodetest.Address(t) // which stays free when it is closed
 			var keep io.Closer
 			if datagrams[name] {
 				c, err := net.ListenPacket("udp", address)
@@ -275,8 +274,8 @@ func TestEveryDoorAndCause(t *testing.T) {
 	}
 }
 
-// TestListAndPeerRows: what a node says of its lists and peers is red with advice wherever
-// somebody has to do something, and each cause has words of its own.
+// TestListAndPeerRows: a state of the node's lists and peers that needs action is red, and each
+// cause has its own advice.
 func TestListAndPeerRows(t *testing.T) {
 	now := time.Now()
 	lists := []client.List{

@@ -143,8 +143,8 @@ func TestVotesOnSeveral(t *testing.T) {
 	}
 }
 
-// TestNothingToJoin checks that a sighting by a digest, and a vote on a message that nobody
-// has seen, pass unchanged.
+// TestNothingToJoin checks that a sighting by a digest, and a vote on an unknown message, pass
+// unchanged.
 func TestNothingToJoin(t *testing.T) {
 	d := newDesk(t)
 	m := message("a", "a.example")
@@ -158,7 +158,7 @@ func TestNothingToJoin(t *testing.T) {
 	}
 }
 
-// TestWhite checks that whitelisted messages are not remembered, so nobody can vote on them.
+// TestWhite checks that whitelisted messages are not remembered, so they cannot be voted on.
 func TestWhite(t *testing.T) {
 	d := newDesk(t)
 	m := message("a", "a.example")

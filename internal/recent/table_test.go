@@ -104,7 +104,7 @@ func TestSpaces(t *testing.T) {
 	}
 }
 
-// TestAge checks that a message that nobody shows any more is forgotten.
+// TestAge checks that a message that is no longer seen is forgotten.
 func TestAge(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	table := NewTable(1<<20, time.Hour, func() time.Time { return now })

@@ -40,8 +40,8 @@ var machines = map[string]map[string]string{
 	},
 }
 
-// TestInspect: a program that does not ask the node is told to, and one that setup has
-// set up is well, until somebody breaks it.
+// TestInspect: a program that does not ask the node gets advice to do so, and a program that setup
+// has configured is in order, until its configuration is broken.
 func TestInspect(t *testing.T) {
 	for _, tt := range []struct {
 		program, file, from, to string // "" for file: take away what setup has put there
@@ -124,7 +124,7 @@ func TestInspectSocket(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, at)), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		// A socket's path is short; that of the test's folder may not be.
+		// A socket's path is short; the path of the test's folder may not be.
 		dir, err := os.Open(filepath.Dir(filepath.Join(root, at)))
 		if err != nil {
 			t.Fatal(err)

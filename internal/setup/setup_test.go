@@ -274,7 +274,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 
-	// Somebody changes a file while the administrator reads the diff.
+	// A file changes while the administrator reads the diff.
 	p := look(t, Options{Root: root})
 	if err := os.WriteFile(main, []byte("a = c\n"), 0o644); err != nil {
 		t.Fatal(err)

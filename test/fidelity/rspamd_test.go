@@ -184,7 +184,8 @@ func indexHash(all []rspamd.Hash, h *rspamd.Hash) int {
 func TestRspamd(t *testing.T) {
 	nodetest.Program(t, "rspamd")
 	mails := append(real(t, 15), made(t, 4)...)
-	// What one rspamd asks for may differ from what another does: where it guesses a language, it draws words at random.
+	// Two instances of rspamd may ask for different digests: where it guesses a language, it draws
+	// words at random.
 	var asked [2][][]rspamd.Hash
 	var checkers sync.WaitGroup
 	for w := range asked {

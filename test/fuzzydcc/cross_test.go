@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestReportsCrossOver: what is reported whole over HTTP or through dccifd is
-// known to rspamd's fuzzy_check, near copies included, and what rspamd learns is
-// suspected over HTTP until somebody reports the very mail.
+// TestReportsCrossOver: what is reported whole over HTTP or through dccifd is known to rspamd's
+// fuzzy_check, near copies included, and what rspamd learns is suspected over HTTP until the same
+// mail is reported.
 func TestReportsCrossOver(t *testing.T) {
 	port, web, ifd := nodetest.FreePort(t), nodetest.Address(t), nodetest.Address(t)
 	data := startNode(t,
@@ -73,7 +73,7 @@ func TestReportsCrossOver(t *testing.T) {
 			t.Errorf("learnt by rspamd: %+v, want %v over HTTP", v, want)
 		}
 	}
-	// rspamd has told of its digests of the text alone, and that by one voice.
+	// rspamd has sent only its digests of the text, and with one voice.
 	judged(bulkhead.ClassSuspected)
 	token := nodetest.Output(t, "", nodetest.Binary(t), "user", "add", "ann", "--role", "trusted", "--server", door.Server,
 		"--data", data)

@@ -140,7 +140,7 @@ func pyzorCommand(t *testing.T, server string) matrix.Door {
 			case count < 5:
 				return matrix.Suspected, nil
 			}
-			return matrix.Spam, nil // by SpamAssassin's default, too
+			return matrix.Spam, nil // also by SpamAssassin's default
 		}}
 }
 

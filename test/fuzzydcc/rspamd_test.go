@@ -24,8 +24,8 @@ type rspamd struct {
 	worker, controller int
 }
 
-// startRspamd runs rspamd with the given module configuration. It asks nobody
-// on the network: its resolver is a port where nothing listens.
+// startRspamd runs rspamd with the given module configuration. It sends no requests to the network:
+// its resolver is a port where nothing listens.
 func startRspamd(t *testing.T, filters, modules string) *rspamd {
 	t.Helper()
 	path := nodetest.Program(t, "rspamd")

@@ -85,8 +85,8 @@ func (w *tier) report(count uint32) {
 	}
 }
 
-// settle waits until the reader counts what it and those in the sum were told, and each
-// of the group what the group was.
+// settle waits until the reader counts all reports to itself and to the members of the aggregate,
+// and each member of the group counts all reports to the group.
 func (w *tier) settle(what string, in ...*node) {
 	w.t.Helper()
 	exact := func(n *node, told []*node) func() string {
@@ -158,9 +158,9 @@ func TestSum(t *testing.T) {
 	w.settle("with it again", w.group()...)
 }
 
-// TestSumRekey: a network changes its secret while a sum is published. Who announces it is
-// the reader's hub, which the group hears through the aggregator alone. Nothing that was
-// acknowledged is lost, and nothing is counted twice.
+// TestSumRekey: a network changes its secret while a sum is published. The reader's hub announces
+// it, which the group hears through the aggregator alone. Nothing that was acknowledged is lost,
+// and nothing is counted twice.
 func TestSumRekey(t *testing.T) {
 	t.Parallel()
 	w := newTier(t)

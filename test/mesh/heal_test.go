@@ -18,11 +18,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestHeal damages the pages of a node's counts and lists on its disk. It refuses to start,
-// starts when it is told to salvage what it can, goes on counting, and has them back in the
-// background from the replicas of its peers: every node then counts exactly what all were
-// told. A node that was killed, and had told of more than its last snapshot has, makes those
-// pages of what it has published itself.
+// TestHeal damages the pages of a node's counts and lists on its disk. It refuses to start, starts
+// with --salvage, goes on counting, and has them back in the background from the replicas of its
+// peers: every node then counts exactly the reports to all nodes. A node that was killed after it
+// had published more than its last snapshot has rebuilds those pages from its own publications.
 func TestHeal(t *testing.T) {
 	t.Parallel()
 	for _, external := range []bool{false, true} {
@@ -44,7 +43,7 @@ func TestHeal(t *testing.T) {
 						hurt.report(sig, 3)
 					}
 					agree(t, nodes, signatures)
-					hurt.report(1, 1) // perhaps nobody hears of it
+					hurt.report(1, 1) // perhaps no peer receives it
 					hurt.kill()
 				}
 				hurt.damage("counts-", "spam-")
@@ -173,7 +172,7 @@ func (n *node) examine() (string, int) {
 	return out, code
 }
 
-// exact wants no count to be other than what all nodes were told.
+// exact requires every count to equal the reports to all nodes.
 func exact(t *testing.T, nodes []*node) {
 	t.Helper()
 	for _, n := range nodes {

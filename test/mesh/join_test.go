@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// newAlone prepares a node that nobody has told of a network.
+// newAlone prepares a node that belongs to no network.
 func newAlone(t testing.TB, name, mesh string) *node {
 	t.Helper()
 	n := newNode(t, name, "", mesh)
@@ -120,7 +120,7 @@ func TestJoin(t *testing.T) {
 	if now := bob.state().Network; now != alice.state().Network || now == before {
 		t.Errorf("bob is in network %s, alice in %s", now, alice.state().Network)
 	}
-	// What each had counted is its own; what is counted from now on is everybody's.
+	// The counts from before remain each node's own; what is counted from now on is everybody's.
 	old := []votes{clone(alice.truth), clone(bob.truth)}
 	for _, n := range both {
 		if lacks := lacking(n, []*node{n}, sigs); lacks != "" {
@@ -191,8 +191,8 @@ func clone(v votes) votes {
 	return out
 }
 
-// TestTenJoin: ten nodes of one operator become a network with ten commands, while they
-// count. Whom the hub strikes off all others drop.
+// TestTenJoin: ten nodes of one operator become a network with ten commands, while they count. All
+// others drop a member that the hub removes.
 func TestTenJoin(t *testing.T) {
 	nodes := []*node{newAlone(t, "n0", fmt.Sprintf("mode = \"hub\"\nlisten = %q", ownAddress(t)))}
 	nodes[0].start()
@@ -207,7 +207,7 @@ func TestTenJoin(t *testing.T) {
 		n.report(i, 4)
 		nodes = append(nodes, n)
 	}
-	// What a node counted before it joined is its own. A vote counts once.
+	// The counts of a node from before it joined remain its own. A vote counts once.
 	for i, n := range nodes {
 		n.truth = votes{}
 		if i%3 != 0 {

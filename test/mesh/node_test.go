@@ -169,8 +169,8 @@ func signature(i int) bulkhead.Signature {
 	return s
 }
 
-// report reports until it is acknowledged. Whoever does not hear an answer asks
-// again with the same id, so that it is counted once.
+// report reports until it is acknowledged. A client without an answer retries with the same id, so
+// that the report is counted once.
 func (n *node) report(sig int, count uint32) {
 	n.t.Helper()
 	vote, kind := bulkhead.Sighting, 0
@@ -216,9 +216,8 @@ func befriend(t testing.TB, nodes ...*node) {
 	}
 }
 
-// differ returns how the nodes' counts of signatures below limit differ from what all of them
-// were told together, or "". They may never be too low, and at most one in a hundred may be
-// too high.
+// differ returns how the nodes' counts of signatures below limit differ from the reports to all of
+// them, or "". They may never be too low, and at most one in a hundred may be too high.
 func differ(nodes []*node, limit int) string {
 	over := 0
 	for _, n := range nodes {
@@ -234,14 +233,14 @@ func differ(nodes []*node, limit int) string {
 	return ""
 }
 
-// lacking returns a signature that a node counts lower than some nodes were told, or "".
+// lacking returns a signature that a node counts lower than the reports to a set of nodes, or "".
 func lacking(n *node, told []*node, limit int) string {
 	_, lacks := compare(n, told, limit)
 	return lacks
 }
 
-// compare compares what a node says of signatures below limit with what some nodes were
-// told: how many counts are too high, and one that is too low.
+// compare compares a node's counts of signatures below limit with the reports to a set of nodes:
+// how many counts are too high, and one that is too low.
 func compare(n *node, told []*node, limit int) (over int, lacks string) {
 	var sigs []bulkhead.Signature
 	for i := range limit {
@@ -267,8 +266,8 @@ func compare(n *node, told []*node, limit int) (over int, lacks string) {
 	return over, ""
 }
 
-// agree waits until the nodes say what they were told all together, and until
-// they know of nothing that they lack.
+// agree waits until the nodes' counts equal the reports to all of them, and until no node knows of
+// missing pages.
 func agree(t testing.TB, nodes []*node, limit int) {
 	t.Helper()
 	nodetest.Settle(t, 90*time.Second, "the nodes agree with the oracle", func() string {
@@ -354,9 +353,8 @@ func (n *node) copyFolder(from, to string) {
 
 var loopback atomic.Uint32
 
-// ownAddress returns a loopback address that nobody listens on, and nobody will:
-// a process that is killed must find its address free, so each has a network
-// address of its own.
+// ownAddress returns a loopback address that is and stays unused: a process that is killed must
+// find its address free, so each has a network address of its own.
 func ownAddress(t testing.TB) string {
 	t.Helper()
 	i := loopback.Add(1)

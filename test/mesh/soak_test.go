@@ -63,11 +63,11 @@ const (
 	behind   = 4 * 24 * time.Hour  // and back
 )
 
-// TestSoak runs random schedules of all that may happen to two to five processes and their
-// broker, and to the clocks and the peer lists of their administrators, and compares at the end
-// what each node counts with maps of what was acknowledged, by generation: exactly who was
-// counted, with which weight, and without what was rolled back. "make soak-mesh" runs many; a seed says
-// what happens, but not what the processes do meanwhile.
+// TestSoak runs random schedules of all that may happen to two to five processes and their broker,
+// and to the clocks and the peer lists of their administrators, and compares at the end what each
+// node counts with maps of what was acknowledged, by generation: exactly who was counted, with
+// which weight, and without what was rolled back. "make soak-mesh" runs many; a seed determines the
+// events, but not the timing of the processes.
 func TestSoak(t *testing.T) {
 	nodetest.Simulated(t)
 	s := &soakTally{n: make(map[string]int), of: *soaks, began: time.Now()}
@@ -142,7 +142,7 @@ type soak struct {
 	compared, over int
 }
 
-// A soaked is a node with what it was told, by generation, and its peer list.
+// A soaked is a node with the reports to it, by generation, and its peer list.
 type soaked struct {
 	*node
 	i       int
@@ -296,7 +296,7 @@ func (w *soak) step() {
 	}
 }
 
-// report has a node told something, and notes in which generation it counted that.
+// report sends a report to a node, and notes the generation in which the node counted it.
 func (w *soak) report(n *soaked, do func()) {
 	w.t.Helper()
 	before, was := n.newest(), clone(n.truth)
@@ -547,8 +547,8 @@ func (w *soak) oneTime() {
 	}
 }
 
-// calm ends all faults. Who has expelled somebody takes him back, or is expelled by him, too:
-// peers answer only each other's questions.
+// calm ends all faults. A node that has expelled a peer takes it back, or is expelled by it as
+// well: peers answer only each other's questions.
 func (w *soak) calm() {
 	for _, n := range w.nodes {
 		if n.wire != nil {

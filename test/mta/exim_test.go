@@ -145,12 +145,11 @@ func (c *eximClock) ask(sender int, f func()) {
 	}
 }
 
-// TestEximRates sends the same events to Exim's limiter and to ours, at the same
-// times, and wants the same rates. Both filters are sized for a limit that is
-// never reached. What is left to differ is small and has a bound, below one lost
-// event: Exim rounds to tenths, and the questions are some milliseconds apart. Exim
-// keeps the age of its filter in whole seconds: a pause around the end of its life
-// keeps that out of the comparison.
+// TestEximRates sends the same events to Exim's limiter and to ours, at the same times, and wants
+// the same rates. Both filters are sized for a limit that is never reached. The remaining
+// difference is small and has a bound, below one lost event: Exim rounds to tenths, and the
+// questions are some milliseconds apart. Exim keeps the age of its filter in whole seconds: a pause
+// around the end of its life keeps that out of the comparison.
 func TestEximRates(t *testing.T) {
 	n := newNode(t, fmt.Sprintf(`
 [[ratelimit]]

@@ -275,11 +275,10 @@ func (c *comparison) ours(t testing.TB, k *compared, item int, amount float64) r
 	return outcomes[0]
 }
 
-// TestEximLimits compares every kind of limit with Exim's own ratelimit, event by
-// event: random bursts, streams and silences of several keys over ten periods. Our limiter
-// is told the time at which Exim has counted, so that what is left between the two is
-// Exim's rounding to tenths, and how exactly that time is known. The seed decides what
-// happens, and the machine when.
+// TestEximLimits compares every kind of limit with Exim's own ratelimit, event by event: random
+// bursts, streams and silences of several keys over ten periods. The node's limiter gets the time
+// at which Exim has counted. The remaining differences come from Exim's rounding to tenths, and
+// from the precision of that time. The seed decides what happens, and the machine when.
 //
 // Kept out are the first and last moments of a second (see eximClock), and the second in
 // which Exim's filter, whose age it knows in whole seconds, may be gone or not.
@@ -350,7 +349,7 @@ func TestEximLimits(t *testing.T) {
 		k := keys[random.IntN(len(keys))]
 		c := cases[k.of]
 		at := time.Now()
-		// What reads asks for the present key of what it reads.
+		// A reader asks for the present key of the rate that it reads.
 		if base := keys[c.of*compareKeys+k.number]; c.reads() {
 			k.generation, k.gap = base.generation, base.gap
 		}

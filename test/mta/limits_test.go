@@ -71,9 +71,9 @@ func greeted(t testing.TB, from string, p *postfix) *smtpClient {
 	return c
 }
 
-// TestPostfixLimits has real Postfix ask in each of its states, once for each event of
-// it; tells it the rates of what is accepted, in its log and in the messages; refuses a client
-// at CONNECT for what it did at RCPT; and lets one wait.
+// TestPostfixLimits has real Postfix ask in each of its states, once for each event of it; gives it
+// the rates of accepted requests, in its log and in the messages; refuses a client at CONNECT for
+// what it did at RCPT; and lets one wait.
 func TestPostfixLimits(t *testing.T) {
 	config := "[policy]\ncheckpoint = \"1s\"\n"
 	for state := range states {

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestCountedWhileStopping has a client finish its request after the node was told
-// to stop: what was answered as counted must be counted when the node runs again.
+// TestCountedWhileStopping has a client finish its request after the node received the signal to
+// stop: what was answered as counted must be counted when the node runs again.
 func TestCountedWhileStopping(t *testing.T) {
 	n := newNode(t, `
 [[ratelimit]]

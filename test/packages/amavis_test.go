@@ -16,7 +16,7 @@ import (
 
 // TestAmavis: what setup writes for Amavis, with the line that turns its spam checks on, makes
 // Amavis call mail spam that was reported, by its own limit, and leaves other mail alone.
-// What iRedMail sets of Amavis that matters is the same, but for a limit of 6.2.
+// iRedMail's relevant settings of Amavis are the same, except for a limit of 6.2.
 func TestAmavis(t *testing.T) {
 	nodetest.NeedUsers(t)
 	nodetest.Program(t, "amavisd")

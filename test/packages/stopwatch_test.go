@@ -122,7 +122,7 @@ var records = map[string][]string{
 	"A prizes.example": {"192.0.2.7"}, "A gifts.example": {"192.0.2.7"}, "A mx.prizes.example": {"192.0.2.7"},
 }
 
-// letter is a mail about something, to somebody, with a name, a link and further words.
+// letter returns a mail with a subject, a recipient, a name, a link and further words.
 func letter(about, from, to, name, link, more string) string {
 	text := fmt.Sprintf("Dear %s,\n\n", name)
 	for i, w := range strings.Fields(
@@ -136,11 +136,11 @@ func letter(about, from, to, name, link, more string) string {
 		from, name, to, about, name, time.Now().Format(time.RFC1123Z), about, to, host, text, more, link)
 }
 
-// TestStopwatch goes, by the clock, from a mail server without the package to mail in Junk:
-// the deb is installed, setup makes rspamd or SpamAssassin, and Dovecot, ask the node; ann, who
-// gets a mail that nobody knows, moves it to Junk in her mail program; and a changed copy of
-// it, with another name, words, link and sender, is in bob's Junk when it arrives, while other
-// mail from the same stranger is not.
+// TestStopwatch goes, by the clock, from a mail server without the package to mail in Junk: the deb
+// is installed, setup makes rspamd or SpamAssassin, and Dovecot, ask the node; ann, who gets an
+// unknown mail, moves it to Junk in her mail program; and a changed copy of it, with another name,
+// words, link and sender, is in bob's Junk when it arrives, while other mail from the same stranger
+// is not.
 func TestStopwatch(t *testing.T) {
 	nodetest.NeedUsers(t)
 	deb := dist(t, "bulkhead_*_"+runtime.GOARCH+".deb")

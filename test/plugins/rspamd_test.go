@@ -105,7 +105,7 @@ func (r *rspamd) scan(mail string, headers ...string) (got result) {
 	return got
 }
 
-// envelope is what a mail server tells rspamd of a mail.
+// envelope is the data of a mail that a mail server passes to rspamd.
 var envelope = []string{"IP", "192.0.2.7", "Helo", "mx.sender.example", "From", "ann@sender.example", "Rcpt",
 	"bob@example.org", "Rcpt", "eve@example.org"}
 

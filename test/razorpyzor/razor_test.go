@@ -262,7 +262,7 @@ func TestGarbage(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// What waits in the kernel still comes, more than the door takes at once.
+	// Requests that wait in the kernel still arrive, more than the door accepts at once.
 	nodetest.Await(t, "the Razor door greets", func() bool {
 		conn, err := net.Dial("tcp", n.razor)
 		if err != nil {

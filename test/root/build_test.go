@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// aptGet stands in for the real one: it notes how it was called, puts a package
-// where it was told to, and fails for what $BROKEN names.
+// aptGet stands in for the real one: it notes how it was called, puts a package where its arguments
+// ask for it, and fails for the packages in $BROKEN.
 const aptGet = `#!/bin/sh
 echo "$*" >>"$CALLS"
 config= last=
@@ -92,8 +92,8 @@ func TestWholeOrNot(t *testing.T) {
 	}
 }
 
-// TestMachineIsLeftAlone: apt-get only reads lists and fetches, with a state and a
-// cache apart from those of the machine, and without its hooks.
+// TestMachineIsLeftAlone: apt-get only reads lists and fetches, with a state and a cache separate
+// from the machine's, and without its hooks.
 func TestMachineIsLeftAlone(t *testing.T) {
 	m := newMachine(t)
 	// The configuration goes with the working folder: keep it.

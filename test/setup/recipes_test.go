@@ -117,10 +117,10 @@ func (m *machine) steps(chapter string) {
 	}
 }
 
-// TestMailInABoxRecipe does what docs/setup.md says to do to Mail-in-a-Box, to a SpamAssassin
-// with what Mail-in-a-Box adds to local.cf that matters. Its Dovecot gives a program that calls
-// sa-learn what somebody moves into Spam: that is a vote, and the mail is Spam then by the
-// header that its delivery looks for. Mail-in-a-Box itself is not run.
+// TestMailInABoxRecipe does what docs/setup.md says to do to Mail-in-a-Box, to a SpamAssassin with
+// what Mail-in-a-Box adds to local.cf that matters. Its Dovecot passes mail that a user moves into
+// Spam to a program that calls sa-learn: that is a vote, and the mail is Spam then by the header
+// that its delivery looks for. Mail-in-a-Box itself is not run.
 func TestMailInABoxRecipe(t *testing.T) {
 	nodetest.NeedUsers(t)
 	m := newMachine(t)

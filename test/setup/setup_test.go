@@ -218,8 +218,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestDovecot: mail that somebody moves into the junk is spam for the node, and mail
-// moved out of it is not, by that user's votes. What arrives marked is filed.
+// TestDovecot: mail that a user moves into the junk folder is spam for the node, and mail moved out
+// of it is not, by that user's votes. Mail that arrives marked is filed.
 func TestDovecot(t *testing.T) {
 	nodetest.NeedUsers(t)
 	m := newMachine(t)
@@ -230,7 +230,7 @@ func TestDovecot(t *testing.T) {
 	if err := os.MkdirAll(home+"/Maildir", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever reads mail here is daemon.
+	// The user who reads mail here is daemon.
 	m.must("chown -R daemon:daemon "+home, "")
 	if err := os.Chmod(home, 0o777); err != nil { // whatever the umask
 		t.Fatal(err)

@@ -18,10 +18,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestClock moves the clock of a node forward and back by seconds to days while clients use
-// its doors, and back by a start with the machine's time. Nothing that was acknowledged is
-// lost, limits hold, and a peer knows all of it once its clock is there, too. What is old
-// enough is gone in the end.
+// TestClock moves the clock of a node forward and back by seconds to days while clients use its
+// doors, and back by a start with the machine's time. Nothing that was acknowledged is lost, limits
+// hold, and a peer knows all of it once its own clock has caught up. Generations that are old
+// enough are gone in the end.
 func TestClock(t *testing.T) {
 	const furthest, behind = 20 * 24 * time.Hour, 10 * 24 * time.Hour // of the machine's time
 	hub := nodetest.Address(t)
@@ -185,15 +185,15 @@ func (v *victim) shared(peer *client.Client) {
 	})
 }
 
-// limits wants a user whom nobody has seen to have the five recipients an hour that the
-// rule says, and no more.
+// limits requires that an unknown user has exactly the five recipients an hour that the rule
+// allows.
 func (v *victim) limits(ahead time.Duration) {
 	user := fmt.Sprintf("user%016x@example.com", v.rng.Uint64())
 	for i := range 7 {
 		request := fmt.Sprintf(
 			"request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", user, i)
 		var answer string
-		// A machine with much to do may be late. Who asks again is counted once.
+		// A machine with much to do may be late. A retried request is counted once.
 		nodetest.Settle(v.t, patienceAtStart, "an answer of the policy door", func() string {
 			var err error
 			if answer, err = v.others.ask("policy", request); err != nil {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestCrowd has far more connections opened at each TCP door than it takes, from many
-// networks, half of which say nothing and half of which begin and do not go on. Others must
-// be served meanwhile. CROWD is how many there are.
+// TestCrowd has far more connections opened at each TCP door than it takes, from many networks,
+// half of which say nothing and half of which begin and do not go on. Other clients must be served
+// during that time. CROWD is how many there are.
 func TestCrowd(t *testing.T) {
 	crowd := crowdOf(t)
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), settings+fmt.Sprintf("[limits]\nconnections = %d\n", crowd*2/5))

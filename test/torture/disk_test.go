@@ -146,7 +146,7 @@ func (d *disk) ail(f fault) (struck int) {
 	return struck
 }
 
-// boot brings the power back, with what the disk had. Nobody may use it any more.
+// boot brings the power back, with what the disk had. It must not be used any more.
 func (d *disk) boot(t testing.TB) {
 	t.Helper()
 	d.unmount(t)
@@ -306,7 +306,7 @@ func (n *node) Write(_ context.Context, _ fs.FileHandle, b []byte, off int64) (u
 	copy(n.data[off:], b)
 	n.changed = time.Now()
 	if errno == syscall.ENOSPC && len(b) > 0 {
-		errno = 0 // a short write, as Linux tells it
+		errno = 0 // a short write, as Linux reports it
 	}
 	return uint32(len(b)), errno
 }

@@ -28,16 +28,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
 
-// A claim is what a door has taken, and what it was sent at most, of a signature that
-// nobody else sends.
+// A claim holds the count that a door has acknowledged, and the largest count it was sent, of a
+// signature that no other client sends.
 type claim struct {
 	door     string
 	spam     bool   // votes, else sightings
 	min, max uint32 // acknowledged and sent
 }
 
-// Others are the clients of the doors other than that for counts, and a plain map of what
-// they were told.
+// Others are the clients of all doors except the door for counts, and a plain map of the answers
+// they received.
 type others struct {
 	mu       sync.Mutex
 	address  map[string]string
@@ -135,8 +135,8 @@ func (o *others) answered(door string, err error) error {
 	return err
 }
 
-// compare wants every claim to be as it was told, and returns a line for each that is not.
-// If less is known to be lost, counts may only not be too high.
+// compare requires every claim to match the acknowledged counts, and returns a line for each that
+// does not. If less is known to be lost, counts may only not be too high.
 func (o *others) compare(ctx context.Context, house bulkhead.Counter, less bool) (wrong []string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -197,7 +197,7 @@ func random[T ~[]byte](rng *rand.Rand, b T) T {
 	return b
 }
 
-// mail returns a message that nobody else has.
+// mail returns a unique message.
 func mail(rng *rand.Rand) (head, body string) {
 	var b strings.Builder
 	for i := range 40 {

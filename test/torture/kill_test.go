@@ -20,10 +20,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestKill does nothing but kill the node, as often as its time allows: at random moments of
-// its start, of normal use at all doors, and of what is rare and short, for which it waits: a
-// checkpoint, a new segment of the journal, a new generation. What it finds on the disk says
-// what it hit. Now and then it begins with an empty folder.
+// TestKill does nothing but kill the node, as often as its time allows: at random moments of its
+// start, of normal use at all doors, and of what is rare and short, for which it waits: a
+// checkpoint, a new segment of the journal, a new generation. The state of the disk shows the step
+// that it hit. Now and then it begins with an empty folder.
 func TestKill(t *testing.T) {
 	// A run of hours has more generations than a tally keeps, so each folder is used for
 	// as many as it does.

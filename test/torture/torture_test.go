@@ -94,8 +94,8 @@ func newVictim(t *testing.T, data, settings string) *victim {
 	return v
 }
 
-// settings are those of a node that counts exactly, often has checkpoints and new
-// generations, and keeps nobody from doing much.
+// settings configure a node that counts exactly, often makes checkpoints and new generations, and
+// has generous limits.
 const settings = `
 [node]
 log_level = "warn"
@@ -109,7 +109,7 @@ error = 1e-9
 checkpoint = "1s"
 ` + lenient
 
-// lenient are those of a node as it is shipped that keeps nobody from doing much.
+// lenient is the configuration of a node with default settings and generous limits.
 const lenient = `
 [trust]
 accounts_per_network = 20000

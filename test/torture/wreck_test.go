@@ -39,9 +39,9 @@ func (v *victim) configureEverything() {
 	}
 }
 
-// wreck stops the node, and damages a file of its data folder that is not of the store, or
-// its list. The node sets it aside and starts without what was in it, or it names it and
-// refuses to start until the file is back. What it counts does not suffer.
+// wreck stops the node, and damages a file of its data folder that is not of the store, or its
+// list. The node sets it aside and starts without what was in it, or it names it and refuses to
+// start until the file is back. Its counts are not affected.
 func (v *victim) wreck() {
 	t := v.t
 	if _, err := os.Stat(filepath.Join(v.dir, everything)); err != nil {

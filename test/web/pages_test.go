@@ -20,10 +20,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// widths are those of a phone, a window and a wide screen, CSS pixels.
+// widths are the widths of a phone, a window and a wide screen, in CSS pixels.
 var widths = []int64{360, 1200, 3840}
 
-// TestDetects: what the other tests rely on being told is told.
+// TestDetects: the browser reports the events that the other tests rely on.
 func TestDetects(t *testing.T) {
 	n := startNode(t, "")
 	b := open(t, n.url)
@@ -50,9 +50,9 @@ func TestDetects(t *testing.T) {
 	}
 }
 
-// TestPages: every page, of a node that knows nothing and of one that knows much, is
-// shown at all widths without a horizontal scroll bar, in light and dark, without a
-// complaint of the browser or of axe-core, and asks nobody else for anything.
+// TestPages: every page, of a node that knows nothing and of one that knows much, is shown at all
+// widths without a horizontal scroll bar, in light and dark, without a complaint of the browser or
+// of axe-core, and makes no request to another host for anything.
 func TestPages(t *testing.T) {
 	axe := axeCore(t)
 	for name, start := range map[string]func(*testing.T) *node{

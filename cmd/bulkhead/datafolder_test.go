@@ -26,8 +26,8 @@ func TestDataFolder(t *testing.T) {
 	}
 }
 
-// TestFindNode: the installed node is found if no folder is named and none lies here, by
-// its configuration or by the folder of its service, and its token stays on this machine.
+// TestFindNode: if no folder is named and the working folder has none, the installed node is found
+// by its configuration or by the folder of its service, and its token stays on this machine.
 func TestFindNode(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", "")
 	t.Chdir(t.TempDir())
@@ -91,8 +91,8 @@ func TestFindNode(t *testing.T) {
 	}
 }
 
-// TestOwnFolder checks that root creates nothing in another user's folder, which that user
-// could not read, and reads what is there without changing it.
+// TestOwnFolder checks that root creates nothing in another user's folder, which that user could
+// not read, and reads the existing files without changing them.
 func TestOwnFolder(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can write into the folders of others")
@@ -124,7 +124,7 @@ func TestOwnFolder(t *testing.T) {
 			t.Fatalf("%s has left %v, %v", args[0], names, err)
 		}
 	}
-	// A node of theirs: root changes nothing in it either.
+	// Root changes nothing in an existing node of another user either.
 	made := filepath.Join(dir, "made")
 	if code := run([]string{"network", "new", "--data", made}, strings.NewReader(""), &none, &none); code != cli.OK {
 		t.Fatal(none.String())

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// TestExitCodes checks the exit codes for a node that does not answer, or will never take the
+// TestExitCodes checks the exit codes for a node that does not answer, or will never accept the
 // message.
 func TestExitCodes(t *testing.T) {
 	release := make(chan struct{})

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printsNoData are the commands without --json, and why.
+// printsNoData lists the commands without --json, with the reasons.
 var printsNoData = map[string]string{
 	"bulkhead serve":                 "it runs, and writes a log, which is JSON with log_format",
 	"bulkhead config reference":      "it prints a configuration file",

@@ -17,19 +17,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// packageFolder holds what the packages are made of.
+// packageFolder holds the source files of the packages.
 const packageFolder = "../../packaging"
 
 // A machine runs the scripts of packages, with one unit known to its tools.
 type machine struct {
 	t       *testing.T
 	dir     string
-	systemd string // folder that is there while systemd runs
+	systemd string // folder that exists while systemd runs
 }
 
-// tools are stand-ins that append their arguments to the file calls. The files enabled,
-// active, known, preset and denied say that a unit is enabled, runs, was ever enabled, is
-// enabled by a preset, or must not be started by a package.
+// tools are stand-ins that append their arguments to the file calls. The files enabled, active,
+// known, preset and denied record that a unit is enabled, runs, was ever enabled, is enabled by a
+// preset, or must not be started by a package.
 var tools = map[string]string{
 	"getent": "exit 0",
 	"chgrp":  "exit 0",
@@ -85,8 +85,7 @@ func (m *machine) here(name string) string {
 		filepath.Join(m.dir, "etc")+"/").Replace(string(text))
 }
 
-// run runs a script as its package manager does, and returns what the tools were
-// asked for.
+// run runs a script as its package manager does, and returns the calls of the tools.
 func (m *machine) run(script string, args ...string) string {
 	m.t.Helper()
 	calls := filepath.Join(m.dir, "calls")
@@ -167,9 +166,8 @@ func TestScriptsOfDeb(t *testing.T) {
 	m.want("installed without systemd", true, false)
 }
 
-// TestRemoveAndInstallAgain checks that a removed package runs again after it is reinstalled,
-// and that a purged one leaves nothing enabled and no data; but what is a link of the
-// administrator's.
+// TestRemoveAndInstallAgain checks that a removed package runs again after it is reinstalled, and
+// that a purged one leaves no enabled unit and no data, except links of the administrator.
 func TestRemoveAndInstallAgain(t *testing.T) {
 	m := newMachine(t)
 	m.run("deb/postinst", "configure", "")
@@ -292,8 +290,8 @@ func TestPackageIsLocal(t *testing.T) {
 	}
 }
 
-// TestOpenRC checks that the service of Alpine does what the unit does, does not start with a
-// mistake in its configuration, and goes on running if a restart would fail.
+// TestOpenRC checks that the service of Alpine behaves like the unit, does not start with a mistake
+// in its configuration, and goes on running if a restart would fail.
 func TestOpenRC(t *testing.T) {
 	m := newMachine(t)
 	unit := m.here("bulkhead.service")

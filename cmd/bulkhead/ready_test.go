@@ -31,8 +31,8 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-// TestReady checks that a health check distinguishes a node that takes requests from one that
-// does not, from none, and from another program, and that it sends no token.
+// TestReady checks that a health check distinguishes a node that accepts requests from a node that
+// does not, from a missing node, and from another program, and that it sends no token.
 func TestReady(t *testing.T) {
 	t.Setenv("BULKHEAD_TOKEN", "secret")
 	answer := func(status int, media, body string) http.HandlerFunc {

@@ -35,7 +35,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// testRoot names a folder that stands for / where an installed node is looked for.
+// testRoot names a folder that stands for / in the search for an installed node.
 const testRoot = "BULKHEAD_TEST_ROOT"
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// redirect makes an installed node be looked for below a folder.
+// redirect makes the search for an installed node begin at a folder.
 func redirect(root string) {
 	installedConfig = filepath.Join(root, "etc/bulkhead/bulkhead.toml")
 	installedData = filepath.Join(root, "var/lib/bulkhead")
@@ -138,7 +138,7 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// get PATH prints what the node answers.
+// get PATH prints the node's answer.
 func get(ts *testscript.TestScript, _ bool, args []string) {
 	resp, err := http.Get(ts.Getenv("URL") + args[0])
 	ts.Check(err)
@@ -152,8 +152,8 @@ func get(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("got"), []byte(b.String()), 0o600))
 }
 
-// field WORD VARIABLE sets an environment variable to what follows the word on a
-// line of the last output.
+// field WORD VARIABLE sets an environment variable to the text after the word on a line of the last
+// output.
 func field(ts *testscript.TestScript, _ bool, args []string) {
 	for line := range strings.Lines(ts.ReadFile("stdout")) {
 		if words := strings.Fields(line); len(words) == 2 && words[0] == args[0] {
@@ -164,8 +164,8 @@ func field(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("no line of the output begins with %q", args[0])
 }
 
-// found VARIABLE PATTERN sets an environment variable to what the group of a pattern is
-// in the last output.
+// found VARIABLE PATTERN sets an environment variable to the text that the group of a pattern
+// matches in the last output.
 func found(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: found VARIABLE PATTERN")
@@ -186,8 +186,7 @@ func expand(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
-// reloaded waits until the node has taken over the whitelist of its new
-// configuration.
+// reloaded waits until the node has applied the whitelist of its new configuration.
 func reloaded(ts *testscript.TestScript, _ bool, _ []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -302,7 +301,7 @@ func wantCertificate(ts *testscript.TestScript, _ bool, args []string) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // its name is all that is asked for
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only the name of the certificate is checked
 	shown := ""
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", ts.Getenv("ADDR"))

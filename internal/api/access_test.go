@@ -114,8 +114,8 @@ func TestProxiesAreNotLocal(t *testing.T) {
 	}
 }
 
-// FuzzForwarded wants of any X-Forwarded-For that the client is local only if the
-// last hop is the loopback, and never one that a trusted proxy did not write.
+// FuzzForwarded checks for any X-Forwarded-For that the client is local only if the last hop is the
+// loopback address, and that the client is never an address that no trusted proxy wrote.
 func FuzzForwarded(f *testing.F) {
 	for _, seed := range []string{"127.0.0.1", "127.0.0.1, 203.0.113.9", "203.0.113.9, 10.1.2.3", "::ffff:127.0.0.1",
 		"fe80::1%eth0", ",", " , ,", "unknown", "[::1]:80", "\xff"} {
@@ -128,7 +128,7 @@ func FuzzForwarded(f *testing.F) {
 		r.RemoteAddr = "10.0.0.1:1"
 		r.Header["X-Forwarded-For"] = []string{first, second}
 		addr, local := set.client(r)
-		// The oracle splits all of it, and goes through it from its end.
+		// The oracle splits the whole field, and goes through it from the end.
 		want := netip.MustParseAddr("10.0.0.1")
 		readable := true
 		hops := strings.Split(first+","+second, ",")
@@ -147,8 +147,8 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
-// TestRelayed: a node says since when it knows that something passes requests on without
-// saying so, and warns once.
+// TestRelayed: a node reports since when it knows of a proxy that does not identify itself, and
+// warns once.
 func TestRelayed(t *testing.T) {
 	var log strings.Builder
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -31,8 +31,8 @@ func (l *lockedLog) take() string {
 	return l.b.String()
 }
 
-// TestAdministrationIsLogged: who changed what, from where, and whether it was
-// done; and no secret.
+// TestAdministrationIsLogged: the account, the change, the address and the result are logged, and
+// no secret is.
 func TestAdministrationIsLogged(t *testing.T) {
 	users, log := newFakeUsers(), &lockedLog{}
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) {

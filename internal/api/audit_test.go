@@ -37,14 +37,14 @@ func (f *fakeAudit) take() []client.AuditEntry {
 }
 
 // TestEveryChangeIsRecorded walks all routes. Every change leaves one entry with the account, the
-// address and the action, even if it fails; what asks, votes or reads leaves none.
+// address and the action, even if it fails; queries, votes and reads leave none.
 func TestEveryChangeIsRecorded(t *testing.T) {
 	record, users, mta := &fakeAudit{}, newFakeUsers(), &fakeMTA{known: map[string]int{}}
 	s := newServer(t, &recorder{looks: []bulkhead.Look{{}}}, func(o *Options) {
 		o.Accounts, o.Users, o.RateLimits, o.Lists, o.Peers, o.Audit = users, users, mta, mta, &fakePeers{}, record
 	})
-	// Votes and questions are in the history, not here. A new route with need of
-	// administration is not excused by being named below.
+	// Votes and questions are in the history, not here. A new route for administrators must not be
+	// added to this list.
 	excused := []string{"check", "report", "revoke", "look", "count", "signatures", "applyRateLimits", "reportEntry",
 		"reportMessageID"}
 	recorded := 0
@@ -79,7 +79,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	}
 }
 
-// TestRecordHasNoSecrets: the record has what was done and its result, and no secret.
+// TestRecordHasNoSecrets: the record has the action and its result, and no secret.
 func TestRecordHasNoSecrets(t *testing.T) {
 	record, users := &fakeAudit{}, newFakeUsers()
 	s := newServer(t, &recorder{}, func(o *Options) { o.Accounts, o.Users, o.Audit = users, users, record })

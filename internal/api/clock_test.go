@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestClock: who may move the clock of a node, and by what.
+// TestClock: the clients that may move the clock of a node, and the allowed steps.
 func TestClock(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := start
@@ -69,8 +69,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestNoClock: a node whose clock cannot be moved has no route for it, and does not
-// name one.
+// TestNoClock: a node without an adjustable clock has no route for it, and its document names none.
 func TestNoClock(t *testing.T) {
 	s := newServer(t, &prototest.House{}, nil)
 	if w := send(s, local, "POST", "/v1/clock?advance=24h", "", "", "Authorization",

@@ -58,8 +58,8 @@ func dial(t testing.TB, house bulkhead.Clearinghouse, token string) *client.Clie
 	return &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
 }
 
-// TestEverythingTravels: whatever a door can say to a clearinghouse, and hear from
-// it, passes through the interface.
+// TestEverythingTravels: every request that a door can make to a clearinghouse, and every answer,
+// passes through the interface.
 func TestEverythingTravels(t *testing.T) {
 	sigs := []bulkhead.Signature{sign(t, "dcc/body:00"), sign(t, "pyzor/digest:01")}
 	source := bulkhead.Source{

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestOneExamination: what keeps a disk busy runs once at a time, and again when it has
-// ended, however it ended.
+// TestOneExamination: examinations do not overlap, and a new one can run after the last has ended,
+// in success or failure.
 func TestOneExamination(t *testing.T) {
 	running, end := make(chan bool), make(chan error)
 	s := newServer(t, &prototest.House{}, func(o *Options) {

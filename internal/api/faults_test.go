@@ -234,7 +234,7 @@ func TestEveryFaultIsAnswered(t *testing.T) {
 	}
 }
 
-// TestNothingConfigured: what a server was not given is absent or empty.
+// TestNothingConfigured: parts that a server was not configured with are absent or empty.
 func TestNothingConfigured(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Node = nil })
 	admin := []string{"Authorization", "Bearer token-alice"}
@@ -277,7 +277,7 @@ func TestNothingConfigured(t *testing.T) {
 	}
 }
 
-// TestWhoMay: who may do what without a token, from this machine and from elsewhere.
+// TestWhoMay: the rights of clients without a token, on this machine and on others.
 func TestWhoMay(t *testing.T) {
 	for text, want := range map[string]Who{"loopback": Loopback, "all": Everyone, "none": Nobody} {
 		if got, err := ParseWho(text); err != nil || got != want {
@@ -317,7 +317,7 @@ func TestWhoMay(t *testing.T) {
 	}
 }
 
-// TestBodiesAtTheirBounds: the largest body, batch and message are taken.
+// TestBodiesAtTheirBounds: the largest body, batch and message are accepted.
 func TestBodiesAtTheirBounds(t *testing.T) {
 	house := &prototest.House{}
 	s := newServer(t, house, func(o *Options) { o.Access = Access{MaxBody: 1000, MaxBatch: 2, MaxSignatures: 3} })
@@ -375,7 +375,7 @@ func TestBodiesAtTheirBounds(t *testing.T) {
 	}
 }
 
-// TestProblems: what a refusal says besides its status.
+// TestProblems: the contents of a refusal besides its status.
 func TestProblems(t *testing.T) {
 	for _, tt := range []struct {
 		err          error
@@ -406,9 +406,9 @@ type verdicts struct {
 
 func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { return v.v, nil }
 
-// TestVerdictMetrics: each check counts as the class that it was answered.
+// TestVerdictMetrics: each check counts under the class of its answer.
 func TestVerdictMetrics(t *testing.T) {
-	for want := range bulkhead.NumClasses + 1 { // the last one is none, and counts as none
+	for want := range bulkhead.NumClasses + 1 { // the last value is not a class, and counts as none
 		s := newServer(t, &verdicts{v: bulkhead.Verdict{Class: want}}, nil)
 		send(s, local, "POST", "/v1/check", requestType, ready)
 		metrics := send(s, local, "GET", "/metrics", "", "").Body.String()
@@ -421,7 +421,7 @@ func TestVerdictMetrics(t *testing.T) {
 	}
 }
 
-// TestStrangers: who may report for a stranger, and for which.
+// TestStrangers: the clients that may report for a stranger, and the strangers allowed.
 func TestStrangers(t *testing.T) {
 	const sigs = `,"signatures":["dcc/body:00"]}`
 	for _, tt := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// FuzzRequest sends arbitrary bodies, types and queries: no panic, no fault of
-// the node's own, every refusal a problem document that changed nothing.
+// FuzzRequest sends arbitrary bodies, types and queries: there must be no panic and no internal
+// error, and every refusal must be a problem document that changed nothing.
 func FuzzRequest(f *testing.F) {
 	f.Add("/v1/check", requestType, "", []byte(ready))
 	f.Add("/v1/report", requestType, "", []byte("["+ready+","+ready+"]"))

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// walker makes requests of the document: right ones, and for every limit that it
-// states one that breaks this limit only.
+// walker makes requests from the document: valid ones, and for every stated limit a request that
+// breaks only this limit.
 type walker struct{ schemas huma.Registry }
 
 func (k walker) resolve(s *huma.Schema) *huma.Schema {
@@ -53,7 +53,7 @@ func (k walker) good(name string, s *huma.Schema) any {
 	case s.Format == "date-time":
 		return "2026-01-02T03:04:05Z"
 	case s.MinLength != nil:
-		return strings.Repeat("U", *s.MinLength) // as keys of nodes begin
+		return strings.Repeat("U", *s.MinLength) // keys of nodes begin with U
 	}
 	return "192.0.2.1" // an address where one is asked for, and a text as good as any
 }
@@ -206,8 +206,8 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
-// TestLimitsAreOneNumber compares what the document prints with the constants of
-// those who enforce the same.
+// TestLimitsAreOneNumber compares the limits in the document with the constants of the packages
+// that enforce them.
 func TestLimitsAreOneNumber(t *testing.T) {
 	s := newServer(t, &prototest.House{}, nil)
 	of := func(name, field string) *huma.Schema {
@@ -229,7 +229,7 @@ func TestLimitsAreOneNumber(t *testing.T) {
 	}
 }
 
-// TestTwiceGiven: a field that is given twice evades no limit.
+// TestTwiceGiven: a duplicate field does not evade a limit.
 func TestTwiceGiven(t *testing.T) {
 	house := &prototest.House{}
 	s := newServer(t, house, nil)

@@ -65,7 +65,7 @@ func TestRateLimitsAndLists(t *testing.T) {
 	if err != nil || d.Action != "defer" || len(d.Rules) != 1 || d.Rules[0].Key != "ann" {
 		t.Errorf("ApplyRateLimits = %+v, %v", d, err)
 	}
-	for range 2 { // counts nothing
+	for range 2 { // does not count
 		if d, err = c.PeekRateLimits(t.Context(), map[string]string{"sasl_username": "ann"}); err != nil ||
 			d.Action != "dunno" || d.Rules[0].Rate != 1 {
 			t.Errorf("PeekRateLimits = %+v, %v", d, err)
@@ -92,7 +92,7 @@ func TestRateLimitsAndLists(t *testing.T) {
 		found[0].Element != "evil.example" {
 		t.Errorf("FindInLists = %+v, %v", found, err)
 	}
-	// A parameter that is misspelt is not taken for one that is absent.
+	// A misspelt parameter is an error, and not taken for an absent one.
 	admin := []string{"Authorization", "Bearer token-alice"}
 	for _, path := range []string{"/v1/ratelimits/keys?key=ann&rules=r", "/v1/ratelimits/keys",
 		"/v1/ratelimits/keys?key=ann&key=bob"} {

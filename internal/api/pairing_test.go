@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// fakePairing stands in for what brings nodes into networks.
+// fakePairing is a Pairing for tests.
 type fakePairing struct {
 	*fakePeers
 	list []client.Invitation

@@ -15,12 +15,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// fakePeers is a list of peers; off makes the node one that shares nothing.
+// fakePeers is a list of peers; with off the node does not share.
 type fakePeers struct {
 	mu    sync.Mutex
 	off   bool
 	peers []client.Peer
-	back  time.Time // of the last rollback
+	back  time.Time // time of the last rollback
 }
 
 func (f *fakePeers) Network(context.Context) (client.Network, error) {
@@ -101,8 +101,8 @@ func (f *fakePeers) PeerLoss(_ context.Context, key string, since time.Time) (cl
 
 func testKey(c byte) string { return "U" + strings.Repeat(string(c), 55) }
 
-// TestPeers: every endpoint of the network and its peers through the client,
-// what administrators alone may do, and what is refused.
+// TestPeers: every endpoint of the network and its peers through the client, the operations for
+// administrators alone, and the refusals.
 func TestPeers(t *testing.T) {
 	users, peers := newFakeUsers(), &fakePeers{}
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) {
@@ -193,7 +193,7 @@ func TestPeers(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestPeerMetrics: what a scrape says of a peer, and of a node without peers.
+// TestPeerMetrics: the metrics of a peer, and of a node without peers.
 func TestPeerMetrics(t *testing.T) {
 	peers := &fakePeers{}
 	if err := peers.AddPeer(t.Context(), client.NewPeer{Key: testKey('B'), Weight: 0.5}); err != nil {

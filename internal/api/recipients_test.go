@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestRecipientsTravel: what a report says of mailboxes and traps arrives, whole
-// messages and ready signatures alike, as the Go client sends it.
+// TestRecipientsTravel: mailboxes and traps in a report arrive as the Go client sends them, for
+// whole messages and ready signatures alike.
 func TestRecipientsTravel(t *testing.T) {
 	house := &prototest.House{}
 	front := httptest.NewServer(newServer(t, house, nil))

@@ -137,7 +137,7 @@ func TestCheckReportRevoke(t *testing.T) {
 	}
 	verdict(false)
 
-	// The same by ready signatures.
+	// The same with ready signatures.
 	ready := bulkhead.Report{Signatures: []bulkhead.Signature{sign(t,
 		"pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709")}, Vote: bulkhead.Spam, Count: 3, ID: "k2"}
 	if got, err := c.Report(ctx, ready); err != nil || got != (bulkhead.Receipt{Counted: 1, Listed: 1}) {
@@ -147,7 +147,7 @@ func TestCheckReportRevoke(t *testing.T) {
 	if got, err := c.Report(ctx, ready); err != nil || got.Revoked != 1 {
 		t.Errorf("Report, revoking = %+v, %v", got, err)
 	}
-	// The path of its own is the same for clients that name no vote.
+	// /v1/revoke does the same for clients that name no vote.
 	for _, path := range []string{"/v1/revoke", "/v1/revoke?count=2"} {
 		kind, body := requestType, `{"signatures":["pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"]}`
 		if strings.Contains(path, "?") {
@@ -430,7 +430,7 @@ func TestPanicIsAnswered(t *testing.T) {
 	}
 }
 
-// oddHouse answers with a number that JSON has no form for.
+// oddHouse answers with a number that JSON cannot represent.
 type oddHouse struct{ prototest.House }
 
 func (*oddHouse) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
@@ -440,7 +440,7 @@ func (*oddHouse) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error
 func TestAnswerWithoutForm(t *testing.T) {
 	var log bytes.Buffer
 	s := newServer(t, &oddHouse{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	for range 2 { // no half of an answer is left over for the next one
+	for range 2 { // an incomplete answer must not affect the next one
 		w := send(s, local, "POST", "/v1/check", requestType, ready)
 		var p client.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != 500 || err != nil || strings.Contains(p.Detail, "NaN") {
@@ -482,13 +482,13 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestLargeBodies: while messages take all the memory they may, a further large body
-// waits and is refused for now, and a small one passes as long as there is room for it.
+// TestLargeBodies: while messages take all allowed memory, a further large body waits and is
+// refused temporarily, and a small one passes while there is room for it.
 func TestLargeBodies(t *testing.T) {
 	memory := door.NewMemory(4 << 20)
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Memory = memory })
 	large := sample + strings.Repeat("Buy two and get the third one free, today only.\n", 6000)
-	for range 20 { // what was taken is given back
+	for range 20 { // memory is released
 		if w := send(s, local, "POST", "/v1/check", mailType, large); w.Code != 200 {
 			t.Fatalf("large body = %d %s", w.Code, w.Body)
 		}
@@ -570,8 +570,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestSenders: what is known of the sender, from the header, the query or the source
-// of a request, is asked for and reported with the message.
+// TestSenders: signatures of the sender, from the header, the query or the source of a request, are
+// checked and reported with the message.
 func TestSenders(t *testing.T) {
 	of := func(source bulkhead.Source) []bulkhead.Signature {
 		return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprint(source.Sender, source.DKIM))}

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestSize: what is asked arrives, what is out of range is refused before, and what the
-// node cannot calculate is the client's mistake.
+// TestSize: a question arrives as asked, a value out of range is refused before, and a question
+// that the node cannot answer is the client's mistake.
 func TestSize(t *testing.T) {
 	var asked client.SizeQuestion
 	s := newServer(t, &prototest.House{}, func(o *Options) {

@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// node serves house over HTTP on an address, any if it is "".
+// node serves house over HTTP on an address, or on any free address for "".
 func node(t testing.TB, house bulkhead.Clearinghouse, address string) *httptest.Server {
 	t.Helper()
 	read := func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
@@ -100,8 +100,8 @@ func TestClearinghouse(t *testing.T) {
 	}
 }
 
-// TestAway checks that while the upstream is away checks are answered, nothing is
-// acknowledged, and the log says so once, and that everything works when it is back.
+// TestAway checks that while the upstream is away checks are answered, nothing is acknowledged, and
+// the log says so once, and that all requests succeed when it is back.
 func TestAway(t *testing.T) {
 	house := &prototest.House{}
 	srv := node(t, house, "")
@@ -176,7 +176,7 @@ func (u *held) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulk
 func TestLate(t *testing.T) {
 	u, now, log := &held{asked: make(chan chan error)}, newClock(), new(lockedBuffer)
 	e := New(Options{Upstream: u, Timeout: time.Hour, Now: now.Now, Log: slog.New(slog.NewTextHandler(log, nil))})
-	// look returns what ends a look that has been sent.
+	// look sends a look, and returns the channel that ends it.
 	look := func() func(error) {
 		ended := make(chan struct{})
 		go func() {
@@ -231,8 +231,8 @@ func TestHangs(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTokenRefused checks that a token refused by the upstream is logged and delays no mail,
-// and that no door hears that its client is unknown.
+// TestTokenRefused checks that a token refused by the upstream is logged and delays no mail, and
+// that no door gets the error that its client is unknown.
 func TestTokenRefused(t *testing.T) {
 	var log bytes.Buffer
 	up := upstream(t, node(t, &prototest.House{}, "").URL)
@@ -291,7 +291,7 @@ func (u *elsewhere) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]clien
 	return u.Upstream.CheckBatch(ctx, q)
 }
 
-// becomes changes what the upstream says, and returns how often it was asked before.
+// becomes changes the answer of the upstream, and returns how often it was asked before.
 func (u *elsewhere) becomes(network string, err error) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -308,8 +308,8 @@ func (u *elsewhere) await(t *testing.T, asked int) {
 	})
 }
 
-// TestOtherNetwork checks that an edge says when its upstream has another secret, at its
-// start and each time that the upstream comes back.
+// TestOtherNetwork checks that an edge logs if its upstream has another secret, at its start and
+// each time that the upstream comes back.
 func TestOtherNetwork(t *testing.T) {
 	now := newClock()
 	u := &elsewhere{Upstream: upstream(t, node(t, &prototest.House{}, "").URL), network: "b"}
@@ -405,8 +405,8 @@ func (s *slow) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]client.Che
 	return s.Upstream.CheckBatch(ctx, q)
 }
 
-// TestBatches checks that queries made while a request is under way go into the next one,
-// and that a malformed query among them does not affect the others.
+// TestBatches checks that queries made during a request go into the next one, and that a malformed
+// query among them does not affect the others.
 func TestBatches(t *testing.T) {
 	house := &prototest.House{}
 	s := &slow{Upstream: upstream(t, node(t, house, "").URL), begun: make(chan struct{}), end: make(chan struct{})}
@@ -418,7 +418,7 @@ func TestBatches(t *testing.T) {
 	ask := func(i int) {
 		wg.Go(func() {
 			q := query(i)
-			if i == 13 { // more than a message may have
+			if i == 13 { // more signatures than a message may have
 				for j := range 2000 {
 					q.Signatures = append(q.Signatures, sig(j))
 				}

@@ -33,7 +33,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// A clock is the time of a test.
+// A clock is a clock that a test sets.
 type clock struct{ now time.Time }
 
 func newClock() *clock { return &clock{time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)} }
@@ -50,7 +50,7 @@ func open(t testing.TB, path string, c *clock, maxBytes int64, age time.Duration
 
 func some(r *rand.Rand, words ...string) string { return words[r.IntN(len(words))] }
 
-// visit is what one client asks or reports, from few enough values that searches find some.
+// visit makes one check or report, with values from a small set so that searches find matches.
 func visit(t testing.TB, b *Book, r *rand.Rand) {
 	t.Helper()
 	tally := prototest.NewTally(3)
@@ -98,8 +98,8 @@ func all(t testing.TB, b *Book, q Query) (entries []Entry) {
 	}
 }
 
-// TestSearch compares every search with one through a plain list, in one go and after the
-// file was closed and opened: what is found, its order, and pages.
+// TestSearch compares the results, order and pages of every search with a search through a plain
+// list, before and after the file is closed and opened again.
 func TestSearch(t *testing.T) {
 	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(1, 2))
 	b := open(t, path, c, 64<<20, time.Hour)
@@ -142,7 +142,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// query returns a random query, and what a plain list has of it.
+// query returns a random query, and its matches in a plain list.
 func query(b *Book, r *rand.Rand, list []Entry) (q Query, want []Entry) {
 	keep := func(ok func(e *Entry) bool) {
 		want = slices.DeleteFunc(want, func(e Entry) bool { return !ok(&e) })
@@ -197,8 +197,8 @@ func query(b *Book, r *rand.Rand, list []Entry) (q Query, want []Entry) {
 	return q, want
 }
 
-// TestBounds: the file stays within its size while entries come, the oldest go first, and
-// the rest is there in full.
+// TestBounds: the file stays within its size while entries arrive, the oldest are dropped first,
+// and all others are complete.
 func TestBounds(t *testing.T) {
 	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(3, 4))
 	b := open(t, path, c, MinBytes, time.Hour)
@@ -242,7 +242,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestAge: what is too old is not shown, and goes also while nothing comes.
+// TestAge: entries that are too old are not shown, and are dropped even while no entries arrive.
 func TestAge(t *testing.T) {
 	c, r := newClock(), rand.New(rand.NewPCG(5, 6))
 	b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 16<<20, time.Hour)
@@ -350,7 +350,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestFlippedBit: a row whose bytes have changed is left out, and nothing else.
+// TestFlippedBit: only a row whose bytes have changed is left out.
 func TestFlippedBit(t *testing.T) {
 	c, r := newClock(), rand.New(rand.NewPCG(9, 10))
 	b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 16<<20, time.Hour)
@@ -372,7 +372,7 @@ func TestFlippedBit(t *testing.T) {
 	}
 }
 
-// TestNoPlace: where no file can be made, doors go on, and the losses are counted.
+// TestNoPlace: if no file can be created, doors go on, and the losses are counted.
 func TestNoPlace(t *testing.T) {
 	c := newClock()
 	b := open(t, filepath.Join(t.TempDir(), "absent", "history.db"), c, 16<<20, time.Hour)
@@ -428,7 +428,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestClearinghouse: a clearinghouse whose visitors are noted is still one.
+// TestClearinghouse: a clearinghouse with a book in front still behaves as one.
 func TestClearinghouse(t *testing.T) {
 	white := bulkhead.MustSignature(bulkhead.Exact, []byte("white"))
 	bulkheadtest.Suite{White: white, Open: func(tb testing.TB) bulkhead.Clearinghouse {
@@ -439,8 +439,8 @@ func TestClearinghouse(t *testing.T) {
 	}}.Run(t)
 }
 
-// FuzzDecode: no bytes make the reader of entries panic, and what it accepts is written
-// the same way again.
+// FuzzDecode: no bytes make the decoder of entries panic, and accepted bytes are encoded the same
+// way again.
 func FuzzDecode(f *testing.F) {
 	e := Entry{Door: "http", Kind: CalledSpam, Reasons: []string{"seen"}, Domains: []string{"example.com"},
 		Subject: "offer", Count: 3}
@@ -462,7 +462,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzBlock: no stored block makes a look-up read outside of it.
+// FuzzBlock: no stored block makes a look-up read outside its bytes.
 func FuzzBlock(f *testing.F) {
 	f.Add((&block{first: 1, last: 2, rows: 2}).encode())
 	f.Add([]byte{version})
@@ -473,7 +473,7 @@ func FuzzBlock(f *testing.F) {
 	})
 }
 
-// TestInspect: a whole file is right, open or not, and one with a changed page is not.
+// TestInspect: an intact file passes, open or not, and a file with a changed page does not.
 func TestInspect(t *testing.T) {
 	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(15, 16))
 	b := open(t, path, c, 16<<20, time.Hour)

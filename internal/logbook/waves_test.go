@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// put notes an entry, as a House does: reporter, sender and links are those of e.
+// put notes an entry with the reporter, sender and links of e, as a House does.
 func put(b *Book, at time.Time, e Entry, sigs []bulkhead.Signature) {
 	for _, d := range e.Domains {
 		sigs = append(slices.Clone(sigs), bulkhead.NamedSignature(bulkhead.Link, d))
@@ -26,7 +26,7 @@ func put(b *Book, at time.Time, e Entry, sigs []bulkhead.Signature) {
 	b.add(&note{Entry: e, who: who, from: e.From, sum: uint64(at.UnixNano())})
 }
 
-// band is a signature of a band.
+// band returns the signature of a band.
 func band(number, value int) bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.Near, []byte{byte(number), byte(value), byte(value >> 8), byte(value >> 16)})
 }
@@ -45,8 +45,8 @@ func wavesOf(t testing.TB, b *Book) []Wave {
 }
 
 // TestWaves compares the waves with the waves of a plain list: each message belongs to the earlier
-// wave that shares most with it: a text, or else bands; of several to the oldest. After the file
-// was closed and opened they are the same.
+// wave that shares most with it: a text, or else bands. Of several such waves it belongs to the
+// oldest. After the file is closed and opened again, the waves are the same.
 func TestWaves(t *testing.T) {
 	type group struct {
 		first, messages int
@@ -147,7 +147,7 @@ func TestWaves(t *testing.T) {
 	}
 }
 
-// countOf returns how many signatures are a group's.
+// countOf returns the number of signatures of a group.
 func countOf[K comparable, V comparable](owner map[K]V, of V) (n int) {
 	for _, v := range owner {
 		if v == of {
@@ -157,7 +157,7 @@ func countOf[K comparable, V comparable](owner map[K]V, of V) (n int) {
 	return n
 }
 
-// TestWaveNumbers: what a wave says of doors, senders, links, votes and growth.
+// TestWaveNumbers: the doors, senders, links, votes and growth of a wave.
 func TestWaveNumbers(t *testing.T) {
 	c := newClock()
 	start := c.now
@@ -218,8 +218,8 @@ func TestWaveNumbers(t *testing.T) {
 	}
 }
 
-// TestWaveBounds: no number of different messages takes more memory than the bounds
-// allow, and a wave that goes on is not forgotten among them.
+// TestWaveBounds: different messages never take more memory than the limits allow, and an active
+// wave is not forgotten among them.
 func TestWaveBounds(t *testing.T) {
 	c := newClock()
 	b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 1<<28, 24*time.Hour)
@@ -264,7 +264,7 @@ func TestWaveBounds(t *testing.T) {
 	}
 }
 
-// TestFollows: Run reads the entries by itself, while others ask.
+// TestFollows: Run reads the entries by itself, while other goroutines query.
 func TestFollows(t *testing.T) {
 	c := newClock()
 	b, err := Open(filepath.Join(t.TempDir(), "history.db"),
@@ -369,9 +369,8 @@ func TestEarly(t *testing.T) {
 var benchRows = flag.Int("rows", 20_000, "entries of the history in BenchmarkPages")
 
 // BenchmarkPages makes the pages of a history of n entries, a tenth of which belong to 500
-// campaigns: the first page, searches for something rare, for something that most have and for
-// nothing that is there, and the waves. Reading all entries for the waves, which happens once in
-// the background, is measured apart.
+// campaigns: the first page, searches for a rare, a common and an absent term, and the waves.
+// Reading all entries for the waves, which happens once in the background, is measured apart.
 func BenchmarkPages(b *testing.B) {
 	c := newClock()
 	o := Options{MaxBytes: 8 << 30, MaxAge: 30 * 24 * time.Hour, Now: func() time.Time { return c.now }}

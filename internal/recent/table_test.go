@@ -14,7 +14,7 @@ func sig(scheme bulkhead.Scheme, name string) bulkhead.Signature {
 	return bulkhead.MustSignature(scheme, []byte(name))
 }
 
-// message returns the signatures of mail with a text, a footer that others have too, and a
+// message returns the signatures of mail with a text, a footer that other mail has as well, and a
 // link.
 func message(text, link string) []bulkhead.Signature {
 	return []bulkhead.Signature{
@@ -87,7 +87,7 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestSpaces checks that what a stranger showed is known to that network only.
+// TestSpaces checks that messages from a stranger are known to that network only.
 func TestSpaces(t *testing.T) {
 	table := NewTable(1<<20, time.Hour, nil)
 	a, b := message("a", "a.example"), message("a", "victim.example")
@@ -149,8 +149,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestBytes checks that the size that the table reports is the sum of its parts, whatever
-// came and went.
+// TestBytes checks that the size that the table reports is the sum of its parts, after any
+// additions and removals.
 func TestBytes(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	table := NewTable(20_000, time.Hour, func() time.Time { return now })

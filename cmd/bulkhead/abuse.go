@@ -74,15 +74,18 @@ func newAbuseCommand() *cobra.Command {
 			if r.json {
 				return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(total))
 			}
-			_, werr := fmt.Fprintf(cmd.OutOrStdout(), "%d messages of %d mails reported, %d mails refused\n", total.Messages, total.Mails, total.Refused)
+			_, werr := fmt.Fprintf(cmd.OutOrStdout(), "%d messages of %d mails reported, %d mails refused\n", total.Messages,
+				total.Mails, total.Refused)
 			return errors.Join(err, werr)
 		},
 	}
 	r.flags(cmd.Flags())
 	cmd.Flags().StringSliceVar(&spam, "maildir", nil, "`FOLDER`, a Maildir, of mail that says: this is spam")
 	cmd.Flags().StringSliceVar(&ham, "ham", nil, "`FOLDER`, a Maildir, of mail that says: this is not spam")
-	cmd.Flags().StringVar(&clerk.Options.Host, "host", "", "`NAME` of the mail server, as in its Authentication-Results and Received fields")
-	cmd.Flags().StringSliceVar(&clerk.Options.Domains, "domain", nil, "`DOMAIN` of users: their DKIM signatures say who they are, too")
+	cmd.Flags().StringVar(&clerk.Options.Host, "host", "",
+		"`NAME` of the mail server, as in its Authentication-Results and Received fields")
+	cmd.Flags().StringSliceVar(&clerk.Options.Domains, "domain", nil,
+		"`DOMAIN` of users: their DKIM signatures say who they are, too")
 	cmd.Flags().Int64Var(&clerk.MaxBytes, "max-bytes", abuse.DefaultMaxBytes, "largest mail, bytes")
 	cmd.Flags().DurationVar(&every, "every", 10*time.Second, "time between two looks at the Maildirs")
 	cmd.Flags().DurationVar(&keep, "keep", abuse.DefaultKeep, "how long mail that was handled is kept; 0: for ever")
@@ -90,17 +93,18 @@ func newAbuseCommand() *cobra.Command {
 	return cmd
 }
 
-// lasting marks an error of a vote that no later try will end otherwise: it is the message's.
+// lasting marks an error of a vote that is caused by the message, so that a retry cannot succeed.
 func lasting(err error) error {
 	var p *client.Problem
-	if errors.As(err, &p) && (p.Status == http.StatusBadRequest || p.Status == http.StatusRequestEntityTooLarge || p.Status == http.StatusUnprocessableEntity) {
+	if errors.As(err, &p) && (p.Status == http.StatusBadRequest || p.Status == http.StatusRequestEntityTooLarge ||
+		p.Status == http.StatusUnprocessableEntity) {
 		return fmt.Errorf("%w: %w", abuse.ErrRefused, err)
 	}
 	return err
 }
 
-// watch makes passes until ctx ends. An error is logged when it begins and when it is
-// another one; it ends by itself, or by the administrator.
+// watch makes passes until ctx ends. It logs an error when the error first occurs and when it
+// changes. Errors end by themselves, or the administrator resolves them.
 func watch(ctx context.Context, c *abuse.Clerk, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

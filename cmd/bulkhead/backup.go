@@ -15,19 +15,21 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// aside names what a backup leaves out: secrets should not be kept together with counts.
+// aside names the files that a backup leaves out: secrets should not be stored together with
+// counts.
 func aside() string {
 	files := node.SecretFiles()
 	last := len(files) - 1
-	return "A backup does not contain the keys in the data folder: " + strings.Join(files[:last], ", ") + " and " + files[last] +
+	return "A backup does not contain the keys in the data folder: " + strings.Join(files[:last], ", ") + " and " +
+		files[last] +
 		".\nThey rarely change, but a backup is useless without them. Keep a separate copy."
 }
 
-// A copied is a backup, or what was made of one, as --json prints it.
+// A copied is a backup or a restored folder, as --json prints it.
 type copied struct {
 	Store     string   `json:"store"`
 	LastIndex uint64   `json:"last_index"`        // of the journal
-	Missing   []string `json:"missing,omitempty"` // files to put back beside it
+	Missing   []string `json:"missing,omitempty"` // files to restore separately
 }
 
 func newBackupCommand() *cobra.Command {

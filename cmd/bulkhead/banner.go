@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
-// writeBanner says where the node listens, where its state is and, for a newcomer, what to
-// do next.
+// writeBanner prints where the node listens, where its state is and, for a newcomer, what to do
+// next.
 func writeBanner(w io.Writer, newcomer bool, n *node.Node, cfg *config.Config, dir string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n  bulkhead %s: the node is ready\n\n", version())

@@ -72,9 +72,9 @@ const messageHelp = "A MESSAGE is a file with one message,\nan mbox file, a Mail
 type verdictPrinter struct {
 	w                  io.Writer
 	json, color, quiet bool
-	spam, bulk         bool           // there was such a message
+	spam, bulk         bool           // at least one message was
 	total              int            // messages
-	words              map[string]int // those by the word for their verdict
+	words              map[string]int // messages by the word for their verdict
 }
 
 func (p *verdictPrinter) print(m *message, v *client.Verdict) error {
@@ -109,8 +109,8 @@ func (p *verdictPrinter) print(m *message, v *client.Verdict) error {
 	return err
 }
 
-// stateOf returns a verdict in one word, in capitals if the message is unwanted, and the
-// colour to print it in.
+// stateOf returns one word for a verdict, in capitals if the message is unwanted, and the colour to
+// print it in.
 func stateOf(v *client.Verdict) (word, paint string) {
 	const red, yellow, green, plain = "\x1b[1;31m", "\x1b[1;33m", "\x1b[32m", "\x1b[2m"
 	switch {
@@ -132,10 +132,10 @@ func stateOf(v *client.Verdict) (word, paint string) {
 	return "unknown", plain
 }
 
-// words are those of stateOf, in the order of the summary.
+// words are the words that stateOf returns, in the order of the summary.
 var words = []string{"SPAM", "suspected", "BULK", "whitelisted", "good", "revoked", "seen", "unknown"}
 
-// summary adds a line for more than one message, which adds up.
+// summary prints a line with the totals if there was more than one message.
 func (p *verdictPrinter) summary() {
 	if p.json || p.quiet || p.total < 2 {
 		return

@@ -88,7 +88,7 @@ func newConfigCheck() *cobra.Command {
 	return cmd
 }
 
-// checked prints what a file would change of a node, or has changed.
+// checked prints what a file would change in a node, or has changed.
 func (u *adminFlags) checked(w io.Writer, c *client.ConfigCheck, well string) error {
 	if u.json {
 		if err := printChecked(w, c); err != nil {
@@ -111,11 +111,12 @@ func (u *adminFlags) checked(w io.Writer, c *client.ConfigCheck, well string) er
 		}
 		return strings.Join(all, ", ")
 	}
-	_, err := fmt.Fprintf(w, "%s\nkeys that differ and need no restart: %s\nkeys that wait for a restart: %s\n", well, keys(c.Changed), keys(c.Restart))
+	_, err := fmt.Fprintf(w, "%s\nkeys that differ and need no restart: %s\nkeys that wait for a restart: %s\n", well,
+		keys(c.Changed), keys(c.Restart))
 	return err
 }
 
-// printChecked prints what was found as JSON, in which no list is null.
+// printChecked prints the result as JSON, in which no list is null.
 func printChecked(w io.Writer, c *client.ConfigCheck) error {
 	for _, l := range []*[]string{&c.Mistakes, &c.Changed, &c.Restart} {
 		*l = append([]string{}, *l...)
@@ -150,8 +151,8 @@ func newConfigShow() *cobra.Command {
 	return cmd
 }
 
-// wanted returns the settings that differ from the defaults, or all of them; of some keys
-// or sections, if there are any, all that these have.
+// wanted returns the settings that differ from the defaults, or all settings. If keys names keys or
+// sections, it returns all settings of these.
 func wanted(settings []client.Setting, keys []string, all bool) (out []client.Setting, err error) {
 	for _, key := range append([]string{""}, keys...) {
 		found := false
@@ -203,7 +204,7 @@ func newConfigReload() *cobra.Command {
 	return cmd
 }
 
-// needCommand is run for a command that is only a group of others.
+// needCommand runs for a command that is only a group of others.
 func needCommand(cmd *cobra.Command, _ []string) error {
 	return cli.Usagef("%s needs a command; see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())
 }

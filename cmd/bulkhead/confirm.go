@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 )
 
-// confirmation asks on the terminal before a change that is hard to take back.
+// confirmation asks on the terminal before a change that is hard to undo.
 type confirmation struct {
 	yes bool // --yes: the question is skipped
 }
@@ -22,8 +22,8 @@ func (c *confirmation) flag(f *pflag.FlagSet) {
 	f.BoolVar(&c.yes, "yes", false, "do not ask")
 }
 
-// ask prints what a change would do on standard error, and asks whether to make it. An
-// error means that the answer was not yes.
+// ask prints the effect of a change on standard error and asks whether to make it. It returns an
+// error unless the answer is yes.
 func (c *confirmation) ask(cmd *cobra.Command, q consequence.Question) error {
 	for _, fact := range q.Facts {
 		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), fact); err != nil {
@@ -33,15 +33,16 @@ func (c *confirmation) ask(cmd *cobra.Command, q consequence.Question) error {
 	return c.agree(cmd, bufio.NewReader(cmd.InOrStdin()), q.Title)
 }
 
-// agree asks a question on standard error, and reads the answer from in, which reads
-// standard input. An error means that the answer was not yes. Only a terminal is asked:
-// other input may be meant for something else.
+// agree asks a question on standard error and reads the answer from in, which reads standard input.
+// It returns an error unless the answer is yes. It asks only on a terminal, because other input may
+// be meant for something else.
 func (c *confirmation) agree(cmd *cobra.Command, in *bufio.Reader, question string) error {
 	if c.yes {
 		return nil
 	}
 	if !cli.IsTerminal(cmd.InOrStdin()) {
-		return cli.Usagef("nothing was changed: standard input is not a terminal to ask on; use --yes to go on without asking")
+		return cli.Usagef(
+			"nothing was changed: standard input is not a terminal to ask on; use --yes to go on without asking")
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := in.ReadString('\n')

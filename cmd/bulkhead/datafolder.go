@@ -14,28 +14,29 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/setup"
 )
 
-// defaultData is the data folder of a node that is told of none.
+// defaultData is the data folder of a node for which none is configured.
 const defaultData = "bulkhead-data"
 
-// installedConfig and installedData are the configuration file of the node that a package
-// installs, and its data folder if that file names none. Tests replace them.
+// installedConfig is the configuration file of the node that a package installs. installedData is
+// its data folder if that file names none. Tests replace both.
 var (
 	installedConfig = setup.DefaultConfig
 	installedData   = "/var/lib/bulkhead"
 )
 
-// dataFlag adds the flag of commands that make a data folder.
+// dataFlag adds the --data flag for commands that create a data folder.
 func dataFlag(f *pflag.FlagSet, data *string) {
 	f.StringVar(data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
 }
 
-// ownDataFlag adds the flag of commands that work on the data folder of a node that exists.
+// ownDataFlag adds the --data flag for commands that work on the data folder of an existing node.
 func ownDataFlag(f *pflag.FlagSet, data *string) {
-	f.StringVar(data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data,\nelse the installed node's)")
+	f.StringVar(data, "data", "",
+		"data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data,\nelse the installed node's)")
 }
 
-// dataFolder returns where a node keeps its state, or will: the flag, else the
-// configuration, else where systemd wants it, else ./bulkhead-data.
+// dataFolder returns the folder for a node's state: the flag, else the configured folder, else the
+// folder that systemd provides, else ./bulkhead-data.
 func dataFolder(flag, configured string) string {
 	if flag != "" {
 		return flag
@@ -43,22 +44,22 @@ func dataFolder(flag, configured string) string {
 	if configured != "" {
 		return configured
 	}
-	// systemd names several folders with colons between them.
+	// systemd separates several folders with colons.
 	if dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":"); dir != "" {
 		return dir
 	}
 	return defaultData
 }
 
-// A machineNode is the node of this machine, as commands find it that need one.
+// A machineNode is the node of this machine, for commands that need one.
 type machineNode struct {
 	data      string // its data folder, which may be missing
-	server    string // its URL, if the configuration of the installed node gives one; else ""
-	installed bool   // it was found where a package installs it
+	server    string // its URL if the installed node's configuration has one, else ""
+	installed bool   // found where a package installs it
 }
 
-// findNode finds the node of this machine: [dataFolder] if that is named or exists, else
-// the installed node.
+// findNode finds the node of this machine: the node in [dataFolder] if that is named or exists,
+// else the installed node.
 func findNode(flag, configured string) machineNode {
 	n := machineNode{data: dataFolder(flag, configured)}
 	named := flag != "" || configured != "" || n.data != defaultData
@@ -71,8 +72,8 @@ func findNode(flag, configured string) machineNode {
 	return n
 }
 
-// installedNode returns the node that a package has installed; ok is false if there is
-// none. A mistake in its configuration is for other commands to report.
+// installedNode returns the node that a package has installed; ok is false if there is none. It
+// ignores mistakes in the node's configuration, which other commands report.
 func installedNode() (n machineNode, ok bool) {
 	n = machineNode{data: installedData, installed: true}
 	if cfg, _ := config.Inspect(installedConfig); cfg != nil {
@@ -91,10 +92,10 @@ func installedNode() (n machineNode, ok bool) {
 	return n, err == nil
 }
 
-// token returns the file with the token of the node's administrator.
+// token returns the path of the file with the administrator's token.
 func (n *machineNode) token() string { return filepath.Join(n.data, node.AdminTokenFile) }
 
-// isAt reports whether a URL is the installed node's, or at least on this machine.
+// isAt reports whether a URL is the installed node's, or is on this machine.
 func (n *machineNode) isAt(server string) bool {
 	u, err := url.Parse(server)
 	if err != nil {

@@ -20,13 +20,14 @@ func TestDataFolder(t *testing.T) {
 	} {
 		t.Setenv("STATE_DIRECTORY", tt.systemd)
 		if got := dataFolder(tt.flag, tt.configured); got != tt.want {
-			t.Errorf("dataFolder(%q, %q) with STATE_DIRECTORY=%q = %q, want %q", tt.flag, tt.configured, tt.systemd, got, tt.want)
+			t.Errorf("dataFolder(%q, %q) with STATE_DIRECTORY=%q = %q, want %q", tt.flag, tt.configured, tt.systemd,
+				got, tt.want)
 		}
 	}
 }
 
-// TestFindNode: the installed node is found if no folder is named and none lies here, by
-// its configuration or by the folder of its service, and its token stays on this machine.
+// TestFindNode: if no folder is named and the working folder has none, the installed node is found
+// by its configuration or by the folder of its service, and its token stays on this machine.
 func TestFindNode(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", "")
 	t.Chdir(t.TempDir())
@@ -50,12 +51,15 @@ func TestFindNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]machineNode{
-		"[listen]\nhttp = \"127.0.0.1:9\"\n":                                        {data: installedData, server: "http://127.0.0.1:9", installed: true},
-		"[listen]\nhttp = \":9\"\n[node]\ndata = \"" + other + "\"\n":               {data: other, server: "http://127.0.0.1:9", installed: true},
-		"[listen]\nhttp = \"192.0.2.1:9\"\n[http]\ntls_cert=\"a\"\ntls_key=\"b\"\n": {data: installedData, server: "https://192.0.2.1:9", installed: true},
-		"[node]\nname = \"mx\"\n":                                                   {data: installedData, installed: true},
-		"this is no configuration":                                                  {data: installedData, installed: true},
-		"[node]\ndata = \"/nowhere/at/all\"\n":                                      {data: "bulkhead-data"},
+		"[listen]\nhttp = \"127.0.0.1:9\"\n": {data: installedData,
+			server: "http://127.0.0.1:9", installed: true},
+		"[listen]\nhttp = \":9\"\n[node]\ndata = \"" + other + "\"\n": {data: other,
+			server: "http://127.0.0.1:9", installed: true},
+		"[listen]\nhttp = \"192.0.2.1:9\"\n[http]\ntls_cert=\"a\"\ntls_key=\"b\"\n": {data: installedData,
+			server: "https://192.0.2.1:9", installed: true},
+		"[node]\nname = \"mx\"\n":              {data: installedData, installed: true},
+		"this is no configuration":             {data: installedData, installed: true},
+		"[node]\ndata = \"/nowhere/at/all\"\n": {data: "bulkhead-data"},
 	} {
 		if err := os.WriteFile(installedConfig, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -78,7 +82,8 @@ func TestFindNode(t *testing.T) {
 	n := machineNode{server: "http://192.0.2.1:8420", installed: true}
 	for url, want := range map[string]bool{
 		"http://127.0.0.1:1": true, "http://[::1]:8420": true, "http://localhost:8420": true, "http://192.0.2.1:8420": true,
-		"http://192.0.2.1:8421": false, "http://192.0.2.2:8420": false, "https://mx.example.com": false, "http://127.0.0.1.example.com": false, "%": false,
+		"http://192.0.2.1:8421": false, "http://192.0.2.2:8420": false, "https://mx.example.com": false,
+		"http://127.0.0.1.example.com": false, "%": false,
 	} {
 		if got := n.isAt(url); got != want {
 			t.Errorf("isAt(%q) = %v, want %v", url, got, want)
@@ -86,8 +91,8 @@ func TestFindNode(t *testing.T) {
 	}
 }
 
-// TestOwnFolder checks that root creates nothing in another user's folder, which that user
-// could not read, and reads what is there without changing it.
+// TestOwnFolder checks that root creates nothing in another user's folder, which that user could
+// not read, and reads the existing files without changing them.
 func TestOwnFolder(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can write into the folders of others")
@@ -119,7 +124,7 @@ func TestOwnFolder(t *testing.T) {
 			t.Fatalf("%s has left %v, %v", args[0], names, err)
 		}
 	}
-	// A node of theirs: root changes nothing in it either.
+	// Root changes nothing in an existing node of another user either.
 	made := filepath.Join(dir, "made")
 	if code := run([]string{"network", "new", "--data", made}, strings.NewReader(""), &none, &none); code != cli.OK {
 		t.Fatal(none.String())
@@ -128,7 +133,8 @@ func TestOwnFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"rotate", "show"} { // which makes the node's key if it is missing
-		if code := run([]string{"network", what, "--data", made}, strings.NewReader(""), &none, &none); code != int(cli.NoPerm) {
+		if code := run([]string{"network", what, "--data", made}, strings.NewReader(""), &none,
+			&none); code != int(cli.NoPerm) {
 			t.Errorf("network %s exits with %d, want %d", what, code, cli.NoPerm)
 		}
 	}

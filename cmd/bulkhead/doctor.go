@@ -52,7 +52,8 @@ func newDoctorCommand() *cobra.Command {
 			files := data != "" || configPath != "" || repair || backup != ""
 			switch {
 			case files && (cmd.Flags().Changed("server") || message || stored):
-				return cli.Usagef("--data, --config, --repair and --backup are for files; --server, --stored and --message for a running node")
+				return cli.Usagef(
+					"--data, --config, --repair and --backup are for files; --server, --stored and --message for a running node")
 			case message:
 				_, err := io.WriteString(cmd.OutOrStdout(), strings.ReplaceAll(trial.Message, "\r\n", "\n"))
 				return err
@@ -60,7 +61,7 @@ func newDoctorCommand() *cobra.Command {
 				return askStored(cmd, &r, asJSON)
 			case !files:
 				if root == "/" && cmd.Flags().Changed("server") {
-					root = "" // another node than that of this machine's programs
+					root = "" // not the node that this machine's programs use
 				}
 				return askDoors(cmd, &r, root, asJSON)
 			}
@@ -86,9 +87,11 @@ func newDoctorCommand() *cobra.Command {
 	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` to verify")
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node whose files are verified")
 	cmd.Flags().StringVar(&r.server, "server", defaultServer, "`URL` of the node whose doors are asked")
-	cmd.Flags().StringVar(&r.tokenFile, "token-file", "", "`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
+	cmd.Flags().StringVar(&r.tokenFile, "token-file", "",
+		"`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 5*time.Second, "longest time that a door may take to answer")
-	cmd.Flags().StringVar(&root, "root", "/", "`FOLDER` that stands for / where mail programs are looked at; not with --server, unless it is given")
+	cmd.Flags().StringVar(&root, "root", "/",
+		"`FOLDER` that stands for / where mail programs are looked at; not with --server, unless it is given")
 	cmd.Flags().BoolVar(&stored, "stored", false, "have the running node verify its files")
 	cmd.Flags().BoolVar(&message, "message", false, "print the test message")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -97,7 +100,7 @@ func newDoctorCommand() *cobra.Command {
 	return cmd
 }
 
-// askStored is doctor of the files of a running node. It waits for as long as that takes,
+// askStored runs doctor on the files of a running node. It waits until the node has answered,
 // unless a timeout is given.
 func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
 	if !cmd.Flags().Changed("timeout") {
@@ -112,7 +115,7 @@ func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
 	})
 }
 
-// tellExamination prints what was found, and returns [cli.Data] if anything was.
+// tellExamination prints the findings, and returns [cli.Data] if there are any.
 func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error) {
 	if asJSON {
 		err = json.NewEncoder(w).Encode(x)
@@ -125,7 +128,7 @@ func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error
 	return err
 }
 
-// askDoors is doctor of a running node.
+// askDoors runs doctor on a running node.
 func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
 	var rows []probe.Row
 	err := r.admin(cmd, "", func(c *client.Client) (err error) {
@@ -148,14 +151,14 @@ func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
 	return err
 }
 
-// programRows says of the mail programs below a root whether they ask the node.
+// programRows reports whether the mail programs below a root ask the node.
 func programRows(root string) (rows []probe.Row) {
 	if root == "" {
 		return nil
 	}
 	found, err := setup.Inspect(setup.Options{Root: root})
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // only their owner may see
+		return nil // only their owner may read the configuration
 	}
 	if err != nil {
 		return []probe.Row{{Name: "programs", Found: err.Error(), Mend: "put the file right that is named"}}
@@ -166,7 +169,7 @@ func programRows(root string) (rows []probe.Row) {
 	return rows
 }
 
-// writeRows prints a row for each door, and below those that fail what to do.
+// writeRows prints a row for each door, and a remedy below each door that fails.
 func writeRows(w io.Writer, rows []probe.Row, color bool) error {
 	p := &printer{w: w}
 	for _, r := range rows {
@@ -186,7 +189,7 @@ func writeRows(w io.Writer, rows []probe.Row, color bool) error {
 	return p.err
 }
 
-// mend is doctor --repair.
+// mend runs doctor --repair.
 func mend(cmd *cobra.Command, cfg *config.Config, dir, backup string, asJSON bool) error {
 	o := node.RepairOptions{Config: cfg, Dir: dir, Log: newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))}
 	if backup != "" {
@@ -213,7 +216,7 @@ func mend(cmd *cobra.Command, cfg *config.Config, dir, backup string, asJSON boo
 	return err
 }
 
-// writeRepair says what was mended, in lines for people.
+// writeRepair prints what was repaired, as text for people.
 func writeRepair(w io.Writer, r *client.Repair) error {
 	p := &printer{w: w}
 	for _, f := range r.Before.Faults {
@@ -232,10 +235,10 @@ func writeRepair(w io.Writer, r *client.Repair) error {
 	return writeExamination(w, r.After)
 }
 
-// maxDoubts is how many pages are named one by one; --json has them all.
+// maxDoubts is the number of pages that are listed individually; --json lists all of them.
 const maxDoubts = 40
 
-// writeExamination says what was found, in lines for people.
+// writeExamination prints the findings as text for people.
 func writeExamination(w io.Writer, x *client.Examination) error {
 	p := &printer{w: w}
 	for _, f := range x.Faults {
@@ -253,7 +256,8 @@ func writeExamination(w io.Writer, x *client.Examination) error {
 		}
 		p.printf("healed: %s with %s\n", units.Plural(int(h.Pages), "page"), from)
 	}
-	p.printf("%s: %s with %s read, %d journal entries since the last snapshot: ", x.Folder, units.Plural(x.Files, "file"), units.ByteSize(uint64(x.Bytes)), x.Entries)
+	p.printf("%s: %s with %s read, %d journal entries since the last snapshot: ", x.Folder, units.Plural(x.Files, "file"),
+		units.ByteSize(uint64(x.Bytes)), x.Entries)
 	if x.Sound() {
 		p.printf("all is well\n")
 	} else {
@@ -262,7 +266,7 @@ func writeExamination(w io.Writer, x *client.Examination) error {
 	return p.err
 }
 
-// A printer keeps the first error.
+// A printer writes formatted text and keeps the first error.
 type printer struct {
 	w   io.Writer
 	err error

@@ -14,26 +14,28 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// codeOf returns the exit code for an error. That a file cannot be read comes last, since
-// what was found in one says more.
+// codeOf returns the exit code for an error. An unreadable file comes last, because an error about
+// a file's contents is more specific.
 func codeOf(err error) int {
 	var cfg *config.Error
 	var damage *store.DamageError
 	var dial *net.OpError
-	var asked *url.Error // a node that was silent, or went away before it answered
+	var asked *url.Error // the node did not answer
 	var refusal *client.Problem
 	code, known := cli.CodeOf(err)
 	switch {
 	case known && code != cli.NoInput:
 	case errors.As(err, &cfg):
 		code = cli.Config
-	case errors.As(err, &damage), errors.Is(err, store.ErrFormat), errors.Is(err, bulkhead.ErrMalformed), errors.Is(err, bulkhead.ErrGeometry):
+	case errors.As(err, &damage), errors.Is(err, store.ErrFormat), errors.Is(err, bulkhead.ErrMalformed),
+		errors.Is(err, bulkhead.ErrGeometry):
 		code = cli.Data
 	case errors.As(err, &refusal) && refusal.Status == http.StatusRequestEntityTooLarge:
-		code = cli.Data // over a limit that no later try is below
+		code = cli.Data // over a fixed limit, so that a retry fails again
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, bulkhead.ErrOverLimit):
 		code = cli.Temporary
-	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden), errors.Is(err, store.ErrPermission):
+	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden),
+		errors.Is(err, store.ErrPermission):
 		code = cli.NoPerm
 	case errors.As(err, &dial), errors.As(err, &asked):
 		code = cli.Unavailable
@@ -41,7 +43,7 @@ func codeOf(err error) int {
 	return int(code)
 }
 
-// hintFor returns what to do about an error, "" if the error says it all.
+// hintFor returns what to do about an error, or "" if the error needs no hint.
 func hintFor(err error) string {
 	var wrong cli.UsageError
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// TestExitCodes checks the exit codes for a node that does not answer, or will never take the
+// TestExitCodes checks the exit codes for a node that does not answer, or will never accept the
 // message.
 func TestExitCodes(t *testing.T) {
 	release := make(chan struct{})
@@ -63,7 +63,8 @@ func TestAnswerThatIsLost(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--json"}} {
 		var errs bytes.Buffer
 		args := append([]string{"check", "--server", node.URL, "-"}, flags...)
-		if code := run(args, strings.NewReader("Subject: a\n\nb\n"), fullDisk{}, &errs); code != int(cli.Software) || !strings.Contains(errs.String(), "no space left") {
+		if code := run(args, strings.NewReader("Subject: a\n\nb\n"), fullDisk{}, &errs); code != int(cli.Software) ||
+			!strings.Contains(errs.String(), "no space left") {
 			t.Errorf("%q: exit code %d, want %d: %s", flags, code, int(cli.Software), errs.String())
 		}
 	}

@@ -50,7 +50,8 @@ func newFilterCommand() *cobra.Command {
 		},
 	}
 	info.Flags().BoolVar(&asJSON, "json", false, "print JSON, one value a line")
-	info.Flags().StringVar(&keyFile, "key", "", "`FILE` with the key of keyed filters, such as network.key in a data folder")
+	info.Flags().StringVar(&keyFile, "key", "",
+		"`FILE` with the key of keyed filters, such as network.key in a data folder")
 	cmd.AddCommand(info)
 	return cmd
 }
@@ -66,13 +67,13 @@ func knownSecrets(path string) ([]filter.Secret, error) {
 	return []filter.Secret{s}, nil
 }
 
-// A row is one line of what is known of a filter.
+// A row is one property of a filter, as it is printed.
 type row struct {
 	name  string
 	value any
 }
 
-// filterInfo reads a filter file whole, so that damage anywhere is noticed.
+// filterInfo reads a whole filter file, so that it notices damage anywhere.
 func filterInfo(path string, known []filter.Secret) ([]row, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -91,7 +92,7 @@ func filterInfo(path string, known []filter.Secret) ([]row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %d bytes are not a filter", bulkhead.ErrMalformed, info.Size())
 	}
-	// In memory a filter is at most its file and its tables.
+	// In memory a filter takes at most the size of its file and of its tables.
 	rows, err := decodeFilter(r, head, 2*info.Size()+1<<20, known)
 	if errors.Is(err, filter.ErrCorrupt) || errors.Is(err, filter.ErrTooLarge) || errors.Is(err, filter.ErrGeometry) {
 		err = fmt.Errorf("%w: %w", bulkhead.ErrMalformed, err)
@@ -113,7 +114,8 @@ func decodeFilter(r io.Reader, head []byte, limit int64, known []filter.Secret) 
 		}
 		s := c.Stats()
 		return append(arrayRows("counting array", c.Geometry(), c.Generation(), s),
-			row{"cells in overflow tables", s.Overflow}, row{"count wrong", s.CountWrong}, row{"bulk decision wrong", s.BulkWrong}), nil
+			row{"cells in overflow tables", s.Overflow}, row{"count wrong", s.CountWrong},
+			row{"bulk decision wrong", s.BulkWrong}), nil
 	case magic == "bkhA":
 		b, err := filter.DecodeBits(r, limit)
 		if err != nil {
@@ -126,7 +128,8 @@ func decodeFilter(r io.Reader, head []byte, limit int64, known []filter.Secret) 
 			return nil, err
 		}
 		fam := b.Family()
-		return []row{{"kind", "Bloom filter"}, {"hash family", fmt.Sprint(fam.Kind())}, {"bits", fam.M()}, {"hashes", fam.K()},
+		return []row{{"kind", "Bloom filter"}, {"hash family", fmt.Sprint(fam.Kind())}, {"bits", fam.M()},
+			{"hashes", fam.K()},
 			{"elements, about", b.Estimate()}, {"fill", b.Fill()}, {"error", b.ErrorRate()}}, nil
 	case magic == "BHPF" && head[5] == 2:
 		t, err := filter.DecodeTwoPart(r, limit, known...)
@@ -135,20 +138,24 @@ func decodeFilter(r io.Reader, head []byte, limit int64, known []filter.Secret) 
 		}
 		one, two := t.Fill()
 		s := t.Shape()
-		return []row{{"kind", "two-part filter"}, {"bits", fmt.Sprintf("%d + %d", s.M1, s.M2)}, {"hashes", fmt.Sprintf("%d + %d", s.K, s.D)},
-			{"eigenvalue", s.Eigen.String()}, {"elements", t.Count()}, {"fill", one}, {"fill of section two", two}, {"error", t.ErrorRate()}}, nil
+		return []row{{"kind", "two-part filter"}, {"bits", fmt.Sprintf("%d + %d", s.M1, s.M2)},
+			{"hashes", fmt.Sprintf("%d + %d", s.K, s.D)},
+			{"eigenvalue", s.Eigen.String()}, {"elements", t.Count()}, {"fill", one}, {"fill of section two", two},
+			{"error", t.ErrorRate()}}, nil
 	case filter.IsFuse(head):
 		f, err := filter.DecodeFuse(r, limit, known...)
 		if err != nil {
 			return nil, err
 		}
-		return []row{{"kind", "binary fuse filter"}, {"bits of a fingerprint", f.Width()}, {"bytes", f.Bytes()}, {"elements", f.Count()}, {"error", f.ErrorRate()}}, nil
+		return []row{{"kind", "binary fuse filter"}, {"bits of a fingerprint", f.Width()}, {"bytes", f.Bytes()},
+			{"elements", f.Count()}, {"error", f.ErrorRate()}}, nil
 	case filter.IsStringBits(head):
 		b, err := filter.DecodeStringBits(r, limit, known...)
 		if err != nil {
 			return nil, err
 		}
-		return []row{{"kind", "bit array of strings"}, {"geometry", b.Geometry().String()}, {"bytes", b.Bytes()}, {"elements, about", b.Count()}, {"error", b.ErrorRate()}}, nil
+		return []row{{"kind", "bit array of strings"}, {"geometry", b.Geometry().String()}, {"bytes", b.Bytes()},
+			{"elements, about", b.Count()}, {"error", b.ErrorRate()}}, nil
 	case magic == "BHCF":
 		return nil, fmt.Errorf("%w: a node's snapshot file; ask the node at /v1/node", bulkhead.ErrMalformed)
 	}

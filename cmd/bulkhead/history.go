@@ -26,7 +26,8 @@ type pages struct {
 }
 
 func (p *pages) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.since, "since", "", "from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
+	f.StringVar(&p.since, "since", "",
+		"from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
 	f.StringVar(&p.until, "until", "", "before this `TIME`")
 	f.IntVarP(&p.limit, "limit", "n", 50, "most entries")
 }
@@ -47,8 +48,9 @@ func (p *pages) times(now time.Time) (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// all returns entries, at most p.limit, of as many pages as it takes. get returns the page
-// of at most n entries before the entry before, and the next such bound, 0 at the end.
+// all returns at most p.limit entries, from as many pages as that takes. get returns a page of at
+// most n entries older than the entry before, and the bound for the next page, which is 0 at the
+// end.
 func all[E any](p *pages, most int, get func(before int64, n int) ([]E, int64, error)) (entries []E, err error) {
 	var before int64
 	for {
@@ -198,13 +200,14 @@ func (u *adminFlags) printAudit(w io.Writer, entries []client.AuditEntry) error 
 		if result == "" {
 			result = "done"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), dash(e.Account), dash(e.From), e.Door, e.Action, dash(strings.Join(about, " ")), result)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), dash(e.Account), dash(e.From), e.Door,
+			e.Action, dash(strings.Join(about, " ")), result)
 	}
 	return t.Flush()
 }
 
-// recordCommand records what a command did with the data folder of a node that does not
-// run. A folder that is not there, or not the caller's, is left alone.
+// recordCommand records the action of a command on the data folder of a node that does not run. It
+// does nothing if the folder is missing or belongs to another user.
 func recordCommand(cmd *cobra.Command, dir, action string, err error) {
 	if _, missing := os.Stat(filepath.Join(dir, node.StoreFolder)); missing != nil {
 		return

@@ -13,22 +13,22 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
-// input is the flags of commands that read messages.
+// input holds the flags of commands that read messages.
 type input struct{ folders bool }
 
 func (in *input) flags(f *pflag.FlagSet) {
 	f.BoolVar(&in.folders, "folders", false, "read the folders inside a Maildir, too")
 }
 
-// A message is one of the input.
+// A message is one message of the input.
 type message struct {
-	name          string // where it lies
-	from, subject string // of its header, as people read them
+	name          string // its place: the file, with an offset in an mbox
+	from, subject string // header fields, decoded
 	raw           []byte
-	several       bool // it lies in a file with others
+	several       bool // its file has other messages
 }
 
-// label names a message for people: in a mbox, by From and Subject too.
+// label names a message for people; in an mbox it includes From and Subject.
 func (m *message) label() string {
 	if !m.several || m.from == "" && m.subject == "" {
 		return m.name
@@ -36,20 +36,20 @@ func (m *message) label() string {
 	return fmt.Sprintf("%s (%s: %s)", m.name, m.from, m.subject)
 }
 
-// shown is how many characters of From and Subject are printed.
+// shown is the number of characters of From and of Subject that are printed.
 const shown = 60
 
-// A count tells people how far a command has come that prints nothing for long.
+// A count shows the progress of a command that prints nothing for a long time.
 type count struct {
-	w        io.Writer // nil: nobody looks
+	w        io.Writer // nil: progress is not shown
 	messages int
 	shown    bool
 }
 
-// countEvery is how many messages are read between two lines.
+// countEvery is the number of messages between two updates of the count.
 const countEvery = 100
 
-// newCount returns a count for a command whose output somebody waits for and does not see: it
+// newCount returns a count for a command whose output is not visible while a user waits for it: it
 // goes to a file or a pipe, or is not wanted.
 func newCount(cmd *cobra.Command) *count {
 	quiet, err := cmd.Flags().GetBool("quiet")
@@ -66,7 +66,7 @@ func (c *count) next() {
 	}
 }
 
-// end takes the line away.
+// end erases the line.
 func (c *count) end() {
 	if c.shown {
 		c.shown = false
@@ -74,9 +74,9 @@ func (c *count) end() {
 	}
 }
 
-// each calls fn for every message of the arguments: files, mailboxes, folders, "-" for
-// standard input. An error is printed and the next message follows; the code of the
-// first one is returned.
+// each calls fn for every message of the arguments: files, mailboxes, folders, or "-" for standard
+// input. It prints an error and continues with the next message, and returns the code of the first
+// error.
 func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) error) error {
 	ctx := cmd.Context()
 	count := newCount(cmd)
@@ -92,7 +92,8 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 	for _, arg := range args {
 		found := false
 		if names := mailbox.Folders(arg); len(names) > 0 && !in.folders {
-			fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead: %s: not read: %s inside (%s); --folders reads them\n", arg, units.Plural(len(names), "folder"), strings.Join(names, ", "))
+			fmt.Fprintf(cmd.ErrOrStderr(), "bulkhead: %s: not read: %s inside (%s); --folders reads them\n", arg,
+				units.Plural(len(names), "folder"), strings.Join(names, ", "))
 		}
 		for m, err := range mailbox.Read(ctx, arg, mailbox.Options{Stdin: cmd.InOrStdin(), Folders: in.folders}) {
 			found = true

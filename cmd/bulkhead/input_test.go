@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCount: a count is shown every hundred messages and taken away before anything else is
-// printed; where nobody looks, nothing is printed.
+// TestCount: a count is shown every hundred messages and erased before any other text is printed;
+// if the output is not watched, nothing is printed.
 func TestCount(t *testing.T) {
 	var out bytes.Buffer
 	c := &count{w: &out}

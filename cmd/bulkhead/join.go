@@ -44,7 +44,8 @@ func newInviteCommand() *cobra.Command {
 			if u.json {
 				return printJSON(cmd.OutOrStdout(), []client.Invitation{*v})
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Invitation %s, for %d node(s), until %s. There: bulkhead join LINE\n", v.ID, v.Uses, v.Expires.Local().Format(time.DateTime))
+			fmt.Fprintf(cmd.ErrOrStderr(), "Invitation %s, for %d node(s), until %s. There: bulkhead join LINE\n", v.ID, v.Uses,
+				v.Expires.Local().Format(time.DateTime))
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), v.Line)
 			return err
 		}),
@@ -53,11 +54,13 @@ func newInviteCommand() *cobra.Command {
 	u.flags(f)
 	f.StringVar(&in.Name, "name", "", "name of the new peer, for people (default: what it calls itself)")
 	f.StringVar(&weight, "weight", "0.5", "weight of what it says, 0 to 1; below trust.promotion it lists nothing alone")
-	f.StringVar(&in.Group, "group", "", "group whose member the new peer becomes: members count each other, with the weight that each gave to \"join\"")
+	f.StringVar(&in.Group, "group", "",
+		"group whose member the new peer becomes: members count each other, with the weight that each gave to \"join\"")
 	f.BoolVar(&in.Accept, "accept", false, "accept who shows the line at once")
 	f.IntVar(&in.Uses, "uses", 1, "how many nodes may join with the line")
 	f.DurationVar(&lifetime, "lifetime", 48*time.Hour, "how long the line is good")
-	f.StringSliceVar(&in.Hubs, "hub", nil, "`ADDRESS` where this node is found, host:port; may be repeated (default: this machine's name and the port of mesh.listen)")
+	f.StringSliceVar(&in.Hubs, "hub", nil,
+		"`ADDRESS` where this node is found, host:port; may be repeated (default: this machine's name and the port of mesh.listen)")
 	f.StringVar(&withdraw, "withdraw", "", "make the invitation of this `ID` void instead; who has joined stays a peer")
 	return cmd
 }
@@ -108,7 +111,9 @@ func newJoinCommand() *cobra.Command {
 					return u.printJoining(cmd.OutOrStdout(), out)
 				}
 				if !told {
-					fmt.Fprintf(say, "Waiting for %s to accept, with \"bulkhead peer accept\" there; see \"bulkhead peer requests\".\n", dash(out.Name))
+					fmt.Fprintf(say,
+						"Waiting for %s to accept, with \"bulkhead peer accept\" there; see \"bulkhead peer requests\".\n",
+						dash(out.Name))
 					told = true
 				}
 				select {
@@ -121,13 +126,14 @@ func newJoinCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	u.flags(f)
-	f.StringVar(&weight, "weight", "0.5", "weight of what the inviter says, 0 to 1; below trust.promotion it lists nothing alone")
+	f.StringVar(&weight, "weight", "0.5",
+		"weight of what the inviter says, 0 to 1; below trust.promotion it lists nothing alone")
 	confirm.flag(f)
 	f.DurationVar(&wait, "wait", 10*time.Minute, "how long to wait until the inviter accepts; the same line goes on later")
 	return cmd
 }
 
-// printPlan prints what joining does.
+// printPlan prints the consequences of joining.
 func printPlan(w io.Writer, p *client.Joining, weight float64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "network\t%s\n", p.Network)
@@ -138,8 +144,9 @@ func printPlan(w io.Writer, p *client.Joining, weight float64) error {
 		return err
 	}
 	if p.Rekey {
-		fmt.Fprintf(w, "This node counts from then on under the secret of that network, and no longer under its own (%s). What it has\n"+
-			"counted until then stays here, answers until it expires, and is not shared.\n", p.From)
+		fmt.Fprintf(w,
+			"This node counts from then on under the secret of that network, and no longer under its own (%s). What it has\n"+
+				"counted until then stays here, answers until it expires, and is not shared.\n", p.From)
 	} else {
 		fmt.Fprintln(w, "This node is in that network already; its inviter becomes a peer.")
 	}
@@ -186,7 +193,8 @@ func newLeaveCommand() *cobra.Command {
 			if u.json {
 				return printJSON(cmd.OutOrStdout(), []client.Left{*out})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "left; %d peers dropped. This node is alone in network %s\n", out.Peers, out.Network)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "left; %d peers dropped. This node is alone in network %s\n", out.Peers,
+				out.Network)
 			return err
 		}),
 	}
@@ -253,8 +261,8 @@ func newPeerRefuse(u *adminFlags) *cobra.Command {
 	}
 }
 
-// waiting returns the key of the node that waits and that a person names, by its key or
-// by the name of its invitation.
+// waiting returns the key of the waiting node that text names, by its key or by the name of its
+// invitation.
 func waiting(cmd *cobra.Command, c *client.Client, text string) (string, error) {
 	list, err := c.Invitations(cmd.Context())
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printsNoData are the commands without --json, and why.
+// printsNoData lists the commands without --json, with the reasons.
 var printsNoData = map[string]string{
 	"bulkhead serve":                 "it runs, and writes a log, which is JSON with log_format",
 	"bulkhead config reference":      "it prints a configuration file",
@@ -20,7 +20,7 @@ var printsNoData = map[string]string{
 	"bulkhead study":                 "it only says which program has that command",
 }
 
-// TestEveryCommandHasJSON: every command that prints data prints it as JSON, too.
+// TestEveryCommandHasJSON: every command that prints data can also print it as JSON.
 func TestEveryCommandHasJSON(t *testing.T) {
 	missing := make(map[string]string)
 	for name, why := range printsNoData {

@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// newLabCommand returns a command in place of one that moved to bulkhead-lab, and says so.
+// newLabCommand returns a command that replaces one that moved to bulkhead-lab and points there.
 func newLabCommand(name string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: "See bulkhead-lab " + name, Hidden: true, DisableFlagParsing: true,

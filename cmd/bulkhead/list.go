@@ -87,12 +87,15 @@ func newListBuild() *cobra.Command {
 	f.StringVar(&o.Name, "name", "", "name inside the file (default: the name of the file)")
 	f.StringVar(&tone, "tone", "black", "black, white or grey")
 	f.StringVar(&o.Reason, "reason", "", "text for those who are refused")
-	f.Float64Var(&o.Error, "error", lists.DefaultError, "accepted probability that an entry is found which was never added")
+	f.Float64Var(&o.Error, "error", lists.DefaultError,
+		"accepted probability that an entry is found which was never added")
 	f.Uint64Var(&o.Capacity, "capacity", 0, "make room for this many entries (default: those in the text)")
 	f.BoolVar(&o.Exact, "exact", false, "a domain stands only for itself, not for its subdomains")
 	f.StringVar(&o.Hash, "hash", "", "make a list of hashes: md5, sha1 or sha256")
-	f.StringVar(&eigen, "eigenvalue", "hash", "what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
-	f.StringVar(&structure, "structure", "two-part", "two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which never changes")
+	f.StringVar(&eigen, "eigenvalue", "hash",
+		"what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
+	f.StringVar(&structure, "structure", "two-part",
+		"two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which never changes")
 	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
 	jsonFlag(f, &asJSON)
@@ -173,7 +176,8 @@ func newListCheck() *cobra.Command {
 func printMatch(w io.Writer, asJSON bool, text string, m lists.Match, ok bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(map[string]any{
-			"entry": text, "found": ok, "list": m.List, "tone": m.Tone, "element": m.Element, "reason": m.Reason, "error": m.Error,
+			"entry": text, "found": ok, "list": m.List, "tone": m.Tone, "element": m.Element, "reason": m.Reason,
+			"error": m.Error,
 		})
 	}
 	if !ok {
@@ -201,7 +205,8 @@ func newListInfo() *cobra.Command {
 			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
-					"meta": l.Meta(), "structure": l.Structure(), "count": l.Count(), "bytes": l.Bytes(), "error": l.ErrorRate(), "allowed": l.Allowed(),
+					"meta": l.Meta(), "structure": l.Structure(), "count": l.Count(), "bytes": l.Bytes(), "error": l.ErrorRate(),
+					"allowed": l.Allowed(),
 				})
 			}
 			return printInfo(cmd.OutOrStdout(), l)
@@ -323,9 +328,11 @@ func newListMerge() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), []built{{List: args[0], Read: l.Count(), Bytes: l.Bytes(), Error: l.ErrorRate()}})
+				return printJSON(cmd.OutOrStdout(),
+					[]built{{List: args[0], Read: l.Count(), Bytes: l.Bytes(), Error: l.ErrorRate()}})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: about %d entries of %d lists, expected error %.3g\n", args[0], l.Count(), len(args)-1, l.ErrorRate())
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: about %d entries of %d lists, expected error %.3g\n", args[0],
+				l.Count(), len(args)-1, l.ErrorRate())
 			return err
 		},
 	}
@@ -333,7 +340,7 @@ func newListMerge() *cobra.Command {
 	return cmd
 }
 
-// What --json prints of lists that were made, of entries that differ, and of their sum.
+// The objects that --json prints: lists that were made, entries that differ, and their totals.
 type (
 	built struct {
 		List  string  `json:"list"`
@@ -345,14 +352,14 @@ type (
 	}
 	changed struct {
 		Entry string `json:"entry"`
-		Added bool   `json:"added"` // or else removed
+		Added bool   `json:"added"` // false: removed
 	}
 	difference struct {
 		Old     uint64  `json:"old"` // entries
 		New     uint64  `json:"new"`
 		Added   uint64  `json:"added"`
-		Removed *uint64 `json:"removed,omitempty"` // unknown where only the newer is a text
-		Exact   bool    `json:"exact"`             // or else estimates
+		Removed *uint64 `json:"removed,omitempty"` // unknown if only the newer list is a text
+		Exact   bool    `json:"exact"`             // false: the counts are estimates
 	}
 )
 
@@ -369,8 +376,8 @@ func printBuilt(w io.Writer, path string, r lists.Result, asJSON bool) error {
 	return err
 }
 
-// spooled replaces "-", which may be there once, by a file that holds the
-// standard input, since lists are built in two passes.
+// spooled replaces "-", which may occur once, with a file that holds standard input, because lists
+// are built in two passes.
 func spooled(in io.Reader, names []string) (files []string, done func(), err error) {
 	at := slices.Index(names, "-")
 	if at < 0 {
@@ -394,7 +401,7 @@ func spooled(in io.Reader, names []string) (files []string, done func(), err err
 	return files, done, nil
 }
 
-// progress prints how many lines were read, if somebody looks.
+// progress prints how many lines were read, if w is a terminal.
 func progress(w io.Writer) func(uint64) {
 	if !cli.IsTerminal(w) {
 		return nil

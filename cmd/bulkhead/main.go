@@ -1,4 +1,4 @@
-// Command bulkhead is the node of a collaborative spam clearinghouse, and the tool to ask one.
+// Command bulkhead runs a node of a collaborative spam clearinghouse, and queries one.
 //
 //	bulkhead serve                     run a node on this machine
 //	bulkhead check MESSAGE...          what is known of messages
@@ -7,11 +7,10 @@
 //	bulkhead config reference          every configuration key
 //	bulkhead help                      every other command
 //
-// It exits with 0, with 1 when a check has found what was asked about (spam, or an
-// entry of a list), with 2 for bulk, or with a code of sysexits.h, 64 and up, for an
-// error.
+// It exits with 0; with 1 if a check found its target (spam, or an entry of a list); with 2 for
+// bulk; or with a code of sysexits.h, 64 and up, for an error.
 //
-// Each file has a command. The node itself is in internal/node.
+// Each file holds one command. The node itself is in internal/node.
 package main
 
 import (
@@ -28,7 +27,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the whole program, and returns its exit code.
+// run is the whole program. It returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRootCommand()
 	root.SetArgs(args)
@@ -40,7 +39,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return codeOf(err)
 }
 
-// complain prints an error, unless it is an answer, and what to do about it.
+// complain prints an error and a hint what to do about it, unless the error only carries an
+// answer's exit code.
 func complain(w io.Writer, err error) {
 	if err != nil {
 		cli.Complain(w, "bulkhead", err, hintFor(err))

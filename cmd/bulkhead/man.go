@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// manCommands returns the command that writes the manual pages of packages. Because of what
-// it links, it is not in the released program.
+// manCommands returns the command that writes the manual pages for packages. The released program
+// leaves it out because of the libraries it links.
 func manCommands() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:    "man FOLDER",
@@ -24,7 +24,7 @@ func manCommands() []*cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("man: %w", err)
 			}
-			// The date of a page is that of $SOURCE_DATE_EPOCH, or today.
+			// The date of a page is $SOURCE_DATE_EPOCH, or today.
 			header := &doc.GenManHeader{Section: "1", Source: "bulkhead " + release, Manual: "bulkhead"}
 			cmd.Root().DisableAutoGenTag = true
 			return doc.GenManTree(cmd.Root(), header, args[0])

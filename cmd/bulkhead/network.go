@@ -30,12 +30,12 @@ func newNetworkCommand() *cobra.Command {
 	return cmd
 }
 
-// networkInfo is what is printed of a network and a node of it.
+// networkInfo describes a network and a node in it, as it is printed.
 type networkInfo struct {
 	Network     string `json:"network"` // fingerprint of the secret
 	Key         string `json:"key"`     // of the node
 	Predecessor string `json:"predecessor,omitempty"`
-	Aggregate   string `json:"aggregate,omitempty"` // key of the sum that it publishes
+	Aggregate   string `json:"aggregate,omitempty"` // key of the aggregate that it publishes
 	Secret      string `json:"secret,omitempty"`
 }
 
@@ -43,8 +43,8 @@ func infoOf(id *node.Identity) *networkInfo {
 	return &networkInfo{Network: id.Network(), Key: id.Key, Predecessor: id.Predecessor, Aggregate: id.Aggregate}
 }
 
-// printSecret prints only the secret, as "network new --secret-file" reads it. If the output
-// is a file, it becomes unreadable for others.
+// printSecret prints only the secret, in the form that "network new --secret-file" reads. If the
+// output is a file, it removes the access of other users.
 func (n *networkInfo) printSecret(w io.Writer) error {
 	if f, ok := w.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
@@ -91,7 +91,8 @@ func newNetworkNew(data *string) *cobra.Command {
 			return infoOf(&id).print(cmd.OutOrStdout(), asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "`FILE` with the secret of a network that exists, as \"network show --secret\" prints it")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "",
+		"`FILE` with the secret of a network that exists, as \"network show --secret\" prints it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -120,7 +121,8 @@ func newNetworkShow(data *string) *cobra.Command {
 			return info.print(cmd.OutOrStdout(), asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&withSecret, "secret", false, "print only the secret, for another node of the network (also with --json)")
+	cmd.Flags().BoolVar(&withSecret, "secret", false,
+		"print only the secret, for another node of the network (also with --json)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -139,7 +141,8 @@ func newNetworkRotate(data *string) *cobra.Command {
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), []rotation{{old, to}})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old, to)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old, to)
 			return err
 		},
 	}
@@ -147,7 +150,7 @@ func newNetworkRotate(data *string) *cobra.Command {
 	return cmd
 }
 
-// A rotation is the node's public keys, as --json prints them.
+// A rotation holds the node's old and new public keys, as --json prints them.
 type rotation struct {
 	Old string `json:"old"`
 	New string `json:"new"`
@@ -170,7 +173,8 @@ func newNetworkNATS(data *string) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&fingerprint, "network", "", "`FINGERPRINT` of another network than the present one, to which \"bulkhead rekey\" will lead")
+	cmd.Flags().StringVar(&fingerprint, "network", "",
+		"`FINGERPRINT` of another network than the present one, to which \"bulkhead rekey\" will lead")
 	cmd.Flags().StringVar(&domain, "domain", "", "JetStream `DOMAIN` that keeps what is published: mesh.domain")
 	return cmd
 }

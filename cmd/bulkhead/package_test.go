@@ -17,19 +17,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// packageFolder holds what the packages are made of.
+// packageFolder holds the source files of the packages.
 const packageFolder = "../../packaging"
 
 // A machine runs the scripts of packages, with one unit known to its tools.
 type machine struct {
 	t       *testing.T
 	dir     string
-	systemd string // folder that is there while systemd runs
+	systemd string // folder that exists while systemd runs
 }
 
-// tools are stand-ins that append their arguments to the file calls. The files enabled,
-// active, known, preset and denied say that a unit is enabled, runs, was ever enabled, is
-// enabled by a preset, or must not be started by a package.
+// tools are stand-ins that append their arguments to the file calls. The files enabled, active,
+// known, preset and denied record that a unit is enabled, runs, was ever enabled, is enabled by a
+// preset, or must not be started by a package.
 var tools = map[string]string{
 	"getent": "exit 0",
 	"chgrp":  "exit 0",
@@ -81,11 +81,11 @@ func (m *machine) here(name string) string {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return strings.NewReplacer("/run/systemd/system", m.systemd, "/usr/bin/", m.dir+"/", "/etc/", filepath.Join(m.dir, "etc")+"/").Replace(string(text))
+	return strings.NewReplacer("/run/systemd/system", m.systemd, "/usr/bin/", m.dir+"/", "/etc/",
+		filepath.Join(m.dir, "etc")+"/").Replace(string(text))
 }
 
-// run runs a script as its package manager does, and returns what the tools were
-// asked for.
+// run runs a script as its package manager does, and returns the calls of the tools.
 func (m *machine) run(script string, args ...string) string {
 	m.t.Helper()
 	calls := filepath.Join(m.dir, "calls")
@@ -159,15 +159,15 @@ func TestScriptsOfDeb(t *testing.T) {
 	if err := os.Remove(m.systemd); err != nil {
 		t.Fatal(err)
 	}
-	if asked := m.run("deb/postinst", "configure", ""); strings.Contains(asked, "systemctl") || strings.Contains(asked, "invoke") {
+	if asked := m.run("deb/postinst", "configure", ""); strings.Contains(asked, "systemctl") ||
+		strings.Contains(asked, "invoke") {
 		t.Errorf("without systemd: %s", asked)
 	}
 	m.want("installed without systemd", true, false)
 }
 
-// TestRemoveAndInstallAgain checks that a removed package runs again after it is reinstalled,
-// and that a purged one leaves nothing enabled and no data; but what is a link of the
-// administrator's.
+// TestRemoveAndInstallAgain checks that a removed package runs again after it is reinstalled, and
+// that a purged one leaves no enabled unit and no data, except links of the administrator.
 func TestRemoveAndInstallAgain(t *testing.T) {
 	m := newMachine(t)
 	m.run("deb/postinst", "configure", "")
@@ -233,10 +233,12 @@ func TestScriptsOfRPM(t *testing.T) {
 // TestConfigurationOfThePackage checks that only the service can read the file, which may
 // contain passwords, and that a mode set by the administrator stays.
 func TestConfigurationOfThePackage(t *testing.T) {
-	for script, first := range map[string][]string{"deb/postinst": {"configure", ""}, "rpm/post": {"1"}, "apk/post-install": {"0.1.0"}} {
+	for script, first := range map[string][]string{"deb/postinst": {"configure", ""}, "rpm/post": {"1"},
+		"apk/post-install": {"0.1.0"}} {
 		m := newMachine(t)
 		path := filepath.Join(m.dir, "etc", "bulkhead", "bulkhead.toml")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644), os.Chmod(path, 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644),
+			os.Chmod(path, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		mode := func() os.FileMode {
@@ -248,7 +250,8 @@ func TestConfigurationOfThePackage(t *testing.T) {
 			return info.Mode().Perm()
 		}
 		if asked := m.run(script, first...); mode() != 0o640 || !strings.Contains(asked, "chgrp bulkhead "+path) {
-			t.Errorf("%s: mode %v after the installation, asked for %q; want 0640 and the group of the service", script, mode(), asked)
+			t.Errorf("%s: mode %v after the installation, asked for %q; want 0640 and the group of the service", script,
+				mode(), asked)
 		}
 		upgrade, ok := map[string][]string{"deb/postinst": {"configure", "0.1.0"}, "rpm/post": {"2"}}[script]
 		if !ok { // apk runs no script
@@ -287,8 +290,8 @@ func TestPackageIsLocal(t *testing.T) {
 	}
 }
 
-// TestOpenRC checks that the service of Alpine does what the unit does, does not start with a
-// mistake in its configuration, and goes on running if a restart would fail.
+// TestOpenRC checks that the service of Alpine behaves like the unit, does not start with a mistake
+// in its configuration, and goes on running if a restart would fail.
 func TestOpenRC(t *testing.T) {
 	m := newMachine(t)
 	unit := m.here("bulkhead.service")
@@ -301,10 +304,12 @@ func TestOpenRC(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := call(`echo "$command ${command_args% --data *}"`); err != nil || !strings.Contains(unit, "\nExecStart="+out) {
+	if out, err := call(`echo "$command ${command_args% --data *}"`); err != nil ||
+		!strings.Contains(unit, "\nExecStart="+out) {
 		t.Errorf("OpenRC starts %q, %v; systemd not", out, err)
 	}
-	if out, err := call(`set -- $supervise_daemon_args; echo "UMask=$2"; echo "LimitNOFILE=${rc_ulimit#-n }"; echo "User=${command_user%:*}"`); err != nil {
+	if out, err := call(
+		`set -- $supervise_daemon_args; echo "UMask=$2"; echo "LimitNOFILE=${rc_ulimit#-n }"; echo "User=${command_user%:*}"`); err != nil {
 		t.Error(err)
 	} else {
 		for line := range strings.Lines(out) {
@@ -317,11 +322,13 @@ func TestOpenRC(t *testing.T) {
 		t.Errorf("reload: %q, %v", out, err)
 	}
 	for code, ok := range map[string]bool{"0": true, "78": false} {
-		if err := os.WriteFile(filepath.Join(m.dir, "bulkhead"), []byte("#!/bin/sh\necho bulkhead $*\nexit "+code+"\n"), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(m.dir, "bulkhead"), []byte("#!/bin/sh\necho bulkhead $*\nexit "+code+"\n"),
+			0o700); err != nil {
 			t.Fatal(err)
 		}
 		out, err := call("start_pre", "RC_CMD=start")
-		if (err == nil) != ok || strings.Contains(out, "0700 /var/lib/bulkhead") != ok || !strings.Contains(out, "bulkhead config check "+m.dir) {
+		if (err == nil) != ok || strings.Contains(out, "0700 /var/lib/bulkhead") != ok ||
+			!strings.Contains(out, "bulkhead config check "+m.dir) {
 			t.Errorf("start where the check ends with %s: %q, %v", code, out, err)
 		}
 		if out, err := call("stop_pre", "RC_CMD=restart"); (err == nil) != ok {
@@ -333,8 +340,8 @@ func TestOpenRC(t *testing.T) {
 	}
 }
 
-// TestSocketsOfTheUnit checks that a mail server in the group of the service can reach its
-// sockets, and that nobody else can.
+// TestSocketsOfTheUnit checks that a mail server in the group of the service can reach its sockets,
+// and that other users cannot.
 func TestSocketsOfTheUnit(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(packageFolder, "bulkhead.service"))
 	if err != nil {

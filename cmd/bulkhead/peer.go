@@ -31,7 +31,8 @@ func newPeerCommand() *cobra.Command {
 		RunE: needCommand,
 	}
 	u.flags(cmd.PersistentFlags())
-	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u), newPeerForget(&u), newPeerRequests(&u), newPeerAccept(&u), newPeerRefuse(&u))
+	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u),
+		newPeerForget(&u), newPeerRequests(&u), newPeerAccept(&u), newPeerRefuse(&u))
 	return cmd
 }
 
@@ -53,7 +54,8 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name for people (default: what the peer calls itself)")
-	cmd.Flags().StringVar(&weight, "weight", "0.5", "weight of what it says, 0 to 1; below trust.promotion it lists nothing alone")
+	cmd.Flags().StringVar(&weight, "weight", "0.5",
+		"weight of what it says, 0 to 1; below trust.promotion it lists nothing alone")
 	return cmd
 }
 
@@ -75,7 +77,8 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 		return printJSON(w, list)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tMERGED\tGHOST\tREFUSED\tGROUP\tORGS\tKEY\tERROR")
+	fmt.Fprintln(t,
+		"NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tMERGED\tGHOST\tREFUSED\tGROUP\tORGS\tKEY\tERROR")
 	for i := range list {
 		p := &list[i]
 		state := "counted"
@@ -102,8 +105,10 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 		for _, n := range p.Refused {
 			refused += n
 		}
-		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", dash(p.Name), p.Weight, state, heard,
-			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused, dash(p.Group), max(1, p.Organisations), p.Key, reasons(p))
+		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", dash(p.Name), p.Weight,
+			state, heard,
+			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused, dash(p.Group),
+			max(1, p.Organisations), p.Key, reasons(p))
 	}
 	return t.Flush()
 }
@@ -115,7 +120,7 @@ func dash(s string) string {
 	return s
 }
 
-// reasons returns why parts of a peer were refused, and the last one in words.
+// reasons returns why parts of a peer were refused, with the text of the last refusal.
 func reasons(p *client.Peer) string {
 	if p.Error == "" {
 		return "-"
@@ -127,7 +132,7 @@ func reasons(p *client.Peer) string {
 	return strings.Join(list, ", ") + "; last: " + p.Error
 }
 
-// keyOf returns the key of the peer that a person names.
+// keyOf returns the key of the peer that text names, by its name or its key.
 func keyOf(ctx context.Context, c *client.Client, text string) (string, error) {
 	list, err := c.Peers(ctx)
 	if err != nil {
@@ -273,5 +278,6 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, cli.Usagef("%.40q is not a time: want 2006-01-02, 2006-01-02T15:04:05Z, or a time before now like 36h or 30d", text)
+	return time.Time{},
+		cli.Usagef("%.40q is not a time: want 2006-01-02, 2006-01-02T15:04:05Z, or a time before now like 36h or 30d", text)
 }

@@ -98,7 +98,8 @@ func showRules(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RULE\tKEY\tUNIQUE\tLIMIT\tPERIOD\tACTION\tKEYS\tBYTES\tEVICTED")
 	for _, r := range rules {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%s\t%d\t%d\t%d\n", r.Name, r.Key, r.Unique, r.Limit, r.Period, r.Action, r.Keys, r.Bytes, r.Evicted)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%s\t%d\t%d\t%d\n", r.Name, r.Key, r.Unique, r.Limit, r.Period, r.Action, r.Keys,
+			r.Bytes, r.Evicted)
 	}
 	return w.Flush()
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// healthTimeout is shorter than the timeout of the image's health check, so that the command
-// itself can say what is wrong.
+// healthTimeout is shorter than the timeout of the image's health check, so that the command itself
+// can report what is wrong.
 const healthTimeout = 4 * time.Second
 
-// readiness is what --json prints of the answer.
+// readiness is the answer as --json prints it.
 type readiness struct {
 	Server string `json:"server"`
 	Ready  bool   `json:"ready"`
@@ -48,7 +48,7 @@ func newReadyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.Token, c.HTTP.Timeout = "", r.timeout // who asks does not matter
+			c.Token, c.HTTP.Timeout = "", r.timeout // the answer needs no account
 			err = c.Ready(cmd.Context())
 			if r.json {
 				answer := readiness{Server: c.Server, Ready: err == nil}
@@ -67,8 +67,8 @@ func newReadyCommand() *cobra.Command {
 	return cmd
 }
 
-// ownNode returns a client of this machine's node with the given configuration file. It sends
-// no secrets, so it accepts any certificate.
+// ownNode returns a client for the node of this machine that has the given configuration file. The
+// client sends no secrets, so it accepts any certificate.
 func ownNode(path string) (*client.Client, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
@@ -87,8 +87,7 @@ func ownNode(path string) (*client.Client, error) {
 	}}, nil
 }
 
-// ownAddress returns where a node that listens at an address is reached from the same
-// machine.
+// ownAddress returns the address at which a listener can be reached from the same machine.
 func ownAddress(listen string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {

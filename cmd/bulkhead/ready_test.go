@@ -31,8 +31,8 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-// TestReady checks that a health check distinguishes a node that takes requests from one that
-// does not, from none, and from another program, and that it sends no token.
+// TestReady checks that a health check distinguishes a node that accepts requests from a node that
+// does not, from a missing node, and from another program, and that it sends no token.
 func TestReady(t *testing.T) {
 	t.Setenv("BULKHEAD_TOKEN", "secret")
 	answer := func(status int, media, body string) http.HandlerFunc {
@@ -51,7 +51,8 @@ func TestReady(t *testing.T) {
 		want    int
 	}{
 		{"ready", answer(200, "text/plain; charset=utf-8", "ready\n"), cli.OK},
-		{"stopping", answer(503, "application/problem+json", `{"status":503,"detail":"the node is stopping"}`), int(cli.Temporary)},
+		{"stopping", answer(503, "application/problem+json", `{"status":503,"detail":"the node is stopping"}`),
+			int(cli.Temporary)},
 		{"another program", answer(200, "text/html", "<html>Welcome</html>"), int(cli.Software)},
 		{"nothing said", answer(204, "text/plain", ""), int(cli.Software)},
 	} {
@@ -78,7 +79,8 @@ func TestReady(t *testing.T) {
 	}
 	l.Close()
 	var said bytes.Buffer
-	if got := run([]string{"ready", "--server", "http://" + l.Addr().String()}, nil, &said, &said); got != int(cli.Unavailable) {
+	if got := run([]string{"ready", "--server", "http://" + l.Addr().String()}, nil, &said,
+		&said); got != int(cli.Unavailable) {
 		t.Errorf("nobody answers: exit code %d, want %d: %s", got, cli.Unavailable, &said)
 	}
 }

@@ -55,7 +55,8 @@ func newRekeyCommand() *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), list)
 			}
 			if cancel {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "network %s keeps its secret; peers that have fetched the other one hear of it when they ask next\n", s.From)
+				_, err := fmt.Fprintf(cmd.OutOrStdout(),
+					"network %s keeps its secret; peers that have fetched the other one hear of it when they ask next\n", s.From)
 				return err
 			}
 			return printSecretChange(cmd.OutOrStdout(), s)
@@ -64,7 +65,8 @@ func newRekeyCommand() *cobra.Command {
 	f := cmd.Flags()
 	u.flags(f)
 	f.DurationVar(&in, "in", time.Hour, "when the secret is used, from now: 0 to 720h")
-	f.StringVar(&secretFile, "secret-file", "", "`FILE` with the secret, 32 hexadecimal digits, instead of one that the hub makes")
+	f.StringVar(&secretFile, "secret-file", "",
+		"`FILE` with the secret, 32 hexadecimal digits, instead of one that the hub makes")
 	f.BoolVar(&status, "status", false, "print what was announced, and who has fetched it")
 	f.BoolVar(&cancel, "cancel", false, "take back what was announced and is not used yet")
 	return cmd

@@ -23,10 +23,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
-// defaultServer is where a node on defaults listens.
+// defaultServer is the URL of a node with the default configuration.
 const defaultServer = "http://127.0.0.1:8420"
 
-// remote is the flags that name a node and how to speak to it.
+// remote holds the flags that name a node and the way to reach it.
 type remote struct {
 	server, tokenFile string
 	timeout           time.Duration
@@ -40,7 +40,7 @@ func (r *remote) flags(f *pflag.FlagSet) {
 	jsonFlag(f, &r.json)
 }
 
-// client returns a client, with the token of --token-file, else of the environment.
+// client returns a client with the token of --token-file, or else of the environment.
 func (r *remote) client() (*client.Client, error) {
 	u, err := url.Parse(r.server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -59,9 +59,9 @@ func (r *remote) client() (*client.Client, error) {
 	return c, nil
 }
 
-// admin runs a command with a client that has, if no token is named, the administrator's
-// of this machine's node. Where --server is not given, it asks that node. The token of the
-// installed node goes to no other machine.
+// admin runs a command with a client. If no token is named, the client has the administrator's
+// token of this machine's node, and without --server it asks that node. The token of the installed
+// node is never sent to another machine.
 func (r *remote) admin(cmd *cobra.Command, data string, run func(*client.Client) error) error {
 	own := findNode(data, "")
 	chosen := cmd.Flags().Changed("server")
@@ -77,7 +77,7 @@ func (r *remote) admin(cmd *cobra.Command, data string, run func(*client.Client)
 		c.Token, unread = node.ReadSecret(own.token())
 		switch {
 		case errors.Is(unread, fs.ErrNotExist):
-			unread = nil // the node will say that a token is needed
+			unread = nil // the node will answer that a token is needed
 		case unread != nil && !(own.installed && errors.Is(unread, fs.ErrPermission)):
 			return unread
 		}
@@ -89,7 +89,7 @@ func (r *remote) admin(cmd *cobra.Command, data string, run func(*client.Client)
 	return err
 }
 
-// adminFlags name a node and how to be its administrator.
+// adminFlags name a node and the source of its administrator's token.
 type adminFlags struct {
 	remote
 	data string
@@ -97,12 +97,14 @@ type adminFlags struct {
 
 func (u *adminFlags) flags(f *pflag.FlagSet) {
 	u.remote.flags(f)
-	f.StringVar(&u.data, "data", "", "data `FOLDER` of the node, for the administrator's token\n(default: $STATE_DIRECTORY, else ./bulkhead-data, else the installed node's)")
+	f.StringVar(&u.data, "data", "",
+		"data `FOLDER` of the node, for the administrator's token\n(default: $STATE_DIRECTORY, else ./bulkhead-data, else the installed node's)")
 }
 
-// ask returns a command that runs with a client. Its token is that of the flags, or else the
-// administrator's of a node on this machine.
-func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+// ask returns a command that runs with a client. The client's token comes from the flags, or else
+// is the administrator's token of a node on this machine.
+func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client,
+	args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return u.admin(cmd, u.data, func(c *client.Client) error { return run(cmd, c, args) })
 	}
@@ -113,8 +115,8 @@ func jsonFlag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "json", false, "print JSON, one value a line")
 }
 
-// printJSON prints the values of a slice, one a line. It is not generic: that would be as many
-// functions as there are types of values.
+// printJSON prints the values of a slice, one per line. It is not generic, because each type of
+// values would add another copy of it to the program.
 func printJSON(w io.Writer, values any) error {
 	enc := json.NewEncoder(w)
 	all := reflect.ValueOf(values)
@@ -126,7 +128,7 @@ func printJSON(w io.Writer, values any) error {
 	return nil
 }
 
-// source is the flags that say where messages came from.
+// source holds the flags that give the origin of messages.
 type source struct {
 	sender, client, listID string
 	dkim                   []string
@@ -150,7 +152,7 @@ func (s *source) root() (bulkhead.Source, error) {
 	return out, nil
 }
 
-// needMessages refuses a command line without messages.
+// needMessages rejects a command line without messages.
 func needMessages(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cli.Usagef("%s needs a message: a file, or - for standard input", cmd.CommandPath())

@@ -35,7 +35,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// testRoot names a folder that stands for / where an installed node is looked for.
+// testRoot names a folder that stands for / in the search for an installed node.
 const testRoot = "BULKHEAD_TEST_ROOT"
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// redirect makes an installed node be looked for below a folder.
+// redirect makes the search for an installed node begin at a folder.
 func redirect(root string) {
 	installedConfig = filepath.Join(root, "etc/bulkhead/bulkhead.toml")
 	installedData = filepath.Join(root, "var/lib/bulkhead")
@@ -66,15 +66,17 @@ func TestScripts(t *testing.T) {
 			env.Setenv("URL", "http://"+address)
 			env.Setenv("NO_COLOR", "1")
 			env.Setenv(testRoot, filepath.Join(env.WorkDir, "root"))
-			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"), writeCertificate(env.WorkDir, "two"))
+			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"),
+				writeCertificate(env.WorkDir, "two"))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get, "expand": expand, "signal": sendSignal, "reloaded": reloaded, "logged": logged, "field": field, "found": found, "certificate": wantCertificate, "eventually": eventually, "dcc": askDCC, "refused": refusedDCC},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "wantcode": wantCode, "get": get,
+			"expand": expand, "signal": sendSignal, "reloaded": reloaded, "logged": logged, "field": field, "found": found,
+			"certificate": wantCertificate, "eventually": eventually, "dcc": askDCC, "refused": refusedDCC},
 	})
 }
 
-// freeAddress returns an address where nobody listens or will listen while a script stops and
-// starts its nodes. On Linux each script has a loopback address of its own, on which no other
-// program gets a port.
+// freeAddress returns an address that stays unused while a script stops and starts its nodes. On
+// Linux each script has a loopback address of its own, on which no other program gets a port.
 func freeAddress(script int) (string, error) {
 	host := "127.0.0.1"
 	if runtime.GOOS == "linux" {
@@ -136,7 +138,7 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// get PATH prints what the node answers.
+// get PATH prints the node's answer.
 func get(ts *testscript.TestScript, _ bool, args []string) {
 	resp, err := http.Get(ts.Getenv("URL") + args[0])
 	ts.Check(err)
@@ -150,8 +152,8 @@ func get(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("got"), []byte(b.String()), 0o600))
 }
 
-// field WORD VARIABLE sets an environment variable to what follows the word on a
-// line of the last output.
+// field WORD VARIABLE sets an environment variable to the text after the word on a line of the last
+// output.
 func field(ts *testscript.TestScript, _ bool, args []string) {
 	for line := range strings.Lines(ts.ReadFile("stdout")) {
 		if words := strings.Fields(line); len(words) == 2 && words[0] == args[0] {
@@ -162,8 +164,8 @@ func field(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("no line of the output begins with %q", args[0])
 }
 
-// found VARIABLE PATTERN sets an environment variable to what the group of a pattern is
-// in the last output.
+// found VARIABLE PATTERN sets an environment variable to the text that the group of a pattern
+// matches in the last output.
 func found(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: found VARIABLE PATTERN")
@@ -179,12 +181,12 @@ func found(ts *testscript.TestScript, _ bool, args []string) {
 
 // expand FILE replaces $ADDR, $WORK and $SECRET in a file.
 func expand(ts *testscript.TestScript, _ bool, args []string) {
-	text := strings.NewReplacer("$ADDR", ts.Getenv("ADDR"), "$WORK", ts.Getenv("WORK"), "$SECRET", ts.Getenv("SECRET")).Replace(ts.ReadFile(args[0]))
+	text := strings.NewReplacer("$ADDR", ts.Getenv("ADDR"), "$WORK", ts.Getenv("WORK"), "$SECRET",
+		ts.Getenv("SECRET")).Replace(ts.ReadFile(args[0]))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
-// reloaded waits until the node has taken over the whitelist of its new
-// configuration.
+// reloaded waits until the node has applied the whitelist of its new configuration.
 func reloaded(ts *testscript.TestScript, _ bool, _ []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -211,7 +213,8 @@ func logged(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[0])
 	ts.Check(err)
-	for end := time.Now().Add(60 * time.Second); !pattern.MatchString(ts.ReadFile("log")); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !pattern.MatchString(ts.ReadFile("log")); time.Sleep(
+		20 * time.Millisecond) {
 		if time.Now().After(end) {
 			ts.Fatalf("the log has no line that matches %q:\n%s", args[0], ts.ReadFile("log"))
 		}
@@ -285,8 +288,10 @@ func writeCertificate(dir, name string) error {
 	cert, err1 := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	private, err2 := x509.MarshalPKCS8PrivateKey(key)
 	return errors.Join(err1, err2,
-		os.WriteFile(filepath.Join(dir, name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
-		os.WriteFile(filepath.Join(dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+		os.WriteFile(filepath.Join(dir, name+".pem"),
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
+		os.WriteFile(filepath.Join(dir, name+".key"),
+			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 }
 
 // wantCertificate is "certificate NAME": it waits until the node shows the certificate of
@@ -296,7 +301,7 @@ func wantCertificate(ts *testscript.TestScript, _ bool, args []string) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // its name is all that is asked for
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only the name of the certificate is checked
 	shown := ""
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", ts.Getenv("ADDR"))

@@ -43,8 +43,10 @@ func newServeCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE`; see \"bulkhead config reference\"")
-	cmd.Flags().StringVar(&data, "data", "", "`FOLDER` of the node's state (default: node.data, else $STATE_DIRECTORY, else ./bulkhead-data)")
-	cmd.Flags().BoolVar(&salvage, "salvage", false, "start with what can be read of a damaged store; see \"bulkhead doctor\"")
+	cmd.Flags().StringVar(&data, "data", "",
+		"`FOLDER` of the node's state (default: node.data, else $STATE_DIRECTORY, else ./bulkhead-data)")
+	cmd.Flags().BoolVar(&salvage, "salvage", false,
+		"start with what can be read of a damaged store; see \"bulkhead doctor\"")
 	return cmd
 }
 
@@ -59,12 +61,12 @@ func newLogger(w io.Writer, cfg *config.Config, level *slog.LevelVar) *slog.Logg
 
 func setLevel(level *slog.LevelVar, cfg *config.Config) {
 	var l slog.Level
-	if err := l.UnmarshalText([]byte(cfg.Node.LogLevel)); err == nil { // it was validated
+	if err := l.UnmarshalText([]byte(cfg.Node.LogLevel)); err == nil { // validated before
 		level.Set(l)
 	}
 }
 
-// A server is a node under the signals of its process.
+// A server runs a node and handles the signals of its process.
 type server struct {
 	configPath string // "" for none
 	salvage    bool
@@ -95,7 +97,8 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	ended := make(chan error, 1)
 	go func() { ended <- s.node.Serve(ctx) }()
 	writeBanner(out, newcomer, s.node, cfg, dir)
-	s.log.Info("serving", "version", version(), "data", dir, "durability", cfg.Node.Durability, "doors", doorList(s.node.Doors()))
+	s.log.Info("serving", "version", version(), "data", dir, "durability", cfg.Node.Durability, "doors",
+		doorList(s.node.Doors()))
 	notifySystemd("READY=1")
 	for {
 		select {
@@ -103,7 +106,7 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 			s.hup()
 		case sig := <-stopping:
 			select {
-			case <-reloading: // asked for earlier: its mistakes belong into the log
+			case <-reloading: // already requested: its errors go to the log
 				s.hup()
 			default:
 			}
@@ -118,9 +121,9 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	}
 }
 
-// listenSignals returns two channels, until done is called: for signals that end the node,
-// and for those that make it read its configuration again. They share no channel, since a
-// waiting signal would block the other kind.
+// listenSignals returns two channels, valid until done is called: one for signals that stop the
+// node, and one for signals that reload its configuration. The kinds have separate channels,
+// because a waiting signal would block the other kind.
 func listenSignals() (stop, reload chan os.Signal, done func()) {
 	stop, reload = make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, os.Interrupt)
@@ -131,8 +134,8 @@ func listenSignals() (stop, reload chan os.Signal, done func()) {
 	}
 }
 
-// hup reads the configuration again and takes over what a running node can. A
-// mistake in the file changes nothing.
+// hup reloads the configuration and applies the settings that a running node can change. A mistake
+// in the file changes nothing.
 func (s *server) hup() {
 	if s.configPath == "" {
 		s.log.Warn("SIGHUP: this node was started without a configuration file; nothing to reload")
@@ -153,13 +156,13 @@ func (s *server) hup() {
 	}
 }
 
-// A fileError is of a configuration file that cannot be read or has mistakes.
+// A fileError is the error for a configuration file that cannot be read or has mistakes.
 type fileError struct{ error }
 
 func (e fileError) Unwrap() error { return e.error }
 
-// reload reads the configuration file and takes over what a running node can. After an
-// error nothing has changed, unless it is node.ErrInPart.
+// reload reads the configuration file and applies the settings that a running node can change.
+// After an error nothing has changed, unless the error is node.ErrInPart.
 func (s *server) reload() (changed, restart []string, err error) {
 	cfg, err := config.Load(s.configPath)
 	if err != nil {
@@ -180,8 +183,8 @@ func doorList(doors []client.Door) string {
 	return strings.Join(list, " ")
 }
 
-// notifySystemd tells a service manager the node's state; see sd_notify(3). It is no error if
-// nobody listens.
+// notifySystemd reports the node's state to a service manager; see sd_notify(3). It does nothing if
+// there is no service manager.
 func notifySystemd(state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

@@ -55,7 +55,8 @@ func newSetupCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Root, "root", "/", "`FOLDER` that stands for /; nothing outside of it is touched")
-	f.StringSliceVar(&o.For, "for", nil, "`PROGRAMS` to set up, of "+strings.Join(setup.Programs(), ", ")+" (default: those found that see whole mail)")
+	f.StringSliceVar(&o.For, "for", nil, "`PROGRAMS` to set up, of "+strings.Join(setup.Programs(), ", ")+
+		" (default: those found that see whole mail)")
 	f.StringVar(&o.Config, "config", setup.DefaultConfig, "configuration `FILE` of the node, below the root")
 	f.BoolVar(&printOnly, "print", false, "print the changes, and make none")
 	f.BoolVar(&yes, "yes", false, "make the changes without asking")
@@ -81,7 +82,7 @@ func undoSetup(w io.Writer, root string, asJSON bool) error {
 	return nil
 }
 
-// A plan is one of setup, and what came of it, as --json prints it.
+// A plan is a plan of package setup with its outcome, as --json prints it.
 type plan struct {
 	Found   []string  `json:"found"`
 	For     []string  `json:"for"`
@@ -92,7 +93,7 @@ type plan struct {
 	Backup  string    `json:"backup,omitempty"` // of what was changed; absent if nothing was
 }
 
-// A planned is the change of one file.
+// A planned is the planned change of one file.
 type planned struct {
 	Path    string `json:"path"`
 	Program string `json:"program"`
@@ -100,10 +101,11 @@ type planned struct {
 	Diff    string `json:"diff"`
 }
 
-// setupJSON prints a plan as JSON, after it was carried out if that is wanted.
+// setupJSON prints a plan as JSON. Unless printOnly is set, it carries the plan out first.
 func setupJSON(w io.Writer, p *setup.Plan, printOnly bool) (err error) {
-	list := func(all []string) []string { return append([]string{}, all...) } // no list is null
-	out := plan{Found: list(p.Found), For: list(p.For), Keyed: p.Keyed, Changes: []planned{}, Notes: list(p.Notes), After: list(p.After)}
+	list := func(all []string) []string { return append([]string{}, all...) } // so that no list is null
+	out := plan{Found: list(p.Found), For: list(p.For), Keyed: p.Keyed, Changes: []planned{}, Notes: list(p.Notes),
+		After: list(p.After)}
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		out.Changes = append(out.Changes, planned{c.Path, c.Program, c.Created, string(c.Diff())})
@@ -116,7 +118,7 @@ func setupJSON(w io.Writer, p *setup.Plan, printOnly bool) (err error) {
 	return printJSON(w, []plan{out})
 }
 
-// runSetup shows a plan, and carries it out if somebody agrees.
+// runSetup shows a plan and carries it out if the user agrees.
 func runSetup(w io.Writer, p *setup.Plan, asking *question, printOnly bool) error {
 	fmt.Fprintf(w, "found: %s\n", orNone(p.Found))
 	if len(p.For) > 0 {
@@ -124,12 +126,14 @@ func runSetup(w io.Writer, p *setup.Plan, asking *question, printOnly bool) erro
 	}
 	fmt.Fprintln(w)
 	if !p.Keyed && !printOnly {
-		invitation, err := asking.line("This node has no key yet. To join a network, paste its invitation; to stand alone, press Enter: ")
+		invitation, err := asking.line(
+			"This node has no key yet. To join a network, paste its invitation; to stand alone, press Enter: ")
 		if err != nil {
 			return err
 		}
 		if invitation != "" {
-			fmt.Fprintf(w, "First join, before the node starts, and then run setup again:\n\n    bulkhead join %s\n", shellQuote(invitation))
+			fmt.Fprintf(w, "First join, before the node starts, and then run setup again:\n\n    bulkhead join %s\n",
+				shellQuote(invitation))
 			return nil
 		}
 	}
@@ -171,18 +175,18 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// shellQuote writes a text as one word of a shell.
+// shellQuote quotes a text as one word of a shell.
 func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// A question asks a person, unless everything is agreed to beforehand.
+// A question asks the user, unless everything was agreed to beforehand.
 type question struct {
 	in  *bufio.Reader
 	out io.Writer
 	yes bool
 }
 
-// line asks for a line. The end of the input without one is a mistake of usage: nobody
-// is there to ask.
+// line asks for a line. If the input ends without one, the error is a usage error, because there is
+// no user to answer.
 func (q *question) line(text string) (string, error) {
 	if q.yes {
 		return "", nil

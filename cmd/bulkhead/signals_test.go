@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestStopIsNotLost checks that a node can be stopped even if it is told again and again to
-// read its configuration, while it starts or reads.
+// TestStopIsNotLost checks that a node can be stopped even if reload signals keep arriving while it
+// starts or reads its configuration.
 func TestStopIsNotLost(t *testing.T) {
 	stop, reload, done := listenSignals()
 	defer done()

@@ -37,7 +37,8 @@ func newSizeCommand() *cobra.Command {
 					return err
 				}
 			}
-			for name, zero := range map[string]bool{"count-error": of.CountError == 0, "list-error": of.ListError == 0, "tally-keep": of.TallyKeep == 0, "blocklist-keep": of.BlocklistKeep == 0} {
+			for name, zero := range map[string]bool{"count-error": of.CountError == 0, "list-error": of.ListError == 0,
+				"tally-keep": of.TallyKeep == 0, "blocklist-keep": of.BlocklistKeep == 0} {
 				if zero && cmd.Flags().Changed(name) {
 					return cli.Usagef("--%s is 0", name)
 				}
@@ -60,7 +61,8 @@ func newSizeCommand() *cobra.Command {
 	f.Uint64Var(&listed, "listed", 0, "of these, how many are voted spam a day (default: 1 %)")
 	f.StringVar(&path, "config", "", "configuration `FILE` (default: the defaults)")
 	f.Float64Var(&of.CountError, "count-error", 0, "accepted probability that a count is wrong (default: tally.error)")
-	f.Float64Var(&of.ListError, "list-error", 0, "accepted probability that an unreported signature is found listed (default: blocklist.error)")
+	f.Float64Var(&of.ListError, "list-error", 0,
+		"accepted probability that an unreported signature is found listed (default: blocklist.error)")
 	f.IntVar(&of.TallyKeep, "tally-keep", 0, "generations of the tally (default: tally.keep)")
 	f.IntVar(&of.BlocklistKeep, "blocklist-keep", 0, "generations of the blocklist (default: blocklist.keep)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -86,7 +88,8 @@ func printSizes(out io.Writer, p client.Sizes) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "memory: %s, and what counts above a cell's range take; disk: up to %s; to each peer: %s to %s a day\n",
+	_, err := fmt.Fprintf(out,
+		"memory: %s, and what counts above a cell's range take; disk: up to %s; to each peer: %s to %s a day\n",
 		units.ByteSize(p.Memory), units.ByteSize(p.Disk), units.ByteSize(p.Peer.Least), units.ByteSize(p.Peer.Most))
 	return err
 }

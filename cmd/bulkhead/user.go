@@ -60,7 +60,8 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&role, "role", "reporter", "anonymous, reporter, trusted or admin")
-	cmd.Flags().StringVar(&weight, "weight", "", "weight of its reports, 0 to 1 (default: what the configuration gives to the role)")
+	cmd.Flags().StringVar(&weight, "weight", "",
+		"weight of its reports, 0 to 1 (default: what the configuration gives to the role)")
 	return cmd
 }
 
@@ -115,7 +116,7 @@ func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
 	return t.Flush()
 }
 
-// accuracy is how many of an account's reports were right, in words.
+// accuracy describes in words how many of an account's reports were right.
 func accuracy(u *client.User) string {
 	share, of := u.Accuracy()
 	if of == 0 {
@@ -237,8 +238,8 @@ func newUserParent(u *adminFlags) *cobra.Command {
 	return cmd
 }
 
-// setOrClear returns a command that takes an account and perhaps a value, and makes the
-// change with the value, or with nil if there is none.
+// setOrClear returns a command that takes an account and an optional value. It applies the change
+// for the value, or for nil without one.
 func (u *adminFlags) setOrClear(change func(value *string) client.UserChange) *cobra.Command {
 	return &cobra.Command{
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
@@ -330,7 +331,7 @@ func newUserReopen(u *adminFlags) *cobra.Command {
 	}
 }
 
-// change changes an account and prints what it is now.
+// change changes an account and prints its new state.
 func (u *adminFlags) change(cmd *cobra.Command, c *client.Client, name string, change client.UserChange) error {
 	user, err := c.ChangeUser(cmd.Context(), name, change)
 	if err != nil {

@@ -51,7 +51,8 @@ func newVerdictsCommand() *cobra.Command {
 	}
 	u.flags(cmd.Flags())
 	f := cmd.Flags()
-	f.StringVar(&since, "since", "24h", "from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
+	f.StringVar(&since, "since", "24h",
+		"from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
 	f.StringVar(&until, "until", "", "before this `TIME`")
 	f.StringVar(&by, "by", "", "a row for each 10m (of the last day alone), 1h or 24h instead of each door")
 	return cmd
@@ -75,14 +76,16 @@ func (u *adminFlags) printVerdicts(w io.Writer, v *client.Verdicts, overTime boo
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, s *client.DoorSum) {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, s.Checks(), s.Spam, s.Suspected, s.Bulk, s.Good, s.Unknown,
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, s.Checks(), s.Spam, s.Suspected, s.Bulk,
+			s.Good, s.Unknown,
 			s.Looks, s.Sightings, s.SpamVotes, s.HamVotes, s.Revocations)
 	}
 	first := "DOOR"
 	if overTime {
 		first = "FROM"
 	}
-	fmt.Fprintln(t, first+"\tCHECKS\tSPAM\tSUSPECTED\tBULK\tGOOD\tUNKNOWN\tLOOKS\tSIGHTINGS\tSPAM VOTES\tHAM VOTES\tREVOKED")
+	fmt.Fprintln(t, first+
+		"\tCHECKS\tSPAM\tSUSPECTED\tBULK\tGOOD\tUNKNOWN\tLOOKS\tSIGHTINGS\tSPAM VOTES\tHAM VOTES\tREVOKED")
 	if overTime {
 		for i := range slots {
 			row(v.Slots[i].Start.Format("2006-01-02 15:04"), &slots[i])

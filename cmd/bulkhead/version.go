@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-// release is the version that this source leads to: that of the first section of
-// CHANGELOG.md if it is one, or else, with "-dev", of the release after it.
+// release is the version of this source: the version in the first section of CHANGELOG.md, or
+// between releases the next version with "-dev".
 const release = "0.2.0-dev"
 
 // version returns the version of the running program.
@@ -27,14 +27,14 @@ func version() string {
 	return versionOf(info)
 }
 
-// pseudo is the version that Go gives to a commit without a tag: its last groups are
-// the commit's time and revision.
+// pseudo matches the version that Go gives to a commit without a tag. Its groups are the commit's
+// time and revision.
 var pseudo = regexp.MustCompile(`^v.*[-.](\d{14})-([0-9a-f]{12})(\+.*)?$`)
 
-// versionOf returns the version that a build knows of itself: for a tag 0.1.0, for another
-// commit for example 0.2.0-pre1795390000+0123456789ab. So commits, and packages made from
-// them, sort by age and before the release that they lead to. Builds that know neither tag
-// nor commit have the source's version.
+// versionOf returns the version recorded in a build: 0.1.0 for a tag, and for example
+// 0.2.0-pre1795390000+0123456789ab for another commit. So commits, and packages made from them,
+// sort by age and before the release that they lead to. A build that records neither a tag nor a
+// commit has the source's version.
 func versionOf(info *debug.BuildInfo) string {
 	set := make(map[string]string)
 	for _, s := range info.Settings {

@@ -14,7 +14,8 @@ import (
 // build without either has the source's version.
 func TestVersionOf(t *testing.T) {
 	const rev = "0123456789abcdef0123"
-	clone := []debug.BuildSetting{{Key: "vcs.revision", Value: rev}, {Key: "vcs.time", Value: "2026-03-02T09:15:00Z"}, {Key: "vcs.modified", Value: "false"}}
+	clone := []debug.BuildSetting{{Key: "vcs.revision", Value: rev}, {Key: "vcs.time", Value: "2026-03-02T09:15:00Z"},
+		{Key: "vcs.modified", Value: "false"}}
 	dirty := append(slices.Clone(clone[:2]), debug.BuildSetting{Key: "vcs.modified", Value: "true"})
 	commit := leadsTo(t) + "-pre1772442900+0123456789ab"
 	for _, tt := range []struct {
@@ -86,7 +87,10 @@ func TestReleaseIsNext(t *testing.T) {
 		t.Errorf("release is %q, while the changelog has changes that are not released: %v", release, unreleased)
 	case !unreleased && !slices.Equal(next, last):
 		t.Errorf("release is %q, that of the changelog %v", release, last)
-	case unreleased && !slices.ContainsFunc([][]int{{last[0] + 1, 0, 0}, {last[0], last[1] + 1, 0}, {last[0], last[1], last[2] + 1}}, func(v []int) bool { return slices.Equal(v, next) }):
+	case unreleased && !slices.ContainsFunc([][]int{{last[0] + 1, 0, 0}, {last[0], last[1] + 1, 0},
+		{last[0], last[1], last[2] + 1}}, func(v []int) bool {
+		return slices.Equal(v, next)
+	}):
 		t.Errorf("release is %q, the last one %v; want one that follows it", release, last)
 	}
 }

@@ -42,8 +42,8 @@ func (f *voteFlag) Set(text string) error {
 func (f *voteFlag) String() string { return bulkhead.Vote(*f).String() }
 func (f *voteFlag) Type() string   { return "string" }
 
-// newVoteCommand returns a command that reports messages. The vote may be set by a
-// flag, thus is read when the command runs.
+// newVoteCommand returns a command that reports messages. A flag may set the vote, so it is read
+// when the command runs.
 func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	var r remote
 	var src source
@@ -97,18 +97,22 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	in.flags(cmd.Flags())
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors alone")
 	cmd.Flags().Uint32Var(&count, "count", 1, "recipients of each message")
-	cmd.Flags().StringVar(&user, "user", "", "report on behalf of a user of this machine or of the account's service, who is one voter")
-	cmd.Flags().StringVar(&messageID, "message-id", "", "vote on a message that the node has seen lately, by its Message-ID")
+	cmd.Flags().StringVar(&user, "user", "",
+		"report on behalf of a user of this machine or of the account's service, who is one voter")
+	cmd.Flags().StringVar(&messageID, "message-id", "",
+		"vote on a message that the node has seen lately, by its Message-ID")
 	cmd.Flags().Int64Var(&entry, "entry", 0, "vote on a message that the node has seen lately, by its `ID` in the history")
 	cmd.Flags().StringVar(&id, "id", "", "idempotency key: a second report with the same key changes nothing")
 	return cmd
 }
 
-// voteRemembered votes on a message that the node has seen lately, by its Message-ID or
-// else by an entry of the history.
-func voteRemembered(ctx context.Context, c *client.Client, messageID string, entry int64, o client.MessageOptions) (*message, *client.Receipt, error) {
+// voteRemembered votes on a message that the node has seen recently, by its Message-ID or else by
+// an entry of the history.
+func voteRemembered(ctx context.Context, c *client.Client, messageID string, entry int64,
+	o client.MessageOptions) (*message, *client.Receipt, error) {
 	if messageID != "" {
-		receipt, err := c.ReportMessageID(ctx, client.MessageVote{MessageID: messageID, Vote: o.Vote.String(), User: o.User, ID: o.ID})
+		receipt, err := c.ReportMessageID(ctx, client.MessageVote{MessageID: messageID, Vote: o.Vote.String(),
+			User: o.User, ID: o.ID})
 		return &message{name: messageID}, receipt, err
 	}
 	receipt, err := c.ReportEntry(ctx, entry, client.RememberedVote{Vote: o.Vote.String(), User: o.User, ID: o.ID})
@@ -126,8 +130,8 @@ func printReceipt(w io.Writer, m *message, r *client.Receipt, asJSON bool) error
 	return err
 }
 
-// receiptText says what a report did, for example "3 signatures counted, 2
-// newly listed, 1 counted before".
+// receiptText describes the effect of a report, for example "3 signatures counted, 2 newly listed,
+// 1 counted before".
 func receiptText(r *client.Receipt) string {
 	parts := []string{units.Plural(r.Counted, "signature") + " counted"}
 	for _, p := range []struct {

@@ -39,7 +39,7 @@ func newWaveCommand() *cobra.Command {
 	return cmd
 }
 
-// idOf reads the number of a wave or entry.
+// idOf parses the number of a wave or entry.
 func idOf(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id <= 0 || strconv.FormatInt(id, 10) != text {
@@ -48,7 +48,7 @@ func idOf(text string) (int64, error) {
 	return id, nil
 }
 
-// waveOf asks for the wave that an argument names.
+// waveOf fetches the wave that an argument names.
 func waveOf(ctx context.Context, c *client.Client, text string) (*client.WaveDetail, error) {
 	id, err := idOf(text)
 	if err != nil {
@@ -78,7 +78,7 @@ func newWaveList(u *adminFlags) *cobra.Command {
 	return cmd
 }
 
-// unread says what of its history the node has not read for the waves yet.
+// unread describes the part of its history that the node has not yet read for the waves.
 func unread(page *client.WavePage) string {
 	if page.Since.IsZero() {
 		return "the node is still reading its history, and has come to " + page.Upto.Format(time.DateTime)
@@ -94,13 +94,15 @@ func (u *adminFlags) printWaves(w io.Writer, waves []client.Wave) error {
 	fmt.Fprintln(t, "ID\tMESSAGES\tANSWER\tSPAM VOTES\tHAM VOTES\tREVOKED\tFIRST SEEN\tLATEST\tDOORS\tSENDERS\tLINKS")
 	for i := range waves {
 		v := &waves[i]
-		fmt.Fprintf(t, "%d\t%d\t%s %d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Messages, v.Class, v.Confidence, v.Spam, v.Ham, v.Revoked,
-			v.First.Format(time.DateTime), v.Last.Format(time.DateTime), counted(v.Doors, 3), counted(v.Senders, 3), counted(v.Domains, 3))
+		fmt.Fprintf(t, "%d\t%d\t%s %d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Messages, v.Class, v.Confidence, v.Spam,
+			v.Ham, v.Revoked,
+			v.First.Format(time.DateTime), v.Last.Format(time.DateTime), counted(v.Doors, 3), counted(v.Senders, 3),
+			counted(v.Domains, 3))
 	}
 	return t.Flush()
 }
 
-// counted lists names with their counts, up to most of them.
+// counted lists up to most names with their counts.
 func counted(all []client.NamedCount, most int) string {
 	var out []string
 	for _, n := range all[:min(most, len(all))] {
@@ -133,11 +135,13 @@ func (u *adminFlags) printWave(w io.Writer, d *client.WaveDetail) error {
 	v := &d.Wave
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range []struct{ name, value string }{
-		{"wave", fmt.Sprint(v.ID)}, {"messages", fmt.Sprint(v.Messages)}, {"answer", fmt.Sprintf("%s, confidence %d", v.Class, v.Confidence)},
+		{"wave", fmt.Sprint(v.ID)}, {"messages", fmt.Sprint(v.Messages)},
+		{"answer", fmt.Sprintf("%s, confidence %d", v.Class, v.Confidence)},
 		{"votes", fmt.Sprintf("%d spam, %d ham, %d revoked", v.Spam, v.Ham, v.Revoked)}, {"subject", dash(d.Subject)},
 		{"first seen", v.First.Format(time.DateTime)}, {"latest", v.Last.Format(time.DateTime)},
 		{"growth", fmt.Sprintf("%s, each %v", strings.Trim(fmt.Sprint(v.Growth), "[]"), time.Duration(v.Slot)*time.Second)},
-		{"doors", counted(v.Doors, len(v.Doors))}, {"senders", counted(v.Senders, len(v.Senders))}, {"links", counted(v.Domains, len(v.Domains))},
+		{"doors", counted(v.Doors, len(v.Doors))}, {"senders", counted(v.Senders, len(v.Senders))},
+		{"links", counted(v.Domains, len(v.Domains))},
 		{"voted", counted(v.Reporters, len(v.Reporters))}, {"message", fmt.Sprintf("bulkhead history %d", v.Entry)},
 	} {
 		fmt.Fprintf(t, "%s\t%s\n", row.name, row.value)
@@ -157,7 +161,7 @@ func (u *adminFlags) printWave(w io.Writer, d *client.WaveDetail) error {
 	return t.Flush()
 }
 
-// newWaveVote returns a command that votes on the message that stands for a wave.
+// newWaveVote returns a command that votes on the message that represents a wave.
 func newWaveVote(u *adminFlags, use, short string, vote *bulkhead.Vote) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cli.Args(cobra.ExactArgs(1)),
@@ -219,7 +223,8 @@ func newWhitelistCommand() *cobra.Command {
 	}
 	u.flags(cmd.PersistentFlags())
 	add := &cobra.Command{
-		Use: "add ENTRY", Short: "White-list the text of a message, by its ID in \"bulkhead history\"", Args: cli.Args(cobra.ExactArgs(1)),
+		Use: "add ENTRY", Short: "White-list the text of a message, by its ID in \"bulkhead history\"",
+		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			id, err := idOf(args[0])
 			if err != nil {

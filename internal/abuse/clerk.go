@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// Folders into which mail goes that was handled, inside its Maildir (Maildir++).
+// Folders for handled mail, inside its Maildir (Maildir++).
 const (
 	Reported = ".Reported"
 	Refused  = ".Refused"
@@ -27,50 +27,51 @@ const (
 const (
 	DefaultMaxBytes = 32 << 20
 	DefaultKeep     = 30 * 24 * time.Hour
-	batch           = 1000 // names that are read at once
+	batch           = 1000 // number of names read at once
 )
 
-// ErrRefused is wrapped by the error of [Clerk].Vote if no later try will end otherwise.
+// ErrRefused is wrapped by the error of [Clerk].Vote if a retry cannot succeed.
 var ErrRefused = errors.New("abuse: refused")
 
-// A Box is a Maildir, and what mail in it says of the messages that it reports.
+// A Box is a Maildir, and the vote that its mail casts on the messages that it reports.
 type Box struct {
 	Dir  string
 	Vote bulkhead.Vote
 }
 
-// A Clerk works through boxes. A mail whose messages were voted on goes into the folder
-// [Reported] of its box, and one that was refused into [Refused], so each is handled once. If
-// the clerk is stopped in between, it votes again with the same identity, which counts once. A
-// mail on which the node cannot be asked stays. Set the fields before use; one goroutine may
-// call the methods at a time.
+// A Clerk works through boxes. A mail whose messages were voted on goes into the folder [Reported]
+// of its box, and one that was refused into [Refused], so each is handled once. If the clerk is
+// stopped in between, it votes again with the same identity, which counts once. A mail on which the
+// node cannot be asked stays. Set the fields before use. Only one goroutine may call the methods at
+// a time.
 type Clerk struct {
 	Boxes   []Box
 	Options Options
 	// Vote votes on a message on behalf of a user. Votes with the same id are one. An error
 	// that does not wrap [ErrRefused] ends the pass, and the mail stays.
 	Vote func(ctx context.Context, vote bulkhead.Vote, user, id string, raw []byte) error
-	// MaxBytes is the largest mail, which is refused unread if it is larger; 0 means
+	// MaxBytes is the size of the largest mail. Larger mail is refused unread. 0 means
 	// DefaultMaxBytes.
 	MaxBytes int64
-	// Keep is how long mail that was handled stays; 0 means DefaultKeep, below 0 for ever.
+	// Keep is the time after which handled mail is removed; 0 means DefaultKeep, a negative value
+	// means never.
 	Keep time.Duration
-	// Now is the time; nil means time.Now.
+	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 	// Log has a line for each mail; nil discards them.
 	Log *slog.Logger
 }
 
-// Totals are what a pass has done.
+// Totals are the numbers of a pass.
 type Totals struct {
-	Mails    int `json:"mails"`    // that were voted on
+	Mails    int `json:"mails"`    // mails whose messages were voted on
 	Messages int `json:"messages"` // in them
 	Refused  int `json:"refused"`  // mails
-	Removed  int `json:"removed"`  // mails that had been handled long ago
+	Removed  int `json:"removed"`  // mails handled longer than Keep ago
 }
 
-// Pass works through all boxes once. It returns the first error that ended the work on a box;
-// other boxes are worked through, too.
+// Pass works through all boxes once. It returns the first error that ended the work on a box, but
+// still works through the other boxes.
 func (c *Clerk) Pass(ctx context.Context) (Totals, error) {
 	c.prepare()
 	var t Totals
@@ -136,7 +137,7 @@ func (c *Clerk) mail(ctx context.Context, root *os.Root, vote bulkhead.Vote, fil
 	}
 	raw, err := c.read(root, file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a mail program has moved it meanwhile
+		return nil // a mail program has moved it in the meantime
 	}
 	var r *Report
 	if err == nil {
@@ -175,8 +176,8 @@ func (c *Clerk) read(root *os.Root, file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, c.MaxBytes))
 }
 
-// vote votes on the messages of a report, each under an identity that is the same the next
-// time.
+// vote votes on the messages of a report. The id of each vote is the same if the mail is handled
+// again.
 func (c *Clerk) vote(ctx context.Context, vote bulkhead.Vote, r *Report, raw []byte) error {
 	sum := sha256.Sum256(raw)
 	for i, m := range r.Messages {
@@ -188,7 +189,7 @@ func (c *Clerk) vote(ctx context.Context, vote bulkhead.Vote, r *Report, raw []b
 	return nil
 }
 
-// forget removes mail from a folder that was handled long ago.
+// forget removes mail that was handled longer than Keep ago from a folder.
 func (c *Clerk) forget(root *os.Root, folder string, t *Totals) error {
 	if c.Keep < 0 {
 		return nil
@@ -211,7 +212,7 @@ func (c *Clerk) forget(root *os.Root, folder string, t *Totals) error {
 	return nil
 }
 
-// files returns the names in a folder of a Maildir, but for hidden ones.
+// files returns the names in a folder of a Maildir, except hidden ones.
 func files(root *os.Root, folder string) (names []string, err error) {
 	d, err := root.Open(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -238,7 +239,7 @@ func files(root *os.Root, folder string) (names []string, err error) {
 	return names, nil
 }
 
-// makeFolder makes a folder inside a Maildir.
+// makeFolder creates a folder inside a Maildir.
 func makeFolder(root *os.Root, folder string) error {
 	for _, name := range []string{folder, folder + "/tmp", folder + "/new", folder + "/cur"} {
 		if err := root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -252,8 +253,7 @@ func makeFolder(root *os.Root, folder string) error {
 	return f.Close()
 }
 
-// move moves a mail into a folder, as one that has been read. The time of the file becomes
-// that of the move.
+// move moves a mail into a folder and marks it as read. The file gets the time of the move.
 func move(root *os.Root, file, folder string) error {
 	name, _, _ := strings.Cut(path.Base(file), ":2,")
 	to := folder + "/cur/" + name + ":2,S"

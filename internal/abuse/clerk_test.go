@@ -84,7 +84,8 @@ func TestClerk(t *testing.T) {
 	}
 
 	b.err = errors.New("no node answers")
-	if total, err := clerk().Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "no node answers") || total.Mails != 0 {
+	if total, err := clerk().Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "no node answers") ||
+		total.Mails != 0 {
 		t.Errorf("without a node: %+v, %v", total, err)
 	}
 	if got := in(t, filepath.Join(spam, "new")); !slices.Contains(got, "1.a") {
@@ -104,7 +105,8 @@ func TestClerk(t *testing.T) {
 		cast = append(cast, v)
 	}
 	slices.Sort(cast)
-	if want := fmt.Sprintf("ann@example.com %v %q", bulkhead.Ham, "Subject: newsletter\r\n\r\nn"); !slices.Contains(cast, want) {
+	if want := fmt.Sprintf("ann@example.com %v %q", bulkhead.Ham,
+		"Subject: newsletter\r\n\r\nn"); !slices.Contains(cast, want) {
 		t.Errorf("votes %q, want %s among them", cast, want)
 	}
 	if got := in(t, filepath.Join(spam, Reported, "cur")); !slices.Equal(got, []string{"1.a:2,S", "2.a:2,S"}) {
@@ -140,7 +142,8 @@ func TestClerk(t *testing.T) {
 	if _, err := clerk().Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := in(t, filepath.Join(spam, Reported, "cur")); !slices.Equal(got, []string{"1.a.1:2,S", "1.a:2,S", "2.a:2,S"}) {
+	if got := in(t, filepath.Join(spam, Reported, "cur")); !slices.Equal(got,
+		[]string{"1.a.1:2,S", "1.a:2,S", "2.a:2,S"}) {
 		t.Errorf("reported: %q", got)
 	}
 
@@ -159,7 +162,8 @@ func TestClerk(t *testing.T) {
 func TestClerkBoxes(t *testing.T) {
 	good := maildir(t)
 	b := &ballot{votes: make(map[string]string)}
-	c := &Clerk{Boxes: []Box{{t.TempDir(), bulkhead.Spam}, {filepath.Join(good, "gone"), bulkhead.Spam}, {good, bulkhead.Spam}}, Options: site, Vote: b.vote}
+	c := &Clerk{Boxes: []Box{{t.TempDir(), bulkhead.Spam}, {filepath.Join(good, "gone"), bulkhead.Spam},
+		{good, bulkhead.Spam}}, Options: site, Vote: b.vote}
 	put(t, filepath.Join(good, "new", "1"), attach(byAnn, "message/rfc822", letter))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

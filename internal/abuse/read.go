@@ -18,43 +18,43 @@ import (
 
 // The limits of a mail.
 const (
-	MaxMessages = 16  // that one mail reports
-	maxParts    = 256 // parts, of all levels
+	MaxMessages = 16  // messages that one mail may report
+	maxParts    = 256 // parts on all levels
 	maxDepth    = 8   // levels of parts
 	maxUser     = 128 // bytes of a user's name
 )
 
 // Errors of [Options.Read].
 var (
-	// ErrStranger: nothing says that a user of the site has sent the mail.
+	// ErrStranger: it is not verified that a user of the site has sent the mail.
 	ErrStranger = errors.New("abuse: not sent by an authenticated user")
-	// ErrNothing: the mail has no message attached, and forwards none in its text.
+	// ErrNothing: the mail neither has a message attached nor forwards one in its text.
 	ErrNothing = errors.New("abuse: no message attached or forwarded")
-	// ErrMalformed: the mail cannot be taken apart, or is beyond a limit.
+	// ErrMalformed: the mail cannot be parsed, or exceeds a limit.
 	ErrMalformed = errors.New("abuse: malformed")
 )
 
-// Options say whom to believe. They are not changed by use.
+// Options determine which mail is trusted. Read does not change them.
 type Options struct {
-	// Host is the name with which the site's own mail server begins its
-	// Authentication-Results fields and ends "by" in its Received fields. That server must
-	// remove Authentication-Results fields that come with that name.
+	// Host is the name with which the site's own mail server begins its Authentication-Results fields
+	// and ends "by" in its Received fields. The server must remove Authentication-Results fields with
+	// this name from incoming mail.
 	Host string
-	// Domains are those whose users may report by mail that is not submitted with a
-	// password but has a valid DKIM signature of the domain in From.
+	// Domains lists domains whose users may report by mail that was not submitted with a password, if
+	// it has a valid DKIM signature of the domain in From.
 	Domains []string
 }
 
-// A Report is a mail to the abuse mailbox, taken apart.
+// A Report is a parsed mail to the abuse mailbox.
 type Report struct {
-	User     string   // on whose behalf it is
-	Messages [][]byte // what it reports, 1 to [MaxMessages]
+	User     string   // user who reports
+	Messages [][]byte // reported messages, 1 to [MaxMessages]
 	// Inline is set if the message was forwarded in the text, so that its header and
 	// encoding are lost.
 	Inline bool
 }
 
-// Read takes a mail apart. Its error wraps one of this package.
+// Read parses a mail. Its error wraps an error of this package.
 func (o *Options) Read(raw []byte) (*Report, error) {
 	head, err := mail.ReadMessage(bytes.NewReader(raw))
 	if err != nil {
@@ -70,8 +70,8 @@ func (o *Options) Read(raw []byte) (*Report, error) {
 	return r, nil
 }
 
-// Messages returns the messages in a mail, whoever has sent it: those that are attached, 1 to
-// [MaxMessages], or else the one that is forwarded in its text (inline). Its error wraps
+// Messages returns the messages in a mail, regardless of its sender: the attached messages, 1 to
+// [MaxMessages], or else the message that is forwarded in its text (inline). Its error wraps
 // [ErrNothing] or [ErrMalformed].
 func Messages(raw []byte) (messages [][]byte, inline bool, err error) {
 	w := walker{}
@@ -87,7 +87,7 @@ func Messages(raw []byte) (messages [][]byte, inline bool, err error) {
 	return nil, false, ErrNothing
 }
 
-// user returns on whose behalf a mail is, "" if nobody has verified it.
+// user returns the user who has sent a mail, "" if the sender is not verified.
 func (o *Options) user(h mail.Header) string {
 	if o.Host == "" {
 		return ""
@@ -110,7 +110,8 @@ func (o *Options) user(h mail.Header) string {
 					return name(r.Auth)
 				}
 			case *authres.DKIMResult:
-				if r.Value == authres.ResultPass && domain != "" && strings.EqualFold(r.Domain, domain) && contains(o.Domains, domain) {
+				if r.Value == authres.ResultPass && domain != "" && strings.EqualFold(r.Domain, domain) &&
+					contains(o.Domains, domain) {
 					signed = name(from)
 				}
 			}
@@ -122,8 +123,8 @@ func (o *Options) user(h mail.Header) string {
 	return signed
 }
 
-// plain returns a field without its comments, and with a "?" for each quoted string that
-// holds more than a word: the parser knows neither, and strangers choose what is in them.
+// plain returns a field without its comments, and with a "?" for each quoted string of more than
+// one word. The parser supports neither, and strangers can choose their contents.
 func plain(field string) string {
 	var out, quoted strings.Builder
 	depth, inside := 0, false
@@ -157,10 +158,12 @@ func plain(field string) string {
 	return out.String()
 }
 
-// name returns a user's name in lower case, "" for what cannot be one.
+// name returns a user's name in lower case, "" if it is not valid.
 func name(text string) string {
 	text = strings.ToLower(text)
-	if len(text) > maxUser || strings.Contains(text, "?") || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }) {
+	if len(text) > maxUser || strings.Contains(text, "?") || strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' || r == 0x7f || r == 0xfffd
+	}) {
 		return ""
 	}
 	return text
@@ -176,18 +179,19 @@ var (
 	authenticated = regexp.MustCompile(`(?i)\(Authenticated sender: ([^\s()]+)\)`)
 )
 
-// login returns who has submitted the mail to the host with a password, as Postfix says with
-// smtpd_sasl_authenticated_header: in the field that says how the mail came to the host. The
-// fields below that are anybody's.
+// login returns the user who has submitted the mail to the host with a password. Postfix records
+// it, with smtpd_sasl_authenticated_header, in the Received field for the arrival at the host. The
+// fields below that one cannot be trusted.
 func (o *Options) login(received []string) string {
 	for _, field := range received {
 		by, with := receivedBy.FindStringSubmatch(field), receivedWith.FindStringSubmatch(field)
-		if by == nil || !strings.EqualFold(by[1], o.Host) || with != nil && strings.HasPrefix(strings.ToUpper(with[1]), "LMTP") {
-			continue // delivery into the mailbox, by another program
+		if by == nil || !strings.EqualFold(by[1], o.Host) ||
+			with != nil && strings.HasPrefix(strings.ToUpper(with[1]), "LMTP") {
+			continue // delivery into the mailbox by another program
 		}
 		before, _, _ := strings.Cut(field, by[0])
-		// A client chooses its name in HELO, which comes before, too, but without
-		// parentheses; Postfix strips those.
+		// The name in HELO, which the client chooses, also comes before, but without parentheses, because
+		// Postfix strips those.
 		if m := authenticated.FindStringSubmatch(before); m != nil {
 			return name(m[1])
 		}
@@ -255,14 +259,16 @@ func (w *walker) entity(e *message.Entity, depth int) error {
 	return nil
 }
 
-// mark begins a message that is forwarded in the text.
-var mark = regexp.MustCompile(`(?mi)^[ \t>]*(?:-{5,}[ \t]*(?:forwarded message|original message|original-nachricht|weitergeleitete nachricht|message transféré|mensaje reenviado)[ \t]*-{5,}|begin forwarded message:|anfang der weitergeleiteten nachricht:)[ \t]*\r?$`)
+// mark matches the line that begins a forwarded message in the text.
+var mark = regexp.MustCompile(
+	`(?mi)^[ \t>]*(?:-{5,}[ \t]*(?:forwarded message|original message|original-nachricht|weitergeleitete nachricht|message transféré|mensaje reenviado)[ \t]*-{5,}|begin forwarded message:|anfang der weitergeleiteten nachricht:)[ \t]*\r?$`)
 
-// forwardedField is a line of the header in the text.
-var forwardedField = regexp.MustCompile(`^[ \t>*]*(?i:(from|von|de|subject|betreff|objet|asunto|date|datum|sent|gesendet|to|an|cc|reply-to|antwort an))[ \t]*:\*?[ \t]*(.*)$`)
+// forwardedField matches a line of the forwarded header in the text.
+var forwardedField = regexp.MustCompile(
+	`^[ \t>*]*(?i:(from|von|de|subject|betreff|objet|asunto|date|datum|sent|gesendet|to|an|cc|reply-to|antwort an))[ \t]*:\*?[ \t]*(.*)$`)
 
-// forwarded returns the message that is forwarded in a text, with the From and the Subject
-// that the text gives it; nil for none.
+// forwarded returns the message that is forwarded in a text, with the From and the Subject in that
+// text; nil for none.
 func forwarded(text []byte) []byte {
 	at := mark.FindIndex(text)
 	if at == nil {
@@ -299,7 +305,7 @@ func forwarded(text []byte) []byte {
 				continue
 			case fields == 0:
 				return nil
-			default: // a field that goes on, or one in another language
+			default: // a continued field, or a field in another language
 				continue
 			}
 		}

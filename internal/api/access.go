@@ -15,7 +15,7 @@ import (
 // A Who is a set of clients that may do something without a token.
 type Who uint8
 
-// The choices.
+// The values of Who.
 const (
 	Loopback Who = iota // clients on this machine
 	Everyone            // every client
@@ -35,12 +35,12 @@ func ParseWho(text string) (Who, error) {
 	return 0, fmt.Errorf("%w: %.40q, want loopback, all or none", bulkhead.ErrMalformed, text)
 }
 
-// Access holds the rights and limits of clients. 0 means the default given in the
-// comment.
+// Access holds the rights and limits of clients. A limit of 0 stands for the default that its
+// comment gives.
 type Access struct {
-	AnonymousCheck  Who            // who may check, and view the node, without a token
-	AnonymousReport Who            // who may report and revoke without a token
-	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
+	AnonymousCheck  Who            // clients that may check, and view the node, without a token
+	AnonymousReport Who            // clients that may report and revoke without a token
+	TrustedProxies  []netip.Prefix // proxies whose X-Forwarded-For is trusted
 	MaxBody         int64          // largest request body, bytes; 32 MiB
 	MaxSignatures   int            // in one message; 1024
 	MaxBatch        int            // messages in one request; 1024
@@ -48,7 +48,7 @@ type Access struct {
 	LimitLoopback   bool           // apply Rate to loopback clients too
 }
 
-// settings is an Access in force.
+// settings is the Access in force, with defaults filled in.
 type settings struct {
 	Access
 	limiter *door.Limiter
@@ -88,11 +88,11 @@ type Accounts interface {
 	Authenticate(ctx context.Context, token string) (account string, err error)
 }
 
-// PagesSecret is what [Users] and the API call the password of an account for the pages, among
-// the protocols for which it has secrets.
+// PagesSecret is the name that [Users] and the API use for an account's password for the pages, in
+// the place of a protocol.
 const PagesSecret = "pages"
 
-// Passwords is an [Accounts] some of which may have a password for the pages. It may be
+// Passwords is an [Accounts] whose accounts may have a password for the pages. Its method may be
 // called concurrently.
 type Passwords interface {
 	// AuthenticatePassword returns the account with a name and password, or an error that
@@ -101,7 +101,8 @@ type Passwords interface {
 }
 
 // authorise returns the sender of r, or an error if its rights are not enough for n.
-func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, local bool, n need) (bulkhead.Reporter, error) {
+func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, local bool,
+	n need) (bulkhead.Reporter, error) {
 	who := bulkhead.Reporter{Addr: addr}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
@@ -115,7 +116,7 @@ func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, loca
 		}
 		who.Account = account
 	} else if c, err := r.Cookie(cookieName); err == nil {
-		// A cookie of a session that has ended is as good as none.
+		// The cookie of an ended session counts as no cookie.
 		who.Account, _ = s.sessions.account(c.Value, time.Now())
 	}
 	switch n {
@@ -149,8 +150,8 @@ func (s *Server) mayAdminister(ctx context.Context, who bulkhead.Reporter) error
 	return nil
 }
 
-// maySpeak returns why a client may not count what others saw, or report for them; nil
-// if it may. Such a client could list and count as much by itself.
+// maySpeak returns an error if a client may not count sightings of others or report for them. A
+// client that may do so gains no power by it: it could list and count as much under its own name.
 func (s *Server) maySpeak(r *request) error {
 	switch who := r.who; {
 	case who.Account == "" && r.local:

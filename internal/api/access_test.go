@@ -14,7 +14,8 @@ import (
 )
 
 func TestClientAddress(t *testing.T) {
-	set := newSettings(Access{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.0.0.0/8")}})
+	set := newSettings(Access{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"),
+		netip.MustParsePrefix("10.0.0.0/8")}})
 	none := newSettings(Access{})
 	tests := []struct {
 		name    string
@@ -32,24 +33,37 @@ func TestClientAddress(t *testing.T) {
 		{"a page that points its name here", none, "127.0.0.1:1", "rebind.example:8420", nil, "127.0.0.1", false},
 		{"elsewhere", none, "203.0.113.9:1", "127.0.0.1", nil, "203.0.113.9", false},
 		{"zone", none, "[fe80::1%eth0]:1", "[fe80::1]", nil, "fe80::1", false},
-		{"unknown proxy on this machine", none, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "127.0.0.1"}, "127.0.0.1", false},
-		{"unknown proxy, other header", none, "127.0.0.1:1", "localhost", []string{"Forwarded", "for=127.0.0.1"}, "127.0.0.1", false},
-		{"trusted proxy", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "203.0.113.9"}, "203.0.113.9", false},
-		{"two trusted proxies", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "203.0.113.9, 10.1.2.3"}, "203.0.113.9", false},
-		{"two headers", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "192.0.2.1", "X-Forwarded-For", "203.0.113.9"}, "203.0.113.9", false},
-		{"forged first hop", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "127.0.0.1, 203.0.113.9"}, "203.0.113.9", false},
-		{"local behind a trusted proxy", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "127.0.0.1"}, "127.0.0.1", true},
-		{"garbage from a trusted proxy", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown"}, "127.0.0.1", false},
-		{"trusted proxy, wrong header", set, "127.0.0.1:1", "localhost", []string{"Forwarded", "for=203.0.113.9"}, "127.0.0.1", false},
-		{"trusted proxy, X-Real-IP alone", set, "127.0.0.1:1", "localhost", []string{"X-Real-IP", "127.0.0.1"}, "127.0.0.1", false},
-		{"garbage behind a readable hop", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown, 10.0.0.1"}, "10.0.0.1", false},
-		{"garbage behind the loopback", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown, 127.0.0.1"}, "127.0.0.1", false},
+		{"unknown proxy on this machine", none, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "127.0.0.1"},
+			"127.0.0.1", false},
+		{"unknown proxy, other header", none, "127.0.0.1:1", "localhost", []string{"Forwarded", "for=127.0.0.1"},
+			"127.0.0.1", false},
+		{"trusted proxy", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "203.0.113.9"},
+			"203.0.113.9", false},
+		{"two trusted proxies", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "203.0.113.9, 10.1.2.3"},
+			"203.0.113.9", false},
+		{"two headers", set, "127.0.0.1:1", "spam.example",
+			[]string{"X-Forwarded-For", "192.0.2.1", "X-Forwarded-For", "203.0.113.9"}, "203.0.113.9", false},
+		{"forged first hop", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "127.0.0.1, 203.0.113.9"},
+			"203.0.113.9", false},
+		{"local behind a trusted proxy", set, "127.0.0.1:1", "spam.example", []string{"X-Forwarded-For", "127.0.0.1"},
+			"127.0.0.1", true},
+		{"garbage from a trusted proxy", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown"},
+			"127.0.0.1", false},
+		{"trusted proxy, wrong header", set, "127.0.0.1:1", "localhost", []string{"Forwarded", "for=203.0.113.9"},
+			"127.0.0.1", false},
+		{"trusted proxy, X-Real-IP alone", set, "127.0.0.1:1", "localhost", []string{"X-Real-IP", "127.0.0.1"},
+			"127.0.0.1", false},
+		{"garbage behind a readable hop", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown, 10.0.0.1"},
+			"10.0.0.1", false},
+		{"garbage behind the loopback", set, "127.0.0.1:1", "localhost", []string{"X-Forwarded-For", "unknown, 127.0.0.1"},
+			"127.0.0.1", false},
 		{"a public address as the host", none, "127.0.0.1:1", "203.0.113.9:8420", nil, "127.0.0.1", false},
 		{"the unspecified address as the host", none, "127.0.0.1:1", "0.0.0.0:8420", nil, "127.0.0.1", false},
 		{"no host", none, "127.0.0.1:1", "", nil, "127.0.0.1", false},
 		{"localhost as the root sees it", none, "127.0.0.1:1", "localhost.:8420", nil, "127.0.0.1", true},
 		{"a name that begins so", none, "127.0.0.1:1", "localhost.example", nil, "127.0.0.1", false},
-		{"header from elsewhere", set, "203.0.113.9:1", "localhost", []string{"X-Forwarded-For", "127.0.0.1"}, "203.0.113.9", false},
+		{"header from elsewhere", set, "203.0.113.9:1", "localhost", []string{"X-Forwarded-For", "127.0.0.1"},
+			"203.0.113.9", false},
 		{"not an address", none, "@", "localhost", nil, "invalid IP", false},
 	}
 	for _, tt := range tests {
@@ -67,15 +81,17 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// TestProxiesAreNotLocal passes requests on as proxies do by default, with the
-// upstream's own address as the host: nothing but their marks tells them from
-// clients on this machine.
+// TestProxiesAreNotLocal passes requests on as proxies do by default, with the upstream's own
+// address as the host: only their marks distinguish them from clients on this machine.
 func TestProxiesAreNotLocal(t *testing.T) {
 	none := newSettings(Access{})
 	for _, name := range []string{
-		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded", "Forwarded",
-		"Via", "X-Real-IP", "X-Client-IP", "Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Ray", "Fastly-Client-IP",
-		"X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Azure-ClientIP", "X-Amzn-Trace-Id", "X-ProxyUser-Ip", "Max-Forwards", "CDN-Loop",
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded",
+		"Forwarded",
+		"Via", "X-Real-IP", "X-Client-IP", "Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Ray",
+		"Fastly-Client-IP",
+		"X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Azure-ClientIP", "X-Amzn-Trace-Id", "X-ProxyUser-Ip",
+		"Max-Forwards", "CDN-Loop",
 	} {
 		for _, value := range []string{"127.0.0.1", ""} {
 			r := httptest.NewRequest("POST", "/v1/report", nil)
@@ -98,10 +114,11 @@ func TestProxiesAreNotLocal(t *testing.T) {
 	}
 }
 
-// FuzzForwarded wants of any X-Forwarded-For that the client is local only if the
-// last hop is the loopback, and never one that a trusted proxy did not write.
+// FuzzForwarded checks for any X-Forwarded-For that the client is local only if the last hop is the
+// loopback address, and that the client is never an address that no trusted proxy wrote.
 func FuzzForwarded(f *testing.F) {
-	for _, seed := range []string{"127.0.0.1", "127.0.0.1, 203.0.113.9", "203.0.113.9, 10.1.2.3", "::ffff:127.0.0.1", "fe80::1%eth0", ",", " , ,", "unknown", "[::1]:80", "\xff"} {
+	for _, seed := range []string{"127.0.0.1", "127.0.0.1, 203.0.113.9", "203.0.113.9, 10.1.2.3", "::ffff:127.0.0.1",
+		"fe80::1%eth0", ",", " , ,", "unknown", "[::1]:80", "\xff"} {
 		f.Add(seed, seed)
 	}
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
@@ -111,7 +128,7 @@ func FuzzForwarded(f *testing.F) {
 		r.RemoteAddr = "10.0.0.1:1"
 		r.Header["X-Forwarded-For"] = []string{first, second}
 		addr, local := set.client(r)
-		// The oracle splits all of it, and goes through it from its end.
+		// The oracle splits the whole field, and goes through it from the end.
 		want := netip.MustParseAddr("10.0.0.1")
 		readable := true
 		hops := strings.Split(first+","+second, ",")
@@ -130,8 +147,8 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
-// TestRelayed: a node says since when it knows that something passes requests on without
-// saying so, and warns once.
+// TestRelayed: a node reports since when it knows of a proxy that does not identify itself, and
+// warns once.
 func TestRelayed(t *testing.T) {
 	var log strings.Builder
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -31,8 +31,8 @@ func (l *lockedLog) take() string {
 	return l.b.String()
 }
 
-// TestAdministrationIsLogged: who changed what, from where, and whether it was
-// done; and no secret.
+// TestAdministrationIsLogged: the account, the change, the address and the result are logged, and
+// no secret is.
 func TestAdministrationIsLogged(t *testing.T) {
 	users, log := newFakeUsers(), &lockedLog{}
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) {
@@ -45,13 +45,21 @@ func TestAdministrationIsLogged(t *testing.T) {
 		do   func() error
 		want []string // nil for no line at all
 	}{
-		{func() error { _, err := c.AddUser(ctx, client.NewUser{Name: "carol", Role: "trusted"}); return err }, []string{"operation=addUser", "account=carol", "role=trusted"}},
-		{func() error { _, err := c.AddUser(ctx, client.NewUser{Name: "carol"}); return err }, []string{"operation=addUser", "account=carol", "err=", "exists"}},
+		{func() error {
+			_, err := c.AddUser(ctx, client.NewUser{Name: "carol", Role: "trusted"})
+			return err
+		}, []string{"operation=addUser", "account=carol", "role=trusted"}},
+		{func() error {
+			_, err := c.AddUser(ctx, client.NewUser{Name: "carol"})
+			return err
+		}, []string{"operation=addUser", "account=carol", "err=", "exists"}},
 		{func() error {
 			_, err := c.ChangeUser(ctx, "bob", client.UserChange{Weight: &weight, Closed: &closed})
 			return err
 		}, []string{"operation=changeUser", "account=bob", "weight=0.25", "closed=true"}},
-		{func() error { return c.SetSecret(ctx, "carol", "pyzor", "s3cret") }, []string{"operation=setSecret", "account=carol", "protocol=pyzor"}},
+		{func() error {
+			return c.SetSecret(ctx, "carol", "pyzor", "s3cret")
+		}, []string{"operation=setSecret", "account=carol", "protocol=pyzor"}},
 		{func() error { _, err := c.NewToken(ctx, "carol"); return err }, []string{"operation=newToken", "account=carol"}},
 		{func() error { return c.RemoveUser(ctx, "carol") }, []string{"operation=removeUser", "account=carol"}},
 		{func() error { return c.RemoveUser(ctx, "nobody") }, []string{"operation=removeUser", "account=nobody", "err="}},

@@ -36,16 +36,17 @@ func (f *fakeAudit) take() []client.AuditEntry {
 	return all
 }
 
-// TestEveryChangeIsRecorded walks all routes. What changes something leaves one entry with
-// who, from where and what, also if it fails; what asks, votes or reads leaves none.
+// TestEveryChangeIsRecorded walks all routes. Every change leaves one entry with the account, the
+// address and the action, even if it fails; queries, votes and reads leave none.
 func TestEveryChangeIsRecorded(t *testing.T) {
 	record, users, mta := &fakeAudit{}, newFakeUsers(), &fakeMTA{known: map[string]int{}}
 	s := newServer(t, &recorder{looks: []bulkhead.Look{{}}}, func(o *Options) {
 		o.Accounts, o.Users, o.RateLimits, o.Lists, o.Peers, o.Audit = users, users, mta, mta, &fakePeers{}, record
 	})
-	// Votes and questions are in the history, not here. A new route with need of
-	// administration is not excused by being named below.
-	excused := []string{"check", "report", "revoke", "look", "count", "signatures", "applyRateLimits", "reportEntry", "reportMessageID"}
+	// Votes and questions are in the history, not here. A new route for administrators must not be
+	// added to this list.
+	excused := []string{"check", "report", "revoke", "look", "count", "signatures", "applyRateLimits", "reportEntry",
+		"reportMessageID"}
 	recorded := 0
 	for _, rt := range s.routes() {
 		op := rt.op
@@ -62,7 +63,8 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 			continue
 		}
 		recorded++
-		if len(got) != 1 || got[0].Action != op.OperationID || got[0].Account != "alice" || got[0].From != "127.0.0.1" || got[0].Door != "http" {
+		if len(got) != 1 || got[0].Action != op.OperationID || got[0].Account != "alice" || got[0].From != "127.0.0.1" ||
+			got[0].Door != "http" {
 			t.Errorf("%s %s: recorded %+v", op.Method, op.Path, got)
 		}
 	}
@@ -77,7 +79,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	}
 }
 
-// TestRecordHasNoSecrets: the record has what was done and its result, and no secret.
+// TestRecordHasNoSecrets: the record has the action and its result, and no secret.
 func TestRecordHasNoSecrets(t *testing.T) {
 	record, users := &fakeAudit{}, newFakeUsers()
 	s := newServer(t, &recorder{}, func(o *Options) { o.Accounts, o.Users, o.Audit = users, users, record })
@@ -86,7 +88,8 @@ func TestRecordHasNoSecrets(t *testing.T) {
 	send(s, local, http.MethodPatch, "/v1/users/bob", requestType, `{"weight":0.25}`, token...)
 	send(s, local, http.MethodDelete, "/v1/users/nobody", "", "", token...)
 	got := record.take()
-	if len(got) != 3 || got[0].About["account"] != "bob" || got[1].About["weight"] != "0.25" || got[1].Error != "" || !strings.Contains(got[2].Error, "nobody") {
+	if len(got) != 3 || got[0].About["account"] != "bob" || got[1].About["weight"] != "0.25" || got[1].Error != "" ||
+		!strings.Contains(got[2].Error, "nobody") {
 		t.Fatalf("recorded %+v", got)
 	}
 	for _, e := range got {

@@ -10,14 +10,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// discard is a ResponseWriter that keeps nothing.
+// discard is a ResponseWriter that discards everything.
 type discard struct{ h http.Header }
 
 func (d discard) Header() http.Header         { return d.h }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// BenchmarkCheck is one check of one ready signature, without the network.
+// BenchmarkCheck measures one check of one ready signature, without the network.
 func BenchmarkCheck(b *testing.B) {
 	s := newServer(b, &prototest.House{}, nil)
 	body := strings.NewReader(ready)

@@ -7,12 +7,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Clock is the time of a node whose clock can be moved.
+// A Clock is the time of a node with an adjustable clock.
 type Clock struct {
 	Now time.Time `json:"now" doc:"Time of the node, after it was moved."`
 }
 
-// clockRoutes is POST /v1/clock, for a node whose clock can be moved.
+// clockRoutes returns POST /v1/clock, for a node with an adjustable clock.
 func (s *Server) clockRoutes() []route {
 	if s.advance == nil {
 		return nil
@@ -42,7 +42,8 @@ func (s *Server) moveClock(r *request) (any, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || len(q) != 1 {
-		return nil, fmt.Errorf("%w: want one of advance, back and jump, a duration like 24h, and not %.40q", bulkhead.ErrMalformed, text)
+		return nil, fmt.Errorf("%w: want one of advance, back and jump, a duration like 24h, and not %.40q",
+			bulkhead.ErrMalformed, text)
 	}
 	d *= sign
 	ctx, cancel := r.voteContext()
@@ -55,8 +56,8 @@ func (s *Server) moveClock(r *request) (any, error) {
 	return &Clock{Now: now}, nil
 }
 
-// mayMoveClock returns why a client may not move the clock; nil for administrators, and
-// for clients of this machine without a token.
+// mayMoveClock returns an error if a client may not move the clock. Administrators may, and so may
+// clients of this machine without a token.
 func (s *Server) mayMoveClock(r *request) error {
 	if r.who.Account == "" && r.local {
 		return nil

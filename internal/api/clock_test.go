@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestClock: who may move the clock of a node, and by what.
+// TestClock: the clients that may move the clock of a node, and the allowed steps.
 func TestClock(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := start
@@ -33,7 +33,8 @@ func TestClock(t *testing.T) {
 		want                      int
 	}{
 		{"from elsewhere", "192.0.2.1", "POST", "?advance=24h", nil, http.StatusUnauthorized},
-		{"a user's token", local, "POST", "?advance=24h", []string{"Authorization", "Bearer token-bob"}, http.StatusForbidden},
+		{"a user's token", local, "POST", "?advance=24h", []string{"Authorization", "Bearer token-bob"},
+			http.StatusForbidden},
 		{"nobody's token", local, "POST", "?advance=24h", []string{"Authorization", "Bearer none"}, http.StatusUnauthorized},
 		{"a page elsewhere", local, "POST", "?advance=24h", []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
 		{"without a duration", local, "POST", "", nil, http.StatusBadRequest},
@@ -68,14 +69,15 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestNoClock: a node whose clock cannot be moved has no route for it, and does not
-// name one.
+// TestNoClock: a node without an adjustable clock has no route for it, and its document names none.
 func TestNoClock(t *testing.T) {
 	s := newServer(t, &prototest.House{}, nil)
-	if w := send(s, local, "POST", "/v1/clock?advance=24h", "", "", "Authorization", "Bearer token-alice"); w.Code != http.StatusNotFound {
+	if w := send(s, local, "POST", "/v1/clock?advance=24h", "", "", "Authorization",
+		"Bearer token-alice"); w.Code != http.StatusNotFound {
 		t.Errorf("POST /v1/clock = %d, want 404", w.Code)
 	}
-	if w := send(s, local, "GET", "/openapi.json", "", ""); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "/v1/clock") {
+	if w := send(s, local, "GET", "/openapi.json", "", ""); w.Code != http.StatusOK ||
+		strings.Contains(w.Body.String(), "/v1/clock") {
 		t.Errorf("the document names /v1/clock, or is not there (%d)", w.Code)
 	}
 }

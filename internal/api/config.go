@@ -6,15 +6,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// Configuration is that of the node. Its methods may be called concurrently.
+// Configuration gives access to the configuration of the node. Its methods may be called
+// concurrently.
 type Configuration interface {
-	// Config returns it without secrets.
+	// Config returns the configuration without secrets.
 	Config() client.Configuration
 	// CheckConfig checks the text of a file, and changes nothing.
 	CheckConfig(text string) client.ConfigCheck
-	// ReloadConfig takes over what a running node can of its file. Mistakes of the file
-	// are in the result; then nothing has changed. The error is a [client.Problem] if
-	// the node has no file, or of the node.
+	// ReloadConfig reads the file again and applies the settings that a running node can change.
+	// Mistakes in the file are in the result; then nothing has changed. The error is a
+	// [client.Problem] if the node has no file, or else an internal error of the node.
 	ReloadConfig() (client.ConfigCheck, error)
 }
 
@@ -59,7 +60,7 @@ func (s *Server) reloadConfig(r *request) (any, error) {
 	return &out, err
 }
 
-// full has no list that JSON writes as null.
+// full returns c without nil lists, which JSON would write as null.
 func full(c client.ConfigCheck) client.ConfigCheck {
 	for _, l := range []*[]string{&c.Mistakes, &c.Changed, &c.Restart} {
 		if *l == nil {

@@ -35,8 +35,8 @@ func (s *Server) look(r *request) (any, error) {
 	return out, nil
 }
 
-// count counts single signatures. The bounds on strangers do not hold for such counts,
-// so only those who have no such bounds may send them.
+// count counts single signatures. The limits on strangers do not apply to such counts, so only
+// clients without these limits may send them.
 func (s *Server) count(r *request) (any, error) {
 	if err := s.maySpeak(r); err != nil {
 		return nil, err

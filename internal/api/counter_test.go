@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// recorder is a Counter that keeps what it was asked and answers what it is told.
+// recorder is a Counter that records its calls and returns preset answers.
 type recorder struct {
 	query   bulkhead.Query
 	report  bulkhead.Report
@@ -58,26 +58,30 @@ func dial(t testing.TB, house bulkhead.Clearinghouse, token string) *client.Clie
 	return &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
 }
 
-// TestEverythingTravels: whatever a door can say to a clearinghouse, and hear from
-// it, passes through the interface.
+// TestEverythingTravels: every request that a door can make to a clearinghouse, and every answer,
+// passes through the interface.
 func TestEverythingTravels(t *testing.T) {
 	sigs := []bulkhead.Signature{sign(t, "dcc/body:00"), sign(t, "pyzor/digest:01")}
 	source := bulkhead.Source{
-		Sender: "a@example.com", Client: netip.MustParseAddr("192.0.2.1"), ListID: "l.example.com", DKIM: []string{"d.example.com"},
+		Sender: "a@example.com", Client: netip.MustParseAddr("192.0.2.1"), ListID: "l.example.com",
+		DKIM:          []string{"d.example.com"},
 		ClaimedSender: "b@example.com", ClaimedListID: "m.example.com",
 	}
 	first := time.Unix(86400, 0).UTC()
 	house := &recorder{
 		verdict: bulkhead.Verdict{
-			Judged: bulkhead.JudgedSpam, Confidence: 77, Bulk: true, Threshold: 9, Sightings: 3, SpamVotes: 4, HamVotes: 5, First: first,
+			Judged: bulkhead.JudgedSpam, Confidence: 77, Bulk: true, Threshold: 9, Sightings: 3, SpamVotes: 4, HamVotes: 5,
+			First:       first,
 			Whitelisted: "x", Reasons: []string{"why"}, Error: 0.25,
 			Findings: []bulkhead.Finding{
-				{Signature: sigs[0], Sightings: 1, Spam: 2, Ham: 3, Judged: bulkhead.Revoked, Contested: true, Confidence: 4, Bulk: true, First: first, Last: first.Add(time.Hour), Error: 0.5},
+				{Signature: sigs[0], Sightings: 1, Spam: 2, Ham: 3, Judged: bulkhead.Revoked, Contested: true, Confidence: 4,
+					Bulk: true, First: first, Last: first.Add(time.Hour), Error: 0.5},
 				{Signature: sigs[1]},
 			},
 		},
 		receipt: bulkhead.Receipt{Counted: 1, Duplicate: 2, Pending: 3, Listed: 4, Revoked: 5, Whitelisted: 6},
-		looks:   []bulkhead.Look{{Sightings: 1, Spam: 2, Judged: bulkhead.JudgedSpam, Confidence: 77, First: 3, Error: 0.5}, {}, {Judged: bulkhead.Revoked}},
+		looks: []bulkhead.Look{{Sightings: 1, Spam: 2, Judged: bulkhead.JudgedSpam, Confidence: 77, First: 3, Error: 0.5},
+			{}, {Judged: bulkhead.Revoked}},
 	}
 	c := dial(t, house, "token-alice")
 	for _, terse := range []bool{false, true} {
@@ -92,7 +96,8 @@ func TestEverythingTravels(t *testing.T) {
 		}
 	}
 	for vote := range bulkhead.NumVotes {
-		r := bulkhead.Report{Signatures: sigs, Vote: vote, Count: 8, Source: source, ID: "id", Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("203.0.113.5")}}
+		r := bulkhead.Report{Signatures: sigs, Vote: vote, Count: 8, Source: source, ID: "id",
+			Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("203.0.113.5")}}
 		got, err := c.Report(t.Context(), r)
 		if err != nil || got != house.receipt || !reflect.DeepEqual(house.report, r) {
 			t.Errorf("receipt %+v, %v of %+v; want %+v", got, err, house.report, r)
@@ -107,7 +112,8 @@ func TestEverythingTravels(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(house.sigs, many) || house.aspect != bulkhead.Counts|bulkhead.Judgements|bulkhead.Aside {
-		t.Errorf("%d signatures looked at, aspects %b; want those %d asked for, and all aspects", len(house.sigs), house.aspect, len(many))
+		t.Errorf("%d signatures looked at, aspects %b; want those %d asked for, and all aspects", len(house.sigs),
+			house.aspect, len(many))
 	}
 	for i := range looks {
 		if want := house.looks[i%client.MaxLooks%3]; looks[i] != want {
@@ -115,14 +121,14 @@ func TestEverythingTravels(t *testing.T) {
 		}
 	}
 	house.sigs = nil
-	if err := c.Count(t.Context(), sigs, []uint32{1, bulkhead.Many}); err != nil || !reflect.DeepEqual(house.sigs, sigs) || !reflect.DeepEqual(house.n, []uint32{1, bulkhead.Many}) {
+	if err := c.Count(t.Context(), sigs, []uint32{1, bulkhead.Many}); err != nil || !reflect.DeepEqual(house.sigs, sigs) ||
+		!reflect.DeepEqual(house.n, []uint32{1, bulkhead.Many}) {
 		t.Errorf("counted %v %v, %v", house.sigs, house.n, err)
 	}
 }
 
-// TestWhoSpeaksForOthers: only those may count, or report for a stranger, who
-// could do as much in their own name; and nobody becomes local or an account
-// by being named.
+// TestWhoSpeaksForOthers: only those may count, or report for a stranger, who could do as much in
+// their own name; and a named reporter does not become local or an account.
 func TestWhoSpeaksForOthers(t *testing.T) {
 	const named = `{"signatures":["dcc/body:00"],"reporter":%q}`
 	const counts = `{"signatures":["dcc/body:00"],"counts":[7]}`
@@ -155,7 +161,8 @@ func TestWhoSpeaksForOthers(t *testing.T) {
 		if w.Code != tt.report {
 			t.Errorf("%s %q reports for %s: %d %s, want %d", tt.from, tt.token, tt.reporter, w.Code, w.Body, tt.report)
 		}
-		if got := house.Reports(); w.Code == 200 && got[0].Reporter != (bulkhead.Reporter{Addr: netip.MustParseAddr("203.0.113.5")}) {
+		if got := house.Reports(); w.Code == 200 &&
+			got[0].Reporter != (bulkhead.Reporter{Addr: netip.MustParseAddr("203.0.113.5")}) {
 			t.Errorf("the reporter is %+v", got[0].Reporter)
 		}
 		if w := send(s, tt.from, "POST", "/v1/count", requestType, counts, header...); w.Code != tt.count {
@@ -185,7 +192,8 @@ func TestCounterRefusals(t *testing.T) {
 	if house.sigs != nil {
 		t.Errorf("refused requests reached the house: %v", house.sigs)
 	}
-	if w := send(s, local, "POST", "/v1/count", requestType, `{"signatures":["dcc/body:00"],"counts":[16777215]}`); w.Code != 204 || house.n[0] != bulkhead.Many {
+	if w := send(s, local, "POST", "/v1/count", requestType,
+		`{"signatures":["dcc/body:00"],"counts":[16777215]}`); w.Code != 204 || house.n[0] != bulkhead.Many {
 		t.Errorf("a count of Many: %d, counted %v; want Many", w.Code, house.n)
 	}
 	c := dial(t, house, "")
@@ -193,11 +201,13 @@ func TestCounterRefusals(t *testing.T) {
 	if !errors.Is(err, bulkhead.ErrOverLimit) {
 		t.Errorf("too many to count: %v, want ErrOverLimit", err)
 	}
-	if _, err := c.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sign(t, "dcc/body:00")}, ID: "\xff"}); !errors.Is(err, bulkhead.ErrMalformed) {
+	if _, err := c.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sign(t, "dcc/body:00")},
+		ID: "\xff"}); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("an id that is not UTF-8: %v, want ErrMalformed", err)
 	}
 	house.verdict = bulkhead.Verdict{Findings: []bulkhead.Finding{{Signature: sign(t, "dcc/body:02")}}}
-	if v, err := c.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{sign(t, "dcc/body:01")}}); err == nil {
+	if v, err := c.Check(t.Context(),
+		bulkhead.Query{Signatures: []bulkhead.Signature{sign(t, "dcc/body:01")}}); err == nil {
 		t.Errorf("a verdict on another signature is taken: %+v", v)
 	}
 }

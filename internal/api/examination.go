@@ -2,8 +2,8 @@ package api
 
 import "net/http"
 
-// examination has the node read its files: one request at a time, since each of them
-// keeps a disk busy.
+// examination makes the node read its files. It serves one request at a time, because each keeps a
+// disk busy.
 func (s *Server) examination(r *request) (any, error) {
 	if s.examine == nil {
 		return nil, newProblem(http.StatusNotFound, "this server has no files to examine")

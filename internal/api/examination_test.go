@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestOneExamination: what keeps a disk busy runs once at a time, and again when it has
-// ended, however it ended.
+// TestOneExamination: examinations do not overlap, and a new one can run after the last has ended,
+// in success or failure.
 func TestOneExamination(t *testing.T) {
 	running, end := make(chan bool), make(chan error)
 	s := newServer(t, &prototest.House{}, func(o *Options) {
@@ -26,11 +26,13 @@ func TestOneExamination(t *testing.T) {
 		err  error
 		code int
 		want string
-	}{{nil, http.StatusOK, `"folder":"data"`}, {errors.New("unreadable"), http.StatusInternalServerError, "internal error"}, {nil, http.StatusOK, `"faults":[]`}} {
+	}{{nil, http.StatusOK, `"folder":"data"`},
+		{errors.New("unreadable"), http.StatusInternalServerError, "internal error"}, {nil, http.StatusOK, `"faults":[]`}} {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if w := send(s, local, "GET", "/v1/examination", "", "", admin...); w.Code != tt.code || !strings.Contains(w.Body.String(), tt.want) {
+			if w := send(s, local, "GET", "/v1/examination", "", "", admin...); w.Code != tt.code ||
+				!strings.Contains(w.Body.String(), tt.want) {
 				t.Errorf("%d %s, want %d with %q", w.Code, w.Body, tt.code, tt.want)
 			}
 		}()
@@ -41,7 +43,8 @@ func TestOneExamination(t *testing.T) {
 		end <- tt.err
 		<-done
 	}
-	if w := send(s, local, "GET", "/v1/examination", "", ""); w.Code != http.StatusForbidden && w.Code != http.StatusUnauthorized {
+	if w := send(s, local, "GET", "/v1/examination", "", ""); w.Code != http.StatusForbidden &&
+		w.Code != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", w.Code)
 	}
 }

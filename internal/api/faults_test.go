@@ -151,7 +151,8 @@ type ailingMTA struct {
 	a *prototest.Ailing
 }
 
-func (m ailingMTA) ApplyRateLimits(ctx context.Context, a map[string]string, readonly bool) (client.RateDecision, error) {
+func (m ailingMTA) ApplyRateLimits(ctx context.Context, a map[string]string,
+	readonly bool) (client.RateDecision, error) {
 	if err := m.a.Call(); err != nil {
 		return client.RateDecision{}, err
 	}
@@ -172,8 +173,8 @@ func (m ailingMTA) FindInLists(entry string) ([]client.ListMatch, error) {
 	return m.fakeMTA.FindInLists(entry)
 }
 
-// TestEveryFaultIsAnswered: whatever fails behind the interface, the client is told of
-// an error of the node, and of success only if nothing failed.
+// TestEveryFaultIsAnswered: whatever fails behind the interface, the client gets an error of the
+// node, and success only if nothing failed.
 func TestEveryFaultIsAnswered(t *testing.T) {
 	a := &prototest.Ailing{Tally: prototest.NewTally(2)}
 	peers := ailingPeers{&fakePeers{peers: []client.Peer{{Key: testKey('B'), Name: "b"}}}, a}
@@ -219,7 +220,8 @@ func TestEveryFaultIsAnswered(t *testing.T) {
 			calls++
 			w := send(s, local, tt.method, tt.path, tt.kind, tt.body, "Authorization", "Bearer token-alice")
 			switch {
-			case w.Code == tt.want, w.Code == http.StatusConflict: // added by a try before, which could not be told so
+			// added by an earlier try, whose success could not be reported
+			case w.Code == tt.want, w.Code == http.StatusConflict:
 				return nil
 			case w.Code != 500 || strings.Contains(w.Body.String(), prototest.ErrFault.Error()):
 				t.Errorf("%s %s: %d %s, want 500 and no word of what it was", tt.method, tt.path, w.Code, w.Body)
@@ -232,7 +234,7 @@ func TestEveryFaultIsAnswered(t *testing.T) {
 	}
 }
 
-// TestNothingConfigured: what a server was not given is absent or empty.
+// TestNothingConfigured: parts that a server was not configured with are absent or empty.
 func TestNothingConfigured(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Node = nil })
 	admin := []string{"Authorization", "Bearer token-alice"}
@@ -241,13 +243,22 @@ func TestNothingConfigured(t *testing.T) {
 		status                   int
 		want                     string
 	}{
-		{"GET", "/v1/node", "", "", 404, "describes no node"}, {"GET", "/v1/size?signatures=5", "", "", 404, "calculates no sizes"}, {"GET", "/v1/verdicts?slot=24h", "", "", 404, "no numbers of verdicts"}, {"GET", "/v1/verdicts?slot=7h", "", "", 400, "slot"}, {"GET", "/v1/peers", "", "", 404, "shares with nobody"}, {"GET", "/v1/network", "", "", 404, "shares with nobody"},
-		{"POST", "/v1/peers", requestType, `{"key":"` + testKey('B') + `","name":"b","weight":0.5}`, 404, "shares with nobody"},
-		{"PATCH", "/v1/peers/" + testKey('B'), requestType, `{"weight":0.5}`, 404, "shares with nobody"}, {"DELETE", "/v1/peers/" + testKey('B'), "", "", 404, "shares with nobody"},
-		{"POST", "/v1/ratelimits", requestType, `{"attributes":{"a":"b"}}`, 404, "no rate limits"}, {"GET", "/v1/ratelimits", "", "", 404, "no rate limits"},
-		{"GET", "/v1/ratelimits/keys?key=a", "", "", 404, "no rate limits"}, {"DELETE", "/v1/ratelimits/keys?key=a", "", "", 404, "no rate limits"},
+		{"GET", "/v1/node", "", "", 404, "describes no node"},
+		{"GET", "/v1/size?signatures=5", "", "", 404, "calculates no sizes"},
+		{"GET", "/v1/verdicts?slot=24h", "", "", 404, "no numbers of verdicts"},
+		{"GET", "/v1/verdicts?slot=7h", "", "", 400, "slot"}, {"GET", "/v1/peers", "", "", 404, "shares with nobody"},
+		{"GET", "/v1/network", "", "", 404, "shares with nobody"},
+		{"POST", "/v1/peers", requestType, `{"key":"` + testKey('B') + `","name":"b","weight":0.5}`, 404,
+			"shares with nobody"},
+		{"PATCH", "/v1/peers/" + testKey('B'), requestType, `{"weight":0.5}`, 404, "shares with nobody"},
+		{"DELETE", "/v1/peers/" + testKey('B'), "", "", 404, "shares with nobody"},
+		{"POST", "/v1/ratelimits", requestType, `{"attributes":{"a":"b"}}`, 404, "no rate limits"},
+		{"GET", "/v1/ratelimits", "", "", 404, "no rate limits"},
+		{"GET", "/v1/ratelimits/keys?key=a", "", "", 404, "no rate limits"},
+		{"DELETE", "/v1/ratelimits/keys?key=a", "", "", 404, "no rate limits"},
 		{"GET", "/v1/examination", "", "", 404, "no files"},
-		{"GET", "/v1/lists", "", "", 200, "[]\n"}, {"GET", "/v1/lists/find?entry=a", "", "", 200, "[]\n"}, {"POST", "/v1/clock?advance=1h", "", "", 404, "nothing is at"}, {"GET", "/", "", "", 404, "nothing is at"},
+		{"GET", "/v1/lists", "", "", 200, "[]\n"}, {"GET", "/v1/lists/find?entry=a", "", "", 200, "[]\n"},
+		{"POST", "/v1/clock?advance=1h", "", "", 404, "nothing is at"}, {"GET", "/", "", "", 404, "nothing is at"},
 	} {
 		w := send(s, local, tt.method, tt.path, tt.kind, tt.body, admin...)
 		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) {
@@ -260,12 +271,13 @@ func TestNothingConfigured(t *testing.T) {
 			t.Errorf("%s without accounts: %d %s, want %d", path, w.Code, w.Body, want)
 		}
 	}
-	if w := send(nobody, local, "GET", "/v1/users", "", "", admin...); w.Code != 401 || w.Header().Get("WWW-Authenticate") == "" {
+	if w := send(nobody, local, "GET", "/v1/users", "", "", admin...); w.Code != 401 ||
+		w.Header().Get("WWW-Authenticate") == "" {
 		t.Errorf("a token where there are no accounts: %d %s", w.Code, w.Body)
 	}
 }
 
-// TestWhoMay: who may do what without a token, from this machine and from elsewhere.
+// TestWhoMay: the rights of clients without a token, on this machine and on others.
 func TestWhoMay(t *testing.T) {
 	for text, want := range map[string]Who{"loopback": Loopback, "all": Everyone, "none": Nobody} {
 		if got, err := ParseWho(text); err != nil || got != want {
@@ -281,13 +293,18 @@ func TestWhoMay(t *testing.T) {
 		check, report                                Who
 		localCheck, localReport, farCheck, farReport int
 	}{
-		{Loopback, Loopback, 200, 200, 401, 401}, {Everyone, Loopback, 200, 200, 200, 401}, {Everyone, Everyone, 200, 200, 200, 200}, {Nobody, Nobody, 401, 401, 401, 401}, {Loopback, Nobody, 200, 401, 401, 401},
+		{Loopback, Loopback, 200, 200, 401, 401}, {Everyone, Loopback, 200, 200, 200, 401},
+		{Everyone, Everyone, 200, 200, 200, 200}, {Nobody, Nobody, 401, 401, 401, 401},
+		{Loopback, Nobody, 200, 401, 401, 401},
 	} {
-		s := newServer(t, &prototest.House{}, func(o *Options) { o.Access = Access{AnonymousCheck: tt.check, AnonymousReport: tt.report} })
+		s := newServer(t, &prototest.House{}, func(o *Options) {
+			o.Access = Access{AnonymousCheck: tt.check, AnonymousReport: tt.report}
+		})
 		for _, c := range []struct {
 			from, path string
 			want       int
-		}{{local, "/v1/check", tt.localCheck}, {local, "/v1/report", tt.localReport}, {remote, "/v1/check", tt.farCheck}, {remote, "/v1/report", tt.farReport}} {
+		}{{local, "/v1/check", tt.localCheck}, {local, "/v1/report", tt.localReport}, {remote, "/v1/check", tt.farCheck},
+			{remote, "/v1/report", tt.farReport}} {
 			if w := send(s, c.from, "POST", c.path, requestType, ready); w.Code != c.want {
 				t.Errorf("check %v, report %v: %s from %s: %d, want %d", tt.check, tt.report, c.path, c.from, w.Code, c.want)
 			}
@@ -300,7 +317,7 @@ func TestWhoMay(t *testing.T) {
 	}
 }
 
-// TestBodiesAtTheirBounds: the largest body, batch and message are taken.
+// TestBodiesAtTheirBounds: the largest body, batch and message are accepted.
 func TestBodiesAtTheirBounds(t *testing.T) {
 	house := &prototest.House{}
 	s := newServer(t, house, func(o *Options) { o.Access = Access{MaxBody: 1000, MaxBatch: 2, MaxSignatures: 3} })
@@ -313,9 +330,12 @@ func TestBodiesAtTheirBounds(t *testing.T) {
 		want             int
 	}{
 		{"largest body", mailType, message, 200}, {"larger body", mailType, message + "x", 413},
-		{"batch of one", requestType, "[" + sigs(1) + "]", 200}, {"largest batch", requestType, " \t\r\n[" + sigs(1) + "," + sigs(1) + "]", 200}, {"larger batch", requestType, "[" + sigs(1) + "," + sigs(1) + "," + sigs(1) + "]", 400},
+		{"batch of one", requestType, "[" + sigs(1) + "]", 200},
+		{"largest batch", requestType, " \t\r\n[" + sigs(1) + "," + sigs(1) + "]", 200},
+		{"larger batch", requestType, "[" + sigs(1) + "," + sigs(1) + "," + sigs(1) + "]", 400},
 		{"most signatures", requestType, sigs(3), 200}, {"more signatures", requestType, sigs(4), 400},
-		{"type with a parameter", "Application/JSON ; charset=utf-8", sigs(1), 200}, {"another type", "text/json", sigs(1), 415},
+		{"type with a parameter", "Application/JSON ; charset=utf-8", sigs(1), 200},
+		{"another type", "text/json", sigs(1), 415},
 		{"blanks behind", requestType, sigs(1) + " \n", 200}, {"more behind", requestType, sigs(1) + " 1", 400},
 	} {
 		for _, path := range []string{"/v1/check", "/v1/report"} {
@@ -328,43 +348,52 @@ func TestBodiesAtTheirBounds(t *testing.T) {
 		path string
 		want int
 	}{
-		{"/v1/report?count=4294967295", 200}, {"/v1/report?count=0", 200}, {"/v1/report?count=-1", 400}, {"/v1/report?count=1.5", 400}, {"/v1/check?threshold=7", 200}, {"/v1/check?threshold=x", 400},
-		{"/v1/check?sender=" + strings.Repeat("s", 998), 200}, {"/v1/check?sender=" + strings.Repeat("s", 999), 400}, {"/v1/check?list_id=" + strings.Repeat("s", 999), 400},
-		{"/v1/check?client=2001:db8::1", 200}, {"/v1/check?client=2001:db8::1/64", 400}, {"/v1/check?%zz", 400}, {"/v1/check?", 200},
-		{"/v1/report?vote=sighting", 200}, {"/v1/report?vote=revoke", 200}, {"/v1/report?vote=", 400}, {"/v1/signatures", 200}, {"/v1/signatures?x=y", 400},
+		{"/v1/report?count=4294967295", 200}, {"/v1/report?count=0", 200}, {"/v1/report?count=-1", 400},
+		{"/v1/report?count=1.5", 400}, {"/v1/check?threshold=7", 200}, {"/v1/check?threshold=x", 400},
+		{"/v1/check?sender=" + strings.Repeat("s", 998), 200}, {"/v1/check?sender=" + strings.Repeat("s", 999), 400},
+		{"/v1/check?list_id=" + strings.Repeat("s", 999), 400},
+		{"/v1/check?client=2001:db8::1", 200}, {"/v1/check?client=2001:db8::1/64", 400}, {"/v1/check?%zz", 400},
+		{"/v1/check?", 200},
+		{"/v1/report?vote=sighting", 200}, {"/v1/report?vote=revoke", 200}, {"/v1/report?vote=", 400},
+		{"/v1/signatures", 200}, {"/v1/signatures?x=y", 400},
 	} {
 		if w := send(s, local, "POST", tt.path, mailType, sample); w.Code != tt.want {
 			t.Errorf("%.60s: %d %s, want %d", tt.path, w.Code, w.Body, tt.want)
 		}
 	}
 	for n, want := range map[int]int{255: 200, 256: 400} {
-		if w := send(s, local, "POST", "/v1/report", mailType, sample, "Idempotency-Key", strings.Repeat("k", n)); w.Code != want {
+		if w := send(s, local, "POST", "/v1/report", mailType, sample, "Idempotency-Key",
+			strings.Repeat("k", n)); w.Code != want {
 			t.Errorf("a key of %d bytes: %d %s, want %d", n, w.Code, w.Body, want)
 		}
 	}
 	// A body of unstated length has the same limit.
 	r := send(s, local, "POST", "/v1/check", requestType, sigs(1), "Content-Length", "")
-	if r.Code != 200 || r.Header().Get("Content-Type") != "application/json" || r.Header().Get("Content-Length") != fmt.Sprint(r.Body.Len()) {
+	if r.Code != 200 || r.Header().Get("Content-Type") != "application/json" ||
+		r.Header().Get("Content-Length") != fmt.Sprint(r.Body.Len()) {
 		t.Errorf("%d %v", r.Code, r.Header())
 	}
 }
 
-// TestProblems: what a refusal says besides its status.
+// TestProblems: the contents of a refusal besides its status.
 func TestProblems(t *testing.T) {
 	for _, tt := range []struct {
 		err          error
 		status       int
 		retry, realm string
 	}{
-		{bulkhead.ErrUnauthorised, 401, "", `Bearer realm="bulkhead"`}, {bulkhead.ErrOverLimit, 429, "1", ""}, {bulkhead.ErrReadOnly, 503, "10", ""}, {context.Canceled, 503, "10", ""}, {bulkhead.ErrMalformed, 400, "", ""},
+		{bulkhead.ErrUnauthorised, 401, "", `Bearer realm="bulkhead"`}, {bulkhead.ErrOverLimit, 429, "1", ""},
+		{bulkhead.ErrReadOnly, 503, "10", ""}, {context.Canceled, 503, "10", ""}, {bulkhead.ErrMalformed, 400, "", ""},
 	} {
 		w := send(newServer(t, &prototest.House{Err: tt.err}, nil), local, "POST", "/v1/check", requestType, ready)
 		var p client.Problem
-		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Title != http.StatusText(tt.status) || p.Status != tt.status {
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Title != http.StatusText(tt.status) ||
+			p.Status != tt.status {
 			t.Errorf("%v: %+v, %v", tt.err, p, err)
 		}
 		if h := w.Header(); w.Code != tt.status || h.Get("Retry-After") != tt.retry || h.Get("WWW-Authenticate") != tt.realm {
-			t.Errorf("%v: %d, retry after %q, realm %q, want %d, %q, %q", tt.err, w.Code, h.Get("Retry-After"), h.Get("WWW-Authenticate"), tt.status, tt.retry, tt.realm)
+			t.Errorf("%v: %d, retry after %q, realm %q, want %d, %q, %q", tt.err, w.Code, h.Get("Retry-After"),
+				h.Get("WWW-Authenticate"), tt.status, tt.retry, tt.realm)
 		}
 	}
 }
@@ -377,9 +406,9 @@ type verdicts struct {
 
 func (v *verdicts) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) { return v.v, nil }
 
-// TestVerdictMetrics: each check counts as the class that it was answered.
+// TestVerdictMetrics: each check counts under the class of its answer.
 func TestVerdictMetrics(t *testing.T) {
-	for want := range bulkhead.NumClasses + 1 { // the last one is none, and counts as none
+	for want := range bulkhead.NumClasses + 1 { // the last value is not a class, and counts as none
 		s := newServer(t, &verdicts{v: bulkhead.Verdict{Class: want}}, nil)
 		send(s, local, "POST", "/v1/check", requestType, ready)
 		metrics := send(s, local, "GET", "/metrics", "", "").Body.String()
@@ -392,15 +421,17 @@ func TestVerdictMetrics(t *testing.T) {
 	}
 }
 
-// TestStrangers: who may report for a stranger, and for which.
+// TestStrangers: the clients that may report for a stranger, and the strangers allowed.
 func TestStrangers(t *testing.T) {
 	const sigs = `,"signatures":["dcc/body:00"]}`
 	for _, tt := range []struct {
 		from, token, reporter string
 		want                  int
 	}{
-		{local, "", "192.0.2.1", 200}, {local, "", "::ffff:192.0.2.1", 200}, {local, "", "127.0.0.1", 400}, {local, "", "::", 400}, {local, "", "::1", 400},
-		{local, "token-bob", "192.0.2.1", 403}, {local, "token-alice", "192.0.2.1", 200}, {remote, "token-alice", "192.0.2.1", 200}, {remote, "", "192.0.2.1", 401},
+		{local, "", "192.0.2.1", 200}, {local, "", "::ffff:192.0.2.1", 200}, {local, "", "127.0.0.1", 400},
+		{local, "", "::", 400}, {local, "", "::1", 400},
+		{local, "token-bob", "192.0.2.1", 403}, {local, "token-alice", "192.0.2.1", 200},
+		{remote, "token-alice", "192.0.2.1", 200}, {remote, "", "192.0.2.1", 401},
 	} {
 		house := &prototest.House{}
 		s := newServer(t, house, func(o *Options) { o.Access = Access{AnonymousReport: Everyone} })

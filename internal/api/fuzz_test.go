@@ -9,13 +9,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// FuzzRequest sends arbitrary bodies, types and queries: no panic, no fault of
-// the node's own, every refusal a problem document that changed nothing.
+// FuzzRequest sends arbitrary bodies, types and queries: there must be no panic and no internal
+// error, and every refusal must be a problem document that changed nothing.
 func FuzzRequest(f *testing.F) {
 	f.Add("/v1/check", requestType, "", []byte(ready))
 	f.Add("/v1/report", requestType, "", []byte("["+ready+","+ready+"]"))
 	f.Add("/v1/report", mailType, "vote=ham&count=3&client=192.0.2.1", []byte(sample))
-	f.Add("/v1/revoke", requestType+"; charset=utf-8", "", []byte(`{"signatures":["dcc/body:00"],"source":{"client":"::1%eth0","dkim":[null]}}`))
+	f.Add("/v1/revoke", requestType+"; charset=utf-8", "",
+		[]byte(`{"signatures":["dcc/body:00"],"source":{"client":"::1%eth0","dkim":[null]}}`))
 	f.Add("/v1/signatures", mailType, "a=%zz", []byte{0, 0xff})
 	f.Add("/v1/check", requestType, "", []byte(`{"signatures":["dcc/body:00"],"threshold":1e400}`))
 	house := &prototest.House{}

@@ -15,11 +15,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// History is what a node remembers of checks and votes. Errors wrap the sentinels of
+// History gives access to the recorded checks and votes of a node. Errors wrap the sentinels of
 // package bulkhead, or are a [client.Problem]. Methods may be called concurrently.
 type History interface {
-	// History returns a page. Its error for a query that cannot be answered wraps
-	// bulkhead.ErrMalformed.
+	// History returns a page of entries. Its error for an invalid query wraps bulkhead.ErrMalformed.
 	History(ctx context.Context, q client.HistoryQuery) (client.HistoryPage, error)
 	// HistoryEntry returns one entry with its signatures; ok is false if there is none.
 	HistoryEntry(ctx context.Context, id int64) (e client.HistoryEntry, ok bool, err error)
@@ -29,7 +28,7 @@ type History interface {
 	Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error)
 	// Waves returns groups of messages.
 	Waves(ctx context.Context, q client.WaveQuery) (client.WavePage, error)
-	// Wave returns one of them with the verdict on it; ok is false if there is none.
+	// Wave returns one group with the verdict on it; ok is false if there is none.
 	Wave(ctx context.Context, id int64) (w client.WaveDetail, ok bool, err error)
 }
 
@@ -40,17 +39,17 @@ var (
 	ErrWhite         = errors.New("a whitelist has the message: nothing was counted")
 )
 
-// Audit keeps a record of what administrators did. Its methods may be called
-// concurrently.
+// Audit records the actions of administrators. Its methods may be called concurrently.
 type Audit interface {
 	// Append writes an entry, whose ID and Time it sets.
 	Append(client.AuditEntry) error
-	// Read returns a page.
+	// Read returns a page of entries.
 	Read(client.AuditQuery) (client.AuditPage, error)
 }
 
 func (s *Server) historyPage(r *request) (any, error) {
-	values, err := r.query("since", "until", "door", "kind", "class", "reporter", "domain", "message_id", "signature", "before", "limit")
+	values, err := r.query("since", "until", "door", "kind", "class", "reporter", "domain", "message_id", "signature",
+		"before", "limit")
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +86,8 @@ func pageOf(q url.Values) (since, until time.Time, before int64, limit int, err 
 	}{{"since", &since}, {"until", &until}} {
 		if text := q.Get(t.name); text != "" {
 			if *t.to, err = time.Parse(time.RFC3339, text); err != nil {
-				return since, until, 0, 0, fmt.Errorf("%w: %s %.60q is not a time like 2006-01-02T15:04:05Z", bulkhead.ErrMalformed, t.name, text)
+				return since, until, 0, 0, fmt.Errorf("%w: %s %.60q is not a time like 2006-01-02T15:04:05Z", bulkhead.ErrMalformed,
+					t.name, text)
 			}
 		}
 	}
@@ -104,9 +104,10 @@ func (s *Server) historyEntry(r *request) (any, error) {
 	return remembered(s, r, History.HistoryEntry, "entry %d is not in the history")
 }
 
-// remembered answers with what the ID in the path names. missing says that there is none of
-// that ID.
-func remembered[T any](s *Server, r *request, get func(History, context.Context, int64) (T, bool, error), missing string) (any, error) {
+// remembered answers with the entry or wave that the ID in the path names. missing is the text of
+// the error if there is none.
+func remembered[T any](s *Server, r *request, get func(History, context.Context, int64) (T, bool, error),
+	missing string) (any, error) {
 	h, err := s.remembers()
 	if err != nil {
 		return nil, err
@@ -169,8 +170,8 @@ func rememberedProblem(err error) error {
 	return err
 }
 
-// tellRemembered votes on a message by the signatures that are remembered of it, by its
-// Message-ID or else by an entry.
+// tellRemembered votes on a message by its recorded signatures, which it finds by the Message-ID or
+// else by an entry.
 func (s *Server) tellRemembered(r *request, messageID string, entry int64, v client.RememberedVote) (any, error) {
 	h, err := s.remembers()
 	if err != nil {
@@ -208,10 +209,10 @@ func (s *Server) auditPage(r *request) (any, error) {
 	return &page, err
 }
 
-// record writes an entry of the record of administration. did is attributes as of a log
-// line, without secrets.
+// record writes an entry of the audit record. did holds attributes as in a log line, without
+// secrets.
 func (s *Server) record(e client.AuditEntry, did []any, err error) {
-	if s.audit == nil || e.Account == "" { // strangers cannot fill it
+	if s.audit == nil || e.Account == "" { // strangers must not fill the record
 		return
 	}
 	e.Door = doorName
@@ -256,5 +257,6 @@ func pageParams() []*huma.Param {
 }
 
 func auditParams() []*huma.Param {
-	return append(pageParams(), bounded(queryParam("account", "string", "Who did it."), 128), bounded(queryParam("action", "string", "ID of the operation."), 64))
+	return append(pageParams(), bounded(queryParam("account", "string", "Who did it."), 128),
+		bounded(queryParam("action", "string", "ID of the operation."), 64))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// validate checks a JSON value against the schema in the document, by the library that
-// prints the schema.
+// validate checks a JSON value against its schema in the document, with the library that prints the
+// schema.
 func validate(schemas huma.Registry, schema *huma.Schema, where string, value any) error {
 	var res huma.ValidateResult
 	path := huma.NewPathBuffer(make([]byte, 0, 64), 0)
@@ -24,14 +24,13 @@ func validate(schemas huma.Registry, schema *huma.Schema, where string, value an
 	if !ok {
 		return fmt.Errorf("%w: %s: %v", bulkhead.ErrMalformed, where, res.Errors[0])
 	}
-	if detail.Location != "" { // names of the schema, and of unknown fields
+	if detail.Location != "" { // names from the schema, and of unknown fields
 		where += fmt.Sprintf(": %.80s", detail.Location)
 	}
 	return fmt.Errorf("%w: %s: %s", bulkhead.ErrMalformed, where, detail.Message)
 }
 
-// validateBody checks the JSON of one T, or of an array of them, against the schema of
-// T.
+// validateBody checks the JSON of one T, or of an array of T, against the schema of T.
 func validateBody[T any](r *request, body []byte, batch bool) error {
 	schema := r.schemas.Schema(reflect.TypeFor[T](), true, "")
 	if !batch {

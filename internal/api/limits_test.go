@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// walker makes requests of the document: right ones, and for every limit that it
-// states one that breaks this limit only.
+// walker makes requests from the document: valid ones, and for every stated limit a request that
+// breaks only this limit.
 type walker struct{ schemas huma.Registry }
 
 func (k walker) resolve(s *huma.Schema) *huma.Schema {
@@ -53,7 +53,7 @@ func (k walker) good(name string, s *huma.Schema) any {
 	case s.Format == "date-time":
 		return "2026-01-02T03:04:05Z"
 	case s.MinLength != nil:
-		return strings.Repeat("U", *s.MinLength) // as keys of nodes begin
+		return strings.Repeat("U", *s.MinLength) // keys of nodes begin with U
 	}
 	return "192.0.2.1" // an address where one is asked for, and a text as good as any
 }
@@ -128,7 +128,8 @@ func TestLimitsHold(t *testing.T) {
 	k := walker{s.openAPI.Components.Schemas}
 	tried := map[string]int{}
 	send := func(op *huma.Operation, kind, body string, q url.Values, header ...string) int {
-		target := strings.NewReplacer("{name}", "bob", "{key}", "k", "{protocol}", "dcc", "{id}", "1").Replace(op.Path) + "?" + q.Encode()
+		target := strings.NewReplacer("{name}", "bob", "{key}", "k", "{protocol}", "dcc", "{id}", "1").Replace(op.Path) +
+			"?" + q.Encode()
 		return send(s, local, op.Method, target, kind, body, append(header, "Authorization", "Bearer token-alice")...).Code
 	}
 	refused := func(op *huma.Operation, what string, status int) {
@@ -151,7 +152,8 @@ func TestLimitsHold(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(op.RequestBody.Content[requestType].Schema.OneOf) > 0 {
-					if one, many := send(op, requestType, string(body), nil), send(op, requestType, "["+string(body)+"]", nil); one != many {
+					if one, many := send(op, requestType, string(body), nil),
+						send(op, requestType, "["+string(body)+"]", nil); one != many {
 						t.Errorf("%s %s %.80s: %d alone, %d in a batch", op.Method, op.Path, body, one, many)
 					}
 				}
@@ -196,15 +198,16 @@ func TestLimitsHold(t *testing.T) {
 			})
 		}
 	}
-	for _, limit := range []string{"maxLength", "minLength", "maximum", "minimum", "enum", "maxItems", "minItems", "maxProperties", "minProperties", "additionalProperties"} {
+	for _, limit := range []string{"maxLength", "minLength", "maximum", "minimum", "enum", "maxItems", "minItems",
+		"maxProperties", "minProperties", "additionalProperties"} {
 		if tried[limit] == 0 {
 			t.Errorf("no limit %s was tried: %v", limit, tried)
 		}
 	}
 }
 
-// TestLimitsAreOneNumber compares what the document prints with the constants of
-// those who enforce the same.
+// TestLimitsAreOneNumber compares the limits in the document with the constants of the packages
+// that enforce them.
 func TestLimitsAreOneNumber(t *testing.T) {
 	s := newServer(t, &prototest.House{}, nil)
 	of := func(name, field string) *huma.Schema {
@@ -226,17 +229,19 @@ func TestLimitsAreOneNumber(t *testing.T) {
 	}
 }
 
-// TestTwiceGiven: a field that is given twice evades no limit.
+// TestTwiceGiven: a duplicate field does not evade a limit.
 func TestTwiceGiven(t *testing.T) {
 	house := &prototest.House{}
 	s := newServer(t, house, nil)
 	long := strings.Repeat("s", maxName+1)
-	w := send(s, local, "POST", "/v1/report", requestType, `{"signatures":["dcc/body:00"],"source":{"sender":"`+long+`"},"source":{"list_id":"l"}}`)
+	w := send(s, local, "POST", "/v1/report", requestType,
+		`{"signatures":["dcc/body:00"],"source":{"sender":"`+long+`"},"source":{"list_id":"l"}}`)
 	if got := house.Reports(); w.Code == 200 && (got[0].Source.Sender != "" || got[0].Source.ListID != "l") {
 		t.Errorf("the source is %.40q %q, want the second one", got[0].Source.Sender, got[0].Source.ListID)
 	}
 	for _, name := range []string{"SOURCE", "Source"} {
-		if w := send(s, local, "POST", "/v1/report", requestType, `{"signatures":["dcc/body:00"],"`+name+`":{"sender":"`+long+`"}}`); w.Code != 400 {
+		if w := send(s, local, "POST", "/v1/report", requestType,
+			`{"signatures":["dcc/body:00"],"`+name+`":{"sender":"`+long+`"}}`); w.Code != 400 {
 			t.Errorf("%s: %d, want 400", name, w.Code)
 		}
 	}

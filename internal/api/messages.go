@@ -75,7 +75,8 @@ func one[T any](r *request) (T, error) {
 // signatures checks the number and validity of the signatures of one message.
 func (r *request) signatures(sigs []bulkhead.Signature) error {
 	if len(sigs) == 0 || len(sigs) > r.set.MaxSignatures {
-		return fmt.Errorf("%w: message with %d signatures, want 1 to %d", bulkhead.ErrMalformed, len(sigs), r.set.MaxSignatures)
+		return fmt.Errorf("%w: message with %d signatures, want 1 to %d", bulkhead.ErrMalformed, len(sigs),
+			r.set.MaxSignatures)
 	}
 	return valid(sigs)
 }
@@ -89,8 +90,7 @@ func valid(sigs []bulkhead.Signature) error {
 	return nil
 }
 
-// withSenders appends the signatures of a source to those of its message, up to the
-// limit.
+// withSenders appends the signatures of a source to the signatures of its message, up to the limit.
 func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkhead.Source) []bulkhead.Signature {
 	all := slices.Clip(sigs)
 	for _, sig := range s.senders(source) {
@@ -101,8 +101,8 @@ func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkh
 	return all
 }
 
-// mail reads a body of type message/rfc822: its signatures with those of its sender, and
-// its source from the headers, unless the query sets it.
+// mail reads a body of type message/rfc822: its signatures and its sender's, and its source from
+// the headers unless the query sets it.
 func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.Source, error) {
 	raw, err := r.body()
 	if err != nil {
@@ -132,8 +132,7 @@ func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.
 	return s.withSenders(r, sigs, source), source, nil
 }
 
-// query returns the query parameters, or an error if there is any but the
-// allowed ones.
+// query returns the query parameters, or an error if one of them is not allowed.
 func (r *request) query(allowed ...string) (url.Values, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
@@ -165,9 +164,10 @@ func number(q url.Values, name string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// wrongType returns the refusal of a body's media type.
+// wrongType returns the error for an unsupported media type of a body.
 func wrongType(got string, want ...string) error {
-	return newProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
+	return newProblem(http.StatusUnsupportedMediaType,
+		fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
 }
 
 const noSignature = "the message has no signature that a vote could list: it has too little text to be told from others"
@@ -234,13 +234,14 @@ func (s *Server) checkReady(r *request) (any, error) {
 			return nil, at(err, i, batch)
 		}
 		source := c.Source.Bulkhead()
-		queries[i] = bulkhead.Query{Signatures: s.withSenders(r, c.Signatures, source), Source: source, Reporter: r.who, Threshold: c.Threshold, Terse: c.Terse}
+		queries[i] = bulkhead.Query{Signatures: s.withSenders(r, c.Signatures, source), Source: source, Reporter: r.who,
+			Threshold: c.Threshold, Terse: c.Terse}
 	}
 	answers := make([]client.BatchVerdict, len(queries))
 	for i := range queries {
 		v, err := s.ask(r, queries[i])
 		if err == nil {
-			v.Findings = v.Findings[:min(len(items[i].Signatures), len(v.Findings))] // those in the request
+			v.Findings = v.Findings[:min(len(items[i].Signatures), len(v.Findings))] // without findings on added signatures
 		} else if !batch {
 			return nil, err
 		}
@@ -252,7 +253,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 	return answers, nil
 }
 
-// at adds to an error which message of a batch it is about.
+// at adds the index of the message in the batch to an error.
 func at(err error, i int, batch bool) error {
 	if !batch {
 		return err
@@ -260,8 +261,8 @@ func at(err error, i int, batch bool) error {
 	return fmt.Errorf("message %d of the batch: %w", i+1, err)
 }
 
-// batchProblem returns the problem of one message of a batch, nil for none, and logs it
-// if it is the node's own.
+// batchProblem returns the problem of one message of a batch, nil for none. It logs internal errors
+// of the node.
 func (s *Server) batchProblem(err error) *client.Problem {
 	if err == nil {
 		return nil
@@ -365,7 +366,7 @@ func (s *Server) voteReady(r *request) (any, error) {
 	return s.tellAll(r, reports), nil
 }
 
-// inFlight is how many reports of one batch wait for the disk at once.
+// inFlight is the number of reports of one batch that wait for the disk at once.
 const inFlight = 64
 
 // tellAll reports a batch concurrently, so that one write of the journal serves many
@@ -413,7 +414,7 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 	}, nil
 }
 
-// mailboxes returns the recipients of a sighting in the form of a report.
+// mailboxes returns the recipients of a sighting in the form that a report has them.
 func mailboxes(vote bulkhead.Vote, recipients []string) ([]string, error) {
 	if vote != bulkhead.Sighting && len(recipients) > 0 {
 		return nil, fmt.Errorf("%w: only a sighting has recipients", bulkhead.ErrMalformed)
@@ -431,15 +432,16 @@ func mailboxes(vote bulkhead.Vote, recipients []string) ([]string, error) {
 	return all, nil
 }
 
-// reporter returns the reporter of a report: its sender, or the stranger that it names.
-// An account is never taken on somebody else's word.
+// reporter returns the reporter of a report: the client, or the stranger that the report names. A
+// client cannot report under another account.
 func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, error) {
 	if stranger == (netip.Addr{}) {
 		return r.who, nil
 	}
 	addr := stranger.Unmap().WithZone("")
 	if addr.IsLoopback() || addr.IsUnspecified() {
-		return bulkhead.Reporter{}, fmt.Errorf("%w: reporter %v is not an address of another machine", bulkhead.ErrMalformed, stranger)
+		return bulkhead.Reporter{}, fmt.Errorf("%w: reporter %v is not an address of another machine",
+			bulkhead.ErrMalformed, stranger)
 	}
 	if err := s.maySpeak(r); err != nil {
 		return bulkhead.Reporter{}, fmt.Errorf("a report for a stranger: %w", err)
@@ -447,7 +449,7 @@ func (s *Server) reporter(r *request, stranger netip.Addr) (bulkhead.Reporter, e
 	return bulkhead.Reporter{Addr: addr}, nil
 }
 
-// parseVote reads the vote of a report; "" is the path's default.
+// parseVote parses the vote of a report; "" stands for the path's default.
 func (r *request) parseVote(text string) (bulkhead.Vote, error) {
 	if text == "" {
 		return r.unsaid, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// metrics is the server's share of /metrics. Labels are resolved when routes
-// are mounted, so that a request costs two atomic additions.
+// metrics holds the server's own metrics in /metrics. Labels are resolved when routes are mounted,
+// so that a request costs two atomic additions.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -66,7 +66,7 @@ func (m *metrics) verdict(v *bulkhead.Verdict) {
 
 func (m *metrics) vote(v bulkhead.Vote) { m.votes[v].Inc() }
 
-// A routeMetrics is the metrics of one route.
+// A routeMetrics holds the metrics of one route.
 type routeMetrics struct {
 	m            *metrics
 	method, path string
@@ -121,9 +121,12 @@ func newNodeCollector(n Node) *nodeCollector {
 		mature:   desc("mature", "1 once the node knows what mail usually comes to it."),
 		readOnly: desc("read_only", "1 while the node refuses reports."),
 		ageing:   desc("ageing_held", "1 while the clock is implausibly far ahead, so that no generation expires."),
-		missing:  desc("parts_missing", "Files and folders of the data folder that were gone when the node started, and began anew."),
-		doubts:   desc("parts_in_doubt", "Pages of arrays, and rows of journal entries, that a salvage of a damaged store has lost: counts may be low."),
-		healed:   desc("pages_healed_total", "Pages of arrays that a salvage had lost and that a peer's replica made whole.", "peer"),
+		missing: desc("parts_missing",
+			"Files and folders of the data folder that were gone when the node started, and began anew."),
+		doubts: desc("parts_in_doubt",
+			"Pages of arrays, and rows of journal entries, that a salvage of a damaged store has lost: counts may be low."),
+		healed: desc("pages_healed_total", "Pages of arrays that a salvage had lost and that a peer's replica made whole.",
+			"peer"),
 		counters: [8]*prometheus.Desc{
 			desc("checks_total", "Checks through all doors."),
 			desc("reports_total", "Reports and revokes taken through all doors."),
@@ -132,14 +135,16 @@ func newNodeCollector(n Node) *nodeCollector {
 			desc("checkpoints_total", "Snapshots written."),
 			desc("recoveries_total", "Times that the node got over a failed write."),
 			desc("generations_forgotten_total", "Generations given up before their time for want of memory."),
-			desc("gatherings_total", "Times that votes looked like an attack: many on a text that get nothing, votes on known senders, a listing of what many received."),
+			desc("gatherings_total",
+				"Times that votes looked like an attack: many on a text that get nothing, votes on known senders, a listing of what many received."),
 		},
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly, c.ageing, c.doubts, c.missing, c.healed, c.free, c.needed}, c.counters[:]...) {
+	for _, d := range append([]*prometheus.Desc{c.bytes, c.keys, c.fill, c.ghost, c.wrong, c.bulk, c.mature, c.readOnly,
+		c.ageing, c.doubts, c.missing, c.healed, c.free, c.needed}, c.counters[:]...) {
 		ch <- d
 	}
 }
@@ -177,7 +182,8 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	n := state.Counters
-	for i, v := range []uint64{n.Checks, n.Reports, n.Refused, n.Entries, n.Checkpoints, n.Recoveries, n.Forgotten, n.Gatherings} {
+	for i, v := range []uint64{n.Checks, n.Reports, n.Refused, n.Entries, n.Checkpoints, n.Recoveries, n.Forgotten,
+		n.Gatherings} {
 		ch <- prometheus.MustNewConstMetric(c.counters[i], prometheus.CounterValue, float64(v))
 	}
 	flag := func(d *prometheus.Desc, on bool) {

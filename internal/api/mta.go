@@ -9,11 +9,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// RateLimits are the rules behind the policy door, as HTTP clients see them.
-// Methods may be called concurrently.
+// RateLimits gives HTTP clients access to the rules behind the policy door. Methods may be called
+// concurrently.
 type RateLimits interface {
-	// ApplyRateLimits counts one request, whose attributes have the names of the Postfix
-	// policy protocol, and returns the action.
+	// ApplyRateLimits counts one request and returns the action. The attributes have the names of the
+	// Postfix policy protocol.
 	ApplyRateLimits(ctx context.Context, attributes map[string]string, readonly bool) (client.RateDecision, error)
 	// RateLimits returns every rule and its resources.
 	RateLimits() []client.RateLimit
@@ -26,8 +26,8 @@ type RateLimits interface {
 	ResetRateKey(rule, key string) int
 }
 
-// Lists are the black, white and grey lists of a node, as HTTP clients see them.
-// Methods may be called concurrently.
+// Lists gives HTTP clients access to the black, white and grey lists of a node. Methods may be
+// called concurrently.
 type Lists interface {
 	// Lists returns every list.
 	Lists() []client.List

@@ -18,10 +18,12 @@ type fakeMTA struct{ known map[string]int }
 
 func (f fakeMTA) ApplyRateLimits(_ context.Context, a map[string]string, readonly bool) (client.RateDecision, error) {
 	if readonly {
-		return client.RateDecision{Action: "dunno", Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Rate: float64(f.known[a["sasl_username"]])}}}, nil
+		return client.RateDecision{Action: "dunno",
+			Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Rate: float64(f.known[a["sasl_username"]])}}}, nil
 	}
 	f.known[a["sasl_username"]]++
-	return client.RateDecision{Action: "defer", Text: "slow", Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Over: true}}}, nil
+	return client.RateDecision{Action: "defer", Text: "slow",
+		Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Over: true}}}, nil
 }
 func (f fakeMTA) RateLimits() []client.RateLimit {
 	return []client.RateLimit{{Name: "r", Keys: len(f.known)}}
@@ -63,8 +65,9 @@ func TestRateLimitsAndLists(t *testing.T) {
 	if err != nil || d.Action != "defer" || len(d.Rules) != 1 || d.Rules[0].Key != "ann" {
 		t.Errorf("ApplyRateLimits = %+v, %v", d, err)
 	}
-	for range 2 { // counts nothing
-		if d, err = c.PeekRateLimits(t.Context(), map[string]string{"sasl_username": "ann"}); err != nil || d.Action != "dunno" || d.Rules[0].Rate != 1 {
+	for range 2 { // does not count
+		if d, err = c.PeekRateLimits(t.Context(), map[string]string{"sasl_username": "ann"}); err != nil ||
+			d.Action != "dunno" || d.Rules[0].Rate != 1 {
 			t.Errorf("PeekRateLimits = %+v, %v", d, err)
 		}
 	}
@@ -75,7 +78,8 @@ func TestRateLimitsAndLists(t *testing.T) {
 		t.Errorf("RateLimits = %+v, %v", rules, err)
 	}
 	// Only an administrator may list keys.
-	if _, err := c.RateKeys(t.Context(), "", "ann"); !errors.Is(err, bulkhead.ErrUnauthorised) && !errors.Is(err, bulkhead.ErrForbidden) {
+	if _, err := c.RateKeys(t.Context(), "", "ann"); !errors.Is(err, bulkhead.ErrUnauthorised) &&
+		!errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("RateKeys without a token: %v", err)
 	}
 	if _, err := c.ResetRateKey(t.Context(), "", "ann"); err == nil || f.known["ann"] != 1 {
@@ -84,17 +88,20 @@ func TestRateLimitsAndLists(t *testing.T) {
 	if lists, err := c.Lists(t.Context()); err != nil || len(lists) != 1 || lists[0].Name != "bad" {
 		t.Errorf("Lists = %+v, %v", lists, err)
 	}
-	if found, err := c.FindInLists(t.Context(), "evil.example"); err != nil || len(found) != 1 || found[0].Element != "evil.example" {
+	if found, err := c.FindInLists(t.Context(), "evil.example"); err != nil || len(found) != 1 ||
+		found[0].Element != "evil.example" {
 		t.Errorf("FindInLists = %+v, %v", found, err)
 	}
-	// A parameter that is misspelt is not taken for one that is absent.
+	// A misspelt parameter is an error, and not taken for an absent one.
 	admin := []string{"Authorization", "Bearer token-alice"}
-	for _, path := range []string{"/v1/ratelimits/keys?key=ann&rules=r", "/v1/ratelimits/keys", "/v1/ratelimits/keys?key=ann&key=bob"} {
+	for _, path := range []string{"/v1/ratelimits/keys?key=ann&rules=r", "/v1/ratelimits/keys",
+		"/v1/ratelimits/keys?key=ann&key=bob"} {
 		if w := send(s, local, "DELETE", path, "", "", admin...); w.Code != 400 || f.known["ann"] != 1 {
 			t.Errorf("DELETE %s = %d %s, %d events left; want 400 and 1", path, w.Code, w.Body, f.known["ann"])
 		}
 	}
-	if w := send(s, local, "DELETE", "/v1/ratelimits/keys?key=ann&rule=r", "", "", admin...); w.Code != 200 || f.known["ann"] != 0 {
+	if w := send(s, local, "DELETE", "/v1/ratelimits/keys?key=ann&rule=r", "", "", admin...); w.Code != 200 ||
+		f.known["ann"] != 0 {
 		t.Errorf("DELETE of a key = %d %s, %d events left; want 200 and none", w.Code, w.Body, f.known["ann"])
 	}
 	if w := send(s, local, "GET", "/v1/lists/find?entries=evil.example", "", ""); w.Code != 400 {

@@ -7,11 +7,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// A Node describes itself. Its methods may be called concurrently. State should take no
-// more than a few milliseconds, since /metrics calls it.
+// A Node describes itself. Its methods may be called concurrently. State should take no more than a
+// few milliseconds, because /metrics calls it.
 type Node interface {
 	State(ctx context.Context) client.NodeState
-	// ConfirmClock takes the clock as right while the ageing is held.
+	// ConfirmClock accepts the present time of a clock that looked implausible, so that generations
+	// age again.
 	ConfirmClock(ctx context.Context) error
 }
 

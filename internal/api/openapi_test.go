@@ -57,7 +57,8 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		}
 		media := response.Content[w.Header().Get("Content-Type")]
 		if media == nil {
-			t.Errorf("%s %s answers with %q, which the document does not name", r.method, r.target, w.Header().Get("Content-Type"))
+			t.Errorf("%s %s answers with %q, which the document does not name", r.method, r.target,
+				w.Header().Get("Content-Type"))
 			continue
 		}
 		var value any
@@ -65,7 +66,8 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		var res huma.ValidateResult
-		huma.Validate(s.openAPI.Components.Schemas, media.Schema, huma.NewPathBuffer([]byte{}, 0), huma.ModeReadFromServer, value, &res)
+		huma.Validate(s.openAPI.Components.Schemas, media.Schema, huma.NewPathBuffer([]byte{}, 0), huma.ModeReadFromServer,
+			value, &res)
 		for _, err := range res.Errors {
 			t.Errorf("%s %s answers %d %s: %v", r.method, r.target, w.Code, w.Body, err)
 		}

@@ -15,23 +15,23 @@ type Pairing interface {
 	// Invite makes an invitation. It returns an error that wraps [ErrNoMesh] if the
 	// node shares nothing.
 	Invite(ctx context.Context, n client.NewInvitation) (client.Invitation, error)
-	// Invitations returns those that are remembered, without their lines.
+	// Invitations returns the stored invitations, without their lines.
 	Invitations(ctx context.Context) ([]client.Invitation, error)
 	// Withdraw makes an invitation void.
 	Withdraw(ctx context.Context, id string) error
-	// Decide accepts or refuses a node that has shown an invitation and waits.
+	// Decide accepts or refuses a waiting node that has presented an invitation.
 	Decide(ctx context.Context, key string, accept bool) error
 	// Join joins the network of an invitation.
 	Join(ctx context.Context, j client.Join) (client.Joining, error)
-	// Leave leaves it.
+	// Leave leaves the network.
 	Leave(ctx context.Context) (client.Left, error)
-	// ChangeSecret announces another secret of the network.
+	// ChangeSecret announces a new secret of the network.
 	ChangeSecret(ctx context.Context, n client.NewSecret) (client.SecretChange, error)
-	// KeepSecret takes back what was announced.
+	// KeepSecret withdraws an announced secret.
 	KeepSecret(ctx context.Context) (client.SecretChange, error)
 }
 
-// noMesh is the error of a node that shares with nobody, as clients are told it.
+// noMesh returns the error that clients of a node without a mesh receive.
 func noMesh(err error) error {
 	if errors.Is(err, ErrNoMesh) {
 		return newProblem(http.StatusNotFound, ErrNoMesh.Error())
@@ -39,7 +39,7 @@ func noMesh(err error) error {
 	return err
 }
 
-// pairs returns who brings nodes into networks.
+// pairs returns the node's Pairing, or an error if it has none.
 func (s *Server) pairs() (Pairing, error) {
 	if s.pairing == nil {
 		return nil, noMesh(ErrNoMesh)
@@ -153,7 +153,7 @@ func (s *Server) keepSecret(r *request) (any, error) {
 	return secretChange(r)(p.KeepSecret(r.Context()))
 }
 
-// secretChange returns what records and answers a change of the secret.
+// secretChange returns a function that records a change of the secret and answers the request.
 func secretChange(r *request) func(client.SecretChange, error) (any, error) {
 	return func(c client.SecretChange, err error) (any, error) {
 		if err != nil {

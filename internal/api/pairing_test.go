@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// fakePairing stands in for what brings nodes into networks.
+// fakePairing is a Pairing for tests.
 type fakePairing struct {
 	*fakePeers
 	list []client.Invitation
@@ -24,7 +24,8 @@ func (f *fakePairing) Invite(_ context.Context, n client.NewInvitation) (client.
 	if f.off {
 		return client.Invitation{}, ErrNoMesh
 	}
-	v := client.Invitation{ID: fmt.Sprint(len(f.list)), Name: n.Name, Weight: n.Weight, Uses: max(1, n.Uses), Accept: n.Accept, Joiners: []client.Joiner{}}
+	v := client.Invitation{ID: fmt.Sprint(len(f.list)), Name: n.Name, Weight: n.Weight, Uses: max(1, n.Uses),
+		Accept: n.Accept, Joiners: []client.Joiner{}}
 	f.list = append(f.list, v)
 	v.Line = "a line"
 	return v, nil
@@ -58,7 +59,8 @@ func (f *fakePairing) ChangeSecret(_ context.Context, n client.NewSecret) (clien
 	if f.off {
 		return client.SecretChange{}, ErrNoMesh
 	}
-	return client.SecretChange{From: "a", To: n.Secret, At: time.Unix(int64(n.Seconds), 0).UTC(), By: "k", Told: []string{}, Through: []string{}, Untold: []string{"x"}}, nil
+	return client.SecretChange{From: "a", To: n.Secret, At: time.Unix(int64(n.Seconds), 0).UTC(), By: "k",
+		Told: []string{}, Through: []string{}, Untold: []string{"x"}}, nil
 }
 
 func (f *fakePairing) KeepSecret(context.Context) (client.SecretChange, error) {
@@ -67,8 +69,8 @@ func (f *fakePairing) KeepSecret(context.Context) (client.SecretChange, error) {
 
 func (f *fakePairing) Leave(context.Context) (client.Left, error) { return client.Left{Peers: 2}, nil }
 
-// TestPairing: what an administrator asks through the client reaches the node, and nobody
-// else may.
+// TestPairing: what an administrator asks through the client reaches the node, and other clients
+// are refused.
 func TestPairing(t *testing.T) {
 	f := &fakePairing{fakePeers: new(fakePeers)}
 	users := newFakeUsers()
@@ -101,7 +103,8 @@ func TestPairing(t *testing.T) {
 		t.Errorf("%+v, %v", j, err)
 	}
 	var problem *client.Problem
-	if _, err := c.Join(ctx, client.Join{Line: "another"}); !errors.As(err, &problem) || problem.Status != 502 || problem.Detail != "no hub" {
+	if _, err := c.Join(ctx, client.Join{Line: "another"}); !errors.As(err, &problem) || problem.Status != 502 ||
+		problem.Detail != "no hub" {
 		t.Errorf("%v", err)
 	}
 	if err := c.Withdraw(ctx, "7"); !errors.Is(err, bulkhead.ErrMalformed) {
@@ -114,7 +117,8 @@ func TestPairing(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	digits := strings.Repeat("0a", 16)
-	if s, err := c.ChangeSecret(ctx, client.NewSecret{Seconds: 7, Secret: digits}); err != nil || s.To != digits || s.At.Unix() != 7 || len(s.Untold) != 1 || s.Done {
+	if s, err := c.ChangeSecret(ctx, client.NewSecret{Seconds: 7, Secret: digits}); err != nil || s.To != digits ||
+		s.At.Unix() != 7 || len(s.Untold) != 1 || s.Done {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if _, err := c.KeepSecret(ctx); !errors.Is(err, bulkhead.ErrMalformed) {
@@ -137,8 +141,9 @@ func TestPairing(t *testing.T) {
 	}
 	other := with("token-bob")
 	for what, err := range map[string]error{
-		"invite": second(other.Invite(ctx, client.NewInvitation{})), "list": second(other.Invitations(ctx)), "withdraw": other.Withdraw(ctx, "0"),
-		"accept": second(other.AcceptPeer(ctx, testKey('B'))), "refuse": other.RefusePeer(ctx, testKey('B')),
+		"invite": second(other.Invite(ctx, client.NewInvitation{})), "list": second(other.Invitations(ctx)),
+		"withdraw": other.Withdraw(ctx, "0"),
+		"accept":   second(other.AcceptPeer(ctx, testKey('B'))), "refuse": other.RefusePeer(ctx, testKey('B')),
 		"join": second(other.Join(ctx, client.Join{Line: "a line"})), "leave": second(other.Leave(ctx)),
 		"change the secret": second(other.ChangeSecret(ctx, client.NewSecret{})), "keep it": second(other.KeepSecret(ctx)),
 	} {

@@ -10,7 +10,7 @@ import (
 type peerCollector struct {
 	peers  Peers
 	desc   map[string]*prometheus.Desc
-	listed []string // sorted names, so that answers keep their order
+	listed []string // sorted names, so that the order is stable
 }
 
 func newPeerCollector(p Peers) *peerCollector {
@@ -30,8 +30,10 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_replica_limit_bytes", "Memory that the counts of peers may take.")
 	add("mesh_merged_arrays", "Arrays of peers that were merged with others, to save memory.")
 	add("mesh_secret_timestamp_seconds", "When the network's announced secret is used; absent if none is to come.")
-	add("mesh_secret_untold", "Peers that have not fetched the network's announced secret here; absent if none is to come.")
-	add("mesh_aggregate_organisations", "Organisations in the aggregate that the node publishes; absent if it publishes none.")
+	add("mesh_secret_untold",
+		"Peers that have not fetched the network's announced secret here; absent if none is to come.")
+	add("mesh_aggregate_organisations",
+		"Organisations in the aggregate that the node publishes; absent if it publishes none.")
 	add("mesh_aggregate_sums_total", "How often that aggregate was made anew.")
 	add("mesh_aggregate_fault", "1 while it is not published, or something is missing in it.")
 	add("mesh_broker_up", "1 while a broker is connected.", "server")
@@ -53,7 +55,8 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("peer_asks_total", "Times that the peer was asked for something missing.", "peer")
 	add("peer_refused_total", "Messages and parts of the peer that were refused.", "peer", "reason")
 	add("peer_keys", "Distinct keys in the peer's arrays.", "peer")
-	add("peer_ghost", "Probability that the peer's arrays, or those they are merged into, show a signature that nobody reported.", "peer")
+	add("peer_ghost",
+		"Probability that the peer's arrays, or those they are merged into, show a signature that nobody reported.", "peer")
 	return c
 }
 
@@ -68,7 +71,7 @@ func (c *peerCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 	n, err := c.peers.Network(context.Background())
 	if err != nil {
-		return // the node shares with nobody
+		return // the node has no mesh
 	}
 	gauge := func(name string, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(c.desc[name], prometheus.GaugeValue, v, labels...)
@@ -99,7 +102,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	servers := make(map[string]bool)
 	for _, b := range n.Brokers {
-		if !servers[b.Server] { // two connections may lead to one server
+		if !servers[b.Server] { // two connections may go to one server
 			servers[b.Server] = true
 			gauge("mesh_broker_up", one01(b.Connected), b.Server)
 			if b.Trouble != "" {

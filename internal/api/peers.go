@@ -13,12 +13,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// Peers manages the nodes that this one shares with. Errors wrap the sentinels
-// of package bulkhead; changes are durable when a method returns. Methods may
-// be called concurrently.
+// Peers manages the nodes with which this node shares. Errors wrap the sentinels of package
+// bulkhead; changes are durable when a method returns. Methods may be called concurrently.
 type Peers interface {
-	// Network returns what the node shares, and its peers. It returns an error
-	// that wraps [ErrNoMesh] if the node shares nothing.
+	// Network returns the state of sharing, and the peers. It returns an error that wraps [ErrNoMesh]
+	// if the node shares nothing.
 	Network(ctx context.Context) (client.Network, error)
 	// AddPeer accepts the messages of the holder of a key.
 	AddPeer(ctx context.Context, p client.NewPeer) error
@@ -29,15 +28,16 @@ type Peers interface {
 	// RollbackPeer drops what a peer counted in generations that started at
 	// or after a time.
 	RollbackPeer(ctx context.Context, key string, since time.Time) error
-	// ForgetPeer drops what is kept of incarnations that a peer has lost.
+	// ForgetPeer drops the counts of a peer's lost incarnations.
 	ForgetPeer(ctx context.Context, key string) error
-	// PeerLoss returns what RollbackPeer with the same time would drop now, or
-	// with the zero time what EvictPeer would. It changes nothing.
+	// PeerLoss returns what RollbackPeer with the same time would drop now, or with the zero time what
+	// EvictPeer would drop. It changes nothing.
 	PeerLoss(ctx context.Context, key string, since time.Time) (client.PeerLoss, error)
 }
 
-// ErrNoMesh says that the node shares with nobody.
-var ErrNoMesh = errors.New("this node shares with nobody: set mesh.mode in its configuration, or have it join a network")
+// ErrNoMesh is the error of a node that does not share.
+var ErrNoMesh = errors.New(
+	"this node shares with nobody: set mesh.mode in its configuration, or have it join a network")
 
 func (s *Server) network(r *request) (client.Network, error) {
 	if s.peers == nil {
@@ -192,7 +192,7 @@ func (s *Server) loss(r *request, since time.Time) (any, error) {
 	return &loss, err
 }
 
-// since returns the time of a preview, which is required.
+// since returns the time of a preview, a required parameter.
 func (r *request) since() (time.Time, error) {
 	values, err := r.query("since")
 	if err != nil {
@@ -205,9 +205,10 @@ func (r *request) since() (time.Time, error) {
 	return since, err
 }
 
-// sinceParam documents it.
+// sinceParam documents the time of a preview.
 func sinceParam() *huma.Param {
-	p := bounded(queryParam("since", "string", "The time that the change would be asked for with, for example 2006-01-02T15:04:05Z."), 64)
+	p := bounded(queryParam("since", "string",
+		"The time that the change would be asked for with, for example 2006-01-02T15:04:05Z."), 64)
 	p.Required = true
 	return p
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// fakePeers is a list of peers; off makes the node one that shares nothing.
+// fakePeers is a list of peers; with off the node does not share.
 type fakePeers struct {
 	mu    sync.Mutex
 	off   bool
 	peers []client.Peer
-	back  time.Time // of the last rollback
+	back  time.Time // time of the last rollback
 }
 
 func (f *fakePeers) Network(context.Context) (client.Network, error) {
@@ -31,7 +31,8 @@ func (f *fakePeers) Network(context.Context) (client.Network, error) {
 	}
 	return client.Network{
 		Key: testKey('A'), Mode: "hub", Role: "both", Published: 7, Strangers: map[string]uint64{"unknown key": 3},
-		Brokers: []client.Broker{{Server: "one:8421", Connected: true}, {Server: "two:8421", Error: "refused"}}, Peers: append([]client.Peer(nil), f.peers...),
+		Brokers: []client.Broker{{Server: "one:8421", Connected: true}, {Server: "two:8421", Error: "refused"}},
+		Peers:   append([]client.Peer(nil), f.peers...),
 	}, nil
 }
 
@@ -100,11 +101,13 @@ func (f *fakePeers) PeerLoss(_ context.Context, key string, since time.Time) (cl
 
 func testKey(c byte) string { return "U" + strings.Repeat(string(c), 55) }
 
-// TestPeers: every endpoint of the network and its peers through the client,
-// what administrators alone may do, and what is refused.
+// TestPeers: every endpoint of the network and its peers through the client, the operations for
+// administrators alone, and the refusals.
 func TestPeers(t *testing.T) {
 	users, peers := newFakeUsers(), &fakePeers{}
-	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users, o.Peers = users, users, peers }))
+	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) {
+		o.Accounts, o.Users, o.Peers = users, users, peers
+	}))
 	defer srv.Close()
 	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
 	ctx := t.Context()
@@ -118,7 +121,8 @@ func TestPeers(t *testing.T) {
 		t.Fatalf("AddPeer = %+v, %v", p, err)
 	}
 	n, err := c.Network(ctx)
-	if err != nil || n.Key != testKey('A') || len(n.Peers) != 1 || n.Peers[0].Refused["forged"] != 2 || n.Strangers["unknown key"] != 3 || len(n.Brokers) != 2 {
+	if err != nil || n.Key != testKey('A') || len(n.Peers) != 1 || n.Peers[0].Refused["forged"] != 2 ||
+		n.Strangers["unknown key"] != 3 || len(n.Brokers) != 2 {
 		t.Errorf("Network = %+v, %v", n, err)
 	}
 	if p, err = c.WeighPeer(ctx, bob, 0); err != nil || p.Weight != 0 || p.Quarantine != "" {
@@ -129,10 +133,12 @@ func TestPeers(t *testing.T) {
 		t.Errorf("RollbackPeer = %+v, %v; rolled back to %v", p, err, peers.back)
 	}
 
-	if l, err := c.PreviewEvict(ctx, bob); err != nil || *l != (client.PeerLoss{Counted: 12, Listed: 3, Arrays: 4}) || len(peers.peers) != 1 {
+	if l, err := c.PreviewEvict(ctx, bob); err != nil || *l != (client.PeerLoss{Counted: 12, Listed: 3, Arrays: 4}) ||
+		len(peers.peers) != 1 {
 		t.Errorf("PreviewEvict = %+v, %v, left %+v", l, err, peers.peers)
 	}
-	if l, err := c.PreviewRollback(ctx, bob, since.Add(time.Hour)); err != nil || l.Counted != 5 || !l.From.Equal(since.Add(time.Hour)) || !peers.back.Equal(since) {
+	if l, err := c.PreviewRollback(ctx, bob, since.Add(time.Hour)); err != nil || l.Counted != 5 ||
+		!l.From.Equal(since.Add(time.Hour)) || !peers.back.Equal(since) {
 		t.Errorf("PreviewRollback = %+v, %v; rolled back to %v", l, err, peers.back)
 	}
 
@@ -163,9 +169,12 @@ func TestPeers(t *testing.T) {
 	for token, want := range map[string]error{"": bulkhead.ErrUnauthorised, "token-bob": bulkhead.ErrForbidden} {
 		other := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
 		for what, err := range map[string]error{
-			"Network": second(other.Network(ctx)), "Peers": second(other.Peers(ctx)), "AddPeer": second(other.AddPeer(ctx, client.NewPeer{Key: testKey('D')})),
+			"Network": second(other.Network(ctx)), "Peers": second(other.Peers(ctx)),
+			"AddPeer":   second(other.AddPeer(ctx, client.NewPeer{Key: testKey('D')})),
 			"WeighPeer": second(other.WeighPeer(ctx, bob, 1)), "EvictPeer": other.EvictPeer(ctx, bob),
-			"PreviewEvict": second(other.PreviewEvict(ctx, bob)), "PreviewRollback": second(other.PreviewRollback(ctx, bob, since)), "RollbackPeer": second(other.RollbackPeer(ctx, bob, since)),
+			"PreviewEvict":    second(other.PreviewEvict(ctx, bob)),
+			"PreviewRollback": second(other.PreviewRollback(ctx, bob, since)),
+			"RollbackPeer":    second(other.RollbackPeer(ctx, bob, since)),
 		} {
 			if !errors.Is(err, want) {
 				t.Errorf("%s with token %q: %v, want %v", what, token, err, want)
@@ -184,7 +193,7 @@ func TestPeers(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestPeerMetrics: what a scrape says of a peer, and of a node without peers.
+// TestPeerMetrics: the metrics of a peer, and of a node without peers.
 func TestPeerMetrics(t *testing.T) {
 	peers := &fakePeers{}
 	if err := peers.AddPeer(t.Context(), client.NewPeer{Key: testKey('B'), Weight: 0.5}); err != nil {
@@ -197,8 +206,10 @@ func TestPeerMetrics(t *testing.T) {
 	for _, want := range []string{
 		"bulkhead_mesh_published_messages_total 7", `bulkhead_mesh_stranger_messages_total{reason="unknown key"} 3`,
 		`bulkhead_mesh_broker_up{server="one:8421"} 1`, `bulkhead_mesh_broker_up{server="two:8421"} 0`,
-		"bulkhead_peer_weight" + label + " 0.5", "bulkhead_peer_quarantined" + label + " 1", "bulkhead_peer_missing_changes" + label + " 5",
-		"bulkhead_peer_behind_seconds" + label + " 2.5", "bulkhead_peer_keys" + label + " 12", "bulkhead_peer_bytes_total" + label + " 345",
+		"bulkhead_peer_weight" + label + " 0.5", "bulkhead_peer_quarantined" + label + " 1",
+		"bulkhead_peer_missing_changes" + label + " 5",
+		"bulkhead_peer_behind_seconds" + label + " 2.5", "bulkhead_peer_keys" + label + " 12",
+		"bulkhead_peer_bytes_total" + label + " 345",
 		`bulkhead_peer_refused_total{peer="` + testKey('B') + `",reason="forged"} 2`,
 	} {
 		if !strings.Contains(got, want+"\n") {

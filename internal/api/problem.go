@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// problem turns an error into the client's problem document, the only place that maps
-// errors to statuses. The text of a fault of the node itself stays private.
+// problem turns an error into the client's problem document. No other function maps errors to
+// statuses. The text of an internal error of the node stays private.
 func problem(err error) *client.Problem {
 	var p *client.Problem
 	if errors.As(err, &p) {

@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// refusals puts into the record of administration which accounts tried what is for
-// administrators alone: of each account one attempt in refusalEvery, so that nobody can
-// push others' entries out of the record.
+// refusals records attempts of accounts at operations that only administrators may use. It records
+// one attempt of each account in refusalEvery, so that an account cannot push other entries out of
+// the record.
 type refusals struct {
 	mu   sync.Mutex
 	last map[string]time.Time // by account
@@ -28,10 +28,11 @@ func (f *refusals) note(s *Server, who bulkhead.Reporter, r *http.Request, err e
 	if who.Account == "" || !errors.Is(err, bulkhead.ErrForbidden) || !f.first(who.Account, time.Now()) {
 		return
 	}
-	s.record(client.AuditEntry{Account: who.Account, From: who.Addr.String(), Action: "refused"}, []any{"method", r.Method, "path", r.URL.Path}, err)
+	s.record(client.AuditEntry{Account: who.Account, From: who.Addr.String(), Action: "refused"},
+		[]any{"method", r.Method, "path", r.URL.Path}, err)
 }
 
-// first reports whether an account was not noted lately.
+// first reports whether no attempt of an account was recorded recently.
 func (f *refusals) first(account string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,68 +31,64 @@ type Options struct {
 	// Read returns the signatures of a whole message and its source by its headers. It
 	// must not keep raw, and ends with ctx.
 	Read func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Senders returns the signatures of a message's sender; nil: there are none.
+	// Senders returns the signatures of a message's sender. nil: senders have none.
 	Senders func(bulkhead.Source) []bulkhead.Signature
-	// Accounts identifies the holders of tokens; nil: every token is refused.
+	// Accounts identifies the holders of tokens. nil: every token is refused.
 	Accounts Accounts
-	// Users manages the accounts; nil: /v1/users answers 403.
+	// Users manages the accounts. nil: /v1/users answers 403.
 	Users Users
-	// RateLimits and Lists are those of the doors for mail servers; nil: there
-	// are none.
+	// RateLimits and Lists belong to the doors for mail servers. nil: there are none.
 	RateLimits RateLimits
 	Lists      Lists
-	// Pairing brings nodes into networks; nil: /v1/invitations answers 404.
+	// Pairing brings nodes into networks. nil: /v1/invitations answers 404.
 	Pairing Pairing
-	// Peers manages the nodes with which this one shares; nil: /v1/peers answers 404.
+	// Peers manages the nodes with which this one shares. nil: /v1/peers answers 404.
 	Peers Peers
-	// History is what the node remembers of checks and votes; nil: /v1/history answers
-	// 404.
+	// History gives access to recorded checks and votes. nil: /v1/history answers 404.
 	History History
-	// Whitelist is what administrators put on the whitelist while the node runs; nil:
+	// Whitelist holds signatures that administrators whitelisted while the node runs. nil:
 	// /v1/whitelist answers 404.
 	Whitelist Whitelist
-	// Config is the configuration of the node; nil: /v1/config answers 404.
+	// Config is the configuration of the node. nil: /v1/config answers 404.
 	Config Configuration
-	// Audit keeps a record of what administrators do, and of log-ins; nil: nothing does.
+	// Audit records the actions of administrators and log-ins. nil: they are not recorded.
 	Audit Audit
-	// Node describes the node; nil: /v1/node answers 404.
+	// Node describes the node. nil: /v1/node answers 404.
 	Node Node
-	// Sizes calculates what the node would take for another use; nil: /v1/size answers
-	// 404. Its error says what is wrong with the question.
+	// Sizes calculates the node's size for another load. Its error explains a mistake in the question.
+	// nil: /v1/size answers 404.
 	Sizes func(client.SizeQuestion) (client.Sizes, error)
-	// Verdicts returns how many verdicts there were in the slots of one length, 10 minutes,
-	// an hour or a day, that begin at or after since and before until. Zero until stands
-	// for now, and zero since for a day before. nil: /v1/verdicts answers 404.
+	// Verdicts returns the numbers of verdicts in slots of one length: 10 minutes, an hour or a day.
+	// The slots begin at or after since and before until. A zero until stands for now, and a zero
+	// since for a day before until. nil: /v1/verdicts answers 404.
 	Verdicts func(since, until time.Time, slot time.Duration) client.Verdicts
-	// Ready returns nil if the node accepts requests, or why it currently does not; nil:
-	// the node is always ready.
+	// Ready returns an error while the node does not accept requests. nil: the node is always ready.
 	Ready func() error
-	// Examine reads the node's files and says what is wrong with them. It is called once
-	// at a time; nil: /v1/examination answers 404.
+	// Examine reads the node's files and returns the damage it finds. Calls do not overlap. nil:
+	// /v1/examination answers 404.
 	Examine func(context.Context) (*client.Examination, error)
-	// Page is served wherever no operation of the API is, to who may check, and on
-	// /login to everybody; nil: nothing is.
+	// Page serves all paths without an operation of the API, to clients that may check, and /login to
+	// every client. nil: there are no pages.
 	Page http.Handler
-	// Advance moves the node's clock forward, or back if it is given less than 0, for tests;
-	// with jump, the clock is wrong and no time has passed. It returns the new time once
-	// everything that is due by then is done. Its error wraps bulkhead.ErrMalformed
-	// if the clock cannot move so far. nil: there is no /v1/clock.
+	// Advance moves the node's clock, for tests: forward, or back if d is negative. With jump, the
+	// clock becomes wrong and no time passes. Advance returns the new time once everything due by then
+	// is done. Its error wraps bulkhead.ErrMalformed if the clock cannot move so far. nil: there is no
+	// /v1/clock.
 	Advance func(ctx context.Context, d time.Duration, jump bool) (time.Time, error)
 	// Access holds the initial rights and limits of clients; see [Server.SetAccess].
 	Access Access
-	// Failures slows down clients whose token is wrong; nil: nothing does.
+	// Failures slows down clients with a wrong token. nil: they are not slowed down.
 	Failures *door.Failures
-	// Version of the program, for the OpenAPI document.
+	// Version is the version of the program, for the OpenAPI document.
 	Version string
-	// Registry receives the server's metrics and serves /metrics, with all that others
-	// have registered; nil: a fresh one.
+	// Registry receives the server's metrics and serves /metrics, including the metrics that other
+	// parts of the node have registered. nil: a new registry.
 	Registry *prometheus.Registry
-	// Memory is what the bodies of requests take while they are answered, [door.Cost]
-	// times their size each; nil sets no bound. A request for which there is none in two
-	// seconds is answered with status 503.
+	// Memory bounds the memory of request bodies while they are answered: each takes [door.Cost] times
+	// its size. A request that gets no memory within two seconds is answered with status 503. nil sets
+	// no bound.
 	Memory *door.Memory
-	// Log records each fault of the node, and each change by an administrator; nil
-	// discards.
+	// Log records each internal error of the node, and each change by an administrator. nil discards.
 	Log *slog.Logger
 }
 
@@ -119,7 +115,7 @@ type Server struct {
 	page     http.Handler
 	advance  func(context.Context, time.Duration, bool) (time.Time, error)
 	examine  func(context.Context) (*client.Examination, error)
-	reading  sync.Mutex // held while that runs
+	reading  sync.Mutex // held while examine runs
 	log      *slog.Logger
 	metrics  *metrics
 	refusals refusals
@@ -151,7 +147,8 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users, peers: o.Peers, pairing: o.Pairing, node: o.Node,
+		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users,
+		peers: o.Peers, pairing: o.Pairing, node: o.Node,
 		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, config: o.Config, audit: o.Audit,
 		ready: o.Ready, page: o.Page, advance: o.Advance, examine: o.Examine, log: o.Log,
 		sizes: o.Sizes, verdicts: o.Verdicts,
@@ -177,8 +174,7 @@ func (s *Server) SetAccess(a Access) { s.settings.Store(newSettings(a)) }
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Times returns how long the answers took of the API's operations, without those of the
-// pages.
+// Times returns the response times of the API's operations. The pages are not included.
 func (s *Server) Times() *door.Times { return &s.metrics.times }
 
 // A request is one request that has passed the access checks.
@@ -186,15 +182,15 @@ type request struct {
 	*http.Request
 	who     bulkhead.Reporter
 	set     *settings
-	held    door.Hold     // what the body takes
+	held    door.Hold     // memory of the body
 	schemas huma.Registry // of the document
 	params  []*huma.Param // of the operation
-	local   bool          // a client of this machine
-	unsaid  bulkhead.Vote // the vote of a report that names none
-	did     []any         // an administrator's change, as attributes of a log line; no secrets
+	local   bool          // the client is on this machine
+	unsaid  bulkhead.Vote // default vote, for a report without one
+	did     []any         // an administrator's change, as attributes of a log line, without secrets
 }
 
-// patience is how long a request waits for memory.
+// patience is the time that a request waits for memory.
 const patience = 2 * time.Second
 
 // A route is one operation of the API.
@@ -202,15 +198,15 @@ type route struct {
 	op    *huma.Operation
 	need  need
 	serve func(*request) (any, error)
-	asks  bool // it changes nothing that is administered, though its method says so
+	asks  bool // despite its method, it changes nothing that is administered
 }
 
-// recorded reports whether the record of administration has what a client does there.
+// recorded reports whether requests to the route go into the audit record.
 func (rt *route) recorded() bool { return rt.op.Method != http.MethodGet && !rt.asks }
 
 // handle serves a route after the checks that every request passes: rate limit, origin,
-// authentication, body limit. The order matters: nothing of a request is parsed before
-// the rate limit has let it through.
+// authentication, body limit. The order matters: no part of a request is parsed before it has
+// passed the rate limit.
 func (s *Server) handle(rt route) http.HandlerFunc {
 	m := s.metrics.route(rt.op.Method, rt.op.Path)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -261,7 +257,8 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 		s.refusals.note(s, who, r, err)
 		return nil, err
 	}
-	return &request{Request: r, who: who, local: local, set: set, held: s.memory.Hold(), unsaid: bulkhead.Spam, schemas: s.openAPI.Components.Schemas}, nil
+	return &request{Request: r, who: who, local: local, set: set, held: s.memory.Hold(), unsaid: bulkhead.Spam,
+		schemas: s.openAPI.Components.Schemas}, nil
 }
 
 // answer sends the answer of a route to an admitted request.
@@ -271,14 +268,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 		return nil, err
 	}
 	if limit := req.set.MaxBody; r.ContentLength > limit {
-		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, limit))
+		return nil, newProblem(http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("body of %d bytes, limit %d", r.ContentLength, limit))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
 	defer req.held.Release()
 	req.params = rt.op.Parameters
 	body, err := rt.serve(req)
 	if rt.recorded() {
-		s.record(client.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: rt.op.OperationID}, req.did, err)
+		s.record(client.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: rt.op.OperationID},
+			req.did, err)
 	}
 	if rt.need == admin && rt.op.Method != http.MethodGet {
 		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.who.Addr}, req.did...)
@@ -320,7 +319,7 @@ type buffer struct {
 	enc *json.Encoder
 }
 
-// buffers is reused memory, not state: an empty pool only costs more.
+// buffers pools memory for answers. It is not state: an empty pool only costs time.
 var buffers = sync.Pool{New: func() any {
 	b := new(buffer)
 	b.enc = json.NewEncoder(&b.Buffer)
@@ -328,11 +327,12 @@ var buffers = sync.Pool{New: func() any {
 	return b
 }}
 
-// maxPooled, in bytes, prevents one large answer from being kept for ever.
+// maxPooled is the size, in bytes, of the largest buffer in the pool, so that one large answer does
+// not occupy memory for ever.
 const maxPooled = 64 << 10
 
-// writeBody writes an answer. An error means that it cannot be encoded as JSON, and that
-// nothing was written; a vanished client is no error.
+// writeBody writes an answer. It returns an error if the answer cannot be encoded as JSON; nothing
+// is written then. A disconnected client is no error.
 func writeBody(w http.ResponseWriter, status int, body any) error {
 	switch v := body.(type) {
 	case nil:
@@ -359,16 +359,16 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// jsonType is shared by all answers, which do not change it.
+// jsonType is shared by all answers; none of them modifies it.
 var jsonType = []string{"application/json"}
 
 // A text is an answer that is not JSON.
 type text struct{ mediaType, body string }
 
-// readTimeout is the longest that the signatures of a message may take.
+// readTimeout limits the computation of a message's signatures.
 const readTimeout = 10 * time.Second
 
-// voteTimeout is the longest that a vote may wait for the disk.
+// voteTimeout limits the time that a vote waits for the disk.
 const voteTimeout = 30 * time.Second
 
 func (r *request) voteContext() (context.Context, context.CancelFunc) {

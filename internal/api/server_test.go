@@ -137,8 +137,9 @@ func TestCheckReportRevoke(t *testing.T) {
 	}
 	verdict(false)
 
-	// The same by ready signatures.
-	ready := bulkhead.Report{Signatures: []bulkhead.Signature{sign(t, "pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709")}, Vote: bulkhead.Spam, Count: 3, ID: "k2"}
+	// The same with ready signatures.
+	ready := bulkhead.Report{Signatures: []bulkhead.Signature{sign(t,
+		"pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709")}, Vote: bulkhead.Spam, Count: 3, ID: "k2"}
 	if got, err := c.Report(ctx, ready); err != nil || got != (bulkhead.Receipt{Counted: 1, Listed: 1}) {
 		t.Errorf("Report = %+v, %v", got, err)
 	}
@@ -146,7 +147,7 @@ func TestCheckReportRevoke(t *testing.T) {
 	if got, err := c.Report(ctx, ready); err != nil || got.Revoked != 1 {
 		t.Errorf("Report, revoking = %+v, %v", got, err)
 	}
-	// The path of its own is the same for clients that name no vote.
+	// /v1/revoke does the same for clients that name no vote.
 	for _, path := range []string{"/v1/revoke", "/v1/revoke?count=2"} {
 		kind, body := requestType, `{"signatures":["pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"]}`
 		if strings.Contains(path, "?") {
@@ -161,7 +162,8 @@ func TestCheckReportRevoke(t *testing.T) {
 	}
 
 	got := house.Reports()
-	if len(got) != 6 || got[2].Count != 3 || got[2].ID != "k2" || got[2].Vote != bulkhead.Spam || got[3].Vote != bulkhead.Revocation {
+	if len(got) != 6 || got[2].Count != 3 || got[2].ID != "k2" || got[2].Vote != bulkhead.Spam ||
+		got[3].Vote != bulkhead.Revocation {
 		t.Errorf("the house saw %+v", got)
 	}
 	if len(got) < 2 || got[0].Count != 2 || got[0].ID != "k1" || got[0].Source.Sender != "shop@example.com" ||
@@ -176,7 +178,8 @@ func TestTooLittleText(t *testing.T) {
 	s := newServer(t, house, nil)
 	for range 2 {
 		w := send(s, local, "POST", "/v1/check", mailType, "From: a@b.example\n\nhi\n")
-		if w.Code != 200 || !strings.Contains(w.Body.String(), noSignature) || !strings.Contains(w.Body.String(), `"findings":[]`) {
+		if w.Code != 200 || !strings.Contains(w.Body.String(), noSignature) ||
+			!strings.Contains(w.Body.String(), `"findings":[]`) {
 			t.Errorf("check = %d %s, want a verdict that says why", w.Code, w.Body)
 		}
 		send(s, local, "POST", "/v1/report", mailType, "From: a@b.example\n\nhi\n")
@@ -186,12 +189,15 @@ func TestTooLittleText(t *testing.T) {
 func TestQueryOverridesHeaders(t *testing.T) {
 	house := &prototest.House{}
 	s := newServer(t, house, nil)
-	w := send(s, local, "POST", "/v1/report?vote=ham&count=7&sender=a@b.example&client=192.0.2.7&list_id=l.example&dkim=x.example&dkim=y.example", mailType, sample)
+	w := send(s, local, "POST",
+		"/v1/report?vote=ham&count=7&sender=a@b.example&client=192.0.2.7&list_id=l.example&dkim=x.example&dkim=y.example",
+		mailType, sample)
 	if w.Code != 200 {
 		t.Fatalf("report = %d %s", w.Code, w.Body)
 	}
 	got := house.Reports()[0]
-	if got.Vote != bulkhead.Ham || got.Count != 7 || got.Source.Sender != "a@b.example" || got.Source.Client.String() != "192.0.2.7" ||
+	if got.Vote != bulkhead.Ham || got.Count != 7 || got.Source.Sender != "a@b.example" ||
+		got.Source.Client.String() != "192.0.2.7" ||
 		got.Source.ListID != "l.example" || !slices.Equal(got.Source.DKIM, []string{"x.example", "y.example"}) {
 		t.Errorf("report = %+v", got)
 	}
@@ -268,43 +274,64 @@ func TestRefusals(t *testing.T) {
 		{"wrong method", local, "GET", "/v1/check", "", "", nil, 405, "want POST"},
 		{"wrong method for text", local, "POST", "/healthz", "", "", nil, 405, "want GET, HEAD"},
 		{"no type", local, "POST", "/v1/check", "", ready, nil, 415, "want message/rfc822 or application/json"},
-		{"form", local, "POST", "/v1/report", "application/x-www-form-urlencoded", "a=b", nil, 415, "application/x-www-form-urlencoded"},
+		{"form", local, "POST", "/v1/report", "application/x-www-form-urlencoded", "a=b", nil, 415,
+			"application/x-www-form-urlencoded"},
 		{"signatures of JSON", local, "POST", "/v1/signatures", requestType, ready, nil, 415, "want message/rfc822"},
 		{"empty mail", local, "POST", "/v1/check", mailType, "", nil, 400, "the body is empty"},
 		{"empty JSON", local, "POST", "/v1/check", requestType, "", nil, 400, "body: EOF"},
 		{"not JSON", local, "POST", "/v1/report", requestType, "{", nil, 400, "body: unexpected EOF"},
 		{"unknown field", local, "POST", "/v1/report", requestType, `{"sigs":[]}`, nil, 400, `unknown field "sigs"`},
 		{"two values", local, "POST", "/v1/report", requestType, ready + ready, nil, 400, "after the end"},
-		{"no signature", local, "POST", "/v1/report", requestType, `{"signatures":[]}`, nil, 400, "0 signatures, want 1 to 1024"},
-		{"null signature", local, "POST", "/v1/report", requestType, `{"signatures":[null]}`, nil, 400, "signatures[0]: expected string"},
+		{"no signature", local, "POST", "/v1/report", requestType, `{"signatures":[]}`, nil, 400,
+			"0 signatures, want 1 to 1024"},
+		{"null signature", local, "POST", "/v1/report", requestType, `{"signatures":[null]}`, nil, 400,
+			"signatures[0]: expected string"},
 		{"too many signatures", local, "POST", "/v1/report", requestType, many, nil, 400, "1025 signatures"},
-		{"unknown scheme", local, "POST", "/v1/report", requestType, `{"signatures":["md5:00"]}`, nil, 400, `unknown signature scheme "md5"`},
+		{"unknown scheme", local, "POST", "/v1/report", requestType, `{"signatures":["md5:00"]}`, nil, 400,
+			`unknown signature scheme "md5"`},
 		{"odd digits", local, "POST", "/v1/report", requestType, `{"signatures":["dcc/body:0"]}`, nil, 400, "odd length"},
-		{"negative count", local, "POST", "/v1/report", requestType, `{"count":-1,"signatures":["dcc/body:00"]}`, nil, 400, "count"},
-		{"unknown vote", local, "POST", "/v1/report", requestType, `{"vote":"maybe","signatures":["dcc/body:00"]}`, nil, 400, `vote: expected value to be one of`},
-		{"vote in a revoke", local, "POST", "/v1/revoke", requestType, `{"vote":"spam","signatures":["dcc/body:00"]}`, nil, 400, "a revoke has no vote"},
-		{"bad address", local, "POST", "/v1/report", requestType, `{"source":{"client":"x"},"signatures":["dcc/body:00"]}`, nil, 400, "body: "},
+		{"negative count", local, "POST", "/v1/report", requestType, `{"count":-1,"signatures":["dcc/body:00"]}`, nil,
+			400, "count"},
+		{"unknown vote", local, "POST", "/v1/report", requestType, `{"vote":"maybe","signatures":["dcc/body:00"]}`, nil, 400,
+			`vote: expected value to be one of`},
+		{"vote in a revoke", local, "POST", "/v1/revoke", requestType, `{"vote":"spam","signatures":["dcc/body:00"]}`, nil,
+			400, "a revoke has no vote"},
+		{"bad address", local, "POST", "/v1/report", requestType, `{"source":{"client":"x"},"signatures":["dcc/body:00"]}`,
+			nil, 400, "body: "},
 		{"empty batch", local, "POST", "/v1/report", requestType, `[]`, nil, 400, "batch of 0 messages"},
-		{"one bad in a batch", local, "POST", "/v1/report", requestType, "[" + ready + `,{"signatures":[]}]`, nil, 400, "message 2 of the batch"},
-		{"unknown query parameter", local, "POST", "/v1/report?votes=ham", mailType, sample, nil, 400, `unknown query parameter "votes"`},
-		{"query with JSON", local, "POST", "/v1/report?vote=ham", requestType, ready, nil, 400, `unknown query parameter "vote"`},
+		{"one bad in a batch", local, "POST", "/v1/report", requestType, "[" + ready + `,{"signatures":[]}]`, nil, 400,
+			"message 2 of the batch"},
+		{"unknown query parameter", local, "POST", "/v1/report?votes=ham", mailType, sample, nil, 400,
+			`unknown query parameter "votes"`},
+		{"query with JSON", local, "POST", "/v1/report?vote=ham", requestType, ready, nil, 400,
+			`unknown query parameter "vote"`},
 		{"parameter twice", local, "POST", "/v1/report?vote=ham&vote=spam", mailType, sample, nil, 400, "given 2 times"},
-		{"vote of a mail", local, "POST", "/v1/report?vote=invalid", mailType, sample, nil, 400, `vote: expected value to be one of`},
-		{"vote of a revoked mail", local, "POST", "/v1/revoke?vote=revoke", mailType, sample, nil, 400, "a revoke has no vote"},
+		{"vote of a mail", local, "POST", "/v1/report?vote=invalid", mailType, sample, nil, 400,
+			`vote: expected value to be one of`},
+		{"vote of a revoked mail", local, "POST", "/v1/revoke?vote=revoke", mailType, sample, nil, 400,
+			"a revoke has no vote"},
 		{"count of a mail", local, "POST", "/v1/report?count=4294967296", mailType, sample, nil, 400, "is not a number"},
 		{"client of a mail", local, "POST", "/v1/report?client=here", mailType, sample, nil, 400, "is not an address"},
-		{"mail with too little text", local, "POST", "/v1/report", mailType, "From: a@b.example\n\nhi\n", nil, 422, "too little text"},
-		{"mail with a name and too little text", local, "POST", "/v1/report", mailType, "From: Ann Example <a@b.example>\n\nhi\n", nil, 422, "too little text"},
-		{"long key", local, "POST", "/v1/report", requestType, ready, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 400, "256 bytes, limit 255"},
+		{"mail with too little text", local, "POST", "/v1/report", mailType, "From: a@b.example\n\nhi\n", nil, 422,
+			"too little text"},
+		{"mail with a name and too little text", local, "POST", "/v1/report", mailType,
+			"From: Ann Example <a@b.example>\n\nhi\n", nil, 422, "too little text"},
+		{"long key", local, "POST", "/v1/report", requestType, ready, []string{"Idempotency-Key", strings.Repeat("k", 256)},
+			400, "256 bytes, limit 255"},
 		{"long body", local, "POST", "/v1/report", mailType, sample + strings.Repeat("x", 1<<16), nil, 413, "limit 65536"},
 		{"anonymous from elsewhere", remote, "POST", "/v1/report", requestType, ready, nil, 401, "need a token to report"},
-		{"anonymous check from elsewhere", remote, "POST", "/v1/check", requestType, ready, nil, 401, "need a token to check"},
+		{"anonymous check from elsewhere", remote, "POST", "/v1/check", requestType, ready, nil, 401,
+			"need a token to check"},
 		{"anonymous look from elsewhere", remote, "GET", "/metrics", "", "", nil, 401, "need a token"},
-		{"wrong token", local, "POST", "/v1/report", requestType, ready, []string{"Authorization", "Bearer nonsense"}, 401, "unauthorised"},
-		{"basic authentication", local, "POST", "/v1/report", requestType, ready, []string{"Authorization", "Basic YTpi"}, 401, "bearer tokens only"},
-		{"other web page", local, "POST", "/v1/report", requestType, ready, []string{"Sec-Fetch-Site", "cross-site"}, 403, "forbidden"},
+		{"wrong token", local, "POST", "/v1/report", requestType, ready, []string{"Authorization", "Bearer nonsense"}, 401,
+			"unauthorised"},
+		{"basic authentication", local, "POST", "/v1/report", requestType, ready, []string{"Authorization", "Basic YTpi"},
+			401, "bearer tokens only"},
+		{"other web page", local, "POST", "/v1/report", requestType, ready, []string{"Sec-Fetch-Site", "cross-site"}, 403,
+			"forbidden"},
 		{"users, anonymous", local, "GET", "/v1/users", "", "", nil, 401, "an administrator's token is needed"},
-		{"users, not an administrator", local, "GET", "/v1/users", "", "", []string{"Authorization", "Bearer token-bob"}, 403, "is not an administrator"},
+		{"users, not an administrator", local, "GET", "/v1/users", "", "", []string{"Authorization", "Bearer token-bob"}, 403,
+			"is not an administrator"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -312,7 +339,8 @@ func TestRefusals(t *testing.T) {
 			s := newServer(t, house, func(o *Options) { o.Access.MaxBody = 1 << 16 })
 			w := send(s, tt.from, tt.method, tt.target, tt.mediaType, tt.body, tt.headers...)
 			var p client.Problem
-			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Header().Get("Content-Type") != "application/problem+json" {
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil ||
+				w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Fatalf("answer %d %q %q is no problem document: %v", w.Code, w.Header(), w.Body, err)
 			}
 			if w.Code != tt.status || p.Status != tt.status || !strings.Contains(p.Detail, tt.detail) {
@@ -342,11 +370,15 @@ func TestFaults(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var log bytes.Buffer
-		s := newServer(t, &prototest.House{Err: tt.err}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		s := newServer(t, &prototest.House{Err: tt.err}, func(o *Options) {
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
 		for _, path := range []string{"/v1/check", "/v1/report", "/v1/revoke"} {
 			w := send(s, local, "POST", path, requestType, ready)
-			if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.detail) || strings.Contains(w.Body.String(), "secret") {
-				t.Errorf("%s with %v = %d %s, want %d with %q and nothing private", path, tt.err, w.Code, w.Body, tt.status, tt.detail)
+			if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.detail) ||
+				strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%s with %v = %d %s, want %d with %q and nothing private", path, tt.err, w.Code, w.Body,
+					tt.status, tt.detail)
 			}
 		}
 		if tt.status == 500 && !strings.Contains(log.String(), "/secret/path") {
@@ -356,9 +388,11 @@ func TestFaults(t *testing.T) {
 }
 
 func TestClientSeesSentinels(t *testing.T) {
-	for _, want := range []error{bulkhead.ErrMalformed, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrReadOnly, bulkhead.ErrUnauthorised} {
+	for _, want := range []error{bulkhead.ErrMalformed, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrReadOnly,
+		bulkhead.ErrUnauthorised} {
 		srv := httptest.NewServer(newServer(t, &prototest.House{Err: want}, nil))
-		_, err := (&client.Client{Server: srv.URL, HTTP: srv.Client()}).Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{sign(t, "dcc/body:00")}})
+		_, err := (&client.Client{Server: srv.URL, HTTP: srv.Client()}).Check(t.Context(),
+			bulkhead.Query{Signatures: []bulkhead.Signature{sign(t, "dcc/body:00")}})
 		srv.Close()
 		if !errors.Is(err, want) {
 			t.Errorf("client got %v, want it to wrap %v", err, want)
@@ -373,7 +407,8 @@ func TestClientAndOtherServers(t *testing.T) {
 				w.WriteHeader(status)
 				io.WriteString(w, body)
 			}))
-			v, err := (&client.Client{Server: srv.URL, HTTP: srv.Client()}).CheckMessage(t.Context(), []byte(sample), client.MessageOptions{})
+			v, err := (&client.Client{Server: srv.URL, HTTP: srv.Client()}).CheckMessage(t.Context(), []byte(sample),
+				client.MessageOptions{})
 			srv.Close()
 			if status != 204 && !(status == 200 && strings.HasPrefix(body, `{"`)) && (err == nil || v != nil) {
 				t.Errorf("server answering %d %q: got %v, %v; want an error", status, body, v, err)
@@ -395,7 +430,7 @@ func TestPanicIsAnswered(t *testing.T) {
 	}
 }
 
-// oddHouse answers with a number that JSON has no form for.
+// oddHouse answers with a number that JSON cannot represent.
 type oddHouse struct{ prototest.House }
 
 func (*oddHouse) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
@@ -405,7 +440,7 @@ func (*oddHouse) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error
 func TestAnswerWithoutForm(t *testing.T) {
 	var log bytes.Buffer
 	s := newServer(t, &oddHouse{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	for range 2 { // no half of an answer is left over for the next one
+	for range 2 { // an incomplete answer must not affect the next one
 		w := send(s, local, "POST", "/v1/check", requestType, ready)
 		var p client.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != 500 || err != nil || strings.Contains(p.Detail, "NaN") {
@@ -415,13 +450,14 @@ func TestAnswerWithoutForm(t *testing.T) {
 	if !strings.Contains(log.String(), "NaN") || strings.Contains(log.String(), "panicked") {
 		t.Errorf("log %q, want the fault, and no panic", log.String())
 	}
-	if w := send(s, local, "GET", "/metrics", "", ""); !strings.Contains(w.Body.String(), `path="/v1/check",status="500"} 2`) {
+	if w := send(s, local, "GET", "/metrics", "", ""); !strings.Contains(w.Body.String(),
+		`path="/v1/check",status="500"} 2`) {
 		t.Errorf("metrics lack the two faults:\n%s", w.Body)
 	}
 }
 
 func TestRateLimit(t *testing.T) {
-	// One request in 1,000 s: the clock cannot refill the bucket meanwhile.
+	// One request in 1,000 s: the clock stands still and cannot refill the bucket.
 	limit := Access{AnonymousCheck: Everyone, Rate: door.Rate{PerSecond: 0.001, Burst: 3}}
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Access = limit })
 	codes := func(from string, body string) (got []int) {
@@ -446,13 +482,13 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestLargeBodies: while messages take all the memory they may, a further large body
-// waits and is refused for now, and a small one passes as long as there is room for it.
+// TestLargeBodies: while messages take all allowed memory, a further large body waits and is
+// refused temporarily, and a small one passes while there is room for it.
 func TestLargeBodies(t *testing.T) {
 	memory := door.NewMemory(4 << 20)
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Memory = memory })
 	large := sample + strings.Repeat("Buy two and get the third one free, today only.\n", 6000)
-	for range 20 { // what was taken is given back
+	for range 20 { // memory is released
 		if w := send(s, local, "POST", "/v1/check", mailType, large); w.Code != 200 {
 			t.Fatalf("large body = %d %s", w.Code, w.Body)
 		}
@@ -468,7 +504,8 @@ func TestLargeBodies(t *testing.T) {
 		t.Errorf("small body = %d %s", w.Code, w.Body)
 	}
 	if w := send(s, local, "POST", "/v1/check", mailType, large); w.Code != 503 || w.Header().Get("Retry-After") == "" {
-		t.Errorf("large body for which there is no memory = %d %v %s, want 503 and when to try again", w.Code, w.Header(), w.Body)
+		t.Errorf("large body for which there is no memory = %d %v %s, want 503 and when to try again", w.Code,
+			w.Header(), w.Body)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, "POST", "/v1/check", strings.NewReader(large))
@@ -533,8 +570,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestSenders: what is known of the sender, from the header, the query or the source
-// of a request, is asked for and reported with the message.
+// TestSenders: signatures of the sender, from the header, the query or the source of a request, are
+// checked and reported with the message.
 func TestSenders(t *testing.T) {
 	of := func(source bulkhead.Source) []bulkhead.Signature {
 		return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprint(source.Sender, source.DKIM))}
@@ -547,7 +584,8 @@ func TestSenders(t *testing.T) {
 		house := &prototest.House{}
 		s := newServer(t, house, func(o *Options) { o.Senders = of })
 		want := bulkhead.NamedSignature(bulkhead.Sender, tt.sender)
-		if w := send(s, local, "POST", "/v1/report"+tt.target, tt.kind, tt.body); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"signatures":2`) {
+		if w := send(s, local, "POST", "/v1/report"+tt.target, tt.kind, tt.body); w.Code != http.StatusOK ||
+			!strings.Contains(w.Body.String(), `"signatures":2`) {
 			t.Errorf("%s: report %d %s", tt.sender, w.Code, w.Body)
 		}
 		v, err := house.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{want}})
@@ -561,13 +599,14 @@ func TestSenders(t *testing.T) {
 		}
 	}
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Senders = of })
-	if w := send(s, local, "POST", "/v1/signatures", mailType, sample); !strings.Contains(w.Body.String(), bulkhead.NamedSignature(bulkhead.Sender, "shop@example.com[]").String()) {
+	if w := send(s, local, "POST", "/v1/signatures", mailType, sample); !strings.Contains(w.Body.String(),
+		bulkhead.NamedSignature(bulkhead.Sender, "shop@example.com[]").String()) {
 		t.Errorf("signatures %s", w.Body)
 	}
 }
 
-// TestReadEnds: the signatures of a message are computed under a deadline and end
-// with the request, whose client is told to try again.
+// TestReadEnds: the signatures of a message are computed under a deadline and end with the request,
+// whose client is asked to try again.
 func TestReadEnds(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) {
 		o.Read = func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
@@ -578,7 +617,8 @@ func TestReadEnds(t *testing.T) {
 		}
 	})
 	for _, target := range []string{"/v1/check", "/v1/report", "/v1/revoke"} {
-		if w := send(s, local, "POST", target, "message/rfc822", "Subject: x\n\ntext"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		if w := send(s, local, "POST", target, "message/rfc822",
+			"Subject: x\n\ntext"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%s: %d, retry after %q; want 503 and a time", target, w.Code, w.Header().Get("Retry-After"))
 		}
 	}

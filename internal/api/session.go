@@ -13,27 +13,27 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// A browser logs in by a link that is good once, by a token, or by a name and password, and
-// then has a session:
-// a random name in a cookie that no script can read and no other site can send.
+// A browser logs in with a link that is valid once, with a token, or with a name and password. It
+// then has a session: a random identifier in a cookie that scripts cannot read and other sites
+// cannot send.
 
 const (
 	linkLife    = 10 * time.Minute // of a log-in link
 	sessionLife = 12 * time.Hour
-	// maxSessions bounds links and sessions each; the oldest give way. Only who has a
-	// token makes one.
+	// maxSessions limits the number of links and the number of sessions; a new one displaces the
+	// oldest. Only the holder of a token can make one.
 	maxSessions = 1024
 	cookieName  = "bulkhead"
 )
 
-// A grant is a link or a session of an account. Its secret is held as a hash, so that a
-// look-up takes the same time for all guesses.
+// A grant is a link or a session of an account. Its secret is stored as a hash, so that a look-up
+// takes the same time for all guesses.
 type grant struct {
 	account string
 	until   time.Time
 }
 
-// sessions are the links and sessions of a server. They end with the process.
+// sessions holds the links and sessions of a server. They end with the process.
 type sessions struct {
 	mu          sync.Mutex
 	links, open map[[sha256.Size]byte]grant
@@ -43,8 +43,9 @@ func newSessions() *sessions {
 	return &sessions{links: make(map[[sha256.Size]byte]grant), open: make(map[[sha256.Size]byte]grant)}
 }
 
-// put makes a secret that stands for an account until a time.
-func put(in map[[sha256.Size]byte]grant, account string, now time.Time, life time.Duration) (secret string, until time.Time) {
+// put makes a secret that represents an account until a time.
+func put(in map[[sha256.Size]byte]grant, account string, now time.Time,
+	life time.Duration) (secret string, until time.Time) {
 	for k, g := range in {
 		if !g.until.After(now) {
 			delete(in, k)
@@ -72,7 +73,7 @@ func (s *sessions) link(account string, now time.Time) (string, time.Time) {
 	return put(s.links, account, now, linkLife)
 }
 
-// redeem turns the secret of a link into an account, once.
+// redeem returns the account of a link's secret, and makes the link void.
 func (s *sessions) redeem(secret string, now time.Time) (account string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +91,7 @@ func (s *sessions) begin(account string, now time.Time) string {
 	return secret
 }
 
-// account returns whose session a secret is.
+// account returns the account whose session has a secret.
 func (s *sessions) account(secret string, now time.Time) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *Server) newLink(r *request) (any, error) {
 	return &client.LoginLink{Path: "/login?link=" + secret, Expires: until}, nil
 }
 
-// whoami says who asks and what that may do.
+// whoami returns the requesting account and its rights.
 func (s *Server) whoami(r *request) (any, error) {
 	return &client.Viewer{
 		Account: r.who.Account, Local: r.local,
@@ -151,7 +152,7 @@ func (s *Server) whoami(r *request) (any, error) {
 	}, nil
 }
 
-// doorName is what the log calls this door where log-ins fail.
+// doorName is the name of this door in log lines about failed log-ins.
 const doorName = "http"
 
 // maxForm is the longest form of a log-in, bytes.
@@ -194,7 +195,8 @@ func (s *Server) loginAs(r *http.Request) (account string, err error) {
 	if s.accounts == nil {
 		return "", fmt.Errorf("%w: no accounts", bulkhead.ErrUnauthorised)
 	}
-	// A token says by itself whose it is: browsers keep one under any name, and fill it in.
+	// A token identifies its account by itself. The name is ignored, because browsers store tokens
+	// under any name and fill it in.
 	secret := r.PostForm.Get("token")
 	account, err = s.accounts.Authenticate(r.Context(), secret)
 	name := r.PostForm.Get("name")
@@ -218,11 +220,13 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(cookieName); err == nil {
 		s.sessions.end(c.Value)
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
-// pages serves what is no operation of the API. Who may not see it is asked to log in.
+// pages serves every path that is not an operation of the API. A browser without the right to see a
+// page gets the log-in form.
 func (s *Server) pages(w http.ResponseWriter, r *http.Request) {
 	if s.page == nil || strings.HasPrefix(r.URL.Path, "/v1/") {
 		writeProblem(w, newProblem(http.StatusNotFound, fmt.Sprintf("nothing is at %.80q", r.URL.Path)))
@@ -250,7 +254,7 @@ func (s *Server) pages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wantsPage reports whether a browser asks, and no program that reads JSON.
+// wantsPage reports whether a request is from a browser and not from a program that reads JSON.
 func wantsPage(r *http.Request) bool {
 	return r.Header.Get("Authorization") == "" && strings.Contains(r.Header.Get("Accept"), "text/html")
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSessions: a link works once, until it expires, a session until it
-// expires, whoever else comes and goes.
+// TestSessions: a link works once, until it expires, and a session works until it expires,
+// regardless of other log-ins.
 func TestSessions(t *testing.T) {
 	s, now := newSessions(), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	link, until := s.link("ann", now)
@@ -49,7 +49,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsAreBounded: the oldest make way for new ones, and no others do.
+// TestSessionsAreBounded: only the oldest make way for new ones.
 func TestSessionsAreBounded(t *testing.T) {
 	s, now := newSessions(), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	var all []string

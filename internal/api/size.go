@@ -12,15 +12,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// maxKeep is the most generations that a question about sizes may name; a configuration has
-// a limit of its own.
+// maxKeep is the largest number of generations in a question about sizes. The configuration has a
+// limit of its own.
 const maxKeep = 1000
 
 // sizeParams are the parameters of /v1/size.
 func sizeParams() []*huma.Param {
 	signatures := queryParam("signatures", "integer", "Different signatures a day.")
 	signatures.Required, *signatures.Schema.Minimum = true, 1
-	params := []*huma.Param{signatures, queryParam("listed", "integer", "Of these, how many are voted spam a day; absent: 1 %.")}
+	params := []*huma.Param{signatures, queryParam("listed", "integer",
+		"Of these, how many are voted spam a day; absent: 1 %.")}
 	for _, p := range []struct{ name, doc string }{
 		{"count_error", "Accepted probability that a count is wrong; absent: the node's."},
 		{"list_error", "Accepted probability that an unreported signature is found listed; absent: the node's."},
@@ -41,7 +42,7 @@ func sizeParams() []*huma.Param {
 	return params
 }
 
-// size answers what the node would take for another use.
+// size answers how much memory and disk the node would need for another load.
 func (s *Server) size(r *request) (any, error) {
 	q, err := r.query("signatures", "listed", "count_error", "list_error", "tally_keep", "blocklist_keep")
 	if err != nil {
@@ -64,7 +65,7 @@ func (s *Server) size(r *request) (any, error) {
 	return &sizes, nil
 }
 
-// sizeQuestion returns the question of checked parameters.
+// sizeQuestion builds the question from parameters that were validated.
 func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
 	var n [4]uint32
 	for i, name := range []string{"signatures", "listed", "tally_keep", "blocklist_keep"} {
@@ -84,14 +85,14 @@ func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
 	return of, err
 }
 
-// fraction returns a number that need not be whole, 0 if there is none.
+// fraction returns a parameter as a real number, or 0 if the parameter is absent.
 func fraction(q url.Values, name string) (float64, error) {
 	v := q.Get(name)
 	if v == "" {
 		return 0, nil
 	}
 	f, err := strconv.ParseFloat(v, 64)
-	if err != nil || f-f != 0 { // infinities and NaN are in no schema
+	if err != nil || f-f != 0 { // schemas cannot exclude infinities and NaN
 		return 0, fmt.Errorf("%w: %s %.40q is not a number", bulkhead.ErrMalformed, name, v)
 	}
 	return f, nil

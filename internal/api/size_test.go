@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestSize: what is asked arrives, what is out of range is refused before, and what the
-// node cannot calculate is the client's mistake.
+// TestSize: a question arrives as asked, a value out of range is refused before, and a question
+// that the node cannot answer is the client's mistake.
 func TestSize(t *testing.T) {
 	var asked client.SizeQuestion
 	s := newServer(t, &prototest.House{}, func(o *Options) {
@@ -32,7 +32,8 @@ func TestSize(t *testing.T) {
 	}{
 		{"signatures=5", client.SizeQuestion{Signatures: 5}, 200, `"memory_bytes":35`},
 		{"signatures=5&listed=2&count_error=1e-3&list_error=0.5&tally_keep=3&blocklist_keep=4",
-			client.SizeQuestion{Signatures: 5, Listed: &two, CountError: 1e-3, ListError: 0.5, TallyKeep: 3, BlocklistKeep: 4}, 200, `"hidden":1e-7`},
+			client.SizeQuestion{Signatures: 5, Listed: &two, CountError: 1e-3, ListError: 0.5, TallyKeep: 3, BlocklistKeep: 4},
+			200, `"hidden":1e-7`},
 		{"signatures=5&listed=0", client.SizeQuestion{Signatures: 5, Listed: new(uint64)}, 200, `"keep":8`},
 		{"signatures=99", client.SizeQuestion{Signatures: 99}, 400, "too many of them"},
 		{"", client.SizeQuestion{}, 400, "no signatures"},

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// TestClearinghouse: a node that is asked over HTTP behaves, as a
-// Clearinghouse and a Counter, like one in the same process.
+// TestClearinghouse: a node behind HTTP behaves, as a Clearinghouse and a Counter, like a node in
+// the same process.
 func TestClearinghouse(t *testing.T) {
 	white := sign(t, "dcc/body:77")
 	bulkheadtest.Suite{White: white, Open: func(t testing.TB) bulkhead.Clearinghouse {

@@ -16,12 +16,12 @@ import (
 type Users interface {
 	// IsAdmin reports whether the open account may manage accounts.
 	IsAdmin(ctx context.Context, account string) bool
-	// IsTrusted reports whether the open account is a trusted one or an administrator's:
-	// such a client may count what others saw, and name the user for whom it reports.
+	// IsTrusted reports whether the open account is trusted or an administrator's. Such a client may
+	// count sightings of others, and name the user for whom it reports.
 	IsTrusted(ctx context.Context, account string) bool
-	// Users returns every account in the order of their names.
+	// Users returns every account in the order of names.
 	Users(ctx context.Context) ([]client.User, error)
-	// Weights returns what the votes of accounts were worth over time.
+	// Weights returns the weights of accounts' votes over time.
 	Weights(ctx context.Context) []client.Weights
 	// User returns the account called name; ok is false if there is none.
 	User(ctx context.Context, name string) (u client.User, ok bool, err error)
@@ -33,15 +33,15 @@ type Users interface {
 	RemoveUser(ctx context.Context, name string) error
 	// NewToken replaces the bearer token of an account.
 	NewToken(ctx context.Context, name string) (token string, err error)
-	// UndoVotes takes back the votes that somebody gave at or after a time: the account
-	// called name, or the user of that name for whom a service reports. account:NAME,
-	// user:NAME and user:SERVICE=NAME mean one of these alone. It is a conflict if several
-	// are meant who have voted.
+	// UndoVotes takes back the votes of a voter at or after a time. The voter is the account called
+	// name, or the user of that name for whom a service reports; account:NAME, user:NAME and
+	// user:SERVICE=NAME select one of these. If the name matches several voters with votes, the error
+	// is a conflict.
 	UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error)
 	// PreviewUndo returns what UndoVotes would do now, and changes nothing.
 	PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error)
-	// PreviewClose returns what closing an account would do now, without its
-	// sessions, and changes nothing. Its error is that of the change.
+	// PreviewClose returns what closing an account would do now, except to its sessions, and changes
+	// nothing. It returns the same error as the change would.
 	PreviewClose(ctx context.Context, name string) (client.Closing, error)
 	// SetSecret sets the secret that an account shares with the clients of a
 	// protocol ("razor2", "pyzor", "dcc"); "" removes it.

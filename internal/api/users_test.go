@@ -167,7 +167,7 @@ func TestUsers(t *testing.T) {
 	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
 	ctx := t.Context()
 
-	// A name with everything that a path does not like.
+	// A name with all characters that are special in a path.
 	const name = "carol/../x y%2Fé?#"
 	token, err := c.AddUser(ctx, client.NewUser{Name: name, Role: "reporter"})
 	if err != nil || token.Name != name || token.Token != "token-"+name {
@@ -233,7 +233,7 @@ func TestUndoVotes(t *testing.T) {
 	if want := (client.Undone{Votes: 7, Off: 2, On: 1, Oldest: since.Add(time.Hour)}); err != nil || *got != want {
 		t.Errorf("undone %+v, %v, want %+v", got, err, want)
 	}
-	// A person need not have an account.
+	// A user need not have an account.
 	if got, err := c.UndoVotes(t.Context(), "service=ann", since); err != nil || *got != (client.Undone{}) {
 		t.Errorf("of a person without votes: %+v, %v", got, err)
 	}
@@ -246,8 +246,8 @@ func TestUndoVotes(t *testing.T) {
 	}
 }
 
-// TestPreviews: what undoing votes and closing an account would do is asked for without
-// doing it, by administrators alone.
+// TestPreviews: administrators alone can preview the effects of undoing votes and of closing an
+// account, and nothing changes.
 func TestPreviews(t *testing.T) {
 	users := newFakeUsers()
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users })
@@ -266,7 +266,8 @@ func TestPreviews(t *testing.T) {
 	s.sessions.begin("bob", now.Add(-sessionLife)) // has ended
 	s.sessions.begin("alice", now)
 	closing, err := c.PreviewClose(ctx, "bob")
-	if err != nil || closing.Votes != 7 || closing.Sessions != 2 || closing.AnswersFor == nil || len(closing.AnswersFor) != 0 {
+	if err != nil || closing.Votes != 7 || closing.Sessions != 2 || closing.AnswersFor == nil ||
+		len(closing.AnswersFor) != 0 {
 		t.Errorf("PreviewClose = %+v, %v", closing, err)
 	}
 	if u, err := c.User(ctx, "bob"); err != nil || u.Closed {
@@ -284,21 +285,24 @@ func TestPreviews(t *testing.T) {
 			t.Errorf("%s: %v, want status %d", what, tt.err, tt.status)
 		}
 	}
-	for query, want := range map[string]int{"": 400, "?since=": 400, "?since=soon": 400, "?since=2026-01-01T00:00:00Z&x=1": 400, "?since=2026-01-01T00:00:00Z": 200} {
-		if got := send(s, "127.0.0.1:1", "GET", "/v1/users/bob/undo"+query, "", "", "Authorization", "Bearer token-alice").Code; got != want {
+	for query, want := range map[string]int{"": 400, "?since=": 400, "?since=soon": 400,
+		"?since=2026-01-01T00:00:00Z&x=1": 400, "?since=2026-01-01T00:00:00Z": 200} {
+		if got := send(s, "127.0.0.1:1", "GET", "/v1/users/bob/undo"+query, "", "", "Authorization",
+			"Bearer token-alice").Code; got != want {
 			t.Errorf("preview%s answers %d, want %d", query, got, want)
 		}
 	}
 	c.Token = "token-bob"
-	for what, err := range map[string]error{"PreviewUndo": second(c.PreviewUndo(ctx, "bob", since)), "PreviewClose": second(c.PreviewClose(ctx, "bob"))} {
+	for what, err := range map[string]error{"PreviewUndo": second(c.PreviewUndo(ctx, "bob", since)),
+		"PreviewClose": second(c.PreviewClose(ctx, "bob"))} {
 		if statusOf(err) != 403 {
 			t.Errorf("%s by a reporter: %v", what, err)
 		}
 	}
 }
 
-// TestUsersNamedLikeFolders: an account whose name a path would lose, as one that
-// registered itself may choose it, is managed like any other.
+// TestUsersNamedLikeFolders: an account with a name that path cleaning would remove is managed like
+// any other. A client that registers itself may choose such a name.
 func TestUsersNamedLikeFolders(t *testing.T) {
 	users := newFakeUsers()
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))

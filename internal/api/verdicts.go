@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// verdictNumbers answers how many verdicts there were over time.
+// verdictNumbers answers with the numbers of verdicts over time.
 func (s *Server) verdictNumbers(r *request) (any, error) {
 	values, err := r.query("since", "until", "slot")
 	if err != nil {
@@ -23,17 +23,19 @@ func (s *Server) verdictNumbers(r *request) (any, error) {
 	}
 	slot, err := time.ParseDuration(cmp.Or(values.Get("slot"), "1h"))
 	if err != nil {
-		return nil, err // out of reach: the schema has been asked
+		return nil, err // unreachable: the parameters were validated
 	}
 	numbers := s.verdicts(since, until, slot)
 	return &numbers, nil
 }
 
 func verdictParams() []*huma.Param {
-	slot := queryParam("slot", "string", "Length of a slot; absent: 1h. Those of 10m are remembered for a day, others for 30.")
+	slot := queryParam("slot", "string",
+		"Length of a slot; absent: 1h. Those of 10m are remembered for a day, others for 30.")
 	slot.Schema.Enum = []any{"10m", "1h", "24h"}
 	return []*huma.Param{
-		bounded(queryParam("since", "string", "Time at or after which the first slot begins, for example 2006-01-02T15:04:05Z; absent: a day before until."), 64),
+		bounded(queryParam("since", "string",
+			"Time at or after which the first slot begins, for example 2006-01-02T15:04:05Z; absent: a day before until."), 64),
 		bounded(queryParam("until", "string", "Time before which the last slot begins; absent: now."), 64),
 		slot,
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// Whitelist is the signatures that administrators put on the whitelist while the node
-// runs. Its methods may be called concurrently.
+// Whitelist holds the signatures that administrators put on the whitelist while the node runs. Its
+// methods may be called concurrently.
 type Whitelist interface {
-	// Cleared returns them, the latest last.
+	// Cleared returns the whitelisted signatures, the latest last.
 	Cleared() []client.Cleared
-	// Clear adds the text that has some of these signatures, and returns which were
-	// added. Its error wraps bulkhead.ErrMalformed if they say nothing of the whole text,
-	// and bulkhead.ErrOverLimit if the list is full.
+	// Clear adds the text signatures among sigs and returns the ones it added. Its error wraps
+	// bulkhead.ErrMalformed if none of sigs identifies a whole text, and bulkhead.ErrOverLimit if the
+	// list is full.
 	Clear(sigs []bulkhead.Signature, by, note string) ([]client.Cleared, error)
-	// Unclear removes a signature; false if it was not there.
+	// Unclear removes a signature. It returns false if the signature was not on the list.
 	Unclear(sig bulkhead.Signature) (bool, error)
 }
 
@@ -36,7 +36,8 @@ func (s *Server) wavePage(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := h.Waves(r.Context(), client.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"), Limit: int(limit)})
+	page, err := h.Waves(r.Context(), client.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"),
+		Limit: int(limit)})
 	if page.Waves == nil {
 		page.Waves = []client.Wave{}
 	}
@@ -115,7 +116,8 @@ func (s *Server) unclear(r *request) (any, error) {
 func waveParams() []*huma.Param {
 	class := queryParam("class", "string", "Latest answer to a check of the wave's messages.")
 	class.Schema.Enum = []any{"unknown", "good", "bulk", "suspected", "spam"}
-	order := queryParam("sort", "string", "Which are first: the largest, those with the latest message, or those that began last.")
+	order := queryParam("sort", "string",
+		"Which are first: the largest, those with the latest message, or those that began last.")
 	order.Schema.Enum = []any{"size", "recent", "new"}
 	return []*huma.Param{class, order, queryParam("limit", "integer", "Most waves.")}
 }

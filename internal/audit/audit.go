@@ -1,6 +1,6 @@
-// Package audit keeps a record of what administrators did, and who logged in or failed
-// to: a file of one JSON object a line, which is only appended to. When it has half of
-// its bound it becomes the older of two files, and the older one before goes.
+// Package audit records the actions of administrators and log-ins, including failed ones, in an
+// append-only file with one JSON object per line. When the file reaches half of the size limit, it
+// replaces the older of two files, and a new one begins.
 //
 //	log, err := audit.Open(folder, 8<<20, nil)
 //	log.Append(client.AuditEntry{Account: "admin", Action: "evictPeer"})
@@ -29,16 +29,16 @@ const (
 	OlderFile = "audit.1.jsonl"
 )
 
-// MinBytes is the least bound of both files together, bytes.
+// MinBytes is the smallest limit of both files together, in bytes.
 const MinBytes = 64 << 10
 
-// Bounds of an entry: longer texts are cut.
+// Limits of an entry. Longer texts are cut.
 const (
 	maxText  = 500
 	maxAbout = 32 // values
 )
 
-// A Log is the record of a node. Its methods may be called concurrently, and several
+// A Log is the audit record of a node. Its methods may be called concurrently, and several
 // processes may append.
 type Log struct {
 	Lost atomic.Int64 // entries that could not be written
@@ -51,8 +51,8 @@ type Log struct {
 	last int64 // largest ID
 }
 
-// Open returns the log in a folder. Its files have at most maxBytes together, at least
-// MinBytes, and are made with the first entry. now returns the time; nil means time.Now.
+// Open returns the log in a folder. Its files have at most maxBytes together, which must be at
+// least MinBytes, and are created with the first entry. now returns the time; nil means time.Now.
 func Open(dir string, maxBytes int64, now func() time.Time) (*Log, error) {
 	if maxBytes < MinBytes {
 		return nil, fmt.Errorf("audit: %d bytes, want at least %d", maxBytes, MinBytes)
@@ -104,7 +104,7 @@ func (l *Log) write(e *client.AuditEntry) error {
 		return err
 	}
 	if cutShort(f) {
-		line = append([]byte{'\n'}, line...) // what a crash left is a line by itself
+		line = append([]byte{'\n'}, line...) // the remains of a crash become a line of their own
 	}
 	_, err = f.Write(append(line, '\n'))
 	return errors.Join(err, f.Sync(), f.Close())
@@ -121,7 +121,7 @@ func cutShort(f *os.File) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// short cuts a text.
+// short cuts a text to its limit.
 func short(text string) string {
 	if len(text) > maxText {
 		return string(bytes.ToValidUTF8([]byte(text[:maxText]), nil)) + "..."
@@ -135,7 +135,7 @@ const (
 	MaxPage     = 1000
 )
 
-// Read returns entries, the latest first. Lines that are no entries are skipped.
+// Read returns entries, the latest first. Invalid lines are skipped.
 func (l *Log) Read(q client.AuditQuery) (client.AuditPage, error) {
 	if q.Limit <= 0 {
 		q.Limit = DefaultPage
@@ -156,7 +156,7 @@ func (l *Log) Read(q client.AuditQuery) (client.AuditPage, error) {
 	return page, nil
 }
 
-// read returns a file, up to the bound; none for one that is absent.
+// read returns the contents of a file, up to the limit, or nothing if the file is absent.
 func (l *Log) read(name string) ([]byte, error) {
 	f, err := os.Open(filepath.Join(l.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,8 +173,7 @@ func (l *Log) read(name string) ([]byte, error) {
 	return text, nil
 }
 
-// collect adds the entries of a file that are wanted. It returns false when the page is
-// full.
+// collect adds the entries of a file that match the query. It returns false when the page is full.
 func collect(page *client.AuditPage, text []byte, q *client.AuditQuery) bool {
 	for len(text) > 0 {
 		text = bytes.TrimRight(text, "\n")

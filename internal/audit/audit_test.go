@@ -35,14 +35,15 @@ func read(t *testing.T, l *Log, q client.AuditQuery) (all []client.AuditEntry) {
 	}
 }
 
-// TestRecord: entries are read in reverse order, by pages and filters, after a restart,
-// too; the files stay within their bound and lose the oldest.
+// TestRecord: entries are read in reverse order, by pages and filters, also after a restart; the
+// files stay within their bound and lose the oldest.
 func TestRecord(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	const n = 1500
 	for i := range n {
-		if err := l.Append(client.AuditEntry{Account: fmt.Sprintf("admin%d", i%3), Action: "weighPeer", Door: "http", About: map[string]string{"i": fmt.Sprint(i)}}); err != nil {
+		if err := l.Append(client.AuditEntry{Account: fmt.Sprintf("admin%d", i%3), Action: "weighPeer", Door: "http",
+			About: map[string]string{"i": fmt.Sprint(i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +113,8 @@ func TestLost(t *testing.T) {
 	if err := l.Append(client.AuditEntry{Action: "one", Error: strings.Repeat("é", 5000)}); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, l, client.AuditQuery{}); len(got) != 1 || len(got[0].Error) > maxText+3 || !strings.HasPrefix(got[0].Error, "éé") {
+	if got := read(t, l, client.AuditQuery{}); len(got) != 1 || len(got[0].Error) > maxText+3 ||
+		!strings.HasPrefix(got[0].Error, "éé") {
 		t.Errorf("entries %+v", got)
 	}
 }

@@ -1,5 +1,5 @@
-// Package cli is what the command lines of this project's programs have in common: exit
-// codes, usage errors, and how errors are printed.
+// Package cli has the common parts of the command lines of this project's programs: exit codes,
+// usage errors, and the form in which errors are printed.
 package cli
 
 import (
@@ -12,19 +12,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Code is an exit code, and an error that says nothing else.
+// A Code is an exit code. As an error it has no other information.
 type Code int
 
-// The exit codes. Those from 64 on are sysexits.h's.
+// The exit codes. Codes from 64 on are from sysexits.h.
 const (
 	OK               = 0
 	Unwanted    Code = 1 // check: spam; a list: found
 	Bulk        Code = 2 // check: bulk, and no spam
 	Usage       Code = 64
-	Data        Code = 65 // a message or file is not what it should be
+	Data        Code = 65 // a message or file has wrong contents
 	NoInput     Code = 66 // a file cannot be read
 	Unavailable Code = 69 // no node answers
-	Software    Code = 70 // a fault of the program or the node
+	Software    Code = 70 // an internal error of the program or the node
 	Temporary   Code = 75 // trying again later may succeed
 	NoPerm      Code = 77
 	Config      Code = 78
@@ -33,7 +33,7 @@ const (
 // Error implements error.
 func (c Code) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// A UsageError is a mistake on the command line.
+// A UsageError is the error of a wrong command line.
 type UsageError struct{ Err error }
 
 // Error implements error.
@@ -42,7 +42,7 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the error inside.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// A DataError is a file or entry that is not what it should be.
+// A DataError is the error of a file or entry with wrong contents.
 type DataError struct{ Err error }
 
 // Error implements error.
@@ -51,7 +51,7 @@ func (e DataError) Error() string { return e.Err.Error() }
 // Unwrap returns the error inside.
 func (e DataError) Unwrap() error { return e.Err }
 
-// An InputError is a message that cannot be read from where it is stored.
+// An InputError is the error of a message that cannot be read from its storage.
 type InputError struct{ Err error }
 
 // Error implements error.
@@ -73,8 +73,8 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// CodeOf returns the exit code for an error of this package, for one that says that a file is
-// missing or may not be read, and for nil. For any other it returns [Software] and false.
+// CodeOf returns the exit code for an error of this package, for an error that a file is missing or
+// may not be read, and for nil. For any other error it returns [Software] and false.
 func CodeOf(err error) (Code, bool) {
 	var code Code
 	var wrong UsageError
@@ -95,9 +95,9 @@ func CodeOf(err error) (Code, bool) {
 	return Software, false
 }
 
-// Complain prints an error of a program, each line of a joined error by itself, and after it
-// the hint, if there is one. It does not print a bare [Code]: whoever returned it has
-// explained it.
+// Complain prints an error of a program, with each line of a joined error on its own, followed by
+// the hint, if there is one. It does not print a bare [Code], because the function that returned it
+// has explained it.
 func Complain(w io.Writer, program string, err error, hint string) {
 	var code Code
 	if errors.As(err, &code) && err == error(code) {

@@ -14,7 +14,7 @@ type Aggregate struct {
 	Domain      string `toml:"domain" doc:"of NATS servers: as in [mesh]"`
 }
 
-// Access returns how the node signs in to NATS servers where the sum is published.
+// Access returns the log-in for the NATS servers where the aggregate is published.
 func (a *Aggregate) Access() Access { return Access{a.Credentials, a.CA, a.Cert, a.Key, a.Domain} }
 
 func (c *checker) aggregate(a *Aggregate, m *Mesh) {
@@ -36,7 +36,7 @@ func (c *checker) aggregate(a *Aggregate, m *Mesh) {
 	c.access("aggregate", a.External(), a.Access())
 }
 
-// External reports whether the servers are those of somebody else's NATS cluster.
+// External reports whether the servers belong to a NATS cluster that others run.
 func (a *Aggregate) External() bool {
 	for _, s := range a.Servers {
 		if strings.Contains(s, "://") {

@@ -1,6 +1,6 @@
-// Package config reads the one configuration file of a node: TOML into [Config], strictly.
-// An unknown key, a value out of range and a wrong type are errors that name the line, and
-// nothing is half applied.
+// Package config reads the one configuration file of a node: TOML into [Config], strictly. An
+// unknown key, a value out of range and a wrong type are errors that name the line. A file with a
+// mistake is not applied in part.
 //
 // The tags of the structs in this package are the only descriptions of the keys;
 // [WriteReference] prints them with the defaults of [Default].
@@ -45,9 +45,9 @@ func (d Duration) String() string {
 	return v.String()
 }
 
-// Config is the whole file. Make one with [Default], [Parse] or [Load]; the zero Config has
-// no usable values. The package never changes a Config that it has returned, so it may be
-// read concurrently.
+// Config holds the whole file. Make one with [Default], [Parse] or [Load]; the zero Config has no
+// usable values. The package never changes a Config that it has returned, so it may be read
+// concurrently.
 type Config struct {
 	Node      Node        `toml:"node" doc:"This node and where it keeps its state."`
 	Listen    Listen      `toml:"listen" doc:"The front doors: \"host:port\", or \"unix:/path\" where a socket is offered.\nWith a configuration file, a door whose key is absent or empty is off;\nwithout one, every door listens on the loopback address shown here."`
@@ -147,7 +147,7 @@ type History struct {
 	Audit    int64 `toml:"audit_bytes" doc:"size of the record of administration, audit.jsonl and audit.1.jsonl together, bytes"`
 }
 
-// Trust is the section [trust]. Weights are from 0 (no word) to 1 (full word).
+// Trust is the section [trust]. Weights are from 0 (no influence) to 1 (full influence).
 type Trust struct {
 	Promotion      float64 `toml:"promotion" reload:"yes" doc:"weight for spam, less the weight against it, at which a signature is listed; above\n0. With 1, one report of full weight is enough"`
 	Loopback       float64 `toml:"loopback" reload:"yes" doc:"weight of a client without an account on a loopback address, and start weight\nof accounts registered from there, 0 to 1"`

@@ -122,58 +122,87 @@ func TestParseRefuses(t *testing.T) {
 	}{
 		{"unknown key", "[node]\nname = \"a\"\ncolour = 3\n", []string{"config: line 3: node.colour: unknown key"}},
 		{"unknown section", "\n[wings]\nspan = 3\n", []string{"line 2: wings: unknown key"}},
-		{"meant in the same table", "[listen]\nhtpp = \"127.0.0.1:8420\"\n", []string{"line 2: listen.htpp: unknown key; did you mean listen.http?"}},
-		{"meant in another table", "[fuzzy]\nthreshold = 3\n", []string{"line 2: fuzzy.threshold: unknown key; did you mean tally.threshold?"}},
+		{"meant in the same table", "[listen]\nhtpp = \"127.0.0.1:8420\"\n",
+			[]string{"line 2: listen.htpp: unknown key; did you mean listen.http?"}},
+		{"meant in another table", "[fuzzy]\nthreshold = 3\n",
+			[]string{"line 2: fuzzy.threshold: unknown key; did you mean tally.threshold?"}},
 		{"meant another table", "[lisen]\nhttp = \"127.0.0.1:8420\"\n", []string{"lisen: unknown key; did you mean listen?"}},
-		{"a list of tables", "[[ratelimit]]\nname = \"a\"\nperoid = \"1h\"\n", []string{"line 3: ratelimit.peroid: unknown key; did you mean ratelimit.period?"}},
-		{"mistakes of two kinds", "[node]\ncolour = 3\n[trust]\nanonymous = 2.0\n[http]\nx = 1\n", []string{"line 2: node.colour: unknown key\n", "line 4: trust.anonymous: 2 is not between 0 and 1\n", "line 6: http.x"}},
+		{"a list of tables", "[[ratelimit]]\nname = \"a\"\nperoid = \"1h\"\n",
+			[]string{"line 3: ratelimit.peroid: unknown key; did you mean ratelimit.period?"}},
+		{"mistakes of two kinds", "[node]\ncolour = 3\n[trust]\nanonymous = 2.0\n[http]\nx = 1\n",
+			[]string{"line 2: node.colour: unknown key\n", "line 4: trust.anonymous: 2 is not between 0 and 1\n",
+				"line 6: http.x"}},
 		{"two unknown keys", "[node]\na = 1\nb = 2\n", []string{"line 2: node.a", "line 3: node.b"}},
 		{"not TOML", "[node\n", []string{"config: line 1: "}},
 		{"key twice", "[node]\nname = \"a\"\nname = \"b\"\n", []string{"line 3: "}},
 		{"wrong type", "[tally]\nkeep = \"seven\"\n", []string{"line 2: "}},
 		{"not a duration", "[tally]\ngeneration = \"a day\"\n", []string{`line 2: `}},
-		{"bare port", "# doors\n[listen]\npyzor = \"24441\"\n", []string{`config: line 3: listen.pyzor: "24441" is not host:port`}},
+		{"bare port", "# doors\n[listen]\npyzor = \"24441\"\n",
+			[]string{`config: line 3: listen.pyzor: "24441" is not host:port`}},
 		{"port too large", "[listen]\nhttp = \":70000\"\n", []string{`":70000": port is not a number from 0 to 65535`}},
 		{"socket where none is", "[listen]\nhttp = \"unix:/run/x\"\n", []string{"no unix socket"}},
 		{"relative socket", "[listen]\nmilter = \"unix:run/x\"\n", []string{"starts with /"}},
-		{"durability", "[node]\ndurability = \"often\"\n", []string{`line 2: node.durability: "often" is none of ["always" "relaxed"]`}},
+		{"durability", "[node]\ndurability = \"often\"\n",
+			[]string{`line 2: node.durability: "often" is none of ["always" "relaxed"]`}},
 		{"weight above one", "[trust]\nanonymous = 1.5\n", []string{"trust.anonymous: 1.5 is not between 0 and 1"}},
 		{"weight that is no number", "[trust]\nanonymous = nan\n", []string{"trust.anonymous: NaN is not between 0 and 1"}},
 		{"no error at all", "[tally]\nerror = 0.0\n", []string{"tally.error: 0 is not between"}},
 		{"certain error", "[blocklist]\nerror = 1.0\n", []string{"blocklist.error: 1 is not between"}},
 		{"infinite rate", "[limits]\nrequests_per_second = inf\n", []string{"+Inf is not between"}},
-		{"more signatures than are looked up", "[limits]\nsignatures_per_message = 1025\n", []string{"limits.signatures_per_message: 1025 is not between 1 and 1024"}},
+		{"more signatures than are looked up", "[limits]\nsignatures_per_message = 1025\n",
+			[]string{"limits.signatures_per_message: 1025 is not between 1 and 1024"}},
 		{"generation of no length", "[tally]\ngeneration = \"0s\"\n", []string{"tally.generation: 0s is not between 1m and"}},
 		{"threshold above many", "[tally]\nthreshold = 16777216\n", []string{"is not between 1 and"}},
 		{"threshold above 32 bits", "[tally]\nthreshold = 4294967296\n", []string{"line 2: "}},
 		{"network with host bits", "[whitelist]\nnetworks = [\"192.0.2.1/24\"]\n", []string{`write "192.0.2.0/24"`}},
-		{"address", "[whitelist]\nsenders = [\"nobody\"]\n", []string{`line 2: whitelist.senders: "nobody" is not an address`}},
-		{"domain that would match nothing", "[whitelist]\ndomains = [\"*.example.com\"]\n", []string{`line 2: whitelist.domains: "*.example.com" is not a name`}},
-		{"list of the milter that is none", "[milter]\nlists = [\"bad\", \"wrose\"]\n[[lists.list]]\nname = \"bad\"\npath = \"bad.list\"\n", []string{`line 2: milter.lists: no list is called "wrose"`}},
+		{"address", "[whitelist]\nsenders = [\"nobody\"]\n",
+			[]string{`line 2: whitelist.senders: "nobody" is not an address`}},
+		{"domain that would match nothing", "[whitelist]\ndomains = [\"*.example.com\"]\n",
+			[]string{`line 2: whitelist.domains: "*.example.com" is not a name`}},
+		{"list of the milter that is none",
+			"[milter]\nlists = [\"bad\", \"wrose\"]\n[[lists.list]]\nname = \"bad\"\npath = \"bad.list\"\n",
+			[]string{`line 2: milter.lists: no list is called "wrose"`}},
 		{"domain", "[whitelist]\ndomains = [\"@example.com\"]\n", []string{`"@example.com" is not a name`}},
-		{"misspelt prefix", "[whitelist]\ndomains = [\"forgable:example.com\"]\n", []string{`"forgable:example.com" is not a name`}},
-		{"prefix where nothing is forged", "[whitelist]\ndkim = [\"forgeable:example.com\"]\n", []string{`whitelist.dkim: "forgeable:example.com" is not a name`}},
+		{"misspelt prefix", "[whitelist]\ndomains = [\"forgable:example.com\"]\n",
+			[]string{`"forgable:example.com" is not a name`}},
+		{"prefix where nothing is forged", "[whitelist]\ndkim = [\"forgeable:example.com\"]\n",
+			[]string{`whitelist.dkim: "forgeable:example.com" is not a name`}},
 		{"signature", "[whitelist]\nsignatures = [\"pyzor/digest:zz\"]\n", []string{"whitelist.signatures: "}},
 		{"certificate without key", "[http]\ntls_cert = \"a.pem\"\n", []string{"line 2: http.tls_cert"}},
 		{"shingle algorithm", "[fuzzy]\nalgorithm = \"md5\"\n", []string{`line 2: fuzzy.algorithm: "md5" is none of`}},
 		{"words of a rule", "[fuzzy]\nmin_length = 0\n", []string{"line 2: fuzzy.min_length: 0 is not between 1 and"}},
 		{"bytes of a rule", "[fuzzy]\nmin_bytes = -1\n", []string{"line 2: fuzzy.min_bytes: -1 is not between 0 and"}},
 		{"encryption without a key", "[fuzzy]\nencrypted_only = true\n", []string{"fuzzy.encrypted_only: needs one of"}},
-		{"DCC id of a mortal", "[[dcc.clients]]\nid = 99\npassword = \"x\"\n", []string{"line 2: dcc.clients.id: 99 is not between 100 and 16777215"}},
-		{"DCC id twice", "[[dcc.clients]]\nid = 100\npassword = \"x\"\n[[dcc.clients]]\nid = 100\npassword = \"y\"\n", []string{"line 5: dcc.clients.id: 100 is there twice"}},
-		{"DCC password", "[[dcc.clients]]\nid = 100\npassword = \"123456789012345678901234567890123\"\n", []string{"line 3: dcc.clients.password: a password of 33 bytes, want 1 to 32"}},
-		{"first of two rules", "[[ratelimit]]\nlimit = 0\nperiod = \"1h\"\n[[ratelimit]]\nlimit = 5\nperiod = \"1h\"\n", []string{"line 2: ratelimit.limit: 0 is no limit"}},
-		{"absent keys of a rule", "\n[[ratelimit]]\nmode = \"odd\"\n", []string{"line 2: ratelimit.period: 0s is", "line 2: ratelimit.limit: 0 is no limit", `line 3: ratelimit.mode: "odd" is none of`}},
-		{"inline rules", "ratelimit = [{ limit = 1, period = \"1h\" },\n{ limit = 1, period = \"1s\", mode = \"odd\" }]\n", []string{"line 1: ratelimit.mode: "}},
-		{"action of a policy", "[milter]\nspam = \"reject\"\n[[milter.policy]]\ndomain = \"a.example\"\nbulk = \"bounce\"\n[[milter.policy]]\nbulk = \"none\"\nconfidence = 101\n",
-			[]string{`line 5: milter.policy.bulk: "bounce" is none of`, "line 6: milter.policy.domain: is empty", "line 8: milter.policy.confidence: 101 is"}},
+		{"DCC id of a mortal", "[[dcc.clients]]\nid = 99\npassword = \"x\"\n",
+			[]string{"line 2: dcc.clients.id: 99 is not between 100 and 16777215"}},
+		{"DCC id twice", "[[dcc.clients]]\nid = 100\npassword = \"x\"\n[[dcc.clients]]\nid = 100\npassword = \"y\"\n",
+			[]string{"line 5: dcc.clients.id: 100 is there twice"}},
+		{"DCC password", "[[dcc.clients]]\nid = 100\npassword = \"123456789012345678901234567890123\"\n",
+			[]string{"line 3: dcc.clients.password: a password of 33 bytes, want 1 to 32"}},
+		{"first of two rules", "[[ratelimit]]\nlimit = 0\nperiod = \"1h\"\n[[ratelimit]]\nlimit = 5\nperiod = \"1h\"\n",
+			[]string{"line 2: ratelimit.limit: 0 is no limit"}},
+		{"absent keys of a rule", "\n[[ratelimit]]\nmode = \"odd\"\n",
+			[]string{"line 2: ratelimit.period: 0s is", "line 2: ratelimit.limit: 0 is no limit",
+				`line 3: ratelimit.mode: "odd" is none of`}},
+		{"inline rules", "ratelimit = [{ limit = 1, period = \"1h\" },\n{ limit = 1, period = \"1s\", mode = \"odd\" }]\n",
+			[]string{"line 1: ratelimit.mode: "}},
+		{"action of a policy",
+			"[milter]\nspam = \"reject\"\n[[milter.policy]]\ndomain = \"a.example\"\nbulk = \"bounce\"\n[[milter.policy]]\nbulk = \"none\"\nconfidence = 101\n",
+			[]string{`line 5: milter.policy.bulk: "bounce" is none of`, "line 6: milter.policy.domain: is empty",
+				"line 8: milter.policy.confidence: 101 is"}},
 		{"no action", "[milter]\nspam = \"\"\n", []string{`line 2: milter.spam: "" is none of`}},
-		{"lists", "[[lists.list]]\nname = \"a\"\npath = \"/a\"\n[[lists.list]]\nname = \"a\"\n[[lists.list]]\npath = \"/b\"\n",
-			[]string{`line 4: lists.list.path: is empty, of list "a"`, `line 5: lists.list.name: "a" is the name of a list above`, "line 6: lists.list.name: is empty"}},
-		{"zones", "[[dnsbl.zone]]\nname = \"z\"\nform = \"ip\"\nlist = \"a\"\ncode = \"two\"\n", []string{`line 4: dnsbl.zone.list: no list is called "a"`, `line 5: dnsbl.zone.code: "two" is not an address`}},
+		{"lists",
+			"[[lists.list]]\nname = \"a\"\npath = \"/a\"\n[[lists.list]]\nname = \"a\"\n[[lists.list]]\npath = \"/b\"\n",
+			[]string{`line 4: lists.list.path: is empty, of list "a"`,
+				`line 5: lists.list.name: "a" is the name of a list above`, "line 6: lists.list.name: is empty"}},
+		{"zones", "[[dnsbl.zone]]\nname = \"z\"\nform = \"ip\"\nlist = \"a\"\ncode = \"two\"\n",
+			[]string{`line 4: dnsbl.zone.list: no list is called "a"`, `line 5: dnsbl.zone.code: "two" is not an address`}},
 		{"keys of rspamd", "[[fuzzy.keys]]\nsecret = \"x\"\nexpires = \"soon\"\nrequests_per_second = -1\nburst = -1\n",
-			[]string{"line 2: fuzzy.keys.secret: a secret of 1 characters, want 52", `line 3: fuzzy.keys.expires: "soon" is not a day`, "line 4: fuzzy.keys.requests_per_second: -1 is", "line 5: fuzzy.keys.burst: -1, want 0 or more"}},
-		{"greylist", "[dccifd]\nembargo = \"10m\"\nwindow = \"10m\"\n", []string{"line 3: dccifd.window: 10m is not longer than the embargo, 10m: no sender"}},
+			[]string{"line 2: fuzzy.keys.secret: a secret of 1 characters, want 52",
+				`line 3: fuzzy.keys.expires: "soon" is not a day`, "line 4: fuzzy.keys.requests_per_second: -1 is",
+				"line 5: fuzzy.keys.burst: -1, want 0 or more"}},
+		{"greylist", "[dccifd]\nembargo = \"10m\"\nwindow = \"10m\"\n",
+			[]string{"line 3: dccifd.window: 10m is not longer than the embargo, 10m: no sender"}},
 		{"inline table", "trust = { anonymous = 2.0 }\n", []string{"line 1: trust.anonymous"}},
 		{"dotted key", "node.name = \"a\"\ntally.keep = 0\n", []string{"line 2: tally.keep: 0 is not between 1 and 64"}},
 		{"several, in the order of lines", "[trust]\nanonymous = 2.0\n[node]\nlog_level = \"loud\"\n",
@@ -242,20 +271,22 @@ func TestReloaded(t *testing.T) {
 	file.Tally.Threshold = 7
 	file.Whitelist.Domains = []string{"example.com"}
 	got := Reloaded(running, file)
-	if got.Node.Durability != "always" || got.Tally.Threshold != 7 || !slices.Equal(got.Whitelist.Domains, []string{"example.com"}) {
+	if got.Node.Durability != "always" || got.Tally.Threshold != 7 ||
+		!slices.Equal(got.Whitelist.Domains, []string{"example.com"}) {
 		t.Errorf("Reloaded = %+v", got)
 	}
 	if !reflect.DeepEqual(running, Default()) {
 		t.Errorf("the running configuration was changed: %+v", running)
 	}
-	if reloadable, restart := Changed(got, file); reloadable != nil || !slices.Equal(restart, []string{"node.durability"}) {
+	if reloadable, restart := Changed(got, file); reloadable != nil ||
+		!slices.Equal(restart, []string{"node.durability"}) {
 		t.Errorf("what is left to take over = %q, %q; want node.durability at the restart", reloadable, restart)
 	}
 }
 
-// FuzzParse checks that no file makes Parse panic, that no error comes with a result, that
-// what it accepts is in range, and that keys and types are told to be wrong where the TOML
-// library, which tells one such mistake, refuses them.
+// FuzzParse checks that no file makes Parse panic, that no error comes with a result, that what it
+// accepts is in range, and that keys and types are reported as wrong where the TOML library, which
+// reports one such mistake, refuses them.
 func FuzzParse(f *testing.F) {
 	var b bytes.Buffer
 	if err := WriteReference(&b); err != nil {
@@ -277,7 +308,8 @@ func FuzzParse(f *testing.F) {
 		dec := toml.NewDecoder(bytes.NewReader(data))
 		dec.DisallowUnknownFields()
 		refused := dec.Decode(fresh())
-		if s := look(data); refused == nil && (s.syntax != nil || len(s.unknown)+len(s.wrong) > 0) || refused != nil && err == nil {
+		if s := look(data); refused == nil && (s.syntax != nil || len(s.unknown)+len(s.wrong) > 0) ||
+			refused != nil && err == nil {
 			t.Errorf("%q: the library says %v; we %v, %v", data, refused, err, s.syntax)
 		}
 	})

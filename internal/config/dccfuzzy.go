@@ -90,7 +90,8 @@ func defaultDccifd() Dccifd {
 func defaultFuzzy() Fuzzy {
 	return Fuzzy{
 		UpdateFrom: []string{"127.0.0.0/8", "::1"}, Blocked: []string{}, SpamFlags: []uint8{1, 11}, HamFlags: []uint8{3, 13},
-		Algorithm: "mumhash", MinLength: 64, MinBytes: 1024, StopWords: "/usr/share/rspamd/languages/stop_words", Keys: []FuzzyKey{},
+		Algorithm: "mumhash", MinLength: 64, MinBytes: 1024, StopWords: "/usr/share/rspamd/languages/stop_words",
+		Keys: []FuzzyKey{},
 	}
 }
 

@@ -2,9 +2,9 @@ package config
 
 import "time"
 
-// Default returns the configuration of a node without a file: every front door listens on
-// the loopback address and its standard port. [Parse] gives absent keys the same values,
-// except that every door is off.
+// Default returns the configuration of a node without a file: every front door listens on its
+// standard port of the loopback address. [Parse] gives absent keys the same values, except that
+// every absent door is off.
 func Default() *Config {
 	return &Config{
 		Node: Node{Durability: "always", Checkpoint: Duration(15 * time.Minute), LogLevel: "info", LogFormat: "text"},

@@ -19,7 +19,7 @@ const maxFile = 4 << 20
 
 // An Error is one mistake in a configuration file.
 type Error struct {
-	Line   int    // line of the file, from 1; 0 if the key is absent from it
+	Line   int    // line of the file, from 1; 0 if the file does not have the key
 	Key    string // dotted key, for example "listen.pyzor"; "" if unknown
 	Detail string // what is wrong, with the value and its limit
 }
@@ -76,9 +76,9 @@ func Parse(data []byte) (*Config, error) {
 	return cfg, nil
 }
 
-// Examine is [Parse] for a checker. Beside the error it returns a configuration with the
-// defaults in the place of what is wrong, so that the rest can be checked further; or nil, if
-// that does not mend it.
+// Examine is [Parse] for a checker. With the error it returns a configuration that has defaults in
+// the place of the mistakes, so that the other values can be checked further. The configuration is
+// nil if defaults do not correct it.
 func Examine(data []byte) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{Detail: fmt.Sprintf("file is longer than %d bytes", maxFile)}
@@ -100,8 +100,10 @@ func examine(data []byte) (*Config, []*Error) {
 	}
 	clean := s.clean()
 	cfg, twice := decode(clean)
-	// What stands in the place of a value of another type is not the file's to answer for.
-	bad := slices.DeleteFunc(cfg.validate(keyLines(clean)), func(e *Error) bool { return s.replaced[place{e.Line, e.Key}] })
+	// Mistakes in the replacement of a mistyped value are not mistakes of the file.
+	bad := slices.DeleteFunc(cfg.validate(keyLines(clean)), func(e *Error) bool {
+		return s.replaced[place{e.Line, e.Key}]
+	})
 	wrong := slices.Concat(s.wrong, twice, bad)
 	if len(wrong) > 0 {
 		cfg = cfg.without(wrong)
@@ -109,18 +111,18 @@ func examine(data []byte) (*Config, []*Error) {
 	return cfg, slices.Concat(s.unknown, wrong)
 }
 
-// fresh is what a file is read into.
+// fresh returns the configuration into which a file is decoded.
 func fresh() *Config {
 	cfg := Default()
 	cfg.Listen = Listen{}
 	return cfg
 }
 
-// maxTwice is how many keys and tables that are there twice are told at once.
+// maxTwice is the largest number of duplicate keys and tables that are reported.
 const maxTwice = 32
 
-// decode reads a document whose values have the types of their keys. What the decoder
-// refuses then is there twice: of a key the first one counts, of a table both do.
+// decode decodes a document whose values have the types of their keys. The decoder can then only
+// reject duplicates: the first of two equal keys counts, and both of two equal tables.
 func decode(data []byte) (cfg *Config, twice []*Error) {
 	parts := [][]byte{data}
 	for {
@@ -143,12 +145,13 @@ func decode(data []byte) (cfg *Config, twice []*Error) {
 			parts[i-1] = slices.Concat(before, newlines(it), after)
 			continue
 		}
-		parts = append(append(append([][]byte{}, parts[:i-1]...), before, slices.Concat(newlines(before), it, after)), parts[i:]...)
+		parts = append(append(append([][]byte{}, parts[:i-1]...), before, slices.Concat(newlines(before), it, after)),
+			parts[i:]...)
 	}
 }
 
-// expression returns the lines of the key or table in which a mistake is, and what is before
-// and after them. It completes the key of the mistake.
+// expression splits data into the lines of the key or table with a mistake, and the text before and
+// after them. It completes the key of the mistake.
 func expression(data []byte, bad *Error) (before, it, after []byte) {
 	var p unstable.Parser
 	p.Reset(data)
@@ -171,11 +174,11 @@ func expression(data []byte, bad *Error) (before, it, after []byte) {
 	return data, nil, nil
 }
 
-// newlines returns the line feeds of a text alone.
+// newlines returns only the line feeds of a text.
 func newlines(text []byte) []byte { return bytes.Repeat([]byte("\n"), bytes.Count(text, []byte("\n"))) }
 
-// without returns a configuration that has the defaults in the place of what is wrong; nil
-// if that is in a list of tables, or is not all that is wrong.
+// without returns a configuration with defaults in the place of the mistakes. It returns nil if a
+// mistake is in a list of tables, or if the result still has mistakes.
 func (c *Config) without(wrong []*Error) *Config {
 	mended := *c
 	v, d := reflect.ValueOf(&mended).Elem(), reflect.ValueOf(fresh()).Elem()
@@ -214,7 +217,7 @@ func positioned(err error) *Error {
 // keys are for example ratelimit[1].limit.
 func keyLines(data []byte) map[string]int {
 	lines := make(map[string]int)
-	tables := make(map[string]int) // how many of each list have been seen
+	tables := make(map[string]int) // number of tables seen of each list
 	var p unstable.Parser
 	p.Reset(data)
 	table := ""
@@ -222,7 +225,7 @@ func keyLines(data []byte) map[string]int {
 		e := p.Expression()
 		path, at, _ := keyOf(e)
 		line := p.Shape(at).Start.Line
-		key := strings.ToLower(strings.Join(path, ".")) // the decoder takes them in any case
+		key := strings.ToLower(strings.Join(path, ".")) // the decoder ignores the case of keys
 		switch e.Kind {
 		case unstable.Table:
 			table = key + "."

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// meant guesses which key was meant by one that does not exist: "; did you mean node.name?",
-// or "" if nothing is near. It prefers a similar key of the same table, then a key of exactly
-// that name in another table, then a table of a similar name.
+// meant suggests a correction of an unknown key: "; did you mean node.name?", or "" if no key is
+// similar. It prefers a similar key of the same table, then a key of exactly that name in another
+// table, then a table of a similar name.
 func meant(key []string) string {
 	if len(key) == 0 {
 		return ""
@@ -83,7 +83,8 @@ func near(a, b string) bool {
 	return distance(a, b) <= max(1, n/3, min(2, n/2))
 }
 
-// distance is Levenshtein's. Words are cut at 64 bytes; no key is that long.
+// distance returns the Levenshtein distance of two words. Words are cut at 64 bytes, because no key
+// is that long.
 func distance(a, b string) int {
 	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
 	row := make([]int, len(b)+1)

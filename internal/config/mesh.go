@@ -35,7 +35,8 @@ type Mesh struct {
 func defaultMesh() Mesh {
 	return Mesh{
 		Mode: "off", Listen: "127.0.0.1:8421", Servers: []string{}, Role: "both",
-		Interval: Duration(1500 * time.Millisecond), ShareCounts: 2, ShareVotes: 1, Heartbeat: Duration(30 * time.Second), Memory: 4 << 30,
+		Interval: Duration(1500 * time.Millisecond), ShareCounts: 2, ShareVotes: 1, Heartbeat: Duration(30 * time.Second),
+		Memory:  4 << 30,
 		MaxAdds: 1e6, MaxListings: 1e5, StreamAge: Duration(72 * time.Hour), StreamBytes: 1 << 30, Replicas: 1,
 	}
 }
@@ -65,14 +66,14 @@ func (c *checker) mesh(m *Mesh) {
 	c.between("mesh.stream_replicas", float64(m.Replicas), 1, 5)
 }
 
-// An Access is how a node signs in to NATS servers that somebody else runs.
+// An Access holds what a node needs to log in to NATS servers that it does not run.
 type Access struct{ Credentials, CA, Cert, Key, Domain string }
 
-// Access returns how the node signs in to the servers of mode "external".
+// Access returns the log-in for the servers of mode "external".
 func (m *Mesh) Access() Access { return Access{m.Credentials, m.CA, m.Cert, m.Key, m.Domain} }
 
-// CheckDomain refuses what cannot be the name of a JetStream domain, which is a part of a
-// subject; "" is none.
+// CheckDomain returns an error if name cannot be the name of a JetStream domain, which is part of a
+// subject. "" stands for no domain.
 func CheckDomain(name string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 	if len(name) > 64 || strings.Trim(name, letters) != "" {
@@ -84,7 +85,8 @@ func CheckDomain(name string) error {
 func (c *checker) access(section string, external bool, a Access) {
 	switch {
 	case !external && a != Access{}:
-		c.fail(section+".credentials", "credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their keys")
+		c.fail(section+".credentials",
+			"credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their keys")
 	case (a.Cert == "") != (a.Key == ""):
 		c.fail(section+".cert", "cert and key are given together or not at all")
 	}
@@ -93,7 +95,7 @@ func (c *checker) access(section string, external bool, a Access) {
 	}
 }
 
-// rekeying checks that secrets do not change so often that a node would need more than three.
+// rekeying checks that the secret changes rarely enough for a node to need at most three secrets.
 func (c *checker) rekeying(m *Mesh, a *Aggregate, t *Tally, b *Blocklist) {
 	every, kept := m.RekeyEvery, max(Duration(t.Keep)*t.Generation, Duration(b.Keep)*b.Generation)
 	switch {
@@ -105,7 +107,9 @@ func (c *checker) rekeying(m *Mesh, a *Aggregate, t *Tally, b *Blocklist) {
 	case every%b.Generation != 0:
 		c.fail("mesh.rekey_every", "%v is no multiple of blocklist.generation, %v", every, b.Generation)
 	case every < (kept+1)/2:
-		c.fail("mesh.rekey_every", "%v is less than half of the %v for which the books keep what they count: nodes answer under three secrets at most", every, kept)
+		c.fail("mesh.rekey_every",
+			"%v is less than half of the %v for which the books keep what they count: nodes answer under three secrets at most",
+			every, kept)
 	}
 }
 

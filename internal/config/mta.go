@@ -111,14 +111,15 @@ type DNSBLZone struct {
 
 func defaultMilter() Milter {
 	return Milter{
-		Spam: "header", Listed: "header", Suspected: "header", Bulk: "header", Grey: "header", Verify: true, Traps: []string{},
+		Spam: "header", Listed: "header", Suspected: "header", Bulk: "header", Grey: "header", Verify: true,
+		Traps:          []string{},
 		ExemptNetworks: []string{"127.0.0.0/8", "::1/128"}, ExemptLogins: true, DiscardTrapped: true,
 		OnFault: "accept", Lists: []string{}, MaxMessage: 16 << 20,
 		Timeout: Duration(10 * time.Second), IdleTimeout: Duration(15 * time.Minute),
 	}
 }
 
-// WithPort returns address, an IP address or one with a port, with a port.
+// WithPort returns address, an IP address with or without a port, with a port.
 func WithPort(address, port string) string {
 	if addr, err := netip.ParseAddr(address); err == nil {
 		return net.JoinHostPort(addr.String(), port)
@@ -126,11 +127,12 @@ func WithPort(address, port string) string {
 	return address
 }
 
-// actions checks what is done with each class of mail; further lists other actions that are
-// allowed.
+// actions checks the action for each class of mail; further lists additional allowed actions.
 func (c *checker) actions(table string, spam, listed, suspected, bulk, grey string, further ...string) {
 	allowed := append([]string{"none", "header", "quarantine", "tempfail", "reject"}, further...)
-	for _, a := range []struct{ key, value string }{{"spam", spam}, {"listed", listed}, {"suspected", suspected}, {"bulk", bulk}, {"grey", grey}} {
+	for _, a := range []struct {
+		key, value string
+	}{{"spam", spam}, {"listed", listed}, {"suspected", suspected}, {"bulk", bulk}, {"grey", grey}} {
 		c.oneOf(table+"."+a.key, a.value, allowed...)
 	}
 }
@@ -141,7 +143,8 @@ func (c *checker) milter(m *Milter, l *Lists) {
 	c.oneOf("milter.on_fault", m.OnFault, "accept", "tempfail")
 	if m.Resolver != "" {
 		if _, err := netip.ParseAddrPort(WithPort(m.Resolver, "53")); err != nil {
-			c.fail("milter.resolver", "%.80q is no address of a resolver, such as \"192.0.2.53\" or \"127.0.0.1:5353\"", m.Resolver)
+			c.fail("milter.resolver", "%.80q is no address of a resolver, such as \"192.0.2.53\" or \"127.0.0.1:5353\"",
+				m.Resolver)
 		}
 	}
 	c.networks("milter.exempt_networks", m.ExemptNetworks)
@@ -153,7 +156,9 @@ func (c *checker) milter(m *Milter, l *Lists) {
 			c.fail("milter.traps", "%.80q is neither \"someone@example.com\" nor \"@example.com\"", t)
 		}
 	}
-	for _, a := range []struct{ key, value string }{{"milter.abuse_address", m.Abuse}, {"milter.abuse_ham_address", m.AbuseHam}} {
+	for _, a := range []struct {
+		key, value string
+	}{{"milter.abuse_address", m.Abuse}, {"milter.abuse_ham_address", m.AbuseHam}} {
 		local, domain, _ := strings.Cut(a.value, "@")
 		if a.value != "" && (local == "" || domain == "" || strings.ContainsAny(a.value, " \t<>")) {
 			c.fail(a.key, "%.80q is not \"someone@example.com\"", a.value)

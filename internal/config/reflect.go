@@ -26,9 +26,9 @@ func (l *Listen) Doors() []Door {
 	return doors
 }
 
-// Changed returns the dotted keys whose values differ between two configurations: those that
-// a running node can take over, and those that need a restart. A section that is a list of
-// tables is one key.
+// Changed returns the dotted keys whose values differ between two configurations: keys that a
+// running node can apply, and keys that need a restart. A section that is a list of tables is one
+// key.
 func Changed(was, is *Config) (reloadable, restart []string) {
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(is).Elem()
 	compare := func(name string, reload bool, x, y reflect.Value) {
@@ -57,8 +57,8 @@ func Changed(was, is *Config) (reloadable, restart []string) {
 
 func reloads(f reflect.StructField) bool { return f.Tag.Get("reload") == "yes" }
 
-// Reloaded returns the configuration of a node that runs with one and takes over what it can
-// of another; see [Changed].
+// Reloaded returns the configuration of a node that runs with one configuration and applies the
+// reloadable keys of another; see [Changed].
 func Reloaded(running, file *Config) *Config {
 	out := *running
 	a, b := reflect.ValueOf(&out).Elem(), reflect.ValueOf(file).Elem()
@@ -103,7 +103,7 @@ func WriteReference(w io.Writer) error {
 	return err
 }
 
-// A reference is the text that WriteReference is writing.
+// A reference writes the text of WriteReference.
 type reference struct {
 	b   bytes.Buffer
 	err error
@@ -139,7 +139,7 @@ func (r *reference) table(prefix string, f reflect.StructField) {
 	}
 }
 
-// key writes one key with its value, below its meaning.
+// key writes one key with its value, below a comment with its meaning.
 func (r *reference) key(comment, indent string, f reflect.StructField, v reflect.Value) {
 	if v.Kind() == reflect.Slice && v.IsNil() {
 		v = reflect.MakeSlice(v.Type(), 0, 0)

@@ -9,16 +9,16 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// A Setting is one key of a configuration as people may see it.
+// A Setting is one key of a configuration with its value, without secrets.
 type Setting struct {
 	Key     string // dotted; tables of a list have their number, from 0: "lists.list[0].name"
-	Value   string // as the file has it; Hidden for a secret
-	Doc     string // what it means
-	Reload  bool   // a running node can take it over
+	Value   string // as written in the file; Hidden for a secret
+	Doc     string // its meaning
+	Reload  bool   // a running node can apply a change
 	Default bool   // the value is that of Default
 }
 
-// Hidden is the Value of a secret, and takes the place of what is secret in a URL.
+// Hidden is the Value of a secret, and replaces the secret parts of a URL.
 const Hidden = "(hidden)"
 
 // Settings returns every key of a configuration with its value, in the order of the
@@ -77,15 +77,14 @@ func settingOf(key string, f reflect.StructField, v reflect.Value, reload bool) 
 	}
 	line, err := toml.Marshal(map[string]any{"v": v.Interface()})
 	if err != nil {
-		s.Value = fmt.Sprintf("(%v)", err) // out of reach: the file had it
+		s.Value = fmt.Sprintf("(%v)", err) // unreachable: the value came from a file
 		return s
 	}
 	s.Value = strings.TrimSpace(strings.TrimPrefix(string(line), "v = "))
 	return s
 }
 
-// withoutSecrets returns a URL, or a list of them, without name, password, and the values
-// of its query.
+// withoutSecrets returns a URL, or a list of URLs, without name, password and query values.
 func withoutSecrets(v reflect.Value) reflect.Value {
 	if v.Kind() == reflect.Slice {
 		out := reflect.MakeSlice(v.Type(), 0, v.Len())

@@ -51,15 +51,18 @@ period = "24h"
 		got[s.Key] = s
 	}
 	for key, want := range map[string]string{
-		"node.name": `'mx.example.com'`, "listen.http": `'127.0.0.1:8420'`, "policy.webhook": "'https://hooks.example.com/(hidden)'", "fuzzy.hash_key": Hidden,
-		"dcc.clients[0].password": Hidden, "dcc.clients[0].password2": "''", "mesh.servers": "['tls://nats.example.com:4222/(hidden)', 'tls://nats2.example.com:4222']",
+		"node.name": `'mx.example.com'`, "listen.http": `'127.0.0.1:8420'`,
+		"policy.webhook": "'https://hooks.example.com/(hidden)'", "fuzzy.hash_key": Hidden,
+		"dcc.clients[0].password": Hidden, "dcc.clients[0].password2": "''",
+		"mesh.servers":      "['tls://nats.example.com:4222/(hidden)', 'tls://nats2.example.com:4222']",
 		"ratelimit[1].name": "'b'", "ratelimit[1].period": "'24h'", "ratelimit[0].limit": "5.0", "tally.threshold": "20",
 	} {
 		if got[key].Value != want {
 			t.Errorf("%s is %s, want %s", key, got[key].Value, want)
 		}
 	}
-	if got["node.name"].Default || !got["tally.near_match"].Default || !got["ratelimit[0].name"].Reload || got["node.name"].Reload {
+	if got["node.name"].Default || !got["tally.near_match"].Default || !got["ratelimit[0].name"].Reload ||
+		got["node.name"].Reload {
 		t.Errorf("%+v, %+v, %+v", got["node.name"], got["tally.near_match"], got["ratelimit[0].name"])
 	}
 }

@@ -12,34 +12,34 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// A survey is what is wrong with the keys of a document and with the types of their values.
-// The decoder would tell the first such value alone, and some without a line.
+// A survey collects the unknown keys of a document and the values of a wrong type. The decoder
+// reports only the first such value, and some without a line.
 type survey struct {
 	p        unstable.Parser
-	line     int            // of the expression
-	cuts     []cut          // of what is wrong, in their order
+	line     int            // line of the expression
+	cuts     []cut          // the mistakes, in order
 	unknown  []*Error       // keys and tables
-	wrong    []*Error       // values of another type than their keys have
-	replaced map[place]bool // what clean has other values for than the file
-	syntax   *Error         // where the document is no TOML; what is behind was not looked at
+	wrong    []*Error       // values of a wrong type
+	replaced map[place]bool // keys whose values clean replaces
+	syntax   *Error         // the first syntax error; the text after it was not examined
 }
 
 // A place is a key in a file.
 type place struct {
-	line int // of the key, or of the one that its table is the value of
+	line int // line of the key, or of the key whose value is its inline table
 	key  string
 }
 
-// A cut is a range of a document that another text takes the place of.
+// A cut is a range of a document that is replaced by another text.
 type cut struct {
 	from, to int
 	with     []byte
 }
 
-// A table is one of a document, and what it is decoded into.
+// A table is a table of a document and the value into which it is decoded.
 type table struct {
 	name []string
-	v    reflect.Value // invalid if no table has that name
+	v    reflect.Value // invalid if the table is unknown
 }
 
 // look surveys a document.
@@ -83,8 +83,9 @@ func look(data []byte) *survey {
 	return s
 }
 
-// descend returns the value of a key below a table, invalid if it is unknown, which is noted.
-// If a value is used as a table that is none, ok is false, and t is that value.
+// descend returns the value of a key below a table. For an unknown key it notes the mistake, and
+// the value is invalid. If the path leads through a value that is not a table, ok is false and t is
+// that value.
 func (s *survey) descend(t table, path []string) (_ table, ok bool) {
 	for _, name := range path {
 		if t.v.IsValid() && !isTable(t.v.Type()) {
@@ -94,13 +95,14 @@ func (s *survey) descend(t table, path []string) (_ table, ok bool) {
 		known := t.v.IsValid()
 		t.name = append(slices.Clone(t.name), name)
 		if t.v = member(t.v, name); known && !t.v.IsValid() {
-			s.unknown = append(s.unknown, &Error{Line: s.line, Key: strings.Join(t.name, "."), Detail: "unknown key" + meant(t.name)})
+			s.unknown = append(s.unknown, &Error{Line: s.line, Key: strings.Join(t.name, "."),
+				Detail: "unknown key" + meant(t.name)})
 		}
 	}
 	return t, true
 }
 
-// keyValue looks at a key of a table, and at those of the tables in its value.
+// keyValue examines a key of a table, and the keys of the tables in its value.
 func (s *survey) keyValue(in table, e *unstable.Node) {
 	path, first, last := keyOf(e)
 	t, ok := s.descend(in, path)
@@ -119,7 +121,7 @@ func (s *survey) keyValue(in table, e *unstable.Node) {
 	s.replaced[place{s.line, strings.ToLower(strings.Join(t.name, "."))}] = true
 }
 
-// value looks at the value of a known key, and reports whether the decoder takes it.
+// value examines the value of a known key, and reports whether the decoder accepts it.
 func (s *survey) value(t table, n *unstable.Node) bool {
 	typ := t.v.Type()
 	switch kind := typ.Kind(); {
@@ -130,7 +132,7 @@ func (s *survey) value(t table, n *unstable.Node) bool {
 		return true
 	case kind == reflect.Slice && n.Kind == unstable.Array:
 		ok := true
-		for it := n.Children(); it.Next() && (ok || isTable(typ)); { // of texts or numbers, one mistake says enough
+		for it := n.Children(); it.Next() && (ok || isTable(typ)); { // one mistake is enough for a list of texts or numbers
 			ok = s.value(table{t.name, reflect.Zero(typ.Elem())}, it.Node()) && ok
 		}
 		return ok
@@ -146,7 +148,7 @@ func (s *survey) value(t table, n *unstable.Node) bool {
 	return true
 }
 
-// outOfRange says why a time or number is none that fits, "" if it does.
+// outOfRange returns why a duration or number does not fit its type, "" if it does.
 func (s *survey) outOfRange(v reflect.Value, n *unstable.Node) string {
 	var number struct {
 		V int64
@@ -173,12 +175,12 @@ func (s *survey) outOfRange(v reflect.Value, n *unstable.Node) string {
 	return ""
 }
 
-// fail notes that a value cannot be that of its key.
+// fail notes that a value is not valid for its key.
 func (s *survey) fail(t table, detail string) {
 	s.wrong = append(s.wrong, &Error{Line: s.line, Key: strings.Join(t.name, "."), Detail: detail})
 }
 
-// cut puts a text in the place of a range, and of what was cut within it.
+// cut replaces a range, and the cuts within it, by a text.
 func (s *survey) cut(from, to int, with []byte) {
 	for len(s.cuts) > 0 && s.cuts[len(s.cuts)-1].from >= from {
 		s.cuts = s.cuts[:len(s.cuts)-1]
@@ -186,8 +188,7 @@ func (s *survey) cut(from, to int, with []byte) {
 	s.cuts = append(s.cuts, cut{from, to, with})
 }
 
-// clean returns the document with the defaults in the place of what is wrong, on the same
-// lines.
+// clean returns the document with defaults in the place of mistakes. Its lines keep their numbers.
 func (s *survey) clean() (out []byte) {
 	data, from := s.p.Data(), 0
 	for _, c := range s.cuts {
@@ -198,14 +199,14 @@ func (s *survey) clean() (out []byte) {
 	return append(out, data[from:]...)
 }
 
-// around returns the mistakes of a document that is no TOML: where it is none, and those of
-// the rest, if that is TOML without the line; else of what is above.
+// around returns the mistakes of a document with a syntax error: that error, and the mistakes of
+// the document without the faulty line if that is TOML, or else of the text above it.
 func (s *survey) around(data []byte) []*Error {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	at := s.syntax.Line - 1
 	above, below := bytes.Join(lines[:at], nil), slices.Clone(lines[at+1:])
 	if isHeader(lines[at]) {
-		// Its keys belong to nobody knows what.
+		// The table of its keys is unknown.
 		for i := 0; i < len(below) && !isHeader(below[i]); i++ {
 			below[i] = newlines(below[i])
 		}
@@ -224,7 +225,7 @@ func (s *survey) around(data []byte) []*Error {
 
 func isHeader(line []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("[")) }
 
-// keyOf returns the key of an expression, and where its first and last words are.
+// keyOf returns the key of an expression, and the ranges of its first and last words.
 func keyOf(e *unstable.Node) (key []string, first, last unstable.Range) {
 	for it := e.Key(); it.Next(); {
 		last = it.Node().Raw
@@ -236,8 +237,8 @@ func keyOf(e *unstable.Node) (key []string, first, last unstable.Range) {
 	return key, first, last
 }
 
-// wholeLines returns where the lines begin and end on which an expression is, from its
-// first to its last byte.
+// wholeLines returns the range of the whole lines on which an expression stands, given its first
+// and its last byte.
 func wholeLines(data []byte, first, last int) (from, to int) {
 	from = bytes.LastIndexByte(data[:first], '\n') + 1
 	to = len(data)
@@ -247,8 +248,8 @@ func wholeLines(data []byte, first, last int) (from, to int) {
 	return from, to
 }
 
-// member returns what a key of a table is decoded into, in any case; of a list of tables,
-// what that of each of them is. It is invalid if there is no such key.
+// member returns the value into which a key of a table is decoded, ignoring case. For a list of
+// tables it returns the value for one of its tables. The value is invalid if there is no such key.
 func member(v reflect.Value, name string) reflect.Value {
 	if v.IsValid() && v.Kind() == reflect.Slice {
 		v = reflect.Zero(v.Type().Elem())
@@ -268,7 +269,7 @@ func isTable(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
-// literal is a value as a file has it.
+// literal returns a value as written in a file.
 func literal(v reflect.Value) []byte {
 	if !v.IsValid() {
 		return nil
@@ -281,12 +282,13 @@ func literal(v reflect.Value) []byte {
 	}
 	line, err := toml.Marshal(map[string]any{"v": v.Interface()})
 	if err != nil {
-		return []byte(" ''") // out of reach: these are values of Default
+		return []byte(" ''") // unreachable: these are values of Default
 	}
 	return bytes.TrimSpace(bytes.TrimPrefix(line, []byte("v =")))
 }
 
-// wanted says for people what values a type has, and which kinds of TOML these are.
+// wanted describes for people the values of a type, and returns the kinds of TOML values that it
+// accepts.
 func wanted(t reflect.Type) (text string, kinds []unstable.Kind) {
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[Duration]():
@@ -307,9 +309,10 @@ func wanted(t reflect.Type) (text string, kinds []unstable.Kind) {
 	return "a whole number", []unstable.Kind{unstable.Integer}
 }
 
-// kindNames are the kinds of values as the specification of TOML calls them.
+// kindNames holds the names of the kinds of values in the TOML specification.
 var kindNames = map[unstable.Kind]string{
-	unstable.Table: "table", unstable.InlineTable: "table", unstable.Array: "array", unstable.String: "string", unstable.Bool: "boolean",
+	unstable.Table: "table", unstable.InlineTable: "table", unstable.Array: "array", unstable.String: "string",
+	unstable.Bool:    "boolean",
 	unstable.Integer: "integer", unstable.Float: "float", unstable.LocalDate: "date", unstable.LocalTime: "time of day",
 	unstable.LocalDateTime: "date", unstable.DateTime: "date",
 }

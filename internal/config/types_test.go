@@ -121,7 +121,7 @@ func TestWrongTypes(t *testing.T) {
 						got = slices.Delete(got, i, i+1)
 					}
 				}
-				// What else is said is of the table in the list, whose other keys are not there.
+				// The other errors are about the table in the list, whose other keys are absent.
 				for _, more := range got {
 					if !strings.HasPrefix(s.header, "[[") || !strings.Contains(more, " "+table+".") {
 						t.Errorf("%q: %q is no mistake in it", file, more)
@@ -150,7 +150,7 @@ func TestMistakesTogether(t *testing.T) {
 			line += strings.Count(text, "\n")
 		}
 		sections := rapid.Permutation(all(top)).Draw(t, "sections")[:rapid.IntRange(1, 6).Draw(t, "tables")]
-		dotted := rapid.IntRange(0, len(sections)).Draw(t, "dotted") // so many of the tables come first, without headers
+		dotted := rapid.IntRange(0, len(sections)).Draw(t, "dotted") // this number of the tables comes first, without headers
 		for i, section := range sections {
 			v := member(top, section)
 			form := "header"
@@ -168,7 +168,8 @@ func TestMistakesTogether(t *testing.T) {
 				write(start)
 			}
 			first := line
-			for _, name := range rapid.Permutation(all(v)).Draw(t, "keys")[:rapid.IntRange(0, min(3, len(all(v)))).Draw(t, "n")] {
+			for _, name := range rapid.Permutation(all(v)).Draw(t,
+				"keys")[:rapid.IntRange(0, min(3, len(all(v)))).Draw(t, "n")] {
 				field := member(v, name)
 				at := line
 				if form == "inline" {
@@ -181,7 +182,9 @@ func TestMistakesTogether(t *testing.T) {
 					write(before + name + "_not = 3" + after)
 					want = append(want, fmt.Sprintf("%d %s_not", at, key))
 				case 2:
-					typ := rapid.SampledFrom(slices.Sorted(maps.Keys(values))).Filter(func(s string) bool { return !slices.Contains(takes(field.Type()), s) }).Draw(t, "type")
+					typ := rapid.SampledFrom(slices.Sorted(maps.Keys(values))).Filter(func(s string) bool {
+						return !slices.Contains(takes(field.Type()), s)
+					}).Draw(t, "type")
 					write(before + name + " = " + rapid.SampledFrom(values[typ]).Draw(t, "value") + after)
 					want = append(want, fmt.Sprintf("%d %s", at, key))
 				}
@@ -225,22 +228,31 @@ func TestTwiceAndBroken(t *testing.T) {
 		name, file string
 		want       []string
 	}{
-		{"a key twice", "[tally]\nkeep = 3\nkeep = [\n4]\nerror = 2.0\n[node]\ncolour = 1\n", []string{"3 tally.keep", "3 tally.keep", "5 tally.error", "7 node.colour"}},
-		{"a table twice", "[tally]\nkeep = 0\n[node]\nname = 3\n[tally] # once more\nerror = 2.0\n[trust]\nhalf = -1\n", []string{"2 tally.keep", "4 node.name", "5 tally", "6 tally.error", "8 trust.half"}},
-		{"an array of one table", "[[node]]\ndurability = \"x\"\n[trust]\nhalf = -1\n", []string{"1 node", "2 node.durability", "4 trust.half"}},
+		{"a key twice", "[tally]\nkeep = 3\nkeep = [\n4]\nerror = 2.0\n[node]\ncolour = 1\n",
+			[]string{"3 tally.keep", "3 tally.keep", "5 tally.error", "7 node.colour"}},
+		{"a table twice", "[tally]\nkeep = 0\n[node]\nname = 3\n[tally] # once more\nerror = 2.0\n[trust]\nhalf = -1\n",
+			[]string{"2 tally.keep", "4 node.name", "5 tally", "6 tally.error", "8 trust.half"}},
+		{"an array of one table", "[[node]]\ndurability = \"x\"\n[trust]\nhalf = -1\n",
+			[]string{"1 node", "2 node.durability", "4 trust.half"}},
 		{"a value as a table", "[node.name]\nx = 1\n[trust]\nhalf = -1\n", []string{"1 node.name", "4 trust.half"}},
 		{"a value with dots", "node.name.x = 1\ntrust.half = -1\n", []string{"1 node.name", "2 trust.half"}},
 		{"a table as a value", "node = 3\n[trust]\nhalf = -1\n", []string{"1 node", "3 trust.half"}},
 		{"numbers too large", "[tally]\nthreshold = 4294967296\nkeep = 99999999999999999999\nerror = 1e999\ncapacity = 1\n",
 			[]string{"2 tally.threshold", "3 tally.keep", "4 tally.error", "5 tally.capacity"}},
-		{"flags", "[fuzzy]\nspam_flags = [1, 256]\nham_flags = [-1]\nblocked = [\n\"192.0.2.1/24\", 3]\n[trust]\nhalf = -1\n", []string{"2 fuzzy.spam_flags", "3 fuzzy.ham_flags", "4 fuzzy.blocked", "7 trust.half"}},
-		{"times", "[tally]\ngeneration = \"a day\"\n[memory]\nkeep = true\n[dccifd]\nembargo = 5\n[node]\ncheckpoint = \"0s\"\nname = true\n",
+		{"flags", "[fuzzy]\nspam_flags = [1, 256]\nham_flags = [-1]\nblocked = [\n\"192.0.2.1/24\", 3]\n[trust]\nhalf = -1\n",
+			[]string{"2 fuzzy.spam_flags", "3 fuzzy.ham_flags", "4 fuzzy.blocked", "7 trust.half"}},
+		{"times",
+			"[tally]\ngeneration = \"a day\"\n[memory]\nkeep = true\n[dccifd]\nembargo = 5\n[node]\ncheckpoint = \"0s\"\nname = true\n",
 			[]string{"2 tally.generation", "4 memory.keep", "6 dccifd.embargo", "8 node.checkpoint", "9 node.name"}},
-		{"rules inline", "ratelimit = [{ limit = true, period = \"1h\", mode = \"odd\" },\n{ limit = 1, periodd = \"1s\" }]\n[trust]\nhalf = -1\n",
+		{"rules inline",
+			"ratelimit = [{ limit = true, period = \"1h\", mode = \"odd\" },\n{ limit = 1, periodd = \"1s\" }]\n[trust]\nhalf = -1\n",
 			[]string{"1 ratelimit.limit", "1 ratelimit.periodd", "1 ratelimit.mode", "1 ratelimit.period", "4 trust.half"}},
-		{"a line that is no TOML", "[node]\nname = 3\ndurability = always\n[trust]\nhalf = -1\n", []string{"3 ", "2 node.name", "5 trust.half"}},
-		{"a header that is none", "[node]\nname = 3\n[trust\nhalf = -1\n[tally]\nkeep = 0\n", []string{"3 ", "2 node.name", "6 tally.keep"}},
-		{"lines that are no TOML", "[node]\nname = 3\ndurability = always\n[trust]\nhalf = = 1\n", []string{"3 ", "2 node.name"}},
+		{"a line that is no TOML", "[node]\nname = 3\ndurability = always\n[trust]\nhalf = -1\n",
+			[]string{"3 ", "2 node.name", "5 trust.half"}},
+		{"a header that is none", "[node]\nname = 3\n[trust\nhalf = -1\n[tally]\nkeep = 0\n",
+			[]string{"3 ", "2 node.name", "6 tally.keep"}},
+		{"lines that are no TOML", "[node]\nname = 3\ndurability = always\n[trust]\nhalf = = 1\n",
+			[]string{"3 ", "2 node.name"}},
 		{"a list without an end", "[node]\nname = 3\n[whitelist]\ndomains = [\"a.example\",\n[trust]\nhalf = -1\n", nil},
 		{"other letters", "[Tally]\nKEEP = 0\nError = 'x'\n", []string{"2 tally.keep", "3 Tally.Error"}},
 	} {

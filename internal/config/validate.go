@@ -21,10 +21,10 @@ type checker struct {
 }
 
 // fail notes a mistake in a key. A key of a table in a list is named as [keyLines] does; the
-// error's line says which table it is.
+// error's line identifies the table.
 func (c *checker) fail(key, format string, args ...any) {
 	line := c.lines[key]
-	// A key that is absent, or in an inline table, has the line of its table.
+	// An absent key, or a key in an inline table, has the line of its table.
 	for table := key; line == 0; line = c.lines[table] {
 		at := strings.LastIndexAny(table, ".[")
 		if at < 0 {
@@ -35,7 +35,7 @@ func (c *checker) fail(key, format string, args ...any) {
 	c.errs = append(c.errs, &Error{Line: line, Key: withoutIndex(key), Detail: fmt.Sprintf(format, args...)})
 }
 
-// withoutIndex returns a key as people write it: ratelimit.limit.
+// withoutIndex returns a key without table numbers, for example ratelimit.limit.
 func withoutIndex(key string) string {
 	list, rest, ok := strings.Cut(key, "[")
 	if !ok {
@@ -58,7 +58,7 @@ func (c *checker) between(key string, value, lo, hi float64) {
 	}
 }
 
-// number writes a whole number in full, as people write it in the file.
+// number formats a whole number in full, as it is written in the file.
 func number(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -72,15 +72,15 @@ func (c *checker) duration(key string, value Duration, lo, hi time.Duration) {
 	}
 }
 
-// chance checks a wanted error probability. No filter of practical size has one below 1e-15,
-// and with 1 there would be no filter at all.
+// chance checks a target error probability. No filter of practical size reaches one below 1e-15,
+// and a probability of 1 means no filter at all.
 func (c *checker) chance(key string, value float64) {
 	if !(value >= 1e-15 && value < 1) {
 		c.fail(key, "%v is not between 1e-15 and 1 (exclusive)", value)
 	}
 }
 
-// address checks "host:port", and "unix:/path" where the door offers sockets.
+// address checks "host:port", or "unix:/path" if sockets is set.
 func (c *checker) address(key, value string, sockets bool) {
 	if value == "" {
 		return
@@ -123,7 +123,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 			return netip.Prefix{}, fmt.Errorf("%.60q has bits set outside its mask; write %q", text, p.Masked().String())
 		}
 		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
-			// Clients are compared as IPv4, whichever socket they use.
+			// Clients are compared as IPv4 addresses, even on IPv6 sockets.
 			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 		}
 		return p, nil
@@ -209,7 +209,7 @@ func (c *checker) books(t *Tally, b *Blocklist) {
 	c.oneOf("blocklist.lookup_order", b.Order, "spam-first", "revoke-first")
 }
 
-// memory checks a memory limit for which 0 has a meaning of its own.
+// memory checks a memory limit that may also be 0.
 func (c *checker) memory(key string, bytes int64) {
 	if bytes != 0 {
 		c.between(key, float64(bytes), 1<<20, 1<<50)
@@ -248,7 +248,8 @@ func (c *checker) limits(l *Limits) {
 	if l.Memory != 0 {
 		c.between("limits.memory_bytes", float64(l.Memory), 1<<20, 1<<50)
 	}
-	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1024) // no more are looked up or counted at once
+	// the largest number that is looked up or counted at once
+	c.between("limits.signatures_per_message", float64(l.MaxSignatures), 1, 1024)
 	c.between("limits.messages_per_batch", float64(l.MaxBatch), 1, 1<<20)
 }
 
@@ -267,7 +268,8 @@ func (c *checker) whitelist(w *Whitelist) {
 	for _, list := range []struct {
 		key    string
 		values []string
-	}{{"whitelist.domains", claims(w.Domains)}, {"whitelist.dkim", w.DKIM}, {"whitelist.list_ids", claims(w.ListIDs)}, {"whitelist.authentication_results", w.AuthResults}} {
+	}{{"whitelist.domains", claims(w.Domains)}, {"whitelist.dkim", w.DKIM}, {"whitelist.list_ids", claims(w.ListIDs)},
+		{"whitelist.authentication_results", w.AuthResults}} {
 		for _, d := range list.values {
 			if d == "" || len(d) > 255 || strings.ContainsAny(d, " \t@<>/*:;\"") || strings.HasPrefix(d, ".") {
 				c.fail(list.key, "%.80q is not a name like \"example.com\"", d)

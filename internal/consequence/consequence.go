@@ -1,5 +1,5 @@
-// Package consequence words what a change would do that is hard to take back, with its
-// numbers. The pages and the command line ask with these words before they make the change.
+// Package consequence describes the effect of changes that are hard to undo, with the numbers. The
+// pages and the command line show the description and ask before they make the change.
 package consequence
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// A Question asks whether a change is to be made.
+// A Question asks whether to make a change.
 type Question struct {
 	Title string   // for example "Undo the votes of ann?"
-	Verb  string   // what to do, for a button: "Undo votes"
-	Facts []string // what the change does, a sentence each
+	Verb  string   // label of the button: "Undo votes"
+	Facts []string // effects of the change, a sentence each
 }
 
-// Undo asks whether the votes that name gave at or after a time are to be taken back.
+// Undo asks whether to take back the votes that name gave at or after a time.
 func Undo(name string, since time.Time, u *client.Undone) Question {
 	q := Question{Title: "Undo the votes of " + name + "?", Verb: "Undo votes"}
 	if u.Votes == 0 {
@@ -36,7 +36,7 @@ func Undo(name string, since time.Time, u *client.Undone) Question {
 	return q
 }
 
-// Evict asks whether a peer is to be dropped.
+// Evict asks whether to drop a peer.
 func Evict(name string, l *client.PeerLoss) Question {
 	q := Question{Title: "Evict " + name + "?", Verb: "Evict"}
 	q.add("Evict drops what %s counted: %s.", name, counts(l))
@@ -45,7 +45,7 @@ func Evict(name string, l *client.PeerLoss) Question {
 	return q
 }
 
-// Rollback asks whether the generations of a peer since a time are to be dropped.
+// Rollback asks whether to drop the generations of a peer since a time.
 func Rollback(name string, since time.Time, l *client.PeerLoss) Question {
 	q := Question{Title: "Roll back " + name + "?", Verb: "Roll back"}
 	q.add("Roll back drops what %s counted in generations that began since %s: %s.", name, minute(since), counts(l))
@@ -54,7 +54,7 @@ func Rollback(name string, since time.Time, l *client.PeerLoss) Question {
 	return q
 }
 
-// Close asks whether an account is to be closed.
+// Close asks whether to close an account.
 func Close(name string, c *client.Closing) Question {
 	q := Question{Title: "Close the account " + name + "?", Verb: "Close account"}
 	q.add("%s can no longer check, report or log in; %s now.", name, ended(c.Sessions))
@@ -70,12 +70,13 @@ func (q *Question) add(format string, args ...any) {
 	q.Facts = append(q.Facts, fmt.Sprintf(format, args...))
 }
 
-// counts lists what is dropped of a peer.
+// counts lists the counts of a peer that would be dropped.
 func counts(l *client.PeerLoss) string {
 	if l.Arrays == 0 {
 		return "nothing, since this node holds none of it"
 	}
-	return fmt.Sprintf("%s, %s, %s", plural(l.Counted, "key"), plural(l.Listed, "listing"), plural(l.Revoked, "revocation"))
+	return fmt.Sprintf("%s, %s, %s", plural(l.Counted, "key"), plural(l.Listed, "listing"),
+		plural(l.Revoked, "revocation"))
 }
 
 func removed(n int) string {
@@ -99,7 +100,7 @@ func ended(n int) string {
 	return number(n) + " log-ins end"
 }
 
-// minute writes a time to the minute.
+// minute formats a time to the minute.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
 func plural[N int | uint64](n N, noun string) string {
@@ -109,7 +110,7 @@ func plural[N int | uint64](n N, noun string) string {
 	return number(n) + " " + noun + "s"
 }
 
-// number writes a number that is not negative with commas between thousands.
+// number formats a non-negative number with commas between thousands.
 func number[N int | uint64](n N) string {
 	digits := strconv.FormatUint(uint64(n), 10)
 	for at := len(digits) - 3; at > 0; at -= 3 {

@@ -15,7 +15,8 @@ func TestQuestions(t *testing.T) {
 		want []string
 	}{
 		{Undo("ann", since, &client.Undone{Votes: 1254, Off: 510, On: 1}), []string{
-			"Undo takes back the votes of ann on 1,254 signatures.", "510 listings are removed from the blocklist; 1 returns to it.",
+			"Undo takes back the votes of ann on 1,254 signatures.",
+			"510 listings are removed from the blocklist; 1 returns to it.",
 			"Votes before 2026-11-27 04:13 UTC stay.", "Later votes of ann count as before.",
 		}},
 		{Undo("ann", since, &client.Undone{Oldest: since.Add(time.Hour)}), []string{
@@ -27,7 +28,8 @@ func TestQuestions(t *testing.T) {
 			"Votes before 2026-11-27 04:13 UTC stay.", "Later votes of ann count as before.",
 		}},
 		{Evict("two", &client.PeerLoss{Arrays: 3, Counted: 1234567, Listed: 1}), []string{
-			"Evict drops what two counted: 1,234,567 keys, 1 listing, 0 revocations.", "Messages of two are refused from then on.",
+			"Evict drops what two counted: 1,234,567 keys, 1 listing, 0 revocations.",
+			"Messages of two are refused from then on.",
 			`To come back, two needs a new invitation, or "bulkhead peer add" with its key.`,
 		}},
 		{Rollback("two", since, &client.PeerLoss{}), []string{
@@ -35,8 +37,10 @@ func TestQuestions(t *testing.T) {
 			"These generations are not fetched again.", "Earlier generations stay, and generations that begin later count.",
 		}},
 		{Close("ann", &client.Closing{Votes: 12, Sessions: 1, AnswersFor: []string{"ann.phone", "bob"}}), []string{
-			"ann can no longer check, report or log in; 1 log-in ends now.", "Reports of ann.phone, bob weigh nothing while it is closed: ann answers for them.",
-			"Its votes on 12 signatures stay; Undo takes them back.", "The name stays reserved, and the account can be opened again.",
+			"ann can no longer check, report or log in; 1 log-in ends now.",
+			"Reports of ann.phone, bob weigh nothing while it is closed: ann answers for them.",
+			"Its votes on 12 signatures stay; Undo takes them back.",
+			"The name stays reserved, and the account can be opened again.",
 		}},
 	} {
 		if !slices.Equal(tt.got.Facts, tt.want) {
@@ -46,7 +50,8 @@ func TestQuestions(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 999999: "999,999", 1<<64 - 1: "18,446,744,073,709,551,615"} {
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 999999: "999,999",
+		1<<64 - 1: "18,446,744,073,709,551,615"} {
 		if got := number(n); got != want {
 			t.Errorf("number(%d) = %q, want %q", n, got, want)
 		}

@@ -16,14 +16,15 @@ type result[A any] struct {
 	err    error
 }
 
-// A batcher collects requests while one is being sent, and sends them together in the
-// next: nobody waits for others, and a slow upstream gets fewer and larger requests.
+// A batcher collects requests while a batch is being sent, and sends them together in the next
+// batch. A request never waits for a batch to fill, and a slow upstream gets fewer and larger
+// batches.
 type batcher[Q, A any] struct {
-	// send sends all in one request. An error applies to all.
+	// send sends a batch in one request. An error applies to the whole batch.
 	send    func(context.Context, []Q) ([]result[A], error)
 	timeout time.Duration // of one request
 	size    int           // largest batch
-	limit   int           // most waiting requests
+	limit   int           // largest number of waiting requests
 
 	mu      sync.Mutex
 	waiting []*question[Q, A]
@@ -32,10 +33,10 @@ type batcher[Q, A any] struct {
 
 type question[Q, A any] struct {
 	ask    Q
-	answer chan result[A] // takes one
+	answer chan result[A] // buffered, for one result
 }
 
-// do sends one request, until ctx ends.
+// do sends one request and waits for the answer, until ctx ends.
 func (b *batcher[Q, A]) do(ctx context.Context, ask Q) (A, error) {
 	var none A
 	q := &question[Q, A]{ask, make(chan result[A], 1)}
@@ -58,7 +59,7 @@ func (b *batcher[Q, A]) do(ctx context.Context, ask Q) (A, error) {
 	}
 }
 
-// run sends until nothing waits.
+// run sends batches until no request waits.
 func (b *batcher[Q, A]) run() {
 	for {
 		b.mu.Lock()
@@ -75,8 +76,8 @@ func (b *batcher[Q, A]) run() {
 	}
 }
 
-// flush answers a batch. If the upstream finds one malformed, each is sent alone, so
-// that it does not spoil the others.
+// flush answers a batch. If the upstream finds a request malformed, each request is sent alone, so
+// that one does not spoil the others.
 func (b *batcher[Q, A]) flush(batch []*question[Q, A]) {
 	asks := make([]Q, len(batch))
 	for i, q := range batch {

@@ -10,19 +10,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// cacheSize is how many answers a cache holds.
+// cacheSize is the number of answers in a cache.
 const cacheSize = 4096
 
-// A cache keeps "unknown" answers for a short time. It forgets those whose signatures
-// were reported since.
+// A cache keeps "unknown" answers for a short time. It forgets answers whose signatures were
+// reported since.
 type cache struct {
 	ttl time.Duration
 	now func() time.Time
 
 	mu       sync.Mutex
 	answers  map[cacheKey]cached
-	reported map[bulkhead.Signature]time.Time // when last
-	floor    time.Time                        // answers to queries until then may be wrong
+	reported map[bulkhead.Signature]time.Time // time of the last report
+	floor    time.Time                        // answers to queries sent before may be outdated
 }
 
 type cacheKey [sha256.Size]byte
@@ -36,7 +36,7 @@ func newCache(ttl time.Duration, now func() time.Time) *cache {
 	return &cache{ttl: ttl, now: now, answers: make(map[cacheKey]cached), reported: make(map[bulkhead.Signature]time.Time)}
 }
 
-// keyOf returns the key of a query, equal for queries with the same answer; false if the
+// keyOf returns the key of a query, equal for queries with the same answer. It returns false if the
 // query cannot be cached.
 func keyOf(q bulkhead.Query) (cacheKey, bool) {
 	q.Reporter = bulkhead.Reporter{} // does not affect the answer
@@ -67,7 +67,7 @@ func (c *cache) changed(sigs []bulkhead.Signature, since time.Time) bool {
 	return false
 }
 
-// put keeps the answer to a query sent at a time, if it is "unknown".
+// put stores the answer to a query that was sent at the time asked, if the answer is "unknown".
 func (c *cache) put(key cacheKey, v *bulkhead.Verdict, asked time.Time) {
 	if c.ttl == 0 || v.Whitelisted != "" || v.Judged != bulkhead.Unjudged || v.Bulk || v.Class != bulkhead.ClassUnknown {
 		return

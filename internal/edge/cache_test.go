@@ -15,9 +15,9 @@ func signatureOf(n int) bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.PyzorDigest, sum)
 }
 
-// TestCacheAgainstLog compares what comes out of the cache with a log of all events: an
-// answer is given again only during its life, and not if one of its signatures was reported
-// when it was asked for or later.
+// TestCacheAgainstLog compares the answers of the cache with a log of all events: an answer is
+// reused only during its life, and not if one of its signatures was reported at the time of the
+// query or later.
 func TestCacheAgainstLog(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
 	for range 300 {
@@ -109,7 +109,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatalf("answer %d is not kept", i)
 		}
 	}
-	// Answers under way when reports are forgotten may be out of date.
+	// Answers in transit when reports are forgotten may be outdated.
 	asked := now
 	now = now.Add(time.Second)
 	for i := range 4*cacheSize + 1 {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// An Upstream is a remote node, as used by [client.Client].
+// An Upstream is a remote node; [client.Client] implements it.
 type Upstream interface {
 	bulkhead.Counter
 	CheckBatch(context.Context, []bulkhead.Query) ([]client.Checked, error)
@@ -23,12 +23,12 @@ type Upstream interface {
 // Options are the settings of an edge.
 type Options struct {
 	Upstream Upstream
-	// Timeout is the longest that a check waits.
+	// Timeout limits the time that a check waits.
 	Timeout time.Duration
-	// Cache is how long an "unknown" answer is reused; 0: never.
+	// Cache is the time for which an "unknown" answer is reused; 0: never.
 	Cache time.Duration
-	// Network is the fingerprint of the secret in the signatures of the edge's doors;
-	// see [Edge.Watch].
+	// Network is the fingerprint of the secret with which the edge's doors compute signatures; see
+	// [Edge.Watch].
 	Network string
 	// Log records when the upstream becomes unreachable and reachable; nil discards.
 	Log *slog.Logger
@@ -40,8 +40,8 @@ type Options struct {
 const (
 	batchSize     = 64               // messages in one request
 	maxWaiting    = 4096             // messages waiting for a request
-	reportTimeout = 15 * time.Second // of a request that waits for the upstream's disk
-	probeEvery    = time.Second      // how often an unreachable upstream is tried
+	reportTimeout = 15 * time.Second // for requests that wait for the upstream's disk
+	probeEvery    = time.Second      // interval of attempts at an unreachable upstream
 )
 
 // An Edge is a Counter in front of a remote node. Its methods may be called
@@ -59,10 +59,10 @@ type Edge struct {
 
 // Stats are the counters of an edge.
 type Stats struct {
-	Requests  atomic.Int64 // to the upstream
+	Requests  atomic.Int64 // requests to the upstream
 	Cached    atomic.Int64 // checks answered from the cache
 	FailOpen  atomic.Int64 // checks and looks answered "unknown" because the upstream did not answer
-	Temporary atomic.Int64 // reports and counts refused temporarily, likewise
+	Temporary atomic.Int64 // reports and counts refused temporarily for the same reason
 }
 
 // New returns an edge.
@@ -76,8 +76,10 @@ func New(o Options) *Edge {
 	e := &Edge{up: o.Upstream, timeout: o.Timeout, cache: newCache(o.Cache, o.Now)}
 	e.health = health{log: o.Log, now: o.Now, back: make(chan struct{}, 1)}
 	e.network.own, e.network.retry = o.Network, time.Minute
-	e.checks = batcher[bulkhead.Query, bulkhead.Verdict]{send: e.sendChecks, timeout: o.Timeout, size: batchSize, limit: maxWaiting}
-	e.reports = batcher[bulkhead.Report, bulkhead.Receipt]{send: e.sendReports, timeout: reportTimeout, size: batchSize, limit: maxWaiting}
+	e.checks = batcher[bulkhead.Query, bulkhead.Verdict]{send: e.sendChecks, timeout: o.Timeout, size: batchSize,
+		limit: maxWaiting}
+	e.reports = batcher[bulkhead.Report, bulkhead.Receipt]{send: e.sendReports, timeout: reportTimeout, size: batchSize,
+		limit: maxWaiting}
 	return e
 }
 
@@ -108,8 +110,8 @@ func (e *Edge) sendReports(ctx context.Context, reports []bulkhead.Report) ([]re
 	return out, err
 }
 
-// Check implements [bulkhead.Clearinghouse]. Without an answer of the upstream in time,
-// the verdict is unknown.
+// Check implements [bulkhead.Clearinghouse]. If the upstream does not answer in time, the verdict
+// is unknown.
 func (e *Edge) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
 	if err := valid(q.Signatures); err != nil {
 		return bulkhead.Verdict{}, err
@@ -138,7 +140,7 @@ func (e *Edge) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 	return e.unknown(&q), nil
 }
 
-// unknown is the verdict without an answer of the upstream.
+// unknown returns the verdict for a query that the upstream did not answer.
 func (e *Edge) unknown(q *bulkhead.Query) bulkhead.Verdict {
 	e.Stats.FailOpen.Add(1)
 	v := bulkhead.Verdict{Threshold: q.Threshold, Findings: make([]bulkhead.Finding, len(q.Signatures))}
@@ -177,14 +179,15 @@ func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt,
 	return bulkhead.Receipt{}, err
 }
 
-// refusesEdge reports whether the upstream refuses the edge itself, by its account or
-// rate, and not the reporter: front doors would tolerate the latter
-// ([bulkhead.Tolerate]) and acknowledge a report that was not taken.
+// refusesEdge reports whether the upstream refuses the edge itself, for its account or rate, and
+// not the reporter. Front doors tolerate a refused reporter ([bulkhead.Tolerate]) and would
+// acknowledge a report that was not counted.
 func refusesEdge(err error) bool {
-	return errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) || errors.Is(err, bulkhead.ErrOverLimit)
+	return errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) ||
+		errors.Is(err, bulkhead.ErrOverLimit)
 }
 
-// Look implements [bulkhead.Counter]. While the upstream is unreachable, all is unknown.
+// Look implements [bulkhead.Counter]. While the upstream is unreachable, every answer is unknown.
 func (e *Edge) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error {
 	out = out[:len(sigs)]
 	if len(sigs) == 0 {
@@ -241,7 +244,7 @@ func (e *Edge) temporary(err error) error {
 	return fmt.Errorf("edge: %w: %v", bulkhead.ErrReadOnly, err)
 }
 
-// valid refuses signatures that the upstream would refuse, so that they do not spoil a
+// valid returns an error for signatures that the upstream would refuse, so that they do not spoil a
 // batch.
 func valid(sigs []bulkhead.Signature) error {
 	if len(sigs) == 0 {

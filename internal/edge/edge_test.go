@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// node serves house over HTTP on an address, any if it is "".
+// node serves house over HTTP on an address, or on any free address for "".
 func node(t testing.TB, house bulkhead.Clearinghouse, address string) *httptest.Server {
 	t.Helper()
 	read := func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
@@ -53,7 +53,7 @@ func upstream(t testing.TB, url string) *client.Client {
 	return &client.Client{Server: url, HTTP: &http.Client{Transport: transport}}
 }
 
-// clock is a time that only moves when told.
+// clock is a time that only moves on request.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -100,8 +100,8 @@ func TestClearinghouse(t *testing.T) {
 	}
 }
 
-// TestAway checks that while the upstream is away checks are answered, nothing is
-// acknowledged, and the log says so once, and that everything works when it is back.
+// TestAway checks that while the upstream is away checks are answered, nothing is acknowledged, and
+// the log says so once, and that all requests succeed when it is back.
 func TestAway(t *testing.T) {
 	house := &prototest.House{}
 	srv := node(t, house, "")
@@ -123,7 +123,8 @@ func TestAway(t *testing.T) {
 	srv.Close()
 	for range 5 {
 		v, err := e.Check(ctx, query(1, 2))
-		if err != nil || v.Unwanted() || len(v.Findings) != 2 || v.Findings[1].Signature != sig(2) || v.Findings[0].Known() || len(v.Reasons) == 0 {
+		if err != nil || v.Unwanted() || len(v.Findings) != 2 || v.Findings[1].Signature != sig(2) || v.Findings[0].Known() ||
+			len(v.Reasons) == 0 {
 			t.Errorf("away: check %+v, %v; want unknown", v, err)
 		}
 		if r, err := e.Report(ctx, spam); !errors.Is(err, bulkhead.ErrReadOnly) || r != (bulkhead.Receipt{}) {
@@ -142,7 +143,8 @@ func TestAway(t *testing.T) {
 		now.advance(probeEvery)
 	}
 	if e.Up() || e.Stats.FailOpen.Load() != 10 || e.Stats.Temporary.Load() != 10 {
-		t.Errorf("up %v, %d checks and looks and %d reports failed; want 10 of each", e.Up(), e.Stats.FailOpen.Load(), e.Stats.Temporary.Load())
+		t.Errorf("up %v, %d checks and looks and %d reports failed; want 10 of each", e.Up(), e.Stats.FailOpen.Load(),
+			e.Stats.Temporary.Load())
 	}
 	node(t, house, address)
 	if _, err := e.Report(ctx, spam); err != nil {
@@ -151,12 +153,13 @@ func TestAway(t *testing.T) {
 	if v, err := e.Check(ctx, query(1)); err != nil || !v.Spam() || !e.Up() {
 		t.Errorf("back: %+v, %v; want spam", v, err)
 	}
-	if got := log.String(); strings.Count(got, "the upstream is unreachable") != 1 || strings.Count(got, "the upstream is reachable again") != 1 {
+	if got := log.String(); strings.Count(got, "the upstream is unreachable") != 1 ||
+		strings.Count(got, "the upstream is reachable again") != 1 {
 		t.Errorf("log:\n%s\nwant one line for each change", got)
 	}
 }
 
-// held is an upstream that ends each look when and as it is told to.
+// held is an upstream whose looks end at the time and with the result that the test chooses.
 type held struct {
 	Upstream
 	asked chan chan error
@@ -173,7 +176,7 @@ func (u *held) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulk
 func TestLate(t *testing.T) {
 	u, now, log := &held{asked: make(chan chan error)}, newClock(), new(lockedBuffer)
 	e := New(Options{Upstream: u, Timeout: time.Hour, Now: now.Now, Log: slog.New(slog.NewTextHandler(log, nil))})
-	// look returns what ends a look that has been sent.
+	// look sends a look, and returns the channel that ends it.
 	look := func() func(error) {
 		ended := make(chan struct{})
 		go func() {
@@ -210,7 +213,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestHangs checks that an upstream that accepts connections and never answers delays nobody.
+// TestHangs checks that an upstream that accepts connections and never answers delays no client.
 func TestHangs(t *testing.T) {
 	hang := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
@@ -228,8 +231,8 @@ func TestHangs(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTokenRefused checks that a token refused by the upstream is logged and delays no mail,
-// and that no door hears that its client is unknown.
+// TestTokenRefused checks that a token refused by the upstream is logged and delays no mail, and
+// that no door gets the error that its client is unknown.
 func TestTokenRefused(t *testing.T) {
 	var log bytes.Buffer
 	up := upstream(t, node(t, &prototest.House{}, "").URL)
@@ -247,8 +250,8 @@ func TestTokenRefused(t *testing.T) {
 	}
 }
 
-// TestRefused checks that when the upstream refuses the edge, by its account or rate, those
-// who report at the edge are told to try again, not refused.
+// TestRefused checks that when the upstream refuses the edge, by its account or rate, clients that
+// report at the edge are asked to try again, not refused.
 func TestRefused(t *testing.T) {
 	for _, refusal := range []error{bulkhead.ErrOverLimit, bulkhead.ErrForbidden} {
 		e := New(Options{Upstream: upstream(t, node(t, &prototest.House{Err: refusal}, "").URL), Timeout: 10 * time.Second})
@@ -262,7 +265,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// elsewhere is an upstream that only tells its network, or an error.
+// elsewhere is an upstream that only returns its network, or an error.
 type elsewhere struct {
 	Upstream
 	mu      sync.Mutex
@@ -288,7 +291,7 @@ func (u *elsewhere) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]clien
 	return u.Upstream.CheckBatch(ctx, q)
 }
 
-// becomes changes what the upstream says, and returns how often it was asked before.
+// becomes changes the answer of the upstream, and returns how often it was asked before.
 func (u *elsewhere) becomes(network string, err error) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -305,13 +308,14 @@ func (u *elsewhere) await(t *testing.T, asked int) {
 	})
 }
 
-// TestOtherNetwork checks that an edge says when its upstream has another secret, at its
-// start and each time that the upstream comes back.
+// TestOtherNetwork checks that an edge logs if its upstream has another secret, at its start and
+// each time that the upstream comes back.
 func TestOtherNetwork(t *testing.T) {
 	now := newClock()
 	u := &elsewhere{Upstream: upstream(t, node(t, &prototest.House{}, "").URL), network: "b"}
 	log := new(lockedBuffer)
-	e := New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now, Log: slog.New(slog.NewTextHandler(log, nil))})
+	e := New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now,
+		Log: slog.New(slog.NewTextHandler(log, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -341,7 +345,8 @@ func TestOtherNetwork(t *testing.T) {
 	nodetest.Await(t, "another network", e.OtherNetwork)
 	cancel()
 	watch.Wait()
-	for text, want := range map[string]int{"has another network secret": 2, "network secret now": 1, "network secret not compared": 1} {
+	for text, want := range map[string]int{"has another network secret": 2, "network secret now": 1,
+		"network secret not compared": 1} {
 		if got := strings.Count(log.String(), text); got != want {
 			t.Errorf("%d lines say %q, want %d:\n%s", got, text, want, log)
 		}
@@ -400,8 +405,8 @@ func (s *slow) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]client.Che
 	return s.Upstream.CheckBatch(ctx, q)
 }
 
-// TestBatches checks that queries made while a request is under way go into the next one,
-// and that a malformed query among them does not affect the others.
+// TestBatches checks that queries made during a request go into the next one, and that a malformed
+// query among them does not affect the others.
 func TestBatches(t *testing.T) {
 	house := &prototest.House{}
 	s := &slow{Upstream: upstream(t, node(t, house, "").URL), begun: make(chan struct{}), end: make(chan struct{})}
@@ -413,7 +418,7 @@ func TestBatches(t *testing.T) {
 	ask := func(i int) {
 		wg.Go(func() {
 			q := query(i)
-			if i == 13 { // more than a message may have
+			if i == 13 { // more signatures than a message may have
 				for j := range 2000 {
 					q.Signatures = append(q.Signatures, sig(j))
 				}
@@ -451,7 +456,8 @@ func TestBatches(t *testing.T) {
 // TestCache checks that only "unknown" is answered again for a while.
 func TestCache(t *testing.T) {
 	house, now := &prototest.House{}, newClock()
-	e := New(Options{Upstream: upstream(t, node(t, house, "").URL), Timeout: 10 * time.Second, Cache: time.Second, Now: now.Now})
+	e := New(Options{Upstream: upstream(t, node(t, house, "").URL), Timeout: 10 * time.Second, Cache: time.Second,
+		Now: now.Now})
 	check := func(cached int64, q bulkhead.Query) bulkhead.Verdict {
 		t.Helper()
 		before := e.Stats.Cached.Load()

@@ -13,8 +13,8 @@ import (
 
 var errAway = errors.New("the upstream is unreachable")
 
-// down reports whether an error means that the upstream is currently useless, and not
-// that it refused a request.
+// down reports whether an error means that the upstream is currently unusable, rather than that it
+// refused a request.
 func down(err error) bool {
 	var p *client.Problem
 	switch {
@@ -27,8 +27,8 @@ func down(err error) bool {
 	return !errors.Is(err, bulkhead.ErrMalformed) && !errors.Is(err, bulkhead.ErrOverLimit)
 }
 
-// health is the state of the upstream. While it is unreachable, one request in
-// probeEvery tries it; the others do not wait for it.
+// health is the state of the upstream. While it is unreachable, one request in each probeEvery
+// tries it; other requests fail without waiting.
 type health struct {
 	log *slog.Logger
 	now func() time.Time
@@ -38,7 +38,7 @@ type health struct {
 	mu    sync.Mutex
 	since time.Time // when it became unreachable; zero while it is reachable
 	probe time.Time // when to try again
-	turns int       // how often that changed
+	turns int       // number of changes of this state
 }
 
 // A turn is the state of the upstream when a request was sent.
@@ -65,16 +65,16 @@ func (h *health) mayAsk() bool {
 	return true
 }
 
-// sent returns what [health.note] needs when a request that is sent now has ended.
+// sent returns the present turn, which [health.note] needs when a request that is sent now has
+// ended.
 func (h *health) sent() turn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return turn(h.turns)
 }
 
-// note records the outcome of a request, and logs changes. A request that was sent
-// before the last change says nothing about now: one that ends late, in either way,
-// must not turn the state back.
+// note records the outcome of a request, and logs changes. It ignores a request that was sent
+// before the last change: its late end, in success or failure, must not revert the state.
 func (h *health) note(at turn, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 
 // network compares the secrets of both nodes.
 type network struct {
-	own   string        // fingerprint of this node's
-	other atomic.Bool   // the upstream has another one
-	retry time.Duration // until the next try without an answer
+	own   string        // fingerprint of this node's secret
+	other atomic.Bool   // the upstream has another secret
+	retry time.Duration // wait for the next try after none was answered
 }
 
-// Watch requests the fingerprint of the upstream's secret, now and whenever it is
-// reachable again, until ctx ends, and logs if it differs from the edge's: then the
-// doors of both compute different bulkhead/near signatures of one message, and neither
-// finds near copies that the other reported. It is called once.
+// Watch requests the fingerprint of the upstream's secret, now and whenever the upstream is
+// reachable again, until ctx ends. It logs if the fingerprint differs from the edge's: then the
+// doors of both nodes compute different bulkhead/near signatures of a message, and neither finds
+// near copies that the other reported. It must be called only once.
 func (e *Edge) Watch(ctx context.Context) error {
 	for {
 		var again <-chan time.Time // never
@@ -35,8 +35,8 @@ func (e *Edge) Watch(ctx context.Context) error {
 // OtherNetwork reports whether the upstream's last fingerprint differed from the edge's.
 func (e *Edge) OtherNetwork() bool { return e.network.other.Load() }
 
-// compare returns false if the upstream did not answer. That alone does not make it
-// unreachable: requests of the doors decide.
+// compare compares the fingerprints, and returns false if the upstream did not answer. A missing
+// answer does not mark the upstream as unreachable; only requests of the doors do.
 func (e *Edge) compare(ctx context.Context) bool {
 	short, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -55,7 +55,9 @@ func (e *Edge) compare(ctx context.Context) bool {
 		return true
 	}
 	if other {
-		log.Error("the upstream has another network secret: near copies are not recognised; see \"bulkhead network\" there and here", "network", e.network.own, "of_upstream", state.Network)
+		log.Error(
+			"the upstream has another network secret: near copies are not recognised; see \"bulkhead network\" there and here",
+			"network", e.network.own, "of_upstream", state.Network)
 		return true
 	}
 	log.Info("the upstream has this node's network secret now", "network", e.network.own)

@@ -11,9 +11,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Entries are sealed in blocks, each with a binary fuse filter of all by which its entries
-// are searched. A search reads the entries of a block only if its filter has what is
-// searched: one that is rare is found among a million entries with a few reads a block.
+// Entries are sealed in blocks, each with a binary fuse filter of all terms of its entries. A
+// search reads the entries of a block only if its filter holds the terms of the query. It finds a
+// rare term among a million entries with a few reads per block.
 const (
 	blockRows  = 256
 	blockBytes = 1 << 20 // fewer entries if they are large
@@ -23,10 +23,10 @@ const (
 type block struct {
 	first, last uint64
 	rows, bytes int
-	filter      xorfilter.BinaryFuse[uint8] // of terms; empty: none could be made
+	filter      xorfilter.BinaryFuse[uint8] // of terms; empty: it could not be built
 }
 
-// headBytes is the length of a stored block without its filter's fingerprints.
+// headBytes is the length of a stored block without the fingerprints of its filter.
 const headBytes = 1 + 8 + 4 + 4 + 8 + 4*4
 
 // encode returns the stored form of a block, whose key is its first ID.
@@ -44,13 +44,14 @@ func (b *block) encode() []byte {
 	return append(out, f.Fingerprints...)
 }
 
-// readBlock reads a stored block, to whose bytes its filter refers.
+// readBlock decodes a stored block. Its filter refers to data.
 func readBlock(key, data []byte) (block, error) {
 	if len(key) != 8 || len(data) < headBytes || data[0] != version {
 		return block{}, errDamagedFile
 	}
 	le := binary.LittleEndian
-	b := block{first: idOf(key), last: le.Uint64(data[1:]), rows: int(le.Uint32(data[9:])), bytes: int(le.Uint32(data[13:]))}
+	b := block{first: idOf(key), last: le.Uint64(data[1:]), rows: int(le.Uint32(data[9:])),
+		bytes: int(le.Uint32(data[13:]))}
 	f := &b.filter
 	f.Seed = le.Uint64(data[17:])
 	f.SegmentLength, f.SegmentLengthMask = le.Uint32(data[25:]), le.Uint32(data[29:])
@@ -62,14 +63,15 @@ func readBlock(key, data []byte) (block, error) {
 	return b, nil
 }
 
-// rightFilter reports whether a filter reads no byte outside of its fingerprints.
+// rightFilter reports whether a filter only reads bytes inside its fingerprints.
 func rightFilter(f *xorfilter.BinaryFuse[uint8]) bool {
 	n, length := uint64(len(f.Fingerprints)), uint64(f.SegmentLength)
 	if n == 0 {
 		return length == 0
 	}
 	return length > 0 && length&(length-1) == 0 && uint64(f.SegmentLengthMask) == length-1 &&
-		uint64(f.SegmentCountLength) == uint64(f.SegmentCount)*length && f.SegmentCount > 0 && uint64(f.SegmentCountLength)+2*length <= n
+		uint64(f.SegmentCountLength) == uint64(f.SegmentCount)*length && f.SegmentCount > 0 &&
+		uint64(f.SegmentCountLength)+2*length <= n
 }
 
 // holds reports whether entries of b may have all terms.
@@ -85,7 +87,7 @@ func (b *block) holds(terms []uint64) bool {
 	return true
 }
 
-// seal makes blocks of the entries that are in none.
+// seal makes blocks of the entries that are in no block.
 func (b *Book) seal(tx *bbolt.Tx) error {
 	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
 	blocks.FillPercent = 1
@@ -93,7 +95,8 @@ func (b *Book) seal(tx *bbolt.Tx) error {
 		c := rows.Cursor()
 		var made block
 		var terms []uint64
-		for k, v := c.Seek(keyOf(lastSealed(tx) + 1)); k != nil && made.rows < blockRows && made.bytes < blockBytes; k, v = c.Next() {
+		for k, v := c.Seek(keyOf(lastSealed(tx) + 1)); k != nil && made.rows < blockRows && made.bytes < blockBytes; k,
+			v = c.Next() {
 			if made.last = idOf(k); made.rows == 0 {
 				made.first = made.last
 			}
@@ -120,7 +123,7 @@ func (b *Book) seal(tx *bbolt.Tx) error {
 	return nil
 }
 
-// lastSealed returns the last ID that is in a block, 0 for none.
+// lastSealed returns the highest ID in a block, 0 for none.
 func lastSealed(tx *bbolt.Tx) uint64 {
 	k, v := tx.Bucket(blocksBucket).Cursor().Last()
 	if len(v) < headBytes {
@@ -140,8 +143,8 @@ const (
 	signatureTerm = 's'
 )
 
-// term is the hash of something by which entries are searched. The key need not be
-// secret: a collision costs a few reads.
+// term returns the hash of a value by which entries can be searched. The key need not be secret,
+// because a collision only costs a few reads.
 func term(kind byte, value []byte) uint64 { return siphash.Hash(0, uint64(kind), value) }
 
 // terms appends all terms of an entry.

@@ -30,43 +30,44 @@ import (
 
 // Options are the settings of a [Book].
 type Options struct {
-	// MaxBytes bounds the file, bytes, at least [MinBytes]. The oldest entries make room.
+	// MaxBytes limits the size of the file, in bytes, at least [MinBytes]. The oldest entries are
+	// dropped to stay below it.
 	MaxBytes int64
-	// MaxAge is how long an entry is kept.
+	// MaxAge is the age at which entries are dropped.
 	MaxAge time.Duration
 	// Key is the secret with which Message-IDs are hashed.
 	Key [32]byte
-	// Subjects keeps the Subject of messages, too.
+	// Subjects makes the book store the Subject of messages.
 	Subjects bool
-	// Near is how many bands of bulkhead/near two messages of one [Wave] share at least;
-	// 0 means 2.
+	// Near is the number of bands of bulkhead/near that two messages of one [Wave] share at least; 0
+	// means 2.
 	Near int
-	// Common are signatures that messages share which have nothing else in common.
+	// Common holds signatures that unrelated messages share.
 	Common []bulkhead.Signature
-	// Every is the time between two writes; 0 means two seconds.
+	// Every is the interval between writes; 0 means two seconds.
 	Every time.Duration
-	// Space returns whose messages a reporter's are, as in package recent; ok is false
-	// for one who may not report. nil: all are the node's own.
+	// Space returns the space of a reporter's messages, as in package recent; ok is false for a
+	// reporter without the right to report. nil: all messages are in the node's own space.
 	Space func(bulkhead.Reporter) (space string, ok bool)
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
-	// Log says when the file was damaged and when entries are lost; nil discards.
+	// Log receives reports of a damaged file and of lost entries; nil discards them.
 	Log *slog.Logger
 }
 
-// MinBytes is the least MaxBytes.
+// MinBytes is the smallest allowed MaxBytes.
 const MinBytes = 4 << 20
 
 // Stats are the counters of a [Book].
 type Stats struct {
 	Written atomic.Int64 // entries on disk since the start
-	Lost    atomic.Int64 // because the queue was full
-	Failed  atomic.Int64 // because they could not be written
+	Lost    atomic.Int64 // entries lost because the queue was full
+	Failed  atomic.Int64 // entries lost because they could not be written
 	Damaged atomic.Int64 // entries that were read and could not be decoded
 	Aside   atomic.Int64 // files that were damaged and set aside
 }
 
-// A Book is the entries of a node, in one file. Its methods may be called concurrently.
+// A Book stores the entries of a node in one file. Its methods may be called concurrently.
 type Book struct {
 	Stats Stats
 
@@ -79,36 +80,36 @@ type Book struct {
 
 	writing sync.Mutex // held while a batch is written
 	last    uint64     // largest ID
-	tail    tail       // after the last block
+	tail    tail       // entries after the last block
 	failing bool       // the last write failed, and the log says so
-	retry   time.Time  // when a file that could not be opened is tried again
+	retry   time.Time  // time of the next attempt to open the file
 
 	opened sync.RWMutex
-	db     *bbolt.DB // nil: there is none at present
+	db     *bbolt.DB // nil: no open file
 
 	state  atomic.Pointer[State]
 	waves  *waves
-	early  atomic.Pointer[waves] // of the latest entries, shown until all were read; nil: they were
-	newest int                   // how many these are
+	early  atomic.Pointer[waves] // of the latest entries, shown until all are read; nil afterwards
+	newest int                   // number of latest entries for early
 }
 
-// A tail is the entries that are in no block yet.
+// A tail counts the entries that are not in a block yet.
 type tail struct{ rows, bytes int }
 
-// State is what a book holds.
+// State describes the contents of a book.
 type State struct {
 	Entries int64
-	Bytes   int64     // of the file that are in use
-	Oldest  time.Time // entry; zero if there is none
+	Bytes   int64     // bytes of the file in use
+	Oldest  time.Time // time of the oldest entry; zero if there is none
 }
 
-// A note is an entry that waits to be written, with what remains to be done for it.
+// A note is an entry waiting to be written, with the data to complete it.
 type note struct {
 	Entry
 	who       bulkhead.Reporter
 	from      string // address
 	messageID string
-	sum       uint64 // of who, where and which signatures
+	sum       uint64 // hash of reporter, origin and signatures
 }
 
 // Buckets of the file, both by ID in eight bytes.
@@ -125,16 +126,17 @@ const (
 // errUnavailable is the error of a book whose file cannot be opened.
 var errUnavailable = errors.New("logbook: the file cannot be opened at present; the log says why")
 
-// errDamagedFile is the error of a file that is not what was written.
+// errDamagedFile is the error of a file whose contents are not as written.
 var errDamagedFile = errors.New("logbook: damaged file")
 
-// Open opens the book in a file, which is created if necessary. A damaged file is renamed
-// to path + ".damaged", and an empty one takes its place. If the file cannot be opened
-// for another reason, the book is returned, too: it loses what it is told, and tries
-// again every ten seconds. The error is about Options alone.
+// Open opens the book in a file, which is created if necessary. A damaged file is renamed to path +
+// ".damaged", and an empty one takes its place. If the file cannot be opened for another reason,
+// Open still returns the book, which drops new entries and tries to open the file again every ten
+// seconds. Errors are about Options alone.
 func Open(path string, o Options) (*Book, error) {
 	if o.MaxBytes < MinBytes || o.MaxAge <= 0 {
-		return nil, fmt.Errorf("logbook: %d bytes for %v, want at least %d bytes and more than 0", o.MaxBytes, o.MaxAge, MinBytes)
+		return nil, fmt.Errorf("logbook: %d bytes for %v, want at least %d bytes and more than 0", o.MaxBytes,
+			o.MaxAge, MinBytes)
 	}
 	if o.Every == 0 {
 		o.Every = 2 * time.Second
@@ -161,7 +163,7 @@ func Open(path string, o Options) (*Book, error) {
 	return b, nil
 }
 
-// open opens the file, or an empty one in place of one that is damaged. writing is held.
+// open opens the file, or replaces a damaged file with an empty one. The caller holds writing.
 func (b *Book) open() error {
 	b.opened.Lock()
 	defer b.opened.Unlock()
@@ -217,7 +219,7 @@ func makeBuckets(tx *bbolt.Tx) error {
 	return errors.Join(err1, err2)
 }
 
-// damageOf tells damage of a file from faults of the system.
+// damageOf distinguishes damage of a file from errors of the system.
 func damageOf(err error) error {
 	var errno syscall.Errno
 	var path *fs.PathError
@@ -227,8 +229,8 @@ func damageOf(err error) error {
 	return fmt.Errorf("%w: %v", errDamagedFile, err)
 }
 
-// guarded calls fn. The library panics, and reading the file faults, where that is not
-// what was written: that is damage, too.
+// guarded calls fn, and turns panics and memory faults into errors about damage. In a damaged file
+// the library may panic, and reading the mapped file may fault.
 func guarded(fn func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
@@ -240,7 +242,7 @@ func guarded(fn func() error) (err error) {
 	return fn()
 }
 
-// compact makes a file smaller that is larger than it may be now.
+// compact shrinks a file that is larger than MaxBytes allows.
 func (b *Book) compact(options bbolt.Options) error {
 	small := b.path + ".new"
 	if err := os.RemoveAll(small); err != nil {
@@ -273,11 +275,11 @@ func (b *Book) compact(options bbolt.Options) error {
 	return os.Rename(small, b.path)
 }
 
-// room is how many bytes are used at most, before the next batch: what a batch frees can
-// be used by the one after it.
+// room is the number of bytes that may be in use before the next batch. Space that one batch frees
+// is available only to the batch after it.
 func (b *Book) room() int64 { return b.o.MaxBytes - b.o.MaxBytes/4 }
 
-// measure reads what the book needs to know of its file.
+// measure reads the state of the book from its file.
 func (b *Book) measure(tx *bbolt.Tx) error {
 	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
 	var sealed uint64
@@ -294,7 +296,7 @@ func (b *Book) measure(tx *bbolt.Tx) error {
 		}
 		sealed = block.last
 		n := block.rows
-		if block.first < idOf(first) { // entries of it have gone
+		if block.first < idOf(first) { // some of its entries were dropped
 			n = count(rows, idOf(first), block.last).rows
 		}
 		state.Entries += int64(n)
@@ -305,7 +307,7 @@ func (b *Book) measure(tx *bbolt.Tx) error {
 	return nil
 }
 
-// count returns how many entries have an ID from first to last.
+// count returns the number and bytes of the entries with IDs from first to last.
 func count(rows *bbolt.Bucket, first, last uint64) (t tail) {
 	c := rows.Cursor()
 	for k, v := c.Seek(keyOf(first)); k != nil && idOf(k) <= last; k, v = c.Next() {
@@ -320,7 +322,7 @@ func used(tx *bbolt.Tx) int64 {
 	return tx.Size() - int64(s.FreePageN+s.PendingPageN)*int64(tx.DB().Info().PageSize)
 }
 
-// timeOf returns when the entry of an ID happened, zero for none.
+// timeOf returns the time of the entry with an ID, or the zero time for ID 0.
 func timeOf(id uint64) time.Time {
 	if id == 0 {
 		return time.Time{}
@@ -337,22 +339,22 @@ func idOf(key []byte) uint64 {
 	return binary.BigEndian.Uint64(key)
 }
 
-// State returns what the book held after the last write.
+// State returns the state of the book after the last write.
 func (b *Book) State() State { return *b.state.Load() }
 
 // Subjects reports whether the book keeps the Subject of messages.
 func (b *Book) Subjects() bool { return b.o.Subjects }
 
-// A queue is notes that wait for the next write.
+// A queue holds notes until the next write.
 type queue struct {
 	notes []*note
 	bytes int64
 }
 
-// The most notes in a queue.
+// maxNotes is the largest number of notes in a queue.
 const maxNotes = 4096
 
-// queue returns the queue of a kind: votes do not wait behind checks.
+// queue returns the queue for a kind. Votes have their own, so that they do not wait behind checks.
 func (b *Book) queue(kind Kind) *queue {
 	if kind == Checked {
 		return &b.checks
@@ -360,8 +362,8 @@ func (b *Book) queue(kind Kind) *queue {
 	return &b.votes
 }
 
-// full reports whether a note of a kind would be lost at present, and counts it as lost:
-// then nobody needs to make it.
+// full reports whether a note of a kind would be lost now. If so, it counts the note as lost, and
+// the caller need not make it.
 func (b *Book) full(kind Kind) bool {
 	b.mu.Lock()
 	q := b.queue(kind)
@@ -373,10 +375,10 @@ func (b *Book) full(kind Kind) bool {
 	return full
 }
 
-// maxQueued is the most bytes of signatures that wait in a queue.
+// maxQueued is the largest number of bytes of signatures in a queue.
 const maxQueued = 8 << 20
 
-// add puts a note into its queue. Several callers may exceed the bounds by a note each.
+// add puts a note into its queue. Concurrent callers may exceed the limits by one note each.
 func (b *Book) add(n *note) {
 	b.mu.Lock()
 	q := b.queue(n.Kind)
@@ -394,8 +396,8 @@ func (b *Book) take() []*note {
 	return all
 }
 
-// Run writes the queue now and then, until ctx ends, and then once more. Beside that it
-// reads what was written for the waves.
+// Run writes the queues periodically until ctx ends, and then once more. It also reads the written
+// entries for the waves.
 func (b *Book) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -413,7 +415,7 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 }
 
-// Close writes what waits and closes the file. The book must not be used after.
+// Close writes the queued entries and closes the file. The book must not be used afterwards.
 func (b *Book) Close() error {
 	b.Flush()
 	b.opened.Lock()
@@ -425,7 +427,7 @@ func (b *Book) Close() error {
 	return guarded(db.Close)
 }
 
-// Flush writes the queue. What cannot be written is lost and counted.
+// Flush writes the queues. Entries that cannot be written are lost and counted.
 func (b *Book) Flush() {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -452,7 +454,7 @@ func (b *Book) expires() bool {
 	return !oldest.IsZero() && b.o.Now().Sub(oldest) > b.o.MaxAge
 }
 
-// update runs one transaction that writes. writing is held.
+// update runs one write transaction. The caller holds writing.
 func (b *Book) update(fn func(*bbolt.Tx) error) error {
 	b.opened.RLock()
 	db := b.db
@@ -478,13 +480,13 @@ func (b *Book) update(fn func(*bbolt.Tx) error) error {
 	return err
 }
 
-// begin sets a damaged file aside and begins an empty one. The damaged one stays mapped,
-// because others may be reading it. writing is held.
+// begin sets a damaged file aside and begins an empty one. The damaged file stays mapped, because
+// other goroutines may be reading it. The caller holds writing.
 func (b *Book) begin(db *bbolt.DB, why error) {
 	b.opened.Lock()
 	if b.db != db {
 		b.opened.Unlock()
-		return // somebody else was first
+		return // another goroutine was first
 	}
 	b.db = nil
 	b.rename(why)
@@ -494,7 +496,7 @@ func (b *Book) begin(db *bbolt.DB, why error) {
 	}
 }
 
-// view runs one transaction that reads.
+// view runs one read transaction.
 func (b *Book) view(fn func(*bbolt.Tx) error) error {
 	b.opened.RLock()
 	db := b.db
@@ -512,7 +514,7 @@ func (b *Book) view(fn func(*bbolt.Tx) error) error {
 	return err
 }
 
-// write writes a batch, seals blocks, and drops what is too old or too much.
+// write writes a batch, seals blocks, and drops entries beyond the limits of age and size.
 func (b *Book) write(tx *bbolt.Tx, notes []*note) error {
 	state := *b.state.Load()
 	expired, err := b.expire(tx)
@@ -549,10 +551,10 @@ func (b *Book) write(tx *bbolt.Tx, notes []*note) error {
 	return nil
 }
 
-// maxExpired is how many entries one transaction drops for their age.
+// maxExpired is the largest number of entries that one transaction drops for their age.
 const maxExpired = 4096
 
-// expire drops entries that are too old, and returns how many.
+// expire drops entries that are too old, and returns their number.
 func (b *Book) expire(tx *bbolt.Tx) (n int, err error) {
 	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
 	cutoff, sealed := b.cutoff(), lastSealed(tx)
@@ -574,7 +576,8 @@ func (b *Book) expire(tx *bbolt.Tx) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if first, _ := rows.Cursor().First(); first != nil && block.last >= idOf(first) || first == nil && block.last >= cutoff {
+		if first, _ := rows.Cursor().First(); first != nil && block.last >= idOf(first) ||
+			first == nil && block.last >= cutoff {
 			return len(keys), nil
 		}
 		if err := blocks.Delete(slices.Clone(k)); err != nil {
@@ -583,10 +586,10 @@ func (b *Book) expire(tx *bbolt.Tx) (n int, err error) {
 	}
 }
 
-// cutoff returns the least ID of what is not too old.
+// cutoff returns the lowest ID of an entry that is not too old.
 func (b *Book) cutoff() uint64 { return uint64(max(0, b.o.Now().Add(-b.o.MaxAge).UnixMicro())) }
 
-// between returns copies of the keys of IDs from first up to and without end, at most n.
+// between returns copies of at most n keys with IDs from first up to but not including end.
 func between(rows *bbolt.Bucket, first, end uint64, n int) (keys [][]byte) {
 	c := rows.Cursor()
 	for k, _ := c.Seek(keyOf(first)); k != nil && idOf(k) < end && len(keys) < n; k, _ = c.Next() {
@@ -595,8 +598,8 @@ func between(rows *bbolt.Bucket, first, end uint64, n int) (keys [][]byte) {
 	return keys
 }
 
-// dropOldest drops blocks until they had so many bytes, and returns how many entries they
-// had.
+// dropOldest drops the oldest blocks, until these had the given number of bytes, and returns the
+// number of their entries.
 func dropOldest(tx *bbolt.Tx, bytes int64) (n int, err error) {
 	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
 	for bytes > 0 {
@@ -623,8 +626,8 @@ func dropOldest(tx *bbolt.Tx, bytes int64) (n int, err error) {
 	return n, nil
 }
 
-// finish does for notes what the doors should not wait for, and merges the sightings
-// that follow a check of the same message by the same reporter.
+// finish does the work on notes for which the doors should not wait. It also merges a sighting with
+// the check of the same message by the same reporter that it follows.
 func (b *Book) finish(notes []*note) []*note {
 	checks := make(map[uint64]*note)
 	out := notes[:0]
@@ -642,7 +645,7 @@ func (b *Book) finish(notes []*note) []*note {
 	return out
 }
 
-// complete sets the fields of a note that are derived from others.
+// complete sets the derived fields of a note.
 func (b *Book) complete(n *note) {
 	n.Account, n.User = n.who.Account, n.who.User
 	var ok bool
@@ -660,7 +663,7 @@ func (b *Book) complete(n *note) {
 	}
 }
 
-// NoSpace is the Space of messages of those who may not report.
+// NoSpace is the Space of messages of reporters without the right to report.
 const NoSpace = "-"
 
 // domainOf returns the domain of an address, in lower case.
@@ -668,10 +671,10 @@ func domainOf(address string) string {
 	return strings.ToLower(strings.TrimSuffix(address[strings.LastIndexByte(address, '@')+1:], "."))
 }
 
-// linked returns the hosts of links among packed signatures.
+// linked returns the hosts of the links among packed signatures.
 func linked(packed []byte) (hosts []string) {
 	for one := range packedOnes(packed) {
-		if codes[one[0]] != bulkhead.Link || one[2] == 0 { // the hash of a name
+		if codes[one[0]] != bulkhead.Link || one[2] == 0 { // the signature is a hash of the host
 			continue
 		}
 		host := string(one[2:])

@@ -33,7 +33,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// A clock is the time of a test.
+// A clock is a clock that a test sets.
 type clock struct{ now time.Time }
 
 func newClock() *clock { return &clock{time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)} }
@@ -50,7 +50,7 @@ func open(t testing.TB, path string, c *clock, maxBytes int64, age time.Duration
 
 func some(r *rand.Rand, words ...string) string { return words[r.IntN(len(words))] }
 
-// visit is what one client asks or reports, from few enough values that searches find some.
+// visit makes one check or report, with values from a small set so that searches find matches.
 func visit(t testing.TB, b *Book, r *rand.Rand) {
 	t.Helper()
 	tally := prototest.NewTally(3)
@@ -60,13 +60,16 @@ func visit(t testing.TB, b *Book, r *rand.Rand) {
 		bulkhead.MustSignature(bulkhead.Exact, []byte{1, byte(r.IntN(60))}),
 		bulkhead.NamedSignature(bulkhead.Link, some(r, "shop.example.net/x", "example.net", "example.edu")),
 	}
-	who := bulkhead.Reporter{Account: some(r, "", "ann", "bob"), Addr: netip.MustParseAddr(some(r, "127.0.0.1", "192.0.2.7"))}
-	source := bulkhead.Source{From: "someone@" + domain, MessageID: fmt.Sprintf("%d@%s", r.IntN(60), domain), Subject: "offer"}
+	who := bulkhead.Reporter{Account: some(r, "", "ann", "bob"),
+		Addr: netip.MustParseAddr(some(r, "127.0.0.1", "192.0.2.7"))}
+	source := bulkhead.Source{From: "someone@" + domain, MessageID: fmt.Sprintf("%d@%s", r.IntN(60), domain),
+		Subject: "offer"}
 	var err error
 	if r.IntN(3) > 0 {
 		_, err = h.Check(context.Background(), bulkhead.Query{Signatures: sigs, Source: source, Reporter: who})
 	} else {
-		_, err = h.Report(context.Background(), bulkhead.Report{Signatures: sigs, Source: source, Reporter: who, Vote: bulkhead.Vote(1 + r.IntN(3))})
+		_, err = h.Report(context.Background(), bulkhead.Report{Signatures: sigs, Source: source, Reporter: who,
+			Vote: bulkhead.Vote(1 + r.IntN(3))})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -95,8 +98,8 @@ func all(t testing.TB, b *Book, q Query) (entries []Entry) {
 	}
 }
 
-// TestSearch compares every search with one through a plain list, in one go and after the
-// file was closed and opened: what is found, its order, and pages.
+// TestSearch compares the results, order and pages of every search with a search through a plain
+// list, before and after the file is closed and opened again.
 func TestSearch(t *testing.T) {
 	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(1, 2))
 	b := open(t, path, c, 64<<20, time.Hour)
@@ -139,7 +142,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// query returns a random query, and what a plain list has of it.
+// query returns a random query, and its matches in a plain list.
 func query(b *Book, r *rand.Rand, list []Entry) (q Query, want []Entry) {
 	keep := func(ok func(e *Entry) bool) {
 		want = slices.DeleteFunc(want, func(e Entry) bool { return !ok(&e) })
@@ -194,8 +197,8 @@ func query(b *Book, r *rand.Rand, list []Entry) (q Query, want []Entry) {
 	return q, want
 }
 
-// TestBounds: the file stays within its size while entries come, the oldest go first, and
-// the rest is there in full.
+// TestBounds: the file stays within its size while entries arrive, the oldest are dropped first,
+// and all others are complete.
 func TestBounds(t *testing.T) {
 	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(3, 4))
 	b := open(t, path, c, MinBytes, time.Hour)
@@ -210,7 +213,8 @@ func TestBounds(t *testing.T) {
 			}
 			sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near, sum[:]))
 		}
-		if _, err := h.Check(t.Context(), bulkhead.Query{Signatures: sigs, Reporter: bulkhead.Reporter{Account: "ann"}}); err != nil {
+		if _, err := h.Check(t.Context(), bulkhead.Query{Signatures: sigs,
+			Reporter: bulkhead.Reporter{Account: "ann"}}); err != nil {
 			t.Fatal(err)
 		}
 		if i%100 == 99 {
@@ -238,7 +242,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestAge: what is too old is not shown, and goes also while nothing comes.
+// TestAge: entries that are too old are not shown, and are dropped even while no entries arrive.
 func TestAge(t *testing.T) {
 	c, r := newClock(), rand.New(rand.NewPCG(5, 6))
 	b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 16<<20, time.Hour)
@@ -295,7 +299,8 @@ func TestSightingFollows(t *testing.T) {
 	c := newClock()
 	b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 16<<20, time.Hour)
 	h := NewHouse(bulkhead.CounterOf(prototest.NewTally(3)), b, "milter")
-	one, two := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("1"))}, []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("2"))}
+	one, two := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("1"))},
+		[]bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("2"))}
 	if _, err := h.Check(t.Context(), bulkhead.Query{Signatures: one}); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +350,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestFlippedBit: a row whose bytes have changed is left out, and nothing else.
+// TestFlippedBit: only a row whose bytes have changed is left out.
 func TestFlippedBit(t *testing.T) {
 	c, r := newClock(), rand.New(rand.NewPCG(9, 10))
 	b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 16<<20, time.Hour)
@@ -367,7 +372,7 @@ func TestFlippedBit(t *testing.T) {
 	}
 }
 
-// TestNoPlace: where no file can be made, doors go on, and the losses are counted.
+// TestNoPlace: if no file can be created, doors go on, and the losses are counted.
 func TestNoPlace(t *testing.T) {
 	c := newClock()
 	b := open(t, filepath.Join(t.TempDir(), "absent", "history.db"), c, 16<<20, time.Hour)
@@ -381,7 +386,7 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// TestKilled: a process is killed while it writes. What it had flushed is there, in order.
+// TestKilled: a process is killed while it writes. The flushed entries are there, in order.
 func TestKilled(t *testing.T) {
 	if path := os.Getenv("LOGBOOK_KILLED"); path != "" {
 		c := &clock{time.Now()}
@@ -416,25 +421,29 @@ func TestKilled(t *testing.T) {
 	cmd.Wait()
 	b := open(t, path, &clock{time.Now()}, 16<<20, time.Hour)
 	got := all(t, b, Query{Limit: MaxPage})
-	if int64(len(got)) < acknowledged || b.State().Entries != int64(len(got)) || b.Stats.Aside.Load() != 0 || b.Stats.Damaged.Load() != 0 {
-		t.Errorf("%d entries of at least %d, %d counted, %d damaged", len(got), acknowledged, b.State().Entries, b.Stats.Damaged.Load())
+	if int64(len(got)) < acknowledged || b.State().Entries != int64(len(got)) || b.Stats.Aside.Load() != 0 ||
+		b.Stats.Damaged.Load() != 0 {
+		t.Errorf("%d entries of at least %d, %d counted, %d damaged", len(got), acknowledged, b.State().Entries,
+			b.Stats.Damaged.Load())
 	}
 }
 
-// TestClearinghouse: a clearinghouse whose visitors are noted is still one.
+// TestClearinghouse: a clearinghouse with a book in front still behaves as one.
 func TestClearinghouse(t *testing.T) {
 	white := bulkhead.MustSignature(bulkhead.Exact, []byte("white"))
 	bulkheadtest.Suite{White: white, Open: func(tb testing.TB) bulkhead.Clearinghouse {
 		tally := prototest.NewTally(3)
 		tally.White = map[bulkhead.Signature]bool{white: true}
-		return NewHouse(bulkhead.CounterOf(tally), open(tb, filepath.Join(tb.TempDir(), "history.db"), newClock(), 16<<20, time.Hour), "http")
+		return NewHouse(bulkhead.CounterOf(tally),
+			open(tb, filepath.Join(tb.TempDir(), "history.db"), newClock(), 16<<20, time.Hour), "http")
 	}}.Run(t)
 }
 
-// FuzzDecode: no bytes make the reader of entries panic, and what it accepts is written
-// the same way again.
+// FuzzDecode: no bytes make the decoder of entries panic, and accepted bytes are encoded the same
+// way again.
 func FuzzDecode(f *testing.F) {
-	e := Entry{Door: "http", Kind: CalledSpam, Reasons: []string{"seen"}, Domains: []string{"example.com"}, Subject: "offer", Count: 3}
+	e := Entry{Door: "http", Kind: CalledSpam, Reasons: []string{"seen"}, Domains: []string{"example.com"},
+		Subject: "offer", Count: 3}
 	e.SetSignatures([]bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("text"))})
 	whole := e.encode()
 	f.Add(whole[:len(whole)-4])
@@ -453,7 +462,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzBlock: no stored block makes a look-up read outside of it.
+// FuzzBlock: no stored block makes a look-up read outside its bytes.
 func FuzzBlock(f *testing.F) {
 	f.Add((&block{first: 1, last: 2, rows: 2}).encode())
 	f.Add([]byte{version})
@@ -464,7 +473,7 @@ func FuzzBlock(f *testing.F) {
 	})
 }
 
-// TestInspect: a whole file is right, open or not, and one with a changed page is not.
+// TestInspect: an intact file passes, open or not, and a file with a changed page does not.
 func TestInspect(t *testing.T) {
 	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(15, 16))
 	b := open(t, path, c, 16<<20, time.Hour)
@@ -500,7 +509,8 @@ func TestInspect(t *testing.T) {
 func BenchmarkCheck(b *testing.B) {
 	var sigs []bulkhead.Signature
 	for i := range 50 {
-		sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near, []byte{byte(i), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}))
+		sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near,
+			[]byte{byte(i), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}))
 	}
 	book := open(b, filepath.Join(b.TempDir(), "history.db"), newClock(), 1<<30, time.Hour)
 	plain := bulkhead.CounterOf(prototest.NewTally(3))

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Kind is what happened.
+// A Kind is the kind of an entry.
 type Kind uint8
 
 // The kinds: a check, or the vote of a report.
@@ -67,30 +67,30 @@ type Entry struct {
 	ID         uint64 // microseconds since 1970; later entries have larger ones
 	Door       string // key of the door in the configuration
 	Kind       Kind
-	Class      bulkhead.Class // answer to a check
-	Confidence int            // likewise, 0 to 100
+	Class      bulkhead.Class // class of the answer to a check
+	Confidence int            // confidence of the answer, 0 to 100
 	White      bool           // a whitelist has the message
 	Trap       bool           // the vote of a spam trap
-	Reasons    []string       // of the answer, the weightiest few
-	Count      uint32         // of a sighting, or of one that followed the check; 0: none
+	Reasons    []string       // the weightiest reasons of the answer
+	Count      uint32         // recipients of the sighting, or of a sighting that followed the check; 0: none
 	Listed     int            // signatures that the vote put on the blocklist
-	Revoked    int            // and took off
+	Revoked    int            // signatures that the vote took off the blocklist
 	Account    string         // of the reporter, "" for none
-	User       string         // on whose behalf it reported
-	Network    string         // of a reporter without an account on another machine
-	Space      string         // whose messages it is among, see package recent
+	User       string         // user for whom it reported
+	Network    string         // network of a reporter on another machine without an account
+	Space      string         // space of the message, see package recent
 	From       string         // domain of the sender
 	Domains    []string       // of links
 	Message    MessageID
-	Subject    string // "" unless it is wanted
+	Subject    string // "" unless the book stores subjects
 
 	packed []byte // signatures
 }
 
-// Time returns when e happened.
+// Time returns the time of e.
 func (e *Entry) Time() time.Time { return timeOf(e.ID) }
 
-// Signatures returns those of the message.
+// Signatures returns the signatures of the message.
 func (e *Entry) Signatures() []bulkhead.Signature {
 	sigs := make([]bulkhead.Signature, 0, 64)
 	for packed := range packedOnes(e.packed) {
@@ -102,7 +102,7 @@ func (e *Entry) Signatures() []bulkhead.Signature {
 // SetSignatures replaces the signatures of e with up to MaxSignatures of sigs.
 func (e *Entry) SetSignatures(sigs []bulkhead.Signature) { e.packed = pack(sigs) }
 
-// Bounds of an entry; what is longer is cut.
+// Limits of an entry. Longer values are cut.
 const (
 	MaxSignatures = 1024
 	maxReasons    = 4
@@ -112,16 +112,18 @@ const (
 	maxSubject    = 200
 )
 
-// codes are the schemes by their numbers in the file. New ones are appended.
+// codes holds the schemes by their numbers in the file. New schemes are appended.
 var codes = [...]bulkhead.Scheme{
-	0, bulkhead.Exact, bulkhead.Near, bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest, bulkhead.DCCIP, bulkhead.DCCEnvFrom,
-	bulkhead.DCCFrom, bulkhead.DCCSubstitute, bulkhead.DCCMessageID, bulkhead.DCCReceived, bulkhead.DCCBody, bulkhead.DCCFuz1,
+	0, bulkhead.Exact, bulkhead.Near, bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.PyzorDigest, bulkhead.DCCIP,
+	bulkhead.DCCEnvFrom,
+	bulkhead.DCCFrom, bulkhead.DCCSubstitute, bulkhead.DCCMessageID, bulkhead.DCCReceived, bulkhead.DCCBody,
+	bulkhead.DCCFuz1,
 	bulkhead.DCCFuz2, bulkhead.RspamdText, bulkhead.RspamdShingle, bulkhead.Link, bulkhead.Sender, bulkhead.Network,
 	bulkhead.Attachment, bulkhead.Contact, bulkhead.Markup, bulkhead.Claim, bulkhead.Image, bulkhead.Part, bulkhead.Sketch,
 }
 
 func codeOf(s bulkhead.Scheme) byte {
-	if int(s) < len(codes) && codes[s] == s { // as long as the numbers are the same
+	if int(s) < len(codes) && codes[s] == s { // while the numbers are the same
 		return byte(s)
 	}
 	return byte(max(0, slices.Index(codes[:], s)))
@@ -149,7 +151,8 @@ func appendPacked(b []byte, s *bulkhead.Signature) []byte {
 	return append(append(b, codeOf(s.Scheme()), byte(len(sum))), sum...)
 }
 
-// packedOnes yields the packed form of each signature. It ends where the form does.
+// packedOnes yields the packed form of each signature, up to the end of packed or to a mistake in
+// it.
 func packedOnes(packed []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for len(packed) >= 3 {
@@ -167,7 +170,7 @@ func rightPacked(packed []byte, end int) bool {
 	return end > 2 && end <= 2+bulkhead.MaxSignature && end <= len(packed) && packed[0] != 0 && int(packed[0]) < len(codes)
 }
 
-// has reports whether e has a signature, given packed.
+// has reports whether e has a signature, which is given in packed form.
 func (e *Entry) has(one []byte) bool {
 	if !bytes.Contains(e.packed, one) {
 		return false
@@ -188,7 +191,7 @@ const (
 	trapFlag
 )
 
-// castagnoli is the checksum's table.
+// castagnoli is the table of the checksum.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // encode returns e without its ID, which is its key.
@@ -216,7 +219,7 @@ func (e *Entry) encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// cut returns the first bytes of text, in whole characters.
+// cut returns at most the first limit bytes of text, in whole characters.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -244,7 +247,7 @@ func appendTexts(b []byte, all []string, most, limit int) []byte {
 // errDamaged is the error of an entry that cannot be read.
 var errDamaged = errors.New("logbook: damaged entry")
 
-// decode reads what encode has written. The entry refers to data for its signatures.
+// decode decodes the form that encode returns. The signatures of the entry refer to data.
 func decode(id uint64, data []byte) (Entry, error) {
 	if len(data) < 4 {
 		return Entry{}, errDamaged
@@ -268,7 +271,8 @@ func decodeBody(id uint64, body []byte) (Entry, error) {
 		return e, errDamaged
 	}
 	r := reader{rest: body[5:]}
-	e.Count, e.Listed, e.Revoked = uint32(r.number(bulkhead.Many)), int(r.number(MaxSignatures)), int(r.number(MaxSignatures))
+	e.Count, e.Listed, e.Revoked = uint32(r.number(bulkhead.Many)), int(r.number(MaxSignatures)),
+		int(r.number(MaxSignatures))
 	for _, s := range []*string{&e.Door, &e.Account, &e.User, &e.Network, &e.Space, &e.From} {
 		*s = r.text(maxName)
 	}
@@ -283,7 +287,7 @@ func decodeBody(id uint64, body []byte) (Entry, error) {
 	return e, nil
 }
 
-// wholePacked reports whether packed is a sequence of signatures, none cut short.
+// wholePacked reports whether packed is a sequence of complete signatures.
 func wholePacked(packed []byte) bool {
 	for n := 0; len(packed) > 0; n++ {
 		if len(packed) < 3 || n == MaxSignatures || !rightPacked(packed, 2+int(packed[1])) {
@@ -294,7 +298,7 @@ func wholePacked(packed []byte) bool {
 	return true
 }
 
-// A reader takes fields off the front of an entry. After a mistake it is bad.
+// A reader reads fields from the front of an entry. It is bad after a mistake.
 type reader struct {
 	rest []byte
 	bad  bool

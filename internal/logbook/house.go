@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A House is a Counter that notes in a book what one door asks and reports. Looks and
-// counts of single signatures are not noted: they are not of one message. Its methods may
+// A House is a Counter that records the checks and reports of one door in a book. It does not
+// record looks and counts of single signatures, which do not belong to one message. Its methods may
 // be called concurrently.
 type House struct {
 	bulkhead.Counter
@@ -17,7 +17,7 @@ type House struct {
 	door string
 }
 
-// NewHouse returns a House in front of another, for the door of that name.
+// NewHouse returns a House in front of another Counter, for the named door.
 func NewHouse(house bulkhead.Counter, book *Book, door string) *House {
 	return &House{Counter: house, book: book, door: door}
 }
@@ -67,7 +67,7 @@ func (h *House) checked(q *bulkhead.Query, v *bulkhead.Verdict) {
 	h.book.add(n)
 }
 
-// note makes a note. The caller may reuse sigs.
+// note queues a note. The caller may reuse sigs.
 func (h *House) note(kind Kind, sigs []bulkhead.Signature, source *bulkhead.Source, who bulkhead.Reporter) *note {
 	n := &note{who: who, messageID: source.MessageID}
 	n.ID, n.Door, n.Kind, n.packed = uint64(max(1, h.book.o.Now().UnixMicro())), h.door, kind, pack(sigs)

@@ -9,8 +9,8 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Inspect reads a whole file and returns what is wrong with it, or nil. It changes
-// nothing. A file that a node has open is not read: the node itself notices damage.
+// Inspect reads a whole file and returns an error if it is damaged. It changes nothing. It does not
+// read a file that a node has open, because the node itself notices damage.
 func Inspect(path string) error { return inspectFile(path, inspect) }
 
 // inspectFile reads a file with fn, unless a node has it open.

@@ -19,36 +19,36 @@ const (
 	MaxPage     = 500
 )
 
-// A page ends after so many entries were read, or blocks were asked, whatever was found:
-// that bounds the time for it.
+// A page ends after this number of entries was read, or of blocks was tested, whatever was found.
+// That bounds the time of a search.
 const (
 	maxRead  = 20_000
 	maxAsked = 40_000
 )
 
-// A Query says which entries are wanted. Fields that are empty leave out nothing.
+// A Query selects entries. An empty field does not restrict the selection.
 type Query struct {
 	Since, Until time.Time // from Since to before Until
 	Door         string
 	Kind         *Kind
-	Class        *bulkhead.Class // of the answer to a check
-	Reporter     string          // account, user, or network as in Entry
-	Domain       string          // of the sender or of a link, or one above it
+	Class        *bulkhead.Class // class of the answer to a check
+	Reporter     string          // account, user, or network, as in Entry
+	Domain       string          // domain of the sender or of a link, or a parent domain
 	Message      MessageID
 	Signature    *bulkhead.Signature
 	Before       uint64 // entries with smaller IDs: the Next of a page
-	Limit        int    // of entries, 1 to MaxPage; 0 means DefaultPage
+	Limit        int    // number of entries, 1 to MaxPage; 0 means DefaultPage
 }
 
-// A Page is entries, the latest first.
+// A Page is a page of entries, the latest first.
 type Page struct {
 	Entries []Entry
-	Next    uint64 // for the Before of the next page; 0: there is none
-	Read    int    // entries that were read for it
+	Next    uint64 // Before of the next page; 0: there is none
+	Read    int    // number of entries that the search read
 }
 
-// Search returns a page of what was written. It may have fewer entries than wanted, or
-// none, and a Next: the search was long and goes on there.
+// Search returns a page of written entries. If the search takes long, the page may have fewer
+// entries than the limit, or none, and a Next from which to continue.
 func (b *Book) Search(ctx context.Context, q Query) (Page, error) {
 	b.Flush()
 	s := b.newSearch(ctx, q)
@@ -56,7 +56,7 @@ func (b *Book) Search(ctx context.Context, q Query) (Page, error) {
 	return s.page, err
 }
 
-// Get returns the entry of an ID; ok is false if there is none.
+// Get returns the entry with an ID; ok is false if there is none.
 func (b *Book) Get(id uint64) (e Entry, ok bool, err error) {
 	if id < b.cutoff() {
 		return e, false, nil
@@ -74,7 +74,7 @@ func (b *Book) Get(id uint64) (e Entry, ok bool, err error) {
 	return e, ok, err
 }
 
-// Latest calls visit with the latest entries, up to n, the oldest of them first. They are
+// Latest calls visit with up to n of the latest entries, the oldest of them first. An entry is
 // valid until visit returns.
 func (b *Book) Latest(n int, visit func(e *Entry)) error {
 	return b.view(func(tx *bbolt.Tx) error {
@@ -97,7 +97,7 @@ func (b *Book) Latest(n int, visit func(e *Entry)) error {
 	})
 }
 
-// A search is one page that is being made.
+// A search builds one page.
 type search struct {
 	Query
 	ctx       context.Context
@@ -155,7 +155,7 @@ func (s *search) setTerms() {
 	}
 }
 
-// run reads entries that are in no block, and then the blocks, the latest first.
+// run searches the entries that are in no block, and then the blocks, the latest first.
 func (s *search) run(tx *bbolt.Tx) error {
 	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)
 	if s.low > s.high || !s.scan(rows, max(s.low, lastSealed(tx)+1), s.high) {
@@ -187,8 +187,7 @@ func (s *search) run(tx *bbolt.Tx) error {
 	return nil
 }
 
-// scan reads the entries from one ID down to another. It returns false if the page ends
-// there.
+// scan reads the entries from ID high down to low. It returns false if the page ends there.
 func (s *search) scan(rows *bbolt.Bucket, low, high uint64) bool {
 	if low > high {
 		return true
@@ -219,19 +218,21 @@ func (s *search) scan(rows *bbolt.Bucket, low, high uint64) bool {
 	return true
 }
 
-// matches reports whether an entry is one that is wanted.
+// matches reports whether an entry matches the query.
 func (s *search) matches(e *Entry) bool {
 	return (s.Door == "" || s.Door == e.Door) &&
 		(s.Kind == nil || *s.Kind == e.Kind) &&
 		(s.Class == nil || e.Kind == Checked && *s.Class == e.Class) &&
 		(s.Reporter == "" || s.Reporter == e.Account || s.Reporter == e.User || s.Reporter == e.Network) &&
-		(s.Domain == "" || below(e.From, s.Domain) || slices.ContainsFunc(e.Domains, func(d string) bool { return below(d, s.Domain) })) &&
+		(s.Domain == "" || below(e.From, s.Domain) || slices.ContainsFunc(e.Domains, func(d string) bool {
+			return below(d, s.Domain)
+		})) &&
 		(s.Message == MessageID{} || s.Message == e.Message) &&
 		(s.Signature == nil || e.has(s.one))
 }
 
-// below reports whether a name is a domain or lies below it. A domain of one label has
-// only itself.
+// below reports whether a name is a domain or a subdomain of it. A domain of one label matches only
+// itself.
 func below(name, domain string) bool {
 	return name == domain || strings.Contains(domain, ".") && strings.HasSuffix(name, "."+domain)
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Sum is what the clients of one door asked and reported.
+// A Sum counts the checks and reports of the clients of one door.
 type Sum struct {
 	Verdicts [bulkhead.NumClasses]uint64 // answers to checks of messages, by class
-	Looks    uint64                      // checks of single signatures, which have no class
-	Votes    [bulkhead.NumVotes]uint64   // sightings and votes that were taken
+	Looks    uint64                      // looks at single signatures, which have no class
+	Votes    [bulkhead.NumVotes]uint64   // accepted sightings and votes
 }
 
-// fields yields the numbers of a sum in the order of their stored form. New ones are
+// fields returns pointers to the numbers of a sum, in the order of the stored form. New numbers are
 // appended.
 func (s *Sum) fields() (all [numFields]*uint64) {
 	out := all[:0]
@@ -48,13 +48,13 @@ func (s *Sum) Add(n *Sum) {
 	}
 }
 
-// A Slot is the sums of a stretch of time, by door. What did nothing is not in it.
+// A Slot holds the sums of a period, by door. Doors without requests are not in it.
 type Slot struct {
 	Start time.Time
 	Doors map[string]Sum
 }
 
-// Lengths of the slots that [Sums] keep: those of the last day, and those of the last month.
+// The lengths of the slots of [Sums]: for the last day and for the last month.
 const (
 	ShortSlot = 10 * time.Minute
 	LongSlot  = time.Hour
@@ -62,25 +62,25 @@ const (
 	longFor   = 30 * 24 * time.Hour
 )
 
-// maxSumDoors is how many doors a slot has sums of.
+// maxSumDoors is the largest number of doors in a slot.
 const maxSumDoors = 64
 
-// A series is slots of one length, of which at most so many are kept.
+// A series holds slots of one length, up to a limit.
 type series struct {
 	bucket []byte
 	length time.Duration
 	most   int
 	slots  map[int64]map[string]Sum // by the second of their start
-	dirty  map[int64]bool           // that are not on disk as they are, or have gone
+	dirty  map[int64]bool           // slots whose form on disk is outdated, and dropped slots
 }
 
 func newSeries(bucket string, length, all time.Duration) *series {
-	// One more than fit, since the oldest is over in part.
+	// One more than fit into the period, because the oldest slot is only partly inside it.
 	return &series{[]byte(bucket), length, int(all/length) + 1, make(map[int64]map[string]Sum), make(map[int64]bool)}
 }
 
-// add adds what a door did to the slot of a time. Beyond the most slots, those farthest
-// from now go: the oldest, or those that a clock which was wrong has left in the future.
+// add adds the numbers of a door to the slot of a time. If there are too many slots, it drops the
+// farthest from now: the oldest, or slots in the future that a wrong clock has left.
 func (s *series) add(now time.Time, door string, n *Sum) {
 	at := now.Truncate(s.length).Unix()
 	if s.slots[at] == nil {
@@ -107,14 +107,14 @@ func (s *series) add(now time.Time, door string, n *Sum) {
 
 // SumsStats are the counters of [Sums].
 type SumsStats struct {
-	Failed  atomic.Int64 // times that they could not be written; what they are is tried again
+	Failed  atomic.Int64 // failed writes, which are retried
 	Damaged atomic.Int64 // slots, or whole files, that could not be read, and are lost
 }
 
-// Sums are how many checks had which answer, and how many votes were taken, of each door
-// in the last 24 hours and 30 days, in a small file of their own: whatever became of the
-// entries of a [Book]. They are held in memory, and written when Write is called. Methods
-// may be called concurrently.
+// Sums counts the answers to checks by class and the accepted votes of each door, over the last 24
+// hours and the last 30 days. They have a small file of their own, and so do not depend on the
+// entries of a [Book]. They are held in memory and written when Write is called. Methods may be
+// called concurrently.
 type Sums struct {
 	Stats SumsStats
 
@@ -122,17 +122,16 @@ type Sums struct {
 	log  *slog.Logger
 
 	mu     sync.Mutex
-	last   map[string]Sum // what the doors had counted when they were noted last
+	last   map[string]Sum // counters of the doors at the last call of Note
 	series [2]*series
 
 	writing sync.Mutex
-	db      *bbolt.DB // nil: there is none at present
+	db      *bbolt.DB // nil: no open file
 }
 
-// OpenSums reads the sums in a file, which is created if necessary. A damaged file is
-// renamed to path + ".damaged", and an empty one takes its place. If the file cannot be
-// opened for another reason, the log says so, and each Write tries again. A nil log
-// discards.
+// OpenSums reads the sums in a file, which is created if necessary. A damaged file is renamed to
+// path + ".damaged", and an empty one takes its place. If the file cannot be opened for another
+// reason, the error is logged, and each Write tries again. A nil log discards messages.
 func OpenSums(path string, log *slog.Logger) *Sums {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -148,8 +147,8 @@ func OpenSums(path string, log *slog.Logger) *Sums {
 	return s
 }
 
-// open opens the file and reads it, or an empty one in place of one that is damaged. writing
-// is held.
+// open opens and reads the file, or replaces a damaged file with an empty one. The caller holds
+// writing.
 func (s *Sums) open() error {
 	err := s.openFile()
 	if errors.Is(err, errDamagedFile) {
@@ -202,7 +201,7 @@ func (s *Sums) readSeries(b *bbolt.Bucket, into map[int64]map[string]Sum) {
 	}
 }
 
-// merge adds slots from disk to what was noted before they could be read.
+// merge adds slots from disk to the sums noted before the file could be read.
 func (s *series) merge(found map[int64]map[string]Sum) {
 	for at, doors := range found {
 		for name, n := range s.slots[at] {
@@ -214,13 +213,14 @@ func (s *series) merge(found map[int64]map[string]Sum) {
 	}
 }
 
-// aside renames a damaged file and lets go of it, which stays mapped. All slots in memory
-// are to be written again. writing is held.
+// aside renames a damaged file and abandons it. The file stays mapped. All slots in memory are
+// marked to be written again. The caller holds writing.
 func (s *Sums) aside(why error) error {
 	s.db = nil
 	s.Stats.Damaged.Add(1)
 	err := os.Rename(s.path, s.path+".damaged")
-	s.log.Error("the file of the numbers of verdicts was damaged, and is made anew", "path", s.path, "kept_as", s.path+".damaged", "why", why, "err", err)
+	s.log.Error("the file of the numbers of verdicts was damaged, and is made anew", "path", s.path, "kept_as",
+		s.path+".damaged", "why", why, "err", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, series := range s.series {
@@ -231,8 +231,8 @@ func (s *Sums) aside(why error) error {
 	return err
 }
 
-// Note adds what the doors have counted since the last call. counted are their counters
-// now, which began with s and only grow.
+// Note adds the counts of the doors since the last call. counted holds their present counters,
+// which began at zero with s and only grow.
 func (s *Sums) Note(now time.Time, counted map[string]Sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,9 +254,9 @@ func (s *Sums) Note(now time.Time, counted map[string]Sum) {
 	}
 }
 
-// Slots returns the slots that begin at or after since and before until, the oldest first, of
-// one length: [ShortSlot], of the last day alone, [LongSlot] or a multiple of it. Those of a day
-// begin at midnight UTC. Slots in which nothing happened are left out.
+// Slots returns the slots that begin at or after since and before until, the oldest first. Their
+// length is [ShortSlot], for the last day alone, or [LongSlot] or a multiple of it. Slots of a day
+// begin at midnight UTC. Slots without requests are left out.
 func (s *Sums) Slots(since, until time.Time, length time.Duration) []Slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,8 +288,8 @@ func (s *Sums) Slots(since, until time.Time, length time.Duration) []Slot {
 	return out
 }
 
-// Write writes what was noted since the last time. If that fails, it is counted and the next
-// call tries again.
+// Write writes the changes since the last call. A failure is counted, and the next call tries
+// again.
 func (s *Sums) Write() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -305,7 +305,7 @@ func (s *Sums) Write() error {
 	return err
 }
 
-// write writes the slots that have changed. writing is held.
+// write writes the changed slots. The caller holds writing.
 func (s *Sums) write() error {
 	if s.db == nil {
 		if err := s.open(); err != nil {
@@ -349,8 +349,7 @@ func (s *Sums) write() error {
 	return err
 }
 
-// changed returns the slots that are to be written, with their stored form, nil for those
-// that have gone.
+// changed returns the slots to write, each with its stored form, or nil for a dropped slot.
 func (s *Sums) changed() (changed [2][]int64, values [2][][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,7 +367,7 @@ func (s *Sums) changed() (changed [2][]int64, values [2][][]byte) {
 	return changed, values
 }
 
-// Close writes what was noted and closes the file. The sums must not be used after.
+// Close writes the changes and closes the file. The sums must not be used afterwards.
 func (s *Sums) Close() error {
 	err := s.Write()
 	s.writing.Lock()
@@ -396,7 +395,7 @@ func encodeSums(doors map[string]Sum) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeSums reads what encodeSums has written.
+// decodeSums decodes the form that encodeSums returns.
 func decodeSums(data []byte) (map[string]Sum, error) {
 	if len(data) < 6 {
 		return nil, errDamaged
@@ -428,8 +427,8 @@ func decodeSumsBody(body []byte) (map[string]Sum, error) {
 	return doors, nil
 }
 
-// InspectSums reads a whole file of [Sums] and returns what is wrong with it, or nil. It
-// changes nothing. A file that a node has open is not read.
+// InspectSums reads a whole file of [Sums] and returns an error if it is damaged. It changes
+// nothing, and does not read a file that a node has open.
 func InspectSums(path string) error {
 	return inspectFile(path, func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {

@@ -23,8 +23,8 @@ func sumsOf(t *testing.T, path string) *Sums {
 	return s
 }
 
-// TestSums compares the slots with the sums of a plain list of what was counted when, with
-// gaps of any length and restarts between.
+// TestSums compares the slots with the sums of a plain list of counts and their times, with gaps of
+// any length and restarts in between.
 func TestSums(t *testing.T) {
 	dir := t.TempDir()
 	runs := 0
@@ -42,7 +42,8 @@ func TestSums(t *testing.T) {
 		var all []event
 		counted := make(map[string]Sum)
 		for range rapid.IntRange(0, 30).Draw(t, "events") {
-			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute, time.Hour, 23 * time.Hour, 20 * 24 * time.Hour}).Draw(t, "gap"))
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute, time.Hour, 23 * time.Hour,
+				20 * 24 * time.Hour}).Draw(t, "gap"))
 			e := event{now, rapid.SampledFrom([]string{"http", "milter"}).Draw(t, "door"), rapid.Uint64Range(0, 9).Draw(t, "n")}
 			sum := counted[e.door]
 			sum.Verdicts[bulkhead.ClassSpam] += e.n
@@ -67,7 +68,8 @@ func TestSums(t *testing.T) {
 			}
 		}
 		defer s.Close()
-		for length, kept := range map[time.Duration]time.Duration{ShortSlot: shortFor, LongSlot: longFor, 24 * time.Hour: longFor} {
+		for length, kept := range map[time.Duration]time.Duration{ShortSlot: shortFor, LongSlot: longFor,
+			24 * time.Hour: longFor} {
 			since := now.Add(-kept).Truncate(24 * time.Hour).Add(24 * time.Hour)
 			want := make(map[time.Time]map[string]Sum)
 			for _, e := range all {
@@ -100,8 +102,8 @@ func TestSums(t *testing.T) {
 	})
 }
 
-// TestSumsBounds: no more slots are kept than those of a day and a month, in memory and on
-// disk, whatever the clock did before, and what is counted now is always among them.
+// TestSumsBounds: only the slots of a day and a month are kept, in memory and on disk, whatever the
+// clock did before, and new counts are always among them.
 func TestSumsBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sums.db")
 	s := sumsOf(t, path)
@@ -145,8 +147,8 @@ func TestSumsBounds(t *testing.T) {
 	}
 }
 
-// TestSumsDamage: a damaged file is set aside, and what is counted goes on; slots that are
-// damaged alone are lost alone.
+// TestSumsDamage: a damaged file is set aside, and counting goes on. If only single slots are
+// damaged, only these are lost.
 func TestSumsDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sums.db")
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -164,7 +166,8 @@ func TestSumsDamage(t *testing.T) {
 	if bytes.Equal(flipped, whole) {
 		t.Fatal("the slot is not in the file")
 	}
-	for name, data := range map[string][]byte{"a slot": flipped, "all": bytes.Repeat([]byte("x"), 1<<16), "cut": whole[:len(whole)/3]} {
+	for name, data := range map[string][]byte{"a slot": flipped, "all": bytes.Repeat([]byte("x"), 1<<16),
+		"cut": whole[:len(whole)/3]} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -193,8 +196,8 @@ func TestSumsDamage(t *testing.T) {
 	}
 }
 
-// TestSumsNoPlace: without a place on disk numbers are held, each try that fails is counted,
-// and they are written once there is one.
+// TestSumsNoPlace: without a file the numbers are held in memory, each failed attempt is counted,
+// and they are written once there is a file.
 func TestSumsNoPlace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	path := filepath.Join(dir, "sums.db")
@@ -207,7 +210,7 @@ func TestSumsNoPlace(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	other := OpenSums(path, nil) // what was there before is not lost
+	other := OpenSums(path, nil) // earlier contents are not lost
 	other.Note(now, map[string]Sum{"http": {Looks: 4}})
 	if err := other.Close(); err != nil {
 		t.Fatal(err)

@@ -15,73 +15,73 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/top"
 )
 
-// Bounds of what is held of waves, in memory: some 20 MB when all are reached.
+// Limits of the waves held in memory: about 20 MB when all limits are reached.
 const (
-	maxWaves   = 1024 // of more than one entry
+	maxWaves   = 1024 // with more than one entry
 	maxSingles = 4096 // entries that may become waves
 	maxKeys    = 64   // of a wave
-	maxTally   = 16   // names of a kind that a wave counts
+	maxTally   = 16   // names of each kind that a wave counts
 	waveSlots  = 64   // of a growth curve, an even number
 )
 
-// followed is how many entries are read at a time, while others wait for the waves.
+// followed is the number of entries read at a time while other callers wait for the waves.
 const followed = 1024
 
-// newest is how many of the latest entries are read first after a start: reading all takes
-// minutes where there are a million.
+// newest is the number of latest entries that are read first after a start. Reading all of a
+// million entries takes minutes.
 const newest = 20_000
 
-// A Wave is messages with the same text or nearly so: those that share the signature of
-// a whole text with an earlier one, or enough bands of bulkhead/near. The numbers are of
-// entries since the wave's first one, as long as the node remembers the wave.
+// A Wave is a group of messages with the same or nearly the same text: each shares the signature of
+// a whole text with an earlier one, or enough bands of bulkhead/near. The numbers count entries
+// since the wave's first entry, for as long as the node remembers the wave.
 type Wave struct {
 	ID          uint64 // of its first entry
 	First, Last time.Time
-	Messages    uint64                      // checks, and recipients of sightings that followed none
+	Messages    uint64                      // checks, and recipients of sightings without a check
 	Votes       [numKinds]uint64            // by kind, without checks and sightings
 	Classes     [bulkhead.NumClasses]uint64 // answers to the checks
 	Class       bulkhead.Class              // the latest answer
-	Confidence  int                         // likewise
-	Entry       uint64                      // of a message that shows all signatures, as late as possible
+	Confidence  int                         // confidence of that answer, 0 to 100
+	Entry       uint64                      // ID of the latest entry with the most signatures
 	Slot        time.Duration               // of Growth
 	Growth      []uint64                    // messages in each slot from First to Last
 	Doors       []top.Item
 	Senders     []top.Item // domains
 	Domains     []top.Item // of links
-	Reporters   []top.Item // who voted, as in Entry
+	Reporters   []top.Item // voters, named as in Entry
 }
 
-// Waves are the waves that a book knows.
+// Waves holds the waves of a book, and how far it was read for them.
 type Waves struct {
 	Waves []Wave
-	Upto  time.Time // of the latest entry that was read for them; zero: none was
-	Whole bool      // all that is in the book was read
-	Since time.Time // of the oldest entry that was read, if only the latest were; else zero
+	Upto  time.Time // time of the latest entry read; zero: none
+	Whole bool      // all entries of the book were read
+	Since time.Time // time of the oldest entry read, if only the latest entries were; else zero
 }
 
-// waves groups the entries of a book as it reads them, in their order, after they were
-// written: no door waits for it.
+// waves groups the entries of a book. It reads them in order after they were written, so that no
+// door waits for it.
 type waves struct {
 	seed   maphash.Seed
 	near   int
-	common map[string]bool // packed signatures that many texts share
+	common map[string]bool // packed signatures that unrelated texts share
 
 	mu      sync.Mutex
-	since   uint64 // ID of the first entry that is read; 0: all are
-	next    uint64 // least ID that is not read yet
+	since   uint64 // ID of the first entry to read; 0: read all
+	next    uint64 // lowest ID not read yet
 	whole   bool
 	keys    map[uint64]*wave
 	groups  list.List // of *wave, the one with the latest entry last
-	singles list.List // of *wave with one entry, likewise
+	singles list.List // of *wave with one entry, in the same order
 }
 
-// A wave is a Wave as it grows.
+// A wave is a Wave under construction.
 type wave struct {
 	Wave
 	keys      []uint64
 	place     *list.Element
-	single    *Entry // the only one, without its signatures
-	whole     int    // keys of the message of Entry
+	single    *Entry // the only entry, without its signatures
+	whole     int    // number of keys of the message of Entry
 	doors     *top.Table
 	senders   *top.Table
 	domains   *top.Table
@@ -96,9 +96,9 @@ func newWaves(o *Options) *waves {
 	return w
 }
 
-// Waves returns the waves whose last entry is not too old, the largest first. It reads
-// what was written since the last call, for at most patience. After a start they are those
-// of the latest entries, until [Book.Run] has read all.
+// Waves returns the waves whose last entry is not too old, the largest first. It reads the entries
+// written since the last call, for at most patience. After a start the waves are made of the latest
+// entries alone, until [Book.Run] has read all.
 func (b *Book) Waves(ctx context.Context, patience time.Duration) (Waves, error) {
 	w, err := b.follow(ctx, patience)
 	if err != nil {
@@ -107,8 +107,8 @@ func (b *Book) Waves(ctx context.Context, patience time.Duration) (Waves, error)
 	return w.snapshot(b.cutoff()), nil
 }
 
-// Wave returns one wave, having read as [Book.Waves]: by its ID, or by that of any of its
-// entries that is still in the book. ok is false if there is none.
+// Wave returns one wave, by its own ID or the ID of any of its entries that is still in the book.
+// It first reads new entries as [Book.Waves] does. ok is false if there is no such wave.
 func (b *Book) Wave(ctx context.Context, patience time.Duration, id uint64) (found Wave, ok bool, err error) {
 	w, err := b.follow(ctx, patience)
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *Book) Wave(ctx context.Context, patience time.Duration, id uint64) (fou
 	return found, ok, nil
 }
 
-// group returns the wave of an ID.
+// group returns the wave with an ID.
 func (w *waves) group(id uint64) (found Wave, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,8 +148,8 @@ func (w *waves) groupOf(e *Entry) (found Wave, ok bool) {
 	return g.shown(), true
 }
 
-// follow writes what waits, and reads entries until all were read, or for at most
-// patience. It returns the waves to be shown.
+// follow writes the queued entries, and then reads entries until all are read, for at most
+// patience. It returns the waves to show.
 func (b *Book) follow(ctx context.Context, patience time.Duration) (*waves, error) {
 	b.Flush()
 	w := b.early.Load()
@@ -168,7 +168,7 @@ func (b *Book) follow(ctx context.Context, patience time.Duration) (*waves, erro
 	}
 }
 
-// beginEarly makes waves of the latest entries, if there are many others.
+// beginEarly makes waves of the latest entries if the book has many older ones.
 func (b *Book) beginEarly() error {
 	if b.State().Entries <= int64(b.newest) {
 		return nil
@@ -189,7 +189,7 @@ func (b *Book) beginEarly() error {
 	return err
 }
 
-// followOnce reads some entries. more says that there may be others.
+// followOnce reads a batch of entries. It returns true if there may be further entries.
 func (b *Book) followOnce(w *waves) (more bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,8 +211,8 @@ func (b *Book) followOnce(w *waves) (more bool, err error) {
 	return err == nil && !w.whole, err
 }
 
-// followAll reads what is written, until ctx ends. After each part it rests as long as
-// that took, so that at the start a long history leaves the processor to others.
+// followAll reads entries as they are written, until ctx ends. After each batch it rests for as
+// long as the batch took, so that reading a long history at the start leaves time on the processor.
 func (b *Book) followAll(ctx context.Context) {
 	if err := b.beginEarly(); err != nil {
 		b.o.Log.Warn("the latest waves are not shown before all are", "err", err)
@@ -232,8 +232,8 @@ func (b *Book) followAll(ctx context.Context) {
 	}
 }
 
-// followStep reads some entries: for the waves of the latest ones as long as there are
-// such, and then for those of all.
+// followStep reads a batch of entries, and adds it to the waves of the latest entries while these
+// exist, and else to the waves of all entries.
 func (b *Book) followStep() (more bool, err error) {
 	if early := b.early.Load(); early != nil {
 		if more, err = b.followOnce(early); more || err != nil {
@@ -246,7 +246,7 @@ func (b *Book) followStep() (more bool, err error) {
 	return more, err
 }
 
-// add puts an entry into the wave that it belongs to, or makes it the first of one.
+// add puts an entry into the wave that it belongs to, or begins a new wave with it.
 func (w *waves) add(e *Entry) {
 	keys, texts := w.keysOf(e)
 	e.packed = nil
@@ -274,8 +274,8 @@ func (w *waves) add(e *Entry) {
 	g.count(e)
 }
 
-// Text returns the signatures by which the whole text of a message is known, letter for
-// letter: that of bulkhead/exact, or without one those of the clients' digests.
+// Text returns the signatures that identify the whole text of a message exactly: the bulkhead/exact
+// signature, or without one the clients' digests.
 func Text(sigs []bulkhead.Signature) (all []bulkhead.Signature) {
 	for _, s := range sigs {
 		switch s.Scheme() {
@@ -288,13 +288,14 @@ func Text(sigs []bulkhead.Signature) (all []bulkhead.Signature) {
 	return all
 }
 
-// keysOf returns the keys by which a message is known to be another's copy: first those
-// of the whole text, of which there are so many, then those of its bands.
+// keysOf returns the keys by which copies of a message are recognised: first the keys of the whole
+// text, whose number is texts, then the keys of its bands.
 func (w *waves) keysOf(e *Entry) (keys []uint64, texts int) {
 	var bands []uint64
 	for one := range packedOnes(e.packed) {
 		switch codes[one[0]] {
-		case bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4, bulkhead.RspamdText, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2:
+		case bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4, bulkhead.RspamdText, bulkhead.DCCBody, bulkhead.DCCFuz1,
+			bulkhead.DCCFuz2:
 			if !w.common[string(one)] {
 				keys = append(keys, maphash.Bytes(w.seed, one))
 			}
@@ -305,16 +306,16 @@ func (w *waves) keysOf(e *Entry) (keys []uint64, texts int) {
 	return append(keys, bands...), len(keys)
 }
 
-// find returns the wave that a message belongs to, nil for none: the one with which it
-// shares most keys, if these are one of the whole text or enough bands; of several the
-// oldest.
+// find returns the wave that a message belongs to, or nil. It is the wave that shares the most keys
+// with the message, if these include a key of the whole text or are enough bands. The oldest of
+// several such waves wins.
 func (w *waves) find(keys []uint64, texts int) (best *wave) {
 	shared := make(map[*wave]int)
 	for i, k := range keys {
 		switch g := w.keys[k]; {
 		case g == nil:
 		case i < texts:
-			shared[g] += maxKeys * w.near // more than bands can
+			shared[g] += maxKeys * w.near // more than all bands together
 		default:
 			shared[g]++
 		}
@@ -327,7 +328,7 @@ func (w *waves) find(keys []uint64, texts int) (best *wave) {
 	return best
 }
 
-// own gives a wave the keys that are nobody's, as far as it may have more.
+// own gives a wave the keys that no wave has yet, up to maxKeys.
 func (w *waves) own(g *wave, keys []uint64) {
 	for _, k := range keys {
 		if len(g.keys) < maxKeys && w.keys[k] == nil {
@@ -337,7 +338,7 @@ func (w *waves) own(g *wave, keys []uint64) {
 	}
 }
 
-// trim forgets waves whose last entry is the oldest.
+// trim forgets the waves with the oldest last entries.
 func (w *waves) trim(of *list.List, most int) {
 	for of.Len() > most {
 		g := of.Remove(of.Front()).(*wave)
@@ -356,7 +357,8 @@ func (g *wave) begin() {
 	g.count(first)
 }
 
-// represent makes an entry the one that stands for the wave, unless that shows less.
+// represent makes an entry the representative of the wave, unless it has fewer keys than the
+// present one.
 func (g *wave) represent(e *Entry, keys int) {
 	if keys >= g.whole {
 		g.Entry, g.whole = e.ID, keys
@@ -398,7 +400,7 @@ func (g *wave) count(e *Entry) {
 	g.Growth[max(0, i)] += n
 }
 
-// snapshot returns the waves whose last entry has an ID that is not less.
+// snapshot returns the waves whose last entry has at least the ID cutoff.
 func (w *waves) snapshot(cutoff uint64) Waves {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -415,10 +417,11 @@ func (w *waves) snapshot(cutoff uint64) Waves {
 	return out
 }
 
-// shown returns what others see of a wave.
+// shown returns the exported form of a wave.
 func (g *wave) shown() Wave {
 	s := g.Wave
 	s.Growth = slices.Clone(g.Growth[:min(waveSlots, int(g.Last.Sub(g.First)/g.Slot)+1)])
-	s.Doors, s.Senders, s.Domains, s.Reporters = g.doors.Items(maxTally), g.senders.Items(maxTally), g.domains.Items(maxTally), g.reporters.Items(maxTally)
+	s.Doors, s.Senders, s.Domains, s.Reporters = g.doors.Items(maxTally), g.senders.Items(maxTally),
+		g.domains.Items(maxTally), g.reporters.Items(maxTally)
 	return s
 }

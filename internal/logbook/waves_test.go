@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// put notes an entry, as a House does: reporter, sender and links are those of e.
+// put notes an entry with the reporter, sender and links of e, as a House does.
 func put(b *Book, at time.Time, e Entry, sigs []bulkhead.Signature) {
 	for _, d := range e.Domains {
 		sigs = append(slices.Clone(sigs), bulkhead.NamedSignature(bulkhead.Link, d))
@@ -26,7 +26,7 @@ func put(b *Book, at time.Time, e Entry, sigs []bulkhead.Signature) {
 	b.add(&note{Entry: e, who: who, from: e.From, sum: uint64(at.UnixNano())})
 }
 
-// band is a signature of a band.
+// band returns the signature of a band.
 func band(number, value int) bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.Near, []byte{byte(number), byte(value), byte(value >> 8), byte(value >> 16)})
 }
@@ -44,10 +44,9 @@ func wavesOf(t testing.TB, b *Book) []Wave {
 	return all.Waves
 }
 
-// TestWaves compares the waves with those of a plain list: each message belongs to the
-// earlier wave that shares most with it: a text, or else bands; of several
-// to the oldest. After the file was closed
-// and opened they are the same.
+// TestWaves compares the waves with the waves of a plain list: each message belongs to the earlier
+// wave that shares most with it: a text, or else bands. Of several such waves it belongs to the
+// oldest. After the file is closed and opened again, the waves are the same.
 func TestWaves(t *testing.T) {
 	type group struct {
 		first, messages int
@@ -56,7 +55,9 @@ func TestWaves(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c := newClock()
-		options := Options{MaxBytes: MinBytes, MaxAge: 24 * time.Hour, Now: func() time.Time { return c.now }, Common: []bulkhead.Signature{common}}
+		options := Options{MaxBytes: MinBytes, MaxAge: 24 * time.Hour, Now: func() time.Time {
+			return c.now
+		}, Common: []bulkhead.Signature{common}}
 		path := filepath.Join(t.TempDir(), "history.db")
 		b, err := Open(path, options)
 		if err != nil {
@@ -146,7 +147,7 @@ func TestWaves(t *testing.T) {
 	}
 }
 
-// countOf returns how many signatures are a group's.
+// countOf returns the number of signatures of a group.
 func countOf[K comparable, V comparable](owner map[K]V, of V) (n int) {
 	for _, v := range owner {
 		if v == of {
@@ -156,7 +157,7 @@ func countOf[K comparable, V comparable](owner map[K]V, of V) (n int) {
 	return n
 }
 
-// TestWaveNumbers: what a wave says of doors, senders, links, votes and growth.
+// TestWaveNumbers: the doors, senders, links, votes and growth of a wave.
 func TestWaveNumbers(t *testing.T) {
 	c := newClock()
 	start := c.now
@@ -164,7 +165,8 @@ func TestWaveNumbers(t *testing.T) {
 	sigs := []bulkhead.Signature{exact(1), band(0, 1), band(1, 1)}
 	digest := []bulkhead.Signature{exact(1)}
 	for i := range 500 {
-		e := Entry{Kind: Checked, Door: "milter", Class: bulkhead.ClassUnknown, From: fmt.Sprintf("%d.example.com", i%2), Domains: []string{"example.net"}}
+		e := Entry{Kind: Checked, Door: "milter", Class: bulkhead.ClassUnknown, From: fmt.Sprintf("%d.example.com", i%2),
+			Domains: []string{"example.net"}}
 		if i >= 400 {
 			e.Class, e.Confidence = bulkhead.ClassSpam, 90
 		}
@@ -181,11 +183,14 @@ func TestWaveNumbers(t *testing.T) {
 		t.Fatalf("%d waves", len(all))
 	}
 	w := all[0]
-	if !w.First.Equal(start) || !w.Last.Equal(at.Add(3*time.Second)) || w.Messages != 507 || w.Class != bulkhead.ClassSpam || w.Confidence != 90 ||
-		w.Classes[bulkhead.ClassSpam] != 100 || w.Classes[bulkhead.ClassUnknown] != 400 || w.Votes[CalledSpam] != 2 || w.Votes[Withdrawn] != 1 || w.Votes[CalledHam] != 0 {
+	if !w.First.Equal(start) || !w.Last.Equal(at.Add(3*time.Second)) || w.Messages != 507 ||
+		w.Class != bulkhead.ClassSpam || w.Confidence != 90 ||
+		w.Classes[bulkhead.ClassSpam] != 100 || w.Classes[bulkhead.ClassUnknown] != 400 || w.Votes[CalledSpam] != 2 ||
+		w.Votes[Withdrawn] != 1 || w.Votes[CalledHam] != 0 {
 		t.Errorf("wave %+v", w)
 	}
-	if got := fmt.Sprint(w.Doors, w.Senders, w.Domains, w.Reporters); got != "[{milter 500 0} {http 3 0} {dcc 1 0}] [{0.example.com 250 0} {1.example.com 250 0}] [{example.net 500 0}] [{192.0.2.0 1 0} {ann 1 0} {bob 1 0}]" {
+	if got := fmt.Sprint(w.Doors, w.Senders, w.Domains,
+		w.Reporters); got != "[{milter 500 0} {http 3 0} {dcc 1 0}] [{0.example.com 250 0} {1.example.com 250 0}] [{example.net 500 0}] [{192.0.2.0 1 0} {ann 1 0} {bob 1 0}]" {
 		t.Errorf("names %s", got)
 	}
 	if w.Slot != 8*time.Minute || len(w.Growth) != 500/8+1 || w.Growth[0] != 8 || w.Growth[62] != 4+7 {
@@ -213,8 +218,8 @@ func TestWaveNumbers(t *testing.T) {
 	}
 }
 
-// TestWaveBounds: no number of different messages takes more memory than the bounds
-// allow, and a wave that goes on is not forgotten among them.
+// TestWaveBounds: different messages never take more memory than the limits allow, and an active
+// wave is not forgotten among them.
 func TestWaveBounds(t *testing.T) {
 	c := newClock()
 	b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 1<<28, 24*time.Hour)
@@ -223,7 +228,8 @@ func TestWaveBounds(t *testing.T) {
 		c.now = c.now.Add(time.Second)
 		put(b, c.now, Entry{Kind: Checked, Door: "http"}, []bulkhead.Signature{exact(i), band(0, i), band(1, i)})
 		if i%1000 == 0 { // a new text each time, and two bands of the first
-			put(b, c.now.Add(time.Millisecond), Entry{Kind: Checked, Door: "http"}, []bulkhead.Signature{exact(1e6 + i), band(0, 1e6), band(1, 1e6)})
+			put(b, c.now.Add(time.Millisecond), Entry{Kind: Checked, Door: "http"},
+				[]bulkhead.Signature{exact(1e6 + i), band(0, 1e6), band(1, 1e6)})
 		}
 		if i%1024 == 0 {
 			b.Flush()
@@ -258,10 +264,13 @@ func TestWaveBounds(t *testing.T) {
 	}
 }
 
-// TestFollows: Run reads the entries by itself, while others ask.
+// TestFollows: Run reads the entries by itself, while other goroutines query.
 func TestFollows(t *testing.T) {
 	c := newClock()
-	b, err := Open(filepath.Join(t.TempDir(), "history.db"), Options{MaxBytes: MinBytes, MaxAge: time.Hour, Every: time.Millisecond, Now: func() time.Time { return c.now }})
+	b, err := Open(filepath.Join(t.TempDir(), "history.db"),
+		Options{MaxBytes: MinBytes, MaxAge: time.Hour, Every: time.Millisecond, Now: func() time.Time {
+			return c.now
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +278,8 @@ func TestFollows(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- b.Run(ctx) }()
 	for i := range 10 {
-		put(b, c.now.Add(time.Duration(i)*time.Millisecond), Entry{Kind: Checked, Door: "http"}, []bulkhead.Signature{exact(1)})
+		put(b, c.now.Add(time.Duration(i)*time.Millisecond), Entry{Kind: Checked, Door: "http"},
+			[]bulkhead.Signature{exact(1)})
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if all := b.waves.snapshot(0).Waves; len(all) == 1 && all[0].Messages == 10 {
@@ -288,8 +298,8 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// TestEarly: after a start the waves are those of the latest entries alone, and once all were
-// read those of all, as if they had been read in their order. A wave is found by any of its
+// TestEarly: after a start the waves are made of the latest entries alone, and once all entries
+// were read, of all entries, as if these had been read in order. A wave is found by any of its
 // entries, before and after.
 func TestEarly(t *testing.T) {
 	path, c, r := filepath.Join(t.TempDir(), "history.db"), newClock(), rand.New(rand.NewPCG(5, 6))
@@ -317,7 +327,8 @@ func TestEarly(t *testing.T) {
 	}
 	visit(b) // while it reads
 	got, err := b.Waves(t.Context(), time.Hour)
-	if err != nil || got.Whole || !got.Since.Equal(newClock().now.Add((entries-late+2)*time.Second)) || !got.Upto.Equal(c.now) {
+	if err != nil || got.Whole || !got.Since.Equal(newClock().now.Add((entries-late+2)*time.Second)) ||
+		!got.Upto.Equal(c.now) {
 		t.Fatalf("whole %v, since %v, up to %v, %v", got.Whole, got.Since, got.Upto, err)
 	}
 	messages := func(all []Wave) (n uint64) {
@@ -357,10 +368,9 @@ func TestEarly(t *testing.T) {
 
 var benchRows = flag.Int("rows", 20_000, "entries of the history in BenchmarkPages")
 
-// BenchmarkPages makes the pages of a history of so many entries, of which a tenth are
-// of 500 campaigns: the first page, searches for something rare, for something that most
-// have and for nothing that is there, and the waves. Reading all entries for the waves,
-// which happens once in the background, is measured apart.
+// BenchmarkPages makes the pages of a history of n entries, a tenth of which belong to 500
+// campaigns: the first page, searches for a rare, a common and an absent term, and the waves.
+// Reading all entries for the waves, which happens once in the background, is measured apart.
 func BenchmarkPages(b *testing.B) {
 	c := newClock()
 	o := Options{MaxBytes: 8 << 30, MaxAge: 30 * 24 * time.Hour, Now: func() time.Time { return c.now }}
@@ -376,14 +386,18 @@ func BenchmarkPages(b *testing.B) {
 		if r.IntN(10) == 0 {
 			text = r.IntN(500)
 		}
-		sigs := []bulkhead.Signature{exact(text), bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprintf("%d@example.com", text))}
+		sigs := []bulkhead.Signature{exact(text),
+			bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprintf("%d@example.com", text))}
 		for n := range 20 {
-			sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near, append([]byte{byte(n), byte(text), byte(text >> 8), byte(text >> 16)}, make([]byte, 12)...)))
+			sigs = append(sigs, bulkhead.MustSignature(bulkhead.Near,
+				append([]byte{byte(n), byte(text), byte(text >> 8), byte(text >> 16)}, make([]byte, 12)...)))
 		}
 		for n := range 20 {
-			sigs = append(sigs, bulkhead.MustSignature(bulkhead.RspamdShingle, []byte{byte(n), byte(text), byte(text >> 8), byte(text >> 16), 5, 6, 7, 8}))
+			sigs = append(sigs, bulkhead.MustSignature(bulkhead.RspamdShingle,
+				[]byte{byte(n), byte(text), byte(text >> 8), byte(text >> 16), 5, 6, 7, 8}))
 		}
-		put(book, c.now, Entry{Kind: Checked, Door: "milter", From: fmt.Sprintf("%d.example.com", text), Domains: []string{fmt.Sprintf("shop%d.example.net", text)}, Reasons: []string{"seen by few"}}, sigs)
+		put(book, c.now, Entry{Kind: Checked, Door: "milter", From: fmt.Sprintf("%d.example.com", text),
+			Domains: []string{fmt.Sprintf("shop%d.example.net", text)}, Reasons: []string{"seen by few"}}, sigs)
 		if i%2048 == 0 {
 			book.Flush()
 		}

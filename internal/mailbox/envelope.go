@@ -35,7 +35,7 @@ func Envelope(raw []byte, limit int) (from, subject string) {
 	return from, subject
 }
 
-// readable decodes encoded words and keeps what can be shown.
+// readable decodes encoded words and removes unprintable characters.
 func readable(value string, limit int) string {
 	words := mime.WordDecoder{CharsetReader: func(charset string, in io.Reader) (io.Reader, error) {
 		e, err := ianaindex.MIME.Encoding(charset)
@@ -85,7 +85,7 @@ func HasHeader(raw []byte) bool {
 		switch {
 		case c == ':':
 			return i > 0
-		case c == ' ' || c == '\t': // before the colon, as old programs write
+		case c == ' ' || c == '\t': // blanks before the colon, as old programs write
 			rest := bytes.TrimLeft(raw[i:], " \t")
 			return i > 0 && len(rest) > 0 && rest[0] == ':'
 		case c <= ' ' || c >= 0x7f:

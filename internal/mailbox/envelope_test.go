@@ -11,7 +11,8 @@ func TestEnvelope(t *testing.T) {
 	for _, tt := range []struct{ raw, from, subject string }{
 		{"From: Ann <ann@example.org>\nSubject: Sunday\n\nSubject: no\n", "Ann <ann@example.org>", "Sunday"},
 		{"From ann Thu\nsubject:  a\n\tb\nSubject: second\n\n", "", "a b"},
-		{"SUBJECT: =?utf-8?q?Gr=C3=BC=C3=9Fe?= =?iso-8859-1?b?/A==?=\nFROM: =?koi8-r?B?8NLJ18XU?= <x@example.ru>\n", "\u041f\u0440\u0438\u0432\u0435\u0442 <x@example.ru>", "Gr\u00fc\u00dfe\u00fc"},
+		{"SUBJECT: =?utf-8?q?Gr=C3=BC=C3=9Fe?= =?iso-8859-1?b?/A==?=\nFROM: =?koi8-r?B?8NLJ18XU?= <x@example.ru>\n",
+			"\u041f\u0440\u0438\u0432\u0435\u0442 <x@example.ru>", "Gr\u00fc\u00dfe\u00fc"},
 		{"Subject: \x1b[31mred\x1b]0;title\x07\x9b \xff\u202e\n", "", "[31mred]0;title\ufffd \ufffd"},
 		{"Subject: =?utf-8?q?=1b[2J=0a=0d_x?=\n", "", "[2J x"},
 		{"Subject: =?nonsense?q?abc?=\n", "", "=?nonsense?q?abc?="},
@@ -28,8 +29,10 @@ func TestEnvelope(t *testing.T) {
 func TestHasHeader(t *testing.T) {
 	for text, want := range map[string]bool{
 		"Received: by x\n\n": true, "From ann Thu\nA: b\n": true, "X-Old : y\n": true, "A:": true, "A\t:b": true,
-		"": false, "\nA: b\n": false, ": b\n": false, "cel.dev/expr v0.15.0 h1:x\n": false, "package main\n": false, "\x7fELF: \n": false,
-		"caf\xe9: x\n": false, " A: b\n": false, "From ann\n\nhello": false, strings.Repeat("x", 2000) + ": y": false, "{\"a\": 1}": false,
+		"": false, "\nA: b\n": false, ": b\n": false, "cel.dev/expr v0.15.0 h1:x\n": false, "package main\n": false,
+		"\x7fELF: \n":  false,
+		"caf\xe9: x\n": false, " A: b\n": false, "From ann\n\nhello": false, strings.Repeat("x", 2000) + ": y": false,
+		"{\"a\": 1}": false,
 	} {
 		if got := HasHeader([]byte(text)); got != want && text != "{\"a\": 1}" {
 			t.Errorf("%.40q: %v, want %v", text, got, want)
@@ -39,7 +42,8 @@ func TestHasHeader(t *testing.T) {
 
 // TestFolders checks that the folders of a Maildir are listed, and read only if asked for.
 func TestFolders(t *testing.T) {
-	dir := tree(t, map[string]string{"cur/1": "A: 1\n", ".Junk/cur/2": "A: 2\n", ".Sent.2024/new/3": "A: 3\n", ".nothing/x": "A: 4\n", "plain/cur/5": "A: 5\n", ".file": "A: 6\n"})
+	dir := tree(t, map[string]string{"cur/1": "A: 1\n", ".Junk/cur/2": "A: 2\n", ".Sent.2024/new/3": "A: 3\n",
+		".nothing/x": "A: 4\n", "plain/cur/5": "A: 5\n", ".file": "A: 6\n"})
 	if got := strings.Join(Folders(dir), " "); got != ".Junk .Sent.2024" {
 		t.Errorf("folders %q", got)
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// IndexName is the file that makes a folder a labelled collection: a table with tabs between
-// its columns and a first line that names them. It must have the column "file"; "label" (ham
-// or spam) and "time" (RFC 3339) are read if present, and others are handed on.
+// IndexName is the file that makes a folder a labelled collection: a table with tabs between its
+// columns and a first line that names them. It must have the column "file"; "label" (ham or spam)
+// and "time" (RFC 3339) are read if present, and other columns are passed on.
 const IndexName = "index.tsv"
 
 // maxRow is the longest line of an index, in bytes.

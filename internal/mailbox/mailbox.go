@@ -35,7 +35,7 @@ type Message struct {
 	File string
 	// Offset is where in the file the message begins, in bytes; 0 unless the file is an mbox.
 	Offset int64
-	// Mbox says that the file is an mbox, which may hold several messages.
+	// Mbox reports that the file is an mbox, which may hold several messages.
 	Mbox bool
 	// Label is [Ham] or [Spam] from an index, Options.Label otherwise, "" if
 	// neither is known.
@@ -57,12 +57,12 @@ func (m *Message) Name() string {
 	return m.File
 }
 
-// Options say how to read. The zero Options are valid.
+// Options are the settings of [Read]. The zero Options are valid.
 type Options struct {
 	Label    string    // label of messages without one of their own
 	MaxBytes int       // largest message; 0 means [DefaultMaxBytes]
-	Stdin    io.Reader // what "-" reads; nil means os.Stdin
-	// Folders makes Read read the folders inside a Maildir (Maildir++), too, after its own
+	Stdin    io.Reader // input for "-"; nil means os.Stdin
+	// Folders makes Read also read the folders inside a Maildir (Maildir++), after the Maildir's own
 	// messages and in the order of their names.
 	Folders bool
 }
@@ -78,7 +78,8 @@ func Folders(path string) (names []string) {
 		return nil
 	}
 	for _, e := range entries {
-		if e.IsDir() && len(e.Name()) > 1 && e.Name()[0] == '.' && e.Name() != ".." && isMaildir(filepath.Join(path, e.Name())) {
+		if e.IsDir() && len(e.Name()) > 1 && e.Name()[0] == '.' && e.Name() != ".." &&
+			isMaildir(filepath.Join(path, e.Name())) {
 			names = append(names, e.Name())
 		}
 	}
@@ -121,7 +122,7 @@ func Read(ctx context.Context, path string, opts Options) iter.Seq2[*Message, er
 	}
 }
 
-// A reader carries one Read. Its methods report false when the loop has ended.
+// A reader holds the state of one Read. Its methods report false when the loop has ended.
 type reader struct {
 	opts  Options
 	yield func(*Message, error) bool

@@ -77,30 +77,44 @@ func TestRead(t *testing.T) {
 			`$ ham 2024-02-01T10:00:00Z "Subject: 1\r\n\r\none\r\nFrom here\r\n>From there\r\nFrom inside\r\n"` + "\n" +
 				`$:107 ham 2024-02-01T10:00:00Z "Subject: 2\r\n\r\ntwo\r\n"`},
 		{"single message is no mbox", map[string]string{"a.eml": box}, "a.eml", `$ ham - ` + fmt.Sprintf("%q", box)},
-		{"message of unknown name", map[string]string{"a": "Received: by x; Thu, 1 Feb 2024 09:00:00 +0000\nDate: Thu, 1 Feb 2024 08:00:00 +0000\n\nx"}, "a",
+		{"message of unknown name",
+			map[string]string{"a": "Received: by x; Thu, 1 Feb 2024 09:00:00 +0000\nDate: Thu, 1 Feb 2024 08:00:00 +0000\n\nx"},
+			"a",
 			`$ ham 2024-02-01T09:00:00Z "Received: by x; Thu, 1 Feb 2024 09:00:00 +0000\nDate: Thu, 1 Feb 2024 08:00:00 +0000\n\nx"`},
-		{"date only", map[string]string{"a": "Received: by x; never\nDate: Thu,\n 1 Feb 2024 08:00:00 +0000\n\nReceived: y; Thu, 1 Feb 2024 09:00:00 +0000\n"}, "a",
+		{"date only",
+			map[string]string{
+				"a": "Received: by x; never\nDate: Thu,\n 1 Feb 2024 08:00:00 +0000\n\nReceived: y; Thu, 1 Feb 2024 09:00:00 +0000\n"}, "a",
 			`$ ham 2024-02-01T08:00:00Z "Received: by x; never\nDate: Thu,\n 1 Feb 2024 08:00:00 +0000\n\nReceived: y; Thu, 1 Feb 2024 09:00:00 +0000\n"`},
 		{"folder", map[string]string{"b.EML": "B: b\n", "a.eml": "A: a\n", "c.txt": "no", "d.eml/x": ""}, "",
 			"$/a.eml ham - \"A: a\\n\"\n$/b.EML ham - \"B: b\\n\""},
-		{"Maildir", map[string]string{"cur/1706778000.M2.host:2,S": "A: 2\n", "new/1706774400.M1.host": "A: 1\n", "cur/odd": "A: 0\n", "tmp/x": "no"}, "",
+		{"Maildir", map[string]string{"cur/1706778000.M2.host:2,S": "A: 2\n", "new/1706774400.M1.host": "A: 1\n",
+			"cur/odd": "A: 0\n", "tmp/x": "no"}, "",
 			"$/cur/odd ham - \"A: 0\\n\"\n$/new/1706774400.M1.host ham 2024-02-01T08:00:00Z \"A: 1\\n\"\n$/cur/1706778000.M2.host:2,S ham 2024-02-01T09:00:00Z \"A: 2\\n\""},
-		{"index", map[string]string{"index.tsv": "file\tlabel\ttime\tmore\nb\tspam\t2024-02-01T10:00:00+01:00\tx\na\t\t\n\n", "a": "A: a\n", "b": "From b\n"}, "",
+		{"index", map[string]string{"index.tsv": "file\tlabel\ttime\tmore\nb\tspam\t2024-02-01T10:00:00+01:00\tx\na\t\t\n\n",
+			"a": "A: a\n", "b": "From b\n"}, "",
 			"$/b spam 2024-02-01T10:00:00+01:00 \"From b\\n\"\n$/a ham - \"A: a\\n\""},
-		{"bad index", map[string]string{"index.tsv": "label\tfile\r\nspam\t../x\r\njunk\ta\r\nspam\tnone\r\nspam\ta\r\n", "a": "A: a\n"}, "",
+		{"bad index", map[string]string{"index.tsv": "label\tfile\r\nspam\t../x\r\njunk\ta\r\nspam\tnone\r\nspam\ta\r\n",
+			"a": "A: a\n"}, "",
 			"! mailbox: $/index.tsv: line 2: file \"../x\" is not in the folder\n" +
 				"! mailbox: $/index.tsv: line 3: label \"junk\", want ham or spam\n" +
 				"! mailbox: open $/none: no such file or directory\n$/a spam - \"A: a\\n\""},
-		{"bad time", map[string]string{"index.tsv": "file\ttime\na\tyesterday\n", "a": "A: a\n"}, "", "! mailbox: $/index.tsv: line 2: time \"yesterday\" is not RFC 3339"},
-		{"index without files", map[string]string{"index.tsv": "name\n"}, "", "! mailbox: $/index.tsv: line 1: no column called file"},
+		{"bad time", map[string]string{"index.tsv": "file\ttime\na\tyesterday\n", "a": "A: a\n"}, "",
+			"! mailbox: $/index.tsv: line 2: time \"yesterday\" is not RFC 3339"},
+		{"index without files", map[string]string{"index.tsv": "name\n"}, "",
+			"! mailbox: $/index.tsv: line 1: no column called file"},
 		{"empty index", map[string]string{"index.tsv": ""}, "", "! mailbox: $/index.tsv: line 1: no column names"},
-		{"long row", map[string]string{"index.tsv": "file\n" + strings.Repeat("x", maxRow)}, "", "! mailbox: $/index.tsv: line 2: bufio.Scanner: token too long"},
-		{"index that lists a folder", map[string]string{"index.tsv": "file\nd\n", "d/x": ""}, "", "! mailbox: $/d: a folder, want a message"},
+		{"long row", map[string]string{"index.tsv": "file\n" + strings.Repeat("x", maxRow)}, "",
+			"! mailbox: $/index.tsv: line 2: bufio.Scanner: token too long"},
+		{"index that lists a folder", map[string]string{"index.tsv": "file\nd\n", "d/x": ""}, "",
+			"! mailbox: $/d: a folder, want a message"},
 		{"absent", nil, "nothing", "! mailbox: stat $: no such file or directory"},
-		{"no mail", map[string]string{"x.txt": "x"}, "", "! mailbox: $: no mail here: want index.tsv, cur, new or *.eml files"},
+		{"no mail", map[string]string{"x.txt": "x"}, "",
+			"! mailbox: $: no mail here: want index.tsv, cur, new or *.eml files"},
 		{"empty file", map[string]string{"a.eml": ""}, "a.eml", "! mailbox: $: empty file, want a message"},
-		{"long message", map[string]string{"a.eml": strings.Repeat("x", 301)}, "a.eml", "! mailbox: $: message longer than 300 bytes"},
-		{"long message in mbox", map[string]string{"box": "From a\nA: 1\n" + strings.Repeat("x", 301) + "\n\nFrom b\nB: 2\n"}, "box",
+		{"long message", map[string]string{"a.eml": strings.Repeat("x", 301)}, "a.eml",
+			"! mailbox: $: message longer than 300 bytes"},
+		{"long message in mbox", map[string]string{"box": "From a\nA: 1\n" + strings.Repeat("x", 301) + "\n\nFrom b\nB: 2\n"},
+			"box",
 			"! mailbox: $: offset 0: message longer than 300 bytes\n$:315 ham - \"B: 2\\n\""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,7 +128,8 @@ func TestRead(t *testing.T) {
 
 // TestColumns checks that a row of an index is handed on by the names of its columns.
 func TestColumns(t *testing.T) {
-	dir := tree(t, map[string]string{"index.tsv": "file\tkind\tlast\na\tx y\tz\nb\tw\n", "a": "A: a\n", "b": "B: b\n", "c.eml": "C: c\n"})
+	dir := tree(t, map[string]string{"index.tsv": "file\tkind\tlast\na\tx y\tz\nb\tw\n", "a": "A: a\n", "b": "B: b\n",
+		"c.eml": "C: c\n"})
 	var got []map[string]string
 	for _, path := range []string{dir, filepath.Join(dir, "c.eml")} {
 		for m, err := range Read(t.Context(), path, Options{}) {
@@ -138,7 +153,8 @@ func TestReadStdin(t *testing.T) {
 		t.Errorf("message on standard input: got %s, want %s", got, want)
 	}
 	broken := io.MultiReader(strings.NewReader(box), iotest.ErrReader(errors.New("cable cut")))
-	if got, want := collect(t, "-", Options{Stdin: broken}), "! mailbox: -: offset 167: cable cut"; !strings.HasSuffix(got, want) {
+	if got, want := collect(t, "-", Options{Stdin: broken}),
+		"! mailbox: -: offset 167: cable cut"; !strings.HasSuffix(got, want) {
 		t.Errorf("broken input: got %s, want it to end with %s", got, want)
 	}
 }
@@ -169,7 +185,8 @@ func TestReadStops(t *testing.T) {
 
 // TestMboxRoundTrip writes random messages as an mbox and reads them again.
 func TestMboxRoundTrip(t *testing.T) {
-	line := rapid.OneOf(rapid.StringMatching(`[a-z ]{0,12}`), rapid.StringMatching(`>{0,3}From [a-z]{0,5}`), rapid.Just(""))
+	line := rapid.OneOf(rapid.StringMatching(`[a-z ]{0,12}`), rapid.StringMatching(`>{0,3}From [a-z]{0,5}`),
+		rapid.Just(""))
 	escape := regexp.MustCompile(`(?m)^(>*From )`)
 	rapid.Check(t, func(t *rapid.T) {
 		var want []string

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// maxLine is how many bytes of a line are read at once; longer lines come in pieces.
+// maxLine is the number of bytes of a line that are read at once; longer lines come in pieces.
 const maxLine = 64 << 10
 
 // An mbox splits a stream into messages at lines that begin with "From ", at the start or

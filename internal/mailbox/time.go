@@ -35,11 +35,11 @@ func deliveryTime(name string) time.Time {
 	return time.Time{}
 }
 
-// maxHeader is how much of a message is searched for its time.
+// maxHeader is the number of bytes of a message that are searched for its time.
 const maxHeader = 256 << 10
 
-// messageTime returns the time of the topmost Received field that has one, or
-// of the Date field, or zero.
+// messageTime returns the time of the topmost Received field with a time, or else of the Date
+// field, or zero.
 func messageTime(raw []byte) time.Time {
 	var date time.Time
 	rest := raw[:min(len(raw), maxHeader)]

@@ -1,6 +1,5 @@
-// Package plugins carries the plugins for rspamd and SpamAssassin in the program, so
-// that "bulkhead setup" installs those of its own version. They are described in
-// docs/plugins.md.
+// Package plugins embeds the plugins for rspamd and SpamAssassin in the program, so that "bulkhead
+// setup" installs the plugins of its own version. They are described in docs/plugins.md.
 package plugins
 
 import "embed"

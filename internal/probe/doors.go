@@ -27,7 +27,7 @@ const recognised = "knows the test message"
 // maxReply is the longest answer that is read, in bytes.
 const maxReply = 64 << 10
 
-// stranger is the pretended origin of the test message, since mail of the machine itself is
+// stranger is the pretended origin of the test message, because mail from the machine itself is
 // exempt.
 const stranger = "192.0.2.7"
 
@@ -128,7 +128,8 @@ func (p *Prober) pyzor(ctx context.Context, address string) (string, error) {
 	case n == 0:
 		return "", unrecognised("Count 0")
 	case n < 5:
-		return "", &fault{fmt.Sprintf("spam has a Count of %d", n), "SpamAssassin takes 5 and more for spam: listed_count = 5 in [pyzor]"}
+		return "", &fault{fmt.Sprintf("spam has a Count of %d", n),
+			"SpamAssassin takes 5 and more for spam: listed_count = 5 in [pyzor]"}
 	}
 	return recognised, nil
 }
@@ -160,7 +161,8 @@ func (p *Prober) dcc(ctx context.Context, address string) (string, error) {
 	}
 	totals, err := c.Query(ctx, []dcc.Checksum{sum})
 	if errors.Is(err, dcc.ErrNoAnswer) || errors.Is(err, context.DeadlineExceeded) {
-		return "", &fault{"no answer", "are anonymous clients of this address served? [dcc] anonymous; does a firewall let UDP through?"}
+		return "", &fault{"no answer",
+			"are anonymous clients of this address served? [dcc] anonymous; does a firewall let UDP through?"}
 	}
 	if err != nil {
 		return "", err
@@ -172,7 +174,8 @@ func (p *Prober) dcc(ctx context.Context, address string) (string, error) {
 }
 
 func (p *Prober) dccifd(ctx context.Context, address string) (string, error) {
-	answer, err := exchange(ctx, address, "header query\n"+stranger+"\nmx.example.com\ntest@example.com\npostmaster@example.com\n\n"+strings.ReplaceAll(trial.Message, "\r\n", "\n"))
+	answer, err := exchange(ctx, address, "header query\n"+stranger+
+		"\nmx.example.com\ntest@example.com\npostmaster@example.com\n\n"+strings.ReplaceAll(trial.Message, "\r\n", "\n"))
 	if err != nil {
 		return "", err
 	}
@@ -191,7 +194,8 @@ func (p *Prober) fuzzy(ctx context.Context, address string) (string, error) {
 	c.Timeout, c.Retransmits = p.Timeout/3, 1
 	all := p.of(bulkhead.RspamdText)
 	if len(all) == 0 {
-		return "", &fault{"the node makes no digest of the test message", "[fuzzy] min_length and min_bytes leave out texts of 190 words: so they do of mail"}
+		return "", &fault{"the node makes no digest of the test message",
+			"[fuzzy] min_length and min_bytes leave out texts of 190 words: so they do of mail"}
 	}
 	var digest [fuzzy.DigestSize]byte
 	copy(digest[:], all[0].Sum())
@@ -218,7 +222,8 @@ func (p *Prober) policy(ctx context.Context, address string) (string, error) {
 	}
 	defer conn.Close()
 	// At CONNECT only rules for this state count.
-	if _, err := io.WriteString(conn, "request=smtpd_access_policy\nprotocol_state=CONNECT\nclient_address="+stranger+"\n\n"); err != nil {
+	if _, err := io.WriteString(conn, "request=smtpd_access_policy\nprotocol_state=CONNECT\nclient_address="+stranger+
+		"\n\n"); err != nil {
 		return "", err
 	}
 	answer := make([]byte, 512)
@@ -233,17 +238,18 @@ func (p *Prober) policy(ctx context.Context, address string) (string, error) {
 	return "answers " + strings.TrimSpace(action), nil
 }
 
-// dnsbl asks for a name outside all zones, and accepts any answer: only the configuration
-// says which zones there are.
+// dnsbl asks for a name outside all zones, and accepts any answer, because only the configuration
+// knows the zones.
 func (p *Prober) dnsbl(ctx context.Context, address string) (string, error) {
 	name, err := dnsmessage.NewName("2.0.0.127.bulkhead-doctor.invalid.")
 	if err != nil {
 		return "", err
 	}
 	const id = 4711
-	// Not a Message, which would link the parsers of all kinds of records.
+	// A dnsmessage.Message would link the parsers of all kinds of records.
 	question := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: id})
-	err = errors.Join(question.StartQuestions(), question.Question(dnsmessage.Question{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}))
+	err = errors.Join(question.StartQuestions(),
+		question.Question(dnsmessage.Question{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}))
 	if err != nil {
 		return "", err
 	}
@@ -307,9 +313,11 @@ func (p *Prober) milter(ctx context.Context, address string) (string, error) {
 		case err != nil:
 			return "", err
 		case reply == 'a' || reply == 'd':
-			return "", &fault{fmt.Sprintf("it lets mail from %s pass unseen, at step %q", stranger, s.command), "exempt_networks in [milter] has networks of strangers: take them out"}
+			return "", &fault{fmt.Sprintf("it lets mail from %s pass unseen, at step %q", stranger, s.command),
+				"exempt_networks in [milter] has networks of strangers: take them out"}
 		case reply != 'c' && reply != 's':
-			return "", &fault{fmt.Sprintf("it answers %q at step %q", reply, s.command), "a rate limit, or a full node: the log says which"}
+			return "", &fault{fmt.Sprintf("it answers %q at step %q", reply, s.command),
+				"a rate limit, or a full node: the log says which"}
 		}
 	}
 	reply, data, err := m.step('E', "")
@@ -322,7 +330,8 @@ func (p *Prober) milter(ctx context.Context, address string) (string, error) {
 		case reply == 'y' || reply == 'r' || reply == 'q' || reply == 't' || reply == 'd':
 			return recognised + ", and refuses or holds spam", nil
 		case reply == 'a' || reply == 'c':
-			return "", &fault{"it lets the test message pass without a word", `spam = "none" in [milter], or exempt_networks has strangers, or the message was not judged in time: see the log`}
+			return "", &fault{"it lets the test message pass without a word",
+				`spam = "none" in [milter], or exempt_networks has strangers, or the message was not judged in time: see the log`}
 		}
 	}
 	return "", err

@@ -1,6 +1,6 @@
-// Package probe asks a running node about the test message of package trial through each of
-// its doors, as the door's clients do. For a door that fails it says why, and what to do.
-// Nothing that it sends is counted.
+// Package probe asks a running node about the test message of package trial through each of its
+// doors, as the door's clients do. For a door that fails it reports the reason and the remedy. The
+// node counts none of these requests.
 package probe
 
 import (
@@ -25,8 +25,8 @@ type Row struct {
 	Name    string `json:"name"` // a door by its key in [listen], or "store", "clock", "peer NAME"
 	Address string `json:"address,omitempty"`
 	OK      bool   `json:"ok"`
-	Found   string `json:"found"`          // what it answers, or what is wrong
-	Mend    string `json:"mend,omitempty"` // what to do; "" if all is well
+	Found   string `json:"found"`          // the answer, or the problem
+	Mend    string `json:"mend,omitempty"` // remedy; "" if there is no problem
 }
 
 // A Prober asks a node. All fields except Node may be zero. Only one goroutine may use it.
@@ -37,13 +37,13 @@ type Prober struct {
 	sigs []bulkhead.Signature // of the test message
 }
 
-// A fault is a failure with advice what to do.
+// A fault is a failure with a remedy.
 type fault struct{ what, mend string }
 
 func (f *fault) Error() string { return f.what }
 
-// Doors asks through every open door of the node, and then asks what the node says of
-// itself. It returns an error only if the node does not answer at all.
+// Doors asks through every open door of the node, and then examines the state that the node
+// reports. It returns an error only if the node does not answer at all.
 func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	if p.Timeout == 0 {
 		p.Timeout = 5 * time.Second
@@ -82,7 +82,7 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	return rows, nil
 }
 
-// asks returns the probe of each door by its name.
+// asks returns the probe of each door by the door's name.
 func (p *Prober) asks() map[string]func(context.Context, string) (string, error) {
 	return map[string]func(context.Context, string) (string, error){
 		"http": p.http, "razor2": p.razor2, "razor_helper": p.razorHelper, "pyzor": p.pyzor, "pyzor_helper": p.pyzorHelper,
@@ -108,7 +108,7 @@ func (p *Prober) door(ctx context.Context, d client.Door) Row {
 	return row
 }
 
-// near returns where a listener can be reached from the same machine.
+// near returns the address at which a listener can be reached from the same machine.
 func near(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -123,7 +123,7 @@ func near(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// mend returns advice about an error.
+// mend returns a remedy for an error.
 func mend(door string, err error) string {
 	var f *fault
 	var timeout net.Error
@@ -141,7 +141,8 @@ func mend(door string, err error) string {
 	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden):
 		return "the door wants an account: bulkhead user add NAME, and give its token or secret to the client"
 	}
-	return "see docs/protocols/" + strings.NewReplacer("pyzor_helper", "pyzor", "razor_helper", "razor2").Replace(door) + ".md and the node's log"
+	return "see docs/protocols/" + strings.NewReplacer("pyzor_helper", "pyzor", "razor_helper", "razor2").Replace(door) +
+		".md and the node's log"
 }
 
 // unrecognised returns the error for a door that answers but does not know the test message.
@@ -150,19 +151,21 @@ func unrecognised(got string) error {
 		"a node before this version does not know it; else another program has the port, or the mail was changed on its way"}
 }
 
-// store says whether reports are taken and the state is whole.
+// store reports whether the node accepts reports and its state is complete.
 func store(s *client.NodeState) Row {
 	row := Row{Name: "store", OK: true, Found: "reports are taken"}
 	switch {
 	case s.ReadOnly != "":
-		row.OK, row.Found, row.Mend = false, "read-only: "+s.ReadOnly, "make room on the disk, or mend it; the node goes on by itself"
+		row.OK, row.Found, row.Mend = false, "read-only: "+s.ReadOnly,
+			"make room on the disk, or mend it; the node goes on by itself"
 	case len(s.Doubts) > 0:
-		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged", len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
+		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged",
+			len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
 	}
 	return row
 }
 
-// missing says which parts of the data folder were gone when the node started.
+// missing reports the parts of the data folder that were missing when the node started.
 func missing(s *client.NodeState) (rows []Row) {
 	for _, part := range s.Missing {
 		rows = append(rows, Row{Name: "data folder", Found: part + " was missing when the node started, and began anew",
@@ -181,37 +184,42 @@ func held(s *client.NodeState) *Row {
 	return &Row{
 		Name:  "ageing",
 		Found: fmt.Sprintf("the clock shows %s and the newest record is of %s: no generation expires", clock, newest),
-		Mend:  "if the clock is wrong, set it right; if this machine was really off since " + newest + ", run \"bulkhead clock confirm\"",
+		Mend: "if the clock is wrong, set it right; if this machine was really off since " + newest +
+			", run \"bulkhead clock confirm\"",
 	}
 }
 
-// relay says that something passes requests on without saying so; nil if nothing does.
+// relay reports a proxy that forwards requests without identifying itself; nil if there is none.
 func relay(s *client.NodeState) *Row {
 	if s.Relayed == nil {
 		return nil
 	}
-	return &Row{Name: "http", Found: fmt.Sprintf("a request from this machine named the host %.80q, and no proxy said that it had passed it on", *s.Relayed),
+	return &Row{Name: "http",
+		Found: fmt.Sprintf("a request from this machine named the host %.80q, and no proxy said that it had passed it on",
+			*s.Relayed),
 		Mend: "if a proxy does (HAProxy as it comes), give it \"option forwardfor\"; if a tunnel or forwarder does, set anonymous_check and anonymous_report in [http] to \"none\"; " +
 			"a program of this machine should name localhost"}
 }
 
-// leastRoom is the room that a journal takes between two snapshots, roughly.
+// leastRoom is roughly the space that a journal takes between two snapshots.
 const leastRoom = 64 << 20
 
-// disk says whether there is room for the next snapshot; nil if the node does not know.
+// disk reports whether there is space for the next snapshot; nil if the node does not know.
 func disk(s *client.NodeState) *Row {
 	if s.Disk == nil {
 		return nil
 	}
-	row := &Row{Name: "disk", OK: true, Found: fmt.Sprintf("%s free, a snapshot takes up to %s", units.ByteSize(s.Disk.Free), units.ByteSize(s.Disk.Needed))}
+	row := &Row{Name: "disk", OK: true, Found: fmt.Sprintf("%s free, a snapshot takes up to %s",
+		units.ByteSize(s.Disk.Free), units.ByteSize(s.Disk.Needed))}
 	if s.Disk.Free < 2*s.Disk.Needed+leastRoom {
-		row.OK, row.Mend = false, "make room in the file system of the data folder, or move the folder: without room, reports are refused"
+		row.OK, row.Mend = false,
+			"make room in the file system of the data folder, or move the folder: without room, reports are refused"
 	}
 	return row
 }
 
-// clock compares the node's clock with this machine's, and with the times at which the node
-// has begun generations; nil if the node does not say what time it has.
+// clock compares the node's clock with this machine's clock, and with the times at which the node
+// has begun generations. It returns nil if the node does not report its time.
 func clock(s *client.NodeState, now time.Time) *Row {
 	if s.Now.IsZero() {
 		return nil
@@ -228,7 +236,9 @@ func clock(s *client.NodeState, now time.Time) *Row {
 	}
 	switch apart := s.Now.Sub(now).Round(time.Second); {
 	case newest.Sub(s.Now) > ahead:
-		row.OK, row.Found, row.Mend = false, fmt.Sprintf("it was set back: the node has counted until %s, and takes it for %s", newest.UTC().Format(time.DateTime), s.Now.UTC().Format(time.DateTime)), mend
+		row.OK, row.Found, row.Mend = false,
+			fmt.Sprintf("it was set back: the node has counted until %s, and takes it for %s",
+				newest.UTC().Format(time.DateTime), s.Now.UTC().Format(time.DateTime)), mend
 	case apart > skew || apart < -skew:
 		word := "ahead of"
 		if apart < 0 {
@@ -239,28 +249,32 @@ func clock(s *client.NodeState, now time.Time) *Row {
 	return row
 }
 
-// ahead is how long before it begins a generation may be there.
+// ahead is the time before its beginning at which a generation may already exist.
 const ahead = 15 * time.Minute
 
-// oldList is the age from which whoever builds a list may have stopped.
+// oldList is the age from which a list may no longer be maintained.
 const oldList = 30 * 24 * time.Hour
 
-// lists says whether the node has its lists as they are in their files. It says nothing
-// without the right to see them.
+// lists reports whether the node's lists match their files. It returns no rows without the right to
+// see them.
 func (p *Prober) lists(ctx context.Context) (rows []Row) {
 	all, err := p.Node.Lists(ctx)
 	if err != nil {
 		return nil
 	}
 	for _, l := range all {
-		row := Row{Name: "list " + l.Name, OK: true, Found: fmt.Sprintf("%d entries of %s", l.Entries, l.Updated.UTC().Format(time.DateOnly))}
+		row := Row{Name: "list " + l.Name, OK: true,
+			Found: fmt.Sprintf("%d entries of %s", l.Entries, l.Updated.UTC().Format(time.DateOnly))}
 		switch {
 		case l.Unknown:
-			row.OK, row.Found, row.Mend = false, "its file cannot be read, and nothing is found in it: "+l.Fault, "bulkhead list build it again, or put its file back; the node takes it over at once"
+			row.OK, row.Found, row.Mend = false, "its file cannot be read, and nothing is found in it: "+l.Fault,
+				"bulkhead list build it again, or put its file back; the node takes it over at once"
 		case l.Fault != "":
-			row.OK, row.Found, row.Mend = false, "its file cannot be read: "+l.Fault, "bulkhead list build it again; until then the node goes on with what it had"
+			row.OK, row.Found, row.Mend = false, "its file cannot be read: "+l.Fault,
+				"bulkhead list build it again; until then the node goes on with what it had"
 		case l.Entries == 0 && l.Allowed == 0:
-			row.OK, row.Found, row.Mend = false, "it is empty", "bulkhead list build; an empty source of lists looks like this, too"
+			row.OK, row.Found, row.Mend = false, "it is empty",
+				"bulkhead list build; an empty source of lists looks like this, too"
 		case time.Since(l.Updated) > oldList:
 			row.Found += "; whatever builds it may have stopped"
 		}
@@ -269,11 +283,12 @@ func (p *Prober) lists(ctx context.Context) (rows []Row) {
 	return rows
 }
 
-// skew is how far apart clocks may be. Beyond five minutes signed Pyzor requests are refused,
-// and the generations of peers no longer begin together.
+// skew is the tolerated difference between clocks. Beyond five minutes signed Pyzor requests are
+// refused, and the generations of peers no longer begin together.
 const skew = time.Minute
 
-// peers says whether each peer is heard. It says nothing without an administrator's token.
+// peers reports whether messages from each peer arrive. It returns no rows without an
+// administrator's token.
 func (p *Prober) peers(ctx context.Context) (rows []Row) {
 	peers, err := p.Node.Peers(ctx)
 	if err != nil {
@@ -283,17 +298,20 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 		row := Row{Name: "peer " + one.Name, OK: true, Found: "heard"}
 		switch {
 		case one.Network != "":
-			row.OK, row.Found, row.Mend = false, "is in another network", "give both nodes one network secret: bulkhead network show"
+			row.OK, row.Found, row.Mend = false, "is in another network",
+				"give both nodes one network secret: bulkhead network show"
 		case one.Quarantine != "":
 			row.OK, row.Found, row.Mend = false, "in quarantine: "+one.Quarantine, "bulkhead peer list, and weigh or evict it"
 		case one.Heard.IsZero() && one.Weight == 0:
-			row.Found = "never heard, and not counted" // a hub that is used as one, or who may ask a sum
+			row.Found = "never heard, and not counted" // a peer that is only a hub, or that may only ask for an aggregate
 		case one.Heard.IsZero():
 			row.OK, row.Found, row.Mend = false, "never heard", "is it running, are both keys added, is the port open?"
 		case one.Silent > 0:
-			row.OK, row.Found, row.Mend = false, fmt.Sprintf("silent for %.0f s", one.Silent), "is it running, is the way there open?"
+			row.OK, row.Found, row.Mend = false, fmt.Sprintf("silent for %.0f s", one.Silent),
+				"is it running, is the way there open?"
 		case one.Lag > skew.Seconds() || one.Lag < -skew.Seconds():
-			row.OK, row.Found, row.Mend = false, fmt.Sprintf("its clock and ours are %.0f s apart", one.Lag), "set the clocks, by NTP"
+			row.OK, row.Found, row.Mend = false, fmt.Sprintf("its clock and ours are %.0f s apart", one.Lag),
+				"set the clocks, by NTP"
 		case one.Error != "":
 			row.Found = "heard; the last refusal: " + one.Error
 		}
@@ -302,15 +320,17 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 	return rows
 }
 
-// sum says whether the sum that the node publishes is heard, and has anybody in it.
+// sum reports whether the aggregate that the node publishes is received, and has members.
 func sum(a *client.Aggregate) Row {
-	row := Row{Name: "sum", OK: true, Found: fmt.Sprintf("of %s, published", units.Plural(a.Organisations, "organisation"))}
+	row := Row{Name: "sum", OK: true, Found: fmt.Sprintf("of %s, published",
+		units.Plural(a.Organisations, "organisation"))}
 	switch {
 	case a.Fault != "":
 		row.OK, row.Found = false, a.Fault
 		row.Mend = "servers in [aggregate]: is the hub there running, is the sum's key (bulkhead network show) on its list of peers, and that hub on this node's?"
 	case a.Members == 0:
-		row.OK, row.Found, row.Mend = false, "nobody is in it but this node", "members in [aggregate] name peers of weight 1: bulkhead peer list, bulkhead peer weigh KEY 1"
+		row.OK, row.Found, row.Mend = false, "nobody is in it but this node",
+			"members in [aggregate] name peers of weight 1: bulkhead peer list, bulkhead peer weigh KEY 1"
 	}
 	return row
 }

@@ -51,9 +51,12 @@ func serve(t testing.TB, answer string) string {
 
 // TestLies checks that a door with a wrong answer is not taken for a working one.
 func TestLies(t *testing.T) {
-	p := &Prober{Timeout: 5 * time.Second, sigs: []bulkhead.Signature{bulkhead.MustSignature(bulkhead.RazorE4, []byte("12345678901234567890"))}}
-	for _, lie := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "220 mx ESMTP\r\n", "ham", "action", "\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00",
-		"\xff\xff\xff\xffO", "\x00\x00\x00\x00", "A\nA\nX-DCC: mx; Body=1\n\n", "sn=C&srl=1\r\np=0\r\n", "1\t(200, 'OK')\t0\t0\n", strings.Repeat("x", 3*maxReply)} {
+	p := &Prober{Timeout: 5 * time.Second,
+		sigs: []bulkhead.Signature{bulkhead.MustSignature(bulkhead.RazorE4, []byte("12345678901234567890"))}}
+	for _, lie := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "220 mx ESMTP\r\n", "ham", "action",
+		"\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00",
+		"\xff\xff\xff\xffO", "\x00\x00\x00\x00", "A\nA\nX-DCC: mx; Body=1\n\n", "sn=C&srl=1\r\np=0\r\n",
+		"1\t(200, 'OK')\t0\t0\n", strings.Repeat("x", 3*maxReply)} {
 		address := serve(t, lie)
 		for _, name := range []string{"razor2", "razor_helper", "pyzor_helper", "dccifd", "milter", "policy"} {
 			row := p.door(t.Context(), client.Door{Name: name, Address: address})
@@ -71,7 +74,8 @@ func TestLies(t *testing.T) {
 func TestMend(t *testing.T) {
 	seen := make(map[string]error)
 	for _, err := range []error{
-		&fault{"x", "do this"}, fmt.Errorf("dial: %w", syscall.ECONNREFUSED), fs.ErrPermission, fs.ErrNotExist, context.DeadlineExceeded, bulkhead.ErrForbidden, io.EOF,
+		&fault{"x", "do this"}, fmt.Errorf("dial: %w", syscall.ECONNREFUSED), fs.ErrPermission, fs.ErrNotExist,
+		context.DeadlineExceeded, bulkhead.ErrForbidden, io.EOF,
 	} {
 		m := mend("pyzor_helper", err)
 		if m == "" || seen[m] != nil {
@@ -86,7 +90,8 @@ func TestMend(t *testing.T) {
 
 func TestNear(t *testing.T) {
 	for listen, want := range map[string]string{
-		"0.0.0.0:25": "127.0.0.1:25", "[::]:25": "[::1]:25", "192.0.2.1:25": "192.0.2.1:25", "/run/x": "/run/x", "mx.example.com:25": "mx.example.com:25",
+		"0.0.0.0:25": "127.0.0.1:25", "[::]:25": "[::1]:25", "192.0.2.1:25": "192.0.2.1:25", "/run/x": "/run/x",
+		"mx.example.com:25": "mx.example.com:25",
 	} {
 		if got := near(listen); got != want {
 			t.Errorf("%s: %s, want %s", listen, got, want)
@@ -101,7 +106,8 @@ func TestStore(t *testing.T) {
 		ok    bool
 		found string
 	}{
-		{client.NodeState{}, true, "taken"}, {client.NodeState{ReadOnly: "disk full"}, false, "disk full"}, {client.NodeState{Doubts: make([]client.Doubt, 2)}, false, "2 parts"},
+		{client.NodeState{}, true, "taken"}, {client.NodeState{ReadOnly: "disk full"}, false, "disk full"},
+		{client.NodeState{Doubts: make([]client.Doubt, 2)}, false, "2 parts"},
 	} {
 		if row := store(&tt.state); row.OK != tt.ok || !strings.Contains(row.Found, tt.found) || row.OK != (row.Mend == "") {
 			t.Errorf("%+v", row)
@@ -136,7 +142,8 @@ func TestDiskAndClock(t *testing.T) {
 		{client.NodeState{Now: now, Books: books(now.Add(10 * time.Minute))}, true, "as this"},
 		{client.NodeState{Now: now, Books: books(now.Add(24 * time.Hour))}, false, "counted until 2026-11-24 12:00:00"},
 	} {
-		if row := clock(&tt.state, now); row.OK != tt.ok || row.OK != (row.Mend == "") || !strings.Contains(row.Found, tt.found) {
+		if row := clock(&tt.state, now); row.OK != tt.ok || row.OK != (row.Mend == "") ||
+			!strings.Contains(row.Found, tt.found) {
 			t.Errorf("%v: %+v", tt.state.Now, row)
 		}
 	}
@@ -149,7 +156,8 @@ func TestDiskAndClock(t *testing.T) {
 // header says so.
 func FuzzMilter(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01c"))
-	f.Add([]byte("\x00\x00\x00\x01O" + strings.Repeat("\x00\x00\x00\x01c", 14) + "\x00\x00\x00\x10iX-Bulkhead\x00spam\x00"))
+	f.Add([]byte("\x00\x00\x00\x01O" + strings.Repeat("\x00\x00\x00\x01c", 14) +
+		"\x00\x00\x00\x10iX-Bulkhead\x00spam\x00"))
 	f.Add([]byte("\x00\x00\x00\x01p\x00\x00\x00\x01O\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -168,7 +176,8 @@ func TestRelayRow(t *testing.T) {
 	}
 	host := "mail.example.org\n\x1b[2J"
 	row := relay(&client.NodeState{Relayed: &host})
-	if row == nil || row.OK || row.Mend == "" || !strings.Contains(row.Found, "mail.example.org") || strings.ContainsAny(row.Found, "\n\x1b") {
+	if row == nil || row.OK || row.Mend == "" || !strings.Contains(row.Found, "mail.example.org") ||
+		strings.ContainsAny(row.Found, "\n\x1b") {
 		t.Errorf("after one: %+v", row)
 	}
 }
@@ -179,13 +188,13 @@ func TestMissingRow(t *testing.T) {
 		t.Errorf("of a whole folder: %+v", rows)
 	}
 	rows := missing(&client.NodeState{Missing: []string{"ratelimits", "mesh/peers.json"}})
-	if len(rows) != 2 || rows[0].OK || rows[1].OK || !strings.Contains(rows[0].Found, "ratelimits") || !strings.Contains(rows[1].Found, "mesh/peers.json") || rows[0].Mend == "" {
+	if len(rows) != 2 || rows[0].OK || rows[1].OK || !strings.Contains(rows[0].Found, "ratelimits") ||
+		!strings.Contains(rows[1].Found, "mesh/peers.json") || rows[0].Mend == "" {
 		t.Errorf("rows %+v", rows)
 	}
 }
 
-// TestSumRow: a sum that nobody hears, that something is missing in or that has no members
-// is red.
+// TestSumRow: an aggregate that is not received, that is incomplete or that has no members is red.
 func TestSumRow(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -194,7 +203,8 @@ func TestSumRow(t *testing.T) {
 		want string
 	}{
 		{"published", client.Aggregate{Members: 2, Organisations: 3}, true, "3 organisations"},
-		{"unheard", client.Aggregate{Members: 2, Organisations: 3, Fault: "not connected to hub.example.com:8421: refused"}, false, "not connected to hub"},
+		{"unheard", client.Aggregate{Members: 2, Organisations: 3, Fault: "not connected to hub.example.com:8421: refused"},
+			false, "not connected to hub"},
 		{"not made", client.Aggregate{Fault: "no room"}, false, "no room"},
 		{"without members", client.Aggregate{Organisations: 1}, false, "nobody is in it"},
 	} {
@@ -205,12 +215,13 @@ func TestSumRow(t *testing.T) {
 	}
 }
 
-// TestEveryDoorAndCause: each door has a red row with advice of its own where nobody listens,
-// where nothing answers, and where a socket is not there.
+// TestEveryDoorAndCause: each door has a red row with its own advice if it is closed, if it does
+// not answer, and if its socket is missing.
 func TestEveryDoorAndCause(t *testing.T) {
 	p := &Prober{Timeout: time.Second}
 	text := bytes.Repeat([]byte("7"), 64)
-	for _, scheme := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.RspamdText} {
+	for _, scheme := range []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody,
+		bulkhead.RspamdText} {
 		for n := 1; n <= len(text); n++ {
 			if s, err := bulkhead.NewSignature(scheme, text[:n]); err == nil {
 				p.sigs = append(p.sigs, s)
@@ -225,7 +236,7 @@ func TestEveryDoorAndCause(t *testing.T) {
 	for name := range p.asks() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()                   // each waits for what is silent
-			address := nodetest.Address(t) // which nobody gets when it is closed
+			address := nodetest.Address(t) // which stays free when it is closed
 			var keep io.Closer
 			if datagrams[name] {
 				c, err := net.ListenPacket("udp", address)
@@ -255,15 +266,16 @@ func TestEveryDoorAndCause(t *testing.T) {
 			if name == "http" || name == "razor2" || datagrams[name] {
 				return // no sockets
 			}
-			if row := ask(filepath.Join(t.TempDir(), "socket")); row.OK || !strings.Contains(row.Mend, "the socket's file is gone") {
+			if row := ask(filepath.Join(t.TempDir(), "socket")); row.OK ||
+				!strings.Contains(row.Mend, "the socket's file is gone") {
 				t.Errorf("no socket: %+v", row)
 			}
 		})
 	}
 }
 
-// TestListAndPeerRows: what a node says of its lists and peers is red with advice wherever
-// somebody has to do something, and each cause has words of its own.
+// TestListAndPeerRows: a state of the node's lists and peers that needs action is red, and each
+// cause has its own advice.
 func TestListAndPeerRows(t *testing.T) {
 	now := time.Now()
 	lists := []client.List{
@@ -303,15 +315,18 @@ func TestListAndPeerRows(t *testing.T) {
 		rows []Row
 		want []string // what each row says; those that begin with "-" are red
 	}{
-		{"list", p.lists(t.Context()), []string{"7 entries", "may have stopped", "-nothing is found in it: no such file", "-a checksum is wrong", "-it is empty", "0 entries"}},
-		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s", "-another network", "-quarantine: 2000000", "-apart", "-apart", "a page was not"}},
+		{"list", p.lists(t.Context()), []string{"7 entries", "may have stopped", "-nothing is found in it: no such file",
+			"-a checksum is wrong", "-it is empty", "0 entries"}},
+		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s",
+			"-another network", "-quarantine: 2000000", "-apart", "-apart", "a page was not"}},
 	} {
 		if len(tt.rows) != len(tt.want) {
 			t.Fatalf("%ss: %+v", tt.kind, tt.rows)
 		}
 		for i, row := range tt.rows {
 			want, red := strings.CutPrefix(tt.want[i], "-")
-			if row.OK == red || (row.Mend != "") != red || !strings.Contains(row.Found, want) || !strings.HasPrefix(row.Name, tt.kind+" ") {
+			if row.OK == red || (row.Mend != "") != red || !strings.Contains(row.Found, want) ||
+				!strings.HasPrefix(row.Name, tt.kind+" ") {
 				t.Errorf("%+v, want %q", row, tt.want[i])
 			}
 		}

@@ -12,13 +12,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// A Door returns the space of a reporter's messages and queries: "" for the node's own
-// and those whom its administrator trusts, or else the name of the reporter's network;
-// ok is false for one who may not report.
+// A Door returns the space of a reporter's messages and queries: "" for the node itself and the
+// reporters whom its administrator trusts, or else the name of the reporter's network. ok is false
+// for a reporter without the right to report.
 type Door func(bulkhead.Reporter) (space Space, ok bool)
 
-// A House is a Counter that joins digests with messages that were seen lately. Its
-// methods may be called concurrently.
+// A House is a Counter that completes digests from recent messages. Its methods may be called
+// concurrently.
 type House struct {
 	bulkhead.Counter
 	memory Memory
@@ -28,17 +28,17 @@ type House struct {
 
 // Stats are the counters of a House.
 type Stats struct {
-	Reports atomic.Int64 // votes by a digest alone that act on a whole message
-	Checks  atomic.Int64 // queries by a digest answered for a whole message
+	Reports atomic.Int64 // votes by digests alone that acted on a whole message
+	Checks  atomic.Int64 // queries by digests that were answered for a whole message
 }
 
-// New returns a House in front of another.
+// New returns a House in front of another Counter.
 func New(house bulkhead.Counter, memory Memory, whose Door) *House {
 	return &House{Counter: house, memory: memory, door: whose}
 }
 
-// maxSignatures is the most signatures of a joined query or vote, which every
-// clearinghouse accepts.
+// maxSignatures is the largest number of signatures in a completed query or vote. Every
+// clearinghouse accepts this number.
 const maxSignatures = 960
 
 // note remembers a whole message.
@@ -50,8 +50,8 @@ func (h *House) note(sigs []bulkhead.Signature, source *bulkhead.Source, who bul
 	h.memory.Note(sigs, space, network(source))
 }
 
-// network returns the network that delivered a message, "" if unknown: a flood from
-// there displaces only its own messages.
+// network returns the network that delivered a message, "" if unknown. It is the share of the
+// message, so a flood from a network displaces only messages from there.
 func network(s *bulkhead.Source) string {
 	if !s.Client.IsValid() {
 		return ""
@@ -59,8 +59,8 @@ func network(s *bulkhead.Source) string {
 	return door.NetworkOf(s.Client).String()
 }
 
-// Check implements [bulkhead.Clearinghouse]. The findings are of the query's signatures,
-// the rest of the verdict is of the whole message if it is known.
+// Check implements [bulkhead.Clearinghouse]. The findings are about the query's signatures. The
+// rest of the verdict is about the whole message, if it is known.
 func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
 	alone := q
 	isWhole := Whole(q.Signatures)
@@ -81,15 +81,17 @@ func (h *House) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, 
 	return v, nil
 }
 
-// atLeast replaces the verdict on a whole message by the verdict on the digests alone, if that is worse and nothing
-// speaks for the message: what a digest gets does not depend on whether the message was seen.
+// atLeast replaces the verdict on a whole message by the verdict on the digests alone, if that is
+// worse and there is no evidence for the message. So the result for a digest does not depend on
+// whether the message was seen.
 func (h *House) atLeast(ctx context.Context, v *bulkhead.Verdict, alone *bulkhead.Query) error {
-	if v.Whitelisted != "" || v.Class == bulkhead.ClassGood || v.Class == bulkhead.ClassSpam || v.Judged == bulkhead.Revoked {
+	if v.Whitelisted != "" || v.Class == bulkhead.ClassGood || v.Class == bulkhead.ClassSpam ||
+		v.Judged == bulkhead.Revoked {
 		return nil
 	}
 	listed := func(f bulkhead.Finding) bool { return f.Judged == bulkhead.JudgedSpam }
 	if !slices.ContainsFunc(v.Findings[:min(len(v.Findings), len(alone.Signatures))], listed) {
-		return nil // alone it is not worse
+		return nil // the verdict on the digests alone is not worse
 	}
 	a, err := h.Counter.Check(ctx, *alone)
 	if err == nil && a.Class > v.Class {
@@ -137,8 +139,8 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 	return nil
 }
 
-// joined returns a query's signatures with the others of the message that the first
-// digest among them identifies, or unchanged.
+// joined returns a query's signatures completed with the other signatures of the message that the
+// first digest among them identifies. It returns them unchanged if there is no such message.
 func (h *House) joined(sigs []bulkhead.Signature, who bulkhead.Reporter) []bulkhead.Signature {
 	for i := range sigs {
 		if !digest(sigs[i].Scheme()) {
@@ -152,8 +154,8 @@ func (h *House) joined(sigs []bulkhead.Signature, who bulkhead.Reporter) []bulkh
 	return sigs
 }
 
-// common returns the signatures that a digest stands for: of messages shown to the node
-// itself, or else by the reporter's own network.
+// common returns the signatures that a digest stands for: from messages in the node's own space, or
+// else from messages of the reporter's network.
 func (h *House) common(sig *bulkhead.Signature, who bulkhead.Reporter) []bulkhead.Signature {
 	if set := h.memory.Common(nil, sig, ""); len(set) > 0 {
 		return set
@@ -164,7 +166,7 @@ func (h *House) common(sig *bulkhead.Signature, who bulkhead.Reporter) []bulkhea
 	return nil
 }
 
-// with returns sigs and those of set that are not among them.
+// with returns sigs, followed by the signatures of set that are not among them.
 func with(sigs, set []bulkhead.Signature) []bulkhead.Signature {
 	out := slices.Clone(sigs)
 	for i := range set {
@@ -175,8 +177,8 @@ func with(sigs, set []bulkhead.Signature) []bulkhead.Signature {
 	return out
 }
 
-// Report implements [bulkhead.Clearinghouse]. A vote by digests alone is one vote on
-// each message that they identify, and one on the rest.
+// Report implements [bulkhead.Clearinghouse]. A vote by digests alone becomes one vote on each
+// message that they identify, and one vote on the remaining digests.
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
 	if Whole(r.Signatures) {
 		receipt, err := h.Counter.Report(ctx, r)
@@ -186,7 +188,7 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 		return receipt, err
 	}
 	if r.Vote == bulkhead.Sighting {
-		return h.Counter.Report(ctx, r) // of a message that nobody has shown
+		return h.Counter.Report(ctx, r) // the message was not seen
 	}
 	messages := h.messages(r.Signatures, r.Reporter)
 	if len(messages) == 1 {
@@ -196,8 +198,8 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 	return h.reportAll(ctx, r, messages)
 }
 
-// messages groups the digests of a vote by the messages that they identify, each with
-// all its signatures. The rest is one more group.
+// messages groups the digests of a vote by the messages that they identify, each with all its
+// signatures. The remaining signatures are one more group.
 func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]bulkhead.Signature {
 	var sets [][]bulkhead.Signature
 	for i := range sigs {
@@ -210,8 +212,8 @@ func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]b
 	if len(sets) == 0 {
 		return [][]bulkhead.Signature{sigs}
 	}
-	// Some digests are common to copies and some belong to one copy: those identify more
-	// signatures.
+	// Some digests are common to all copies of a message, others belong to one copy. The latter
+	// identify more signatures and come first.
 	slices.SortStableFunc(sets, func(a, b []bulkhead.Signature) int { return len(b) - len(a) })
 	left := slices.Clone(sigs)
 	var messages [][]bulkhead.Signature
@@ -224,8 +226,10 @@ func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]b
 		left = slices.DeleteFunc(left, of)
 	}
 	h.Stats.Reports.Add(int64(len(messages)))
-	if len(left) > 0 && len(messages) == 1 && !slices.ContainsFunc(left, func(s bulkhead.Signature) bool { return digest(s.Scheme()) }) {
-		// Links and identifiers in the vote belong to its one message.
+	if len(left) > 0 && len(messages) == 1 && !slices.ContainsFunc(left, func(s bulkhead.Signature) bool {
+		return digest(s.Scheme())
+	}) {
+		// The vote is about one message, so its links and identifiers belong to that message.
 		messages[0] = with(messages[0], left)
 		left = nil
 	}
@@ -235,19 +239,20 @@ func (h *House) messages(sigs []bulkhead.Signature, who bulkhead.Reporter) [][]b
 	return messages
 }
 
-// atOnce is how many votes of one report run concurrently: they share a write to the
-// disk.
+// atOnce is the number of votes of one report that run concurrently, so that they share a write to
+// the disk.
 const atOnce = 16
 
-// reportAll votes on several messages. After an error some may have been counted, as
-// always when several votes are one request.
-func (h *House) reportAll(ctx context.Context, r bulkhead.Report, messages [][]bulkhead.Signature) (sum bulkhead.Receipt, err error) {
+// reportAll votes on several messages. After an error some votes may have been counted, as with any
+// request of several votes.
+func (h *House) reportAll(ctx context.Context, r bulkhead.Report,
+	messages [][]bulkhead.Signature) (sum bulkhead.Receipt, err error) {
 	receipts, errs := make([]bulkhead.Receipt, len(messages)), make([]error, len(messages))
 	for start := 0; start < len(messages); start += atOnce {
 		var wg sync.WaitGroup
 		for i := start; i < min(start+atOnce, len(messages)); i++ {
 			wg.Go(func() {
-				// A panic fails the request, and must not end the process.
+				// A panic must fail only the request and not end the process.
 				defer func() {
 					if p := recover(); p != nil {
 						errs[i] = fmt.Errorf("recent: a vote panicked: %v\n%s", p, debug.Stack())

@@ -32,7 +32,7 @@ func shows(r bulkhead.Reporter) (Space, bool) {
 	return Space(p.String()), err == nil
 }
 
-// TestClearinghouse checks that a clearinghouse with a memory in front is still one.
+// TestClearinghouse checks that a clearinghouse with a memory in front still behaves as one.
 func TestClearinghouse(t *testing.T) {
 	white := sig(bulkhead.Exact, "white")
 	bulkheadtest.Suite{White: white, Open: func(testing.TB) bulkhead.Clearinghouse {
@@ -68,7 +68,7 @@ func (d *desk) vote(who bulkhead.Reporter, vote bulkhead.Vote, sigs ...bulkhead.
 	}
 }
 
-// judged returns what the clearinghouse behind says of a signature by itself.
+// judged returns the judgement of the clearinghouse behind on a single signature.
 func (d *desk) judged(s bulkhead.Signature) bulkhead.Judgement {
 	d.Helper()
 	v, err := d.behind.Check(d.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{s}})
@@ -131,7 +131,9 @@ func TestVotesOnSeveral(t *testing.T) {
 		t.Fatalf("%d reports, want 3", len(reports))
 	}
 	for _, want := range [][]bulkhead.Signature{a, b, {unseen}} {
-		if !slices.ContainsFunc(reports, func(r bulkhead.Report) bool { return slices.Equal(r.Signatures, want) && r.Vote == bulkhead.Spam }) {
+		if !slices.ContainsFunc(reports, func(r bulkhead.Report) bool {
+			return slices.Equal(r.Signatures, want) && r.Vote == bulkhead.Spam
+		}) {
 			t.Errorf("no report of %v among %v", want, reports)
 		}
 	}
@@ -141,8 +143,8 @@ func TestVotesOnSeveral(t *testing.T) {
 	}
 }
 
-// TestNothingToJoin checks that a sighting by a digest, and a vote on a message that nobody
-// has seen, pass unchanged.
+// TestNothingToJoin checks that a sighting by a digest, and a vote on an unknown message, pass
+// unchanged.
 func TestNothingToJoin(t *testing.T) {
 	d := newDesk(t)
 	m := message("a", "a.example")
@@ -156,7 +158,7 @@ func TestNothingToJoin(t *testing.T) {
 	}
 }
 
-// TestWhite checks that whitelisted messages are not remembered, so nobody can vote on them.
+// TestWhite checks that whitelisted messages are not remembered, so they cannot be voted on.
 func TestWhite(t *testing.T) {
 	d := newDesk(t)
 	m := message("a", "a.example")
@@ -207,12 +209,12 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestSeenAfter checks that a digest that was reported gets the same answer after the message was seen
-// whole, alone and in a batch, unless something speaks for the message.
+// TestSeenAfter checks that a digest that was reported gets the same answer after the message was
+// seen whole, alone and in a batch, unless there is evidence for the message.
 func TestSeenAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		whole bulkhead.Verdict // what is said of the whole message
+		whole bulkhead.Verdict // verdict on the whole message
 		want  bulkhead.Class
 	}{
 		{"suspected", bulkhead.Verdict{Class: bulkhead.ClassSuspected}, bulkhead.ClassSpam},
@@ -242,7 +244,7 @@ func TestSeenAfter(t *testing.T) {
 	}
 }
 
-// A ruling says something of its own of every message of more than one signature.
+// A ruling is a Counter with its own verdict on every message of more than one signature.
 type ruling struct {
 	bulkhead.Counter
 	whole bulkhead.Verdict

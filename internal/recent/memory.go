@@ -5,20 +5,20 @@ import "github.com/bulkhead-mail/bulkhead"
 // A Memory remembers whole messages by their digests. Its methods may be called
 // concurrently.
 type Memory interface {
-	// Note remembers a message by all its signatures, of which it keeps no reference.
-	// share names the sender's part of the memory, which it uses.
+	// Note remembers a message by all its signatures. It keeps no reference to the slice. share names
+	// the sender, to whose part of the memory the message counts.
 	Note(message []bulkhead.Signature, space Space, share string)
-	// Common appends to dst the signatures common to all remembered messages of a space
-	// with the digest, including that; nothing if there are none.
+	// Common appends to dst the signatures, including the digest, that all remembered messages of a
+	// space with the digest share. It appends nothing if there are no such messages.
 	Common(dst []bulkhead.Signature, digest *bulkhead.Signature, space Space) []bulkhead.Signature
 }
 
-// A Space is the source of shown messages: "" for the node's own doors and those whom
-// its administrator trusts, or else as returned by a [Door].
+// A Space is the origin of remembered messages: "" for the node's own doors and the reporters whom
+// its administrator trusts, or else the name that a [Door] returns.
 type Space string
 
-// digest reports whether signatures of a scheme identify a message to a client that
-// knows nothing else of it. Those of a link or of a part of the text do not.
+// digest reports whether signatures of a scheme identify a message to a client that knows nothing
+// else about it. Signatures of a link or of a part of the text do not.
 func digest(s bulkhead.Scheme) bool {
 	switch s {
 	case bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RspamdText:
@@ -27,11 +27,11 @@ func digest(s bulkhead.Scheme) bool {
 	return false
 }
 
-// ofParts reports whether a scheme signs every part of a message, including footers and
-// pictures that others send, too. Then the first part, its text, identifies the message.
+// ofParts reports whether a scheme signs every part of a message, including footers and pictures
+// that other messages have as well. Then the first part, its text, identifies the message.
 func ofParts(s bulkhead.Scheme) bool { return s == bulkhead.RazorE4 || s == bulkhead.RspamdText }
 
-// digests calls yield for each signature that identifies a message.
+// digests calls yield for each signature that identifies the message.
 func digests(message []bulkhead.Signature, yield func(*bulkhead.Signature)) {
 	var had [256]bool
 	for i := range message {
@@ -44,12 +44,13 @@ func digests(message []bulkhead.Signature, yield func(*bulkhead.Signature)) {
 	}
 }
 
-// Whole reports whether signatures are of a whole message: only a door with the whole
+// Whole reports whether signatures were computed from a whole message: only a door with the whole
 // message can compute bulkhead's own schemes.
 func Whole(sigs []bulkhead.Signature) bool {
 	for i := range sigs {
 		switch sigs[i].Scheme() {
-		case bulkhead.Exact, bulkhead.Near, bulkhead.Link, bulkhead.Sender, bulkhead.Attachment, bulkhead.Contact, bulkhead.Image:
+		case bulkhead.Exact, bulkhead.Near, bulkhead.Link, bulkhead.Sender, bulkhead.Attachment, bulkhead.Contact,
+			bulkhead.Image:
 			return true
 		}
 	}
@@ -59,8 +60,8 @@ func Whole(sigs []bulkhead.Signature) bool {
 // A contents holds the signatures of one message for comparison.
 type contents struct {
 	sigs []bulkhead.Signature
-	has  map[bulkhead.Signature]bool // nil until it is used
-	of   [256]bool                   // schemes that it has
+	has  map[bulkhead.Signature]bool // nil until the first use
+	of   [256]bool                   // schemes of the signatures
 }
 
 // holds reports whether s is among the signatures.

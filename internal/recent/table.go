@@ -9,30 +9,30 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A Table is a [Memory] of bounded size. Messages of strangers take at most a quarter of
-// it, and once a space is full, one share at most a quarter of that: a flood displaces
-// messages of the same share.
+// A Table is a [Memory] of bounded size. Messages of strangers take at most a quarter of it. Once a
+// part is full, one share takes at most a quarter of that part, so a flood displaces messages of
+// its own share.
 //
-// A message takes some 2 KB: its signatures once, 25 bytes each on average, and 200
-// bytes for each of its digests. Readers do not wait for each other.
+// A message takes about 2 KB: its signatures once, 25 bytes each on average, and 200 bytes for each
+// of its digests. Readers do not wait for each other.
 type Table struct {
 	age  time.Duration
 	now  func() time.Time
-	seed maphash.Seed // so that nobody outside can make keys collide
+	seed maphash.Seed // so that senders cannot make keys collide
 
 	mu    sync.RWMutex
 	byKey map[uint64]*entry
-	halls [2]hall // of the node's own, and of strangers
+	halls [2]hall // for the node's own messages, and for messages of strangers
 }
 
 // A hall is the memory for one kind of space.
 type hall struct {
 	limit, bytes int64
-	all          *list.List            // of *entry, the oldest in front
-	shares       map[string]*list.List // by source, the oldest in front
+	all          *list.List            // of *entry, the oldest first
+	shares       map[string]*list.List // by share, the oldest first
 }
 
-// An entry is one digest.
+// An entry is one remembered digest.
 type entry struct {
 	key     uint64
 	set     *set
@@ -43,11 +43,10 @@ type entry struct {
 	inShare *list.Element
 }
 
-// A set is signatures, packed; several digests of a message share one. It does not
-// change.
+// A set holds packed signatures; several digests of a message share one. It is immutable.
 type set struct {
 	packed string
-	refs   int // entries that hold it
+	refs   int // number of entries that hold it
 }
 
 // Bytes of memory besides the packed signatures.
@@ -56,8 +55,8 @@ const (
 	setBytes   = 64
 )
 
-// NewTable returns a table of at most maxBytes, which forgets messages that nobody has
-// shown for age. now returns the time; nil means time.Now.
+// NewTable returns a table of at most maxBytes. It forgets messages that were not seen for age. now
+// returns the time; nil means time.Now.
 func NewTable(maxBytes int64, age time.Duration, now func() time.Time) *Table {
 	if now == nil {
 		now = time.Now
@@ -69,15 +68,15 @@ func NewTable(maxBytes int64, age time.Duration, now func() time.Time) *Table {
 	return t
 }
 
-// Size returns how many digests the table holds, and in how many bytes.
+// Size returns the number of digests in the table, and the bytes that they take.
 func (t *Table) Size() (digests int, bytes int64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.byKey), t.halls[0].bytes + t.halls[1].bytes
 }
 
-// key returns the key of a digest in a space. Two have the same with the probability
-// that 64 random bits are equal.
+// key returns the key of a digest in a space. Two digests collide with the probability that 64
+// random bits are equal.
 func (t *Table) key(sig *bulkhead.Signature, space Space) uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.seed)
@@ -88,7 +87,7 @@ func (t *Table) key(sig *bulkhead.Signature, space Space) uint64 {
 	return h.Sum64()
 }
 
-// maxMessage is how many signatures of a message are remembered.
+// maxMessage is the number of signatures that are remembered of a message.
 const maxMessage = 512
 
 // Note implements [Memory].
@@ -96,8 +95,8 @@ func (t *Table) Note(message []bulkhead.Signature, space Space, from string) {
 	t.note(message, space, from, t.now())
 }
 
-// Recall is Note for a message that was shown at an earlier time. Messages must be
-// recalled in the order of their times, before any is noted.
+// Recall is Note for a message that was seen at an earlier time. Messages must be recalled in the
+// order of their times, before any is noted.
 func (t *Table) Recall(message []bulkhead.Signature, space Space, share string, seen time.Time) {
 	t.note(message, space, share, seen)
 }
@@ -126,8 +125,7 @@ func (t *Table) note(message []bulkhead.Signature, space Space, from string, now
 	t.makeRoom(h, from, now)
 }
 
-// meet restricts an entry to the signatures that its messages have in common with
-// another one.
+// meet restricts an entry to the signatures that its messages share with another message.
 func (t *Table) meet(e *entry, it *contents, fresh *set, now time.Time) {
 	e.seen = now
 	e.hall.all.MoveToBack(e.inHall)
@@ -146,7 +144,7 @@ func (t *Table) meet(e *entry, it *contents, fresh *set, now time.Time) {
 	t.hold(e, s)
 }
 
-// hold replaces the set of an entry.
+// hold replaces the set of an entry and updates the reference counts.
 func (t *Table) hold(e *entry, s *set) {
 	if s.refs++; s.refs == 1 {
 		e.hall.bytes += s.bytes()
@@ -157,7 +155,7 @@ func (t *Table) hold(e *entry, s *set) {
 	e.set = s
 }
 
-// release releases the set of an entry.
+// release drops the reference of an entry to its set.
 func (e *entry) release() {
 	if e.set.refs--; e.set.refs == 0 {
 		e.hall.bytes -= e.set.bytes()
@@ -187,8 +185,8 @@ func (t *Table) drop(e *entry) {
 	delete(t.byKey, e.key)
 }
 
-// makeRoom drops entries that are too old and, in a full hall, the oldest of the share
-// that has just exceeded its part, or else of all.
+// makeRoom drops entries that are too old. In a full hall it also drops the oldest entries: of the
+// share that has just exceeded its part, or else of all shares.
 func (t *Table) makeRoom(h *hall, from string, now time.Time) {
 	for e := h.oldest(); e != nil && (!t.alive(e, now) || h.bytes > h.limit); e = h.oldest() {
 		if own := h.shares[from]; t.alive(e, now) && own != nil && own.Len() > h.all.Len()/shareOf {
@@ -198,7 +196,7 @@ func (t *Table) makeRoom(h *hall, from string, now time.Time) {
 	}
 }
 
-// shareOf is the fraction of a full hall that one share may have: one in so many.
+// shareOf is the reciprocal of the fraction of a full hall that one share may take.
 const shareOf = 4
 
 func (h *hall) oldest() *entry {
@@ -223,8 +221,8 @@ func (t *Table) Common(dst []bulkhead.Signature, digest *bulkhead.Signature, spa
 	return unpack(dst, packed)
 }
 
-// pack encodes signatures in sequence: scheme, length, sum. Packed sets never leave the
-// process, so the numbers of schemes may change.
+// pack encodes signatures in sequence: scheme, length, sum. Packed sets never leave the process, so
+// the numbers of schemes may change between versions.
 func pack(sigs []bulkhead.Signature) string {
 	n := 0
 	for i := range sigs {

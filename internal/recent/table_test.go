@@ -14,12 +14,14 @@ func sig(scheme bulkhead.Scheme, name string) bulkhead.Signature {
 	return bulkhead.MustSignature(scheme, []byte(name))
 }
 
-// message returns the signatures of mail with a text, a footer that others have too, and a
+// message returns the signatures of mail with a text, a footer that other mail has as well, and a
 // link.
 func message(text, link string) []bulkhead.Signature {
 	return []bulkhead.Signature{
-		sig(bulkhead.Exact, text), sig(bulkhead.Near, "n1"+text), sig(bulkhead.Near, "n2"), sig(bulkhead.RazorE4, text), sig(bulkhead.RazorE4, "footer"),
-		sig(bulkhead.PyzorDigest, "lines"), sig(bulkhead.DCCBody, text), sig(bulkhead.RspamdText, text), sig(bulkhead.RspamdText, "logo"), sig(bulkhead.Link, link),
+		sig(bulkhead.Exact, text), sig(bulkhead.Near, "n1"+text), sig(bulkhead.Near, "n2"), sig(bulkhead.RazorE4, text),
+		sig(bulkhead.RazorE4, "footer"),
+		sig(bulkhead.PyzorDigest, "lines"), sig(bulkhead.DCCBody, text), sig(bulkhead.RspamdText, text),
+		sig(bulkhead.RspamdText, "logo"), sig(bulkhead.Link, link),
 	}
 }
 
@@ -67,10 +69,14 @@ func TestLacking(t *testing.T) {
 		name       string
 		a, b, want []bulkhead.Signature
 	}{
-		{"no shingles", []bulkhead.Signature{text, body}, []bulkhead.Signature{text, body, band}, []bulkhead.Signature{text, body, band}},
-		{"the other way round", []bulkhead.Signature{text, body, band}, []bulkhead.Signature{text, body}, []bulkhead.Signature{text, body, band}},
-		{"a sender", []bulkhead.Signature{text, body, from}, []bulkhead.Signature{text, body}, []bulkhead.Signature{text, body}},
-		{"another text", []bulkhead.Signature{sig(bulkhead.Exact, "other"), body}, []bulkhead.Signature{text, body, band}, []bulkhead.Signature{body}},
+		{"no shingles", []bulkhead.Signature{text, body}, []bulkhead.Signature{text, body, band},
+			[]bulkhead.Signature{text, body, band}},
+		{"the other way round", []bulkhead.Signature{text, body, band}, []bulkhead.Signature{text, body},
+			[]bulkhead.Signature{text, body, band}},
+		{"a sender", []bulkhead.Signature{text, body, from}, []bulkhead.Signature{text, body},
+			[]bulkhead.Signature{text, body}},
+		{"another text", []bulkhead.Signature{sig(bulkhead.Exact, "other"), body}, []bulkhead.Signature{text, body, band},
+			[]bulkhead.Signature{body}},
 	} {
 		table := NewTable(1<<20, time.Hour, nil)
 		table.Note(tt.a, "", "")
@@ -81,7 +87,7 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestSpaces checks that what a stranger showed is known to that network only.
+// TestSpaces checks that messages from a stranger are known to that network only.
 func TestSpaces(t *testing.T) {
 	table := NewTable(1<<20, time.Hour, nil)
 	a, b := message("a", "a.example"), message("a", "victim.example")
@@ -98,7 +104,7 @@ func TestSpaces(t *testing.T) {
 	}
 }
 
-// TestAge checks that a message that nobody shows any more is forgotten.
+// TestAge checks that a message that is no longer seen is forgotten.
 func TestAge(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	table := NewTable(1<<20, time.Hour, func() time.Time { return now })
@@ -143,8 +149,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestBytes checks that the size that the table reports is the sum of its parts, whatever
-// came and went.
+// TestBytes checks that the size that the table reports is the sum of its parts, after any
+// additions and removals.
 func TestBytes(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	table := NewTable(20_000, time.Hour, func() time.Time { return now })

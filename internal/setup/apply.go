@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Backups is the folder, in the root, that keeps the files as they were.
+// Backups is the folder, in the root, for backups of changed files.
 const Backups = "/var/backups/bulkhead-setup"
 
-// ErrNoBackup says that there is nothing to undo.
+// ErrNoBackup is the error if there is nothing to undo.
 var ErrNoBackup = errors.New("setup: no backup is left")
 
 // A kept is one file of a backup.
 type kept struct {
 	Path    string
-	Created bool        `json:",omitempty"` // there was none
+	Created bool        `json:",omitempty"` // the file did not exist
 	Before  []byte      `json:",omitempty"` // bytes: a configuration need not be UTF-8
-	After   []byte      // what it became
+	After   []byte      // new contents
 	Mode    fs.FileMode `json:",omitempty"`
 	UID     int
 	GID     int
 }
 
-// Apply makes all changes or none: if one fails, those before it are undone. It first writes
-// a backup, and returns its path in the root. It is an error if a file has changed since the
+// Apply makes all changes or none: if a change fails, the changes before it are undone. It first
+// writes a backup, and returns its path in the root. It is an error if a file has changed since the
 // plan was made. If there is nothing to change, there is no error and no backup.
 func (p *Plan) Apply(now time.Time) (backup string, err error) {
 	if len(p.Changes) == 0 {
@@ -44,14 +44,15 @@ func (p *Plan) Apply(now time.Time) (backup string, err error) {
 		if f.text != c.Old || f.exists == c.Created {
 			return "", fmt.Errorf("setup: %s was changed just now; look again", c.Path)
 		}
-		all = append(all, kept{Path: c.Path, Created: c.Created, Before: []byte(c.Old), After: []byte(c.New), Mode: c.was.mode, UID: c.was.uid, GID: c.was.gid})
+		all = append(all, kept{Path: c.Path, Created: c.Created, Before: []byte(c.Old), After: []byte(c.New),
+			Mode: c.was.mode, UID: c.was.uid, GID: c.was.gid})
 	}
 	text, err := json.MarshalIndent(all, "", " ")
 	if err != nil {
 		return "", err
 	}
 	backup = path.Join(Backups, now.UTC().Format("20060102T150405.000000000Z")+".json")
-	// The files in it may be secret.
+	// The files in the backup may be secret.
 	if err := p.tree.write(backup, file{text: string(text), mode: 0o600, uid: -1, gid: -1}); err != nil {
 		return "", err
 	}

@@ -2,14 +2,14 @@ package setup
 
 import "strings"
 
-// The marks around what setup adds to somebody else's file.
+// The marks around the lines that setup adds to a site's file.
 const (
 	blockBegin = "# BEGIN bulkhead setup"
 	blockEnd   = "# END bulkhead setup"
 )
 
-// withBlock returns a text with lines between the marks, in place of what was there, or else
-// at the end. Without lines the block is removed.
+// withBlock returns a text with lines between the marks, which replace the present lines there or
+// are added at the end. Without lines the block is removed.
 func withBlock(text, lines string) string {
 	before, _, after, found := cutBlock(text)
 	block := ""
@@ -25,14 +25,14 @@ func withBlock(text, lines string) string {
 	return text + block
 }
 
-// withoutBlock returns the part of a text that others have written.
+// withoutBlock returns the part of a text that is not from setup.
 func withoutBlock(text string) string {
 	before, _, after, _ := cutBlock(text)
 	return before + after
 }
 
-// cutBlock returns what is before, between and after the marks. Marks that are not a pair
-// count as text of others.
+// cutBlock returns the text before, between and after the marks. An unpaired mark counts as the
+// site's text.
 func cutBlock(text string) (before, inside, after string, found bool) {
 	begin, end, behind := -1, -1, -1
 	open, at := -1, 0

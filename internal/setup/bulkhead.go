@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// readConfig reads the configuration of the node. Without one, every door of a node is open
-// at its default.
+// readConfig reads the configuration of the node. Without a configuration, every door is open at
+// its default address.
 func (p *Plan) readConfig() error {
 	f, err := p.tree.read(p.options.Config)
 	if err != nil {
@@ -30,8 +30,8 @@ func (p *Plan) readConfig() error {
 	return nil
 }
 
-// door returns where programs on the same machine reach a door, "127.0.0.1:8891" or
-// "unix:/path". A door that is off will be opened at its default.
+// door returns the address at which programs on the same machine reach a door, "127.0.0.1:8891" or
+// "unix:/path". A door that is off will be opened at its default address.
 func (p *Plan) door(key string) string {
 	if p.listens[key] == "" {
 		for _, d := range config.Default().Listen.Doors() {
@@ -43,7 +43,7 @@ func (p *Plan) door(key string) string {
 	return reachable(p.listens[key])
 }
 
-// reachable returns where a listener is reached from the same machine.
+// reachable returns the address at which a listener can be reached from the same machine.
 func reachable(listen string) string {
 	if strings.HasPrefix(listen, "unix:") {
 		return listen
@@ -71,7 +71,7 @@ func (p *Plan) server() string {
 	return scheme + p.door("http")
 }
 
-// A sample rule, which measures and refuses nothing.
+// A sample rule, which only measures and refuses no mail.
 const sampleLimit = `
 # How many recipients an account writes to. "dunno" measures only: once /metrics
 # shows that nobody honest reaches the limit, make it "defer".
@@ -85,7 +85,7 @@ action = "dunno"
 mode = "strict"
 `
 
-// planDoors opens the doors that are needed in the node's configuration.
+// planDoors plans to open the needed doors in the node's configuration.
 func (p *Plan) planDoors() error {
 	var missing []config.Door
 	for _, d := range p.config.Listen.Doors() {
@@ -113,7 +113,7 @@ func (p *Plan) planDoors() error {
 		}
 		text += sampleLimit
 	}
-	// The change was made in text, so check what it means.
+	// The text was edited, so check that it still has the intended meaning.
 	cfg, err := config.Parse([]byte(text))
 	if err == nil {
 		for _, d := range cfg.Listen.Doors() {
@@ -124,7 +124,8 @@ func (p *Plan) planDoors() error {
 	}
 	if err != nil {
 		for _, d := range missing {
-			p.note("add %s = %q to [listen] in %s: setup does not understand how it is written", d.Key, d.Address, p.options.Config)
+			p.note("add %s = %q to [listen] in %s: setup does not understand how it is written", d.Key, d.Address,
+				p.options.Config)
 		}
 		return nil
 	}

@@ -22,9 +22,10 @@ func (p *Plan) razor() error {
 	})
 }
 
-// pyzorHomes are where the pyzor command looks for its servers when run by users that run
-// filters.
-var pyzorHomes = []string{"/etc/spamassassin/.pyzor", "/etc/mail/spamassassin/.pyzor", "/var/lib/amavis/.pyzor", "/var/lib/spamassassin/.pyzor", "/root/.pyzor"}
+// pyzorHomes are the folders in which the pyzor command looks for its servers when the users of
+// filters run it.
+var pyzorHomes = []string{"/etc/spamassassin/.pyzor", "/etc/mail/spamassassin/.pyzor", "/var/lib/amavis/.pyzor",
+	"/var/lib/spamassassin/.pyzor", "/root/.pyzor"}
 
 // pyzor makes the pyzor command ask the node, in the homes in which it has been used.
 func (p *Plan) pyzor() error {

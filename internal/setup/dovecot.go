@@ -16,8 +16,8 @@ const (
 	dovecotMailed = "/etc/dovecot/bulkhead/pipe"
 )
 
-// dovecot turns moves of mail into and out of people's junk folders into votes, each by the
-// owner of the mailbox, and files mail that arrives marked as spam there.
+// dovecot turns moves of mail into and out of junk folders into votes by the owner of the mailbox,
+// and files mail that arrives marked as spam in the junk folder.
 func (p *Plan) dovecot() error {
 	d, err := p.readDovecot()
 	if err != nil {
@@ -27,7 +27,8 @@ func (p *Plan) dovecot() error {
 		p.note("Dovecot 2.4 has another configuration, which setup does not write: docs/setup.md has the scripts")
 		return nil
 	}
-	if !p.tree.exists("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so", "/usr/lib64/dovecot/lib95_imap_sieve_plugin.so", "/usr/lib/dovecot/lib95_imap_sieve_plugin.so") {
+	if !p.tree.exists("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so",
+		"/usr/lib64/dovecot/lib95_imap_sieve_plugin.so", "/usr/lib/dovecot/lib95_imap_sieve_plugin.so") {
 		p.note("Dovecot has no Sieve for IMAP here: install it (Debian: dovecot-sieve), and run setup again")
 		return nil
 	}
@@ -42,7 +43,8 @@ func (p *Plan) dovecot() error {
 		p.note("service imap has vsz_limit = %s, which stays as it is: below 1G no vote can be cast from it", limit)
 	}
 	lines := d.settings(pipes)
-	// sievec asks a Dovecot that runs for its settings: it knows the extensions after the reload.
+	// sievec gets its settings from the running Dovecot, which knows the extensions only after the
+	// reload.
 	p.after("doveconf -n", "systemctl reload dovecot", "sievec "+dovecotSieve)
 	if d.includes {
 		return p.place("dovecot", dovecotOurs, lines)
@@ -81,7 +83,7 @@ if anyof (header :is "X-Bulkhead" "spam", header :is "X-Spam" "Yes", header :is 
 	return p.editMode("dovecot", path.Join(pipes, "bulkhead-vote"), 0o755, func(string) string { return vote })
 }
 
-// binary returns the path of the program on the machine that is set up.
+// binary returns the path of this program on the machine that is set up.
 func (p *Plan) binary() string {
 	const local = "/usr/local/bin/bulkhead"
 	if !p.tree.exists("/usr/bin/bulkhead") && p.tree.exists(local) {
@@ -94,21 +96,21 @@ func sieveString(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// A dovecotConfig is what others have already set.
+// A dovecotConfig holds the settings that the site already has.
 type dovecotConfig struct {
 	values   []dovecotValue
 	junk     string // the mailbox for junk
-	includes bool   // of conf.d/*.conf
+	includes bool   // includes conf.d/*.conf
 	version4 bool
 
-	everybodys bool // every user has junk
+	everybodys bool // every user has the mailbox junk
 	mailbox    struct {
-		name       string // that is being read
+		name       string // file being read
 		auto, junk bool
 	}
 }
 
-// A dovecotValue is a setting, in the blocks around it: "protocol imap", "plugin".
+// A dovecotValue is a setting and the blocks around it: "protocol imap", "plugin".
 type dovecotValue struct{ block, name, value string }
 
 var (
@@ -141,7 +143,7 @@ func (p *Plan) readDovecot() (*dovecotConfig, error) {
 	return d, nil
 }
 
-// parse reads the settings of a file and the blocks around them, as far as they matter.
+// parse reads the relevant settings of a file, and the blocks around them.
 func (d *dovecotConfig) parse(text string) {
 	var blocks []string
 	for line := range strings.Lines(text) {
@@ -169,8 +171,8 @@ func (d *dovecotConfig) parse(text string) {
 	}
 }
 
-// noteMailbox finds the mailbox for junk: one that every user has ("auto"), or else the last
-// that has this use.
+// noteMailbox finds the mailbox for junk: a mailbox that every user has ("auto"), or else the last
+// one with this use.
 func (d *dovecotConfig) noteMailbox(blocks []string, v dovecotValue) {
 	if len(blocks) == 0 {
 		return
@@ -199,8 +201,8 @@ func (d *dovecotConfig) last(name string) (value string) {
 	return value
 }
 
-// votesIn is the address space of an IMAP process that can vote. What Go reserves at its start
-// takes 600 MB.
+// votesIn is the address space that an IMAP process needs to vote. A Go program reserves 600 MB at
+// its start.
 const votesIn = "2G"
 
 // processLimit returns the site's own limit of address space for an IMAP process, "" for none.
@@ -213,14 +215,15 @@ func (d *dovecotConfig) processLimit() (value string) {
 	return value
 }
 
-// loads reports whether a protocol has a plugin of mail already.
+// loads reports whether a protocol already loads a mail plugin.
 func (d *dovecotConfig) loads(protocol, plugin string) bool {
 	return slices.ContainsFunc(d.values, func(v dovecotValue) bool {
-		return v.name == "mail_plugins" && (v.block == "" || v.block == "protocol "+protocol) && slices.Contains(strings.Fields(v.value), plugin)
+		return v.name == "mail_plugins" && (v.block == "" || v.block == "protocol "+protocol) &&
+			slices.Contains(strings.Fields(v.value), plugin)
 	})
 }
 
-// free returns the first number that no name of a row has.
+// free returns the first unused number in a series of setting names.
 func (d *dovecotConfig) free(pattern string) int {
 	first := 1
 	for _, v := range d.values {
@@ -233,7 +236,7 @@ func (d *dovecotConfig) free(pattern string) int {
 	return first
 }
 
-// settings returns the settings for Dovecot. They add to what others have set.
+// settings returns the settings for Dovecot. They extend the settings that the site has.
 func (d *dovecotConfig) settings(pipes string) string {
 	var b strings.Builder
 	b.WriteString("# Written by \"bulkhead setup\".\n")
@@ -243,8 +246,10 @@ func (d *dovecotConfig) settings(pipes string) string {
 		}
 	}
 	if d.processLimit() == "" {
-		// The vote is cast by a child of the IMAP process, which has its limit.
-		b.WriteString("# The program that votes reserves more address space than Dovecot's 256 MB.\nservice imap {\n  vsz_limit = " + votesIn + "\n}\n")
+		// A child of the IMAP process casts the vote, and inherits its limit.
+		b.WriteString(
+			"# The program that votes reserves more address space than Dovecot's 256 MB.\nservice imap {\n  vsz_limit = " +
+				votesIn + "\n}\n")
 	}
 	plugins := strings.Fields(d.last("sieve_plugins"))
 	for _, one := range []string{"sieve_imapsieve", "sieve_extprograms"} {

@@ -19,10 +19,11 @@ var (
 )
 
 // exim makes Exim ask about each message before it accepts it, over HTTP, in an ACL for which
-// Debian's configuration has a place. The conditions malware and spam stay free for others.
+// Debian's configuration has a place. The conditions malware and spam stay free for other uses.
 func (p *Plan) exim() error {
 	if scorer := p.scorer(); scorer != "" && len(p.options.For) == 0 && !p.tree.exists(eximACL) {
-		p.note("Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim has Exim ask the node itself", scorer, scorer)
+		p.note(
+			"Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim has Exim ask the node itself", scorer, scorer)
 		return nil
 	}
 	if p.tree.exists("/etc/exim4/exim4.conf") {
@@ -44,12 +45,13 @@ func (p *Plan) exim() error {
 	}
 	acl := eximACL
 	if m := dataACL.FindStringSubmatch(others); m != nil {
-		acl = m[1] // somebody's own
+		acl = m[1] // the site's own ACL
 	} else {
 		macros = "CHECK_DATA_LOCAL_ACL_FILE = " + eximACL + "\n"
 	}
 	if bodyVisible.MatchString(others) {
-		p.note("Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it sees mail in part")
+		p.note(
+			"Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it sees mail in part")
 	} else {
 		macros += "# So much of a mail is shown to the node, as it came.\nmessage_body_visible = 256K\nmessage_body_newlines = true\n"
 	}
@@ -69,7 +71,7 @@ func (p *Plan) eximMain() (string, error) {
 	return eximUnsplit, err
 }
 
-// eximOthers returns the options and macros that are not ours.
+// eximOthers returns the options and macros that are not from setup.
 func (p *Plan) eximOthers() (string, error) {
 	var all strings.Builder
 	names := []string{eximUnsplit, "/etc/exim4/exim4.conf.template"}
@@ -86,10 +88,10 @@ func (p *Plan) eximOthers() (string, error) {
 	return all.String(), nil
 }
 
-// eximRule returns a rule that asks about mail from elsewhere. What is in the braces of
-// ${readsocket} is already expanded, so nothing in a mail is taken for a brace. Without
-// shutdown=no Exim would close its side of the connection, and servers take that for a client
-// that has gone. If the node does not answer, there is no header.
+// eximRule returns a rule that asks about mail from other hosts. The text in the braces of
+// ${readsocket} is already expanded, so a brace in a mail has no effect. Without shutdown=no, Exim
+// would close its side of the connection, which servers take for a disconnected client. If the node
+// does not answer, there is no header.
 func (p *Plan) eximRule() string {
 	host, port, _ := net.SplitHostPort(p.door("http"))
 	return `  warn  remove_header = X-Bulkhead

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// A Finding says whether one program asks the node, as far as its configuration shows.
+// A Finding reports whether one program asks the node, as far as its configuration shows.
 type Finding struct {
 	Program string // of [Programs]
 	OK      bool
@@ -20,12 +20,12 @@ type Finding struct {
 	Mend    string // what to do; "" if OK
 }
 
-// postfixRoot is the folder in which Postfix's services run that have a chroot.
+// postfixRoot is the chroot folder of Postfix's services.
 const postfixRoot = "/var/spool/postfix"
 
-// Inspect says of each program below a root that hands over whole mail whether it asks the
-// node, and of a program that does what keeps it from mattering: a score of 0, a socket
-// that its chroot hides, mail that waits while the node is away. It changes nothing.
+// Inspect reports for each program below a root that passes whole mail whether it asks the node.
+// For a program that does, it reports problems that defeat the purpose: a score of 0, a socket that
+// its chroot hides, or mail that is delayed while the node is down. It changes nothing.
 func Inspect(o Options) ([]Finding, error) {
 	o.For = nil
 	p, err := Look(o)
@@ -33,7 +33,7 @@ func Inspect(o Options) ([]Finding, error) {
 		return nil, err
 	}
 	defer p.Close()
-	// What is, and not what setup would make of it.
+	// The present configuration, without the doors that setup would open.
 	for _, d := range p.config.Listen.Doors() {
 		p.listens[d.Key] = d.Address
 	}
@@ -60,7 +60,7 @@ func Inspect(o Options) ([]Finding, error) {
 		}
 		all = append(all, f)
 	}
-	if len(all) > 0 && !asking { // that one of them does not is no fault
+	if len(all) > 0 && !asking { // it is no fault if only one of them asks
 		last := &all[len(all)-1]
 		if last.OK {
 			last.OK, last.Found, last.Mend = false, "no mail program of this machine asks the node", "bulkhead setup"
@@ -69,7 +69,7 @@ func Inspect(o Options) ([]Finding, error) {
 	return all, nil
 }
 
-// now returns what is in a file, with what setup has put there.
+// now returns the present contents of a file, including the lines from setup.
 func (p *Plan) now(name string) (string, error) {
 	f, err := p.tree.read(name)
 	return f.text, err
@@ -103,7 +103,8 @@ func (p *Plan) inspectRspamd() (asks bool, problem, mend string, err error) {
 	case !plugin:
 		return true, rspamdLocal + " has a section bulkhead, but the plugin is not loaded", "bulkhead setup --for rspamd", nil
 	case !section:
-		return true, "the plugin is there, but " + rspamdLocal + " has no section bulkhead, so it does nothing", "bulkhead setup --for rspamd", nil
+		return true, "the plugin is there, but " + rspamdLocal + " has no section bulkhead, so it does nothing",
+			"bulkhead setup --for rspamd", nil
 	}
 	weight := rspamdScore
 	for _, name := range []string{rspamdGroups, "/etc/rspamd/override.d/groups.conf"} {
@@ -126,10 +127,11 @@ func (p *Plan) inspectSpamAssassin() (asks bool, problem, mend string, err error
 			continue
 		}
 		if !p.tree.exists(dir + "/Bulkhead.pm") {
-			return true, dir + "/bulkhead.cf has the rules, but Bulkhead.pm is not beside it", "bulkhead setup --for spamassassin", nil
+			return true, dir + "/bulkhead.cf has the rules, but Bulkhead.pm is not beside it",
+				"bulkhead setup --for spamassassin", nil
 		}
 		score := spamScore
-		for _, name := range p.tree.list(dir) { // in the order in which SpamAssassin reads them
+		for _, name := range p.tree.list(dir) { // in SpamAssassin's reading order
 			if !strings.HasSuffix(name, ".cf") {
 				continue
 			}
@@ -140,7 +142,8 @@ func (p *Plan) inspectSpamAssassin() (asks bool, problem, mend string, err error
 			score = lastNumber(cfScore, text, score)
 		}
 		if score <= 0 {
-			return true, fmt.Sprintf("its score of BULKHEAD_SPAM is %g, with which the rule is off", score), "take score BULKHEAD_SPAM out of the files in " + dir, nil
+			return true, fmt.Sprintf("its score of BULKHEAD_SPAM is %g, with which the rule is off", score),
+				"take score BULKHEAD_SPAM out of the files in " + dir, nil
 		}
 		return true, "", "", nil
 	}
@@ -157,7 +160,9 @@ func (p *Plan) inspectPostfix() (asks bool, problem, mend string, err error) {
 		return false, "", "", err
 	}
 	for _, one := range []struct{ door, parameters string }{
-		{"milter", "smtpd_milters"}, {"policy", "smtpd_recipient_restrictions smtpd_client_restrictions smtpd_relay_restrictions smtpd_data_restrictions smtpd_end_of_data_restrictions"},
+		{"milter", "smtpd_milters"},
+		{"policy",
+			"smtpd_recipient_restrictions smtpd_client_restrictions smtpd_relay_restrictions smtpd_data_restrictions smtpd_end_of_data_restrictions"},
 	} {
 		for _, name := range strings.Fields(one.parameters) {
 			value := parameter(text, name)
@@ -168,13 +173,15 @@ func (p *Plan) inspectPostfix() (asks bool, problem, mend string, err error) {
 			asks = asks || one.door == "milter"
 			switch socket := strings.TrimPrefix(endpoint, "unix:"); {
 			case !own && p.listens[one.door] == "":
-				return asks, fmt.Sprintf("%s names %s, and the node's door %s is off", name, endpoint, one.door), "bulkhead setup --for " + p.named(one.door), nil
+				return asks, fmt.Sprintf("%s names %s, and the node's door %s is off", name, endpoint, one.door),
+					"bulkhead setup --for " + p.named(one.door), nil
 			case socket != endpoint:
 				if problem, mend := p.inspectSocket(socket, runsInChroot(master), one.door); problem != "" {
 					return asks, problem, mend, nil
 				}
 			}
-			if one.door == "policy" && !strings.Contains(value, "default_action=DUNNO") && !strings.Contains(parameter(text, "smtpd_policy_service_default_action"), "DUNNO") {
+			if one.door == "policy" && !strings.Contains(value, "default_action=DUNNO") &&
+				!strings.Contains(parameter(text, "smtpd_policy_service_default_action"), "DUNNO") {
 				return asks, name + " asks the node without default_action=DUNNO: Postfix defers all mail while the node is away",
 					"check_policy_service { " + endpoint + ", timeout=10s, default_action=DUNNO }", nil
 			}
@@ -193,8 +200,8 @@ func (p *Plan) named(door string) string {
 
 var endpoints = regexp.MustCompile(`\b(?:inet|unix):[^ \t,}]+`)
 
-// ownEndpoint returns the first endpoint in a value of main.cf that is a door of the node:
-// by its address, or by the door's default; own says that it is the present address.
+// ownEndpoint returns the first endpoint in a value of main.cf that is a door of the node: the
+// door's address or its default address. own reports whether it is the present address.
 func (p *Plan) ownEndpoint(value, door string) (endpoint string, own bool) {
 	usual := ""
 	for _, d := range config.Default().Listen.Doors() {
@@ -216,10 +223,11 @@ func (p *Plan) ownEndpoint(value, door string) (endpoint string, own bool) {
 	return "", false
 }
 
-var smtpdService = regexp.MustCompile(`(?m)^(?:smtp|smtps|submission|[0-9.:\[\]]*(?:25|465|587))[ \t]+inet[ \t]+\S+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]+\S+[ \t]+smtpd`)
+var smtpdService = regexp.MustCompile(
+	`(?m)^(?:smtp|smtps|submission|[0-9.:\[\]]*(?:25|465|587))[ \t]+inet[ \t]+\S+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]+\S+[ \t]+smtpd`)
 
-// runsInChroot reports whether a service that takes mail runs in a chroot, by master.cf: its
-// fifth column, "-" for no since Postfix 3.0. Source: master(5).
+// runsInChroot reports whether a service that accepts mail runs in a chroot. This is the fifth
+// column of master.cf, in which "-" means no since Postfix 3.0. Source: master(5).
 func runsInChroot(master string) bool {
 	for _, m := range smtpdService.FindAllStringSubmatch(master, -1) {
 		if m[1] == "y" {
@@ -229,8 +237,7 @@ func runsInChroot(master string) bool {
 	return false
 }
 
-// inspectSocket looks at a socket as Postfix sees it. Relative names begin in the queue
-// directory.
+// inspectSocket checks a socket as Postfix sees it. Relative names start in the queue directory.
 func (p *Plan) inspectSocket(socket string, chroot bool, door string) (problem, mend string) {
 	at := socket
 	if chroot || !path.IsAbs(socket) {
@@ -243,19 +250,21 @@ func (p *Plan) inspectSocket(socket string, chroot bool, door string) (problem, 
 	}
 	info, err := p.tree.stat(at)
 	if err != nil {
-		return fmt.Sprintf("there is no socket at %s", at), "start the node; its service may write there with ReadWritePaths= (operations.md)"
+		return fmt.Sprintf("there is no socket at %s", at),
+			"start the node; its service may write there with ReadWritePaths= (operations.md)"
 	}
 	if info.Mode().Type() != fs.ModeSocket {
 		return at + " is no socket", "remove it, and restart the node"
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok && !p.mayWrite("postfix", s, info.Mode()) {
-		return fmt.Sprintf("the user postfix may not open %s (%v)", at, info.Mode().Perm()), "adduser postfix bulkhead, and restart Postfix"
+		return fmt.Sprintf("the user postfix may not open %s (%v)", at, info.Mode().Perm()),
+			"adduser postfix bulkhead, and restart Postfix"
 	}
 	return "", ""
 }
 
-// mayWrite reports whether a user may write to a file, by the root's own users and groups;
-// true if these do not have the user.
+// mayWrite reports whether a user may write to a file, according to the root's users and groups. It
+// returns true if the root does not have the user.
 func (p *Plan) mayWrite(user string, s *syscall.Stat_t, mode fs.FileMode) bool {
 	users, err1 := p.now("/etc/passwd")
 	groups, err2 := p.now("/etc/group")
@@ -286,7 +295,7 @@ func (p *Plan) mayWrite(user string, s *syscall.Stat_t, mode fs.FileMode) bool {
 	return false
 }
 
-// number reads a number of passwd or group, -1 if it is none.
+// number parses a number of passwd or group; -1 if the text is not a number.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

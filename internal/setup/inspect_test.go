@@ -40,21 +40,27 @@ var machines = map[string]map[string]string{
 	},
 }
 
-// TestInspect: a program that does not ask the node is told to, and one that setup has
-// set up is well, until somebody breaks it.
+// TestInspect: a program that does not ask the node gets advice to do so, and a program that setup
+// has configured is in order, until its configuration is broken.
 func TestInspect(t *testing.T) {
 	for _, tt := range []struct {
 		program, file, from, to string // "" for file: take away what setup has put there
 		want, mend              string
 	}{
-		{"rspamd", "/etc/rspamd/local.d/groups.conf", "", "symbols = { \"BULKHEAD_SPAM\" { weight = 0.0; } }\n", "score of BULKHEAD_SPAM is 0", "weight of 8"},
-		{"rspamd", "/etc/rspamd/override.d/groups.conf", "", "group \"bulkhead\" {\n symbols {\n  BULKHEAD_SPAM {\n   # loud\n   score = 0;\n  }\n }\n}\n", "score of BULKHEAD_SPAM is 0", ""},
+		{"rspamd", "/etc/rspamd/local.d/groups.conf", "", "symbols = { \"BULKHEAD_SPAM\" { weight = 0.0; } }\n",
+			"score of BULKHEAD_SPAM is 0", "weight of 8"},
+		{"rspamd", "/etc/rspamd/override.d/groups.conf", "",
+			"group \"bulkhead\" {\n symbols {\n  BULKHEAD_SPAM {\n   # loud\n   score = 0;\n  }\n }\n}\n",
+			"score of BULKHEAD_SPAM is 0", ""},
 		{"rspamd", rspamdPlugin, "", "-", "the plugin is not loaded", "setup --for rspamd"},
 		{"rspamd", rspamdLocal, "bulkhead {", "other {", "no section bulkhead", "setup --for rspamd"},
-		{"spamassassin", "/etc/spamassassin/local.cf", "required_score 5\n", "required_score 5\nscore BULKHEAD_SPAM 0\n", "score of BULKHEAD_SPAM is 0", "take score"},
-		{"spamassassin", "/etc/spamassassin/Bulkhead.pm", "", "-", "Bulkhead.pm is not beside it", "setup --for spamassassin"},
+		{"spamassassin", "/etc/spamassassin/local.cf", "required_score 5\n", "required_score 5\nscore BULKHEAD_SPAM 0\n",
+			"score of BULKHEAD_SPAM is 0", "take score"},
+		{"spamassassin", "/etc/spamassassin/Bulkhead.pm", "", "-", "Bulkhead.pm is not beside it",
+			"setup --for spamassassin"},
 		{"postfix", "/etc/bulkhead/bulkhead.toml", "milter =", "# milter =", "door milter is off", "setup --for postfix"},
-		{"postfix", "/etc/postfix/main.cf", "compat", "smtpd_recipient_restrictions = check_policy_service inet:127.0.0.1:10040\ncompat", "defers all mail", "DUNNO"},
+		{"postfix", "/etc/postfix/main.cf", "compat",
+			"smtpd_recipient_restrictions = check_policy_service inet:127.0.0.1:10040\ncompat", "defers all mail", "DUNNO"},
 	} {
 		t.Run(tt.program+" "+tt.want, func(t *testing.T) {
 			files := map[string]string{DefaultConfig: "[listen]\nhttp = \"127.0.0.1:8420\"\npolicy = \"127.0.0.1:10040\"\n"}
@@ -62,7 +68,8 @@ func TestInspect(t *testing.T) {
 				files[name] = text
 			}
 			root := plant(t, files)
-			if f := inspect(t, root, tt.program); f.OK || !strings.Contains(f.Found, "no mail program") || f.Mend != "bulkhead setup" {
+			if f := inspect(t, root, tt.program); f.OK || !strings.Contains(f.Found, "no mail program") ||
+				f.Mend != "bulkhead setup" {
 				t.Errorf("before: %+v", f)
 			}
 			apply(t, Options{Root: root, For: []string{tt.program}})
@@ -90,7 +97,8 @@ func TestInspect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f := inspect(t, root, tt.program); f.OK || !strings.Contains(f.Found, tt.want) || !strings.Contains(f.Mend, tt.mend) {
+			if f := inspect(t, root, tt.program); f.OK || !strings.Contains(f.Found, tt.want) ||
+				!strings.Contains(f.Mend, tt.mend) {
 				t.Errorf("broken: %+v", f)
 			}
 		})
@@ -116,7 +124,7 @@ func TestInspectSocket(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, at)), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		// A socket's path is short; that of the test's folder may not be.
+		// A socket's path is short; the path of the test's folder may not be.
 		dir, err := os.Open(filepath.Dir(filepath.Join(root, at)))
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +140,9 @@ func TestInspectSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f := inspect(t, machine("/run/bulkhead/milter", "/run/bulkhead/milter", "y"), "postfix"); f.OK || !strings.Contains(f.Found, "smtpd looks for the socket at /var/spool/postfix/run/bulkhead/milter") || !strings.Contains(f.Mend, "unix:/var/spool/postfix/run") {
+	if f := inspect(t, machine("/run/bulkhead/milter", "/run/bulkhead/milter", "y"), "postfix"); f.OK ||
+		!strings.Contains(f.Found, "smtpd looks for the socket at /var/spool/postfix/run/bulkhead/milter") ||
+		!strings.Contains(f.Mend, "unix:/var/spool/postfix/run") {
 		t.Errorf("outside of the chroot: %+v", f)
 	}
 	root := machine(inside, "bulkhead/milter", "y")
@@ -140,7 +150,8 @@ func TestInspectSocket(t *testing.T) {
 		t.Errorf("no socket: %+v", f)
 	}
 	socket(root, inside, 0o660)
-	if f := inspect(t, root, "postfix"); f.OK || !strings.Contains(f.Found, "postfix may not open") || !strings.Contains(f.Mend, "adduser postfix bulkhead") {
+	if f := inspect(t, root, "postfix"); f.OK || !strings.Contains(f.Found, "postfix may not open") ||
+		!strings.Contains(f.Mend, "adduser postfix bulkhead") {
 		t.Errorf("another group: %+v", f)
 	}
 	group := "bulkhead:x:" + fmt.Sprint(os.Getgid()) + ":ann,postfix\n"

@@ -14,11 +14,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/plugins"
 )
 
-// Options say what is set up.
+// Options are the settings of a plan.
 type Options struct {
 	// Root is the folder that stands for "/". Nothing outside it is touched.
 	Root string
-	// For names the programs to set up, see [Programs]; empty for those found.
+	// For names the programs to set up, see [Programs]; if it is empty, the programs found are set up.
 	For []string
 	// Config is the path of the node's configuration in the root.
 	Config string
@@ -33,7 +33,7 @@ const packageData = "/var/lib/bulkhead"
 // A Change is the change of one file.
 type Change struct {
 	Path    string // in the root
-	Program string // for which it is
+	Program string // program for which the change is made
 	Old     string
 	New     string
 	Created bool // there is no such file yet
@@ -43,24 +43,24 @@ type Change struct {
 	is  file
 }
 
-// A Plan is what was found, and what would be changed. Nothing has been changed yet.
+// A Plan holds the programs found and the planned changes. The changes are not made yet.
 type Plan struct {
-	Found   []string // programs of [Programs] that are there
-	For     []string // that the plan sets up
+	Found   []string // programs of [Programs] found
+	For     []string // programs that the plan sets up
 	Changes []Change
-	After   []string // commands to run once the changes are made, in their order
+	After   []string // commands to run after the changes, in order
 	Notes   []string // what the administrator should know or do
-	// Keyed says that the node has the key of a network, its own or one that it joined.
-	// Otherwise its first start makes one.
+	// Keyed reports that the node has the key of a network, its own or one that it joined. Otherwise
+	// its first start makes one.
 	Keyed bool
 
 	tree    *tree
 	options Options
 	config  *config.Config
-	listens map[string]string // addresses of doors, by their keys, once the changes are made
+	listens map[string]string // addresses of doors by key, after the changes
 }
 
-// A program is one that setup knows.
+// A program is a program that setup supports.
 type program struct {
 	name  string
 	found func(t *tree) bool
@@ -68,7 +68,7 @@ type program struct {
 	asked bool // set up only if named in [Options].For
 }
 
-// programs returns the programs in the order in which they are set up: first those that
+// programs returns the programs in the order in which they are set up: first the programs that
 // score whole mail, so that the others know that mail is already judged.
 func programs() []program {
 	return []program{
@@ -81,7 +81,8 @@ func programs() []program {
 		{name: "policy", found: none, plan: (*Plan).policy, asked: true},
 		{name: "razor", found: has("/etc/razor/razor-agent.conf", "/usr/bin/razor-check"), plan: (*Plan).razor, asked: true},
 		{name: "pyzor", found: has("/usr/bin/pyzor"), plan: (*Plan).pyzor, asked: true},
-		{name: "dcc", found: has("/usr/bin/dccproc", "/var/dcc/map", "/usr/local/bin/dccproc"), plan: (*Plan).dcc, asked: true},
+		{name: "dcc", found: has("/usr/bin/dccproc", "/var/dcc/map", "/usr/local/bin/dccproc"), plan: (*Plan).dcc,
+			asked: true},
 	}
 }
 
@@ -96,8 +97,8 @@ func Programs() (names []string) {
 	return names
 }
 
-// Look finds the programs below a root and makes a plan for them. It changes nothing. An
-// error names the file that cannot be read or understood. Call [Plan.Close] when done.
+// Look finds the programs below a root and makes a plan for them. It changes nothing. An error
+// names the file that cannot be read or parsed. Call [Plan.Close] when done.
 func Look(o Options) (*Plan, error) {
 	for _, name := range o.For {
 		if !slices.Contains(Programs(), name) {
@@ -199,7 +200,8 @@ func (p *Plan) editMode(program, name string, mode fs.FileMode, change func(text
 		return nil
 	}
 	is.exists = true
-	p.Changes = append(p.Changes, Change{Path: name, Program: program, Old: was.text, New: is.text, Created: !was.exists, was: was, is: is})
+	p.Changes = append(p.Changes, Change{Path: name, Program: program, Old: was.text, New: is.text, Created: !was.exists,
+		was: was, is: is})
 	return nil
 }
 
@@ -223,7 +225,7 @@ func (p *Plan) plugin(program, name, source string) error {
 	return nil
 }
 
-// text returns the part of a file that is not setup's, "" if there is no file.
+// text returns the part of a file that is not from setup, "" if there is no file.
 func (p *Plan) text(name string) (string, error) {
 	f, err := p.tree.read(name)
 	return withoutBlock(f.text), err
@@ -239,8 +241,8 @@ func (p *Plan) WriteDiff(w io.Writer) error {
 	return nil
 }
 
-// Diff returns a change as a unified diff; of a new plugin only the name, and not the hundreds
-// of lines that come with this program.
+// Diff returns a change as a unified diff. For a new plugin it returns only the name, because the
+// hundreds of lines come with this program.
 func (c *Change) Diff() []byte {
 	old := c.Path
 	if c.Created {

@@ -7,8 +7,8 @@ import (
 
 const mainCF = "/etc/postfix/main.cf"
 
-// postfix makes Postfix use the milter, unless a program that scores mail already asks the
-// node. Source of the file's format: postconf(5).
+// postfix makes Postfix use the milter, unless a program that scores mail already asks the node.
+// The format of the file is described in postconf(5).
 func (p *Plan) postfix() error {
 	text, err := p.text(mainCF)
 	if err != nil {
@@ -16,14 +16,17 @@ func (p *Plan) postfix() error {
 	}
 	endpoint := postfixEndpoint(p.listens["milter"])
 	asked := len(p.options.For) > 0
-	if scorer := p.scorer(); scorer != "" && !asked && (endpoint == "" || !strings.Contains(parameter(text, "smtpd_milters"), endpoint)) {
-		p.note("Postfix stays as it is: %s hands the node all mail. --for %s,postfix adds the milter, which judges mail while its sender waits", scorer, scorer)
+	if scorer := p.scorer(); scorer != "" && !asked &&
+		(endpoint == "" || !strings.Contains(parameter(text, "smtpd_milters"), endpoint)) {
+		p.note(
+			"Postfix stays as it is: %s hands the node all mail. --for %s,postfix adds the milter, which judges mail while its sender waits", scorer, scorer)
 		return nil
 	}
 	address := p.door("milter")
 	endpoint = postfixEndpoint(address)
 	if strings.HasPrefix(endpoint, "unix:/") {
-		p.note("Postfix's smtpd may run in a chroot, %s: it reaches %s only if that lies there", "/var/spool/postfix", address)
+		p.note("Postfix's smtpd may run in a chroot, %s: it reaches %s only if that lies there",
+			"/var/spool/postfix", address)
 	}
 	milter := "{ " + endpoint + ", connect_timeout=5s, content_timeout=30s, default_action=accept }"
 	err = p.edit("postfix", mainCF, func(text string) string {
@@ -45,7 +48,8 @@ func (p *Plan) postfix() error {
 
 var overridesMilters = regexp.MustCompile(`(?m)^[ \t]+-o[ \t]*smtpd_milters=`)
 
-// milterCounts reports whether the milter sees mail, or will see it, and so counts deliveries.
+// milterCounts reports whether the milter sees mail, now or after the plan, and so counts
+// deliveries.
 func (p *Plan) milterCounts() (bool, error) {
 	if p.does("postfix") && len(p.options.For) > 0 {
 		return true, nil
@@ -55,7 +59,7 @@ func (p *Plan) milterCounts() (bool, error) {
 	return endpoint != "" && strings.Contains(parameter(text, "smtpd_milters"), endpoint), err
 }
 
-// scorer returns a program of the plan that hands whole mail to the node.
+// scorer returns a program of the plan that passes whole mail to the node.
 func (p *Plan) scorer() string {
 	for _, name := range []string{"rspamd", "spamassassin", "amavis"} {
 		if p.does(name) {
@@ -86,9 +90,10 @@ func (p *Plan) policy() error {
 		case parameter(text, "smtpd_relay_restrictions") != "":
 			return appendParameter(text, name, service)
 		}
-		// Before Postfix 2.10's smtpd_relay_restrictions, these alone kept a server from
-		// being an open relay, and a compatibility level of 0 still says so.
-		return appendParameter(text, name, service+", permit_mynetworks, permit_sasl_authenticated, reject_unauth_destination")
+		// Before Postfix 2.10 introduced smtpd_relay_restrictions, only these restrictions kept a server
+		// from being an open relay. This still holds at a compatibility level of 0.
+		return appendParameter(text, name, service+
+			", permit_mynetworks, permit_sasl_authenticated, reject_unauth_destination")
 	})
 }
 
@@ -103,9 +108,8 @@ func postfixEndpoint(address string) string {
 	return "inet:" + reachable(address)
 }
 
-// definition returns where a parameter's last definition is in main.cf: the lines from begin
-// up to, but not including, end, without comments after its last line. begin is -1 if there
-// is none.
+// definition returns the place of a parameter's last definition in main.cf: the lines from begin up
+// to, but not including, end, without comments after its last line. begin is -1 if there is none.
 func definition(lines []string, name string) (begin, end int) {
 	begin = -1
 	inside := false
@@ -128,7 +132,7 @@ func definition(lines []string, name string) (begin, end int) {
 	return begin, end
 }
 
-// parameter returns the value of a parameter in main.cf, on one line; "" without one.
+// parameter returns the value of a parameter in main.cf, on one line; "" if it is not set.
 func parameter(text, name string) string {
 	lines := strings.SplitAfter(text, "\n")
 	begin, end := definition(lines, name)
@@ -168,7 +172,7 @@ func appendParameter(text, name, value string) string {
 	return strings.Join(lines, "")
 }
 
-// prependParameter puts something before the value of a parameter that has one.
+// prependParameter puts a text before the value of a parameter that has a value.
 func prependParameter(text, name, value string) string {
 	lines := strings.SplitAfter(text, "\n")
 	begin, _ := definition(lines, name)

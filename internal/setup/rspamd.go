@@ -12,7 +12,7 @@ const (
 	rspamdLocal   = "/etc/rspamd/rspamd.conf.local"
 	rspamdBayes   = "/etc/rspamd/local.d/classifier-bayes.conf"
 	rspamdGroups  = "/etc/rspamd/local.d/groups.conf"
-	rspamdScore   = 8.0 // of BULKHEAD_SPAM, as the plugin has it
+	rspamdScore   = 8.0 // score of BULKHEAD_SPAM in the plugin
 	rspamdAddsAt  = 6.0 // rspamd's own limit
 	learnsThrough = `return function(task, is_spam, is_unlearn) return rspamd_plugins.bulkhead.learn(task, is_spam, is_unlearn) end`
 )
@@ -25,8 +25,8 @@ var (
 	rejects        = regexp.MustCompile(`(?m)^[ \t]*"?reject"?[ \t]*[=:]?[ \t]*([0-9]+(?:\.[0-9]+)?)`)
 )
 
-// rspamd installs the plugin with a score that makes mail junk, by the limits of this
-// installation, when one trusted reporter has called it spam.
+// rspamd installs the plugin. The plugin's score is high enough, by the limits of this
+// installation, to make mail junk that one trusted reporter has called spam.
 func (p *Plan) rspamd() error {
 	local, err := p.text(rspamdLocal)
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *Plan) rspamd() error {
 	return p.rspamdTwice()
 }
 
-// rspamdLearning turns what rspamc learns into votes.
+// rspamdLearning turns messages that rspamc learns into votes.
 func (p *Plan) rspamdLearning() error {
 	bayes, err := p.text(rspamdBayes)
 	if err != nil {
@@ -69,7 +69,9 @@ func (p *Plan) rspamdLearning() error {
 	}
 	if learnCondition.MatchString(bayes) {
 		if !strings.Contains(bayes, "rspamd_plugins.bulkhead") {
-			p.note("%s has a learn_condition of its own: what rspamc learns is no vote until it calls rspamd_plugins.bulkhead.learn", rspamdBayes)
+			p.note(
+				"%s has a learn_condition of its own: what rspamc learns is no vote until it calls rspamd_plugins.bulkhead.learn",
+				rspamdBayes)
 		}
 		return nil
 	}
@@ -77,7 +79,7 @@ func (p *Plan) rspamdLearning() error {
 	return p.edit("rspamd", rspamdBayes, func(text string) string { return withBlock(text, line) })
 }
 
-// rspamdScores raises the score where this installation's junk begins above it.
+// rspamdScores raises the score if this installation's limit for junk is above it.
 func (p *Plan) rspamdScores() error {
 	junk, refuse := rspamdAddsAt, 15.0
 	for _, name := range []string{"/etc/rspamd/local.d/actions.conf", "/etc/rspamd/override.d/actions.conf"} {
@@ -98,7 +100,8 @@ func (p *Plan) rspamdScores() error {
 	score, lines := rspamdScore, ""
 	if junk > rspamdScore {
 		score = junk + 0.5
-		lines = fmt.Sprintf("group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: reported as spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
+		lines = fmt.Sprintf(
+			"group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: reported as spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
 	}
 	if score >= refuse {
 		p.note("rspamd refuses mail at %g here: BULKHEAD_SPAM, %g, does so alone", refuse, score)
@@ -114,7 +117,8 @@ func (p *Plan) rspamdScores() error {
 // rspamdTwice notes which other modules would score the same report again.
 func (p *Plan) rspamdTwice() error {
 	for _, m := range []struct{ file, door string }{
-		{"fuzzy_check.conf", "fuzzy"}, {"dcc.conf", "dccifd"}, {"external_services.conf", "pyzor_helper"}, {"external_services.conf", "razor_helper"},
+		{"fuzzy_check.conf", "fuzzy"}, {"dcc.conf", "dccifd"}, {"external_services.conf", "pyzor_helper"},
+		{"external_services.conf", "razor_helper"},
 	} {
 		text, err := p.text("/etc/rspamd/local.d/" + m.file)
 		if err != nil {

@@ -261,7 +261,8 @@ func TestModes(t *testing.T) {
 
 // TestRefusals checks that nothing is changed if not everything can be.
 func TestRefusals(t *testing.T) {
-	files := map[string]string{"/etc/postfix/main.cf": "a = b\n", "/etc/bulkhead/bulkhead.toml": "[listen]\nhttp = \"127.0.0.1:8420\"\n"}
+	files := map[string]string{"/etc/postfix/main.cf": "a = b\n",
+		"/etc/bulkhead/bulkhead.toml": "[listen]\nhttp = \"127.0.0.1:8420\"\n"}
 	root := plant(t, files)
 	main := filepath.Join(root, "etc/postfix/main.cf")
 	for _, o := range []Options{
@@ -273,7 +274,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 
-	// Somebody changes a file while the administrator reads the diff.
+	// A file changes while the administrator reads the diff.
 	p := look(t, Options{Root: root})
 	if err := os.WriteFile(main, []byte("a = c\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -341,19 +342,23 @@ func TestUndoInTurn(t *testing.T) {
 // TestParameters checks edits of main.cf with an independent reader: the changed parameter
 // has one word more, and all others are as before.
 func TestParameters(t *testing.T) {
-	line := rapid.SampledFrom([]string{"smtpd_milters = inet:a:1\n", "smtpd_milters=\n", "smtpd_milters =\n  inet:b:2,\n", "smtpd_milters = {inet:c:3,\n  default_action=accept}\n",
-		"# smtpd_milters = no\n", "   # in between\n", "\n", "other = 1\n", "other =\n", "  more\n", "smtpd_milters_x = y\n", "\tlast"})
+	line := rapid.SampledFrom([]string{"smtpd_milters = inet:a:1\n", "smtpd_milters=\n", "smtpd_milters =\n  inet:b:2,\n",
+		"smtpd_milters = {inet:c:3,\n  default_action=accept}\n",
+		"# smtpd_milters = no\n", "   # in between\n", "\n", "other = 1\n", "other =\n", "  more\n",
+		"smtpd_milters_x = y\n", "\tlast"})
 	rapid.Check(t, func(t *rapid.T) {
 		text := "first = 1\n" + strings.Join(rapid.SliceOfN(line, 0, 8).Draw(t, "lines"), "")
 		got := readMain(appendParameter(text, "smtpd_milters", "NEW"))
 		want := readMain(text)
 		words := strings.Fields(strings.ReplaceAll(want["smtpd_milters"], ",", " "))
-		if have := strings.Fields(strings.ReplaceAll(got["smtpd_milters"], ",", " ")); !slices.Equal(have, append(words, "NEW")) {
+		if have := strings.Fields(strings.ReplaceAll(got["smtpd_milters"], ",", " ")); !slices.Equal(have,
+			append(words, "NEW")) {
 			t.Fatalf("%q\nhas %q, want %q and NEW", text, have, words)
 		}
 		if len(words) > 0 {
 			front := readMain(prependParameter(text, "smtpd_milters", "NEW,"))
-			if have := strings.Fields(strings.ReplaceAll(front["smtpd_milters"], ",", " ")); !slices.Equal(have, append([]string{"NEW"}, words...)) {
+			if have := strings.Fields(strings.ReplaceAll(front["smtpd_milters"], ",", " ")); !slices.Equal(have,
+				append([]string{"NEW"}, words...)) {
 				t.Fatalf("%q\nhas %q, want NEW and %q", text, have, words)
 			}
 		}
@@ -398,7 +403,8 @@ func TestBlocks(t *testing.T) {
 		if !strings.Contains(once, blockBegin+"\nx\n"+blockEnd+"\n") {
 			t.Fatalf("%q: %q", text, once)
 		}
-		if _, _, _, marked := cutBlock(text); !marked && strings.TrimSuffix(withBlock(once, ""), "\n") != strings.TrimSuffix(text, "\n") {
+		if _, _, _, marked := cutBlock(text); !marked &&
+			strings.TrimSuffix(withBlock(once, ""), "\n") != strings.TrimSuffix(text, "\n") {
 			t.Fatalf("%q: %q without the block", text, withBlock(once, ""))
 		}
 	})
@@ -407,14 +413,17 @@ func TestBlocks(t *testing.T) {
 // FuzzLook checks that, whatever the files of a machine contain, setup says what it would do
 // or why it cannot, that a second run has nothing to do, and that undo restores the files.
 func FuzzLook(f *testing.F) {
-	for i, seed := range []string{"smtpd_milters =\n", "add_header = 9;", "score BULKHEAD_SPAM 9\n" + blockBegin + "\n", "plugin {\n sieve_plugins = a\n}\n}\nmailbox \"{\n special_use = \\Junk\n",
+	for i, seed := range []string{"smtpd_milters =\n", "add_header = 9;", "score BULKHEAD_SPAM 9\n" + blockBegin + "\n",
+		"plugin {\n sieve_plugins = a\n}\n}\nmailbox \"{\n special_use = \\Junk\n",
 		"CHECK_DATA_LOCAL_ACL_FILE = /etc/x\n" + blockBegin + "\n", "[listen]\nhttp = \"\""} {
 		f.Add([]byte(seed), uint8(i))
 	}
 	f.Add([]byte("# caf\xe9, in Latin 1\nmyhostname = mx\n"), uint8(0))
-	paths := []string{"/etc/postfix/main.cf", "/etc/rspamd/local.d/actions.conf", "/etc/spamassassin/local.cf", "/etc/dovecot/dovecot.conf", "/etc/exim4/exim4.conf.localmacros", DefaultConfig}
+	paths := []string{"/etc/postfix/main.cf", "/etc/rspamd/local.d/actions.conf", "/etc/spamassassin/local.cf",
+		"/etc/dovecot/dovecot.conf", "/etc/exim4/exim4.conf.localmacros", DefaultConfig}
 	f.Fuzz(func(t *testing.T, text []byte, which uint8) {
-		files := map[string]string{"/etc/rspamd/rspamd.conf": "", "/etc/exim4/exim4.conf.template": "", "/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so": ""}
+		files := map[string]string{"/etc/rspamd/rspamd.conf": "", "/etc/exim4/exim4.conf.template": "",
+			"/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so": ""}
 		for i, path := range paths[:5] {
 			files[path] = ""
 			if int(which)%len(paths) == i {

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	spamScore = 5.5 // of BULKHEAD_SPAM, as bulkhead.cf has it
+	spamScore = 5.5 // score of BULKHEAD_SPAM in bulkhead.cf
 	junkAt    = 5.0 // SpamAssassin's own required_score
 )
 
-// rulesFolders are where distributions keep the rules of a site.
+// rulesFolders are the folders in which distributions keep the rules of a site.
 var rulesFolders = []string{"/etc/spamassassin", "/etc/mail/spamassassin"}
 
 // amavisFiles are the configuration files of Amavis, in the order in which it reads them.
@@ -88,8 +88,8 @@ func (p *Plan) amavisText() (string, error) {
 	return all.String(), nil
 }
 
-// rules installs plugin, rules and settings. A site's local.cf is read after them, and keeps
-// the last word.
+// rules installs plugin, rules and settings. A site's local.cf is read after them and can override
+// them.
 func (p *Plan) rules(name string) error {
 	dir := ""
 	for _, d := range rulesFolders {
@@ -128,8 +128,8 @@ func (p *Plan) rules(name string) error {
 	return p.place(name, path.Join(dir, "bulkhead_local.cf"), b.String())
 }
 
-// siteRules returns the rules that the site has itself, and the score at which junk
-// begins: SpamAssassin's, or Amavis's where that is higher.
+// siteRules returns the site's own rules, and the score at which mail is junk: SpamAssassin's, or
+// Amavis's if that is higher.
 func (p *Plan) siteRules(dir string) (text string, junk float64, err error) {
 	var all strings.Builder
 	for _, name := range p.tree.list(dir) {

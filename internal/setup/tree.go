@@ -14,9 +14,9 @@ import (
 // maxFile is the largest configuration file that is read, in bytes.
 const maxFile = 4 << 20
 
-// A tree is the files below a folder, by the paths that a program would use for which that
-// folder is "/". Links are followed as such a program would, so absolute targets stay in the
-// tree. os.Root also keeps whatever is opened inside.
+// A tree gives access to the files below a folder, by the paths of a program that has this folder
+// as "/". It follows links as such a program would, so absolute targets stay in the tree. os.Root
+// ensures that no file outside is opened.
 type tree struct{ root *os.Root }
 
 func openTree(dir string) (*tree, error) {
@@ -29,8 +29,8 @@ func openTree(dir string) (*tree, error) {
 
 func (t *tree) close() { t.root.Close() }
 
-// resolve returns the path of a name in the root, with all links followed. If nothing is
-// there, it is the path at which it would be made.
+// resolve returns the path of a name in the root, with all links followed. If there is no such
+// file, it returns the path at which the file would be created.
 func (t *tree) resolve(name string) (string, error) {
 	rest := strings.Split(path.Clean("/"+name), "/")
 	at, links := ".", 0
@@ -68,7 +68,7 @@ func (t *tree) resolve(name string) (string, error) {
 	return at, nil
 }
 
-// A file is what is at a path. One that does not exist has no contents.
+// A file is the file at a path. A file that does not exist has no contents.
 type file struct {
 	text     string
 	exists   bool
@@ -104,7 +104,7 @@ func (t *tree) read(name string) (file, error) {
 	return f, nil
 }
 
-// exists reports whether something is at one of the paths.
+// exists reports whether there is a file at one of the paths.
 func (t *tree) exists(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		at, err := t.resolve(name)
@@ -116,7 +116,7 @@ func (t *tree) exists(names ...string) bool {
 	})
 }
 
-// stat describes what is at a path.
+// stat describes the file at a path.
 func (t *tree) stat(name string) (fs.FileInfo, error) {
 	at, err := t.resolve(name)
 	if err != nil {
@@ -145,8 +145,7 @@ func (t *tree) list(folder string) []string {
 	return names
 }
 
-// write puts a file in its place, whole or not at all, with its mode and owner, and
-// makes the folders above it.
+// write writes a file atomically, with its mode and owner, and creates its parent folders.
 func (t *tree) write(name string, f file) (err error) {
 	at, err := t.resolve(name)
 	if err != nil {

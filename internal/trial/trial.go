@@ -1,9 +1,9 @@
-// Package trial has bulkhead's test message: mail that every door of every node calls spam,
-// and that nobody can report, count or take off a list. It tests the way from a mail server
-// to the node and back, as GTUBE and EICAR do for other programs.
+// Package trial has bulkhead's test message: mail that every door of every node calls spam, and
+// that cannot be reported, counted or taken off a list. It tests the path from a mail server to the
+// node and back, as GTUBE and EICAR do for other programs.
 //
-// Mail with its text is called spam. Mail that shares only a digest with it, which can be
-// forged for Razor and Pyzor, is not taken for it where the whole mail is known.
+// Mail with its text is spam. Digests of Razor and Pyzor can be forged, so mail that shares only a
+// digest with it does not count as the test message if the whole mail is known.
 package trial
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// Message is the test message. With any other header it is recognised, too.
+// Message is the test message. It is also recognised with any other header.
 const Message = "From: bulkhead <test@example.com>\r\n" +
 	"To: postmaster@example.com\r\n" +
 	"Subject: bulkhead test message\r\n" +
@@ -44,21 +44,21 @@ const Text = "BULKHEAD-STANDARD-TEST-MESSAGE-4c1f0d7e9b2a4835a6d8e3f75b90c214\r\
 	"what to mend where one does not: a wrong port, missing permissions, a socket out\r\n" +
 	"of reach, or a score of zero.\r\n"
 
-// Reason is what a verdict on the test message says.
+// Reason is the reason in a verdict on the test message.
 const Reason = "the test message of bulkhead, which is spam by definition and never counted"
 
-// IsReason reports whether a verdict is that on the test message.
+// IsReason reports whether reasons are from a verdict on the test message.
 func IsReason(reasons []string) bool { return slices.Contains(reasons, Reason) }
 
-// A House is a Counter in front of another one, and knows the test message. Its methods may
-// be called concurrently.
+// A House is a Counter in front of another one, and recognises the test message. Its methods may be
+// called concurrently.
 type House struct {
 	bulkhead.Counter
 	exact   bulkhead.Signature
-	digests []bulkhead.Signature // by which clients of other protocols know it
+	digests []bulkhead.Signature // by which clients of other protocols recognise it
 }
 
-// New returns a House in front of another Counter. sigs are those of [Message] as the node
+// New returns a House in front of another Counter. sigs are the signatures of [Message] as the node
 // computes them.
 func New(house bulkhead.Counter, sigs []bulkhead.Signature) *House {
 	h := &House{Counter: house}
@@ -95,8 +95,8 @@ func (h *House) one(s *bulkhead.Signature) bool {
 	return false
 }
 
-// is reports whether signatures are those of the test message. If there is a hash of the
-// text, it decides; else there must be digests, and all must be the test message's.
+// is reports whether signatures belong to the test message. If there is a hash of the text, the
+// hash decides. Otherwise there must be digests, and all of them must be the test message's.
 func (h *House) is(sigs []bulkhead.Signature) bool {
 	own, others := false, false
 	for i := range sigs {
@@ -114,9 +114,11 @@ func (h *House) is(sigs []bulkhead.Signature) bool {
 
 // verdict returns the verdict on the test message.
 func verdict(sigs []bulkhead.Signature) bulkhead.Verdict {
-	v := bulkhead.Verdict{Class: bulkhead.ClassSpam, Judged: bulkhead.JudgedSpam, Confidence: 100, SpamVotes: 1, Reasons: []string{Reason}}
+	v := bulkhead.Verdict{Class: bulkhead.ClassSpam, Judged: bulkhead.JudgedSpam, Confidence: 100, SpamVotes: 1,
+		Reasons: []string{Reason}}
 	for i := range sigs {
-		v.Findings = append(v.Findings, bulkhead.Finding{Signature: sigs[i], Spam: 1, Judged: bulkhead.JudgedSpam, Confidence: 100})
+		v.Findings = append(v.Findings, bulkhead.Finding{Signature: sigs[i], Spam: 1, Judged: bulkhead.JudgedSpam,
+			Confidence: 100})
 	}
 	return v
 }
@@ -144,8 +146,8 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 	return nil
 }
 
-// Report implements [bulkhead.Clearinghouse]. A report of the test message is taken, and
-// changes nothing.
+// Report implements [bulkhead.Clearinghouse]. A report of the test message is accepted and changes
+// nothing.
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
 	if h.is(r.Signatures) {
 		return bulkhead.Receipt{Whitelisted: len(r.Signatures)}, nil

@@ -30,7 +30,8 @@ func pick(sigs []bulkhead.Signature, schemes ...bulkhead.Scheme) (of []bulkhead.
 	return of
 }
 
-var digests = []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.RspamdText}
+var digests = []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1,
+	bulkhead.RspamdText}
 
 // TestMessage checks that the message has a digest for every protocol, that each is
 // recognised alone by every call, and that none reaches the clearinghouse behind.
@@ -38,7 +39,8 @@ func TestMessage(t *testing.T) {
 	all := sign(t, Message)
 	behind := prototest.NewTally(1)
 	h := New(behind, all)
-	queries := [][]bulkhead.Signature{all, sign(t, "Received: from x\r\nSubject: another\r\nFrom: b@example.org\r\n\r\n"+Text)}
+	queries := [][]bulkhead.Signature{all, sign(t,
+		"Received: from x\r\nSubject: another\r\nFrom: b@example.org\r\n\r\n"+Text)}
 	for _, s := range digests {
 		one := pick(all, s)
 		if len(one) == 0 {
@@ -81,7 +83,8 @@ func TestMessage(t *testing.T) {
 // not, is judged and counted like any other.
 func TestOthers(t *testing.T) {
 	all := sign(t, Message)
-	letter := sign(t, "From: a@example.org\r\nSubject: x\r\n\r\n"+strings.Repeat("The ferry to the island leaves at nine, and tickets are sold on board by the captain.\r\n", 20))
+	letter := sign(t, "From: a@example.org\r\nSubject: x\r\n\r\n"+
+		strings.Repeat("The ferry to the island leaves at nine, and tickets are sold on board by the captain.\r\n", 20))
 	for name, sigs := range map[string][]bulkhead.Signature{
 		"another mail":               letter,
 		"with a digest made like it": append(slices.Clone(letter), pick(all, bulkhead.PyzorDigest)...),
@@ -94,7 +97,8 @@ func TestOthers(t *testing.T) {
 		if v, err := h.Check(t.Context(), bulkhead.Query{Signatures: sigs}); err != nil || IsReason(v.Reasons) {
 			t.Errorf("%s: %+v, %v", name, v, err)
 		}
-		if got, err := h.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil || got.Counted == 0 {
+		if got, err := h.Report(t.Context(), bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam}); err != nil ||
+			got.Counted == 0 {
 			t.Errorf("%s: reported, %+v, %v", name, got, err)
 		}
 	}
@@ -122,9 +126,11 @@ func TestHouse(t *testing.T) {
 func TestBatch(t *testing.T) {
 	all := sign(t, Message)
 	h := New(&batcher{Tally: prototest.NewTally(1)}, all)
-	letter := sign(t, "From: a@example.org\r\nSubject: x\r\n\r\nThe ferry to the island leaves at nine in the morning.\r\n")
+	letter := sign(t,
+		"From: a@example.org\r\nSubject: x\r\n\r\nThe ferry to the island leaves at nine in the morning.\r\n")
 	verdicts := make([]bulkhead.Verdict, 3)
-	if err := h.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: letter}, {Signatures: all}, {Signatures: letter}}, verdicts); err != nil {
+	if err := h.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: letter}, {Signatures: all}, {Signatures: letter}},
+		verdicts); err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range verdicts {
@@ -135,7 +141,8 @@ func TestBatch(t *testing.T) {
 	if b := h.Counter.(*batcher); b.batches != 0 {
 		t.Errorf("%d batches went on", b.batches)
 	}
-	if err := h.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: letter}}, verdicts); err != nil || h.Counter.(*batcher).batches != 1 {
+	if err := h.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: letter}}, verdicts); err != nil ||
+		h.Counter.(*batcher).batches != 1 {
 		t.Errorf("a batch without it was not handed on: %v", err)
 	}
 }
@@ -161,7 +168,8 @@ func (b *batcher) CheckBatch(ctx context.Context, queries []bulkhead.Query, verd
 // TestCost checks that other mail passes without an allocation.
 func TestCost(t *testing.T) {
 	h := New(quiet{}, sign(t, Message))
-	letter := sign(t, "From: a@example.org\r\nSubject: x\r\n\r\nThe ferry to the island leaves at nine in the morning.\r\n")
+	letter := sign(t,
+		"From: a@example.org\r\nSubject: x\r\n\r\nThe ferry to the island leaves at nine in the morning.\r\n")
 	n, out := slices.Repeat([]uint32{1}, len(letter)), make([]bulkhead.Look, len(letter))
 	got := testing.AllocsPerRun(100, func() {
 		h.Check(t.Context(), bulkhead.Query{Signatures: letter})

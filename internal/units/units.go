@@ -1,4 +1,4 @@
-// Package units writes numbers with their units.
+// Package units formats numbers with their units.
 package units
 
 import "fmt"
@@ -11,7 +11,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// ByteSize writes a number of bytes with the unit that keeps it short, for example "1.5 MiB".
+// ByteSize formats a number of bytes with the unit that keeps it short, for example "1.5 MiB".
 func ByteSize(n uint64) string {
 	switch {
 	case n < 10_000:

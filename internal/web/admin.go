@@ -21,7 +21,7 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// people is the page of the accounts.
+// people returns the page of the accounts.
 func (s *Site) people(v *view) (g.Node, error) {
 	users, err := v.node.Users(v.Context())
 	if err != nil {
@@ -43,11 +43,15 @@ func (s *Site) people(v *view) (g.Node, error) {
 	for _, w := range weights {
 		of[w.Account] = w.Samples
 	}
-	return g.Group{h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")), h.Th(h.Text("Accuracy")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
-		h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
-	)), h.P(h.Class("dim"), h.Text("“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. Accuracy is of the reports that others have confirmed or taken off the list. "),
-		h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
+	return g.Group{h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")),
+		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")),
+				h.Th(h.Text("Accuracy")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
+			h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
+		)), h.P(h.Class("dim"),
+			h.Text(
+				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. Accuracy is of the reports that others have confirmed or taken off the list. "),
+			h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
 		latest, record}, nil
 }
 
@@ -57,42 +61,47 @@ func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
 		closing, verb = "open", "Open"
 	}
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)), h.If(u.Parent != "", dim("of "+u.Parent))),
-		h.Td(h.Class("brief"), h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)), h.Td(weightLine(u.Name, weights, now)),
+		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)),
+			h.If(u.Parent != "", dim("of "+u.Parent))),
+		h.Td(h.Class("brief"), h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
+		h.Td(weightLine(u.Name, weights, now)),
 		h.Td(h.Class("brief"), accuracy(&u)), h.Td(h.Class("brief"), h.Text(u.Created.UTC().Format("2 Jan 2006"))),
 		h.Td(h.Div(h.Class("acts"),
-			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
+			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)),
+				h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
 			act("/people", "account:"+u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
 			act("/people", u.Name, closing, verb, nil))),
 	)
 }
 
-// accuracy is how many of an account's reports were right.
+// accuracy shows how many of an account's reports were right.
 func accuracy(u *client.User) g.Node {
 	share, of := u.Accuracy()
 	if of == 0 {
 		return dim("not known yet")
 	}
-	return g.Group{h.Text(fmt.Sprintf("%s of %s", percent(share), count(of))), dim(fmt.Sprintf("%s confirmed on %s, %s taken off", count(uint64(u.Confirmed)), plural(uint64(u.Days), "day"), count(uint64(u.Reverted))))}
+	return g.Group{h.Text(fmt.Sprintf("%s of %s", percent(share), count(of))),
+		dim(fmt.Sprintf("%s confirmed on %s, %s taken off", count(uint64(u.Confirmed)), plural(uint64(u.Days), "day"),
+			count(uint64(u.Reverted))))}
 }
 
-// A voter is who has voted of late.
+// A voter is a reporter that has voted recently.
 type voter struct {
-	name             string // for people
-	reporter         string // as the history is searched
-	undo             string // as the votes of a user or of this machine are undone; "" for others
+	name             string // name to show
+	reporter         string // reporter in a search of the history
+	undo             string // name for undoing the votes of a user or of this machine; "" for others
 	spam, ham, other int
 	latest           time.Time
 }
 
-// localPerson is who votes from the node's own machine without an account.
+// localPerson is the reporter of votes from the node's own machine without an account.
 const localPerson = "user:local"
 
-// latestVotes is how many votes of each kind the table of voters rests on.
+// latestVotes is the number of votes of each kind from which the table of voters is made.
 const latestVotes = 500
 
-// votersOf is who has voted lately, users on whose behalf services report among them;
-// nothing if the node remembers no mail.
+// votersOf returns the recent voters, including users for whom services report. It returns nothing
+// if the node keeps no history.
 func votersOf(v *view) (g.Node, error) {
 	var all []*voter
 	known := make(map[string]*voter)
@@ -119,11 +128,15 @@ func votersOf(v *view) (g.Node, error) {
 	slices.SortStableFunc(all, func(a, b *voter) int { return b.latest.Compare(a.latest) })
 	shown := all[:min(len(all), 50)]
 	return h.Section(h.H2(h.Text("Who voted lately"), dim("accounts, and the users for whom services report")),
-		h.If(len(all) == 0, h.P(h.Text("Nobody yet. A vote shows here once somebody reports mail: "), h.Code(h.Text("bulkhead report message.eml")), h.Text(", or the button of a mail program after "), h.Code(h.Text("bulkhead setup")), h.Text("."))),
+		h.If(len(all) == 0, h.P(h.Text("Nobody yet. A vote shows here once somebody reports mail: "),
+			h.Code(h.Text("bulkhead report message.eml")), h.Text(", or the button of a mail program after "),
+			h.Code(h.Text("bulkhead setup")), h.Text("."))),
 		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(h.Text("Latest")), h.Th(h.Text("Actions")))),
+			h.THead(h.Tr(h.Th(h.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(h.Text("Latest")),
+				h.Th(h.Text("Actions")))),
 			h.TBody(g.Map(shown, voterRow))))),
-		h.If(more || len(all) > len(shown), h.P(h.Class("dim"), h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
+		h.If(more || len(all) > len(shown), h.P(h.Class("dim"),
+			h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
 }
 
 func voterOf(e *client.HistoryEntry) voter {
@@ -155,19 +168,19 @@ func (x *voter) add(e *client.HistoryEntry) {
 }
 
 func voterRow(x *voter) g.Node {
-	name, undo := h.Text(x.name), g.Node(dim("–")) // accounts are above
+	name, undo := h.Text(x.name), g.Node(dim("–")) // accounts are in the table above
 	if x.reporter != "" {
 		name = link("/history?reporter="+url.QueryEscape(x.reporter), x.name)
 	}
 	if x.undo != "" {
 		undo = act("/people", x.undo, "undo", "Undo", days("Days to undo of "+x.name))
 	}
-	return h.Tr(h.Th(h.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))), number(count(uint64(x.other))),
+	return h.Tr(h.Th(h.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))),
+		number(count(uint64(x.other))),
 		h.Td(h.Class("brief"), h.Text(date(x.latest))), h.Td(h.Div(h.Class("acts"), undo)))
 }
 
-// weightLine draws what an account's votes were worth, from the first change that is
-// remembered to now.
+// weightLine draws the weight of an account's votes, from the first recorded change to now.
 func weightLine(name string, samples []client.Weight, now time.Time) g.Node {
 	if len(samples) == 0 {
 		return dim("–")
@@ -191,11 +204,12 @@ func weightLine(name string, samples []client.Weight, now time.Time) g.Node {
 	}
 	fmt.Fprintf(&line, "L%d %.1f", width, y)
 	return h.SVG(h.Class("weights"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
-		h.Aria("label", fmt.Sprintf("Worth of %s: %.2f since %s, at first %.2f on %s", name, samples[len(samples)-1].Worth, date(time.Unix(samples[len(samples)-1].Time, 0)), samples[0].Worth, date(time.Unix(start, 0)))),
+		h.Aria("label", fmt.Sprintf("Worth of %s: %.2f since %s, at first %.2f on %s", name, samples[len(samples)-1].Worth,
+			date(time.Unix(samples[len(samples)-1].Time, 0)), samples[0].Worth, date(time.Unix(start, 0)))),
 		h.El("path", h.Class("sum"), h.Attr("d", line.String())))
 }
 
-// audited is what administrators did lately.
+// audited shows recent actions of administrators.
 func audited(v *view) (g.Node, error) {
 	before, err := number64(v.URL.Query().Get("before"))
 	if err != nil {
@@ -209,35 +223,40 @@ func audited(v *view) (g.Node, error) {
 		return nil, err
 	}
 	return h.Section(h.H2(h.Text("Record of administration"), dim("who did what, the latest first")),
-		h.If(len(page.Entries) == 0, h.P(h.Class("dim"), h.Text("Nothing yet. What administrators change, and who logs in or fails to, shows here."))),
+		h.If(len(page.Entries) == 0, h.P(h.Class("dim"),
+			h.Text("Nothing yet. What administrators change, and who logs in or fails to, shows here."))),
 		h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Did")), h.Th(h.Text("What")))),
+			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Did")),
+				h.Th(h.Text("What")))),
 			h.TBody(g.Map(page.Entries, func(e client.AuditEntry) g.Node {
 				var about []string
 				for _, k := range slices.Sorted(maps.Keys(e.About)) {
 					about = append(about, k+" "+e.About[k])
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(e.Time.UTC().Format("2 Jan 15:04:05"))), h.Td(h.Text(dashed(e.Account))), h.Td(h.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
-					h.Td(h.Text(e.Action), h.If(e.Error != "", h.Span(h.Class("state bad"), h.Text("failed")))), h.Td(h.Class("sig"), h.Text(strings.Join(about, ", ")), h.If(e.Error != "", dim(e.Error))))
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(e.Time.UTC().Format("2 Jan 15:04:05"))),
+					h.Td(h.Text(dashed(e.Account))), h.Td(h.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
+					h.Td(h.Text(e.Action), h.If(e.Error != "", h.Span(h.Class("state bad"), h.Text("failed")))),
+					h.Td(h.Class("sig"), h.Text(strings.Join(about, ", ")), h.If(e.Error != "", dim(e.Error))))
 			}))))),
 		h.If(page.Next != 0, h.P(link("/people?before="+strconv.FormatInt(page.Next, 10), "Earlier ones")))), nil
 }
 
 func number(s string) g.Node { return h.Td(h.Class("num"), h.Text(s)) }
 
-// days is a choice of how far back.
+// days returns a field for the number of days to go back.
 func days(label string) g.Node {
 	return h.Select(h.Name("days"), h.Aria("label", label),
-		h.Option(h.Value("1"), h.Text("1 day")), h.Option(h.Value("7"), h.Text("7 days")), h.Option(h.Value("30"), h.Text("30 days")))
+		h.Option(h.Value("1"), h.Text("1 day")), h.Option(h.Value("7"), h.Text("7 days")),
+		h.Option(h.Value("30"), h.Text("30 days")))
 }
 
-// act is a button, with a field or without, that does something to one row.
+// act returns a button, with an optional field, that acts on one row.
 func act(to, name, what, verb string, field g.Node) g.Node {
 	return h.Form(h.Method("post"), h.Action(to), h.Input(h.Type("hidden"), h.Name("name"), h.Value(name)), field,
 		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+spoken(name)), h.Text(verb)))
 }
 
-// spoken writes the name of a voter for people, who see which of several it is.
+// spoken returns the name of a voter in a form that shows people which kind of voter it is.
 func spoken(name string) string {
 	if user, ok := strings.CutPrefix(name, "user:"); ok {
 		return "user " + user
@@ -245,7 +264,7 @@ func spoken(name string) string {
 	return strings.TrimPrefix(name, "account:")
 }
 
-// since returns the time that a form names, or that lies its number of days back.
+// since returns the time in a form, given as a time or as a number of days before now.
 func since(v *view) (time.Time, error) {
 	if text := v.PostForm.Get("since"); text != "" {
 		t, err := time.Parse(time.RFC3339, text)
@@ -270,7 +289,7 @@ func weight(v *view) (float64, error) {
 	return w, nil
 }
 
-// changePeople does what a form of the accounts says.
+// changePeople handles the forms of the accounts.
 func (s *Site) changePeople(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -315,19 +334,21 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.notice = fmt.Sprintf("Votes of %s on %d signatures are taken back: %d are off the blocklist, %d on it again.", spoken(name), undone.Votes, undone.Off, undone.On)
+		v.notice = fmt.Sprintf("Votes of %s on %d signatures are taken back: %d are off the blocklist, %d on it again.",
+			spoken(name), undone.Votes, undone.Off, undone.On)
 	default:
 		return nil, badForm(errors.New("unknown action"))
 	}
 	return s.people(v)
 }
 
-// peers is the page of those with whom the node shares.
+// peers returns the page of the nodes with which this node shares.
 func (s *Site) peers(v *view) (g.Node, error) {
 	n, err := v.node.Network(v.Context())
 	var p *client.Problem
 	if errors.As(err, &p) && p.Status == http.StatusNotFound {
-		return h.P(h.Class("card"), h.Text("This node shares with nobody. Set mesh.mode in its configuration to share counts with others.")), nil
+		return h.P(h.Class("card"),
+			h.Text("This node shares with nobody. Set mesh.mode in its configuration to share counts with others.")), nil
 	}
 	if err != nil {
 		return nil, err
@@ -339,9 +360,11 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	return g.Group{
 		peerMap(n, v.status.Name, v.status.Now),
 		h.Section(h.H2(h.Text("Peers"), dim(n.Mode+", "+n.Role)),
-			h.If(len(n.Peers) == 0, h.P(h.Class("dim"), h.Text("No peer yet. This node's key is "), h.Code(h.Text(n.Key)), h.Text("; bulkhead peer add KEY accepts what another publishes."))),
+			h.If(len(n.Peers) == 0, h.P(h.Class("dim"), h.Text("No peer yet. This node's key is "), h.Code(h.Text(n.Key)),
+				h.Text("; bulkhead peer add KEY accepts what another publishes."))),
 			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"), num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
+				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"),
+					num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			))), secretRow(n.Secret)),
 		aggregateRow(n.Aggregate),
@@ -353,30 +376,35 @@ func (s *Site) peers(v *view) (g.Node, error) {
 				if !b.Connected {
 					state = "not connected"
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(b.Server))), h.Td(h.Text(state), h.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(b.Server))),
+					h.Td(h.Text(state), h.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
 			})),
 		))),
 	}, nil
 }
 
-// secretRow says that the network gets another secret; nothing if it does not.
+// secretRow announces a change of the network's secret; it returns nothing if there is none.
 func secretRow(s *client.SecretChange) g.Node {
 	if s == nil || s.Done {
 		return nil
 	}
-	return h.P(h.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
-		s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))), h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
+	return h.P(
+		h.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
+			s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))),
+		h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
 }
 
-// aggregateRow says what the node publishes for others; nothing if it does not.
+// aggregateRow describes the aggregate that the node publishes; it returns nothing if there is
+// none.
 func aggregateRow(a *client.Aggregate) g.Node {
 	if a == nil {
 		return nil
 	}
-	return h.P(h.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ", a.Organisations, size(a.Memory), a.Members)), h.Code(h.Text(a.Key)), h.If(a.Fault != "", dim(a.Fault)))
+	return h.P(h.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ",
+		a.Organisations, size(a.Memory), a.Members)), h.Code(h.Text(a.Key)), h.If(a.Fault != "", dim(a.Fault)))
 }
 
-// behind is how far a peer is behind, once it was heard.
+// behind returns the lag of a peer, once a message from it has arrived.
 func behind(p *client.Peer) string {
 	if p.Heard.IsZero() {
 		return "–"
@@ -407,18 +435,22 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 	}
 	name := nameOf(p)
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name), h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))), h.Td(h.Span(h.Class("state "+class), h.Text(state)), h.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
-		number(fmt.Sprintf("%.2f", p.Weight)), number(behind(p)), number(count(p.Missing)), number(count(p.Keys)), number(size(p.Memory)),
+		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name),
+			h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))),
+		h.Td(h.Span(h.Class("state "+class), h.Text(state)),
+			h.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
+		number(fmt.Sprintf("%.2f", p.Weight)), number(behind(p)), number(count(p.Missing)), number(count(p.Keys)),
+		number(size(p.Memory)),
 		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), h.Text(count(refused))),
 		h.Td(h.Div(h.Class("acts"),
-			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)), h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
+			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)),
+				h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
 			act("/peers", p.Key, "rollback", "Roll back", days("Days to roll back of "+name)),
 			act("/peers", p.Key, "evict", "Evict", nil))),
 	)
 }
 
-// peerMap draws the node and its peers around it: the broader a line, the more the peer's
-// word is worth.
+// peerMap draws the node with its peers around it. The width of a line shows the peer's weight.
 func peerMap(n *client.Network, self string, now time.Time) g.Node {
 	if len(n.Peers) == 0 {
 		return nil
@@ -434,12 +466,15 @@ func peerMap(n *client.Network, self string, now time.Time) g.Node {
 		}
 		angle := 2 * math.Pi * (float64(i)/float64(len(n.Peers)) - 0.25)
 		x, y := width/2+130*math.Cos(angle), height/2+78*math.Sin(angle)
-		lines = append(lines, h.El("line", h.Class("to-"+class), h.Attr("x1", strconv.Itoa(width/2)), h.Attr("y1", strconv.Itoa(height/2)),
-			h.Attr("x2", fmt.Sprintf("%.0f", x)), h.Attr("y2", fmt.Sprintf("%.0f", y)), h.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
-		dots = append(dots, h.El("circle", h.Class("at-"+class), h.Attr("cx", fmt.Sprintf("%.0f", x)), h.Attr("cy", fmt.Sprintf("%.0f", y)), h.Attr("r", "6"),
+		lines = append(lines, h.El("line", h.Class("to-"+class), h.Attr("x1", strconv.Itoa(width/2)),
+			h.Attr("y1", strconv.Itoa(height/2)),
+			h.Attr("x2", fmt.Sprintf("%.0f", x)), h.Attr("y2", fmt.Sprintf("%.0f", y)),
+			h.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
+		dots = append(dots, h.El("circle", h.Class("at-"+class), h.Attr("cx", fmt.Sprintf("%.0f", x)),
+			h.Attr("cy", fmt.Sprintf("%.0f", y)), h.Attr("r", "6"),
 			h.El("title", h.Text(nameOf(p)+": "+text))))
 		if len(n.Peers) <= 12 {
-			away := 18.0 // from the lines, which come from the middle
+			away := 18.0 // distance from the lines, which start in the middle
 			if y < height/2 {
 				away = -12
 			}
@@ -448,17 +483,19 @@ func peerMap(n *client.Network, self string, now time.Time) g.Node {
 	}
 	return h.SVG(h.Class("map"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
 		h.Aria("label", fmt.Sprintf("%s, of which %d are heard and counted", plural(uint64(len(n.Peers)), "peer"), well)),
-		lines, h.El("circle", h.Class("self"), h.Attr("cx", strconv.Itoa(width/2)), h.Attr("cy", strconv.Itoa(height/2)), h.Attr("r", "9")), mapLabel(width/2, height/2+22, self), dots)
+		lines, h.El("circle", h.Class("self"), h.Attr("cx", strconv.Itoa(width/2)), h.Attr("cy", strconv.Itoa(height/2)),
+			h.Attr("r", "9")), mapLabel(width/2, height/2+22, self), dots)
 }
 
 func mapLabel(x, y float64, text string) g.Node {
 	if r := []rune(text); len(r) > 22 {
 		text = string(r[:21]) + "…"
 	}
-	return h.El("text", h.Attr("x", fmt.Sprintf("%.0f", x)), h.Attr("y", fmt.Sprintf("%.0f", y)), h.Attr("text-anchor", "middle"), h.Text(text))
+	return h.El("text", h.Attr("x", fmt.Sprintf("%.0f", x)), h.Attr("y", fmt.Sprintf("%.0f", y)),
+		h.Attr("text-anchor", "middle"), h.Text(text))
 }
 
-// nameOf is what a peer is called here.
+// nameOf returns the name of a peer to show.
 func nameOf(p *client.Peer) string {
 	if p.Name != "" {
 		return p.Name
@@ -466,27 +503,32 @@ func nameOf(p *client.Peer) string {
 	return p.Key[:min(8, len(p.Key))]
 }
 
-// invite is a form that makes an invitation, and those who wait to be accepted.
+// invite returns a form that makes an invitation, and the nodes that wait to be accepted.
 func invite(all []client.Invitation) g.Node {
 	var waiting g.Group
 	for i := range all {
 		for _, j := range all[i].Joiners {
 			if j.State == "waiting" {
-				waiting = append(waiting, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(dashed(j.Name))), h.Td(h.Code(h.Class("sig"), h.Text(j.Key))), h.Td(h.Text(date(j.At))),
-					h.Td(h.Div(h.Class("acts"), act("/peers", j.Key, "accept", "Accept", nil), act("/peers", j.Key, "refuse", "Refuse", nil)))))
+				waiting = append(waiting, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(dashed(j.Name))),
+					h.Td(h.Code(h.Class("sig"), h.Text(j.Key))), h.Td(h.Text(date(j.At))),
+					h.Td(h.Div(h.Class("acts"), act("/peers", j.Key, "accept", "Accept", nil),
+						act("/peers", j.Key, "refuse", "Refuse", nil)))))
 			}
 		}
 	}
 	return h.Section(h.H2(h.Text("Invite"), dim("another node into this network")),
 		h.Form(h.Class("card fields"), h.Method("post"), h.Action("/peers"),
-			h.Div(h.Label(h.For("invited"), h.Text("Name")), h.Input(h.ID("invited"), h.Name("name"), h.Attr("maxlength", "64"))),
-			h.Div(h.Label(h.For("weight"), h.Text("Weight, 0 to 1")), h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), h.Attr("size", "4"), h.Attr("inputmode", "decimal"))),
+			h.Div(h.Label(h.For("invited"), h.Text("Name")),
+				h.Input(h.ID("invited"), h.Name("name"), h.Attr("maxlength", "64"))),
+			h.Div(h.Label(h.For("weight"), h.Text("Weight, 0 to 1")),
+				h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), h.Attr("size", "4"), h.Attr("inputmode", "decimal"))),
 			h.Button(h.Name("do"), h.Value("invite"), h.Text("Make an invitation"))),
 		h.If(len(waiting) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Waits")), h.Th(h.Text("Key")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))), h.TBody(waiting)))))
+			h.THead(h.Tr(h.Th(h.Text("Waits")), h.Th(h.Text("Key")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
+			h.TBody(waiting)))))
 }
 
-// changePeers does what a form of the peers says.
+// changePeers handles the forms of the peers.
 func (s *Site) changePeers(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -556,7 +598,7 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 	return s.peers(v)
 }
 
-// askOfPeer asks about a change of a peer, by its name.
+// askOfPeer asks to confirm a change of a peer.
 func (s *Site) askOfPeer(v *view, d *deed, question func(name string) consequence.Question) (g.Node, error) {
 	p, err := v.node.Peer(v.Context(), d.name)
 	if err != nil {
@@ -565,7 +607,7 @@ func (s *Site) askOfPeer(v *view, d *deed, question func(name string) consequenc
 	return s.ask(v, d, question(nameOf(p))), nil
 }
 
-// rules is the page of lists and rate limits, with what a look-up finds in the lists.
+// rules returns the page of lists and rate limits, with the result of a look-up in the lists.
 func (s *Site) rules(v *view) (g.Node, error) {
 	lists, err := v.node.Lists(v.Context())
 	if err != nil && !absent(err) {
@@ -589,55 +631,66 @@ func (s *Site) rules(v *view) (g.Node, error) {
 	}
 	return g.Group{
 		h.Form(h.Class("card row"), h.Method("post"), h.Action("/rules"),
-			h.Label(h.For("entry"), h.Text("Address, domain, URL or IP address")), h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))), h.Button(h.Text("Look up in all lists"))),
+			h.Label(h.For("entry"), h.Text("Address, domain, URL or IP address")),
+			h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))),
+			h.Button(h.Text("Look up in all lists"))),
 		found,
 		h.Section(h.H2(h.Text("Lists")),
-			h.If(len(lists) == 0, h.P(h.Class("dim"), h.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
+			h.If(len(lists) == 0, h.P(h.Class("dim"),
+				h.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
 			h.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"), h.Th(h.Text("Updated")))),
+				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"),
+					h.Th(h.Text("Updated")))),
 				h.TBody(g.Map(lists, func(l client.List) g.Node {
 					if l.Unknown {
-						return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Attr("colspan", "5"), h.Text("not known: "+l.Fault)))
+						return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)),
+							h.Td(h.Attr("colspan", "5"), h.Text("not known: "+l.Fault)))
 					}
-					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)), number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
+					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)),
+						number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
 				})))))),
 		white,
 		h.Section(h.H2(h.Text("Rate limits")),
-			h.If(len(limits) == 0, h.P(h.Class("dim"), h.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
+			h.If(len(limits) == 0, h.P(h.Class("dim"),
+				h.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
 			h.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("Rule")), h.Th(h.Text("Counts")), num("Limit"), h.Th(h.Text("Action")), num("Keys"), num("Memory"), num("Given up"))),
+				h.THead(h.Tr(h.Th(h.Text("Rule")), h.Th(h.Text("Counts")), num("Limit"), h.Th(h.Text("Action")), num("Keys"),
+					num("Memory"), num("Given up"))),
 				h.TBody(g.Map(limits, func(l client.RateLimit) g.Node {
 					counts := l.Key
 					if l.Unique != "" {
 						counts = "different " + l.Unique + " for each " + l.Key
 					}
-					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Code(h.Text(counts))), number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(h.Text(l.Action)),
+					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Code(h.Text(counts))),
+						number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(h.Text(l.Action)),
 						number(count(uint64(l.Keys))), number(size(uint64(l.Bytes))), number(count(uint64(l.Evicted))))
 				})))))),
 		g.Map(most, topKeys),
 	}, nil
 }
 
-// topKeys are the keys of a rule with the highest rates.
+// topKeys shows the keys of a rule with the highest rates.
 func topKeys(t client.TopKeys) g.Node {
 	if len(t.Keys) == 0 {
 		return nil
 	}
 	return h.Section(h.H2(h.Text("Top keys of "+t.Rule), dim("with the highest rates now")),
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Class("fill"), h.Text("Of the limit")), num("Rate"), num("Limit"), h.Th(h.Text("Actions")))),
+			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Class("fill"), h.Text("Of the limit")), num("Rate"), num("Limit"),
+				h.Th(h.Text("Actions")))),
 			h.TBody(g.Map(t.Keys, func(k client.TopKey) g.Node {
 				share := 0.0
 				if k.Limit > 0 {
 					share = k.Rate / k.Limit
 				}
 				return h.Tr(h.Th(h.Attr("scope", "row"), h.Class("sig"), h.Text(k.Key)),
-					h.Td(h.Class("fill"), gauge(share), h.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)), number(fmt.Sprintf("%g", k.Limit)),
+					h.Td(h.Class("fill"), gauge(share), h.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)),
+					number(fmt.Sprintf("%g", k.Limit)),
 					h.Td(act("/rules", k.Key, "reset "+t.Rule, "Forget", nil)))
 			})))))
 }
 
-// changeRules looks an entry up, or takes a signature off the whitelist.
+// changeRules looks up an entry, or takes a signature off the whitelist.
 func (s *Site) changeRules(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -662,7 +715,7 @@ func (s *Site) changeRules(v *view) (g.Node, error) {
 	return s.rules(v)
 }
 
-// find shows what the form of the lists found.
+// find shows the result of the look-up form.
 func (s *Site) find(v *view) (g.Node, error) {
 	entry := strings.TrimSpace(v.PostFormValue("entry"))
 	if entry == "" {
@@ -676,17 +729,18 @@ func (s *Site) find(v *view) (g.Node, error) {
 		return h.P(h.Class("card"), h.Role("status"), h.Text(entry+" is in no list.")), nil
 	}
 	return h.Ul(h.Class("card"), h.Role("status"), g.Map(found, func(m client.ListMatch) g.Node {
-		return h.Li(h.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List, m.Element, chance(m.Error), m.Reason)))
+		return h.Li(h.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List,
+			m.Element, chance(m.Error), m.Reason)))
 	})), nil
 }
 
-// forbidden reports whether the node said that only administrators may ask this.
+// forbidden reports whether an error means that only administrators may make a request.
 func forbidden(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden)
 }
 
-// absent reports whether the node said that it has no such thing.
+// absent reports whether an error means that the node has no such object.
 func absent(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && p.Status == http.StatusNotFound

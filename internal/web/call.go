@@ -9,15 +9,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// client returns a client of the node's own API that asks on behalf of the browser that
-// sent r, with its address, its session and the header fields of proxies. So the API alone
-// decides what a page may show and do.
+// client returns a client of the node's own API that acts for the browser that sent r, with its
+// address, its session and the header fields of proxies. So the API alone decides what a page may
+// show and do.
 func (s *Site) client(r *http.Request) *client.Client {
 	return &client.Client{Server: "http://" + r.Host, HTTP: &http.Client{Transport: inside{s.api, r}}}
 }
 
-// inside is a transport without a network: it hands requests to a handler, as if they came
-// from the browser that sent from.
+// inside is a transport without a network: it passes requests to a handler as if they came from the
+// browser that sent the request from.
 type inside struct {
 	api  http.Handler
 	from *http.Request
@@ -44,7 +44,7 @@ func (t inside) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// A recorder keeps the answer to one request.
+// A recorder stores the answer to one request.
 type recorder struct {
 	header http.Header
 	status int

@@ -11,10 +11,10 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// config is the page of the configuration.
+// config returns the page of the configuration.
 func (s *Site) config(v *view) (g.Node, error) { return configOf(v, "", nil) }
 
-// configOf shows the configuration, and what is to be said of a text that was checked.
+// configOf shows the configuration, and the result for a text that was checked.
 func configOf(v *view, text string, checked g.Node) (g.Node, error) {
 	c, err := v.node.Config(v.Context())
 	if err != nil {
@@ -26,8 +26,10 @@ func configOf(v *view, text string, checked g.Node) (g.Node, error) {
 			h.Textarea(h.ID("text"), h.Name("text"), h.Rows("6"), h.Attr("spellcheck", "false"), h.Text(text)),
 			h.Button(h.Name("do"), h.Value("check"), h.Text("Check"))),
 		h.If(c.Reloadable, h.Form(h.Class("card row"), h.Method("post"), h.Action("/config"),
-			h.Button(h.Name("do"), h.Value("reload"), h.Text("Read the file again")), dim("as SIGHUP does: keys marked ↻ take effect, the others wait for a restart"))),
-		h.If(!c.Reloadable, h.P(h.Class("card dim"), h.Text("This node was started without a configuration file. bulkhead config reference prints one to begin with.")))}
+			h.Button(h.Name("do"), h.Value("reload"), h.Text("Read the file again")),
+			dim("as SIGHUP does: keys marked ↻ take effect, the others wait for a restart"))),
+		h.If(!c.Reloadable, h.P(h.Class("card dim"),
+			h.Text("This node was started without a configuration file. bulkhead config reference prints one to begin with.")))}
 	for len(c.Settings) > 0 {
 		name, _, _ := strings.Cut(c.Settings[0].Key, ".")
 		n, changed := 0, 0
@@ -43,8 +45,8 @@ func configOf(v *view, text string, checked g.Node) (g.Node, error) {
 	return out, nil
 }
 
-// section is one section of the configuration; it is open if its values are not all the
-// usual ones.
+// section shows one section of the configuration. It is expanded if a value differs from its
+// default.
 func section(name string, settings []client.Setting, changed int) g.Node {
 	what := "as by default"
 	if changed > 0 {
@@ -58,11 +60,12 @@ func section(name string, settings []client.Setting, changed int) g.Node {
 				if !s.Default {
 					value = h.Strong(value)
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(strings.TrimPrefix(s.Key, name+"."))), h.If(s.Reload, dim(" ↻"))), h.Td(value), h.Td(h.Class("dim"), h.Text(s.Meaning)))
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(strings.TrimPrefix(s.Key, name+"."))),
+					h.If(s.Reload, dim(" ↻"))), h.Td(value), h.Td(h.Class("dim"), h.Text(s.Meaning)))
 			})))))
 }
 
-// changeConfig checks a text, or makes the node read its file again.
+// changeConfig checks a text, or makes the node reload its file.
 func (s *Site) changeConfig(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -85,7 +88,7 @@ func (s *Site) changeConfig(v *view) (g.Node, error) {
 	return nil, badForm(errors.New("unknown action"))
 }
 
-// verdictOnConfig says what came of a text or file.
+// verdictOnConfig shows the result of checking a text or reloading the file.
 func verdictOnConfig(c *client.ConfigCheck, well string) g.Node {
 	keys := func(all []string) string {
 		if len(all) == 0 {
@@ -94,9 +97,11 @@ func verdictOnConfig(c *client.ConfigCheck, well string) g.Node {
 		return strings.Join(all, ", ")
 	}
 	if len(c.Mistakes) > 0 {
-		return h.Div(h.Class("alarm"), h.Role("alert"), h.Strong(h.Text("Nothing was changed. "+plural(uint64(len(c.Mistakes)), "mistake")+":")),
+		return h.Div(h.Class("alarm"), h.Role("alert"),
+			h.Strong(h.Text("Nothing was changed. "+plural(uint64(len(c.Mistakes)), "mistake")+":")),
 			h.Ul(g.Map(c.Mistakes, func(m string) g.Node { return h.Li(h.Text(m)) })))
 	}
 	return h.Div(h.Class("card"), h.Role("status"), h.P(h.Strong(h.Text(well))),
-		h.P(h.Text("Keys that differ and take effect without a restart: "+keys(c.Changed)+". Keys that need a restart: "+keys(c.Restart)+".")))
+		h.P(h.Text("Keys that differ and take effect without a restart: "+keys(c.Changed)+". Keys that need a restart: "+
+			keys(c.Restart)+".")))
 }

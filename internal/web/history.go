@@ -16,12 +16,13 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// historyFields are what entries are looked for by, as in the API.
+// historyFields are the search fields of the history, named as in the API.
 var historyFields = []struct{ name, label string }{
-	{"domain", "Domain"}, {"reporter", "Reporter"}, {"message_id", "Message-ID"}, {"signature", "Signature"}, {"door", "Door"},
+	{"domain", "Domain"}, {"reporter", "Reporter"}, {"message_id", "Message-ID"}, {"signature", "Signature"},
+	{"door", "Door"},
 }
 
-// history is the page of what the node remembers of checks and votes, or of one of them.
+// history returns the page of recorded checks and votes, or of one of them.
 func (s *Site) history(v *view) (g.Node, error) {
 	if id := v.URL.Query().Get("id"); id != "" {
 		return entry(v, id)
@@ -57,25 +58,29 @@ func entriesOf(v *view) (g.Node, error) {
 		h.Section(h.H2(h.Text("History"), dim("checks and votes, the latest first")),
 			h.If(len(page.Entries) == 0, nothingIn(q, page)),
 			h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Links")), h.Th(h.Text("Actions")))),
+				h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")),
+					h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Links")), h.Th(h.Text("Actions")))),
 				h.TBody(g.Map(page.Entries, func(e client.HistoryEntry) g.Node { return entryRow(&e) })),
 			))),
 			h.If(page.Next != 0, h.P(link(nextPage(q, page.Next), "Earlier ones")))),
 	}, nil
 }
 
-// nothingIn says why a page has no entries, and what to do about it.
+// nothingIn explains why a page has no entries, and what to do about it.
 func nothingIn(q url.Values, page *client.HistoryPage) g.Node {
 	switch {
 	case page.Next != 0:
-		return h.P(h.Text(fmt.Sprintf("None among %s entries. The search goes on with earlier ones.", count(uint64(page.Read)))))
+		return h.P(h.Text(fmt.Sprintf("None among %s entries. The search goes on with earlier ones.",
+			count(uint64(page.Read)))))
 	case len(q) > 0:
 		return h.P(h.Text("Nothing of that kind is remembered here. "), link("/history", "Show everything"))
 	}
-	return h.P(h.Text("No check and no report yet. They show here as mail servers ask this node, and people report mail: "), h.Code(h.Text("bulkhead setup")), h.Text(" sees to both."))
+	return h.P(
+		h.Text("No check and no report yet. They show here as mail servers ask this node, and people report mail: "),
+		h.Code(h.Text("bulkhead setup")), h.Text(" sees to both."))
 }
 
-// nextPage is the address of the same search from an entry on.
+// nextPage returns the address of the same search continued before an entry.
 func nextPage(q url.Values, before int64) string {
 	next := url.Values{"before": {strconv.FormatInt(before, 10)}}
 	for name, values := range q {
@@ -86,26 +91,32 @@ func nextPage(q url.Values, before int64) string {
 	return "/history?" + next.Encode()
 }
 
-// choice is a list of values, of which none need be chosen.
+// choice returns a list of values, with the option to choose none.
 func choice(name, label string, q url.Values, values ...string) g.Node {
-	return h.Div(h.Label(h.For(name), h.Text(label)), h.Select(h.ID(name), h.Name(name), h.Option(h.Value(""), h.Text("any")),
-		g.Map(values, func(value string) g.Node {
-			return h.Option(h.Value(value), h.If(value == q.Get(name), h.Attr("selected")), h.Text(value))
-		})))
+	return h.Div(h.Label(h.For(name), h.Text(label)),
+		h.Select(h.ID(name), h.Name(name), h.Option(h.Value(""), h.Text("any")),
+			g.Map(values, func(value string) g.Node {
+				return h.Option(h.Value(value), h.If(value == q.Get(name), h.Attr("selected")), h.Text(value))
+			})))
 }
 
 func entryRow(e *client.HistoryEntry) g.Node {
 	id := strconv.FormatInt(e.ID, 10)
 	return h.Tr(
 		h.Th(h.Attr("scope", "row"), link("/history?id="+id, e.Time.Format("2 Jan 15:04:05"))),
-		h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Class("brief"), h.If(e.Class != "", h.Span(h.Class("key key-"+e.Class))), h.Text(e.Answer())), h.Td(h.Text(dashed(e.Reporter()))),
-		h.Td(h.Text(dashed(e.From)), h.If(e.Subject != "", dim(e.Subject))), h.Td(h.Text(dashed(strings.Join(e.Domains, " ")))),
+		h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)),
+		h.Td(h.Class("brief"), h.If(e.Class != "", h.Span(h.Class("key key-"+e.Class))), h.Text(e.Answer())),
+		h.Td(h.Text(dashed(e.Reporter()))),
+		h.Td(h.Text(dashed(e.From)), h.If(e.Subject != "", dim(e.Subject))),
+		h.Td(h.Text(dashed(strings.Join(e.Domains, " ")))),
 		h.Td(h.Div(h.Class("acts"), entryVotes(id))))
 }
 
 func entryVotes(id string) g.Node {
 	return h.Form(h.Method("post"), h.Action("/history"), h.Input(h.Type("hidden"), h.Name("id"), h.Value(id)),
-		g.Map([]struct{ vote, verb string }{{"spam", "Spam"}, {"ham", "Wanted"}, {"revoke", "Take off"}}, func(b struct{ vote, verb string }) g.Node {
+		g.Map([]struct {
+			vote, verb string
+		}{{"spam", "Spam"}, {"ham", "Wanted"}, {"revoke", "Take off"}}, func(b struct{ vote, verb string }) g.Node {
 			return h.Button(h.Name("vote"), h.Value(b.vote), h.Aria("label", b.verb+": entry "+id), h.Text(b.verb))
 		}))
 }
@@ -120,14 +131,17 @@ func entry(v *view, text string) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Section(h.Class("card"), h.H2(h.Text(e.Answer()), dim(fmt.Sprintf("%s through %s, %s", e.Kind, e.Door, e.Time.Format(time.DateTime)))),
-		h.P(h.Text("From "+dashed(e.From)+", links to "+dashed(strings.Join(e.Domains, " "))+", by "+dashed(e.Reporter())+"."), h.If(e.Subject != "", dim(e.Subject))),
+	return h.Section(h.Class("card"), h.H2(h.Text(e.Answer()),
+		dim(fmt.Sprintf("%s through %s, %s", e.Kind, e.Door, e.Time.Format(time.DateTime)))),
+		h.P(h.Text("From "+dashed(e.From)+", links to "+dashed(strings.Join(e.Domains, " "))+", by "+dashed(e.Reporter())+
+			"."), h.If(e.Subject != "", dim(e.Subject))),
 		h.Ul(g.Map(e.Reasons, func(r string) g.Node { return h.Li(h.Text(r)) })),
 		entryVotes(text),
-		h.Details(h.Summary(h.Text(fmt.Sprintf("%d signatures", len(e.Signatures)))), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"),
-			g.Map(e.Signatures, func(sig bulkhead.Signature) g.Node {
-				return h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(sig.String()), sig.String()), h.Br())
-			})))), nil
+		h.Details(h.Summary(h.Text(fmt.Sprintf("%d signatures", len(e.Signatures)))),
+			h.Div(h.Class("scroll"), h.Attr("tabindex", "0"),
+				g.Map(e.Signatures, func(sig bulkhead.Signature) g.Node {
+					return h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(sig.String()), sig.String()), h.Br())
+				})))), nil
 }
 
 func dashed(s string) string {
@@ -155,7 +169,7 @@ func (s *Site) changeHistory(v *view) (g.Node, error) {
 	return s.history(v)
 }
 
-// number64 reads the number of an entry; 0 for none.
+// number64 parses the number of an entry; "" is 0.
 func number64(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

@@ -18,10 +18,10 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// maxKept is the longest message, in bytes, that a page carries along to be voted on.
+// maxKept is the largest message, in bytes, that a page includes so that the user can vote on it.
 const maxKept = 1 << 20
 
-// lookup shows what is known of a message or of signatures.
+// lookup shows what is known about a message or about signatures.
 func (s *Site) lookup(v *view) (g.Node, error) {
 	if v.Method != http.MethodPost {
 		return lookupForm(""), nil
@@ -33,7 +33,7 @@ func (s *Site) lookup(v *view) (g.Node, error) {
 	return examine(v, raw, text)
 }
 
-// examine asks about a message, or about the signatures in a text.
+// examine looks up a message, or the signatures in a text.
 func examine(v *view, raw []byte, text string) (g.Node, error) {
 	ctx := v.Context()
 	if raw == nil {
@@ -59,30 +59,33 @@ func examine(v *view, raw []byte, text string) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.Group{lookupForm(""), verdictOf(verdict), h.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), who, findings(verdict.Findings)}, nil
+	return g.Group{lookupForm(""), verdictOf(verdict), h.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), who,
+		findings(verdict.Findings)}, nil
 }
 
-// How many signatures are asked for who reported them, and how many reports of each are shown.
+// Limits of the table of reporters: signatures that are searched for, and reports shown of each.
 const (
 	maxAsked    = 4
 	maxReported = 50
 )
 
-// reportersOf is who voted on signatures, as far as the history remembers; nothing for those
-// who may not see it, and where it remembers no mail. Of a message, those of its whole text
-// are asked for.
+// reportersOf shows the recorded voters on signatures. For a message it searches only the
+// signatures of the whole text. It returns nothing if the browser may not read the history, or if
+// the node keeps none.
 func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 	var votes []client.HistoryEntry
 	asked, seen := 0, make(map[int64]bool)
 	for _, whole := range []bool{true, false} {
 		for i := range all {
 			f := &all[i]
-			if f.Spam+f.Ham == 0 && f.Judged == "none" || has(facetsOf[0].schemes, f.Signature.Scheme()) != whole || asked == maxAsked || !whole && len(votes) > 0 {
+			if f.Spam+f.Ham == 0 && f.Judged == "none" || has(facetsOf[0].schemes, f.Signature.Scheme()) != whole ||
+				asked == maxAsked || !whole && len(votes) > 0 {
 				continue
 			}
 			asked++
 			for _, kind := range []string{"spam", "ham", "revoke"} {
-				page, err := v.node.History(v.Context(), client.HistoryQuery{Kind: kind, Signature: f.Signature.String(), Limit: maxReported})
+				page, err := v.node.History(v.Context(),
+					client.HistoryQuery{Kind: kind, Signature: f.Signature.String(), Limit: maxReported})
 				if absent(err) || forbidden(err) {
 					return nil, nil
 				}
@@ -104,16 +107,20 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 	slices.SortFunc(votes, func(a, b client.HistoryEntry) int { return cmp.Compare(b.ID, a.ID) })
 	votes = votes[:min(len(votes), maxReported)]
 	return h.Section(h.H2(h.Text("Who reported it"), dim("as far as this node remembers, the latest first")),
-		h.If(len(votes) == 0, h.P(h.Text("Nobody whom the history remembers: the reports are older than it, or came to a peer."))),
+		h.If(len(votes) == 0,
+			h.P(h.Text("Nobody whom the history remembers: the reports are older than it, or came to a peer."))),
 		h.If(len(votes) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")), h.Th(h.Text("By")))),
+			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")),
+				h.Th(h.Text("By")))),
 			h.TBody(g.Map(votes, func(e client.HistoryEntry) g.Node {
-				return h.Tr(h.Th(h.Attr("scope", "row"), link("/history?id="+strconv.FormatInt(e.ID, 10), e.Time.Format("2 Jan 15:04:05"))),
-					h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Class("brief"), h.Text(e.Answer())), h.Td(h.Text(cmp.Or(e.Reporter(), "this machine"))))
+				return h.Tr(h.Th(h.Attr("scope", "row"),
+					link("/history?id="+strconv.FormatInt(e.ID, 10), e.Time.Format("2 Jan 15:04:05"))),
+					h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Class("brief"), h.Text(e.Answer())),
+					h.Td(h.Text(cmp.Or(e.Reporter(), "this machine"))))
 			})))))), nil
 }
 
-// vote votes on a message that was looked up, and looks it up again.
+// vote votes on a message that was looked up, and looks up the message again.
 func (s *Site) vote(v *view) (g.Node, error) {
 	v.path = "/lookup"
 	if err := v.ParseForm(); err != nil {
@@ -135,16 +142,17 @@ func (s *Site) vote(v *view) (g.Node, error) {
 	return examine(v, raw, "")
 }
 
-// voted says what a vote did.
+// voted describes the effect of a vote.
 func voted(vote string, got *client.Receipt) string {
-	return fmt.Sprintf("Voted %s: %d of %d signatures counted, %d newly on the blocklist, %d off it.", vote, got.Counted, got.Signatures, got.Listed, got.Revoked)
+	return fmt.Sprintf("Voted %s: %d of %d signatures counted, %d newly on the blocklist, %d off it.", vote, got.Counted,
+		got.Signatures, got.Listed, got.Revoked)
 }
 
 func badForm(err error) error {
 	return &client.Problem{Title: "Bad form", Status: http.StatusBadRequest, Detail: err.Error()}
 }
 
-// given returns the file of a form, or, with a nil raw, the text beside it.
+// given returns the uploaded file of a form or, with a nil raw, the text field.
 func given(r *http.Request) (raw []byte, text string, err error) {
 	if err := r.ParseMultipartForm(maxKept); err != nil {
 		return nil, "", badForm(err)
@@ -166,7 +174,7 @@ func given(r *http.Request) (raw []byte, text string, err error) {
 	return nil, text, nil
 }
 
-// signatures reads a text of signatures and blanks. Anything else is an error.
+// signatures parses signatures separated by blanks. Any other text is an error.
 func signatures(text string) (sigs []bulkhead.Signature, err error) {
 	for _, word := range strings.Fields(text) {
 		var s bulkhead.Signature
@@ -182,7 +190,8 @@ func lookupForm(text string) g.Node {
 	return h.Form(h.Class("card"), h.Method("post"), h.Action("/lookup"), h.EncType("multipart/form-data"),
 		h.Label(h.For("file"), h.Text("A message as a file (.eml)")), h.Input(h.Type("file"), h.ID("file"), h.Name("file")),
 		h.Label(h.For("text"), h.Text("or the source of a message, or signatures")),
-		h.Textarea(h.ID("text"), h.Name("text"), h.Rows("5"), h.Attr("spellcheck", "false"), h.Placeholder("pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"), h.Text(text)),
+		h.Textarea(h.ID("text"), h.Name("text"), h.Rows("5"), h.Attr("spellcheck", "false"),
+			h.Placeholder("pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"), h.Text(text)),
 		h.Button(h.Text("Look up")),
 	)
 }
@@ -197,24 +206,33 @@ func voteForm(raw []byte) g.Node {
 }
 
 func verdictOf(d *client.Verdict) g.Node {
-	return h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+d.Class)), h.Text(d.Class), dim(fmt.Sprintf("confidence %d", d.Confidence))),
+	return h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+d.Class)), h.Text(d.Class),
+		dim(fmt.Sprintf("confidence %d", d.Confidence))),
 		h.If(len(d.Reasons) == 0, h.P(h.Class("dim"), h.Text("Nothing is known of it."))),
 		h.Ul(g.Map(d.Reasons, func(r string) g.Node { return h.Li(h.Text(r)) })),
-		h.P(h.Class("dim"), h.Text(fmt.Sprintf("Delivered %s times as far as was counted; %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
-			count(uint64(d.Sightings)), people(d.SpamVotes), people(d.HamVotes), chance(d.Error)))),
+		h.P(h.Class("dim"),
+			h.Text(
+				fmt.Sprintf(
+					"Delivered %s times as far as was counted; %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
+					count(uint64(d.Sightings)), people(d.SpamVotes), people(d.HamVotes), chance(d.Error)))),
 	)
 }
 
-// findings shows what is known of each signature by itself.
+// findings shows what is known about each single signature.
 func findings(all []client.Finding) g.Node {
-	return h.Details(h.If(len(all) < 10, h.Attr("open")), h.Summary(h.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("Judged")), num("Seen"), num("Spam"), num("Ham"), num("Confidence"), h.Th(h.Text("First seen")))),
-		h.TBody(g.Map(all, func(f client.Finding) g.Node {
-			return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Class("sig"), h.Text(f.Signature.String()))), h.Td(h.Text(judged(f.Judged))),
-				h.Td(h.Class("num"), h.Text(count(uint64(f.Sightings)))), h.Td(h.Class("num"), h.Text(count(uint64(f.Spam)))), h.Td(h.Class("num"), h.Text(count(uint64(f.Ham)))),
-				h.Td(h.Class("num"), h.Text(fmt.Sprint(f.Confidence))), h.Td(h.Text(date(f.First))))
-		})),
-	)))
+	return h.Details(h.If(len(all) < 10, h.Attr("open")),
+		h.Summary(h.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))),
+		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("Judged")), num("Seen"), num("Spam"), num("Ham"),
+				num("Confidence"), h.Th(h.Text("First seen")))),
+			h.TBody(g.Map(all, func(f client.Finding) g.Node {
+				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Class("sig"), h.Text(f.Signature.String()))),
+					h.Td(h.Text(judged(f.Judged))),
+					h.Td(h.Class("num"), h.Text(count(uint64(f.Sightings)))), h.Td(h.Class("num"), h.Text(count(uint64(f.Spam)))),
+					h.Td(h.Class("num"), h.Text(count(uint64(f.Ham)))),
+					h.Td(h.Class("num"), h.Text(fmt.Sprint(f.Confidence))), h.Td(h.Text(date(f.First))))
+			})),
+		)))
 }
 
 func num(name string) g.Node { return h.Th(h.Class("num"), h.Text(name)) }

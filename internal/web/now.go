@@ -18,7 +18,7 @@ import (
 
 func (s *Site) now(v *view) (g.Node, error) { return overview(v), nil }
 
-// overview is the content of the first page, which is sent again while the page is open.
+// overview returns the content of the first page, which is sent again while the page is open.
 func overview(v *view) g.Node {
 	s := &v.status
 	return g.Group{
@@ -29,7 +29,7 @@ func overview(v *view) g.Node {
 	}
 }
 
-// health is one sentence on how the node is.
+// health describes the state of the node in one sentence.
 func health(s *Status) string {
 	bad := 0
 	for i := range s.Peers {
@@ -42,34 +42,43 @@ func health(s *Status) string {
 		return "Checks are answered; reports are refused until the fault below is gone."
 	case s.Held != nil:
 		newest := s.Held.Newest.UTC().Format(time.DateTime)
-		return "Checks and reports are answered, but the clock is implausibly far ahead of the newest record, " + newest + " UTC, so nothing ages. " +
+		return "Checks and reports are answered, but the clock is implausibly far ahead of the newest record, " + newest +
+			" UTC, so nothing ages. " +
 			"Set the clock right. If this machine was really off since then, run bulkhead clock confirm."
 	case len(s.Missing) > 0:
-		return "Checks and reports are answered, but a part of the data folder was gone at the start and began anew: " + strings.Join(s.Missing, ", ") + "."
+		return "Checks and reports are answered, but a part of the data folder was gone at the start and began anew: " +
+			strings.Join(s.Missing, ", ") + "."
 	case s.Doubts > 0:
 		return "Checks and reports are answered; some counts may be too low since a damaged store was salvaged. bulkhead doctor says which."
 	case bad > 0:
 		if bad == len(s.Peers) {
 			return "All is well here, but no peer can be heard or counted."
 		}
-		return fmt.Sprintf("All is well here, but of %s %d cannot be heard or counted.", plural(uint64(len(s.Peers)), "peer"), bad)
+		return fmt.Sprintf("All is well here, but of %s %d cannot be heard or counted.",
+			plural(uint64(len(s.Peers)), "peer"), bad)
 	case !s.Mature:
 		return "All is well. The node is young: links and contacts decide nothing until it has seen 200 messages of verified senders on two days."
 	}
 	return "All is well."
 }
 
-// classes are the classes in the order of the bars, from the bottom.
-var classes = []bulkhead.Class{bulkhead.ClassSpam, bulkhead.ClassSuspected, bulkhead.ClassBulk, bulkhead.ClassGood, bulkhead.ClassUnknown}
+// classes lists the classes in the order of the bars, from the bottom.
+var classes = []bulkhead.Class{bulkhead.ClassSpam, bulkhead.ClassSuspected, bulkhead.ClassBulk, bulkhead.ClassGood,
+	bulkhead.ClassUnknown}
 
 const chartWidth, chartHeight = 720, 120
 
-// charts are the verdicts of a day and of a month. Where there are none yet, they say how
-// to get there.
+// charts shows the verdicts of a day and of a month. Before the first verdict it explains how to
+// get verdicts.
 func charts(s *Status) g.Node {
-	if !slices.ContainsFunc(slices.Concat(s.Day, s.Month), func(s Slot) bool { return s.Verdicts != [bulkhead.NumClasses]uint64{} }) {
-		return h.Section(h.H2(h.Text("Verdicts")), h.P(h.Text("No message was checked yet. "), h.Code(h.Text("bulkhead setup")), h.Text(" makes the mail programs of this machine ask the node, "),
-			h.Code(h.Text("bulkhead doctor")), h.Text(" tries every door, and a message can be shown to "), link("/lookup", "Look up"), h.Text(".")))
+	if !slices.ContainsFunc(slices.Concat(s.Day, s.Month), func(s Slot) bool {
+		return s.Verdicts != [bulkhead.NumClasses]uint64{}
+	}) {
+		return h.Section(h.H2(h.Text("Verdicts")),
+			h.P(h.Text("No message was checked yet. "), h.Code(h.Text("bulkhead setup")),
+				h.Text(" makes the mail programs of this machine ask the node, "),
+				h.Code(h.Text("bulkhead doctor")), h.Text(" tries every door, and a message can be shown to "),
+				link("/lookup", "Look up"), h.Text(".")))
 	}
 	return g.Group{
 		chart("Verdicts of the last 24 hours", "10 minutes", s.Day, time.DateTime[11:16]),
@@ -77,8 +86,8 @@ func charts(s *Status) g.Node {
 	}
 }
 
-// chart draws verdicts over time as stacked bars, with their sums in words. Each bar is of
-// the time that bar says.
+// chart draws verdicts over time as stacked bars, with the sums as text. bar names the period of
+// each bar.
 func chart(title, bar string, slots []Slot, format string) g.Node {
 	var sums [bulkhead.NumClasses]uint64
 	most, all := uint64(1), uint64(0)
@@ -91,7 +100,8 @@ func chart(title, bar string, slots []Slot, format string) g.Node {
 		most, all = max(most, n), all+n
 	}
 	if all == 0 {
-		return h.Section(h.H2(h.Text(title)), h.P(h.Text("No message was checked in this time. "), h.Code(h.Text("bulkhead doctor")), h.Text(" says whether the doors work.")))
+		return h.Section(h.H2(h.Text(title)), h.P(h.Text("No message was checked in this time. "),
+			h.Code(h.Text("bulkhead doctor")), h.Text(" says whether the doors work.")))
 	}
 	var words []string
 	for _, c := range classes {
@@ -108,7 +118,8 @@ func chart(title, bar string, slots []Slot, format string) g.Node {
 			}
 			height := max(0.7, float64(n)/float64(most)*(chartHeight-4))
 			y -= height
-			bars = append(bars, h.El("rect", h.Class("class-"+c.String()), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprintf("%.1f", y)),
+			bars = append(bars, h.El("rect", h.Class("class-"+c.String()), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
+				h.Attr("y", fmt.Sprintf("%.1f", y)),
 				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", height))))
 		}
 	}
@@ -117,7 +128,8 @@ func chart(title, bar string, slots []Slot, format string) g.Node {
 		labels = append(labels, h.Span(h.Text(slots[i].Start.UTC().Format(format))))
 	}
 	return h.Section(h.H2(h.Text(title), dim("each bar "+bar+", at most "+plural(most, "message"))),
-		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)),
+			h.Attr("preserveAspectRatio", "none"), h.Role("img"),
 			h.Aria("label", title+": "+strings.Join(words, ", ")), bars),
 		h.P(h.Class("axis"), labels),
 		h.P(h.Class("legend"), g.Map(classes, func(c bulkhead.Class) g.Node {
@@ -127,7 +139,7 @@ func chart(title, bar string, slots []Slot, format string) g.Node {
 	)
 }
 
-// byDoor is the sums of a chart for each door.
+// byDoor returns the sums of a chart for each door.
 func byDoor(slots []Slot) g.Node {
 	sums := make(map[string][bulkhead.NumClasses]uint64)
 	for i := range slots {
@@ -145,12 +157,14 @@ func byDoor(slots []Slot) g.Node {
 	return h.Details(h.Summary(h.Text("By door")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 		h.THead(h.Tr(h.Th(h.Text("Door")), g.Map(classes, func(c bulkhead.Class) g.Node { return num(c.String()) }))),
 		h.TBody(g.Map(slices.Sorted(maps.Keys(sums)), func(name string) g.Node {
-			return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), g.Map(classes, func(c bulkhead.Class) g.Node { return number(count(sums[name][c])) }))
+			return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), g.Map(classes, func(c bulkhead.Class) g.Node {
+				return number(count(sums[name][c]))
+			}))
 		})))))
 }
 
-// stores is a tile for each book: how full the generation is that counts now, and how often
-// it errs; and one for the disk.
+// stores returns a tile for each book, with the fill and the error rate of its present generation,
+// and a tile for the disk.
 func stores(s *Status) g.Node {
 	var all g.Group
 	for i := range s.Books {
@@ -164,13 +178,16 @@ func stores(s *Status) g.Node {
 				fullest = a
 			}
 		}
-		all = append(all, h.Div(h.Dt(h.Strong(h.Text(b.Name)), h.Text(" "+plural(uint64(len(b.Generations)), "generation")+", "+size(b.Bytes))),
+		all = append(all, h.Div(h.Dt(h.Strong(h.Text(b.Name)),
+			h.Text(" "+plural(uint64(len(b.Generations)), "generation")+", "+size(b.Bytes))),
 			h.Dd(h.Class("fill"), gauge(fullest.Fill), h.Text(percent(fullest.Fill)+" full")),
 			h.Dd(h.Class("small"), h.Text("absent key found: "+chance(fullest.Ghost)))))
 	}
 	if s.Disk > 0 {
 		used := 1 - float64(s.Free)/float64(s.Disk)
-		all = append(all, h.Div(h.Dt(h.Strong(h.Text("Disk"))), h.Dd(h.Class("fill"), gauge(used), h.Text(percent(used)+" full")), h.Dd(h.Class("small"), h.Text(size(s.Free)+" free"))))
+		all = append(all, h.Div(h.Dt(h.Strong(h.Text("Disk"))),
+			h.Dd(h.Class("fill"), gauge(used), h.Text(percent(used)+" full")),
+			h.Dd(h.Class("small"), h.Text(size(s.Free)+" free"))))
 	}
 	if len(all) == 0 {
 		return nil
@@ -178,10 +195,10 @@ func stores(s *Status) g.Node {
 	return h.Section(h.H2(link("/storage", "Storage"), dim("what is counted into now")), h.Dl(h.Class("tiles"), all))
 }
 
-// maxLags is how many peers are on the first page.
+// maxLags is the largest number of peers on the first page.
 const maxLags = 12
 
-// lags is a tile for each peer, those in trouble and those that lag most first.
+// lags returns a tile for each peer. Peers in trouble come first, then those with the longest lag.
 func lags(s *Status) g.Node {
 	if len(s.Peers) == 0 {
 		return nil
@@ -190,17 +207,18 @@ func lags(s *Status) g.Node {
 	slices.SortStableFunc(all, func(a, b client.Peer) int {
 		_, x := stateOf(&a, s.Now)
 		_, y := stateOf(&b, s.Now)
-		return cmp.Or(cmp.Compare(x, y), cmp.Compare(b.Lag, a.Lag)) // bad before good
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(b.Lag, a.Lag)) // peers in trouble first
 	})
 	return h.Section(h.H2(link("/peers", "Peers"), dim("how far they are behind")),
 		h.Dl(h.Class("tiles"), g.Map(all[:min(len(all), maxLags)], func(p client.Peer) g.Node {
 			text, class := stateOf(&p, s.Now)
-			return h.Div(h.Dt(h.Strong(h.Text(nameOf(&p)))), h.Dd(h.Text(behind(&p))), h.Dd(h.Class("small"), h.Span(h.Class("state "+class), h.Text(text))))
+			return h.Div(h.Dt(h.Strong(h.Text(nameOf(&p)))), h.Dd(h.Text(behind(&p))),
+				h.Dd(h.Class("small"), h.Span(h.Class("state "+class), h.Text(text))))
 		})),
 		h.If(len(all) > maxLags, h.P(h.Class("dim"), h.Text(fmt.Sprintf("The first %d of %d.", maxLags, len(all))))))
 }
 
-// storage is the arrays of the node.
+// storage returns the page of the node's arrays.
 func (s *Site) storage(v *view) (g.Node, error) {
 	st := &v.status
 	return g.Group{
@@ -210,28 +228,33 @@ func (s *Site) storage(v *view) (g.Node, error) {
 	}, nil
 }
 
-// login is the form that begins a session.
+// login returns the form that begins a session.
 func (s *Site) login(v *view) (g.Node, error) {
 	q := v.URL.Query()
 	secret := q.Get("link")
 	return g.Group{
-		h.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"), h.Text("That did not work: the link was used, has expired, or there is no such token or password."))),
+		h.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"),
+			h.Text("That did not work: the link was used, has expired, or there is no such token or password."))),
 		h.If(secret != "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
 			h.Input(h.Type("hidden"), h.Name("link"), h.Value(secret)),
 			h.P(h.Text("This link logs you in once.")), h.Button(h.Text("Log in")))),
 		h.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
-			h.P(h.Text("On a machine that has your token, type "), h.Code(h.Text("bulkhead login")), h.Text(" and open the link that it prints. Or enter a token, or the name and password of an account:")),
+			h.P(h.Text("On a machine that has your token, type "), h.Code(h.Text("bulkhead login")),
+				h.Text(" and open the link that it prints. Or enter a token, or the name and password of an account:")),
 			h.Div(h.Class("fields"),
-				h.Div(h.Label(h.For("name"), h.Text("Name, with a password")), h.Input(h.ID("name"), h.Name("name"), h.AutoComplete("username"))),
-				h.Div(h.Label(h.For("token"), h.Text("Password or token")), h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password"))),
+				h.Div(h.Label(h.For("name"), h.Text("Name, with a password")),
+					h.Input(h.ID("name"), h.Name("name"), h.AutoComplete("username"))),
+				h.Div(h.Label(h.For("token"), h.Text("Password or token")),
+					h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password"))),
 				h.Button(h.Text("Log in"))))),
 	}, nil
 }
 
-// needLogin says that a page is for those who are logged in.
+// needLogin explains that a page is for logged-in users.
 func needLogin(v *view) g.Node {
 	return h.Div(h.Class("card"),
-		h.If(v.viewer.Account == "", h.P(h.Text("This page is for administrators. "), link("/login", "Log in"), h.Text(" to see it."))),
+		h.If(v.viewer.Account == "", h.P(h.Text("This page is for administrators. "), link("/login", "Log in"),
+			h.Text(" to see it."))),
 		h.If(v.viewer.Account != "", h.P(h.Text("This page is for administrators, and "+v.viewer.Account+" is none."))),
 	)
 }

@@ -10,11 +10,12 @@ import (
 
 // entries are the pages of the navigation.
 var entries = []struct{ path, name string }{
-	{"/", "Now"}, {"/waves", "Waves"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"}, {"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"}, {"/config", "Configuration"},
+	{"/", "Now"}, {"/waves", "Waves"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"},
+	{"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"}, {"/config", "Configuration"},
 }
 
-// page is a whole page. Every text and attribute is escaped, except the style and the
-// script, which are files of this package.
+// page returns a whole page. Every text and attribute is escaped, except the style and the script,
+// which are files of this package.
 func page(v *view, title string, body g.Node) g.Node {
 	s := &v.status
 	for _, part := range []string{s.Name, "bulkhead"} {
@@ -45,7 +46,8 @@ func page(v *view, title string, body g.Node) g.Node {
 			h.Main(h.ID("main"), h.If(v.path == "/", live), body),
 			h.Footer(
 				h.P(h.Text("Messages are never stored.")),
-				h.P(link("/v1/node", "This node as JSON"), h.Text(" "), link("/metrics", "Metrics"), h.Text(" "), link("/openapi.json", "API")),
+				h.P(link("/v1/node", "This node as JSON"), h.Text(" "), link("/metrics", "Metrics"), h.Text(" "),
+					link("/openapi.json", "API")),
 			),
 			h.If(v.path == "/", h.Script(h.Type("module"), h.Raw(liveJS))),
 		),
@@ -60,7 +62,8 @@ func header(v *view) g.Node {
 	}
 	return h.Header(
 		h.H1(h.SVG(h.Attr("viewBox", "0 0 24 24"), h.Aria("hidden", "true"),
-			h.El("path", h.Attr("d", "M3 3h18v18H3z")), h.El("path", h.Attr("d", "M9 3v18M15 3v18M3 12h18"))), h.Text("bulkhead")),
+			h.El("path", h.Attr("d", "M3 3h18v18H3z")), h.El("path", h.Attr("d", "M9 3v18M15 3v18M3 12h18"))),
+			h.Text("bulkhead")),
 		h.If(v.viewer.Check, h.P(h.Class("node"), h.Text(s.Name+" "), dim("version "+s.Version))),
 		h.If(v.viewer.Check, state),
 		h.Nav(h.Aria("label", "Pages"),
@@ -72,17 +75,20 @@ func header(v *view) g.Node {
 	)
 }
 
-// account shows who is logged in, with the way out or in.
+// account shows the logged-in account, with the link to log out or in.
 func account(v *view) g.Node {
 	if v.viewer.Account == "" {
-		return h.A(h.Class("account"), h.Href("/login"), h.If(v.path == "/login", h.Aria("current", "page")), h.Text("Log in"))
+		return h.A(h.Class("account"), h.Href("/login"), h.If(v.path == "/login", h.Aria("current", "page")),
+			h.Text("Log in"))
 	}
-	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), h.Text(v.viewer.Account+" "), h.Button(h.Text("Log out")))
+	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), h.Text(v.viewer.Account+" "),
+		h.Button(h.Text("Log out")))
 }
 
 func alarms(s *Status) g.Node {
 	return g.Group{
-		h.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(h.Text("Reports are refused at present:")), h.Text(" "+s.ReadOnly+". Checks are answered."))),
+		h.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(h.Text("Reports are refused at present:")),
+			h.Text(" "+s.ReadOnly+". Checks are answered."))),
 		h.If(s.Durability == "relaxed", h.P(h.Class("alarm soft"), h.Strong(h.Text("Durability is relaxed:")),
 			h.Text(" a power cut loses the reports of the last second."))),
 	}
@@ -97,7 +103,7 @@ func tiles(s *Status) g.Node {
 	)
 }
 
-// doors is a tile for each front door.
+// doors returns a tile for each front door.
 func doors(all []Door) g.Node {
 	return h.Section(h.H2(h.Text("Front doors"), dim("in the last minutes")),
 		h.Dl(h.Class("tiles"), g.Map(all, func(d Door) g.Node {
@@ -109,7 +115,7 @@ func doors(all []Door) g.Node {
 		})))
 }
 
-// perSecond writes a rate.
+// perSecond formats a rate.
 func perSecond(rate float64) string {
 	switch {
 	case rate == 0:
@@ -122,7 +128,7 @@ func perSecond(rate float64) string {
 	return count(uint64(rate)) + " a second"
 }
 
-// within writes a bound of time, in seconds.
+// within formats an upper bound of a time, given in seconds.
 func within(seconds float64) string {
 	switch {
 	case seconds == 0:
@@ -153,14 +159,16 @@ func book(b *Book, threshold uint32) g.Node {
 	return h.Section(
 		h.H2(h.Text(b.Name+" "), dim(b.Question)),
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(h.Class("book"),
-			h.THead(h.Tr(h.Th(h.Text("Generation")), h.Th(h.Text("Filter")), h.Th(h.Class("fill"), h.Text("Fill")), number("Keys"), number("Memory"),
+			h.THead(h.Tr(h.Th(h.Text("Generation")), h.Th(h.Text("Filter")), h.Th(h.Class("fill"), h.Text("Fill")),
+				number("Keys"), number("Memory"),
 				number("Absent key found"), number("Count too high"), number(fmt.Sprintf("Absent key shows\u00a0%d", threshold)))),
 			generations,
 		)),
 	)
 }
 
-// generation is a row for each of its arrays, beside one cell that says which it is.
+// generation returns a row for each array of a generation, next to one cell that names the
+// generation.
 func generation(gen *Generation) g.Node {
 	rows := make(g.Group, 0, len(gen.Arrays))
 	for i := range gen.Arrays {
@@ -186,12 +194,13 @@ func array(a *Array) g.Node {
 	}
 }
 
-// gauge draws a share of 1 as a bar.
+// gauge draws a fraction, 0 to 1, as a bar.
 func gauge(x float64) g.Node {
 	level := func(class, width string) g.Node {
 		return h.El("rect", h.Class(class), h.Width(width), h.Height("6"))
 	}
-	return h.SVG(h.Attr("viewBox", "0 0 100 6"), h.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", percent(x)+" full"),
+	return h.SVG(h.Attr("viewBox", "0 0 100 6"), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+		h.Aria("label", percent(x)+" full"),
 		level("track", "100"), level("level", bar(x)))
 }
 

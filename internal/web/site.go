@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	_ "embed" // the style and the script
+	_ "embed" // for the style and the script
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -24,22 +24,22 @@ var styleCSS string
 //go:embed live.js
 var liveJS string
 
-// A Site is the pages of a node. It is an [http.Handler], and serves concurrently. The API
-// decides who may see or do what; the Site does not. Whoever mounts it must let in those who
-// may check, let everybody see /login, and refuse forms that other sites send.
+// A Site serves the pages of a node. It is an [http.Handler] and may be called concurrently. It
+// leaves all access decisions to the API. The handler in front of it must admit clients that may
+// check, admit every client to /login, and reject forms from other sites.
 type Site struct {
 	source Source
 	api    http.Handler
 	policy string // content security policy
 	mux    *http.ServeMux
-	every  time.Duration // between two fragments of a live page
+	every  time.Duration // interval between two fragments of a live page
 	closed context.Context
 	close  context.CancelFunc
 
 	agreements agreements
 }
 
-// New returns the pages of the node that source describes and whose API is api.
+// New returns the pages of a node. source describes the node, and api is its API.
 func New(source Source, api http.Handler) *Site {
 	s := &Site{source: source, api: api, mux: http.NewServeMux(), every: 5 * time.Second, agreements: newAgreements()}
 	s.closed, s.close = context.WithCancel(context.Background())
@@ -72,16 +72,17 @@ func New(source Source, api http.Handler) *Site {
 	return s
 }
 
-// nothing says that there is no such page, to programs in JSON.
+// nothing answers that there is no such page; to programs it answers in JSON.
 func (s *Site) nothing(w http.ResponseWriter, r *http.Request) {
-	p := &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: fmt.Sprintf("nothing is at %.80q", r.URL.Path)}
+	p := &client.Problem{Title: "Not Found", Status: http.StatusNotFound,
+		Detail: fmt.Sprintf("nothing is at %.80q", r.URL.Path)}
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		s.show("Not found", func(*view) (g.Node, error) { return nil, p })(w, r)
 		return
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
-		return // out of reach: the fields are strings and a number
+		return // unreachable: the fields are strings and a number
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
@@ -91,8 +92,8 @@ func (s *Site) nothing(w http.ResponseWriter, r *http.Request) {
 // ServeHTTP implements [http.Handler].
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Close ends the live pages. Without it a server that waits for its requests to end waits
-// for ever.
+// Close ends the live pages. Without it, a server that waits for its requests to end would wait for
+// ever.
 func (s *Site) Close() { s.close() }
 
 // A view is one page as one browser sees it.
@@ -101,11 +102,11 @@ type view struct {
 	node   *client.Client
 	viewer *client.Viewer
 	status Status
-	path   string // of the navigation's entry for this page
-	notice string // what a form has just done
+	path   string // path of the navigation's entry for this page
+	notice string // result of the form just sent
 }
 
-// show serves what content returns. A refusal of the node is shown in its place.
+// show serves the result of content. It shows a refusal of the node in its place.
 func (s *Site) show(title string, content func(*view) (g.Node, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := &view{Request: r, node: s.client(r), status: s.source.Status(r.Context()), path: r.URL.Path}
@@ -125,7 +126,7 @@ func (s *Site) show(title string, content func(*view) (g.Node, error)) http.Hand
 	}
 }
 
-// refusal says why there is no page.
+// refusal returns the status and the page for an error.
 func (s *Site) refusal(v *view, err error) (int, g.Node) {
 	p := &client.Problem{Title: "Failed", Status: http.StatusInternalServerError, Detail: "The node's log says more."}
 	errors.As(err, &p)
@@ -151,7 +152,7 @@ func (s *Site) write(w http.ResponseWriter, status int, page g.Node) {
 	w.Write(b.Bytes())
 }
 
-// live sends the first page's content as server-sent events, until the browser goes.
+// live sends the content of the first page as server-sent events, until the browser disconnects.
 func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -168,7 +169,7 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 		if err := overview(v).Render(&b); err != nil {
 			return
 		}
-		// A line feed would end the event's line. No element of the page needs one.
+		// A line feed would end the event's line. No element of the page depends on line feeds.
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", strings.ReplaceAll(b.String(), "\n", " ")); err != nil {
 			return
 		}

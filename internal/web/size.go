@@ -14,26 +14,28 @@ import (
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
-// sizeFields are what a node is sized for, with the names that the API has for them.
+// sizeFields are the quantities that determine a node's size, with their names in the API.
 var sizeFields = []struct{ name, label, example string }{
 	{"signatures", "Signatures a day", "1000000"}, {"listed", "of these, voted spam", "1 %"},
 	{"count_error", "Wrong counts, at most", "this node's"}, {"list_error", "Listed by mistake, at most", "this node's"},
 	{"tally_keep", "Generations of the tally", "this node's"}, {"blocklist_keep", "of the blocklist", "this node's"},
 }
 
-// sizeForm asks what the node is to be sized for, and shows what it would take.
+// sizeForm asks for the load of a node, and shows the size that the node would need.
 func sizeForm(v *view) g.Node {
 	q := v.URL.Query()
 	return h.Section(h.ID("size"), h.H2(h.Text("Size"), dim("what this node would take for another use")),
 		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/storage#size"),
 			g.Map(sizeFields, func(f struct{ name, label, example string }) g.Node {
-				return h.Div(h.Label(h.For(f.name), h.Text(f.label)), h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name)), h.Placeholder(f.example), h.Attr("inputmode", "decimal")))
+				return h.Div(h.Label(h.For(f.name), h.Text(f.label)),
+					h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name)), h.Placeholder(f.example),
+						h.Attr("inputmode", "decimal")))
 			}),
 			h.Button(h.Text("Calculate"))),
 		sizesOf(v, q))
 }
 
-// sizesOf shows the sizes for what was asked, or what is wrong with the question.
+// sizesOf shows the sizes for a question, or the mistake in it.
 func sizesOf(v *view, q url.Values) g.Node {
 	if strings.TrimSpace(q.Get("signatures")) == "" {
 		return nil
@@ -50,7 +52,8 @@ func sizesOf(v *view, q url.Values) g.Node {
 	}
 	t, b := &sizes.Tally, &sizes.Blocklist
 	row := func(name, tally, block string) g.Node {
-		return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), h.Td(h.Class("num"), h.Text(tally)), h.Td(h.Class("num"), h.Text(block)))
+		return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), h.Td(h.Class("num"), h.Text(tally)),
+			h.Td(h.Class("num"), h.Text(block)))
 	}
 	return g.Group{
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
@@ -66,12 +69,13 @@ func sizesOf(v *view, q url.Values) g.Node {
 				row("Unreported, and bulk", chance(t.BulkWrong), ""),
 				row("Listed, and hidden", "", chance(b.Hidden)),
 			))),
-		h.P(h.Text(fmt.Sprintf("Memory %s, disk up to %s, to each peer %s to %s a day.", size(sizes.Memory), size(sizes.Disk), size(sizes.Peer.Least), size(sizes.Peer.Most)))),
+		h.P(h.Text(fmt.Sprintf("Memory %s, disk up to %s, to each peer %s to %s a day.", size(sizes.Memory), size(sizes.Disk),
+			size(sizes.Peer.Least), size(sizes.Peer.Most)))),
 		h.P(h.Class("dim"), h.Text("By the formulae by which the node sizes its books. Nothing is changed.")),
 	}
 }
 
-// sizeQuestion returns the question of a form. The API checks the ranges.
+// sizeQuestion parses the question of a form. The API checks the ranges.
 func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
 	refuse := func(name string) error {
 		return fmt.Errorf("%s %.40q is not a number that is possible", name, q.Get(name))
@@ -98,7 +102,8 @@ func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
 		}
 		return p
 	}
-	of.Signatures, of.TallyKeep, of.BlocklistKeep = whole("signatures"), int(whole("tally_keep")), int(whole("blocklist_keep"))
+	of.Signatures, of.TallyKeep, of.BlocklistKeep = whole("signatures"), int(whole("tally_keep")),
+		int(whole("blocklist_keep"))
 	of.CountError, of.ListError = part("count_error"), part("list_error")
 	if strings.TrimSpace(q.Get("listed")) != "" {
 		listed := whole("listed")

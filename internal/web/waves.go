@@ -27,7 +27,8 @@ func (s *Site) waves(v *view) (g.Node, error) {
 	q := v.URL.Query()
 	page, err := v.node.Waves(v.Context(), client.WaveQuery{Class: q.Get("class"), Sort: q.Get("sort")})
 	if absent(err) {
-		return h.P(h.Class("card"), h.Text("This node remembers no mail, and so knows no waves: [history] in its configuration says so.")), nil
+		return h.P(h.Class("card"),
+			h.Text("This node remembers no mail, and so knows no waves: [history] in its configuration says so.")), nil
 	}
 	if err != nil {
 		return nil, err
@@ -36,19 +37,26 @@ func (s *Site) waves(v *view) (g.Node, error) {
 		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/waves"),
 			choice("class", "Answer", q, "unknown", "good", "bulk", "suspected", "spam"),
 			h.Div(h.Label(h.For("sort"), h.Text("First")), h.Select(h.ID("sort"), h.Name("sort"),
-				g.Map([]struct{ value, name string }{{"size", "the largest"}, {"recent", "the latest"}, {"new", "the newest"}}, func(o struct{ value, name string }) g.Node {
+				g.Map([]struct {
+					value, name string
+				}{{"size", "the largest"}, {"recent", "the latest"}, {"new", "the newest"}}, func(o struct {
+					value, name string
+				}) g.Node {
 					return h.Option(h.Value(o.value), h.If(o.value == q.Get("sort"), h.Attr("selected")), h.Text(o.name))
 				}))),
 			h.Button(h.Text("Show"))),
-		h.Section(h.H2(h.Text("Waves"), dim("messages with the same text, or nearly so; the number behind a name is of checks and reports")),
+		h.Section(h.H2(h.Text("Waves"),
+			dim("messages with the same text, or nearly so; the number behind a name is of checks and reports")),
 			h.If(!page.Whole, h.P(h.Class("alarm soft"), h.Text(unread(page)))),
-			h.If(len(page.Waves) == 0, h.P(h.Class("dim"), h.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
+			h.If(len(page.Waves) == 0, h.P(h.Class("dim"),
+				h.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
 			g.Map(page.Waves, func(w client.Wave) g.Node { return waveCard(&w, v.status.Now) }),
-			h.If(page.Of > len(page.Waves), h.P(h.Class("dim"), h.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of))))),
+			h.If(page.Of > len(page.Waves), h.P(h.Class("dim"),
+				h.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of))))),
 	}, nil
 }
 
-// unread says what of its history the node has not read for the waves yet.
+// unread describes the part of its history that the node has not yet read for the waves.
 func unread(page *client.WavePage) string {
 	if page.Since.IsZero() {
 		return "The node is still reading its history, and has come to " + date(page.Upto) + "."
@@ -58,7 +66,7 @@ func unread(page *client.WavePage) string {
 
 func waveAddress(id int64) string { return "/waves?id=" + strconv.FormatInt(id, 10) }
 
-// answer is the latest answer to a check of a wave, in words.
+// answer returns the latest answer to a check of a wave, in words.
 func answer(w *client.Wave) string {
 	if w.Confidence > 0 {
 		return fmt.Sprintf("%s %d", w.Class, w.Confidence)
@@ -68,12 +76,13 @@ func answer(w *client.Wave) string {
 
 func waveCard(w *client.Wave, now time.Time) g.Node {
 	return h.El("article", h.Class("card wave"),
-		h.El("h3", h.Span(h.Class("key key-"+w.Class)), link(waveAddress(w.ID), plural(w.Messages, "message")), dim(answer(w)), dim(votes(w))),
+		h.El("h3", h.Span(h.Class("key key-"+w.Class)), link(waveAddress(w.ID), plural(w.Messages, "message")),
+			dim(answer(w)), dim(votes(w))),
 		spark(w),
 		waveFacts(w, 3, now))
 }
 
-// votes says what people reported of a wave. Several reports of one person are one vote.
+// votes describes people's reports of a wave. Several reports of one person are one vote.
 func votes(w *client.Wave) string {
 	var all []string
 	for _, n := range []struct {
@@ -97,7 +106,7 @@ func plural(n uint64, name string) string {
 	return count(n) + " " + name + "s"
 }
 
-// waveFacts is when, where and from whom a wave came, with up to most names of each kind.
+// waveFacts shows the time, doors and senders of a wave, with up to most names of each kind.
 func waveFacts(w *client.Wave, most int, now time.Time) g.Node {
 	fact := func(name, value string) g.Node { return h.Div(h.Dt(h.Text(name)), h.Dd(h.Text(value))) }
 	return h.Dl(h.Class("facts"),
@@ -106,7 +115,7 @@ func waveFacts(w *client.Wave, most int, now time.Time) g.Node {
 		fact("Links to", names(w.Domains, most)), fact("Reported by", names(w.Reporters, most)))
 }
 
-// names lists what was counted, up to most of it.
+// names lists up to most names with their counts.
 func names(all []client.NamedCount, most int) string {
 	if len(all) == 0 {
 		return "–"
@@ -121,8 +130,7 @@ func names(all []client.NamedCount, most int) string {
 	return strings.Join(out, ", ")
 }
 
-// leastSlots is for how many slots a curve has room at least, so that a young wave is
-// not one broad bar.
+// leastSlots is the smallest number of slots on a curve, so that a young wave is not one broad bar.
 const leastSlots = 24
 
 // spark draws the growth of a wave as bars.
@@ -137,19 +145,21 @@ func spark(w *client.Wave) g.Node {
 	for i, n := range w.Growth {
 		if n > 0 {
 			height := max(1, 30*float64(n)/float64(most))
-			bars = append(bars, h.El("rect", h.Class("class-"+w.Class), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprintf("%.1f", 32-height)),
+			bars = append(bars, h.El("rect", h.Class("class-"+w.Class), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
+				h.Attr("y", fmt.Sprintf("%.1f", 32-height)),
 				h.Width(fmt.Sprintf("%.1f", max(0.8, width-0.5))), h.Height(fmt.Sprintf("%.1f", height))))
 		}
 	}
 	return h.SVG(h.Class("spark"), h.Attr("viewBox", "0 0 200 33"), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
-		h.Aria("label", fmt.Sprintf("%s in %s, at most %s in %s", plural(w.Messages, "message"), age(w.First, w.Last), count(most), spell(slot))),
+		h.Aria("label", fmt.Sprintf("%s in %s, at most %s in %s", plural(w.Messages, "message"), age(w.First, w.Last),
+			count(most), spell(slot))),
 		h.El("rect", h.Class("track"), h.Attr("y", "32"), h.Width("200"), h.Height("1")), bars)
 }
 
-// spell writes a length of time without zero units.
+// spell formats a duration without zero units.
 func spell(d time.Duration) string { return age(time.Time{}, time.Time{}.Add(d)) }
 
-// curve draws how a wave grew: messages in each slot, and their sum.
+// curve draws the growth of a wave: the messages in each slot, and their sum.
 func curve(w *client.Wave) g.Node {
 	most, sum := uint64(1), uint64(0)
 	for _, n := range w.Growth {
@@ -163,17 +173,23 @@ func curve(w *client.Wave) g.Node {
 	for i, n := range w.Growth {
 		height := float64(n) / float64(most) * (chartHeight - 4)
 		if n > 0 {
-			marks = append(marks, h.El("rect", h.Class("class-"+w.Class), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)), h.Attr("y", fmt.Sprintf("%.1f", chartHeight-max(0.7, height))),
+			marks = append(marks, h.El("rect", h.Class("class-"+w.Class), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
+				h.Attr("y", fmt.Sprintf("%.1f", chartHeight-max(0.7, height))),
 				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", max(0.7, height)))))
 		}
 		sum += n
-		fmt.Fprintf(&line, "L%.1f %.1f", float64(i+1)*width, chartHeight-float64(sum)/float64(max(1, w.Messages))*(chartHeight-4))
+		fmt.Fprintf(&line, "L%.1f %.1f", float64(i+1)*width,
+			chartHeight-float64(sum)/float64(max(1, w.Messages))*(chartHeight-4))
 	}
 	marks = append(marks, h.El("path", h.Class("sum"), h.Attr("d", line.String())))
-	return h.Section(h.H2(h.Text("Growth"), dim("each bar "+spell(time.Duration(w.Slot)*time.Second)+", at most "+plural(most, "message")+"; the line is their sum")),
-		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
-			h.Aria("label", fmt.Sprintf("Growth of the wave: %s from %s to %s", plural(w.Messages, "message"), date(w.First), date(w.Last))), marks),
-		h.P(h.Class("axis"), h.Span(h.Text(date(w.First))), h.Span(h.Class("end"), h.Text(date(w.First.Add(time.Duration(slots)*time.Duration(w.Slot)*time.Second))))))
+	return h.Section(h.H2(h.Text("Growth"), dim("each bar "+spell(time.Duration(w.Slot)*time.Second)+", at most "+
+		plural(most, "message")+"; the line is their sum")),
+		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)),
+			h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+			h.Aria("label", fmt.Sprintf("Growth of the wave: %s from %s to %s", plural(w.Messages, "message"), date(w.First),
+				date(w.Last))), marks),
+		h.P(h.Class("axis"), h.Span(h.Text(date(w.First))),
+			h.Span(h.Class("end"), h.Text(date(w.First.Add(time.Duration(slots)*time.Duration(w.Slot)*time.Second))))))
 }
 
 // waveDetail shows and explains one wave.
@@ -184,48 +200,57 @@ func waveDetail(v *view, id int64) (g.Node, error) {
 	}
 	w := &d.Wave
 	out := g.Group{
-		h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+w.Class)), h.Text(plural(w.Messages, "message")), dim(answer(w)), dim(votes(w))),
+		h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+w.Class)), h.Text(plural(w.Messages, "message")),
+			dim(answer(w)), dim(votes(w))),
 			h.If(d.Subject != "", h.P(h.Text("Subject: "+d.Subject))), waveFacts(w, 16, v.status.Now),
 			h.P(link("/history?id="+strconv.FormatInt(w.Entry, 10), "The message that stands for the wave"))),
 		curve(w),
 	}
 	if d.Verdict == nil {
-		return append(out, h.P(h.Class("card dim"), h.Text("The history no longer has a message of this wave, so that nothing can be explained or voted on."))), nil
+		return append(out, h.P(h.Class("card dim"),
+			h.Text("The history no longer has a message of this wave, so that nothing can be explained or voted on."))), nil
 	}
-	return append(out, waveForms(w), verdictOf(d.Verdict), facets(d.Verdict), barcode(d.Verdict), findings(d.Verdict.Findings)), nil
+	return append(out, waveForms(w), verdictOf(d.Verdict), facets(d.Verdict), barcode(d.Verdict),
+		findings(d.Verdict.Findings)), nil
 }
 
-// waveForms are the buttons that list, revoke and white-list a wave.
+// waveForms returns the buttons that list, revoke and whitelist a wave.
 func waveForms(w *client.Wave) g.Node {
-	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))), h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10)))}
+	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))),
+		h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10)))}
 	button := func(do, text string) g.Node { return h.Button(h.Name("do"), h.Value(do), h.Text(text)) }
 	return g.Group{
-		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden, button("spam", "It is spam"), button("ham", "It is wanted"), button("revoke", "Take it off the list")),
+		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden, button("spam", "It is spam"),
+			button("ham", "It is wanted"), button("revoke", "Take it off the list")),
 		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden,
-			h.Label(h.For("note"), h.Text("Why")), h.Input(h.ID("note"), h.Name("note"), h.Attr("maxlength", "200")), button("clear", "White-list this text"),
+			h.Label(h.For("note"), h.Text("Why")), h.Input(h.ID("note"), h.Name("note"), h.Attr("maxlength", "200")),
+			button("clear", "White-list this text"),
 			dim("letter for letter; changed copies are judged as before")),
 	}
 }
 
-// A facet is signatures of one kind, in words.
+// A facet names a kind of signatures in words.
 type facet struct {
 	name    string
 	schemes []bulkhead.Scheme
 }
 
-// facetsOf are the kinds of signatures that a verdict rests on.
+// facetsOf holds the kinds of signatures that decide a verdict.
 var facetsOf = []facet{
-	{"The text, letter for letter", []bulkhead.Scheme{bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4, bulkhead.DCCBody, bulkhead.RspamdText}},
-	{"Changed copies of the text", []bulkhead.Scheme{bulkhead.Near, bulkhead.DCCFuz1, bulkhead.DCCFuz2, bulkhead.RspamdShingle}},
+	{"The text, letter for letter", []bulkhead.Scheme{bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4,
+		bulkhead.DCCBody, bulkhead.RspamdText}},
+	{"Changed copies of the text", []bulkhead.Scheme{bulkhead.Near, bulkhead.DCCFuz1, bulkhead.DCCFuz2,
+		bulkhead.RspamdShingle}},
 	{"Parts of the text", []bulkhead.Scheme{bulkhead.Part, bulkhead.Sketch}},
 	{"Links", []bulkhead.Scheme{bulkhead.Link, bulkhead.RazorE8}},
-	{"Sender and network", []bulkhead.Scheme{bulkhead.Sender, bulkhead.Network, bulkhead.Claim, bulkhead.DCCFrom, bulkhead.DCCEnvFrom, bulkhead.DCCIP}},
+	{"Sender and network", []bulkhead.Scheme{bulkhead.Sender, bulkhead.Network, bulkhead.Claim, bulkhead.DCCFrom,
+		bulkhead.DCCEnvFrom, bulkhead.DCCIP}},
 	{"Contacts", []bulkhead.Scheme{bulkhead.Contact}},
 	{"Attachments and pictures", []bulkhead.Scheme{bulkhead.Attachment, bulkhead.Image}},
 	{"Mark-up", []bulkhead.Scheme{bulkhead.Markup}},
 }
 
-// facets says what is known by each kind of signature.
+// facets shows what is known about each kind of signature.
 func facets(d *client.Verdict) g.Node {
 	var rows g.Group
 	for _, f := range facetsOf {
@@ -250,13 +275,15 @@ func facets(d *client.Verdict) g.Node {
 			}
 		}
 		if n > 0 {
-			rows = append(rows, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(f.name)), number(strconv.Itoa(n)), number(strconv.Itoa(listed)), number(strconv.Itoa(revoked)),
+			rows = append(rows, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(f.name)), number(strconv.Itoa(n)),
+				number(strconv.Itoa(listed)), number(strconv.Itoa(revoked)),
 				number(count(uint64(seen))), number(count(uint64(spam))), number(count(uint64(ham))), number(chance(worst))))
 		}
 	}
 	return h.Section(h.H2(h.Text("What it rests on"), dim("the most that is known of one signature of each kind")),
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Facet")), num("Signatures"), num("Listed"), num("Revoked"), num("Seen"), num("Spam votes"), num("Ham votes"), num("Chance of an error"))),
+			h.THead(h.Tr(h.Th(h.Text("Facet")), num("Signatures"), num("Listed"), num("Revoked"), num("Seen"), num("Spam votes"),
+				num("Ham votes"), num("Chance of an error"))),
 			h.TBody(rows))))
 }
 
@@ -269,8 +296,8 @@ func has(all []bulkhead.Scheme, s bulkhead.Scheme) bool {
 	return false
 }
 
-// barcode draws the bands of a text: a bar for each, as wide as its sum says, so that a
-// text looks like itself, and coloured by what is known of it.
+// barcode draws a bar for each band of a text. The width of a bar depends on the band's sum, so
+// that each text has a look of its own; the colour shows what is known of the band.
 func barcode(d *client.Verdict) g.Node {
 	var bars g.Group
 	counts := make(map[string]int)
@@ -293,27 +320,31 @@ func barcode(d *client.Verdict) g.Node {
 		counts[class]++
 		sum := f.Signature.Sum()
 		width := 4 + float64(sum[len(sum)-1]%16)
-		bars = append(bars, h.El("rect", h.Class("class-"+class), h.Attr("x", fmt.Sprintf("%.1f", x)), h.Width(fmt.Sprintf("%.1f", width)), h.Height("48")))
+		bars = append(bars, h.El("rect", h.Class("class-"+class), h.Attr("x", fmt.Sprintf("%.1f", x)),
+			h.Width(fmt.Sprintf("%.1f", width)), h.Height("48")))
 		x += width + 3
 	}
 	if n == 0 {
 		return h.P(h.Class("dim"), h.Text("The text is too short to have bands: only its exact copies are recognised."))
 	}
 	words := func(class, what string) string { return fmt.Sprintf("%d %s", counts[class], what) }
-	all := []struct{ class, what string }{{"spam", "listed"}, {"good", "revoked"}, {"bulk", "seen"}, {"unknown", "not known"}}
+	all := []struct {
+		class, what string
+	}{{"spam", "listed"}, {"good", "revoked"}, {"bulk", "seen"}, {"unknown", "not known"}}
 	var spoken []string
 	for _, c := range all {
 		spoken = append(spoken, words(c.class, c.what))
 	}
 	return h.Section(h.H2(h.Text("Bands"), dim("copies of the text that share some of these are recognised")),
-		h.SVG(h.Class("barcode"), h.Attr("viewBox", fmt.Sprintf("0 0 %.0f 48", x)), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+		h.SVG(h.Class("barcode"), h.Attr("viewBox", fmt.Sprintf("0 0 %.0f 48", x)), h.Attr("preserveAspectRatio", "none"),
+			h.Role("img"),
 			h.Aria("label", fmt.Sprintf("%d bands: %s", n, strings.Join(spoken, ", "))), bars),
 		h.P(h.Class("legend"), g.Map(all, func(c struct{ class, what string }) g.Node {
 			return h.Span(h.Span(h.Class("key key-"+c.class)), h.Text(words(c.class, c.what)))
 		})))
 }
 
-// changeWaves lists, revokes or white-lists a wave.
+// changeWaves lists, revokes or whitelists a wave.
 func (s *Site) changeWaves(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
@@ -342,7 +373,8 @@ func (s *Site) changeWaves(v *view) (g.Node, error) {
 	return waveDetail(v, id)
 }
 
-// whitelisted is the table of what administrators put on the whitelist, for them alone.
+// whitelisted returns the table of signatures that administrators whitelisted. Only administrators
+// see it.
 func whitelisted(v *view) (g.Node, error) {
 	all, err := v.node.Whitelist(v.Context())
 	if absent(err) || forbidden(err) {
@@ -354,10 +386,13 @@ func whitelisted(v *view) (g.Node, error) {
 	return h.Section(h.H2(h.Text("White-listed texts"), dim("by administrators, beside [whitelist] of the configuration")),
 		h.If(len(all) == 0, h.P(h.Class("dim"), h.Text("None yet. The page of a wave white-lists its text."))),
 		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("By")), h.Th(h.Text("Since")), h.Th(h.Text("Why")), h.Th(h.Text("Actions")))),
+			h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("By")), h.Th(h.Text("Since")), h.Th(h.Text("Why")),
+				h.Th(h.Text("Actions")))),
 			h.TBody(g.Map(all, func(c client.Cleared) g.Node {
 				text := c.Signature.String()
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(text), text))),
-					h.Td(h.Text(c.By)), h.Td(h.Text(date(c.Time))), h.Td(h.Text(c.Note)), h.Td(act("/rules", text, "unclear", "Remove", nil)))
+				return h.Tr(h.Th(h.Attr("scope", "row"),
+					h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(text), text))),
+					h.Td(h.Text(c.By)), h.Td(h.Text(date(c.Time))), h.Td(h.Text(c.Note)),
+					h.Td(act("/rules", text, "unclear", "Remove", nil)))
 			})))))), nil
 }

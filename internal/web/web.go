@@ -1,5 +1,5 @@
-// Package web is the pages of a node, in light and dark. They load nothing from other
-// sites, and work without scripts; one small script keeps the first page up to date.
+// Package web serves the pages of a node, in a light and a dark style. They load nothing from other
+// sites and work without scripts; one small script keeps the first page up to date.
 //
 //	site := web.New(source, api)
 //	http.Handle("/", site)
@@ -16,47 +16,46 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// A Source describes the node, each time that a page is asked for. Its method may be called
+// A Source describes the node. It is called for each request of a page. Its method may be called
 // concurrently.
 type Source interface {
 	Status(ctx context.Context) Status
 }
 
-// Status is what the pages show of the node itself. People, peers, lists and rate limits
-// come from its API.
+// Status is the state of the node that the pages show. Accounts, peers, lists and rate limits come
+// from the API.
 type Status struct {
 	Name, Version string
 	Now, Started  time.Time
 	Durability    string // "always" or "relaxed"
-	ReadOnly      string // why reports are refused, "" if they are taken
-	Mature        bool   // the node knows its usual senders, so that links and contacts may decide
+	ReadOnly      string // reason for refusing reports, "" if they are accepted
+	Mature        bool   // the node knows its usual senders, so links and contacts may decide
 	Threshold     uint32 // count at which a message is bulk
 	Day, Month    []Slot // verdicts of the last 24 hours and 30 days, oldest first
 	Accounts      int
-	Doubts        int            // parts of the store in doubt since it was salvaged
-	Missing       []string       // parts of the data folder that had gone at the start
-	Held          *client.Ageing // of an implausible clock; nil: generations age
-	Free, Disk    uint64         // bytes of the file system: that can be written, and all; 0: not known
-	Peers         []client.Peer  // that the node shares with
+	Doubts        int            // parts of the store that are in doubt since a salvage
+	Missing       []string       // parts of the data folder missing at the start
+	Held          *client.Ageing // ageing that an implausible clock holds up; nil: generations age
+	Free, Disk    uint64         // available and total bytes of the file system; 0: unknown
+	Peers         []client.Peer  // nodes with which this node shares
 	Doors         []Door
 	Counters      []Counter
 	Books         []Book
 }
 
-// A Slot is how many verdicts of each class a stretch of time had, in all and by door.
+// A Slot holds the number of verdicts of each class in a period, in total and by door.
 type Slot struct {
 	Start    time.Time
 	Verdicts [bulkhead.NumClasses]uint64
 	Doors    map[string][bulkhead.NumClasses]uint64
 }
 
-// A Door is one open front door: its name, where it listens, for which clients, and what
-// it did.
+// A Door is one open front door: its name, its address, its clients, and its counters.
 type Door struct {
 	Name, Address, Serves string
-	Rate                  float64 // answers a second, in the last minutes
-	Slowest               float64 // bound within which 99 % of them were given, seconds; 0: there were none
-	Answers, Faults       uint64  // since the start; what was refused or failed
+	Rate                  float64 // answers per second over the last minutes
+	Slowest               float64 // upper bound for the time of 99 % of them, seconds; 0: there were none
+	Answers, Faults       uint64  // since the start; Faults are refused or failed requests
 }
 
 // A Counter is a number of events since the node started.
@@ -65,7 +64,7 @@ type Counter struct {
 	Value uint64
 }
 
-// A Book is the tally or the blocklist, with the question that it answers, in words.
+// A Book is the tally or the blocklist, with the question that it answers.
 type Book struct {
 	Name, Question string
 	Bytes          uint64
@@ -75,7 +74,7 @@ type Book struct {
 // A Generation is one time slice of a book.
 type Generation struct {
 	Start, End time.Time
-	Capacity   uint64 // signatures it was sized for
+	Capacity   uint64 // number of signatures for which it is sized
 	Arrays     []Array
 }
 
@@ -86,13 +85,13 @@ type Array struct {
 	Bytes uint64
 	Keys  uint64
 	Fill  float64 // share of cells or bits in use, 0 to 1
-	Ghost float64 // probability that an absent key is found
+	Ghost float64 // probability of finding an absent key
 	Wrong float64 // share of counts that are too high; 0 for bits
 	Bulk  float64 // probability that an absent key shows the threshold; 0 for bits
 	Bits  bool    // a bit array: Wrong and Bulk mean nothing
 }
 
-// count writes n with thousands separated by thin spaces.
+// count formats n with thousands separated by thin spaces.
 func count(n uint64) string {
 	s := fmt.Sprint(n)
 	var b strings.Builder
@@ -129,7 +128,7 @@ func percent(x float64) string {
 	return fmt.Sprintf("%.0f %%", 100*x)
 }
 
-// chance writes a probability as "1 in N".
+// chance formats a probability as "1 in N".
 func chance(p float64) string {
 	switch {
 	case math.IsNaN(p) || p < 0:
@@ -143,7 +142,7 @@ func chance(p float64) string {
 	}
 	n := 1 / p
 	if n < 1e6 {
-		if n >= 100 { // two digits are all that an estimate has
+		if n >= 100 { // an estimate has no more than two digits
 			scale := math.Pow(10, math.Floor(math.Log10(n))-1)
 			n = math.Round(n/scale) * scale
 		}
@@ -173,7 +172,7 @@ func date(t time.Time) string {
 	return t.Format("2 Jan 2006 15:04")
 }
 
-// age writes the time from a to b in its two largest units.
+// age formats the time from a to b in its two largest units.
 func age(a, b time.Time) string {
 	d := b.Sub(a)
 	switch {
@@ -187,7 +186,7 @@ func age(a, b time.Time) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// bar returns the width of a bar of 100 units: 0, or enough to be seen.
+// bar returns the width of a bar of 100 units: 0, or enough to be visible.
 func bar(x float64) string {
 	if x <= 0 {
 		return "0"

@@ -49,12 +49,15 @@ func TestPage(t *testing.T) {
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	got := show(t, Status{
 		Name: "<mx>", Version: "v1", Started: day, Now: day.Add(26 * time.Hour), Durability: "always", Threshold: 20,
-		Doors:    []Door{{Name: "http", Address: "http://127.0.0.1:8420", Serves: "API", Rate: 12.5, Slowest: 0.003, Answers: 5000, Faults: 2}},
+		Doors: []Door{{Name: "http", Address: "http://127.0.0.1:8420", Serves: "API", Rate: 12.5, Slowest: 0.003,
+			Answers: 5000, Faults: 2}},
 		Counters: []Counter{{"Checks", 1234567}},
 		Books: []Book{{Name: "tally", Generations: []Generation{{Start: day, End: day.Add(24 * time.Hour), Capacity: 1000,
-			Arrays: []Array{{Name: "counts", Keys: 5, Fill: 0.25, Ghost: 1e-4, Wrong: 0.002, Bulk: 1e-9}, {Name: "unique", Bits: true}}}}}},
+			Arrays: []Array{{Name: "counts", Keys: 5, Fill: 0.25, Ghost: 1e-4, Wrong: 0.002, Bulk: 1e-9},
+				{Name: "unique", Bits: true}}}}}},
 	})
-	for _, want := range []string{"&lt;mx&gt;", "Taking reports", "1 d 2 h", "1\u202f234\u202f567", "http://127.0.0.1:8420", "12 a second", "99 % within 3 ms", "2 refused or failed", "25 %",
+	for _, want := range []string{"&lt;mx&gt;", "Taking reports", "1 d 2 h", "1\u202f234\u202f567",
+		"http://127.0.0.1:8420", "12 a second", "99 % within 3 ms", "2 refused or failed", "25 %",
 		`width="25.0"`, "1 in 10\u202f000", "1 in 500", "1 in 1.0 · 10⁹", "1 Nov 2026", "Absent key shows\u00a020"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("page lacks %q", want)
@@ -89,13 +92,17 @@ func TestNow(t *testing.T) {
 	}
 	slots := []Slot{
 		{Start: now.Add(-20 * time.Minute)},
-		{Start: now.Add(-10 * time.Minute), Verdicts: sums(3, 4), Doors: map[string][bulkhead.NumClasses]uint64{"milter": sums(1, 4), "http": sums(2, 0)}},
+		{Start: now.Add(-10 * time.Minute), Verdicts: sums(3, 4),
+			Doors: map[string][bulkhead.NumClasses]uint64{"milter": sums(1, 4), "http": sums(2, 0)}},
 		{Start: now, Verdicts: sums(5, 0), Doors: map[string][bulkhead.NumClasses]uint64{"milter": sums(5, 0)}},
 	}
 	s := Status{
 		Now: now, Started: now, Mature: true, Day: slots, Month: slots, Free: 1 << 30, Disk: 4 << 30,
-		Peers: []client.Peer{{Name: "well.example", Heard: now.Add(-time.Second), Lag: 0.25}, {Name: "<mute>", Heard: now.Add(-time.Hour), Silent: 3600}},
-		Books: []Book{{Name: "Tally", Generations: []Generation{{Arrays: []Array{{Name: "counts", Fill: 0.125, Ghost: 1e-4}, {Name: "unique", Fill: 0.5, Ghost: 1e-3}}}}}},
+		Peers: []client.Peer{{Name: "well.example", Heard: now.Add(-time.Second), Lag: 0.25},
+			{Name: "<mute>", Heard: now.Add(-time.Hour), Silent: 3600}},
+		Books: []Book{{Name: "Tally",
+			Generations: []Generation{{Arrays: []Array{{Name: "counts", Fill: 0.125, Ghost: 1e-4},
+				{Name: "unique", Fill: 0.5, Ghost: 1e-3}}}}}},
 	}
 	page := func() string { return get(t, New(source(s), fake{}), "/") }
 	has := func(got string, all ...string) {
@@ -107,8 +114,10 @@ func TestNow(t *testing.T) {
 		}
 	}
 	got := page()
-	has(got, "each bar 10 minutes, at most 7 messages", "8 spam", "4 unknown", `<th scope="row">milter</th><td class="num">6</td>`, `<th scope="row">http</th><td class="num">2</td>`,
-		"50 % full", "absent key found: 1 in 1\u202f000", "75 % full", "1.0 GiB free", "0.2 s", "All is well here, but of 2 peers 1 cannot be heard or counted.", "&lt;mute&gt;")
+	has(got, "each bar 10 minutes, at most 7 messages", "8 spam", "4 unknown",
+		`<th scope="row">milter</th><td class="num">6</td>`, `<th scope="row">http</th><td class="num">2</td>`,
+		"50 % full", "absent key found: 1 in 1\u202f000", "75 % full", "1.0 GiB free", "0.2 s",
+		"All is well here, but of 2 peers 1 cannot be heard or counted.", "&lt;mute&gt;")
 	if strings.Index(got, "&lt;mute&gt;") > strings.Index(got, "well.example") {
 		t.Error("a peer in trouble comes after one that is well")
 	}
@@ -124,9 +133,13 @@ func TestNow(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
-		{chance(0), "none"}, {chance(1e-30), "< 1 in 10¹⁸"}, {chance(0.9), "90 %"}, {chance(0.3), "1 in 3"}, {chance(0.0123), "1 in 81"},
-		{chance(-1), "unknown"}, {percent(0.00001), "< 0.1 %"}, {percent(0.054), "5.4 %"}, {count(999), "999"}, {size(1536), "1.5 KiB"},
-		{bar(0), "0"}, {perSecond(0), "idle"}, {perSecond(0.05), "3.0 a minute"}, {perSecond(2.5), "2.5 a second"}, {within(0), "–"}, {within(1e-4), "within 100 µs"}, {within(3), "within 3 s"}, {within(11), "in more than 10 s"}, {bar(0.0001), "0.8"}, {bar(2), "100.0"}, {date(time.Time{}), "–"}, {age(time.Unix(9, 0), time.Unix(0, 0)), "0 s"},
+		{chance(0), "none"}, {chance(1e-30), "< 1 in 10¹⁸"}, {chance(0.9), "90 %"}, {chance(0.3), "1 in 3"},
+		{chance(0.0123), "1 in 81"},
+		{chance(-1), "unknown"}, {percent(0.00001), "< 0.1 %"}, {percent(0.054), "5.4 %"}, {count(999), "999"},
+		{size(1536), "1.5 KiB"},
+		{bar(0), "0"}, {perSecond(0), "idle"}, {perSecond(0.05), "3.0 a minute"}, {perSecond(2.5), "2.5 a second"},
+		{within(0), "–"}, {within(1e-4), "within 100 µs"}, {within(3), "within 3 s"}, {within(11), "in more than 10 s"},
+		{bar(0.0001), "0.8"}, {bar(2), "100.0"}, {date(time.Time{}), "–"}, {age(time.Unix(9, 0), time.Unix(0, 0)), "0 s"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)
@@ -152,7 +165,8 @@ func TestBarcode(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bars []string
-	for _, m := range regexp.MustCompile(`<rect class="class-(\w+)" x="([0-9.]+)" width="([0-9.]+)"`).FindAllStringSubmatch(b.String(), -1) {
+	for _, m := range regexp.MustCompile(
+		`<rect class="class-(\w+)" x="([0-9.]+)" width="([0-9.]+)"`).FindAllStringSubmatch(b.String(), -1) {
 		bars = append(bars, strings.Join(m[1:], " "))
 	}
 	if want := []string{"spam 0.0 4.0", "good 7.0 19.0", "bulk 29.0 7.0", "unknown 39.0 4.0"}; !slices.Equal(bars, want) {
@@ -164,7 +178,8 @@ func TestBarcode(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := barcode(&client.Verdict{}).Render(&b); err != nil || !strings.Contains(b.String(), "too short to have bands") {
+	if err := barcode(&client.Verdict{}).Render(&b); err != nil ||
+		!strings.Contains(b.String(), "too short to have bands") {
 		t.Errorf("of a short text: %v, %s", err, b.String())
 	}
 }
@@ -197,7 +212,8 @@ func TestAgreements(t *testing.T) {
 			t.Errorf("the token is good for another %s", what)
 		}
 	}
-	for _, bad := range []string{"", ".", "1", token[:len(token)-1], token + "A", "x" + token, "9999999999999999999999." + token} {
+	for _, bad := range []string{"", ".", "1", token[:len(token)-1], token + "A", "x" + token,
+		"9999999999999999999999." + token} {
 		if a.agreed(&d, bad, now) {
 			t.Errorf("token %q is good", bad)
 		}

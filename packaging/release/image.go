@@ -21,7 +21,7 @@ import (
 // user owns the node's data in the container.
 const user = 65532
 
-// configuration is where the node in the container finds it, and packaging has it.
+// configuration is the path of the container's configuration in this repository.
 const configuration = "packaging/container.toml"
 
 // writeImage writes an image bulkhead:VERSION that holds a program, a
@@ -70,7 +70,9 @@ func setting(info *buildinfo.BuildInfo, key string) string {
 
 // assemble makes an image for Linux of one layer.
 func assemble(files []byte, arch string, when time.Time) (v1.Image, error) {
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil })
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(files)), nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +94,14 @@ func assemble(files []byte, arch string, when time.Time) (v1.Image, error) {
 		ExposedPorts: map[string]struct{}{"8420/tcp": {}},
 		Volumes:      map[string]struct{}{"/var/lib/bulkhead": {}},
 		StopSignal:   "SIGTERM",
-		Labels:       map[string]string{"org.opencontainers.image.source": "https://github.com/bulkhead-mail/bulkhead", "org.opencontainers.image.licenses": "MIT"},
+		Labels: map[string]string{"org.opencontainers.image.source": "https://github.com/bulkhead-mail/bulkhead",
+			"org.opencontainers.image.licenses": "MIT"},
 	}
 	return mutate.ConfigFile(image, config)
 }
 
-// health asks the node whether it takes requests, at the address of its
-// configuration. After a crash it may have a journal to read first.
+// health returns a check that asks the node, at its configured address, whether it accepts
+// requests. After a crash the node may have to read its journal first.
 func health() *v1.HealthConfig {
 	return &v1.HealthConfig{
 		Test:     []string{"CMD", "/usr/bin/bulkhead", "ready", "--config", "/etc/bulkhead/bulkhead.toml"},
@@ -125,12 +128,14 @@ func pack(when time.Time, files []file) ([]byte, error) {
 		_, err := w.Write(text)
 		return err
 	}
-	for _, dir := range []string{"etc/", "etc/bulkhead/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "var/", "var/lib/"} {
+	for _, dir := range []string{"etc/", "etc/bulkhead/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "var/",
+		"var/lib/"} {
 		if err := add(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil); err != nil {
 			return nil, err
 		}
 	}
-	for _, dir := range []tar.Header{{Name: "tmp/", Mode: 0o1777}, {Name: "var/lib/bulkhead/", Mode: 0o700, Uid: user, Gid: user}} {
+	for _, dir := range []tar.Header{{Name: "tmp/", Mode: 0o1777},
+		{Name: "var/lib/bulkhead/", Mode: 0o700, Uid: user, Gid: user}} {
 		dir.Typeflag = tar.TypeDir
 		if err := add(&dir, nil); err != nil {
 			return nil, err
@@ -147,8 +152,8 @@ func pack(when time.Time, files []file) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// authorities returns Mozilla's list, without those that it trusts under
-// conditions, which a file cannot say.
+// authorities returns Mozilla's list, without the authorities that it trusts under conditions,
+// because a file cannot express conditions.
 func authorities() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {

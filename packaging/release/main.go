@@ -4,8 +4,8 @@
 //	release sbom PROGRAM             the modules of a built program, as CycloneDX
 //	release image PROGRAM VERSION    a container image with a built program, as an archive to load
 //
-// Each writes to standard output, and the same bytes whenever and wherever it
-// runs. It is a module of its own: what it needs is not linked into the program.
+// Each command writes to standard output. The bytes do not depend on the time or the machine. It is
+// a module of its own, so that its dependencies are not linked into the program.
 package main
 
 import (

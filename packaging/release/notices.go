@@ -14,15 +14,14 @@ import (
 	"strings"
 )
 
-// A module is one that is linked, with the licences that apply to what is linked
-// of it.
+// A module is a linked module, with the licences of its linked packages.
 type module struct {
 	Path, Version, Dir string
 	Main               bool
 	licences           map[string]bool // paths below Dir
 }
 
-// licenceName matches the files that licences ask to be handed on.
+// licenceName matches the files that licences require to be passed on.
 var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|patents|unlicense)([._-].*)?$`)
 
 // writeNotices writes the licences of Go itself and of every module that a
@@ -38,7 +37,8 @@ func writeNotices(out io.Writer, pkg string) error {
 		return fmt.Errorf("go env: %w", err)
 	}
 	goroot, version, _ := strings.Cut(strings.TrimSpace(string(root)), "\n")
-	all := []*module{{Path: "Go and its standard library", Version: version, Dir: goroot, licences: map[string]bool{"LICENSE": true, "PATENTS": true}}}
+	all := []*module{{Path: "Go and its standard library", Version: version, Dir: goroot,
+		licences: map[string]bool{"LICENSE": true, "PATENTS": true}}}
 	all = append(all, modules...)
 	fmt.Fprintf(out, "bulkhead is linked from the following, each under its own licence.\n")
 	for _, m := range all {
@@ -51,14 +51,15 @@ func writeNotices(out io.Writer, pkg string) error {
 			if err != nil {
 				return fmt.Errorf("notices: %w", err)
 			}
-			fmt.Fprintf(out, "\n-- %s --\n\n%s\n", filepath.ToSlash(name), strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"))
+			fmt.Fprintf(out, "\n-- %s --\n\n%s\n", filepath.ToSlash(name),
+				strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"))
 		}
 	}
 	return nil
 }
 
-// linked returns the modules that a package is linked from, but its own, in the
-// order of their paths.
+// linked returns the modules that a package is linked from, except its own, in the order of their
+// paths.
 func linked(pkg string) ([]*module, error) {
 	cmd := exec.Command("go", "list", "-deps", "-json=Dir,Standard,Module", pkg)
 	cmd.Stderr = os.Stderr
@@ -94,8 +95,8 @@ func linked(pkg string) ([]*module, error) {
 	return slices.SortedFunc(maps.Values(modules), func(a, b *module) int { return strings.Compare(a.Path, b.Path) }), nil
 }
 
-// gather notes the licences in the folder of a package and in those above it, up
-// to the module's.
+// gather notes the licences in the folder of a package and in its parent folders, up to the
+// module's.
 func (m *module) gather(dir string) error {
 	for {
 		below, err := filepath.Rel(m.Dir, dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes what a Go program was linked from, as it says itself, in
+// writeSBOM writes the modules from which a Go program was linked, as recorded in the program, in
 // CycloneDX 1.6.
 func writeSBOM(out io.Writer, program string) error {
 	info, err := buildinfo.ReadFile(program)
@@ -33,7 +33,8 @@ func writeSBOM(out io.Writer, program string) error {
 	bom.Metadata = &cyclonedx.Metadata{Component: &main}
 	bom.Components = &parts
 	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: main.BOMRef, Dependencies: &needs}}
-	return cyclonedx.NewBOMEncoder(out, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6)
+	return cyclonedx.NewBOMEncoder(out, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom,
+		cyclonedx.SpecVersion1_6)
 }
 
 // component describes a module; sum is its line in go.sum, if it has one: the

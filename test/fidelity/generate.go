@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 )
 
-// Mail returns mail n of a seed: one that is hard to read the way another program does. The
-// same arguments give the same bytes.
+// Mail returns mail n of a seed. Two programs are likely to parse such mail differently. The same
+// arguments give the same bytes.
 func Mail(seed, n uint64) []byte {
 	g := &generator{r: rand.New(rand.NewPCG(seed, n))}
 	g.lang = &languages[0]
@@ -40,13 +40,14 @@ func (g *generator) one(of ...string) string { return of[g.r.IntN(len(of))] }
 // between returns a number of low to high.
 func (g *generator) between(low, high int) int { return low + g.r.IntN(high-low+1) }
 
-// header returns the fields of a mail that say nothing of its form.
+// header returns the fields of a mail that do not describe its form.
 func (g *generator) header() string {
 	var b strings.Builder
 	if g.chance(4) {
 		b.WriteString("From ann@example.com Mon Mar  2 09:15:00 2026\n")
 	}
-	b.WriteString("Received: from mx.example.com (mx.example.com [192.0.2.7])\n\tby mail.example.org; Mon, 02 Mar 2026 09:15:00 +0000\n")
+	b.WriteString(
+		"Received: from mx.example.com (mx.example.com [192.0.2.7])\n\tby mail.example.org; Mon, 02 Mar 2026 09:15:00 +0000\n")
 	name := g.words(2)
 	switch g.r.IntN(4) {
 	case 0:
@@ -112,8 +113,8 @@ func (g *generator) charset() string {
 	return g.lang.charsets[g.r.IntN(len(g.lang.charsets))]
 }
 
-// encode returns text in a charset; what the charset lacks is a question mark. It reports
-// false for a charset that is unknown here.
+// encode returns text in a charset; characters that the charset lacks become question marks. It
+// reports false for a charset that is unknown here.
 func encode(text, charset string) (string, bool) {
 	e, err := htmlindex.Get(charset)
 	if err != nil {
@@ -156,14 +157,15 @@ func (g *generator) sentences(low, high int) []string {
 		for scrappy && g.chance(40) {
 			words := strings.Split(s, " ")
 			at := g.r.IntN(len(words) + 1)
-			s = strings.Join(append(append(append([]string(nil), words[:at]...), scraps[g.r.IntN(len(scraps))]), words[at:]...), " ")
+			s = strings.Join(append(append(append([]string(nil), words[:at]...), scraps[g.r.IntN(len(scraps))]), words[at:]...),
+				" ")
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// length returns how many sentences a text has: mostly few, now and then hundreds.
+// length returns the number of sentences of a text: mostly few, now and then hundreds.
 func (g *generator) length() (low, high int) {
 	switch g.r.IntN(20) {
 	case 0:
@@ -192,7 +194,8 @@ func (g *generator) plain() string {
 		case 2: // quoted
 			b.WriteString("> " + wrap(s, 60, "\n> ") + "\n")
 		case 3:
-			b.WriteString(strings.Repeat(" ", g.r.IntN(5)) + s + strings.Repeat(g.one(" ", "\t", "\u00a0"), g.r.IntN(3)) + strings.Repeat("\n", g.between(1, 3)))
+			b.WriteString(strings.Repeat(" ", g.r.IntN(5)) + s + strings.Repeat(g.one(" ", "\t", "\u00a0"), g.r.IntN(3)) +
+				strings.Repeat("\n", g.between(1, 3)))
 		default:
 			b.WriteString(wrap(s, g.between(40, 90), "\n") + "\n")
 			if i%4 == 3 {

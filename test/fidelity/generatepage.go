@@ -10,14 +10,18 @@ import (
 func (g *generator) page() string {
 	var b strings.Builder
 	if g.chance(40) {
-		b.WriteString(g.one("<!DOCTYPE html>\n", "<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\">\n", "<?xml version=\"1.0\"?>\n", "\n"))
+		b.WriteString(g.one("<!DOCTYPE html>\n", "<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\">\n",
+			"<?xml version=\"1.0\"?>\n", "\n"))
 	}
 	framed := g.chance(80)
 	if framed {
 		b.WriteString("<html><head>" + g.one("", "<title>"+g.words(3)+"</title>", "<meta charset=\"utf-8\">",
-			"<style>p { color: red } .x { display: none; } <!-- a > b --></style>", "<meta http-equiv=\"Content-Type\" content=\"text/html; charset=iso-8859-1\">",
-			"<base href=\"http://www.example.com/\">", "<script>if (a < b) { document.write('<p>x</p>') }</script>") + "</head>" +
-			g.one("<body>", "<body bgcolor=\"#ffffff\">", "<body style=\"margin:0;background-color:#000;color:#fff\">", "<BODY text=white bgcolor=black>", ""))
+			"<style>p { color: red } .x { display: none; } <!-- a > b --></style>",
+			"<meta http-equiv=\"Content-Type\" content=\"text/html; charset=iso-8859-1\">",
+			"<base href=\"http://www.example.com/\">", "<script>if (a < b) { document.write('<p>x</p>') }</script>") +
+			"</head>" +
+			g.one("<body>", "<body bgcolor=\"#ffffff\">", "<body style=\"margin:0;background-color:#000;color:#fff\">",
+				"<BODY text=white bgcolor=black>", ""))
 		if g.chance(70) {
 			b.WriteString("\n")
 		}
@@ -59,7 +63,8 @@ func (g *generator) marked() string {
 	case 3:
 		words := strings.Split(s, " ")
 		at := g.r.IntN(len(words))
-		words[at] = g.one("&eacute;t&eacute;", "&copy;", "&bogus;", "&", "&lt;b&gt;", "&amp;amp;", "&#8217;", "&rsquo;s", "&zwnj;", "&shy;", "&euro;5", "&#0;", "&#x1F600;", "&#150;") + words[at]
+		words[at] = g.one("&eacute;t&eacute;", "&copy;", "&bogus;", "&", "&lt;b&gt;", "&amp;amp;", "&#8217;", "&rsquo;s",
+			"&zwnj;", "&shy;", "&euro;5", "&#0;", "&#x1F600;", "&#150;") + words[at]
 		s = strings.Join(words, " ")
 	}
 	return s
@@ -90,11 +95,13 @@ func (g *generator) element(text string) string {
 	case 11:
 		return "<p>" + rest[:len(words[0])] + "<b>" + middle + "</b>" + rest[len(words[0]):] + "</p>"
 	case 12:
-		return "<a href=\"" + g.one("http://www.example.com/x?a=1&amp;b=2", "https://shop.example.org/", "mailto:bob@example.com", "#top", "http://192.0.2.1/", "//cdn.example.net/y") + "\">" + text + "</a>"
+		return "<a href=\"" + g.one("http://www.example.com/x?a=1&amp;b=2", "https://shop.example.org/",
+			"mailto:bob@example.com", "#top", "http://192.0.2.1/", "//cdn.example.net/y") + "\">" + text + "</a>"
 	case 13:
 		return "<a href='http://track.example.com/?u=http://www.example.org/'>http://www.example.org/</a> " + text
 	case 14:
-		return "<img src=\"http://img.example.com/a.png\" alt=\"" + strings.ReplaceAll(text, "\"", "") + "\" width=600 height=400>"
+		return "<img src=\"http://img.example.com/a.png\" alt=\"" + strings.ReplaceAll(text, "\"", "") +
+			"\" width=600 height=400>"
 	case 15:
 		return "<img src=cid:1@example.com" + g.one(" alt=logo", "", " width=1 height=1", " alt=\"\"") + ">" + text
 	case 16:
@@ -102,9 +109,12 @@ func (g *generator) element(text string) string {
 	case 17:
 		return "<font color=white>" + rest + "</font>" + middle
 	case 18:
-		return "<div style=\"" + g.one("display:none", "display: none !important; max-height: 0", "visibility:hidden", "font-size:0", "font-size:0px", "font-size:1px", "opacity:0", "mso-hide:all", "color:#fefefe", "color: rgb(255,255,255)", "height:0;overflow:hidden", "position:absolute;left:-9999px") + "\">" + text + "</div>"
+		return "<div style=\"" + g.one("display:none", "display: none !important; max-height: 0", "visibility:hidden",
+			"font-size:0", "font-size:0px", "font-size:1px", "opacity:0", "mso-hide:all", "color:#fefefe",
+			"color: rgb(255,255,255)", "height:0;overflow:hidden", "position:absolute;left:-9999px") + "\">" + text + "</div>"
 	case 19:
-		return "<font size=" + g.one("0", "1", "-5", "7", "\"1px\"") + " color=\"" + g.one("#fffffe", "gray", "#eee", "#000000", "red") + "\">" + text + "</font>"
+		return "<font size=" + g.one("0", "1", "-5", "7", "\"1px\"") + " color=\"" +
+			g.one("#fffffe", "gray", "#eee", "#000000", "red") + "\">" + text + "</font>"
 	case 20:
 		return "<!-- " + middle + " -->" + rest
 	case 21:
@@ -116,20 +126,24 @@ func (g *generator) element(text string) string {
 	case 24:
 		return "<pre>" + wrap(text, 30, "\n   ") + "</pre>"
 	case 25:
-		return "<p hidden>" + middle + "</p><p " + g.one("class=x", "id='a b'", "title=\"a > b\"", "style=color:red", "align=center onclick='x(\"y\")'") + ">" + rest
+		return "<p hidden>" + middle + "</p><p " +
+			g.one("class=x", "id='a b'", "title=\"a > b\"", "style=color:red", "align=center onclick='x(\"y\")'") + ">" + rest
 	case 26:
-		return "<form action=\"http://form.example.com/\"><input type=text value=\"" + words[0] + "\"><button>" + rest + "</button><select><option>" + words[0] + "<option selected>b</select></form>"
+		return "<form action=\"http://form.example.com/\"><input type=text value=\"" + words[0] + "\"><button>" + rest +
+			"</button><select><option>" + words[0] + "<option selected>b</select></form>"
 	case 27:
 		return "<center><font face=Arial>" + text + "</center></font>"
 	case 28:
 		return "<" + g.one("o:p", "x", "p/", "b ", "a", "/div", "1", " p", "") + ">" + text
 	case 29:
 		if len(words[0]) > 2 && words[0][0] < 128 && words[0][1] < 128 {
-			return words[0][:1] + g.one("<b></b>", "<!-- x -->", "<span></span>", "&#8203;", "<wbr>", "&shy;", "<x>") + words[0][1:] + " " + rest
+			return words[0][:1] + g.one("<b></b>", "<!-- x -->", "<span></span>", "&#8203;", "<wbr>", "&shy;", "<x>") +
+				words[0][1:] + " " + rest
 		}
 		return "<b>" + text
 	case 30:
-		return "<table><tr bgcolor=#ffffff><td style=\"color:#fff;background-color:#000\">" + text + "</td></tr><tr><td bgcolor=white><font color=#ffffff>" + middle + "</font></table>"
+		return "<table><tr bgcolor=#ffffff><td style=\"color:#fff;background-color:#000\">" + text +
+			"</td></tr><tr><td bgcolor=white><font color=#ffffff>" + middle + "</font></table>"
 	case 31:
 		return "<noscript>" + middle + "</noscript><textarea>" + words[0] + "</textarea><title>" + middle + "</title>" + rest
 	case 32:

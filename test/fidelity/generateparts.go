@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxDepth is how deep parts lie in one another at most.
+// maxDepth is the largest depth of nested parts.
 const maxDepth = 5
 
-// part returns the fields that say what a part is, each with its line end, and its body.
+// part returns the fields that describe a part, each with its line end, and the body.
 func (g *generator) part(depth int) (fields, body string) {
 	n := g.r.IntN(100)
 	switch {
@@ -29,8 +29,11 @@ func (g *generator) part(depth int) (fields, body string) {
 // multipart returns a part that holds others.
 func (g *generator) multipart(depth int) (fields, body string) {
 	boundary := g.boundary()
-	kind := g.one("mixed", "mixed", "alternative", "alternative", "alternative", "related", "digest", "report", "signed", "x-unknown", "Mixed")
-	head := "Content-Type: multipart/" + kind + g.one("; boundary=\"", ";\n boundary=\"", ";\n\tboundary=\"", ";boundary=\"", "; charset=utf-8; boundary=\"") + boundary + "\"\n"
+	kind := g.one("mixed", "mixed", "alternative", "alternative", "alternative", "related", "digest", "report", "signed",
+		"x-unknown", "Mixed")
+	head := "Content-Type: multipart/" + kind +
+		g.one("; boundary=\"", ";\n boundary=\"", ";\n\tboundary=\"", ";boundary=\"", "; charset=utf-8; boundary=\"") +
+		boundary + "\"\n"
 	switch g.r.IntN(30) {
 	case 0:
 		head = "Content-Type: multipart/" + kind + "; boundary=" + boundary + "\n"
@@ -45,7 +48,8 @@ func (g *generator) multipart(depth int) (fields, body string) {
 	}
 	var b strings.Builder
 	if g.chance(50) {
-		b.WriteString(g.one("This is a multi-part message in MIME format.\n", "\n", "Preamble with http://www.example.com/ in it.\n\n"))
+		b.WriteString(g.one("This is a multi-part message in MIME format.\n", "\n",
+			"Preamble with http://www.example.com/ in it.\n\n"))
 	}
 	lang, last := g.lang, g.last
 	twin := kind == "alternative" && g.chance(60)
@@ -82,9 +86,10 @@ func (g *generator) multipart(depth int) (fields, body string) {
 	return head, b.String()
 }
 
-// boundary returns a boundary; one in ten begins with that of the part around it.
+// boundary returns a boundary; one in ten begins with the boundary of the enclosing part.
 func (g *generator) boundary() string {
-	b := fmt.Sprintf("%s%08x", g.one("----=_Part_", "=_", "b", "0000000000", "Apple-Mail=_", "(a.b)_", "x y ", "'q'"), g.r.Uint32())
+	b := fmt.Sprintf("%s%08x", g.one("----=_Part_", "=_", "b", "0000000000", "Apple-Mail=_", "(a.b)_", "x y ", "'q'"),
+		g.r.Uint32())
 	if g.last != "" && g.chance(10) {
 		b = g.last + g.one("x", "-", "--", ".1")
 	}
@@ -103,10 +108,11 @@ func (g *generator) message(depth int) (fields, body string) {
 	return fields, head + f + "\n" + inner
 }
 
-// attachment returns a part that is no text, or a text to be saved.
+// attachment returns a part that is not text, or a text to be saved.
 func (g *generator) attachment() (fields, body string) {
 	if g.chance(25) {
-		fields, body = g.text(g.one("text/plain", "text/html", "text/csv", "text/calendar", "text/x-patch", "message/delivery-status"), g.plain())
+		fields, body = g.text(g.one("text/plain", "text/html", "text/csv", "text/calendar", "text/x-patch",
+			"message/delivery-status"), g.plain())
 		return fields + "Content-Disposition: attachment; filename=\"" + g.one("a.txt", "b.html", "c.csv") + "\"\n", body
 	}
 	data := make([]byte, g.between(0, 6000))
@@ -117,8 +123,10 @@ func (g *generator) attachment() (fields, body string) {
 	} else {
 		copy(data, strings.Repeat("%PDF-1.4 no real document ", 300))
 	}
-	kind := g.one("application/octet-stream", "application/pdf", "image/png", "image/gif", "image/jpeg", "audio/wav", "application/zip", "application/x-unknown", "video/mp4", "nonsense")
-	fields = "Content-Type: " + kind + "; name=\"" + g.one("a.bin", "b.pdf", "c.png") + "\"\nContent-Transfer-Encoding: base64\n" +
+	kind := g.one("application/octet-stream", "application/pdf", "image/png", "image/gif", "image/jpeg", "audio/wav",
+		"application/zip", "application/x-unknown", "video/mp4", "nonsense")
+	fields = "Content-Type: " + kind + "; name=\"" + g.one("a.bin", "b.pdf", "c.png") +
+		"\"\nContent-Transfer-Encoding: base64\n" +
 		"Content-Disposition: " + g.one("attachment", "inline", "attachment; filename=a.bin") + "\n"
 	if g.chance(30) {
 		fields += "Content-ID: <1@example.com>\n"
@@ -140,7 +148,8 @@ func (g *generator) text(kind, text string) (fields, body string) {
 	case 1:
 		charset = g.one("iso-8859-1", "windows-1251", "gb2312", "us-ascii", "utf-8", "shift_jis") // whatever the text is in
 	}
-	fields = "Content-Type: " + kind + "; charset=" + charset + g.one("", "", "", "; format=flowed", "; format=flowed; delsp=yes", "; name=x") + "\n"
+	fields = "Content-Type: " + kind + "; charset=" + charset +
+		g.one("", "", "", "; format=flowed", "; format=flowed; delsp=yes", "; name=x") + "\n"
 	switch g.r.IntN(24) {
 	case 0:
 		fields = ""
@@ -151,7 +160,8 @@ func (g *generator) text(kind, text string) (fields, body string) {
 	case 3:
 		fields += fields
 	case 4:
-		fields = "Content-Type: " + g.one("text", "text/", "plain", "text/x-unknown", "text/plain text/html", ";", "text/html;", "x/y/z") + "; charset=" + charset + "\n"
+		fields = "Content-Type: " + g.one("text", "text/", "plain", "text/x-unknown", "text/plain text/html", ";",
+			"text/html;", "x/y/z") + "; charset=" + charset + "\n"
 	}
 	encoding, body := g.transfer(text)
 	return fields + encoding, body
@@ -162,11 +172,14 @@ func (g *generator) transfer(text string) (field, body string) {
 	switch g.r.IntN(9) {
 	case 0, 1:
 		body = wrapEvery(base64.StdEncoding.EncodeToString([]byte(text)), g.between(60, 76))
-		return "Content-Transfer-Encoding: " + g.one("base64", "base64", "base64", "Base64", "BASE64", "base64 ") + "\n", g.breakBase64(body)
+		return "Content-Transfer-Encoding: " + g.one("base64", "base64", "base64", "Base64", "BASE64", "base64 ") + "\n",
+			g.breakBase64(body)
 	case 2, 3, 4:
-		return "Content-Transfer-Encoding: " + g.one("quoted-printable", "quoted-printable", "quoted-printable", "Quoted-Printable", "quoted-printable; x=y") + "\n", g.breakQuoted(quoted(text))
+		return "Content-Transfer-Encoding: " + g.one("quoted-printable", "quoted-printable", "quoted-printable",
+			"Quoted-Printable", "quoted-printable; x=y") + "\n", g.breakQuoted(quoted(text))
 	case 5:
-		return "Content-Transfer-Encoding: " + g.one("8bit", "7bit", "binary", "8BIT", "unknown", "x-uuencode", "\"8bit\"") + "\n", text
+		return "Content-Transfer-Encoding: " + g.one("8bit", "7bit", "binary", "8BIT", "unknown", "x-uuencode",
+			"\"8bit\"") + "\n", text
 	}
 	return "", text
 }
@@ -231,7 +244,8 @@ func (g *generator) breakQuoted(body string) string {
 	at := g.r.IntN(len(body))
 	switch g.r.IntN(20) {
 	case 0:
-		return body[:at] + g.one("=", "=Z", "=4", "= \n", "=\t\n", "=\r\n", "==", "=3d=3D", "=0A", "=0D=0A", "=00", "\xe9") + body[at:]
+		return body[:at] + g.one("=", "=Z", "=4", "= \n", "=\t\n", "=\r\n", "==", "=3d=3D", "=0A", "=0D=0A", "=00",
+			"\xe9") + body[at:]
 	case 1:
 		return strings.ToLower(body)
 	case 2:

@@ -105,7 +105,7 @@ for name in sys.stdin:
         print("-")
 `
 
-// TestPyzor compares our digests with those of the client.
+// TestPyzor compares bulkhead's digests with the client's digests.
 func TestPyzor(t *testing.T) {
 	nodetest.Program(t, "pyzor")
 	mails := append(real(t, 25), made(t, 4)...)

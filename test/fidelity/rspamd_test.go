@@ -149,7 +149,8 @@ func (c *checker) await(t *testing.T) {
 
 // check returns the hashes that rspamd asks for about a mail, none twice.
 func (c *checker) check(t *testing.T, s *sample) []rspamd.Hash {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/checkv2", c.port), bytes.NewReader(s.raw(t)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		fmt.Sprintf("http://127.0.0.1:%d/checkv2", c.port), bytes.NewReader(s.raw(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,8 @@ func indexHash(all []rspamd.Hash, h *rspamd.Hash) int {
 func TestRspamd(t *testing.T) {
 	nodetest.Program(t, "rspamd")
 	mails := append(real(t, 15), made(t, 4)...)
-	// What one rspamd asks for may differ from what another does: where it guesses a language, it draws words at random.
+	// Two instances of rspamd may ask for different digests: where it guesses a language, it draws
+	// words at random.
 	var asked [2][][]rspamd.Hash
 	var checkers sync.WaitGroup
 	for w := range asked {
@@ -242,7 +244,8 @@ func TestRspamd(t *testing.T) {
 		}
 		whole.compare(s.source, s.name, equal, "%d hashes, rspamd has %d", len(ours), len(theirs[i]))
 		differs := func(h rspamd.Hash) bool { return indexHash(theirs[i], &h) < 0 }
-		itself.compare(s.source, s.name, len(again[i]) == len(theirs[i]) && !slices.ContainsFunc(again[i], differs), "%d hashes, and %d", len(theirs[i]), len(again[i]))
+		itself.compare(s.source, s.name, len(again[i]) == len(theirs[i]) && !slices.ContainsFunc(again[i], differs),
+			"%d hashes, and %d", len(theirs[i]), len(again[i]))
 	}
 	t.Logf("our part took %v", time.Since(start).Round(time.Millisecond))
 	digests.report()

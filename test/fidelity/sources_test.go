@@ -58,10 +58,11 @@ func wanted(t *testing.T, name string) bool {
 	return half == 0 || uint64(h.Sum32()>>8&1)+1 == half
 }
 
-// sets are those of the corpus.
-var sets = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024", "lists-2019-2020"}
+// sets are the sets of the corpus.
+var sets = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024",
+	"lists-2019-2020"}
 
-// real returns mails of the corpus: every one, or one of so many.
+// real returns mails of the corpus: every mail, or one in this number.
 func real(t *testing.T, every int) []sample {
 	t.Helper()
 	if full() {

@@ -51,7 +51,8 @@ func (c *tally) report() {
 	for _, source := range slices.Sorted(maps.Keys(c.rows)) {
 		r := c.rows[source]
 		low, high := interval.Wilson(r.agree, r.cases)
-		fmt.Printf("| %s | %s | %d of %d | %.2f %% | %.2f to %.2f |\n", c.what, source, r.agree, r.cases, 100*float64(r.agree)/float64(r.cases), 100*low, 100*high)
+		fmt.Printf("| %s | %s | %d of %d | %.2f %% | %.2f to %.2f |\n", c.what, source, r.agree, r.cases,
+			100*float64(r.agree)/float64(r.cases), 100*low, 100*high)
 		floor, ok := c.floors[source]
 		if !ok {
 			floor = c.floors[""]

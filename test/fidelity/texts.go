@@ -1,6 +1,6 @@
 package fidelity
 
-// A language is text to make mail of, with the charsets that it is sent in besides UTF-8.
+// A language holds text for mails, and the charsets in which it is sent besides UTF-8.
 type language struct {
 	name      string
 	charsets  []string
@@ -151,13 +151,21 @@ var languages = []language{
 	}},
 }
 
-// scraps are what texts are sprinkled with.
+// scraps are fragments that are inserted into texts.
 var scraps = []string{
-	"http://www.shop.example/", "https://a.b.c.example.com/path/x.php?id=1234&name=ann#top", "www.example.org", "HTTP://WWW.Example.NET/Offer", "ftp://files.example.com/list.txt",
-	"mailto:bob@example.com", "info@post.example.co.uk", "example.com", "http://user:pass@192.0.2.7:8080/login", "http://xn--bcher-kva.example/", "http://bücher.example/",
-	"<https://short.example/x>", "(see https://example.com/a_(b))", "http://example.com.", "=====", "-----", "*****", "&amp;", "&nbsp;", "a&b", "1.000,50", "v1.2.3", "10:30", "2026-03-02",
-	"AB-1234/X", "x@y", "C++", "R&D", "e-mail", "don't", "rock'n'roll", "O'Neill", "state-of-the-art", "snake_case", "CamelCase", "€50", "$1,000", "£3", "100%", "½", "№5", "™", "©", "😀", "👍🏽", "❤️",
-	"ﬁne", "ＡＢＣ", "naïve", "nai\u0308ve", "ß", "İstanbul", "ǅ", "a\u200bb", "\ufeffc", "x\u00ady", "\u00a0", "\u2003", "\u3000", "\u2028", "–", "—", "…", "“quoted”", "‘quoted’", "«quoted»",
-	"Dear Ann,", "Hello Bob", "From the hills", ">From the hills", "> quoted line", ".", "..", "~", "^", "\\", "|", "{x}", "[1]", "<b>", "</b>", "<>", "<3", "#hash", "@name",
-	"supercalifragilisticexpialidocious", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "0123456789", "a1b2c3d4e5f6", "q", "Z",
+	"http://www.shop.example/", "https://a.b.c.example.com/path/x.php?id=1234&name=ann#top", "www.example.org",
+	"HTTP://WWW.Example.NET/Offer", "ftp://files.example.com/list.txt",
+	"mailto:bob@example.com", "info@post.example.co.uk", "example.com", "http://user:pass@192.0.2.7:8080/login",
+	"http://xn--bcher-kva.example/", "http://bücher.example/",
+	"<https://short.example/x>", "(see https://example.com/a_(b))", "http://example.com.", "=====", "-----", "*****",
+	"&amp;", "&nbsp;", "a&b", "1.000,50", "v1.2.3", "10:30", "2026-03-02",
+	"AB-1234/X", "x@y", "C++", "R&D", "e-mail", "don't", "rock'n'roll", "O'Neill", "state-of-the-art", "snake_case",
+	"CamelCase", "€50", "$1,000", "£3", "100%", "½", "№5", "™", "©", "😀", "👍🏽", "❤️",
+	"ﬁne", "ＡＢＣ", "naïve", "nai\u0308ve", "ß", "İstanbul", "ǅ", "a\u200bb", "\ufeffc", "x\u00ady", "\u00a0", "\u2003",
+	"\u3000", "\u2028", "–", "—", "…", "“quoted”", "‘quoted’", "«quoted»",
+	"Dear Ann,", "Hello Bob", "From the hills", ">From the hills", "> quoted line", ".", "..", "~", "^", "\\", "|", "{x}",
+	"[1]", "<b>", "</b>", "<>", "<3", "#hash", "@name",
+	"supercalifragilisticexpialidocious",
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "0123456789",
+	"a1b2c3d4e5f6", "q", "Z",
 }

@@ -29,7 +29,8 @@ func TestRspamdDCC(t *testing.T) {
 	r := startRspamd(t, "", fmt.Sprintf(`
 modules { path = "/usr/share/rspamd/plugins/dcc.lua"; }
 dcc { enabled = true; servers = "%s"; timeout = 5s; body_max = 3; fuz1_max = 3; }`, address))
-	headers := []string{"From", "ida@garden.example", "Rcpt", "reader@farm.example", "IP", "192.0.2.7", "Helo", "mail.garden.example"}
+	headers := []string{"From", "ida@garden.example", "Rcpt", "reader@farm.example", "IP", "192.0.2.7", "Helo",
+		"mail.garden.example"}
 	message := mail("ferry", "7", ferryText)
 	has := func(want string) {
 		t.Helper()
@@ -70,7 +71,9 @@ func spamassassinDCC(t *testing.T, address string) func(message string, args ...
 	env := nodetest.Program(t, "env")
 	return func(message string, args ...string) (int, string) {
 		t.Helper()
-		return nodetest.Command(t, message, env, append([]string{"HOME=" + dir, "spamassassin", "-C", dir, "--siteconfigpath", dir, "-p", filepath.Join(dir, "user"), "-x"}, args...)...)
+		return nodetest.Command(t, message, env,
+			append([]string{"HOME=" + dir, "spamassassin", "-C", dir, "--siteconfigpath", dir, "-p", filepath.Join(dir, "user"),
+				"-x"}, args...)...)
 	}
 }
 
@@ -99,7 +102,8 @@ func TestSpamAssassinDCC(t *testing.T) {
 		t.Errorf("no X-Spam-DCC header as expected:\n%s", out)
 	}
 	sa("-r") // report
-	if out := sa(); !regexp.MustCompile(`X-Spam-DCC: bulkhead: \S+ 101; bulk Body=many Fuz1=many|X-Spam-DCC: bulkhead: \S+ 101; Body=many Fuz1=many`).MatchString(out) {
+	if out := sa(); !regexp.MustCompile(
+		`X-Spam-DCC: bulkhead: \S+ 101; bulk Body=many Fuz1=many|X-Spam-DCC: bulkhead: \S+ 101; Body=many Fuz1=many`).MatchString(out) {
 		t.Errorf("after a report the mail is not many:\n%s", out)
 	}
 }

@@ -36,7 +36,8 @@ func snippets(t *testing.T) map[string]string {
 				if name != "" {
 					files[name] += line
 				}
-			case m != nil && strings.HasSuffix(strings.TrimRight(line, "\n)*"), ":"), m != nil && strings.HasSuffix(line, "of rspamd:\n"):
+			case m != nil && strings.HasSuffix(strings.TrimRight(line, "\n)*"), ":"),
+				m != nil && strings.HasSuffix(line, "of rspamd:\n"):
 				name = m[1]
 			case strings.TrimSpace(line) != "":
 				name = ""
@@ -46,8 +47,8 @@ func snippets(t *testing.T) map[string]string {
 	return files
 }
 
-// TestRspamdDocuments: rspamd takes all that our documents tell people to write into
-// its configuration, together, and every symbol in it has a weight.
+// TestRspamdDocuments: rspamd accepts all configuration from bulkhead's documents together, and
+// every symbol in it has a weight.
 func TestRspamdDocuments(t *testing.T) {
 	rspamadm := nodetest.Program(t, "rspamadm")
 	files := snippets(t)

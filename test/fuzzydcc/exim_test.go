@@ -20,7 +20,8 @@ import (
 // dccifdTalk asks the dccifd at address about a message for one recipient.
 func dccifdTalk(t *testing.T, address, options, message string) string {
 	t.Helper()
-	return dccifdRaw(t, address, options+"\n192.0.2.7\nmail.garden.example\nida@garden.example\nreader@farm.example\n\n"+message)
+	return dccifdRaw(t, address, options+"\n192.0.2.7\nmail.garden.example\nida@garden.example\nreader@farm.example\n\n"+
+		message)
 }
 
 func dccifdRaw(t *testing.T, address, request string) string {
@@ -76,7 +77,8 @@ func TestEximDCC(t *testing.T) {
 // reads the answer by its rules.
 func eximCondition(t *testing.T, address, message string) (letter, header string) {
 	t.Helper()
-	reply := dccifdRaw(t, address, "header\n192.0.2.7\nHELO localhost\nida@garden.example\nreader@farm.example\n\n"+message)
+	reply := dccifdRaw(t, address, "header\n192.0.2.7\nHELO localhost\nida@garden.example\nreader@farm.example\n\n"+
+		message)
 	lines := strings.SplitN(reply, "\n", 3)
 	if len(lines) != 3 || len(lines[0]) != 1 {
 		t.Fatalf("reply %q: the first line must be one letter", reply)
@@ -93,15 +95,17 @@ func eximACL(t *testing.T, exim, address, message string) (letter, header string
 	t.Helper()
 	dir := t.TempDir()
 	host, port, _ := net.SplitHostPort(address)
-	config := fmt.Sprintf("spool_directory = %s\nlog_file_path = %s/%%slog\ndccifd_address = %s %s\nacl_smtp_data = data\nacl_smtp_rcpt = accept\nbegin acl\ndata:\n"+
-		"  deny !dcc = *\n       message = R $dcc_header\n  accept message = A $dcc_header\nbegin routers\nbegin transports\n", dir, dir, host, port)
+	config := fmt.Sprintf(
+		"spool_directory = %s\nlog_file_path = %s/%%slog\ndccifd_address = %s %s\nacl_smtp_data = data\nacl_smtp_rcpt = accept\nbegin acl\ndata:\n"+
+			"  deny !dcc = *\n       message = R $dcc_header\n  accept message = A $dcc_header\nbegin routers\nbegin transports\n", dir, dir, host, port)
 	file := filepath.Join(dir, "exim.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exim, "-C", file, "-bh", "192.0.2.7")
-	cmd.Stdin = strings.NewReader("HELO mail.garden.example\r\nMAIL FROM:<ida@garden.example>\r\nRCPT TO:<reader@farm.example>\r\nDATA\r\n" +
-		strings.ReplaceAll(message, "\n", "\r\n") + ".\r\nQUIT\r\n")
+	cmd.Stdin = strings.NewReader(
+		"HELO mail.garden.example\r\nMAIL FROM:<ida@garden.example>\r\nRCPT TO:<reader@farm.example>\r\nDATA\r\n" +
+			strings.ReplaceAll(message, "\n", "\r\n") + ".\r\nQUIT\r\n")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("exim4 -bh: %v\n%s", err, out)

@@ -27,7 +27,8 @@ func TestMatrix(t *testing.T) { newMatrix(t).Copies(t) }
 func TestMatrixUnlearns(t *testing.T) { newMatrix(t).Unlearns(t) }
 
 func newMatrix(t *testing.T) *matrix.Matrix {
-	web, razor, pyzor, dccd, ifd := nodetest.Address(t), nodetest.Address(t), nodetest.Address(t), nodetest.Address(t), nodetest.Address(t)
+	web, razor, pyzor, dccd, ifd := nodetest.Address(t), nodetest.Address(t), nodetest.Address(t), nodetest.Address(t),
+		nodetest.Address(t)
 	port := nodetest.FreePort(t)
 	startNode(t, fmt.Sprintf(`
 [listen]
@@ -69,13 +70,14 @@ func httpClient(t *testing.T, c *client.Client) matrix.Door {
 			return err
 		}
 	}
-	return matrix.Door{Name: "HTTP", Report: vote(bulkhead.Spam), Unlearn: vote(bulkhead.Revocation), Known: func(raw []byte) (matrix.Word, error) {
-		v, err := c.CheckMessage(t.Context(), raw, client.MessageOptions{})
-		if err == nil && (v.Class == "spam" || v.Class == "suspected") {
-			return matrix.Word(v.Class), nil
-		}
-		return matrix.Unknown, err
-	}}
+	return matrix.Door{Name: "HTTP", Report: vote(bulkhead.Spam), Unlearn: vote(bulkhead.Revocation),
+		Known: func(raw []byte) (matrix.Word, error) {
+			v, err := c.CheckMessage(t.Context(), raw, client.MessageOptions{})
+			if err == nil && (v.Class == "spam" || v.Class == "suspected") {
+				return matrix.Word(v.Class), nil
+			}
+			return matrix.Unknown, err
+		}}
 }
 
 func razorCommands(t *testing.T, server string) matrix.Door {
@@ -85,25 +87,28 @@ func razorCommands(t *testing.T, server string) matrix.Door {
 		if err := os.WriteFile(file, raw, 0o600); err != nil {
 			return 0, err
 		}
-		code, out := nodetest.Command(t, "", name, append([]string{"-home=" + dir, "-rs=" + server}, append(args, file)...)...)
+		code, out := nodetest.Command(t, "", name,
+			append([]string{"-home=" + dir, "-rs=" + server}, append(args, file)...)...)
 		if code != 0 && (name != "razor-check" || code != 1) {
 			return code, fmt.Errorf("%s: exit %d: %s", name, code, out)
 		}
 		return code, nil
 	}
-	if code, out := nodetest.Command(t, "", "razor-admin", "-home="+dir, "-rs="+server, "-register", "-user=ana", "-pass=s3cret"); code != 0 {
+	if code, out := nodetest.Command(t, "", "razor-admin", "-home="+dir, "-rs="+server, "-register", "-user=ana",
+		"-pass=s3cret"); code != 0 {
 		t.Fatalf("razor-admin: exit %d: %s", code, out)
 	}
 	vote := func(name string) func([]byte) error {
 		return func(raw []byte) error { _, err := run(raw, name, "-f"); return err }
 	}
-	return matrix.Door{Name: "Razor", Report: vote("razor-report"), Unlearn: vote("razor-revoke"), Known: func(raw []byte) (matrix.Word, error) {
-		// The command says spam from min_confidence on, which "suspected" reaches.
-		if code, err := run(raw, "razor-check"); err != nil || code == 1 {
-			return matrix.Unknown, err
-		}
-		return matrix.Spam, nil
-	}}
+	return matrix.Door{Name: "Razor", Report: vote("razor-report"), Unlearn: vote("razor-revoke"),
+		Known: func(raw []byte) (matrix.Word, error) {
+			// The command says spam from min_confidence on, which "suspected" reaches.
+			if code, err := run(raw, "razor-check"); err != nil || code == 1 {
+				return matrix.Unknown, err
+			}
+			return matrix.Spam, nil
+		}}
 }
 
 func pyzorCommand(t *testing.T, server string) matrix.Door {
@@ -121,21 +126,22 @@ func pyzorCommand(t *testing.T, server string) matrix.Door {
 	vote := func(op string) func([]byte) error {
 		return func(raw []byte) error { _, err := run(raw, op); return err }
 	}
-	return matrix.Door{Name: "Pyzor", Report: vote("report"), Unlearn: vote("whitelist"), Known: func(raw []byte) (matrix.Word, error) {
-		out, err := run(raw, "check")
-		fields := strings.Fields(out)
-		if err != nil || len(fields) < 2 {
-			return matrix.Unknown, err
-		}
-		count, err := strconv.Atoi(fields[len(fields)-2])
-		switch {
-		case err != nil || count == 0 || fields[len(fields)-1] != "0":
-			return matrix.Unknown, err
-		case count < 5:
-			return matrix.Suspected, nil
-		}
-		return matrix.Spam, nil // by SpamAssassin's default, too
-	}}
+	return matrix.Door{Name: "Pyzor", Report: vote("report"), Unlearn: vote("whitelist"),
+		Known: func(raw []byte) (matrix.Word, error) {
+			out, err := run(raw, "check")
+			fields := strings.Fields(out)
+			if err != nil || len(fields) < 2 {
+				return matrix.Unknown, err
+			}
+			count, err := strconv.Atoi(fields[len(fields)-2])
+			switch {
+			case err != nil || count == 0 || fields[len(fields)-1] != "0":
+				return matrix.Unknown, err
+			case count < 5:
+				return matrix.Suspected, nil
+			}
+			return matrix.Spam, nil // also by SpamAssassin's default
+		}}
 }
 
 func dccClients(t *testing.T, r *rspamd, ifd, server string) matrix.Door {
@@ -159,7 +165,8 @@ func dccClients(t *testing.T, r *rspamd, ifd, server string) matrix.Door {
 		}
 		return err
 	}, Known: func(raw []byte) (matrix.Word, error) {
-		symbols := r.scan(string(raw), "From", "shop@example.net", "Rcpt", "ann@example.org", "IP", "192.0.2.7", "Helo", "mail.example.net")
+		symbols := r.scan(string(raw), "From", "shop@example.net", "Rcpt", "ann@example.org", "IP", "192.0.2.7", "Helo",
+			"mail.example.net")
 		if _, failed := symbols["DCC_FAIL"]; failed {
 			return matrix.Unknown, fmt.Errorf("rspamd's dcc module failed: %v", symbols)
 		}
@@ -174,14 +181,15 @@ func fuzzyCheck(r *rspamd) matrix.Door {
 	learn := func(path string, weight int) func([]byte) error {
 		return func(raw []byte) error { r.learn(path, string(raw), 1, weight); return nil }
 	}
-	return matrix.Door{Name: "fuzzy", Report: learn("/fuzzyadd", 10), Unlearn: learn("/fuzzydel", 0), Known: func(raw []byte) (matrix.Word, error) {
-		s, ok := r.scan(string(raw))["FUZZY_DENIED"]
-		switch {
-		case !ok:
-			return matrix.Unknown, nil
-		case s.Score < 6: // of 12
-			return matrix.Suspected, nil
-		}
-		return matrix.Spam, nil
-	}}
+	return matrix.Door{Name: "fuzzy", Report: learn("/fuzzyadd", 10), Unlearn: learn("/fuzzydel", 0),
+		Known: func(raw []byte) (matrix.Word, error) {
+			s, ok := r.scan(string(raw))["FUZZY_DENIED"]
+			switch {
+			case !ok:
+				return matrix.Unknown, nil
+			case s.Score < 6: // of 12
+				return matrix.Suspected, nil
+			}
+			return matrix.Spam, nil
+		}}
 }

@@ -24,8 +24,8 @@ type rspamd struct {
 	worker, controller int
 }
 
-// startRspamd runs rspamd with the given module configuration. It asks nobody
-// on the network: its resolver is a port where nothing listens.
+// startRspamd runs rspamd with the given module configuration. It sends no requests to the network:
+// its resolver is a port where nothing listens.
 func startRspamd(t *testing.T, filters, modules string) *rspamd {
 	t.Helper()
 	path := nodetest.Program(t, "rspamd")
@@ -61,7 +61,8 @@ metric { name = "default"; actions { reject = 15; } unknown_weight = 1; symbol {
 // post sends a message to an endpoint and returns the decoded answer.
 func (r *rspamd) post(port int, path, message string, headers ...string) map[string]any {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), strings.NewReader(message))
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost,
+		fmt.Sprintf("http://127.0.0.1:%d%s", port, path), strings.NewReader(message))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -152,10 +153,12 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
 
 	spam := mail("seed", "1", gardenText)
-	near := mail("seed", "2", strings.ReplaceAll(strings.ReplaceAll(gardenText, "grandmother", "uncle"), "cheese", "apples"))
+	near := mail("seed", "2", strings.ReplaceAll(strings.ReplaceAll(gardenText, "grandmother", "uncle"),
+		"cheese", "apples"))
 	short := mail("a short one", "3", "buy the green watering can today it is cheap and good for all who have a garden\n")
-	other := mail("harbour", "4", "the harbour master keeps a book in which every boat that comes in before noon is written with its length its flag and the name of "+
-		"the person who steers it and when the book is full he takes it to the town hall where it lies beside two hundred others that nobody reads any more\n")
+	other := mail("harbour", "4",
+		"the harbour master keeps a book in which every boat that comes in before noon is written with its length its flag and the name of "+
+			"the person who steers it and when the book is full he takes it to the town hall where it lies beside two hundred others that nobody reads any more\n")
 	want := func(message, name string, present bool) symbol {
 		t.Helper()
 		symbols := r.scan(message)
@@ -175,7 +178,8 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 	if exact.Score <= 0 || copyOf.Score <= 0 || copyOf.Score > exact.Score {
 		t.Errorf("scores: exact %v, near copy %v", exact.Score, copyOf.Score)
 	}
-	if len(exact.Options) != 1 || !strings.HasPrefix(exact.Options[0], "1:") || !strings.HasSuffix(exact.Options[0], ":1.00:txt") {
+	if len(exact.Options) != 1 || !strings.HasPrefix(exact.Options[0], "1:") ||
+		!strings.HasSuffix(exact.Options[0], ":1.00:txt") {
 		t.Errorf("options of the exact hit: %q", exact.Options)
 	}
 	r.learn("/fuzzyadd", spam, 1, 10)
@@ -231,7 +235,8 @@ func TestRspamdFuzzyEncrypted(t *testing.T) {
 	startNode(t, fmt.Sprintf("[listen]\nfuzzy = \"127.0.0.1:%d\"\n[fuzzy]\nencrypted_only = true\nupdate_from = []\n"+
 		"[[fuzzy.keys]]\nsecret = %q\nname = \"rspamd\"\nupdate = true\n", port, fuzzy.EncodeBase32(pair.Secret[:])))
 	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port))
-	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, fmt.Sprintf("encryption_key = %q;", fuzzy.EncodeBase32(pair.Public[:]))))
+	r := startRspamd(t, "fuzzy_check", fuzzyModule(port,
+		fmt.Sprintf("encryption_key = %q;", fuzzy.EncodeBase32(pair.Public[:]))))
 	spam := mail("seed", "1", gardenText)
 	r.learn("/fuzzyadd", spam, 1, 10)
 	if symbols := r.scan(spam); symbols["FUZZY_DENIED"].Score <= 0 {

@@ -222,7 +222,8 @@ func openIfd(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	address := prototest.ServeStream(t, "127.0.0.1:0", s)
 	ask := func(options string) func() string {
 		return func() string {
-			got, _ := prototest.Ask(t, address, []byte(options+"\n192.0.2.7\nmail.example.org\nalice@example.org\nbob@example.net\n\n"+mail))
+			got, _ := prototest.Ask(t, address, []byte(options+
+				"\n192.0.2.7\nmail.example.org\nalice@example.org\nbob@example.net\n\n"+mail))
 			switch {
 			case got == "":
 				return silence
@@ -261,7 +262,8 @@ func openFuzzy(t testing.TB, house bulkhead.Clearinghouse) []operation {
 		return taken
 	}
 	do := func(command fuzzy.Command) (fuzzy.Reply, error) {
-		return c.Do(t.Context(), fuzzy.Request{Command: command, Digest: digest, Shingled: true, Shingles: shingles, Flag: 1, Value: 1, Tag: uint32(command) + 1})
+		return c.Do(t.Context(), fuzzy.Request{Command: command, Digest: digest, Shingled: true, Shingles: shingles, Flag: 1,
+			Value: 1, Tag: uint32(command) + 1})
 	}
 	update := func(command fuzzy.Command) func() string {
 		return func() string {
@@ -294,7 +296,8 @@ func openFuzzy(t testing.TB, house bulkhead.Clearinghouse) []operation {
 func openMilter(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	var all []operation
 	for name, tempfail := range map[string]bool{"pass": false, "defer": true} {
-		s := &milter.Server{Clearinghouse: house, Host: "mx", FailTempfail: tempfail, Policies: []milter.Policy{{Spam: milter.Reject, Bulk: milter.Reject}}}
+		s := &milter.Server{Clearinghouse: house, Host: "mx", FailTempfail: tempfail,
+			Policies: []milter.Policy{{Spam: milter.Reject, Bulk: milter.Reject}}}
 		address := prototest.ServeStream(t, "127.0.0.1:0", s)
 		all = append(all, operation{name, func() string {
 			c, err := net.Dial("tcp", address.String())
@@ -323,7 +326,8 @@ func openMilter(t testing.TB, house bulkhead.Clearinghouse) []operation {
 				cmd  byte
 				data string
 			}{
-				{'C', "client.example.org\x004\x04\xd2198.51.100.7\x00"}, {'H', "client.example.org\x00"}, {'M', "<x@shop.example>\x00"}, {'R', "<bob@example.com>\x00"},
+				{'C', "client.example.org\x004\x04\xd2198.51.100.7\x00"}, {'H', "client.example.org\x00"},
+				{'M', "<x@shop.example>\x00"}, {'R', "<bob@example.com>\x00"},
 				{'T', ""}, {'L', "Subject\x00ferry\x00"}, {'N', ""}, {'B', strings.ReplaceAll(body, "\n", "\r\n")},
 			}
 			for _, step := range steps {
@@ -369,9 +373,10 @@ func openMilter(t testing.TB, house bulkhead.Clearinghouse) []operation {
 
 func newAPI(t testing.TB, house bulkhead.Clearinghouse) *api.Server {
 	sig := bulkhead.MustSignature(bulkhead.Exact, []byte("the ferry to the island"))
-	s, err := api.New(api.Options{Clearinghouse: house, Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-		return []bulkhead.Signature{sig}, bulkhead.Source{}, nil
-	}})
+	s, err := api.New(api.Options{Clearinghouse: house,
+		Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+			return []bulkhead.Signature{sig}, bulkhead.Source{}, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,10 @@ const columns = "nothing, spam, doubtful spam, revoked, counts, full, " +
 // table says what clients of each door should make of each lie, a word for each. Where a
 // protocol has no word for a refusal, or a client none for its reason, it may try again.
 //
-// What is listed is spam. Pyzor counts reports, and what was revoked has none. DCC and the
-// milter call bulk what is counted often enough. To a fuzzy storage, what has as many deletes
-// as writes is deleted, which "counts" says of everything; and DCC deletes nothing that shows
-// so many deletes.
+// A listed signature is spam. Pyzor counts reports, and what was revoked has none. DCC and the
+// milter call bulk what is counted often enough. A fuzzy storage treats a digest with as many
+// deletes as writes as deleted, and "counts" reports that of every digest. DCC deletes nothing that
+// shows this number of deletes.
 var table = []struct{ door, operation, want string }{
 	{"api", "check", "CSSCBSRRRLRLLL"},
 	{"api", "report spam", "TTTTTTRRRLRLLL"},
@@ -50,7 +50,7 @@ var table = []struct{ door, operation, want string }{
 	{"razor helper", "check", "CSSCCSNNNNNNNN"},
 }
 
-// TestLies tells each lie to each door. Each door is opened once for each lie and asked twice,
+// TestLies presents each lie to each door. Each door is opened once for each lie and asked twice,
 // since a lie must not change it, and it must not remember as done what was refused.
 func TestLies(t *testing.T) {
 	lies := prototest.Lies()
@@ -115,14 +115,16 @@ func TestRefusedIsNeverTaken(t *testing.T) {
 }
 
 func temporary(err error) bool {
-	return errors.Is(err, bulkhead.ErrReadOnly) || errors.Is(err, bulkhead.ErrOverLimit) || errors.Is(err, prototest.ErrFault) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, bulkhead.ErrReadOnly) || errors.Is(err, bulkhead.ErrOverLimit) ||
+		errors.Is(err, prototest.ErrFault) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // TestReasonsTravel checks that every method of a remote node's client returns the reason
 // that the node had for a refusal, and none for a fault.
 func TestReasonsTravel(t *testing.T) {
 	sig := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("the ferry to the island"))}
-	reasons := []error{bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrGeometry, bulkhead.ErrReadOnly}
+	reasons := []error{bulkhead.ErrMalformed, bulkhead.ErrUnauthorised, bulkhead.ErrForbidden, bulkhead.ErrOverLimit,
+		bulkhead.ErrGeometry, bulkhead.ErrReadOnly}
 	for _, lie := range prototest.Lies() {
 		server := httptest.NewServer(newAPI(t, &prototest.Liar{Lie: lie}))
 		t.Cleanup(server.Close)
@@ -137,7 +139,7 @@ func TestReasonsTravel(t *testing.T) {
 				t.Errorf("%s, %s: %v", lie.Name, what, err)
 			}
 			for _, reason := range reasons {
-				// What the node had no time for may succeed later.
+				// A request that the node had no time for may succeed later.
 				late := errors.Is(lie.Err, context.DeadlineExceeded) && reason == bulkhead.ErrReadOnly
 				if errors.Is(err, reason) != errors.Is(lie.Err, reason) && !late {
 					t.Errorf("%s, %s: %v, is it %q: %v", lie.Name, what, err, reason, errors.Is(err, reason))

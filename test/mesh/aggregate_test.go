@@ -31,9 +31,11 @@ func newTier(t *testing.T) *tier {
 	w.reader = newNode(t, "reader", "", fmt.Sprintf("mode = \"hub\"\nlisten = %q", above))
 	secret := w.reader.secret()
 	w.up = nodetest.NewWire(t, above)
-	w.hub = newNode(t, "hub", secret, fmt.Sprintf("mode = \"hub\"\nlisten = %q\n[aggregate]\nmembers = [\"*\"]\nservers = [%q]", below, w.up.Address()))
+	w.hub = newNode(t, "hub", secret,
+		fmt.Sprintf("mode = \"hub\"\nlisten = %q\n[aggregate]\nmembers = [\"*\"]\nservers = [%q]", below, w.up.Address()))
 	for i := range 2 {
-		w.members = append(w.members, newNode(t, fmt.Sprint("member ", i), secret, fmt.Sprintf("mode = \"join\"\nservers = [%q]", below)))
+		w.members = append(w.members, newNode(t, fmt.Sprint("member ", i), secret,
+			fmt.Sprintf("mode = \"join\"\nservers = [%q]", below)))
 	}
 	for _, n := range w.all() {
 		n.start()
@@ -83,8 +85,8 @@ func (w *tier) report(count uint32) {
 	}
 }
 
-// settle waits until the reader counts what it and those in the sum were told, and each
-// of the group what the group was.
+// settle waits until the reader counts all reports to itself and to the members of the aggregate,
+// and each member of the group counts all reports to the group.
 func (w *tier) settle(what string, in ...*node) {
 	w.t.Helper()
 	exact := func(n *node, told []*node) func() string {
@@ -107,7 +109,8 @@ func (w *tier) doctor(code int, verdict, found string) {
 	w.t.Helper()
 	row := regexp.MustCompile("(?m)^" + verdict + " +sum +" + regexp.QuoteMeta(found))
 	nodetest.Settle(w.t, nodetest.Patience, "doctor: "+found, func() string {
-		cmd := exec.Command(w.hub.bin, "doctor", "--server", "http://"+w.hub.http, "--token-file", filepath.Join(w.hub.data(), "admin.token"))
+		cmd := exec.Command(w.hub.bin, "doctor", "--server", "http://"+w.hub.http, "--token-file",
+			filepath.Join(w.hub.data(), "admin.token"))
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
 			w.t.Fatal(err)
@@ -155,9 +158,9 @@ func TestSum(t *testing.T) {
 	w.settle("with it again", w.group()...)
 }
 
-// TestSumRekey: a network changes its secret while a sum is published. Who announces it is
-// the reader's hub, which the group hears through the aggregator alone. Nothing that was
-// acknowledged is lost, and nothing is counted twice.
+// TestSumRekey: a network changes its secret while a sum is published. The reader's hub announces
+// it, which the group hears through the aggregator alone. Nothing that was acknowledged is lost,
+// and nothing is counted twice.
 func TestSumRekey(t *testing.T) {
 	t.Parallel()
 	w := newTier(t)
@@ -187,7 +190,8 @@ func TestSumRekey(t *testing.T) {
 	w.report(3)
 	w.settle("under the new secret", w.group()...)
 	w.doctor(0, "ok", "of 3 organisations, published")
-	if s := w.reader.announced(); s == nil || !s.Done || len(s.Untold) != 0 || len(s.Through) != 1 || s.Through[0] != w.hub.key {
+	if s := w.reader.announced(); s == nil || !s.Done || len(s.Untold) != 0 || len(s.Through) != 1 ||
+		s.Through[0] != w.hub.key {
 		t.Errorf("the reader's hub says %+v; the group's hub has it by the sum", s)
 	}
 	out := w.members[1]

@@ -58,7 +58,8 @@ func TestCluster(t *testing.T) {
 	}
 	var servers []*nodetest.Process
 	for i := range 3 {
-		conf := fmt.Sprintf("listen: %q\nserver_name: n%d\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [%s] }\n",
+		conf := fmt.Sprintf(
+			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q }\ncluster { name: c, listen: %q, routes: [%s] }\n",
 			clients[i], i, t.TempDir(), strings.TrimPrefix(routes[i], "nats-route://"), strings.Join(routes, ", "))
 		file := filepath.Join(t.TempDir(), "nats.conf")
 		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
@@ -70,7 +71,8 @@ func TestCluster(t *testing.T) {
 	secret := ""
 	for i := range 3 {
 		urls := fmt.Sprintf("%q, %q, %q", "nats://"+clients[i], "nats://"+clients[(i+1)%3], "nats://"+clients[(i+2)%3])
-		n := newNode(t, fmt.Sprint("node ", i), secret, fmt.Sprintf("mode = \"external\"\nservers = [%s]\ncredentials = \"none\"\nstream_replicas = 3", urls))
+		n := newNode(t, fmt.Sprint("node ", i), secret,
+			fmt.Sprintf("mode = \"external\"\nservers = [%s]\ncredentials = \"none\"\nstream_replicas = 3", urls))
 		if secret == "" {
 			secret = n.secret()
 		}

@@ -18,11 +18,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestHeal damages the pages of a node's counts and lists on its disk. It refuses to start,
-// starts when it is told to salvage what it can, goes on counting, and has them back in the
-// background from the replicas of its peers: every node then counts exactly what all were
-// told. A node that was killed, and had told of more than its last snapshot has, makes those
-// pages of what it has published itself.
+// TestHeal damages the pages of a node's counts and lists on its disk. It refuses to start, starts
+// with --salvage, goes on counting, and has them back in the background from the replicas of its
+// peers: every node then counts exactly the reports to all nodes. A node that was killed after it
+// had published more than its last snapshot has rebuilds those pages from its own publications.
 func TestHeal(t *testing.T) {
 	t.Parallel()
 	for _, external := range []bool{false, true} {
@@ -44,14 +43,15 @@ func TestHeal(t *testing.T) {
 						hurt.report(sig, 3)
 					}
 					agree(t, nodes, signatures)
-					hurt.report(1, 1) // perhaps nobody hears of it
+					hurt.report(1, 1) // perhaps no peer receives it
 					hurt.kill()
 				}
 				hurt.damage("counts-", "spam-")
 				if out, code := hurt.examine(); code != 65 || !strings.Contains(out, "lost page") {
 					t.Fatalf("doctor --data: code %d: %s", code, out)
 				}
-				if out, err := exec.Command(hurt.bin, "serve", "--config", filepath.Join(hurt.dir, "bulkhead.toml"), "--data", hurt.data()).CombinedOutput(); err == nil || !strings.Contains(string(out), "counts-") {
+				if out, err := exec.Command(hurt.bin, "serve", "--config", filepath.Join(hurt.dir, "bulkhead.toml"), "--data",
+					hurt.data()).CombinedOutput(); err == nil || !strings.Contains(string(out), "counts-") {
 					t.Fatalf("a damaged store is not refused by name: %v: %s", err, out)
 				}
 
@@ -105,9 +105,11 @@ func TestHeal(t *testing.T) {
 func healers(t *testing.T, external bool) []*node {
 	t.Helper()
 	address := ownAddress(t)
-	hub, join := fmt.Sprintf("mode = \"hub\"\nlisten = %q", address), fmt.Sprintf("mode = \"join\"\nservers = [%q]", address)
+	hub, join := fmt.Sprintf("mode = \"hub\"\nlisten = %q", address),
+		fmt.Sprintf("mode = \"join\"\nservers = [%q]", address)
 	if external {
-		nodetest.Run(t, t.TempDir(), nodetest.Program(t, "nats-server"), "-a", host(address), "-p", port(address), "-js", "-sd", t.TempDir())
+		nodetest.Run(t, t.TempDir(), nodetest.Program(t, "nats-server"), "-a", host(address), "-p", port(address), "-js",
+			"-sd", t.TempDir())
 		nodetest.AwaitTCP(t, address)
 		hub = fmt.Sprintf("mode = \"external\"\nservers = [\"nats://%s\"]\ncredentials = \"none\"", address)
 		join = hub
@@ -165,11 +167,12 @@ func (n *node) damage(prefixes ...string) {
 // examine examines the folder of a stopped node, and returns what is said and the exit code.
 func (n *node) examine() (string, int) {
 	n.t.Helper()
-	code, out := nodetest.Command(n.t, "", n.bin, "doctor", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data())
+	code, out := nodetest.Command(n.t, "", n.bin, "doctor", "--config", filepath.Join(n.dir, "bulkhead.toml"),
+		"--data", n.data())
 	return out, code
 }
 
-// exact wants no count to be other than what all nodes were told.
+// exact requires every count to equal the reports to all nodes.
 func exact(t *testing.T, nodes []*node) {
 	t.Helper()
 	for _, n := range nodes {

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// newAlone prepares a node that nobody has told of a network.
+// newAlone prepares a node that belongs to no network.
 func newAlone(t testing.TB, name, mesh string) *node {
 	t.Helper()
 	n := newNode(t, name, "", mesh)
@@ -97,10 +97,12 @@ func TestJoin(t *testing.T) {
 	}
 	before := bob.state().Network
 	line := alice.invite("--name", "bob", "--weight", "1")
-	if out, code := bob.try("join", line); code == 0 || !strings.Contains(out, "nothing was changed") || !strings.Contains(out, "no longer under its own ("+before+")") {
+	if out, code := bob.try("join", line); code == 0 || !strings.Contains(out, "nothing was changed") ||
+		!strings.Contains(out, "no longer under its own ("+before+")") {
 		t.Errorf("nobody said yes: code %d\n%s", code, out)
 	}
-	if out, code := bob.try("join", "--yes", strings.Replace(line, "A", "B", 1)+"x"); code == 0 || !strings.Contains(out, "mistyped") {
+	if out, code := bob.try("join", "--yes", strings.Replace(line, "A", "B", 1)+"x"); code == 0 ||
+		!strings.Contains(out, "mistyped") {
 		t.Errorf("mistyped: code %d\n%s", code, out)
 	}
 	if out := bob.admin("join", "--yes", "--weight", "1", "--wait", "0s", line); !strings.Contains(out, "not yet") {
@@ -111,13 +113,14 @@ func TestJoin(t *testing.T) {
 		t.Errorf("requests: %s", out)
 	}
 	alice.admin("peer", "accept", "bob")
-	if out := bob.admin("join", "--yes", "--weight", "1", line); !strings.Contains(out, "joined network "+alice.state().Network) {
+	if out := bob.admin("join", "--yes", "--weight", "1", line); !strings.Contains(out,
+		"joined network "+alice.state().Network) {
 		t.Errorf("joined: %s", out)
 	}
 	if now := bob.state().Network; now != alice.state().Network || now == before {
 		t.Errorf("bob is in network %s, alice in %s", now, alice.state().Network)
 	}
-	// What each had counted is its own; what is counted from now on is everybody's.
+	// The counts from before remain each node's own; what is counted from now on is everybody's.
 	old := []votes{clone(alice.truth), clone(bob.truth)}
 	for _, n := range both {
 		if lacks := lacking(n, []*node{n}, sigs); lacks != "" {
@@ -161,7 +164,8 @@ func TestJoin(t *testing.T) {
 	alice.logs("used already")
 	other := newAlone(t, "other", fmt.Sprintf("mode = \"hub\"\nlisten = %q", ownAddress(t)))
 	other.start()
-	if out, code := bob.try("join", "--yes", other.invite("--accept")); code == 0 || !strings.Contains(out, "leave that first") {
+	if out, code := bob.try("join", "--yes", other.invite("--accept")); code == 0 ||
+		!strings.Contains(out, "leave that first") {
 		t.Errorf("bob joins another network: code %d\n%s", code, out)
 	}
 	if out := bob.admin("leave", "--yes"); !strings.Contains(out, "1 peers dropped") {
@@ -187,8 +191,8 @@ func clone(v votes) votes {
 	return out
 }
 
-// TestTenJoin: ten nodes of one operator become a network with ten commands, while they
-// count. Whom the hub strikes off all others drop.
+// TestTenJoin: ten nodes of one operator become a network with ten commands, while they count. All
+// others drop a member that the hub removes.
 func TestTenJoin(t *testing.T) {
 	nodes := []*node{newAlone(t, "n0", fmt.Sprintf("mode = \"hub\"\nlisten = %q", ownAddress(t)))}
 	nodes[0].start()
@@ -203,7 +207,7 @@ func TestTenJoin(t *testing.T) {
 		n.report(i, 4)
 		nodes = append(nodes, n)
 	}
-	// What a node counted before it joined is its own. A vote counts once.
+	// The counts of a node from before it joined remain its own. A vote counts once.
 	for i, n := range nodes {
 		n.truth = votes{}
 		if i%3 != 0 {
@@ -211,7 +215,9 @@ func TestTenJoin(t *testing.T) {
 		}
 	}
 	for _, n := range nodes {
-		nodetest.Settle(t, nodetest.Patience, n.name+" knows what all counted", func() string { return lacking(n, nodes, 10) })
+		nodetest.Settle(t, nodetest.Patience, n.name+" knows what all counted", func() string {
+			return lacking(n, nodes, 10)
+		})
 	}
 	for _, n := range nodes {
 		n.peers(9)

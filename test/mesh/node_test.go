@@ -64,9 +64,11 @@ func newNodeOf(t testing.TB, bin, name, secretFile, mesh string) *node {
 	if filepath.Base(bin) != "released" {
 		mesh = "share_counts_from = 1\n" + mesh // the last release knows no other
 	}
-	n := &node{t: t, name: name, bin: bin, dir: t.TempDir(), http: ownAddress(t), truth: make(votes), copies: make(map[string]votes)}
-	config := fmt.Sprintf("[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
-		"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)
+	n := &node{t: t, name: name, bin: bin, dir: t.TempDir(), http: ownAddress(t), truth: make(votes),
+		copies: make(map[string]votes)}
+	config := fmt.Sprintf(
+		"[node]\nname = %q\n[listen]\nhttp = %q\n[tally]\ncapacity = 5000\n[blocklist]\ncapacity = 1000\n"+
+			"[mesh]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\n%s\n", name, n.http, mesh)
 	if err := os.WriteFile(filepath.Join(n.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,8 @@ func (n *node) secret() string {
 // start runs the node until kill or stop.
 func (n *node) start(flags ...string) {
 	n.t.Helper()
-	cmd := exec.Command(n.bin, append([]string{"serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data()}, flags...)...)
+	cmd := exec.Command(n.bin,
+		append([]string{"serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", n.data()}, flags...)...)
 	cmd.Stdout, cmd.Stderr = n.log, n.log
 	n.proc = nodetest.Start(n.t, cmd)
 	nodetest.Settle(n.t, nodetest.Patience, n.name+" answers", func() string {
@@ -166,8 +169,8 @@ func signature(i int) bulkhead.Signature {
 	return s
 }
 
-// report reports until it is acknowledged. Whoever does not hear an answer asks
-// again with the same id, so that it is counted once.
+// report reports until it is acknowledged. A client without an answer retries with the same id, so
+// that the report is counted once.
 func (n *node) report(sig int, count uint32) {
 	n.t.Helper()
 	vote, kind := bulkhead.Sighting, 0
@@ -176,7 +179,8 @@ func (n *node) report(sig int, count uint32) {
 		count = 1 // whatever a voter says of more
 	}
 	n.reqs++
-	in := bulkhead.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count, ID: fmt.Sprint(n.name, " ", n.reqs)}
+	in := bulkhead.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count,
+		ID: fmt.Sprint(n.name, " ", n.reqs)}
 	deadline := time.Now().Add(60 * time.Second)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -212,9 +216,8 @@ func befriend(t testing.TB, nodes ...*node) {
 	}
 }
 
-// differ returns how the nodes' counts of signatures below limit differ from what all of them
-// were told together, or "". They may never be too low, and at most one in a hundred may be
-// too high.
+// differ returns how the nodes' counts of signatures below limit differ from the reports to all of
+// them, or "". They may never be too low, and at most one in a hundred may be too high.
 func differ(nodes []*node, limit int) string {
 	over := 0
 	for _, n := range nodes {
@@ -230,14 +233,14 @@ func differ(nodes []*node, limit int) string {
 	return ""
 }
 
-// lacking returns a signature that a node counts lower than some nodes were told, or "".
+// lacking returns a signature that a node counts lower than the reports to a set of nodes, or "".
 func lacking(n *node, told []*node, limit int) string {
 	_, lacks := compare(n, told, limit)
 	return lacks
 }
 
-// compare compares what a node says of signatures below limit with what some nodes were
-// told: how many counts are too high, and one that is too low.
+// compare compares a node's counts of signatures below limit with the reports to a set of nodes:
+// how many counts are too high, and one that is too low.
 func compare(n *node, told []*node, limit int) (over int, lacks string) {
 	var sigs []bulkhead.Signature
 	for i := range limit {
@@ -263,8 +266,8 @@ func compare(n *node, told []*node, limit int) (over int, lacks string) {
 	return over, ""
 }
 
-// agree waits until the nodes say what they were told all together, and until
-// they know of nothing that they lack.
+// agree waits until the nodes' counts equal the reports to all of them, and until no node knows of
+// missing pages.
 func agree(t testing.TB, nodes []*node, limit int) {
 	t.Helper()
 	nodetest.Settle(t, 90*time.Second, "the nodes agree with the oracle", func() string {
@@ -350,9 +353,8 @@ func (n *node) copyFolder(from, to string) {
 
 var loopback atomic.Uint32
 
-// ownAddress returns a loopback address that nobody listens on, and nobody will:
-// a process that is killed must find its address free, so each has a network
-// address of its own.
+// ownAddress returns a loopback address that is and stays unused: a process that is killed must
+// find its address free, so each has a network address of its own.
 func ownAddress(t testing.TB) string {
 	t.Helper()
 	i := loopback.Add(1)

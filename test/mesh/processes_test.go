@@ -27,7 +27,8 @@ func three(t testing.TB) (nodes []*node, proxies []*nodetest.Wire) {
 	for i := range 2 {
 		p := nodetest.NewWire(t, address)
 		proxies = append(proxies, p)
-		nodes = append(nodes, newNode(t, fmt.Sprint("join ", i), secret, fmt.Sprintf("mode = \"join\"\nservers = [%q]", p.Address())))
+		nodes = append(nodes, newNode(t, fmt.Sprint("join ", i), secret,
+			fmt.Sprintf("mode = \"join\"\nservers = [%q]", p.Address())))
 	}
 	for _, n := range nodes {
 		n.start()
@@ -127,7 +128,8 @@ func TestSchedules(t *testing.T) {
 	})
 	t.Logf("steps: %v", all)
 	for _, what := range []string{
-		"reports", "pause", "cut off or connected", "connections ended", "slow", "killed", "stopped", "backup", "restored", "machine rolled back",
+		"reports", "pause", "cut off or connected", "connections ended", "slow", "killed", "stopped", "backup", "restored",
+		"machine rolled back",
 	} {
 		if all[what] == 0 {
 			t.Errorf("no step of kind %q in %d schedules", what, *schedules)

@@ -35,7 +35,8 @@ func TestRekey(t *testing.T) {
 	eve := newNode(t, "eve", hub.secret(), fmt.Sprintf("mode = \"join\"\nservers = [%q]", proxies[0].Address()))
 	eve.start()
 	for _, pair := range [][2]*node{{hub, eve}, {eve, hub}} {
-		if _, err := pair[0].client.AddPeer(pair[0].ctx(), client.NewPeer{Key: pair[1].key, Name: pair[1].name, Weight: 1}); err != nil {
+		if _, err := pair[0].client.AddPeer(pair[0].ctx(),
+			client.NewPeer{Key: pair[1].key, Name: pair[1].name, Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +110,9 @@ func TestRekey(t *testing.T) {
 	}
 	sig := signatures + 1
 	hub.report(sig, 4)
-	nodetest.Settle(t, nodetest.Patience, "the members know it", func() string { return lacking(killed, []*node{{truth: votes{sig: hub.truth[sig]}}}, sig+1) })
+	nodetest.Settle(t, nodetest.Patience, "the members know it", func() string {
+		return lacking(killed, []*node{{truth: votes{sig: hub.truth[sig]}}}, sig+1)
+	})
 	if got, err := check(eve, sig); err != nil || got != 0 {
 		t.Errorf("an expelled node shows %d, %v", got, err)
 	}

@@ -42,7 +42,8 @@ func runBroker(address, dir string) {
 	if err != nil {
 		panic(err)
 	}
-	ns, err := server.NewServer(&server.Options{Host: host, Port: port, NoSigs: true, JetStream: true, StoreDir: dir, JetStreamMaxStore: 1 << 40})
+	ns, err := server.NewServer(&server.Options{Host: host, Port: port, NoSigs: true, JetStream: true, StoreDir: dir,
+		JetStreamMaxStore: 1 << 40})
 	if err != nil {
 		panic(err)
 	}
@@ -52,7 +53,8 @@ func runBroker(address, dir string) {
 
 // Kinds of steps that a soak without them would not be worth much.
 var soakSteps = []string{
-	"reports", "pause", "cut off", "connected", "connections ended", "slow", "killed", "stopped", "backup", "restored", "machine rolled back",
+	"reports", "pause", "cut off", "connected", "connections ended", "slow", "killed", "stopped", "backup", "restored",
+	"machine rolled back",
 	"broker killed", "expelled", "taken back", "weighed", "peer rolled back", "clock forward", "clock back", "one time",
 }
 
@@ -61,11 +63,11 @@ const (
 	behind   = 4 * 24 * time.Hour  // and back
 )
 
-// TestSoak runs random schedules of all that may happen to two to five processes and their
-// broker, and to the clocks and the peer lists of their administrators, and compares at the end
-// what each node counts with maps of what was acknowledged, by generation: exactly who was
-// counted, with which weight, and without what was rolled back. "make soak-mesh" runs many; a seed says
-// what happens, but not what the processes do meanwhile.
+// TestSoak runs random schedules of all that may happen to two to five processes and their broker,
+// and to the clocks and the peer lists of their administrators, and compares at the end what each
+// node counts with maps of what was acknowledged, by generation: exactly who was counted, with
+// which weight, and without what was rolled back. "make soak-mesh" runs many; a seed determines the
+// events, but not the timing of the processes.
 func TestSoak(t *testing.T) {
 	nodetest.Simulated(t)
 	s := &soakTally{n: make(map[string]int), of: *soaks, began: time.Now()}
@@ -80,8 +82,10 @@ func TestSoak(t *testing.T) {
 			})
 		}
 	})
-	fmt.Printf("soak-mesh: %d schedules, seeds %d to %d, of which %d were not exact: %v; %d nodes, %d counts compared, %d of them too high by chance, %v; steps: %v\n",
-		s.done, *firstSeed, *firstSeed+uint64(*soaks)-1, len(s.failed), s.failed, s.nodes, s.compared, s.over, time.Since(s.began).Round(time.Second), s.n)
+	fmt.Printf(
+		"soak-mesh: %d schedules, seeds %d to %d, of which %d were not exact: %v; %d nodes, %d counts compared, %d of them too high by chance, %v; steps: %v\n",
+		s.done, *firstSeed, *firstSeed+uint64(*soaks)-1, len(s.failed), s.failed, s.nodes, s.compared, s.over,
+		time.Since(s.began).Round(time.Second), s.n)
 	for _, what := range soakSteps {
 		if s.n[what] == 0 && *soaks >= 20 {
 			t.Errorf("no step of kind %q in %d schedules", what, *soaks)
@@ -114,7 +118,8 @@ func (s *soakTally) ended(w *soak, failed bool) {
 		word = fmt.Sprintf("NOT EXACT; again: make soak-mesh SOAK=1 SEED=%d", w.seed)
 		w.t.Logf("steps: %s", strings.Join(w.log, "; "))
 	}
-	fmt.Printf("soak-mesh: %d of %d: seed %d, %d nodes, %s, %v: %s\n", s.done, s.of, w.seed, len(w.nodes), w.kind, time.Since(w.began).Round(100*time.Millisecond), word)
+	fmt.Printf("soak-mesh: %d of %d: seed %d, %d nodes, %s, %v: %s\n", s.done, s.of, w.seed, len(w.nodes), w.kind,
+		time.Since(w.began).Round(100*time.Millisecond), word)
 }
 
 // A soak is one schedule.
@@ -137,7 +142,7 @@ type soak struct {
 	compared, over int
 }
 
-// A soaked is a node with what it was told, by generation, and its peer list.
+// A soaked is a node with the reports to it, by generation, and its peer list.
 type soaked struct {
 	*node
 	i       int
@@ -161,7 +166,8 @@ type soakCopy struct {
 }
 
 func newSoak(t *testing.T, seed uint64) *soak {
-	w := &soak{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 12)), began: time.Now(), done: make(map[string]int), address: ownAddress(t), kind: "a hub"}
+	w := &soak{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 12)), began: time.Now(), done: make(map[string]int),
+		address: ownAddress(t), kind: "a hub"}
 	if w.rng.IntN(2) == 0 {
 		w.kind, w.folder = "a NATS server", t.TempDir()
 		w.startBroker()
@@ -290,7 +296,7 @@ func (w *soak) step() {
 	}
 }
 
-// report has a node told something, and notes in which generation it counted that.
+// report sends a report to a node, and notes the generation in which the node counted it.
 func (w *soak) report(n *soaked, do func()) {
 	w.t.Helper()
 	before, was := n.newest(), clone(n.truth)
@@ -541,8 +547,8 @@ func (w *soak) oneTime() {
 	}
 }
 
-// calm ends all faults. Who has expelled somebody takes him back, or is expelled by him, too:
-// peers answer only each other's questions.
+// calm ends all faults. A node that has expelled a peer takes it back, or is expelled by it as
+// well: peers answer only each other's questions.
 func (w *soak) calm() {
 	for _, n := range w.nodes {
 		if n.wire != nil {
@@ -640,7 +646,8 @@ func (w *soak) account(n *soaked) string {
 		if f := v.Findings[0]; f.Sightings == want[0] && f.Spam == want[1] {
 			continue
 		}
-		fmt.Fprintf(&b, "%s, signature %d: %d sightings, %d spam votes; want %v:", n.name, sig, v.Findings[0].Sightings, v.Findings[0].Spam, want)
+		fmt.Fprintf(&b, "%s, signature %d: %d sightings, %d spam votes; want %v:", n.name, sig, v.Findings[0].Sightings,
+			v.Findings[0].Spam, want)
 		for _, o := range w.nodes {
 			line, has := n.peers[o]
 			fmt.Fprintf(&b, " of %d (listed %v, %v)", o.i, has, line)

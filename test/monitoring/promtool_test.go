@@ -53,7 +53,8 @@ func TestRules(t *testing.T) {
 		}
 	}
 	write(rules)
-	for _, args := range [][]string{{"check", "rules", "bulkhead.rules.yml"}, {"test", "rules", "bulkhead.rules_test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "bulkhead.rules.yml"},
+		{"test", "rules", "bulkhead.rules_test.yml"}} {
 		if said, ok := promtool(t, dir, "", args...); !ok {
 			t.Errorf("promtool %q:\n%s", args, said)
 		}
@@ -91,7 +92,8 @@ func TestQueries(t *testing.T) {
 	for _, p := range dashboard.Panels {
 		for _, q := range p.Targets {
 			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$instance", ".*").Replace(q.Expr)
-			rules += fmt.Sprintf("      - record: q%d\n        expr: '%s'\n        labels: {panel: %q}\n", n, strings.ReplaceAll(expr, "'", "''"), p.Title)
+			rules += fmt.Sprintf("      - record: q%d\n        expr: '%s'\n        labels: {panel: %q}\n", n,
+				strings.ReplaceAll(expr, "'", "''"), p.Title)
 			n++
 		}
 	}
@@ -99,7 +101,8 @@ func TestQueries(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "dashboard.yml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, ok := promtool(t, dir, "", "check", "rules", "dashboard.yml"); !ok || !strings.Contains(said, fmt.Sprint(n, " rules found")) {
+	if said, ok := promtool(t, dir, "", "check", "rules", "dashboard.yml"); !ok ||
+		!strings.Contains(said, fmt.Sprint(n, " rules found")) {
 		t.Errorf("of %d queries:\n%s", n, said)
 	}
 }
@@ -107,12 +110,14 @@ func TestQueries(t *testing.T) {
 // TestExposition: Prometheus's linter finds nothing in what a node with every door exposes.
 func TestExposition(t *testing.T) {
 	dir, address := t.TempDir(), nodetest.Address(t)
-	config := fmt.Sprintf("[listen]\nhttp = %q\nmilter = \"127.0.0.1:0\"\npolicy = \"127.0.0.1:0\"\ndnsbl = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n"+
-		"dcc = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nrazor2 = \"127.0.0.1:0\"\n[mesh]\nmode = \"hub\"\nlisten = %q\n", address, nodetest.Address(t))
+	config := fmt.Sprintf(
+		"[listen]\nhttp = %q\nmilter = \"127.0.0.1:0\"\npolicy = \"127.0.0.1:0\"\ndnsbl = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n"+
+			"dcc = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nrazor2 = \"127.0.0.1:0\"\n[mesh]\nmode = \"hub\"\nlisten = %q\n", address, nodetest.Address(t))
 	if err := os.WriteFile(filepath.Join(dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", filepath.Join(dir, "bulkhead.toml"), "--data", filepath.Join(dir, "data"))
+	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", filepath.Join(dir, "bulkhead.toml"), "--data",
+		filepath.Join(dir, "data"))
 	nodetest.AwaitTCP(t, address)
 	resp, err := http.Get("http://" + address + "/metrics")
 	if err != nil {

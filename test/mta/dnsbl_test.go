@@ -30,7 +30,8 @@ func dnsblNode(t testing.TB) *node {
 	text := string(config)
 	add := func(name, form, code string, args []string, lines ...string) {
 		path := n.list(t, name+".list", append(args, "--reason", "made up: "+name), lines...)
-		text += fmt.Sprintf("[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = %q\ncode = %q\n",
+		text += fmt.Sprintf(
+			"[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = %q\ncode = %q\n",
 			name, path, name, name, form, code)
 	}
 	add("domain", "domain", "127.0.0.2", nil, "evil.example.net", "spam-shop.com")
@@ -181,11 +182,13 @@ func TestDig(t *testing.T) {
 	ask := func(args ...string) string {
 		return run(t, "/", dig, append([]string{"@" + host, "-p", port, "+tries=2", "+time=5"}, args...)...)
 	}
-	sum1, sum2, sum3 := md5.Sum([]byte("mallory@example.org")), sha1.Sum([]byte("mallory@example.org")), sha256.Sum256([]byte("mallory@example.org"))
+	sum1, sum2, sum3 := md5.Sum([]byte("mallory@example.org")), sha1.Sum([]byte("mallory@example.org")),
+		sha256.Sum256([]byte("mallory@example.org"))
 	base := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum3[:])
 	for _, tt := range []struct{ name, kind, want string }{
 		{"spam-shop.com.domain.bl.example.com", "A", "127.0.0.2"},
-		{"www.spam-shop.com.domain.bl.example.com", "TXT", "made up: domain (list domain of " + time.Now().UTC().Format("2006")},
+		{"www.spam-shop.com.domain.bl.example.com", "TXT",
+			"made up: domain (list domain of " + time.Now().UTC().Format("2006")},
 		{"good.com.domain.bl.example.com", "A", "status: NXDOMAIN"},
 		{"9.100.51.198.ip.bl.example.com", "A", "127.0.0.3"},
 		{"9.100.51.197.ip.bl.example.com", "A", "hostmaster.ip.bl.example.com"},
@@ -195,7 +198,8 @@ func TestDig(t *testing.T) {
 		{"example.org", "A", "status: REFUSED"},
 	} {
 		for _, transport := range []string{"+notcp", "+tcp"} {
-			if out := ask(transport, tt.name, tt.kind); !strings.Contains(out, tt.want) || strings.Contains(out, "WARNING") && !strings.Contains(out, "recursion requested") {
+			if out := ask(transport, tt.name, tt.kind); !strings.Contains(out, tt.want) ||
+				strings.Contains(out, "WARNING") && !strings.Contains(out, "recursion requested") {
 				t.Errorf("%s %s %s:\n%s\nwant %q", transport, tt.name, tt.kind, out, tt.want)
 			}
 		}

@@ -17,7 +17,8 @@ import (
 // upstreamTotal returns what the edge has counted of its upstream.
 func (n *node) upstreamTotal(t testing.TB, what string) int {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^bulkhead_upstream_total\{what="` + what + `"\} ([0-9]+)$`).FindStringSubmatch(n.metrics(t))
+	m := regexp.MustCompile(`(?m)^bulkhead_upstream_total\{what="` + what +
+		`"\} ([0-9]+)$`).FindStringSubmatch(n.metrics(t))
 	if m == nil {
 		t.Fatalf("no %s among the metrics", what)
 	}
@@ -37,7 +38,8 @@ func TestPostfixEdge(t *testing.T) {
 		up.http, filepath.Join(up.dir, "data/admin.token")))
 	n.start(t)
 	sink := startSink(t)
-	p := startPostfix(t, sink.addr, fmt.Sprintf("smtpd_milters = inet:%s\nmilter_default_action = tempfail\nmilter_protocol = 6\n", n.milter))
+	p := startPostfix(t, sink.addr,
+		fmt.Sprintf("smtpd_milters = inet:%s\nmilter_default_action = tempfail\nmilter_protocol = 6\n", n.milter))
 	c := dialSMTP(t, p.addr)
 	c.xclient(t, "ADDR=198.51.100.7 NAME=client.example.org")
 	send := func(subject, text string) int {

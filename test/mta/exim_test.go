@@ -27,7 +27,9 @@ const eximPeriod = 6
 // different recipients, as its own ratelimit measures it.
 func startExim(t testing.TB, mode string) (addr string) {
 	t.Helper()
-	return startEximWith(t, fmt.Sprintf("  warn ratelimit = 1000 / %ds / per_addr / %s / $sender_address\n  accept message = rate=$sender_rate", eximPeriod, mode))
+	return startEximWith(t,
+		fmt.Sprintf("  warn ratelimit = 1000 / %ds / per_addr / %s / $sender_address\n  accept message = rate=$sender_rate",
+			eximPeriod, mode))
 }
 
 // startEximWith runs an Exim with an ACL for RCPT.
@@ -143,12 +145,11 @@ func (c *eximClock) ask(sender int, f func()) {
 	}
 }
 
-// TestEximRates sends the same events to Exim's limiter and to ours, at the same
-// times, and wants the same rates. Both filters are sized for a limit that is
-// never reached. What is left to differ is small and has a bound, below one lost
-// event: Exim rounds to tenths, and the questions are some milliseconds apart. Exim
-// keeps the age of its filter in whole seconds: a pause around the end of its life
-// keeps that out of the comparison.
+// TestEximRates sends the same events to Exim's limiter and to ours, at the same times, and wants
+// the same rates. Both filters are sized for a limit that is never reached. The remaining
+// difference is small and has a bound, below one lost event: Exim rounds to tenths, and the
+// questions are some milliseconds apart. Exim keeps the age of its filter in whole seconds: a pause
+// around the end of its life keeps that out of the comparison.
 func TestEximRates(t *testing.T) {
 	n := newNode(t, fmt.Sprintf(`
 [[ratelimit]]
@@ -197,7 +198,8 @@ action = "dunno"
 				difference := math.Abs(theirs - ours)
 				worst = max(worst, difference)
 				if may := 0.05 + 0.1 + 2*theirs*-math.Expm1(-slowest.Seconds()/eximPeriod); difference > may {
-					t.Errorf("event %d of %s: Exim measures %.2f, we %.2f; want no more than %.2f between them", total, name, theirs, ours, may)
+					t.Errorf("event %d of %s: Exim measures %.2f, we %.2f; want no more than %.2f between them", total, name,
+						theirs, ours, may)
 				}
 			})
 		}
@@ -267,11 +269,14 @@ action = "reject"
 		code   int
 		text   string
 	}{
-		{"a@example.org", 1, 250, ""}, {"a@example.org", 2, 250, ""}, {"a@example.org", 3, 451, "4.7.1 limit of 2 per 1h reached"},
-		{"a@example.org", 2, 250, ""}, {"b@example.org", 4, 250, ""}, {"b@example.org", 5, 550, "5.7.1 limit of 3 per 1h reached"},
+		{"a@example.org", 1, 250, ""}, {"a@example.org", 2, 250, ""},
+		{"a@example.org", 3, 451, "4.7.1 limit of 2 per 1h reached"},
+		{"a@example.org", 2, 250, ""}, {"b@example.org", 4, 250, ""},
+		{"b@example.org", 5, 550, "5.7.1 limit of 3 per 1h reached"},
 	} {
 		exim.ok(t, 250, "MAIL FROM:<%s>", tt.sender)
-		if code, text := exim.send(t, "RCPT TO:<r%d@example.com>", tt.to); code != tt.code || !strings.Contains(text, tt.text) {
+		if code, text := exim.send(t, "RCPT TO:<r%d@example.com>", tt.to); code != tt.code ||
+			!strings.Contains(text, tt.text) {
 			t.Errorf("%s to %d: %d %s, want %d %s", tt.sender, tt.to, code, text, tt.code, tt.text)
 		}
 		exim.ok(t, 250, "RSET")

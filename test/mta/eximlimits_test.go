@@ -49,22 +49,36 @@ func comparisons() []*comparison {
 	return []*comparison{
 		{where: "rcpt", exim: "5 / per_rcpt / strict", rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Limit: 5, Strict: true}},
 		{where: "rcpt", exim: "5 / per_rcpt / leaky", rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Limit: 5}},
-		{where: "rcpt", exim: "7.5 / per_rcpt / count=XAMOUNT / leaky", amount: []float64{0, 0.25, 0.5, 1, 1.75, 9}, rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Count: "{size}", Limit: 7.5}},
-		{where: "rcpt", exim: "2.5 / per_rcpt / count=XAMOUNT / strict", amount: []float64{0, 0.1, 0.5, 1.5, 3}, rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Count: "{size}", Limit: 2.5, Strict: true}},
+		{where: "rcpt", exim: "7.5 / per_rcpt / count=XAMOUNT / leaky", amount: []float64{0, 0.25, 0.5, 1, 1.75, 9},
+			rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Count: "{size}", Limit: 7.5}},
+		{where: "rcpt", exim: "2.5 / per_rcpt / count=XAMOUNT / strict", amount: []float64{0, 0.1, 0.5, 1.5, 3},
+			rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Count: "{size}", Limit: 2.5, Strict: true}},
 		{where: "rcpt", exim: "6 / per_addr / leaky", unique: true, rule: ratelimit.Rule{Per: ratelimit.PerAddr, Limit: 6}},
-		{where: "rcpt", exim: "6 / per_addr / strict", unique: true, rule: ratelimit.Rule{Per: ratelimit.PerAddr, Limit: 6, Strict: true}},
-		{where: "mail", exim: "4.5 / per_mail / unique=XITEM / count=XAMOUNT / leaky", unique: true, amount: []float64{0.5, 1, 2}, rule: ratelimit.Rule{Per: ratelimit.PerMail, Unique: "{queue_id}", Count: "{size}", Limit: 4.5}},
-		{where: "helo", exim: "4 / per_cmd / strict", rule: ratelimit.Rule{Per: ratelimit.PerCmd, State: ratelimit.StateEhlo, Limit: 4, Strict: true}},
+		{where: "rcpt", exim: "6 / per_addr / strict", unique: true,
+			rule: ratelimit.Rule{Per: ratelimit.PerAddr, Limit: 6, Strict: true}},
+		{where: "mail", exim: "4.5 / per_mail / unique=XITEM / count=XAMOUNT / leaky", unique: true,
+			amount: []float64{0.5, 1, 2}, rule: ratelimit.Rule{Per: ratelimit.PerMail, Unique: "{queue_id}", Count: "{size}",
+				Limit: 4.5}},
+		{where: "helo", exim: "4 / per_cmd / strict",
+			rule: ratelimit.Rule{Per: ratelimit.PerCmd, State: ratelimit.StateEhlo, Limit: 4, Strict: true}},
 		{where: "connect", exim: "3 / per_conn / leaky", rule: ratelimit.Rule{Per: ratelimit.PerConn, Limit: 3}},
 		{where: "mail", exim: "6 / per_mail / leaky", rule: ratelimit.Rule{Per: ratelimit.PerMail, Limit: 6}},
-		{where: "mail", exim: "5000 / per_byte / leaky", amount: []float64{0, 1, 700, 3000, 20_000}, rule: ratelimit.Rule{Per: ratelimit.PerByte, State: ratelimit.StateMail, Limit: 5000}},
-		{where: "mail", exim: "5000 / per_byte / strict", amount: []float64{0, 1, 700, 3000, 20_000}, rule: ratelimit.Rule{Per: ratelimit.PerByte, State: ratelimit.StateMail, Limit: 5000, Strict: true}},
-		{where: "predata", exim: "10 / per_rcpt / strict", amount: []float64{1, 2, 5}, rule: ratelimit.Rule{Per: ratelimit.PerRcpt, State: ratelimit.StateData, Limit: 10, Strict: true}},
-		{where: "rcpt", exim: "0 / per_rcpt / strict", rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Limit: 0, Action: ratelimit.Dunno}},
-		{where: "rcpt", exim: "0 / per_addr / strict", unique: true, rule: ratelimit.Rule{Per: ratelimit.PerAddr, Limit: 0, Action: ratelimit.Dunno}},
-		{where: "rcpt", exim: limitOfKeys + " / per_rcpt / leaky", limits: map[int]string{0: "2", 1: "9.5"}, rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Limit: 4}},
-		{where: "rcpt", exim: limitOfKeys + " / per_addr / strict", unique: true, limits: map[int]string{0: "2", 1: "9.5"}, rule: ratelimit.Rule{Per: ratelimit.PerAddr, Limit: 4, Strict: true}},
-		{where: "mail", exim: "3 / per_rcpt / readonly", of: 0, rule: ratelimit.Rule{Name: "reader", State: ratelimit.StateMail, Limit: 3}},
+		{where: "mail", exim: "5000 / per_byte / leaky", amount: []float64{0, 1, 700, 3000, 20_000},
+			rule: ratelimit.Rule{Per: ratelimit.PerByte, State: ratelimit.StateMail, Limit: 5000}},
+		{where: "mail", exim: "5000 / per_byte / strict", amount: []float64{0, 1, 700, 3000, 20_000},
+			rule: ratelimit.Rule{Per: ratelimit.PerByte, State: ratelimit.StateMail, Limit: 5000, Strict: true}},
+		{where: "predata", exim: "10 / per_rcpt / strict", amount: []float64{1, 2, 5},
+			rule: ratelimit.Rule{Per: ratelimit.PerRcpt, State: ratelimit.StateData, Limit: 10, Strict: true}},
+		{where: "rcpt", exim: "0 / per_rcpt / strict",
+			rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Limit: 0, Action: ratelimit.Dunno}},
+		{where: "rcpt", exim: "0 / per_addr / strict", unique: true,
+			rule: ratelimit.Rule{Per: ratelimit.PerAddr, Limit: 0, Action: ratelimit.Dunno}},
+		{where: "rcpt", exim: limitOfKeys + " / per_rcpt / leaky", limits: map[int]string{0: "2", 1: "9.5"},
+			rule: ratelimit.Rule{Per: ratelimit.PerRcpt, Limit: 4}},
+		{where: "rcpt", exim: limitOfKeys + " / per_addr / strict", unique: true, limits: map[int]string{0: "2", 1: "9.5"},
+			rule: ratelimit.Rule{Per: ratelimit.PerAddr, Limit: 4, Strict: true}},
+		{where: "mail", exim: "3 / per_rcpt / readonly", of: 0,
+			rule: ratelimit.Rule{Name: "reader", State: ratelimit.StateMail, Limit: 3}},
 		{where: "rcpt", exim: "5 / per_rcpt / noupdate", of: 1, peek: true},
 		{where: "rcpt", exim: "6 / per_addr / readonly", of: 4, peek: true},
 	}
@@ -102,7 +116,8 @@ func (c *comparison) config(i int, file string) string {
 `, mine, limit, comparePeriod, options, key, i, result)
 	for _, r := range []struct{ name, value string }{
 		{"XCASE", "${extract{1}{.}{$sender_address_local_part}}"}, {"XKEY", "${extract{2}{.}{$sender_address_local_part}}"},
-		{"XAMOUNT", "${sg{${extract{3}{.}{$sender_address_local_part}}}{_}{.}}"}, {"XITEM", "${extract{4}{.}{$sender_address_local_part}}"}, {"XFILE", file},
+		{"XAMOUNT", "${sg{${extract{3}{.}{$sender_address_local_part}}}{_}{.}}"},
+		{"XITEM", "${extract{4}{.}{$sender_address_local_part}}"}, {"XFILE", file},
 	} {
 		text = strings.ReplaceAll(text, r.name, r.value)
 	}
@@ -158,7 +173,8 @@ func (e *eximSide) answer(t testing.TB, i int, text string) (a eximAnswer) {
 	var n int
 	var before, after int64
 	text = strings.Join(strings.Fields(text), " ") // Exim folds long replies
-	if _, err := fmt.Sscanf(text, "case=%d over=%s rate=%s before=%d after=%d", &n, &over, &rate, &before, &after); err != nil || n != i {
+	if _, err := fmt.Sscanf(text, "case=%d over=%s rate=%s before=%d after=%d", &n, &over, &rate, &before,
+		&after); err != nil || n != i {
 		t.Fatalf("Exim answers %q to comparison %d: %v", text, i, err)
 	}
 	var err error
@@ -183,7 +199,8 @@ func (e *eximSide) show(t testing.TB, c *smtpClient) string {
 // ask makes Exim count an event.
 func (e *eximSide) ask(t testing.TB, c *comparison, k *compared, item int, amount float64) eximAnswer {
 	t.Helper()
-	sender := fmt.Sprintf("c%d.%s.%s.i%d@example.org", k.of, k.name(), strings.ReplaceAll(strconv.FormatFloat(amount, 'f', -1, 64), ".", "_"), item)
+	sender := fmt.Sprintf("c%d.%s.%s.i%d@example.org", k.of, k.name(),
+		strings.ReplaceAll(strconv.FormatFloat(amount, 'f', -1, 64), ".", "_"), item)
 	switch c.where {
 	case "connect":
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, byte(1+k.generation), byte(10+k.number))}}
@@ -239,11 +256,13 @@ func (e *eximSide) ask(t testing.TB, c *comparison, k *compared, item int, amoun
 // ours lets our limiter decide the same event.
 func (c *comparison) ours(t testing.TB, k *compared, item int, amount float64) ratelimit.Outcome {
 	t.Helper()
-	state := map[string]string{"connect": "CONNECT", "helo": "HELO", "mail": "MAIL", "rcpt": "RCPT", "predata": "DATA"}[c.where]
+	state := map[string]string{"connect": "CONNECT", "helo": "HELO", "mail": "MAIL", "rcpt": "RCPT",
+		"predata": "DATA"}[c.where]
 	number := strconv.FormatFloat(amount, 'f', -1, 64)
 	attributes := map[string]string{
-		"protocol_state": state, "client_name": k.name(), "recipient": fmt.Sprintf("i%d@example.com", item), "queue_id": fmt.Sprint("i", item),
-		"size": number, "recipient_count": number,
+		"protocol_state": state, "client_name": k.name(), "recipient": fmt.Sprintf("i%d@example.com", item),
+		"queue_id": fmt.Sprint("i", item),
+		"size":     number, "recipient_count": number,
 	}
 	ask := c.limiter.Apply
 	if c.peek {
@@ -256,11 +275,10 @@ func (c *comparison) ours(t testing.TB, k *compared, item int, amount float64) r
 	return outcomes[0]
 }
 
-// TestEximLimits compares every kind of limit with Exim's own ratelimit, event by
-// event: random bursts, streams and silences of several keys over ten periods. Our limiter
-// is told the time at which Exim has counted, so that what is left between the two is
-// Exim's rounding to tenths, and how exactly that time is known. The seed decides what
-// happens, and the machine when.
+// TestEximLimits compares every kind of limit with Exim's own ratelimit, event by event: random
+// bursts, streams and silences of several keys over ten periods. The node's limiter gets the time
+// at which Exim has counted. The remaining differences come from Exim's rounding to tenths, and
+// from the precision of that time. The seed decides what happens, and the machine when.
 //
 // Kept out are the first and last moments of a second (see eximClock), and the second in
 // which Exim's filter, whose age it knows in whole seconds, may be gone or not.
@@ -324,17 +342,19 @@ func TestEximLimits(t *testing.T) {
 		for _, n := range events {
 			total += n
 		}
-		return took > comparePeriods*comparePeriod && slices.Min(events) >= leastOfKind && total >= leastEvents || took > comparePeriods*comparePeriod+nodetest.Patience
+		return took > comparePeriods*comparePeriod && slices.Min(events) >= leastOfKind && total >= leastEvents ||
+			took > comparePeriods*comparePeriod+nodetest.Patience
 	}
 	for !over() {
 		k := keys[random.IntN(len(keys))]
 		c := cases[k.of]
 		at := time.Now()
-		// What reads asks for the present key of what it reads.
+		// A reader asks for the present key of the rate that it reads.
 		if base := keys[c.of*compareKeys+k.number]; c.reads() {
 			k.generation, k.gap = base.generation, base.gap
 		}
-		if age := at.Sub(k.begun); at.Before(k.next) || c.unique && age > comparePeriod-200*time.Millisecond && age < comparePeriod+1200*time.Millisecond {
+		if age := at.Sub(k.begun); at.Before(k.next) ||
+			c.unique && age > comparePeriod-200*time.Millisecond && age < comparePeriod+1200*time.Millisecond {
 			time.Sleep(time.Millisecond)
 			continue
 		}
@@ -358,14 +378,16 @@ func TestEximLimits(t *testing.T) {
 		difference := math.Abs(ours.Rate - theirs.rate)
 		worst = max(worst, difference-2*(theirs.rate+amount)*-math.Expm1(-2*k.gap.Seconds()/comparePeriod.Seconds()))
 		if difference > may {
-			t.Errorf("%s, key %s, item %d, amount %g: Exim measures %g, we %.2f, want no more than %.2f between them", c.exim, k.name(), item, amount, theirs.rate, ours.Rate, may)
+			t.Errorf("%s, key %s, item %d, amount %g: Exim measures %g, we %.2f, want no more than %.2f between them", c.exim,
+				k.name(), item, amount, theirs.rate, ours.Rate, may)
 			k.renew()
 			continue
 		}
 		over := ours.Over || ours.Limit == 0 // at which we only measure
 		if over != theirs.over {
 			if ties++; math.Abs(ours.Rate-ours.Limit) > may {
-				t.Errorf("%s, key %s: over at %g: Exim %v, we at %.2f %v", c.exim, k.name(), theirs.rate, theirs.over, ours.Rate, ours.Over)
+				t.Errorf("%s, key %s: over at %g: Exim %v, we at %.2f %v", c.exim, k.name(), theirs.rate, theirs.over,
+					ours.Rate, ours.Over)
 			}
 			k.renew() // what was counted is not the same any more
 			continue
@@ -381,7 +403,8 @@ func TestEximLimits(t *testing.T) {
 			t.Errorf("%s: only %d events", cases[i].exim, n)
 		}
 	}
-	fmt.Printf("| Exim's limits: %d events of %d kinds; rates differ by %.3f at most beyond what the time may explain; %d at the limit, %d at the turn of a second left out\n", total, len(cases), max(0, worst), ties, spoiled)
+	fmt.Printf(
+		"| Exim's limits: %d events of %d kinds; rates differ by %.3f at most beyond what the time may explain; %d at the limit, %d at the turn of a second left out\n", total, len(cases), max(0, worst), ties, spoiled)
 	if total < leastEvents || ties > total/20 {
 		t.Errorf("%d events, %d of them at the limit", total, ties)
 	}

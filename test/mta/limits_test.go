@@ -20,7 +20,8 @@ import (
 // states are the restriction lists of Postfix, by the protocol state in which they ask.
 var states = map[string]string{
 	"CONNECT": "smtpd_client_restrictions", "EHLO": "smtpd_helo_restrictions", "MAIL": "smtpd_sender_restrictions",
-	"RCPT": "smtpd_recipient_restrictions", "DATA": "smtpd_data_restrictions", "END-OF-MESSAGE": "smtpd_end_of_data_restrictions",
+	"RCPT": "smtpd_recipient_restrictions", "DATA": "smtpd_data_restrictions",
+	"END-OF-MESSAGE": "smtpd_end_of_data_restrictions",
 }
 
 // startAsking runs a Postfix that asks the node in every state.
@@ -37,7 +38,8 @@ func startAsking(t testing.TB, n *node, s *sink) *postfix {
 func (n *node) rates(t testing.TB, key string) map[string]float64 {
 	t.Helper()
 	var keys []client.RateKey
-	out := n.bulkhead(t, "", "ratelimit", "show", "--json", key, "--server", "http://"+n.http, "--data", filepath.Join(n.dir, "data"))
+	out := n.bulkhead(t, "", "ratelimit", "show", "--json", key, "--server", "http://"+n.http, "--data",
+		filepath.Join(n.dir, "data"))
 	if err := json.Unmarshal([]byte(out), &keys); err != nil {
 		t.Fatalf("%s: %v", out, err)
 	}
@@ -69,9 +71,9 @@ func greeted(t testing.TB, from string, p *postfix) *smtpClient {
 	return c
 }
 
-// TestPostfixLimits has real Postfix ask in each of its states, once for each event of
-// it; tells it the rates of what is accepted, in its log and in the messages; refuses a client
-// at CONNECT for what it did at RCPT; and lets one wait.
+// TestPostfixLimits has real Postfix ask in each of its states, once for each event of it; gives it
+// the rates of accepted requests, in its log and in the messages; refuses a client at CONNECT for
+// what it did at RCPT; and lets one wait.
 func TestPostfixLimits(t *testing.T) {
 	config := "[policy]\ncheckpoint = \"1s\"\n"
 	for state := range states {
@@ -79,7 +81,8 @@ func TestPostfixLimits(t *testing.T) {
 		if state == "DATA" || state == "MAIL" {
 			accepted = "header"
 		}
-		config += fmt.Sprintf("[[ratelimit]]\nname = %q\nkey = \"{client_address}\"\nper = \"cmd\"\nstate = %q\nlimit = 1000\nperiod = \"240h\"\naccepted = %q\n",
+		config += fmt.Sprintf(
+			"[[ratelimit]]\nname = %q\nkey = \"{client_address}\"\nper = \"cmd\"\nstate = %q\nlimit = 1000\nperiod = \"240h\"\naccepted = %q\n",
 			strings.ToLower(state), state, accepted)
 		if state == "MAIL" {
 			config += "header = \"X-Rate-Of-Mail\"\n"
@@ -128,7 +131,8 @@ period = "240h"
 			}
 			bytes += len(text) + strings.Count(text, "\n")
 			d := sink.await(t, fmt.Sprintf("limits-%d-%d", conn, mail))
-			for _, h := range []string{fmt.Sprintf("X-Bulkhead-Rate: data %d.0 of 1000 per 240h\n", 3*conn+mail+1), fmt.Sprintf("X-Rate-Of-Mail: mail %d.0 of 1000 per 240h\n", 3*conn+mail+1)} {
+			for _, h := range []string{fmt.Sprintf("X-Bulkhead-Rate: data %d.0 of 1000 per 240h\n", 3*conn+mail+1),
+				fmt.Sprintf("X-Rate-Of-Mail: mail %d.0 of 1000 per 240h\n", 3*conn+mail+1)} {
 				head, _, _ := strings.Cut(d.data, "\n\n")
 				name, _, _ := strings.Cut(h, ":")
 				if strings.Count(head, h) != 1 || strings.Count(head, name) != 1 || strings.Contains(head, who+" of") {
@@ -139,7 +143,8 @@ period = "240h"
 		c.ok(t, 221, "QUIT")
 	}
 	// 2 connections, 6 messages, 12 recipients of 3 addresses.
-	want := map[string]float64{"connect": 2, "ehlo": 2, "mail": 6, "rcpt": 12, "data": 6, "end-of-message": 6, "addresses": 3, "halves": 6}
+	want := map[string]float64{"connect": 2, "ehlo": 2, "mail": 6, "rcpt": 12, "data": 6, "end-of-message": 6,
+		"addresses": 3, "halves": 6}
 	rates := n.rates(t, who)
 	for rule, rate := range want {
 		if math.Abs(rates[rule]-rate) > 0.01*rate {
@@ -152,7 +157,8 @@ period = "240h"
 	from := `unknown\[127\.0\.0\.7\]: `
 	p.said(t, `info: CONNECT from `+from+`rate connect 2\.0 of 1000 per 240h key=127\.0\.0\.7`)
 	p.said(t, `info: EHLO from `+from+`rate ehlo 2\.0 of 1000 per 240h`)
-	p.said(t, `info: RCPT from `+from+`rate rcpt 12\.0 of 1000 per 240h key=127\.0\.0\.7; from=<ann@shop\.example> to=<c@example\.com>`)
+	p.said(t, `info: RCPT from `+from+
+		`rate rcpt 12\.0 of 1000 per 240h key=127\.0\.0\.7; from=<ann@shop\.example> to=<c@example\.com>`)
 	p.said(t, `info: END-OF-MESSAGE from `+from+`rate end-of-message 6\.0 of 1000 per 240h`)
 
 	// A rule that only reads refuses at CONNECT what was counted at RCPT, and counts nothing.
@@ -161,7 +167,8 @@ period = "240h"
 	for i := range 4 {
 		c.ok(t, 250, "RCPT TO:<r%d@example.com>", i)
 	}
-	if _, code, text := dialSMTPFrom(t, who, p.addr); code != 550 || !strings.Contains(text, "5.7.1") || !strings.Contains(text, "limit of 6.5 per 240h reached") {
+	if _, code, text := dialSMTPFrom(t, who, p.addr); code != 550 || !strings.Contains(text, "5.7.1") ||
+		!strings.Contains(text, "limit of 6.5 per 240h reached") {
 		t.Errorf("a client over the limit connects: %d %s, want 550", code, text)
 	}
 	if got := n.rates(t, who)["addresses"]; math.Abs(got-7) > 0.01 {

@@ -108,19 +108,22 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 			t.Fatal(code, text)
 		}
 		d := sink.await(t, "clean-1")
-		if strings.Count(strings.ToLower(d.data), "x-bulkhead:") != 1 || strings.Count(d.data, "X-Bulkhead: none") != 1 || strings.Contains(d.data, "white") || strings.Contains(d.data, "all is well") ||
+		if strings.Count(strings.ToLower(d.data), "x-bulkhead:") != 1 || strings.Count(d.data, "X-Bulkhead: none") != 1 ||
+			strings.Contains(d.data, "white") || strings.Contains(d.data, "all is well") ||
 			!strings.Contains(d.data, "bulkhead=none") {
 			t.Errorf("delivered:\n%s", d.data)
 		}
 	})
 	t.Run("spam is rejected, several messages on one connection", func(t *testing.T) {
 		for i := range 3 {
-			code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"}, fmt.Sprintf("Subject: spam-%d\n\n%s", i, spam))
+			code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"},
+				fmt.Sprintf("Subject: spam-%d\n\n%s", i, spam))
 			if code != 550 || !strings.Contains(text, "5.7.1 message refused as spam") {
 				t.Errorf("message %d: %d %s, want 550", i, code, text)
 			}
 		}
-		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"}, "Subject: clean-2\n\n"+prose(2)); code != 250 {
+		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"},
+			"Subject: clean-2\n\n"+prose(2)); code != 250 {
 			t.Errorf("clean mail afterwards: %d %s", code, text)
 		}
 		sink.await(t, "clean-2")
@@ -129,7 +132,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		}
 	})
 	t.Run("another domain only wants headers", func(t *testing.T) {
-		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.net"}, "Subject: soft-1\n\n"+spam); code != 250 {
+		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.net"},
+			"Subject: soft-1\n\n"+spam); code != 250 {
 			t.Fatal(code, text)
 		}
 		if d := sink.await(t, "soft-1"); !strings.Contains(d.data, "X-Bulkhead: spam") {
@@ -160,7 +164,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 					c.ok(t, 250, "RSET")
 				}
 				name := fmt.Sprintf("exempt-%d-%d", i, k)
-				if code, text := c.message(t, "carol@example.com", []string{"bob@example.net"}, fmt.Sprintf("Subject: %s\n\n%s", name, spam)); code != 250 {
+				if code, text := c.message(t, "carol@example.com", []string{"bob@example.net"},
+					fmt.Sprintf("Subject: %s\n\n%s", name, spam)); code != 250 {
 					t.Errorf("%s, message %d: %d %s", attributes, k, code, text)
 				}
 				if d := sink.await(t, name); strings.Contains(d.data, "X-Bulkhead") {
@@ -172,7 +177,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 	t.Run("mail to the abuse address is a vote of who has logged in", func(t *testing.T) {
 		lamps := prose(6)
 		attached := func(subject string) string {
-			return "Subject: " + subject + "\nFrom: erin@example.com\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\n\n" +
+			return "Subject: " + subject +
+				"\nFrom: erin@example.com\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\n\n" +
 				"From: x@shop.example\nSubject: lamps\n\n" + lamps + "\n--b--\n"
 		}
 		for i, step := range []struct {
@@ -192,7 +198,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 			}
 			stranger := dialSMTP(t, p.addr)
 			stranger.xclient(t, "ADDR=198.51.100.9 NAME=client.example.org")
-			if code, reply := stranger.message(t, "x@shop.example", []string{"bob@example.com"}, fmt.Sprintf("Subject: lamps-%d\n\n%s", i, lamps)); code != step.lamps {
+			if code, reply := stranger.message(t, "x@shop.example", []string{"bob@example.com"},
+				fmt.Sprintf("Subject: lamps-%d\n\n%s", i, lamps)); code != step.lamps {
 				t.Errorf("after step %d the mail itself: %d %s, want %d", i, code, reply, step.lamps)
 			}
 		}
@@ -233,7 +240,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		broken.ok(t, 354, "DATA")
 		fmt.Fprintf(broken.c, "Subject: broken\r\n\r\n%s", strings.Repeat("half a line ", 20_000))
 		broken.c.Close()
-		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"}, "Subject: clean-3\n\n"+prose(5)); code != 250 {
+		if code, text := c.message(t, "ann@shop.example", []string{"bob@example.com"},
+			"Subject: clean-3\n\n"+prose(5)); code != 250 {
 			t.Error(code, text)
 		}
 	})
@@ -249,7 +257,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 			wg.Go(func() {
 				for j, text := range []string{prose(100 + i), spam} {
 					want := []int{250, 550}[j]
-					if code, reply := c.message(t, "ann@shop.example", []string{"bob@example.com"}, "Subject: many\n\n"+text); code != want {
+					if code, reply := c.message(t, "ann@shop.example", []string{"bob@example.com"},
+						"Subject: many\n\n"+text); code != want {
 						t.Errorf("connection %d: %d %s, want %d", i, code, reply, want)
 					}
 				}
@@ -267,9 +276,11 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		text := n.metrics(t)
 		for _, line := range []string{
 			`bulkhead_milter_messages_total{class="listed"} 1`, `bulkhead_milter_actions_total{action="quarantine"} 1`,
-			`bulkhead_milter_events_total{event="reported"} 2`, `bulkhead_milter_events_total{event="report_refused"} 1`, `bulkhead_milter_events_total{event="report_ignored"} 1`,
+			`bulkhead_milter_events_total{event="reported"} 2`, `bulkhead_milter_events_total{event="report_refused"} 1`,
+			`bulkhead_milter_events_total{event="report_ignored"} 1`,
 			`bulkhead_milter_events_total{event="trapped"} 3`, `bulkhead_milter_events_total{event="forged_header"} 6`,
-			`bulkhead_milter_events_total{event="fault"} 0`, `bulkhead_list_entries{list="bad"} 1`, `bulkhead_ratelimit_bytes{rule="rcpts"}`,
+			`bulkhead_milter_events_total{event="fault"} 0`, `bulkhead_list_entries{list="bad"} 1`,
+			`bulkhead_ratelimit_bytes{rule="rcpts"}`,
 		} {
 			if !strings.Contains(text, "\n"+line) {
 				t.Errorf("no metric %s", line)
@@ -290,7 +301,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		}
 		send("r10@example.net", 450)
 		send("R3@example.net", 250)
-		if out := n.bulkhead(t, "", "ratelimit", "show", "dave", "--server", "http://"+n.http, "--data", n.dir+"/data"); !strings.Contains(out, "10.0") {
+		if out := n.bulkhead(t, "", "ratelimit", "show", "dave", "--server", "http://"+n.http, "--data",
+			n.dir+"/data"); !strings.Contains(out, "10.0") {
 			t.Errorf("ratelimit show: %s", out)
 		}
 		if err := n.process.Stop(); err != nil {

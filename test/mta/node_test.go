@@ -30,7 +30,8 @@ func newNode(t testing.TB, config string) *node {
 		*a = nodetest.Address(t)
 	}
 	n.config = filepath.Join(n.dir, "bulkhead.toml")
-	writeFile(t, n.config, "[listen]\nhttp = %q\nmilter = %q\npolicy = %q\ndnsbl = %q\n%s", n.http, n.milter, n.policy, n.dns, config)
+	writeFile(t, n.config, "[listen]\nhttp = %q\nmilter = %q\npolicy = %q\ndnsbl = %q\n%s", n.http, n.milter, n.policy,
+		n.dns, config)
 	return n
 }
 

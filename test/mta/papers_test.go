@@ -58,7 +58,8 @@ action = "dunno"
 		// The questions add to the filter themselves, up to a tenth of the limit; a
 		// sender above his limit misses some of his own filling.
 		if hi := 1.7*expected + 4*math.Sqrt(expected) + 2; missed > hi || missed < expected/2-4*math.Sqrt(expected) {
-			t.Errorf("%d x limit: %.0f of %d recipients were taken for old ones, expected %.1f", row.multiple, missed, asked, expected)
+			t.Errorf("%d x limit: %.0f of %d recipients were taken for old ones, expected %.1f", row.multiple, missed,
+				asked, expected)
 		}
 	}
 }
@@ -85,7 +86,9 @@ func TestTwoPartOnNode(t *testing.T) {
 	config := ""
 	for _, eigen := range []string{"hash", "length"} {
 		path := n.list(t, eigen+".list", []string{"--exact", "--error", fmt.Sprint(wanted), "--eigenvalue", eigen}, lines...)
-		config += fmt.Sprintf("[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = \"domain\"\n", eigen, path, eigen, eigen)
+		config += fmt.Sprintf(
+			"[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = \"domain\"\n",
+			eigen, path, eigen, eigen)
 	}
 	writeFile(t, n.config, "[listen]\nhttp = %q\nmilter = %q\ndnsbl = %q\n%s", n.http, n.milter, n.dns, config)
 	n.start(t)
@@ -96,7 +99,8 @@ func TestTwoPartOnNode(t *testing.T) {
 	defer c.Close()
 	listed := func(name string) bool {
 		t.Helper()
-		q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+		q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA,
+			Class: dnsmessage.ClassINET}}}
 		packed, err := q.Pack()
 		if err != nil {
 			t.Fatal(err)
@@ -143,6 +147,7 @@ func TestTwoPartOnNode(t *testing.T) {
 	one := entries * math.Log2(1/wanted) / math.Ln2 / 8 // bytes of a Bloom filter of that error
 	t.Logf("bytes, one Bloom filter being 1: hash %.2f, length %.2f", size("hash")/one, size("length")/one)
 	if size("hash") > 1.1*one || size("length") < 1.2*size("hash") {
-		t.Errorf("lists of %.0f and %.0f bytes, one filter %.0f: want about one filter, and a fifth more", size("hash"), size("length"), one)
+		t.Errorf("lists of %.0f and %.0f bytes, one filter %.0f: want about one filter, and a fifth more", size("hash"),
+			size("length"), one)
 	}
 }

@@ -40,7 +40,7 @@ func await(t testing.TB, what string, ok func() bool) {
 	nodetest.Await(t, what, ok)
 }
 
-// freePort returns a loopback port that nobody listens on.
+// freePort returns an unused loopback port.
 func freePort(t testing.TB) int {
 	t.Helper()
 	return nodetest.FreePort(t)

@@ -204,11 +204,13 @@ func TestDNSBLSpeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, n.config, "%s[[lists.list]]\nname = \"big\"\npath = %q\n[[dnsbl.zone]]\nname = \"bl.example.com\"\nlist = \"big\"\nform = \"domain\"\n", config, dir+"/big.list")
+	writeFile(t, n.config,
+		"%s[[lists.list]]\nname = \"big\"\npath = %q\n[[dnsbl.zone]]\nname = \"bl.example.com\"\nlist = \"big\"\nform = \"domain\"\n", config, dir+"/big.list")
 	n.start(t)
 
 	theirs := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	rbldnsd := start(t, "", exec.Command(nodetest.Program(t, "rbldnsd"), "-n", "-u", "nobody", "-r", dir, "-b", strings.Replace(theirs, ":", "/", 1), "-q", "bl.example.com:dnset:zone"))
+	rbldnsd := start(t, "", exec.Command(nodetest.Program(t, "rbldnsd"), "-n", "-u", "nobody", "-r", dir, "-b",
+		strings.Replace(theirs, ":", "/", 1), "-q", "bl.example.com:dnset:zone"))
 	await(t, "rbldnsd", func() bool {
 		c, err := net.Dial("udp", theirs)
 		if err != nil {
@@ -216,7 +218,8 @@ func TestDNSBLSpeed(t *testing.T) {
 		}
 		defer c.Close()
 		// A query for the test name that its zone lists.
-		c.Write([]byte("\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04test\x02bl\x07example\x03com\x00\x00\x01\x00\x01"))
+		c.Write(
+			[]byte("\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04test\x02bl\x07example\x03com\x00\x00\x01\x00\x01"))
 		c.SetReadDeadline(time.Now().Add(time.Second))
 		k, err := c.Read(make([]byte, 512))
 		return err == nil && k > 12
@@ -231,13 +234,15 @@ func TestDNSBLSpeed(t *testing.T) {
 		for _, s := range []struct{ name, address, flight string }{
 			{"bulkhead", n.dns, "32"}, {"rbldnsd", theirs, "12"}, {"bulkhead, as rbldnsd", n.dns, "12"},
 		} {
-			perSecond, line := load(t, bin, "dnsbl", "--address", s.address, "--names", names, "--duration", "2s", "--warmup", "300ms", "--flight", s.flight)
+			perSecond, line := load(t, bin, "dnsbl", "--address", s.address, "--names", names, "--duration", "2s", "--warmup",
+				"300ms", "--flight", s.flight)
 			t.Logf("%s: %s", s.name, line)
 			sum[s.name] += perSecond / rounds
 		}
 	}
 	our, their := resident(t, n.cmd.Process.Pid), resident(t, rbldnsd.Process.Pid)
-	t.Logf("%d entries: bulkhead %.0f queries/s (with 96 in flight %.0f) and %.1f MB, rbldnsd %.0f queries/s and %.1f MB: %.2f times the speed",
+	t.Logf(
+		"%d entries: bulkhead %.0f queries/s (with 96 in flight %.0f) and %.1f MB, rbldnsd %.0f queries/s and %.1f MB: %.2f times the speed",
 		entries, sum["bulkhead"], sum["bulkhead, as rbldnsd"], our, sum["rbldnsd"], their, sum["bulkhead"]/sum["rbldnsd"])
 	if sum["bulkhead"] < sum["rbldnsd"] {
 		t.Errorf("%.0f queries/s, rbldnsd %.0f", sum["bulkhead"], sum["rbldnsd"])

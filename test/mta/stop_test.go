@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestCountedWhileStopping has a client finish its request after the node was told
-// to stop: what was answered as counted must be counted when the node runs again.
+// TestCountedWhileStopping has a client finish its request after the node received the signal to
+// stop: what was answered as counted must be counted when the node runs again.
 func TestCountedWhileStopping(t *testing.T) {
 	n := newNode(t, `
 [[ratelimit]]
@@ -33,7 +33,8 @@ period = "24h"
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(nodetest.Patience))
 	body := `{"attributes":{"sender":"ann@example.org","recipient":"bob@example.com"}}`
-	fmt.Fprintf(c, "POST /v1/ratelimits HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+	fmt.Fprintf(c,
+		"POST /v1/ratelimits HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
 		n.http, len(body))
 	r := bufio.NewReader(c)
 	resp, err := http.ReadResponse(r, nil)
@@ -60,7 +61,8 @@ period = "24h"
 		t.Errorf("the node ended with %v", err)
 	}
 	n.start(t)
-	if out := n.bulkhead(t, "", "ratelimit", "show", "ann@example.org", "--server", "http://"+n.http, "--data", n.dir+"/data"); strings.Contains(out, "nothing is counted") {
+	if out := n.bulkhead(t, "", "ratelimit", "show", "ann@example.org", "--server", "http://"+n.http, "--data",
+		n.dir+"/data"); strings.Contains(out, "nothing is counted") {
 		t.Errorf("what was counted while the node stopped is lost: %s", out)
 	}
 }

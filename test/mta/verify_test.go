@@ -28,16 +28,20 @@ func TestPostfixVerifies(t *testing.T) {
 		"TXT s1._domainkey.shop.example": {"v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(public)},
 		"TXT friend.example":             {"v=spf1 ip4:198.51.100.7 -all"},
 	})
-	n := newNode(t, fmt.Sprintf("[milter]\nspam = \"reject\"\nresolver = %q\n[whitelist]\ndkim = [\"shop.example\"]\nsenders = [\"ann@friend.example\"]\n", dns.Address))
+	n := newNode(t,
+		fmt.Sprintf(
+			"[milter]\nspam = \"reject\"\nresolver = %q\n[whitelist]\ndkim = [\"shop.example\"]\nsenders = [\"ann@friend.example\"]\n", dns.Address))
 	n.start(t)
 	sink := startSink(t)
-	p := startPostfix(t, sink.addr, fmt.Sprintf("smtpd_milters = inet:%s\nmilter_default_action = tempfail\nmilter_protocol = 6\n", n.milter))
+	p := startPostfix(t, sink.addr,
+		fmt.Sprintf("smtpd_milters = inet:%s\nmilter_default_action = tempfail\nmilter_protocol = 6\n", n.milter))
 	n.bulkhead(t, "From: x@elsewhere.example\nSubject: parcel\n\n"+spam, "report", "--server", "http://"+n.http, "-")
 	c := dialSMTP(t, p.addr)
 	c.xclient(t, "ADDR=198.51.100.7 NAME=client.example.org")
 
 	message := func(form dkim.Canonicalization, subject string) string {
-		plain := strings.ReplaceAll("From:  Ann <ann@shop.example>\nSubject:"+subject+"\n  and tables\nTo:\tbob@example.com\n\n"+spam+"\n", "\n", "\r\n")
+		plain := strings.ReplaceAll("From:  Ann <ann@shop.example>\nSubject:"+subject+
+			"\n  and tables\nTo:\tbob@example.com\n\n"+spam+"\n", "\n", "\r\n")
 		var out bytes.Buffer
 		err := dkim.Sign(&out, strings.NewReader(plain), &dkim.SignOptions{
 			Domain: "shop.example", Selector: "s1", Signer: key, HeaderKeys: []string{"From", "To", "Subject"},
@@ -50,23 +54,27 @@ func TestPostfixVerifies(t *testing.T) {
 	}
 	for i, form := range []dkim.Canonicalization{dkim.CanonicalizationSimple, dkim.CanonicalizationRelaxed} {
 		subject := fmt.Sprintf("signed-%d", i)
-		if code, text := c.message(t, "x@elsewhere.example", []string{"bob@example.com"}, message(form, subject)); code != 250 {
+		if code, text := c.message(t, "x@elsewhere.example", []string{"bob@example.com"},
+			message(form, subject)); code != 250 {
 			t.Errorf("%s, signed: %d %s, want it cleared", form, code, text)
 			continue
 		}
 		if d := sink.await(t, subject); !strings.Contains(d.data, "X-Bulkhead: white\n") {
 			t.Errorf("%s, signed: delivered\n%s", form, d.data)
 		}
-		if code, text := c.message(t, "x@elsewhere.example", []string{"bob@example.com"}, strings.Replace(message(form, "changed"), "and tables", "and stools", 1)); code != 550 {
+		if code, text := c.message(t, "x@elsewhere.example", []string{"bob@example.com"},
+			strings.Replace(message(form, "changed"), "and tables", "and stools", 1)); code != 550 {
 			t.Errorf("%s, changed: %d %s, want 550", form, code, text)
 		}
 	}
-	if code, text := c.message(t, "ann@friend.example", []string{"bob@example.com"}, "Subject: spf-1\n\n"+spam); code != 250 {
+	if code, text := c.message(t, "ann@friend.example", []string{"bob@example.com"},
+		"Subject: spf-1\n\n"+spam); code != 250 {
 		t.Errorf("a sender whose domain names the client: %d %s, want it cleared", code, text)
 	}
 	other := dialSMTP(t, p.addr)
 	other.xclient(t, "ADDR=198.51.100.8 NAME=other.example.org")
-	if code, text := other.message(t, "ann@friend.example", []string{"bob@example.com"}, "Subject: spf-2\n\n"+spam); code != 550 {
+	if code, text := other.message(t, "ann@friend.example", []string{"bob@example.com"},
+		"Subject: spf-2\n\n"+spam); code != 550 {
 		t.Errorf("the same from another client: %d %s, want 550", code, text)
 	}
 	if text := n.metrics(t); !strings.Contains(text, `bulkhead_milter_events_total{event="verified"} 3`) {

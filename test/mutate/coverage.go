@@ -44,7 +44,8 @@ func readProfile(in *bufio.Scanner) (map[string]map[int]bool, error) {
 			return nil, fmt.Errorf("cover profile: malformed line %.80q", text)
 		}
 		var fromLine, fromCol, toLine, toCol, statements, count int
-		if _, err := fmt.Sscanf(text[colon+1:], "%d.%d,%d.%d %d %d", &fromLine, &fromCol, &toLine, &toCol, &statements, &count); err != nil {
+		if _, err := fmt.Sscanf(text[colon+1:], "%d.%d,%d.%d %d %d", &fromLine, &fromCol, &toLine, &toCol, &statements,
+			&count); err != nil {
 			return nil, fmt.Errorf("cover profile: malformed line %.80q: %w", text, err)
 		}
 		if count == 0 {

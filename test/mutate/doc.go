@@ -1,5 +1,5 @@
-// Command mutate changes one small thing in the code of a package, runs the
-// package's tests, and tells which changes no test noticed.
+// Command mutate changes one small thing in the code of a package, runs the package's tests, and
+// reports the changes that no test noticed.
 //
 //	go run ./test/mutate [-n 60] [-seed 1] [-short] [-skip TESTS] [-list] [-v] PACKAGE...
 //

@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// A pkg is what the go command says of a package.
+// A pkg describes a package as the go command reports it.
 type pkg struct {
 	ImportPath, Dir                    string
 	GoFiles, TestImports, XTestImports []string
@@ -74,7 +74,8 @@ func packages(ctx context.Context, patterns []string) ([]pkg, error) {
 	if len(patterns) == 0 {
 		return nil, nil
 	}
-	out, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports"}, patterns...)...).Output()
+	out, err := exec.CommandContext(ctx, "go",
+		append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestImports,XTestImports"}, patterns...)...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", strings.Join(patterns, " "), err)
 	}
@@ -134,7 +135,7 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 	return o.print(p, jobs, of), nil
 }
 
-// sample draws the mutants that are tried, and says of how many.
+// sample draws the mutants to try, and returns the number of all mutants.
 func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, of int, err error) {
 	type candidate struct {
 		s *source
@@ -162,7 +163,8 @@ func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, of 
 		if err != nil {
 			continue // a change that cannot be printed is none
 		}
-		jobs = append(jobs, &job{mutant: c.m, code: code, covered: c.s.covered(c.m.line, lines[p.ImportPath+"/"+filepath.Base(c.m.file)])})
+		jobs = append(jobs, &job{mutant: c.m, code: code,
+			covered: c.s.covered(c.m.line, lines[p.ImportPath+"/"+filepath.Base(c.m.file)])})
 	}
 	return jobs, of, nil
 }
@@ -196,7 +198,8 @@ func (o *options) tryAll(ctx context.Context, p pkg, tests *order, jobs []*job, 
 				}
 				fail = errors.Join(fail, err)
 				if o.verbose {
-					fmt.Fprintf(os.Stderr, "%4d %s %s:%d: %s\n", done, [...]string{"SURVIVED", "killed", "invalid"}[f], relative(j.file), j.line, j.what)
+					fmt.Fprintf(os.Stderr, "%4d %s %s:%d: %s\n", done, [...]string{"SURVIVED", "killed", "invalid"}[f],
+						relative(j.file), j.line, j.what)
 				}
 				mu.Unlock()
 			}
@@ -225,13 +228,14 @@ func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir stri
 		return invalid, err
 	}
 	binary := filepath.Join(dir, "tests")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary, p.ImportPath)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary,
+		p.ImportPath)
 	build.Dir = p.Dir
 	if build.Run() != nil {
 		return invalid, nil
 	}
 	if !j.covered {
-		return survived, nil // no need to run what never comes there
+		return survived, nil // no test runs the line
 	}
 	for _, some := range tests.selections(j.file) {
 		if out, err := o.test(ctx, p, binary, some, tests.limit(some), dir); err != nil {
@@ -243,7 +247,8 @@ func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir stri
 }
 
 // test runs some of the tests.
-func (o *options) test(ctx context.Context, p pkg, binary string, some selection, limit time.Duration, dir string) ([]byte, error) {
+func (o *options) test(ctx context.Context, p pkg, binary string, some selection, limit time.Duration,
+	dir string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	test := exec.CommandContext(ctx, binary, append(o.args(p, limit), some.args(o.skip)...)...)
@@ -253,14 +258,14 @@ func (o *options) test(ctx context.Context, p pkg, binary string, some selection
 	return test.CombinedOutput()
 }
 
-// args are those of a package's test binary, whichever tests are run.
+// args returns the arguments of a package's test binary that do not depend on the selected tests.
 func (o *options) args(p pkg, limit time.Duration) []string {
 	args := []string{"-test.failfast", "-test.timeout", limit.String()}
 	if o.short {
 		args = append(args, "-test.short")
 	}
 	if slices.Contains(append(p.TestImports, p.XTestImports...), "pgregory.net/rapid") {
-		// Its files would go into the tree, and nobody reads the smallest input that fails.
+		// Its files would go into the tree, and the minimal failing input is not used.
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 	}
 	return args
@@ -288,7 +293,8 @@ func (o *options) print(p pkg, jobs []*job, of int) float64 {
 	}
 	low, high := interval.Wilson(dead, n)
 	score := 100 * float64(dead) / float64(n)
-	fmt.Printf("%s: %d of %d noticed, %.0f %% (%.0f to %.0f), of %d changes, seed %d\n", p.ImportPath, dead, n, score, 100*low, 100*high, of, o.seed)
+	fmt.Printf("%s: %d of %d noticed, %.0f %% (%.0f to %.0f), of %d changes, seed %d\n", p.ImportPath, dead, n, score,
+		100*low, 100*high, of, o.seed)
 	return score
 }
 

@@ -131,7 +131,8 @@ func Sign(n int) int {
 }
 
 func TestReadProfile(t *testing.T) {
-	got, err := readProfile(bufio.NewScanner(strings.NewReader("mode: set\nm/p/a.go:3.20,5.2 2 1\nm/p/a.go:7.1,9.2 1 0\n")))
+	got, err := readProfile(bufio.NewScanner(
+		strings.NewReader("mode: set\nm/p/a.go:3.20,5.2 2 1\nm/p/a.go:7.1,9.2 1 0\n")))
 	want := map[string]map[int]bool{"m/p/a.go": {3: true, 4: true, 5: true}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("read %v, %v; want %v", got, err, want)
@@ -162,7 +163,8 @@ PASS
 	if got := selected(o, "a.go"); got != want {
 		t.Errorf("selected %s, want %s", got, want)
 	}
-	o.note("a.go", []byte("--- FAIL: TestMiddle (1.00s)\n    --- FAIL: TestMiddle/part (1.00s)\n--- FAIL: TestA (0.01s)\npanic: x"))
+	o.note("a.go",
+		[]byte("--- FAIL: TestMiddle (1.00s)\n    --- FAIL: TestMiddle/part (1.00s)\n--- FAIL: TestA (0.01s)\npanic: x"))
 	o.note("a.go", []byte("--- FAIL: TestMiddle (1.00s)\n"))
 	if got := selected(o, "b.go"); got != want {
 		t.Errorf("of another file: selected %s, want %s", got, want)
@@ -171,7 +173,8 @@ PASS
 	if got := selected(o, "a.go"); got != want {
 		t.Errorf("selected %s, want %s", got, want)
 	}
-	for i, want := range []time.Duration{410, 2000, 6890} { // ms that the quick ones take, the one that noticed, and the others
+	// ms that the quick ones take, the one that noticed, and the others
+	for i, want := range []time.Duration{410, 2000, 6890} {
 		if got := o.limit(o.selections("a.go")[i]); got != 5*want*time.Millisecond+10*time.Second {
 			t.Errorf("selection %d may take %v, want five times %d ms and 10 s", i, got, want)
 		}

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// An order says in which order the tests of a package are run with a change: first the quick
-// ones, then those that noticed another change of the same file, then the rest. It may be
-// used concurrently.
+// An order determines the order of the tests of a package for a change: first the quick tests, then
+// the tests that noticed another change of the same file, then the other tests. It may be used
+// concurrently.
 type order struct {
 	quick []string
 	took  map[string]time.Duration // by test
@@ -21,9 +21,9 @@ type order struct {
 	noticed map[string][]string // by file: slow tests
 }
 
-// orderOf reads how long each test takes from the output of "go test -v". Quick are
-// the shortest ones that together take a tenth of the time. Where all are over within
-// three seconds, none need go first.
+// orderOf reads how long each test takes from the output of "go test -v". Quick are the shortest
+// ones that together take a tenth of the time. If all tests take at most three seconds together,
+// none is run first.
 func orderOf(output []byte) *order {
 	var all []string
 	o := &order{took: make(map[string]time.Duration), noticed: make(map[string][]string)}
@@ -48,7 +48,7 @@ func orderOf(output []byte) *order {
 	return o
 }
 
-// time returns how long the tests of a selection take as the package is.
+// time returns the duration of the tests of a selection on the unchanged package.
 func (o *order) time(s selection) (sum time.Duration) {
 	for name, took := range o.took {
 		if slices.Contains(s.names, name) != s.others {
@@ -58,8 +58,8 @@ func (o *order) time(s selection) (sum time.Duration) {
 	return sum
 }
 
-// limit is how long the tests of a selection may take with a change: a generous
-// multiple, since other programs run beside them. What takes longer has noticed it.
+// limit returns the time limit for the tests of a selection with a change: a generous multiple,
+// because other programs run at the same time. Tests that exceed it have noticed the change.
 func (o *order) limit(s selection) time.Duration { return 5*o.time(s) + 10*time.Second }
 
 // result reads "--- PASS: TestName (1.20s)" of a test that is in no other.
@@ -73,13 +73,13 @@ func result(line, prefix string) (name string, took time.Duration, ok bool) {
 	return name, took, err == nil
 }
 
-// A selection is which tests are run: those named, or all but those named.
+// A selection selects tests to run: the named tests, or all tests except the named ones.
 type selection struct {
 	names  []string
 	others bool
 }
 
-// selections returns what to run one after the other for a change of a file.
+// selections returns the selections to run one after the other for a change of a file.
 func (o *order) selections(file string) (all []selection) {
 	if len(o.quick) == 0 {
 		return []selection{{others: true}}
@@ -106,8 +106,8 @@ func (o *order) note(file string, output []byte) {
 	}
 }
 
-// args are those of the test binary for a selection, given the regular expression of
-// tests that are left out anyway.
+// args returns the arguments of the test binary for a selection. skip matches tests that are always
+// left out.
 func (s selection) args(skip string) (args []string) {
 	names := ""
 	if len(s.names) > 0 {

@@ -56,7 +56,7 @@ func (s *source) render() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// directives keeps the comments that mean something to the compiler.
+// directives returns the comments that have a meaning for the compiler.
 func directives(all []*ast.CommentGroup) []*ast.CommentGroup {
 	keep := []*ast.CommentGroup{} // nil would bring the doc comments back
 	for _, g := range all {
@@ -68,10 +68,11 @@ func directives(all []*ast.CommentGroup) []*ast.CommentGroup {
 }
 
 func (s *source) add(at token.Pos, what string, apply, undo func()) {
-	s.mutants = append(s.mutants, &mutant{file: s.path, line: s.fset.Position(at).Line, what: what, apply: apply, undo: undo})
+	s.mutants = append(s.mutants, &mutant{file: s.path, line: s.fset.Position(at).Line, what: what, apply: apply,
+		undo: undo})
 }
 
-// swaps is what an operator may turn into: each entry a mutant of its own.
+// swaps holds the replacements of an operator. Each one is a mutant of its own.
 var swaps = map[token.Token][]token.Token{
 	token.LSS: {token.LEQ, token.GEQ}, token.LEQ: {token.LSS, token.GTR},
 	token.GTR: {token.GEQ, token.LEQ}, token.GEQ: {token.GTR, token.LSS},
@@ -127,13 +128,13 @@ func (s *source) noteCases(n *ast.SwitchStmt) {
 	}
 }
 
-// covered reports whether a test runs the line, given those that a profile counts.
+// covered reports whether a test runs the line, given the lines that a profile counts.
 func (s *source) covered(line int, lines map[int]bool) bool {
 	return lines[line] || lines[s.cases[line]]
 }
 
-// spoken reports whether a node only makes words: logs and the text of errors
-// and panics are nobody's contract.
+// spoken reports whether a node only produces text: the text of logs, errors and panics is not part
+// of a contract.
 func spoken(n ast.Node) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -163,8 +164,8 @@ func (s *source) condition(cond *ast.Expr) {
 	s.constant(cond, "false")
 }
 
-// constant replaces a condition by true or false, and goes on using what it
-// names, or the compiler would refuse a variable that nobody reads.
+// constant replaces a condition by true or false. It still uses the variables of the condition,
+// because the compiler rejects unused variables.
 func (s *source) constant(cond *ast.Expr, value string) {
 	was, op := *cond, token.LOR
 	if value == "false" {
@@ -175,7 +176,7 @@ func (s *source) constant(cond *ast.Expr, value string) {
 	}, func() { *cond = was })
 }
 
-// result negates what a function returns as true or false.
+// result negates a boolean result of a function.
 func (s *source) result(r *ast.ReturnStmt) {
 	for i, e := range r.Results {
 		id, ok := e.(*ast.Ident)
@@ -186,7 +187,9 @@ func (s *source) result(r *ast.ReturnStmt) {
 		if id.Name == "true" {
 			other = "false"
 		}
-		s.add(e.Pos(), "return "+id.Name+" -> "+other, func() { r.Results[i] = ast.NewIdent(other) }, func() { r.Results[i] = e })
+		s.add(e.Pos(), "return "+id.Name+" -> "+other, func() {
+			r.Results[i] = ast.NewIdent(other)
+		}, func() { r.Results[i] = e })
 	}
 }
 
@@ -202,8 +205,8 @@ func (s *source) number(l *ast.BasicLit) {
 	s.add(l.Pos(), was+" -> "+more, func() { l.Value = more }, func() { l.Value = was })
 }
 
-// statements offers to leave out each statement that can go without breaking
-// what follows: calls, assignments, sends, branches.
+// statements offers to leave out each statement that the following code does not need to compile:
+// calls, assignments, sends, branches.
 func (s *source) statements(list []ast.Stmt) {
 	for i, st := range list {
 		switch st := st.(type) {

@@ -9,17 +9,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 )
 
-// A House is a small clearinghouse: it counts in maps, and believes everybody alike.
-// The zero House knows nothing. Its methods may be called concurrently.
+// A House is a small clearinghouse: it counts in maps, and trusts all reporters equally. The zero
+// House knows nothing. Its methods may be called concurrently.
 type House struct {
 	mu    sync.Mutex
 	known map[bulkhead.Signature]*record
 }
 
-// A record is what is known of one signature.
+// A record holds the counts of one signature.
 type record struct {
 	bulkhead.Finding
-	reports map[string]bool // the IDs of sightings, with who they are from
+	reports map[string]bool // IDs of sightings with their reporters
 	latest  map[bulkhead.Reporter]bulkhead.Vote
 	ever    map[vote]bool
 }
@@ -134,7 +134,7 @@ func (k *record) count(r *bulkhead.Report) bool {
 	return true
 }
 
-// judge lists what more call spam than not, by their latest votes.
+// judge lists the signature if, by the latest votes, more reporters call it spam than not.
 func (k *record) judge(receipt *bulkhead.Receipt) {
 	balance := 0
 	for _, v := range k.latest {

@@ -31,7 +31,8 @@ func Example_bulkhead() {
 	sig, err := bulkhead.ParseSignature("pyzor/digest:dc2f1aac4a98fe905e0d362276084a814b77f391")
 	must(err)
 	var house bulkhead.Clearinghouse = new(outside.House)
-	_, err = house.Report(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Vote: bulkhead.Spam})
+	_, err = house.Report(context.Background(),
+		bulkhead.Report{Signatures: []bulkhead.Signature{sig}, Vote: bulkhead.Spam})
 	must(err)
 	v, err := house.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}})
 	must(err)
@@ -40,7 +41,8 @@ func Example_bulkhead() {
 }
 
 func Example_signature() {
-	sigs, err := signature.Compute(context.Background(), []byte(mail), signature.Options{Skip: []bulkhead.Scheme{bulkhead.RspamdShingle}})
+	sigs, err := signature.Compute(context.Background(), []byte(mail),
+		signature.Options{Skip: []bulkhead.Scheme{bulkhead.RspamdShingle}})
 	must(err)
 	seen := make(map[bulkhead.Scheme]bool)
 	for _, sig := range sigs {
@@ -84,7 +86,9 @@ func Example_signaturePicture() {
 		return hasher.Keys(look)
 	}
 	known := keys(file.Bytes())
-	fmt.Println(slices.ContainsFunc(keys(smaller.Bytes()), func(k [picture.KeySize]byte) bool { return slices.Contains(known, k) }))
+	fmt.Println(slices.ContainsFunc(keys(smaller.Bytes()), func(k [picture.KeySize]byte) bool {
+		return slices.Contains(known, k)
+	}))
 	// Output: true
 }
 
@@ -118,7 +122,8 @@ func Example_signatureRspamd() {
 
 func Example_filter() {
 	secret := filter.Secret{1, 2, 3}
-	g, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: 1000, Error: filter.CountWrong, Rate: 1e-3, KeyID: secret.ID()})
+	g, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: 1000, Error: filter.CountWrong, Rate: 1e-3,
+		KeyID: secret.ID()})
 	must(err)
 	seen, err := filter.NewCounting(g)
 	must(err)

@@ -16,7 +16,7 @@ import (
 
 // TestAmavis: what setup writes for Amavis, with the line that turns its spam checks on, makes
 // Amavis call mail spam that was reported, by its own limit, and leaves other mail alone.
-// What iRedMail sets of Amavis that matters is the same, but for a limit of 6.2.
+// iRedMail's relevant settings of Amavis are the same, except for a limit of 6.2.
 func TestAmavis(t *testing.T) {
 	nodetest.NeedUsers(t)
 	nodetest.Program(t, "amavisd")
@@ -63,13 +63,16 @@ printf 'dns_available no\nuse_bayes 0\nuse_razor2 0\nuse_pyzor 0\n' >>/etc/spama
 		t.Fatal(err)
 	}
 	m.must("bulkhead report /tmp/m.eml", "")
-	for subject, mail := range map[string]string{"reported": reported, "other": strings.ReplaceAll(reported, "lanterns", "bicycles")} {
+	for subject, mail := range map[string]string{"reported": reported,
+		"other": strings.ReplaceAll(reported, "lanterns", "bicycles")} {
 		mail = "X-Test: " + subject + "\n" + mail
-		if err := converse("127.0.0.1:10024", "EHLO localhost", "MAIL FROM:<win@prizes.example>", "RCPT TO:<bob@example.org>", "DATA", strings.ReplaceAll(mail, "\n", "\r\n")+"."); err != nil {
+		if err := converse("127.0.0.1:10024", "EHLO localhost", "MAIL FROM:<win@prizes.example>", "RCPT TO:<bob@example.org>",
+			"DATA", strings.ReplaceAll(mail, "\n", "\r\n")+"."); err != nil {
 			t.Fatal(err)
 		}
 		got := sink.next(t)
-		if spam := strings.Contains(got, "X-Spam-Flag: YES"); spam != (subject == "reported") || strings.Contains(got, "BULKHEAD_SPAM") != spam || !strings.Contains(got, "X-Spam-Status:") {
+		if spam := strings.Contains(got, "X-Spam-Flag: YES"); spam != (subject == "reported") ||
+			strings.Contains(got, "BULKHEAD_SPAM") != spam || !strings.Contains(got, "X-Spam-Status:") {
 			t.Errorf("the %s mail comes from Amavis as\n%s", subject, got)
 		}
 	}

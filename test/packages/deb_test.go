@@ -126,7 +126,8 @@ func TestDeb(t *testing.T) {
 	m.must("stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
 	m.must("readlink /etc/systemd/system/multi-user.target.wants/bulkhead.service", "/lib/systemd/system/bulkhead.service")
 	m.must("bulkhead config check /etc/bulkhead/bulkhead.toml", "")
-	m.must("ls /usr/share/bulkhead/monitoring /usr/share/bulkhead/plugins/rspamd /usr/share/man/man1/bulkhead-doctor.1.gz /usr/share/bash-completion/completions/bulkhead", "bulkhead.rules.yml")
+	m.must(
+		"ls /usr/share/bulkhead/monitoring /usr/share/bulkhead/plugins/rspamd /usr/share/man/man1/bulkhead-doctor.1.gz /usr/share/bash-completion/completions/bulkhead", "bulkhead.rules.yml")
 	m.must("promtool check rules /usr/share/bulkhead/monitoring/bulkhead.rules.yml", "SUCCESS")
 	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
 		t.Errorf("the installed node: %s", out)
@@ -138,9 +139,12 @@ requests_per_second = 77' >>/etc/bulkhead/bulkhead.toml
 dpkg-deb -R /tmp/first.deb /tmp/next && sed -i 's/^Version: .*/Version: 99.0-1/' /tmp/next/DEBIAN/control
 dpkg-deb --root-owner-group -Zgzip -z1 -b /tmp/next /tmp/next.deb
 dpkg -i /tmp/next.deb`, "over (")
-	m.must("grep -c 'requests_per_second = 77' /etc/bulkhead/bulkhead.toml; stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
+	m.must(
+		"grep -c 'requests_per_second = 77' /etc/bulkhead/bulkhead.toml; stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml",
+		"640 root:bulkhead")
 	m.must("dpkg-query -W -f '${Version} ${Status}' bulkhead", "99.0-1 install ok installed")
-	if out := m.must(serves, "check: 1"); !strings.Contains(out, "counted before") && strings.Contains(out, "newly listed") {
+	if out := m.must(serves, "check: 1"); !strings.Contains(out, "counted before") &&
+		strings.Contains(out, "newly listed") {
 		t.Errorf("the upgraded node has forgotten: %s", out)
 	}
 
@@ -151,12 +155,14 @@ dpkg -i /tmp/next.deb`, "over (")
 	m.must("dpkg -i /tmp/first.deb", "Setting up bulkhead")
 	m.must(serves, "check: 1")
 	m.must("dpkg -P bulkhead", "Purging")
-	m.must("test ! -e /etc/bulkhead; test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead.service; test ! -e /var/lib/bulkhead", "")
+	m.must(
+		"test ! -e /etc/bulkhead; test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead.service; test ! -e /var/lib/bulkhead", "")
 	m.must("dpkg -i /tmp/first.deb", "Setting up bulkhead")
 	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
 		t.Errorf("a node installed after the purge knows what was reported before: %s", out)
 	}
-	m.must("mkdir /tmp/disk && mv /var/lib/bulkhead/store /tmp/disk/ && mount --bind /tmp/disk /var/lib/bulkhead && dpkg -P bulkhead", "stays in it")
+	m.must(
+		"mkdir /tmp/disk && mv /var/lib/bulkhead/store /tmp/disk/ && mount --bind /tmp/disk /var/lib/bulkhead && dpkg -P bulkhead", "stays in it")
 	m.must("test -d /tmp/disk/store && umount /var/lib/bulkhead", "")
 }
 
@@ -166,7 +172,8 @@ func TestLintian(t *testing.T) {
 	nodetest.Program(t, "lintian")
 	m := newMachine(t)
 	m.put(filepath.Base(deb), deb)
-	out, err := m.run("ln -sfn debian /etc/dpkg/origins/default; lintian --fail-on error,warning --allow-root /tmp/" + filepath.Base(deb))
+	out, err := m.run("ln -sfn debian /etc/dpkg/origins/default; lintian --fail-on error,warning --allow-root /tmp/" +
+		filepath.Base(deb))
 	if err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
@@ -183,7 +190,9 @@ func TestUnit(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	m.must("sed -i 's/^ProtectSystem=/ProtectSistem=/' /lib/systemd/system/bulkhead.service", "")
-	if out, _ := m.run("systemd-analyze verify --man=no --recursive-errors=no /lib/systemd/system/bulkhead.service 2>&1"); !strings.Contains(out, "ProtectSistem") {
+	if out, _ := m.run(
+		"systemd-analyze verify --man=no --recursive-errors=no /lib/systemd/system/bulkhead.service 2>&1"); !strings.Contains(
+		out, "ProtectSistem") {
 		t.Errorf("a misspelt line is not noticed: %s", out)
 	}
 }
@@ -203,7 +212,8 @@ ls | wc -l`
 	if n, err := strconv.Atoi(strings.TrimSpace(out)); err != nil || n < 60 {
 		t.Errorf("the manual pages: %s", out)
 	}
-	m.must("rm -r /tmp/x/usr/share/man/man1/*; printf '.TH X 1\\n.SH NOTHING\\n.nosuch macro\\n' | gzip -n >/tmp/x/usr/share/man/man1/x.1.gz", "")
+	m.must(
+		"rm -r /tmp/x/usr/share/man/man1/*; printf '.TH X 1\\n.SH NOTHING\\n.nosuch macro\\n' | gzip -n >/tmp/x/usr/share/man/man1/x.1.gz", "")
 	if out := m.must(read, "x.1.gz has no name"); !strings.Contains(out, "nosuch") {
 		t.Errorf("a page that is not right is not noticed: %s", out)
 	}

@@ -52,7 +52,8 @@ func TestRPM(t *testing.T) {
 	m.put("first.rpm", file)
 	m.must("rpm --initdb", "")
 	for requirement := range strings.Lines(m.must("rpm -qp --requires /tmp/first.rpm", "/usr/sbin/useradd")) {
-		if r := strings.TrimSpace(requirement); r != "/usr/sbin/useradd" && r != "/bin/sh" && !strings.HasPrefix(r, "rpmlib(") && !strings.HasPrefix(r, "config(bulkhead)") {
+		if r := strings.TrimSpace(requirement); r != "/usr/sbin/useradd" && r != "/bin/sh" &&
+			!strings.HasPrefix(r, "rpmlib(") && !strings.HasPrefix(r, "config(bulkhead)") {
 			t.Errorf("it requires %s", r)
 		}
 	}
@@ -63,7 +64,8 @@ func TestRPM(t *testing.T) {
 	m.must("getent passwd bulkhead", "/var/lib/bulkhead")
 	m.must("stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
 	m.must("rpm -V --nodeps --nomode --nogroup bulkhead", "")
-	m.must("ls /usr/lib/systemd/system/bulkhead.service /usr/lib/systemd/system/bulkhead-abuse.service /usr/share/zsh/site-functions/_bulkhead /usr/share/licenses/bulkhead/LICENSE /usr/share/man/man1/bulkhead-doctor.1.gz", "")
+	m.must(
+		"ls /usr/lib/systemd/system/bulkhead.service /usr/lib/systemd/system/bulkhead-abuse.service /usr/share/zsh/site-functions/_bulkhead /usr/share/licenses/bulkhead/LICENSE /usr/share/man/man1/bulkhead-doctor.1.gz", "")
 	m.must("test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead-abuse.service", "")
 	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
 		t.Errorf("the installed node: %s", out)
@@ -75,7 +77,9 @@ requests_per_second = 77' >>/etc/bulkhead/bulkhead.toml`, "")
 	m.must(nextSpec, "")
 	m.must(rpm+"-U /tmp/next.rpm", "")
 	m.must("rpm -q bulkhead", "bulkhead-99.0-1")
-	m.must("grep -c 'requests_per_second = 77' /etc/bulkhead/bulkhead.toml; stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
+	m.must(
+		"grep -c 'requests_per_second = 77' /etc/bulkhead/bulkhead.toml; stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml",
+		"640 root:bulkhead")
 	m.must("cat /etc/bulkhead/bulkhead.toml.rpmnew", "of the next version")
 	if out := m.must(serves, "check: 1"); strings.Contains(out, "newly listed") {
 		t.Errorf("the upgraded node has forgotten: %s", out)
@@ -83,7 +87,8 @@ requests_per_second = 77' >>/etc/bulkhead/bulkhead.toml`, "")
 
 	// Removed, it leaves the changed configuration and the data. rpm knows no purge.
 	m.must(rpm+"-e bulkhead", "")
-	m.must("test ! -e /usr/bin/bulkhead; test ! -e /usr/lib/systemd/system/bulkhead.service; test -f /etc/bulkhead/bulkhead.toml.rpmsave; test -d /var/lib/bulkhead/store", "")
+	m.must(
+		"test ! -e /usr/bin/bulkhead; test ! -e /usr/lib/systemd/system/bulkhead.service; test -f /etc/bulkhead/bulkhead.toml.rpmsave; test -d /var/lib/bulkhead/store", "")
 	m.must(rpm+"-i /tmp/first.rpm", "")
 	m.must(serves, "check: 1")
 }

@@ -110,7 +110,8 @@ postconf smtpd_milters=inet:127.0.0.1:11332 milter_default_action=accept`,
 printf 'dns_available yes\ndns_server DNS\nuse_bayes 0\n' >>/etc/spamassassin/local.cf
 postconf -M 'spamassassin/unix=spamassassin unix - n n - - pipe flags=Rq user=debian-spamd argv=/usr/bin/spamc -d 127.0.0.1 -f -e /usr/sbin/sendmail -oi -f ${sender} ${recipient}'
 postconf -P smtp/inet/content_filter=spamassassin`,
-		run: []string{"spamd", "-u", "debian-spamd", "--listen=127.0.0.1:783", "--helper-home-dir=/var/lib/spamassassin", "--max-children=2"},
+		run: []string{"spamd", "-u", "debian-spamd", "--listen=127.0.0.1:783", "--helper-home-dir=/var/lib/spamassassin",
+			"--max-children=2"},
 	},
 }
 
@@ -121,22 +122,25 @@ var records = map[string][]string{
 	"A prizes.example": {"192.0.2.7"}, "A gifts.example": {"192.0.2.7"}, "A mx.prizes.example": {"192.0.2.7"},
 }
 
-// letter is a mail about something, to somebody, with a name, a link and further words.
+// letter returns a mail with a subject, a recipient, a name, a link and further words.
 func letter(about, from, to, name, link, more string) string {
 	text := fmt.Sprintf("Dear %s,\n\n", name)
-	for i, w := range strings.Fields("anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper quiver ribbon saddle tunnel") {
-		text += fmt.Sprintf("the %[1]s%[2]s that we keep is %[2]s%[1]s for you,%[3]s", about, w, map[bool]string{true: "\n", false: " "}[i%3 == 2])
+	for i, w := range strings.Fields(
+		"anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper quiver ribbon saddle tunnel") {
+		text += fmt.Sprintf("the %[1]s%[2]s that we keep is %[2]s%[1]s for you,%[3]s", about, w,
+			map[bool]string{true: "\n", false: " "}[i%3 == 2])
 	}
 	_, host, _ := strings.Cut(strings.Trim(from, ">"), "@")
-	return fmt.Sprintf("From: %s\nTo: %s <%s@example.org>\nSubject: %s for %s\nDate: %s\nMessage-ID: <%s.%s@%s>\nMIME-Version: 1.0\nContent-Type: text/plain; charset=us-ascii\n\n%s\n%s\n%s\n",
+	return fmt.Sprintf(
+		"From: %s\nTo: %s <%s@example.org>\nSubject: %s for %s\nDate: %s\nMessage-ID: <%s.%s@%s>\nMIME-Version: 1.0\nContent-Type: text/plain; charset=us-ascii\n\n%s\n%s\n%s\n",
 		from, name, to, about, name, time.Now().Format(time.RFC1123Z), about, to, host, text, more, link)
 }
 
-// TestStopwatch goes, by the clock, from a mail server without the package to mail in Junk:
-// the deb is installed, setup makes rspamd or SpamAssassin, and Dovecot, ask the node; ann, who
-// gets a mail that nobody knows, moves it to Junk in her mail program; and a changed copy of
-// it, with another name, words, link and sender, is in bob's Junk when it arrives, while other
-// mail from the same stranger is not.
+// TestStopwatch goes, by the clock, from a mail server without the package to mail in Junk: the deb
+// is installed, setup makes rspamd or SpamAssassin, and Dovecot, ask the node; ann, who gets an
+// unknown mail, moves it to Junk in her mail program; and a changed copy of it, with another name,
+// words, link and sender, is in bob's Junk when it arrives, while other mail from the same stranger
+// is not.
 func TestStopwatch(t *testing.T) {
 	nodetest.NeedUsers(t)
 	deb := dist(t, "bulkhead_*_"+runtime.GOARCH+".deb")
@@ -154,7 +158,8 @@ func TestStopwatch(t *testing.T) {
 			awaitServers(t, append([]string{"127.0.0.1:25", "127.0.0.1:143"}, f.ports...))
 			t.Cleanup(func() {
 				if t.Failed() {
-					out, _ := m.run("tail -n 40 /var/log/postfix.log /var/log/dovecot.log /var/log/rspamd/rspamd.log; postconf -n; true")
+					out, _ := m.run(
+						"tail -n 40 /var/log/postfix.log /var/log/dovecot.log /var/log/rspamd/rspamd.log; postconf -n; true")
 					t.Logf("%s", out)
 				}
 			})
@@ -180,17 +185,20 @@ func TestStopwatch(t *testing.T) {
 			}
 			w.step("setup, services restarted")
 
-			send(t, "ann", letter("lanterns", "Prizes <win@prizes.example>", "ann", "Ann", "http://prizes.example/ann", "Come soon."))
+			send(t, "ann", letter("lanterns", "Prizes <win@prizes.example>", "ann", "Ann", "http://prizes.example/ann",
+				"Come soon."))
 			awaitMail(t, "ann", "lanterns", "INBOX")
 			w.step("a mail that nobody knows is delivered")
 			session(t, "ann", "CREATE Junk", "SELECT INBOX", "MOVE 1 Junk")
 			w.step("moved to Junk by IMAP")
-			send(t, "bob", letter("lanterns", "Office <news@gifts.example>", "bob", "Robert", "http://gifts.example/r/77", "This offer ends on Friday, so do not wait."))
+			send(t, "bob", letter("lanterns", "Office <news@gifts.example>", "bob", "Robert", "http://gifts.example/r/77",
+				"This offer ends on Friday, so do not wait."))
 			awaitMail(t, "bob", "lanterns", "Junk")
 			w.step("a changed copy to another user is in Junk")
 			w.end()
 
-			send(t, "bob", letter("bicycles", "Office <news@gifts.example>", "bob", "Robert", "http://bicycles.example/r/78", "See you on Friday."))
+			send(t, "bob", letter("bicycles", "Office <news@gifts.example>", "bob", "Robert", "http://bicycles.example/r/78",
+				"See you on Friday."))
 			awaitMail(t, "bob", "bicycles", "INBOX")
 			m.must("bulkhead doctor", "")
 		})
@@ -230,7 +238,8 @@ func (m *machine) service(program ...string) *nodetest.Process {
 func (m *machine) node() {
 	m.t.Helper()
 	m.must("install -d -o bulkhead -g bulkhead -m 0700 /var/lib/bulkhead", "")
-	cmd := exec.Command("chroot", "--userspec=bulkhead:bulkhead", m.root, "/usr/bin/bulkhead", "serve", "--config", "/etc/bulkhead/bulkhead.toml")
+	cmd := exec.Command("chroot", "--userspec=bulkhead:bulkhead", m.root, "/usr/bin/bulkhead", "serve", "--config",
+		"/etc/bulkhead/bulkhead.toml")
 	cmd.Dir, cmd.Env = "/", []string{"STATE_DIRECTORY=/var/lib/bulkhead", "PATH=/usr/bin:/bin"}
 	nodetest.Start(m.t, cmd)
 	nodetest.Settle(m.t, fiveMinutes, "the node", func() string {
@@ -270,7 +279,8 @@ func send(t *testing.T, to, mail string) {
 		say  string
 		code int
 	}{
-		{"EHLO mx.prizes.example", 250}, {"XCLIENT ADDR=192.0.2.7 NAME=mx.prizes.example", 220}, {"EHLO mx.prizes.example", 250},
+		{"EHLO mx.prizes.example", 250}, {"XCLIENT ADDR=192.0.2.7 NAME=mx.prizes.example", 220},
+		{"EHLO mx.prizes.example", 250},
 		{"MAIL FROM:<" + from + ">", 250}, {"RCPT TO:<" + to + "@example.org>", 250}, {"DATA", 354},
 		{strings.ReplaceAll(mail, "\n", "\r\n") + ".", 250}, {"QUIT", 221},
 	} {

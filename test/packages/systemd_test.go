@@ -21,7 +21,8 @@ func (m *machine) boots() {
 	if err := exec.Command("sh", "-c", "mknod -m 666 "+m.root+"/null c 1 3 && : >"+m.root+"/null").Run(); err != nil {
 		m.t.Skip("takes root that may make device files")
 	}
-	m.must(`printf '[Unit]\nRequires=bulkhead.service\nAfter=bulkhead.service\nAllowIsolate=yes\n' >/etc/systemd/system/only.target
+	m.must(
+		`printf '[Unit]\nRequires=bulkhead.service\nAfter=bulkhead.service\nAllowIsolate=yes\n' >/etc/systemd/system/only.target
 echo 0123456789abcdef0123456789abcdef >/etc/machine-id
 mkdir -p /before /sys`, "")
 	script := fmt.Sprintf(`set -e
@@ -48,7 +49,8 @@ mount -t tmpfs -o mode=0755 tmpfs run
 pivot_root . before
 umount -l /before
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system --unit=only.target --log-target=console`, m.root)
-	cmd := exec.Command(nodetest.Program(m.t, "unshare"), "--mount", "--pid", "--fork", "--cgroup", "--uts", "--ipc", "--kill-child", "sh", "-c", script)
+	cmd := exec.Command(nodetest.Program(m.t, "unshare"), "--mount", "--pid", "--fork", "--cgroup", "--uts", "--ipc",
+		"--kill-child", "sh", "-c", script)
 	p := nodetest.Start(m.t, cmd)
 	m.t.Cleanup(p.Kill)
 	nodetest.Settle(m.t, nodetest.Patience, "systemd", func() string {
@@ -87,7 +89,8 @@ func (m *machine) active(before string) (pid string) {
 		out, err := m.booted("systemctl show -p ActiveState -p SubState -p MainPID bulkhead")
 		_, pid, _ = strings.Cut(out, "MainPID=")
 		pid, _, _ = strings.Cut(pid, "\n")
-		if err != nil || !strings.Contains(out, "ActiveState=active") || !strings.Contains(out, "SubState=running") || pid == "0" || pid == before {
+		if err != nil || !strings.Contains(out, "ActiveState=active") || !strings.Contains(out, "SubState=running") ||
+			pid == "0" || pid == before {
 			return fmt.Sprint(err, out)
 		}
 		return ""
@@ -114,11 +117,13 @@ printf 'From: a@example.com\nSubject: x\n\nThe minutes of the meeting of the gar
 
 	// It runs as its own user without any capability, and writes nowhere but in its folder.
 	m.does("ps -o user= -p "+pid, "bulkhead")
-	if out := m.does("cat /proc/"+pid+"/status", "NoNewPrivs:\t1"); !strings.Contains(out, "CapEff:\t0000000000000000") || !strings.Contains(out, "Seccomp:\t2") {
+	if out := m.does("cat /proc/"+pid+"/status", "NoNewPrivs:\t1"); !strings.Contains(out, "CapEff:\t0000000000000000") ||
+		!strings.Contains(out, "Seccomp:\t2") {
 		t.Errorf("the service may\n%s", out)
 	}
 	for _, at := range []string{"/etc/new", "/usr/new", "/var/new", "/root/new"} {
-		if out, err := m.booted("nsenter -t " + pid + " -m -r touch " + at); err == nil || !strings.Contains(out, "Read-only") && !strings.Contains(out, "Permission") {
+		if out, err := m.booted("nsenter -t " + pid + " -m -r touch " + at); err == nil ||
+			!strings.Contains(out, "Read-only") && !strings.Contains(out, "Permission") {
 			t.Errorf("%s can be written: %v %s", at, err, out)
 		}
 	}
@@ -143,7 +148,8 @@ printf 'From: a@example.com\nSubject: x\n\nThe minutes of the meeting of the gar
 	m.does("dpkg -i /root/next.deb", "over (")
 	pid = m.active(pid)
 	m.does(check, "code: 1")
-	m.does("systemctl stop bulkhead; systemctl show -p ActiveState -p Result bulkhead", "Result=success\nActiveState=inactive")
+	m.does("systemctl stop bulkhead; systemctl show -p ActiveState -p Result bulkhead",
+		"Result=success\nActiveState=inactive")
 	m.does("systemctl start bulkhead", "")
 	m.active(pid)
 	m.does("dpkg -P bulkhead; systemctl is-active bulkhead || true", "inactive")

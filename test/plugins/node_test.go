@@ -47,7 +47,8 @@ func startNode(t *testing.T) *node {
 	if err := os.WriteFile(filepath.Join(dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", filepath.Join(dir, "bulkhead.toml"), "--data", filepath.Join(dir, "data"))
+	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", filepath.Join(dir, "bulkhead.toml"), "--data",
+		filepath.Join(dir, "data"))
 	nodetest.AwaitTCP(t, address)
 	n := &node{t: t, real: "http://" + address}
 	target, err := url.Parse(n.real)
@@ -181,7 +182,8 @@ func mail(what string) string {
 		}
 	}
 	return "Received: from mx.sender.example (mx.sender.example [192.0.2.7])\n\tby mx.example.org with ESMTP id 1; Mon, 1 Jan 2024 00:00:00 +0000\n" +
-		"From: " + what + "@sender.example\nTo: bob@example.org\nSubject: " + what + "\nDate: Mon, 1 Jan 2024 00:00:00 +0000\nMessage-ID: <" + what + "@sender.example>\n\n" + text + "\n"
+		"From: " + what + "@sender.example\nTo: bob@example.org\nSubject: " + what +
+		"\nDate: Mon, 1 Jan 2024 00:00:00 +0000\nMessage-ID: <" + what + "@sender.example>\n\n" + text + "\n"
 }
 
 // signed signs a mail by DKIM for sender.example, and returns it with the record of

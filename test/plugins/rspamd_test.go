@@ -82,7 +82,8 @@ type result struct {
 
 func (r *rspamd) scan(mail string, headers ...string) (got result) {
 	r.t.Helper()
-	q, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/checkv2", r.worker), strings.NewReader(mail))
+	q, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost,
+		fmt.Sprintf("http://127.0.0.1:%d/checkv2", r.worker), strings.NewReader(mail))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -104,8 +105,9 @@ func (r *rspamd) scan(mail string, headers ...string) (got result) {
 	return got
 }
 
-// envelope is what a mail server tells rspamd of a mail.
-var envelope = []string{"IP", "192.0.2.7", "Helo", "mx.sender.example", "From", "ann@sender.example", "Rcpt", "bob@example.org", "Rcpt", "eve@example.org"}
+// envelope is the data of a mail that a mail server passes to rspamd.
+var envelope = []string{"IP", "192.0.2.7", "Helo", "mx.sender.example", "From", "ann@sender.example", "Rcpt",
+	"bob@example.org", "Rcpt", "eve@example.org"}
 
 func (r result) bulkhead() (symbols []string) {
 	for name := range r.Symbols {
@@ -130,7 +132,8 @@ func TestRspamd(t *testing.T) {
 		t.Errorf("unknown mail: %v", got)
 	}
 	asked := n.awaitSeen("/v1/check")
-	if q := asked[0].URL.Query(); q.Get("client") != "192.0.2.7" || q.Get("sender") != "ann@sender.example" || q.Get("dkim") != "sender.example" {
+	if q := asked[0].URL.Query(); q.Get("client") != "192.0.2.7" || q.Get("sender") != "ann@sender.example" ||
+		q.Get("dkim") != "sender.example" {
 		t.Errorf("the node is asked with %v; want client, SPF's sender and DKIM's domain", q)
 	}
 	if body, _ := io.ReadAll(asked[0].Body); string(body) != letter {
@@ -145,15 +148,18 @@ func TestRspamd(t *testing.T) {
 		Signatures []string
 		Source     map[string]any
 	}
-	if err := json.NewDecoder(counted[0].Body).Decode(&report); err != nil || report.Vote != "sighting" || len(report.Signatures) < 5 ||
-		!slices.Equal(report.Recipients, []string{"bob@example.org", "eve@example.org"}) || report.Source["client"] != "192.0.2.7" {
+	if err := json.NewDecoder(counted[0].Body).Decode(&report); err != nil || report.Vote != "sighting" ||
+		len(report.Signatures) < 5 ||
+		!slices.Equal(report.Recipients, []string{"bob@example.org", "eve@example.org"}) ||
+		report.Source["client"] != "192.0.2.7" {
 		t.Errorf("the delivery is counted by %+v, %v", report, err)
 	}
 
 	n.post("/v1/report", again)
 	got := r.scan("X-Again: yes\n"+again, envelope...)
 	s := got.Symbols["BULKHEAD_SPAM"]
-	if len(got.bulkhead()) != 1 || s.Score != 8 || got.Action != "add header" || len(s.Options) != 2 || s.Options[1] != "confidence 80" {
+	if len(got.bulkhead()) != 1 || s.Score != 8 || got.Action != "add header" || len(s.Options) != 2 ||
+		s.Options[1] != "confidence 80" {
 		t.Errorf("reported mail: %+v", got)
 	}
 	n.seen("")
@@ -170,7 +176,8 @@ func TestRspamd(t *testing.T) {
 		{"learn_spam", "spam", "BULKHEAD_SPAM"}, {"learn_ham", "ham", ""},
 	} {
 		n.seen("")
-		code, out := nodetest.Command(t, learnt, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.controller), "-d", "bob@example.org", step.command)
+		code, out := nodetest.Command(t, learnt, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.controller), "-d",
+			"bob@example.org", step.command)
 		if code != 0 {
 			t.Fatalf("rspamc %s: exit %d\n%s", step.command, code, out)
 		}
@@ -206,7 +213,8 @@ func TestRspamdFailsOpen(t *testing.T) {
 		if took := time.Since(began); took > 15*time.Second {
 			t.Errorf("rspamd answered after %v", took)
 		}
-		if symbols := got.bulkhead(); !slices.Equal(symbols, []string{"BULKHEAD_FAIL"}) || got.Symbols["BULKHEAD_FAIL"].Score != 0 {
+		if symbols := got.bulkhead(); !slices.Equal(symbols, []string{"BULKHEAD_FAIL"}) ||
+			got.Symbols["BULKHEAD_FAIL"].Score != 0 {
 			t.Errorf("%v", got)
 		}
 	}

@@ -57,7 +57,8 @@ func (s *spamassassin) write(name, text string) {
 // run runs one of SpamAssassin's programs and returns what it says.
 func (s *spamassassin) run(input, program string, args ...string) string {
 	s.t.Helper()
-	args = append([]string{"--configpath=" + s.dir, "--siteconfigpath=" + s.dir, "--prefspath=" + filepath.Join(s.dir, "user_prefs")}, args...)
+	args = append([]string{"--configpath=" + s.dir, "--siteconfigpath=" + s.dir,
+		"--prefspath=" + filepath.Join(s.dir, "user_prefs")}, args...)
 	code, out := nodetest.Command(s.t, input, program, args...)
 	if code != 0 {
 		s.t.Errorf("%s %v: exit %d\n%s", program, args, code, out)
@@ -94,7 +95,8 @@ func TestSpamAssassin(t *testing.T) {
 	if len(all) != 2 {
 		t.Fatalf("%d requests, want a check and a delivery", len(all))
 	}
-	if q := all[0].URL.Query(); all[0].URL.Path != "/v1/check" || q.Get("client") != "192.0.2.7" || q.Has("sender") || q.Has("dkim") {
+	if q := all[0].URL.Query(); all[0].URL.Path != "/v1/check" || q.Get("client") != "192.0.2.7" || q.Has("sender") ||
+		q.Has("dkim") {
 		t.Errorf("the node is asked %v; want the client, and nothing that was not verified", all[0].URL)
 	}
 	var report struct {
@@ -102,12 +104,14 @@ func TestSpamAssassin(t *testing.T) {
 		Signatures []string
 		Source     map[string]any
 	}
-	if err := json.NewDecoder(all[1].Body).Decode(&report); err != nil || report.Vote != "sighting" || report.ID != "<lamps@sender.example>" ||
+	if err := json.NewDecoder(all[1].Body).Decode(&report); err != nil || report.Vote != "sighting" ||
+		report.ID != "<lamps@sender.example>" ||
 		len(report.Signatures) < 5 || report.Source["client"] != "192.0.2.7" {
 		t.Errorf("the delivery is counted by %+v, %v", report, err)
 	}
 	n.post("/v1/report", letter)
-	if rules, out := s.scan(letter); !slices.Equal(rules, []string{"BULKHEAD_SPAM"}) || !strings.Contains(out, "X-Spam-Bulkhead: spam ") || !strings.Contains(out, "original message before SpamAssassin") {
+	if rules, out := s.scan(letter); !slices.Equal(rules, []string{"BULKHEAD_SPAM"}) ||
+		!strings.Contains(out, "X-Spam-Bulkhead: spam ") || !strings.Contains(out, "original message before SpamAssassin") {
 		t.Errorf("reported mail hits %v:\n%s", rules, out)
 	}
 	changed := strings.Replace(letter, "lampsneedle is needlelamps", "lampsneedle was needlelamps not", 1)
@@ -133,7 +137,8 @@ func TestSpamAssassin(t *testing.T) {
 			t.Fatalf("%s %v is no vote", step.program, step.args)
 		}
 		for _, v := range votes {
-			if body, _ := io.ReadAll(v.Body); v.URL.Query().Get("vote") != step.vote || !strings.HasSuffix(string(body), step.mail[strings.Index(step.mail, "From:"):]) {
+			if body, _ := io.ReadAll(v.Body); v.URL.Query().Get("vote") != step.vote ||
+				!strings.HasSuffix(string(body), step.mail[strings.Index(step.mail, "From:"):]) {
 				t.Errorf("%s %v is the vote %v on %q", step.program, step.args, v.URL, body)
 			}
 		}
@@ -166,7 +171,8 @@ score SPF_PASS 0.01
 		t.Fatalf("%d questions\n%s", len(asked), out)
 	}
 	q := asked[0].URL.Query()
-	if strings.Contains(out, "DKIM_VALID") != (q.Get("dkim") == "sender.example") || strings.Contains(out, "SPF_PASS") != (q.Get("sender") == "ann@sender.example") {
+	if strings.Contains(out, "DKIM_VALID") != (q.Get("dkim") == "sender.example") ||
+		strings.Contains(out, "SPF_PASS") != (q.Get("sender") == "ann@sender.example") {
 		t.Errorf("the node is asked with %v, but SpamAssassin says\n%s", q, out)
 	}
 	if !strings.Contains(out, "DKIM_VALID") && !strings.Contains(out, "SPF_PASS") {

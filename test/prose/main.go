@@ -101,7 +101,8 @@ func check(tree fs.FS) ([]finding, error) {
 			return err
 		}
 		if d.IsDir() {
-			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "dist" || base == "bin") {
+			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "dist" ||
+				base == "bin") {
 				return fs.SkipDir
 			}
 			return nil
@@ -153,7 +154,8 @@ func checkGo(name, text string) ([]finding, error) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BasicLit:
-			if s, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && strings.Count(s, " ") > 2 && !strings.HasSuffix(name, "_test.go") {
+			if s, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && strings.Count(s, " ") > 2 &&
+				!strings.HasSuffix(name, "_test.go") {
 				found = append(found, checkProse(name, at(n.Pos()), s)...)
 			}
 		case *ast.AssignStmt:
@@ -201,7 +203,8 @@ func checkDocument(name, text string) []finding {
 		trimmed := strings.TrimSpace(l)
 		fence := strings.HasPrefix(trimmed, "```")
 		switch {
-		case fence, code, trimmed == "", strings.HasPrefix(trimmed, "|"), strings.HasPrefix(trimmed, "#"), strings.HasPrefix(l, "    "):
+		case fence, code, trimmed == "", strings.HasPrefix(trimmed, "|"), strings.HasPrefix(trimmed, "#"),
+			strings.HasPrefix(l, "    "):
 			flush()
 			code = code != fence
 		default:

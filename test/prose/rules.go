@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxLine is the number of characters that a line of code or of prose may have.
+// maxLine is the largest number of characters in a line of code or prose.
 const maxLine = 120
 
-// maxWords is the number of words that a sentence of a document may have.
+// maxWords is the largest number of words in a sentence of a document.
 const maxWords = 25
 
 // A rule finds one habit that the project's prose avoids.

@@ -102,7 +102,8 @@ func (p proxy) start(t *testing.T, node string) string {
 	program := nodetest.Program(t, p.name)
 	dir, here := t.TempDir(), nodetest.Address(t)
 	_, port, _ := strings.Cut(here, ":")
-	r := strings.NewReplacer("http://*", "http://:"+port, "FILE", filepath.Join(dir, "config"), "DIR", dir, "HERE", here, "NODE", node, "SETTINGS", "")
+	r := strings.NewReplacer("http://*", "http://:"+port, "FILE", filepath.Join(dir, "config"), "DIR", dir, "HERE", here,
+		"NODE", node, "SETTINGS", "")
 	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(r.Replace(p.config)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,9 @@ func TestProxies(t *testing.T) {
 	}{
 		{"nginx", nginx, []string{public, local}},
 		{"nginx that passes the host on", nginx.with("proxy_set_header Host $host;"), []string{public, local}},
-		{"nginx of HTTP 1.1 with the usual fields", nginx.with("proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header X-Real-IP $remote_addr;"), []string{public, local}},
+		{"nginx of HTTP 1.1 with the usual fields",
+			nginx.with("proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header X-Real-IP $remote_addr;"),
+			[]string{public, local}},
 		{"caddy", caddy, []string{public, local}},
 		// It adds nothing, and passes Host on: only that shows who does not lie.
 		{"haproxy", haproxy, []string{public}},
@@ -162,7 +165,8 @@ func TestProxies(t *testing.T) {
 		t.Run(tt.what, func(t *testing.T) {
 			address := tt.proxy.start(t, node)
 			for _, host := range tt.hosts {
-				for _, header := range [][]string{nil, {"X-Forwarded-For", "127.0.0.1"}, {"X-Real-IP", "127.0.0.1"}, {"Forwarded", "for=127.0.0.1"}} {
+				for _, header := range [][]string{nil, {"X-Forwarded-For", "127.0.0.1"}, {"X-Real-IP", "127.0.0.1"},
+					{"Forwarded", "for=127.0.0.1"}} {
 					if v := whoami(t, address, host, header...); v.Local || v.Report || v.Admin {
 						t.Errorf("host %s, %v: %+v", host, header, v)
 					}

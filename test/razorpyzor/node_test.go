@@ -41,7 +41,8 @@ func startNode(t *testing.T, more string) *node {
 
 func (n *node) start() {
 	n.t.Helper()
-	n.process = nodetest.Run(n.t, n.dir, nodetest.Binary(n.t), "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"), "--data", filepath.Join(n.dir, "data"))
+	n.process = nodetest.Run(n.t, n.dir, nodetest.Binary(n.t), "serve", "--config", filepath.Join(n.dir, "bulkhead.toml"),
+		"--data", filepath.Join(n.dir, "data"))
 	for _, a := range []string{n.razor, n.razorHelper, n.pyzorHelper, n.http} {
 		nodetest.AwaitTCP(n.t, a)
 	}

@@ -46,8 +46,8 @@ func (h *pyzorHome) run(want int, input string, args ...string) string {
 	return out
 }
 
-// counts checks what "pyzor check" prints; a mail is spam to it if somebody has
-// reported it and nobody has whitelisted it.
+// counts checks what "pyzor check" prints; a mail is spam to it if it was reported and is not
+// whitelisted.
 func (h *pyzorHome) counts(input string, spam, ham int) {
 	h.t.Helper()
 	exit := 1
@@ -137,7 +137,7 @@ func TestPyzorAccounts(t *testing.T) {
 	nobody.counts(mail, 1, 0)
 	alice.run(0, mail, "report")
 	nobody.counts(mail, 2, 0)
-	// She changes her mind, and weighs more than nobody: it is no spam.
+	// She changes her mind, and her vote outweighs an anonymous one: it is no spam.
 	alice.run(0, mail, "whitelist")
 	nobody.counts(mail, 0, 1)
 }
@@ -160,8 +160,8 @@ func TestPyzorMailboxAndDigests(t *testing.T) {
 	}
 }
 
-// TestPyzorEmpty: the digest of nothing is answered and never counted, and who reports it
-// is told so.
+// TestPyzorEmpty: the digest of nothing is answered and never counted, and its reporters are
+// informed.
 func TestPyzorEmpty(t *testing.T) {
 	n := startNode(t, "")
 	h := newPyzor(t, n)

@@ -141,7 +141,8 @@ func TestRazorManyParts(t *testing.T) {
 	var mail strings.Builder
 	mail.WriteString("From: a@sender.example\nContent-Type: multipart/mixed; boundary=b\n\n")
 	for i := range 130 {
-		fmt.Fprintf(&mail, "--b\nContent-Type: text/plain\n\nThis is the text of part number %d of many, and it is long enough.\n", i)
+		fmt.Fprintf(&mail,
+			"--b\nContent-Type: text/plain\n\nThis is the text of part number %d of many, and it is long enough.\n", i)
 	}
 	mail.WriteString("--b--\n")
 	path := filepath.Join(t.TempDir(), "mail")
@@ -160,7 +161,8 @@ func TestRazorWrongPassword(t *testing.T) {
 	newHome(t, n, "ana")
 	thief := &razorHome{t: t, dir: t.TempDir(), server: n.razor}
 	thief.run(failed, "razor-admin", "-register", "-user=ana", "-pass=guessed")
-	if err := os.WriteFile(filepath.Join(thief.dir, "identity"), []byte("pass = guessed\nuser = ana\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(thief.dir, "identity"), []byte("pass = guessed\nuser = ana\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	path := writeMails(t)["plain"]
@@ -260,7 +262,7 @@ func TestGarbage(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// What waits in the kernel still comes, more than the door takes at once.
+	// Requests that wait in the kernel still arrive, more than the door accepts at once.
 	nodetest.Await(t, "the Razor door greets", func() bool {
 		conn, err := net.Dial("tcp", n.razor)
 		if err != nil {

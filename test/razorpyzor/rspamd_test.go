@@ -69,7 +69,8 @@ lua = "/usr/share/rspamd/rules/rspamd.lua";
 	h := newHome(t, n, "ana")
 	for _, kind := range []string{"plain", "multipart", "quoted-printable HTML"} {
 		symbols := scan(mails[kind])
-		if symbols["RAZOR"] != nil || symbols["PYZOR"] != nil || symbols["RAZOR_FAIL"] != nil || symbols["PYZOR_FAIL"] != nil {
+		if symbols["RAZOR"] != nil || symbols["PYZOR"] != nil || symbols["RAZOR_FAIL"] != nil ||
+			symbols["PYZOR_FAIL"] != nil {
 			t.Errorf("%s: unknown mail has symbols %v", kind, symbols)
 		}
 		h.run(0, "razor-report", "-f", writeMails(t)[kind])

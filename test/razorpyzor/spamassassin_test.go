@@ -30,7 +30,8 @@ func spamassassin(t *testing.T, config, mail string, mode ...string) string {
 	if err := os.Mkdir(rules, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(rules, "local.cf"), []byte(basics+"bayes_path "+dir+"/bayes\n"+config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(rules, "local.cf"), []byte(basics+"bayes_path "+dir+"/bayes\n"+config),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if len(mode) == 0 {

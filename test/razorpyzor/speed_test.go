@@ -32,7 +32,8 @@ func TestSpeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodetest.Run(t, dir, nodetest.Program(t, "pyzord"), "--homedir", dir, "-a", "127.0.0.1", "-p", port, "-e", "gdbm", "--dsn", filepath.Join(dir, "db"))
+	nodetest.Run(t, dir, nodetest.Program(t, "pyzord"), "--homedir", dir, "-a", "127.0.0.1", "-p", port, "-e", "gdbm",
+		"--dsn", filepath.Join(dir, "db"))
 	ping := &pyzorHome{t: t, dir: t.TempDir(), server: peer}
 	ping.write("servers", peer+"\n")
 	ping.write("config", "[client]\nTimeout = 1\n")

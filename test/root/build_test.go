@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// aptGet stands in for the real one: it notes how it was called, puts a package
-// where it was told to, and fails for what $BROKEN names.
+// aptGet stands in for the real one: it notes how it was called, puts a package where its arguments
+// ask for it, and fails for the packages in $BROKEN.
 const aptGet = `#!/bin/sh
 echo "$*" >>"$CALLS"
 config= last=
@@ -59,7 +59,8 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) build(broken string) (said string, ok bool) {
 	m.t.Helper()
 	cmd := exec.Command("./build", m.root())
-	cmd.Env = append(os.Environ(), "PATH="+m.dir+"/bin:"+os.Getenv("PATH"), "CALLS="+m.dir+"/calls", "FILES="+m.dir+"/files", "BROKEN="+broken)
+	cmd.Env = append(os.Environ(), "PATH="+m.dir+"/bin:"+os.Getenv("PATH"), "CALLS="+m.dir+"/calls",
+		"FILES="+m.dir+"/files", "BROKEN="+broken)
 	out, err := cmd.CombinedOutput()
 	return string(out), err == nil
 }
@@ -91,8 +92,8 @@ func TestWholeOrNot(t *testing.T) {
 	}
 }
 
-// TestMachineIsLeftAlone: apt-get only reads lists and fetches, with a state and a
-// cache apart from those of the machine, and without its hooks.
+// TestMachineIsLeftAlone: apt-get only reads lists and fetches, with a state and a cache separate
+// from the machine's, and without its hooks.
 func TestMachineIsLeftAlone(t *testing.T) {
 	m := newMachine(t)
 	// The configuration goes with the working folder: keep it.
@@ -109,7 +110,8 @@ func TestMachineIsLeftAlone(t *testing.T) {
 	}
 	for line := range strings.Lines(string(calls)) {
 		words := strings.Fields(line)
-		if len(words) < 4 || words[0] != "-q" || words[1] != "-c" || words[3] != "update" && (words[3] != "--download-only" || words[4] != "install") {
+		if len(words) < 4 || words[0] != "-q" || words[1] != "-c" ||
+			words[3] != "update" && (words[3] != "--download-only" || words[4] != "install") {
 			t.Errorf("apt-get %s", line)
 		}
 	}
@@ -122,7 +124,8 @@ func TestMachineIsLeftAlone(t *testing.T) {
 			t.Errorf("%s is not apart:\n%s", name, config)
 		}
 	}
-	for _, hook := range []string{"APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success", "APT::Update::Pre-Invoke", "DPkg"} {
+	for _, hook := range []string{"APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success",
+		"APT::Update::Pre-Invoke", "DPkg"} {
 		if !strings.Contains(string(config), "#clear "+hook+";") {
 			t.Errorf("hooks %s of the machine run:\n%s", hook, config)
 		}
@@ -132,7 +135,8 @@ func TestMachineIsLeftAlone(t *testing.T) {
 // TestElsewhere: a machine that cannot do it says why.
 func TestElsewhere(t *testing.T) {
 	bin := t.TempDir()
-	for _, name := range []string{"sh", "dirname", "uname", "id", "sed", "cat", "mktemp", "mkdir", "unshare", "flock", "sha256sum"} {
+	for _, name := range []string{"sh", "dirname", "uname", "id", "sed", "cat", "mktemp", "mkdir", "unshare", "flock",
+		"sha256sum"} {
 		if path, err := exec.LookPath(name); err == nil {
 			if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
 				t.Fatal(err)

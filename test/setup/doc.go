@@ -1,4 +1,4 @@
-// Package setup tests what "bulkhead setup" writes with the programs it is written for:
-// that they take it, and that mail that was reported is junk then; and that "bulkhead doctor"
-// notices a full disk. Its tests have the build tag "interop".
+// Package setup tests the configuration that "bulkhead setup" writes with the real programs: they
+// accept it, and reported mail is junk then. It also tests that "bulkhead doctor" notices a full
+// disk. Its tests have the build tag "interop".
 package setup

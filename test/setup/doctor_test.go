@@ -36,7 +36,8 @@ func TestDoctorDisk(t *testing.T) {
 	})
 	address := nodetest.Address(t)
 	config := filepath.Join(dir, "bulkhead.toml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "[listen]\nhttp = %q\n[tally]\ncapacity = 1000\n[blocklist]\ncapacity = 1000\n", address), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil,
+		"[listen]\nhttp = %q\n[tally]\ncapacity = 1000\n[blocklist]\ncapacity = 1000\n", address), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", config, "--data", data)
@@ -64,7 +65,8 @@ func TestDoctorDisk(t *testing.T) {
 	report := func() int {
 		t.Helper()
 		letters++
-		code, _ := nodetest.Command(t, mail(fmt.Sprintf("cups%d", letters)), nodetest.Binary(t), "report", "--server", "http://"+address, "-")
+		code, _ := nodetest.Command(t, mail(fmt.Sprintf("cups%d", letters)), nodetest.Binary(t), "report", "--server",
+			"http://"+address, "-")
 		return code
 	}
 	want := func(when string, code int, disk, store bool, reported int) {
@@ -73,7 +75,8 @@ func TestDoctorDisk(t *testing.T) {
 			took := report()
 			got, rows := doctor()
 			if got != code || rows["disk"].OK != disk || rows["store"].OK != store || took != reported {
-				return fmt.Sprintf("doctor ends with %d, want %d; a report with %d, want %d; rows %+v", got, code, took, reported, rows)
+				return fmt.Sprintf("doctor ends with %d, want %d; a report with %d, want %d; rows %+v", got, code, took,
+					reported, rows)
 			}
 			return ""
 		})
@@ -105,7 +108,8 @@ func TestDoctorDisk(t *testing.T) {
 	}
 	fill(20 << 20)
 	want("with little room", 65, false, true, 0)
-	if _, rows := doctor(); !strings.Contains(rows["disk"].Found, "free") || !strings.Contains(rows["disk"].Mend, "make room") {
+	if _, rows := doctor(); !strings.Contains(rows["disk"].Found, "free") ||
+		!strings.Contains(rows["disk"].Mend, "make room") {
 		t.Errorf("with little room: %+v", rows["disk"])
 	}
 	// A node whose journal has failed gives up room of its own, and may recover by it once.
@@ -113,7 +117,8 @@ func TestDoctorDisk(t *testing.T) {
 		fill(0)
 		took := report()
 		got, rows := doctor()
-		if took != 75 || got != 65 || rows["disk"].OK || rows["store"].OK || !strings.Contains(rows["store"].Found, "read-only") {
+		if took != 75 || got != 65 || rows["disk"].OK || rows["store"].OK ||
+			!strings.Contains(rows["store"].Found, "read-only") {
 			return fmt.Sprintf("a report ends with %d, doctor with %d: %+v", took, got, rows)
 		}
 		return ""

@@ -35,7 +35,9 @@ func TestFirstSpam(t *testing.T) {
 	}
 	m.must("chown -R daemon:daemon "+home, "")
 	letter := strings.ReplaceAll(mail("lanterns"), "\n", "\r\n")
-	out, _ := m.run(fmt.Sprintf("a CREATE Junk\r\nb APPEND INBOX {%d+}\r\n%s\r\nc SELECT INBOX\r\nd MOVE 1 Junk\r\ne LOGOUT\r\n", len(letter), letter),
+	out, _ := m.run(fmt.Sprintf(
+		"a CREATE Junk\r\nb APPEND INBOX {%d+}\r\n%s\r\nc SELECT INBOX\r\nd MOVE 1 Junk\r\ne LOGOUT\r\n",
+		len(letter), letter),
 		"sievec /etc/dovecot/bulkhead\nUSER=ann HOME="+home+" /usr/lib/dovecot/imap 2>&1")
 
 	again := strings.Replace(mail("lanterns"), "To: bob", "X-Other: yes\nTo: eve", 1)

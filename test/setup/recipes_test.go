@@ -42,8 +42,9 @@ func TestMailcowRecipe(t *testing.T) {
 	m := newMachine(t)
 	m.write("/etc/rspamd/local.d/actions.conf", "reject = 15;\nadd_header = 8;\ngreylist = 7;\n")
 	const condition = "learn_condition = 'return require(\"lua_bayes_learn\").can_learn';"
-	m.write("/etc/rspamd/local.d/statistic.conf", "classifier \"bayes\" {\n  "+condition+"\n  tokenizer { name = \"osb\"; }\n  backend = \"redis\";\n"+
-		"  statfile { symbol = \"BAYES_HAM\"; spam = false; }\n  statfile { symbol = \"BAYES_SPAM\"; spam = true; }\n}\n")
+	m.write("/etc/rspamd/local.d/statistic.conf",
+		"classifier \"bayes\" {\n  "+condition+"\n  tokenizer { name = \"osb\"; }\n  backend = \"redis\";\n"+
+			"  statfile { symbol = \"BAYES_HAM\"; spam = false; }\n  statfile { symbol = \"BAYES_SPAM\"; spam = true; }\n}\n")
 	m.write("/etc/rspamd/plugins.d/README.md", "where modules are copied to\n")
 	m.write("/etc/rspamd/rspamd.conf.local", "# rspamd.conf.local\n")
 
@@ -55,7 +56,8 @@ func TestMailcowRecipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := strings.NewReplacer("/usr/share/bulkhead/plugins", plugins, "data/conf/rspamd", m.root+"/etc/rspamd", "docker compose restart rspamd-mailcow\n", "").Replace(blocks[0])
+	script := strings.NewReplacer("/usr/share/bulkhead/plugins", plugins, "data/conf/rspamd", m.root+"/etc/rspamd",
+		"docker compose restart rspamd-mailcow\n", "").Replace(blocks[0])
 	if code, out := nodetest.Command(t, script, "sh", "-e"); code != 0 {
 		t.Fatalf("%s: exit %d\n%s", script, code, out)
 	}
@@ -115,10 +117,10 @@ func (m *machine) steps(chapter string) {
 	}
 }
 
-// TestMailInABoxRecipe does what docs/setup.md says to do to Mail-in-a-Box, to a SpamAssassin
-// with what Mail-in-a-Box adds to local.cf that matters. Its Dovecot gives a program that calls
-// sa-learn what somebody moves into Spam: that is a vote, and the mail is Spam then by the
-// header that its delivery looks for. Mail-in-a-Box itself is not run.
+// TestMailInABoxRecipe does what docs/setup.md says to do to Mail-in-a-Box, to a SpamAssassin with
+// what Mail-in-a-Box adds to local.cf that matters. Its Dovecot passes mail that a user moves into
+// Spam to a program that calls sa-learn: that is a vote, and the mail is Spam then by the header
+// that its delivery looks for. Mail-in-a-Box itself is not run.
 func TestMailInABoxRecipe(t *testing.T) {
 	nodetest.NeedUsers(t)
 	m := newMachine(t)
@@ -160,7 +162,8 @@ func TestIRedMailRecipe(t *testing.T) {
 	nodetest.NeedUsers(t)
 	m := newMachine(t)
 	m.copy("/etc/amavis", "/etc/amavis")
-	m.write("/etc/amavis/conf.d/50-user", "use strict;\n@bypass_spam_checks_maps = (0);\n$sa_tag_level_deflt = -999;\n$sa_tag2_level_deflt = 6.2;\n$sa_kill_level_deflt = 6.9;\n$sa_local_tests_only = 0;\n1;\n")
+	m.write("/etc/amavis/conf.d/50-user",
+		"use strict;\n@bypass_spam_checks_maps = (0);\n$sa_tag_level_deflt = -999;\n$sa_tag2_level_deflt = 6.2;\n$sa_kill_level_deflt = 6.9;\n$sa_local_tests_only = 0;\n1;\n")
 	m.write("/etc/dovecot/dovecot.conf", `protocols = lmtp imap
 mail_plugins = quota
 protocol lmtp {
@@ -192,8 +195,10 @@ namespace {
 }
 !include_try /etc/dovecot/conf.d/*.conf
 `)
-	m.must("find "+m.root+"/etc/dovecot/conf.d -type f ! -name 99-test.conf -delete; printf '' >"+m.root+"/etc/dovecot/before.sieve", "")
-	m.write("/etc/postfix/main.cf", "compatibility_level = 3.6\nmyhostname = mx.example.com\nsmtpd_recipient_restrictions = check_policy_service inet:127.0.0.1:7777, permit_mynetworks, reject_unauth_destination\n")
+	m.must("find "+m.root+"/etc/dovecot/conf.d -type f ! -name 99-test.conf -delete; printf '' >"+m.root+
+		"/etc/dovecot/before.sieve", "")
+	m.write("/etc/postfix/main.cf",
+		"compatibility_level = 3.6\nmyhostname = mx.example.com\nsmtpd_recipient_restrictions = check_policy_service inet:127.0.0.1:7777, permit_mynetworks, reject_unauth_destination\n")
 	m.steps("iRedMail")
 	rules, err := os.ReadFile(m.root + "/etc/spamassassin/bulkhead_local.cf")
 	if err != nil || !strings.Contains(string(rules), "score BULKHEAD_SPAM 6.7 ") {
@@ -208,7 +213,8 @@ namespace {
 		}
 	}
 	m.must("sievec /etc/dovecot/bulkhead 2>&1", "")
-	if out := m.must("postconf -n 2>&1", "inet:127.0.0.1:7777"); strings.Contains(out, "8891") || strings.Contains(out, "10040") {
+	if out := m.must("postconf -n 2>&1", "inet:127.0.0.1:7777"); strings.Contains(out, "8891") ||
+		strings.Contains(out, "10040") {
 		t.Errorf("Postfix was changed:\n%s", out)
 	}
 }

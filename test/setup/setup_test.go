@@ -51,9 +51,11 @@ func newMachine(t *testing.T) *machine {
 	m.copy("/usr/share/dovecot/conf.d", "/etc/dovecot/conf.d")
 	m.copy("/usr/share/dovecot/dovecot.conf", "/etc/dovecot/dovecot.conf")
 	m.write("/etc/dovecot/conf.d/10-ssl.conf", "ssl = no\n")
-	m.write("/etc/dovecot/conf.d/99-test.conf", "mail_uid = daemon\nmail_gid = daemon\nfirst_valid_uid = 1\nlog_path = /dev/stderr\nmail_location = maildir:~/Maildir\n")
+	m.write("/etc/dovecot/conf.d/99-test.conf",
+		"mail_uid = daemon\nmail_gid = daemon\nfirst_valid_uid = 1\nlog_path = /dev/stderr\nmail_location = maildir:~/Maildir\n")
 	m.write("/etc/exim4/aliases", "bob: :blackhole:\n")
-	m.write("/etc/exim4/update-exim4.conf.conf", "dc_eximconfig_configtype='internet'\ndc_other_hostnames='example.org'\ndc_local_interfaces='127.0.0.1'\ndc_use_split_config='false'\ndc_localdelivery='mail_spool'\n")
+	m.write("/etc/exim4/update-exim4.conf.conf",
+		"dc_eximconfig_configtype='internet'\ndc_other_hostnames='example.org'\ndc_local_interfaces='127.0.0.1'\ndc_use_split_config='false'\ndc_localdelivery='mail_spool'\n")
 	m.write("/etc/postfix/main.cf", "compatibility_level = 3.6\nmyhostname = mx.example.com\n")
 	m.copy("/usr/share/postfix/master.cf.dist", "/etc/postfix/master.cf")
 	m.write("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so", "")
@@ -61,12 +63,15 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.write("/etc/passwd", string(passwd)+"dovecot:x:102:102::/nonexistent:/usr/sbin/nologin\ndovenull:x:103:103::/nonexistent:/usr/sbin/nologin\n")
+	m.write("/etc/passwd",
+		string(passwd)+
+			"dovecot:x:102:102::/nonexistent:/usr/sbin/nologin\ndovenull:x:103:103::/nonexistent:/usr/sbin/nologin\n")
 
 	address := nodetest.Address(t)
 	m.write("/etc/bulkhead/bulkhead.toml", fmt.Sprintf("[listen]\nhttp = %q\n", address))
 	m.url = "http://" + address
-	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", filepath.Join(dir, "etc/bulkhead/bulkhead.toml"), "--data", filepath.Join(dir, "data"))
+	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", filepath.Join(dir, "etc/bulkhead/bulkhead.toml"),
+		"--data", filepath.Join(dir, "data"))
 	nodetest.AwaitTCP(t, address)
 	return m
 }
@@ -161,11 +166,13 @@ func (m *machine) vote(mail, vote string) {
 
 func mail(what string) string {
 	text := ""
-	for i, w := range strings.Fields("anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper quiver ribbon saddle tunnel") {
+	for i, w := range strings.Fields(
+		"anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper quiver ribbon saddle tunnel") {
 		text += fmt.Sprintf("%s%s is %s%s of %d%s,", what, w, w, what, i, what)
 		text += map[bool]string{true: "\n", false: " "}[i%4 == 3]
 	}
-	return "From: " + what + "@sender.example\nTo: bob@example.org\nSubject: " + what + "\nDate: Mon, 1 Jan 2024 00:00:00 +0000\nMessage-ID: <" + what + "@sender.example>\n\n" + text
+	return "From: " + what + "@sender.example\nTo: bob@example.org\nSubject: " + what +
+		"\nDate: Mon, 1 Jan 2024 00:00:00 +0000\nMessage-ID: <" + what + "@sender.example>\n\n" + text
 }
 
 // TestAccepted: each program takes what setup writes for it, and says so itself.
@@ -195,10 +202,12 @@ func TestAccepted(t *testing.T) {
 	}
 	m.must("doveconf -n 2>&1", "sieve_pipe_bin_dir = /etc/dovecot/bulkhead/pipe")
 	m.must("sievec /etc/dovecot/bulkhead 2>&1", "")
-	m.must("update-exim4.conf -o /tmp/exim.conf 2>&1 && exim4 -C /tmp/exim.conf -bV 2>&1", "Configuration file is /tmp/exim.conf")
+	m.must("update-exim4.conf -o /tmp/exim.conf 2>&1 && exim4 -C /tmp/exim.conf -bV 2>&1",
+		"Configuration file is /tmp/exim.conf")
 	m.must(nodetest.Binary(t)+" config check "+m.root+"/etc/bulkhead/bulkhead.toml", "no mistakes")
 
-	if out := nodetest.Output(t, "", nodetest.Binary(t), "setup", "--root", m.root, "--undo"); !strings.Contains(out, "put back: /etc/rspamd/rspamd.conf.local") {
+	if out := nodetest.Output(t, "", nodetest.Binary(t), "setup", "--root", m.root, "--undo"); !strings.Contains(out,
+		"put back: /etc/rspamd/rspamd.conf.local") {
 		t.Errorf("undo:\n%s", out)
 	}
 	if out := m.must("postconf -n 2>&1", "myhostname"); strings.Contains(out, "smtpd_") {
@@ -209,8 +218,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestDovecot: mail that somebody moves into the junk is spam for the node, and mail
-// moved out of it is not, by that user's votes. What arrives marked is filed.
+// TestDovecot: mail that a user moves into the junk folder is spam for the node, and mail moved out
+// of it is not, by that user's votes. Mail that arrives marked is filed.
 func TestDovecot(t *testing.T) {
 	nodetest.NeedUsers(t)
 	m := newMachine(t)
@@ -221,7 +230,7 @@ func TestDovecot(t *testing.T) {
 	if err := os.MkdirAll(home+"/Maildir", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever reads mail here is daemon.
+	// The user who reads mail here is daemon.
 	m.must("chown -R daemon:daemon "+home, "")
 	if err := os.Chmod(home, 0o777); err != nil { // whatever the umask
 		t.Fatal(err)
@@ -231,9 +240,12 @@ func TestDovecot(t *testing.T) {
 		t.Fatalf("at first: %s", got)
 	}
 	// The IMAP server by itself, of a user who is logged in.
-	imap := "sievec /etc/dovecot/bulkhead\nUSER=ann HOME=" + home + " MAIL=maildir:" + home + "/Maildir /usr/lib/dovecot/imap 2>&1"
+	imap := "sievec /etc/dovecot/bulkhead\nUSER=ann HOME=" + home + " MAIL=maildir:" + home +
+		"/Maildir /usr/lib/dovecot/imap 2>&1"
 	crlf := strings.ReplaceAll(letter, "\n", "\r\n")
-	out, _ := m.run(fmt.Sprintf("a CREATE Junk\r\nb CREATE Trash\r\nc APPEND INBOX {%d+}\r\n%s\r\nd SELECT INBOX\r\ne MOVE 1 Junk\r\nf LOGOUT\r\n", len(crlf), crlf), imap)
+	out, _ := m.run(fmt.Sprintf(
+		"a CREATE Junk\r\nb CREATE Trash\r\nc APPEND INBOX {%d+}\r\n%s\r\nd SELECT INBOX\r\ne MOVE 1 Junk\r\nf LOGOUT\r\n",
+		len(crlf), crlf), imap)
 	if got := m.class(letter); got != "spam" {
 		t.Fatalf("moved into Junk: %s\n%s", got, out)
 	}
@@ -247,7 +259,8 @@ func TestDovecot(t *testing.T) {
 		t.Errorf("thrown away from Junk: %s\n%s", got, out)
 	}
 
-	for header, junk := range map[string]bool{"X-Bulkhead: spam": true, "X-Spam: Yes": true, "X-Spam-Flag: YES": true, "X-Spam: No": false, "X-Bulkhead: suspected": false} {
+	for header, junk := range map[string]bool{"X-Bulkhead: spam": true, "X-Spam: Yes": true, "X-Spam-Flag: YES": true,
+		"X-Spam: No": false, "X-Bulkhead: suspected": false} {
 		m.write("/arrived.eml", header+"\n"+mail("boats"))
 		out := m.must("sieve-test /etc/dovecot/bulkhead/arrived.sieve "+m.root+"/arrived.eml 2>&1", "store message in folder")
 		if strings.Contains(out, "store message in folder: Junk") != junk {
@@ -274,7 +287,8 @@ func TestExim(t *testing.T) {
 	}
 	m.write("/etc/bulkhead/bulkhead.toml", "[listen]\nhttp = \"127.0.0.1:1\"\n")
 	m.setup("--yes", "--for=exim")
-	if out := m.converse(letter); strings.Contains(strings.Replace(out, "* X-Bulkhead: forged", "", 1), "X-Bulkhead") || !strings.Contains(out, "hatsanchor") {
+	if out := m.converse(letter); strings.Contains(strings.Replace(out, "* X-Bulkhead: forged", "", 1), "X-Bulkhead") ||
+		!strings.Contains(out, "hatsanchor") {
 		t.Errorf("without a node a mail arrives as\n%s", out)
 	}
 }

@@ -1,5 +1,5 @@
-// Package start holds the test of what a newcomer runs first, "make run". It has
-// no code of its own, and is run by
+// Package start holds the test of a newcomer's first command, "make run". It has no code of its
+// own, and is run by
 //
 //	test/interop test/start
 package start

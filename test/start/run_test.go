@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(script, nodetest.Binary(t))
 		cmd.Dir = dir
-		// What is left running keeps a pipe open: a file does not wait for it.
+		// A process that is left running keeps a pipe open: a file does not wait for it.
 		said, err := os.Create(filepath.Join(t.TempDir(), "said"))
 		if err != nil {
 			t.Fatal(err)

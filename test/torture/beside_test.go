@@ -19,15 +19,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestBeside measures what a client of a door feels of others there: CROWD connections that
-// say nothing or begin and do not go on, as many that send a byte every four seconds, and
-// 10,000 datagrams a second of garbage, half of it random and half a request that was cut
-// short or changed. With NODE_CPUS, a list as of taskset, the node has these processors
-// alone, and nobody may wait more than twice as long at the 99th percentile of 1,000 requests,
-// in the median of five rounds with and without the others; what the node does by
-// itself, such as a checkpoint, falls into few of them, and there on either side. Give the test other processors, and let
-// the machine have nothing else to do. Arrays hold what the clients count in those
-// minutes, so that no generation ends early; else the configuration is the default one.
+// TestBeside measures what a client of a door feels of others there: CROWD connections that say
+// nothing or begin and do not go on, as many that send a byte every four seconds, and 10,000
+// datagrams a second of garbage, half of it random and half a request that was cut short or
+// changed. With NODE_CPUS, a list as of taskset, the node has these processors alone, and no client
+// may wait more than twice as long at the 99th percentile of 1,000 requests, in the median of five
+// rounds with and without the others; what the node does by itself, such as a checkpoint, falls
+// into few of them, and there on either side. Give the test other processors, and let the machine
+// have nothing else to do. Arrays hold what the clients count in those minutes, so that no
+// generation ends early; else the configuration is the default one.
 //
 //	NODE_CPUS=0 CROWD=10000 taskset -c 1 go test -tags interop -run Beside -timeout 30m -v ./test/torture
 func TestBeside(t *testing.T) {
@@ -35,11 +35,12 @@ func TestBeside(t *testing.T) {
 	settle := func() {}
 	if cpus != "" {
 		rounds, requests = 5, 1000
-		// The node takes in, or closes, what has come at once, which waits in the kernel.
-		// What is measured is that it is there.
+		// The node accepts or closes the connections that arrived at once and wait in the kernel. The
+		// test measures the effect of its presence.
 		settle = func() { time.Sleep(2 * time.Second) }
 	}
-	v := newVictim(t, filepath.Join(t.TempDir(), "data"), sized+lenient+fmt.Sprintf("[limits]\nconnections = %d\n", crowd+1000))
+	v := newVictim(t, filepath.Join(t.TempDir(), "data"),
+		sized+lenient+fmt.Sprintf("[limits]\nconnections = %d\n", crowd+1000))
 	args := []string{"serve", "--config", "node.toml", "--data", v.data}
 	cmd := exec.Command(v.bin, args...)
 	if cpus != "" {
@@ -79,8 +80,10 @@ func TestBeside(t *testing.T) {
 		row(d.name, fmt.Sprintf("%d slow senders", crowd), d.use, func() func() { return v.crowd(d, crowd, 4*time.Second) })
 	}
 	for _, d := range []tcpDoor{
-		{"pyzor", "Op: report\nThread: 3000\nPV: 2.1\nUser: anonymous\nTime: 0\n", o.pyzor}, {"dcc", "\x00\x24\x02\x08\x00\x00\x80\x00", o.dcc},
-		{"fuzzy", "\x04\x00\x01\x00rspa", o.fuzzy}, {"dnsbl", "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x3f", o.dnsbl},
+		{"pyzor", "Op: report\nThread: 3000\nPV: 2.1\nUser: anonymous\nTime: 0\n", o.pyzor},
+		{"dcc", "\x00\x24\x02\x08\x00\x00\x80\x00", o.dcc},
+		{"fuzzy", "\x04\x00\x01\x00rspa", o.fuzzy},
+		{"dnsbl", "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x3f", o.dnsbl},
 	} {
 		row(d.name, "garbage, 10,000/s", d.use, func() func() { return v.flood(d, 10000) })
 	}
@@ -113,8 +116,10 @@ func (v *victim) tcpDoors() []tcpDoor {
 		return v.client.Count(ctx, v.sigs[:1], []uint32{1})
 	}
 	return []tcpDoor{
-		{"http", "POST /v1/count HTTP/1.1\r\n", count}, {"razor2", "a=", o.razor}, {"dccifd", "header\n", o.dccifd}, {"milter", "\x00\x00", o.milter},
-		{"policy", "request=", o.policy}, {"pyzor_helper", "From: ", o.pyzorHelper}, {"razor_helper", "From: ", o.razorHelper},
+		{"http", "POST /v1/count HTTP/1.1\r\n", count}, {"razor2", "a=", o.razor}, {"dccifd", "header\n", o.dccifd},
+		{"milter", "\x00\x00", o.milter},
+		{"policy", "request=", o.policy}, {"pyzor_helper", "From: ", o.pyzorHelper},
+		{"razor_helper", "From: ", o.razorHelper},
 	}
 }
 
@@ -158,7 +163,7 @@ func (v *victim) crowd(d tcpDoor, size int, every time.Duration) (end func()) {
 	})
 }
 
-// flood sends so many datagrams a second to a door, from many addresses.
+// flood sends datagrams to a door at a given rate per second, from many addresses.
 func (v *victim) flood(d tcpDoor, perSecond int) (end func()) {
 	t := v.t
 	t.Helper()

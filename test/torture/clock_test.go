@@ -18,15 +18,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestClock moves the clock of a node forward and back by seconds to days while clients use
-// its doors, and back by a start with the machine's time. Nothing that was acknowledged is
-// lost, limits hold, and a peer knows all of it once its clock is there, too. What is old
-// enough is gone in the end.
+// TestClock moves the clock of a node forward and back by seconds to days while clients use its
+// doors, and back by a start with the machine's time. Nothing that was acknowledged is lost, limits
+// hold, and a peer knows all of it once its own clock has caught up. Generations that are old
+// enough are gone in the end.
 func TestClock(t *testing.T) {
 	const furthest, behind = 20 * 24 * time.Hour, 10 * 24 * time.Hour // of the machine's time
 	hub := nodetest.Address(t)
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), strings.Replace(settings, "[tally]", "[tally]\nkeep = 40", 1)+
-		fmt.Sprintf("[mesh]\nmode = \"hub\"\nlisten = %q\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", hub))
+		fmt.Sprintf(
+			"[mesh]\nmode = \"hub\"\nlisten = %q\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n",
+			hub))
 	v.bin = nodetest.Simulated(t)
 	peer := v.withPeer(hub)
 	p := v.serve()
@@ -35,7 +37,8 @@ func TestClock(t *testing.T) {
 	some := []string{"limits asked about"}
 	v.torture(20*time.Second, some, func() {
 		pause, back, stop := v.someTime(500), v.rng.IntN(3) == 0, v.rng.IntN(2) == 0
-		by := time.Duration(1 + v.rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[v.rng.IntN(3)])))
+		by := time.Duration(1 +
+			v.rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[v.rng.IntN(3)])))
 		end := v.begin()
 		time.Sleep(pause)
 		switch {
@@ -131,7 +134,8 @@ func (v *victim) withPeer(hub string) *client.Client {
 		}
 	}
 	address := nodetest.Address(t)
-	config := fmt.Sprintf("[node]\nlog_level = \"warn\"\n[listen]\nhttp = %q\n[tally]\nkeep = 40\n[mesh]\nmode = \"join\"\nservers = [%q]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", address, hub)
+	config := fmt.Sprintf(
+		"[node]\nlog_level = \"warn\"\n[listen]\nhttp = %q\n[tally]\nkeep = 40\n[mesh]\nmode = \"join\"\nservers = [%q]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", address, hub)
 	if err := os.WriteFile(filepath.Join(v.dir, "peer.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -181,14 +185,15 @@ func (v *victim) shared(peer *client.Client) {
 	})
 }
 
-// limits wants a user whom nobody has seen to have the five recipients an hour that the
-// rule says, and no more.
+// limits requires that an unknown user has exactly the five recipients an hour that the rule
+// allows.
 func (v *victim) limits(ahead time.Duration) {
 	user := fmt.Sprintf("user%016x@example.com", v.rng.Uint64())
 	for i := range 7 {
-		request := fmt.Sprintf("request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", user, i)
+		request := fmt.Sprintf(
+			"request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", user, i)
 		var answer string
-		// A machine with much to do may be late. Who asks again is counted once.
+		// A machine with much to do may be late. A retried request is counted once.
 		nodetest.Settle(v.t, patienceAtStart, "an answer of the policy door", func() string {
 			var err error
 			if answer, err = v.others.ask("policy", request); err != nil {

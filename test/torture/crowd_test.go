@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestCrowd has far more connections opened at each TCP door than it takes, from many
-// networks, half of which say nothing and half of which begin and do not go on. Others must
-// be served meanwhile. CROWD is how many there are.
+// TestCrowd has far more connections opened at each TCP door than it takes, from many networks,
+// half of which say nothing and half of which begin and do not go on. Other clients must be served
+// during that time. CROWD is how many there are.
 func TestCrowd(t *testing.T) {
 	crowd := crowdOf(t)
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), settings+fmt.Sprintf("[limits]\nconnections = %d\n", crowd*2/5))
@@ -29,7 +29,8 @@ func TestCrowd(t *testing.T) {
 		v.await("a place at "+d.name, func() bool { return d.use(t.Context(), v.rng) == nil })
 		crowded := v.served(requests, d.name, d.use)
 		end()
-		t.Logf("%-12s %d connections that say nothing or little: %d requests beside them, median %v, longest %v; without them %v and %v",
+		t.Logf(
+			"%-12s %d connections that say nothing or little: %d requests beside them, median %v, longest %v; without them %v and %v",
 			d.name, crowd, requests, crowded[requests/2], crowded[requests-1], quiet[requests/2], quiet[requests-1])
 	}
 }

@@ -146,7 +146,7 @@ func (d *disk) ail(f fault) (struck int) {
 	return struck
 }
 
-// boot brings the power back, with what the disk had. Nobody may use it any more.
+// boot brings the power back, with what the disk had. It must not be used any more.
 func (d *disk) boot(t testing.TB) {
 	t.Helper()
 	d.unmount(t)
@@ -306,7 +306,7 @@ func (n *node) Write(_ context.Context, _ fs.FileHandle, b []byte, off int64) (u
 	copy(n.data[off:], b)
 	n.changed = time.Now()
 	if errno == syscall.ENOSPC && len(b) > 0 {
-		errno = 0 // a short write, as Linux tells it
+		errno = 0 // a short write, as Linux reports it
 	}
 	return uint32(len(b)), errno
 }
@@ -373,7 +373,8 @@ func (n *node) add(ctx context.Context, name string, child *node, out *fuse.Entr
 	return n.inode(ctx, child), 0
 }
 
-func (n *node) Create(ctx context.Context, name string, _, _ uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (n *node) Create(ctx context.Context, name string, _, _ uint32,
+	out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	inode, errno := n.add(ctx, name, n.disk.regular(nil), out)
 	return inode, nil, fuse.FOPEN_DIRECT_IO, errno
 }

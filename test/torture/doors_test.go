@@ -28,16 +28,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
 
-// A claim is what a door has taken, and what it was sent at most, of a signature that
-// nobody else sends.
+// A claim holds the count that a door has acknowledged, and the largest count it was sent, of a
+// signature that no other client sends.
 type claim struct {
 	door     string
 	spam     bool   // votes, else sightings
 	min, max uint32 // acknowledged and sent
 }
 
-// Others are the clients of the doors other than that for counts, and a plain map of what
-// they were told.
+// Others are the clients of all doors except the door for counts, and a plain map of the answers
+// they received.
 type others struct {
 	mu       sync.Mutex
 	address  map[string]string
@@ -56,7 +56,8 @@ const keep = 4000
 func newOthers(t testing.TB) *others {
 	o := &others{address: make(map[string]string), acked: make(map[string]int), later: make(map[string]int)}
 	o.forget()
-	for _, name := range []string{"razor2", "pyzor", "dcc", "dccifd", "fuzzy", "milter", "policy", "dnsbl", "pyzor_helper", "razor_helper"} {
+	for _, name := range []string{"razor2", "pyzor", "dcc", "dccifd", "fuzzy", "milter", "policy", "dnsbl", "pyzor_helper",
+		"razor_helper"} {
 		o.address[name] = nodetest.Address(t)
 	}
 	return o
@@ -90,7 +91,8 @@ func (o *others) config() string {
 // use sends requests to all of these doors until ctx ends, or the node has gone.
 func (o *others) use(ctx context.Context, rng *rand.Rand) {
 	var wg sync.WaitGroup
-	for _, door := range []func(context.Context, *rand.Rand) error{o.razor, o.pyzor, o.dcc, o.dccifd, o.fuzzy, o.milter, o.policy, o.dnsbl, o.pyzorHelper, o.razorHelper} {
+	for _, door := range []func(context.Context, *rand.Rand) error{o.razor, o.pyzor, o.dcc, o.dccifd, o.fuzzy, o.milter,
+		o.policy, o.dnsbl, o.pyzorHelper, o.razorHelper} {
 		rng := rand.New(rand.NewPCG(rng.Uint64(), 0))
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -133,8 +135,8 @@ func (o *others) answered(door string, err error) error {
 	return err
 }
 
-// compare wants every claim to be as it was told, and returns a line for each that is not.
-// If less is known to be lost, counts may only not be too high.
+// compare requires every claim to match the acknowledged counts, and returns a line for each that
+// does not. If less is known to be lost, counts may only not be too high.
 func (o *others) compare(ctx context.Context, house bulkhead.Counter, less bool) (wrong []string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,11 +197,12 @@ func random[T ~[]byte](rng *rand.Rand, b T) T {
 	return b
 }
 
-// mail returns a message that nobody else has.
+// mail returns a unique message.
 func mail(rng *rand.Rand) (head, body string) {
 	var b strings.Builder
 	for i := range 40 {
-		fmt.Fprintf(&b, "%c%c%c%c%c%c", 'a'+rng.IntN(26), 'a'+rng.IntN(26), 'a'+rng.IntN(26), 'a'+rng.IntN(26), 'a'+rng.IntN(26), " \n"[i/9%2])
+		fmt.Fprintf(&b, "%c%c%c%c%c%c", 'a'+rng.IntN(26), 'a'+rng.IntN(26), 'a'+rng.IntN(26), 'a'+rng.IntN(26),
+			'a'+rng.IntN(26), " \n"[i/9%2])
 	}
 	return "From: Ann <ann@shop.example>\nSubject: a trip to the island\n", b.String() + "\n"
 }
@@ -240,7 +243,9 @@ func (o *others) razor(ctx context.Context, rng *rand.Rand) error {
 		if !ok {
 			return errors.New("the mail has no signature")
 		}
-		if err := o.claim("razor2", of.E4, true, 1, func() error { return c.Report([]byte(head), [][]byte{part}) }); err != nil {
+		if err := o.claim("razor2", of.E4, true, 1, func() error {
+			return c.Report([]byte(head), [][]byte{part})
+		}); err != nil {
 			return err
 		}
 	}
@@ -332,7 +337,8 @@ func (o *others) dccifd(ctx context.Context, rng *rand.Rand) error {
 	}
 	// Mail passes even if it cannot be counted.
 	return o.claimLater("dccifd", sig, false, 1, func() error {
-		answer, err := o.ask("dccifd", "header\n192.0.2.7\nmx.example.com\nann@shop.example\nbob@example.net\n\n"+head+"\n"+body)
+		answer, err := o.ask("dccifd", "header\n192.0.2.7\nmx.example.com\nann@shop.example\nbob@example.net\n\n"+
+			head+"\n"+body)
 		if err == nil && !strings.Contains(answer, "Body=1") {
 			err = fmt.Errorf("answer %.200q", answer)
 		}
@@ -370,7 +376,8 @@ func (o *others) milter(ctx context.Context, rng *rand.Rand) error {
 		command byte
 		data    string
 	}
-	steps := []request{{'C', "shop.example\x004\x00\x19198.51.100.7\x00"}, {'H', "shop.example\x00"}, {'M', "<ann@shop.example>\x00"}, {'R', "<bob@example.com>\x00"}, {'T', ""}}
+	steps := []request{{'C', "shop.example\x004\x00\x19198.51.100.7\x00"}, {'H', "shop.example\x00"},
+		{'M', "<ann@shop.example>\x00"}, {'R', "<bob@example.com>\x00"}, {'T', ""}}
 	for line := range strings.SplitSeq(strings.TrimSpace(head), "\r\n") {
 		name, value, _ := strings.Cut(line, ": ")
 		steps = append(steps, request{'L', name + "\x00" + value + "\x00"})
@@ -405,7 +412,9 @@ func readMilter(conn net.Conn) (reply byte, answer []byte, err error) {
 }
 
 func (o *others) policy(_ context.Context, rng *rand.Rand) error {
-	answer, err := o.ask("policy", fmt.Sprintf("request=smtpd_access_policy\nprotocol_state=RCPT\nsasl_username=u%d\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", rng.IntN(50), rng.IntN(1e6)))
+	answer, err := o.ask("policy",
+		fmt.Sprintf(
+			"request=smtpd_access_policy\nprotocol_state=RCPT\nsasl_username=u%d\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", rng.IntN(50), rng.IntN(1e6)))
 	if err == nil && !strings.HasPrefix(answer, "action=") {
 		err = fmt.Errorf("answer %.100q", answer)
 	}
@@ -414,7 +423,8 @@ func (o *others) policy(_ context.Context, rng *rand.Rand) error {
 
 func (o *others) dnsbl(ctx context.Context, rng *rand.Rand) error {
 	name := dnsmessage.MustNewName(fmt.Sprintf("%d.2.0.192.list.example.", rng.IntN(256)))
-	question := dnsmessage.Message{Header: dnsmessage.Header{ID: uint16(rng.Uint32())}, Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+	question := dnsmessage.Message{Header: dnsmessage.Header{ID: uint16(rng.Uint32())},
+		Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
 	packed, err := question.Pack()
 	if err != nil {
 		return err

@@ -62,7 +62,8 @@ func TestDisk(t *testing.T) {
 func TestDiskFails(t *testing.T) {
 	d := newDisk(t, rand.New(rand.NewPCG(1, 2)))
 	file := filepath.Join(d.where, "file")
-	for errno, want := range map[syscall.Errno]string{syscall.EIO: "Input/output error", syscall.ENOSPC: "No space left", syscall.EROFS: "Read-only file system"} {
+	for errno, want := range map[syscall.Errno]string{syscall.EIO: "Input/output error", syscall.ENOSPC: "No space left",
+		syscall.EROFS: "Read-only file system"} {
 		d.ail(fault{errno: errno, share: 1})
 		if _, out := nodetest.Command(t, "", "sh", "-c", "echo 1 >"+file); !strings.Contains(out, want) {
 			t.Errorf("%v: a program says %q", errno, out)

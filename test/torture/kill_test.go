@@ -20,20 +20,22 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// TestKill does nothing but kill the node, as often as its time allows: at random moments of
-// its start, of normal use at all doors, and of what is rare and short, for which it waits: a
-// checkpoint, a new segment of the journal, a new generation. What it finds on the disk says
-// what it hit. Now and then it begins with an empty folder.
+// TestKill does nothing but kill the node, as often as its time allows: at random moments of its
+// start, of normal use at all doors, and of what is rare and short, for which it waits: a
+// checkpoint, a new segment of the journal, a new generation. The state of the disk shows the step
+// that it hit. Now and then it begins with an empty folder.
 func TestKill(t *testing.T) {
 	// A run of hours has more generations than a tally keeps, so each folder is used for
 	// as many as it does.
 	const generation, keep = time.Hour, 40
 	hourly := strings.Replace(settings, "[tally]", fmt.Sprintf("[tally]\nkeep = %d\ngeneration = %q", keep, generation), 1)
-	hourly = strings.Replace(hourly, "[blocklist]", fmt.Sprintf("[blocklist]\nkeep = %d\ngeneration = %q", keep, generation), 1)
+	hourly = strings.Replace(hourly, "[blocklist]",
+		fmt.Sprintf("[blocklist]\nkeep = %d\ngeneration = %q", keep, generation), 1)
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), hourly)
 	v.bin = nodetest.Simulated(t)
 	opened := 0
-	some := []string{"killed: in use", "killed: in a start, before the store was open", "killed: in a start, after the store was open"}
+	some := []string{"killed: in use", "killed: in a start, before the store was open",
+		"killed: in a start, after the store was open"}
 	v.torture(20*time.Second, some, func() {
 		switch v.rng.IntN(10) {
 		case 0, 1, 2:

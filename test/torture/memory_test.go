@@ -65,7 +65,9 @@ var groups int
 // its folder, and the commands of the shell by which a process enters it; "" if that
 // cannot be done here.
 func controlGroup(limit int) (group, enter string) {
-	for _, version := range []struct{ root, file string }{{"/sys/fs/cgroup", "memory.max"}, {"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}} {
+	for _, version := range []struct {
+		root, file string
+	}{{"/sys/fs/cgroup", "memory.max"}, {"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}} {
 		groups++
 		group = filepath.Join(version.root, fmt.Sprintf("torture-%d-%d", os.Getpid(), groups))
 		if err := os.Mkdir(group, 0o755); err != nil {

@@ -81,7 +81,8 @@ func (v *victim) someTime(most int) time.Duration {
 // someFault returns what a disk does when it fails, is full, or was mounted again so that it
 // can only be read.
 func (v *victim) someFault() fault {
-	f := fault{errno: []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS}[v.rng.IntN(3)], share: []float64{0.03, 0.3, 1}[v.rng.IntN(3)]}
+	f := fault{errno: []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS}[v.rng.IntN(3)],
+		share: []float64{0.03, 0.3, 1}[v.rng.IntN(3)]}
 	f.reads = f.errno == syscall.EIO && v.rng.IntN(3) == 0
 	return f
 }

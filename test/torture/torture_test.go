@@ -72,7 +72,8 @@ func TestTorture(t *testing.T) {
 func newVictim(t *testing.T, data, settings string) *victim {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
-	v := &victim{t: t, rng: rand.New(rand.NewPCG(seed, 1)), bin: nodetest.Binary(t), dir: t.TempDir(), data: data, others: newOthers(t), faults: make(map[string]int)}
+	v := &victim{t: t, rng: rand.New(rand.NewPCG(seed, 1)), bin: nodetest.Binary(t), dir: t.TempDir(), data: data,
+		others: newOthers(t), faults: make(map[string]int)}
 	t.Logf("seed %d", seed)
 	t.Cleanup(v.report)
 	for i := range signatures {
@@ -93,8 +94,8 @@ func newVictim(t *testing.T, data, settings string) *victim {
 	return v
 }
 
-// settings are those of a node that counts exactly, often has checkpoints and new
-// generations, and keeps nobody from doing much.
+// settings configure a node that counts exactly, often makes checkpoints and new generations, and
+// has generous limits.
 const settings = `
 [node]
 log_level = "warn"
@@ -108,7 +109,7 @@ error = 1e-9
 checkpoint = "1s"
 ` + lenient
 
-// lenient are those of a node as it is shipped that keeps nobody from doing much.
+// lenient is the configuration of a node with default settings and generous limits.
 const lenient = `
 [trust]
 accounts_per_network = 20000
@@ -347,7 +348,8 @@ func (v *victim) starve() {
 		// The other ten doors hold 15 before there is any client.
 		few, use, config = few+15, v.use, "node.toml"
 	}
-	cmd := exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s serve --config %s --data %s", few, v.bin, config, v.data))
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s serve --config %s --data %s", few, v.bin,
+		config, v.data))
 	cmd.Dir = v.dir
 	p := nodetest.Start(v.t, cmd)
 	v.await("the node with few descriptors", func() bool { return v.client.Ready(v.t.Context()) == nil })
@@ -477,7 +479,8 @@ func (v *victim) run(want int, args ...string) []byte {
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
 	if code := cmd.ProcessState.ExitCode(); want >= 0 && code != want {
-		v.t.Fatalf("bulkhead %s: exit code %d, want %d: %v\n%s%s", strings.Join(args, " "), code, want, err, out.Bytes(), said.Bytes())
+		v.t.Fatalf("bulkhead %s: exit code %d, want %d: %v\n%s%s", strings.Join(args, " "), code, want, err, out.Bytes(),
+			said.Bytes())
 	}
 	return out.Bytes()
 }

@@ -32,15 +32,16 @@ func (v *victim) configureEverything() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = fmt.Appendf(b, "[mesh]\nmode = \"hub\"\nlisten = %q\n[dccifd]\ngreylist = true\n[[lists.list]]\nname = \"list\"\npath = %q\n[[dnsbl.zone]]\nname = \"list.example\"\nlist = \"list\"\nform = \"ip\"\n", nodetest.Address(t), list)
+	b = fmt.Appendf(b,
+		"[mesh]\nmode = \"hub\"\nlisten = %q\n[dccifd]\ngreylist = true\n[[lists.list]]\nname = \"list\"\npath = %q\n[[dnsbl.zone]]\nname = \"list.example\"\nlist = \"list\"\nform = \"ip\"\n", nodetest.Address(t), list)
 	if err := os.WriteFile(filepath.Join(v.dir, everything), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// wreck stops the node, and damages a file of its data folder that is not of the store, or
-// its list. The node sets it aside and starts without what was in it, or it names it and
-// refuses to start until the file is back. What it counts does not suffer.
+// wreck stops the node, and damages a file of its data folder that is not of the store, or its
+// list. The node sets it aside and starts without what was in it, or it names it and refuses to
+// start until the file is back. Its counts are not affected.
 func (v *victim) wreck() {
 	t := v.t
 	if _, err := os.Stat(filepath.Join(v.dir, everything)); err != nil {

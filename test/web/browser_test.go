@@ -141,7 +141,8 @@ func (b *tab) awaitThat(what, expression string) {
 	b.t.Helper()
 	nodetest.Settle(b.t, nodetest.Patience, what, func() string {
 		var ok bool
-		switch err := chromedp.Run(b.ctx, chromedp.Evaluate("!!document.body && document.readyState == 'complete' && "+expression, &ok)); {
+		switch err := chromedp.Run(b.ctx, chromedp.Evaluate("!!document.body && document.readyState == 'complete' && "+
+			expression, &ok)); {
 		case err != nil:
 			return err.Error()
 		case !ok:
@@ -204,7 +205,8 @@ func (b *tab) window(width int64) {
 // scheme prefers "light" or "dark".
 func (b *tab) scheme(name string) {
 	b.t.Helper()
-	b.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}))
+	b.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme",
+		Value: name}}))
 }
 
 // logIn begins a session with a log-in link.

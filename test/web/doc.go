@@ -1,5 +1,4 @@
-// Package web tests the pages of a node in a real browser, Chromium: what they show and
-// do, by keyboard, without scripts, live, in light and dark and at all widths; and that
-// axe-core finds nothing on them that keeps anybody out. Its tests have the build tag
-// "interop".
+// Package web tests the pages of a node in a real browser, Chromium: their contents and forms, by
+// keyboard, without scripts, live, in light and dark and at all widths. It also tests that axe-core
+// finds no barriers to accessibility on them. Its tests have the build tag "interop".
 package web

@@ -54,7 +54,8 @@ func (n *node) data() string { return filepath.Join(n.dir, "data") }
 // link is a log-in link of the administrator, as the command prints it.
 func (n *node) link() string {
 	n.t.Helper()
-	return strings.TrimSpace(nodetest.Output(n.t, "", nodetest.Binary(n.t), "login", "--server", n.url, "--data", n.data()))
+	return strings.TrimSpace(nodetest.Output(n.t, "", nodetest.Binary(n.t), "login", "--server", n.url,
+		"--data", n.data()))
 }
 
 // user makes an account and returns its token.
@@ -69,8 +70,9 @@ func (n *node) user(name, role string) string {
 
 // letter is a made-up message of a sender.
 func letter(sender int, text string) []byte {
-	return fmt.Appendf(nil, "From: Shop %[1]d <shop%[1]d@example.com>\r\nTo: you@example.net\r\nSubject: Offer\r\nMessage-ID: <%[1]d@example.com>\r\nDate: Sun, 1 Nov 2026 10:00:00 +0000\r\n"+
-		"\r\n%[2]s\r\n", sender, text)
+	return fmt.Appendf(nil,
+		"From: Shop %[1]d <shop%[1]d@example.com>\r\nTo: you@example.net\r\nSubject: Offer\r\nMessage-ID: <%[1]d@example.com>\r\nDate: Sun, 1 Nov 2026 10:00:00 +0000\r\n"+
+			"\r\n%[2]s\r\n", sender, text)
 }
 
 // offer is a text long enough to be known by.
@@ -109,7 +111,9 @@ action = "reject"
 		}
 	}
 	for i := range 12 {
-		if _, err := n.root.ApplyRateLimits(ctx, map[string]string{"protocol_state": "RCPT", "sasl_username": "carol@example.com", "recipient": fmt.Sprintf("r%d@example.net", i)}); err != nil {
+		if _, err := n.root.ApplyRateLimits(ctx,
+			map[string]string{"protocol_state": "RCPT", "sasl_username": "carol@example.com",
+				"recipient": fmt.Sprintf("r%d@example.net", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}

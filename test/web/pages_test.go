@@ -20,18 +20,20 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// widths are those of a phone, a window and a wide screen, CSS pixels.
+// widths are the widths of a phone, a window and a wide screen, in CSS pixels.
 var widths = []int64{360, 1200, 3840}
 
-// TestDetects: what the other tests rely on being told is told.
+// TestDetects: the browser reports the events that the other tests rely on.
 func TestDetects(t *testing.T) {
 	n := startNode(t, "")
 	b := open(t, n.url)
 	b.visit("/")
 	b.well("the first page")
 	for _, tt := range []struct{ does, says string }{
-		{`{const s = document.createElement("script"); s.textContent = "window.ran = true"; document.body.append(s)}`, "Content Security Policy"},
-		{`{const s = document.createElement("style"); s.textContent = "body { color: red }"; document.body.append(s)}`, "Content Security Policy"},
+		{`{const s = document.createElement("script"); s.textContent = "window.ran = true"; document.body.append(s)}`,
+			"Content Security Policy"},
+		{`{const s = document.createElement("style"); s.textContent = "body { color: red }"; document.body.append(s)}`,
+			"Content Security Policy"},
 		{`{const i = new Image(); i.src = "http://127.0.0.2:9/x.png"; document.body.append(i)}`, "Content Security Policy"},
 		{`setTimeout(() => { throw new Error("broken") })`, "exception"},
 		{`console.error("broken")`, "console"},
@@ -48,9 +50,9 @@ func TestDetects(t *testing.T) {
 	}
 }
 
-// TestPages: every page, of a node that knows nothing and of one that knows much, is
-// shown at all widths without a horizontal scroll bar, in light and dark, without a
-// complaint of the browser or of axe-core, and asks nobody else for anything.
+// TestPages: every page, of a node that knows nothing and of one that knows much, is shown at all
+// widths without a horizontal scroll bar, in light and dark, without a complaint of the browser or
+// of axe-core, and makes no request to another host for anything.
 func TestPages(t *testing.T) {
 	axe := axeCore(t)
 	for name, start := range map[string]func(*testing.T) *node{
@@ -153,7 +155,8 @@ func TestLogin(t *testing.T) {
 	n := startNode(t, "")
 	b := open(t, n.url)
 	b.visit("/people")
-	if status := b.status(); status != http.StatusUnauthorized || !strings.Contains(b.text(), "This page is for administrators") {
+	if status := b.status(); status != http.StatusUnauthorized ||
+		!strings.Contains(b.text(), "This page is for administrators") {
 		t.Errorf("a stranger sees %d:\n%s", status, b.text())
 	}
 	link := strings.TrimPrefix(n.link(), n.url)
@@ -252,7 +255,8 @@ func TestWaves(t *testing.T) {
 	b.await("good")
 	b.visit("/rules")
 	b.await("our own offers")
-	b.press("Remove " + look[string](b, `document.querySelector("form.inline input[name=name], td form input[name=name]").value`))
+	b.press("Remove " + look[string](b,
+		`document.querySelector("form.inline input[name=name], td form input[name=name]").value`))
 	b.await("None yet")
 	b.well("waves")
 }
@@ -281,7 +285,8 @@ func TestInvite(t *testing.T) {
 	b := open(t, n.url)
 	b.logIn(n)
 	b.visit("/peers")
-	if label := look[string](b, `document.querySelector("svg.map").getAttribute("aria-label")`); label != "1 peer, of which 0 are heard and counted" {
+	if label := look[string](b,
+		`document.querySelector("svg.map").getAttribute("aria-label")`); label != "1 peer, of which 0 are heard and counted" {
 		t.Errorf("the map is %q", label)
 	}
 	b.fill("#invited", "mx3.example.org")

@@ -1,6 +1,6 @@
-// Package element has the elements and attributes of HTML that the pages use. They call
-// maragu.dev/gomponents through functions that the compiler does not inline: the pages call
-// hundreds of them, and inlined they made the program half a megabyte larger.
+// Package element has the elements and attributes of HTML that the pages use. Its functions call
+// maragu.dev/gomponents and are not inlined: the pages call hundreds of them, and inlining made the
+// program half a megabyte larger.
 package element
 
 import (

@@ -66,7 +66,8 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 	c := collector{skip: opts.Skip}
 	texts := &attachedTexts{}
 	families := []family{
-		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts) }, bulkhead.Exact, bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
+		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts) }, bulkhead.Exact,
+			bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
 		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
 		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m, texts) }, bulkhead.Attachment),
@@ -74,10 +75,14 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 		c.family(func() ([]bulkhead.Signature, error) { return markupSignatures(ctx, m) }, bulkhead.Markup),
 		c.family(func() ([]bulkhead.Signature, error) { return claims(m), nil }, bulkhead.Claim),
 		// The schemes of other clearinghouses.
-		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
-		c.family(func() ([]bulkhead.Signature, error) { return pyzor.SignaturesKnowing(ctx, m.Raw, m.Unquoted) }, bulkhead.PyzorDigest),
-		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
-		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, m, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
+		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4,
+			bulkhead.RazorE8),
+		c.family(func() ([]bulkhead.Signature, error) { return pyzor.SignaturesKnowing(ctx, m.Raw, m.Unquoted) },
+			bulkhead.PyzorDigest),
+		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m, opts.DCC) }, bulkhead.DCCBody,
+			bulkhead.DCCFuz1, bulkhead.DCCFuz2),
+		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, m, opts) }, bulkhead.RspamdText,
+			bulkhead.RspamdShingle),
 	}
 	results, err := inParallel(families, opts.Workers)
 	if err != nil {
@@ -87,7 +92,8 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 }
 
 // ownSchemes returns the signatures of the text by bulkhead's own schemes.
-func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts) ([]bulkhead.Signature, error) {
+func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts) ([]bulkhead.Signature,
+	error) {
 	p := pace.New(ctx)
 	b := builders.Get().(*skeletonBuilder)
 	defer b.back()

@@ -37,7 +37,8 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 				return nil, err
 			}
 			for _, h := range page.Links {
-				if url := strings.TrimSpace(h.URL); !h.Hidden && len(url) > len("tel:") && strings.EqualFold(url[:len("tel:")], "tel:") {
+				if url := strings.TrimSpace(h.URL); !h.Hidden && len(url) > len("tel:") &&
+					strings.EqualFold(url[:len("tel:")], "tel:") {
 					findContacts([]byte(strings.ToLower(url)[len("tel:"):]), p, found)
 				}
 			}
@@ -54,7 +55,8 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 // What findContacts must know of a byte.
 const (
 	contactWord = 1 << iota // it is a letter or digit
-	contactMark             // a telephone number may begin with it; of the letters and digits of a wallet, one is such a byte
+	// a telephone number may begin with it; of the letters and digits of a wallet, one is such a byte
+	contactMark
 )
 
 var contactBytes = func() (table [256]uint8) {
@@ -85,7 +87,8 @@ func findContacts(text []byte, p *pace.Pace, found func(name string)) {
 	number := -1 // where the last telephone number ended
 	for at := 0; ; {
 		from := at
-		for stop := min(at+pace.Step, len(text)); at < stop && (contactBytes[text[at]]&contactMark == 0 || isOther(text[at:])); {
+		for stop := min(at+pace.Step, len(text)); at < stop && (contactBytes[text[at]]&contactMark == 0 ||
+			isOther(text[at:])); {
 			at++
 		}
 		if p.Over(at-from) || at == len(text) {

@@ -236,7 +236,8 @@ func apart(text []byte, enough int) (n, next int) {
 // U+FFFD, for what is no character, and rare ones are left to the library.
 var standsApart = scan.NewRunes(func(r rune) rune {
 	const rare = 0x20000
-	if c := string(r); r < rare && r != utf8.RuneError && norm.NFC.IsNormalString(c) && norm.NFC.PropertiesString(c).BoundaryBefore() {
+	if c := string(r); r < rare && r != utf8.RuneError && norm.NFC.IsNormalString(c) &&
+		norm.NFC.PropertiesString(c).BoundaryBefore() {
 		return 1
 	}
 	return 0

@@ -57,7 +57,8 @@ func (b *skeletonBuilder) renew() {
 // message from others, those that are pages or plain text: somebody says "see the
 // attachment" there. Then come pages and documents that are not sent as text. The other
 // parts are what is shown beside. Its error is that of ctx. The skeleton is b's own.
-func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *attachedTexts, p *pace.Pace) (*skeleton, error) {
+func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *attachedTexts,
+	p *pace.Pace) (*skeleton, error) {
 	b.ctx, b.m, b.texts, b.pace, b.recipient = ctx, m, texts, p, recipientWords(m.To)
 	b.taken = slices.Grow(b.taken[:0], len(m.Parts))[:len(m.Parts)]
 	clear(b.taken)
@@ -138,7 +139,8 @@ func (b *skeletonBuilder) take(attachments bool) error {
 	kept := 0
 	for i := len(m.Parts) - 1; i >= 0; i-- {
 		words[i] = -1
-		if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments && (b.whole.empty() || readable(part)) && !superseded(m, i, words) {
+		if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments &&
+			(b.whole.empty() || readable(part)) && !superseded(m, i, words) {
 			s, err := b.of(i)
 			if err != nil {
 				return err
@@ -170,7 +172,8 @@ func (b *skeletonBuilder) take(attachments bool) error {
 func (b *skeletonBuilder) beside() error {
 	n := 0
 	for i := range b.m.Parts {
-		if part := &b.m.Parts[i]; b.taken[i] || !part.IsText() || !readable(part) || n == maxBeside || b.whole.rest.len() >= maxWords {
+		if part := &b.m.Parts[i]; b.taken[i] || !part.IsText() || !readable(part) || n == maxBeside ||
+			b.whole.rest.len() >= maxWords {
 			continue
 		}
 		n++
@@ -196,7 +199,8 @@ func superseded(m *mail.Message, i int, words []int) bool {
 	}
 	for j := i + 1; j < len(m.Parts); j++ {
 		q := &m.Parts[j]
-		if q.Alternative == p.Alternative && q.Branch > p.Branch && (q.HTML || q.Type == "text/plain") && words[j] >= nearMinWords {
+		if q.Alternative == p.Alternative && q.Branch > p.Branch && (q.HTML || q.Type == "text/plain") &&
+			words[j] >= nearMinWords {
 			return true
 		}
 	}

@@ -57,22 +57,26 @@ func beginsQuote(line, rest []byte) bool {
 	}
 	if bytes.HasPrefix(line, []byte("--")) {
 		middle := strings.ToLower(string(bytes.Trim(line, "- ")))
-		for _, mark := range []string{"original message", "forwarded message", "forwarded by", "begin forwarded", "original-nachricht",
-			"ursprüngliche nachricht", "weitergeleitete nachricht", "message d'origine", "mensaje original", "messaggio originale"} {
+		for _, mark := range []string{"original message", "forwarded message", "forwarded by", "begin forwarded",
+			"original-nachricht",
+			"ursprüngliche nachricht", "weitergeleitete nachricht", "message d'origine", "mensaje original",
+			"messaggio originale"} {
 			if strings.Contains(middle, mark) {
 				return true
 			}
 		}
 	}
 	// Outlook's header of a reply: From, Sent or Date, To, Subject.
-	if !bytes.HasPrefix(line, []byte("From:")) && !bytes.HasPrefix(line, []byte("Von:")) && !bytes.HasPrefix(line, []byte("De :")) {
+	if !bytes.HasPrefix(line, []byte("From:")) && !bytes.HasPrefix(line, []byte("Von:")) &&
+		!bytes.HasPrefix(line, []byte("De :")) {
 		return false
 	}
 	fields := 0
 	for range 5 {
 		line, rest = nextLine(rest)
 		line = bytes.TrimSpace(line)
-		for _, name := range []string{"Sent:", "Date:", "To:", "Subject:", "Gesendet:", "An:", "Betreff:", "Envoyé", "À", "Objet"} {
+		for _, name := range []string{"Sent:", "Date:", "To:", "Subject:", "Gesendet:", "An:", "Betreff:", "Envoyé",
+			"À", "Objet"} {
 			if bytes.HasPrefix(line, []byte(name)) {
 				fields++
 				break
@@ -228,7 +232,8 @@ func cutLinks(chunk []byte) []byte {
 			start--
 		}
 		end := i + 1
-		for end < len(chunk) && (scan.IsLetter(chunk[end]) || chunk[end] == '.' || chunk[end] == '-' || '0' <= chunk[end] && chunk[end] <= '9') {
+		for end < len(chunk) && (scan.IsLetter(chunk[end]) || chunk[end] == '.' || chunk[end] == '-' ||
+			'0' <= chunk[end] && chunk[end] <= '9') {
 			end++
 		}
 		if start < i && bytes.IndexByte(chunk[i:end], '.') > 1 {
@@ -267,7 +272,8 @@ func hostStart(chunk []byte) int {
 		start++
 	}
 	end := start
-	for end < len(chunk) && (scan.IsLetter(chunk[end]) || '0' <= chunk[end] && chunk[end] <= '9' || chunk[end] == '-' || chunk[end] == '.') {
+	for end < len(chunk) && (scan.IsLetter(chunk[end]) || '0' <= chunk[end] && chunk[end] <= '9' ||
+		chunk[end] == '-' || chunk[end] == '.') {
 		end++
 	}
 	name := bytes.TrimRight(chunk[start:end], ".-")
@@ -280,7 +286,8 @@ func hostStart(chunk []byte) int {
 		return start
 	}
 	switch host[i+1:] {
-	case "com", "net", "org", "info", "biz", "edu", "gov", "ru", "cn", "de", "uk", "fr", "io", "co", "me", "top", "xyz", "html", "php":
+	case "com", "net", "org", "info", "biz", "edu", "gov", "ru", "cn", "de", "uk", "fr", "io", "co", "me", "top",
+		"xyz", "html", "php":
 		return start
 	}
 	return -1

@@ -142,7 +142,8 @@ func Sums(ctx context.Context, raw []byte, opt Options) ([]Sum, error) {
 	if c.fuz1.total >= fuz1MinLetters {
 		sums = append(sums, Sum{Type: TypeFuz1, Sum: c.fuz1.sum()})
 	}
-	if o := c.other; o != nil && o.total >= fuz1MinLetters && (c.fuz1.total < fuz1MinLetters || !bytes.Equal(o.letters(), c.fuz1.letters())) {
+	if o := c.other; o != nil && o.total >= fuz1MinLetters && (c.fuz1.total < fuz1MinLetters ||
+		!bytes.Equal(o.letters(), c.fuz1.letters())) {
 		sums = append(sums, Sum{Type: TypeFuz1, Sum: o.sum(), Other: true})
 	}
 	if sum, ok := c.fuz2.sum(); ok {

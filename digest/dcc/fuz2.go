@@ -270,7 +270,8 @@ func (f *fuz2Sum) inside(c byte) {
 	if !f.named {
 		n := len(f.tag)
 		switch {
-		case n < maxName && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || n == 0 && (c == '/' || c == '!') || (n == 1 || n == 2) && c == '-' && f.tag[0] == '!'):
+		case n < maxName && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || n == 0 && (c == '/' || c == '!') ||
+			(n == 1 || n == 2) && c == '-' && f.tag[0] == '!'):
 			f.tag = append(f.tag, c)
 			return
 		case n == 0:

@@ -99,7 +99,8 @@ func (u *urlMachine) pass(p []byte) (n int) {
 }
 
 // mayEndPath holds the bytes that mean something in a path.
-var mayEndPath = [256]bool{'\n': true, ' ': true, '\t': true, '\r': true, 0xA0: true, '>': true, '"': true, '\'': true, '&': true}
+var mayEndPath = [256]bool{'\n': true, ' ': true, '\t': true, '\r': true, 0xA0: true, '>': true, '"': true,
+	'\'': true, '&': true}
 
 func (u *urlMachine) dropping() bool { return u.state == urlSkip || u.state == urlPort }
 

@@ -27,7 +27,8 @@ func Signatures(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
 // SignaturesKnowing is [Signatures], which does not decode again what is known already:
 // unquoted, if not nil, returns what the first size bytes of a body in quoted-printable stand for,
 // or size 0. What is no escape and no soft line end may not be among them.
-func SignaturesKnowing(ctx context.Context, raw []byte, unquoted func(body []byte) (text []byte, size int)) ([]bulkhead.Signature, error) {
+func SignaturesKnowing(ctx context.Context, raw []byte, unquoted func(body []byte) (text []byte,
+	size int)) ([]bulkhead.Signature, error) {
 	sum, ok, err := sumOf(ctx, raw, unquoted)
 	if err != nil || !ok || hex.EncodeToString(sum[:]) == Empty {
 		return nil, err
@@ -102,7 +103,8 @@ func (s *space) back() {
 // digestOf calls text with the pieces of each line that is hashed, and end at
 // its end. Which lines these are is known when all have been counted, for which the beginning
 // of most is enough.
-func digestOf(ctx context.Context, raw []byte, unquoted unquoter, text func(piece []byte), end func()) (ok bool, err error) {
+func digestOf(ctx context.Context, raw []byte, unquoted unquoter, text func(piece []byte), end func()) (ok bool,
+	err error) {
 	p := pace.New(ctx)
 	own := spaces.Get().(*space)
 	defer own.back()
@@ -258,7 +260,8 @@ func isSpace(r rune) bool { return classOf(r)&classSpace != 0 }
 
 func isWideSpace(r rune) bool {
 	switch {
-	case r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+	case r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f,
+		r == 0x3000:
 		return true
 	}
 	return false

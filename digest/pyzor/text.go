@@ -151,7 +151,8 @@ func (r *reader) page(p *node, l *liner) []byte {
 		return body
 	}
 	r.charsOf, r.chars = p, slices.Grow(r.chars[:0], min(size, 2*len(body)))
-	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) }, func(c rune) { r.chars = appendChar(r.chars, c) }
+	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) },
+		func(c rune) { r.chars = appendChar(r.chars, c) }
 	if size > 2*len(body) {
 		// One byte for a character of three: those get shorter names, of which that many are enough.
 		r.named = r.named[:0]

@@ -148,8 +148,8 @@ func strip(out, in []byte) []byte {
 	return out
 }
 
-// quotedEnd returns where in a tag, from i on, the next byte is that means something and is neither a hyphen nor within quotes, the
-// length of in or more if there is none.
+// quotedEnd returns where in a tag, from i on, the next byte is that means something and is neither
+// a hyphen nor within quotes, the length of in or more if there is none.
 func quotedEnd(in []byte, i int) int {
 	for i < len(in) {
 		switch c := in[i]; {
@@ -174,7 +174,8 @@ const (
 	inTag
 )
 
-var markupBytes = [256]uint8{'<': inText | inTag, '>': inText | inTag, '&': inText | inTag, '"': inTag, '\'': inTag, '-': inTag}
+var markupBytes = [256]uint8{'<': inText | inTag, '>': inText | inTag, '&': inText | inTag, '"': inTag,
+	'\'': inTag, '-': inTag}
 
 // entity returns the byte that an entity stands for and how many bytes of
 // b, which begins behind the "&", it takes; "&" and 0 if there is none.

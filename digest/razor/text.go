@@ -54,8 +54,9 @@ func joinDigits(out, d []byte) []byte {
 	return joinRest(out, d[i:], len(d))
 }
 
-// joinRest appends what the last digits of so many stand for, which are fewer than four. One left over alone stands for as
-// many zero bytes as its value, unless it opens one of the client's lines of sixty.
+// joinRest appends what the last digits of so many stand for, which are fewer than four. One left
+// over alone stands for as many zero bytes as its value, unless it opens one of the client's lines
+// of sixty.
 func joinRest(out, d []byte, of int) []byte {
 	switch len(d) {
 	case 3:

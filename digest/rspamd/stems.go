@@ -17,8 +17,9 @@ const (
 	stemWays   = 4  // words that may be kept in the same place
 )
 
-// stemLong returns the English stem of a word of more than maxStemmed bytes. The stemmer writes "Y" for each "y" that is
-// a consonant, first of all, and "y" again at the end, and copies the word for each. It finds nothing to do here.
+// stemLong returns the English stem of a word of more than maxStemmed bytes. The stemmer writes "Y"
+// for each "y" that is a consonant, first of all, and "y" again at the end, and copies the word for
+// each. It finds nothing to do here.
 func stemLong(env *snowballstem.Env, word string) string {
 	marked := []byte(word)
 	for i, c := range marked {

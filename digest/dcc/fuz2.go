@@ -104,8 +104,8 @@ func foldWord(text string, latin2 bool) (string, error) {
 	return string(folded), nil
 }
 
-// What a folding table maps bytes to that are not letters; letters are all
-// above. Source: docs/specs/dcc.md#folding-tables.
+// Values of a folding table for bytes that are not letters. Letters have higher values. Source:
+// docs/specs/dcc.md#folding-tables.
 const (
 	foldIgnore = 0
 	foldJunk   = 1

@@ -102,8 +102,8 @@ type reader struct {
 	*space
 }
 
-// stop reports whether a line ends the input. Multiparts may lie a hundred deep,
-// and most lines are nobody's boundary.
+// stop reports whether a line ends the input. Multiparts may lie a hundred deep, and most lines
+// are the boundary of none of them.
 func (r *reader) stop(line []byte) bool {
 	if isBlankLine(line) {
 		return r.blanks > 0

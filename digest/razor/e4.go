@@ -42,7 +42,7 @@ func engine4(text []byte) (sig bulkhead.Signature, empty bool) {
 	return bulkhead.MustSignature(bulkhead.RazorE4, sum[:]), len(input) == 0
 }
 
-// lines are those of a text, without empty ones at its end.
+// lines iterates over the lines of a text, without the empty lines at its end.
 type lines struct {
 	text   []byte
 	starts []int32 // of each, and of one more behind the last

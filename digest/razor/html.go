@@ -80,7 +80,7 @@ func strip(out, in []byte) []byte {
 	var tag, sgml bool
 	var quote, last byte
 	for i := 0; i < len(in); i++ {
-		// What means nothing here is most of it.
+		// Most bytes have no meaning here and are copied in runs.
 		start := i
 		switch {
 		case quote != 0:
@@ -168,7 +168,7 @@ func quotedEnd(in []byte, i int) int {
 	return i
 }
 
-// What a byte may mean to strip.
+// Flags of the bytes that have a meaning for strip.
 const (
 	inText = 1 << iota // outside of tags
 	inTag

@@ -84,7 +84,7 @@ func (k *knownFaint) of(l *look) bool {
 	return k.faint
 }
 
-// transparent reports whether a reader cannot tell the text from what is behind.
+// transparent reports whether a reader cannot distinguish the text from what is behind.
 func (l *look) transparent() bool {
 	const visible = 10 // least alpha
 	white := rgb{255, 255, 255, 255}

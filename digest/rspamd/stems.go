@@ -73,8 +73,8 @@ func (s *stemSlot) stem(language int, word string) (string, bool) {
 	return "", false
 }
 
-// keep keeps a stem in the place of the one that was kept first. What is long is not kept: it
-// does not come again.
+// keep stores a stem in place of the oldest one. Long words are not stored, because they do not
+// recur.
 func (s *stemSlot) keep(language int, word, stem string) {
 	if len(word) > maxStemmed {
 		return

@@ -11,8 +11,8 @@ import (
 // decomposed before (full-width, mathematical, circled and accented letters
 // are plain by then). It returns 0 for a rune that is no letter.
 //
-// The letters i and l cannot be told apart from each other, from 1 and from |
-// at a glance, so all become i.
+// The letters i and l cannot be distinguished from each other, from 1 or from | at a glance, so
+// all become i.
 func fold(r rune) rune {
 	if r < 0x80 {
 		return rune(asciiFold[r])

@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// findFooter returns where the signature block or list footer of a text
-// begins, or -1. It is at most footerLines long and begins with a line that
-// says so: "-- ", or a rule of ten or more equal characters.
+// findFooter returns where the signature block or list footer of a text begins, or -1. It is at
+// most footerLines long and begins with a separator: "-- ", or a rule of ten or more equal
+// characters.
 func findFooter(text []byte) int {
 	end := len(bytes.TrimRight(text, " \t\r\n\u00a0"))
 	at := end
@@ -98,8 +98,8 @@ func isAttribution(line, rest []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(next), []byte(">"))
 }
 
-// isArmour reports whether line is what OpenPGP writes around a signature (RFC 9580,
-// section 6.2): all signed mail has it.
+// isArmour reports whether line is a line that OpenPGP writes around a signature (RFC 9580,
+// section 6.2). All signed mail has such lines.
 func isArmour(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("-----BEGIN PGP ")) || bytes.HasPrefix(line, []byte("-----END PGP ")) ||
 		bytes.HasPrefix(line, []byte("Version: ")) && bytes.Contains(line, []byte("PG"))
@@ -153,14 +153,13 @@ func foldedSet(list string) *wordSet {
 	return set
 }
 
-// foldedWords returns the words of text, folded, and nothing taken out but
-// links and identifiers.
+// foldedWords returns the folded words of text. Only links and identifiers are left out.
 func foldedWords(text string) *wordList {
 	var f folder
 	return f.folded(text)
 }
 
-// folded returns what foldedWords returns, in memory of f.
+// folded is foldedWords with the memory of f.
 func (f *folder) folded(text string) *wordList {
 	f.paragraph.truncate(0)
 	f.singles, f.singleCount = f.singles[:0], 0
@@ -175,9 +174,9 @@ func (f *folder) folded(text string) *wordList {
 	return &f.paragraph
 }
 
-// Bounds of what names recipients, since a sender could write the words of the text there.
+// Limits on the names of recipients, since a sender could put the words of the text there.
 const (
-	maxNameWords      = 4  // of a name; a longer one names nobody
+	maxNameWords      = 4  // of a name; a longer one is not a person's name
 	maxRecipientWords = 16 // in all
 )
 
@@ -201,7 +200,7 @@ func recipientWords(fields []string) *wordSet {
 	}
 	for _, field := range fields {
 		if len(field) > 1024 {
-			continue // a list of recipients names nobody
+			continue // a list of recipients does not name the reader
 		}
 		for one := range strings.SplitSeq(field, ",") {
 			name, address, _ := strings.Cut(one, "<")

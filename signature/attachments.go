@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// MaxAttachments is how many parts of a message have bulkhead/attachment
-	// signatures: the largest, so that small ones hide none.
+	// MaxAttachments is the maximum number of parts of a message that have bulkhead/attachment
+	// signatures. The largest parts are chosen, so that small ones cannot hide them.
 	MaxAttachments = 16
-	// MinAttachment is how many bytes such a part has: smaller ones are icons and
-	// pixels that unrelated messages share.
+	// MinAttachment is the minimum size of such a part, in bytes. Smaller parts are icons and pixels
+	// that unrelated messages share.
 	MinAttachment = 2000
 
-	// MaxAttachedTexts is how many texts among them have one.
+	// MaxAttachedTexts is the maximum number of texts among them.
 	MaxAttachedTexts = 8
-	// An attached text has this many different words, and letters in these.
+	// An attached text has at least this many different words, and letters in these.
 	minAttachedWords, minAttachedLetters = 12, 48
 
-	// minMarkup is how many elements of a page have a bulkhead/markup signature.
+	// minMarkup is the minimum number of elements of a page that has a bulkhead/markup signature.
 	minMarkup = 30
 )
 
-// attachmentSignatures returns the bulkhead/attachment signatures of m: the SHA-256
-// hashes of its decoded parts that are no text and of the files in archives, and those of
-// the words of attached texts and documents.
+// attachmentSignatures returns the bulkhead/attachment signatures of m: the SHA-256 hashes of its
+// decoded parts that are not text, of the files in archives, and of the words of attached texts
+// and documents.
 func attachmentSignatures(ctx context.Context, m *mail.Message, known *attachedTexts) ([]bulkhead.Signature, error) {
 	all, err := withInside(ctx, m)
 	if err != nil {
@@ -76,7 +76,7 @@ func attachmentSignatures(ctx context.Context, m *mail.Message, known *attachedT
 	return sigs, pace.Ended(p)
 }
 
-// withInside returns m, and, if there is anything in its attachments, a message of that.
+// withInside returns m and, if its attachments contain anything, a message with their contents.
 func withInside(ctx context.Context, m *mail.Message) ([]*mail.Message, error) {
 	if !slices.ContainsFunc(m.Parts, func(p mail.Part) bool { return len(p.Data) > 0 }) {
 		return []*mail.Message{m}, nil
@@ -105,7 +105,8 @@ func attachedText(words *wordList) []byte {
 }
 
 // attachedTexts remembers the hashes of attached texts that were already folded, since the
-// words of a message may be those of its attachments. A nil *attachedTexts knows none.
+// skeleton of a message may consist of the words of its attachments. A nil *attachedTexts knows
+// none.
 type attachedTexts struct{ sums sync.Map } // *mail.Part to []byte
 
 func (t *attachedTexts) add(part *mail.Part, words *wordList) {
@@ -125,9 +126,8 @@ func (t *attachedTexts) of(part *mail.Part) (sum []byte, ok bool) {
 	return sum, ok
 }
 
-// markupSignatures returns the bulkhead/markup signature of the page of m with the
-// most elements, if they are enough to tell a page from others: the SHA-256 hash of
-// their names.
+// markupSignatures returns the bulkhead/markup signature of the page of m with the most elements,
+// if it has enough elements to distinguish it from other pages: the SHA-256 hash of their names.
 func markupSignatures(ctx context.Context, m *mail.Message) ([]bulkhead.Signature, error) {
 	var names []byte
 	most := minMarkup - 1

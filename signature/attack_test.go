@@ -23,8 +23,10 @@ var attacks = []struct {
 }{
 	{"random words added at the end", (*attacker).addEnd, []float64{0.1, 0.25, 0.5, 1}, []float64{0.97, 0.95, 0.75, 0.2}},
 	{"random words added throughout", (*attacker).addThroughout, []float64{0.05, 0.1, 0.2}, []float64{0.97, 0.85, 0.35}},
-	{"words substituted by random ones", (*attacker).substitute, []float64{0.02, 0.05, 0.1, 0.2}, []float64{0.97, 0.95, 0.7, 0.15}},
-	{"letters substituted by look-alikes", (*attacker).disguise, []float64{0.05, 0.1, 0.2, 0.4}, []float64{0.97, 0.97, 0.95, 0.88}},
+	{"words substituted by random ones", (*attacker).substitute, []float64{0.02, 0.05, 0.1, 0.2},
+		[]float64{0.97, 0.95, 0.7, 0.15}},
+	{"letters substituted by look-alikes", (*attacker).disguise, []float64{0.05, 0.1, 0.2, 0.4},
+		[]float64{0.97, 0.97, 0.95, 0.88}},
 	{"words spelt with separators", (*attacker).spell, []float64{0.05, 0.2, 0.4}, []float64{0.97, 0.95, 0.8}},
 }
 
@@ -79,9 +81,12 @@ func (a *attacker) spell(text string, p float64) string {
 
 // lookAlikes lists, for each letter, runes that resemble it.
 var lookAlikes = map[rune][]rune{
-	'a': []rune("@4аàɑ"), 'b': []rune("8вβ"), 'c': []rune("сϲç"), 'd': []rune("ԁď"), 'e': []rune("3еéε"), 'f': []rune("ƒ"), 'g': []rune("9ɡğ"),
-	'h': []rune("һн"), 'i': []rune("1!|іíl"), 'j': []rune("ј"), 'k': []rune("кκ"), 'l': []rune("1|Iӏ"), 'm': []rune("мⅿ"), 'n': []rune("ñηո"),
-	'o': []rune("0оοö"), 'p': []rune("рρ"), 'q': []rune("ԛ"), 'r': []rune("ŕ"), 's': []rune("5$ѕş"), 't': []rune("7тţ"), 'u': []rune("υüù"),
+	'a': []rune("@4аàɑ"), 'b': []rune("8вβ"), 'c': []rune("сϲç"), 'd': []rune("ԁď"), 'e': []rune("3еéε"),
+	'f': []rune("ƒ"), 'g': []rune("9ɡğ"),
+	'h': []rune("һн"), 'i': []rune("1!|іíl"), 'j': []rune("ј"), 'k': []rune("кκ"), 'l': []rune("1|Iӏ"),
+	'm': []rune("мⅿ"), 'n': []rune("ñηո"),
+	'o': []rune("0оοö"), 'p': []rune("рρ"), 'q': []rune("ԛ"), 'r': []rune("ŕ"), 's': []rune("5$ѕş"),
+	't': []rune("7тţ"), 'u': []rune("υüù"),
 	'v': []rune("νѵ"), 'w': []rune("ԝω"), 'x': []rune("хχ"), 'y': []rune("уýγ"), 'z': []rune("2ζ"),
 }
 

@@ -17,16 +17,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// Options say how signatures are computed. The zero Options are valid.
+// Options control how signatures are computed. The zero Options are valid.
 type Options struct {
-	// Key is the secret of the network. Only nodes with the same key recognise each
-	// other's bulkhead/near signatures, and without it nobody can foresee on which
-	// words of a message they rest.
+	// Key is the secret of the network. Only nodes with the same key recognise each other's
+	// bulkhead/near signatures, and without the key a sender cannot foresee on which words of a
+	// message they rest.
 	Key [16]byte
 	// KeyNow, if not nil, returns the key for each message in place of Key, since a network
 	// may change its secret while a node runs. It may be called concurrently.
 	KeyNow func() [16]byte
-	// DCC says what is known, beyond the message, for the DCC checksums.
+	// DCC is what is known, beyond the message, for the DCC checksums.
 	DCC dcc.Options
 	// Rspamd computes rspamd/text and rspamd/shingle; nil means rspamd's default keys
 	// and mumhash. Only clients with the same keys and algorithm in their rule find
@@ -35,16 +35,15 @@ type Options struct {
 	// RspamdPolicy selects the parts of a message for them. Attachments count
 	// whatever their type.
 	RspamdPolicy rspamd.Policy
-	// Workers is how many goroutines share the work on one message; below 2, only the
-	// caller's does it.
+	// Workers is the number of goroutines that share the work on one message. Below 2, only the
+	// caller's goroutine does the work.
 	Workers int
-	// Skip lists schemes that are not wanted; nil computes all.
+	// Skip lists schemes to leave out; nil computes all schemes.
 	Skip []bulkhead.Scheme
 }
 
-// Compute reads raw and returns all its signatures, none twice. The result is empty
-// for a message that has none (see the package documentation). Its errors are those
-// of [mail.Read].
+// Compute reads raw and returns all its signatures, none twice. The result is empty for a message
+// that has none (see the package documentation). It returns the errors of [mail.Read].
 func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signature, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
@@ -53,9 +52,9 @@ func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signatur
 	return Of(ctx, m, opts)
 }
 
-// Of returns all signatures of the content of m, none twice. [Senders] returns those
-// of its sender; checksums of its path or identifiers are not included. It fails only
-// when ctx ends, with an error that wraps that of ctx.
+// Of returns all signatures of the content of m, none twice. [Senders] returns the signatures of
+// its sender. Checksums of its path or identifiers are not included. It fails only when ctx ends,
+// with an error that wraps that of ctx.
 func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	if p := pace.New(ctx); p.Over(1) {
 		return nil, pace.Ended(p)
@@ -66,7 +65,8 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 	c := collector{skip: opts.Skip}
 	texts := &attachedTexts{}
 	families := []family{
-		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts) }, bulkhead.Exact, bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
+		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts) }, bulkhead.Exact,
+			bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
 		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
 		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m, texts) }, bulkhead.Attachment),
@@ -74,10 +74,14 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 		c.family(func() ([]bulkhead.Signature, error) { return markupSignatures(ctx, m) }, bulkhead.Markup),
 		c.family(func() ([]bulkhead.Signature, error) { return claims(m), nil }, bulkhead.Claim),
 		// The schemes of other clearinghouses.
-		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4, bulkhead.RazorE8),
-		c.family(func() ([]bulkhead.Signature, error) { return pyzor.SignaturesKnowing(ctx, m.Raw, m.Unquoted) }, bulkhead.PyzorDigest),
-		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m, opts.DCC) }, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2),
-		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, m, opts) }, bulkhead.RspamdText, bulkhead.RspamdShingle),
+		c.family(func() ([]bulkhead.Signature, error) { return razor.Signatures(ctx, m.Raw) }, bulkhead.RazorE4,
+			bulkhead.RazorE8),
+		c.family(func() ([]bulkhead.Signature, error) { return pyzor.SignaturesKnowing(ctx, m.Raw, m.Unquoted) },
+			bulkhead.PyzorDigest),
+		c.family(func() ([]bulkhead.Signature, error) { return dccContent(ctx, m, opts.DCC) }, bulkhead.DCCBody,
+			bulkhead.DCCFuz1, bulkhead.DCCFuz2),
+		c.family(func() ([]bulkhead.Signature, error) { return rspamdContent(ctx, m, opts) }, bulkhead.RspamdText,
+			bulkhead.RspamdShingle),
 	}
 	results, err := inParallel(families, opts.Workers)
 	if err != nil {
@@ -87,7 +91,8 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 }
 
 // ownSchemes returns the signatures of the text by bulkhead's own schemes.
-func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts) ([]bulkhead.Signature, error) {
+func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts) ([]bulkhead.Signature,
+	error) {
 	p := pace.New(ctx)
 	b := builders.Get().(*skeletonBuilder)
 	defer b.back()
@@ -165,7 +170,7 @@ func dccContent(ctx context.Context, m *mail.Message, opts dcc.Options) ([]bulkh
 // defaultRspamd has the keys of a rule that sets none.
 var defaultRspamd = rspamd.NewHasher("", "", rspamd.MumHash)
 
-// maxRspamdParts is how many parts of a message give it rspamd signatures.
+// maxRspamdParts is the maximum number of parts of a message that have rspamd signatures.
 const maxRspamdParts = 16
 
 // rspamdContent returns the digests by which rspamd's fuzzy_check knows the
@@ -229,8 +234,9 @@ func (c *collector) gather(results [][]bulkhead.Signature) []bulkhead.Signature 
 	return all
 }
 
-// positions are where signatures are in a list, counted from 1, by their hashes: at that of its
-// hash, or behind it where others are. A map takes four times as long, and as much memory.
+// positions is a hash table from signatures to their positions in a list, counted from 1. On a
+// collision, an entry takes the next free place. A map takes four times as long, and four times
+// as much memory.
 type positions struct {
 	seed  maphash.Seed
 	table []uint32
@@ -241,7 +247,8 @@ func newPositions(n int) positions {
 	return positions{maphash.MakeSeed(), make([]uint32, 1<<bits.Len(uint(2*n)))}
 }
 
-// of returns the place for the position of a signature, which is 0 if it is not in the list.
+// of returns a pointer to the position of a signature. The position is 0 if the signature is not
+// in the list.
 func (p *positions) of(list []bulkhead.Signature, sig *bulkhead.Signature) *uint32 {
 	for at := maphash.Bytes(p.seed, sig.Sum()); ; at++ {
 		place := &p.table[at%uint64(len(p.table))]

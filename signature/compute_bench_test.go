@@ -22,7 +22,8 @@ import (
 // plain text, both texts of a newsletter of 20 KB, and a page of 100 KB.
 func benchmarkMails(b *testing.B) map[string][][]byte {
 	b.Helper()
-	sets := map[string][][]byte{"plain": {plainMail(20_000)}, "newsletter": {newsletter(20_000)}, "page": {pageMail(125_000)}}
+	sets := map[string][][]byte{"plain": {plainMail(20_000)}, "newsletter": {newsletter(20_000)},
+		"page": {pageMail(125_000)}}
 	names, err := filepath.Glob(filepath.Join(sharedtest.Corpus(b, "samples"), "*.eml"))
 	if err != nil || len(names) == 0 {
 		b.Fatalf("no samples: %v", err)
@@ -94,7 +95,8 @@ func newsletter(size int) []byte {
 	for i, word := range words {
 		text.WriteString(word + " ")
 		if i%9 == 0 {
-			fmt.Fprintf(&page, "</td></tr>\r\n<tr><td style=3D\"font-family:Arial; color:#333333\" align=3D\"left\">=\r\n<a href=3D\"https://www.shop.example/i?n=3D%d&amp;u=3D7\">", i)
+			fmt.Fprintf(&page,
+				"</td></tr>\r\n<tr><td style=3D\"font-family:Arial; color:#333333\" align=3D\"left\">=\r\n<a href=3D\"https://www.shop.example/i?n=3D%d&amp;u=3D7\">", i)
 		}
 		page.WriteString(word)
 		switch i % 9 {
@@ -107,8 +109,10 @@ func newsletter(size int) []byte {
 		}
 		page.WriteByte(' ')
 	}
-	mail := benchmarkHeader + "Content-Type: multipart/alternative; boundary=\"b1\"\r\n\r\n--b1\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n" +
-		text.String() + "\r\n--b1\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
+	mail := benchmarkHeader +
+		"Content-Type: multipart/alternative; boundary=\"b1\"\r\n\r\n--b1\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n" +
+		text.String() +
+		"\r\n--b1\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
 		page.String() + "</table></body></html>\r\n--b1--\r\n"
 	return []byte(mail)
 }

@@ -116,7 +116,8 @@ func TestNoSignatureBelowFloor(t *testing.T) {
 		"HTML style":         mailtest.Page(`<style>` + mailtest.Letter + `</style><script>` + mailtest.Letter + `</script>`),
 		"numbers":            mailtest.Plain(strings.Repeat("12 3456 78.90 2024-01-02\n", 40)),
 		"one word":           mailtest.Plain(strings.Repeat("buy ", 400)),
-		"two empty parts":    mailtest.Composed("multipart/alternative; boundary=b", "7bit", "--b\n\n\n--b\nContent-Type: text/html\n\n<html></html>\n--b--\n"),
+		"two empty parts": mailtest.Composed("multipart/alternative; boundary=b", "7bit",
+			"--b\n\n\n--b\nContent-Type: text/html\n\n<html></html>\n--b--\n"),
 		"tiny attachment": mailtest.Composed("multipart/mixed; boundary=b", "7bit",
 			"--b\n\n\n--b\nContent-Type: image/gif\nContent-Transfer-Encoding: base64\n\nR0lGODlhAQABAAAAACw=\n--b--\n"),
 		"blank attachment": mailtest.Composed("application/octet-stream", "7bit", strings.Repeat("\x00", 100_000)),
@@ -127,7 +128,8 @@ func TestNoSignatureBelowFloor(t *testing.T) {
 		}
 	}
 	// The floor must not swallow mail that has such a footer.
-	for name, body := range map[string]string{"signature": mailtest.Letter + "\n" + sig, "disclaimer": mailtest.Letter + "\n" + mailtest.Disclaimer} {
+	for name, body := range map[string]string{"signature": mailtest.Letter + "\n" + sig,
+		"disclaimer": mailtest.Letter + "\n" + mailtest.Disclaimer} {
 		if exact, near := own(t, mailtest.Plain(body)); exact == "" || len(near) == 0 {
 			t.Errorf("letter with %s has no signature", name)
 		}
@@ -194,8 +196,10 @@ func TestExactInvariance(t *testing.T) {
 			"no charset":       mailtest.Composed("text/plain", "8bit", body),
 			"From line":        append([]byte("From ann@example.com Thu Jan  1 00:00:00 2024\n"), mailtest.Plain(body)...),
 			"other headers":    append([]byte("Received: by mx.example.net id 42\nX-Spam: no\n"), mailtest.Plain(body)...),
-			"multipart":        mailtest.Composed("multipart/mixed; boundary=xyz", "7bit", "preamble\n--xyz\nContent-Type: text/plain; charset=utf-8\n\n"+body+"\n--xyz--\nepilogue\n"),
-			"no end":           mailtest.Composed("multipart/mixed; boundary=xyz", "7bit", "--xyz\nContent-Type: text/plain; charset=utf-8\n\n"+body),
+			"multipart": mailtest.Composed("multipart/mixed; boundary=xyz", "7bit",
+				"preamble\n--xyz\nContent-Type: text/plain; charset=utf-8\n\n"+body+"\n--xyz--\nepilogue\n"),
+			"no end": mailtest.Composed("multipart/mixed; boundary=xyz", "7bit",
+				"--xyz\nContent-Type: text/plain; charset=utf-8\n\n"+body),
 		} {
 			if got, _ := sums(t, raw); got != want {
 				t.Fatalf("%s: exact %x, want %x", name, got, want)
@@ -227,31 +231,50 @@ func sums(t *rapid.T, raw []byte) (exact string, near map[string]bool) {
 // TestNearInvariance checks that what differs from recipient to recipient, and
 // what only the eye does not see, changes no band at all.
 func TestNearInvariance(t *testing.T) {
-	_, want := own(t, mailtest.Plain("Dear Bob,\n\n"+mailtest.Letter+"\nSee http://example.com/lighthouse or write to office@example.com.\n"))
+	_, want := own(t,
+		mailtest.Plain("Dear Bob,\n\n"+mailtest.Letter+"\nSee http://example.com/lighthouse or write to office@example.com.\n"))
 	mark := strings.NewReplacer("lighthouse", "<b>light</b><!-- x -->house", "noon", "<font size=\"1\">n</font>oon")
 	for name, raw := range map[string][]byte{
-		"greeting":         mailtest.Plain("Hello Mrs. Jane Roe,\n\n" + mailtest.Letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n"),
-		"no greeting":      mailtest.Plain(mailtest.Letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n"),
-		"links":            mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee https://other.example.net/?u=8dk2&x=bob or write to a.b.c@mail.example.\n"),
-		"identifiers":      mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee http://example.com/l 829918 or write to x@example.com. 8f3a99d1c200ab #20240101\n"),
-		"case":             mailtest.Plain("Dear Bob,\n\n" + strings.ToUpper(mailtest.Letter) + "\nSEE http://example.com/lighthouse OR WRITE TO office@example.com.\n"),
-		"wrapping":         mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "\n", " ") + "\n\nSee http://example.com/lighthouse\nor write to office@example.com.\n"),
-		"recipient's name": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee http://example.com/lighthouse or write, Bob Miller, to office@example.com.\n"),
-		"signature block":  mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n-- \nAnn Example\nExample Widgets\n"),
-		"disclaimer":       mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee http://example.com/lighthouse or write to office@example.com.\n\n" + mailtest.Disclaimer),
-		"HTML":             mailtest.Page("<p>Dear Bob,</p><p>" + mark.Replace(mailtest.Letter) + "</p><p>See <a href='x'>http://example.com/</a> or write to office@example.com.</p>"),
-		"hidden words":     mailtest.Page("<p>Dear Bob,</p><p>" + mailtest.Letter + `<span style="font-size:0px">zebra quilt</span></p><p>See or write to</p>`),
-		"Cyrillic":         mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("a", "а", "o", "о", "e", "е", "c", "с").Replace(mailtest.Letter) + "\nSee x://y or write to office@example.com\n"),
-		"full-width":       mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "noon", "ｎｏｏｎ") + "\nSee x://y or write to office@example.com\n"),
-		"digits as letters": mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("lighthouse", "l1ghth0use", "harbour", "h@rb0ur", "soup", "$oup").Replace(mailtest.Letter) +
+		"greeting": mailtest.Plain("Hello Mrs. Jane Roe,\n\n" + mailtest.Letter +
+			"\nSee http://example.com/lighthouse or write to office@example.com.\n"),
+		"no greeting": mailtest.Plain(mailtest.Letter +
+			"\nSee http://example.com/lighthouse or write to office@example.com.\n"),
+		"links": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter +
+			"\nSee https://other.example.net/?u=8dk2&x=bob or write to a.b.c@mail.example.\n"),
+		"identifiers": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter +
+			"\nSee http://example.com/l 829918 or write to x@example.com. 8f3a99d1c200ab #20240101\n"),
+		"case": mailtest.Plain("Dear Bob,\n\n" + strings.ToUpper(mailtest.Letter) +
+			"\nSEE http://example.com/lighthouse OR WRITE TO office@example.com.\n"),
+		"wrapping": mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "\n", " ") +
+			"\n\nSee http://example.com/lighthouse\nor write to office@example.com.\n"),
+		"recipient's name": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter +
+			"\nSee http://example.com/lighthouse or write, Bob Miller, to office@example.com.\n"),
+		"signature block": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter +
+			"\nSee http://example.com/lighthouse or write to office@example.com.\n-- \nAnn Example\nExample Widgets\n"),
+		"disclaimer": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter +
+			"\nSee http://example.com/lighthouse or write to office@example.com.\n\n" + mailtest.Disclaimer),
+		"HTML": mailtest.Page("<p>Dear Bob,</p><p>" + mark.Replace(mailtest.Letter) +
+			"</p><p>See <a href='x'>http://example.com/</a> or write to office@example.com.</p>"),
+		"hidden words": mailtest.Page("<p>Dear Bob,</p><p>" + mailtest.Letter +
+			`<span style="font-size:0px">zebra quilt</span></p><p>See or write to</p>`),
+		"Cyrillic": mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("a", "а", "o", "о", "e", "е", "c",
+			"с").Replace(mailtest.Letter) + "\nSee x://y or write to office@example.com\n"),
+		"full-width": mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "noon", "ｎｏｏｎ") +
 			"\nSee x://y or write to office@example.com\n"),
-		"spelt out":   mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("lighthouse", "l-i-g-h-t-h-o-u-s-e", "noon", "n o o n").Replace(mailtest.Letter) + "\nSee x://y or write to\n"),
-		"soft hyphen": mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "th", "t\u00adh\u200b") + "\nSee x://y or write to\n"),
-		"reply below": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter + "\nSee x://y or write to\n\nOn Monday, Carol wrote:\n> Who paints the lighthouse, and\n> when will the committee meet?\n"),
+		"digits as letters": mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("lighthouse", "l1ghth0use",
+			"harbour", "h@rb0ur", "soup", "$oup").Replace(mailtest.Letter) +
+			"\nSee x://y or write to office@example.com\n"),
+		"spelt out": mailtest.Plain("Dear Bob,\n\n" + strings.NewReplacer("lighthouse", "l-i-g-h-t-h-o-u-s-e",
+			"noon", "n o o n").Replace(mailtest.Letter) + "\nSee x://y or write to\n"),
+		"soft hyphen": mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "th", "t\u00adh\u200b") +
+			"\nSee x://y or write to\n"),
+		"reply below": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter +
+			"\nSee x://y or write to\n\nOn Monday, Carol wrote:\n> Who paints the lighthouse, and\n> when will the committee meet?\n"),
 	} {
 		if _, got := own(t, raw); shared(got, want) != NearBands {
 			m, _ := mail.Read(t.Context(), raw)
-			t.Errorf("%s: %d of %d bands are equal; skeleton %v", name, shared(got, want), NearBands, &mailtest.Must(skeletonOf(t.Context(), m, nil, nil)).words)
+			t.Errorf("%s: %d of %d bands are equal; skeleton %v", name, shared(got, want), NearBands,
+				&mailtest.Must(skeletonOf(t.Context(), m, nil, nil)).words)
 		}
 	}
 }
@@ -263,14 +286,17 @@ func TestNearApart(t *testing.T) {
 	quote := "> " + strings.ReplaceAll(strings.TrimSpace(mailtest.Letter), "\n", "\n> ") + "\n"
 	reply := "I can come on Thursday with two ladders and my cousin, but somebody has to lend us\nan extension cord and a radio, since the boathouse has neither of them.\n"
 	for name, raw := range map[string][]byte{
-		"reply":            mailtest.Plain("On Monday, Ann wrote:\n" + quote + "\n" + reply),
-		"short reply":      mailtest.Plain("Count me in!\n\n" + quote),
-		"quote only":       mailtest.Plain(quote),
-		"Outlook reply":    mailtest.Plain(reply + "\n-----Original Message-----\nFrom: Ann\nTo: Bob\nSubject: x\n\n" + mailtest.Letter),
-		"Outlook short":    mailtest.Plain("Fine.\n\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\n" + mailtest.Letter),
-		"HTML reply":       mailtest.Page("<p>" + reply + "</p><blockquote type=cite>" + mailtest.Letter + "</blockquote>"),
-		"forward attached": mailtest.Composed("multipart/mixed; boundary=b", "7bit", "--b\n\nPlease look at this.\n--b\nContent-Type: message/rfc822\n\n"+string(mailtest.Plain(mailtest.Letter))+"\n--b--\n"),
-		"unrelated":        mailtest.Plain(reply + "\n" + reply + "Bring tea, sugar, milk and whatever else keeps painters cheerful.\n"),
+		"reply":       mailtest.Plain("On Monday, Ann wrote:\n" + quote + "\n" + reply),
+		"short reply": mailtest.Plain("Count me in!\n\n" + quote),
+		"quote only":  mailtest.Plain(quote),
+		"Outlook reply": mailtest.Plain(reply +
+			"\n-----Original Message-----\nFrom: Ann\nTo: Bob\nSubject: x\n\n" + mailtest.Letter),
+		"Outlook short": mailtest.Plain("Fine.\n\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\n" + mailtest.Letter),
+		"HTML reply":    mailtest.Page("<p>" + reply + "</p><blockquote type=cite>" + mailtest.Letter + "</blockquote>"),
+		"forward attached": mailtest.Composed("multipart/mixed; boundary=b", "7bit",
+			"--b\n\nPlease look at this.\n--b\nContent-Type: message/rfc822\n\n"+string(mailtest.Plain(mailtest.Letter))+"\n--b--\n"),
+		"unrelated": mailtest.Plain(reply + "\n" + reply +
+			"Bring tea, sugar, milk and whatever else keeps painters cheerful.\n"),
 	} {
 		if _, got := own(t, raw); shared(got, want) > 0 {
 			t.Errorf("%s: shares %d bands with the message", name, shared(got, want))
@@ -295,8 +321,9 @@ func TestAttachmentOnly(t *testing.T) {
 		data[i] = byte(r.Uint32())
 	}
 	mailOf := func(text string, data []byte) []byte {
-		return mailtest.Composed("multipart/mixed; boundary=b", "7bit", "--b\n\n"+text+"\n--b\nContent-Type: image/png; name=x.png\nContent-Transfer-Encoding: base64\n\n"+
-			base64.StdEncoding.EncodeToString(data)+"\n--b--\n")
+		return mailtest.Composed("multipart/mixed; boundary=b", "7bit",
+			"--b\n\n"+text+"\n--b\nContent-Type: image/png; name=x.png\nContent-Transfer-Encoding: base64\n\n"+
+				base64.StdEncoding.EncodeToString(data)+"\n--b--\n")
 	}
 	exact, near := own(t, mailOf("", data))
 	if exact == "" || len(near) > 0 {
@@ -318,7 +345,8 @@ func TestAttachmentOnly(t *testing.T) {
 }
 
 func TestSignaturesUnique(t *testing.T) {
-	for _, raw := range [][]byte{mailtest.Plain(mailtest.Letter), mailtest.Page("<p>" + mailtest.Letter + "</p>"), mailtest.Plain("Hi")} {
+	for _, raw := range [][]byte{mailtest.Plain(mailtest.Letter), mailtest.Page("<p>" + mailtest.Letter + "</p>"),
+		mailtest.Plain("Hi")} {
 		seen := make(map[bulkhead.Signature]bool)
 		for _, sig := range compute(t, raw) {
 			if seen[sig] || !sig.Valid() {

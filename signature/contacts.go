@@ -10,15 +10,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// MaxContacts is how many contacts of a message have bulkhead/contact signatures.
+// MaxContacts is the maximum number of contacts of a message that have bulkhead/contact
+// signatures.
 const MaxContacts = 8
 
 // maxContactWord is the length of the longest wallet, in letters and digits without a break:
 // a Monero address with a payment identifier.
 const maxContactWord = 106
 
-// contactSignatures returns the bulkhead/contact signatures of the texts of m that a
-// reader sees. More than [MaxContacts] are chosen by a keyed hash, as links are.
+// contactSignatures returns the bulkhead/contact signatures of the texts of m that a reader sees.
+// If there are more than [MaxContacts], a keyed hash chooses among them, as for links.
 func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkhead.Signature, error) {
 	choice := newLinkChoice(key)
 	p := pace.New(ctx)
@@ -37,7 +38,8 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 				return nil, err
 			}
 			for _, h := range page.Links {
-				if url := strings.TrimSpace(h.URL); !h.Hidden && len(url) > len("tel:") && strings.EqualFold(url[:len("tel:")], "tel:") {
+				if url := strings.TrimSpace(h.URL); !h.Hidden && len(url) > len("tel:") &&
+					strings.EqualFold(url[:len("tel:")], "tel:") {
 					findContacts([]byte(strings.ToLower(url)[len("tel:"):]), p, found)
 				}
 			}
@@ -51,10 +53,11 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 	return sigs, pace.Ended(p)
 }
 
-// What findContacts must know of a byte.
+// Flags of a byte for findContacts.
 const (
 	contactWord = 1 << iota // it is a letter or digit
-	contactMark             // a telephone number may begin with it; of the letters and digits of a wallet, one is such a byte
+	// a telephone number may begin with it; of the letters and digits of a wallet, one is such a byte
+	contactMark
 )
 
 var contactBytes = func() (table [256]uint8) {
@@ -72,8 +75,8 @@ var contactBytes = func() (table [256]uint8) {
 	return table
 }()
 
-// isOther reports whether text begins with a character beyond ASCII that is no digit, and does not begin a
-// telephone number: most with which a mark begins are letters.
+// isOther reports whether text begins with a character beyond ASCII that neither is a digit nor
+// begins a telephone number. Most characters that share their first byte with a mark are letters.
 func isOther(text []byte) bool {
 	return text[0] >= utf8.RuneSelf && len(text) > 1 && text[1] != "\uff10"[1] && text[1] != "\U0001d7ce"[1]
 }
@@ -81,11 +84,12 @@ func isOther(text []byte) bool {
 // findContacts calls found with the names of the telephone numbers and wallets in
 // text, repeated ones too. Its time is linear.
 func findContacts(text []byte, p *pace.Pace, found func(name string)) {
-	known := 0   // what is before has been looked at
+	known := 0   // text before this index has been searched
 	number := -1 // where the last telephone number ended
 	for at := 0; ; {
 		from := at
-		for stop := min(at+pace.Step, len(text)); at < stop && (contactBytes[text[at]]&contactMark == 0 || isOther(text[at:])); {
+		for stop := min(at+pace.Step, len(text)); at < stop && (contactBytes[text[at]]&contactMark == 0 ||
+			isOther(text[at:])); {
 			at++
 		}
 		if p.Over(at-from) || at == len(text) {

@@ -50,7 +50,8 @@ func (s *spelling) number() string {
 		return ""
 	}
 	if s.plus {
-		if digits[0] == '0' || groups > 2 && slices.Contains(signs[1:], ".") && strings.Trim(strings.Join(signs[1:], ""), ".") != "" {
+		if digits[0] == '0' || groups > 2 && slices.Contains(signs[1:],
+			".") && strings.Trim(strings.Join(signs[1:], ""), ".") != "" {
 			return ""
 		}
 		return withoutCode(digits)
@@ -78,7 +79,8 @@ func (s *spelling) number() string {
 	if slices.Equal(local, []int{3, 3, 4}) && area[0] >= '2' && one(at, 3) {
 		return area
 	}
-	if digits[0] == '0' && n <= 12 && groups >= 2 && groups <= 5 && sizes[0] >= 2 && sizes[0] <= 6 && !slices.Equal(sizes, []int{5, 4}) && one(signs, sizes[0]) {
+	if digits[0] == '0' && n <= 12 && groups >= 2 && groups <= 5 && sizes[0] >= 2 && sizes[0] <= 6 &&
+		!slices.Equal(sizes, []int{5, 4}) && one(signs, sizes[0]) {
 		return digits[1:]
 	}
 	return ""
@@ -88,7 +90,8 @@ func (s *spelling) number() string {
 func withoutCode(digits string) string {
 	code := int(digits[0]-'0')*10 + int(digits[1]-'0')
 	size := 3
-	for _, two := range [][2]int{{20, 20}, {27, 27}, {30, 34}, {36, 36}, {39, 41}, {43, 49}, {51, 58}, {60, 66}, {81, 82}, {84, 84}, {86, 86}, {90, 95}, {98, 98}} {
+	for _, two := range [][2]int{{20, 20}, {27, 27}, {30, 34}, {36, 36}, {39, 41}, {43, 49}, {51, 58}, {60, 66},
+		{81, 82}, {84, 84}, {86, 86}, {90, 95}, {98, 98}} {
 		if two[0] <= code && code <= two[1] {
 			size = 2
 		}
@@ -104,7 +107,9 @@ func withoutCode(digits string) string {
 func TestPhonesAsSpecified(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))
 	signs := []string{" ", " ", "-", "-", ".", ".", "/", " - ", ") ", " (", "(", "--", " -.", " . ", ")-"}
-	shapes := [][]int{{3, 3, 4}, {1, 3, 3, 4}, {5, 4}, {4, 5}, {2, 3, 4}, {3, 6}, {3, 7}, {2, 2, 2, 2, 2}, {2, 2, 2, 2, 2, 2}, {6, 4}, {7, 3}, {9}, {10}, {15}, {16}, {8}, {5, 3, 3}, {5, 6}, {4, 4, 4}, {4, 4, 5}, {2, 8}, {1, 8}}
+	shapes := [][]int{{3, 3, 4}, {1, 3, 3, 4}, {5, 4}, {4, 5}, {2, 3, 4}, {3, 6}, {3, 7}, {2, 2, 2, 2, 2},
+		{2, 2, 2, 2, 2, 2}, {6, 4}, {7, 3}, {9}, {10}, {15}, {16}, {8}, {5, 3, 3}, {5, 6}, {4, 4, 4}, {4, 4, 5},
+		{2, 8}, {1, 8}}
 	found := make(map[string]int)
 	for range 400_000 {
 		var s spelling
@@ -150,7 +155,8 @@ func TestPhonesAsSpecified(t *testing.T) {
 		case 3:
 			s.begin, s.plus = "+(", true
 		}
-		s.end = []string{"", "", "", ".", ", now", ") x", "x", "1", "_", "=", "/", "#", "&", "%", "$", "@", "\\", "-", "-x", "é"}[rng.IntN(20)]
+		s.end = []string{"", "", "", ".", ", now", ") x", "x", "1", "_", "=", "/", "#", "&", "%", "$", "@", "\\", "-",
+			"-x", "é"}[rng.IntN(20)]
 		if s.end == "1" {
 			s.groups[len(s.groups)-1] += "1" // one digit more is part of it
 			s.end = ""
@@ -192,12 +198,17 @@ func TestPhoneBounds(t *testing.T) {
 		{"+1 555         010 9999", ""},
 		{"+1234567", ""}, {"+12345678", ""}, {"+123456789", "23456789"}, {"+１２３４５６７８９", "23456789"},
 		{"+𝟏𝟐𝟑𝟒𝟓𝟔𝟕𝟖𝟗", "23456789"}, {"+𝟘𝟙𝟚𝟛𝟜𝟝𝟞𝟟𝟠", ""}, {"+𝟿𝟿𝟿𝟿𝟿𝟿𝟿𝟿𝟿", "999999"}, {"+２１２４５６７８９", "456789"},
-		{"０１６３２ 960 000", "1632960000"}, {"0１632 960 000", "1632960000"}, {"５５５-010-9999", "5550109999"}, {"5５５-010-9999", "5550109999"}, {"55５-010-9999", "5550109999"},
+		{"０１６３２ 960 000", "1632960000"}, {"0１632 960 000", "1632960000"}, {"５５５-010-9999", "5550109999"},
+		{"5５５-010-9999", "5550109999"}, {"55５-010-9999", "5550109999"},
 		{"555‐010‑9999", "5550109999"}, {"555‒010–9999", "5550109999"}, {"555—010−9999", "5550109999"},
-		{"555\u00a0010\u20099999", "5550109999"}, {"555\u202f010\t9999", "5550109999"}, {"555\n010 9999", ""}, {"555,010,9999", ""},
-		{"++15550109999", ""}, {"+1+5550109999", ""}, {"+ 1 555 010 9999", "5550109999"}, {"+  1 555 010 9999", "5550109999"}, {"+   1 555 010 9999", ""}, {"+é15550109999", ""},
-		{"(555) 010-9999", "5550109999"}, {"((555) 010-9999", "5550109999"}, {"(((555) 010-9999", "5550109999"}, {"((((555) 010-9999", ""},
-		{"155-010-9999", ""}, {"255-010-9999", "2550109999"}, {"1 255-010-9999", "2550109999"}, {"2 255-010-9999", ""}, {"1 155-010-9999", ""},
+		{"555\u00a0010\u20099999", "5550109999"}, {"555\u202f010\t9999", "5550109999"}, {"555\n010 9999", ""},
+		{"555,010,9999", ""},
+		{"++15550109999", ""}, {"+1+5550109999", ""}, {"+ 1 555 010 9999", "5550109999"},
+		{"+  1 555 010 9999", "5550109999"}, {"+   1 555 010 9999", ""}, {"+é15550109999", ""},
+		{"(555) 010-9999", "5550109999"}, {"((555) 010-9999", "5550109999"}, {"(((555) 010-9999", "5550109999"},
+		{"((((555) 010-9999", ""},
+		{"155-010-9999", ""}, {"255-010-9999", "2550109999"}, {"1 255-010-9999", "2550109999"},
+		{"2 255-010-9999", ""}, {"1 155-010-9999", ""},
 	} {
 		if got, _ := phone([]byte(tt.text), ' '); got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
@@ -251,7 +262,8 @@ func TestAccountsAsSpecified(t *testing.T) {
 		}
 		for text, want := range map[string]string{
 			number: number, grouped: number, number + ".": number, grouped + " x": number, number + "\x80": number,
-			number + "0": "", number + "x": "", number[:size-1]: "", number[:4] + "  " + number[4:]: "", number[:6] + "-" + number[6:]: "", strings.ToLower(number[:1]) + number[1:]: "",
+			number + "0": "", number + "x": "", number[:size-1]: "", number[:4] + "  " + number[4:]: "",
+			number[:6] + "-" + number[6:]: "", strings.ToLower(number[:1]) + number[1:]: "",
 			"XX" + number[2:]: "", " " + number: "", strings.ToLower(number): "",
 		} {
 			if got := iban([]byte(text)); got != want {
@@ -273,9 +285,12 @@ func TestAccountsAsSpecified(t *testing.T) {
 func TestWalletForms(t *testing.T) {
 	const mixed = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 	for text, want := range map[string]string{
-		mixed: strings.ToLower(mixed), "0x" + strings.ToUpper(mixed[2:]): strings.ToLower(mixed), "0X" + mixed[2:]: "", mixed[:41]: "", mixed + "0": "",
-		"0x" + strings.Repeat("1", 40): "", "0x" + strings.Repeat("1", 39) + "2": "0x" + strings.Repeat("1", 39) + "2", "0x" + strings.Repeat("1", 39) + "g": "",
-		"ltc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnj2r8htq": "ltc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnj2r8htq", "LTC1QXKRH7Q35H5W9N5U36AQ0X4J34T4VTPNJ2R8HTQ": "ltc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnj2r8htq",
+		mixed: strings.ToLower(mixed), "0x" + strings.ToUpper(mixed[2:]): strings.ToLower(mixed),
+		"0X" + mixed[2:]: "", mixed[:41]: "", mixed + "0": "",
+		"0x" + strings.Repeat("1", 40): "", "0x" + strings.Repeat("1", 39) + "2": "0x" + strings.Repeat("1",
+			39) + "2", "0x" + strings.Repeat("1", 39) + "g": "",
+		"ltc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnj2r8htq": "ltc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnj2r8htq",
+		"LTC1QXKRH7Q35H5W9N5U36AQ0X4J34T4VTPNJ2R8HTQ": "ltc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnj2r8htq",
 		"ltC1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnj2r8htq": "",
 	} {
 		if got := wallet(text); got != want {

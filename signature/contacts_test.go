@@ -19,8 +19,10 @@ func contactsIn(text string) (all []string) {
 // Wallets and accounts that were made for these tests, or are examples of the
 // documents that define them.
 var wallets = []string{
-	"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", "bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqzk5jj0",
-	"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed", "DE89370400440532013000", "GB82WEST12345698765432", "MT84MALT011000012345MTLCAST001S", "NO9386011117947",
+	"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+	"bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqzk5jj0",
+	"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed", "DE89370400440532013000", "GB82WEST12345698765432",
+	"MT84MALT011000012345MTLCAST001S", "NO9386011117947",
 }
 
 func TestContacts(t *testing.T) {
@@ -28,7 +30,8 @@ func TestContacts(t *testing.T) {
 		{"call +1 (555) 010-9999 now", "tel:5550109999"},
 		{"+15550109999", "tel:5550109999"},
 		{"(+1) 555.010.9999", "tel:5550109999"},
-		{"1-555-010-9999, 1 (555) 010 9999, 555-010-9999 or 555.010.9999; (555)010-9999", "tel:5550109999 tel:5550109999 tel:5550109999 tel:5550109999 tel:5550109999"},
+		{"1-555-010-9999, 1 (555) 010 9999, 555-010-9999 or 555.010.9999; (555)010-9999",
+			"tel:5550109999 tel:5550109999 tel:5550109999 tel:5550109999 tel:5550109999"},
 		{"+44 (0)20 7946 0958, 0044 20 7946 0958, 020 7946 0958", "tel:2079460958 tel:2079460958 tel:2079460958"},
 		{"+49 171 1234567, 0171/1234567, 0171 123 45 67", "tel:1711234567 tel:1711234567 tel:1711234567"},
 		{"+33 6 12 34 56 78, 06 12 34 56 78, 06.12.34.56.78", "tel:612345678 tel:612345678 tel:612345678"},
@@ -77,7 +80,8 @@ func TestWalletsChecked(t *testing.T) {
 		}
 		for i := range w {
 			for _, c := range letters {
-				if changed := w[:i] + string(c) + w[i+1:]; changed != w && !strings.EqualFold(changed, w) && len(contactsIn(changed)) > 0 {
+				if changed := w[:i] + string(c) + w[i+1:]; changed != w && !strings.EqualFold(changed, w) &&
+					len(contactsIn(changed)) > 0 {
 					t.Errorf("%s is taken for %s", changed, w)
 				}
 			}
@@ -130,7 +134,8 @@ func FuzzContacts(f *testing.F) {
 		f.Add(strings.Repeat(" x", pace.Step/2-len(w)/4) + w)
 	}
 	r := rand.New(rand.NewPCG(7, 8))
-	pieces := append([]string{"+1 555 010 9999", "(555) 010-9999", "0171 1234567", "\uff10\uff11", "\U0001d7ce", "\xef", "\xf0", "0x", "bc1", "+", "(", "1", "Z", "z"}, wallets...)
+	pieces := append([]string{"+1 555 010 9999", "(555) 010-9999", "0171 1234567", "\uff10\uff11", "\U0001d7ce",
+		"\xef", "\xf0", "0x", "bc1", "+", "(", "1", "Z", "z"}, wallets...)
 	for range 300 {
 		text := mailtest.Text(r)
 		for range r.IntN(20) {
@@ -146,7 +151,8 @@ func FuzzContacts(f *testing.F) {
 		}
 		for _, name := range got {
 			number, phone := strings.CutPrefix(name, "tel:")
-			if phone && (strings.Trim(number, "0123456789") != "" || len(number) > maxPhone || strings.HasPrefix(number, "0")) || strings.Trim(name, "\x00\n ") != name || len(name) > maxContactWord {
+			if phone && (strings.Trim(number, "0123456789") != "" || len(number) > maxPhone ||
+				strings.HasPrefix(number, "0")) || strings.Trim(name, "\x00\n ") != name || len(name) > maxContactWord {
 				t.Fatalf("%q: %q", text, name)
 			}
 		}
@@ -157,8 +163,10 @@ func FuzzContacts(f *testing.F) {
 }
 
 var madeWallets = []string{
-	"15t38byTmDoPRCwANLzaYskm7xLCsNbW6F", "36a449TuK87mWNdbVSfAyW7hGUcvNmUYjU", "LQ6zPpHHqt3Sg1dKYUysptpXLAhV1F2DDN", "MCnCN2ssGEyCJsuVbKeWo9N6bBDNPZ4mQg",
-	"DA28frv74dhfxD7m6vz96dvN164WEktWeD", "TErF8fMBuwvLaNznxceJ52Su2k5X7Fqpj5", "bc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnjwlanns",
+	"15t38byTmDoPRCwANLzaYskm7xLCsNbW6F", "36a449TuK87mWNdbVSfAyW7hGUcvNmUYjU",
+	"LQ6zPpHHqt3Sg1dKYUysptpXLAhV1F2DDN", "MCnCN2ssGEyCJsuVbKeWo9N6bBDNPZ4mQg",
+	"DA28frv74dhfxD7m6vz96dvN164WEktWeD", "TErF8fMBuwvLaNznxceJ52Su2k5X7Fqpj5",
+	"bc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnjwlanns",
 	"ltc1qxkrh7q35h5w9n5u36aq0x4j34t4vtpnj2r8htq", "bc1p94c3vs4hy6cygqtz0j5lhtpj7hy9xra3jq7vfkczykr30ys6fzqs3kh3lj",
 	"43inkCWJ83EAmHxX8AxdozHUs8J3p9VnLQCSJ4rwHWtkWv1TLuRsscpddYRdxcioic1MtiqRqdP8x85TtcMWHtuiAGgCKKu",
 	"85TtcMWHtuiEo34PH9Ukt4MWcEA6GcmzUUEBPS8mD8iYawiMjBx44pLhVarVJoEJoW5PdphaqdVVNC7CzUWWJ1G8CyN9ig1",

@@ -63,7 +63,8 @@ func loadCorpus(t *testing.T) []corpusMail {
 				damaged++
 			}
 			s := mailtest.Must(skeletonOf(t.Context(), m, nil, nil))
-			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]], exact: mailtest.Must(exactSum(t.Context(), m, s, nil)), to: m.To}
+			c := corpusMail{name: set + "/" + row[0], set: set, spam: row[1] == "spam", cluster: clusters[row[0]],
+				exact: mailtest.Must(exactSum(t.Context(), m, s, nil)), to: m.To}
 			c.words = &s.words
 			if c.bands = key.bands(c.words, key.hashed(c.words), 0); c.bands == nil {
 				c.words, c.quoted = &s.quoted, true
@@ -244,7 +245,8 @@ func testUnrelated(t *testing.T, mails []corpusMail) {
 		t.Errorf("%.2g of the unrelated pairs match, want 1e-4 at most", rate)
 	}
 	if m[NearMatch] > 0 || h[NearMatch] > 0 {
-		t.Errorf("%d pairs of ham and spam match, %d ham match the spam taken together; want none", m[NearMatch], h[NearMatch])
+		t.Errorf("%d pairs of ham and spam match, %d ham match the spam taken together; want none", m[NearMatch],
+			h[NearMatch])
 	}
 }
 
@@ -318,7 +320,8 @@ func testAttacks(t *testing.T, mails []corpusMail) {
 				found[equalBands(before, bands([]byte(attack.change(&a, string(m.visible), p)), m.to))]++
 			}
 			share := func(n int) float64 { return float64(atLeast(found)[n]) / float64(all) }
-			t.Logf("%-34s %4.0f %%: matched by 1 band %.3f, 2 bands %.3f, 3 bands %.3f, 4 bands %.3f", attack.name, 100*p, share(1), share(2), share(3), share(4))
+			t.Logf("%-34s %4.0f %%: matched by 1 band %.3f, 2 bands %.3f, 3 bands %.3f, 4 bands %.3f", attack.name,
+				100*p, share(1), share(2), share(3), share(4))
 			if share(NearMatch) < attack.floor[i] {
 				t.Errorf("%s at %.2f: %.3f found, want at least %.2f", attack.name, p, share(NearMatch), attack.floor[i])
 			}

@@ -57,8 +57,10 @@ func costOnce(t testing.TB, raw []byte) float64 {
 
 // ordinary returns mail of which the median is what others are held to.
 func ordinary() [][]byte {
-	photo := picturetest.JPEG(picturetest.Noise(rand.New(rand.NewPCG(1, 1)), image.NewRGBA(image.Rect(0, 0, 320, 240)), 60), 80)
-	return [][]byte{plainMail(5_000), plainMail(20_000), newsletter(12_000), newsletter(30_000), newsletter(95_000), pageMail(60_000), pictureMail(strings.Repeat("word and ", 400), photo)}
+	photo := picturetest.JPEG(picturetest.Noise(rand.New(rand.NewPCG(1, 1)),
+		image.NewRGBA(image.Rect(0, 0, 320, 240)), 60), 80)
+	return [][]byte{plainMail(5_000), plainMail(20_000), newsletter(12_000), newsletter(30_000),
+		newsletter(95_000), pageMail(60_000), pictureMail(strings.Repeat("word and ", 400), photo)}
 }
 
 // A meter compares costs with that of an ordinary message, measured at the same time: other
@@ -155,7 +157,8 @@ func costly(size int) map[string]func() []byte {
 	}
 	zeros := func(n int, name string) func() []byte {
 		return func() []byte {
-			return withFile("", "application/zip", "a.zip", archive(name, strings.Repeat("<a href=http://a.example/x>word and</a> ", n/40)))
+			return withFile("", "application/zip", "a.zip", archive(name,
+				strings.Repeat("<a href=http://a.example/x>word and</a> ", n/40)))
 		}
 	}
 	all["tiny archive of a page"] = zeros(1<<20, "a.html")
@@ -163,7 +166,8 @@ func costly(size int) map[string]func() []byte {
 	all["tiny archive of text"] = zeros(1<<20, "a.txt")
 	all["tiny archive of text, as allowed"] = zeros(28<<10, "a.txt")
 	all["tiny document"] = func() []byte {
-		return withFile("", "application/zip", "a.docx", archive("[Content_Types].xml", "x", "word/document.xml", strings.Repeat("<w:p>word and 123 x.example.com</w:p>", 1<<15)))
+		return withFile("", "application/zip", "a.docx", archive("[Content_Types].xml", "x", "word/document.xml",
+			strings.Repeat("<w:p>word and 123 x.example.com</w:p>", 1<<15)))
 	}
 	for _, letters := range []string{"\ufdfa", "\ufdfa\u0301", "word ", "555 010 0199 ", "www.a.example/x "} {
 		all["archive of "+strings.TrimSpace(letters)+" as large as is opened"] = func() []byte {
@@ -192,24 +196,44 @@ type genes []byte
 var tokens = func() []string {
 	all := []string{
 		"\x00number", "\x00word", "\x00name", "\x00letter", "\x00rune", "\x00han", "\x00long",
-		" ", "\n", "\r\n", "\t", "\n\n", ".", ",", "-", "_", "@", ":", "/", "//", "\\", "'", "\"", "(", ")", "[", "]", "<", ">", "&", ";", "=", "#", "%", "+", "*", "|", "!", "?", "$", "~",
-		"a", "e", "i", "v", "1", "0", "5", "http://", "https://", "www.", "hxxp", "ftp://", "mailto:", "tel:", ".com", ".example", ".co.uk", ".example.com/", "[.]", "%41", "%2F", "?u=", "xn--", "//@", "1.2.3.4", "0x7f.1",
-		"&nbsp;", "&amp;", "&lt;", "&#65;", "&#x1d160;", "&nGt;", "&zwnj", "&aacute", "&notit;", "&CounterClockwiseContourIntegral;",
-		"<p>", "</p>", "<b>", "</b>", "<br>", "<div>", "</div>", "<div style=\"", "<span style='", "\">", "'>", "<a href=", "<a href=\"http://", "<img src=", "<img alt='", "<td>", "<table>", "<tr>", "</table>", "<blockquote>", "<font color=", "<font size=1>", "<li>", "<h1>",
-		"<style>", "</style>", "<script>", "</script>", "<!--", "-->", "<![if ", "<!", "</", "/>", "<title>", "</title>", "<noscript>", "<iframe>", "<base href=", "<meta http-equiv=refresh content='0;url=", "<form action=", "<input src=",
-		"color:", "background:", "font-size:0", "font:12px/1.5", "display:none", "visibility:hidden", "opacity:0;", "rgb(1,2,3)", "#fff;", "white;", "left:-999px;", "position:absolute;", "text-indent:-999em;", "style=", "hidden", "class=x", "href=", "bgcolor=#ffffff",
-		"\u200b", "\u200d", "\u00ad", "\ufeff", "\u0301", "\u0323\u0301", "\ufdfa", "\U0001d160", "\u00e4", "\u0430", "\u4e2d", "\u30ab", "\uff71", "\uac00", "\u0e01", "\u1100", "\u202e", "\u2028", "\u0130", "\u212a", "\ufb01", "\u2163", "\u00bd", "\u20ac", "\U0001f600", "\u3000", "\u00a0", "\u0085", "\xff", "\xc3", "\xe4\xb8", "\x1b$B", "\x1b(B", "\x00\x00", "\x0c", "\x0b", "\x1c",
-		"=\n", "=3D", "=C3=A4", "=20", "+AOQ-", "--b\n", "--b--\n", "--", "-- \n", "\n> ", ">>", "\nFrom ", "\nFrom:", "\nSent:", "Date:", "Original Message", "wrote:\n", "begin 644 x\n", "#86)C\n", "`\nend\n",
-		"Dear ", "hello ", "unsubscribe ", "confidential ", "the ", "and ", "der ", "il ", "och ", "u.s.a. ", "v.i.a.g.r.a ", "V1@gr@ ", "don't ", "3.14 ", "1,000 ", "$5 ",
-		"+1 555 010 0199 ", "0049 30 123456 ", "555-0100 ", "GB82 WEST 1234 5698 7654 32 ", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa ", "0x52908400098527886E0F7030069857D2E4169EE7 ", "bc1q", "a@b.example ",
-		"\n--b\nContent-Type: text/html\n\n", "\n--b\nContent-Type: text/plain; charset=utf-16\n\n", "\n--b\nContent-Type: message/rfc822\n\n", "\n--b\nContent-Type: application/pdf; name=a.pdf\n\n%PDF-1 1 0 obj", " obj ", "stream\n", "endstream ", "endobj ", "BT (", ") Tj ", "/URI (", "\n--b\nContent-Disposition: attachment; filename=a.html\n\n",
-		"Subject: ", "To: ", "Received: ", "Content-Type: ", "; charset=", "; boundary=", "=?utf-8?q?", "?= ", "<a@b> ", "Authentication-Results: a; dkim=pass header.d=b\n", "DKIM-Signature: v=1; l=1; d=b\n",
+		" ", "\n", "\r\n", "\t", "\n\n", ".", ",", "-", "_", "@", ":", "/", "//", "\\", "'", "\"", "(", ")", "[", "]",
+		"<", ">", "&", ";", "=", "#", "%", "+", "*", "|", "!", "?", "$", "~",
+		"a", "e", "i", "v", "1", "0", "5", "http://", "https://", "www.", "hxxp", "ftp://", "mailto:", "tel:", ".com",
+		".example", ".co.uk", ".example.com/", "[.]", "%41", "%2F", "?u=", "xn--", "//@", "1.2.3.4", "0x7f.1",
+		"&nbsp;", "&amp;", "&lt;", "&#65;", "&#x1d160;", "&nGt;", "&zwnj", "&aacute", "&notit;",
+		"&CounterClockwiseContourIntegral;",
+		"<p>", "</p>", "<b>", "</b>", "<br>", "<div>", "</div>", "<div style=\"", "<span style='", "\">", "'>",
+		"<a href=", "<a href=\"http://", "<img src=", "<img alt='", "<td>", "<table>", "<tr>", "</table>",
+		"<blockquote>", "<font color=", "<font size=1>", "<li>", "<h1>",
+		"<style>", "</style>", "<script>", "</script>", "<!--", "-->", "<![if ", "<!", "</", "/>", "<title>",
+		"</title>", "<noscript>", "<iframe>", "<base href=", "<meta http-equiv=refresh content='0;url=",
+		"<form action=", "<input src=",
+		"color:", "background:", "font-size:0", "font:12px/1.5", "display:none", "visibility:hidden", "opacity:0;",
+		"rgb(1,2,3)", "#fff;", "white;", "left:-999px;", "position:absolute;", "text-indent:-999em;", "style=",
+		"hidden", "class=x", "href=", "bgcolor=#ffffff",
+		"\u200b", "\u200d", "\u00ad", "\ufeff", "\u0301", "\u0323\u0301", "\ufdfa", "\U0001d160", "\u00e4", "\u0430",
+		"\u4e2d", "\u30ab", "\uff71", "\uac00", "\u0e01", "\u1100", "\u202e", "\u2028", "\u0130", "\u212a", "\ufb01",
+		"\u2163", "\u00bd", "\u20ac", "\U0001f600", "\u3000", "\u00a0", "\u0085", "\xff", "\xc3", "\xe4\xb8",
+		"\x1b$B", "\x1b(B", "\x00\x00", "\x0c", "\x0b", "\x1c",
+		"=\n", "=3D", "=C3=A4", "=20", "+AOQ-", "--b\n", "--b--\n", "--", "-- \n", "\n> ", ">>", "\nFrom ", "\nFrom:",
+		"\nSent:", "Date:", "Original Message", "wrote:\n", "begin 644 x\n", "#86)C\n", "`\nend\n",
+		"Dear ", "hello ", "unsubscribe ", "confidential ", "the ", "and ", "der ", "il ", "och ", "u.s.a. ",
+		"v.i.a.g.r.a ", "V1@gr@ ", "don't ", "3.14 ", "1,000 ", "$5 ",
+		"+1 555 010 0199 ", "0049 30 123456 ", "555-0100 ", "GB82 WEST 1234 5698 7654 32 ",
+		"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa ", "0x52908400098527886E0F7030069857D2E4169EE7 ", "bc1q", "a@b.example ",
+		"\n--b\nContent-Type: text/html\n\n", "\n--b\nContent-Type: text/plain; charset=utf-16\n\n",
+		"\n--b\nContent-Type: message/rfc822\n\n",
+		"\n--b\nContent-Type: application/pdf; name=a.pdf\n\n%PDF-1 1 0 obj", " obj ", "stream\n", "endstream ",
+		"endobj ", "BT (", ") Tj ", "/URI (", "\n--b\nContent-Disposition: attachment; filename=a.html\n\n",
+		"Subject: ", "To: ", "Received: ", "Content-Type: ", "; charset=", "; boundary=", "=?utf-8?q?", "?= ",
+		"<a@b> ", "Authentication-Results: a; dkim=pass header.d=b\n", "DKIM-Signature: v=1; l=1; d=b\n",
 	}
 	return all[:min(len(all), 256)]
 }()
 
 var (
-	geneCharsets  = []string{"utf-8", "windows-1252", "iso-2022-jp", "shift_jis", "gb18030", "big5", "euc-kr", "koi8-r", "utf-16", "utf-7", "us-ascii", "hz-gb-2312", "euc-jp", "iso-8859-15"}
+	geneCharsets = []string{"utf-8", "windows-1252", "iso-2022-jp", "shift_jis", "gb18030", "big5", "euc-kr",
+		"koi8-r", "utf-16", "utf-7", "us-ascii", "hz-gb-2312", "euc-jp", "iso-8859-15"}
 	geneEncodings = []string{"8bit", "base64", "quoted-printable", "x-uuencode"}
 )
 
@@ -223,7 +247,8 @@ func (g genes) mail(size int) []byte {
 		}
 		return 0
 	}
-	kind, charset, encoding, lead := at(0)%geneKinds, geneCharsets[at(1)%len(geneCharsets)], geneEncodings[at(2)%len(geneEncodings)], at(3)
+	kind, charset, encoding, lead := at(0)%geneKinds, geneCharsets[at(1)%len(geneCharsets)],
+		geneEncodings[at(2)%len(geneEncodings)], at(3)
 	unit := []byte{0}
 	if len(g) > 4 {
 		unit = g[4:min(len(g), 4+24)]
@@ -289,7 +314,8 @@ func (g genes) mail(size int) []byte {
 	case 6:
 		return withFile("", "application/zip", "a.zip", archive("a.html", string(text)))
 	case 7:
-		return withFile("", "application/zip", "a.docx", archive("[Content_Types].xml", "x", "word/document.xml", string(text)))
+		return withFile("", "application/zip", "a.docx", archive("[Content_Types].xml", "x", "word/document.xml",
+			string(text)))
 	case 8:
 		return append([]byte("From: a@example.com\n"), text...) // of fields
 	case 9:
@@ -340,7 +366,8 @@ func TestCostSearch(t *testing.T) {
 	}
 	best := make([][]one, geneKinds) // of each kind
 	born := func() genes {
-		g := genes{byte(r.IntN(256)), byte(r.IntN(2) * r.IntN(256)), byte(r.IntN(2) * r.IntN(256)), byte(r.IntN(2) * r.IntN(8))}
+		g := genes{byte(r.IntN(256)), byte(r.IntN(2) * r.IntN(256)), byte(r.IntN(2) * r.IntN(256)),
+			byte(r.IntN(2) * r.IntN(8))}
 		for range 1 + r.IntN(6) {
 			g = append(g, byte(r.IntN(len(tokens))))
 		}

@@ -5,15 +5,15 @@
 //
 //   - bulkhead/exact, a hash of the canonical text of the body (exact.go);
 //   - bulkhead/near, keyed MinHash bands of the body's skeleton (near.go);
-//   - bulkhead/part and bulkhead/sketch, sampled runs of its words, by which it is known
-//     inside of others (part.go): docs/specs/facets.md;
-//   - bulkhead/link, bulkhead/contact, bulkhead/attachment, bulkhead/image and
-//     bulkhead/markup, of what is not the text: docs/specs/facets.md;
+//   - bulkhead/part and bulkhead/sketch, sampled runs of its words, which recognise it inside
+//     other messages (part.go): docs/specs/facets.md;
+//   - bulkhead/link, bulkhead/contact, bulkhead/attachment, bulkhead/image and bulkhead/markup,
+//     of everything except the text: docs/specs/facets.md;
 //   - bulkhead/claim, the name that From gives the sender (claim.go);
 //   - the schemes of other clearinghouses, each bit-exact with its own clients:
 //     packages razor, pyzor, dcc and rspamd below this one.
 //
-// [Senders] returns those of the sender, from what the caller has verified.
+// [Senders] returns the signatures of the sender, from what the caller has verified.
 //
 // A body that is empty, tiny or nothing but a template (a greeting, a signature
 // block, a disclaimer, the footer of a list) has no exact and no near signature, so
@@ -35,17 +35,16 @@
 //
 // # bulkhead/near
 //
-// 20 bands of MinHash values (Broder 1997) of the body's skeleton. The skeleton is
-// the visible words of the last alternative that has any and, where these are few,
-// also those of attached pages, texts and documents. Look-alike letters of other
-// scripts, and digits and symbols within words, are folded to Latin letters, and
-// letters that are spelt out are joined. Mark-up and hidden elements, links,
-// addresses, numbers, identifiers, the recipient's names, greetings, signature
-// blocks, disclaimers and footers are left out. So is what a message quotes or
-// forwards: a reply does not match what it answers, and a message that only quotes
-// matches others that only quote. A band joins 4 values, each the smallest keyed hash
-// of all pairs of neighbouring words. Without the key nobody can tell which words a
-// band rests on. [NearMatch] says how many bands make a match.
+// 20 bands of MinHash values (Broder 1997) of the body's skeleton. The skeleton is the visible
+// words of the last alternative that has any and, where these are few, also those of attached
+// pages, texts and documents. Look-alike letters of other scripts, and digits and symbols within
+// words, are folded to Latin letters, and letters that are spelt out are joined. Mark-up and
+// hidden elements, links, addresses, numbers, identifiers, the recipient's names, greetings,
+// signature blocks, disclaimers and footers are left out. So is what a message quotes or
+// forwards: a reply does not match what it answers, and a message that only quotes matches others
+// that only quote. A band joins 4 values, each the smallest keyed hash of all pairs of
+// neighbouring words. Without the key, a sender cannot foresee which words a band rests on.
+// [NearMatch] is the number of bands that make a match.
 //
 // Measured over the maintainers' corpus of 15,063 messages: of the pairs of
 // near-duplicate spam above the floor, 97 to 100 % share 2 bands; of all pairs of
@@ -57,12 +56,12 @@
 //
 // # Cost
 //
-// Computing takes time linear in the size of the message, and at most three times its
-// size in additional memory. It ends with its context, which it checks every 64 KiB
-// of work. To stay within these limits, it leaves out what no ordinary message has:
+// Computing takes time linear in the size of the message, and at most three times its size in
+// additional memory. It ends with its context, which it checks every 64 KiB of work. To stay
+// within these limits, it leaves out or cuts content that no ordinary message has:
 //
-//   - Decoded parts that take more memory than the message, and more than 1 MiB,
-//     are cut: the exact hash is of what is left.
+//   - Decoded parts that take more memory than the message, and more than 1 MiB, are cut, and the
+//     exact hash covers the remainder.
 //   - The skeleton is of the first 256 KiB of each visible text and of 4,096 words, the sketch of 8,192.
 //   - rspamd's digests leave out texts of more than 512 KiB, words of more than 16
 //     KiB and what is beyond 2 MiB of texts.

@@ -29,8 +29,8 @@ const (
 	exactMinBytes = 32      // different byte values
 )
 
-// exactSum returns the sum of the bulkhead/exact signature of m, or nil when
-// the body is below the floor. Its error is that of ctx.
+// exactSum returns the sum of the bulkhead/exact signature of m, or nil when the body is below
+// the floor. It returns the error of ctx.
 //
 // The package doc defines it. Parts that are not text do not enter, since
 // senders vary them; a short note with a picture has no signature either, since
@@ -88,7 +88,7 @@ func showsLinkedPicture(ctx context.Context, m *mail.Message) (bool, error) {
 	return picture && link, nil
 }
 
-// dataFloor reports whether the parts that are not text tell enough.
+// dataFloor reports whether the parts that are not text suffice to identify the message.
 func dataFloor(m *mail.Message, p *pace.Pace) bool {
 	var seen [256]bool
 	size, distinct := 0, 0
@@ -176,7 +176,7 @@ func hashCanonical(h hash.Hash, text string, buf []byte, p *pace.Pace) []byte {
 	return buf
 }
 
-// appendNFC appends what text is in normal form C.
+// appendNFC appends text in normal form C.
 func appendNFC(buf, text []byte) []byte {
 	if isNFC(text) {
 		return append(buf, text...)
@@ -184,8 +184,8 @@ func appendNFC(buf, text []byte) []byte {
 	return append(buf, norm.NFC.Bytes(text)...)
 }
 
-// isNFC is the library's IsNormal, which takes longer. Nothing joins a character that stands
-// apart but what stands directly behind it.
+// isNFC is a faster form of the library's IsNormal. A character that stands apart can only
+// combine with the character directly after it.
 func isNFC(text []byte) bool {
 	const long = 16 // bytes of characters apart that are worth passing over
 	for {
@@ -233,10 +233,11 @@ func apart(text []byte, enough int) (n, next int) {
 }
 
 // standsApart remembers which characters are in normal form C and join nothing before them.
-// U+FFFD, for what is no character, and rare ones are left to the library.
+// U+FFFD, which stands for invalid bytes, and rare characters are left to the library.
 var standsApart = scan.NewRunes(func(r rune) rune {
 	const rare = 0x20000
-	if c := string(r); r < rare && r != utf8.RuneError && norm.NFC.IsNormalString(c) && norm.NFC.PropertiesString(c).BoundaryBefore() {
+	if c := string(r); r < rare && r != utf8.RuneError && norm.NFC.IsNormalString(c) &&
+		norm.NFC.PropertiesString(c).BoundaryBefore() {
 		return 1
 	}
 	return 0

@@ -45,7 +45,8 @@ func TestFacetsOfCorpus(t *testing.T) {
 			for _, has := range []struct {
 				scheme bulkhead.Scheme
 				count  *int
-			}{{bulkhead.Link, &f.links}, {bulkhead.Contact, &f.contacts}, {bulkhead.Attachment, &f.attachments}, {bulkhead.Markup, &f.markup}} {
+			}{{bulkhead.Link, &f.links}, {bulkhead.Contact, &f.contacts}, {bulkhead.Attachment, &f.attachments},
+				{bulkhead.Markup, &f.markup}} {
 				if seen[has.scheme] > 0 {
 					*has.count++
 				}

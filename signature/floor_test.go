@@ -19,17 +19,22 @@ func TestAboveFloor(t *testing.T) {
 		text int  // signatures of the text that are left, if something is left out
 		left bulkhead.Scheme
 	}{
-		"letter":                {mailtest.Plain(mailtest.Letter), true, 0, bulkhead.PyzorDigest},
-		"note":                  {[]byte("From: Ann Example <ann@example.com>\n\nThanks, I got it.\n"), false, 0, bulkhead.Claim},
-		"note with a link":      {[]byte("From: ann@example.com\n\nThanks, I got it: http://example.org/a\n"), false, 0, bulkhead.Link},
-		"note with a thumbnail": {[]byte(note + "--b\nContent-Type: image/png\n\npicture\n--b--\n"), false, 0, bulkhead.Claim},
+		"letter": {mailtest.Plain(mailtest.Letter), true, 0, bulkhead.PyzorDigest},
+		"note": {[]byte("From: Ann Example <ann@example.com>\n\nThanks, I got it.\n"), false, 0,
+			bulkhead.Claim},
+		"note with a link": {[]byte("From: ann@example.com\n\nThanks, I got it: http://example.org/a\n"), false,
+			0, bulkhead.Link},
+		"note with a thumbnail": {[]byte(note + "--b\nContent-Type: image/png\n\npicture\n--b--\n"), false, 0,
+			bulkhead.Claim},
 		"note with a file": {
-			[]byte(note + "--b\nContent-Type: application/zip; name=a.zip\n\n" + "PK\x03\x04" + strings.Repeat("\x00\x01\xfe\xff", MinAttachment) + "--b--\n"),
+			[]byte(note + "--b\nContent-Type: application/zip; name=a.zip\n\n" + "PK\x03\x04" +
+				strings.Repeat("\x00\x01\xfe\xff", MinAttachment) + "--b--\n"),
 			false, 1, bulkhead.RspamdText,
 		},
 		"encrypted": {[]byte("From: Ann Example <ann@example.com>\nContent-Type: multipart/encrypted; boundary=b\n\n" +
 			"--b\nContent-Type: application/pgp-encrypted\n\nVersion: 1\n\n--b\nContent-Type: application/octet-stream\n\n" +
-			strings.Repeat("9bFlIkpYt5HfavHYMD5hzcS7hsPRxCcQPDRMQYnrLx571dR+RG/OwqPYEXNhEOV4\n", 20) + "--b--\n"), false, 0, bulkhead.Claim},
+			strings.Repeat("9bFlIkpYt5HfavHYMD5hzcS7hsPRxCcQPDRMQYnrLx571dR+RG/OwqPYEXNhEOV4\n", 20) + "--b--\n"), false,
+			0, bulkhead.Claim},
 	} {
 		m, err := mail.Read(t.Context(), tt.raw)
 		if err != nil {

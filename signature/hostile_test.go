@@ -32,7 +32,8 @@ func hostile(size int) map[string]func() []byte {
 		return []byte(head + strings.Repeat(unit, n) + tail)
 	}
 	head := func(kind, charset, encoding string) string {
-		return "From: a@example.com\nTo: b@example.com\nMIME-Version: 1.0\nContent-Type: " + kind + "; charset=" + charset + "\nContent-Transfer-Encoding: " + encoding + "\n\n"
+		return "From: a@example.com\nTo: b@example.com\nMIME-Version: 1.0\nContent-Type: " + kind + "; charset=" +
+			charset + "\nContent-Transfer-Encoding: " + encoding + "\n\n"
 	}
 	plain, page := head("text/plain", "utf-8", "8bit"), head("text/html", "utf-8", "8bit")
 	encoded := func(head, inner string) []byte {
@@ -49,7 +50,8 @@ func hostile(size int) map[string]func() []byte {
 	wrap := func(depth int) []byte { // messages within each other, each encoded anew
 		text := strings.Repeat("one = two words and more\n", size/25)
 		for range depth {
-			text = "Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable\n\n" + strings.ReplaceAll(text, "=", "=3D")
+			text = "Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable\n\n" +
+				strings.ReplaceAll(text, "=", "=3D")
 		}
 		return []byte(text)
 	}
@@ -102,7 +104,10 @@ func hostile(size int) map[string]func() []byte {
 		"broken gb18030":    func() []byte { return fill(head("text/plain", "gb18030", "8bit"), "\xff\xff", "") },
 		"broken utf-8":      func() []byte { return fill(plain+"\u00e4\u00f6\u00fc", "\xff\xc3\xa4\xc3\xa4", "") },
 		"utf-16":            func() []byte { return encoded(head("text/plain", "utf-16", "base64"), whole("\x4e\x00")) },
-		"utf-16 with NUL":   func() []byte { return encoded(head("text/plain", "utf-16le", "base64"), whole("a\x00\x00\x00")) },
+		"utf-16 with NUL": func() []byte {
+			return encoded(head("text/plain", "utf-16le", "base64"),
+				whole("a\x00\x00\x00"))
+		},
 		"utf-7":             func() []byte { return fill(head("text/plain", "utf-7", "7bit"), "+AOQ-", "") },
 		"iso-2022-jp":       func() []byte { return fill(head("text/plain", "iso-2022-jp", "7bit")+"\x1b$B", "$3", "") },
 		"base64 of FDFA":    func() []byte { return encoded(head("text/plain", "utf-8", "base64"), whole("\ufdfa")) },
@@ -121,13 +126,17 @@ func hostile(size int) map[string]func() []byte {
 		"short headers":     func() []byte { return fill("", "a:\n", "\ntext") },
 		"recipients":        func() []byte { return fill("", "To: a@b\n", "\ntext") },
 		"no header":         func() []byte { return fill("", "\x01\n", "") },
-		"tiny parts":        func() []byte { return fill("Content-Type: multipart/mixed; boundary=b\n\n", "--b\n\na\n", "--b--\n") },
-		"boundaries":        func() []byte { return fill("Content-Type: multipart/mixed; boundary=b\n\n", "--b\n", "") },
-		"no boundaries":     func() []byte { return fill("Content-Type: multipart/mixed; boundary=b\n\n", "--c\n", "") },
-		"other dashes":      func() []byte { return nested(11, "From: a@example.com\n", "--\n") },
-		"nested":            func() []byte { return nested(200, "", "word and word\n") },
+		"tiny parts": func() []byte {
+			return fill("Content-Type: multipart/mixed; boundary=b\n\n",
+				"--b\n\na\n", "--b--\n")
+		},
+		"boundaries":    func() []byte { return fill("Content-Type: multipart/mixed; boundary=b\n\n", "--b\n", "") },
+		"no boundaries": func() []byte { return fill("Content-Type: multipart/mixed; boundary=b\n\n", "--c\n", "") },
+		"other dashes":  func() []byte { return nested(11, "From: a@example.com\n", "--\n") },
+		"nested":        func() []byte { return nested(200, "", "word and word\n") },
 		"nested alternatives": func() []byte {
-			return fill("Content-Type: multipart/alternative; boundary=b\n\n", "--b\nContent-Type: text/html\n\n"+strings.Repeat("<p>words and ", 1500)+"\n", "--b--\n")
+			return fill("Content-Type: multipart/alternative; boundary=b\n\n",
+				"--b\nContent-Type: text/html\n\n"+strings.Repeat("<p>words and ", 1500)+"\n", "--b--\n")
 		},
 		"links":            func() []byte { return fill(page, "<a href=http://a.example>x</a>", "") },
 		"links, different": func() []byte { return numbered(page, "<a href=http://d%d.example/%d>x</a>\n", size) },
@@ -139,35 +148,42 @@ func hostile(size int) map[string]func() []byte {
 		"links, redirects": func() []byte {
 			return numbered(page, "<a href=http://a%d.example/http://b.example/http://c%d.example/?u=http://d.example>", size)
 		},
-		"links, nested":    func() []byte { return fill(plain, "http://", "") },
-		"links, defanged":  func() []byte { return fill(plain, "a[.]", "") },
-		"links, one":       func() []byte { return fill(page+"<a href='http://a.example/", "a.b@c/..//%41", "'>x") },
-		"links, empty":     func() []byte { return fill(page, "<a href>", "") },
-		"attributes":       func() []byte { return fill(page+"<a ", "b='c' ", ">x") },
-		"attributes, tags": func() []byte { return fill(page, "<a a b c d e f g h i j k l m n o p q r s t u v w x y z>", "") },
-		"anchors":          func() []byte { return fill(page, "<a href=x>y", "") },
-		"numbers":          func() []byte { return fill(plain, "555 010 ", "") },
-		"numbers, signs":   func() []byte { return fill(plain, "+(", "") },
-		"numbers, one":     func() []byte { return fill(plain, "0123456789", "") },
-		"numbers, found":   func() []byte { return numbered(plain, "+1555%d%d\n", size) },
-		"wallets":          func() []byte { return fill(plain, "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb ", "") },
-		"wallets, Monero":  func() []byte { return fill(plain, "4"+strings.Repeat("z", 94)+" ", "") },
-		"accounts":         func() []byte { return fill(plain, "GB82 WEST 1234 5698 7654 33 ", "") },
+		"links, nested":   func() []byte { return fill(plain, "http://", "") },
+		"links, defanged": func() []byte { return fill(plain, "a[.]", "") },
+		"links, one":      func() []byte { return fill(page+"<a href='http://a.example/", "a.b@c/..//%41", "'>x") },
+		"links, empty":    func() []byte { return fill(page, "<a href>", "") },
+		"attributes":      func() []byte { return fill(page+"<a ", "b='c' ", ">x") },
+		"attributes, tags": func() []byte {
+			return fill(page,
+				"<a a b c d e f g h i j k l m n o p q r s t u v w x y z>", "")
+		},
+		"anchors":         func() []byte { return fill(page, "<a href=x>y", "") },
+		"numbers":         func() []byte { return fill(plain, "555 010 ", "") },
+		"numbers, signs":  func() []byte { return fill(plain, "+(", "") },
+		"numbers, one":    func() []byte { return fill(plain, "0123456789", "") },
+		"numbers, found":  func() []byte { return numbered(plain, "+1555%d%d\n", size) },
+		"wallets":         func() []byte { return fill(plain, "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb ", "") },
+		"wallets, Monero": func() []byte { return fill(plain, "4"+strings.Repeat("z", 94)+" ", "") },
+		"accounts":        func() []byte { return fill(plain, "GB82 WEST 1234 5698 7654 33 ", "") },
 		"attached page": func() []byte {
-			return numbered("Content-Type: text/html\nContent-Disposition: attachment\n\n<script>", "location='http://d%d.example/%d';", size)
+			return numbered("Content-Type: text/html\nContent-Disposition: attachment\n\n<script>",
+				"location='http://d%d.example/%d';", size)
 		},
 		"archive of zeros": func() []byte {
-			return withFile("", "application/zip", "a.zip", archive("a", strings.Repeat("\x00", 16*size), "b.html", strings.Repeat("<a href=http://a.example/>", size/8)))
+			return withFile("", "application/zip", "a.zip", archive("a", strings.Repeat("\x00", 16*size), "b.html",
+				strings.Repeat("<a href=http://a.example/>", size/8)))
 		},
 		"archives": func() []byte {
 			file := archive("a", whole("word "))
 			for range 4 {
-				file = archive("a.zip", string(file), "b.docx", string(archive("[Content_Types].xml", "x", "word/document.xml", whole("<w:p>word</w:p>"))))
+				file = archive("a.zip", string(file), "b.docx",
+					string(archive("[Content_Types].xml", "x", "word/document.xml", whole("<w:p>word</w:p>"))))
 			}
 			return withFile(strings.Repeat("word ", size/6), "application/zip", "a.zip", file)
 		},
 		"PDF of objects": func() []byte {
-			return withFile("", "application/pdf", "a.pdf", []byte("%PDF-1.4\n"+strings.Repeat("1 0 obj stream\nBT (word) Tj /URI (http://a.example/) endstream ", size/90)))
+			return withFile("", "application/pdf", "a.pdf",
+				[]byte("%PDF-1.4\n"+strings.Repeat("1 0 obj stream\nBT (word) Tj /URI (http://a.example/) endstream ", size/90)))
 		},
 		"pictures": func() []byte {
 			m := picturetest.PNG(image.NewPaletted(image.Rect(0, 0, 1024, 1000), palette.Plan9))
@@ -226,7 +242,8 @@ func TestHostileMemory(t *testing.T) {
 		raw := make()
 		start := time.Now()
 		peak := peakHeap(func() { mailtest.Must(Compute(t.Context(), raw, Options{Workers: 2})) })
-		t.Logf("%-20s %5.1f MB, %5.2f of its size, %4d us/KB", name, float64(peak)/1e6, float64(peak)/float64(len(raw)), time.Since(start).Microseconds()/int64(len(raw)>>10))
+		t.Logf("%-20s %5.1f MB, %5.2f of its size, %4d us/KB", name, float64(peak)/1e6,
+			float64(peak)/float64(len(raw)), time.Since(start).Microseconds()/int64(len(raw)>>10))
 		if most := 3*len(raw) + 1<<20; peak > most+most/10 {
 			t.Errorf("%s: %d bytes take %d, %.1f times as much", name, len(raw), peak, float64(peak)/float64(len(raw)))
 		}

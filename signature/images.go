@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// MaxImageKeys is how many bulkhead/image signatures a message has: those of four
-	// pictures, or of two that have a margin.
+	// MaxImageKeys is the maximum number of bulkhead/image signatures of a message: enough for four
+	// pictures, or for two that have a margin.
 	MaxImageKeys = 4 * picture.ViewKeys
 
 	// The size of a message bounds how many of its pixels are decoded, since a few bytes may
@@ -25,8 +25,8 @@ const (
 // isPicture reports whether a part is a picture that is large enough to be one.
 func isPicture(p *mail.Part) bool { return picture.Pixels(p.Data) > 0 }
 
-// imageSignatures returns the bulkhead/image signatures of the pictures of m, the largest
-// first, so that small ones cannot hide them. What cannot be decoded has none.
+// imageSignatures returns the bulkhead/image signatures of the pictures of m, the largest first,
+// so that small ones cannot hide them. A picture that cannot be decoded has none.
 func imageSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkhead.Signature, error) {
 	type file struct {
 		data   []byte

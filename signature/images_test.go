@@ -52,7 +52,8 @@ func common(a, b []string) bool {
 // that say nothing stand around it.
 func TestPictureAndLink(t *testing.T) {
 	page := func(i int, around string) string {
-		return fmt.Sprintf(`<html><body>%s<a href="http://www.d%d.example/%d"><img src="cid:i0"></a></body></html>`, around, i, i)
+		return fmt.Sprintf(`<html><body>%s<a href="http://www.d%d.example/%d"><img src="cid:i0"></a></body></html>`,
+			around, i, i)
 	}
 	n, alike := 0, 0
 	for i := range 12 {
@@ -62,11 +63,13 @@ func TestPictureAndLink(t *testing.T) {
 			m = picturetest.Text(r)
 		}
 		first := pictureMail(page(i, ""), picturetest.JPEG(m, 80))
-		if exact := of(t, first, bulkhead.Exact); len(exact) != 1 || !slices.Equal(exact, of(t, slices.Clone(first), bulkhead.Exact)) {
+		if exact := of(t, first, bulkhead.Exact); len(exact) != 1 ||
+			!slices.Equal(exact, of(t, slices.Clone(first), bulkhead.Exact)) {
 			t.Fatalf("picture %d: exact signatures %x", i, exact)
 		}
 		for _, change := range []string{"a little noise", "size", "colours", "cut by 1 %", "dots", "several"} {
-			changed := pictureMail(page(i+100, "<p>"+mailtest.Letter), picturetest.JPEG(picturetest.Changes[change](r, m), 50+r.IntN(40)))
+			changed := pictureMail(page(i+100, "<p>"+mailtest.Letter),
+				picturetest.JPEG(picturetest.Changes[change](r, m), 50+r.IntN(40)))
 			n++
 			if common(of(t, first, bulkhead.Image), of(t, changed, bulkhead.Image)) {
 				alike++
@@ -92,9 +95,11 @@ func TestManyPictures(t *testing.T) {
 	}
 	all := of(t, pictureMail("x", append(files, large)...), bulkhead.Image)
 	if len(all) == 0 || len(all) > MaxImageKeys || !common(all, of(t, pictureMail("x", large), bulkhead.Image)) {
-		t.Errorf("%d signatures, the largest picture's: %t", len(all), common(all, of(t, pictureMail("x", large), bulkhead.Image)))
+		t.Errorf("%d signatures, the largest picture's: %t", len(all),
+			common(all, of(t, pictureMail("x", large), bulkhead.Image)))
 	}
-	if icons := of(t, pictureMail("x", picturetest.PNG(image.NewGray(image.Rect(0, 0, 16, 16))), []byte("no picture"), nil), bulkhead.Image); icons != nil {
+	if icons := of(t, pictureMail("x", picturetest.PNG(image.NewGray(image.Rect(0, 0, 16, 16))),
+		[]byte("no picture"), nil), bulkhead.Image); icons != nil {
 		t.Errorf("icons have %d signatures", len(icons))
 	}
 }
@@ -115,7 +120,8 @@ func TestPixelsOfMessage(t *testing.T) {
 }
 
 func TestPicturesEnd(t *testing.T) {
-	m := mailtest.Must(mail.Read(t.Context(), pictureMail("x", picturetest.JPEG(picturetest.Ad(rand.New(rand.NewPCG(1, 1))), 80))))
+	m := mailtest.Must(mail.Read(t.Context(),
+		pictureMail("x", picturetest.JPEG(picturetest.Ad(rand.New(rand.NewPCG(1, 1))), 80))))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if sigs, err := imageSignatures(ctx, m, [16]byte{}); sigs != nil || !errors.Is(err, context.Canceled) {

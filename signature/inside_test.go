@@ -20,7 +20,8 @@ import (
 // withFile is a message of a text and a file.
 func withFile(text, kind, name string, file []byte) []byte {
 	return []byte("From: a@example.com\nTo: Bob Miller <bob@example.com>\nSubject: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n" +
-		"--b\nContent-Type: text/plain\n\n" + text + "\n--b\nContent-Type: " + kind + "; name=\"" + name + "\"\nContent-Disposition: attachment\n" +
+		"--b\nContent-Type: text/plain\n\n" + text + "\n--b\nContent-Type: " + kind + "; name=\"" + name +
+		"\"\nContent-Disposition: attachment\n" +
 		"Content-Transfer-Encoding: base64\n\n" + base64.StdEncoding.EncodeToString(file) + "\n--b--\n")
 }
 
@@ -43,7 +44,8 @@ func files(greeting, link string) map[string]struct {
 	data []byte
 } {
 	letter := greeting + "\n" + mailtest.Letter + "\n" + link
-	page := []byte("<html><body><p>" + strings.ReplaceAll(letter, "\n", "<br>") + "<a href='" + link + "'>x</a></body></html>")
+	page := []byte("<html><body><p>" + strings.ReplaceAll(letter, "\n", "<br>") + "<a href='" + link +
+		"'>x</a></body></html>")
 	var shown strings.Builder
 	for line := range strings.Lines(letter) {
 		fmt.Fprintf(&shown, "(%s) Tj T*\n", strings.NewReplacer("(", "\\(", ")", "\\)").Replace(strings.TrimSpace(line)))
@@ -58,9 +60,11 @@ func files(greeting, link string) map[string]struct {
 		"letter.txt":   {"text/plain", []byte(letter)},
 		"letter.xhtml": {"application/xhtml+xml", page},
 		"html.zip":     {"application/zip", archive("a.html", string(page))},
-		"letter.docx": {"application/octet-stream", archive("[Content_Types].xml", "x", "word/_rels/document.xml.rels", `<R><Relationship TargetMode="External" Target="`+link+`"/></R>`,
+		"letter.docx": {"application/octet-stream", archive("[Content_Types].xml", "x",
+			"word/_rels/document.xml.rels", `<R><Relationship TargetMode="External" Target="`+link+`"/></R>`,
 			"word/document.xml", "<w:p>"+strings.ReplaceAll(letter, "\n", "</w:p><w:p>")+"</w:p>")},
-		"letter.pdf": {"application/pdf", []byte("%PDF-1.4\n1 0 obj\n<</URI (" + link + ")>>\nendobj\n2 0 obj\n<<>>\nstream\nBT " + shown.String() + " ET\nendstream\nendobj\n")},
+		"letter.pdf": {"application/pdf", []byte("%PDF-1.4\n1 0 obj\n<</URI (" + link +
+			")>>\nendobj\n2 0 obj\n<<>>\nstream\nBT " + shown.String() + " ET\nendstream\nendobj\n")},
 	}
 }
 
@@ -120,7 +124,8 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	theme := strings.Repeat("<theme/>", 1000)
-	one := withFile("x", "application/x", "a.docx", archive("[Content_Types].xml", "x", "word/theme.xml", theme, "word/media/a.jpeg", picture))
+	one := withFile("x", "application/x", "a.docx", archive("[Content_Types].xml", "x", "word/theme.xml", theme,
+		"word/media/a.jpeg", picture))
 	two := withFile("x", "application/x", "a.docx", archive("[Content_Types].xml", "y", "word/theme.xml", theme))
 	if common(sums(one, bulkhead.Attachment), sums(two, bulkhead.Attachment)) {
 		t.Error("two documents have a file in common that all have")
@@ -151,10 +156,13 @@ func TestInsideIsNotNothing(t *testing.T) {
 
 func TestCalendarIsRead(t *testing.T) {
 	invitation := func(id, day string) []byte {
-		return mailtest.Composed("text/calendar; method=REQUEST", "7bit", "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:"+id+"\nDTSTAMP:"+day+
-			"\nSUMMARY:Your account will be closed\nDESCRIPTION:"+strings.ReplaceAll(mailtest.Letter, "\n", "\\n")+" http://pay.example/x\nEND:VEVENT\nEND:VCALENDAR\n")
+		return mailtest.Composed("text/calendar; method=REQUEST", "7bit",
+			"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:"+id+"\nDTSTAMP:"+day+
+				"\nSUMMARY:Your account will be closed\nDESCRIPTION:"+strings.ReplaceAll(mailtest.Letter, "\n",
+				"\\n")+" http://pay.example/x\nEND:VEVENT\nEND:VCALENDAR\n")
 	}
-	one, two := compute(t, invitation("a-long-identifier-4711", "20260101T100000Z")), compute(t, invitation("another-one-0815", "20260202T110000Z"))
+	one, two := compute(t, invitation("a-long-identifier-4711", "20260101T100000Z")),
+		compute(t, invitation("another-one-0815", "20260202T110000Z"))
 	near, links := 0, 0
 	for _, sig := range one {
 		for _, s := range two {

@@ -41,7 +41,8 @@ func alternative(parts ...string) []byte {
 }
 
 func attached(kind, text, file string) []byte {
-	return mailtest.Composed("multipart/mixed; boundary=b", "7bit", "--b\n\n"+text+"\n--b\nContent-Type: "+kind+"\nContent-Disposition: attachment\n\n"+file+"\n--b--\n")
+	return mailtest.Composed("multipart/mixed; boundary=b", "7bit",
+		"--b\n\n"+text+"\n--b\nContent-Type: "+kind+"\nContent-Disposition: attachment\n\n"+file+"\n--b--\n")
 }
 
 func TestLinks(t *testing.T) {
@@ -52,19 +53,32 @@ func TestLinks(t *testing.T) {
 	}{
 		{"page", mailtest.Page(`<a href="https://www.Example.com/a/b?c">x</a><form action="http://f.example.org"></form>`), "example.com www.example.com/a example.org f.example.org/"},
 		{"platform", mailtest.Page(`<a href="https://me.github.io/a">x</a>`), "me.github.io me.github.io/a"},
-		{"redirect", mailtest.Page(`<a href="https://g.example/url?q=https%3A%2F%2Fevil.example%2Fx">x</a>`), "g.example g.example/url evil.example evil.example/x"},
+		{"redirect", mailtest.Page(`<a href="https://g.example/url?q=https%3A%2F%2Fevil.example%2Fx">x</a>`),
+			"g.example g.example/url evil.example evil.example/x"},
 		{"picture alone", mailtest.Page(`<img src="http://a.example/x.png">`), ""},
 		{"text of a link", mailtest.Page(`<a href="http://a.example">http://b.example</a>`), "a.example a.example/"},
-		{"text beside a link", mailtest.Page(`<a href="http://a.example">x</a> or go to http://b.example/y`), "a.example a.example/ b.example b.example/y"},
-		{"plain", mailtest.Plain("see http://a.example/x, www.b.example and hxxp://c[.]example/d"), "a.example a.example/x b.example www.b.example/ c.example c.example/d"},
-		{"alternatives", alternative("plain:http://a.example", "html:<a href=http://b.example>x</a>"), "b.example b.example/"},
+		{"text beside a link", mailtest.Page(`<a href="http://a.example">x</a> or go to http://b.example/y`),
+			"a.example a.example/ b.example b.example/y"},
+		{"plain", mailtest.Plain("see http://a.example/x, www.b.example and hxxp://c[.]example/d"),
+			"a.example a.example/x b.example www.b.example/ c.example c.example/d"},
+		{"alternatives", alternative("plain:http://a.example", "html:<a href=http://b.example>x</a>"),
+			"b.example b.example/"},
 		{"alternative without links", alternative("plain:http://a.example", "html:<p>x"), "a.example a.example/"},
-		{"alternative with a hidden link", alternative("plain:http://a.example", "html:<p hidden><a href=http://b.example>x</a>"), "a.example a.example/ b.example b.example/"},
-		{"alternatives, turned", alternative("html:<a href=http://b.example>x</a>", "plain:http://a.example"), "a.example a.example/ b.example b.example/"},
-		{"page attached", attached("text/html", "see attached", `<a href="http://a.example/x">x</a><script>location = "http://b.example/y"</script>`), "a.example a.example/x b.example b.example/y"},
-		{"page attached as data", attached("application/octet-stream; name=Invoice.HTML", "see attached", `<a href='http://a.example/x'>x</a><script>location="http://b.example/y"</script>`), "a.example a.example/x b.example b.example/y"},
-		{"picture attached", attached("image/svg+xml", "see attached", `<svg><a href="http://a.example/x">`), "a.example a.example/x"},
-		{"other data attached", attached("application/octet-stream; name=html", "see attached", `<a href="http://a.example/x">`), ""},
+		{"alternative with a hidden link", alternative("plain:http://a.example",
+			"html:<p hidden><a href=http://b.example>x</a>"), "a.example a.example/ b.example b.example/"},
+		{"alternatives, turned", alternative("html:<a href=http://b.example>x</a>", "plain:http://a.example"),
+			"a.example a.example/ b.example b.example/"},
+		{"page attached",
+			attached("text/html", "see attached",
+				`<a href="http://a.example/x">x</a><script>location = "http://b.example/y"</script>`),
+			"a.example a.example/x b.example b.example/y"},
+		{"page attached as data", attached("application/octet-stream; name=Invoice.HTML", "see attached",
+			`<a href='http://a.example/x'>x</a><script>location="http://b.example/y"</script>`),
+			"a.example a.example/x b.example b.example/y"},
+		{"picture attached", attached("image/svg+xml", "see attached", `<svg><a href="http://a.example/x">`),
+			"a.example a.example/x"},
+		{"other data attached", attached("application/octet-stream; name=html", "see attached",
+			`<a href="http://a.example/x">`), ""},
 		{"text attached", attached("text/plain", "see attached", "http://a.example/x"), "a.example a.example/x"},
 		{"numbers", mailtest.Page(`<a href="http://0xC0000201:8080/x/y">x</a>`), "192.0.2.1:8080 192.0.2.1:8080/x"},
 		{"userinfo", mailtest.Page(`<a href="http://bank.example@evil.example">x</a>`), "evil.example evil.example/"},
@@ -147,7 +161,8 @@ func TestLinksHidden(t *testing.T) {
 		fmt.Fprintf(&shown, `<a href="http://d%d.example/">x</a>`, i)
 	}
 	for name, page := range map[string]string{
-		"links to a brand": brand.String() + evil + brand.String(), "hidden links": hidden.String() + evil + hidden.String(), "eleven others": shown.String() + evil,
+		"links to a brand": brand.String() + evil + brand.String(),
+		"hidden links":     hidden.String() + evil + hidden.String(), "eleven others": shown.String() + evil,
 	} {
 		if got := linksOf(t, mailtest.Page(page)); !strings.Contains(got, "evil.example/x") {
 			t.Errorf("behind %s: %q", name, got)
@@ -160,10 +175,12 @@ func TestLinksHidden(t *testing.T) {
 
 // TestLinkWalkEnds: who has seen enough sees no more.
 func TestLinkWalkEnds(t *testing.T) {
-	m := mailtest.Must(mail.Read(t.Context(), mailtest.Page(`<a href="http://a.example/?u=http://b.example">x</a><a href="http://c.example">y</a> http://d.example http://e.example`)))
+	m := mailtest.Must(mail.Read(t.Context(),
+		mailtest.Page(`<a href="http://a.example/?u=http://b.example">x</a><a href="http://c.example">y</a> http://d.example http://e.example`)))
 	for n := 1; n <= 5; n++ {
 		seen := 0
-		if err := EachLink(t.Context(), m, func(link.Link, LinkUse) bool { seen++; return seen < n }); err != nil || seen != n {
+		if err := EachLink(t.Context(), m, func(link.Link, LinkUse) bool { seen++; return seen < n }); err != nil ||
+			seen != n {
 			t.Errorf("%d links seen, %v, want %d", seen, err, n)
 		}
 	}
@@ -174,12 +191,14 @@ func TestLinksAcrossSteps(t *testing.T) {
 	const url = "http://a.example/one"
 	for at := pace.Step - len(url) - 3; at < pace.Step+3; at++ {
 		for name, filler := range map[string]string{"words": "x ", "lines": "x\n", "one word": "x"} {
-			text := strings.Repeat(filler, at/len(filler)) + " " + url + " y " + strings.Repeat(filler, 2*pace.Step/len(filler)) + " http://b.example/two"
+			text := strings.Repeat(filler, at/len(filler)) + " " + url + " y " +
+				strings.Repeat(filler, 2*pace.Step/len(filler)) + " http://b.example/two"
 			var got []string
-			err := EachLink(t.Context(), &mail.Message{Parts: []mail.Part{{Type: "text/plain", Text: text}}}, func(l link.Link, _ LinkUse) bool {
-				got = append(got, l.Place())
-				return true
-			})
+			err := EachLink(t.Context(), &mail.Message{Parts: []mail.Part{{Type: "text/plain", Text: text}}},
+				func(l link.Link, _ LinkUse) bool {
+					got = append(got, l.Place())
+					return true
+				})
 			if want := []string{"a.example/one", "b.example/two"}; err != nil || !slices.Equal(got, want) {
 				t.Fatalf("%s, a link at %d: %q, %v; want %q", name, at, got, err, want)
 			}

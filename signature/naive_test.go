@@ -29,7 +29,8 @@ func (f *folder) naiveFold(line []byte) {
 		at += len(chunk)
 		f.chunk(chunk, true)
 		n := f.paragraph.len() - start
-		if n > 0 && n <= 6 && greetings.words[string(f.paragraph.at(start))] && (at >= len(line) || endsGreeting(chunk[len(chunk)-1])) {
+		if n > 0 && n <= 6 && greetings.words[string(f.paragraph.at(start))] &&
+			(at >= len(line) || endsGreeting(chunk[len(chunk)-1])) {
 			f.flushSingles()
 			f.paragraph.truncate(start)
 			start = -maxWords
@@ -120,7 +121,8 @@ func TestTrimSpace(t *testing.T) {
 	for range 20_000 {
 		var line []byte
 		for range r.IntN(6) {
-			line = append(line, []string{" ", "\t", "\r", "\v", "a", "\u00a0", "\u0085", "\u3000", "\u2028", "\u200b", "ä", "\xff", "\xc2", "\xa0", "\xe3\x80"}[r.IntN(15)]...)
+			line = append(line, []string{" ", "\t", "\r", "\v", "a", "\u00a0", "\u0085", "\u3000", "\u2028", "\u200b",
+				"ä", "\xff", "\xc2", "\xa0", "\xe3\x80"}[r.IntN(15)]...)
 		}
 		if got, want := trimSpace(line), bytes.TrimSpace(line); !bytes.Equal(got, want) {
 			t.Fatalf("%q: %q, want %q", line, got, want)

@@ -16,15 +16,14 @@ import (
 // fewer rows withstand more deliberate changes. With this shape two texts of Jaccard
 // similarity J share a band with probability J^4.
 const (
-	// NearBands is how many bulkhead/near signatures a message has, or it has
-	// none. The first byte of each sum is the number of its band, from 0.
+	// NearBands is the number of bulkhead/near signatures of a message that has any. The first byte
+	// of each sum is the number of its band, from 0.
 	NearBands = 20
-	// NearMatch is how many bands of a message must be known to call it a near
-	// match. One band in common may be chance: of unrelated pairs of messages
-	// 1 in 10,000 share one band, 1 in 21,000 share two, and most of these are
-	// revisions of one text after all. A band of a ham equals that of a given
-	// spam with 4e-9: where a million different spams are listed, 1 ham in 400
-	// has two known bands at most.
+	// NearMatch is the number of bands of a message that must be known for a near match. One band in
+	// common may be chance: of unrelated pairs of messages 1 in 10,000 share one band, 1 in 21,000
+	// share two, and most of these are revisions of one text after all. The probability that a band
+	// of a ham equals the same band of a given spam is 4e-9. Where a million different spams are
+	// listed, at most 1 ham in 400 has two known bands.
 	NearMatch = 2
 
 	nearRows = 4  // MinHash values that one band joins
@@ -35,7 +34,7 @@ const (
 	nearMinLetters  = 48 // total bytes of the different words
 )
 
-// A nearKey is what the MinHash functions are derived from.
+// A nearKey holds the keys from which the MinHash functions are derived.
 type nearKey struct {
 	k0, k1 uint64
 	mul    [NearBands * nearRows]uint64
@@ -97,7 +96,7 @@ func (k *nearKey) bands(words *wordList, hashes []uint64, salt uint64) [][nearSu
 	return bands
 }
 
-// nearBlock is how many shingles go through the MinHash functions at a time.
+// nearBlock is the number of shingles that go through the MinHash functions at a time.
 const nearBlock = 256
 
 // lower applies the MinHash functions to shingles and lowers the minima. Four functions at a time
@@ -134,8 +133,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// quotedSalt keeps the shingles of a message that only quotes apart from those
-// of the message it quotes.
+// quotedSalt keeps the shingles of a message that only quotes apart from the shingles of the
+// quoted message.
 const quotedSalt = 0x71756f746564
 
 // near returns the bulkhead/near signatures of a skeleton: NearBands of them,

@@ -34,7 +34,8 @@ type hashes struct {
 	key                 *nearKey
 }
 
-// keyOf returns what is derived from a secret: mostly that of the message before.
+// keyOf returns the key derived from a secret. The key is usually the same as for the message
+// before.
 func (h *hashes) keyOf(secret [16]byte) *nearKey {
 	if h.key == nil || h.secret != secret {
 		h.secret, h.key = secret, newNearKey(secret)
@@ -42,7 +43,7 @@ func (h *hashes) keyOf(secret [16]byte) *nearKey {
 	return h.key
 }
 
-// take makes h those of s.
+// take sets h to the hashes of s.
 func (h *hashes) take(k *nearKey, s *skeleton) {
 	if h.known == nil || h.known.k0 != k.k0 || h.known.k1 != k.k1 {
 		h.known = &knownWords{k0: k.k0, k1: k.k1}
@@ -75,7 +76,7 @@ func (known *knownWords) appendHashed(h []uint64, k *nearKey, words *wordList) [
 			h = append(h, k.word(text[:size]))
 			continue
 		}
-		// The letters as two numbers: none of them is 0. What is shifted by 64 or more is 0.
+		// The letters as two numbers: none of them is 0. A shift by 64 or more gives 0.
 		head := binary.LittleEndian.Uint64(text) & (math.MaxUint64 >> (64 - 8*min(size, 8)))
 		tail := binary.LittleEndian.Uint64(text[8:]) & (math.MaxUint64 >> (128 - 8*uint(max(size, 8))))
 		one := &known.words[(head^tail*0xbf58476d1ce4e5b9)*0x9e3779b97f4a7c15>>(64-knownBits)]
@@ -113,7 +114,7 @@ func lowest(orders []uint64, most int) []uint64 {
 	}
 }
 
-// appendRuns appends the order of each run of words: it says which runs are sampled.
+// appendRuns appends the order of each run of words: it decides which runs are sampled.
 func appendRuns(orders []uint64, words *wordList, hashes []uint64) []uint64 {
 	start := int32(0)
 	for i := range hashes {
@@ -167,7 +168,7 @@ func parts(s *skeleton, h *hashes) []bulkhead.Signature {
 		if _, ok := slices.BinarySearch(own, order); ok {
 			continue
 		}
-		// What is not only quoted is among the lowest of the others, too.
+		// A run that is not only quoted is also among the lowest of the other runs.
 		kind := bulkhead.SampleQuoted
 		if _, ok := slices.BinarySearch(other, order); ok {
 			kind = bulkhead.SampleOther
@@ -177,8 +178,8 @@ func parts(s *skeleton, h *hashes) []bulkhead.Signature {
 	return bulkhead.AppendSketch(sigs, samples)
 }
 
-// sampleOf returns a run as it is made known. Since order decides which runs are sampled,
-// its bits are not evenly spread; those of the sample are.
+// sampleOf returns the sample of a run in its published form. Since order decides which runs are
+// sampled, its bits are not evenly spread. The bits of the sample are.
 func sampleOf(order uint64, kind bulkhead.SampleKind) bulkhead.Sample {
 	return bulkhead.Sample{Value: mix(order^partSalt) >> 16, Kind: kind}
 }

@@ -52,7 +52,8 @@ func TestHashes(t *testing.T) {
 		}
 		key := keys[rng.IntN(2)]
 		h.take(key, &s)
-		if !slices.Equal(h.words, key.hashed(&s.words)) || !slices.Equal(h.quoted, key.hashed(&s.quoted)) || !slices.Equal(h.rest, key.hashed(&s.rest)) {
+		if !slices.Equal(h.words, key.hashed(&s.words)) || !slices.Equal(h.quoted, key.hashed(&s.quoted)) ||
+			!slices.Equal(h.rest, key.hashed(&s.rest)) {
 			t.Fatalf("hashes of %v, %v, %v differ", &s.words, &s.quoted, &s.rest)
 		}
 	}
@@ -120,7 +121,8 @@ func TestPartsOfAPart(t *testing.T) {
 			}
 		}
 		for i := range parts[:4] {
-			if s := (bulkhead.Sample{}); !slices.ContainsFunc(whole, func(w bulkhead.Sample) bool { s = w; return s.Signature() == parts[i] }) {
+			if s := (bulkhead.Sample{}); !slices.ContainsFunc(whole,
+				func(w bulkhead.Sample) bool { s = w; return s.Signature() == parts[i] }) {
 				t.Errorf("%d times its words added: part %d of the text is no sample of the whole", 2*size, i)
 			}
 		}
@@ -200,7 +202,8 @@ func TestWhatIsSampled(t *testing.T) {
 		"nothing else":        {"Hi\n-- \n" + other, [3]bool{false, true, false}},
 		"quote":               {own + "\nOn Monday Ann wrote:\n" + quote, [3]bool{true, true, true}},
 		"nothing but a quote": {"See below.\n\n" + quote, [3]bool{false, false, true}},
-		"below a header":      {"See.\n\nFrom: Ann\nSent: today\nTo: Bob\nSubject: x\n\n" + other, [3]bool{false, false, true}},
+		"below a header": {"See.\n\nFrom: Ann\nSent: today\nTo: Bob\nSubject: x\n\n" + other,
+			[3]bool{false, false, true}},
 	} {
 		samples, parts := samplesOf(compute(t, []byte("Content-Type: text/plain\n\n"+c.mail+"\n")))
 		var kinds [3]bool
@@ -237,7 +240,10 @@ func FuzzParts(f *testing.F) {
 			}
 		}
 		slices.SortFunc(samples, func(a, b bulkhead.Sample) int { return cmp.Compare(a.Value, b.Value) })
-		if n := len(slices.CompactFunc(slices.Clone(samples), func(a, b bulkhead.Sample) bool { return a.Value == b.Value })); n != len(samples) {
+		if n := len(slices.CompactFunc(slices.Clone(samples), func(a,
+			b bulkhead.Sample) bool {
+			return a.Value == b.Value
+		})); n != len(samples) {
 			t.Fatalf("%d of %d samples are there twice", len(samples)-n, len(samples))
 		}
 	})
@@ -257,10 +263,14 @@ func TestFewRuns(t *testing.T) {
 		own, rest, quoted      int // runs
 		parts, owns, inSamples int
 	}{
-		{partLeast - 1, 0, 0, 0, 0, 0}, {partLeast, 0, 0, 0, 0, partLeast}, {2, 2, 1, 0, 0, 5}, {2, 1, 1, 0, 0, 0}, {0, partLeast, 0, 0, 0, 5}, {0, 0, partLeast, 0, 0, 5},
-		{partFloor - 1, 0, 0, 0, 0, partFloor - 1}, {partFloor, 0, 0, partAnchors, partFloor, partFloor}, {partFloor, 3, 4, partAnchors, partFloor, partFloor + 7},
-		{partOwn, 0, 0, partAnchors, partOwn, partOwn}, {partOwn + 1, 0, 0, partAnchors, partOwn, partOwn + 1}, {partAsked, 0, 0, partAnchors, partOwn, partAsked},
-		{partAsked + 1, 0, 0, partAnchors, partOwn, partAsked}, {50, 50, 28, partAnchors, partOwn, 128}, {3, 200, 0, 0, 0, partAsked},
+		{partLeast - 1, 0, 0, 0, 0, 0}, {partLeast, 0, 0, 0, 0, partLeast}, {2, 2, 1, 0, 0, 5}, {2, 1, 1, 0, 0, 0},
+		{0, partLeast, 0, 0, 0, 5}, {0, 0, partLeast, 0, 0, 5},
+		{partFloor - 1, 0, 0, 0, 0, partFloor - 1}, {partFloor, 0, 0, partAnchors, partFloor, partFloor},
+		{partFloor, 3, 4, partAnchors, partFloor, partFloor + 7},
+		{partOwn, 0, 0, partAnchors, partOwn, partOwn}, {partOwn + 1, 0, 0, partAnchors, partOwn, partOwn + 1},
+		{partAsked, 0, 0, partAnchors, partOwn, partAsked},
+		{partAsked + 1, 0, 0, partAnchors, partOwn, partAsked}, {50, 50, 28, partAnchors, partOwn, 128},
+		{3, 200, 0, 0, 0, partAsked},
 	} {
 		s := &skeleton{}
 		for i, n := range []int{tt.own, tt.rest, tt.quoted} {
@@ -276,7 +286,8 @@ func TestFewRuns(t *testing.T) {
 		if len(parts) != tt.parts || kinds[bulkhead.SampleOwn] != tt.owns || len(samples) != tt.inSamples {
 			t.Errorf("%+v: %d parts, %d samples, kinds %v", tt, len(parts), len(samples), kinds)
 		}
-		if tt.rest == 0 && tt.own > 0 && tt.own+tt.quoted <= partAsked && len(samples) > 0 && kinds[bulkhead.SampleQuoted] != tt.quoted {
+		if tt.rest == 0 && tt.own > 0 && tt.own+tt.quoted <= partAsked && len(samples) > 0 &&
+			kinds[bulkhead.SampleQuoted] != tt.quoted {
 			t.Errorf("%+v: kinds %v", tt, kinds)
 		}
 	}
@@ -285,8 +296,10 @@ func TestFewRuns(t *testing.T) {
 		words string
 		runs  int
 	}{
-		{"abcdefg hijkimn", 1}, {"abcdefg hijkim", 0}, {"abcdefghijkimnopq", 0}, {"abcdefghijkimnopq a", 1}, {"abcdefghijkimnopq abcdefghijkimnopq abcdefghijkimnopq", 2},
-		{"a b c d e f g h i j kk mm", 1}, {"a b c d e f g h i j kk m", 0}, {"a b c d e f g h i j k mm n", 0}, {"a b c d e f g h i j k mm nn", 1},
+		{"abcdefg hijkimn", 1}, {"abcdefg hijkim", 0}, {"abcdefghijkimnopq", 0}, {"abcdefghijkimnopq a", 1},
+		{"abcdefghijkimnopq abcdefghijkimnopq abcdefghijkimnopq", 2},
+		{"a b c d e f g h i j kk mm", 1}, {"a b c d e f g h i j kk m", 0}, {"a b c d e f g h i j k mm n", 0},
+		{"a b c d e f g h i j k mm nn", 1},
 	} {
 		var l wordList
 		for _, w := range strings.Fields(tt.words) {

@@ -160,7 +160,8 @@ func (g *groups) northAmerican() bool {
 	if len(g.digits) == 11 && g.sizes[0] == 1 && g.digits[0] == '1' {
 		g = &groups{digits: g.digits[1:], sizes: g.sizes[1:], signs: g.signs[1:]}
 	}
-	return len(g.digits) == 10 && len(g.sizes) == 3 && g.sizes[0] == 3 && g.sizes[1] == 3 && g.digits[0] > '1' && g.uniform()
+	return len(g.digits) == 10 && len(g.sizes) == 3 && g.sizes[0] == 3 && g.sizes[1] == 3 && g.digits[0] > '1' &&
+		g.uniform()
 }
 
 // uniform reports whether there are two to five groups, and one sign stands between

@@ -49,18 +49,21 @@ func TestRspamdSignatures(t *testing.T) {
 	if len(own) != 1 || own[0] == texts[0] || len(ownBands) != rspamd.Bands || ownBands[0] == bands[0] {
 		t.Error("a key and an algorithm of one's own change nothing")
 	}
-	if texts, bands := of(long, Options{Skip: []bulkhead.Scheme{bulkhead.RspamdShingle}}); len(texts) != 1 || len(bands) != 0 {
+	if texts, bands := of(long, Options{Skip: []bulkhead.Scheme{bulkhead.RspamdShingle}}); len(texts) != 1 ||
+		len(bands) != 0 {
 		t.Errorf("without bands: %d digests, %d bands", len(texts), len(bands))
 	}
-	if texts, bands := of(mailtest.Plain(strings.Repeat(mailtest.Letter, 12)), Options{}); len(texts) != 1 || len(bands) != rspamd.Bands {
+	if texts, bands := of(mailtest.Plain(strings.Repeat(mailtest.Letter, 12)), Options{}); len(texts) != 1 ||
+		len(bands) != rspamd.Bands {
 		t.Errorf("a long text has %d digests and %d bands", len(texts), len(bands))
 	}
 	if texts, bands := of(mailtest.Plain("Thank you!\n"), Options{}); len(texts)+len(bands) != 0 {
 		t.Errorf("a short text has %d digests and %d bands", len(texts), len(bands))
 	}
 	data := strings.Repeat("JVBERi0xLjQK", 200)
-	texts, _ = of(mailtest.Composed("multipart/mixed; boundary=b", "7bit", "--b\nContent-Type: text/plain\n\n"+mailtest.Letter+mailtest.Letter+
-		"\n--b\nContent-Type: image/png\nContent-Disposition: attachment\nContent-Transfer-Encoding: base64\n\n"+data+"\n--b--\n"), Options{})
+	texts, _ = of(mailtest.Composed("multipart/mixed; boundary=b", "7bit",
+		"--b\nContent-Type: text/plain\n\n"+mailtest.Letter+mailtest.Letter+
+			"\n--b\nContent-Type: image/png\nContent-Disposition: attachment\nContent-Transfer-Encoding: base64\n\n"+data+"\n--b--\n"), Options{})
 	if len(texts) != 2 {
 		t.Errorf("text and attachment have %d digests, want 2", len(texts))
 	}

@@ -9,26 +9,26 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/link"
 )
 
-// Senders returns the signatures of the sender of a message, as far as the source
-// says that it was verified:
+// Senders returns the signatures of the sender of a message, as far as source reports it as
+// verified:
 //
-//   - Sender "example.com" and "alice@example.com", the registrable domain and the
-//     address of From, if a domain that was verified by DKIM, or that of the verified
-//     Sender, has the same registrable domain; also those of the verified Sender, if
-//     From is not known. With them Sender "news.example.com|example.com" if a List-Id of
-//     that domain was verified: where a list has the domain of those who write to it, each
-//     of them may be new, but the list is not;
+//   - Sender "example.com" and "alice@example.com", the registrable domain and the address of
+//     From, if a domain that was verified by DKIM, or the domain of the verified Sender, has the
+//     same registrable domain; also the domain and address of the verified Sender, if From is not
+//     known. If a List-Id of that domain was verified, Sender "news.example.com|example.com" is
+//     added: where a list shares the domain of its authors, an author may be new while the list
+//     is not;
 //   - else Sender "news.lists.example|lists.example", the verified List-Id and the
 //     registrable domain that was verified;
-//   - else Sender "platform.example|example.com", the registrable domain that was
-//     verified and the one that From claims: a platform that speaks for somebody, which
-//     says nothing about the mail that they send themselves;
+//   - else Sender "platform.example|example.com", the registrable domain that was verified and
+//     the one that From claims: a platform that sends on behalf of another domain, which is no
+//     evidence about mail from that domain itself;
 //   - where nothing was verified, Network "192.0.2.0/24" or "2001:db8:1::/48" of the
 //     client.
 //
-// Of several verified domains, the alphabetically first one is named, and those of
-// DKIM come before that of the envelope. A public suffix such as "co.uk" verifies
-// nothing. One that a company runs for its customers speaks for them, but is not
+// Of several verified domains, the alphabetically first one is named. Domains verified by DKIM
+// take precedence over the domain of the envelope. A public suffix such as "co.uk" verifies
+// nothing. A suffix that a company runs for its customers speaks for them, but does not identify
 // them.
 func Senders(source bulkhead.Source) []bulkhead.Signature {
 	verified, sender := signers(source)
@@ -63,8 +63,8 @@ func Senders(source bulkhead.Source) []bulkhead.Signature {
 	return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, verified[0]+"|"+own)}
 }
 
-// signers returns the domains that speak for a message, each the registrable one or
-// a suffix that somebody owns, and the address that was verified.
+// signers returns the domains that speak for a message, each a registrable domain or a suffix
+// with an owner, and the verified address.
 func signers(source bulkhead.Source) (verified []string, sender address) {
 	for _, d := range source.DKIM {
 		if name, ok := link.Name(d); ok {

@@ -92,7 +92,8 @@ func TestShapes(t *testing.T) {
 			}
 		}
 		chance := collisions(values, ham, spam)
-		for _, s := range []shape{{shingle, 2, 16, 3}, {shingle, 3, 12, 2}, {shingle, 3, 16, 2}, {shingle, 3, 16, 3}, {shingle, 4, 16, 2}, {shingle, 4, 20, 2}, {shingle, 5, 16, 2}} {
+		for _, s := range []shape{{shingle, 2, 16, 3}, {shingle, 3, 12, 2}, {shingle, 3, 16, 2}, {shingle, 3, 16, 3},
+			{shingle, 4, 16, 2}, {shingle, 4, 20, 2}, {shingle, 5, 16, 2}} {
 			pairs, found := 0, 0
 			last := make(map[int]int)
 			for _, i := range spam {
@@ -169,7 +170,8 @@ func newAttackedCopies(mails []corpusMail, rng *rand.Rand) *attackedCopies {
 		name   string
 		change func(*attacker, string, float64) string
 		p      float64
-	}{{"+50 % random words", (*attacker).addEnd, 0.5}, {"10 % substituted", (*attacker).substitute, 0.1}, {"40 % look-alikes", (*attacker).disguise, 0.4}}
+	}{{"+50 % random words", (*attacker).addEnd, 0.5}, {"10 % substituted", (*attacker).substitute, 0.1},
+		{"40 % look-alikes", (*attacker).disguise, 0.4}}
 	for _, k := range kinds {
 		copies.names = append(copies.names, k.name)
 		copies.after = append(copies.after, nil)

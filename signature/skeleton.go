@@ -46,7 +46,7 @@ func (s *skeleton) truncate() {
 	s.rest.truncate(0)
 }
 
-// tells reports whether the words are enough to tell the message from others.
+// tells reports whether the words are enough to distinguish the message from others.
 func (s *skeleton) tells() bool {
 	if n := s.words.len() + s.quoted.len(); !s.telling && n > s.counted {
 		s.telling, s.counted = enough(exactMinWords, exactMinLetters, &s.words, &s.quoted), n
@@ -54,7 +54,7 @@ func (s *skeleton) tells() bool {
 	return s.telling
 }
 
-// take adds what t found, up to maxWords. t must not be used afterwards.
+// take adds the words of t, up to maxWords. t must not be used afterwards.
 func (s *skeleton) take(t *skeleton) {
 	s.footer = s.footer || t.footer
 	s.words.take(&t.words)
@@ -62,7 +62,7 @@ func (s *skeleton) take(t *skeleton) {
 	s.rest.take(&t.rest)
 }
 
-// beside adds what t found as something that is shown beside the text.
+// beside adds the words of t as content shown next to the text.
 func (s *skeleton) beside(t *skeleton) {
 	s.rest.join(&t.words)
 	s.rest.join(&t.rest)
@@ -72,12 +72,12 @@ func (s *skeleton) beside(t *skeleton) {
 // empty reports whether there are no words at all.
 func (s *skeleton) empty() bool { return s.words.len()+s.quoted.len() == 0 }
 
-// full reports whether s takes no further words.
+// full reports whether s has no room for further words.
 func (s *skeleton) full() bool {
 	return s.quoted.len() >= maxWords || s.words.len() >= maxWords && s.rest.len() >= maxWords
 }
 
-// size returns how many bytes of memory the words take.
+// size returns the memory that the words take, in bytes.
 func (s *skeleton) size() int { return s.words.size() + s.quoted.size() + s.rest.size() }
 
 // A folder builds a skeleton from lines of visible text.
@@ -97,7 +97,7 @@ type folder struct {
 	decomposed  []byte // what of the present line is decomposed and not yet folded
 }
 
-// renew makes f as it was before it read any text, with the memory that it has since.
+// renew resets f, and keeps its memory.
 func (f *folder) renew() {
 	*f = folder{paragraph: f.paragraph, word: f.word[:0], singles: f.singles[:0], decomposed: f.decomposed[:0]}
 	f.paragraph.truncate(0)
@@ -393,10 +393,9 @@ func (f *folder) scanWord(b []byte) int {
 	return at
 }
 
-// leetHere reports whether the digit or symbol r at b[at:] may stand for a
-// letter: digits anywhere (finish decides on the whole word), symbols only
-// where a letter or digit follows, @ and $ also at the end of a word, which has so
-// many bytes before.
+// leetHere reports whether the digit or symbol r at b[at:] may stand for a letter: digits
+// anywhere (finish decides on the whole word), symbols only where a letter or digit follows, @
+// and $ also at the end of a word. before is the number of bytes of the word that precede r.
 func leetHere(b []byte, at, n int, r rune, before int) bool {
 	if '0' <= r && r <= '9' {
 		return true
@@ -428,7 +427,7 @@ func (f *folder) finish(letters, digits, vowels int, ascii bool) {
 	case n == 0:
 	case letters < digits || digits > 3, // a number or an identifier
 		ascii && n > maxWordASCII, n > maxWord, // a machine's token
-		ascii && n > 5 && vowels == 0: // likewise
+		ascii && n > 5 && vowels == 0: // a machine's token as well
 		f.flushSingles()
 	case n == 1 && ascii:
 		if f.singleCount < maxWordASCII {

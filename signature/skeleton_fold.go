@@ -11,8 +11,8 @@ import (
 // decomposed before (full-width, mathematical, circled and accented letters
 // are plain by then). It returns 0 for a rune that is no letter.
 //
-// The letters i and l cannot be told apart from each other, from 1 and from |
-// at a glance, so all become i.
+// The letters i and l cannot be distinguished from each other, from 1 or from | at a glance, so
+// all become i.
 func fold(r rune) rune {
 	if r < 0x80 {
 		return rune(asciiFold[r])
@@ -27,7 +27,8 @@ const unspacedLetter = 1 << 24
 // folded remembers foldWide.
 var folded = scan.NewRunes(func(r rune) rune {
 	to := foldWide(r)
-	if unicode.In(to, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan) {
+	if unicode.In(to, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer,
+		unicode.Myanmar, unicode.Tibetan) {
 		to |= unspacedLetter
 	}
 	return to
@@ -107,7 +108,8 @@ var confusables = map[rune]rune{
 	'ı': 'i', 'ȷ': 'j', 'ł': 'i', 'ƚ': 'i', 'ø': 'o', 'đ': 'd', 'ð': 'd', 'ħ': 'h', 'ŧ': 't', 'ɑ': 'a', 'ƅ': 'b', 'ƒ': 'f',
 	'ɡ': 'g', 'ɢ': 'g', 'ɩ': 'i', 'ɪ': 'i', 'ɫ': 'i', 'ʟ': 'i', 'ɴ': 'n', 'ɵ': 'o', 'ʀ': 'r', 'ꜱ': 's', 'ʋ': 'v', 'ʏ': 'y',
 	'ᴀ': 'a', 'ʙ': 'b', 'ᴄ': 'c', 'ᴅ': 'd', 'ᴇ': 'e', 'ꜰ': 'f', 'ʜ': 'h', 'ᴊ': 'j', 'ᴋ': 'k', 'ᴍ': 'm', 'ᴏ': 'o', 'ᴘ': 'p',
-	'ᴛ': 't', 'ᴜ': 'u', 'ᴠ': 'v', 'ᴡ': 'w', 'ᴢ': 'z', 'ǀ': 'i', 'ƽ': 's', 'ꞵ': 'b', 'ƙ': 'k', 'ɋ': 'q', 'ɾ': 'r', 'ʂ': 's', 'ⱱ': 'v',
+	'ᴛ': 't', 'ᴜ': 'u', 'ᴠ': 'v', 'ᴡ': 'w', 'ᴢ': 'z', 'ǀ': 'i', 'ƽ': 's', 'ꞵ': 'b', 'ƙ': 'k', 'ɋ': 'q', 'ɾ': 'r',
+	'ʂ': 's', 'ⱱ': 'v',
 	// Cherokee (lower case forms)
 	'ꭺ': 'a', 'ᏼ': 'b', 'ꮯ': 'c', 'ꭰ': 'd', 'ꭼ': 'e', 'ꮐ': 'g', 'ꮋ': 'h', 'ꭻ': 'j', 'ꮶ': 'k', 'ꮮ': 'i', 'ꮇ': 'm', 'ꮲ': 'p',
 	'ꭱ': 'r', 'ꮪ': 's', 'ꭲ': 't', 'ꮩ': 'v', 'ꮃ': 'w', 'ꮓ': 'z',

@@ -9,15 +9,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// maxSkeletons is how many bytes of skeletons of parts are kept at a time; those
-// of further parts are made twice.
+// maxSkeletons is the maximum size, in bytes, of the skeletons of parts that are kept at a time.
+// The skeletons of further parts are made twice.
 const maxSkeletons = 1 << 20
 
-// maxBeside is how many parts are looked at that are shown beside the text.
+// maxBeside is the maximum number of parts next to the text that are read.
 const maxBeside = 16
 
-// A skeletonBuilder puts together the skeletons of the parts of a message. Its memory is
-// used again for the next one.
+// A skeletonBuilder joins the skeletons of the parts of a message. Its memory is reused for the
+// next message.
 type skeletonBuilder struct {
 	ctx       context.Context
 	m         *mail.Message
@@ -34,30 +34,31 @@ type skeletonBuilder struct {
 // builders keeps the working space of finished skeletons; it holds no state.
 var builders = sync.Pool{New: func() any { return new(skeletonBuilder) }}
 
-// maxSpare is how many bytes of words a builder has that is used again.
+// maxSpare is the maximum size of the words, in bytes, of a builder that is reused.
 const maxSpare = 512 << 10
 
-// back gives b, and the skeleton that it has made, to those who look for one.
+// back returns b, and the skeleton that it has made, to the pool.
 func (b *skeletonBuilder) back() {
 	if b.renew(); b.spare.size()+b.folder.paragraph.size() <= maxSpare {
 		builders.Put(b)
 	}
 }
 
-// renew makes b as it was before it read any message, with the memory that it has since.
+// renew resets b, and keeps its memory.
 func (b *skeletonBuilder) renew() {
 	b.folder.renew()
 	*b = skeletonBuilder{taken: b.taken[:0], folder: b.folder, spare: b.whole, hashes: b.hashes}
 	b.spare.truncate()
 }
 
-// skeleton folds the visible text of m: of each text part that is not an
-// attachment, and of alternatives the last one that has enough words. Without
-// any words, text attachments are looked at, and with so few that they tell no
-// message from others, those that are pages or plain text: somebody says "see the
-// attachment" there. Then come pages and documents that are not sent as text. The other
-// parts are what is shown beside. Its error is that of ctx. The skeleton is b's own.
-func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *attachedTexts, p *pace.Pace) (*skeleton, error) {
+// skeleton folds the visible text of m: of each text part that is not an attachment, and of
+// alternatives the last one that has enough words. If there are no words, all text attachments
+// are read. If the words are too few to distinguish the message, as in "see the attachment",
+// attached pages and plain texts are read. Then come pages and documents that are not sent as
+// text. The other parts count as content shown next to the text. skeleton returns the error of
+// ctx. The skeleton belongs to b.
+func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *attachedTexts,
+	p *pace.Pace) (*skeleton, error) {
 	b.ctx, b.m, b.texts, b.pace, b.recipient = ctx, m, texts, p, recipientWords(m.To)
 	b.taken = slices.Grow(b.taken[:0], len(m.Parts))[:len(m.Parts)]
 	clear(b.taken)
@@ -76,7 +77,7 @@ func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *
 	return &b.whole, err
 }
 
-// fold returns the skeleton of a text, which is the caller's own.
+// fold returns the skeleton of a text. The skeleton belongs to the caller.
 func (b *skeletonBuilder) fold(text []byte, embedded bool) *skeleton {
 	f := &b.folder
 	f.renew()
@@ -87,8 +88,8 @@ func (b *skeletonBuilder) fold(text []byte, embedded bool) *skeleton {
 	return &s
 }
 
-// inside takes what is in attachments that are not text: as the text, if there is too
-// little else, or as what is shown beside it.
+// inside takes the contents of attachments that are not text: as the text, if there is too little
+// other text, or else as content shown next to it.
 func (b *skeletonBuilder) inside() error {
 	all, err := withInside(b.ctx, b.m)
 	if err != nil {
@@ -138,7 +139,8 @@ func (b *skeletonBuilder) take(attachments bool) error {
 	kept := 0
 	for i := len(m.Parts) - 1; i >= 0; i-- {
 		words[i] = -1
-		if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments && (b.whole.empty() || readable(part)) && !superseded(m, i, words) {
+		if part := &m.Parts[i]; part.IsText() && part.Attachment == attachments &&
+			(b.whole.empty() || readable(part)) && !superseded(m, i, words) {
 			s, err := b.of(i)
 			if err != nil {
 				return err
@@ -165,12 +167,12 @@ func (b *skeletonBuilder) take(attachments bool) error {
 	return nil
 }
 
-// beside takes what the other text parts show: alternatives, and attachments that
-// people read.
+// beside takes the words of the other text parts: alternatives, and attachments that people read.
 func (b *skeletonBuilder) beside() error {
 	n := 0
 	for i := range b.m.Parts {
-		if part := &b.m.Parts[i]; b.taken[i] || !part.IsText() || !readable(part) || n == maxBeside || b.whole.rest.len() >= maxWords {
+		if part := &b.m.Parts[i]; b.taken[i] || !part.IsText() || !readable(part) || n == maxBeside ||
+			b.whole.rest.len() >= maxWords {
 			continue
 		}
 		n++
@@ -186,9 +188,9 @@ func (b *skeletonBuilder) beside() error {
 // readable reports whether people read an attachment as they read a letter.
 func readable(p *mail.Part) bool { return !p.Attachment || p.HTML || p.Type == "text/plain" }
 
-// superseded reports whether a later alternative to part i shows the same text
-// with at least a few words, in a form that every mail program shows. words says how
-// many the later parts have.
+// superseded reports whether a later alternative to part i shows the same text with at least a
+// few words, in a form that every mail program shows. words has the number of words of each later
+// part.
 func superseded(m *mail.Message, i int, words []int) bool {
 	p := &m.Parts[i]
 	if p.Alternative == 0 {
@@ -196,7 +198,8 @@ func superseded(m *mail.Message, i int, words []int) bool {
 	}
 	for j := i + 1; j < len(m.Parts); j++ {
 		q := &m.Parts[j]
-		if q.Alternative == p.Alternative && q.Branch > p.Branch && (q.HTML || q.Type == "text/plain") && words[j] >= nearMinWords {
+		if q.Alternative == p.Alternative && q.Branch > p.Branch && (q.HTML || q.Type == "text/plain") &&
+			words[j] >= nearMinWords {
 			return true
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// findFooter returns where the signature block or list footer of a text
-// begins, or -1. It is at most footerLines long and begins with a line that
-// says so: "-- ", or a rule of ten or more equal characters.
+// findFooter returns where the signature block or list footer of a text begins, or -1. It is at
+// most footerLines long and begins with a separator: "-- ", or a rule of ten or more equal
+// characters.
 func findFooter(text []byte) int {
 	end := len(bytes.TrimRight(text, " \t\r\n\u00a0"))
 	at := end
@@ -57,22 +57,26 @@ func beginsQuote(line, rest []byte) bool {
 	}
 	if bytes.HasPrefix(line, []byte("--")) {
 		middle := strings.ToLower(string(bytes.Trim(line, "- ")))
-		for _, mark := range []string{"original message", "forwarded message", "forwarded by", "begin forwarded", "original-nachricht",
-			"ursprüngliche nachricht", "weitergeleitete nachricht", "message d'origine", "mensaje original", "messaggio originale"} {
+		for _, mark := range []string{"original message", "forwarded message", "forwarded by", "begin forwarded",
+			"original-nachricht",
+			"ursprüngliche nachricht", "weitergeleitete nachricht", "message d'origine", "mensaje original",
+			"messaggio originale"} {
 			if strings.Contains(middle, mark) {
 				return true
 			}
 		}
 	}
 	// Outlook's header of a reply: From, Sent or Date, To, Subject.
-	if !bytes.HasPrefix(line, []byte("From:")) && !bytes.HasPrefix(line, []byte("Von:")) && !bytes.HasPrefix(line, []byte("De :")) {
+	if !bytes.HasPrefix(line, []byte("From:")) && !bytes.HasPrefix(line, []byte("Von:")) &&
+		!bytes.HasPrefix(line, []byte("De :")) {
 		return false
 	}
 	fields := 0
 	for range 5 {
 		line, rest = nextLine(rest)
 		line = bytes.TrimSpace(line)
-		for _, name := range []string{"Sent:", "Date:", "To:", "Subject:", "Gesendet:", "An:", "Betreff:", "Envoyé", "À", "Objet"} {
+		for _, name := range []string{"Sent:", "Date:", "To:", "Subject:", "Gesendet:", "An:", "Betreff:", "Envoyé",
+			"À", "Objet"} {
 			if bytes.HasPrefix(line, []byte(name)) {
 				fields++
 				break
@@ -94,8 +98,8 @@ func isAttribution(line, rest []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(next), []byte(">"))
 }
 
-// isArmour reports whether line is what OpenPGP writes around a signature (RFC 9580,
-// section 6.2): all signed mail has it.
+// isArmour reports whether line is a line that OpenPGP writes around a signature (RFC 9580,
+// section 6.2). All signed mail has such lines.
 func isArmour(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("-----BEGIN PGP ")) || bytes.HasPrefix(line, []byte("-----END PGP ")) ||
 		bytes.HasPrefix(line, []byte("Version: ")) && bytes.Contains(line, []byte("PG"))
@@ -149,14 +153,13 @@ func foldedSet(list string) *wordSet {
 	return set
 }
 
-// foldedWords returns the words of text, folded, and nothing taken out but
-// links and identifiers.
+// foldedWords returns the folded words of text. Only links and identifiers are left out.
 func foldedWords(text string) *wordList {
 	var f folder
 	return f.folded(text)
 }
 
-// folded returns what foldedWords returns, in memory of f.
+// folded is foldedWords with the memory of f.
 func (f *folder) folded(text string) *wordList {
 	f.paragraph.truncate(0)
 	f.singles, f.singleCount = f.singles[:0], 0
@@ -171,9 +174,9 @@ func (f *folder) folded(text string) *wordList {
 	return &f.paragraph
 }
 
-// Bounds of what names recipients, since a sender could write the words of the text there.
+// Limits on the names of recipients, since a sender could put the words of the text there.
 const (
-	maxNameWords      = 4  // of a name; a longer one names nobody
+	maxNameWords      = 4  // of a name; a longer one is not a person's name
 	maxRecipientWords = 16 // in all
 )
 
@@ -197,7 +200,7 @@ func recipientWords(fields []string) *wordSet {
 	}
 	for _, field := range fields {
 		if len(field) > 1024 {
-			continue // a list of recipients names nobody
+			continue // a list of recipients does not name the reader
 		}
 		for one := range strings.SplitSeq(field, ",") {
 			name, address, _ := strings.Cut(one, "<")
@@ -228,7 +231,8 @@ func cutLinks(chunk []byte) []byte {
 			start--
 		}
 		end := i + 1
-		for end < len(chunk) && (scan.IsLetter(chunk[end]) || chunk[end] == '.' || chunk[end] == '-' || '0' <= chunk[end] && chunk[end] <= '9') {
+		for end < len(chunk) && (scan.IsLetter(chunk[end]) || chunk[end] == '.' || chunk[end] == '-' ||
+			'0' <= chunk[end] && chunk[end] <= '9') {
 			end++
 		}
 		if start < i && bytes.IndexByte(chunk[i:end], '.') > 1 {
@@ -267,7 +271,8 @@ func hostStart(chunk []byte) int {
 		start++
 	}
 	end := start
-	for end < len(chunk) && (scan.IsLetter(chunk[end]) || '0' <= chunk[end] && chunk[end] <= '9' || chunk[end] == '-' || chunk[end] == '.') {
+	for end < len(chunk) && (scan.IsLetter(chunk[end]) || '0' <= chunk[end] && chunk[end] <= '9' ||
+		chunk[end] == '-' || chunk[end] == '.') {
 		end++
 	}
 	name := bytes.TrimRight(chunk[start:end], ".-")
@@ -280,7 +285,8 @@ func hostStart(chunk []byte) int {
 		return start
 	}
 	switch host[i+1:] {
-	case "com", "net", "org", "info", "biz", "edu", "gov", "ru", "cn", "de", "uk", "fr", "io", "co", "me", "top", "xyz", "html", "php":
+	case "com", "net", "org", "info", "biz", "edu", "gov", "ru", "cn", "de", "uk", "fr", "io", "co", "me", "top",
+		"xyz", "html", "php":
 		return start
 	}
 	return -1

@@ -76,8 +76,10 @@ func TestWordsOfText(t *testing.T) {
 		{"Dear é Böb, text", "text"},
 		{"Dear a b c, text", "text"},
 	} {
-		if got := skeletonOfText(tt.text); got.words.String() != tt.want || got.quoted.len()+got.rest.len() != 0 || got.footer {
-			t.Errorf("%q: words %q, want %q; quoted %q, rest %q, footer %v", tt.text, &got.words, tt.want, &got.quoted, &got.rest, got.footer)
+		if got := skeletonOfText(tt.text); got.words.String() != tt.want || got.quoted.len()+got.rest.len() != 0 ||
+			got.footer {
+			t.Errorf("%q: words %q, want %q; quoted %q, rest %q, footer %v", tt.text, &got.words, tt.want, &got.quoted,
+				&got.rest, got.footer)
 		}
 	}
 }
@@ -101,40 +103,49 @@ func TestPartsOfText(t *testing.T) {
 		"no quote":              {"one\nAnn wrote:\ntwo", "one ann wrote two", "", "", false},
 		"attribution in quotes": {"> Ann wrote:\n> two", "", "ann wrote two", "", false},
 		"a long attribution":    {strings.Repeat("on ", 66) + "x:\n> two", "", "two", "", false}, // 200 bytes
-		"too long for one":      {strings.Repeat("on ", 66) + "xy:\n> two", strings.Repeat("on ", 66) + "xy", "two", "", false},
-		"header of a reply":     {"one\nFrom: Ann\nSent: today\nTo: Bob\n\ntwo\n-- \nthree", "one", "sent today to bob two", "three", true},
+		"too long for one": {strings.Repeat("on ", 66) + "xy:\n> two", strings.Repeat("on ", 66) + "xy", "two",
+			"", false},
+		"header of a reply": {"one\nFrom: Ann\nSent: today\nTo: Bob\n\ntwo\n-- \nthree", "one",
+			"sent today to bob two", "three", true},
 		"one field is no reply": {"one\nFrom: Ann\nSent: today\n\ntwo", "one from ann sent today two", "", "", false},
-		"fields too far":        {"one\nFrom: Ann\na1\na2\na3\na4\nSent: today\nTo: Bob", "one from ann ai az ae aa sent today to bob", "", "", false},
-		"five lines on":         {"one\nFrom: Ann\nx\nx\nx\nDate: today\nTo: Bob", "one", "date today to bob", "", false},
-		"header in German":      {"one\nVon: Ann\nGesendet: heute\nAn: Bob\nBetreff: x\ntwo", "one", "gesendet heute an bob betreff two", "", false},
-		"header in French":      {"one\nDe : Ann\nEnvoyé : x\nÀ : Bob\ntwo", "one", "envoye bob two", "", false},
-		"forwarded":             {"one\n---------- Forwarded message ---------\ntwo", "one", "two", "", false},
-		"original":              {"one\n-----Original Message-----\ntwo", "one", "two", "", false},
-		"no rule before it":     {"one\nOriginal Message\ntwo", "one originai message two", "", "", false},
-		"armour":                {"-----BEGIN PGP SIGNED MESSAGE-----\none\n-----BEGIN PGP SIGNATURE-----\nVersion: GnuPG v1\ntwo\n-----END PGP SIGNATURE-----", "one two", "", "", false},
-		"a version":             {"Version: one\nVersion: GnuPG", "version one", "", "", false},
-		"footer":                {"one\n-- \ntwo\n\nthree", "one", "", "two three", true},
-		"footer alone":          {"-- \ntwo", "", "", "two", true},
-		"no blank":              {"one\n--\ntwo", "one", "", "two", true},
-		"footer, CRLF":          {"one\r\n-- \r\ntwo\r\n", "one", "", "two", true},
-		"a dash":                {"one\n- \ntwo", "one two", "", "", false},
-		"rule":                  {"one\n" + rule + "\ntwo", "one", "", "two", true},
-		"rule of stars":         {"one\n**********\ntwo", "one", "", "two", true},
-		"short rule":            {"one\n" + rule[1:] + "\ntwo", "one two", "", "", false},
-		"no rule":               {"one\n" + rule + "-\ntwo", "one two", "", "", false},
-		"rule of letters":       {"one\naaaaaaaaaa\ntwo", "one aaaaaaaaaa two", "", "", false},
-		"the first of two":      {"one\n-- \ntwo\n" + rule + "\nthree", "one", "", "two three", true},
-		"twelve lines":          {"one\n-- \n" + foot + "end\n\n \n\u00a0\n", "one", "", strings.ReplaceAll(foot, "\n", " ") + "end", true},
-		"thirteen lines":        {"one\n-- \n" + foot + "end\nend", "one " + strings.ReplaceAll(foot, "\n", " ") + "end end", "", "", false},
-		"twelve lines, CRLF":    {strings.ReplaceAll("one\n-- \n"+foot+"end\n", "\n", "\r\n"), "one", "", strings.ReplaceAll(foot, "\n", " ") + "end", true},
-		"a quote below":         {"one\n-- \ntwo\n> three\nfour", "one two four", "three", "", false},
-		"footer below a quote":  {"one\n> two\n-- \nthree", "one", "two", "three", true},
-		"disclaimer":            {"one\n\nunsubscribe preferences\n\ntwo", "one two", "", "unsubscribe preferences", true},
+		"fields too far": {"one\nFrom: Ann\na1\na2\na3\na4\nSent: today\nTo: Bob",
+			"one from ann ai az ae aa sent today to bob", "", "", false},
+		"five lines on": {"one\nFrom: Ann\nx\nx\nx\nDate: today\nTo: Bob", "one", "date today to bob", "", false},
+		"header in German": {"one\nVon: Ann\nGesendet: heute\nAn: Bob\nBetreff: x\ntwo", "one",
+			"gesendet heute an bob betreff two", "", false},
+		"header in French":  {"one\nDe : Ann\nEnvoyé : x\nÀ : Bob\ntwo", "one", "envoye bob two", "", false},
+		"forwarded":         {"one\n---------- Forwarded message ---------\ntwo", "one", "two", "", false},
+		"original":          {"one\n-----Original Message-----\ntwo", "one", "two", "", false},
+		"no rule before it": {"one\nOriginal Message\ntwo", "one originai message two", "", "", false},
+		"armour":            {"-----BEGIN PGP SIGNED MESSAGE-----\none\n-----BEGIN PGP SIGNATURE-----\nVersion: GnuPG v1\ntwo\n-----END PGP SIGNATURE-----", "one two", "", "", false},
+		"a version":         {"Version: one\nVersion: GnuPG", "version one", "", "", false},
+		"footer":            {"one\n-- \ntwo\n\nthree", "one", "", "two three", true},
+		"footer alone":      {"-- \ntwo", "", "", "two", true},
+		"no blank":          {"one\n--\ntwo", "one", "", "two", true},
+		"footer, CRLF":      {"one\r\n-- \r\ntwo\r\n", "one", "", "two", true},
+		"a dash":            {"one\n- \ntwo", "one two", "", "", false},
+		"rule":              {"one\n" + rule + "\ntwo", "one", "", "two", true},
+		"rule of stars":     {"one\n**********\ntwo", "one", "", "two", true},
+		"short rule":        {"one\n" + rule[1:] + "\ntwo", "one two", "", "", false},
+		"no rule":           {"one\n" + rule + "-\ntwo", "one two", "", "", false},
+		"rule of letters":   {"one\naaaaaaaaaa\ntwo", "one aaaaaaaaaa two", "", "", false},
+		"the first of two":  {"one\n-- \ntwo\n" + rule + "\nthree", "one", "", "two three", true},
+		"twelve lines": {"one\n-- \n" + foot + "end\n\n \n\u00a0\n", "one", "",
+			strings.ReplaceAll(foot, "\n", " ") + "end", true},
+		"thirteen lines": {"one\n-- \n" + foot + "end\nend",
+			"one " + strings.ReplaceAll(foot, "\n", " ") + "end end", "", "", false},
+		"twelve lines, CRLF": {strings.ReplaceAll("one\n-- \n"+foot+"end\n", "\n", "\r\n"), "one", "",
+			strings.ReplaceAll(foot, "\n", " ") + "end", true},
+		"a quote below":        {"one\n-- \ntwo\n> three\nfour", "one two four", "three", "", false},
+		"footer below a quote": {"one\n> two\n-- \nthree", "one", "two", "three", true},
+		"disclaimer":           {"one\n\nunsubscribe preferences\n\ntwo", "one two", "", "unsubscribe preferences", true},
 	} {
 		fold := func(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "l", "i") }
 		got := skeletonOfText(tt.text)
-		if got.words.String() != fold(tt.words) || got.quoted.String() != fold(tt.quoted) || got.rest.String() != fold(tt.rest) || got.footer != tt.footer {
-			t.Errorf("%s: words %q, want %q; quoted %q, want %q; rest %q, want %q; footer %v", name, &got.words, tt.words, &got.quoted, tt.quoted, &got.rest, tt.rest, got.footer)
+		if got.words.String() != fold(tt.words) || got.quoted.String() != fold(tt.quoted) ||
+			got.rest.String() != fold(tt.rest) || got.footer != tt.footer {
+			t.Errorf("%s: words %q, want %q; quoted %q, want %q; rest %q, want %q; footer %v", name, &got.words,
+				tt.words, &got.quoted, tt.quoted, &got.rest, tt.rest, got.footer)
 		}
 	}
 	var f folder
@@ -165,12 +176,14 @@ func TestTemplates(t *testing.T) {
 	} {
 		for hits := range tt.words + 1 {
 			if got := isTemplate(listOf(tt.words, hits)); got != (hits >= tt.least) {
-				t.Errorf("%d words, %d of them of templates: %v, want %v from %d on", tt.words, hits, got, hits >= tt.least, tt.least)
+				t.Errorf("%d words, %d of them of templates: %v, want %v from %d on", tt.words, hits, got, hits >= tt.least,
+					tt.least)
 			}
 		}
 	}
 	for text, want := range map[string]bool{
-		"sent from my iphone": true, "sent from my lovely new phone": false, "sent from an iphone": false, "get outlook for android": true, "get outlook for": true, "get outlook now": false,
+		"sent from my iphone": true, "sent from my lovely new phone": false, "sent from an iphone": false,
+		"get outlook for android": true, "get outlook for": true, "get outlook now": false,
 		"sent from my": false, "iphone": false, "confidential confidential": false, "confidential note confidential": true,
 	} {
 		if got := isTemplate(foldedWords(text)); got != want {
@@ -283,7 +296,8 @@ func TestWordLists(t *testing.T) {
 		}
 		return &l
 	}
-	for _, tt := range []struct{ has, more, want int }{{0, maxWords, maxWords}, {0, maxWords + 1, maxWords}, {maxWords - 1, 1, maxWords}, {maxWords - 1, 2, maxWords}, {maxWords, 5, maxWords}, {5, 0, 5}, {5, 6, 11}} {
+	for _, tt := range []struct{ has, more, want int }{{0, maxWords, maxWords}, {0, maxWords + 1, maxWords},
+		{maxWords - 1, 1, maxWords}, {maxWords - 1, 2, maxWords}, {maxWords, 5, maxWords}, {5, 0, 5}, {5, 6, 11}} {
 		l := list(tt.has)
 		if l.join(list(tt.more)); l.len() != tt.want || len(l.text) != 2*tt.want {
 			t.Errorf("%d words and %d: %d", tt.has, tt.more, l.len())
@@ -376,7 +390,8 @@ func skeletonWords(n int) *wordList {
 // TestDecomposedByPieces: a line is folded as it would be were it decomposed at once.
 func TestDecomposedByPieces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 1))
-	letters := []string{"a", "b", "é", "e\u0301", "ﷺ", "Å", "한", "ﬁ", "天", " ", " ", "\t", ",", "!", "1", "@", "\u200b", "\u0301", "жж", "l", "ｎ", "http://x.y ", "dear ", "\xff"}
+	letters := []string{"a", "b", "é", "e\u0301", "ﷺ", "Å", "한", "ﬁ", "天", " ", " ", "\t", ",", "!", "1", "@",
+		"\u200b", "\u0301", "жж", "l", "ｎ", "http://x.y ", "dear ", "\xff"}
 	for range 60 {
 		var line []byte
 		for n := rng.IntN(14_000); len(line) < n; {
@@ -409,11 +424,15 @@ func TestSkeletonOfParts(t *testing.T) {
 		parts       []string
 		words, rest string
 	}{
-		"the last alternative":  {"alternative", []string{part("text/plain", "plain"), part("text/html", long)}, long, "plain"},
-		"too few words":         {"alternative", []string{part("text/plain", "plain"), part("text/html", short)}, "plain " + short, ""},
-		"of another type":       {"alternative", []string{part("text/plain", "plain"), part("text/x", long)}, "plain " + long, ""},
-		"plain text last":       {"alternative", []string{part("text/html", "page"), part("text/plain", long)}, long, "page"},
-		"no alternatives":       {"mixed", []string{part("text/plain", "plain"), part("text/html", long)}, "plain " + long, ""},
+		"the last alternative": {"alternative", []string{part("text/plain", "plain"), part("text/html", long)}, long,
+			"plain"},
+		"too few words": {"alternative", []string{part("text/plain", "plain"), part("text/html", short)},
+			"plain " + short, ""},
+		"of another type": {"alternative", []string{part("text/plain", "plain"), part("text/x", long)},
+			"plain " + long, ""},
+		"plain text last": {"alternative", []string{part("text/html", "page"), part("text/plain", long)}, long, "page"},
+		"no alternatives": {"mixed", []string{part("text/plain", "plain"), part("text/html", long)},
+			"plain " + long, ""},
 		"an attachment":         {"mixed", []string{part("text/plain", long), file("text/plain", "file")}, long, "file"},
 		"few words, attachment": {"mixed", []string{part("text/plain", "see"), file("text/plain", "file")}, "see file", ""},
 		"few words, data":       {"mixed", []string{part("text/plain", "see"), file("text/csv", "file")}, "see", ""},
@@ -422,7 +441,8 @@ func TestSkeletonOfParts(t *testing.T) {
 		raw := mailtest.Composed("multipart/"+tt.kind+"; boundary=b", "7bit", strings.Join(tt.parts, "")+"--b--\n")
 		m := mailtest.Must(mail.Read(t.Context(), raw))
 		s := mailtest.Must(skeletonOf(t.Context(), m, nil, nil))
-		if got, want := s.words.String(), strings.ReplaceAll(tt.words, "l", "i"); got != want || s.rest.String() != strings.ReplaceAll(tt.rest, "l", "i") {
+		if got, want := s.words.String(), strings.ReplaceAll(tt.words, "l", "i"); got != want ||
+			s.rest.String() != strings.ReplaceAll(tt.rest, "l", "i") {
 			t.Errorf("%s: %q, want %q; beside %q, want %q", name, got, want, &s.rest, tt.rest)
 		}
 	}
@@ -446,7 +466,8 @@ func TestBuilderAgain(t *testing.T) {
 		}
 		got := mailtest.Must(used.skeleton(t.Context(), m, nil, nil))
 		want := mailtest.Must(skeletonOf(t.Context(), m, nil, nil))
-		if got.words.String() != want.words.String() || got.quoted.String() != want.quoted.String() || got.rest.String() != want.rest.String() ||
+		if got.words.String() != want.words.String() || got.quoted.String() != want.quoted.String() ||
+			got.rest.String() != want.rest.String() ||
 			got.footer != want.footer || got.inside != want.inside || got.tells() != want.tells() {
 			t.Fatalf("seed %d: %+v, want %+v", i, got, want)
 		}

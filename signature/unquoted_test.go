@@ -16,7 +16,8 @@ import (
 // and Pyzor make of it, wherever it is handed to them.
 func TestUnquoted(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
-	plain := []string{" word and", " a <b>page</b>", "=3D", "=C3=A4", "=0A", "=0D=0A", "=3EFrom", "\n", "=\n", "\n>From", " http://www.shop.example/x", " many letters of a text that goes on"}
+	plain := []string{" word and", " a <b>page</b>", "=3D", "=C3=A4", "=0A", "=0D=0A", "=3EFrom", "\n", "=\n",
+		"\n>From", " http://www.shop.example/x", " many letters of a text that goes on"}
 	broken := []string{"=", "==", "=\r", "=4", "=G1", " \n", "\t\n", "=20 =\n", "= \n"}
 	handed := 0
 	for i := range 3000 {
@@ -31,7 +32,8 @@ func TestUnquoted(t *testing.T) {
 		kind := []string{"text/plain", "text/html"}[r.IntN(2)]
 		raw := mailtest.Composed(kind, "quoted-printable", string(body))
 		if r.IntN(2) == 0 {
-			raw = slices.Concat([]byte("Content-Type: multipart/mixed; boundary=b\n\n--b\n"), raw, []byte("\n--b\n\nword\n--b--\n"))
+			raw = slices.Concat([]byte("Content-Type: multipart/mixed; boundary=b\n\n--b\n"), raw,
+				[]byte("\n--b\n\nword\n--b--\n"))
 		}
 		if r.IntN(2) == 0 {
 			raw = bytes.ReplaceAll(raw, []byte("\n"), []byte("\r\n"))

@@ -45,8 +45,8 @@ func (b *bodySum) write(p []byte) {
 	b.piece(p)
 }
 
-// piece takes bodyPiece bytes or fewer. What was held back and all of them is the most that
-// comes out.
+// piece takes bodyPiece bytes or fewer. It writes at most those bytes and the bytes that were
+// held back before.
 func (b *bodySum) piece(p []byte) {
 	out, n := b.out[:], 0
 	for len(p) > 0 {

@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
-// A Type says what a DCC checksum was computed from. The values are the
-// type bytes of the wire.
+// A Type is what a DCC checksum was computed from. Its values are the type bytes on the wire.
 //
 // Source: docs/specs/dcc.md#requests.
 type Type uint8
@@ -75,8 +74,7 @@ const (
 	Rules1              // 1.3
 )
 
-// Options says what is known about a message beyond its bytes. The zero value is
-// usable.
+// Options is what is known about a message beyond its bytes. The zero value is usable.
 type Options struct {
 	Client netip.Addr // SMTP client; the zero Addr leaves the IP sum out
 	// Sender is the envelope sender. If it is empty, the first Return-Path:
@@ -88,12 +86,12 @@ type Options struct {
 	Substitute string
 	Helo       string
 	Rules      Rules
-	// BothRules adds the Fuz1 of the other rules, where it is another one.
+	// BothRules adds the Fuz1 by the other rules, where it differs.
 	BothRules bool
 	Words     *Words // tables for Fuz2; nil leaves Fuz2 out
-	// Unquoted, if not nil, spares decoding again what is known already: of quoted-printable
-	// it returns what the first size bytes stand for. With size 0 it knows nothing of them. What
-	// is no escape and no soft line end may not be among them, nor half of one at their end.
+	// Unquoted, if not nil, avoids decoding a body twice: it returns the decoded form of the first
+	// size bytes of a quoted-printable body, or size 0 if it has none. Every equals sign in these
+	// bytes must begin a whole escape or a whole soft line end.
 	Unquoted func(body []byte) (text []byte, size int)
 }
 
@@ -114,14 +112,14 @@ func (s Sum) Signature() (bulkhead.Signature, error) {
 	return bulkhead.NewSignature(s.Type.Scheme(), s.Sum[:])
 }
 
-// Sums returns the checksums that a DCC client computes for a raw message, header and
-// body with any line ends, in ascending order of their types. A Fuz1 by other rules
-// follows the one that was asked for. It leaves out sums for which the message is too
-// short, or which need something that opt does not say. It accepts any bytes, and
-// takes little additional memory. It fails only when ctx ends, with an error that
-// wraps that of ctx.
+// Sums returns the checksums that a DCC client computes for a raw message, header and body with
+// any line ends, in ascending order of their types. A Fuz1 by other rules follows the requested
+// one. Sums omits checksums for which the message is too short, or which need something that opt
+// does not give. It accepts any bytes, and takes little additional memory. It fails only when ctx
+// ends, with an error that wraps that of ctx.
 //
-// Chunking of the body, on which Fuz1 depends in rare cases, is that of dccproc.
+// The body is read in chunks as dccproc reads it, because Fuz1 depends on the chunks in rare
+// cases.
 //
 // Source: docs/specs/dcc.md#checksums.
 func Sums(ctx context.Context, raw []byte, opt Options) ([]Sum, error) {
@@ -142,7 +140,8 @@ func Sums(ctx context.Context, raw []byte, opt Options) ([]Sum, error) {
 	if c.fuz1.total >= fuz1MinLetters {
 		sums = append(sums, Sum{Type: TypeFuz1, Sum: c.fuz1.sum()})
 	}
-	if o := c.other; o != nil && o.total >= fuz1MinLetters && (c.fuz1.total < fuz1MinLetters || !bytes.Equal(o.letters(), c.fuz1.letters())) {
+	if o := c.other; o != nil && o.total >= fuz1MinLetters && (c.fuz1.total < fuz1MinLetters ||
+		!bytes.Equal(o.letters(), c.fuz1.letters())) {
 		sums = append(sums, Sum{Type: TypeFuz1, Sum: o.sum(), Other: true})
 	}
 	if sum, ok := c.fuz2.sum(); ok {

@@ -86,8 +86,10 @@ func TestFuz1Letters(t *testing.T) {
 		{"newline that ends a path", "", "http://www.example.com/a/b\nDate: not given\n", "httpexamplecomdatenotgiven"},
 		{"greeting behind a host", "", "http://www.example.com\nDate: not given\n", "httpexamplecom"},
 		{"reference in a path", "", "http://example.com/x?type=a&StoryID=1543&amp;b=c now\n", "httpexamplecomstoryidampnow"},
-		{"long reference in a path", "", "http://example.com/x?a&VerifyRegistrationShowNow=dropped now\n", "httpexamplecomverifyregistrationshownownow"},
-		{"quotes end a path", "", "open(\"http://example.com/girls\")now, 'http://example.com/girls'now\n", "openhttpexamplecomnowhttpexamplecomnow"},
+		{"long reference in a path", "", "http://example.com/x?a&VerifyRegistrationShowNow=dropped now\n",
+			"httpexamplecomverifyregistrationshownownow"},
+		{"quotes end a path", "", "open(\"http://example.com/girls\")now, 'http://example.com/girls'now\n",
+			"openhttpexamplecomnowhttpexamplecomnow"},
 		{"the other quote does not", "", "<a href=\"http://example.com/it's\">now\n", "ahrefhttpexamplecomnow"},
 		{"no-break space ends a path", "", "http://example.com/girls\xa0now\n", "httpexamplecomnow"},
 		{"multipart within a multipart", "Content-Type: multipart/mixed; boundary=out\n",
@@ -106,7 +108,8 @@ func TestFuz1Letters(t *testing.T) {
 			sum := md5.Sum([]byte(letters))
 			want = hex.EncodeToString(sum[:])
 		}
-		got := sumsOf(mailtest.Must(Sums(t.Context(), []byte("From: a@example.com\n"+tt.header+"\n"+body), Options{Rules: Rules1})))[TypeFuz1]
+		got := sumsOf(mailtest.Must(Sums(t.Context(), []byte("From: a@example.com\n"+tt.header+"\n"+body),
+			Options{Rules: Rules1})))[TypeFuz1]
 		if got != want {
 			t.Errorf("%s: Fuz1 = %q, want %q, that of %s", tt.name, got, want, letters)
 		}
@@ -158,7 +161,8 @@ func TestEncodings(t *testing.T) {
 
 func TestFuz1LeavesOut(t *testing.T) {
 	fuz1 := func(body string, rules Rules) string {
-		return sumsOf(mailtest.Must(Sums(t.Context(), []byte("From: a@example.com\n\n"+body), Options{Rules: rules})))[TypeFuz1]
+		return sumsOf(mailtest.Must(Sums(t.Context(), []byte("From: a@example.com\n\n"+body),
+			Options{Rules: rules})))[TypeFuz1]
 	}
 	const tail = "The ferry to the island leaves at nine on every day of the week\n"
 	tests := []struct{ name, a, b string }{
@@ -167,7 +171,8 @@ func TestFuz1LeavesOut(t *testing.T) {
 		{"path", "see http://example.com/a/b?c=1 now " + tail, "see http://example.com/zz now " + tail},
 		{"outer labels", "\nsee http://x1.example.com/ now " + tail, "\nsee http://www.abc.example.com/ now " + tail},
 		{"user data", "\nsee http://joe:secret@example.com/ now " + tail, "\nsee http://example.com/ now " + tail},
-		{"quoted path", "\n<a href=\"http://example.com/joe smith>\">" + tail, "\n<a href=\"http://example.com/ smith>\">" + tail},
+		{"quoted path", "\n<a href=\"http://example.com/joe smith>\">" + tail,
+			"\n<a href=\"http://example.com/ smith>\">" + tail},
 	}
 	for _, tt := range tests {
 		for rules := range []Rules{Rules2, Rules1} {
@@ -203,7 +208,8 @@ func TestHeaderSums(t *testing.T) {
 }
 
 func TestSumSignature(t *testing.T) {
-	for _, s := range mailtest.Must(Sums(t.Context(), []byte("From: a@example.com\nReceived: x\n\n"+letterText), Options{Client: netip.MustParseAddr("192.0.2.1"), Sender: "<>"})) {
+	for _, s := range mailtest.Must(Sums(t.Context(), []byte("From: a@example.com\nReceived: x\n\n"+letterText),
+		Options{Client: netip.MustParseAddr("192.0.2.1"), Sender: "<>"})) {
 		sig, err := s.Signature()
 		if err != nil || sig.Scheme() != s.Type.Scheme() || !bytes.Equal(sig.Sum(), s.Sum[:]) {
 			t.Errorf("%v: signature %v, %v", s, sig, err)
@@ -252,7 +258,8 @@ func FuzzReadWords(f *testing.F) {
 // TestContentTypeNotUTF8: bytes that are no UTF-8 in front of a boundary move
 // nothing.
 func TestContentTypeNotUTF8(t *testing.T) {
-	for _, value := range []string{"multipart/mixed; x=\xff\xfe; boundary=", "multipart/mixed; \xff; boundary=b", "multipart/mixed; \u212a\u212a; boundary=\"b\""} {
+	for _, value := range []string{"multipart/mixed; x=\xff\xfe; boundary=", "multipart/mixed; \xff; boundary=b",
+		"multipart/mixed; \u212a\u212a; boundary=\"b\""} {
 		header := []byte("Content-Type: " + value)
 		want := ""
 		if strings.ContainsRune(value[len("multipart/mixed; "):], 'b') && !strings.HasSuffix(value, "=") {

@@ -22,7 +22,7 @@ const (
 type fuz1Sum struct {
 	rules  Rules
 	total  int
-	summed [fuz1MaxLetters]byte // so many of them
+	summed [fuz1MaxLetters]byte // the first total are in use
 
 	buf  [fuz1Line]byte
 	n    int

@@ -104,8 +104,8 @@ func foldWord(text string, latin2 bool) (string, error) {
 	return string(folded), nil
 }
 
-// What a folding table maps bytes to that are not letters; letters are all
-// above. Source: docs/specs/dcc.md#folding-tables.
+// Values of a folding table for bytes that are not letters. Letters have higher values. Source:
+// docs/specs/dcc.md#folding-tables.
 const (
 	foldIgnore = 0
 	foldJunk   = 1
@@ -270,7 +270,8 @@ func (f *fuz2Sum) inside(c byte) {
 	if !f.named {
 		n := len(f.tag)
 		switch {
-		case n < maxName && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || n == 0 && (c == '/' || c == '!') || (n == 1 || n == 2) && c == '-' && f.tag[0] == '!'):
+		case n < maxName && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || n == 0 && (c == '/' || c == '!') ||
+			(n == 1 || n == 2) && c == '-' && f.tag[0] == '!'):
 			f.tag = append(f.tag, c)
 			return
 		case n == 0:

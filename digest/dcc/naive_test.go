@@ -73,7 +73,8 @@ func TestFastAsNaive(t *testing.T) {
 	for range 4000 {
 		text := mailtest.Text(r)
 		if r.IntN(4) == 0 { // a path of as many bytes as are left out, or more
-			path := slices.Concat([]byte("=\"http://www.Shop.example/"), bytes.Repeat([]byte("x/"), 950+r.IntN(100)), mailtest.Text(r), bytes.Repeat([]byte("&"), r.IntN(2)))
+			path := slices.Concat([]byte("=\"http://www.Shop.example/"), bytes.Repeat([]byte("x/"), 950+r.IntN(100)),
+				mailtest.Text(r), bytes.Repeat([]byte("&"), r.IntN(2)))
 			text = slices.Insert(text, r.IntN(len(text)+1), path[r.IntN(3):]...)
 		}
 		for rules := range Rules1 + 1 {

@@ -1,9 +1,9 @@
 package dcc
 
-// A urlMachine recognises URLs in a stream of bytes, as the fuzzy sums of DCC do.
-// It is fed "h", "=" and, while it is busy, every byte; it tells its owner
-// which bytes to leave out and when a host begins, restarts, has a dot behind
-// it and ends. Character references are decoded for its own view.
+// A urlMachine recognises URLs in a stream of bytes, as the fuzzy sums of DCC do. It is fed "h",
+// "=" and, while it is busy, every byte; it notifies its owner which bytes to leave out, and when
+// a host begins, restarts, is followed by a dot, and ends. Character references are decoded for
+// its own view.
 //
 // Source: docs/specs/dcc.md#url-machine.
 type urlMachine struct {
@@ -23,7 +23,7 @@ type urlEvent uint8
 const (
 	eventHostStart   urlEvent = iota // the second "/" was seen
 	eventHostByte                    // a byte of the host, letters in lower case
-	eventHostDot                     // a dot, told just before the byte that follows it
+	eventHostDot                     // a dot, reported just before the byte that follows it
 	eventHostRestart                 // "@": what came so far was user data
 	eventHostEnd
 )
@@ -99,7 +99,8 @@ func (u *urlMachine) pass(p []byte) (n int) {
 }
 
 // mayEndPath holds the bytes that mean something in a path.
-var mayEndPath = [256]bool{'\n': true, ' ': true, '\t': true, '\r': true, 0xA0: true, '>': true, '"': true, '\'': true, '&': true}
+var mayEndPath = [256]bool{'\n': true, ' ': true, '\t': true, '\r': true, 0xA0: true, '>': true, '"': true,
+	'\'': true, '&': true}
 
 func (u *urlMachine) dropping() bool { return u.state == urlSkip || u.state == urlPort }
 

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Texts are kept in UTF-8, in which halves of surrogate pairs, which a few charsets let through, are
-// three bytes, too.
+// Texts are kept in UTF-8. A few charsets let halves of surrogate pairs through; each half is
+// three bytes as well.
 
 // appendChar appends a character.
 func appendChar(dst []byte, r rune) []byte {

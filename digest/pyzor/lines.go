@@ -155,8 +155,9 @@ func (l *liner) note(behind int) {
 	}
 }
 
-// wholeWord takes text[at:end], a word between white space or at an end of a run that white space follows. class has the
-// classes of its characters. It does the work of putWord and endWord, in one step if the word is plain.
+// wholeWord takes text[at:end], a word between white space or at an end of a run that white space
+// follows. class has the classes of its characters. It does the work of putWord and endWord, in one
+// step if the word is plain.
 func wholeWord(l *liner, text []byte, at, end int, class uint8) {
 	switch {
 	case class&classOdd != 0:

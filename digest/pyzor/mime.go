@@ -102,8 +102,8 @@ type reader struct {
 	*space
 }
 
-// stop reports whether a line ends the input. Multiparts may lie a hundred deep,
-// and most lines are nobody's boundary.
+// stop reports whether a line ends the input. Multiparts may lie a hundred deep, and most lines
+// are the boundary of none of them.
 func (r *reader) stop(line []byte) bool {
 	if isBlankLine(line) {
 		return r.blanks > 0
@@ -176,7 +176,8 @@ func (r *reader) rest() []byte {
 	return append(all, r.raw[start:r.pos]...)
 }
 
-// nextDash returns where the next line begins that starts with a dash, if there are boundaries, else the end of the mail.
+// nextDash returns where the next line begins that starts with a dash, if there are boundaries,
+// else the end of the mail.
 func (r *reader) nextDash() int {
 	for at := r.pos; len(r.stops) > 0 && at < len(r.raw); at++ {
 		n := bytes.IndexByte(r.raw[at:], '-')

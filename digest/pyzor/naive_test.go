@@ -49,7 +49,8 @@ func TestFastAsNaive(t *testing.T) {
 		for _, whole := range []int{0, 1 << 20} { // as it comes, and only what is wanted
 			var got []string
 			var line []byte
-			l := &liner{wanted: stretch{0, 1 << 20}, text: func(b []byte) { line = append(line, b...) }, end: func() { got, line = append(got, string(line)), nil }}
+			l := &liner{wanted: stretch{0, 1 << 20}, text: func(b []byte) { line = append(line, b...) },
+				end: func() { got, line = append(got, string(line)), nil }}
 			if whole == 0 {
 				l.puts(text)
 			} else {
@@ -68,8 +69,11 @@ func TestFastAsNaive(t *testing.T) {
 // TestLinesFromMarks holds the lines that are read from marks on to those among all lines.
 func TestLinesFromMarks(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	charsets := []string{"utf-8", "utf_8_sig", "us-ascii", "iso-8859-1", "koi8-r", "gb18030", "euc-jp", "iso-2022-jp", "hz", "utf-7", "utf-16", "utf-16be", "utf-32", "cp037"}
-	extra := []string{"\n", "\x1b$B$3$3\x1b(B", "\x1b$B$3\n", "~{VPND~}", "~{VP\n", "+AOQ-", "+AOQ\n", "\ufeff", "&NewLine;", "&ampx\vy;", "<p>", "<b x=y>", "<br>\n", "<script>", "</script>", "<!-- \n -->", "<", "<1>", "a longer line of words", "\u0085"}
+	charsets := []string{"utf-8", "utf_8_sig", "us-ascii", "iso-8859-1", "koi8-r", "gb18030", "euc-jp",
+		"iso-2022-jp", "hz", "utf-7", "utf-16", "utf-16be", "utf-32", "cp037"}
+	extra := []string{"\n", "\x1b$B$3$3\x1b(B", "\x1b$B$3\n", "~{VPND~}", "~{VP\n", "+AOQ-", "+AOQ\n", "\ufeff",
+		"&NewLine;", "&ampx\vy;", "<p>", "<b x=y>", "<br>\n", "<script>", "</script>", "<!-- \n -->", "<", "<1>",
+		"a longer line of words", "\u0085"}
 	several := 0
 	for range 600 {
 		mail := []byte("Content-Type: multipart/mixed; boundary=b\n\n")
@@ -93,7 +97,8 @@ func TestLinesFromMarks(t *testing.T) {
 		var want []string
 		var line []byte
 		reader := newReader(mail, nil, new(space))
-		all := &liner{marks: new(marks), wanted: stretch{0, 1 << 30}, text: func(b []byte) { line = append(line, b...) }, end: func() { want, line = append(want, string(line)), nil }}
+		all := &liner{marks: new(marks), wanted: stretch{0, 1 << 30},
+			text: func(b []byte) { line = append(line, b...) }, end: func() { want, line = append(want, string(line)), nil }}
 		all.marks.due = 1 << 30
 		reader.lines(all, mark{})
 		if n := len(want); n > 4 {
@@ -113,7 +118,8 @@ func TestLinesFromMarks(t *testing.T) {
 // TestPlainTag: where the short way to the end of a tag finds one, the long ways do, too.
 func TestPlainTag(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 8))
-	pieces := []string{" ", " a", "a", "-", "=", "=\"", "='", "\"", "'", "x", "/", ">", "=\"b\"", " href='c d'", "\n", "\v", "\xa0", "\x00", "<"}
+	pieces := []string{" ", " a", "a", "-", "=", "=\"", "='", "\"", "'", "x", "/", ">", "=\"b\"", " href='c d'",
+		"\n", "\v", "\xa0", "\x00", "<"}
 	plain := 0
 	for range 60_000 {
 		in := []byte("<p")
@@ -143,7 +149,9 @@ func TestPlainTag(t *testing.T) {
 // TestDecodeFast holds the ways to decode many bytes at a time to those that take one after the other.
 func TestDecodeFast(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	pieces := []string{"=", "==", "=3D", "=c3=A4", "=\n", "=\r\n", "=\rx\n", "=\r", "=4", "=4x", "word", "a longer run of letters, which is copied at once, until there is an end to it, and then some more", "QUJD", "QUJDRA==", "Q", "=", "\n", "\xff", " "}
+	pieces := []string{"=", "==", "=3D", "=c3=A4", "=\n", "=\r\n", "=\rx\n", "=\r", "=4", "=4x", "word",
+		"a longer run of letters, which is copied at once, until there is an end to it, and then some more", "QUJD",
+		"QUJDRA==", "Q", "=", "\n", "\xff", " "}
 	for range 20_000 {
 		var in []byte
 		for range r.IntN(12) {
@@ -157,7 +165,11 @@ func TestDecodeFast(t *testing.T) {
 			t.Fatalf("base64 %q is %q, want %q", in, got, want)
 		}
 		at := r.IntN(len(in) + 1)
-		if got, want := nextOf(in, at, classEnd|classReference), at+bytes.IndexFunc(append(in[at:len(in):len(in)], '\n'), func(c rune) bool { return c == '&' || isLineEnd(c) }); got != want {
+		if got, want := nextOf(in, at, classEnd|classReference),
+			at+bytes.IndexFunc(append(in[at:len(in):len(in)], '\n'), func(c rune) bool {
+				return c == '&' ||
+					isLineEnd(c)
+			}); got != want {
 			t.Fatalf("%q from %d on: %d, want %d", in, at, got, want)
 		}
 	}
@@ -231,7 +243,8 @@ func TestChars(t *testing.T) {
 // TestKnownReferences: references that are kept mean what they do anew.
 func TestKnownReferences(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 18))
-	names := []string{"nbsp", "amp", "lt", "LT", "nGt", "eacute", "zwnj", "fjlig", "acE", "not", "notit", "bogus", "a", "1", "abcdefgh", "CounterClockwiseContourIntegral", "é", ""}
+	names := []string{"nbsp", "amp", "lt", "LT", "nGt", "eacute", "zwnj", "fjlig", "acE", "not", "notit", "bogus",
+		"a", "1", "abcdefgh", "CounterClockwiseContourIntegral", "é", ""}
 	ends := []string{"", ";", " ", "<", "&", "#", "x", "é", "\t", "="}
 	var known references
 	for range 50_000 {
@@ -246,7 +259,9 @@ func TestKnownReferences(t *testing.T) {
 // TestNamedChars: a large page of which the characters get shorter names has the lines that it has in UTF-8.
 func TestNamedChars(t *testing.T) {
 	r := rand.New(rand.NewPCG(19, 20))
-	pieces := []string{"\uff71\uff72\uff73", "\uff71", "\uff9f\uff9f ", "\uff74\uff75\uff76\uff77 \uff78\uff79", "<br>", "<p a='\uff71'>", "word", " ", "\uff71\n\uff72", "&lt;\uff71", "&#x5d0;", ":\uff71", "a@\uff71", "\uff66:x", "&\uff71;", "</\uff71>", "<\uff71>"}
+	pieces := []string{"\uff71\uff72\uff73", "\uff71", "\uff9f\uff9f ", "\uff74\uff75\uff76\uff77 \uff78\uff79",
+		"<br>", "<p a='\uff71'>", "word", " ", "\uff71\n\uff72", "&lt;\uff71", "&#x5d0;", ":\uff71", "a@\uff71",
+		"\uff66:x", "&\uff71;", "</\uff71>", "<\uff71>"}
 	for range 3 {
 		var single, whole []byte
 		for len(single) < 700<<10 {

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
-// Empty is the digest of a message without a line left. Very many unrelated messages share
-// it, so nothing must ever be learnt about it.
+// Empty is the digest of a message without a line left. Very many unrelated messages share it, so
+// it must never be learnt.
 const Empty = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
 
 // Signatures returns the digest that the Pyzor client of Debian 12 (pyzor 1.0.0 on
@@ -24,10 +24,11 @@ func Signatures(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
 	return SignaturesKnowing(ctx, raw, nil)
 }
 
-// SignaturesKnowing is [Signatures], which does not decode again what is known already:
-// unquoted, if not nil, returns what the first size bytes of a body in quoted-printable stand for,
-// or size 0. What is no escape and no soft line end may not be among them.
-func SignaturesKnowing(ctx context.Context, raw []byte, unquoted func(body []byte) (text []byte, size int)) ([]bulkhead.Signature, error) {
+// SignaturesKnowing is [Signatures], without decoding again what is known already: unquoted, if
+// not nil, returns the decoded form of the first size bytes of a quoted-printable body, or size
+// 0. Every equals sign in these bytes must begin an escape or a soft line end.
+func SignaturesKnowing(ctx context.Context, raw []byte, unquoted func(body []byte) (text []byte,
+	size int)) ([]bulkhead.Signature, error) {
 	sum, ok, err := sumOf(ctx, raw, unquoted)
 	if err != nil || !ok || hex.EncodeToString(sum[:]) == Empty {
 		return nil, err
@@ -76,7 +77,7 @@ const fewLines = 4
 // in bytes.
 const maxKept = 256 << 10
 
-// A space is working space that is used again.
+// A space is reusable working space.
 type space struct {
 	own   []byte // for a body that is decoded
 	chars []byte // of a page
@@ -86,13 +87,13 @@ type space struct {
 	known references
 }
 
-// spaces keeps it; it holds no state.
+// spaces pools working space. It holds no state.
 var spaces = sync.Pool{New: func() any { return new(space) }}
 
-// maxSpare is how many bytes of memory a space has that is used again.
+// maxSpare is the maximum size, in bytes, of the memory of a space that is reused.
 const maxSpare = 512 << 10
 
-// back gives s to those who look for one.
+// back returns s to the pool.
 func (s *space) back() {
 	if cap(s.own)+cap(s.chars)+cap(s.kept) <= maxSpare {
 		spaces.Put(s)
@@ -102,7 +103,8 @@ func (s *space) back() {
 // digestOf calls text with the pieces of each line that is hashed, and end at
 // its end. Which lines these are is known when all have been counted, for which the beginning
 // of most is enough.
-func digestOf(ctx context.Context, raw []byte, unquoted unquoter, text func(piece []byte), end func()) (ok bool, err error) {
+func digestOf(ctx context.Context, raw []byte, unquoted unquoter, text func(piece []byte), end func()) (ok bool,
+	err error) {
 	p := pace.New(ctx)
 	own := spaces.Get().(*space)
 	defer own.back()
@@ -172,8 +174,8 @@ type mark struct {
 	references bool
 }
 
-// marks are those of a mail: of the beginning, and of a bounded number of lines at about the
-// same distances.
+// marks are the marks of one mail: its beginning, and a bounded number of lines at about equal
+// distances.
 type marks struct {
 	all  [64]mark
 	n    int
@@ -203,7 +205,7 @@ func (m *marks) before(line int) mark {
 	return m.all[n]
 }
 
-// What a character is to Pyzor.
+// Classes of characters, as Pyzor treats them.
 const (
 	classSpace = 1 << iota
 	classEnd   // of a line
@@ -212,7 +214,7 @@ const (
 	classWide // a byte of another character than one of ASCII
 )
 
-// classes are those of the characters of ASCII, and of the bytes of others.
+// classes holds the class of each ASCII character, and of each byte of other characters.
 var classes = func() (table [256]uint8) {
 	for c := range table {
 		switch {
@@ -250,21 +252,22 @@ func wideClass(r rune) uint8 {
 	return classOdd
 }
 
-// isLineEnd says whether r ends a line: docs/specs/pyzor.md#lines.
+// isLineEnd reports whether r ends a line: docs/specs/pyzor.md#lines.
 func isLineEnd(r rune) bool { return classOf(r)&classEnd != 0 }
 
-// isSpace says whether r is white space: docs/specs/pyzor.md#normalisation.
+// isSpace reports whether r is white space: docs/specs/pyzor.md#normalisation.
 func isSpace(r rune) bool { return classOf(r)&classSpace != 0 }
 
 func isWideSpace(r rune) bool {
 	switch {
-	case r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+	case r == 0xa0, r == 0x1680, r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f,
+		r == 0x3000:
 		return true
 	}
 	return false
 }
 
-// isAddress says whether a word has an "@" within.
+// isAddress reports whether a word has an "@" that is neither its first nor its last character.
 func isAddress(word []rune) bool {
 	for i := 1; i < len(word)-1; i++ {
 		if word[i] == '@' {

@@ -126,12 +126,15 @@ func TestLines(t *testing.T) {
 		want       []string
 	}{
 		{"short lines go", "one two\nthree four\n", []string{"threefour"}},
-		{"eight characters stay", "1234567\n12345678\n\u00e9\u00e9\u00e9\u00e9 \u00e9\u00e9\u00e9\u00e9\n", []string{"12345678", "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"}},
+		{"eight characters stay", "1234567\n12345678\n\u00e9\u00e9\u00e9\u00e9 \u00e9\u00e9\u00e9\u00e9\n",
+			[]string{"12345678", "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"}},
 		{"long words go", "stay with 1234567890 me here\n", []string{"staywithmehere"}},
 		{"addresses go", "write a@b.cd now, please\n@ab cd@ stay here\n", []string{"writenow,please", "@abcd@stayhere"}},
 		{"links go", "see xhttp:/a b and more 1http:z\n: a: stay here\n", []string{"seebandmore1", ":a:stayhere"}},
-		{"all line ends", "line one1\rline two2\r\nline three\vline four\fline five\u2028", []string{"linetwo2", "linethree", "linefour", "linefour", "linefive"}},
-		{"six of many", "line 0001\nline 0002\nline 0003\nline 0004\nline 0005\nline 0006\nline 0007\nline 0008\nline 0009\nline 0010\n",
+		{"all line ends", "line one1\rline two2\r\nline three\vline four\fline five\u2028",
+			[]string{"linetwo2", "linethree", "linefour", "linefour", "linefive"}},
+		{"six of many",
+			"line 0001\nline 0002\nline 0003\nline 0004\nline 0005\nline 0006\nline 0007\nline 0008\nline 0009\nline 0010\n",
 			[]string{"line0003", "line0004", "line0005", "line0007", "line0008", "line0009"}},
 	}
 	for _, tt := range tests {
@@ -161,9 +164,10 @@ func TestEmpty(t *testing.T) {
 // TestBombs: the work on hostile mail stays bounded.
 func TestBombs(t *testing.T) {
 	for name, mail := range map[string]string{
-		"deep messages":    strings.Repeat("Content-Type: message/rfc822\n\n", 50000),
-		"deep multiparts":  strings.Repeat("Content-Type: multipart/mixed; boundary=b\n\n--b\n", 50000),
-		"many parts":       "Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\nhello there, you\n", 50000),
+		"deep messages":   strings.Repeat("Content-Type: message/rfc822\n\n", 50000),
+		"deep multiparts": strings.Repeat("Content-Type: multipart/mixed; boundary=b\n\n--b\n", 50000),
+		"many parts": "Content-Type: multipart/mixed; boundary=b\n\n" +
+			strings.Repeat("--b\n\nhello there, you\n", 50000),
 		"status blocks":    "Content-Type: message/delivery-status\n\n" + strings.Repeat("A: b\n\n", 50000),
 		"open tags":        "Content-Type: text/html\n\n" + strings.Repeat("<a b='", 50000),
 		"open comments":    "Content-Type: text/html\n\n" + strings.Repeat("<!-- -", 50000),
@@ -294,15 +298,18 @@ func TestNested(t *testing.T) {
 // than the mail.
 func TestBounded(t *testing.T) {
 	const fields = 10_000
-	mail := []byte(strings.Repeat("a: b\n", fields) + "Content-Type: text/html\nContent-Type: text/plain\n\n<p>The ferry leaves at nine in the morning.</p>\n")
+	mail := []byte(strings.Repeat("a: b\n", fields) +
+		"Content-Type: text/html\nContent-Type: text/plain\n\n<p>The ferry leaves at nine in the morning.</p>\n")
 	if n := testing.AllocsPerRun(1, func() { mailtest.Must(Signatures(t.Context(), mail)) }); n > fields/10 {
 		t.Errorf("%.0f allocations for %d header fields", n, fields)
 	}
-	if got, want := digestText(mail), digestText([]byte("Content-Type: text/html\n\n<p>The ferry leaves at nine in the morning.</p>\n")); got != want {
+	if got, want := digestText(mail),
+		digestText([]byte("Content-Type: text/html\n\n<p>The ferry leaves at nine in the morning.</p>\n")); got != want {
 		t.Errorf("digest %s, want %s: of fields of one name the first counts", got, want)
 	}
 	parts := func(n int) []byte {
-		return []byte("Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\n\n", n-2) + "--b\n\nThe ferry leaves at nine in the morning.\n--b--\n")
+		return []byte("Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\n\n", n-2) +
+			"--b\n\nThe ferry leaves at nine in the morning.\n--b--\n")
 	}
 	if digestText(parts(maxParts)) == "-" {
 		t.Errorf("a mail of %d parts has no digest", maxParts)

@@ -121,7 +121,8 @@ func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, fro
 	l.at = nil
 }
 
-// page decodes all of a page. Who counts leaves it for who reads lines of it.
+// page decodes all of a page. The pass that counts lines keeps the result for the pass that reads
+// them.
 func (r *reader) page(p *node, l *liner) []byte {
 	if r.charsOf == p {
 		return r.chars
@@ -151,7 +152,8 @@ func (r *reader) page(p *node, l *liner) []byte {
 		return body
 	}
 	r.charsOf, r.chars = p, slices.Grow(r.chars[:0], min(size, 2*len(body)))
-	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) }, func(c rune) { r.chars = appendChar(r.chars, c) }
+	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) },
+		func(c rune) { r.chars = appendChar(r.chars, c) }
 	if size > 2*len(body) {
 		// One byte for a character of three: those get shorter names, of which that many are enough.
 		r.named = r.named[:0]
@@ -174,8 +176,8 @@ func width(r rune) int {
 	return 4
 }
 
-// decoded undoes the transfer encoding of a text part. Who counts leaves the last one for who
-// reads lines of it.
+// decoded undoes the transfer encoding of a text part. The pass that counts lines keeps the last
+// result for the pass that reads them.
 func (p *node) decoded(r *reader, l *liner) []byte {
 	if r.bodyOf == p {
 		return r.body

@@ -2,8 +2,8 @@
 // bit for bit: engine 4, of the text of each MIME part, and engine 8, of the hosts
 // that its links lead to.
 //
-// Source: docs/specs/razor2.md#splitting-a-mail to #engine-8. Written from that
-// description; razor-agents 2.84 is the client it was compared with.
+// Source: docs/specs/razor2.md#splitting-a-mail to #engine-8. The package was written from that
+// description and compared with razor-agents 2.84.
 //
 //	sigs, err := razor.Signatures(ctx, raw)
 //	verdict, err := house.Check(ctx, bulkhead.Query{Signatures: sigs})

@@ -11,7 +11,8 @@ import (
 // The percentages that seed 7542 gives: docs/specs/razor2.md#random-numbers. drand
 // computes them in the test. Elements 0 and 5 of P are never used.
 var (
-	percentP = [6]float64{12.697333199579043, 29.519721770148998, 40.880072625837435, 63.80603906538068, 74.58894923155158, 93.5640391425596}
+	percentP = [6]float64{12.697333199579043, 29.519721770148998, 40.880072625837435, 63.80603906538068,
+		74.58894923155158, 93.5640391425596}
 	percentQ = [2]float64{48.20129910469131, 99.3694709983668}
 	percentR = [2]float64{6.936760106619211, 83.68207679890247}
 )
@@ -41,7 +42,7 @@ func engine4(text []byte) (sig bulkhead.Signature, empty bool) {
 	return bulkhead.MustSignature(bulkhead.RazorE4, sum[:]), len(input) == 0
 }
 
-// lines are those of a text, without empty ones at its end.
+// lines iterates over the lines of a text, without the empty lines at its end.
 type lines struct {
 	text   []byte
 	starts []int32 // of each, and of one more behind the last

@@ -63,8 +63,8 @@ func hostsOf(v8, room []byte) []string {
 	return hosts
 }
 
-// unescape resolves %XX and then decimal references of two or three digits. What it changes
-// is in the memory of room.
+// unescape resolves %XX and then decimal references of two or three digits. If anything changes,
+// the result lies in the memory of room.
 func unescape(b, room []byte) []byte {
 	b, changed := replace(b, room, '%', func(b []byte) ([]byte, int) {
 		if len(b) > 2 {
@@ -83,9 +83,9 @@ func unescape(b, room []byte) []byte {
 	return b
 }
 
-// replace replaces what begins with mark by what it means; a meaning of no
-// length leaves mark as it is. What it changes is in the memory of room, which may be that of b; it says
-// whether there is anything.
+// replace replaces what begins with mark by what it means; a meaning of no length leaves mark as
+// it is. If anything changes, the result lies in the memory of room, which may be the memory of
+// b; changed reports whether anything did.
 func replace(b, room []byte, mark byte, meaning func([]byte) ([]byte, int)) (text []byte, changed bool) {
 	var out []byte
 	known := 0 // what of b is in out

@@ -52,7 +52,8 @@ func Parse(scheme bulkhead.Scheme, text string) (bulkhead.Signature, error) {
 	}
 	chars := (2*size + 2) / 3 * 2
 	if len(text) != chars {
-		return bulkhead.Signature{}, fmt.Errorf("%w: %s signature of %d characters, want %d", bulkhead.ErrMalformed, scheme, len(text), chars)
+		return bulkhead.Signature{}, fmt.Errorf("%w: %s signature of %d characters, want %d", bulkhead.ErrMalformed,
+			scheme, len(text), chars)
 	}
 	// base64 wants a multiple of four characters; the padding decodes to zero.
 	var buf [32]byte

@@ -80,7 +80,7 @@ func strip(out, in []byte) []byte {
 	var tag, sgml bool
 	var quote, last byte
 	for i := 0; i < len(in); i++ {
-		// What means nothing here is most of it.
+		// Most bytes have no meaning here and are copied in runs.
 		start := i
 		switch {
 		case quote != 0:
@@ -148,8 +148,8 @@ func strip(out, in []byte) []byte {
 	return out
 }
 
-// quotedEnd returns where in a tag, from i on, the next byte is that means something and is neither a hyphen nor within quotes, the
-// length of in or more if there is none.
+// quotedEnd returns where in a tag, from i on, the next byte is that means something and is neither
+// a hyphen nor within quotes, the length of in or more if there is none.
 func quotedEnd(in []byte, i int) int {
 	for i < len(in) {
 		switch c := in[i]; {
@@ -168,13 +168,14 @@ func quotedEnd(in []byte, i int) int {
 	return i
 }
 
-// What a byte may mean to strip.
+// Flags of the bytes that have a meaning for strip.
 const (
 	inText = 1 << iota // outside of tags
 	inTag
 )
 
-var markupBytes = [256]uint8{'<': inText | inTag, '>': inText | inTag, '&': inText | inTag, '"': inTag, '\'': inTag, '-': inTag}
+var markupBytes = [256]uint8{'<': inText | inTag, '>': inText | inTag, '&': inText | inTag, '"': inTag,
+	'\'': inTag, '-': inTag}
 
 // entity returns the byte that an entity stands for and how many bytes of
 // b, which begins behind the "&", it takes; "&" and 0 if there is none.

@@ -16,11 +16,10 @@ const MinText = 32
 // has at least [MinText] bytes.
 func (p *Part) Listable() bool { return !p.Empty && p.TextLen >= MinText }
 
-// Message reassembles a message from what razor-report sends of it: its header, with
-// LF line ends, and its parts in their prepared form. The client flattens nested
-// multiparts. A plain and an HTML text at the beginning are taken for alternatives,
-// as they are in nearly all mail. The text of the parts is exact, so signatures of
-// the text are those of the original.
+// Message reassembles a message from the form in which razor-report sends it: its header, with LF
+// line ends, and its prepared parts. The client flattens nested multiparts. A plain and an HTML
+// text at the beginning are taken for alternatives, as they are in nearly all mail. The text of
+// the parts is exact, so the signatures of the text equal the signatures of the original.
 func Message(header []byte, parts [][]byte) []byte {
 	header = bytes.TrimRight(header, "\r\n")
 	if len(parts) == 1 {
@@ -58,7 +57,7 @@ func appendParts(out []byte, parts [][]byte, boundary string) []byte {
 	return append(out, "--"+boundary+"--\n"...)
 }
 
-// partIs says whether the header of a prepared part names a type.
+// partIs reports whether the header of a prepared part names a type.
 func partIs(part []byte, contentType string) bool {
 	start, _ := blankLine(part)
 	if start < 0 {

@@ -189,8 +189,10 @@ func naiveSoftBreaks(body []byte) []byte {
 func TestFastAsNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	tokens := []string{
-		"<", ">", "<!", "<!--", "-->", "--", "<a ", "href", "HREF", "=", " = ", "\"", "'", "http:/", "https://", "HTTP://", "http", ":", "/", "www", "WWW", "wWw.", "www\n", " www.x.y",
-		"&lt;", "&quot", "&nbsp;", "&#65;", "&#655;", "&#1;", "&", "%41", "%4", "=3D", "=\n", "=\r\n", "=4=\n1", "<p>", "</p>", "\x00", "http\u017f:/", "\u212a",
+		"<", ">", "<!", "<!--", "-->", "--", "<a ", "href", "HREF", "=", " = ", "\"", "'", "http:/", "https://",
+		"HTTP://", "http", ":", "/", "www", "WWW", "wWw.", "www\n", " www.x.y",
+		"&lt;", "&quot", "&nbsp;", "&#65;", "&#655;", "&#1;", "&", "%41", "%4", "=3D", "=\n", "=\r\n", "=4=\n1",
+		"<p>", "</p>", "\x00", "http\u017f:/", "\u212a",
 	}
 	for range 20_000 {
 		text := mailtest.Text(r)[:0:0]
@@ -210,7 +212,8 @@ func TestFastAsNaive(t *testing.T) {
 			t.Fatalf("first URL of %q: before %q, %v, %v; want %q, %v, %v", text, rest, href, ok, wantRest, wantHref, wantOK)
 		}
 		wantText := naiveReplace(text, '&', reference)
-		if got, changed := replace(text, nil, '&', reference); !bytes.Equal(got, wantText) || changed == bytes.Equal(text, wantText) {
+		if got, changed := replace(text, nil, '&', reference); !bytes.Equal(got, wantText) ||
+			changed == bytes.Equal(text, wantText) {
 			t.Fatalf("references in %q: %q, %v, want %q", text, got, changed, wantText)
 		}
 		if over := bytes.Clone(text); len(over) > 0 {
@@ -297,8 +300,10 @@ func naiveKeepFields(header []byte) (kept []byte) {
 // TestLinesAsNaive does the same for what goes by lines.
 func TestLinesAsNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	tokens := []string{"\n", "\n", "\r\n", "\n--b", "\n--b\n", "\n--b--", "\n--b--\n", "--b", "--b\r\r\n", "b", "-", "--", "\n\n", " ", "text", "From ", ">", "\nFrom ", "\n>>From ", ">From", "F",
-		"\nContent-Type: a", "\ncontent-x: b", "\nX-Razor2: c", "\n x", "\nContent-\n\tType", "\nConte\n nt-Type: x", "\n\n \n Content-a"}
+	tokens := []string{"\n", "\n", "\r\n", "\n--b", "\n--b\n", "\n--b--", "\n--b--\n", "--b", "--b\r\r\n", "b",
+		"-", "--", "\n\n", " ", "text", "From ", ">", "\nFrom ", "\n>>From ", ">From", "F",
+		"\nContent-Type: a", "\ncontent-x: b", "\nX-Razor2: c", "\n x", "\nContent-\n\tType", "\nConte\n nt-Type: x",
+		"\n\n \n Content-a"}
 	for range 50_000 {
 		var text []byte
 		for range r.IntN(12) {

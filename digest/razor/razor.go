@@ -13,8 +13,8 @@ import (
 // protocol's notation: docs/specs/razor2.md#engine-4.
 const EP4 = "7542-10"
 
-// Limits of what is computed for one mail, beyond those of the client itself.
-// Real mail stays far below them; they bound the work on hostile mail.
+// Limits on the work for one mail, in addition to the limits of the client itself. Real mail
+// stays far below them; they bound the work on hostile mail.
 const (
 	maxDepth = 16   // multiparts within each other
 	maxParts = 1000 // parts of a mail
@@ -40,13 +40,12 @@ type Part struct {
 	TextLen int
 }
 
-// Signatures returns every signature that Razor clients compute for a mail, without
-// repetition: that of the mail as it is (SpamAssassin) and, where it differs, that of
-// the mail as razor-check reads it from a file (see [Mails]). Signatures of parts
-// with next to no text are left out, because unrelated messages share them. The
-// result has at most 256 signatures, and none if no part is worth one. It fails only
-// when ctx ends, with an error that wraps that of ctx. Source:
-// docs/specs/razor2.md#splitting-a-mail to #engine-8.
+// Signatures returns every signature that Razor clients compute for a mail, without repetition:
+// the signatures of the mail as it is (SpamAssassin) and, where they differ, of the mail as
+// razor-check reads it from a file (see [Mails]). Signatures of parts with next to no text are
+// left out, because unrelated messages share them. The result has at most 256 signatures, and
+// none if no part is worth one. It fails only when ctx ends, with an error that wraps that of
+// ctx. Source: docs/specs/razor2.md#splitting-a-mail to #engine-8.
 func Signatures(ctx context.Context, raw []byte) ([]bulkhead.Signature, error) {
 	var sigs []bulkhead.Signature
 	seen := make(map[bulkhead.Signature]bool)
@@ -94,14 +93,14 @@ func Parts(ctx context.Context, mail []byte) ([]Part, error) {
 	return parts, nil
 }
 
-// A space is working space that is used again: for a part as it is prepared, which the client
-// bounds, for what is decoded of it, and for what its links are looked for in.
+// A space is reusable working space: for a prepared part, whose size the client bounds, for its
+// decoded form, and for the text in which its links are found.
 type space struct {
 	prepared, decoded [front + maxBody]byte
 	unescaped         [maxBody]byte
 }
 
-// spaces keeps it; it holds no state.
+// spaces pools working space. It holds no state.
 var spaces = sync.Pool{New: func() any { return new(space) }}
 
 // each calls take for every part of a mail that has signatures.
@@ -126,7 +125,8 @@ func each(mail []byte, p *pace.Pace, take func(Part)) {
 // docs/specs/razor2.md#reported-mail and #preprocessing to #engine-8.
 func Prepared(part []byte) (Part, bool) { return signaturesOf(part, nil) }
 
-// signaturesOf is [Prepared], which uses working space, if there is any, and then may write over the part.
+// signaturesOf is [Prepared] with optional working space. With working space it may write over
+// the part.
 func signaturesOf(part []byte, own *space) (Part, bool) {
 	over := own != nil
 	var room, unescaped []byte
@@ -195,7 +195,7 @@ func quoteFrom(mail []byte) []byte {
 	return out
 }
 
-// hasFrom says whether a line begins with "From ", quoted or not.
+// hasFrom reports whether a line begins with "From ", quoted or not.
 func hasFrom(mail []byte) bool {
 	from := []byte("From ")
 	for at := 0; ; {

@@ -179,7 +179,8 @@ func TestShorten(t *testing.T) {
 // TestEmpty: what unrelated mails have in common is never a signature.
 func TestEmpty(t *testing.T) {
 	const header = "From: a@sender.example\nContent-Type: text/html\n\n"
-	for _, body := range []string{"\n\n\n", " \t\n", "<html><body></body></html>\n", "<b></b>\n", "Hi\n", "Sent from my phone\n"} {
+	for _, body := range []string{"\n\n\n", " \t\n", "<html><body></body></html>\n", "<b></b>\n", "Hi\n",
+		"Sent from my phone\n"} {
 		if got := mailtest.Must(Signatures(t.Context(), []byte(header+body))); len(got) != 0 {
 			t.Errorf("Razor of body %q = %v, want none", body, got)
 		}
@@ -208,9 +209,10 @@ func TestBothForms(t *testing.T) {
 func TestMessage(t *testing.T) {
 	const text = "This is the text of the mail, long enough.\nAnd it has a second line.\n"
 	mails := map[string]string{
-		"single":      "From: a@sender.example\nSubject: x\n\n" + text,
-		"encoded":     "From: a@sender.example\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n<p>" + text + "=41=\n</p>\n",
-		"multipart":   "Content-Type: multipart/mixed;\n boundary=\"b\"\n\npreamble\n--b\n\n" + text + "\n--b\nContent-Type: text/html\n\n<p>" + text + "\n--b--\n",
+		"single":  "From: a@sender.example\nSubject: x\n\n" + text,
+		"encoded": "From: a@sender.example\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n<p>" + text + "=41=\n</p>\n",
+		"multipart": "Content-Type: multipart/mixed;\n boundary=\"b\"\n\npreamble\n--b\n\n" + text +
+			"\n--b\nContent-Type: text/html\n\n<p>" + text + "\n--b--\n",
 		"nested":      "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/alternative; boundary=c\n\n--c\nContent-Type: text/plain\n\n" + text + "\n--c\nContent-Type: text/html\n\n<p>html " + text + "\n--c--\n--b\nContent-Type: image/gif\nContent-Transfer-Encoding: base64\n\naGVsbG8gd29ybGQ=\n--b--\n",
 		"CRLF":        strings.ReplaceAll("From: a@sender.example\n\n"+text, "\n", "\r\n"),
 		"no boundary": "Content-Type: multipart/mixed\n\n" + text,

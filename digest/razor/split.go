@@ -97,8 +97,8 @@ func (s *splitter) split(mail []byte, depth int, take func(rawPart)) {
 	}
 }
 
-// maxKept bounds what is kept of a header, in bytes: far more than
-// maxHeader, so that only the length that the client tells of it is wrong.
+// maxKept bounds what is kept of a header, in bytes: far more than maxHeader, so that only the
+// length that the client reports for it is wrong.
 const maxKept = 64 << 10
 
 // keepFields returns the header lines that a part keeps, unfolded, each with its
@@ -223,7 +223,7 @@ func pieces(body []byte, boundary string) iter.Seq[[]byte] {
 		}
 		start, first := 0, true
 		if bytes.HasPrefix(body, dashes) {
-			// The line end before it is that of the header.
+			// The line end before it belongs to the header.
 			if end := lineEnd(len(dashes)); end > 0 {
 				start, first = len(dashes)+end, false
 			}

@@ -7,8 +7,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// decodeBase64 decodes a part that names the encoding anywhere at the start of a
-// line: docs/specs/razor2.md#base64. What it decodes is in the memory of room; it says whether that is so.
+// decodeBase64 decodes a part that names the encoding anywhere at the start of a line:
+// docs/specs/razor2.md#base64. A decoded part lies in the memory of room, and changed reports
+// whether it does.
 func decodeBase64(part, room []byte) (decoded []byte, changed bool) {
 	const mark = "Content-Transfer-Encoding: base64"
 	if lineStart(part, mark) < 0 {
@@ -54,8 +55,9 @@ func joinDigits(out, d []byte) []byte {
 	return joinRest(out, d[i:], len(d))
 }
 
-// joinRest appends what the last digits of so many stand for, which are fewer than four. One left over alone stands for as
-// many zero bytes as its value, unless it opens one of the client's lines of sixty.
+// joinRest appends the bytes of d, the last digits, fewer than four, of a run of the given
+// length. One left over alone stands for as many zero bytes as its value, unless it opens one of
+// the client's lines of sixty.
 func joinRest(out, d []byte, of int) []byte {
 	switch len(d) {
 	case 3:
@@ -119,9 +121,9 @@ func mention(b []byte, text string) int {
 	return i
 }
 
-// decodeQuotedPrintable decodes the body of a part whose header names the
-// encoding: docs/specs/razor2.md#quoted-printable. Soft line ends go first, in a pass of their
-// own, so that what they separated may become an escape. What it decodes is in the memory of room.
+// decodeQuotedPrintable decodes the body of a part whose header names the encoding:
+// docs/specs/razor2.md#quoted-printable. Soft line ends go first, in a pass of their own, so that
+// what they separated may become an escape. A decoded body lies in the memory of room.
 func decodeQuotedPrintable(part, room []byte) []byte {
 	start, end := blankLine(part)
 	if start < 0 || lineStart(part[:start], "Content-Transfer-Encoding: quoted-printable") < 0 {
@@ -132,7 +134,7 @@ func decodeQuotedPrintable(part, room []byte) []byte {
 		return out
 	}
 	out = softBreaks(out, part[end:])
-	// What is decoded is never longer than what it is decoded from.
+	// The decoded form is never longer than the encoded form.
 	body := out[end:]
 	for out = out[:end]; ; {
 		i := bytes.IndexByte(body, '=')

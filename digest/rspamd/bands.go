@@ -29,14 +29,13 @@ const Match = 3
 // the lists (flags) of a fuzzy storage, each as a signature of scheme
 // rspamd/shingle.
 //
-// A filter cannot say which message a shingle came from, and single shingles
-// are shared by much unrelated mail (measured over 15,000 mails: of a ham's
-// shingles, 5 % with mumhash and 79 % with siphash are known from 3,800 spams),
-// so "17 of 32" over single shingles would mean nothing. A band is four
-// shingles at once: it is equal in two texts only where these four are. The
-// bands that agree tell how many shingles do, see [Equal]. Fewer bands
-// with fewer errors of the filter tell more than many with many at equal
-// memory.
+// A filter does not know which message a shingle came from, and single shingles are shared by
+// much unrelated mail (measured over 15,000 mails: of a ham's shingles, 5 % with mumhash and 79 %
+// with siphash are known from 3,800 spams), so "17 of 32" over single shingles would mean
+// nothing. A band is four shingles at once: it is equal in two texts only where these four are.
+// The number of agreeing bands gives an estimate of the number of equal shingles, see [Equal]. At
+// equal memory, fewer bands with a lower error rate of the filter are better evidence than more
+// bands with a higher one.
 func AppendBands(dst []bulkhead.Signature, shingles *[Shingles]uint64, flag uint32) []bulkhead.Signature {
 	dst = slices.Grow(dst, Bands)
 	for b := range Bands {
@@ -45,9 +44,9 @@ func AppendBands(dst []bulkhead.Signature, shingles *[Shingles]uint64, flag uint
 	return dst
 }
 
-// Band returns band b, 0 to Bands-1, of [AppendBands]. Its sum is 16 bytes: two mixes
-// of list, band and the four shingles, which need to withstand only chance, since
-// anybody who wants equal bands can send equal shingles.
+// Band returns band b, 0 to Bands-1, of [AppendBands]. Its sum is 16 bytes: two mixes of list,
+// band and the four shingles, which only need to resist chance, since a sender who wants equal
+// bands can send equal shingles.
 func Band(shingles *[Shingles]uint64, flag uint32, b int) bulkhead.Signature {
 	h1 := foldMultiply(uint64(flag)<<8|uint64(b)|1<<63, 0x9e3779b97f4a7c15)
 	h2 := h1 ^ 0xd1b54a32d192ed03
@@ -70,10 +69,10 @@ func foldMultiply(v, odd uint64) uint64 {
 	return v ^ v>>29
 }
 
-// Equal estimates how many of the 32 shingles of two texts are equal from
-// the bands that agree (bit b for band b): the larger of how many shingles the
-// agreeing bands cover, which is a lower bound, and how many would have to be
-// equal for so many bands to agree on average. All bands give 32, none 0.
+// Equal estimates how many of the 32 shingles of two texts are equal from the bands that agree
+// (bit b for band b): the larger of two numbers. One is the number of shingles that the agreeing
+// bands cover, a lower bound. The other is the number of equal shingles for which that many bands
+// agree on average. All bands give 32, none 0.
 func Equal(agree uint32) int {
 	covered, bands := uint32(0), 0
 	for b := range Bands {

@@ -84,7 +84,7 @@ func (k *knownFaint) of(l *look) bool {
 	return k.faint
 }
 
-// transparent reports whether a reader cannot tell the text from what is behind.
+// transparent reports whether a reader cannot distinguish the text from what is behind.
 func (l *look) transparent() bool {
 	const visible = 10 // least alpha
 	white := rgb{255, 255, 255, 255}
@@ -218,7 +218,8 @@ func (s *sheet) empty() bool {
 // isKnown reports whether rspamd knows an element, and style sheets change it.
 func isKnown(tag atom.Atom) bool {
 	switch tag {
-	case 0, atom.Article, atom.Aside, atom.Audio, atom.Canvas, atom.Figcaption, atom.Figure, atom.Footer, atom.Header, atom.Main, atom.Mark, atom.Nav, atom.Nobr,
+	case 0, atom.Article, atom.Aside, atom.Audio, atom.Canvas, atom.Figcaption, atom.Figure, atom.Footer,
+		atom.Header, atom.Main, atom.Mark, atom.Nav, atom.Nobr,
 		atom.Picture, atom.Section, atom.Source, atom.Svg, atom.Time, atom.Video, atom.Wbr:
 		return false
 	}
@@ -342,7 +343,8 @@ func (r *cssReader) takeNumber() {
 }
 
 // cssUnits are how many pixels units have for rspamd.
-var cssUnits = map[string]float64{"px": 1, "em": 16, "rem": 16, "ex": 8, "pt": 96.0 / 72, "cm": 96 / 2.54, "mm": 9.6 / 2.54, "in": 96, "pc": 16}
+var cssUnits = map[string]float64{"px": 1, "em": 16, "rem": 16, "ex": 8, "pt": 96.0 / 72, "cm": 96 / 2.54,
+	"mm": 9.6 / 2.54, "in": 96, "pc": 16}
 
 // skip passes over what is in brackets, up to their end.
 func (r *cssReader) skip(end byte) {
@@ -485,7 +487,8 @@ func matters(property string) bool {
 	return false
 }
 
-// skipPlain passes over what is left of a declaration that does not matter, if nothing in it, up to its end, may hide an end.
+// skipPlain passes over what is left of a declaration that does not matter, if nothing in it, up to
+// its end, may hide an end.
 func (r *cssReader) skipPlain() {
 	if len(r.text) > r.hiding && r.hiding > 0 {
 		return
@@ -601,10 +604,14 @@ func (c rgb) near(o rgb) bool {
 // names are colours by name: those of HTML 4, and those that are nearly white.
 var names = map[string]rgb{
 	"transparent": {},
-	"white":       {255, 255, 255, 255}, "black": {0, 0, 0, 255}, "red": {255, 0, 0, 255}, "lime": {0, 255, 0, 255}, "green": {0, 128, 0, 255}, "blue": {0, 0, 255, 255}, "yellow": {255, 255, 0, 255},
-	"gray": {128, 128, 128, 255}, "grey": {128, 128, 128, 255}, "silver": {192, 192, 192, 255}, "maroon": {128, 0, 0, 255}, "olive": {128, 128, 0, 255}, "navy": {0, 0, 128, 255},
-	"purple": {128, 0, 128, 255}, "teal": {0, 128, 128, 255}, "aqua": {0, 255, 255, 255}, "fuchsia": {255, 0, 255, 255}, "snow": {255, 250, 250, 255}, "ivory": {255, 255, 240, 255},
-	"whitesmoke": {245, 245, 245, 255}, "ghostwhite": {248, 248, 255, 255}, "floralwhite": {255, 250, 240, 255}, "mintcream": {245, 255, 250, 255}, "azure": {240, 255, 255, 255},
+	"white":       {255, 255, 255, 255}, "black": {0, 0, 0, 255}, "red": {255, 0, 0, 255},
+	"lime": {0, 255, 0, 255}, "green": {0, 128, 0, 255}, "blue": {0, 0, 255, 255}, "yellow": {255, 255, 0, 255},
+	"gray": {128, 128, 128, 255}, "grey": {128, 128, 128, 255}, "silver": {192, 192, 192, 255},
+	"maroon": {128, 0, 0, 255}, "olive": {128, 128, 0, 255}, "navy": {0, 0, 128, 255},
+	"purple": {128, 0, 128, 255}, "teal": {0, 128, 128, 255}, "aqua": {0, 255, 255, 255},
+	"fuchsia": {255, 0, 255, 255}, "snow": {255, 250, 250, 255}, "ivory": {255, 255, 240, 255},
+	"whitesmoke": {245, 245, 245, 255}, "ghostwhite": {248, 248, 255, 255}, "floralwhite": {255, 250, 240, 255},
+	"mintcream": {245, 255, 250, 255}, "azure": {240, 255, 255, 255},
 }
 
 // parse takes a colour by its name or number, and reports whether it is one; if not, it leaves c as it is.

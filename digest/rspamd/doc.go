@@ -2,8 +2,7 @@
 // knows the parts of a message, bit for bit wherever rspamd's view of a text can be
 // reproduced, and the bands by which a filter finds near copies.
 //
-// Source: docs/specs/rspamd-fuzzy.md#digests. Rspamd 3.4 is the
-// version it was compared with.
+// Source: docs/specs/rspamd-fuzzy.md#digests. The package was compared with rspamd 3.4.
 //
 //	h := rspamd.NewHasher("", "", rspamd.MumHash)
 //	hashes, err := h.Hashes(ctx, m, rspamd.Policy{})

@@ -155,8 +155,10 @@ var schemes = [...]struct {
 	name, slashes string // the text before and behind the colon
 	kind          schemeKind
 }{
-	{"https", "", toWeb}, {"http", "", toWeb}, {"mailto", "", toAddress}, {"tel", "", toPhone}, {"callto", "", toPhone}, {"sftp", "//", toNothing}, {"ftp", "//", toWeb},
-	{"news", "//", toNothing}, {"nntp", "//", toNothing}, {"telnet", "//", toNothing}, {"webcal", "//", toNothing}, {"sip", "", toNothing}, {"h323", "", toNothing},
+	{"https", "", toWeb}, {"http", "", toWeb}, {"mailto", "", toAddress}, {"tel", "", toPhone},
+	{"callto", "", toPhone}, {"sftp", "//", toNothing}, {"ftp", "//", toWeb},
+	{"news", "//", toNothing}, {"nntp", "//", toNothing}, {"telnet", "//", toNothing}, {"webcal", "//", toNothing},
+	{"sip", "", toNothing}, {"h323", "", toNothing},
 }
 
 // A schemeKind is the kind of resource of a scheme.
@@ -173,7 +175,8 @@ const (
 func (f *linkFinder) withScheme(i int) (l span, ok bool) {
 	for _, scheme := range &schemes {
 		end := i + 1 + len(scheme.slashes)
-		if !hasSuffixFold(f.text[:i], scheme.name) || end > len(f.text) || string(f.text[i+1:end]) != scheme.slashes || end < f.passed {
+		if !hasSuffixFold(f.text[:i], scheme.name) || end > len(f.text) ||
+			string(f.text[i+1:end]) != scheme.slashes || end < f.passed {
 			continue
 		}
 		start := i - len(scheme.name)
@@ -279,7 +282,8 @@ func (f *linkFinder) web(start, next int) (l span, host []byte) {
 	if end < 0 {
 		return l, nil
 	}
-	if end < len(text) && text[end] == '>' && end != next && f.before(start) != '<' && (end+1 == len(f.text) || is(f.text[end+1], isWhite)) {
+	if end < len(text) && text[end] == '>' && end != next && f.before(start) != '<' &&
+		(end+1 == len(f.text) || is(f.text[end+1], isWhite)) {
 		return l, nil
 	}
 	f.passed = end + 1
@@ -337,8 +341,8 @@ func (f *linkFinder) scheme(text []byte, i int) (end int, user bool) {
 	return i, mark < len(text) && text[mark] == '@'
 }
 
-// userHost returns the start and the end of the host behind the user at start, if there is one; the start is negative if
-// there is no host.
+// userHost returns the start and the end of the host behind the user at start, if there is one; the
+// start is negative if there is no host.
 func userHost(text []byte, start int, user bool) (host, end int) {
 	host = start
 	if user {
@@ -584,8 +588,8 @@ func (f *linkFinder) isHost(name []byte) bool {
 	return i >= 0 && len(name) <= longest && f.isSuffix(name[i+1:])
 }
 
-// unescaped returns a host without its escapes, or unchanged if one escape is invalid. It reports false if the result is
-// not UTF-8.
+// unescaped returns a host without its escapes, or unchanged if one escape is invalid. It reports
+// false if the result is not UTF-8.
 func unescaped(host []byte) ([]byte, bool) {
 	if bytes.IndexByte(host, '%') < 0 {
 		return host, true

@@ -159,7 +159,8 @@ func TestStemLong(t *testing.T) {
 	for range 20_000 {
 		var word strings.Builder
 		for word.Len() <= maxStemmed+r.IntN(30) {
-			word.WriteString([]string{"y", "y", "a", "b", "e", "i", "w", "x", "s", "ing", "ly", "ed", "ational", "ey", "ä", "ю", "0", "_"}[r.IntN(18)])
+			word.WriteString([]string{"y", "y", "a", "b", "e", "i", "w", "x", "s", "ing", "ly", "ed", "ational", "ey",
+				"ä", "ю", "0", "_"}[r.IntN(18)])
 		}
 		env.SetCurrent(word.String())
 		english.Stem(env)

@@ -93,8 +93,10 @@ func kindOf(tag atom.Atom) kind {
 		return empty | inHead
 	case atom.Object, atom.Script, atom.Style, atom.Title:
 		return inHead
-	case atom.Address, atom.Blockquote, atom.Caption, atom.Center, atom.Colgroup, atom.Del, atom.Dir, atom.Div, atom.Dl, atom.Fieldset, atom.Form,
-		atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Ins, atom.Listing, atom.Menu, atom.Noframes, atom.Noscript, atom.Ol, atom.P,
+	case atom.Address, atom.Blockquote, atom.Caption, atom.Center, atom.Colgroup, atom.Del, atom.Dir, atom.Div,
+		atom.Dl, atom.Fieldset, atom.Form,
+		atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Ins, atom.Listing, atom.Menu, atom.Noframes,
+		atom.Noscript, atom.Ol, atom.P,
 		atom.Plaintext, atom.Pre, atom.Table, atom.Tbody, atom.Tfoot, atom.Thead, atom.Tr, atom.Ul, atom.Xmp:
 		return inBlock
 	case atom.Td, atom.Th:
@@ -901,7 +903,8 @@ func (v *page) appendReference(dst, text []byte, saved int) ([]byte, int) {
 		if end++; end < len(text) && text[end]|0x20 == 'x' {
 			end++
 		}
-		for end < len(text) && end < maxReference && (text[end] >= '0' && text[end] <= '9' || text[2]|0x20 == 'x' && isHex(text[end])) {
+		for end < len(text) && end < maxReference && (text[end] >= '0' && text[end] <= '9' || text[2]|0x20 == 'x' &&
+			isHex(text[end])) {
 			end++
 		}
 		if end > 2 && (end == len(text) || text[end] != ';') && text[end-1] != '#' {
@@ -976,7 +979,8 @@ func meaningOf(text []byte) (string, int) {
 			// Without a semicolon, only names that HTML always had.
 			reference = reference[:n]
 		}
-		if meaning := html.UnescapeString(reference); len(meaning) < len(reference) && meaning[len(meaning)-1] != ';' && (meaning[0] != '&' || len(meaning) == 1) {
+		if meaning := html.UnescapeString(reference); len(meaning) < len(reference) &&
+			meaning[len(meaning)-1] != ';' && (meaning[0] != '&' || len(meaning) == 1) {
 			if strings.HasPrefix(reference, "&nbsp") {
 				meaning = strings.Replace(meaning, "\u00a0", " ", 1) // perhaps with a letter behind the name
 			}

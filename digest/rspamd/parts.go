@@ -23,7 +23,8 @@ func readAs(ctx context.Context, part *mail.Part, data []byte) (text, html bool)
 		html = err == nil && isText(source) // if ctx ends, nothing counts
 	}
 	if part.IsText() {
-		return html || !bytes.HasPrefix(data, []byte("BEGIN:VCALENDAR")) && !bytes.HasPrefix(data, []byte("BEGIN:VCARD")), html
+		return html || !bytes.HasPrefix(data, []byte("BEGIN:VCALENDAR")) && !bytes.HasPrefix(data,
+			[]byte("BEGIN:VCARD")), html
 	}
 	return html || part.Type == "" && isText(data), html
 }
@@ -37,8 +38,8 @@ func isText(data []byte) bool {
 	return fewOdd(data)
 }
 
-// fewOdd reports whether fewer than one byte in 128 is neither printable nor of a character of UTF-8 or of a row of three
-// bytes that are not ASCII.
+// fewOdd reports whether fewer than one byte in 128 is neither printable nor of a character of
+// UTF-8 or of a row of three bytes that are not ASCII.
 func fewOdd(data []byte) bool {
 	odd := 0
 	for i := 0; i < len(data); i++ {
@@ -56,8 +57,8 @@ func fewOdd(data []byte) bool {
 	return odd*128 <= len(data)
 }
 
-// wideRun returns how many bytes behind the first of data, which is not ASCII, belong to the same character or row; 0 if
-// it stands alone.
+// wideRun returns how many bytes behind the first of data, which is not ASCII, belong to the same
+// character or row; 0 if it stands alone.
 func wideRun(data []byte) int {
 	n := 0
 	for ; n+1 < len(data) && data[n] >= 0x7F; n++ {
@@ -150,7 +151,8 @@ func looksLikePage(data []byte) bool {
 		}
 		first = first[i+1:]
 		for _, tag := range &pageTags {
-			if n := len(tag.name); scan.HasPrefixFold(first, tag.name) && (len(first) == n || !isAlnum(first[n]) && first[n] != '_') {
+			if n := len(tag.name); scan.HasPrefixFold(first, tag.name) &&
+				(len(first) == n || !isAlnum(first[n]) && first[n] != '_') {
 				weight += tag.weight
 			}
 		}
@@ -163,5 +165,6 @@ var pageTags = [...]struct {
 	name   string
 	weight int
 }{
-	{"html", 32}, {"!doctype html", 33}, {"script", 20}, {"body", 20}, {"table", 20}, {"a", 10}, {"p", 10}, {"div", 10}, {"span", 10},
+	{"html", 32}, {"!doctype html", 33}, {"script", 20}, {"body", 20}, {"table", 20}, {"a", 10}, {"p", 10},
+	{"div", 10}, {"span", 10},
 }

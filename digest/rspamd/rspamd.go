@@ -204,9 +204,9 @@ func (v *vocabulary) isNear(id int) uint64 {
 	return v.sums[id] | math.MaxUint64>>8
 }
 
-// leastMix returns the least of what each placed word and the two before it give. Of a mix, the first byte is that of
-// the word's own sum, so only words whose sum begins as the least one does can give the least mix: those that are near,
-// if their sum is up to the bound.
+// leastMix returns the least mix of a placed word and the two words before it. The first byte of
+// a mix is the first byte of the word's own sum, so only words whose sum begins like the least
+// sum can give the least mix: the words in near, if their sum is up to the bound.
 func (v *vocabulary) leastMix(bound uint64) uint64 {
 	least := uint64(math.MaxUint64)
 	for _, id := range v.near {
@@ -227,8 +227,9 @@ func (v *vocabulary) leastMix(bound uint64) uint64 {
 	return least
 }
 
-// minMum does the same for all shingles. What a word of up to one block contributes to its hash depends on no seed, and
-// is computed once; and what its length does, once for all words of it, which stand together.
+// minMum does the same for all shingles. The contribution of a word of up to one block to its
+// hash depends on no seed and is computed once. The contribution of its length is computed once
+// for all words of that length, which are adjacent.
 func (h *Hasher) minMum(v *vocabulary, words []string) (shingles [Shingles]uint64) {
 	for j := range shingles {
 		seed := binary.LittleEndian.Uint64(h.keys[j][:])
@@ -253,7 +254,8 @@ func (h *Hasher) minMum(v *vocabulary, words []string) (shingles [Shingles]uint6
 	return shingles
 }
 
-// mumGroup hashes the words from one number up to another, which are of one size. start is what that is to their hash.
+// mumGroup hashes the words with the numbers from to to-1, which have one size. start is the
+// contribution of the size to the hash.
 func (v *vocabulary) mumGroup(from, to int, start, bound uint64) uint64 {
 	for from < to {
 		if from += mumSums(v.sums[from:to], v.tails[from:to], start, bound); from < to {
@@ -264,8 +266,8 @@ func (v *vocabulary) mumGroup(from, to int, start, bound uint64) uint64 {
 	return bound
 }
 
-// mumSums sets sums to those of words with these tails, and returns how many are before the first that is up to the
-// bound, which is set, too.
+// mumSums sets sums to the sums of the words with these tails, at least up to and including the
+// first sum that is not above the bound, and returns the number of sums before that one.
 func mumSums(sums, tails []uint64, start, bound uint64) int {
 	sums = sums[:len(tails)]
 	i := 0

@@ -123,7 +123,8 @@ func TestKeys(t *testing.T) {
 }
 
 func TestParseAlgorithm(t *testing.T) {
-	for name, want := range map[string]Algorithm{"mumhash": MumHash, "siphash": SipHash, "old": SipHash, "xxhash": XXHash} {
+	for name, want := range map[string]Algorithm{"mumhash": MumHash, "siphash": SipHash, "old": SipHash,
+		"xxhash": XXHash} {
 		if got, err := ParseAlgorithm(name); err != nil || got != want {
 			t.Errorf("ParseAlgorithm(%q) = %v, %v, want %v", name, got, err, want)
 		}
@@ -167,20 +168,25 @@ func FuzzText(f *testing.F) {
 func TestWords(t *testing.T) {
 	for text, want := range map[string]string{
 		"3.14 and 1,000": "314 and 1000", "don't it's o'clock Ts'o": "dont it oclock tso", "U.S.A. d.e": "u s a d e",
-		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now", "walked_far flying-fish": "walked_far fli fish",
-		"To:joe 10:30": "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
-		"500만개 abc가나 가_나": "500 만개 abc 가나 가 _ 나", "a¸b ¸c": "a b c", "see joe%barrera.org": "see joe barrera org", "at http://%32%317.%31%30%36.%355%2E97/ now": "at now",
+		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now",
+		"walked_far flying-fish": "walked_far fli fish",
+		"To:joe 10:30":           "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
+		"500만개 abc가나 가_나": "500 만개 abc 가나 가 _ 나", "a¸b ¸c": "a b c", "see joe%barrera.org": "see joe barrera org",
+		"at http://%32%317.%31%30%36.%355%2E97/ now": "at now",
 	} {
-		words, ok := new(workspace).stemmedWords(&stripped{text: []byte(text), bare: true}, 0, math.MaxInt, NewHasher("", "", MumHash), nil)
+		words, ok := new(workspace).stemmedWords(&stripped{text: []byte(text), bare: true}, 0, math.MaxInt,
+			NewHasher("", "", MumHash), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
 	}
 }
 
-// TestControls: a control or format character is a word without letters to rspamd 3.4, which counts where long texts decay.
+// TestControls: a control or format character is a word without letters to rspamd 3.4, which counts
+// where long texts decay.
 func TestControls(t *testing.T) {
-	for text, want := range map[string]int{"a b": 2, "a \x1b b": 3, "\x1b[1;33m a": 3, "a \x7f\u0092 \u061c": 3, "a \t! b": 2} {
+	for text, want := range map[string]int{"a b": 2, "a \x1b b": 3, "\x1b[1;33m a": 3, "a \x7f\u0092 \u061c": 3,
+		"a \t! b": 2} {
 		var found oddList
 		found.take(&stripped{text: []byte(text), bare: true}, math.MaxInt, nil)
 		if found.decay.found != want {
@@ -189,7 +195,8 @@ func TestControls(t *testing.T) {
 	}
 }
 
-// TestGapInBlanks: what is shown for a link begins in its place even if that is in blanks between two marks, which are two pieces.
+// TestGapInBlanks: what is shown for a link begins in its place even if that is in blanks between
+// two marks, which are two pieces.
 func TestGapInBlanks(t *testing.T) {
 	text := "to joe@example.com .  We honor all requests"
 	var found oddList
@@ -202,10 +209,12 @@ func TestGapInBlanks(t *testing.T) {
 // TestRawText: of a text that is not UTF-8, words are what stands between punctuation, as rspamd 3.4 has them.
 func TestRawText(t *testing.T) {
 	for text, want := range map[string]string{
-		"From the 'Running' man: \xa9 2005 All! rights, ": "rom the 'running' man \xa9 2005 all! rights", "x caf\xe9 end": "caf\xe9", "a b http://example.com/x c d\xe9 e ": "b c d\xe9 e", "\xff": "",
+		"From the 'Running' man: \xa9 2005 All! rights, ": "rom the 'running' man \xa9 2005 all! rights",
+		"x caf\xe9 end": "caf\xe9", "a b http://example.com/x c d\xe9 e ": "b c d\xe9 e", "\xff": "",
 	} {
 		space := new(workspace)
-		words, ok := space.stemmedWords(&stripped{text: []byte(text), bare: true}, 0, math.MaxInt, NewHasher("", "", MumHash), nil)
+		words, ok := space.stemmedWords(&stripped{text: []byte(text), bare: true}, 0, math.MaxInt,
+			NewHasher("", "", MumHash), nil)
 		if got := strings.Join(listed(words), " "); !ok || got != want {
 			t.Errorf("words of %q: %q, want %q", text, got, want)
 		}
@@ -217,9 +226,11 @@ func TestWordLimit(t *testing.T) {
 	for _, gap := range []string{" ", strings.Repeat(" ", 40), " http://www.example.com/ ", " - . "} {
 		for _, n := range []int{1, 599, 600, 601, 2000} {
 			space := new(workspace)
-			words, ok := space.stemmedWords(&stripped{text: []byte(strings.Repeat("walking"+gap, n)), bare: true}, 0, 600, NewHasher("", "", MumHash), nil)
+			words, ok := space.stemmedWords(&stripped{text: []byte(strings.Repeat("walking"+gap, n)), bare: true}, 0,
+				600, NewHasher("", "", MumHash), nil)
 			if ok != (n <= 600) || ok && (words.len()+space.found.decay.left != n || space.found.counted() != n) {
-				t.Errorf("%d words with %q between them: %d and %d left out, %v", n, gap, len(listed(words)), space.found.decay.left, ok)
+				t.Errorf("%d words with %q between them: %d and %d left out, %v", n, gap, len(listed(words)),
+					space.found.decay.left, ok)
 			}
 		}
 	}
@@ -243,7 +254,8 @@ func TestDecay(t *testing.T) {
 		t.Error("the same words stay behind another one")
 	}
 	few := strings.Repeat("word ", 1500)
-	if found.take(&stripped{text: []byte(few), bare: true}, math.MaxInt, nil); found.decay.left == 0 || found.len() < 1200 {
+	if found.take(&stripped{text: []byte(few), bare: true}, math.MaxInt, nil); found.decay.left == 0 ||
+		found.len() < 1200 {
 		t.Errorf("of %d words %d stay", found.counted(), found.len())
 	}
 	if found.take(&stripped{text: []byte(few[:5*1100]), bare: true}, math.MaxInt, nil); found.decay.left != 0 {
@@ -306,11 +318,12 @@ func TestLanguage(t *testing.T) {
 		"der und die ist μ":                                      "", // a script with a language of its own
 		"der und die ist 語":                                      "",
 		"der und die ist ㄱ":                                      "",
-		"der und die ist й":                                      "en", // words of languages in Latin script are not looked for
-		"и в не на":                                              "ru",
-		"й":                                                      "ru", // more letters of its script than others
-		"ض":                                                      "",
-		"der und die ist א":                                      "de",
+		// words of languages in Latin script are not looked for
+		"der und die ist й": "en",
+		"и в не на":         "ru",
+		"й":                 "ru", // more letters of its script than others
+		"ض":                 "",
+		"der und die ist א": "de",
 		strings.Repeat("й", 33) + " μ и в не": "ru", // a script that is clear is looked at no further
 		strings.Repeat("語", 33) + " й":        "",
 	} {

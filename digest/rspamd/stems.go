@@ -17,8 +17,9 @@ const (
 	stemWays   = 4  // words that may be kept in the same place
 )
 
-// stemLong returns the English stem of a word of more than maxStemmed bytes. The stemmer writes "Y" for each "y" that is
-// a consonant, first of all, and "y" again at the end, and copies the word for each. It finds nothing to do here.
+// stemLong returns the English stem of a word of more than maxStemmed bytes. The stemmer writes "Y"
+// for each "y" that is a consonant, first of all, and "y" again at the end, and copies the word for
+// each. It finds nothing to do here.
 func stemLong(env *snowballstem.Env, word string) string {
 	marked := []byte(word)
 	for i, c := range marked {
@@ -72,8 +73,8 @@ func (s *stemSlot) stem(language int, word string) (string, bool) {
 	return "", false
 }
 
-// keep keeps a stem in the place of the one that was kept first. What is long is not kept: it
-// does not come again.
+// keep stores a stem in place of the oldest one. Long words are not stored, because they do not
+// recur.
 func (s *stemSlot) keep(language int, word, stem string) {
 	if len(word) > maxStemmed {
 		return

@@ -116,7 +116,8 @@ const (
 )
 
 // text returns the fuzzy hash of one text part. known reports whether its charset could be decoded.
-func (h *Hasher) text(part *mail.Part, known bool, subject func() string, policy Policy, p *pace.Pace) (hash Hash, ok bool) {
+func (h *Hasher) text(part *mail.Part, known bool, subject func() string, policy Policy,
+	p *pace.Pace) (hash Hash, ok bool) {
 	if n := len(part.Text); !part.HTML && n < policy.MinWords && policy.tooShort(n, subject()) {
 		return hash, false // too short before it is stripped
 	}
@@ -854,9 +855,10 @@ func alike(piece []byte) int {
 	return len(piece)
 }
 
-// splitPoints appends text to dst, changed so that Unicode's word boundaries become those of ICU 72's locale en_US_POSIX.
-// An exclamation mark replaces each colon, each byte of a spacing cedilla, and each point that is not between two digits,
-// which join no letters in ICU. A letter replaces "@", which is a letter in ICU.
+// splitPoints appends text to dst, changed so that Unicode's word boundaries become those of ICU
+// 72's locale en_US_POSIX. An exclamation mark replaces each colon, each byte of a spacing cedilla,
+// and each point that is not between two digits, which join no letters in ICU. A letter replaces
+// "@", which is a letter in ICU.
 func splitPoints(dst, text []byte) []byte {
 	out := append(dst, text...)
 	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
@@ -975,7 +977,8 @@ var begun = scan.NewRunes(func(r rune) rune {
 
 // lowered maps the characters of words to lower case, and others to -1.
 var lowered = scan.NewRunes(func(r rune) rune {
-	if unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || unicode.Is(unicode.Sc, r) || unicode.Is(unicode.Pc, r) {
+	if unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || unicode.Is(unicode.Sc, r) ||
+		unicode.Is(unicode.Pc, r) {
 		return unicode.ToLower(r)
 	}
 	return -1

@@ -48,8 +48,9 @@ func trigram(in script, a, b, c rune) uint64 {
 	return ((uint64(in)*modelLetters+uint64(a))*modelLetters+uint64(b))*modelLetters + uint64(c)
 }
 
-// ReadModel reads the files by which rspamd tells languages apart where stop words do not, those of its folder of languages whose
-// names end in ".json". The Hasher must not be in use yet. Errors that are not of reading wrap bulkhead.ErrMalformed.
+// ReadModel reads the files by which rspamd distinguishes languages where stop words do not
+// suffice: the files in its folder of languages whose names end in ".json". The Hasher must not
+// be in use yet. Errors other than read errors wrap bulkhead.ErrMalformed.
 //
 // Source: docs/specs/rspamd-fuzzy.md#language.
 func (h *Hasher) ReadModel(folder fs.FS) error {
@@ -121,7 +122,10 @@ func (t *trigrams) read(folder fs.FS, name string, shares map[uint64][]weight) e
 				continue
 			}
 			r := []rune(strings.ToLower(letters))
-			isLatin := !strings.ContainsFunc(letters, func(r rune) bool { return r >= utf8.RuneSelf || r != ' ' && !isAlnum(byte(r)) })
+			isLatin := !strings.ContainsFunc(letters, func(r rune) bool {
+				return r >= utf8.RuneSelf || r != ' ' &&
+					!isAlnum(byte(r))
+			})
 			if pass == 0 {
 				if all++; isLatin {
 					latin++
@@ -147,8 +151,9 @@ func (t *trigrams) read(folder fs.FS, name string, shares map[uint64][]weight) e
 	return nil
 }
 
-// language returns which of languages the words of a text of a script are in, -1 for one that has no stemmer here. It looks at one of
-// so many; rspamd draws which one at random.
+// language returns the index in languages of the language of a text in the given script, or -1
+// for a language that has no stemmer here. It looks at a sample of the words at regular
+// distances; rspamd draws its sample at random.
 func (t *trigrams) language(v *vocabulary, in script) int {
 	if v.len() == 0 {
 		return inEnglish

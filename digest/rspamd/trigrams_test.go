@@ -22,7 +22,8 @@ func modelOf(kind, text string) *fstest.MapFile {
 		}
 		freq[string(r[1:2])] = 7 // what is no trigram
 	}
-	return &fstest.MapFile{Data: mailtest.Must(json.Marshal(map[string]any{"freq": freq, "type": kind, "n_words": []int{1, 1, 1}}))}
+	return &fstest.MapFile{Data: mailtest.Must(json.Marshal(map[string]any{"freq": freq, "type": kind,
+		"n_words": []int{1, 1, 1}}))}
 }
 
 func TestModel(t *testing.T) {
@@ -36,7 +37,9 @@ func TestModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := fstest.MapFS{
-		"en.json": modelOf("latin", english), "da.json": modelOf("latin", danish), "pl.json": modelOf("latin", polish), "ru.json": modelOf("cyrillic", russian), "bg.json": modelOf("cyrillic", bulgarian),
+		"en.json": modelOf("latin", english), "da.json": modelOf("latin", danish),
+		"pl.json": modelOf("latin", polish), "ru.json": modelOf("cyrillic", russian),
+		"bg.json": modelOf("cyrillic", bulgarian),
 		"xx.json": modelOf("elvish", english), "stop_words": {Data: []byte("{}")},
 	}
 	told := func(text string) string {
@@ -69,7 +72,8 @@ func TestModel(t *testing.T) {
 		}
 	}
 	for _, bad := range []fs.FS{
-		fstest.MapFS{"en.json": {Data: []byte("{")}}, fstest.MapFS{"en.json": {Data: []byte(`{"freq": [1]}`)}}, fstest.MapFS{"en.json": {Data: make([]byte, maxModel+1)}},
+		fstest.MapFS{"en.json": {Data: []byte("{")}}, fstest.MapFS{"en.json": {Data: []byte(`{"freq": [1]}`)}},
+		fstest.MapFS{"en.json": {Data: make([]byte, maxModel+1)}},
 	} {
 		if err := h.ReadModel(bad); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("a bad model: %v", err)
@@ -106,10 +110,12 @@ func TestEmptyStem(t *testing.T) {
 
 func FuzzModel(f *testing.F) {
 	f.Add([]byte(`{"freq":{"abc":5,"bcd":7,"é":2},"type":"latin"}`), "abcd abc bcd abcd abc bcd abcd abc bcd abcd")
-	f.Add([]byte(`{"freq":{"съе":4294967295," въ":1},"type":"cyrillic"}`), "съешь ещё этих мягких французских булок да выпей ещё чаю")
+	f.Add([]byte(`{"freq":{"съе":4294967295," въ":1},"type":"cyrillic"}`),
+		"съешь ещё этих мягких французских булок да выпей ещё чаю")
 	f.Fuzz(func(t *testing.T, model []byte, text string) {
 		h := NewHasher("", "", MumHash)
-		if err := h.ReadModel(fstest.MapFS{"en.json": {Data: model}, "xx.json": {Data: model}}); err != nil && h.model != nil {
+		if err := h.ReadModel(fstest.MapFS{"en.json": {Data: model}, "xx.json": {Data: model}}); err != nil &&
+			h.model != nil {
 			t.Fatalf("%v, and yet a model", err)
 		}
 		var list wordList

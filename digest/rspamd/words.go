@@ -47,12 +47,12 @@ type vocabulary struct {
 	hash  []uint64 // of each word
 	slots []int32  // 1 more than the index of a word, by its hash; 0 is free
 
-	// What shingles are made of. Words have other numbers here, see bySize.
+	// Working space for shingles. Words have other numbers here, see bySize.
 	placed []int32             // the words of the text
 	last   []int32             // where each word is in placed for the last time
 	before []int32             // for each of placed, where its word is for the last time before; -1 if nowhere
 	ranks  []int32             // for each word the number that it has here
-	ranked []int32             // those of the words of the text
+	ranked []int32             // the ranks of the words of the text
 	sizes  [mumBlock + 1]int32 // up to where words of each size are
 	tails  []uint64            // what each word of up to a block is, to its hash
 	long   []int32             // the other words, in order
@@ -128,7 +128,7 @@ func (v *vocabulary) bySize(ids []int32, words []string) []int32 {
 //go:noinline
 func sized[T int32 | uint64](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// place tells v where in ids, which are of so many different words, each is.
+// place records in v where in ids each word is; words is the number of different words.
 func (v *vocabulary) place(ids []int32, words int) {
 	v.last, v.before = sized(v.last, words), sized(v.before, len(ids))
 	for id := range v.last {

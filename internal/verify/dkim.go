@@ -173,7 +173,8 @@ func (m *signed) parse(i int) (*signature, error) {
 	if strings.Count(tags["h"], ":") >= maxNames {
 		return nil, errSignature
 	}
-	s := &signature{field: i, domain: squeeze(tags["d"]), selector: squeeze(tags["s"]), names: list(strings.ToLower(tags["h"]))}
+	s := &signature{field: i, domain: squeeze(tags["d"]), selector: squeeze(tags["s"]),
+		names: list(strings.ToLower(tags["h"]))}
 	if user, ok := tags["i"]; ok {
 		user = squeeze(user)
 		if !strings.HasSuffix(user, "@"+s.domain) && !strings.HasSuffix(user, "."+s.domain) {
@@ -185,7 +186,8 @@ func (m *signed) parse(i int) (*signature, error) {
 	_, partial := tags["l"] // leaves an end of the body unsigned
 	methods, hasMethods := tags["q"]
 	if s.kind != "rsa" && s.kind != "ed25519" || hashName != "sha256" || partial ||
-		!slices.Contains(s.names, "from") || hasMethods && !slices.Contains(list(methods), "dns/txt") || !m.inTime(tags) || !hostName(hostOf(s.domain)) {
+		!slices.Contains(s.names, "from") || hasMethods && !slices.Contains(list(methods), "dns/txt") ||
+		!m.inTime(tags) || !hostName(hostOf(s.domain)) {
 		return nil, errInvalid
 	}
 	header, body, _ := strings.Cut(squeeze(tags["c"]), "/")

@@ -31,7 +31,9 @@ const emptyBody = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
 // and 2n other fields.
 func manyNames(n int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=shop.example; s=s1; bh=%s; b=AAAA; h=From%s\r\n", emptyBody, strings.Repeat(":x", n-1))
+	fmt.Fprintf(&b,
+		"DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=shop.example; s=s1; bh=%s; b=AAAA; h=From%s\r\n",
+		emptyBody, strings.Repeat(":x", n-1))
 	b.WriteString("From: ann@shop.example\r\n")
 	b.WriteString(strings.Repeat("y:\r\n", 2*n))
 	return b.String() + "\r\n"
@@ -39,7 +41,8 @@ func manyNames(n int) string {
 
 // longFolds returns a message with n worthless signatures of a field of folds lines.
 func longFolds(n, folds int) string {
-	signature := "DKIM-Signature: v=1; a=rsa-sha256; c=simple/relaxed; d=shop.example; s=s1; bh=" + emptyBody + "; b=AAAA; h=From:x\r\n"
+	signature := "DKIM-Signature: v=1; a=rsa-sha256; c=simple/relaxed; d=shop.example; s=s1; bh=" + emptyBody +
+		"; b=AAAA; h=From:x\r\n"
 	return strings.Repeat(signature, n) + "From: ann@shop.example\r\nx: y\r\n" + strings.Repeat(" y\r\n", folds) + "\r\n"
 }
 
@@ -67,7 +70,8 @@ func TestLinear(t *testing.T) {
 		most        int // bytes of work for each byte
 	}{
 		{"many names", manyNames(maxNames / 4), manyNames(maxNames), 5},
-		{"many fields", strings.Repeat("z:\r\n", maxFields/4) + longFolds(1, 10), strings.Repeat("z:\r\n", maxFields-3) + longFolds(1, 10), 5},
+		{"many fields", strings.Repeat("z:\r\n", maxFields/4) + longFolds(1, 10),
+			strings.Repeat("z:\r\n", maxFields-3) + longFolds(1, 10), 5},
 		{"long folds", longFolds(maxSignatures, 5_000), longFolds(maxSignatures, 20_000), maxSignatures + 3},
 		{"largest folds", longFolds(maxSignatures, 60_000), longFolds(maxSignatures, 240_000), maxSignatures + 3},
 	} {
@@ -195,7 +199,8 @@ func TestEnds(t *testing.T) {
 		t.Errorf("looked at the context %d times", ended)
 	}
 	v := New(Options{Resolver: "127.0.0.1:1"})
-	if got := v.checkDKIM(&endingContext{Context: t.Context(), looks: 3}, t.Context(), message); got != nil || v.Stats.Late.Load() != 1 {
+	if got := v.checkDKIM(&endingContext{Context: t.Context(), looks: 3}, t.Context(), message); got != nil ||
+		v.Stats.Late.Load() != 1 {
 		t.Errorf("verified %q, counted %d late", got, v.Stats.Late.Load())
 	}
 }
@@ -206,7 +211,8 @@ func oracle(raw []byte, record string) bool {
 	got, err := dkim.VerifyWithOptions(bytes.NewReader(raw), &dkim.VerifyOptions{
 		LookupTXT: func(string) ([]string, error) { return []string{record}, nil }, MaxVerifications: 1,
 	})
-	return (err == nil || err == dkim.ErrTooManySignatures) && len(got) == 1 && got[0].Err == nil && hostName(hostOf(got[0].Domain))
+	return (err == nil || err == dkim.ErrTooManySignatures) && len(got) == 1 && got[0].Err == nil &&
+		hostName(hostOf(got[0].Domain))
 }
 
 // ours returns what [oracle] does, by this package.

@@ -93,7 +93,8 @@ var errEnough = &net.DNSError{Err: "too many questions for one message", IsTempo
 // ask answers from the cache, or else by lookUp; size returns the approximate size of
 // its answer in bytes. A name is looked up as it is, never below a domain of this
 // machine.
-func ask[T any](s *questions, kind byte, name string, lookUp func(context.Context, string) (T, error), size func(T) int) (T, error) {
+func ask[T any](s *questions, kind byte, name string, lookUp func(context.Context, string) (T, error),
+	size func(T) int) (T, error) {
 	q := question{kind, strings.ToLower(strings.TrimSuffix(name, "."))}
 	if a, ok := s.cache.get(q); ok {
 		value, _ := a.value.(T)

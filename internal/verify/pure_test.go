@@ -17,8 +17,10 @@ func TestHostName(t *testing.T) {
 	most := long + "." + long + "." + long + "." + strings.Repeat("a", 61)
 	for name, want := range map[string]bool{
 		"shop.example": true, "a.b": true, "x-1_y.example": true, "09.az": true, long + ".example": true, most: true,
-		"": false, "example": false, ".": false, "a..b": false, ".example": false, "example.": false, long + "a.example": false, most + "a": false,
-		"Shop.example": false, "shop.example/": false, "shop example.org": false, "sh`p.example": false, "sh{p.example": false, "sh:p.example": false, "büro.example": false,
+		"": false, "example": false, ".": false, "a..b": false, ".example": false, "example.": false,
+		long + "a.example": false, most + "a": false,
+		"Shop.example": false, "shop.example/": false, "shop example.org": false, "sh`p.example": false,
+		"sh{p.example": false, "sh:p.example": false, "büro.example": false,
 	} {
 		if got := hostName(name); got != want {
 			t.Errorf("hostName(%.80q) = %v, %d bytes", name, got, len(name))
@@ -30,7 +32,8 @@ func TestHostName(t *testing.T) {
 func TestOnTrial(t *testing.T) {
 	for record, want := range map[string]bool{
 		"v=DKIM1; t=y; p=abc": true, "t=y": true, " t = s : y ": true, "p=abc;t=y": true, "t=s;t=y": true,
-		"": false, "v=DKIM1; p=abc": false, "t=s": false, "t=": false, "t": false, "t=yes": false, "x=y": false, "p=t=y": false, "t=Y": false,
+		"": false, "v=DKIM1; p=abc": false, "t=s": false, "t=": false, "t": false, "t=yes": false, "x=y": false,
+		"p=t=y": false, "t=Y": false,
 	} {
 		if got := onTrial(record); got != want {
 			t.Errorf("onTrial(%q) = %v", record, got)
@@ -47,7 +50,8 @@ func TestCacheGenerations(t *testing.T) {
 	for i, tt := range []struct {
 		err  error
 		keep time.Duration
-	}{{nil, keepAnswer}, {missing, keepNothing}, {fmt.Errorf("wrapped: %w", missing), keepNothing}, {errors.New("no route"), keepFailure}, {&net.DNSError{IsTimeout: true}, keepFailure}} {
+	}{{nil, keepAnswer}, {missing, keepNothing}, {fmt.Errorf("wrapped: %w", missing), keepNothing},
+		{errors.New("no route"), keepFailure}, {&net.DNSError{IsTimeout: true}, keepFailure}} {
 		q := question{'T', fmt.Sprint("kept ", i)}
 		begin := now
 		c.put(q, i, tt.err)
@@ -100,7 +104,8 @@ func TestAsk(t *testing.T) {
 	for _, tt := range []struct {
 		kind       byte
 		name, want string
-	}{{'T', "Shop.Example.", "shop.example."}, {'T', "shop.example", ""}, {'P', "192.0.2.1", "192.0.2.1"}, {'T', most, most + "."}} {
+	}{{'T', "Shop.Example.", "shop.example."}, {'T', "shop.example", ""}, {'P', "192.0.2.1", "192.0.2.1"},
+		{'T', most, most + "."}} {
 		asked = nil
 		if got, err := do(tt.kind, tt.name); err != nil || !strings.HasPrefix(got, "answer of ") {
 			t.Errorf("%.40q: %.60q, %v", tt.name, got, err)

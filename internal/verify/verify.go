@@ -81,7 +81,8 @@ func New(o Options) *Verifier {
 //
 // SPF is not asked for a client without a public address, and a domain that lets every client
 // send for it ("+all") is not verified.
-func (v *Verifier) Verify(ctx context.Context, raw []byte, client netip.Addr, sender string) (dkimDomains []string, spfDomain string) {
+func (v *Verifier) Verify(ctx context.Context, raw []byte, client netip.Addr,
+	sender string) (dkimDomains []string, spfDomain string) {
 	limit := maxTime
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)/2)

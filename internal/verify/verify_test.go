@@ -80,7 +80,8 @@ func tag(t testing.TB, message, tag string) string {
 var client = netip.MustParseAddr("198.51.100.7")
 
 func TestDKIM(t *testing.T) {
-	shop, other, strange, trial := newSigner("shop.example"), newSigner("mail.example"), newSigner("strange.example"), newSigner("trial.example")
+	shop, other, strange, trial := newSigner("shop.example"), newSigner("mail.example"),
+		newSigner("strange.example"), newSigner("trial.example")
 	revoked, long := newSigner("revoked.example"), newSigner("long.example")
 	dns := nodetest.ServeDNS(t, map[string][]string{
 		shop.name():    {shop.record(t, "")},
@@ -102,7 +103,9 @@ func TestDKIM(t *testing.T) {
 		{"body changed", shop.sign(t, letter) + "More.\r\n", nil},
 		{"Subject changed", strings.Replace(shop.sign(t, letter), "chairs", "tables", 1), nil},
 		{"From changed", strings.Replace(shop.sign(t, letter), "ann@", "eve@", 1), nil},
-		{"one of two broken", "DKIM-Signature: v=1; a=rsa-sha256; d=shop.example; s=s1; h=From; bh=AA; b=AA\r\n" + other.sign(t, letter), []string{"mail.example"}},
+		{"one of two broken",
+			"DKIM-Signature: v=1; a=rsa-sha256; d=shop.example; s=s1; h=From; bh=AA; b=AA\r\n" + other.sign(t, letter),
+			[]string{"mail.example"}},
 		{"a part of the body", tag(t, shop.sign(t, letter), "l=5;"), nil},
 		{"expired", tag(t, shop.sign(t, letter), "x=1000000000;"), nil},
 		{"From not signed", strings.Replace(shop.sign(t, letter), "h=From:", "h=", 1), nil},
@@ -199,11 +202,13 @@ func TestSPF(t *testing.T) {
 // TestDNSFails checks that without answers nothing is verified, in bounded time.
 func TestDNSFails(t *testing.T) {
 	shop := newSigner("shop.example")
-	dns := nodetest.ServeDNS(t, map[string][]string{shop.name(): {shop.record(t, "")}, "TXT shop.example": {"v=spf1 ip4:198.51.100.7 -all"}})
+	dns := nodetest.ServeDNS(t, map[string][]string{shop.name(): {shop.record(t, "")},
+		"TXT shop.example": {"v=spf1 ip4:198.51.100.7 -all"}})
 	message := []byte(shop.sign(t, letter))
 	dns.Silent.Store(true)
 	v := New(Options{Resolver: dns.Address})
-	ctx, cancel := context.WithTimeout(t.Context(), maxTime) // of which half is left, a second: a busy machine takes some of it
+	// of which half is left, a second: a busy machine takes some of it
+	ctx, cancel := context.WithTimeout(t.Context(), maxTime)
 	defer cancel()
 	start := time.Now()
 	if d, s := v.Verify(ctx, message, client, "ann@shop.example"); len(d) > 0 || s != "" {
@@ -213,10 +218,12 @@ func TestDNSFails(t *testing.T) {
 		t.Errorf("after %v nothing is left of the time for the message", time.Since(start))
 	}
 	start = time.Now()
-	if d, s := New(Options{Resolver: "127.0.0.1:1"}).Verify(t.Context(), message, client, "ann@shop.example"); len(d) > 0 || s != "" || time.Since(start) > 2*maxTime {
+	if d, s := New(Options{Resolver: "127.0.0.1:1"}).Verify(t.Context(), message, client,
+		"ann@shop.example"); len(d) > 0 || s != "" || time.Since(start) > 2*maxTime {
 		t.Errorf("without a DNS: %q, %q after %v", d, s, time.Since(start))
 	}
-	if d, s := New(Options{Resolver: dns.Address}).Verify(canceled(t), message, client, "ann@shop.example"); len(d) > 0 || s != "" {
+	if d, s := New(Options{Resolver: dns.Address}).Verify(canceled(t), message, client,
+		"ann@shop.example"); len(d) > 0 || s != "" {
 		t.Errorf("without time: %q, %q", d, s)
 	}
 }
@@ -277,7 +284,8 @@ func TestQuestions(t *testing.T) {
 		}
 	}
 	dns := nodetest.ServeDNS(t, records)
-	if _, got := New(Options{Resolver: dns.Address}).Verify(t.Context(), []byte(letter), client, "x@wide.example"); got != "" {
+	if _, got := New(Options{Resolver: dns.Address}).Verify(t.Context(), []byte(letter), client,
+		"x@wide.example"); got != "" {
 		t.Errorf("verified %q", got)
 	}
 	if n := dns.Asked.Load(); n > 2*maxQuestions { // addresses are asked for twice, for IPv4 and IPv6
@@ -297,8 +305,10 @@ func (f failing) Write(line []byte) (int, error) {
 // nothing panics.
 func FuzzVerify(f *testing.F) {
 	shop := newSigner("shop.example")
-	f.Add([]byte(shop.sign(f, letter)), "v=DKIM1; k=ed25519; p=AAAA", "v=spf1 a mx ptr exists:%{i}.x.example include:x.example redirect=y.example", "ann@shop.example")
-	f.Add([]byte("DKIM-Signature: v=1; a=rsa-sha256; d=x.example; s=y; h=From; bh=; b=\r\n x\r\n\r\n"), "t=y", "v=spf1 a:%{l1r+-}.example/33//129 ~all", "@")
+	f.Add([]byte(shop.sign(f, letter)), "v=DKIM1; k=ed25519; p=AAAA",
+		"v=spf1 a mx ptr exists:%{i}.x.example include:x.example redirect=y.example", "ann@shop.example")
+	f.Add([]byte("DKIM-Signature: v=1; a=rsa-sha256; d=x.example; s=y; h=From; bh=; b=\r\n x\r\n\r\n"), "t=y",
+		"v=spf1 a:%{l1r+-}.example/33//129 ~all", "@")
 	f.Fuzz(func(t *testing.T, raw []byte, key, record, sender string) {
 		v := New(Options{Resolver: "127.0.0.1:1", Log: slog.New(slog.NewTextHandler(failing{t}, nil))})
 		v.dns.put(question{'T', "y._domainkey.x.example"}, []string{key}, nil)

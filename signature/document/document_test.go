@@ -67,8 +67,11 @@ func flate(s string) string {
 func wordFile(text string) []byte {
 	return zipped(
 		entry{"[Content_Types].xml", "<Types/>"},
-		entry{"word/_rels/document.xml.rels", `<Relationships><Relationship Id="r1" Type="http://schemas.example/hyperlink" Target="http://offers.example/now" TargetMode="External"/></Relationships>`},
-		entry{"word/document.xml", `<w:document><w:body><w:p><w:r><w:t>` + text + `</w:t></w:r></w:p><w:p><w:t>Second &amp; last</w:t></w:p></w:body></w:document>`},
+		entry{"word/_rels/document.xml.rels",
+			`<Relationships><Relationship Id="r1" Type="http://schemas.example/hyperlink" Target="http://offers.example/now" TargetMode="External"/></Relationships>`},
+		entry{"word/document.xml",
+			`<w:document><w:body><w:p><w:r><w:t>` + text +
+				`</w:t></w:r></w:p><w:p><w:t>Second &amp; last</w:t></w:p></w:body></w:document>`},
 		entry{"word/theme/theme1.xml", "<theme>shared by millions</theme>"},
 		entry{"word/media/image1.png", "a picture"},
 	)
@@ -82,16 +85,19 @@ const plainPDF = "%PDF-1.4\n1 0 obj\n<< /Type /Page /Annots [<< /A << /S /URI /U
 func compressedPDF() string {
 	stream := func(number int, dict, data string) string {
 		data = flate(data)
-		return fmt.Sprintf("%d 0 obj\n<<%s/Filter/FlateDecode/Length %d>>stream\r\n%s\nendstream\nendobj\n", number, dict, len(data), data)
+		return fmt.Sprintf("%d 0 obj\n<<%s/Filter/FlateDecode/Length %d>>stream\r\n%s\nendstream\nendobj\n", number,
+			dict, len(data), data)
 	}
-	objects := []string{"<</Type/Page/Resources<</Font<</F1 11 0 R /F2 12 0 R>>>>>>", "<</Type/Font/ToUnicode 20 0 R>>", "<</A<</URI(https://pay.example/x)>>>>"}
+	objects := []string{"<</Type/Page/Resources<</Font<</F1 11 0 R /F2 12 0 R>>>>>>",
+		"<</Type/Font/ToUnicode 20 0 R>>", "<</A<</URI(https://pay.example/x)>>>>"}
 	head, at := "", 0
 	for i, o := range objects {
 		head += fmt.Sprintf("%d %d ", 10+i, at)
 		at += len(o)
 	}
 	return "%PDF-1.7\n" + stream(1, "/Type/ObjStm/N 3/First "+fmt.Sprint(len(head)), head+strings.Join(objects, "")) +
-		stream(20, "", "begincmap 1 beginbfchar <0001> <0043> endbfchar 2 beginbfrange <0002> <0004> <0061> <0005> <0006> [<006c> <00660066>] endbfrange endcmap") +
+		stream(20, "",
+			"begincmap 1 beginbfchar <0001> <0043> endbfchar 2 beginbfrange <0002> <0004> <0061> <0005> <0006> [<006c> <00660066>] endbfrange endcmap") +
 		stream(30, "", "BT /F1 9 Tf 1 0 0 1 72 700 Tm <000100020005> Tj 1 0 0 1 99 700 Tm [<0003> <0006>] TJ ET") +
 		stream(31, "/Subtype/Image", "BT (not shown) Tj ET")
 }
@@ -110,16 +116,22 @@ func TestOpen(t *testing.T) {
 		want []string
 	}{
 		{"zip", "x.zip", inner, []string{"readme.txt 0 hello", "page.HTM 2 <p>hi"}},
-		{"zip in zip", "x.zip", zipped(entry{"in.zip", string(inner)}), []string{"in.zip 0 " + string(inner), "readme.txt 0 hello", "page.HTM 2 <p>hi"}},
+		{"zip in zip", "x.zip", zipped(entry{"in.zip", string(inner)}),
+			[]string{"in.zip 0 " + string(inner), "readme.txt 0 hello", "page.HTM 2 <p>hi"}},
 		{"gzip", "note.txt.gz", gzipped([]byte("hello")), []string{"note.txt 0 hello"}},
 		{"tar", "x", tarred(entry{"a", "one"}, entry{`d\b`, "two"}), []string{"a 0 one", "b 0 two"}},
 		{"tgz", "x.tgz", gzipped(tarred(entry{"a", "one"})), []string{"a 0 one"}},
 		{"program", "x.jar", zipped(entry{"META-INF/MANIFEST.MF", "a: b"}, entry{"A.class", "code"}), nil},
-		{"Word", "x.docx", wordFile("First <w:tab/>line"), []string{"image1.png 0 a picture", " 1 First  line\nSecond & last\n\n\nhttp://offers.example/now\n"}},
-		{"Excel", "x.xlsx", zipped(entry{"[Content_Types].xml", "x"}, entry{"xl/sharedStrings.xml", "<sst><si><t>one</t></si><si><t>two</t></si></sst>"}), []string{" 1 one\ntwo\n\n"}},
-		{"Writer", "x.odt", zipped(entry{"mimetype", "application/vnd.oasis.opendocument.text"}, entry{"content.xml", `<office:text><text:p>Read <text:a xlink:href="http://a.example/">this</text:a></text:p></office:text>`}),
+		{"Word", "x.docx", wordFile("First <w:tab/>line"), []string{"image1.png 0 a picture",
+			" 1 First  line\nSecond & last\n\n\nhttp://offers.example/now\n"}},
+		{"Excel", "x.xlsx", zipped(entry{"[Content_Types].xml", "x"},
+			entry{"xl/sharedStrings.xml", "<sst><si><t>one</t></si><si><t>two</t></si></sst>"}), []string{" 1 one\ntwo\n\n"}},
+		{"Writer", "x.odt", zipped(entry{"mimetype", "application/vnd.oasis.opendocument.text"},
+			entry{"content.xml",
+				`<office:text><text:p>Read <text:a xlink:href="http://a.example/">this</text:a></text:p></office:text>`}),
 			[]string{" 1 Read \nhttp://a.example/\nthis\n\n"}},
-		{"PDF", "x.pdf", []byte(plainPDF), []string{"x.pdf 1 Your invoice\nis over due\ncall\n\nhttp://offers.example/(now)\n"}},
+		{"PDF", "x.pdf", []byte(plainPDF),
+			[]string{"x.pdf 1 Your invoice\nis over due\ncall\n\nhttp://offers.example/(now)\n"}},
 		{"compressed PDF", "x.pdf", []byte(compressedPDF()), []string{"x.pdf 1 Cal bff\n\nhttps://pay.example/x\n"}},
 		{"encrypted PDF", "x.pdf", []byte(plainPDF + "<< /Encrypt 9 0 R >>"), nil},
 		{"text", "x.txt", []byte("hello"), nil},
@@ -150,8 +162,11 @@ func TestBudget(t *testing.T) {
 	}
 	for name, data := range map[string][]byte{
 		"zip": bomb, "gzip": gzipped([]byte(zeros)), "tar": tarred(entry{"zeros", zeros}), "many": zipped(many...),
-		"Word": zipped(entry{"[Content_Types].xml", "x"}, entry{"word/document.xml", strings.Repeat("<w:p>word</w:p>", 1<<18)}),
-		"PDF":  []byte("%PDF-1.4\n" + strings.Repeat("1 0 obj <</Filter/FlateDecode>> stream\n"+flate(strings.Repeat("BT (words) Tj ET ", 1<<14))+"endstream endobj\n", 50)),
+		"Word": zipped(entry{"[Content_Types].xml", "x"}, entry{"word/document.xml",
+			strings.Repeat("<w:p>word</w:p>", 1<<18)}),
+		"PDF": []byte("%PDF-1.4\n" +
+			strings.Repeat("1 0 obj <</Filter/FlateDecode>> stream\n"+flate(strings.Repeat("BT (words) Tj ET ",
+				1<<14))+"endstream endobj\n", 50)),
 	} {
 		b := Budget{Bytes: 1 << 20, Items: 16}
 		items := Open(t.Context(), name, data, &b)
@@ -163,7 +178,8 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%s: %d items of %d bytes, left %+v", name, len(items), size, b)
 		}
 	}
-	if items := Open(t.Context(), "x", zipped(append(many, many...)...), &Budget{Bytes: 1 << 20, Items: 16}); items != nil {
+	if items := Open(t.Context(), "x", zipped(append(many, many...)...),
+		&Budget{Bytes: 1 << 20, Items: 16}); items != nil {
 		t.Errorf("%d items of an archive of too many", len(items))
 	}
 }
@@ -171,11 +187,15 @@ func TestBudget(t *testing.T) {
 // TestHostile: time is linear, whatever a file repeats.
 func TestHostile(t *testing.T) {
 	for name, unit := range map[string]string{
-		"objects": "1 0 obj ", "streams": "1 0 obj stream endstream ", "ends": "1 0 obj endobj ", "links": "/URI(", "strings": "(", "hex": "<a",
-		"arrays": "[[", "fonts": "/Font<<", "references": "/Font 1 0 R ", "numbers": "1 1 1 ", "operators": "a ", "TJ": "(a)TJ ", "text": "BT ", "maps": "beginbfrange<00><ff>",
-		"escapes": "(\\", "names": "/F1 1 0 R ", "tiny streams": "1 0 obj<</Filter/FlateDecode>>stream\n" + flate("x") + "endstream endobj ",
+		"objects": "1 0 obj ", "streams": "1 0 obj stream endstream ", "ends": "1 0 obj endobj ", "links": "/URI(",
+		"strings": "(", "hex": "<a",
+		"arrays": "[[", "fonts": "/Font<<", "references": "/Font 1 0 R ", "numbers": "1 1 1 ", "operators": "a ",
+		"TJ": "(a)TJ ", "text": "BT ", "maps": "beginbfrange<00><ff>",
+		"escapes": "(\\", "names": "/F1 1 0 R ",
+		"tiny streams": "1 0 obj<</Filter/FlateDecode>>stream\n" + flate("x") + "endstream endobj ",
 	} {
-		for _, lead := range []string{"%PDF-1.4\n", "%PDF-1.4\n1 0 obj ", "%PDF-1.4\n1 0 obj stream\nBT Tj ", "%PDF-1.4\n1 0 obj stream\nbegincmap beginbfrange ", "%PDF-1.4\n1 0 obj /ObjStm stream\n"} {
+		for _, lead := range []string{"%PDF-1.4\n", "%PDF-1.4\n1 0 obj ", "%PDF-1.4\n1 0 obj stream\nBT Tj ",
+			"%PDF-1.4\n1 0 obj stream\nbegincmap beginbfrange ", "%PDF-1.4\n1 0 obj /ObjStm stream\n"} {
 			data := []byte(lead + strings.Repeat(unit, (1<<20)/len(unit)))
 			start := time.Now()
 			open(t, "x.pdf", data)
@@ -189,7 +209,8 @@ func TestHostile(t *testing.T) {
 func TestEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, data := range map[string][]byte{"x.zip": zipped(entry{"a", "b"}), "x.pdf": []byte(plainPDF), "x.docx": wordFile("text")} {
+	for name, data := range map[string][]byte{"x.zip": zipped(entry{"a", "b"}), "x.pdf": []byte(plainPDF),
+		"x.docx": wordFile("text")} {
 		if items := Open(ctx, name, data, &Budget{Bytes: 1 << 20, Items: 9}); len(items) > 0 {
 			t.Errorf("%s: %d items under a context that has ended", name, len(items))
 		}

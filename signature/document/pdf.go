@@ -61,7 +61,8 @@ func (o *opener) pdf(name string, data []byte) bool {
 		t.show(c)
 		text = append(t.dst, '\n')
 	}
-	o.add(Item{Name: name, Kind: Text, Data: append(text[:min(len(text), maxText)], d.links[:min(len(d.links), maxText)]...)})
+	o.add(Item{Name: name, Kind: Text, Data: append(text[:min(len(text), maxText)],
+		d.links[:min(len(d.links), maxText)]...)})
 	return true
 }
 

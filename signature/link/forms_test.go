@@ -60,7 +60,8 @@ func TestNumbersOfIPv4(t *testing.T) {
 			t.Errorf("%s is %q, want %s", host, l.Host, want)
 		}
 	}
-	for _, host := range []string{"1.08", "0x1.0xg.1.", "1.2.3.0xffffffffffffffffff", "1.2.3.99999999999999999999999", "1..2", "0x-1", "1.-2"} {
+	for _, host := range []string{"1.08", "0x1.0xg.1.", "1.2.3.0xffffffffffffffffff",
+		"1.2.3.99999999999999999999999", "1..2", "0x-1", "1.-2"} {
 		if l, ok := Parse("http://" + host + "/"); ok && isAddress(l.Host) {
 			t.Errorf("%s is taken for the address %s", host, l.Host)
 		}
@@ -155,7 +156,8 @@ func TestPercent(t *testing.T) {
 			}
 		}
 	}
-	for text, want := range map[string]string{"%": "%", "%4": "%4", "%g1": "%g1", "%1g": "%1g", "a%41%": "aA%", "%%41": "%A", "%2f%2F": "//"} {
+	for text, want := range map[string]string{"%": "%", "%4": "%4", "%g1": "%g1", "%1g": "%1g", "a%41%": "aA%",
+		"%%41": "%A", "%2f%2F": "//"} {
 		if got := decode(text); got != want {
 			t.Errorf("%q decodes as %q, want %q", text, got, want)
 		}
@@ -180,7 +182,8 @@ func TestFindEdges(t *testing.T) {
 		{"httpx://a.b/", ""},
 		{"hxxpx://a.b/", ""},
 		{"htxp://a.b/", "http://a.b/"},
-		{"www.a.b\x7fwww.c.d\x00www.e.f<www.g.h>www.i.j\"www.k.l", "http://www.a.b http://www.c.d http://www.e.f http://www.g.h http://www.i.j http://www.k.l"},
+		{"www.a.b\x7fwww.c.d\x00www.e.f<www.g.h>www.i.j\"www.k.l",
+			"http://www.a.b http://www.c.d http://www.e.f http://www.g.h http://www.i.j http://www.k.l"},
 		{"www.a.b/x.,;:!?)]}'*_|", "http://www.a.b/x"},
 		{"www.a.b/x-", "http://www.a.b/x-"},
 		{"x/www.a.b y=www.c.d z\\www.e.f -www.g.h (www.i.j :www.k.l", "http://www.i.j http://www.k.l"},

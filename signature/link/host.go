@@ -16,7 +16,8 @@ import (
 const maxHost = 253
 
 // profile maps names as browsers do (UTS 46, not transitional).
-var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.VerifyDNSLength(false))
+var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false),
+	idna.CheckHyphens(false), idna.VerifyDNSLength(false))
 
 // Name returns the name of a host in lower case and ASCII, without a final dot. It
 // reports whether text is a host name: it has at least two labels, none of them
@@ -96,12 +97,14 @@ func plain(name string) bool {
 // named reports whether host has the form of a name: labels that are not empty, of
 // bytes that may stand in one.
 func named(host string) bool {
-	if host == "" || len(host) > maxHost || host[0] == '.' || strings.HasSuffix(host, ".") || strings.Contains(host, "..") {
+	if host == "" || len(host) > maxHost || host[0] == '.' || strings.HasSuffix(host, ".") ||
+		strings.Contains(host, "..") {
 		return false
 	}
 	for i := range len(host) {
 		switch c := host[i]; c {
-		case '#', '%', '/', ':', '<', '>', '?', '@', '[', '\\', ']', '^', '|', '"', '\'', '`', '{', '}', '(', ')', ',', ';', '!', '$', '&', '*', '+', '=':
+		case '#', '%', '/', ':', '<', '>', '?', '@', '[', '\\', ']', '^', '|', '"', '\'', '`', '{', '}', '(', ')',
+			',', ';', '!', '$', '&', '*', '+', '=':
 			return false
 		default:
 			if c <= ' ' || c >= 0x7f {

@@ -133,7 +133,8 @@ var endsAuthority = [256]bool{'/': true, '\\': true, '?': true, '#': true}
 
 // cutScheme cuts the scheme off a link, in lower case.
 func cutScheme(text string) (scheme, rest string, ok bool) {
-	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, `/\`) || strings.HasPrefix(text, `\/`) {
+	if strings.HasPrefix(text, "//") || strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, `/\`) ||
+		strings.HasPrefix(text, `\/`) {
 		return "http", text, true
 	}
 	i := strings.IndexByte(text[:min(len(text), len("https:"))], ':')

@@ -70,10 +70,14 @@ func TestParse(t *testing.T) {
 // TestParseNone: what browsers refuse, and what leads to no host of the internet.
 func TestParseNone(t *testing.T) {
 	for _, text := range []string{
-		"", "#top", "page.html", "/page", "mailto:a@example.com", "tel:+15550109999", "javascript://example.com/%0a", "data:text/html,x", "cid:a@b",
-		"http://", "http:///", "http://localhost/", "http://a..b/", "http://0../", "http://a.b../", "http://.example.com/", "http://exa mple.com/", "http://example.com:99999/", "http://example.com:x/",
-		"http://example.com:+80/", "http://[::1/", "http://[::1%25eth0]/", "http://[v1.x]/", "http://256.0.2.1/", "http://1.2.3.4.5/", "http://09.1.1.1/", "http://4294967296/",
-		"http://192.0.2.256/", "http://0x100000000000000000/", "http://exa<mple.com/", "http://exa%00mple.com/", "http://exa%2fmple.com/", "http://xn--a.example/",
+		"", "#top", "page.html", "/page", "mailto:a@example.com", "tel:+15550109999", "javascript://example.com/%0a",
+		"data:text/html,x", "cid:a@b",
+		"http://", "http:///", "http://localhost/", "http://a..b/", "http://0../", "http://a.b../",
+		"http://.example.com/", "http://exa mple.com/", "http://example.com:99999/", "http://example.com:x/",
+		"http://example.com:+80/", "http://[::1/", "http://[::1%25eth0]/", "http://[v1.x]/", "http://256.0.2.1/",
+		"http://1.2.3.4.5/", "http://09.1.1.1/", "http://4294967296/",
+		"http://192.0.2.256/", "http://0x100000000000000000/", "http://exa<mple.com/", "http://exa%00mple.com/",
+		"http://exa%2fmple.com/", "http://xn--a.example/",
 		"http://" + strings.Repeat("a.", 127) + "com/", "h ttp://example.com", "https", ":", "//",
 	} {
 		if l, ok := Parse(text); ok {
@@ -100,9 +104,11 @@ func TestAll(t *testing.T) {
 		{"http://a.example/?url=https%3A%2F%2Fb.example%2Fy", "a.example/ b.example/y"},
 		{"http://a.example/?u=%68ttp:%2f/b.example/y", "a.example/ b.example/y"},
 		{"http://a.example/?x=1;u=//b.example/y", "a.example/ b.example/y"},
-		{"http://a.example/?u=https%3A%2F%2Fb.example%2F%3Fv%3Dhttp%253A%252F%252Fc.example", "a.example/ b.example/ c.example/"},
+		{"http://a.example/?u=https%3A%2F%2Fb.example%2F%3Fv%3Dhttp%253A%252F%252Fc.example",
+			"a.example/ b.example/ c.example/"},
 		{"http://a.example/amp/https://b.example/y?z=1", "a.example/amp b.example/y"},
-		{"http://a.example/?u=" + strings.Repeat("http://b.example/%3Fu=", 20), "a.example/ b.example/ b.example/ b.example/"},
+		{"http://a.example/?u=" + strings.Repeat("http://b.example/%3Fu=", 20),
+			"a.example/ b.example/ b.example/ b.example/"},
 		{"http://a.example/?" + strings.Repeat("u=http://b.example/&", 20), "a.example/ b.example/ b.example/ b.example/"},
 		{"http://a.example/?u=/b.example&v=mailto:a@b.example&w=%2Fx", "a.example/"},
 		{"no link", ""},
@@ -122,11 +128,13 @@ func TestFind(t *testing.T) {
 		{"See http://a.example/x?y=1&z=2, (https://b.example/) or seehttp://c.example. Not ftp://d.example, not ://",
 			"http://a.example/x?y=1&z=2 https://b.example/ http://c.example"},
 		{"www.a.example, WWW.b.example/x; awww.c.example x@www.d.example", "http://www.a.example http://WWW.b.example/x"},
-		{"hxxp://a.example hXXps://b[.]example/x h**p://c(dot)example", "http://a.example https://b.example/x http://c.example"},
+		{"hxxp://a.example hXXps://b[.]example/x h**p://c(dot)example",
+			"http://a.example https://b.example/x http://c.example"},
 		{"hxxps[:]//a[.]b[.]example[/]x", "https://a.b.example/x"},
 		{"go to evil[.]example/login now, or (bad{dot}example)", "http://evil.example/login http://bad.example"},
 		{"write to ann@example[.]com or ann(at)example(dot)com", ""},
-		{"http://a.example,http://b.example;www.c.example|https://d.example", "http://a.example http://b.example http://www.c.example https://d.example"},
+		{"http://a.example,http://b.example;www.c.example|https://d.example",
+			"http://a.example http://b.example http://www.c.example https://d.example"},
 		{"http://a.example/?u=http://b.example/x", "http://a.example/?u= http://b.example/x"},
 		{"<http://a.example/x>", "http://a.example/x"},
 		{`"http://a.example/x"`, "http://a.example/x"},
@@ -178,7 +186,9 @@ func TestNames(t *testing.T) {
 
 // FuzzParse: whatever is read is of its form, and reading it again gives it again.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"http://example.com:8080/a/../b?u=http%3A%2F%2Fx.example#z", `\\a@b.example\`, "http://0x7f.1/", "http://[::1]:80/", "https:bücher.example", "http://a。b/%2e%2e", `\\0..`, `\\b.p?\`, "\\\\00\\\x18#", "http://a.example/b c?d e #f"} {
+	for _, s := range []string{"http://example.com:8080/a/../b?u=http%3A%2F%2Fx.example#z", `\\a@b.example\`,
+		"http://0x7f.1/", "http://[::1]:80/", "https:bücher.example", "http://a。b/%2e%2e", `\\0..`, `\\b.p?\`,
+		"\\\\00\\\x18#", "http://a.example/b c?d e #f"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -189,7 +199,8 @@ func FuzzParse(f *testing.F) {
 		for _, l := range all {
 			// A backslash is a slash in what leads somewhere, and itself in a query.
 			place, _, _ := strings.Cut(l.URL(), "?")
-			if l.Domain == "" || strings.ToLower(l.Host) != l.Host || !strings.HasPrefix(l.Path, "/") || strings.ContainsAny(l.URL(), "\t\r\n") || strings.Contains(place, `\`) {
+			if l.Domain == "" || strings.ToLower(l.Host) != l.Host || !strings.HasPrefix(l.Path, "/") ||
+				strings.ContainsAny(l.URL(), "\t\r\n") || strings.Contains(place, `\`) {
 				t.Fatalf("%q: %+v", text, l)
 			}
 			if len(l.URL()) > MaxURL {
@@ -206,7 +217,8 @@ func FuzzParse(f *testing.F) {
 // FuzzFind: what is found begins like a link, and does not depend on what stands
 // beside it as another word.
 func FuzzFind(f *testing.F) {
-	for _, s := range []string{"see hxxp://a[.]b/ www.c.d, x(dot)y", "http://http://www.http://", "[.][.]{dot}", strings.Repeat("www.", 3000), "at http://1. or hxxp://localhost. they met."} {
+	for _, s := range []string{"see hxxp://a[.]b/ www.c.d, x(dot)y", "http://http://www.http://", "[.][.]{dot}",
+		strings.Repeat("www.", 3000), "at http://1. or hxxp://localhost. they met."} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -216,7 +228,10 @@ func FuzzFind(f *testing.F) {
 		}
 		got := find(text)
 		var want []string
-		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r < utf8.RuneSelf && classes[r] == breaking }) {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
+			return r < utf8.RuneSelf &&
+				classes[r] == breaking
+		}) {
 			if len(word) >= len("www.a.b") && strings.ContainsAny(word, ".([") {
 				inWord([]byte(word), func(url string) bool { want = append(want, url); return true })
 			}
@@ -229,7 +244,8 @@ func FuzzFind(f *testing.F) {
 				t.Fatalf("found %.80q of %d bytes", url, len(url))
 			}
 		}
-		if more := find(text + " http://x.example/ " + text); !slices.Equal(more, slices.Concat(got, []string{"http://x.example/"}, got)) {
+		if more := find(text + " http://x.example/ " + text); !slices.Equal(more,
+			slices.Concat(got, []string{"http://x.example/"}, got)) {
 			t.Fatalf("%.200q: %q, doubled %q", text, got, more)
 		}
 	})

@@ -21,12 +21,13 @@ func TestRedirects(t *testing.T) {
 	const target = "https://evil.example/x?y=1"
 	once := url.QueryEscape(target)
 	for name, text := range map[string]string{
-		"parameter":          "https://good.example/go?a=b&url=" + once,
-		"encoded twice":      "https://good.example/go?url=" + url.QueryEscape(once),
-		"encoded thrice":     "https://good.example/go?url=" + url.QueryEscape(url.QueryEscape(once)),
-		"base 64":            "https://good.example/go?q=" + base64.StdEncoding.EncodeToString([]byte(target)),
-		"base 64, URL":       "https://good.example/go?q=" + base64.RawURLEncoding.EncodeToString([]byte(target)),
-		"base 64, encoded":   "https://good.example/go?q=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(target+"???>>>"))),
+		"parameter":      "https://good.example/go?a=b&url=" + once,
+		"encoded twice":  "https://good.example/go?url=" + url.QueryEscape(once),
+		"encoded thrice": "https://good.example/go?url=" + url.QueryEscape(url.QueryEscape(once)),
+		"base 64":        "https://good.example/go?q=" + base64.StdEncoding.EncodeToString([]byte(target)),
+		"base 64, URL":   "https://good.example/go?q=" + base64.RawURLEncoding.EncodeToString([]byte(target)),
+		"base 64, encoded": "https://good.example/go?q=" +
+			url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(target+"???>>>"))),
 		"fragment":           "https://good.example/#" + target,
 		"fragment, slash":    "https://good.example/#/" + once,
 		"path":               "https://good.example/amp/" + target,
@@ -49,7 +50,8 @@ func TestRedirects(t *testing.T) {
 	}
 	for _, text := range []string{
 		"https://good.example/?q=evil.example.com/x", "https://good.example/?url=readme", "https://good.example/?url=v1.2",
-		"https://good.example/?u=aHR0cA", "https://good.example/?u=aHR0c!!!!", "https://good.example/?u=ann@example.com", "https://good.example/#top",
+		"https://good.example/?u=aHR0cA", "https://good.example/?u=aHR0c!!!!",
+		"https://good.example/?u=ann@example.com", "https://good.example/#top",
 	} {
 		if got := domains(text); !slices.Equal(got, []string{"good.example"}) {
 			t.Errorf("%q leads to %q", text, got)

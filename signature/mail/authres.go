@@ -46,7 +46,8 @@ func (m *Message) SourceVerified(hosts []string, envelope string, dkim []string,
 		if address == m.From && m.author == "" {
 			continue // one of several, of which readers show any
 		}
-		if at := strings.LastIndexByte(address, '@'); at >= 0 && (covers(s.DKIM, address[at+1:]) || covers(spf, address[at+1:])) {
+		if at := strings.LastIndexByte(address, '@'); at >= 0 && (covers(s.DKIM, address[at+1:]) ||
+			covers(spf, address[at+1:])) {
 			s.Sender = address
 			break
 		}
@@ -189,7 +190,10 @@ func (r *resultReader) value() (string, bool) {
 
 // run reads bytes up to a space, a comment, a quoted string or one of stop.
 func (r *resultReader) run(stop string) string {
-	n := strings.IndexFunc(r.rest, func(c rune) bool { return c <= ' ' || c == '(' || c == '"' || strings.ContainsRune(stop, c) })
+	n := strings.IndexFunc(r.rest, func(c rune) bool {
+		return c <= ' ' || c == '(' || c == '"' ||
+			strings.ContainsRune(stop, c)
+	})
 	if n < 0 {
 		n = len(r.rest)
 	}

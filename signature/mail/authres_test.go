@@ -13,7 +13,8 @@ func TestAuthenticated(t *testing.T) {
 		{"MX.Example.COM 1; DKIM=Pass header.D=A.Example.", "a.example", ""},
 		{"mx.example.com;\n\tdkim=pass (2048-bit key) header.d=a.example header.b=\"x/y=\";\n\tspf=pass (mx: domain of b@b.example) smtp.mailfrom=b@b.example", "a.example", "b.example"},
 		{"mx.example.com; dkim=pass header.i=@a.example header.b=fk3/==", "a.example", ""},
-		{"mx.example.com; dkim=pass header.i=ann@a.example; dkim/1=pass reason=\"good; really\" header.d=b.example", "a.example b.example", ""},
+		{"mx.example.com; dkim=pass header.i=ann@a.example; dkim/1=pass reason=\"good; really\" header.d=b.example",
+			"a.example b.example", ""},
 		{"\"mx.example.com\"; spf=pass smtp.mailfrom=\"a b\"@c.example", "", "c.example"},
 		{"mx.example.com; spf=pass smtp.mailfrom=c.example;", "", "c.example"},
 		{"mx.example.com (a (nested) comment); none", "", ""},
@@ -45,7 +46,8 @@ func TestAuthenticated(t *testing.T) {
 }
 
 func TestSourceBy(t *testing.T) {
-	const dkim, spf = "Authentication-Results: mx.example.com; dkim=pass header.d=news.example\r\n", "Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=b@bounces.example\r\n"
+	const dkim, spf = "Authentication-Results: mx.example.com; dkim=pass header.d=news.example\r\n",
+		"Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=b@bounces.example\r\n"
 	head := "Return-Path: <b@bounces.example>\r\nFrom: Ann <ann@mail.news.example>\r\nList-Id: Offers <offers.news.example>\r\n"
 	for _, tt := range []struct {
 		name, header, envelope string
@@ -58,9 +60,11 @@ func TestSourceBy(t *testing.T) {
 		{"signed, nobody is believed", dkim + head, "", nil, "", ""},
 		{"SPF", spf + head, "", []string{"mx.example.com"}, "b@bounces.example", ""},
 		{"SPF, another envelope", spf + head, "x@elsewhere.example", []string{"mx.example.com"}, "", ""},
-		{"both", spf + dkim + head, "", []string{"mx.example.org", "mx.example.com"}, "ann@mail.news.example", "offers.news.example"},
+		{"both", spf + dkim + head, "", []string{"mx.example.org", "mx.example.com"}, "ann@mail.news.example",
+			"offers.news.example"},
 		{"a name that ends alike", strings.ReplaceAll(dkim, "news", "ews") + head, "", []string{"mx.example.com"}, "", ""},
-		{"below what forged fields push down", strings.Repeat("Authentication-Results: other.example; none\r\n", maxAuthResults) + dkim + head, "", []string{"mx.example.com"}, "", ""},
+		{"below what forged fields push down", strings.Repeat("Authentication-Results: other.example; none\r\n",
+			maxAuthResults) + dkim + head, "", []string{"mx.example.com"}, "", ""},
 	} {
 		m, err := Read(t.Context(), []byte(tt.header+"\r\ntext\r\n"))
 		if err != nil {
@@ -71,7 +75,8 @@ func TestSourceBy(t *testing.T) {
 		if claimed == "" {
 			claimed = "b@bounces.example"
 		}
-		if s.Sender != tt.sender || s.ListID != tt.listID || s.ClaimedSender != claimed || s.ClaimedListID != "offers.news.example" {
+		if s.Sender != tt.sender || s.ListID != tt.listID || s.ClaimedSender != claimed ||
+			s.ClaimedListID != "offers.news.example" {
 			t.Errorf("%s: %+v", tt.name, s)
 		}
 	}

@@ -67,11 +67,12 @@ func (m *Message) Unquoted(body []byte) (text []byte, size int) {
 	return nil, 0
 }
 
-// Literal returns the text of a part as rspamd has it, which mends less: white space at the ends of lines of
-// quoted-printable is there, ISO-8859-1 has control characters where senders mean windows-1252, and so have other charsets
-// of one byte where they have no characters. What is torn of UTF-8 stays. Where the charset is to be guessed and three
-// pieces of the text have ASCII alone, other bytes are "?" if UTF-8 or ASCII is named; else they stay as they are, and
-// known is false. It fails only when ctx ends, with an error that wraps that of ctx.
+// Literal returns the text of a part as rspamd has it, which mends less: white space at the ends of
+// lines of quoted-printable is there, ISO-8859-1 has control characters where senders mean
+// windows-1252, and so have other charsets of one byte where they have no characters. What is torn
+// of UTF-8 stays. Where the charset is to be guessed and three pieces of the text have ASCII alone,
+// other bytes are "?" if UTF-8 or ASCII is named; else they stay as they are, and known is false.
+// It fails only when ctx ends, with an error that wraps that of ctx.
 //
 // Source: docs/specs/rspamd-fuzzy.md#charsets.
 func (p *Part) Literal(ctx context.Context) (text string, known bool, err error) {
@@ -154,13 +155,14 @@ var highBytes = func() (all [128]byte) {
 	return all
 }()
 
-// upperHalf returns what the bytes that are not ASCII stand for in a charset. There are others, and fewer, if it has characters of several bytes.
+// upperHalf returns what the bytes that are not ASCII stand for in a charset. There are others, and
+// fewer, if it has characters of several bytes.
 func upperHalf(name string) []rune {
 	return []rune(string(toUTF8(highBytes[:], name, 3*len(highBytes), nil)))
 }
 
-// isTurkish reports whether text that is not ASCII has no letters but those of Turkish in windows-1254, and one that other
-// languages of the West lack.
+// isTurkish reports whether text that is not ASCII has no letters but those of Turkish in
+// windows-1254, and one that other languages of the West lack.
 func isTurkish(text []byte) bool {
 	own := false
 	for _, c := range text {
@@ -189,7 +191,8 @@ func transferEncoding(field string) encoding {
 	return unknown
 }
 
-// Source returns the decoded bytes of a part as rspamd has them. It fails only when ctx ends, with an error that wraps that of ctx.
+// Source returns the decoded bytes of a part as rspamd has them. It fails only when ctx ends, with
+// an error that wraps that of ctx.
 func (p *Part) Source(ctx context.Context) ([]byte, error) {
 	if !p.IsText() {
 		return p.Data, nil
@@ -275,9 +278,9 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int, more bo
 	return dst, bad, more
 }
 
-// decodeQuotedPrintable decodes body. White space at line ends goes, as RFC 2045
-// section 6.7 (3) asks; an equals sign that begins no escape stays as it is. odd reports whether there was any such thing, or
-// a last line that goes on.
+// decodeQuotedPrintable decodes body. White space at line ends goes, as RFC 2045 section 6.7 (3)
+// asks; an equals sign that begins no escape stays as it is. odd reports whether there was any such
+// thing, or a last line that goes on.
 func decodeQuotedPrintable(body []byte, p *pace.Pace) (dst []byte, odd bool) {
 	dst = make([]byte, 0, len(body)+1) // with room for a line end
 	for len(body) > 0 {

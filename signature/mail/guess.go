@@ -11,8 +11,9 @@ const (
 	isUTF8    = "utf-8"      // for the most part
 )
 
-// guess returns what rspamd takes text for that is not UTF-8, "" for nothing. It looks at the first, middle and last bytes of a long one,
-// of which two must agree, or the first that is not ASCII decides.
+// guess returns what rspamd takes text for that is not UTF-8, "" for nothing. It looks at the
+// first, middle and last bytes of a long one, of which two must agree, or the first that is not
+// ASCII decides.
 func guess(text []byte) string {
 	const piece = 512
 	if len(text) < 3*piece {
@@ -74,7 +75,8 @@ type wide struct {
 }
 
 var wides = [...]wide{
-	{"euc-jp", 0xA4, 0xA5, 25, 0, 0xA1, 0xA1}, {"euc-kr", 0xB0, 0xC8, 85, 0, 0xA1, 0xA1}, {"gb18030", 0xB0, 0xD7, 60, 0, 0xA1, 0xA1},
+	{"euc-jp", 0xA4, 0xA5, 25, 0, 0xA1, 0xA1}, {"euc-kr", 0xB0, 0xC8, 85, 0, 0xA1, 0xA1},
+	{"gb18030", 0xB0, 0xD7, 60, 0, 0xA1, 0xA1},
 	{"shift_jis", 0x82, 0x83, 25, 0, 0x81, 0x40}, {"big5", 0xA4, 0xC6, 60, 15, 0xA1, 0x40},
 }
 
@@ -115,8 +117,11 @@ func wideCharset(text []byte) string {
 
 // letterCharsets are those of other scripts than Latin, with frequent letters of a language each.
 var letterCharsets = [...][2]string{
-	{"koi8-u", "\xcf\xc5\xc1\xc9\xce\xd4\xd3\xd2\xd7\xcc"}, {"windows-1251", "\xee\xe5\xe0\xe8\xed\xf2\xf1\xf0\xe2\xeb"}, {"iso-8859-5", "\xde\xd5\xd0\xd8\xdd\xe2\xe1\xe0\xd2\xdb"},
-	{"iso-8859-7", "\xe1\xef\xe9\xe5\xf4\xf3\xed\xe7\xf2\xf1\xf0\xdf\xdc"}, {"windows-1255", "\xe5\xe9\xe4\xec\xe0\xf8\xfa\xf9\xed\xee\xe1"}, {"windows-1256", "\xc7\xe1\xed\xe3\xe4\xe6\xd1\xca\xc8\xcf\xda"},
+	{"koi8-u", "\xcf\xc5\xc1\xc9\xce\xd4\xd3\xd2\xd7\xcc"}, {"windows-1251",
+		"\xee\xe5\xe0\xe8\xed\xf2\xf1\xf0\xe2\xeb"}, {"iso-8859-5", "\xde\xd5\xd0\xd8\xdd\xe2\xe1\xe0\xd2\xdb"},
+	{"iso-8859-7", "\xe1\xef\xe9\xe5\xf4\xf3\xed\xe7\xf2\xf1\xf0\xdf\xdc"},
+	{"windows-1255", "\xe5\xe9\xe4\xec\xe0\xf8\xfa\xf9\xed\xee\xe1"},
+	{"windows-1256", "\xc7\xe1\xed\xe3\xe4\xe6\xd1\xca\xc8\xcf\xda"},
 }
 
 // letterCharset returns which of them text is in, "" for none: text has words of such letters alone.

@@ -12,11 +12,19 @@ import (
 // TestGuess: charsets that are not named are told by what is frequent in texts of their languages.
 func TestGuess(t *testing.T) {
 	for _, test := range [][2]string{
-		{"koi8-u", "Завтра утром паром не отходит, потому что на реке лёд."}, {"windows-1251", "Завтра утром паром не отходит, потому что на реке лёд."}, {"iso-8859-5", "Завтра утром паром не отходит, потому что на реке лёд."},
-		{"koi8-u", "Завтра вранці пором не відходить, бо на річці крига."}, {"iso-8859-7", "Αύριο το πρωί το πλοίο δεν φεύγει, γιατί ο άνεμος είναι δυνατός."}, {"windows-1255", "מחר בבוקר המעבורת לא יוצאת כי הרוח חזקה מאוד."},
-		{"windows-1256", "غدا صباحا لا تغادر العبارة لأن الريح قوية جدا."}, {"gb18030", "明天早上没有船，因为风太大了，请大家后天再来。"}, {"big5", "明天早上沒有船，因為風太大了，請大家後天再來。"},
+		{"koi8-u", "Завтра утром паром не отходит, потому что на реке лёд."},
+		{"windows-1251", "Завтра утром паром не отходит, потому что на реке лёд."},
+		{"iso-8859-5", "Завтра утром паром не отходит, потому что на реке лёд."},
+		{"koi8-u", "Завтра вранці пором не відходить, бо на річці крига."},
+		{"iso-8859-7", "Αύριο το πρωί το πλοίο δεν φεύγει, γιατί ο άνεμος είναι δυνατός."},
+		{"windows-1255", "מחר בבוקר המעבורת לא יוצאת כי הרוח חזקה מאוד."},
+		{"windows-1256", "غدا صباحا لا تغادر العبارة لأن الريح قوية جدا."}, {"gb18030", "明天早上没有船，因为风太大了，请大家后天再来。"},
+		{"big5", "明天早上沒有船，因為風太大了，請大家後天再來。"},
 		{"shift_jis", "明日の朝は風が強いので、船は出ません。"}, {"euc-jp", "明日の朝は風が強いので、船は出ません。"}, {"euc-kr", "내일 아침에는 바람이 세서 배가 떠나지 않습니다."},
-		{"iso-8859-1", "Le café est fermé."}, {"windows-1252", "Le café – fermé à l’été – ne sert plus rien à « personne »."}, {"windows-1252", "Größere Änderungen an Bühne und Tür, Übermäßiges – für später."}, {"windows-1252", "“Ça va” – ÀÉÈÊ – “déjà”"},
+		{"iso-8859-1", "Le café est fermé."},
+		{"windows-1252", "Le café – fermé à l’été – ne sert plus rien à « personne »."},
+		{"windows-1252", "Größere Änderungen an Bühne und Tür, Übermäßiges – für später."},
+		{"windows-1252", "“Ça va” – ÀÉÈÊ – “déjà”"},
 	} {
 		data := mailtest.Must(mailtest.Must(htmlindex.Get(test[0])).NewEncoder().String(test[1]))
 		want := test[0]
@@ -32,7 +40,8 @@ func TestGuess(t *testing.T) {
 	const ascii = "nothing but words of English, one after another, for as long as it takes. "
 	long := strings.Repeat(ascii, 30)
 	for text, want := range map[string]string{
-		long: "", long + "\xe9" + long: isLatin, "\xe9" + long: isLatin, "\x80" + long + "\xe9": isLatin, long + "é" + strings.Repeat(ascii, 3): isUTF8, "": isWestern,
+		long: "", long + "\xe9" + long: isLatin, "\xe9" + long: isLatin, "\x80" + long + "\xe9": isLatin,
+		long + "é" + strings.Repeat(ascii, 3): isUTF8, "": isWestern,
 	} {
 		if got := guess([]byte(text)); got != want {
 			t.Errorf("%.20q... is taken for %q, want %q", text, got, want)

@@ -19,7 +19,8 @@ type header struct {
 // wanted lists the fields that are read.
 var wanted = [...]string{
 	"From", "Sender", "Return-Path", "To", "Cc", "Delivered-To", "List-Id", "Message-Id", "Subject", "Date",
-	"Authentication-Results", "Dkim-Signature", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "Content-Id",
+	"Authentication-Results", "Dkim-Signature", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
+	"Content-Id",
 }
 
 // A fieldCount holds how many fields of each wanted name there were.
@@ -110,8 +111,8 @@ func readFields(clean []byte) header {
 	return header{gomessage.Header{Header: fields}}
 }
 
-// LiteralSubject returns the subject as rspamd has it: with the white space behind its last line, and with U+FFFD for each
-// byte that is neither UTF-8 nor encoded, whatever its charset may be.
+// LiteralSubject returns the subject as rspamd has it: with the white space behind its last line,
+// and with U+FFFD for each byte that is neither UTF-8 nor encoded, whatever its charset may be.
 //
 // Source: docs/specs/rspamd-fuzzy.md#direct-text-digest.
 func (m *Message) LiteralSubject() string {

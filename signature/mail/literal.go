@@ -18,10 +18,12 @@ const (
 	maxBounds  = 4096 // lines of one message that look like boundaries
 )
 
-// LiteralParts returns the leaves of the MIME tree as rspamd divides a message, which mends less than Read: a boundary line
-// ends where it says, so a blank behind it makes it another one; without a blank line all is header; what no boundary ends
-// may be lost, or be there twice. Encodings that are not named, or named wrongly, are guessed. A part of which nothing says
-// what it is has the type "", with its content in both Text and Data. It fails only when ctx ends, with an error that wraps that of ctx.
+// LiteralParts returns the leaves of the MIME tree as rspamd divides a message, which mends less
+// than Read: a boundary line ends where it says, so a blank behind it makes it another one; without
+// a blank line all is header; what no boundary ends may be lost, or be there twice. Encodings that
+// are not named, or named wrongly, are guessed. A part of which nothing says what it is has the
+// type "", with its content in both Text and Data. It fails only when ctx ends, with an error that
+// wraps that of ctx.
 //
 // Source: docs/specs/rspamd-fuzzy.md#division.
 func (m *Message) LiteralParts(ctx context.Context) ([]Part, error) {
@@ -316,8 +318,8 @@ func (d *divider) append(children *int) *Part {
 	return &d.parts[len(d.parts)-1]
 }
 
-// known makes p the part of the message that has that body and is read in the same way. It reports false if there is none;
-// it looks at the next few.
+// known makes p the part of the message that has that body and is read in the same way. It reports
+// false if there is none; it looks at the next few.
 func (d *divider) known(p *Part, fields *content, body []byte, how encoding) bool {
 	const few = 8
 	inner := trimLineEnd(body)
@@ -327,7 +329,8 @@ func (d *divider) known(p *Part, fields *content, body []byte, how encoding) boo
 			continue
 		}
 		d.next = i + 1
-		if of.Type != fields.kind || !strings.EqualFold(of.charset, fields.charset) || of.how != how && (decodes(of.how) || decodes(how)) {
+		if of.Type != fields.kind || !strings.EqualFold(of.charset, fields.charset) ||
+			of.how != how && (decodes(of.how) || decodes(how)) {
 			return false
 		}
 		*p = *of
@@ -346,7 +349,8 @@ func (d *divider) known(p *Part, fields *content, body []byte, how encoding) boo
 
 // unknown makes p a part that the message does not have in that way.
 func (d *divider) unknown(p *Part, fields *content, body []byte, how encoding) {
-	*p = Part{Type: fields.kind, HTML: fields.kind == "text/html", body: body, how: how, charset: fields.charset, odd: true}
+	*p = Part{Type: fields.kind, HTML: fields.kind == "text/html", body: body, how: how, charset: fields.charset,
+		odd: true}
 	data := p.decoded(d.pace)
 	if p.IsText() || p.Type == "" {
 		const most = 3 // bytes of UTF-8 for one of a charset
@@ -500,7 +504,8 @@ func (c *content) readType(field []byte) {
 		c.kind = "text/html"
 	case c.kind == "application/":
 		c.kind += "octet-stream"
-	case c.kind == "message/delivery-status", strings.HasPrefix(c.kind, "message/") && strings.Contains(c.kind, "notification"):
+	case c.kind == "message/delivery-status", strings.HasPrefix(c.kind, "message/") && strings.Contains(c.kind,
+		"notification"):
 		c.kind = "text/plain" // as it is read
 	}
 	c.charset, c.boundary = "", nil
@@ -675,8 +680,8 @@ func isHexDigit(c byte) bool {
 	return ok
 }
 
-// literalQuoted decodes quoted-printable as rspamd does: what is wrong behind an equals sign stays, and so does white space
-// at the ends of lines.
+// literalQuoted decodes quoted-printable as rspamd does: what is wrong behind an equals sign stays,
+// and so does white space at the ends of lines.
 func literalQuoted(body []byte, p *pace.Pace) []byte {
 	dst := make([]byte, 0, len(body))
 	for {

@@ -151,7 +151,8 @@ func (m *Message) SenderAddress() string {
 // Source returns what the message claims of its origin. What was verified of it is
 // for the caller to add, see also [Message.SourceBy].
 func (m *Message) Source() bulkhead.Source {
-	return bulkhead.Source{From: m.author, ClaimedSender: m.SenderAddress(), ClaimedListID: m.ListID, MessageID: m.MessageID, Subject: m.Subject}
+	return bulkhead.Source{From: m.author, ClaimedSender: m.SenderAddress(), ClaimedListID: m.ListID,
+		MessageID: m.MessageID, Subject: m.Subject}
 }
 
 // cutFromLine takes off a mbox "From " line, also one that a mailbox escaped.
@@ -222,7 +223,10 @@ func brokenAddress(field string) string {
 	if inner := betweenAngles(field); inner != strings.TrimSpace(field) {
 		return inner
 	}
-	for _, word := range strings.FieldsFunc(field, func(r rune) bool { return r <= ' ' || strings.ContainsRune(",;()\"", r) }) {
+	for _, word := range strings.FieldsFunc(field, func(r rune) bool {
+		return r <= ' ' ||
+			strings.ContainsRune(",;()\"", r)
+	}) {
 		if strings.Contains(word, "@") {
 			return strings.Trim(word, "<>")
 		}

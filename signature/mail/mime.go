@@ -71,7 +71,8 @@ func (r *reader) entity(h header, body []byte, at place) {
 }
 
 func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte, at place) {
-	part := Part{Type: kind, HTML: kind == "text/html", Alternative: at.alternative, Branch: at.branch, Siblings: at.siblings, Embedded: at.embedded}
+	part := Part{Type: kind, HTML: kind == "text/html", Alternative: at.alternative, Branch: at.branch,
+		Siblings: at.siblings, Embedded: at.embedded}
 	part.describe(h)
 	part.body, part.how, part.charset = body, how, charset
 	var data []byte

@@ -34,13 +34,15 @@ func TestPageLinks(t *testing.T) {
 			"http://a.example http://b.example http://c.example http://d.example http://e.example"},
 		{`<meta http-equiv="Refresh" content="0; URL = 'http://a.example/x'"><meta http-equiv=refresh content="5,http://b.example"><meta name=x content="0;url=http://c.example">`,
 			"http://a.example/x http://b.example"},
-		{`<img src="http://a.example/i.png"><link href="http://b.example/s.css">`, "http://a.example/i.png(loaded) http://b.example/s.css(loaded)"},
+		{`<img src="http://a.example/i.png"><link href="http://b.example/s.css">`,
+			"http://a.example/i.png(loaded) http://b.example/s.css(loaded)"},
 		{`<div style="display:none"><a href="http://a.example/">x</a></div><a style="display: none" href="http://b.example/">x</a>`, "http://a.example/(hidden) http://b.example/(hidden)"},
 		{`<!-- <a href="http://a.example/"> --><script>"<a href='http://b.example/'>"</script><template><a href="http://c.example/"></template>`, ""},
 		{strings.Repeat(`<a href="http://a.example/">x</a>`, 100), "http://a.example/"},
 		{`<a href="http://a.example/` + long + `">x`, "http://a.example/" + long[:maxHref-len("http://a.example/")]},
 		{`<a data-x="` + long + `" href="http://a.example/">x`, "http://a.example/"},
-		{`<a data-x='` + long + `' b=">" href=http://a.example>x<a href=http://b.example>`, "http://a.example http://b.example"},
+		{`<a data-x='` + long + `' b=">" href=http://a.example>x<a href=http://b.example>`,
+			"http://a.example http://b.example"},
 		{"<p>" + strings.Repeat("word ", MaxVisible/4) + `<a href="http://a.example/">x</a>`, "http://a.example/"},
 	} {
 		var got []string
@@ -61,7 +63,8 @@ func TestPageLinks(t *testing.T) {
 }
 
 func TestPageAnchors(t *testing.T) {
-	page := pageOf(t, `<P>one <a href="http://a.example/">two <b>three</b></a> four <a>five</a> <a href="x">six<a href="y">seven<br>eight`)
+	page := pageOf(t,
+		`<P>one <a href="http://a.example/">two <b>three</b></a> four <a>five</a> <a href="x">six<a href="y">seven<br>eight`)
 	var got []string
 	for _, a := range page.Anchors {
 		got = append(got, string(page.Text[a[0]:a[1]]))
@@ -82,13 +85,16 @@ func TestPageBounds(t *testing.T) {
 		fmt.Fprintf(&b, "<a href=http://a.example/%d>x</a>\n", i)
 	}
 	part := "--b\nContent-Type: text/html\n\n" + b.String() + strings.Repeat("word ", MaxVisible/5) + "\n"
-	m := mailtest.Must(Read(t.Context(), mailtest.Composed("multipart/mixed; boundary=b", "7bit", strings.Repeat(part, 6)+"--b--\n")))
+	m := mailtest.Must(Read(t.Context(), mailtest.Composed("multipart/mixed; boundary=b", "7bit",
+		strings.Repeat(part, 6)+"--b--\n")))
 	links := 0
 	for i := range m.Parts {
 		page := mailtest.Must(m.Page(t.Context(), i))
 		again := mailtest.Must(m.Page(t.Context(), i))
-		if string(page.Text) != string(again.Text) || len(page.Links) != len(again.Links) || len(page.Anchors) != len(again.Anchors) || len(page.Text) < MaxVisible {
-			t.Errorf("part %d: %d bytes and %d links, then %d and %d", i, len(page.Text), len(page.Links), len(again.Text), len(again.Links))
+		if string(page.Text) != string(again.Text) || len(page.Links) != len(again.Links) ||
+			len(page.Anchors) != len(again.Anchors) || len(page.Text) < MaxVisible {
+			t.Errorf("part %d: %d bytes and %d links, then %d and %d", i, len(page.Text), len(page.Links),
+				len(again.Text), len(again.Links))
 		}
 		links += len(page.Links)
 	}
@@ -100,7 +106,9 @@ func TestPageBounds(t *testing.T) {
 // FuzzAttributes: a tag ends within its source, and its first attribute of a name is
 // the one that is found.
 func FuzzAttributes(f *testing.F) {
-	for _, s := range []string{`<a href="x" href='y' z=w/>`, "<a =b= c = 'd>", "<a/b/c='>'>", "<a src=1 HREF=2 href=3 content formaction=4 action='5' http-equiv=\"6\" src=7>", "<", "<a", "00 \xe80", "0 İ", "0 \u212a=1 k=2"} {
+	for _, s := range []string{`<a href="x" href='y' z=w/>`, "<a =b= c = 'd>", "<a/b/c='>'>",
+		"<a src=1 HREF=2 href=3 content formaction=4 action='5' http-equiv=\"6\" src=7>", "<", "<a", "00 \xe80",
+		"0 İ", "0 \u212a=1 k=2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
@@ -128,7 +136,8 @@ func FuzzAttributes(f *testing.F) {
 			key, value string
 			bit        uint8
 		}{
-			{"href", got.href, namedHref}, {"src", got.src, namedSrc}, {"action", got.action, namedAction}, {"formaction", got.formaction, namedFormaction},
+			{"href", got.href, namedHref}, {"src", got.src, namedSrc}, {"action", got.action, namedAction},
+			{"formaction", got.formaction, namedFormaction},
 			{"http-equiv", got.equiv, namedEquiv}, {"content", got.content, namedContent},
 		} {
 			if want, ok := first[a.key]; a.value != want || (got.named&a.bit != 0) != ok {
@@ -147,9 +156,11 @@ func TestVisible(t *testing.T) {
 	for _, source := range []string{
 		`<div style="font-size:0">` + b + `<p style="font-size:14px">` + a + `</p>` + b + `</div>`,
 		`<div style="font-size:0">` + b + `<p style="font:italic 14px/1.5 Arial">` + a + `</p>` + b + `</div>`,
-		`<div style="font-size:0">` + b + `<p style="font-size:2em">` + b + `</p><p style="font-size:medium">` + a + `</p></div>`,
+		`<div style="font-size:0">` + b + `<p style="font-size:2em">` + b + `</p><p style="font-size:medium">` + a +
+			`</p></div>`,
 		`<div style="FONT-SIZE : 0px !important"><font size=3>` + a + `</font>` + b + `</div>`,
-		`<div style="visibility:hidden">` + b + `<div>` + b + `<span style="visibility:visible">` + a + `</span>` + b + `</div></div>`,
+		`<div style="visibility:hidden">` + b + `<div>` + b + `<span style="visibility:visible">` + a + `</span>` +
+			b + `</div></div>`,
 		`<div style="display:none"><p style="display:block;visibility:visible;opacity:1">` + b + `</p></div>` + a,
 		`<div style="opacity:0"><p style="opacity:1">` + b + `</p></div>` + a,
 		`<div style="opacity:.5">` + a + `</div>`,
@@ -158,7 +169,8 @@ func TestVisible(t *testing.T) {
 		`<div style="text-indent:-5000px">` + b + `<p style="text-indent:0">` + a + `</p></div>`,
 		`<div style="max-height:0;overflow:hidden">` + b + `</div><div style="max-height:0">` + a + `</div>`,
 		`<div style="background:#fff;color:#FFFFFE">` + b + `<b style="color:#333">` + a + `</b></div>`,
-		`<div style="background-color:rgb(250,250,250);color:rgba(249, 250, 249, 1)">` + b + `</div><p style="color:white;background:black">` + a,
+		`<div style="background-color:rgb(250,250,250);color:rgba(249, 250, 249, 1)">` + b +
+			`</div><p style="color:white;background:black">` + a,
 		`<span style="mso-hide&#58;all">` + b + `</span>` + a,
 		`<p hidden>` + b + `<div>` + a + `</div>`,
 		`<ul hidden><li>` + b + `</ul>` + a,
@@ -173,7 +185,8 @@ func TestVisible(t *testing.T) {
 		}
 	}
 	deep := strings.Repeat(`<div style="display:none"><div style="visibility:hidden">`, maxFrames)
-	if got := string(pageOf(t, deep+strings.Repeat(`<i style="font-size:0"><i style="font-size:9px">`, maxFrames)+a).Text); got != a && got != "" {
+	if got := string(pageOf(t, deep+strings.Repeat(`<i style="font-size:0"><i style="font-size:9px">`,
+		maxFrames)+a).Text); got != a && got != "" {
 		t.Errorf("nested deeply: %q", got)
 	}
 }

@@ -328,7 +328,8 @@ func (d *declared) take(s *veils, name, value string) {
 // declaration whose value it does not know.
 func displays(value string) bool {
 	switch value {
-	case "block", "inline", "inline-block", "flow-root", "flex", "inline-flex", "grid", "inline-grid", "contents", "list-item",
+	case "block", "inline", "inline-block", "flow-root", "flex", "inline-flex", "grid", "inline-grid", "contents",
+		"list-item",
 		"table", "inline-table", "table-row", "table-cell", "table-caption", "table-column", "table-column-group",
 		"table-row-group", "table-header-group", "table-footer-group", "initial", "inherit", "unset", "revert":
 		return true
@@ -372,7 +373,8 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // number reads the number at the start of value, and the unit behind it.
 func number(value string) (n float64, unit string, ok bool) {
 	end := 0
-	for end < len(value) && (isDigit(value[end]) || value[end] == '.' || end == 0 && (value[0] == '-' || value[0] == '+')) {
+	for end < len(value) && (isDigit(value[end]) || value[end] == '.' || end == 0 &&
+		(value[0] == '-' || value[0] == '+')) {
 		end++
 	}
 	n, err := strconv.ParseFloat(value[:end], 64)

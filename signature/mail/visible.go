@@ -397,12 +397,20 @@ var natures = [...]struct {
 	tag atom.Atom
 	is  nature
 }{
-	{atom.A, leader}, {atom.Area, void | leader}, {atom.Article, block}, {atom.Base, void | leader}, {atom.Basefont, void}, {atom.Bgsound, void}, {atom.Blockquote, block | apart}, {atom.Body, block},
-	{atom.Br, void | block}, {atom.Button, leader}, {atom.Center, block}, {atom.Col, void}, {atom.Dd, block}, {atom.Div, block}, {atom.Dl, block}, {atom.Dt, block},
-	{atom.Embed, void}, {atom.Footer, block}, {atom.Form, block | leader}, {atom.Frame, void | leader}, {atom.H1, block | apart}, {atom.H2, block | apart},
-	{atom.H3, block | apart}, {atom.H4, block | apart}, {atom.H5, block}, {atom.H6, block}, {atom.Head, void}, {atom.Header, block}, {atom.Hr, void | block | apart},
-	{atom.Iframe, leader}, {atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader}, {atom.Keygen, void}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Meta, void | leader},
-	{atom.Ol, block | apart}, {atom.Option, block}, {atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block}, {atom.Script, unseen}, {atom.Section, block},
-	{atom.Source, void}, {atom.Style, unseen}, {atom.Table, block | apart}, {atom.Tbody, block}, {atom.Td, cell}, {atom.Template, unseen}, {atom.Th, cell},
-	{atom.Thead, block}, {atom.Title, unseen}, {atom.Tr, block}, {atom.Track, void}, {atom.Ul, block | apart}, {atom.Wbr, void},
+	{atom.A, leader}, {atom.Area, void | leader}, {atom.Article, block}, {atom.Base, void | leader},
+	{atom.Basefont, void}, {atom.Bgsound, void}, {atom.Blockquote, block | apart}, {atom.Body, block},
+	{atom.Br, void | block}, {atom.Button, leader}, {atom.Center, block}, {atom.Col, void}, {atom.Dd, block},
+	{atom.Div, block}, {atom.Dl, block}, {atom.Dt, block},
+	{atom.Embed, void}, {atom.Footer, block}, {atom.Form, block | leader}, {atom.Frame, void | leader},
+	{atom.H1, block | apart}, {atom.H2, block | apart},
+	{atom.H3, block | apart}, {atom.H4, block | apart}, {atom.H5, block}, {atom.H6, block}, {atom.Head, void},
+	{atom.Header, block}, {atom.Hr, void | block | apart},
+	{atom.Iframe, leader}, {atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader},
+	{atom.Keygen, void}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Meta, void | leader},
+	{atom.Ol, block | apart}, {atom.Option, block}, {atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block},
+	{atom.Script, unseen}, {atom.Section, block},
+	{atom.Source, void}, {atom.Style, unseen}, {atom.Table, block | apart}, {atom.Tbody, block}, {atom.Td, cell},
+	{atom.Template, unseen}, {atom.Th, cell},
+	{atom.Thead, block}, {atom.Title, unseen}, {atom.Tr, block}, {atom.Track, void}, {atom.Ul, block | apart},
+	{atom.Wbr, void},
 }

@@ -92,7 +92,8 @@ func Read(ctx context.Context, data []byte) (*Look, error) {
 		return nil, fmt.Errorf("picture: %w: %v", bulkhead.ErrMalformed, err)
 	}
 	if b := img.Bounds(); !inBounds(b.Dx(), b.Dy()) {
-		return nil, fmt.Errorf("picture: %w: decoded to %d by %d pixels, not to the announced size", bulkhead.ErrOverLimit, b.Dx(), b.Dy())
+		return nil, fmt.Errorf("picture: %w: decoded to %d by %d pixels, not to the announced size",
+			bulkhead.ErrOverLimit, b.Dx(), b.Dy())
 	}
 	l, err := lookOf(img, p)
 	if err := pace.Ended(p); err != nil {

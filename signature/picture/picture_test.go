@@ -143,11 +143,14 @@ func TestFormats(t *testing.T) {
 		}
 	}
 	var animation bytes.Buffer
-	if err := gif.EncodeAll(&animation, &gif.GIF{Image: []*image.Paletted{paletted, image.NewPaletted(m.Rect, paletted.Palette)}, Delay: []int{1, 1}}); err != nil {
+	if err := gif.EncodeAll(&animation,
+		&gif.GIF{Image: []*image.Paletted{paletted, image.NewPaletted(m.Rect, paletted.Palette)},
+			Delay: []int{1, 1}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{
-		"JPEG": picturetest.JPEG(m, 95), "paletted": picturetest.PNG(paletted), "grey": picturetest.PNG(grey), "16 bits": picturetest.PNG(grey16),
+		"JPEG": picturetest.JPEG(m, 95), "paletted": picturetest.PNG(paletted), "grey": picturetest.PNG(grey),
+		"16 bits":     picturetest.PNG(grey16),
 		"transparent": picturetest.PNG(clear), "grey JPEG": picturetest.JPEG(grey, 90), "animation": animation.Bytes(),
 	} {
 		if !alike(h, want, look(t, data)) {
@@ -248,7 +251,8 @@ func BenchmarkRead(b *testing.B) {
 		flat.Pix[i] = 1
 	}
 	for name, data := range map[string][]byte{
-		"PNG": picturetest.PNG(large), "JPEG": picturetest.JPEG(large, 80), "PNG of noise": picturetest.PNG(noise), "JPEG of noise": picturetest.JPEG(noise, 90),
+		"PNG": picturetest.PNG(large), "JPEG": picturetest.JPEG(large, 80), "PNG of noise": picturetest.PNG(noise),
+		"JPEG of noise": picturetest.JPEG(noise, 90),
 		"flat PNG": func() []byte {
 			var out bytes.Buffer
 			_ = (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, flat)

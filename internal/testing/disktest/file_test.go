@@ -24,7 +24,8 @@ func TestLose(t *testing.T) {
 		}
 		got := f.Lose(rng)
 		if len(got) < len(synced) || len(got) > 6*Sector || !bytes.Equal(got[:2*Sector], synced[:2*Sector]) {
-			t.Fatalf("seed %d: %d bytes, and what was synced before them %v", seed, len(got), bytes.Equal(got[:2*Sector], synced[:2*Sector]))
+			t.Fatalf("seed %d: %d bytes, and what was synced before them %v", seed, len(got),
+				bytes.Equal(got[:2*Sector], synced[:2*Sector]))
 		}
 		state := ""
 		for at := 2 * Sector; at < len(got); at += Sector {

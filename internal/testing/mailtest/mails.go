@@ -38,12 +38,15 @@ delete this message; any disclosure, distribution or copying is prohibited.
 func Seeds() [][]byte {
 	html := `<html><head><style>p{}</style></head><body><p style="display:none">x</p><blockquote>q</blockquote><p>` + Letter + `</p><!-- c --><br></body></html>`
 	all := [][]byte{
-		Plain(Letter), Page(Letter), []byte(html), Plain(Disclaimer), Plain("> " + Letter), []byte("\n"), []byte("From x\n"), []byte("A: b\r\rc"),
+		Plain(Letter), Page(Letter), []byte(html), Plain(Disclaimer), Plain("> " + Letter), []byte("\n"),
+		[]byte("From x\n"), []byte("A: b\r\rc"),
 		Composed("text/plain; charset=iso-2022-jp", "7bit", "\x1b$B$3\x1b(B"),
 		Composed("text/plain; charset=utf-16", "base64", "//5oAGkA"),
 		Composed("text/html; charset=gb2312", "quoted-printable", "=C4=E3=BA=C3=\n<p hidden>=zz"),
-		Composed("multipart/alternative; boundary=b", "7bit", "--b\n\n"+Letter+"\n--b\nContent-Type: text/html\n\n"+html+"\n--b--\n"),
-		Composed("multipart/mixed; boundary=\"b c\"", "7bit", "--b c\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--b c\nContent-Type: image/png\nContent-Transfer-Encoding: base64\n\n!!!!\n"),
+		Composed("multipart/alternative; boundary=b", "7bit",
+			"--b\n\n"+Letter+"\n--b\nContent-Type: text/html\n\n"+html+"\n--b--\n"),
+		Composed("multipart/mixed; boundary=\"b c\"", "7bit",
+			"--b c\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--b c\nContent-Type: image/png\nContent-Transfer-Encoding: base64\n\n!!!!\n"),
 		Composed("multipart/mixed", "base64", "--zz\nContent-Type: multipart/digest; boundary=zz\n\n--zz\n\nA: b\n\n--zz--"),
 		[]byte("From \x9c@b Sat\nReturn-Path: <\x9c@b>\nSender: \"\\\x9c\"@b\nList-Id: <\x9c>\nMessage-Id: <\x9c@b>\nDate: \x9c\nContent-Type: x/\x9c; name=\"\x9c\"\n\n\x9c"),
 		[]byte("Subject: =?utf-8?b?////?= =?x?q?a?=\nTo: \"a\\\" <b@c\nList-Id: <<>\n x\n\nv.i.a.g.r.a V1@gr@ http://a@b://c www.x.com a@b.c ﷺ"),
@@ -90,6 +93,7 @@ func Bombs() map[string][]byte {
 		"blockquotes":       []byte("Content-Type: text/html\n\n" + strings.Repeat("<blockquote>a", size/13)),
 		"combining marks":   []byte("A: b\n\na" + strings.Repeat("\u0301\u0323", size/4)),
 		"decomposing":       []byte("Content-Type: text/plain; charset=utf-8\n\n" + strings.Repeat("\ufdfa", size/3)),
-		"alternatives":      []byte("Content-Type: multipart/alternative; boundary=b\n\n" + strings.Repeat("--b\nContent-Type: text/html\n\n"+strings.Repeat("<p>a b c d</p>", 300), 250)),
+		"alternatives": []byte("Content-Type: multipart/alternative; boundary=b\n\n" +
+			strings.Repeat("--b\nContent-Type: text/html\n\n"+strings.Repeat("<p>a b c d</p>", 300), 250)),
 	}
 }

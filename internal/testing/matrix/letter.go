@@ -54,12 +54,15 @@ func (l letter) text() string {
 }
 
 func (l letter) raw() []byte {
-	head := "From: shop@" + l.header + ".example.net\nTo: " + l.name + "@example.org\nSubject: offer\nMessage-ID: <" + l.header + l.name + "@example.net>\nMIME-Version: 1.0\n"
+	head := "From: shop@" + l.header + ".example.net\nTo: " + l.name +
+		"@example.org\nSubject: offer\nMessage-ID: <" + l.header + l.name + "@example.net>\nMIME-Version: 1.0\n"
 	plain := "Content-Type: text/plain; charset=us-ascii\n\n" + l.text()
 	if !l.alternative {
 		return []byte(head + plain)
 	}
-	html := "<html><body><p>" + strings.ReplaceAll(strings.TrimSpace(l.text()), "\n\n", "</p>\n<p>") + "</p></body></html>\n"
+	html := "<html><body><p>" + strings.ReplaceAll(strings.TrimSpace(l.text()), "\n\n", "</p>\n<p>") +
+		"</p></body></html>\n"
 	html = strings.Replace(html, "at "+l.link, `at <a href="`+l.link+`">our shop</a>`, 1)
-	return []byte(head + "Content-Type: multipart/alternative; boundary=\"=cut\"\n\n--=cut\n" + plain + "\n--=cut\nContent-Type: text/html; charset=us-ascii\n\n" + html + "\n--=cut--\n")
+	return []byte(head + "Content-Type: multipart/alternative; boundary=\"=cut\"\n\n--=cut\n" + plain +
+		"\n--=cut\nContent-Type: text/html; charset=us-ascii\n\n" + html + "\n--=cut--\n")
 }

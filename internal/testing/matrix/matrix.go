@@ -57,7 +57,8 @@ var variants = []struct {
 
 func (m *Matrix) letter(alternative bool) letter {
 	m.seed++
-	return letter{seed: m.seed, alternative: alternative, name: "Ann", link: fmt.Sprintf("http://shop%d.example.com/a?u=1", m.seed), header: "one"}
+	return letter{seed: m.seed, alternative: alternative, name: "Ann",
+		link: fmt.Sprintf("http://shop%d.example.com/a?u=1", m.seed), header: "one"}
 }
 
 // see lets the node see mail whole, which nobody has reported.
@@ -148,7 +149,8 @@ func (m *Matrix) Unlearns(t *testing.T) {
 				}
 				for _, checker := range m.Doors {
 					if got := m.ask(t, checker, l); got != Unknown {
-						t.Errorf("alternative %v: reported by %s and unlearnt by %s it is %s at %s", alternative, reporter.Name, unlearner.Name, got, checker.Name)
+						t.Errorf("alternative %v: reported by %s and unlearnt by %s it is %s at %s", alternative, reporter.Name,
+							unlearner.Name, got, checker.Name)
 					}
 				}
 				if err := reporter.Report(l.raw()); err != nil {
@@ -156,7 +158,8 @@ func (m *Matrix) Unlearns(t *testing.T) {
 				}
 				for _, checker := range m.Doors {
 					if got := m.ask(t, checker, l); got != Spam {
-						t.Errorf("alternative %v: reported by %s, unlearnt by %s and reported again it is %s at %s", alternative, reporter.Name, unlearner.Name, got, checker.Name)
+						t.Errorf("alternative %v: reported by %s, unlearnt by %s and reported again it is %s at %s", alternative,
+							reporter.Name, unlearner.Name, got, checker.Name)
 					}
 				}
 			}
@@ -178,14 +181,17 @@ func (m *Matrix) SeenAfter(t *testing.T) {
 			after := m.ask(t, reporter, raw)
 			t.Logf("alternative %v, reported by %s: %s, whole %s, then %s", alternative, reporter.Name, before, whole, after)
 			if before != Spam || after != Spam {
-				t.Errorf("alternative %v, reported by %s: %s, and after the node saw it %s; want spam twice", alternative, reporter.Name, before, after)
+				t.Errorf("alternative %v, reported by %s: %s, and after the node saw it %s; want spam twice", alternative,
+					reporter.Name, before, after)
 			}
 			least := m.WholeAfter[reporter.Name]
 			if whole != least && whole != Spam {
-				t.Errorf("alternative %v, reported by %s before the node saw it: the whole mail is %s, want %s", alternative, reporter.Name, whole, least)
+				t.Errorf("alternative %v, reported by %s before the node saw it: the whole mail is %s, want %s",
+					alternative, reporter.Name, whole, least)
 			}
 			if again := m.ask(t, m.Doors[0], raw); again != whole {
-				t.Errorf("alternative %v, reported by %s: the whole mail is %s, and then %s", alternative, reporter.Name, whole, again)
+				t.Errorf("alternative %v, reported by %s: the whole mail is %s, and then %s", alternative, reporter.Name,
+					whole, again)
 			}
 		}
 	}

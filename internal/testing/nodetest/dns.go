@@ -61,7 +61,8 @@ func (s *DNS) reply(query []byte) []byte {
 	}
 	q := m.Questions[0]
 	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
-	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true}, Questions: m.Questions}
+	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true},
+		Questions: m.Questions}
 	known := false
 	for _, kind := range []string{"TXT ", "A ", "MX "} {
 		_, ok := s.records[kind+name]
@@ -71,7 +72,8 @@ func (s *DNS) reply(query []byte) []byte {
 		reply.RCode = dnsmessage.RCodeNameError
 	}
 	add := func(body dnsmessage.ResourceBody) {
-		reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 60}, Body: body})
+		reply.Answers = append(reply.Answers,
+			dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 60}, Body: body})
 	}
 	switch q.Type {
 	case dnsmessage.TypeTXT:

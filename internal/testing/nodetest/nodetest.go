@@ -88,7 +88,8 @@ func Released(t testing.TB) string {
 	}
 	path := filepath.Join(t.TempDir(), "released")
 	root := strings.TrimSpace(Output(t, "", "go", "list", "-m", "-f", "{{.Dir}}"))
-	if out, err := exec.CommandContext(t.Context(), filepath.Join(root, "test", "released"), path).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(root, "test", "released"),
+		path).CombinedOutput(); err != nil {
 		Unavailable(t, "no program of the last release: %v\n%s", err, out)
 	}
 	return path

@@ -18,7 +18,8 @@ import (
 )
 
 // Kinds are the kinds of pictures by name: each draws another one for another r.
-var Kinds = map[string]func(r *rand.Rand) *image.RGBA{"text": Text, "document": document, "advertisement": Ad, "soft": soft}
+var Kinds = map[string]func(r *rand.Rand) *image.RGBA{"text": Text, "document": document, "advertisement": Ad,
+	"soft": soft}
 
 // Changes are what is done to pictures so that their files differ.
 var Changes = map[string]func(r *rand.Rand, m *image.RGBA) *image.RGBA{
@@ -121,7 +122,8 @@ func clouds(r *rand.Rand, m *image.RGBA, box image.Rectangle) {
 	for i := range all {
 		all[i] = cloud{
 			float64(box.Min.X) + r.Float64()*float64(box.Dx()), float64(box.Min.Y) + r.Float64()*float64(box.Dy()),
-			(0.05 + 0.25*r.Float64()) * float64(box.Dx()), [3]float64{r.Float64()*255 - 128, r.Float64()*255 - 128, r.Float64()*255 - 128},
+			(0.05 + 0.25*r.Float64()) * float64(box.Dx()), [3]float64{r.Float64()*255 - 128, r.Float64()*255 - 128,
+				r.Float64()*255 - 128},
 		}
 	}
 	base := [3]float64{60 + 140*r.Float64(), 60 + 140*r.Float64(), 60 + 140*r.Float64()}

@@ -201,7 +201,8 @@ func (h *House) Report(_ context.Context, r bulkhead.Report) (bulkhead.Receipt, 
 		}
 		e := h.entries[sig]
 		if e == nil {
-			e = &entry{first: now(), latest: make(map[bulkhead.Reporter]bulkhead.Vote), voted: make(map[ballot]bool), ids: make(map[string]bool)}
+			e = &entry{first: now(), latest: make(map[bulkhead.Reporter]bulkhead.Vote), voted: make(map[ballot]bool),
+				ids: make(map[string]bool)}
 			h.entries[sig] = e
 		}
 		if !e.count(&r) {

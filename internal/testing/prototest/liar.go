@@ -32,7 +32,8 @@ func Lies() []Lie {
 		{Name: "doubtful spam", Spam: 9, Ham: 8, Judged: bulkhead.JudgedSpam, Confidence: 51, Error: 1},
 		{Name: "revoked", Spam: 9, Ham: 1, Judged: bulkhead.Revoked, Error: 1},
 		{Name: "counts", Sightings: bulkhead.Many - 1, Error: 1},
-		{Name: "full", Sightings: bulkhead.Many, Spam: bulkhead.Many, Ham: bulkhead.Many, Judged: bulkhead.JudgedSpam, Confidence: 100, Error: 1},
+		{Name: "full", Sightings: bulkhead.Many, Spam: bulkhead.Many, Ham: bulkhead.Many, Judged: bulkhead.JudgedSpam,
+			Confidence: 100, Error: 1},
 		{Name: "malformed", Err: fmt.Errorf("liar: %w", bulkhead.ErrMalformed)},
 		{Name: "unauthorised", Err: fmt.Errorf("liar: %w", bulkhead.ErrUnauthorised)},
 		{Name: "forbidden", Err: fmt.Errorf("liar: %w", bulkhead.ErrForbidden)},
@@ -65,7 +66,8 @@ func (l *Liar) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, err
 	if v.Threshold == 0 {
 		v.Threshold = 20
 	}
-	f := bulkhead.Finding{Sightings: l.Sightings, Spam: l.Spam, Ham: l.Ham, Judged: l.Judged, Confidence: l.Confidence, Error: l.Error}
+	f := bulkhead.Finding{Sightings: l.Sightings, Spam: l.Spam, Ham: l.Ham, Judged: l.Judged,
+		Confidence: l.Confidence, Error: l.Error}
 	f.Bulk = f.Sightings >= v.Threshold
 	v.Bulk = f.Bulk
 	v.Class = new(House).class(&v)
@@ -93,7 +95,8 @@ func (l *Liar) Report(_ context.Context, r bulkhead.Report) (bulkhead.Receipt, e
 func (l *Liar) Look(_ context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, _ bulkhead.Aspect) error {
 	l.Asked.Add(1)
 	for i := range sigs {
-		out[i] = bulkhead.Look{Sightings: l.Sightings, Spam: l.Spam, Judged: l.Judged, Confidence: l.Confidence, First: 1 << 40, Error: l.Error}
+		out[i] = bulkhead.Look{Sightings: l.Sightings, Spam: l.Spam, Judged: l.Judged, Confidence: l.Confidence,
+			First: 1 << 40, Error: l.Error}
 	}
 	return l.Err
 }

@@ -70,7 +70,8 @@ func untilTheEnd(t testing.TB, s shutter, serve ...func() error) {
 
 // EachFamily serves on an IPv6 address, and then on all addresses of both families, and asks
 // at each. On a system without IPv6 the test is skipped.
-func EachFamily(t *testing.T, serve func(t *testing.T, address string) net.Addr, ask func(t *testing.T, address string)) {
+func EachFamily(t *testing.T, serve func(t *testing.T, address string) net.Addr,
+	ask func(t *testing.T, address string)) {
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
 		t.Skipf("no IPv6: %v", err)
 	} else {

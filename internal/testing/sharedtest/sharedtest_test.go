@@ -34,7 +34,8 @@ func TestCorpus(t *testing.T) {
 	for _, tt := range tests {
 		path, required, err := corpus(tt.setting, tt.root, "samples")
 		if (err == nil) != tt.found || required != tt.required {
-			t.Errorf("%s: path %s, required %v, error %v; want found %v, required %v", tt.name, path, required, err, tt.found, tt.required)
+			t.Errorf("%s: path %s, required %v, error %v; want found %v, required %v", tt.name, path, required, err,
+				tt.found, tt.required)
 		}
 		if tt.found && path != filepath.Join(named, "samples") {
 			t.Errorf("%s: path %s", tt.name, path)

@@ -10,7 +10,8 @@ func rawElement(name string) string {
 	if len(name) < shortest || strings.IndexByte("stnipx", name[0]|0x20) < 0 {
 		return ""
 	}
-	for _, raw := range [...]string{"script", "style", "title", "textarea", "noscript", "iframe", "noembed", "noframes", "plaintext", "xmp"} {
+	for _, raw := range [...]string{"script", "style", "title", "textarea", "noscript", "iframe", "noembed",
+		"noframes", "plaintext", "xmp"} {
 		if len(name) == len(raw) && name[0]|0x20 == raw[0] && strings.EqualFold(name, raw) {
 			return raw
 		}
@@ -64,8 +65,8 @@ func (t *Tokens) endsRaw(at int) (ends, whole bool) {
 	return classes[t.source[at]]&endsName != 0, true
 }
 
-// A scriptState says where in a script the reader is: in plain data, in what looks like a comment, or in a script within
-// that comment, which may end without ending the element.
+// A scriptState says where in a script the reader is: in plain data, in what looks like a comment,
+// or in a script within that comment, which may end without ending the element.
 type scriptState uint8
 
 const (

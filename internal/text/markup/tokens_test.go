@@ -122,10 +122,14 @@ func naiveTokens(source string, max int) (all []string) {
 	}
 }
 
-var pieces = []string{"<", ">", "</", "/>", "/", "=", "'", "\"", " ", "\n", "\r\n", "\r", "\t", "\f", "a", "B", "x1", "<a", "<A href=", "<img src='", "<br/>", "<p ", "</p>",
-	"<!--", "-->", "--!>", "-", "--", "!", "<!", "<!DOCTYPE html>", "<!doctype", "<?xml", "<script>", "</script>", "<SCRIPT ", "</scriPt ", "script", "<script", "</script", "<style>", "</style>",
-	"<title>", "</title>", "<textarea>", "</textarea>", "<noscript>", "</noscript>", "<iframe>", "</iframe>", "<xmp>", "<plaintext>", "&", "&amp;", "&ampx;", "&lt", "&lt=", "&#65;", "&#x41", "&#", "&#13;",
-	"&notit;", "&not=", "&fjlig;", "&NotEqualTilde;", "&nosuch;", "&nbsp;", "&lt;", "&gt;", "&quot;", "&quot", "&#39;", "\x00", "\u00e4", "\xff", "text and text", "style=\"color:red\"", "a=b a=/", "A=c", "hidden"}
+var pieces = []string{"<", ">", "</", "/>", "/", "=", "'", "\"", " ", "\n", "\r\n", "\r", "\t", "\f", "a", "B",
+	"x1", "<a", "<A href=", "<img src='", "<br/>", "<p ", "</p>",
+	"<!--", "-->", "--!>", "-", "--", "!", "<!", "<!DOCTYPE html>", "<!doctype", "<?xml", "<script>", "</script>",
+	"<SCRIPT ", "</scriPt ", "script", "<script", "</script", "<style>", "</style>",
+	"<title>", "</title>", "<textarea>", "</textarea>", "<noscript>", "</noscript>", "<iframe>", "</iframe>",
+	"<xmp>", "<plaintext>", "&", "&amp;", "&ampx;", "&lt", "&lt=", "&#65;", "&#x41", "&#", "&#13;",
+	"&notit;", "&not=", "&fjlig;", "&NotEqualTilde;", "&nosuch;", "&nbsp;", "&lt;", "&gt;", "&quot;", "&quot",
+	"&#39;", "\x00", "\u00e4", "\xff", "text and text", "style=\"color:red\"", "a=b a=/", "A=c", "hidden"}
 
 // TestTokens holds the tokens to those of the library.
 func TestTokens(t *testing.T) {

@@ -47,7 +47,9 @@ func TestEvery(t *testing.T) {
 // TestMixed does so for random text.
 func TestMixed(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	odd := []string{"\u0301", "\u0323", "\ufdfa", "\u1100", "\u1161", "\u11a8", "\uac00", "\uff76\uff9e", "e", " ", "\xff", "\xe4\xb8", "\u0344", "\u0f73", "\u09c7", "\u09be", "\U0001d160", "\u0340", "\u212a", "\ufeff", "\u034f", "\uff9e"}
+	odd := []string{"\u0301", "\u0323", "\ufdfa", "\u1100", "\u1161", "\u11a8", "\uac00", "\uff76\uff9e", "e", " ",
+		"\xff", "\xe4\xb8", "\u0344", "\u0f73", "\u09c7", "\u09be", "\U0001d160", "\u0340", "\u212a", "\ufeff",
+		"\u034f", "\uff9e"}
 	n := 100_000
 	if testing.Short() {
 		n = 10_000

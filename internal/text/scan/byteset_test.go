@@ -9,7 +9,8 @@ import (
 // TestByteSet compares Index with a search of one byte after the other, for sets of all shapes.
 func TestByteSet(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, members := range []string{"", "\x00", "\n", " ", "&", ":@.", "\r\n<>", "\xff", "\x80", "\xc2\xe2&", " \t\n&", "abcdef", "\x7f", "<\x00\x80", "!&=>~\n\xf0"} {
+	for _, members := range []string{"", "\x00", "\n", " ", "&", ":@.", "\r\n<>", "\xff", "\x80", "\xc2\xe2&",
+		" \t\n&", "abcdef", "\x7f", "<\x00\x80", "!&=>~\n\xf0"} {
 		set := NewByteSet(members)
 		for c := range 256 {
 			if got, want := set.Has(byte(c)), strings.IndexByte(members, byte(c)) >= 0; got != want {

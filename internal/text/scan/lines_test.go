@@ -27,7 +27,8 @@ func TestLines(t *testing.T) {
 		end, next := FirstLine(text)
 		stringEnd, stringNext := FirstLine(Bytes(string(text)))
 		if end != wantEnd || next != wantNext || stringEnd != wantEnd || stringNext != wantNext {
-			t.Fatalf("first line of %q ends at %d, %d and %d, %d as a string, want %d, %d", text, end, next, stringEnd, stringNext, wantEnd, wantNext)
+			t.Fatalf("first line of %q ends at %d, %d and %d, %d as a string, want %d, %d", text, end, next, stringEnd,
+				stringNext, wantEnd, wantNext)
 		}
 	}
 }

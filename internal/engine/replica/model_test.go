@@ -63,7 +63,7 @@ type logged struct {
 type peer struct {
 	Origin
 	life, boot uint64
-	before     uint64 // the life that is held, 0 if the set was told of none
+	before     uint64 // incarnation of the replica, 0 if the set knows none
 	counts     bool   // here
 	geometry   [2]filter.Geometry
 	slices     map[uint64]*slice // by start
@@ -71,7 +71,7 @@ type peer struct {
 	former     []former          // oldest first
 }
 
-// A former is a life that a peer has lost, of which the set holds the last copy.
+// A former is a lost incarnation of a peer whose last copy is in the set.
 type former struct {
 	life   uint64
 	slices map[uint64]*slice
@@ -438,8 +438,8 @@ func (w *world) decide(p *peer) {
 	w.share(p)
 }
 
-// reborn begins a new life of a peer: it has lost its store, was restored with what it has, or
-// what was held of its lives before is forgotten.
+// reborn begins a new life of a peer: it has lost its store, was restored with what it has, or its
+// former incarnations are forgotten.
 func (w *world) reborn(p *peer) (what string) {
 	p.life++
 	if err := w.set.CheckRenewal(p.ID, p.life); err != nil {
@@ -454,7 +454,7 @@ func (w *world) reborn(p *peer) (what string) {
 	p.former = append(p.former, former{p.before, w.live(p), maps.Clone(p.boots)})
 	p.former = p.former[max(0, len(p.former)-maxFormer):]
 	p.before, p.slices = p.life, nil
-	if !w.merging { // else what images brought to a cold array is not yet counted
+	if !w.merging { // otherwise the content of images for a cold array is not yet counted
 		w.compare("reborn")
 	}
 	p.slices = mine

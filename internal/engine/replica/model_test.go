@@ -88,11 +88,11 @@ type slice struct {
 
 var listArrays = [2]Array{ArraySpam, ArrayRevoked}
 
-// TestModel runs random schedules of origins that count, are weighed, forgotten, renamed,
-// reborn with or without what they had, and removed, with less memory than their arrays take, over
-// crashes and restarts. It
-// compares look-ups with maps: they must never show less than the origins have, and hardly
-// ever more. go test ./internal/engine/replica -run Model -schedules 1000
+// TestModel runs random schedules of origins that count, are weighed, forgotten, renamed, reborn
+// with or without their former counts, and removed. The arrays need more memory than there is, and
+// the node crashes and restarts. TestModel compares look-ups with maps: they must never show less
+// than the origins have, and hardly ever more. go test ./internal/engine/replica -run Model
+// -schedules 1000
 func TestModel(t *testing.T) {
 	done, n := make(map[string]int), *schedules
 	if testing.Short() {

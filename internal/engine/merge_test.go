@@ -286,7 +286,7 @@ func (w *mergeWorld) step() {
 		if p.origin {
 			p.life++
 			w.both(func(e *Engine) error { return e.Renew(ctx, p.id, p.life) })
-			// The peer still has all that it counted, so its former incarnation would count it twice.
+			// The peer still has all its counts, so its former incarnation would count them twice.
 			w.both(func(e *Engine) error { return e.ForgetFormer(ctx, p.id) })
 			w.share(p)
 		}

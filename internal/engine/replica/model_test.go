@@ -63,7 +63,7 @@ type logged struct {
 type peer struct {
 	Origin
 	life, boot uint64
-	before     uint64 // the life that is held, 0 if the set was told of none
+	before     uint64 // incarnation of the replica, 0 if the set knows none
 	counts     bool   // here
 	geometry   [2]filter.Geometry
 	slices     map[uint64]*slice // by start
@@ -71,7 +71,7 @@ type peer struct {
 	former     []former          // oldest first
 }
 
-// A former is a life that a peer has lost, of which the set holds the last copy.
+// A former is a lost incarnation of a peer whose last copy is in the set.
 type former struct {
 	life   uint64
 	slices map[uint64]*slice
@@ -88,11 +88,11 @@ type slice struct {
 
 var listArrays = [2]Array{ArraySpam, ArrayRevoked}
 
-// TestModel runs random schedules of origins that count, are weighed, forgotten, renamed,
-// reborn with or without what they had, and removed, with less memory than their arrays take, over
-// crashes and restarts. It
-// compares look-ups with maps: they must never show less than the origins have, and hardly
-// ever more. go test ./internal/engine/replica -run Model -schedules 1000
+// TestModel runs random schedules of origins that count, are weighed, forgotten, renamed, reborn
+// with or without their former counts, and removed. The arrays need more memory than there is, and
+// the node crashes and restarts. TestModel compares look-ups with maps: they must never show less
+// than the origins have, and hardly ever more. go test ./internal/engine/replica -run Model
+// -schedules 1000
 func TestModel(t *testing.T) {
 	done, n := make(map[string]int), *schedules
 	if testing.Short() {
@@ -438,8 +438,8 @@ func (w *world) decide(p *peer) {
 	w.share(p)
 }
 
-// reborn begins a new life of a peer: it has lost its store, was restored with what it has, or
-// what was held of its lives before is forgotten.
+// reborn begins a new life of a peer: it has lost its store, was restored with what it has, or its
+// former incarnations are forgotten.
 func (w *world) reborn(p *peer) (what string) {
 	p.life++
 	if err := w.set.CheckRenewal(p.ID, p.life); err != nil {
@@ -454,7 +454,7 @@ func (w *world) reborn(p *peer) (what string) {
 	p.former = append(p.former, former{p.before, w.live(p), maps.Clone(p.boots)})
 	p.former = p.former[max(0, len(p.former)-maxFormer):]
 	p.before, p.slices = p.life, nil
-	if !w.merging { // else what images brought to a cold array is not yet counted
+	if !w.merging { // otherwise the content of images for a cold array is not yet counted
 		w.compare("reborn")
 	}
 	p.slices = mine

@@ -161,8 +161,8 @@ func (w *world) compareArrays(exact bool) {
 	}
 }
 
-// compareLife compares the states of a peer's replica, or of one of its former lives, with the
-// arrays there, and returns how many keys they have.
+// compareLife compares the states of a peer's replica, or of one of its former incarnations, with
+// the peer's arrays, and returns the number of keys.
 func (w *world) compareLife(p *peer, id string, live map[uint64]*slice, boots map[Key]uint64, exact bool) (sum uint64) {
 	w.t.Helper()
 	states := w.set.Arrays(id)

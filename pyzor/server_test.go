@@ -95,7 +95,7 @@ const (
 )
 
 // TestRequests has the table of docs/specs/pyzor.md#order-of-checks and
-// #captured-exchanges, which the real clients and the original server had.
+// #captured-exchanges, recorded from the real clients and the original server.
 func TestRequests(t *testing.T) {
 	house := &prototest.House{Now: func() time.Time { return time.Unix(1795267704, 0) }}
 	for who, vote := range map[string]bulkhead.Vote{"ana": bulkhead.Spam, "bob": bulkhead.Spam, "cyd": bulkhead.Ham} {

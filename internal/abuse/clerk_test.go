@@ -46,11 +46,11 @@ func in(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// A ballot is the votes that came, by their ids.
+// A ballot records the votes by their ids.
 type ballot struct {
 	votes map[string]string
 	calls int
-	err   error // of the next calls
+	err   error // error of the next calls
 }
 
 func (b *ballot) vote(_ context.Context, vote bulkhead.Vote, user, id string, raw []byte) error {
@@ -62,8 +62,8 @@ func (b *ballot) vote(_ context.Context, vote bulkhead.Vote, user, id string, ra
 	return nil
 }
 
-// TestClerk: each mail is voted on once, over restarts and after a crash between the vote
-// and the move; mail of strangers is put aside; what the node cannot take now stays.
+// TestClerk: each mail is voted on once, over restarts and after a crash between the vote and the
+// move; mail of strangers is put aside; mail that the node cannot accept now stays.
 func TestClerk(t *testing.T) {
 	spam, ham := maildir(t), maildir(t)
 	b := &ballot{votes: make(map[string]string)}

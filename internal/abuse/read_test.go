@@ -27,7 +27,7 @@ func attach(head string, kind string, messages ...string) string {
 	return b.String() + "--=_b--\r\n"
 }
 
-// TestWho: only what the site's own server has verified says on whose behalf a mail is.
+// TestWho: only facts that the site's own server has verified determine the user of a mail.
 func TestWho(t *testing.T) {
 	const from = "From: Ann <Ann@Example.com>\r\n"
 	received := func(inside, by, with string) string {
@@ -92,8 +92,8 @@ func TestWho(t *testing.T) {
 	}
 }
 
-// TestRead: what is attached is reported byte by byte, and what is forwarded in the text
-// with its From, Subject and text.
+// TestRead: an attached message is reported byte for byte, and a message forwarded in the text with
+// its From, Subject and text.
 func TestRead(t *testing.T) {
 	const plain = byAnn + "From: ann@example.com\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
 	feedback := byAnn +
@@ -170,7 +170,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestDepth: what is nested too deep, or has too many parts, is refused.
+// TestDepth: mail that is nested too deeply, or has too many parts, is refused.
 func TestDepth(t *testing.T) {
 	deep := "Content-Type: text/plain\r\n\r\nx\r\n"
 	for i := range 12 {
@@ -185,7 +185,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever comes, there is a report within the limits or an error of the package, and a
+// FuzzRead: for any input there is a report within the limits or an error of the package, and a
 // user whom the mail server did not verify never votes.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(attach(byAnn, "message/rfc822", letter, letter)))

@@ -80,7 +80,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestCutShort: what a crash left of a line spoils no other.
+// TestCutShort: the remains of a line after a crash do not spoil other lines.
 func TestCutShort(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)

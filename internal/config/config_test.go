@@ -315,8 +315,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestInspect checks that a file is returned for further checks if what is wrong in it can be
-// left to its default, and else is not.
+// TestInspect checks that a configuration is returned for further checks if, and only if, defaults
+// can replace the mistakes of its file.
 func TestInspect(t *testing.T) {
 	for _, tt := range []struct {
 		text      string

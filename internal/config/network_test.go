@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestParseNetworkMapped checks that IPv4 addresses in the form that IPv6 sockets show are
-// read as IPv4, since clients are compared in that form.
+// TestParseNetworkMapped checks that IPv4 addresses in the form that IPv6 sockets show are read as
+// IPv4, because clients are compared in that form.
 func TestParseNetworkMapped(t *testing.T) {
 	for text, want := range map[string]string{
 		"::ffff:192.0.2.0/120": "192.0.2.0/24", "::ffff:192.0.2.7": "192.0.2.7/32", "::ffff:0:0/96": "0.0.0.0/0",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSettings: every key of the file is there with its value, but no secret.
+// TestSettings: every key of the file is present with its value, but no secret is.
 func TestSettings(t *testing.T) {
 	cfg, err := Parse([]byte(`
 [listen]
@@ -67,7 +67,8 @@ period = "24h"
 	}
 }
 
-// TestSecretsAreMarked: a key that sounds like a secret is one, or is known not to be.
+// TestSecretsAreMarked: a key that is named like a secret is marked as one, or is a known
+// exception.
 func TestSecretsAreMarked(t *testing.T) {
 	sounds := regexp.MustCompile(`pass|secret|token|webhook|url|servers|_key$`)
 	harmless := map[string]bool{"http.tls_key": true, "upstream.token_file": true, "whitelist.keys": true}

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// values are one of each type of TOML, and one over several lines of those that can be.
+// values has a value of each type of TOML, and one over several lines for each type that allows it.
 var values = map[string][]string{
 	"string":      {`"x"`, "'''\nx\n'''"},
 	"integer":     {"7"},
@@ -24,7 +24,7 @@ var values = map[string][]string{
 	"table":       {"{}", "{\n}"},
 }
 
-// takes says which types of TOML a key may have.
+// takes returns the types of TOML that a key accepts.
 func takes(t reflect.Type) []string {
 	switch {
 	case t == reflect.TypeFor[Duration](), t.Kind() == reflect.String:
@@ -43,11 +43,11 @@ func takes(t reflect.Type) []string {
 
 // A slot is a key of the configuration.
 type slot struct {
-	header, name, key string // of its table, of itself, and both
+	header, name, key string // header of the table, name in the table, and the full key
 	typ               reflect.Type
 }
 
-// slots are all keys, those of tables in lists among them.
+// slots returns all keys, including the keys of tables in lists.
 func slots() (all []slot) {
 	top := reflect.TypeFor[Config]()
 	of := func(t reflect.Type, header, key string) {
@@ -90,8 +90,9 @@ func mistakesOf(t interface{ Fatalf(string, ...any) }, text string) (all []*Erro
 	return all
 }
 
-// TestWrongTypes gives every key every type of TOML that it does not take: the line and the
-// key are named, and so are the mistakes before and after it and in the same table.
+// TestWrongTypes gives every key every type of TOML that it does not accept. The error names the
+// line and the key, and the mistakes before it, after it and in the same table are reported as
+// well.
 func TestWrongTypes(t *testing.T) {
 	cases := 0
 	for _, s := range slots() {
@@ -136,9 +137,9 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// TestMistakesTogether makes files of random tables in random order, in which some keys are
-// unknown and some have a value of another type, and compares what is said with what was
-// done: all of it and nothing else, whatever is written as a table, with dots or inline.
+// TestMistakesTogether makes files of random tables in random order, in which some keys are unknown
+// and some have a value of another type, and compares the reported mistakes with the mistakes made.
+// They are the same, whether tables are written with headers, with dots or inline.
 func TestMistakesTogether(t *testing.T) {
 	top := reflect.ValueOf(fresh()).Elem()
 	rapid.Check(t, func(t *rapid.T) {
@@ -222,7 +223,7 @@ func all(v reflect.Value) (names []string) {
 	return names
 }
 
-// TestTwiceAndBroken: what is there twice, and what is no TOML, hides no other mistake.
+// TestTwiceAndBroken: duplicates and syntax errors hide no other mistake.
 func TestTwiceAndBroken(t *testing.T) {
 	for _, tt := range []struct {
 		name, file string

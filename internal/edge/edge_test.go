@@ -176,7 +176,7 @@ func (u *held) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulk
 func TestLate(t *testing.T) {
 	u, now, log := &held{asked: make(chan chan error)}, newClock(), new(lockedBuffer)
 	e := New(Options{Upstream: u, Timeout: time.Hour, Now: now.Now, Log: slog.New(slog.NewTextHandler(log, nil))})
-	// look sends a look, and returns the channel that ends it.
+	// look sends a look, and returns a function that ends it with an error or nil and waits for it.
 	look := func() func(error) {
 		ended := make(chan struct{})
 		go func() {

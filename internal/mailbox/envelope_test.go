@@ -40,7 +40,7 @@ func TestHasHeader(t *testing.T) {
 	}
 }
 
-// TestFolders checks that the folders of a Maildir are listed, and read only if asked for.
+// TestFolders checks that the folders of a Maildir are listed, and read only on request.
 func TestFolders(t *testing.T) {
 	dir := tree(t, map[string]string{"cur/1": "A: 1\n", ".Junk/cur/2": "A: 2\n", ".Sent.2024/new/3": "A: 3\n",
 		".nothing/x": "A: 4\n", "plain/cur/5": "A: 5\n", ".file": "A: 6\n"})
@@ -63,7 +63,7 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope checks that what is shown of a message is printable and on one line.
+// FuzzEnvelope checks that the From and Subject of any message are printable and on one line.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte("From: =?utf-8?q?=1b?=\nSubject: \x1b[0m\n"))
 	f.Add([]byte("From x\nSubject: a\n b\n\n"))

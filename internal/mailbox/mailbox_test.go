@@ -126,7 +126,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestColumns checks that a row of an index is handed on by the names of its columns.
+// TestColumns checks that a row of an index is passed on by the names of its columns.
 func TestColumns(t *testing.T) {
 	dir := tree(t, map[string]string{"index.tsv": "file\tkind\tlast\na\tx y\tz\nb\tw\n", "a": "A: a\n", "b": "B: b\n",
 		"c.eml": "C: c\n"})

@@ -70,7 +70,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestMend checks that each kind of failure has advice of its own.
+// TestMend checks that each kind of failure has its own advice.
 func TestMend(t *testing.T) {
 	seen := make(map[string]error)
 	for _, err := range []error{
@@ -99,7 +99,7 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestStore checks that what a node says of itself becomes a row.
+// TestStore checks that the state that a node reports becomes a row.
 func TestStore(t *testing.T) {
 	for _, tt := range []struct {
 		state client.NodeState
@@ -115,7 +115,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestDiskAndClock checks what a node says of its room and its time.
+// TestDiskAndClock checks the rows about a node's disk space and clock.
 func TestDiskAndClock(t *testing.T) {
 	const mb = 1 << 20
 	for _, tt := range []struct {
@@ -152,8 +152,8 @@ func TestDiskAndClock(t *testing.T) {
 	}
 }
 
-// FuzzMilter checks that the probe ends whatever a milter answers, and succeeds only if a
-// header says so.
+// FuzzMilter checks that the probe ends for any answers of a milter, and succeeds only if the
+// milter adds the header.
 func FuzzMilter(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x0dO\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01c"))
 	f.Add([]byte("\x00\x00\x00\x01O" + strings.Repeat("\x00\x00\x00\x01c", 14) +
@@ -169,7 +169,7 @@ func FuzzMilter(f *testing.F) {
 	})
 }
 
-// TestRelayRow: there is a red row once something passed a request on without saying so.
+// TestRelayRow: there is a red row once a proxy has forwarded a request without identifying itself.
 func TestRelayRow(t *testing.T) {
 	if row := relay(&client.NodeState{}); row != nil {
 		t.Errorf("without such a request: %+v", row)
@@ -182,7 +182,7 @@ func TestRelayRow(t *testing.T) {
 	}
 }
 
-// TestMissingRow: each part that was gone has a red row.
+// TestMissingRow: each missing part has a red row.
 func TestMissingRow(t *testing.T) {
 	if rows := missing(&client.NodeState{}); len(rows) > 0 {
 		t.Errorf("of a whole folder: %+v", rows)
@@ -235,7 +235,7 @@ func TestEveryDoorAndCause(t *testing.T) {
 	datagrams := map[string]bool{"pyzor": true, "dcc": true, "fuzzy": true, "dnsbl": true}
 	for name := range p.asks() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()                   // each waits for what is silent
+			t.Parallel()                   // each waits for a silent server
 			address := nodetest.Address(t) // which stays free when it is closed
 			var keep io.Closer
 			if datagrams[name] {
@@ -313,7 +313,7 @@ func TestListAndPeerRows(t *testing.T) {
 	for _, tt := range []struct {
 		kind string
 		rows []Row
-		want []string // what each row says; those that begin with "-" are red
+		want []string // texts of the rows; a "-" in front means red
 	}{
 		{"list", p.lists(t.Context()), []string{"7 entries", "may have stopped", "-nothing is found in it: no such file",
 			"-a checksum is wrong", "-it is empty", "0 entries"}},

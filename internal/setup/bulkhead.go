@@ -71,7 +71,7 @@ func (p *Plan) server() string {
 	return scheme + p.door("http")
 }
 
-// A sample rule, which only measures and refuses no mail.
+// sampleLimit is a sample rule, which only measures and refuses no mail.
 const sampleLimit = `
 # How many recipients an account writes to. "dunno" measures only: once /metrics
 # shows that nobody honest reaches the limit, make it "defer".

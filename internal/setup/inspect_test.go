@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// inspect returns what is found of one program.
+// inspect returns the finding about one program.
 func inspect(t *testing.T, root, program string) Finding {
 	t.Helper()
 	all, err := Inspect(Options{Root: root})
@@ -44,7 +44,7 @@ var machines = map[string]map[string]string{
 // has configured is in order, until its configuration is broken.
 func TestInspect(t *testing.T) {
 	for _, tt := range []struct {
-		program, file, from, to string // "" for file: take away what setup has put there
+		program, file, from, to string // "" for file: remove the lines from setup
 		want, mend              string
 	}{
 		{"rspamd", "/etc/rspamd/local.d/groups.conf", "", "symbols = { \"BULKHEAD_SPAM\" { weight = 0.0; } }\n",
@@ -105,8 +105,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestInspectSocket: a socket that smtpd does not see from its chroot, that is not there,
-// or that it may not open.
+// TestInspectSocket: a socket that smtpd cannot see from its chroot, that does not exist, or that
+// smtpd may not open.
 func TestInspectSocket(t *testing.T) {
 	const inside = "/var/spool/postfix/bulkhead/milter"
 	machine := func(listen, milter, chroot string) string {

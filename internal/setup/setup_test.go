@@ -77,9 +77,8 @@ func apply(t testing.TB, o Options) *Plan {
 	return p
 }
 
-// TestGolden sets up machines that the archives in testdata describe: files before and
-// after, programs and notes. A second run must change nothing, and undo must restore what was
-// there before.
+// TestGolden sets up machines that the archives in testdata describe: files before and after,
+// programs and notes. A second run must change nothing, and undo must restore the original files.
 func TestGolden(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) < 8 {
@@ -165,7 +164,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// shipped returns a text, or a word in its place if it is a plugin's.
+// shipped returns a text, or a placeholder if it is the text of a plugin.
 func shipped(t *testing.T, path, text string) string {
 	t.Helper()
 	for _, name := range []string{"rspamd/bulkhead.lua", "spamassassin/Bulkhead.pm", "spamassassin/bulkhead.cf"} {
@@ -192,8 +191,8 @@ func writeGolden(t *testing.T, name string, a *txtar.Archive, changed map[string
 	}
 }
 
-// TestLinks checks that links in a root lead where programs inside it would see them lead,
-// and never out of it.
+// TestLinks checks that links in a root are resolved as programs inside it would resolve them, and
+// never lead out of it.
 func TestLinks(t *testing.T) {
 	outside := plant(t, map[string]string{"/main.cf": "outside = yes\n"})
 	for _, link := range []struct{ at, target, real string }{
@@ -236,8 +235,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestModes checks that a file keeps its mode, and that backups of what others may not read
-// are not readable for them.
+// TestModes checks that a file keeps its mode, and that backups of files that other users may not
+// read are not readable for them.
 func TestModes(t *testing.T) {
 	root := plant(t, map[string]string{"/etc/postfix/main.cf": "a = b\n"})
 	main := filepath.Join(root, "etc/postfix/main.cf")
@@ -259,7 +258,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that nothing is changed if not everything can be.
+// TestRefusals checks that nothing is changed if any change is impossible.
 func TestRefusals(t *testing.T) {
 	files := map[string]string{"/etc/postfix/main.cf": "a = b\n",
 		"/etc/bulkhead/bulkhead.toml": "[listen]\nhttp = \"127.0.0.1:8420\"\n"}
@@ -339,8 +338,8 @@ func TestUndoInTurn(t *testing.T) {
 	}
 }
 
-// TestParameters checks edits of main.cf with an independent reader: the changed parameter
-// has one word more, and all others are as before.
+// TestParameters checks edits of main.cf with an independent reader: the changed parameter has one
+// additional word, and all others are unchanged.
 func TestParameters(t *testing.T) {
 	line := rapid.SampledFrom([]string{"smtpd_milters = inet:a:1\n", "smtpd_milters=\n", "smtpd_milters =\n  inet:b:2,\n",
 		"smtpd_milters = {inet:c:3,\n  default_action=accept}\n",
@@ -391,7 +390,7 @@ func readMain(text string) map[string]string {
 	return values
 }
 
-// TestBlocks checks that what is between the marks is replaced, and what is around them stays.
+// TestBlocks checks that the lines between the marks are replaced, and the lines around them stay.
 func TestBlocks(t *testing.T) {
 	part := rapid.SampledFrom([]string{"", "a\n", blockBegin + "\n", blockEnd + "\n", "b\n", " " + blockBegin + "\n", "c"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -410,8 +409,8 @@ func TestBlocks(t *testing.T) {
 	})
 }
 
-// FuzzLook checks that, whatever the files of a machine contain, setup says what it would do
-// or why it cannot, that a second run has nothing to do, and that undo restores the files.
+// FuzzLook checks that, whatever the files of a machine contain, setup makes a plan or explains why
+// it cannot, that a second run has nothing to change, and that undo restores the files.
 func FuzzLook(f *testing.F) {
 	for i, seed := range []string{"smtpd_milters =\n", "add_header = 9;", "score BULKHEAD_SPAM 9\n" + blockBegin + "\n",
 		"plugin {\n sieve_plugins = a\n}\n}\nmailbox \"{\n special_use = \\Junk\n",

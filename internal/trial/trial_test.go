@@ -79,8 +79,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestOthers checks that mail that has something in common with the message, on purpose or
-// not, is judged and counted like any other.
+// TestOthers checks that mail that shares signatures with the message, on purpose or not, is judged
+// and counted like any other.
 func TestOthers(t *testing.T) {
 	all := sign(t, Message)
 	letter := sign(t, "From: a@example.org\r\nSubject: x\r\n\r\n"+
@@ -181,7 +181,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// quiet knows nothing and counts nothing.
+// quiet is a Counter that knows nothing and counts nothing.
 type quiet struct{}
 
 func (quiet) Check(context.Context, bulkhead.Query) (v bulkhead.Verdict, err error)   { return v, nil }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sizing is an API that answers /v1/size, and remembers what was asked.
+// sizing is an API that answers /v1/size and records the question.
 type sizing struct{ asked string }
 
 func (s *sizing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -28,8 +28,8 @@ func (s *sizing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"memory_bytes":5368709120,"disk_bytes":6442450944,"peer_bytes_a_day":{"least":1024,"most":2048}}`)
 }
 
-// TestSizes: the form on the page Storage asks the API for what was typed, and shows the
-// answer, or what is wrong, beside it.
+// TestSizes: the form on the page Storage sends its values to the API, and shows the answer or the
+// mistake next to it.
 func TestSizes(t *testing.T) {
 	for _, tt := range []struct {
 		query, asked string

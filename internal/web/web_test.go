@@ -24,7 +24,7 @@ func show(t *testing.T, s Status) string {
 	return get(t, New(source(s), fake{}), "/storage") + get(t, New(source(s), fake{}), "/")
 }
 
-// fake is an API that lets everybody check, and knows nothing else.
+// fake is an API that allows every client to check, and has no other operation.
 type fake struct{}
 
 func (fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -82,8 +82,8 @@ func TestPageTellsTrouble(t *testing.T) {
 	}
 }
 
-// TestNow: the first page has the numbers by door, peers with how far they are behind, how
-// full books and disk are, and says what is wrong.
+// TestNow: the first page has the numbers by door, the lag of each peer, the fill of books and
+// disk, and the problems of the node.
 func TestNow(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	sums := func(spam, unknown uint64) (n [bulkhead.NumClasses]uint64) {
@@ -147,8 +147,9 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestBarcode: the bands of a text are bars beside each other, each as wide as its own sum
-// says and coloured by what is known of it, whatever else a verdict rests on.
+// TestBarcode: the bands of a text are bars next to each other. The width of each depends on its
+// own sum and the colour on what is known of the band, regardless of the other findings of a
+// verdict.
 func TestBarcode(t *testing.T) {
 	band := func(last byte) bulkhead.Signature {
 		return bulkhead.MustSignature(bulkhead.Near, append(make([]byte, 7), last))
@@ -184,8 +185,8 @@ func TestBarcode(t *testing.T) {
 	}
 }
 
-// TestAgreements: a token is good for the change that it was made for, until it expires, and
-// in no other process.
+// TestAgreements: a token is valid only for the change that it was made for, until it expires, and
+// in one process.
 func TestAgreements(t *testing.T) {
 	a, b := newAgreements(), newAgreements()
 	now := time.Unix(1_800_000_000, 0)

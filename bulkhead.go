@@ -129,8 +129,10 @@ type Report struct {
 	Trap     bool
 	Source   Source
 	Reporter Reporter
-	// ID makes a report idempotent: within one generation, a second report by the
-	// same reporter with the same ID and signatures changes nothing. It has at most
+	// ID makes a sighting idempotent: within one generation, a second sighting by the same
+	// reporter with the same ID and signatures counts nothing. A vote needs no ID, and its ID is
+	// ignored: a voice has one vote, so a vote that is sent twice replaces itself. A repeated vote
+	// that arrives after the voter's change of mind counts as the latest one. The ID has at most
 	// [MaxID] bytes, and is empty for a report that is never sent twice.
 	ID string
 }

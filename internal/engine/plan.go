@@ -30,7 +30,7 @@ type Plan struct {
 // BookPlan is the share of a book in a [Plan].
 type BookPlan = book.Plan
 
-// The sizes of a new signature on the wire, in bytes: docs/mesh.md#bytes-and-memory.
+// The sizes of a new signature on the wire, in bytes: docs/mesh-reference.md#bytes-and-memory.
 const (
 	wireLow  = 5.4
 	wireHigh = 13.0

@@ -26,7 +26,7 @@ type rspamd struct {
 func startRspamd(t *testing.T, server, dns string) *rspamd {
 	t.Helper()
 	path := nodetest.Program(t, "rspamd")
-	plugin, err := filepath.Abs("../../internal/internal/internal/internal/plugins/rspamd/bulkhead.lua")
+	plugin, err := filepath.Abs("../../internal/plugins/rspamd/bulkhead.lua")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func newSpamAssassin(t *testing.T, server, more string) *spamassassin {
 	t.Helper()
 	s := &spamassassin{t, t.TempDir()}
 	for _, name := range []string{"Bulkhead.pm", "bulkhead.cf"} {
-		text, err := os.ReadFile(filepath.Join("../../internal/internal/internal/internal/plugins/spamassassin", name))
+		text, err := os.ReadFile(filepath.Join("../../internal/plugins/spamassassin", name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func TestMailcowRecipe(t *testing.T) {
 	if len(blocks) != 2 || !strings.Contains(blocks[0], "docker compose restart rspamd-mailcow\n") {
 		t.Fatalf("the recipe is %q", blocks)
 	}
-	plugins, err := filepath.Abs("../../plugins")
+	plugins, err := filepath.Abs("../../internal/plugins")
 	if err != nil {
 		t.Fatal(err)
 	}

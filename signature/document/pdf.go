@@ -82,7 +82,7 @@ func (d *pdf) object(number int, text []byte) int {
 	head := text[:min(len(text), maxDict)]
 	stream := bytes.Index(head, []byte("stream"))
 	if end := bytes.Index(head, []byte("endobj")); stream < 0 || end >= 0 && end < stream {
-		// What was looked at is consumed, so no part of the text is read twice.
+		// The searched text is consumed, so no part of it is read twice.
 		if end < 0 {
 			end = bytes.Index(text, []byte("endobj"))
 		}

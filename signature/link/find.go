@@ -7,12 +7,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// Find calls found with what programs that show plain text make links of, and with
-// links that are written so that filters do not see them: what begins with http://,
-// https:// or www., also behind other letters; hxxp for http; and names with a dot
-// in brackets or spelt out in brackets, as in example[.]com and example(dot)com; and names
-// with a path that end in a domain that there is, as in example.com/offer. It ends when
-// found returns false. Its time is linear in text.
+// Find calls found with the links that mail programs recognise in plain text, and with links that
+// are disguised from filters: text that begins with http://, https:// or www., also after other
+// letters; hxxp for http; names with a dot in brackets or spelt out in brackets, as in
+// example[.]com and example(dot)com; and names with a path that end in a domain that there is, as
+// in example.com/offer. It ends when found returns false. Its time is linear in text.
 func Find(text []byte, found func(url string) bool) {
 	next := [len(marks)]int{} // of each mark, the first at or behind at
 	for i := range next {
@@ -52,7 +51,7 @@ func endsSentence(word []byte, mark int) bool {
 	return mark == len(word)-1 && word[mark] == '.' && bytes.IndexByte(word, ':') < 0
 }
 
-// A byteClass says what a byte is to whoever looks for links.
+// A byteClass is the meaning of a byte in the search for links.
 type byteClass uint8
 
 const (
@@ -146,7 +145,7 @@ func differ(a, b string) int {
 	return -1
 }
 
-// mayHaveFang reports whether there may be something in text that fangs undoes.
+// mayHaveFang reports whether text may contain a substitute that fangs replaces.
 func mayHaveFang(text string) bool {
 	for i := range len(text) - 1 {
 		switch c := text[i+1]; text[i] {
@@ -163,7 +162,7 @@ func mayHaveFang(text string) bool {
 	return false
 }
 
-// fangs undoes what is written in the place of dots, colons and slashes.
+// fangs replaces substitutes for dots, colons and slashes by the characters they stand for.
 var fangs = strings.NewReplacer(
 	"[.]", ".", "(.)", ".", "{.}", ".", "[dot]", ".", "(dot)", ".", "{dot}", ".", "[DOT]", ".", "(DOT)", ".", "{DOT}", ".",
 	"[:]", ":", "[://]", "://", "[/]", "/", "[.", ".", ".]", ".")
@@ -200,8 +199,8 @@ func nameByte(c byte) bool {
 	return scan.IsLetter(c) || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c >= 0x80
 }
 
-// nameBefore returns where the name that ends at end begins, which is end if there
-// is none or it is that of a mail address.
+// nameBefore returns where the name that ends at end begins, which is end if there is none or if
+// it belongs to a mail address.
 func nameBefore(text string, end int) int {
 	at := end
 	for at > 0 && nameByte(text[at-1]) {

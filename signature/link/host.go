@@ -35,16 +35,15 @@ func Registrable(name string) (string, bool) {
 	return domain, err == nil
 }
 
-// PublicSuffix reports whether a name that [Name] has returned is a suffix under
-// which anybody may register a name, such as "co.uk". Suffixes that companies run for
-// their customers, such as "github.io", are not: they have an owner who is
-// responsible.
+// PublicSuffix reports whether a name that [Name] has returned is a suffix under which the public
+// may register names, such as "co.uk". Suffixes that companies run for their customers, such as
+// "github.io", are not: they have an owner who is responsible.
 func PublicSuffix(name string) bool {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	return suffix == name && (icann || !strings.Contains(name, "."))
 }
 
-// isAddress tells the addresses among the hosts that are read here from the names.
+// isAddress reports whether a host that was read here is an address and not a name.
 func isAddress(host string) bool {
 	if !strings.Contains(host, ":") && (host == "" || !digit(host[len(host)-1])) {
 		return false // as most are, without the error that ParseAddr makes
@@ -78,7 +77,7 @@ func hostOf(text string) (host string, ok bool) {
 	return host, strings.Contains(host, ".")
 }
 
-// plain reports whether a name needs no mapping but that of case.
+// plain reports whether a name needs no mapping except of case.
 func plain(name string) bool {
 	if !scan.IsASCII(name) {
 		return false
@@ -127,8 +126,8 @@ func numeric(label string) bool {
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }
 
-// number reads a part of an IPv4 address: decimal, octal after 0, hexadecimal
-// after 0x. Larger numbers than an address holds are one that it does not hold.
+// number reads a part of an IPv4 address: decimal, octal after 0, hexadecimal after 0x. Numbers
+// too large for an address become one such number.
 func number(text string) (uint64, bool) {
 	base := 10
 	switch {

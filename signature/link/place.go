@@ -2,11 +2,11 @@ package link
 
 import "strings"
 
-// maxLevels is how many parts of a path a place has at most.
+// maxLevels is the maximum number of parts of a path in a place.
 const maxLevels = 4
 
-// platform holds the parts of paths by which platforms that anybody can use sort what is
-// their customers': they say nothing of whose a link is.
+// platform holds the parts of paths by which public platforms organise the content of their
+// customers. These parts do not identify a customer.
 var platform = func() map[string]bool {
 	set := make(map[string]bool)
 	for part := range strings.FieldsSeq(platformParts) {
@@ -19,10 +19,10 @@ const platformParts = " about api app apps attachments b blob bucket buckets cha
 	"drawings drive e embed events f fi file files folder folders form forms index.html index.php ipfs ipns o object objects open p page pages " +
 	"presentation preview profile public r redirect responsepage.aspx s scl share shared shares site sites spreadsheets storage u uc user users v v0 v1 v2 view viewer w web "
 
-// Place returns whose link this is on a platform that anybody can use: host and path, up
-// to the first part that is none by which platforms sort, four parts at most; for example
-// "forms.example.com/d/e/abcdef". Where all of a path says nothing, the parameter id, if
-// there is one, follows. Without a path it ends in "/".
+// Place identifies the customer of a public platform to whom the link belongs. It returns host
+// and path, up to the first part that may identify a customer, at most four parts; for example
+// "forms.example.com/d/e/abcdef". If no part of the path does, the parameter id, if there is one,
+// follows. Without a path it ends in "/".
 func (l *Link) Place() string {
 	path, query, _ := strings.Cut(l.Path, "?")
 	place := l.authority()
@@ -48,7 +48,7 @@ func (l *Link) Place() string {
 	return place
 }
 
-// tells reports whether a part of a path may be a customer's.
+// tells reports whether a part of a path may identify a customer.
 func tells(part string) bool {
 	return !platform[strings.ToLower(part)]
 }

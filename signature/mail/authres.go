@@ -59,7 +59,7 @@ func (m *Message) SourceVerified(hosts []string, envelope string, dkim []string,
 }
 
 // cutSignature reads a DKIM-Signature field, and returns its domain and whether it limits how
-// much of the body is signed (RFC 6376, tag l): anybody can add to such a message, and pass
+// much of the body is signed (RFC 6376, tag l): an attacker can append to such a message and pass
 // for the domain.
 func cutSignature(field string) (domain string, cut bool) {
 	for tag := range strings.SplitSeq(field, ";") {

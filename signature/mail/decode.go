@@ -34,8 +34,8 @@ func (r *reader) keep(data, body []byte) []byte {
 // sameMemory reports whether a and b begin at the same byte.
 func sameMemory(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
-// decodeTransfer undoes a Content-Transfer-Encoding. Damaged encodings give
-// what can be had; an unknown one gives the body as it is. odd says that the encoding leaves something to the reader.
+// decodeTransfer undoes a Content-Transfer-Encoding. Damaged encodings give what can be had; an
+// unknown one gives the body as it is. odd reports whether readers may differ on the result.
 func (r *reader) decodeTransfer(how encoding, body []byte) (data []byte, odd bool) {
 	switch how {
 	case inBase64:
@@ -56,8 +56,9 @@ func (r *reader) decodeTransfer(how encoding, body []byte) (data []byte, odd boo
 	return body, false
 }
 
-// Unquoted returns what the body of a text in quoted-printable stands for, and how many bytes that body has, if
-// it begins body, which lies in Raw, and every reader makes the same of it; 0 if not. The result must not be changed.
+// Unquoted returns the decoded form of a text in quoted-printable and the size of its encoded
+// body. The encoded body must be at the beginning of body, which lies in Raw, and every reader
+// must decode it alike; otherwise the size is 0. The caller must not change the result.
 func (m *Message) Unquoted(body []byte) (text []byte, size int) {
 	for i := range m.Parts {
 		if p := &m.Parts[i]; p.lined != "" && len(p.body) <= len(body) && sameMemory(p.body, body) {
@@ -67,12 +68,12 @@ func (m *Message) Unquoted(body []byte) (text []byte, size int) {
 	return nil, 0
 }
 
-// Literal returns the text of a part as rspamd has it, which mends less: white space at the ends of
-// lines of quoted-printable is there, ISO-8859-1 has control characters where senders mean
-// windows-1252, and so have other charsets of one byte where they have no characters. What is torn
-// of UTF-8 stays. Where the charset is to be guessed and three pieces of the text have ASCII alone,
-// other bytes are "?" if UTF-8 or ASCII is named; else they stay as they are, and known is false.
-// It fails only when ctx ends, with an error that wraps that of ctx.
+// Literal returns the text of a part as rspamd decodes it, with fewer repairs. White space at the
+// ends of lines of quoted-printable stays. ISO-8859-1 has control characters where senders mean
+// windows-1252, and so have other single-byte charsets where they define no characters. Truncated
+// UTF-8 stays. Where the charset has to be guessed and three pieces of the text are only ASCII,
+// other bytes become "?" if UTF-8 or ASCII is named; else they stay as they are, and known is
+// false. It fails only when ctx ends, with an error that wraps that of ctx.
 //
 // Source: docs/specs/rspamd-fuzzy.md#charsets.
 func (p *Part) Literal(ctx context.Context) (text string, known bool, err error) {
@@ -155,8 +156,8 @@ var highBytes = func() (all [128]byte) {
 	return all
 }()
 
-// upperHalf returns what the bytes that are not ASCII stand for in a charset. There are others, and
-// fewer, if it has characters of several bytes.
+// upperHalf returns the characters of the bytes that are not ASCII in a charset. The result has
+// another length if the charset is multi-byte.
 func upperHalf(name string) []rune {
 	return []rune(string(toUTF8(highBytes[:], name, 3*len(highBytes), nil)))
 }
@@ -179,7 +180,8 @@ func isTurkish(text []byte) bool {
 	return own
 }
 
-// transferEncoding returns which Content-Transfer-Encoding a field names, unknown for one that changes nothing.
+// transferEncoding returns the Content-Transfer-Encoding that a field names, or unknown for one
+// that changes nothing.
 func transferEncoding(field string) encoding {
 	name, _, _ := strings.Cut(field, ";")
 	switch strings.Trim(name, " \t\"'") {
@@ -191,8 +193,8 @@ func transferEncoding(field string) encoding {
 	return unknown
 }
 
-// Source returns the decoded bytes of a part as rspamd has them. It fails only when ctx ends, with
-// an error that wraps that of ctx.
+// Source returns the decoded bytes of a part as rspamd has them. It fails only when ctx ends,
+// with an error that wraps the error of ctx.
 func (p *Part) Source(ctx context.Context) ([]byte, error) {
 	if !p.IsText() {
 		return p.Data, nil

@@ -1,7 +1,6 @@
-// Package mail reads messages as found, not as specified: damage of any kind
-// degrades the reading and is noted in [Message].Damage, it is never an error.
-// Transfer encodings and charsets are undone, and what a reader would see of a
-// page is [Message.Visible].
+// Package mail reads messages as found, not as specified: damage of any kind degrades the reading
+// and is noted in [Message].Damage, it is never an error. Transfer encodings and charsets are
+// decoded, and [Message.Visible] returns the text that a reader of a page would see.
 //
 // Source: RFC 5322, RFC 2045 to 2049 and RFC 8601. Headers and charsets are read
 // with emersion/go-message; multipart bodies are cut here. Over the 15,063 messages

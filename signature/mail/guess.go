@@ -4,16 +4,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// What a guess says of text that is not UTF-8, if it is not the name of a charset that others are.
+// Results of a guess for text that is not UTF-8, if the result is not the name of a charset.
 const (
 	isWestern = "windows-1252"
 	isLatin   = "iso-8859-1" // what has no bytes of windows-1252 alone
 	isUTF8    = "utf-8"      // for the most part
 )
 
-// guess returns what rspamd takes text for that is not UTF-8, "" for nothing. It looks at the
-// first, middle and last bytes of a long one, of which two must agree, or the first that is not
-// ASCII decides.
+// guess returns the charset that rspamd assumes for text that is not UTF-8, or "" for none. Of a
+// long text it reads the first, middle and last bytes. Two of these pieces must agree; otherwise
+// the first piece that is not ASCII decides.
 func guess(text []byte) string {
 	const piece = 512
 	if len(text) < 3*piece {
@@ -65,7 +65,7 @@ func guessOf(piece []byte) string {
 	return isLatin
 }
 
-// A wide is a charset with characters of two bytes.
+// A wide describes a charset with characters of two bytes.
 type wide struct {
 	name         string
 	from, to     byte // first bytes of frequent characters
@@ -80,7 +80,7 @@ var wides = [...]wide{
 	{"shift_jis", 0x82, 0x83, 25, 0, 0x81, 0x40}, {"big5", 0xA4, 0xC6, 60, 15, 0xA1, 0x40},
 }
 
-// wideCharset returns which of them text is in, "" for none.
+// wideCharset returns the name of the charset among them that text is in, or "" for none.
 func wideCharset(text []byte) string {
 	const fewest, most = 6, 100 // characters; percent
 	for i := range &wides {
@@ -115,7 +115,8 @@ func wideCharset(text []byte) string {
 	return ""
 }
 
-// letterCharsets are those of other scripts than Latin, with frequent letters of a language each.
+// letterCharsets are charsets of scripts other than Latin, each with the frequent letters of one
+// language.
 var letterCharsets = [...][2]string{
 	{"koi8-u", "\xcf\xc5\xc1\xc9\xce\xd4\xd3\xd2\xd7\xcc"}, {"windows-1251",
 		"\xee\xe5\xe0\xe8\xed\xf2\xf1\xf0\xe2\xeb"}, {"iso-8859-5", "\xde\xd5\xd0\xd8\xdd\xe2\xe1\xe0\xd2\xdb"},
@@ -124,7 +125,8 @@ var letterCharsets = [...][2]string{
 	{"windows-1256", "\xc7\xe1\xed\xe3\xe4\xe6\xd1\xca\xc8\xcf\xda"},
 }
 
-// letterCharset returns which of them text is in, "" for none: text has words of such letters alone.
+// letterCharset returns the name of the charset among them that text is in, or "" for none: all
+// words of the text consist of such letters.
 func letterCharset(text []byte) string {
 	const fewest = 10 // letters
 	all, mixed := 0, 0

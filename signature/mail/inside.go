@@ -9,9 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/document"
 )
 
-// The limits of what is opened of the attachments of a message: enough for most archives and
-// documents, which are usually compressed, but no sender should be able to make a few bytes
-// cost as much as many.
+// Limits on what is opened in the attachments of a message. They are enough for most archives and
+// documents, which are usually compressed, but a few bytes must not cost as much as many.
 const (
 	minInside    = 2 << 10 // bytes, for any message
 	insideAByte  = 3       // and for each byte of it
@@ -19,11 +18,11 @@ const (
 	maxInsideAll = 32 // parts
 )
 
-// Inside returns what is in the attachments of m, as the parts of a message that has
-// nothing else: files of archives, texts of documents as text/plain, and pages, also those
-// that are attached as something that is no text. All of them are attachments. It has no
-// parts if there are none. What it returns must not be changed. It fails only when ctx ends,
-// with an error that wraps that of ctx.
+// Inside returns the contents of the attachments of m as the parts of a message that has nothing
+// else: files of archives, texts of documents as text/plain, and pages, also pages whose type is
+// not a text type. All parts are attachments. The message has no parts if there are no contents.
+// The caller must not change the result. It fails only when ctx ends, with an error that wraps
+// that of ctx.
 func (m *Message) Inside(ctx context.Context) (*Message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,17 +52,18 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 	return in, nil
 }
 
-// rounded returns n with all but its two highest bits cleared. Copies of a message differ by
-// a few bytes in their headers; so nearly always the same amount of each is read.
+// rounded returns n with all but its two highest bits cleared. Copies of a message differ by a
+// few bytes in their headers. With a rounded limit, nearly always the same amount of each copy is
+// read.
 func rounded(n int) int {
 	shift := max(0, bits.Len(uint(n))-2)
 	return n >> shift << shift
 }
 
-// asString returns b, which nobody changes any more, as a string without a copy.
+// asString returns b as a string without a copy. The caller must not change b any more.
 func asString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// take adds what is in an attachment.
+// take adds the contents of an attachment.
 func (m *Message) take(item document.Item, p *pace.Pace) {
 	part := Part{Type: "application/octet-stream", Name: item.Name, Attachment: true}
 	switch item.Kind {

@@ -12,18 +12,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// Limits of what is read as rspamd does. What lies beyond them is left out.
+// Limits of reading as rspamd does. Content beyond them is left out.
 const (
 	maxNesting = 64   // multiparts and messages, also beside each other: rspamd counts both
 	maxBounds  = 4096 // lines of one message that look like boundaries
 )
 
-// LiteralParts returns the leaves of the MIME tree as rspamd divides a message, which mends less
-// than Read: a boundary line ends where it says, so a blank behind it makes it another one; without
-// a blank line all is header; what no boundary ends may be lost, or be there twice. Encodings that
-// are not named, or named wrongly, are guessed. A part of which nothing says what it is has the
-// type "", with its content in both Text and Data. It fails only when ctx ends, with an error that
-// wraps that of ctx.
+// LiteralParts returns the leaves of the MIME tree as rspamd divides a message, with fewer
+// repairs than Read. A boundary line is taken literally, so a blank after it makes it a different
+// line. Without a blank line the whole message is header. Content that no boundary ends may be
+// lost, or be there twice. Encodings that are not named, or named wrongly, are guessed. A part
+// whose type cannot be determined has the type "", with its content in both Text and Data. It
+// fails only when ctx ends, with an error that wraps that of ctx.
 //
 // Source: docs/specs/rspamd-fuzzy.md#division.
 func (m *Message) LiteralParts(ctx context.Context) ([]Part, error) {
@@ -113,7 +113,7 @@ func (d *divider) message(text []byte, in *parent) {
 		d.bounds(&l, max(body-1, 0))
 	}
 	d.entity(&l, &fields, body, len(text), in)
-	// What no multipart has taken is there without one.
+	// Content that no multipart has taken becomes parts without a multipart.
 	at := l.at
 	for i := range l.bounds {
 		if b := &l.bounds[i]; b.content > at && !b.closing {
@@ -182,8 +182,8 @@ func appendLower(dst, text []byte) []byte {
 	return dst
 }
 
-// part divides what stands from start to end of l, behind a boundary. It belongs to no multipart if in is nil. It
-// reports whether what follows is to be divided, too.
+// part divides what stands from start to end of l, behind a boundary. It belongs to no multipart
+// if in is nil. It reports whether the text after it has to be divided as well.
 func (d *divider) part(l *level, start, end int, in *parent) bool {
 	if !d.spend(end - start) {
 		return false
@@ -298,7 +298,7 @@ func (d *divider) multipart(l *level, boundary []byte, start, end int, of *paren
 // leaf appends a part that is not divided.
 func (d *divider) leaf(fields *content, body []byte, how encoding, in *parent) {
 	if len(body) == 0 {
-		return // of which nobody asks anything
+		return // empty parts have no signature
 	}
 	if fields.assumed && how == in8bit && scan.ASCIIPrefix(body) < len(body) && utf8.Valid(body) {
 		fields.kind = "" // though no others look more like text
@@ -312,7 +312,7 @@ func (d *divider) leaf(fields *content, body []byte, how encoding, in *parent) {
 	}
 }
 
-// append appends a part to those of the message, which is to be filled.
+// append appends an empty part to the parts of the message, for the caller to fill.
 func (d *divider) append(children *int) *Part {
 	d.parts, d.children = append(d.parts, Part{}), append(d.children, children)
 	return &d.parts[len(d.parts)-1]
@@ -375,7 +375,7 @@ func headerEnd(text []byte) (end, body int) {
 		for at < len(text) && text[at] != '\n' && text[at] != '\r' {
 			at++
 		}
-		// What follows a line end is another one, or white space up to the next, or a line.
+		// After a line end comes another line end, white space up to the next one, or a line.
 		for at < len(text) && (text[at] == '\n' || text[at] == '\r') {
 			first := text[at]
 			if at++; at == len(text) {
@@ -552,7 +552,8 @@ func skipSpace(text []byte) []byte {
 	return text
 }
 
-// cutParam returns the parameter at the start of text, and what follows. What has no value is passed over.
+// cutParam returns the parameter at the start of text, and what follows. A parameter without a
+// value is skipped.
 func cutParam(text []byte) (name, value, rest []byte) {
 	i := 0
 	for i < len(text) && text[i] != '=' && !isSpace(text[i]) {
@@ -587,7 +588,7 @@ func cutParam(text []byte) (name, value, rest []byte) {
 	return name, value, skipSpace(bytes.TrimPrefix(rest, []byte(";")))
 }
 
-// An encoding is a transfer encoding, as rspamd tells them apart.
+// An encoding is a transfer encoding, as rspamd distinguishes them.
 type encoding uint8
 
 const (
@@ -737,7 +738,8 @@ func literalBase64(body []byte, p *pace.Pace) []byte {
 	return dst
 }
 
-// literalUUE decodes uuencode as rspamd does. What is none stays as it is, but for the end of what is long.
+// literalUUE decodes uuencode as rspamd does. A body that is not uuencode stays as it is, except
+// that a long one is cut at the end.
 func literalUUE(body []byte, p *pace.Pace) []byte {
 	room := max(16, len(body)/4*3+12)
 	as := body[:min(len(body), room)]

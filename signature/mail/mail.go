@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
-// Limits of the reader. What lies beyond them is left out and noted as damage,
-// [MaxMessage] excepted, which refuses the message.
+// Limits of the reader. Content beyond them is left out and noted as damage, except that a
+// message longer than [MaxMessage] is refused.
 const (
 	MaxMessage = 64 << 20 // bytes of one raw message
 	maxHeader  = 1 << 20  // bytes of one header block
@@ -23,8 +23,8 @@ const (
 	maxParts   = 256      // parts of one message, at all depths
 	maxDamage  = 16       // entries of Message.Damage
 
-	// What is decoded of a message may take as much memory as the message, and
-	// minDecoded bytes in any case.
+	// The decoded content of a message may take as much memory as the message, and minDecoded bytes
+	// in any case.
 	minDecoded = 1 << 20
 )
 
@@ -85,7 +85,7 @@ type Part struct {
 	// Alternative numbers the multipart/alternative the part belongs to, from
 	// 1; 0 means none. Parts of the same number are renderings of one text.
 	Alternative int
-	// Branch tells the renderings of one alternative apart, in their order.
+	// Branch numbers the renderings of one alternative, in their order.
 	Branch int
 	// Siblings is how many other parts the multipart has that the part belongs to, whatever they are.
 	Siblings int
@@ -148,8 +148,8 @@ func (m *Message) SenderAddress() string {
 	return ""
 }
 
-// Source returns what the message claims of its origin. What was verified of it is
-// for the caller to add, see also [Message.SourceBy].
+// Source returns what the message claims of its origin. The caller adds the verified parts, see
+// also [Message.SourceBy].
 func (m *Message) Source() bulkhead.Source {
 	return bulkhead.Source{From: m.author, ClaimedSender: m.SenderAddress(), ClaimedListID: m.ListID,
 		MessageID: m.MessageID, Subject: m.Subject}
@@ -242,8 +242,8 @@ func brokenName(field string) string {
 	return strings.Trim(name, " \t\"")
 }
 
-// onlyAddress returns the address of a field that has one and no more, however it is
-// read, "" for others. The field is as written: encoded words are names.
+// onlyAddress returns the address of a field that has exactly one, however it is read, and "" for
+// other fields. The field is as written: encoded words are names.
 func onlyAddress(field string) string {
 	if list, err := mail.ParseAddressList(field); err == nil {
 		if len(list) != 1 {
@@ -251,7 +251,8 @@ func onlyAddress(field string) string {
 		}
 		return list[0].Address
 	}
-	// Broken names are common, but nobody sees two addresses in one pair of angle brackets.
+	// Broken names are common, but two addresses in one pair of angle brackets are not seen in
+	// practice.
 	if strings.Count(field, "<") == 1 && strings.HasSuffix(field, ">") && strings.Count(field, "@") == 1 {
 		return betweenAngles(field)
 	}

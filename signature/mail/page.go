@@ -19,20 +19,20 @@ const (
 	maxHref   = 4 << 10  // bytes of a link; what follows is cut off
 	maxMarkup = 16 << 10 // bytes of [Page.Markup]
 
-	// Links in which there were character references share pieces of memory of so many bytes.
+	// Links that contained character references share pieces of memory of minURLs to maxURLs bytes.
 	minURLs, maxURLs = 256, 4 << 10
 	maxTag           = 32 // bytes of a name in it
 )
 
 // A Page is what a reader sees of a text part, and where its links lead.
 type Page struct {
-	// Text is that of [Message.Visible].
+	// Text is the result of [Message.Visible].
 	Text []byte
-	// Links are those of the mark-up, without those that lead nowhere outside of the
-	// message. One that is repeated may be there once.
+	// Links are the links of the mark-up, without links within the message. A repeated link may be
+	// listed once.
 	Links []Href
-	// Anchors are the pieces of Text that are shown for a link, in their order: index
-	// of the first byte, and of that behind the last.
+	// Anchors are the pieces of Text that are shown for a link, in their order: the index of the
+	// first byte, and the index after the last byte.
 	Anchors [][2]int32
 	// Markup is the names of the elements as they begin, in lower case, each followed
 	// by a space.
@@ -49,9 +49,9 @@ type Href struct {
 	Loaded bool
 }
 
-// Page returns a text part, by its index in Parts, as its reader sees it. For a part
-// that is not HTML it returns only the text. The caller must not change the result.
-// It fails only when ctx ends, with an error that wraps that of ctx.
+// Page returns a text part, by its index in Parts, as its reader sees it. For a part that is not
+// HTML it returns only the text. The caller must not change the result. Page fails only when ctx
+// ends, with an error that wraps the error of ctx.
 func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	p := &m.Parts[part]
 	if p.Type == "text/calendar" {
@@ -105,14 +105,13 @@ func cloned[T any](s []T) []T {
 // visibles keeps the memory of pages that were read; it holds no state.
 var visibles = sync.Pool{New: func() any { return new(visible) }}
 
-// What of a visible is used again, in bytes of text and in links.
+// Limits on the memory of a visible that is reused, in bytes of text and in links.
 const (
 	maxSpare      = 512 << 10
 	maxSpareLinks = 1 << 10
 )
 
-// back makes v as it was before it read any page, with the memory that it has since, and gives it to
-// those who look for one.
+// back resets v, keeps its memory, and returns v to the pool.
 func (v *visible) back() {
 	if cap(v.dst)+cap(v.unescaped) > maxSpare || len(v.known) > maxSpareLinks {
 		return
@@ -169,8 +168,8 @@ func leadsOut(url string) bool {
 	return url != "" && strings.IndexByte("hHfFtT/\\&", url[0]) >= 0
 }
 
-// A tagged is what the attributes of a start tag say that matters here: of those that are
-// repeated the first, character references as they are written.
+// A tagged holds the attributes of a start tag that matter here. Of repeated attributes the first
+// one counts. Character references are not resolved.
 type tagged struct {
 	href, src, action, formaction, equiv, content string
 
@@ -252,7 +251,7 @@ func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
 // is reports whether key, which has as many bytes, is name without regard to case.
 func is(key, name string) bool { return key[0]|0x20 == name[0] && strings.EqualFold(key, name) }
 
-// element notes what a start tag says of the page: its name and its links.
+// element notes the name and the links of a start tag.
 func (v *visible) element(name *knownName, t *tagged) {
 	if v.page == nil || v.skip != 0 {
 		return
@@ -375,7 +374,7 @@ func eachAttribute(source string, p *pace.Pace, visit func(key, value string)) i
 	return min(at+1, len(source))
 }
 
-// What a character ends in a tag.
+// Flags for what a character ends in a tag.
 const (
 	blank    = 1 << iota
 	endsName // of the tag

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// A veil says what keeps text out of sight. What is gone stays so whatever is inside; the
-// others are inherited, and an element inside may take them off.
+// A veil is a set of reasons why text is out of sight. An element that is gone hides everything
+// inside it. The other reasons are inherited, and an inner element may lift them.
 //
 // Source: CSS 2.2 and Color 4 on which properties are inherited: display and opacity are
 // not, but what they take away takes everything in it away.
@@ -392,7 +392,7 @@ type rgb struct {
 	r, g, b int
 }
 
-// near reports whether nobody can tell two colours apart.
+// near reports whether two colours are indistinguishable to a reader.
 func (c rgb) near(o rgb) bool {
 	const most = 12
 	return max(c.r-o.r, o.r-c.r) <= most && max(c.g-o.g, o.g-c.g) <= most && max(c.b-o.b, o.b-c.b) <= most

@@ -23,15 +23,15 @@ const (
 	maxToken = 128 << 10
 )
 
-// maxKept is how many bytes of visible text made from HTML a message keeps; that
-// of further parts is made anew when it is asked for.
+// maxKept is the maximum size, in bytes, of visible text made from HTML that a message keeps. The
+// text of further parts is made anew on each call.
 const maxKept = 1 << 20
 
-// Visible returns the text of a text part, by its index in Parts, as its reader
-// sees it: of HTML what [MaxVisible] allows, in lines, without mark-up, comments,
-// scripts and hidden elements; lines below a blockquote begin with ">", as in
-// plain text, of which it is all. It must not be changed. It fails only when ctx
-// ends, with an error that wraps that of ctx.
+// Visible returns the text of a text part, by its index in Parts, as its reader sees it. Plain
+// text is returned whole. HTML is cut to [MaxVisible] and becomes lines without mark-up,
+// comments, scripts and hidden elements; lines below a blockquote begin with ">", as in plain
+// text. The caller must not change the result. Visible fails only when ctx ends, with an error
+// that wraps the error of ctx.
 func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
 	page, err := m.Page(ctx, part)
 	return page.Text, err
@@ -256,7 +256,7 @@ func (v *visible) upTo(b []byte, end uint8) int {
 	return len(b)
 }
 
-// What a byte is to who shows text.
+// Classes of bytes in the display of text.
 const (
 	space = 1 << iota
 	otherBlank
@@ -341,7 +341,7 @@ func (v *visible) end(t *markup.Tokens) {
 	}
 }
 
-// A knownName is the name of tags, and what it says.
+// A knownName is a tag name and its meaning.
 type knownName struct {
 	short uint64 // the name, 0 for none
 	tag   atom.Atom
@@ -371,7 +371,7 @@ func (v *visible) nameOf(t *markup.Tokens) *knownName {
 	return known
 }
 
-// A nature says what elements are.
+// A nature is a set of properties of elements.
 type nature uint8
 
 const (

@@ -73,11 +73,11 @@ func inBounds(w, h int) bool {
 	return w >= minSide && h >= minSide && w <= MaxPixels/h && w*h >= minPixels && w <= maxAspect*h && h <= maxAspect*w
 }
 
-// Read decodes a picture, of an animation the first image: PNG, JPEG, GIF and WebP. It
-// fails with an error that wraps [bulkhead.ErrMalformed] if data is no whole picture,
-// with one that wraps [bulkhead.ErrOverLimit] if [Pixels] is 0 or there is too little
-// to be seen to tell it from others, and with one that wraps that of ctx when that ends.
-// Time is linear in the pixels and bytes.
+// Read decodes a picture, of an animation the first image: PNG, JPEG, GIF and WebP. It fails with
+// an error that wraps [bulkhead.ErrMalformed] if data is not a whole picture, with one that wraps
+// [bulkhead.ErrOverLimit] if [Pixels] is 0 or the picture shows too little to be distinguished
+// from others, and with one that wraps the error of ctx when ctx ends. Time is linear in the
+// pixels and bytes.
 func Read(ctx context.Context, data []byte) (*Look, error) {
 	if Pixels(data) == 0 {
 		return nil, fmt.Errorf("picture: %w: not a picture of %d to %d pixels", bulkhead.ErrOverLimit, minPixels, MaxPixels)

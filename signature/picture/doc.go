@@ -1,7 +1,7 @@
-// Package picture tells which pictures look the same. Each picture has a few keys, and two
+// Package picture recognises pictures that look the same. Each picture has a few keys, and two
 // pictures share a key if one is the other with noise, of another size, compressed again, in
-// slightly different colours, or with a little cut off or added around it. Whoever keeps the
-// keys only needs to look up equal ones.
+// slightly different colours, or with a little cut off or added around it. A store of keys only
+// needs to look up equal keys.
 //
 // A picture becomes 105 terms of low frequency of its discrete cosine transform, and
 // each term a bit: whether it is above the median. Six bands of 40 of these bits, chosen
@@ -9,8 +9,8 @@
 // either value. A picture with a uniform margin has a second set of keys for what is inside.
 // docs/specs/facets.md#pictures has every step.
 //
-// Measured by TestChanges over made pictures (lines of text, documents, advertisements,
-// soft shapes); of 4,950 pairs of different ones none has a key in common.
+// Measured by TestChanges over made pictures (lines of text, documents, advertisements, soft
+// shapes); of 4,950 pairs of different pictures none has a key in common.
 //
 // Source: Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions"
 // (2010), the hash of pHash; with more terms, as in PDQ (Facebook, 2019).

@@ -73,8 +73,8 @@ func (h *Hasher) appendKeys(keys [][KeySize]byte, v *view) [][KeySize]byte {
 	return keys
 }
 
-// band returns the bits of band b, and which of them change most easily: those of the
-// terms that are nearest to the median.
+// band returns the bits of band b, and which of them change most easily: the bits of the terms
+// that are nearest to the median.
 func (h *Hasher) band(v *view, median float32, b int) (word uint64, weakest [weak]int) {
 	var margin [bandBits]float32
 	for i, t := range h.terms[b] {

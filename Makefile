@@ -46,7 +46,7 @@ TEMPLATES   ?=
 all: vet test
 
 build: server
-	$(GO) build -C lab -v -trimpath -o ../bin/ ./lab/cmd/bulkhead-lab
+	$(GO) build -C lab -v -trimpath -o ../bin/ ./cmd/bulkhead-lab
 
 server:
 	@echo "compiling; the first time, that fetches modules and takes some minutes"
@@ -124,5 +124,5 @@ clean:
 	rm -rf bin dist
 
 stream:
-	$(GO) build -C lab -trimpath -o ../bin/ ./lab/cmd/bulkhead-lab
+	$(GO) build -C lab -trimpath -o ../bin/ ./cmd/bulkhead-lab
 	bin/bulkhead-lab stream --reporting 0.1,0.02 --lone --seed $(SEED) --svg stream.svg $(if $(TEMPLATES),--templates $(TEMPLATES)) $(MAIL)

@@ -21,7 +21,7 @@ type meta struct {
 	Tally         []metaTally `json:"tally"`
 	Block         []metaBlock `json:"blocklist"`
 	Accounts      string      `json:"accounts"`          // file
-	Ballots       string      `json:"ballots,omitempty"` // file
+	Ballots       string      `json:"ballots,omitempty"` // file; an older version has none
 	AccountsIndex uint64      `json:"accounts_index"`
 	TallyFrom     uint64      `json:"tally_from,omitempty"` // see rotation
 	BlockFrom     uint64      `json:"block_from,omitempty"`
@@ -37,6 +37,7 @@ type meta struct {
 
 type metaTally struct {
 	book.TallySpec
+	Votes      uint64 `json:"votes,omitempty"` // in version 1: now UniqueCapacity
 	CountsFile string `json:"counts_file"`
 	UniqueFile string `json:"unique_file"`
 }
@@ -45,7 +46,7 @@ type metaBlock struct {
 	book.BlockSpec
 	SpamFile    string `json:"spam_file"`
 	RevokedFile string `json:"revoked_file"`
-	WeightsFile string `json:"weights_file"`
+	WeightsFile string `json:"weights_file"` // this and what follows: not in version 1
 	VotesFile   string `json:"votes_file"`
 	NamesFile   string `json:"names_file"`
 	// With a floor, SpamFile and RevokedFile hold the filters that peers see, and these files hold
@@ -61,7 +62,8 @@ const (
 	unlistedArray = "unlisted"
 )
 
-// metaVersion is the version of meta. Version 1 was used before 0.1.0.
+// metaVersion is 2 since votes are in the generations of the blocklist; see meta.convert
+// for version 1.
 const metaVersion = 2
 
 func (e *Engine) wakeCheckpoint() {

@@ -24,10 +24,13 @@ const (
 	entryForget   byte = 'F'
 	entryRenew    byte = 'N'
 	entryHeal     byte = 'H'
-	entryVersion  byte = 5 // versions 1 to 4 were used before 0.1.0
+	entryVersion  byte = 5 // up to 4 votes were in the tally's generations
 )
 
-var errEntry = errors.New("engine: malformed journal entry")
+var (
+	errEntry    = errors.New("engine: malformed journal entry")
+	errOldEntry = errors.New("engine: journal entry of a version before 0.1.0")
+)
 
 // votes are the decisions about a batch of reports: the body of a votes entry.
 type votes resolve.Decisions
@@ -229,8 +232,11 @@ func decodeEntry(data []byte) (entry, error) {
 	if len(data) < 2 {
 		return nil, fmt.Errorf("%w: %d bytes", errEntry, len(data))
 	}
+	if data[1] < entryVersion {
+		return nil, fmt.Errorf("%w: kind %q, version %d", errOldEntry, data[0], data[1])
+	}
 	if data[1] != entryVersion {
-		return nil, fmt.Errorf("%w: version %d, this release reads %d", errEntry, data[1], entryVersion)
+		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", errEntry, data[1], entryVersion)
 	}
 	if data[0] == entryVotes {
 		return decodeVotes(data[2:])

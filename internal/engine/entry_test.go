@@ -92,7 +92,7 @@ func TestEntryRefusals(t *testing.T) {
 		}
 	}
 	for _, old := range []string{"M\x01{}", "M\x03{}", "A\x01{}", "V\x02", "V\x04", "R\x03{}"} {
-		if _, err := decodeEntry([]byte(old)); !errors.Is(err, errEntry) {
+		if _, err := decodeEntry([]byte(old)); !errors.Is(err, errOldEntry) {
 			t.Errorf("%q: %v", old, err)
 		}
 	}
@@ -120,7 +120,8 @@ func TestEntryRefusals(t *testing.T) {
 	}
 }
 
-// TestOldEntries: a node does not start with entries of an older version, and names a way out.
+// TestOldEntries: a node does not start with entries of an older version, and says how
+// to go on.
 func TestOldEntries(t *testing.T) {
 	st, err := store.Open(filepath.Join(t.TempDir(), "data"), store.Options{})
 	if err != nil {
@@ -132,7 +133,7 @@ func TestOldEntries(t *testing.T) {
 	}
 	var damage *store.DamageError
 	_, err = Open(t.Context(), small(Options{Store: st}))
-	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "or run the version that wrote it") {
+	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "restore it with the program that made it") {
 		t.Errorf("opened with an old entry: %v", err)
 	}
 }

@@ -69,7 +69,7 @@ type arrayFile struct {
 // arrays returns the files of all arrays.
 func (m *meta) arrays() (out []arrayFile) {
 	add := func(name, array string, start uint64, g filter.Geometry) {
-		if name != "" { // empty without a floor
+		if name != "" { // of an older version, see meta.convert, or without a floor
 			out = append(out, arrayFile{name: name, array: array, start: start, geometry: g})
 		}
 	}

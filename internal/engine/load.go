@@ -9,7 +9,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
-	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
 // load restores the last checkpoint and replays the journal after it.
@@ -50,18 +49,13 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return pages.Damaged("manifest", err)
 	}
-	if m.Version != metaVersion {
-		return fmt.Errorf("engine: %w: the data folder is of version %d, this release reads %d; "+
-			"start with an empty data folder, or run the release that wrote this one", store.ErrFormat, m.Version, metaVersion)
+	if err := m.convert(e.block); err != nil {
+		return err
 	}
 	if err := e.checkKey(m.KeyID); err != nil {
 		return err
 	}
-	v := &books{
-		tally:   book.Book[*book.Tally]{From: m.TallyFrom},
-		block:   book.Book[*book.Block]{From: m.BlockFrom},
-		secrets: e.books.Load().secrets,
-	}
+	v := &books{tally: book.Book[*book.Tally]{From: m.TallyFrom}, block: book.Book[*book.Block]{From: m.BlockFrom}, secrets: e.books.Load().secrets}
 	for _, t := range m.Tally {
 		if err := e.checkKey(t.CountsGeometry.KeyID); err != nil {
 			return err
@@ -84,8 +78,7 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 			return err
 		}
 		spam, revoked := g.Shared()
-		err = e.loadArrays(named{b.SpamFile, spam}, named{b.RevokedFile, revoked},
-			named{b.ListedFile, g.Spam}, named{b.UnlistedFile, g.Revoked},
+		err = e.loadArrays(named{b.SpamFile, spam}, named{b.RevokedFile, revoked}, named{b.ListedFile, g.Spam}, named{b.UnlistedFile, g.Revoked},
 			named{b.WeightsFile, g.Weights}, named{b.VotesFile, g.Votes}, named{b.NamesFile, g.Names})
 		if err != nil {
 			return err
@@ -109,13 +102,37 @@ func (e *Engine) loadCheckpoint(data []byte) error {
 	return e.loadBallots(m)
 }
 
-// checkKey returns an error for data written with another network's key.
+// convert converts m from an older version. In version 1 votes were in the tally's
+// generations and are dropped: what they listed stays listed until somebody objects.
+func (m *meta) convert(block *book.BlockKeeper) error {
+	if m.Version == metaVersion {
+		return nil
+	}
+	if m.Version != 1 {
+		return fmt.Errorf("engine: the data directory is of version %d, this program reads 1 and %d", m.Version, metaVersion)
+	}
+	for i := range m.Tally {
+		m.Tally[i].UniqueCapacity = m.Tally[i].Votes
+	}
+	for i := range m.Block {
+		b := &m.Block[i]
+		had := b.BlockSpec
+		spec, err := block.Least(had.Start)
+		if err != nil {
+			return err
+		}
+		spec.Capacity, spec.SpamGeometry, spec.RevokedGeometry = had.Capacity, had.SpamGeometry, had.RevokedGeometry
+		b.BlockSpec = spec
+	}
+	return nil
+}
+
+// checkKey refuses data written with another network's key.
 func (e *Engine) checkKey(written uint64) error {
 	if e.books.Load().secrets.Knows(written) {
 		return nil
 	}
-	return fmt.Errorf("engine: %w: the data directory belongs to network key %016x, the key given is %016x",
-		bulkhead.ErrGeometry, written, e.opts.Secret.ID())
+	return fmt.Errorf("engine: %w: the data directory belongs to network key %016x, the key given is %016x", bulkhead.ErrGeometry, written, e.opts.Secret.ID())
 }
 
 func (e *Engine) loadAccounts(m meta) error {
@@ -144,8 +161,8 @@ func (e *Engine) loadBallots(m meta) error {
 	return nil
 }
 
-// loadWounds reads the data from which lost pages can be healed. If its file is lost as well, the
-// pages stay as they are.
+// loadWounds reads what it takes to make lost pages whole. If that is lost, too, they stay
+// as they are.
 func (e *Engine) loadWounds(m meta) error {
 	if m.Wounds == "" {
 		return nil
@@ -187,7 +204,7 @@ type named struct {
 func (e *Engine) loadArrays(arrays ...named) error {
 	for _, a := range arrays {
 		if a.file == "" {
-			continue // without a floor
+			continue // of an older version, see meta.convert, or without a floor
 		}
 		if err := pages.Load(e.opts.Store, a.file, a.array.(pages.Array)); err != nil {
 			return err

@@ -235,10 +235,11 @@ func (v *votes) apply(e *Engine, index uint64) error {
 func (e *Engine) replay(index uint64, data []byte) error {
 	entry, err := decodeEntry(data)
 	if err != nil {
-		return &store.DamageError{
-			File: "journal", What: fmt.Sprintf("entry %d: %v", index, err),
-			Advice: "restore a backup, or run the version that wrote it",
+		advice := "restore a backup, or run the version that wrote it"
+		if errors.Is(err, errOldEntry) {
+			advice = "it comes from a backup of that version: restore it with the program that made it, start that and stop it with SIGTERM, and then start this one"
 		}
+		return &store.DamageError{File: "journal", What: fmt.Sprintf("entry %d: %v", index, err), Advice: advice}
 	}
 	if e.opts.Store.Salvaged() == nil {
 		return entry.apply(e, index)

@@ -133,34 +133,3 @@ func TestPermissions(t *testing.T) {
 		t.Errorf("no permission to create: %s", got)
 	}
 }
-
-// TestLevelDB checks that everything that reads a folder refuses a journal from before 0.1.0 with a
-// remedy, and does not change it.
-func TestLevelDB(t *testing.T) {
-	dir := newDir(t)
-	s := open(t, dir, Options{FS: fastFS{}})
-	appendN(t, s, 3, 20)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	names, err := filepath.Glob(filepath.Join(dir, journalDir, "*"))
-	if err != nil || len(names) != 1 {
-		t.Fatal(names, err)
-	}
-	old := append(make([]byte, 7+32), segmentMagic+"\x01\x00"...)
-	old = append(old, make([]byte, 1000)...)
-	if err := os.WriteFile(names[0], old, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, opened := Open(dir, Options{FS: fastFS{}})
-	_, backedUp := Backup(t.Context(), dir, io.Discard)
-	for what, err := range map[string]error{"open": opened, "backup": backedUp} {
-		if !errors.Is(err, ErrFormat) || !named(err, names[0]) || !strings.Contains(err.Error(),
-			"start with an empty data folder") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if now, err := os.ReadFile(names[0]); err != nil || !bytes.Equal(now, old) {
-		t.Errorf("the refused segment was changed, %v", err)
-	}
-}

@@ -136,9 +136,8 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 	if err != nil {
 		return err
 	}
-	if isLevelDB(b) {
-		return fmt.Errorf("store: %s: %w: written by a version before 0.1.0, which this release cannot read; "+
-			"start with an empty data folder, or run the version that wrote this one", s.path, ErrFormat)
+	if isOld(b) {
+		return s.tooOld()
 	}
 	sum := len(b) - 4
 	if binary.LittleEndian.Uint32(b[sum:]) != crc32.Checksum(b[:sum], castagnoli) {
@@ -148,8 +147,7 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 		return fmt.Errorf("store: %s: %w: not a journal segment", s.path, ErrFormat)
 	}
 	if v := binary.LittleEndian.Uint32(b[len(segmentMagic):]); v != segmentVersion {
-		return fmt.Errorf("store: %s: %w: version %d, this release reads %d; use the release that wrote it",
-			s.path, ErrFormat, v, segmentVersion)
+		return fmt.Errorf("store: %s: %w: version %d, this release reads %d; use the release that wrote it", s.path, ErrFormat, v, segmentVersion)
 	}
 	says := segment{epoch: s.epoch, first: s.first, salt: binary.LittleEndian.Uint64(b[36:])}
 	if says.salt == 0 || !bytes.Equal(b, says.header(incarnation)) {
@@ -162,17 +160,8 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 	return nil
 }
 
-// isLevelDB reports whether a segment that begins with head has the framing of LevelDB's log, as
-// before 0.1.0. Such a segment is intact, so it must not be mistaken for a damaged one, which a
-// repair would truncate.
-func isLevelDB(head []byte) bool {
-	const at = 7 + 32 // after the heads of its chunk and record
-	mark := binary.LittleEndian.AppendUint16([]byte(segmentMagic), 1)
-	return len(head) >= at && bytes.HasPrefix(head[at:], mark)
-}
-
-// entry reads the next entry, which must have the index after s.last. It advances s.last and
-// s.size.
+// entry reads the next entry, which must have the index after s.last. It
+// advances s.last and s.size.
 func (s *segment) entry(sc *scanner) (record, error) {
 	rec, err := sc.next()
 	if err != nil {

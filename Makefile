@@ -57,7 +57,8 @@ run: server
 
 test:
 	@echo "compiling and testing $$($(GO) list ./... | wc -l) packages; the first time, compiling takes some minutes"
-	$(AS_RELEASED) $(GO) test -vet=off -timeout 30m $(LONG) $$($(GO) list ./... | sed 1d) .
+	$(AS_RELEASED) $(GO) test -vet=off -timeout 30m -skip '^TestCost$$' $(LONG) $$($(GO) list ./... | sed 1d) .
+	$(AS_RELEASED) $(GO) test -vet=off -timeout 30m -p 1 -run '^TestCost$$' ./signature ./internal/trial # alone: it compares processor times
 	$(AS_RELEASED) $(GO) test -vet=off -tags simclock -run Clock ./internal/clock ./internal/node
 	cd test/outside && $(AS_RELEASED) $(GO) test -vet=off ./...
 

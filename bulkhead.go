@@ -158,7 +158,48 @@ func Mailbox(address string) string {
 	return address
 }
 
-// A Receipt is the outcome of a report. Its fields are numbers of signatures.
+// A Join is the way in which a vote was joined with the delivery that it is about. A joined vote
+// counts for the network, the verified senders and the links of its delivery.
+type Join uint8
+
+// The joins.
+const (
+	JoinNotTried Join = iota // the report is no vote, or the node does not know deliveries
+	JoinedByID               // by Message-ID, and by text or voter
+	JoinedByText             // by the same text
+	JoinedByNear             // by a text that is nearly the same
+	NotJoined                // no delivery was found: the vote counts for what it carries
+	NumJoins                 // number of joins; not a join
+)
+
+// String returns "", "message-id", "text", "near", "unknown", or "invalid".
+func (j Join) String() string {
+	switch j {
+	case JoinNotTried:
+		return ""
+	case JoinedByID:
+		return "message-id"
+	case JoinedByText:
+		return "text"
+	case JoinedByNear:
+		return "near"
+	case NotJoined:
+		return "unknown"
+	}
+	return "invalid"
+}
+
+// ParseJoin returns the join whose String is text. Its error wraps [ErrMalformed].
+func ParseJoin(text string) (Join, error) {
+	for j := range NumJoins {
+		if j.String() == text {
+			return j, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: join %.40q, want message-id, text, near or unknown", ErrMalformed, text)
+}
+
+// A Receipt is the outcome of a report. All fields but Delivery are numbers of signatures.
 type Receipt struct {
 	Counted   int // counted by this report
 	Duplicate int // counted before for this reporter in this generation
@@ -168,6 +209,9 @@ type Receipt struct {
 	Listed      int // newly on the blocklist
 	Revoked     int // newly off the blocklist
 	Whitelisted int // not counted: the sender or the signature is whitelisted
+	// Delivery is how a vote was joined with its delivery. Of a vote on several messages it is the
+	// weakest.
+	Delivery Join
 }
 
 // Refused reports whether nothing of a report was counted because nothing in it may be listed: the

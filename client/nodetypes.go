@@ -21,6 +21,7 @@ type NodeState struct {
 	Accounts   int       `json:"accounts" doc:"Accounts of the node, closed ones included."`
 	Doors      []Door    `json:"doors" doc:"Front doors that are open."`
 	Counters   Counters  `json:"counters"`
+	Joined     *Joined   `json:"votes_joined,omitempty" doc:"Votes since the start by how the deliveries that they are about were found. Absent if the node does not remember messages."`
 	Books      []Book    `json:"books"`
 	Disk       *Disk     `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
 }
@@ -32,6 +33,15 @@ type Ageing struct {
 	Clock     time.Time `json:"clock" doc:"What the machine's clock shows."`
 	Tally     int       `json:"tally" doc:"Generations of the tally that expire at once if the clock is confirmed."`
 	Blocklist int       `json:"blocklist" doc:"The same of the blocklist."`
+}
+
+// Joined counts votes by how the deliveries that they are about were found. A vote without its
+// delivery counts for the message, but not for its sender or network.
+type Joined struct {
+	MessageID uint64 `json:"message_id" doc:"By Message-ID."`
+	Text      uint64 `json:"text" doc:"By the same text."`
+	Near      uint64 `json:"near" doc:"By a text that is nearly the same."`
+	Unknown   uint64 `json:"unknown" doc:"Votes whose deliveries were not found."`
 }
 
 // Disk is the room in the file system of the data folder.

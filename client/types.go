@@ -189,7 +189,7 @@ func parseJudgement(text string) (bulkhead.Judgement, error) {
 	return 0, fmt.Errorf("client: unknown judgement %.40q", text)
 }
 
-// A Receipt is the outcome of a report, in numbers of signatures; see [bulkhead.Receipt].
+// A Receipt is the outcome of a report; see [bulkhead.Receipt].
 type Receipt struct {
 	Signatures  int `json:"signatures" doc:"Signatures of the message."`
 	Counted     int `json:"counted" doc:"Counted by this report."`
@@ -198,6 +198,8 @@ type Receipt struct {
 	Listed      int `json:"listed" doc:"Newly on the blocklist."`
 	Revoked     int `json:"revoked" doc:"Newly off the blocklist."`
 	Whitelisted int `json:"whitelisted" doc:"Not counted: the sender or the signature is whitelisted."`
+	// Delivery is "message-id", "text", "near" or "unknown"; "" for a sighting.
+	Delivery string `json:"delivery,omitempty" enum:"message-id,text,near,unknown" doc:"How the node found the delivery that the vote is about. The vote counts for the network, the verified senders and the links of that delivery. unknown: the vote counts for what it carries."`
 }
 
 // NewReceipt returns r in the form of the JSON interface. signatures is the number of signatures of
@@ -205,15 +207,16 @@ type Receipt struct {
 func NewReceipt(r bulkhead.Receipt, signatures int) *Receipt {
 	return &Receipt{
 		Signatures: signatures, Counted: r.Counted, Duplicate: r.Duplicate, Pending: r.Pending,
-		Listed: r.Listed, Revoked: r.Revoked, Whitelisted: r.Whitelisted,
+		Listed: r.Listed, Revoked: r.Revoked, Whitelisted: r.Whitelisted, Delivery: r.Delivery.String(),
 	}
 }
 
 // Bulkhead returns r in the form of the root package.
 func (r *Receipt) Bulkhead() bulkhead.Receipt {
+	delivery, _ := bulkhead.ParseJoin(r.Delivery) // a word of a newer server is as good as none
 	return bulkhead.Receipt{
 		Counted: r.Counted, Duplicate: r.Duplicate, Pending: r.Pending,
-		Listed: r.Listed, Revoked: r.Revoked, Whitelisted: r.Whitelisted,
+		Listed: r.Listed, Revoked: r.Revoked, Whitelisted: r.Whitelisted, Delivery: delivery,
 	}
 }
 

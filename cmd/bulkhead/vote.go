@@ -148,5 +148,8 @@ func receiptText(r *client.Receipt) string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
+	if r.Delivery == bulkhead.NotJoined.String() {
+		parts = append(parts, "for the message alone: its delivery is unknown here")
+	}
 	return strings.Join(parts, ", ")
 }

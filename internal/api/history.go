@@ -23,7 +23,8 @@ type History interface {
 	// HistoryEntry returns one entry with its signatures; ok is false if there is none.
 	HistoryEntry(ctx context.Context, id int64) (e client.HistoryEntry, ok bool, err error)
 	// Remembered returns the signatures of a message that a reporter may vote on, by its
-	// Message-ID or else by an entry. Its error wraps [ErrNotRemembered], [ErrSeveral] or
+	// Message-ID or else by an entry. Of several messages with one Message-ID it returns the one that
+	// was delivered to the reporter's user. Its error wraps [ErrNotRemembered], [ErrSeveral] or
 	// [ErrWhite].
 	Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error)
 	// Waves returns groups of messages.
@@ -177,7 +178,9 @@ func (s *Server) tellRemembered(r *request, messageID string, entry int64, v cli
 	if err != nil {
 		return nil, err
 	}
-	sigs, err := h.Remembered(r.Context(), r.who, messageID, entry)
+	who := r.who
+	who.User = v.User
+	sigs, err := h.Remembered(r.Context(), who, messageID, entry)
 	if err != nil {
 		return nil, rememberedProblem(err)
 	}
@@ -185,8 +188,8 @@ func (s *Server) tellRemembered(r *request, messageID string, entry int64, v cli
 	if err != nil {
 		return nil, err
 	}
-	rep := bulkhead.Report{Signatures: sigs, Vote: vote, Reporter: r.who, ID: v.ID}
-	rep.Reporter.User = v.User
+	rep := bulkhead.Report{Signatures: sigs, Vote: vote, Reporter: who, ID: v.ID}
+	rep.Source.MessageID = messageID
 	if err := checkID(rep.ID); err != nil {
 		return nil, err
 	}

@@ -3,8 +3,6 @@ package logbook
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -35,8 +33,8 @@ type Options struct {
 	MaxBytes int64
 	// MaxAge is the age at which entries are dropped.
 	MaxAge time.Duration
-	// Key is the secret with which Message-IDs are hashed.
-	Key [32]byte
+	// Key is the secret with which Message-IDs and the addresses of recipients are hashed.
+	Key Key
 	// Subjects makes the book store the Subject of messages.
 	Subjects bool
 	// Near is the number of bands of bulkhead/near that two messages of one [Wave] share at least; 0
@@ -109,7 +107,8 @@ type note struct {
 	who       bulkhead.Reporter
 	from      string // address
 	messageID string
-	sum       uint64 // hash of reporter, origin and signatures
+	to        []string // mailboxes of recipients
+	sum       uint64   // hash of reporter, origin and signatures
 }
 
 // Buckets of the file, both by ID in eight bytes.
@@ -633,7 +632,7 @@ func (b *Book) finish(notes []*note) []*note {
 	out := notes[:0]
 	for _, n := range notes {
 		if before := checks[n.sum]; before != nil && n.Kind == Sighted {
-			before.Count = n.Count
+			before.Count, before.Recipients = n.Count, b.mailboxes(n.to)
 			continue
 		}
 		if n.Kind == Checked {
@@ -658,9 +657,18 @@ func (b *Book) complete(n *note) {
 	n.From = domainOf(n.from)
 	n.Domains = linked(n.packed)
 	n.Message = b.MessageID(n.messageID)
+	n.Recipients = b.mailboxes(n.to)
 	if !b.o.Subjects {
 		n.Subject = ""
 	}
+}
+
+func (b *Book) mailboxes(to []string) []Mailbox {
+	var all []Mailbox
+	for _, address := range to[:min(len(to), maxMailboxes)] {
+		all = append(all, b.o.Key.Mailbox(address))
+	}
+	return all
 }
 
 // NoSpace is the Space of messages of reporters without the right to report.
@@ -688,15 +696,5 @@ func linked(packed []byte) (hosts []string) {
 	return hosts
 }
 
-// MessageID returns the keyed hash of a Message-ID, with or without its angle brackets;
-// zero for "".
-func (b *Book) MessageID(text string) (id MessageID) {
-	text = strings.Trim(text, " \t\r\n<>")
-	if text == "" {
-		return id
-	}
-	h := hmac.New(sha256.New, b.o.Key[:])
-	h.Write([]byte(text))
-	copy(id[:], h.Sum(nil))
-	return id
-}
+// MessageID returns the keyed hash of a Message-ID; see [Key.MessageID].
+func (b *Book) MessageID(text string) MessageID { return b.o.Key.MessageID(text) }

@@ -2,11 +2,14 @@ package logbook
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -62,6 +65,39 @@ func ParseKind(text string) (Kind, error) {
 // A MessageID is the keyed hash of the Message-ID of a message; zero for none.
 type MessageID [16]byte
 
+// A Mailbox is the keyed hash of a mail address and the keyed hash of its local part.
+type Mailbox struct{ Address, Local uint64 }
+
+// A Key is the secret with which Message-IDs and addresses are hashed.
+type Key [32]byte
+
+// MessageID returns the hash of a Message-ID, with or without its angle brackets; zero for "".
+func (k *Key) MessageID(text string) (id MessageID) {
+	text = strings.Trim(text, " \t\r\n<>")
+	if text != "" {
+		copy(id[:], k.hash("", text))
+	}
+	return id
+}
+
+// Mailbox returns the hashes of a mail address, zero for "". Its case and the extension of its local
+// part make no difference.
+func (k *Key) Mailbox(address string) Mailbox {
+	if address == "" {
+		return Mailbox{}
+	}
+	address = bulkhead.Mailbox(address)
+	local, _, _ := strings.Cut(address, "@")
+	hash := func(text string) uint64 { return binary.LittleEndian.Uint64(k.hash("mailbox\x00", text)) }
+	return Mailbox{Address: hash(address), Local: hash(local)}
+}
+
+func (k *Key) hash(purpose, text string) []byte {
+	h := hmac.New(sha256.New, k[:])
+	h.Write([]byte(purpose + text))
+	return h.Sum(nil)
+}
+
 // An Entry is one check or vote.
 type Entry struct {
 	ID         uint64 // microseconds since 1970; later entries have larger ones
@@ -82,7 +118,8 @@ type Entry struct {
 	From       string         // domain of the sender
 	Domains    []string       // of links
 	Message    MessageID
-	Subject    string // "" unless the book stores subjects
+	Recipients []Mailbox // of a delivery, at most maxMailboxes
+	Subject    string    // "" unless the book stores subjects
 
 	packed []byte // signatures
 }
@@ -105,6 +142,7 @@ func (e *Entry) SetSignatures(sigs []bulkhead.Signature) { e.packed = pack(sigs)
 // Limits of an entry. Longer values are cut.
 const (
 	MaxSignatures = 1024
+	maxMailboxes  = 64
 	maxReasons    = 4
 	maxReason     = 240
 	maxDomains    = 16
@@ -189,6 +227,7 @@ const version = 1
 const (
 	whiteFlag = 1 << iota
 	trapFlag
+	recipientsFlag // the entry has recipients
 )
 
 // castagnoli is the table of the checksum.
@@ -204,6 +243,9 @@ func (e *Entry) encode() []byte {
 	if e.Trap {
 		flags |= trapFlag
 	}
+	if len(e.Recipients) > 0 {
+		flags |= recipientsFlag
+	}
 	b = append(b, version, flags, byte(e.Kind), byte(e.Class), byte(min(max(e.Confidence, 0), 100)))
 	for _, n := range []int{int(e.Count), e.Listed, e.Revoked} {
 		b = binary.AppendUvarint(b, uint64(max(n, 0)))
@@ -215,6 +257,12 @@ func (e *Entry) encode() []byte {
 	b = appendTexts(b, e.Reasons, maxReasons, maxReason)
 	b = appendTexts(b, e.Domains, maxDomains, maxName)
 	b = append(b, e.Message[:]...)
+	if to := e.Recipients[:min(len(e.Recipients), maxMailboxes)]; len(to) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(to)))
+		for _, m := range to {
+			b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, m.Address), m.Local)
+		}
+	}
 	b = append(b, e.packed...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -267,7 +315,7 @@ func decodeBody(id uint64, body []byte) (Entry, error) {
 	}
 	e.White, e.Trap = body[1]&whiteFlag != 0, body[1]&trapFlag != 0
 	e.Kind, e.Class, e.Confidence = Kind(body[2]), bulkhead.Class(body[3]), int(body[4])
-	if body[1]&^(whiteFlag|trapFlag) != 0 || e.Kind >= numKinds || e.Class >= bulkhead.NumClasses || e.Confidence > 100 {
+	if body[1]&^(whiteFlag|trapFlag|recipientsFlag) != 0 || e.Kind >= numKinds || e.Class >= bulkhead.NumClasses || e.Confidence > 100 {
 		return e, errDamaged
 	}
 	r := reader{rest: body[5:]}
@@ -280,6 +328,9 @@ func decodeBody(id uint64, body []byte) (Entry, error) {
 	e.Reasons = r.texts(maxReasons, maxReason)
 	e.Domains = r.texts(maxDomains, maxName)
 	copy(e.Message[:], r.bytes(len(e.Message)))
+	if body[1]&recipientsFlag != 0 {
+		e.Recipients = r.mailboxes()
+	}
 	e.packed = r.rest
 	if r.bad || !wholePacked(e.packed) {
 		return e, errDamaged
@@ -322,6 +373,16 @@ func (r *reader) bytes(n int) []byte {
 	b := r.rest[:n]
 	r.rest = r.rest[n:]
 	return b
+}
+
+func (r *reader) mailboxes() []Mailbox {
+	var all []Mailbox
+	for range r.number(maxMailboxes) {
+		if b := r.bytes(16); b != nil {
+			all = append(all, Mailbox{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])})
+		}
+	}
+	return all
 }
 
 func (r *reader) text(limit uint64) string {

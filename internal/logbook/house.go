@@ -50,7 +50,7 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 		n.White, n.Trap = receipt.Whitelisted >= len(r.Signatures), r.Trap
 		n.Listed, n.Revoked = receipt.Listed, receipt.Revoked
 		if r.Vote == bulkhead.Sighting {
-			n.Count = min(max(r.Count, 1), bulkhead.Many)
+			n.Count, n.to = min(max(r.Count, 1), bulkhead.Many), slices.Clone(r.Recipients)
 		}
 		h.book.add(n)
 	}

@@ -33,36 +33,37 @@ import (
 
 // A core is the engine with its store and secrets, shared by all front doors.
 type core struct {
-	cfg      atomic.Pointer[config.Config]
-	dir      string
-	log      *slog.Logger
-	version  string
-	engine   *engine.Engine
-	house    bulkhead.Counter         // for the doors: the engine or edge behind the memory of messages
-	edge     *edge.Edge               // nil if the node has its own engine for checks
-	judge    bulkhead.Counter         // engine or edge, without that memory
-	weights  weights                  // of accounts, over time
-	spared   *spared                  // an administrator's entries on the whitelist
-	recent   *recent.Table            // recent messages; nil for none
-	joining  *recent.House            // completes digests from recent, before engine or edge
-	counted  map[string]*countedHouse // clearinghouses by door
-	mailbook *logbook.Book            // checks and votes of the last days; nil for none
-	bookKey  [32]byte                 // of the hashes in mailbook
-	audit    *audit.Log               // actions of administrators
-	token    *bearer                  // sent by the edge to its upstream; nil without one
-	store    *store.Store
-	sealer   *trust.Sealer
-	present  atomic.Pointer[filter.Secret] // the network's secret, see secrets.go
-	past     past                          // content of the file of former secrets; rekeying guards it
-	rekeying sync.Mutex
-	hashing  signature.Options // how whole messages are signed
-	started  time.Time
-	sums     *logbook.Sums // of verdicts and votes, by door and time
-	draining atomic.Bool
-	doors    []client.Door // open doors
-	messages *door.Memory  // memory of messages in all doors
-	mending  *mending      // nil: a damaged store is refused
-	missing  []string      // parts that were gone at the start, and began anew
+	cfg        atomic.Pointer[config.Config]
+	dir        string
+	log        *slog.Logger
+	version    string
+	engine     *engine.Engine
+	house      bulkhead.Counter         // for the doors: the engine or edge behind the memory of messages
+	edge       *edge.Edge               // nil if the node has its own engine for checks
+	judge      bulkhead.Counter         // engine or edge, without that memory
+	weights    weights                  // of accounts, over time
+	spared     *spared                  // an administrator's entries on the whitelist
+	recent     *recent.Table            // recent messages; nil for none
+	deliveries *recent.Deliveries       // nil if none are remembered
+	joining    *recent.House            // completes digests from recent, before engine or edge
+	counted    map[string]*countedHouse // clearinghouses by door
+	mailbook   *logbook.Book            // checks and votes of the last days; nil for none
+	bookKey    logbook.Key              // of the hashes in mailbook
+	audit      *audit.Log               // actions of administrators
+	token      *bearer                  // sent by the edge to its upstream; nil without one
+	store      *store.Store
+	sealer     *trust.Sealer
+	present    atomic.Pointer[filter.Secret] // the network's secret, see secrets.go
+	past       past                          // content of the file of former secrets; rekeying guards it
+	rekeying   sync.Mutex
+	hashing    signature.Options // how whole messages are signed
+	started    time.Time
+	sums       *logbook.Sums // of verdicts and votes, by door and time
+	draining   atomic.Bool
+	doors      []client.Door // open doors
+	messages   *door.Memory  // memory of messages in all doors
+	mending    *mending      // nil: a damaged store is refused
+	missing    []string      // parts that were gone at the start, and began anew
 
 	stateMu sync.Mutex
 	state   client.NodeState // as of stateAt
@@ -386,7 +387,7 @@ func (n *core) describeEngine() client.NodeState {
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Ageing: ageingState(n.engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors,
-		Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
+		Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing, Joined: n.joins(),
 		Counters: client.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,

@@ -31,7 +31,7 @@ import (
 const historyFile = "history.db"
 
 // bookKey returns the key of the hashes in the history. Only this node has it.
-func bookKey(seal [32]byte) (key [32]byte) {
+func bookKey(seal [32]byte) (key logbook.Key) {
 	h := hmac.New(sha256.New, seal[:])
 	h.Write([]byte("bulkhead history"))
 	copy(key[:], h.Sum(nil))
@@ -100,8 +100,12 @@ const maxRecalled = 50_000
 // recall fills the memory of whole messages with the messages of the history.
 func (n *core) recall() {
 	err := n.mailbook.Latest(maxRecalled, func(e *logbook.Entry) {
-		if sigs := e.Signatures(); !e.White && e.Space != logbook.NoSpace && recent.Whole(sigs) {
+		sigs := e.Signatures()
+		if !e.White && e.Space != logbook.NoSpace && recent.Whole(sigs) {
 			n.recent.Recall(sigs, recent.Space(e.Space), networkIn(sigs), e.Time())
+		}
+		if d, ok := deliveryIn(e, sigs); ok {
+			n.deliveries.Note(&d)
 		}
 	})
 	if err != nil {
@@ -246,6 +250,7 @@ func (h mailHistory) Remembered(ctx context.Context, who bulkhead.Reporter, mess
 	if err != nil {
 		return nil, err
 	}
+	found = h.toVoter(found, who.User)
 	var best []bulkhead.Signature
 	text, white := bulkhead.Signature{}, false
 	for i := range found {
@@ -274,6 +279,30 @@ func (h mailHistory) Remembered(ctx context.Context, who bulkhead.Reporter, mess
 		return nil, api.ErrNotRemembered
 	}
 	return best, nil
+}
+
+// toVoter returns the entries of messages to a user, or all entries if there are none. So no sender
+// can make a vote by Message-ID ambiguous with messages to other people.
+func (h mailHistory) toVoter(found []logbook.Entry, user string) []logbook.Entry {
+	if user == "" {
+		return found
+	}
+	voter := recent.Mailbox(h.bookKey.Mailbox(user))
+	texts, all := make(map[bulkhead.Signature]bool), []logbook.Entry(nil)
+	for i := range found {
+		if d, ok := deliveryIn(&found[i], found[i].Signatures()); ok && d.To(voter) {
+			texts[textOf(d.Signatures)] = true
+		}
+	}
+	for i := range found {
+		if texts[textOf(found[i].Signatures())] {
+			all = append(all, found[i])
+		}
+	}
+	if len(all) == 0 {
+		return found
+	}
+	return all
 }
 
 // find returns entries of one message.

@@ -70,6 +70,9 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	if row := held(state); row != nil {
 		rows = append(rows, *row)
 	}
+	if row := joined(state.Joined); row != nil {
+		rows = append(rows, *row)
+	}
 	rows = append(rows, missing(state)...)
 	if row := relay(state); row != nil {
 		rows = append(rows, *row)
@@ -187,6 +190,28 @@ func held(s *client.NodeState) *Row {
 		Mend: "if the clock is wrong, set it right; if this machine was really off since " + newest +
 			", run \"bulkhead clock confirm\"",
 	}
+}
+
+// fewVotes is the number of votes that say nothing of the share that was joined.
+const fewVotes = 20
+
+// joined reports the share of votes whose deliveries the node found; nil if it does not look for
+// them, or saw no vote.
+func joined(j *client.Joined) *Row {
+	if j == nil {
+		return nil
+	}
+	found := j.MessageID + j.Text + j.Near
+	all := found + j.Unknown
+	if all == 0 {
+		return nil
+	}
+	row := &Row{Name: "votes", OK: true, Found: fmt.Sprintf("%d of %d were joined with their deliveries", found, all)}
+	if all >= fewVotes && 2*found < all {
+		row.OK, row.Mend = false, "votes count for the network and sender only of mail that the node saw delivered: "+
+			"let all incoming mail pass the milter or a plugin, and report on this node"
+	}
+	return row
 }
 
 // relay reports a proxy that forwards requests without identifying itself; nil if there is none.

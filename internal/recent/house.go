@@ -21,15 +21,21 @@ type Door func(bulkhead.Reporter) (space Space, ok bool)
 // concurrently.
 type House struct {
 	bulkhead.Counter
-	memory Memory
-	door   Door
-	Stats  Stats
+	memory     Memory
+	door       Door
+	deliveries *Deliveries // nil: votes are not joined with deliveries
+	archive    Archive
+	Stats      Stats
+	// Unjoined is called for each vote of a trusted reporter whose delivery was not found. nil: no
+	// call. It is set before the House is used.
+	Unjoined func(*bulkhead.Report)
 }
 
 // Stats are the counters of a House.
 type Stats struct {
-	Reports atomic.Int64 // votes by digests alone that acted on a whole message
-	Checks  atomic.Int64 // queries by digests that were answered for a whole message
+	Reports atomic.Int64                    // votes by digests alone that acted on a whole message
+	Checks  atomic.Int64                    // queries by digests that were answered for a whole message
+	Joins   [bulkhead.NumJoins]atomic.Int64 // votes by how they were joined with their deliveries
 }
 
 // New returns a House in front of another Counter.
@@ -181,7 +187,10 @@ func with(sigs, set []bulkhead.Signature) []bulkhead.Signature {
 // message that they identify, and one vote on the remaining digests.
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
 	if Whole(r.Signatures) {
-		receipt, err := h.Counter.Report(ctx, r)
+		receipt, err := h.report(ctx, r)
+		if err == nil && r.Vote == bulkhead.Sighting {
+			h.delivered(&r)
+		}
 		if err == nil && receipt.Whitelisted < len(r.Signatures) {
 			h.note(r.Signatures, &r.Source, r.Reporter)
 		}
@@ -193,9 +202,19 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 	messages := h.messages(r.Signatures, r.Reporter)
 	if len(messages) == 1 {
 		r.Signatures = messages[0]
-		return h.Counter.Report(ctx, r)
+		return h.report(ctx, r)
 	}
 	return h.reportAll(ctx, r, messages)
+}
+
+// report passes a report on, a vote with the source of its delivery.
+func (h *House) report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	how := h.attribute(ctx, &r)
+	receipt, err := h.Counter.Report(ctx, r)
+	if err == nil {
+		receipt.Delivery = how
+	}
+	return receipt, err
 }
 
 // messages groups the digests of a vote by the messages that they identify, each with all its
@@ -260,7 +279,7 @@ func (h *House) reportAll(ctx context.Context, r bulkhead.Report,
 				}()
 				one := r
 				one.Signatures = messages[i]
-				receipts[i], errs[i] = h.Counter.Report(ctx, one)
+				receipts[i], errs[i] = h.report(ctx, one)
 			})
 		}
 		wg.Wait()
@@ -281,6 +300,7 @@ func add(sum, r *bulkhead.Receipt) {
 	sum.Listed += r.Listed
 	sum.Revoked += r.Revoked
 	sum.Whitelisted += r.Whitelisted
+	sum.Delivery = max(sum.Delivery, r.Delivery)
 }
 
 // Look implements [bulkhead.Counter]. The judgement is of the whole message if it is

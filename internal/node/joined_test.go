@@ -1,0 +1,93 @@
+package node
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// TestVoteIsJoinedWithItsDelivery checks that a report of the mail alone, as Dovecot's script sends
+// it, counts for the network of the delivery: from memory, from the history after a restart, and
+// from the history if the memory has forgotten.
+func TestVoteIsJoinedWithItsDelivery(t *testing.T) {
+	for name, restart := range map[string]bool{"memory": false, "history": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			c, stop := historyNode(t, dir, "")
+			deliver(t, c, remembered, "198.51.100.7", "ann@example.com")
+			deliver(t, c, remembered, "203.0.113.7", "bob@example.com")
+			if restart {
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				c, _ = historyNode(t, dir, "")
+			}
+			receipt, err := c.ReportMessage(t.Context(), []byte(remembered),
+				client.MessageOptions{Vote: bulkhead.Spam, User: "bob@example.com"})
+			if err != nil || receipt.Delivery != "message-id" {
+				t.Fatalf("receipt %+v, %v", receipt, err)
+			}
+			for network, want := range map[string]uint32{"203.0.113.0/24": 1, "198.51.100.0/24": 0} {
+				if got := votesOn(t, c, bulkhead.NamedSignature(bulkhead.Network, network)); got != want {
+					t.Errorf("%d votes on %s, want %d", got, network, want)
+				}
+			}
+			unseen := strings.ReplaceAll(strings.ReplaceAll(remembered, "watches", "carpets"), "<17@", "<18@")
+			unseen = strings.NewReplacer("golden", "woven", "parcel", "carrier", "hundreds", "dozens", "warehouse", "mill").Replace(unseen)
+			receipt, err = c.ReportMessage(t.Context(), []byte(unseen),
+				client.MessageOptions{Vote: bulkhead.Spam, User: "bob@example.com"})
+			if err != nil || receipt.Delivery != "unknown" {
+				t.Errorf("receipt of a vote on mail that was not delivered %+v, %v", receipt, err)
+			}
+			state, err := c.Node(t.Context())
+			if err != nil || state.Joined == nil || state.Joined.MessageID != 1 || state.Joined.Unknown != 1 {
+				t.Errorf("state %+v, %v", state.Joined, err)
+			}
+		})
+	}
+}
+
+// deliver checks a message and counts its delivery to a mailbox.
+func deliver(t *testing.T, c *client.Client, message, from, to string) {
+	t.Helper()
+	o := client.MessageOptions{Source: bulkhead.Source{Client: netip.MustParseAddr(from)}}
+	if _, err := c.CheckMessage(t.Context(), []byte(message), o); err != nil {
+		t.Fatal(err)
+	}
+	o.Vote, o.Recipients = bulkhead.Sighting, []string{to}
+	if _, err := c.ReportMessage(t.Context(), []byte(message), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func votesOn(t *testing.T, c *client.Client, s bulkhead.Signature) uint32 {
+	t.Helper()
+	v, err := c.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Findings[0].Spam
+}
+
+// TestSeveralMessagesToOneVoter checks that of several messages with one Message-ID a vote is on the
+// message that was delivered to the voter: a sender cannot prevent votes on its spam by sending
+// another message with the same Message-ID to somebody else.
+func TestSeveralMessagesToOneVoter(t *testing.T) {
+	c, _ := historyNode(t, t.TempDir(), "")
+	other := strings.NewReplacer("watches", "gardens", "warehouse", "nursery", "parcel", "gardener").Replace(remembered)
+	deliver(t, c, remembered, "198.51.100.7", "ann@example.com")
+	deliver(t, c, other, "203.0.113.7", "bob@example.com")
+	receipt, err := c.ReportMessageID(t.Context(), client.MessageVote{MessageID: "17@shop.example.com", User: "ann"})
+	if err != nil || receipt.Delivery != "message-id" {
+		t.Fatalf("receipt %+v, %v", receipt, err)
+	}
+	for text, want := range map[string]bool{remembered: true, other: false} {
+		v, err := c.CheckMessage(t.Context(), []byte(text), client.MessageOptions{})
+		if err != nil || v.Spam != want {
+			t.Errorf("spam %v, want %v: %v", v.Spam, want, err)
+		}
+	}
+}

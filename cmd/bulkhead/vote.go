@@ -148,8 +148,9 @@ func receiptText(r *client.Receipt) string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
-	if r.Delivery == bulkhead.NotJoined.String() {
-		parts = append(parts, "for the message alone: its delivery is unknown here")
+	text := strings.Join(parts, ", ")
+	if r.Counted > 0 && r.Delivery == bulkhead.NotJoined.String() {
+		text += "; delivery unknown"
 	}
-	return strings.Join(parts, ", ")
+	return text
 }

@@ -57,10 +57,10 @@ func (d *decision) confidence() int {
 
 // most returns the maximum confidence that the rule allows.
 func (d *decision) most() int {
-	switch d.why {
-	case twoVoices, unanswered:
+	switch d.by {
+	case byTwoVoices, byUnanswered:
 		return twoVoicesMost
-	case contexts:
+	case byContexts:
 		return contextsMost
 	}
 	return 100
@@ -101,9 +101,9 @@ func (d *decision) alike(i int) (n int) {
 // text, or of any part that would decide.
 func (d *decision) hidden() float64 {
 	p := d.turned.hidden + d.pair.hidden
-	for _, parts := range d.decisive(bulkhead.ClassSpam) {
+	for _, parts := range d.condemning() {
 		for _, i := range parts {
-			if !d.listed(i) && d.asked(i) {
+			if !d.isListed(i) && d.asked(i) {
 				p += d.Evidence[i].Turned
 			}
 		}
@@ -116,8 +116,8 @@ func (d *decision) facet() bulkhead.Facet {
 	if d.finding >= 0 {
 		return d.Signatures[d.finding].Scheme().Facet()
 	}
-	for _, parts := range d.decisive(bulkhead.ClassSpam) {
-		if i := d.worst(parts, d.listed); i >= 0 {
+	for _, parts := range d.condemning() {
+		if i := d.worst(parts, d.isListed); i >= 0 {
 			return d.Signatures[i].Scheme().Facet()
 		}
 	}

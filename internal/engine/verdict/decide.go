@@ -15,78 +15,74 @@ type decision struct {
 
 	sender     int  // index of the sender's signature, -1 without one
 	senderGood bool // of good standing
+	isBulk     bool // seen as often as the threshold
+	listed     bool // the text is on the blocklist, and no rule has excused it
 	pair       pairing
 
 	// The result.
 	class   bulkhead.Class
-	why     why
-	finding int // index of the finding that decided, -1 for the text
+	by      Rule // that decided
+	excuse  Rule // that excused the text last
+	finding int  // index of the finding that decided, -1 for the text
 }
 
-// A why is the rule that determined the verdict.
-type why uint8
-
-const (
-	nothing    why = iota
-	exactText      // a copy of a reported text
-	digests        // likewise, by digests
-	pairedText     // the text was reported with this very sender or link
-	otherPart      // a link, the sender, an attachment, picture or contact
-	twoVoices      // a changed copy, with two votes for spam
-	contexts       // likewise, with several senders or links
-	unanswered     // a changed copy without a verified sender
-	oneVoice       // a changed copy, with too little evidence
-	holdsText      // it quotes or forwards a reported text, or contains only a part of it
-	known          // the sender is known, and was not reported with the text
-	wanted         // a root voted that it is wanted
-	wantedBulk     // likewise, and it is bulk from a known sender
-	goodLinks      // the text was reported, but all its links are known
-	seldom         // the text was reported, but seldom, and its sender is verified
-	delivered      // the text was reported, but known senders also send it
-)
-
-// decide applies the rules in the order of docs/judgement.md. The caller applies whitelists first.
-func (d *decision) decide(bulk bool) {
+// decide applies the rules. The caller applies whitelists first.
+func (d *decision) decide(isBulk bool) {
+	d.by, d.excuse = noRule, noRule
+	d.isBulk = isBulk
 	d.sender = d.parts.Sender(d.Evidence)
 	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress()
-	listed := d.text.judged == bulkhead.JudgedSpam
-	if listed && d.seldom() {
-		listed, d.why = false, seldom
-	}
+	d.listed = d.text.judged == bulkhead.JudgedSpam
+	d.apply(firstRules)
 	switch {
 	case d.parts.Digests:
-	case listed:
+	case d.listed:
 		d.readPairs()
-	case bulk && d.senderGood: // all that matters then is whether a root wants it
+	case isBulk && d.senderGood: // all that matters then is whether a root wants it
 		d.readPairs()
 		d.pair = pairing{wanted: d.pair.wanted}
 	}
-	switch {
-	case d.parts.Digests:
-		d.byDigests(listed)
-	case d.standsFor(listed):
-		d.ofGoodSender(listed)
-	case listed && d.text.exact && !d.pair.wanted && !d.lonely():
-		d.rule(bulkhead.ClassSpam, exactText, -1)
-	default:
-		d.byParts(listed)
+	if d.standsFor() {
+		d.apply(senderRules)
+	} else {
+		d.apply(mailRules)
 	}
-	switch {
-	case d.class != bulkhead.ClassUnknown:
-	case bulk && d.pair.wanted && d.senderGood:
-		d.class = bulkhead.ClassGood
-		if d.why == nothing {
-			d.why = wantedBulk
-		}
-	case bulk:
-		d.class = bulkhead.ClassBulk
-	case d.pair.wanted, d.senderGood:
-		d.class = bulkhead.ClassGood
+	if d.class == bulkhead.ClassUnknown {
+		d.apply(lastRules)
 	}
 }
 
-func (d *decision) rule(class bulkhead.Class, why why, finding int) {
-	d.class, d.why, d.finding = class, why, finding
+// apply tries rules in order until one decides.
+func (d *decision) apply(rules []rule) {
+	for i := range rules {
+		r := &rules[i]
+		switch {
+		case r.class == bulkhead.ClassUnknown:
+			if d.listed && r.when(d) {
+				d.listed, d.excuse = false, r.name
+			}
+		case r.when(d):
+			d.class, d.by = r.class, r.name
+			return
+		}
+	}
+}
+
+// rule returns the rule that the verdict rests on.
+func (d *decision) rule() Rule {
+	if d.class < bulkhead.ClassSuspected && d.excuse != noRule {
+		return d.excuse
+	}
+	return d.by
+}
+
+// part reports whether is returns true for one of the parts, and sets finding to the strongest.
+func (d *decision) part(parts []int, is func(int) bool) bool {
+	i := d.worst(parts, is)
+	if i >= 0 {
+		d.finding = i
+	}
+	return i >= 0
 }
 
 // standing reports whether a sender or link is of good standing.
@@ -97,7 +93,7 @@ func (d *decision) standing(i int) bool {
 // abusedAddress reports whether the sender is an address that is listed at a domain, or
 // on a list, of good standing.
 func (d *decision) abusedAddress() bool {
-	return d.sender != d.parts.Address && d.parts.Address >= 0 && d.listed(d.parts.Address)
+	return d.sender != d.parts.Address && d.parts.Address >= 0 && d.isListed(d.parts.Address)
 }
 
 // seldom reports whether a text with a verified sender was reported no more often than by mistake.
@@ -114,11 +110,14 @@ func (d *decision) lonely() bool {
 	return d.sender >= 0 && t.strength < twoVotes-slack && t.old+0.5*t.new >= lonelyDeliveries
 }
 
+// earned reports whether the sender makes the message good.
+func (d *decision) earned() bool { return d.senderGood }
+
 // standsFor reports whether the sender excuses the message. The sender must be of good standing,
 // and either have more deliveries than the text has reports, or a root must want the message. Exact
 // copies of the text do not count as deliveries: a campaign's own copies are no history of its
 // sender.
-func (d *decision) standsFor(listed bool) bool {
+func (d *decision) standsFor() bool {
 	if !d.senderGood {
 		return false
 	}
@@ -126,79 +125,20 @@ func (d *decision) standsFor(listed bool) bool {
 	if d.text.exact {
 		history -= d.text.copies
 		if history < goodDeliveries && !d.pair.wanted {
-			return !listed
+			return !d.listed
 		}
 	}
-	return !listed || d.pair.wanted || history >= d.text.reported
+	return !d.listed || d.pair.wanted || history >= d.text.reported
 }
 
-// ofGoodSender decides on mail that its sender excuses.
-func (d *decision) ofGoodSender(listed bool) {
-	i := d.worst(d.parts.Attachments, d.listed)
-	switch {
-	case listed && d.pair.sender:
-		d.rule(bulkhead.ClassSpam, pairedText, -1)
-	case i >= 0:
-		d.rule(bulkhead.ClassSpam, otherPart, i)
-	case listed && d.pair.wanted:
-		d.why = wanted
-	case listed:
-		d.why = known
-	}
-}
-
-// byDigests decides on messages known only by digests of the text.
-func (d *decision) byDigests(listed bool) {
-	switch {
-	case !listed:
-	case d.text.good >= goodDeliveries:
-		d.why = delivered
-	default:
-		d.rule(bulkhead.ClassSpam, digests, -1)
-	}
-}
-
-// byParts decides part by part.
-func (d *decision) byParts(listed bool) {
-	if d.condemned(bulkhead.ClassSpam, d.condemns) {
-		return
-	}
-	if listed {
-		d.byText()
-	}
-	if d.class != bulkhead.ClassUnknown || d.condemned(bulkhead.ClassSuspected, d.suspected) {
-		return
-	}
-	// Any sender can claim any name, so a name never condemns.
-	if i := d.worst(d.parts.Claims, d.suspected); i >= 0 {
-		d.rule(bulkhead.ClassSuspected, otherPart, i)
-	}
-}
-
-// condemned sets the class if is returns true for a part other than the text.
-func (d *decision) condemned(class bulkhead.Class, is func(int) bool) bool {
-	for _, parts := range d.decisive(class) {
-		if i := d.worst(parts, is); i >= 0 {
-			d.rule(class, otherPart, i)
-			return true
-		}
-	}
-	return false
-}
-
-// decisive returns the parts that may give the message the class, in order. A picture next to a
-// text is often borrowed, such as a logo, so it condemns only a message without text. Unrelated
-// senders share a network, so a network condemns nothing by itself.
-func (d *decision) decisive(class bulkhead.Class) [6][]int {
+// condemning returns the parts that may make the message spam.
+func (d *decision) condemning() [5][]int {
 	p := &d.parts
-	images, networks := p.Images, p.Networks
-	if class == bulkhead.ClassSpam {
-		networks = nil
-		if p.Near {
-			images = nil
-		}
+	images := p.Images
+	if p.Near {
+		images = nil // see the rule picture
 	}
-	return [...][]int{p.Links, p.Senders, p.Attachments, images, p.Contacts, networks}
+	return [...][]int{p.Links, p.Senders, p.Attachments, images, p.Contacts}
 }
 
 // worst returns the strongest of the parts for which is returns true, or -1 if there is none.
@@ -234,7 +174,7 @@ func (d *decision) asked(i int) bool {
 	return true
 }
 
-func (d *decision) listed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
+func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
 
 // condemns reports whether a part is listed and makes the message spam. A common link does not. Any
 // other link needs more strength in the mail of a verified sender without reports, because all
@@ -242,8 +182,8 @@ func (d *decision) listed(i int) bool { return d.Findings[i].Judged == bulkhead.
 func (d *decision) condemns(i int) bool {
 	e := &d.Evidence[i]
 	switch {
-	case !d.listed(i) || d.Signatures[i].Scheme() != bulkhead.Link:
-		return d.listed(i)
+	case !d.isListed(i) || d.Signatures[i].Scheme() != bulkhead.Link:
+		return d.isListed(i)
 	case e.Common():
 		return false
 	case !d.blameless():
@@ -252,44 +192,35 @@ func (d *decision) condemns(i int) bool {
 	return d.Policy.Strength(e, namedBase) >= Need(bulkhead.LinkFacet, e)+answeredLink-slack
 }
 
-// suspected reports whether a part that was not revoked is under suspicion, or is a listed link. A
-// network is suspected only if it is listed: a single report of a network means nothing.
+// suspected reports whether a part that was not revoked is under suspicion, or is a listed link.
 func (d *decision) suspected(i int) bool {
-	s := d.Signatures[i].Scheme()
-	if s == bulkhead.Network {
-		return d.listed(i)
-	}
-	return s == bulkhead.Link && d.listed(i) || d.Findings[i].Judged != bulkhead.Revoked &&
-		d.Policy.suspected(s.Facet(), &d.Evidence[i])
+	f := d.Signatures[i].Scheme().Facet()
+	return f == bulkhead.LinkFacet && d.isListed(i) || d.Findings[i].Judged != bulkhead.Revoked &&
+		d.Policy.suspected(f, &d.Evidence[i])
 }
 
-// byText decides on a listed text alone: a changed copy, or a text that a root wants.
-func (d *decision) byText() {
+// twoContexts, twoVotes and unanswered are rules for changed copies of a listed text.
+func (d *decision) twoContexts() bool {
 	t := &d.text
-	copies := t.old + 0.3*t.new
-	small := copies <= votesWorth*t.reported
-	part := t.scheme == bulkhead.Part && t.bands < PartWhole
-	switch {
-	case d.pair.any:
-		d.rule(bulkhead.ClassSpam, pairedText, -1)
-	case d.pair.wanted:
-		d.why = wanted
-	case d.linksStand():
-		d.why = goodLinks
-	case t.quoted:
-		d.rule(bulkhead.ClassSuspected, holdsText, -1)
-	case !part && t.strength >= twoVotes-slack && t.contexts >= 2 && !d.ownMail():
-		d.rule(bulkhead.ClassSpam, contexts, -1)
-	case !part && t.strength >= twoVotes-slack && t.good == 0 && small && !d.ownMail():
-		d.rule(bulkhead.ClassSpam, twoVoices, -1)
-	case d.nobodyAnswers() && t.good == 0 && pairRate*copies <= t.reported:
-		d.rule(bulkhead.ClassSpam, unanswered, -1)
-	case part:
-		d.rule(bulkhead.ClassSuspected, holdsText, -1)
-	default:
-		d.rule(bulkhead.ClassSuspected, oneVoice, -1)
-	}
+	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.contexts >= 2 && !d.ownMail()
 }
+
+func (d *decision) twoVotes() bool {
+	t := &d.text
+	seldom := t.recent() <= votesWorth*t.reported
+	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.good == 0 && seldom && !d.ownMail()
+}
+
+func (d *decision) unanswered() bool {
+	t := &d.text
+	return d.listed && d.nobodyAnswers() && t.good == 0 && pairRate*t.recent() <= t.reported
+}
+
+// part reports whether the message contains less than half of the text.
+func (t *text) part() bool { return t.scheme == bulkhead.Part && t.bands < PartWhole }
+
+// recent returns the number of copies of the text, of which today's count less.
+func (t *text) recent() float64 { return t.old + 0.3*t.new }
 
 // nobodyAnswers reports whether no sender was verified, by a door that could verify, on
 // a mature node.
@@ -313,7 +244,7 @@ func (d *decision) ownMail() bool {
 // own, are of good standing with more deliveries than the text has reports.
 func (d *decision) linksStand() bool {
 	for _, i := range d.parts.Links {
-		if d.listed(i) || !d.standing(i) || float64(d.Evidence[i].Old) < d.text.reported {
+		if d.isListed(i) || !d.standing(i) || float64(d.Evidence[i].Old) < d.text.reported {
 			return false
 		}
 	}

@@ -23,7 +23,7 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	if t.judged == bulkhead.Revoked {
 		out = append(out, fmt.Sprintf("was reported as spam, and that was revoked (%s)", t.scheme))
 	}
-	if d.why == nothing && d.senderGood {
+	if d.senderGood && d.unreported() {
 		out = append(out, fmt.Sprintf("%s, and hardly ever reported", d.since(d.sender)))
 	}
 	// Votes of people also count as sightings, but make nothing bulk.
@@ -37,7 +37,7 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 		}
 		out = append(out, text)
 	}
-	if len(out) == 0 || d.why == nothing && t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
+	if len(out) == 0 || d.unreported() && t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
 		return append(out, "never seen and never reported here")
 	}
 	who := "nobody reported"
@@ -51,32 +51,39 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 func (d *decision) because(confidence int) string {
 	t := &d.text
 	sure := fmt.Sprintf("confidence %d of 100", confidence)
-	switch d.why {
-	case exactText, digests, pairedText, twoVoices, contexts:
-		return d.textReason() + d.aside() + ", " + sure
-	case otherPart:
+	if d.finding >= 0 {
 		return d.partReason() + ", " + sure
-	case holdsText:
+	}
+	switch d.rule() {
+	case byExactText, byDigest, byTextOfGood, byPairedText, byTwoVoices, byContexts:
+		return d.textReason() + d.aside() + ", " + sure
+	case byQuoted, byHoldsPart:
 		return d.textReason() + "; suspected only, " + sure
-	case unanswered:
+	case byUnanswered:
 		return d.textReason() + d.aside() + "; nobody was verified to have sent this one, " + sure
-	case oneVoice:
+	case byOneVoice:
 		return d.textReason() + d.doubt() + ", " + sure
-	case known:
+	case byKnownSender:
 		return fmt.Sprintf("the text was reported %s from others; %s, and was not", times(votes(t)), d.since(d.sender))
-	case wanted:
+	case byWanted:
 		return fmt.Sprintf("the text was reported %s, but %s was said to be wanted", times(votes(t)), d.name(d.sender))
-	case wantedBulk:
+	case byWantedBulk:
 		return fmt.Sprintf("%s, and this text was said to be wanted", d.since(d.sender))
-	case goodLinks:
+	case byGoodLinks:
 		return fmt.Sprintf("the text was reported %s, but all its links are known for days and were not", times(votes(t)))
-	case seldom:
+	case bySeldom:
 		return fmt.Sprintf("the text was reported %s, which is seldom for one that was delivered so often and has a verified sender", times(votes(t)))
-	case delivered:
+	case byDelivered:
 		return fmt.Sprintf("the text was reported %s, but %s of it came from known senders", times(votes(t)),
 			plural(t.good, "delivery"))
 	}
 	return ""
+}
+
+// unreported reports whether neither a report nor a vote that the message is wanted has led to the
+// verdict.
+func (d *decision) unreported() bool {
+	return d.class < bulkhead.ClassSuspected && d.excuse == noRule && d.by != byWantedBulk
 }
 
 // votes returns the number of voters who called the text spam, at least 1, because the voters of
@@ -97,10 +104,10 @@ func (d *decision) textReason() string {
 
 // aside returns the circumstance besides the text that made the message spam.
 func (d *decision) aside() string {
-	switch d.why {
-	case pairedText:
+	switch d.by {
+	case byPairedText, byTextOfGood:
 		return ", from this sender or with one of its links"
-	case contexts:
+	case byContexts:
 		return ", with several senders or links"
 	}
 	return ""
@@ -134,9 +141,9 @@ func (d *decision) partReason() string {
 	case d.class != bulkhead.ClassSuspected:
 	case d.Signatures[d.finding].Scheme() == bulkhead.Network:
 		text += "; other senders share the network, so it is suspected only"
-	case d.listed(d.finding) && d.Signatures[d.finding].Scheme() == bulkhead.Link && e.Common():
+	case d.isListed(d.finding) && d.Signatures[d.finding].Scheme() == bulkhead.Link && e.Common():
 		text += fmt.Sprintf("; %d unrelated senders link there, so it is suspected only", e.Addresses)
-	case d.listed(d.finding) && d.blameless():
+	case d.isListed(d.finding) && d.blameless():
 		text += "; its sender is verified and was never reported, so it is suspected only"
 	default:
 		text += "; suspected until a second voice calls it spam"

@@ -1,0 +1,174 @@
+package verdict
+
+import "github.com/bulkhead-mail/bulkhead"
+
+// A Rule is the name of one row of the lists below.
+type Rule string
+
+// A rule is one row of the judgement. Rows are tried in order. The first row that decides ends the
+// list; a row that excuses lets the message off the reports of its text, and the list goes on.
+type rule struct {
+	name  Rule
+	class bulkhead.Class // ClassUnknown: the row excuses a reported text
+	// when reports whether the row applies. It sets finding if a part other than the text decides.
+	when func(*decision) bool
+	doc  string // the row of docs/judgement.md
+}
+
+// The rules, in the order in which they are documented.
+const (
+	noRule        Rule = "none"
+	byWhitelist   Rule = "whitelist"
+	bySeldom      Rule = "seldom-reported"
+	byTextOfGood  Rule = "text-from-sender"
+	byFileOfGood  Rule = "file-from-sender"
+	byWanted      Rule = "wanted"
+	byKnownSender Rule = "known-sender"
+	byDelivered   Rule = "delivered-digest"
+	byDigest      Rule = "digest"
+	byExactText   Rule = "exact-text"
+	byLink        Rule = "link"
+	bySender      Rule = "sender"
+	byAttachment  Rule = "attachment"
+	byPicture     Rule = "picture"
+	byContact     Rule = "contact"
+	byPairedText  Rule = "text-with-part"
+	byGoodLinks   Rule = "good-links"
+	byQuoted      Rule = "quoted"
+	byContexts    Rule = "two-contexts"
+	byTwoVoices   Rule = "two-votes"
+	byUnanswered  Rule = "unanswered"
+	byHoldsPart   Rule = "part-of-text"
+	byOneVoice    Rule = "one-vote"
+	byOddLink     Rule = "suspected-link"
+	byOddSender   Rule = "suspected-sender"
+	byOddFile     Rule = "suspected-attachment"
+	byOddPicture  Rule = "suspected-picture"
+	byOddContact  Rule = "suspected-contact"
+	byNetwork     Rule = "network"
+	byClaim       Rule = "claimed-name"
+	byWantedBulk  Rule = "wanted-bulk"
+	byBulk        Rule = "bulk"
+	byWantedText  Rule = "wanted-text"
+	byGoodSender  Rule = "good-sender"
+)
+
+// firstRules apply to all mail.
+var firstRules = []rule{
+	{bySeldom, bulkhead.ClassUnknown, (*decision).seldom,
+		"The text was reported no more often than by mistake, for its deliveries, and its sender is verified."},
+}
+
+// senderRules apply to mail that a sender of good standing answers for.
+var senderRules = []rule{
+	{byTextOfGood, bulkhead.ClassSpam, func(d *decision) bool { return d.listed && d.pair.sender },
+		"The text was reported from this very sender."},
+	{byFileOfGood, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.isListed) },
+		"An attachment is listed."},
+	{byWanted, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed && d.pair.wanted },
+		"A vote marked the text from this sender as wanted."},
+	{byKnownSender, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed },
+		"The text was reported from other senders."},
+}
+
+// mailRules apply to all other mail.
+var mailRules = []rule{
+	{byDelivered, bulkhead.ClassUnknown, func(d *decision) bool {
+		return d.listed && d.parts.Digests && d.text.good >= goodDeliveries
+	}, "Senders of good standing delivered three copies of a text of which only digests are known."},
+	{byDigest, bulkhead.ClassSpam, func(d *decision) bool { return d.listed && d.parts.Digests },
+		"A digest of the text is listed, and nothing else of the message is known."},
+	{byExactText, bulkhead.ClassSpam, func(d *decision) bool {
+		return d.listed && d.text.exact && !d.pair.wanted && !d.lonely()
+	}, "It is a copy of a listed text. A single vote against many deliveries of a verified sender is not enough."},
+	{byLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.condemns) },
+		"A link outside the sender's own domain is listed."},
+	{bySender, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
+		"The verified sender is listed."},
+	{byAttachment, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
+		"An attachment is listed."},
+	{byPicture, bulkhead.ClassSpam, func(d *decision) bool { return !d.parts.Near && d.part(d.parts.Images, d.condemns) },
+		"A picture is listed, and there is no text. A picture beside a text is often borrowed, such as a logo."},
+	{byContact, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Contacts, d.condemns) },
+		"A contact is listed."},
+	{byPairedText, bulkhead.ClassSpam, func(d *decision) bool { return d.listed && d.pair.any },
+		"It is a changed copy of a text that was reported with this sender or one of these links."},
+	{byWanted, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed && d.pair.wanted },
+		"A vote marked the text from this sender as wanted."},
+	{byGoodLinks, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed && d.linksStand() },
+		"All links are of good standing, with more deliveries than the text has reports."},
+	{byQuoted, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.quoted },
+		"It quotes or forwards a listed text."},
+	{byContexts, bulkhead.ClassSpam, (*decision).twoContexts,
+		"It is a changed copy of a text that two votes list, with two different senders or links."},
+	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
+		"It is a changed copy of a text that two votes list, that no known sender sends, and that was seldom delivered."},
+	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
+		"It is a changed copy of a text that one vote lists, no sender was verified, and the node is mature."},
+	{byHoldsPart, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.part() },
+		"It contains a part of a listed text."},
+	{byOneVoice, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed },
+		"It is a changed copy of a listed text."},
+	{byOddLink, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Links, d.suspected) },
+		"A link is under suspicion, or is listed and not enough for *spam*."},
+	{byOddSender, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Senders, d.suspected) },
+		"The verified sender is under suspicion."},
+	{byOddFile, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Attachments, d.suspected) },
+		"An attachment is under suspicion."},
+	{byOddPicture, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Images, d.suspected) },
+		"A picture is under suspicion, or is listed beside a text."},
+	{byOddContact, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Contacts, d.suspected) },
+		"A contact is under suspicion."},
+	{byNetwork, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Networks, d.isListed) },
+		"The network is listed, and no sender was verified. Unrelated senders share a network, so it never condemns."},
+	{byClaim, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Claims, d.suspected) },
+		"The claimed name was reported, and is not the verified sender's own. Any sender can claim any name."},
+}
+
+// lastRules apply to mail that is neither spam nor suspected.
+var lastRules = []rule{
+	{byWantedBulk, bulkhead.ClassGood, func(d *decision) bool { return d.isBulk && d.pair.wanted && d.senderGood },
+		"It is bulk from a sender of good standing, and a vote marked the text from this sender as wanted."},
+	{byBulk, bulkhead.ClassBulk, func(d *decision) bool { return d.isBulk }, "It was seen `threshold` times."},
+	{byWantedText, bulkhead.ClassGood, func(d *decision) bool { return d.pair.wanted },
+		"A vote marked the text from this sender as wanted."},
+	{byGoodSender, bulkhead.ClassGood, (*decision).earned, "The sender has earned it: see Good standing."},
+}
+
+// Rules returns the names of all rules, in order, each once.
+func Rules() []Rule {
+	names, seen := []Rule{byWhitelist}, make(map[Rule]bool)
+	for _, list := range [][]rule{firstRules, senderRules, mailRules, lastRules} {
+		for i := range list {
+			if !seen[list[i].name] {
+				names = append(names, list[i].name)
+			}
+			seen[list[i].name] = true
+		}
+	}
+	return append(names, noRule)
+}
+
+// Table returns the rules as the table of docs/judgement.md.
+func Table() string {
+	out := "| rule | verdict | when |\n|---|---|---|\n"
+	for _, list := range []struct {
+		about string
+		rules []rule
+	}{
+		{"any mail", firstRules},
+		{"mail that a sender of good standing answers for", senderRules},
+		{"all other mail", mailRules},
+		{"mail that is neither spam nor suspected", lastRules},
+	} {
+		out += "| | | **" + list.about + "** |\n"
+		for _, r := range list.rules {
+			class := r.class.String()
+			if r.class == bulkhead.ClassUnknown {
+				class = "excused"
+			}
+			out += "| `" + string(r.name) + "` | " + class + " | " + r.doc + " |\n"
+		}
+	}
+	return out
+}

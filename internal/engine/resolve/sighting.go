@@ -199,24 +199,28 @@ func (r *Resolver) names(m *Message, n uint32) {
 	}
 }
 
-// enoughSenders is the maximum number of senders of a link that are counted a week. More senders
+// enoughSenders is the maximum number of senders of a link or claimed name that are counted a week. More senders
 // make no difference to a verdict, and each costs a key.
 const enoughSenders = 10
 
-// senders counts the sender's domain among the senders of each link to another domain, once for
-// as long as the blocklist's generations live. A link's senders are this node's own: sums over
+// senders counts the sender's domain among the senders of each link to another domain and of the
+// claimed name, once for as long as the blocklist's generations live. The senders of a link are this node's own: sums over
 // several nodes would count one sender several times. Senders whose From has no verified
 // domain do not count, since they can choose any From.
 func (r *Resolver) senders(m *Message, own []byte) {
 	r.bases, r.keys = r.bases[:0], r.keys[:0]
 	for i, base := range m.Keys {
-		if m.Signatures[i].Scheme() != bulkhead.Link {
+		switch m.Signatures[i].Scheme() {
+		case bulkhead.Link:
+			if host, _, _ := bytes.Cut(m.Signatures[i].Sum(), []byte{'/'}); within(host, own) {
+				continue
+			}
+		case bulkhead.Claim:
+		default:
 			continue
 		}
-		if host, _, _ := bytes.Cut(m.Signatures[i].Sum(), []byte{'/'}); !within(host, own) {
-			r.bases = append(r.bases, base)
-			r.keys = append(r.keys, base.With(evidence.Addresses))
-		}
+		r.bases = append(r.bases, base)
+		r.keys = append(r.keys, base.With(evidence.Addresses))
 	}
 	if len(r.keys) == 0 {
 		return

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/wellknown"
 )
 
 // A decision is the state in which one verdict is made.
@@ -110,8 +111,24 @@ func (d *decision) lonely() bool {
 	return d.sender >= 0 && t.strength < twoVotes-slack && t.old+0.5*t.new >= lonelyDeliveries
 }
 
-// earned reports whether the sender makes the message good.
-func (d *decision) earned() bool { return d.senderGood }
+// earned reports whether the sender makes the message good. That takes more than to be excused: a
+// spammer's own domain is delivered for two days before its first report. A domain needs ten
+// deliveries on two days and a known address. Customers share the domains below a suffix that a
+// company runs, so there the address itself needs the deliveries.
+func (d *decision) earned() bool {
+	if !d.senderGood {
+		return false
+	}
+	known := d.sender
+	switch {
+	case d.sender != d.parts.Domain: // an address or a list
+	case d.parts.Address >= 0 && d.Evidence[d.parts.Address].Old == 0:
+		return false
+	case d.parts.Address >= 0 && wellknown.Tenant(d.Signatures[d.sender].Sum()):
+		known = d.parts.Address
+	}
+	return d.Evidence[known].Old >= earnedDeliveries
+}
 
 // standsFor reports whether the sender excuses the message. The sender must be of good standing,
 // and either have more deliveries than the text has reports, or a root must want the message. Exact
@@ -176,33 +193,68 @@ func (d *decision) asked(i int) bool {
 
 func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
 
+// common reports whether unrelated senders use a link, as this node has seen or as the shipped list
+// says, or a claimed name. Votes on what all use say nothing of one sender, so it decides nothing by
+// itself. The place of one customer on a platform has a link of its own.
+func (d *decision) common(i int) bool {
+	switch d.Signatures[i].Scheme() {
+	case bulkhead.Link:
+		return d.Evidence[i].Common() || wellknown.Domain(d.Signatures[i].Sum())
+	case bulkhead.Claim:
+		return d.Evidence[i].Common()
+	}
+	return false
+}
+
 // condemns reports whether a part is listed and makes the message spam. A common link does not. Any
 // other link needs more strength in the mail of a verified sender without reports, because all
 // kinds of mail link to sites that some spam also links to.
 func (d *decision) condemns(i int) bool {
-	e := &d.Evidence[i]
 	switch {
 	case !d.isListed(i) || d.Signatures[i].Scheme() != bulkhead.Link:
 		return d.isListed(i)
-	case e.Common():
+	case d.common(i):
 		return false
 	case !d.blameless():
 		return true
 	}
+	e := &d.Evidence[i]
 	return d.Policy.Strength(e, namedBase) >= Need(bulkhead.LinkFacet, e)+answeredLink-slack
 }
 
-// suspected reports whether a part that was not revoked is under suspicion, or is a listed link.
+// fresh reports whether a link that was never delivered to speak of was reported together with the
+// message that it came with. One vote is then enough: no known sender links there, and a sender that
+// was verified needs a link that is newer still.
+func (d *decision) fresh(i int) bool {
+	e := &d.Evidence[i]
+	most := freshOfVerified
+	switch {
+	case d.nobodyAnswers():
+		most = freshDeliveries
+	case d.sender < 0: // the door may know less than the sender's own server
+		return false
+	}
+	return d.Policy.Mature && !d.common(i) && d.Findings[i].Judged != bulkhead.Revoked && e.Good == 0 &&
+		e.deliveries() <= float64(most) && d.Policy.suspected(bulkhead.LinkFacet, e)
+}
+
+// suspected reports whether a part that was not revoked is under suspicion, or is a listed link. What
+// unrelated senders use is not.
 func (d *decision) suspected(i int) bool {
 	f := d.Signatures[i].Scheme().Facet()
-	return f == bulkhead.LinkFacet && d.isListed(i) || d.Findings[i].Judged != bulkhead.Revoked &&
-		d.Policy.suspected(f, &d.Evidence[i])
+	switch {
+	case d.common(i):
+		return false
+	case f == bulkhead.LinkFacet && d.isListed(i):
+		return true
+	}
+	return d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, &d.Evidence[i])
 }
 
 // twoContexts, twoVotes and unanswered are rules for changed copies of a listed text.
 func (d *decision) twoContexts() bool {
 	t := &d.text
-	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.contexts >= 2 && !d.ownMail()
+	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.contexts >= 2 && !(d.ownMail() && d.seen())
 }
 
 func (d *decision) twoVotes() bool {
@@ -239,6 +291,9 @@ func (d *decision) ownMail() bool {
 	return d.blameless() && !slices.ContainsFunc(d.parts.Links,
 		func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
 }
+
+// seen reports whether mail of the verified sender was delivered before today.
+func (d *decision) seen() bool { return d.sender >= 0 && d.Evidence[d.sender].Old > 0 }
 
 // linksStand reports whether there are links and all of them, including the sender's
 // own, are of good standing with more deliveries than the text has reports.

@@ -28,6 +28,7 @@ const (
 	byDigest      Rule = "digest"
 	byExactText   Rule = "exact-text"
 	byLink        Rule = "link"
+	byFreshLink   Rule = "fresh-link"
 	bySender      Rule = "sender"
 	byAttachment  Rule = "attachment"
 	byPicture     Rule = "picture"
@@ -82,7 +83,9 @@ var mailRules = []rule{
 		return d.listed && d.text.exact && !d.pair.wanted && !d.lonely()
 	}, "It is a copy of a listed text. A single vote against many deliveries of a verified sender is not enough."},
 	{byLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.condemns) },
-		"A link outside the sender's own domain is listed."},
+		"A link outside the sender's own domain is listed, and is not common."},
+	{byFreshLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.fresh) },
+		"A link was reported once, was delivered 17 times at most (2 with a verified sender), never by a known sender, and the node is mature."},
 	{bySender, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
 		"The verified sender is listed."},
 	{byAttachment, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
@@ -110,7 +113,7 @@ var mailRules = []rule{
 	{byOneVoice, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed },
 		"It is a changed copy of a listed text."},
 	{byOddLink, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Links, d.suspected) },
-		"A link is under suspicion, or is listed and not enough for *spam*."},
+		"A link that is not common is under suspicion, or is listed and not enough for *spam*."},
 	{byOddSender, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Senders, d.suspected) },
 		"The verified sender is under suspicion."},
 	{byOddFile, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Attachments, d.suspected) },

@@ -87,9 +87,13 @@ const (
 	lonelyDeliveries = 5
 
 	goodDeliveries, goodDays = 3, 2 // that make a sender one of good standing
-	sharedAddresses          = 8    // that make a sender's domain shared
-	sharedRate               = 0.1  // and addresses for each delivery
-	commonSenders            = 5    // that make a link common
+	earnedDeliveries         = 10   // of such a sender, that make its mail good
+	// freshDeliveries and freshOfVerified are the most deliveries of a link that a single vote
+	// condemns, in mail without and with a verified sender.
+	freshDeliveries, freshOfVerified = 17, 2
+	sharedAddresses                  = 8   // that make a sender's domain shared
+	sharedRate                       = 0.1 // and addresses for each delivery
+	commonSenders                    = 5   // that make a link common
 
 	// matureDeliveries and matureDays are the numbers of deliveries from verified senders, and of
 	// days with them, that make a node mature. They are enough to have also seen a kind of mail

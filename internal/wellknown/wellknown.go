@@ -1,0 +1,63 @@
+// Package wellknown holds the domains that unrelated senders link to: platforms, shorteners, mail
+// services and large brands. A node knows them from its first day; those of its own users' mail it
+// learns by itself (see verdict.Evidence.Common).
+package wellknown
+
+import (
+	"bytes"
+	_ "embed"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+var (
+	//go:embed domains.txt
+	listed string // by list.sh
+	//go:embed own.txt
+	own string
+)
+
+var domains = sync.OnceValue(func() map[string]bool {
+	all := make(map[string]bool)
+	for line := range strings.Lines(listed + own) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			all[line] = true
+		}
+	}
+	return all
+})
+
+// Domain reports whether a host in lower case, or a domain above it, is well known. The link of a
+// place on a host, "forms.example/abc", is not: it belongs to one customer.
+func Domain(link []byte) bool {
+	if bytes.IndexByte(link, '/') >= 0 {
+		return false
+	}
+	all := domains()
+	for len(link) > 0 {
+		if all[string(link)] {
+			return true
+		}
+		dot := bytes.IndexByte(link, '.')
+		if dot < 0 {
+			return false
+		}
+		link = link[dot+1:]
+	}
+	return false
+}
+
+// microsoft is the suffix of free tenants that the Public Suffix List lacks.
+const microsoft = ".onmicrosoft.com"
+
+// Tenant reports whether a domain lies below a suffix that a company runs for its customers, such as
+// "tenant.platform.example", by the private part of the Public Suffix List. Such names cost nothing.
+func Tenant(domain []byte) bool {
+	if bytes.HasSuffix(domain, []byte(microsoft)) && len(domain) > len(microsoft) {
+		return true
+	}
+	suffix, icann := publicsuffix.PublicSuffix(string(domain))
+	return !icann && strings.Contains(suffix, ".") && len(suffix) < len(domain)
+}

@@ -1,0 +1,60 @@
+package wellknown
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestDomain: a well-known domain and every host below it, and nothing that only looks like one.
+func TestDomain(t *testing.T) {
+	for link, want := range map[string]bool{
+		"google.com": true, "docs.google.com": true, "list-manage.com": true, "eu.list-manage.com": true, "bit.ly": true,
+		"notgoogle.com": false, "google.com.evil.example": false, "com": false, "": false, ".": false, "evil.example": false,
+		"forms.gle/abc": false,
+	} {
+		if got := Domain([]byte(link)); got != want {
+			t.Errorf("%q is well known: %v, want %v", link, got, want)
+		}
+	}
+}
+
+// TestTenant: names of customers below a private suffix, and neither the suffix nor other names.
+func TestTenant(t *testing.T) {
+	for domain, want := range map[string]bool{
+		"shop.onmicrosoft.com": true, "a.github.io": true, "a.duckdns.org": true, "onmicrosoft.com": false,
+		"example.co.uk": false, "example.com": false, "com": false, "": false,
+	} {
+		if got := Tenant([]byte(domain)); got != want {
+			t.Errorf("%q is a tenant: %v, want %v", domain, got, want)
+		}
+	}
+}
+
+// TestLists: every line of the lists is a domain name in lower case with at least two labels, so that
+// none exempts a whole top-level domain.
+func TestLists(t *testing.T) {
+	n := 0
+	for line := range strings.Lines(listed + own) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		n++
+		if line != strings.ToLower(line) || !strings.Contains(line, ".") || strings.Trim(line, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+			t.Errorf("%q is no domain", line)
+		}
+	}
+	if n < 1500 || n > 10_000 {
+		t.Errorf("%d domains", n)
+	}
+}
+
+func FuzzDomain(f *testing.F) {
+	f.Add([]byte("docs.google.com"))
+	f.Fuzz(func(t *testing.T, link []byte) {
+		if Domain(link) && !Domain(append([]byte("x."), link...)) {
+			t.Errorf("%q is well known, and a host below it is not", link)
+		}
+		Tenant(link)
+	})
+}

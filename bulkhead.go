@@ -309,6 +309,7 @@ type Verdict struct {
 	HamVotes    uint32    // likewise
 	First       time.Time // zero if the message is unknown
 	Whitelisted string    // which whitelist entry matched, "" for none
+	Rule        string    // name of the rule that decided, for example "exact-text"; "" if the node has none
 	Reasons     []string  // in words, the weightiest first; never empty unless the query is Terse
 	// Error is the probability that the filters are wrong: that an unreported message would get
 	// this answer. If revocations decided, Error adds the probability that the revocation, or the

@@ -103,6 +103,7 @@ type Verdict struct {
 	HamVotes    uint32    `json:"ham_votes"`
 	First       time.Time `json:"first_seen,omitzero" doc:"Start of the oldest generation that holds the message; absent if none does."`
 	Whitelisted string    `json:"whitelisted,omitempty" doc:"The whitelist entry that matched."`
+	Rule        string    `json:"rule,omitempty" doc:"Name of the rule that decided; docs/judgement.md has the list."`
 	Reasons     []string  `json:"reasons" doc:"In words, the weightiest first."`
 	Error       float64   `json:"error" minimum:"0" maximum:"1" doc:"Probability that this answer is a filter error."`
 	Findings    []Finding `json:"findings" doc:"One for each signature, in the order of the request."`
@@ -113,7 +114,7 @@ func NewVerdict(v *bulkhead.Verdict) *Verdict {
 	out := &Verdict{
 		Class: v.Class.String(), Spam: v.Spam(), Unwanted: v.Unwanted(), Judged: v.Judged.String(), Confidence: v.Confidence,
 		Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings, SpamVotes: v.SpamVotes,
-		HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Reasons: v.Reasons,
+		HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Rule: v.Rule, Reasons: v.Reasons,
 		Error: v.Error, Findings: make([]Finding, len(v.Findings)),
 	}
 	if out.Reasons == nil {
@@ -143,7 +144,7 @@ func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
 	}
 	out := bulkhead.Verdict{
 		Class: class, Judged: judged, Confidence: v.Confidence, Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings,
-		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Error: v.Error,
+		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Rule: v.Rule, Error: v.Error,
 		Findings: make([]bulkhead.Finding, len(v.Findings)),
 	}
 	if len(v.Reasons) > 0 {

@@ -14,6 +14,8 @@ type Node interface {
 	// ConfirmClock accepts the present time of a clock that looked implausible, so that generations
 	// age again.
 	ConfirmClock(ctx context.Context) error
+	// Rules returns the rules of the judgement with what became of their decisions.
+	Rules() []client.Rule
 }
 
 func (s *Server) state(r *request) (any, error) {
@@ -23,6 +25,13 @@ func (s *Server) state(r *request) (any, error) {
 	state := s.node.State(r.Context())
 	state.Relayed = s.relayed.Load()
 	return &state, nil
+}
+
+func (s *Server) rules(*request) (any, error) {
+	if s.node == nil {
+		return nil, newProblem(http.StatusNotFound, "this server describes no node")
+	}
+	return s.node.Rules(), nil
 }
 
 func (s *Server) confirmClock(r *request) (any, error) {

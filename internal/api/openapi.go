@@ -139,6 +139,8 @@ func (s *Server) routes() []route {
 			takes(mail, nil), gives(s.schema(client.Signatures{}))),
 		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state,
 			gives(s.schema(client.NodeState{}))),
+		s.route("GET /v1/rules", "rules", "The rules of the judgement, and what became of their decisions.", check, s.rules,
+			gives(s.schema([]client.Rule{}))),
 		s.route("POST /v1/ageing/confirm", "confirmClock",
 			"Take the clock as right while the ageing is held; overdue generations expire.", admin, s.confirmClock,
 			gives(s.schema(client.NodeState{}))),

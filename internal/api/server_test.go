@@ -53,6 +53,8 @@ type fakeNode struct{}
 
 func (fakeNode) ConfirmClock(context.Context) error { return nil }
 
+func (fakeNode) Rules() []client.Rule { return []client.Rule{{Name: "exact-text", Verdict: "spam"}} }
+
 func (fakeNode) State(context.Context) client.NodeState {
 	return client.NodeState{
 		Name: "test", Version: "v0", Started: time.Unix(1, 0).UTC(), Durability: "always", Threshold: 20,

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/audit"
+	"github.com/bulkhead-mail/bulkhead/internal/calibration"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
@@ -33,37 +34,38 @@ import (
 
 // A core is the engine with its store and secrets, shared by all front doors.
 type core struct {
-	cfg        atomic.Pointer[config.Config]
-	dir        string
-	log        *slog.Logger
-	version    string
-	engine     *engine.Engine
-	house      bulkhead.Counter         // for the doors: the engine or edge behind the memory of messages
-	edge       *edge.Edge               // nil if the node has its own engine for checks
-	judge      bulkhead.Counter         // engine or edge, without that memory
-	weights    weights                  // of accounts, over time
-	spared     *spared                  // an administrator's entries on the whitelist
-	recent     *recent.Table            // recent messages; nil for none
-	deliveries *recent.Deliveries       // nil if none are remembered
-	joining    *recent.House            // completes digests from recent, before engine or edge
-	counted    map[string]*countedHouse // clearinghouses by door
-	mailbook   *logbook.Book            // checks and votes of the last days; nil for none
-	bookKey    logbook.Key              // of the hashes in mailbook
-	audit      *audit.Log               // actions of administrators
-	token      *bearer                  // sent by the edge to its upstream; nil without one
-	store      *store.Store
-	sealer     *trust.Sealer
-	present    atomic.Pointer[filter.Secret] // the network's secret, see secrets.go
-	past       past                          // content of the file of former secrets; rekeying guards it
-	rekeying   sync.Mutex
-	hashing    signature.Options // how whole messages are signed
-	started    time.Time
-	sums       *logbook.Sums // of verdicts and votes, by door and time
-	draining   atomic.Bool
-	doors      []client.Door // open doors
-	messages   *door.Memory  // memory of messages in all doors
-	mending    *mending      // nil: a damaged store is refused
-	missing    []string      // parts that were gone at the start, and began anew
+	cfg         atomic.Pointer[config.Config]
+	dir         string
+	log         *slog.Logger
+	version     string
+	engine      *engine.Engine
+	house       bulkhead.Counter         // for the doors: the engine or edge behind the memory of messages
+	edge        *edge.Edge               // nil if the node has its own engine for checks
+	judge       bulkhead.Counter         // engine or edge, without that memory
+	weights     weights                  // of accounts, over time
+	spared      *spared                  // an administrator's entries on the whitelist
+	recent      *recent.Table            // recent messages; nil for none
+	calibration *calibration.House       // nil on an edge
+	deliveries  *recent.Deliveries       // nil if none are remembered
+	joining     *recent.House            // completes digests from recent, before engine or edge
+	counted     map[string]*countedHouse // clearinghouses by door
+	mailbook    *logbook.Book            // checks and votes of the last days; nil for none
+	bookKey     logbook.Key              // of the hashes in mailbook
+	audit       *audit.Log               // actions of administrators
+	token       *bearer                  // sent by the edge to its upstream; nil without one
+	store       *store.Store
+	sealer      *trust.Sealer
+	present     atomic.Pointer[filter.Secret] // the network's secret, see secrets.go
+	past        past                          // content of the file of former secrets; rekeying guards it
+	rekeying    sync.Mutex
+	hashing     signature.Options // how whole messages are signed
+	started     time.Time
+	sums        *logbook.Sums // of verdicts and votes, by door and time
+	draining    atomic.Bool
+	doors       []client.Door // open doors
+	messages    *door.Memory  // memory of messages in all doors
+	mending     *mending      // nil: a damaged store is refused
+	missing     []string      // parts that were gone at the start, and began anew
 
 	stateMu sync.Mutex
 	state   client.NodeState // as of stateAt
@@ -155,7 +157,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if err != nil {
 		return errors.Join(err, n.close(ctx))
 	}
-	n.house = n.remembering(n.engine)
+	n.house = n.remembering(n.calibrated())
 	return nil
 }
 

@@ -31,7 +31,7 @@ func (n *Node) doors() []frontDoor {
 // startDoors binds every enabled door. With [Options.Spare], a door whose port is in use stays
 // closed, except the HTTP door.
 func (n *Node) startDoors(ctx context.Context, st *stage) error {
-	n.registry.MustRegister(newMemoryCollector(n.core))
+	n.registry.MustRegister(newMemoryCollector(n.core), newRuleCollector(n.calibration))
 	addresses := make(map[string]string)
 	for _, d := range n.cfg.Load().Listen.Doors() {
 		addresses[d.Key] = d.Address

@@ -79,8 +79,9 @@ func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 		v.Judged = bulkhead.Revoked
 	}
 	v.Confidence, v.Error = d.confidence(), d.error()
+	v.Rule = string(d.rule())
 	if v.Whitelisted != "" {
-		v.Class = bulkhead.ClassGood
+		v.Class, v.Rule = bulkhead.ClassGood, string(byWhitelist)
 	}
 	if !c.Terse {
 		v.Reasons = d.reasons(v)

@@ -138,39 +138,55 @@ var lastRules = []rule{
 	{byGoodSender, bulkhead.ClassGood, (*decision).earned, "The sender has earned it: see Good standing."},
 }
 
-// Rules returns the names of all rules, in order, each once.
-func Rules() []Rule {
-	names, seen := []Rule{byWhitelist}, make(map[Rule]bool)
-	for _, list := range [][]rule{firstRules, senderRules, mailRules, lastRules} {
-		for i := range list {
-			if !seen[list[i].name] {
-				names = append(names, list[i].name)
-			}
-			seen[list[i].name] = true
-		}
-	}
-	return append(names, noRule)
+// A Row describes one rule.
+type Row struct {
+	Name    string
+	Verdict string // class that the rule decides, or "excused"
+	When    string // a sentence
 }
 
-// Table returns the rules as the table of docs/judgement.md.
+// groups are the lists of rules in the order in which they are applied, and the mail that each is for.
+var groups = []struct {
+	mail  string
+	rules []rule
+}{
+	{"any mail", firstRules},
+	{"mail that a sender of good standing answers for", senderRules},
+	{"all other mail", mailRules},
+	{"mail that is neither spam nor suspected", lastRules},
+}
+
+func (r *rule) row() Row {
+	verdict := r.class.String()
+	if r.class == bulkhead.ClassUnknown {
+		verdict = "excused"
+	}
+	return Row{string(r.name), verdict, r.doc}
+}
+
+// Rules returns all rules, each name once, in the order in which they are tried.
+func Rules() []Row {
+	rows := []Row{{string(byWhitelist), bulkhead.ClassGood.String(), "A whitelist has the message."}}
+	seen := make(map[Rule]bool)
+	for _, g := range groups {
+		for i := range g.rules {
+			if r := &g.rules[i]; !seen[r.name] {
+				seen[r.name] = true
+				rows = append(rows, r.row())
+			}
+		}
+	}
+	return append(rows, Row{string(noRule), bulkhead.ClassUnknown.String(), "No other rule applies."})
+}
+
+// Table returns the rules as a table in Markdown, for docs/judgement.md.
 func Table() string {
 	out := "| rule | verdict | when |\n|---|---|---|\n"
-	for _, list := range []struct {
-		about string
-		rules []rule
-	}{
-		{"any mail", firstRules},
-		{"mail that a sender of good standing answers for", senderRules},
-		{"all other mail", mailRules},
-		{"mail that is neither spam nor suspected", lastRules},
-	} {
-		out += "| | | **" + list.about + "** |\n"
-		for _, r := range list.rules {
-			class := r.class.String()
-			if r.class == bulkhead.ClassUnknown {
-				class = "excused"
-			}
-			out += "| `" + string(r.name) + "` | " + class + " | " + r.doc + " |\n"
+	for _, g := range groups {
+		out += "| | | **" + g.mail + "** |\n"
+		for i := range g.rules {
+			r := g.rules[i].row()
+			out += "| `" + r.Name + "` | " + r.Verdict + " | " + r.When + " |\n"
 		}
 	}
 	return out

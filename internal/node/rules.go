@@ -1,0 +1,70 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/calibration"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+)
+
+// calibrated returns the engine with a record of what becomes of its decisions.
+func (n *core) calibrated() bulkhead.Counter {
+	n.calibration = calibration.New(n.engine, func(who bulkhead.Reporter) bool {
+		space, ok := n.showsTo(who)
+		return ok && space == ""
+	})
+	return n.calibration
+}
+
+// Rules implements [api.Node].
+func (n *core) Rules() []client.Rule {
+	records := map[string]calibration.Record{}
+	if n.calibration != nil {
+		records = n.calibration.Records()
+	}
+	var rules []client.Rule
+	for _, r := range verdict.Rules() {
+		rec := records[r.Name]
+		rules = append(rules, client.Rule{Name: r.Name, Verdict: r.Verdict, When: r.When, Decided: rec.Decided,
+			Objected: rec.Objected, Confirmed: rec.Confirmed, Missed: rec.Missed})
+	}
+	return rules
+}
+
+// A ruleCollector collects the metrics of the rules.
+type ruleCollector struct {
+	house          *calibration.House
+	decided, voted *prometheus.Desc
+}
+
+func newRuleCollector(house *calibration.House) *ruleCollector {
+	return &ruleCollector{
+		house: house,
+		decided: prometheus.NewDesc("bulkhead_rule_decisions_total",
+			"Checks by the rule of the judgement that decided them.", []string{"rule"}, nil),
+		voted: prometheus.NewDesc("bulkhead_rule_votes_total",
+			"Votes of trusted voters by the rule that decides on the message, and by what they say of it: objected, confirmed or missed.",
+			[]string{"rule", "vote"}, nil),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *ruleCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.decided
+	ch <- c.voted
+}
+
+// Collect implements [prometheus.Collector].
+func (c *ruleCollector) Collect(ch chan<- prometheus.Metric) {
+	if c.house == nil {
+		return
+	}
+	for rule, r := range c.house.Records() {
+		ch <- prometheus.MustNewConstMetric(c.decided, prometheus.CounterValue, float64(r.Decided), rule)
+		for vote, n := range map[string]uint64{"objected": r.Objected, "confirmed": r.Confirmed, "missed": r.Missed} {
+			ch <- prometheus.MustNewConstMetric(c.voted, prometheus.CounterValue, float64(n), rule, vote)
+		}
+	}
+}

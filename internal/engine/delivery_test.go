@@ -89,8 +89,8 @@ func TestBytesOfADelivery(t *testing.T) {
 			votes++
 		}
 	}
-	v := e.view()
-	tally, block := v.tally.Live[0], v.block.Live[0]
+	v := e.current.View()
+	tally, block := v.Tally.Live[0], v.Block.Live[0]
 	total := 0.0
 	say := func(name string, s filter.Stats, bytes, capacity uint64) {
 		each := float64(s.Keys) / deliveries

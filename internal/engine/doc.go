@@ -13,7 +13,7 @@
 //
 // # One writer
 //
-// Check takes no lock: it loads the current view and reads array words atomically. Report hands its
+// Check takes no lock: package check loads the current view and reads array words atomically. Report hands its
 // votes to one goroutine, which decides their effects (duplicates, weights, promotions), writes the
 // decisions of a whole batch as one journal entry, waits until it is durable, applies it, and
 // answers. The journal holds decisions, not votes, so replaying it after a crash depends on no
@@ -27,7 +27,7 @@
 //
 // # Locks
 //
-// Engine.books and Engine.whitelist are atomic pointers, as is the view of the replicas. A look-up
-// loads each of them once. The trust book has its own lock, which readers take for a map look-up
+// The books, the whitelist and the view of the replicas are atomic pointers. A look-up loads each of
+// them once. The trust book has its own lock, which readers take for a map look-up
 // and the writer for a change. No other lock is taken while it is held.
 package engine

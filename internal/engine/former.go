@@ -3,14 +3,8 @@ package engine
 import (
 	"context"
 
-	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 )
-
-// FormerIncarnation is the replica of an incarnation that its origin has lost.
-type FormerIncarnation = replica.Former
-
-// ArrayKey identifies an array of an origin.
-type ArrayKey = replica.Key
 
 // FormerIncarnations returns the former incarnations of an origin that have replicas here, oldest
 // first. [Engine.Replica] returns their arrays by their IDs.
@@ -31,5 +25,13 @@ func (e *Engine) ForgetFormer(ctx context.Context, origin string) error {
 // Supersede durably drops arrays of an origin's former incarnations. Their counts are in the arrays
 // of the present incarnation, which was restored from a backup.
 func (e *Engine) Supersede(ctx context.Context, origin string, arrays []ArrayKey) error {
-	return e.change(ctx, &renewChange{Origin: origin, Superseded: arrays})
+	if len(arrays) == 0 {
+		return nil
+	}
+	return e.queue.change(ctx, func() error {
+		if err := e.replicas.CheckOrigin(origin); err != nil {
+			return err
+		}
+		return e.commit(&codec.Renew{Origin: origin, Superseded: arrays})
+	})
 }

@@ -27,9 +27,6 @@ type Plan struct {
 	PeerLow, PeerHigh uint64
 }
 
-// BookPlan is the share of a book in a [Plan].
-type BookPlan = book.Plan
-
 // The sizes of a new signature on the wire, in bytes: docs/mesh-reference.md#bytes-and-memory.
 const (
 	wireLow  = 5.4

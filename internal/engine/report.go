@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
@@ -20,7 +21,7 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 			e.counters.refused.Add(1)
 			return bulkhead.Receipt{}, err
 		}
-		if err = e.add(ctx, a); errors.Is(err, errOtherSecret) {
+		if err = e.queue.add(ctx, a); errors.Is(err, errOtherSecret) {
 			continue // its keys were made with a secret that is no longer the present one
 		}
 		if err != nil {
@@ -57,8 +58,8 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	if err := checkReport(r); err != nil {
 		return nil, err
 	}
-	a := e.reports.Get().(*reportAddition)
-	a.message.Report, a.secrets = *r, e.books.Load().secrets
+	a := e.pools.reports.Get().(*reportAddition)
+	a.message.Report, a.secrets = *r, e.current.Books().Secrets
 	if r.Vote == bulkhead.Sighting {
 		if err := e.see(r, &a.message.Seen); err != nil {
 			return nil, err
@@ -76,7 +77,7 @@ func (e *Engine) recycle(a *reportAddition) {
 	const most = 1 << 10 // signatures; larger buffers are not worth their memory
 	if m := &a.message; cap(a.own) <= most {
 		*a = reportAddition{own: a.own[:0], message: resolve.Message{Keys: m.Keys[:0], Samples: m.Samples[:0]}}
-		e.reports.Put(a)
+		e.pools.reports.Put(a)
 	}
 }
 
@@ -86,10 +87,10 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	if err != nil || !standing.Root {
 		return nil // the writer refuses the report, or counts it as a claim
 	}
-	v := e.seen.Get().(*bulkhead.Verdict)
-	defer e.seen.Put(v)
+	v := e.pools.seen.Get().(*bulkhead.Verdict)
+	defer e.pools.seen.Put(v)
 	var held []filter.Key
-	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter,
+	outcome, err := e.checker.Check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter,
 		Terse: true}, v, &held)
 	if err != nil {
 		return err
@@ -108,8 +109,8 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 // repeated signatures.
 func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 	m := &a.message
-	all, white := m.Signatures, e.whitelist.Load()
-	if m.Vote != bulkhead.Revocation && white.source(&m.Source) != "" {
+	all, white := m.Signatures, e.checker.Whitelist()
+	if m.Vote != bulkhead.Revocation && white.Source(&m.Source) != "" {
 		m.Signatures, m.Whitelisted = nil, len(all)
 		return
 	}
@@ -123,7 +124,7 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 			}
 			continue
 		}
-		if e.hides(white, &all[i]) {
+		if e.checker.Hides(white, &all[i]) {
 			m.Whitelisted++
 			continue
 		}
@@ -171,6 +172,9 @@ func (r *repeats) has(keys []filter.Key, k filter.Key) bool {
 	return had
 }
 
+// maxOwn is the maximum number of own samples that a vote records together.
+const maxOwn = 24
+
 // samples takes the message's own samples from a sketch. They later identify the message inside
 // other messages.
 func samples(m *resolve.Message, sketch *bulkhead.Signature, maker keys.Maker) {
@@ -188,27 +192,12 @@ func checkReport(rep *bulkhead.Report) error {
 	if len(rep.ID) > bulkhead.MaxID {
 		return fmt.Errorf("%w: report id of %d bytes, limit %d", bulkhead.ErrMalformed, len(rep.ID), bulkhead.MaxID)
 	}
-	if err := checkSignatures(rep.Signatures); err != nil {
+	if err := check.ValidSignatures(rep.Signatures); err != nil {
 		return err
 	}
 	if rep.Vote == bulkhead.Spam && !bulkhead.Identifies(rep.Signatures) {
 		return fmt.Errorf("%w: a spam vote on nothing but a claimed name, network or markup, which many messages share",
 			bulkhead.ErrMalformed)
-	}
-	return nil
-}
-
-func checkSignatures(sigs []bulkhead.Signature) error {
-	if len(sigs) == 0 {
-		return fmt.Errorf("%w: no signatures: the message has nothing to identify it by", bulkhead.ErrMalformed)
-	}
-	if len(sigs) > MaxSignatures {
-		return fmt.Errorf("%w: %d signatures, limit %d", bulkhead.ErrOverLimit, len(sigs), MaxSignatures)
-	}
-	for i := range sigs {
-		if !sigs[i].Valid() {
-			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
-		}
 	}
 	return nil
 }

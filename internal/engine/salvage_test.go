@@ -35,7 +35,7 @@ func newPatient(t *testing.T) *patient {
 	e := p.engine(t, st, nil)
 	rng := rand.New(rand.NewPCG(7, 8))
 	p.count(t, e, rng, 60)
-	if err := e.checkpoint(t.Context(), e.between); err != nil {
+	if err := e.checkpoint(t.Context(), e.queue.between); err != nil {
 		t.Fatal(err)
 	}
 	p.count(t, e, rng, 30)

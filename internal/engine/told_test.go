@@ -64,7 +64,7 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 		all[n].votes = make(map[int]bulkhead.Vote)
 	}
 	listed := func(e *Engine, n int) bool {
-		return check(t, e, sig(bulkhead.Exact, n)).Findings[0].Judged == bulkhead.JudgedSpam
+		return verdictOf(t, e, sig(bulkhead.Exact, n)).Findings[0].Judged == bulkhead.JudgedSpam
 	}
 	toldOff := 0
 	after := func(n int, was, counted, spam bool) { // something was done about a text
@@ -224,7 +224,7 @@ func TestVotesToldFromChanges(t *testing.T) {
 			want = append([]uint32{max(1, floor)}, want...)
 		}
 		var got []uint32
-		for _, g := range e.view().block.Live {
+		for _, g := range e.current.View().Block.Live {
 			got = append(got, max(1, g.Floor))
 			if (g.ToldSpam != nil) != (g.Floor > 1) {
 				t.Errorf("generation with the number %d: told %v", g.Floor, g.ToldSpam)
@@ -244,7 +244,7 @@ func TestVotesToldFromChanges(t *testing.T) {
 			}
 		}
 		transfer(t, e, b, "a")
-		f := check(t, b, early, late).Findings
+		f := verdictOf(t, b, early, late).Findings
 		if spam := f[0].Judged == bulkhead.JudgedSpam; spam != (n < 2) {
 			t.Errorf("round %d: a peer lists what was told before: %v", n, spam)
 		}

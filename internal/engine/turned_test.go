@@ -74,9 +74,9 @@ func TestRevocationError(t *testing.T) {
 			}
 			transfer(t, e, home, "p")
 			for _, e := range []*Engine{e, home} {
-				e.refreshOdds()
+				e.checker.Measure()
 				// These are the errors of many lines with the average fill of these.
-				o := e.odds.Load()
+				o := e.checker.Odds()
 				stated := [2]float64{o.Finding(&bulkhead.Finding{Judged: bulkhead.JudgedSpam}), o.Revoked()}
 				for i := range stated {
 					if stated[i] < 0.8*after[i] || stated[i] > max(1e-3, 1.2*after[i]) {
@@ -88,7 +88,7 @@ func TestRevocationError(t *testing.T) {
 					c = &heard
 				}
 				for i := range tt.spam {
-					c.see(t, i < tt.early, check(t, e, sig(bulkhead.Exact, i)), stated)
+					c.see(t, i < tt.early, verdictOf(t, e, sig(bulkhead.Exact, i)), stated)
 				}
 			}
 		}
@@ -105,7 +105,7 @@ func TestRevocationError(t *testing.T) {
 // ghosts returns the errors of the spam filter and of the revocation filter of the one
 // generation of a blocklist, line by line.
 func ghosts(e *Engine) (p [2]float64) {
-	g := e.view().block.Live[0]
+	g := e.current.View().Block.Live[0]
 	for i, array := range []any{g.Spam, g.Revoked} {
 		p[i] = array.(interface{ Shown(uint64) float64 }).Shown(0)
 	}

@@ -151,7 +151,8 @@ func TestMergedSpeakAsOne(t *testing.T) {
 			}
 			voices[name] = true
 		}
-		if v := verdictOf(t, home, sig(bulkhead.Exact, n)); v.Sightings != 10*uint32(len(voices)) || v.Bulk != (len(voices) > 1) {
+		if v := verdictOf(t, home, sig(bulkhead.Exact, n)); v.Sightings != 10*uint32(len(voices)) ||
+			v.Bulk != (len(voices) > 1) {
 			t.Errorf("known to peers %04b: %d sightings, bulk %v; want 10 of each of %d voices", n, v.Sightings, v.Bulk,
 				len(voices))
 		}

@@ -248,5 +248,7 @@ func (e *Engine) merge(ctx context.Context) error {
 	if e.journal.refusing() != nil {
 		return e.replicas.Merge(ctx, e.queue.between, nil)
 	}
-	return e.replicas.Merge(ctx, e.queue.between, func(ctx context.Context) error { return e.checkpoint(ctx, e.queue.between) })
+	return e.replicas.Merge(ctx, e.queue.between, func(ctx context.Context) error {
+		return e.checkpoint(ctx, e.queue.between)
+	})
 }

@@ -211,7 +211,8 @@ func TestNearBands(t *testing.T) {
 		}
 		return v
 	}
-	if v := verdictOf(t, e, variant(3)...); v.Class != bulkhead.ClassSuspected || !strings.Contains(v.Reasons[0], "3 bands") {
+	if v := verdictOf(t, e, variant(3)...); v.Class != bulkhead.ClassSuspected ||
+		!strings.Contains(v.Reasons[0], "3 bands") {
 		t.Errorf("three bands of three needed, one voice: %+v, want a suspicion", v)
 	}
 	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam,
@@ -369,7 +370,8 @@ func TestClockWasAhead(t *testing.T) {
 	c.Advance(400 * 24 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{often}})
 	if v := verdictOf(t, e, often); v.Sightings != 1 || len(e.current.View().Tally.Live) != 1 {
-		t.Errorf("a year later: %d sightings in %d generations, want all as ever", v.Sightings, len(e.current.View().Tally.Live))
+		t.Errorf("a year later: %d sightings in %d generations, want all as ever", v.Sightings,
+			len(e.current.View().Tally.Live))
 	}
 }
 

@@ -28,7 +28,8 @@ func what(g *resolve.Gathering) string {
 	case g.Lists:
 		return "votes list a text that many received"
 	case g.Spreads:
-		return "a letter of a known sender reaches as many as hardly any mail of that sender did; \"not spam\" keeps it from being bulk"
+		return "a letter of a known sender reaches as many as hardly any mail of that sender did; \"not " +
+			"spam\" keeps it from being bulk"
 	case g.Peers > 0:
 		return "peers list together what is delivered here, and their weight does not decide"
 	case g.Turns > 0:

@@ -150,7 +150,8 @@ func TestFloodWithinASecond(t *testing.T) {
 	// The next day is an ordinary one.
 	c.Advance(24 * time.Hour)
 	flood(t, 1<<30, 1, e, exact)
-	if v := e.current.View(); int64(v.Tally.Live[0].Start) > c.Now().Unix() || len(v.Tally.Live) != len(exact.current.View().Tally.Live) {
+	if v := e.current.View(); int64(v.Tally.Live[0].Start) > c.Now().Unix() ||
+		len(v.Tally.Live) != len(exact.current.View().Tally.Live) {
 		t.Errorf("on the next day the open generation starts at %d, now is %d", v.Tally.Live[0].Start, c.Now().Unix())
 	}
 }

@@ -152,7 +152,8 @@ func BenchmarkNode(b *testing.B) {
 			if row.before.Reporter == (bulkhead.Reporter{}) {
 				before = nil
 			}
-			if err := e.queue.inTurn(context.Background(), func() { ofNew(b, before, vote(row.votes)) }); err != nil || failed != nil {
+			err := e.queue.inTurn(context.Background(), func() { ofNew(b, before, vote(row.votes)) })
+			if err != nil || failed != nil {
 				b.Fatal(err, failed)
 			}
 			if got := e.counters.reports.Load(); got < uint64(b.N) {

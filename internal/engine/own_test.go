@@ -191,8 +191,10 @@ func TestJournal(t *testing.T) {
 		asked int
 	}{{60, 0}, {39, 0}, {1, 1}, {1, 1}} {
 		index, err := e.journal.append(make([]byte, step.bytes))
-		if err != nil || index != st.LastIndex() || e.Info().Entries != entries+uint64(i)+1 || len(e.journal.wake) != step.asked {
-			t.Errorf("entry %d: index %d, %v; asked for a checkpoint %d times, want %d", i, index, err, len(e.journal.wake), step.asked)
+		if err != nil || index != st.LastIndex() || e.Info().Entries != entries+uint64(i)+1 ||
+			len(e.journal.wake) != step.asked {
+			t.Errorf("entry %d: index %d, %v; asked for a checkpoint %d times, want %d", i, index, err,
+				len(e.journal.wake), step.asked)
 		}
 	}
 	e.journal.fail("test", errors.New("trouble"))

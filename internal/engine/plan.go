@@ -44,8 +44,8 @@ func PlanFor(o Options, use Use) (Plan, error) {
 		return Plan{}, err
 	}
 	if use.Signatures < 1 || use.Signatures > 1<<40 || use.Listed > use.Signatures {
-		return Plan{},
-			fmt.Errorf("engine: %d signatures a day, of which %d are listed: want 1 to 2^40, and no more listed than there are", use.Signatures, use.Listed)
+		return Plan{}, fmt.Errorf("engine: %d signatures a day, of which %d are listed: "+
+			"want 1 to 2^40, and no more listed than there are", use.Signatures, use.Listed)
 	}
 	perTally, perBlock := generationUse(use.Signatures, o.Tally), generationUse(use.Listed, o.Block)
 	var p Plan

@@ -301,7 +301,7 @@ func TestWrongKey(t *testing.T) {
 
 // TestOldCheckpoint: a data directory whose votes lay in the tally's
 // generations keeps all else: counts, what is listed and what was taken off,
-// accounts. What is listed stays so until somebody objects.
+// accounts. A listed signature stays listed until a vote objects.
 func TestOldCheckpoint(t *testing.T) {
 	ctx := t.Context()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -343,7 +343,8 @@ func TestOldCheckpoint(t *testing.T) {
 	old["version"] = 1
 	delete(old, "ballots")
 	gens("tally", "unique_capacity")
-	gens("blocklist", "vote_capacity", "name_capacity", "weights", "votes", "names", "weights_file", "votes_file", "names_file")
+	gens("blocklist", "vote_capacity", "name_capacity", "weights", "votes", "names",
+		"weights_file", "votes_file", "names_file")
 	files = append(files, store.File{Name: "accounts"})
 	write := func() {
 		t.Helper()

@@ -117,7 +117,9 @@ func (e *Engine) Replica(origin string) []ArrayState { return e.replicas.Arrays(
 func (e *Engine) CopyReplica(ctx context.Context, origin string, a Array, start uint64) (version uint64,
 	images []*filter.Image, err error) {
 	var copied error
-	err = e.queue.inTurn(ctx, func() { version, images, copied = e.replicas.Copy(origin, replica.Key{Array: a, Start: start}) })
+	err = e.queue.inTurn(ctx, func() {
+		version, images, copied = e.replicas.Copy(origin, replica.Key{Array: a, Start: start})
+	})
 	if err == nil {
 		err = copied
 	}
@@ -164,4 +166,34 @@ func (e *Engine) Floor(a Array) uint64 {
 		return max(e.Horizon(a), own.Tally.From)
 	}
 	return max(e.Horizon(a), own.Block.From)
+}
+
+// FormerIncarnations returns the former incarnations of an origin that have replicas here, oldest
+// first. [Engine.Replica] returns their arrays by their IDs.
+func (e *Engine) FormerIncarnations(origin string) []FormerIncarnation {
+	return e.replicas.Former(origin)
+}
+
+// ForgetFormer durably drops the replicas of an origin's former incarnations.
+func (e *Engine) ForgetFormer(ctx context.Context, origin string) error {
+	for _, f := range e.FormerIncarnations(origin) {
+		if err := e.ForgetGenerations(ctx, f.ID, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Supersede durably drops arrays of an origin's former incarnations. Their counts are in the arrays
+// of the present incarnation, which was restored from a backup.
+func (e *Engine) Supersede(ctx context.Context, origin string, arrays []ArrayKey) error {
+	if len(arrays) == 0 {
+		return nil
+	}
+	return e.queue.change(ctx, func() error {
+		if err := e.replicas.CheckOrigin(origin); err != nil {
+			return err
+		}
+		return e.commit(&codec.Renew{Origin: origin, Superseded: arrays})
+	})
 }

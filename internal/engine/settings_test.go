@@ -755,7 +755,10 @@ func TestGather(t *testing.T) {
 		t.Errorf("%d reports of half a batch each, want 2", got)
 	}
 	waiting(1, maxVotes-1)
-	if got := len(e.queue.gather([]*request{{addition: &countAddition{cells: make([]filter.Key, maxVotes/2)}}})); got != 2 {
+	batch := func(signatures int) []*request {
+		return []*request{{addition: &countAddition{cells: make([]filter.Key, signatures)}}}
+	}
+	if got := len(e.queue.gather(batch(maxVotes / 2))); got != 2 {
 		t.Errorf("%d reports beside half a batch, want 2", got)
 	}
 	if got := len(e.queue.gather(nil)); got != 1 {
@@ -763,11 +766,11 @@ func TestGather(t *testing.T) {
 	}
 	e.queue.requests <- &request{change: func() error { return nil }}
 	waiting(1, 1)
-	if got := len(e.queue.gather([]*request{{addition: &countAddition{cells: make([]filter.Key, maxVotes-1)}}})); got != 3 {
+	if got := len(e.queue.gather(batch(maxVotes - 1))); got != 3 {
 		t.Errorf("%d requests, want 3: a change takes no room", got)
 	}
 	waiting(1, 1)
-	if got := len(e.queue.gather([]*request{{addition: &countAddition{cells: make([]filter.Key, maxVotes)}}})); got != 1 {
+	if got := len(e.queue.gather(batch(maxVotes))); got != 1 {
 		t.Errorf("%d requests beside a full batch, want 1", got)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // toldText is the state of a text in TestVotesToldFrom.
 type toldText struct {
 	votes map[int]bulkhead.Vote // the latest of each voter
-	told  bool                  // peers see it as listed
+	shown bool                  // peers see it as listed
 }
 
 func (x *toldText) voters(spam bool) (n int) {
@@ -74,12 +74,12 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 		}
 		switch {
 		case !now:
-			if x.told {
+			if x.shown {
 				toldOff++
 			}
-			x.told = false
+			x.shown = false
 		case (spam && counted || !was) && x.voters(true) >= int(k):
-			x.told = true
+			x.shown = true
 		}
 	}
 	vote := func() {
@@ -118,10 +118,10 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 		t.Helper()
 		hidden := 0
 		for n := range all {
-			if got := listed(b, n); got != all[n].told {
+			if got := listed(b, n); got != all[n].shown {
 				t.Fatalf("%s: a peer lists text %d: %v, want %v; %v voted", what, n, got, !got, all[n].votes)
 			}
-			if listed(a, n) && !all[n].told {
+			if listed(a, n) && !all[n].shown {
 				hidden++
 			}
 		}
@@ -238,7 +238,7 @@ func TestVotesToldFromChanges(t *testing.T) {
 			for _, a := range g.Arrays {
 				arrays[a.Name] = true
 			}
-			if told := want[i] > 1; arrays["listed"] != told || arrays["unlisted"] != told || !arrays["spam"] ||
+			if shown := want[i] > 1; arrays["listed"] != shown || arrays["unlisted"] != shown || !arrays["spam"] ||
 				!arrays["revoked"] {
 				t.Errorf("arrays %v with the number %d", arrays, want[i])
 			}

@@ -52,7 +52,7 @@ func TestRevocationError(t *testing.T) {
 		{"hidden", 0, 6000, 10_600},
 		{"listed again", 2500, 17_500, 17_500},
 	} {
-		var own, heard counted
+		var own, peers counted
 		var p [2]float64
 		const engines = 2
 		for secret := range byte(engines) {
@@ -85,14 +85,14 @@ func TestRevocationError(t *testing.T) {
 				}
 				c := &own
 				if e == home {
-					c = &heard
+					c = &peers
 				}
 				for i := range tt.spam {
 					c.see(t, i < tt.early, verdictOf(t, e, sig(bulkhead.Exact, i)), stated)
 				}
 			}
 		}
-		for where, c := range map[string]counted{"": own, " at a peer": heard} {
+		for where, c := range map[string]counted{"": own, " at a peer": peers} {
 			within(t, tt.name+", what was revoked"+where, c.again, c.gone, p[0])
 			within(t, tt.name+", what was not"+where, c.hidden, c.of, p[1])
 		}

@@ -406,7 +406,7 @@ func TestHealSaid(t *testing.T) {
 	if err := e.Record(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	said := func(rounds ...int) (parts []Part) {
+	published := func(rounds ...int) (parts []Part) {
 		for _, n := range rounds {
 			p.count(t, e, rand.New(rand.NewPCG(uint64(n), 2)), n)
 			vote(t, e, bulkhead.Spam, n, n+1, n+2)
@@ -419,13 +419,13 @@ func TestHealSaid(t *testing.T) {
 		}
 		return parts
 	}
-	rounds := said(20, 10)
+	rounds := published(20, 10)
 	early := e.images(t)
-	rounds = append(rounds, said(5)...)
+	rounds = append(rounds, published(5)...)
 	if err := e.checkpoint(t.Context(), e.queue.between); err != nil {
 		t.Fatal(err)
 	}
-	rounds = append(rounds, said(7, 3)...)
+	rounds = append(rounds, published(7, 3)...)
 	late := e.images(t)
 	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 4) // that were never published
 	vote(t, e, bulkhead.Spam, 100)
@@ -512,7 +512,7 @@ func TestHealSaidAboveFloor(t *testing.T) {
 	}
 	before := slices.Clone(p.counts)
 	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 20)
-	replicas, said := e.images(t), slices.Clone(p.counts)
+	replicas, published := e.images(t), slices.Clone(p.counts)
 	p.count(t, e, rand.New(rand.NewPCG(5, 6)), 10)
 	if err := st.Close(); err != nil { // it was killed
 		t.Fatal(err)
@@ -533,14 +533,14 @@ func TestHealSaidAboveFloor(t *testing.T) {
 	raised := 0
 	for i, truth := range p.counts {
 		least := truth - before[i]
-		if said[i] >= p.floor {
-			least = max(least, said[i])
+		if published[i] >= p.floor {
+			least = max(least, published[i])
 		}
 		got := verdictOf(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
 		if got < least || got > truth {
 			t.Fatalf("signature %d counts %d, want %d to %d", i, got, least, truth)
 		}
-		if got > said[i] {
+		if got > published[i] {
 			raised++
 		}
 	}

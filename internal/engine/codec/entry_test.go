@@ -47,10 +47,10 @@ func TestVotesRoundTrip(t *testing.T) {
 	(*resolve.Decisions)(late).Weigh(1772323200, filter.Key{Hi: 10, Lo: 11}, 5)
 	(*resolve.Decisions)(late).Weigh(1772236800, filter.Key{Hi: 12, Lo: 13}, 7)
 	(*resolve.Decisions)(late).Weigh(1772323200, filter.Key{Hi: 14, Lo: 15}, 9)
-	told, taken := sampleVotes(), sampleVotes()
-	told.ToldSpam, told.ToldRevoked = []filter.Key{{Hi: 20, Lo: 21}}, []filter.Key{{Hi: 22, Lo: 23}, {Hi: 24, Lo: 25}}
+	shown, taken := sampleVotes(), sampleVotes()
+	shown.ToldSpam, shown.ToldRevoked = []filter.Key{{Hi: 20, Lo: 21}}, []filter.Key{{Hi: 22, Lo: 23}, {Hi: 24, Lo: 25}}
 	taken.ToldSpam, taken.ToldRevoked = []filter.Key{}, []filter.Key{{Hi: 22, Lo: 23}}
-	for _, want := range []*Votes{sampleVotes(), late, told, taken} {
+	for _, want := range []*Votes{sampleVotes(), late, shown, taken} {
 		got, err := Decode(encoded(want))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("decoded %+v, %v; want %+v", got, err, want)

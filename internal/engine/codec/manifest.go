@@ -52,8 +52,8 @@ type BlockMeta struct {
 	UnlistedFile string `json:"unlisted_file,omitempty"`
 }
 
-// MetaVersion is the version of [Meta] that this program writes. It is 2 since votes are in the generations of the blocklist; see
-// [Meta.Convert] for version 1.
+// MetaVersion is the version of [Meta] that this program writes. It is 2 since votes are in the
+// generations of the blocklist; see [Meta.Convert] for version 1.
 const MetaVersion = 2
 
 // Convert converts m from an older version. In version 1 votes were in the tally's

@@ -212,6 +212,8 @@ func TestDecide(t *testing.T) {
 			from("news.example", Evidence{New: 68})), nil, "", spam, byText, ""},
 		{"of 10 copies, reported once", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 10}),
 			from("news.example", Evidence{New: 10})), nil, "", suspected, byText, "one voice against many"},
+		{"of 10 copies, reported once and by a trap", p(body(bulkhead.Exact, Evidence{Votes: trapped.Votes, Own: Listed,
+			New: 10}), from("news.example", Evidence{New: 10})), nil, "", spam, byText, "reported as spam"},
 		{"of 9", p(body(bulkhead.Exact, Evidence{Votes: one.Votes, Own: Listed, New: 9}),
 			from("news.example", Evidence{New: 9})), nil, "", spam, byText, ""},
 		{"of 10, reported twice", p(body(bulkhead.Exact, Evidence{Votes: two.Votes, Own: Listed, New: 10}),

@@ -5,29 +5,24 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // PutAccount adds or replaces an account. The change is durable when PutAccount returns nil.
 func (e *Engine) PutAccount(ctx context.Context, a trust.Account) error {
-	return e.change(ctx, &accountChange{Put: &a})
+	return e.queue.change(ctx, func() error { return e.changeAccount(&codec.Account{Put: &a}) })
 }
 
 // RemoveAccount removes an account. To keep its name from being taken again,
 // close it instead.
 func (e *Engine) RemoveAccount(ctx context.Context, name string) error {
-	return e.change(ctx, &accountChange{Remove: name})
+	return e.queue.change(ctx, func() error { return e.changeAccount(&codec.Account{Remove: name}) })
 }
 
-// accountChange is the body of an account entry: one of the two.
-type accountChange struct {
-	Put    *trust.Account `json:"put,omitempty"`
-	Remove string         `json:"remove,omitempty"`
-}
-
-// do journals the change and applies it.
-func (c *accountChange) do(e *Engine) error {
-	if err := e.refusing(); err != nil {
+// changeAccount makes a change durable and applies it. Only the writer calls it.
+func (e *Engine) changeAccount(c *codec.Account) error {
+	if err := e.journal.refusing(); err != nil {
 		return err
 	}
 	if c.Put != nil {
@@ -38,18 +33,5 @@ func (c *accountChange) do(e *Engine) error {
 	} else if _, ok := e.accounts.Get(c.Remove); !ok {
 		return fmt.Errorf("%w: no account %.*q", bulkhead.ErrMalformed, 128, c.Remove)
 	}
-	return e.journalled(entryAccount, c)
-}
-
-func (c *accountChange) apply(e *Engine, index uint64) error {
-	if index <= e.accountsIndex {
-		return nil
-	}
-	e.accountsIndex = index
-	e.resolver.AccountsChanged()
-	if c.Put != nil {
-		return e.accounts.Put(*c.Put)
-	}
-	e.accounts.Remove(c.Remove)
-	return nil
+	return e.commit(c)
 }

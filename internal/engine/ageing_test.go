@@ -97,12 +97,12 @@ func (n *heldNode) exact(when string) {
 	n.t.Helper()
 	wrong, missing := 0, 0
 	for i, want := range n.counts {
-		if got := check(n.t, n.Engine, sig(bulkhead.Exact, i)); got.Sightings != want {
+		if got := verdictOf(n.t, n.Engine, sig(bulkhead.Exact, i)); got.Sightings != want {
 			wrong++
 		}
 	}
 	for i := range n.listed {
-		if got := check(n.t, n.Engine, sig(bulkhead.Exact, i)); got.Judged != bulkhead.JudgedSpam {
+		if got := verdictOf(n.t, n.Engine, sig(bulkhead.Exact, i)); got.Judged != bulkhead.JudgedSpam {
 			missing++
 		}
 	}
@@ -115,7 +115,7 @@ func (n *heldNode) exact(when string) {
 // turn makes the writer read the clock.
 func (n *heldNode) turn() {
 	n.t.Helper()
-	if err := n.inTurn(n.t.Context(), func() {}); err != nil {
+	if err := n.queue.inTurn(n.t.Context(), func() {}); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -137,7 +137,7 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 			n.exact("clock ahead")
 			n.count(5, 2)
 			n.count(5000, 7)
-			if err := n.checkpoint(t.Context(), n.between); err != nil {
+			if err := n.checkpoint(t.Context(), n.queue.between); err != nil {
 				t.Fatal(err)
 			}
 			// Days pass with the wrong clock: generations open, and none is dropped.
@@ -148,7 +148,7 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 				n.count(5, 1)
 			}
 			n.exact("nine days later")
-			if got := len(n.view().tally.Live); got < 9 {
+			if got := len(n.current.View().Tally.Live); got < 9 {
 				t.Errorf("%d generations after nine days", got)
 			}
 			n.restart(0)
@@ -161,7 +161,7 @@ func TestClockAheadHoldsAgeing(t *testing.T) {
 				t.Error("held with the right clock")
 			}
 			for i := range n.listed {
-				if check(t, n.Engine, sig(bulkhead.Exact, i)).Judged != bulkhead.JudgedSpam {
+				if verdictOf(t, n.Engine, sig(bulkhead.Exact, i)).Judged != bulkhead.JudgedSpam {
 					t.Fatalf("listing %d is gone with the right clock", i)
 				}
 			}
@@ -232,7 +232,7 @@ func TestClockConfirmed(t *testing.T) {
 	if err := n.ConfirmClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if v := check(t, n.Engine, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam {
+	if v := verdictOf(t, n.Engine, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam {
 		t.Error("listed 70 days later")
 	}
 }

@@ -168,7 +168,7 @@ func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {
 		e, st := start()
 		b.StopTimer()
-		if v := check(b, e, sig(bulkhead.Exact, known+journalled-1)); v.Sightings == 0 {
+		if v := verdictOf(b, e, sig(bulkhead.Exact, known+journalled-1)); v.Sightings == 0 {
 			b.Fatal("the last report is lost")
 		}
 		b.ReportMetric(float64(e.Info().Bytes)/(known+journalled), "B/signature")

@@ -83,7 +83,7 @@ func TestBulkByPeers(t *testing.T) {
 					}
 					pass(t, peers[i], home, origins[i].ID)
 				}
-				v := check(t, home, s)
+				v := verdictOf(t, home, s)
 				if v.Sightings != tt.want || v.Bulk != (tt.want >= 20) || v.Bulk != (v.Class == bulkhead.ClassBulk) {
 					t.Errorf("day %d: %d sightings, bulk %v, %v; want %d", day, v.Sightings, v.Bulk, v.Class, tt.want)
 				}
@@ -151,7 +151,8 @@ func TestMergedSpeakAsOne(t *testing.T) {
 			}
 			voices[name] = true
 		}
-		if v := check(t, home, sig(bulkhead.Exact, n)); v.Sightings != 10*uint32(len(voices)) || v.Bulk != (len(voices) > 1) {
+		if v := verdictOf(t, home, sig(bulkhead.Exact, n)); v.Sightings != 10*uint32(len(voices)) ||
+			v.Bulk != (len(voices) > 1) {
 			t.Errorf("known to peers %04b: %d sightings, bulk %v; want 10 of each of %d voices", n, v.Sightings, v.Bulk,
 				len(voices))
 		}

@@ -53,7 +53,7 @@ func (w *town) reporter(user int) bulkhead.Reporter {
 // deliver checks a message, counts it as one to a user, and returns its class.
 func (w *town) deliver(user int, sigs []bulkhead.Signature) bulkhead.Class {
 	w.Helper()
-	class := check(w, w.Engine, sigs...).Class
+	class := verdictOf(w, w.Engine, sigs...).Class
 	report(w, w.Engine, bulkhead.Report{
 		Signatures: sigs, Reporter: bulkhead.Reporter{Account: "site"},
 		Recipients: []string{fmt.Sprintf("user%d@here.example", user)},

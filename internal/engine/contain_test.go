@@ -72,17 +72,17 @@ func TestContained(t *testing.T) {
 		}
 	}
 	ballot(t, e, "bob", bulkhead.Spam, holding(1, known, 24, 0))
-	more := append(values(100, 100), known...)
-	if got := classOf(t, e, holding(2, more, 24, bulkhead.SampleOther)); got != bulkhead.ClassSpam {
+	longer := append(values(100, 100), known...)
+	if got := classOf(t, e, holding(2, longer, 24, bulkhead.SampleOther)); got != bulkhead.ClassSpam {
 		t.Errorf("two votes: %v, want spam", got)
 	}
-	if got := classOf(t, e, holding(2, more, 24, bulkhead.SampleQuoted)); got != suspected {
+	if got := classOf(t, e, holding(2, longer, 24, bulkhead.SampleQuoted)); got != suspected {
 		t.Errorf("two votes, quoted: %v, want suspected: who forwards spam is no spammer", got)
 	}
 	for _, user := range []string{"ann", "bob"} {
 		ballot(t, e, user, bulkhead.Revocation, holding(1, known, 24, 0))
 	}
-	if got := classOf(t, e, holding(2, more, 24, bulkhead.SampleOther)); got != unknown {
+	if got := classOf(t, e, holding(2, longer, 24, bulkhead.SampleOther)); got != unknown {
 		t.Errorf("revoked: %v, want unknown", got)
 	}
 }
@@ -91,17 +91,17 @@ func TestContained(t *testing.T) {
 // are known.
 func TestSamplesOfSeveral(t *testing.T) {
 	e := open(t, Options{})
-	var some []uint64
+	var samples []uint64
 	for n := range 10 {
 		known := values(1000*n, 24)
 		ballot(t, e, fmt.Sprint("user", n), bulkhead.Spam, holding(n, known, 24, 0))
-		some = append(some, known[0], known[1], known[20])
+		samples = append(samples, known[0], known[1], known[20])
 	}
-	if got := classOf(t, e, holding(99, some, 0, bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
-		t.Errorf("%d samples of 10 messages: %v, want unknown", len(some), got)
+	if got := classOf(t, e, holding(99, samples, 0, bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
+		t.Errorf("%d samples of 10 messages: %v, want unknown", len(samples), got)
 	}
 	ballot(t, e, "ann", bulkhead.Spam, holding(100, values(50_000, 24), 24, 0))
-	if got := classOf(t, e, holding(99, append(some, values(50_000, 5)...), 0,
+	if got := classOf(t, e, holding(99, append(samples, values(50_000, 5)...), 0,
 		bulkhead.SampleOther)); got != bulkhead.ClassSuspected {
 		t.Errorf("with five of one: %v, want suspected", got)
 	}

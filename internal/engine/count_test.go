@@ -71,8 +71,8 @@ func TestCounterAgrees(t *testing.T) {
 				}
 			}
 		}
-		lean.refreshOdds()
-		plain.refreshOdds()
+		lean.checker.Measure()
+		plain.checker.Measure()
 		var sigs []bulkhead.Signature
 		for i := range 2500 {
 			sigs = append(sigs, countSignature(t, bulkhead.DCCBody, i))

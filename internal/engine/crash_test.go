@@ -160,7 +160,7 @@ func verifyCounts(t *testing.T, dir string, sent, acked *[crashKeys]uint32) {
 	defer e.Close(context.Background())
 	over := 0
 	for n := range crashKeys {
-		got := check(t, e, sig(bulkhead.Exact, n)).Sightings
+		got := verdictOf(t, e, sig(bulkhead.Exact, n)).Sightings
 		if got < acked[n] {
 			t.Errorf("key %d: %d counted, %d acknowledged", n, got, acked[n])
 		}
@@ -278,7 +278,7 @@ func reopen(t *testing.T, files map[string]string, victim string, damaged []byte
 	}
 	defer e.Close(context.Background())
 	for n := range 6000 {
-		v := check(t, e, sig(bulkhead.Exact, n))
+		v := verdictOf(t, e, sig(bulkhead.Exact, n))
 		if v.SpamVotes < 1 || !v.Spam() {
 			t.Fatalf("%s damaged: opened without an error and lost signature %d: %+v", victim, n, v)
 		}

@@ -89,8 +89,8 @@ func TestBytesOfADelivery(t *testing.T) {
 			votes++
 		}
 	}
-	v := e.view()
-	tally, block := v.tally.Live[0], v.block.Live[0]
+	v := e.current.View()
+	tally, block := v.Tally.Live[0], v.Block.Live[0]
 	total := 0.0
 	say := func(name string, s filter.Stats, bytes, capacity uint64) {
 		each := float64(s.Keys) / deliveries
@@ -105,7 +105,8 @@ func TestBytesOfADelivery(t *testing.T) {
 	say("weights", block.Weights.Stats(), block.WeightsGeometry.Bytes(), block.VoteCapacity)
 	say("votes", block.Votes.Stats(), block.VotesGeometry.Bytes(), block.VoteCapacity)
 	say("spam", block.Spam.Stats(), block.SpamGeometry.Bytes(), block.Capacity)
-	t.Logf("%.0f bytes a delivery, of which %d in %d are reported; a generation has a fourth to three fourths of room left", total, votes, deliveries)
+	t.Logf("%.0f bytes a delivery, of which %d in %d are reported; a generation has a fourth to three "+
+		"fourths of room left", total, votes, deliveries)
 	if total > 400 || total < 10 {
 		t.Errorf("%.0f bytes a delivery, want less than 400", total)
 	}

@@ -79,7 +79,7 @@ func sig(scheme bulkhead.Scheme, n int) bulkhead.Signature {
 	return s
 }
 
-func check(t testing.TB, e *Engine, sigs ...bulkhead.Signature) bulkhead.Verdict {
+func verdictOf(t testing.TB, e *Engine, sigs ...bulkhead.Signature) bulkhead.Verdict {
 	t.Helper()
 	v, err := e.Check(context.Background(), bulkhead.Query{Signatures: sigs})
 	if err != nil {
@@ -103,7 +103,7 @@ func writeCheckpoint(t testing.TB, e *Engine) {
 	t.Helper()
 	for range 2 {
 		before := e.counters.checkpoints.Load()
-		e.wakeCheckpoint()
+		e.journal.wakeCheckpoint()
 		for end := time.Now().Add(time.Minute); e.counters.checkpoints.Load() == before; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("no checkpoint is written; the engine refuses reports: %v", e.Refusing())
@@ -113,7 +113,7 @@ func writeCheckpoint(t testing.TB, e *Engine) {
 }
 
 func TestUnknown(t *testing.T) {
-	v := check(t, open(t, Options{}), sig(bulkhead.Exact, 1))
+	v := verdictOf(t, open(t, Options{}), sig(bulkhead.Exact, 1))
 	if v.Unwanted() || v.Error != 0 || len(v.Reasons) != 1 || v.Findings[0].Known() {
 		t.Errorf("check of an unknown message = %+v, want nothing known", v)
 	}
@@ -132,7 +132,7 @@ func TestReportListsAndRevokeUnlists(t *testing.T) {
 			if got := report(t, e, r); got != (bulkhead.Receipt{Counted: 1, Listed: 1}) {
 				t.Fatalf("first report: %+v", got)
 			}
-			if v := check(t, e, s); !v.Spam() || v.SpamVotes != 1 || v.Confidence != 80 {
+			if v := verdictOf(t, e, s); !v.Spam() || v.SpamVotes != 1 || v.Confidence != 80 {
 				t.Fatalf("after the report: %+v, want spam with confidence 80", v)
 			}
 			if got := report(t, e, r); got != (bulkhead.Receipt{Duplicate: 1}) {
@@ -142,7 +142,7 @@ func TestReportListsAndRevokeUnlists(t *testing.T) {
 			if got := report(t, e, r); got != (bulkhead.Receipt{Counted: 1, Revoked: 1}) {
 				t.Fatalf("revoke: %+v", got)
 			}
-			if v := check(t, e, s); v.Spam() || v.Judged != bulkhead.Revoked || v.Confidence != 0 {
+			if v := verdictOf(t, e, s); v.Spam() || v.Judged != bulkhead.Revoked || v.Confidence != 0 {
 				t.Fatalf("after the revoke: %+v, want revoked", v)
 			}
 			c.Advance(8 * 24 * time.Hour) // a new generation of both books
@@ -150,7 +150,7 @@ func TestReportListsAndRevokeUnlists(t *testing.T) {
 			if got := report(t, e, r); got.Listed != 1 {
 				t.Fatalf("report in a later generation: %+v, want it listed again", got)
 			}
-			if v := check(t, e, s); !v.Spam() {
+			if v := verdictOf(t, e, s); !v.Spam() {
 				t.Errorf("after the later report: %+v, want spam", v)
 			}
 		})
@@ -162,16 +162,16 @@ func TestBulk(t *testing.T) {
 	s := sig(bulkhead.DCCBody, 1)
 	for i := range 19 {
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
-		if v := check(t, e, s); v.Bulk || v.Sightings != uint32(i+1) {
+		if v := verdictOf(t, e, s); v.Bulk || v.Sightings != uint32(i+1) {
 			t.Fatalf("after %d sightings: bulk %v, %d sightings", i+1, v.Bulk, v.Sightings)
 		}
 	}
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
-	if v := check(t, e, s); !v.Bulk || v.Spam() || !v.Unwanted() {
+	if v := verdictOf(t, e, s); !v.Bulk || v.Spam() || !v.Unwanted() {
 		t.Errorf("after 20 sightings: %+v, want bulk and not spam", v)
 	}
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Count: 1 << 30})
-	if v := check(t, e, s); v.Sightings != bulkhead.Many {
+	if v := verdictOf(t, e, s); v.Sightings != bulkhead.Many {
 		t.Errorf("after 2^30 more: %d sightings, want %d", v.Sightings, bulkhead.Many)
 	}
 	v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig(bulkhead.DCCBody, 2)},
@@ -192,7 +192,7 @@ func TestReportID(t *testing.T) {
 	}
 	r.ID = "b"
 	report(t, e, r)
-	if v := check(t, e, r.Signatures[0]); v.Sightings != 6 {
+	if v := verdictOf(t, e, r.Signatures[0]); v.Sightings != 6 {
 		t.Errorf("%d sightings, want 6", v.Sightings)
 	}
 }
@@ -211,20 +211,21 @@ func TestNearBands(t *testing.T) {
 		}
 		return v
 	}
-	if v := check(t, e, variant(3)...); v.Class != bulkhead.ClassSuspected || !strings.Contains(v.Reasons[0], "3 bands") {
+	if v := verdictOf(t, e, variant(3)...); v.Class != bulkhead.ClassSuspected ||
+		!strings.Contains(v.Reasons[0], "3 bands") {
 		t.Errorf("three bands of three needed, one voice: %+v, want a suspicion", v)
 	}
 	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam,
 		Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
-	if v := check(t, e, variant(3)...); v.Class == bulkhead.ClassSpam {
+	if v := verdictOf(t, e, variant(3)...); v.Class == bulkhead.ClassSpam {
 		t.Errorf("the same voice again: %+v, want a suspicion", v)
 	}
 	put(t, e, "second", trust.Trusted, 1, netip.Addr{})
 	report(t, e, bulkhead.Report{Signatures: bands, Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "second"}})
-	if v := check(t, e, variant(3)...); !v.Spam() || !strings.Contains(v.Reasons[0], "3 bands") {
+	if v := verdictOf(t, e, variant(3)...); !v.Spam() || !strings.Contains(v.Reasons[0], "3 bands") {
 		t.Errorf("three bands of three needed, two voices: %+v, want spam", v)
 	}
-	if v := check(t, e, variant(2)...); v.Judged != bulkhead.Unjudged || v.SpamVotes != 0 {
+	if v := verdictOf(t, e, variant(2)...); v.Judged != bulkhead.Unjudged || v.SpamVotes != 0 {
 		t.Errorf("two bands of three needed: %+v, want nothing", v)
 	}
 	// The exact message is revoked, which outweighs the bands.
@@ -233,7 +234,7 @@ func TestNearBands(t *testing.T) {
 		Reporter: bulkhead.Reporter{Addr: netip.MustParseAddr("127.0.0.1")}})
 	if _, err := e.Report(context.Background(), bulkhead.Report{Signatures: []bulkhead.Signature{exact},
 		Vote: bulkhead.Revocation}); err == nil {
-		if v := check(t, e, append(variant(8), exact)...); v.Spam() {
+		if v := verdictOf(t, e, append(variant(8), exact)...); v.Spam() {
 			t.Errorf("exact signature revoked, bands listed: %+v, want not spam", v)
 		}
 	}
@@ -253,7 +254,7 @@ func TestShingleBands(t *testing.T) {
 		for i := same; i < len(bands); i++ {
 			copied = append(copied, sig(bulkhead.RspamdShingle, 100+i))
 		}
-		if v := check(t, e, copied...); v.Spam() != spam {
+		if v := verdictOf(t, e, copied...); v.Spam() != spam {
 			t.Errorf("%d of 20 bands listed: spam %v, want %v", same, v.Spam(), spam)
 		}
 	}
@@ -266,10 +267,10 @@ func TestPartsOfOneScheme(t *testing.T) {
 	text, footer, other := sig(bulkhead.RazorE4, 1), sig(bulkhead.RazorE4, 2), sig(bulkhead.RazorE4, 3)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{text, footer}, Count: 30})
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{text, footer}, Vote: bulkhead.Spam})
-	if v := check(t, e, text, footer); !v.Spam() || !v.Bulk {
+	if v := verdictOf(t, e, text, footer); !v.Spam() || !v.Bulk {
 		t.Errorf("the message that was reported: %+v, want spam and bulk", v)
 	}
-	if v := check(t, e, other, footer); v.Unwanted() || v.Findings[1].Judged != bulkhead.JudgedSpam {
+	if v := verdictOf(t, e, other, footer); v.Unwanted() || v.Findings[1].Judged != bulkhead.JudgedSpam {
 		t.Errorf("another message with the same footer: %+v, want only the footer listed", v)
 	}
 }
@@ -281,7 +282,7 @@ func TestPropertiesDoNotJudge(t *testing.T) {
 	from := sig(bulkhead.DCCFrom, 1)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{from}, Count: 1000})
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{from}, Vote: bulkhead.Spam})
-	v := check(t, e, from, sig(bulkhead.Exact, 9))
+	v := verdictOf(t, e, from, sig(bulkhead.Exact, 9))
 	if v.Unwanted() {
 		t.Errorf("verdict %+v, want one that the sender alone does not decide", v)
 	}
@@ -297,24 +298,24 @@ func TestGenerationsExpire(t *testing.T) {
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{old}, Vote: bulkhead.Spam})
 	c.Advance(48 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{fresh}})
-	v := check(t, e, old)
+	v := verdictOf(t, e, old)
 	if v.SpamVotes != 1 || v.First.Format(time.DateOnly) != "2026-03-02" {
 		t.Errorf("two days later: %+v, want the vote of the first day", v)
 	}
 	c.Advance(24 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{fresh}})
-	if v := check(t, e, old); v.SpamVotes != 0 || !v.Spam() {
+	if v := verdictOf(t, e, old); v.SpamVotes != 0 || !v.Spam() {
 		t.Errorf("three days later: %+v, want the vote gone and the listing kept", v)
 	}
-	if v := check(t, e, fresh); v.Sightings != 2 {
+	if v := verdictOf(t, e, fresh); v.Sightings != 2 {
 		t.Errorf("fresh: %d sightings, want 2", v.Sightings)
 	}
 	c.Advance(20 * 24 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{fresh}})
-	if v := check(t, e, old); v.Spam() {
+	if v := verdictOf(t, e, old); v.Spam() {
 		t.Errorf("three weeks later: %+v, want the listing gone", v)
 	}
-	if n := len(e.view().tally.Live); n > 3 {
+	if n := len(e.current.View().Tally.Live); n > 3 {
 		t.Errorf("%d generations live, want at most 3", n)
 	}
 }
@@ -327,10 +328,10 @@ func TestClockGoesBack(t *testing.T) {
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
 	c.Advance(-100 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
-	if v := check(t, e, s); v.Sightings != 2 {
+	if v := verdictOf(t, e, s); v.Sightings != 2 {
 		t.Errorf("%d sightings, want 2", v.Sightings)
 	}
-	if n := len(e.view().tally.Live); n != 1 {
+	if n := len(e.current.View().Tally.Live); n != 1 {
 		t.Errorf("%d generations, want 1", n)
 	}
 }
@@ -347,7 +348,7 @@ func TestClockWasAhead(t *testing.T) {
 	often := sig(bulkhead.Exact, 1)
 	for day := 1; day <= 10; day++ {
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{often}})
-		if v := check(t, e, often); v.Sightings > 4 {
+		if v := verdictOf(t, e, often); v.Sightings > 4 {
 			t.Fatalf("day %d: %d sightings, want those of about 3 days", day, v.Sightings)
 		}
 		c.Advance(24 * time.Hour)
@@ -356,20 +357,21 @@ func TestClockWasAhead(t *testing.T) {
 		c.Advance(time.Second)
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 100+i)}})
 	}
-	v := e.view()
-	if g := v.tally.Live[0]; len(v.tally.Live) > 3 || g.Fill() > book.Early+0.01 {
-		t.Errorf("%d generations, the open one with %d keys for %d, want at most 3 and none overfull", len(v.tally.Live),
+	v := e.current.View()
+	if g := v.Tally.Live[0]; len(v.Tally.Live) > 3 || g.Fill() > book.Early+0.01 {
+		t.Errorf("%d generations, the open one with %d keys for %d, want at most 3 and none overfull", len(v.Tally.Live),
 			g.Counts.Keys(), g.Capacity)
 	}
 	for i := range 100 {
-		if v := check(t, e, sig(bulkhead.Exact, 4000+i)); v.Sightings != 1 {
+		if v := verdictOf(t, e, sig(bulkhead.Exact, 4000+i)); v.Sightings != 1 {
 			t.Fatalf("signature %d: %d sightings, want 1", 4000+i, v.Sightings)
 		}
 	}
 	c.Advance(400 * 24 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{often}})
-	if v := check(t, e, often); v.Sightings != 1 || len(e.view().tally.Live) != 1 {
-		t.Errorf("a year later: %d sightings in %d generations, want all as ever", v.Sightings, len(e.view().tally.Live))
+	if v := verdictOf(t, e, often); v.Sightings != 1 || len(e.current.View().Tally.Live) != 1 {
+		t.Errorf("a year later: %d sightings in %d generations, want all as ever", v.Sightings,
+			len(e.current.View().Tally.Live))
 	}
 }
 
@@ -382,13 +384,13 @@ func TestCapacityFollowsUse(t *testing.T) {
 		c.Advance(time.Second)
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}})
 	}
-	v := e.view()
-	if len(v.tally.Live) < 2 || v.tally.Live[0].Capacity <= v.tally.Live[len(v.tally.Live)-1].Capacity {
-		t.Fatalf("%d generations, newest for %d signatures; want a second, larger one", len(v.tally.Live),
-			v.tally.Live[0].Capacity)
+	v := e.current.View()
+	if len(v.Tally.Live) < 2 || v.Tally.Live[0].Capacity <= v.Tally.Live[len(v.Tally.Live)-1].Capacity {
+		t.Fatalf("%d generations, newest for %d signatures; want a second, larger one", len(v.Tally.Live),
+			v.Tally.Live[0].Capacity)
 	}
 	for i := range 2000 {
-		if v := check(t, e, sig(bulkhead.Exact, i)); v.Sightings < 1 {
+		if v := verdictOf(t, e, sig(bulkhead.Exact, i)); v.Sightings < 1 {
 			t.Fatalf("signature %d lost in the change of generations", i)
 		}
 	}
@@ -456,7 +458,7 @@ func TestNeverList(t *testing.T) {
 		Vote: bulkhead.Spam}); got.Whitelisted != 1 || got.Counted != 0 {
 		t.Errorf("report of the sum of nothing: %+v", got)
 	}
-	if v := check(t, e, empty); v.Findings[0].Known() {
+	if v := verdictOf(t, e, empty); v.Findings[0].Known() {
 		t.Errorf("the sum of nothing is known: %+v", v)
 	}
 }
@@ -483,7 +485,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", name, err, tt.want)
 		}
 	}
-	if v := check(t, e, s...); v.Findings[0].Known() {
+	if v := verdictOf(t, e, s...); v.Findings[0].Known() {
 		t.Errorf("a refused report changed something: %+v", v)
 	}
 }
@@ -507,7 +509,7 @@ func TestNameAlone(t *testing.T) {
 		Vote: bulkhead.Spam}); got.Whitelisted != 4 || got.Counted != 0 {
 		t.Errorf("spam vote on names and the sum of nothing: %+v, want all of it left out", got)
 	}
-	if v := check(t, e, shared...); v.Unwanted() || v.Findings[0].Known() || v.Findings[1].Known() ||
+	if v := verdictOf(t, e, shared...); v.Unwanted() || v.Findings[0].Known() || v.Findings[1].Known() ||
 		v.Findings[2].Known() {
 		t.Errorf("refused votes changed something: %+v", v)
 	}
@@ -534,14 +536,14 @@ func TestBurst(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s, sig(bulkhead.Exact, 2+i)}})
-				if v := check(t, e, s); v.Sightings == 0 {
+				if v := verdictOf(t, e, s); v.Sightings == 0 {
 					t.Error("own report not seen")
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if v := check(t, e, s); v.Sightings != writers*each {
+	if v := verdictOf(t, e, s); v.Sightings != writers*each {
 		t.Errorf("%d sightings, want %d", v.Sightings, writers*each)
 	}
 }
@@ -624,7 +626,7 @@ func TestAgainstExact(t *testing.T) {
 	wrong := 0
 	for i := range 2 * n {
 		s := sig(bulkhead.Exact, i)
-		a, b := check(t, approx, s).Findings[0], check(t, exact, s).Findings[0]
+		a, b := verdictOf(t, approx, s).Findings[0], verdictOf(t, exact, s).Findings[0]
 		if a.Sightings < b.Sightings || a.Spam < b.Spam || a.Ham < b.Ham || b.Judged != bulkhead.Unjudged &&
 			a.Judged != b.Judged {
 			t.Fatalf("signature %d: filters show less than there was: %+v, maps %+v", i, a, b)

@@ -46,10 +46,10 @@ func TestFloorShared(t *testing.T) {
 			if all > shared {
 				hidden++
 			}
-			if got := check(t, a, sig(bulkhead.Exact, n)).Findings[0].Sightings; got != all {
+			if got := verdictOf(t, a, sig(bulkhead.Exact, n)).Findings[0].Sightings; got != all {
 				t.Fatalf("%s: the node shows %d sightings of %d, want %d", what, got, n, all)
 			}
-			if got := check(t, b, sig(bulkhead.Exact, n)).Findings[0].Sightings; got != shared {
+			if got := verdictOf(t, b, sig(bulkhead.Exact, n)).Findings[0].Sightings; got != shared {
 				t.Fatalf("%s: a peer shows %d sightings of %d, want %d of %d", what, got, n, shared, all)
 			}
 		}
@@ -122,7 +122,7 @@ func TestFloorOfVotes(t *testing.T) {
 	for _, vote := range []bulkhead.Vote{bulkhead.Spam, bulkhead.Revocation} {
 		report(t, a, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: vote})
 		pass(t, a, b, "a")
-		f := check(t, b, s).Findings[0]
+		f := verdictOf(t, b, s).Findings[0]
 		if spam := f.Judged == bulkhead.JudgedSpam; spam != (vote == bulkhead.Spam) || f.Spam != 0 || f.Sightings != 0 {
 			t.Errorf("after %v: %+v", vote, f)
 		}
@@ -143,7 +143,7 @@ func TestFloorChanges(t *testing.T) {
 		}
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Count: 4})
 		var got, keys []uint32
-		for _, g := range e.view().tally.Live {
+		for _, g := range e.current.View().Tally.Live {
 			got = append(got, max(1, g.Floor))
 			keys = append(keys, uint32(g.Counts.(*filter.Counting).Above().Keys()))
 		}

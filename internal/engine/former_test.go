@@ -64,13 +64,13 @@ func TestLostIncarnationCounts(t *testing.T) {
 		t.Helper()
 		wrong, missing := 0, 0
 		for i, n := range want {
-			if check(t, b, sig(bulkhead.Exact, i)).Sightings != n {
+			if verdictOf(t, b, sig(bulkhead.Exact, i)).Sightings != n {
 				wrong++
 			}
 		}
 		for _, first := range listed {
 			for i := range 20 {
-				if check(t, b, sig(bulkhead.Exact, 1000+first+i)).Judged != bulkhead.JudgedSpam {
+				if verdictOf(t, b, sig(bulkhead.Exact, 1000+first+i)).Judged != bulkhead.JudgedSpam {
 					missing++
 				}
 			}
@@ -107,7 +107,7 @@ func TestLostIncarnationCounts(t *testing.T) {
 		want[i] = 1 + uint32(i%4)
 	}
 	exact("forgotten", 300)
-	if v := check(t, b, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam ||
+	if v := verdictOf(t, b, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam ||
 		len(b.FormerIncarnations("x")) != 0 {
 		t.Errorf("forgotten: %v, %v", v.Judged, b.FormerIncarnations("x"))
 	}
@@ -140,7 +140,7 @@ func TestLostIncarnationIsOneVoice(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(t, a, b, "a")
-		if v := check(t, b, s); v.Judged == bulkhead.JudgedSpam || v.Sightings >= b.threshold.Load() {
+		if v := verdictOf(t, b, s); v.Judged == bulkhead.JudgedSpam || v.Sightings >= b.checker.Threshold() {
 			t.Fatalf("life %d: %v with %d sightings", life, v.Judged, v.Sightings)
 		}
 	}
@@ -174,7 +174,7 @@ func TestLostIncarnationAges(t *testing.T) {
 	if err := b.Supersede(ctx, "a", keys); err != nil {
 		t.Fatal(err)
 	}
-	if got := check(t, b, s).Sightings; got != 3 || len(b.FormerIncarnations("a")) != 0 {
+	if got := verdictOf(t, b, s).Sightings; got != 3 || len(b.FormerIncarnations("a")) != 0 {
 		t.Errorf("restored: %d sightings, want 3; %v", got, b.FormerIncarnations("a"))
 	}
 	if err := b.Renew(ctx, "a", 3); err != nil {

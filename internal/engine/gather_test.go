@@ -158,18 +158,18 @@ func TestSpreads(t *testing.T) {
 			put(t, e, name, trust.Member, 0.05, netip.AddrFrom4([4]byte{198, 18, byte(100 + n), 1}))
 			report(t, e, by(name, bulkhead.Sighting, m...))
 		}
-		if v := check(t, e, m...); v.Class == bulkhead.ClassBulk {
+		if v := verdictOf(t, e, m...); v.Class == bulkhead.ClassBulk {
 			t.Errorf("%s: nine recipients and strangers make it bulk: %q", tt.domain, v.Reasons)
 		}
 		deliver(m, 9, 1)
-		if v := check(t, e, m...); v.Class != bulkhead.ClassBulk || !v.Unwanted() {
+		if v := verdictOf(t, e, m...); v.Class != bulkhead.ClassBulk || !v.Unwanted() {
 			t.Errorf("%s: class %v of what twenty have seen", tt.domain, v.Class)
 		}
 		log.Reset()
 		known := tt.domain != "new.example"
 		for _, vote := range []bulkhead.Vote{bulkhead.Ham, bulkhead.Spam} {
 			report(t, e, by("a", vote, m...))
-			v := check(t, e, m...)
+			v := verdictOf(t, e, m...)
 			if wanted := known && vote == bulkhead.Ham; (v.Class == bulkhead.ClassGood) != wanted ||
 				v.Class == bulkhead.ClassGood && v.Unwanted() {
 				t.Errorf("%s, after a vote %v: class %v", tt.domain, vote, v.Class)
@@ -235,7 +235,7 @@ func TestPeersGather(t *testing.T) {
 		c.Advance(time.Minute) // no line is left out
 		for name, m := range map[string][]bulkhead.Signature{"known": known, "lone": lone, "many": many, "unknown": unknown} {
 			log.Reset()
-			wasSpam := check(t, e, m...).Class == bulkhead.ClassSpam
+			wasSpam := verdictOf(t, e, m...).Class == bulkhead.ClassSpam
 			deliver(m, 2)
 			lines := strings.Count(log.String(), "peers list together")
 			noted[name] += lines
@@ -254,7 +254,7 @@ func TestPeersGather(t *testing.T) {
 	if noted["lone"]+noted["unknown"] > 0 || noted["known"] != 3 {
 		t.Errorf("noted %v", noted)
 	}
-	if class := check(t, e, known...).Class; class == bulkhead.ClassSpam {
+	if class := verdictOf(t, e, known...).Class; class == bulkhead.ClassSpam {
 		t.Error("eight peers have their way: nothing was measured")
 	}
 }

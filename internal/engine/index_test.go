@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 )
 
 // A walk is a node with many origins, whose checks are compared with and without indexes.
@@ -112,20 +113,23 @@ func (w *walk) step() {
 // same compares a check of signatures with one that reads every array.
 func (w *walk) same(sigs []bulkhead.Signature) {
 	w.t.Helper()
-	odds := w.odds.Load()
-	got := check(w.t, w.Engine, sigs...)
-	v, promotion := w.view(), w.policy().Promotion
-	bare := *v.remote
+	v := w.current.View()
+	bare := *v.Remote
 	bare.Indexes = nil
-	all := v.evidence()
-	all.Remote = &bare
-	s := &sources{evidence.NewSources(all, promotion), v, promotion}
-	s.Mature = w.mature(s)
-	old := w.read.Swap(s)
-	want := check(w.t, w.Engine, sigs...)
-	w.read.Store(old)
-	if w.odds.Load() != odds || w.view() != v {
-		w.same(sigs) // the stated error was calculated anew, or an index was finished
+	fresh := func(remote *replica.View) (verdict bulkhead.Verdict) {
+		c := check.New(check.Options{
+			Current:  view.New(v.Books, func() *replica.View { return remote }),
+			Accounts: w.accounts, Threshold: w.checker.Threshold(), NearMatch: w.opts.NearMatch, Day: w.opts.day(),
+		})
+		c.Measure()
+		if _, err := c.Check(&bulkhead.Query{Signatures: sigs}, &verdict, nil); err != nil {
+			w.t.Fatal(err)
+		}
+		return verdict
+	}
+	got, want := fresh(v.Remote), fresh(&bare)
+	if w.current.View() != v {
+		w.same(sigs) // an index was finished, or arrays were merged
 	} else if fmt.Sprint(got) != fmt.Sprint(want) {
 		w.t.Fatalf("with indexes %+v\nwithout %+v", got, want)
 	}
@@ -191,13 +195,13 @@ func TestIndexAtOnce(t *testing.T) {
 	if n := w.indexed(); n < walkOrigins {
 		t.Fatalf("%d arrays are in an index", n)
 	}
-	if !slices.ContainsFunc(w.view().remote.Indexes, func(x *replica.Index) bool { return x.Exact() }) {
+	if !slices.ContainsFunc(w.current.View().Remote.Indexes, func(x *replica.Index) bool { return x.Exact() }) {
 		t.Error("no index has counts")
 	}
 	fewer := uint32(3 * walkOrigins)
 	want := func(what string, n uint32) {
 		t.Helper()
-		f := check(t, w.Engine, s, few).Findings
+		f := verdictOf(t, w.Engine, s, few).Findings
 		if f[0].Sightings != n || f[1].Sightings != fewer {
 			t.Errorf("%s: %d and %d sightings, want %d and %d", what, f[0].Sightings, f[1].Sightings, n, fewer)
 		}

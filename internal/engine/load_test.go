@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -21,11 +22,11 @@ func FuzzMeta(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := e.checkpoint(f.Context(), e.between); err != nil {
+	if err := e.checkpoint(f.Context(), e.queue.between); err != nil {
 		f.Fatal(err)
 	}
 	text := string(st.Manifest().Meta)
-	var m meta
+	var m codec.Meta
 	if err := json.Unmarshal([]byte(text), &m); err != nil || len(m.Tally) == 0 {
 		f.Fatalf("%v: %s", err, text)
 	}

@@ -51,7 +51,7 @@ func TestAttackOverDays(t *testing.T) {
 				if got := report(t, e, by("half", bulkhead.Spam, other)); got.Listed != 0 {
 					t.Fatalf("day %d: one reporter of weight 0.5 lists alone", day)
 				}
-				if got := check(t, e, s); got.SpamVotes != uint32(socks*min(day+1, 7)) {
+				if got := verdictOf(t, e, s); got.SpamVotes != uint32(socks*min(day+1, 7)) {
 					t.Fatalf("day %d: %d spam votes, want those of the days that live", day, got.SpamVotes)
 				}
 				c.Advance(24 * time.Hour)
@@ -170,13 +170,13 @@ func TestHeavierSide(t *testing.T) {
 	if got := report(t, e, by("admin", bulkhead.Revocation, s)); got != (bulkhead.Receipt{Duplicate: 1}) {
 		t.Errorf("the revocation again: %+v, want a duplicate", got)
 	}
-	if v := check(t, e, s); !v.Spam() {
+	if v := verdictOf(t, e, s); !v.Spam() {
 		t.Errorf("two reports against one revocation: %+v, want spam", v)
 	}
 	if got := report(t, e, by("carol", bulkhead.Revocation, s)); got != (bulkhead.Receipt{Counted: 1, Revoked: 1}) {
 		t.Errorf("carol has changed her mind: %+v, want it revoked", got)
 	}
-	if v := check(t, e, s); v.Judged != bulkhead.Revoked {
+	if v := verdictOf(t, e, s); v.Judged != bulkhead.Revoked {
 		t.Errorf("verdict %+v, want it revoked", v)
 	}
 }
@@ -196,20 +196,20 @@ func TestPeerListingStaysThePeers(t *testing.T) {
 	s := sig(bulkhead.Exact, 1)
 	report(t, peer, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam})
 	pass(t, peer, home, "a")
-	if v := check(t, home, s); !v.Spam() {
+	if v := verdictOf(t, home, s); !v.Spam() {
 		t.Fatalf("listed by a peer of full weight: %+v", v)
 	}
 	put(t, home, "alice", trust.Member, 0.05, netip.Addr{})
 	if got := report(t, home, by("alice", bulkhead.Spam, s)); got != (bulkhead.Receipt{Counted: 1, Pending: 1}) {
 		t.Errorf("a vote of weight 0.05: %+v, want it pending", got)
 	}
-	if v := check(t, home, s); !v.Spam() {
+	if v := verdictOf(t, home, s); !v.Spam() {
 		t.Errorf("while the peer lists it: %+v", v)
 	}
 	if err := home.SetOrigins(ctx, []Origin{{ID: "a", Weight: 0}}); err != nil {
 		t.Fatal(err)
 	}
-	if v := check(t, home, s); v.Spam() {
+	if v := verdictOf(t, home, s); v.Spam() {
 		t.Errorf("the peer in quarantine: %+v, want its listing gone with it", v)
 	}
 }
@@ -251,12 +251,12 @@ func TestOddsFollowOrigins(t *testing.T) {
 	peer, home := pair(t, 0)
 	reportThousand(t, peer)
 	pass(t, peer, home, "a")
-	home.refreshOdds()
+	home.checker.Measure()
 	if err := home.SetOrigins(ctx, []Origin{{ID: "a", Weight: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	home.refreshOdds()
-	o := home.odds.Load()
+	home.checker.Measure()
+	o := home.checker.Odds()
 	count, listing := o.Count(1), o.Finding(&bulkhead.Finding{Judged: bulkhead.JudgedSpam})
 	if count < 1e-20 || listing < 1e-20 { // what stands for none
 		t.Errorf("odds of a count of 1 are %v, of a listing %v, want those of the peer's arrays", count, listing)
@@ -281,7 +281,7 @@ func TestPeersAddUp(t *testing.T) {
 		}
 		report(t, peer, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam})
 		pass(t, peer, home, o.ID)
-		if v := check(t, home, s); v.Spam() != (i == 2) {
+		if v := verdictOf(t, home, s); v.Spam() != (i == 2) {
 			t.Errorf("listed by %d of the peers: %+v", i+1, v)
 		}
 	}
@@ -319,7 +319,7 @@ func TestForgedKeys(t *testing.T) {
 			}
 		}
 	}
-	if v := check(t, home, sig(bulkhead.Exact, 0)); v.Findings[0].Known() {
+	if v := verdictOf(t, home, sig(bulkhead.Exact, 0)); v.Findings[0].Known() {
 		t.Errorf("after forged images: %+v", v)
 	}
 }
@@ -369,7 +369,7 @@ func TestMostKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	home, st = openDurable(t, dir, Options{Now: c.Now}, nil)
-	if v := check(t, home, sig(bulkhead.Exact, 1)); v.Sightings != 1 {
+	if v := verdictOf(t, home, sig(bulkhead.Exact, 1)); v.Sightings != 1 {
 		t.Errorf("after a restart: %d sightings, want 1", v.Sightings)
 	}
 	if err := errors.Join(home.Close(ctx), st.Close()); err != nil {

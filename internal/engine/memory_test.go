@@ -15,8 +15,8 @@ import (
 
 // used returns the memory of the generations of the books.
 func used(e *Engine) (tally, block uint64) {
-	v := e.view()
-	return v.tally.Bytes(), v.block.Bytes()
+	v := e.current.View()
+	return v.Tally.Bytes(), v.Block.Bytes()
 }
 
 // flood counts n new signatures, from the number first on, in reports of a hundred.
@@ -72,7 +72,7 @@ func TestFlood(t *testing.T) {
 	known, wrong := 0, 0
 	for n := range steps * step {
 		s := sig(bulkhead.Exact, n)
-		got, want := check(t, e, s).Sightings, check(t, exact, s).Sightings
+		got, want := verdictOf(t, e, s).Sightings, verdictOf(t, exact, s).Sightings
 		if got < want {
 			t.Fatalf("signature %d: %d sightings, exactly %d", n, got, want)
 		}
@@ -99,7 +99,7 @@ func TestFlood(t *testing.T) {
 		c.Advance(24 * time.Hour)
 		flood(t, 1<<30, 100, e, exact)
 	}
-	if n := check(t, e, sig(bulkhead.Exact, 1<<30)).Sightings; len(e.Info().Tally) != 7 || n != 7 {
+	if n := verdictOf(t, e, sig(bulkhead.Exact, 1<<30)).Sightings; len(e.Info().Tally) != 7 || n != 7 {
 		t.Errorf("after quiet days: %d generations, %d sightings of what came daily: want 7", len(e.Info().Tally), n)
 	}
 }
@@ -127,22 +127,22 @@ func TestFloodWithinASecond(t *testing.T) {
 			t.Fatalf("report %d of %d is taken for known: %+v", i, n, got)
 		}
 	}
-	v := e.view()
-	for _, g := range v.tally.Live {
+	v := e.current.View()
+	for _, g := range v.Tally.Live {
 		if s := g.Fill(); s > book.Early+0.01 {
 			t.Errorf("a generation is %.2f times as full as it is sized for", s)
 		}
 	}
-	if ahead := int64(v.tally.Live[0].Start) - c.Now().Unix(); len(v.tally.Live) > 20 || ahead < 1 || ahead > 20 {
-		t.Errorf("%d generations, the open one %d seconds ahead of the clock", len(v.tally.Live), ahead)
+	if ahead := int64(v.Tally.Live[0].Start) - c.Now().Unix(); len(v.Tally.Live) > 20 || ahead < 1 || ahead > 20 {
+		t.Errorf("%d generations, the open one %d seconds ahead of the clock", len(v.Tally.Live), ahead)
 	}
 	for day := range 3 {
-		if got := check(t, e, sig(bulkhead.Exact, 1<<30+day)).Sightings; got < 1 {
+		if got := verdictOf(t, e, sig(bulkhead.Exact, 1<<30+day)).Sightings; got < 1 {
 			t.Errorf("what was counted on day %d is gone", day)
 		}
 	}
 	for i := range n {
-		if check(t, e, sig(bulkhead.Exact, i)).Sightings < 1 {
+		if verdictOf(t, e, sig(bulkhead.Exact, i)).Sightings < 1 {
 			t.Fatalf("report %d is gone", i)
 		}
 	}
@@ -150,8 +150,9 @@ func TestFloodWithinASecond(t *testing.T) {
 	// The next day is an ordinary one.
 	c.Advance(24 * time.Hour)
 	flood(t, 1<<30, 1, e, exact)
-	if v := e.view(); int64(v.tally.Live[0].Start) > c.Now().Unix() || len(v.tally.Live) != len(exact.view().tally.Live) {
-		t.Errorf("on the next day the open generation starts at %d, now is %d", v.tally.Live[0].Start, c.Now().Unix())
+	if v := e.current.View(); int64(v.Tally.Live[0].Start) > c.Now().Unix() ||
+		len(v.Tally.Live) != len(exact.current.View().Tally.Live) {
+		t.Errorf("on the next day the open generation starts at %d, now is %d", v.Tally.Live[0].Start, c.Now().Unix())
 	}
 }
 
@@ -177,11 +178,11 @@ func TestFloodOfListings(t *testing.T) {
 		if _, block := used(e); block > shape.Memory {
 			t.Fatalf("after %d listings: %d bytes, limit %d", 100*(i+1), block, shape.Memory)
 		}
-		if v := check(t, e, sigs[0]); !v.Spam() {
+		if v := verdictOf(t, e, sigs[0]); !v.Spam() {
 			t.Fatalf("listing %d is forgotten at once", 100*i)
 		}
 	}
-	if v := check(t, e, sig(bulkhead.Exact, 0)); v.Spam() || e.Info().Forgotten == 0 {
+	if v := verdictOf(t, e, sig(bulkhead.Exact, 0)); v.Spam() || e.Info().Forgotten == 0 {
 		t.Errorf("the first listing is still there; %d generations given up", e.Info().Forgotten)
 	}
 }
@@ -207,12 +208,12 @@ func TestFloor(t *testing.T) {
 		c.Advance(5 * time.Second)
 	}
 	state := func() string {
-		v := e.view()
-		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.tally.Live),
-			v.tally.Live[len(v.tally.Live)-1].Start)
+		v := e.current.View()
+		return fmt.Sprint(e.Floor(ArrayCounts), e.Floor(ArraySpam), len(v.Tally.Live),
+			v.Tally.Live[len(v.Tally.Live)-1].Start)
 	}
 	want := state()
-	if oldest := e.view().tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) ||
+	if oldest := e.current.View().Tally.Live; e.Floor(ArrayCounts) <= e.Horizon(ArrayCounts) ||
 		e.Floor(ArrayCounts) > oldest[len(oldest)-1].Start {
 		t.Fatalf("floor %d, horizon %d, oldest generation %d", e.Floor(ArrayCounts), e.Horizon(ArrayCounts),
 			oldest[len(oldest)-1].Start)

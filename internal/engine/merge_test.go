@@ -213,7 +213,7 @@ func settled(t *testing.T, e *Engine) {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		var busy bool
-		e.between(func() {
+		e.queue.between(func() {
 			busy = e.replicas.Busy()
 		})
 		if !busy {
@@ -239,7 +239,7 @@ func (w *mergeWorld) step() {
 				count = 100_000
 			}
 			report(w.t, p.Engine, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, Count: count})
-			start := p.view().tally.Live[0].Start
+			start := p.current.View().Tally.Live[0].Start
 			if p.truth[start] == nil {
 				p.truth[start] = make(map[int]uint32)
 			}
@@ -255,7 +255,7 @@ func (w *mergeWorld) step() {
 		what = "day"
 		w.clock.Advance(time.Duration(12+w.rng.IntN(24)) * time.Hour)
 		for _, p := range w.peers {
-			p.between(func() {})
+			p.queue.between(func() {})
 			p.turnOver()
 			w.share(p)
 		}
@@ -299,7 +299,7 @@ func (w *mergeWorld) step() {
 		}
 	case x < 90:
 		what = "checkpoint"
-		w.home.wakeCheckpoint()
+		w.home.journal.wakeCheckpoint()
 	case x < 94:
 		what = "stopped"
 		tight := w.limit
@@ -322,7 +322,7 @@ func (w *mergeWorld) step() {
 }
 
 // turnOver has the writer look at the clock.
-func (e *Engine) turnOver() { e.between(func() {}) }
+func (e *Engine) turnOver() { e.queue.between(func() {}) }
 
 // judged returns the expected judgement of a signature. Every origin counts for the lists in its
 // own arrays. Origins of one weight whose lists were merged count as one server.
@@ -342,7 +342,7 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 	says := make(map[voice]map[uint64]*lists)
 	for _, r := range w.home.Origins() {
 		i := slices.IndexFunc(w.peers, func(p *mergePeer) bool { return p.id == r.ID })
-		for _, g := range w.peers[i].view().block.Live {
+		for _, g := range w.peers[i].current.View().Block.Live {
 			for k, x := range []struct {
 				array Array
 				bits  book.Bitset
@@ -419,7 +419,7 @@ func (w *mergeWorld) compare(after string) {
 				}
 			}
 		}
-		f := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0]
+		f := verdictOf(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0]
 		looks := make([]bulkhead.Look, 1)
 		if err := w.home.Look(context.Background(), []bulkhead.Signature{sig(bulkhead.Exact, n)}, looks,
 			bulkhead.Counts); err != nil {
@@ -436,7 +436,7 @@ func (w *mergeWorld) compare(after string) {
 		}
 	}
 	for n := mergeSigs; n < mergeSigs+mergeLists; n++ {
-		got, want := check(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0], check(w.t, w.twin,
+		got, want := verdictOf(w.t, w.home, sig(bulkhead.Exact, n)).Findings[0], verdictOf(w.t, w.twin,
 			sig(bulkhead.Exact, n)).Findings[0]
 		judged := w.judged(n)
 		// weighed votes are rounded up

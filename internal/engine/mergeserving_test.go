@@ -73,7 +73,7 @@ func TestMergeServing(t *testing.T) {
 		readers.Go(func() {
 			for {
 				least := counted[s].Load()
-				got := check(t, home, sig(bulkhead.Exact, s)).Findings[0].Sightings
+				got := verdictOf(t, home, sig(bulkhead.Exact, s)).Findings[0].Sightings
 				if most := begun[s].Load(); got < least || got > most {
 					t.Errorf("signature %d is counted %d times, want %d to %d", s, got, least, most)
 					return
@@ -138,12 +138,12 @@ func TestRenameWhileWarm(t *testing.T) {
 		}
 		parts = append(parts, parsed)
 	}
-	home.between(func() { // before the merged array is made anew
+	home.queue.between(func() { // before the merged array is made anew
 		if err := home.replicas.Prepare("p0", parts); err != nil {
 			t.Error(err)
 		}
 		home.replicas.Rename("p0", "q0")
-		if got := check(t, home, s).Findings[0].Sightings; got != 5*nPeers {
+		if got := verdictOf(t, home, s).Findings[0].Sightings; got != 5*nPeers {
 			t.Errorf("%d sightings, want %d", got, 5*nPeers)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
 // Info is the state of a node for administrators and metrics.
@@ -52,30 +53,30 @@ type ArrayInfo struct {
 
 // Info returns the node's state. It scans the arrays, so it must not be called for each request.
 func (e *Engine) Info() Info {
-	view := e.view()
+	books := e.current.Books()
 	info := Info{
-		Threshold:   e.threshold.Load(),
+		Threshold:   e.checker.Threshold(),
 		Accounts:    e.accounts.Len(),
 		Doubts:      e.Doubts(),
 		Healings:    e.Healings(),
-		Checks:      e.counters.checks.Load(),
+		Checks:      e.checker.Checks(),
 		Reports:     e.counters.reports.Load(),
 		Refused:     e.counters.refused.Load(),
-		Entries:     e.counters.entries.Load(),
+		Entries:     e.journal.entries.Load(),
 		Checkpoints: e.counters.checkpoints.Load(),
 		Recoveries:  e.counters.recoveries.Load(),
 		Forgotten:   e.counters.forgotten.Load(),
 		Gatherings:  e.counters.gatherings.Load(),
-		Mature:      e.sources().Mature,
+		Mature:      e.checker.Sources().Mature,
 	}
-	if err := e.refusing(); err != nil {
+	if err := e.journal.refusing(); err != nil {
 		info.Refusing = err.Error()
 	}
-	for _, g := range view.tally.Live {
+	for _, g := range books.Tally.Live {
 		info.Tally = append(info.Tally, info.generation(g.Start, g.Capacity,
 			arrayInfo("counts", g.CountsGeometry, g.Counts.Stats()), arrayInfo("unique", g.UniqueGeometry, g.Unique.Stats())))
 	}
-	for _, g := range view.block.Live {
+	for _, g := range books.Block.Live {
 		spam, revoked := g.Shared()
 		arrays := []ArrayInfo{
 			arrayInfo("spam", g.SpamGeometry, spam.Stats()), arrayInfo("revoked", g.RevokedGeometry, revoked.Stats()),
@@ -83,8 +84,8 @@ func (e *Engine) Info() Info {
 			arrayInfo("names", g.NamesGeometry, g.Names.Stats()),
 		}
 		if g.Floor > 0 {
-			arrays = append(arrays, arrayInfo(listedArray, g.SpamGeometry, g.Spam.Stats()),
-				arrayInfo(unlistedArray, g.RevokedGeometry, g.Revoked.Stats()))
+			arrays = append(arrays, arrayInfo(book.ListedArray, g.SpamGeometry, g.Spam.Stats()),
+				arrayInfo(book.UnlistedArray, g.RevokedGeometry, g.Revoked.Stats()))
 		}
 		info.Blocklist = append(info.Blocklist, info.generation(g.Start, g.Capacity, arrays...))
 	}

@@ -40,7 +40,7 @@ func ofNode(b *testing.B, c *clock) *Engine {
 		c.Advance(24 * time.Hour)
 	}
 	report(b, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 0)}})
-	v := e.view()
+	v := e.current.View()
 	at := uint64(0)
 	fill := func(n int, put func(keys []filter.Key, ones []uint32)) {
 		const batch = 1 << 12
@@ -56,7 +56,7 @@ func ofNode(b *testing.B, c *clock) *Engine {
 		}
 	}
 	known := uint64(0)
-	for _, g := range v.tally.Live {
+	for _, g := range v.Tally.Live {
 		fill(nodeKeys/days, func(keys []filter.Key, ones []uint32) {
 			g.Counts.AddBatch(0, keys, ones, nil)
 			g.Unique.SetBatch(0, keys[:len(keys)/4], nil)
@@ -66,7 +66,7 @@ func ofNode(b *testing.B, c *clock) *Engine {
 	if known < nodeKeys*98/100 {
 		b.Fatalf("the tally has %d keys, want %d", known, nodeKeys)
 	}
-	for _, g := range v.block.Live {
+	for _, g := range v.Block.Live {
 		fill(votes, func(keys []filter.Key, ones []uint32) {
 			g.Weights.AddBatch(0, keys, ones, nil)
 			g.Votes.SetBatch(0, keys, nil)
@@ -152,7 +152,8 @@ func BenchmarkNode(b *testing.B) {
 			if row.before.Reporter == (bulkhead.Reporter{}) {
 				before = nil
 			}
-			if err := e.inTurn(context.Background(), func() { ofNew(b, before, vote(row.votes)) }); err != nil || failed != nil {
+			err := e.queue.inTurn(context.Background(), func() { ofNew(b, before, vote(row.votes)) })
+			if err != nil || failed != nil {
 				b.Fatal(err, failed)
 			}
 			if got := e.counters.reports.Load(); got < uint64(b.N) {
@@ -171,11 +172,11 @@ func BenchmarkOpening(b *testing.B) {
 	e := ofNode(b, c)
 	longest, first := time.Duration(0), time.Duration(0)
 	for n := 0; b.Loop(); n++ {
-		before, now := e.view(), c.Now()
+		before, now := e.current.View(), c.Now()
 		c.Advance(now.Truncate(24 * time.Hour).Add(24*time.Hour - 5*time.Minute).Sub(now))
 		report(b, e, bulkhead.Report{Signatures: nodeMessage(2_000_000 + (votes+1)*n), Vote: bulkhead.Spam})
 		time.Sleep(3 * time.Second) // while the next one is made beside
-		if err := e.inTurn(context.Background(), func() {
+		if err := e.queue.inTurn(context.Background(), func() {
 			c.Advance(10 * time.Minute)
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -199,7 +200,7 @@ func BenchmarkOpening(b *testing.B) {
 		}); err != nil {
 			b.Fatal(err)
 		}
-		if e.view().tally.Live[0].Start == before.tally.Live[0].Start {
+		if e.current.View().Tally.Live[0].Start == before.Tally.Live[0].Start {
 			b.Fatal("no generation was opened")
 		}
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// BookOptions is the shape of one book.
-type BookOptions = book.Options
-
 // Options are the settings of an engine. The zero value of an optional field means its
 // default.
 type Options struct {
@@ -86,8 +83,6 @@ const (
 	DefaultThreshold = 20
 	// DefaultNearMatch is the number of near bands that must agree, see signature.NearMatch.
 	DefaultNearMatch = 2
-	// MaxSignatures is the largest number of signatures in one query or report.
-	MaxSignatures = 1024
 )
 
 // DefaultTally returns a tally of seven days, each for one million signatures, with a wrong count
@@ -177,3 +172,6 @@ func (o *Options) complete() error {
 	}
 	return nil
 }
+
+// day returns the length of a generation of the tally, in seconds.
+func (o *Options) day() uint64 { return uint64(o.Tally.Generation / time.Second) }

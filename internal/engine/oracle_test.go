@@ -77,7 +77,7 @@ func (p *twins) rekey(secret filter.Secret) {
 		return
 	}
 	p.opts.Past, p.opts.Secret = append(had[:1:1], p.opts.Past...), secret
-	if err := p.exact.inTurn(p.t.Context(), func() {
+	if err := p.exact.queue.inTurn(p.t.Context(), func() {
 		s := &keys.Secrets{All: p.exact.Secrets(), IDs: []uint64{secret.ID()}}
 		p.exact.setSecrets(s)
 		if err := p.exact.rotate(); err != nil {

@@ -3,15 +3,15 @@ package engine
 import (
 	"errors"
 	"path/filepath"
-	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -68,22 +68,23 @@ func TestRecording(t *testing.T) {
 	}
 	begun := 0
 	first := func() *filter.Round { begun++; return array.NewRound() }
+	key := replica.Key{Array: ArrayCounts, Start: 1}
 	off := recorder{}
-	if off.begin(ArrayCounts, 1, first) != nil || begun != 0 {
+	if off.begin(key, first) != nil || begun != 0 {
 		t.Error("recorded though nobody wants it")
 	}
 	r := recorder{on: true, rounds: make(map[replica.Key]*recording)}
-	one := r.begin(ArrayCounts, 1, first)
+	one := r.begin(key, first)
 	one.adds = maxRecorded
-	if r.begin(ArrayCounts, 1, first) != one || begun != 1 {
+	if r.begin(key, first) != one || begun != 1 {
 		t.Error("what may be recorded was thrown away")
 	}
 	one.adds++
-	if r.begin(ArrayCounts, 1, first) == one || begun != 2 {
+	if r.begin(key, first) == one || begun != 2 {
 		t.Error("more is recorded than may be")
 	}
-	if r.begin(ArraySpam, 1, first) == r.begin(ArrayCounts, 1, first) ||
-		r.begin(ArrayCounts, 2, first) == r.begin(ArrayCounts, 1, first) {
+	if r.begin(replica.Key{Array: ArraySpam, Start: 1}, first) == r.begin(key, first) ||
+		r.begin(replica.Key{Array: ArrayCounts, Start: 2}, first) == r.begin(key, first) {
 		t.Error("two arrays share their rounds")
 	}
 }
@@ -165,58 +166,6 @@ func TestNothingTaken(t *testing.T) {
 	}
 }
 
-// TestLeastEntries: entries of the smallest items that can be are read, and what claims
-// to hold more items than it has bytes for takes no memory.
-func TestLeastEntries(t *testing.T) {
-	v := &votes{Counts: resolve.Adds{Keys: []filter.Key{}, N: []uint32{}}, Unique: []filter.Key{}, Voted: []filter.Key{},
-		Spam: []filter.Key{}, Revoked: []filter.Key{}}
-	v.Names, v.Weights = v.Counts, v.Counts
-	for range 30 {
-		v.Counts.Keys, v.Counts.N = append(v.Counts.Keys, filter.Key{}), append(v.Counts.N, 0)
-		v.Late = append(v.Late, resolve.Late{Adds: v.Names})
-		v.Credits = append(v.Credits, trust.Credit{})
-		v.Ballots = append(v.Ballots, ballots.Ballot{Items: []ballots.Item{}})
-	}
-	got, err := decodeEntry(v.appendEntry(nil))
-	if err != nil || !reflect.DeepEqual(got, v) {
-		t.Errorf("decoded %+v, %v; want %+v", got, err, v)
-	}
-	for size := 1; size < 20; size++ {
-		for n := range 4 {
-			for left := range 60 {
-				d := decoder{b: append([]byte{byte(n)}, make([]byte, left)...)}
-				want, ok := n, n*size <= left
-				if !ok {
-					want = 0
-				}
-				if got := d.count(size); got != want || d.bad == ok || len(d.b) != left*btoi(ok) {
-					t.Fatalf("%d items of %d bytes in %d: %d, bad %v", n, size, left, got, d.bad)
-				}
-			}
-		}
-	}
-	d := decoder{b: append([]byte{1}, make([]byte, keyBytes)...)}
-	if a := d.adds(); len(a.Keys) != 0 || len(a.N) != 0 || !d.bad {
-		t.Errorf("adds without their numbers: %+v", a)
-	}
-	for limit, ok := range map[uint64]bool{6: false, 7: true} {
-		d := decoder{b: []byte{7}}
-		if got := d.small(limit); d.bad == ok || ok && got != 7 {
-			t.Errorf("7 of at most %d: %d, bad %v", limit, got, d.bad)
-		}
-	}
-	one := remoteBody{"x", sampleRemote().parts[:1]}
-	if got, err := decodeEntry(one.entry()); err != nil || !reflect.DeepEqual(got, &one) {
-		t.Errorf("one part: %+v, %v", got, err)
-	}
-	for range 99 {
-		one.parts = append(one.parts, sampleRemote().parts...)
-	}
-	if n := testing.AllocsPerRun(10, func() { one.entry() }); n > 1 {
-		t.Errorf("%v allocations for an entry whose size is known, want 1", n)
-	}
-}
-
 func btoi(b bool) int {
 	if b {
 		return 1
@@ -232,42 +181,62 @@ func TestJournal(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil { // the requested checkpoint is never written
 		t.Fatal(err)
 	}
-	for len(e.wake) > 0 {
-		<-e.wake
+	for len(e.journal.wake) > 0 {
+		<-e.journal.wake
 	}
-	e.opts.CheckpointBytes, e.journalBytes = 100, 0
+	e.journal.limit, e.journal.bytes = 100, 0
 	entries := e.Info().Entries
 	for i, step := range []struct {
 		bytes int
 		asked int
 	}{{60, 0}, {39, 0}, {1, 1}, {1, 1}} {
-		index, err := e.journal(make([]byte, step.bytes))
-		if err != nil || index != st.LastIndex() || e.Info().Entries != entries+uint64(i)+1 || len(e.wake) != step.asked {
-			t.Errorf("entry %d: index %d, %v; asked for a checkpoint %d times, want %d", i, index, err, len(e.wake), step.asked)
+		index, err := e.journal.append(make([]byte, step.bytes))
+		if err != nil || index != st.LastIndex() || e.Info().Entries != entries+uint64(i)+1 ||
+			len(e.journal.wake) != step.asked {
+			t.Errorf("entry %d: index %d, %v; asked for a checkpoint %d times, want %d", i, index, err,
+				len(e.journal.wake), step.asked)
 		}
 	}
-	e.fail("test", errors.New("trouble"))
+	e.journal.fail("test", errors.New("trouble"))
 	first := e.Refusing()
-	e.fail("test", errors.New("more trouble"))
+	e.journal.fail("test", errors.New("more trouble"))
 	if e.Refusing() == first || !errors.Is(e.Refusing(), bulkhead.ErrReadOnly) {
 		t.Errorf("refusing: %v", e.Refusing())
 	}
 	before := st.LastIndex()
-	if index, err := e.journal([]byte{1}); !errors.Is(err, bulkhead.ErrReadOnly) || index != 0 ||
+	if index, err := e.journal.append([]byte{1}); !errors.Is(err, bulkhead.ErrReadOnly) || index != 0 ||
 		st.LastIndex() != before {
 		t.Errorf("written as %d while refusing: %v", index, err)
 	}
-	e.failed.Store(nil)
+	e.journal.failed.Store(nil)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if index, err := e.journal([]byte{1}); !errors.Is(err, bulkhead.ErrReadOnly) || index != 0 {
+		if index, err := e.journal.append([]byte{1}); !errors.Is(err, bulkhead.ErrReadOnly) || index != 0 {
 			t.Errorf("written as %d into a closed store: %v", index, err)
 		}
 	}
-	if err := e.journalled(entryAccount, &accountChange{Put: &trust.Account{Name: "a",
+	if err := e.commit(&codec.Account{Put: &trust.Account{Name: "a",
 		Role: trust.Member}}); !errors.Is(err, bulkhead.ErrReadOnly) || e.Accounts().Len() != 0 {
 		t.Errorf("an account that was not written: %v, %d accounts", err, e.Accounts().Len())
+	}
+}
+
+// TestOldEntries: a node does not start with entries of an older version, and says how
+// to go on.
+func TestOldEntries(t *testing.T) {
+	st, err := store.Open(filepath.Join(t.TempDir(), "data"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Append([]byte("A\x01{}")); err != nil {
+		t.Fatal(err)
+	}
+	var damage *store.DamageError
+	_, err = Open(t.Context(), small(Options{Store: st}))
+	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "restore it with the program that made it") {
+		t.Errorf("opened with an old entry: %v", err)
 	}
 }

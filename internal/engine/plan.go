@@ -27,9 +27,6 @@ type Plan struct {
 	PeerLow, PeerHigh uint64
 }
 
-// BookPlan is the share of a book in a [Plan].
-type BookPlan = book.Plan
-
 // The sizes of a new signature on the wire, in bytes: docs/mesh-reference.md#bytes-and-memory.
 const (
 	wireLow  = 5.4
@@ -47,8 +44,8 @@ func PlanFor(o Options, use Use) (Plan, error) {
 		return Plan{}, err
 	}
 	if use.Signatures < 1 || use.Signatures > 1<<40 || use.Listed > use.Signatures {
-		return Plan{},
-			fmt.Errorf("engine: %d signatures a day, of which %d are listed: want 1 to 2^40, and no more listed than there are", use.Signatures, use.Listed)
+		return Plan{}, fmt.Errorf("engine: %d signatures a day, of which %d are listed: "+
+			"want 1 to 2^40, and no more listed than there are", use.Signatures, use.Listed)
 	}
 	perTally, perBlock := generationUse(use.Signatures, o.Tally), generationUse(use.Listed, o.Block)
 	var p Plan

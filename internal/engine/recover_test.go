@@ -118,7 +118,7 @@ func TestDiskTrouble(t *testing.T) {
 					bulkhead.ErrReadOnly) {
 					t.Fatalf("account on a disk in trouble: %v", err)
 				}
-				if v := check(t, e, s); v.Sightings != uint32(1+round) {
+				if v := verdictOf(t, e, s); v.Sightings != uint32(1+round) {
 					t.Fatalf("%d sightings, want %d: refused reports count nothing", v.Sightings, 1+round)
 				}
 				trouble(disk).Store(false)
@@ -131,7 +131,7 @@ func TestDiskTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 			e, st = openDurable(t, dir, Options{}, nil)
-			if v := check(t, e, s); v.Sightings != 4 {
+			if v := verdictOf(t, e, s); v.Sightings != 4 {
 				t.Errorf("after a restart: %d sightings, want 4", v.Sightings)
 			}
 			if _, ok := e.Accounts().Get("alice"); ok {
@@ -207,7 +207,7 @@ func TestSyncFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, st = openDurable(t, dir, Options{}, nil)
-	if v := check(t, e, s); v.Sightings != 3 {
+	if v := verdictOf(t, e, s); v.Sightings != 3 {
 		t.Errorf("after a restart: %d sightings, want 3", v.Sightings)
 	}
 	if err := errors.Join(e.Close(ctx), st.Close()); err != nil {
@@ -242,7 +242,7 @@ func TestRestart(t *testing.T) {
 		report(t, e, alice)
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam,
 			Reporter: bulkhead.Reporter{Account: "bob"}})
-		want := check(t, e, s, kept)
+		want := verdictOf(t, e, s, kept)
 		if clean {
 			if err := e.Close(ctx); err != nil {
 				t.Fatal(err)
@@ -253,7 +253,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, st2 := openDurable(t, dir, Options{Now: c.Now}, nil)
-		got := check(t, again, s, kept)
+		got := verdictOf(t, again, s, kept)
 		got.Error, want.Error, got.Reasons, want.Reasons = 0, 0, nil, nil
 		for i := range got.Findings {
 			got.Findings[i].Error, want.Findings[i].Error = 0, 0
@@ -301,7 +301,7 @@ func TestWrongKey(t *testing.T) {
 
 // TestOldCheckpoint: a data directory whose votes lay in the tally's
 // generations keeps all else: counts, what is listed and what was taken off,
-// accounts. What is listed stays so until somebody objects.
+// accounts. A listed signature stays listed until a vote objects.
 func TestOldCheckpoint(t *testing.T) {
 	ctx := t.Context()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -343,7 +343,8 @@ func TestOldCheckpoint(t *testing.T) {
 	old["version"] = 1
 	delete(old, "ballots")
 	gens("tally", "unique_capacity")
-	gens("blocklist", "vote_capacity", "name_capacity", "weights", "votes", "names", "weights_file", "votes_file", "names_file")
+	gens("blocklist", "vote_capacity", "name_capacity", "weights", "votes", "names",
+		"weights_file", "votes_file", "names_file")
 	files = append(files, store.File{Name: "accounts"})
 	write := func() {
 		t.Helper()
@@ -358,13 +359,13 @@ func TestOldCheckpoint(t *testing.T) {
 	write()
 	for range 2 { // the second time from what the first one wrote
 		e, st = openDurable(t, dir, Options{Now: c.Now}, nil)
-		if v := check(t, e, s(1)); !v.Spam() {
+		if v := verdictOf(t, e, s(1)); !v.Spam() {
 			t.Errorf("what was listed: %+v", v)
 		}
-		if v := check(t, e, s(2)); v.Judged != bulkhead.Revoked {
+		if v := verdictOf(t, e, s(2)); v.Judged != bulkhead.Revoked {
 			t.Errorf("what was taken off: %+v", v)
 		}
-		if v := check(t, e, s(3)); v.Sightings != 9 {
+		if v := verdictOf(t, e, s(3)); v.Sightings != 9 {
 			t.Errorf("%d sightings, want 9", v.Sightings)
 		}
 		if _, ok := e.Accounts().Get("half"); !ok {

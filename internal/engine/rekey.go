@@ -10,12 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 )
 
-// MaxSecrets is the maximum number of secrets that the generations of a node may have been made
-// with.
-const MaxSecrets = keys.MaxSecrets
-
 // Secrets returns the network's secret and the past secrets of live generations, newest first.
-func (e *Engine) Secrets() []filter.Secret { return slices.Clone(e.books.Load().secrets.All) }
+func (e *Engine) Secrets() []filter.Secret { return slices.Clone(e.current.Books().Secrets.All) }
 
 // Rekey replaces the network's secret. New generations open at once and take everything from now
 // on. Existing generations continue to answer under their own secret until they expire. Rekey
@@ -27,122 +23,124 @@ func (e *Engine) Secrets() []filter.Secret { return slices.Clone(e.books.Load().
 // start, as [Options].Secret and Past. Counts that a crash leaves on either side of the change are
 // then found.
 func (e *Engine) Rekey(ctx context.Context, secret filter.Secret) error {
-	return e.change(ctx, rekeying{secret: secret})
+	return e.queue.change(ctx, func() error { return e.rekey(secret, false) })
 }
 
 // RekeyAll is [Engine.Rekey] for a secret that all members of the network change to. Counts under
 // the former secrets are still shared: [Engine.Own] includes them, and [Options].Former has these
 // secrets at the next start.
 func (e *Engine) RekeyAll(ctx context.Context, secret filter.Secret) error {
-	return e.change(ctx, rekeying{secret: secret, all: true})
+	return e.queue.change(ctx, func() error { return e.rekey(secret, true) })
 }
 
 // Former returns the network's own past secrets that live generations were made with, newest first.
-func (e *Engine) Former() []filter.Secret { return slices.Clone(e.books.Load().secrets.Former()) }
+func (e *Engine) Former() []filter.Secret { return slices.Clone(e.current.Books().Secrets.Former()) }
 
 // Knows reports whether the node has the secret that an array was made with, and can look up keys
 // in it.
-func (e *Engine) Knows(keyID uint64) bool { return e.books.Load().secrets.Knows(keyID) }
+func (e *Engine) Knows(keyID uint64) bool { return e.current.Books().Secrets.Knows(keyID) }
 
 // CanRekey returns the error that Rekey would return for another secret.
 func (e *Engine) CanRekey(secret filter.Secret) error {
 	_, err := e.after(secret)
 	if err == nil {
-		err = e.refusing()
+		err = e.journal.refusing()
 	}
 	return err
 }
 
 // after returns the secrets after a change to secret.
 func (e *Engine) after(secret filter.Secret) (*keys.Secrets, error) {
-	s := keys.NewSecrets(secret, e.books.Load().secrets.All...)
+	s := keys.NewSecrets(secret, e.current.Books().Secrets.All...)
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("%w; wait until the oldest have expired", err)
 	}
 	return s, nil
 }
 
-type rekeying struct {
-	secret filter.Secret
-	all    bool // all members of the network change to it
-}
-
-func (r rekeying) do(e *Engine) error {
-	before := e.books.Load()
-	if before.secrets.Present() == r.secret {
+// rekey changes the network's secret. all means that all members of the network change to it. Only
+// the writer calls it.
+func (e *Engine) rekey(secret filter.Secret, all bool) error {
+	before := e.current.Books()
+	if before.Secrets.Present() == secret {
 		return nil
 	}
-	if err := e.refusing(); err != nil {
+	if err := e.journal.refusing(); err != nil {
 		return err
 	}
-	secrets, err := e.after(r.secret)
+	secrets, err := e.after(secret)
 	if err != nil {
 		return err
 	}
-	if r.all {
-		secrets = secrets.Sharing(before.secrets.All[:before.secrets.Shared])
+	if all {
+		secrets = secrets.Sharing(before.Secrets.All[:before.Secrets.Shared])
 	}
 	e.setSecrets(secrets)
 	if err = e.rotate(); err == nil {
-		err = e.refusing()
-	}
-	if err == nil {
-		err = e.open()
+		err = e.decidable()
 	}
 	if err != nil {
-		e.setSecrets(before.secrets)
+		e.setSecrets(before.Secrets)
 		return err
 	}
 	e.opts.Log.Info("counting under another secret of the network", "network", fmt.Sprintf("%016x", secrets.IDs[0]),
-		"before", fmt.Sprintf("%016x", before.secrets.IDs[0]))
+		"before", fmt.Sprintf("%016x", before.Secrets.IDs[0]))
 	return nil
 }
 
 // setSecrets sets the secrets of the node. Only the writer calls it.
 func (e *Engine) setSecrets(s *keys.Secrets) {
-	next := *e.books.Load()
-	next.secrets = s
-	e.books.Store(&next)
-	e.tally.SetKey(s.IDs[0])
-	e.block.SetKey(s.IDs[0])
-	e.resolver.SetKeys(s.Maker())
+	next := *e.current.Books()
+	next.Secrets = s
+	e.current.Set(&next)
+	e.writer.tally.SetKey(s.IDs[0])
+	e.writer.block.SetKey(s.IDs[0])
+	e.writer.resolver.SetKeys(s.Maker())
 }
 
-// open returns an error unless the open generations take keys of the present secret.
-func (e *Engine) open() error {
-	v := e.view()
-	for _, id := range []uint64{v.tally.Live[0].CountsGeometry.KeyID, v.block.Live[0].SpamGeometry.KeyID} {
-		if id != v.secrets.IDs[0] {
+// decidable returns an error unless reports are accepted, and the open generations take keys of the
+// present secret. Only the writer calls it.
+func (e *Engine) decidable() error {
+	if err := e.journal.refusing(); err != nil {
+		return err
+	}
+	b := e.current.Books()
+	for _, id := range []uint64{b.Tally.Live[0].CountsGeometry.KeyID, b.Block.Live[0].SpamGeometry.KeyID} {
+		if id != b.Secrets.IDs[0] {
 			return fmt.Errorf("%w: no generation is open under the network's secret", bulkhead.ErrReadOnly)
 		}
 	}
 	return nil
 }
 
+// checkKey refuses data written with another network's key.
+func (e *Engine) checkKey(written uint64) error {
+	if e.current.Books().Secrets.Knows(written) {
+		return nil
+	}
+	return fmt.Errorf("engine: %w: the data directory belongs to network key %016x, the key given is %016x",
+		bulkhead.ErrGeometry, written, e.opts.Secret.ID())
+}
+
 // trimSecrets removes the secrets without a live array. Only the writer calls it.
 func (e *Engine) trimSecrets() {
-	v := e.view()
-	if len(v.secrets.All) == 1 {
+	v := e.current.View()
+	if len(v.Secrets.All) == 1 {
 		return
 	}
-	live := map[uint64]bool{v.secrets.IDs[0]: true}
-	for _, g := range v.tally.Live {
-		live[g.CountsGeometry.KeyID] = true
-	}
-	for _, g := range v.block.Live {
-		live[g.SpamGeometry.KeyID] = true
-	}
-	v.remote.EachGeometry(func(g filter.Geometry) { live[g.KeyID] = true })
-	var kept []filter.Secret
-	for i, s := range v.secrets.All {
-		if live[v.secrets.IDs[i]] {
-			kept = append(kept, s)
+	live := map[uint64]bool{v.Secrets.IDs[0]: true}
+	v.EachKey(func(keyID uint64) { live[keyID] = true })
+	v.Remote.EachGeometry(func(g filter.Geometry) { live[g.KeyID] = true })
+	var used []filter.Secret
+	for i, s := range v.Secrets.All {
+		if live[v.Secrets.IDs[i]] {
+			used = append(used, s)
 		}
 	}
-	if len(kept) < len(v.secrets.All) {
-		next := *e.books.Load()
-		next.secrets = keys.NewSecrets(kept[0], kept[1:]...).Sharing(v.secrets.Former())
-		e.books.Store(&next)
-		e.resolver.SetKeys(next.secrets.Maker())
+	if len(used) < len(v.Secrets.All) {
+		next := *v.Books
+		next.Secrets = keys.NewSecrets(used[0], used[1:]...).Sharing(v.Secrets.Former())
+		e.current.Set(&next)
+		e.writer.resolver.SetKeys(next.Secrets.Maker())
 	}
 }

@@ -130,7 +130,7 @@ func TestRekeyBusy(t *testing.T) {
 		if i%each%2 == 0 {
 			want = 5
 		}
-		if got := check(t, e, sig(bulkhead.Exact, 10+i)).Findings[0].Sightings; got < want {
+		if got := verdictOf(t, e, sig(bulkhead.Exact, 10+i)).Findings[0].Sightings; got < want {
 			t.Fatalf("signature %d: %d sightings, want %d", i, got, want)
 		}
 	}
@@ -165,7 +165,7 @@ func TestRekeyFails(t *testing.T) {
 	st.Close()
 	e, st = openDurable(t, dir, Options{Secret: other, Past: []filter.Secret{testSecret}}, nil)
 	report(t, e, bulkhead.Report{Signatures: known, Count: 2})
-	if got := check(t, e, known...).Findings[0].Sightings; got != 9 {
+	if got := verdictOf(t, e, known...).Findings[0].Sightings; got != 9 {
 		t.Errorf("%d sightings, want 9", got)
 	}
 	for _, a := range e.Own() {

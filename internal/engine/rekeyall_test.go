@@ -95,11 +95,11 @@ func rekeyAll(t *testing.T, rng *rand.Rand) {
 		t.Helper()
 		for i, e := range all {
 			for n, want := range counted {
-				if got := check(t, e.Engine, sig(bulkhead.Exact, n)).Findings[0].Sightings; got != want {
+				if got := verdictOf(t, e.Engine, sig(bulkhead.Exact, n)).Findings[0].Sightings; got != want {
 					t.Fatalf("%s: member %s shows %d sightings of %d, want %d", what, names[i], got, n, want)
 				}
 			}
-			if got := check(t, e.Engine, private).Findings[0].Sightings; got != map[bool]uint32{true: 5, false: 0}[i == 0] {
+			if got := verdictOf(t, e.Engine, private).Findings[0].Sightings; got != map[bool]uint32{true: 5, false: 0}[i == 0] {
 				t.Fatalf("%s: member %s shows %d sightings of what the first had counted alone", what, names[i], got)
 			}
 		}
@@ -188,7 +188,7 @@ func TestRekeyAllRefused(t *testing.T) {
 			t.Errorf("a part of secret %016x: %v", p.Geometry.KeyID, err)
 		}
 	}
-	if got := check(t, b, sig(bulkhead.Exact, 1)).Findings[0].Sightings; got != 3 {
+	if got := verdictOf(t, b, sig(bulkhead.Exact, 1)).Findings[0].Sightings; got != 3 {
 		t.Errorf("%d sightings, want those under the secret that it has, 3", got)
 	}
 	if err := b.RekeyAll(ctx, filter.Secret{7}); err != nil {
@@ -204,7 +204,7 @@ func TestRekeyAllRefused(t *testing.T) {
 			}
 		}
 	}
-	if got := check(t, b, sig(bulkhead.Exact, 1)).Findings[0].Sightings; got != 7 {
+	if got := verdictOf(t, b, sig(bulkhead.Exact, 1)).Findings[0].Sightings; got != 7 {
 		t.Errorf("%d sightings, want 7", got)
 	}
 	if _, _, err := a.Images(ctx, ArrayCounts, parts[0].Start); err != nil {

@@ -96,7 +96,7 @@ func TestReplica(t *testing.T) {
 	sameArrays(t, a, b, "a")
 	for n := range 300 {
 		s := sig(bulkhead.Exact, n)
-		got, want := check(t, b, s).Findings[0], check(t, a, s).Findings[0]
+		got, want := verdictOf(t, b, s).Findings[0], verdictOf(t, a, s).Findings[0]
 		if got.Sightings != want.Sightings || got.Spam != want.Spam || got.Ham != want.Ham ||
 			(got.Judged == bulkhead.JudgedSpam) != (want.Judged == bulkhead.JudgedSpam) {
 			t.Fatalf("signature %d: %+v at the peer, %+v at the origin", n, got, want)
@@ -124,7 +124,7 @@ func TestGap(t *testing.T) {
 	transfer(t, a, b, "a")
 	sameArrays(t, a, b, "a")
 	for n := 1; n <= 2; n++ {
-		if v := check(t, b, sig(bulkhead.Exact, n)); !v.Spam() || v.SpamVotes != 1 {
+		if v := verdictOf(t, b, sig(bulkhead.Exact, n)); !v.Spam() || v.SpamVotes != 1 {
 			t.Errorf("signature %d after the images: %+v", n, v)
 		}
 	}
@@ -159,7 +159,7 @@ func TestPeerWeights(t *testing.T) {
 			report(t, p, r)
 		}
 		pass(t, p, home, origins[i].ID)
-		v := check(t, home, s)
+		v := verdictOf(t, home, s)
 		if v.Spam() != (i == 1) || v.SpamVotes != uint32(3*(i+1)) {
 			t.Errorf("%d peers of half weight with 5 votes each: %+v", i+1, v)
 		}
@@ -168,14 +168,14 @@ func TestPeerWeights(t *testing.T) {
 	if err := home.SetOrigins(ctx, origins); err != nil {
 		t.Fatal(err)
 	}
-	if v := check(t, home, s); v.Spam() || v.SpamVotes != 3 {
+	if v := verdictOf(t, home, s); v.Spam() || v.SpamVotes != 3 {
 		t.Errorf("one of them in quarantine: %+v", v)
 	}
 	origins[0].Weight, origins[1].Weight = 1, 1
 	if err := home.SetOrigins(ctx, origins); err != nil {
 		t.Fatal(err)
 	}
-	if v := check(t, home, s); !v.Spam() || v.SpamVotes != 10 {
+	if v := verdictOf(t, home, s); !v.Spam() || v.SpamVotes != 10 {
 		t.Errorf("both of full weight: %+v", v)
 	}
 	revoke := bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Revocation}
@@ -189,7 +189,7 @@ func TestPeerWeights(t *testing.T) {
 	}
 	revoke.Reporter.Account = ""
 	pass(t, peers[0], home, "a")
-	if v := check(t, home, s); v.Judged != bulkhead.Revoked {
+	if v := verdictOf(t, home, s); v.Judged != bulkhead.Revoked {
 		t.Errorf("one peer has revoked, one lists: %+v", v)
 	}
 	other := sig(bulkhead.Exact, 2)
@@ -201,13 +201,13 @@ func TestPeerWeights(t *testing.T) {
 	if got := report(t, home, revoke); got.Revoked != 1 {
 		t.Fatalf("revoke at home of what a peer lists: %+v", got)
 	}
-	if v := check(t, home, other); v.Judged != bulkhead.Revoked {
+	if v := verdictOf(t, home, other); v.Judged != bulkhead.Revoked {
 		t.Errorf("revoked at home: %+v", v)
 	}
 	if err := home.SetOrigins(ctx, origins[1:]); err != nil {
 		t.Fatal(err)
 	}
-	if v := check(t, home, s); v.SpamVotes != 5 || home.Replica("a") != nil {
+	if v := verdictOf(t, home, s); v.SpamVotes != 5 || home.Replica("a") != nil {
 		t.Errorf("after the eviction of a: %+v", v)
 	}
 }
@@ -225,13 +225,13 @@ func TestForgetGenerations(t *testing.T) {
 	c.Advance(24 * time.Hour)
 	report(t, a, r)
 	pass(t, a, b, "a")
-	if v := check(t, b, r.Signatures[0]); v.Sightings != 2 {
+	if v := verdictOf(t, b, r.Signatures[0]); v.Sightings != 2 {
 		t.Fatalf("%d sightings, want 2", v.Sightings)
 	}
 	if err := b.ForgetGenerations(ctx, "a", uint64(c.Now().Truncate(24*time.Hour).Unix())); err != nil {
 		t.Fatal(err)
 	}
-	if v := check(t, b, r.Signatures[0]); v.Sightings != 1 {
+	if v := verdictOf(t, b, r.Signatures[0]); v.Sightings != 1 {
 		t.Errorf("rolled back to yesterday: %d sightings, want 1", v.Sightings)
 	}
 	c.Advance(5 * 24 * time.Hour)

@@ -71,7 +71,7 @@ func BenchmarkRemote(b *testing.B) {
 			}
 		}
 		apply += time.Since(t0)
-		size = e.journalBytes
+		size = e.journal.bytes
 		st.Close() // no checkpoint is written
 		e.Close(ctx)
 		t0 = time.Now()

@@ -88,7 +88,7 @@ func TestRenewAndRename(t *testing.T) {
 	}
 	report(t, a, r)
 	pass(t, a, b, "b")
-	if v := check(t, b, s); v.Sightings != 2 {
+	if v := verdictOf(t, b, s); v.Sightings != 2 {
 		t.Errorf("after a new name: %d sightings, want 2", v.Sightings)
 	}
 	for _, restarted := range []bool{false, true} {

@@ -170,17 +170,17 @@ func TestMergedError(t *testing.T) {
 	c := newCrowd(t, 20_000, 20_000, 0.65)
 	counts, ghosts := c.wrong(t)
 	m := c.home.RemoteMemory()
-	said := 0.0
+	stated := 0.0
 	for _, merged := range c.home.replicas.View().Merged {
-		said += merged.Ghost()
+		stated += merged.Ghost()
 	}
 	t.Logf("%d of %d arrays merged into %d: %.2g of counts too high, %.2g of absent signatures seen, %.2g said",
-		m.Merged, crowdOrigins, m.Into, counts, ghosts, said)
+		m.Merged, crowdOrigins, m.Into, counts, ghosts, stated)
 	if m.Bytes > m.Limit || m.Merged < 6 {
 		t.Errorf("%+v", m)
 	}
 	// Each array that is not merged adds its own error, one in a thousand.
-	if limit := 1.1*said + 0.01; counts > limit || ghosts > limit || said > replica.MergedGhost*float64(m.Into) {
+	if limit := 1.1*stated + 0.01; counts > limit || ghosts > limit || stated > replica.MergedGhost*float64(m.Into) {
 		t.Errorf("more errors than said")
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
@@ -20,7 +22,7 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 			e.counters.refused.Add(1)
 			return bulkhead.Receipt{}, err
 		}
-		if err = e.add(ctx, a); errors.Is(err, errOtherSecret) {
+		if err = e.queue.add(ctx, a); errors.Is(err, errOtherSecret) {
 			continue // its keys were made with a secret that is no longer the present one
 		}
 		if err != nil {
@@ -57,8 +59,8 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	if err := checkReport(r); err != nil {
 		return nil, err
 	}
-	a := e.reports.Get().(*reportAddition)
-	a.message.Report, a.secrets = *r, e.books.Load().secrets
+	a := e.pools.reports.Get().(*reportAddition)
+	a.message.Report, a.secrets = *r, e.current.Books().Secrets
 	if r.Vote == bulkhead.Sighting {
 		if err := e.see(r, &a.message.Seen); err != nil {
 			return nil, err
@@ -76,7 +78,7 @@ func (e *Engine) recycle(a *reportAddition) {
 	const most = 1 << 10 // signatures; larger buffers are not worth their memory
 	if m := &a.message; cap(a.own) <= most {
 		*a = reportAddition{own: a.own[:0], message: resolve.Message{Keys: m.Keys[:0], Samples: m.Samples[:0]}}
-		e.reports.Put(a)
+		e.pools.reports.Put(a)
 	}
 }
 
@@ -86,10 +88,10 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	if err != nil || !standing.Root {
 		return nil // the writer refuses the report, or counts it as a claim
 	}
-	v := e.seen.Get().(*bulkhead.Verdict)
-	defer e.seen.Put(v)
+	v := e.pools.seen.Get().(*bulkhead.Verdict)
+	defer e.pools.seen.Put(v)
 	var held []filter.Key
-	outcome, err := e.check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter,
+	outcome, err := e.checker.Check(&bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter,
 		Terse: true}, v, &held)
 	if err != nil {
 		return err
@@ -108,8 +110,8 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 // repeated signatures.
 func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 	m := &a.message
-	all, white := m.Signatures, e.whitelist.Load()
-	if m.Vote != bulkhead.Revocation && white.source(&m.Source) != "" {
+	all, white := m.Signatures, e.checker.Whitelist()
+	if m.Vote != bulkhead.Revocation && white.Source(&m.Source) != "" {
 		m.Signatures, m.Whitelisted = nil, len(all)
 		return
 	}
@@ -123,7 +125,7 @@ func (e *Engine) unhidden(a *reportAddition, maker keys.Maker) {
 			}
 			continue
 		}
-		if e.hides(white, &all[i]) {
+		if e.checker.Hides(white, &all[i]) {
 			m.Whitelisted++
 			continue
 		}
@@ -171,6 +173,9 @@ func (r *repeats) has(keys []filter.Key, k filter.Key) bool {
 	return had
 }
 
+// maxOwn is the maximum number of own samples that a vote records together.
+const maxOwn = 24
+
 // samples takes the message's own samples from a sketch. They later identify the message inside
 // other messages.
 func samples(m *resolve.Message, sketch *bulkhead.Signature, maker keys.Maker) {
@@ -188,7 +193,7 @@ func checkReport(rep *bulkhead.Report) error {
 	if len(rep.ID) > bulkhead.MaxID {
 		return fmt.Errorf("%w: report id of %d bytes, limit %d", bulkhead.ErrMalformed, len(rep.ID), bulkhead.MaxID)
 	}
-	if err := checkSignatures(rep.Signatures); err != nil {
+	if err := check.ValidSignatures(rep.Signatures); err != nil {
 		return err
 	}
 	if rep.Vote == bulkhead.Spam && !bulkhead.Identifies(rep.Signatures) {
@@ -198,17 +203,59 @@ func checkReport(rep *bulkhead.Report) error {
 	return nil
 }
 
-func checkSignatures(sigs []bulkhead.Signature) error {
-	if len(sigs) == 0 {
-		return fmt.Errorf("%w: no signatures: the message has nothing to identify it by", bulkhead.ErrMalformed)
-	}
-	if len(sigs) > MaxSignatures {
-		return fmt.Errorf("%w: %d signatures, limit %d", bulkhead.ErrOverLimit, len(sigs), MaxSignatures)
-	}
-	for i := range sigs {
-		if !sigs[i].Valid() {
-			return fmt.Errorf("%w: signature %d is invalid", bulkhead.ErrMalformed, i)
+// A countAddition holds sightings to count: cells of the tally, and the increase of each.
+type countAddition struct {
+	secrets *keys.Secrets
+	cells   []filter.Key
+	n       []uint32
+}
+
+func (c *countAddition) signatures() int { return len(c.cells) }
+
+func (c *countAddition) under() *keys.Secrets { return c.secrets }
+
+// decide only passes the counts on: these sightings need no look-up in the arrays.
+func (c *countAddition) decide(r *resolve.Resolver) error {
+	r.Count(c.cells, c.n)
+	return nil
+}
+
+// Count implements [bulkhead.Counter]. It takes up to 65,536 signatures at once.
+func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	for {
+		c, err := e.countAddition(sigs, n)
+		if err != nil {
+			e.counters.refused.Add(1)
+			return err
+		}
+		if len(c.cells) == 0 {
+			return nil
+		}
+		if err := e.queue.add(ctx, c); !errors.Is(err, errOtherSecret) {
+			return err
 		}
 	}
-	return nil
+}
+
+// countAddition hashes in the caller's goroutine, because there is only one writer.
+func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAddition, error) {
+	if len(sigs) > maxVotes {
+		return nil, fmt.Errorf("%w: %d signatures to count, limit %d", bulkhead.ErrOverLimit, len(sigs), maxVotes)
+	}
+	if err := bulkhead.ValidCounts(sigs, n); err != nil {
+		return nil, err
+	}
+	white := e.checker.Whitelist()
+	secrets := e.current.Books().Secrets
+	maker := keys.Maker{Secret: secrets.Present()}
+	c := &countAddition{secrets: secrets, cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
+	for i := range sigs {
+		sig := &sigs[i]
+		if e.checker.Hides(white, sig) {
+			continue
+		}
+		c.cells = append(c.cells, maker.Base(sig).With(evidence.Sighting))
+		c.n = append(c.n, n[i])
+	}
+	return c, nil
 }

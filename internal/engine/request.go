@@ -11,12 +11,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
+const (
+	maxBatch  = 2048    // reports in one journal entry
+	maxVotes  = 1 << 16 // signatures in one journal entry, from which no further report joins
+	queueSize = 8192    // reports that wait for the writer; more wait in their callers
+)
+
 // A request is work of the writer for a waiting caller. There are two kinds: additions, which share
 // a journal entry with all other waiting additions, and changes, each made separately between two
 // batches. One of the two is nil.
 type request struct {
 	addition addition
-	change   change
+	change   func() error // it writes its own journal entry if it has to be durable
 	err      error
 	done     chan struct{}
 }
@@ -29,28 +35,6 @@ type addition interface {
 	under() *keys.Secrets
 	// decide determines the effects of the addition. On an error there are none.
 	decide(r *resolve.Resolver) error
-}
-
-// A change is made by the writer, with its own journal entry if it has to be durable.
-type change interface{ do(e *Engine) error }
-
-// An interlude is a change without an entry: a function that runs between two batches.
-type interlude func()
-
-func (f interlude) do(*Engine) error {
-	f()
-	return nil
-}
-
-// add passes an addition to the writer and waits until it is durable. If the caller gives up, the
-// addition may or may not be counted, as if the answer was lost.
-func (e *Engine) add(ctx context.Context, a addition) error {
-	return e.submit(ctx, &request{addition: a})
-}
-
-// change passes a change to the writer and waits until it is made.
-func (e *Engine) change(ctx context.Context, c change) error {
-	return e.submit(ctx, &request{change: c})
 }
 
 // weight returns the size of a request in a batch, in signatures.
@@ -66,11 +50,34 @@ func (r *request) answer(err error) {
 	close(r.done)
 }
 
-func (e *Engine) submit(ctx context.Context, req *request) error {
+// A queue passes requests to the writer. Callers use add, change and inTurn concurrently; only the
+// writer uses gather.
+type queue struct {
+	requests chan *request
+	closing  chan struct{} // closed when no further requests are accepted
+	stopped  chan struct{} // closed when the writer has ended
+}
+
+func newQueue() queue {
+	return queue{make(chan *request, queueSize), make(chan struct{}), make(chan struct{})}
+}
+
+// add passes an addition to the writer and waits until it is durable. If the caller gives up, the
+// addition may or may not be counted, as if the answer was lost.
+func (q *queue) add(ctx context.Context, a addition) error {
+	return q.submit(ctx, &request{addition: a})
+}
+
+// change passes a change to the writer and waits until it is made.
+func (q *queue) change(ctx context.Context, do func() error) error {
+	return q.submit(ctx, &request{change: do})
+}
+
+func (q *queue) submit(ctx context.Context, req *request) error {
 	req.done = make(chan struct{})
 	select {
-	case e.queue <- req:
-	case <-e.closing:
+	case q.requests <- req:
+	case <-q.closing:
 		return errClosing
 	case <-ctx.Done():
 		return ctx.Err()
@@ -80,7 +87,7 @@ func (e *Engine) submit(ctx context.Context, req *request) error {
 		return req.err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-e.stopped:
+	case <-q.stopped:
 		// The writer may have answered just before it stopped.
 		select {
 		case <-req.done:
@@ -93,19 +100,48 @@ func (e *Engine) submit(ctx context.Context, req *request) error {
 
 // inTurn makes the writer run f between two batches, and waits for it. If it returns an error, f
 // has not run and never will. A caller that gives up while f runs still gets the result of f.
-func (e *Engine) inTurn(ctx context.Context, f func()) error {
+func (q *queue) inTurn(ctx context.Context, f func()) error {
 	var claimed atomic.Bool // by the writer, which runs f, or by the caller, who has given up
-	req := &request{change: interlude(func() {
+	req := &request{change: func() error {
 		if claimed.CompareAndSwap(false, true) {
 			f()
 		}
-	})}
-	err := e.submit(ctx, req)
+		return nil
+	}}
+	err := q.submit(ctx, req)
 	if err == nil || claimed.CompareAndSwap(false, true) {
 		return err
 	}
 	<-req.done
 	return nil
+}
+
+// between runs f on the writer's goroutine, between two batches.
+func (q *queue) between(f func()) {
+	// If the writer has stopped, nothing changes, and f may run here.
+	if err := q.inTurn(context.Background(), f); err != nil {
+		<-q.stopped
+		f()
+	}
+}
+
+// gather adds waiting requests to batch: reports that arrived while the last entry was made durable
+// share the next one.
+func (q *queue) gather(batch []*request) []*request {
+	n := 0
+	for _, req := range batch {
+		n += req.weight()
+	}
+	for len(batch) < maxBatch && n < maxVotes {
+		select {
+		case req := <-q.requests:
+			batch = append(batch, req)
+			n += req.weight()
+		default:
+			return batch
+		}
+	}
+	return batch
 }
 
 var errClosing = fmt.Errorf("%w: the node is shutting down", bulkhead.ErrReadOnly)

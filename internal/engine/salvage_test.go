@@ -35,7 +35,7 @@ func newPatient(t *testing.T) *patient {
 	e := p.engine(t, st, nil)
 	rng := rand.New(rand.NewPCG(7, 8))
 	p.count(t, e, rng, 60)
-	if err := e.checkpoint(t.Context(), e.between); err != nil {
+	if err := e.checkpoint(t.Context(), e.queue.between); err != nil {
 		t.Fatal(err)
 	}
 	p.count(t, e, rng, 30)
@@ -165,9 +165,9 @@ func (p *patient) heal(t *testing.T, what string, refill *Refill, entries map[ui
 	if low > 0 && len(doubts) == 0 {
 		t.Errorf("%s: %d counts are low, and nobody says so", what, low)
 	}
-	more := &patient{p.floor, p.dir, append([]uint32(nil), p.counts...), nil, p.votesFrom}
-	more.count(t, e, rand.New(rand.NewPCG(9, 9)), 5)
-	if again := more.low(t, e, what+", counted on"); again > low {
+	counted := &patient{p.floor, p.dir, append([]uint32(nil), p.counts...), nil, p.votesFrom}
+	counted.count(t, e, rand.New(rand.NewPCG(9, 9)), 5)
+	if again := counted.low(t, e, what+", counted on"); again > low {
 		t.Errorf("%s: %d counts are low, and %d once more was counted", what, low, again)
 	}
 	if err := e.Close(t.Context()); err != nil {
@@ -177,9 +177,9 @@ func (p *patient) heal(t *testing.T, what string, refill *Refill, entries map[ui
 	if n, err := store.Inspect(t.Context(), p.dir); err != nil || len(n.Faults) > 0 {
 		t.Fatalf("%s: after the repair: %+v, %v", what, n, err)
 	}
-	st = more.store(t, nil)
-	e = more.engine(t, st, nil)
-	if again := more.low(t, e, what+", restarted"); again > low || len(e.Doubts()) != len(doubts) {
+	st = counted.store(t, nil)
+	e = counted.engine(t, st, nil)
+	if again := counted.low(t, e, what+", restarted"); again > low || len(e.Doubts()) != len(doubts) {
 		t.Errorf("%s: %d counts are low, and %d after a restart; doubts %v, and %v", what, low, again, doubts, e.Doubts())
 	}
 	e.Close(t.Context())

@@ -46,7 +46,7 @@ func TestStandingIsDelivered(t *testing.T) {
 				Recipients: []string{fmt.Sprint("user", n)}, Reporter: tt.by})
 			c.Advance(24 * time.Hour)
 		}
-		if got := check(t, e, sig(bulkhead.Exact, 2), sender); got.Class != tt.class {
+		if got := verdictOf(t, e, sig(bulkhead.Exact, 2), sender); got.Class != tt.class {
 			t.Errorf("%s: later mail of the sender is %v, want %v: %q", tt.name, got.Class, tt.class, got.Reasons)
 		}
 	}
@@ -70,7 +70,7 @@ func TestGuardedText(t *testing.T) {
 		}
 		report(t, e, by("a", bulkhead.Spam, text))
 		want := copies < 3
-		if got := check(t, e, text); got.Spam() != want {
+		if got := verdictOf(t, e, text); got.Spam() != want {
 			t.Errorf("%d copies from a known sender: spam %v: %q", copies, got.Spam(), got.Reasons)
 		}
 		looks := make([]bulkhead.Look, 1)
@@ -88,7 +88,7 @@ func TestCounters(t *testing.T) {
 	s := []bulkhead.Signature{sig(bulkhead.Exact, 1)}
 	for n := range 3 {
 		report(t, e, bulkhead.Report{Signatures: s}) // which judges, and is no check
-		check(t, e, s...)
+		verdictOf(t, e, s...)
 		if err := e.CheckBatch(t.Context(), []bulkhead.Query{{Signatures: s}, {Signatures: s}},
 			make([]bulkhead.Verdict, 2)); err != nil {
 			t.Fatal(err)
@@ -175,8 +175,8 @@ func TestErrorFollowsFill(t *testing.T) {
 		if err := e.Count(t.Context(), sigs, by); err != nil {
 			t.Fatal(err)
 		}
-		e.refreshOdds()
-		got := check(t, e, known).Findings[0].Error
+		e.checker.Measure()
+		got := verdictOf(t, e, known).Findings[0].Error
 		if got <= last || got > 1 {
 			t.Errorf("after %d signatures the error is %v, before it was %v", 500*(n+1), got, last)
 		}

@@ -14,6 +14,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -162,7 +165,7 @@ func TestSettings(t *testing.T) {
 		bulk      bool
 	}{{4, 4, false}, {3, 3, true}, {0, DefaultThreshold, false}, {1, 1, true}} {
 		e.SetThreshold(step.set)
-		if v := check(t, e, s); v.Threshold != step.want || v.Bulk != step.bulk || v.Findings[0].Bulk != step.bulk {
+		if v := verdictOf(t, e, s); v.Threshold != step.want || v.Bulk != step.bulk || v.Findings[0].Bulk != step.bulk {
 			t.Errorf("threshold %d: %d, bulk %v, of 3 sightings", step.set, v.Threshold, v.Bulk)
 		}
 	}
@@ -172,7 +175,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, w := range []*Whitelist{white, nil} {
 		e.SetWhitelist(w)
-		if v := check(t, e, s); (v.Whitelisted != "") != (w != nil) || v.Findings[0].Known() != (w == nil) {
+		if v := verdictOf(t, e, s); (v.Whitelisted != "") != (w != nil) || v.Findings[0].Known() != (w == nil) {
 			t.Errorf("whitelist %v: %+v", w != nil, v)
 		}
 	}
@@ -187,8 +190,8 @@ func TestSettings(t *testing.T) {
 	if err := e.SetTrust(bad); err == nil || e.Accounts().Policy() != before {
 		t.Errorf("a policy that is none: %v; the policy is %+v", err, e.Accounts().Policy())
 	}
-	sources := e.sources()
-	if e.sources() != sources {
+	sources := e.checker.Sources()
+	if e.checker.Sources() != sources {
 		t.Error("what there is to read is made anew though nothing has changed")
 	}
 	lower := before
@@ -196,10 +199,10 @@ func TestSettings(t *testing.T) {
 	for len(e.replicas.Wanted()) > 0 {
 		<-e.replicas.Wanted()
 	}
-	if err := e.SetTrust(lower); err != nil || e.Accounts().Policy() != lower || e.policy().Promotion != 0.5 {
+	if err := e.SetTrust(lower); err != nil || e.Accounts().Policy() != lower || e.checker.Policy().Promotion != 0.5 {
 		t.Errorf("another policy: %v; the policy is %+v", err, e.Accounts().Policy())
 	}
-	if e.sources() == sources {
+	if e.checker.Sources() == sources {
 		t.Error("what there is to read is that of another promotion weight")
 	}
 	vote.Signatures = []bulkhead.Signature{sig(bulkhead.Exact, 3)}
@@ -247,7 +250,7 @@ func TestClosed(t *testing.T) {
 	if n := e.Info().Checkpoints - before.Checkpoints; n != 1 {
 		t.Errorf("%d checkpoints at the end, want 1", n)
 	}
-	if v := check(t, e, s); v.Sightings != 1 {
+	if v := verdictOf(t, e, s); v.Sightings != 1 {
 		t.Errorf("%d sightings after the end", v.Sightings)
 	}
 	_, err := e.Report(t.Context(), r)
@@ -279,7 +282,7 @@ func TestClosed(t *testing.T) {
 // TestInfoRefusing: Info reports why reports are refused, and checks continue.
 func TestInfoRefusing(t *testing.T) {
 	e := open(t, Options{})
-	e.fail("write journal", errors.New("no room"))
+	e.journal.fail("write journal", errors.New("no room"))
 	if got := e.Info().Refusing; !strings.Contains(got, "write journal: no room") {
 		t.Errorf("refusing %q", got)
 	}
@@ -300,10 +303,10 @@ func TestInfoRefusing(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if v := check(t, e, r.Signatures...); v.Findings[0].Known() {
+	if v := verdictOf(t, e, r.Signatures...); v.Findings[0].Known() {
 		t.Errorf("a refused report changed something: %+v", v)
 	}
-	e.failed.Store(nil)
+	e.journal.failed.Store(nil)
 }
 
 // TestAccountsRefused: an account that cannot be is refused and changes nothing.
@@ -339,23 +342,23 @@ func TestAccountsRefused(t *testing.T) {
 func TestAccountsSeen(t *testing.T) {
 	e := open(t, Options{})
 	put(t, e, "a", trust.Member, 0.05, netip.Addr{})
-	e.between(func() {
-		seen := e.accountsIndex
+	e.queue.between(func() {
+		seen := e.writer.accountsIndex
 		if seen == 0 {
 			t.Error("no entry of an account was noted")
 		}
-		gone := &accountChange{Remove: "a"}
-		if err := gone.apply(e, seen); err != nil {
+		gone := &codec.Account{Remove: "a"}
+		if err := e.apply(seen, gone); err != nil {
 			t.Error(err)
 		}
 		if _, ok := e.accounts.Get("a"); !ok {
 			t.Error("an entry that the accounts have seen was applied")
 		}
-		if err := gone.apply(e, seen+1); err != nil {
+		if err := e.apply(seen+1, gone); err != nil {
 			t.Error(err)
 		}
-		if _, ok := e.accounts.Get("a"); ok || e.accountsIndex != seen+1 {
-			t.Errorf("a new entry was not applied; the last is %d, want %d", e.accountsIndex, seen+1)
+		if _, ok := e.accounts.Get("a"); ok || e.writer.accountsIndex != seen+1 {
+			t.Errorf("a new entry was not applied; the last is %d, want %d", e.writer.accountsIndex, seen+1)
 		}
 	})
 }
@@ -451,7 +454,7 @@ func TestLimitsOfAReport(t *testing.T) {
 	if err := e.Count(t.Context(), sigs, ones); !errors.Is(err, bulkhead.ErrOverLimit) {
 		t.Errorf("one more: %v", err)
 	}
-	if v := check(t, e, many[0]); v.Sightings != maxVotes+2 {
+	if v := verdictOf(t, e, many[0]); v.Sightings != maxVotes+2 {
 		t.Errorf("%d sightings, want %d", v.Sightings, maxVotes+2)
 	}
 }
@@ -465,7 +468,7 @@ func TestTwiceInAVote(t *testing.T) {
 		Vote: bulkhead.Spam}); got != (bulkhead.Receipt{Counted: 2, Listed: 2, Duplicate: 2}) {
 		t.Errorf("a vote: %+v", got)
 	}
-	if v := check(t, e, s); v.Findings[0].Spam != 1 {
+	if v := verdictOf(t, e, s); v.Findings[0].Spam != 1 {
 		t.Errorf("%d votes on what was named three times", v.Findings[0].Spam)
 	}
 	if got := report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{other, other}}); got.Duplicate != 0 {
@@ -495,7 +498,7 @@ func TestWhitelistedSource(t *testing.T) {
 		got.Whitelisted != 0 {
 		t.Errorf("a revocation: %+v", got)
 	}
-	if f := check(t, e, s...).Findings[0]; f.Sightings != 0 || f.Judged != bulkhead.Revoked {
+	if f := verdictOf(t, e, s...).Findings[0]; f.Sightings != 0 || f.Judged != bulkhead.Revoked {
 		t.Errorf("finding %+v", f)
 	}
 }
@@ -536,23 +539,25 @@ func TestWhitelistNames(t *testing.T) {
 		"sender a@b.example":      {Sender: " <a@b.example> "},
 		"":                        {Sender: "example.com", Client: netip.MustParseAddr("192.0.2.2")},
 	} {
-		if got := w.source(&s); got != want {
+		if got := w.Source(&s); got != want {
 			t.Errorf("%+v: %q, want %q", s, got, want)
 		}
 	}
 	var none *Whitelist
-	if none.source(&bulkhead.Source{Sender: "a@b"}) != "" || none.signature(sig(bulkhead.Exact, 1)) ||
-		w.signature(sig(bulkhead.Exact, 1)) {
+	if none.Source(&bulkhead.Source{Sender: "a@b"}) != "" {
 		t.Error("a list without entries has some")
 	}
-	e := open(t, Options{Whitelist: w})
-	if got := e.Whitelisted(&bulkhead.Source{}, []bulkhead.Signature{sig(bulkhead.Exact, 1)}); got != "" {
-		t.Errorf("nothing is on the list as %q", got)
+	for _, list := range []*Whitelist{w, none} {
+		e := open(t, Options{Whitelist: list})
+		if got := e.Whitelisted(&bulkhead.Source{}, []bulkhead.Signature{sig(bulkhead.Exact, 1)}); got != "" {
+			t.Errorf("an unlisted signature is on the list as %q", got)
+		}
 	}
 	s := sig(bulkhead.Exact, 9)
 	if w, err = NewWhitelist(WhitelistEntries{Signatures: []string{s.String()}}); err != nil {
 		t.Fatal(err)
 	}
+	e := open(t, Options{})
 	e.SetWhitelist(w)
 	if got := e.Whitelisted(&bulkhead.Source{}, []bulkhead.Signature{sig(bulkhead.Exact, 1), s}); got != "signature "+
 		s.String() {
@@ -579,7 +584,7 @@ func TestNeverOfSeveral(t *testing.T) {
 			looks[0] != (bulkhead.Look{}) || looks[1].Sightings != 3 {
 			t.Errorf("%v and another: %+v, %v", s.Scheme(), looks, err)
 		}
-		if v := check(t, e, s, other); v.Findings[0].Known() || v.Findings[1].Sightings != 3 {
+		if v := verdictOf(t, e, s, other); v.Findings[0].Known() || v.Findings[1].Sightings != 3 {
 			t.Errorf("%v and another: %+v", s.Scheme(), v.Findings)
 		}
 	}
@@ -590,13 +595,13 @@ func TestOddsFollow(t *testing.T) {
 	a, b := pair(t, 1)
 	refreshed := func(what string, want bool) {
 		t.Helper()
-		before := b.odds.Load()
-		b.refreshOdds()
-		if got := b.odds.Load() != before; got != want {
+		before := b.checker.Odds()
+		b.checker.Measure()
+		if got := b.checker.Odds() != before; got != want {
 			t.Errorf("%s: measured anew: %v, want %v", what, got, want)
 		}
 	}
-	b.refreshOdds()
+	b.checker.Measure()
 	refreshed("nothing", false)
 	report(t, b, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}})
 	refreshed("a sighting", true)
@@ -613,18 +618,17 @@ func TestOddsFollow(t *testing.T) {
 	pass(t, a, b, "a")
 	report(t, b, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 7)}})
 	refreshed("a peer's and one here", true)
-	got := *b.odds.Load().Odds
-	b.measured = nil
-	b.odds.Store(nil)
-	if b.refreshOdds(); got != *b.odds.Load().Odds {
-		t.Errorf("odds %v of what changed, %v of all", got, *b.odds.Load().Odds)
+	got := *b.checker.Odds().Odds
+	all := check.New(check.Options{Current: b.current, Accounts: b.accounts})
+	if all.Measure(); got != *all.Odds().Odds {
+		t.Errorf("odds %v of what changed, %v of all", got, *all.Odds().Odds)
 	}
 	b.release()
 	exact := open(t, Options{Exact: true})
 	s := sig(bulkhead.Exact, 1)
 	report(t, exact, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam})
-	exact.refreshOdds()
-	if v := check(t, exact, s); v.Error != 0 || v.Findings[0].Error != 0 {
+	exact.checker.Measure()
+	if v := verdictOf(t, exact, s); v.Error != 0 || v.Findings[0].Error != 0 {
 		t.Errorf("maps are wrong with a probability of %v", v.Error)
 	}
 }
@@ -658,11 +662,11 @@ func TestPeersOdds(t *testing.T) {
 		if weight == 1 {
 			transfer(t, peer, home, "p")
 		}
-		lone.refreshOdds()
-		home.refreshOdds()
+		lone.checker.Measure()
+		home.checker.Measure()
 		for what, f := range map[string]bulkhead.Finding{"a count": {Sightings: 1},
 			"a listing": {Judged: bulkhead.JudgedSpam}} {
-			a, b := lone.odds.Load().Finding(&f), home.odds.Load().Finding(&f)
+			a, b := lone.checker.Odds().Finding(&f), home.checker.Odds().Finding(&f)
 			if weight == 1 && b < 1.5*a || weight == 0 && b != a {
 				t.Errorf("%s with a peer of weight %v: wrong with %v, without the peer %v", what, weight, b, a)
 			}
@@ -679,21 +683,21 @@ func TestReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if len(e.written) != 7 {
-		t.Fatalf("%d arrays were written, want 7", len(e.written))
+	if len(e.files.written) != 7 {
+		t.Fatalf("%d arrays were written, want 7", len(e.files.written))
 	}
-	if e.release(); len(e.written) != 7 {
-		t.Errorf("%d of 7 arrays that live are noted", len(e.written))
+	if e.release(); len(e.files.written) != 7 {
+		t.Errorf("%d of 7 arrays that live are noted", len(e.files.written))
 	}
-	v := *e.books.Load()
-	v.tally = book.Book[*book.Tally]{}
-	e.books.Store(&v)
-	if e.release(); len(e.written) != 5 {
-		t.Errorf("without the tally %d arrays are noted, want 5", len(e.written))
+	v := *e.current.Books()
+	v.Tally = book.Book[*book.Tally]{}
+	e.current.Set(&v)
+	if e.release(); len(e.files.written) != 5 {
+		t.Errorf("without the tally %d arrays are noted, want 5", len(e.files.written))
 	}
-	e.books.Store(&books{})
-	if e.release(); len(e.written) != 0 {
-		t.Errorf("%d arrays that are gone are noted", len(e.written))
+	e.current.Set(&view.Books{})
+	if e.release(); len(e.files.written) != 0 {
+		t.Errorf("%d arrays that are gone are noted", len(e.files.written))
 	}
 }
 
@@ -708,7 +712,7 @@ func TestUnchangedFiles(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s, err := e.snapshot(func(f func()) { f() }, e.written)
+	s, err := e.snapshot(func(f func()) { f() }, e.files.written)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -717,8 +721,8 @@ func TestUnchangedFiles(t *testing.T) {
 			t.Errorf("%s is written again: %v", f.Name, f.Write != nil)
 		}
 	}
-	if s.start != st.LastIndex()+1 || e.journalBytes != 0 {
-		t.Errorf("the files miss entries from %d on, %d bytes of journal; want %d, 0", s.start, e.journalBytes,
+	if s.start != st.LastIndex()+1 || e.journal.bytes != 0 {
+		t.Errorf("the files miss entries from %d on, %d bytes of journal; want %d, 0", s.start, e.journal.bytes,
 			st.LastIndex()+1)
 	}
 	if s, err = e.snapshot(func(f func()) { f() }, nil); err != nil {
@@ -733,37 +737,40 @@ func TestUnchangedFiles(t *testing.T) {
 
 // TestGather: a batch ends with the report that fills it, by number or by signatures.
 func TestGather(t *testing.T) {
-	e := &Engine{queue: make(chan *request, queueSize)}
+	e := &Engine{queue: newQueue()}
 	waiting := func(n, signatures int) {
 		for range n {
-			e.queue <- &request{addition: &countAddition{cells: make([]filter.Key, signatures)}}
+			e.queue.requests <- &request{addition: &countAddition{cells: make([]filter.Key, signatures)}}
 		}
 	}
 	waiting(maxBatch+1, 1)
-	if got := len(e.gather(nil)); got != maxBatch {
+	if got := len(e.queue.gather(nil)); got != maxBatch {
 		t.Errorf("%d reports of one signature in a batch, want %d", got, maxBatch)
 	}
-	if got := len(e.gather(nil)); got != 1 {
+	if got := len(e.queue.gather(nil)); got != 1 {
 		t.Errorf("%d reports in the next batch, want 1", got)
 	}
 	waiting(3, maxVotes/2)
-	if got := len(e.gather(nil)); got != 2 {
+	if got := len(e.queue.gather(nil)); got != 2 {
 		t.Errorf("%d reports of half a batch each, want 2", got)
 	}
 	waiting(1, maxVotes-1)
-	if got := len(e.gather([]*request{{addition: &countAddition{cells: make([]filter.Key, maxVotes/2)}}})); got != 2 {
+	batch := func(signatures int) []*request {
+		return []*request{{addition: &countAddition{cells: make([]filter.Key, signatures)}}}
+	}
+	if got := len(e.queue.gather(batch(maxVotes / 2))); got != 2 {
 		t.Errorf("%d reports beside half a batch, want 2", got)
 	}
-	if got := len(e.gather(nil)); got != 1 {
+	if got := len(e.queue.gather(nil)); got != 1 {
 		t.Errorf("%d reports are left, want 1", got)
 	}
-	e.queue <- &request{change: interlude(func() {})}
+	e.queue.requests <- &request{change: func() error { return nil }}
 	waiting(1, 1)
-	if got := len(e.gather([]*request{{addition: &countAddition{cells: make([]filter.Key, maxVotes-1)}}})); got != 3 {
+	if got := len(e.queue.gather(batch(maxVotes - 1))); got != 3 {
 		t.Errorf("%d requests, want 3: a change takes no room", got)
 	}
 	waiting(1, 1)
-	if got := len(e.gather([]*request{{addition: &countAddition{cells: make([]filter.Key, maxVotes)}}})); got != 1 {
+	if got := len(e.queue.gather(batch(maxVotes))); got != 1 {
 		t.Errorf("%d requests beside a full batch, want 1", got)
 	}
 }
@@ -771,14 +778,14 @@ func TestGather(t *testing.T) {
 // TestSubmitGivenUp: a caller that gives up before there is room in the queue
 // is not waited for.
 func TestSubmitGivenUp(t *testing.T) {
-	e := &Engine{queue: make(chan *request), closing: make(chan struct{}), stopped: make(chan struct{})}
+	e := &Engine{queue: queue{make(chan *request), make(chan struct{}), make(chan struct{})}}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := e.change(gone, interlude(func() {})); !errors.Is(err, context.Canceled) {
+	if err := e.queue.change(gone, func() error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)
 	}
-	close(e.closing)
-	if err := e.change(t.Context(), interlude(func() {})); !errors.Is(err, bulkhead.ErrReadOnly) {
+	close(e.queue.closing)
+	if err := e.queue.change(t.Context(), func() error { return nil }); !errors.Is(err, bulkhead.ErrReadOnly) {
 		t.Errorf("while it closes: %v", err)
 	}
 }
@@ -789,11 +796,11 @@ func TestMatureSources(t *testing.T) {
 	c := newClock()
 	e := open(t, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 20_000,
 		Error: 1e-3}})
-	if e.sources().Mature {
+	if e.checker.Sources().Mature {
 		t.Error("a node without mail is mature")
 	}
 	days := 0
-	for ; days < 7 && !e.sources().Mature; days++ {
+	for ; days < 7 && !e.checker.Sources().Mature; days++ {
 		for n := range 40 {
 			report(t, e, bulkhead.Report{
 				Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1000*days+n),
@@ -815,7 +822,7 @@ func TestAspects(t *testing.T) {
 	s := []bulkhead.Signature{sig(bulkhead.Exact, 1)}
 	report(t, e, bulkhead.Report{Signatures: s, Count: 5})
 	report(t, e, bulkhead.Report{Signatures: s, Vote: bulkhead.Spam})
-	e.refreshOdds()
+	e.checker.Measure()
 	for what, want := range map[bulkhead.Aspect]bulkhead.Look{
 		0: {}, bulkhead.Aside: {}, bulkhead.Counts: {Sightings: 5},
 		bulkhead.Judgements:                   {Judged: bulkhead.JudgedSpam, Spam: 1},

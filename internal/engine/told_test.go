@@ -18,7 +18,7 @@ import (
 // toldText is the state of a text in TestVotesToldFrom.
 type toldText struct {
 	votes map[int]bulkhead.Vote // the latest of each voter
-	told  bool                  // peers see it as listed
+	shown bool                  // peers see it as listed
 }
 
 func (x *toldText) voters(spam bool) (n int) {
@@ -64,7 +64,7 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 		all[n].votes = make(map[int]bulkhead.Vote)
 	}
 	listed := func(e *Engine, n int) bool {
-		return check(t, e, sig(bulkhead.Exact, n)).Findings[0].Judged == bulkhead.JudgedSpam
+		return verdictOf(t, e, sig(bulkhead.Exact, n)).Findings[0].Judged == bulkhead.JudgedSpam
 	}
 	toldOff := 0
 	after := func(n int, was, counted, spam bool) { // something was done about a text
@@ -74,12 +74,12 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 		}
 		switch {
 		case !now:
-			if x.told {
+			if x.shown {
 				toldOff++
 			}
-			x.told = false
+			x.shown = false
 		case (spam && counted || !was) && x.voters(true) >= int(k):
-			x.told = true
+			x.shown = true
 		}
 	}
 	vote := func() {
@@ -118,10 +118,10 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 		t.Helper()
 		hidden := 0
 		for n := range all {
-			if got := listed(b, n); got != all[n].told {
+			if got := listed(b, n); got != all[n].shown {
 				t.Fatalf("%s: a peer lists text %d: %v, want %v; %v voted", what, n, got, !got, all[n].votes)
 			}
-			if listed(a, n) && !all[n].told {
+			if listed(a, n) && !all[n].shown {
 				hidden++
 			}
 		}
@@ -224,7 +224,7 @@ func TestVotesToldFromChanges(t *testing.T) {
 			want = append([]uint32{max(1, floor)}, want...)
 		}
 		var got []uint32
-		for _, g := range e.view().block.Live {
+		for _, g := range e.current.View().Block.Live {
 			got = append(got, max(1, g.Floor))
 			if (g.ToldSpam != nil) != (g.Floor > 1) {
 				t.Errorf("generation with the number %d: told %v", g.Floor, g.ToldSpam)
@@ -238,13 +238,13 @@ func TestVotesToldFromChanges(t *testing.T) {
 			for _, a := range g.Arrays {
 				arrays[a.Name] = true
 			}
-			if told := want[i] > 1; arrays["listed"] != told || arrays["unlisted"] != told || !arrays["spam"] ||
+			if shown := want[i] > 1; arrays["listed"] != shown || arrays["unlisted"] != shown || !arrays["spam"] ||
 				!arrays["revoked"] {
 				t.Errorf("arrays %v with the number %d", arrays, want[i])
 			}
 		}
 		transfer(t, e, b, "a")
-		f := check(t, b, early, late).Findings
+		f := verdictOf(t, b, early, late).Findings
 		if spam := f[0].Judged == bulkhead.JudgedSpam; spam != (n < 2) {
 			t.Errorf("round %d: a peer lists what was told before: %v", n, spam)
 		}

@@ -7,9 +7,9 @@ import "context"
 // Turn waits until the writer has opened and dropped the generations that are due by the clock.
 // Otherwise the writer does this with the next report or within a second.
 func (e *Engine) Turn(ctx context.Context) error {
-	if err := e.inTurn(ctx, func() {}); err != nil {
+	if err := e.queue.inTurn(ctx, func() {}); err != nil {
 		return err
 	}
-	e.refreshOdds()
-	return e.refusing()
+	e.checker.Measure()
+	return e.journal.refusing()
 }

@@ -52,7 +52,7 @@ func TestRevocationError(t *testing.T) {
 		{"hidden", 0, 6000, 10_600},
 		{"listed again", 2500, 17_500, 17_500},
 	} {
-		var own, heard counted
+		var own, peers counted
 		var p [2]float64
 		const engines = 2
 		for secret := range byte(engines) {
@@ -74,9 +74,9 @@ func TestRevocationError(t *testing.T) {
 			}
 			transfer(t, e, home, "p")
 			for _, e := range []*Engine{e, home} {
-				e.refreshOdds()
+				e.checker.Measure()
 				// These are the errors of many lines with the average fill of these.
-				o := e.odds.Load()
+				o := e.checker.Odds()
 				stated := [2]float64{o.Finding(&bulkhead.Finding{Judged: bulkhead.JudgedSpam}), o.Revoked()}
 				for i := range stated {
 					if stated[i] < 0.8*after[i] || stated[i] > max(1e-3, 1.2*after[i]) {
@@ -85,14 +85,14 @@ func TestRevocationError(t *testing.T) {
 				}
 				c := &own
 				if e == home {
-					c = &heard
+					c = &peers
 				}
 				for i := range tt.spam {
-					c.see(t, i < tt.early, check(t, e, sig(bulkhead.Exact, i)), stated)
+					c.see(t, i < tt.early, verdictOf(t, e, sig(bulkhead.Exact, i)), stated)
 				}
 			}
 		}
-		for where, c := range map[string]counted{"": own, " at a peer": heard} {
+		for where, c := range map[string]counted{"": own, " at a peer": peers} {
 			within(t, tt.name+", what was revoked"+where, c.again, c.gone, p[0])
 			within(t, tt.name+", what was not"+where, c.hidden, c.of, p[1])
 		}
@@ -105,7 +105,7 @@ func TestRevocationError(t *testing.T) {
 // ghosts returns the errors of the spam filter and of the revocation filter of the one
 // generation of a blocklist, line by line.
 func ghosts(e *Engine) (p [2]float64) {
-	g := e.view().block.Live[0]
+	g := e.current.View().Block.Live[0]
 	for i, array := range []any{g.Spam, g.Revoked} {
 		p[i] = array.(interface{ Shown(uint64) float64 }).Shown(0)
 	}

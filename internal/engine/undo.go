@@ -43,7 +43,7 @@ func (x *retraction) decide(r *resolve.Resolver) error {
 // are remembered: the record has a fixed size. The result is durable when UndoVotes returns nil.
 // After an error, a part of it may be durable.
 func (e *Engine) UndoVotes(ctx context.Context, voice string, since time.Time) (Undone, error) {
-	return e.retract(voice, since, func(x *retraction) error { return e.add(ctx, x) })
+	return e.retract(voice, since, func(x *retraction) error { return e.queue.add(ctx, x) })
 }
 
 // PreviewUndo returns the result that [Engine.UndoVotes] would have now. It retracts nothing.
@@ -58,7 +58,7 @@ func (e *Engine) retract(voice string, since time.Time, carry func(*retraction) 
 	if oldest, n := e.ballots.Oldest(); n > 0 {
 		u.Oldest = time.Unix(int64(oldest), 0).UTC()
 	}
-	secrets := e.books.Load().secrets
+	secrets := e.current.Books().Secrets
 	items := e.ballots.Of(secrets.Maker().Voice(voice), unixSecond(since))
 	for len(items) > 0 {
 		x := &retraction{secrets: secrets, voice: voice, items: items[:min(len(items), MaxSignatures)]}
@@ -74,20 +74,17 @@ func (e *Engine) retract(voice string, since time.Time, carry func(*retraction) 
 // try decides a retraction on the writer's goroutine and drops the decisions: the next
 // batch begins without them.
 func (e *Engine) try(ctx context.Context, x *retraction) (err error) {
-	refused := e.inTurn(ctx, func() {
-		if err = e.refusing(); err == nil {
-			err = e.open()
-		}
-		if err != nil {
+	refused := e.queue.inTurn(ctx, func() {
+		if err = e.decidable(); err != nil {
 			return
 		}
-		s := e.sources()
-		if x.under() != s.view.secrets {
+		s := e.checker.Sources()
+		if x.under() != s.View.Secrets {
 			err = errOtherSecret
 			return
 		}
-		e.resolver.Begin(s.view.evidence(), s.Sources)
-		err = x.decide(e.resolver)
+		e.writer.resolver.Begin(s.View.Evidence(), s.Sources)
+		err = x.decide(e.writer.resolver)
 	})
 	return errors.Join(refused, err)
 }
@@ -95,7 +92,7 @@ func (e *Engine) try(ctx context.Context, x *retraction) (err error) {
 // Votes returns the number of signatures and pairs with remembered votes of a voice. These are the
 // votes that [Engine.UndoVotes] retracts for the earliest possible time.
 func (e *Engine) Votes(voice string) int {
-	return len(e.ballots.Of(e.books.Load().secrets.Maker().Voice(voice), 0))
+	return len(e.ballots.Of(e.current.Books().Secrets.Maker().Voice(voice), 0))
 }
 
 // unixSecond returns the Unix second of a time, or 0 for a time before 1970.
@@ -105,7 +102,7 @@ func unixSecond(t time.Time) uint64 { return uint64(max(0, t.Unix())) }
 // [Engine.UndoVotes] would retract.
 func (e *Engine) Voted(voices []string, since time.Time) []bool {
 	known := e.ballots.Voices(unixSecond(since))
-	maker := e.books.Load().secrets.Maker()
+	maker := e.current.Books().Secrets.Maker()
 	out := make([]bool, len(voices))
 	for i, voice := range voices {
 		out[i] = known[maker.Voice(voice)]

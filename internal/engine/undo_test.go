@@ -43,7 +43,7 @@ func TestUndoVotes(t *testing.T) {
 		listed := func(when string, want ...bool) {
 			t.Helper()
 			for n, want := range want {
-				if got := check(t, e, s(n)...).Findings[0].Judged == bulkhead.JudgedSpam; got != want {
+				if got := verdictOf(t, e, s(n)...).Findings[0].Judged == bulkhead.JudgedSpam; got != want {
 					t.Errorf("clean=%v, %s: message %d listed %v, want %v", clean, when, n, got, want)
 				}
 			}
@@ -127,7 +127,7 @@ func TestTraps(t *testing.T) {
 		{bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 2)}, Vote: bulkhead.Spam}, true},
 	} {
 		report(t, e, step.report)
-		if f := check(t, e, step.report.Signatures...).Findings[0]; (f.Judged == bulkhead.JudgedSpam) != step.listed {
+		if f := verdictOf(t, e, step.report.Signatures...).Findings[0]; (f.Judged == bulkhead.JudgedSpam) != step.listed {
 			t.Errorf("step %d: %+v, want listed %v", i, f, step.listed)
 		}
 	}

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -68,7 +70,7 @@ func TestSequences(t *testing.T) {
 				case word == "day":
 					c.Advance(24 * time.Hour)
 				case word[0] == '=':
-					if v := check(t, e, s); v.Judged.String() != word[1:] {
+					if v := verdictOf(t, e, s); v.Judged.String() != word[1:] {
 						t.Errorf("%.60s, exact %v: %v after word %d, want %s", tt, exact, v.Judged, n, word[1:])
 					}
 				case word[:last] == "x*":
@@ -90,15 +92,15 @@ func TestManyTurns(t *testing.T) {
 	votersOf(t, e)
 	s := sig(bulkhead.Exact, 1)
 	for turn := range 300 {
-		if got := report(t, e, by("a", bulkhead.Spam, s)); got.Listed != 1 || check(t, e, s).Class != bulkhead.ClassSpam {
+		if got := report(t, e, by("a", bulkhead.Spam, s)); got.Listed != 1 || verdictOf(t, e, s).Class != bulkhead.ClassSpam {
 			t.Fatalf("listed for the %d. time: %+v", turn+1, got)
 		}
 		if got := report(t, e, by("a", bulkhead.Revocation, s)); got.Revoked != 1 ||
-			check(t, e, s).Class == bulkhead.ClassSpam {
+			verdictOf(t, e, s).Class == bulkhead.ClassSpam {
 			t.Fatalf("taken off for the %d. time: %+v", turn+1, got)
 		}
 	}
-	if got := e.view().block.Live[0].Spam.Keys(); got > 300 {
+	if got := e.current.View().Block.Live[0].Spam.Keys(); got > 300 {
 		t.Errorf("%d keys in the spam filter after 300 listings", got)
 	}
 }
@@ -114,7 +116,7 @@ func TestFlippingIsCheap(t *testing.T) {
 		report(t, e, by("half", bulkhead.Ham, s))
 		report(t, e, by("half", bulkhead.Spam, s))
 	}
-	g := e.view().block.Live[0]
+	g := e.current.View().Block.Live[0]
 	if w, u := g.Weights.Keys(), g.Votes.Keys(); w > 16 || u > 8 {
 		t.Errorf("%d keys of weights, %d of voters after 1000 votes of one voter", w, u)
 	}
@@ -123,7 +125,7 @@ func TestFlippingIsCheap(t *testing.T) {
 	report(t, e, by("b", bulkhead.Spam, other))
 	report(t, e, by("half", bulkhead.Ham, other))
 	report(t, e, by("a", bulkhead.Ham, other))
-	got, want := check(t, e, s).Findings[0], check(t, e, other).Findings[0]
+	got, want := verdictOf(t, e, s).Findings[0], verdictOf(t, e, other).Findings[0]
 	if got.Spam != 2 || got.Ham != 1 || got.Confidence != 57 {
 		t.Errorf("%+v, want 2 spam votes and 1 ham vote that weigh 1 and 0.5", got)
 	}
@@ -147,7 +149,7 @@ func TestMindChangedAcrossClass(t *testing.T) {
 		t.Errorf("weight 0.9, and what it was before: %+v, want it pending", got)
 	}
 	report(t, e, by("half", bulkhead.Spam, s))
-	if v := check(t, e, s); !v.Spam() {
+	if v := verdictOf(t, e, s); !v.Spam() {
 		t.Errorf("1.4 for spam: %+v", v)
 	}
 	put(t, e, "eve", trust.Trusted, 0, netip.Addr{})
@@ -182,7 +184,7 @@ func TestPeersSeeTurns(t *testing.T) {
 		pass(t, peer, home, "a")
 		transfer(t, peer, late, "a")
 		for _, e := range []*Engine{peer, home, late} {
-			if v := check(t, e, s); v.Spam() != (n%2 == 0) {
+			if v := verdictOf(t, e, s); v.Spam() != (n%2 == 0) {
 				t.Fatalf("turn %d: %+v", n, v)
 			}
 		}
@@ -195,13 +197,13 @@ func TestPeersSeeTurns(t *testing.T) {
 	if got := report(t, home, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Vote: bulkhead.Spam}); got.Listed != 1 {
 		t.Errorf("and a spam vote: %+v", got)
 	}
-	if v := check(t, home, s); !v.Spam() {
+	if v := verdictOf(t, home, s); !v.Spam() {
 		t.Errorf("in the end: %+v", v)
 	}
 }
 
 func spam(t testing.TB, e *Engine, s bulkhead.Signature) bool {
-	v := check(t, e, s)
+	v := verdictOf(t, e, s)
 	return v.Spam()
 }
 
@@ -229,16 +231,16 @@ func (m *sigModel) listed() (listed, known bool) {
 }
 
 // age forgets what the engine has forgotten.
-func (m *sigModel) age(v view) {
+func (m *sigModel) age(v view.View) {
 	for _, w := range m.voters {
 		for start := range w.added {
-			if v.block.Find(start) == nil {
+			if v.Block.Find(start) == nil {
 				delete(w.added, start)
 			}
 		}
 	}
 	for start := range m.states {
-		if v.block.Find(start) == nil {
+		if v.Block.Find(start) == nil {
 			delete(m.states, start)
 		}
 	}
@@ -262,7 +264,7 @@ func (m *sigModel) balance(root map[string]bool) (b trust.Balance) {
 	return b
 }
 
-func (m *sigModel) vote(v view, name string, root map[string]bool, units int64, ham bool) {
+func (m *sigModel) vote(v view.View, name string, root map[string]bool, units int64, ham bool) {
 	w := m.voters[name]
 	if w == nil {
 		w = &voterModel{added: make(map[uint64]int64)}
@@ -275,7 +277,7 @@ func (m *sigModel) vote(v view, name string, root map[string]bool, units int64, 
 	for _, n := range w.added {
 		units = max(units, n)
 	}
-	block := v.block.Live[0].Start
+	block := v.Block.Live[0].Start
 	w.added = map[uint64]int64{block: units} // as new as the latest vote, and no less
 	listed, known := m.listed()
 	b := m.balance(root)
@@ -329,7 +331,7 @@ func TestVotesAgainstModel(t *testing.T) {
 			vote := bulkhead.Vote(1 + rng.IntN(3))
 			m, s := models[n], sig(bulkhead.Exact, n)
 			report(t, e, by(name, vote, s))
-			v := e.view()
+			v := e.current.View()
 			m.age(v)
 			a, _ := e.Accounts().Get(name)
 			m.vote(v, name, root, int64(resolve.Units(e.Accounts().Policy().Of(&a))), vote != bulkhead.Spam)
@@ -339,7 +341,7 @@ func TestVotesAgainstModel(t *testing.T) {
 			}
 		}
 		for n, m := range models {
-			m.age(e.view())
+			m.age(e.current.View())
 			if listed, _ := m.listed(); spam(t, e, sig(bulkhead.Exact, n)) != listed {
 				t.Errorf("seed %d: signature %d: spam %v in the end, want %v", seed, n, !listed, listed)
 			}
@@ -358,15 +360,15 @@ func TestCreditsOnceInReplay(t *testing.T) {
 	s := sig(bulkhead.Exact, 1)
 	report(t, e, by("x0", bulkhead.Spam, s))
 	report(t, e, by("a", bulkhead.Spam, s))
-	e.between(func() {
-		again := &votes{Credits: []trust.Credit{{Account: "x0", Confirmed: 1, Reverted: 1}}}
-		if err := again.apply(e, e.index); err != nil {
+	e.queue.between(func() {
+		again := &codec.Votes{Credits: []trust.Credit{{Account: "x0", Confirmed: 1, Reverted: 1}}}
+		if err := e.apply(e.journal.index, again); err != nil {
 			t.Error(err)
 		}
 		if a, _ := e.accounts.Get("x0"); a.Confirmed != 1 || a.Reverted != 0 {
 			t.Errorf("an entry applied twice: %d confirmed, %d reverted, want 1 and 0", a.Confirmed, a.Reverted)
 		}
-		if err := again.apply(e, e.index+1); err != nil {
+		if err := e.apply(e.journal.index+1, again); err != nil {
 			t.Error(err)
 		}
 	})
@@ -426,7 +428,7 @@ func TestCountOfAVote(t *testing.T) {
 			report(t, e, r)
 		}
 	}
-	if v := check(t, e, s); v.Bulk || v.SpamVotes != 2 || v.HamVotes != 2 {
+	if v := verdictOf(t, e, s); v.Bulk || v.SpamVotes != 2 || v.HamVotes != 2 {
 		t.Errorf("40 accounts of two networks: %+v, want two spam votes, two ham votes, and no bulk", v)
 	}
 }
@@ -472,7 +474,7 @@ func TestStrangersClaims(t *testing.T) {
 		for _, r := range tt.from {
 			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Count: tt.count, Reporter: r})
 		}
-		if v := check(t, e, s); v.Sightings != tt.want || v.Bulk != tt.bulk {
+		if v := verdictOf(t, e, s); v.Sightings != tt.want || v.Bulk != tt.bulk {
 			t.Errorf("%s: %d sightings, bulk %v, want %d and %v", tt.name, v.Sightings, v.Bulk, tt.want, tt.bulk)
 		}
 	}

@@ -41,16 +41,23 @@ func vote(t *testing.T, e *Engine, vote bulkhead.Vote, sigs ...int) {
 	}
 }
 
+// A place is a page of an own array.
+type place struct {
+	replica.Key
+	page int
+}
+
 // allSums returns the sums of all pages of an engine's shared arrays.
 func (e *Engine) allSums(t *testing.T) map[place]pages.Sum {
 	t.Helper()
 	out := make(map[place]pages.Sum)
 	for _, a := range e.Own() {
-		images, _, _ := e.copyPages(a.Array, a.Start)
-		for p, m := range images {
-			s := pages.SumOf(m)
+		key := replica.Key{Array: a.Array, Start: a.Start}
+		own := e.current.Books().Shared(key)
+		for p := range own.Pages() {
+			s := pages.SumOf(own.Image(p))
 			s.Index = 0
-			out[place{replica.Key{Array: a.Array, Start: a.Start}, p}] = s
+			out[place{key, p}] = s
 		}
 	}
 	return out
@@ -114,7 +121,7 @@ func TestHeal(t *testing.T) {
 		p.count(t, e, rand.New(rand.NewPCG(1, 2)), 60)
 		vote(t, e, bulkhead.Spam, 1, 2, 3, 4, 5, 6, 7)
 		vote(t, e, bulkhead.Ham, 2, 4)
-		if err := e.checkpoint(t.Context(), e.between); err != nil {
+		if err := e.checkpoint(t.Context(), e.queue.between); err != nil {
 			t.Fatal(err)
 		}
 		replicas := e.images(t)
@@ -192,7 +199,7 @@ func TestHeal(t *testing.T) {
 				again() // and the pages that are back are in the journal alone
 				healed = 0
 			case len(replicas) / 2:
-				if err := e.checkpoint(t.Context(), e.between); err != nil {
+				if err := e.checkpoint(t.Context(), e.queue.between); err != nil {
 					t.Fatal(err)
 				}
 				again()
@@ -205,7 +212,7 @@ func TestHeal(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := e.Healings(); !reflect.DeepEqual(got, []Healing{{"peer", healed}}) {
+		if got := e.Healings(); !reflect.DeepEqual(got, []Healing{{Peer: "peer", Pages: healed}}) {
 			t.Errorf("healed %v, want %d pages", got, healed)
 		}
 		counted = slices.Clone(hurt.counts)
@@ -324,79 +331,6 @@ func damageFile(t *testing.T, dir, prefix string) {
 	}
 }
 
-func TestWithout(t *testing.T) {
-	key := replica.Key{Array: ArrayCounts, Start: 9}
-	run := Doubt{Array: "counts", Start: 9, Page: 4, Pages: 3, Keys: 30}
-	others := []Doubt{
-		{Array: "counts", Start: 8, Page: 4, Pages: 3}, {Array: "spam", Start: 9, Page: 4, Pages: 3},
-		{Array: "counts", Start: 9, Page: 4, Pages: 3, Origin: "peer"}, {Array: "accounts"},
-		{Array: "journal", Start: 9, First: 1, Last: 2},
-	}
-	part := func(page, n int) Doubt {
-		d := run
-		d.Page, d.Pages, d.Keys = page, n, uint64(10*n)
-		return d
-	}
-	for page, want := range map[int][]Doubt{
-		3: {run}, 4: {part(5, 2)}, 5: {part(4, 1), part(6, 1)}, 6: {part(4, 2)}, 7: {run},
-	} {
-		if got := without(append(slices.Clone(others), run), place{key, page}); !reflect.DeepEqual(got,
-			append(slices.Clone(others), want...)) {
-			t.Errorf("without page %d: %v, want %v", page, got, want)
-		}
-	}
-}
-
-// TestWoundLimit: the recorded adds to lost pages are bounded; beyond that, the pages are given up.
-func TestWoundLimit(t *testing.T) {
-	at := place{replica.Key{Array: ArraySpam, Start: 3}, 0}
-	w := &wounds{store: "s", pages: map[place]*wound{at: {sum: pages.Sum{Index: 5}}}}
-	page := func(filter.Key) int { return 0 }
-	keys := make([]filter.Key, maxSince/2)
-	w.note(5, ArraySpam, 3, page, keys, nil)
-	if w.adds != 0 {
-		t.Errorf("%d adds of an entry that the page has seen", w.adds)
-	}
-	w.note(6, ArraySpam, 3, page, keys, nil)
-	w.note(7, ArraySpam, 3, page, keys, nil)
-	if w.adds != maxSince || len(w.pages) != 1 || w.broken {
-		t.Errorf("%d adds, %d pages", w.adds, len(w.pages))
-	}
-	w.note(8, ArraySpam, 3, page, keys[:1], nil)
-	if w.adds != 0 || len(w.pages) != 0 || !w.broken {
-		t.Errorf("over the limit: %d adds, %d pages, broken %v", w.adds, len(w.pages), w.broken)
-	}
-}
-
-func sampleWounds() *wounds {
-	return &wounds{store: "0123", broken: true, adds: 3, pages: map[place]*wound{
-		{replica.Key{Array: ArrayCounts, Start: 1772409600},
-			7}: {pages.Sum{Version: 9, Index: 1 << 40, Hash: [32]byte{1, 31: 2}}, []filter.Key{{Hi: 1, Lo: 2}, {Hi: 3}},
-			[]uint32{1, filter.Many}},
-		{replica.Key{Array: ArrayRevoked, Start: 1771977600}, 0}: {pages.Sum{Version: 1}, []filter.Key{{Lo: 5}}, nil},
-	}}
-}
-
-func FuzzWounds(f *testing.F) {
-	f.Add(sampleWounds().encode())
-	f.Add((&wounds{}).encode())
-	f.Add([]byte{})
-	got, err := decodeWounds(sampleWounds().encode())
-	if err != nil || !reflect.DeepEqual(got, sampleWounds()) {
-		f.Fatalf("read %+v, %v", got, err)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		w, err := decodeWounds(data)
-		if err != nil {
-			return
-		}
-		again, err := decodeWounds(w.encode())
-		if err != nil || !reflect.DeepEqual(again, w) {
-			t.Fatalf("read %+v, then %+v, %v", w, again, err)
-		}
-	})
-}
-
 // TestHealAboveFloor: peers give back the visible part of an array with a floor. Counts below the
 // floor stay lost and in doubt, and the arrays are reported as not whole.
 func TestHealAboveFloor(t *testing.T) {
@@ -404,7 +338,7 @@ func TestHealAboveFloor(t *testing.T) {
 	st := p.store(t, nil)
 	e := p.engine(t, st, nil)
 	p.count(t, e, rand.New(rand.NewPCG(1, 2)), 60)
-	if err := e.checkpoint(t.Context(), e.between); err != nil {
+	if err := e.checkpoint(t.Context(), e.queue.between); err != nil {
 		t.Fatal(err)
 	}
 	replicas, before := e.images(t), slices.Clone(p.counts)
@@ -434,7 +368,7 @@ func TestHealAboveFloor(t *testing.T) {
 	for _, state := range []string{"healed", "started again"} {
 		here, missing := 0, 0
 		for i, had := range before {
-			got := check(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
+			got := verdictOf(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
 			want := p.counts[i]
 			if had < p.floor {
 				want -= had // it was lost
@@ -472,7 +406,7 @@ func TestHealSaid(t *testing.T) {
 	if err := e.Record(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	said := func(rounds ...int) (parts []Part) {
+	published := func(rounds ...int) (parts []Part) {
 		for _, n := range rounds {
 			p.count(t, e, rand.New(rand.NewPCG(uint64(n), 2)), n)
 			vote(t, e, bulkhead.Spam, n, n+1, n+2)
@@ -485,13 +419,13 @@ func TestHealSaid(t *testing.T) {
 		}
 		return parts
 	}
-	rounds := said(20, 10)
+	rounds := published(20, 10)
 	early := e.images(t)
-	rounds = append(rounds, said(5)...)
-	if err := e.checkpoint(t.Context(), e.between); err != nil {
+	rounds = append(rounds, published(5)...)
+	if err := e.checkpoint(t.Context(), e.queue.between); err != nil {
 		t.Fatal(err)
 	}
-	rounds = append(rounds, said(7, 3)...)
+	rounds = append(rounds, published(7, 3)...)
 	late := e.images(t)
 	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 4) // that were never published
 	vote(t, e, bulkhead.Spam, 100)
@@ -573,12 +507,12 @@ func TestHealSaidAboveFloor(t *testing.T) {
 	st := p.store(t, nil)
 	e := p.engine(t, st, nil)
 	p.count(t, e, rand.New(rand.NewPCG(1, 2)), 30)
-	if err := e.checkpoint(t.Context(), e.between); err != nil {
+	if err := e.checkpoint(t.Context(), e.queue.between); err != nil {
 		t.Fatal(err)
 	}
 	before := slices.Clone(p.counts)
 	p.count(t, e, rand.New(rand.NewPCG(3, 4)), 20)
-	replicas, said := e.images(t), slices.Clone(p.counts)
+	replicas, published := e.images(t), slices.Clone(p.counts)
 	p.count(t, e, rand.New(rand.NewPCG(5, 6)), 10)
 	if err := st.Close(); err != nil { // it was killed
 		t.Fatal(err)
@@ -599,59 +533,19 @@ func TestHealSaidAboveFloor(t *testing.T) {
 	raised := 0
 	for i, truth := range p.counts {
 		least := truth - before[i]
-		if said[i] >= p.floor {
-			least = max(least, said[i])
+		if published[i] >= p.floor {
+			least = max(least, published[i])
 		}
-		got := check(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
+		got := verdictOf(t, e, countSignature(t, bulkhead.DCCBody, i)).Findings[0].Sightings
 		if got < least || got > truth {
 			t.Fatalf("signature %d counts %d, want %d to %d", i, got, least, truth)
 		}
-		if got > said[i] {
+		if got > published[i] {
 			raised++
 		}
 	}
 	if lost, err := e.Wounds(t.Context()); err != nil || lost.Whole || len(lost.Pages) > 0 || len(e.Doubts()) == 0 ||
 		raised == 0 {
 		t.Errorf("lost: %+v, %v; doubts %v; %d raised", lost, err, e.Doubts(), raised)
-	}
-}
-
-// TestRecallSplit: a split round whose end is missing is left out.
-func TestRecallSplit(t *testing.T) {
-	g := filter.Geometry{Kind: filter.Bitmap, Lines: 64 << 10, K: 8}
-	own, err := filter.NewBits(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rng := rand.New(rand.NewPCG(1, 2))
-	var parts []Part
-	for _, n := range []int{100, maxRound + 1000} {
-		r := own.NewRound()
-		keys, before := make([]filter.Key, n), make([]bool, n)
-		for i := range keys {
-			keys[i] = filter.Key{Hi: rng.Uint64(), Lo: rng.Uint64()}
-		}
-		own.SetBatch(0, keys, before)
-		r.RecordBits(keys, before)
-		r.Close()
-		for _, r := range r.Split(maxRound) {
-			parts = append(parts, Part{Round: r.AppendBody(nil), From: r.From, To: r.To})
-		}
-	}
-	if len(parts) != 3 {
-		t.Fatalf("%d rounds", len(parts))
-	}
-	for n, want := range []uint64{0, parts[0].To, parts[0].To, parts[2].To} {
-		array, err := recall(g, 0, nil, parts[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
-		version := uint64(0)
-		for page := range g.Pages() {
-			version += array.Image(page).Info.Version
-		}
-		if version != want {
-			t.Errorf("%d rounds lead to version %d, want %d", n, version, want)
-		}
 	}
 }

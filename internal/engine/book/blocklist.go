@@ -6,6 +6,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
+// With a floor, these are the arrays of the signatures that the node itself lists and takes off.
+// The arrays "spam" and "revoked" then have the part that peers see.
+const (
+	ListedArray   = "listed"
+	UnlistedArray = "unlisted"
+)
+
 // A BlockSpec describes the arrays of a generation of the blocklist.
 type BlockSpec struct {
 	Start           uint64          `json:"start"`         // Unix seconds

@@ -524,9 +524,9 @@ func TestTooLarge(t *testing.T) {
 func TestKeyChangesAtTheTurn(t *testing.T) {
 	midnight := monday.Truncate(day).Add(day)
 	for _, tt := range []struct {
-		early time.Duration
-		start time.Time
-		more  int // generations that open at midnight
+		early  time.Duration
+		start  time.Time
+		opened int // generations that open at midnight
 	}{
 		{30 * time.Second, midnight, 0},
 		{60 * time.Second, midnight, 0},
@@ -549,8 +549,8 @@ func TestKeyChangesAtTheTurn(t *testing.T) {
 		for _, after := range []time.Duration{0, time.Second, time.Hour} {
 			b, _ = turn(t, k, b, midnight.Add(after))
 		}
-		if len(b.Live) != before+1+tt.more {
-			t.Errorf("%v before midnight: generations %v an hour after it, want %d", tt.early, starts(b), before+1+tt.more)
+		if len(b.Live) != before+1+tt.opened {
+			t.Errorf("%v before midnight: generations %v an hour after it, want %d", tt.early, starts(b), before+1+tt.opened)
 		}
 	}
 }

@@ -153,7 +153,8 @@ func (k *Keeper[S, G]) opensBehind(now time.Time, last G) bool {
 	if k.behind.IsZero() || now.Before(k.behind) {
 		k.behind = now
 		if lag := time.Unix(int64(last.begin()), 0).Sub(now); lag > k.opts.Generation {
-			k.log.Warn("the clock is behind the open generation, so it is or was wrong; until it has caught up, peers accept no counts of this node",
+			k.log.Warn("the clock is behind the open generation, so it is or was wrong; until it has caught "+
+				"up, peers accept no counts of this node",
 				"book", k.name, "behind", lag.Round(time.Second))
 		}
 	}

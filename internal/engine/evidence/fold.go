@@ -27,22 +27,22 @@ type folded struct {
 // fold adds the counts of keys that find has found in many arrays of an index, and caches the sums.
 // It leaves in rows the arrays that are still to be read.
 func (r *Reader) fold(x *index) {
-	words, kinds := x.Words(), int(r.kinds)
-	hits := r.hits
+	words, kinds := x.Words(), int(r.batch.kinds)
+	hits := r.search.hits
 	for h, j := range hits {
-		row := r.rows[h*words : (h+1)*words]
+		row := r.search.rows[h*words : (h+1)*words]
 		if ones(row) <= few {
 			continue
 		}
-		i, first := r.rest[j], r.restKeys[j*kinds:(j+1)*kinds]
-		s := &r.sum
-		*s = sum{id: first[0], wants: r.asks[i].Wants, kinds: r.kinds, voices: s.voices[:0]}
+		i, first := r.search.asks[j], r.search.keys[j*kinds:(j+1)*kinds]
+		s := &r.search.sum
+		*s = sum{id: first[0], wants: r.request.asks[i].Wants, kinds: r.batch.kinds, voices: s.voices[:0]}
 		all := r.allKinds(i, x.epoch)
 		if s.watched = x.Watch(all[:]); s.watched == nil {
 			continue
 		}
 		s.grown = s.watched.Grown() // must come before any count is read
-		if r.folded.look(x, first, r.furtherKeys(i, x.epoch)) {
+		if r.search.folded.look(x, first, r.furtherKeys(i, x.epoch)) {
 			for w := range row {
 				row[w] = 0
 				for p := range x.parts[w] {
@@ -67,9 +67,9 @@ func (r *Reader) fold(x *index) {
 func (r *Reader) readMore(s *sum, x *index, row []uint64, all []filter.Key, watched bool) {
 	var n [Claims]uint32
 	for w, columns := range row {
-		r.arrays, r.some = r.arrays[:0], r.some[:0]
+		r.search.arrays, r.search.columnKeys = r.search.arrays[:0], r.search.columnKeys[:0]
 		r.expect(x, w, columns, all[0])
-		filter.PrefetchEach(r.arrays, r.some)
+		filter.PrefetchEach(r.search.arrays, r.search.columnKeys)
 		for ; columns != 0; columns &= columns - 1 {
 			column := w*64 + bits.TrailingZeros64(columns)
 			switch c := &x.counts[column]; {
@@ -87,7 +87,7 @@ func (r *Reader) readMore(s *sum, x *index, row []uint64, all []filter.Key, watc
 
 // allKinds returns the keys, in an epoch, of all kinds of an ask that contribute to a record.
 func (r *Reader) allKinds(i, epoch int) (all [Claims]filter.Key) {
-	key := r.asks[i].Key
+	key := r.request.asks[i].Key
 	if epoch > 0 {
 		key = r.Keys.At(epoch, key)
 	}
@@ -115,7 +115,7 @@ type sum struct {
 	n                         said // without voices
 	old, new, good, addresses uint32
 	days                      uint64
-	some                      bool   // some array has the key
+	counted                   bool   // by at least one array
 	first, last               uint64 // starts of the generations that have the key
 	voices                    []voiceSaid
 }
@@ -141,11 +141,11 @@ func (x *index) keep(s *sum) {
 	}
 	kept := *s
 	kept.voices = slices.Clone(s.voices)
-	more := int64(len(s.voices))
+	added := int64(len(s.voices))
 	if old := at.Swap(&kept); old != nil {
-		more -= int64(len(old.voices))
+		added -= int64(len(old.voices))
 	}
-	atomic.AddInt64(&x.kept, more)
+	atomic.AddInt64(&x.kept, added)
 }
 
 // places returns the places where the sum of a key may be cached.
@@ -159,27 +159,28 @@ func (s *sum) of(id filter.Key) bool { return s.id == id }
 // keptSums adds the cached sums to the records. It leaves the asks without a cached sum, and their
 // keys, in rest and restKeys.
 func (r *Reader) keptSums(x *index) {
-	r.rest, r.restKeys = r.rest[:0], r.restKeys[:0]
-	kinds := int(r.kinds)
+	r.search.asks, r.search.keys = r.search.asks[:0], r.search.keys[:0]
+	kinds := int(r.batch.kinds)
 next:
-	for j, i := range r.which {
-		keys := r.keys[j*kinds : (j+1)*kinds]
+	for j, i := range r.batch.asks {
+		keys := r.batch.keys[j*kinds : (j+1)*kinds]
 		places := x.places(keys[0])
 		for n := range places {
 			s := places[n].Load()
-			if s != nil && s.of(keys[0]) && s.wants == r.asks[i].Wants && s.kinds == r.kinds && s.watched.Valid(s.grown) {
+			if s != nil && s.of(keys[0]) && s.wants == r.request.asks[i].Wants &&
+				s.kinds == r.batch.kinds && s.watched.Valid(s.grown) {
 				r.addSum(i, s)
 				continue next
 			}
 		}
-		r.rest, r.restKeys = append(r.rest, i), append(r.restKeys, keys...)
+		r.search.asks, r.search.keys = append(r.search.asks, i), append(r.search.keys, keys...)
 	}
 }
 
 // seen records a generation that has the key.
 func (s *sum) seen(start uint64) {
-	if !s.some {
-		s.some, s.first, s.last = true, start, start
+	if !s.counted {
+		s.counted, s.first, s.last = true, start, start
 	}
 	s.first, s.last = min(s.first, start), max(s.last, start)
 }
@@ -233,13 +234,13 @@ func (s *sum) deliver(r *Reader, n uint32, start uint64) {
 
 // addSum adds a sum to the record of an ask.
 func (r *Reader) addSum(i int, s *sum) {
-	x := &r.out[i]
+	x := &r.request.out[i]
 	x.Sightings, x.Spam, x.Ham = book.Add(x.Sightings, s.n[Sighting]), book.Add(x.Spam, s.n[Spam]),
 		book.Add(x.Ham, s.n[Ham])
 	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new),
 		book.Add(x.Good, s.good), book.Add(x.Addresses, s.addresses)
-	r.days[i] |= s.days
-	if s.some {
+	r.request.days[i] |= s.days
+	if s.counted {
 		x.seen(s.first)
 		x.seen(s.last)
 	}
@@ -256,10 +257,10 @@ func ones(row []uint64) (n int) {
 }
 
 // furtherKeys returns the keys, in an epoch, of the further kinds of an ask, the same kinds that
-// further selects.
+// wantFurther selects.
 func (r *Reader) furtherKeys(i, epoch int) []filter.Key {
-	f, wants := &r.folded, r.asks[i].Wants
-	f.kinds, r.more = f.kinds[:0], r.more[:0]
+	f, wants := &r.search.folded, r.request.asks[i].Wants
+	f.kinds, r.further.keys = f.kinds[:0], r.further.keys[:0]
 	if wants&(Counts|Delivered) == 0 {
 		return nil
 	}
@@ -270,14 +271,14 @@ func (r *Reader) furtherKeys(i, epoch int) []filter.Key {
 	if wants&Names != 0 {
 		f.kinds = append(f.kinds, Addresses)
 	}
-	key := r.asks[i].Key
+	key := r.request.asks[i].Key
 	if epoch > 0 {
 		key = r.Keys.At(epoch, key)
 	}
 	for _, kind := range f.kinds {
-		r.more = append(r.more, key.With(kind))
+		r.further.keys = append(r.further.keys, key.With(kind))
 	}
-	return r.more
+	return r.further.keys
 }
 
 // look reads the counts of the first kinds of a key and of the further kinds in f.kinds. It reports
@@ -309,7 +310,7 @@ func (f *folded) look(x *index, first, further []filter.Key) bool {
 // returns the columns whose arrays are still to be read, because they count more than the index can
 // represent.
 func (r *Reader) foldPart(s *sum, in *index, p *part, w int) (read uint64) {
-	f := &r.folded
+	f := &r.search.folded
 	seen, spam, ham := &f.of[Sighting][w], &f.of[Spam][w], &f.of[Ham][w]
 	caught, good, addresses := &f.of[Caught][w], &f.of[Good][w], &f.of[Addresses][w]
 	read = seen.More | spam.More | ham.More

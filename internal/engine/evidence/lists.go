@@ -12,16 +12,17 @@ import (
 // list looks up the keys in the blocklists. Most mail is in no blocklist, and the revocation
 // filters then need no look-up.
 func (r *Reader) list() {
-	r.candidates, r.bases, r.numbers = r.candidates[:0], r.bases[:0], r.numbers[:0]
-	for i, a := range r.asks {
+	l := &r.listing
+	l.candidates, l.bases, l.numbers = l.candidates[:0], l.bases[:0], l.numbers[:0]
+	for i, a := range r.request.asks {
 		if a.Wants&(Listings|Judgement) != 0 {
-			r.numbers = append(r.numbers, len(r.candidates))
-			r.candidates = append(r.candidates, i)
-			r.bases = append(r.bases, a.Key)
+			r.listing.numbers = append(r.listing.numbers, len(r.listing.candidates))
+			r.listing.candidates = append(r.listing.candidates, i)
+			r.listing.bases = append(r.listing.bases, a.Key)
 		}
 	}
 	r.size()
-	if len(r.bases) == 0 {
+	if len(r.listing.bases) == 0 {
 		return
 	}
 	r.beginMarks()
@@ -38,8 +39,8 @@ func (r *Reader) list() {
 		case l.own || l.always:
 			r.flush()
 			r.walk(l)
-		case r.marked[i]:
-			r.walkTold(l)
+		case r.listing.marked[i]:
+			r.walkFound(l)
 		}
 	}
 	r.flush()
@@ -47,22 +48,22 @@ func (r *Reader) list() {
 
 // number indexes the candidates by their numbers.
 func (r *Reader) number() {
-	r.kept, r.undated = 0, 0
-	for k, n := range r.numbers[:len(r.candidates)] {
-		r.candidate[n], r.base[n] = r.candidates[k], r.bases[k]
-		r.kept |= 1 << n
-		if r.out[r.candidates[k]].First == 0 {
-			r.undated |= 1 << n
+	r.listing.open, r.listing.undated = 0, 0
+	for k, n := range r.listing.numbers[:len(r.listing.candidates)] {
+		r.listing.candidate[n], r.listing.base[n] = r.listing.candidates[k], r.listing.bases[k]
+		r.listing.open |= 1 << n
+		if r.request.out[r.listing.candidates[k]].First == 0 {
+			r.listing.undated |= 1 << n
 		}
 	}
 }
 
 // beginMarks discards the results of the indexes.
 func (r *Reader) beginMarks() {
-	clear(r.off)
-	r.marked = slices.Grow(r.marked[:0], len(r.sources.lists))[:len(r.sources.lists)]
-	clear(r.marked)
-	r.told.begin(len(r.sources.indexes))
+	clear(r.listing.revoked)
+	r.listing.marked = slices.Grow(r.listing.marked[:0], len(r.sources.lists))[:len(r.sources.lists)]
+	clear(r.listing.marked)
+	r.listing.found.begin(len(r.sources.indexes))
 }
 
 // mark looks the keys up in the indexes that have spam filters, or in the indexes that have none.
@@ -73,19 +74,19 @@ func (r *Reader) mark(of side) {
 		if x.lists == nil || (ones(x.spam) > 0) != (of == spamOf) {
 			continue
 		}
-		keys, words := r.at(x.epoch, r.bases), x.Words()
+		keys, words := r.at(x.epoch, r.listing.bases), x.Words()
 		r.find(x, keys, 1)
-		for h, k := range r.hits {
-			row := r.rows[h*words : (h+1)*words]
+		for h, k := range r.search.hits {
+			row := r.search.rows[h*words : (h+1)*words]
 			x.narrow(keys[k], row)
 			for w := range row {
-				r.off[k] = r.off[k] || row[w]&x.spam[w] != 0
+				r.listing.revoked[k] = r.listing.revoked[k] || row[w]&x.spam[w] != 0
 			}
 		}
-		r.tell(i, words)
+		r.record(i, words)
 		for w := range words {
 			for all := r.anyOf(w, words); all != 0; all &= all - 1 {
-				r.marked[x.lists[w*64+bits.TrailingZeros64(all)].list] = true
+				r.listing.marked[x.lists[w*64+bits.TrailingZeros64(all)].list] = true
 			}
 		}
 	}
@@ -108,34 +109,34 @@ func (x *index) narrow(key filter.Key, row []uint64) {
 	}
 }
 
-// told records which filters of indexes have which keys of a reading. Keys are numbered, at most
+// found records which filters of indexes have which keys of a reading. Keys are numbered, at most
 // 64, see [together].
-type told struct {
+type found struct {
 	at   []int    // by index: where in keys its columns begin, plus 1; 0: none has any
 	keys []uint64 // by column, a bit for each key
 }
 
 // begin discards all results.
-func (t *told) begin(indexes int) {
+func (t *found) begin(indexes int) {
 	t.keys, t.at = t.keys[:0], slices.Grow(t.at[:0], indexes)[:indexes]
 	clear(t.at)
 }
 
-// tell records the results of find in an index with the given number of words.
-func (r *Reader) tell(index, words int) {
-	if len(r.hits) == 0 {
+// record records the results of find in an index with the given number of words.
+func (r *Reader) record(index, words int) {
+	if len(r.search.hits) == 0 {
 		return
 	}
-	t, n := &r.told, len(r.told.keys)
+	t, n := &r.listing.found, len(r.listing.found.keys)
 	t.at[index] = n + 1
 	t.keys = slices.Grow(t.keys, words*64)[:n+words*64]
 	var square [together]uint64
 	for w := range words {
 		clear(square[:])
 		several := 0
-		for h, k := range r.hits {
-			row := r.rows[h*words+w]
-			square[r.numbers[k]] = row
+		for h, k := range r.search.hits {
+			row := r.search.rows[h*words+w]
+			square[r.listing.numbers[k]] = row
 			several += bits.OnesCount64(row)
 		}
 		columns := (*[64]uint64)(t.keys[n+w*64:])
@@ -167,7 +168,7 @@ func transpose(a *[64]uint64) {
 }
 
 // of returns which keys the filter at a seat has.
-func (t *told) of(at seat) uint64 {
+func (t *found) of(at seat) uint64 {
 	if at.in == 0 || t.at[at.in-1] == 0 {
 		return 0
 	}
@@ -176,9 +177,9 @@ func (t *told) of(at seat) uint64 {
 
 // size makes room for the results of the candidates.
 func (r *Reader) size() {
-	n := len(r.bases)
-	r.spam, r.off = slices.Grow(r.spam[:0], n)[:n], slices.Grow(r.off[:0], n)[:n]
-	r.states = slices.Grow(r.states[:0], n)[:n]
+	n := len(r.listing.bases)
+	r.listing.spam, r.listing.revoked = slices.Grow(r.listing.spam[:0], n)[:n], slices.Grow(r.listing.revoked[:0], n)[:n]
+	r.listing.states = slices.Grow(r.listing.states[:0], n)[:n]
 }
 
 // narrow keeps only candidates that some spam filter has, whether it is in an index or not. It
@@ -190,19 +191,20 @@ func (r *Reader) narrow() bool {
 		if i+1 < len(loose) && loose[i+1].list == p.list {
 			r.loadList(&l.gens[loose[i+1].gen], spamOf)
 		}
-		r.has(l, &l.gens[p.gen], r.bases, r.spam, spamOf)
-		for k, has := range r.spam {
-			r.off[k] = r.off[k] || has
+		r.has(l, &l.gens[p.gen], r.listing.bases, r.listing.spam, spamOf)
+		for k, has := range r.listing.spam {
+			r.listing.revoked[k] = r.listing.revoked[k] || has
 		}
 	}
 	kept := 0
-	for k, has := range r.off {
+	for k, has := range r.listing.revoked {
 		if has {
-			r.candidates[kept], r.bases[kept], r.numbers[kept] = r.candidates[k], r.bases[k], k
+			c := &r.listing
+			c.candidates[kept], c.bases[kept], c.numbers[kept] = c.candidates[k], c.bases[k], k
 			kept++
 		}
 	}
-	r.candidates, r.bases = r.candidates[:kept], r.bases[:kept]
+	r.listing.candidates, r.listing.bases = r.listing.candidates[:kept], r.listing.bases[:kept]
 	r.size()
 	return kept > 0
 }
@@ -226,7 +228,7 @@ func (g *lists) of(s side) set {
 // loadList starts to load the lines of one filter of a generation that hold the candidates.
 func (r *Reader) loadList(g *lists, of side) {
 	if array, ok := g.of(of).(*filter.Bits); ok && g.at[of].in == 0 && g.epoch == 0 && array.Keys() > 0 {
-		array.Prefetch(r.bases)
+		array.Prefetch(r.listing.bases)
 	}
 }
 
@@ -251,12 +253,12 @@ func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) 
 func (r *Reader) look(l *list, g *lists, out []bool, of side) {
 	at := g.at[of]
 	if at.in == 0 {
-		r.has(l, g, r.bases, out, of)
+		r.has(l, g, r.listing.bases, out, of)
 		return
 	}
-	keys := r.told.of(at)
+	keys := r.listing.found.of(at)
 	for k := range out {
-		out[k] = keys>>r.numbers[k]&1 != 0
+		out[k] = keys>>r.listing.numbers[k]&1 != 0
 	}
 }
 
@@ -265,18 +267,18 @@ func (r *Reader) at(epoch int, keys []filter.Key) []filter.Key {
 	if epoch == 0 {
 		return keys
 	}
-	r.moved = r.moved[:0]
+	r.listing.moved = r.listing.moved[:0]
 	for _, k := range keys {
-		r.moved = append(r.moved, r.Keys.At(epoch, k))
+		r.listing.moved = append(r.listing.moved, r.Keys.At(epoch, k))
 	}
-	return r.moved
+	return r.listing.moved
 }
 
 // walk reads one list for the candidates: in a spam filter and in no revocation filter
 // as new or newer means spam (Yan and Cho, section 3).
 func (r *Reader) walk(l *list) {
-	clear(r.states)
-	if len(l.gens)*len(r.bases) <= 2*inFlight {
+	clear(r.listing.states)
+	if len(l.gens)*len(r.listing.bases) <= 2*inFlight {
 		for i := range l.gens {
 			r.loadList(&l.gens[i], spamOf)
 			r.loadList(&l.gens[i], revokedOf)
@@ -285,58 +287,58 @@ func (r *Reader) walk(l *list) {
 	end := uint64(math.MaxUint64)
 	for i := range l.gens {
 		g := &l.gens[i]
-		r.look(l, g, r.spam, spamOf)
-		r.look(l, g, r.off, revokedOf)
-		for k := range r.bases {
+		r.look(l, g, r.listing.spam, spamOf)
+		r.look(l, g, r.listing.revoked, revokedOf)
+		for k := range r.listing.bases {
 			r.step(k, l, g, end)
 		}
 		end = g.start
 	}
-	for k, i := range r.candidates {
+	for k, i := range r.listing.candidates {
 		if l.own {
-			r.out[i].Own = r.states[k]
+			r.request.out[i].Own = r.listing.states[k]
 		} else {
-			r.out[i].Peers.Add(r.states[k], l.weight, l.union)
+			r.request.out[i].Peers.Add(r.listing.states[k], l.weight, l.union)
 		}
 	}
 }
 
-// walkTold is walk for the list of a peer whose filters are all in indexes. It handles all
+// walkFound is walk for the list of a peer whose filters are all in indexes. It handles all
 // candidates at once, one bit each.
-func (r *Reader) walkTold(l *list) {
+func (r *Reader) walkFound(l *list) {
 	var listed, hidden, revoked, off uint64
 	end := uint64(math.MaxUint64)
 	for i := range l.gens {
 		g := &l.gens[i]
 		open := ^(listed | hidden)
-		spam, not := r.told.of(g.at[spamOf])&open&r.kept, r.told.of(g.at[revokedOf])&r.kept
+		spam, not := r.listing.found.of(g.at[spamOf])&open&r.listing.open, r.listing.found.of(g.at[revokedOf])&r.listing.open
 		off |= not
 		for both := spam & not; both != 0; both &= both - 1 {
-			if n := bits.TrailingZeros64(both); r.relisted(r.base[n], l, g) {
+			if n := bits.TrailingZeros64(both); r.relisted(r.listing.base[n], l, g) {
 				not &^= 1 << n
 			}
 		}
 		// As in step, the newest generation dates only keys without a date.
 		dates := spam
 		if i == 0 {
-			dates &= r.undated
+			dates &= r.listing.undated
 		}
 		for ; dates != 0; dates &= dates - 1 {
 			n := bits.TrailingZeros64(dates)
-			if x := &r.out[r.candidate[n]]; x.First == 0 || x.First >= end {
+			if x := &r.request.out[r.listing.candidate[n]]; x.First == 0 || x.First >= end {
 				x.seen(g.start)
 			}
-			r.undated &^= 1 << n
+			r.listing.undated &^= 1 << n
 		}
 		hidden |= spam & (not | revoked)
 		listed |= spam &^ (not | revoked)
 		revoked |= not & open
 		end = g.start
 	}
-	r.listed.add(r, listed, l.weight)
+	r.listing.listed.add(r, listed, l.weight)
 	for all := off; all != 0; all &= all - 1 {
 		n := bits.TrailingZeros64(all)
-		x := &r.out[r.candidate[n]]
+		x := &r.request.out[r.listing.candidate[n]]
 		x.Off = true
 		switch bit := uint64(1) << n; {
 		case hidden&bit != 0:
@@ -369,7 +371,7 @@ func (t *listings) add(r *Reader, keys uint64, weight float64) {
 
 // flush adds the weights of the counted lists to the records.
 func (r *Reader) flush() {
-	t := &r.listed
+	t := &r.listing.listed
 	any := uint64(0)
 	for _, d := range t.digits {
 		any |= d
@@ -379,7 +381,7 @@ func (r *Reader) flush() {
 		for i, d := range t.digits {
 			n |= int(d>>bit&1) << i
 		}
-		sum := &r.out[r.candidate[bit]].Peers.Spam
+		sum := &r.request.out[r.listing.candidate[bit]].Peers.Spam
 		if short(*sum) && short(t.weight) {
 			*sum += float64(n) * t.weight // exact
 			continue
@@ -396,17 +398,17 @@ func short(weight float64) bool { return math.Trunc(weight*1024) == weight*1024 
 
 // step reads one generation, older than those before, for one candidate.
 func (r *Reader) step(k int, l *list, g *lists, end uint64) {
-	x := &r.out[r.candidates[k]]
-	x.Off = x.Off || r.off[k] // even in a generation that does not decide
-	if r.states[k].Decided() {
+	x := &r.request.out[r.listing.candidates[k]]
+	x.Off = x.Off || r.listing.revoked[k] // even in a generation that does not decide
+	if r.listing.states[k].Decided() {
 		return // decided by a newer generation
 	}
-	if r.spam[k] && r.off[k] && r.relisted(r.bases[k], l, g) {
-		r.off[k] = false
+	if r.listing.spam[k] && r.listing.revoked[k] && r.relisted(r.listing.bases[k], l, g) {
+		r.listing.revoked[k] = false
 	}
-	r.states[k] = r.states[k].Next(r.spam[k], r.off[k])
+	r.listing.states[k] = r.listing.states[k].Next(r.listing.spam[k], r.listing.revoked[k])
 	// The tally's generations are shorter, and date a key in this span better.
-	if r.spam[k] && (x.First == 0 || x.First >= end) {
+	if r.listing.spam[k] && (x.First == 0 || x.First >= end) {
 		x.seen(g.start)
 	}
 }

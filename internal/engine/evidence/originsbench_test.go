@@ -158,8 +158,8 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 		}
 	}
 	for _, x := range v.Indexes {
-		for part, more := 0, true; more; part++ {
-			more = x.Gather(part)
+		for part, unread := 0, true; unread; part++ {
+			unread = x.Gather(part)
 		}
 	}
 	c.Sources = NewSources(View{Remote: v}, 1)

@@ -24,53 +24,83 @@ type Reader struct {
 
 	sources *Sources
 	today   uint64 // number of the current day
-	asks    []Ask
-	out     []Record
-	days    []uint64 // for each key, a bit for each day with deliveries
-	heard   hearing
 
-	which []int        // indexes of the asks that keys belong to
-	form  form         // the kind of keys that stand for an ask
-	kinds uint8        // number of keys for an ask in form ofKinds
-	epoch int          // epoch that keys belong to
-	keys  []filter.Key // of one look-up
-	picks filter.Picks // of keys
-	n     []uint32     // their counts
-	read  readAhead    // of the arrays
-	extra []extra      // further kinds to look up
-	more  []filter.Key // their keys
-	moreN []uint32     // their counts
+	request  request
+	voices   hearing
+	batch    batch
+	further  furtherKinds
+	search   search
+	names    []known // of the keys of the batch
+	weighing weighing
+	listing  listing
+}
 
-	rest     []int              // indexes of the asks for which an index has no sum
-	restKeys []filter.Key       // likewise
-	sum      sum                // the sum being made
-	arrays   []*filter.Counting // arrays that are to be read
+// A request is what Read was asked, reset by every call.
+type request struct {
+	asks []Ask
+	out  []Record
+	days []uint64 // for each ask, a bit for each day with deliveries
+}
 
-	hits   []int        // indexes of keys that an index may have
-	rows   []uint64     // columns that may have them, a row for each hit
-	ofOne  []int        // numbers of the keys that one column may have
-	some   []filter.Key // these keys themselves
-	ofSome []int        // indexes of their asks
+// A batch is one look-up of keys in a row of arrays.
+type batch struct {
+	asks   []int        // indexes of the asks that keys belong to
+	form   form         // the kind of keys that stand for an ask
+	kinds  uint8        // number of keys for an ask in form ofKinds
+	epoch  int          // epoch that keys belong to
+	keys   []filter.Key // of asks, in their order
+	picks  filter.Picks // of keys
+	counts []uint32     // of keys, in one array
+	ahead  readAhead    // of the next arrays
+}
+
+// furtherKinds are the kinds that are looked up only if the first kinds are not zero.
+type furtherKinds struct {
+	asks   []extra
+	keys   []filter.Key // of asks
+	counts []uint32     // of keys
+}
+
+// A search finds, in an index of many arrays, the arrays that may have the keys of a batch.
+type search struct {
+	asks   []int              // indexes of the asks for which the index has no sum
+	keys   []filter.Key       // of asks
+	sum    sum                // the sum being made
+	arrays []*filter.Counting // arrays that are to be read
+
+	hits   []int    // numbers of the keys that an array may have
+	rows   []uint64 // columns that may have them, a row for each hit
 	folded folded
 
-	known []known // of names
+	column     []int        // numbers of the keys that one column may have
+	columnKeys []filter.Key // these keys
+	columnAsks []int        // indexes of their asks
+}
 
-	columns  []column // of weights: by generation, then by key
-	disputed []int    // indexes into which, of keys with at least one retracted vote
+// A weighing reads the weights of votes.
+type weighing struct {
+	columns  []column // by generation, then by key
+	disputed []int    // indexes into batch.asks, of keys with at least one retracted vote
+}
 
-	candidates []int                // indexes of the asks that a blocklist has
-	numbers    []int                // their numbers among all keys that were looked up
-	candidate  [together]int        // by number
-	base       [together]filter.Key // likewise
-	kept       uint64               // a bit for each candidate, by number
-	undated    uint64               // a bit for each candidate without a date
-	listed     listings
+// A listing reads blocklists. Candidates are the asks that a list may have. Each has a number among
+// all keys that were looked up.
+type listing struct {
+	candidates []int // indexes of the asks
+	numbers    []int // of the candidates
 	bases      []filter.Key
-	told       told
-	spam, off  []bool // of the candidates, in one generation
-	moved      []filter.Key
-	states     []verdict.State
-	marked     []bool // the lists to read
+	candidate  [together]int        // by number, the index of the ask
+	base       [together]filter.Key // by number
+	open       uint64               // a bit for each candidate, by number
+	undated    uint64               // a bit for each candidate without a date, by number
+
+	listed  listings
+	found   found
+	spam    []bool // of the candidates, in one generation
+	revoked []bool // of the candidates, in one generation
+	moved   []filter.Key
+	states  []verdict.State
+	marked  []bool // the lists to read
 }
 
 // extra is a further kind of a key, looked up if the first kinds are not zero.
@@ -85,8 +115,8 @@ func (r *Reader) Begin(s *Sources) { r.sources, r.today = s, s.today/r.Day }
 
 // End drops the sources, so that arrays are not kept in memory by a buffer.
 func (r *Reader) End() {
-	r.sources, r.sum.watched = nil, nil
-	clear(r.arrays[:cap(r.arrays)])
+	r.sources, r.search.sum.watched = nil, nil
+	clear(r.search.arrays[:cap(r.search.arrays)])
 }
 
 // together is the maximum number of asks that are read together where there are voices or indexes.
@@ -99,17 +129,17 @@ func (r *Reader) Read(asks []Ask, out []Record) {
 		r.Read(asks[:together], out[:together])
 		asks, out = asks[together:], out[together:]
 	}
-	r.asks, r.out = asks, out[:len(asks)]
-	clear(r.out)
-	r.days = slices.Grow(r.days[:0], len(asks))[:len(asks)]
-	clear(r.days)
-	r.heard.begin(len(asks))
+	r.request.asks, r.request.out = asks, out[:len(asks)]
+	clear(r.request.out)
+	r.request.days = slices.Grow(r.request.days[:0], len(asks))[:len(asks)]
+	clear(r.request.days)
+	r.voices.begin(len(asks))
 	r.count()
 	r.bound()
 	r.know()
 	r.list()
 	r.weigh()
-	r.asks, r.out = nil, nil
+	r.request.asks, r.request.out = nil, nil
 }
 
 // A form is the kind of keys that a look-up uses for an ask.
@@ -124,52 +154,53 @@ const (
 
 // begin begins a look-up of other keys.
 func (r *Reader) begin(f form) {
-	r.which, r.keys, r.form, r.epoch, r.read.end = r.which[:0], r.keys[:0], f, 0, 0
+	b := &r.batch
+	b.asks, b.keys, b.form, b.epoch, b.ahead.end = b.asks[:0], b.keys[:0], f, 0, 0
 }
 
 // want adds an ask to the look-up.
 func (r *Reader) want(ask int) {
-	r.which = append(r.which, ask)
+	r.batch.asks = append(r.batch.asks, ask)
 	r.append(ask)
 }
 
 // append appends the keys of an ask.
 func (r *Reader) append(ask int) {
-	key := r.asks[ask].Key
-	if r.form == ofBack {
+	key := r.request.asks[ask].Key
+	if r.batch.form == ofBack {
 		key = r.Keys.Back(key)
 	}
-	if r.epoch > 0 {
-		key = r.Keys.At(r.epoch, key)
+	if r.batch.epoch > 0 {
+		key = r.Keys.At(r.batch.epoch, key)
 	}
-	switch r.form {
+	switch r.batch.form {
 	case ofKinds:
-		for kind := range r.kinds {
-			r.keys = append(r.keys, key.With(kind))
+		for kind := range r.batch.kinds {
+			r.batch.keys = append(r.batch.keys, key.With(kind))
 		}
 	case ofNames:
 		for _, kind := range nameKinds {
-			r.keys = append(r.keys, key.With(kind))
+			r.batch.keys = append(r.batch.keys, key.With(kind))
 		}
 	default:
-		r.keys = AppendWeights(r.keys, key)
+		r.batch.keys = AppendWeights(r.batch.keys, key)
 	}
 }
 
 // turnTo converts the keys of the look-up to an epoch. Most nodes have only one epoch.
 func (r *Reader) turnTo(epoch int) {
-	if r.epoch == epoch {
+	if r.batch.epoch == epoch {
 		return
 	}
-	r.epoch, r.keys = epoch, r.keys[:0]
-	if r.form != ofBack {
-		for _, i := range r.which {
+	r.batch.epoch, r.batch.keys = epoch, r.batch.keys[:0]
+	if r.batch.form != ofBack {
+		for _, i := range r.batch.asks {
 			r.append(i)
 		}
 		return
 	}
-	for _, j := range r.disputed {
-		r.append(r.which[j])
+	for _, j := range r.weighing.disputed {
+		r.append(r.batch.asks[j])
 	}
 }
 
@@ -191,53 +222,53 @@ const readTogether = 1 << 12
 // arrays that follow.
 func (r *Reader) load(i, n int, at func(i int) *generation) {
 	r.turnTo(at(i).epoch)
-	a := &r.read
+	a := &r.batch.ahead
 	if a.at = i; i < a.end {
 		return
 	}
 	a.from, a.end, a.arrays = i, i, a.arrays[:0]
-	for ; a.end < n && len(a.arrays) <= readTogether/len(r.keys) && at(a.end).epoch == r.epoch; a.end++ {
+	for ; a.end < n && len(a.arrays) <= readTogether/len(r.batch.keys) && at(a.end).epoch == r.batch.epoch; a.end++ {
 		array, ok := at(a.end).array.(*filter.Counting)
 		if !ok {
 			break
 		}
 		a.arrays = append(a.arrays, array)
 	}
-	a.n = slices.Grow(a.n[:0], len(a.arrays)*len(r.keys))[:len(a.arrays)*len(r.keys)]
-	r.picks.Of(r.keys)
-	r.picks.CountEach(a.arrays, a.n)
+	a.n = slices.Grow(a.n[:0], len(a.arrays)*len(r.batch.keys))[:len(a.arrays)*len(r.batch.keys)]
+	r.batch.picks.Of(r.batch.keys)
+	r.batch.picks.CountEach(a.arrays, a.n)
 	clear(a.arrays) // or the buffer would keep them in memory
 }
 
 // counted returns the counts of the keys of the look-up in its array, in a buffer.
 func (r *Reader) counted(array counter) []uint32 {
-	if a := &r.read; a.at < a.end {
-		return a.n[(a.at-a.from)*len(r.keys):][:len(r.keys)]
+	if a := &r.batch.ahead; a.at < a.end {
+		return a.n[(a.at-a.from)*len(r.batch.keys):][:len(r.batch.keys)]
 	}
-	r.n = slices.Grow(r.n[:0], len(r.keys))[:len(r.keys)]
+	r.batch.counts = slices.Grow(r.batch.counts[:0], len(r.batch.keys))[:len(r.batch.keys)]
 	if array.Keys() == 0 {
-		clear(r.n)
+		clear(r.batch.counts)
 	} else {
-		array.CountBatch(r.keys, r.n)
+		array.CountBatch(r.batch.keys, r.batch.counts)
 	}
-	return r.n
+	return r.batch.counts
 }
 
 // count adds up the counts of all live generations. Adding the minima of several arrays is tighter
 // than the minimum of their sum.
 func (r *Reader) count() {
 	r.begin(ofKinds)
-	r.kinds = CountKinds
-	for i, a := range r.asks {
+	r.batch.kinds = CountKinds
+	for i, a := range r.request.asks {
 		switch {
 		case a.Wants&Counts != 0:
 			r.want(i)
 		case a.Wants&(Sightings|Delivered) != 0:
-			r.kinds = Sighting + 1
+			r.batch.kinds = Sighting + 1
 			r.want(i)
 		}
 	}
-	if len(r.keys) == 0 {
+	if len(r.batch.keys) == 0 {
 		return
 	}
 	all := r.sources.counts
@@ -250,8 +281,8 @@ func (r *Reader) count() {
 			r.countFound(x)
 		}
 	}
-	for _, i := range r.which {
-		r.out[i].Days = bits.OnesCount64(r.days[i])
+	for _, i := range r.batch.asks {
+		r.request.out[i].Days = bits.OnesCount64(r.request.days[i])
 	}
 }
 
@@ -263,17 +294,17 @@ func (r *Reader) countIn(c *counts) {
 	}
 	all := r.counted(c.array)
 	if overlaid {
-		r.Overlay.Counts(c.start, r.keys, all)
+		r.Overlay.Counts(c.start, r.batch.keys, all)
 	}
-	r.add(c, r.which, all)
+	r.add(c, r.batch.asks, all)
 }
 
 // countFound adds the counts of the arrays of an index that may have a key.
 func (r *Reader) countFound(x *index) {
 	r.turnTo(x.epoch)
 	r.keptSums(x)
-	kinds := int(r.kinds)
-	r.find(x, r.restKeys, kinds)
+	kinds := int(r.batch.kinds)
+	r.find(x, r.search.keys, kinds)
 	r.fold(x)
 	r.prefetch(x)
 	r.found(x, func(column int, found []int) {
@@ -281,34 +312,35 @@ func (r *Reader) countFound(x *index) {
 		if c.array == nil {
 			return // gone
 		}
-		r.some, r.ofSome = r.some[:0], r.ofSome[:0]
+		r.search.columnKeys, r.search.columnAsks = r.search.columnKeys[:0], r.search.columnAsks[:0]
 		for _, j := range found {
-			r.some, r.ofSome = append(r.some, r.restKeys[j*kinds:(j+1)*kinds]...), append(r.ofSome, r.rest[j])
+			r.search.columnKeys = append(r.search.columnKeys, r.search.keys[j*kinds:(j+1)*kinds]...)
+			r.search.columnAsks = append(r.search.columnAsks, r.search.asks[j])
 		}
-		r.n = slices.Grow(r.n[:0], len(r.some))[:len(r.some)]
-		c.array.CountBatch(r.some, r.n)
-		r.add(c, r.ofSome, r.n)
+		r.batch.counts = slices.Grow(r.batch.counts[:0], len(r.search.columnKeys))[:len(r.search.columnKeys)]
+		c.array.CountBatch(r.search.columnKeys, r.batch.counts)
+		r.add(c, r.search.columnAsks, r.batch.counts)
 	})
 }
 
 // prefetch starts to load the lines that found will read in the arrays of an index.
 func (r *Reader) prefetch(x *index) {
-	words, kinds := x.Words(), int(r.kinds)
-	r.arrays, r.some = r.arrays[:0], r.some[:0]
-	for h, j := range r.hits {
-		for w, columns := range r.rows[h*words : (h+1)*words] {
-			r.expect(x, w, columns, r.restKeys[j*kinds])
+	words, kinds := x.Words(), int(r.batch.kinds)
+	r.search.arrays, r.search.columnKeys = r.search.arrays[:0], r.search.columnKeys[:0]
+	for h, j := range r.search.hits {
+		for w, columns := range r.search.rows[h*words : (h+1)*words] {
+			r.expect(x, w, columns, r.search.keys[j*kinds])
 		}
 	}
-	filter.PrefetchEach(r.arrays, r.some)
+	filter.PrefetchEach(r.search.arrays, r.search.columnKeys)
 }
 
 // expect adds the arrays of some columns of the w'th word, which will be read for a key, to the
 // arrays to prefetch, until there are enough.
 func (r *Reader) expect(x *index, w int, columns uint64, key filter.Key) {
-	for ; columns != 0 && len(r.arrays) < together; columns &= columns - 1 {
+	for ; columns != 0 && len(r.search.arrays) < together; columns &= columns - 1 {
 		if a := x.arrays[w*64+bits.TrailingZeros64(columns)]; a != nil {
-			r.arrays, r.some = append(r.arrays, a), append(r.some, key)
+			r.search.arrays, r.search.columnKeys = append(r.search.arrays, a), append(r.search.columnKeys, key)
 		}
 	}
 }
@@ -318,14 +350,14 @@ func (r *Reader) expect(x *index, w int, columns uint64, key filter.Key) {
 // have it to rows.
 func (r *Reader) find(x *index, keys []filter.Key, several int) {
 	words := x.Words()
-	r.rows = slices.Grow(r.rows[:0], len(keys)/several*words)[:len(keys)/several*words]
-	r.hits = x.Find(keys, several, r.rows, r.hits[:0])
+	r.search.rows = slices.Grow(r.search.rows[:0], len(keys)/several*words)[:len(keys)/several*words]
+	r.search.hits = x.Find(keys, several, r.search.rows, r.search.hits[:0])
 }
 
 // anyOf returns the columns of the w'th word that may have any of the keys that find looked up.
 func (r *Reader) anyOf(w, words int) (all uint64) {
-	for h := range r.hits {
-		all |= r.rows[h*words+w]
+	for h := range r.search.hits {
+		all |= r.search.rows[h*words+w]
 	}
 	return all
 }
@@ -337,21 +369,21 @@ func (r *Reader) found(x *index, hit func(column int, found []int)) {
 	for w := range words {
 		for all := r.anyOf(w, words); all != 0; all &= all - 1 {
 			bit := bits.TrailingZeros64(all)
-			r.ofOne = r.ofOne[:0]
-			for h, j := range r.hits {
-				if r.rows[h*words+w]>>bit&1 != 0 {
-					r.ofOne = append(r.ofOne, j)
+			r.search.column = r.search.column[:0]
+			for h, j := range r.search.hits {
+				if r.search.rows[h*words+w]>>bit&1 != 0 {
+					r.search.column = append(r.search.column, j)
 				}
 			}
-			hit(w*64+bit, r.ofOne)
+			hit(w*64+bit, r.search.column)
 		}
 	}
 }
 
 // add adds the counts of the asks which in one array.
 func (r *Reader) add(c *counts, which []int, all []uint32) {
-	kinds := int(r.kinds)
-	r.extra = r.extra[:0]
+	kinds := int(r.batch.kinds)
+	r.further.asks = r.further.asks[:0]
 	for j, i := range which {
 		cells := all[j*kinds : (j+1)*kinds]
 		sum := uint32(0)
@@ -364,8 +396,8 @@ func (r *Reader) add(c *counts, which []int, all []uint32) {
 		var n [CountKinds]uint32
 		copy(n[:], cells)
 		r.take(c, i, &n)
-		if c.root && r.asks[i].Wants&(Counts|Delivered) != 0 {
-			r.further(i, &n)
+		if c.root && r.request.asks[i].Wants&(Counts|Delivered) != 0 {
+			r.wantFurther(i, &n)
 		}
 	}
 	r.countExtra(c)
@@ -373,7 +405,7 @@ func (r *Reader) add(c *counts, which []int, all []uint32) {
 
 // take adds the first kinds of an ask in one array.
 func (r *Reader) take(c *counts, i int, n *[CountKinds]uint32) {
-	x := &r.out[i]
+	x := &r.request.out[i]
 	x.seen(c.start)
 	weighed := said{c.weighed(n[Sighting]), c.weighed(n[Spam]), c.weighed(n[Ham])}
 	if c.voice > 0 {
@@ -385,41 +417,41 @@ func (r *Reader) take(c *counts, i int, n *[CountKinds]uint32) {
 	x.Ham = book.Add(x.Ham, weighed[Ham])
 }
 
-// further records the further kinds to look up for a key that an array has. Counts of peers without
+// wantFurther records the further kinds to look up for a key that an array has. Counts of peers without
 // full weight are not deliveries, and give no standing.
-func (r *Reader) further(i int, n *[CountKinds]uint32) {
-	wants := r.asks[i].Wants
+func (r *Reader) wantFurther(i int, n *[CountKinds]uint32) {
+	wants := r.request.asks[i].Wants
 	if n[Sighting] > 0 {
-		r.extra = append(r.extra, extra{i, Caught, n[Sighting]})
+		r.further.asks = append(r.further.asks, extra{i, Caught, n[Sighting]})
 		if wants&Standing != 0 {
-			r.extra = append(r.extra, extra{ask: i, kind: Good})
+			r.further.asks = append(r.further.asks, extra{ask: i, kind: Good})
 		}
 		if wants&Names != 0 {
-			r.extra = append(r.extra, extra{ask: i, kind: Addresses})
+			r.further.asks = append(r.further.asks, extra{ask: i, kind: Addresses})
 		}
 	}
 }
 
 // countExtra adds the further kinds of one array. Their lines were just read.
 func (r *Reader) countExtra(c *counts) {
-	if len(r.extra) == 0 {
+	if len(r.further.asks) == 0 {
 		return
 	}
-	r.more = r.more[:0]
-	for _, x := range r.extra {
-		key := r.asks[x.ask].Key
+	r.further.keys = r.further.keys[:0]
+	for _, x := range r.further.asks {
+		key := r.request.asks[x.ask].Key
 		if c.epoch > 0 {
 			key = r.Keys.At(c.epoch, key)
 		}
-		r.more = append(r.more, key.With(x.kind))
+		r.further.keys = append(r.further.keys, key.With(x.kind))
 	}
-	r.moreN = slices.Grow(r.moreN[:0], len(r.more))[:len(r.more)]
-	c.array.CountBatch(r.more, r.moreN)
+	r.further.counts = slices.Grow(r.further.counts[:0], len(r.further.keys))[:len(r.further.keys)]
+	c.array.CountBatch(r.further.keys, r.further.counts)
 	if c.own && r.Overlay != nil {
-		r.Overlay.Counts(c.start, r.more, r.moreN)
+		r.Overlay.Counts(c.start, r.further.keys, r.further.counts)
 	}
-	for j, x := range r.extra {
-		n, out := r.moreN[j], &r.out[x.ask]
+	for j, x := range r.further.asks {
+		n, out := r.further.counts[j], &r.request.out[x.ask]
 		switch x.kind {
 		case Caught:
 			r.deliver(x.ask, c.weighed(x.seen-min(x.seen, n)), c.start)
@@ -436,13 +468,13 @@ func (r *Reader) deliver(i int, n uint32, start uint64) {
 	if n == 0 {
 		return
 	}
-	out, day := &r.out[i], start/r.Day
+	out, day := &r.request.out[i], start/r.Day
 	if day >= r.today {
 		out.New = book.Add(out.New, n)
 		return
 	}
 	out.Old = book.Add(out.Old, n)
-	r.days[i] |= 1 << min(r.today-day, 63)
+	r.request.days[i] |= 1 << min(r.today-day, 63)
 }
 
 // nameKinds are the kinds of count of a name.
@@ -452,16 +484,16 @@ var nameKinds = [...]uint8{Sighting, Addresses}
 // the generations of the tally.
 func (r *Reader) know() {
 	r.begin(ofNames)
-	for i, a := range r.asks {
+	for i, a := range r.request.asks {
 		if a.Wants&Names != 0 {
 			r.want(i)
 		}
 	}
-	if len(r.keys) == 0 {
+	if len(r.batch.keys) == 0 {
 		return
 	}
-	r.known = slices.Grow(r.known[:0], len(r.which))[:len(r.which)]
-	clear(r.known)
+	r.names = slices.Grow(r.names[:0], len(r.batch.asks))[:len(r.batch.asks)]
+	clear(r.names)
 	all := r.sources.names
 	for g := range all {
 		r.load(g, len(all), func(g int) *generation { return &all[g] })
@@ -469,12 +501,12 @@ func (r *Reader) know() {
 			continue
 		}
 		n, day := r.counted(all[g].array), all[g].start/r.Day
-		for j := range r.known {
-			r.known[j].add(n[j*len(nameKinds):], g > 0 && day < r.today, r.today-min(day, r.today))
+		for j := range r.names {
+			r.names[j].add(n[j*len(nameKinds):], g > 0 && day < r.today, r.today-min(day, r.today))
 		}
 	}
-	for j, i := range r.which {
-		out, k := &r.out[i], &r.known[j]
+	for j, i := range r.batch.asks {
+		out, k := &r.request.out[i], &r.names[j]
 		out.Old = max(book.Add(out.Old, out.New), k.deliveries) - out.New
 		out.Days = max(out.Days, bits.OnesCount64(k.weeks))
 		out.Addresses = max(out.Addresses, k.addresses)
@@ -498,26 +530,26 @@ func (k *known) add(n []uint32, over bool, age uint64) {
 // without counts. Most mail has none of these.
 func (r *Reader) weigh() {
 	r.begin(ofWeights)
-	for i, a := range r.asks {
-		x := &r.out[i]
+	for i, a := range r.request.asks {
+		x := &r.request.out[i]
 		if a.Wants&Judgement != 0 && (a.Wants&Counts == 0 || x.voted() || x.Own != 0 || x.Peers.Spam > 0) {
 			r.want(i)
 		}
 	}
-	if len(r.keys) == 0 {
+	if len(r.batch.keys) == 0 {
 		return
 	}
-	r.columns = slices.Grow(r.columns[:0], len(r.which)*len(r.sources.weights))[:0]
+	r.weighing.columns = slices.Grow(r.weighing.columns[:0], len(r.batch.asks)*len(r.sources.weights))[:0]
 	for g := range r.sources.weights {
 		n := r.weights(g)
-		for j := range r.which {
-			r.columns = append(r.columns, column{all: WeightsOf(n[j*WeightCells:])})
+		for j := range r.batch.asks {
+			r.weighing.columns = append(r.weighing.columns, column{all: WeightsOf(n[j*WeightCells:])})
 		}
 	}
 	r.takeBack()
 	for g := range r.sources.weights {
-		for j, i := range r.which {
-			r.columns[g*len(r.which)+j].addTo(&r.out[i])
+		for j, i := range r.batch.asks {
+			r.weighing.columns[g*len(r.batch.asks)+j].addTo(&r.request.out[i])
 		}
 	}
 }
@@ -541,33 +573,33 @@ func (r *Reader) weights(g int) []uint32 {
 	r.load(g, len(all), func(g int) *generation { return &all[g] })
 	n := r.counted(all[g].array)
 	if r.Overlay != nil {
-		r.Overlay.Weights(all[g].start, r.keys, n)
+		r.Overlay.Weights(all[g].start, r.batch.keys, n)
 	}
 	return n
 }
 
 // takeBack reads the retracted weights of keys that are marked as having some.
 func (r *Reader) takeBack() {
-	all := len(r.which)
-	r.disputed = r.disputed[:0]
-	r.keys, r.form, r.epoch, r.read.end = r.keys[:0], ofBack, 0, 0
-	for j, i := range r.which {
+	all := len(r.batch.asks)
+	r.weighing.disputed = r.weighing.disputed[:0]
+	r.batch.keys, r.batch.form, r.batch.epoch, r.batch.ahead.end = r.batch.keys[:0], ofBack, 0, 0
+	for j, i := range r.batch.asks {
 		taken := false
 		for g := range r.sources.weights {
-			taken = taken || r.columns[g*all+j].all[TakenBack] > 0
+			taken = taken || r.weighing.columns[g*all+j].all[TakenBack] > 0
 		}
 		if taken {
-			r.disputed = append(r.disputed, j)
+			r.weighing.disputed = append(r.weighing.disputed, j)
 			r.append(i)
 		}
 	}
-	if len(r.disputed) == 0 {
+	if len(r.weighing.disputed) == 0 {
 		return
 	}
 	for g := range r.sources.weights {
 		n := r.weights(g)
-		for k, j := range r.disputed {
-			r.columns[g*all+j].back = WeightsOf(n[k*WeightCells:])
+		for k, j := range r.weighing.disputed {
+			r.weighing.columns[g*all+j].back = WeightsOf(n[k*WeightCells:])
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (h *hearing) begin(asks int) {
 
 // row returns the counts of one kind of an ask, by voice.
 func (r *Reader) row(i int, kind uint8) []uint32 {
-	h, all := &r.heard, len(r.sources.voices)
+	h, all := &r.voices, len(r.sources.voices)
 	if h.at[i] == 0 {
 		first := len(h.rows)
 		h.at[i] = first + 1
@@ -123,7 +123,7 @@ func (r *Reader) say(i, voice int, n said) {
 // than the threshold unless they may list together. So voices can make a key bulk only if they
 // could also list it, regardless of their counts.
 func (r *Reader) bound() {
-	h, all := &r.heard, r.sources.voices
+	h, all := &r.voices, r.sources.voices
 	for i, at := range h.at {
 		if at == 0 {
 			continue
@@ -133,7 +133,7 @@ func (r *Reader) bound() {
 				h.bounds = append(h.bounds, r.most(all[v]))
 			}
 		}
-		x := &r.out[i]
+		x := &r.request.out[i]
 		for kind, sum := range [...]*uint32{Sighting: &x.Sightings, Spam: &x.Spam, Ham: &x.Ham} {
 			n, share := uint64(0), 0.0
 			for v, said := range h.rows[at-1+kind*len(all):][:len(all)] {

@@ -55,7 +55,7 @@ func (p *Parsed) decode() (err error) {
 		return err
 	}
 	if f := p.image.Floor(); f != 0 {
-		return fmt.Errorf("a page with counts below a floor of %d, which are nobody else's", f)
+		return fmt.Errorf("a page with counts below a floor of %d, which its node does not share", f)
 	}
 	// The number of keys determines how full an array is, and how much a peer may add.
 	if p.image.Info.Keys > maxImageKeys {

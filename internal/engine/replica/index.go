@@ -65,8 +65,8 @@ func (v *View) indexBytes() (sum uint64) {
 
 // tooLarge reports whether the replicas and their indexes, with more bytes added, exceed a number
 // of eighths of the limit.
-func (s *Set) tooLarge(v *View, more, eighths uint64) bool {
-	return s.opts.Bytes > 0 && v.bytes()+v.indexBytes()+more > s.opts.Bytes/8*eighths
+func (s *Set) tooLarge(v *View, extra, eighths uint64) bool {
+	return s.opts.Bytes > 0 && v.bytes()+v.indexBytes()+extra > s.opts.Bytes/8*eighths
 }
 
 // An indexing is one job of Index: to fill an index with arrays.
@@ -105,11 +105,11 @@ func (s *Set) Index(ctx context.Context, between func(func())) error {
 // gather compacts the memory of the indexes.
 func (s *Set) gather(ctx context.Context, between func(func())) error {
 	for _, x := range s.View().Indexes {
-		for part, more := 0, true; more; part++ {
+		for part, extra := 0, true; extra; part++ {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			between(func() { more = !s.tooLarge(s.View(), 0, 7) && x.Gather(part) })
+			between(func() { extra = !s.tooLarge(s.View(), 0, 7) && x.Gather(part) })
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func (s *Set) planIndexes() (jobs []indexing) {
 		if len(x.loose) >= leastIndexed {
 			// Arrays of one generation, whose counts are added up together, get adjacent columns.
 			slices.SortStableFunc(x.loose, func(a, b loaded) int { return cmp.Compare(b.Generation(), a.Generation()) })
-			jobs = append(jobs, x.plan(kind, func(more, eighths uint64) bool { return !s.tooLarge(v, more, eighths) })...)
+			jobs = append(jobs, x.plan(kind, func(extra, eighths uint64) bool { return !s.tooLarge(v, extra, eighths) })...)
 		}
 	}
 	return jobs
@@ -194,7 +194,7 @@ type indexed struct {
 // plan returns the jobs that bring the loose arrays into an index. It joins small indexes into
 // larger ones, so that there are few. An index also counts as small if most of its arrays are gone.
 // fits reports whether more bytes fit into a number of eighths of the memory limit.
-func (x *indexed) plan(kind indexKind, fits func(more, eighths uint64) bool) (jobs []indexing) {
+func (x *indexed) plan(kind indexKind, fits func(extra, eighths uint64) bool) (jobs []indexing) {
 	var small []*Index
 	arrays := x.loose
 	for i, old := range x.all {
@@ -223,7 +223,7 @@ func (x *indexed) plan(kind indexKind, fits func(more, eighths uint64) bool) (jo
 
 // newIndex returns an index that takes up to size bytes. If there is much room, the index is exact
 // and takes as much memory as its arrays. If there is no room, newIndex returns nil.
-func newIndex(kind indexKind, columns int, size uint64, fits func(more, eighths uint64) bool) *Index {
+func newIndex(kind indexKind, columns int, size uint64, fits func(extra, eighths uint64) bool) *Index {
 	make, exact := filter.NewSlicedExact, size*shareOf(kind.Geometry)
 	if !fits(exact, 6) {
 		if !fits(size, 7) {

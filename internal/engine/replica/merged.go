@@ -199,8 +199,8 @@ func (v *View) bytes() (sum uint64) {
 }
 
 // lacks returns the number of bytes by which the replicas, with more bytes added, exceed the limit.
-func (s *Set) lacks(v *View, more uint64) uint64 {
-	if total := v.bytes() + more; s.opts.Bytes > 0 && total > s.opts.Bytes {
+func (s *Set) lacks(v *View, extra uint64) uint64 {
+	if total := v.bytes() + extra; s.opts.Bytes > 0 && total > s.opts.Bytes {
 		return total - s.opts.Bytes
 	}
 	return 0

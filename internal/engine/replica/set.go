@@ -126,7 +126,8 @@ func CheckOrigins(origins []Origin) error {
 	seen := make(map[string]bool)
 	for _, o := range origins {
 		if !ValidOrigin(o.ID) || seen[o.ID] || !(o.Weight >= 0 && o.Weight <= 1) {
-			return fmt.Errorf("%w: origin %.128q with weight %v: want distinct ids of up to 64 letters and digits, and weights in 0..1", bulkhead.ErrMalformed, o.ID, o.Weight)
+			return fmt.Errorf("%w: origin %.128q with weight %v: want distinct ids of up to 64 letters and digits, "+
+				"and weights in 0..1", bulkhead.ErrMalformed, o.ID, o.Weight)
 		}
 		seen[o.ID] = true
 	}

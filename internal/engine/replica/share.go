@@ -36,9 +36,9 @@ func (v *View) holding(r *Held) (sum uint64) {
 
 // wants returns the number of bytes that must be free for an origin to take more bytes. ok is false
 // if it may never take them, because it has no weight and would exceed its reserved part.
-func (s *Set) wants(v *View, origin string, more uint64) (free uint64, ok bool) {
+func (s *Set) wants(v *View, origin string, extra uint64) (free uint64, ok bool) {
 	limit := s.opts.Bytes
-	if limit == 0 || more == 0 {
+	if limit == 0 || extra == 0 {
 		return 0, true
 	}
 	sure := limit / sureShare / uint64(max(1, len(v.Origins)))
@@ -51,10 +51,10 @@ func (s *Set) wants(v *View, origin string, more uint64) (free uint64, ok bool) 
 			reserved += sure - held
 		}
 	}
-	if mine+more <= sure {
-		return more, true
+	if mine+extra <= sure {
+		return extra, true
 	}
-	return more + reserved, weight > 0
+	return extra + reserved, weight > 0
 }
 
 // A Need is the data that an array of a replica is about to take: a round, or the images of a
@@ -76,13 +76,13 @@ func (s *Set) Room(origin string, n Need) (now, later bool) {
 	if n.Round != nil {
 		pages = n.Round.Pages()
 	}
-	more := opening(n.Geometry, max(pages, 1))
+	extra := opening(n.Geometry, max(pages, 1))
 	if r := view.origin(origin); r != nil {
 		if x := r.find(Key{n.Array, n.Start}); x != nil {
-			more = x.growth(n.Round, pages)
+			extra = x.growth(n.Round, pages)
 		}
 	}
-	free, ok := s.wants(view, origin, more)
+	free, ok := s.wants(view, origin, extra)
 	if ok && free == 0 {
 		return true, false // the case of most rounds; adding up all arrays takes time
 	}
@@ -95,7 +95,7 @@ func (s *Set) Room(origin string, n Need) (now, later bool) {
 	case view.leaving():
 		return false, true
 	case len(s.arrange(view, lacks).leaving) == 0:
-		return s.guest(view, origin, n, more), false
+		return s.guest(view, origin, n, extra), false
 	}
 	for old := s.wanted.Load(); old < free && !s.wanted.CompareAndSwap(old, free); {
 		old = s.wanted.Load()
@@ -107,9 +107,9 @@ func (s *Set) Room(origin string, n Need) (now, later bool) {
 // guest reports whether an array may take more bytes although there is no room for it. It may if it
 // can be merged into an array of the same geometry as soon as it is complete. Until then, the
 // replicas may exceed their limit by less than the size of one such array.
-func (s *Set) guest(v *View, origin string, n Need, more uint64) bool {
+func (s *Set) guest(v *View, origin string, n Need, extra uint64) bool {
 	r := v.origin(origin)
-	if r == nil || !s.mayMerge(n.Array, r.Weight) || v.bytes()+more >= s.opts.Bytes+n.Geometry.Bytes() {
+	if r == nil || !s.mayMerge(n.Array, r.Weight) || v.bytes()+extra >= s.opts.Bytes+n.Geometry.Bytes() {
 		return false
 	}
 	key := mergeKey{Key{n.Array, n.Start}, r.Weight, n.Geometry}

@@ -71,7 +71,7 @@ func votedOn(n int, facets bool) []bulkhead.Signature {
 func load(b *books, n int) {
 	each := n / (len(b.view.Tally.Live) + len(b.view.Block.Live))
 	at := uint64(0)
-	some := func() (keys []filter.Key, ones []uint32) {
+	adds := func() (keys []filter.Key, ones []uint32) {
 		for range each {
 			at++
 			keys = append(keys, maker.Secret.Key([]byte(fmt.Sprint(at))))
@@ -80,12 +80,12 @@ func load(b *books, n int) {
 		return keys, ones
 	}
 	for _, g := range b.view.Tally.Live {
-		keys, ones := some()
+		keys, ones := adds()
 		g.Counts.AddBatch(1, keys, ones, nil)
 		g.Unique.SetBatch(1, keys[:each/4], nil)
 	}
 	for _, g := range b.view.Block.Live {
-		keys, ones := some()
+		keys, ones := adds()
 		g.Weights.AddBatch(1, keys, ones, nil)
 		g.Votes.SetBatch(1, keys, nil)
 		g.Names.AddBatch(1, keys[:each/2], ones[:each/2], nil)

@@ -168,15 +168,15 @@ func TestNothingDecided(t *testing.T) {
 	}
 	k := []filter.Key{{Hi: 1}}
 	adds := Adds{Keys: k, N: []uint32{1}}
-	some := []Decisions{
+	act := []Decisions{
 		{Counts: adds}, {Unique: k}, {Names: adds}, {Weights: adds}, {Late: []Late{{7, adds}}}, {Voted: k}, {Spam: k},
 		{Revoked: k},
 		{Credits: make([]trust.Credit, 1)}, {Ballots: make([]ballots.Ballot, 1)},
 	}
-	for i := range some {
-		for j := range some {
-			d := some[i]
-			from, to := reflect.ValueOf(&some[j]).Elem(), reflect.ValueOf(&d).Elem()
+	for i := range act {
+		for j := range act {
+			d := act[i]
+			from, to := reflect.ValueOf(&act[j]).Elem(), reflect.ValueOf(&d).Elem()
 			for f := range from.NumField() { // of both kinds
 				if !from.Field(f).IsZero() {
 					to.Field(f).Set(from.Field(f))
@@ -261,14 +261,14 @@ func TestUndo(t *testing.T) {
 		for n := range 3 {
 			messages = append(messages, mail(n, fmt.Sprint("s", n%2, ".example")))
 		}
-		some := func(name string) {
+		act := func(name string) {
 			b.report(by(name, bulkhead.Vote(1+rng.IntN(3)), messages[rng.IntN(len(messages))]...))
 		}
 		for range rng.IntN(9) {
 			if rng.IntN(3) == 0 {
 				deliver(b, uint32(1+rng.IntN(30)), 1, messages[rng.IntN(len(messages))]...)
 			}
-			some([]string{"b", "c", "half", "x"}[rng.IntN(4)])
+			act([]string{"b", "c", "half", "x"}[rng.IntN(4)])
 		}
 		type state struct {
 			votes    trust.Balance

@@ -50,7 +50,7 @@ const (
 // on, the voters against a known network 2, 4 and so on, and the listings of a text 4, 8 and so on.
 // There is also one each time that the weight of the peers that list delivered mail reaches 1/2, 1,
 // 2 and so on. The slice is valid until the next Begin.
-func (r *Resolver) Gatherings() []Gathering { return r.gatherings }
+func (r *Resolver) Gatherings() []Gathering { return r.noticed.gatherings }
 
 // spreads records that a letter is on its way to becoming bulk, which one person with many
 // mailboxes can cause. The letter is from a sender of good standing with fewer deliveries before
@@ -62,12 +62,12 @@ func (r *Resolver) spreads(m *Message, n uint32) {
 		return
 	}
 	which, _ := identities(m)
-	if text := m.Keys[which]; !r.spreading[text] {
-		if len(r.spreading) >= maxRevoked {
-			clear(r.spreading)
+	if text := m.Keys[which]; !r.noticed.spreading[text] {
+		if len(r.noticed.spreading) >= maxRevoked {
+			clear(r.noticed.spreading)
 		}
-		r.spreading[text] = true
-		r.gatherings = append(r.gatherings, Gathering{
+		r.noticed.spreading[text] = true
+		r.noticed.gatherings = append(r.noticed.gatherings, Gathering{
 			Signature: m.Signatures[which], Vote: m.Vote, Deliveries: book.Add(seen.Sightings, n),
 			Reporter: m.Reporter.Account, Spreads: true,
 		})
@@ -83,15 +83,16 @@ func (r *Resolver) accused(m *Message) {
 		return
 	}
 	level := 1 + math.Ilogb(a.Peers/leastPeers)
-	if r.accusing[a.Signature] >= level {
+	if r.noticed.accusing[a.Signature] >= level {
 		return
 	}
-	if len(r.accusing) >= maxRevoked {
-		clear(r.accusing)
+	if len(r.noticed.accusing) >= maxRevoked {
+		clear(r.noticed.accusing)
 	}
-	r.accusing[a.Signature] = level
-	r.gatherings = append(r.gatherings, Gathering{Signature: a.Signature, Vote: bulkhead.Spam, Deliveries: a.Deliveries,
-		Peers: a.Peers})
+	r.noticed.accusing[a.Signature] = level
+	r.noticed.gatherings = append(r.noticed.gatherings, Gathering{Signature: a.Signature, Vote: bulkhead.Spam,
+		Deliveries: a.Deliveries,
+		Peers:      a.Peers})
 }
 
 // maxRevoked bounds each of three maps in memory: the texts whose revocations are counted, which no
@@ -105,9 +106,9 @@ const maxRevoked = 4096
 // network.
 func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) {
 	it, s := &r.items[i], &m.Signatures[i]
-	e := &r.evidence[i]
+	e := &r.present.evidence[i]
 	g := Gathering{Signature: *s, Vote: m.Vote, Deliveries: e.Old + e.New, Reporter: who.name}
-	text := s.Scheme() == bulkhead.Exact || s.Scheme() == bulkhead.Near && i == r.band
+	text := s.Scheme() == bulkhead.Exact || s.Scheme() == bulkhead.Near && i == r.present.band
 	spam, wanted := it.judged == bulkhead.JudgedSpam, m.Vote == bulkhead.Spam
 	switch {
 	case text && changed && wanted && g.Deliveries >= leastReceived:
@@ -135,7 +136,7 @@ func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) 
 	default:
 		return
 	}
-	r.gatherings = append(r.gatherings, g)
+	r.noticed.gatherings = append(r.noticed.gatherings, g)
 }
 
 // reaches reports whether n is a number to report: least, twice least, four times least and so on.
@@ -151,19 +152,19 @@ func (r *Resolver) votersOf(it *item, v bulkhead.Vote) uint32 {
 	case bulkhead.Ham:
 		return r.voters(it.key.With(evidence.Ham))
 	}
-	if len(r.revokers) >= maxRevoked {
-		clear(r.revokers)
+	if len(r.noticed.revokers) >= maxRevoked {
+		clear(r.noticed.revokers)
 	}
-	r.revokers[it.key]++
-	return r.revokers[it.key]
+	r.noticed.revokers[it.key]++
+	return r.noticed.revokers[it.key]
 }
 
 // voters returns the number of voters on one side of a text, including this vote.
 func (r *Resolver) voters(k filter.Key) (sum uint32) {
 	for _, g := range r.view.Tally.Live {
-		r.keys = append(r.keys[:0], k)
+		r.buf.keys = append(r.buf.keys[:0], k)
 		n := r.countAll(g.Counts)
-		r.over.Counts(g.Start, r.keys, n)
+		r.over.Counts(g.Start, r.buf.keys, n)
 		sum = book.Add(sum, n[0])
 	}
 	return sum

@@ -130,7 +130,7 @@ func (r *Resolver) open(from int, voice string) {
 	for i := range n {
 		l.records = append(l.records, records.Of(r.items[from+i].key))
 	}
-	if from > 0 && !slices.ContainsFunc(r.parts.Texts, func(t int) bool { return voted(l.of(t)) }) {
+	if from > 0 && !slices.ContainsFunc(r.present.parts.Texts, func(t int) bool { return voted(l.of(t)) }) {
 		l.marked = slices.Grow(l.marked[:0], n)[:n] // of pairs whose text has no votes
 		clear(l.marked)
 		l.room(from, n, 1)
@@ -144,13 +144,13 @@ func (r *Resolver) open(from int, voice string) {
 	}
 	l.room(from, n, len(live))
 	for g, block := range live {
-		r.which = r.which[:0]
+		r.buf.which = r.buf.which[:0]
 		for i, has := range l.marked[g*n : (g+1)*n] {
 			if has {
-				r.which = append(r.which, from+i)
+				r.buf.which = append(r.buf.which, from+i)
 			}
 		}
-		if len(r.which) > 0 {
+		if len(r.buf.which) > 0 {
 			r.openIn(g, block)
 		}
 	}
@@ -162,21 +162,21 @@ func (r *Resolver) marksOfAll(from int) bool {
 	if from > 0 || r.opts.Keys.Past != nil {
 		return false
 	}
-	r.votes = r.votes[:0]
+	r.buf.votes = r.buf.votes[:0]
 	for _, block := range r.view.Block.Live {
 		votes, ok := block.Votes.(*filter.Bits)
 		if !ok {
 			return false
 		}
-		r.votes = append(r.votes, votes)
+		r.buf.votes = append(r.buf.votes, votes)
 	}
-	r.keys = r.keys[:0]
+	r.buf.keys = r.buf.keys[:0]
 	for i := range r.items {
-		r.keys = append(r.keys, r.items[i].key)
+		r.buf.keys = append(r.buf.keys, r.items[i].key)
 	}
-	filter.HasEach(r.votes, r.keys, r.ledger.marked)
-	clear(r.votes) // or the buffer would keep them in memory
-	r.over.votes().also(r.keys, r.ledger.marked)
+	filter.HasEach(r.buf.votes, r.buf.keys, r.ledger.marked)
+	clear(r.buf.votes) // or the buffer would keep them in memory
+	r.over.votes().also(r.buf.keys, r.ledger.marked)
 	return true
 }
 
@@ -184,23 +184,23 @@ func (r *Resolver) marksOfAll(from int) bool {
 // on a pair implies a vote on its text.
 func (r *Resolver) marks(from, g int, marked []bool) {
 	block := r.view.Block.Live[g]
-	r.which, r.keys = r.which[:0], r.keys[:0]
+	r.buf.which, r.buf.keys = r.buf.which[:0], r.buf.keys[:0]
 	for i := range marked {
 		it := &r.items[from+i]
 		if marked[i] = false; it.pair() && !r.ledger.marks(it.text, g) {
 			continue
 		}
-		r.which = append(r.which, i)
-		r.keys = append(r.keys, r.at(block, it.key))
+		r.buf.which = append(r.buf.which, i)
+		r.buf.keys = append(r.buf.keys, r.at(block, it.key))
 	}
 	if next := g + 1; next < len(r.view.Block.Live) {
-		prefetch(r.view.Block.Live[next].Votes, r.keys)
+		prefetch(r.view.Block.Live[next].Votes, r.buf.keys)
 	}
 	has := r.hasAll(block.Votes)
 	if g == 0 {
-		r.over.votes().also(r.keys, has)
+		r.over.votes().also(r.buf.keys, has)
 	}
-	for j, i := range r.which {
+	for j, i := range r.buf.which {
 		marked[i] = has[j]
 	}
 }
@@ -242,41 +242,41 @@ func (l *ledger) room(from, n, gens int) {
 	clear(l.columns[first:])
 }
 
-// openIn reads the columns of r.which in one generation.
+// openIn reads the columns of r.buf.which in one generation.
 func (r *Resolver) openIn(g int, block *book.Block) {
-	r.keys = r.keys[:0]
-	for _, i := range r.which {
-		r.keys = evidence.AppendWeights(evidence.AppendWeights(r.keys, r.at(block, r.items[i].key)),
+	r.buf.keys = r.buf.keys[:0]
+	for _, i := range r.buf.which {
+		r.buf.keys = evidence.AppendWeights(evidence.AppendWeights(r.buf.keys, r.at(block, r.items[i].key)),
 			r.at(block, r.ledger.records[i]))
 	}
 	n := r.weights(block)
 	taken := 0
-	for j, i := range r.which {
+	for j, i := range r.buf.which {
 		c := &r.ledger.of(i)[g]
 		c.marked = true
 		c.all, c.mine = evidence.WeightsOf(n[2*j*evidence.WeightCells:]), evidence.WeightsOf(n[(2*j+1)*evidence.WeightCells:])
 		if c.all[evidence.TakenBack] > 0 {
-			r.which[taken] = i
+			r.buf.which[taken] = i
 			taken++
 		}
 	}
 	if taken == 0 {
 		return
 	}
-	r.keys = r.keys[:0]
-	for _, i := range r.which[:taken] {
-		r.keys = evidence.AppendWeights(r.keys, r.at(block, r.opts.Keys.Back(r.items[i].key)))
+	r.buf.keys = r.buf.keys[:0]
+	for _, i := range r.buf.which[:taken] {
+		r.buf.keys = evidence.AppendWeights(r.buf.keys, r.at(block, r.opts.Keys.Back(r.items[i].key)))
 	}
 	n = r.weights(block)
-	for j, i := range r.which[:taken] {
+	for j, i := range r.buf.which[:taken] {
 		r.ledger.of(i)[g].back = evidence.WeightsOf(n[j*evidence.WeightCells:])
 	}
 }
 
-// weights reads r.keys of the weights of a generation, the overlay included.
+// weights reads r.buf.keys of the weights of a generation, the overlay included.
 func (r *Resolver) weights(block *book.Block) []uint32 {
 	n := r.countAll(block.Weights)
-	r.over.Weights(block.Start, r.keys, n)
+	r.over.Weights(block.Start, r.buf.keys, n)
 	return n
 }
 
@@ -345,7 +345,7 @@ func (r *Resolver) raise(g int, k filter.Key, kind uint8, in *uint32, n uint32) 
 func (r *Resolver) standsBy(base filter.Key, voice string) bool {
 	record := r.opts.Keys.Record(voice, base)
 	for _, block := range r.view.Block.Live {
-		r.keys = evidence.AppendWeights(r.keys[:0], r.at(block, record))
+		r.buf.keys = evidence.AppendWeights(r.buf.keys[:0], r.at(block, record))
 		c := column{mine: evidence.WeightsOf(r.weights(block))}
 		if c.stake(evidence.RootSpam) > 0 || c.stake(evidence.StrangerSpam) > 0 {
 			return true

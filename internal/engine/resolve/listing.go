@@ -39,7 +39,7 @@ func (r *Resolver) lists(it *item) bool {
 	if !it.pair() {
 		return r.policy.Lists(it.facet, &e)
 	}
-	text, context := &r.evidence[it.text], &r.evidence[it.context]
+	text, context := &r.present.evidence[it.text], &r.present.evidence[it.context]
 	return r.policy.ListsPair(&e, text, context, r.policy.Good(it.facet, context))
 }
 
@@ -86,22 +86,22 @@ func pending(counted bool, vote bulkhead.Vote) int {
 // least once.
 func (r *Resolver) turns() {
 	open := r.view.Block.Live[0]
-	r.which, r.keys = r.which[:0], r.keys[:0]
+	r.buf.which, r.buf.keys = r.buf.which[:0], r.buf.keys[:0]
 	for i := range r.items {
 		if r.items[i].moves {
-			r.which = append(r.which, i)
-			r.keys = append(r.keys, r.items[i].key)
+			r.buf.which = append(r.buf.which, i)
+			r.buf.keys = append(r.buf.keys, r.items[i].key)
 		}
 	}
-	prefetch(open.Revoked, r.keys)
+	prefetch(open.Revoked, r.buf.keys)
 	has := r.hasAll(open.Spam)
-	r.over.listed().also(r.keys, has)
-	for j, i := range r.which {
+	r.over.listed().also(r.buf.keys, has)
+	for j, i := range r.buf.which {
 		r.items[i].listed = has[j]
 	}
 	has = r.hasAll(open.Revoked)
-	r.over.off().also(r.keys, has)
-	for j, i := range r.which {
+	r.over.off().also(r.buf.keys, has)
+	for j, i := range r.buf.which {
 		r.items[i].revoked = has[j]
 	}
 }

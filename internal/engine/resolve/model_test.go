@@ -21,7 +21,7 @@ type model struct {
 	b       *books
 	exact   bool                       // so that what is held can be counted
 	last    map[string]map[string]fact // by text, by voice: what it said last
-	said    map[string]bool            // week, voter, vote, text
+	voted   map[string]bool            // week, voter, vote, text
 	seen    map[string]bool            // day, voice, text
 	listed  map[string][2]int          // week, text: how often listed, and taken off
 	voters  map[string][2]uint32       // day, text: for spam and against it
@@ -32,7 +32,7 @@ type model struct {
 
 func newModel(b *books, exact bool) *model {
 	return &model{
-		b: b, exact: exact, last: make(map[string]map[string]fact), said: make(map[string]bool), seen: make(map[string]bool),
+		b: b, exact: exact, last: make(map[string]map[string]fact), voted: make(map[string]bool), seen: make(map[string]bool),
 		listed: make(map[string][2]int), voters: make(map[string][2]uint32), claims: make(map[string]uint32),
 	}
 }
@@ -115,7 +115,7 @@ func (m *model) supporters(text, who string) map[string]int {
 	out := make(map[string]int)
 	for _, name := range m.b.accounts.Members() {
 		a, _ := m.b.accounts.Get(name)
-		newest := slices.IndexFunc(m.weeks(), func(w uint64) bool { return m.said[at(w, a.Voice(), bulkhead.Spam, text)] })
+		newest := slices.IndexFunc(m.weeks(), func(w uint64) bool { return m.voted[at(w, a.Voice(), bulkhead.Spam, text)] })
 		if name != who && newest >= 0 && (stands(a.Voice()) || a.From.IsValid() && stands("network:"+trust.Voucher(a.From))) {
 			out[name] = newest
 		}
@@ -126,11 +126,11 @@ func (m *model) supporters(text, who string) map[string]int {
 // once reports whether nothing of the kind was done for a member since it last said so.
 func (m *model) once(what, name, text string, newest int) bool {
 	for _, w := range m.weeks()[:newest+1] {
-		if m.said[at(w, what, name, text)] {
+		if m.voted[at(w, what, name, text)] {
 			return false
 		}
 	}
-	m.said[at(m.weeks()[0], what, name, text)] = true
+	m.voted[at(m.weeks()[0], what, name, text)] = true
 	return true
 }
 
@@ -172,8 +172,8 @@ func (m *model) report(r bulkhead.Report) (receipt bulkhead.Receipt) {
 		ballot.Items = append(ballot.Items, ballots.Item{Key: key, Facet: bulkhead.TextFacet})
 		had, ok := m.last[text][voice]
 		ok = ok && slices.Contains(m.weeks(), had.gen) && had.weight > 0
-		fresh := !m.said[at(vote.gen, who.Voice, r.Vote, text)]
-		m.said[at(vote.gen, who.Voice, r.Vote, text)] = true
+		fresh := !m.voted[at(vote.gen, who.Voice, r.Vote, text)]
+		m.voted[at(vote.gen, who.Voice, r.Vote, text)] = true
 		counted := fresh || ok && had.kind != vote.kind
 		before, own := m.votesOn(text), m.own(text)
 		wait := func() {
@@ -186,7 +186,7 @@ func (m *model) report(r bulkhead.Report) (receipt bulkhead.Receipt) {
 		} else {
 			receipt.Counted++
 		}
-		if first := !m.said[at(vote.gen, voice, r.Vote, text)] || who.Voucher == ""; fresh && first {
+		if first := !m.voted[at(vote.gen, voice, r.Vote, text)] || who.Voucher == ""; fresh && first {
 			day := at(m.days()[0], text)
 			n := m.voters[day]
 			switch r.Vote {
@@ -196,7 +196,7 @@ func (m *model) report(r bulkhead.Report) (receipt bulkhead.Receipt) {
 				n[1]++
 			}
 			m.voters[day] = n
-			m.said[at(vote.gen, voice, r.Vote, text)] = true
+			m.voted[at(vote.gen, voice, r.Vote, text)] = true
 		}
 		if r.Vote == bulkhead.Spam && fresh && who.Confirms && own != verdict.Listed && before.Spam+before.StrangerSpam > 0 {
 			for member, newest := range m.supporters(text, name) {
@@ -370,7 +370,7 @@ func TestAgainstModel(t *testing.T) {
 		for i := range 5 {
 			texts = append(texts, sig(bulkhead.Exact, i))
 		}
-		some := func() []bulkhead.Signature {
+		choose := func() []bulkhead.Signature {
 			out := slices.Clone(texts)
 			rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 			return out[:1+rng.IntN(2)]
@@ -378,7 +378,7 @@ func TestAgainstModel(t *testing.T) {
 		for range 500 {
 			b.begin()
 			for range 1 + rng.IntN(3) {
-				r := bulkhead.Report{Signatures: some(), Reporter: reporters[rng.IntN(len(reporters))],
+				r := bulkhead.Report{Signatures: choose(), Reporter: reporters[rng.IntN(len(reporters))],
 					Vote: bulkhead.Vote(1 + rng.IntN(3))}
 				switch n := rng.IntN(20); {
 				case n < 3:
@@ -400,7 +400,7 @@ func TestAgainstModel(t *testing.T) {
 			m.compare(texts)
 			m.lists(texts)
 			if rng.IntN(12) == 0 {
-				m.undo(rng, some())
+				m.undo(rng, choose())
 				m.compare(texts)
 			}
 			switch rng.IntN(24) {

@@ -12,37 +12,37 @@ func (r *Resolver) together(m *Message) {
 		r.samplesOf(m, r.manyVoted)
 		before := slices.Clone(r.hasAll(open.Spam))
 		for i, told := range r.hasAll(open.ToldSpam) {
-			if k := r.keys[i]; !told && !r.over.toldSpam.has(k) && (before[i] || r.over.listed().has(k)) {
-				r.tell(k)
+			if k := r.buf.keys[i]; !told && !r.over.toldSpam.has(k) && (before[i] || r.over.listed().has(k)) {
+				r.show(k)
 			}
 		}
 	}
 	r.samplesOf(m, func(*item) bool { return true })
-	if len(r.keys) == 0 {
+	if len(r.buf.keys) == 0 {
 		return
 	}
 	has := r.hasAll(open.Spam)
-	for i, k := range r.keys {
+	for i, k := range r.buf.keys {
 		if !has[i] && !r.over.listed().has(k) {
 			r.enterSpam(k)
 		}
 	}
 }
 
-// samplesOf sets r.keys to the pairs of the message's samples with each part that is listed now and
+// samplesOf sets r.buf.keys to the pairs of the message's samples with each part that is listed now and
 // for which want returns true.
 func (r *Resolver) samplesOf(m *Message, want func(*item) bool) {
-	r.bases = r.bases[:0]
+	r.buf.bases = r.buf.bases[:0]
 	for i := range r.items {
 		if it := &r.items[i]; it.part && r.lists(it) && want(it) {
-			r.bases = append(r.bases, it.key)
+			r.buf.bases = append(r.buf.bases, it.key)
 		}
 	}
-	r.keys = r.keys[:0]
-	for i, part := range r.bases {
+	r.buf.keys = r.buf.keys[:0]
+	for i, part := range r.buf.bases {
 		for _, k := range m.Samples {
-			if k != part && !slices.Contains(r.bases[:i], k) {
-				r.keys = append(r.keys, r.opts.Keys.Together(part, k))
+			if k != part && !slices.Contains(r.buf.bases[:i], k) {
+				r.buf.keys = append(r.buf.keys, r.opts.Keys.Together(part, k))
 			}
 		}
 	}

@@ -29,22 +29,24 @@ type Options struct {
 // A Resolver decides the effects of the reports of one batch. It sees the books as they are and, in
 // its overlay, the changes by earlier reports of the same batch. Only one goroutine may use it.
 type Resolver struct {
-	opts       Options
-	view       evidence.View
-	sources    *evidence.Sources
-	policy     verdict.Policy // of the batch: the administrator's, and whether the node is mature
-	out        Decisions
-	over       overlay
-	reader     evidence.Reader
-	members    *members              // nil before the first use, and after a change of the accounts
-	gatherings []Gathering           // of the batch
-	revokers   map[filter.Key]uint32 // by text, the number of voters who revoked it
-	spreading  map[filter.Key]bool   // texts already logged as spreading
-	// signatures already logged as listed by peers: how often the weight has doubled since
-	accusing map[bulkhead.Signature]int
-	credited int // credits of the batch before the present report
+	opts     Options
+	view     evidence.View
+	sources  *evidence.Sources
+	policy   verdict.Policy // of the batch: the administrator's, and whether the node is mature
+	out      Decisions
+	over     overlay
+	reader   evidence.Reader
+	members  *members // nil before the first use, and after a change of the accounts
+	credited int      // credits of the batch before the present report
+	present  present
+	items    []item // of the present vote
+	ledger   ledger // of the present vote
+	noticed  noticed
+	buf      buffers
+}
 
-	// State of the present vote.
+// A present is the message of the present vote.
+type present struct {
 	parts       verdict.Parts
 	asks        []evidence.Ask
 	records     []evidence.Record
@@ -54,22 +56,31 @@ type Resolver struct {
 	domains     []domain
 	band        int     // index of the first band among the signatures; -1: none
 	established float64 // how well established the newest part of the message is
-	items       []item
-	ledger      ledger
+}
 
-	// Buffers.
-	keys  []filter.Key
-	bases []filter.Key
-	has   []bool
-	n     []uint32
-	which []int
-	votes []*filter.Bits
+// A noticed is what the votes of a batch, and of those before it, have in common.
+type noticed struct {
+	gatherings []Gathering           // of the batch
+	revokers   map[filter.Key]uint32 // by text, the number of voters who revoked it
+	spreading  map[filter.Key]bool   // texts already logged as spreading
+	// signatures already logged as listed by peers: how often the weight has doubled since
+	accusing map[bulkhead.Signature]int
+}
+
+// buffers are reused by every look-up.
+type buffers struct {
+	keys   []filter.Key
+	bases  []filter.Key
+	has    []bool
+	counts []uint32
+	which  []int
+	votes  []*filter.Bits
 }
 
 // New returns a resolver.
 func New(o Options) *Resolver {
-	r := &Resolver{opts: o, revokers: make(map[filter.Key]uint32), spreading: make(map[filter.Key]bool),
-		accusing: make(map[bulkhead.Signature]int)}
+	r := &Resolver{opts: o, noticed: noticed{revokers: make(map[filter.Key]uint32),
+		spreading: make(map[filter.Key]bool), accusing: make(map[bulkhead.Signature]int)}}
 	r.over.out = &r.out
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
 	return r
@@ -83,7 +94,7 @@ func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 	r.policy.Mature = s.Mature
 	r.opts.Keys.Forget()
 	r.out.reset()
-	r.gatherings = r.gatherings[:0]
+	r.noticed.gatherings = r.noticed.gatherings[:0]
 	r.out.TallyGen, r.out.BlockGen = v.Tally.Live[0].Start, v.Block.Live[0].Start
 	r.over.begin(r.out.TallyGen, r.out.BlockGen)
 }
@@ -253,30 +264,30 @@ func (r *Resolver) firstReport(k filter.Key) bool {
 
 // in reports whether an array holds a key. To look up many keys, use hasAll.
 func (r *Resolver) in(set book.Bitset, k filter.Key) bool {
-	r.keys = append(r.keys[:0], k)
+	r.buf.keys = append(r.buf.keys[:0], k)
 	return r.hasAll(set)[0]
 }
 
-// hasAll looks r.keys up.
+// hasAll looks r.buf.keys up.
 func (r *Resolver) hasAll(set book.Bitset) []bool {
-	r.has = slices.Grow(r.has[:0], len(r.keys))[:len(r.keys)]
+	r.buf.has = slices.Grow(r.buf.has[:0], len(r.buf.keys))[:len(r.buf.keys)]
 	if set.Keys() == 0 {
-		clear(r.has)
+		clear(r.buf.has)
 	} else {
-		set.HasBatch(r.keys, r.has)
+		set.HasBatch(r.buf.keys, r.buf.has)
 	}
-	return r.has
+	return r.buf.has
 }
 
-// countAll looks r.keys up in a counting array: the counts of a tally, or the names.
+// countAll looks r.buf.keys up in a counting array: the counts of a tally, or the names.
 func (r *Resolver) countAll(array book.Counter) []uint32 {
-	r.n = slices.Grow(r.n[:0], len(r.keys))[:len(r.keys)]
+	r.buf.counts = slices.Grow(r.buf.counts[:0], len(r.buf.keys))[:len(r.buf.keys)]
 	if array.Keys() == 0 {
-		clear(r.n)
+		clear(r.buf.counts)
 	} else {
-		array.CountBatch(r.keys, r.n)
+		array.CountBatch(r.buf.keys, r.buf.counts)
 	}
-	return r.n
+	return r.buf.counts
 }
 
 // count raises a count. Decisions of the same batch see it.

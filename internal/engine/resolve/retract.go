@@ -29,8 +29,8 @@ func (r *Resolver) ballot(who *voter) {
 // takes off the node's blocklist. on is the number that it lists again because only that voice had
 // taken them off. A pair is not listed again before the next vote on it.
 func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
-	r.items, r.asks = r.items[:0], r.asks[:0]
-	r.records = append(r.records[:0], make([]evidence.Record, len(what))...)
+	r.items, r.present.asks = r.items[:0], r.present.asks[:0]
+	r.present.records = append(r.present.records[:0], make([]evidence.Record, len(what))...)
 	r.reader.Begin(r.sources)
 	defer r.reader.End()
 	for i := range what {
@@ -42,15 +42,15 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 				ask.Wants |= evidence.Names | evidence.Standing
 			}
 		}
-		r.asks = append(r.asks, ask)
+		r.present.asks = append(r.present.asks, ask)
 		r.items = append(r.items, item{key: it.Key, facet: it.Facet, text: -1, context: -1, kind: noKind, moves: true})
 	}
-	r.reader.Read(r.asks, r.records)
+	r.reader.Read(r.present.asks, r.present.records)
 	r.open(0, voice)
 	r.turns()
 	for i := range r.items {
 		it, columns := &r.items[i], r.ledger.of(i)
-		it.record = &r.records[i]
+		it.record = &r.present.records[i]
 		r.move(i)
 		it.record.Votes, it.record.Unblamed = balance(columns)
 		switch stands := r.stands(it, what[i].Pair); {

@@ -157,7 +157,7 @@ func identities(m *Message) (which, who int) {
 // a sender's domain. The first address of a week is not counted: it is no sign that others use the
 // domain.
 func (r *Resolver) names(m *Message, n uint32) {
-	r.which, r.keys = r.which[:0], r.keys[:0]
+	r.buf.which, r.buf.keys = r.buf.which[:0], r.buf.keys[:0]
 	domain, address := -1, -1
 	for i, base := range m.Keys {
 		f := m.Signatures[i].Scheme().Facet()
@@ -167,27 +167,27 @@ func (r *Resolver) names(m *Message, n uint32) {
 		if f == bulkhead.SenderFacet {
 			switch kindOfSender(m.Signatures[i].Sum()) {
 			case isDomain:
-				domain = len(r.which)
+				domain = len(r.buf.which)
 			case isAddress:
-				address = len(r.which)
+				address = len(r.buf.which)
 			}
 		}
-		r.which = append(r.which, i)
-		r.keys = append(r.keys, base.With(evidence.Sighting))
+		r.buf.which = append(r.buf.which, i)
+		r.buf.keys = append(r.buf.keys, base.With(evidence.Sighting))
 	}
-	if len(r.keys) == 0 {
+	if len(r.buf.keys) == 0 {
 		return
 	}
 	open := r.view.Block.Live[0]
 	had := r.countAll(open.Names)
-	r.over.names.raise(r.keys, had)
+	r.over.names.raise(r.buf.keys, had)
 	full := open.NamesFull()
 	if domain >= 0 && address >= 0 && had[domain] > 0 && had[address] == 0 && !full {
-		k := m.Keys[r.which[domain]].With(evidence.Addresses)
+		k := m.Keys[r.buf.which[domain]].With(evidence.Addresses)
 		r.out.Names.add(k, 1)
 		r.out.Counts.add(k, 1)
 	}
-	for j, k := range r.keys {
+	for j, k := range r.buf.keys {
 		if had[j] == 0 && full {
 			continue
 		}
@@ -195,7 +195,7 @@ func (r *Resolver) names(m *Message, n uint32) {
 		r.out.Names.add(k, n)
 	}
 	if domain >= 0 && !m.Seen.Caught && !full {
-		r.senders(m, m.Signatures[r.which[domain]].Sum())
+		r.senders(m, m.Signatures[r.buf.which[domain]].Sum())
 	}
 }
 
@@ -208,7 +208,7 @@ const enoughSenders = 10
 // several nodes would count one sender several times. Senders whose From has no verified
 // domain do not count, since they can choose any From.
 func (r *Resolver) senders(m *Message, own []byte) {
-	r.bases, r.keys = r.bases[:0], r.keys[:0]
+	r.buf.bases, r.buf.keys = r.buf.bases[:0], r.buf.keys[:0]
 	for i, base := range m.Keys {
 		switch m.Signatures[i].Scheme() {
 		case bulkhead.Link:
@@ -219,29 +219,29 @@ func (r *Resolver) senders(m *Message, own []byte) {
 		default:
 			continue
 		}
-		r.bases = append(r.bases, base)
-		r.keys = append(r.keys, base.With(evidence.Addresses))
+		r.buf.bases = append(r.buf.bases, base)
+		r.buf.keys = append(r.buf.keys, base.With(evidence.Addresses))
 	}
-	if len(r.keys) == 0 {
+	if len(r.buf.keys) == 0 {
 		return
 	}
 	counted := r.countAll(r.view.Block.Live[0].Names)
-	r.over.names.raise(r.keys, counted)
-	links := r.bases[:0]
-	for j, base := range r.bases {
+	r.over.names.raise(r.buf.keys, counted)
+	links := r.buf.bases[:0]
+	for j, base := range r.buf.bases {
 		if counted[j] < enoughSenders {
 			links = append(links, base)
 		}
 	}
 	domain := string(own)
 	for g, block := range r.view.Block.Live {
-		r.keys = r.keys[:0]
+		r.buf.keys = r.buf.keys[:0]
 		for _, base := range links {
-			r.keys = append(r.keys, r.at(block, r.opts.Keys.Sender(domain, base)))
+			r.buf.keys = append(r.buf.keys, r.at(block, r.opts.Keys.Sender(domain, base)))
 		}
 		known := r.countAll(block.Names)
 		if g == 0 {
-			r.over.names.raise(r.keys, known)
+			r.over.names.raise(r.buf.keys, known)
 		}
 		fresh := links[:0]
 		for j, base := range links {
@@ -308,7 +308,7 @@ func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 func (r *Resolver) claimed(base filter.Key) (sum uint32) {
 	for _, g := range r.view.Tally.Live {
 		epoch, _ := r.view.Epoch(g.CountsGeometry)
-		r.keys = append(r.keys[:0], r.opts.Keys.At(epoch, base).With(evidence.Claims))
+		r.buf.keys = append(r.buf.keys[:0], r.opts.Keys.At(epoch, base).With(evidence.Claims))
 		sum = book.Add(sum, r.countAll(g.Counts)[0])
 	}
 	return book.Add(sum, r.over.counted().count(base.With(evidence.Claims)))

@@ -34,12 +34,12 @@ func (r *Resolver) tellSpam(it *item) {
 		return
 	}
 	for turn := r.turnsIn(open.ToldSpam, &r.over.toldSpam, it.key) + 1; turn <= revoked+1; turn++ {
-		r.tell(r.opts.Keys.Turn(it.key, turn))
+		r.show(r.opts.Keys.Turn(it.key, turn))
 	}
 }
 
-// tell enters a key into the spam filter that peers see.
-func (r *Resolver) tell(k filter.Key) {
+// show enters a key into the spam filter that peers see.
+func (r *Resolver) show(k filter.Key) {
 	r.over.toldSpam.add(k, 1)
 	r.out.ToldSpam = append(r.out.ToldSpam, k)
 }
@@ -75,13 +75,13 @@ func (r *Resolver) toldOf(key filter.Key) (listed, off bool) {
 		if i == 0 {
 			moreSpam, moreRevoked = &r.over.toldSpam, &r.over.toldRevoked
 		}
-		turns := func(set book.Bitset, more *table) int {
+		turns := func(set book.Bitset, overlay *table) int {
 			return evidence.Turns(func(turn int) bool {
 				k := r.opts.Keys.Turn(key, turn)
 				if epoch > 0 {
 					k = r.opts.Keys.At(epoch, k)
 				}
-				return more.has(k) || r.in(set, k)
+				return overlay.has(k) || r.in(set, k)
 			})
 		}
 		spam, revoked := g.Shared()

@@ -62,8 +62,8 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 // signatures makes items of the message's signatures, with their records.
 func (r *Resolver) signatures(m *Message, who *voter) {
 	n := len(m.Keys)
-	r.asks, r.records = slices.Grow(r.asks[:0], n)[:n], slices.Grow(r.records[:0], n)[:n]
-	r.evidence = slices.Grow(r.evidence[:0], n)[:n]
+	r.present.asks, r.present.records = slices.Grow(r.present.asks[:0], n)[:n], slices.Grow(r.present.records[:0], n)[:n]
+	r.present.evidence = slices.Grow(r.present.evidence[:0], n)[:n]
 	for i, k := range m.Keys {
 		f := m.Signatures[i].Scheme().Facet()
 		r.items = append(r.items, item{
@@ -74,20 +74,20 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 	}
 	r.open(0, who.voice())
 	for i, k := range m.Keys {
-		r.asks[i] = evidence.Ask{Key: k, Wants: evidence.Delivered | r.listings(m, i)}
+		r.present.asks[i] = evidence.Ask{Key: k, Wants: evidence.Delivered | r.listings(m, i)}
 		if named(r.items[i].facet) {
-			r.asks[i].Wants |= evidence.Names | evidence.Standing
+			r.present.asks[i].Wants |= evidence.Names | evidence.Standing
 		}
 	}
-	r.reader.Read(r.asks, r.records)
+	r.reader.Read(r.present.asks, r.present.records)
 	for i := range r.items {
-		r.items[i].record = &r.records[i]
-		r.records[i].Votes, r.records[i].Unblamed = balance(r.ledger.of(i))
-		r.evidence[i] = r.records[i].Evidence
+		r.items[i].record = &r.present.records[i]
+		r.present.records[i].Votes, r.present.records[i].Unblamed = balance(r.ledger.of(i))
+		r.present.evidence[i] = r.present.records[i].Evidence
 	}
-	r.parts.Set(m.Signatures)
-	r.band = slices.IndexFunc(m.Signatures, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Near })
-	r.established = r.least(m)
+	r.present.parts.Set(m.Signatures)
+	r.present.band = slices.IndexFunc(m.Signatures, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Near })
+	r.present.established = r.least(m)
 	r.linked(m)
 	for i := range r.items {
 		it := &r.items[i]
@@ -139,7 +139,7 @@ func portion(units uint32, share float64) uint32 {
 
 // share returns the fraction of a vote that falls on a part of the message.
 func (r *Resolver) share(i int) float64 {
-	return verdict.Share(r.established, r.evidence[i].Established())
+	return verdict.Share(r.present.established, r.present.evidence[i].Established())
 }
 
 // A domain is a link to a domain outside the sender's own.
@@ -150,11 +150,11 @@ type domain struct {
 
 // linked collects the foreign domains that the message links to.
 func (r *Resolver) linked(m *Message) {
-	r.domains = r.domains[:0]
-	for _, i := range r.parts.Links {
+	r.present.domains = r.present.domains[:0]
+	for _, i := range r.present.parts.Links {
 		name := m.Signatures[i].Sum()
-		if bytes.IndexByte(name, '/') < 0 && r.parts.Foreign(m.Signatures, r.evidence, i) {
-			r.domains = append(r.domains, domain{name, r.evidence[i].Novelty()})
+		if bytes.IndexByte(name, '/') < 0 && r.present.parts.Foreign(m.Signatures, r.present.evidence, i) {
+			r.present.domains = append(r.present.domains, domain{name, r.present.evidence[i].Novelty()})
 		}
 	}
 }
@@ -163,13 +163,13 @@ func (r *Resolver) linked(m *Message) {
 // links is to blame, more likely a little-known one. Links to the same domain are one link. Links
 // to the sender's own domain are the sender's fault.
 func (r *Resolver) fault(m *Message, link int) float64 {
-	if !r.parts.Foreign(m.Signatures, r.evidence, link) {
+	if !r.present.parts.Foreign(m.Signatures, r.present.evidence, link) {
 		return 1
 	}
-	own, others := r.evidence[link].Novelty(), 0.0
+	own, others := r.present.evidence[link].Novelty(), 0.0
 	host, _, _ := bytes.Cut(m.Signatures[link].Sum(), []byte{'/'})
-	for i := range r.domains {
-		if d := &r.domains[i]; !within(host, d.name) {
+	for i := range r.present.domains {
+		if d := &r.present.domains[i]; !within(host, d.name) {
 			others += d.novelty
 		}
 	}
@@ -187,11 +187,11 @@ func (r *Resolver) least(m *Message) float64 {
 	least := math.Inf(1)
 	for i := range m.Signatures {
 		if blamed(r.items[i].facet) {
-			least = min(least, r.evidence[i].Established())
+			least = min(least, r.present.evidence[i].Established())
 		}
 	}
-	for _, i := range r.parts.Texts {
-		e := r.evidence[i]
+	for _, i := range r.present.parts.Texts {
+		e := r.present.evidence[i]
 		e.Unblamed = e.Votes.Spam // a text takes all the blame
 		least = min(least, e.Established())
 	}
@@ -200,18 +200,19 @@ func (r *Resolver) least(m *Message) float64 {
 
 // pairs makes items of the text with each of the message's contexts.
 func (r *Resolver) pairs(m *Message, who *voter) {
-	r.contexts = r.parts.Contexts(m.Signatures, r.evidence, r.contexts[:0])
+	r.present.contexts = r.present.parts.Contexts(m.Signatures, r.present.evidence, r.present.contexts[:0])
 	first := len(r.items)
-	r.pairsOf = r.pairsOf[:0]
-	if len(r.contexts) > 0 {
-		for _, t := range r.parts.Texts {
-			r.pairsOf = append(r.pairsOf, r.opts.Keys.Pairs(m.Keys[t]))
+	r.present.pairsOf = r.present.pairsOf[:0]
+	if len(r.present.contexts) > 0 {
+		for _, t := range r.present.parts.Texts {
+			r.present.pairsOf = append(r.present.pairsOf, r.opts.Keys.Pairs(m.Keys[t]))
 		}
 	}
-	for _, c := range r.contexts {
-		for n, t := range r.parts.Texts {
+	for _, c := range r.present.contexts {
+		for n, t := range r.present.parts.Texts {
 			it := item{
-				key: r.pairsOf[n].Of(m.Keys[c]), facet: r.items[c].facet, text: t, context: c, kind: weightKind(m.Vote, who.Root),
+				key: r.present.pairsOf[n].Of(m.Keys[c]), facet: r.items[c].facet, text: t, context: c,
+				kind: weightKind(m.Vote, who.Root),
 			}
 			it.want[it.kind] = who.units
 			if it.facet == bulkhead.LinkFacet && m.Vote == bulkhead.Spam {
@@ -224,29 +225,29 @@ func (r *Resolver) pairs(m *Message, who *voter) {
 	if n == 0 {
 		return
 	}
-	r.asks = slices.Grow(r.asks, n)[:first+n]
-	r.records = slices.Grow(r.records, n)[:first+n]
+	r.present.asks = slices.Grow(r.present.asks, n)[:first+n]
+	r.present.records = slices.Grow(r.present.records, n)[:first+n]
 	r.open(first, who.voice())
 	for i := first; i < len(r.items); i++ {
-		r.asks[i] = evidence.Ask{Key: r.items[i].key, Wants: r.listings(m, i)}
+		r.present.asks[i] = evidence.Ask{Key: r.items[i].key, Wants: r.listings(m, i)}
 	}
-	r.reader.Read(r.asks[first:], r.records[first:])
+	r.reader.Read(r.present.asks[first:], r.present.records[first:])
 	for i := range r.items { // the records may have moved
-		r.items[i].record = &r.records[i]
+		r.items[i].record = &r.present.records[i]
 	}
 }
 
 // fresh marks the signatures on which the voice has not yet cast this vote in the open generation,
 // and enters the vote for them.
 func (r *Resolver) fresh(m *Message, who *voter) {
-	r.keys = r.keys[:0]
+	r.buf.keys = r.buf.keys[:0]
 	votes := r.opts.Keys.Votes(who.Voice, m.Vote)
 	for _, k := range m.Keys {
-		r.keys = append(r.keys, votes.Of(k))
+		r.buf.keys = append(r.buf.keys, votes.Of(k))
 	}
 	known := r.hasAll(r.view.Block.Live[0].Votes)
-	r.over.votes().also(r.keys, known)
-	for i, k := range r.keys {
+	r.over.votes().also(r.buf.keys, known)
+	for i, k := range r.buf.keys {
 		if !known[i] {
 			r.items[i].fresh = true
 			r.enter(k)

@@ -47,7 +47,7 @@ func TestConfidenceOfDeliveries(t *testing.T) {
 func TestConfidenceIsOrdered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spam, ham := rapid.IntRange(1, 40).Draw(t, "spam"), rapid.IntRange(0, 3).Draw(t, "ham")
-		n, more := rapid.IntRange(0, 400).Draw(t, "deliveries"), rapid.IntRange(0, 400).Draw(t, "more")
+		n, further := rapid.IntRange(0, 400).Draw(t, "deliveries"), rapid.IntRange(0, 400).Draw(t, "more")
 		say := func(spam, deliveries int) bulkhead.Verdict {
 			v, _, _ := judgeBy(Policy{Promotion: 1, NearMatch: 2},
 				[]part{body(bulkhead.Exact, voted(spam, ham).delivered(deliveries))}, nil, "")
@@ -66,8 +66,8 @@ func TestConfidenceIsOrdered(t *testing.T) {
 			t.Errorf("%d votes, %d against, %d deliveries: confidence %d; with one vote more %d", spam, ham, n, v.Confidence,
 				w.Confidence)
 		}
-		if w := say(spam, n+more); w.Class == v.Class && w.Confidence > v.Confidence {
-			t.Errorf("%d votes, %d against, %d deliveries: confidence %d; with %d more %d", spam, ham, n, v.Confidence, more,
+		if w := say(spam, n+further); w.Class == v.Class && w.Confidence > v.Confidence {
+			t.Errorf("%d votes, %d against, %d deliveries: confidence %d; with %d more %d", spam, ham, n, v.Confidence, further,
 				w.Confidence)
 		}
 	})

@@ -40,9 +40,9 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 	if len(out) == 0 || d.unreported() && t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
 		return append(out, "never seen and never reported here")
 	}
-	who := "nobody reported"
+	who := "no voter reported"
 	if d.class != bulkhead.ClassSpam && d.hidden() > 0 {
-		who = "nobody reported, or nobody revoked"
+		who = "no voter reported or revoked"
 	}
 	return append(out, errorReason(v.Error, who))
 }
@@ -60,7 +60,7 @@ func (d *decision) because(confidence int) string {
 	case byQuoted, byHoldsPart:
 		return d.textReason() + "; suspected only, " + sure
 	case byUnanswered:
-		return d.textReason() + d.aside() + "; nobody was verified to have sent this one, " + sure
+		return d.textReason() + d.aside() + "; no sender of this one was verified, " + sure
 	case byOneVoice:
 		return d.textReason() + d.doubt() + ", " + sure
 	case byKnownSender:
@@ -72,7 +72,8 @@ func (d *decision) because(confidence int) string {
 	case byGoodLinks:
 		return fmt.Sprintf("the text was reported %s, but all its links are known for days and were not", times(votes(t)))
 	case bySeldom:
-		return fmt.Sprintf("the text was reported %s, which is seldom for one that was delivered so often and has a verified sender", times(votes(t)))
+		return fmt.Sprintf("the text was reported %s, which is seldom for one that was delivered so often "+
+			"and has a verified sender", times(votes(t)))
 	case byDelivered:
 		return fmt.Sprintf("the text was reported %s, but %s of it came from known senders", times(votes(t)),
 			plural(t.good, "delivery"))

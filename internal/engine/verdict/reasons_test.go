@@ -23,7 +23,7 @@ func TestReasons(t *testing.T) {
 		"reported as spam by reporters that are trusted (" + bulkhead.Exact.String() + "), confidence 62 of 100",
 		"seen many times (" + bulkhead.Exact.String() + ") since 2024-10-04: bulk, the threshold is 20",
 		"2 spam votes, 1 ham vote: contested",
-		"a filter error would show this for one in 1,200 messages that nobody reported",
+		"a filter error would show this for one in 1,200 messages that no voter reported",
 	}
 	if !slices.Equal(v.Reasons, want) {
 		t.Errorf("reasons are\n%s\nwant\n%s", strings.Join(v.Reasons, "\n"), strings.Join(want, "\n"))
@@ -92,7 +92,8 @@ func TestAllReasons(t *testing.T) {
 			"the text was reported once from others; the sender \"bank.example\" is known by 200 deliveries, and was not",
 			seen1(inExact), vote1, held}},
 		{"of this sender", p(exact(two), bank), pair("bank.example", voted(3, 0)), []string{
-			"reported as spam by reporters that are trusted (bulkhead/exact), from this sender or with one of its links, confidence 89 of 100", seen2(inExact), vote2, held}},
+			"reported as spam by reporters that are trusted (bulkhead/exact), from this sender or with one " +
+				"of its links, confidence 89 of 100", seen2(inExact), vote2, held}},
 		{"wanted", p(exact(one), from("ann.example", no)), pair("ann.example", voted(0, 1)), []string{
 			"the text was reported once, but the sender \"ann.example\" was said to be wanted", seen1(inExact), vote1, held}},
 		{"links that are known", append(nearly(two), link("shop.example", wellSent(9))), nil, []string{
@@ -104,25 +105,30 @@ func TestAllReasons(t *testing.T) {
 			"the text was reported once, but 3 deliveries of it came from known senders", seen1(" (pyzor/digest)"), vote1,
 			held}},
 		{"a changed copy by one", nearly(one), nil, []string{
-			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; a changed copy is suspected until a second voice calls it spam, confidence 45 of 100",
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; a changed copy " +
+				"is suspected until a second voice calls it spam, confidence 45 of 100",
 			seen1(inNear), vote1, held}},
 		{"by two", nearly(two), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, confidence 70 of 100",
 			seen2(inNear), vote2, held}},
 		{"by two, in two contexts", nearly(Evidence{Votes: voted(9, 0).Votes, Own: Listed, Contexts: 2}), nil, []string{
-			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, with several senders or links, confidence 90 of 100",
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, with several " +
+				"senders or links, confidence 90 of 100",
 			"seen 9 times or nearly so (bulkhead/near), below the threshold of 20", "9 spam votes, 0 ham votes", held}},
 		{"by two, often delivered", nearly(two.delivered(41)), nil, []string{
-			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; it was often delivered without complaint, so it is suspected only, confidence 47 of 100",
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; it was often " +
+				"delivered without complaint, so it is suspected only, confidence 47 of 100",
 			seen2(inNear), vote2, held}},
 		{"by two, sent by good senders", append(nearly(two), body(bulkhead.PyzorDigest, good(no, 1))), nil, []string{
-			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; known senders send the same, so it is suspected only, confidence 47 of 100",
+			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; known senders " +
+				"send the same, so it is suspected only, confidence 47 of 100",
 			seen2(inNear), vote2, held}},
 		{"a link", p(exact(no), seen(link("evil.example", two.delivered(12)), since)), nil, []string{
 			"links to \"evil.example\": reported as spam by 2 of about 12 recipients since 2024-10-04, confidence 89 of 100",
 			held}},
 		{"a link by one of one", p(link("evil.example", one)), nil, []string{
-			"links to \"evil.example\": reported as spam by 1 of about 1 recipient; suspected until a second voice calls it spam, confidence 39 of 100", held}},
+			"links to \"evil.example\": reported as spam by 1 of about 1 recipient; suspected until a second " +
+				"voice calls it spam, confidence 39 of 100", held}},
 		{"a link at other servers", p(exact(no), link("evil.example", Evidence{Peers: Peers{Spam: 2}, Old: 3})), nil,
 			[]string{
 				"links to \"evil.example\": reported as spam at other servers, 3 recipients here, confidence 89 of 100", held}},
@@ -130,7 +136,8 @@ func TestAllReasons(t *testing.T) {
 			"links to \"evil.example\": reported as spam here before, 3 recipients here, confidence 89 of 100", held}},
 		{"a link, long ago and at other servers", p(exact(no),
 			aged(link("evil.example", Evidence{Own: Listed, Peers: Peers{Spam: 2}, Old: 3}))), nil, []string{
-			"links to \"evil.example\": reported as spam here before, and at other servers, 3 recipients here, confidence 89 of 100", held}},
+			"links to \"evil.example\": reported as spam here before, and at other servers, 3 recipients " +
+				"here, confidence 89 of 100", held}},
 		{"a link beside a listed text", append(nearly(one), link("evil.example", two)), nil, []string{
 			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100",
 			"its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
@@ -140,7 +147,8 @@ func TestAllReasons(t *testing.T) {
 		{"a contact", p(exact(no), part{scheme: bulkhead.Contact, name: "tel:1", Evidence: two}), nil, []string{
 			"the contact \"tel:1\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", held}},
 		{"a claimed name", p(exact(no), part{scheme: bulkhead.Claim, name: "bank", Evidence: two}), nil, []string{
-			"the name \"bank\": reported as spam by 2 of about 2 recipients; suspected until a second voice calls it spam, confidence 47 of 100", held}},
+			"the name \"bank\": reported as spam by 2 of about 2 recipients; suspected until a second voice " +
+				"calls it spam, confidence 47 of 100", held}},
 		{"an attachment", p(exact(no), part{scheme: bulkhead.Attachment, name: "a", Evidence: two}), nil, []string{
 			"the attachment \"bulkhead/attachment:61\": reported as spam by 2 of about 2 recipients, confidence 89 of 100",
 			held}},
@@ -197,7 +205,7 @@ func TestErrorReason(t *testing.T) {
 		{1.0 / 104_999, "one in 100,000 "},
 		{1.0 / 996_000, "one in 1 million "},
 	} {
-		if got := errorReason(tt.p, "nobody reported"); !strings.Contains(got, tt.want) {
+		if got := errorReason(tt.p, "no voter reported"); !strings.Contains(got, tt.want) {
 			t.Errorf("error %g: %q, want %q in it", tt.p, got, tt.want)
 		}
 	}

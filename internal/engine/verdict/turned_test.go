@@ -161,7 +161,7 @@ func TestTurnedMessage(t *testing.T) {
 
 // TestTurnedReasons: a verdict that rests on a revocation says how often that is chance.
 func TestTurnedReasons(t *testing.T) {
-	for p, want := range map[float64]string{0.01: "one in 100 messages that nobody reported, or nobody revoked",
+	for p, want := range map[float64]string{0.01: "one in 100 messages that no voter reported or revoked",
 		0.0025: "one in 400 ", 0.6: "too full", 1e-20: "all but impossible"} {
 		o := new(Odds)
 		o.AddRevoked(p)

@@ -17,7 +17,7 @@ func errorReason(p float64, who string) string {
 	case p < 1e-18:
 		return "a filter error is all but impossible (less than one in 10^18)"
 	case p >= 0.5:
-		return "the filters are too full to tell this from an error"
+		return "the filters are too full to distinguish this from an error"
 	}
 	return fmt.Sprintf("a filter error would show this for one in %s messages that %s", round(1/p), who)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"log/slog"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -9,15 +10,17 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 )
 
-// A watch logs gatherings of voters whose votes are not yet enough, so that an attack is noticed
+// A gatheringLog logs gatherings of voters whose votes are not yet enough, so that an attack is noticed
 // before it succeeds. An attacker with many accounts could fill the log, so lines above a rate are
 // omitted and counted in the next one.
-type watch struct {
-	rate   *rate.Limiter
-	unsaid int
+type gatheringLog struct {
+	rate    *rate.Limiter
+	omitted int
 }
 
-func newWatch() watch { return watch{rate: rate.NewLimiter(rate.Every(10*time.Second), 10)} }
+func newGatheringLog() gatheringLog {
+	return gatheringLog{rate: rate.NewLimiter(rate.Every(10*time.Second), 10)}
+}
 
 // what describes a gathering in words.
 func what(g *resolve.Gathering) string {
@@ -25,7 +28,8 @@ func what(g *resolve.Gathering) string {
 	case g.Lists:
 		return "votes list a text that many received"
 	case g.Spreads:
-		return "a letter of a known sender reaches as many as hardly any mail of that sender did; \"not spam\" keeps it from being bulk"
+		return "a letter of a known sender reaches as many as hardly any mail of that sender did; \"not " +
+			"spam\" keeps it from being bulk"
 	case g.Peers > 0:
 		return "peers list together what is delivered here, and their weight does not decide"
 	case g.Turns > 0:
@@ -38,18 +42,17 @@ func what(g *resolve.Gathering) string {
 	return "many vote on a text, and their weight does not decide"
 }
 
-// tell logs the gatherings of a batch.
-func (e *Engine) tell(all []resolve.Gathering) {
+// add logs the gatherings of a batch.
+func (w *gatheringLog) add(log *slog.Logger, now func() time.Time, all []resolve.Gathering) {
 	for i := range all {
 		g := &all[i]
-		e.counters.gatherings.Add(1)
-		if !e.watch.rate.AllowN(e.opts.Now(), 1) {
-			e.watch.unsaid++
+		if !w.rate.AllowN(now(), 1) {
+			w.omitted++
 			continue
 		}
-		e.opts.Log.Warn(what(g), "signature", g.Signature, "vote", g.Vote,
+		log.Warn(what(g), "signature", g.Signature, "vote", g.Vote,
 			"voters", g.Voters, "deliveries", g.Deliveries, "turns", g.Turns, "peers", g.Peers, "latest", g.Reporter,
-			"unsaid", e.watch.unsaid)
-		e.watch.unsaid = 0
+			"unsaid", w.omitted)
+		w.omitted = 0
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package check
 
 import (
 	"fmt"
@@ -9,19 +9,19 @@ import (
 )
 
 // A Whitelist describes mail that is never called spam and not counted. Names are case-insensitive.
-// A Whitelist must not change once an engine has it; replace it with [Engine.SetWhitelist].
+// A Whitelist must not change once a checker has it; replace it with [Checker.SetWhitelist].
 type Whitelist struct {
-	proven, claimed origins // entries for verified names, and entries that also match unverified names
+	proven, claimed sourceNames // entries for verified names, and entries that also match unverified names
 	networks        []netip.Prefix
 	dkim            map[string]struct{}
 	signatures      map[bulkhead.Signature]struct{}
 }
 
-// origins are entries that name the source of a message.
-type origins struct{ senders, domains, listIDs map[string]struct{} }
+// sourceNames are entries that name the source of a message.
+type sourceNames struct{ senders, domains, listIDs map[string]struct{} }
 
-func newOrigins() origins {
-	return origins{make(map[string]struct{}), make(map[string]struct{}), make(map[string]struct{})}
+func newSourceNames() sourceNames {
+	return sourceNames{make(map[string]struct{}), make(map[string]struct{}), make(map[string]struct{})}
 }
 
 // WhitelistEntries is a whitelist as an administrator writes it. Senders, Domains
@@ -39,7 +39,7 @@ type WhitelistEntries struct {
 // first invalid entry.
 func NewWhitelist(e WhitelistEntries) (*Whitelist, error) {
 	w := &Whitelist{
-		proven: newOrigins(), claimed: newOrigins(),
+		proven: newSourceNames(), claimed: newSourceNames(),
 		dkim: make(map[string]struct{}), signatures: make(map[bulkhead.Signature]struct{}),
 	}
 	for _, list := range []struct {
@@ -101,8 +101,8 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-// source returns the entry that whitelists mail from s, or "" if there is none.
-func (w *Whitelist) source(s *bulkhead.Source) string {
+// Source returns the entry that whitelists mail from s, or "" if there is none. w may be nil.
+func (w *Whitelist) Source(s *bulkhead.Source) string {
 	if w == nil {
 		return ""
 	}
@@ -129,7 +129,7 @@ func (w *Whitelist) source(s *bulkhead.Source) string {
 }
 
 // match returns the entry for a sender or list, or "" if there is none.
-func (o *origins) match(sender, listID string) string {
+func (o *sourceNames) match(sender, listID string) string {
 	if sender != "" {
 		sender = fold(sender)
 		if _, ok := o.senders[sender]; ok {
@@ -180,23 +180,16 @@ func fold(s string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(strings.TrimSpace(s), "<>"), "."))
 }
 
-// Whitelisted returns the entry of the whitelist that a message matches by its source or one of its
-// signatures, or "" if there is none.
-func (e *Engine) Whitelisted(source *bulkhead.Source, sigs []bulkhead.Signature) string {
-	white := e.whitelist.Load()
-	if entry := white.source(source); entry != "" {
+// message returns the entry that a message matches by its source or one of its signatures, or "" if
+// there is none.
+func (w *Whitelist) message(source *bulkhead.Source, sigs []bulkhead.Signature) string {
+	if entry := w.Source(source); entry != "" {
 		return entry
 	}
 	for i := range sigs {
-		if white.signature(sigs[i]) {
+		if w.signature(sigs[i]) {
 			return "signature " + sigs[i].String()
 		}
 	}
 	return ""
-}
-
-// hides reports whether a signature is never shown, even if it was counted before a list had it, or
-// by peers without that entry.
-func (e *Engine) hides(white *Whitelist, sig *bulkhead.Signature) bool {
-	return e.neverSchemes>>sig.Scheme()&1 != 0 && e.never[*sig] || white.signature(*sig)
 }

@@ -1,4 +1,4 @@
-package engine
+package check
 
 import (
 	"slices"
@@ -12,7 +12,6 @@ import (
 // Limits of the look-up of a message's contents.
 const (
 	maxSamples = 160 // samples that are looked up
-	maxOwn     = 24  // own samples that a vote records together
 	maxHeld    = 32  // listed samples that the others are compared with
 )
 

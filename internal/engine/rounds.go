@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+)
+
+// Record starts or stops recording the changes of the own arrays, for
+// [Engine.TakeRounds].
+func (e *Engine) Record(ctx context.Context, on bool) error {
+	return e.queue.inTurn(ctx, func() {
+		e.writer.recorder = recorder{on: on, rounds: make(map[replica.Key]*recording)}
+	})
+}
+
+// TakeRounds returns the changes of the own arrays since the last call, encoded. An unchanged array
+// has no part. An array with many changes, or one whose images were made since, has several parts,
+// each of which continues the one before. own is the result of [Engine.Own] at that moment: the
+// versions to which the rounds lead. After an error, no changes have been taken.
+func (e *Engine) TakeRounds(ctx context.Context) (parts []Part, own []ArrayState, err error) {
+	var recorded map[replica.Key]*recording
+	var secrets *keys.Secrets
+	err = e.queue.inTurn(ctx, func() {
+		recorded, own, secrets = e.writer.recorder.take(), e.Own(), e.current.Books().Secrets
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for key, rec := range recorded {
+		for _, r := range rec.rounds {
+			if !secrets.Shares(r.Geometry.KeyID) {
+				continue
+			}
+			r.Close()
+			for _, r := range r.Split(maxRound) {
+				parts = append(parts, Part{Array: key.Array, Start: key.Start, Geometry: r.Geometry, Round: r.AppendBody(nil),
+					From: r.From, To: r.To})
+			}
+		}
+	}
+	return parts, own, nil
+}
+
+// Own returns the node's own arrays that are shared, newest generations first. They are the arrays
+// made with the network's current secret and with its former secrets. Their states describe the
+// part that peers see, see [BookOptions].
+func (e *Engine) Own() []ArrayState { return e.current.Books().States() }
+
+// Images returns the images of all pages of an own array at one moment, as parts, and the array's
+// version at that moment. It returns an error that wraps [bulkhead.ErrMalformed] if there is no
+// such array. A new round begins at that version.
+func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uint64, parts []Part, err error) {
+	var images []*filter.Image
+	found := false
+	err = e.queue.inTurn(ctx, func() {
+		// Copying is fast and encoding is slow, so only the copy is made between batches.
+		key := replica.Key{Array: a, Start: start}
+		if own := e.current.Books().Shared(key); own != nil {
+			found, version = true, own.Version()
+			for p := range own.Pages() {
+				images = append(images, own.Image(p))
+			}
+		}
+		// A receiver of the images continues with the rounds from there.
+		e.writer.recorder.cut(key)
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	if !found {
+		return 0, nil, fmt.Errorf("%w: no own array %.20q of generation %d", bulkhead.ErrMalformed, a, start)
+	}
+	for _, m := range images {
+		parts = append(parts, Part{Array: a, Start: start, Geometry: m.Geometry, Image: m.Append(nil), At: version})
+	}
+	return version, parts, nil
+}

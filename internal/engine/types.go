@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/heal"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// Types of package book for the node's own books.
+type (
+	BookOptions = book.Options // the shape of one book
+	BookPlan    = book.Plan    // the share of a book in a [Plan]
+)
+
+// Types of package check for the whitelist.
+type (
+	Whitelist        = check.Whitelist
+	WhitelistEntries = check.WhitelistEntries
+)
+
+// NewWhitelist returns the whitelist with the given entries, or an error that names the
+// first invalid entry.
+func NewWhitelist(e WhitelistEntries) (*Whitelist, error) { return check.NewWhitelist(e) }
+
+// Types of package replica for the data of peers.
+type (
+	Array        = replica.Array
+	ArrayKey     = replica.Key
+	ArrayState   = replica.ArrayState
+	Part         = replica.Part
+	Parsed       = replica.Parsed
+	Origin       = replica.Origin
+	Need         = replica.Need
+	RemoteMemory = replica.Memory
+	// FormerIncarnation is the replica of an incarnation that its origin has lost.
+	FormerIncarnation = replica.Former
+)
+
+// The arrays that are shared.
+const (
+	ArrayCounts  = replica.ArrayCounts
+	ArraySpam    = replica.ArraySpam
+	ArrayRevoked = replica.ArrayRevoked
+)
+
+// ErrGap means that a part does not continue its replica. Images of the whole array close the gap.
+var ErrGap = replica.ErrGap
+
+// Types of package heal for the data that a damaged store has lost.
+type (
+	Doubt   = heal.Doubt
+	Wounds  = heal.Wounds
+	Wound   = heal.Wound
+	Healing = heal.Healing
+)
+
+// Broker takes the place of a peer in a [Healing] if the pages come from the node's own messages
+// that a broker had stored.
+const Broker = heal.Broker
+
+// ErrOtherPage means that a page is not the one that was lost.
+var ErrOtherPage = heal.ErrOtherPage
+
+// Inspect returns the doubts that the faults of a store cause. It changes nothing and needs no key:
+// the checkpoint itself describes its arrays.
+func Inspect(n *store.Inspection) ([]Doubt, error) { return heal.Inspect(n) }
+
+// Known returns the doubts since an earlier salvage that the checkpoint of a store records.
+func Known(n *store.Inspection) []Doubt { return heal.Known(n) }
+
+// Limits.
+const (
+	// MaxSignatures is the largest number of signatures in one query or report.
+	MaxSignatures = check.MaxSignatures
+	// MaxSecrets is the maximum number of secrets that the generations of a node may have been made
+	// with.
+	MaxSecrets = keys.MaxSecrets
+	// maxRound is the maximum number of adds in a round.
+	maxRound = codec.MaxRound
+)

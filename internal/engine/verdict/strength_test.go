@@ -1,0 +1,32 @@
+package verdict
+
+import (
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// TestRevokedPair: votes for spam on a pair of a text with a sender or link do not help once the pair
+// was taken off the list, neither alone nor against votes that the text itself has.
+func TestRevokedPair(t *testing.T) {
+	p := Policy{Promotion: 1, NearMatch: 2}
+	listed, revoked := voted(9, 0), voted(9, 0)
+	revoked.Own = ListedRevoked
+	if s := p.together([]Evidence{listed}); s < twoVotes {
+		t.Errorf("a listed pair has strength %v, want at least %v", s, twoVotes)
+	}
+	if s := p.together([]Evidence{revoked}); s != 0 {
+		t.Errorf("a revoked pair has strength %v, want 0", s)
+	}
+	known := from("bank.example", Evidence{}.delivered(200))
+	for name, tt := range map[string]struct {
+		pair Evidence
+		want bulkhead.Class
+	}{"listed": {listed, bulkhead.ClassSpam}, "revoked": {revoked, bulkhead.ClassGood}} {
+		parts := []part{body(bulkhead.Exact, voted(1, 0)), known}
+		v, _, _ := judge(parts, map[string]Evidence{"bank.example": tt.pair}, "")
+		if v.Class != tt.want {
+			t.Errorf("known sender with a %s pair: %v, want %v; %q", name, v.Class, tt.want, v.Reasons)
+		}
+	}
+}

@@ -56,7 +56,8 @@ var mayImport = map[string][]string{
 		"internal/engine/evidence", "internal/engine/keys", "internal/engine/verdict", "internal/trust"},
 	"internal/engine/evidence": {"filter", "internal/engine/book", "internal/engine/replica",
 		"internal/engine/verdict"},
-	"internal/mesh":               {".", "filter", "internal/engine", "internal/wholefile"},
+	"internal/mesh":               {".", "filter", "internal/engine", "internal/mesh/*", "internal/wholefile"},
+	"internal/mesh/wire":          {"filter", "internal/engine"},
 	"internal/aggregate":          {".", "filter", "internal/engine"},
 	"internal/config":             {"."},
 	"door":                        {".", "internal/clock", "internal/mmsg"},
@@ -70,6 +71,7 @@ var mayImport = map[string][]string{
 	"internal/testing/matrix":     {}, // a test of every door
 	"internal/testing/nodetest":   {},
 	"internal/testing/disktest":   {},
+	"internal/testing/enginetest": {".", "filter", "internal/engine", "internal/store"},
 	"internal/testing/prototest":  {".", "door"},
 	"internal/testing/sharedtest": {},
 	"internal/web":                {".", "client", "internal/consequence", "internal/web/element"},

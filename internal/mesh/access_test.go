@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/base64"
 	"net"
@@ -44,10 +43,10 @@ func TestDoorkeeper(t *testing.T) {
 		may    []string // publish; nil: everything
 	}{
 		"the node itself": {h.opts.Identity, nil, true, nil},
-		"a peer":          {friend, nil, true, doorkeeper{h.Mesh}.permissions(friend.public.hint()).Publish.Allow},
+		"a peer":          {friend, nil, true, doorkeeper{h.Mesh}.permissions(friend.Hint()).Publish.Allow},
 		"an invited node": {stranger, func(v2 *visitor) {
 			v2.opts.Token = tokenInvitation + v.id()
-		}, true, []string{pairSubject(v.id(), stranger.public.hint())}},
+		}, true, []string{pairSubject(v.id(), stranger.Hint())}},
 		"a stranger":         {stranger, nil, false, nil},
 		"another invitation": {stranger, func(v2 *visitor) { v2.opts.Token = tokenInvitation + "x" }, false, nil},
 		"no key":             {friend, func(v *visitor) { v.opts.Nkey = "" }, false, nil},
@@ -60,7 +59,7 @@ func TestDoorkeeper(t *testing.T) {
 	} {
 		c := &visitor{nonce: nonce,
 			opts: server.ClientOpts{Nkey: tt.by.ID(),
-				Sig: base64.RawURLEncoding.EncodeToString(ed25519.Sign(tt.by.private, nonce))}}
+				Sig: base64.RawURLEncoding.EncodeToString(tt.by.Sign(nonce))}}
 		if tt.change != nil {
 			tt.change(c)
 		}
@@ -84,7 +83,7 @@ func TestDoorkeeper(t *testing.T) {
 			continue
 		}
 		if p := u.Permissions; p != nil &&
-			(!slices.Equal(p.Publish.Allow, tt.may) || !slices.Contains(p.Subscribe.Allow, inbox(tt.by.public.hint())+".>")) {
+			(!slices.Equal(p.Publish.Allow, tt.may) || !slices.Contains(p.Subscribe.Allow, inbox(tt.by.Hint())+".>")) {
 			t.Errorf("%s: may publish %v, hear %v", name, p.Publish.Allow, p.Subscribe.Allow)
 		}
 		if p := u.Permissions; p != nil && name != "a peer" && len(p.Subscribe.Allow) != 1 {

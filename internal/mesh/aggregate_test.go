@@ -17,7 +17,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A topology is organisations in groups, with aggregates under two higher aggregates. A reading
@@ -87,7 +89,7 @@ func (o *org) start() {
 		t.Fatal(err)
 	}
 	o.engine, err = engine.Open(context.Background(), engine.Options{
-		Secret: testSecret, Store: o.st,
+		Secret: enginetest.Secret, Store: o.st,
 		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: o.w.capacity, Error: 1e-4},
 		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 200, Error: 1e-6},
 	})
@@ -98,7 +100,7 @@ func (o *org) start() {
 		Engine: o.engine, Members: o.members, Open: o.open, Audit: 5 * time.Second, Rest: 20 * time.Second, Log: o.w.log,
 	})
 	opts := Options{
-		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: testSecret.ID(), Mode: External,
+		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: enginetest.Secret.ID(), Mode: External,
 		Role:  o.role,
 		Store: o.st.Manifest().Incarnation, Heartbeat: time.Minute, Log: o.w.log,
 	}
@@ -141,15 +143,15 @@ func (o *org) members() []string {
 // open opens the mesh of the organisation's aggregate.
 func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggregate.Mesh, error) {
 	m, err := prepare(ctx, Options{
-		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: testSecret.ID(), Mode: External,
+		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: enginetest.Secret.ID(), Mode: External,
 		Role:  Publish,
 		Store: life, Heartbeat: time.Minute, Log: o.w.log,
-		Organisations: func() []Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
+		Organisations: func() []wire.Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
 	})
 	if err == nil {
 		// Only peers get answers.
 		for _, p := range o.w.everybody() {
-			if _, known := m.find(p.id.public.hint()); !known && p.role == Both {
+			if _, known := m.find(p.id.Hint()); !known && p.role == Both {
 				err = errors.Join(err, m.AddPeer(ctx, p.id.ID(), "", 0))
 			}
 		}
@@ -183,7 +185,7 @@ func (o *org) report() {
 	if vote != bulkhead.Sighting {
 		count = 1
 	}
-	report(o.w.t, o.engine, n, vote, count)
+	enginetest.Report(o.w.t, o.engine, n, vote, count)
 	if o.truth[n] == nil {
 		o.truth[n] = make(map[bulkhead.Vote]uint32)
 	}
@@ -265,7 +267,7 @@ func (w *topology) doubled() (over, asked int) {
 			continue
 		}
 		for n := range 60 {
-			f := check(w.t, o.engine, n)
+			f := enginetest.Check(w.t, o.engine, n)
 			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham} {
 				asked++
 				if got > most[n][vote] {
@@ -314,7 +316,7 @@ func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 			}
 		}
 		for n := range 60 {
-			f := check(w.t, o.engine, n)
+			f := enginetest.Check(w.t, o.engine, n)
 			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam,
 				bulkhead.Ham: f.Ham} {
 				asked++

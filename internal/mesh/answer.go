@@ -10,59 +10,60 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // question asks a peer for the rounds or images that this node lacks, or for the peer's head if it
 // lacks none.
-func (s *sender) question(w wish) {
-	s.send(topic{kind: kindAsk, origin: w.origin, key: s.m.opts.Identity.public.hint().String()},
-		&message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays, proofs: w.proofs})
+func (s *sender) question(ask *wire.Message) {
+	ask.Kind = wire.KindAsk
+	s.sendTo(ask.To, ask)
 }
 
 // answer serves a peer's ask. Rounds go out at once. Images go out with the next interval, so that
 // one copy serves every peer that asks.
-func (s *sender) answer(ctx context.Context, m *message) {
-	if m.kind == kindPages {
+func (s *sender) answer(ctx context.Context, m *wire.Message) {
+	if m.Kind == wire.KindPages {
 		s.refill(ctx, m)
 		return
 	}
-	own := make(map[ref]engine.ArrayState)
+	own := make(map[wire.Ref]engine.ArrayState)
 	for _, a := range s.publish(ctx) {
-		own[ref{a.Array, a.Start}] = a
+		own[wire.Ref{Array: a.Array, Start: a.Start}] = a
 	}
 	s.m.mu.Lock()
 	life := s.m.state.Incarnation
 	s.m.mu.Unlock()
-	same := m.life == life
+	same := m.Incarnation == life
 	behind, heard := false, uint64(0) // the peer proves that this node has forgotten something
-	for _, said := range m.proofs {
+	for _, said := range m.Proofs {
 		if p, ok := s.proven(said); ok && s.forgot(&p, own) {
-			behind, heard = true, max(heard, p.stamp.incarnation, p.stamp.boot)
+			behind, heard = true, max(heard, p.Stamp.Incarnation, p.Stamp.Boot)
 		}
 	}
-	may := len(m.wants) == 0 || s.may(m.from, own)
+	may := len(m.Wants) == 0 || s.may(m.From, own)
 	if !may {
-		s.m.receiver.refuse(m.from, reasonAsks, "")
+		s.m.receiver.refuse(m.From, reasonAsks, "")
 	}
-	for _, w := range m.wants {
-		a, ok := own[w.ref]
+	for _, w := range m.Wants {
+		a, ok := own[w.Ref]
 		if !same {
-			w = arrayHead{ref: w.ref} // the peer's copy belongs to another incarnation
+			w = wire.ArrayHead{Ref: w.Ref} // the peer's copy belongs to another incarnation
 		}
 		switch {
-		case !ok, w.version > a.Version: // the peer claims more than this node has, without proof
+		case !ok, w.Version > a.Version: // the peer claims more than this node has, without proof
 		case !may, s.m.opts.Role == Subscribe: // publishes nothing
-		case w.partial, w.version < a.Version && !s.resend(w.ref, w.version, m.from):
-			s.needs(w.ref, m.from)
+		case w.Partial, w.Version < a.Version && !s.resend(w.Ref, w.Version, m.From):
+			s.needs(w.Ref, m.From)
 		}
 	}
-	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind,
+	s.m.opts.Log.Debug("asked", "by", m.From, "arrays", len(m.Wants), "same_incarnation", same, "behind", behind,
 		"images", len(s.wanted))
 	if behind {
-		p, _ := s.m.find(m.from)
+		p, _ := s.m.find(m.From)
 		s.renew(p.label(), heard)
 	}
-	if len(m.wants) == 0 || behind {
+	if len(m.Wants) == 0 || behind {
 		s.headSoon(ctx)
 	}
 }
@@ -70,15 +71,15 @@ func (s *sender) answer(ctx context.Context, m *message) {
 // resend publishes the rounds since a version again, if all of them are still held. It does so now,
 // or some time after the last resend, so that one copy serves every peer that asks. It reports
 // whether the rounds will be sent.
-func (s *sender) resend(r ref, version uint64, by hint) bool {
+func (s *sender) resend(r wire.Ref, version uint64, by wire.Hint) bool {
 	a := s.arrays[r]
 	if a == nil {
 		return false
 	}
-	if n := len(a.rounds); n > 0 && a.rounds[n-1].to == version {
+	if n := len(a.rounds); n > 0 && a.rounds[n-1].To == version {
 		return true // newer rounds go out with the next interval
 	}
-	i := slices.IndexFunc(a.rounds, func(x round) bool { return x.from == version })
+	i := slices.IndexFunc(a.rounds, func(x wire.Round) bool { return x.From == version })
 	if i < 0 {
 		return false
 	}
@@ -92,10 +93,10 @@ func (s *sender) resend(r ref, version uint64, by hint) bool {
 	list := slices.Clone(a.rounds[i:])
 	size, first := 0, 0
 	for j := range list {
-		s.charge(by, len(list[j].data))
-		if size += len(list[j].data); size > s.m.opts.imageBytes && j > first {
+		s.charge(by, len(list[j].Data))
+		if size += len(list[j].Data); size > s.m.opts.imageBytes && j > first {
 			s.again(list[first:j])
-			first, size = j, len(list[j].data)
+			first, size = j, len(list[j].Data)
 		}
 	}
 	s.again(list[first:])
@@ -103,17 +104,17 @@ func (s *sender) resend(r ref, version uint64, by hint) bool {
 }
 
 // again sends rounds of one array again, in messages of up to maxParts rounds.
-func (s *sender) again(rounds []round) {
+func (s *sender) again(rounds []wire.Round) {
 	for len(rounds) > 0 {
-		n := min(len(rounds), maxParts)
+		n := min(len(rounds), wire.MaxParts)
 		again := slices.Clone(rounds[:n])
-		again[0].announce = true
+		again[0].Announce = true
 		for i := range again {
-			if again[i].announce {
-				again[i].lineage = s.lineage(again[i].ref)
+			if again[i].Announce {
+				again[i].Lineage = s.lineage(again[i].Ref)
 			}
 		}
-		s.send(s.own(), &message{kind: kindDelta, rounds: again})
+		s.send(s.own(), &wire.Message{Kind: wire.KindDelta, Rounds: again})
 		rounds = rounds[n:]
 	}
 }
@@ -153,13 +154,13 @@ func (s *sender) imageAll() {
 	}
 	for _, a := range s.m.opts.Engine.Own() {
 		if a.Version > 0 {
-			s.needs(ref{a.Array, a.Start}, hint{})
+			s.needs(wire.Ref{Array: a.Array, Start: a.Start}, wire.Hint{})
 		}
 	}
 }
 
 // needs requests images of an array on behalf of a peer; the zero hint is the node itself.
-func (s *sender) needs(r ref, by hint) {
+func (s *sender) needs(r wire.Ref, by wire.Hint) {
 	if _, ok := s.wanted[r]; !ok {
 		s.wanted[r] = by
 	}
@@ -174,7 +175,7 @@ func (s *sender) images(ctx context.Context) {
 			s.needs(r, a.dueTo)
 		}
 		if a.since > refreshLeast && a.since > refreshShare*a.image {
-			s.needs(r, hint{})
+			s.needs(r, wire.Hint{})
 		}
 	}
 	for r, by := range s.wanted {
@@ -188,15 +189,15 @@ func (s *sender) images(ctx context.Context) {
 		}
 		delete(s.wanted, r)
 		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
-			s.m.opts.Log.Warn("images not published", "array", r.array, "generation", r.start, "err", err)
+			s.m.opts.Log.Warn("images not published", "array", r.Array, "generation", r.Start, "err", err)
 		}
 		a.imaged = time.Now()
 		s.charge(by, a.image)
 	}
 }
 
-func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
-	version, parts, err := s.m.opts.Engine.Images(ctx, r.array, r.start)
+func (s *sender) image(ctx context.Context, r wire.Ref, a *ownArray) error {
+	version, parts, err := s.m.opts.Engine.Images(ctx, r.Array, r.Start)
 	if errors.Is(err, bulkhead.ErrMalformed) {
 		return nil // the array expired after the request
 	}
@@ -204,15 +205,15 @@ func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
 		return err
 	}
 	a.image, a.since = 0, 0
-	m := &message{kind: kindImage}
+	m := &wire.Message{Kind: wire.KindImage}
 	size, first := 0, 0
 	for i := range parts {
-		if size > 0 && size+len(parts[i].Image) > s.m.opts.imageBytes || len(m.image.pages) == maxParts {
+		if size > 0 && size+len(parts[i].Image) > s.m.opts.imageBytes || len(m.Image.Pages) == wire.MaxParts {
 			s.pagesOf(r, version, first, m)
-			m, size, first = &message{kind: kindImage}, 0, i
+			m, size, first = &wire.Message{Kind: wire.KindImage}, 0, i
 		}
-		m.image.geometry = parts[i].Geometry
-		m.image.pages = append(m.image.pages, parts[i].Image)
+		m.Image.Geometry = parts[i].Geometry
+		m.Image.Pages = append(m.Image.Pages, parts[i].Image)
 		size += len(parts[i].Image)
 		a.image += len(parts[i].Image)
 	}
@@ -220,12 +221,12 @@ func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
 	return nil
 }
 
-func (s *sender) pagesOf(r ref, version uint64, first int, m *message) {
-	if len(m.image.pages) == 0 {
+func (s *sender) pagesOf(r wire.Ref, version uint64, first int, m *wire.Message) {
+	if len(m.Image.Pages) == 0 {
 		return
 	}
-	m.image.ref, m.image.at, m.image.lineage = r, version, s.lineage(r)
-	s.pages.Add(uint64(len(m.image.pages)))
-	s.send(topic{kindImage, s.m.opts.Identity.public.hint(),
-		fmt.Sprintf("%d-%d-%d", arrayByte(r.array), r.start, first)}, m)
+	m.Image.Ref, m.Image.At, m.Image.Lineage = r, version, s.lineage(r)
+	s.pages.Add(uint64(len(m.Image.Pages)))
+	s.send(wire.Topic{Kind: wire.KindImage, Origin: s.m.opts.Identity.Hint(),
+		Key: fmt.Sprintf("%d-%d-%d", wire.ArrayByte(r.Array), r.Start, first)}, m)
 }

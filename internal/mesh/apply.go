@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // jitter returns a random duration from d/2 to d, so that nodes that miss the same message do not
@@ -28,12 +29,12 @@ const maxGenerations = 64
 // fits reports whether there is memory for the needs of a peer's array; held has the peer's present
 // arrays. If there is none now, but will be once other arrays have been merged, waits is true.
 // Otherwise fits counts a refusal.
-func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n engine.Need) (now, waits bool) {
-	at := ref{n.Array, n.Start}
+func (r *receiver) fits(p *peer, t *track, held map[wire.Ref]engine.ArrayState, n engine.Need) (now, waits bool) {
+	at := wire.Ref{Array: n.Array, Start: n.Start}
 	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
 		if !t.full {
 			t.full = true
-			r.refuse(p.key.hint(), reasonLimit,
+			r.refuse(p.key.Hint(), reasonLimit,
 				fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them",
 					maxGenerations))
 		}
@@ -47,7 +48,7 @@ func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n eng
 	t.cramped[at] = true
 	if !waits && !t.full {
 		t.full = true
-		r.refuse(p.key.hint(), reasonMemory,
+		r.refuse(p.key.Hint(), reasonMemory,
 			fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start,
 				r.m.opts.Engine.RemoteMemory().Limit))
 	}
@@ -55,9 +56,9 @@ func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n eng
 }
 
 // generations returns the number of held arrays of one kind.
-func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
+func generations(held map[wire.Ref]engine.ArrayState, a engine.Array) (n int) {
 	for x := range held {
-		if x.array == a {
+		if x.Array == a {
 			n++
 		}
 	}
@@ -66,37 +67,37 @@ func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
 
 // A batch holds rounds of different arrays of one origin that are applied with one journal entry.
 type batch struct {
-	rounds []round
+	rounds []wire.Round
 	parts  []engine.Parsed // the decoded rounds, in the same order
 }
 
-func (b *batch) has(x ref) bool {
-	return slices.ContainsFunc(b.rounds, func(r round) bool { return r.ref == x })
+func (b *batch) has(x wire.Ref) bool {
+	return slices.ContainsFunc(b.rounds, func(r wire.Round) bool { return r.Ref == x })
 }
 
 // delta applies the rounds that continue the replica. It holds rounds that will continue it once
 // earlier ones arrive, and ignores rounds that were applied before.
-func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *message) {
+func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *wire.Message) {
 	if t.suspect {
-		r.refuse(p.key.hint(), reasonSuspect, "")
+		r.refuse(p.key.Hint(), reasonSuspect, "")
 		return
 	}
-	for i := range m.rounds {
-		m.rounds[i].boot, m.rounds[i].said = m.stamp.boot, m.said
+	for i := range m.Rounds {
+		m.Rounds[i].Boot, m.Rounds[i].Statement = m.Stamp.Boot, m.Statement
 	}
 	held := r.replica(p.ID)
 	before := len(held)
-	r.rounds(ctx, p, t, held, m.rounds)
-	r.figures(p.key.hint(), func(s *stats) { s.lag = max(0, r.m.opts.Now().Sub(m.stamp.time())) })
+	r.rounds(ctx, p, t, held, m.Rounds)
+	r.figures(p.key.Hint(), func(s *stats) { s.lag = max(0, r.m.opts.Now().Sub(m.Stamp.Time())) })
 	if len(held) > before || len(t.pending) > 0 {
 		r.drain(ctx, p, t, held)
 	}
 }
 
-func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState, rounds []round) {
+func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[wire.Ref]engine.ArrayState, rounds []wire.Round) {
 	var b batch
 	for _, x := range rounds {
-		if b.has(x.ref) {
+		if b.has(x.Ref) {
 			r.apply(ctx, p, t, held, &b)
 		}
 		if part, ok := r.admit(p, t, held, &x); ok {
@@ -111,25 +112,25 @@ func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]e
 }
 
 // admit decides how a round is handled, and returns it decoded if it is to be applied now.
-func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *round) (part engine.Parsed, now bool) {
-	a, ok := held[x.ref]
-	geometry := x.geometry
+func (r *receiver) admit(p *peer, t *track, held map[wire.Ref]engine.ArrayState, x *wire.Round) (part engine.Parsed, now bool) {
+	a, ok := held[x.Ref]
+	geometry := x.Geometry
 	if ok {
 		geometry = a.Geometry
 	}
 	switch {
-	case !r.m.opts.Engine.Keeps(x.array, x.start):
-		r.early(p, x.ref)
+	case !r.m.opts.Engine.Keeps(x.Array, x.Start):
+		r.early(p, x.Ref)
 		return part, false // expired on this node
-	case p.refuses(x.start):
-		r.refuse(p.key.hint(), reasonRollback, "")
+	case p.refuses(x.Start):
+		r.refuse(p.key.Hint(), reasonRollback, "")
 		return part, false
-	case x.announce && x.geometry != geometry:
-		r.refuse(p.key.hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.geometry, geometry))
+	case x.Announce && x.Geometry != geometry:
+		r.refuse(p.key.Hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.Geometry, geometry))
 		return part, false
-	case ok && x.to <= a.Version && a.Partial == 0:
+	case ok && x.To <= a.Version && a.Partial == 0:
 		return part, false // already applied
-	case a.Partial != 0 || x.from != a.Version || !ok && !x.announce:
+	case a.Partial != 0 || x.From != a.Version || !ok && !x.Announce:
 		r.hold(p, t, x)
 		return part, false
 	}
@@ -137,13 +138,13 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 		return part, false
 	}
 	part, err := r.m.opts.Engine.ParsePart(engine.Part{
-		Array: x.array, Start: x.start, Geometry: geometry, Round: x.data, From: x.from, To: x.to, Boot: x.boot,
+		Array: x.Array, Start: x.Start, Geometry: geometry, Round: x.Data, From: x.From, To: x.To, Boot: x.Boot,
 	})
 	if err != nil {
 		r.refuseError(p, err)
 		return part, false
 	}
-	now, waits := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: geometry, Round: part.Adds()})
+	now, waits := r.fits(p, t, held, engine.Need{Array: x.Array, Start: x.Start, Geometry: geometry, Round: part.Adds()})
 	if waits {
 		r.hold(p, t, x)
 	}
@@ -152,19 +153,19 @@ func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *r
 
 // continues reports whether a round that begins at the version of a replica was recorded on the
 // same content. A round of a process whose lineage has not arrived yet waits for it.
-func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) bool {
-	if a.Version == 0 || x.boot == a.Boot {
+func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *wire.Round) bool {
+	if a.Version == 0 || x.Boot == a.Boot {
 		return true
 	}
-	l, boot := x.lineage, x.boot
-	if h, ok := t.heads[x.ref]; l == nil && ok && t.next == 0 && h.boot >= x.boot {
-		l, boot = h.lineage, h.boot
+	l, boot := x.Lineage, x.Boot
+	if h, ok := t.heads[x.Ref]; l == nil && ok && t.next == 0 && h.Boot >= x.Boot {
+		l, boot = h.Lineage, h.Boot
 	}
 	switch {
-	case x.boot < a.Boot: // from a past that was rolled back
+	case x.Boot < a.Boot: // from a past that was rolled back
 	case l == nil:
 		r.hold(p, t, x)
-	case l.contains(a, boot):
+	case l.Contains(a, boot):
 		return true
 	default:
 		r.doubt(p, t)
@@ -174,11 +175,11 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) b
 
 // early counts a refusal of a generation that is not kept because it begins in the future: a clock
 // is wrong, or was. Expired generations are ignored without a refusal.
-func (r *receiver) early(p *peer, x ref) {
-	if x.start >= r.m.opts.Engine.Horizon(x.array) {
-		r.refuse(p.key.hint(), reasonEarly,
+func (r *receiver) early(p *peer, x wire.Ref) {
+	if x.Start >= r.m.opts.Engine.Horizon(x.Array) {
+		r.refuse(p.key.Hint(), reasonEarly,
 			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
-				x.array, time.Unix(int64(min(x.start, 1<<40)), 0).UTC().Format(time.RFC3339)))
+				x.Array, time.Unix(int64(min(x.Start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
 }
 
@@ -189,7 +190,7 @@ func (r *receiver) doubt(p *peer, t *track) {
 		if t.doubted.IsZero() {
 			t.doubted = time.Now()
 		}
-		r.refuse(p.key.hint(), reasonSuspect, "its earlier counts are missing from its arrays")
+		r.refuse(p.key.Hint(), reasonSuspect, "its earlier counts are missing from its arrays")
 	}
 }
 
@@ -197,7 +198,7 @@ func (r *receiver) doubt(p *peer, t *track) {
 // if the array reports too many keys that were never added.
 func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *filter.Round) {
 	var why string
-	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a.Array, parsed) })
+	r.figures(p.key.Hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a.Array, parsed) })
 	r.suspend(ctx, p, cmp.Or(why, r.showsTooMuch(p, t, a)))
 }
 
@@ -205,12 +206,12 @@ func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArraySt
 func (r *receiver) suspend(ctx context.Context, p *peer, why string) {
 	if why != "" && p.Quarantine == "" {
 		p.Quarantine = why
-		r.m.quarantine(ctx, p.key.hint(), why)
+		r.m.quarantine(ctx, p.key.Hint(), why)
 	}
 }
 
 // apply passes a batch to the engine and empties it.
-func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState, b *batch) {
+func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[wire.Ref]engine.ArrayState, b *batch) {
 	if len(b.parts) == 0 {
 		return
 	}
@@ -232,66 +233,60 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]en
 		return
 	}
 	for i, x := range b.rounds {
-		a := held[x.ref]
-		a.Array, a.Start, a.Geometry, a.Version, a.Boot = x.array, x.start, b.parts[i].Geometry, x.to, x.boot
+		a := held[x.Ref]
+		a.Array, a.Start, a.Geometry, a.Version, a.Boot = x.Array, x.Start, b.parts[i].Geometry, x.To, x.Boot
 		a.Keys += uint64(b.parts[i].Adds().Len())
-		held[x.ref] = a
-		t.said.keep(x.ref, x.said)
+		held[x.Ref] = a
+		t.said.Keep(x.Ref, x.Statement)
 		// Charge only after the round is applied: a round that a full disk refuses comes again.
 		r.grow(ctx, p, t, a, b.parts[i].Adds())
 	}
 	n := uint64(len(b.rounds))
-	r.figures(p.key.hint(), func(s *stats) { s.applied += n })
+	r.figures(p.key.Hint(), func(s *stats) { s.applied += n })
 	*b = batch{}
 }
 
-// roundCost is the memory in bytes that a waiting round is charged in addition to its data. It
-// bounds the number of waiting rounds, and so the time to search them.
-const roundCost = 512
-
-func (x *round) cost() int { return roundCost + len(x.data) + len(x.said) }
-
 // hold keeps a round until the rounds before it arrive. A round beyond the limit is dropped,
 // counted as a refusal of its sender, and requested again later.
-func (r *receiver) hold(p *peer, t *track, x *round) {
+func (r *receiver) hold(p *peer, t *track, x *wire.Round) {
 	if !t.hold(x) {
-		r.refuse(p.key.hint(), reasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
+		r.refuse(p.key.Hint(), reasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
 	}
 }
 
 // hold reports whether the round is held: there was room for it, or it was held already.
-func (t *track) hold(x *round) bool {
-	list := t.pending[x.ref]
-	i, found := slices.BinarySearchFunc(list, x, func(a round, b *round) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+func (t *track) hold(x *wire.Round) bool {
+	list := t.pending[x.Ref]
+	i, found := slices.BinarySearchFunc(list, x, func(a wire.Round, b *wire.Round) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	if found {
 		return true
 	}
-	if t.waiting+x.cost() > maxPending {
+	if t.waiting+x.Cost() > maxPending {
 		return false
 	}
-	t.waiting += x.cost()
+	t.waiting += x.Cost()
 	kept := *x
-	kept.data = bytes.Clone(x.data) // a copy, so that the message can be freed
-	t.pending[x.ref] = slices.Insert(list, i, kept)
+	kept.Data = bytes.Clone(x.Data) // a copy, so that the message can be freed
+	t.pending[x.Ref] = slices.Insert(list, i, kept)
 	return true
 }
 
 // prune drops the waiting rounds that have been applied or are no longer wanted.
-func (t *track) prune(r *receiver, p *peer, held map[ref]engine.ArrayState) {
+func (t *track) prune(r *receiver, p *peer, held map[wire.Ref]engine.ArrayState) {
 	for x := range t.pending {
 		t.pruneArray(r, p, held, x)
 	}
 }
 
-func (t *track) pruneArray(r *receiver, p *peer, held map[ref]engine.ArrayState, x ref) {
+func (t *track) pruneArray(r *receiver, p *peer, held map[wire.Ref]engine.ArrayState, x wire.Ref) {
 	a, ok := held[x]
-	unwanted := !r.m.opts.Engine.Keeps(x.array, x.start) || p.refuses(x.start)
-	list := slices.DeleteFunc(t.pending[x], func(y round) bool {
-		gone := unwanted || ok && (y.boot < a.Boot || a.Partial == 0 && y.to <= a.Version)
+	unwanted := !r.m.opts.Engine.Keeps(x.Array, x.Start) || p.refuses(x.Start)
+	list := slices.DeleteFunc(t.pending[x], func(y wire.Round) bool {
+		gone := unwanted || ok && (y.Boot < a.Boot || a.Partial == 0 && y.To <= a.Version)
 		if gone {
-			t.waiting -= y.cost()
+			t.waiting -= y.Cost()
 		}
 		return gone
 	})
@@ -301,19 +296,19 @@ func (t *track) pruneArray(r *receiver, p *peer, held map[ref]engine.ArrayState,
 }
 
 // drain applies the waiting rounds that now continue the replica.
-func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState) {
+func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[wire.Ref]engine.ArrayState) {
 	for x := range t.pending {
 		for {
 			a, ok := held[x]
 			t.pruneArray(r, p, held, x)
 			list := t.pending[x]
-			if len(list) == 0 || a.Partial != 0 || list[0].from != a.Version || !ok && !list[0].announce {
+			if len(list) == 0 || a.Partial != 0 || list[0].From != a.Version || !ok && !list[0].Announce {
 				break
 			}
 			next := list[0]
 			t.pending[x] = list[1:]
-			t.waiting -= next.cost()
-			r.rounds(ctx, p, t, held, []round{next})
+			t.waiting -= next.Cost()
+			r.rounds(ctx, p, t, held, []wire.Round{next})
 			if held[x].Version == a.Version {
 				break // refused: the gap will be asked for
 			}
@@ -322,34 +317,34 @@ func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]en
 }
 
 // image loads some pages of an array into the replica.
-func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
-	x := &m.image
+func (r *receiver) image(ctx context.Context, p *peer, t *track, m *wire.Message) {
+	x := &m.Image
 	held := r.replica(p.ID)
-	a, ok := held[x.ref]
+	a, ok := held[x.Ref]
 	switch {
-	case !r.m.opts.Engine.Keeps(x.array, x.start):
-		r.early(p, x.ref)
+	case !r.m.opts.Engine.Keeps(x.Array, x.Start):
+		r.early(p, x.Ref)
 		return
-	case p.refuses(x.start):
-		r.refuse(p.key.hint(), reasonRollback, "")
+	case p.refuses(x.Start):
+		r.refuse(p.key.Hint(), reasonRollback, "")
 		return
-	case ok && a.Partial == 0 && x.at <= a.Version, a.Partial > x.at:
+	case ok && a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
 		return // older than the replica
-	case m.stamp.boot < a.Boot:
+	case m.Stamp.Boot < a.Boot:
 		return // from a past that may have been rolled back
-	case !x.lineage.contains(a, m.stamp.boot):
+	case !x.Lineage.Contains(a, m.Stamp.Boot):
 		r.doubt(p, t)
 		return
 	}
 	if now, _ := r.fits(p, t, held,
-		engine.Need{Array: x.array, Start: x.start, Geometry: x.geometry, Pages: len(x.pages)}); !now {
+		engine.Need{Array: x.Array, Start: x.Start, Geometry: x.Geometry, Pages: len(x.Pages)}); !now {
 		return // if there will be room, the image is asked for again
 	}
-	parts := make([]engine.Parsed, len(x.pages))
-	for i, page := range x.pages {
+	parts := make([]engine.Parsed, len(x.Pages))
+	for i, page := range x.Pages {
 		var err error
-		parts[i], err = r.m.opts.Engine.ParsePart(engine.Part{Array: x.array, Start: x.start, Geometry: x.geometry,
-			Image: page, At: x.at, Boot: m.stamp.boot})
+		parts[i], err = r.m.opts.Engine.ParsePart(engine.Part{Array: x.Array, Start: x.Start, Geometry: x.Geometry,
+			Image: page, At: x.At, Boot: m.Stamp.Boot})
 		if err != nil {
 			r.refuseError(p, err)
 			return
@@ -360,11 +355,11 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
 		r.refuseError(p, err)
 		return
 	}
-	t.said.keep(x.ref, m.said)
+	t.said.Keep(x.Ref, m.Statement)
 	n := uint64(len(parts))
-	r.figures(p.key.hint(), func(s *stats) { s.pages += n })
+	r.figures(p.key.Hint(), func(s *stats) { s.pages += n })
 	held = r.replica(p.ID)
-	a = held[x.ref]
+	a = held[x.Ref]
 	// The pages received so far count, even if some images are missing.
 	r.suspend(ctx, p, cmp.Or(tooFull(&r.m.opts, r.m.opts.Now(), a), r.showsTooMuch(p, t, a)))
 	if a.Partial != 0 {

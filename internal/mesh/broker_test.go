@@ -8,19 +8,21 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestSubjects checks that a subject has a kind, a full origin and a key, and that no other text is
 // a subject.
 func TestSubjects(t *testing.T) {
-	n, h := newNames(testSecret.ID()), hint{1, 2, 3, 4, 5, 6, 7, 0xab}
-	for _, want := range []topic{{kindDelta, h, ""}, {kindHead, h, ""}, {kindImage, h, "0-5-7"},
-		{kindAsk, h, h.String()}} {
+	n, h := newNames(enginetest.Secret.ID()), wire.Hint{1, 2, 3, 4, 5, 6, 7, 0xab}
+	for _, want := range []wire.Topic{{Kind: wire.KindDelta, Origin: h, Key: ""}, {Kind: wire.KindHead, Origin: h, Key: ""}, {Kind: wire.KindImage, Origin: h, Key: "0-5-7"},
+		{Kind: wire.KindAsk, Origin: h, Key: h.String()}} {
 		if got, ok := n.parse(n.subject(want)); !ok || got != want {
 			t.Errorf("%s is read as %+v, %v", n.subject(want), got, ok)
 		}
 	}
-	if got := n.subject(topic{kindDelta, h, ""}); got != fmt.Sprintf("bh.%016x.d.01020304050607ab", testSecret.ID()) {
+	if got := n.subject(wire.Topic{Kind: wire.KindDelta, Origin: h, Key: ""}); got != fmt.Sprintf("bh.%016x.d.01020304050607ab", enginetest.Secret.ID()) {
 		t.Errorf("subject %s", got)
 	}
 	start := "bh." + n.net + "."
@@ -33,11 +35,11 @@ func TestSubjects(t *testing.T) {
 	}
 	for key, want := range map[string]bool{h.String(): true, "": false, h.String() + "0": false,
 		strings.ToUpper(h.String()): false, h.String()[1:]: false} {
-		if got, ok := (topic{kindAsk, hint{9}, key}).sender(); ok != want || ok && got != h {
+		if got, ok := (wire.Topic{Kind: wire.KindAsk, Origin: wire.Hint{9}, Key: key}).Sender(); ok != want || ok && got != h {
 			t.Errorf("an ask with key %q is of %v, %v", key, got, ok)
 		}
 	}
-	if got, ok := (topic{kindImage, h, "anything"}).sender(); !ok || got != h {
+	if got, ok := (wire.Topic{Kind: wire.KindImage, Origin: h, Key: "anything"}).Sender(); !ok || got != h {
 		t.Errorf("an image is of %v, %v", got, ok)
 	}
 	for in, want := range map[string]string{

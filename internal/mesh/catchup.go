@@ -3,6 +3,8 @@ package mesh
 import (
 	"context"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // markEvery is the number of stored messages after which the receiver is notified of the reading
@@ -28,13 +30,13 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 	limited, cancel := context.WithTimeout(ctx, catchUpLimit)
 	defer cancel()
 	n := 0
-	err := b.storedDeltas(limited, nil, r.unread(b), func(a arrival) bool {
+	err := b.storedDeltas(limited, nil, r.unread(b), func(a wire.Arrival) bool {
 		r.deliver(ctx, b, a, true)
 		r.mu.Lock()
-		r.read[b] = a.stored
+		r.read[b] = a.Stored
 		r.mu.Unlock()
 		if n++; n%markEvery == 0 {
-			return r.in.put(ctx, incoming{bus: b, until: a.stored}, true) == nil
+			return r.in.put(ctx, incoming{bus: b, until: a.Stored}, true) == nil
 		}
 		return ctx.Err() == nil
 	})
@@ -84,10 +86,10 @@ func (r *receiver) passed(x *incoming) bool {
 // imagesOfNew reads the stored images of the origins of which this node holds nothing. Each origin
 // has an equal share of the time, so that none delays the others for longer.
 func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
-	var list []hint
+	var list []wire.Hint
 	for _, p := range r.m.peerList() {
 		if len(r.m.opts.Engine.Replica(p.ID)) == 0 {
-			list = append(list, p.key.hint())
+			list = append(list, p.key.Hint())
 		}
 	}
 	for i, end := 0, time.Now().Add(catchUpLimit); i < len(list); i++ {
@@ -100,8 +102,8 @@ func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
 
 // fetch reads the stored images of one origin, and its deltas if wanted, as long as the origin is a
 // peer.
-func (r *receiver) fetch(ctx context.Context, b bus, origin hint, deltas bool) {
-	handle := func(a arrival) bool {
+func (r *receiver) fetch(ctx context.Context, b bus, origin wire.Hint, deltas bool) {
+	handle := func(a wire.Arrival) bool {
 		r.deliver(ctx, b, a, true)
 		_, ok := r.m.find(origin)
 		return ok && ctx.Err() == nil

@@ -219,14 +219,14 @@ func TestClusterPrivilege(t *testing.T) {
 	c := startCluster(t, setup{users: w.users("")})
 	w.share(c.urls, nil)
 	ids := w.ids
-	eve, err := nats.Connect(c.urls[1], signIn(ids[1], ""), nats.CustomInboxPrefix(inbox(ids[1].public.hint())))
+	eve, err := nats.Connect(c.urls[1], signIn(ids[1], ""), nats.CustomInboxPrefix(inbox(ids[1].Hint())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer eve.Close()
 	n := newNames(testSecret.ID())
 	for _, subject := range []string{
-		n.subject(topic{kind: kindDelta, origin: ids[0].public.hint()}), n.headsOf(ids[0].public.hint()),
+		n.subject(topic{kind: kindDelta, origin: ids[0].Hint()}), n.headsOf(ids[0].Hint()),
 		"$JS.API.STREAM.DELETE." + n.deltaStream(),
 		"$JS.API.STREAM.PURGE." + n.imageStream(), "$JS.API.STREAM.CREATE." + n.deltaStream(),
 		"$JS.API.STREAM.UPDATE." + n.deltaStream(), "$JS.API.STREAM.NAMES", "other",
@@ -302,7 +302,7 @@ func (o *tenancy) conf() string {
 func (w *team) least(i int) func(*jwt.UserClaims) {
 	n, api := newNames(testSecret.ID()), jetStreamAPI("")
 	return func(c *jwt.UserClaims) {
-		publish, subscribe := n.grants(w.ids[i].public.hint(), api)
+		publish, subscribe := n.grants(w.ids[i].Hint(), api)
 		if i == 0 {
 			publish = append(publish, api+"STREAM.CREATE."+n.deltaStream(), api+"STREAM.CREATE."+n.imageStream())
 		}
@@ -351,7 +351,7 @@ func TestLeaf(t *testing.T) {
 	for _, id := range w.ids[1:] {
 		for _, api := range []string{jetStreamAPI(domain),
 			jetStreamAPI("")} { // the server's version decides which one is checked
-			p, s := n.grants(id.public.hint(), api)
+			p, s := n.grants(id.Hint(), api)
 			publish, subscribe = append(publish, p...), append(subscribe, s...)
 		}
 	}

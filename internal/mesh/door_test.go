@@ -21,13 +21,15 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // closed returns a mesh without a connection.
 func closed(t *testing.T, change func(*Options)) *Mesh {
 	t.Helper()
 	dir, id := identity(t)
-	o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join}
+	o := Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(), Mode: Join}
 	if change != nil {
 		change(&o)
 	}
@@ -80,7 +82,7 @@ func TestMistakenOptions(t *testing.T) {
 		"authorities": {func(o *Options) { o.Mode, o.CA = External, filepath.Join(t.TempDir(), "none") }, "none"},
 	} {
 		dir, id := identity(t)
-		o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join,
+		o := Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: Join,
 			Servers: []string{"nats://127.0.0.1:1"}}
 		tt.change(&o)
 		if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), tt.want) {
@@ -104,7 +106,7 @@ func TestMistakenOptions(t *testing.T) {
 // it.
 func TestDamagedFiles(t *testing.T) {
 	old, to := rotated(t)
-	good := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
+	good := successionJSON{old.ID(), to.ID(), to.proof.Signature[:]}
 	for name, tt := range map[string]struct {
 		file string
 		text func() []byte
@@ -128,7 +130,7 @@ func TestDamagedFiles(t *testing.T) {
 			if id.Predecessor() != "" {
 				t.Errorf("%s: the key has taken the place of %s", name, id.Predecessor())
 			}
-			_, err = prepare(t.Context(), Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join})
+			_, err = prepare(t.Context(), Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: Join})
 		}
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
@@ -143,7 +145,7 @@ func TestDamagedFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bad := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
+		bad := successionJSON{old.ID(), to.ID(), to.proof.Signature[:]}
 		change(&bad)
 		if err := os.WriteFile(filepath.Join(dir, successorFile), encoded(t, bad), 0o600); err != nil {
 			t.Fatal(err)
@@ -219,7 +221,7 @@ func TestCertificate(t *testing.T) {
 			c.Subject.Organization = append(c.Subject.Organization, c.Subject.Organization...)
 		}), "not on the list of peers"},
 		"the proof of another": {[]*Identity{old},
-			show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.proof.text()} }),
+			show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.proof.Text()} }),
 			"not on the list of peers"},
 		"no certificate": {[]*Identity{id}, tls.ConnectionState{}, "no certificate"},
 		"another kind of key": {[]*Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}},
@@ -252,16 +254,16 @@ func TestSignIn(t *testing.T) {
 		if err := m.signIn()(&o); err != nil || o.Nkey != id.ID() || (o.Token != "") != (id.proof != nil) {
 			t.Fatalf("%v, key %s, token %q", err, o.Nkey, o.Token)
 		}
-		if s := parseSuccession(o.Token); id.proof != nil && (s == nil || *s != *id.proof) {
+		if s := wire.ParseSuccession(o.Token); id.proof != nil && (s == nil || *s != *id.proof) {
 			t.Errorf("proof %+v, want %+v", s, id.proof)
 		}
 		for _, tt := range []struct {
 			nonce string
 			ok    bool
 		}{{"abcXYZ019-_", true}, {"!", true}, {"~", true}, {"a b", false}, {"a\x7f", false}, {"\x00", false},
-			{"ab\xff", false}, {signatureText + "x", false}} {
+			{"ab\xff", false}, {"bulkhead mesh message v2\x00x", false}} {
 			sig, err := o.SignatureCB([]byte(tt.nonce))
-			if (err == nil) != tt.ok || tt.ok != ed25519.Verify(id.public[:], []byte(tt.nonce), pad(sig)) {
+			if (err == nil) != tt.ok || tt.ok != ed25519.Verify(idKey(id), []byte(tt.nonce), pad(sig)) {
 				t.Errorf("%q: %v", tt.nonce, err)
 			}
 		}
@@ -278,8 +280,8 @@ func TestPermissions(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
 	m := closed(t, nil)
-	p := doorkeeper{m}.permissions(a.public.hint())
-	mine, theirs := a.public.hint().String(), b.public.hint().String()
+	p := doorkeeper{m}.permissions(a.Hint())
+	mine, theirs := a.Hint().String(), b.Hint().String()
 	for _, subject := range p.Publish.Allow {
 		if strings.Contains(subject, theirs) || !strings.Contains(subject, mine) && !strings.HasPrefix(subject, "$JS.API.") {
 			t.Errorf("may publish %s", subject)
@@ -288,7 +290,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("may change a stream: %s", subject)
 		}
 	}
-	q := doorkeeper{m}.permissions(b.public.hint())
+	q := doorkeeper{m}.permissions(b.Hint())
 	if slices.Equal(p.Publish.Allow, q.Publish.Allow) || slices.Equal(p.Subscribe.Allow, q.Subscribe.Allow) {
 		t.Error("two peers may the same")
 	}
@@ -327,27 +329,27 @@ func TestTooFull(t *testing.T) {
 // TestSuccessionText checks that the proof of a change of keys is one key and one signature.
 func TestSuccessionText(t *testing.T) {
 	_, to := rotated(t)
-	raw, err := base64.RawURLEncoding.DecodeString(to.proof.text())
+	raw, err := base64.RawURLEncoding.DecodeString(to.proof.Text())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !to.proof.names(&to.public) {
+	if !to.proof.Names(to.Public()) {
 		t.Error("the old key did not choose the new one")
 	}
 	_, third := identity(t)
-	if to.proof.names(&third.public) {
+	if to.proof.Names(third.Public()) {
 		t.Error("the old key chose any")
 	}
 	for _, bad := range [][]byte{nil, raw[1:], append(bytes.Clone(raw), 0)} {
-		if s := parseSuccession(base64.RawURLEncoding.EncodeToString(bad)); s != nil {
+		if s := wire.ParseSuccession(base64.RawURLEncoding.EncodeToString(bad)); s != nil {
 			t.Errorf("%d bytes are a proof", len(bad))
 		}
 	}
-	if parseSuccession("?") != nil || (*succession)(nil).text() != "" {
+	if wire.ParseSuccession("?") != nil || (*wire.Succession)(nil).Text() != "" {
 		t.Error("nothing is a proof")
 	}
 	m := closed(t, nil)
-	if m.known(to.public, to.proof.text()) {
+	if m.known(to.Public(), to.proof.Text()) {
 		t.Error("a stranger's successor is known")
 	}
 }

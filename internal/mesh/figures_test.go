@@ -9,6 +9,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestLives checks that a process of the same store continues the incarnation with one more epoch.
@@ -16,16 +18,16 @@ import (
 // incarnation, which has no record of the past.
 func TestLives(t *testing.T) {
 	dir, id := identity(t)
-	e := smallEngine(t, nil)
+	e := enginetest.Small(t, nil)
 	reports := 0
 	begin := func(store string, unsynced, ends bool) state {
 		t.Helper()
 		for range 3 {
-			report(t, e, reports, bulkhead.Spam, 1)
+			enginetest.Report(t, e, reports, bulkhead.Spam, 1)
 			reports++
 		}
 		m, err := prepare(t.Context(),
-			Options{Dir: dir, Identity: id, Engine: e, KeyID: testSecret.ID(), Mode: Join, Store: store, Unsynced: unsynced})
+			Options{Dir: dir, Identity: id, Engine: e, KeyID: enginetest.Secret.ID(), Mode: Join, Store: store, Unsynced: unsynced})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,14 +38,14 @@ func TestLives(t *testing.T) {
 			}
 		}
 		for _, a := range e.Own() {
-			l := s.lineage(ref{a.Array, a.Start})
-			if last := l[len(l)-1]; last != (epoch{s.Boot, a.Version}) {
+			l := s.lineage(wire.Ref{Array: a.Array, Start: a.Start})
+			if last := l[len(l)-1]; last != (wire.Epoch{Boot: s.Boot, Base: a.Version}) {
 				t.Errorf("%s found at version %d: the last epoch is %+v", a.Array, a.Version, last)
 			}
 		}
 		return s
 	}
-	counts := ref{engine.ArrayCounts, e.Own()[0].Start}
+	counts := wire.Ref{Array: engine.ArrayCounts, Start: e.Own()[0].Start}
 	var before state
 	epochs := 0
 	for n, tt := range []struct {
@@ -87,7 +89,7 @@ func TestFigures(t *testing.T) {
 		settle()
 		const reports = 40
 		for n := range reports {
-			report(t, peer.engine, n, bulkhead.Vote(n%2), 1)
+			enginetest.Report(t, peer.engine, n, bulkhead.Vote(n%2), 1)
 			time.Sleep(time.Second)
 		}
 		settle()
@@ -163,7 +165,7 @@ func TestNamesOfPeers(t *testing.T) {
 		for _, tt := range []struct{ told, want string }{{"", ""}, {"post.example", "post.example"},
 			{"a\nb", "post.example"}, {"mail.example", "mail.example"}} {
 			for _, x := range []*forger{f, other} {
-				x.say(t, home, &message{kind: kindHead, name: tt.told})
+				x.say(t, home, &wire.Message{Kind: wire.KindHead, Name: tt.told})
 			}
 			time.Sleep(time.Second)
 			if got := home.peerOf(t, f.id).Name; got != "forger" {

@@ -6,17 +6,19 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // FuzzFiles checks that any content of a file of the mesh folder is refused or read. Values that
 // are read are valid, and the same after being written and read again.
 func FuzzFiles(f *testing.F) {
 	names := []string{PeersFile, stateFile, heardFile, rotationFile, struckFile, invitationsFile}
-	key := public{1, 2, 3}
+	key := wire.Public{1, 2, 3}
 	for which := range names {
-		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.id() + `","weight":0.5}]`,
-			`[{"id":"` + key.id() + `","weight":7}]`,
-			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.id() + `"]`, `[{"secret":"AA==","uses":-1}]`, `{"incarnation":18446744073709551615}`, "{damaged"} {
+		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.ID() + `","weight":0.5}]`,
+			`[{"id":"` + key.ID() + `","weight":7}]`,
+			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.ID() + `"]`, `[{"secret":"AA==","uses":-1}]`, `{"incarnation":18446744073709551615}`, "{damaged"} {
 			f.Add([]byte(text), uint8(which))
 		}
 	}
@@ -34,7 +36,7 @@ func FuzzFiles(f *testing.F) {
 				var list []*peer
 				if list, err = loadPeers(dir); err == nil {
 					for _, p := range list {
-						if checkPeer(p.Name, p.Weight) != nil || p.ID != p.key.id() {
+						if checkPeer(p.Name, p.Weight) != nil || p.ID != p.key.ID() {
 							t.Errorf("a peer that cannot be: %+v", p)
 						}
 					}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestStoredFlood checks that one peer's stored messages, however many, cannot make the hub lose
@@ -17,7 +19,7 @@ func TestStoredFlood(t *testing.T) {
 	hubDir, hubID := identity(t)
 	joinDir, joinID := identity(t)
 	_, liar := identity(t)
-	a, b := smallEngine(t, nil), smallEngine(t, nil)
+	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
 	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
 	join, _ := start(t, quick(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
 		Name: "join"}))
@@ -34,11 +36,11 @@ func TestStoredFlood(t *testing.T) {
 	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
 		t.Fatal(err)
 	}
-	report(t, b, 1, bulkhead.Sighting, 3)
-	eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool {
-		return check(t, a, 1).Sightings == 3
+	enginetest.Report(t, b, 1, bulkhead.Sighting, 3)
+	enginetest.Eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool {
+		return enginetest.Check(t, a, 1).Sightings == 3
 	})
-	eventually(t, 5*time.Minute, "the hub has read the flood", func() bool {
+	enginetest.Eventually(t, 5*time.Minute, "the hub has read the flood", func() bool {
 		for _, p := range hub.Status().Peers {
 			if p.ID == liar.ID() && p.Refusals[reasonForged] >= 60 {
 				return true
@@ -57,7 +59,7 @@ func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int)
 	t.Helper()
 	dir, _ := identity(t)
 	m, err := prepare(t.Context(),
-		Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join,
+		Options{Dir: dir, Identity: peer, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(), Mode: Join,
 			Servers: []string{address}})
 	if err != nil {
 		t.Fatal(err)
@@ -69,11 +71,11 @@ func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int)
 		t.Fatal(err)
 	}
 	b := m.buses[0]
-	eventually(t, time.Minute, "the liar is connected", func() bool { return b.status().Connected })
+	enginetest.Eventually(t, time.Minute, "the liar is connected", func() bool { return b.status().Connected })
 	for range n {
-		msg := append([]byte{messageVersion, byte(kindDelta)}, peer.public[:8]...)
+		msg := append([]byte{2, byte(wire.KindDelta)}, hintBytes(peer)...)
 		msg = append(msg, make([]byte, size)...) // an empty claim
-		if err := b.publish(topic{kind: kindDelta, origin: peer.public.hint()}, msg); err != nil {
+		if err := b.publish(wire.Topic{Kind: wire.KindDelta, Origin: peer.Hint()}, msg); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.(*natsBus).conn.FlushTimeout(time.Minute); err != nil {
@@ -98,19 +100,19 @@ func TestSubjectOfAnother(t *testing.T) {
 				f := newForger(t, k, home, 1)
 				f.bus.open, home.bus.open = open, open
 				settle()
-				victim := peer.id.public.hint()
+				victim := peer.id.Hint()
 				genuine := func(id *Identity) []byte {
-					return appendMessage(nil, &message{kind: kindDelta, stamp: f.at}, id)
+					return wire.AppendMessage(nil, &wire.Message{Kind: wire.KindDelta, Stamp: f.at}, id)
 				}
 				forged := genuine(f.id)
 				copy(forged[2:], victim[:])
 				for range 3 {
-					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()},
+					f.bring(t, home, wire.Topic{Kind: wire.KindDelta, Origin: f.id.Hint()},
 						genuine(peer.id)) // another node's message, replayed
-					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()}, forged)
+					f.bring(t, home, wire.Topic{Kind: wire.KindDelta, Origin: f.id.Hint()}, forged)
 					if open {
-						f.bring(t, home, topic{kind: kindDelta, origin: victim}, forged)
-						f.bring(t, home, topic{kind: kindAsk, origin: home.id.public.hint(), key: "nobody"}, forged)
+						f.bring(t, home, wire.Topic{Kind: wire.KindDelta, Origin: victim}, forged)
+						f.bring(t, home, wire.Topic{Kind: wire.KindAsk, Origin: home.id.Hint(), Key: "nobody"}, forged)
 					}
 				}
 				settle()
@@ -133,8 +135,8 @@ func TestSubjectOfAnother(t *testing.T) {
 // loses its next message, or waits; other senders do not.
 func TestQueueShare(t *testing.T) {
 	q := newIntake()
-	flooder, other := hint{1}, hint{2}
-	big := incoming{from: flooder, m: &message{}, size: 4 << 20}
+	flooder, other := wire.Hint{1}, wire.Hint{2}
+	big := incoming{from: flooder, m: &wire.Message{}, size: 4 << 20}
 	n := 0
 	for ; n < 1000 && q.put(t.Context(), big, false) == nil; n++ {
 	}
@@ -146,14 +148,14 @@ func TestQueueShare(t *testing.T) {
 	if err := q.put(ended, big, true); err != context.Canceled {
 		t.Errorf("who waits for a share: %v", err)
 	}
-	if err := q.put(t.Context(), incoming{from: other, m: &message{}, size: 100}, false); err != nil {
+	if err := q.put(t.Context(), incoming{from: other, m: &wire.Message{}, size: 100}, false); err != nil {
 		t.Errorf("another sender: %v", err)
 	}
-	many := incoming{from: hint{3}, m: &message{wants: make([]arrayHead, maxParts)}, size: 4 * maxParts}
+	many := incoming{from: wire.Hint{3}, m: &wire.Message{Wants: make([]wire.ArrayHead, wire.MaxParts)}, size: 4 * wire.MaxParts}
 	for n = 0; n < 1000 && q.put(t.Context(), many, false) == nil; n++ {
 	}
-	if n > maxQueuedShare/(maxParts*queuedCost) {
-		t.Errorf("%d messages of %d parts wait", n, maxParts)
+	if n > maxQueuedShare/(wire.MaxParts*queuedCost) {
+		t.Errorf("%d messages of %d parts wait", n, wire.MaxParts)
 	}
 	for left := 1; left > 0; left = len(q.list) {
 		if _, ok := q.take(); !ok {
@@ -164,7 +166,7 @@ func TestQueueShare(t *testing.T) {
 		t.Errorf("empty, and has %d bytes of %d senders", q.bytes, len(q.shares))
 	}
 	// An item larger than any share is taken alone.
-	if err := q.put(t.Context(), incoming{from: flooder, m: &message{}, size: maxQueuedShare + 1}, false); err != nil {
+	if err := q.put(t.Context(), incoming{from: flooder, m: &wire.Message{}, size: maxQueuedShare + 1}, false); err != nil {
 		t.Error(err)
 	}
 }
@@ -176,7 +178,7 @@ func TestReadOn(t *testing.T) {
 		defer peer.stop()
 		const n = 400
 		for range n {
-			report(t, peer.engine, 1, bulkhead.Sighting, 1)
+			enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
 			time.Sleep(2 * time.Second)
 		}
 		k.mu.Lock()
@@ -193,7 +195,7 @@ func TestReadOn(t *testing.T) {
 		home = newSite(t, k, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		defer home.stop()
 		settle()
-		if got := check(t, home.engine, 1).Sightings; got != n {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != n {
 			t.Errorf("%d sightings, want %d", got, n)
 		}
 		// Of the 50 messages that each attempt reads, at most two were read before.
@@ -240,7 +242,7 @@ func TestSeenMargin(t *testing.T) {
 		trust(t, home, 1, peer)
 		settle()
 		home.stop()
-		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		peer.stop() // no peer can be asked
 		time.Sleep(time.Minute)
@@ -255,7 +257,7 @@ func TestSeenMargin(t *testing.T) {
 		home = newSite(t, k, func(o *Options) { o.Dir = dir })
 		defer home.stop()
 		settle()
-		if got := check(t, home.engine, 1).Sightings; got != 3 {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 3 {
 			t.Errorf("%d sightings, want 3", got)
 		}
 	})

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestFollowGroup checks that a member asks its keeper's hub for the members of the group, makes
@@ -25,7 +28,7 @@ func TestFollowGroup(t *testing.T) {
 	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: smallEngine(t, nil), Mode: Join,
+	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: enginetest.Small(t, nil), Mode: Join,
 		Servers: []string{h.address}}))
 	listed := func(want ...*Identity) func() bool {
 		return func() bool {
@@ -44,22 +47,22 @@ func TestFollowGroup(t *testing.T) {
 			return slices.Equal(got, ids)
 		}
 	}
-	eventually(t, time.Minute, "who is in the group is a peer", listed(one))
+	enginetest.Eventually(t, time.Minute, "who is in the group is a peer", listed(one))
 	if _, err := h.join(t, v, two); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "who comes later is, too", listed(one, two))
+	enginetest.Eventually(t, time.Minute, "who comes later is, too", listed(one, two))
 	if err := h.EvictPeer(t.Context(), one.ID()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "who is struck off is dropped", listed(two))
-	if p, ok := m.find(h.opts.Identity.public.hint()); !ok || !p.Keeper {
+	enginetest.Eventually(t, time.Minute, "who is struck off is dropped", listed(two))
+	if p, ok := m.find(h.opts.Identity.Hint()); !ok || !p.Keeper {
 		t.Errorf("the keeper is %+v, %v", p, ok)
 	}
 
 	// A node that asks under its own name gets the answer at its own inbox alone.
 	conn := connectAs(t, h.address, two, "")
-	if msg, err := conn.Request(groupSubject(two.public.hint()), nil, 20*time.Second); err != nil {
+	if msg, err := conn.Request(groupSubject(two.Hint()), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	} else {
 		var l groupList
@@ -77,8 +80,8 @@ func TestFollowGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ask := range []*nats.Msg{
-		{Subject: groupSubject(two.public.hint()), Reply: "bh.astray"},
-		{Subject: groupSubject(hint{1}), Reply: inbox(hint{1}) + ".x"},
+		{Subject: groupSubject(two.Hint()), Reply: "bh.astray"},
+		{Subject: groupSubject(wire.Hint{1}), Reply: inbox(wire.Hint{1}) + ".x"},
 		{Subject: "bh.group.x", Reply: "bh.astray"},
 	} {
 		if err := own.PublishMsg(ask); err != nil {
@@ -86,7 +89,7 @@ func TestFollowGroup(t *testing.T) {
 		}
 	}
 	// A later answer shows that nothing is in flight.
-	if _, err := conn.Request(groupSubject(two.public.hint()), nil, 20*time.Second); err != nil {
+	if _, err := conn.Request(groupSubject(two.Hint()), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	}
 	if msg, err := astray.NextMsg(50 * time.Millisecond); err == nil {
@@ -99,18 +102,18 @@ func TestFollowGroup(t *testing.T) {
 func TestStoredInABroker(t *testing.T) {
 	h := newHost(t)
 	b := h.buses[0].(*natsBus)
-	one, two := hint{1}, hint{2}
+	one, two := wire.Hint{1}, wire.Hint{2}
 	var half time.Time
-	all := func(origin *hint, since time.Time, most int) (got []string) {
+	all := func(origin *wire.Hint, since time.Time, most int) (got []string) {
 		t.Helper()
-		err := b.storedDeltas(t.Context(), origin, since, func(a arrival) bool {
-			if a.stored.IsZero() || a.topic.kind != kindDelta || a.network != "" {
+		err := b.storedDeltas(t.Context(), origin, since, func(a wire.Arrival) bool {
+			if a.Stored.IsZero() || a.Topic.Kind != wire.KindDelta || a.Network != "" {
 				t.Errorf("handed over %+v", a)
 			}
-			if string(a.msg) == "2" {
-				half = a.stored
+			if string(a.Data) == "2" {
+				half = a.Stored
 			}
-			got = append(got, a.topic.origin.String()[:2]+string(a.msg))
+			got = append(got, a.Topic.Origin.String()[:2]+string(a.Data))
 			return len(got) < most
 		})
 		if err != nil {
@@ -121,11 +124,11 @@ func TestStoredInABroker(t *testing.T) {
 	if got := all(nil, time.Time{}, 99); got != nil {
 		t.Errorf("an empty broker has stored %v", got)
 	}
-	for i, from := range []hint{one, two, one, two, one} {
-		if err := b.publish(topic{kind: kindDelta, origin: from}, []byte{byte('0' + i)}); err != nil {
+	for i, from := range []wire.Hint{one, two, one, two, one} {
+		if err := b.publish(wire.Topic{Kind: wire.KindDelta, Origin: from}, []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, time.Minute, "it is stored", func() bool { return len(all(nil, time.Time{}, 99)) == i+1 })
+		enginetest.Eventually(t, time.Minute, "it is stored", func() bool { return len(all(nil, time.Time{}, 99)) == i+1 })
 	}
 	if got := all(nil, time.Time{}, 99); !slices.Equal(got, []string{"010", "021", "012", "023", "014"}) {
 		t.Errorf("stored %v", got)
@@ -143,26 +146,26 @@ func TestStoredInABroker(t *testing.T) {
 		t.Errorf("of the future %v", got)
 	}
 	for i, key := range []string{"0-5-0", "0-5-1", "0-5-0"} {
-		if err := b.publish(topic{kind: kindImage, origin: one, key: key}, []byte{byte('0' + i)}); err != nil {
+		if err := b.publish(wire.Topic{Kind: wire.KindImage, Origin: one, Key: key}, []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.publish(topic{kind: kindImage, origin: two, key: "0-5-0"}, []byte("x")); err != nil {
+	if err := b.publish(wire.Topic{Kind: wire.KindImage, Origin: two, Key: "0-5-0"}, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	eventually(t, time.Minute, "the newest of each image is stored", func() bool {
+	enginetest.Eventually(t, time.Minute, "the newest of each image is stored", func() bool {
 		got = nil
 		if err := b.storedImages(t.Context(), one,
-			func(a arrival) bool { got = append(got, a.topic.key+" "+string(a.msg)); return true }); err != nil {
+			func(a wire.Arrival) bool { got = append(got, a.Topic.Key+" "+string(a.Data)); return true }); err != nil {
 			t.Fatal(err)
 		}
 		return slices.Equal(got, []string{"0-5-1 1", "0-5-0 2"})
 	})
 
 	// Only subscribed images arrive, until the subscription ends.
-	heard := make(chan arrival, 9)
-	stop, err := b.listenImages(two, func(a arrival) { heard <- a })
+	heard := make(chan wire.Arrival, 9)
+	stop, err := b.listenImages(two, func(a wire.Arrival) { heard <- a })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,9 +173,9 @@ func TestStoredInABroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := connectAs(t, h.address, h.opts.Identity, "") // a connection does not receive its own messages
-	say := func(of hint, text string) {
+	say := func(of wire.Hint, text string) {
 		t.Helper()
-		if err := other.Publish(b.names.subject(topic{kind: kindImage, origin: of, key: "0-5-0"}), []byte(text)); err != nil {
+		if err := other.Publish(b.names.subject(wire.Topic{Kind: wire.KindImage, Origin: of, Key: "0-5-0"}), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Flush(); err != nil {
@@ -181,7 +184,7 @@ func TestStoredInABroker(t *testing.T) {
 	}
 	say(one, "a")
 	say(two, "b")
-	if a := <-heard; string(a.msg) != "b" || a.topic.origin != two || a.topic.key != "0-5-0" || !a.stored.IsZero() {
+	if a := <-heard; string(a.Data) != "b" || a.Topic.Origin != two || a.Topic.Key != "0-5-0" || !a.Stored.IsZero() {
 		t.Errorf("heard %+v", a)
 	}
 	stop()
@@ -193,7 +196,7 @@ func TestStoredInABroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(heard) != 0 {
-		t.Errorf("heard after the end: %s", (<-heard).msg)
+		t.Errorf("heard after the end: %s", (<-heard).Data)
 	}
 	if s := b.status(); !s.Connected || s.Error != "" || s.BytesIn == 0 || s.BytesOut == 0 || !b.proves() {
 		t.Errorf("%+v", s)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // lostIncarnation logs that the replica of a peer's former incarnation is kept.
@@ -31,7 +32,7 @@ func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
 		return
 	}
 	aggregate := false
-	r.figures(p.key.hint(), func(s *stats) { aggregate = len(s.organisations) > 0 })
+	r.figures(p.key.Hint(), func(s *stats) { aggregate = len(s.organisations) > 0 })
 	if aggregate {
 		// A sum is made anew from all its members at each start, so none of it is lost.
 		if err := r.m.opts.Engine.ForgetFormer(ctx, p.ID); err != nil {
@@ -41,15 +42,15 @@ func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
 	}
 	restored := make(map[engine.ArrayKey]bool)
 	for x, h := range t.heads {
-		restored[engine.ArrayKey{Array: x.array, Start: x.start}] = h.lineage.restored()
+		restored[engine.ArrayKey{Array: x.Array, Start: x.Start}] = h.Lineage.Restored()
 	}
 	r.drop(ctx, p, former, restored)
 }
 
 // supersedeBy is [receiver.supersede] for an array whose image came before a head.
-func (r *receiver) supersedeBy(ctx context.Context, p *peer, x *image) {
-	if former := r.m.opts.Engine.FormerIncarnations(p.ID); len(former) > 0 && x.lineage.restored() {
-		r.drop(ctx, p, former, map[engine.ArrayKey]bool{{Array: x.array, Start: x.start}: true})
+func (r *receiver) supersedeBy(ctx context.Context, p *peer, x *wire.Image) {
+	if former := r.m.opts.Engine.FormerIncarnations(p.ID); len(former) > 0 && x.Lineage.Restored() {
+		r.drop(ctx, p, former, map[engine.ArrayKey]bool{{Array: x.Array, Start: x.Start}: true})
 	}
 }
 
@@ -76,8 +77,8 @@ func (r *receiver) drop(ctx context.Context, p *peer, former []engine.FormerInca
 
 // ForgetFormer drops the replicas of a peer's former incarnations.
 func (m *Mesh) ForgetFormer(ctx context.Context, id string) error {
-	key, err := parsePublic(id)
-	if p, ok := m.find(key.hint()); err != nil || !ok || p.ID != id {
+	key, err := wire.ParsePublic(id)
+	if p, ok := m.find(key.Hint()); err != nil || !ok || p.ID != id {
 		return unknownPeer(id)
 	}
 	if m.opts.Role == Publish {

@@ -6,19 +6,20 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // grants returns exactly the subjects that a node needs to publish and to subscribe to: the
 // subjects of its own messages, of all messages of its network, and of the messages stored by the
 // broker, in the JetStream with the API prefix api.
-func (n names) grants(h hint, api string) (publish, subscribe []string) {
-	publish = []string{n.subject(topic{kind: kindDelta, origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h)}
+func (n names) grants(h wire.Hint, api string) (publish, subscribe []string) {
+	publish = []string{n.subject(wire.Topic{Kind: wire.KindDelta, Origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h)}
 	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
 		publish = append(publish, api+"STREAM.INFO."+stream, api+"CONSUMER.CREATE."+stream,
 			api+"CONSUMER.CREATE."+stream+".>",
 			api+"CONSUMER.INFO."+stream+".*", api+"CONSUMER.DELETE."+stream+".*", api+"CONSUMER.MSG.NEXT."+stream+".*")
 	}
-	return publish, []string{n.all(kindDelta), n.all(kindHead), headsOfAll, n.all(kindImage) + ".*", n.asksFor(h),
+	return publish, []string{n.all(wire.KindDelta), n.all(wire.KindHead), headsOfAll, n.all(wire.KindImage) + ".*", n.asksFor(h),
 		inbox(h) + ".>"}
 }
 
@@ -42,11 +43,11 @@ func Grants(network, domain string, keys ...string) (string, error) {
 		b.WriteString("        ]\n")
 	}
 	for i, key := range keys {
-		p, err := parsePublic(key)
+		p, err := wire.ParsePublic(key)
 		if err != nil {
 			return "", fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 		}
-		publish, subscribe := n.grants(p.hint(), api)
+		publish, subscribe := n.grants(p.Hint(), api)
 		if i == 0 {
 			publish = append(publish, api+"STREAM.CREATE."+n.deltaStream(), api+"STREAM.CREATE."+n.imageStream())
 		}

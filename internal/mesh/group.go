@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -42,11 +43,11 @@ func (l groupList) text() ([]byte, error) {
 
 const groupPrefix = "bh.group."
 
-func groupSubject(from hint) string { return groupPrefix + from.String() }
+func groupSubject(from wire.Hint) string { return groupPrefix + from.String() }
 
 // tellGroup answers a member's request for the list of its group. It returns nil if the peer is in
 // none.
-func (m *Mesh) tellGroup(from hint, _ []byte) []byte {
+func (m *Mesh) tellGroup(from wire.Hint, _ []byte) []byte {
 	p, ok := m.find(from)
 	if !ok || p.Group == "" || p.Keeper {
 		return nil
@@ -61,7 +62,7 @@ func (m *Mesh) tellGroup(from hint, _ []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	l.Signature = ed25519.Sign(m.opts.Identity.private, text)
+	l.Signature = m.opts.Identity.Sign(text)
 	data, err := json.Marshal(l)
 	if err != nil {
 		return nil
@@ -94,7 +95,7 @@ func (m *Mesh) openGroup(keeper *peer, data []byte) (*groupList, error) {
 		return nil, fmt.Errorf("mesh: %d members of a group, limit %d", len(l.Members), maxGroup)
 	}
 	for i := range l.Members {
-		if _, err := parsePublic(l.Members[i].Key); err != nil {
+		if _, err := wire.ParsePublic(l.Members[i].Key); err != nil {
 			return nil, err
 		}
 		if err := checkPeer(l.Members[i].Name, 0); err != nil {
@@ -114,13 +115,13 @@ func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error 
 	named := map[string]bool{m.opts.Identity.ID(): true, keeper.ID: true}
 	var fresh []*peer
 	for _, x := range l.Members {
-		key, err := parsePublic(x.Key)
+		key, err := wire.ParsePublic(x.Key)
 		if err != nil {
 			return err
 		}
 		known := named[x.Key] || slices.Contains(struck, x.Key)
 		named[x.Key] = true
-		if _, here := m.find(key.hint()); !known && !here {
+		if _, here := m.find(key.Hint()); !known && !here {
 			fresh = append(fresh, &peer{ID: x.Key, Name: x.Name, Weight: keeper.Weight,
 				Added: m.opts.Now().UTC().Truncate(time.Second), Group: l.Group, key: key})
 		}
@@ -182,7 +183,7 @@ func (m *Mesh) followGroup(ctx context.Context, keeper *peer) error {
 		if b, ok := b.(*natsBus); ok && !b.owner {
 			var data []byte
 			var l *groupList
-			if data, err = b.request(ctx, groupSubject(m.opts.Identity.public.hint()), nil); err != nil {
+			if data, err = b.request(ctx, groupSubject(m.opts.Identity.Hint()), nil); err != nil {
 				continue
 			}
 			if l, err = m.openGroup(keeper, data); err == nil {

@@ -1,12 +1,14 @@
 package mesh
 
 import (
-	"crypto/ed25519"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestGroup checks that a keeper sends a member the list of its group, and that a list from another
@@ -29,19 +31,19 @@ func TestGroup(t *testing.T) {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
-	if h.tellGroup(hint{1}, nil) != nil {
+	if h.tellGroup(wire.Hint{1}, nil) != nil {
 		t.Error("a stranger is told who is in the group")
 	}
 	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	o := quick(Options{Dir: dir, Identity: self, KeyID: testSecret.ID(), Mode: Join})
-	o.Engine, o.Now = smallEngine(t, nil), h.now
+	o := quick(Options{Dir: dir, Identity: self, KeyID: enginetest.Secret.ID(), Mode: Join})
+	o.Engine, o.Now = enginetest.Small(t, nil), h.now
 	m, err := prepare(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper, ok := m.find(h.opts.Identity.public.hint())
+	keeper, ok := m.find(h.opts.Identity.Hint())
 	if !ok || !keeper.Keeper || keeper.Group != "mail" {
 		t.Fatalf("%+v", keeper)
 	}
@@ -55,7 +57,7 @@ func TestGroup(t *testing.T) {
 	}
 	take := func() {
 		t.Helper()
-		l, err := m.openGroup(&keeper, h.tellGroup(self.public.hint(), nil))
+		l, err := m.openGroup(&keeper, h.tellGroup(self.Hint(), nil))
 		if err == nil {
 			err = m.takeGroup(t.Context(), &keeper, l)
 		}
@@ -67,7 +69,7 @@ func TestGroup(t *testing.T) {
 	if got := listed(); len(got) != 3 || slices.Contains(got, self.ID()) {
 		t.Errorf("peers %v, want the three others", got)
 	}
-	if p, _ := m.find(ids[0].public.hint()); p.Weight != 0.75 || p.Group != "mail" {
+	if p, _ := m.find(ids[0].Hint()); p.Weight != 0.75 || p.Group != "mail" {
 		t.Errorf("%+v, want the weight of the keeper here", p)
 	}
 	if err := m.EvictPeer(t.Context(), ids[0].ID()); err != nil {
@@ -85,7 +87,7 @@ func TestGroup(t *testing.T) {
 		t.Errorf("peers %v, want %s alone", got, ids[2].ID())
 	}
 
-	said := h.tellGroup(self.public.hint(), nil)
+	said := h.tellGroup(self.Hint(), nil)
 	forged := func(change func(*groupList), by *Identity) []byte {
 		var l groupList
 		if err := json.Unmarshal(said, &l); err != nil {
@@ -94,7 +96,7 @@ func TestGroup(t *testing.T) {
 		change(&l)
 		if by != nil {
 			text, _ := l.text()
-			l.Signature = ed25519.Sign(by.private, text)
+			l.Signature = by.Sign(text)
 		}
 		data, _ := json.Marshal(l)
 		return data
@@ -127,10 +129,10 @@ func FuzzOpenGroup(f *testing.F) {
 	_, hub := identity(f)
 	now := time.Unix(1_700_000_000, 0)
 	m := &Mesh{opts: Options{Identity: id, Now: func() time.Time { return now }}}
-	keeper := &peer{ID: hub.ID(), Group: "mail", key: hub.public}
+	keeper := &peer{ID: hub.ID(), Group: "mail", key: hub.Public()}
 	l := groupList{Group: "mail", To: id.ID(), At: now, Members: []Member{{Key: hub.ID(), Name: "x"}}}
 	text, _ := l.text()
-	l.Signature = ed25519.Sign(hub.private, text)
+	l.Signature = hub.Sign(text)
 	data, _ := json.Marshal(l)
 	if _, err := m.openGroup(keeper, data); err != nil {
 		f.Fatal(err)

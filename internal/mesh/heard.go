@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // heardFile keeps the last messages of peers across a restart.
@@ -35,13 +37,13 @@ func (r *receiver) loadHeard() error {
 		return nil
 	}
 	for _, h := range list {
-		key, err := parsePublic(h.Key)
-		if err != nil || r.m.members[key.hint()] == nil {
+		key, err := wire.ParsePublic(h.Key)
+		if err != nil || r.m.members[key.Hint()] == nil {
 			continue
 		}
-		r.m.members[key.hint()].lastHeard = h.At
-		if e, err := openStatement(h.Head); err == nil && e.signedBy(&key) {
-			r.track(key.hint()).said.head = h.Head
+		r.m.members[key.Hint()].lastHeard = h.At
+		if e, err := wire.OpenStatement(h.Head); err == nil && e.SignedBy(key) {
+			r.track(key.Hint()).said.Head = h.Head
 		}
 	}
 	return nil
@@ -52,13 +54,13 @@ func (r *receiver) loadHeard() error {
 func (r *receiver) saveHeard() error {
 	list := []heard{}
 	r.m.mu.Lock()
-	for _, h := range slices.SortedFunc(maps.Keys(r.m.members), func(a, b hint) int {
+	for _, h := range slices.SortedFunc(maps.Keys(r.m.members), func(a, b wire.Hint) int {
 		return slices.Compare(a[:], b[:])
 	}) {
 		mem := r.m.members[h]
 		x := heard{Key: mem.ID, At: mem.lastHeard.UTC()}
 		if t := r.origins[h]; t != nil {
-			x.Head = t.said.head
+			x.Head = t.said.Head
 		}
 		list = append(list, x)
 	}

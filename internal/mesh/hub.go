@@ -22,6 +22,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 const hubFolder = "broker"
@@ -62,7 +64,7 @@ func (m *Mesh) connect(ctx context.Context) error {
 		}
 		b.owner = true
 		m.buses = append(m.buses, b)
-		err = b.servePairing(func(id string, from hint, box []byte) []byte {
+		err = b.servePairing(func(id string, from wire.Hint, box []byte) []byte {
 			wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), brokerWait)
 			defer cancel()
 			return m.pair(wait, id, from, box)
@@ -92,7 +94,7 @@ func (m *Mesh) join(servers []string) error {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return fmt.Errorf("mesh: hub %.80q is not host:port", address)
 		}
-		holder := new(atomic.Pointer[public])
+		holder := new(atomic.Pointer[wire.Public])
 		b, err := dial(&m.opts, "tls://"+address, false, m.signIn(), nats.Secure(&tls.Config{
 			MinVersion: tls.VersionTLS13,
 			// A hub is identified by its key and not by its name: see hubIsPeer.
@@ -149,7 +151,7 @@ func (m *Mesh) external() error {
 // broker may be a peer that knows only the old key.
 func (m *Mesh) signIn() nats.Option {
 	id := m.opts.Identity
-	return signIn(id, id.proof.text())
+	return signIn(id, id.proof.Text())
 }
 
 // signIn proves a key to a broker and presents a token.
@@ -164,40 +166,21 @@ func signIn(id *Identity, token string) nats.Option {
 					return nil, errors.New("the broker requests a signature of something other than a nonce")
 				}
 			}
-			return ed25519.Sign(id.private, nonce), nil
+			return id.Sign(nonce), nil
 		}
 		o.Token = token
 		return nil
 	}
 }
 
-// text encodes the proof for headers and certificates; "" for nil.
-func (s *succession) text() string {
-	if s == nil {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString(append(s.old[:], s.signature[:]...))
-}
-
-func parseSuccession(text string) *succession {
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	s := &succession{}
-	if err != nil || len(raw) != len(s.old)+len(s.signature) {
-		return nil
-	}
-	copy(s.old[:], raw)
-	copy(s.signature[:], raw[len(s.old):])
-	return s
-}
-
 // known reports whether the holder of a key is a peer, or the successor of one. A successor takes
 // the peer's place.
-func (m *Mesh) known(key public, proof string) bool {
-	if p, ok := m.find(key.hint()); ok {
+func (m *Mesh) known(key wire.Public, proof string) bool {
+	if p, ok := m.find(key.Hint()); ok {
 		return p.key == key
 	}
-	s := parseSuccession(proof)
-	if s == nil || !s.names(&key) {
+	s := wire.ParseSuccession(proof)
+	if s == nil || !s.Names(key) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), brokerWait)
@@ -217,7 +200,7 @@ func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	if i.proof != nil {
-		template.Subject.Organization = []string{i.proof.text()}
+		template.Subject.Organization = []string{i.proof.Text()}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, i.private.Public(), i.private)
 	if err != nil {
@@ -227,7 +210,7 @@ func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
 }
 
 // hubIsPeer checks that the server of a TLS connection holds the key of a peer.
-func (m *Mesh) hubIsPeer(c tls.ConnectionState) (key public, err error) {
+func (m *Mesh) hubIsPeer(c tls.ConnectionState) (key wire.Public, err error) {
 	if len(c.PeerCertificates) == 0 {
 		return key, errors.New("the hub sent no certificate")
 	}
@@ -236,13 +219,13 @@ func (m *Mesh) hubIsPeer(c tls.ConnectionState) (key public, err error) {
 	if !ok || len(raw) != ed25519.PublicKeySize {
 		return key, errors.New("the hub's certificate is not that of a node")
 	}
-	key = public(raw)
+	key = wire.Public(raw)
 	proof := ""
 	if len(cert.Subject.Organization) == 1 {
 		proof = cert.Subject.Organization[0]
 	}
 	if !m.known(key, proof) {
-		return key, fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.id())
+		return key, fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.ID())
 	}
 	return key, nil
 }
@@ -270,8 +253,8 @@ func (m *Mesh) startHub() (*server.Server, error) {
 		return nil, err
 	}
 	opts := &server.Options{
-		ServerName: "bulkhead-" + o.Identity.public.hint().String(),
-		Host:       host, Port: int(port), NoSigs: true, MaxPayload: maxMessage,
+		ServerName: "bulkhead-" + o.Identity.Hint().String(),
+		Host:       host, Port: int(port), NoSigs: true, MaxPayload: wire.MaxMessage,
 		JetStream: true, StoreDir: dir, JetStreamMaxMemory: maxBrokerMemory, JetStreamMaxStore: maxStore,
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}},
 		TLSTimeout:        connectWait.Seconds(),
@@ -312,7 +295,7 @@ type doorkeeper struct{ m *Mesh }
 // Check implements server.Authentication.
 func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
-	key, err := parsePublic(o.Nkey)
+	key, err := wire.ParsePublic(o.Nkey)
 	if err != nil {
 		return false
 	}
@@ -320,15 +303,15 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 	if err != nil || !ed25519.Verify(key[:], c.GetNonce(), sig) {
 		return false
 	}
-	if key == d.m.opts.Identity.public {
+	if key == d.m.opts.Identity.Public() {
 		c.RegisterUser(&server.User{Username: o.Nkey})
 		return true
 	}
 	if id, ok := strings.CutPrefix(o.Token, tokenInvitation); ok && d.m.invited(id) {
 		// It may ask to join, and nothing else.
 		c.RegisterUser(&server.User{Username: o.Nkey, Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: []string{pairSubject(id, key.hint())}},
-			Subscribe: &server.SubjectPermission{Allow: []string{inbox(key.hint()) + ".>"}},
+			Publish:   &server.SubjectPermission{Allow: []string{pairSubject(id, key.Hint())}},
+			Subscribe: &server.SubjectPermission{Allow: []string{inbox(key.Hint()) + ".>"}},
 		}})
 		return true
 	}
@@ -342,11 +325,11 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 		}
 		return false
 	}
-	c.RegisterUser(&server.User{Username: o.Nkey, Permissions: d.permissions(key.hint())})
+	c.RegisterUser(&server.User{Username: o.Nkey, Permissions: d.permissions(key.Hint())})
 	return true
 }
 
-func (d doorkeeper) permissions(h hint) *server.Permissions {
+func (d doorkeeper) permissions(h wire.Hint) *server.Permissions {
 	publish, subscribe := newNames(d.m.opts.KeyID).grants(h, jetStreamAPI(""))
 	return &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: append(publish, groupSubject(h), secretSubject(h))},

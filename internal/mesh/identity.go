@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -30,58 +31,33 @@ const (
 	stateFile     = "state.json"
 )
 
-// A public is the raw public key of an origin.
-type public [ed25519.PublicKeySize]byte
-
-// A hint is the start of a public key, long enough to find the peer whose signature is to be
-// verified.
-type hint [8]byte
-
-func (p *public) hint() (h hint) {
-	copy(h[:], p[:])
-	return h
-}
-
-// id returns the key in its printed form: an nkey of type user, 56 letters and digits.
-func (p *public) id() string {
-	text, err := nkeys.Encode(nkeys.PrefixByteUser, p[:])
-	if err != nil {
-		panic(err) // 32 bytes under a known prefix always encode
-	}
-	return string(text)
-}
-
-// parsePublic reads the public key of a node in the form that [public.id] writes.
-func parsePublic(text string) (p public, err error) {
-	raw, err := nkeys.Decode(nkeys.PrefixByteUser, []byte(text))
-	if err != nil || len(raw) != len(p) {
-		return public{}, fmt.Errorf("mesh: %.80q is not the key of a node: want U and 55 letters and digits", text)
-	}
-	copy(p[:], raw)
-	if p.id() != text { // another spelling is an error, because ids are compared as text
-		return public{}, fmt.Errorf("mesh: %.80q is not the key of a node: want %s", text, p.id())
-	}
-	return p, nil
-}
-
 // An Identity is the key pair of a node. It does not change once opened, and may be used
 // concurrently.
 type Identity struct {
 	private ed25519.PrivateKey
-	public  public
+	public  wire.Public
 	// proof shows that the holder of an older key chose this one; nil if the key was never changed.
-	proof *succession
+	proof *wire.Succession
 }
 
 // ID returns the public key in its printed form, as peers add it to their lists.
-func (i *Identity) ID() string { return i.public.id() }
+func (i *Identity) ID() string { return i.public.ID() }
+
+// Public returns the public key.
+func (i *Identity) Public() wire.Public { return i.public }
+
+// Hint returns the start of the public key, by which messages name the node.
+func (i *Identity) Hint() wire.Hint { return i.public.Hint() }
+
+// Sign returns the signature of text with the private key.
+func (i *Identity) Sign(text []byte) []byte { return ed25519.Sign(i.private, text) }
 
 // Predecessor returns the key that this one replaced, or "".
 func (i *Identity) Predecessor() string {
 	if i.proof == nil {
 		return ""
 	}
-	return i.proof.old.id()
+	return i.proof.Old.ID()
 }
 
 // OpenIdentity returns the identity stored in dir, the mesh folder of one node. It makes one if
@@ -117,11 +93,11 @@ func OpenIdentity(dir string) (*Identity, error) {
 	if proof.New != id.ID() {
 		return id, nil // the change of keys was interrupted: the old key is in force
 	}
-	old, err := parsePublic(proof.Old)
+	old, err := wire.ParsePublic(proof.Old)
 	if err != nil || len(proof.Signature) != ed25519.SignatureSize {
 		return nil, fmt.Errorf("mesh: %s is damaged", successorFile)
 	}
-	id.proof = &succession{old: old, signature: [64]byte(proof.Signature)}
+	id.proof = &wire.Succession{Old: old, Signature: [64]byte(proof.Signature)}
 	return id, nil
 }
 
@@ -145,25 +121,10 @@ func writeSeed(dir string, seed []byte) error {
 	return writeFile(filepath.Join(dir, keyFile), append(text, '\n'))
 }
 
-// A succession is a statement, signed with an old key, that a new key replaces it.
-type succession struct {
-	old       public
-	signature [ed25519.SignatureSize]byte
-}
-
 type successionJSON struct {
 	Old       string `json:"old"`
 	New       string `json:"new"`
 	Signature []byte `json:"signature"`
-}
-
-func successionText(to *public) []byte {
-	return append([]byte("bulkhead mesh successor v1\x00"), to[:]...)
-}
-
-// names reports whether the holder of s.old has signed that to succeeds it.
-func (s *succession) names(to *public) bool {
-	return ed25519.Verify(s.old[:], successionText(to), s.signature[:])
 }
 
 // RotateIdentity makes a new key pair in dir, signed with the old key. The node must not be
@@ -185,9 +146,9 @@ func RotateIdentity(dir string) (old, to *Identity, err error) {
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed)
 	to = identityOf(seed)
-	to.proof = &succession{old: old.public}
-	copy(to.proof.signature[:], ed25519.Sign(old.private, successionText(&to.public)))
-	data, err := json.Marshal(successionJSON{old.ID(), to.ID(), to.proof.signature[:]})
+	to.proof = &wire.Succession{Old: old.public}
+	copy(to.proof.Signature[:], old.Sign(wire.SuccessionText(to.public)))
+	data, err := json.Marshal(successionJSON{old.ID(), to.ID(), to.proof.Signature[:]})
 	if err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestInspect checks that each damaged file of a folder is named, and that none is changed or made.
@@ -111,8 +113,8 @@ func TestBefriend(t *testing.T) {
 	}
 	all := list()
 	for len(all) < maxPeers-1 {
-		key := public{byte(len(all)), byte(len(all) >> 8), 1}
-		all = append(all, &peer{ID: key.id(), Weight: 1, key: key})
+		key := wire.Public{byte(len(all)), byte(len(all) >> 8), 1}
+		all = append(all, &peer{ID: key.ID(), Weight: 1, key: key})
 	}
 	if err := savePeers(dir, all); err != nil {
 		t.Fatal(err)
@@ -131,7 +133,7 @@ func TestBefriend(t *testing.T) {
 		t.Errorf("who is on a full list: %v", err)
 	}
 	m, err := prepare(t.Context(),
-		Options{Dir: dir, Identity: mustIdentity(t), Engine: smallEngine(t, nil), KeyID: 1, Mode: Join})
+		Options{Dir: dir, Identity: mustIdentity(t), Engine: enginetest.Small(t, nil), KeyID: 1, Mode: Join})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // An Invitation is the content of the line with which a node joins a network. The line is a secret
@@ -62,7 +63,7 @@ func (v *Invitation) NetworkName() string { return newNames(v.Network).net }
 
 // Line returns the invitation as one line of text.
 func (v *Invitation) Line() (string, error) {
-	key, err := parsePublic(v.Inviter)
+	key, err := wire.ParsePublic(v.Inviter)
 	if err != nil {
 		return "", err
 	}
@@ -74,11 +75,11 @@ func (v *Invitation) Line() (string, error) {
 	b = append(b, v.secret[:]...)
 	b = binary.LittleEndian.AppendUint64(b, v.Network)
 	b = binary.AppendUvarint(b, uint64(v.Expires.Unix()))
-	b = appendBytes(b, []byte(v.Name))
-	b = appendBytes(b, []byte(v.Group))
+	b = wire.AppendBytes(b, []byte(v.Name))
+	b = wire.AppendBytes(b, []byte(v.Group))
 	b = binary.AppendUvarint(b, uint64(len(v.Hubs)))
 	for _, h := range v.Hubs {
-		b = appendBytes(b, []byte(h))
+		b = wire.AppendBytes(b, []byte(h))
 	}
 	sum := lineSum(b)
 	return invitationPrefix + invitationVersion + "-" + base64.RawURLEncoding.EncodeToString(append(b, sum[:]...)), nil
@@ -93,10 +94,10 @@ func lineSum(b []byte) (sum [sumBytes]byte) {
 // check returns an error for values that a line must not contain.
 func (v *Invitation) check() error {
 	for what, text := range map[string]string{"name": v.Name, "group": v.Group} {
-		if len(text) > maxName || !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool {
+		if len(text) > wire.MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool {
 			return !unicode.IsPrint(c)
 		}) {
-			return fmt.Errorf("%w: %s %.80q: want up to %d bytes of printable text", ErrInvitation, what, text, maxName)
+			return fmt.Errorf("%w: %s %.80q: want up to %d bytes of printable text", ErrInvitation, what, text, wire.MaxName)
 		}
 	}
 	if len(v.Hubs) == 0 || len(v.Hubs) > maxHubs {
@@ -155,14 +156,14 @@ var errShort = errors.New("ends early")
 
 // parse reads the bytes before the checksum. Every value has only one valid encoding.
 func (v *Invitation) parse(b []byte) error {
-	var key public
+	var key wire.Public
 	fixed := len(key) + len(v.secret) + 8
 	if len(b) < fixed {
 		return fmt.Errorf("%w: %w", ErrInvitation, errShort)
 	}
 	copy(key[:], b)
 	copy(v.secret[:], b[len(key):])
-	v.Inviter, v.Network = key.id(), binary.LittleEndian.Uint64(b[fixed-8:])
+	v.Inviter, v.Network = key.ID(), binary.LittleEndian.Uint64(b[fixed-8:])
 	r := lineReader{b: b[fixed:]}
 	expires := r.number()
 	v.Name, v.Group = r.text(), r.text()

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 func sampleInvitation(t testing.TB) *Invitation {
 	_, id := identity(t)
 	return &Invitation{
-		Network: testSecret.ID(), Inviter: id.ID(), Name: "alice",
+		Network: enginetest.Secret.ID(), Inviter: id.ID(), Name: "alice",
 		Hubs:    []string{"alice.example.com:8421", "[2001:db8::1]:8421"},
 		Expires: time.Unix(1_800_000_000, 0).UTC(), secret: [secretBytes]byte{1, 2, 3},
 	}
@@ -138,12 +139,12 @@ func FuzzOpenRequest(f *testing.F) {
 	if _, _, err := openRequest([secretBytes]byte{9}, v.id(), box); !errors.Is(err, errSealed) {
 		f.Errorf("opened with another secret: %v", err)
 	}
-	reply, err := sealReply(v.secret, v.id(), &q, &pairReply{State: pairAccepted, Secret: testSecret[:]})
+	reply, err := sealReply(v.secret, v.id(), &q, &pairReply{State: pairAccepted, Secret: enginetest.Secret[:]})
 	if err != nil {
 		f.Fatal(err)
 	}
 	if r, err := openReply(v, private, joiner.ID(), reply); err != nil || r.State != pairAccepted ||
-		!bytes.Equal(r.Secret, testSecret[:]) {
+		!bytes.Equal(r.Secret, enginetest.Secret[:]) {
 		f.Fatalf("%+v, %v", r, err)
 	}
 	other := *v

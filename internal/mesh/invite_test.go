@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"os"
@@ -11,13 +10,15 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // inviter returns a hub whose broker does not run.
 func inviter(t *testing.T, change func(*Options)) *Mesh {
 	t.Helper()
 	return closed(t, func(o *Options) {
-		o.Mode, o.Listen, o.Secret = Hub, "127.0.0.1:0", testSecret
+		o.Mode, o.Listen, o.Secret = Hub, "127.0.0.1:0", enginetest.Secret
 		if change != nil {
 			change(o)
 		}
@@ -186,7 +187,7 @@ func TestDecideBounds(t *testing.T) {
 	}
 	v := invite{Uses: 1, Expires: now, Accept: true, Weight: 0.5, Name: "bob"}
 	if r := m.decide(t.Context(), &v, &pairRequest{Key: key, Name: "x", Clock: now}); r.State != pairAccepted ||
-		string(r.Secret) != string(testSecret[:]) {
+		string(r.Secret) != string(enginetest.Secret[:]) {
 		t.Errorf("an invitation that accepts: %+v", r)
 	}
 	if p := m.Status().Peers; len(p) != 1 || p[0].ID != key || p[0].Name != "bob" || p[0].Weight != 0.5 {
@@ -239,11 +240,11 @@ func TestRequestsAreChecked(t *testing.T) {
 		"another exchange":   {v.secret, v.id(), sealed(func(q *pairRequest) { q.Exchange[0]++ }), false},
 		"a bad name":         {v.secret, v.id(), sealed(func(q *pairRequest) { q.Name = "a\n" }), false},
 		"signed for another": {v.secret, v.id(), sealed(func(q *pairRequest) {
-			q.Signature = ed25519.Sign(id.private, pairText("x", q.Exchange))
+			q.Signature = id.Sign(pairText("x", q.Exchange))
 		}), false},
 		"another name is well": {v.secret, v.id(), sealed(func(q *pairRequest) { q.Name = "b" }), true},
 	} {
-		if _, key, err := openRequest(tt.secret, tt.id, tt.box); (err == nil) != tt.ok || tt.ok && key != id.public {
+		if _, key, err := openRequest(tt.secret, tt.id, tt.box); (err == nil) != tt.ok || tt.ok && key != id.Public() {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -255,12 +256,12 @@ func TestWelcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Publish} {
 			r := newRig(t, k, func(o *Options) { o.Role = role })
-			from := r.peer.public.hint()
+			from := r.peer.Hint()
 			k.wipe()
 			now := uint64(time.Now().UnixMilli())
-			m := &message{kind: kindDelta, stamp: stamp{now, now, 1, now}, from: from}
+			m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: now, Boot: now, Seq: 1, At: now}, From: from}
 			k.deltas = append(k.deltas,
-				storedMsg{time.Now(), topic{kind: kindDelta, origin: from}, appendMessage(nil, m, r.peer)})
+				storedMsg{time.Now(), wire.Topic{Kind: wire.KindDelta, Origin: from}, wire.AppendMessage(nil, m, r.peer)})
 			for len(r.sender.hello) > 0 {
 				<-r.sender.hello
 			}

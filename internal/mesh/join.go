@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // Joined is an inviter's answer.
@@ -25,7 +26,7 @@ type Joined struct {
 // tokenInvitation is the prefix of the token that a joining node presents to a hub.
 const tokenInvitation = "invitation "
 
-func pairSubject(id string, from hint) string { return "bh.pair." + id + "." + from.String() }
+func pairSubject(id string, from wire.Hint) string { return "bh.pair." + id + "." + from.String() }
 
 // JoinBy presents an invitation to its inviter, at one hub after the other. An error that wraps
 // [bulkhead.ErrForbidden] has the inviter's reason for a refusal. Any other error means that the
@@ -59,11 +60,11 @@ func JoinBy(ctx context.Context, v *Invitation, id *Identity, name string, now f
 // askHub makes one request.
 func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name string,
 	now time.Time) (r pairReply, err error) {
-	inviter, err := parsePublic(v.Inviter)
+	inviter, err := wire.ParsePublic(v.Inviter)
 	if err != nil {
 		return r, err
 	}
-	self := id.public.hint()
+	self := id.Hint()
 	conn, err := nats.Connect("tls://"+hub,
 		nats.NoReconnect(), nats.Timeout(brokerWait/2), nats.CustomInboxPrefix(inbox(self)),
 		nats.Secure(&tls.Config{
@@ -78,8 +79,8 @@ func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name s
 				if !ok || len(raw) != len(inviter) {
 					return errors.New("that is no hub of a network")
 				}
-				if key := public(raw); key != inviter {
-					return fmt.Errorf("it has the key %s, and the invitation is from %s", key.id(), v.Inviter)
+				if key := wire.Public(raw); key != inviter {
+					return fmt.Errorf("it has the key %s, and the invitation is from %s", key.ID(), v.Inviter)
 				}
 				return nil
 			},
@@ -106,10 +107,10 @@ func askHub(ctx context.Context, hub string, v *Invitation, id *Identity, name s
 }
 
 // servePairing answers requests to join that arrive at this node's broker.
-func (b *natsBus) servePairing(handle func(id string, from hint, box []byte) []byte) error {
+func (b *natsBus) servePairing(handle func(id string, from wire.Hint, box []byte) []byte) error {
 	_, err := b.conn.Subscribe("bh.pair.*.*", func(msg *nats.Msg) {
 		part := strings.Split(msg.Subject, ".")
-		from, ok := topic{kind: kindAsk, key: part[3]}.sender()
+		from, ok := wire.Topic{Kind: wire.KindAsk, Key: part[3]}.Sender()
 		// Reply only to the sender of the request: the broker lets a node subscribe to its own
 		// inbox alone.
 		if !ok || !strings.HasPrefix(msg.Reply, inbox(from)+".") {

@@ -5,43 +5,46 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // alive reports whether a message belongs to the present incarnation of its origin. It begins a new
 // incarnation if the message does.
-func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) bool {
+func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *wire.Message) bool {
 	held := r.m.opts.Engine.Incarnation(p.ID)
-	old := m.stamp.incarnation < held || m.stamp.incarnation < t.last.incarnation ||
-		m.stamp.incarnation == t.last.incarnation && m.stamp.boot < t.last.boot
-	if m.kind == kindHead && !old {
+	old := m.Stamp.Incarnation < held || m.Stamp.Incarnation < t.last.Incarnation ||
+		m.Stamp.Incarnation == t.last.Incarnation && m.Stamp.Boot < t.last.Boot
+	if m.Kind == wire.KindHead && !old {
 		t.lives = true
 	}
-	if old && m.kind == kindHead {
+	if old && m.Kind == wire.KindHead {
 		r.conflict(ctx, p, t, m)
 	}
-	if old && m.kind == kindHead && time.Since(t.told) > conflictRest {
+	if old && m.Kind == wire.KindHead && time.Since(t.told) > conflictRest {
 		// The peer's folder was copied back, with its knowledge of its last incarnation.
 		t.told = time.Now()
-		r.m.sender.want(wish{p.key.hint(), max(held, t.last.incarnation), t.last.boot, nil, t.said.about(nil)})
+		r.m.sender.want(&wire.Message{To: p.key.Hint(), Incarnation: max(held, t.last.Incarnation), Boot: t.last.Boot,
+			Proofs: t.said.About(nil)})
 	}
-	if m.stamp.incarnation < held {
-		r.refuse(p.key.hint(), reasonOld, "")
+	if m.Stamp.Incarnation < held {
+		r.refuse(p.key.Hint(), reasonOld, "")
 		return false
 	}
-	if m.stamp.incarnation > held {
+	if m.Stamp.Incarnation > held {
 		return r.renew(ctx, p, t, m)
 	}
-	if m.stamp.newer(t.last) || m.stamp.incarnation > t.last.incarnation {
-		if m.stamp.boot != t.last.boot {
+	if m.Stamp.Newer(t.last) || m.Stamp.Incarnation > t.last.Incarnation {
+		if m.Stamp.Boot != t.last.Boot {
 			t.begun = time.Now()
 			t.hurry()
 			// A peer that rolled back past this process's start is ignored until it has seen proof of what it
 			// lost.
-			if t.said.began = nil; len(m.said) <= maxSaid {
-				t.said.began = m.said
+			if t.said.Began = nil; len(m.Statement) <= wire.MaxStatement {
+				t.said.Began = m.Statement
 			}
 		}
-		t.last = m.stamp
+		t.last = m.Stamp
 	}
 	return true
 }
@@ -50,15 +53,15 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *message) boo
 // sender is running. A few such heads may have been in flight when the newer incarnation began.
 // After that, two incarnations that send alternately are two servers with one key. If the newer one
 // is silent, the machine was set back to a time before it.
-func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *message) {
+func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *wire.Message) {
 	if !t.lives || time.Since(t.begun) < conflictRest || time.Since(t.oldAt) < conflictRest ||
-		t.old.boot == m.stamp.boot && !m.stamp.newer(t.old) {
+		t.old.Boot == m.Stamp.Boot && !m.Stamp.Newer(t.old) {
 		return
 	}
-	again := t.old.boot == m.stamp.boot
-	t.old, t.oldAt, t.lives = m.stamp, time.Now(), false
+	again := t.old.Boot == m.Stamp.Boot
+	t.old, t.oldAt, t.lives = m.Stamp, time.Now(), false
 	conflicts := 0
-	r.figures(p.key.hint(), func(s *stats) {
+	r.figures(p.key.Hint(), func(s *stats) {
 		if !again {
 			s.conflicts = 0
 		}
@@ -66,69 +69,69 @@ func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *message) 
 		conflicts = s.conflicts
 	})
 	if conflicts >= maxConflicts && p.Quarantine == "" {
-		r.m.quarantine(ctx, p.key.hint(), "two servers use its key")
+		r.m.quarantine(ctx, p.key.Hint(), "two servers use its key")
 	}
 }
 
 // renew records a new incarnation of an origin. Until its first images or rounds arrive, the
 // replica of the previous incarnation stays in use. That replica then becomes a former one, and
 // still counts.
-func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *message) bool {
-	nothing := m.kind == kindHead && len(m.heads) == 0
+func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *wire.Message) bool {
+	nothing := m.Kind == wire.KindHead && len(m.Heads) == 0
 	// Rounds from version 0 on are equivalent to images.
-	whole := m.kind == kindImage || slices.ContainsFunc(m.rounds, func(x round) bool { return x.from == 0 })
+	whole := m.Kind == wire.KindImage || slices.ContainsFunc(m.Rounds, func(x wire.Round) bool { return x.From == 0 })
 	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && !whole && !nothing {
-		if m.kind == kindHead && m.stamp.incarnation >= t.next {
-			t.next, t.said.head = m.stamp.incarnation, m.said
+		if m.Kind == wire.KindHead && m.Stamp.Incarnation >= t.next {
+			t.next, t.said.Head = m.Stamp.Incarnation, m.Statement
 			t.setHeads(m)
 		}
 		return false
 	}
 	// If the origin forgets this incarnation, only its own signature can convince it that it had
 	// one. That proof must survive a restart of this node.
-	if len(m.said) <= maxSaid || m.kind == kindHead {
-		t.said.head = m.said
+	if len(m.Statement) <= wire.MaxStatement || m.Kind == wire.KindHead {
+		t.said.Head = m.Statement
 	}
 	if err := r.saveHeard(); err != nil {
 		r.m.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
-	if err := r.m.opts.Engine.Renew(ctx, p.ID, m.stamp.incarnation); err != nil {
+	if err := r.m.opts.Engine.Renew(ctx, p.ID, m.Stamp.Incarnation); err != nil {
 		r.refuseError(p, err)
 		return false
 	}
-	r.m.opts.Log.Info("incarnation of a peer noted", "peer", p.label(), "incarnation", m.stamp.incarnation)
-	if t.next != m.stamp.incarnation {
-		t.heads = make(map[ref]arrayHead)
+	r.m.opts.Log.Info("incarnation of a peer noted", "peer", p.label(), "incarnation", m.Stamp.Incarnation)
+	if t.next != m.Stamp.Incarnation {
+		t.heads = make(map[wire.Ref]wire.ArrayHead)
 	}
-	t.next, t.last, t.head, t.old, t.suspect, t.gone = 0, m.stamp, stamp{}, stamp{}, false, nil
+	t.next, t.last, t.head, t.old, t.suspect, t.gone = 0, m.Stamp, wire.Stamp{}, wire.Stamp{}, false, nil
 	r.supersede(ctx, p, t)
-	r.lostIncarnation(p, m.stamp.incarnation)
+	r.lostIncarnation(p, m.Stamp.Incarnation)
 	t.begun = time.Now()
-	t.said.began, t.said.led, t.doubted = nil, nil, time.Time{}
-	t.pending, t.waiting, t.looked = make(map[ref][]round), 0, make(look)
+	t.said.Began, t.said.Led, t.doubted = nil, nil, time.Time{}
+	t.pending, t.waiting, t.looked = make(map[wire.Ref][]wire.Round), 0, make(look)
 	return true
 }
 
-func (t *track) setHeads(m *message) {
-	t.heads = make(map[ref]arrayHead)
-	for _, h := range m.heads {
-		h.boot = m.stamp.boot
-		t.heads[h.ref] = h
+func (t *track) setHeads(m *wire.Message) {
+	t.heads = make(map[wire.Ref]wire.ArrayHead)
+	for _, h := range m.Heads {
+		h.Boot = m.Stamp.Boot
+		t.heads[h.Ref] = h
 	}
 }
 
 // lost drops rounds of an older boot that lead to versions that the origin never reached. The
 // origin has gone back, so they will never continue an array.
-func (t *track) lost(m *message) {
-	versions := make(map[ref]uint64)
-	for _, h := range m.heads {
-		versions[h.ref] = h.version
+func (t *track) lost(m *wire.Message) {
+	versions := make(map[wire.Ref]uint64)
+	for _, h := range m.Heads {
+		versions[h.Ref] = h.Version
 	}
 	for x, list := range t.pending {
-		t.pending[x] = slices.DeleteFunc(list, func(y round) bool {
-			gone := y.boot < m.stamp.boot && y.to > versions[x]
+		t.pending[x] = slices.DeleteFunc(list, func(y wire.Round) bool {
+			gone := y.Boot < m.Stamp.Boot && y.To > versions[x]
 			if gone {
-				t.waiting -= y.cost()
+				t.waiting -= y.Cost()
 			}
 			return gone
 		})
@@ -139,41 +142,41 @@ func (t *track) lost(m *message) {
 }
 
 // head records the origin's versions.
-func (r *receiver) head(ctx context.Context, p *peer, t *track, m *message) {
-	if !m.stamp.newer(t.head) || m.stamp.boot < t.last.boot {
+func (r *receiver) head(ctx context.Context, p *peer, t *track, m *wire.Message) {
+	if !m.Stamp.Newer(t.head) || m.Stamp.Boot < t.last.Boot {
 		return // a repetition, or from a process that has ended
 	}
 	t.lost(m)
-	if t.head = m.stamp; m.stamp.incarnation >= t.next { // otherwise keep the newer incarnation's head as proof
-		t.said.head = m.said
+	if t.head = m.Stamp; m.Stamp.Incarnation >= t.next { // otherwise keep the newer incarnation's head as proof
+		t.said.Head = m.Statement
 	}
 	t.setHeads(m)
 	r.supersede(ctx, p, t)
 	t.suspect, t.full, t.gone = false, false, nil
-	maps.DeleteFunc(t.looked, func(x ref, _ uint64) bool { return !r.m.opts.Engine.Keeps(x.array, x.start) })
+	maps.DeleteFunc(t.looked, func(x wire.Ref, _ uint64) bool { return !r.m.opts.Engine.Keeps(x.Array, x.Start) })
 	for _, a := range r.m.opts.Engine.Replica(p.ID) {
-		x := ref{a.Array, a.Start}
+		x := wire.Ref{Array: a.Array, Start: a.Start}
 		h, ok := t.heads[x]
 		switch {
 		case max(a.Version, a.Partial) == 0, p.refuses(a.Start), !r.m.opts.Engine.Keeps(a.Array, a.Start):
-		case !ok && a.Start >= m.floors[floorOf(a.Array)]:
-			if m.stamp == t.last { // otherwise a round that overtook this head may have begun the array
+		case !ok && a.Start >= m.Floors[wire.FloorIndex(a.Array)]:
+			if m.Stamp == t.last { // otherwise a round that overtook this head may have begun the array
 				t.gone = append(t.gone, x)
 				r.doubt(p, t)
 			}
 		case !ok: // it has expired at the origin
-		case !h.lineage.contains(a, h.boot), h.version < a.Version && m.stamp == t.last: // if not, a delta overtook the head
+		case !h.Lineage.Contains(a, h.Boot), h.Version < a.Version && m.Stamp == t.last: // if not, a delta overtook the head
 			r.doubt(p, t)
 		}
 	}
 	if !t.suspect {
 		t.doubted = time.Time{}
 	}
-	maps.DeleteFunc(t.said.led, func(x ref, _ []byte) bool { return !r.m.opts.Engine.Keeps(x.array, x.start) })
-	if m.name != "" && p.Name == "" {
+	maps.DeleteFunc(t.said.Led, func(x wire.Ref, _ []byte) bool { return !r.m.opts.Engine.Keeps(x.Array, x.Start) })
+	if m.Name != "" && p.Name == "" {
 		r.m.mu.Lock()
-		if mem := r.m.members[p.key.hint()]; mem != nil && checkPeer(m.name, 0) == nil {
-			mem.told = m.name
+		if mem := r.m.members[p.key.Hint()]; mem != nil && checkPeer(m.Name, 0) == nil {
+			mem.told = m.Name
 		}
 		r.m.mu.Unlock()
 	}
@@ -181,42 +184,42 @@ func (r *receiver) head(ctx context.Context, p *peer, t *track, m *message) {
 
 // successor replaces an old key with the new key that it has signed. [receiver.newcomer] has
 // verified the signature.
-func (r *receiver) successor(ctx context.Context, m *message) (peer, bool) {
-	if m.kind != kindHead || m.proof == nil {
+func (r *receiver) successor(ctx context.Context, m *wire.Message) (peer, bool) {
+	if m.Kind != wire.KindHead || m.Proof == nil {
 		return peer{}, false // the peer was evicted while the message waited
 	}
-	if err := r.m.succeed(ctx, m.proof, m.key); err != nil {
+	if err := r.m.succeed(ctx, m.Proof, m.Key); err != nil {
 		return peer{}, false
 	}
-	old := m.proof.old.hint()
+	old := m.Proof.Old.Hint()
 	if t := r.origins[old]; t != nil {
 		r.forget(old)
 		t.stop = nil
-		r.origins[m.from] = t
+		r.origins[m.From] = t
 	}
-	return r.m.find(m.from)
+	return r.m.find(m.From)
 }
 
 // succeed replaces an old key on the peer list with a new one. The proof has been verified.
-func (m *Mesh) succeed(ctx context.Context, proof *succession, to public) error {
-	p, ok := m.find(proof.old.hint())
-	if !ok || p.key != proof.old {
-		return unknownPeer(proof.old.id())
+func (m *Mesh) succeed(ctx context.Context, proof *wire.Succession, to wire.Public) error {
+	p, ok := m.find(proof.Old.Hint())
+	if !ok || p.key != proof.Old {
+		return unknownPeer(proof.Old.ID())
 	}
 	if m.opts.Role != Publish {
-		if err := m.opts.Engine.RenameOrigin(context.WithoutCancel(ctx), p.ID, to.id()); err != nil {
+		if err := m.opts.Engine.RenameOrigin(context.WithoutCancel(ctx), p.ID, to.ID()); err != nil {
 			return err
 		}
 	}
-	m.opts.Log.Info("peer has a new key, signed by its old one", "peer", p.label(), "old", p.ID, "new", to.id())
-	return m.changePeers(ctx, func(list map[hint]*member) error {
-		mem := list[proof.old.hint()]
-		if mem == nil || list[to.hint()] != nil {
+	m.opts.Log.Info("peer has a new key, signed by its old one", "peer", p.label(), "old", p.ID, "new", to.ID())
+	return m.changePeers(ctx, func(list map[wire.Hint]*member) error {
+		mem := list[proof.Old.Hint()]
+		if mem == nil || list[to.Hint()] != nil {
 			return unknownPeer(p.ID)
 		}
-		delete(list, proof.old.hint())
-		mem.ID, mem.key = to.id(), to
-		list[to.hint()] = mem
+		delete(list, proof.Old.Hint())
+		mem.ID, mem.key = to.ID(), to
+		list[to.Hint()] = mem
 		return nil
 	})
 }

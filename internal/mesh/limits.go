@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // growth measures a peer's adds against its allowance. An hour's allowance may arrive at once; a
@@ -84,7 +85,7 @@ func tooFull(o *Options, now time.Time, s engine.ArrayState) string {
 const maxShown = 0.1
 
 // A look records how many keys each array had at its last inspection.
-type look map[ref]uint64
+type look map[wire.Ref]uint64
 
 // due reports whether an array is to be inspected. It has grown since the last inspection, and
 // could report too much if each of its keys set as many cells or bits as a key can.
@@ -93,7 +94,7 @@ func (l look) due(s engine.ArrayState) bool {
 	if s.Geometry.Kind == filter.Cells {
 		slots /= 4
 	}
-	last, ok := l[ref{s.Array, s.Start}]
+	last, ok := l[wire.Ref{Array: s.Array, Start: s.Start}]
 	if s.Keys < last {
 		ok = false // the array was begun anew
 	}
@@ -105,7 +106,7 @@ func (r *receiver) showsTooMuch(p *peer, t *track, s engine.ArrayState) string {
 	if !t.looked.due(s) {
 		return ""
 	}
-	x := ref{s.Array, s.Start}
+	x := wire.Ref{Array: s.Array, Start: s.Start}
 	t.looked[x] = r.replica(p.ID)[x].Keys // the key count of s may include duplicates
 	if shown := r.m.opts.Engine.Shown(p.ID, s.Array, s.Start); shown > maxShown {
 		return fmt.Sprintf("%s of generation %d shows %.0f %% of all signatures, limit %.0f %%", s.Array, s.Start,

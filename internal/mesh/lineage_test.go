@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // TestLineage runs histories of an origin that is started, adds, and is set back at random to a
@@ -22,7 +23,7 @@ func TestLineage(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		setBack, machine := seed%4 > 0, seed%4 == 1
 		s := state{Boot: 1}
-		x := ref{engine.ArrayCounts, 7}
+		x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
 		var now []int
 		var replicas []held
 		type moment struct {
@@ -45,7 +46,7 @@ func TestLineage(t *testing.T) {
 			boots += 1 + rng.Uint64N(3) // the clock advances
 			s.Boot = boots
 			s.Arrays = slices.Clone(s.Arrays)
-			s.found([]engine.ArrayState{{Array: x.array, Start: x.start, Version: uint64(len(now))}}, before)
+			s.found([]engine.ArrayState{{Array: x.Array, Start: x.Start, Version: uint64(len(now))}}, before)
 			for range rng.IntN(8) {
 				now = append(now, change)
 				change++
@@ -58,7 +59,7 @@ func TestLineage(t *testing.T) {
 			}
 			for _, h := range replicas {
 				is := len(h.history) <= len(now) && slices.Equal(h.history, now[:len(h.history)])
-				got := s.lineage(x).contains(engine.ArrayState{Version: uint64(len(h.history)), Boot: h.boot}, s.Boot)
+				got := s.lineage(x).Contains(engine.ArrayState{Version: uint64(len(h.history)), Boot: h.boot}, s.Boot)
 				// A longer history is detected by its version.
 				if got && !is && len(h.history) <= len(now) {
 					t.Fatalf("seed %d: lineage %v of process %d takes %d changes of process %d for a part of its own", seed,
@@ -72,7 +73,7 @@ func TestLineage(t *testing.T) {
 					}
 				}
 			}
-			if len(s.lineage(x)) > maxEpochs {
+			if len(s.lineage(x)) > wire.MaxEpochs {
 				t.Fatalf("seed %d: lineage of %d epochs", seed, len(s.lineage(x)))
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // A Mesh is a node's part in a network of nodes. Its methods may be called concurrently.
@@ -30,7 +31,7 @@ type Mesh struct {
 	admin sync.Mutex
 
 	mu      sync.Mutex
-	members map[hint]*member
+	members map[wire.Hint]*member
 	state   state
 	strange refusals  // messages from senders that are not peers
 	twin    time.Time // when another server with this node's key was last detected
@@ -74,14 +75,14 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	m := &Mesh{opts: opts, members: make(map[hint]*member), strange: newRefusals(), hurry: make(chan struct{}, 1),
+	m := &Mesh{opts: opts, members: make(map[wire.Hint]*member), strange: newRefusals(), hurry: make(chan struct{}, 1),
 		began: time.Now()}
 	peers, err := loadPeers(opts.Dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range peers {
-		m.members[p.key.hint()] = &member{peer: *p, stats: newStats()}
+		m.members[p.key.Hint()] = &member{peer: *p, stats: newStats()}
 	}
 	if m.state, err = loadState(opts.Dir); err != nil {
 		return nil, err
@@ -207,7 +208,7 @@ func (m *Mesh) peerList() []*peer {
 }
 
 // find returns a copy of the peer with a key hint.
-func (m *Mesh) find(h hint) (peer, bool) {
+func (m *Mesh) find(h wire.Hint) (peer, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if mem := m.members[h]; mem != nil {
@@ -221,8 +222,8 @@ func (m *Mesh) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, b := range m.buses {
-		handle := func(a arrival) { m.receiver.deliver(ctx, b, a, false) }
-		if err := b.listen(m.opts.Identity.public.hint(), m.opts.Role != Publish, handle); err != nil {
+		handle := func(a wire.Arrival) { m.receiver.deliver(ctx, b, a, false) }
+		if err := b.listen(m.opts.Identity.Hint(), m.opts.Role != Publish, handle); err != nil {
 			return fmt.Errorf("mesh: %w", err)
 		}
 	}
@@ -282,12 +283,12 @@ func (m *Mesh) Close() error {
 }
 
 // changePeers edits the peer list, durably, and updates the engine's origins.
-func (m *Mesh) changePeers(ctx context.Context, edit func(map[hint]*member) error) error {
+func (m *Mesh) changePeers(ctx context.Context, edit func(map[wire.Hint]*member) error) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
 	m.mu.Lock()
-	before := make(map[hint]*member, len(m.members))
-	next := make(map[hint]*member, len(m.members))
+	before := make(map[wire.Hint]*member, len(m.members))
+	next := make(map[wire.Hint]*member, len(m.members))
 	for h, mem := range m.members {
 		before[h] = mem
 		c := *mem
@@ -312,7 +313,7 @@ func (m *Mesh) changePeers(ctx context.Context, edit func(map[hint]*member) erro
 	return nil
 }
 
-func (m *Mesh) swap(members map[hint]*member) {
+func (m *Mesh) swap(members map[wire.Hint]*member) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.members = members
@@ -324,14 +325,14 @@ func unknownPeer(id string) error {
 
 // AddPeer accepts the key of another node, with a weight from 0 to 1.
 func (m *Mesh) AddPeer(ctx context.Context, id, name string, weight float64) error {
-	key, err := parsePublic(id)
+	key, err := wire.ParsePublic(id)
 	if err != nil {
 		return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}
 	if err := checkPeer(name, weight); err != nil {
 		return err
 	}
-	if key == m.opts.Identity.public {
+	if key == m.opts.Identity.Public() {
 		return fmt.Errorf("%w: mesh: %s is this node's own key", bulkhead.ErrMalformed, id)
 	}
 	return m.addPeer(ctx, &peer{ID: id, Name: name, Weight: weight, Added: m.opts.Now().UTC().Truncate(time.Second),
@@ -339,8 +340,8 @@ func (m *Mesh) AddPeer(ctx context.Context, id, name string, weight float64) err
 }
 
 func (m *Mesh) addPeer(ctx context.Context, p *peer) error {
-	h := p.key.hint()
-	err := m.changePeers(ctx, func(list map[hint]*member) error {
+	h := p.key.Hint()
+	err := m.changePeers(ctx, func(list map[wire.Hint]*member) error {
 		if list[h] != nil {
 			return fmt.Errorf("%w: mesh: peer %s is already on the list", bulkhead.ErrMalformed, p.ID)
 		}
@@ -357,12 +358,12 @@ func (m *Mesh) addPeer(ctx context.Context, p *peer) error {
 }
 
 func (m *Mesh) editPeer(ctx context.Context, id string, edit func(*member) error) error {
-	return m.changePeers(ctx, func(list map[hint]*member) error {
-		key, err := parsePublic(id)
-		if err != nil || list[key.hint()] == nil || list[key.hint()].ID != id {
+	return m.changePeers(ctx, func(list map[wire.Hint]*member) error {
+		key, err := wire.ParsePublic(id)
+		if err != nil || list[key.Hint()] == nil || list[key.Hint()].ID != id {
 			return unknownPeer(id)
 		}
-		return edit(list[key.hint()])
+		return edit(list[key.Hint()])
 	})
 }
 
@@ -382,8 +383,8 @@ func (m *Mesh) WeighPeer(ctx context.Context, id string, weight float64) error {
 // evicted member of a group is not accepted again, whatever the keeper's list contains. If this
 // node is the keeper, all members drop the peer.
 func (m *Mesh) EvictPeer(ctx context.Context, id string) error {
-	if key, err := parsePublic(id); err == nil {
-		if p, ok := m.find(key.hint()); ok && p.ID == id && p.Group != "" && !p.Keeper {
+	if key, err := wire.ParsePublic(id); err == nil {
+		if p, ok := m.find(key.Hint()); ok && p.ID == id && p.Group != "" && !p.Keeper {
 			if err := m.strike(id); err != nil {
 				return err
 			}
@@ -393,19 +394,19 @@ func (m *Mesh) EvictPeer(ctx context.Context, id string) error {
 }
 
 func (m *Mesh) dropPeer(ctx context.Context, id string) error {
-	err := m.changePeers(ctx, func(list map[hint]*member) error {
-		key, err := parsePublic(id)
-		if err != nil || list[key.hint()] == nil || list[key.hint()].ID != id {
+	err := m.changePeers(ctx, func(list map[wire.Hint]*member) error {
+		key, err := wire.ParsePublic(id)
+		if err != nil || list[key.Hint()] == nil || list[key.Hint()].ID != id {
 			return unknownPeer(id)
 		}
-		delete(list, key.hint())
+		delete(list, key.Hint())
 		return nil
 	})
-	if key, bad := parsePublic(id); err == nil && bad == nil {
+	if key, bad := wire.ParsePublic(id); err == nil && bad == nil {
 		if m.showOut != nil {
 			m.showOut(id)
 		}
-		m.receiver.call(func(context.Context) { m.receiver.forget(key.hint()) })
+		m.receiver.call(func(context.Context) { m.receiver.forget(key.Hint()) })
 		err = m.leftRotation(id)
 	}
 	return err
@@ -425,11 +426,11 @@ type Loss struct {
 // returns what [Mesh.EvictPeer] would drop. It changes nothing.
 func (m *Mesh) Loss(id string, since time.Time) (Loss, error) {
 	var out Loss
-	key, err := parsePublic(id)
+	key, err := wire.ParsePublic(id)
 	if err != nil {
 		return out, unknownPeer(id)
 	}
-	if p, ok := m.find(key.hint()); !ok || p.ID != id {
+	if p, ok := m.find(key.Hint()); !ok || p.ID != id {
 		return out, unknownPeer(id)
 	}
 	if err := m.notAhead(since); err != nil {
@@ -506,8 +507,8 @@ func (m *Mesh) RollbackPeer(ctx context.Context, id string, since time.Time) err
 }
 
 // quarantine stops counting a peer, durably, and logs an alert.
-func (m *Mesh) quarantine(ctx context.Context, h hint, why string) {
-	err := m.changePeers(ctx, func(list map[hint]*member) error {
+func (m *Mesh) quarantine(ctx context.Context, h wire.Hint, why string) {
+	err := m.changePeers(ctx, func(list map[wire.Hint]*member) error {
 		if list[h] == nil || list[h].Quarantine != "" {
 			return nil
 		}

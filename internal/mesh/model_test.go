@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 var (
@@ -409,10 +410,10 @@ func (w *world) compare() (wrong []string) {
 	for sig := range 60 {
 		var first bulkhead.Finding
 		if exact != nil {
-			first = check(t, exact.engine, sig)
+			first = enginetest.Check(t, exact.engine, sig)
 		}
 		for _, n := range w.nodes {
-			f, want := check(t, n.engine, sig), w.counts(n, sig)
+			f, want := enginetest.Check(t, n.engine, sig), w.counts(n, sig)
 			got := map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham}
 			for vote, c := range got {
 				if c < want[vote] {

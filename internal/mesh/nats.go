@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 const (
@@ -23,8 +25,8 @@ const (
 	pingInterval = 10 * time.Second
 	maxPings     = 2 // unanswered
 	flushWait    = 2 * time.Second
-	maxUnread    = 32 << 20       // bytes of one subscription that may wait for the receiver
-	maxAhead     = 2 * maxMessage // bytes of stored messages in flight; more than the largest message
+	maxUnread    = 32 << 20            // bytes of one subscription that may wait for the receiver
+	maxAhead     = 2 * wire.MaxMessage // bytes of stored messages in flight; more than the largest message
 )
 
 // A natsBus is one connection to a NATS server or cluster.
@@ -38,7 +40,7 @@ type natsBus struct {
 	ups    chan struct{}
 	// holder is the key of the hub at the other end, once it is known; nil: the other end is no
 	// hub.
-	holder *atomic.Pointer[public]
+	holder *atomic.Pointer[wire.Public]
 
 	mu       sync.Mutex
 	last     error
@@ -53,10 +55,10 @@ type names struct{ net string }
 
 func newNames(keyID uint64) names { return names{fmt.Sprintf("%016x", keyID)} }
 
-func (n names) subject(t topic) string {
-	s := "bh." + n.net + "." + string(rune(t.kind)) + "." + t.origin.String()
-	if t.key != "" {
-		s += "." + t.key
+func (n names) subject(t wire.Topic) string {
+	s := "bh." + n.net + "." + string(rune(t.Kind)) + "." + t.Origin.String()
+	if t.Key != "" {
+		s += "." + t.Key
 	}
 	return s
 }
@@ -64,31 +66,31 @@ func (n names) subject(t topic) string {
 // headsOfAll matches the heads of all networks, and headsOf the heads of one node in any network.
 const headsOfAll = "bh.*.h.*"
 
-func (n names) headsOf(h hint) string { return "bh.*.h." + h.String() }
+func (n names) headsOf(h wire.Hint) string { return "bh.*.h." + h.String() }
 
 // parse returns the topic of a subject of the network.
-func (n names) parse(subject string) (t topic, ok bool) {
+func (n names) parse(subject string) (t wire.Topic, ok bool) {
 	rest, ok := strings.CutPrefix(subject, "bh."+n.net+".")
 	if !ok || len(rest) < 2 || rest[1] != '.' {
-		return topic{}, false
+		return wire.Topic{}, false
 	}
 	origin, key, _ := strings.Cut(rest[2:], ".")
-	t = topic{kind: kind(rest[0]), key: key}
-	t.origin, ok = parseHint(origin)
+	t = wire.Topic{Kind: wire.Kind(rest[0]), Key: key}
+	t.Origin, ok = wire.ParseHint(origin)
 	return t, ok
 }
 
-func (n names) all(k kind) string { return "bh." + n.net + "." + string(rune(k)) + ".*" }
+func (n names) all(k wire.Kind) string { return "bh." + n.net + "." + string(rune(k)) + ".*" }
 
 // asksFor matches the asks addressed to a node, and asksOf the asks sent by a node.
-func (n names) asksFor(h hint) string {
-	return n.subject(topic{kind: kindAsk, origin: h}) + ".*"
+func (n names) asksFor(h wire.Hint) string {
+	return n.subject(wire.Topic{Kind: wire.KindAsk, Origin: h}) + ".*"
 }
 
-func (n names) asksOf(h hint) string { return n.all(kindAsk) + "." + h.String() }
+func (n names) asksOf(h wire.Hint) string { return n.all(wire.KindAsk) + "." + h.String() }
 
-func (n names) imagesOf(h hint) string {
-	return n.subject(topic{kind: kindImage, origin: h}) + ".*"
+func (n names) imagesOf(h wire.Hint) string {
+	return n.subject(wire.Topic{Kind: wire.KindImage, Origin: h}) + ".*"
 }
 
 func (n names) deltaStream() string { return "BH_" + n.net + "_D" }
@@ -105,7 +107,7 @@ func dial(o *Options, server string, create bool, options ...nats.Option) (*nats
 		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(connectWait),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
-		nats.CustomInboxPrefix(inbox(o.Identity.public.hint())),
+		nats.CustomInboxPrefix(inbox(o.Identity.Hint())),
 		nats.ConnectHandler(func(*nats.Conn) { b.cameUp() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.cameUp() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.lost(err) }),
@@ -137,7 +139,7 @@ func redacted(servers string) string {
 	return strings.Join(list, ",")
 }
 
-func inbox(h hint) string { return "_INBOX_" + h.String() }
+func inbox(h wire.Hint) string { return "_INBOX_" + h.String() }
 
 // cleared keeps the text of an error of the NATS library, and drops its type.
 func cleared(err error) error { return errors.New(err.Error()) }
@@ -163,7 +165,7 @@ func (b *natsBus) failed(err error) {
 	// A broker may deny heads of other networks, and an older hub does not know the subject of
 	// secrets.
 	if err == nil || strings.Contains(err.Error(), headsOfAll) ||
-		strings.Contains(err.Error(), secretSubject(b.opts.Identity.public.hint())) {
+		strings.Contains(err.Error(), secretSubject(b.opts.Identity.Hint())) {
 		return
 	}
 	b.mu.Lock()
@@ -198,7 +200,7 @@ func (b *natsBus) cameUp() {
 
 func (b *natsBus) up() <-chan struct{} { return b.ups }
 
-func (b *natsBus) publish(t topic, msg []byte) error {
+func (b *natsBus) publish(t wire.Topic, msg []byte) error {
 	// No acknowledgement is requested: the versions reveal any message that the broker loses.
 	err := b.conn.Publish(b.names.subject(t), msg)
 	if errors.Is(err, nats.ErrMaxPayload) {
@@ -210,10 +212,10 @@ func (b *natsBus) publish(t topic, msg []byte) error {
 	return nil
 }
 
-func (b *natsBus) listen(self hint, all bool, handle func(arrival)) error {
+func (b *natsBus) listen(self wire.Hint, all bool, handle func(wire.Arrival)) error {
 	subjects := []string{b.names.asksFor(self)}
 	if all {
-		subjects = append(subjects, b.names.all(kindDelta), b.names.all(kindHead))
+		subjects = append(subjects, b.names.all(wire.KindDelta), b.names.all(wire.KindHead))
 	}
 	for _, s := range subjects {
 		if _, err := b.subscribe(s, handle); err != nil {
@@ -229,7 +231,7 @@ func (b *natsBus) listen(self hint, all bool, handle func(arrival)) error {
 			return
 		}
 		if t, ok := (names{parts[1]}).parse(m.Subject); ok {
-			handle(arrival{topic: t, network: parts[1], msg: m.Data})
+			handle(wire.Arrival{Topic: t, Network: parts[1], Data: m.Data})
 		}
 	})
 	if err != nil {
@@ -238,10 +240,10 @@ func (b *natsBus) listen(self hint, all bool, handle func(arrival)) error {
 	return nil
 }
 
-func (b *natsBus) subscribe(subject string, handle func(arrival)) (func(), error) {
+func (b *natsBus) subscribe(subject string, handle func(wire.Arrival)) (func(), error) {
 	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) {
 		if t, ok := b.names.parse(m.Subject); ok {
-			handle(arrival{topic: t, msg: m.Data})
+			handle(wire.Arrival{Topic: t, Data: m.Data})
 		}
 	})
 	if err != nil {
@@ -253,7 +255,7 @@ func (b *natsBus) subscribe(subject string, handle func(arrival)) (func(), error
 	return func() { sub.Unsubscribe() }, nil // a closed connection has no subscriptions
 }
 
-func (b *natsBus) listenImages(origin hint, handle func(arrival)) (func(), error) {
+func (b *natsBus) listenImages(origin wire.Hint, handle func(wire.Arrival)) (func(), error) {
 	return b.subscribe(b.names.imagesOf(origin), handle)
 }
 
@@ -278,12 +280,12 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 		return js, nil
 	}
 	deltas := jetstream.StreamConfig{
-		Name: b.names.deltaStream(), Subjects: []string{b.names.all(kindDelta)}, NoAck: true, MaxMsgSize: maxMessage,
+		Name: b.names.deltaStream(), Subjects: []string{b.names.all(wire.KindDelta)}, NoAck: true, MaxMsgSize: wire.MaxMessage,
 		MaxAge: b.opts.StreamAge, MaxBytes: b.opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.opts.Replicas,
 	}
 	images := jetstream.StreamConfig{
-		Name: b.names.imageStream(), Subjects: []string{b.names.all(kindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1,
-		MaxMsgSize: maxMessage,
+		Name: b.names.imageStream(), Subjects: []string{b.names.all(wire.KindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1,
+		MaxMsgSize: wire.MaxMessage,
 		MaxAge:     imagesAge, MaxBytes: imagesShare * b.opts.StreamBytes, Storage: jetstream.FileStorage,
 		Replicas: b.opts.Replicas,
 	}
@@ -303,18 +305,18 @@ func (b *natsBus) streams(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-func (b *natsBus) storedDeltas(ctx context.Context, origin *hint, since time.Time, handle func(arrival) bool) error {
+func (b *natsBus) storedDeltas(ctx context.Context, origin *wire.Hint, since time.Time, handle func(wire.Arrival) bool) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	if !since.IsZero() {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
 	}
 	if origin != nil {
-		cfg.FilterSubjects = []string{b.names.subject(topic{kind: kindDelta, origin: *origin})}
+		cfg.FilterSubjects = []string{b.names.subject(wire.Topic{Kind: wire.KindDelta, Origin: *origin})}
 	}
 	return b.read(ctx, b.names.deltaStream(), cfg, handle)
 }
 
-func (b *natsBus) storedImages(ctx context.Context, origin hint, handle func(arrival) bool) error {
+func (b *natsBus) storedImages(ctx context.Context, origin wire.Hint, handle func(wire.Arrival) bool) error {
 	return b.read(ctx, b.names.imageStream(), jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{b.names.imagesOf(origin)},
 	}, handle)
@@ -322,7 +324,7 @@ func (b *natsBus) storedImages(ctx context.Context, origin hint, handle func(arr
 
 // read passes the messages that a stream has stored at present to handle.
 func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
-	handle func(arrival) bool) error {
+	handle func(wire.Arrival) bool) error {
 	setup, cancel := context.WithTimeout(ctx, brokerWait)
 	defer cancel()
 	js, err := b.streams(setup)
@@ -359,7 +361,7 @@ func (b *natsBus) read(ctx context.Context, stream string, cfg jetstream.Ordered
 			return fmt.Errorf("mesh: broker %s: %v", b.server, err)
 		}
 		t, ok := b.names.parse(msg.Subject())
-		if ok && !handle(arrival{topic: t, msg: msg.Data(), stored: meta.Timestamp}) || meta.NumPending == 0 {
+		if ok && !handle(wire.Arrival{Topic: t, Data: msg.Data(), Stored: meta.Timestamp}) || meta.NumPending == 0 {
 			return nil
 		}
 	}
@@ -378,9 +380,9 @@ func (b *natsBus) request(ctx context.Context, subject string, data []byte) ([]b
 
 // serve answers requests of peers to this node's broker, under a prefix and the start of their key.
 // A nil reply sends no answer.
-func (b *natsBus) serve(prefix string, tell func(from hint, data []byte) []byte) error {
+func (b *natsBus) serve(prefix string, tell func(from wire.Hint, data []byte) []byte) error {
 	_, err := b.conn.Subscribe(prefix+"*", func(msg *nats.Msg) {
-		from, ok := topic{kind: kindAsk, key: strings.TrimPrefix(msg.Subject, prefix)}.sender()
+		from, ok := wire.Topic{Kind: wire.KindAsk, Key: strings.TrimPrefix(msg.Subject, prefix)}.Sender()
 		if !ok || !strings.HasPrefix(msg.Reply, inbox(from)+".") {
 			return
 		}

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 var natsSchedules = flag.Int("nats-schedules", 6, "random schedules of TestModelNATS")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A lockedBuffer holds the log of two goroutines.
@@ -43,11 +44,11 @@ func TestWrongSecret(t *testing.T) {
 	var meshes []*Mesh
 	var logs [2]lockedBuffer
 	for i, o := range []Options{
-		{Dir: hubDir, Identity: hubID, KeyID: testSecret.ID(), Mode: Hub, Listen: address},
+		{Dir: hubDir, Identity: hubID, KeyID: enginetest.Secret.ID(), Mode: Hub, Listen: address},
 		{Dir: joinDir, Identity: joinID, KeyID: other.ID(), Mode: Join, Servers: []string{address}},
 	} {
 		o = quick(o)
-		o.Engine, o.Log = smallEngine(t, nil), slog.New(slog.NewTextHandler(&logs[i], nil))
+		o.Engine, o.Log = enginetest.Small(t, nil), slog.New(slog.NewTextHandler(&logs[i], nil))
 		m, err := Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func TestWrongSecret(t *testing.T) {
 	befriend(t, meshes...)
 	for i, m := range meshes {
 		want := newNames(meshes[1-i].opts.KeyID).net
-		eventually(t, time.Minute, "each side says that the secrets differ", func() bool {
+		enginetest.Eventually(t, time.Minute, "each side says that the secrets differ", func() bool {
 			return m.Status().Peers[0].Network == want && logs[i].has("another network secret") && logs[i].has(want)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // An Engine has the methods of [engine.Engine] that the mesh uses; they are documented there.
@@ -96,7 +97,7 @@ type Options struct {
 	Name     string // of the node, for people
 	// Organisations returns the organisations whose counts are in the arrays of an aggregate, in
 	// any order; nil: the counts are the node's own alone.
-	Organisations func() []Organisation
+	Organisations func() []wire.Organisation
 
 	Mode    Mode     // required
 	Role    Role     // Both

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -230,11 +231,11 @@ func (v *invite) accepted() (n int) {
 
 // accept makes a joiner a peer. The caller holds the lock of the pairing.
 func (m *Mesh) accept(ctx context.Context, v *invite, j *Joiner) error {
-	key, err := parsePublic(j.Key)
+	key, err := wire.ParsePublic(j.Key)
 	if err != nil {
 		return err
 	}
-	if _, known := m.find(key.hint()); !known {
+	if _, known := m.find(key.Hint()); !known {
 		name := cmp.Or(v.Name, j.Name)
 		if v.Uses > 1 {
 			name = cmp.Or(j.Name, v.Name)
@@ -262,7 +263,7 @@ func (m *Mesh) accept(ctx context.Context, v *invite, j *Joiner) error {
 }
 
 // pair answers a request to join that names an invitation.
-func (m *Mesh) pair(ctx context.Context, id string, from hint, box []byte) []byte {
+func (m *Mesh) pair(ctx context.Context, id string, from wire.Hint, box []byte) []byte {
 	m.pairing.mu.Lock()
 	defer m.pairing.mu.Unlock()
 	i := slices.IndexFunc(m.pairing.list, func(v *invite) bool { return v.ID == id })
@@ -272,7 +273,7 @@ func (m *Mesh) pair(ctx context.Context, id string, from hint, box []byte) []byt
 	v := m.pairing.list[i]
 	secret := [secretBytes]byte(v.Secret)
 	q, key, err := openRequest(secret, id, box)
-	if err == nil && key.hint() != from {
+	if err == nil && key.Hint() != from {
 		err = errors.New("mesh: request to join: sent under the name of another key")
 	}
 	if err != nil {
@@ -288,7 +289,7 @@ func (m *Mesh) pair(ctx context.Context, id string, from hint, box []byte) []byt
 }
 
 // turnAway refuses a request that cannot be answered in secret.
-func (m *Mesh) turnAway(id string, from hint, why string) []byte {
+func (m *Mesh) turnAway(id string, from wire.Hint, why string) []byte {
 	m.mu.Lock()
 	first := m.strange.add(reasonInvitation, why)
 	m.mu.Unlock()
@@ -354,9 +355,9 @@ func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply
 	if j.State != pairAccepted {
 		return &pairReply{State: pairWaiting}
 	}
-	if key, err := parsePublic(q.Key); err != nil {
+	if key, err := wire.ParsePublic(q.Key); err != nil {
 		return refuse("%v", err)
-	} else if _, still := m.find(key.hint()); !still {
+	} else if _, still := m.find(key.Hint()); !still {
 		return refuse("the inviter has evicted this node")
 	}
 	return &pairReply{State: pairAccepted, Secret: m.opts.Secret[:]}

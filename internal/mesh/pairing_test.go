@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A host is a hub that invites.
@@ -32,9 +33,9 @@ func newHost(t *testing.T) *host {
 	h := &host{address: freePort(t)}
 	h.clock.Store(time.Now().UnixNano())
 	dir, id := identity(t)
-	o := quick(Options{Dir: dir, Identity: id, KeyID: testSecret.ID(), Secret: testSecret, Mode: Hub, Listen: h.address,
+	o := quick(Options{Dir: dir, Identity: id, KeyID: enginetest.Secret.ID(), Secret: enginetest.Secret, Mode: Hub, Listen: h.address,
 		Name: "alice"})
-	o.Engine, o.Log, o.Now = smallEngine(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
+	o.Engine, o.Log, o.Now = enginetest.Small(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
 	var err error
 	if h.Mesh, err = Open(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -78,7 +79,7 @@ func TestJoinBy(t *testing.T) {
 	h := newHost(t)
 	_, bob := identity(t)
 	v := h.invite(t, NewInvitation{Name: "bob", Weight: 0.25})
-	if v.NetworkName() != newNames(testSecret.ID()).net || v.Name != "alice" {
+	if v.NetworkName() != newNames(enginetest.Secret.ID()).net || v.Name != "alice" {
 		t.Errorf("%+v", v)
 	}
 	for range 2 {
@@ -98,7 +99,7 @@ func TestJoinBy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if j, err := h.join(t, v, bob); err != nil || j.Waiting || j.Secret != testSecret {
+		if j, err := h.join(t, v, bob); err != nil || j.Waiting || j.Secret != enginetest.Secret {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
@@ -124,7 +125,7 @@ func TestJoinBy(t *testing.T) {
 	auto := h.invite(t, NewInvitation{Weight: 1, Accept: true, Uses: 2, Lifetime: time.Hour})
 	for range 2 {
 		_, id := identity(t)
-		if j, err := h.join(t, auto, id); err != nil || j.Secret != testSecret {
+		if j, err := h.join(t, auto, id); err != nil || j.Secret != enginetest.Secret {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
@@ -186,7 +187,7 @@ func TestJoinBy(t *testing.T) {
 func connectAs(t *testing.T, address string, id *Identity, token string) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect("tls://"+address, nats.Secure(&tls.Config{InsecureSkipVerify: true}), signIn(id, token),
-		nats.CustomInboxPrefix(inbox(id.public.hint())), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		nats.CustomInboxPrefix(inbox(id.Hint())), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestInvitedHearNothing(t *testing.T) {
 	v := h.invite(t, NewInvitation{})
 	_, eve := identity(t)
 	conn := connectAs(t, h.address, eve, tokenInvitation+v.id())
-	for _, subject := range []string{headsOfAll, "bh.pair.>", inbox(h.opts.Identity.public.hint()) + ".>"} {
+	for _, subject := range []string{headsOfAll, "bh.pair.>", inbox(h.opts.Identity.Hint()) + ".>"} {
 		sub, err := conn.SubscribeSync(subject)
 		if err != nil {
 			t.Fatal(err)
@@ -218,13 +219,13 @@ func TestInvitedHearNothing(t *testing.T) {
 	}
 	before := h.Status().Strangers
 	// A request in another node's name, and one with a reply address elsewhere.
-	if err := conn.Publish(pairSubject(v.id(), h.opts.Identity.public.hint()), []byte("x")); err != nil {
+	if err := conn.Publish(pairSubject(v.id(), h.opts.Identity.Hint()), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.PublishRequest(pairSubject(v.id(), eve.public.hint()), "bh.x", []byte("x")); err != nil {
+	if err := conn.PublishRequest(pairSubject(v.id(), eve.Hint()), "bh.x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if msg, err := conn.Request(pairSubject(v.id(), eve.public.hint()), []byte("nonsense"),
+	if msg, err := conn.Request(pairSubject(v.id(), eve.Hint()), []byte("nonsense"),
 		5*time.Second); err != nil || !strings.Contains(string(msg.Data), "sealed with another secret") {
 		t.Errorf("nonsense: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // This is the exchange of a joining node and its inviter. The request is sealed with a key derived
@@ -107,7 +108,7 @@ func sealRequest(v *Invitation, id *Identity, name string,
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
 	q := pairRequest{Key: id.ID(), Name: name, Clock: now.UTC(), Exchange: private.PublicKey().Bytes()}
-	q.Signature = ed25519.Sign(id.private, pairText(v.id(), q.Exchange))
+	q.Signature = id.Sign(pairText(v.id(), q.Exchange))
 	data, err := json.Marshal(q)
 	if err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
@@ -116,7 +117,7 @@ func sealRequest(v *Invitation, id *Identity, name string,
 }
 
 // openRequest opens and checks a request for an invitation with the given secret.
-func openRequest(secret [secretBytes]byte, id string, box []byte) (q pairRequest, key public, err error) {
+func openRequest(secret [secretBytes]byte, id string, box []byte) (q pairRequest, key wire.Public, err error) {
 	if len(box) > maxPair {
 		return q, key, errSealed
 	}
@@ -127,7 +128,7 @@ func openRequest(secret [secretBytes]byte, id string, box []byte) (q pairRequest
 	if err = json.Unmarshal(data, &q); err != nil {
 		return q, key, fmt.Errorf("mesh: request to join: %w", err)
 	}
-	if key, err = parsePublic(q.Key); err != nil {
+	if key, err = wire.ParsePublic(q.Key); err != nil {
 		return q, key, err
 	}
 	if !ed25519.Verify(key[:], pairText(id, q.Exchange), q.Signature) {

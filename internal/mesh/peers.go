@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -34,7 +35,7 @@ type peer struct {
 	Group  string `json:"group,omitempty"`
 	Keeper bool   `json:"keeper,omitempty"`
 
-	key public
+	key wire.Public
 }
 
 // A stretch is the generations that started at From or later, and at To or before.
@@ -64,9 +65,9 @@ func (p *peer) label() string {
 
 // checkPeer returns an error for invalid names and weights.
 func checkPeer(name string, weight float64) error {
-	if len(name) > maxName || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+	if len(name) > wire.MaxName || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 		return fmt.Errorf("%w: mesh: name of a peer %.80q: want up to %d bytes without control characters",
-			bulkhead.ErrMalformed, name, maxName)
+			bulkhead.ErrMalformed, name, wire.MaxName)
 	}
 	if !(weight >= 0 && weight <= 1) || math.IsNaN(weight) {
 		return fmt.Errorf("%w: mesh: weight %v of a peer, want 0 to 1", bulkhead.ErrMalformed, weight)
@@ -80,22 +81,22 @@ func loadPeers(dir string) ([]*peer, error) {
 	if err := wholefile.ReadJSON(filepath.Join(dir, PeersFile), &list); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
-	seen := make(map[hint]bool)
+	seen := make(map[wire.Hint]bool)
 	for _, p := range list {
 		if p == nil {
 			return nil, fmt.Errorf("mesh: %s: empty entry", PeersFile)
 		}
 		var err error
-		if p.key, err = parsePublic(p.ID); err != nil {
+		if p.key, err = wire.ParsePublic(p.ID); err != nil {
 			return nil, fmt.Errorf("mesh: %s: %w", PeersFile, err)
 		}
 		if err := checkPeer(p.Name, p.Weight); err != nil {
 			return nil, fmt.Errorf("mesh: %s: %w", PeersFile, err)
 		}
-		if seen[p.key.hint()] {
+		if seen[p.key.Hint()] {
 			return nil, fmt.Errorf("mesh: %s: peer %s is listed twice", PeersFile, p.ID)
 		}
-		seen[p.key.hint()] = true
+		seen[p.key.Hint()] = true
 	}
 	return list, nil
 }
@@ -104,7 +105,7 @@ func loadPeers(dir string) ([]*peer, error) {
 // sharing. A peer that is on the list already is unchanged, except for the group whose keeper it
 // is.
 func Befriend(dir, id, name, group string, weight float64, now time.Time) error {
-	key, err := parsePublic(id)
+	key, err := wire.ParsePublic(id)
 	if err != nil {
 		return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}
@@ -115,7 +116,7 @@ func Befriend(dir, id, name, group string, weight float64, now time.Time) error 
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(list, func(p *peer) bool { return p.key.hint() == key.hint() }); i >= 0 {
+	if i := slices.IndexFunc(list, func(p *peer) bool { return p.key.Hint() == key.Hint() }); i >= 0 {
 		if group != "" {
 			list[i].Group, list[i].Keeper = group, true
 		}

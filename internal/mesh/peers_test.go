@@ -21,7 +21,7 @@ func TestRolledBack(t *testing.T) {
 			r := newRig(t, k, func(o *Options) { o.Role = role })
 			now := uint64(time.Now().Unix())
 			r.e.held = []engine.ArrayState{{Start: now - 5}, {Start: now + 60}}
-			refused := func() []stretch { return r.members[r.peer.public.hint()].Refused }
+			refused := func() []stretch { return r.members[r.peer.Hint()].Refused }
 			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now)+1, 0)); !errors.Is(err,
 				bulkhead.ErrMalformed) || refused() != nil || r.e.forgotten != nil {
 				t.Errorf("to the future: %v", err)
@@ -77,7 +77,7 @@ func TestPeersFile(t *testing.T) {
 			t.Errorf("%s: %d peers, %v", text, len(list), err)
 		}
 		for _, p := range list {
-			if p.key.id() != p.ID {
+			if p.key.ID() != p.ID {
 				t.Errorf("%s: key %v of %s", text, p.key, p.ID)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 const (
@@ -36,36 +37,36 @@ type receiver struct {
 	// read is, for each bus, the time up to which this process has read its stored messages.
 	read map[bus]time.Time
 
-	origins   map[hint]*track
-	strangers map[hint]bool     // logged
-	caught    map[bus]bool      // all its stored messages were taken
-	upTo      map[bus]time.Time // the time up to which its stored messages were taken
-	began     time.Time         // when the previous process last caught up with a broker
+	origins   map[wire.Hint]*track
+	strangers map[wire.Hint]bool // logged
+	caught    map[bus]bool       // all its stored messages were taken
+	upTo      map[bus]time.Time  // the time up to which its stored messages were taken
+	began     time.Time          // when the previous process last caught up with a broker
 	seenSaved time.Time
 }
 
 // A track is the receiver's state of one origin.
 type track struct {
-	last    stamp             // of all messages, within the present incarnation
-	head    stamp             // of heads alone
-	named   stamp             // of the last head that listed the organisations in its arrays
-	old     stamp             // the newest head of an older incarnation received since
-	oldAt   time.Time         // when that head arrived
-	lives   bool              // a head of the present incarnation arrived since
-	begun   time.Time         // when the present incarnation was first seen
-	heads   map[ref]arrayHead // of the present incarnation or, if next is set, of next
-	next    uint64            // a newer incarnation that was seen; 0 if none
-	pending map[ref][]round
-	waiting int          // bytes of pending
-	full    bool         // an array of it did not fit, which was logged
-	cramped map[ref]bool // arrays without room to grow
+	last    wire.Stamp                  // of all messages, within the present incarnation
+	head    wire.Stamp                  // of heads alone
+	named   wire.Stamp                  // of the last head that listed the organisations in its arrays
+	old     wire.Stamp                  // the newest head of an older incarnation received since
+	oldAt   time.Time                   // when that head arrived
+	lives   bool                        // a head of the present incarnation arrived since
+	begun   time.Time                   // when the present incarnation was first seen
+	heads   map[wire.Ref]wire.ArrayHead // of the present incarnation or, if next is set, of next
+	next    uint64                      // a newer incarnation that was seen; 0 if none
+	pending map[wire.Ref][]wire.Round
+	waiting int               // bytes of pending
+	full    bool              // an array of it did not fit, which was logged
+	cramped map[wire.Ref]bool // arrays without room to grow
 
 	// suspect: the replica is not part of the origin's arrays. The origin has gone back in time,
 	// and is notified of that. gone are the arrays that its head omits.
 	suspect bool
-	gone    []ref
+	gone    []wire.Ref
 	doubted time.Time // since when it is suspect
-	said    evidence
+	said    wire.Evidence
 	told    time.Time // when it was last notified of an incarnation that it has forgotten
 
 	looked look // inspections of its arrays, for what they report
@@ -85,8 +86,8 @@ func newReceiver(m *Mesh) *receiver {
 		}
 	}
 	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time),
-		caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[hint]*track),
-		strangers: make(map[hint]bool), began: began}
+		caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[wire.Hint]*track),
+		strangers: make(map[wire.Hint]bool), began: began}
 }
 
 // call runs f on the receiver's goroutine.
@@ -140,7 +141,7 @@ func (r *receiver) run(ctx context.Context) {
 }
 
 // welcome fetches the stored messages of a newly added peer.
-func (r *receiver) welcome(ctx context.Context, h hint) {
+func (r *receiver) welcome(ctx context.Context, h wire.Hint) {
 	if r.m.opts.Role == Publish {
 		return
 	}
@@ -155,18 +156,18 @@ func (r *receiver) welcome(ctx context.Context, h hint) {
 }
 
 // forget drops the state of an origin.
-func (r *receiver) forget(h hint) {
+func (r *receiver) forget(h wire.Hint) {
 	if t := r.origins[h]; t != nil {
 		t.heal()
 		delete(r.origins, h)
 	}
 }
 
-func (r *receiver) track(h hint) *track {
+func (r *receiver) track(h wire.Hint) *track {
 	t := r.origins[h]
 	if t == nil {
-		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look),
-			cramped: make(map[ref]bool)}
+		t = &track{heads: make(map[wire.Ref]wire.ArrayHead), pending: make(map[wire.Ref][]wire.Round), looked: make(look),
+			cramped: make(map[wire.Ref]bool)}
 		r.origins[h] = t
 	}
 	return t
@@ -175,8 +176,8 @@ func (r *receiver) track(h hint) *track {
 // take handles one message.
 func (r *receiver) take(ctx context.Context, x *incoming) {
 	m := x.m
-	from := m.from
-	if from == r.m.opts.Identity.public.hint() {
+	from := m.From
+	if from == r.m.opts.Identity.Hint() {
 		r.mirror(x)
 		return
 	}
@@ -187,10 +188,10 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 			return
 		}
 	}
-	if m.kind.topic() == kindAsk {
+	if m.Kind.Topic() == wire.KindAsk {
 		switch {
-		case m.to != r.m.opts.Identity.public.hint():
-		case m.kind == kindRefill:
+		case m.To != r.m.opts.Identity.Hint():
+		case m.Kind == wire.KindRefill:
 			r.m.sender.refilled(m)
 		default:
 			r.m.sender.ask(m)
@@ -218,21 +219,21 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 	r.saveSeen(now)
 	t := r.track(from)
 	t.dirty = true
-	if m.kind == kindHead {
+	if m.Kind == wire.KindHead {
 		r.organisations(ctx, &p, t, m)
 	}
 	if !r.alive(ctx, &p, t, m) {
 		return
 	}
-	switch m.kind {
-	case kindHead:
+	switch m.Kind {
+	case wire.KindHead:
 		r.head(ctx, &p, t, m)
 		if len(t.pending) > 0 {
 			r.drain(ctx, &p, t, r.replica(p.ID))
 		}
-	case kindDelta:
+	case wire.KindDelta:
 		r.delta(ctx, &p, t, m)
-	case kindImage:
+	case wire.KindImage:
 		r.image(ctx, &p, t, m)
 	}
 }
@@ -241,13 +242,13 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 // that wrongly uses the key. A stored one may come from a past that the node has forgotten.
 func (r *receiver) mirror(x *incoming) {
 	if x.stored {
-		r.m.sender.recall(x.m.past())
+		r.m.sender.recall(x.m.Past())
 		return
 	}
 	r.m.mu.Lock()
 	boot := r.m.state.Boot
 	r.m.mu.Unlock()
-	if x.m.kind == kindHead && x.m.stamp.boot > boot {
+	if x.m.Kind == wire.KindHead && x.m.Stamp.Boot > boot {
 		r.m.mu.Lock()
 		first := r.m.strange.add("own key elsewhere", "")
 		r.m.twin = time.Now()
@@ -258,7 +259,7 @@ func (r *receiver) mirror(x *incoming) {
 	}
 }
 
-func (r *receiver) figures(h hint, change func(*stats)) {
+func (r *receiver) figures(h wire.Hint, change func(*stats)) {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
 	if mem := r.m.members[h]; mem != nil {
@@ -309,14 +310,14 @@ func (r *receiver) refuseError(p *peer, err error) {
 	case errors.Is(err, bulkhead.ErrOverLimit):
 		reason = reasonLimit
 	}
-	r.refuse(p.key.hint(), reason, err.Error())
+	r.refuse(p.key.Hint(), reason, err.Error())
 }
 
 // replica returns the arrays held of an origin.
-func (r *receiver) replica(id string) map[ref]engine.ArrayState {
-	out := make(map[ref]engine.ArrayState)
+func (r *receiver) replica(id string) map[wire.Ref]engine.ArrayState {
+	out := make(map[wire.Ref]engine.ArrayState)
 	for _, a := range r.m.opts.Engine.Replica(id) {
-		out[ref{a.Array, a.Start}] = a
+		out[wire.Ref{Array: a.Array, Start: a.Start}] = a
 	}
 	return out
 }

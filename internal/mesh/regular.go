@@ -45,7 +45,7 @@ func (m *Mesh) otherHubs() (keys []string, all bool) {
 			continue
 		}
 		if key := hub.holder.Load(); key != nil {
-			keys = append(keys, key.id())
+			keys = append(keys, key.ID())
 		} else {
 			all = false
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 const fourWeeks = 28 * 24 * time.Hour
@@ -48,7 +49,7 @@ func TestRegular(t *testing.T) {
 		t.Error("announced twice")
 	}
 	// It is done; nothing more happens until the next one is due.
-	hub.again(t, first.to(), testSecret)
+	hub.again(t, first.to(), enginetest.Secret)
 	for _, now := range []time.Time{due, due.Add(SwitchAhead), due.Add(20 * 24 * time.Hour)} {
 		hub.now = now
 		hub.announceDue(nil, true)
@@ -71,7 +72,7 @@ func TestRegular(t *testing.T) {
 		if hub.pending() != nil {
 			t.Fatal("announced again after it was taken back")
 		}
-		hub.again(t, first.to(), testSecret)
+		hub.again(t, first.to(), enginetest.Secret)
 	}
 	due = due.Add(fourWeeks)
 	hub.now = due.Add(-time.Hour)
@@ -87,7 +88,7 @@ func TestRegular(t *testing.T) {
 	if _, err := busy.Rotate(NewRotation{}); err != nil {
 		t.Fatal(err)
 	}
-	busy.again(t, busy.pending().to(), testSecret)
+	busy.again(t, busy.pending().to(), enginetest.Secret)
 	busy.now = due.Add(-time.Hour)
 	busy.announceDue(nil, true)
 	if busy.pending() != nil {
@@ -161,7 +162,7 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 			mode = Hub
 		}
 		c := newChanging(t, mode, regularly)
-		nodes = append(nodes, &erring{changing: c, hubs: hubs, keys: []filter.Secret{testSecret}})
+		nodes = append(nodes, &erring{changing: c, hubs: hubs, keys: []filter.Secret{enginetest.Secret}})
 		all = append(all, c.Mesh)
 	}
 	befriend(t, all...)

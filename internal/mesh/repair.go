@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // repair asks each origin whose rounds or arrays are incomplete here. It reports whether there are
@@ -61,8 +62,8 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 func (t *track) hurry() { t.nextTry, t.backoff = time.Now().Add(jitter(gapWait)), 2*gapWait }
 
 // ask asks an origin for the missing arrays.
-func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []arrayHead) {
-	h := p.key.hint()
+func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []wire.ArrayHead) {
+	h := p.key.Hint()
 	if t.stop == nil {
 		r.subscribe(ctx, h, t)
 	}
@@ -73,18 +74,18 @@ func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []arrayHead
 	}
 	var proofs [][]byte
 	if t.suspect || t.next != 0 { // it may have gone back to before its newest incarnation
-		proofs = t.said.about(wants)
+		proofs = t.said.About(wants)
 	}
-	r.m.sender.want(wish{h, life, t.last.boot, wants, proofs})
+	r.m.sender.want(&wire.Message{To: h, Incarnation: life, Boot: t.last.Boot, Wants: wants, Proofs: proofs})
 	t.nextTry = time.Now().Add(jitter(t.backoff))
 	t.backoff = min(2*t.backoff, maxBackoff)
 }
 
 // subscribe listens for the images that an origin publishes from now on.
-func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
+func (r *receiver) subscribe(ctx context.Context, h wire.Hint, t *track) {
 	t.stop = []func(){}
 	for _, b := range r.m.buses {
-		stop, err := b.listenImages(h, func(a arrival) { r.deliver(ctx, b, a, true) })
+		stop, err := b.listenImages(h, func(a wire.Arrival) { r.deliver(ctx, b, a, true) })
 		if err == nil {
 			t.stop = append(t.stop, stop)
 		}
@@ -100,8 +101,8 @@ func (t *track) heal() {
 }
 
 // roomier reports whether there may now be room for an array that had none.
-func (r *receiver) roomier(p *peer, t *track, x ref, g filter.Geometry, waits *bool) bool {
-	now, later := r.m.opts.Engine.Room(p.ID, engine.Need{Array: x.array, Start: x.start, Geometry: g, Pages: 1})
+func (r *receiver) roomier(p *peer, t *track, x wire.Ref, g filter.Geometry, waits *bool) bool {
+	now, later := r.m.opts.Engine.Room(p.ID, engine.Need{Array: x.Array, Start: x.Start, Geometry: g, Pages: 1})
 	*waits = *waits || later
 	if now {
 		delete(t.cramped, x)
@@ -111,20 +112,20 @@ func (r *receiver) roomier(p *peer, t *track, x ref, g filter.Geometry, waits *b
 
 // missing returns the arrays to ask an origin for, and how many changes they lack. waits is set if
 // more is missing, for which there is no memory yet.
-func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64, waits bool) {
+func (r *receiver) missing(p *peer, t *track) (wants []wire.ArrayHead, changes uint64, waits bool) {
 	if len(t.heads) == 0 && len(t.pending) == 0 && len(t.gone) == 0 {
 		return nil, 0, false
 	}
 	held := r.replica(p.ID)
 	fresh := t.next != 0 // everything of a new incarnation is missing
-	want := func(r ref, version uint64) {
-		w := arrayHead{ref: r}
+	want := func(r wire.Ref, version uint64) {
+		w := wire.ArrayHead{Ref: r}
 		have := uint64(0)
 		if a, ok := held[r]; ok && !fresh {
-			w.version, w.boot, w.partial = max(a.Version, a.Partial), a.Boot, a.Partial != 0
+			w.Version, w.Boot, w.Partial = max(a.Version, a.Partial), a.Boot, a.Partial != 0
 			have = a.Version
 		}
-		if len(wants) < maxParts/2 {
+		if len(wants) < wire.MaxParts/2 {
 			wants = append(wants, w)
 		}
 		changes += max(version, have) - have
@@ -132,17 +133,17 @@ func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64
 	for ref, h := range t.heads {
 		a, ok := held[ref]
 		switch {
-		case !r.m.opts.Engine.Keeps(ref.array, ref.start) || p.refuses(ref.start):
+		case !r.m.opts.Engine.Keeps(ref.Array, ref.Start) || p.refuses(ref.Start):
 		case !ok:
-			now, later := r.fits(p, t, held, engine.Need{Array: ref.array, Start: ref.start, Geometry: h.geometry, Pages: 1})
+			now, later := r.fits(p, t, held, engine.Need{Array: ref.Array, Start: ref.Start, Geometry: h.Geometry, Pages: 1})
 			if waits = waits || later; now {
-				want(ref, h.version)
+				want(ref, h.Version)
 			} else if later {
-				changes += h.version
+				changes += h.Version
 			}
 		case !fresh && t.cramped[ref] && !r.roomier(p, t, ref, a.Geometry, &waits):
-		case fresh || a.Partial != 0 || t.suspect || a.Version < h.version:
-			want(ref, h.version)
+		case fresh || a.Partial != 0 || t.suspect || a.Version < h.Version:
+			want(ref, h.Version)
 		}
 	}
 	for _, ref := range t.gone {
@@ -152,8 +153,8 @@ func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64
 	}
 	t.prune(r, p, held)
 	for ref, rounds := range t.pending {
-		if _, ok := t.heads[ref]; !ok || !slices.ContainsFunc(wants, func(w arrayHead) bool { return w.ref == ref }) {
-			want(ref, rounds[len(rounds)-1].to)
+		if _, ok := t.heads[ref]; !ok || !slices.ContainsFunc(wants, func(w wire.ArrayHead) bool { return w.Ref == ref }) {
+			want(ref, rounds[len(rounds)-1].To)
 		}
 	}
 	return wants, changes, waits

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -251,7 +252,7 @@ func (m *Mesh) Rotation() (s RotationStatus, ok bool) {
 		case slices.Contains(r.Told, p.ID):
 			s.Told = append(s.Told, p.ID)
 		case p.ID == r.By:
-		case through[Organisation(p.key.hint())]:
+		case through[wire.Organisation(p.key.Hint())]:
 			s.Through = append(s.Through, p.ID)
 		default:
 			s.Untold = append(s.Untold, p.ID)
@@ -331,7 +332,7 @@ func (m *Mesh) next(network string) (had, secret filter.Secret, at time.Time, ok
 func (m *Mesh) noteTold(p *peer, secret filter.Secret) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
-	if _, ok := m.find(p.key.hint()); !ok {
+	if _, ok := m.find(p.key.Hint()); !ok {
 		return unknownPeer(p.ID)
 	}
 	r := m.announced()
@@ -376,11 +377,11 @@ func (m *Mesh) leftRotation(id string) error {
 // takeSecret records a hub's announcement. A hub's later announcement replaces its earlier one. Of
 // changes announced by two hubs the earlier one is taken. If they are at the same moment, or
 // nearly, the fingerprints decide, the same way on every node.
-func (m *Mesh) takeSecret(hub *public, n *nextSecret) error {
+func (m *Mesh) takeSecret(hub wire.Public, n *nextSecret) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
 	at := m.opts.Now().Add(time.Duration(n.After * float64(time.Second))).UTC()
-	next := &rotation{From: n.From, Secret: n.Secret, At: at, By: hub.id(), Void: m.void()}
+	next := &rotation{From: n.From, Secret: n.Secret, At: at, By: hub.ID(), Void: m.void()}
 	if slices.ContainsFunc(next.Void, func(v []byte) bool { return slices.Equal(v, n.Secret) }) {
 		return nil // an administrator has rejected it
 	}
@@ -403,19 +404,19 @@ func (m *Mesh) takeSecret(hub *public, n *nextSecret) error {
 	if err := m.saveRotation(next); err != nil {
 		return err
 	}
-	m.opts.Log.Warn("the network gets another secret", "network", networkOf(next.to()), "at", at, "hub", hub.id())
+	m.opts.Log.Warn("the network gets another secret", "network", networkOf(next.to()), "at", at, "hub", hub.ID())
 	return nil
 }
 
 // nothingNew records that a hub announces nothing: it has taken back its former announcement.
-func (m *Mesh) nothingNew(hub *public) error {
+func (m *Mesh) nothingNew(hub wire.Public) error {
 	m.admin.Lock()
 	defer m.admin.Unlock()
 	r := m.pending()
-	if r == nil || r.By != hub.id() {
+	if r == nil || r.By != hub.ID() {
 		return nil
 	}
-	m.opts.Log.Warn("the hub has taken back the network's other secret", "network", networkOf(r.to()), "hub", hub.id())
+	m.opts.Log.Warn("the hub has taken back the network's other secret", "network", networkOf(r.to()), "hub", hub.ID())
 	return m.saveRotation(&rotation{From: m.network(), Void: r.Void})
 }
 
@@ -461,7 +462,7 @@ func (m *Mesh) askSecret(ctx context.Context, b *natsBus) error {
 	if hub == nil || !b.conn.IsConnected() {
 		return errUnconnected
 	}
-	q, private, err := m.askAfter(hub)
+	q, private, err := m.askAfter(*hub)
 	if err != nil {
 		return err
 	}
@@ -469,15 +470,15 @@ func (m *Mesh) askSecret(ctx context.Context, b *natsBus) error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	if data, err = b.request(ctx, secretSubject(m.opts.Identity.public.hint()), data); err != nil {
+	if data, err = b.request(ctx, secretSubject(m.opts.Identity.Hint()), data); err != nil {
 		return err
 	}
-	n, err := m.openSecret(hub, q, private, data)
+	n, err := m.openSecret(*hub, q, private, data)
 	switch {
 	case err != nil:
 		return err
 	case n == nil:
-		return m.taker().nothingNew(hub)
+		return m.taker().nothingNew(*hub)
 	}
-	return m.taker().takeSecret(hub, n)
+	return m.taker().takeSecret(*hub, n)
 }

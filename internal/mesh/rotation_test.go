@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A changing is a mesh that does not run, and records the secret that it was switched to.
@@ -32,7 +33,7 @@ func newChanging(t *testing.T, mode Mode, change func(*Options)) *changing {
 	t.Helper()
 	c := &changing{now: time.Unix(1_800_000_000, 0)}
 	c.Mesh = closed(t, func(o *Options) {
-		o.Mode, o.Secret, o.Heartbeat = mode, testSecret, time.Second
+		o.Mode, o.Secret, o.Heartbeat = mode, enginetest.Secret, time.Second
 		o.Now, o.Log = func() time.Time { return c.now }, slog.New(slog.NewTextHandler(&c.log, nil))
 		o.Switch = func(s filter.Secret) {
 			c.mu.Lock()
@@ -46,7 +47,7 @@ func newChanging(t *testing.T, mode Mode, change func(*Options)) *changing {
 	return c
 }
 
-func (c *changing) key() *public { return &c.opts.Identity.public }
+func (c *changing) key() wire.Public { return c.opts.Identity.Public() }
 
 // asks makes c ask a hub, and take the answer as modified by change.
 func (c *changing) asks(hub *changing, change func([]byte) []byte) error {
@@ -58,7 +59,7 @@ func (c *changing) asks(hub *changing, change func([]byte) []byte) error {
 	if err != nil {
 		return err
 	}
-	answer := hub.tellSecret(c.key().hint(), data)
+	answer := hub.tellSecret(c.key().Hint(), data)
 	if answer == nil {
 		return errors.New("no answer")
 	}
@@ -101,9 +102,9 @@ func TestToldThroughSum(t *testing.T) {
 		nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, sum.Mesh, node.Mesh, other.Mesh)
 	id := func(c *changing) string { return c.opts.Identity.ID() }
-	in := []Organisation{Organisation(node.opts.Identity.public.hint()), {1}}
-	slices.SortFunc(in, compareOrganisations)
-	hub.receiver.figures(sum.opts.Identity.public.hint(), func(s *stats) { s.organisations = in })
+	in := []wire.Organisation{wire.Organisation(node.opts.Identity.Hint()), {1}}
+	slices.SortFunc(in, wire.CompareOrganisations)
+	hub.receiver.figures(sum.opts.Identity.Hint(), func(s *stats) { s.organisations = in })
 	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestRotate(t *testing.T) {
 	}
 	s, err := hub.Rotate(NewRotation{After: time.Hour})
 	if err != nil || s.Done || s.By != hub.opts.Identity.ID() || !s.At.Equal(hub.now.Add(time.Hour)) ||
-		s.From != networkOf(testSecret) || len(s.Untold) != 2 || len(s.Told) != 0 {
+		s.From != networkOf(enginetest.Secret) || len(s.Untold) != 2 || len(s.Told) != 0 {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	first := hub.pending().to()
@@ -146,7 +147,7 @@ func TestRotate(t *testing.T) {
 		!slices.Equal(s.Untold, []string{away.opts.Identity.ID()}) {
 		t.Errorf("%+v", s)
 	}
-	bob.again(t, testSecret)
+	bob.again(t, enginetest.Secret)
 	if r, ok := bob.Rotation(); !ok || r.To != s.To {
 		t.Errorf("after a crash %+v", r)
 	}
@@ -154,23 +155,23 @@ func TestRotate(t *testing.T) {
 	var wg sync.WaitGroup
 	bob.now = bob.now.Add(time.Hour)
 	wg.Go(func() { bob.awaitRotation(ctx) })
-	eventually(t, time.Minute, "the node is told to change", func() bool {
+	enginetest.Eventually(t, time.Minute, "the node is told to change", func() bool {
 		bob.mu.Lock()
 		defer bob.mu.Unlock()
 		return len(bob.to) > 0 && bob.to[0] == first
 	})
 	stop()
 	wg.Wait()
-	bob.again(t, first, testSecret)
+	bob.again(t, first, enginetest.Secret)
 	if r, ok := bob.Rotation(); !ok || !r.Done {
 		t.Errorf("after the change %+v", r)
 	}
-	hub.again(t, first, testSecret)
+	hub.again(t, first, enginetest.Secret)
 	if _, err := hub.Rotate(NewRotation{}); err != nil {
 		t.Fatal(err)
 	}
 	second := hub.pending().to()
-	hub.again(t, second, first, testSecret)
+	hub.again(t, second, first, enginetest.Secret)
 	for _, want := range []filter.Secret{first, second} {
 		mustTake(t, away, hub)
 		if r := away.pending(); r == nil || r.to() != want || r.At.After(away.now) {
@@ -196,7 +197,7 @@ func TestRotate(t *testing.T) {
 func TestRotateRefused(t *testing.T) {
 	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh)
-	same := testSecret
+	same := enginetest.Secret
 	for what, tt := range map[string]struct {
 		m    *Mesh
 		n    NewRotation
@@ -245,7 +246,7 @@ func TestRotateRefused(t *testing.T) {
 	befriend(t, hub.Mesh, joined.Mesh)
 	sign := func(by *changing, q *secretQuestion) {
 		q.Proof = q.proof(hub.opts.Identity.ID(), by.opts.Secret)
-		q.Signature = ed25519.Sign(by.opts.Identity.private, q.text(hub.opts.Identity.ID()))
+		q.Signature = by.opts.Identity.Sign(q.text(hub.opts.Identity.ID()))
 	}
 	for what, tt := range map[string]struct {
 		from *changing
@@ -258,9 +259,9 @@ func TestRotateRefused(t *testing.T) {
 		"of another network": {bob, ask(func(q *secretQuestion) { q.Network = "0000000000000000" }, bob)},
 		"of no point":        {bob, ask(func(q *secretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
 		"without the one before": {joined,
-			ask(func(q *secretQuestion) { q.Network = networkOf(testSecret); sign(joined, q) }, joined)},
+			ask(func(q *secretQuestion) { q.Network = networkOf(enginetest.Secret); sign(joined, q) }, joined)},
 	} {
-		if got := hub.tellSecret(tt.from.key().hint(), tt.data); got != nil {
+		if got := hub.tellSecret(tt.from.key().Hint(), tt.data); got != nil {
 			t.Errorf("%s is told %s", what, got)
 		}
 	}
@@ -287,9 +288,9 @@ func TestLyingAnnouncement(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, _, err := eve.answerSecret(&peer{ID: bob.opts.Identity.ID(), key: *bob.key()}, func() []byte {
-				q.Signature = ed25519.Sign(bob.opts.Identity.private, q.text(eve.opts.Identity.ID()))
-				q.Proof = q.proof(eve.opts.Identity.ID(), testSecret)
+			a, _, err := eve.answerSecret(&peer{ID: bob.opts.Identity.ID(), key: bob.key()}, func() []byte {
+				q.Signature = bob.opts.Identity.Sign(q.text(eve.opts.Identity.ID()))
+				q.Proof = q.proof(eve.opts.Identity.ID(), enginetest.Secret)
 				data, _ := json.Marshal(q)
 				return data
 			}())
@@ -319,7 +320,7 @@ func TestLyingAnnouncement(t *testing.T) {
 	for what, n := range map[string]nextSecret{
 		"of another network": {From: "x", Secret: make([]byte, 16)},
 		"short":              {From: bob.network(), Secret: make([]byte, 15)},
-		"the present one":    {From: bob.network(), Secret: testSecret[:]},
+		"the present one":    {From: bob.network(), Secret: enginetest.Secret[:]},
 		"in the past":        {From: bob.network(), Secret: make([]byte, 16), After: -1},
 		"in a year":          {From: bob.network(), Secret: make([]byte, 16), After: 366 * 86400},
 	} {
@@ -387,9 +388,9 @@ func TestRotationTakenBack(t *testing.T) {
 	if _, ok := bob.Rotation(); ok {
 		t.Error("a member keeps what the hub has taken back")
 	}
-	late.again(t, void, testSecret)
+	late.again(t, void, enginetest.Secret)
 	mustTake(t, late, hub)
-	if r := late.pending(); r == nil || r.to() != testSecret {
+	if r := late.pending(); r == nil || r.to() != enginetest.Secret {
 		t.Errorf("who uses it is told %+v", r)
 	}
 	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
@@ -404,7 +405,7 @@ func TestRotationTakenBack(t *testing.T) {
 		if _, ok := bob.Rotation(); ok {
 			t.Error("taken though its administrator does not want it")
 		}
-		bob.again(t, testSecret)
+		bob.again(t, enginetest.Secret)
 	}
 	own := hub.pending().to()
 	if _, err := bob.Rotate(NewRotation{Secret: &own}); err != nil {
@@ -452,9 +453,9 @@ func TestEvictedBeforeRotation(t *testing.T) {
 	// A member that was away then uses the void one, and comes back.
 	late := newChanging(t, Join, nil)
 	befriend(t, hub.Mesh, late.Mesh)
-	late.again(t, eve.pending().to(), testSecret)
+	late.again(t, eve.pending().to(), enginetest.Secret)
 	mustTake(t, late, hub)
-	if got := late.pending(); got == nil || got.to() != testSecret {
+	if got := late.pending(); got == nil || got.to() != enginetest.Secret {
 		t.Errorf("%+v", got)
 	}
 
@@ -470,7 +471,7 @@ func TestEvictedBeforeRotation(t *testing.T) {
 	if _, err := by.Rotate(NewRotation{Secret: &given, After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	late.again(t, testSecret)
+	late.again(t, enginetest.Secret)
 	mustTake(t, late, by)
 	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.pending().to() != given ||
 		!by.log.has("given by hand") {
@@ -534,13 +535,13 @@ func TestHasten(t *testing.T) {
 	}
 	mustTake(t, bob, hub)
 	to := hub.pending().to()
-	head := func(by *changing, secret filter.Secret) arrival {
+	head := func(by *changing, secret filter.Secret) wire.Arrival {
 		g := cellsOf // of the former secret, which is the present one here
-		m := &message{kind: kindHead, keyID: secret.ID(),
-			heads: []arrayHead{{ref: ref{"counts", 7}, version: 3, geometry: g, lineage: lineage{{5, 0}}}}}
-		m.stamp = stamp{incarnation: 5, boot: 5, seq: 1, at: uint64(by.now.UnixMilli())}
-		return arrival{topic: topic{kind: kindHead, origin: by.key().hint()}, network: networkOf(secret),
-			msg: appendMessage(nil, m, by.opts.Identity)}
+		m := &wire.Message{Kind: wire.KindHead, KeyID: secret.ID(),
+			Heads: []wire.ArrayHead{{Ref: wire.Ref{Array: "counts", Start: 7}, Version: 3, Geometry: g, Lineage: wire.Lineage{{Boot: 5, Base: 0}}}}}
+		m.Stamp = wire.Stamp{Incarnation: 5, Boot: 5, Seq: 1, At: uint64(by.now.UnixMilli())}
+		return wire.Arrival{Topic: wire.Topic{Kind: wire.KindHead, Origin: by.key().Hint()}, Network: networkOf(secret),
+			Data: wire.AppendMessage(nil, m, by.opts.Identity)}
 	}
 	bob.receiver.foreign(t.Context(), head(hub, to))
 	if r := bob.pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
@@ -555,8 +556,8 @@ func TestHasten(t *testing.T) {
 	if !bob.log.has("another network secret") {
 		t.Error("a head of another network is not told of")
 	}
-	hub.again(t, to, testSecret)
-	late := head(bob, testSecret)
+	hub.again(t, to, enginetest.Secret)
+	late := head(bob, enginetest.Secret)
 	hub.receiver.foreign(t.Context(), late)
 	if hub.log.has("ALERT") {
 		t.Error("a peer that is about to change is told of")
@@ -574,23 +575,23 @@ func TestKeep(t *testing.T) {
 	other.KeyID++
 	known := func(id uint64) bool { return id == cellsOf.KeyID }
 	for i, tt := range []struct {
-		m      message
+		m      wire.Message
 		heads  int
 		rounds int
 		keep   bool
 	}{
-		{message{kind: kindHead}, 0, 0, true},
-		{message{kind: kindHead, heads: []arrayHead{{geometry: cellsOf}, {geometry: other}}}, 1, 0, true},
-		{message{kind: kindHead, heads: []arrayHead{{geometry: other}}}, 0, 0, true},
-		{message{kind: kindAsk}, 0, 0, true},
-		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: other}, {}}}, 0, 1, true},
-		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: other}}}, 0, 0, false},
-		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: cellsOf}}}, 0, 1, true},
-		{message{kind: kindImage, image: image{geometry: other}}, 0, 0, false},
-		{message{kind: kindImage, image: image{geometry: cellsOf}}, 0, 0, true},
+		{wire.Message{Kind: wire.KindHead}, 0, 0, true},
+		{wire.Message{Kind: wire.KindHead, Heads: []wire.ArrayHead{{Geometry: cellsOf}, {Geometry: other}}}, 1, 0, true},
+		{wire.Message{Kind: wire.KindHead, Heads: []wire.ArrayHead{{Geometry: other}}}, 0, 0, true},
+		{wire.Message{Kind: wire.KindAsk}, 0, 0, true},
+		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: other}, {}}}, 0, 1, true},
+		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: other}}}, 0, 0, false},
+		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: cellsOf}}}, 0, 1, true},
+		{wire.Message{Kind: wire.KindImage, Image: wire.Image{Geometry: other}}, 0, 0, false},
+		{wire.Message{Kind: wire.KindImage, Image: wire.Image{Geometry: cellsOf}}, 0, 0, true},
 	} {
-		if got := tt.m.keep(known); got != tt.keep || len(tt.m.heads) != tt.heads || len(tt.m.rounds) != tt.rounds {
-			t.Errorf("%d: %v, %d heads, %d rounds", i, got, len(tt.m.heads), len(tt.m.rounds))
+		if got := tt.m.KeepKnown(known); got != tt.keep || len(tt.m.Heads) != tt.heads || len(tt.m.Rounds) != tt.rounds {
+			t.Errorf("%d: %v, %d heads, %d rounds", i, got, len(tt.m.Heads), len(tt.m.Rounds))
 		}
 	}
 }
@@ -621,17 +622,17 @@ func TestRotationFile(t *testing.T) {
 func FuzzAnswerSecret(f *testing.F) {
 	_, id := identity(f)
 	_, member := identity(f)
-	hub := &Mesh{opts: Options{Identity: id, Secret: testSecret, KeyID: testSecret.ID(), Now: time.Now}}
+	hub := &Mesh{opts: Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Now: time.Now}}
 	to := filter.Secret{9}
-	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(),
+	hub.rotation = &rotation{From: networkOf(enginetest.Secret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(),
 		Void: [][]byte{make([]byte, 16)}}
-	bob := &Mesh{opts: Options{Identity: member, Secret: testSecret, KeyID: testSecret.ID()}}
-	q, _, err := bob.askAfter(&id.public)
+	bob := &Mesh{opts: Options{Identity: member, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID()}}
+	q, _, err := bob.askAfter(id.Public())
 	if err != nil {
 		f.Fatal(err)
 	}
 	good, _ := json.Marshal(q)
-	p := &peer{ID: member.ID(), key: member.public}
+	p := &peer{ID: member.ID(), key: member.Public()}
 	if a, secret, err := hub.answerSecret(p, good); err != nil || len(a.Box) == 0 || secret != to {
 		f.Fatalf("%+v, %v", a, err)
 	}
@@ -657,28 +658,28 @@ func FuzzAnswerSecret(f *testing.F) {
 func FuzzOpenSecret(f *testing.F) {
 	_, id := identity(f)
 	_, member := identity(f)
-	hub := &Mesh{opts: Options{Identity: id, Secret: testSecret, KeyID: testSecret.ID(), Now: time.Now}}
+	hub := &Mesh{opts: Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Now: time.Now}}
 	to := filter.Secret{9}
-	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Now().Add(time.Hour), By: id.ID()}
-	bob := &Mesh{opts: Options{Identity: member, Secret: testSecret, KeyID: testSecret.ID()}}
-	q, private, err := bob.askAfter(&id.public)
+	hub.rotation = &rotation{From: networkOf(enginetest.Secret), Secret: to[:], At: time.Now().Add(time.Hour), By: id.ID()}
+	bob := &Mesh{opts: Options{Identity: member, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID()}}
+	q, private, err := bob.askAfter(id.Public())
 	if err != nil {
 		f.Fatal(err)
 	}
 	question, _ := json.Marshal(q)
-	a, _, err := hub.answerSecret(&peer{ID: member.ID(), key: member.public}, question)
+	a, _, err := hub.answerSecret(&peer{ID: member.ID(), key: member.Public()}, question)
 	if err != nil {
 		f.Fatal(err)
 	}
 	good, _ := json.Marshal(a)
-	if n, err := bob.openSecret(&id.public, q, private, good); err != nil || n == nil || filter.Secret(n.Secret) != to {
+	if n, err := bob.openSecret(id.Public(), q, private, good); err != nil || n == nil || filter.Secret(n.Secret) != to {
 		f.Fatalf("%+v, %v", n, err)
 	}
 	f.Add(good)
 	f.Add([]byte(`{"signature":"AAAA"}`))
 	f.Add([]byte(`{"exchange":"AAAA","box":"AAAA"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if n, err := bob.openSecret(&id.public, q, private, data); err == nil && (n == nil || filter.Secret(n.Secret) != to) {
+		if n, err := bob.openSecret(id.Public(), q, private, data); err == nil && (n == nil || filter.Secret(n.Secret) != to) {
 			t.Errorf("%+v", n)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // A member asks a hub for the secret that follows its own: docs/specs/invitation.md#another-secret.
@@ -67,10 +68,10 @@ func secretKey(shared []byte) []byte {
 
 const secretPrefix = "bh.secret."
 
-func secretSubject(from hint) string { return secretPrefix + from.String() }
+func secretSubject(from wire.Hint) string { return secretPrefix + from.String() }
 
 // tellSecret answers a peer's request for another secret. It returns nil if the node is not a peer.
-func (m *Mesh) tellSecret(from hint, data []byte) []byte {
+func (m *Mesh) tellSecret(from wire.Hint, data []byte) []byte {
 	p, ok := m.find(from)
 	if !ok {
 		return nil // its connection is about to end
@@ -108,7 +109,7 @@ func (m *Mesh) answerSecret(p *peer, data []byte) (a *secretAnswer, secret filte
 		return nil, secret, errors.New("mesh: question for a secret: its sender has not the one before")
 	case !ok:
 		a = &secretAnswer{}
-		a.Signature = ed25519.Sign(m.opts.Identity.private, a.text(&q))
+		a.Signature = m.opts.Identity.Sign(a.text(&q))
 		return a, secret, nil
 	}
 	n := nextSecret{From: q.Network, Secret: secret[:]}
@@ -138,24 +139,24 @@ func (m *Mesh) sealSecret(p *peer, q *secretQuestion, n *nextSecret) (*secretAns
 		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
 	}
 	a := &secretAnswer{Exchange: private.PublicKey().Bytes(), Box: seal(secretKey(shared), plain, p.ID)}
-	a.Signature = ed25519.Sign(m.opts.Identity.private, a.text(q))
+	a.Signature = m.opts.Identity.Sign(a.text(q))
 	return a, nil
 }
 
 // askAfter returns a question to a hub for the secret after the node's own, and the private key
 // that opens the answer.
-func (m *Mesh) askAfter(hub *public) (q *secretQuestion, private *ecdh.PrivateKey, err error) {
+func (m *Mesh) askAfter(hub wire.Public) (q *secretQuestion, private *ecdh.PrivateKey, err error) {
 	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
 	q = &secretQuestion{Network: m.network(), Exchange: private.PublicKey().Bytes()}
-	q.Proof = q.proof(hub.id(), m.opts.Secret)
-	q.Signature = ed25519.Sign(m.opts.Identity.private, q.text(hub.id()))
+	q.Proof = q.proof(hub.ID(), m.opts.Secret)
+	q.Signature = m.opts.Identity.Sign(q.text(hub.ID()))
 	return q, private, nil
 }
 
 // openSecret opens a hub's answer; nil if the hub has no new secret.
-func (m *Mesh) openSecret(hub *public, q *secretQuestion, private *ecdh.PrivateKey, data []byte) (*nextSecret, error) {
+func (m *Mesh) openSecret(hub wire.Public, q *secretQuestion, private *ecdh.PrivateKey, data []byte) (*nextSecret, error) {
 	if len(data) > maxPair {
 		return nil, errSealed
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 const (
@@ -30,30 +31,30 @@ const (
 // uses the fields below the channels.
 type sender struct {
 	m     *Mesh
-	asks  chan *message
-	fills chan *message // pages that this node has lost
-	hello chan struct{} // requests a head
-	wants chan wish
-	pasts chan past
+	asks  chan *wire.Message
+	fills chan *wire.Message // pages that this node has lost
+	hello chan struct{}      // requests a head
+	wants chan *wire.Message // questions to other nodes
+	pasts chan wire.Past
 
 	published, rounds, bytes, pages, dropped atomic.Uint64
 
 	seq     uint64
-	arrays  map[ref]*ownArray
+	arrays  map[wire.Ref]*ownArray
 	history int // cost of all rounds in arrays
-	order   []ref
-	outbox  []outbox     // by bus
-	wanted  map[ref]hint // requested images by requesting peer; the zero hint: the node itself
-	draws   map[hint]*draw
-	refills map[hint]*draw // of pages that peers have lost themselves
-	renewed []time.Time    // new incarnations of this process
-	headed  time.Time      // when the last head was published
-	headDue bool           // a head was requested since
+	order   []wire.Ref
+	outbox  []outbox               // by bus
+	wanted  map[wire.Ref]wire.Hint // requested images by requesting peer; the zero hint: the node itself
+	draws   map[wire.Hint]*draw
+	refills map[wire.Hint]*draw // of pages that peers have lost themselves
+	renewed []time.Time         // new incarnations of this process
+	headed  time.Time           // when the last head was published
+	headDue bool                // a head was requested since
 }
 
 // ownArray is the sender's state of one of the node's arrays.
 type ownArray struct {
-	rounds    []round // the latest ones, without a gap
+	rounds    []wire.Round // the latest ones, without a gap
 	announced bool
 	imaged    time.Time // when its images were last published
 	image     int       // their bytes
@@ -61,7 +62,7 @@ type ownArray struct {
 	resent    time.Time // when rounds were last sent again
 	due       bool      // rounds were requested since
 	dueFrom   uint64    // from this version
-	dueTo     hint      // by this peer
+	dueTo     wire.Hint // by this peer
 }
 
 type outbox struct {
@@ -70,17 +71,17 @@ type outbox struct {
 }
 
 type queued struct {
-	topic  topic
+	topic  wire.Topic
 	msg    []byte
-	arrays []ref // of its rounds
+	arrays []wire.Ref // of its rounds
 }
 
 func newSender(m *Mesh) *sender {
 	return &sender{
-		m: m, asks: make(chan *message, 256), fills: make(chan *message, 16), hello: make(chan struct{}, 1),
-		wants: make(chan wish, 64), pasts: make(chan past, 64),
-		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw),
-		refills: make(map[hint]*draw),
+		m: m, asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message, 16), hello: make(chan struct{}, 1),
+		wants: make(chan *wire.Message, 64), pasts: make(chan wire.Past, 64),
+		arrays: make(map[wire.Ref]*ownArray), wanted: make(map[wire.Ref]wire.Hint), draws: make(map[wire.Hint]*draw),
+		refills: make(map[wire.Hint]*draw),
 	}
 }
 
@@ -92,27 +93,18 @@ func (s *sender) greet(context.Context) {
 	}
 }
 
-// A wish lists what the receiver lacks of an origin.
-type wish struct {
-	origin hint
-	life   uint64 // incarnation of the versions
-	boot   uint64 // newest boot of it seen
-	arrays []arrayHead
-	proofs [][]byte // the origin's statements that it may have forgotten
-}
-
-// want requests missing arrays of an origin. If the sender is busy, the request is dropped, and the
+// want sends an origin an ask for missing arrays. If the sender is busy, the ask is dropped, and the
 // receiver tries again.
-func (s *sender) want(w wish) {
+func (s *sender) want(ask *wire.Message) {
 	select {
-	case s.wants <- w:
+	case s.wants <- ask:
 	default:
 	}
 }
 
 // ask hands the sender a peer's request. A request that cannot be answered in time is dropped, and
 // the peer asks again.
-func (s *sender) ask(m *message) {
+func (s *sender) ask(m *wire.Message) {
 	select {
 	case s.asks <- m:
 	default:
@@ -149,7 +141,7 @@ func (s *sender) run(ctx context.Context) {
 			s.flush()
 			s.headSoon(ctx)
 			for _, p := range s.m.peerList() {
-				s.question(wish{origin: p.key.hint()})
+				s.question(&wire.Message{To: p.key.Hint()})
 			}
 		case w := <-s.wants:
 			s.question(w)
@@ -170,19 +162,19 @@ func (s *sender) last() {
 }
 
 // sign returns the message with the node's stamp and signature.
-func (s *sender) sign(m *message) []byte {
+func (s *sender) sign(m *wire.Message) []byte {
 	s.seq++
 	s.m.mu.Lock()
-	m.stamp = stamp{incarnation: s.m.state.Incarnation, boot: s.m.state.Boot, seq: s.seq}
+	m.Stamp = wire.Stamp{Incarnation: s.m.state.Incarnation, Boot: s.m.state.Boot, Seq: s.seq}
 	s.m.mu.Unlock()
-	m.stamp.at = max(uint64(max(s.m.opts.Now().UnixMilli(), 0)), m.stamp.boot)
-	m.from, m.keyID = s.m.opts.Identity.public.hint(), s.m.opts.KeyID
-	return appendMessage(nil, m, s.m.opts.Identity)
+	m.Stamp.At = max(uint64(max(s.m.opts.Now().UnixMilli(), 0)), m.Stamp.Boot)
+	m.From, m.KeyID = s.m.opts.Identity.Hint(), s.m.opts.KeyID
+	return wire.AppendMessage(nil, m, s.m.opts.Identity)
 }
 
 // send publishes a message on every bus. A delta waits for a disconnected bus. Heads, asks and
 // images do not, because they would be stale by then.
-func (s *sender) send(t topic, m *message) {
+func (s *sender) send(t wire.Topic, m *wire.Message) {
 	msg := s.sign(m)
 	s.published.Add(1)
 	s.bytes.Add(uint64(len(msg)))
@@ -191,20 +183,20 @@ func (s *sender) send(t topic, m *message) {
 		if len(o.queue) == 0 {
 			err := b.publish(t, msg)
 			if errors.Is(err, errTooLarge) {
-				s.tooLarge(len(msg), m.arrays())
+				s.tooLarge(len(msg), m.Arrays())
 				continue
 			}
-			if err == nil || t.kind != kindDelta {
+			if err == nil || t.Kind != wire.KindDelta {
 				if err != nil {
 					s.dropped.Add(1)
 				}
 				continue
 			}
 		}
-		if t.kind != kindDelta {
+		if t.Kind != wire.KindDelta {
 			continue
 		}
-		o.queue = append(o.queue, queued{t, msg, m.arrays()})
+		o.queue = append(o.queue, queued{t, msg, m.Arrays()})
 		o.bytes += len(msg)
 		for o.bytes > maxOutbox && len(o.queue) > 0 {
 			o.bytes -= len(o.queue[0].msg)
@@ -234,7 +226,7 @@ func (s *sender) flush() {
 
 // tooLarge drops a message that a bus will never accept. Its rounds are forgotten, and peers that
 // ask for them are sent images.
-func (s *sender) tooLarge(size int, arrays []ref) {
+func (s *sender) tooLarge(size int, arrays []wire.Ref) {
 	if s.dropped.Add(1) == 1 {
 		s.m.opts.Log.Warn("message too large for the broker; raise its max_payload to 1 MB", "bytes", size)
 	}
@@ -245,18 +237,12 @@ func (s *sender) tooLarge(size int, arrays []ref) {
 	}
 }
 
-// arrays returns the arrays of the rounds in m.
-func (m *message) arrays() (out []ref) {
-	for i := range m.rounds {
-		out = append(out, m.rounds[i].ref)
-	}
-	return out
-}
-
 // errTooLarge reports that a bus never accepts a message of that size.
 var errTooLarge = errors.New("mesh: message is larger than the broker accepts")
 
-func (s *sender) own() topic { return topic{kind: kindDelta, origin: s.m.opts.Identity.public.hint()} }
+func (s *sender) own() wire.Topic {
+	return wire.Topic{Kind: wire.KindDelta, Origin: s.m.opts.Identity.Hint()}
+}
 
 // publish sends the adds to the node's arrays since the last call. It returns the states up to
 // which it has sent them; adds during the call are not included.
@@ -275,51 +261,51 @@ func (s *sender) publish(ctx context.Context) []engine.ArrayState {
 		a, b := &parts[i], &parts[j]
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Array, b.Array), cmp.Compare(a.From, b.From)) < 0
 	})
-	var m message
+	var m wire.Message
 	size := 0
 	for i := range parts {
 		p := &parts[i]
-		x := ref{p.Array, p.Start}
-		r := round{ref: x, from: p.From, to: p.To, geometry: p.Geometry, lineage: s.lineage(x), data: p.Round}
+		x := wire.Ref{Array: p.Array, Start: p.Start}
+		r := wire.Round{Ref: x, From: p.From, To: p.To, Geometry: p.Geometry, Lineage: s.lineage(x), Data: p.Round}
 		s.remember(&r)
-		if size > 0 && size+len(r.data) > s.m.opts.imageBytes {
-			s.deltas(m.rounds)
-			m.rounds, size = nil, 0
+		if size > 0 && size+len(r.Data) > s.m.opts.imageBytes {
+			s.deltas(m.Rounds)
+			m.Rounds, size = nil, 0
 		}
-		m.rounds = append(m.rounds, r)
-		size += len(r.data)
+		m.Rounds = append(m.Rounds, r)
+		size += len(r.Data)
 	}
-	s.deltas(m.rounds)
+	s.deltas(m.Rounds)
 	return own
 }
 
-func (s *sender) deltas(rounds []round) {
+func (s *sender) deltas(rounds []wire.Round) {
 	if len(rounds) == 0 {
 		return
 	}
 	s.rounds.Add(uint64(len(rounds)))
-	s.send(s.own(), &message{kind: kindDelta, rounds: rounds})
+	s.send(s.own(), &wire.Message{Kind: wire.KindDelta, Rounds: rounds})
 }
 
 // remember keeps a round for peers that miss it, and forgets the oldest rounds.
-func (s *sender) remember(r *round) {
-	a := s.arrays[r.ref]
+func (s *sender) remember(r *wire.Round) {
+	a := s.arrays[r.Ref]
 	if a == nil {
 		a = &ownArray{}
-		s.arrays[r.ref] = a
+		s.arrays[r.Ref] = a
 	}
 	// The first round has the geometry for a peer without the array, and shows a peer with a
 	// replica whether the replica is still part of the array. A round under a former secret always
 	// has both: a peer that never had that secret cannot use it.
-	r.announce = !a.announced || r.from == 0 || r.geometry.KeyID != s.m.opts.KeyID
+	r.Announce = !a.announced || r.From == 0 || r.Geometry.KeyID != s.m.opts.KeyID
 	a.announced = true
-	a.since += len(r.data)
-	if n := len(a.rounds); n > 0 && a.rounds[n-1].to != r.from {
+	a.since += len(r.Data)
+	if n := len(a.rounds); n > 0 && a.rounds[n-1].To != r.From {
 		s.drop(a, n)
 	}
 	a.rounds = append(a.rounds, *r)
-	s.order = append(s.order, r.ref)
-	s.history += r.cost()
+	s.order = append(s.order, r.Ref)
+	s.history += r.Cost()
 	for s.history > maxHistory && len(s.order) > 0 {
 		if old := s.arrays[s.order[0]]; old != nil && len(old.rounds) > 0 {
 			s.drop(old, 1)
@@ -330,7 +316,7 @@ func (s *sender) remember(r *round) {
 
 func (s *sender) drop(a *ownArray, n int) {
 	for _, r := range a.rounds[:n] {
-		s.history -= r.cost()
+		s.history -= r.Cost()
 	}
 	clear(a.rounds[:n])
 	a.rounds = a.rounds[n:]
@@ -350,53 +336,42 @@ func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
 	s.forgetDraws()
-	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, organisations: s.m.contains(),
-		floors: [2]uint64{allExpired, allExpired}}
+	m := &wire.Message{Kind: wire.KindHead, Name: s.m.opts.Name, Proof: s.m.opts.Identity.proof, Organisations: s.m.contains(),
+		Floors: [2]uint64{wire.AllExpired, wire.AllExpired}}
 	if s.m.opts.Role != Subscribe {
-		m.floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}
-		live := make(map[ref]bool)
+		m.Floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}
+		live := make(map[wire.Ref]bool)
 		for _, a := range own {
-			r := ref{a.Array, a.Start}
+			r := wire.Ref{Array: a.Array, Start: a.Start}
 			live[r] = true
 			if a.Version > 0 {
-				m.heads = append(m.heads, arrayHead{ref: r, version: a.Version, geometry: a.Geometry, lineage: s.lineage(r)})
+				m.Heads = append(m.Heads, wire.ArrayHead{Ref: r, Version: a.Version, Geometry: a.Geometry, Lineage: s.lineage(r)})
 			}
 		}
-		maps.DeleteFunc(s.arrays, func(r ref, a *ownArray) bool {
+		maps.DeleteFunc(s.arrays, func(r wire.Ref, a *ownArray) bool {
 			if !live[r] {
 				s.drop(a, len(a.rounds))
 			}
 			return !live[r]
 		})
-		s.order = slices.DeleteFunc(s.order, func(r ref) bool { return !live[r] })
+		s.order = slices.DeleteFunc(s.order, func(r wire.Ref) bool { return !live[r] })
 	}
-	if len(m.heads) > maxParts {
+	if len(m.Heads) > wire.MaxParts {
 		// To receivers that see only the head, an array that it omits is gone.
-		sort.Slice(m.heads, func(a, b int) bool {
-			return m.heads[a].start > m.heads[b].start
+		sort.Slice(m.Heads, func(a, b int) bool {
+			return m.Heads[a].Start > m.Heads[b].Start
 		}) // slices.SortFunc of a large struct adds 17 kB of code
-		for _, h := range m.heads[maxParts:] {
-			f := &m.floors[floorOf(h.array)]
-			*f = max(*f, h.start+1)
+		for _, h := range m.Heads[wire.MaxParts:] {
+			f := &m.Floors[wire.FloorIndex(h.Array)]
+			*f = max(*f, h.Start+1)
 		}
-		m.heads = m.heads[:maxParts]
+		m.Heads = m.Heads[:wire.MaxParts]
 	}
-	s.send(topic{kind: kindHead, origin: s.m.opts.Identity.public.hint()}, m)
-}
-
-// allExpired is a floor of a node that lists none of its arrays.
-const allExpired = 1 << 62
-
-// floorOf returns the index of the floor in a head that applies to an array.
-func floorOf(a engine.Array) int {
-	if a == engine.ArrayCounts {
-		return 0
-	}
-	return 1
+	s.send(wire.Topic{Kind: wire.KindHead, Origin: s.m.opts.Identity.Hint()}, m)
 }
 
 // lineage returns the lineage of an own array.
-func (s *sender) lineage(r ref) lineage {
+func (s *sender) lineage(r wire.Ref) wire.Lineage {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	return s.m.state.lineage(r)

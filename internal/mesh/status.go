@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // Status is the state of a node's part in the network.
@@ -82,7 +83,7 @@ type stats struct {
 	refusals  refusals
 	growth    growth
 	// organisations is the list in its last head.
-	organisations []Organisation
+	organisations []wire.Organisation
 }
 
 func newStats() stats { return stats{refusals: newRefusals()} }
@@ -136,7 +137,7 @@ func (m *Mesh) Status() Status {
 	s.Incarnation = m.state.Incarnation
 	s.Strangers = maps.Clone(m.strange.count)
 	for _, p := range list {
-		mem := m.members[p.key.hint()]
+		mem := m.members[p.key.Hint()]
 		if mem == nil {
 			continue
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestSeen checks that the time up to which each broker was read is saved at intervals, for a
@@ -63,13 +65,13 @@ func TestOwnMessages(t *testing.T) {
 		r := newRig(t, k, nil)
 		r.state.Boot = 20
 		for _, tt := range []struct {
-			kind   kind
+			kind   wire.Kind
 			boot   uint64
 			stored bool
 			twin   bool
-		}{{kindHead, 20, false, false}, {kindDelta, 21, false, false}, {kindHead, 21, true, false},
-			{kindHead, 19, false, false}, {kindHead, 21, false, true}} {
-			m := &message{kind: tt.kind, from: r.opts.Identity.public.hint(), stamp: stamp{boot: tt.boot}}
+		}{{wire.KindHead, 20, false, false}, {wire.KindDelta, 21, false, false}, {wire.KindHead, 21, true, false},
+			{wire.KindHead, 19, false, false}, {wire.KindHead, 21, false, true}} {
+			m := &wire.Message{Kind: tt.kind, From: r.opts.Identity.Hint(), Stamp: wire.Stamp{Boot: tt.boot}}
 			r.receiver.take(t.Context(), &incoming{m: m, stored: tt.stored})
 			if r.twin.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin ||
 				(len(r.sender.pasts) == 1) != tt.stored {
@@ -87,17 +89,17 @@ func TestTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for _, role := range []Role{Both, Publish} {
 			r := newRig(t, k, func(o *Options) { o.Role = role })
-			me, from := r.opts.Identity.public.hint(), r.peer.public.hint()
+			me, from := r.opts.Identity.Hint(), r.peer.Hint()
 			r.members[from].network = "another"
-			ask := func(to hint) int {
-				r.receiver.take(t.Context(), &incoming{m: &message{kind: kindAsk, from: from, to: to}, size: 10})
+			ask := func(to wire.Hint) int {
+				r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindAsk, From: from, To: to}, size: 10})
 				return len(r.sender.asks)
 			}
-			if ask(hint{1}) != 0 || ask(me) != 1 || r.status().Messages != 0 {
+			if ask(wire.Hint{1}) != 0 || ask(me) != 1 || r.status().Messages != 0 {
 				t.Errorf("%s: %d asks are taken", role, len(r.sender.asks))
 			}
 			time.Sleep(time.Second)
-			r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 1, 1, 1}}, size: 10})
+			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindHead, From: from, Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}, size: 10})
 			if s := r.status(); role == Publish {
 				if s.Messages != 0 || r.t.dirty {
 					t.Errorf("a trap takes what it hears: %+v", s)
@@ -105,10 +107,10 @@ func TestTaken(t *testing.T) {
 				continue
 			}
 			if s := r.status(); s.Messages != 1 || s.Bytes != 10 || !s.Heard.Equal(time.Now()) ||
-				r.members[from].network != "" || r.t.head.seq != 1 || !r.t.dirty {
+				r.members[from].network != "" || r.t.head.Seq != 1 || !r.t.dirty {
 				t.Errorf("%+v, head %+v", s, r.t.head)
 			}
-			r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: hint{7}}, size: 10})
+			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindDelta, From: wire.Hint{7}}, size: 10})
 			if n := r.Status().Strangers[reasonStranger]; n != 1 {
 				t.Errorf("%d messages of strangers are refused, want 1", n)
 			}
@@ -132,7 +134,7 @@ func TestGrowthOfSilence(t *testing.T) {
 		} {
 			r := newRig(t, k, nil)
 			time.Sleep(3 * time.Hour)
-			mem := r.members[r.peer.public.hint()]
+			mem := r.members[r.peer.Hint()]
 			if tt.heard > 0 {
 				mem.heard = time.Now().Add(-tt.heard)
 			}
@@ -141,7 +143,7 @@ func TestGrowthOfSilence(t *testing.T) {
 				r.receiver.began = time.Now().Add(-tt.began)
 			}
 			r.receiver.take(t.Context(),
-				&incoming{m: &message{kind: kindHead, from: r.peer.public.hint(), stamp: stamp{1, 1, 1, 1}}})
+				&incoming{m: &wire.Message{Kind: wire.KindHead, From: r.peer.Hint(), Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}})
 			if got := -mem.growth.adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 ||
 				tt.want > 0 && !mem.growth.credited.Equal(time.Now()) {
 				t.Errorf("%s: %v minutes' worth may come, want %v", name, got, tt.want)
@@ -155,8 +157,8 @@ func TestGrowthOfSilence(t *testing.T) {
 func TestShowsTooMuch(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArraySpam, 7}
-		a := engine.ArrayState{Array: x.array, Start: x.start, Geometry: bitsOf, Keys: 1 << 30}
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
+		a := engine.ArrayState{Array: x.Array, Start: x.Start, Geometry: bitsOf, Keys: 1 << 30}
 		r.e.held = []engine.ArrayState{a}
 		for _, shown := range []float64{maxShown, maxShown + 0.001} {
 			r.again()
@@ -198,30 +200,30 @@ func TestCarefulSuccession(t *testing.T) {
 		if err := r.AddPeer(t.Context(), old.ID(), "changed", 0.5); err != nil {
 			t.Fatal(err)
 		}
-		tr := r.receiver.track(old.public.hint())
+		tr := r.receiver.track(old.Hint())
 		stopped := 0
 		tr.stop = []func(){func() { stopped++ }}
-		for name, m := range map[string]*message{"no head": {kind: kindDelta, proof: to.proof, key: to.public},
-			"no proof": {kind: kindHead}} {
-			m.from = to.public.hint()
+		for name, m := range map[string]*wire.Message{"no head": {Kind: wire.KindDelta, Proof: to.proof, Key: to.Public()},
+			"no proof": {Kind: wire.KindHead}} {
+			m.From = to.Hint()
 			if p, ok := r.receiver.successor(t.Context(), m); ok || p.ID != "" {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}
 		stranger := *to.proof
-		stranger.old = mustIdentity(t).public
+		stranger.Old = mustIdentity(t).public
 		if p, ok := r.receiver.successor(t.Context(),
-			&message{kind: kindHead, from: to.public.hint(), proof: &stranger, key: to.public}); ok {
+			&wire.Message{Kind: wire.KindHead, From: to.Hint(), Proof: &stranger, Key: to.Public()}); ok {
 			t.Errorf("the successor of a stranger: %+v", p)
 		}
 		p, ok := r.receiver.successor(t.Context(),
-			&message{kind: kindHead, from: to.public.hint(), proof: to.proof, key: to.public})
+			&wire.Message{Kind: wire.KindHead, From: to.Hint(), Proof: to.proof, Key: to.Public()})
 		if !ok || p.ID != to.ID() || p.Name != "changed" || p.Weight != 0.5 ||
-			r.receiver.origins[to.public.hint()] != tr || r.receiver.origins[old.public.hint()] != nil || stopped != 1 ||
+			r.receiver.origins[to.Hint()] != tr || r.receiver.origins[old.Hint()] != nil || stopped != 1 ||
 			tr.stop != nil {
 			t.Errorf("%+v, %v, ended %d subscriptions", p, ok, stopped)
 		}
-		if err := r.succeed(t.Context(), to.proof, to.public); err == nil {
+		if err := r.succeed(t.Context(), to.proof, to.Public()); err == nil {
 			t.Error("it succeeded twice")
 		}
 	})
@@ -231,7 +233,7 @@ func TestCarefulSuccession(t *testing.T) {
 // other hubs.
 func TestBadAddress(t *testing.T) {
 	dir, id := identity(t)
-	o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"a b:1"}}
+	o := Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: Join, Servers: []string{"a b:1"}}
 	if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), "broker") {
 		t.Errorf("opened: %v", err)
 	}
@@ -256,9 +258,9 @@ func TestCaughtUp(t *testing.T) {
 			for n := range tt.stored {
 				time.Sleep(time.Minute)
 				at = append(at, time.Now())
-				m := &message{kind: kindDelta, stamp: stamp{now, now, uint64(n + 1), now}, from: r.peer.public.hint()}
+				m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: now, Boot: now, Seq: uint64(n + 1), At: now}, From: r.peer.Hint()}
 				k.deltas = append(k.deltas,
-					storedMsg{time.Now(), topic{kind: kindDelta, origin: m.from}, appendMessage(nil, m, r.peer)})
+					storedMsg{time.Now(), wire.Topic{Kind: wire.KindDelta, Origin: m.From}, wire.AppendMessage(nil, m, r.peer)})
 			}
 			if tt.broken > 0 {
 				r.bus.breaks, r.bus.drops = tt.broken, 1
@@ -279,8 +281,8 @@ func TestCaughtUp(t *testing.T) {
 				case x.caught:
 					caught++
 				case x.m != nil:
-					if messages++; x.m.stamp.seq != uint64(messages) || !x.stored {
-						t.Errorf("message %d after %d, stored %v", x.m.stamp.seq, messages-1, x.stored)
+					if messages++; x.m.Stamp.Seq != uint64(messages) || !x.stored {
+						t.Errorf("message %d after %d, stored %v", x.m.Stamp.Seq, messages-1, x.stored)
 					}
 				case !x.catches:
 					if marks++; !x.until.Equal(at[messages-1]) || messages != marks*markEvery {

@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -43,7 +45,7 @@ func serveNATS(t *testing.T, o server.Options) (url string) {
 // reported as long as it lasts.
 func TestTroubles(t *testing.T) {
 	signedIn := func(id *Identity, deny ...string) server.Options {
-		publish, subscribe := newNames(testSecret.ID()).grants(id.public.hint(), "$JS.API.")
+		publish, subscribe := newNames(enginetest.Secret.ID()).grants(id.Hint(), "$JS.API.")
 		p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
 		for _, s := range append(publish, "$JS.API.STREAM.CREATE.*") {
 			if !strings.Contains(strings.Join(deny, " "), s) {
@@ -57,7 +59,7 @@ func TestTroubles(t *testing.T) {
 		}
 		return server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: id.ID(), Permissions: p}}}
 	}
-	n := newNames(testSecret.ID())
+	n := newNames(enginetest.Secret.ID())
 	for name, tt := range map[string]struct {
 		server   func(id *Identity) server.Options
 		replicas int
@@ -74,10 +76,10 @@ func TestTroubles(t *testing.T) {
 		"one server": {func(*Identity) server.Options { return server.Options{JetStream: true} }, 3, troubleReplicas,
 			"no cluster of 3 servers"},
 		"may not publish": {func(id *Identity) server.Options {
-			return signedIn(id, n.headsOf(id.public.hint()))
+			return signedIn(id, n.headsOf(id.Hint()))
 		}, 1, troublePermission, `Publish to "bh.`},
 		"may not hear": {func(id *Identity) server.Options {
-			return signedIn(id, n.all(kindDelta))
+			return signedIn(id, n.all(wire.KindDelta))
 		}, 1, troublePermission, `Subscription to "bh.`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,18 +90,18 @@ func TestTroubles(t *testing.T) {
 			if len(o.Nkeys) == 0 {
 				credentials = NoCredentials
 			}
-			m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
+			m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: External,
 				Replicas: tt.replicas,
 				Servers:  []string{serveNATS(t, o)}, Credentials: credentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 			status := func() BusStatus { return m.Status().Brokers[0] }
-			eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
+			enginetest.Eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 			if tt.want == "" {
 				if got := status(); got.Trouble != "" && got.Trouble != troubleSlow || log.has("permission") {
 					t.Errorf("%+v", got)
 				}
 				return
 			}
-			eventually(t, time.Minute, "trouble "+tt.want, func() bool {
+			enginetest.Eventually(t, time.Minute, "trouble "+tt.want, func() bool {
 				return status().Trouble == tt.want && log.has("ALERT: NATS server")
 			})
 			for range 3 { // and stays, without another line
@@ -119,17 +121,17 @@ func TestTroubleEnds(t *testing.T) {
 	w := nodetest.NewWire(t, strings.TrimPrefix(serveNATS(t, server.Options{JetStream: true}), "nats://"))
 	dir, id := identity(t)
 	var log lockedBuffer
-	m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
+	m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: External,
 		Credentials: NoCredentials,
 		Servers:     []string{"nats://" + w.Address()}, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	status := func() BusStatus { return m.Status().Brokers[0] }
-	eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
+	enginetest.Eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 	w.Delay.Store(int64(4 * time.Second))
-	eventually(t, 2*time.Minute, "it is slow", func() bool {
+	enginetest.Eventually(t, 2*time.Minute, "it is slow", func() bool {
 		return status().Trouble == troubleSlow && log.has("to answer")
 	})
 	w.Delay.Store(0)
-	eventually(t, 2*time.Minute, "it is well", func() bool { return status().Trouble == "" && log.has("well again") })
+	enginetest.Eventually(t, 2*time.Minute, "it is well", func() bool { return status().Trouble == "" && log.has("well again") })
 }
 
 func TestTroubleOf(t *testing.T) {
@@ -166,7 +168,7 @@ func TestTroubleOf(t *testing.T) {
 func TestGrants(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
-	network := networkOf(testSecret)
+	network := networkOf(enginetest.Secret)
 	text, err := Grants(network, "", a.ID(), b.ID())
 	if err != nil || strings.Count(text, "nkey: ") != 2 || strings.Count(text, "STREAM.CREATE") != 2 ||
 		strings.Contains(text, "secret") {

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -11,8 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/engine"
-	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -55,7 +53,7 @@ func TestBytesOnTheWire(t *testing.T) {
 		t.Run(fmt.Sprint(rate.perMinute, " a minute"), func(t *testing.T) {
 			address := broker(t)
 			out, in := nodetest.NewWire(t, address), nodetest.NewWire(t, address)
-			a, b := bigEngine(t, 1_000_000, nil), bigEngine(t, 1_000_000, nil)
+			a, b := enginetest.Big(t, 1_000_000, nil), enginetest.Big(t, 1_000_000, nil)
 			aDir, aID := identity(t)
 			bDir, bID := identity(t)
 			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials,
@@ -65,11 +63,11 @@ func TestBytesOnTheWire(t *testing.T) {
 			if err := to.AddPeer(t.Context(), aID.ID(), "", 1); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, time.Minute, "connected", func() bool {
+			enginetest.Eventually(t, time.Minute, "connected", func() bool {
 				return from.Status().Brokers[0].Connected && to.Status().Brokers[0].Connected
 			})
-			report(t, a, 1<<30, bulkhead.Sighting, 1)
-			eventually(t, time.Minute, "known", func() bool { return check(t, b, 1<<30).Sightings == 1 })
+			enginetest.Report(t, a, 1<<30, bulkhead.Sighting, 1)
+			enginetest.Eventually(t, time.Minute, "known", func() bool { return enginetest.Check(t, b, 1<<30).Sightings == 1 })
 			sent, got := out.Up.Load(), in.Down.Load()
 			begun := time.Now()
 			total := int(float64(rate.perMinute) * rate.run.Minutes())
@@ -77,10 +75,10 @@ func TestBytesOnTheWire(t *testing.T) {
 			for n := 0; n < total; {
 				<-time.After(batch)
 				for due := min(total, int(time.Since(begun).Minutes()*float64(rate.perMinute))); n < due; n++ {
-					report(t, a, n, bulkhead.Sighting, 1)
+					enginetest.Report(t, a, n, bulkhead.Sighting, 1)
 				}
 			}
-			eventually(t, time.Minute, "all known", func() bool { return check(t, b, total-1).Sightings > 0 })
+			enginetest.Eventually(t, time.Minute, "all known", func() bool { return enginetest.Check(t, b, total-1).Sightings > 0 })
 			up := float64(out.Up.Load()-sent) / float64(total)
 			down := float64(in.Down.Load()-got) / float64(total)
 			t.Logf("%d new signatures at %d a minute: %.2f bytes each to the broker, %.2f to each subscriber; DCC's flood: 24 for each checksum; raw SHA-1: 20",
@@ -90,22 +88,4 @@ func TestBytesOnTheWire(t *testing.T) {
 			}
 		})
 	}
-}
-
-func bigEngine(t testing.TB, capacity uint64, st *store.Store) *engine.Engine {
-	t.Helper()
-	e, err := engine.Open(context.Background(), engine.Options{
-		Secret: testSecret, Store: st,
-		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3},
-		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 10_000, Error: 1e-6},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
 }

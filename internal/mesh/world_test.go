@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -108,7 +109,7 @@ func (n *node) start() {
 		t.Fatal(err)
 	}
 	n.engine, err = engine.Open(context.Background(), engine.Options{
-		Secret: testSecret, Now: n.now, Store: n.st, RemoteBytes: n.limit,
+		Secret: enginetest.Secret, Now: n.now, Store: n.st, RemoteBytes: n.limit,
 		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: n.w.keep(), Capacity: n.w.capacity, Error: 1e-4},
 		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 200, Error: 1e-6},
 	})
@@ -119,7 +120,7 @@ func (n *node) start() {
 		n.own = n.engine.Own()
 	}
 	n.mesh, err = n.w.net.open(t.Context(), n, Options{
-		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: testSecret.ID(), Mode: External,
+		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: enginetest.Secret.ID(), Mode: External,
 		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages,
 		Name: fmt.Sprint("node ", n.i),
 	})
@@ -174,7 +175,7 @@ func (n *node) report() {
 	if vote != bulkhead.Sighting {
 		count = 1 // whatever higher count a voter reports
 	}
-	report(n.w.t, n.engine, sig, vote, count)
+	enginetest.Report(n.w.t, n.engine, sig, vote, count)
 	n.truth.add(sig, vote, count)
 	start := n.newest()
 	if n.begun == nil {

@@ -1,4 +1,4 @@
-package mesh
+package wire
 
 import (
 	"encoding/binary"
@@ -54,8 +54,8 @@ func (r *reader) byte() byte {
 // count reads a number of items of at least size bytes each.
 func (r *reader) count(size int) int {
 	n := r.uvarint()
-	if n > maxParts || n > uint64(len(r.b)/size) {
-		r.fail("%d items in %d bytes, limit %d", n, len(r.b), maxParts)
+	if n > MaxParts || n > uint64(len(r.b)/size) {
+		r.fail("%d items in %d bytes, limit %d", n, len(r.b), MaxParts)
 		return 0
 	}
 	return int(n)
@@ -107,17 +107,17 @@ func kindOf(a engine.Array) filter.Kind {
 	return filter.Bitmap
 }
 
-// parse parses a whole message of the network with the given key ID. It does not check the
+// Parse parses a whole message of the network with the given key ID. It does not check the
 // signature. Its error wraps errMessage or errNewer.
-func (e *envelope) parse(keyID uint64) (*message, error) {
-	m, sizes, err := e.parseClaim(keyID)
+func (e *Envelope) Parse(keyID uint64) (*Message, error) {
+	m, sizes, err := e.ParseClaim(keyID)
 	if err != nil {
 		return nil, err
 	}
 	var items [][]byte
 	data := e.data
-	if m.kind == kindHead {
-		if m.organisations, err = parseOrganisations(data); err != nil {
+	if m.Kind == KindHead {
+		if m.Organisations, err = parseOrganisations(data); err != nil {
 			return nil, err
 		}
 		return m, nil
@@ -131,48 +131,48 @@ func (e *envelope) parse(keyID uint64) (*message, error) {
 	if len(data) > 0 {
 		return nil, fmt.Errorf("%w: %d bytes of data too many", errMessage, len(data))
 	}
-	switch m.kind {
-	case kindDelta:
-		for i := range m.rounds {
-			m.rounds[i].data = items[i]
+	switch m.Kind {
+	case KindDelta:
+		for i := range m.Rounds {
+			m.Rounds[i].Data = items[i]
 		}
-	case kindAsk:
-		m.proofs = items
-	case kindImage:
-		m.image.pages = items
-	case kindRefill:
-		m.lost.pages = items
+	case KindAsk:
+		m.Proofs = items
+	case KindImage:
+		m.Image.Pages = items
+	case KindRefill:
+		m.Lost.Pages = items
 	}
 	return m, nil
 }
 
-// parseClaim parses a message except its data. It returns the sizes of the data items.
-func (e *envelope) parseClaim(keyID uint64) (*message, []uint64, error) {
-	m := &message{kind: e.kind, from: e.from, keyID: keyID}
+// ParseClaim parses a message except its data. It returns the sizes of the data items.
+func (e *Envelope) ParseClaim(keyID uint64) (*Message, []uint64, error) {
+	m := &Message{Kind: e.Kind, From: e.From, KeyID: keyID}
 	r := &reader{b: e.claim, keyID: keyID}
-	m.stamp.incarnation = r.sum(r.uvarint(), 0)
-	m.stamp.boot = r.sum(m.stamp.incarnation, r.uvarint())
-	r.boot = m.stamp.boot
-	m.stamp.seq = r.uvarint()
-	m.stamp.at = r.sum(m.stamp.boot, r.uvarint())
-	switch m.kind {
-	case kindDelta:
+	m.Stamp.Incarnation = r.sum(r.uvarint(), 0)
+	m.Stamp.Boot = r.sum(m.Stamp.Incarnation, r.uvarint())
+	r.boot = m.Stamp.Boot
+	m.Stamp.Seq = r.uvarint()
+	m.Stamp.At = r.sum(m.Stamp.Boot, r.uvarint())
+	switch m.Kind {
+	case KindDelta:
 		r.rounds(m)
-	case kindHead:
+	case KindHead:
 		r.head(m)
-	case kindAsk:
-		copy(m.to[:], r.bytes(uint64(len(m.to))))
-		m.life = r.uvarint()
-		m.boot = r.uvarint()
-		m.wants = r.wants()
+	case KindAsk:
+		copy(m.To[:], r.bytes(uint64(len(m.To))))
+		m.Incarnation = r.uvarint()
+		m.Boot = r.uvarint()
+		m.Wants = r.wants()
 		r.items(maxProofs)
-	case kindImage:
-		r.image(&m.image)
-	case kindPages, kindRefill:
-		copy(m.to[:], r.bytes(uint64(len(m.to))))
-		r.lost(&m.lost, m.kind == kindRefill)
+	case KindImage:
+		r.image(&m.Image)
+	case KindPages, KindRefill:
+		copy(m.To[:], r.bytes(uint64(len(m.To))))
+		r.lost(&m.Lost, m.Kind == KindRefill)
 	default:
-		return nil, nil, fmt.Errorf("%w: kind %q", errNewer, byte(m.kind))
+		return nil, nil, fmt.Errorf("%w: kind %q", ErrNewer, byte(m.Kind))
 	}
 	if r.err == nil && len(r.b) > 0 {
 		r.fail("%d bytes too many", len(r.b))
@@ -195,50 +195,50 @@ func (r *reader) items(limit int) {
 	}
 }
 
-func (r *reader) rounds(m *message) {
+func (r *reader) rounds(m *Message) {
 	for range r.count(5) {
-		var p round
+		var p Round
 		code := r.byte()
-		p.array = r.array(code &^ flagGeometry)
-		p.start = r.uvarint()
-		p.from = r.uvarint()
-		p.to = r.sum(p.from, r.uvarint())
+		p.Array = r.array(code &^ flagGeometry)
+		p.Start = r.uvarint()
+		p.From = r.uvarint()
+		p.To = r.sum(p.From, r.uvarint())
 		if code&flagGeometry != 0 {
-			p.announce, p.geometry, p.lineage = true, r.geometry(p.array), r.lineage(p.to)
+			p.Announce, p.Geometry, p.Lineage = true, r.geometry(p.Array), r.lineage(p.To)
 		}
 		r.sizes = append(r.sizes, r.uvarint())
 		if r.err != nil {
 			return
 		}
-		m.rounds = append(m.rounds, p)
+		m.Rounds = append(m.Rounds, p)
 	}
 }
 
-func (r *reader) head(m *message) {
+func (r *reader) head(m *Message) {
 	name := r.bytes(r.uvarint())
-	if len(name) > maxName {
-		r.fail("name of %d bytes, limit %d", len(name), maxName)
+	if len(name) > MaxName {
+		r.fail("name of %d bytes, limit %d", len(name), MaxName)
 	}
-	m.name = string(name)
-	m.floors = [2]uint64{r.uvarint(), r.uvarint()}
-	m.heads = r.heads()
+	m.Name = string(name)
+	m.Floors = [2]uint64{r.uvarint(), r.uvarint()}
+	m.Heads = r.heads()
 	if r.err != nil || len(r.b) == 0 {
 		return
 	}
-	m.proof = &succession{}
-	copy(m.key[:], r.bytes(uint64(len(m.key))))
-	copy(m.proof.old[:], r.bytes(uint64(len(m.proof.old))))
-	copy(m.proof.signature[:], r.bytes(uint64(len(m.proof.signature))))
+	m.Proof = &Succession{}
+	copy(m.Key[:], r.bytes(uint64(len(m.Key))))
+	copy(m.Proof.Old[:], r.bytes(uint64(len(m.Proof.Old))))
+	copy(m.Proof.Signature[:], r.bytes(uint64(len(m.Proof.Signature))))
 }
 
-func (r *reader) heads() (out []arrayHead) {
+func (r *reader) heads() (out []ArrayHead) {
 	for range r.count(6) {
-		var h arrayHead
-		h.array = r.array(r.byte())
-		h.start = r.uvarint()
-		h.version = r.uvarint()
-		h.geometry = r.geometry(h.array)
-		h.lineage = r.lineage(h.version)
+		var h ArrayHead
+		h.Array = r.array(r.byte())
+		h.Start = r.uvarint()
+		h.Version = r.uvarint()
+		h.Geometry = r.geometry(h.Array)
+		h.Lineage = r.lineage(h.Version)
 		if r.err != nil {
 			return nil
 		}
@@ -247,14 +247,14 @@ func (r *reader) heads() (out []arrayHead) {
 	return out
 }
 
-func (r *reader) wants() (out []arrayHead) {
+func (r *reader) wants() (out []ArrayHead) {
 	for range r.count(4) {
-		var w arrayHead
+		var w ArrayHead
 		code := r.byte()
-		w.array, w.partial = r.array(code&^flagPartial), code&flagPartial != 0
-		w.start = r.uvarint()
-		w.version = r.uvarint()
-		w.boot = r.uvarint()
+		w.Array, w.Partial = r.array(code&^flagPartial), code&flagPartial != 0
+		w.Start = r.uvarint()
+		w.Version = r.uvarint()
+		w.Boot = r.uvarint()
 		if r.err != nil {
 			return nil
 		}
@@ -265,13 +265,13 @@ func (r *reader) wants() (out []arrayHead) {
 
 // lineage reads the lineage of an array up to a version. It begins with the sender's own process,
 // whose boot is the newest.
-func (r *reader) lineage(version uint64) lineage {
+func (r *reader) lineage(version uint64) Lineage {
 	n := r.count(2)
-	if r.err == nil && (n == 0 || n > maxEpochs) {
-		r.fail("lineage of %d epochs, want 1 to %d", n, maxEpochs)
+	if r.err == nil && (n == 0 || n > MaxEpochs) {
+		r.fail("lineage of %d epochs, want 1 to %d", n, MaxEpochs)
 		return nil
 	}
-	l := make(lineage, n)
+	l := make(Lineage, n)
 	boot, base := r.boot, version
 	for i := range n {
 		ago, below := r.uvarint(), r.uvarint()
@@ -281,31 +281,31 @@ func (r *reader) lineage(version uint64) lineage {
 			return nil
 		}
 		boot, base = boot-ago, version-below
-		l[n-1-i] = epoch{boot, base}
+		l[n-1-i] = Epoch{boot, base}
 	}
 	return l
 }
 
-func (r *reader) image(m *image) {
-	m.array = r.array(r.byte())
-	m.start = r.uvarint()
-	m.at = r.uvarint()
-	m.geometry = r.geometry(m.array)
-	m.lineage = r.lineage(m.at)
-	r.items(maxParts)
+func (r *reader) image(m *Image) {
+	m.Array = r.array(r.byte())
+	m.Start = r.uvarint()
+	m.At = r.uvarint()
+	m.Geometry = r.geometry(m.Array)
+	m.Lineage = r.lineage(m.At)
+	r.items(MaxParts)
 }
 
-func (r *reader) lost(x *lostPages, refill bool) {
-	x.array = r.array(r.byte())
-	x.start = r.uvarint()
-	x.geometry = r.geometry(x.array)
+func (r *reader) lost(x *LostPages, refill bool) {
+	x.Array = r.array(r.byte())
+	x.Start = r.uvarint()
+	x.Geometry = r.geometry(x.Array)
 	for range r.count(1) {
-		x.list = append(x.list, r.uvarint())
+		x.List = append(x.List, r.uvarint())
 	}
 	if !refill {
 		return
 	}
-	if r.items(maxParts); r.err == nil && len(r.sizes) != len(x.list) {
-		r.fail("%d pages for %d numbers", len(r.sizes), len(x.list))
+	if r.items(MaxParts); r.err == nil && len(r.sizes) != len(x.List) {
+		r.fail("%d pages for %d numbers", len(r.sizes), len(x.List))
 	}
 }

@@ -1,4 +1,4 @@
-package mesh
+package wire
 
 import (
 	"crypto/ed25519"
@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// An envelope is a message whose claim has not been parsed, or a statement.
-type envelope struct {
-	kind      kind
-	from      hint
+// An Envelope is a message whose claim has not been parsed, or a statement.
+type Envelope struct {
+	Kind      Kind
+	From      Hint
 	head      []byte // everything up to the end of the claim
 	claim     []byte
 	data      []byte // nil in a statement
@@ -20,8 +20,8 @@ type envelope struct {
 
 func dataSum(data []byte) [sha512.Size256]byte { return sha512.Sum512_256(data) }
 
-// openEnvelope finds the parts of a message. Its error wraps errMessage or errNewer.
-func openEnvelope(b []byte) (*envelope, error) {
+// OpenEnvelope finds the parts of a message. Its error wraps errMessage or errNewer.
+func OpenEnvelope(b []byte) (*Envelope, error) {
 	e, rest, err := openClaim(b)
 	if err != nil {
 		return nil, err
@@ -31,8 +31,8 @@ func openEnvelope(b []byte) (*envelope, error) {
 	return e, nil
 }
 
-// openStatement finds the parts of a statement, as written by [envelope.statement].
-func openStatement(b []byte) (*envelope, error) {
+// OpenStatement finds the parts of a statement, as written by [Envelope.Statement].
+func OpenStatement(b []byte) (*Envelope, error) {
 	e, rest, err := openClaim(b)
 	if err != nil {
 		return nil, err
@@ -45,18 +45,18 @@ func openStatement(b []byte) (*envelope, error) {
 }
 
 // openClaim finds the claim and returns the bytes after it, which are at least a signature.
-func openClaim(b []byte) (*envelope, []byte, error) {
-	const fixed = 2 + len(hint{})
+func openClaim(b []byte) (*Envelope, []byte, error) {
+	const fixed = 2 + len(Hint{})
 	const least = fixed + 1 + 4 + ed25519.SignatureSize
 	switch {
-	case len(b) < 2 || len(b) > maxMessage:
-		return nil, nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, maxMessage)
+	case len(b) < 2 || len(b) > MaxMessage:
+		return nil, nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, MaxMessage)
 	case b[0] != messageVersion:
-		return nil, nil, fmt.Errorf("%w: version %d, this program speaks %d", errNewer, b[0], messageVersion)
+		return nil, nil, fmt.Errorf("%w: version %d, this program speaks %d", ErrNewer, b[0], messageVersion)
 	case len(b) < least:
-		return nil, nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, maxMessage)
+		return nil, nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, MaxMessage)
 	}
-	e := &envelope{kind: kind(b[1]), from: hint(b[2:fixed])}
+	e := &Envelope{Kind: Kind(b[1]), From: Hint(b[2:fixed])}
 	size, n := binary.Uvarint(b[fixed:])
 	if n <= 0 || size > uint64(len(b)-fixed-n) || uint64(len(b)-fixed-n)-size < ed25519.SignatureSize {
 		return nil, nil, fmt.Errorf("%w: claim of %d bytes in a message of %d", errMessage, size, len(b))
@@ -66,8 +66,8 @@ func openClaim(b []byte) (*envelope, []byte, error) {
 	return e, b[end:], nil
 }
 
-// signedBy reports whether the holder of the key signed the message.
-func (e *envelope) signedBy(key *public) bool {
+// SignedBy reports whether the holder of the key signed the message.
+func (e *Envelope) SignedBy(key Public) bool {
 	text := make([]byte, 0, len(signatureText)+len(e.head)+len(e.sum))
 	text = append(text, signatureText...)
 	text = append(text, e.head...)
@@ -75,8 +75,8 @@ func (e *envelope) signedBy(key *public) bool {
 	return ed25519.Verify(key[:], text, e.signature)
 }
 
-// statement returns the message without its data, in a form that can still be verified.
-func (e *envelope) statement() []byte {
+// Statement returns the message without its data, in a form that can still be verified.
+func (e *Envelope) Statement() []byte {
 	b := make([]byte, 0, len(e.head)+len(e.sum)+len(e.signature))
 	b = append(b, e.head...)
 	b = append(b, e.sum[:]...)

@@ -108,7 +108,7 @@ func (o *org) start() {
 		t.Fatal(err)
 	}
 	for _, k := range o.w.brokers(o) {
-		o.mesh.buses = append(o.mesh.buses, k.connect())
+		o.mesh.use(k.connect())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
@@ -155,7 +155,7 @@ func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggreg
 				err = errors.Join(err, m.AddPeer(ctx, p.id.ID(), "", 0))
 			}
 		}
-		m.buses = []bus{o.w.above.connect()}
+		m.use(o.w.above.connect())
 	}
 	return m, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -31,9 +30,7 @@ func (s *sender) answer(ctx context.Context, m *wire.Message) {
 	for _, a := range s.publish(ctx) {
 		own[wire.Ref{Array: a.Array, Start: a.Start}] = a
 	}
-	s.m.mu.Lock()
-	life := s.m.state.Incarnation
-	s.m.mu.Unlock()
+	life, _ := s.state.Life()
 	same := m.Incarnation == life
 	behind, heard := false, uint64(0) // the peer proves that this node has forgotten something
 	for _, said := range m.Proofs {
@@ -43,7 +40,7 @@ func (s *sender) answer(ctx context.Context, m *wire.Message) {
 	}
 	may := len(m.Wants) == 0 || s.may(m.From, own)
 	if !may {
-		s.m.receiver.refuse(m.From, reasonAsks, "")
+		s.book.refuse(m.From, reasonAsks, "")
 	}
 	for _, w := range m.Wants {
 		a, ok := own[w.Ref]
@@ -52,15 +49,15 @@ func (s *sender) answer(ctx context.Context, m *wire.Message) {
 		}
 		switch {
 		case !ok, w.Version > a.Version: // the peer claims more than this node has, without proof
-		case !may, s.m.opts.Role == Subscribe: // publishes nothing
+		case !may, s.opts.Role == Subscribe: // publishes nothing
 		case w.Partial, w.Version < a.Version && !s.resend(w.Ref, w.Version, m.From):
 			s.needs(w.Ref, m.From)
 		}
 	}
-	s.m.opts.Log.Debug("asked", "by", m.From, "arrays", len(m.Wants), "same_incarnation", same, "behind", behind,
+	s.opts.Log.Debug("asked", "by", m.From, "arrays", len(m.Wants), "same_incarnation", same, "behind", behind,
 		"images", len(s.wanted))
 	if behind {
-		p, _ := s.m.find(m.From)
+		p, _ := s.book.find(m.From)
 		s.renew(p.label(), heard)
 	}
 	if len(m.Wants) == 0 || behind {
@@ -94,7 +91,7 @@ func (s *sender) resend(r wire.Ref, version uint64, by wire.Hint) bool {
 	size, first := 0, 0
 	for j := range list {
 		s.charge(by, len(list[j].Data))
-		if size += len(list[j].Data); size > s.m.opts.imageBytes && j > first {
+		if size += len(list[j].Data); size > s.opts.imageBytes && j > first {
 			s.again(list[first:j])
 			first, size = j, len(list[j].Data)
 		}
@@ -111,7 +108,7 @@ func (s *sender) again(rounds []wire.Round) {
 		again[0].Announce = true
 		for i := range again {
 			if again[i].Announce {
-				again[i].Lineage = s.lineage(again[i].Ref)
+				again[i].Lineage = s.state.Lineage(again[i].Ref)
 			}
 		}
 		s.send(s.own(), &wire.Message{Kind: wire.KindDelta, Rounds: again})
@@ -123,25 +120,17 @@ func (s *sender) again(rounds []wire.Round) {
 // peer holds more of the node's counts than the node itself, so an older copy of the folder must
 // have been restored.
 func (s *sender) renew(from string, heard uint64) {
-	s.renewed = slices.DeleteFunc(s.renewed, func(t time.Time) bool { return time.Since(t) > renewRest })
-	if len(s.renewed) >= maxRenewals {
+	s.renewals = slices.DeleteFunc(s.renewals, func(t time.Time) bool { return time.Since(t) > renewRest })
+	if len(s.renewals) >= maxRenewals {
 		return
 	}
-	now := s.m.opts.Now()
-	s.m.mu.Lock()
-	if t := s.m.twin; !t.IsZero() && time.Since(t) < twinRest*s.m.opts.Heartbeat {
-		s.m.mu.Unlock()
+	if s.state.Twin(twinRest * s.opts.Heartbeat) {
 		return // this node has not gone back: two servers use its key and would outbid each other
 	}
-	s.renewed = append(s.renewed, time.Now())
-	st := &s.m.state
-	st.Incarnation = max(uint64(max(now.UnixMilli(), 1)), st.Incarnation+1, st.Boot+1, heard+1)
-	st.Boot = st.Incarnation + 1 + rand.Uint64N(1024)
-	st.found(s.m.opts.Engine.Own(), 0)
-	err := st.save(s.m.opts.Dir)
-	s.m.mu.Unlock()
+	s.renewals = append(s.renewals, time.Now())
+	err := s.state.Renew(s.opts.Engine.Own(), heard)
 	s.imageAll()
-	s.m.opts.Log.Warn(
+	s.opts.Log.Warn(
 		"peers have more of this node's counts than the node itself: it was set back to an older state, and begins a new incarnation",
 		"shown_by", from, "err", err)
 }
@@ -149,10 +138,10 @@ func (s *sender) renew(from string, heard uint64) {
 // imageAll requests images of all arrays: no round published before leads to their present
 // versions.
 func (s *sender) imageAll() {
-	if s.m.opts.Role == Subscribe {
+	if s.opts.Role == Subscribe {
 		return
 	}
-	for _, a := range s.m.opts.Engine.Own() {
+	for _, a := range s.opts.Engine.Own() {
 		if a.Version > 0 {
 			s.needs(wire.Ref{Array: a.Array, Start: a.Start}, wire.Hint{})
 		}
@@ -189,7 +178,7 @@ func (s *sender) images(ctx context.Context) {
 		}
 		delete(s.wanted, r)
 		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
-			s.m.opts.Log.Warn("images not published", "array", r.Array, "generation", r.Start, "err", err)
+			s.opts.Log.Warn("images not published", "array", r.Array, "generation", r.Start, "err", err)
 		}
 		a.imaged = time.Now()
 		s.charge(by, a.image)
@@ -197,7 +186,7 @@ func (s *sender) images(ctx context.Context) {
 }
 
 func (s *sender) image(ctx context.Context, r wire.Ref, a *ownArray) error {
-	version, parts, err := s.m.opts.Engine.Images(ctx, r.Array, r.Start)
+	version, parts, err := s.opts.Engine.Images(ctx, r.Array, r.Start)
 	if errors.Is(err, bulkhead.ErrMalformed) {
 		return nil // the array expired after the request
 	}
@@ -208,7 +197,7 @@ func (s *sender) image(ctx context.Context, r wire.Ref, a *ownArray) error {
 	m := &wire.Message{Kind: wire.KindImage}
 	size, first := 0, 0
 	for i := range parts {
-		if size > 0 && size+len(parts[i].Image) > s.m.opts.imageBytes || len(m.Image.Pages) == wire.MaxParts {
+		if size > 0 && size+len(parts[i].Image) > s.opts.imageBytes || len(m.Image.Pages) == wire.MaxParts {
 			s.pagesOf(r, version, first, m)
 			m, size, first = &wire.Message{Kind: wire.KindImage}, 0, i
 		}
@@ -225,8 +214,8 @@ func (s *sender) pagesOf(r wire.Ref, version uint64, first int, m *wire.Message)
 	if len(m.Image.Pages) == 0 {
 		return
 	}
-	m.Image.Ref, m.Image.At, m.Image.Lineage = r, version, s.lineage(r)
+	m.Image.Ref, m.Image.At, m.Image.Lineage = r, version, s.state.Lineage(r)
 	s.pages.Add(uint64(len(m.Image.Pages)))
-	s.send(wire.Topic{Kind: wire.KindImage, Origin: s.m.opts.Identity.Hint(),
+	s.send(wire.Topic{Kind: wire.KindImage, Origin: s.opts.Identity.Hint(),
 		Key: fmt.Sprintf("%d-%d-%d", wire.ArrayByte(r.Array), r.Start, first)}, m)
 }

@@ -34,13 +34,13 @@ func (r *receiver) fits(p *peer, t *track, held map[wire.Ref]engine.ArrayState, 
 	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
 		if !t.full {
 			t.full = true
-			r.refuse(p.key.Hint(), reasonLimit,
+			r.book.refuse(p.key.Hint(), reasonLimit,
 				fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them",
 					maxGenerations))
 		}
 		return false, false
 	}
-	now, waits = r.m.opts.Engine.Room(p.ID, n)
+	now, waits = r.opts.Engine.Room(p.ID, n)
 	if now {
 		delete(t.cramped, at)
 		return true, false
@@ -48,9 +48,9 @@ func (r *receiver) fits(p *peer, t *track, held map[wire.Ref]engine.ArrayState, 
 	t.cramped[at] = true
 	if !waits && !t.full {
 		t.full = true
-		r.refuse(p.key.Hint(), reasonMemory,
+		r.book.refuse(p.key.Hint(), reasonMemory,
 			fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start,
-				r.m.opts.Engine.RemoteMemory().Limit))
+				r.opts.Engine.RemoteMemory().Limit))
 	}
 	return false, waits
 }
@@ -79,7 +79,7 @@ func (b *batch) has(x wire.Ref) bool {
 // earlier ones arrive, and ignores rounds that were applied before.
 func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *wire.Message) {
 	if t.suspect {
-		r.refuse(p.key.Hint(), reasonSuspect, "")
+		r.book.refuse(p.key.Hint(), reasonSuspect, "")
 		return
 	}
 	for i := range m.Rounds {
@@ -88,7 +88,7 @@ func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *wire.Message
 	held := r.replica(p.ID)
 	before := len(held)
 	r.rounds(ctx, p, t, held, m.Rounds)
-	r.figures(p.key.Hint(), func(s *stats) { s.lag = max(0, r.m.opts.Now().Sub(m.Stamp.Time())) })
+	r.book.figures(p.key.Hint(), func(s *stats) { s.lag = max(0, r.opts.Now().Sub(m.Stamp.Time())) })
 	if len(held) > before || len(t.pending) > 0 {
 		r.drain(ctx, p, t, held)
 	}
@@ -119,14 +119,14 @@ func (r *receiver) admit(p *peer, t *track, held map[wire.Ref]engine.ArrayState,
 		geometry = a.Geometry
 	}
 	switch {
-	case !r.m.opts.Engine.Keeps(x.Array, x.Start):
+	case !r.opts.Engine.Keeps(x.Array, x.Start):
 		r.early(p, x.Ref)
 		return part, false // expired on this node
 	case p.refuses(x.Start):
-		r.refuse(p.key.Hint(), reasonRollback, "")
+		r.book.refuse(p.key.Hint(), reasonRollback, "")
 		return part, false
 	case x.Announce && x.Geometry != geometry:
-		r.refuse(p.key.Hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.Geometry, geometry))
+		r.book.refuse(p.key.Hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.Geometry, geometry))
 		return part, false
 	case ok && x.To <= a.Version && a.Partial == 0:
 		return part, false // already applied
@@ -137,7 +137,7 @@ func (r *receiver) admit(p *peer, t *track, held map[wire.Ref]engine.ArrayState,
 	if !r.continues(p, t, a, x) {
 		return part, false
 	}
-	part, err := r.m.opts.Engine.ParsePart(engine.Part{
+	part, err := r.opts.Engine.ParsePart(engine.Part{
 		Array: x.Array, Start: x.Start, Geometry: geometry, Round: x.Data, From: x.From, To: x.To, Boot: x.Boot,
 	})
 	if err != nil {
@@ -176,8 +176,8 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *wire.Rou
 // early counts a refusal of a generation that is not kept because it begins in the future: a clock
 // is wrong, or was. Expired generations are ignored without a refusal.
 func (r *receiver) early(p *peer, x wire.Ref) {
-	if x.Start >= r.m.opts.Engine.Horizon(x.Array) {
-		r.refuse(p.key.Hint(), reasonEarly,
+	if x.Start >= r.opts.Engine.Horizon(x.Array) {
+		r.book.refuse(p.key.Hint(), reasonEarly,
 			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
 				x.Array, time.Unix(int64(min(x.Start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
@@ -190,7 +190,7 @@ func (r *receiver) doubt(p *peer, t *track) {
 		if t.doubted.IsZero() {
 			t.doubted = time.Now()
 		}
-		r.refuse(p.key.Hint(), reasonSuspect, "its earlier counts are missing from its arrays")
+		r.book.refuse(p.key.Hint(), reasonSuspect, "its earlier counts are missing from its arrays")
 	}
 }
 
@@ -198,7 +198,7 @@ func (r *receiver) doubt(p *peer, t *track) {
 // if the array reports too many keys that were never added.
 func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *filter.Round) {
 	var why string
-	r.figures(p.key.Hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a.Array, parsed) })
+	r.book.figures(p.key.Hint(), func(s *stats) { why = s.growth.charge(r.opts, time.Now(), a.Array, parsed) })
 	r.suspend(ctx, p, cmp.Or(why, r.showsTooMuch(p, t, a)))
 }
 
@@ -206,7 +206,7 @@ func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArraySt
 func (r *receiver) suspend(ctx context.Context, p *peer, why string) {
 	if why != "" && p.Quarantine == "" {
 		p.Quarantine = why
-		r.m.quarantine(ctx, p.key.Hint(), why)
+		r.book.quarantine(ctx, p.key.Hint(), why)
 	}
 }
 
@@ -215,7 +215,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[wire.R
 	if len(b.parts) == 0 {
 		return
 	}
-	err := r.m.opts.Engine.ApplyRemote(ctx, p.ID, b.parts)
+	err := r.opts.Engine.ApplyRemote(ctx, p.ID, b.parts)
 	if err != nil && len(b.parts) > 1 {
 		// One bad part must not keep the other parts out.
 		for i := range b.parts {
@@ -242,7 +242,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[wire.R
 		r.grow(ctx, p, t, a, b.parts[i].Adds())
 	}
 	n := uint64(len(b.rounds))
-	r.figures(p.key.Hint(), func(s *stats) { s.applied += n })
+	r.book.figures(p.key.Hint(), func(s *stats) { s.applied += n })
 	*b = batch{}
 }
 
@@ -250,7 +250,7 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[wire.R
 // counted as a refusal of its sender, and requested again later.
 func (r *receiver) hold(p *peer, t *track, x *wire.Round) {
 	if !t.hold(x) {
-		r.refuse(p.key.Hint(), reasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
+		r.book.refuse(p.key.Hint(), reasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
 	}
 }
 
@@ -282,7 +282,7 @@ func (t *track) prune(r *receiver, p *peer, held map[wire.Ref]engine.ArrayState)
 
 func (t *track) pruneArray(r *receiver, p *peer, held map[wire.Ref]engine.ArrayState, x wire.Ref) {
 	a, ok := held[x]
-	unwanted := !r.m.opts.Engine.Keeps(x.Array, x.Start) || p.refuses(x.Start)
+	unwanted := !r.opts.Engine.Keeps(x.Array, x.Start) || p.refuses(x.Start)
 	list := slices.DeleteFunc(t.pending[x], func(y wire.Round) bool {
 		gone := unwanted || ok && (y.Boot < a.Boot || a.Partial == 0 && y.To <= a.Version)
 		if gone {
@@ -322,11 +322,11 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *wire.Message
 	held := r.replica(p.ID)
 	a, ok := held[x.Ref]
 	switch {
-	case !r.m.opts.Engine.Keeps(x.Array, x.Start):
+	case !r.opts.Engine.Keeps(x.Array, x.Start):
 		r.early(p, x.Ref)
 		return
 	case p.refuses(x.Start):
-		r.refuse(p.key.Hint(), reasonRollback, "")
+		r.book.refuse(p.key.Hint(), reasonRollback, "")
 		return
 	case ok && a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
 		return // older than the replica
@@ -343,7 +343,7 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *wire.Message
 	parts := make([]engine.Parsed, len(x.Pages))
 	for i, page := range x.Pages {
 		var err error
-		parts[i], err = r.m.opts.Engine.ParsePart(engine.Part{Array: x.Array, Start: x.Start, Geometry: x.Geometry,
+		parts[i], err = r.opts.Engine.ParsePart(engine.Part{Array: x.Array, Start: x.Start, Geometry: x.Geometry,
 			Image: page, At: x.At, Boot: m.Stamp.Boot})
 		if err != nil {
 			r.refuseError(p, err)
@@ -351,17 +351,17 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *wire.Message
 		}
 	}
 	r.supersedeBy(ctx, p, x) // first, or both would count
-	if err := r.m.opts.Engine.ApplyRemote(ctx, p.ID, parts); err != nil {
+	if err := r.opts.Engine.ApplyRemote(ctx, p.ID, parts); err != nil {
 		r.refuseError(p, err)
 		return
 	}
 	t.said.Keep(x.Ref, m.Statement)
 	n := uint64(len(parts))
-	r.figures(p.key.Hint(), func(s *stats) { s.pages += n })
+	r.book.figures(p.key.Hint(), func(s *stats) { s.pages += n })
 	held = r.replica(p.ID)
 	a = held[x.Ref]
 	// The pages received so far count, even if some images are missing.
-	r.suspend(ctx, p, cmp.Or(tooFull(&r.m.opts, r.m.opts.Now(), a), r.showsTooMuch(p, t, a)))
+	r.suspend(ctx, p, cmp.Or(tooFull(r.opts, r.opts.Now(), a), r.showsTooMuch(p, t, a)))
 	if a.Partial != 0 {
 		return // more to come
 	}

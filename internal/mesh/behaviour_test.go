@@ -72,7 +72,8 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	for i, k := range brokers {
 		b := k.connect()
 		b.server = fmt.Sprint("memory ", i)
-		s.wires, s.Mesh.buses = append(s.wires, b), append(s.Mesh.buses, b)
+		s.wires = append(s.wires, b)
+		s.Mesh.use(b)
 	}
 	if len(s.wires) > 0 {
 		s.bus = s.wires[0]
@@ -290,7 +291,7 @@ func TestOvertakenHead(t *testing.T) {
 		settle()
 		k.hold(wire.KindHead, 4*time.Second)
 		home.weigh(t, peer, 1)
-		peer.sender.greet(t.Context())
+		peer.sender.Greet()
 		time.Sleep(time.Second)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()

@@ -46,3 +46,13 @@ type BusStatus struct {
 	Trouble string
 	Answer  time.Duration
 }
+
+// A hub is a bus whose broker may belong to a node that is asked for what it keeps.
+type hub interface {
+	name() string
+	connected() bool
+	// holder returns the key of the hub; ok is false if it is not known yet.
+	holder() (key wire.Public, ok bool)
+	// request returns the answer of the broker's owner to a request with the given subject.
+	request(ctx context.Context, subject string, data []byte) ([]byte, error)
+}

@@ -41,7 +41,7 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 		return ctx.Err() == nil
 	})
 	if err != nil && ctx.Err() == nil {
-		r.m.opts.Log.Warn("messages stored by the broker not read to the end; requesting them from peers", "err", err)
+		r.opts.Log.Warn("messages stored by the broker not read to the end; requesting them from peers", "err", err)
 	}
 	if ctx.Err() == nil && (err == nil || limited.Err() != nil) {
 		_ = r.in.put(ctx, incoming{bus: b, caught: true}, true) // after all messages read; fails if ctx ends
@@ -50,12 +50,7 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 
 // unread returns the time since which the stored deltas of a bus have not been read.
 func (r *receiver) unread(b bus) time.Time {
-	r.m.mu.Lock()
-	since, ok := r.m.state.Seen[b.name()]
-	if !ok {
-		since = r.m.state.SeenAny
-	}
-	r.m.mu.Unlock()
+	since, _ := r.state.LastSeen(b.name())
 	if !since.IsZero() {
 		since = since.Add(-seenMargin)
 	}
@@ -87,8 +82,8 @@ func (r *receiver) passed(x *incoming) bool {
 // has an equal share of the time, so that none delays the others for longer.
 func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
 	var list []wire.Hint
-	for _, p := range r.m.peerList() {
-		if len(r.m.opts.Engine.Replica(p.ID)) == 0 {
+	for _, p := range r.book.peerList() {
+		if len(r.opts.Engine.Replica(p.ID)) == 0 {
 			list = append(list, p.key.Hint())
 		}
 	}
@@ -105,7 +100,7 @@ func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
 func (r *receiver) fetch(ctx context.Context, b bus, origin wire.Hint, deltas bool) {
 	handle := func(a wire.Arrival) bool {
 		r.deliver(ctx, b, a, true)
-		_, ok := r.m.find(origin)
+		_, ok := r.book.find(origin)
 		return ok && ctx.Err() == nil
 	}
 	err := b.storedImages(ctx, origin, handle)
@@ -113,6 +108,6 @@ func (r *receiver) fetch(ctx context.Context, b bus, origin wire.Hint, deltas bo
 		err = b.storedDeltas(ctx, &origin, time.Time{}, handle)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.m.opts.Log.Debug("stored images were not read", "origin", origin, "err", err)
+		r.opts.Log.Debug("stored images were not read", "origin", origin, "err", err)
 	}
 }

@@ -22,7 +22,7 @@ func (r *receiver) deliver(ctx context.Context, b bus, a wire.Arrival, wait bool
 		return
 	}
 	if err := r.in.put(ctx, x, wait); errors.Is(err, errShare) {
-		r.refuse(x.from, reasonShare, "")
+		r.book.refuse(x.from, reasonShare, "")
 	}
 }
 
@@ -33,9 +33,9 @@ func (r *receiver) open(b bus, a wire.Arrival) (x incoming, ok bool) {
 	// proof, any client could have refusals counted against another node.
 	suspect := func(reason, detail string) {
 		if b.proves() {
-			r.refuse(sender, reason, detail)
+			r.book.refuse(sender, reason, detail)
 		} else {
-			r.reject(reason, detail)
+			r.book.reject(reason, detail)
 		}
 	}
 	var from wire.Hint
@@ -51,10 +51,10 @@ func (r *receiver) open(b bus, a wire.Arrival) (x incoming, ok bool) {
 		suspect(reasonSubject, "the message names another sender than its subject")
 		return x, false
 	}
-	key, known := r.m.opts.Identity.Public(), from == r.m.opts.Identity.Hint()
+	key, known := r.opts.Identity.Public(), from == r.opts.Identity.Hint()
 	if !known {
 		var p peer
-		p, known = r.m.find(from)
+		p, known = r.book.find(from)
 		key = p.key
 	}
 	if !known {
@@ -69,23 +69,23 @@ func (r *receiver) open(b bus, a wire.Arrival) (x incoming, ok bool) {
 		suspect(reasonForged, "the signature is not of the key it names")
 		return x, false
 	}
-	m, err := e.Parse(r.m.opts.KeyID)
+	m, err := e.Parse(r.opts.KeyID)
 	switch {
 	case err != nil:
-		r.refuse(from, reasonOf(err), err.Error())
+		r.book.refuse(from, reasonOf(err), err.Error())
 		return x, false
 	case m.Kind.Topic() != a.Topic.Kind:
-		r.refuse(from, reasonSubject,
+		r.book.refuse(from, reasonSubject,
 			fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.Kind), byte(a.Topic.Kind)))
 		return x, false
-	case from != r.m.opts.Identity.Hint() && m.Stamp.Ahead(r.m.opts.Now()):
-		r.refuse(from, reasonClock,
+	case from != r.opts.Identity.Hint() && m.Stamp.Ahead(r.opts.Now()):
+		r.book.refuse(from, reasonClock,
 			fmt.Sprintf("its clock, %s, is ahead, or this node's is behind",
 				time.UnixMilli(int64(m.Stamp.At)).UTC().Format(time.RFC3339)))
 		return x, false
 	}
 	m.Statement = e.Statement()
-	if from != r.m.opts.Identity.Hint() && !m.KeepKnown(r.m.opts.Engine.Knows) {
+	if from != r.opts.Identity.Hint() && !m.KeepKnown(r.opts.Engine.Knows) {
 		return x, false
 	}
 	return incoming{from: from, m: m, size: len(a.Data), stored: !a.Stored.IsZero(), bus: b}, true
@@ -94,7 +94,7 @@ func (r *receiver) open(b bus, a wire.Arrival) (x incoming, ok bool) {
 // foreign handles a head from another network. If a peer has sent it, one of the two nodes has the
 // wrong secret and neither would receive the other's messages. Both report it.
 func (r *receiver) foreign(ctx context.Context, a wire.Arrival) {
-	p, ok := r.m.find(a.Topic.Origin)
+	p, ok := r.book.find(a.Topic.Origin)
 	if !ok {
 		return
 	}
@@ -103,27 +103,27 @@ func (r *receiver) foreign(ctx context.Context, a wire.Arrival) {
 		return
 	}
 	m, err := e.Parse(0) // the other network may have this network's secret as a former one
-	if now := r.m.opts.Now(); err != nil || m.Stamp.Time().Sub(now).Abs() > networkRest {
+	if now := r.opts.Now(); err != nil || m.Stamp.Time().Sub(now).Abs() > networkRest {
 		return // replayed, or sent with an unusable clock
 	}
-	former := r.m.formerNetwork(a.Network)
-	if r.m.hasten(a.Network) || former && time.Since(r.m.began) < lateBeats*r.m.opts.Heartbeat {
+	former := r.secrets.formerNetwork(a.Network)
+	if r.secrets.hasten(a.Network) || former && r.secrets.young() {
 		return // one of the two nodes is taking the network's new secret at this moment
 	}
 	first := false
-	r.figures(a.Topic.Origin, func(s *stats) {
+	r.book.figures(a.Topic.Origin, func(s *stats) {
 		first = s.network != a.Network
-		s.network, s.networkAt = a.Network, r.m.opts.Now()
+		s.network, s.networkAt = a.Network, r.opts.Now()
 	})
 	if first && former {
-		r.m.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: it takes that from a hub, or it must leave and join anew",
-			"peer", p.label(), "its_network", a.Network, "this_network", newNames(r.m.opts.KeyID).net)
+		r.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: it takes that from a hub, or it must leave and join anew",
+			"peer", p.label(), "its_network", a.Network, "this_network", newNames(r.opts.KeyID).net)
 	} else if first {
-		r.m.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must leave its network and join that of the other by invitation",
-			"peer", p.label(), "its_network", a.Network, "this_network", newNames(r.m.opts.KeyID).net)
+		r.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must leave its network and join that of the other by invitation",
+			"peer", p.label(), "its_network", a.Network, "this_network", newNames(r.opts.KeyID).net)
 	}
 	if first {
-		r.m.sender.greet(ctx) // so that the peer notices at once
+		r.requests.Greet() // so that the peer notices at once
 	}
 }
 
@@ -144,75 +144,22 @@ func reasonOf(err error) string {
 func (r *receiver) newcomer(from wire.Hint, a wire.Arrival) (x incoming, ok bool) {
 	if a.Topic.Kind == wire.KindHead {
 		if e, err := wire.OpenEnvelope(a.Data); err == nil && e.Kind == wire.KindHead {
-			m, err := e.Parse(r.m.opts.KeyID)
+			m, err := e.Parse(r.opts.KeyID)
 			if err == nil && r.succeeds(e, m) {
 				m.Statement = e.Statement()
 				return incoming{m: m, size: len(a.Data)}, true
 			}
 		}
 	}
-	r.refuse(from, reasonStranger, strange)
+	r.book.refuse(from, reasonStranger, strange)
 	return x, false
 }
 
 // succeeds reports whether a head proves that a peer chose its key.
 func (r *receiver) succeeds(e *wire.Envelope, m *wire.Message) bool {
-	if m.Proof == nil || m.Key.Hint() != m.From || m.Stamp.Ahead(r.m.opts.Now()) {
+	if m.Proof == nil || m.Key.Hint() != m.From || m.Stamp.Ahead(r.opts.Now()) {
 		return false
 	}
-	_, known := r.m.find(m.Proof.Old.Hint())
+	_, known := r.book.find(m.Proof.Old.Hint())
 	return known && m.Proof.Names(m.Key) && e.SignedBy(m.Key)
 }
-
-// refuse counts a refused message of a peer, and logs the first one for each reason.
-func (r *receiver) refuse(h wire.Hint, reason, detail string) {
-	r.m.mu.Lock()
-	mem := r.m.members[h]
-	var first bool
-	name := h.String()
-	if mem != nil {
-		first = mem.refusals.add(reason, detail)
-		name = mem.label()
-	} else {
-		r.m.strange.add(reason, detail)
-		first = !r.strangers[h] && len(r.strangers) < maxStrangers
-		r.strangers[h] = r.strangers[h] || first
-	}
-	r.m.mu.Unlock()
-	if first {
-		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason,
-			"detail", detail)
-	}
-}
-
-// reject counts a refused message whose sender is not proven.
-func (r *receiver) reject(reason, detail string) {
-	r.m.mu.Lock()
-	first := r.m.strange.add(reason, detail)
-	r.m.mu.Unlock()
-	if first {
-		r.m.opts.Log.Warn("message of an unknown sender refused; others like it are only counted", "reason", reason,
-			"detail", detail)
-	}
-}
-
-// Reasons for refusals. They are values of a metric's label, so there are few.
-const (
-	reasonVersion   = "other version"
-	reasonMalformed = "malformed"
-	reasonStranger  = "unknown key"
-	reasonForged    = "forged"
-	reasonSubject   = "subject of another"
-	reasonShare     = "over its share of the queue"
-	reasonWaiting   = "over its share of what waits"
-	reasonClock     = "clock ahead"
-	reasonOld       = "old incarnation"
-	reasonAbsurd    = "absurd part"
-	reasonGeometry  = "wrong geometry"
-	reasonLimit     = "over limit"
-	reasonMemory    = "over mesh.memory"
-	reasonRollback  = "rolled back"
-	reasonAsks      = "asks for too much"
-	reasonSuspect   = "went back in time"
-	reasonEarly     = "in the future"
-)

@@ -20,7 +20,7 @@ func TestLives(t *testing.T) {
 	dir, id := identity(t)
 	e := enginetest.Small(t, nil)
 	reports := 0
-	begin := func(store string, unsynced, ends bool) state {
+	begin := func(store string, unsynced, ends bool) record {
 		t.Helper()
 		for range 3 {
 			enginetest.Report(t, e, reports, bulkhead.Spam, 1)
@@ -31,7 +31,7 @@ func TestLives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := m.state
+		s := m.state.record
 		if ends {
 			if err := m.Close(); err != nil {
 				t.Fatal(err)
@@ -46,7 +46,7 @@ func TestLives(t *testing.T) {
 		return s
 	}
 	counts := wire.Ref{Array: engine.ArrayCounts, Start: e.Own()[0].Start}
-	var before state
+	var before record
 	epochs := 0
 	for n, tt := range []struct {
 		store          string

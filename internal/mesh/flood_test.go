@@ -220,9 +220,9 @@ func TestSeenAsRead(t *testing.T) {
 			r.passed(&incoming{bus: home.bus, catches: true})
 			r.passed(&incoming{bus: home.bus, until: read})
 			r.seenSaved = time.Time{}
-			home.Mesh.mu.Lock()
+			home.state.mu.Lock()
 			home.state.Seen = nil
-			home.Mesh.mu.Unlock()
+			home.state.mu.Unlock()
 			r.saveSeen(time.Now())
 		})
 		settle()

@@ -9,15 +9,15 @@ import (
 
 // lostIncarnation logs that the replica of a peer's former incarnation is kept.
 func (r *receiver) lostIncarnation(p *peer, incarnation uint64) {
-	former := r.m.opts.Engine.FormerIncarnations(p.ID)
+	former := r.opts.Engine.FormerIncarnations(p.ID)
 	if len(former) == 0 {
 		return
 	}
 	keys := uint64(0)
-	for _, a := range r.m.opts.Engine.Replica(former[len(former)-1].ID) {
+	for _, a := range r.opts.Engine.Replica(former[len(former)-1].ID) {
 		keys += a.Keys
 	}
-	r.m.opts.Log.Warn("peer has lost its store or was restored from a backup, and counts anew",
+	r.opts.Log.Warn("peer has lost its store or was restored from a backup, and counts anew",
 		"peer", p.label(), "key", p.ID, "incarnation", incarnation, "keys_before", keys,
 		"consequence", "what it counted before is kept here and counts until it ages out, except what the peer still has",
 		"remedy", "to drop it, run \"bulkhead peer forget\" with the peer's name or key")
@@ -27,15 +27,15 @@ func (r *receiver) lostIncarnation(p *peer, incarnation uint64) {
 // the lineage in the head, its first process found counts in them. All other arrays were begun
 // anew, so both count. A former incarnation of an aggregate is dropped.
 func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
-	former := r.m.opts.Engine.FormerIncarnations(p.ID)
+	former := r.opts.Engine.FormerIncarnations(p.ID)
 	if len(former) == 0 {
 		return
 	}
 	aggregate := false
-	r.figures(p.key.Hint(), func(s *stats) { aggregate = len(s.organisations) > 0 })
+	r.book.figures(p.key.Hint(), func(s *stats) { aggregate = len(s.organisations) > 0 })
 	if aggregate {
 		// A sum is made anew from all its members at each start, so none of it is lost.
-		if err := r.m.opts.Engine.ForgetFormer(ctx, p.ID); err != nil {
+		if err := r.opts.Engine.ForgetFormer(ctx, p.ID); err != nil {
 			r.refuseError(p, err)
 		}
 		return
@@ -49,7 +49,7 @@ func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
 
 // supersedeBy is [receiver.supersede] for an array whose image came before a head.
 func (r *receiver) supersedeBy(ctx context.Context, p *peer, x *wire.Image) {
-	if former := r.m.opts.Engine.FormerIncarnations(p.ID); len(former) > 0 && x.Lineage.Restored() {
+	if former := r.opts.Engine.FormerIncarnations(p.ID); len(former) > 0 && x.Lineage.Restored() {
 		r.drop(ctx, p, former, map[engine.ArrayKey]bool{{Array: x.Array, Start: x.Start}: true})
 	}
 }
@@ -58,7 +58,7 @@ func (r *receiver) supersedeBy(ctx context.Context, p *peer, x *wire.Image) {
 func (r *receiver) drop(ctx context.Context, p *peer, former []engine.FormerIncarnation, restored map[engine.ArrayKey]bool) {
 	var found []engine.ArrayKey
 	for _, f := range former {
-		for _, a := range r.m.opts.Engine.Replica(f.ID) {
+		for _, a := range r.opts.Engine.Replica(f.ID) {
 			if key := (engine.ArrayKey{Array: a.Array, Start: a.Start}); restored[key] {
 				found = append(found, key)
 			}
@@ -67,41 +67,10 @@ func (r *receiver) drop(ctx context.Context, p *peer, former []engine.FormerInca
 	if len(found) == 0 {
 		return
 	}
-	if err := r.m.opts.Engine.Supersede(ctx, p.ID, found); err != nil {
+	if err := r.opts.Engine.Supersede(ctx, p.ID, found); err != nil {
 		r.refuseError(p, err)
 		return
 	}
-	r.m.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", p.label(),
+	r.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", p.label(),
 		"arrays", len(found))
-}
-
-// ForgetFormer drops the replicas of a peer's former incarnations.
-func (m *Mesh) ForgetFormer(ctx context.Context, id string) error {
-	key, err := wire.ParsePublic(id)
-	if p, ok := m.find(key.Hint()); err != nil || !ok || p.ID != id {
-		return unknownPeer(id)
-	}
-	if m.opts.Role == Publish {
-		return nil
-	}
-	return m.opts.Engine.ForgetFormer(ctx, id)
-}
-
-// FormerStatus is the state of the replica of one former incarnation of a peer.
-type FormerStatus struct {
-	Incarnation uint64
-	Arrays      int
-	Keys        uint64
-	Memory      uint64 // bytes, without merged arrays
-}
-
-func (m *Mesh) former(id string) (out []FormerStatus) {
-	for _, f := range m.opts.Engine.FormerIncarnations(id) {
-		s := FormerStatus{Incarnation: f.Incarnation}
-		for _, a := range m.opts.Engine.Replica(f.ID) {
-			s.Arrays, s.Keys, s.Memory = s.Arrays+1, s.Keys+a.Keys, s.Memory+a.Bytes
-		}
-		out = append(out, s)
-	}
-	return out
 }

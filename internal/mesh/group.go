@@ -26,6 +26,13 @@ const (
 	groupFails = 5 // failures in a row before the administrator is notified
 )
 
+// Groups follows the groups of a node: those that it keeps, and those whose keeper invited it.
+type Groups struct {
+	opts *Options
+	book *Book
+	hubs []hub
+}
+
 // A groupList is a keeper's list of the group for one member.
 type groupList struct {
 	Group     string    `json:"group"`
@@ -47,13 +54,13 @@ func groupSubject(from wire.Hint) string { return groupPrefix + from.String() }
 
 // tellGroup answers a member's request for the list of its group. It returns nil if the peer is in
 // none.
-func (m *Mesh) tellGroup(from wire.Hint, _ []byte) []byte {
-	p, ok := m.find(from)
+func (g *Groups) tellGroup(from wire.Hint, _ []byte) []byte {
+	p, ok := g.book.find(from)
 	if !ok || p.Group == "" || p.Keeper {
 		return nil
 	}
-	l := groupList{Group: p.Group, To: p.ID, At: m.opts.Now().UTC(), Members: []Member{}}
-	for _, q := range m.peerList() {
+	l := groupList{Group: p.Group, To: p.ID, At: g.opts.Now().UTC(), Members: []Member{}}
+	for _, q := range g.book.peerList() {
 		if q.Group == p.Group && !q.Keeper && q.ID != p.ID && len(l.Members) < maxGroup {
 			l.Members = append(l.Members, Member{Key: q.ID, Name: q.Name})
 		}
@@ -62,7 +69,7 @@ func (m *Mesh) tellGroup(from wire.Hint, _ []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	l.Signature = m.opts.Identity.Sign(text)
+	l.Signature = g.opts.Identity.Sign(text)
 	data, err := json.Marshal(l)
 	if err != nil {
 		return nil
@@ -72,7 +79,7 @@ func (m *Mesh) tellGroup(from wire.Hint, _ []byte) []byte {
 
 // openGroup reads a keeper's list. It returns an error unless the keeper has just made the list for
 // this node.
-func (m *Mesh) openGroup(keeper *peer, data []byte) (*groupList, error) {
+func (g *Groups) openGroup(keeper *peer, data []byte) (*groupList, error) {
 	if len(data) > maxPair {
 		return nil, fmt.Errorf("mesh: list of a group of %d bytes, limit %d", len(data), maxPair)
 	}
@@ -86,9 +93,9 @@ func (m *Mesh) openGroup(keeper *peer, data []byte) (*groupList, error) {
 		return nil, fmt.Errorf("mesh: list of a group: %w", err)
 	case !ed25519.Verify(keeper.key[:], text, l.Signature):
 		return nil, errors.New("mesh: list of a group: the signature is not of its keeper")
-	case l.To != m.opts.Identity.ID() || l.Group != keeper.Group:
+	case l.To != g.opts.Identity.ID() || l.Group != keeper.Group:
 		return nil, fmt.Errorf("mesh: list of group %.80q for %.80q", l.Group, l.To)
-	case l.At.Sub(m.opts.Now()).Abs() > maxClocksApart:
+	case l.At.Sub(g.opts.Now()).Abs() > maxClocksApart:
 		return nil, fmt.Errorf("mesh: list of a group of %s: played back, or the clocks are apart",
 			l.At.UTC().Format(time.RFC3339))
 	case len(l.Members) > maxGroup:
@@ -107,12 +114,12 @@ func (m *Mesh) openGroup(keeper *peer, data []byte) (*groupList, error) {
 
 // takeGroup makes the members on a keeper's list peers, except those that this node has evicted
 // itself. It drops members that are no longer on the list.
-func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error {
-	struck, err := m.struck()
+func (g *Groups) takeGroup(ctx context.Context, keeper *peer, l *groupList) error {
+	struck, err := readStruck(g.opts.Dir)
 	if err != nil {
 		return err
 	}
-	named := map[string]bool{m.opts.Identity.ID(): true, keeper.ID: true}
+	named := map[string]bool{g.opts.Identity.ID(): true, keeper.ID: true}
 	var fresh []*peer
 	for _, x := range l.Members {
 		key, err := wire.ParsePublic(x.Key)
@@ -121,29 +128,29 @@ func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error 
 		}
 		known := named[x.Key] || slices.Contains(struck, x.Key)
 		named[x.Key] = true
-		if _, here := m.find(key.Hint()); !known && !here {
+		if _, here := g.book.find(key.Hint()); !known && !here {
 			fresh = append(fresh, &peer{ID: x.Key, Name: x.Name, Weight: keeper.Weight,
-				Added: m.opts.Now().UTC().Truncate(time.Second), Group: l.Group, key: key})
+				Added: g.opts.Now().UTC().Truncate(time.Second), Group: l.Group, key: key})
 		}
 	}
 	var gone []string
-	for _, p := range m.peerList() {
+	for _, p := range g.book.peerList() {
 		if p.Group == l.Group && !p.Keeper && !named[p.ID] {
 			gone = append(gone, p.ID)
 		}
 	}
 	for _, p := range fresh {
-		if err := m.addPeer(ctx, p); err != nil {
+		if err := g.book.addPeer(ctx, p); err != nil {
 			return err
 		}
-		m.opts.Log.Warn("a member of the group is a peer now", "group", l.Group, "peer", p.label(), "key", p.ID,
+		g.opts.Log.Warn("a member of the group is a peer now", "group", l.Group, "peer", p.label(), "key", p.ID,
 			"weight", p.Weight, "keeper", keeper.label())
 	}
 	for _, id := range gone {
-		if err := m.dropPeer(ctx, id); err != nil {
+		if err := g.book.dropPeer(ctx, id); err != nil {
 			return err
 		}
-		m.opts.Log.Warn("a member was expelled from the group, and is dropped", "group", l.Group, "key", id,
+		g.opts.Log.Warn("a member was expelled from the group, and is dropped", "group", l.Group, "key", id,
 			"keeper", keeper.label())
 	}
 	return nil
@@ -151,22 +158,22 @@ func (m *Mesh) takeGroup(ctx context.Context, keeper *peer, l *groupList) error 
 
 // followGroups asks keepers regularly for the members of their groups, and retries sooner if a
 // keeper did not answer.
-func (m *Mesh) followGroups(ctx context.Context) {
+func (g *Groups) followGroups(ctx context.Context) {
 	failed := make(map[string]int) // consecutive failures by keeper
 	for {
-		pause := groupBeats * m.opts.Heartbeat
-		for _, p := range m.peerList() {
+		pause := groupBeats * g.opts.Heartbeat
+		for _, p := range g.book.peerList() {
 			if !p.Keeper || p.Group == "" {
 				continue
 			}
-			err := m.followGroup(ctx, p)
+			err := g.followGroup(ctx, p)
 			if err == nil || ctx.Err() != nil {
 				failed[p.ID] = 0
 				continue
 			}
 			pause = min(pause, groupRetry)
 			if failed[p.ID]++; failed[p.ID] == groupFails {
-				m.opts.Log.Warn("who is in the group is not known at present", "group", p.Group, "keeper", p.label(), "err", err)
+				g.opts.Log.Warn("who is in the group is not known at present", "group", p.Group, "keeper", p.label(), "err", err)
 			}
 		}
 		select {
@@ -177,26 +184,23 @@ func (m *Mesh) followGroups(ctx context.Context) {
 	}
 }
 
-func (m *Mesh) followGroup(ctx context.Context, keeper *peer) error {
+func (g *Groups) followGroup(ctx context.Context, keeper *peer) error {
 	err := errors.New("mesh: no hub answers")
-	for _, b := range m.buses {
-		if b, ok := b.(*natsBus); ok && !b.owner {
-			var data []byte
-			var l *groupList
-			if data, err = b.request(ctx, groupSubject(m.opts.Identity.Hint()), nil); err != nil {
-				continue
-			}
-			if l, err = m.openGroup(keeper, data); err == nil {
-				return m.takeGroup(ctx, keeper, l)
-			}
+	for _, h := range g.hubs {
+		var data []byte
+		var l *groupList
+		if data, err = h.request(ctx, groupSubject(g.opts.Identity.Hint()), nil); err != nil {
+			continue
+		}
+		if l, err = g.openGroup(keeper, data); err == nil {
+			return g.takeGroup(ctx, keeper, l)
 		}
 	}
 	return err
 }
 
-// struck returns the group members that this node's administrator has evicted.
-func (m *Mesh) struck() (keys []string, err error) { return readStruck(m.opts.Dir) }
-
+// readStruck returns the group members that the administrator of the node with the mesh folder dir has
+// evicted.
 func readStruck(dir string) (keys []string, err error) {
 	if err := wholefile.ReadJSON(filepath.Join(dir, struckFile), &keys); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
@@ -205,8 +209,8 @@ func readStruck(dir string) (keys []string, err error) {
 }
 
 // strike records that a group member is unwanted on this node, whatever its keeper's list contains.
-func (m *Mesh) strike(id string) error {
-	keys, err := m.struck()
+func strike(dir, id string) error {
+	keys, err := readStruck(dir)
 	if err != nil || slices.Contains(keys, id) {
 		return err
 	}
@@ -214,5 +218,5 @@ func (m *Mesh) strike(id string) error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(m.opts.Dir, struckFile), data)
+	return writeFile(filepath.Join(dir, struckFile), data)
 }

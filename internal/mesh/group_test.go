@@ -31,7 +31,7 @@ func TestGroup(t *testing.T) {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
-	if h.tellGroup(wire.Hint{1}, nil) != nil {
+	if h.groups.tellGroup(wire.Hint{1}, nil) != nil {
 		t.Error("a stranger is told who is in the group")
 	}
 	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
@@ -57,9 +57,9 @@ func TestGroup(t *testing.T) {
 	}
 	take := func() {
 		t.Helper()
-		l, err := m.openGroup(&keeper, h.tellGroup(self.Hint(), nil))
+		l, err := m.groups.openGroup(&keeper, h.groups.tellGroup(self.Hint(), nil))
 		if err == nil {
-			err = m.takeGroup(t.Context(), &keeper, l)
+			err = m.groups.takeGroup(t.Context(), &keeper, l)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func TestGroup(t *testing.T) {
 		t.Errorf("peers %v, want %s alone", got, ids[2].ID())
 	}
 
-	said := h.tellGroup(self.Hint(), nil)
+	said := h.groups.tellGroup(self.Hint(), nil)
 	forged := func(change func(*groupList), by *Identity) []byte {
 		var l groupList
 		if err := json.Unmarshal(said, &l); err != nil {
@@ -117,7 +117,7 @@ func TestGroup(t *testing.T) {
 		"with no key":     {forged(func(l *groupList) { l.Members[0].Key = "U" }, hub), "not the key"},
 		"with a bad name": {forged(func(l *groupList) { l.Members[0].Name = "a\x00" }, hub), "control"},
 	} {
-		if _, err := m.openGroup(&keeper, tt.data); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := m.groups.openGroup(&keeper, tt.data); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("a list %s: %v, want %q", what, err, tt.want)
 		}
 	}
@@ -128,19 +128,19 @@ func FuzzOpenGroup(f *testing.F) {
 	_, id := identity(f)
 	_, hub := identity(f)
 	now := time.Unix(1_700_000_000, 0)
-	m := &Mesh{opts: Options{Identity: id, Now: func() time.Time { return now }}}
+	g := &Groups{opts: &Options{Identity: id, Now: func() time.Time { return now }}}
 	keeper := &peer{ID: hub.ID(), Group: "mail", key: hub.Public()}
 	l := groupList{Group: "mail", To: id.ID(), At: now, Members: []Member{{Key: hub.ID(), Name: "x"}}}
 	text, _ := l.text()
 	l.Signature = hub.Sign(text)
 	data, _ := json.Marshal(l)
-	if _, err := m.openGroup(keeper, data); err != nil {
+	if _, err := g.openGroup(keeper, data); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
 	f.Add([]byte(`{"group":"mail","members":[{}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if got, err := m.openGroup(keeper, data); err == nil && (len(got.Members) != 1 || got.Members[0].Key != hub.ID()) {
+		if got, err := g.openGroup(keeper, data); err == nil && (len(got.Members) != 1 || got.Members[0].Key != hub.ID()) {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -55,15 +55,15 @@ type asked struct {
 // the node its own signature. Once all pages are back, the node continues where it was, and its
 // peers notice nothing. Otherwise it begins a new incarnation with the pages that it has.
 func (s *sender) heal(ctx context.Context) bool {
-	if !s.m.healing.Load() {
+	if !s.healing.Load() {
 		return true
 	}
 	now := time.Now()
 	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[bus]bool),
 		asked: make(map[wire.Hint]*asked), answered: make(map[wire.Hint]map[lostPage]bool), by: make(map[string]int)}
-	s.m.opts.Log.Warn(
+	s.opts.Log.Warn(
 		"pages of this node's arrays are lost: peers are asked for their replicas, and told nothing until they are back")
-	tick := time.NewTicker(s.m.opts.Interval)
+	tick := time.NewTicker(s.opts.Interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -80,7 +80,7 @@ func (s *sender) heal(ctx context.Context) bool {
 			if !c.reading {
 				clear(c.read)
 			}
-			for _, p := range s.m.peerList() {
+			for _, p := range s.book.peerList() {
 				s.question(&wire.Message{To: p.key.Hint()})
 			}
 		case w := <-s.wants:
@@ -107,11 +107,11 @@ func (s *sender) heal(ctx context.Context) bool {
 
 // treat asks peers for the missing pages, and reports whether healing is over.
 func (s *sender) treat(ctx context.Context, c *cure) bool {
-	lost, err := s.m.opts.Engine.Wounds(ctx)
+	lost, err := s.opts.Engine.Wounds(ctx)
 	if err != nil {
 		return false
 	}
-	peers := s.m.peerList()
+	peers := s.book.peerList()
 	all := true // all peers have answered about all pages
 	for i, p := range peers {
 		h := p.key.Hint()
@@ -127,18 +127,18 @@ func (s *sender) treat(ctx context.Context, c *cure) bool {
 			s.askPages(c, h, list)
 		}
 	}
-	if len(lost.Pages) > 0 && (all || time.Since(c.began) >= s.m.opts.Heartbeat) {
+	if len(lost.Pages) > 0 && (all || time.Since(c.began) >= s.opts.Heartbeat) {
 		s.readOwn(ctx, c, &lost)
 	}
-	if !slices.ContainsFunc(s.m.buses, func(b bus) bool { return b.status().Connected }) {
+	if !slices.ContainsFunc(s.buses, func(b bus) bool { return b.status().Connected }) {
 		c.last = time.Now() // no peer can receive the requests
 	}
-	beats := func(n time.Duration) bool { return time.Since(c.last) >= n*s.m.opts.Heartbeat }
+	beats := func(n time.Duration) bool { return time.Since(c.last) >= n*s.opts.Heartbeat }
 	if len(lost.Pages) == 0 || !c.reading && (len(peers) == 0 || beats(healBeats) || all && beats(healHeard)) {
 		s.endHealing(ctx, c, &lost)
 		return true
 	}
-	if all && time.Since(c.again) >= s.m.opts.Heartbeat {
+	if all && time.Since(c.again) >= s.opts.Heartbeat {
 		c.again = time.Now()
 		clear(c.answered) // peers may have received the pages by now
 	}
@@ -176,12 +176,12 @@ func (s *sender) askPages(c *cure, h wire.Hint, list []engine.Wound) {
 
 // sendTo sends a message to one node.
 func (s *sender) sendTo(h wire.Hint, m *wire.Message) {
-	s.send(wire.Topic{Kind: wire.KindAsk, Origin: h, Key: s.m.opts.Identity.Hint().String()}, m)
+	s.send(wire.Topic{Kind: wire.KindAsk, Origin: h, Key: s.opts.Identity.Hint().String()}, m)
 }
 
 // take replaces lost pages with the pages of a peer's replica.
 func (s *sender) take(ctx context.Context, c *cure, m *wire.Message) {
-	p, ok := s.m.find(m.From)
+	p, ok := s.book.find(m.From)
 	a := c.asked[m.From]
 	if !ok || a == nil {
 		return
@@ -199,24 +199,24 @@ func (s *sender) take(ctx context.Context, c *cure, m *wire.Message) {
 		if len(page) == 0 {
 			continue
 		}
-		switch err := s.m.opts.Engine.Heal(ctx, p.ID, x.Array, x.Start, page); {
+		switch err := s.opts.Engine.Heal(ctx, p.ID, x.Array, x.Start, page); {
 		case err == nil:
 			c.by[p.label()]++
 			c.last = time.Now()
 		case errors.Is(err, bulkhead.ErrMalformed):
-			s.m.receiver.refuse(m.From, reasonAbsurd, err.Error())
+			s.book.refuse(m.From, reasonAbsurd, err.Error())
 		case errors.Is(err, engine.ErrOtherPage): // the peer has more or less of the page, or another peer was faster
-			s.m.opts.Log.Debug("page of a replica not taken", "peer", p.label(), "err", err)
+			s.opts.Log.Debug("page of a replica not taken", "peer", p.label(), "err", err)
 		default:
 			delete(c.answered[m.From], x)
 		}
 	}
 }
 
-// refilled hands the sender pages that a peer has sent. Pages are dropped if the sender does not
+// Refilled hands the sender pages that a peer has sent. Pages are dropped if the sender does not
 // wait for them.
-func (s *sender) refilled(m *wire.Message) {
-	if !s.m.healing.Load() {
+func (s *sender) Refilled(m *wire.Message) {
+	if !s.healing.Load() {
 		return
 	}
 	select {
@@ -227,21 +227,21 @@ func (s *sender) refilled(m *wire.Message) {
 
 // endHealing lets the node publish again.
 func (s *sender) endHealing(ctx context.Context, c *cure, lost *engine.Wounds) {
-	err := s.m.live(lost.Whole && len(lost.Pages) == 0)
-	s.m.forgetWounds(ctx)
-	s.m.healing.Store(false)
-	err = errors.Join(err, s.m.opts.Engine.Record(ctx, true))
+	err := s.begin(lost.Whole && len(lost.Pages) == 0)
+	s.forgetWounds(ctx)
+	s.healing.Store(false)
+	err = errors.Join(err, s.opts.Engine.Record(ctx, true))
 	healed := 0
 	for _, n := range c.by {
 		healed += n
 	}
 	from := slices.Sorted(maps.Keys(c.by))
 	after := time.Since(c.began).Round(time.Second)
-	if s.m.renewed {
-		s.m.opts.Log.Warn("sharing again, in a new incarnation: not all that was lost came back, and counts stay low",
+	if s.renewed {
+		s.opts.Log.Warn("sharing again, in a new incarnation: not all that was lost came back, and counts stay low",
 			"pages_healed", healed, "from", from, "pages_missing", len(lost.Pages), "after", after, "err", err)
 	} else {
-		s.m.opts.Log.Info("all pages are back, and sharing goes on", "pages_healed", healed, "from", from, "after", after,
+		s.opts.Log.Info("all pages are back, and sharing goes on", "pages_healed", healed, "from", from, "after", after,
 			"err", err)
 	}
 	for len(s.fills) > 0 {
@@ -250,45 +250,45 @@ func (s *sender) endHealing(ctx context.Context, c *cure, lost *engine.Wounds) {
 	for _, p := range c.pasts {
 		s.recalled(p)
 	}
-	s.greet(ctx)
+	s.Greet()
 }
 
 // forgetWounds makes the engine give up the pages that are still missing. The present content is
 // then published.
-func (m *Mesh) forgetWounds(ctx context.Context) {
-	if err := m.opts.Engine.EndHealing(ctx); err != nil && ctx.Err() == nil {
-		m.opts.Log.Warn("lost pages are still kept account of", "err", err)
+func (s *sender) forgetWounds(ctx context.Context) {
+	if err := s.opts.Engine.EndHealing(ctx); err != nil && ctx.Err() == nil {
+		s.opts.Log.Warn("lost pages are still kept account of", "err", err)
 	}
 }
 
 // refill sends a peer the lost pages of its own arrays, as they are in the replica.
 func (s *sender) refill(ctx context.Context, m *wire.Message) {
-	p, ok := s.m.find(m.From)
+	p, ok := s.book.find(m.From)
 	if !ok {
 		return
 	}
 	x := &m.Lost
 	most, cost := float64(drawLeast), 0
-	for _, a := range s.m.opts.Engine.Replica(p.ID) {
+	for _, a := range s.opts.Engine.Replica(p.ID) {
 		most += 2 * float64(min(a.Geometry.Bytes(), 1024+8*a.Keys)+pageHead*uint64(a.Geometry.Pages()))
 		if a.Merged && a.Array == x.Array && a.Start == x.Start {
 			cost = int(a.Geometry.Bytes()) // reading any page reads the whole merged array
 		}
 	}
 	if !may(s.refills, m.From, most) {
-		s.m.receiver.refuse(m.From, reasonAsks, "")
+		s.book.refuse(m.From, reasonAsks, "")
 		return
 	}
 	list := make([]int, len(x.List))
 	for i, page := range x.List {
 		list[i] = int(min(page, maxPage))
 	}
-	pages, err := s.m.opts.Engine.ReplicaPages(ctx, p.ID, x.Array, x.Start, x.Geometry, list)
+	pages, err := s.opts.Engine.ReplicaPages(ctx, p.ID, x.Array, x.Start, x.Geometry, list)
 	if errors.Is(err, engine.ErrGap) {
 		pages, err = make([][]byte, len(list)), nil // the replica has no such page
 	}
 	if err != nil {
-		s.m.opts.Log.Debug("pages that a peer has lost not sent", "peer", p.label(), "err", err)
+		s.opts.Log.Debug("pages that a peer has lost not sent", "peer", p.label(), "err", err)
 		return
 	}
 	out, size := &wire.Message{}, 0

@@ -567,7 +567,7 @@ func TestRecollect(t *testing.T) {
 			From: tt.id.Hint(), KeyID: enginetest.Secret.ID(), Rounds: nil}
 		msg.Rounds = append(msg.Rounds, tt.round)
 		memory := &memory{arrays: map[wire.Ref]*arrayMemory{x: {pages: 1, images: make(map[uint64]map[wire.Topic][][]byte)}}}
-		m.recollect(memory, wire.Arrival{Topic: wire.Topic{Kind: wire.KindDelta, Origin: m.opts.Identity.Hint()},
+		m.sender.recollect(memory, wire.Arrival{Topic: wire.Topic{Kind: wire.KindDelta, Origin: m.opts.Identity.Hint()},
 			Data: wire.AppendMessage(nil, msg, tt.id)})
 		if got := len(memory.arrays[x].rounds) == 1; got != tt.want {
 			t.Errorf("%s: taken %v", name, got)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -27,21 +25,24 @@ type heard struct {
 // loadHeard reads the stored messages. An absent or damaged file is treated as empty: no counts are
 // lost with it.
 func (r *receiver) loadHeard() error {
-	list, err := readHeard(r.m.opts.Dir)
+	list, err := readHeard(r.opts.Dir)
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return err
 	}
 	if err != nil {
-		r.m.opts.Log.Warn("last messages of peers not read", "file", heardFile, "err", err)
+		r.opts.Log.Warn("last messages of peers not read", "file", heardFile, "err", err)
 		return nil
 	}
 	for _, h := range list {
 		key, err := wire.ParsePublic(h.Key)
-		if err != nil || r.m.members[key.Hint()] == nil {
+		if err != nil {
 			continue
 		}
-		r.m.members[key.Hint()].lastHeard = h.At
+		if _, ok := r.book.find(key.Hint()); !ok {
+			continue
+		}
+		r.book.figures(key.Hint(), func(s *stats) { s.lastHeard = h.At })
 		if e, err := wire.OpenStatement(h.Head); err == nil && e.SignedBy(key) {
 			r.track(key.Hint()).said.Head = h.Head
 		}
@@ -53,21 +54,17 @@ func (r *receiver) loadHeard() error {
 // has ended.
 func (r *receiver) saveHeard() error {
 	list := []heard{}
-	r.m.mu.Lock()
-	for _, h := range slices.SortedFunc(maps.Keys(r.m.members), func(a, b wire.Hint) int {
-		return slices.Compare(a[:], b[:])
-	}) {
-		mem := r.m.members[h]
-		x := heard{Key: mem.ID, At: mem.lastHeard.UTC()}
-		if t := r.origins[h]; t != nil {
+	for _, p := range r.book.peerList() {
+		x := heard{Key: p.ID}
+		r.book.figures(p.key.Hint(), func(s *stats) { x.At = s.lastHeard.UTC() })
+		if t := r.origins[p.key.Hint()]; t != nil {
 			x.Head = t.said.Head
 		}
 		list = append(list, x)
 	}
-	r.m.mu.Unlock()
 	data, err := json.Marshal(list)
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(r.m.opts.Dir, heardFile), data)
+	return writeFile(filepath.Join(r.opts.Dir, heardFile), data)
 }

@@ -47,7 +47,7 @@ func TestForeignHeads(t *testing.T) {
 			"no head":           {head, signed(wire.KindImage, r.peer, now), false},
 			"of who is no peer": {wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{1}}, signed(wire.KindHead, r.peer, now), false},
 		} {
-			r.receiver.figures(from, func(s *stats) { s.network = "" })
+			r.Book.figures(from, func(s *stats) { s.network = "" })
 			for len(r.sender.hello) > 0 {
 				<-r.sender.hello
 			}
@@ -64,7 +64,7 @@ func TestForeignHeads(t *testing.T) {
 		if r.receiver.in.bytes != 0 {
 			t.Error("a message of another network waits to be taken")
 		}
-		r.receiver.figures(from, func(s *stats) { s.network, s.networkAt = "cafe", time.Now() })
+		r.Book.figures(from, func(s *stats) { s.network, s.networkAt = "cafe", time.Now() })
 		time.Sleep(networkRest - time.Nanosecond)
 		if r.status().Network == "" {
 			t.Error("forgotten before an hour is over")
@@ -169,7 +169,7 @@ func TestProofs(t *testing.T) {
 			"what it has forgotten": {[][]byte{statement(own, now), statement(own, later), {1}}, true},
 		} {
 			before := life()
-			r.sender.renewed = nil
+			r.sender.renewals = nil
 			r.sender.answer(t.Context(), &wire.Message{Kind: wire.KindAsk, From: r.peer.Hint(), Incarnation: life(), Proofs: tt.proofs})
 			if got := life() > before; got != tt.new {
 				t.Errorf("%s: a new incarnation %v, want %v", name, got, tt.new)
@@ -317,7 +317,7 @@ func TestGroupFails(t *testing.T) {
 		r := newRig(t, k, nil)
 		member := mustIdentity(t)
 		keeper := &peer{ID: r.peer.ID(), Weight: 0.5, Group: "mail", Keeper: true, key: r.peer.Public()}
-		if err := r.takeGroup(t.Context(), keeper,
+		if err := r.groups.takeGroup(t.Context(), keeper,
 			&groupList{Group: "mail", Members: []Member{{Key: member.ID()}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -329,10 +329,10 @@ func TestGroupFails(t *testing.T) {
 			}
 		}
 		damage()
-		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
+		if err := r.groups.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
 			t.Error("a member is not dropped, and nobody hears of it")
 		}
-		if err := r.takeGroup(t.Context(), keeper,
+		if err := r.groups.takeGroup(t.Context(), keeper,
 			&groupList{Group: "mail", Members: []Member{{Key: member.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
 			t.Error("a member is not added, and nobody hears of it")
 		}
@@ -342,21 +342,21 @@ func TestGroupFails(t *testing.T) {
 		if err := os.RemoveAll(peers); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: "U"}}}); err == nil {
+		if err := r.groups.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: "U"}}}); err == nil {
 			t.Error("a member without a key")
 		}
 		for range 2 {
-			if err := r.strike(member.ID()); err != nil {
+			if err := strike(r.opts.Dir, member.ID()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if keys, err := r.struck(); err != nil || !slices.Equal(keys, []string{member.ID()}) {
+		if keys, err := readStruck(r.opts.Dir); err != nil || !slices.Equal(keys, []string{member.ID()}) {
 			t.Errorf("struck off: %v, %v", keys, err)
 		}
 		if err := os.WriteFile(filepath.Join(r.opts.Dir, struckFile), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
+		if err := r.groups.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
 			t.Error("who was evicted is not known, and the list is followed")
 		}
 		if err := r.EvictPeer(t.Context(), member.ID()); err == nil || len(r.Status().Peers) != 2 {
@@ -414,7 +414,7 @@ func TestGroupDropsItsOwn(t *testing.T) {
 		add("gone", "mail", false)
 		kept := add("kept", "mail", false)
 		for range 2 {
-			if err := r.takeGroup(t.Context(), keeper,
+			if err := r.groups.takeGroup(t.Context(), keeper,
 				&groupList{Group: "mail", Members: []Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
 				t.Fatal(err)
 			}

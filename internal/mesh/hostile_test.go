@@ -333,7 +333,7 @@ func TestSmallRounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		home.stop()
-		s := newSender(home.Mesh)
+		s := newSender(home.opts, home.Book, home.state)
 		const n = 200_000
 		for i := range uint64(n) {
 			s.remember(&wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: 7}, From: i, To: i + 1, Data: make([]byte, 20)})
@@ -341,7 +341,9 @@ func TestSmallRounds(t *testing.T) {
 		if kept, limit := len(s.arrays[wire.Ref{Array: engine.ArrayCounts, Start: 7}].rounds), maxHistory/wire.RoundCost; kept == 0 || kept > limit {
 			t.Errorf("%d rounds are kept, want 1 to %d", kept, limit)
 		}
-		s.outbox = make([]outbox, len(home.buses))
+		for _, b := range home.buses {
+			s.use(b)
+		}
 		s.head(context.Background()) // generation 7 is dropped
 		if len(s.arrays)+len(s.order)+s.history > 0 {
 			t.Errorf("%d arrays, %d rounds, %d bytes are kept of what has expired", len(s.arrays), len(s.order), s.history)

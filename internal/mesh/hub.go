@@ -46,7 +46,7 @@ const NoCredentials = "none"
 
 // connect starts the broker of a hub and connects to all brokers.
 func (m *Mesh) connect(ctx context.Context) error {
-	o := &m.opts
+	o := m.opts
 	switch o.Mode {
 	case Hub:
 		ns, err := m.startHub()
@@ -63,14 +63,14 @@ func (m *Mesh) connect(ctx context.Context) error {
 			return err
 		}
 		b.owner = true
-		m.buses = append(m.buses, b)
+		m.use(b)
 		err = b.servePairing(func(id string, from wire.Hint, box []byte) []byte {
 			wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), brokerWait)
 			defer cancel()
 			return m.pair(wait, id, from, box)
 		})
 		if err == nil {
-			err = errors.Join(b.serve(groupPrefix, m.tellGroup), b.serve(secretPrefix, m.tellSecret))
+			err = errors.Join(b.serve(groupPrefix, m.groups.tellGroup), b.serve(secretPrefix, m.tellSecret))
 		}
 		if err != nil {
 			return fmt.Errorf("mesh: %w", err)
@@ -95,7 +95,7 @@ func (m *Mesh) join(servers []string) error {
 			return fmt.Errorf("mesh: hub %.80q is not host:port", address)
 		}
 		holder := new(atomic.Pointer[wire.Public])
-		b, err := dial(&m.opts, "tls://"+address, false, m.signIn(), nats.Secure(&tls.Config{
+		b, err := dial(m.opts, "tls://"+address, false, m.signIn(), nats.Secure(&tls.Config{
 			MinVersion: tls.VersionTLS13,
 			// A hub is identified by its key and not by its name: see hubIsPeer.
 			InsecureSkipVerify: true,
@@ -110,14 +110,14 @@ func (m *Mesh) join(servers []string) error {
 		if err != nil {
 			return err
 		}
-		b.holder = holder
-		m.buses = append(m.buses, b)
+		b.keyOfHub = holder
+		m.use(b)
 	}
 	return nil
 }
 
 func (m *Mesh) external() error {
-	o := &m.opts
+	o := m.opts
 	if len(o.Servers) == 0 {
 		return fmt.Errorf("mesh: mode external needs the URL of a NATS server")
 	}
@@ -143,7 +143,7 @@ func (m *Mesh) external() error {
 	if err != nil {
 		return err
 	}
-	m.buses = append(m.buses, b)
+	m.use(b)
 	return nil
 }
 
@@ -171,21 +171,6 @@ func signIn(id *Identity, token string) nats.Option {
 		o.Token = token
 		return nil
 	}
-}
-
-// known reports whether the holder of a key is a peer, or the successor of one. A successor takes
-// the peer's place.
-func (m *Mesh) known(key wire.Public, proof string) bool {
-	if p, ok := m.find(key.Hint()); ok {
-		return p.key == key
-	}
-	s := wire.ParseSuccession(proof)
-	if s == nil || !s.Names(key) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), brokerWait)
-	defer cancel()
-	return m.succeed(ctx, s, key) == nil
 }
 
 // certificate returns a certificate signed by the node's own key. A peer that knows the key needs
@@ -232,7 +217,7 @@ func (m *Mesh) hubIsPeer(c tls.ConnectionState) (key wire.Public, err error) {
 
 // startHub starts the broker of this process.
 func (m *Mesh) startHub() (*server.Server, error) {
-	o := &m.opts
+	o := m.opts
 	host, text, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", o.Listen)
@@ -316,10 +301,7 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 		return true
 	}
 	if !d.m.known(key, o.Token) {
-		d.m.mu.Lock()
-		first := d.m.strange.add(reasonDoor, o.Nkey)
-		d.m.mu.Unlock()
-		if first {
+		if d.m.refuseStranger(reasonDoor, o.Nkey) {
 			d.m.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
 				"key", o.Nkey, "from", c.RemoteAddress())
 		}

@@ -77,7 +77,7 @@ func TestInviteBounds(t *testing.T) {
 	}
 	reopened := func() []InvitationStatus {
 		t.Helper()
-		again, err := prepare(t.Context(), m.opts)
+		again, err := prepare(t.Context(), *m.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,13 +104,13 @@ func TestInviteBounds(t *testing.T) {
 		t.Errorf("of damaged ones: %+v", got)
 	}
 	for len(m.Invitations()) < maxInvitations {
-		m.pairing.list = append(m.pairing.list, &invite{ID: "x", Secret: make([]byte, secretBytes)})
+		m.Pairing.list = append(m.Pairing.list, &invite{ID: "x", Secret: make([]byte, secretBytes)})
 	}
 	if _, _, err := m.Invite(NewInvitation{Hubs: hubs}); !errors.Is(err, bulkhead.ErrOverLimit) ||
 		len(m.Invitations()) != maxInvitations {
 		t.Errorf("one more than there may be: %v, %d", err, len(m.Invitations()))
 	}
-	m.pairing.list = m.pairing.list[:maxInvitations-1]
+	m.Pairing.list = m.Pairing.list[:maxInvitations-1]
 	if _, _, err := m.Invite(NewInvitation{Hubs: hubs}); err != nil {
 		t.Errorf("the last one: %v", err)
 	}
@@ -126,14 +126,14 @@ func TestInviteBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := len(m.Invitations())
-	m.pairing.list = m.pairing.list[:n-1]
+	m.Pairing.list = m.Pairing.list[:n-1]
 	if _, _, err := m.Invite(NewInvitation{Hubs: hubs}); err == nil || len(m.Invitations()) != n-1 {
 		t.Errorf("an invitation that is not on disk: %v, %d", err, len(m.Invitations()))
 	}
 	if err := ForgetInvitations(m.opts.Dir); err == nil {
 		t.Error("what cannot be removed is forgotten")
 	}
-	if _, err := prepare(t.Context(), m.opts); err == nil {
+	if _, err := prepare(t.Context(), *m.opts); err == nil {
 		t.Error("a folder is a list of invitations")
 	}
 }
@@ -266,7 +266,7 @@ func TestWelcome(t *testing.T) {
 				<-r.sender.hello
 			}
 			r.receiver.welcome(t.Context(), from)
-			r.done.Wait()
+			r.receiver.done.Wait()
 			x, taken := r.receiver.in.take()
 			if want := role == Both; taken != want || taken && x.from != from || (len(r.sender.hello) == 1) != want {
 				t.Errorf("%s: read %v, greeted %d times", role, taken, len(r.sender.hello))

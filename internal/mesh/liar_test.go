@@ -582,9 +582,9 @@ func TestOwnHead(t *testing.T) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		settle()
-		home.Mesh.mu.Lock()
-		s := home.state
-		home.Mesh.mu.Unlock()
+		home.state.mu.Lock()
+		s := home.state.record
+		home.state.mu.Unlock()
 		own := wire.Topic{Kind: wire.KindHead, Origin: home.id.Hint()}
 		for later, want := range []uint64{0, 1} {
 			m := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation, Boot: s.Boot + uint64(later), Seq: 9, At: s.Boot + uint64(later)}}

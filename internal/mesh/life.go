@@ -12,7 +12,7 @@ import (
 // alive reports whether a message belongs to the present incarnation of its origin. It begins a new
 // incarnation if the message does.
 func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *wire.Message) bool {
-	held := r.m.opts.Engine.Incarnation(p.ID)
+	held := r.opts.Engine.Incarnation(p.ID)
 	old := m.Stamp.Incarnation < held || m.Stamp.Incarnation < t.last.Incarnation ||
 		m.Stamp.Incarnation == t.last.Incarnation && m.Stamp.Boot < t.last.Boot
 	if m.Kind == wire.KindHead && !old {
@@ -24,11 +24,11 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *wire.Message
 	if old && m.Kind == wire.KindHead && time.Since(t.told) > conflictRest {
 		// The peer's folder was copied back, with its knowledge of its last incarnation.
 		t.told = time.Now()
-		r.m.sender.want(&wire.Message{To: p.key.Hint(), Incarnation: max(held, t.last.Incarnation), Boot: t.last.Boot,
+		r.requests.Want(&wire.Message{To: p.key.Hint(), Incarnation: max(held, t.last.Incarnation), Boot: t.last.Boot,
 			Proofs: t.said.About(nil)})
 	}
 	if m.Stamp.Incarnation < held {
-		r.refuse(p.key.Hint(), reasonOld, "")
+		r.book.refuse(p.key.Hint(), reasonOld, "")
 		return false
 	}
 	if m.Stamp.Incarnation > held {
@@ -61,7 +61,7 @@ func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *wire.Mess
 	again := t.old.Boot == m.Stamp.Boot
 	t.old, t.oldAt, t.lives = m.Stamp, time.Now(), false
 	conflicts := 0
-	r.figures(p.key.Hint(), func(s *stats) {
+	r.book.figures(p.key.Hint(), func(s *stats) {
 		if !again {
 			s.conflicts = 0
 		}
@@ -69,7 +69,7 @@ func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *wire.Mess
 		conflicts = s.conflicts
 	})
 	if conflicts >= maxConflicts && p.Quarantine == "" {
-		r.m.quarantine(ctx, p.key.Hint(), "two servers use its key")
+		r.book.quarantine(ctx, p.key.Hint(), "two servers use its key")
 	}
 }
 
@@ -80,7 +80,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *wire.Message
 	nothing := m.Kind == wire.KindHead && len(m.Heads) == 0
 	// Rounds from version 0 on are equivalent to images.
 	whole := m.Kind == wire.KindImage || slices.ContainsFunc(m.Rounds, func(x wire.Round) bool { return x.From == 0 })
-	if len(r.m.opts.Engine.Replica(p.ID)) > 0 && !whole && !nothing {
+	if len(r.opts.Engine.Replica(p.ID)) > 0 && !whole && !nothing {
 		if m.Kind == wire.KindHead && m.Stamp.Incarnation >= t.next {
 			t.next, t.said.Head = m.Stamp.Incarnation, m.Statement
 			t.setHeads(m)
@@ -93,13 +93,13 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *wire.Message
 		t.said.Head = m.Statement
 	}
 	if err := r.saveHeard(); err != nil {
-		r.m.opts.Log.Debug("last messages of peers not saved", "err", err)
+		r.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
-	if err := r.m.opts.Engine.Renew(ctx, p.ID, m.Stamp.Incarnation); err != nil {
+	if err := r.opts.Engine.Renew(ctx, p.ID, m.Stamp.Incarnation); err != nil {
 		r.refuseError(p, err)
 		return false
 	}
-	r.m.opts.Log.Info("incarnation of a peer noted", "peer", p.label(), "incarnation", m.Stamp.Incarnation)
+	r.opts.Log.Info("incarnation of a peer noted", "peer", p.label(), "incarnation", m.Stamp.Incarnation)
 	if t.next != m.Stamp.Incarnation {
 		t.heads = make(map[wire.Ref]wire.ArrayHead)
 	}
@@ -153,12 +153,12 @@ func (r *receiver) head(ctx context.Context, p *peer, t *track, m *wire.Message)
 	t.setHeads(m)
 	r.supersede(ctx, p, t)
 	t.suspect, t.full, t.gone = false, false, nil
-	maps.DeleteFunc(t.looked, func(x wire.Ref, _ uint64) bool { return !r.m.opts.Engine.Keeps(x.Array, x.Start) })
-	for _, a := range r.m.opts.Engine.Replica(p.ID) {
+	maps.DeleteFunc(t.looked, func(x wire.Ref, _ uint64) bool { return !r.opts.Engine.Keeps(x.Array, x.Start) })
+	for _, a := range r.opts.Engine.Replica(p.ID) {
 		x := wire.Ref{Array: a.Array, Start: a.Start}
 		h, ok := t.heads[x]
 		switch {
-		case max(a.Version, a.Partial) == 0, p.refuses(a.Start), !r.m.opts.Engine.Keeps(a.Array, a.Start):
+		case max(a.Version, a.Partial) == 0, p.refuses(a.Start), !r.opts.Engine.Keeps(a.Array, a.Start):
 		case !ok && a.Start >= m.Floors[wire.FloorIndex(a.Array)]:
 			if m.Stamp == t.last { // otherwise a round that overtook this head may have begun the array
 				t.gone = append(t.gone, x)
@@ -172,13 +172,9 @@ func (r *receiver) head(ctx context.Context, p *peer, t *track, m *wire.Message)
 	if !t.suspect {
 		t.doubted = time.Time{}
 	}
-	maps.DeleteFunc(t.said.Led, func(x wire.Ref, _ []byte) bool { return !r.m.opts.Engine.Keeps(x.Array, x.Start) })
-	if m.Name != "" && p.Name == "" {
-		r.m.mu.Lock()
-		if mem := r.m.members[p.key.Hint()]; mem != nil && checkPeer(m.Name, 0) == nil {
-			mem.told = m.Name
-		}
-		r.m.mu.Unlock()
+	maps.DeleteFunc(t.said.Led, func(x wire.Ref, _ []byte) bool { return !r.opts.Engine.Keeps(x.Array, x.Start) })
+	if m.Name != "" && p.Name == "" && checkPeer(m.Name, 0) == nil {
+		r.book.figures(p.key.Hint(), func(s *stats) { s.ownName = m.Name })
 	}
 }
 
@@ -188,7 +184,7 @@ func (r *receiver) successor(ctx context.Context, m *wire.Message) (peer, bool) 
 	if m.Kind != wire.KindHead || m.Proof == nil {
 		return peer{}, false // the peer was evicted while the message waited
 	}
-	if err := r.m.succeed(ctx, m.Proof, m.Key); err != nil {
+	if err := r.book.succeed(ctx, m.Proof, m.Key); err != nil {
 		return peer{}, false
 	}
 	old := m.Proof.Old.Hint()
@@ -197,29 +193,5 @@ func (r *receiver) successor(ctx context.Context, m *wire.Message) (peer, bool) 
 		t.stop = nil
 		r.origins[m.From] = t
 	}
-	return r.m.find(m.From)
-}
-
-// succeed replaces an old key on the peer list with a new one. The proof has been verified.
-func (m *Mesh) succeed(ctx context.Context, proof *wire.Succession, to wire.Public) error {
-	p, ok := m.find(proof.Old.Hint())
-	if !ok || p.key != proof.Old {
-		return unknownPeer(proof.Old.ID())
-	}
-	if m.opts.Role != Publish {
-		if err := m.opts.Engine.RenameOrigin(context.WithoutCancel(ctx), p.ID, to.ID()); err != nil {
-			return err
-		}
-	}
-	m.opts.Log.Info("peer has a new key, signed by its old one", "peer", p.label(), "old", p.ID, "new", to.ID())
-	return m.changePeers(ctx, func(list map[wire.Hint]*member) error {
-		mem := list[proof.Old.Hint()]
-		if mem == nil || list[to.Hint()] != nil {
-			return unknownPeer(p.ID)
-		}
-		delete(list, proof.Old.Hint())
-		mem.ID, mem.key = to.ID(), to
-		list[to.Hint()] = mem
-		return nil
-	})
+	return r.book.find(m.From)
 }

@@ -108,7 +108,7 @@ func (r *receiver) showsTooMuch(p *peer, t *track, s engine.ArrayState) string {
 	}
 	x := wire.Ref{Array: s.Array, Start: s.Start}
 	t.looked[x] = r.replica(p.ID)[x].Keys // the key count of s may include duplicates
-	if shown := r.m.opts.Engine.Shown(p.ID, s.Array, s.Start); shown > maxShown {
+	if shown := r.opts.Engine.Shown(p.ID, s.Array, s.Start); shown > maxShown {
 		return fmt.Sprintf("%s of generation %d shows %.0f %% of all signatures, limit %.0f %%", s.Array, s.Start,
 			100*shown, 100*maxShown)
 	}

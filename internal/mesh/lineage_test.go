@@ -22,13 +22,13 @@ func TestLineage(t *testing.T) {
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		setBack, machine := seed%4 > 0, seed%4 == 1
-		s := state{Boot: 1}
+		s := record{Boot: 1}
 		x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
 		var now []int
 		var replicas []held
 		type moment struct {
 			history []int
-			state   state
+			state   record
 		}
 		var saved []moment
 		boots := uint64(1)

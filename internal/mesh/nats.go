@@ -38,9 +38,8 @@ type natsBus struct {
 	owner  bool // the streams are this node's alone, and get the configured limits
 	conn   *nats.Conn
 	ups    chan struct{}
-	// holder is the key of the hub at the other end, once it is known; nil: the other end is no
-	// hub.
-	holder *atomic.Pointer[wire.Public]
+	// keyOfHub is the key of the hub at the other end, once it is known; nil: the other end is no hub.
+	keyOfHub *atomic.Pointer[wire.Public]
 
 	mu       sync.Mutex
 	last     error
@@ -395,6 +394,16 @@ func (b *natsBus) serve(prefix string, tell func(from wire.Hint, data []byte) []
 	}
 	return nil
 }
+
+// holder returns the key of the hub at the other end; ok is false if it is not known yet.
+func (b *natsBus) holder() (key wire.Public, ok bool) {
+	if p := b.keyOfHub.Load(); p != nil {
+		return *p, true
+	}
+	return key, false
+}
+
+func (b *natsBus) connected() bool { return b.conn.IsConnected() }
 
 func (b *natsBus) name() string { return b.server }
 

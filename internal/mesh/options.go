@@ -85,7 +85,7 @@ type Options struct {
 	Switch func(filter.Secret)
 	// Taker is the mesh of the same node that takes secrets announced by the hubs of this one. For
 	// an aggregate it is the mesh of the members. nil: this mesh.
-	Taker *Mesh
+	Taker Taker
 	// RekeyEvery is the time between two changes of the network's secret that a hub announces by
 	// itself; 0: never. MayRekey returns why the node could not take another secret now; nil: it
 	// always can.
@@ -136,6 +136,12 @@ type Options struct {
 	Log *slog.Logger // nil discards
 }
 
+// A Taker is a mesh that takes the secrets which the hubs of another mesh of its node announce.
+type Taker interface {
+	// Announcements returns the secrets of the mesh; nil if it is absent.
+	Announcements() *Secrets
+}
+
 func (o *Options) complete() error {
 	if o.Dir == "" || o.Identity == nil || o.Engine == nil {
 		return fmt.Errorf("mesh: Dir, Identity and Engine are required")
@@ -169,3 +175,6 @@ func defaults[T comparable](field *T, value T) {
 		*field = value
 	}
 }
+
+// An Organisation identifies a source of counts by the first bytes of the public key of its node.
+type Organisation = wire.Organisation

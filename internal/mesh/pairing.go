@@ -74,20 +74,24 @@ type invite struct {
 	Joiners []Joiner  `json:"joiners,omitempty"`
 }
 
-// A pairing holds the invitations of a node.
-type pairing struct {
+// A Pairing holds the invitations of a node. Its methods may be called concurrently.
+type Pairing struct {
+	opts *Options
+	book *Book
+
 	mu   sync.Mutex
 	list []*invite
 }
 
-func (m *Mesh) loadInvitations() (err error) {
-	if m.pairing.list, err = readInvitations(m.opts.Dir); err != nil {
-		return err
+// OpenPairing reads the invitations in the folder o.Dir. Nodes that are accepted are added to the
+// book.
+func OpenPairing(o *Options, b *Book) (*Pairing, error) {
+	list, err := readInvitations(o.Dir)
+	if err != nil {
+		return nil, err
 	}
-	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool {
-		return v == nil || len(v.Secret) != secretBytes
-	})
-	return nil
+	list = slices.DeleteFunc(list, func(v *invite) bool { return v == nil || len(v.Secret) != secretBytes })
+	return &Pairing{opts: o, book: b, list: list}, nil
 }
 
 func readInvitations(dir string) (list []*invite, err error) {
@@ -109,23 +113,23 @@ func remove(dir, file string) error {
 }
 
 // saveInvitations writes the list, without long expired invitations. The caller holds its lock.
-func (m *Mesh) saveInvitations() error {
-	now := m.opts.Now()
-	m.pairing.list = slices.DeleteFunc(m.pairing.list, func(v *invite) bool { return now.Sub(v.Expires) > keepInvitation })
-	data, err := json.Marshal(m.pairing.list)
+func (g *Pairing) saveInvitations() error {
+	now := g.opts.Now()
+	g.list = slices.DeleteFunc(g.list, func(v *invite) bool { return now.Sub(v.Expires) > keepInvitation })
+	data, err := json.Marshal(g.list)
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(m.opts.Dir, invitationsFile), data)
+	return writeFile(filepath.Join(g.opts.Dir, invitationsFile), data)
 }
 
 // Invite makes an invitation to the network and returns its line. Only a hub can, because nodes
 // that are not peers yet can connect to it. For any other node the error wraps
 // [bulkhead.ErrForbidden].
-func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err error) {
-	if m.opts.Mode != Hub || m.opts.Secret.ID() != m.opts.KeyID {
+func (g *Pairing) Invite(n NewInvitation) (line string, s InvitationStatus, err error) {
+	if g.opts.Mode != Hub || g.opts.Secret.ID() != g.opts.KeyID {
 		return "", s, fmt.Errorf("%w: mesh: a node in mode %q invites nobody: have it done on a hub of the network",
-			bulkhead.ErrForbidden, m.opts.Mode)
+			bulkhead.ErrForbidden, g.opts.Mode)
 	}
 	n.Uses, n.Lifetime = max(n.Uses, 1), cmp.Or(n.Lifetime, 48*time.Hour)
 	if err := checkPeer(n.Name, n.Weight); err != nil {
@@ -135,28 +139,28 @@ func (m *Mesh) Invite(n NewInvitation) (line string, s InvitationStatus, err err
 		return "", s, fmt.Errorf("%w: mesh: an invitation for %d nodes and %v, want 1 to %d, and 1m to %v",
 			bulkhead.ErrMalformed, n.Uses, n.Lifetime, maxPeers, maxLifetime)
 	}
-	name := m.opts.Name
+	name := g.opts.Name
 	v := &Invitation{
-		Network: m.opts.Secret.ID(), Inviter: m.opts.Identity.ID(), Name: name, Group: n.Group, Hubs: n.Hubs,
-		Expires: m.opts.Now().Add(n.Lifetime).UTC().Truncate(time.Second), secret: newInvitationSecret(),
+		Network: g.opts.Secret.ID(), Inviter: g.opts.Identity.ID(), Name: name, Group: n.Group, Hubs: n.Hubs,
+		Expires: g.opts.Now().Add(n.Lifetime).UTC().Truncate(time.Second), secret: newInvitationSecret(),
 	}
 	if line, err = v.Line(); err != nil {
 		return "", s, err
 	}
 	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept,
 		Group: n.Group, Expires: v.Expires}
-	m.pairing.mu.Lock()
-	defer m.pairing.mu.Unlock()
-	if len(m.pairing.list) >= maxInvitations {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.list) >= maxInvitations {
 		return "", s, fmt.Errorf("%w: mesh: %d invitations, limit %d: withdraw some", bulkhead.ErrOverLimit,
-			len(m.pairing.list), maxInvitations)
+			len(g.list), maxInvitations)
 	}
-	m.pairing.list = append(m.pairing.list, x)
-	if err := m.saveInvitations(); err != nil {
-		m.pairing.list = m.pairing.list[:len(m.pairing.list)-1]
+	g.list = append(g.list, x)
+	if err := g.saveInvitations(); err != nil {
+		g.list = g.list[:len(g.list)-1]
 		return "", s, err
 	}
-	m.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses,
+	g.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses,
 		"expires", v.Expires)
 	return line, x.status(), nil
 }
@@ -167,33 +171,33 @@ func (v *invite) status() InvitationStatus {
 }
 
 // Invitations returns the stored invitations.
-func (m *Mesh) Invitations() (out []InvitationStatus) {
-	m.pairing.mu.Lock()
-	defer m.pairing.mu.Unlock()
-	for _, v := range m.pairing.list {
+func (g *Pairing) Invitations() (out []InvitationStatus) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range g.list {
 		out = append(out, v.status())
 	}
 	return out
 }
 
 // Withdraw revokes an invitation. A node that has joined with it stays a peer.
-func (m *Mesh) Withdraw(id string) error {
-	m.pairing.mu.Lock()
-	defer m.pairing.mu.Unlock()
-	i := slices.IndexFunc(m.pairing.list, func(v *invite) bool { return v.ID == id })
+func (g *Pairing) Withdraw(id string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.IndexFunc(g.list, func(v *invite) bool { return v.ID == id })
 	if i < 0 {
 		return fmt.Errorf("%w: mesh: no invitation %.80q", bulkhead.ErrMalformed, id)
 	}
-	m.pairing.list = slices.Delete(m.pairing.list, i, i+1)
-	return m.saveInvitations()
+	g.list = slices.Delete(g.list, i, i+1)
+	return g.saveInvitations()
 }
 
 // Decide accepts or refuses a node that has presented an invitation and waits. An accepted node is
 // a peer from now on, and learns of it when it asks again.
-func (m *Mesh) Decide(ctx context.Context, key string, accept bool) error {
-	m.pairing.mu.Lock()
-	defer m.pairing.mu.Unlock()
-	for _, v := range m.pairing.list {
+func (g *Pairing) Decide(ctx context.Context, key string, accept bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range g.list {
 		for i := range v.Joiners {
 			j := &v.Joiners[i]
 			if j.Key != key || j.State != pairWaiting {
@@ -201,12 +205,12 @@ func (m *Mesh) Decide(ctx context.Context, key string, accept bool) error {
 			}
 			if !accept {
 				j.State = pairRefused
-				return m.saveInvitations()
+				return g.saveInvitations()
 			}
 			if v.accepted() >= v.Uses {
 				return fmt.Errorf("%w: mesh: invitation %s was used by others", bulkhead.ErrOverLimit, v.ID)
 			}
-			return m.accept(ctx, v, j)
+			return g.accept(ctx, v, j)
 		}
 	}
 	return fmt.Errorf("%w: mesh: no node with the key %.80q waits", bulkhead.ErrMalformed, key)
@@ -214,10 +218,10 @@ func (m *Mesh) Decide(ctx context.Context, key string, accept bool) error {
 
 // invited reports whether there is an invitation with that ID. A client that names it knows its
 // line.
-func (m *Mesh) invited(id string) bool {
-	m.pairing.mu.Lock()
-	defer m.pairing.mu.Unlock()
-	return slices.ContainsFunc(m.pairing.list, func(v *invite) bool { return v.ID == id })
+func (g *Pairing) invited(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.list, func(v *invite) bool { return v.ID == id })
 }
 
 func (v *invite) accepted() (n int) {
@@ -230,22 +234,22 @@ func (v *invite) accepted() (n int) {
 }
 
 // accept makes a joiner a peer. The caller holds the lock of the pairing.
-func (m *Mesh) accept(ctx context.Context, v *invite, j *Joiner) error {
+func (g *Pairing) accept(ctx context.Context, v *invite, j *Joiner) error {
 	key, err := wire.ParsePublic(j.Key)
 	if err != nil {
 		return err
 	}
-	if _, known := m.find(key.Hint()); !known {
+	if _, known := g.book.find(key.Hint()); !known {
 		name := cmp.Or(v.Name, j.Name)
 		if v.Uses > 1 {
 			name = cmp.Or(j.Name, v.Name)
 		}
-		if err := m.AddPeer(ctx, j.Key, name, v.Weight); err != nil {
+		if err := g.book.AddPeer(ctx, j.Key, name, v.Weight); err != nil {
 			return err
 		}
 	}
 	if v.Group != "" {
-		err := m.editPeer(ctx, j.Key, func(mem *member) error {
+		err := g.book.editPeer(ctx, j.Key, func(mem *member) error {
 			mem.Group, mem.Keeper = v.Group, false
 			return nil
 		})
@@ -254,47 +258,45 @@ func (m *Mesh) accept(ctx context.Context, v *invite, j *Joiner) error {
 		}
 	}
 	j.State = pairAccepted
-	if err := m.saveInvitations(); err != nil {
+	if err := g.saveInvitations(); err != nil {
 		return err
 	}
-	m.opts.Log.Warn("a node has joined by invitation", "invitation", v.ID, "peer", cmp.Or(v.Name, j.Name), "key", j.Key,
+	g.opts.Log.Warn("a node has joined by invitation", "invitation", v.ID, "peer", cmp.Or(v.Name, j.Name), "key", j.Key,
 		"weight", v.Weight)
 	return nil
 }
 
 // pair answers a request to join that names an invitation.
-func (m *Mesh) pair(ctx context.Context, id string, from wire.Hint, box []byte) []byte {
-	m.pairing.mu.Lock()
-	defer m.pairing.mu.Unlock()
-	i := slices.IndexFunc(m.pairing.list, func(v *invite) bool { return v.ID == id })
+func (g *Pairing) pair(ctx context.Context, id string, from wire.Hint, box []byte) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.IndexFunc(g.list, func(v *invite) bool { return v.ID == id })
 	if i < 0 {
-		return m.turnAway(id, from, "no such invitation: it was withdrawn, or expired long ago")
+		return g.turnAway(id, from, "no such invitation: it was withdrawn, or expired long ago")
 	}
-	v := m.pairing.list[i]
+	v := g.list[i]
 	secret := [secretBytes]byte(v.Secret)
 	q, key, err := openRequest(secret, id, box)
 	if err == nil && key.Hint() != from {
 		err = errors.New("mesh: request to join: sent under the name of another key")
 	}
 	if err != nil {
-		return m.turnAway(id, from, err.Error())
+		return g.turnAway(id, from, err.Error())
 	}
-	r := m.decide(ctx, v, &q)
-	r.Clock, r.Name = m.opts.Now().UTC(), m.opts.Name
+	r := g.decide(ctx, v, &q)
+	r.Clock, r.Name = g.opts.Now().UTC(), g.opts.Name
 	reply, err := sealReply(secret, id, &q, r)
 	if err != nil {
-		return m.turnAway(id, from, err.Error())
+		return g.turnAway(id, from, err.Error())
 	}
 	return reply
 }
 
 // turnAway refuses a request that cannot be answered in secret.
-func (m *Mesh) turnAway(id string, from wire.Hint, why string) []byte {
-	m.mu.Lock()
-	first := m.strange.add(reasonInvitation, why)
-	m.mu.Unlock()
+func (g *Pairing) turnAway(id string, from wire.Hint, why string) []byte {
+	first := g.book.refuseStranger(reasonInvitation, why)
 	if first {
-		m.opts.Log.Warn("request to join refused; others are only counted", "invitation", id, "key", from, "why", why)
+		g.opts.Log.Warn("request to join refused; others are only counted", "invitation", id, "key", from, "why", why)
 	}
 	out, err := json.Marshal(pairEnvelope{Why: why})
 	if err != nil {
@@ -305,14 +307,14 @@ func (m *Mesh) turnAway(id string, from wire.Hint, why string) []byte {
 
 // decide decides a request to join. It also logs each refusal because of an invalid invitation:
 // only a node with the line can cause one.
-func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply {
+func (g *Pairing) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply {
 	refuse := func(format string, args ...any) *pairReply {
 		why := fmt.Sprintf(format, args...)
-		m.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name,
+		g.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name,
 			"key", q.Key, "name", q.Name, "why", why)
 		return &pairReply{State: pairRefused, Why: why}
 	}
-	now := m.opts.Now()
+	now := g.opts.Now()
 	i := slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.Key == q.Key })
 	switch apart := q.Clock.Sub(now); {
 	case now.After(v.Expires):
@@ -322,7 +324,7 @@ func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply
 		return refuse(
 			"the clocks are %v apart: it is %s at the node that joins and %s at its inviter; set the one that is wrong",
 			apart.Abs().Round(time.Second), q.Clock.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	case q.Key == m.opts.Identity.ID():
+	case q.Key == g.opts.Identity.ID():
 		return refuse("the invitation is this node's own")
 	case i >= 0 && v.Joiners[i].State == pairRefused:
 		return &pairReply{State: pairRefused, Why: "the inviter has refused this node"}
@@ -337,18 +339,18 @@ func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply
 		i = len(v.Joiners)
 		v.Joiners = append(v.Joiners,
 			Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second), State: pairWaiting})
-		if err := m.saveInvitations(); err != nil {
+		if err := g.saveInvitations(); err != nil {
 			v.Joiners = v.Joiners[:i]
 			return refuse("%v", err)
 		}
 		if !v.Accept {
-			m.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name,
+			g.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name,
 				"key", q.Key, "name", q.Name)
 		}
 	}
 	j := &v.Joiners[i]
 	if j.State == pairWaiting && v.Accept {
-		if err := m.accept(ctx, v, j); err != nil {
+		if err := g.accept(ctx, v, j); err != nil {
 			return refuse("%v", err)
 		}
 	}
@@ -357,10 +359,10 @@ func (m *Mesh) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply
 	}
 	if key, err := wire.ParsePublic(q.Key); err != nil {
 		return refuse("%v", err)
-	} else if _, still := m.find(key.Hint()); !still {
+	} else if _, still := g.book.find(key.Hint()); !still {
 		return refuse("the inviter has evicted this node")
 	}
-	return &pairReply{State: pairAccepted, Secret: m.opts.Secret[:]}
+	return &pairReply{State: pairAccepted, Secret: g.opts.Secret[:]}
 }
 
 // reasonInvitation counts requests to join that cannot be answered.

@@ -137,36 +137,3 @@ func savePeers(dir string, list []*peer) error {
 	}
 	return writeFile(filepath.Join(dir, PeersFile), data)
 }
-
-// state is what a node remembers of its own incarnation.
-type state struct {
-	Store       string       `json:"store"`         // incarnation of the store it belongs to
-	Key         string       `json:"key,omitempty"` // the key that the node last ran with
-	Incarnation uint64       `json:"incarnation"`
-	Boot        uint64       `json:"boot"`
-	Arrays      []ownLineage `json:"arrays,omitempty"`
-	// Unsynced is true while a process runs whose reports are acknowledged, and published, before
-	// they are on disk. If it ends without notice, the published versions may be ahead of the
-	// surviving ones.
-	Unsynced bool `json:"unsynced,omitempty"`
-	// Seen is, by broker address, the time up to which all stored messages of the broker have been
-	// read, to within a minute.
-	Seen map[string]time.Time `json:"seen_of,omitempty"`
-	// SeenAny is when a message of a peer last arrived, from versions of the file before Seen.
-	SeenAny time.Time `json:"seen,omitzero"`
-}
-
-func loadState(dir string) (s state, err error) {
-	if err := wholefile.ReadJSON(filepath.Join(dir, stateFile), &s); err != nil {
-		return s, fmt.Errorf("mesh: %w", err)
-	}
-	return s, nil
-}
-
-func (s *state) save(dir string) error {
-	data, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("mesh: %w", err)
-	}
-	return writeFile(filepath.Join(dir, stateFile), data)
-}

@@ -13,11 +13,11 @@ import (
 // or if it is so far ahead of the clock that nothing may follow it.
 func (s *sender) proven(said []byte) (p wire.Past, ok bool) {
 	e, err := wire.OpenStatement(said)
-	if err != nil || !e.SignedBy(s.m.opts.Identity.Public()) {
+	if err != nil || !e.SignedBy(s.opts.Identity.Public()) {
 		return wire.Past{}, false
 	}
-	m, _, err := e.ParseClaim(s.m.opts.KeyID)
-	if err != nil || m.Stamp.Ahead(s.m.opts.Now()) {
+	m, _, err := e.ParseClaim(s.opts.KeyID)
+	if err != nil || m.Stamp.Ahead(s.opts.Now()) {
 		return wire.Past{}, false
 	}
 	return m.Past(), true
@@ -25,9 +25,7 @@ func (s *sender) proven(said []byte) (p wire.Past, ok bool) {
 
 // forgot reports whether this node, whose arrays are own, has forgotten a part of the past p.
 func (s *sender) forgot(p *wire.Past, own map[wire.Ref]engine.ArrayState) bool {
-	s.m.mu.Lock()
-	life, boot := s.m.state.Incarnation, s.m.state.Boot
-	s.m.mu.Unlock()
+	life, boot := s.state.Life()
 	if p.Stamp.Incarnation != life {
 		return p.Stamp.Incarnation > life
 	}
@@ -37,16 +35,16 @@ func (s *sender) forgot(p *wire.Past, own map[wire.Ref]engine.ArrayState) bool {
 	return slices.ContainsFunc(p.Arrays, func(w wire.ArrayHead) bool {
 		a, ok := own[w.Ref]
 		if !ok {
-			return w.Version > 0 && w.Start >= s.m.opts.Engine.Floor(w.Array)
+			return w.Version > 0 && w.Start >= s.opts.Engine.Floor(w.Array)
 		}
 		held := engine.ArrayState{Version: w.Version, Boot: w.Boot}
-		return w.Version > a.Version || w.Version > 0 && !s.lineage(w.Ref).Contains(held, boot)
+		return w.Version > a.Version || w.Version > 0 && !s.state.Lineage(w.Ref).Contains(held, boot)
 	})
 }
 
-// recall makes the sender compare a stored message of this node with the node's state. If the
+// Recall makes the sender compare a stored message of this node with the node's state. If the
 // sender is busy, the message is dropped; there are others like it.
-func (s *sender) recall(p wire.Past) {
+func (s *sender) Recall(p wire.Past) {
 	select {
 	case s.pasts <- p:
 	default:
@@ -56,7 +54,7 @@ func (s *sender) recall(p wire.Past) {
 // recalled begins a new incarnation if a broker had stored a past that this node has forgotten.
 func (s *sender) recalled(p wire.Past) {
 	own := make(map[wire.Ref]engine.ArrayState)
-	for _, a := range s.m.opts.Engine.Own() {
+	for _, a := range s.opts.Engine.Own() {
 		own[wire.Ref{Array: a.Array, Start: a.Start}] = a
 	}
 	if s.forgot(&p, own) {
@@ -77,18 +75,18 @@ func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 	if !t.suspect || t.next != 0 || time.Since(t.doubted) < resetAfter {
 		return
 	}
-	for _, a := range r.m.opts.Engine.Replica(p.ID) {
+	for _, a := range r.opts.Engine.Replica(p.ID) {
 		h, ok := t.heads[wire.Ref{Array: a.Array, Start: a.Start}]
 		sound := ok && a.Version <= h.Version && h.Lineage.Contains(a, h.Boot)
 		if !sound && (a.Boot == t.head.Boot || a.Boot >= t.head.At) {
 			return
 		}
 	}
-	if err := r.m.opts.Engine.ForgetGenerations(ctx, p.ID, 0); err != nil {
+	if err := r.opts.Engine.ForgetGenerations(ctx, p.ID, 0); err != nil {
 		r.refuseError(p, err)
 		return
 	}
-	r.m.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", p.label())
+	r.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", p.label())
 	t.suspect, t.gone, t.said, t.doubted = false, nil, wire.Evidence{Head: t.said.Head}, time.Time{}
 	t.pending, t.waiting, t.looked = make(map[wire.Ref][]wire.Round), 0, make(look)
 	t.hurry()

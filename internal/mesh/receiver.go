@@ -17,8 +17,7 @@ const (
 	maxBackoff   = time.Minute
 	catchUpLimit = 2 * time.Minute
 	seenMargin   = 2 * time.Minute
-	maxConflicts = 3 // alternating heads of an older and a newer incarnation of an origin
-	maxStrangers = 1024
+	maxConflicts = 3                // alternating heads of an older and a newer incarnation of an origin
 	conflictRest = 10 * time.Second // between two heads that count as proof of two incarnations
 	catchUpWait  = 15 * time.Second // longest time that a gap may wait to be closed by stored messages
 )
@@ -26,7 +25,14 @@ const (
 // The receiver applies the messages of peers. Only its own goroutine uses the fields below the
 // channels.
 type receiver struct {
-	m     *Mesh
+	opts     *Options
+	book     *Book
+	state    *State
+	secrets  *Secrets
+	requests Requests
+	buses    []bus
+	done     sync.WaitGroup // waits for the readings that the receiver has begun
+
 	in    *intake
 	wake  chan struct{}
 	mu    sync.Mutex // guards calls, catching and read
@@ -38,10 +44,9 @@ type receiver struct {
 	read map[bus]time.Time
 
 	origins   map[wire.Hint]*track
-	strangers map[wire.Hint]bool // logged
-	caught    map[bus]bool       // all its stored messages were taken
-	upTo      map[bus]time.Time  // the time up to which its stored messages were taken
-	began     time.Time          // when the previous process last caught up with a broker
+	caught    map[bus]bool      // all its stored messages were taken
+	upTo      map[bus]time.Time // the time up to which its stored messages were taken
+	began     time.Time         // when the previous process last caught up with a broker
 	seenSaved time.Time
 }
 
@@ -78,17 +83,28 @@ type track struct {
 	stop    []func() // end the subscriptions to images
 }
 
-func newReceiver(m *Mesh) *receiver {
-	began := m.state.SeenAny
-	for _, at := range m.state.Seen {
-		if at.After(began) {
-			began = at
-		}
-	}
-	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time),
+func newReceiver(o *Options, b *Book, st *State, c *Secrets, q Requests) *receiver {
+	return &receiver{opts: o, book: b, state: st, secrets: c, requests: q, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time),
 		caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[wire.Hint]*track),
-		strangers: make(map[wire.Hint]bool), began: began}
+		began: st.Newest()}
 }
+
+// Requests is the part of an origin that the messages of other nodes concern.
+type Requests interface {
+	// Greet requests a head soon, so that peers learn what to ask for.
+	Greet()
+	// Want sends an origin an ask for missing arrays. It may be dropped.
+	Want(ask *wire.Message)
+	// Ask hands over a peer's ask. It may be dropped.
+	Ask(m *wire.Message)
+	// Refilled hands over pages that a peer has sent.
+	Refilled(m *wire.Message)
+	// Recall hands over a past of this node that a broker has stored.
+	Recall(p wire.Past)
+}
+
+// use makes the receiver read another bus.
+func (r *receiver) use(b bus) { r.buses = append(r.buses, b) }
 
 // call runs f on the receiver's goroutine.
 func (r *receiver) call(f func(ctx context.Context)) {
@@ -106,6 +122,7 @@ func (r *receiver) run(ctx context.Context) {
 		for _, t := range r.origins {
 			t.heal()
 		}
+		r.done.Wait()
 	}()
 	const every = gapWait / 2
 	tick := time.NewTicker(every)
@@ -142,17 +159,17 @@ func (r *receiver) run(ctx context.Context) {
 
 // welcome fetches the stored messages of a newly added peer.
 func (r *receiver) welcome(ctx context.Context, h wire.Hint) {
-	if r.m.opts.Role == Publish {
+	if r.opts.Role == Publish {
 		return
 	}
-	for _, b := range r.m.buses {
-		r.m.done.Go(func() {
+	for _, b := range r.buses {
+		r.done.Go(func() {
 			limited, cancel := context.WithTimeout(ctx, catchUpLimit)
 			defer cancel()
 			r.fetch(limited, b, h, true)
 		})
 	}
-	r.m.sender.greet(ctx)
+	r.requests.Greet()
 }
 
 // forget drops the state of an origin.
@@ -177,32 +194,32 @@ func (r *receiver) track(h wire.Hint) *track {
 func (r *receiver) take(ctx context.Context, x *incoming) {
 	m := x.m
 	from := m.From
-	if from == r.m.opts.Identity.Hint() {
+	if from == r.opts.Identity.Hint() {
 		r.mirror(x)
 		return
 	}
-	p, ok := r.m.find(from)
+	p, ok := r.book.find(from)
 	if !ok {
 		if p, ok = r.successor(ctx, m); !ok {
-			r.refuse(from, reasonStranger, strange)
+			r.book.refuse(from, reasonStranger, strange)
 			return
 		}
 	}
 	if m.Kind.Topic() == wire.KindAsk {
 		switch {
-		case m.To != r.m.opts.Identity.Hint():
+		case m.To != r.opts.Identity.Hint():
 		case m.Kind == wire.KindRefill:
-			r.m.sender.refilled(m)
+			r.requests.Refilled(m)
 		default:
-			r.m.sender.ask(m)
+			r.requests.Ask(m)
 		}
 		return
 	}
-	if r.m.opts.Role == Publish {
+	if r.opts.Role == Publish {
 		return
 	}
-	now := r.m.opts.Now()
-	r.figures(from, func(s *stats) {
+	now := r.opts.Now()
+	r.book.figures(from, func(s *stats) {
 		last := s.heard
 		if last.IsZero() {
 			last = p.Added
@@ -211,7 +228,7 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 			}
 		}
 		// Use the wall clock: the processor's clock stands still while a machine sleeps.
-		s.growth.credit(&r.m.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
+		s.growth.credit(r.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
 		s.heard, s.lastHeard, s.network = now, now, ""
 		s.messages++
 		s.bytes += uint64(x.size)
@@ -242,28 +259,15 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 // that wrongly uses the key. A stored one may come from a past that the node has forgotten.
 func (r *receiver) mirror(x *incoming) {
 	if x.stored {
-		r.m.sender.recall(x.m.Past())
+		r.requests.Recall(x.m.Past())
 		return
 	}
-	r.m.mu.Lock()
-	boot := r.m.state.Boot
-	r.m.mu.Unlock()
+	_, boot := r.state.Life()
 	if x.m.Kind == wire.KindHead && x.m.Stamp.Boot > boot {
-		r.m.mu.Lock()
-		first := r.m.strange.add("own key elsewhere", "")
-		r.m.twin = time.Now()
-		r.m.mu.Unlock()
-		if first {
-			r.m.opts.Log.Error("ALERT: another server uses this node's key; peers will stop counting both")
+		r.state.NoteTwin()
+		if r.book.refuseStranger("own key elsewhere", "") {
+			r.opts.Log.Error("ALERT: another server uses this node's key; peers will stop counting both")
 		}
-	}
-}
-
-func (r *receiver) figures(h wire.Hint, change func(*stats)) {
-	r.m.mu.Lock()
-	defer r.m.mu.Unlock()
-	if mem := r.m.members[h]; mem != nil {
-		change(&mem.stats)
 	}
 }
 
@@ -275,11 +279,12 @@ func (r *receiver) saveSeen(now time.Time) {
 	}
 	r.seenSaved = now
 	seen := make(map[string]time.Time)
-	for _, b := range r.m.buses {
+	for _, b := range r.buses {
 		name := b.name()
-		r.m.mu.Lock()
-		before, known := r.m.state.Seen[name]
-		r.m.mu.Unlock()
+		before, known := r.state.LastSeen(name)
+		if !known {
+			before = time.Time{}
+		}
 		if r.caught[b] && b.status().Connected {
 			seen[name] = now.UTC()
 		} else if at := r.upTo[b]; at.After(before) {
@@ -288,13 +293,9 @@ func (r *receiver) saveSeen(now time.Time) {
 			seen[name] = before
 		}
 	}
-	r.m.mu.Lock()
-	r.m.state.Seen = seen
-	err := r.m.state.save(r.m.opts.Dir)
-	r.m.mu.Unlock()
-	err = errors.Join(err, r.saveHeard())
+	err := errors.Join(r.state.SaveSeen(seen), r.saveHeard())
 	if err != nil {
-		r.m.opts.Log.Debug("last messages of peers not saved", "err", err)
+		r.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
 }
 
@@ -310,13 +311,13 @@ func (r *receiver) refuseError(p *peer, err error) {
 	case errors.Is(err, bulkhead.ErrOverLimit):
 		reason = reasonLimit
 	}
-	r.refuse(p.key.Hint(), reason, err.Error())
+	r.book.refuse(p.key.Hint(), reason, err.Error())
 }
 
 // replica returns the arrays held of an origin.
 func (r *receiver) replica(id string) map[wire.Ref]engine.ArrayState {
 	out := make(map[wire.Ref]engine.ArrayState)
-	for _, a := range r.m.opts.Engine.Replica(id) {
+	for _, a := range r.opts.Engine.Replica(id) {
 		out[wire.Ref{Array: a.Array, Start: a.Start}] = a
 	}
 	return out

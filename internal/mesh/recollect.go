@@ -33,21 +33,21 @@ type arrayMemory struct {
 // readOwn reads the node's own messages about its damaged arrays from a broker that has not been
 // read yet.
 func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
-	i := slices.IndexFunc(s.m.buses, func(b bus) bool { return !c.read[b] && b.status().Connected })
+	i := slices.IndexFunc(s.buses, func(b bus) bool { return !c.read[b] && b.status().Connected })
 	if c.reading || i < 0 {
 		return
 	}
-	x := &memory{bus: s.m.buses[i], arrays: make(map[wire.Ref]*arrayMemory)}
+	x := &memory{bus: s.buses[i], arrays: make(map[wire.Ref]*arrayMemory)}
 	for _, w := range lost.Pages {
 		x.arrays[wire.Ref{Array: w.Array, Start: w.Start}] = &arrayMemory{pages: w.Geometry.Pages(), images: make(map[uint64]map[wire.Topic][][]byte)}
 	}
 	c.read[x.bus], c.reading = true, true
-	s.m.done.Go(func() {
+	s.done.Go(func() {
 		limited, cancel := context.WithTimeout(ctx, catchUpLimit)
 		defer cancel()
-		self := s.m.opts.Identity.Hint()
+		self := s.opts.Identity.Hint()
 		take := func(a wire.Arrival) bool {
-			s.m.recollect(x, a)
+			s.recollect(x, a)
 			return x.bytes <= maxMemory && limited.Err() == nil
 		}
 		if x.err = x.bus.storedImages(limited, self, take); x.err == nil {
@@ -59,23 +59,22 @@ func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
 
 // recollect takes a stored message if this node has signed it in its present incarnation, and if
 // its content is still part of the node's arrays.
-func (m *Mesh) recollect(x *memory, a wire.Arrival) {
+func (s *sender) recollect(x *memory, a wire.Arrival) {
 	e, err := wire.OpenEnvelope(a.Data)
-	if err != nil || !e.SignedBy(m.opts.Identity.Public()) {
+	if err != nil || !e.SignedBy(s.opts.Identity.Public()) {
 		return
 	}
-	said, err := e.Parse(m.opts.KeyID)
+	said, err := e.Parse(s.opts.KeyID)
 	if err != nil {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if said.Stamp.Incarnation != m.state.Incarnation {
+	incarnation, boot := s.state.Life()
+	if said.Stamp.Incarnation != incarnation {
 		return
 	}
 	part := func(r wire.Ref, version uint64) *arrayMemory {
 		held := engine.ArrayState{Version: version, Boot: said.Stamp.Boot}
-		if x.arrays[r] == nil || !m.state.lineage(r).Contains(held, m.state.Boot) {
+		if x.arrays[r] == nil || !s.state.Lineage(r).Contains(held, boot) {
 			return nil
 		}
 		return x.arrays[r]
@@ -143,14 +142,14 @@ func (a *arrayMemory) from(version uint64) (rounds []engine.Part, end uint64) {
 func (s *sender) remind(ctx context.Context, c *cure, x *memory) {
 	c.reading = false
 	if x.err != nil {
-		s.m.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.name(),
+		s.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.name(),
 			"err", x.err)
 	}
 	for r, a := range x.arrays {
 		images, rounds := a.longest()
-		n, err := s.m.opts.Engine.HealSaid(ctx, r.Array, r.Start, images, rounds)
+		n, err := s.opts.Engine.HealSaid(ctx, r.Array, r.Start, images, rounds)
 		if err != nil && ctx.Err() == nil {
-			s.m.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.Array,
+			s.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.Array,
 				"generation", r.Start, "err", err)
 		}
 		if n > 0 {

@@ -20,13 +20,13 @@ const (
 )
 
 // announceRegularly makes a hub announce new secrets when they are due.
-func (m *Mesh) announceRegularly(ctx context.Context) {
-	if m.opts.RekeyEvery == 0 || m.opts.Mode != Hub || m.opts.Switch == nil {
+func (c *Secrets) announceRegularly(ctx context.Context) {
+	if c.opts.RekeyEvery == 0 || c.opts.Mode != Hub || c.opts.Switch == nil {
 		return
 	}
 	for {
-		if time.Since(m.began) >= 2*secretBeats*m.opts.Heartbeat { // announcements of other hubs have arrived by now
-			m.announceDue(m.otherHubs())
+		if time.Since(c.began) >= 2*secretBeats*c.opts.Heartbeat { // announcements of other hubs have arrived by now
+			c.announceDue(c.otherHubs())
 		}
 		select {
 		case <-ctx.Done():
@@ -37,14 +37,10 @@ func (m *Mesh) announceRegularly(ctx context.Context) {
 }
 
 // otherHubs returns the keys of the hubs that this hub names, and whether it has met each of them.
-func (m *Mesh) otherHubs() (keys []string, all bool) {
+func (c *Secrets) otherHubs() (keys []string, all bool) {
 	all = true
-	for _, b := range m.buses {
-		hub, ok := b.(*natsBus)
-		if !ok || hub.holder == nil {
-			continue
-		}
-		if key := hub.holder.Load(); key != nil {
+	for _, h := range c.hubs {
+		if key, ok := h.holder(); ok {
 			keys = append(keys, key.ID())
 		} else {
 			all = false
@@ -54,42 +50,42 @@ func (m *Mesh) otherHubs() (keys []string, all bool) {
 }
 
 // announceDue announces another secret if it is due, and if this hub is the one to announce it.
-func (m *Mesh) announceDue(hubs []string, all bool) {
-	now, every := m.opts.Now(), m.opts.RekeyEvery
+func (c *Secrets) announceDue(hubs []string, all bool) {
+	now, every := c.opts.Now(), c.opts.RekeyEvery
 	next := now.Truncate(every).Add(every)
 	at := next.Add(-SwitchAhead)
 	if now.Before(next.Add(-min(MostRegularLead, every/4))) || !now.Before(at) {
-		m.postponed = ""
+		c.postponed = ""
 		return
 	}
-	if r := m.lastRotation(); r != nil &&
-		(len(r.Secret) > 0 && r.to().ID() != m.opts.KeyID || r.At.After(next.Add(-every/2))) {
+	if r := c.lastRotation(); r != nil &&
+		(len(r.Secret) > 0 && r.to().ID() != c.opts.KeyID || r.At.After(next.Add(-every/2))) {
 		return // announced, just done, or taken back
 	}
-	if why := m.mayAnnounce(hubs, all); why != "" {
-		if why != m.postponed {
-			m.postponed = why
-			m.opts.Log.Warn("another secret of the network is due, and not announced here", "due", at.UTC(), "why", why)
+	if why := c.mayAnnounce(hubs, all); why != "" {
+		if why != c.postponed {
+			c.postponed = why
+			c.opts.Log.Warn("another secret of the network is due, and not announced here", "due", at.UTC(), "why", why)
 		}
 		return
 	}
-	if _, err := m.Rotate(NewRotation{After: at.Sub(now)}); err != nil {
-		m.opts.Log.Error("another secret of the network is due, and could not be announced", "due", at.UTC(), "err", err)
+	if _, err := c.Rotate(NewRotation{After: at.Sub(now)}); err != nil {
+		c.opts.Log.Error("another secret of the network is due, and could not be announced", "due", at.UTC(), "err", err)
 	}
 }
 
 // mayAnnounce returns why this hub does not announce another secret, or "".
-func (m *Mesh) mayAnnounce(hubs []string, all bool) string {
+func (c *Secrets) mayAnnounce(hubs []string, all bool) string {
 	for _, key := range hubs {
-		if key < m.opts.Identity.ID() {
+		if key < c.opts.Identity.ID() {
 			return "the hub " + key + " announces it"
 		}
 	}
 	if !all {
 		return "a hub that this one names has not been met, and might announce it"
 	}
-	if m.opts.MayRekey != nil {
-		if err := m.opts.MayRekey(); err != nil {
+	if c.opts.MayRekey != nil {
+		if err := c.opts.MayRekey(); err != nil {
 			return err.Error()
 		}
 	}

@@ -22,13 +22,13 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 		if !t.dirty {
 			continue
 		}
-		p, ok := r.m.find(h)
+		p, ok := r.book.find(h)
 		if !ok {
 			r.forget(h)
 			continue
 		}
 		wants, missing, waits := r.missing(&p, t)
-		r.figures(h, func(s *stats) {
+		r.book.figures(h, func(s *stats) {
 			s.missing = missing
 			if len(wants) == 0 && !waits {
 				s.behind = time.Time{}
@@ -67,16 +67,16 @@ func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []wire.Arra
 	if t.stop == nil {
 		r.subscribe(ctx, h, t)
 	}
-	r.figures(h, func(s *stats) { s.asked++ })
+	r.book.figures(h, func(s *stats) { s.asked++ })
 	life := t.next
 	if life == 0 {
-		life = r.m.opts.Engine.Incarnation(p.ID)
+		life = r.opts.Engine.Incarnation(p.ID)
 	}
 	var proofs [][]byte
 	if t.suspect || t.next != 0 { // it may have gone back to before its newest incarnation
 		proofs = t.said.About(wants)
 	}
-	r.m.sender.want(&wire.Message{To: h, Incarnation: life, Boot: t.last.Boot, Wants: wants, Proofs: proofs})
+	r.requests.Want(&wire.Message{To: h, Incarnation: life, Boot: t.last.Boot, Wants: wants, Proofs: proofs})
 	t.nextTry = time.Now().Add(jitter(t.backoff))
 	t.backoff = min(2*t.backoff, maxBackoff)
 }
@@ -84,7 +84,7 @@ func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []wire.Arra
 // subscribe listens for the images that an origin publishes from now on.
 func (r *receiver) subscribe(ctx context.Context, h wire.Hint, t *track) {
 	t.stop = []func(){}
-	for _, b := range r.m.buses {
+	for _, b := range r.buses {
 		stop, err := b.listenImages(h, func(a wire.Arrival) { r.deliver(ctx, b, a, true) })
 		if err == nil {
 			t.stop = append(t.stop, stop)
@@ -102,7 +102,7 @@ func (t *track) heal() {
 
 // roomier reports whether there may now be room for an array that had none.
 func (r *receiver) roomier(p *peer, t *track, x wire.Ref, g filter.Geometry, waits *bool) bool {
-	now, later := r.m.opts.Engine.Room(p.ID, engine.Need{Array: x.Array, Start: x.Start, Geometry: g, Pages: 1})
+	now, later := r.opts.Engine.Room(p.ID, engine.Need{Array: x.Array, Start: x.Start, Geometry: g, Pages: 1})
 	*waits = *waits || later
 	if now {
 		delete(t.cramped, x)
@@ -133,7 +133,7 @@ func (r *receiver) missing(p *peer, t *track) (wants []wire.ArrayHead, changes u
 	for ref, h := range t.heads {
 		a, ok := held[ref]
 		switch {
-		case !r.m.opts.Engine.Keeps(ref.Array, ref.Start) || p.refuses(ref.Start):
+		case !r.opts.Engine.Keeps(ref.Array, ref.Start) || p.refuses(ref.Start):
 		case !ok:
 			now, later := r.fits(p, t, held, engine.Need{Array: ref.Array, Start: ref.Start, Geometry: h.Geometry, Pages: 1})
 			if waits = waits || later; now {

@@ -155,8 +155,7 @@ func newRig(t *testing.T, k *memBroker, change func(*Options)) *rig {
 		}
 	})
 	r.bus = &sentBus{memBus: k.connect()}
-	r.buses = []bus{r.bus}
-	r.sender.outbox = make([]outbox, 1)
+	r.use(r.bus)
 	if err := r.AddPeer(t.Context(), r.peer.ID(), "peer", 1); err != nil {
 		t.Fatal(err)
 	}

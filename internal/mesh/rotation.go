@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -9,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -82,18 +82,40 @@ type RotationStatus struct {
 
 func networkOf(s filter.Secret) string { return newNames(s.ID()).net }
 
-func (m *Mesh) network() string { return newNames(m.opts.KeyID).net }
+func (c *Secrets) network() string { return newNames(c.opts.KeyID).net }
 
-// loadRotation reads the announced change, and drops one that does not concern the present network.
-func (m *Mesh) loadRotation() error {
-	r, err := readRotation(m.opts.Dir)
+// Secrets follows and makes the changes of the network's secret. Its methods may be called
+// concurrently.
+type Secrets struct {
+	opts  *Options
+	book  *Book
+	hubs  []hub
+	began time.Time // when the mesh was made
+
+	admin sync.Mutex // makes reading, changing and writing the change one atomic step
+
+	mu sync.Mutex // guards rotation
+	// rotation is the change of the network's secret that was announced last; nil if there was
+	// none. The value that it points to is immutable.
+	rotation *rotation
+	hurry    chan struct{} // requests the change at once
+	// postponed is the reason, as logged, why a due secret was not announced. Only the announcing
+	// goroutine uses it.
+	postponed string
+}
+
+// OpenSecrets reads the announced change in the folder o.Dir, and drops one that does not concern the
+// present network.
+func OpenSecrets(o *Options, b *Book) (*Secrets, error) {
+	c := &Secrets{opts: o, book: b, began: time.Now(), hurry: make(chan struct{}, 1)}
+	r, err := readRotation(o.Dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if r.From == m.network() || len(r.Secret) > 0 && r.to().ID() == m.opts.KeyID {
-		m.rotation = &r
+	if r.From == c.network() || len(r.Secret) > 0 && r.to().ID() == o.KeyID {
+		c.rotation = &r
 	}
-	return nil
+	return c, nil
 }
 
 // readRotation reads the announced change; an absent file means none.
@@ -111,54 +133,54 @@ func readRotation(dir string) (r rotation, err error) {
 // be sharing: it is about to enter another network.
 func ForgetRotation(dir string) error { return remove(dir, rotationFile) }
 
-// saveRotation makes r the announced change. The caller holds m.admin.
-func (m *Mesh) saveRotation(r *rotation) error {
+// saveRotation makes r the announced change. The caller holds c.admin.
+func (c *Secrets) saveRotation(r *rotation) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	if err := writeFile(filepath.Join(m.opts.Dir, rotationFile), data); err != nil {
+	if err := writeFile(filepath.Join(c.opts.Dir, rotationFile), data); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	m.rotation = r
-	m.mu.Unlock()
+	c.mu.Lock()
+	c.rotation = r
+	c.mu.Unlock()
 	return nil
 }
 
 // lastRotation returns a copy of the change that was announced or taken back last; nil if there was
 // none.
-func (m *Mesh) lastRotation() *rotation {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.rotation == nil {
+func (c *Secrets) lastRotation() *rotation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rotation == nil {
 		return nil
 	}
-	r := *m.rotation
+	r := *c.rotation
 	r.Told, r.Void = slices.Clone(r.Told), slices.Clone(r.Void)
 	return &r
 }
 
 // announced returns a copy of the change that was announced last, done or not; nil if there was
 // none.
-func (m *Mesh) announced() *rotation {
-	if r := m.lastRotation(); r != nil && len(r.Secret) > 0 {
+func (c *Secrets) announced() *rotation {
+	if r := c.lastRotation(); r != nil && len(r.Secret) > 0 {
 		return r
 	}
 	return nil
 }
 
 // pending returns a copy of the change that is still to come; nil if there is none.
-func (m *Mesh) pending() *rotation {
-	if r := m.announced(); r != nil && r.to().ID() != m.opts.KeyID {
+func (c *Secrets) pending() *rotation {
+	if r := c.announced(); r != nil && r.to().ID() != c.opts.KeyID {
 		return r
 	}
 	return nil
 }
 
 // void returns the secrets that were announced here and taken back.
-func (m *Mesh) void() [][]byte {
-	if r := m.lastRotation(); r != nil {
+func (c *Secrets) void() [][]byte {
+	if r := c.lastRotation(); r != nil {
 		return r.Void
 	}
 	return nil
@@ -167,40 +189,40 @@ func (m *Mesh) void() [][]byte {
 // Rotate announces another secret of the network, to be used after n.After, in which the peers
 // fetch it. If the node cannot change its secret, or knows of a change to come, the error wraps
 // [bulkhead.ErrForbidden].
-func (m *Mesh) Rotate(n NewRotation) (RotationStatus, error) {
+func (c *Secrets) Rotate(n NewRotation) (RotationStatus, error) {
 	switch {
-	case m.opts.Switch == nil:
+	case c.opts.Switch == nil:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: this node cannot change its secret", bulkhead.ErrForbidden)
-	case n.Secret == nil && m.opts.Mode != Hub:
+	case n.Secret == nil && c.opts.Mode != Hub:
 		return RotationStatus{}, fmt.Errorf(
 			"%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand",
-			bulkhead.ErrForbidden, m.opts.Mode)
+			bulkhead.ErrForbidden, c.opts.Mode)
 	case n.After < 0 || n.After > MaxLead:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After,
 			MaxLead)
-	case n.Secret != nil && n.Secret.ID() == m.opts.KeyID:
+	case n.Secret != nil && n.Secret.ID() == c.opts.KeyID:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: that is the network's secret already", bulkhead.ErrMalformed)
 	}
-	m.admin.Lock()
-	defer m.admin.Unlock()
-	if r := m.pending(); r != nil {
+	c.admin.Lock()
+	defer c.admin.Unlock()
+	if r := c.pending(); r != nil {
 		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s; it can be taken back",
 			bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
 	}
-	r := &rotation{From: m.network(), At: m.opts.Now().Add(n.After).UTC(), By: m.opts.Identity.ID(),
-		Hand: n.Secret != nil, Void: m.void()}
+	r := &rotation{From: c.network(), At: c.opts.Now().Add(n.After).UTC(), By: c.opts.Identity.ID(),
+		Hand: n.Secret != nil, Void: c.void()}
 	if n.Secret != nil {
 		r.Secret = slices.Clone(n.Secret[:])
 		r.Void = slices.DeleteFunc(r.Void, func(v []byte) bool { return slices.Equal(v, r.Secret) })
 	} else {
 		r.Secret = randomSecret()
 	}
-	if err := m.saveRotation(r); err != nil {
+	if err := c.saveRotation(r); err != nil {
 		return RotationStatus{}, err
 	}
-	m.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At,
+	c.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At,
 		"before", r.From)
-	s, _ := m.Rotation()
+	s, _ := c.Rotation()
 	return s, nil
 }
 
@@ -213,25 +235,25 @@ func randomSecret() []byte {
 // CancelRotation takes back the change that is to come. Peers that fetched it from this node learn
 // of that with their next request. A change that a hub announced is refused on this node only. If
 // there is no change to come, the error wraps [bulkhead.ErrMalformed].
-func (m *Mesh) CancelRotation() (RotationStatus, error) {
-	m.admin.Lock()
-	defer m.admin.Unlock()
-	s, _ := m.Rotation()
-	r := m.pending()
+func (c *Secrets) CancelRotation() (RotationStatus, error) {
+	c.admin.Lock()
+	defer c.admin.Unlock()
+	s, _ := c.Rotation()
+	r := c.pending()
 	if r == nil {
 		return s, fmt.Errorf("%w: mesh: no other secret of the network is to come", bulkhead.ErrMalformed)
 	}
-	if err := m.saveRotation(m.withdrawn(r)); err != nil {
+	if err := c.saveRotation(c.withdrawn(r)); err != nil {
 		return s, err
 	}
-	m.opts.Log.Warn("the network's other secret is taken back", "network", s.To, "by", r.By)
+	c.opts.Log.Warn("the network's other secret is taken back", "network", s.To, "by", r.By)
 	return s, nil
 }
 
 // withdrawn returns the rotation that replaces a change that is taken back. It keeps this node from
 // taking the same secret from a hub again.
-func (m *Mesh) withdrawn(r *rotation) *rotation {
-	out := &rotation{From: m.network(), At: r.At, Void: append(r.Void, r.Secret)}
+func (c *Secrets) withdrawn(r *rotation) *rotation {
+	out := &rotation{From: c.network(), At: r.At, Void: append(r.Void, r.Secret)}
 	if over := len(out.Void) - maxVoid; over > 0 {
 		out.Void = out.Void[over:]
 	}
@@ -240,14 +262,14 @@ func (m *Mesh) withdrawn(r *rotation) *rotation {
 
 // Rotation returns the change of the network's secret that was announced last; ok is false if there
 // was none.
-func (m *Mesh) Rotation() (s RotationStatus, ok bool) {
-	r := m.announced()
+func (c *Secrets) Rotation() (s RotationStatus, ok bool) {
+	r := c.announced()
 	if r == nil {
 		return s, false
 	}
-	s = RotationStatus{From: r.From, To: networkOf(r.to()), At: r.At, By: r.By, Done: r.to().ID() == m.opts.KeyID}
-	through := m.within(r.Told)
-	for _, p := range m.peerList() {
+	s = RotationStatus{From: r.From, To: networkOf(r.to()), At: r.At, By: r.By, Done: r.to().ID() == c.opts.KeyID}
+	through := c.book.within(r.Told)
+	for _, p := range c.book.peerList() {
 		switch {
 		case slices.Contains(r.Told, p.ID):
 			s.Told = append(s.Told, p.ID)
@@ -262,17 +284,17 @@ func (m *Mesh) Rotation() (s RotationStatus, ok bool) {
 }
 
 // awaitRotation makes the node change its secret when it is time.
-func (m *Mesh) awaitRotation(ctx context.Context) {
+func (c *Secrets) awaitRotation(ctx context.Context) {
 	for {
 		pause := switchPoll
-		if r := m.pending(); r != nil && m.opts.Switch != nil && !m.opts.Now().Before(r.At) {
-			m.opts.Switch(r.to())
+		if r := c.pending(); r != nil && c.opts.Switch != nil && !c.opts.Now().Before(r.At) {
+			c.opts.Switch(r.to())
 			pause = switchRetry
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.hurry:
+		case <-c.hurry:
 		case <-time.After(pause):
 		}
 	}
@@ -280,40 +302,43 @@ func (m *Mesh) awaitRotation(ctx context.Context) {
 
 // hasten makes the node take an announced secret at once, because a peer uses it already. It
 // reports whether the node will.
-func (m *Mesh) hasten(network string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.rotation
-	if r == nil || len(r.Secret) == 0 || networkOf(r.to()) != network || m.opts.Switch == nil {
+func (c *Secrets) hasten(network string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.rotation
+	if r == nil || len(r.Secret) == 0 || networkOf(r.to()) != network || c.opts.Switch == nil {
 		return false
 	}
 	next := *r
-	next.At = m.opts.Now()
-	m.rotation = &next
+	next.At = c.opts.Now()
+	c.rotation = &next
 	select {
-	case m.hurry <- struct{}{}:
+	case c.hurry <- struct{}{}:
 	default:
 	}
 	return true
 }
 
+// young reports whether the mesh is so new that peers may still use the former secret.
+func (c *Secrets) young() bool { return time.Since(c.began) < lateBeats*c.opts.Heartbeat }
+
 // formerNetwork reports whether the network had a secret with that fingerprint before.
-func (m *Mesh) formerNetwork(network string) bool {
-	return slices.ContainsFunc(m.opts.Former, func(s filter.Secret) bool { return networkOf(s) == network })
+func (c *Secrets) formerNetwork(network string) bool {
+	return slices.ContainsFunc(c.opts.Former, func(s filter.Secret) bool { return networkOf(s) == network })
 }
 
 // next returns the secret of a network that a peer names, the secret that follows it, and the time
 // of its use; the zero time is now.
-func (m *Mesh) next(network string) (had, secret filter.Secret, at time.Time, ok bool) {
-	for _, v := range m.void() {
+func (c *Secrets) next(network string) (had, secret filter.Secret, at time.Time, ok bool) {
+	for _, v := range c.void() {
 		if had = filter.Secret(v); networkOf(had) == network {
-			return had, m.opts.Secret, at, true
+			return had, c.opts.Secret, at, true
 		}
 	}
-	chain := slices.Clone(m.opts.Former)
+	chain := slices.Clone(c.opts.Former)
 	slices.Reverse(chain)
-	chain = append(chain, m.opts.Secret)
-	r := m.pending()
+	chain = append(chain, c.opts.Secret)
+	r := c.pending()
 	if r != nil {
 		chain = append(chain, r.to())
 	}
@@ -329,63 +354,63 @@ func (m *Mesh) next(network string) (had, secret filter.Secret, at time.Time, ok
 
 // noteTold records that a peer has the announced secret. It returns an error if the node is no
 // longer a peer.
-func (m *Mesh) noteTold(p *peer, secret filter.Secret) error {
-	m.admin.Lock()
-	defer m.admin.Unlock()
-	if _, ok := m.find(p.key.Hint()); !ok {
+func (c *Secrets) noteTold(p *peer, secret filter.Secret) error {
+	c.admin.Lock()
+	defer c.admin.Unlock()
+	if _, ok := c.book.find(p.key.Hint()); !ok {
 		return unknownPeer(p.ID)
 	}
-	r := m.announced()
+	r := c.announced()
 	if r == nil || r.to() != secret || slices.Contains(r.Told, p.ID) {
 		return nil
 	}
 	r.Told = append(r.Told, p.ID)
-	m.opts.Log.Info("a peer has the network's other secret", "peer", p.label(), "key", p.ID)
-	return m.saveRotation(r)
+	c.opts.Log.Info("a peer has the network's other secret", "peer", p.label(), "key", p.ID)
+	return c.saveRotation(r)
 }
 
 // leftRotation makes sure that a former peer neither knows the secret that is to come nor
 // determines it.
-func (m *Mesh) leftRotation(id string) error {
-	m.admin.Lock()
-	defer m.admin.Unlock()
-	r := m.pending()
+func (c *Secrets) leftRotation(id string) error {
+	c.admin.Lock()
+	defer c.admin.Unlock()
+	r := c.pending()
 	switch {
 	case r == nil:
 		return nil
 	case r.By == id:
-		m.opts.Log.Warn("the secret that the evicted hub announced is not taken", "network", networkOf(r.to()))
-		return m.saveRotation(m.withdrawn(r))
-	case r.By != m.opts.Identity.ID() || !slices.Contains(r.Told, id):
+		c.opts.Log.Warn("the secret that the evicted hub announced is not taken", "network", networkOf(r.to()))
+		return c.saveRotation(c.withdrawn(r))
+	case r.By != c.opts.Identity.ID() || !slices.Contains(r.Told, id):
 		return nil
 	case r.Hand:
-		m.opts.Log.Error(
+		c.opts.Log.Error(
 			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one",
 			"key", id)
 		return nil
 	}
-	next := m.withdrawn(r)
+	next := c.withdrawn(r)
 	next.Secret, next.By, next.At = randomSecret(), r.By, r.At
-	if least := m.opts.Now().Add(2 * secretBeats * m.opts.Heartbeat).UTC(); next.At.Before(least) {
+	if least := c.opts.Now().Add(2 * secretBeats * c.opts.Heartbeat).UTC(); next.At.Before(least) {
 		next.At = least // time for the other peers to fetch this secret as well
 	}
-	m.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced",
+	c.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced",
 		"network", networkOf(next.to()), "at", next.At)
-	return m.saveRotation(next)
+	return c.saveRotation(next)
 }
 
 // takeSecret records a hub's announcement. A hub's later announcement replaces its earlier one. Of
 // changes announced by two hubs the earlier one is taken. If they are at the same moment, or
 // nearly, the fingerprints decide, the same way on every node.
-func (m *Mesh) takeSecret(hub wire.Public, n *nextSecret) error {
-	m.admin.Lock()
-	defer m.admin.Unlock()
-	at := m.opts.Now().Add(time.Duration(n.After * float64(time.Second))).UTC()
-	next := &rotation{From: n.From, Secret: n.Secret, At: at, By: hub.ID(), Void: m.void()}
+func (c *Secrets) takeSecret(hub wire.Public, n *nextSecret) error {
+	c.admin.Lock()
+	defer c.admin.Unlock()
+	at := c.opts.Now().Add(time.Duration(n.After * float64(time.Second))).UTC()
+	next := &rotation{From: n.From, Secret: n.Secret, At: at, By: hub.ID(), Void: c.void()}
 	if slices.ContainsFunc(next.Void, func(v []byte) bool { return slices.Equal(v, n.Secret) }) {
 		return nil // an administrator has rejected it
 	}
-	if r := m.pending(); r != nil {
+	if r := c.pending(); r != nil {
 		if r.to() == next.to() {
 			return nil
 		}
@@ -394,57 +419,60 @@ func (m *Mesh) takeSecret(hub wire.Public, n *nextSecret) error {
 			if at.Sub(r.At).Abs() < time.Minute {
 				earlier = next.to().ID() < r.to().ID()
 			}
-			m.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken",
+			c.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken",
 				"one", r.By, "other", next.By, "taken_of_the_other", earlier)
 			if !earlier {
 				return nil
 			}
 		}
 	}
-	if err := m.saveRotation(next); err != nil {
+	if err := c.saveRotation(next); err != nil {
 		return err
 	}
-	m.opts.Log.Warn("the network gets another secret", "network", networkOf(next.to()), "at", at, "hub", hub.ID())
+	c.opts.Log.Warn("the network gets another secret", "network", networkOf(next.to()), "at", at, "hub", hub.ID())
 	return nil
 }
 
 // nothingNew records that a hub announces nothing: it has taken back its former announcement.
-func (m *Mesh) nothingNew(hub wire.Public) error {
-	m.admin.Lock()
-	defer m.admin.Unlock()
-	r := m.pending()
+func (c *Secrets) nothingNew(hub wire.Public) error {
+	c.admin.Lock()
+	defer c.admin.Unlock()
+	r := c.pending()
 	if r == nil || r.By != hub.ID() {
 		return nil
 	}
-	m.opts.Log.Warn("the hub has taken back the network's other secret", "network", networkOf(r.to()), "hub", hub.ID())
-	return m.saveRotation(&rotation{From: m.network(), Void: r.Void})
+	c.opts.Log.Warn("the hub has taken back the network's other secret", "network", networkOf(r.to()), "hub", hub.ID())
+	return c.saveRotation(&rotation{From: c.network(), Void: r.Void})
 }
 
-// taker returns the mesh of the node that takes the announcements of hubs.
-func (m *Mesh) taker() *Mesh { return cmp.Or(m.opts.Taker, m) }
+// taker returns the secrets of the mesh that takes the announcements of hubs.
+func (c *Secrets) taker() *Secrets {
+	if c.opts.Taker != nil {
+		if other := c.opts.Taker.Announcements(); other != nil {
+			return other
+		}
+	}
+	return c
+}
 
 // followSecret asks hubs now and then whether the network gets another secret.
-func (m *Mesh) followSecret(ctx context.Context) {
-	if m.taker().opts.Switch == nil {
+func (c *Secrets) followSecret(ctx context.Context) {
+	if c.taker().opts.Switch == nil {
 		return
 	}
-	told := make(map[bus]string) // the last error of each
+	failures := make(map[hub]string) // the last error of each
 	for {
-		pause := secretBeats * m.opts.Heartbeat
-		for _, b := range m.buses {
-			hub, ok := b.(*natsBus)
-			if !ok || hub.holder == nil {
-				continue
-			}
-			err := m.askSecret(ctx, hub)
+		pause := secretBeats * c.opts.Heartbeat
+		for _, h := range c.hubs {
+			err := c.askSecret(ctx, h)
 			switch {
 			case err == nil || ctx.Err() != nil:
-				delete(told, b)
+				delete(failures, h)
 			case errors.Is(err, errUnconnected):
 				pause = min(pause, secretRetry)
-			case told[b] != err.Error():
-				told[b] = err.Error()
-				m.opts.Log.Warn("whether the network gets another secret is not known at present", "hub", b.name(), "err", err)
+			case failures[h] != err.Error():
+				failures[h] = err.Error()
+				c.opts.Log.Warn("whether the network gets another secret is not known at present", "hub", h.name(), "err", err)
 			}
 		}
 		select {
@@ -457,12 +485,12 @@ func (m *Mesh) followSecret(ctx context.Context) {
 
 var errUnconnected = errors.New("mesh: not connected to the hub")
 
-func (m *Mesh) askSecret(ctx context.Context, b *natsBus) error {
-	hub := b.holder.Load()
-	if hub == nil || !b.conn.IsConnected() {
+func (c *Secrets) askSecret(ctx context.Context, h hub) error {
+	key, ok := h.holder()
+	if !ok || !h.connected() {
 		return errUnconnected
 	}
-	q, private, err := m.askAfter(*hub)
+	q, private, err := c.askAfter(key)
 	if err != nil {
 		return err
 	}
@@ -470,15 +498,15 @@ func (m *Mesh) askSecret(ctx context.Context, b *natsBus) error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	if data, err = b.request(ctx, secretSubject(m.opts.Identity.Hint()), data); err != nil {
+	if data, err = h.request(ctx, secretSubject(c.opts.Identity.Hint()), data); err != nil {
 		return err
 	}
-	n, err := m.openSecret(*hub, q, private, data)
+	n, err := c.openSecret(key, q, private, data)
 	switch {
 	case err != nil:
 		return err
 	case n == nil:
-		return m.taker().nothingNew(*hub)
+		return c.taker().nothingNew(key)
 	}
-	return m.taker().takeSecret(*hub, n)
+	return c.taker().takeSecret(key, n)
 }

@@ -86,7 +86,7 @@ func mustTake(t *testing.T, c, hub *changing) {
 // again returns the same node after it was killed.
 func (c *changing) again(t *testing.T, secret filter.Secret, former ...filter.Secret) {
 	t.Helper()
-	o := c.opts
+	o := *c.opts
 	o.Secret, o.KeyID, o.Former = secret, secret.ID(), former
 	m, err := prepare(t.Context(), o)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestToldThroughSum(t *testing.T) {
 	id := func(c *changing) string { return c.opts.Identity.ID() }
 	in := []wire.Organisation{wire.Organisation(node.opts.Identity.Hint()), {1}}
 	slices.SortFunc(in, wire.CompareOrganisations)
-	hub.receiver.figures(sum.opts.Identity.Hint(), func(s *stats) { s.organisations = in })
+	hub.Book.figures(sum.opts.Identity.Hint(), func(s *stats) { s.organisations = in })
 	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -562,7 +562,7 @@ func TestHasten(t *testing.T) {
 	if hub.log.has("ALERT") {
 		t.Error("a peer that is about to change is told of")
 	}
-	hub.began = time.Now().Add(-time.Hour)
+	hub.Secrets.began = time.Now().Add(-time.Hour)
 	hub.receiver.foreign(t.Context(), late)
 	if !hub.log.has("has missed that the network has another secret") {
 		t.Error("a peer that does not change is not told of")
@@ -609,7 +609,7 @@ func TestRotationFile(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(c.opts.Dir, rotationFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, err := prepare(t.Context(), c.opts)
+		m, err := prepare(t.Context(), *c.opts)
 		if want == "" && (err != nil || m.lastRotation() != nil) ||
 			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", text, err)
@@ -622,11 +622,11 @@ func TestRotationFile(t *testing.T) {
 func FuzzAnswerSecret(f *testing.F) {
 	_, id := identity(f)
 	_, member := identity(f)
-	hub := &Mesh{opts: Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Now: time.Now}}
+	hub := &Secrets{opts: &Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Now: time.Now}}
 	to := filter.Secret{9}
 	hub.rotation = &rotation{From: networkOf(enginetest.Secret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(),
 		Void: [][]byte{make([]byte, 16)}}
-	bob := &Mesh{opts: Options{Identity: member, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID()}}
+	bob := &Secrets{opts: &Options{Identity: member, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID()}}
 	q, _, err := bob.askAfter(id.Public())
 	if err != nil {
 		f.Fatal(err)
@@ -658,10 +658,10 @@ func FuzzAnswerSecret(f *testing.F) {
 func FuzzOpenSecret(f *testing.F) {
 	_, id := identity(f)
 	_, member := identity(f)
-	hub := &Mesh{opts: Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Now: time.Now}}
+	hub := &Secrets{opts: &Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Now: time.Now}}
 	to := filter.Secret{9}
 	hub.rotation = &rotation{From: networkOf(enginetest.Secret), Secret: to[:], At: time.Now().Add(time.Hour), By: id.ID()}
-	bob := &Mesh{opts: Options{Identity: member, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID()}}
+	bob := &Secrets{opts: &Options{Identity: member, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID()}}
 	q, private, err := bob.askAfter(id.Public())
 	if err != nil {
 		f.Fatal(err)

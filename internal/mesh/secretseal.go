@@ -71,28 +71,28 @@ const secretPrefix = "bh.secret."
 func secretSubject(from wire.Hint) string { return secretPrefix + from.String() }
 
 // tellSecret answers a peer's request for another secret. It returns nil if the node is not a peer.
-func (m *Mesh) tellSecret(from wire.Hint, data []byte) []byte {
-	p, ok := m.find(from)
+func (c *Secrets) tellSecret(from wire.Hint, data []byte) []byte {
+	p, ok := c.book.find(from)
 	if !ok {
 		return nil // its connection is about to end
 	}
-	a, secret, err := m.answerSecret(&p, data)
+	a, secret, err := c.answerSecret(&p, data)
 	if err != nil {
-		m.receiver.refuse(from, reasonMalformed, err.Error())
+		c.book.refuse(from, reasonMalformed, err.Error())
 		return nil
 	}
 	out, err := json.Marshal(a)
 	if err == nil && len(a.Box) > 0 {
-		err = m.noteTold(&p, secret) // recorded before the answer is sent: an eviction must know of it
+		err = c.noteTold(&p, secret) // recorded before the answer is sent: an eviction must know of it
 	}
 	if err != nil {
-		m.opts.Log.Error("a peer is not told the network's other secret", "peer", p.label(), "err", err)
+		c.opts.Log.Error("a peer is not told the network's other secret", "peer", p.label(), "err", err)
 		return nil
 	}
 	return out
 }
 
-func (m *Mesh) answerSecret(p *peer, data []byte) (a *secretAnswer, secret filter.Secret, err error) {
+func (c *Secrets) answerSecret(p *peer, data []byte) (a *secretAnswer, secret filter.Secret, err error) {
 	var q secretQuestion
 	if len(data) > maxPair {
 		return nil, secret, fmt.Errorf("mesh: question for a secret of %d bytes, limit %d", len(data), maxPair)
@@ -100,28 +100,28 @@ func (m *Mesh) answerSecret(p *peer, data []byte) (a *secretAnswer, secret filte
 	if err := json.Unmarshal(data, &q); err != nil {
 		return nil, secret, fmt.Errorf("mesh: question for a secret: %w", err)
 	}
-	if !ed25519.Verify(p.key[:], q.text(m.opts.Identity.ID()), q.Signature) {
+	if !ed25519.Verify(p.key[:], q.text(c.opts.Identity.ID()), q.Signature) {
 		return nil, secret, errors.New("mesh: question for a secret: the signature is not of its sender")
 	}
-	had, secret, at, ok := m.next(q.Network)
+	had, secret, at, ok := c.next(q.Network)
 	switch {
-	case ok && !hmac.Equal(q.Proof, q.proof(m.opts.Identity.ID(), had)):
+	case ok && !hmac.Equal(q.Proof, q.proof(c.opts.Identity.ID(), had)):
 		return nil, secret, errors.New("mesh: question for a secret: its sender has not the one before")
 	case !ok:
 		a = &secretAnswer{}
-		a.Signature = m.opts.Identity.Sign(a.text(&q))
+		a.Signature = c.opts.Identity.Sign(a.text(&q))
 		return a, secret, nil
 	}
 	n := nextSecret{From: q.Network, Secret: secret[:]}
 	if !at.IsZero() {
-		n.After = max(0, at.Sub(m.opts.Now()).Seconds())
+		n.After = max(0, at.Sub(c.opts.Now()).Seconds())
 	}
-	a, err = m.sealSecret(p, &q, &n)
+	a, err = c.sealSecret(p, &q, &n)
 	return a, secret, err
 }
 
 // sealSecret seals a secret for the peer that asked, and signs the answer.
-func (m *Mesh) sealSecret(p *peer, q *secretQuestion, n *nextSecret) (*secretAnswer, error) {
+func (c *Secrets) sealSecret(p *peer, q *secretQuestion, n *nextSecret) (*secretAnswer, error) {
 	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
 	if err != nil {
 		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
@@ -139,24 +139,24 @@ func (m *Mesh) sealSecret(p *peer, q *secretQuestion, n *nextSecret) (*secretAns
 		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
 	}
 	a := &secretAnswer{Exchange: private.PublicKey().Bytes(), Box: seal(secretKey(shared), plain, p.ID)}
-	a.Signature = m.opts.Identity.Sign(a.text(q))
+	a.Signature = c.opts.Identity.Sign(a.text(q))
 	return a, nil
 }
 
 // askAfter returns a question to a hub for the secret after the node's own, and the private key
 // that opens the answer.
-func (m *Mesh) askAfter(hub wire.Public) (q *secretQuestion, private *ecdh.PrivateKey, err error) {
+func (c *Secrets) askAfter(hub wire.Public) (q *secretQuestion, private *ecdh.PrivateKey, err error) {
 	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
-	q = &secretQuestion{Network: m.network(), Exchange: private.PublicKey().Bytes()}
-	q.Proof = q.proof(hub.ID(), m.opts.Secret)
-	q.Signature = m.opts.Identity.Sign(q.text(hub.ID()))
+	q = &secretQuestion{Network: c.network(), Exchange: private.PublicKey().Bytes()}
+	q.Proof = q.proof(hub.ID(), c.opts.Secret)
+	q.Signature = c.opts.Identity.Sign(q.text(hub.ID()))
 	return q, private, nil
 }
 
 // openSecret opens a hub's answer; nil if the hub has no new secret.
-func (m *Mesh) openSecret(hub wire.Public, q *secretQuestion, private *ecdh.PrivateKey, data []byte) (*nextSecret, error) {
+func (c *Secrets) openSecret(hub wire.Public, q *secretQuestion, private *ecdh.PrivateKey, data []byte) (*nextSecret, error) {
 	if len(data) > maxPair {
 		return nil, errSealed
 	}
@@ -178,7 +178,7 @@ func (m *Mesh) openSecret(hub wire.Public, q *secretQuestion, private *ecdh.Priv
 	if err != nil {
 		return nil, errSealed
 	}
-	plain, err := unseal(secretKey(shared), a.Box, m.opts.Identity.ID())
+	plain, err := unseal(secretKey(shared), a.Box, c.opts.Identity.ID())
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (m *Mesh) openSecret(hub wire.Public, q *secretQuestion, private *ecdh.Priv
 	switch {
 	case n.From != q.Network:
 		return nil, fmt.Errorf("mesh: another secret: it follows that of network %.32q", n.From)
-	case len(n.Secret) != len(filter.Secret{}) || filter.Secret(n.Secret).ID() == m.opts.KeyID:
+	case len(n.Secret) != len(filter.Secret{}) || filter.Secret(n.Secret).ID() == c.opts.KeyID:
 		return nil, errors.New("mesh: another secret: it is none, or the present one")
 	case !(n.After >= 0) || n.After > MaxLead.Seconds():
 		return nil, fmt.Errorf("mesh: another secret: in %v seconds", n.After)

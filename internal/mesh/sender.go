@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sort"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +32,15 @@ const (
 // The sender publishes the adds to the node's own arrays, and answers asks. Only its own goroutine
 // uses the fields below the channels.
 type sender struct {
-	m     *Mesh
+	opts  *Options
+	book  *Book
+	state *State
+	buses []bus
+	done  sync.WaitGroup // waits for the readings that the sender has begun
+
+	healing atomic.Bool // the node waits for lost pages: see heal
+	renewed bool        // this process has begun a new incarnation
+
 	asks  chan *wire.Message
 	fills chan *wire.Message // pages that this node has lost
 	hello chan struct{}      // requests a head
@@ -39,17 +49,17 @@ type sender struct {
 
 	published, rounds, bytes, pages, dropped atomic.Uint64
 
-	seq     uint64
-	arrays  map[wire.Ref]*ownArray
-	history int // cost of all rounds in arrays
-	order   []wire.Ref
-	outbox  []outbox               // by bus
-	wanted  map[wire.Ref]wire.Hint // requested images by requesting peer; the zero hint: the node itself
-	draws   map[wire.Hint]*draw
-	refills map[wire.Hint]*draw // of pages that peers have lost themselves
-	renewed []time.Time         // new incarnations of this process
-	headed  time.Time           // when the last head was published
-	headDue bool                // a head was requested since
+	seq      uint64
+	arrays   map[wire.Ref]*ownArray
+	history  int // cost of all rounds in arrays
+	order    []wire.Ref
+	outbox   []outbox               // by bus
+	wanted   map[wire.Ref]wire.Hint // requested images by requesting peer; the zero hint: the node itself
+	draws    map[wire.Hint]*draw
+	refills  map[wire.Hint]*draw // of pages that peers have lost themselves
+	renewals []time.Time         // new incarnations of this process
+	headed   time.Time           // when the last head was published
+	headDue  bool                // a head was requested since
 }
 
 // ownArray is the sender's state of one of the node's arrays.
@@ -76,35 +86,77 @@ type queued struct {
 	arrays []wire.Ref // of its rounds
 }
 
-func newSender(m *Mesh) *sender {
+func newSender(o *Options, b *Book, st *State) *sender {
 	return &sender{
-		m: m, asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message, 16), hello: make(chan struct{}, 1),
+		opts: o, book: b, state: st, asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message, 16), hello: make(chan struct{}, 1),
 		wants: make(chan *wire.Message, 64), pasts: make(chan wire.Past, 64),
 		arrays: make(map[wire.Ref]*ownArray), wanted: make(map[wire.Ref]wire.Hint), draws: make(map[wire.Hint]*draw),
 		refills: make(map[wire.Hint]*draw),
 	}
 }
 
-// greet requests a head soon, so that peers learn what to ask for.
-func (s *sender) greet(context.Context) {
+// use makes the sender publish on another bus.
+func (s *sender) use(b bus) {
+	s.buses = append(s.buses, b)
+	s.outbox = append(s.outbox, outbox{})
+}
+
+// start makes the node an origin, at once or when its lost pages are back.
+func (s *sender) start(ctx context.Context) error {
+	lost, err := s.opts.Engine.Wounds(ctx)
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	same, known := s.state.Continues(lost.Store)
+	salvaged := lost.Store != "" && same && s.opts.Role != Subscribe
+	if salvaged && known && len(lost.Pages) > 0 {
+		s.healing.Store(true)
+		return nil
+	}
+	err = s.begin(salvaged && lost.Whole)
+	if err == nil && lost.Store != "" {
+		s.forgetWounds(ctx)
+	}
+	return err
+}
+
+// begin gives this process a boot number: see [State.Begin].
+func (s *sender) begin(whole bool) (err error) {
+	s.renewed, err = s.state.Begin(s.opts.Engine.Own(), whole)
+	return err
+}
+
+// record makes the engine record its adds, if they are published.
+func (s *sender) record(ctx context.Context) error {
+	if s.opts.Role == Subscribe || s.healing.Load() {
+		return nil
+	}
+	if err := s.opts.Engine.Record(ctx, true); err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return nil
+}
+
+// Greet requests a head soon, so that peers learn what to ask for.
+func (s *sender) Greet() {
 	select {
 	case s.hello <- struct{}{}:
 	default:
 	}
 }
 
-// want sends an origin an ask for missing arrays. If the sender is busy, the ask is dropped, and the
+// Want sends an origin an ask for missing arrays. If the sender is busy, the ask is dropped, and the
 // receiver tries again.
-func (s *sender) want(ask *wire.Message) {
+func (s *sender) Want(ask *wire.Message) {
 	select {
 	case s.wants <- ask:
 	default:
 	}
 }
 
-// ask hands the sender a peer's request. A request that cannot be answered in time is dropped, and
+// Ask hands the sender a peer's request. A request that cannot be answered in time is dropped, and
 // the peer asks again.
-func (s *sender) ask(m *wire.Message) {
+func (s *sender) Ask(m *wire.Message) {
 	select {
 	case s.asks <- m:
 	default:
@@ -112,15 +164,15 @@ func (s *sender) ask(m *wire.Message) {
 }
 
 func (s *sender) run(ctx context.Context) {
-	s.outbox = make([]outbox, len(s.m.buses))
+	defer s.done.Wait()
 	if !s.heal(ctx) {
 		return
 	}
-	tick := time.NewTicker(s.m.opts.Interval)
+	tick := time.NewTicker(s.opts.Interval)
 	defer tick.Stop()
-	head := time.NewTicker(s.m.opts.Heartbeat)
+	head := time.NewTicker(s.opts.Heartbeat)
 	defer head.Stop()
-	if s.m.renewed {
+	if s.renewed {
 		s.imageAll()
 	}
 	for {
@@ -140,7 +192,7 @@ func (s *sender) run(ctx context.Context) {
 		case <-s.hello:
 			s.flush()
 			s.headSoon(ctx)
-			for _, p := range s.m.peerList() {
+			for _, p := range s.book.peerList() {
 				s.question(&wire.Message{To: p.key.Hint()})
 			}
 		case w := <-s.wants:
@@ -164,12 +216,11 @@ func (s *sender) last() {
 // sign returns the message with the node's stamp and signature.
 func (s *sender) sign(m *wire.Message) []byte {
 	s.seq++
-	s.m.mu.Lock()
-	m.Stamp = wire.Stamp{Incarnation: s.m.state.Incarnation, Boot: s.m.state.Boot, Seq: s.seq}
-	s.m.mu.Unlock()
-	m.Stamp.At = max(uint64(max(s.m.opts.Now().UnixMilli(), 0)), m.Stamp.Boot)
-	m.From, m.KeyID = s.m.opts.Identity.Hint(), s.m.opts.KeyID
-	return wire.AppendMessage(nil, m, s.m.opts.Identity)
+	incarnation, boot := s.state.Life()
+	m.Stamp = wire.Stamp{Incarnation: incarnation, Boot: boot, Seq: s.seq}
+	m.Stamp.At = max(uint64(max(s.opts.Now().UnixMilli(), 0)), m.Stamp.Boot)
+	m.From, m.KeyID = s.opts.Identity.Hint(), s.opts.KeyID
+	return wire.AppendMessage(nil, m, s.opts.Identity)
 }
 
 // send publishes a message on every bus. A delta waits for a disconnected bus. Heads, asks and
@@ -178,7 +229,7 @@ func (s *sender) send(t wire.Topic, m *wire.Message) {
 	msg := s.sign(m)
 	s.published.Add(1)
 	s.bytes.Add(uint64(len(msg)))
-	for i, b := range s.m.buses {
+	for i, b := range s.buses {
 		o := &s.outbox[i]
 		if len(o.queue) == 0 {
 			err := b.publish(t, msg)
@@ -208,7 +259,7 @@ func (s *sender) send(t wire.Topic, m *wire.Message) {
 
 // flush sends the messages that wait for a bus.
 func (s *sender) flush() {
-	for i, b := range s.m.buses {
+	for i, b := range s.buses {
 		o := &s.outbox[i]
 		for len(o.queue) > 0 {
 			first := &o.queue[0]
@@ -225,10 +276,10 @@ func (s *sender) flush() {
 }
 
 // tooLarge drops a message that a bus will never accept. Its rounds are forgotten, and peers that
-// ask for them are sent images.
+// Ask for them are sent images.
 func (s *sender) tooLarge(size int, arrays []wire.Ref) {
 	if s.dropped.Add(1) == 1 {
-		s.m.opts.Log.Warn("message too large for the broker; raise its max_payload to 1 MB", "bytes", size)
+		s.opts.Log.Warn("message too large for the broker; raise its max_payload to 1 MB", "bytes", size)
 	}
 	for _, r := range arrays {
 		if a := s.arrays[r]; a != nil {
@@ -241,21 +292,21 @@ func (s *sender) tooLarge(size int, arrays []wire.Ref) {
 var errTooLarge = errors.New("mesh: message is larger than the broker accepts")
 
 func (s *sender) own() wire.Topic {
-	return wire.Topic{Kind: wire.KindDelta, Origin: s.m.opts.Identity.Hint()}
+	return wire.Topic{Kind: wire.KindDelta, Origin: s.opts.Identity.Hint()}
 }
 
 // publish sends the adds to the node's arrays since the last call. It returns the states up to
 // which it has sent them; adds during the call are not included.
 func (s *sender) publish(ctx context.Context) []engine.ArrayState {
-	if s.m.opts.Role == Subscribe {
-		return s.m.opts.Engine.Own()
+	if s.opts.Role == Subscribe {
+		return s.opts.Engine.Own()
 	}
-	parts, own, err := s.m.opts.Engine.TakeRounds(ctx)
+	parts, own, err := s.opts.Engine.TakeRounds(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, bulkhead.ErrReadOnly) {
-			s.m.opts.Log.Error("own rounds not published; peers will request images", "err", err)
+			s.opts.Log.Error("own rounds not published; peers will request images", "err", err)
 		}
-		return s.m.opts.Engine.Own()
+		return s.opts.Engine.Own()
 	}
 	sort.Slice(parts, func(i, j int) bool { // slices.SortFunc of a large struct is 19 kB of program
 		a, b := &parts[i], &parts[j]
@@ -266,9 +317,9 @@ func (s *sender) publish(ctx context.Context) []engine.ArrayState {
 	for i := range parts {
 		p := &parts[i]
 		x := wire.Ref{Array: p.Array, Start: p.Start}
-		r := wire.Round{Ref: x, From: p.From, To: p.To, Geometry: p.Geometry, Lineage: s.lineage(x), Data: p.Round}
+		r := wire.Round{Ref: x, From: p.From, To: p.To, Geometry: p.Geometry, Lineage: s.state.Lineage(x), Data: p.Round}
 		s.remember(&r)
-		if size > 0 && size+len(r.Data) > s.m.opts.imageBytes {
+		if size > 0 && size+len(r.Data) > s.opts.imageBytes {
 			s.deltas(m.Rounds)
 			m.Rounds, size = nil, 0
 		}
@@ -297,7 +348,7 @@ func (s *sender) remember(r *wire.Round) {
 	// The first round has the geometry for a peer without the array, and shows a peer with a
 	// replica whether the replica is still part of the array. A round under a former secret always
 	// has both: a peer that never had that secret cannot use it.
-	r.Announce = !a.announced || r.From == 0 || r.Geometry.KeyID != s.m.opts.KeyID
+	r.Announce = !a.announced || r.From == 0 || r.Geometry.KeyID != s.opts.KeyID
 	a.announced = true
 	a.since += len(r.Data)
 	if n := len(a.rounds); n > 0 && a.rounds[n-1].To != r.From {
@@ -336,16 +387,16 @@ func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
 	s.forgetDraws()
-	m := &wire.Message{Kind: wire.KindHead, Name: s.m.opts.Name, Proof: s.m.opts.Identity.proof, Organisations: s.m.contains(),
+	m := &wire.Message{Kind: wire.KindHead, Name: s.opts.Name, Proof: s.opts.Identity.proof, Organisations: s.book.contains(),
 		Floors: [2]uint64{wire.AllExpired, wire.AllExpired}}
-	if s.m.opts.Role != Subscribe {
-		m.Floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}
+	if s.opts.Role != Subscribe {
+		m.Floors = [2]uint64{s.opts.Engine.Floor(engine.ArrayCounts), s.opts.Engine.Floor(engine.ArraySpam)}
 		live := make(map[wire.Ref]bool)
 		for _, a := range own {
 			r := wire.Ref{Array: a.Array, Start: a.Start}
 			live[r] = true
 			if a.Version > 0 {
-				m.Heads = append(m.Heads, wire.ArrayHead{Ref: r, Version: a.Version, Geometry: a.Geometry, Lineage: s.lineage(r)})
+				m.Heads = append(m.Heads, wire.ArrayHead{Ref: r, Version: a.Version, Geometry: a.Geometry, Lineage: s.state.Lineage(r)})
 			}
 		}
 		maps.DeleteFunc(s.arrays, func(r wire.Ref, a *ownArray) bool {
@@ -367,12 +418,5 @@ func (s *sender) head(ctx context.Context) {
 		}
 		m.Heads = m.Heads[:wire.MaxParts]
 	}
-	s.send(wire.Topic{Kind: wire.KindHead, Origin: s.m.opts.Identity.Hint()}, m)
-}
-
-// lineage returns the lineage of an own array.
-func (s *sender) lineage(r wire.Ref) wire.Lineage {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	return s.m.state.lineage(r)
+	s.send(wire.Topic{Kind: wire.KindHead, Origin: s.opts.Identity.Hint()}, m)
 }

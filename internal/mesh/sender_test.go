@@ -27,8 +27,8 @@ func TestNewLife(t *testing.T) {
 			{1, 2, 3, now}, {now - 1, now - 1, now - 1, now}, {now, 5, 6, now + 1}, {5, now + 20, 6, now + 21},
 			{5, 6, now + 30, now + 31},
 		} {
-			s := &r.state
-			s.Incarnation, s.Boot, r.sender.renewed = tt.life, tt.boot, nil
+			s := r.state
+			s.Incarnation, s.Boot, r.sender.renewals = tt.life, tt.boot, nil
 			clear(r.sender.wanted)
 			r.sender.renew("peer", tt.heard)
 			if s.Incarnation != tt.want || s.Boot <= tt.want || s.Boot > tt.want+1024 {
@@ -44,7 +44,7 @@ func TestNewLife(t *testing.T) {
 				t.Errorf("images of %v are to be published, want %v", r.sender.wanted, want)
 			}
 		}
-		r.sender.renewed = nil
+		r.sender.renewals = nil
 		begun := func(want bool, what string) {
 			t.Helper()
 			before := r.state.Incarnation
@@ -61,7 +61,7 @@ func TestNewLife(t *testing.T) {
 		begun(false, "as long after as counts")
 		time.Sleep(time.Nanosecond)
 		begun(true, "later")
-		r.twin = time.Now()
+		r.state.twin = time.Now()
 		begun(false, "beside a twin")
 		time.Sleep(twinRest*r.opts.Heartbeat - 1)
 		begun(false, "a while after the twin")

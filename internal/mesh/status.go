@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // Status is the state of a node's part in the network.
@@ -63,66 +62,13 @@ type PeerStatus struct {
 	Former []FormerStatus // of lost incarnations, oldest first
 }
 
-// stats are the statistics of one peer.
-type stats struct {
-	told      string    // the peer's own name
-	heard     time.Time // since the start
-	lastHeard time.Time // including before the start
-	lag       time.Duration
-	behind    time.Time // since when; zero if not
-	missing   uint64
-	messages  uint64
-	bytes     uint64
-	applied   uint64
-	pages     uint64
-	asked     uint64
-	conflicts int
-	served    uint64
-	network   string    // another network in which it was seen
-	networkAt time.Time // when
-	refusals  refusals
-	growth    growth
-	// organisations is the list in its last head.
-	organisations []wire.Organisation
-}
-
-func newStats() stats { return stats{refusals: newRefusals()} }
-
-// silentAfter is how many heartbeats a peer may be silent before its status reports that.
-const silentAfter = 10
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// refusals counts refusals by reason. Each reason is logged once.
-type refusals struct {
-	count map[string]uint64
-	last  string
-}
-
-func newRefusals() refusals { return refusals{count: make(map[string]uint64)} }
-
-// add counts a refusal, and reports whether it is the first for its reason.
-func (r *refusals) add(reason, detail string) (first bool) {
-	r.count[reason]++
-	r.last = reason
-	if detail != "" {
-		r.last += ": " + detail
-	}
-	return r.count[reason] == 1
-}
-
 // Status returns the state of the node's part in the network.
 func (m *Mesh) Status() Status {
 	s := Status{
 		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role,
 		Memory:    m.opts.Engine.RemoteMemory(),
 		Published: m.sender.published.Load(), Rounds: m.sender.rounds.Load(), Bytes: m.sender.bytes.Load(),
-		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(), Healing: m.healing.Load(),
+		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(), Healing: m.sender.healing.Load(),
 	}
 	for _, b := range m.buses {
 		s.Brokers = append(s.Brokers, b.status())
@@ -132,9 +78,9 @@ func (m *Mesh) Status() Status {
 	for _, p := range list {
 		replicas[p.ID], former[p.ID] = m.opts.Engine.Replica(p.ID), m.former(p.ID)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s.Incarnation = m.state.Incarnation
+	s.Incarnation, _ = m.state.Life()
+	m.Book.mu.Lock()
+	defer m.Book.mu.Unlock()
 	s.Strangers = maps.Clone(m.strange.count)
 	for _, p := range list {
 		mem := m.members[p.key.Hint()]
@@ -161,7 +107,7 @@ func (m *Mesh) Status() Status {
 		}
 		out.Former = former[mem.ID]
 		if out.Name == "" {
-			out.Name = mem.told
+			out.Name = mem.ownName
 		}
 		for _, a := range replicas[mem.ID] {
 			out.Keys += a.Keys

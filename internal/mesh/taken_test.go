@@ -19,13 +19,13 @@ func TestSeen(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		names := []string{"caught", "away", "read", "read before", "known", "new"}
-		r.buses = nil
+		r.receiver.buses = nil
 		begun := time.Now().UTC()
 		r.state.Seen = map[string]time.Time{"away": begun, "read": begun, "read before": begun, "known": begun}
 		for _, name := range names {
 			b := k.connect()
 			b.server = name
-			r.buses = append(r.buses, b)
+			r.receiver.use(b)
 			switch name {
 			case "caught", "away":
 				r.receiver.caught[b] = true
@@ -73,9 +73,9 @@ func TestOwnMessages(t *testing.T) {
 			{wire.KindHead, 19, false, false}, {wire.KindHead, 21, false, true}} {
 			m := &wire.Message{Kind: tt.kind, From: r.opts.Identity.Hint(), Stamp: wire.Stamp{Boot: tt.boot}}
 			r.receiver.take(t.Context(), &incoming{m: m, stored: tt.stored})
-			if r.twin.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin ||
+			if r.state.twin.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin ||
 				(len(r.sender.pasts) == 1) != tt.stored {
-				t.Errorf("%+v: twin %v, %v", tt, r.twin, r.Status().Strangers)
+				t.Errorf("%+v: twin %v, %v", tt, r.state.twin, r.Status().Strangers)
 			}
 			for len(r.sender.pasts) > 0 {
 				<-r.sender.pasts

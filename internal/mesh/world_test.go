@@ -90,7 +90,7 @@ type node struct {
 	backup []byte
 	saved  counts
 	before map[uint64]counts // begun, at the backup
-	state  state             // of the mesh, at the backup
+	state  record            // of the mesh, at the backup
 	// refused are the generations of others that an administrator has rolled back.
 	refused map[*node][]stretch
 }
@@ -302,7 +302,7 @@ func (k memNet) open(ctx context.Context, n *node, o Options) (*Mesh, error) {
 	m, err := prepare(ctx, o)
 	if err == nil {
 		n.bus = k.connect()
-		m.buses = []bus{n.bus}
+		m.use(n.bus)
 	}
 	return m, err
 }

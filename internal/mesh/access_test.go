@@ -43,7 +43,7 @@ func TestDoorkeeper(t *testing.T) {
 		may    []string // publish; nil: everything
 	}{
 		"the node itself": {h.opts.Identity, nil, true, nil},
-		"a peer":          {friend, nil, true, doorkeeper{h.Mesh}.permissions(friend.Hint()).Publish.Allow},
+		"a peer":          {friend, nil, true, doorkeeper{h.busOptions(), h.Mesh}.permissions(friend.Hint()).Publish.Allow},
 		"an invited node": {stranger, func(v2 *visitor) {
 			v2.opts.Token = tokenInvitation + v.id()
 		}, true, []string{pairSubject(v.id(), stranger.Hint())}},
@@ -64,7 +64,7 @@ func TestDoorkeeper(t *testing.T) {
 			tt.change(c)
 		}
 		before := h.Status().Strangers[reasonDoor]
-		if got := (doorkeeper{h.Mesh}).Check(c); got != tt.in || got != (len(c.users) == 1) {
+		if got := (doorkeeper{h.busOptions(), h.Mesh}).Check(c); got != tt.in || got != (len(c.users) == 1) {
 			t.Errorf("%s: let in %v, as %v; want %v", name, got, c.users, tt.in)
 			continue
 		}

@@ -57,7 +57,7 @@ func TestSubjects(t *testing.T) {
 func TestBrokerErrors(t *testing.T) {
 	var log lockedBuffer
 	m := closed(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	b := &natsBus{opts: m.opts, server: "a", ups: make(chan struct{}, 1)}
+	b := &natsBus{opts: m.busOptions(), server: "a", ups: make(chan struct{}, 1)}
 	lines := func() int { return strings.Count(log.text(), "\n") }
 	last := func() string {
 		if b.last == nil {

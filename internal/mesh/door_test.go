@@ -181,7 +181,7 @@ func TestCertificate(t *testing.T) {
 	}
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	show := func(id *Identity, change func(*x509.Certificate)) tls.ConnectionState {
-		c, err := id.certificate(now)
+		c, err := id.Certificate(now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestCertificate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := m.hubIsPeer(tt.state)
+		_, err := hubIsPeer(m, tt.state)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
@@ -251,7 +251,7 @@ func TestSignIn(t *testing.T) {
 	for _, id := range []*Identity{to, closed(t, nil).opts.Identity} {
 		m := closed(t, func(o *Options) { o.Identity = id })
 		var o nats.Options
-		if err := m.signIn()(&o); err != nil || o.Nkey != id.ID() || (o.Token != "") != (id.proof != nil) {
+		if err := signInOf(m.opts.Identity)(&o); err != nil || o.Nkey != id.ID() || (o.Token != "") != (id.proof != nil) {
 			t.Fatalf("%v, key %s, token %q", err, o.Nkey, o.Token)
 		}
 		if s := wire.ParseSuccession(o.Token); id.proof != nil && (s == nil || *s != *id.proof) {
@@ -280,7 +280,7 @@ func TestPermissions(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
 	m := closed(t, nil)
-	p := doorkeeper{m}.permissions(a.Hint())
+	p := doorkeeper{m.busOptions(), m}.permissions(a.Hint())
 	mine, theirs := a.Hint().String(), b.Hint().String()
 	for _, subject := range p.Publish.Allow {
 		if strings.Contains(subject, theirs) || !strings.Contains(subject, mine) && !strings.HasPrefix(subject, "$JS.API.") {
@@ -290,7 +290,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("may change a stream: %s", subject)
 		}
 	}
-	q := doorkeeper{m}.permissions(b.Hint())
+	q := doorkeeper{m.busOptions(), m}.permissions(b.Hint())
 	if slices.Equal(p.Publish.Allow, q.Publish.Allow) || slices.Equal(p.Subscribe.Allow, q.Subscribe.Allow) {
 		t.Error("two peers may the same")
 	}

@@ -62,7 +62,7 @@ func TestFollowGroup(t *testing.T) {
 
 	// A node that asks under its own name gets the answer at its own inbox alone.
 	conn := connectAs(t, h.address, two, "")
-	if msg, err := conn.Request(groupSubject(two.Hint()), nil, 20*time.Second); err != nil {
+	if msg, err := conn.Request(wire.GroupPrefix+two.Hint().String(), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	} else {
 		var l groupList
@@ -80,8 +80,8 @@ func TestFollowGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ask := range []*nats.Msg{
-		{Subject: groupSubject(two.Hint()), Reply: "bh.astray"},
-		{Subject: groupSubject(wire.Hint{1}), Reply: inbox(wire.Hint{1}) + ".x"},
+		{Subject: wire.GroupPrefix + two.Hint().String(), Reply: "bh.astray"},
+		{Subject: wire.GroupPrefix + (wire.Hint{1}).String(), Reply: inbox(wire.Hint{1}) + ".x"},
 		{Subject: "bh.group.x", Reply: "bh.astray"},
 	} {
 		if err := own.PublishMsg(ask); err != nil {
@@ -89,7 +89,7 @@ func TestFollowGroup(t *testing.T) {
 		}
 	}
 	// A later answer shows that nothing is in flight.
-	if _, err := conn.Request(groupSubject(two.Hint()), nil, 20*time.Second); err != nil {
+	if _, err := conn.Request(wire.GroupPrefix+two.Hint().String(), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	}
 	if msg, err := astray.NextMsg(50 * time.Millisecond); err == nil {

@@ -48,10 +48,6 @@ func (l groupList) text() ([]byte, error) {
 	return append([]byte("bulkhead mesh group v1\x00"), data...), err
 }
 
-const groupPrefix = "bh.group."
-
-func groupSubject(from wire.Hint) string { return groupPrefix + from.String() }
-
 // tellGroup answers a member's request for the list of its group. It returns nil if the peer is in
 // none.
 func (g *Groups) tellGroup(from wire.Hint, _ []byte) []byte {
@@ -189,7 +185,7 @@ func (g *Groups) followGroup(ctx context.Context, keeper *peer) error {
 	for _, h := range g.hubs {
 		var data []byte
 		var l *groupList
-		if data, err = h.request(ctx, groupSubject(g.opts.Identity.Hint()), nil); err != nil {
+		if data, err = h.request(ctx, wire.GroupPrefix+g.opts.Identity.Hint().String(), nil); err != nil {
 			continue
 		}
 		if l, err = g.openGroup(keeper, data); err == nil {

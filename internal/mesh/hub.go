@@ -1,17 +1,12 @@
 package mesh
 
 import (
-	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,92 +29,104 @@ const hubFolder = "broker"
 const maxStore = 1 << 60
 
 const (
-	maxBrokerMemory = 64 << 20             // memory of a hub's streams; their messages are stored on disk
-	clockSkew       = 24 * time.Hour       // tolerance for the clocks of peers that receive a new certificate
-	certificateLife = 20 * 365 * clockSkew // longer than any process runs
-	serialBytes     = 15                   // random bytes in a certificate's serial number
+	maxBrokerMemory = 64 << 20 // memory of a hub's streams; their messages are stored on disk
 )
 
 // NoCredentials is the value of [Options.Credentials] with which a node presents no key to an
 // external server: the server requires none, or the URL has a name and password.
 const NoCredentials = "none"
 
-// connect starts the broker of a hub and connects to all brokers.
-func (m *Mesh) connect(ctx context.Context) error {
-	o := m.opts
-	switch o.Mode {
-	case Hub:
-		ns, err := m.startHub()
-		if err != nil {
-			return err
-		}
-		m.hub = func() {
-			ns.Shutdown()
-			ns.WaitForShutdown()
-		}
-		m.showOut = func(id string) { showOut(ns, id) }
-		b, err := dial(o, ns.Addr().String(), true, m.signIn(), nats.InProcessServer(ns))
-		if err != nil {
-			return err
-		}
-		b.owner = true
-		m.use(b)
-		err = b.servePairing(func(id string, from wire.Hint, box []byte) []byte {
-			wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), brokerWait)
-			defer cancel()
-			return m.pair(wait, id, from, box)
-		})
-		if err == nil {
-			err = errors.Join(b.serve(groupPrefix, m.groups.tellGroup), b.serve(secretPrefix, m.tellSecret))
-		}
-		if err != nil {
-			return fmt.Errorf("mesh: %w", err)
-		}
-		return m.join(o.Servers)
-	case Join:
-		if len(o.Servers) == 0 {
-			return fmt.Errorf("mesh: mode join needs the address of a hub")
-		}
-		return m.join(o.Servers)
-	case External:
-		return m.external()
-	}
-	return fmt.Errorf("mesh: mode %.20q is none of %q, %q, %q", o.Mode, Hub, Join, External)
+// A keyHolder is the identity of a node.
+type keyHolder interface {
+	wire.Signer
+	// Proof returns the statement by which the holder of an older key chose this one, or nil.
+	Proof() *wire.Succession
+	// Certificate returns a certificate signed by the node's own key.
+	Certificate(now time.Time) (tls.Certificate, error)
 }
 
-// join connects to hubs. Each hub has its own connection, and every message goes to all hubs, so
-// that one hub carries messages that another loses.
-func (m *Mesh) join(servers []string) error {
-	for _, address := range servers {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return fmt.Errorf("mesh: hub %.80q is not host:port", address)
-		}
-		holder := new(atomic.Pointer[wire.Public])
-		b, err := dial(m.opts, "tls://"+address, false, m.signIn(), nats.Secure(&tls.Config{
-			MinVersion: tls.VersionTLS13,
-			// A hub is identified by its key and not by its name: see hubIsPeer.
-			InsecureSkipVerify: true,
-			VerifyConnection: func(c tls.ConnectionState) error {
-				key, err := m.hubIsPeer(c)
-				if err == nil {
-					holder.Store(&key)
-				}
-				return err
-			},
-		}))
-		if err != nil {
-			return err
-		}
-		b.keyOfHub = holder
-		m.use(b)
-	}
-	return nil
+// A gate decides which keys a broker admits. Its methods may be called concurrently.
+type gate interface {
+	// known reports whether the holder of a key is a peer, or by the proof the successor of one.
+	known(key wire.Public, proof string) bool
+	// invited reports whether there is an invitation with that ID.
+	invited(id string) bool
+	// refuseStranger counts a refusal, and reports whether it is the first for its reason.
+	refuseStranger(reason, detail string) (first bool)
 }
 
-func (m *Mesh) external() error {
-	o := m.opts
-	if len(o.Servers) == 0 {
-		return fmt.Errorf("mesh: mode external needs the URL of a NATS server")
+// busOptions are the settings of connections to brokers.
+type busOptions struct {
+	Dir      string    // folder of a broker's storage
+	Identity keyHolder // of the node
+	KeyID    uint64    // ID of the network's secret
+	Name     string    // of the node, for people
+
+	Credentials string // file of an external server's operator, or [NoCredentials]
+	CA          string // PEM file of the authorities that sign the server's certificate
+	Cert, Key   string // PEM files of the node's client certificate and its key
+	Domain      string // JetStream domain of an external server
+
+	Heartbeat   time.Duration
+	StreamAge   time.Duration // how long the broker keeps deltas
+	StreamBytes int64         // and how many bytes of them
+	Replicas    int           // of the streams, in a cluster
+
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// A broker is the broker of a hub, in this process.
+type broker struct {
+	opts *busOptions
+	ns   *server.Server
+}
+
+// connect returns a bus on the broker.
+func (k *broker) connect() (*natsBus, error) {
+	b, err := dial(k.opts, k.ns.Addr().String(), true, signInOf(k.opts.Identity), nats.InProcessServer(k.ns))
+	if err != nil {
+		return nil, err
+	}
+	b.owner = true
+	return b, nil
+}
+
+// close stops the broker.
+func (k *broker) close() {
+	k.ns.Shutdown()
+	k.ns.WaitForShutdown()
+}
+
+// connectHub connects to a hub whose key the gate admits.
+func connectHub(o *busOptions, address string, g gate) (*natsBus, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, fmt.Errorf("mesh: hub %.80q is not host:port", address)
+	}
+	holder := new(atomic.Pointer[wire.Public])
+	b, err := dial(o, "tls://"+address, false, signInOf(o.Identity), nats.Secure(&tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// A hub is identified by its key and not by its name: see hubIsPeer.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(c tls.ConnectionState) error {
+			key, err := hubIsPeer(g, c)
+			if err == nil {
+				holder.Store(&key)
+			}
+			return err
+		},
+	}))
+	if err != nil {
+		return nil, err
+	}
+	b.keyOfHub = holder
+	return b, nil
+}
+
+// connectExternal connects to the NATS servers of another operator.
+func connectExternal(o *busOptions, servers []string) (*natsBus, error) {
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("mesh: mode external needs the URL of a NATS server")
 	}
 	var options []nats.Option
 	access := Access{Credentials: o.Credentials, CA: o.CA, Cert: o.Cert, Key: o.Key}
@@ -129,7 +136,7 @@ func (m *Mesh) external() error {
 	}
 	switch {
 	case o.Credentials == "":
-		options = append(options, m.signIn())
+		options = append(options, signInOf(o.Identity))
 	case o.Credentials != NoCredentials:
 		options = append(options, nats.UserCredentials(o.Credentials))
 	}
@@ -139,25 +146,22 @@ func (m *Mesh) external() error {
 	if o.Cert != "" {
 		options = append(options, nats.ClientCert(o.Cert, o.Key))
 	}
-	b, err := dial(o, strings.Join(o.Servers, ","), true, options...)
+	b, err := dial(o, strings.Join(servers, ","), true, options...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	m.use(b)
-	return nil
+	b.foreign = true
+	return b, nil
 }
 
-// signIn proves the node's key to a broker. It includes the proof of a change of keys, because the
+// signInOf proves the node's key to a broker. It includes the proof of a change of keys, because the
 // broker may be a peer that knows only the old key.
-func (m *Mesh) signIn() nats.Option {
-	id := m.opts.Identity
-	return signIn(id, id.proof.Text())
-}
+func signInOf(id keyHolder) nats.Option { return signIn(id, id.Proof().Text()) }
 
 // signIn proves a key to a broker and presents a token.
-func signIn(id *Identity, token string) nats.Option {
+func signIn(id wire.Signer, token string) nats.Option {
 	return func(o *nats.Options) error {
-		o.Nkey = id.ID()
+		o.Nkey = id.Public().ID()
 		o.SignatureCB = func(nonce []byte) ([]byte, error) {
 			// The broker chooses the signed text here. Text that could be part of a message of this
 			// node contains bytes that no nonce does.
@@ -173,29 +177,8 @@ func signIn(id *Identity, token string) nats.Option {
 	}
 }
 
-// certificate returns a certificate signed by the node's own key. A peer that knows the key needs
-// no authority.
-func (i *Identity) certificate(now time.Time) (tls.Certificate, error) {
-	var serial [serialBytes]byte
-	rand.Read(serial[:])
-	template := &x509.Certificate{
-		SerialNumber: new(big.Int).SetBytes(serial[:]),
-		Subject:      pkix.Name{CommonName: i.ID()},
-		NotBefore:    now.Add(-clockSkew), NotAfter: now.Add(certificateLife),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	if i.proof != nil {
-		template.Subject.Organization = []string{i.proof.Text()}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, i.private.Public(), i.private)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("mesh: %w", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: i.private}, nil
-}
-
 // hubIsPeer checks that the server of a TLS connection holds the key of a peer.
-func (m *Mesh) hubIsPeer(c tls.ConnectionState) (key wire.Public, err error) {
+func hubIsPeer(g gate, c tls.ConnectionState) (key wire.Public, err error) {
 	if len(c.PeerCertificates) == 0 {
 		return key, errors.New("the hub sent no certificate")
 	}
@@ -209,22 +192,21 @@ func (m *Mesh) hubIsPeer(c tls.ConnectionState) (key wire.Public, err error) {
 	if len(cert.Subject.Organization) == 1 {
 		proof = cert.Subject.Organization[0]
 	}
-	if !m.known(key, proof) {
+	if !g.known(key, proof) {
 		return key, fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.ID())
 	}
 	return key, nil
 }
 
-// startHub starts the broker of this process.
-func (m *Mesh) startHub() (*server.Server, error) {
-	o := m.opts
-	host, text, err := net.SplitHostPort(o.Listen)
+// startBroker starts the broker of a hub at the address listen, with the peers that the gate admits.
+func startBroker(o *busOptions, listen string, g gate) (*broker, error) {
+	host, text, err := net.SplitHostPort(listen)
 	if err != nil {
-		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", o.Listen)
+		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", listen)
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", o.Listen)
+		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", listen)
 	}
 	if host == "" {
 		host = "0.0.0.0"
@@ -233,17 +215,17 @@ func (m *Mesh) startHub() (*server.Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
-	cert, err := o.Identity.certificate(o.Now())
+	cert, err := o.Identity.Certificate(o.Now())
 	if err != nil {
 		return nil, err
 	}
 	opts := &server.Options{
-		ServerName: "bulkhead-" + o.Identity.Hint().String(),
+		ServerName: "bulkhead-" + o.Identity.Public().Hint().String(),
 		Host:       host, Port: int(port), NoSigs: true, MaxPayload: wire.MaxMessage,
 		JetStream: true, StoreDir: dir, JetStreamMaxMemory: maxBrokerMemory, JetStreamMaxStore: maxStore,
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}},
 		TLSTimeout:        connectWait.Seconds(),
-		AlwaysEnableNonce: true, CustomClientAuthentication: doorkeeper{m},
+		AlwaysEnableNonce: true, CustomClientAuthentication: doorkeeper{o, g},
 		PingInterval: pingInterval, MaxPingsOut: maxPings,
 	}
 	if port == 0 {
@@ -257,25 +239,28 @@ func (m *Mesh) startHub() (*server.Server, error) {
 	ns.Start()
 	if !ns.ReadyForConnections(brokerWait) {
 		ns.Shutdown()
-		return nil, fmt.Errorf("mesh: broker does not listen on %s", o.Listen)
+		return nil, fmt.Errorf("mesh: broker does not listen on %s", listen)
 	}
-	return ns, nil
+	return &broker{o, ns}, nil
 }
 
 // showOut closes the connections of a node to the hub.
-func showOut(ns *server.Server, id string) {
-	list, err := ns.Connz(&server.ConnzOptions{Username: true, User: id})
+func (k *broker) showOut(id string) {
+	list, err := k.ns.Connz(&server.ConnzOptions{Username: true, User: id})
 	if err != nil {
 		return // it is shutting down
 	}
 	for _, c := range list.Conns {
 		// Disconnecting fails only for a client that has already left.
-		_ = ns.DisconnectClientByID(c.Cid)
+		_ = k.ns.DisconnectClientByID(c.Cid)
 	}
 }
 
 // A doorkeeper admits peers to the hub's broker, each to its own subjects only.
-type doorkeeper struct{ m *Mesh }
+type doorkeeper struct {
+	opts *busOptions
+	gate gate
+}
 
 // Check implements server.Authentication.
 func (d doorkeeper) Check(c server.ClientAuthentication) bool {
@@ -288,11 +273,11 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 	if err != nil || !ed25519.Verify(key[:], c.GetNonce(), sig) {
 		return false
 	}
-	if key == d.m.opts.Identity.Public() {
+	if key == d.opts.Identity.Public() {
 		c.RegisterUser(&server.User{Username: o.Nkey})
 		return true
 	}
-	if id, ok := strings.CutPrefix(o.Token, tokenInvitation); ok && d.m.invited(id) {
+	if id, ok := strings.CutPrefix(o.Token, tokenInvitation); ok && d.gate.invited(id) {
 		// It may ask to join, and nothing else.
 		c.RegisterUser(&server.User{Username: o.Nkey, Permissions: &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: []string{pairSubject(id, key.Hint())}},
@@ -300,9 +285,9 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 		}})
 		return true
 	}
-	if !d.m.known(key, o.Token) {
-		if d.m.refuseStranger(reasonDoor, o.Nkey) {
-			d.m.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
+	if !d.gate.known(key, o.Token) {
+		if d.gate.refuseStranger(reasonDoor, o.Nkey) {
+			d.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
 				"key", o.Nkey, "from", c.RemoteAddress())
 		}
 		return false
@@ -312,9 +297,9 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 }
 
 func (d doorkeeper) permissions(h wire.Hint) *server.Permissions {
-	publish, subscribe := newNames(d.m.opts.KeyID).grants(h, jetStreamAPI(""))
+	publish, subscribe := newNames(d.opts.KeyID).grants(h, jetStreamAPI(""))
 	return &server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: append(publish, groupSubject(h), secretSubject(h))},
+		Publish:   &server.SubjectPermission{Allow: append(publish, wire.GroupPrefix+h.String(), wire.SecretPrefix+h.String())},
 		Subscribe: &server.SubjectPermission{Allow: subscribe},
 	}
 }

@@ -3,13 +3,18 @@ package mesh
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nkeys"
 
@@ -59,6 +64,37 @@ func (i *Identity) Predecessor() string {
 	}
 	return i.proof.Old.ID()
 }
+
+// Proof returns the statement by which the holder of an older key chose this one; nil if the key was
+// never changed.
+func (i *Identity) Proof() *wire.Succession { return i.proof }
+
+// Certificate returns a certificate signed by the node's own key. A peer that knows the key needs
+// no authority.
+func (i *Identity) Certificate(now time.Time) (tls.Certificate, error) {
+	var serial [serialBytes]byte
+	rand.Read(serial[:])
+	template := &x509.Certificate{
+		SerialNumber: new(big.Int).SetBytes(serial[:]),
+		Subject:      pkix.Name{CommonName: i.ID()},
+		NotBefore:    now.Add(-clockSkew), NotAfter: now.Add(certificateLife),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if i.proof != nil {
+		template.Subject.Organization = []string{i.proof.Text()}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, i.private.Public(), i.private)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("mesh: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: i.private}, nil
+}
+
+const (
+	clockSkew       = 24 * time.Hour       // tolerance for the clocks of peers that receive a new certificate
+	certificateLife = 20 * 365 * clockSkew // longer than any process runs
+	serialBytes     = 15                   // random bytes in a certificate's serial number
+)
 
 // OpenIdentity returns the identity stored in dir, the mesh folder of one node. It makes one if
 // there is none.

@@ -59,7 +59,7 @@ func (v *Invitation) id() string {
 }
 
 // NetworkName returns the fingerprint of the network in its printed form.
-func (v *Invitation) NetworkName() string { return newNames(v.Network).net }
+func (v *Invitation) NetworkName() string { return wire.NetworkName(v.Network) }
 
 // Line returns the invitation as one line of text.
 func (v *Invitation) Line() (string, error) {

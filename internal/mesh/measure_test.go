@@ -27,7 +27,7 @@ func joinLarge(t *testing.T, disk bool) {
 	if os.Getenv("BULKHEAD_MEASURE") != "" {
 		origins, signatures = 10, 1_000_000
 	}
-	address := broker(t)
+	address := serveBroker(t)
 	var st *store.Store
 	if disk {
 		var err error
@@ -116,7 +116,7 @@ func TestSteadyCPU(t *testing.T) {
 	if os.Getenv("BULKHEAD_MEASURE") == "" {
 		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")
 	}
-	address := broker(t)
+	address := serveBroker(t)
 	options := Options{Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials}
 	home := options
 	home.Dir, home.Identity = identity(t)

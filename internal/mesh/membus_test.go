@@ -147,7 +147,7 @@ func (b *memBus) publish(t wire.Topic, msg []byte) error {
 		return errors.New("not connected")
 	}
 	if k.largest > 0 && len(msg) > k.largest {
-		return errTooLarge
+		return wire.ErrTooLarge
 	}
 	k.bytes += uint64(len(msg))
 	if k.rng.Float64() < k.loss {

@@ -21,9 +21,7 @@ type Mesh struct {
 	sender   *sender
 	receiver *receiver
 	buses    []bus
-	hub      func() // stops the broker of this process; nil if there is none
-	// showOut closes a node's connections to that broker.
-	showOut func(id string)
+	broker   *broker // of this process; nil if there is none
 }
 
 // Open starts nothing yet, except the broker of a hub. It reads the files in opts.Dir, sets the
@@ -77,6 +75,14 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 	return m, m.receiver.loadHeard()
 }
 
+// busOptions returns the settings of the connections to brokers.
+func (m *Mesh) busOptions() *busOptions {
+	o := m.opts
+	return &busOptions{Dir: o.Dir, Identity: o.Identity, KeyID: o.KeyID, Name: o.Name, Credentials: o.Credentials,
+		CA: o.CA, Cert: o.Cert, Key: o.Key, Domain: o.Domain, Heartbeat: o.Heartbeat, StreamAge: o.StreamAge,
+		StreamBytes: o.StreamBytes, Replicas: o.Replicas, Now: o.Now, Log: o.Log}
+}
+
 // Announcements returns the changes of the secret of m; nil for a nil mesh. It makes m a [Taker].
 func (m *Mesh) Announcements() *Secrets {
 	if m == nil {
@@ -95,8 +101,8 @@ func (w watcher) Added(h wire.Hint) {
 
 // Dropped implements [Watcher].
 func (w watcher) Dropped(id string, h wire.Hint) error {
-	if w.m.showOut != nil {
-		w.m.showOut(id)
+	if w.m.broker != nil {
+		w.m.broker.showOut(id)
 	}
 	w.m.receiver.call(func(context.Context) { w.m.receiver.forget(h) })
 	return w.m.leftRotation(id)
@@ -135,10 +141,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	for _, b := range m.buses {
 		wg.Go(func() { m.watch(ctx, b) })
 		if b, ok := b.(*natsBus); ok {
-			wg.Go(func() { b.watchEntry(ctx) })
-			if m.opts.Mode == External {
-				wg.Go(func() { m.watchBroker(ctx, b) })
-			}
+			wg.Go(func() { b.watch(ctx) })
 		}
 	}
 	wg.Go(func() { m.groups.followGroups(ctx) })
@@ -171,8 +174,8 @@ func (m *Mesh) Close() error {
 	for _, b := range m.buses {
 		errs = append(errs, b.close())
 	}
-	if m.hub != nil {
-		m.hub()
+	if m.broker != nil {
+		m.broker.close()
 	}
 	return errors.Join(errs...)
 }

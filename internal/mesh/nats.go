@@ -31,13 +31,14 @@ const (
 
 // A natsBus is one connection to a NATS server or cluster.
 type natsBus struct {
-	opts   *Options
-	server string // printable address, without passwords
-	names  names
-	create bool // the node may create the streams
-	owner  bool // the streams are this node's alone, and get the configured limits
-	conn   *nats.Conn
-	ups    chan struct{}
+	opts    *busOptions
+	server  string // printable address, without passwords
+	names   names
+	create  bool // the node may create the streams
+	foreign bool // the server belongs to another operator
+	owner   bool // the streams are this node's alone, and get the configured limits
+	conn    *nats.Conn
+	ups     chan struct{}
 	// keyOfHub is the key of the hub at the other end, once it is known; nil: the other end is no hub.
 	keyOfHub *atomic.Pointer[wire.Public]
 
@@ -52,7 +53,7 @@ type natsBus struct {
 // names are the subjects and streams of a network.
 type names struct{ net string }
 
-func newNames(keyID uint64) names { return names{fmt.Sprintf("%016x", keyID)} }
+func newNames(keyID uint64) names { return names{wire.NetworkName(keyID)} }
 
 func (n names) subject(t wire.Topic) string {
 	s := "bh." + n.net + "." + string(rune(t.Kind)) + "." + t.Origin.String()
@@ -96,17 +97,17 @@ func (n names) deltaStream() string { return "BH_" + n.net + "_D" }
 func (n names) imageStream() string { return "BH_" + n.net + "_I" }
 
 // dial begins to connect; the bus is up once it has reached a server.
-func dial(o *Options, server string, create bool, options ...nats.Option) (*natsBus, error) {
+func dial(o *busOptions, server string, create bool, options ...nats.Option) (*natsBus, error) {
 	b := &natsBus{opts: o, server: redacted(server), names: newNames(o.KeyID), create: create, ups: make(chan struct{}, 1)}
 	name := o.Name
 	if name == "" {
-		name = o.Identity.ID()
+		name = o.Identity.Public().ID()
 	}
 	options = append([]nats.Option{
 		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(connectWait),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
-		nats.CustomInboxPrefix(inbox(o.Identity.Hint())),
+		nats.CustomInboxPrefix(inbox(o.Identity.Public().Hint())),
 		nats.ConnectHandler(func(*nats.Conn) { b.cameUp() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.cameUp() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.lost(err) }),
@@ -164,7 +165,7 @@ func (b *natsBus) failed(err error) {
 	// A broker may deny heads of other networks, and an older hub does not know the subject of
 	// secrets.
 	if err == nil || strings.Contains(err.Error(), headsOfAll) ||
-		strings.Contains(err.Error(), secretSubject(b.opts.Identity.Hint())) {
+		strings.Contains(err.Error(), wire.SecretPrefix+b.opts.Identity.Public().Hint().String()) {
 		return
 	}
 	b.mu.Lock()
@@ -203,7 +204,7 @@ func (b *natsBus) publish(t wire.Topic, msg []byte) error {
 	// No acknowledgement is requested: the versions reveal any message that the broker loses.
 	err := b.conn.Publish(b.names.subject(t), msg)
 	if errors.Is(err, nats.ErrMaxPayload) {
-		return errTooLarge
+		return wire.ErrTooLarge
 	}
 	if err != nil {
 		return cleared(err)

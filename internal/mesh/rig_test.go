@@ -113,7 +113,7 @@ type sentBus struct {
 
 func (b *sentBus) publish(t wire.Topic, msg []byte) error {
 	if b.max > 0 && len(msg) > b.max {
-		return errTooLarge
+		return wire.ErrTooLarge
 	}
 	if b.err == nil {
 		b.sent = append(b.sent, queued{topic: t, msg: msg})

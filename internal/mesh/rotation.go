@@ -80,9 +80,9 @@ type RotationStatus struct {
 	Untold   []string // all other peers
 }
 
-func networkOf(s filter.Secret) string { return newNames(s.ID()).net }
+func networkOf(s filter.Secret) string { return wire.NetworkName(s.ID()) }
 
-func (c *Secrets) network() string { return newNames(c.opts.KeyID).net }
+func (c *Secrets) network() string { return wire.NetworkName(c.opts.KeyID) }
 
 // Secrets follows and makes the changes of the network's secret. Its methods may be called
 // concurrently.
@@ -498,7 +498,7 @@ func (c *Secrets) askSecret(ctx context.Context, h hub) error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	if data, err = h.request(ctx, secretSubject(c.opts.Identity.Hint()), data); err != nil {
+	if data, err = h.request(ctx, wire.SecretPrefix+c.opts.Identity.Hint().String(), data); err != nil {
 		return err
 	}
 	n, err := c.openSecret(key, q, private, data)

@@ -66,10 +66,6 @@ func secretKey(shared []byte) []byte {
 	return key
 }
 
-const secretPrefix = "bh.secret."
-
-func secretSubject(from wire.Hint) string { return secretPrefix + from.String() }
-
 // tellSecret answers a peer's request for another secret. It returns nil if the node is not a peer.
 func (c *Secrets) tellSecret(from wire.Hint, data []byte) []byte {
 	p, ok := c.book.find(from)

@@ -233,7 +233,7 @@ func (s *sender) send(t wire.Topic, m *wire.Message) {
 		o := &s.outbox[i]
 		if len(o.queue) == 0 {
 			err := b.publish(t, msg)
-			if errors.Is(err, errTooLarge) {
+			if errors.Is(err, wire.ErrTooLarge) {
 				s.tooLarge(len(msg), m.Arrays())
 				continue
 			}
@@ -264,7 +264,7 @@ func (s *sender) flush() {
 		for len(o.queue) > 0 {
 			first := &o.queue[0]
 			err := b.publish(first.topic, first.msg)
-			if errors.Is(err, errTooLarge) {
+			if errors.Is(err, wire.ErrTooLarge) {
 				s.tooLarge(len(first.msg), first.arrays)
 			} else if err != nil {
 				break
@@ -287,9 +287,6 @@ func (s *sender) tooLarge(size int, arrays []wire.Ref) {
 		}
 	}
 }
-
-// errTooLarge reports that a bus never accepts a message of that size.
-var errTooLarge = errors.New("mesh: message is larger than the broker accepts")
 
 func (s *sender) own() wire.Topic {
 	return wire.Topic{Kind: wire.KindDelta, Origin: s.opts.Identity.Hint()}

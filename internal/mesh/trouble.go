@@ -123,9 +123,14 @@ func (b *natsBus) probe(ctx context.Context, every time.Duration) {
 	}
 }
 
-// watchBroker probes a server of another operator now and then.
-func (m *Mesh) watchBroker(ctx context.Context, b *natsBus) {
-	every := probeBeats * m.opts.Heartbeat
+// watch records why no server has admitted the node yet, and probes a server of another operator now
+// and then, until ctx ends.
+func (b *natsBus) watch(ctx context.Context) {
+	b.watchEntry(ctx)
+	if !b.foreign {
+		return
+	}
+	every := probeBeats * b.opts.Heartbeat
 	for {
 		pause := every
 		if b.conn.IsConnected() {

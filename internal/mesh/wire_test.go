@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// broker starts a NATS server without TLS, so that its traffic can be counted.
-func broker(t testing.TB) string {
+// serveBroker starts a NATS server without TLS, so that its traffic can be counted.
+func serveBroker(t testing.TB) string {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
 		JetStream: true, StoreDir: t.TempDir()})
@@ -51,7 +51,7 @@ func TestBytesOnTheWire(t *testing.T) {
 		limit     float64
 	}{{1000, time.Minute, 14}, {100_000, 15 * time.Second, 9}} {
 		t.Run(fmt.Sprint(rate.perMinute, " a minute"), func(t *testing.T) {
-			address := broker(t)
+			address := serveBroker(t)
 			out, in := nodetest.NewWire(t, address), nodetest.NewWire(t, address)
 			a, b := enginetest.Big(t, 1_000_000, nil), enginetest.Big(t, 1_000_000, nil)
 			aDir, aID := identity(t)

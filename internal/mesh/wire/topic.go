@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -29,3 +31,16 @@ type Arrival struct {
 	Data    []byte
 	Stored  time.Time // when the broker stored it; zero for a live message
 }
+
+// ErrTooLarge reports that a bus never accepts a message of that size.
+var ErrTooLarge = errors.New("mesh: message is larger than the broker accepts")
+
+// Prefixes of the subjects of requests to the node that owns a broker; the start of the requesting
+// node's key follows.
+const (
+	GroupPrefix  = "bh.group."
+	SecretPrefix = "bh.secret."
+)
+
+// NetworkName returns the fingerprint of the network whose secret has the given ID.
+func NetworkName(keyID uint64) string { return fmt.Sprintf("%016x", keyID) }

@@ -58,6 +58,8 @@ var mayImport = map[string][]string{
 		"internal/engine/verdict"},
 	"internal/mesh":               {".", "filter", "internal/engine", "internal/mesh/*", "internal/wholefile"},
 	"internal/mesh/wire":          {"filter", "internal/engine"},
+	"internal/mesh/bus":           {".", "internal/mesh/wire"},
+	"internal/mesh/member":        {".", "filter", "internal/engine", "internal/mesh/wire", "internal/wholefile"},
 	"internal/aggregate":          {".", "filter", "internal/engine"},
 	"internal/config":             {"."},
 	"door":                        {".", "internal/clock", "internal/mmsg"},

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
@@ -43,9 +44,9 @@ type org struct {
 	group int // -1 for a top
 	root  string
 	data  int
-	id    *Identity
-	sumID *Identity // nil if it is no aggregator
-	role  Role
+	id    *member.Identity
+	sumID *member.Identity // nil if it is no aggregator
+	role  member.Role
 	peers map[string]bool // keys that it counts; true for members of its aggregate
 
 	st     *store.Store
@@ -61,18 +62,18 @@ func (w *topology) brokers(o *org) []*memBroker {
 	switch {
 	case o.group < 0:
 		return []*memBroker{w.above}
-	case o.role == Both:
+	case o.role == member.Both:
 		return []*memBroker{w.groups[o.group], w.above}
 	}
 	return []*memBroker{w.groups[o.group]}
 }
 
-func (w *topology) newOrg(group int, role Role, aggregates bool) *org {
+func (w *topology) newOrg(group int, role member.Role, aggregates bool) *org {
 	o := &org{w: w, group: group, root: memoryDir(w.t), role: role, peers: make(map[string]bool), truth: make(counts), lost: make(counts)}
 	var err, more error
-	o.id, err = OpenIdentity(filepath.Join(o.root, "mesh"))
+	o.id, err = member.OpenIdentity(filepath.Join(o.root, "mesh"))
 	if aggregates {
-		o.sumID, more = OpenIdentity(filepath.Join(o.root, "sum"))
+		o.sumID, more = member.OpenIdentity(filepath.Join(o.root, "sum"))
 	}
 	if err = errors.Join(err, more); err != nil {
 		w.t.Fatal(err)
@@ -99,8 +100,8 @@ func (o *org) start() {
 	o.agg = aggregate.New(aggregate.Options{
 		Engine: o.engine, Members: o.members, Open: o.open, Audit: 5 * time.Second, Rest: 20 * time.Second, Log: o.w.log,
 	})
-	opts := Options{
-		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: enginetest.Secret.ID(), Mode: External,
+	opts := member.Options{
+		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: enginetest.Secret.ID(), Mode: member.External,
 		Role:  o.role,
 		Store: o.st.Manifest().Incarnation, Heartbeat: time.Minute, Log: o.w.log,
 	}
@@ -142,16 +143,16 @@ func (o *org) members() []string {
 
 // open opens the mesh of the organisation's aggregate.
 func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggregate.Mesh, error) {
-	m, err := prepare(ctx, Options{
-		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: enginetest.Secret.ID(), Mode: External,
-		Role:  Publish,
+	m, err := prepare(ctx, member.Options{
+		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: enginetest.Secret.ID(), Mode: member.External,
+		Role:  member.Publish,
 		Store: life, Heartbeat: time.Minute, Log: o.w.log,
 		Organisations: func() []wire.Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
 	})
 	if err == nil {
 		// Only peers get answers.
 		for _, p := range o.w.everybody() {
-			if _, known := m.find(p.id.Hint()); !known && p.role == Both {
+			if _, known := m.Find(p.id.Hint()); !known && p.role == member.Both {
 				err = errors.Join(err, m.AddPeer(ctx, p.id.ID(), "", 0))
 			}
 		}
@@ -168,7 +169,7 @@ func (o *org) addPeers() {
 		err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), key, "", 1))
 	}
 	for _, p := range o.w.everybody() {
-		if _, counted := o.peers[p.id.ID()]; o.group < 0 && p.role == Both && p != o && !counted {
+		if _, counted := o.peers[p.id.ID()]; o.group < 0 && p.role == member.Both && p != o && !counted {
 			err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), p.id.ID(), "", 0)) // otherwise its questions are not answered
 		}
 	}
@@ -204,12 +205,12 @@ func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
 		w.groups = append(w.groups, broker())
 	}
 	for range 2 {
-		w.tops = append(w.tops, w.newOrg(-1, Both, true))
+		w.tops = append(w.tops, w.newOrg(-1, member.Both, true))
 	}
 	for i := range orgs {
-		role := Publish
+		role := member.Publish
 		if i < 2*groups {
-			role = Both // the group's aggregator, and a reader
+			role = member.Both // the group's aggregator, and a reader
 		}
 		w.orgs = append(w.orgs, w.newOrg(i%groups, role, i < groups))
 	}
@@ -263,7 +264,7 @@ func (w *topology) doubled() (over, asked int) {
 		most.addAll(o.lost)
 	}
 	for _, o := range w.everybody() {
-		if o.role != Both {
+		if o.role != member.Both {
 			continue
 		}
 		for n := range 60 {
@@ -302,7 +303,7 @@ func (w *topology) total(without *org) counts {
 func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 	all, rest := w.total(nil), w.total(expelled)
 	for i, o := range w.everybody() {
-		if o.role != Both {
+		if o.role != member.Both {
 			continue
 		}
 		want := all
@@ -374,7 +375,7 @@ func (w *topology) step() {
 		what = "aggregate lost"
 		if o.sumID != nil {
 			o.end()
-			if err := os.Remove(filepath.Join(o.root, "sum", stateFile)); err != nil && !os.IsNotExist(err) {
+			if err := os.Remove(filepath.Join(o.root, "sum", member.StateFile)); err != nil && !os.IsNotExist(err) {
 				w.t.Fatal(err)
 			}
 			o.start()

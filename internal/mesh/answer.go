@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -40,7 +41,7 @@ func (s *sender) answer(ctx context.Context, m *wire.Message) {
 	}
 	may := len(m.Wants) == 0 || s.may(m.From, own)
 	if !may {
-		s.book.refuse(m.From, reasonAsks, "")
+		s.book.Refuse(m.From, member.ReasonAsks, "")
 	}
 	for _, w := range m.Wants {
 		a, ok := own[w.Ref]
@@ -49,7 +50,7 @@ func (s *sender) answer(ctx context.Context, m *wire.Message) {
 		}
 		switch {
 		case !ok, w.Version > a.Version: // the peer claims more than this node has, without proof
-		case !may, s.opts.Role == Subscribe: // publishes nothing
+		case !may, s.opts.Role == member.Subscribe: // publishes nothing
 		case w.Partial, w.Version < a.Version && !s.resend(w.Ref, w.Version, m.From):
 			s.needs(w.Ref, m.From)
 		}
@@ -57,8 +58,8 @@ func (s *sender) answer(ctx context.Context, m *wire.Message) {
 	s.opts.Log.Debug("asked", "by", m.From, "arrays", len(m.Wants), "same_incarnation", same, "behind", behind,
 		"images", len(s.wanted))
 	if behind {
-		p, _ := s.book.find(m.From)
-		s.renew(p.label(), heard)
+		p, _ := s.book.Find(m.From)
+		s.renew(p.Label(), heard)
 	}
 	if len(m.Wants) == 0 || behind {
 		s.headSoon(ctx)
@@ -91,7 +92,7 @@ func (s *sender) resend(r wire.Ref, version uint64, by wire.Hint) bool {
 	size, first := 0, 0
 	for j := range list {
 		s.charge(by, len(list[j].Data))
-		if size += len(list[j].Data); size > s.opts.imageBytes && j > first {
+		if size += len(list[j].Data); size > s.opts.MessageBytes && j > first {
 			s.again(list[first:j])
 			first, size = j, len(list[j].Data)
 		}
@@ -138,7 +139,7 @@ func (s *sender) renew(from string, heard uint64) {
 // imageAll requests images of all arrays: no round published before leads to their present
 // versions.
 func (s *sender) imageAll() {
-	if s.opts.Role == Subscribe {
+	if s.opts.Role == member.Subscribe {
 		return
 	}
 	for _, a := range s.opts.Engine.Own() {
@@ -197,7 +198,7 @@ func (s *sender) image(ctx context.Context, r wire.Ref, a *ownArray) error {
 	m := &wire.Message{Kind: wire.KindImage}
 	size, first := 0, 0
 	for i := range parts {
-		if size > 0 && size+len(parts[i].Image) > s.opts.imageBytes || len(m.Image.Pages) == wire.MaxParts {
+		if size > 0 && size+len(parts[i].Image) > s.opts.MessageBytes || len(m.Image.Pages) == wire.MaxParts {
 			s.pagesOf(r, version, first, m)
 			m, size, first = &wire.Message{Kind: wire.KindImage}, 0, i
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -29,12 +30,12 @@ const maxGenerations = 64
 // fits reports whether there is memory for the needs of a peer's array; held has the peer's present
 // arrays. If there is none now, but will be once other arrays have been merged, waits is true.
 // Otherwise fits counts a refusal.
-func (r *receiver) fits(p *peer, t *track, held map[wire.Ref]engine.ArrayState, n engine.Need) (now, waits bool) {
+func (r *receiver) fits(p *member.Peer, t *track, held map[wire.Ref]engine.ArrayState, n engine.Need) (now, waits bool) {
 	at := wire.Ref{Array: n.Array, Start: n.Start}
 	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
 		if !t.full {
 			t.full = true
-			r.book.refuse(p.key.Hint(), reasonLimit,
+			r.book.Refuse(p.Key.Hint(), member.ReasonLimit,
 				fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them",
 					maxGenerations))
 		}
@@ -48,7 +49,7 @@ func (r *receiver) fits(p *peer, t *track, held map[wire.Ref]engine.ArrayState, 
 	t.cramped[at] = true
 	if !waits && !t.full {
 		t.full = true
-		r.book.refuse(p.key.Hint(), reasonMemory,
+		r.book.Refuse(p.Key.Hint(), member.ReasonMemory,
 			fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start,
 				r.opts.Engine.RemoteMemory().Limit))
 	}
@@ -77,9 +78,9 @@ func (b *batch) has(x wire.Ref) bool {
 
 // delta applies the rounds that continue the replica. It holds rounds that will continue it once
 // earlier ones arrive, and ignores rounds that were applied before.
-func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *wire.Message) {
+func (r *receiver) delta(ctx context.Context, p *member.Peer, t *track, m *wire.Message) {
 	if t.suspect {
-		r.book.refuse(p.key.Hint(), reasonSuspect, "")
+		r.book.Refuse(p.Key.Hint(), member.ReasonSuspect, "")
 		return
 	}
 	for i := range m.Rounds {
@@ -88,13 +89,13 @@ func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *wire.Message
 	held := r.replica(p.ID)
 	before := len(held)
 	r.rounds(ctx, p, t, held, m.Rounds)
-	r.book.figures(p.key.Hint(), func(s *stats) { s.lag = max(0, r.opts.Now().Sub(m.Stamp.Time())) })
+	r.book.Figures(p.Key.Hint(), func(s *member.Stats) { s.Lag = max(0, r.opts.Now().Sub(m.Stamp.Time())) })
 	if len(held) > before || len(t.pending) > 0 {
 		r.drain(ctx, p, t, held)
 	}
 }
 
-func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[wire.Ref]engine.ArrayState, rounds []wire.Round) {
+func (r *receiver) rounds(ctx context.Context, p *member.Peer, t *track, held map[wire.Ref]engine.ArrayState, rounds []wire.Round) {
 	var b batch
 	for _, x := range rounds {
 		if b.has(x.Ref) {
@@ -112,7 +113,7 @@ func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[wire.
 }
 
 // admit decides how a round is handled, and returns it decoded if it is to be applied now.
-func (r *receiver) admit(p *peer, t *track, held map[wire.Ref]engine.ArrayState, x *wire.Round) (part engine.Parsed, now bool) {
+func (r *receiver) admit(p *member.Peer, t *track, held map[wire.Ref]engine.ArrayState, x *wire.Round) (part engine.Parsed, now bool) {
 	a, ok := held[x.Ref]
 	geometry := x.Geometry
 	if ok {
@@ -122,11 +123,11 @@ func (r *receiver) admit(p *peer, t *track, held map[wire.Ref]engine.ArrayState,
 	case !r.opts.Engine.Keeps(x.Array, x.Start):
 		r.early(p, x.Ref)
 		return part, false // expired on this node
-	case p.refuses(x.Start):
-		r.book.refuse(p.key.Hint(), reasonRollback, "")
+	case p.Refuses(x.Start):
+		r.book.Refuse(p.Key.Hint(), member.ReasonRollback, "")
 		return part, false
 	case x.Announce && x.Geometry != geometry:
-		r.book.refuse(p.key.Hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.Geometry, geometry))
+		r.book.Refuse(p.Key.Hint(), member.ReasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.Geometry, geometry))
 		return part, false
 	case ok && x.To <= a.Version && a.Partial == 0:
 		return part, false // already applied
@@ -153,7 +154,7 @@ func (r *receiver) admit(p *peer, t *track, held map[wire.Ref]engine.ArrayState,
 
 // continues reports whether a round that begins at the version of a replica was recorded on the
 // same content. A round of a process whose lineage has not arrived yet waits for it.
-func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *wire.Round) bool {
+func (r *receiver) continues(p *member.Peer, t *track, a engine.ArrayState, x *wire.Round) bool {
 	if a.Version == 0 || x.Boot == a.Boot {
 		return true
 	}
@@ -175,43 +176,43 @@ func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *wire.Rou
 
 // early counts a refusal of a generation that is not kept because it begins in the future: a clock
 // is wrong, or was. Expired generations are ignored without a refusal.
-func (r *receiver) early(p *peer, x wire.Ref) {
+func (r *receiver) early(p *member.Peer, x wire.Ref) {
 	if x.Start >= r.opts.Engine.Horizon(x.Array) {
-		r.book.refuse(p.key.Hint(), reasonEarly,
+		r.book.Refuse(p.Key.Hint(), member.ReasonEarly,
 			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
 				x.Array, time.Unix(int64(min(x.Start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
 }
 
 // doubt stops accepting a peer's rounds until the peer has learnt that it went back in time.
-func (r *receiver) doubt(p *peer, t *track) {
+func (r *receiver) doubt(p *member.Peer, t *track) {
 	if !t.suspect {
 		t.suspect = true
 		if t.doubted.IsZero() {
 			t.doubted = time.Now()
 		}
-		r.book.refuse(p.key.Hint(), reasonSuspect, "its earlier counts are missing from its arrays")
+		r.book.Refuse(p.Key.Hint(), member.ReasonSuspect, "its earlier counts are missing from its arrays")
 	}
 }
 
 // grow charges a peer for an applied round. It quarantines the peer if the peer adds too much, or
 // if the array reports too many keys that were never added.
-func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *filter.Round) {
+func (r *receiver) grow(ctx context.Context, p *member.Peer, t *track, a engine.ArrayState, parsed *filter.Round) {
 	var why string
-	r.book.figures(p.key.Hint(), func(s *stats) { why = s.growth.charge(r.opts, time.Now(), a.Array, parsed) })
+	r.book.Figures(p.Key.Hint(), func(s *member.Stats) { why = s.Growth.Charge(r.opts, time.Now(), a.Array, parsed) })
 	r.suspend(ctx, p, cmp.Or(why, r.showsTooMuch(p, t, a)))
 }
 
 // suspend quarantines a peer if why is not empty.
-func (r *receiver) suspend(ctx context.Context, p *peer, why string) {
+func (r *receiver) suspend(ctx context.Context, p *member.Peer, why string) {
 	if why != "" && p.Quarantine == "" {
 		p.Quarantine = why
-		r.book.quarantine(ctx, p.key.Hint(), why)
+		r.book.Quarantine(ctx, p.Key.Hint(), why)
 	}
 }
 
 // apply passes a batch to the engine and empties it.
-func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[wire.Ref]engine.ArrayState, b *batch) {
+func (r *receiver) apply(ctx context.Context, p *member.Peer, t *track, held map[wire.Ref]engine.ArrayState, b *batch) {
 	if len(b.parts) == 0 {
 		return
 	}
@@ -242,15 +243,15 @@ func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[wire.R
 		r.grow(ctx, p, t, a, b.parts[i].Adds())
 	}
 	n := uint64(len(b.rounds))
-	r.book.figures(p.key.Hint(), func(s *stats) { s.applied += n })
+	r.book.Figures(p.Key.Hint(), func(s *member.Stats) { s.Applied += n })
 	*b = batch{}
 }
 
 // hold keeps a round until the rounds before it arrive. A round beyond the limit is dropped,
 // counted as a refusal of its sender, and requested again later.
-func (r *receiver) hold(p *peer, t *track, x *wire.Round) {
+func (r *receiver) hold(p *member.Peer, t *track, x *wire.Round) {
 	if !t.hold(x) {
-		r.book.refuse(p.key.Hint(), reasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
+		r.book.Refuse(p.Key.Hint(), member.ReasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
 	}
 }
 
@@ -274,15 +275,15 @@ func (t *track) hold(x *wire.Round) bool {
 }
 
 // prune drops the waiting rounds that have been applied or are no longer wanted.
-func (t *track) prune(r *receiver, p *peer, held map[wire.Ref]engine.ArrayState) {
+func (t *track) prune(r *receiver, p *member.Peer, held map[wire.Ref]engine.ArrayState) {
 	for x := range t.pending {
 		t.pruneArray(r, p, held, x)
 	}
 }
 
-func (t *track) pruneArray(r *receiver, p *peer, held map[wire.Ref]engine.ArrayState, x wire.Ref) {
+func (t *track) pruneArray(r *receiver, p *member.Peer, held map[wire.Ref]engine.ArrayState, x wire.Ref) {
 	a, ok := held[x]
-	unwanted := !r.opts.Engine.Keeps(x.Array, x.Start) || p.refuses(x.Start)
+	unwanted := !r.opts.Engine.Keeps(x.Array, x.Start) || p.Refuses(x.Start)
 	list := slices.DeleteFunc(t.pending[x], func(y wire.Round) bool {
 		gone := unwanted || ok && (y.Boot < a.Boot || a.Partial == 0 && y.To <= a.Version)
 		if gone {
@@ -296,7 +297,7 @@ func (t *track) pruneArray(r *receiver, p *peer, held map[wire.Ref]engine.ArrayS
 }
 
 // drain applies the waiting rounds that now continue the replica.
-func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[wire.Ref]engine.ArrayState) {
+func (r *receiver) drain(ctx context.Context, p *member.Peer, t *track, held map[wire.Ref]engine.ArrayState) {
 	for x := range t.pending {
 		for {
 			a, ok := held[x]
@@ -317,7 +318,7 @@ func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[wire.R
 }
 
 // image loads some pages of an array into the replica.
-func (r *receiver) image(ctx context.Context, p *peer, t *track, m *wire.Message) {
+func (r *receiver) image(ctx context.Context, p *member.Peer, t *track, m *wire.Message) {
 	x := &m.Image
 	held := r.replica(p.ID)
 	a, ok := held[x.Ref]
@@ -325,8 +326,8 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *wire.Message
 	case !r.opts.Engine.Keeps(x.Array, x.Start):
 		r.early(p, x.Ref)
 		return
-	case p.refuses(x.Start):
-		r.book.refuse(p.key.Hint(), reasonRollback, "")
+	case p.Refuses(x.Start):
+		r.book.Refuse(p.Key.Hint(), member.ReasonRollback, "")
 		return
 	case ok && a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
 		return // older than the replica
@@ -357,7 +358,7 @@ func (r *receiver) image(ctx context.Context, p *peer, t *track, m *wire.Message
 	}
 	t.said.Keep(x.Ref, m.Statement)
 	n := uint64(len(parts))
-	r.book.figures(p.key.Hint(), func(s *stats) { s.pages += n })
+	r.book.Figures(p.Key.Hint(), func(s *member.Stats) { s.Pages += n })
 	held = r.replica(p.ID)
 	a = held[x.Ref]
 	// The pages received so far count, even if some images are missing.

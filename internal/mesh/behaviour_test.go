@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
@@ -26,25 +27,25 @@ type site struct {
 	engine *engine.Engine
 	bus    *memBus   // to the first broker
 	wires  []*memBus // to all brokers
-	id     *Identity
+	id     *member.Identity
 	log    bytes.Buffer
 	stop   func()
 }
 
 // newSite starts a node on a broker. The default options may be changed.
-func newSite(t *testing.T, k *memBroker, change func(*Options)) *site {
+func newSite(t *testing.T, k *memBroker, change func(*member.Options)) *site {
 	t.Helper()
 	return newSiteOf(t, k, engine.Options{}, change)
 }
 
 // newSiteOf is newSite with options of the engine.
-func newSiteOf(t *testing.T, k *memBroker, eo engine.Options, change func(*Options)) *site {
+func newSiteOf(t *testing.T, k *memBroker, eo engine.Options, change func(*member.Options)) *site {
 	t.Helper()
 	return newSiteOn(t, []*memBroker{k}, eo, change)
 }
 
 // newSiteOn is newSiteOf on several brokers.
-func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change func(*Options)) *site {
+func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change func(*member.Options)) *site {
 	t.Helper()
 	s := &site{}
 	eo.Secret = enginetest.Secret
@@ -55,13 +56,13 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: memoryDir(t), Engine: e, KeyID: enginetest.Secret.ID(), Mode: External,
+	o := member.Options{Dir: memoryDir(t), Engine: e, KeyID: enginetest.Secret.ID(), Mode: member.External,
 		Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if change != nil {
 		change(&o)
 	}
 	if o.Identity == nil {
-		if o.Identity, err = OpenIdentity(o.Dir); err != nil {
+		if o.Identity, err = member.OpenIdentity(o.Dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +101,7 @@ func trust(t *testing.T, s *site, weight float64, peers ...*site) {
 	t.Helper()
 	for _, p := range peers {
 		s.weigh(t, p, weight)
-		if _, listed := p.find(s.id.Hint()); !listed {
+		if _, listed := p.Find(s.id.Hint()); !listed {
 			p.weigh(t, s, 0)
 		}
 	}
@@ -109,7 +110,7 @@ func trust(t *testing.T, s *site, weight float64, peers ...*site) {
 func (s *site) weigh(t *testing.T, p *site, weight float64) {
 	t.Helper()
 	change := func(ctx context.Context, id string, weight float64) error { return s.AddPeer(ctx, id, "", weight) }
-	if _, listed := s.find(p.id.Hint()); listed {
+	if _, listed := s.Find(p.id.Hint()); listed {
 		change = s.WeighPeer
 	}
 	if err := change(context.Background(), p.id.ID(), weight); err != nil {
@@ -155,7 +156,7 @@ func (e *slowEngine) ApplyRemote(ctx context.Context, origin string, parts []eng
 func TestRollbackInTheMiddle(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		memory := &slowEngine{Engine: enginetest.Small(t, nil)}
-		home, peer := newSite(t, k, func(o *Options) { o.Engine = memory }), newSite(t, k, nil)
+		home, peer := newSite(t, k, func(o *member.Options) { o.Engine = memory }), newSite(t, k, nil)
 		defer home.stop()
 		defer peer.stop()
 		done := make(chan error)
@@ -219,7 +220,7 @@ func TestPaperMerging(t *testing.T) {
 // themselves, and that its next generation counts.
 func TestRollback(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		slow := func(o *Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute } // the test runs for days
+		slow := func(o *member.Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute } // the test runs for days
 		home, peer := newSite(t, k, slow), newSite(t, k, slow)
 		defer home.stop()
 		defer peer.stop()
@@ -234,7 +235,7 @@ func TestRollback(t *testing.T) {
 		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := home.Loss(peer.id.ID(), time.Now().Add(-time.Hour)); err != nil || l != (Loss{}) {
+		if l, err := home.Loss(peer.id.ID(), time.Now().Add(-time.Hour)); err != nil || l != (member.Loss{}) {
 			t.Errorf("a rollback to an hour ago drops %+v, %v, want nothing", l, err)
 		}
 		today := time.Now().Truncate(24 * time.Hour)
@@ -268,7 +269,7 @@ func TestRollback(t *testing.T) {
 		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 3 {
 			t.Errorf("rolled back to this morning: %d sightings, want 3", got)
 		}
-		if p := home.peer(t, peer); p.Refusals[reasonRollback] == 0 || p.Missing != 0 {
+		if p := home.peer(t, peer); p.Refusals[member.ReasonRollback] == 0 || p.Missing != 0 {
 			t.Errorf("after the rollback: %+v", p)
 		}
 		time.Sleep(24 * time.Hour)
@@ -284,7 +285,7 @@ func TestRollback(t *testing.T) {
 // first round, is no sign that the origin lost the array.
 func TestOvertakenHead(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		slow := func(o *Options) { o.Heartbeat = time.Hour }
+		slow := func(o *member.Options) { o.Heartbeat = time.Hour }
 		home, peer := newSite(t, k, slow), newSite(t, k, slow)
 		defer home.stop()
 		defer peer.stop()
@@ -329,7 +330,7 @@ func TestMemoryBudget(t *testing.T) {
 			t.Errorf("%d sightings, want those of the first peer, 8", got)
 		}
 		p := home.peer(t, two)
-		if p.Refusals[reasonMemory] == 0 || !strings.Contains(p.Error, "mesh.memory_bytes") || p.Memory != 0 {
+		if p.Refusals[member.ReasonMemory] == 0 || !strings.Contains(p.Error, "mesh.memory_bytes") || p.Memory != 0 {
 			t.Errorf("second peer: %+v", p)
 		}
 	})
@@ -355,7 +356,7 @@ func memoryStore(t *testing.T) *store.Store {
 func TestMergedPeers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		const n = 12
-		slow := func(o *Options) { o.Heartbeat = 10 * time.Second }
+		slow := func(o *member.Options) { o.Heartbeat = 10 * time.Second }
 		var peers []*site
 		for range n {
 			s := newSite(t, k, slow)
@@ -439,13 +440,13 @@ func TestOriginAway(t *testing.T) {
 // that holds them all are never below the truth, and above it only as often as its arrays promise.
 func TestThirtyTwoOrigins(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		slow := func(o *Options) { o.Heartbeat = 10 * time.Second }
+		slow := func(o *member.Options) { o.Heartbeat = 10 * time.Second }
 		home := newSite(t, k, slow)
 		defer home.stop()
 		rng := rand.New(rand.NewPCG(32, 32))
 		truth := make(map[int]uint32)
 		for range 32 {
-			s := newSite(t, k, func(o *Options) { slow(o); o.Role = Publish })
+			s := newSite(t, k, func(o *member.Options) { slow(o); o.Role = member.Publish })
 			defer s.stop()
 			trust(t, home, 1, s)
 			trust(t, s, 1, home)
@@ -489,7 +490,7 @@ func TestOneOfTwoBrokersAway(t *testing.T) {
 				dir := t.TempDir()
 				memory := enginetest.Small(t, nil)
 				open := func() *site {
-					return newSiteOn(t, []*memBroker{k, second}, engine.Options{}, func(o *Options) { o.Dir, o.Engine = dir, memory })
+					return newSiteOn(t, []*memBroker{k, second}, engine.Options{}, func(o *member.Options) { o.Dir, o.Engine = dir, memory })
 				}
 				home := open()
 				defer func() { home.stop() }()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -37,7 +38,7 @@ func adds(t *testing.T, n, keys int) (counts, lists *filter.Round) {
 // TestGrowth checks that an hour's allowance may arrive at once, that the used part is restored by
 // the minute, and that a silence of an hour or more adds its own allowance.
 func TestGrowth(t *testing.T) {
-	o := &Options{MaxAdds: 100, MaxListings: 10, StreamAge: 72 * time.Hour}
+	o := &member.Options{MaxAdds: 100, MaxListings: 10, StreamAge: 72 * time.Hour}
 	begun := time.Unix(1_800_000_000, 0)
 	type step struct {
 		minute  float64
@@ -61,15 +62,15 @@ func TestGrowth(t *testing.T) {
 		"for an hour":              {{0, 2 * time.Hour, 0, 0, true}, {61, 0, 6000, 0, true}, {61, 0, 1, 0, false}},
 		"a silence of a year":      {{0, 365 * 24 * time.Hour, 6000 + 72*6000, 0, true}, {0, 0, 1, 0, false}},
 	} {
-		g := &growth{at: begun}
+		g := &member.Growth{At: begun}
 		for i, s := range steps {
 			now := begun.Add(time.Duration(s.minute * float64(time.Minute)))
 			if s.silence > 0 {
-				g.credit(o, now, s.silence)
+				g.Credit(o, now, s.silence)
 			}
 			counts, lists := adds(t, s.adds, s.keys)
-			why := g.charge(o, now, engine.ArrayCounts, counts)
-			if more := g.charge(o, now, engine.ArraySpam, lists); why == "" {
+			why := g.Charge(o, now, engine.ArrayCounts, counts)
+			if more := g.Charge(o, now, engine.ArraySpam, lists); why == "" {
 				why = more
 			}
 			if (why == "") != s.ok {
@@ -333,12 +334,12 @@ func TestIntakeBounds(t *testing.T) {
 
 // TestExcess checks the text about a peer above its rate.
 func TestExcess(t *testing.T) {
-	o := &Options{MaxAdds: 100, MaxListings: 10}
-	for want, g := range map[string]growth{
-		"": {adds: 6000, listings: 600}, "5 adds above its rate, limit 100 a minute": {adds: 6005, listings: 600},
-		"7 listings above its rate, limit 10 a minute": {adds: 6000, listings: 607},
+	o := &member.Options{MaxAdds: 100, MaxListings: 10}
+	for want, g := range map[string]member.Growth{
+		"": {Adds: 6000, Listings: 600}, "5 adds above its rate, limit 100 a minute": {Adds: 6005, Listings: 600},
+		"7 listings above its rate, limit 10 a minute": {Adds: 6000, Listings: 607},
 	} {
-		if got := g.excess(o); got != want {
+		if got := g.Excess(o); got != want {
 			t.Errorf("%+v: %q, want %q", g, got, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -36,7 +37,7 @@ func TestImagesUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, busy := newSite(t, k, nil), &busyEngine{t: t}
 		defer home.stop()
-		peer := newSite(t, k, func(o *Options) {
+		peer := newSite(t, k, func(o *member.Options) {
 			busy.Engine = o.Engine.(*engine.Engine)
 			o.Engine = busy
 		})
@@ -72,7 +73,7 @@ func (e *eagerEngine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.A
 func TestHeadUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		busy := &eagerEngine{t: t}
-		origin := newSite(t, k, func(o *Options) {
+		origin := newSite(t, k, func(o *member.Options) {
 			busy.Engine = o.Engine.(*engine.Engine)
 			o.Engine, o.Heartbeat = busy, 10*time.Second
 		})
@@ -95,13 +96,13 @@ func TestHeadUnderLoad(t *testing.T) {
 
 // TestBeforeRun checks that counts from before the node has begun to share are shared as well.
 func TestBeforeRun(t *testing.T) {
-	id, err := OpenIdentity(t.TempDir())
+	id, err := member.OpenIdentity(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := enginetest.Small(t, nil)
 	m, err := prepare(t.Context(),
-		Options{Dir: t.TempDir(), Engine: e, KeyID: enginetest.Secret.ID(), Mode: External, Identity: id})
+		member.Options{Dir: t.TempDir(), Engine: e, KeyID: enginetest.Secret.ID(), Mode: member.External, Identity: id})
 	if err != nil {
 		t.Fatal(err)
 	}

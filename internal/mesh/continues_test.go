@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -42,17 +43,17 @@ func TestContinues(t *testing.T) {
 		{"a head of another life", 40, 10, 20, nil, straight, 99, false, true, false},
 		{"a head of an earlier process than the round's", 40, 10, 25, nil, straight, 0, false, true, false},
 	} {
-		p, _ := m.find(id.Hint())
+		p, _ := m.Find(id.Hint())
 		tr := &track{heads: make(map[wire.Ref]wire.ArrayHead), pending: make(map[wire.Ref][]wire.Round)}
 		if tt.head != nil {
 			tr.heads[x] = wire.ArrayHead{Ref: x, Boot: 20, Lineage: tt.head}
 		}
 		tr.next = tt.next
 		r := &wire.Round{Ref: x, From: tt.version, To: tt.version + 1, Boot: tt.round, Lineage: tt.said}
-		before := m.Status().Peers[0].Refusals[reasonSuspect]
+		before := m.Status().Peers[0].Refusals[member.ReasonSuspect]
 		taken := m.receiver.continues(&p, tr,
 			engine.ArrayState{Array: x.Array, Start: x.Start, Version: tt.version, Boot: tt.boot}, r)
-		refused := m.Status().Peers[0].Refusals[reasonSuspect] > before
+		refused := m.Status().Peers[0].Refusals[member.ReasonSuspect] > before
 		if waits := len(tr.pending[x]) == 1; taken != tt.taken || waits != tt.waits || tr.suspect != tt.bad ||
 			refused != tt.bad || tr.doubted.IsZero() == tt.bad {
 			t.Errorf("%s: taken %v, waits %v, suspect %v, refused %v", tt.name, taken, waits, tr.suspect, refused)

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // deliver queues a message from a bus for the receiver, after checking that it is authentic; other
 // messages take no memory. If the sender's share of the queue is full, deliver blocks if wait is
 // true, and drops the message otherwise.
-func (r *receiver) deliver(ctx context.Context, b bus, a wire.Arrival, wait bool) {
+func (r *receiver) deliver(ctx context.Context, b transport, a wire.Arrival, wait bool) {
 	if a.Network != "" {
 		r.foreign(ctx, a)
 		return
@@ -22,40 +23,40 @@ func (r *receiver) deliver(ctx context.Context, b bus, a wire.Arrival, wait bool
 		return
 	}
 	if err := r.in.put(ctx, x, wait); errors.Is(err, errShare) {
-		r.book.refuse(x.from, reasonShare, "")
+		r.book.Refuse(x.from, member.ReasonShare, "")
 	}
 }
 
 // open checks a message against its topic, verifies its signature and parses it, in this order.
-func (r *receiver) open(b bus, a wire.Arrival) (x incoming, ok bool) {
+func (r *receiver) open(b transport, a wire.Arrival) (x incoming, ok bool) {
 	sender, ok := a.Topic.Sender()
 	// Until the signature has been verified, only the broker can prove the sender. Without that
 	// proof, any client could have refusals counted against another node.
 	suspect := func(reason, detail string) {
-		if b.proves() {
-			r.book.refuse(sender, reason, detail)
+		if b.Proves() {
+			r.book.Refuse(sender, reason, detail)
 		} else {
-			r.book.reject(reason, detail)
+			r.book.Reject(reason, detail)
 		}
 	}
 	var from wire.Hint
 	switch {
 	case !ok || len(a.Data) < 2+len(from):
-		suspect(reasonMalformed, fmt.Sprintf("%d bytes", len(a.Data)))
+		suspect(member.ReasonMalformed, fmt.Sprintf("%d bytes", len(a.Data)))
 		return x, false
 	case len(a.Data) > wire.MaxMessage, a.Topic.Kind == wire.KindAsk && len(a.Data) > wire.MaxAsk:
-		suspect(reasonLimit, fmt.Sprintf("a message of %d bytes", len(a.Data)))
+		suspect(member.ReasonLimit, fmt.Sprintf("a message of %d bytes", len(a.Data)))
 		return x, false
 	}
 	if copy(from[:], a.Data[2:]); from != sender {
-		suspect(reasonSubject, "the message names another sender than its subject")
+		suspect(member.ReasonSubject, "the message names another sender than its subject")
 		return x, false
 	}
 	key, known := r.opts.Identity.Public(), from == r.opts.Identity.Hint()
 	if !known {
-		var p peer
-		p, known = r.book.find(from)
-		key = p.key
+		var p member.Peer
+		p, known = r.book.Find(from)
+		key = p.Key
 	}
 	if !known {
 		return r.newcomer(from, a)
@@ -66,20 +67,20 @@ func (r *receiver) open(b bus, a wire.Arrival) (x incoming, ok bool) {
 		return x, false
 	}
 	if !e.SignedBy(key) {
-		suspect(reasonForged, "the signature is not of the key it names")
+		suspect(member.ReasonForged, "the signature is not of the key it names")
 		return x, false
 	}
 	m, err := e.Parse(r.opts.KeyID)
 	switch {
 	case err != nil:
-		r.book.refuse(from, reasonOf(err), err.Error())
+		r.book.Refuse(from, reasonOf(err), err.Error())
 		return x, false
 	case m.Kind.Topic() != a.Topic.Kind:
-		r.book.refuse(from, reasonSubject,
+		r.book.Refuse(from, member.ReasonSubject,
 			fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.Kind), byte(a.Topic.Kind)))
 		return x, false
 	case from != r.opts.Identity.Hint() && m.Stamp.Ahead(r.opts.Now()):
-		r.book.refuse(from, reasonClock,
+		r.book.Refuse(from, member.ReasonClock,
 			fmt.Sprintf("its clock, %s, is ahead, or this node's is behind",
 				time.UnixMilli(int64(m.Stamp.At)).UTC().Format(time.RFC3339)))
 		return x, false
@@ -94,33 +95,33 @@ func (r *receiver) open(b bus, a wire.Arrival) (x incoming, ok bool) {
 // foreign handles a head from another network. If a peer has sent it, one of the two nodes has the
 // wrong secret and neither would receive the other's messages. Both report it.
 func (r *receiver) foreign(ctx context.Context, a wire.Arrival) {
-	p, ok := r.book.find(a.Topic.Origin)
+	p, ok := r.book.Find(a.Topic.Origin)
 	if !ok {
 		return
 	}
 	e, err := wire.OpenEnvelope(a.Data)
-	if err != nil || e.From != a.Topic.Origin || e.Kind != wire.KindHead || !e.SignedBy(p.key) {
+	if err != nil || e.From != a.Topic.Origin || e.Kind != wire.KindHead || !e.SignedBy(p.Key) {
 		return
 	}
 	m, err := e.Parse(0) // the other network may have this network's secret as a former one
 	if now := r.opts.Now(); err != nil || m.Stamp.Time().Sub(now).Abs() > networkRest {
 		return // replayed, or sent with an unusable clock
 	}
-	former := r.secrets.formerNetwork(a.Network)
-	if r.secrets.hasten(a.Network) || former && r.secrets.young() {
+	former := r.secrets.FormerNetwork(a.Network)
+	if r.secrets.Hasten(a.Network) || former && r.secrets.Recent() {
 		return // one of the two nodes is taking the network's new secret at this moment
 	}
 	first := false
-	r.book.figures(a.Topic.Origin, func(s *stats) {
-		first = s.network != a.Network
-		s.network, s.networkAt = a.Network, r.opts.Now()
+	r.book.Figures(a.Topic.Origin, func(s *member.Stats) {
+		first = s.Network != a.Network
+		s.Network, s.NetworkAt = a.Network, r.opts.Now()
 	})
 	if first && former {
 		r.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: it takes that from a hub, or it must leave and join anew",
-			"peer", p.label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
+			"peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
 	} else if first {
 		r.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must leave its network and join that of the other by invitation",
-			"peer", p.label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
+			"peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
 	}
 	if first {
 		r.requests.Greet() // so that the peer notices at once
@@ -134,9 +135,9 @@ const strange = "its key is not on the list of peers"
 
 func reasonOf(err error) string {
 	if errors.Is(err, wire.ErrNewer) {
-		return reasonVersion
+		return member.ReasonVersion
 	}
-	return reasonMalformed
+	return member.ReasonMalformed
 }
 
 // newcomer accepts from an unlisted key only a head that proves which peer the key succeeds. All
@@ -151,7 +152,7 @@ func (r *receiver) newcomer(from wire.Hint, a wire.Arrival) (x incoming, ok bool
 			}
 		}
 	}
-	r.book.refuse(from, reasonStranger, strange)
+	r.book.Refuse(from, member.ReasonStranger, strange)
 	return x, false
 }
 
@@ -160,6 +161,6 @@ func (r *receiver) succeeds(e *wire.Envelope, m *wire.Message) bool {
 	if m.Proof == nil || m.Key.Hint() != m.From || m.Stamp.Ahead(r.opts.Now()) {
 		return false
 	}
-	_, known := r.book.find(m.Proof.Old.Hint())
+	_, known := r.book.Find(m.Proof.Old.Hint())
 	return known && m.Proof.Names(m.Key) && e.SignedBy(m.Key)
 }

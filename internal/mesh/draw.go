@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -55,14 +56,14 @@ func (s *sender) chargeTo(draws map[wire.Hint]*draw, h wire.Hint, bytes int) {
 	if d := draws[h]; d != nil {
 		d.left -= float64(bytes)
 	}
-	s.book.figures(h, func(x *stats) { x.served += uint64(bytes) })
+	s.book.Figures(h, func(x *member.Stats) { x.Served += uint64(bytes) })
 }
 
 // forgetDraws drops the budgets of former peers.
 func (s *sender) forgetDraws() {
 	for _, draws := range []map[wire.Hint]*draw{s.draws, s.refills} {
 		for h := range draws {
-			if _, ok := s.book.find(h); !ok {
+			if _, ok := s.book.Find(h); !ok {
 				delete(draws, h)
 			}
 		}

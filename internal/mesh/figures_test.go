@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -20,25 +21,25 @@ func TestLives(t *testing.T) {
 	dir, id := identity(t)
 	e := enginetest.Small(t, nil)
 	reports := 0
-	begin := func(store string, unsynced, ends bool) record {
+	begin := func(store string, unsynced, ends bool) member.Record {
 		t.Helper()
 		for range 3 {
 			enginetest.Report(t, e, reports, bulkhead.Spam, 1)
 			reports++
 		}
 		m, err := prepare(t.Context(),
-			Options{Dir: dir, Identity: id, Engine: e, KeyID: enginetest.Secret.ID(), Mode: Join, Store: store, Unsynced: unsynced})
+			member.Options{Dir: dir, Identity: id, Engine: e, KeyID: enginetest.Secret.ID(), Mode: member.Join, Store: store, Unsynced: unsynced})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := m.state.record
+		s := m.state.Record
 		if ends {
 			if err := m.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, a := range e.Own() {
-			l := s.lineage(wire.Ref{Array: a.Array, Start: a.Start})
+			l := s.LineageOf(wire.Ref{Array: a.Array, Start: a.Start})
 			if last := l[len(l)-1]; last != (wire.Epoch{Boot: s.Boot, Base: a.Version}) {
 				t.Errorf("%s found at version %d: the last epoch is %+v", a.Array, a.Version, last)
 			}
@@ -46,7 +47,7 @@ func TestLives(t *testing.T) {
 		return s
 	}
 	counts := wire.Ref{Array: engine.ArrayCounts, Start: e.Own()[0].Start}
-	var before record
+	var before member.Record
 	epochs := 0
 	for n, tt := range []struct {
 		store          string
@@ -70,7 +71,7 @@ func TestLives(t *testing.T) {
 		if epochs++; !tt.same {
 			epochs = 1
 		}
-		if got := len(s.lineage(counts)); got != epochs {
+		if got := len(s.LineageOf(counts)); got != epochs {
 			t.Errorf("process %d: %d epochs, want %d", n, got, epochs)
 		}
 		before = s
@@ -81,7 +82,7 @@ func TestLives(t *testing.T) {
 func TestFigures(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
-		peer := newSite(t, k, func(o *Options) { o.Name = "post.example" })
+		peer := newSite(t, k, func(o *member.Options) { o.Name = "post.example" })
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
@@ -146,7 +147,7 @@ func TestFigures(t *testing.T) {
 	})
 }
 
-func mustIdentity(t *testing.T) *Identity {
+func mustIdentity(t *testing.T) *member.Identity {
 	_, id := identity(t)
 	return id
 }
@@ -184,13 +185,13 @@ func TestCheckPeer(t *testing.T) {
 		"": true, "post.example": true, "two words": true, "ä": true, "~": true, strings.Repeat("x", 64): true,
 		strings.Repeat("x", 65): false, "a\x00": false, "a\x1f": false, "a\x7f": false, "a\nb": false,
 	} {
-		if err := checkPeer(name, 1); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
+		if err := member.CheckPeer(name, 1); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}
 	for weight, ok := range map[float64]bool{0: true, 0.5: true, 1: true, -0.001: false, 1.001: false,
 		math.NaN(): false, math.Inf(1): false} {
-		if err := checkPeer("", weight); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
+		if err := member.CheckPeer("", weight); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("weight %v: %v", weight, err)
 		}
 	}

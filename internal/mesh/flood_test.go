@@ -7,6 +7,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -20,16 +22,16 @@ func TestStoredFlood(t *testing.T) {
 	joinDir, joinID := identity(t)
 	_, liar := identity(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, quick(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address, Name: "hub"}))
+	join, _ := start(t, quick(member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join, Servers: []string{address},
 		Name: "join"}))
 	befriend(t, hub, join)
 	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
 		t.Fatal(err)
 	}
 	floodStream(t, address, hubID, liar, 60, 4<<20)
-	own := hub.buses[0].(*natsBus)
-	before := own.conn.Stats().Reconnects
+	own := hub.buses[0].(*bus.Client)
+	before := own.Conn.Stats().Reconnects
 	if err := hub.EvictPeer(t.Context(), liar.ID()); err != nil {
 		t.Fatal(err)
 	}
@@ -42,24 +44,24 @@ func TestStoredFlood(t *testing.T) {
 	})
 	enginetest.Eventually(t, 5*time.Minute, "the hub has read the flood", func() bool {
 		for _, p := range hub.Status().Peers {
-			if p.ID == liar.ID() && p.Refusals[reasonForged] >= 60 {
+			if p.ID == liar.ID() && p.Refusals[member.ReasonForged] >= 60 {
 				return true
 			}
 		}
 		return false
 	})
-	if n := own.conn.Stats().Reconnects - before; n > 0 {
+	if n := own.Conn.Stats().Reconnects - before; n > 0 {
 		t.Errorf("the hub has lost the connection to its own broker %d times", n)
 	}
 }
 
 // floodStream makes the broker of a hub store messages under the subject of a peer, with its name
 // and without its signature.
-func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int) {
+func floodStream(t *testing.T, address string, hub, peer *member.Identity, n, size int) {
 	t.Helper()
 	dir, _ := identity(t)
 	m, err := prepare(t.Context(),
-		Options{Dir: dir, Identity: peer, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(), Mode: Join,
+		member.Options{Dir: dir, Identity: peer, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(), Mode: member.Join,
 			Servers: []string{address}})
 	if err != nil {
 		t.Fatal(err)
@@ -71,14 +73,14 @@ func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int)
 		t.Fatal(err)
 	}
 	b := m.buses[0]
-	enginetest.Eventually(t, time.Minute, "the liar is connected", func() bool { return b.status().Connected })
+	enginetest.Eventually(t, time.Minute, "the liar is connected", func() bool { return b.Status().Connected })
 	for range n {
 		msg := append([]byte{2, byte(wire.KindDelta)}, hintBytes(peer)...)
 		msg = append(msg, make([]byte, size)...) // an empty claim
-		if err := b.publish(wire.Topic{Kind: wire.KindDelta, Origin: peer.Hint()}, msg); err != nil {
+		if err := b.Publish(wire.Topic{Kind: wire.KindDelta, Origin: peer.Hint()}, msg); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.(*natsBus).conn.FlushTimeout(time.Minute); err != nil {
+		if err := b.(*bus.Client).Conn.FlushTimeout(time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,7 +103,7 @@ func TestSubjectOfAnother(t *testing.T) {
 				f.bus.open, home.bus.open = open, open
 				settle()
 				victim := peer.id.Hint()
-				genuine := func(id *Identity) []byte {
+				genuine := func(id *member.Identity) []byte {
 					return wire.AppendMessage(nil, &wire.Message{Kind: wire.KindDelta, Stamp: f.at}, id)
 				}
 				forged := genuine(f.id)
@@ -120,10 +122,10 @@ func TestSubjectOfAnother(t *testing.T) {
 					t.Errorf("refusals are booked on the peer that was named: %v", p.Refusals)
 				}
 				own, nobody := home.peerOf(t, f.id).Refusals, home.Status().Strangers
-				if want := map[bool]uint64{false: 6}[open]; own[reasonSubject] != want {
+				if want := map[bool]uint64{false: 6}[open]; own[member.ReasonSubject] != want {
 					t.Errorf("refusals of the sender: %v, want %d", own, want)
 				}
-				if open && (nobody[reasonSubject] != 6 || nobody[reasonForged] != 3 || nobody[reasonMalformed] != 3) {
+				if open && (nobody[member.ReasonSubject] != 6 || nobody[member.ReasonForged] != 3 || nobody[member.ReasonMalformed] != 3) {
 					t.Errorf("refusals of nobody: %v", nobody)
 				}
 			})
@@ -174,7 +176,7 @@ func TestQueueShare(t *testing.T) {
 // TestReadOn checks that a reading of stored messages continues where the connection dropped.
 func TestReadOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		peer := newSite(t, k, func(o *Options) { o.Heartbeat = time.Hour })
+		peer := newSite(t, k, func(o *member.Options) { o.Heartbeat = time.Hour })
 		defer peer.stop()
 		const n = 400
 		for range n {
@@ -186,13 +188,13 @@ func TestReadOn(t *testing.T) {
 		k.mu.Unlock()
 		dir := t.TempDir()
 		// It adds the peer before it has ever been connected.
-		home := newSiteOn(t, nil, engine.Options{}, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
+		home := newSiteOn(t, nil, engine.Options{}, func(o *member.Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		home.weigh(t, peer, 1)
 		home.stop()
 		k.mu.Lock()
 		k.breaks, k.drops = 50, 20
 		k.mu.Unlock()
-		home = newSite(t, k, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
+		home = newSite(t, k, func(o *member.Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		defer home.stop()
 		settle()
 		if got := enginetest.Check(t, home.engine, 1).Sightings; got != n {
@@ -220,14 +222,14 @@ func TestSeenAsRead(t *testing.T) {
 			r.passed(&incoming{bus: home.bus, catches: true})
 			r.passed(&incoming{bus: home.bus, until: read})
 			r.seenSaved = time.Time{}
-			home.state.mu.Lock()
+			home.state.Mu.Lock()
 			home.state.Seen = nil
-			home.state.mu.Unlock()
+			home.state.Mu.Unlock()
 			r.saveSeen(time.Now())
 		})
 		settle()
-		s, err := loadState(home.opts.Dir)
-		if at := s.Seen[home.bus.name()]; err != nil || !at.Equal(read) {
+		s, err := member.LoadState(home.opts.Dir)
+		if at := s.Seen[home.bus.Name()]; err != nil || !at.Equal(read) {
 			t.Errorf("seen until %v, %v; want %v", at, err, read)
 		}
 	})
@@ -238,7 +240,7 @@ func TestSeenAsRead(t *testing.T) {
 func TestSeenMargin(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
-		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
+		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		trust(t, home, 1, peer)
 		settle()
 		home.stop()
@@ -246,15 +248,15 @@ func TestSeenMargin(t *testing.T) {
 		settle()
 		peer.stop() // no peer can be asked
 		time.Sleep(time.Minute)
-		s, err := loadState(dir)
+		s, err := member.LoadState(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Seen = map[string]time.Time{"memory 0": time.Now().UTC()}
-		if err := s.save(dir); err != nil {
+		if err := s.Save(dir); err != nil {
 			t.Fatal(err)
 		}
-		home = newSite(t, k, func(o *Options) { o.Dir = dir })
+		home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		settle()
 		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 3 {

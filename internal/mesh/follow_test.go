@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -19,18 +21,18 @@ func TestFollowGroup(t *testing.T) {
 	dir, self := identity(t)
 	_, one := identity(t)
 	_, two := identity(t)
-	v := h.invite(t, NewInvitation{Accept: true, Uses: 3, Weight: 0.5, Group: "mail"})
-	for _, id := range []*Identity{self, one} {
+	v := h.invite(t, member.NewInvitation{Accept: true, Uses: 3, Weight: 0.5, Group: "mail"})
+	for _, id := range []*member.Identity{self, one} {
 		if _, err := h.join(t, v, id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
+	if err := member.Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: enginetest.Small(t, nil), Mode: Join,
+	m, _ := start(t, quick(member.Options{Dir: dir, Identity: self, Engine: enginetest.Small(t, nil), Mode: member.Join,
 		Servers: []string{h.address}}))
-	listed := func(want ...*Identity) func() bool {
+	listed := func(want ...*member.Identity) func() bool {
 		return func() bool {
 			var got []string
 			for _, p := range m.Status().Peers {
@@ -56,7 +58,7 @@ func TestFollowGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	enginetest.Eventually(t, time.Minute, "who is struck off is dropped", listed(two))
-	if p, ok := m.find(h.opts.Identity.Hint()); !ok || !p.Keeper {
+	if p, ok := m.Find(h.opts.Identity.Hint()); !ok || !p.Keeper {
 		t.Errorf("the keeper is %+v, %v", p, ok)
 	}
 
@@ -65,7 +67,7 @@ func TestFollowGroup(t *testing.T) {
 	if msg, err := conn.Request(wire.GroupPrefix+two.Hint().String(), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	} else {
-		var l groupList
+		var l member.GroupList
 		if err := json.Unmarshal(msg.Data, &l); err != nil || l.To != two.ID() || len(l.Members) != 1 ||
 			l.Members[0].Key != self.ID() {
 			t.Errorf("%+v, %v", l, err)
@@ -81,7 +83,7 @@ func TestFollowGroup(t *testing.T) {
 	}
 	for _, ask := range []*nats.Msg{
 		{Subject: wire.GroupPrefix + two.Hint().String(), Reply: "bh.astray"},
-		{Subject: wire.GroupPrefix + (wire.Hint{1}).String(), Reply: inbox(wire.Hint{1}) + ".x"},
+		{Subject: wire.GroupPrefix + (wire.Hint{1}).String(), Reply: bus.Inbox(wire.Hint{1}) + ".x"},
 		{Subject: "bh.group.x", Reply: "bh.astray"},
 	} {
 		if err := own.PublishMsg(ask); err != nil {
@@ -101,12 +103,12 @@ func TestFollowGroup(t *testing.T) {
 // the start or a time, and ends when the handler wants no more.
 func TestStoredInABroker(t *testing.T) {
 	h := newHost(t)
-	b := h.buses[0].(*natsBus)
+	b := h.buses[0].(*bus.Client)
 	one, two := wire.Hint{1}, wire.Hint{2}
 	var half time.Time
 	all := func(origin *wire.Hint, since time.Time, most int) (got []string) {
 		t.Helper()
-		err := b.storedDeltas(t.Context(), origin, since, func(a wire.Arrival) bool {
+		err := b.StoredDeltas(t.Context(), origin, since, func(a wire.Arrival) bool {
 			if a.Stored.IsZero() || a.Topic.Kind != wire.KindDelta || a.Network != "" {
 				t.Errorf("handed over %+v", a)
 			}
@@ -125,7 +127,7 @@ func TestStoredInABroker(t *testing.T) {
 		t.Errorf("an empty broker has stored %v", got)
 	}
 	for i, from := range []wire.Hint{one, two, one, two, one} {
-		if err := b.publish(wire.Topic{Kind: wire.KindDelta, Origin: from}, []byte{byte('0' + i)}); err != nil {
+		if err := b.Publish(wire.Topic{Kind: wire.KindDelta, Origin: from}, []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)
 		}
 		enginetest.Eventually(t, time.Minute, "it is stored", func() bool { return len(all(nil, time.Time{}, 99)) == i+1 })
@@ -146,17 +148,17 @@ func TestStoredInABroker(t *testing.T) {
 		t.Errorf("of the future %v", got)
 	}
 	for i, key := range []string{"0-5-0", "0-5-1", "0-5-0"} {
-		if err := b.publish(wire.Topic{Kind: wire.KindImage, Origin: one, Key: key}, []byte{byte('0' + i)}); err != nil {
+		if err := b.Publish(wire.Topic{Kind: wire.KindImage, Origin: one, Key: key}, []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.publish(wire.Topic{Kind: wire.KindImage, Origin: two, Key: "0-5-0"}, []byte("x")); err != nil {
+	if err := b.Publish(wire.Topic{Kind: wire.KindImage, Origin: two, Key: "0-5-0"}, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	enginetest.Eventually(t, time.Minute, "the newest of each image is stored", func() bool {
 		got = nil
-		if err := b.storedImages(t.Context(), one,
+		if err := b.StoredImages(t.Context(), one,
 			func(a wire.Arrival) bool { got = append(got, a.Topic.Key+" "+string(a.Data)); return true }); err != nil {
 			t.Fatal(err)
 		}
@@ -165,17 +167,17 @@ func TestStoredInABroker(t *testing.T) {
 
 	// Only subscribed images arrive, until the subscription ends.
 	heard := make(chan wire.Arrival, 9)
-	stop, err := b.listenImages(two, func(a wire.Arrival) { heard <- a })
+	stop, err := b.ListenImages(two, func(a wire.Arrival) { heard <- a })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.conn.Flush(); err != nil {
+	if err := b.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	other := connectAs(t, h.address, h.opts.Identity, "") // a connection does not receive its own messages
 	say := func(of wire.Hint, text string) {
 		t.Helper()
-		if err := other.Publish(b.names.subject(wire.Topic{Kind: wire.KindImage, Origin: of, Key: "0-5-0"}), []byte(text)); err != nil {
+		if err := other.Publish(b.Names.Subject(wire.Topic{Kind: wire.KindImage, Origin: of, Key: "0-5-0"}), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Flush(); err != nil {
@@ -188,17 +190,17 @@ func TestStoredInABroker(t *testing.T) {
 		t.Errorf("heard %+v", a)
 	}
 	stop()
-	if err := b.conn.Flush(); err != nil {
+	if err := b.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	say(two, "c")
-	if err := b.conn.Flush(); err != nil {
+	if err := b.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if len(heard) != 0 {
 		t.Errorf("heard after the end: %s", (<-heard).Data)
 	}
-	if s := b.status(); !s.Connected || s.Error != "" || s.BytesIn == 0 || s.BytesOut == 0 || !b.proves() {
+	if s := b.Status(); !s.Connected || s.Error != "" || s.BytesIn == 0 || s.BytesOut == 0 || !b.Proves() {
 		t.Errorf("%+v", s)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -18,7 +19,7 @@ func TestGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		slow := func(o *Options) { o.Heartbeat = time.Minute }
+		slow := func(o *member.Options) { o.Heartbeat = time.Minute }
 		origin := newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Memory: 3 * first}}, slow)
 		home := newSite(t, k, slow)
 		defer home.stop()

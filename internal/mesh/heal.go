@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -29,8 +30,8 @@ type cure struct {
 	by          map[string]int // recovered pages by peer
 	pasts       []wire.Past
 
-	reads   chan *memory // the node's messages that brokers have stored
-	read    map[bus]bool // brokers that were asked for them
+	reads   chan *memory       // the node's messages that brokers have stored
+	read    map[transport]bool // brokers that were asked for them
 	reading bool
 }
 
@@ -59,7 +60,7 @@ func (s *sender) heal(ctx context.Context) bool {
 		return true
 	}
 	now := time.Now()
-	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[bus]bool),
+	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[transport]bool),
 		asked: make(map[wire.Hint]*asked), answered: make(map[wire.Hint]map[lostPage]bool), by: make(map[string]int)}
 	s.opts.Log.Warn(
 		"pages of this node's arrays are lost: peers are asked for their replicas, and told nothing until they are back")
@@ -80,8 +81,8 @@ func (s *sender) heal(ctx context.Context) bool {
 			if !c.reading {
 				clear(c.read)
 			}
-			for _, p := range s.book.peerList() {
-				s.question(&wire.Message{To: p.key.Hint()})
+			for _, p := range s.book.List() {
+				s.question(&wire.Message{To: p.Key.Hint()})
 			}
 		case w := <-s.wants:
 			s.question(w)
@@ -111,10 +112,10 @@ func (s *sender) treat(ctx context.Context, c *cure) bool {
 	if err != nil {
 		return false
 	}
-	peers := s.book.peerList()
+	peers := s.book.List()
 	all := true // all peers have answered about all pages
 	for i, p := range peers {
-		h := p.key.Hint()
+		h := p.Key.Hint()
 		if a := c.asked[h]; a != nil && time.Since(a.at) < healWait {
 			all = false
 			continue
@@ -130,7 +131,7 @@ func (s *sender) treat(ctx context.Context, c *cure) bool {
 	if len(lost.Pages) > 0 && (all || time.Since(c.began) >= s.opts.Heartbeat) {
 		s.readOwn(ctx, c, &lost)
 	}
-	if !slices.ContainsFunc(s.buses, func(b bus) bool { return b.status().Connected }) {
+	if !slices.ContainsFunc(s.buses, func(b transport) bool { return b.Status().Connected }) {
 		c.last = time.Now() // no peer can receive the requests
 	}
 	beats := func(n time.Duration) bool { return time.Since(c.last) >= n*s.opts.Heartbeat }
@@ -181,7 +182,7 @@ func (s *sender) sendTo(h wire.Hint, m *wire.Message) {
 
 // take replaces lost pages with the pages of a peer's replica.
 func (s *sender) take(ctx context.Context, c *cure, m *wire.Message) {
-	p, ok := s.book.find(m.From)
+	p, ok := s.book.Find(m.From)
 	a := c.asked[m.From]
 	if !ok || a == nil {
 		return
@@ -201,12 +202,12 @@ func (s *sender) take(ctx context.Context, c *cure, m *wire.Message) {
 		}
 		switch err := s.opts.Engine.Heal(ctx, p.ID, x.Array, x.Start, page); {
 		case err == nil:
-			c.by[p.label()]++
+			c.by[p.Label()]++
 			c.last = time.Now()
 		case errors.Is(err, bulkhead.ErrMalformed):
-			s.book.refuse(m.From, reasonAbsurd, err.Error())
+			s.book.Refuse(m.From, member.ReasonAbsurd, err.Error())
 		case errors.Is(err, engine.ErrOtherPage): // the peer has more or less of the page, or another peer was faster
-			s.opts.Log.Debug("page of a replica not taken", "peer", p.label(), "err", err)
+			s.opts.Log.Debug("page of a replica not taken", "peer", p.Label(), "err", err)
 		default:
 			delete(c.answered[m.From], x)
 		}
@@ -263,7 +264,7 @@ func (s *sender) forgetWounds(ctx context.Context) {
 
 // refill sends a peer the lost pages of its own arrays, as they are in the replica.
 func (s *sender) refill(ctx context.Context, m *wire.Message) {
-	p, ok := s.book.find(m.From)
+	p, ok := s.book.Find(m.From)
 	if !ok {
 		return
 	}
@@ -276,7 +277,7 @@ func (s *sender) refill(ctx context.Context, m *wire.Message) {
 		}
 	}
 	if !may(s.refills, m.From, most) {
-		s.book.refuse(m.From, reasonAsks, "")
+		s.book.Refuse(m.From, member.ReasonAsks, "")
 		return
 	}
 	list := make([]int, len(x.List))
@@ -288,7 +289,7 @@ func (s *sender) refill(ctx context.Context, m *wire.Message) {
 		pages, err = make([][]byte, len(list)), nil // the replica has no such page
 	}
 	if err != nil {
-		s.opts.Log.Debug("pages that a peer has lost not sent", "peer", p.label(), "err", err)
+		s.opts.Log.Debug("pages that a peer has lost not sent", "peer", p.Label(), "err", err)
 		return
 	}
 	out, size := &wire.Message{}, 0

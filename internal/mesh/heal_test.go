@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -38,7 +39,7 @@ func newWard(t *testing.T, seed uint64, nodes int) *ward {
 	for i := range nodes {
 		n := &node{w: w.world, i: i, root: memoryDir(t), truth: make(counts)}
 		var err error
-		if n.id, err = OpenIdentity(n.meshFolder()); err != nil {
+		if n.id, err = member.OpenIdentity(n.meshFolder()); err != nil {
 			t.Fatal(err)
 		}
 		n.start()
@@ -312,7 +313,7 @@ func TestHealLiar(t *testing.T) {
 				to := wire.Topic{Kind: wire.KindAsk, Origin: m.From, Key: liar.Hint().String()}
 				for range 30 { // more than were requested
 					lies++
-					_ = bus.publish(to, wire.AppendMessage(nil, out, liar))
+					_ = bus.Publish(to, wire.AppendMessage(nil, out, liar))
 				}
 			})
 			w.hurt("counts", "spam", "revoked")
@@ -345,7 +346,7 @@ func TestHealLiar(t *testing.T) {
 				t.Errorf("%d counts are low, and %d were; doubts %v, healed %v", got, low, w.ill.engine.Doubts(),
 					w.ill.engine.Healings())
 			}
-			if err := bus.close(); err != nil {
+			if err := bus.Close(); err != nil {
 				t.Fatal(err)
 			}
 			w.stop()
@@ -415,7 +416,7 @@ func TestRefillBounds(t *testing.T) {
 			}
 		})
 		at := wire.Stamp{Incarnation: uint64(time.Now().UnixMilli()), Boot: uint64(time.Now().UnixMilli())}
-		ask := func(id *Identity, x wire.LostPages) {
+		ask := func(id *member.Identity, x wire.LostPages) {
 			at.Seq++
 			at.At = uint64(time.Now().UnixMilli())
 			m := &wire.Message{Kind: wire.KindPages, To: home.id.Hint(), Lost: x, Stamp: at, From: id.Hint(),
@@ -457,10 +458,10 @@ func TestRefillBounds(t *testing.T) {
 		if most := int(float64(limit)*(1+time.Since(begun).Seconds()/drawAgain.Seconds())) + 2*once; got > most {
 			t.Errorf("%d bytes were sent again, limit %d", got, most)
 		}
-		if n := home.mesh.Status().Peers[0].Refusals[reasonAsks]; n == 0 {
+		if n := home.mesh.Status().Peers[0].Refusals[member.ReasonAsks]; n == 0 {
 			t.Error("nothing is refused")
 		}
-		if err := bus.close(); err != nil {
+		if err := bus.Close(); err != nil {
 			t.Fatal(err)
 		}
 		w.nodes[1].stop(false)
@@ -544,13 +545,13 @@ func TestRecollect(t *testing.T) {
 	m := closed(t, nil)
 	m.state.Incarnation, m.state.Boot = 50, 90
 	x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
-	m.state.Arrays = []ownLineage{{x.Array, x.Start, wire.Lineage{{Boot: 60, Base: 0}, {Boot: 80, Base: 100}}}}
+	m.state.Arrays = []member.OwnLineage{{Array: x.Array, Start: x.Start, Epochs: wire.Lineage{{Boot: 60, Base: 0}, {Boot: 80, Base: 100}}}}
 	_, other := identity(t)
 	made := func(from, to uint64) wire.Round {
 		return wire.Round{Ref: x, From: from, To: to, Geometry: cellsOf, Data: []byte{1}}
 	}
 	for name, tt := range map[string]struct {
-		id         *Identity
+		id         *member.Identity
 		life, boot uint64
 		round      wire.Round
 		want       bool

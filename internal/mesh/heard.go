@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -39,10 +41,10 @@ func (r *receiver) loadHeard() error {
 		if err != nil {
 			continue
 		}
-		if _, ok := r.book.find(key.Hint()); !ok {
+		if _, ok := r.book.Find(key.Hint()); !ok {
 			continue
 		}
-		r.book.figures(key.Hint(), func(s *stats) { s.lastHeard = h.At })
+		r.book.Figures(key.Hint(), func(s *member.Stats) { s.LastHeard = h.At })
 		if e, err := wire.OpenStatement(h.Head); err == nil && e.SignedBy(key) {
 			r.track(key.Hint()).said.Head = h.Head
 		}
@@ -54,10 +56,10 @@ func (r *receiver) loadHeard() error {
 // has ended.
 func (r *receiver) saveHeard() error {
 	list := []heard{}
-	for _, p := range r.book.peerList() {
+	for _, p := range r.book.List() {
 		x := heard{Key: p.ID}
-		r.book.figures(p.key.Hint(), func(s *stats) { x.At = s.lastHeard.UTC() })
-		if t := r.origins[p.key.Hint()]; t != nil {
+		r.book.Figures(p.Key.Hint(), func(s *member.Stats) { x.At = s.LastHeard.UTC() })
+		if t := r.origins[p.Key.Hint()]; t != nil {
 			x.Head = t.said.Head
 		}
 		list = append(list, x)
@@ -66,5 +68,21 @@ func (r *receiver) saveHeard() error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(r.opts.Dir, heardFile), data)
+	return member.WriteFile(filepath.Join(r.opts.Dir, heardFile), data)
+}
+
+// readHeard reads the stored last messages of peers; an absent file is empty.
+func readHeard(dir string) ([]heard, error) {
+	data, err := os.ReadFile(filepath.Join(dir, heardFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	var list []heard
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("mesh: %s: %w", heardFile, err)
+	}
+	return list, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -20,7 +21,7 @@ func TestForeignHeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		from := r.peer.Hint()
-		signed := func(kind wire.Kind, by *Identity, at time.Time) []byte {
+		signed := func(kind wire.Kind, by *member.Identity, at time.Time) []byte {
 			ms := uint64(at.UnixMilli())
 			m := &wire.Message{Kind: kind, From: by.Hint(), Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1, Seq: 1, At: ms}}
 			if kind == wire.KindImage {
@@ -47,7 +48,7 @@ func TestForeignHeads(t *testing.T) {
 			"no head":           {head, signed(wire.KindImage, r.peer, now), false},
 			"of who is no peer": {wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{1}}, signed(wire.KindHead, r.peer, now), false},
 		} {
-			r.Book.figures(from, func(s *stats) { s.network = "" })
+			r.Book.Figures(from, func(s *member.Stats) { s.Network = "" })
 			for len(r.sender.hello) > 0 {
 				<-r.sender.hello
 			}
@@ -64,7 +65,7 @@ func TestForeignHeads(t *testing.T) {
 		if r.receiver.in.bytes != 0 {
 			t.Error("a message of another network waits to be taken")
 		}
-		r.Book.figures(from, func(s *stats) { s.network, s.networkAt = "cafe", time.Now() })
+		r.Book.Figures(from, func(s *member.Stats) { s.Network, s.NetworkAt = "cafe", time.Now() })
 		time.Sleep(networkRest - time.Nanosecond)
 		if r.status().Network == "" {
 			t.Error("forgotten before an hour is over")
@@ -89,8 +90,8 @@ func TestOverItsShare(t *testing.T) {
 			t.Errorf("with room: %q", got)
 		}
 		r.receiver.in.put(t.Context(), incoming{from: from, m: &wire.Message{}, size: maxQueuedShare - 3*queuedCost}, false)
-		if got := r.refused(func() { r.receiver.deliver(t.Context(), r.bus, a, false) }); got != reasonShare {
-			t.Errorf("without room: %q, want %q", got, reasonShare)
+		if got := r.refused(func() { r.receiver.deliver(t.Context(), r.bus, a, false) }); got != member.ReasonShare {
+			t.Errorf("without room: %q, want %q", got, member.ReasonShare)
 		}
 	})
 }
@@ -99,40 +100,40 @@ func TestOverItsShare(t *testing.T) {
 // counted. The list is unchanged if that fails, or if the new key is already on it.
 func TestSucceed(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		for _, role := range []Role{Both, Subscribe, Publish} {
-			r := newRig(t, k, func(o *Options) { o.Role = role })
+		for _, role := range []member.Role{member.Both, member.Subscribe, member.Publish} {
+			r := newRig(t, k, func(o *member.Options) { o.Role = role })
 			old, to := rotated(t)
 			if err := r.AddPeer(t.Context(), old.ID(), "old", 0.5); err != nil {
 				t.Fatal(err)
 			}
-			on := func(id *Identity) bool { _, ok := r.find(id.Hint()); return ok }
-			if role != Publish {
+			on := func(id *member.Identity) bool { _, ok := r.Find(id.Hint()); return ok }
+			if role != member.Publish {
 				r.e.renameErr = errors.New("disk full")
-				if err := r.succeed(t.Context(), to.proof, to.Public()); !errors.Is(err, r.e.renameErr) || !on(old) || on(to) {
+				if err := r.Succeed(t.Context(), to.Proof(), to.Public()); !errors.Is(err, r.e.renameErr) || !on(old) || on(to) {
 					t.Errorf("%s: %v; old key listed %v, new one %v", role, err, on(old), on(to))
 				}
 				r.e.renameErr, r.e.renamed = nil, nil
 			}
-			if err := r.succeed(t.Context(), to.proof, to.Public()); err != nil || on(old) || !on(to) {
+			if err := r.Succeed(t.Context(), to.Proof(), to.Public()); err != nil || on(old) || !on(to) {
 				t.Errorf("%s: %v; old key listed %v, new one %v", role, err, on(old), on(to))
 			}
 			want := [][2]string{{old.ID(), to.ID()}}
-			if role == Publish {
+			if role == member.Publish {
 				want = nil
 			}
 			if !slices.Equal(r.e.renamed, want) {
 				t.Errorf("%s: renamed %v, want %v", role, r.e.renamed, want)
 			}
-			if p, _ := r.find(to.Hint()); p.Name != "old" || p.Weight != 0.5 || p.ID != to.ID() {
+			if p, _ := r.Find(to.Hint()); p.Name != "old" || p.Weight != 0.5 || p.ID != to.ID() {
 				t.Errorf("%s: %+v", role, p)
 			}
-			if err := r.succeed(t.Context(), to.proof, to.Public()); !errors.Is(err, bulkhead.ErrMalformed) {
+			if err := r.Succeed(t.Context(), to.Proof(), to.Public()); !errors.Is(err, bulkhead.ErrMalformed) {
 				t.Errorf("%s: again: %v", role, err)
 			}
 			if err := r.AddPeer(t.Context(), old.ID(), "again", 1); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.succeed(t.Context(), to.proof, to.Public()); !errors.Is(err, bulkhead.ErrMalformed) || !on(old) ||
+			if err := r.Succeed(t.Context(), to.Proof(), to.Public()); !errors.Is(err, bulkhead.ErrMalformed) || !on(old) ||
 				!on(to) {
 				t.Errorf("%s: both are on the list: %v", role, err)
 			}
@@ -146,7 +147,7 @@ func TestProofs(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		life := func() uint64 { return r.state.Incarnation }
-		statement := func(by *Identity, s wire.Stamp) []byte {
+		statement := func(by *member.Identity, s wire.Stamp) []byte {
 			m := &wire.Message{Kind: wire.KindHead, From: by.Hint(), Stamp: s}
 			e, err := wire.OpenEnvelope(wire.AppendMessage(nil, m, by))
 			if err != nil {
@@ -214,15 +215,15 @@ func TestNewcomers(t *testing.T) {
 		}
 		_, other := rotated(t) // unknown to all nodes
 		now := uint64(time.Now().UnixMilli())
-		say := func(by *Identity, change func(*wire.Message)) []byte {
+		say := func(by *member.Identity, change func(*wire.Message)) []byte {
 			m := &wire.Message{Kind: wire.KindHead, From: by.Hint(),
-				Stamp: wire.Stamp{Incarnation: now - 2, Boot: now - 1, Seq: 1, At: now}, Proof: by.proof}
+				Stamp: wire.Stamp{Incarnation: now - 2, Boot: now - 1, Seq: 1, At: now}, Proof: by.Proof()}
 			if change != nil {
 				change(m)
 			}
 			return wire.AppendMessage(nil, m, by)
 		}
-		head := func(by *Identity) wire.Topic { return wire.Topic{Kind: wire.KindHead, Origin: by.Hint()} }
+		head := func(by *member.Identity) wire.Topic { return wire.Topic{Kind: wire.KindHead, Origin: by.Hint()} }
 		forged := say(to, nil)
 		forged[len(forged)-1] ^= 1
 		eve := mustIdentity(t)
@@ -233,7 +234,7 @@ func TestNewcomers(t *testing.T) {
 		}{
 			"a successor":     {head(to), say(to, nil), true},
 			"without a proof": {head(to), say(to, func(m *wire.Message) { m.Proof = nil }), false},
-			"with another's":  {head(eve), say(eve, func(m *wire.Message) { m.Proof = to.proof }), false},
+			"with another's":  {head(eve), say(eve, func(m *wire.Message) { m.Proof = to.Proof() }), false},
 			"of no peer":      {head(other), say(other, nil), false},
 			"forged":          {head(to), forged, false},
 			"far ahead": {head(to), say(to, func(m *wire.Message) {
@@ -246,10 +247,10 @@ func TestNewcomers(t *testing.T) {
 			"a delta as a head":   {head(to), say(to, func(m *wire.Message) { m.Kind = wire.KindDelta }), false},
 			"nothing but a start": {head(to), say(to, nil)[:30], false},
 		} {
-			refused := r.Status().Strangers[reasonStranger]
+			refused := r.Status().Strangers[member.ReasonStranger]
 			r.receiver.deliver(t.Context(), r.bus, wire.Arrival{Topic: tt.topic, Data: tt.msg}, false)
 			x, taken := r.receiver.in.take()
-			if refused = r.Status().Strangers[reasonStranger] - refused; taken != tt.want || (refused == 1) == tt.want {
+			if refused = r.Status().Strangers[member.ReasonStranger] - refused; taken != tt.want || (refused == 1) == tt.want {
 				t.Errorf("%s: taken %v, refused %d times; want taken %v", name, taken, refused, tt.want)
 			}
 			if taken && (x.m.Key != to.Public() || x.m.Proof.Old != old.Public() || len(x.m.Statement) == 0 || x.from != wire.Hint{}) {
@@ -269,7 +270,7 @@ func TestImagesOfNewOrigins(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := uint64(time.Now().UnixMilli())
-		for i, by := range []*Identity{one, one, two, mustIdentity(t)} {
+		for i, by := range []*member.Identity{one, one, two, mustIdentity(t)} {
 			m := &wire.Message{Kind: wire.KindImage, From: by.Hint(),
 				Stamp: wire.Stamp{Incarnation: now - 2, Boot: now - 1, Seq: uint64(i + 1), At: now}}
 			m.Image.Ref, m.Image.At, m.Image.Geometry, m.Image.Lineage, m.Image.Pages = wire.Ref{Array: engine.ArrayCounts,
@@ -315,13 +316,13 @@ func TestImagesOfNewOrigins(t *testing.T) {
 func TestGroupFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		member := mustIdentity(t)
-		keeper := &peer{ID: r.peer.ID(), Weight: 0.5, Group: "mail", Keeper: true, key: r.peer.Public()}
-		if err := r.groups.takeGroup(t.Context(), keeper,
-			&groupList{Group: "mail", Members: []Member{{Key: member.ID()}}}); err != nil {
+		joiner := mustIdentity(t)
+		keeper := &member.Peer{ID: r.peer.ID(), Weight: 0.5, Group: "mail", Keeper: true, Key: r.peer.Public()}
+		if err := r.groups.TakeGroup(t.Context(), keeper,
+			&member.GroupList{Group: "mail", Members: []member.Member{{Key: joiner.ID()}}}); err != nil {
 			t.Fatal(err)
 		}
-		peers := filepath.Join(r.opts.Dir, PeersFile)
+		peers := filepath.Join(r.opts.Dir, member.PeersFile)
 		damage := func() {
 			t.Helper()
 			if err := errors.Join(os.Remove(peers), os.MkdirAll(filepath.Join(peers, "x"), 0o700)); err != nil {
@@ -329,11 +330,11 @@ func TestGroupFails(t *testing.T) {
 			}
 		}
 		damage()
-		if err := r.groups.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
+		if err := r.groups.TakeGroup(t.Context(), keeper, &member.GroupList{Group: "mail"}); err == nil {
 			t.Error("a member is not dropped, and nobody hears of it")
 		}
-		if err := r.groups.takeGroup(t.Context(), keeper,
-			&groupList{Group: "mail", Members: []Member{{Key: member.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
+		if err := r.groups.TakeGroup(t.Context(), keeper,
+			&member.GroupList{Group: "mail", Members: []member.Member{{Key: joiner.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
 			t.Error("a member is not added, and nobody hears of it")
 		}
 		if got := len(r.Status().Peers); got != 2 {
@@ -342,24 +343,24 @@ func TestGroupFails(t *testing.T) {
 		if err := os.RemoveAll(peers); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.groups.takeGroup(t.Context(), keeper, &groupList{Group: "mail", Members: []Member{{Key: "U"}}}); err == nil {
+		if err := r.groups.TakeGroup(t.Context(), keeper, &member.GroupList{Group: "mail", Members: []member.Member{{Key: "U"}}}); err == nil {
 			t.Error("a member without a key")
 		}
 		for range 2 {
-			if err := strike(r.opts.Dir, member.ID()); err != nil {
+			if err := member.Strike(r.opts.Dir, joiner.ID()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if keys, err := readStruck(r.opts.Dir); err != nil || !slices.Equal(keys, []string{member.ID()}) {
+		if keys, err := member.ReadStruck(r.opts.Dir); err != nil || !slices.Equal(keys, []string{joiner.ID()}) {
 			t.Errorf("struck off: %v, %v", keys, err)
 		}
-		if err := os.WriteFile(filepath.Join(r.opts.Dir, struckFile), []byte("{"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.opts.Dir, member.StruckFile), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.groups.takeGroup(t.Context(), keeper, &groupList{Group: "mail"}); err == nil {
+		if err := r.groups.TakeGroup(t.Context(), keeper, &member.GroupList{Group: "mail"}); err == nil {
 			t.Error("who was evicted is not known, and the list is followed")
 		}
-		if err := r.EvictPeer(t.Context(), member.ID()); err == nil || len(r.Status().Peers) != 2 {
+		if err := r.EvictPeer(t.Context(), joiner.ID()); err == nil || len(r.Status().Peers) != 2 {
 			t.Errorf("evicted: %v, %d peers", err, len(r.Status().Peers))
 		}
 	})
@@ -400,10 +401,10 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 func TestGroupDropsItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		add := func(name, group string, keeper bool) *peer {
+		add := func(name, group string, keeper bool) *member.Peer {
 			id := mustIdentity(t)
-			p := &peer{ID: id.ID(), Name: name, Weight: 1, Group: group, Keeper: keeper, key: id.Public()}
-			if err := r.addPeer(t.Context(), p); err != nil {
+			p := &member.Peer{ID: id.ID(), Name: name, Weight: 1, Group: group, Keeper: keeper, Key: id.Public()}
+			if err := r.Put(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			return p
@@ -414,12 +415,12 @@ func TestGroupDropsItsOwn(t *testing.T) {
 		add("gone", "mail", false)
 		kept := add("kept", "mail", false)
 		for range 2 {
-			if err := r.groups.takeGroup(t.Context(), keeper,
-				&groupList{Group: "mail", Members: []Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
+			if err := r.groups.TakeGroup(t.Context(), keeper,
+				&member.GroupList{Group: "mail", Members: []member.Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
 				t.Fatal(err)
 			}
 			var names []string
-			for _, p := range r.peerList() {
+			for _, p := range r.List() {
 				names = append(names, p.Name)
 			}
 			slices.Sort(names)

@@ -10,13 +10,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A forger is a peer that signs arbitrary messages.
 type forger struct {
-	id  *Identity
+	id  *member.Identity
 	at  wire.Stamp
 	bus *memBus
 }
@@ -55,7 +56,7 @@ func (f *forger) topic(m *wire.Message) wire.Topic {
 	return x
 }
 
-func (s *site) peerOf(t *testing.T, id *Identity) PeerStatus {
+func (s *site) peerOf(t *testing.T, id *member.Identity) PeerStatus {
 	t.Helper()
 	return s.peer(t, &site{id: id})
 }
@@ -109,7 +110,7 @@ func TestEndlessGaps(t *testing.T) {
 		if held > maxPending {
 			t.Errorf("%d bytes wait, limit %d", held, maxPending)
 		}
-		if p := home.peerOf(t, f.id); p.Refusals[reasonWaiting] == 0 || !strings.Contains(home.log.String(), reasonWaiting) {
+		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonWaiting] == 0 || !strings.Contains(home.log.String(), member.ReasonWaiting) {
 			t.Errorf("what has no room is not booked: %+v", p)
 		}
 	})
@@ -150,7 +151,7 @@ func TestEndlessGenerations(t *testing.T) {
 		if n := len(home.engine.Replica(f.id.ID())); n == 0 || n > 2*wire.MaxParts {
 			t.Errorf("%d arrays of one peer, limit %d", n, 2*wire.MaxParts)
 		}
-		if p := home.peerOf(t, f.id); p.Refusals[reasonLimit] == 0 || p.Missing != 0 {
+		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonLimit] == 0 || p.Missing != 0 {
 			t.Errorf("%+v", p)
 		}
 	})
@@ -197,7 +198,7 @@ func TestImagesAboveTheRate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
-				home := newSite(t, k, func(o *Options) { o.MaxAdds = 1 })
+				home := newSite(t, k, func(o *member.Options) { o.MaxAdds = 1 })
 				defer home.stop()
 				f := newForger(t, k, home, 1)
 				start := home.engine.Own()[0].Start
@@ -208,7 +209,7 @@ func TestImagesAboveTheRate(t *testing.T) {
 				for _, a := range home.engine.Replica(f.id.ID()) {
 					kept += int(a.Keys)
 				}
-				if p.Quarantine == "" && (kept > 0 || p.Refusals[reasonAbsurd] == 0) {
+				if p.Quarantine == "" && (kept > 0 || p.Refusals[member.ReasonAbsurd] == 0) {
 					t.Errorf("10,000 keys where 60 an hour are allowed: %d keys are counted, %+v", kept, p)
 				}
 			})
@@ -219,7 +220,7 @@ func TestImagesAboveTheRate(t *testing.T) {
 // TestSubscriberIsSilent checks that a node that only subscribes does not answer asks.
 func TestSubscriberIsSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		home := newSite(t, k, func(o *Options) { o.Role = Subscribe })
+		home := newSite(t, k, func(o *member.Options) { o.Role = member.Subscribe })
 		defer home.stop()
 		f := newForger(t, k, home, 0)
 		enginetest.Report(t, home.engine, 1, bulkhead.Spam, 3)
@@ -305,7 +306,7 @@ func TestRollbackOfTheFuture(t *testing.T) {
 func TestRoundTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, peer := newSite(t, k, nil), newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Capacity: 100_000}},
-			func(o *Options) { o.imageBytes = 4 << 10 })
+			func(o *member.Options) { o.MessageBytes = 4 << 10 })
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
@@ -43,7 +45,7 @@ func agree(t *testing.T, engines []*engine.Engine, n int, want uint32) {
 	}
 }
 
-func quick(o Options) Options {
+func quick(o member.Options) member.Options {
 	o.Interval, o.Heartbeat = 50*time.Millisecond, 500*time.Millisecond
 	return o
 }
@@ -55,12 +57,12 @@ func TestPartitions(t *testing.T) {
 	proxies := []*nodetest.Wire{nodetest.NewWire(t, address), nodetest.NewWire(t, address)}
 	engines := []*engine.Engine{enginetest.Small(t, nil), enginetest.Small(t, nil), enginetest.Small(t, nil)}
 	hubDir, hubID := identity(t)
-	hubOptions := quick(Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: Hub, Listen: address, Name: "hub"})
+	hubOptions := quick(member.Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: member.Hub, Listen: address, Name: "hub"})
 	hub, stopHub := start(t, hubOptions)
 	meshes := []*Mesh{hub}
 	for i, w := range proxies {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join,
+		m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: member.Join,
 			Servers: []string{w.Address()}, Name: fmt.Sprint("join ", i)}))
 		meshes = append(meshes, m)
 	}
@@ -88,7 +90,7 @@ func TestPartitions(t *testing.T) {
 	for i, e := range engines {
 		enginetest.Report(t, e, 2, bulkhead.Sighting, []uint32{2, 20, 200}[i])
 	}
-	if err := os.RemoveAll(filepath.Join(hubDir, hubFolder)); err != nil {
+	if err := os.RemoveAll(filepath.Join(hubDir, bus.HubFolder)); err != nil {
 		t.Fatal(err)
 	}
 	hubOptions.Store = "a new one" // a new incarnation of the store
@@ -101,10 +103,10 @@ func TestPartitions(t *testing.T) {
 func TestStrangerAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil), Mode: Hub,
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil), Mode: member.Hub,
 		Listen: address}))
 	dir, id := identity(t)
-	stranger, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: Join,
+	stranger, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.Join,
 		Servers: []string{address}}))
 	enginetest.Eventually(t, time.Minute, "the stranger notices that it does not know the hub", func() bool {
 		return strings.Contains(stranger.Status().Brokers[0].Error, "not on the list of peers")
@@ -113,7 +115,7 @@ func TestStrangerAtTheDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	enginetest.Eventually(t, time.Minute, "the hub refuses the stranger", func() bool {
-		return hub.Status().Strangers[reasonDoor] > 0
+		return hub.Status().Strangers[bus.ReasonDoor] > 0
 	})
 	if stranger.Status().Brokers[0].Connected {
 		t.Error("a stranger is connected")
@@ -125,12 +127,12 @@ func TestStrangerAtTheDoor(t *testing.T) {
 func TestEvictedAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil), Mode: Hub,
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil), Mode: member.Hub,
 		Listen: address}))
 	var peers []*Mesh
 	for range 2 {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: Join,
+		m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.Join,
 			Servers: []string{address}}))
 		peers = append(peers, m)
 	}
@@ -141,7 +143,7 @@ func TestEvictedAtTheDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	enginetest.Eventually(t, time.Minute, "refused after the eviction", func() bool {
-		return !connected(peers[0]) && hub.Status().Strangers[reasonDoor] > 0
+		return !connected(peers[0]) && hub.Status().Strangers[bus.ReasonDoor] > 0
 	})
 	if !connected(peers[1]) {
 		t.Error("the other peer lost its connection too")
@@ -156,7 +158,7 @@ func TestStreamLimits(t *testing.T) {
 	n := uint32(0)
 	for _, limit := range []int64{64 << 20, 1 << 20, 16 << 20} {
 		address := freePort(t)
-		hub, stop := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: Hub, Listen: address,
+		hub, stop := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: member.Hub, Listen: address,
 			StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
 		_, id := identity(t)
 		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // makes it create the streams
@@ -166,7 +168,7 @@ func TestStreamLimits(t *testing.T) {
 		var deltas, images *jetstream.StreamInfo
 		enginetest.Eventually(t, time.Minute, fmt.Sprintf("streams are limited to %d bytes", limit), func() bool {
 			enginetest.Report(t, e, 1, bulkhead.Sighting, 1) // counts before the hub records are in no round
-			js, err := hub.buses[0].(*natsBus).streams(t.Context())
+			js, err := hub.buses[0].(*bus.Client).Streams(t.Context())
 			if err != nil {
 				return false
 			}
@@ -177,8 +179,8 @@ func TestStreamLimits(t *testing.T) {
 				}
 				return s.CachedInfo()
 			}
-			names := newNames(enginetest.Secret.ID())
-			deltas, images = info(names.deltaStream()), info(names.imageStream())
+			names := bus.NewNames(enginetest.Secret.ID())
+			deltas, images = info(names.DeltaStream()), info(names.ImageStream())
 			return deltas != nil && images != nil && deltas.Config.MaxBytes == limit && images.Config.MaxBytes == 4*limit &&
 				deltas.Config.MaxAge == time.Duration(limit)*time.Millisecond && deltas.State.Msgs >= uint64(n)
 		})
@@ -192,9 +194,9 @@ func TestPasswordOfABroker(t *testing.T) {
 	dir, id := identity(t)
 	var log bytes.Buffer
 	servers := []string{"nats://node:open-sesame@" + freePort(t), "nats://open-sesame@" + freePort(t)}
-	m, stop := start(t, quick(Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: External,
+	m, stop := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.External,
 		Servers:     servers,
-		Credentials: NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+		Credentials: bus.NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	enginetest.Eventually(t, time.Minute, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
 	s := m.Status().Brokers[0]
 	stop()

@@ -1,5 +1,9 @@
 package mesh
 
-func idKey(id *Identity) []byte { k := id.Public(); return k[:] }
+import (
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+)
 
-func hintBytes(id *Identity) []byte { h := id.Hint(); return h[:] }
+func idKey(id *member.Identity) []byte { k := id.Public(); return k[:] }
+
+func hintBytes(id *member.Identity) []byte { h := id.Hint(); return h[:] }

@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 func TestIdentity(t *testing.T) {
 	dir, id := identity(t)
-	again, err := OpenIdentity(dir)
+	again, err := member.OpenIdentity(dir)
 	if err != nil || again.ID() != id.ID() || len(id.ID()) != 56 || !isID(id.ID()) {
 		t.Errorf("opened again: %v, %v; want %s", again, err, id.ID())
 	}
@@ -21,17 +22,17 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%q is taken for the key of a node", bad)
 		}
 	}
-	if err := os.Chmod(filepath.Join(dir, keyFile), 0o644); err != nil {
+	if err := os.Chmod(filepath.Join(dir, member.KeyFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenIdentity(dir); err == nil || !strings.Contains(err.Error(), "chmod 0600") {
+	if _, err := member.OpenIdentity(dir); err == nil || !strings.Contains(err.Error(), "chmod 0600") {
 		t.Errorf("key that others can read: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, keyFile), []byte("SU\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, member.KeyFile), []byte("SU\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	os.Chmod(filepath.Join(dir, keyFile), 0o600)
-	if _, err := OpenIdentity(dir); err == nil {
+	os.Chmod(filepath.Join(dir, member.KeyFile), 0o600)
+	if _, err := member.OpenIdentity(dir); err == nil {
 		t.Error("damaged key accepted")
 	}
 }

@@ -28,7 +28,7 @@ type incoming struct {
 	size   int  // of the message
 	stored bool // read from the broker's storage
 
-	bus             bus
+	bus             transport
 	caught, catches bool
 	until           time.Time
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -47,7 +48,7 @@ func TestClaimedPast(t *testing.T) {
 		settle()
 		before := home.Status()
 		far := wire.Stamp{Incarnation: 1<<61 - 2, Boot: 1<<61 - 2, Seq: 1, At: 1<<61 - 2}
-		statement := func(m *wire.Message, id *Identity, name *Identity) []byte {
+		statement := func(m *wire.Message, id *member.Identity, name *member.Identity) []byte {
 			raw := wire.AppendMessage(nil, m, id)
 			h := name.Hint()
 			copy(raw[2:], h[:])
@@ -111,23 +112,23 @@ func TestStateLost(t *testing.T) {
 				dir, peerDir := memoryDir(t), memoryDir(t)
 				time.Sleep(20 * 24 * time.Hour)
 				memory := enginetest.Small(t, nil) // only now: it reads its clock every second
-				home := newSite(t, k, func(o *Options) { o.Dir = dir })
-				peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+				home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
+				peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 				trust(t, peer, 1, home)
 				enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 				time.Sleep(5 * time.Minute)
 				home.stop()
 				if restart {
 					peer.stop()
-					peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+					peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 				}
 				defer func() { peer.stop() }()
-				if err := os.Remove(filepath.Join(dir, stateFile)); err != nil {
+				if err := os.Remove(filepath.Join(dir, member.StateFile)); err != nil {
 					t.Fatal(err)
 				}
 				k.wipe() // the broker does not know either
 				late := func() time.Time { return time.Now().Add(-2 * time.Hour) }
-				home = newSite(t, k, func(o *Options) { o.Dir, o.Now = dir, late })
+				home = newSite(t, k, func(o *member.Options) { o.Dir, o.Now = dir, late })
 				defer home.stop()
 				enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
 				time.Sleep(5 * time.Minute)
@@ -144,16 +145,16 @@ func TestStateLost(t *testing.T) {
 func TestBrokerRemembers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
-		home := newSite(t, k, func(o *Options) { o.Dir = dir })
+		home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		life := home.Status().Incarnation
 		home.stop()
-		if err := os.Remove(filepath.Join(dir, stateFile)); err != nil {
+		if err := os.Remove(filepath.Join(dir, member.StateFile)); err != nil {
 			t.Fatal(err)
 		}
 		late := func() time.Time { return time.Now().Add(-2 * time.Hour) }
-		home = newSite(t, k, func(o *Options) { o.Dir, o.Now = dir, late })
+		home = newSite(t, k, func(o *member.Options) { o.Dir, o.Now = dir, late })
 		defer home.stop()
 		settle()
 		if got := home.Status().Incarnation; got <= life {
@@ -167,9 +168,9 @@ func TestBrokerRemembers(t *testing.T) {
 func TestCopiedBackUnseen(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir, memory := t.TempDir(), enginetest.Small(t, nil)
-		home := newSite(t, k, func(o *Options) { o.Dir = dir })
+		home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		peerDir := t.TempDir()
-		peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+		peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 		trust(t, peer, 1, home)
 		enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 		time.Sleep(5 * time.Minute)
@@ -179,9 +180,9 @@ func TestCopiedBackUnseen(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.wipe()
-		home = newSite(t, k, func(o *Options) { o.Dir = dir }) // its engine is empty
+		home = newSite(t, k, func(o *member.Options) { o.Dir = dir }) // its engine is empty
 		defer home.stop()
-		peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+		peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 		defer peer.stop()
 		enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
 		time.Sleep(10 * time.Minute)
@@ -199,17 +200,17 @@ func TestCopiedBackSoon(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 90 * time.Second} {
 		inBubble(t, func(t *testing.T, k *memBroker) {
 			dir, memory, peerDir := t.TempDir(), enginetest.Small(t, nil), t.TempDir()
-			home := newSite(t, k, func(o *Options) { o.Dir = dir })
+			home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 			home.stop()
-			before, err := os.ReadFile(filepath.Join(dir, stateFile))
+			before, err := os.ReadFile(filepath.Join(dir, member.StateFile))
 			if err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			home = newSite(t, k, func(o *Options) {
+			home = newSite(t, k, func(o *member.Options) {
 				o.Dir, o.Now = dir, func() time.Time { return time.Now().Add(ahead) }
 			})
-			peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+			peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 			trust(t, peer, 1, home)
 			enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 			time.Sleep(10 * time.Second)
@@ -220,12 +221,12 @@ func TestCopiedBackSoon(t *testing.T) {
 			peer.stop()
 			k.wipe()
 			if err := errors.Join(os.Remove(filepath.Join(peerDir, heardFile)),
-				os.WriteFile(filepath.Join(dir, stateFile), before, 0o600)); err != nil {
+				os.WriteFile(filepath.Join(dir, member.StateFile), before, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			home = newSite(t, k, func(o *Options) { o.Dir = dir })
+			home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 			defer home.stop()
-			peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+			peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 			defer peer.stop()
 			enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
 			limit := resetAfter + ahead + home.opts.Heartbeat + 5*time.Second
@@ -280,7 +281,7 @@ func TestNewestProcessShown(t *testing.T) {
 		if len(w.Proofs) != 2 || !bytes.Equal(w.Proofs[1], said(30).Statement) {
 			t.Fatalf("told %d proofs, want the head and what began the process", len(w.Proofs))
 		}
-		home := closed(t, func(o *Options) { o.Identity = r.peer })
+		home := closed(t, func(o *member.Options) { o.Identity = r.peer })
 		home.state.Incarnation, home.state.Boot = 20, 27
 		if p, ok := home.sender.proven(w.Proofs[1]); !ok || !home.sender.forgot(&p, nil) {
 			t.Errorf("it has forgotten nothing: %+v, %v", p, ok)
@@ -299,7 +300,7 @@ func TestNewestProcessShown(t *testing.T) {
 func TestSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
-		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
+		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		trust(t, home, 1, peer)
 		time.Sleep(time.Minute)
 		if p := home.peer(t, peer); p.Silent != 0 || p.Heard.IsZero() {
@@ -313,7 +314,7 @@ func TestSilent(t *testing.T) {
 			t.Errorf("silent for an hour: %+v", p)
 		}
 		home.stop()
-		home = newSite(t, k, func(o *Options) { o.Dir = dir })
+		home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		if p := home.peer(t, peer); !p.Heard.Equal(heard) || p.Silent < time.Hour {
 			t.Errorf("after a restart: %+v, want heard %v", p, heard)
@@ -377,7 +378,7 @@ func TestClaimedMemory(t *testing.T) {
 				}
 				settle()
 				p := home.peerOf(t, f.id)
-				if p.Refusals[reasonMemory] == 0 || p.Memory > limit {
+				if p.Refusals[member.ReasonMemory] == 0 || p.Memory > limit {
 					t.Errorf("%d bytes of %d: %+v", p.Memory, limit, p)
 				}
 				if sure := uint64(limit / 4 / 2); tt.weight == 0 && p.Memory > sure {
@@ -406,7 +407,7 @@ func TestMillionsOfSignatures(t *testing.T) {
 	if testing.Short() {
 		millions = 200_000
 	}
-	t.Run("no memory", func(t *testing.T) { tellMillions(t, millions, 20_000_000, reasonMemory) })
+	t.Run("no memory", func(t *testing.T) { tellMillions(t, millions, 20_000_000, member.ReasonMemory) })
 	t.Run("too full", func(t *testing.T) { tellMillions(t, millions, millions/10, "quarantined") })
 }
 
@@ -474,7 +475,7 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 		}
 		tell()
 		p := home.peerOf(t, f.id)
-		if most > limit || p.Keys == 0 || (p.Refusals[reasonMemory] > 0) != (p.Quarantine == "") ||
+		if most > limit || p.Keys == 0 || (p.Refusals[member.ReasonMemory] > 0) != (p.Quarantine == "") ||
 			!strings.Contains(home.log.String(), word) {
 			t.Errorf("at most %d bytes of %d; the peer is shown as %+v", most, limit, p)
 		}
@@ -540,7 +541,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 		k.wipe()
 		p := home.peerOf(t, f.id)
 		sent := home.Status().Bytes - before.Bytes
-		if p.Served == 0 || p.Refusals[reasonAsks] == 0 || sent > 3<<20 {
+		if p.Served == 0 || p.Refusals[member.ReasonAsks] == 0 || sent > 3<<20 {
 			t.Errorf("%d bytes were sent for %d asks: %+v", sent, asks, p)
 		}
 		late.weigh(t, home, 1)
@@ -569,7 +570,7 @@ func TestOlderImage(t *testing.T) {
 		if got := home.engine.Replica(f.id.ID()); len(got) != 1 || got[0] != held[0] {
 			t.Errorf("held %+v, then %+v", held, got)
 		}
-		if p := home.peerOf(t, f.id); p.Refusals[reasonSuspect] != 0 {
+		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonSuspect] != 0 {
 			t.Errorf("the origin is doubted: %v", p.Refusals)
 		}
 	})
@@ -582,9 +583,9 @@ func TestOwnHead(t *testing.T) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		settle()
-		home.state.mu.Lock()
-		s := home.state.record
-		home.state.mu.Unlock()
+		home.state.Mu.Lock()
+		s := home.state.Record
+		home.state.Mu.Unlock()
 		own := wire.Topic{Kind: wire.KindHead, Origin: home.id.Hint()}
 		for later, want := range []uint64{0, 1} {
 			m := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation, Boot: s.Boot + uint64(later), Seq: 9, At: s.Boot + uint64(later)}}

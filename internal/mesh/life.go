@@ -6,12 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // alive reports whether a message belongs to the present incarnation of its origin. It begins a new
 // incarnation if the message does.
-func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *wire.Message) bool {
+func (r *receiver) alive(ctx context.Context, p *member.Peer, t *track, m *wire.Message) bool {
 	held := r.opts.Engine.Incarnation(p.ID)
 	old := m.Stamp.Incarnation < held || m.Stamp.Incarnation < t.last.Incarnation ||
 		m.Stamp.Incarnation == t.last.Incarnation && m.Stamp.Boot < t.last.Boot
@@ -24,11 +25,11 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *wire.Message
 	if old && m.Kind == wire.KindHead && time.Since(t.told) > conflictRest {
 		// The peer's folder was copied back, with its knowledge of its last incarnation.
 		t.told = time.Now()
-		r.requests.Want(&wire.Message{To: p.key.Hint(), Incarnation: max(held, t.last.Incarnation), Boot: t.last.Boot,
+		r.requests.Want(&wire.Message{To: p.Key.Hint(), Incarnation: max(held, t.last.Incarnation), Boot: t.last.Boot,
 			Proofs: t.said.About(nil)})
 	}
 	if m.Stamp.Incarnation < held {
-		r.book.refuse(p.key.Hint(), reasonOld, "")
+		r.book.Refuse(p.Key.Hint(), member.ReasonOld, "")
 		return false
 	}
 	if m.Stamp.Incarnation > held {
@@ -53,7 +54,7 @@ func (r *receiver) alive(ctx context.Context, p *peer, t *track, m *wire.Message
 // sender is running. A few such heads may have been in flight when the newer incarnation began.
 // After that, two incarnations that send alternately are two servers with one key. If the newer one
 // is silent, the machine was set back to a time before it.
-func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *wire.Message) {
+func (r *receiver) conflict(ctx context.Context, p *member.Peer, t *track, m *wire.Message) {
 	if !t.lives || time.Since(t.begun) < conflictRest || time.Since(t.oldAt) < conflictRest ||
 		t.old.Boot == m.Stamp.Boot && !m.Stamp.Newer(t.old) {
 		return
@@ -61,22 +62,22 @@ func (r *receiver) conflict(ctx context.Context, p *peer, t *track, m *wire.Mess
 	again := t.old.Boot == m.Stamp.Boot
 	t.old, t.oldAt, t.lives = m.Stamp, time.Now(), false
 	conflicts := 0
-	r.book.figures(p.key.Hint(), func(s *stats) {
+	r.book.Figures(p.Key.Hint(), func(s *member.Stats) {
 		if !again {
-			s.conflicts = 0
+			s.Conflicts = 0
 		}
-		s.conflicts++
-		conflicts = s.conflicts
+		s.Conflicts++
+		conflicts = s.Conflicts
 	})
 	if conflicts >= maxConflicts && p.Quarantine == "" {
-		r.book.quarantine(ctx, p.key.Hint(), "two servers use its key")
+		r.book.Quarantine(ctx, p.Key.Hint(), "two servers use its key")
 	}
 }
 
 // renew records a new incarnation of an origin. Until its first images or rounds arrive, the
 // replica of the previous incarnation stays in use. That replica then becomes a former one, and
 // still counts.
-func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *wire.Message) bool {
+func (r *receiver) renew(ctx context.Context, p *member.Peer, t *track, m *wire.Message) bool {
 	nothing := m.Kind == wire.KindHead && len(m.Heads) == 0
 	// Rounds from version 0 on are equivalent to images.
 	whole := m.Kind == wire.KindImage || slices.ContainsFunc(m.Rounds, func(x wire.Round) bool { return x.From == 0 })
@@ -99,7 +100,7 @@ func (r *receiver) renew(ctx context.Context, p *peer, t *track, m *wire.Message
 		r.refuseError(p, err)
 		return false
 	}
-	r.opts.Log.Info("incarnation of a peer noted", "peer", p.label(), "incarnation", m.Stamp.Incarnation)
+	r.opts.Log.Info("incarnation of a peer noted", "peer", p.Label(), "incarnation", m.Stamp.Incarnation)
 	if t.next != m.Stamp.Incarnation {
 		t.heads = make(map[wire.Ref]wire.ArrayHead)
 	}
@@ -142,7 +143,7 @@ func (t *track) lost(m *wire.Message) {
 }
 
 // head records the origin's versions.
-func (r *receiver) head(ctx context.Context, p *peer, t *track, m *wire.Message) {
+func (r *receiver) head(ctx context.Context, p *member.Peer, t *track, m *wire.Message) {
 	if !m.Stamp.Newer(t.head) || m.Stamp.Boot < t.last.Boot {
 		return // a repetition, or from a process that has ended
 	}
@@ -158,7 +159,7 @@ func (r *receiver) head(ctx context.Context, p *peer, t *track, m *wire.Message)
 		x := wire.Ref{Array: a.Array, Start: a.Start}
 		h, ok := t.heads[x]
 		switch {
-		case max(a.Version, a.Partial) == 0, p.refuses(a.Start), !r.opts.Engine.Keeps(a.Array, a.Start):
+		case max(a.Version, a.Partial) == 0, p.Refuses(a.Start), !r.opts.Engine.Keeps(a.Array, a.Start):
 		case !ok && a.Start >= m.Floors[wire.FloorIndex(a.Array)]:
 			if m.Stamp == t.last { // otherwise a round that overtook this head may have begun the array
 				t.gone = append(t.gone, x)
@@ -173,19 +174,19 @@ func (r *receiver) head(ctx context.Context, p *peer, t *track, m *wire.Message)
 		t.doubted = time.Time{}
 	}
 	maps.DeleteFunc(t.said.Led, func(x wire.Ref, _ []byte) bool { return !r.opts.Engine.Keeps(x.Array, x.Start) })
-	if m.Name != "" && p.Name == "" && checkPeer(m.Name, 0) == nil {
-		r.book.figures(p.key.Hint(), func(s *stats) { s.ownName = m.Name })
+	if m.Name != "" && p.Name == "" && member.CheckPeer(m.Name, 0) == nil {
+		r.book.Figures(p.Key.Hint(), func(s *member.Stats) { s.OwnName = m.Name })
 	}
 }
 
 // successor replaces an old key with the new key that it has signed. [receiver.newcomer] has
 // verified the signature.
-func (r *receiver) successor(ctx context.Context, m *wire.Message) (peer, bool) {
+func (r *receiver) successor(ctx context.Context, m *wire.Message) (member.Peer, bool) {
 	if m.Kind != wire.KindHead || m.Proof == nil {
-		return peer{}, false // the peer was evicted while the message waited
+		return member.Peer{}, false // the peer was evicted while the message waited
 	}
-	if err := r.book.succeed(ctx, m.Proof, m.Key); err != nil {
-		return peer{}, false
+	if err := r.book.Succeed(ctx, m.Proof, m.Key); err != nil {
+		return member.Peer{}, false
 	}
 	old := m.Proof.Old.Hint()
 	if t := r.origins[old]; t != nil {
@@ -193,5 +194,5 @@ func (r *receiver) successor(ctx context.Context, m *wire.Message) (peer, bool) 
 		t.stop = nil
 		r.origins[m.From] = t
 	}
-	return r.book.find(m.From)
+	return r.book.Find(m.From)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -40,7 +41,7 @@ func TestHeadsHeard(t *testing.T) {
 			"gone":                 {held(1, 0, 20), nil, 7, nil, true, true},
 			"expired there":        {held(1, 0, 20), nil, 8, nil, false, false},
 			"gone, overtaken":      {held(1, 0, 20), nil, 7, func() { r.t.last.Seq = 9 }, false, false},
-			"gone and rolled back": {held(1, 0, 20), nil, 7, func() { r.p.Refused = []stretch{{7, 7}} }, false, false},
+			"gone and rolled back": {held(1, 0, 20), nil, 7, func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, false, false},
 			"gone and expired":     {held(1, 0, 20), nil, 7, func() { r.e.expired = 7 }, false, false},
 		} {
 			r.again()
@@ -180,8 +181,8 @@ func TestAlive(t *testing.T) {
 			"of a later process":      {wire.KindDelta, wire.Stamp{Incarnation: 20, Boot: 26, Seq: 1, At: 0}, true, false, "", wire.Stamp{Incarnation: 20, Boot: 26, Seq: 1, At: 0}},
 			"of an earlier one":       {wire.KindDelta, wire.Stamp{Incarnation: 20, Boot: 24, Seq: 9, At: 0}, true, false, "", last},
 			"a head of it":            {wire.KindHead, wire.Stamp{Incarnation: 20, Boot: 24, Seq: 9, At: 0}, true, true, "", last},
-			"of an older life":        {wire.KindDelta, wire.Stamp{Incarnation: 19, Boot: 99, Seq: 9, At: 0}, false, false, reasonOld, last},
-			"a head of an older life": {wire.KindHead, wire.Stamp{Incarnation: 19, Boot: 99, Seq: 9, At: 0}, false, true, reasonOld, last},
+			"of an older life":        {wire.KindDelta, wire.Stamp{Incarnation: 19, Boot: 99, Seq: 9, At: 0}, false, false, member.ReasonOld, last},
+			"a head of an older life": {wire.KindHead, wire.Stamp{Incarnation: 19, Boot: 99, Seq: 9, At: 0}, false, true, member.ReasonOld, last},
 			"of a new life":           {wire.KindHead, wire.Stamp{Incarnation: 21, Boot: 22, Seq: 1, At: 0}, true, false, "", wire.Stamp{Incarnation: 21, Boot: 22, Seq: 1, At: 0}},
 		} {
 			r.again()
@@ -234,7 +235,7 @@ func TestTwoLives(t *testing.T) {
 			seq++
 			r.receiver.alive(t.Context(), &r.p, r.t, &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: life, Boot: boot, Seq: seq, At: 0}})
 		}
-		conflicts := func() int { return r.members[r.peer.Hint()].conflicts }
+		conflicts := func() int { return r.Members[r.peer.Hint()].Conflicts }
 		hear(20, 25, 0)
 		hear(19, 19, conflictRest-1) // in flight when the newer incarnation began
 		if conflicts() != 0 {
@@ -265,14 +266,14 @@ func TestTwoLives(t *testing.T) {
 		if conflicts() != 1 {
 			t.Errorf("%d conflicts of another process, want 1", conflicts())
 		}
-		r.members[r.peer.Hint()].growth = growth{adds: 5}
+		r.Members[r.peer.Hint()].Growth = member.Growth{Adds: 5}
 		if err := r.WeighPeer(t.Context(), r.peer.ID(), 2); !errors.Is(err, bulkhead.ErrMalformed) ||
 			r.status().Weight != 0.5 {
 			t.Errorf("a weight of 2: %v, %v", err, r.status().Weight)
 		}
 		if err := r.WeighPeer(t.Context(), r.peer.ID(), 1); err != nil ||
-			r.members[r.peer.Hint()].growth != (growth{}) {
-			t.Errorf("weighed: %v, charged %+v", err, r.members[r.peer.Hint()].growth)
+			r.Members[r.peer.Hint()].Growth != (member.Growth{}) {
+			t.Errorf("weighed: %v, charged %+v", err, r.Members[r.peer.Hint()].Growth)
 		}
 	})
 }

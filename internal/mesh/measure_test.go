@@ -11,6 +11,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -48,15 +50,15 @@ func joinLarge(t *testing.T, disk bool) {
 		e := enginetest.Big(t, uint64(signatures), nil)
 		fill(t, e, len(engines), signatures)
 		d, i := identity(t)
-		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address},
-			Credentials: NoCredentials, Role: Publish})
+		m, _ := start(t, member.Options{Dir: d, Identity: i, Engine: e, Mode: member.External, Servers: []string{"nats://" + address},
+			Credentials: bus.NoCredentials, Role: member.Publish})
 		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
 		meshes, engines = append(meshes, m), append(engines, e)
 	}
-	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External,
-		Servers: []string{"nats://" + address}, Credentials: NoCredentials})
+	joiner, _ := start(t, member.Options{Dir: dir, Identity: id, Engine: home, Mode: member.External,
+		Servers: []string{"nats://" + address}, Credentials: bus.NoCredentials})
 	begun := time.Now()
 	for _, m := range meshes {
 		if err := joiner.AddPeer(t.Context(), m.opts.Identity.ID(), "", 1); err != nil {
@@ -117,7 +119,7 @@ func TestSteadyCPU(t *testing.T) {
 		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")
 	}
 	address := serveBroker(t)
-	options := Options{Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials}
+	options := member.Options{Mode: member.External, Servers: []string{"nats://" + address}, Credentials: bus.NoCredentials}
 	home := options
 	home.Dir, home.Identity = identity(t)
 	home.Engine = enginetest.Big(t, 200_000, nil)
@@ -127,7 +129,7 @@ func TestSteadyCPU(t *testing.T) {
 		o := options
 		o.Dir, o.Identity = identity(t)
 		e := enginetest.Big(t, 20_000, nil)
-		o.Engine, o.Role = e, Publish
+		o.Engine, o.Role = e, member.Publish
 		from, _ := start(t, o)
 		if err := from.AddPeer(t.Context(), home.Identity.ID(), "", 1); err != nil {
 			t.Fatal(err)

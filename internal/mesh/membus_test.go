@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -139,7 +140,7 @@ func (b *memBus) set(on bool) {
 	b.on = on
 }
 
-func (b *memBus) publish(t wire.Topic, msg []byte) error {
+func (b *memBus) Publish(t wire.Topic, msg []byte) error {
 	k := b.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -209,14 +210,14 @@ func (b *memBus) subscribe(match func(wire.Topic) bool, handle func(wire.Arrival
 	}
 }
 
-func (b *memBus) listen(self wire.Hint, all bool, handle func(wire.Arrival)) error {
+func (b *memBus) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) error {
 	b.subscribe(func(t wire.Topic) bool {
 		return t.Kind == wire.KindAsk && t.Origin == self || all && (t.Kind == wire.KindDelta || t.Kind == wire.KindHead)
 	}, handle)
 	return nil
 }
 
-func (b *memBus) listenImages(origin wire.Hint, handle func(wire.Arrival)) (func(), error) {
+func (b *memBus) ListenImages(origin wire.Hint, handle func(wire.Arrival)) (func(), error) {
 	return b.subscribe(func(t wire.Topic) bool { return t.Kind == wire.KindImage && t.Origin == origin }, handle), nil
 }
 
@@ -245,7 +246,7 @@ func (b *memBus) stored(list []storedMsg, handle func(wire.Arrival) bool) error 
 	return nil
 }
 
-func (b *memBus) storedDeltas(_ context.Context, origin *wire.Hint, since time.Time, handle func(wire.Arrival) bool) error {
+func (b *memBus) StoredDeltas(_ context.Context, origin *wire.Hint, since time.Time, handle func(wire.Arrival) bool) error {
 	b.k.mu.Lock()
 	var list []storedMsg
 	for _, m := range b.k.deltas {
@@ -257,7 +258,7 @@ func (b *memBus) storedDeltas(_ context.Context, origin *wire.Hint, since time.T
 	return b.stored(list, handle)
 }
 
-func (b *memBus) storedImages(_ context.Context, origin wire.Hint, handle func(wire.Arrival) bool) error {
+func (b *memBus) StoredImages(_ context.Context, origin wire.Hint, handle func(wire.Arrival) bool) error {
 	b.k.mu.Lock()
 	var list []storedMsg
 	for t, m := range b.k.images {
@@ -269,19 +270,19 @@ func (b *memBus) storedImages(_ context.Context, origin wire.Hint, handle func(w
 	return b.stored(list, handle)
 }
 
-func (b *memBus) up() <-chan struct{} { return b.ups }
+func (b *memBus) Up() <-chan struct{} { return b.ups }
 
-func (b *memBus) proves() bool { return !b.open }
+func (b *memBus) Proves() bool { return !b.open }
 
-func (b *memBus) name() string { return b.server }
+func (b *memBus) Name() string { return b.server }
 
-func (b *memBus) status() BusStatus {
+func (b *memBus) Status() bus.Status {
 	b.k.mu.Lock()
 	defer b.k.mu.Unlock()
-	return BusStatus{Server: b.server, Connected: b.on}
+	return bus.Status{Server: b.server, Connected: b.on}
 }
 
-func (b *memBus) close() error {
+func (b *memBus) Close() error {
 	b.k.mu.Lock()
 	defer b.k.mu.Unlock()
 	b.on = false

@@ -6,28 +6,30 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // A Mesh is a node's part in a network of nodes. Its methods may be called concurrently.
 type Mesh struct {
-	*Book
-	*Pairing
-	*Secrets
+	*member.Book
+	*member.Pairing
+	*member.Secrets
 
-	opts     *Options
-	groups   *Groups
-	state    *State
+	opts     *member.Options
+	groups   *member.Groups
+	state    *member.State
 	sender   *sender
 	receiver *receiver
-	buses    []bus
-	broker   *broker // of this process; nil if there is none
+	buses    []transport
+	broker   *bus.Broker // of this process; nil if there is none
 }
 
 // Open starts nothing yet, except the broker of a hub. It reads the files in opts.Dir, sets the
 // origins that the engine counts, makes the engine record its adds from now on, and connects. An
 // unreachable broker is no error: the mesh waits for it.
-func Open(ctx context.Context, opts Options) (*Mesh, error) {
+func Open(ctx context.Context, opts member.Options) (*Mesh, error) {
 	m, err := prepare(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -39,33 +41,33 @@ func Open(ctx context.Context, opts Options) (*Mesh, error) {
 }
 
 // prepare makes a mesh without a bus.
-func prepare(ctx context.Context, opts Options) (*Mesh, error) {
-	if err := opts.complete(); err != nil {
+func prepare(ctx context.Context, opts member.Options) (*Mesh, error) {
+	if err := opts.Complete(); err != nil {
 		return nil, err
 	}
 	m := &Mesh{opts: &opts}
 	var err error
-	if m.Book, err = OpenBook(&opts, watcher{m}); err != nil {
+	if m.Book, err = member.OpenBook(&opts, watcher{m}); err != nil {
 		return nil, err
 	}
-	if m.state, err = OpenState(&opts); err != nil {
+	if m.state, err = member.OpenState(&opts); err != nil {
 		return nil, err
 	}
-	if m.Pairing, err = OpenPairing(&opts, m.Book); err != nil {
+	if m.Pairing, err = member.OpenPairing(&opts, m.Book); err != nil {
 		return nil, err
 	}
-	if m.Secrets, err = OpenSecrets(&opts, m.Book); err != nil {
+	if m.Secrets, err = member.OpenSecrets(&opts, m.Book); err != nil {
 		return nil, err
 	}
-	m.groups = &Groups{opts: &opts, book: m.Book}
+	m.groups = member.NewGroups(&opts, m.Book)
 	m.sender = newSender(&opts, m.Book, m.state)
 	if err := m.sender.start(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.Book.tellEngine(ctx); err != nil {
+	if err := m.Book.SetOrigins(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.Book.forgetRefused(ctx); err != nil {
+	if err := m.Book.DropRefused(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.sender.record(ctx); err != nil {
@@ -76,15 +78,15 @@ func prepare(ctx context.Context, opts Options) (*Mesh, error) {
 }
 
 // busOptions returns the settings of the connections to brokers.
-func (m *Mesh) busOptions() *busOptions {
+func (m *Mesh) busOptions() *bus.Options {
 	o := m.opts
-	return &busOptions{Dir: o.Dir, Identity: o.Identity, KeyID: o.KeyID, Name: o.Name, Credentials: o.Credentials,
+	return &bus.Options{Dir: o.Dir, Identity: o.Identity, KeyID: o.KeyID, Name: o.Name, Credentials: o.Credentials,
 		CA: o.CA, Cert: o.Cert, Key: o.Key, Domain: o.Domain, Heartbeat: o.Heartbeat, StreamAge: o.StreamAge,
 		StreamBytes: o.StreamBytes, Replicas: o.Replicas, Now: o.Now, Log: o.Log}
 }
 
-// Announcements returns the changes of the secret of m; nil for a nil mesh. It makes m a [Taker].
-func (m *Mesh) Announcements() *Secrets {
+// Announcements returns the changes of the secret of m; nil for a nil mesh. It makes m a [member.Taker].
+func (m *Mesh) Announcements() *member.Secrets {
 	if m == nil {
 		return nil
 	}
@@ -94,34 +96,34 @@ func (m *Mesh) Announcements() *Secrets {
 // A watcher connects the peer list with the other parts of a mesh.
 type watcher struct{ m *Mesh }
 
-// Added implements [Watcher].
+// Added implements [member.Watcher].
 func (w watcher) Added(h wire.Hint) {
 	w.m.receiver.call(func(ctx context.Context) { w.m.receiver.welcome(ctx, h) })
 }
 
-// Dropped implements [Watcher].
+// Dropped implements [member.Watcher].
 func (w watcher) Dropped(id string, h wire.Hint) error {
 	if w.m.broker != nil {
-		w.m.broker.showOut(id)
+		w.m.broker.ShowOut(id)
 	}
 	w.m.receiver.call(func(context.Context) { w.m.receiver.forget(h) })
-	return w.m.leftRotation(id)
+	return w.m.LeftRotation(id)
 }
 
-// Between implements [Watcher].
+// Between implements [member.Watcher].
 func (w watcher) Between(f func(ctx context.Context)) { w.m.receiver.call(f) }
 
 // use makes all parts of the mesh use a bus.
-func (m *Mesh) use(b bus) {
+func (m *Mesh) use(b transport) {
 	m.buses = append(m.buses, b)
 	m.sender.use(b)
 	m.receiver.use(b)
-	h, ok := b.(*natsBus)
-	if ok && !h.owner {
-		m.groups.hubs = append(m.groups.hubs, h)
+	h, ok := b.(*bus.Client)
+	if ok && !h.Proves() {
+		m.groups.UseHub(h)
 	}
-	if ok && h.keyOfHub != nil {
-		m.Secrets.hubs = append(m.Secrets.hubs, h)
+	if ok && h.IsHub() {
+		m.Secrets.UseHub(h)
 	}
 }
 
@@ -131,7 +133,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	defer cancel()
 	for _, b := range m.buses {
 		handle := func(a wire.Arrival) { m.receiver.deliver(ctx, b, a, false) }
-		if err := b.listen(m.opts.Identity.Hint(), m.opts.Role != Publish, handle); err != nil {
+		if err := b.Listen(m.opts.Identity.Hint(), m.opts.Role != member.Publish, handle); err != nil {
 			return fmt.Errorf("mesh: %w", err)
 		}
 	}
@@ -140,28 +142,28 @@ func (m *Mesh) Run(ctx context.Context) error {
 	wg.Go(func() { m.receiver.run(ctx) })
 	for _, b := range m.buses {
 		wg.Go(func() { m.watch(ctx, b) })
-		if b, ok := b.(*natsBus); ok {
-			wg.Go(func() { b.watch(ctx) })
+		if b, ok := b.(*bus.Client); ok {
+			wg.Go(func() { b.Watch(ctx) })
 		}
 	}
-	wg.Go(func() { m.groups.followGroups(ctx) })
-	wg.Go(func() { m.followSecret(ctx) })
-	wg.Go(func() { m.awaitRotation(ctx) })
-	wg.Go(func() { m.announceRegularly(ctx) })
+	wg.Go(func() { m.groups.FollowGroups(ctx) })
+	wg.Go(func() { m.FollowSecret(ctx) })
+	wg.Go(func() { m.AwaitRotation(ctx) })
+	wg.Go(func() { m.AnnounceRegularly(ctx) })
 	wg.Wait()
 	return nil
 }
 
 // watch catches up whenever a bus reconnects.
-func (m *Mesh) watch(ctx context.Context, b bus) {
+func (m *Mesh) watch(ctx context.Context, b transport) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b.up():
+		case <-b.Up():
 		}
 		m.sender.Greet()
-		if m.opts.Role != Publish {
+		if m.opts.Role != member.Publish {
 			m.receiver.catchUp(ctx, b)
 		}
 	}
@@ -172,10 +174,10 @@ func (m *Mesh) Close() error {
 	var errs []error
 	errs = append(errs, m.state.Close(!m.sender.healing.Load()), m.receiver.saveHeard())
 	for _, b := range m.buses {
-		errs = append(errs, b.close())
+		errs = append(errs, b.Close())
 	}
 	if m.broker != nil {
-		m.broker.close()
+		m.broker.Close()
 	}
 	return errors.Join(errs...)
 }

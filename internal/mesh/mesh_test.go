@@ -12,14 +12,15 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-func identity(t testing.TB) (string, *Identity) {
+func identity(t testing.TB) (string, *member.Identity) {
 	t.Helper()
 	dir := t.TempDir()
-	id, err := OpenIdentity(dir)
+	id, err := member.OpenIdentity(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func identity(t testing.TB) (string, *Identity) {
 }
 
 // start opens and runs a mesh, and returns it with a function that ends it.
-func start(t testing.TB, o Options) (*Mesh, func()) {
+func start(t testing.TB, o member.Options) (*Mesh, func()) {
 	t.Helper()
 	o.KeyID = enginetest.Secret.ID()
 	if o.Log == nil && testing.Verbose() {
@@ -69,8 +70,8 @@ func TestTwoNodes(t *testing.T) {
 	hubDir, hubID := identity(t)
 	joinDir, joinID := identity(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
-	hub, _ := start(t, Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"})
-	join, _ := start(t, Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+	hub, _ := start(t, member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address, Name: "hub"})
+	join, _ := start(t, member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join, Servers: []string{address},
 		Name: "join"})
 	if err := errors.Join(hub.AddPeer(ctx, joinID.ID(), "", 1), join.AddPeer(ctx, hubID.ID(), "", 1)); err != nil {
 		t.Fatal(err)
@@ -96,9 +97,9 @@ func TestTuned(t *testing.T) {
 	hubDir, hubID := identity(t)
 	joinDir, joinID := identity(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
-	tuned := func(o Options) Options { o.Interval = 100 * time.Millisecond; return o }
-	hub, _ := start(t, tuned(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, tuned(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
+	tuned := func(o member.Options) member.Options { o.Interval = 100 * time.Millisecond; return o }
+	hub, _ := start(t, tuned(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address, Name: "hub"}))
+	join, _ := start(t, tuned(member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join, Servers: []string{address},
 		Name: "join"}))
 	befriend(t, hub, join)
 	enginetest.Eventually(t, time.Minute, "connected", func() bool { return join.Status().Brokers[0].Connected })

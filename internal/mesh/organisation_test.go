@@ -9,14 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // orgOf returns the organisation of a key.
-func orgOf(id *Identity) wire.Organisation { return wire.Organisation(id.Hint()) }
+func orgOf(id *member.Identity) wire.Organisation { return Organisation(id.Hint()) }
 
 // claims makes a forger list organisations for its arrays.
-func (f *forger) claims(t *testing.T, to *site, list ...wire.Organisation) {
+func (f *forger) claims(t *testing.T, to *site, list ...Organisation) {
 	t.Helper()
 	slices.SortFunc(list, wire.CompareOrganisations)
 	f.say(t, to, &wire.Message{Kind: wire.KindHead, Organisations: list})
@@ -112,7 +113,7 @@ func TestChoose(t *testing.T) {
 		defer s.stop()
 		a, half, sum := newForger(t, k, s, 1), newForger(t, k, s, 0.5), newForger(t, k, s, 1)
 		sum.claims(t, s, wire.Organisation{8}, wire.Organisation{9})
-		check := func(named []string, members []*forger, orgs ...wire.Organisation) {
+		check := func(named []string, members []*forger, orgs ...Organisation) {
 			t.Helper()
 			keys, all, left := s.Choose(named)
 			var want []string
@@ -132,11 +133,11 @@ func TestChoose(t *testing.T) {
 		check([]string{a.id.ID(), half.id.ID()}, []*forger{a}, orgOf(a.id))
 		check([]string{"*"}, []*forger{a, sum}, orgOf(a.id), wire.Organisation{8}, wire.Organisation{9})
 		check([]string{"mail"}, nil)
-		if err := s.editPeer(t.Context(), a.id.ID(), func(mem *member) error { mem.Group = "mail"; return nil }); err != nil {
+		if err := s.EditPeer(t.Context(), a.id.ID(), func(mem *member.Entry) error { mem.Group = "mail"; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		check([]string{"mail"}, []*forger{a}, orgOf(a.id))
-		s.quarantine(t.Context(), a.id.Hint(), "a test")
+		s.Quarantine(t.Context(), a.id.Hint(), "a test")
 		check([]string{"mail"}, nil)
 		many := make([]wire.Organisation, wire.MaxOrganisations)
 		for i := range many {

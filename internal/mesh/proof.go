@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -71,7 +72,7 @@ const resetAfter = time.Minute
 // origin's head must be later than the start of every process in doubt, and of another process: a
 // replayed old message is not enough. Its process may have a lower number than those: they ended
 // within a second, or the clock was ahead.
-func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
+func (r *receiver) reset(ctx context.Context, p *member.Peer, t *track) {
 	if !t.suspect || t.next != 0 || time.Since(t.doubted) < resetAfter {
 		return
 	}
@@ -86,7 +87,7 @@ func (r *receiver) reset(ctx context.Context, p *peer, t *track) {
 		r.refuseError(p, err)
 		return
 	}
-	r.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", p.label())
+	r.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", p.Label())
 	t.suspect, t.gone, t.said, t.doubted = false, nil, wire.Evidence{Head: t.said.Head}, time.Time{}
 	t.pending, t.waiting, t.looked = make(map[wire.Ref][]wire.Round), 0, make(look)
 	t.hurry()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -17,7 +18,7 @@ func TestForgot(t *testing.T) {
 		r.e.floor = 5
 		r.state.Incarnation, r.state.Boot = 100, 120
 		x, later := wire.Ref{Array: engine.ArrayCounts, Start: 7}, wire.Ref{Array: engine.ArrayCounts, Start: 8}
-		r.state.Arrays = []ownLineage{{x.Array, x.Start, wire.Lineage{{Boot: 110, Base: 0}, {Boot: 120, Base: 6}}}}
+		r.state.Arrays = []member.OwnLineage{{Array: x.Array, Start: x.Start, Epochs: wire.Lineage{{Boot: 110, Base: 0}, {Boot: 120, Base: 6}}}}
 		own := map[wire.Ref]engine.ArrayState{x: {Array: x.Array, Start: x.Start, Version: 9}}
 		was := func(x wire.Ref, version, boot uint64) []wire.ArrayHead {
 			return []wire.ArrayHead{{Ref: x, Version: version, Boot: boot}}

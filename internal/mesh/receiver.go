@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -25,12 +26,12 @@ const (
 // The receiver applies the messages of peers. Only its own goroutine uses the fields below the
 // channels.
 type receiver struct {
-	opts     *Options
-	book     *Book
-	state    *State
-	secrets  *Secrets
+	opts     *member.Options
+	book     *member.Book
+	state    *member.State
+	secrets  *member.Secrets
 	requests Requests
-	buses    []bus
+	buses    []transport
 	done     sync.WaitGroup // waits for the readings that the receiver has begun
 
 	in    *intake
@@ -41,12 +42,12 @@ type receiver struct {
 	// themselves.
 	catching int
 	// read is, for each bus, the time up to which this process has read its stored messages.
-	read map[bus]time.Time
+	read map[transport]time.Time
 
 	origins   map[wire.Hint]*track
-	caught    map[bus]bool      // all its stored messages were taken
-	upTo      map[bus]time.Time // the time up to which its stored messages were taken
-	began     time.Time         // when the previous process last caught up with a broker
+	caught    map[transport]bool      // all its stored messages were taken
+	upTo      map[transport]time.Time // the time up to which its stored messages were taken
+	began     time.Time               // when the previous process last caught up with a broker
 	seenSaved time.Time
 }
 
@@ -83,9 +84,9 @@ type track struct {
 	stop    []func() // end the subscriptions to images
 }
 
-func newReceiver(o *Options, b *Book, st *State, c *Secrets, q Requests) *receiver {
-	return &receiver{opts: o, book: b, state: st, secrets: c, requests: q, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time),
-		caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[wire.Hint]*track),
+func newReceiver(o *member.Options, b *member.Book, st *member.State, c *member.Secrets, q Requests) *receiver {
+	return &receiver{opts: o, book: b, state: st, secrets: c, requests: q, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[transport]time.Time),
+		caught: make(map[transport]bool), upTo: make(map[transport]time.Time), origins: make(map[wire.Hint]*track),
 		began: st.Newest()}
 }
 
@@ -104,7 +105,7 @@ type Requests interface {
 }
 
 // use makes the receiver read another bus.
-func (r *receiver) use(b bus) { r.buses = append(r.buses, b) }
+func (r *receiver) use(b transport) { r.buses = append(r.buses, b) }
 
 // call runs f on the receiver's goroutine.
 func (r *receiver) call(f func(ctx context.Context)) {
@@ -159,7 +160,7 @@ func (r *receiver) run(ctx context.Context) {
 
 // welcome fetches the stored messages of a newly added peer.
 func (r *receiver) welcome(ctx context.Context, h wire.Hint) {
-	if r.opts.Role == Publish {
+	if r.opts.Role == member.Publish {
 		return
 	}
 	for _, b := range r.buses {
@@ -198,10 +199,10 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 		r.mirror(x)
 		return
 	}
-	p, ok := r.book.find(from)
+	p, ok := r.book.Find(from)
 	if !ok {
 		if p, ok = r.successor(ctx, m); !ok {
-			r.book.refuse(from, reasonStranger, strange)
+			r.book.Refuse(from, member.ReasonStranger, strange)
 			return
 		}
 	}
@@ -215,12 +216,12 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 		}
 		return
 	}
-	if r.opts.Role == Publish {
+	if r.opts.Role == member.Publish {
 		return
 	}
 	now := r.opts.Now()
-	r.book.figures(from, func(s *stats) {
-		last := s.heard
+	r.book.Figures(from, func(s *member.Stats) {
+		last := s.Heard
 		if last.IsZero() {
 			last = p.Added
 			if r.began.After(last) {
@@ -228,10 +229,10 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 			}
 		}
 		// Use the wall clock: the processor's clock stands still while a machine sleeps.
-		s.growth.credit(r.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
-		s.heard, s.lastHeard, s.network = now, now, ""
-		s.messages++
-		s.bytes += uint64(x.size)
+		s.Growth.Credit(r.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
+		s.Heard, s.LastHeard, s.Network = now, now, ""
+		s.Messages++
+		s.Bytes += uint64(x.size)
 	})
 	r.saveSeen(now)
 	t := r.track(from)
@@ -265,7 +266,7 @@ func (r *receiver) mirror(x *incoming) {
 	_, boot := r.state.Life()
 	if x.m.Kind == wire.KindHead && x.m.Stamp.Boot > boot {
 		r.state.NoteTwin()
-		if r.book.refuseStranger("own key elsewhere", "") {
+		if r.book.RefuseStranger("own key elsewhere", "") {
 			r.opts.Log.Error("ALERT: another server uses this node's key; peers will stop counting both")
 		}
 	}
@@ -280,12 +281,12 @@ func (r *receiver) saveSeen(now time.Time) {
 	r.seenSaved = now
 	seen := make(map[string]time.Time)
 	for _, b := range r.buses {
-		name := b.name()
+		name := b.Name()
 		before, known := r.state.LastSeen(name)
 		if !known {
 			before = time.Time{}
 		}
-		if r.caught[b] && b.status().Connected {
+		if r.caught[b] && b.Status().Connected {
 			seen[name] = now.UTC()
 		} else if at := r.upTo[b]; at.After(before) {
 			seen[name] = at.UTC()
@@ -300,18 +301,18 @@ func (r *receiver) saveSeen(now time.Time) {
 }
 
 // refuseError counts a refusal by the engine, by the kind of its error.
-func (r *receiver) refuseError(p *peer, err error) {
-	reason := reasonAbsurd
+func (r *receiver) refuseError(p *member.Peer, err error) {
+	reason := member.ReasonAbsurd
 	switch {
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap),
 		errors.Is(err, bulkhead.ErrForbidden):
 		return // not the peer's fault, or it is just being added; it is asked for again
 	case errors.Is(err, bulkhead.ErrGeometry):
-		reason = reasonGeometry
+		reason = member.ReasonGeometry
 	case errors.Is(err, bulkhead.ErrOverLimit):
-		reason = reasonLimit
+		reason = member.ReasonLimit
 	}
-	r.book.refuse(p.key.Hint(), reason, err.Error())
+	r.book.Refuse(p.Key.Hint(), reason, err.Error())
 }
 
 // replica returns the arrays held of an origin.

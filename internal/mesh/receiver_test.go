@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -42,20 +43,20 @@ func TestAdmit(t *testing.T) {
 			"to one that waits for images":    {held(4, 9), nil, nil, false, true, ""},
 			"another geometry": {held(4, 0), func(x *wire.Round) {
 				x.Geometry.K++
-			}, nil, false, false, reasonGeometry},
+			}, nil, false, false, member.ReasonGeometry},
 			"no replica":                 {nil, nil, nil, false, true, ""},
 			"no replica, from the start": {nil, func(x *wire.Round) { *x = roundOf(t, x.Ref, 0, 2) }, nil, true, false, ""},
 			"no replica, and no geometry": {nil, func(x *wire.Round) { *x = roundOf(t, x.Ref, 0, 2); x.Announce = false }, nil,
 				false, true, ""},
 			"expired": {held(4, 0), nil, func() { r.e.expired = 8 }, false, false, ""},
-			"to come": {held(4, 0), nil, func() { r.e.expired = 7 }, false, false, reasonEarly},
-			"rolled back": {held(4, 0), nil, func() { r.p.Refused = []stretch{{1, 3}, {7, 7}} }, false,
-				false, reasonRollback},
-			"rolled back before": {held(4, 0), nil, func() { r.p.Refused = []stretch{{1, 6}, {8, 9}} }, true,
+			"to come": {held(4, 0), nil, func() { r.e.expired = 7 }, false, false, member.ReasonEarly},
+			"rolled back": {held(4, 0), nil, func() { r.p.Refused = []member.Stretch{{From: 1, To: 3}, {From: 7, To: 7}} }, false,
+				false, member.ReasonRollback},
+			"rolled back before": {held(4, 0), nil, func() { r.p.Refused = []member.Stretch{{From: 1, To: 6}, {From: 8, To: 9}} }, true,
 				false, ""},
 			"no round": {held(4, 0), func(x *wire.Round) { x.Data = []byte{1} }, nil, false, false,
-				reasonAbsurd},
-			"no room":    {held(4, 0), nil, func() { r.e.full = true }, false, false, reasonMemory},
+				member.ReasonAbsurd},
+			"no room":    {held(4, 0), nil, func() { r.e.full = true }, false, false, member.ReasonMemory},
 			"room later": {held(4, 0), nil, func() { r.e.full, r.e.later = true, true }, false, true, ""},
 		} {
 			r.again()
@@ -109,13 +110,13 @@ func TestBatches(t *testing.T) {
 		if !reflect.DeepEqual(r.t.said.Led, map[wire.Ref][]byte{x: {3}, y: {2}}) {
 			t.Errorf("what led there: %v", r.t.said.Led)
 		}
-		if mem := r.members[r.peer.Hint()]; mem.growth.adds != 5 || mem.growth.listings != 1 {
-			t.Errorf("charged %v adds and %v listings", mem.growth.adds, mem.growth.listings)
+		if mem := r.Members[r.peer.Hint()]; mem.Growth.Adds != 5 || mem.Growth.Listings != 1 {
+			t.Errorf("charged %v adds and %v listings", mem.Growth.Adds, mem.Growth.Listings)
 		}
 		for err, want := range map[error]string{
 			bulkhead.ErrReadOnly: "", context.Canceled: "", engine.ErrGap: "", bulkhead.ErrForbidden: "",
-			bulkhead.ErrGeometry:  reasonGeometry,
-			bulkhead.ErrOverLimit: reasonLimit, bulkhead.ErrMalformed: reasonAbsurd,
+			bulkhead.ErrGeometry:  member.ReasonGeometry,
+			bulkhead.ErrOverLimit: member.ReasonLimit, bulkhead.ErrMalformed: member.ReasonAbsurd,
 		} {
 			r.again()
 			r.e.applyErr = err
@@ -155,7 +156,7 @@ func TestDrained(t *testing.T) {
 			"images to come":  {state(2, 9), nil, 0, 3},
 			"room later":      {state(2, 0), func() { r.e.full, r.e.later = true, true }, 0, 3},
 			"no room":         {state(2, 0), func() { r.e.full = true }, 0, 2},
-			"rolled back":     {state(2, 0), func() { r.p.Refused = []stretch{{7, 7}} }, 0, 0},
+			"rolled back":     {state(2, 0), func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, 0, 0},
 			"expired":         {state(2, 0), func() { r.e.expired = 7 }, 0, 0},
 			"of a past": {map[wire.Ref]engine.ArrayState{x: {Array: x.Array, Start: x.Start, Version: 2, Geometry: cellsOf,
 				Boot: 6}}, nil, 0, 0},
@@ -215,19 +216,19 @@ func TestImagesTaken(t *testing.T) {
 			"more of it":            {held(4, 9, 20), [][]byte{page}, nil, true, ""},
 			"older than others":     {held(4, 10, 20), [][]byte{page}, nil, false, ""},
 			"of an earlier process": {held(4, 0, 21), [][]byte{page}, nil, false, ""},
-			"it has gone back":      {held(6, 0, 10), [][]byte{page}, nil, false, reasonSuspect},
+			"it has gone back":      {held(6, 0, 10), [][]byte{page}, nil, false, member.ReasonSuspect},
 			"it found as much":      {held(5, 0, 10), [][]byte{page}, nil, true, ""},
-			"half has gone back":    {held(4, 6, 10), [][]byte{page}, nil, false, reasonSuspect},
+			"half has gone back":    {held(4, 6, 10), [][]byte{page}, nil, false, member.ReasonSuspect},
 			"nothing to go back to": {held(0, 0, 20), [][]byte{page}, nil, true, ""},
 			"expired":               {nil, [][]byte{page}, func() { r.e.expired = 8 }, false, ""},
-			"to come":               {nil, [][]byte{page}, func() { r.e.expired = 7 }, false, reasonEarly},
-			"rolled back":           {nil, [][]byte{page}, func() { r.p.Refused = []stretch{{7, 7}} }, false, reasonRollback},
-			"no image":              {nil, [][]byte{{1}}, nil, false, reasonAbsurd},
-			"no room":               {nil, [][]byte{page}, func() { r.e.full = true }, false, reasonMemory},
+			"to come":               {nil, [][]byte{page}, func() { r.e.expired = 7 }, false, member.ReasonEarly},
+			"rolled back":           {nil, [][]byte{page}, func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, false, member.ReasonRollback},
+			"no image":              {nil, [][]byte{{1}}, nil, false, member.ReasonAbsurd},
+			"no room":               {nil, [][]byte{page}, func() { r.e.full = true }, false, member.ReasonMemory},
 			"room later":            {nil, [][]byte{page}, func() { r.e.full, r.e.later = true, true }, false, ""},
 			"not taken": {nil, [][]byte{page}, func() {
 				r.e.applyErr = bulkhead.ErrGeometry
-			}, false, reasonGeometry},
+			}, false, member.ReasonGeometry},
 		} {
 			r.again()
 			r.e.applied, r.e.full, r.e.later, r.e.expired, r.e.applyErr = nil, false, false, 0, nil
@@ -239,7 +240,7 @@ func TestImagesTaken(t *testing.T) {
 				Image: wire.Image{Ref: x, At: 9, Geometry: bitsOf, Lineage: wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 5}}, Pages: tt.pages}}
 			pages := r.status().Pages
 			got := r.refused(func() { r.receiver.image(t.Context(), &r.p, r.t, m) })
-			if taken := len(r.e.applied) == 1; taken != tt.taken || got != tt.refused || r.t.suspect != (got == reasonSuspect) {
+			if taken := len(r.e.applied) == 1; taken != tt.taken || got != tt.refused || r.t.suspect != (got == member.ReasonSuspect) {
 				t.Errorf("%s: taken %v, refused %q; want %v, %q", name, taken, got, tt.taken, tt.refused)
 			}
 			if tt.taken && (len(r.e.applied[0]) != len(tt.pages) || r.status().Pages != pages+uint64(len(tt.pages)) ||
@@ -303,7 +304,7 @@ func TestFits(t *testing.T) {
 			t.Errorf("the last generation: %v, %v, %q", now, waits, refused)
 		}
 		held[wire.Ref{Array: engine.ArraySpam, Start: 99}] = engine.ArrayState{}
-		for i, want := range []string{reasonLimit, ""} { // reported once
+		for i, want := range []string{member.ReasonLimit, ""} { // reported once
 			if now, waits, refused := fits(); now || waits || refused != want {
 				t.Errorf("one more, time %d: %v, %v, %q", i, now, waits, refused)
 			}
@@ -315,7 +316,7 @@ func TestFits(t *testing.T) {
 			told       bool // before
 			refused    string
 			cramped    bool
-		}{{false, false, true, "", true}, {false, false, false, reasonMemory, true}, {false, true, false, "", true},
+		}{{false, false, true, "", true}, {false, false, false, member.ReasonMemory, true}, {false, true, false, "", true},
 			{true, false, false, "", false}} {
 			r.e.now, r.e.later, r.t.full = tt.now, tt.later, tt.told
 			if now, waits, refused := fits(); now != tt.now || waits != tt.later || refused != tt.refused ||
@@ -353,7 +354,7 @@ func TestMissing(t *testing.T) {
 			"a new life":         {held(9, 0), func() { r.t.next = 3 }, at(0, 0, false), 9, false},
 			"in doubt":           {held(9, 0), func() { r.t.suspect = true }, at(9, 5, false), 0, false},
 			"expired":            {nil, func() { r.e.expired = 7 }, nil, 0, false},
-			"rolled back":        {nil, func() { r.p.Refused = []stretch{{7, 7}} }, nil, 0, false},
+			"rolled back":        {nil, func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, nil, 0, false},
 			"no room":            {nil, func() { r.e.full = true }, nil, 0, false},
 			"room later":         {nil, func() { r.e.full, r.e.later = true, true }, nil, 9, true},
 			"cramped":            {held(8, 0), func() { r.t.cramped[x] = true; r.e.full = true }, nil, 0, false},
@@ -481,7 +482,7 @@ func TestRepair(t *testing.T) {
 		}
 		r.bus.memBus.k.mu.Unlock()
 		r.t.dirty = true
-		delete(r.members, r.peer.Hint())
+		delete(r.Members, r.peer.Hint())
 		if r.receiver.repair(t.Context()) || len(r.receiver.origins) != 0 {
 			t.Error("what is known of a peer that is none")
 		}

@@ -17,7 +17,7 @@ const maxMemory = 128 << 20
 
 // A memory holds a broker's stored messages of this node about some of its arrays.
 type memory struct {
-	bus    bus
+	bus    transport
 	err    error
 	arrays map[wire.Ref]*arrayMemory
 	bytes  int
@@ -33,7 +33,7 @@ type arrayMemory struct {
 // readOwn reads the node's own messages about its damaged arrays from a broker that has not been
 // read yet.
 func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
-	i := slices.IndexFunc(s.buses, func(b bus) bool { return !c.read[b] && b.status().Connected })
+	i := slices.IndexFunc(s.buses, func(b transport) bool { return !c.read[b] && b.Status().Connected })
 	if c.reading || i < 0 {
 		return
 	}
@@ -50,8 +50,8 @@ func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
 			s.recollect(x, a)
 			return x.bytes <= maxMemory && limited.Err() == nil
 		}
-		if x.err = x.bus.storedImages(limited, self, take); x.err == nil {
-			x.err = x.bus.storedDeltas(limited, &self, time.Time{}, take)
+		if x.err = x.bus.StoredImages(limited, self, take); x.err == nil {
+			x.err = x.bus.StoredDeltas(limited, &self, time.Time{}, take)
 		}
 		c.reads <- x
 	})
@@ -142,7 +142,7 @@ func (a *arrayMemory) from(version uint64) (rounds []engine.Part, end uint64) {
 func (s *sender) remind(ctx context.Context, c *cure, x *memory) {
 	c.reading = false
 	if x.err != nil {
-		s.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.name(),
+		s.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.Name(),
 			"err", x.err)
 	}
 	for r, a := range x.arrays {

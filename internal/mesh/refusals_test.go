@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -38,21 +39,21 @@ func TestRefusals(t *testing.T) {
 		}{
 			{"as it should be", deltas, good, ""},
 			{"a clock a year ahead", deltas, signed(wire.Stamp{Incarnation: now, Boot: now, Seq: 2, At: now + year - 60_000}, wire.KindDelta), ""},
-			{"and more", deltas, signed(wire.Stamp{Incarnation: now, Boot: now, Seq: 3, At: now + year + 60_000}, wire.KindDelta), reasonClock},
+			{"and more", deltas, signed(wire.Stamp{Incarnation: now, Boot: now, Seq: 3, At: now + year + 60_000}, wire.KindDelta), member.ReasonClock},
 			{"a start later than that", deltas, signed(wire.Stamp{Incarnation: now, Boot: now + year + 60_000, Seq: 4, At: now + year + 60_000}, wire.KindDelta),
-				reasonClock},
-			{"another kind than the subject's", deltas, signed(wire.Stamp{Incarnation: now, Boot: now, Seq: 5, At: now}, wire.KindHead), reasonSubject},
-			{"another's key", deltas, changed(3), reasonSubject},
-			{"a later version", deltas, changed(0), reasonVersion},
-			{"a bit of the claim", deltas, changed(14), reasonForged},
-			{"a bit of the signature", deltas, changed(len(good) - 1), reasonForged},
-			{"nothing", deltas, nil, reasonMalformed},
-			{"no sender", deltas, good[:9], reasonMalformed},
-			{"half", deltas, good[:40], reasonMalformed},
-			{"more than a message has", deltas, padded(wire.MaxMessage + 1), reasonLimit},
-			{"as much", deltas, padded(wire.MaxMessage), reasonForged},
-			{"a question that is longer than any", asks, padded(wire.MaxAsk + 1), reasonLimit},
-			{"as long", asks, padded(wire.MaxAsk), reasonForged},
+				member.ReasonClock},
+			{"another kind than the subject's", deltas, signed(wire.Stamp{Incarnation: now, Boot: now, Seq: 5, At: now}, wire.KindHead), member.ReasonSubject},
+			{"another's key", deltas, changed(3), member.ReasonSubject},
+			{"a later version", deltas, changed(0), member.ReasonVersion},
+			{"a bit of the claim", deltas, changed(14), member.ReasonForged},
+			{"a bit of the signature", deltas, changed(len(good) - 1), member.ReasonForged},
+			{"nothing", deltas, nil, member.ReasonMalformed},
+			{"no sender", deltas, good[:9], member.ReasonMalformed},
+			{"half", deltas, good[:40], member.ReasonMalformed},
+			{"more than a message has", deltas, padded(wire.MaxMessage + 1), member.ReasonLimit},
+			{"as much", deltas, padded(wire.MaxMessage), member.ReasonForged},
+			{"a question that is longer than any", asks, padded(wire.MaxAsk + 1), member.ReasonLimit},
+			{"as long", asks, padded(wire.MaxAsk), member.ReasonForged},
 		} {
 			before := home.peerOf(t, f.id).Refusals
 			f.bring(t, home, tt.topic, tt.raw)

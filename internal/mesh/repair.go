@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -22,18 +23,18 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 		if !t.dirty {
 			continue
 		}
-		p, ok := r.book.find(h)
+		p, ok := r.book.Find(h)
 		if !ok {
 			r.forget(h)
 			continue
 		}
 		wants, missing, waits := r.missing(&p, t)
-		r.book.figures(h, func(s *stats) {
-			s.missing = missing
+		r.book.Figures(h, func(s *member.Stats) {
+			s.Missing = missing
 			if len(wants) == 0 && !waits {
-				s.behind = time.Time{}
-			} else if s.behind.IsZero() {
-				s.behind = now
+				s.Behind = time.Time{}
+			} else if s.Behind.IsZero() {
+				s.Behind = now
 			}
 		})
 		if len(wants) == 0 && !waits {
@@ -62,12 +63,12 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 func (t *track) hurry() { t.nextTry, t.backoff = time.Now().Add(jitter(gapWait)), 2*gapWait }
 
 // ask asks an origin for the missing arrays.
-func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []wire.ArrayHead) {
-	h := p.key.Hint()
+func (r *receiver) ask(ctx context.Context, p *member.Peer, t *track, wants []wire.ArrayHead) {
+	h := p.Key.Hint()
 	if t.stop == nil {
 		r.subscribe(ctx, h, t)
 	}
-	r.book.figures(h, func(s *stats) { s.asked++ })
+	r.book.Figures(h, func(s *member.Stats) { s.Asked++ })
 	life := t.next
 	if life == 0 {
 		life = r.opts.Engine.Incarnation(p.ID)
@@ -85,7 +86,7 @@ func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []wire.Arra
 func (r *receiver) subscribe(ctx context.Context, h wire.Hint, t *track) {
 	t.stop = []func(){}
 	for _, b := range r.buses {
-		stop, err := b.listenImages(h, func(a wire.Arrival) { r.deliver(ctx, b, a, true) })
+		stop, err := b.ListenImages(h, func(a wire.Arrival) { r.deliver(ctx, b, a, true) })
 		if err == nil {
 			t.stop = append(t.stop, stop)
 		}
@@ -101,7 +102,7 @@ func (t *track) heal() {
 }
 
 // roomier reports whether there may now be room for an array that had none.
-func (r *receiver) roomier(p *peer, t *track, x wire.Ref, g filter.Geometry, waits *bool) bool {
+func (r *receiver) roomier(p *member.Peer, t *track, x wire.Ref, g filter.Geometry, waits *bool) bool {
 	now, later := r.opts.Engine.Room(p.ID, engine.Need{Array: x.Array, Start: x.Start, Geometry: g, Pages: 1})
 	*waits = *waits || later
 	if now {
@@ -112,7 +113,7 @@ func (r *receiver) roomier(p *peer, t *track, x wire.Ref, g filter.Geometry, wai
 
 // missing returns the arrays to ask an origin for, and how many changes they lack. waits is set if
 // more is missing, for which there is no memory yet.
-func (r *receiver) missing(p *peer, t *track) (wants []wire.ArrayHead, changes uint64, waits bool) {
+func (r *receiver) missing(p *member.Peer, t *track) (wants []wire.ArrayHead, changes uint64, waits bool) {
 	if len(t.heads) == 0 && len(t.pending) == 0 && len(t.gone) == 0 {
 		return nil, 0, false
 	}
@@ -133,7 +134,7 @@ func (r *receiver) missing(p *peer, t *track) (wants []wire.ArrayHead, changes u
 	for ref, h := range t.heads {
 		a, ok := held[ref]
 		switch {
-		case !r.opts.Engine.Keeps(ref.Array, ref.Start) || p.refuses(ref.Start):
+		case !r.opts.Engine.Keeps(ref.Array, ref.Start) || p.Refuses(ref.Start):
 		case !ok:
 			now, later := r.fits(p, t, held, engine.Need{Array: ref.Array, Start: ref.Start, Geometry: h.Geometry, Pages: 1})
 			if waits = waits || later; now {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -111,7 +112,7 @@ type sentBus struct {
 	max  int // bytes of a message; 0: no limit
 }
 
-func (b *sentBus) publish(t wire.Topic, msg []byte) error {
+func (b *sentBus) Publish(t wire.Topic, msg []byte) error {
 	if b.max > 0 && len(msg) > b.max {
 		return wire.ErrTooLarge
 	}
@@ -140,15 +141,15 @@ type rig struct {
 	*Mesh
 	e    *stubEngine
 	bus  *sentBus
-	peer *Identity
-	p    peer
+	peer *member.Identity
+	p    member.Peer
 	t    *track
 }
 
-func newRig(t *testing.T, k *memBroker, change func(*Options)) *rig {
+func newRig(t *testing.T, k *memBroker, change func(*member.Options)) *rig {
 	t.Helper()
 	r := &rig{e: &stubEngine{Engine: enginetest.Small(t, nil)}, peer: mustIdentity(t)}
-	r.Mesh = closed(t, func(o *Options) {
+	r.Mesh = closed(t, func(o *member.Options) {
 		o.Engine = r.e
 		if change != nil {
 			change(o)
@@ -166,7 +167,7 @@ func newRig(t *testing.T, k *memBroker, change func(*Options)) *rig {
 // again drops the receiver's state of the peer.
 func (r *rig) again() {
 	r.receiver.forget(r.peer.Hint())
-	r.p, _ = r.find(r.peer.Hint())
+	r.p, _ = r.Find(r.peer.Hint())
 	r.t = r.receiver.track(r.peer.Hint())
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -32,10 +33,10 @@ const (
 // The sender publishes the adds to the node's own arrays, and answers asks. Only its own goroutine
 // uses the fields below the channels.
 type sender struct {
-	opts  *Options
-	book  *Book
-	state *State
-	buses []bus
+	opts  *member.Options
+	book  *member.Book
+	state *member.State
+	buses []transport
 	done  sync.WaitGroup // waits for the readings that the sender has begun
 
 	healing atomic.Bool // the node waits for lost pages: see heal
@@ -86,7 +87,7 @@ type queued struct {
 	arrays []wire.Ref // of its rounds
 }
 
-func newSender(o *Options, b *Book, st *State) *sender {
+func newSender(o *member.Options, b *member.Book, st *member.State) *sender {
 	return &sender{
 		opts: o, book: b, state: st, asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message, 16), hello: make(chan struct{}, 1),
 		wants: make(chan *wire.Message, 64), pasts: make(chan wire.Past, 64),
@@ -96,7 +97,7 @@ func newSender(o *Options, b *Book, st *State) *sender {
 }
 
 // use makes the sender publish on another bus.
-func (s *sender) use(b bus) {
+func (s *sender) use(b transport) {
 	s.buses = append(s.buses, b)
 	s.outbox = append(s.outbox, outbox{})
 }
@@ -108,7 +109,7 @@ func (s *sender) start(ctx context.Context) error {
 		return fmt.Errorf("mesh: %w", err)
 	}
 	same, known := s.state.Continues(lost.Store)
-	salvaged := lost.Store != "" && same && s.opts.Role != Subscribe
+	salvaged := lost.Store != "" && same && s.opts.Role != member.Subscribe
 	if salvaged && known && len(lost.Pages) > 0 {
 		s.healing.Store(true)
 		return nil
@@ -120,7 +121,7 @@ func (s *sender) start(ctx context.Context) error {
 	return err
 }
 
-// begin gives this process a boot number: see [State.Begin].
+// begin gives this process a boot number: see [member.State.Begin].
 func (s *sender) begin(whole bool) (err error) {
 	s.renewed, err = s.state.Begin(s.opts.Engine.Own(), whole)
 	return err
@@ -128,7 +129,7 @@ func (s *sender) begin(whole bool) (err error) {
 
 // record makes the engine record its adds, if they are published.
 func (s *sender) record(ctx context.Context) error {
-	if s.opts.Role == Subscribe || s.healing.Load() {
+	if s.opts.Role == member.Subscribe || s.healing.Load() {
 		return nil
 	}
 	if err := s.opts.Engine.Record(ctx, true); err != nil {
@@ -192,8 +193,8 @@ func (s *sender) run(ctx context.Context) {
 		case <-s.hello:
 			s.flush()
 			s.headSoon(ctx)
-			for _, p := range s.book.peerList() {
-				s.question(&wire.Message{To: p.key.Hint()})
+			for _, p := range s.book.List() {
+				s.question(&wire.Message{To: p.Key.Hint()})
 			}
 		case w := <-s.wants:
 			s.question(w)
@@ -232,7 +233,7 @@ func (s *sender) send(t wire.Topic, m *wire.Message) {
 	for i, b := range s.buses {
 		o := &s.outbox[i]
 		if len(o.queue) == 0 {
-			err := b.publish(t, msg)
+			err := b.Publish(t, msg)
 			if errors.Is(err, wire.ErrTooLarge) {
 				s.tooLarge(len(msg), m.Arrays())
 				continue
@@ -263,7 +264,7 @@ func (s *sender) flush() {
 		o := &s.outbox[i]
 		for len(o.queue) > 0 {
 			first := &o.queue[0]
-			err := b.publish(first.topic, first.msg)
+			err := b.Publish(first.topic, first.msg)
 			if errors.Is(err, wire.ErrTooLarge) {
 				s.tooLarge(len(first.msg), first.arrays)
 			} else if err != nil {
@@ -295,7 +296,7 @@ func (s *sender) own() wire.Topic {
 // publish sends the adds to the node's arrays since the last call. It returns the states up to
 // which it has sent them; adds during the call are not included.
 func (s *sender) publish(ctx context.Context) []engine.ArrayState {
-	if s.opts.Role == Subscribe {
+	if s.opts.Role == member.Subscribe {
 		return s.opts.Engine.Own()
 	}
 	parts, own, err := s.opts.Engine.TakeRounds(ctx)
@@ -316,7 +317,7 @@ func (s *sender) publish(ctx context.Context) []engine.ArrayState {
 		x := wire.Ref{Array: p.Array, Start: p.Start}
 		r := wire.Round{Ref: x, From: p.From, To: p.To, Geometry: p.Geometry, Lineage: s.state.Lineage(x), Data: p.Round}
 		s.remember(&r)
-		if size > 0 && size+len(r.Data) > s.opts.imageBytes {
+		if size > 0 && size+len(r.Data) > s.opts.MessageBytes {
 			s.deltas(m.Rounds)
 			m.Rounds, size = nil, 0
 		}
@@ -384,9 +385,9 @@ func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
 	s.forgetDraws()
-	m := &wire.Message{Kind: wire.KindHead, Name: s.opts.Name, Proof: s.opts.Identity.proof, Organisations: s.book.contains(),
+	m := &wire.Message{Kind: wire.KindHead, Name: s.opts.Name, Proof: s.opts.Identity.Proof(), Organisations: s.book.Contained(),
 		Floors: [2]uint64{wire.AllExpired, wire.AllExpired}}
-	if s.opts.Role != Subscribe {
+	if s.opts.Role != member.Subscribe {
 		m.Floors = [2]uint64{s.opts.Engine.Floor(engine.ArrayCounts), s.opts.Engine.Floor(engine.ArraySpam)}
 		live := make(map[wire.Ref]bool)
 		for _, a := range own {

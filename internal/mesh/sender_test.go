@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -35,7 +36,7 @@ func TestNewLife(t *testing.T) {
 				t.Errorf("after life %d, boot %d, and %d that was heard: life %d, boot %d; want life %d", tt.life, tt.boot,
 					tt.heard, s.Incarnation, s.Boot, tt.want)
 			}
-			saved, err := loadState(r.opts.Dir)
+			saved, err := member.LoadState(r.opts.Dir)
 			if err != nil || saved.Incarnation != s.Incarnation || saved.Boot != s.Boot || len(saved.Arrays) != 2 ||
 				len(saved.Arrays[0].Epochs) != 1 {
 				t.Errorf("saved %+v, %v", saved, err)
@@ -61,7 +62,7 @@ func TestNewLife(t *testing.T) {
 		begun(false, "as long after as counts")
 		time.Sleep(time.Nanosecond)
 		begun(true, "later")
-		r.state.twin = time.Now()
+		r.state.TwinAt = time.Now()
 		begun(false, "beside a twin")
 		time.Sleep(twinRest*r.opts.Heartbeat - 1)
 		begun(false, "a while after the twin")
@@ -74,7 +75,7 @@ func TestNewLife(t *testing.T) {
 // number of its first page, and all of them.
 func TestImageMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
+		r := newRig(t, k, func(o *member.Options) { o.MessageBytes = 100 })
 		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
 		for _, tt := range []struct {
 			sizes []int
@@ -217,7 +218,7 @@ func TestSentAgain(t *testing.T) {
 		size := len(rounds[0].Data)
 		again := func(version uint64, limit int) (ok bool, messages [][]uint64) {
 			t.Helper()
-			r.opts.imageBytes = limit
+			r.opts.MessageBytes = limit
 			ok = r.sender.resend(x, version, h)
 			for _, m := range r.bus.messages(t) {
 				var from []uint64
@@ -434,8 +435,8 @@ func TestRemembered(t *testing.T) {
 // nothing reports that.
 func TestHeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		for _, role := range []Role{Both, Subscribe, Publish} {
-			r := newRig(t, k, func(o *Options) { o.Role, o.Name = role, "post.example" })
+		for _, role := range []member.Role{member.Both, member.Subscribe, member.Publish} {
+			r := newRig(t, k, func(o *member.Options) { o.Role, o.Name = role, "post.example" })
 			r.e.floor = 5
 			r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3, Geometry: cellsOf},
 				{Array: engine.ArraySpam, Start: 7, Geometry: bitsOf},
@@ -451,7 +452,7 @@ func TestHeads(t *testing.T) {
 			if m.Kind != wire.KindHead || m.Name != "post.example" || r.sender.headDue || !r.sender.headed.Equal(time.Now()) {
 				t.Errorf("%s: %c %q, due %v", role, m.Kind, m.Name, r.sender.headDue)
 			}
-			if role == Subscribe {
+			if role == member.Subscribe {
 				if m.Floors != [2]uint64{wire.AllExpired, wire.AllExpired} || len(m.Heads) != 0 {
 					t.Errorf("who tells nothing: %+v", m)
 				}
@@ -501,7 +502,7 @@ func TestHeads(t *testing.T) {
 // TestDeltas checks that adds to arrays are sent in their order, in messages of a bounded size.
 func TestDeltas(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
+		r := newRig(t, k, func(o *member.Options) { o.MessageBytes = 100 })
 		part := func(a engine.Array, start, from uint64, size int) engine.Part {
 			g := bitsOf
 			if a == engine.ArrayCounts {

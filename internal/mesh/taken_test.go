@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -41,7 +43,7 @@ func TestSeen(t *testing.T) {
 		r.receiver.saveSeen(now)
 		want := map[string]time.Time{"caught": now, "away": begun, "read": begun.Add(time.Minute), "read before": begun,
 			"known": begun}
-		saved, err := loadState(r.opts.Dir)
+		saved, err := member.LoadState(r.opts.Dir)
 		if err != nil || !maps.EqualFunc(saved.Seen, want, time.Time.Equal) {
 			t.Errorf("saved %v, %v; want %v", saved.Seen, err, want)
 		}
@@ -73,9 +75,9 @@ func TestOwnMessages(t *testing.T) {
 			{wire.KindHead, 19, false, false}, {wire.KindHead, 21, false, true}} {
 			m := &wire.Message{Kind: tt.kind, From: r.opts.Identity.Hint(), Stamp: wire.Stamp{Boot: tt.boot}}
 			r.receiver.take(t.Context(), &incoming{m: m, stored: tt.stored})
-			if r.state.twin.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin ||
+			if r.state.TwinAt.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin ||
 				(len(r.sender.pasts) == 1) != tt.stored {
-				t.Errorf("%+v: twin %v, %v", tt, r.state.twin, r.Status().Strangers)
+				t.Errorf("%+v: twin %v, %v", tt, r.state.TwinAt, r.Status().Strangers)
 			}
 			for len(r.sender.pasts) > 0 {
 				<-r.sender.pasts
@@ -87,10 +89,10 @@ func TestOwnMessages(t *testing.T) {
 // TestTaken checks what is recorded of each message of a peer, and which messages a node handles.
 func TestTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		for _, role := range []Role{Both, Publish} {
-			r := newRig(t, k, func(o *Options) { o.Role = role })
+		for _, role := range []member.Role{member.Both, member.Publish} {
+			r := newRig(t, k, func(o *member.Options) { o.Role = role })
 			me, from := r.opts.Identity.Hint(), r.peer.Hint()
-			r.members[from].network = "another"
+			r.Members[from].Network = "another"
 			ask := func(to wire.Hint) int {
 				r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindAsk, From: from, To: to}, size: 10})
 				return len(r.sender.asks)
@@ -100,18 +102,18 @@ func TestTaken(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindHead, From: from, Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}, size: 10})
-			if s := r.status(); role == Publish {
+			if s := r.status(); role == member.Publish {
 				if s.Messages != 0 || r.t.dirty {
 					t.Errorf("a trap takes what it hears: %+v", s)
 				}
 				continue
 			}
 			if s := r.status(); s.Messages != 1 || s.Bytes != 10 || !s.Heard.Equal(time.Now()) ||
-				r.members[from].network != "" || r.t.head.Seq != 1 || !r.t.dirty {
+				r.Members[from].Network != "" || r.t.head.Seq != 1 || !r.t.dirty {
 				t.Errorf("%+v, head %+v", s, r.t.head)
 			}
 			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindDelta, From: wire.Hint{7}}, size: 10})
-			if n := r.Status().Strangers[reasonStranger]; n != 1 {
+			if n := r.Status().Strangers[member.ReasonStranger]; n != 1 {
 				t.Errorf("%d messages of strangers are refused, want 1", n)
 			}
 		}
@@ -134,9 +136,9 @@ func TestGrowthOfSilence(t *testing.T) {
 		} {
 			r := newRig(t, k, nil)
 			time.Sleep(3 * time.Hour)
-			mem := r.members[r.peer.Hint()]
+			mem := r.Members[r.peer.Hint()]
 			if tt.heard > 0 {
-				mem.heard = time.Now().Add(-tt.heard)
+				mem.Heard = time.Now().Add(-tt.heard)
 			}
 			r.receiver.began = time.Time{}
 			if tt.began > 0 {
@@ -144,8 +146,8 @@ func TestGrowthOfSilence(t *testing.T) {
 			}
 			r.receiver.take(t.Context(),
 				&incoming{m: &wire.Message{Kind: wire.KindHead, From: r.peer.Hint(), Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}})
-			if got := -mem.growth.adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 ||
-				tt.want > 0 && !mem.growth.credited.Equal(time.Now()) {
+			if got := -mem.Growth.Adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 ||
+				tt.want > 0 && !mem.Growth.Credited.Equal(time.Now()) {
 				t.Errorf("%s: %v minutes' worth may come, want %v", name, got, tt.want)
 			}
 		}
@@ -203,27 +205,27 @@ func TestCarefulSuccession(t *testing.T) {
 		tr := r.receiver.track(old.Hint())
 		stopped := 0
 		tr.stop = []func(){func() { stopped++ }}
-		for name, m := range map[string]*wire.Message{"no head": {Kind: wire.KindDelta, Proof: to.proof, Key: to.Public()},
+		for name, m := range map[string]*wire.Message{"no head": {Kind: wire.KindDelta, Proof: to.Proof(), Key: to.Public()},
 			"no proof": {Kind: wire.KindHead}} {
 			m.From = to.Hint()
 			if p, ok := r.receiver.successor(t.Context(), m); ok || p.ID != "" {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}
-		stranger := *to.proof
-		stranger.Old = mustIdentity(t).public
+		stranger := *to.Proof()
+		stranger.Old = mustIdentity(t).Public()
 		if p, ok := r.receiver.successor(t.Context(),
 			&wire.Message{Kind: wire.KindHead, From: to.Hint(), Proof: &stranger, Key: to.Public()}); ok {
 			t.Errorf("the successor of a stranger: %+v", p)
 		}
 		p, ok := r.receiver.successor(t.Context(),
-			&wire.Message{Kind: wire.KindHead, From: to.Hint(), Proof: to.proof, Key: to.Public()})
+			&wire.Message{Kind: wire.KindHead, From: to.Hint(), Proof: to.Proof(), Key: to.Public()})
 		if !ok || p.ID != to.ID() || p.Name != "changed" || p.Weight != 0.5 ||
 			r.receiver.origins[to.Hint()] != tr || r.receiver.origins[old.Hint()] != nil || stopped != 1 ||
 			tr.stop != nil {
 			t.Errorf("%+v, %v, ended %d subscriptions", p, ok, stopped)
 		}
-		if err := r.succeed(t.Context(), to.proof, to.Public()); err == nil {
+		if err := r.Succeed(t.Context(), to.Proof(), to.Public()); err == nil {
 			t.Error("it succeeded twice")
 		}
 	})
@@ -233,11 +235,11 @@ func TestCarefulSuccession(t *testing.T) {
 // other hubs.
 func TestBadAddress(t *testing.T) {
 	dir, id := identity(t)
-	o := Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: Join, Servers: []string{"a b:1"}}
+	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join, Servers: []string{"a b:1"}}
 	if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), "broker") {
 		t.Errorf("opened: %v", err)
 	}
-	o.Mode, o.Servers, o.Credentials = External, []string{"nats://a b:1"}, NoCredentials
+	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://a b:1"}, bus.NoCredentials
 	if m, err := Open(t.Context(), o); err == nil || m != nil {
 		t.Errorf("opened: %v", err)
 	}
@@ -276,7 +278,7 @@ func TestCaughtUp(t *testing.T) {
 					break
 				}
 				switch {
-				case first != x.catches || x.m == nil && x.bus != bus(r.bus):
+				case first != x.catches || x.m == nil && x.bus != transport(r.bus):
 					t.Errorf("%+v comes first: %v", x, first)
 				case x.caught:
 					caught++
@@ -319,7 +321,7 @@ func TestUnread(t *testing.T) {
 		} {
 			r.state.Seen, r.state.SeenAny = nil, tt.any
 			if !tt.seen.IsZero() {
-				r.state.Seen = map[string]time.Time{b.name(): tt.seen}
+				r.state.Seen = map[string]time.Time{b.Name(): tt.seen}
 			}
 			r.receiver.read[b] = tt.read
 			if got := r.receiver.unread(b); !got.Equal(tt.want) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
@@ -21,7 +22,7 @@ import (
 // lists or counts too much is quarantined, and counts again once weighed.
 func TestSpoiledPeer(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		home := newSite(t, k, func(o *Options) { o.MaxListings, o.MaxAdds = 2, 50 })
+		home := newSite(t, k, func(o *member.Options) { o.MaxListings, o.MaxAdds = 2, 50 })
 		spoiled := newSite(t, k, nil)
 		defer home.stop()
 		defer spoiled.stop()
@@ -125,7 +126,7 @@ func (e *fullEngine) ApplyRemote(ctx context.Context, origin string, parts []eng
 func TestRefusedIsNotCharged(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		var full *fullEngine
-		home := newSite(t, k, func(o *Options) {
+		home := newSite(t, k, func(o *member.Options) {
 			full = &fullEngine{Engine: o.Engine.(*engine.Engine)}
 			o.Engine, o.MaxAdds = full, 10
 		})
@@ -151,13 +152,13 @@ func TestClockAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		ahead := func() time.Time { return time.Now().Add(1000 * time.Hour) }
-		peer := newSiteOf(t, k, engine.Options{Now: ahead}, func(o *Options) { o.Now = ahead })
+		peer := newSiteOf(t, k, engine.Options{Now: ahead}, func(o *member.Options) { o.Now = ahead })
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Spam, 1)
 		settle()
-		if p := home.peer(t, peer); p.Refusals[reasonEarly] == 0 || !strings.Contains(p.Error, "clock") || p.Keys > 0 {
+		if p := home.peer(t, peer); p.Refusals[member.ReasonEarly] == 0 || !strings.Contains(p.Error, "clock") || p.Keys > 0 {
 			t.Errorf("%+v", p)
 		}
 	})
@@ -205,13 +206,13 @@ func TestStrangers(t *testing.T) {
 		if f := enginetest.Check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
 			t.Errorf("after forgeries: %+v", f)
 		}
-		if after.Refusals[reasonForged]+after.Refusals[reasonMalformed] == 0 || after.Refusals[reasonVersion] == 0 {
+		if after.Refusals[member.ReasonForged]+after.Refusals[member.ReasonMalformed] == 0 || after.Refusals[member.ReasonVersion] == 0 {
 			t.Errorf("refusals of the peer: %v", after.Refusals)
 		}
-		if s := home.Status().Strangers; s[reasonStranger] == 0 {
+		if s := home.Status().Strangers; s[member.ReasonStranger] == 0 {
 			t.Errorf("refusals of strangers: %v", s)
 		}
-		if n := strings.Count(home.log.String(), reasonStranger); n != 1 {
+		if n := strings.Count(home.log.String(), member.ReasonStranger); n != 1 {
 			t.Errorf("the stranger is logged %d times, want once", n)
 		}
 	})
@@ -222,17 +223,17 @@ func TestNewKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		dir := t.TempDir()
-		peer := newSite(t, k, func(o *Options) { o.Dir = dir })
+		peer := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		trust(t, home, 0.8, peer)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 10)
 		settle()
 		peer.stop()
-		old, to, err := RotateIdentity(dir)
+		old, to, err := member.RotateIdentity(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := newSite(t, k, func(o *Options) { o.Dir, o.Store = dir, "another" }) // its engine has forgotten all
+		again := newSite(t, k, func(o *member.Options) { o.Dir, o.Store = dir, "another" }) // its engine has forgotten all
 		defer again.stop()
 		again.weigh(t, home, 0)
 		enginetest.Report(t, again.engine, 2, bulkhead.Sighting, 10)
@@ -253,20 +254,20 @@ func TestKeyChangedTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		dir := t.TempDir()
-		peer := newSite(t, k, func(o *Options) { o.Dir = dir })
+		peer := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		trust(t, home, 1, peer)
 		settle()
 		for change := range 3 {
 			peer.stop()
-			_, to, err := RotateIdentity(dir)
+			_, to, err := member.RotateIdentity(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := RotateIdentity(dir); err == nil || !strings.Contains(err.Error(), to.ID()) {
+			if _, _, err := member.RotateIdentity(dir); err == nil || !strings.Contains(err.Error(), to.ID()) {
 				t.Errorf("changed twice: %v", err)
 			}
-			peer = newSite(t, k, func(o *Options) { o.Dir, o.Store = dir, "another" })
+			peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Store = dir, "another" })
 			settle()
 			if list := home.Status().Peers; len(list) != 1 || list[0].ID != to.ID() {
 				t.Errorf("peers after change %d to %s: %+v", change, to.ID(), list)
@@ -285,7 +286,7 @@ func TestTwoServersOneKey(t *testing.T) {
 		trust(t, home, 1, peer)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
-		twin := newSite(t, k, func(o *Options) { o.Identity = peer.id })
+		twin := newSite(t, k, func(o *member.Options) { o.Identity = peer.id })
 		defer twin.stop()
 		for range 10 {
 			enginetest.Report(t, twin.engine, 2, bulkhead.Sighting, 1)
@@ -306,8 +307,8 @@ func TestTwoServersOneKey(t *testing.T) {
 func TestRoles(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		both := newSite(t, k, nil)
-		reader := newSite(t, k, func(o *Options) { o.Role = Subscribe })
-		trap := newSite(t, k, func(o *Options) { o.Role = Publish })
+		reader := newSite(t, k, func(o *member.Options) { o.Role = member.Subscribe })
+		trap := newSite(t, k, func(o *member.Options) { o.Role = member.Publish })
 		sites := []*site{both, reader, trap}
 		for _, s := range sites {
 			defer s.stop()
@@ -334,7 +335,7 @@ func TestRoles(t *testing.T) {
 func TestPeerList(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
-		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
+		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		defer peer.stop()
 		ctx := context.Background()
 		key := peer.id.ID()
@@ -362,7 +363,7 @@ func TestPeerList(t *testing.T) {
 			t.Errorf("added twice: %v", err)
 		}
 		home.stop()
-		home = newSite(t, k, func(o *Options) { o.Dir = dir })
+		home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		if p := home.peer(t, peer); p.Name != "bob" || p.Weight != 0.25 {
 			t.Errorf("after a restart: %+v", p)
@@ -392,7 +393,7 @@ func (e *hurriedEngine) SetOrigins(ctx context.Context, origins []engine.Origin)
 func TestImpatientAdministrator(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		hurried := &hurriedEngine{leave: func() {}}
-		home := newSite(t, k, func(o *Options) {
+		home := newSite(t, k, func(o *member.Options) {
 			hurried.Engine = o.Engine.(*engine.Engine)
 			o.Engine = hurried
 		})
@@ -405,7 +406,7 @@ func TestImpatientAdministrator(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			hurried.leave = cancel
 			err := change(ctx)
-			if got, want := home.engine.Origins(), home.origins(); !slices.Equal(got, want) {
+			if got, want := home.engine.Origins(), home.Origins(); !slices.Equal(got, want) {
 				t.Errorf("%s: %v: the engine counts %v, the list says %v", what, err, got, want)
 			}
 			cancel()
@@ -420,10 +421,10 @@ func TestAwayIsNoGrowth(t *testing.T) {
 	for name, restart := range map[string]bool{"connection": false, "restart": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
-				slow := func(o *Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute }
+				slow := func(o *member.Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute }
 				dir, memory := t.TempDir(), enginetest.Small(t, nil)
 				open := func() *site {
-					return newSite(t, k, func(o *Options) { slow(o); o.Dir, o.Engine, o.MaxAdds = dir, memory, 1000 })
+					return newSite(t, k, func(o *member.Options) { slow(o); o.Dir, o.Engine, o.MaxAdds = dir, memory, 1000 })
 				}
 				home, peer := open(), newSite(t, k, slow)
 				defer func() { home.stop() }()

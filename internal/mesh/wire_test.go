@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
@@ -56,10 +58,10 @@ func TestBytesOnTheWire(t *testing.T) {
 			a, b := enginetest.Big(t, 1_000_000, nil), enginetest.Big(t, 1_000_000, nil)
 			aDir, aID := identity(t)
 			bDir, bID := identity(t)
-			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials,
+			from, _ := start(t, member.Options{Dir: aDir, Identity: aID, Engine: a, Mode: member.External, Credentials: bus.NoCredentials,
 				Servers: []string{"nats://" + out.Address()}})
-			to, _ := start(t, Options{Dir: bDir, Identity: bID, Engine: b, Mode: External, Credentials: NoCredentials,
-				Servers: []string{"nats://" + in.Address()}, Role: Subscribe})
+			to, _ := start(t, member.Options{Dir: bDir, Identity: bID, Engine: b, Mode: member.External, Credentials: bus.NoCredentials,
+				Servers: []string{"nats://" + in.Address()}, Role: member.Subscribe})
 			if err := to.AddPeer(t.Context(), aID.ID(), "", 1); err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -57,7 +58,7 @@ type world struct {
 // A network carries the messages of a world, deliberately badly.
 type network interface {
 	// open returns a mesh whose bus is on.
-	open(ctx context.Context, n *node, o Options) (*Mesh, error)
+	open(ctx context.Context, n *node, o member.Options) (*Mesh, error)
 	// cut ends the node's connections, and blocks new ones until it is connected again.
 	cut(n *node, off bool)
 	// faults sets the rate of faults: probabilities, and a share of the longest time in flight.
@@ -72,7 +73,7 @@ type node struct {
 	root   string
 	data   int    // number of the store's folder
 	aside  string // if the store is to be salvaged at the next start
-	id     *Identity
+	id     *member.Identity
 	offset atomic.Int64 // of its clock
 	limit  uint64       // bytes of replicas; 0: none
 
@@ -90,9 +91,9 @@ type node struct {
 	backup []byte
 	saved  counts
 	before map[uint64]counts // begun, at the backup
-	state  record            // of the mesh, at the backup
+	state  member.Record     // of the mesh, at the backup
 	// refused are the generations of others that an administrator has rolled back.
-	refused map[*node][]stretch
+	refused map[*node][]member.Stretch
 }
 
 func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }
@@ -119,9 +120,9 @@ func (n *node) start() {
 	if n.own == nil {
 		n.own = n.engine.Own()
 	}
-	n.mesh, err = n.w.net.open(t.Context(), n, Options{
-		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: enginetest.Secret.ID(), Mode: External,
-		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages,
+	n.mesh, err = n.w.net.open(t.Context(), n, member.Options{
+		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: enginetest.Secret.ID(), Mode: member.External,
+		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), MessageBytes: n.w.messages,
 		Name: fmt.Sprint("node ", n.i),
 	})
 	if err != nil {
@@ -153,7 +154,7 @@ func (n *node) stop(hard bool) {
 	err := <-n.done
 	if hard {
 		for _, b := range n.mesh.buses {
-			err = errors.Join(err, b.close())
+			err = errors.Join(err, b.Close())
 		}
 		err = errors.Join(err, n.st.Close())
 		n.engine.Close(context.Background()) // fails: its store is gone
@@ -247,9 +248,9 @@ func newWorld(t *testing.T, rng *rand.Rand, done *tallyOfSteps) *world {
 func (w *world) populate() {
 	t, rng := w.t, w.rng
 	for i := range 2 + rng.IntN(7)%(1+rng.IntN(7)) {
-		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts), refused: make(map[*node][]stretch)}
+		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts), refused: make(map[*node][]member.Stretch)}
 		var err error
-		if n.id, err = OpenIdentity(n.meshFolder()); err != nil {
+		if n.id, err = member.OpenIdentity(n.meshFolder()); err != nil {
 			t.Fatal(err)
 		}
 		n.start()
@@ -298,7 +299,7 @@ func (w *world) stop() {
 // memNet is a network in memory.
 type memNet struct{ *memBroker }
 
-func (k memNet) open(ctx context.Context, n *node, o Options) (*Mesh, error) {
+func (k memNet) open(ctx context.Context, n *node, o member.Options) (*Mesh, error) {
 	m, err := prepare(ctx, o)
 	if err == nil {
 		n.bus = k.connect()

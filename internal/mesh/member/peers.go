@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"encoding/json"
@@ -15,11 +15,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
-// maxPeers bounds the peer list.
-const maxPeers = 1024
+// MaxPeers bounds the peer list.
+const MaxPeers = 1024
 
-// A peer is an entry of the peer list, as stored on disk.
-type peer struct {
+// A Peer is an entry of the peer list, as stored on disk.
+type Peer struct {
 	ID     string    `json:"key"`
 	Name   string    `json:"name,omitempty"`
 	Weight float64   `json:"weight"`
@@ -29,26 +29,26 @@ type peer struct {
 	Quarantine string `json:"quarantine,omitempty"`
 	// Refused are ranges of generations that are not accepted again after a rollback, by their
 	// starts.
-	Refused []stretch `json:"refused,omitempty"`
+	Refused []Stretch `json:"refused,omitempty"`
 	// Group is the group by which the peer is on the list, "" for none. Keeper is set if the peer
 	// sends this node the list of the group.
 	Group  string `json:"group,omitempty"`
 	Keeper bool   `json:"keeper,omitempty"`
 
-	key wire.Public
+	Key wire.Public
 }
 
-// A stretch is the generations that started at From or later, and at To or before.
-type stretch struct {
+// A Stretch is the generations that started at From or later, and at To or before.
+type Stretch struct {
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 }
 
-func (p *peer) refuses(start uint64) bool {
-	return slices.ContainsFunc(p.Refused, func(s stretch) bool { return s.From <= start && start <= s.To })
+func (p *Peer) Refuses(start uint64) bool {
+	return slices.ContainsFunc(p.Refused, func(s Stretch) bool { return s.From <= start && start <= s.To })
 }
 
-func (p *peer) origin() engine.Origin {
+func (p *Peer) Origin() engine.Origin {
 	o := engine.Origin{ID: p.ID, Weight: p.Weight}
 	if p.Quarantine != "" {
 		o.Weight = 0
@@ -56,15 +56,15 @@ func (p *peer) origin() engine.Origin {
 	return o
 }
 
-func (p *peer) label() string {
+func (p *Peer) Label() string {
 	if p.Name != "" {
 		return p.Name
 	}
 	return p.ID
 }
 
-// checkPeer returns an error for invalid names and weights.
-func checkPeer(name string, weight float64) error {
+// CheckPeer returns an error for invalid names and weights.
+func CheckPeer(name string, weight float64) error {
 	if len(name) > wire.MaxName || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 		return fmt.Errorf("%w: mesh: name of a peer %.80q: want up to %d bytes without control characters",
 			bulkhead.ErrMalformed, name, wire.MaxName)
@@ -75,9 +75,9 @@ func checkPeer(name string, weight float64) error {
 	return nil
 }
 
-// loadPeers reads the peer list of dir; an absent one is empty.
-func loadPeers(dir string) ([]*peer, error) {
-	var list []*peer
+// LoadPeers reads the peer list of dir; an absent one is empty.
+func LoadPeers(dir string) ([]*Peer, error) {
+	var list []*Peer
 	if err := wholefile.ReadJSON(filepath.Join(dir, PeersFile), &list); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
@@ -87,16 +87,16 @@ func loadPeers(dir string) ([]*peer, error) {
 			return nil, fmt.Errorf("mesh: %s: empty entry", PeersFile)
 		}
 		var err error
-		if p.key, err = wire.ParsePublic(p.ID); err != nil {
+		if p.Key, err = wire.ParsePublic(p.ID); err != nil {
 			return nil, fmt.Errorf("mesh: %s: %w", PeersFile, err)
 		}
-		if err := checkPeer(p.Name, p.Weight); err != nil {
+		if err := CheckPeer(p.Name, p.Weight); err != nil {
 			return nil, fmt.Errorf("mesh: %s: %w", PeersFile, err)
 		}
-		if seen[p.key.Hint()] {
+		if seen[p.Key.Hint()] {
 			return nil, fmt.Errorf("mesh: %s: peer %s is listed twice", PeersFile, p.ID)
 		}
-		seen[p.key.Hint()] = true
+		seen[p.Key.Hint()] = true
 	}
 	return list, nil
 }
@@ -109,31 +109,31 @@ func Befriend(dir, id, name, group string, weight float64, now time.Time) error 
 	if err != nil {
 		return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}
-	if err := checkPeer(name, weight); err != nil {
+	if err := CheckPeer(name, weight); err != nil {
 		return err
 	}
-	list, err := loadPeers(dir)
+	list, err := LoadPeers(dir)
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(list, func(p *peer) bool { return p.key.Hint() == key.Hint() }); i >= 0 {
+	if i := slices.IndexFunc(list, func(p *Peer) bool { return p.Key.Hint() == key.Hint() }); i >= 0 {
 		if group != "" {
 			list[i].Group, list[i].Keeper = group, true
 		}
-		return savePeers(dir, list)
+		return SavePeers(dir, list)
 	}
-	if len(list) >= maxPeers {
-		return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
+	if len(list) >= MaxPeers {
+		return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), MaxPeers)
 	}
-	return savePeers(dir, append(list,
-		&peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), Group: group,
-			Keeper: group != "", key: key}))
+	return SavePeers(dir, append(list,
+		&Peer{ID: id, Name: name, Weight: weight, Added: now.UTC().Truncate(time.Second), Group: group,
+			Keeper: group != "", Key: key}))
 }
 
-func savePeers(dir string, list []*peer) error {
+func SavePeers(dir string, list []*Peer) error {
 	data, err := json.MarshalIndent(list, "", "\t")
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(dir, PeersFile), data)
+	return WriteFile(filepath.Join(dir, PeersFile), data)
 }

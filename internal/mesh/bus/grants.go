@@ -1,4 +1,4 @@
-package mesh
+package bus
 
 import (
 	"encoding/hex"
@@ -9,18 +9,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
-// grants returns exactly the subjects that a node needs to publish and to subscribe to: the
+// Grants returns exactly the subjects that a node needs to publish and to subscribe to: the
 // subjects of its own messages, of all messages of its network, and of the messages stored by the
 // broker, in the JetStream with the API prefix api.
-func (n names) grants(h wire.Hint, api string) (publish, subscribe []string) {
-	publish = []string{n.subject(wire.Topic{Kind: wire.KindDelta, Origin: h}), n.headsOf(h), n.imagesOf(h), n.asksOf(h)}
-	for _, stream := range []string{n.deltaStream(), n.imageStream()} {
+func (n names) Grants(h wire.Hint, api string) (publish, subscribe []string) {
+	publish = []string{n.Subject(wire.Topic{Kind: wire.KindDelta, Origin: h}), n.HeadsOf(h), n.imagesOf(h), n.asksOf(h)}
+	for _, stream := range []string{n.DeltaStream(), n.ImageStream()} {
 		publish = append(publish, api+"STREAM.INFO."+stream, api+"CONSUMER.CREATE."+stream,
 			api+"CONSUMER.CREATE."+stream+".>",
 			api+"CONSUMER.INFO."+stream+".*", api+"CONSUMER.DELETE."+stream+".*", api+"CONSUMER.MSG.NEXT."+stream+".*")
 	}
-	return publish, []string{n.all(wire.KindDelta), n.all(wire.KindHead), headsOfAll, n.all(wire.KindImage) + ".*", n.asksFor(h),
-		inbox(h) + ".>"}
+	return publish, []string{n.All(wire.KindDelta), n.All(wire.KindHead), HeadsOfAll, n.All(wire.KindImage) + ".*", n.asksFor(h),
+		Inbox(h) + ".>"}
 }
 
 // Grants returns the configuration of a NATS server that admits the nodes with the given keys to
@@ -34,7 +34,7 @@ func Grants(network, domain string, keys ...string) (string, error) {
 	}
 	n, api := names{network}, jetStreamAPI(domain)
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Nodes of network %s. Each signs in with its own key.\nauthorization {\n  users = [\n", n.net)
+	fmt.Fprintf(&b, "# Nodes of network %s. Each signs in with its own key.\nauthorization {\n  users = [\n", n.Net)
 	list := func(what string, subjects []string) {
 		fmt.Fprintf(&b, "        %s: [\n", what)
 		for _, s := range subjects {
@@ -47,9 +47,9 @@ func Grants(network, domain string, keys ...string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 		}
-		publish, subscribe := n.grants(p.Hint(), api)
+		publish, subscribe := n.Grants(p.Hint(), api)
 		if i == 0 {
-			publish = append(publish, api+"STREAM.CREATE."+n.deltaStream(), api+"STREAM.CREATE."+n.imageStream())
+			publish = append(publish, api+"STREAM.CREATE."+n.DeltaStream(), api+"STREAM.CREATE."+n.ImageStream())
 		}
 		fmt.Fprintf(&b, "    { nkey: %s, permissions: {\n", key)
 		list("publish", publish)

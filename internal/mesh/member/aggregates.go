@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
-// contains returns the organisations in the counts that the node publishes; nil if it is no
+// Contained returns the organisations in the counts that the node publishes; nil if it is no
 // aggregate.
-func (b *Book) contains() []wire.Organisation {
+func (b *Book) Contained() []wire.Organisation {
 	if b.opts.Organisations == nil {
 		return nil
 	}
@@ -24,15 +24,15 @@ func (b *Book) contains() []wire.Organisation {
 // organisations are not chosen; left counts them.
 func (b *Book) Choose(named []string) (keys []string, all []wire.Organisation, left int) {
 	all = []wire.Organisation{wire.Organisation(b.opts.Identity.Hint())}
-	for _, p := range b.peerList() {
+	for _, p := range b.List() {
 		group := p.Group != "" && slices.Contains(named, p.Group)
-		if p.origin().Weight != 1 || !group && !slices.Contains(named, p.ID) && !slices.Contains(named, "*") {
+		if p.Origin().Weight != 1 || !group && !slices.Contains(named, p.ID) && !slices.Contains(named, "*") {
 			continue
 		}
 		b.mu.Lock()
-		in := []wire.Organisation{wire.Organisation(p.key.Hint())}
-		if mem := b.members[p.key.Hint()]; mem != nil && len(mem.organisations) > 0 {
-			in = mem.organisations
+		in := []wire.Organisation{wire.Organisation(p.Key.Hint())}
+		if mem := b.Members[p.Key.Hint()]; mem != nil && len(mem.Organisations) > 0 {
+			in = mem.Organisations
 		}
 		b.mu.Unlock()
 		if len(all)+len(in) > wire.MaxOrganisations {
@@ -49,9 +49,9 @@ func (b *Book) within(keys []string) map[wire.Organisation]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make(map[wire.Organisation]bool)
-	for _, mem := range b.members {
+	for _, mem := range b.Members {
 		if slices.Contains(keys, mem.ID) {
-			for _, o := range mem.organisations {
+			for _, o := range mem.Organisations {
 				out[o] = true
 			}
 		}
@@ -59,32 +59,32 @@ func (b *Book) within(keys []string) map[wire.Organisation]bool {
 	return out
 }
 
-// twice returns why an aggregate may not be counted, or "". A conflicting organisation in it is
+// CountedTwice returns why an aggregate may not be counted, or "". A conflicting organisation in it is
 // this node, a counted peer, or in another counted aggregate. Peers that are counted already take
 // precedence, so an aggregate that claims the organisations of others harms only itself.
-func (b *Book) twice(h wire.Hint) string {
+func (b *Book) CountedTwice(h wire.Hint) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	it := b.members[h]
-	if it == nil || it.origin().Weight == 0 || len(it.organisations) == 0 {
+	it := b.Members[h]
+	if it == nil || it.Origin().Weight == 0 || len(it.Organisations) == 0 {
 		return ""
 	}
 	in := func(o wire.Organisation) bool {
-		_, found := slices.BinarySearchFunc(it.organisations, o, wire.CompareOrganisations)
+		_, found := slices.BinarySearchFunc(it.Organisations, o, wire.CompareOrganisations)
 		return found
 	}
 	if in(wire.Organisation(b.opts.Identity.Hint())) {
 		return "this node is in it, and would be counted twice"
 	}
-	for other, mem := range b.members {
-		if other == h || mem.origin().Weight == 0 {
+	for other, mem := range b.Members {
+		if other == h || mem.Origin().Weight == 0 {
 			continue
 		}
-		if len(mem.organisations) == 0 && in(wire.Organisation(other)) {
-			return fmt.Sprintf("%s is in it, and is counted already", mem.label())
+		if len(mem.Organisations) == 0 && in(wire.Organisation(other)) {
+			return fmt.Sprintf("%s is in it, and is counted already", mem.Label())
 		}
-		if i := slices.IndexFunc(mem.organisations, in); i >= 0 {
-			return fmt.Sprintf("%s is in it, and in %s, which is counted already", wire.Hint(mem.organisations[i]), mem.label())
+		if i := slices.IndexFunc(mem.Organisations, in); i >= 0 {
+			return fmt.Sprintf("%s is in it, and in %s, which is counted already", wire.Hint(mem.Organisations[i]), mem.Label())
 		}
 	}
 	return ""

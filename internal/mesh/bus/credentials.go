@@ -1,4 +1,4 @@
-package mesh
+package bus
 
 import (
 	"crypto/tls"
@@ -62,14 +62,14 @@ func (a *Access) credentials(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := checkCredentials(text, now); err != nil {
+	if err := CheckCredentials(text, now); err != nil {
 		return fmt.Errorf("%s: %w", a.Credentials, err)
 	}
 	return nil
 }
 
-// checkCredentials checks the content of a credentials file: a user's JWT and key.
-func checkCredentials(text []byte, now time.Time) error {
+// CheckCredentials checks the content of a credentials file: a user's JWT and key.
+func CheckCredentials(text []byte, now time.Time) error {
 	token, err := nkeys.ParseDecoratedJWT(text)
 	if err != nil {
 		return fmt.Errorf("no user JWT in it: %v", err)

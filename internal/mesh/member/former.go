@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 // ForgetFormer drops the replicas of a peer's former incarnations.
 func (b *Book) ForgetFormer(ctx context.Context, id string) error {
 	key, err := wire.ParsePublic(id)
-	if p, ok := b.find(key.Hint()); err != nil || !ok || p.ID != id {
+	if p, ok := b.Find(key.Hint()); err != nil || !ok || p.ID != id {
 		return unknownPeer(id)
 	}
 	if b.opts.Role == Publish {
@@ -26,7 +26,7 @@ type FormerStatus struct {
 	Memory      uint64 // bytes, without merged arrays
 }
 
-func (b *Book) former(id string) (out []FormerStatus) {
+func (b *Book) Former(id string) (out []FormerStatus) {
 	for _, f := range b.opts.Engine.FormerIncarnations(id) {
 		s := FormerStatus{Incarnation: f.Incarnation}
 		for _, a := range b.opts.Engine.Replica(f.ID) {

@@ -1,4 +1,4 @@
-package mesh
+package bus
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
-// tokenInvitation is the prefix of the token that a joining node presents to a hub.
-const tokenInvitation = "invitation "
+// TokenInvitation is the prefix of the token that a joining node presents to a hub.
+const TokenInvitation = "invitation "
 
-func pairSubject(id string, from wire.Hint) string { return "bh.pair." + id + "." + from.String() }
+func PairSubject(id string, from wire.Hint) string { return "bh.pair." + id + "." + from.String() }
 
-// askToJoin presents the invitation with an ID to a hub that holds the key of the inviter, with the key
+// AskToJoin presents the invitation with an ID to a hub that holds the key of the inviter, with the key
 // pair of the joining node, and returns the hub's reply to the request. known is false if the hub does
 // not know the invitation.
-func askToJoin(ctx context.Context, self wire.Signer, hub, id string, inviter wire.Public,
+func AskToJoin(ctx context.Context, self wire.Signer, hub, id string, inviter wire.Public,
 	request []byte) (reply []byte, known bool, err error) {
 	from := self.Public().Hint()
 	conn, err := nats.Connect("tls://"+hub,
-		nats.NoReconnect(), nats.Timeout(brokerWait/2), nats.CustomInboxPrefix(inbox(from)),
+		nats.NoReconnect(), nats.Timeout(BrokerWait/2), nats.CustomInboxPrefix(Inbox(from)),
 		nats.Secure(&tls.Config{
 			MinVersion: tls.VersionTLS13,
 			// The inviter is identified by its key and not by its name.
@@ -43,31 +43,31 @@ func askToJoin(ctx context.Context, self wire.Signer, hub, id string, inviter wi
 				}
 				return nil
 			},
-		}), signIn(self, tokenInvitation+id))
+		}), SignIn(self, TokenInvitation+id))
 	if errors.Is(err, nats.ErrAuthorization) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, cleared(err)
+		return nil, false, Cleared(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, brokerWait)
+	ctx, cancel := context.WithTimeout(ctx, BrokerWait)
 	defer cancel()
-	msg, err := conn.RequestWithContext(ctx, pairSubject(id, from), request)
+	msg, err := conn.RequestWithContext(ctx, PairSubject(id, from), request)
 	if err != nil {
-		return nil, false, cleared(err)
+		return nil, false, Cleared(err)
 	}
 	return msg.Data, true, nil
 }
 
-// servePairing answers requests to join that arrive at this node's broker.
-func (b *natsBus) servePairing(handle func(id string, from wire.Hint, box []byte) []byte) error {
-	_, err := b.conn.Subscribe("bh.pair.*.*", func(msg *nats.Msg) {
+// ServePairing answers requests to join that arrive at this node's broker.
+func (b *Client) ServePairing(handle func(id string, from wire.Hint, box []byte) []byte) error {
+	_, err := b.Conn.Subscribe("bh.pair.*.*", func(msg *nats.Msg) {
 		part := strings.Split(msg.Subject, ".")
 		from, ok := wire.Topic{Kind: wire.KindAsk, Key: part[3]}.Sender()
 		// Reply only to the sender of the request: the broker lets a node subscribe to its own
 		// inbox alone.
-		if !ok || !strings.HasPrefix(msg.Reply, inbox(from)+".") {
+		if !ok || !strings.HasPrefix(msg.Reply, Inbox(from)+".") {
 			return
 		}
 		if reply := handle(part[2], from, msg.Data); reply != nil {
@@ -75,7 +75,7 @@ func (b *natsBus) servePairing(handle func(id string, from wire.Hint, box []byte
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.server, cleared(err))
+		return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
 	}
 	return nil
 }

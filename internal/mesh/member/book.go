@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type Book struct {
 
 	// mu guards the fields below; no call under it may block.
 	mu        sync.Mutex
-	members   map[wire.Hint]*member
+	Members   map[wire.Hint]*Entry
 	strange   refusals           // messages from senders that are not peers
 	strangers map[wire.Hint]bool // logged
 }
@@ -40,48 +40,48 @@ type Watcher interface {
 	Between(f func(ctx context.Context))
 }
 
-// A member is a peer and its statistics. Mesh.mu guards it.
-type member struct {
-	peer
-	stats
+// A Entry is a peer and its statistics. Mesh.mu guards it.
+type Entry struct {
+	Peer
+	Stats
 }
 
 // OpenBook reads the peer list of the folder o.Dir. The watcher must not be called before the first
 // change of the list.
 func OpenBook(o *Options, w Watcher) (*Book, error) {
-	b := &Book{opts: o, watcher: w, members: make(map[wire.Hint]*member), strange: newRefusals(),
+	b := &Book{opts: o, watcher: w, Members: make(map[wire.Hint]*Entry), strange: newRefusals(),
 		strangers: make(map[wire.Hint]bool)}
-	peers, err := loadPeers(o.Dir)
+	peers, err := LoadPeers(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range peers {
-		b.members[p.key.Hint()] = &member{peer: *p, stats: newStats()}
+		b.Members[p.Key.Hint()] = &Entry{Peer: *p, Stats: newStats()}
 	}
 	return b, nil
 }
 
-// tellEngine makes the engine count the origins of the peer list.
-func (b *Book) tellEngine(ctx context.Context) error {
-	want := b.origins()
+// SetOrigins makes the engine count the origins of the peer list.
+func (b *Book) SetOrigins(ctx context.Context) error {
+	want := b.Origins()
 	if slices.Equal(b.opts.Engine.Origins(), want) {
 		return nil
 	}
 	return b.opts.Engine.SetOrigins(ctx, want)
 }
 
-// forgetRefused drops the generations present here that an administrator has rolled back: the store
+// DropRefused drops the generations present here that an administrator has rolled back: the store
 // was restored from an older backup, or the node ended in the middle of a rollback. Later
 // generations are fetched anew.
-func (b *Book) forgetRefused(ctx context.Context) error {
+func (b *Book) DropRefused(ctx context.Context) error {
 	if b.opts.Role == Publish {
 		return nil
 	}
-	for _, p := range b.peerList() {
+	for _, p := range b.List() {
 		refused := false
 		since := uint64(math.MaxUint64)
 		for _, a := range b.opts.Engine.Replica(p.ID) {
-			if p.refuses(a.Start) {
+			if p.Refuses(a.Start) {
 				refused, since = true, min(since, a.Start)
 			}
 		}
@@ -95,48 +95,48 @@ func (b *Book) forgetRefused(ctx context.Context) error {
 	return nil
 }
 
-func (b *Book) origins() []engine.Origin {
+func (b *Book) Origins() []engine.Origin {
 	if b.opts.Role == Publish {
 		return nil
 	}
 	var out []engine.Origin
-	for _, p := range b.peerList() {
-		out = append(out, p.origin())
+	for _, p := range b.List() {
+		out = append(out, p.Origin())
 	}
 	return out
 }
 
-// peerList returns copies of the peers in the order of their keys.
-func (b *Book) peerList() []*peer {
+// List returns copies of the peers in the order of their keys.
+func (b *Book) List() []*Peer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	list := []*peer{}
-	for _, mem := range b.members {
-		p := mem.peer
+	list := []*Peer{}
+	for _, mem := range b.Members {
+		p := mem.Peer
 		list = append(list, &p)
 	}
-	slices.SortFunc(list, func(a, b *peer) int { return slices.Compare(a.key[:], b.key[:]) })
+	slices.SortFunc(list, func(a, b *Peer) int { return slices.Compare(a.Key[:], b.Key[:]) })
 	return list
 }
 
-// find returns a copy of the peer with a key hint.
-func (b *Book) find(h wire.Hint) (peer, bool) {
+// Find returns a copy of the peer with a key hint.
+func (b *Book) Find(h wire.Hint) (Peer, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if mem := b.members[h]; mem != nil {
-		return mem.peer, true
+	if mem := b.Members[h]; mem != nil {
+		return mem.Peer, true
 	}
-	return peer{}, false
+	return Peer{}, false
 }
 
 // changePeers edits the peer list, durably, and updates the engine's origins.
-func (b *Book) changePeers(ctx context.Context, edit func(map[wire.Hint]*member) error) error {
+func (b *Book) changePeers(ctx context.Context, edit func(map[wire.Hint]*Entry) error) error {
 	b.admin.Lock()
 	defer b.admin.Unlock()
 	b.mu.Lock()
-	before := make(map[wire.Hint]*member, len(b.members))
-	next := make(map[wire.Hint]*member, len(b.members))
-	for h, mem := range b.members {
+	before := make(map[wire.Hint]*Entry, len(b.Members))
+	next := make(map[wire.Hint]*Entry, len(b.Members))
+	for h, mem := range b.Members {
 		before[h] = mem
 		c := *mem
 		c.Refused = slices.Clone(mem.Refused)
@@ -147,23 +147,23 @@ func (b *Book) changePeers(ctx context.Context, edit func(map[wire.Hint]*member)
 		return err
 	}
 	b.swap(next)
-	err := savePeers(b.opts.Dir, b.peerList())
+	err := SavePeers(b.opts.Dir, b.List())
 	if err == nil {
 		// A caller that left before the engine has answered would not know which list the engine
 		// counts.
-		err = b.tellEngine(context.WithoutCancel(ctx))
+		err = b.SetOrigins(context.WithoutCancel(ctx))
 	}
 	if err != nil {
 		b.swap(before)
-		return errors.Join(err, savePeers(b.opts.Dir, b.peerList()))
+		return errors.Join(err, SavePeers(b.opts.Dir, b.List()))
 	}
 	return nil
 }
 
-func (b *Book) swap(members map[wire.Hint]*member) {
+func (b *Book) swap(members map[wire.Hint]*Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.members = members
+	b.Members = members
 }
 
 func unknownPeer(id string) error {
@@ -176,26 +176,26 @@ func (b *Book) AddPeer(ctx context.Context, id, name string, weight float64) err
 	if err != nil {
 		return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}
-	if err := checkPeer(name, weight); err != nil {
+	if err := CheckPeer(name, weight); err != nil {
 		return err
 	}
 	if key == b.opts.Identity.Public() {
 		return fmt.Errorf("%w: mesh: %s is this node's own key", bulkhead.ErrMalformed, id)
 	}
-	return b.addPeer(ctx, &peer{ID: id, Name: name, Weight: weight, Added: b.opts.Now().UTC().Truncate(time.Second),
-		key: key})
+	return b.Put(ctx, &Peer{ID: id, Name: name, Weight: weight, Added: b.opts.Now().UTC().Truncate(time.Second),
+		Key: key})
 }
 
-func (b *Book) addPeer(ctx context.Context, p *peer) error {
-	h := p.key.Hint()
-	err := b.changePeers(ctx, func(list map[wire.Hint]*member) error {
+func (b *Book) Put(ctx context.Context, p *Peer) error {
+	h := p.Key.Hint()
+	err := b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
 		if list[h] != nil {
 			return fmt.Errorf("%w: mesh: peer %s is already on the list", bulkhead.ErrMalformed, p.ID)
 		}
-		if len(list) >= maxPeers {
-			return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), maxPeers)
+		if len(list) >= MaxPeers {
+			return fmt.Errorf("%w: mesh: %d peers, limit %d", bulkhead.ErrOverLimit, len(list), MaxPeers)
 		}
-		list[h] = &member{peer: *p, stats: newStats()}
+		list[h] = &Entry{Peer: *p, Stats: newStats()}
 		return nil
 	})
 	if err == nil {
@@ -204,8 +204,8 @@ func (b *Book) addPeer(ctx context.Context, p *peer) error {
 	return err
 }
 
-func (b *Book) editPeer(ctx context.Context, id string, edit func(*member) error) error {
-	return b.changePeers(ctx, func(list map[wire.Hint]*member) error {
+func (b *Book) EditPeer(ctx context.Context, id string, edit func(*Entry) error) error {
+	return b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
 		key, err := wire.ParsePublic(id)
 		if err != nil || list[key.Hint()] == nil || list[key.Hint()].ID != id {
 			return unknownPeer(id)
@@ -216,12 +216,12 @@ func (b *Book) editPeer(ctx context.Context, id string, edit func(*member) error
 
 // WeighPeer sets a peer's weight, 0 to 1, and ends its quarantine.
 func (b *Book) WeighPeer(ctx context.Context, id string, weight float64) error {
-	if err := checkPeer("", weight); err != nil {
+	if err := CheckPeer("", weight); err != nil {
 		return err
 	}
-	return b.editPeer(ctx, id, func(mem *member) error {
-		mem.Weight, mem.Quarantine, mem.conflicts = weight, "", 0
-		mem.growth = growth{}
+	return b.EditPeer(ctx, id, func(mem *Entry) error {
+		mem.Weight, mem.Quarantine, mem.Conflicts = weight, "", 0
+		mem.Growth = Growth{}
 		return nil
 	})
 }
@@ -231,8 +231,8 @@ func (b *Book) WeighPeer(ctx context.Context, id string, weight float64) error {
 // node is the keeper, all members drop the peer.
 func (b *Book) EvictPeer(ctx context.Context, id string) error {
 	if key, err := wire.ParsePublic(id); err == nil {
-		if p, ok := b.find(key.Hint()); ok && p.ID == id && p.Group != "" && !p.Keeper {
-			if err := strike(b.opts.Dir, id); err != nil {
+		if p, ok := b.Find(key.Hint()); ok && p.ID == id && p.Group != "" && !p.Keeper {
+			if err := Strike(b.opts.Dir, id); err != nil {
 				return err
 			}
 		}
@@ -241,7 +241,7 @@ func (b *Book) EvictPeer(ctx context.Context, id string) error {
 }
 
 func (b *Book) dropPeer(ctx context.Context, id string) error {
-	err := b.changePeers(ctx, func(list map[wire.Hint]*member) error {
+	err := b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
 		key, err := wire.ParsePublic(id)
 		if err != nil || list[key.Hint()] == nil || list[key.Hint()].ID != id {
 			return unknownPeer(id)
@@ -273,7 +273,7 @@ func (b *Book) Loss(id string, since time.Time) (Loss, error) {
 	if err != nil {
 		return out, unknownPeer(id)
 	}
-	if p, ok := b.find(key.Hint()); !ok || p.ID != id {
+	if p, ok := b.Find(key.Hint()); !ok || p.ID != id {
 		return out, unknownPeer(id)
 	}
 	if err := b.notAhead(since); err != nil {
@@ -316,7 +316,7 @@ func (b *Book) notAhead(since time.Time) error {
 // peer's adds to later generations count again.
 func (b *Book) RollbackPeer(ctx context.Context, id string, since time.Time) error {
 	from := uint64(max(since.Unix(), 0))
-	err := b.editPeer(ctx, id, func(mem *member) error {
+	err := b.EditPeer(ctx, id, func(mem *Entry) error {
 		if err := b.notAhead(since); err != nil {
 			return err
 		}
@@ -324,7 +324,7 @@ func (b *Book) RollbackPeer(ctx context.Context, id string, since time.Time) err
 		for _, a := range b.opts.Engine.Replica(id) {
 			to = max(to, a.Start) // it has begun by the peer's clock
 		}
-		mem.Refused = append(mem.Refused, stretch{from, to})
+		mem.Refused = append(mem.Refused, Stretch{from, to})
 		if len(mem.Refused) > 64 {
 			mem.Refused = mem.Refused[1:]
 		}
@@ -342,22 +342,22 @@ func (b *Book) RollbackPeer(ctx context.Context, id string, since time.Time) err
 	// The receiver may be handling a message with a copy of the list from before the rollback, and
 	// bring back dropped arrays.
 	b.watcher.Between(func(ctx context.Context) {
-		if err := b.forgetRefused(ctx); err != nil && ctx.Err() == nil {
+		if err := b.DropRefused(ctx); err != nil && ctx.Err() == nil {
 			b.opts.Log.Error("what a rollback has dropped may be here again until the node is restarted", "peer", id, "err", err)
 		}
 	})
 	return nil
 }
 
-// quarantine stops counting a peer, durably, and logs an alert.
-func (b *Book) quarantine(ctx context.Context, h wire.Hint, why string) {
-	err := b.changePeers(ctx, func(list map[wire.Hint]*member) error {
+// Quarantine stops counting a peer, durably, and logs an alert.
+func (b *Book) Quarantine(ctx context.Context, h wire.Hint, why string) {
+	err := b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
 		if list[h] == nil || list[h].Quarantine != "" {
 			return nil
 		}
 		list[h].Quarantine = why
 		b.opts.Log.Error("ALERT: peer is quarantined and not counted until its weight is set again",
-			"peer", list[h].label(), "key", list[h].ID, "why", why)
+			"peer", list[h].Label(), "key", list[h].ID, "why", why)
 		return nil
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"context"
@@ -104,7 +104,7 @@ type Options struct {
 	Listen  string   // of a hub: "host:port"
 	Servers []string // of Join: "host:port" of each hub; of External: URLs of a cluster's servers
 	// Credentials is a file from an external server's operator, with a user JWT and its key, or
-	// [NoCredentials]. CA is a PEM file of the authorities that sign the server's certificate. If
+	// [bus.NoCredentials]. CA is a PEM file of the authorities that sign the server's certificate. If
 	// they are empty, the node uses its own key and the system's authorities. Cert and Key are PEM
 	// files of the node's client certificate and its key; empty: none. All are read anew for each
 	// connection.
@@ -128,7 +128,7 @@ type Options struct {
 	StreamBytes int64         // and how many bytes of them: 1 GiB
 	Replicas    int           // of the streams, in a cluster: 1
 
-	imageBytes int // of pages or rounds in one message, approximately: 384 KiB
+	MessageBytes int // of pages or rounds in one message, approximately: 384 KiB
 
 	// Now is the wall clock; time.Now by default. Intervals are measured by the monotonic clock,
 	// which cannot be set.
@@ -142,7 +142,7 @@ type Taker interface {
 	Announcements() *Secrets
 }
 
-func (o *Options) complete() error {
+func (o *Options) Complete() error {
 	if o.Dir == "" || o.Identity == nil || o.Engine == nil {
 		return fmt.Errorf("mesh: Dir, Identity and Engine are required")
 	}
@@ -159,7 +159,7 @@ func (o *Options) complete() error {
 	defaults(&o.StreamAge, 72*time.Hour)
 	defaults(&o.StreamBytes, 1<<30)
 	defaults(&o.Replicas, 1)
-	defaults(&o.imageBytes, 384<<10)
+	defaults(&o.MessageBytes, 384<<10)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -175,6 +175,3 @@ func defaults[T comparable](field *T, value T) {
 		*field = value
 	}
 }
-
-// An Organisation identifies a source of counts by the first bytes of the public key of its node.
-type Organisation = wire.Organisation

@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"crypto/ecdh"
@@ -22,8 +22,8 @@ import (
 // Diffie-Hellman exchange. A broker in between learns nothing, and neither does a later finder of
 // the line. docs/specs/invitation.md#the-exchange.
 
-// pairRequest is a node's request to join.
-type pairRequest struct {
+// PairRequest is a node's request to join.
+type PairRequest struct {
 	Key       string    `json:"key"`
 	Name      string    `json:"name,omitempty"`
 	Clock     time.Time `json:"clock"`
@@ -31,19 +31,19 @@ type pairRequest struct {
 	Signature []byte    `json:"signature"` // by Key, over the ID and Exchange
 }
 
-func pairText(id string, exchange []byte) []byte {
+func PairText(id string, exchange []byte) []byte {
 	return append([]byte("bulkhead mesh join v1\x00"+id+"\x00"), exchange...)
 }
 
 // Outcomes of a request.
 const (
-	pairAccepted = "accepted"
-	pairWaiting  = "waiting"
-	pairRefused  = "refused"
+	PairAccepted = "accepted"
+	PairWaiting  = "waiting"
+	PairRefused  = "refused"
 )
 
-// pairReply is the answer.
-type pairReply struct {
+// PairReply is the answer.
+type PairReply struct {
 	State  string    `json:"state"`
 	Why    string    `json:"why,omitempty"` // of a refusal
 	Clock  time.Time `json:"clock"`
@@ -64,13 +64,13 @@ type pairEnvelope struct {
 	Box      []byte `json:"box,omitempty"`
 }
 
-const maxPair = 256 << 10 // bytes of a request or a reply
+const MaxPair = 256 << 10 // bytes of a request or a reply
 
-// errSealed reports that a box does not open: it was sealed with another secret, or changed on its
+// ErrSealed reports that a box does not open: it was sealed with another secret, or changed on its
 // way.
-var errSealed = errors.New("mesh: sealed with another secret, or changed on its way")
+var ErrSealed = errors.New("mesh: sealed with another secret, or changed on its way")
 
-func pairKey(secret [secretBytes]byte, shared []byte, what string) []byte {
+func PairKey(secret [SecretBytes]byte, shared []byte, what string) []byte {
 	key, err := hkdf.Key(sha256.New, append(secret[:], shared...), nil, "bulkhead mesh join v1 "+what,
 		chacha20poly1305.KeySize)
 	if err != nil {
@@ -79,7 +79,7 @@ func pairKey(secret [secretBytes]byte, shared []byte, what string) []byte {
 	return key
 }
 
-func seal(key, plain []byte, to string) []byte {
+func Seal(key, plain []byte, to string) []byte {
 	aead, err := chacha20poly1305.NewX(key)
 	if err != nil {
 		panic(err) // the key has the right size
@@ -92,36 +92,36 @@ func seal(key, plain []byte, to string) []byte {
 func unseal(key, box []byte, to string) ([]byte, error) {
 	aead, err := chacha20poly1305.NewX(key)
 	if err != nil || len(box) < aead.NonceSize() {
-		return nil, errSealed
+		return nil, ErrSealed
 	}
 	plain, err := aead.Open(nil, box[:aead.NonceSize()], box[aead.NonceSize():], []byte(to))
 	if err != nil {
-		return nil, errSealed
+		return nil, ErrSealed
 	}
 	return plain, nil
 }
 
-// sealRequest returns a sealed request, and the private half of its exchange.
-func sealRequest(v *Invitation, id *Identity, name string,
+// SealRequest returns a sealed request, and the private half of its exchange.
+func SealRequest(v *Invitation, id *Identity, name string,
 	now time.Time) (box []byte, private *ecdh.PrivateKey, err error) {
 	if private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
-	q := pairRequest{Key: id.ID(), Name: name, Clock: now.UTC(), Exchange: private.PublicKey().Bytes()}
-	q.Signature = id.Sign(pairText(v.id(), q.Exchange))
+	q := PairRequest{Key: id.ID(), Name: name, Clock: now.UTC(), Exchange: private.PublicKey().Bytes()}
+	q.Signature = id.Sign(PairText(v.ID(), q.Exchange))
 	data, err := json.Marshal(q)
 	if err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
-	return seal(pairKey(v.secret, nil, "request"), data, v.id()), private, nil
+	return Seal(PairKey(v.Secret, nil, "request"), data, v.ID()), private, nil
 }
 
-// openRequest opens and checks a request for an invitation with the given secret.
-func openRequest(secret [secretBytes]byte, id string, box []byte) (q pairRequest, key wire.Public, err error) {
-	if len(box) > maxPair {
-		return q, key, errSealed
+// OpenRequest opens and checks a request for an invitation with the given secret.
+func OpenRequest(secret [SecretBytes]byte, id string, box []byte) (q PairRequest, key wire.Public, err error) {
+	if len(box) > MaxPair {
+		return q, key, ErrSealed
 	}
-	data, err := unseal(pairKey(secret, nil, "request"), box, id)
+	data, err := unseal(PairKey(secret, nil, "request"), box, id)
 	if err != nil {
 		return q, key, err
 	}
@@ -131,14 +131,14 @@ func openRequest(secret [secretBytes]byte, id string, box []byte) (q pairRequest
 	if key, err = wire.ParsePublic(q.Key); err != nil {
 		return q, key, err
 	}
-	if !ed25519.Verify(key[:], pairText(id, q.Exchange), q.Signature) {
+	if !ed25519.Verify(key[:], PairText(id, q.Exchange), q.Signature) {
 		return q, key, errors.New("mesh: request to join: the signature is not of the key it names")
 	}
-	return q, key, checkPeer(q.Name, 0)
+	return q, key, CheckPeer(q.Name, 0)
 }
 
-// sealReply seals the answer to a request.
-func sealReply(secret [secretBytes]byte, id string, q *pairRequest, r *pairReply) ([]byte, error) {
+// SealReply seals the answer to a request.
+func SealReply(secret [SecretBytes]byte, id string, q *PairRequest, r *PairReply) ([]byte, error) {
 	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
 	if err != nil {
 		return nil, fmt.Errorf("mesh: request to join: %w", err)
@@ -156,13 +156,13 @@ func sealReply(secret [secretBytes]byte, id string, q *pairRequest, r *pairReply
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
 	return json.Marshal(pairEnvelope{Exchange: private.PublicKey().Bytes(),
-		Box: seal(pairKey(secret, shared, "reply"), data, id+" "+q.Key)})
+		Box: Seal(PairKey(secret, shared, "reply"), data, id+" "+q.Key)})
 }
 
-// openReply opens the answer to a request of key.
-func openReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte) (r pairReply, err error) {
-	if len(data) > maxPair {
-		return r, errSealed
+// OpenReply opens the answer to a request of key.
+func OpenReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte) (r PairReply, err error) {
+	if len(data) > MaxPair {
+		return r, ErrSealed
 	}
 	var e pairEnvelope
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -170,24 +170,24 @@ func openReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte)
 	}
 	if e.Why != "" {
 		// This answer is unsigned. It can only keep the node from joining, as silence could.
-		return pairReply{State: pairRefused, Why: e.Why}, nil
+		return PairReply{State: PairRefused, Why: e.Why}, nil
 	}
 	theirs, err := ecdh.X25519().NewPublicKey(e.Exchange)
 	if err != nil {
-		return r, errSealed
+		return r, ErrSealed
 	}
 	shared, err := private.ECDH(theirs)
 	if err != nil {
-		return r, errSealed
+		return r, ErrSealed
 	}
-	plain, err := unseal(pairKey(v.secret, shared, "reply"), e.Box, v.id()+" "+key)
+	plain, err := unseal(PairKey(v.Secret, shared, "reply"), e.Box, v.ID()+" "+key)
 	if err != nil {
 		return r, err
 	}
 	if err := json.Unmarshal(plain, &r); err != nil {
 		return r, fmt.Errorf("mesh: answer to a request to join: %w", err)
 	}
-	if r.State == pairAccepted && (len(r.Secret) != len(filter.Secret{}) || filter.Secret(r.Secret).ID() != v.Network) {
+	if r.State == PairAccepted && (len(r.Secret) != len(filter.Secret{}) || filter.Secret(r.Secret).ID() != v.Network) {
 		return r, fmt.Errorf("mesh: the secret that came is not that of network %s, to which the invitation is",
 			v.NetworkName())
 	}

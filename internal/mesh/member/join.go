@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"context"
@@ -23,10 +23,10 @@ type Joined struct {
 type Asker func(ctx context.Context, hub, id string, inviter wire.Public, request []byte) (reply []byte, known bool,
 	err error)
 
-// JoinAt presents an invitation to its inviter, at one hub after the other. An error that wraps
+// JoinBy presents an invitation to its inviter, at one hub after the other. An error that wraps
 // [bulkhead.ErrForbidden] has the inviter's reason for a refusal. Any other error means that the
 // inviter could not be reached.
-func JoinAt(ctx context.Context, ask Asker, v *Invitation, id *Identity, name string,
+func JoinBy(ctx context.Context, ask Asker, v *Invitation, id *Identity, name string,
 	now func() time.Time) (Joined, error) {
 	if t := now(); t.After(v.Expires) {
 		return Joined{}, fmt.Errorf("%w: mesh: the invitation expired at %s; it is %s by this node's clock",
@@ -43,9 +43,9 @@ func JoinAt(ctx context.Context, ask Asker, v *Invitation, id *Identity, name st
 			continue
 		}
 		switch r.State {
-		case pairAccepted:
+		case PairAccepted:
 			return Joined{Secret: filter.Secret(r.Secret), Name: r.Name}, nil
-		case pairWaiting:
+		case PairWaiting:
 			return Joined{Waiting: true, Name: r.Name}, nil
 		}
 		return Joined{}, fmt.Errorf("%w: mesh: the inviter refuses: %.400s", bulkhead.ErrForbidden, r.Why)
@@ -55,22 +55,22 @@ func JoinAt(ctx context.Context, ask Asker, v *Invitation, id *Identity, name st
 
 // askHub makes one request.
 func askHub(ctx context.Context, ask Asker, hub string, v *Invitation, id *Identity, name string,
-	now time.Time) (r pairReply, err error) {
+	now time.Time) (r PairReply, err error) {
 	inviter, err := wire.ParsePublic(v.Inviter)
 	if err != nil {
 		return r, err
 	}
-	box, private, err := sealRequest(v, id, name, now)
+	box, private, err := SealRequest(v, id, name, now)
 	if err != nil {
 		return r, err
 	}
-	reply, known, err := ask(ctx, hub, v.id(), inviter, box)
+	reply, known, err := ask(ctx, hub, v.ID(), inviter, box)
 	switch {
 	case err != nil:
 		return r, err
 	case !known:
-		return pairReply{State: pairRefused,
+		return PairReply{State: PairRefused,
 			Why: "it does not know the invitation: it was withdrawn, or expired long ago"}, nil
 	}
-	return openReply(v, private, id.ID(), reply)
+	return OpenReply(v, private, id.ID(), reply)
 }

@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"crypto/ed25519"
@@ -31,28 +31,27 @@ const PeersFile = "peers.json"
 
 // Files of the mesh folder.
 const (
-	keyFile       = KeyFile
-	successorFile = "successor.json"
-	stateFile     = "state.json"
+	SuccessorFile = "successor.json"
+	StateFile     = "state.json"
 )
 
 // An Identity is the key pair of a node. It does not change once opened, and may be used
 // concurrently.
 type Identity struct {
 	private ed25519.PrivateKey
-	public  wire.Public
-	// proof shows that the holder of an older key chose this one; nil if the key was never changed.
+	key     wire.Public
+	// Proof shows that the holder of an older key chose this one; nil if the key was never changed.
 	proof *wire.Succession
 }
 
 // ID returns the public key in its printed form, as peers add it to their lists.
-func (i *Identity) ID() string { return i.public.ID() }
+func (i *Identity) ID() string { return i.key.ID() }
 
 // Public returns the public key.
-func (i *Identity) Public() wire.Public { return i.public }
+func (i *Identity) Public() wire.Public { return i.key }
 
 // Hint returns the start of the public key, by which messages name the node.
-func (i *Identity) Hint() wire.Hint { return i.public.Hint() }
+func (i *Identity) Hint() wire.Hint { return i.key.Hint() }
 
 // Sign returns the signature of text with the private key.
 func (i *Identity) Sign(text []byte) []byte { return ed25519.Sign(i.private, text) }
@@ -99,7 +98,7 @@ const (
 // OpenIdentity returns the identity stored in dir, the mesh folder of one node. It makes one if
 // there is none.
 func OpenIdentity(dir string) (*Identity, error) {
-	path := filepath.Join(dir, keyFile)
+	path := filepath.Join(dir, KeyFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newIdentity(dir)
@@ -115,23 +114,23 @@ func OpenIdentity(dir string) (*Identity, error) {
 		return nil, fmt.Errorf("mesh: %s is not the private key of a node: put it back from a backup", path)
 	}
 	id := identityOf(seed)
-	data, err := os.ReadFile(filepath.Join(dir, successorFile))
+	data, err := os.ReadFile(filepath.Join(dir, SuccessorFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return id, nil
 	case err != nil:
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
-	var proof successionJSON
+	var proof SuccessionJSON
 	if err := json.Unmarshal(data, &proof); err != nil {
-		return nil, fmt.Errorf("mesh: %s: %w", successorFile, err)
+		return nil, fmt.Errorf("mesh: %s: %w", SuccessorFile, err)
 	}
 	if proof.New != id.ID() {
 		return id, nil // the change of keys was interrupted: the old key is in force
 	}
 	old, err := wire.ParsePublic(proof.Old)
 	if err != nil || len(proof.Signature) != ed25519.SignatureSize {
-		return nil, fmt.Errorf("mesh: %s is damaged", successorFile)
+		return nil, fmt.Errorf("mesh: %s is damaged", SuccessorFile)
 	}
 	id.proof = &wire.Succession{Old: old, Signature: [64]byte(proof.Signature)}
 	return id, nil
@@ -139,7 +138,7 @@ func OpenIdentity(dir string) (*Identity, error) {
 
 func identityOf(seed []byte) *Identity {
 	id := &Identity{private: ed25519.NewKeyFromSeed(seed)}
-	copy(id.public[:], id.private.Public().(ed25519.PublicKey))
+	copy(id.key[:], id.private.Public().(ed25519.PublicKey))
 	return id
 }
 
@@ -154,10 +153,10 @@ func writeSeed(dir string, seed []byte) error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(dir, keyFile), append(text, '\n'))
+	return WriteFile(filepath.Join(dir, KeyFile), append(text, '\n'))
 }
 
-type successionJSON struct {
+type SuccessionJSON struct {
 	Old       string `json:"old"`
 	New       string `json:"new"`
 	Signature []byte `json:"signature"`
@@ -171,32 +170,32 @@ func RotateIdentity(dir string) (old, to *Identity, err error) {
 	if old, err = OpenIdentity(dir); err != nil {
 		return nil, nil, err
 	}
-	s, err := loadState(dir)
+	s, err := LoadState(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	if old.proof != nil && s.Key != old.ID() {
+	if old.Proof != nil && s.Key != old.ID() {
 		return nil, nil, fmt.Errorf(
 			"mesh: the node has not run with its key %s yet, so its peers know only the previous key: start it first", old.ID())
 	}
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed)
 	to = identityOf(seed)
-	to.proof = &wire.Succession{Old: old.public}
-	copy(to.proof.Signature[:], old.Sign(wire.SuccessionText(to.public)))
-	data, err := json.Marshal(successionJSON{old.ID(), to.ID(), to.proof.Signature[:]})
+	to.proof = &wire.Succession{Old: old.key}
+	copy(to.proof.Signature[:], old.Sign(wire.SuccessionText(to.key)))
+	data, err := json.Marshal(SuccessionJSON{old.ID(), to.ID(), to.proof.Signature[:]})
 	if err != nil {
 		return nil, nil, fmt.Errorf("mesh: %w", err)
 	}
 	// Write the proof first: without it, peers would not recognise the new key.
-	if err := writeFile(filepath.Join(dir, successorFile), data); err != nil {
+	if err := WriteFile(filepath.Join(dir, SuccessorFile), data); err != nil {
 		return nil, nil, err
 	}
 	return old, to, writeSeed(dir, seed)
 }
 
-// writeFile writes a file with mode 0600, and makes its folder if needed.
-func writeFile(path string, data []byte) error {
+// WriteFile writes a file with mode 0600, and makes its folder if needed.
+func WriteFile(path string, data []byte) error {
 	err := wholefile.MakeFolder(filepath.Dir(path))
 	if err == nil {
 		err = wholefile.Replace(path, wholefile.Bytes(data))

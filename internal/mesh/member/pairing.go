@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"cmp"
@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	invitationsFile = "invitations.json"
-	maxInvitations  = 256
-	maxLifetime     = 90 * 24 * time.Hour
+	InvitationsFile = "invitations.json"
+	MaxInvitations  = 256
+	MaxLifetime     = 90 * 24 * time.Hour
 	// keepInvitation is how long an expired invitation is remembered, so that a node that presents
 	// it learns why it is invalid.
 	keepInvitation = 30 * 24 * time.Hour
-	// maxClocksApart is how far the clocks of a joining node and its inviter may differ:
+	// MaxClocksApart is how far the clocks of a joining node and its inviter may differ:
 	// generations follow the clock.
-	maxClocksApart = 5 * time.Minute
+	MaxClocksApart = 5 * time.Minute
 )
 
 // A NewInvitation describes an invitation to be made.
@@ -61,8 +61,8 @@ type Joiner struct {
 	State string    `json:"state"`
 }
 
-// An invite is an invitation as its inviter stores it.
-type invite struct {
+// An Invite is an invitation as its inviter stores it.
+type Invite struct {
 	ID      string    `json:"id"`
 	Secret  []byte    `json:"secret"`
 	Name    string    `json:"name,omitempty"`
@@ -79,23 +79,23 @@ type Pairing struct {
 	opts *Options
 	book *Book
 
-	mu   sync.Mutex
-	list []*invite
+	mu      sync.Mutex
+	Invites []*Invite
 }
 
 // OpenPairing reads the invitations in the folder o.Dir. Nodes that are accepted are added to the
 // book.
 func OpenPairing(o *Options, b *Book) (*Pairing, error) {
-	list, err := readInvitations(o.Dir)
+	list, err := ReadInvitations(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	list = slices.DeleteFunc(list, func(v *invite) bool { return v == nil || len(v.Secret) != secretBytes })
-	return &Pairing{opts: o, book: b, list: list}, nil
+	list = slices.DeleteFunc(list, func(v *Invite) bool { return v == nil || len(v.Secret) != SecretBytes })
+	return &Pairing{opts: o, book: b, Invites: list}, nil
 }
 
-func readInvitations(dir string) (list []*invite, err error) {
-	if err := wholefile.ReadJSON(filepath.Join(dir, invitationsFile), &list); err != nil {
+func ReadInvitations(dir string) (list []*Invite, err error) {
+	if err := wholefile.ReadJSON(filepath.Join(dir, InvitationsFile), &list); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
 	return list, nil
@@ -103,7 +103,7 @@ func readInvitations(dir string) (list []*invite, err error) {
 
 // ForgetInvitations revokes all invitations of a node with the mesh folder dir. The node must not
 // be sharing: it is about to enter another network.
-func ForgetInvitations(dir string) error { return remove(dir, invitationsFile) }
+func ForgetInvitations(dir string) error { return remove(dir, InvitationsFile) }
 
 func remove(dir, file string) error {
 	if err := os.Remove(filepath.Join(dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -115,12 +115,12 @@ func remove(dir, file string) error {
 // saveInvitations writes the list, without long expired invitations. The caller holds its lock.
 func (g *Pairing) saveInvitations() error {
 	now := g.opts.Now()
-	g.list = slices.DeleteFunc(g.list, func(v *invite) bool { return now.Sub(v.Expires) > keepInvitation })
-	data, err := json.Marshal(g.list)
+	g.Invites = slices.DeleteFunc(g.Invites, func(v *Invite) bool { return now.Sub(v.Expires) > keepInvitation })
+	data, err := json.Marshal(g.Invites)
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(g.opts.Dir, invitationsFile), data)
+	return WriteFile(filepath.Join(g.opts.Dir, InvitationsFile), data)
 }
 
 // Invite makes an invitation to the network and returns its line. Only a hub can, because nodes
@@ -132,32 +132,32 @@ func (g *Pairing) Invite(n NewInvitation) (line string, s InvitationStatus, err 
 			bulkhead.ErrForbidden, g.opts.Mode)
 	}
 	n.Uses, n.Lifetime = max(n.Uses, 1), cmp.Or(n.Lifetime, 48*time.Hour)
-	if err := checkPeer(n.Name, n.Weight); err != nil {
+	if err := CheckPeer(n.Name, n.Weight); err != nil {
 		return "", s, err
 	}
-	if n.Uses > maxPeers || n.Lifetime < time.Minute || n.Lifetime > maxLifetime {
+	if n.Uses > MaxPeers || n.Lifetime < time.Minute || n.Lifetime > MaxLifetime {
 		return "", s, fmt.Errorf("%w: mesh: an invitation for %d nodes and %v, want 1 to %d, and 1m to %v",
-			bulkhead.ErrMalformed, n.Uses, n.Lifetime, maxPeers, maxLifetime)
+			bulkhead.ErrMalformed, n.Uses, n.Lifetime, MaxPeers, MaxLifetime)
 	}
 	name := g.opts.Name
 	v := &Invitation{
 		Network: g.opts.Secret.ID(), Inviter: g.opts.Identity.ID(), Name: name, Group: n.Group, Hubs: n.Hubs,
-		Expires: g.opts.Now().Add(n.Lifetime).UTC().Truncate(time.Second), secret: newInvitationSecret(),
+		Expires: g.opts.Now().Add(n.Lifetime).UTC().Truncate(time.Second), Secret: newInvitationSecret(),
 	}
 	if line, err = v.Line(); err != nil {
 		return "", s, err
 	}
-	x := &invite{ID: v.id(), Secret: v.secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept,
+	x := &Invite{ID: v.ID(), Secret: v.Secret[:], Name: n.Name, Weight: n.Weight, Uses: n.Uses, Accept: n.Accept,
 		Group: n.Group, Expires: v.Expires}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.list) >= maxInvitations {
+	if len(g.Invites) >= MaxInvitations {
 		return "", s, fmt.Errorf("%w: mesh: %d invitations, limit %d: withdraw some", bulkhead.ErrOverLimit,
-			len(g.list), maxInvitations)
+			len(g.Invites), MaxInvitations)
 	}
-	g.list = append(g.list, x)
+	g.Invites = append(g.Invites, x)
 	if err := g.saveInvitations(); err != nil {
-		g.list = g.list[:len(g.list)-1]
+		g.Invites = g.Invites[:len(g.Invites)-1]
 		return "", s, err
 	}
 	g.opts.Log.Info("invitation made", "invitation", x.ID, "for", n.Name, "weight", n.Weight, "uses", n.Uses,
@@ -165,7 +165,7 @@ func (g *Pairing) Invite(n NewInvitation) (line string, s InvitationStatus, err 
 	return line, x.status(), nil
 }
 
-func (v *invite) status() InvitationStatus {
+func (v *Invite) status() InvitationStatus {
 	return InvitationStatus{ID: v.ID, Name: v.Name, Weight: v.Weight, Uses: v.Uses, Accept: v.Accept, Group: v.Group,
 		Expires: v.Expires, Joined: slices.Clone(v.Joiners)}
 }
@@ -174,7 +174,7 @@ func (v *invite) status() InvitationStatus {
 func (g *Pairing) Invitations() (out []InvitationStatus) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, v := range g.list {
+	for _, v := range g.Invites {
 		out = append(out, v.status())
 	}
 	return out
@@ -184,11 +184,11 @@ func (g *Pairing) Invitations() (out []InvitationStatus) {
 func (g *Pairing) Withdraw(id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.list, func(v *invite) bool { return v.ID == id })
+	i := slices.IndexFunc(g.Invites, func(v *Invite) bool { return v.ID == id })
 	if i < 0 {
 		return fmt.Errorf("%w: mesh: no invitation %.80q", bulkhead.ErrMalformed, id)
 	}
-	g.list = slices.Delete(g.list, i, i+1)
+	g.Invites = slices.Delete(g.Invites, i, i+1)
 	return g.saveInvitations()
 }
 
@@ -197,14 +197,14 @@ func (g *Pairing) Withdraw(id string) error {
 func (g *Pairing) Decide(ctx context.Context, key string, accept bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, v := range g.list {
+	for _, v := range g.Invites {
 		for i := range v.Joiners {
 			j := &v.Joiners[i]
-			if j.Key != key || j.State != pairWaiting {
+			if j.Key != key || j.State != PairWaiting {
 				continue
 			}
 			if !accept {
-				j.State = pairRefused
+				j.State = PairRefused
 				return g.saveInvitations()
 			}
 			if v.accepted() >= v.Uses {
@@ -216,17 +216,17 @@ func (g *Pairing) Decide(ctx context.Context, key string, accept bool) error {
 	return fmt.Errorf("%w: mesh: no node with the key %.80q waits", bulkhead.ErrMalformed, key)
 }
 
-// invited reports whether there is an invitation with that ID. A client that names it knows its
+// Invited reports whether there is an invitation with that ID. A client that names it knows its
 // line.
-func (g *Pairing) invited(id string) bool {
+func (g *Pairing) Invited(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.list, func(v *invite) bool { return v.ID == id })
+	return slices.ContainsFunc(g.Invites, func(v *Invite) bool { return v.ID == id })
 }
 
-func (v *invite) accepted() (n int) {
+func (v *Invite) accepted() (n int) {
 	for _, j := range v.Joiners {
-		if j.State == pairAccepted {
+		if j.State == PairAccepted {
 			n++
 		}
 	}
@@ -234,12 +234,12 @@ func (v *invite) accepted() (n int) {
 }
 
 // accept makes a joiner a peer. The caller holds the lock of the pairing.
-func (g *Pairing) accept(ctx context.Context, v *invite, j *Joiner) error {
+func (g *Pairing) accept(ctx context.Context, v *Invite, j *Joiner) error {
 	key, err := wire.ParsePublic(j.Key)
 	if err != nil {
 		return err
 	}
-	if _, known := g.book.find(key.Hint()); !known {
+	if _, known := g.book.Find(key.Hint()); !known {
 		name := cmp.Or(v.Name, j.Name)
 		if v.Uses > 1 {
 			name = cmp.Or(j.Name, v.Name)
@@ -249,7 +249,7 @@ func (g *Pairing) accept(ctx context.Context, v *invite, j *Joiner) error {
 		}
 	}
 	if v.Group != "" {
-		err := g.book.editPeer(ctx, j.Key, func(mem *member) error {
+		err := g.book.EditPeer(ctx, j.Key, func(mem *Entry) error {
 			mem.Group, mem.Keeper = v.Group, false
 			return nil
 		})
@@ -257,7 +257,7 @@ func (g *Pairing) accept(ctx context.Context, v *invite, j *Joiner) error {
 			return err
 		}
 	}
-	j.State = pairAccepted
+	j.State = PairAccepted
 	if err := g.saveInvitations(); err != nil {
 		return err
 	}
@@ -266,26 +266,26 @@ func (g *Pairing) accept(ctx context.Context, v *invite, j *Joiner) error {
 	return nil
 }
 
-// pair answers a request to join that names an invitation.
-func (g *Pairing) pair(ctx context.Context, id string, from wire.Hint, box []byte) []byte {
+// Pair answers a request to join that names an invitation.
+func (g *Pairing) Pair(ctx context.Context, id string, from wire.Hint, box []byte) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.list, func(v *invite) bool { return v.ID == id })
+	i := slices.IndexFunc(g.Invites, func(v *Invite) bool { return v.ID == id })
 	if i < 0 {
 		return g.turnAway(id, from, "no such invitation: it was withdrawn, or expired long ago")
 	}
-	v := g.list[i]
-	secret := [secretBytes]byte(v.Secret)
-	q, key, err := openRequest(secret, id, box)
+	v := g.Invites[i]
+	secret := [SecretBytes]byte(v.Secret)
+	q, key, err := OpenRequest(secret, id, box)
 	if err == nil && key.Hint() != from {
 		err = errors.New("mesh: request to join: sent under the name of another key")
 	}
 	if err != nil {
 		return g.turnAway(id, from, err.Error())
 	}
-	r := g.decide(ctx, v, &q)
+	r := g.Answer(ctx, v, &q)
 	r.Clock, r.Name = g.opts.Now().UTC(), g.opts.Name
-	reply, err := sealReply(secret, id, &q, r)
+	reply, err := SealReply(secret, id, &q, r)
 	if err != nil {
 		return g.turnAway(id, from, err.Error())
 	}
@@ -294,7 +294,7 @@ func (g *Pairing) pair(ctx context.Context, id string, from wire.Hint, box []byt
 
 // turnAway refuses a request that cannot be answered in secret.
 func (g *Pairing) turnAway(id string, from wire.Hint, why string) []byte {
-	first := g.book.refuseStranger(reasonInvitation, why)
+	first := g.book.RefuseStranger(ReasonInvitation, why)
 	if first {
 		g.opts.Log.Warn("request to join refused; others are only counted", "invitation", id, "key", from, "why", why)
 	}
@@ -305,14 +305,14 @@ func (g *Pairing) turnAway(id string, from wire.Hint, why string) []byte {
 	return out
 }
 
-// decide decides a request to join. It also logs each refusal because of an invalid invitation:
+// Answer decides a request to join. It also logs each refusal because of an invalid invitation:
 // only a node with the line can cause one.
-func (g *Pairing) decide(ctx context.Context, v *invite, q *pairRequest) *pairReply {
-	refuse := func(format string, args ...any) *pairReply {
+func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *PairReply {
+	refuse := func(format string, args ...any) *PairReply {
 		why := fmt.Sprintf(format, args...)
 		g.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name,
 			"key", q.Key, "name", q.Name, "why", why)
-		return &pairReply{State: pairRefused, Why: why}
+		return &PairReply{State: PairRefused, Why: why}
 	}
 	now := g.opts.Now()
 	i := slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.Key == q.Key })
@@ -320,16 +320,16 @@ func (g *Pairing) decide(ctx context.Context, v *invite, q *pairRequest) *pairRe
 	case now.After(v.Expires):
 		return refuse("the invitation expired at %s; it is %s here", v.Expires.UTC().Format(time.RFC3339),
 			now.UTC().Format(time.RFC3339))
-	case apart.Abs() > maxClocksApart:
+	case apart.Abs() > MaxClocksApart:
 		return refuse(
 			"the clocks are %v apart: it is %s at the node that joins and %s at its inviter; set the one that is wrong",
 			apart.Abs().Round(time.Second), q.Clock.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case q.Key == g.opts.Identity.ID():
 		return refuse("the invitation is this node's own")
-	case i >= 0 && v.Joiners[i].State == pairRefused:
-		return &pairReply{State: pairRefused, Why: "the inviter has refused this node"}
+	case i >= 0 && v.Joiners[i].State == PairRefused:
+		return &PairReply{State: PairRefused, Why: "the inviter has refused this node"}
 	case i < 0 && v.accepted() >= v.Uses:
-		last := v.Joiners[slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.State == pairAccepted })]
+		last := v.Joiners[slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.State == PairAccepted })]
 		return refuse("the invitation was used already, by %s at %s: if that was not you, somebody else has the line",
 			last.Key, last.At.UTC().Format(time.RFC3339))
 	case i < 0 && len(v.Joiners) >= 2*v.Uses+8:
@@ -338,7 +338,7 @@ func (g *Pairing) decide(ctx context.Context, v *invite, q *pairRequest) *pairRe
 	if i < 0 {
 		i = len(v.Joiners)
 		v.Joiners = append(v.Joiners,
-			Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second), State: pairWaiting})
+			Joiner{Key: q.Key, Name: q.Name, At: now.UTC().Truncate(time.Second), State: PairWaiting})
 		if err := g.saveInvitations(); err != nil {
 			v.Joiners = v.Joiners[:i]
 			return refuse("%v", err)
@@ -349,21 +349,21 @@ func (g *Pairing) decide(ctx context.Context, v *invite, q *pairRequest) *pairRe
 		}
 	}
 	j := &v.Joiners[i]
-	if j.State == pairWaiting && v.Accept {
+	if j.State == PairWaiting && v.Accept {
 		if err := g.accept(ctx, v, j); err != nil {
 			return refuse("%v", err)
 		}
 	}
-	if j.State != pairAccepted {
-		return &pairReply{State: pairWaiting}
+	if j.State != PairAccepted {
+		return &PairReply{State: PairWaiting}
 	}
 	if key, err := wire.ParsePublic(q.Key); err != nil {
 		return refuse("%v", err)
-	} else if _, still := g.book.find(key.Hint()); !still {
+	} else if _, still := g.book.Find(key.Hint()); !still {
 		return refuse("the inviter has evicted this node")
 	}
-	return &pairReply{State: pairAccepted, Secret: g.opts.Secret[:]}
+	return &PairReply{State: PairAccepted, Secret: g.opts.Secret[:]}
 }
 
-// reasonInvitation counts requests to join that cannot be answered.
-const reasonInvitation = "invitation refused"
+// ReasonInvitation counts requests to join that cannot be answered.
+const ReasonInvitation = "invitation refused"

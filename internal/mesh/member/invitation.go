@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"bytes"
@@ -30,13 +30,13 @@ type Invitation struct {
 	Hubs    []string  // addresses of the inviter: "host:port"
 	Expires time.Time // whole seconds
 
-	secret [secretBytes]byte
+	Secret [SecretBytes]byte
 }
 
 const (
-	invitationPrefix  = "bulkhead-invite-"
+	InvitationPrefix  = "bulkhead-invite-"
 	invitationVersion = "1"
-	secretBytes       = 16
+	SecretBytes       = 16
 	sumBytes          = 4
 	maxLine           = 4096
 	maxHubs           = 8
@@ -47,14 +47,14 @@ const (
 var ErrInvitation = fmt.Errorf("%w: mesh: not an invitation", bulkhead.ErrMalformed)
 
 // newInvitationSecret returns a new random secret for an invitation.
-func newInvitationSecret() (s [secretBytes]byte) {
+func newInvitationSecret() (s [SecretBytes]byte) {
 	rand.Read(s[:])
 	return s
 }
 
-// id is the public identifier of an invitation. It does not reveal the secret.
-func (v *Invitation) id() string {
-	sum := sha256.Sum256(append([]byte("bulkhead invitation id\x00"), v.secret[:]...))
+// ID is the public identifier of an invitation. It does not reveal the secret.
+func (v *Invitation) ID() string {
+	sum := sha256.Sum256(append([]byte("bulkhead invitation id\x00"), v.Secret[:]...))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -72,7 +72,7 @@ func (v *Invitation) Line() (string, error) {
 	}
 	var b []byte
 	b = append(b, key[:]...)
-	b = append(b, v.secret[:]...)
+	b = append(b, v.Secret[:]...)
 	b = binary.LittleEndian.AppendUint64(b, v.Network)
 	b = binary.AppendUvarint(b, uint64(v.Expires.Unix()))
 	b = wire.AppendBytes(b, []byte(v.Name))
@@ -82,7 +82,7 @@ func (v *Invitation) Line() (string, error) {
 		b = wire.AppendBytes(b, []byte(h))
 	}
 	sum := lineSum(b)
-	return invitationPrefix + invitationVersion + "-" + base64.RawURLEncoding.EncodeToString(append(b, sum[:]...)), nil
+	return InvitationPrefix + invitationVersion + "-" + base64.RawURLEncoding.EncodeToString(append(b, sum[:]...)), nil
 }
 
 func lineSum(b []byte) (sum [sumBytes]byte) {
@@ -124,10 +124,10 @@ func ParseInvitation(line string) (*Invitation, error) {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", ErrInvitation, len(line), maxLine)
 	}
 	line = strings.Join(strings.Fields(line), "")
-	rest, ok := strings.CutPrefix(line, invitationPrefix)
+	rest, ok := strings.CutPrefix(line, InvitationPrefix)
 	if !ok {
 		return nil, fmt.Errorf("%w: want a line that begins with %q, as \"bulkhead invite\" prints it", ErrInvitation,
-			invitationPrefix)
+			InvitationPrefix)
 	}
 	version, rest, ok := strings.Cut(rest, "-")
 	if !ok || version == "" {
@@ -146,7 +146,7 @@ func ParseInvitation(line string) (*Invitation, error) {
 		return nil, fmt.Errorf("%w: the line is mistyped or cut off: its checksum is wrong", ErrInvitation)
 	}
 	v := new(Invitation)
-	if err := v.parse(body); err != nil {
+	if err := v.Parse(body); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -154,15 +154,15 @@ func ParseInvitation(line string) (*Invitation, error) {
 
 var errShort = errors.New("ends early")
 
-// parse reads the bytes before the checksum. Every value has only one valid encoding.
-func (v *Invitation) parse(b []byte) error {
+// Parse reads the bytes before the checksum. Every value has only one valid encoding.
+func (v *Invitation) Parse(b []byte) error {
 	var key wire.Public
-	fixed := len(key) + len(v.secret) + 8
+	fixed := len(key) + len(v.Secret) + 8
 	if len(b) < fixed {
 		return fmt.Errorf("%w: %w", ErrInvitation, errShort)
 	}
 	copy(key[:], b)
-	copy(v.secret[:], b[len(key):])
+	copy(v.Secret[:], b[len(key):])
 	v.Inviter, v.Network = key.ID(), binary.LittleEndian.Uint64(b[fixed-8:])
 	r := lineReader{b: b[fixed:]}
 	expires := r.number()

@@ -1,4 +1,4 @@
-package mesh
+package bus
 
 import (
 	"crypto/ed25519"
@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
-const hubFolder = "broker"
+const HubFolder = "broker"
 
 // maxStore is the total storage limit of a hub's broker. Its streams have limits of their own. A
 // total below the former limit of a stream would hide the stream, and its limit could no longer be
@@ -32,12 +32,12 @@ const (
 	maxBrokerMemory = 64 << 20 // memory of a hub's streams; their messages are stored on disk
 )
 
-// NoCredentials is the value of [Options.Credentials] with which a node presents no key to an
+// NoCredentials is the value of [member.Options.Credentials] with which a node presents no key to an
 // external server: the server requires none, or the URL has a name and password.
 const NoCredentials = "none"
 
-// A keyHolder is the identity of a node.
-type keyHolder interface {
+// A Identity is the identity of a node.
+type Identity interface {
 	wire.Signer
 	// Proof returns the statement by which the holder of an older key chose this one, or nil.
 	Proof() *wire.Succession
@@ -45,22 +45,22 @@ type keyHolder interface {
 	Certificate(now time.Time) (tls.Certificate, error)
 }
 
-// A gate decides which keys a broker admits. Its methods may be called concurrently.
-type gate interface {
-	// known reports whether the holder of a key is a peer, or by the proof the successor of one.
-	known(key wire.Public, proof string) bool
-	// invited reports whether there is an invitation with that ID.
-	invited(id string) bool
-	// refuseStranger counts a refusal, and reports whether it is the first for its reason.
-	refuseStranger(reason, detail string) (first bool)
+// A Gate decides which keys a broker admits. Its methods may be called concurrently.
+type Gate interface {
+	// Known reports whether the holder of a key is a peer, or by the proof the successor of one.
+	Known(key wire.Public, proof string) bool
+	// Invited reports whether there is an invitation with that ID.
+	Invited(id string) bool
+	// RefuseStranger counts a refusal, and reports whether it is the first for its reason.
+	RefuseStranger(reason, detail string) (first bool)
 }
 
-// busOptions are the settings of connections to brokers.
-type busOptions struct {
-	Dir      string    // folder of a broker's storage
-	Identity keyHolder // of the node
-	KeyID    uint64    // ID of the network's secret
-	Name     string    // of the node, for people
+// Options are the settings of connections to brokers.
+type Options struct {
+	Dir      string   // folder of a broker's storage
+	Identity Identity // of the node
+	KeyID    uint64   // ID of the network's secret
+	Name     string   // of the node, for people
 
 	Credentials string // file of an external server's operator, or [NoCredentials]
 	CA          string // PEM file of the authorities that sign the server's certificate
@@ -76,15 +76,15 @@ type busOptions struct {
 	Log *slog.Logger
 }
 
-// A broker is the broker of a hub, in this process.
-type broker struct {
-	opts *busOptions
+// A Broker is the broker of a hub, in this process.
+type Broker struct {
+	opts *Options
 	ns   *server.Server
 }
 
-// connect returns a bus on the broker.
-func (k *broker) connect() (*natsBus, error) {
-	b, err := dial(k.opts, k.ns.Addr().String(), true, signInOf(k.opts.Identity), nats.InProcessServer(k.ns))
+// Connect returns a bus on the broker.
+func (k *Broker) Connect() (*Client, error) {
+	b, err := dial(k.opts, k.ns.Addr().String(), true, SignInOf(k.opts.Identity), nats.InProcessServer(k.ns))
 	if err != nil {
 		return nil, err
 	}
@@ -92,24 +92,24 @@ func (k *broker) connect() (*natsBus, error) {
 	return b, nil
 }
 
-// close stops the broker.
-func (k *broker) close() {
+// Close stops the broker.
+func (k *Broker) Close() {
 	k.ns.Shutdown()
 	k.ns.WaitForShutdown()
 }
 
-// connectHub connects to a hub whose key the gate admits.
-func connectHub(o *busOptions, address string, g gate) (*natsBus, error) {
+// DialHub connects to a hub whose key the gate admits.
+func DialHub(o *Options, address string, g Gate) (*Client, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("mesh: hub %.80q is not host:port", address)
 	}
 	holder := new(atomic.Pointer[wire.Public])
-	b, err := dial(o, "tls://"+address, false, signInOf(o.Identity), nats.Secure(&tls.Config{
+	b, err := dial(o, "tls://"+address, false, SignInOf(o.Identity), nats.Secure(&tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// A hub is identified by its key and not by its name: see hubIsPeer.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(c tls.ConnectionState) error {
-			key, err := hubIsPeer(g, c)
+			key, err := HubIsPeer(g, c)
 			if err == nil {
 				holder.Store(&key)
 			}
@@ -123,8 +123,8 @@ func connectHub(o *busOptions, address string, g gate) (*natsBus, error) {
 	return b, nil
 }
 
-// connectExternal connects to the NATS servers of another operator.
-func connectExternal(o *busOptions, servers []string) (*natsBus, error) {
+// DialExternal connects to the NATS servers of another operator.
+func DialExternal(o *Options, servers []string) (*Client, error) {
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("mesh: mode external needs the URL of a NATS server")
 	}
@@ -136,7 +136,7 @@ func connectExternal(o *busOptions, servers []string) (*natsBus, error) {
 	}
 	switch {
 	case o.Credentials == "":
-		options = append(options, signInOf(o.Identity))
+		options = append(options, SignInOf(o.Identity))
 	case o.Credentials != NoCredentials:
 		options = append(options, nats.UserCredentials(o.Credentials))
 	}
@@ -154,12 +154,12 @@ func connectExternal(o *busOptions, servers []string) (*natsBus, error) {
 	return b, nil
 }
 
-// signInOf proves the node's key to a broker. It includes the proof of a change of keys, because the
+// SignInOf proves the node's key to a broker. It includes the proof of a change of keys, because the
 // broker may be a peer that knows only the old key.
-func signInOf(id keyHolder) nats.Option { return signIn(id, id.Proof().Text()) }
+func SignInOf(id Identity) nats.Option { return SignIn(id, id.Proof().Text()) }
 
-// signIn proves a key to a broker and presents a token.
-func signIn(id wire.Signer, token string) nats.Option {
+// SignIn proves a key to a broker and presents a token.
+func SignIn(id wire.Signer, token string) nats.Option {
 	return func(o *nats.Options) error {
 		o.Nkey = id.Public().ID()
 		o.SignatureCB = func(nonce []byte) ([]byte, error) {
@@ -177,8 +177,8 @@ func signIn(id wire.Signer, token string) nats.Option {
 	}
 }
 
-// hubIsPeer checks that the server of a TLS connection holds the key of a peer.
-func hubIsPeer(g gate, c tls.ConnectionState) (key wire.Public, err error) {
+// HubIsPeer checks that the server of a TLS connection holds the key of a peer.
+func HubIsPeer(g Gate, c tls.ConnectionState) (key wire.Public, err error) {
 	if len(c.PeerCertificates) == 0 {
 		return key, errors.New("the hub sent no certificate")
 	}
@@ -192,14 +192,14 @@ func hubIsPeer(g gate, c tls.ConnectionState) (key wire.Public, err error) {
 	if len(cert.Subject.Organization) == 1 {
 		proof = cert.Subject.Organization[0]
 	}
-	if !g.known(key, proof) {
+	if !g.Known(key, proof) {
 		return key, fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.ID())
 	}
 	return key, nil
 }
 
-// startBroker starts the broker of a hub at the address listen, with the peers that the gate admits.
-func startBroker(o *busOptions, listen string, g gate) (*broker, error) {
+// StartBroker starts the broker of a hub at the address listen, with the peers that the gate admits.
+func StartBroker(o *Options, listen string, g Gate) (*Broker, error) {
 	host, text, err := net.SplitHostPort(listen)
 	if err != nil {
 		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", listen)
@@ -211,7 +211,7 @@ func startBroker(o *busOptions, listen string, g gate) (*broker, error) {
 	if host == "" {
 		host = "0.0.0.0"
 	}
-	dir := filepath.Join(o.Dir, hubFolder)
+	dir := filepath.Join(o.Dir, HubFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
@@ -225,7 +225,7 @@ func startBroker(o *busOptions, listen string, g gate) (*broker, error) {
 		JetStream: true, StoreDir: dir, JetStreamMaxMemory: maxBrokerMemory, JetStreamMaxStore: maxStore,
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}},
 		TLSTimeout:        connectWait.Seconds(),
-		AlwaysEnableNonce: true, CustomClientAuthentication: doorkeeper{o, g},
+		AlwaysEnableNonce: true, CustomClientAuthentication: Doorkeeper{o, g},
 		PingInterval: pingInterval, MaxPingsOut: maxPings,
 	}
 	if port == 0 {
@@ -237,15 +237,15 @@ func startBroker(o *busOptions, listen string, g gate) (*broker, error) {
 	}
 	ns.SetLoggerV2(&hubLog{o.Log.With("part", "broker")}, false, false, false)
 	ns.Start()
-	if !ns.ReadyForConnections(brokerWait) {
+	if !ns.ReadyForConnections(BrokerWait) {
 		ns.Shutdown()
 		return nil, fmt.Errorf("mesh: broker does not listen on %s", listen)
 	}
-	return &broker{o, ns}, nil
+	return &Broker{o, ns}, nil
 }
 
-// showOut closes the connections of a node to the hub.
-func (k *broker) showOut(id string) {
+// ShowOut closes the connections of a node to the hub.
+func (k *Broker) ShowOut(id string) {
 	list, err := k.ns.Connz(&server.ConnzOptions{Username: true, User: id})
 	if err != nil {
 		return // it is shutting down
@@ -256,14 +256,14 @@ func (k *broker) showOut(id string) {
 	}
 }
 
-// A doorkeeper admits peers to the hub's broker, each to its own subjects only.
-type doorkeeper struct {
-	opts *busOptions
-	gate gate
+// A Doorkeeper admits peers to the hub's broker, each to its own subjects only.
+type Doorkeeper struct {
+	Opts *Options
+	Gate Gate
 }
 
 // Check implements server.Authentication.
-func (d doorkeeper) Check(c server.ClientAuthentication) bool {
+func (d Doorkeeper) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	key, err := wire.ParsePublic(o.Nkey)
 	if err != nil {
@@ -273,39 +273,39 @@ func (d doorkeeper) Check(c server.ClientAuthentication) bool {
 	if err != nil || !ed25519.Verify(key[:], c.GetNonce(), sig) {
 		return false
 	}
-	if key == d.opts.Identity.Public() {
+	if key == d.Opts.Identity.Public() {
 		c.RegisterUser(&server.User{Username: o.Nkey})
 		return true
 	}
-	if id, ok := strings.CutPrefix(o.Token, tokenInvitation); ok && d.gate.invited(id) {
+	if id, ok := strings.CutPrefix(o.Token, TokenInvitation); ok && d.Gate.Invited(id) {
 		// It may ask to join, and nothing else.
 		c.RegisterUser(&server.User{Username: o.Nkey, Permissions: &server.Permissions{
-			Publish:   &server.SubjectPermission{Allow: []string{pairSubject(id, key.Hint())}},
-			Subscribe: &server.SubjectPermission{Allow: []string{inbox(key.Hint()) + ".>"}},
+			Publish:   &server.SubjectPermission{Allow: []string{PairSubject(id, key.Hint())}},
+			Subscribe: &server.SubjectPermission{Allow: []string{Inbox(key.Hint()) + ".>"}},
 		}})
 		return true
 	}
-	if !d.gate.known(key, o.Token) {
-		if d.gate.refuseStranger(reasonDoor, o.Nkey) {
-			d.opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
+	if !d.Gate.Known(key, o.Token) {
+		if d.Gate.RefuseStranger(ReasonDoor, o.Nkey) {
+			d.Opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
 				"key", o.Nkey, "from", c.RemoteAddress())
 		}
 		return false
 	}
-	c.RegisterUser(&server.User{Username: o.Nkey, Permissions: d.permissions(key.Hint())})
+	c.RegisterUser(&server.User{Username: o.Nkey, Permissions: d.Permissions(key.Hint())})
 	return true
 }
 
-func (d doorkeeper) permissions(h wire.Hint) *server.Permissions {
-	publish, subscribe := newNames(d.opts.KeyID).grants(h, jetStreamAPI(""))
+func (d Doorkeeper) Permissions(h wire.Hint) *server.Permissions {
+	publish, subscribe := NewNames(d.Opts.KeyID).Grants(h, jetStreamAPI(""))
 	return &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: append(publish, wire.GroupPrefix+h.String(), wire.SecretPrefix+h.String())},
 		Subscribe: &server.SubjectPermission{Allow: subscribe},
 	}
 }
 
-// reasonDoor counts refused connections to a hub.
-const reasonDoor = "connection refused"
+// ReasonDoor counts refused connections to a hub.
+const ReasonDoor = "connection refused"
 
 // A hubLog passes the broker's log on. Notices and errors have level debug: they are about clients,
 // which can cause any number of them.

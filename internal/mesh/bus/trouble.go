@@ -1,4 +1,4 @@
-package mesh
+package bus
 
 import (
 	"context"
@@ -12,68 +12,68 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Problems of a NATS server run by another operator: values of [BusStatus].Trouble, and of a
+// Problems of a NATS server run by another operator: values of [Status].Trouble, and of a
 // metric's label.
 const (
-	troubleJetStream  = "jetstream"  // it has none
-	troubleStorage    = "storage"    // no room for the streams
-	troubleReplicas   = "replicas"   // too few servers for the configured copies
-	troublePermission = "permission" // a permission that the node needs is denied
-	troubleSlow       = "slow"       // answers are slow or missing
+	TroubleJetStream  = "jetstream"  // it has none
+	TroubleStorage    = "storage"    // no room for the streams
+	TroubleReplicas   = "replicas"   // too few servers for the configured copies
+	TroublePermission = "permission" // a permission that the node needs is denied
+	TroubleSlow       = "slow"       // answers are slow or missing
 )
 
 // Denied reports whether the server denies a permission that the node needs.
-func (s *BusStatus) Denied() bool { return s.Trouble == troublePermission }
+func (s *Status) Denied() bool { return s.Trouble == TroublePermission }
 
 const (
-	slowBroker = 2 * time.Second // for one answer
-	probeBeats = 2               // heartbeats between two probes of the server
+	SlowBroker = 2 * time.Second // for one answer
+	ProbeBeats = 2               // heartbeats between two probes of the server
 )
 
 // JetStream error codes that the library does not name.
 const (
-	codeNoPeers       = 10005
-	codeNoResources   = 10023
+	CodeNoPeers       = 10005
+	CodeNoResources   = 10023
 	codeMemory        = 10028
-	codeStorage       = 10047
-	codeNoReplicas    = 10074
+	CodeStorage       = 10047
+	CodeNoReplicas    = 10074
 	codeMaximumStored = 10122 // of an account
 )
 
-// troubleOf returns the problem of a server, or "" for none. err and took are the error and
+// TroubleOf returns the problem of a server, or "" for none. err and took are the error and
 // duration of its last answer, and denied is its latest denial.
-func troubleOf(err error, took time.Duration, denied string) string {
+func TroubleOf(err error, took time.Duration, denied string) string {
 	var api *jetstream.APIError
 	switch {
 	case denied != "" || errors.Is(err, nats.ErrPermissionViolation):
-		return troublePermission
+		return TroublePermission
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount),
 		errors.Is(err, nats.ErrNoResponders):
-		return troubleJetStream
+		return TroubleJetStream
 	case errors.As(err, &api) &&
-		slices.Contains([]jetstream.ErrorCode{codeNoResources, codeMemory, codeStorage, codeMaximumStored}, api.ErrorCode):
-		return troubleStorage
-	case errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{codeNoPeers, codeNoReplicas}, api.ErrorCode):
-		return troubleReplicas
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), took >= slowBroker:
-		return troubleSlow
+		slices.Contains([]jetstream.ErrorCode{CodeNoResources, codeMemory, CodeStorage, codeMaximumStored}, api.ErrorCode):
+		return TroubleStorage
+	case errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{CodeNoPeers, CodeNoReplicas}, api.ErrorCode):
+		return TroubleReplicas
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), took >= SlowBroker:
+		return TroubleSlow
 	}
 	return ""
 }
 
 // remedy describes a problem and its remedy in one line.
-func (b *natsBus) remedy(trouble, denied string, took time.Duration) string {
+func (b *Client) remedy(trouble, denied string, took time.Duration) string {
 	switch trouble {
-	case troubleJetStream:
+	case TroubleJetStream:
 		return "it has no JetStream for this node: set jetstream in its configuration; until then nodes that were away ask their peers for all that they missed"
-	case troubleStorage:
+	case TroubleStorage:
 		return fmt.Sprintf(
 			"it has no room for the streams, %d bytes for deltas and %d times that for images: lower mesh.stream_bytes, or raise its max_file_store",
-			b.opts.StreamBytes, imagesShare)
-	case troubleReplicas:
+			b.Opts.StreamBytes, imagesShare)
+	case TroubleReplicas:
 		return fmt.Sprintf(
-			"it is no cluster of %d servers with JetStream: lower mesh.stream_replicas, or start the others", b.opts.Replicas)
-	case troublePermission:
+			"it is no cluster of %d servers with JetStream: lower mesh.stream_replicas, or start the others", b.Opts.Replicas)
+	case TroublePermission:
 		return fmt.Sprintf("it denies this node: %s; compare its permissions with what \"bulkhead network nats\" prints",
 			denied)
 	}
@@ -81,7 +81,7 @@ func (b *natsBus) remedy(trouble, denied string, took time.Duration) string {
 }
 
 // deny records a server's denial.
-func (b *natsBus) deny(err error) {
+func (b *Client) deny(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
 	}
@@ -91,7 +91,7 @@ func (b *natsBus) deny(err error) {
 
 // deniesSince returns what a server has denied since a time. A server reports a denied subscription
 // only once for each connection. The caller holds the lock.
-func (b *natsBus) deniesSince(t time.Time) string {
+func (b *Client) deniesSince(t time.Time) string {
 	if b.deniedAt.Before(t) && !strings.HasPrefix(b.denied, "Subscription") {
 		return ""
 	}
@@ -99,41 +99,41 @@ func (b *natsBus) deniesSince(t time.Time) string {
 }
 
 // probe asks a server for its streams, makes them if needed, and records the outcome.
-func (b *natsBus) probe(ctx context.Context, every time.Duration) {
-	limited, cancel := context.WithTimeout(ctx, brokerWait)
+func (b *Client) probe(ctx context.Context, every time.Duration) {
+	limited, cancel := context.WithTimeout(ctx, BrokerWait)
 	defer cancel()
 	begun := time.Now()
-	_, err := b.streams(limited)
+	_, err := b.Streams(limited)
 	took := time.Since(begun)
-	if ctx.Err() != nil || !b.conn.IsConnected() {
+	if ctx.Err() != nil || !b.Conn.IsConnected() {
 		return // a disconnected server is reported elsewhere
 	}
 	b.mu.Lock()
 	denied := b.deniesSince(begun.Add(-2 * every))
 	before := b.trouble
-	b.trouble, b.answered = troubleOf(err, took, denied), took
+	b.trouble, b.answered = TroubleOf(err, took, denied), took
 	now := b.trouble
 	b.mu.Unlock()
 	switch {
 	case now == before:
 	case now == "":
-		b.opts.Log.Info("the NATS server is well again", "server", b.server)
+		b.Opts.Log.Info("the NATS server is well again", "server", b.Server)
 	default:
-		b.opts.Log.Error("ALERT: NATS server: "+b.remedy(now, denied, took), "server", b.server, "trouble", now, "err", err)
+		b.Opts.Log.Error("ALERT: NATS server: "+b.remedy(now, denied, took), "server", b.Server, "trouble", now, "err", err)
 	}
 }
 
-// watch records why no server has admitted the node yet, and probes a server of another operator now
+// Watch records why no server has admitted the node yet, and probes a server of another operator now
 // and then, until ctx ends.
-func (b *natsBus) watch(ctx context.Context) {
+func (b *Client) Watch(ctx context.Context) {
 	b.watchEntry(ctx)
 	if !b.foreign {
 		return
 	}
-	every := probeBeats * b.opts.Heartbeat
+	every := ProbeBeats * b.Opts.Heartbeat
 	for {
 		pause := every
-		if b.conn.IsConnected() {
+		if b.Conn.IsConnected() {
 			b.probe(ctx, every)
 		} else {
 			pause = min(pause, reconnect)

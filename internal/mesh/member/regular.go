@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"context"
@@ -19,14 +19,14 @@ const (
 	SwitchAhead = 30 * time.Second
 )
 
-// announceRegularly makes a hub announce new secrets when they are due.
-func (c *Secrets) announceRegularly(ctx context.Context) {
-	if c.opts.RekeyEvery == 0 || c.opts.Mode != Hub || c.opts.Switch == nil {
+// AnnounceRegularly makes a hub announce new secrets when they are due.
+func (c *Secrets) AnnounceRegularly(ctx context.Context) {
+	if c.Opts.RekeyEvery == 0 || c.Opts.Mode != Hub || c.Opts.Switch == nil {
 		return
 	}
 	for {
-		if time.Since(c.began) >= 2*secretBeats*c.opts.Heartbeat { // announcements of other hubs have arrived by now
-			c.announceDue(c.otherHubs())
+		if time.Since(c.Began) >= 2*SecretBeats*c.Opts.Heartbeat { // announcements of other hubs have arrived by now
+			c.AnnounceDue(c.otherHubs())
 		}
 		select {
 		case <-ctx.Done():
@@ -40,7 +40,7 @@ func (c *Secrets) announceRegularly(ctx context.Context) {
 func (c *Secrets) otherHubs() (keys []string, all bool) {
 	all = true
 	for _, h := range c.hubs {
-		if key, ok := h.holder(); ok {
+		if key, ok := h.Holder(); ok {
 			keys = append(keys, key.ID())
 		} else {
 			all = false
@@ -49,43 +49,43 @@ func (c *Secrets) otherHubs() (keys []string, all bool) {
 	return keys, all
 }
 
-// announceDue announces another secret if it is due, and if this hub is the one to announce it.
-func (c *Secrets) announceDue(hubs []string, all bool) {
-	now, every := c.opts.Now(), c.opts.RekeyEvery
+// AnnounceDue announces another secret if it is due, and if this hub is the one to announce it.
+func (c *Secrets) AnnounceDue(hubs []string, all bool) {
+	now, every := c.Opts.Now(), c.Opts.RekeyEvery
 	next := now.Truncate(every).Add(every)
 	at := next.Add(-SwitchAhead)
 	if now.Before(next.Add(-min(MostRegularLead, every/4))) || !now.Before(at) {
 		c.postponed = ""
 		return
 	}
-	if r := c.lastRotation(); r != nil &&
-		(len(r.Secret) > 0 && r.to().ID() != c.opts.KeyID || r.At.After(next.Add(-every/2))) {
+	if r := c.LastRotation(); r != nil &&
+		(len(r.Secret) > 0 && r.To().ID() != c.Opts.KeyID || r.At.After(next.Add(-every/2))) {
 		return // announced, just done, or taken back
 	}
 	if why := c.mayAnnounce(hubs, all); why != "" {
 		if why != c.postponed {
 			c.postponed = why
-			c.opts.Log.Warn("another secret of the network is due, and not announced here", "due", at.UTC(), "why", why)
+			c.Opts.Log.Warn("another secret of the network is due, and not announced here", "due", at.UTC(), "why", why)
 		}
 		return
 	}
 	if _, err := c.Rotate(NewRotation{After: at.Sub(now)}); err != nil {
-		c.opts.Log.Error("another secret of the network is due, and could not be announced", "due", at.UTC(), "err", err)
+		c.Opts.Log.Error("another secret of the network is due, and could not be announced", "due", at.UTC(), "err", err)
 	}
 }
 
 // mayAnnounce returns why this hub does not announce another secret, or "".
 func (c *Secrets) mayAnnounce(hubs []string, all bool) string {
 	for _, key := range hubs {
-		if key < c.opts.Identity.ID() {
+		if key < c.Opts.Identity.ID() {
 			return "the hub " + key + " announces it"
 		}
 	}
 	if !all {
 		return "a hub that this one names has not been met, and might announce it"
 	}
-	if c.opts.MayRekey != nil {
-		if err := c.opts.MayRekey(); err != nil {
+	if c.Opts.MayRekey != nil {
+		if err := c.Opts.MayRekey(); err != nil {
 			return err.Error()
 		}
 	}

@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"context"
@@ -24,10 +24,10 @@ import (
 // former peers do not. docs/specs/invitation.md#another-secret.
 
 const (
-	rotationFile = "rotation.json"
+	RotationFile = "rotation.json"
 	// MaxLead is the longest time between the announcement of a secret and its use.
 	MaxLead     = 30 * 24 * time.Hour
-	secretBeats = 2 // heartbeats between two requests for another secret
+	SecretBeats = 2 // heartbeats between two requests for another secret
 	secretRetry = 2 * time.Second
 	switchPoll  = time.Second // poll: the clock may be set, or a change announced, before the time of use
 	switchRetry = time.Minute
@@ -37,9 +37,9 @@ const (
 	maxVoid   = 8 // secrets that a hub remembers as announced and taken back
 )
 
-// A rotation is a change of the network's secret, announced or done. A published value is
+// A Rotation is a change of the network's secret, announced or done. A published value is
 // immutable: every edit is of a copy.
-type rotation struct {
+type Rotation struct {
 	From   string    `json:"from"`             // network before
 	Secret []byte    `json:"secret,omitempty"` // empty: the announced secret was taken back
 	At     time.Time `json:"at"`               // when it is, or was, to be used
@@ -51,10 +51,10 @@ type rotation struct {
 	Void [][]byte `json:"void,omitempty"`
 }
 
-func (r *rotation) to() filter.Secret { return filter.Secret(r.Secret) }
+func (r *Rotation) To() filter.Secret { return filter.Secret(r.Secret) }
 
-// valid reports whether r, read from a file, can be used.
-func (r *rotation) valid() bool {
+// Valid reports whether r, read from a file, can be used.
+func (r *Rotation) Valid() bool {
 	size := len(filter.Secret{})
 	return (len(r.Secret) == 0 || len(r.Secret) == size) && !slices.ContainsFunc(r.Void, func(v []byte) bool {
 		return len(v) != size
@@ -80,99 +80,103 @@ type RotationStatus struct {
 	Untold   []string // all other peers
 }
 
-func networkOf(s filter.Secret) string { return wire.NetworkName(s.ID()) }
+func NetworkOf(s filter.Secret) string { return wire.NetworkName(s.ID()) }
 
-func (c *Secrets) network() string { return wire.NetworkName(c.opts.KeyID) }
+func (c *Secrets) NetworkName() string { return wire.NetworkName(c.Opts.KeyID) }
 
 // Secrets follows and makes the changes of the network's secret. Its methods may be called
 // concurrently.
 type Secrets struct {
-	opts  *Options
+	Opts  *Options
 	book  *Book
-	hubs  []hub
-	began time.Time // when the mesh was made
+	hubs  []Requester
+	Began time.Time // when the mesh was made
 
 	admin sync.Mutex // makes reading, changing and writing the change one atomic step
 
 	mu sync.Mutex // guards rotation
-	// rotation is the change of the network's secret that was announced last; nil if there was
+	// Announcement is the change of the network's secret that was announced last; nil if there was
 	// none. The value that it points to is immutable.
-	rotation *rotation
-	hurry    chan struct{} // requests the change at once
+	Announcement *Rotation
+	Hurry        chan struct{} // requests the change at once
 	// postponed is the reason, as logged, why a due secret was not announced. Only the announcing
 	// goroutine uses it.
 	postponed string
 }
 
+// UseHub makes the node ask another hub for its announcements. It is called before
+// [Secrets.FollowSecret] and [Secrets.AnnounceRegularly].
+func (c *Secrets) UseHub(h Requester) { c.hubs = append(c.hubs, h) }
+
 // OpenSecrets reads the announced change in the folder o.Dir, and drops one that does not concern the
 // present network.
 func OpenSecrets(o *Options, b *Book) (*Secrets, error) {
-	c := &Secrets{opts: o, book: b, began: time.Now(), hurry: make(chan struct{}, 1)}
-	r, err := readRotation(o.Dir)
+	c := &Secrets{Opts: o, book: b, Began: time.Now(), Hurry: make(chan struct{}, 1)}
+	r, err := ReadRotation(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	if r.From == c.network() || len(r.Secret) > 0 && r.to().ID() == o.KeyID {
-		c.rotation = &r
+	if r.From == c.NetworkName() || len(r.Secret) > 0 && r.To().ID() == o.KeyID {
+		c.Announcement = &r
 	}
 	return c, nil
 }
 
-// readRotation reads the announced change; an absent file means none.
-func readRotation(dir string) (r rotation, err error) {
-	if err := wholefile.ReadJSON(filepath.Join(dir, rotationFile), &r); err != nil {
+// ReadRotation reads the announced change; an absent file means none.
+func ReadRotation(dir string) (r Rotation, err error) {
+	if err := wholefile.ReadJSON(filepath.Join(dir, RotationFile), &r); err != nil {
 		return r, fmt.Errorf("mesh: %w", err)
 	}
-	if !r.valid() {
-		return r, fmt.Errorf("mesh: %s: not a change of a secret: remove it", rotationFile)
+	if !r.Valid() {
+		return r, fmt.Errorf("mesh: %s: not a change of a secret: remove it", RotationFile)
 	}
 	return r, nil
 }
 
 // ForgetRotation drops the announced change of a node with the mesh folder dir. The node must not
 // be sharing: it is about to enter another network.
-func ForgetRotation(dir string) error { return remove(dir, rotationFile) }
+func ForgetRotation(dir string) error { return remove(dir, RotationFile) }
 
 // saveRotation makes r the announced change. The caller holds c.admin.
-func (c *Secrets) saveRotation(r *rotation) error {
+func (c *Secrets) saveRotation(r *Rotation) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	if err := writeFile(filepath.Join(c.opts.Dir, rotationFile), data); err != nil {
+	if err := WriteFile(filepath.Join(c.Opts.Dir, RotationFile), data); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.rotation = r
+	c.Announcement = r
 	c.mu.Unlock()
 	return nil
 }
 
-// lastRotation returns a copy of the change that was announced or taken back last; nil if there was
+// LastRotation returns a copy of the change that was announced or taken back last; nil if there was
 // none.
-func (c *Secrets) lastRotation() *rotation {
+func (c *Secrets) LastRotation() *Rotation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.rotation == nil {
+	if c.Announcement == nil {
 		return nil
 	}
-	r := *c.rotation
+	r := *c.Announcement
 	r.Told, r.Void = slices.Clone(r.Told), slices.Clone(r.Void)
 	return &r
 }
 
 // announced returns a copy of the change that was announced last, done or not; nil if there was
 // none.
-func (c *Secrets) announced() *rotation {
-	if r := c.lastRotation(); r != nil && len(r.Secret) > 0 {
+func (c *Secrets) announced() *Rotation {
+	if r := c.LastRotation(); r != nil && len(r.Secret) > 0 {
 		return r
 	}
 	return nil
 }
 
-// pending returns a copy of the change that is still to come; nil if there is none.
-func (c *Secrets) pending() *rotation {
-	if r := c.announced(); r != nil && r.to().ID() != c.opts.KeyID {
+// Pending returns a copy of the change that is still to come; nil if there is none.
+func (c *Secrets) Pending() *Rotation {
+	if r := c.announced(); r != nil && r.To().ID() != c.Opts.KeyID {
 		return r
 	}
 	return nil
@@ -180,7 +184,7 @@ func (c *Secrets) pending() *rotation {
 
 // void returns the secrets that were announced here and taken back.
 func (c *Secrets) void() [][]byte {
-	if r := c.lastRotation(); r != nil {
+	if r := c.LastRotation(); r != nil {
 		return r.Void
 	}
 	return nil
@@ -191,25 +195,25 @@ func (c *Secrets) void() [][]byte {
 // [bulkhead.ErrForbidden].
 func (c *Secrets) Rotate(n NewRotation) (RotationStatus, error) {
 	switch {
-	case c.opts.Switch == nil:
+	case c.Opts.Switch == nil:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: this node cannot change its secret", bulkhead.ErrForbidden)
-	case n.Secret == nil && c.opts.Mode != Hub:
+	case n.Secret == nil && c.Opts.Mode != Hub:
 		return RotationStatus{}, fmt.Errorf(
 			"%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand",
-			bulkhead.ErrForbidden, c.opts.Mode)
+			bulkhead.ErrForbidden, c.Opts.Mode)
 	case n.After < 0 || n.After > MaxLead:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After,
 			MaxLead)
-	case n.Secret != nil && n.Secret.ID() == c.opts.KeyID:
+	case n.Secret != nil && n.Secret.ID() == c.Opts.KeyID:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: that is the network's secret already", bulkhead.ErrMalformed)
 	}
 	c.admin.Lock()
 	defer c.admin.Unlock()
-	if r := c.pending(); r != nil {
+	if r := c.Pending(); r != nil {
 		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s; it can be taken back",
 			bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
 	}
-	r := &rotation{From: c.network(), At: c.opts.Now().Add(n.After).UTC(), By: c.opts.Identity.ID(),
+	r := &Rotation{From: c.NetworkName(), At: c.Opts.Now().Add(n.After).UTC(), By: c.Opts.Identity.ID(),
 		Hand: n.Secret != nil, Void: c.void()}
 	if n.Secret != nil {
 		r.Secret = slices.Clone(n.Secret[:])
@@ -220,7 +224,7 @@ func (c *Secrets) Rotate(n NewRotation) (RotationStatus, error) {
 	if err := c.saveRotation(r); err != nil {
 		return RotationStatus{}, err
 	}
-	c.opts.Log.Warn("another secret of the network is announced", "network", networkOf(r.to()), "at", r.At,
+	c.Opts.Log.Warn("another secret of the network is announced", "network", NetworkOf(r.To()), "at", r.At,
 		"before", r.From)
 	s, _ := c.Rotation()
 	return s, nil
@@ -239,21 +243,21 @@ func (c *Secrets) CancelRotation() (RotationStatus, error) {
 	c.admin.Lock()
 	defer c.admin.Unlock()
 	s, _ := c.Rotation()
-	r := c.pending()
+	r := c.Pending()
 	if r == nil {
 		return s, fmt.Errorf("%w: mesh: no other secret of the network is to come", bulkhead.ErrMalformed)
 	}
 	if err := c.saveRotation(c.withdrawn(r)); err != nil {
 		return s, err
 	}
-	c.opts.Log.Warn("the network's other secret is taken back", "network", s.To, "by", r.By)
+	c.Opts.Log.Warn("the network's other secret is taken back", "network", s.To, "by", r.By)
 	return s, nil
 }
 
 // withdrawn returns the rotation that replaces a change that is taken back. It keeps this node from
 // taking the same secret from a hub again.
-func (c *Secrets) withdrawn(r *rotation) *rotation {
-	out := &rotation{From: c.network(), At: r.At, Void: append(r.Void, r.Secret)}
+func (c *Secrets) withdrawn(r *Rotation) *Rotation {
+	out := &Rotation{From: c.NetworkName(), At: r.At, Void: append(r.Void, r.Secret)}
 	if over := len(out.Void) - maxVoid; over > 0 {
 		out.Void = out.Void[over:]
 	}
@@ -267,14 +271,14 @@ func (c *Secrets) Rotation() (s RotationStatus, ok bool) {
 	if r == nil {
 		return s, false
 	}
-	s = RotationStatus{From: r.From, To: networkOf(r.to()), At: r.At, By: r.By, Done: r.to().ID() == c.opts.KeyID}
+	s = RotationStatus{From: r.From, To: NetworkOf(r.To()), At: r.At, By: r.By, Done: r.To().ID() == c.Opts.KeyID}
 	through := c.book.within(r.Told)
-	for _, p := range c.book.peerList() {
+	for _, p := range c.book.List() {
 		switch {
 		case slices.Contains(r.Told, p.ID):
 			s.Told = append(s.Told, p.ID)
 		case p.ID == r.By:
-		case through[wire.Organisation(p.key.Hint())]:
+		case through[wire.Organisation(p.Key.Hint())]:
 			s.Through = append(s.Through, p.ID)
 		default:
 			s.Untold = append(s.Untold, p.ID)
@@ -283,66 +287,66 @@ func (c *Secrets) Rotation() (s RotationStatus, ok bool) {
 	return s, true
 }
 
-// awaitRotation makes the node change its secret when it is time.
-func (c *Secrets) awaitRotation(ctx context.Context) {
+// AwaitRotation makes the node change its secret when it is time.
+func (c *Secrets) AwaitRotation(ctx context.Context) {
 	for {
 		pause := switchPoll
-		if r := c.pending(); r != nil && c.opts.Switch != nil && !c.opts.Now().Before(r.At) {
-			c.opts.Switch(r.to())
+		if r := c.Pending(); r != nil && c.Opts.Switch != nil && !c.Opts.Now().Before(r.At) {
+			c.Opts.Switch(r.To())
 			pause = switchRetry
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.hurry:
+		case <-c.Hurry:
 		case <-time.After(pause):
 		}
 	}
 }
 
-// hasten makes the node take an announced secret at once, because a peer uses it already. It
+// Hasten makes the node take an announced secret at once, because a peer uses it already. It
 // reports whether the node will.
-func (c *Secrets) hasten(network string) bool {
+func (c *Secrets) Hasten(network string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.rotation
-	if r == nil || len(r.Secret) == 0 || networkOf(r.to()) != network || c.opts.Switch == nil {
+	r := c.Announcement
+	if r == nil || len(r.Secret) == 0 || NetworkOf(r.To()) != network || c.Opts.Switch == nil {
 		return false
 	}
 	next := *r
-	next.At = c.opts.Now()
-	c.rotation = &next
+	next.At = c.Opts.Now()
+	c.Announcement = &next
 	select {
-	case c.hurry <- struct{}{}:
+	case c.Hurry <- struct{}{}:
 	default:
 	}
 	return true
 }
 
-// young reports whether the mesh is so new that peers may still use the former secret.
-func (c *Secrets) young() bool { return time.Since(c.began) < lateBeats*c.opts.Heartbeat }
+// Recent reports whether the mesh is so new that peers may still use the former secret.
+func (c *Secrets) Recent() bool { return time.Since(c.Began) < lateBeats*c.Opts.Heartbeat }
 
-// formerNetwork reports whether the network had a secret with that fingerprint before.
-func (c *Secrets) formerNetwork(network string) bool {
-	return slices.ContainsFunc(c.opts.Former, func(s filter.Secret) bool { return networkOf(s) == network })
+// FormerNetwork reports whether the network had a secret with that fingerprint before.
+func (c *Secrets) FormerNetwork(network string) bool {
+	return slices.ContainsFunc(c.Opts.Former, func(s filter.Secret) bool { return NetworkOf(s) == network })
 }
 
 // next returns the secret of a network that a peer names, the secret that follows it, and the time
 // of its use; the zero time is now.
 func (c *Secrets) next(network string) (had, secret filter.Secret, at time.Time, ok bool) {
 	for _, v := range c.void() {
-		if had = filter.Secret(v); networkOf(had) == network {
-			return had, c.opts.Secret, at, true
+		if had = filter.Secret(v); NetworkOf(had) == network {
+			return had, c.Opts.Secret, at, true
 		}
 	}
-	chain := slices.Clone(c.opts.Former)
+	chain := slices.Clone(c.Opts.Former)
 	slices.Reverse(chain)
-	chain = append(chain, c.opts.Secret)
-	r := c.pending()
+	chain = append(chain, c.Opts.Secret)
+	r := c.Pending()
 	if r != nil {
-		chain = append(chain, r.to())
+		chain = append(chain, r.To())
 	}
-	i := slices.IndexFunc(chain, func(s filter.Secret) bool { return networkOf(s) == network })
+	i := slices.IndexFunc(chain, func(s filter.Secret) bool { return NetworkOf(s) == network })
 	if i < 0 || i+1 == len(chain) {
 		return had, secret, at, false
 	}
@@ -354,72 +358,72 @@ func (c *Secrets) next(network string) (had, secret filter.Secret, at time.Time,
 
 // noteTold records that a peer has the announced secret. It returns an error if the node is no
 // longer a peer.
-func (c *Secrets) noteTold(p *peer, secret filter.Secret) error {
+func (c *Secrets) noteTold(p *Peer, secret filter.Secret) error {
 	c.admin.Lock()
 	defer c.admin.Unlock()
-	if _, ok := c.book.find(p.key.Hint()); !ok {
+	if _, ok := c.book.Find(p.Key.Hint()); !ok {
 		return unknownPeer(p.ID)
 	}
 	r := c.announced()
-	if r == nil || r.to() != secret || slices.Contains(r.Told, p.ID) {
+	if r == nil || r.To() != secret || slices.Contains(r.Told, p.ID) {
 		return nil
 	}
 	r.Told = append(r.Told, p.ID)
-	c.opts.Log.Info("a peer has the network's other secret", "peer", p.label(), "key", p.ID)
+	c.Opts.Log.Info("a peer has the network's other secret", "peer", p.Label(), "key", p.ID)
 	return c.saveRotation(r)
 }
 
-// leftRotation makes sure that a former peer neither knows the secret that is to come nor
+// LeftRotation makes sure that a former peer neither knows the secret that is to come nor
 // determines it.
-func (c *Secrets) leftRotation(id string) error {
+func (c *Secrets) LeftRotation(id string) error {
 	c.admin.Lock()
 	defer c.admin.Unlock()
-	r := c.pending()
+	r := c.Pending()
 	switch {
 	case r == nil:
 		return nil
 	case r.By == id:
-		c.opts.Log.Warn("the secret that the evicted hub announced is not taken", "network", networkOf(r.to()))
+		c.Opts.Log.Warn("the secret that the evicted hub announced is not taken", "network", NetworkOf(r.To()))
 		return c.saveRotation(c.withdrawn(r))
-	case r.By != c.opts.Identity.ID() || !slices.Contains(r.Told, id):
+	case r.By != c.Opts.Identity.ID() || !slices.Contains(r.Told, id):
 		return nil
 	case r.Hand:
-		c.opts.Log.Error(
+		c.Opts.Log.Error(
 			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one",
 			"key", id)
 		return nil
 	}
 	next := c.withdrawn(r)
 	next.Secret, next.By, next.At = randomSecret(), r.By, r.At
-	if least := c.opts.Now().Add(2 * secretBeats * c.opts.Heartbeat).UTC(); next.At.Before(least) {
+	if least := c.Opts.Now().Add(2 * SecretBeats * c.Opts.Heartbeat).UTC(); next.At.Before(least) {
 		next.At = least // time for the other peers to fetch this secret as well
 	}
-	c.opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced",
-		"network", networkOf(next.to()), "at", next.At)
+	c.Opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced",
+		"network", NetworkOf(next.To()), "at", next.At)
 	return c.saveRotation(next)
 }
 
-// takeSecret records a hub's announcement. A hub's later announcement replaces its earlier one. Of
+// TakeSecret records a hub's announcement. A hub's later announcement replaces its earlier one. Of
 // changes announced by two hubs the earlier one is taken. If they are at the same moment, or
 // nearly, the fingerprints decide, the same way on every node.
-func (c *Secrets) takeSecret(hub wire.Public, n *nextSecret) error {
+func (c *Secrets) TakeSecret(hub wire.Public, n *NextSecret) error {
 	c.admin.Lock()
 	defer c.admin.Unlock()
-	at := c.opts.Now().Add(time.Duration(n.After * float64(time.Second))).UTC()
-	next := &rotation{From: n.From, Secret: n.Secret, At: at, By: hub.ID(), Void: c.void()}
+	at := c.Opts.Now().Add(time.Duration(n.After * float64(time.Second))).UTC()
+	next := &Rotation{From: n.From, Secret: n.Secret, At: at, By: hub.ID(), Void: c.void()}
 	if slices.ContainsFunc(next.Void, func(v []byte) bool { return slices.Equal(v, n.Secret) }) {
 		return nil // an administrator has rejected it
 	}
-	if r := c.pending(); r != nil {
-		if r.to() == next.to() {
+	if r := c.Pending(); r != nil {
+		if r.To() == next.To() {
 			return nil
 		}
 		if r.By != next.By {
 			earlier := at.Before(r.At)
 			if at.Sub(r.At).Abs() < time.Minute {
-				earlier = next.to().ID() < r.to().ID()
+				earlier = next.To().ID() < r.To().ID()
 			}
-			c.opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken",
+			c.Opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken",
 				"one", r.By, "other", next.By, "taken_of_the_other", earlier)
 			if !earlier {
 				return nil
@@ -429,40 +433,40 @@ func (c *Secrets) takeSecret(hub wire.Public, n *nextSecret) error {
 	if err := c.saveRotation(next); err != nil {
 		return err
 	}
-	c.opts.Log.Warn("the network gets another secret", "network", networkOf(next.to()), "at", at, "hub", hub.ID())
+	c.Opts.Log.Warn("the network gets another secret", "network", NetworkOf(next.To()), "at", at, "hub", hub.ID())
 	return nil
 }
 
-// nothingNew records that a hub announces nothing: it has taken back its former announcement.
-func (c *Secrets) nothingNew(hub wire.Public) error {
+// NothingNew records that a hub announces nothing: it has taken back its former announcement.
+func (c *Secrets) NothingNew(hub wire.Public) error {
 	c.admin.Lock()
 	defer c.admin.Unlock()
-	r := c.pending()
+	r := c.Pending()
 	if r == nil || r.By != hub.ID() {
 		return nil
 	}
-	c.opts.Log.Warn("the hub has taken back the network's other secret", "network", networkOf(r.to()), "hub", hub.ID())
-	return c.saveRotation(&rotation{From: c.network(), Void: r.Void})
+	c.Opts.Log.Warn("the hub has taken back the network's other secret", "network", NetworkOf(r.To()), "hub", hub.ID())
+	return c.saveRotation(&Rotation{From: c.NetworkName(), Void: r.Void})
 }
 
 // taker returns the secrets of the mesh that takes the announcements of hubs.
 func (c *Secrets) taker() *Secrets {
-	if c.opts.Taker != nil {
-		if other := c.opts.Taker.Announcements(); other != nil {
+	if c.Opts.Taker != nil {
+		if other := c.Opts.Taker.Announcements(); other != nil {
 			return other
 		}
 	}
 	return c
 }
 
-// followSecret asks hubs now and then whether the network gets another secret.
-func (c *Secrets) followSecret(ctx context.Context) {
-	if c.taker().opts.Switch == nil {
+// FollowSecret asks hubs now and then whether the network gets another secret.
+func (c *Secrets) FollowSecret(ctx context.Context) {
+	if c.taker().Opts.Switch == nil {
 		return
 	}
-	failures := make(map[hub]string) // the last error of each
+	failures := make(map[Requester]string) // the last error of each
 	for {
-		pause := secretBeats * c.opts.Heartbeat
+		pause := SecretBeats * c.Opts.Heartbeat
 		for _, h := range c.hubs {
 			err := c.askSecret(ctx, h)
 			switch {
@@ -472,7 +476,7 @@ func (c *Secrets) followSecret(ctx context.Context) {
 				pause = min(pause, secretRetry)
 			case failures[h] != err.Error():
 				failures[h] = err.Error()
-				c.opts.Log.Warn("whether the network gets another secret is not known at present", "hub", h.name(), "err", err)
+				c.Opts.Log.Warn("whether the network gets another secret is not known at present", "hub", h.Name(), "err", err)
 			}
 		}
 		select {
@@ -485,12 +489,12 @@ func (c *Secrets) followSecret(ctx context.Context) {
 
 var errUnconnected = errors.New("mesh: not connected to the hub")
 
-func (c *Secrets) askSecret(ctx context.Context, h hub) error {
-	key, ok := h.holder()
-	if !ok || !h.connected() {
+func (c *Secrets) askSecret(ctx context.Context, h Requester) error {
+	key, ok := h.Holder()
+	if !ok || !h.Connected() {
 		return errUnconnected
 	}
-	q, private, err := c.askAfter(key)
+	q, private, err := c.AskAfter(key)
 	if err != nil {
 		return err
 	}
@@ -498,15 +502,15 @@ func (c *Secrets) askSecret(ctx context.Context, h hub) error {
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	if data, err = h.request(ctx, wire.SecretPrefix+c.opts.Identity.Hint().String(), data); err != nil {
+	if data, err = h.Request(ctx, wire.SecretPrefix+c.Opts.Identity.Hint().String(), data); err != nil {
 		return err
 	}
-	n, err := c.openSecret(key, q, private, data)
+	n, err := c.OpenSecret(key, q, private, data)
 	switch {
 	case err != nil:
 		return err
 	case n == nil:
-		return c.taker().nothingNew(key)
+		return c.taker().NothingNew(key)
 	}
-	return c.taker().takeSecret(key, n)
+	return c.taker().TakeSecret(key, n)
 }

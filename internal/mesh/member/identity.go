@@ -174,7 +174,7 @@ func RotateIdentity(dir string) (old, to *Identity, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if old.Proof != nil && s.Key != old.ID() {
+	if old.proof != nil && s.Key != old.ID() {
 		return nil, nil, fmt.Errorf(
 			"mesh: the node has not run with its key %s yet, so its peers know only the previous key: start it first", old.ID())
 	}

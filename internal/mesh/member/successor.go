@@ -2,8 +2,8 @@ package member
 
 import (
 	"context"
+	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -41,7 +41,10 @@ func (b *Book) Known(key wire.Public, proof string) bool {
 	if s == nil || !s.Names(key) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), bus.BrokerWait)
+	ctx, cancel := context.WithTimeout(context.Background(), succeedWait)
 	defer cancel()
 	return b.Succeed(ctx, s, key) == nil
 }
+
+// succeedWait is the longest wait for the engine to take a peer's new key, while a connection waits.
+const succeedWait = 10 * time.Second

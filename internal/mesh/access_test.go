@@ -46,7 +46,8 @@ func TestDoorkeeper(t *testing.T) {
 		may    []string // publish; nil: everything
 	}{
 		"the node itself": {h.opts.Identity, nil, true, nil},
-		"a peer":          {friend, nil, true, bus.Doorkeeper{Opts: h.busOptions(), Gate: h.Mesh}.Permissions(friend.Hint()).Publish.Allow},
+		"a peer": {friend, nil, true, bus.Doorkeeper{Opts: h.busOptions(),
+			Gate: h.Mesh}.Permissions(friend.Hint()).Publish.Allow},
 		"an invited node": {stranger, func(v2 *visitor) {
 			v2.opts.Token = bus.TokenInvitation + v.ID()
 		}, true, []string{bus.PairSubject(v.ID(), stranger.Hint())}},

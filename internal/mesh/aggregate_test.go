@@ -69,13 +69,14 @@ func (w *topology) brokers(o *org) []*memBroker {
 }
 
 func (w *topology) newOrg(group int, role member.Role, aggregates bool) *org {
-	o := &org{w: w, group: group, root: memoryDir(w.t), role: role, peers: make(map[string]bool), truth: make(counts), lost: make(counts)}
-	var err, more error
+	o := &org{w: w, group: group, root: memoryDir(w.t), role: role, peers: make(map[string]bool), truth: make(counts),
+		lost: make(counts)}
+	var err, extra error
 	o.id, err = member.OpenIdentity(filepath.Join(o.root, "mesh"))
 	if aggregates {
-		o.sumID, more = member.OpenIdentity(filepath.Join(o.root, "sum"))
+		o.sumID, extra = member.OpenIdentity(filepath.Join(o.root, "sum"))
 	}
-	if err = errors.Join(err, more); err != nil {
+	if err = errors.Join(err, extra); err != nil {
 		w.t.Fatal(err)
 	}
 	return o
@@ -101,7 +102,8 @@ func (o *org) start() {
 		Engine: o.engine, Members: o.members, Open: o.open, Audit: 5 * time.Second, Rest: 20 * time.Second, Log: o.w.log,
 	})
 	opts := member.Options{
-		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: enginetest.Secret.ID(), Mode: member.External,
+		Dir: filepath.Join(o.root,
+			"mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: enginetest.Secret.ID(), Mode: member.External,
 		Role:  o.role,
 		Store: o.st.Manifest().Incarnation, Heartbeat: time.Minute, Log: o.w.log,
 	}
@@ -144,7 +146,8 @@ func (o *org) members() []string {
 // open opens the mesh of the organisation's aggregate.
 func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggregate.Mesh, error) {
 	m, err := prepare(ctx, member.Options{
-		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: enginetest.Secret.ID(), Mode: member.External,
+		Dir: filepath.Join(o.root,
+			"sum"), Identity: o.sumID, Engine: sum, KeyID: enginetest.Secret.ID(), Mode: member.External,
 		Role:  member.Publish,
 		Store: life, Heartbeat: time.Minute, Log: o.w.log,
 		Organisations: func() []wire.Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
@@ -257,7 +260,7 @@ func (c counts) addAll(other counts) {
 }
 
 // doubled returns how many counts exceed all that was ever reported, and how many were
-// compared. What was lost may count where it is held, but once.
+// compared. A lost count may count where it is held, but once.
 func (w *topology) doubled() (over, asked int) {
 	most := w.total(nil)
 	for _, o := range w.everybody() {
@@ -269,7 +272,8 @@ func (w *topology) doubled() (over, asked int) {
 		}
 		for n := range 60 {
 			f := enginetest.Check(w.t, o.engine, n)
-			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham} {
+			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam,
+				bulkhead.Ham: f.Ham} {
 				asked++
 				if got > most[n][vote] {
 					over++
@@ -422,8 +426,9 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
-	if more, asked := w.doubled(); more > asked/100 {
-		wrong = append(wrong, fmt.Sprintf("%d of %d counts exceed all that was ever reported, limit %d", more, asked, asked/100))
+	if extra, asked := w.doubled(); extra > asked/100 {
+		wrong = append(wrong, fmt.Sprintf("%d of %d counts exceed all that was ever reported, limit %d", extra, asked,
+			asked/100))
 		return wrong, 0, asked
 	}
 	for _, o := range w.everybody() { // the truth of those that have lost their stores began anew
@@ -446,8 +451,8 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	}
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
-	wrong, more, again := w.compare(expelled)
-	return wrong, over + more, asked + again
+	wrong, extra, again := w.compare(expelled)
+	return wrong, over + extra, asked + again
 }
 
 // TestTopology runs random schedules of reports, faults of brokers, restarts and losses on

@@ -33,10 +33,10 @@ func (s *sender) answer(ctx context.Context, m *wire.Message) {
 	}
 	life, _ := s.state.Life()
 	same := m.Incarnation == life
-	behind, heard := false, uint64(0) // the peer proves that this node has forgotten something
+	behind, received := false, uint64(0) // the peer proves that this node has forgotten something
 	for _, said := range m.Proofs {
 		if p, ok := s.proven(said); ok && s.forgot(&p, own) {
-			behind, heard = true, max(heard, p.Stamp.Incarnation, p.Stamp.Boot)
+			behind, received = true, max(received, p.Stamp.Incarnation, p.Stamp.Boot)
 		}
 	}
 	may := len(m.Wants) == 0 || s.may(m.From, own)
@@ -59,7 +59,7 @@ func (s *sender) answer(ctx context.Context, m *wire.Message) {
 		"images", len(s.wanted))
 	if behind {
 		p, _ := s.book.Find(m.From)
-		s.renew(p.Label(), heard)
+		s.renew(p.Label(), received)
 	}
 	if len(m.Wants) == 0 || behind {
 		s.headSoon(ctx)
@@ -120,7 +120,7 @@ func (s *sender) again(rounds []wire.Round) {
 // renew begins a new incarnation, numbered above every incarnation that this node has signed. A
 // peer holds more of the node's counts than the node itself, so an older copy of the folder must
 // have been restored.
-func (s *sender) renew(from string, heard uint64) {
+func (s *sender) renew(from string, received uint64) {
 	s.renewals = slices.DeleteFunc(s.renewals, func(t time.Time) bool { return time.Since(t) > renewRest })
 	if len(s.renewals) >= maxRenewals {
 		return
@@ -129,10 +129,11 @@ func (s *sender) renew(from string, heard uint64) {
 		return // this node has not gone back: two servers use its key and would outbid each other
 	}
 	s.renewals = append(s.renewals, time.Now())
-	err := s.state.Renew(s.opts.Engine.Own(), heard)
+	err := s.state.Renew(s.opts.Engine.Own(), received)
 	s.imageAll()
 	s.opts.Log.Warn(
-		"peers have more of this node's counts than the node itself: it was set back to an older state, and begins a new incarnation",
+		"peers have more of this node's counts than the node itself: it was set back to an older state, "+
+			"and begins a new incarnation",
 		"shown_by", from, "err", err)
 }
 

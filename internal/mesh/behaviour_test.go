@@ -490,7 +490,10 @@ func TestOneOfTwoBrokersAway(t *testing.T) {
 				dir := t.TempDir()
 				memory := enginetest.Small(t, nil)
 				open := func() *site {
-					return newSiteOn(t, []*memBroker{k, second}, engine.Options{}, func(o *member.Options) { o.Dir, o.Engine = dir, memory })
+					return newSiteOn(t, []*memBroker{k, second}, engine.Options{}, func(o *member.Options) {
+						o.Dir, o.Engine = dir,
+							memory
+					})
 				}
 				home := open()
 				defer func() { home.stop() }()

@@ -70,8 +70,8 @@ func TestGrowth(t *testing.T) {
 			}
 			counts, lists := adds(t, s.adds, s.keys)
 			why := g.Charge(o, now, engine.ArrayCounts, counts)
-			if more := g.Charge(o, now, engine.ArraySpam, lists); why == "" {
-				why = more
+			if extra := g.Charge(o, now, engine.ArraySpam, lists); why == "" {
+				why = extra
 			}
 			if (why == "") != s.ok {
 				t.Errorf("%s, step %d: %q", name, i+1, why)

@@ -18,26 +18,30 @@ import (
 // a subject.
 func TestSubjects(t *testing.T) {
 	n, h := bus.NewNames(enginetest.Secret.ID()), wire.Hint{1, 2, 3, 4, 5, 6, 7, 0xab}
-	for _, want := range []wire.Topic{{Kind: wire.KindDelta, Origin: h, Key: ""}, {Kind: wire.KindHead, Origin: h, Key: ""}, {Kind: wire.KindImage, Origin: h, Key: "0-5-7"},
+	for _, want := range []wire.Topic{{Kind: wire.KindDelta, Origin: h, Key: ""}, {Kind: wire.KindHead, Origin: h,
+		Key: ""}, {Kind: wire.KindImage, Origin: h, Key: "0-5-7"},
 		{Kind: wire.KindAsk, Origin: h, Key: h.String()}} {
 		if got, ok := n.Parse(n.Subject(want)); !ok || got != want {
 			t.Errorf("%s is read as %+v, %v", n.Subject(want), got, ok)
 		}
 	}
-	if got := n.Subject(wire.Topic{Kind: wire.KindDelta, Origin: h, Key: ""}); got != fmt.Sprintf("bh.%016x.d.01020304050607ab", enginetest.Secret.ID()) {
+	if got := n.Subject(wire.Topic{Kind: wire.KindDelta, Origin: h,
+		Key: ""}); got != fmt.Sprintf("bh.%016x.d.01020304050607ab", enginetest.Secret.ID()) {
 		t.Errorf("subject %s", got)
 	}
 	start := "bh." + n.Net + "."
 	for _, bad := range []string{"", "bh.", start, start + "d", start + "d.", start + "dd.01020304050607ab",
 		start + "d.01020304050607", start + "d.01020304050607a", start + "d.01020304050607AB",
-		start + "d.01020304050607abc", start + "d.01020304050607abcd", start + "d.01020304050607xy", "bh.0000000000000000.d.01020304050607ab", start + "dx01020304050607ab"} {
+		start + "d.01020304050607abc", start + "d.01020304050607abcd", start + "d.01020304050607xy",
+		"bh.0000000000000000.d.01020304050607ab", start + "dx01020304050607ab"} {
 		if got, ok := n.Parse(bad); ok {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
 	}
 	for key, want := range map[string]bool{h.String(): true, "": false, h.String() + "0": false,
 		strings.ToUpper(h.String()): false, h.String()[1:]: false} {
-		if got, ok := (wire.Topic{Kind: wire.KindAsk, Origin: wire.Hint{9}, Key: key}).Sender(); ok != want || ok && got != h {
+		if got, ok := (wire.Topic{Kind: wire.KindAsk, Origin: wire.Hint{9},
+			Key: key}).Sender(); ok != want || ok && got != h {
 			t.Errorf("an ask with key %q is of %v, %v", key, got, ok)
 		}
 	}

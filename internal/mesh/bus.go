@@ -23,8 +23,8 @@ type transport interface {
 	// StoredDeltas and storedImages call handle for the stored deltas of all origins since a time,
 	// or for the stored images of one origin, in order. They return at the end, or when handle
 	// returns false. At most a few megabytes are in flight at once.
-	StoredDeltas(ctx context.Context, origin *wire.Hint, since time.Time, handle func(wire.Arrival) (more bool)) error
-	StoredImages(ctx context.Context, origin wire.Hint, handle func(wire.Arrival) (more bool)) error
+	StoredDeltas(ctx context.Context, origin *wire.Hint, since time.Time, handle func(wire.Arrival) (extra bool)) error
+	StoredImages(ctx context.Context, origin wire.Hint, handle func(wire.Arrival) (extra bool)) error
 	// Proves reports whether publishing under another node's topic is impossible, because the
 	// broker is this node's own.
 	Proves() bool

@@ -47,7 +47,8 @@ func TestImagesUnderLoad(t *testing.T) {
 		k.wipe()
 		trust(t, home, 1, peer)
 		time.Sleep(time.Minute)
-		if got, sent, images := enginetest.Check(t, home.engine, 1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent ||
+		if got, sent, images := enginetest.Check(t, home.engine,
+			1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent ||
 			images > 2 {
 			t.Errorf("%d sightings after %d images, want %d after one", got, images, sent)
 		}

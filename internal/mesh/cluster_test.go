@@ -54,7 +54,8 @@ func startCluster(t *testing.T, s setup) *cluster {
 			others = append(others, "nats-route://"+r)
 		}
 		conf := fmt.Sprintf(
-			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\ncluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
+			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\n"+
+				"cluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
 			clients[i], i, t.TempDir(), s.jetstream, routes[i], strings.Join(others, ", "), s.cluster, s.users)
 		if s.leafs != "" {
 			conf += fmt.Sprintf("leafnodes { listen: %q\n%s }\n", c.leafs[i], s.leafs)
@@ -73,8 +74,8 @@ func runServer(t *testing.T, conf string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, "-c", file)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var statement bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &statement, &statement
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func runServer(t *testing.T, conf string) *exec.Cmd {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if t.Failed() {
-			t.Logf("%s\nsaid:\n%s", conf, said.Bytes()[max(0, said.Len()-6000):])
+			t.Logf("%s\nsaid:\n%s", conf, statement.Bytes()[max(0, statement.Len()-6000):])
 		}
 	})
 	return cmd
@@ -370,7 +371,8 @@ func TestLeaf(t *testing.T) {
 	address := freePort(t)
 	leaf := func() *exec.Cmd {
 		return runServer(
-			t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\nleafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
+			t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\n"+
+				"leafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
 				address, t.TempDir(), strings.Join(remotes, ", "), w.users(domain)))
 	}
 	server := leaf()

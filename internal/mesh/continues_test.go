@@ -20,12 +20,13 @@ func TestContinues(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
-	straight, setBack := wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 50}}, wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 30}}
+	straight, setBack := wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 50}}, wire.Lineage{{Boot: 10, Base: 0},
+		{Boot: 20, Base: 30}}
 	for _, tt := range []struct {
 		name              string
 		version, boot     uint64 // of the replica
 		round             uint64 // boot of the origin that recorded the round
-		said              wire.Lineage
+		statement         wire.Lineage
 		head              wire.Lineage // of a head of process 20
 		next              uint64
 		taken, waits, bad bool
@@ -44,17 +45,19 @@ func TestContinues(t *testing.T) {
 		{"a head of an earlier process than the round's", 40, 10, 25, nil, straight, 0, false, true, false},
 	} {
 		p, _ := m.Find(id.Hint())
-		tr := &track{heads: make(map[wire.Ref]wire.ArrayHead), pending: make(map[wire.Ref][]wire.Round)}
+		tr := newOrigin(m.receiver)
+		tr.peer = p
 		if tt.head != nil {
 			tr.heads[x] = wire.ArrayHead{Ref: x, Boot: 20, Lineage: tt.head}
 		}
 		tr.next = tt.next
-		r := &wire.Round{Ref: x, From: tt.version, To: tt.version + 1, Boot: tt.round, Lineage: tt.said}
+		r := &wire.Round{Ref: x, From: tt.version, To: tt.version + 1, Boot: tt.round, Lineage: tt.statement}
 		before := m.Status().Peers[0].Refusals[member.ReasonSuspect]
-		taken := m.receiver.continues(&p, tr,
-			engine.ArrayState{Array: x.Array, Start: x.Start, Version: tt.version, Boot: tt.boot}, r)
+		d := tr.continues(engine.ArrayState{Array: x.Array, Start: x.Start, Version: tt.version, Boot: tt.boot}, r)
+		taken := d == roundDue
 		refused := m.Status().Peers[0].Refusals[member.ReasonSuspect] > before
-		if waits := len(tr.pending[x]) == 1; taken != tt.taken || waits != tt.waits || tr.suspect != tt.bad ||
+		if waits := len(tr.pending[x]) == 1; waits != (d == roundHeld) || taken != tt.taken || waits != tt.waits ||
+			tr.suspect != tt.bad ||
 			refused != tt.bad || tr.doubted.IsZero() == tt.bad {
 			t.Errorf("%s: taken %v, waits %v, suspect %v, refused %v", tt.name, taken, waits, tr.suspect, refused)
 		}
@@ -64,13 +67,13 @@ func TestContinues(t *testing.T) {
 // TestHold checks that rounds wait in the order of their versions, each once, in bounded memory.
 func TestHold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	tr := &track{pending: make(map[wire.Ref][]wire.Round)}
+	tr := &queue{pending: make(map[wire.Ref][]wire.Round)}
 	x := wire.Ref{Array: engine.ArraySpam, Start: 7}
 	var want [][2]uint64
 	for range 400 {
 		from := rng.Uint64N(40)
 		r := wire.Round{Ref: x, From: from, To: from + 1 + rng.Uint64N(5), Data: make([]byte, 10)}
-		tr.hold(&r)
+		tr.add(&r)
 		if k := [2]uint64{r.From, r.To}; !slices.Contains(want, k) {
 			want = append(want, k)
 		}
@@ -83,11 +86,11 @@ func TestHold(t *testing.T) {
 	if !slices.Equal(got, want) || tr.waiting != len(want)*(wire.RoundCost+10) {
 		t.Errorf("%d bytes of %v wait, want %d of %v", tr.waiting, got, len(want)*(wire.RoundCost+10), want)
 	}
-	tr = &track{pending: make(map[wire.Ref][]wire.Round)}
+	tr = &queue{pending: make(map[wire.Ref][]wire.Round)}
 	for from := range uint64(3) {
-		tr.hold(&wire.Round{Ref: x, From: from, To: from + 1, Data: make([]byte, maxPending/2-wire.RoundCost)})
+		tr.add(&wire.Round{Ref: x, From: from, To: from + 1, Data: make([]byte, maxPending/2-wire.RoundCost)})
 	}
-	tr.hold(&wire.Round{Ref: x, From: 9, To: 10})
+	tr.add(&wire.Round{Ref: x, From: 9, To: 10})
 	if len(tr.pending[x]) != 2 || tr.waiting != maxPending {
 		t.Errorf("%d rounds of %d bytes wait, want the two that fit", len(tr.pending[x]), tr.waiting)
 	}

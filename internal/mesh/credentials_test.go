@@ -102,11 +102,11 @@ type tenancy struct {
 func newTenancy(t testing.TB) *tenancy {
 	t.Helper()
 	o := &tenancy{t: t, dir: t.TempDir()}
-	var err, more error
+	var err, extra error
 	o.operator, err = nkeys.CreateOperator()
-	o.account, more = nkeys.CreateAccount()
-	if err != nil || more != nil {
-		t.Fatal(err, more)
+	o.account, extra = nkeys.CreateAccount()
+	if err != nil || extra != nil {
+		t.Fatal(err, extra)
 	}
 	return o
 }

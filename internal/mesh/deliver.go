@@ -117,10 +117,12 @@ func (r *receiver) foreign(ctx context.Context, a wire.Arrival) {
 		s.Network, s.NetworkAt = a.Network, r.opts.Now()
 	})
 	if first && former {
-		r.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: it takes that from a hub, or it must leave and join anew",
+		r.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: "+
+			"it takes that from a hub, or it must leave and join anew",
 			"peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
 	} else if first {
-		r.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must leave its network and join that of the other by invitation",
+		r.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: "+
+			"one of the two nodes must leave its network and join the other network by invitation",
 			"peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
 	}
 	if first {

@@ -31,7 +31,8 @@ import (
 func closed(t *testing.T, change func(*member.Options)) *Mesh {
 	t.Helper()
 	dir, id := identity(t)
-	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(), Mode: member.Join}
+	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(),
+		Mode: member.Join}
 	if change != nil {
 		change(&o)
 	}
@@ -80,8 +81,12 @@ func TestMistakenOptions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "mkdir"},
-		"credentials": {func(o *member.Options) { o.Mode, o.Credentials = member.External, filepath.Join(t.TempDir(), "none") }, "none"},
-		"authorities": {func(o *member.Options) { o.Mode, o.CA = member.External, filepath.Join(t.TempDir(), "none") }, "none"},
+		"credentials": {func(o *member.Options) {
+			o.Mode, o.Credentials = member.External, filepath.Join(t.TempDir(),
+				"none")
+		}, "none"},
+		"authorities": {func(o *member.Options) { o.Mode, o.CA = member.External, filepath.Join(t.TempDir(), "none") },
+			"none"},
 	} {
 		dir, id := identity(t)
 		o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join,
@@ -132,7 +137,8 @@ func TestDamagedFiles(t *testing.T) {
 			if id.Predecessor() != "" {
 				t.Errorf("%s: the key has taken the place of %s", name, id.Predecessor())
 			}
-			_, err = prepare(t.Context(), member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join})
+			_, err = prepare(t.Context(), member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1,
+				Mode: member.Join})
 		}
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
@@ -227,7 +233,7 @@ func TestCertificate(t *testing.T) {
 			"not on the list of peers"},
 		"no certificate": {[]*member.Identity{id}, tls.ConnectionState{}, "no certificate"},
 		"another kind of key": {[]*member.Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}},
-			"not that of a node"},
+			"does not belong to a node"},
 	} {
 		m := closed(t, nil)
 		for _, p := range tt.peers {
@@ -253,7 +259,8 @@ func TestSignIn(t *testing.T) {
 	for _, id := range []*member.Identity{to, closed(t, nil).opts.Identity} {
 		m := closed(t, func(o *member.Options) { o.Identity = id })
 		var o nats.Options
-		if err := bus.SignInOf(m.opts.Identity)(&o); err != nil || o.Nkey != id.ID() || (o.Token != "") != (id.Proof() != nil) {
+		if err := bus.SignInOf(m.opts.Identity)(&o); err != nil || o.Nkey != id.ID() ||
+			(o.Token != "") != (id.Proof() != nil) {
 			t.Fatalf("%v, key %s, token %q", err, o.Nkey, o.Token)
 		}
 		if s := wire.ParseSuccession(o.Token); id.Proof() != nil && (s == nil || *s != *id.Proof()) {

@@ -10,7 +10,8 @@ import (
 )
 
 // JoinBy presents an invitation to its inviter, at one hub after the other: see [member.JoinBy].
-func JoinBy(ctx context.Context, v *member.Invitation, id *member.Identity, name string, now func() time.Time) (member.Joined, error) {
+func JoinBy(ctx context.Context, v *member.Invitation, id *member.Identity, name string,
+	now func() time.Time) (member.Joined, error) {
 	ask := func(ctx context.Context, hub, invitation string, inviter wire.Public, request []byte) ([]byte, bool, error) {
 		return bus.AskToJoin(ctx, id, hub, invitation, inviter, request)
 	}

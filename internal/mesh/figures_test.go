@@ -28,7 +28,8 @@ func TestLives(t *testing.T) {
 			reports++
 		}
 		m, err := prepare(t.Context(),
-			member.Options{Dir: dir, Identity: id, Engine: e, KeyID: enginetest.Secret.ID(), Mode: member.Join, Store: store, Unsynced: unsynced})
+			member.Options{Dir: dir, Identity: id, Engine: e, KeyID: enginetest.Secret.ID(), Mode: member.Join, Store: store,
+				Unsynced: unsynced})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,17 +164,17 @@ func TestNamesOfPeers(t *testing.T) {
 		if err := home.AddPeer(t.Context(), other.id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
-		for _, tt := range []struct{ told, want string }{{"", ""}, {"post.example", "post.example"},
+		for _, tt := range []struct{ notified, want string }{{"", ""}, {"post.example", "post.example"},
 			{"a\nb", "post.example"}, {"mail.example", "mail.example"}} {
 			for _, x := range []*forger{f, other} {
-				x.say(t, home, &wire.Message{Kind: wire.KindHead, Name: tt.told})
+				x.say(t, home, &wire.Message{Kind: wire.KindHead, Name: tt.notified})
 			}
 			time.Sleep(time.Second)
 			if got := home.peerOf(t, f.id).Name; got != "forger" {
-				t.Errorf("told %q: a peer with a name is called %q", tt.told, got)
+				t.Errorf("told %q: a peer with a name is called %q", tt.notified, got)
 			}
 			if got := home.peerOf(t, other.id).Name; got != tt.want {
-				t.Errorf("told %q: a peer without is called %q, want %q", tt.told, got, tt.want)
+				t.Errorf("told %q: a peer without is called %q, want %q", tt.notified, got, tt.want)
 			}
 		}
 	})

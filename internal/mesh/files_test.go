@@ -14,12 +14,14 @@ import (
 // FuzzFiles checks that any content of a file of the mesh folder is refused or read. Values that
 // are read are valid, and the same after being written and read again.
 func FuzzFiles(f *testing.F) {
-	names := []string{member.PeersFile, member.StateFile, heardFile, member.RotationFile, member.StruckFile, member.InvitationsFile}
+	names := []string{member.PeersFile, member.StateFile, heardFile, member.RotationFile, member.StruckFile,
+		member.InvitationsFile}
 	key := wire.Public{1, 2, 3}
 	for which := range names {
 		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.ID() + `","weight":0.5}]`,
 			`[{"id":"` + key.ID() + `","weight":7}]`,
-			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.ID() + `"]`, `[{"secret":"AA==","uses":-1}]`, `{"incarnation":18446744073709551615}`, "{damaged"} {
+			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.ID() + `"]`, `[{"secret":"AA==","uses":-1}]`,
+			`{"incarnation":18446744073709551615}`, "{damaged"} {
 			f.Add([]byte(text), uint8(which))
 		}
 	}

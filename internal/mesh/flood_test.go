@@ -22,9 +22,11 @@ func TestStoredFlood(t *testing.T) {
 	joinDir, joinID := identity(t)
 	_, liar := identity(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
-	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, quick(member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join, Servers: []string{address},
-		Name: "join"}))
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,
+		Name: "hub"}))
+	join, _ := start(t, quick(member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join,
+		Servers: []string{address},
+		Name:    "join"}))
 	befriend(t, hub, join)
 	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
 		t.Fatal(err)
@@ -61,7 +63,8 @@ func floodStream(t *testing.T, address string, hub, peer *member.Identity, n, si
 	t.Helper()
 	dir, _ := identity(t)
 	m, err := prepare(t.Context(),
-		member.Options{Dir: dir, Identity: peer, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(), Mode: member.Join,
+		member.Options{Dir: dir, Identity: peer, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(),
+			Mode:    member.Join,
 			Servers: []string{address}})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +128,8 @@ func TestSubjectOfAnother(t *testing.T) {
 				if want := map[bool]uint64{false: 6}[open]; own[member.ReasonSubject] != want {
 					t.Errorf("refusals of the sender: %v, want %d", own, want)
 				}
-				if open && (nobody[member.ReasonSubject] != 6 || nobody[member.ReasonForged] != 3 || nobody[member.ReasonMalformed] != 3) {
+				if open && (nobody[member.ReasonSubject] != 6 || nobody[member.ReasonForged] != 3 ||
+					nobody[member.ReasonMalformed] != 3) {
 					t.Errorf("refusals of nobody: %v", nobody)
 				}
 			})
@@ -153,7 +157,8 @@ func TestQueueShare(t *testing.T) {
 	if err := q.put(t.Context(), incoming{from: other, m: &wire.Message{}, size: 100}, false); err != nil {
 		t.Errorf("another sender: %v", err)
 	}
-	many := incoming{from: wire.Hint{3}, m: &wire.Message{Wants: make([]wire.ArrayHead, wire.MaxParts)}, size: 4 * wire.MaxParts}
+	many := incoming{from: wire.Hint{3}, m: &wire.Message{Wants: make([]wire.ArrayHead, wire.MaxParts)},
+		size: 4 * wire.MaxParts}
 	for n = 0; n < 1000 && q.put(t.Context(), many, false) == nil; n++ {
 	}
 	if n > maxQueuedShare/(wire.MaxParts*queuedCost) {
@@ -168,7 +173,8 @@ func TestQueueShare(t *testing.T) {
 		t.Errorf("empty, and has %d bytes of %d senders", q.bytes, len(q.shares))
 	}
 	// An item larger than any share is taken alone.
-	if err := q.put(t.Context(), incoming{from: flooder, m: &wire.Message{}, size: maxQueuedShare + 1}, false); err != nil {
+	if err := q.put(t.Context(), incoming{from: flooder, m: &wire.Message{}, size: maxQueuedShare + 1},
+		false); err != nil {
 		t.Error(err)
 	}
 }

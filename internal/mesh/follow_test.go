@@ -166,8 +166,8 @@ func TestStoredInABroker(t *testing.T) {
 	})
 
 	// Only subscribed images arrive, until the subscription ends.
-	heard := make(chan wire.Arrival, 9)
-	stop, err := b.ListenImages(two, func(a wire.Arrival) { heard <- a })
+	received := make(chan wire.Arrival, 9)
+	stop, err := b.ListenImages(two, func(a wire.Arrival) { received <- a })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,8 @@ func TestStoredInABroker(t *testing.T) {
 	other := connectAs(t, h.address, h.opts.Identity, "") // a connection does not receive its own messages
 	say := func(of wire.Hint, text string) {
 		t.Helper()
-		if err := other.Publish(b.Names.Subject(wire.Topic{Kind: wire.KindImage, Origin: of, Key: "0-5-0"}), []byte(text)); err != nil {
+		if err := other.Publish(b.Names.Subject(wire.Topic{Kind: wire.KindImage, Origin: of, Key: "0-5-0"}),
+			[]byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Flush(); err != nil {
@@ -186,7 +187,7 @@ func TestStoredInABroker(t *testing.T) {
 	}
 	say(one, "a")
 	say(two, "b")
-	if a := <-heard; string(a.Data) != "b" || a.Topic.Origin != two || a.Topic.Key != "0-5-0" || !a.Stored.IsZero() {
+	if a := <-received; string(a.Data) != "b" || a.Topic.Origin != two || a.Topic.Key != "0-5-0" || !a.Stored.IsZero() {
 		t.Errorf("heard %+v", a)
 	}
 	stop()
@@ -197,8 +198,8 @@ func TestStoredInABroker(t *testing.T) {
 	if err := b.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if len(heard) != 0 {
-		t.Errorf("heard after the end: %s", (<-heard).Data)
+	if len(received) != 0 {
+		t.Errorf("heard after the end: %s", (<-received).Data)
 	}
 	if s := b.Status(); !s.Connected || s.Error != "" || s.BytesIn == 0 || s.BytesOut == 0 || !b.Proves() {
 		t.Errorf("%+v", s)

@@ -88,10 +88,10 @@ func TestGroup(t *testing.T) {
 		t.Errorf("peers %v, want %s alone", got, ids[2].ID())
 	}
 
-	said := h.groups.ServeGroup(self.Hint(), nil)
+	statement := h.groups.ServeGroup(self.Hint(), nil)
 	forged := func(change func(*member.GroupList), by *member.Identity) []byte {
 		var l member.GroupList
-		if err := json.Unmarshal(said, &l); err != nil {
+		if err := json.Unmarshal(statement, &l); err != nil {
 			t.Fatal(err)
 		}
 		change(&l)
@@ -107,14 +107,15 @@ func TestGroup(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"nothing":         {nil, "list of a group"},
-		"too long":        {make([]byte, member.MaxPair+1), "limit"},
-		"changed":         {forged(func(l *member.GroupList) { l.Members = nil }, nil), "not of its keeper"},
-		"by a member":     {forged(func(l *member.GroupList) {}, ids[2]), "not of its keeper"},
-		"to another":      {forged(func(l *member.GroupList) { l.To = ids[2].ID() }, hub), "for"},
-		"of another":      {forged(func(l *member.GroupList) { l.Group = "web" }, hub), "web"},
-		"old":             {forged(func(l *member.GroupList) { l.At = l.At.Add(-time.Hour) }, hub), "played back"},
-		"of many":         {forged(func(l *member.GroupList) { l.Members = make([]member.Member, member.MaxGroup+1) }, hub), "limit 256"},
+		"nothing":     {nil, "list of a group"},
+		"too long":    {make([]byte, member.MaxPair+1), "limit"},
+		"changed":     {forged(func(l *member.GroupList) { l.Members = nil }, nil), "not of its keeper"},
+		"by a member": {forged(func(l *member.GroupList) {}, ids[2]), "not of its keeper"},
+		"to another":  {forged(func(l *member.GroupList) { l.To = ids[2].ID() }, hub), "for"},
+		"of another":  {forged(func(l *member.GroupList) { l.Group = "web" }, hub), "web"},
+		"old":         {forged(func(l *member.GroupList) { l.At = l.At.Add(-time.Hour) }, hub), "played back"},
+		"of many": {forged(func(l *member.GroupList) { l.Members = make([]member.Member, member.MaxGroup+1) }, hub),
+			"limit 256"},
 		"with no key":     {forged(func(l *member.GroupList) { l.Members[0].Key = "U" }, hub), "not the key"},
 		"with a bad name": {forged(func(l *member.GroupList) { l.Members[0].Name = "a\x00" }, hub), "control"},
 	} {

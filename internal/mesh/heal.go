@@ -63,7 +63,8 @@ func (s *sender) heal(ctx context.Context) bool {
 	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[transport]bool),
 		asked: make(map[wire.Hint]*asked), answered: make(map[wire.Hint]map[lostPage]bool), by: make(map[string]int)}
 	s.opts.Log.Warn(
-		"pages of this node's arrays are lost: peers are asked for their replicas, and told nothing until they are back")
+		"pages of this node's arrays are lost: peers are asked for their replicas, " +
+			"and nothing is published until they are back")
 	tick := time.NewTicker(s.opts.Interval)
 	defer tick.Stop()
 	for {

@@ -291,31 +291,34 @@ func TestHealLiar(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, m := range images {
-					pages[wire.Ref{Array: a.Array, Start: a.Start}] = append(pages[wire.Ref{Array: a.Array, Start: a.Start}], fattened(t, m))
+					pages[wire.Ref{Array: a.Array, Start: a.Start}] = append(pages[wire.Ref{Array: a.Array, Start: a.Start}],
+						fattened(t, m))
 				}
 			}
 			bus := w.k.connect()
 			at := wire.Stamp{Incarnation: uint64(time.Now().UnixMilli()), Boot: uint64(time.Now().UnixMilli())}
 			lies := 0
-			bus.subscribe(func(x wire.Topic) bool { return x.Kind == wire.KindAsk && x.Origin == liar.Hint() }, func(a wire.Arrival) {
-				m, err := ParseMessage(a.Data, enginetest.Secret.ID())
-				if err != nil || m.Kind != wire.KindPages {
-					return
-				}
-				out := &wire.Message{Kind: wire.KindRefill, To: m.From, Lost: wire.LostPages{Ref: m.Lost.Ref, Geometry: m.Lost.Geometry}}
-				for _, page := range m.Lost.List {
-					out.Lost.List = append(out.Lost.List, page)
-					out.Lost.Pages = append(out.Lost.Pages, pages[m.Lost.Ref][page])
-				}
-				at.Seq++
-				at.At = uint64(time.Now().UnixMilli())
-				out.Stamp, out.From, out.KeyID = at, liar.Hint(), enginetest.Secret.ID()
-				to := wire.Topic{Kind: wire.KindAsk, Origin: m.From, Key: liar.Hint().String()}
-				for range 30 { // more than were requested
-					lies++
-					_ = bus.Publish(to, wire.AppendMessage(nil, out, liar))
-				}
-			})
+			bus.subscribe(func(x wire.Topic) bool { return x.Kind == wire.KindAsk && x.Origin == liar.Hint() },
+				func(a wire.Arrival) {
+					m, err := ParseMessage(a.Data, enginetest.Secret.ID())
+					if err != nil || m.Kind != wire.KindPages {
+						return
+					}
+					out := &wire.Message{Kind: wire.KindRefill, To: m.From, Lost: wire.LostPages{Ref: m.Lost.Ref,
+						Geometry: m.Lost.Geometry}}
+					for _, page := range m.Lost.List {
+						out.Lost.List = append(out.Lost.List, page)
+						out.Lost.Pages = append(out.Lost.Pages, pages[m.Lost.Ref][page])
+					}
+					at.Seq++
+					at.At = uint64(time.Now().UnixMilli())
+					out.Stamp, out.From, out.KeyID = at, liar.Hint(), enginetest.Secret.ID()
+					to := wire.Topic{Kind: wire.KindAsk, Origin: m.From, Key: liar.Hint().String()}
+					for range 30 { // more than were requested
+						lies++
+						_ = bus.Publish(to, wire.AppendMessage(nil, out, liar))
+					}
+				})
 			w.hurt("counts", "spam", "revoked")
 			w.net.wipe()
 			if !honest {
@@ -407,14 +410,15 @@ func TestRefillBounds(t *testing.T) {
 		w.ill.stop(false)
 		bus := w.k.connect()
 		got := 0
-		bus.subscribe(func(x wire.Topic) bool { return x.Kind == wire.KindAsk && x.Origin == w.ill.id.Hint() }, func(a wire.Arrival) {
-			m, err := ParseMessage(a.Data, enginetest.Secret.ID())
-			if err == nil && m.Kind == wire.KindRefill {
-				for _, page := range m.Lost.Pages {
-					got += len(page)
+		bus.subscribe(func(x wire.Topic) bool { return x.Kind == wire.KindAsk && x.Origin == w.ill.id.Hint() },
+			func(a wire.Arrival) {
+				m, err := ParseMessage(a.Data, enginetest.Secret.ID())
+				if err == nil && m.Kind == wire.KindRefill {
+					for _, page := range m.Lost.Pages {
+						got += len(page)
+					}
 				}
-			}
-		})
+			})
 		at := wire.Stamp{Incarnation: uint64(time.Now().UnixMilli()), Boot: uint64(time.Now().UnixMilli())}
 		ask := func(id *member.Identity, x wire.LostPages) {
 			at.Seq++
@@ -545,7 +549,8 @@ func TestRecollect(t *testing.T) {
 	m := closed(t, nil)
 	m.state.Incarnation, m.state.Boot = 50, 90
 	x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
-	m.state.Arrays = []member.OwnLineage{{Array: x.Array, Start: x.Start, Epochs: wire.Lineage{{Boot: 60, Base: 0}, {Boot: 80, Base: 100}}}}
+	m.state.Arrays = []member.OwnLineage{{Array: x.Array, Start: x.Start, Epochs: wire.Lineage{{Boot: 60, Base: 0},
+		{Boot: 80, Base: 100}}}}
 	_, other := identity(t)
 	made := func(from, to uint64) wire.Round {
 		return wire.Round{Ref: x, From: from, To: to, Geometry: cellsOf, Data: []byte{1}}

@@ -46,7 +46,7 @@ func (r *receiver) loadHeard() error {
 		}
 		r.book.Figures(key.Hint(), func(s *member.Stats) { s.LastHeard = h.At })
 		if e, err := wire.OpenStatement(h.Head); err == nil && e.SignedBy(key) {
-			r.track(key.Hint()).said.Head = h.Head
+			r.origin(key.Hint()).evidence.Head = h.Head
 		}
 	}
 	return nil
@@ -60,7 +60,7 @@ func (r *receiver) saveHeard() error {
 		x := heard{Key: p.ID}
 		r.book.Figures(p.Key.Hint(), func(s *member.Stats) { x.At = s.LastHeard.UTC() })
 		if t := r.origins[p.Key.Hint()]; t != nil {
-			x.Head = t.said.Head
+			x.Head = t.evidence.Head
 		}
 		list = append(list, x)
 	}

@@ -25,7 +25,8 @@ func TestForeignHeads(t *testing.T) {
 			ms := uint64(at.UnixMilli())
 			m := &wire.Message{Kind: kind, From: by.Hint(), Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1, Seq: 1, At: ms}}
 			if kind == wire.KindImage {
-				m.Image.Ref, m.Image.Geometry, m.Image.Lineage = wire.Ref{Array: engine.ArrayCounts, Start: 7}, cellsOf, wire.Lineage{{Boot: ms - 1, Base: 0}}
+				m.Image.Ref, m.Image.Geometry, m.Image.Lineage = wire.Ref{Array: engine.ArrayCounts,
+					Start: 7}, cellsOf, wire.Lineage{{Boot: ms - 1, Base: 0}}
 			}
 			return wire.AppendMessage(nil, m, by)
 		}
@@ -37,16 +38,17 @@ func TestForeignHeads(t *testing.T) {
 			msg   []byte
 			want  bool
 		}{
-			"its head":          {head, signed(wire.KindHead, r.peer, now), true},
-			"of an hour ago":    {head, signed(wire.KindHead, r.peer, now.Add(-networkRest)), true},
-			"of before":         {head, signed(wire.KindHead, r.peer, now.Add(-networkRest-time.Second)), false},
-			"of an hour to be":  {head, signed(wire.KindHead, r.peer, now.Add(networkRest)), true},
-			"of later":          {head, signed(wire.KindHead, r.peer, now.Add(networkRest+time.Second)), false},
-			"forged":            {head, append(cut[:len(cut)-1:len(cut)-1], cut[len(cut)-1]^1), false},
-			"cut":               {head, cut[:20], false},
-			"of another":        {head, signed(wire.KindHead, mustIdentity(t), now), false},
-			"no head":           {head, signed(wire.KindImage, r.peer, now), false},
-			"of who is no peer": {wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{1}}, signed(wire.KindHead, r.peer, now), false},
+			"its head":         {head, signed(wire.KindHead, r.peer, now), true},
+			"of an hour ago":   {head, signed(wire.KindHead, r.peer, now.Add(-networkRest)), true},
+			"of before":        {head, signed(wire.KindHead, r.peer, now.Add(-networkRest-time.Second)), false},
+			"of an hour to be": {head, signed(wire.KindHead, r.peer, now.Add(networkRest)), true},
+			"of later":         {head, signed(wire.KindHead, r.peer, now.Add(networkRest+time.Second)), false},
+			"forged":           {head, append(cut[:len(cut)-1:len(cut)-1], cut[len(cut)-1]^1), false},
+			"cut":              {head, cut[:20], false},
+			"of another":       {head, signed(wire.KindHead, mustIdentity(t), now), false},
+			"no head":          {head, signed(wire.KindImage, r.peer, now), false},
+			"of who is no peer": {wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{1}}, signed(wire.KindHead, r.peer, now),
+				false},
 		} {
 			r.Book.Figures(from, func(s *member.Stats) { s.Network = "" })
 			for len(r.sender.hello) > 0 {
@@ -58,8 +60,8 @@ func TestForeignHeads(t *testing.T) {
 			if got := r.status().Network; (got == "cafe") != tt.want || got != "cafe" && got != "" {
 				t.Errorf("%s: the peer is in network %q", name, got)
 			}
-			if told := len(r.sender.hello) == 1; told != tt.want {
-				t.Errorf("%s: the peer is told %v", name, told)
+			if notified := len(r.sender.hello) == 1; notified != tt.want {
+				t.Errorf("%s: the peer is told %v", name, notified)
 			}
 		}
 		if r.receiver.in.bytes != 0 {
@@ -84,7 +86,8 @@ func TestOverItsShare(t *testing.T) {
 		r := newRig(t, k, nil)
 		from := r.peer.Hint()
 		ms := uint64(time.Now().UnixMilli())
-		m := &wire.Message{Kind: wire.KindHead, From: from, Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1, Seq: 1, At: ms}}
+		m := &wire.Message{Kind: wire.KindHead, From: from, Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1, Seq: 1,
+			At: ms}}
 		a := wire.Arrival{Topic: wire.Topic{Kind: wire.KindHead, Origin: from}, Data: wire.AppendMessage(nil, m, r.peer)}
 		if got := r.refused(func() { r.receiver.deliver(t.Context(), r.bus, a, false) }); got != "" {
 			t.Errorf("with room: %q", got)
@@ -171,7 +174,8 @@ func TestProofs(t *testing.T) {
 		} {
 			before := life()
 			r.sender.renewals = nil
-			r.sender.answer(t.Context(), &wire.Message{Kind: wire.KindAsk, From: r.peer.Hint(), Incarnation: life(), Proofs: tt.proofs})
+			r.sender.answer(t.Context(), &wire.Message{Kind: wire.KindAsk, From: r.peer.Hint(), Incarnation: life(),
+				Proofs: tt.proofs})
 			if got := life() > before; got != tt.new {
 				t.Errorf("%s: a new incarnation %v, want %v", name, got, tt.new)
 			}
@@ -192,13 +196,13 @@ func TestNoLongerCramped(t *testing.T) {
 		r.t.heads[x] = wire.ArrayHead{Ref: x, Version: 9, Geometry: bitsOf, Boot: 5}
 		r.t.cramped[x] = true
 		r.e.full, r.e.later = true, true
-		if wants, _, waits := r.receiver.missing(&r.p, r.t); !waits || wants != nil {
+		if wants, _, waits := r.t.missing(); !waits || wants != nil {
 			t.Errorf("without room: wants %v, waits %v", wants, waits)
 		}
 		r.e.now = true
-		r.receiver.missing(&r.p, r.t)
+		r.t.missing()
 		r.e.now = false
-		if wants, _, waits := r.receiver.missing(&r.p, r.t); waits || wants != nil {
+		if wants, _, waits := r.t.missing(); waits || wants != nil {
 			t.Errorf("after there was room: wants %v, waits %v", wants, waits)
 		}
 	})
@@ -253,7 +257,8 @@ func TestNewcomers(t *testing.T) {
 			if refused = r.Status().Strangers[member.ReasonStranger] - refused; taken != tt.want || (refused == 1) == tt.want {
 				t.Errorf("%s: taken %v, refused %d times; want taken %v", name, taken, refused, tt.want)
 			}
-			if taken && (x.m.Key != to.Public() || x.m.Proof.Old != old.Public() || len(x.m.Statement) == 0 || x.from != wire.Hint{}) {
+			if taken && (x.m.Key != to.Public() || x.m.Proof.Old != old.Public() || len(x.m.Statement) == 0 ||
+				x.from != wire.Hint{}) {
 				t.Errorf("%s: %+v", name, x)
 			}
 		}
@@ -334,7 +339,8 @@ func TestGroupFails(t *testing.T) {
 			t.Error("a member is not dropped, and nobody hears of it")
 		}
 		if err := r.groups.TakeGroup(t.Context(), keeper,
-			&member.GroupList{Group: "mail", Members: []member.Member{{Key: joiner.ID()}, {Key: mustIdentity(t).ID()}}}); err == nil {
+			&member.GroupList{Group: "mail", Members: []member.Member{{Key: joiner.ID()},
+				{Key: mustIdentity(t).ID()}}}); err == nil {
 			t.Error("a member is not added, and nobody hears of it")
 		}
 		if got := len(r.Status().Peers); got != 2 {
@@ -343,7 +349,8 @@ func TestGroupFails(t *testing.T) {
 		if err := os.RemoveAll(peers); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.groups.TakeGroup(t.Context(), keeper, &member.GroupList{Group: "mail", Members: []member.Member{{Key: "U"}}}); err == nil {
+		if err := r.groups.TakeGroup(t.Context(), keeper, &member.GroupList{Group: "mail",
+			Members: []member.Member{{Key: "U"}}}); err == nil {
 			t.Error("a member without a key")
 		}
 		for range 2 {
@@ -378,13 +385,16 @@ func TestHeadLetsRoundsIn(t *testing.T) {
 		next := roundOf(t, x, 9, 3)
 		next.Announce, next.Lineage = false, nil // of a later process, whose lineage is unknown
 		r.receiver.take(t.Context(),
-			&incoming{m: &wire.Message{Kind: wire.KindDelta, From: from, Stamp: wire.Stamp{Incarnation: 1, Boot: 20, Seq: 1, At: 20}, Rounds: []wire.Round{next}}, size: 10})
+			&incoming{m: &wire.Message{Kind: wire.KindDelta, From: from, Stamp: wire.Stamp{Incarnation: 1, Boot: 20, Seq: 1,
+				At: 20}, Rounds: []wire.Round{next}}, size: 10})
 		if len(r.e.applied) != 0 || len(r.t.pending) != 1 {
 			t.Fatalf("%d applied, %d wait", len(r.e.applied), len(r.t.pending))
 		}
-		head := wire.ArrayHead{Ref: x, Version: next.To, Geometry: cellsOf, Lineage: wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 9}}}
+		head := wire.ArrayHead{Ref: x, Version: next.To, Geometry: cellsOf, Lineage: wire.Lineage{{Boot: 10, Base: 0},
+			{Boot: 20, Base: 9}}}
 		r.receiver.take(t.Context(),
-			&incoming{m: &wire.Message{Kind: wire.KindHead, From: from, Stamp: wire.Stamp{Incarnation: 1, Boot: 20, Seq: 2, At: 21}, Heads: []wire.ArrayHead{head}}, size: 10})
+			&incoming{m: &wire.Message{Kind: wire.KindHead, From: from, Stamp: wire.Stamp{Incarnation: 1, Boot: 20, Seq: 2,
+				At: 21}, Heads: []wire.ArrayHead{head}}, size: 10})
 		if len(r.e.applied) != 1 || len(r.t.pending) != 0 {
 			t.Errorf("after the head %d applied, %d wait; refused %v", len(r.e.applied), len(r.t.pending), r.status().Refusals)
 		}
@@ -416,7 +426,8 @@ func TestGroupDropsItsOwn(t *testing.T) {
 		kept := add("kept", "mail", false)
 		for range 2 {
 			if err := r.groups.TakeGroup(t.Context(), keeper,
-				&member.GroupList{Group: "mail", Members: []member.Member{{Key: kept.ID}, {Key: r.Status().ID}, {Key: kept.ID}}}); err != nil {
+				&member.GroupList{Group: "mail", Members: []member.Member{{Key: kept.ID}, {Key: r.Status().ID},
+					{Key: kept.ID}}}); err != nil {
 				t.Fatal(err)
 			}
 			var names []string

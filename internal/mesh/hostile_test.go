@@ -91,7 +91,8 @@ func TestEndlessGaps(t *testing.T) {
 		for range 40 {
 			m := &wire.Message{Kind: wire.KindDelta}
 			for range wire.MaxParts {
-				m.Rounds = append(m.Rounds, wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: from, To: from + 1})
+				m.Rounds = append(m.Rounds, wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: from,
+					To: from + 1})
 				from += 2
 			}
 			f.say(t, home, m)
@@ -110,7 +111,8 @@ func TestEndlessGaps(t *testing.T) {
 		if held > maxPending {
 			t.Errorf("%d bytes wait, limit %d", held, maxPending)
 		}
-		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonWaiting] == 0 || !strings.Contains(home.log.String(), member.ReasonWaiting) {
+		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonWaiting] == 0 || !strings.Contains(home.log.String(),
+			member.ReasonWaiting) {
 			t.Errorf("what has no room is not booked: %+v", p)
 		}
 	})
@@ -171,7 +173,8 @@ func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change
 		c.AddBatch(0, []filter.Key{{Hi: (n + 1) * 0x9e3779b97f4a7c15, Lo: (n + 1) * 0xc2b2ae3d27d4eb4f}}, []uint32{1}, nil)
 	}
 	m := &wire.Message{Kind: wire.KindImage,
-		Image: wire.Image{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, At: at, Geometry: g, Lineage: wire.Lineage{{Boot: f.at.Boot, Base: 0}}}}
+		Image: wire.Image{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, At: at, Geometry: g,
+			Lineage: wire.Lineage{{Boot: f.at.Boot, Base: 0}}}}
 	if at == 0 {
 		m.Image.At = c.Version()
 	}
@@ -225,10 +228,11 @@ func TestSubscriberIsSilent(t *testing.T) {
 		f := newForger(t, k, home, 0)
 		enginetest.Report(t, home.engine, 1, bulkhead.Spam, 3)
 		settle()
-		var told int
+		var notified int
 		handle := func(a wire.Arrival) {
-			if m, err := ParseMessage(a.Data, enginetest.Secret.ID()); err == nil && (m.Kind != wire.KindHead || len(m.Heads) > 0) {
-				told++
+			if m, err := ParseMessage(a.Data, enginetest.Secret.ID()); err == nil && (m.Kind != wire.KindHead ||
+				len(m.Heads) > 0) {
+				notified++
 			}
 		}
 		f.bus.subscribe(func(x wire.Topic) bool { return x.Kind != wire.KindAsk }, handle)
@@ -244,8 +248,8 @@ func TestSubscriberIsSilent(t *testing.T) {
 		}
 		f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Incarnation: life, Wants: wants})
 		settle()
-		if told > 0 {
-			t.Errorf("%d messages tell what was counted", told)
+		if notified > 0 {
+			t.Errorf("%d messages tell what was counted", notified)
 		}
 	})
 }
@@ -337,9 +341,11 @@ func TestSmallRounds(t *testing.T) {
 		s := newSender(home.opts, home.Book, home.state)
 		const n = 200_000
 		for i := range uint64(n) {
-			s.remember(&wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: 7}, From: i, To: i + 1, Data: make([]byte, 20)})
+			s.remember(&wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: 7}, From: i, To: i + 1, Data: make([]byte,
+				20)})
 		}
-		if kept, limit := len(s.arrays[wire.Ref{Array: engine.ArrayCounts, Start: 7}].rounds), maxHistory/wire.RoundCost; kept == 0 || kept > limit {
+		if kept, limit := len(s.arrays[wire.Ref{Array: engine.ArrayCounts,
+			Start: 7}].rounds), maxHistory/wire.RoundCost; kept == 0 || kept > limit {
 			t.Errorf("%d rounds are kept, want 1 to %d", kept, limit)
 		}
 		for _, b := range home.buses {
@@ -436,7 +442,8 @@ func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uin
 	}
 	r.Close()
 	if asImage {
-		return &wire.Message{Kind: wire.KindImage, Image: wire.Image{Ref: x, At: r.To, Geometry: g, Lineage: l, Pages: [][]byte{page}}}
+		return &wire.Message{Kind: wire.KindImage, Image: wire.Image{Ref: x, At: r.To, Geometry: g, Lineage: l,
+			Pages: [][]byte{page}}}
 	}
 	return &wire.Message{Kind: wire.KindDelta,
 		Rounds: []wire.Round{{Ref: x, To: r.To, Geometry: g, Announce: true, Lineage: l, Data: r.AppendBody(nil)}}}

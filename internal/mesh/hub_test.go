@@ -57,7 +57,8 @@ func TestPartitions(t *testing.T) {
 	proxies := []*nodetest.Wire{nodetest.NewWire(t, address), nodetest.NewWire(t, address)}
 	engines := []*engine.Engine{enginetest.Small(t, nil), enginetest.Small(t, nil), enginetest.Small(t, nil)}
 	hubDir, hubID := identity(t)
-	hubOptions := quick(member.Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: member.Hub, Listen: address, Name: "hub"})
+	hubOptions := quick(member.Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: member.Hub, Listen: address,
+		Name: "hub"})
 	hub, stopHub := start(t, hubOptions)
 	meshes := []*Mesh{hub}
 	for i, w := range proxies {
@@ -103,10 +104,12 @@ func TestPartitions(t *testing.T) {
 func TestStrangerAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil), Mode: member.Hub,
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil),
+		Mode:   member.Hub,
 		Listen: address}))
 	dir, id := identity(t)
-	stranger, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.Join,
+	stranger, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
+		Mode:    member.Join,
 		Servers: []string{address}}))
 	enginetest.Eventually(t, time.Minute, "the stranger notices that it does not know the hub", func() bool {
 		return strings.Contains(stranger.Status().Brokers[0].Error, "not on the list of peers")
@@ -127,7 +130,8 @@ func TestStrangerAtTheDoor(t *testing.T) {
 func TestEvictedAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil), Mode: member.Hub,
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil),
+		Mode:   member.Hub,
 		Listen: address}))
 	var peers []*Mesh
 	for range 2 {
@@ -194,7 +198,8 @@ func TestPasswordOfABroker(t *testing.T) {
 	dir, id := identity(t)
 	var log bytes.Buffer
 	servers := []string{"nats://node:open-sesame@" + freePort(t), "nats://open-sesame@" + freePort(t)}
-	m, stop := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.External,
+	m, stop := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
+		Mode:        member.External,
 		Servers:     servers,
 		Credentials: bus.NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	enginetest.Eventually(t, time.Minute, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })

@@ -140,7 +140,8 @@ func FuzzOpenRequest(f *testing.F) {
 	if _, _, err := member.OpenRequest([member.SecretBytes]byte{9}, v.ID(), box); !errors.Is(err, member.ErrSealed) {
 		f.Errorf("opened with another secret: %v", err)
 	}
-	reply, err := member.SealReply(v.Secret, v.ID(), &q, &member.PairReply{State: member.PairAccepted, Secret: enginetest.Secret[:]})
+	reply, err := member.SealReply(v.Secret, v.ID(), &q, &member.PairReply{State: member.PairAccepted,
+		Secret: enginetest.Secret[:]})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -157,7 +158,8 @@ func FuzzOpenRequest(f *testing.F) {
 	f.Add([]byte{}, []byte(`{"why":"no"}`))
 	f.Fuzz(func(t *testing.T, in, out []byte) {
 		// The fuzzing processes have sealed one each.
-		if q, _, err := member.OpenRequest(v.Secret, v.ID(), in); err == nil && (q.Name != "bob" || !q.Clock.Equal(v.Expires)) {
+		if q, _, err := member.OpenRequest(v.Secret, v.ID(), in); err == nil && (q.Name != "bob" ||
+			!q.Clock.Equal(v.Expires)) {
 			t.Errorf("a forged request was taken: %x", in)
 		}
 		if r, err := member.OpenReply(v, private, joiner.ID(), out); err == nil && r.State != member.PairRefused &&

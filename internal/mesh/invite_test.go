@@ -37,10 +37,14 @@ func TestInviteBounds(t *testing.T) {
 		life time.Duration // 0: it is refused
 	}{
 		{member.NewInvitation{}, 1, 48 * time.Hour}, {member.NewInvitation{Uses: -1}, 1, 48 * time.Hour},
-		{member.NewInvitation{Uses: member.MaxPeers}, member.MaxPeers, 48 * time.Hour}, {member.NewInvitation{Uses: member.MaxPeers + 1}, 0, 0},
-		{member.NewInvitation{Lifetime: time.Minute}, 1, time.Minute}, {member.NewInvitation{Lifetime: time.Minute - 1}, 0, 0},
-		{member.NewInvitation{Lifetime: member.MaxLifetime}, 1, member.MaxLifetime}, {member.NewInvitation{Lifetime: member.MaxLifetime + 1}, 0, 0},
-		{member.NewInvitation{Weight: 1}, 1, 48 * time.Hour}, {member.NewInvitation{Weight: 1.1}, 0, 0}, {member.NewInvitation{Name: "a\n"}, 0, 0},
+		{member.NewInvitation{Uses: member.MaxPeers}, member.MaxPeers,
+			48 * time.Hour}, {member.NewInvitation{Uses: member.MaxPeers + 1}, 0, 0},
+		{member.NewInvitation{Lifetime: time.Minute}, 1, time.Minute}, {member.NewInvitation{Lifetime: time.Minute - 1}, 0,
+			0},
+		{member.NewInvitation{Lifetime: member.MaxLifetime}, 1,
+			member.MaxLifetime}, {member.NewInvitation{Lifetime: member.MaxLifetime + 1}, 0, 0},
+		{member.NewInvitation{Weight: 1}, 1, 48 * time.Hour}, {member.NewInvitation{Weight: 1.1}, 0,
+			0}, {member.NewInvitation{Name: "a\n"}, 0, 0},
 	} {
 		tt.n.Hubs = hubs
 		before := time.Now()
@@ -156,38 +160,48 @@ func TestDecideBounds(t *testing.T) {
 		off  time.Duration // error of its clock
 		want string
 	}{
-		"in order":             {member.Invite{Uses: 1, Expires: now}, key, 0, ""},
-		"a second late":        {member.Invite{Uses: 1, Expires: now.Add(-time.Second)}, key, 0, "expired"},
-		"clocks apart":         {member.Invite{Uses: 1, Expires: now}, key, member.MaxClocksApart, ""},
-		"clocks apart, ahead":  {member.Invite{Uses: 1, Expires: now}, key, member.MaxClocksApart + time.Second, "clocks are"},
-		"clocks apart, behind": {member.Invite{Uses: 1, Expires: now}, key, -member.MaxClocksApart - time.Second, "clocks are"},
-		"the node's own":       {member.Invite{Uses: 1, Expires: now}, m.opts.Identity.ID(), 0, "own"},
-		"used":                 {member.Invite{Uses: 2, Expires: now, Joiners: joiners(2, member.PairAccepted)}, key, 0, "used already"},
-		"nearly used":          {member.Invite{Uses: 2, Expires: now, Joiners: joiners(1, member.PairAccepted)}, key, 0, ""},
-		"shown by many":        {member.Invite{Uses: 2, Expires: now, Joiners: joiners(11, member.PairWaiting)}, key, 0, ""},
-		"shown by too many":    {member.Invite{Uses: 2, Expires: now, Joiners: joiners(12, member.PairWaiting)}, key, 0, "too many"},
-		"refused before": {member.Invite{Uses: 2, Expires: now, Joiners: []member.Joiner{{Key: key, State: member.PairRefused}}}, key, 0,
+		"in order":      {member.Invite{Uses: 1, Expires: now}, key, 0, ""},
+		"a second late": {member.Invite{Uses: 1, Expires: now.Add(-time.Second)}, key, 0, "expired"},
+		"clocks apart":  {member.Invite{Uses: 1, Expires: now}, key, member.MaxClocksApart, ""},
+		"clocks apart, ahead": {member.Invite{Uses: 1, Expires: now}, key, member.MaxClocksApart + time.Second,
+			"clocks are"},
+		"clocks apart, behind": {member.Invite{Uses: 1, Expires: now}, key, -member.MaxClocksApart - time.Second,
+			"clocks are"},
+		"the node's own": {member.Invite{Uses: 1, Expires: now}, m.opts.Identity.ID(), 0, "own"},
+		"used": {member.Invite{Uses: 2, Expires: now, Joiners: joiners(2, member.PairAccepted)}, key, 0,
+			"used already"},
+		"nearly used":   {member.Invite{Uses: 2, Expires: now, Joiners: joiners(1, member.PairAccepted)}, key, 0, ""},
+		"shown by many": {member.Invite{Uses: 2, Expires: now, Joiners: joiners(11, member.PairWaiting)}, key, 0, ""},
+		"shown by too many": {member.Invite{Uses: 2, Expires: now, Joiners: joiners(12, member.PairWaiting)}, key, 0,
+			"too many"},
+		"refused before": {member.Invite{Uses: 2, Expires: now, Joiners: []member.Joiner{{Key: key,
+			State: member.PairRefused}}}, key, 0,
 			"has refused"},
-		"waits already": {member.Invite{Uses: 1, Expires: now, Joiners: []member.Joiner{{Key: key, State: member.PairWaiting}}}, key, 0,
+		"waits already": {member.Invite{Uses: 1, Expires: now, Joiners: []member.Joiner{{Key: key,
+			State: member.PairWaiting}}}, key, 0,
 			""},
-		"gone since": {member.Invite{Uses: 1, Expires: now, Joiners: []member.Joiner{{Key: key, State: member.PairAccepted}}}, key, 0,
+		"gone since": {member.Invite{Uses: 1, Expires: now, Joiners: []member.Joiner{{Key: key, State: member.PairAccepted}}},
+			key, 0,
 			"evicted"},
 	} {
 		v := tt.v
 		before := len(v.Joiners)
 		r := m.Answer(t.Context(), &v, &member.PairRequest{Key: tt.key, Name: "x", Clock: now.Add(tt.off)})
 		if tt.want != "" {
-			if r.State != member.PairRefused || !strings.Contains(r.Why, tt.want) || r.Secret != nil || len(v.Joiners) != before {
+			if r.State != member.PairRefused || !strings.Contains(r.Why,
+				tt.want) || r.Secret != nil || len(v.Joiners) != before {
 				t.Errorf("%s: %+v, want %q", name, r, tt.want)
 			}
 			continue
 		}
-		if r.State != member.PairWaiting || r.Secret != nil || v.Joiners[len(v.Joiners)-1].Key != tt.key && name != "waits already" {
+		if r.State != member.PairWaiting || r.Secret != nil || v.Joiners[len(v.Joiners)-1].Key != tt.key &&
+			name != "waits already" {
 			t.Errorf("%s: %+v, %+v", name, r, v.Joiners)
 		}
 	}
 	v := member.Invite{Uses: 1, Expires: now, Accept: true, Weight: 0.5, Name: "bob"}
-	if r := m.Answer(t.Context(), &v, &member.PairRequest{Key: key, Name: "x", Clock: now}); r.State != member.PairAccepted ||
+	if r := m.Answer(t.Context(), &v, &member.PairRequest{Key: key, Name: "x",
+		Clock: now}); r.State != member.PairAccepted ||
 		string(r.Secret) != string(enginetest.Secret[:]) {
 		t.Errorf("an invitation that accepts: %+v", r)
 	}
@@ -235,11 +249,12 @@ func TestRequestsAreChecked(t *testing.T) {
 		"cut":                {v.Secret, v.ID(), good[:20], false},
 		"nothing":            {v.Secret, v.ID(), nil, false},
 		"too long":           {v.Secret, v.ID(), make([]byte, member.MaxPair+1), false},
-		"no request":         {v.Secret, v.ID(), member.Seal(member.PairKey(v.Secret, nil, "request"), []byte("{"), v.ID()), false},
-		"no key":             {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = "U" }), false},
-		"another key":        {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = mustIdentity(t).ID() }), false},
-		"another exchange":   {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Exchange[0]++ }), false},
-		"a bad name":         {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Name = "a\n" }), false},
+		"no request": {v.Secret, v.ID(), member.Seal(member.PairKey(v.Secret, nil, "request"), []byte("{"), v.ID()),
+			false},
+		"no key":           {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = "U" }), false},
+		"another key":      {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = mustIdentity(t).ID() }), false},
+		"another exchange": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Exchange[0]++ }), false},
+		"a bad name":       {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Name = "a\n" }), false},
 		"signed for another": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) {
 			q.Signature = id.Sign(member.PairText("x", q.Exchange))
 		}), false},

@@ -24,16 +24,16 @@ import (
 // claims returns asks with false statements about a node's past.
 func claims(home *site) []*wire.Message {
 	life := home.Status().Incarnation
-	var more []wire.ArrayHead
+	var extra []wire.ArrayHead
 	for _, a := range home.engine.Own() {
-		more = append(more, wire.ArrayHead{Ref: wire.Ref{Array: a.Array, Start: a.Start}, Version: 1 << 40, Boot: life})
+		extra = append(extra, wire.ArrayHead{Ref: wire.Ref{Array: a.Array, Start: a.Start}, Version: 1 << 40, Boot: life})
 	}
 	to := home.id.Hint()
 	return []*wire.Message{
 		{Kind: wire.KindAsk, To: to, Incarnation: 1<<61 - 2, Boot: 1<<61 - 2},
-		{Kind: wire.KindAsk, To: to, Incarnation: life + 1000, Boot: life + 1000, Wants: more},
+		{Kind: wire.KindAsk, To: to, Incarnation: life + 1000, Boot: life + 1000, Wants: extra},
 		{Kind: wire.KindAsk, To: to, Incarnation: life, Boot: life + 1<<40},
-		{Kind: wire.KindAsk, To: to, Incarnation: life, Boot: life, Wants: more},
+		{Kind: wire.KindAsk, To: to, Incarnation: life, Boot: life, Wants: extra},
 	}
 }
 
@@ -91,7 +91,8 @@ func TestOwnWord(t *testing.T) {
 		settle()
 		s := home.Status()
 		e, err := wire.OpenEnvelope(wire.AppendMessage(nil,
-			&wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation + 50, Boot: s.Incarnation + 9000, Seq: 3, At: s.Incarnation + 9000}}, home.id))
+			&wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation + 50, Boot: s.Incarnation + 9000,
+				Seq: 3, At: s.Incarnation + 9000}}, home.id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +252,7 @@ func TestNewestProcessShown(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		r.e.life = 20
-		said := func(boot uint64) *wire.Message {
+		announced := func(boot uint64) *wire.Message {
 			x := roundOf(t, wire.Ref{Array: engine.ArrayCounts, Start: 7}, 5, 1)
 			x.Lineage = wire.Lineage{{Boot: boot, Base: 0}}
 			m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: 20, Boot: boot, Seq: 1, At: boot},
@@ -263,22 +264,23 @@ func TestNewestProcessShown(t *testing.T) {
 			m.Statement = e.Statement()
 			return m
 		}
-		r.t.said.Head = []byte{1}
+		r.t.evidence.Head = []byte{1}
 		for _, boot := range []uint64{25, 30} {
 			r.t.backoff = maxBackoff
-			if m := said(boot); !r.receiver.alive(t.Context(), &r.p, r.t, m) || !bytes.Equal(r.t.said.Began, m.Statement) ||
+			if m := announced(boot); !r.t.alive(t.Context(), m) || !bytes.Equal(r.t.evidence.Began, m.Statement) ||
 				r.t.backoff != 2*gapWait {
 				t.Fatalf("of process %d: %+v", boot, r.t)
 			}
 		}
-		r.receiver.alive(t.Context(), &r.p, r.t, said(25)) // late
+		r.t.alive(t.Context(), announced(25)) // late
 		time.Sleep(time.Hour)
-		r.receiver.alive(t.Context(), &r.p, r.t, &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 20, Boot: 27, Seq: 1, At: 27}})
+		r.t.alive(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 20, Boot: 27, Seq: 1,
+			At: 27}})
 		if len(r.sender.wants) != 1 {
 			t.Fatal("nobody is told")
 		}
 		w := <-r.sender.wants
-		if len(w.Proofs) != 2 || !bytes.Equal(w.Proofs[1], said(30).Statement) {
+		if len(w.Proofs) != 2 || !bytes.Equal(w.Proofs[1], announced(30).Statement) {
 			t.Fatalf("told %d proofs, want the head and what began the process", len(w.Proofs))
 		}
 		home := closed(t, func(o *member.Options) { o.Identity = r.peer })
@@ -287,9 +289,9 @@ func TestNewestProcessShown(t *testing.T) {
 			t.Errorf("it has forgotten nothing: %+v, %v", p, ok)
 		}
 		// A statement that is too long is not kept, and neither is the former one.
-		m := said(40)
+		m := announced(40)
 		m.Statement = make([]byte, wire.MaxStatement+1)
-		if r.receiver.alive(t.Context(), &r.p, r.t, m); r.t.said.Began != nil {
+		if r.t.alive(t.Context(), m); r.t.evidence.Began != nil {
 			t.Error("a long statement is kept")
 		}
 	})
@@ -308,16 +310,16 @@ func TestSilent(t *testing.T) {
 		}
 		peer.stop()
 		settle()
-		heard := home.peer(t, peer).Heard
+		received := home.peer(t, peer).Heard
 		time.Sleep(time.Hour)
-		if p := home.peer(t, peer); !p.Heard.Equal(heard) || p.Silent != time.Since(heard) {
+		if p := home.peer(t, peer); !p.Heard.Equal(received) || p.Silent != time.Since(received) {
 			t.Errorf("silent for an hour: %+v", p)
 		}
 		home.stop()
 		home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
-		if p := home.peer(t, peer); !p.Heard.Equal(heard) || p.Silent < time.Hour {
-			t.Errorf("after a restart: %+v, want heard %v", p, heard)
+		if p := home.peer(t, peer); !p.Heard.Equal(received) || p.Silent < time.Hour {
+			t.Errorf("after a restart: %+v, want heard %v", p, received)
 		}
 	})
 }
@@ -433,14 +435,14 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 		}
 		start := uint64(time.Now().Truncate(24 * time.Hour).Unix())
 		theirs.SetGeneration(start)
-		told := 0
+		notified := 0
 		tell := func() {
 			for range honest / 3 {
-				enginetest.Report(t, peer.engine, told, bulkhead.Sighting, uint32(1+told%7))
-				told++
+				enginetest.Report(t, peer.engine, notified, bulkhead.Sighting, uint32(1+notified%7))
+				notified++
 			}
 			settle()
-			for n := range told {
+			for n := range notified {
 				if got := enginetest.Check(t, home.engine, n).Sightings; got < uint32(1+n%7) {
 					t.Fatalf("signature %d of an honest peer: %d sightings, want %d or more", n, got, 1+n%7)
 				}
@@ -486,7 +488,7 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 			t.Fatal(err)
 		}
 		settle()
-		for n := range told {
+		for n := range notified {
 			if got := enginetest.Check(t, home.engine, n).Sightings; got != uint32(1+n%7) {
 				t.Errorf("signature %d after the eviction: %d sightings, want %d", n, got, 1+n%7)
 			}
@@ -588,8 +590,10 @@ func TestOwnHead(t *testing.T) {
 		home.state.Mu.Unlock()
 		own := wire.Topic{Kind: wire.KindHead, Origin: home.id.Hint()}
 		for later, want := range []uint64{0, 1} {
-			m := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation, Boot: s.Boot + uint64(later), Seq: 9, At: s.Boot + uint64(later)}}
-			home.receiver.deliver(t.Context(), home.bus, wire.Arrival{Topic: own, Data: wire.AppendMessage(nil, m, home.id)}, true)
+			m := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation, Boot: s.Boot + uint64(later),
+				Seq: 9, At: s.Boot + uint64(later)}}
+			home.receiver.deliver(t.Context(), home.bus, wire.Arrival{Topic: own, Data: wire.AppendMessage(nil, m, home.id)},
+				true)
 			settle()
 			if n := home.Status().Strangers["own key elsewhere"]; n != want {
 				t.Errorf("a head of a process that began %d ms later: %d alerts, want %d", later, n, want)
@@ -607,12 +611,13 @@ func TestNothingWaits(t *testing.T) {
 		f := newForger(t, k, home, 1)
 		start := home.engine.Own()[0].Start
 		f.say(t, home, &wire.Message{Kind: wire.KindDelta,
-			Rounds: []wire.Round{{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: 7, To: 9, Data: make([]byte, 100)}}})
+			Rounds: []wire.Round{{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: 7, To: 9, Data: make([]byte,
+				100)}}})
 		f.say(t, home, imagesOf(t, f, start, 50, 0, nil))
 		settle()
 		waiting := make(chan int)
 		home.receiver.call(func(context.Context) {
-			x := home.receiver.track(f.id.Hint())
+			x := home.receiver.origin(f.id.Hint())
 			waiting <- len(x.pending) + x.waiting
 		})
 		if n := <-waiting; n != 0 {

@@ -12,40 +12,40 @@ import (
 
 // alive reports whether a message belongs to the present incarnation of its origin. It begins a new
 // incarnation if the message does.
-func (r *receiver) alive(ctx context.Context, p *member.Peer, t *track, m *wire.Message) bool {
-	held := r.opts.Engine.Incarnation(p.ID)
-	old := m.Stamp.Incarnation < held || m.Stamp.Incarnation < t.last.Incarnation ||
-		m.Stamp.Incarnation == t.last.Incarnation && m.Stamp.Boot < t.last.Boot
+func (o *origin) alive(ctx context.Context, m *wire.Message) bool {
+	held := o.r.opts.Engine.Incarnation(o.peer.ID)
+	old := m.Stamp.Incarnation < held || m.Stamp.Incarnation < o.last.Incarnation ||
+		m.Stamp.Incarnation == o.last.Incarnation && m.Stamp.Boot < o.last.Boot
 	if m.Kind == wire.KindHead && !old {
-		t.lives = true
+		o.lives = true
 	}
 	if old && m.Kind == wire.KindHead {
-		r.conflict(ctx, p, t, m)
+		o.conflict(ctx, m)
 	}
-	if old && m.Kind == wire.KindHead && time.Since(t.told) > conflictRest {
+	if old && m.Kind == wire.KindHead && time.Since(o.notified) > conflictRest {
 		// The peer's folder was copied back, with its knowledge of its last incarnation.
-		t.told = time.Now()
-		r.requests.Want(&wire.Message{To: p.Key.Hint(), Incarnation: max(held, t.last.Incarnation), Boot: t.last.Boot,
-			Proofs: t.said.About(nil)})
+		o.notified = time.Now()
+		o.r.requests.Want(&wire.Message{To: o.peer.Key.Hint(), Incarnation: max(held, o.last.Incarnation), Boot: o.last.Boot,
+			Proofs: o.evidence.About(nil)})
 	}
 	if m.Stamp.Incarnation < held {
-		r.book.Refuse(p.Key.Hint(), member.ReasonOld, "")
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonOld, "")
 		return false
 	}
 	if m.Stamp.Incarnation > held {
-		return r.renew(ctx, p, t, m)
+		return o.renew(ctx, m)
 	}
-	if m.Stamp.Newer(t.last) || m.Stamp.Incarnation > t.last.Incarnation {
-		if m.Stamp.Boot != t.last.Boot {
-			t.begun = time.Now()
-			t.hurry()
+	if m.Stamp.Newer(o.last) || m.Stamp.Incarnation > o.last.Incarnation {
+		if m.Stamp.Boot != o.last.Boot {
+			o.begun = time.Now()
+			o.hurry()
 			// A peer that rolled back past this process's start is ignored until it has seen proof of what it
 			// lost.
-			if t.said.Began = nil; len(m.Statement) <= wire.MaxStatement {
-				t.said.Began = m.Statement
+			if o.evidence.Began = nil; len(m.Statement) <= wire.MaxStatement {
+				o.evidence.Began = m.Statement
 			}
 		}
-		t.last = m.Stamp
+		o.last = m.Stamp
 	}
 	return true
 }
@@ -54,128 +54,128 @@ func (r *receiver) alive(ctx context.Context, p *member.Peer, t *track, m *wire.
 // sender is running. A few such heads may have been in flight when the newer incarnation began.
 // After that, two incarnations that send alternately are two servers with one key. If the newer one
 // is silent, the machine was set back to a time before it.
-func (r *receiver) conflict(ctx context.Context, p *member.Peer, t *track, m *wire.Message) {
-	if !t.lives || time.Since(t.begun) < conflictRest || time.Since(t.oldAt) < conflictRest ||
-		t.old.Boot == m.Stamp.Boot && !m.Stamp.Newer(t.old) {
+func (o *origin) conflict(ctx context.Context, m *wire.Message) {
+	if !o.lives || time.Since(o.begun) < conflictRest || time.Since(o.oldAt) < conflictRest ||
+		o.old.Boot == m.Stamp.Boot && !m.Stamp.Newer(o.old) {
 		return
 	}
-	again := t.old.Boot == m.Stamp.Boot
-	t.old, t.oldAt, t.lives = m.Stamp, time.Now(), false
+	again := o.old.Boot == m.Stamp.Boot
+	o.old, o.oldAt, o.lives = m.Stamp, time.Now(), false
 	conflicts := 0
-	r.book.Figures(p.Key.Hint(), func(s *member.Stats) {
+	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) {
 		if !again {
 			s.Conflicts = 0
 		}
 		s.Conflicts++
 		conflicts = s.Conflicts
 	})
-	if conflicts >= maxConflicts && p.Quarantine == "" {
-		r.book.Quarantine(ctx, p.Key.Hint(), "two servers use its key")
+	if conflicts >= maxConflicts && o.peer.Quarantine == "" {
+		o.r.book.Quarantine(ctx, o.peer.Key.Hint(), "two servers use its key")
 	}
 }
 
 // renew records a new incarnation of an origin. Until its first images or rounds arrive, the
 // replica of the previous incarnation stays in use. That replica then becomes a former one, and
 // still counts.
-func (r *receiver) renew(ctx context.Context, p *member.Peer, t *track, m *wire.Message) bool {
+func (o *origin) renew(ctx context.Context, m *wire.Message) bool {
 	nothing := m.Kind == wire.KindHead && len(m.Heads) == 0
 	// Rounds from version 0 on are equivalent to images.
 	whole := m.Kind == wire.KindImage || slices.ContainsFunc(m.Rounds, func(x wire.Round) bool { return x.From == 0 })
-	if len(r.opts.Engine.Replica(p.ID)) > 0 && !whole && !nothing {
-		if m.Kind == wire.KindHead && m.Stamp.Incarnation >= t.next {
-			t.next, t.said.Head = m.Stamp.Incarnation, m.Statement
-			t.setHeads(m)
+	if len(o.r.opts.Engine.Replica(o.peer.ID)) > 0 && !whole && !nothing {
+		if m.Kind == wire.KindHead && m.Stamp.Incarnation >= o.next {
+			o.next, o.evidence.Head = m.Stamp.Incarnation, m.Statement
+			o.setHeads(m)
 		}
 		return false
 	}
 	// If the origin forgets this incarnation, only its own signature can convince it that it had
 	// one. That proof must survive a restart of this node.
 	if len(m.Statement) <= wire.MaxStatement || m.Kind == wire.KindHead {
-		t.said.Head = m.Statement
+		o.evidence.Head = m.Statement
 	}
-	if err := r.saveHeard(); err != nil {
-		r.opts.Log.Debug("last messages of peers not saved", "err", err)
+	if err := o.r.saveHeard(); err != nil {
+		o.r.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
-	if err := r.opts.Engine.Renew(ctx, p.ID, m.Stamp.Incarnation); err != nil {
-		r.refuseError(p, err)
+	if err := o.r.opts.Engine.Renew(ctx, o.peer.ID, m.Stamp.Incarnation); err != nil {
+		o.refuseError(err)
 		return false
 	}
-	r.opts.Log.Info("incarnation of a peer noted", "peer", p.Label(), "incarnation", m.Stamp.Incarnation)
-	if t.next != m.Stamp.Incarnation {
-		t.heads = make(map[wire.Ref]wire.ArrayHead)
+	o.r.opts.Log.Info("incarnation of a peer noted", "peer", o.peer.Label(), "incarnation", m.Stamp.Incarnation)
+	if o.next != m.Stamp.Incarnation {
+		o.heads = make(map[wire.Ref]wire.ArrayHead)
 	}
-	t.next, t.last, t.head, t.old, t.suspect, t.gone = 0, m.Stamp, wire.Stamp{}, wire.Stamp{}, false, nil
-	r.supersede(ctx, p, t)
-	r.lostIncarnation(p, m.Stamp.Incarnation)
-	t.begun = time.Now()
-	t.said.Began, t.said.Led, t.doubted = nil, nil, time.Time{}
-	t.pending, t.waiting, t.looked = make(map[wire.Ref][]wire.Round), 0, make(look)
+	o.next, o.last, o.head, o.old, o.suspect, o.gone = 0, m.Stamp, wire.Stamp{}, wire.Stamp{}, false, nil
+	o.supersede(ctx)
+	o.lostIncarnation(m.Stamp.Incarnation)
+	o.begun = time.Now()
+	o.evidence.Began, o.evidence.Led, o.doubted = nil, nil, time.Time{}
+	o.pending, o.waiting, o.inspected = make(map[wire.Ref][]wire.Round), 0, make(look)
 	return true
 }
 
-func (t *track) setHeads(m *wire.Message) {
-	t.heads = make(map[wire.Ref]wire.ArrayHead)
+func (o *origin) setHeads(m *wire.Message) {
+	o.heads = make(map[wire.Ref]wire.ArrayHead)
 	for _, h := range m.Heads {
 		h.Boot = m.Stamp.Boot
-		t.heads[h.Ref] = h
+		o.heads[h.Ref] = h
 	}
 }
 
 // lost drops rounds of an older boot that lead to versions that the origin never reached. The
 // origin has gone back, so they will never continue an array.
-func (t *track) lost(m *wire.Message) {
+func (o *origin) lost(m *wire.Message) {
 	versions := make(map[wire.Ref]uint64)
 	for _, h := range m.Heads {
 		versions[h.Ref] = h.Version
 	}
-	for x, list := range t.pending {
-		t.pending[x] = slices.DeleteFunc(list, func(y wire.Round) bool {
+	for x, list := range o.pending {
+		o.pending[x] = slices.DeleteFunc(list, func(y wire.Round) bool {
 			gone := y.Boot < m.Stamp.Boot && y.To > versions[x]
 			if gone {
-				t.waiting -= y.Cost()
+				o.waiting -= y.Cost()
 			}
 			return gone
 		})
-		if len(t.pending[x]) == 0 {
-			delete(t.pending, x)
+		if len(o.pending[x]) == 0 {
+			delete(o.pending, x)
 		}
 	}
 }
 
-// head records the origin's versions.
-func (r *receiver) head(ctx context.Context, p *member.Peer, t *track, m *wire.Message) {
-	if !m.Stamp.Newer(t.head) || m.Stamp.Boot < t.last.Boot {
+// applyHead records the origin's versions.
+func (o *origin) applyHead(ctx context.Context, m *wire.Message) {
+	if !m.Stamp.Newer(o.head) || m.Stamp.Boot < o.last.Boot {
 		return // a repetition, or from a process that has ended
 	}
-	t.lost(m)
-	if t.head = m.Stamp; m.Stamp.Incarnation >= t.next { // otherwise keep the newer incarnation's head as proof
-		t.said.Head = m.Statement
+	o.lost(m)
+	if o.head = m.Stamp; m.Stamp.Incarnation >= o.next { // otherwise keep the newer incarnation's head as proof
+		o.evidence.Head = m.Statement
 	}
-	t.setHeads(m)
-	r.supersede(ctx, p, t)
-	t.suspect, t.full, t.gone = false, false, nil
-	maps.DeleteFunc(t.looked, func(x wire.Ref, _ uint64) bool { return !r.opts.Engine.Keeps(x.Array, x.Start) })
-	for _, a := range r.opts.Engine.Replica(p.ID) {
+	o.setHeads(m)
+	o.supersede(ctx)
+	o.suspect, o.full, o.gone = false, false, nil
+	maps.DeleteFunc(o.inspected, func(x wire.Ref, _ uint64) bool { return !o.r.opts.Engine.Keeps(x.Array, x.Start) })
+	for _, a := range o.r.opts.Engine.Replica(o.peer.ID) {
 		x := wire.Ref{Array: a.Array, Start: a.Start}
-		h, ok := t.heads[x]
+		h, ok := o.heads[x]
 		switch {
-		case max(a.Version, a.Partial) == 0, p.Refuses(a.Start), !r.opts.Engine.Keeps(a.Array, a.Start):
+		case max(a.Version, a.Partial) == 0, o.peer.Refuses(a.Start), !o.r.opts.Engine.Keeps(a.Array, a.Start):
 		case !ok && a.Start >= m.Floors[wire.FloorIndex(a.Array)]:
-			if m.Stamp == t.last { // otherwise a round that overtook this head may have begun the array
-				t.gone = append(t.gone, x)
-				r.doubt(p, t)
+			if m.Stamp == o.last { // otherwise a round that overtook this head may have begun the array
+				o.gone = append(o.gone, x)
+				o.doubt()
 			}
 		case !ok: // it has expired at the origin
-		case !h.Lineage.Contains(a, h.Boot), h.Version < a.Version && m.Stamp == t.last: // if not, a delta overtook the head
-			r.doubt(p, t)
+		case !h.Lineage.Contains(a, h.Boot), h.Version < a.Version && m.Stamp == o.last: // if not, a delta overtook the head
+			o.doubt()
 		}
 	}
-	if !t.suspect {
-		t.doubted = time.Time{}
+	if !o.suspect {
+		o.doubted = time.Time{}
 	}
-	maps.DeleteFunc(t.said.Led, func(x wire.Ref, _ []byte) bool { return !r.opts.Engine.Keeps(x.Array, x.Start) })
-	if m.Name != "" && p.Name == "" && member.CheckPeer(m.Name, 0) == nil {
-		r.book.Figures(p.Key.Hint(), func(s *member.Stats) { s.OwnName = m.Name })
+	maps.DeleteFunc(o.evidence.Led, func(x wire.Ref, _ []byte) bool { return !o.r.opts.Engine.Keeps(x.Array, x.Start) })
+	if m.Name != "" && o.peer.Name == "" && member.CheckPeer(m.Name, 0) == nil {
+		o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.OwnName = m.Name })
 	}
 }
 

@@ -47,13 +47,13 @@ func (l look) due(s engine.ArrayState) bool {
 }
 
 // showsTooMuch returns a reason if a peer's array reports too many signatures, or "".
-func (r *receiver) showsTooMuch(p *member.Peer, t *track, s engine.ArrayState) string {
-	if !t.looked.due(s) {
+func (o *origin) showsTooMuch(s engine.ArrayState) string {
+	if !o.inspected.due(s) {
 		return ""
 	}
 	x := wire.Ref{Array: s.Array, Start: s.Start}
-	t.looked[x] = r.replica(p.ID)[x].Keys // the key count of s may include duplicates
-	if shown := r.opts.Engine.Shown(p.ID, s.Array, s.Start); shown > maxShown {
+	o.inspected[x] = o.r.replica(o.peer.ID)[x].Keys // the key count of s may include duplicates
+	if shown := o.r.opts.Engine.Shown(o.peer.ID, s.Array, s.Start); shown > maxShown {
 		return fmt.Sprintf("%s of generation %d shows %.0f %% of all signatures, limit %.0f %%", s.Array, s.Start,
 			100*shown, 100*maxShown)
 	}

@@ -50,7 +50,8 @@ func joinLarge(t *testing.T, disk bool) {
 		e := enginetest.Big(t, uint64(signatures), nil)
 		fill(t, e, len(engines), signatures)
 		d, i := identity(t)
-		m, _ := start(t, member.Options{Dir: d, Identity: i, Engine: e, Mode: member.External, Servers: []string{"nats://" + address},
+		m, _ := start(t, member.Options{Dir: d, Identity: i, Engine: e, Mode: member.External,
+			Servers:     []string{"nats://" + address},
 			Credentials: bus.NoCredentials, Role: member.Publish})
 		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
 			t.Fatal(err)
@@ -84,7 +85,8 @@ func joinLarge(t *testing.T, disk bool) {
 	for _, p := range s.Peers {
 		bytes += p.Bytes
 	}
-	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; slowest check meanwhile %v",
+	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; "+
+		"slowest check meanwhile %v",
 		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6,
 		float64(bytes)/float64(origins*signatures), float64(s.Memory.Bytes)/1e6, slowest)
 	if got := enginetest.Check(t, home, signatures/2).Sightings; got < uint32(origins) {
@@ -119,7 +121,8 @@ func TestSteadyCPU(t *testing.T) {
 		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")
 	}
 	address := serveBroker(t)
-	options := member.Options{Mode: member.External, Servers: []string{"nats://" + address}, Credentials: bus.NoCredentials}
+	options := member.Options{Mode: member.External, Servers: []string{"nats://" + address},
+		Credentials: bus.NoCredentials}
 	home := options
 	home.Dir, home.Identity = identity(t)
 	home.Engine = enginetest.Big(t, 200_000, nil)
@@ -141,7 +144,10 @@ func TestSteadyCPU(t *testing.T) {
 		engines = append(engines, e)
 	}
 	at := home.Engine.(*engine.Engine)
-	enginetest.Eventually(t, time.Minute, "all origins are known", func() bool { return enginetest.Check(t, at, 1<<30).Sightings == 32 })
+	enginetest.Eventually(t, time.Minute, "all origins are known", func() bool {
+		return enginetest.Check(t, at,
+			1<<30).Sightings == 32
+	})
 	n, rng := 0, rand.New(rand.NewPCG(1, 1))
 	for _, perMinute := range []int{0, 1000, 32_000} {
 		before, begun := processor(t), time.Now()

@@ -246,7 +246,8 @@ func (b *memBus) stored(list []storedMsg, handle func(wire.Arrival) bool) error 
 	return nil
 }
 
-func (b *memBus) StoredDeltas(_ context.Context, origin *wire.Hint, since time.Time, handle func(wire.Arrival) bool) error {
+func (b *memBus) StoredDeltas(_ context.Context, origin *wire.Hint, since time.Time,
+	handle func(wire.Arrival) bool) error {
 	b.k.mu.Lock()
 	var list []storedMsg
 	for _, m := range b.k.deltas {

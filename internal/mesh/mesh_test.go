@@ -70,9 +70,11 @@ func TestTwoNodes(t *testing.T) {
 	hubDir, hubID := identity(t)
 	joinDir, joinID := identity(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
-	hub, _ := start(t, member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address, Name: "hub"})
-	join, _ := start(t, member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join, Servers: []string{address},
-		Name: "join"})
+	hub, _ := start(t, member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,
+		Name: "hub"})
+	join, _ := start(t, member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join,
+		Servers: []string{address},
+		Name:    "join"})
 	if err := errors.Join(hub.AddPeer(ctx, joinID.ID(), "", 1), join.AddPeer(ctx, hubID.ID(), "", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -98,16 +100,21 @@ func TestTuned(t *testing.T) {
 	joinDir, joinID := identity(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
 	tuned := func(o member.Options) member.Options { o.Interval = 100 * time.Millisecond; return o }
-	hub, _ := start(t, tuned(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, tuned(member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join, Servers: []string{address},
-		Name: "join"}))
+	hub, _ := start(t, tuned(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,
+		Name: "hub"}))
+	join, _ := start(t, tuned(member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join,
+		Servers: []string{address},
+		Name:    "join"}))
 	befriend(t, hub, join)
 	enginetest.Eventually(t, time.Minute, "connected", func() bool { return join.Status().Brokers[0].Connected })
 	var all []time.Duration
 	for n := range 20 {
 		enginetest.Report(t, a, n, bulkhead.Sighting, 1)
 		begun := time.Now()
-		enginetest.Eventually(t, time.Minute, "known to the peer", func() bool { return enginetest.Check(t, b, n).Sightings == 1 })
+		enginetest.Eventually(t, time.Minute, "known to the peer", func() bool {
+			return enginetest.Check(t, b,
+				n).Sightings == 1
+		})
 		all = append(all, time.Since(begun))
 	}
 	slices.Sort(all)

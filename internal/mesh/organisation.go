@@ -8,11 +8,11 @@ import (
 )
 
 // organisations records which organisations a head lists for the sender's arrays.
-func (r *receiver) organisations(ctx context.Context, p *member.Peer, t *track, m *wire.Message) {
-	if m.Stamp.Incarnation < t.named.Incarnation || m.Stamp.Incarnation == t.named.Incarnation && !m.Stamp.Newer(t.named) {
+func (o *origin) organisations(ctx context.Context, m *wire.Message) {
+	if m.Stamp.Incarnation < o.named.Incarnation || m.Stamp.Incarnation == o.named.Incarnation && !m.Stamp.Newer(o.named) {
 		return // replayed by another node
 	}
-	t.named = m.Stamp
-	r.book.Figures(p.Key.Hint(), func(s *member.Stats) { s.Organisations = m.Organisations })
-	r.suspend(ctx, p, r.book.CountedTwice(p.Key.Hint()))
+	o.named = m.Stamp
+	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Organisations = m.Organisations })
+	o.suspend(ctx, o.r.book.CountedTwice(o.peer.Key.Hint()))
 }

@@ -32,9 +32,12 @@ func TestNobodyTwice(t *testing.T) {
 		claim  func(s *site, direct, unweighed, first *forger) wire.Organisation
 		reason string // "" if it is counted
 	}{
-		"somebody else":         {func(*site, *forger, *forger, *forger) wire.Organisation { return wire.Organisation{7} }, ""},
-		"the node itself":       {func(s *site, _, _, _ *forger) wire.Organisation { return orgOf(s.id) }, "this node is in it"},
-		"a peer":                {func(_ *site, d, _, _ *forger) wire.Organisation { return orgOf(d.id) }, "is counted already"},
+		"somebody else": {func(*site, *forger, *forger, *forger) wire.Organisation { return wire.Organisation{7} },
+			""},
+		"the node itself": {func(s *site, _, _, _ *forger) wire.Organisation { return orgOf(s.id) },
+			"this node is in it"},
+		"a peer": {func(_ *site, d, _, _ *forger) wire.Organisation { return orgOf(d.id) },
+			"is counted already"},
 		"a peer without weight": {func(_ *site, _, u, _ *forger) wire.Organisation { return orgOf(u.id) }, ""},
 		"one of another": {func(*site, *forger, *forger, *forger) wire.Organisation {
 			return other
@@ -88,7 +91,8 @@ func TestOldClaims(t *testing.T) {
 		s := newSite(t, k, nil)
 		defer s.stop()
 		it := newForger(t, k, s, 1)
-		old := &wire.Message{Kind: wire.KindHead, Stamp: it.at, Organisations: []wire.Organisation{{1}, {2}}, From: it.id.Hint()}
+		old := &wire.Message{Kind: wire.KindHead, Stamp: it.at, Organisations: []wire.Organisation{{1}, {2}},
+			From: it.id.Hint()}
 		it.claims(t, s, wire.Organisation{1})
 		it.bring(t, s, it.topic(old), wire.AppendMessage(nil, old, it.id))
 		synctest.Wait()
@@ -133,7 +137,8 @@ func TestChoose(t *testing.T) {
 		check([]string{a.id.ID(), half.id.ID()}, []*forger{a}, orgOf(a.id))
 		check([]string{"*"}, []*forger{a, sum}, orgOf(a.id), wire.Organisation{8}, wire.Organisation{9})
 		check([]string{"mail"}, nil)
-		if err := s.EditPeer(t.Context(), a.id.ID(), func(mem *member.Entry) error { mem.Group = "mail"; return nil }); err != nil {
+		if err := s.EditPeer(t.Context(), a.id.ID(),
+			func(mem *member.Entry) error { mem.Group = "mail"; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		check([]string{"mail"}, []*forger{a}, orgOf(a.id))

@@ -35,7 +35,8 @@ func newHost(t *testing.T) *host {
 	h := &host{address: freePort(t)}
 	h.clock.Store(time.Now().UnixNano())
 	dir, id := identity(t)
-	o := quick(member.Options{Dir: dir, Identity: id, KeyID: enginetest.Secret.ID(), Secret: enginetest.Secret, Mode: member.Hub, Listen: h.address,
+	o := quick(member.Options{Dir: dir, Identity: id, KeyID: enginetest.Secret.ID(), Secret: enginetest.Secret,
+		Mode: member.Hub, Listen: h.address,
 		Name: "alice"})
 	o.Engine, o.Log, o.Now = enginetest.Small(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
 	var err error

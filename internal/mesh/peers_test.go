@@ -31,7 +31,8 @@ func TestRolledBack(t *testing.T) {
 				!slices.Equal(refused(), []member.Stretch{{From: now, To: now + 60}}) {
 				t.Errorf("to now: %v, %v", err, refused())
 			}
-			if got := len(r.e.forgotten); got != map[member.Role]int{member.Both: 1, member.Publish: 0}[role] || got == 1 && r.e.forgotten[0] != now {
+			if got := len(r.e.forgotten); got != map[member.Role]int{member.Both: 1,
+				member.Publish: 0}[role] || got == 1 && r.e.forgotten[0] != now {
 				t.Errorf("%s: forgotten since %v", role, r.e.forgotten)
 			}
 			r.e.held = nil
@@ -39,7 +40,8 @@ func TestRolledBack(t *testing.T) {
 				if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(n)-1, 0)); err != nil {
 					t.Fatal(err)
 				}
-				if want := min(n+2, 64); len(refused()) != want || refused()[want-1] != (member.Stretch{From: uint64(max(n-1, 0)), To: now}) {
+				if want := min(n+2, 64); len(refused()) != want || refused()[want-1] != (member.Stretch{From: uint64(max(n-1, 0)),
+					To: now}) {
 					t.Errorf("%d stretches, the last %v; want %d", len(refused()), refused()[len(refused())-1], want)
 				}
 			}

@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // proven returns the past state that a statement proves. ok is false if this node did not sign it,
 // or if it is so far ahead of the clock that nothing may follow it.
-func (s *sender) proven(said []byte) (p wire.Past, ok bool) {
-	e, err := wire.OpenStatement(said)
+func (s *sender) proven(statement []byte) (p wire.Past, ok bool) {
+	e, err := wire.OpenStatement(statement)
 	if err != nil || !e.SignedBy(s.opts.Identity.Public()) {
 		return wire.Past{}, false
 	}
@@ -72,23 +71,23 @@ const resetAfter = time.Minute
 // origin's head must be later than the start of every process in doubt, and of another process: a
 // replayed old message is not enough. Its process may have a lower number than those: they ended
 // within a second, or the clock was ahead.
-func (r *receiver) reset(ctx context.Context, p *member.Peer, t *track) {
-	if !t.suspect || t.next != 0 || time.Since(t.doubted) < resetAfter {
+func (o *origin) reset(ctx context.Context) {
+	if !o.suspect || o.next != 0 || time.Since(o.doubted) < resetAfter {
 		return
 	}
-	for _, a := range r.opts.Engine.Replica(p.ID) {
-		h, ok := t.heads[wire.Ref{Array: a.Array, Start: a.Start}]
+	for _, a := range o.r.opts.Engine.Replica(o.peer.ID) {
+		h, ok := o.heads[wire.Ref{Array: a.Array, Start: a.Start}]
 		sound := ok && a.Version <= h.Version && h.Lineage.Contains(a, h.Boot)
-		if !sound && (a.Boot == t.head.Boot || a.Boot >= t.head.At) {
+		if !sound && (a.Boot == o.head.Boot || a.Boot >= o.head.At) {
 			return
 		}
 	}
-	if err := r.opts.Engine.ForgetGenerations(ctx, p.ID, 0); err != nil {
-		r.refuseError(p, err)
+	if err := o.r.opts.Engine.ForgetGenerations(ctx, o.peer.ID, 0); err != nil {
+		o.refuseError(err)
 		return
 	}
-	r.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", p.Label())
-	t.suspect, t.gone, t.said, t.doubted = false, nil, wire.Evidence{Head: t.said.Head}, time.Time{}
-	t.pending, t.waiting, t.looked = make(map[wire.Ref][]wire.Round), 0, make(look)
-	t.hurry()
+	o.r.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", o.peer.Label())
+	o.suspect, o.gone, o.evidence, o.doubted = false, nil, wire.Evidence{Head: o.evidence.Head}, time.Time{}
+	o.pending, o.waiting, o.inspected = make(map[wire.Ref][]wire.Round), 0, make(look)
+	o.hurry()
 }

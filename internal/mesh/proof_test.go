@@ -18,7 +18,8 @@ func TestForgot(t *testing.T) {
 		r.e.floor = 5
 		r.state.Incarnation, r.state.Boot = 100, 120
 		x, later := wire.Ref{Array: engine.ArrayCounts, Start: 7}, wire.Ref{Array: engine.ArrayCounts, Start: 8}
-		r.state.Arrays = []member.OwnLineage{{Array: x.Array, Start: x.Start, Epochs: wire.Lineage{{Boot: 110, Base: 0}, {Boot: 120, Base: 6}}}}
+		r.state.Arrays = []member.OwnLineage{{Array: x.Array, Start: x.Start, Epochs: wire.Lineage{{Boot: 110, Base: 0},
+			{Boot: 120, Base: 6}}}}
 		own := map[wire.Ref]engine.ArrayState{x: {Array: x.Array, Start: x.Start, Version: 9}}
 		was := func(x wire.Ref, version, boot uint64) []wire.ArrayHead {
 			return []wire.ArrayHead{{Ref: x, Version: version, Boot: boot}}
@@ -41,14 +42,16 @@ func TestForgot(t *testing.T) {
 				t.Errorf("%d: %+v is forgotten: %v", i, p, got)
 			}
 		}
-		head := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 1, Boot: 2}, Heads: []wire.ArrayHead{{Ref: x, Version: 3}},
+		head := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 1, Boot: 2},
+			Heads:  []wire.ArrayHead{{Ref: x, Version: 3}},
 			Rounds: []wire.Round{{Ref: later, From: 4, To: 6}}, Image: wire.Image{Ref: x, At: 9}}
 		if got := head.Past(); !reflect.DeepEqual(got.Arrays,
 			[]wire.ArrayHead{{Ref: x, Version: 3, Boot: 2}, {Ref: later, Version: 6, Boot: 2}}) || got.Stamp != head.Stamp {
 			t.Errorf("what a message says: %+v", got)
 		}
 		head.Kind = wire.KindImage
-		if got := head.Past().Arrays; len(got) != 3 || !reflect.DeepEqual(got[2], wire.ArrayHead{Ref: x, Version: 9, Boot: 2}) {
+		if got := head.Past().Arrays; len(got) != 3 || !reflect.DeepEqual(got[2], wire.ArrayHead{Ref: x, Version: 9,
+			Boot: 2}) {
 			t.Errorf("what an image says: %+v", got)
 		}
 		r.e.own = []engine.ArrayState{own[x]}
@@ -78,40 +81,40 @@ func TestResetOfAnOrigin(t *testing.T) {
 			return []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: version, Boot: boot}}
 		}
 		for name, tt := range map[string]struct {
-			change func(t *track)
+			change func(t *origin)
 			held   []engine.ArrayState
 			after  time.Duration
 			want   bool
 		}{
 			"of an earlier process":         {nil, held(9, 10), resetAfter, true},
 			"too soon":                      {nil, held(9, 10), resetAfter - 1, false},
-			"not in doubt":                  {func(t *track) { t.suspect = false }, held(9, 10), resetAfter, false},
-			"of another life":               {func(t *track) { t.next = 5 }, held(9, 10), resetAfter, false},
+			"not in doubt":                  {func(t *origin) { t.suspect = false }, held(9, 10), resetAfter, false},
+			"of another life":               {func(t *origin) { t.next = 5 }, held(9, 10), resetAfter, false},
 			"of the same process":           {nil, held(9, 20), resetAfter, false},
-			"played back of the same one":   {func(t *track) { t.head.At = 31 }, held(9, 20), resetAfter, false},
+			"played back of the same one":   {func(t *origin) { t.head.At = 31 }, held(9, 20), resetAfter, false},
 			"of a higher number":            {nil, held(9, 30), resetAfter, false},
-			"of a higher number, long ago":  {func(t *track) { t.head.At = 31 }, held(9, 30), resetAfter, true},
-			"played back":                   {func(t *track) { t.head.At = 30 }, held(9, 30), resetAfter, false},
+			"of a higher number, long ago":  {func(t *origin) { t.head.At = 31 }, held(9, 30), resetAfter, true},
+			"played back":                   {func(t *origin) { t.head.At = 30 }, held(9, 30), resetAfter, false},
 			"of the same process and sound": {nil, held(5, 20), resetAfter, true},
 			"below what it found":           {nil, held(4, 20), resetAfter, true},
-			"not named":                     {func(t *track) { clear(t.heads) }, held(5, 20), resetAfter, false},
+			"not named":                     {func(t *origin) { clear(t.heads) }, held(5, 20), resetAfter, false},
 		} {
 			r.again()
 			r.e.held, r.e.forgotten = tt.held, nil
 			r.t.suspect, r.t.doubted, r.t.head = true, time.Now(), wire.Stamp{Boot: 20, At: 20}
 			r.t.heads[x] = wire.ArrayHead{Ref: x, Version: 5, Boot: 20, Lineage: wire.Lineage{{Boot: 20, Base: 5}}}
-			r.t.said = wire.Evidence{Head: []byte{1}, Led: map[wire.Ref][]byte{x: {2}}}
+			r.t.evidence = wire.Evidence{Head: []byte{1}, Led: map[wire.Ref][]byte{x: {2}}}
 			r.t.gone = []wire.Ref{x}
 			r.t.waiting, r.t.backoff = 5, maxBackoff
 			if tt.change != nil {
 				tt.change(r.t)
 			}
 			time.Sleep(tt.after)
-			r.receiver.reset(t.Context(), &r.p, r.t)
+			r.t.reset(t.Context())
 			if got := len(r.e.forgotten) > 0; got != tt.want || got && r.e.forgotten[0] != 0 {
 				t.Errorf("%s: forgotten since %v, want it: %v", name, r.e.forgotten, tt.want)
 			}
-			if reset := !r.t.suspect && r.t.gone == nil && r.t.said.Led == nil && r.t.said.Head != nil &&
+			if reset := !r.t.suspect && r.t.gone == nil && r.t.evidence.Led == nil && r.t.evidence.Head != nil &&
 				r.t.doubted.IsZero() && r.t.waiting == 0 && r.t.backoff == 2*gapWait; tt.want && !reset {
 				t.Errorf("%s: what is known of it is %+v", name, r.t)
 			}

@@ -44,49 +44,17 @@ type receiver struct {
 	// read is, for each bus, the time up to which this process has read its stored messages.
 	read map[transport]time.Time
 
-	origins   map[wire.Hint]*track
+	origins   map[wire.Hint]*origin
 	caught    map[transport]bool      // all its stored messages were taken
 	upTo      map[transport]time.Time // the time up to which its stored messages were taken
 	began     time.Time               // when the previous process last caught up with a broker
 	seenSaved time.Time
 }
 
-// A track is the receiver's state of one origin.
-type track struct {
-	last    wire.Stamp                  // of all messages, within the present incarnation
-	head    wire.Stamp                  // of heads alone
-	named   wire.Stamp                  // of the last head that listed the organisations in its arrays
-	old     wire.Stamp                  // the newest head of an older incarnation received since
-	oldAt   time.Time                   // when that head arrived
-	lives   bool                        // a head of the present incarnation arrived since
-	begun   time.Time                   // when the present incarnation was first seen
-	heads   map[wire.Ref]wire.ArrayHead // of the present incarnation or, if next is set, of next
-	next    uint64                      // a newer incarnation that was seen; 0 if none
-	pending map[wire.Ref][]wire.Round
-	waiting int               // bytes of pending
-	full    bool              // an array of it did not fit, which was logged
-	cramped map[wire.Ref]bool // arrays without room to grow
-
-	// suspect: the replica is not part of the origin's arrays. The origin has gone back in time,
-	// and is notified of that. gone are the arrays that its head omits.
-	suspect bool
-	gone    []wire.Ref
-	doubted time.Time // since when it is suspect
-	said    wire.Evidence
-	told    time.Time // when it was last notified of an incarnation that it has forgotten
-
-	looked look // inspections of its arrays, for what they report
-	dirty  bool // a message came since nothing was missing
-
-	since   time.Time // when the gap was noticed; zero if there is none
-	nextTry time.Time
-	backoff time.Duration
-	stop    []func() // end the subscriptions to images
-}
-
 func newReceiver(o *member.Options, b *member.Book, st *member.State, c *member.Secrets, q Requests) *receiver {
-	return &receiver{opts: o, book: b, state: st, secrets: c, requests: q, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[transport]time.Time),
-		caught: make(map[transport]bool), upTo: make(map[transport]time.Time), origins: make(map[wire.Hint]*track),
+	return &receiver{opts: o, book: b, state: st, secrets: c, requests: q, in: newIntake(), wake: make(chan struct{}, 1),
+		read:   make(map[transport]time.Time),
+		caught: make(map[transport]bool), upTo: make(map[transport]time.Time), origins: make(map[wire.Hint]*origin),
 		began: st.Newest()}
 }
 
@@ -181,14 +149,14 @@ func (r *receiver) forget(h wire.Hint) {
 	}
 }
 
-func (r *receiver) track(h wire.Hint) *track {
-	t := r.origins[h]
-	if t == nil {
-		t = &track{heads: make(map[wire.Ref]wire.ArrayHead), pending: make(map[wire.Ref][]wire.Round), looked: make(look),
-			cramped: make(map[wire.Ref]bool)}
-		r.origins[h] = t
+// origin returns the state of an origin, new if there was none.
+func (r *receiver) origin(h wire.Hint) *origin {
+	o := r.origins[h]
+	if o == nil {
+		o = newOrigin(r)
+		r.origins[h] = o
 	}
-	return t
+	return o
 }
 
 // take handles one message.
@@ -235,24 +203,24 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 		s.Bytes += uint64(x.size)
 	})
 	r.saveSeen(now)
-	t := r.track(from)
-	t.dirty = true
+	o := r.origin(from)
+	o.peer, o.dirty = p, true
 	if m.Kind == wire.KindHead {
-		r.organisations(ctx, &p, t, m)
+		o.organisations(ctx, m)
 	}
-	if !r.alive(ctx, &p, t, m) {
+	if !o.alive(ctx, m) {
 		return
 	}
 	switch m.Kind {
 	case wire.KindHead:
-		r.head(ctx, &p, t, m)
-		if len(t.pending) > 0 {
-			r.drain(ctx, &p, t, r.replica(p.ID))
+		o.applyHead(ctx, m)
+		if len(o.pending) > 0 {
+			o.drain(ctx, r.replica(p.ID))
 		}
 	case wire.KindDelta:
-		r.delta(ctx, &p, t, m)
+		o.delta(ctx, m)
 	case wire.KindImage:
-		r.image(ctx, &p, t, m)
+		o.image(ctx, m)
 	}
 }
 
@@ -301,7 +269,7 @@ func (r *receiver) saveSeen(now time.Time) {
 }
 
 // refuseError counts a refusal by the engine, by the kind of its error.
-func (r *receiver) refuseError(p *member.Peer, err error) {
+func (o *origin) refuseError(err error) {
 	reason := member.ReasonAbsurd
 	switch {
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap),
@@ -312,7 +280,7 @@ func (r *receiver) refuseError(p *member.Peer, err error) {
 	case errors.Is(err, bulkhead.ErrOverLimit):
 		reason = member.ReasonLimit
 	}
-	r.book.Refuse(p.Key.Hint(), reason, err.Error())
+	o.r.book.Refuse(o.peer.Key.Hint(), reason, err.Error())
 }
 
 // replica returns the arrays held of an origin.

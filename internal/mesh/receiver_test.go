@@ -50,9 +50,13 @@ func TestAdmit(t *testing.T) {
 				false, true, ""},
 			"expired": {held(4, 0), nil, func() { r.e.expired = 8 }, false, false, ""},
 			"to come": {held(4, 0), nil, func() { r.e.expired = 7 }, false, false, member.ReasonEarly},
-			"rolled back": {held(4, 0), nil, func() { r.p.Refused = []member.Stretch{{From: 1, To: 3}, {From: 7, To: 7}} }, false,
+			"rolled back": {held(4, 0), nil, func() { r.p.Refused = []member.Stretch{{From: 1, To: 3}, {From: 7, To: 7}} },
+				false,
 				false, member.ReasonRollback},
-			"rolled back before": {held(4, 0), nil, func() { r.p.Refused = []member.Stretch{{From: 1, To: 6}, {From: 8, To: 9}} }, true,
+			"rolled back before": {held(4, 0), nil, func() {
+				r.p.Refused = []member.Stretch{{From: 1, To: 6}, {From: 8,
+					To: 9}}
+			}, true,
 				false, ""},
 			"no round": {held(4, 0), func(x *wire.Round) { x.Data = []byte{1} }, nil, false, false,
 				member.ReasonAbsurd},
@@ -70,9 +74,11 @@ func TestAdmit(t *testing.T) {
 				tt.change(&one)
 			}
 			var part engine.Parsed
-			var now bool
-			got := r.refused(func() { part, now = r.receiver.admit(&r.p, r.t, r.receiver.replica(r.p.ID), &one) })
-			if waits := len(r.t.pending[x]) == 1; now != tt.now || waits != tt.waits || got != tt.refused {
+			var d disposition
+			got := r.refused(func() { part, d = r.t.admit(r.receiver.replica(r.p.ID), &one) })
+			now := d == roundDue
+			if waits := len(r.t.pending[x]) == 1; now != tt.now || waits != (d == roundHeld) || waits != tt.waits ||
+				got != tt.refused {
 				t.Errorf("%s: taken %v, waits %v, refused %q; want %v, %v, %q", name, now, waits, got, tt.now, tt.waits, tt.refused)
 			}
 			if now && (part.Adds() == nil || part.From != one.From || part.To != one.To || part.Boot != 5 ||
@@ -95,7 +101,7 @@ func TestBatches(t *testing.T) {
 			for i := range rounds {
 				rounds[i].Statement = []byte{byte(i + 1)}
 			}
-			r.receiver.rounds(t.Context(), &r.p, r.t, held, rounds)
+			r.t.rounds(t.Context(), held, rounds)
 			return held
 		}
 		held := send(roundOf(t, x, 0, 2), roundOf(t, y, 0, 1), roundOf(t, x, 2, 3))
@@ -107,8 +113,8 @@ func TestBatches(t *testing.T) {
 			a.Boot != 5 || a.Array != x.Array || a.Start != 7 || held[y].Version != 1 {
 			t.Errorf("held %+v", held)
 		}
-		if !reflect.DeepEqual(r.t.said.Led, map[wire.Ref][]byte{x: {3}, y: {2}}) {
-			t.Errorf("what led there: %v", r.t.said.Led)
+		if !reflect.DeepEqual(r.t.evidence.Led, map[wire.Ref][]byte{x: {3}, y: {2}}) {
+			t.Errorf("what led there: %v", r.t.evidence.Led)
 		}
 		if mem := r.Members[r.peer.Hint()]; mem.Growth.Adds != 5 || mem.Growth.Listings != 1 {
 			t.Errorf("charged %v adds and %v listings", mem.Growth.Adds, mem.Growth.Listings)
@@ -122,7 +128,7 @@ func TestBatches(t *testing.T) {
 			r.e.applyErr = err
 			var held map[wire.Ref]engine.ArrayState
 			got := r.refused(func() { held = send(roundOf(t, x, 0, 2), roundOf(t, y, 0, 1)) })
-			if got != want || len(held) != 0 || r.status().Applied != 3 || r.t.said.Led != nil {
+			if got != want || len(held) != 0 || r.status().Applied != 3 || r.t.evidence.Led != nil {
 				t.Errorf("%v: refused %q, want %q; %d rounds are applied", err, got, want, r.status().Applied)
 			}
 			if waits := len(r.t.pending[x]) + len(r.t.pending[y]); waits != 2 && errors.Is(err, engine.ErrGap) ||
@@ -170,7 +176,7 @@ func TestDrained(t *testing.T) {
 			if tt.before != nil {
 				tt.before()
 			}
-			r.receiver.drain(t.Context(), &r.p, r.t, tt.held)
+			r.t.drain(t.Context(), tt.held)
 			cost := 0
 			for _, one := range r.t.pending[x] {
 				cost += one.Cost()
@@ -222,10 +228,11 @@ func TestImagesTaken(t *testing.T) {
 			"nothing to go back to": {held(0, 0, 20), [][]byte{page}, nil, true, ""},
 			"expired":               {nil, [][]byte{page}, func() { r.e.expired = 8 }, false, ""},
 			"to come":               {nil, [][]byte{page}, func() { r.e.expired = 7 }, false, member.ReasonEarly},
-			"rolled back":           {nil, [][]byte{page}, func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, false, member.ReasonRollback},
-			"no image":              {nil, [][]byte{{1}}, nil, false, member.ReasonAbsurd},
-			"no room":               {nil, [][]byte{page}, func() { r.e.full = true }, false, member.ReasonMemory},
-			"room later":            {nil, [][]byte{page}, func() { r.e.full, r.e.later = true, true }, false, ""},
+			"rolled back": {nil, [][]byte{page}, func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, false,
+				member.ReasonRollback},
+			"no image":   {nil, [][]byte{{1}}, nil, false, member.ReasonAbsurd},
+			"no room":    {nil, [][]byte{page}, func() { r.e.full = true }, false, member.ReasonMemory},
+			"room later": {nil, [][]byte{page}, func() { r.e.full, r.e.later = true, true }, false, ""},
 			"not taken": {nil, [][]byte{page}, func() {
 				r.e.applyErr = bulkhead.ErrGeometry
 			}, false, member.ReasonGeometry},
@@ -237,14 +244,16 @@ func TestImagesTaken(t *testing.T) {
 				tt.before()
 			}
 			m := &wire.Message{Kind: wire.KindImage, Stamp: wire.Stamp{Incarnation: 1, Boot: 20}, Statement: []byte{5},
-				Image: wire.Image{Ref: x, At: 9, Geometry: bitsOf, Lineage: wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 5}}, Pages: tt.pages}}
+				Image: wire.Image{Ref: x, At: 9, Geometry: bitsOf, Lineage: wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 5}},
+					Pages: tt.pages}}
 			pages := r.status().Pages
-			got := r.refused(func() { r.receiver.image(t.Context(), &r.p, r.t, m) })
-			if taken := len(r.e.applied) == 1; taken != tt.taken || got != tt.refused || r.t.suspect != (got == member.ReasonSuspect) {
+			got := r.refused(func() { r.t.image(t.Context(), m) })
+			if taken := len(r.e.applied) == 1; taken != tt.taken || got != tt.refused ||
+				r.t.suspect != (got == member.ReasonSuspect) {
 				t.Errorf("%s: taken %v, refused %q; want %v, %q", name, taken, got, tt.taken, tt.refused)
 			}
 			if tt.taken && (len(r.e.applied[0]) != len(tt.pages) || r.status().Pages != pages+uint64(len(tt.pages)) ||
-				r.e.applied[0][0].At != 9 || r.e.applied[0][0].Boot != 20 || string(r.t.said.Led[x]) != "\x05") {
+				r.e.applied[0][0].At != 9 || r.e.applied[0][0].Boot != 20 || string(r.t.evidence.Led[x]) != "\x05") {
 				t.Errorf("%s: %+v, %d pages", name, r.e.applied, r.status().Pages-pages)
 			}
 		}
@@ -264,20 +273,23 @@ func TestRestoredImageSupersedes(t *testing.T) {
 		array.SetGeneration(x.Start)
 		page := array.Image(0).Append(nil)
 		r.e.former = []engine.FormerIncarnation{{ID: "former1", Incarnation: 1}}
-		r.e.held = []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: 5, Boot: 20}, {Array: x.Array, Start: 8, Version: 5, Boot: 20}}
+		r.e.held = []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: 5, Boot: 20}, {Array: x.Array, Start: 8,
+			Version: 5, Boot: 20}}
 		for name, tt := range map[string]struct {
 			lineage wire.Lineage
 			want    []engine.ArrayKey
 		}{
-			"restored":            {wire.Lineage{{Boot: 20, Base: 5}}, []engine.ArrayKey{{Array: x.Array, Start: x.Start}}},
-			"restored, restarted": {wire.Lineage{{Boot: 19, Base: 4}, {Boot: 20, Base: 5}}, []engine.ArrayKey{{Array: x.Array, Start: x.Start}}},
-			"begun anew":          {wire.Lineage{{Boot: 20, Base: 0}}, nil},
-			"anew, restarted":     {wire.Lineage{{Boot: 19, Base: 0}, {Boot: 20, Base: 5}}, nil},
+			"restored": {wire.Lineage{{Boot: 20, Base: 5}}, []engine.ArrayKey{{Array: x.Array, Start: x.Start}}},
+			"restored, restarted": {wire.Lineage{{Boot: 19, Base: 4}, {Boot: 20, Base: 5}}, []engine.ArrayKey{{Array: x.Array,
+				Start: x.Start}}},
+			"begun anew":      {wire.Lineage{{Boot: 20, Base: 0}}, nil},
+			"anew, restarted": {wire.Lineage{{Boot: 19, Base: 0}, {Boot: 20, Base: 5}}, nil},
 		} {
 			r.again()
 			r.e.superseded, r.e.applied = nil, nil
-			m := &wire.Message{Kind: wire.KindImage, Stamp: wire.Stamp{Incarnation: 2, Boot: 20}, Image: wire.Image{Ref: x, At: 9, Geometry: bitsOf, Lineage: tt.lineage, Pages: [][]byte{page}}}
-			r.receiver.image(t.Context(), &r.p, r.t, m)
+			m := &wire.Message{Kind: wire.KindImage, Stamp: wire.Stamp{Incarnation: 2, Boot: 20}, Image: wire.Image{Ref: x,
+				At: 9, Geometry: bitsOf, Lineage: tt.lineage, Pages: [][]byte{page}}}
+			r.t.image(t.Context(), m)
 			if !slices.Equal(r.e.superseded, tt.want) || len(r.e.applied) != 1 {
 				t.Errorf("%s: %v superseded, %d applied; want %v, 1", name, r.e.superseded, len(r.e.applied), tt.want)
 			}
@@ -297,8 +309,9 @@ func TestFits(t *testing.T) {
 		}
 		need := engine.Need{Array: engine.ArraySpam, Start: 7}
 		fits := func() (now, waits bool, refused string) {
-			refused = r.refused(func() { now, waits = r.receiver.fits(&r.p, r.t, held, need) })
-			return now, waits, refused
+			var found room
+			refused = r.refused(func() { found = r.t.fits(held, need) })
+			return found == roomNow, found == roomLater, refused
 		}
 		if now, waits, refused := fits(); !now || waits || refused != "" {
 			t.Errorf("the last generation: %v, %v, %q", now, waits, refused)
@@ -313,12 +326,12 @@ func TestFits(t *testing.T) {
 		r.e.full = true
 		for _, tt := range []struct {
 			now, later bool
-			told       bool // before
+			notified   bool // before
 			refused    string
 			cramped    bool
 		}{{false, false, true, "", true}, {false, false, false, member.ReasonMemory, true}, {false, true, false, "", true},
 			{true, false, false, "", false}} {
-			r.e.now, r.e.later, r.t.full = tt.now, tt.later, tt.told
+			r.e.now, r.e.later, r.t.full = tt.now, tt.later, tt.notified
 			if now, waits, refused := fits(); now != tt.now || waits != tt.later || refused != tt.refused ||
 				r.t.cramped[wire.Ref{Array: engine.ArraySpam, Start: 99}] != tt.cramped {
 				t.Errorf("%+v: %v, %v, %q, cramped %v", tt, now, waits, refused, r.t.cramped)
@@ -363,7 +376,8 @@ func TestMissing(t *testing.T) {
 			"cramped, and room now": {held(8, 0), func() { r.t.cramped[x] = true; r.e.full, r.e.now = true, true },
 				at(8, 5, false), 1, false},
 			"gone": {held(8, 0),
-				func() { clear(r.t.heads); r.t.gone = []wire.Ref{x, {Array: engine.ArrayCounts, Start: 1}} }, at(8, 5, false), 0, false},
+				func() { clear(r.t.heads); r.t.gone = []wire.Ref{x, {Array: engine.ArrayCounts, Start: 1}} }, at(8, 5,
+					false), 0, false},
 			"gone in another life": {held(8, 0), func() { clear(r.t.heads); r.t.gone = []wire.Ref{x}; r.t.next = 3 }, nil, 0,
 				false},
 			"a round that waits": {held(2, 0), func() { clear(r.t.heads); one := roundOf(t, x, 4, 2); r.t.hold(&one) },
@@ -382,7 +396,7 @@ func TestMissing(t *testing.T) {
 			if tt.before != nil {
 				tt.before()
 			}
-			wants, changes, waits := r.receiver.missing(&r.p, r.t)
+			wants, changes, waits := r.t.missing()
 			if !reflect.DeepEqual(wants, tt.want) || changes != tt.changes || waits != tt.waits {
 				t.Errorf("%s: %+v, %d changes, waits %v; want %+v, %d, %v", name, wants, changes, waits, tt.want, tt.changes,
 					tt.waits)
@@ -394,7 +408,7 @@ func TestMissing(t *testing.T) {
 			y := wire.Ref{Array: []engine.Array{engine.ArraySpam, engine.ArrayCounts}[n%2], Start: 100 + n}
 			r.t.heads[y] = wire.ArrayHead{Ref: y, Version: 1}
 		}
-		if wants, changes, _ := r.receiver.missing(&r.p, r.t); len(wants) != wire.MaxParts/2 || changes != wire.MaxParts {
+		if wants, changes, _ := r.t.missing(); len(wants) != wire.MaxParts/2 || changes != wire.MaxParts {
 			t.Errorf("%d arrays are asked for at once, %d changes; want %d", len(wants), changes, wire.MaxParts/2)
 		}
 	})
@@ -419,7 +433,7 @@ func TestRepair(t *testing.T) {
 			t.Error("something is missing of a peer that said nothing")
 		}
 		r.e.life = 44
-		r.t.dirty, r.t.last, r.t.said = true, wire.Stamp{Boot: 50}, wire.Evidence{Head: []byte{1}}
+		r.t.dirty, r.t.last, r.t.evidence = true, wire.Stamp{Boot: 50}, wire.Evidence{Head: []byte{1}}
 		r.t.heads[x] = wire.ArrayHead{Ref: x, Version: 9, Geometry: bitsOf}
 		if asked() != nil || r.t.stop != nil || r.t.backoff != 2*gapWait || r.status().Missing != 9 {
 			t.Errorf("asked at once; %d are missing", r.status().Missing)

@@ -39,7 +39,8 @@ func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
 	}
 	x := &memory{bus: s.buses[i], arrays: make(map[wire.Ref]*arrayMemory)}
 	for _, w := range lost.Pages {
-		x.arrays[wire.Ref{Array: w.Array, Start: w.Start}] = &arrayMemory{pages: w.Geometry.Pages(), images: make(map[uint64]map[wire.Topic][][]byte)}
+		x.arrays[wire.Ref{Array: w.Array, Start: w.Start}] = &arrayMemory{pages: w.Geometry.Pages(),
+			images: make(map[uint64]map[wire.Topic][][]byte)}
 	}
 	c.read[x.bus], c.reading = true, true
 	s.done.Go(func() {
@@ -64,33 +65,33 @@ func (s *sender) recollect(x *memory, a wire.Arrival) {
 	if err != nil || !e.SignedBy(s.opts.Identity.Public()) {
 		return
 	}
-	said, err := e.Parse(s.opts.KeyID)
+	statement, err := e.Parse(s.opts.KeyID)
 	if err != nil {
 		return
 	}
 	incarnation, boot := s.state.Life()
-	if said.Stamp.Incarnation != incarnation {
+	if statement.Stamp.Incarnation != incarnation {
 		return
 	}
 	part := func(r wire.Ref, version uint64) *arrayMemory {
-		held := engine.ArrayState{Version: version, Boot: said.Stamp.Boot}
+		held := engine.ArrayState{Version: version, Boot: statement.Stamp.Boot}
 		if x.arrays[r] == nil || !s.state.Lineage(r).Contains(held, boot) {
 			return nil
 		}
 		return x.arrays[r]
 	}
-	for i := range said.Rounds {
-		r := &said.Rounds[i]
+	for i := range statement.Rounds {
+		r := &statement.Rounds[i]
 		if to := part(r.Ref, r.To); to != nil {
 			to.rounds = append(to.rounds,
 				engine.Part{Array: r.Array, Start: r.Start, Round: bytes.Clone(r.Data), From: r.From, To: r.To})
 			x.bytes += wire.RoundCost + len(r.Data)
 		}
 	}
-	if said.Kind != wire.KindImage {
+	if statement.Kind != wire.KindImage {
 		return
 	}
-	image := &said.Image
+	image := &statement.Image
 	if to := part(image.Ref, image.At); to != nil {
 		if to.images[image.At] == nil {
 			to.images[image.At] = make(map[wire.Topic][][]byte)

@@ -239,7 +239,8 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 // TestRegularAtOnce checks that if two hubs announce at once, before they have met, all take the
 // same secret.
 func TestRegularAtOnce(t *testing.T) {
-	one, other, joiner := newChanging(t, member.Hub, regularly), newChanging(t, member.Hub, regularly), newChanging(t, member.Join, nil)
+	one, other, joiner := newChanging(t, member.Hub, regularly), newChanging(t, member.Hub, regularly), newChanging(t,
+		member.Join, nil)
 	befriend(t, one.Mesh, other.Mesh, joiner.Mesh)
 	for _, c := range []*changing{one, other, joiner} {
 		c.now = turnOf(c.now).Add(-time.Hour)

@@ -142,8 +142,8 @@ type rig struct {
 	e    *stubEngine
 	bus  *sentBus
 	peer *member.Identity
-	p    member.Peer
-	t    *track
+	p    *member.Peer // of t
+	t    *origin
 }
 
 func newRig(t *testing.T, k *memBroker, change func(*member.Options)) *rig {
@@ -167,8 +167,9 @@ func newRig(t *testing.T, k *memBroker, change func(*member.Options)) *rig {
 // again drops the receiver's state of the peer.
 func (r *rig) again() {
 	r.receiver.forget(r.peer.Hint())
-	r.p, _ = r.Find(r.peer.Hint())
-	r.t = r.receiver.track(r.peer.Hint())
+	r.t = r.receiver.origin(r.peer.Hint())
+	r.t.peer, _ = r.Find(r.peer.Hint())
+	r.p = &r.t.peer
 }
 
 func (r *rig) status() PeerStatus { return r.Status().Peers[0] }

@@ -282,7 +282,7 @@ func TestLyingAnnouncement(t *testing.T) {
 	if _, err := hub.Rotate(member.NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	var said []byte
+	var statement []byte
 	for what, change := range map[string]func([]byte) []byte{
 		"hers instead": func([]byte) []byte {
 			q, _, err := bob.AskAfter(hub.key())
@@ -301,7 +301,7 @@ func TestLyingAnnouncement(t *testing.T) {
 			data, _ := json.Marshal(a)
 			return data
 		},
-		"played back":   func(data []byte) []byte { defer func() { said = data }(); return or(said, []byte("{}")) },
+		"played back":   func(data []byte) []byte { defer func() { statement = data }(); return or(statement, []byte("{}")) },
 		"taken back":    func([]byte) []byte { return []byte(`{"signature":"AAAA"}`) },
 		"without a box": func(data []byte) []byte { return change(t, data, func(a *member.SecretAnswer) { a.Box = nil }) },
 		"another box":   func(data []byte) []byte { return change(t, data, func(a *member.SecretAnswer) { a.Box[30]++ }) },
@@ -539,10 +539,12 @@ func TestHasten(t *testing.T) {
 	head := func(by *changing, secret filter.Secret) wire.Arrival {
 		g := cellsOf // of the former secret, which is the present one here
 		m := &wire.Message{Kind: wire.KindHead, KeyID: secret.ID(),
-			Heads: []wire.ArrayHead{{Ref: wire.Ref{Array: "counts", Start: 7}, Version: 3, Geometry: g, Lineage: wire.Lineage{{Boot: 5, Base: 0}}}}}
+			Heads: []wire.ArrayHead{{Ref: wire.Ref{Array: "counts", Start: 7}, Version: 3, Geometry: g,
+				Lineage: wire.Lineage{{Boot: 5, Base: 0}}}}}
 		m.Stamp = wire.Stamp{Incarnation: 5, Boot: 5, Seq: 1, At: uint64(by.now.UnixMilli())}
-		return wire.Arrival{Topic: wire.Topic{Kind: wire.KindHead, Origin: by.key().Hint()}, Network: member.NetworkOf(secret),
-			Data: wire.AppendMessage(nil, m, by.opts.Identity)}
+		return wire.Arrival{Topic: wire.Topic{Kind: wire.KindHead, Origin: by.key().Hint()},
+			Network: member.NetworkOf(secret),
+			Data:    wire.AppendMessage(nil, m, by.opts.Identity)}
 	}
 	bob.receiver.foreign(t.Context(), head(hub, to))
 	if r := bob.Pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
@@ -623,11 +625,14 @@ func TestRotationFile(t *testing.T) {
 func FuzzAnswerSecret(f *testing.F) {
 	_, id := identity(f)
 	_, joiner := identity(f)
-	hub := &member.Secrets{Opts: &member.Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Now: time.Now}}
+	hub := &member.Secrets{Opts: &member.Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(),
+		Now: time.Now}}
 	to := filter.Secret{9}
-	hub.Announcement = &member.Rotation{From: member.NetworkOf(enginetest.Secret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(),
+	hub.Announcement = &member.Rotation{From: member.NetworkOf(enginetest.Secret), Secret: to[:], At: time.Unix(2e9, 0),
+		By:   id.ID(),
 		Void: [][]byte{make([]byte, 16)}}
-	bob := &member.Secrets{Opts: &member.Options{Identity: joiner, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID()}}
+	bob := &member.Secrets{Opts: &member.Options{Identity: joiner, Secret: enginetest.Secret,
+		KeyID: enginetest.Secret.ID()}}
 	q, _, err := bob.AskAfter(id.Public())
 	if err != nil {
 		f.Fatal(err)
@@ -659,10 +664,13 @@ func FuzzAnswerSecret(f *testing.F) {
 func FuzzOpenSecret(f *testing.F) {
 	_, id := identity(f)
 	_, joiner := identity(f)
-	hub := &member.Secrets{Opts: &member.Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Now: time.Now}}
+	hub := &member.Secrets{Opts: &member.Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(),
+		Now: time.Now}}
 	to := filter.Secret{9}
-	hub.Announcement = &member.Rotation{From: member.NetworkOf(enginetest.Secret), Secret: to[:], At: time.Now().Add(time.Hour), By: id.ID()}
-	bob := &member.Secrets{Opts: &member.Options{Identity: joiner, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID()}}
+	hub.Announcement = &member.Rotation{From: member.NetworkOf(enginetest.Secret), Secret: to[:],
+		At: time.Now().Add(time.Hour), By: id.ID()}
+	bob := &member.Secrets{Opts: &member.Options{Identity: joiner, Secret: enginetest.Secret,
+		KeyID: enginetest.Secret.ID()}}
 	q, private, err := bob.AskAfter(id.Public())
 	if err != nil {
 		f.Fatal(err)
@@ -680,7 +688,8 @@ func FuzzOpenSecret(f *testing.F) {
 	f.Add([]byte(`{"signature":"AAAA"}`))
 	f.Add([]byte(`{"exchange":"AAAA","box":"AAAA"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if n, err := bob.OpenSecret(id.Public(), q, private, data); err == nil && (n == nil || filter.Secret(n.Secret) != to) {
+		if n, err := bob.OpenSecret(id.Public(), q, private, data); err == nil && (n == nil ||
+			filter.Secret(n.Secret) != to) {
 			t.Errorf("%+v", n)
 		}
 	})

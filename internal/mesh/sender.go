@@ -89,7 +89,8 @@ type queued struct {
 
 func newSender(o *member.Options, b *member.Book, st *member.State) *sender {
 	return &sender{
-		opts: o, book: b, state: st, asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message, 16), hello: make(chan struct{}, 1),
+		opts: o, book: b, state: st, asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message,
+			16), hello: make(chan struct{}, 1),
 		wants: make(chan *wire.Message, 64), pasts: make(chan wire.Past, 64),
 		arrays: make(map[wire.Ref]*ownArray), wanted: make(map[wire.Ref]wire.Hint), draws: make(map[wire.Hint]*draw),
 		refills: make(map[wire.Hint]*draw),
@@ -385,8 +386,9 @@ func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
 	s.forgetDraws()
-	m := &wire.Message{Kind: wire.KindHead, Name: s.opts.Name, Proof: s.opts.Identity.Proof(), Organisations: s.book.Contained(),
-		Floors: [2]uint64{wire.AllExpired, wire.AllExpired}}
+	m := &wire.Message{Kind: wire.KindHead, Name: s.opts.Name, Proof: s.opts.Identity.Proof(),
+		Organisations: s.book.Contained(),
+		Floors:        [2]uint64{wire.AllExpired, wire.AllExpired}}
 	if s.opts.Role != member.Subscribe {
 		m.Floors = [2]uint64{s.opts.Engine.Floor(engine.ArrayCounts), s.opts.Engine.Floor(engine.ArraySpam)}
 		live := make(map[wire.Ref]bool)
@@ -394,7 +396,8 @@ func (s *sender) head(ctx context.Context) {
 			r := wire.Ref{Array: a.Array, Start: a.Start}
 			live[r] = true
 			if a.Version > 0 {
-				m.Heads = append(m.Heads, wire.ArrayHead{Ref: r, Version: a.Version, Geometry: a.Geometry, Lineage: s.state.Lineage(r)})
+				m.Heads = append(m.Heads, wire.ArrayHead{Ref: r, Version: a.Version, Geometry: a.Geometry,
+					Lineage: s.state.Lineage(r)})
 			}
 		}
 		maps.DeleteFunc(s.arrays, func(r wire.Ref, a *ownArray) bool {

@@ -24,17 +24,17 @@ func TestNewLife(t *testing.T) {
 		r := newRig(t, k, nil)
 		r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3}, {Array: engine.ArraySpam, Start: 7}}
 		now := uint64(time.Now().UnixMilli())
-		for _, tt := range []struct{ life, boot, heard, want uint64 }{
+		for _, tt := range []struct{ life, boot, received, want uint64 }{
 			{1, 2, 3, now}, {now - 1, now - 1, now - 1, now}, {now, 5, 6, now + 1}, {5, now + 20, 6, now + 21},
 			{5, 6, now + 30, now + 31},
 		} {
 			s := r.state
 			s.Incarnation, s.Boot, r.sender.renewals = tt.life, tt.boot, nil
 			clear(r.sender.wanted)
-			r.sender.renew("peer", tt.heard)
+			r.sender.renew("peer", tt.received)
 			if s.Incarnation != tt.want || s.Boot <= tt.want || s.Boot > tt.want+1024 {
 				t.Errorf("after life %d, boot %d, and %d that was heard: life %d, boot %d; want life %d", tt.life, tt.boot,
-					tt.heard, s.Incarnation, s.Boot, tt.want)
+					tt.received, s.Incarnation, s.Boot, tt.want)
 			}
 			saved, err := member.LoadState(r.opts.Dir)
 			if err != nil || saved.Incarnation != s.Incarnation || saved.Boot != s.Boot || len(saved.Arrays) != 2 ||
@@ -98,7 +98,8 @@ func TestImageMessages(t *testing.T) {
 			var got [][]int
 			first := 0
 			for i, q := range r.bus.sent {
-				if want := fmt.Sprintf("1-7-%d", first); q.topic != (wire.Topic{Kind: wire.KindImage, Origin: r.opts.Identity.Hint(), Key: want}) {
+				if want := fmt.Sprintf("1-7-%d", first); q.topic != (wire.Topic{Kind: wire.KindImage,
+					Origin: r.opts.Identity.Hint(), Key: want}) {
 					t.Errorf("%v: message %d is under %+v, want key %s", tt.sizes, i, q.topic, want)
 				}
 				m, err := ParseMessage(q.msg, enginetest.Secret.ID())
@@ -289,7 +290,8 @@ func TestSentAgain(t *testing.T) {
 		r.bus.max = 0
 		many := make([]wire.Round, wire.MaxParts+1)
 		for i := range many {
-			many[i] = wire.Round{Ref: x, From: uint64(i), To: uint64(i) + 1, Geometry: cellsOf, Lineage: wire.Lineage{{Boot: r.state.Boot, Base: 0}}}
+			many[i] = wire.Round{Ref: x, From: uint64(i), To: uint64(i) + 1, Geometry: cellsOf,
+				Lineage: wire.Lineage{{Boot: r.state.Boot, Base: 0}}}
 		}
 		r.sender.again(many)
 		if got := r.bus.messages(t); len(got) != 2 || len(got[0].Rounds) != wire.MaxParts || len(got[1].Rounds) != 1 ||
@@ -329,7 +331,8 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("%d wait, after a broker that is away was tried", len(s.outbox[0].queue))
 		}
 		r.bus.err = nil
-		s.send(wire.Topic{Kind: wire.KindHead, Origin: s.own().Origin}, &wire.Message{Kind: wire.KindHead}) // would arrive before the deltas
+		// would arrive before the deltas
+		s.send(wire.Topic{Kind: wire.KindHead, Origin: s.own().Origin}, &wire.Message{Kind: wire.KindHead})
 		s.send(s.own(), delta(100))
 		if len(r.bus.sent) != 0 || len(s.outbox[0].queue) != 4 {
 			t.Errorf("%d sent before those that wait, of which there are %d", len(r.bus.sent), len(s.outbox[0].queue))

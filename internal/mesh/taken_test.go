@@ -101,7 +101,8 @@ func TestTaken(t *testing.T) {
 				t.Errorf("%s: %d asks are taken", role, len(r.sender.asks))
 			}
 			time.Sleep(time.Second)
-			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindHead, From: from, Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}, size: 10})
+			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindHead, From: from,
+				Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}, size: 10})
 			if s := r.status(); role == member.Publish {
 				if s.Messages != 0 || r.t.dirty {
 					t.Errorf("a trap takes what it hears: %+v", s)
@@ -126,8 +127,8 @@ func TestTaken(t *testing.T) {
 func TestGrowthOfSilence(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for name, tt := range map[string]struct {
-			heard, began time.Duration // ago; 0: never
-			want         float64       // minutes
+			received, began time.Duration // ago; 0: never
+			want            float64       // minutes
 		}{
 			"heard before": {2 * time.Hour, 90 * time.Minute, 120}, "never heard": {0, 0, 180},
 			"never, this node was away": {0, 2 * time.Hour, 120},
@@ -137,15 +138,16 @@ func TestGrowthOfSilence(t *testing.T) {
 			r := newRig(t, k, nil)
 			time.Sleep(3 * time.Hour)
 			mem := r.Members[r.peer.Hint()]
-			if tt.heard > 0 {
-				mem.Heard = time.Now().Add(-tt.heard)
+			if tt.received > 0 {
+				mem.Heard = time.Now().Add(-tt.received)
 			}
 			r.receiver.began = time.Time{}
 			if tt.began > 0 {
 				r.receiver.began = time.Now().Add(-tt.began)
 			}
 			r.receiver.take(t.Context(),
-				&incoming{m: &wire.Message{Kind: wire.KindHead, From: r.peer.Hint(), Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}})
+				&incoming{m: &wire.Message{Kind: wire.KindHead, From: r.peer.Hint(), Stamp: wire.Stamp{Incarnation: 1, Boot: 1,
+					Seq: 1, At: 1}}})
 			if got := -mem.Growth.Adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 ||
 				tt.want > 0 && !mem.Growth.Credited.Equal(time.Now()) {
 				t.Errorf("%s: %v minutes' worth may come, want %v", name, got, tt.want)
@@ -165,28 +167,28 @@ func TestShowsTooMuch(t *testing.T) {
 		for _, shown := range []float64{maxShown, maxShown + 0.001} {
 			r.again()
 			r.e.shown = shown
-			if why := r.receiver.showsTooMuch(&r.p, r.t, a); (why != "") != (shown > maxShown) {
+			if why := r.t.showsTooMuch(a); (why != "") != (shown > maxShown) {
 				t.Errorf("shown %v: %q", shown, why)
 			}
-			if r.t.looked[x] != a.Keys {
-				t.Errorf("noted %v", r.t.looked)
+			if r.t.inspected[x] != a.Keys {
+				t.Errorf("noted %v", r.t.inspected)
 			}
-			if why := r.receiver.showsTooMuch(&r.p, r.t, a); why != "" {
+			if why := r.t.showsTooMuch(a); why != "" {
 				t.Errorf("looked at again at once: %q", why)
 			}
 		}
 		few := a
 		few.Keys = 1
 		r.again()
-		if why := r.receiver.showsTooMuch(&r.p, r.t, few); why != "" || len(r.t.looked) != 0 {
+		if why := r.t.showsTooMuch(few); why != "" || len(r.t.inspected) != 0 {
 			t.Errorf("a few keys: %q", why)
 		}
-		r.receiver.suspend(t.Context(), &r.p, "")
+		r.t.suspend(t.Context(), "")
 		if r.status().Quarantine != "" {
 			t.Error("in quarantine for nothing")
 		}
-		r.receiver.suspend(t.Context(), &r.p, "why")
-		r.receiver.suspend(t.Context(), &r.p, "another")
+		r.t.suspend(t.Context(), "why")
+		r.t.suspend(t.Context(), "another")
 		if r.status().Quarantine != "why" || r.p.Quarantine != "why" {
 			t.Errorf("quarantine %q", r.status().Quarantine)
 		}
@@ -202,7 +204,7 @@ func TestCarefulSuccession(t *testing.T) {
 		if err := r.AddPeer(t.Context(), old.ID(), "changed", 0.5); err != nil {
 			t.Fatal(err)
 		}
-		tr := r.receiver.track(old.Hint())
+		tr := r.receiver.origin(old.Hint())
 		stopped := 0
 		tr.stop = []func(){func() { stopped++ }}
 		for name, m := range map[string]*wire.Message{"no head": {Kind: wire.KindDelta, Proof: to.Proof(), Key: to.Public()},
@@ -235,7 +237,8 @@ func TestCarefulSuccession(t *testing.T) {
 // other hubs.
 func TestBadAddress(t *testing.T) {
 	dir, id := identity(t)
-	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join, Servers: []string{"a b:1"}}
+	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join,
+		Servers: []string{"a b:1"}}
 	if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), "broker") {
 		t.Errorf("opened: %v", err)
 	}
@@ -260,7 +263,8 @@ func TestCaughtUp(t *testing.T) {
 			for n := range tt.stored {
 				time.Sleep(time.Minute)
 				at = append(at, time.Now())
-				m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: now, Boot: now, Seq: uint64(n + 1), At: now}, From: r.peer.Hint()}
+				m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: now, Boot: now, Seq: uint64(n + 1),
+					At: now}, From: r.peer.Hint()}
 				k.deltas = append(k.deltas,
 					storedMsg{time.Now(), wire.Topic{Kind: wire.KindDelta, Origin: m.From}, wire.AppendMessage(nil, m, r.peer)})
 			}

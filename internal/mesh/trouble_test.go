@@ -75,7 +75,8 @@ func TestTroubles(t *testing.T) {
 			return server.Options{JetStream: true,
 				JetStreamMaxStore: 1 << 20}
 		}, 1, bus.TroubleStorage, "lower mesh.stream_bytes"},
-		"one server": {func(*member.Identity) server.Options { return server.Options{JetStream: true} }, 3, bus.TroubleReplicas,
+		"one server": {func(*member.Identity) server.Options { return server.Options{JetStream: true} }, 3,
+			bus.TroubleReplicas,
 			"no cluster of 3 servers"},
 		"may not publish": {func(id *member.Identity) server.Options {
 			return signedIn(id, n.HeadsOf(id.Hint()))
@@ -92,7 +93,8 @@ func TestTroubles(t *testing.T) {
 			if len(o.Nkeys) == 0 {
 				credentials = bus.NoCredentials
 			}
-			m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.External,
+			m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
+				Mode:     member.External,
 				Replicas: tt.replicas,
 				Servers:  []string{serveNATS(t, o)}, Credentials: credentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 			status := func() bus.Status { return m.Status().Brokers[0] }
@@ -133,7 +135,10 @@ func TestTroubleEnds(t *testing.T) {
 		return status().Trouble == bus.TroubleSlow && log.has("to answer")
 	})
 	w.Delay.Store(0)
-	enginetest.Eventually(t, 2*time.Minute, "it is well", func() bool { return status().Trouble == "" && log.has("well again") })
+	enginetest.Eventually(t, 2*time.Minute, "it is well", func() bool {
+		return status().Trouble == "" &&
+			log.has("well again")
+	})
 }
 
 func TestTroubleOf(t *testing.T) {

@@ -93,13 +93,15 @@ func TestNewsletter(t *testing.T) {
 		if err := home.WeighPeer(t.Context(), liar.id.ID(), 0.05); err != nil {
 			t.Fatal(err)
 		}
-		if f := enginetest.Check(t, home.engine, newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3+1 || f.Bulk {
+		if f := enginetest.Check(t, home.engine,
+			newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3+1 || f.Bulk {
 			t.Errorf("listed by a peer of weight 0.05: %+v", f)
 		}
 		if err := home.EvictPeer(t.Context(), liar.id.ID()); err != nil {
 			t.Fatal(err)
 		}
-		if f := enginetest.Check(t, home.engine, newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3 || f.Spam != 0 {
+		if f := enginetest.Check(t, home.engine,
+			newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3 || f.Spam != 0 {
 			t.Errorf("after the eviction: %+v", f)
 		}
 		if f := enginetest.Check(t, home.engine, spam); f.Judged != bulkhead.JudgedSpam || f.Sightings != 30 || f.Spam != 1 {
@@ -206,7 +208,8 @@ func TestStrangers(t *testing.T) {
 		if f := enginetest.Check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
 			t.Errorf("after forgeries: %+v", f)
 		}
-		if after.Refusals[member.ReasonForged]+after.Refusals[member.ReasonMalformed] == 0 || after.Refusals[member.ReasonVersion] == 0 {
+		if after.Refusals[member.ReasonForged]+after.Refusals[member.ReasonMalformed] == 0 ||
+			after.Refusals[member.ReasonVersion] == 0 {
 			t.Errorf("refusals of the peer: %v", after.Refusals)
 		}
 		if s := home.Status().Strangers; s[member.ReasonStranger] == 0 {

@@ -58,10 +58,12 @@ func TestBytesOnTheWire(t *testing.T) {
 			a, b := enginetest.Big(t, 1_000_000, nil), enginetest.Big(t, 1_000_000, nil)
 			aDir, aID := identity(t)
 			bDir, bID := identity(t)
-			from, _ := start(t, member.Options{Dir: aDir, Identity: aID, Engine: a, Mode: member.External, Credentials: bus.NoCredentials,
-				Servers: []string{"nats://" + out.Address()}})
-			to, _ := start(t, member.Options{Dir: bDir, Identity: bID, Engine: b, Mode: member.External, Credentials: bus.NoCredentials,
-				Servers: []string{"nats://" + in.Address()}, Role: member.Subscribe})
+			from, _ := start(t, member.Options{Dir: aDir, Identity: aID, Engine: a, Mode: member.External,
+				Credentials: bus.NoCredentials,
+				Servers:     []string{"nats://" + out.Address()}})
+			to, _ := start(t, member.Options{Dir: bDir, Identity: bID, Engine: b, Mode: member.External,
+				Credentials: bus.NoCredentials,
+				Servers:     []string{"nats://" + in.Address()}, Role: member.Subscribe})
 			if err := to.AddPeer(t.Context(), aID.ID(), "", 1); err != nil {
 				t.Fatal(err)
 			}
@@ -80,10 +82,14 @@ func TestBytesOnTheWire(t *testing.T) {
 					enginetest.Report(t, a, n, bulkhead.Sighting, 1)
 				}
 			}
-			enginetest.Eventually(t, time.Minute, "all known", func() bool { return enginetest.Check(t, b, total-1).Sightings > 0 })
+			enginetest.Eventually(t, time.Minute, "all known", func() bool {
+				return enginetest.Check(t, b,
+					total-1).Sightings > 0
+			})
 			up := float64(out.Up.Load()-sent) / float64(total)
 			down := float64(in.Down.Load()-got) / float64(total)
-			t.Logf("%d new signatures at %d a minute: %.2f bytes each to the broker, %.2f to each subscriber; DCC's flood: 24 for each checksum; raw SHA-1: 20",
+			t.Logf("%d new signatures at %d a minute: %.2f bytes each to the broker, %.2f to each subscriber; "+
+				"DCC's flood: 24 for each checksum; raw SHA-1: 20",
 				total, rate.perMinute, up, down)
 			if up > rate.limit || down > rate.limit {
 				t.Errorf("%.2f bytes up, %.2f down, limit %v", up, down, rate.limit)

@@ -19,7 +19,8 @@ func (n names) Grants(h wire.Hint, api string) (publish, subscribe []string) {
 			api+"CONSUMER.CREATE."+stream+".>",
 			api+"CONSUMER.INFO."+stream+".*", api+"CONSUMER.DELETE."+stream+".*", api+"CONSUMER.MSG.NEXT."+stream+".*")
 	}
-	return publish, []string{n.All(wire.KindDelta), n.All(wire.KindHead), HeadsOfAll, n.All(wire.KindImage) + ".*", n.asksFor(h),
+	return publish, []string{n.All(wire.KindDelta), n.All(wire.KindHead), HeadsOfAll, n.All(wire.KindImage) + ".*",
+		n.asksFor(h),
 		Inbox(h) + ".>"}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
+// HubFolder is the folder, in the mesh folder, of the storage of a hub's broker.
 const HubFolder = "broker"
 
 // maxStore is the total storage limit of a hub's broker. Its streams have limits of their own. A
@@ -185,7 +186,7 @@ func HubIsPeer(g Gate, c tls.ConnectionState) (key wire.Public, err error) {
 	cert := c.PeerCertificates[0]
 	raw, ok := cert.PublicKey.(ed25519.PublicKey)
 	if !ok || len(raw) != ed25519.PublicKeySize {
-		return key, errors.New("the hub's certificate is not that of a node")
+		return key, errors.New("the hub's certificate does not belong to a node")
 	}
 	key = wire.Public(raw)
 	proof := ""
@@ -296,10 +297,12 @@ func (d Doorkeeper) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
+// Permissions returns the subjects that a peer may publish to and subscribe to.
 func (d Doorkeeper) Permissions(h wire.Hint) *server.Permissions {
 	publish, subscribe := NewNames(d.Opts.KeyID).Grants(h, jetStreamAPI(""))
 	return &server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: append(publish, wire.GroupPrefix+h.String(), wire.SecretPrefix+h.String())},
+		Publish: &server.SubjectPermission{Allow: append(publish, wire.GroupPrefix+h.String(),
+			wire.SecretPrefix+h.String())},
 		Subscribe: &server.SubjectPermission{Allow: subscribe},
 	}
 }

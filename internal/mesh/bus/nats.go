@@ -53,6 +53,7 @@ type Client struct {
 // names are the subjects and streams of a network.
 type names struct{ Net string }
 
+// NewNames returns the subjects and streams of the network whose secret has the given ID.
 func NewNames(keyID uint64) names { return names{wire.NetworkName(keyID)} }
 
 func (n names) Subject(t wire.Topic) string {
@@ -139,6 +140,7 @@ func Redacted(servers string) string {
 	return strings.Join(list, ",")
 }
 
+// Inbox returns the prefix of the subjects of the answers to a node.
 func Inbox(h wire.Hint) string { return "_INBOX_" + h.String() }
 
 // Cleared keeps the text of an error of the NATS library, and drops its type.
@@ -161,6 +163,7 @@ func (b *Client) watchEntry(ctx context.Context) {
 	}
 }
 
+// Failed records an error of the connection, and logs it once.
 func (b *Client) Failed(err error) {
 	// A broker may deny heads of other networks, and an older hub does not know the subject of
 	// secrets.
@@ -198,8 +201,11 @@ func (b *Client) CameUp() {
 	}
 }
 
+// Up receives a value whenever the client has connected or reconnected.
 func (b *Client) Up() <-chan struct{} { return b.Ups }
 
+// Publish sends a message, or returns an error if the client is disconnected. A message above the
+// broker's limit fails with [wire.ErrTooLarge].
 func (b *Client) Publish(t wire.Topic, msg []byte) error {
 	// No acknowledgement is requested: the versions reveal any message that the broker loses.
 	err := b.Conn.Publish(b.Names.Subject(t), msg)
@@ -212,6 +218,8 @@ func (b *Client) Publish(t wire.Topic, msg []byte) error {
 	return nil
 }
 
+// Listen calls handle for every ask addressed to self and, for all, for every delta and head, also
+// for the heads of other networks. The node's own messages are included.
 func (b *Client) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) error {
 	subjects := []string{b.Names.asksFor(self)}
 	if all {
@@ -255,10 +263,13 @@ func (b *Client) subscribe(subject string, handle func(wire.Arrival)) (func(), e
 	return func() { sub.Unsubscribe() }, nil // a closed connection has no subscriptions
 }
 
+// ListenImages calls handle for the images of an origin, until the returned function is called.
 func (b *Client) ListenImages(origin wire.Hint, handle func(wire.Arrival)) (func(), error) {
 	return b.subscribe(b.Names.imagesOf(origin), handle)
 }
 
+// Proves reports whether the broker is this node's own, so that no other node can publish under its
+// topics.
 func (b *Client) Proves() bool { return b.owner }
 
 // jetStreamAPI returns the prefix of the subjects for requests to the JetStream of a domain; "" is
@@ -280,13 +291,15 @@ func (b *Client) Streams(ctx context.Context) (jetstream.JetStream, error) {
 		return js, nil
 	}
 	deltas := jetstream.StreamConfig{
-		Name: b.Names.DeltaStream(), Subjects: []string{b.Names.All(wire.KindDelta)}, NoAck: true, MaxMsgSize: wire.MaxMessage,
-		MaxAge: b.Opts.StreamAge, MaxBytes: b.Opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.Opts.Replicas,
+		Name: b.Names.DeltaStream(), Subjects: []string{b.Names.All(wire.KindDelta)}, NoAck: true,
+		MaxMsgSize: wire.MaxMessage,
+		MaxAge:     b.Opts.StreamAge, MaxBytes: b.Opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.Opts.Replicas,
 	}
 	images := jetstream.StreamConfig{
-		Name: b.Names.ImageStream(), Subjects: []string{b.Names.All(wire.KindImage) + ".*"}, NoAck: true, MaxMsgsPerSubject: 1,
-		MaxMsgSize: wire.MaxMessage,
-		MaxAge:     imagesAge, MaxBytes: imagesShare * b.Opts.StreamBytes, Storage: jetstream.FileStorage,
+		Name: b.Names.ImageStream(), Subjects: []string{b.Names.All(wire.KindImage) + ".*"}, NoAck: true,
+		MaxMsgsPerSubject: 1,
+		MaxMsgSize:        wire.MaxMessage,
+		MaxAge:            imagesAge, MaxBytes: imagesShare * b.Opts.StreamBytes, Storage: jetstream.FileStorage,
 		Replicas: b.Opts.Replicas,
 	}
 	for _, cfg := range []jetstream.StreamConfig{deltas, images} {
@@ -305,7 +318,10 @@ func (b *Client) Streams(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-func (b *Client) StoredDeltas(ctx context.Context, origin *wire.Hint, since time.Time, handle func(wire.Arrival) bool) error {
+// StoredDeltas calls handle for the stored deltas since a time, of one origin or of all, in their
+// order. It returns at the end, or when handle returns false.
+func (b *Client) StoredDeltas(ctx context.Context, origin *wire.Hint, since time.Time,
+	handle func(wire.Arrival) bool) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	if !since.IsZero() {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
@@ -316,6 +332,8 @@ func (b *Client) StoredDeltas(ctx context.Context, origin *wire.Hint, since time
 	return b.read(ctx, b.Names.DeltaStream(), cfg, handle)
 }
 
+// StoredImages calls handle for the stored images of an origin. It returns at the end, or when handle
+// returns false.
 func (b *Client) StoredImages(ctx context.Context, origin wire.Hint, handle func(wire.Arrival) bool) error {
 	return b.read(ctx, b.Names.ImageStream(), jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{b.Names.imagesOf(origin)},
@@ -407,10 +425,13 @@ func (b *Client) Holder() (key wire.Public, ok bool) {
 	return key, false
 }
 
+// Connected reports whether the client is connected.
 func (b *Client) Connected() bool { return b.Conn.IsConnected() }
 
+// Name returns the configured address, without a password.
 func (b *Client) Name() string { return b.Server }
 
+// Status returns the state of the connection.
 func (b *Client) Status() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -426,6 +447,7 @@ func (b *Client) Status() Status {
 	return s
 }
 
+// Close sends what is buffered, for a moment at most, and closes the connection.
 func (b *Client) Close() error {
 	// Published messages may still wait in the buffer.
 	if b.Conn.IsConnected() {

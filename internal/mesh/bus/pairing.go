@@ -16,6 +16,7 @@ import (
 // TokenInvitation is the prefix of the token that a joining node presents to a hub.
 const TokenInvitation = "invitation "
 
+// PairSubject returns the subject of a request to join by the invitation with an ID.
 func PairSubject(id string, from wire.Hint) string { return "bh.pair." + id + "." + from.String() }
 
 // AskToJoin presents the invitation with an ID to a hub that holds the key of the inviter, with the key

@@ -65,10 +65,12 @@ func TroubleOf(err error, took time.Duration, denied string) string {
 func (b *Client) remedy(trouble, denied string, took time.Duration) string {
 	switch trouble {
 	case TroubleJetStream:
-		return "it has no JetStream for this node: set jetstream in its configuration; until then nodes that were away ask their peers for all that they missed"
+		return "it has no JetStream for this node: set jetstream in its configuration; " +
+			"until then nodes that were away ask their peers for all that they missed"
 	case TroubleStorage:
 		return fmt.Sprintf(
-			"it has no room for the streams, %d bytes for deltas and %d times that for images: lower mesh.stream_bytes, or raise its max_file_store",
+			"it has no room for the streams, %d bytes for deltas and %d times that for images: "+
+				"lower mesh.stream_bytes, or raise its max_file_store",
 			b.Opts.StreamBytes, imagesShare)
 	case TroubleReplicas:
 		return fmt.Sprintf(

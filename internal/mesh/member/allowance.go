@@ -54,6 +54,7 @@ func (g *Growth) Credit(o *Options, now time.Time, silence time.Duration) {
 	g.Credited = now
 }
 
+// Excess returns why the adds exceed the allowance, or "".
 func (g *Growth) Excess(o *Options) string {
 	switch {
 	case g.Adds > Burst*o.MaxAdds:

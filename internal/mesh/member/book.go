@@ -95,6 +95,7 @@ func (b *Book) DropRefused(ctx context.Context) error {
 	return nil
 }
 
+// Origins returns the origins of the peers, which the engine counts; none if the node only publishes.
 func (b *Book) Origins() []engine.Origin {
 	if b.opts.Role == Publish {
 		return nil
@@ -186,6 +187,7 @@ func (b *Book) AddPeer(ctx context.Context, id, name string, weight float64) err
 		Key: key})
 }
 
+// Put adds a peer to the list.
 func (b *Book) Put(ctx context.Context, p *Peer) error {
 	h := p.Key.Hint()
 	err := b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
@@ -204,6 +206,7 @@ func (b *Book) Put(ctx context.Context, p *Peer) error {
 	return err
 }
 
+// EditPeer changes the entry of the peer with a key, durably.
 func (b *Book) EditPeer(ctx context.Context, id string, edit func(*Entry) error) error {
 	return b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
 		key, err := wire.ParsePublic(id)

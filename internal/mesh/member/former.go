@@ -26,6 +26,7 @@ type FormerStatus struct {
 	Memory      uint64 // bytes, without merged arrays
 }
 
+// Former returns the former incarnations of a peer, oldest first.
 func (b *Book) Former(id string) (out []FormerStatus) {
 	for _, f := range b.opts.Engine.FormerIncarnations(id) {
 		s := FormerStatus{Incarnation: f.Incarnation}

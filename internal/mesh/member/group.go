@@ -49,6 +49,7 @@ type GroupList struct {
 	Signature []byte    `json:"signature,omitempty"` // the keeper's, over all other fields
 }
 
+// Text returns the text that the keeper signs.
 func (l GroupList) Text() ([]byte, error) {
 	l.Signature = nil
 	data, err := json.Marshal(l)

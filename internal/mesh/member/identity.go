@@ -156,6 +156,7 @@ func writeSeed(dir string, seed []byte) error {
 	return WriteFile(filepath.Join(dir, KeyFile), append(text, '\n'))
 }
 
+// SuccessionJSON is the file of the proof that an older key chose the present one.
 type SuccessionJSON struct {
 	Old       string `json:"old"`
 	New       string `json:"new"`

@@ -142,6 +142,7 @@ type Taker interface {
 	Announcements() *Secrets
 }
 
+// Complete sets the defaults, and returns an error if a required option is absent or one is invalid.
 func (o *Options) Complete() error {
 	if o.Dir == "" || o.Identity == nil || o.Engine == nil {
 		return fmt.Errorf("mesh: Dir, Identity and Engine are required")

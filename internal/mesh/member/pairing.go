@@ -94,6 +94,7 @@ func OpenPairing(o *Options, b *Book) (*Pairing, error) {
 	return &Pairing{opts: o, book: b, Invites: list}, nil
 }
 
+// ReadInvitations reads the invitations of the mesh folder dir; an absent file has none.
 func ReadInvitations(dir string) (list []*Invite, err error) {
 	if err := wholefile.ReadJSON(filepath.Join(dir, InvitationsFile), &list); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
@@ -128,7 +129,7 @@ func (g *Pairing) saveInvitations() error {
 // [bulkhead.ErrForbidden].
 func (g *Pairing) Invite(n NewInvitation) (line string, s InvitationStatus, err error) {
 	if g.opts.Mode != Hub || g.opts.Secret.ID() != g.opts.KeyID {
-		return "", s, fmt.Errorf("%w: mesh: a node in mode %q invites nobody: have it done on a hub of the network",
+		return "", s, fmt.Errorf("%w: mesh: a node in mode %q cannot invite: use a hub of the network",
 			bulkhead.ErrForbidden, g.opts.Mode)
 	}
 	n.Uses, n.Lifetime = max(n.Uses, 1), cmp.Or(n.Lifetime, 48*time.Hour)
@@ -330,7 +331,7 @@ func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *PairRe
 		return &PairReply{State: PairRefused, Why: "the inviter has refused this node"}
 	case i < 0 && v.accepted() >= v.Uses:
 		last := v.Joiners[slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.State == PairAccepted })]
-		return refuse("the invitation was used already, by %s at %s: if that was not you, somebody else has the line",
+		return refuse("the invitation was used already, by %s at %s: if that was not you, another person has the line",
 			last.Key, last.At.UTC().Format(time.RFC3339))
 	case i < 0 && len(v.Joiners) >= 2*v.Uses+8:
 		return refuse("too many nodes have shown the invitation")

@@ -31,6 +31,7 @@ type PairRequest struct {
 	Signature []byte    `json:"signature"` // by Key, over the ID and Exchange
 }
 
+// PairText returns the text that a joining node signs.
 func PairText(id string, exchange []byte) []byte {
 	return append([]byte("bulkhead mesh join v1\x00"+id+"\x00"), exchange...)
 }
@@ -64,12 +65,14 @@ type pairEnvelope struct {
 	Box      []byte `json:"box,omitempty"`
 }
 
+// MaxPair bounds the sealed requests and replies between nodes.
 const MaxPair = 256 << 10 // bytes of a request or a reply
 
 // ErrSealed reports that a box does not open: it was sealed with another secret, or changed on its
 // way.
 var ErrSealed = errors.New("mesh: sealed with another secret, or changed on its way")
 
+// PairKey derives the key that seals a request or a reply from the secret of an invitation.
 func PairKey(secret [SecretBytes]byte, shared []byte, what string) []byte {
 	key, err := hkdf.Key(sha256.New, append(secret[:], shared...), nil, "bulkhead mesh join v1 "+what,
 		chacha20poly1305.KeySize)
@@ -79,6 +82,7 @@ func PairKey(secret [SecretBytes]byte, shared []byte, what string) []byte {
 	return key
 }
 
+// Seal encrypts plain for the recipient to. The key has the length of a ChaCha20-Poly1305 key.
 func Seal(key, plain []byte, to string) []byte {
 	aead, err := chacha20poly1305.NewX(key)
 	if err != nil {

@@ -44,10 +44,12 @@ type Stretch struct {
 	To   uint64 `json:"to"`
 }
 
+// Refuses reports whether a rollback refuses the generation that starts at start.
 func (p *Peer) Refuses(start uint64) bool {
 	return slices.ContainsFunc(p.Refused, func(s Stretch) bool { return s.From <= start && start <= s.To })
 }
 
+// Origin returns the peer as an origin of the engine, of weight 0 in quarantine.
 func (p *Peer) Origin() engine.Origin {
 	o := engine.Origin{ID: p.ID, Weight: p.Weight}
 	if p.Quarantine != "" {
@@ -56,6 +58,7 @@ func (p *Peer) Origin() engine.Origin {
 	return o
 }
 
+// Label returns the name of the peer or, without one, its key.
 func (p *Peer) Label() string {
 	if p.Name != "" {
 		return p.Name
@@ -130,6 +133,7 @@ func Befriend(dir, id, name, group string, weight float64, now time.Time) error 
 			Keeper: group != "", Key: key}))
 }
 
+// SavePeers writes the peer list of the mesh folder dir.
 func SavePeers(dir string, list []*Peer) error {
 	data, err := json.MarshalIndent(list, "", "\t")
 	if err != nil {

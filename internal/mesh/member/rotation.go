@@ -51,6 +51,7 @@ type Rotation struct {
 	Void [][]byte `json:"void,omitempty"`
 }
 
+// To returns the secret that follows.
 func (r *Rotation) To() filter.Secret { return filter.Secret(r.Secret) }
 
 // Valid reports whether r, read from a file, can be used.
@@ -80,8 +81,10 @@ type RotationStatus struct {
 	Untold   []string // all other peers
 }
 
+// NetworkOf returns the fingerprint of the network with the given secret.
 func NetworkOf(s filter.Secret) string { return wire.NetworkName(s.ID()) }
 
+// NetworkName returns the fingerprint of the present network.
 func (c *Secrets) NetworkName() string { return wire.NetworkName(c.Opts.KeyID) }
 
 // Secrets follows and makes the changes of the network's secret. Its methods may be called
@@ -199,7 +202,8 @@ func (c *Secrets) Rotate(n NewRotation) (RotationStatus, error) {
 		return RotationStatus{}, fmt.Errorf("%w: mesh: this node cannot change its secret", bulkhead.ErrForbidden)
 	case n.Secret == nil && c.Opts.Mode != Hub:
 		return RotationStatus{}, fmt.Errorf(
-			"%w: mesh: in mode %q nobody would learn of a new secret: announce it on a hub, or give the same one to all nodes by hand",
+			"%w: mesh: in mode %q no node would learn of a new secret: announce it on a hub, "+
+				"or give the same one to all nodes by hand",
 			bulkhead.ErrForbidden, c.Opts.Mode)
 	case n.After < 0 || n.After > MaxLead:
 		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret in %v, want 0 to %v", bulkhead.ErrMalformed, n.After,
@@ -389,7 +393,8 @@ func (c *Secrets) LeftRotation(id string) error {
 		return nil
 	case r.Hand:
 		c.Opts.Log.Error(
-			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: take it back and announce another one",
+			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: "+
+				"take it back and announce another one",
 			"key", id)
 		return nil
 	}

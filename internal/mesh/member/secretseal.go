@@ -29,6 +29,7 @@ type SecretQuestion struct {
 	Signature []byte `json:"signature"` // of the member, over network, exchange and the hub's key
 }
 
+// Text returns the text that the member signs, for the hub with the given key.
 func (q *SecretQuestion) Text(hub string) []byte {
 	return append([]byte("bulkhead mesh secret v1 question\x00"+hub+"\x00"+q.Network+"\x00"), q.Exchange...)
 }
@@ -82,12 +83,13 @@ func (c *Secrets) ServeSecret(from wire.Hint, data []byte) []byte {
 		err = c.noteTold(&p, secret) // recorded before the answer is sent: an eviction must know of it
 	}
 	if err != nil {
-		c.Opts.Log.Error("a peer is not told the network's other secret", "peer", p.Label(), "err", err)
+		c.Opts.Log.Error("a peer did not get the network's other secret", "peer", p.Label(), "err", err)
 		return nil
 	}
 	return out
 }
 
+// MakeAnswer returns the signed answer to the question of a peer, and the secret in it.
 func (c *Secrets) MakeAnswer(p *Peer, data []byte) (a *SecretAnswer, secret filter.Secret, err error) {
 	var q SecretQuestion
 	if len(data) > MaxPair {
@@ -152,7 +154,8 @@ func (c *Secrets) AskAfter(hub wire.Public) (q *SecretQuestion, private *ecdh.Pr
 }
 
 // OpenSecret opens a hub's answer; nil if the hub has no new secret.
-func (c *Secrets) OpenSecret(hub wire.Public, q *SecretQuestion, private *ecdh.PrivateKey, data []byte) (*NextSecret, error) {
+func (c *Secrets) OpenSecret(hub wire.Public, q *SecretQuestion, private *ecdh.PrivateKey, data []byte) (*NextSecret,
+	error) {
 	if len(data) > MaxPair {
 		return nil, ErrSealed
 	}

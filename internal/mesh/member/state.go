@@ -158,6 +158,7 @@ type Record struct {
 	SeenAny time.Time `json:"seen,omitzero"`
 }
 
+// LoadState reads the state of the mesh folder dir; an absent file is the zero state.
 func LoadState(dir string) (s Record, err error) {
 	if err := wholefile.ReadJSON(filepath.Join(dir, StateFile), &s); err != nil {
 		return s, fmt.Errorf("mesh: %w", err)
@@ -165,6 +166,7 @@ func LoadState(dir string) (s Record, err error) {
 	return s, nil
 }
 
+// Save writes the state to the mesh folder dir.
 func (s *Record) Save(dir string) error {
 	data, err := json.Marshal(s)
 	if err != nil {

@@ -50,6 +50,7 @@ func (r *refusals) add(reason, detail string) (first bool) {
 	return r.Count[reason] == 1
 }
 
+// Figures calls change with the statistics of a peer, if it is one. change must not block.
 func (b *Book) Figures(h wire.Hint, change func(*Stats)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

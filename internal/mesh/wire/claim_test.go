@@ -216,14 +216,14 @@ func TestEnvelopes(t *testing.T) {
 	if err != nil || string(e.data) != "data" || len(e.signature) != 64 || e.Kind != KindDelta {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	said := e.Statement()
-	if again, err := OpenStatement(said); err != nil || again.sum != e.sum || !slices.Equal(again.claim, e.claim) ||
+	announced := e.Statement()
+	if again, err := OpenStatement(announced); err != nil || again.sum != e.sum || !slices.Equal(again.claim, e.claim) ||
 		again.data != nil {
 		t.Errorf("the statement is read as %+v, %v", again, err)
 	}
-	for _, bad := range [][]byte{said[:len(said)-1], append(slices.Clone(said), 0)} {
+	for _, bad := range [][]byte{announced[:len(announced)-1], append(slices.Clone(announced), 0)} {
 		if _, err := OpenStatement(bad); !errors.Is(err, errMessage) {
-			t.Errorf("a statement of %d bytes, where it has %d: %v", len(bad), len(said), err)
+			t.Errorf("a statement of %d bytes, where it has %d: %v", len(bad), len(announced), err)
 		}
 	}
 	huge := make([]byte, MaxMessage)

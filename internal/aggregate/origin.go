@@ -61,7 +61,7 @@ func (s *Sum) Floor(a engine.Array) uint64 { return s.engine.Horizon(a) }
 func (s *Sum) Knows(keyID uint64) bool { return s.engine.Knows(keyID) }
 
 // errPublishes refuses operations of a node that counts others.
-var errPublishes = fmt.Errorf("%w: an aggregate counts nobody by itself", bulkhead.ErrForbidden)
+var errPublishes = fmt.Errorf("%w: an aggregate counts no peers by itself", bulkhead.ErrForbidden)
 
 // The following methods belong to a node that counts others. A sum counts none, so they return
 // nothing and refuse changes.

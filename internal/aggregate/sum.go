@@ -272,7 +272,8 @@ func (s *Sum) slot(at place, a engine.Array, g filter.Geometry) (*slot, error) {
 	}
 	if s.count(a) >= maxSlots {
 		s.full = fmt.Sprintf(
-			"%s of generation %d: the sum has %d arrays of that kind already; give the members equal sizes, or make two groups of them",
+			"%s of generation %d: the sum has %d arrays of that kind already; "+
+				"give the members equal sizes, or make two groups of them",
 			a, at.from, maxSlots)
 		return nil, nil
 	}

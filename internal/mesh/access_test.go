@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/base64"
 	"net"
@@ -9,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 )
 
 // A visitor is a client that connects to a broker.
@@ -30,7 +32,7 @@ func (v *visitor) RegisterUser(u *server.User)                 { v.users = appen
 // join. All others are refused.
 func TestDoorkeeper(t *testing.T) {
 	h := newHost(t)
-	v := h.invite(t, NewInvitation{})
+	v := h.invite(t, member.NewInvitation{})
 	_, friend := identity(t)
 	_, stranger := identity(t)
 	if err := h.AddPeer(t.Context(), friend.ID(), "", 1); err != nil {
@@ -38,18 +40,19 @@ func TestDoorkeeper(t *testing.T) {
 	}
 	nonce := []byte("a nonce of the broker")
 	for name, tt := range map[string]struct {
-		by     *Identity
+		by     *member.Identity
 		change func(*visitor)
 		in     bool
 		may    []string // publish; nil: everything
 	}{
 		"the node itself": {h.opts.Identity, nil, true, nil},
-		"a peer":          {friend, nil, true, doorkeeper{h.Mesh}.permissions(friend.public.hint()).Publish.Allow},
+		"a peer": {friend, nil, true, bus.Doorkeeper{Opts: h.busOptions(),
+			Gate: h.Mesh}.Permissions(friend.Hint()).Publish.Allow},
 		"an invited node": {stranger, func(v2 *visitor) {
-			v2.opts.Token = tokenInvitation + v.id()
-		}, true, []string{pairSubject(v.id(), stranger.public.hint())}},
+			v2.opts.Token = bus.TokenInvitation + v.ID()
+		}, true, []string{bus.PairSubject(v.ID(), stranger.Hint())}},
 		"a stranger":         {stranger, nil, false, nil},
-		"another invitation": {stranger, func(v2 *visitor) { v2.opts.Token = tokenInvitation + "x" }, false, nil},
+		"another invitation": {stranger, func(v2 *visitor) { v2.opts.Token = bus.TokenInvitation + "x" }, false, nil},
 		"no key":             {friend, func(v *visitor) { v.opts.Nkey = "" }, false, nil},
 		"another's key":      {stranger, func(v *visitor) { v.opts.Nkey = friend.ID() }, false, nil},
 		"the node's key":     {stranger, func(v *visitor) { v.opts.Nkey = h.opts.Identity.ID() }, false, nil},
@@ -60,16 +63,16 @@ func TestDoorkeeper(t *testing.T) {
 	} {
 		c := &visitor{nonce: nonce,
 			opts: server.ClientOpts{Nkey: tt.by.ID(),
-				Sig: base64.RawURLEncoding.EncodeToString(ed25519.Sign(tt.by.private, nonce))}}
+				Sig: base64.RawURLEncoding.EncodeToString(tt.by.Sign(nonce))}}
 		if tt.change != nil {
 			tt.change(c)
 		}
-		before := h.Status().Strangers[reasonDoor]
-		if got := (doorkeeper{h.Mesh}).Check(c); got != tt.in || got != (len(c.users) == 1) {
+		before := h.Status().Strangers[bus.ReasonDoor]
+		if got := (bus.Doorkeeper{Opts: h.busOptions(), Gate: h.Mesh}).Check(c); got != tt.in || got != (len(c.users) == 1) {
 			t.Errorf("%s: let in %v, as %v; want %v", name, got, c.users, tt.in)
 			continue
 		}
-		if counted := h.Status().Strangers[reasonDoor] - before; counted != 0 &&
+		if counted := h.Status().Strangers[bus.ReasonDoor] - before; counted != 0 &&
 			(tt.in || name != "a stranger" && name != "another invitation") {
 			t.Errorf("%s: counted as a stranger", name)
 		} else if counted != 1 && name == "a stranger" {
@@ -84,7 +87,7 @@ func TestDoorkeeper(t *testing.T) {
 			continue
 		}
 		if p := u.Permissions; p != nil &&
-			(!slices.Equal(p.Publish.Allow, tt.may) || !slices.Contains(p.Subscribe.Allow, inbox(tt.by.public.hint())+".>")) {
+			(!slices.Equal(p.Publish.Allow, tt.may) || !slices.Contains(p.Subscribe.Allow, bus.Inbox(tt.by.Hint())+".>")) {
 			t.Errorf("%s: may publish %v, hear %v", name, p.Publish.Allow, p.Subscribe.Allow)
 		}
 		if p := u.Permissions; p != nil && name != "a peer" && len(p.Subscribe.Allow) != 1 {

@@ -17,7 +17,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A topology is organisations in groups, with aggregates under two higher aggregates. A reading
@@ -41,9 +44,9 @@ type org struct {
 	group int // -1 for a top
 	root  string
 	data  int
-	id    *Identity
-	sumID *Identity // nil if it is no aggregator
-	role  Role
+	id    *member.Identity
+	sumID *member.Identity // nil if it is no aggregator
+	role  member.Role
 	peers map[string]bool // keys that it counts; true for members of its aggregate
 
 	st     *store.Store
@@ -59,20 +62,21 @@ func (w *topology) brokers(o *org) []*memBroker {
 	switch {
 	case o.group < 0:
 		return []*memBroker{w.above}
-	case o.role == Both:
+	case o.role == member.Both:
 		return []*memBroker{w.groups[o.group], w.above}
 	}
 	return []*memBroker{w.groups[o.group]}
 }
 
-func (w *topology) newOrg(group int, role Role, aggregates bool) *org {
-	o := &org{w: w, group: group, root: memoryDir(w.t), role: role, peers: make(map[string]bool), truth: make(counts), lost: make(counts)}
-	var err, more error
-	o.id, err = OpenIdentity(filepath.Join(o.root, "mesh"))
+func (w *topology) newOrg(group int, role member.Role, aggregates bool) *org {
+	o := &org{w: w, group: group, root: memoryDir(w.t), role: role, peers: make(map[string]bool), truth: make(counts),
+		lost: make(counts)}
+	var err, extra error
+	o.id, err = member.OpenIdentity(filepath.Join(o.root, "mesh"))
 	if aggregates {
-		o.sumID, more = OpenIdentity(filepath.Join(o.root, "sum"))
+		o.sumID, extra = member.OpenIdentity(filepath.Join(o.root, "sum"))
 	}
-	if err = errors.Join(err, more); err != nil {
+	if err = errors.Join(err, extra); err != nil {
 		w.t.Fatal(err)
 	}
 	return o
@@ -87,7 +91,7 @@ func (o *org) start() {
 		t.Fatal(err)
 	}
 	o.engine, err = engine.Open(context.Background(), engine.Options{
-		Secret: testSecret, Store: o.st,
+		Secret: enginetest.Secret, Store: o.st,
 		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: o.w.capacity, Error: 1e-4},
 		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 200, Error: 1e-6},
 	})
@@ -97,8 +101,9 @@ func (o *org) start() {
 	o.agg = aggregate.New(aggregate.Options{
 		Engine: o.engine, Members: o.members, Open: o.open, Audit: 5 * time.Second, Rest: 20 * time.Second, Log: o.w.log,
 	})
-	opts := Options{
-		Dir: filepath.Join(o.root, "mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: testSecret.ID(), Mode: External,
+	opts := member.Options{
+		Dir: filepath.Join(o.root,
+			"mesh"), Identity: o.id, Engine: o.agg.Tap(), KeyID: enginetest.Secret.ID(), Mode: member.External,
 		Role:  o.role,
 		Store: o.st.Manifest().Incarnation, Heartbeat: time.Minute, Log: o.w.log,
 	}
@@ -106,7 +111,7 @@ func (o *org) start() {
 		t.Fatal(err)
 	}
 	for _, k := range o.w.brokers(o) {
-		o.mesh.buses = append(o.mesh.buses, k.connect())
+		o.mesh.use(k.connect())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
@@ -140,20 +145,21 @@ func (o *org) members() []string {
 
 // open opens the mesh of the organisation's aggregate.
 func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggregate.Mesh, error) {
-	m, err := prepare(ctx, Options{
-		Dir: filepath.Join(o.root, "sum"), Identity: o.sumID, Engine: sum, KeyID: testSecret.ID(), Mode: External,
-		Role:  Publish,
+	m, err := prepare(ctx, member.Options{
+		Dir: filepath.Join(o.root,
+			"sum"), Identity: o.sumID, Engine: sum, KeyID: enginetest.Secret.ID(), Mode: member.External,
+		Role:  member.Publish,
 		Store: life, Heartbeat: time.Minute, Log: o.w.log,
-		Organisations: func() []Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
+		Organisations: func() []wire.Organisation { _, all, _ := o.mesh.Choose(o.named()); return all },
 	})
 	if err == nil {
 		// Only peers get answers.
 		for _, p := range o.w.everybody() {
-			if _, known := m.find(p.id.public.hint()); !known && p.role == Both {
+			if _, known := m.Find(p.id.Hint()); !known && p.role == member.Both {
 				err = errors.Join(err, m.AddPeer(ctx, p.id.ID(), "", 0))
 			}
 		}
-		m.buses = []bus{o.w.above.connect()}
+		m.use(o.w.above.connect())
 	}
 	return m, err
 }
@@ -166,7 +172,7 @@ func (o *org) addPeers() {
 		err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), key, "", 1))
 	}
 	for _, p := range o.w.everybody() {
-		if _, counted := o.peers[p.id.ID()]; o.group < 0 && p.role == Both && p != o && !counted {
+		if _, counted := o.peers[p.id.ID()]; o.group < 0 && p.role == member.Both && p != o && !counted {
 			err = errors.Join(err, o.mesh.AddPeer(o.w.t.Context(), p.id.ID(), "", 0)) // otherwise its questions are not answered
 		}
 	}
@@ -183,7 +189,7 @@ func (o *org) report() {
 	if vote != bulkhead.Sighting {
 		count = 1
 	}
-	report(o.w.t, o.engine, n, vote, count)
+	enginetest.Report(o.w.t, o.engine, n, vote, count)
 	if o.truth[n] == nil {
 		o.truth[n] = make(map[bulkhead.Vote]uint32)
 	}
@@ -202,12 +208,12 @@ func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
 		w.groups = append(w.groups, broker())
 	}
 	for range 2 {
-		w.tops = append(w.tops, w.newOrg(-1, Both, true))
+		w.tops = append(w.tops, w.newOrg(-1, member.Both, true))
 	}
 	for i := range orgs {
-		role := Publish
+		role := member.Publish
 		if i < 2*groups {
-			role = Both // the group's aggregator, and a reader
+			role = member.Both // the group's aggregator, and a reader
 		}
 		w.orgs = append(w.orgs, w.newOrg(i%groups, role, i < groups))
 	}
@@ -254,19 +260,20 @@ func (c counts) addAll(other counts) {
 }
 
 // doubled returns how many counts exceed all that was ever reported, and how many were
-// compared. What was lost may count where it is held, but once.
+// compared. A lost count may count where it is held, but once.
 func (w *topology) doubled() (over, asked int) {
 	most := w.total(nil)
 	for _, o := range w.everybody() {
 		most.addAll(o.lost)
 	}
 	for _, o := range w.everybody() {
-		if o.role != Both {
+		if o.role != member.Both {
 			continue
 		}
 		for n := range 60 {
-			f := check(w.t, o.engine, n)
-			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham} {
+			f := enginetest.Check(w.t, o.engine, n)
+			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam,
+				bulkhead.Ham: f.Ham} {
 				asked++
 				if got > most[n][vote] {
 					over++
@@ -300,7 +307,7 @@ func (w *topology) total(without *org) counts {
 func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 	all, rest := w.total(nil), w.total(expelled)
 	for i, o := range w.everybody() {
-		if o.role != Both {
+		if o.role != member.Both {
 			continue
 		}
 		want := all
@@ -314,7 +321,7 @@ func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 			}
 		}
 		for n := range 60 {
-			f := check(w.t, o.engine, n)
+			f := enginetest.Check(w.t, o.engine, n)
 			for vote, got := range map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam,
 				bulkhead.Ham: f.Ham} {
 				asked++
@@ -372,7 +379,7 @@ func (w *topology) step() {
 		what = "aggregate lost"
 		if o.sumID != nil {
 			o.end()
-			if err := os.Remove(filepath.Join(o.root, "sum", stateFile)); err != nil && !os.IsNotExist(err) {
+			if err := os.Remove(filepath.Join(o.root, "sum", member.StateFile)); err != nil && !os.IsNotExist(err) {
 				w.t.Fatal(err)
 			}
 			o.start()
@@ -419,8 +426,9 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
-	if more, asked := w.doubled(); more > asked/100 {
-		wrong = append(wrong, fmt.Sprintf("%d of %d counts exceed all that was ever reported, limit %d", more, asked, asked/100))
+	if extra, asked := w.doubled(); extra > asked/100 {
+		wrong = append(wrong, fmt.Sprintf("%d of %d counts exceed all that was ever reported, limit %d", extra, asked,
+			asked/100))
 		return wrong, 0, asked
 	}
 	for _, o := range w.everybody() { // the truth of those that have lost their stores began anew
@@ -443,8 +451,8 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	}
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
-	wrong, more, again := w.compare(expelled)
-	return wrong, over + more, asked + again
+	wrong, extra, again := w.compare(expelled)
+	return wrong, over + extra, asked + again
 }
 
 // TestTopology runs random schedules of reports, faults of brokers, restarts and losses on

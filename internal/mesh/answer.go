@@ -4,65 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // question asks a peer for the rounds or images that this node lacks, or for the peer's head if it
 // lacks none.
-func (s *sender) question(w wish) {
-	s.send(topic{kind: kindAsk, origin: w.origin, key: s.m.opts.Identity.public.hint().String()},
-		&message{kind: kindAsk, to: w.origin, life: w.life, boot: w.boot, wants: w.arrays, proofs: w.proofs})
+func (s *sender) question(ask *wire.Message) {
+	ask.Kind = wire.KindAsk
+	s.sendTo(ask.To, ask)
 }
 
 // answer serves a peer's ask. Rounds go out at once. Images go out with the next interval, so that
 // one copy serves every peer that asks.
-func (s *sender) answer(ctx context.Context, m *message) {
-	if m.kind == kindPages {
+func (s *sender) answer(ctx context.Context, m *wire.Message) {
+	if m.Kind == wire.KindPages {
 		s.refill(ctx, m)
 		return
 	}
-	own := make(map[ref]engine.ArrayState)
+	own := make(map[wire.Ref]engine.ArrayState)
 	for _, a := range s.publish(ctx) {
-		own[ref{a.Array, a.Start}] = a
+		own[wire.Ref{Array: a.Array, Start: a.Start}] = a
 	}
-	s.m.mu.Lock()
-	life := s.m.state.Incarnation
-	s.m.mu.Unlock()
-	same := m.life == life
-	behind, heard := false, uint64(0) // the peer proves that this node has forgotten something
-	for _, said := range m.proofs {
+	life, _ := s.state.Life()
+	same := m.Incarnation == life
+	behind, received := false, uint64(0) // the peer proves that this node has forgotten something
+	for _, said := range m.Proofs {
 		if p, ok := s.proven(said); ok && s.forgot(&p, own) {
-			behind, heard = true, max(heard, p.stamp.incarnation, p.stamp.boot)
+			behind, received = true, max(received, p.Stamp.Incarnation, p.Stamp.Boot)
 		}
 	}
-	may := len(m.wants) == 0 || s.may(m.from, own)
+	may := len(m.Wants) == 0 || s.may(m.From, own)
 	if !may {
-		s.m.receiver.refuse(m.from, reasonAsks, "")
+		s.book.Refuse(m.From, member.ReasonAsks, "")
 	}
-	for _, w := range m.wants {
-		a, ok := own[w.ref]
+	for _, w := range m.Wants {
+		a, ok := own[w.Ref]
 		if !same {
-			w = arrayHead{ref: w.ref} // the peer's copy belongs to another incarnation
+			w = wire.ArrayHead{Ref: w.Ref} // the peer's copy belongs to another incarnation
 		}
 		switch {
-		case !ok, w.version > a.Version: // the peer claims more than this node has, without proof
-		case !may, s.m.opts.Role == Subscribe: // publishes nothing
-		case w.partial, w.version < a.Version && !s.resend(w.ref, w.version, m.from):
-			s.needs(w.ref, m.from)
+		case !ok, w.Version > a.Version: // the peer claims more than this node has, without proof
+		case !may, s.opts.Role == member.Subscribe: // publishes nothing
+		case w.Partial, w.Version < a.Version && !s.resend(w.Ref, w.Version, m.From):
+			s.needs(w.Ref, m.From)
 		}
 	}
-	s.m.opts.Log.Debug("asked", "by", m.from, "arrays", len(m.wants), "same_incarnation", same, "behind", behind,
+	s.opts.Log.Debug("asked", "by", m.From, "arrays", len(m.Wants), "same_incarnation", same, "behind", behind,
 		"images", len(s.wanted))
 	if behind {
-		p, _ := s.m.find(m.from)
-		s.renew(p.label(), heard)
+		p, _ := s.book.Find(m.From)
+		s.renew(p.Label(), received)
 	}
-	if len(m.wants) == 0 || behind {
+	if len(m.Wants) == 0 || behind {
 		s.headSoon(ctx)
 	}
 }
@@ -70,15 +69,15 @@ func (s *sender) answer(ctx context.Context, m *message) {
 // resend publishes the rounds since a version again, if all of them are still held. It does so now,
 // or some time after the last resend, so that one copy serves every peer that asks. It reports
 // whether the rounds will be sent.
-func (s *sender) resend(r ref, version uint64, by hint) bool {
+func (s *sender) resend(r wire.Ref, version uint64, by wire.Hint) bool {
 	a := s.arrays[r]
 	if a == nil {
 		return false
 	}
-	if n := len(a.rounds); n > 0 && a.rounds[n-1].to == version {
+	if n := len(a.rounds); n > 0 && a.rounds[n-1].To == version {
 		return true // newer rounds go out with the next interval
 	}
-	i := slices.IndexFunc(a.rounds, func(x round) bool { return x.from == version })
+	i := slices.IndexFunc(a.rounds, func(x wire.Round) bool { return x.From == version })
 	if i < 0 {
 		return false
 	}
@@ -92,10 +91,10 @@ func (s *sender) resend(r ref, version uint64, by hint) bool {
 	list := slices.Clone(a.rounds[i:])
 	size, first := 0, 0
 	for j := range list {
-		s.charge(by, len(list[j].data))
-		if size += len(list[j].data); size > s.m.opts.imageBytes && j > first {
+		s.charge(by, len(list[j].Data))
+		if size += len(list[j].Data); size > s.opts.MessageBytes && j > first {
 			s.again(list[first:j])
-			first, size = j, len(list[j].data)
+			first, size = j, len(list[j].Data)
 		}
 	}
 	s.again(list[first:])
@@ -103,17 +102,17 @@ func (s *sender) resend(r ref, version uint64, by hint) bool {
 }
 
 // again sends rounds of one array again, in messages of up to maxParts rounds.
-func (s *sender) again(rounds []round) {
+func (s *sender) again(rounds []wire.Round) {
 	for len(rounds) > 0 {
-		n := min(len(rounds), maxParts)
+		n := min(len(rounds), wire.MaxParts)
 		again := slices.Clone(rounds[:n])
-		again[0].announce = true
+		again[0].Announce = true
 		for i := range again {
-			if again[i].announce {
-				again[i].lineage = s.lineage(again[i].ref)
+			if again[i].Announce {
+				again[i].Lineage = s.state.Lineage(again[i].Ref)
 			}
 		}
-		s.send(s.own(), &message{kind: kindDelta, rounds: again})
+		s.send(s.own(), &wire.Message{Kind: wire.KindDelta, Rounds: again})
 		rounds = rounds[n:]
 	}
 }
@@ -121,45 +120,38 @@ func (s *sender) again(rounds []round) {
 // renew begins a new incarnation, numbered above every incarnation that this node has signed. A
 // peer holds more of the node's counts than the node itself, so an older copy of the folder must
 // have been restored.
-func (s *sender) renew(from string, heard uint64) {
-	s.renewed = slices.DeleteFunc(s.renewed, func(t time.Time) bool { return time.Since(t) > renewRest })
-	if len(s.renewed) >= maxRenewals {
+func (s *sender) renew(from string, received uint64) {
+	s.renewals = slices.DeleteFunc(s.renewals, func(t time.Time) bool { return time.Since(t) > renewRest })
+	if len(s.renewals) >= maxRenewals {
 		return
 	}
-	now := s.m.opts.Now()
-	s.m.mu.Lock()
-	if t := s.m.twin; !t.IsZero() && time.Since(t) < twinRest*s.m.opts.Heartbeat {
-		s.m.mu.Unlock()
+	if s.state.Twin(twinRest * s.opts.Heartbeat) {
 		return // this node has not gone back: two servers use its key and would outbid each other
 	}
-	s.renewed = append(s.renewed, time.Now())
-	st := &s.m.state
-	st.Incarnation = max(uint64(max(now.UnixMilli(), 1)), st.Incarnation+1, st.Boot+1, heard+1)
-	st.Boot = st.Incarnation + 1 + rand.Uint64N(1024)
-	st.found(s.m.opts.Engine.Own(), 0)
-	err := st.save(s.m.opts.Dir)
-	s.m.mu.Unlock()
+	s.renewals = append(s.renewals, time.Now())
+	err := s.state.Renew(s.opts.Engine.Own(), received)
 	s.imageAll()
-	s.m.opts.Log.Warn(
-		"peers have more of this node's counts than the node itself: it was set back to an older state, and begins a new incarnation",
+	s.opts.Log.Warn(
+		"peers have more of this node's counts than the node itself: it was set back to an older state, "+
+			"and begins a new incarnation",
 		"shown_by", from, "err", err)
 }
 
 // imageAll requests images of all arrays: no round published before leads to their present
 // versions.
 func (s *sender) imageAll() {
-	if s.m.opts.Role == Subscribe {
+	if s.opts.Role == member.Subscribe {
 		return
 	}
-	for _, a := range s.m.opts.Engine.Own() {
+	for _, a := range s.opts.Engine.Own() {
 		if a.Version > 0 {
-			s.needs(ref{a.Array, a.Start}, hint{})
+			s.needs(wire.Ref{Array: a.Array, Start: a.Start}, wire.Hint{})
 		}
 	}
 }
 
 // needs requests images of an array on behalf of a peer; the zero hint is the node itself.
-func (s *sender) needs(r ref, by hint) {
+func (s *sender) needs(r wire.Ref, by wire.Hint) {
 	if _, ok := s.wanted[r]; !ok {
 		s.wanted[r] = by
 	}
@@ -174,7 +166,7 @@ func (s *sender) images(ctx context.Context) {
 			s.needs(r, a.dueTo)
 		}
 		if a.since > refreshLeast && a.since > refreshShare*a.image {
-			s.needs(r, hint{})
+			s.needs(r, wire.Hint{})
 		}
 	}
 	for r, by := range s.wanted {
@@ -188,15 +180,15 @@ func (s *sender) images(ctx context.Context) {
 		}
 		delete(s.wanted, r)
 		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
-			s.m.opts.Log.Warn("images not published", "array", r.array, "generation", r.start, "err", err)
+			s.opts.Log.Warn("images not published", "array", r.Array, "generation", r.Start, "err", err)
 		}
 		a.imaged = time.Now()
 		s.charge(by, a.image)
 	}
 }
 
-func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
-	version, parts, err := s.m.opts.Engine.Images(ctx, r.array, r.start)
+func (s *sender) image(ctx context.Context, r wire.Ref, a *ownArray) error {
+	version, parts, err := s.opts.Engine.Images(ctx, r.Array, r.Start)
 	if errors.Is(err, bulkhead.ErrMalformed) {
 		return nil // the array expired after the request
 	}
@@ -204,15 +196,15 @@ func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
 		return err
 	}
 	a.image, a.since = 0, 0
-	m := &message{kind: kindImage}
+	m := &wire.Message{Kind: wire.KindImage}
 	size, first := 0, 0
 	for i := range parts {
-		if size > 0 && size+len(parts[i].Image) > s.m.opts.imageBytes || len(m.image.pages) == maxParts {
+		if size > 0 && size+len(parts[i].Image) > s.opts.MessageBytes || len(m.Image.Pages) == wire.MaxParts {
 			s.pagesOf(r, version, first, m)
-			m, size, first = &message{kind: kindImage}, 0, i
+			m, size, first = &wire.Message{Kind: wire.KindImage}, 0, i
 		}
-		m.image.geometry = parts[i].Geometry
-		m.image.pages = append(m.image.pages, parts[i].Image)
+		m.Image.Geometry = parts[i].Geometry
+		m.Image.Pages = append(m.Image.Pages, parts[i].Image)
 		size += len(parts[i].Image)
 		a.image += len(parts[i].Image)
 	}
@@ -220,12 +212,12 @@ func (s *sender) image(ctx context.Context, r ref, a *ownArray) error {
 	return nil
 }
 
-func (s *sender) pagesOf(r ref, version uint64, first int, m *message) {
-	if len(m.image.pages) == 0 {
+func (s *sender) pagesOf(r wire.Ref, version uint64, first int, m *wire.Message) {
+	if len(m.Image.Pages) == 0 {
 		return
 	}
-	m.image.ref, m.image.at, m.image.lineage = r, version, s.lineage(r)
-	s.pages.Add(uint64(len(m.image.pages)))
-	s.send(topic{kindImage, s.m.opts.Identity.public.hint(),
-		fmt.Sprintf("%d-%d-%d", arrayByte(r.array), r.start, first)}, m)
+	m.Image.Ref, m.Image.At, m.Image.Lineage = r, version, s.state.Lineage(r)
+	s.pages.Add(uint64(len(m.Image.Pages)))
+	s.send(wire.Topic{Kind: wire.KindImage, Origin: s.opts.Identity.Hint(),
+		Key: fmt.Sprintf("%d-%d-%d", wire.ArrayByte(r.Array), r.Start, first)}, m)
 }

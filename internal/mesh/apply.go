@@ -12,6 +12,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // jitter returns a random duration from d/2 to d, so that nodes that miss the same message do not
@@ -25,39 +27,67 @@ func jitter(d time.Duration) time.Duration {
 // array made it begin the next one early.
 const maxGenerations = 64
 
-// fits reports whether there is memory for the needs of a peer's array; held has the peer's present
-// arrays. If there is none now, but will be once other arrays have been merged, waits is true.
-// Otherwise fits counts a refusal.
-func (r *receiver) fits(p *peer, t *track, held map[ref]engine.ArrayState, n engine.Need) (now, waits bool) {
-	at := ref{n.Array, n.Start}
-	if _, ok := held[at]; !ok && generations(held, n.Array) >= maxGenerations {
-		if !t.full {
-			t.full = true
-			r.refuse(p.key.hint(), reasonLimit,
+// A room is whether there is memory for an array of a peer.
+type room int
+
+const (
+	noRoom    room = iota // for as long as the peer's arrays are as they are
+	roomLater             // once other arrays have been merged
+	roomNow
+)
+
+// roomOf returns the engine's answer whether there is memory now, or will be later.
+func roomOf(now, later bool) room {
+	switch {
+	case now:
+		return roomNow
+	case later:
+		return roomLater
+	}
+	return noRoom
+}
+
+// A disposition is what becomes of a round.
+type disposition int
+
+const (
+	roundIgnored disposition = iota // applied before, expired or refused
+	roundHeld                       // kept until earlier rounds or memory are here
+	roundDue                        // to be applied now
+)
+
+// fits returns whether there is memory for the needs of a peer's array; replica has the peer's present
+// arrays. It counts a refusal if there is none.
+func (o *origin) fits(replica map[wire.Ref]engine.ArrayState, n engine.Need) room {
+	at := wire.Ref{Array: n.Array, Start: n.Start}
+	if _, ok := replica[at]; !ok && generations(replica, n.Array) >= maxGenerations {
+		if !o.full {
+			o.full = true
+			o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonLimit,
 				fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them",
 					maxGenerations))
 		}
-		return false, false
+		return noRoom
 	}
-	now, waits = r.m.opts.Engine.Room(p.ID, n)
-	if now {
-		delete(t.cramped, at)
-		return true, false
+	found := roomOf(o.r.opts.Engine.Room(o.peer.ID, n))
+	if found == roomNow {
+		delete(o.cramped, at)
+		return found
 	}
-	t.cramped[at] = true
-	if !waits && !t.full {
-		t.full = true
-		r.refuse(p.key.hint(), reasonMemory,
+	o.cramped[at] = true
+	if found == noRoom && !o.full {
+		o.full = true
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonMemory,
 			fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start,
-				r.m.opts.Engine.RemoteMemory().Limit))
+				o.r.opts.Engine.RemoteMemory().Limit))
 	}
-	return false, waits
+	return found
 }
 
 // generations returns the number of held arrays of one kind.
-func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
+func generations(held map[wire.Ref]engine.ArrayState, a engine.Array) (n int) {
 	for x := range held {
-		if x.array == a {
+		if x.Array == a {
 			n++
 		}
 	}
@@ -66,254 +96,258 @@ func generations(held map[ref]engine.ArrayState, a engine.Array) (n int) {
 
 // A batch holds rounds of different arrays of one origin that are applied with one journal entry.
 type batch struct {
-	rounds []round
+	rounds []wire.Round
 	parts  []engine.Parsed // the decoded rounds, in the same order
 }
 
-func (b *batch) has(x ref) bool {
-	return slices.ContainsFunc(b.rounds, func(r round) bool { return r.ref == x })
+func (b *batch) has(x wire.Ref) bool {
+	return slices.ContainsFunc(b.rounds, func(r wire.Round) bool { return r.Ref == x })
 }
 
 // delta applies the rounds that continue the replica. It holds rounds that will continue it once
 // earlier ones arrive, and ignores rounds that were applied before.
-func (r *receiver) delta(ctx context.Context, p *peer, t *track, m *message) {
-	if t.suspect {
-		r.refuse(p.key.hint(), reasonSuspect, "")
+func (o *origin) delta(ctx context.Context, m *wire.Message) {
+	if o.suspect {
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonSuspect, "")
 		return
 	}
-	for i := range m.rounds {
-		m.rounds[i].boot, m.rounds[i].said = m.stamp.boot, m.said
+	for i := range m.Rounds {
+		m.Rounds[i].Boot, m.Rounds[i].Statement = m.Stamp.Boot, m.Statement
 	}
-	held := r.replica(p.ID)
+	held := o.r.replica(o.peer.ID)
 	before := len(held)
-	r.rounds(ctx, p, t, held, m.rounds)
-	r.figures(p.key.hint(), func(s *stats) { s.lag = max(0, r.m.opts.Now().Sub(m.stamp.time())) })
-	if len(held) > before || len(t.pending) > 0 {
-		r.drain(ctx, p, t, held)
+	o.rounds(ctx, held, m.Rounds)
+	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Lag = max(0, o.r.opts.Now().Sub(m.Stamp.Time())) })
+	if len(held) > before || len(o.pending) > 0 {
+		o.drain(ctx, held)
 	}
 }
 
-func (r *receiver) rounds(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState, rounds []round) {
+func (o *origin) rounds(ctx context.Context, held map[wire.Ref]engine.ArrayState, rounds []wire.Round) {
 	var b batch
 	for _, x := range rounds {
-		if b.has(x.ref) {
-			r.apply(ctx, p, t, held, &b)
+		if b.has(x.Ref) {
+			o.apply(ctx, held, &b)
 		}
-		if part, ok := r.admit(p, t, held, &x); ok {
+		if part, d := o.admit(held, &x); d == roundDue {
 			if len(b.parts) > 0 && b.parts[0].Geometry.KeyID != part.Geometry.KeyID {
-				r.apply(ctx, p, t, held, &b) // all parts of a journal entry have the same secret
+				o.apply(ctx, held, &b) // all parts of a journal entry have the same secret
 			}
 			b.rounds = append(b.rounds, x)
 			b.parts = append(b.parts, part)
 		}
 	}
-	r.apply(ctx, p, t, held, &b)
+	o.apply(ctx, held, &b)
 }
 
 // admit decides how a round is handled, and returns it decoded if it is to be applied now.
-func (r *receiver) admit(p *peer, t *track, held map[ref]engine.ArrayState, x *round) (part engine.Parsed, now bool) {
-	a, ok := held[x.ref]
-	geometry := x.geometry
+func (o *origin) admit(replica map[wire.Ref]engine.ArrayState,
+	x *wire.Round) (part engine.Parsed, d disposition) {
+	a, ok := replica[x.Ref]
+	geometry := x.Geometry
 	if ok {
 		geometry = a.Geometry
 	}
 	switch {
-	case !r.m.opts.Engine.Keeps(x.array, x.start):
-		r.early(p, x.ref)
-		return part, false // expired on this node
-	case p.refuses(x.start):
-		r.refuse(p.key.hint(), reasonRollback, "")
-		return part, false
-	case x.announce && x.geometry != geometry:
-		r.refuse(p.key.hint(), reasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.geometry, geometry))
-		return part, false
-	case ok && x.to <= a.Version && a.Partial == 0:
-		return part, false // already applied
-	case a.Partial != 0 || x.from != a.Version || !ok && !x.announce:
-		r.hold(p, t, x)
-		return part, false
+	case !o.r.opts.Engine.Keeps(x.Array, x.Start):
+		o.early(x.Ref)
+		return part, roundIgnored // expired on this node
+	case o.peer.Refuses(x.Start):
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonRollback, "")
+		return part, roundIgnored
+	case x.Announce && x.Geometry != geometry:
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.Geometry,
+			geometry))
+		return part, roundIgnored
+	case ok && x.To <= a.Version && a.Partial == 0:
+		return part, roundIgnored // already applied
+	case a.Partial != 0 || x.From != a.Version || !ok && !x.Announce:
+		o.hold(x)
+		return part, roundHeld
 	}
-	if !r.continues(p, t, a, x) {
-		return part, false
+	if d := o.continues(a, x); d != roundDue {
+		return part, d
 	}
-	part, err := r.m.opts.Engine.ParsePart(engine.Part{
-		Array: x.array, Start: x.start, Geometry: geometry, Round: x.data, From: x.from, To: x.to, Boot: x.boot,
+	part, err := o.r.opts.Engine.ParsePart(engine.Part{
+		Array: x.Array, Start: x.Start, Geometry: geometry, Round: x.Data, From: x.From, To: x.To, Boot: x.Boot,
 	})
 	if err != nil {
-		r.refuseError(p, err)
-		return part, false
+		o.refuseError(err)
+		return part, roundIgnored
 	}
-	now, waits := r.fits(p, t, held, engine.Need{Array: x.array, Start: x.start, Geometry: geometry, Round: part.Adds()})
-	if waits {
-		r.hold(p, t, x)
+	switch o.fits(replica, engine.Need{Array: x.Array, Start: x.Start, Geometry: geometry, Round: part.Adds()}) {
+	case roomNow:
+		return part, roundDue
+	case roomLater:
+		o.hold(x)
+		return part, roundHeld
 	}
-	return part, now
+	return part, roundIgnored
 }
 
-// continues reports whether a round that begins at the version of a replica was recorded on the
-// same content. A round of a process whose lineage has not arrived yet waits for it.
-func (r *receiver) continues(p *peer, t *track, a engine.ArrayState, x *round) bool {
-	if a.Version == 0 || x.boot == a.Boot {
-		return true
+// continues returns roundDue if a round that begins at the version of a replica was recorded on the same
+// content. A round of a process whose lineage has not arrived yet is held until then.
+func (o *origin) continues(a engine.ArrayState, x *wire.Round) disposition {
+	if a.Version == 0 || x.Boot == a.Boot {
+		return roundDue
 	}
-	l, boot := x.lineage, x.boot
-	if h, ok := t.heads[x.ref]; l == nil && ok && t.next == 0 && h.boot >= x.boot {
-		l, boot = h.lineage, h.boot
+	l, boot := x.Lineage, x.Boot
+	if h, ok := o.heads[x.Ref]; l == nil && ok && o.next == 0 && h.Boot >= x.Boot {
+		l, boot = h.Lineage, h.Boot
 	}
 	switch {
-	case x.boot < a.Boot: // from a past that was rolled back
+	case x.Boot < a.Boot: // from a past that was rolled back
 	case l == nil:
-		r.hold(p, t, x)
-	case l.contains(a, boot):
-		return true
+		o.hold(x)
+		return roundHeld
+	case l.Contains(a, boot):
+		return roundDue
 	default:
-		r.doubt(p, t)
+		o.doubt()
 	}
-	return false
+	return roundIgnored
 }
 
 // early counts a refusal of a generation that is not kept because it begins in the future: a clock
 // is wrong, or was. Expired generations are ignored without a refusal.
-func (r *receiver) early(p *peer, x ref) {
-	if x.start >= r.m.opts.Engine.Horizon(x.array) {
-		r.refuse(p.key.hint(), reasonEarly,
+func (o *origin) early(x wire.Ref) {
+	if x.Start >= o.r.opts.Engine.Horizon(x.Array) {
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonEarly,
 			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
-				x.array, time.Unix(int64(min(x.start, 1<<40)), 0).UTC().Format(time.RFC3339)))
+				x.Array, time.Unix(int64(min(x.Start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
 }
 
 // doubt stops accepting a peer's rounds until the peer has learnt that it went back in time.
-func (r *receiver) doubt(p *peer, t *track) {
-	if !t.suspect {
-		t.suspect = true
-		if t.doubted.IsZero() {
-			t.doubted = time.Now()
+func (o *origin) doubt() {
+	if !o.suspect {
+		o.suspect = true
+		if o.doubted.IsZero() {
+			o.doubted = time.Now()
 		}
-		r.refuse(p.key.hint(), reasonSuspect, "its earlier counts are missing from its arrays")
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonSuspect, "its earlier counts are missing from its arrays")
 	}
 }
 
 // grow charges a peer for an applied round. It quarantines the peer if the peer adds too much, or
 // if the array reports too many keys that were never added.
-func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *filter.Round) {
+func (o *origin) grow(ctx context.Context, a engine.ArrayState, parsed *filter.Round) {
 	var why string
-	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a.Array, parsed) })
-	r.suspend(ctx, p, cmp.Or(why, r.showsTooMuch(p, t, a)))
+	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) {
+		why = s.Growth.Charge(o.r.opts, time.Now(), a.Array,
+			parsed)
+	})
+	o.suspend(ctx, cmp.Or(why, o.showsTooMuch(a)))
 }
 
 // suspend quarantines a peer if why is not empty.
-func (r *receiver) suspend(ctx context.Context, p *peer, why string) {
-	if why != "" && p.Quarantine == "" {
-		p.Quarantine = why
-		r.m.quarantine(ctx, p.key.hint(), why)
+func (o *origin) suspend(ctx context.Context, why string) {
+	if why != "" && o.peer.Quarantine == "" {
+		o.peer.Quarantine = why
+		o.r.book.Quarantine(ctx, o.peer.Key.Hint(), why)
 	}
 }
 
 // apply passes a batch to the engine and empties it.
-func (r *receiver) apply(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState, b *batch) {
+func (o *origin) apply(ctx context.Context, held map[wire.Ref]engine.ArrayState, b *batch) {
 	if len(b.parts) == 0 {
 		return
 	}
-	err := r.m.opts.Engine.ApplyRemote(ctx, p.ID, b.parts)
+	err := o.r.opts.Engine.ApplyRemote(ctx, o.peer.ID, b.parts)
 	if err != nil && len(b.parts) > 1 {
 		// One bad part must not keep the other parts out.
 		for i := range b.parts {
-			r.apply(ctx, p, t, held, &batch{b.rounds[i : i+1 : i+1], b.parts[i : i+1 : i+1]})
+			o.apply(ctx, held, &batch{b.rounds[i : i+1 : i+1], b.parts[i : i+1 : i+1]})
 		}
 		*b = batch{}
 		return
 	}
 	if err != nil {
 		if errors.Is(err, engine.ErrGap) {
-			r.hold(p, t, &b.rounds[0])
+			o.hold(&b.rounds[0])
 		}
-		r.refuseError(p, err)
+		o.refuseError(err)
 		*b = batch{}
 		return
 	}
 	for i, x := range b.rounds {
-		a := held[x.ref]
-		a.Array, a.Start, a.Geometry, a.Version, a.Boot = x.array, x.start, b.parts[i].Geometry, x.to, x.boot
+		a := held[x.Ref]
+		a.Array, a.Start, a.Geometry, a.Version, a.Boot = x.Array, x.Start, b.parts[i].Geometry, x.To, x.Boot
 		a.Keys += uint64(b.parts[i].Adds().Len())
-		held[x.ref] = a
-		t.said.keep(x.ref, x.said)
+		held[x.Ref] = a
+		o.evidence.Keep(x.Ref, x.Statement)
 		// Charge only after the round is applied: a round that a full disk refuses comes again.
-		r.grow(ctx, p, t, a, b.parts[i].Adds())
+		o.grow(ctx, a, b.parts[i].Adds())
 	}
 	n := uint64(len(b.rounds))
-	r.figures(p.key.hint(), func(s *stats) { s.applied += n })
+	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Applied += n })
 	*b = batch{}
 }
 
-// roundCost is the memory in bytes that a waiting round is charged in addition to its data. It
-// bounds the number of waiting rounds, and so the time to search them.
-const roundCost = 512
-
-func (x *round) cost() int { return roundCost + len(x.data) + len(x.said) }
-
 // hold keeps a round until the rounds before it arrive. A round beyond the limit is dropped,
 // counted as a refusal of its sender, and requested again later.
-func (r *receiver) hold(p *peer, t *track, x *round) {
-	if !t.hold(x) {
-		r.refuse(p.key.hint(), reasonWaiting, fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
+func (o *origin) hold(x *wire.Round) {
+	if !o.add(x) {
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonWaiting,
+			fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
 	}
 }
 
 // hold reports whether the round is held: there was room for it, or it was held already.
-func (t *track) hold(x *round) bool {
-	list := t.pending[x.ref]
-	i, found := slices.BinarySearchFunc(list, x, func(a round, b *round) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+func (q *queue) add(x *wire.Round) bool {
+	list := q.pending[x.Ref]
+	i, found := slices.BinarySearchFunc(list, x, func(a wire.Round, b *wire.Round) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	if found {
 		return true
 	}
-	if t.waiting+x.cost() > maxPending {
+	if q.waiting+x.Cost() > maxPending {
 		return false
 	}
-	t.waiting += x.cost()
+	q.waiting += x.Cost()
 	kept := *x
-	kept.data = bytes.Clone(x.data) // a copy, so that the message can be freed
-	t.pending[x.ref] = slices.Insert(list, i, kept)
+	kept.Data = bytes.Clone(x.Data) // a copy, so that the message can be freed
+	q.pending[x.Ref] = slices.Insert(list, i, kept)
 	return true
 }
 
 // prune drops the waiting rounds that have been applied or are no longer wanted.
-func (t *track) prune(r *receiver, p *peer, held map[ref]engine.ArrayState) {
-	for x := range t.pending {
-		t.pruneArray(r, p, held, x)
+func (o *origin) prune(held map[wire.Ref]engine.ArrayState) {
+	for x := range o.pending {
+		o.pruneArray(held, x)
 	}
 }
 
-func (t *track) pruneArray(r *receiver, p *peer, held map[ref]engine.ArrayState, x ref) {
+func (o *origin) pruneArray(held map[wire.Ref]engine.ArrayState, x wire.Ref) {
 	a, ok := held[x]
-	unwanted := !r.m.opts.Engine.Keeps(x.array, x.start) || p.refuses(x.start)
-	list := slices.DeleteFunc(t.pending[x], func(y round) bool {
-		gone := unwanted || ok && (y.boot < a.Boot || a.Partial == 0 && y.to <= a.Version)
+	unwanted := !o.r.opts.Engine.Keeps(x.Array, x.Start) || o.peer.Refuses(x.Start)
+	list := slices.DeleteFunc(o.pending[x], func(y wire.Round) bool {
+		gone := unwanted || ok && (y.Boot < a.Boot || a.Partial == 0 && y.To <= a.Version)
 		if gone {
-			t.waiting -= y.cost()
+			o.waiting -= y.Cost()
 		}
 		return gone
 	})
-	if t.pending[x] = list; len(list) == 0 {
-		delete(t.pending, x)
+	if o.pending[x] = list; len(list) == 0 {
+		delete(o.pending, x)
 	}
 }
 
 // drain applies the waiting rounds that now continue the replica.
-func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]engine.ArrayState) {
-	for x := range t.pending {
+func (o *origin) drain(ctx context.Context, held map[wire.Ref]engine.ArrayState) {
+	for x := range o.pending {
 		for {
 			a, ok := held[x]
-			t.pruneArray(r, p, held, x)
-			list := t.pending[x]
-			if len(list) == 0 || a.Partial != 0 || list[0].from != a.Version || !ok && !list[0].announce {
+			o.pruneArray(held, x)
+			list := o.pending[x]
+			if len(list) == 0 || a.Partial != 0 || list[0].From != a.Version || !ok && !list[0].Announce {
 				break
 			}
 			next := list[0]
-			t.pending[x] = list[1:]
-			t.waiting -= next.cost()
-			r.rounds(ctx, p, t, held, []round{next})
+			o.pending[x] = list[1:]
+			o.waiting -= next.Cost()
+			o.rounds(ctx, held, []wire.Round{next})
 			if held[x].Version == a.Version {
 				break // refused: the gap will be asked for
 			}
@@ -322,53 +356,53 @@ func (r *receiver) drain(ctx context.Context, p *peer, t *track, held map[ref]en
 }
 
 // image loads some pages of an array into the replica.
-func (r *receiver) image(ctx context.Context, p *peer, t *track, m *message) {
-	x := &m.image
-	held := r.replica(p.ID)
-	a, ok := held[x.ref]
+func (o *origin) image(ctx context.Context, m *wire.Message) {
+	x := &m.Image
+	held := o.r.replica(o.peer.ID)
+	a, ok := held[x.Ref]
 	switch {
-	case !r.m.opts.Engine.Keeps(x.array, x.start):
-		r.early(p, x.ref)
+	case !o.r.opts.Engine.Keeps(x.Array, x.Start):
+		o.early(x.Ref)
 		return
-	case p.refuses(x.start):
-		r.refuse(p.key.hint(), reasonRollback, "")
+	case o.peer.Refuses(x.Start):
+		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonRollback, "")
 		return
-	case ok && a.Partial == 0 && x.at <= a.Version, a.Partial > x.at:
+	case ok && a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
 		return // older than the replica
-	case m.stamp.boot < a.Boot:
+	case m.Stamp.Boot < a.Boot:
 		return // from a past that may have been rolled back
-	case !x.lineage.contains(a, m.stamp.boot):
-		r.doubt(p, t)
+	case !x.Lineage.Contains(a, m.Stamp.Boot):
+		o.doubt()
 		return
 	}
-	if now, _ := r.fits(p, t, held,
-		engine.Need{Array: x.array, Start: x.start, Geometry: x.geometry, Pages: len(x.pages)}); !now {
+	if o.fits(held,
+		engine.Need{Array: x.Array, Start: x.Start, Geometry: x.Geometry, Pages: len(x.Pages)}) != roomNow {
 		return // if there will be room, the image is asked for again
 	}
-	parts := make([]engine.Parsed, len(x.pages))
-	for i, page := range x.pages {
+	parts := make([]engine.Parsed, len(x.Pages))
+	for i, page := range x.Pages {
 		var err error
-		parts[i], err = r.m.opts.Engine.ParsePart(engine.Part{Array: x.array, Start: x.start, Geometry: x.geometry,
-			Image: page, At: x.at, Boot: m.stamp.boot})
+		parts[i], err = o.r.opts.Engine.ParsePart(engine.Part{Array: x.Array, Start: x.Start, Geometry: x.Geometry,
+			Image: page, At: x.At, Boot: m.Stamp.Boot})
 		if err != nil {
-			r.refuseError(p, err)
+			o.refuseError(err)
 			return
 		}
 	}
-	r.supersedeBy(ctx, p, x) // first, or both would count
-	if err := r.m.opts.Engine.ApplyRemote(ctx, p.ID, parts); err != nil {
-		r.refuseError(p, err)
+	o.supersedeBy(ctx, x) // first, or both would count
+	if err := o.r.opts.Engine.ApplyRemote(ctx, o.peer.ID, parts); err != nil {
+		o.refuseError(err)
 		return
 	}
-	t.said.keep(x.ref, m.said)
+	o.evidence.Keep(x.Ref, m.Statement)
 	n := uint64(len(parts))
-	r.figures(p.key.hint(), func(s *stats) { s.pages += n })
-	held = r.replica(p.ID)
-	a = held[x.ref]
+	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Pages += n })
+	held = o.r.replica(o.peer.ID)
+	a = held[x.Ref]
 	// The pages received so far count, even if some images are missing.
-	r.suspend(ctx, p, cmp.Or(tooFull(&r.m.opts, r.m.opts.Now(), a), r.showsTooMuch(p, t, a)))
+	o.suspend(ctx, cmp.Or(tooFull(o.r.opts, o.r.opts.Now(), a), o.showsTooMuch(a)))
 	if a.Partial != 0 {
 		return // more to come
 	}
-	r.drain(ctx, p, t, held)
+	o.drain(ctx, held)
 }

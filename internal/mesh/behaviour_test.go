@@ -15,7 +15,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A site is a node in memory.
@@ -24,28 +27,28 @@ type site struct {
 	engine *engine.Engine
 	bus    *memBus   // to the first broker
 	wires  []*memBus // to all brokers
-	id     *Identity
+	id     *member.Identity
 	log    bytes.Buffer
 	stop   func()
 }
 
 // newSite starts a node on a broker. The default options may be changed.
-func newSite(t *testing.T, k *memBroker, change func(*Options)) *site {
+func newSite(t *testing.T, k *memBroker, change func(*member.Options)) *site {
 	t.Helper()
 	return newSiteOf(t, k, engine.Options{}, change)
 }
 
 // newSiteOf is newSite with options of the engine.
-func newSiteOf(t *testing.T, k *memBroker, eo engine.Options, change func(*Options)) *site {
+func newSiteOf(t *testing.T, k *memBroker, eo engine.Options, change func(*member.Options)) *site {
 	t.Helper()
 	return newSiteOn(t, []*memBroker{k}, eo, change)
 }
 
 // newSiteOn is newSiteOf on several brokers.
-func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change func(*Options)) *site {
+func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change func(*member.Options)) *site {
 	t.Helper()
 	s := &site{}
-	eo.Secret = testSecret
+	eo.Secret = enginetest.Secret
 	eo.Tally = engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: max(eo.Tally.Capacity, 20_000),
 		Error: 1e-3, Memory: eo.Tally.Memory}
 	eo.Block = engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 1e-6}
@@ -53,13 +56,13 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Dir: memoryDir(t), Engine: e, KeyID: testSecret.ID(), Mode: External,
+	o := member.Options{Dir: memoryDir(t), Engine: e, KeyID: enginetest.Secret.ID(), Mode: member.External,
 		Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if change != nil {
 		change(&o)
 	}
 	if o.Identity == nil {
-		if o.Identity, err = OpenIdentity(o.Dir); err != nil {
+		if o.Identity, err = member.OpenIdentity(o.Dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +73,8 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 	for i, k := range brokers {
 		b := k.connect()
 		b.server = fmt.Sprint("memory ", i)
-		s.wires, s.Mesh.buses = append(s.wires, b), append(s.Mesh.buses, b)
+		s.wires = append(s.wires, b)
+		s.Mesh.use(b)
 	}
 	if len(s.wires) > 0 {
 		s.bus = s.wires[0]
@@ -97,7 +101,7 @@ func trust(t *testing.T, s *site, weight float64, peers ...*site) {
 	t.Helper()
 	for _, p := range peers {
 		s.weigh(t, p, weight)
-		if _, listed := p.find(s.id.public.hint()); !listed {
+		if _, listed := p.Find(s.id.Hint()); !listed {
 			p.weigh(t, s, 0)
 		}
 	}
@@ -106,7 +110,7 @@ func trust(t *testing.T, s *site, weight float64, peers ...*site) {
 func (s *site) weigh(t *testing.T, p *site, weight float64) {
 	t.Helper()
 	change := func(ctx context.Context, id string, weight float64) error { return s.AddPeer(ctx, id, "", weight) }
-	if _, listed := s.find(p.id.public.hint()); listed {
+	if _, listed := s.Find(p.id.Hint()); listed {
 		change = s.WeighPeer
 	}
 	if err := change(context.Background(), p.id.ID(), weight); err != nil {
@@ -151,8 +155,8 @@ func (e *slowEngine) ApplyRemote(ctx context.Context, origin string, parts []eng
 // the rollback drops. They must not count.
 func TestRollbackInTheMiddle(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		memory := &slowEngine{Engine: smallEngine(t, nil)}
-		home, peer := newSite(t, k, func(o *Options) { o.Engine = memory }), newSite(t, k, nil)
+		memory := &slowEngine{Engine: enginetest.Small(t, nil)}
+		home, peer := newSite(t, k, func(o *member.Options) { o.Engine = memory }), newSite(t, k, nil)
 		defer home.stop()
 		defer peer.stop()
 		done := make(chan error)
@@ -163,12 +167,12 @@ func TestRollbackInTheMiddle(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		trust(t, home, 1, peer)
-		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if got := check(t, memory.Engine, 1).Sightings; got != 0 || home.peer(t, peer).Missing != 0 {
+		if got := enginetest.Check(t, memory.Engine, 1).Sightings; got != 0 || home.peer(t, peer).Missing != 0 {
 			t.Errorf("%d sightings of a generation that was rolled back: %+v", got, home.peer(t, peer))
 		}
 	})
@@ -185,19 +189,19 @@ func TestPaperMerging(t *testing.T) {
 		defer b.stop()
 		trust(t, a, 1, b)
 		trust(t, b, 1, a)
-		report(t, a.engine, 1, bulkhead.Sighting, 2) // the smallest of (2,5,8)
-		report(t, b.engine, 1, bulkhead.Sighting, 3) // the smallest of (4,4,3)
+		enginetest.Report(t, a.engine, 1, bulkhead.Sighting, 2) // the smallest of (2,5,8)
+		enginetest.Report(t, b.engine, 1, bulkhead.Sighting, 3) // the smallest of (4,4,3)
 		settle()
 		for _, s := range []*site{a, b} {
-			if got := check(t, s.engine, 1).Sightings; got != 5 {
+			if got := enginetest.Check(t, s.engine, 1).Sightings; got != 5 {
 				t.Errorf("merged count %d, want 2 + 3", got)
 			}
 		}
 		// The delta formula: a round has the adds since the last one.
 		for range 3 {
 			before := a.engine.Own()[0].Version
-			report(t, a.engine, 1, bulkhead.Sighting, 2)
-			report(t, b.engine, 1, bulkhead.Sighting, 2)
+			enginetest.Report(t, a.engine, 1, bulkhead.Sighting, 2)
+			enginetest.Report(t, b.engine, 1, bulkhead.Sighting, 2)
 			settle()
 			after := a.engine.Own()[0].Version
 			if got := b.peer(t, a); got.Missing != 0 || after != before+1 {
@@ -205,7 +209,7 @@ func TestPaperMerging(t *testing.T) {
 			}
 		}
 		for _, s := range []*site{a, b} {
-			if got := check(t, s.engine, 1).Sightings; got != 17 {
+			if got := enginetest.Check(t, s.engine, 1).Sightings; got != 17 {
 				t.Errorf("after three more rounds: %d, want 17", got)
 			}
 		}
@@ -216,22 +220,22 @@ func TestPaperMerging(t *testing.T) {
 // themselves, and that its next generation counts.
 func TestRollback(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		slow := func(o *Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute } // the test runs for days
+		slow := func(o *member.Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute } // the test runs for days
 		home, peer := newSite(t, k, slow), newSite(t, k, slow)
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
-		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		time.Sleep(36 * time.Hour)
-		report(t, peer.engine, 1, bulkhead.Sighting, 4)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 4)
 		time.Sleep(time.Minute)
-		if got := check(t, home.engine, 1).Sightings; got != 7 {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 7 {
 			t.Fatalf("%d sightings, want 7", got)
 		}
 		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := home.Loss(peer.id.ID(), time.Now().Add(-time.Hour)); err != nil || l != (Loss{}) {
+		if l, err := home.Loss(peer.id.ID(), time.Now().Add(-time.Hour)); err != nil || l != (member.Loss{}) {
 			t.Errorf("a rollback to an hour ago drops %+v, %v, want nothing", l, err)
 		}
 		today := time.Now().Truncate(24 * time.Hour)
@@ -252,26 +256,26 @@ func TestRollback(t *testing.T) {
 			bulkhead.ErrMalformed) {
 			t.Errorf("rollback to the future: %v", err)
 		}
-		report(t, peer.engine, 1, bulkhead.Sighting, 5)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 5)
 		time.Sleep(10 * time.Minute)
-		if got := check(t, home.engine, 1).Sightings; got != 12 {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 12 {
 			t.Errorf("rolled back to an hour ago, inside the last generation: %d sightings, want 12: it began before", got)
 		}
 		if err := home.RollbackPeer(t.Context(), peer.id.ID(), time.Now().Truncate(24*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		report(t, peer.engine, 1, bulkhead.Sighting, 6)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 6)
 		time.Sleep(10 * time.Minute)
-		if got := check(t, home.engine, 1).Sightings; got != 3 {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 3 {
 			t.Errorf("rolled back to this morning: %d sightings, want 3", got)
 		}
-		if p := home.peer(t, peer); p.Refusals[reasonRollback] == 0 || p.Missing != 0 {
+		if p := home.peer(t, peer); p.Refusals[member.ReasonRollback] == 0 || p.Missing != 0 {
 			t.Errorf("after the rollback: %+v", p)
 		}
 		time.Sleep(24 * time.Hour)
-		report(t, peer.engine, 1, bulkhead.Sighting, 7)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 7)
 		time.Sleep(time.Minute)
-		if got := check(t, home.engine, 1).Sightings; got != 10 {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 10 {
 			t.Errorf("on the next day: %d sightings, want 3 + 7", got)
 		}
 	})
@@ -281,23 +285,23 @@ func TestRollback(t *testing.T) {
 // first round, is no sign that the origin lost the array.
 func TestOvertakenHead(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		slow := func(o *Options) { o.Heartbeat = time.Hour }
+		slow := func(o *member.Options) { o.Heartbeat = time.Hour }
 		home, peer := newSite(t, k, slow), newSite(t, k, slow)
 		defer home.stop()
 		defer peer.stop()
 		settle()
-		k.hold(kindHead, 4*time.Second)
+		k.hold(wire.KindHead, 4*time.Second)
 		home.weigh(t, peer, 1)
-		peer.sender.greet(t.Context())
+		peer.sender.Greet()
 		time.Sleep(time.Second)
-		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		if p := home.peer(t, peer); p.Messages != 2 || p.Applied != 1 {
 			t.Fatalf("%d messages, %d rounds applied, want a head and a round", p.Messages, p.Applied)
 		}
-		report(t, peer.engine, 1, bulkhead.Sighting, 4)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 4)
 		settle()
-		if p, got := home.peer(t, peer), check(t, home.engine, 1).Sightings; got != 7 || len(p.Refusals) > 0 {
+		if p, got := home.peer(t, peer), enginetest.Check(t, home.engine, 1).Sightings; got != 7 || len(p.Refusals) > 0 {
 			t.Errorf("%d sightings, want 7; refused %v", got, p.Refusals)
 		}
 	})
@@ -315,18 +319,18 @@ func TestMemoryBudget(t *testing.T) {
 		defer one.stop()
 		defer two.stop()
 		trust(t, home, 1, one)
-		report(t, one.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, one.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		trust(t, home, 1, two)
-		report(t, two.engine, 1, bulkhead.Sighting, 4)
+		enginetest.Report(t, two.engine, 1, bulkhead.Sighting, 4)
 		settle()
-		report(t, one.engine, 1, bulkhead.Sighting, 5)
+		enginetest.Report(t, one.engine, 1, bulkhead.Sighting, 5)
 		settle()
-		if got := check(t, home.engine, 1).Sightings; got != 8 {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 8 {
 			t.Errorf("%d sightings, want those of the first peer, 8", got)
 		}
 		p := home.peer(t, two)
-		if p.Refusals[reasonMemory] == 0 || !strings.Contains(p.Error, "mesh.memory_bytes") || p.Memory != 0 {
+		if p.Refusals[member.ReasonMemory] == 0 || !strings.Contains(p.Error, "mesh.memory_bytes") || p.Memory != 0 {
 			t.Errorf("second peer: %+v", p)
 		}
 	})
@@ -352,7 +356,7 @@ func memoryStore(t *testing.T) *store.Store {
 func TestMergedPeers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		const n = 12
-		slow := func(o *Options) { o.Heartbeat = 10 * time.Second }
+		slow := func(o *member.Options) { o.Heartbeat = 10 * time.Second }
 		var peers []*site
 		for range n {
 			s := newSite(t, k, slow)
@@ -365,14 +369,14 @@ func TestMergedPeers(t *testing.T) {
 		trust(t, home, 1, peers...)
 		for _, p := range peers {
 			for sig := range 30 {
-				report(t, p.engine, sig, bulkhead.Sighting, 3)
+				enginetest.Report(t, p.engine, sig, bulkhead.Sighting, 3)
 			}
 		}
 		want := func(after string, count uint32) {
 			t.Helper()
 			time.Sleep(2 * time.Minute)
 			for sig := range 30 {
-				if got := check(t, home.engine, sig).Sightings; got != count {
+				if got := enginetest.Check(t, home.engine, sig).Sightings; got != count {
 					t.Fatalf("%s: signature %d: %d sightings, want %d", after, sig, got, count)
 				}
 			}
@@ -389,7 +393,7 @@ func TestMergedPeers(t *testing.T) {
 		want("all peers", 3*n)
 		for _, p := range peers {
 			for sig := range 30 {
-				report(t, p.engine, sig, bulkhead.Sighting, 2)
+				enginetest.Report(t, p.engine, sig, bulkhead.Sighting, 2)
 			}
 		}
 		want("more of them", 5*n)
@@ -416,7 +420,7 @@ func TestOriginAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		peer := newSite(t, k, nil)
 		for n := range 50 {
-			report(t, peer.engine, n, bulkhead.Sighting, 2)
+			enginetest.Report(t, peer.engine, n, bulkhead.Sighting, 2)
 		}
 		settle()
 		peer.stop()
@@ -425,7 +429,7 @@ func TestOriginAway(t *testing.T) {
 		home.weigh(t, peer, 1)
 		settle()
 		for n := range 50 {
-			if got := check(t, home.engine, n).Sightings; got != 2 {
+			if got := enginetest.Check(t, home.engine, n).Sightings; got != 2 {
 				t.Fatalf("signature %d: %d sightings, want 2", n, got)
 			}
 		}
@@ -436,26 +440,26 @@ func TestOriginAway(t *testing.T) {
 // that holds them all are never below the truth, and above it only as often as its arrays promise.
 func TestThirtyTwoOrigins(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		slow := func(o *Options) { o.Heartbeat = 10 * time.Second }
+		slow := func(o *member.Options) { o.Heartbeat = 10 * time.Second }
 		home := newSite(t, k, slow)
 		defer home.stop()
 		rng := rand.New(rand.NewPCG(32, 32))
 		truth := make(map[int]uint32)
 		for range 32 {
-			s := newSite(t, k, func(o *Options) { slow(o); o.Role = Publish })
+			s := newSite(t, k, func(o *member.Options) { slow(o); o.Role = member.Publish })
 			defer s.stop()
 			trust(t, home, 1, s)
 			trust(t, s, 1, home)
 			for range 40 {
 				n, count := rng.IntN(400), uint32(1+rng.IntN(9))
-				report(t, s.engine, n, bulkhead.Sighting, count)
+				enginetest.Report(t, s.engine, n, bulkhead.Sighting, count)
 				truth[n] += count
 			}
 		}
 		time.Sleep(2 * time.Minute)
 		over := 0
 		for n := range 400 {
-			got := check(t, home.engine, n).Sightings
+			got := enginetest.Check(t, home.engine, n).Sightings
 			if got < truth[n] {
 				t.Errorf("signature %d: %d sightings, want %d", n, got, truth[n])
 			}
@@ -484,25 +488,28 @@ func TestOneOfTwoBrokersAway(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
 				second := newMemBroker(rand.New(rand.NewPCG(2, 2)))
 				dir := t.TempDir()
-				memory := smallEngine(t, nil)
+				memory := enginetest.Small(t, nil)
 				open := func() *site {
-					return newSiteOn(t, []*memBroker{k, second}, engine.Options{}, func(o *Options) { o.Dir, o.Engine = dir, memory })
+					return newSiteOn(t, []*memBroker{k, second}, engine.Options{}, func(o *member.Options) {
+						o.Dir, o.Engine = dir,
+							memory
+					})
 				}
 				home := open()
 				defer func() { home.stop() }()
 				other, peer := newSite(t, k, nil), newSite(t, second, nil)
 				defer other.stop()
 				trust(t, home, 1, other, peer)
-				report(t, peer.engine, 1, bulkhead.Sighting, 1)
+				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
 				settle()
 				home.wires[1].set(false)
 				time.Sleep(time.Minute)
-				report(t, peer.engine, 1, bulkhead.Sighting, 10)
+				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 10)
 				settle()
 				peer.stop()
 				for range 20 {
 					time.Sleep(time.Minute)
-					report(t, other.engine, 2, bulkhead.Sighting, 1)
+					enginetest.Report(t, other.engine, 2, bulkhead.Sighting, 1)
 				}
 				if stop {
 					home.stop()
@@ -511,7 +518,7 @@ func TestOneOfTwoBrokersAway(t *testing.T) {
 					home.wires[1].set(true)
 				}
 				settle()
-				if got := check(t, memory, 1).Sightings; got != 11 {
+				if got := enginetest.Check(t, memory, 1).Sightings; got != 11 {
 					t.Errorf("%d sightings, want 11", got)
 				}
 			})

@@ -3,15 +3,15 @@ package mesh
 import (
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // adds returns rounds with n adds and with keys keys.
@@ -38,7 +38,7 @@ func adds(t *testing.T, n, keys int) (counts, lists *filter.Round) {
 // TestGrowth checks that an hour's allowance may arrive at once, that the used part is restored by
 // the minute, and that a silence of an hour or more adds its own allowance.
 func TestGrowth(t *testing.T) {
-	o := &Options{MaxAdds: 100, MaxListings: 10, StreamAge: 72 * time.Hour}
+	o := &member.Options{MaxAdds: 100, MaxListings: 10, StreamAge: 72 * time.Hour}
 	begun := time.Unix(1_800_000_000, 0)
 	type step struct {
 		minute  float64
@@ -62,16 +62,16 @@ func TestGrowth(t *testing.T) {
 		"for an hour":              {{0, 2 * time.Hour, 0, 0, true}, {61, 0, 6000, 0, true}, {61, 0, 1, 0, false}},
 		"a silence of a year":      {{0, 365 * 24 * time.Hour, 6000 + 72*6000, 0, true}, {0, 0, 1, 0, false}},
 	} {
-		g := &growth{at: begun}
+		g := &member.Growth{At: begun}
 		for i, s := range steps {
 			now := begun.Add(time.Duration(s.minute * float64(time.Minute)))
 			if s.silence > 0 {
-				g.credit(o, now, s.silence)
+				g.Credit(o, now, s.silence)
 			}
 			counts, lists := adds(t, s.adds, s.keys)
-			why := g.charge(o, now, engine.ArrayCounts, counts)
-			if more := g.charge(o, now, engine.ArraySpam, lists); why == "" {
-				why = more
+			why := g.Charge(o, now, engine.ArrayCounts, counts)
+			if extra := g.Charge(o, now, engine.ArraySpam, lists); why == "" {
+				why = extra
 			}
 			if (why == "") != s.ok {
 				t.Errorf("%s, step %d: %q", name, i+1, why)
@@ -99,7 +99,7 @@ func TestLook(t *testing.T) {
 				l.due(at(tt.least+1)))
 		}
 		seen := 16 * tt.least
-		l[ref{engine.ArraySpam, 5}] = seen
+		l[wire.Ref{Array: engine.ArraySpam, Start: 5}] = seen
 		for keys, want := range map[uint64]bool{seen: false, seen + tt.least: false, seen + tt.least + 1: true,
 			seen - 1: true, tt.least: false} {
 			if got := l.due(at(keys)); got != want {
@@ -114,13 +114,13 @@ func TestDraw(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		m := closed(t, nil)
 		_, id := identity(t)
-		h := id.public.hint()
+		h := id.Hint()
 		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
-		own := map[ref]engine.ArrayState{
-			{engine.ArrayCounts, 5}: {Bytes: 1 << 20, Keys: 1 << 30},
-			{engine.ArraySpam, 5}:   {Bytes: 1 << 20, Keys: 1 << 10}, // mostly empty: 9 KiB to send
+		own := map[wire.Ref]engine.ArrayState{
+			{Array: engine.ArrayCounts, Start: 5}: {Bytes: 1 << 20, Keys: 1 << 30},
+			{Array: engine.ArraySpam, Start: 5}:   {Bytes: 1 << 20, Keys: 1 << 10}, // mostly empty: 9 KiB to send
 		}
 		const most = drawLeast + 2<<20 + 2*(1024+8<<10)
 		s := m.sender
@@ -152,7 +152,7 @@ func TestDraw(t *testing.T) {
 			t.Error("something is known of a peer that is none")
 		}
 		// Images that are larger than their keys suggest count with their real size.
-		s.arrays[ref{engine.ArraySpam, 5}] = &ownArray{image: 4 << 20}
+		s.arrays[wire.Ref{Array: engine.ArraySpam, Start: 5}] = &ownArray{image: 4 << 20}
 		if s.may(h, own); s.draws[h].left != drawLeast+2<<20+8<<20 {
 			t.Errorf("%.0f bytes, want twice those of the images", s.draws[h].left)
 		}
@@ -166,11 +166,11 @@ func TestIntake(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		q := newIntake()
 		type entry struct {
-			from hint
+			from wire.Hint
 			cost int
 		}
 		var list []entry
-		sum := func(of hint) (all, share int) {
+		sum := func(of wire.Hint) (all, share int) {
 			for _, e := range list {
 				all += e.cost
 				if e.from == of {
@@ -197,11 +197,11 @@ func TestIntake(t *testing.T) {
 				}
 				continue
 			}
-			x := incoming{from: hint{byte(rng.IntN(5))}}
+			x := incoming{from: wire.Hint{byte(rng.IntN(5))}}
 			if rng.IntN(10) > 0 {
-				x.size, x.m = rng.IntN(12<<20), &message{said: make([]byte, 10), rounds: make([]round, rng.IntN(3)),
-					wants: make([]arrayHead, rng.IntN(3))}
-				if want := x.size + 10 + queuedCost*(1+len(x.m.rounds)+len(x.m.wants)); x.cost() != want {
+				x.size, x.m = rng.IntN(12<<20), &wire.Message{Statement: make([]byte, 10), Rounds: make([]wire.Round, rng.IntN(3)),
+					Wants: make([]wire.ArrayHead, rng.IntN(3))}
+				if want := x.size + 10 + queuedCost*(1+len(x.m.Rounds)+len(x.m.Wants)); x.cost() != want {
 					t.Fatalf("cost %d, want %d", x.cost(), want)
 				}
 			}
@@ -237,7 +237,9 @@ func TestIntake(t *testing.T) {
 func TestIntakeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newIntake()
-		of := func(from byte, size int) incoming { return incoming{from: hint{from}, m: &message{}, size: size} }
+		of := func(from byte, size int) incoming {
+			return incoming{from: wire.Hint{from}, m: &wire.Message{}, size: size}
+		}
 		for from := byte(1); from <= 3; from++ {
 			if err := q.put(t.Context(), of(from, maxQueuedShare-2*queuedCost), true); err != nil {
 				t.Fatal(err)
@@ -255,7 +257,7 @@ func TestIntakeWaits(t *testing.T) {
 		if err := q.put(t.Context(), of(1, 5000), false); !errors.Is(err, errShare) {
 			t.Errorf("over its share: %v", err)
 		}
-		if x, ok := q.take(); !ok || x.from != (hint{1}) {
+		if x, ok := q.take(); !ok || x.from != (wire.Hint{1}) {
 			t.Fatalf("%+v, %v", x, ok)
 		}
 		if synctest.Wait(); len(done) == 0 || <-done != nil {
@@ -278,57 +280,13 @@ func TestIntakeWaits(t *testing.T) {
 	})
 }
 
-// TestLongLineage checks that the newest of many processes are kept one by one, and the others are
-// joined with the base of the first.
-func TestLongLineage(t *testing.T) {
-	var l lineage
-	for i := range uint64(3 * maxEpochs) {
-		l = l.with(epoch{Boot: 10 + i, Base: 100 * i})
-		if want := min(int(i)+1, maxEpochs); len(l) != want || l[0].Base != 0 || l[len(l)-1] != (epoch{10 + i, 100 * i}) {
-			t.Fatalf("%d epochs after %d processes: %v", len(l), i+1, l)
-		}
-		if !slices.IsSortedFunc(l, func(a, b epoch) int { return int(a.Boot) - int(b.Boot) }) {
-			t.Fatalf("%v is not in order", l)
-		}
-	}
-	last := uint64(10 + 3*maxEpochs - 1)
-	for boot, want := range map[uint64]uint64{last: math.MaxUint64, last + 5: math.MaxUint64,
-		last - 1: l[len(l)-1].Base, last - 2: l[len(l)-2].Base, 0: 0} {
-		if got := l.upTo(boot); got != want {
-			t.Errorf("of process %d all up to %d is part of it, want %d", boot, got, want)
-		}
-	}
-	// A process found less than the processes before it: their adds are gone.
-	if got := l.with(epoch{last + 1, 50}); len(got) != 2 || got[0].Base != 0 || got[1] != (epoch{last + 1, 50}) {
-		t.Errorf("set back to 50: %v", got)
-	}
-	if got := l.with(epoch{last + 1, 0}); len(got) != 1 || got.upTo(last) != 0 {
-		t.Errorf("set back to nothing: %v", got)
-	}
-	var none lineage
-	if !none.contains(engine.ArrayState{Version: 7, Boot: 3}, 3) ||
-		none.contains(engine.ArrayState{Version: 7, Boot: 4}, 3) {
-		t.Error("of a process that was never set back all is part, and nothing of a later one")
-	}
-	set := lineage{{1, 0}, {5, 20}}
-	for _, tt := range []struct {
-		version, partial, boot uint64
-		want                   bool
-	}{{20, 0, 1, true}, {21, 0, 1, false}, {10, 21, 1, false}, {10, 20, 1, true}, {99, 0, 5, true}, {1, 0, 7, false}} {
-		if got := set.contains(engine.ArrayState{Version: tt.version, Partial: tt.partial, Boot: tt.boot},
-			6); got != tt.want {
-			t.Errorf("%+v: %v", tt, got)
-		}
-	}
-}
-
 // TestIntakeBounds checks that the queue takes items that fill it, or a sender's share of it, to
 // the byte, and an item of any size while it is empty.
 func TestIntakeBounds(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	of := func(from byte, cost int) incoming {
-		x := incoming{from: hint{from}, m: &message{}}
+		x := incoming{from: wire.Hint{from}, m: &wire.Message{}}
 		x.size = cost - x.cost()
 		return x
 	}
@@ -361,7 +319,7 @@ func TestIntakeBounds(t *testing.T) {
 	if err := put(of(201, 1000)); !errors.Is(err, context.Canceled) {
 		t.Errorf("beside a full queue: %v", err)
 	}
-	if err := put(incoming{from: hint{202}}); err != nil {
+	if err := put(incoming{from: wire.Hint{202}}); err != nil {
 		t.Errorf("what costs nothing: %v", err)
 	}
 	for {
@@ -376,12 +334,12 @@ func TestIntakeBounds(t *testing.T) {
 
 // TestExcess checks the text about a peer above its rate.
 func TestExcess(t *testing.T) {
-	o := &Options{MaxAdds: 100, MaxListings: 10}
-	for want, g := range map[string]growth{
-		"": {adds: 6000, listings: 600}, "5 adds above its rate, limit 100 a minute": {adds: 6005, listings: 600},
-		"7 listings above its rate, limit 10 a minute": {adds: 6000, listings: 607},
+	o := &member.Options{MaxAdds: 100, MaxListings: 10}
+	for want, g := range map[string]member.Growth{
+		"": {Adds: 6000, Listings: 600}, "5 adds above its rate, limit 100 a minute": {Adds: 6005, Listings: 600},
+		"7 listings above its rate, limit 10 a minute": {Adds: 6000, Listings: 607},
 	} {
-		if got := g.excess(o); got != want {
+		if got := g.Excess(o); got != want {
 			t.Errorf("%+v: %q, want %q", g, got, want)
 		}
 	}

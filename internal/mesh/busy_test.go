@@ -8,6 +8,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A busyEngine takes a report just before and just after each of its images is made.
@@ -18,7 +20,7 @@ type busyEngine struct {
 }
 
 func (e *busyEngine) report() {
-	report(e.t, e.Engine, 1, bulkhead.Sighting, 1)
+	enginetest.Report(e.t, e.Engine, 1, bulkhead.Sighting, 1)
 	e.sent.Add(1)
 }
 
@@ -35,7 +37,7 @@ func TestImagesUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, busy := newSite(t, k, nil), &busyEngine{t: t}
 		defer home.stop()
-		peer := newSite(t, k, func(o *Options) {
+		peer := newSite(t, k, func(o *member.Options) {
 			busy.Engine = o.Engine.(*engine.Engine)
 			o.Engine = busy
 		})
@@ -45,7 +47,8 @@ func TestImagesUnderLoad(t *testing.T) {
 		k.wipe()
 		trust(t, home, 1, peer)
 		time.Sleep(time.Minute)
-		if got, sent, images := check(t, home.engine, 1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent ||
+		if got, sent, images := enginetest.Check(t, home.engine,
+			1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent ||
 			images > 2 {
 			t.Errorf("%d sightings after %d images, want %d after one", got, images, sent)
 		}
@@ -61,7 +64,7 @@ type eagerEngine struct {
 
 func (e *eagerEngine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error) {
 	parts, own, err := e.Engine.TakeRounds(ctx)
-	report(e.t, e.Engine, 1, bulkhead.Sighting, 1)
+	enginetest.Report(e.t, e.Engine, 1, bulkhead.Sighting, 1)
 	e.rounds++
 	return parts, own, err
 }
@@ -71,7 +74,7 @@ func (e *eagerEngine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.A
 func TestHeadUnderLoad(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		busy := &eagerEngine{t: t}
-		origin := newSite(t, k, func(o *Options) {
+		origin := newSite(t, k, func(o *member.Options) {
 			busy.Engine = o.Engine.(*engine.Engine)
 			o.Engine, o.Heartbeat = busy, 10*time.Second
 		})
@@ -94,17 +97,17 @@ func TestHeadUnderLoad(t *testing.T) {
 
 // TestBeforeRun checks that counts from before the node has begun to share are shared as well.
 func TestBeforeRun(t *testing.T) {
-	id, err := OpenIdentity(t.TempDir())
+	id, err := member.OpenIdentity(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := smallEngine(t, nil)
+	e := enginetest.Small(t, nil)
 	m, err := prepare(t.Context(),
-		Options{Dir: t.TempDir(), Engine: e, KeyID: testSecret.ID(), Mode: External, Identity: id})
+		member.Options{Dir: t.TempDir(), Engine: e, KeyID: enginetest.Secret.ID(), Mode: member.External, Identity: id})
 	if err != nil {
 		t.Fatal(err)
 	}
-	report(t, e, 1, bulkhead.Sighting, 1)
+	enginetest.Report(t, e, 1, bulkhead.Sighting, 1)
 	if parts, _, err := e.TakeRounds(t.Context()); err != nil || len(parts) != 1 {
 		t.Errorf("%d rounds, %v", len(parts), err)
 	}

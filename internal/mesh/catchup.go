@@ -3,6 +3,8 @@ package mesh
 import (
 	"context"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // markEvery is the number of stored messages after which the receiver is notified of the reading
@@ -12,7 +14,7 @@ const markEvery = 64
 // catchUp reads the stored messages of a bus: images of the origins of which this node holds
 // nothing, and all deltas since the node was last connected. If it fails or drops a message, the
 // next attempt continues from there.
-func (r *receiver) catchUp(ctx context.Context, b bus) {
+func (r *receiver) catchUp(ctx context.Context, b transport) {
 	if r.in.put(ctx, incoming{bus: b, catches: true}, true) != nil {
 		return
 	}
@@ -28,18 +30,18 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 	limited, cancel := context.WithTimeout(ctx, catchUpLimit)
 	defer cancel()
 	n := 0
-	err := b.storedDeltas(limited, nil, r.unread(b), func(a arrival) bool {
+	err := b.StoredDeltas(limited, nil, r.unread(b), func(a wire.Arrival) bool {
 		r.deliver(ctx, b, a, true)
 		r.mu.Lock()
-		r.read[b] = a.stored
+		r.read[b] = a.Stored
 		r.mu.Unlock()
 		if n++; n%markEvery == 0 {
-			return r.in.put(ctx, incoming{bus: b, until: a.stored}, true) == nil
+			return r.in.put(ctx, incoming{bus: b, until: a.Stored}, true) == nil
 		}
 		return ctx.Err() == nil
 	})
 	if err != nil && ctx.Err() == nil {
-		r.m.opts.Log.Warn("messages stored by the broker not read to the end; requesting them from peers", "err", err)
+		r.opts.Log.Warn("messages stored by the broker not read to the end; requesting them from peers", "err", err)
 	}
 	if ctx.Err() == nil && (err == nil || limited.Err() != nil) {
 		_ = r.in.put(ctx, incoming{bus: b, caught: true}, true) // after all messages read; fails if ctx ends
@@ -47,13 +49,8 @@ func (r *receiver) catchUp(ctx context.Context, b bus) {
 }
 
 // unread returns the time since which the stored deltas of a bus have not been read.
-func (r *receiver) unread(b bus) time.Time {
-	r.m.mu.Lock()
-	since, ok := r.m.state.Seen[b.name()]
-	if !ok {
-		since = r.m.state.SeenAny
-	}
-	r.m.mu.Unlock()
+func (r *receiver) unread(b transport) time.Time {
+	since, _ := r.state.LastSeen(b.Name())
 	if !since.IsZero() {
 		since = since.Add(-seenMargin)
 	}
@@ -83,11 +80,11 @@ func (r *receiver) passed(x *incoming) bool {
 
 // imagesOfNew reads the stored images of the origins of which this node holds nothing. Each origin
 // has an equal share of the time, so that none delays the others for longer.
-func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
-	var list []hint
-	for _, p := range r.m.peerList() {
-		if len(r.m.opts.Engine.Replica(p.ID)) == 0 {
-			list = append(list, p.key.hint())
+func (r *receiver) imagesOfNew(ctx context.Context, b transport) {
+	var list []wire.Hint
+	for _, p := range r.book.List() {
+		if len(r.opts.Engine.Replica(p.ID)) == 0 {
+			list = append(list, p.Key.Hint())
 		}
 	}
 	for i, end := 0, time.Now().Add(catchUpLimit); i < len(list); i++ {
@@ -100,17 +97,17 @@ func (r *receiver) imagesOfNew(ctx context.Context, b bus) {
 
 // fetch reads the stored images of one origin, and its deltas if wanted, as long as the origin is a
 // peer.
-func (r *receiver) fetch(ctx context.Context, b bus, origin hint, deltas bool) {
-	handle := func(a arrival) bool {
+func (r *receiver) fetch(ctx context.Context, b transport, origin wire.Hint, deltas bool) {
+	handle := func(a wire.Arrival) bool {
 		r.deliver(ctx, b, a, true)
-		_, ok := r.m.find(origin)
+		_, ok := r.book.Find(origin)
 		return ok && ctx.Err() == nil
 	}
-	err := b.storedImages(ctx, origin, handle)
+	err := b.StoredImages(ctx, origin, handle)
 	if err == nil && deltas {
-		err = b.storedDeltas(ctx, &origin, time.Time{}, handle)
+		err = b.StoredDeltas(ctx, &origin, time.Time{}, handle)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.m.opts.Log.Debug("stored images were not read", "origin", origin, "err", err)
+		r.opts.Log.Debug("stored images were not read", "origin", origin, "err", err)
 	}
 }

@@ -54,7 +54,8 @@ func startCluster(t *testing.T, s setup) *cluster {
 			others = append(others, "nats-route://"+r)
 		}
 		conf := fmt.Sprintf(
-			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\ncluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
+			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\n"+
+				"cluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
 			clients[i], i, t.TempDir(), s.jetstream, routes[i], strings.Join(others, ", "), s.cluster, s.users)
 		if s.leafs != "" {
 			conf += fmt.Sprintf("leafnodes { listen: %q\n%s }\n", c.leafs[i], s.leafs)
@@ -73,8 +74,8 @@ func runServer(t *testing.T, conf string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, "-c", file)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var statement bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &statement, &statement
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func runServer(t *testing.T, conf string) *exec.Cmd {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if t.Failed() {
-			t.Logf("%s\nsaid:\n%s", conf, said.Bytes()[max(0, said.Len()-6000):])
+			t.Logf("%s\nsaid:\n%s", conf, statement.Bytes()[max(0, statement.Len()-6000):])
 		}
 	})
 	return cmd
@@ -219,14 +220,14 @@ func TestClusterPrivilege(t *testing.T) {
 	c := startCluster(t, setup{users: w.users("")})
 	w.share(c.urls, nil)
 	ids := w.ids
-	eve, err := nats.Connect(c.urls[1], signIn(ids[1], ""), nats.CustomInboxPrefix(inbox(ids[1].public.hint())))
+	eve, err := nats.Connect(c.urls[1], signIn(ids[1], ""), nats.CustomInboxPrefix(inbox(ids[1].Hint())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer eve.Close()
 	n := newNames(testSecret.ID())
 	for _, subject := range []string{
-		n.subject(topic{kind: kindDelta, origin: ids[0].public.hint()}), n.headsOf(ids[0].public.hint()),
+		n.subject(topic{kind: kindDelta, origin: ids[0].Hint()}), n.headsOf(ids[0].Hint()),
 		"$JS.API.STREAM.DELETE." + n.deltaStream(),
 		"$JS.API.STREAM.PURGE." + n.imageStream(), "$JS.API.STREAM.CREATE." + n.deltaStream(),
 		"$JS.API.STREAM.UPDATE." + n.deltaStream(), "$JS.API.STREAM.NAMES", "other",
@@ -302,7 +303,7 @@ func (o *tenancy) conf() string {
 func (w *team) least(i int) func(*jwt.UserClaims) {
 	n, api := newNames(testSecret.ID()), jetStreamAPI("")
 	return func(c *jwt.UserClaims) {
-		publish, subscribe := n.grants(w.ids[i].public.hint(), api)
+		publish, subscribe := n.grants(w.ids[i].Hint(), api)
 		if i == 0 {
 			publish = append(publish, api+"STREAM.CREATE."+n.deltaStream(), api+"STREAM.CREATE."+n.imageStream())
 		}
@@ -351,7 +352,7 @@ func TestLeaf(t *testing.T) {
 	for _, id := range w.ids[1:] {
 		for _, api := range []string{jetStreamAPI(domain),
 			jetStreamAPI("")} { // the server's version decides which one is checked
-			p, s := n.grants(id.public.hint(), api)
+			p, s := n.grants(id.Hint(), api)
 			publish, subscribe = append(publish, p...), append(subscribe, s...)
 		}
 	}
@@ -370,7 +371,8 @@ func TestLeaf(t *testing.T) {
 	address := freePort(t)
 	leaf := func() *exec.Cmd {
 		return runServer(
-			t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\nleafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
+			t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\n"+
+				"leafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
 				address, t.TempDir(), strings.Join(remotes, ", "), w.users(domain)))
 	}
 	server := leaf()

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // TestContinues checks that a round is accepted if the origin's lineage shows that it was recorded
@@ -17,14 +19,15 @@ func TestContinues(t *testing.T) {
 	if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
 		t.Fatal(err)
 	}
-	x := ref{engine.ArrayCounts, 7}
-	straight, setBack := lineage{{10, 0}, {20, 50}}, lineage{{10, 0}, {20, 30}}
+	x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
+	straight, setBack := wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 50}}, wire.Lineage{{Boot: 10, Base: 0},
+		{Boot: 20, Base: 30}}
 	for _, tt := range []struct {
 		name              string
 		version, boot     uint64 // of the replica
 		round             uint64 // boot of the origin that recorded the round
-		said              lineage
-		head              lineage // of a head of process 20
+		statement         wire.Lineage
+		head              wire.Lineage // of a head of process 20
 		next              uint64
 		taken, waits, bad bool
 	}{
@@ -41,18 +44,20 @@ func TestContinues(t *testing.T) {
 		{"a head of another life", 40, 10, 20, nil, straight, 99, false, true, false},
 		{"a head of an earlier process than the round's", 40, 10, 25, nil, straight, 0, false, true, false},
 	} {
-		p, _ := m.find(id.public.hint())
-		tr := &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round)}
+		p, _ := m.Find(id.Hint())
+		tr := newOrigin(m.receiver)
+		tr.peer = p
 		if tt.head != nil {
-			tr.heads[x] = arrayHead{ref: x, boot: 20, lineage: tt.head}
+			tr.heads[x] = wire.ArrayHead{Ref: x, Boot: 20, Lineage: tt.head}
 		}
 		tr.next = tt.next
-		r := &round{ref: x, from: tt.version, to: tt.version + 1, boot: tt.round, lineage: tt.said}
-		before := m.Status().Peers[0].Refusals[reasonSuspect]
-		taken := m.receiver.continues(&p, tr,
-			engine.ArrayState{Array: x.array, Start: x.start, Version: tt.version, Boot: tt.boot}, r)
-		refused := m.Status().Peers[0].Refusals[reasonSuspect] > before
-		if waits := len(tr.pending[x]) == 1; taken != tt.taken || waits != tt.waits || tr.suspect != tt.bad ||
+		r := &wire.Round{Ref: x, From: tt.version, To: tt.version + 1, Boot: tt.round, Lineage: tt.statement}
+		before := m.Status().Peers[0].Refusals[member.ReasonSuspect]
+		d := tr.continues(engine.ArrayState{Array: x.Array, Start: x.Start, Version: tt.version, Boot: tt.boot}, r)
+		taken := d == roundDue
+		refused := m.Status().Peers[0].Refusals[member.ReasonSuspect] > before
+		if waits := len(tr.pending[x]) == 1; waits != (d == roundHeld) || taken != tt.taken || waits != tt.waits ||
+			tr.suspect != tt.bad ||
 			refused != tt.bad || tr.doubted.IsZero() == tt.bad {
 			t.Errorf("%s: taken %v, waits %v, suspect %v, refused %v", tt.name, taken, waits, tr.suspect, refused)
 		}
@@ -62,30 +67,30 @@ func TestContinues(t *testing.T) {
 // TestHold checks that rounds wait in the order of their versions, each once, in bounded memory.
 func TestHold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	tr := &track{pending: make(map[ref][]round)}
-	x := ref{engine.ArraySpam, 7}
+	tr := &queue{pending: make(map[wire.Ref][]wire.Round)}
+	x := wire.Ref{Array: engine.ArraySpam, Start: 7}
 	var want [][2]uint64
 	for range 400 {
 		from := rng.Uint64N(40)
-		r := round{ref: x, from: from, to: from + 1 + rng.Uint64N(5), data: make([]byte, 10)}
-		tr.hold(&r)
-		if k := [2]uint64{r.from, r.to}; !slices.Contains(want, k) {
+		r := wire.Round{Ref: x, From: from, To: from + 1 + rng.Uint64N(5), Data: make([]byte, 10)}
+		tr.add(&r)
+		if k := [2]uint64{r.From, r.To}; !slices.Contains(want, k) {
 			want = append(want, k)
 		}
 	}
 	slices.SortFunc(want, func(a, b [2]uint64) int { return slices.Compare(a[:], b[:]) })
 	var got [][2]uint64
 	for _, r := range tr.pending[x] {
-		got = append(got, [2]uint64{r.from, r.to})
+		got = append(got, [2]uint64{r.From, r.To})
 	}
-	if !slices.Equal(got, want) || tr.waiting != len(want)*(roundCost+10) {
-		t.Errorf("%d bytes of %v wait, want %d of %v", tr.waiting, got, len(want)*(roundCost+10), want)
+	if !slices.Equal(got, want) || tr.waiting != len(want)*(wire.RoundCost+10) {
+		t.Errorf("%d bytes of %v wait, want %d of %v", tr.waiting, got, len(want)*(wire.RoundCost+10), want)
 	}
-	tr = &track{pending: make(map[ref][]round)}
+	tr = &queue{pending: make(map[wire.Ref][]wire.Round)}
 	for from := range uint64(3) {
-		tr.hold(&round{ref: x, from: from, to: from + 1, data: make([]byte, maxPending/2-roundCost)})
+		tr.add(&wire.Round{Ref: x, From: from, To: from + 1, Data: make([]byte, maxPending/2-wire.RoundCost)})
 	}
-	tr.hold(&round{ref: x, from: 9, to: 10})
+	tr.add(&wire.Round{Ref: x, From: 9, To: 10})
 	if len(tr.pending[x]) != 2 || tr.waiting != maxPending {
 		t.Errorf("%d rounds of %d bytes wait, want the two that fit", len(tr.pending[x]), tr.waiting)
 	}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 )
 
 // An authority signs certificates.
@@ -100,11 +102,11 @@ type tenancy struct {
 func newTenancy(t testing.TB) *tenancy {
 	t.Helper()
 	o := &tenancy{t: t, dir: t.TempDir()}
-	var err, more error
+	var err, extra error
 	o.operator, err = nkeys.CreateOperator()
-	o.account, more = nkeys.CreateAccount()
-	if err != nil || more != nil {
-		t.Fatal(err, more)
+	o.account, extra = nkeys.CreateAccount()
+	if err != nil || extra != nil {
+		t.Fatal(err, extra)
 	}
 	return o
 }
@@ -190,49 +192,49 @@ func TestAccess(t *testing.T) {
 	const seedAt = "-----BEGIN USER NKEY SEED-----"
 	secret := strings.Fields(strings.Split(must(t, creds), seedAt)[1])[0]
 	for name, tt := range map[string]struct {
-		of   Access
+		of   bus.Access
 		want map[string]string
 	}{
-		"nothing":           {Access{}, nil},
-		"no authentication": {Access{Credentials: NoCredentials}, nil},
-		"all":               {Access{creds, a.file, cert, key}, nil},
-		"nothing is there": {Access{absent, absent, absent, absent},
+		"nothing":           {bus.Access{}, nil},
+		"no authentication": {bus.Access{Credentials: bus.NoCredentials}, nil},
+		"all":               {bus.Access{Credentials: creds, CA: a.file, Cert: cert, Key: key}, nil},
+		"nothing is there": {bus.Access{Credentials: absent, CA: absent, Cert: absent, Key: absent},
 			map[string]string{"credentials": "no such file", "ca": "no such file", "cert": "no such file"}},
-		"a key is missing": {Access{Cert: cert, Key: absent}, map[string]string{"cert": "absent"}},
-		"a folder": {Access{Credentials: a.dir, CA: a.dir},
+		"a key is missing": {bus.Access{Cert: cert, Key: absent}, map[string]string{"cert": "absent"}},
+		"a folder": {bus.Access{Credentials: a.dir, CA: a.dir},
 			map[string]string{"credentials": "not a file", "ca": "not a file"}},
-		"others read it": {Access{Credentials: open(creds, 0o640), Cert: cert, Key: open(key, 0o644)},
+		"others read it": {bus.Access{Credentials: open(creds, 0o640), Cert: cert, Key: open(key, 0o644)},
 			map[string]string{"credentials": "mode 0640 lets others read it", "cert": "mode 0644 lets others read it"}},
-		"no PEM": {Access{CA: creds, Cert: creds, Key: key},
+		"no PEM": {bus.Access{CA: creds, Cert: creds, Key: key},
 			map[string]string{"ca": "no certificate", "cert": "failed to find"}},
-		"no credentials": {Access{Credentials: a.file}, map[string]string{"credentials": "no user JWT"}},
-		"of another user": {Access{Credentials: with(func(s string) string {
+		"no credentials": {bus.Access{Credentials: a.file}, map[string]string{"credentials": "no user JWT"}},
+		"of another user": {bus.Access{Credentials: with(func(s string) string {
 			return strings.Split(s, seedAt)[0] + seedAt + strings.Split(must(t, o.user("x", nil)), seedAt)[1]
 		})}, map[string]string{"credentials": "and the key beside it of"}},
-		"without a key": {Access{Credentials: with(func(s string) string {
+		"without a key": {bus.Access{Credentials: with(func(s string) string {
 			return strings.Split(s, seedAt)[0]
 		})}, map[string]string{"credentials": "no key of a user"}},
-		"cut off": {Access{Credentials: with(func(s string) string {
+		"cut off": {bus.Access{Credentials: with(func(s string) string {
 			return s[:60]
 		})}, map[string]string{"credentials": "no user JWT"}},
-		"empty": {Access{Credentials: with(func(string) string {
+		"empty": {bus.Access{Credentials: with(func(string) string {
 			return ""
 		})}, map[string]string{"credentials": "no user JWT"}},
-		"expired": {Access{Credentials: o.user("late", func(c *jwt.UserClaims) {
+		"expired": {bus.Access{Credentials: o.user("late", func(c *jwt.UserClaims) {
 			c.Expires = now.Add(-time.Minute).Unix()
 		})}, map[string]string{"credentials": "has expired on"}},
-		"not yet": {Access{Credentials: o.user("early", func(c *jwt.UserClaims) {
+		"not yet": {bus.Access{Credentials: o.user("early", func(c *jwt.UserClaims) {
 			c.NotBefore = now.Add(time.Hour).Unix()
 		})}, map[string]string{"credentials": "not valid before"}},
-		"for some days": {Access{Credentials: o.user("days", func(c *jwt.UserClaims) {
+		"for some days": {bus.Access{Credentials: o.user("days", func(c *jwt.UserClaims) {
 			c.Expires = now.Add(time.Hour).Unix()
 		})}, nil},
-		"another's key":  {Access{Cert: otherCert, Key: key}, map[string]string{"cert": "private key does not match"}},
-		"a server's":     {Access{Cert: server, Key: serverKey}, map[string]string{"cert": "lacks clientAuth"}},
-		"expired, a key": {Access{Cert: old, Key: oldKey}, map[string]string{"cert": "is valid from"}},
-		"one of them": {Access{Credentials: creds, CA: absent, Cert: otherCert, Key: otherKey},
+		"another's key":  {bus.Access{Cert: otherCert, Key: key}, map[string]string{"cert": "private key does not match"}},
+		"a server's":     {bus.Access{Cert: server, Key: serverKey}, map[string]string{"cert": "lacks clientAuth"}},
+		"expired, a key": {bus.Access{Cert: old, Key: oldKey}, map[string]string{"cert": "is valid from"}},
+		"one of them": {bus.Access{Credentials: creds, CA: absent, Cert: otherCert, Key: otherKey},
 			map[string]string{"ca": "no such file"}},
-		"a key for the cert": {Access{Cert: key, Key: key}, map[string]string{"cert": "failed to find"}},
+		"a key for the cert": {bus.Access{Cert: key, Key: key}, map[string]string{"cert": "failed to find"}},
 	} {
 		got := tt.of.Check(now)
 		if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(tt.want))) {
@@ -270,7 +272,7 @@ func FuzzCredentials(f *testing.F) {
 	f.Add([]byte("-----BEGIN NATS USER JWT-----\nx.y.z\n------END NATS USER JWT------\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		now := time.Now()
-		if checkCredentials(text, now) == nil && !strings.Contains(string(text), "SU") {
+		if bus.CheckCredentials(text, now) == nil && !strings.Contains(string(text), "SU") {
 			t.Errorf("%q is taken for credentials", text)
 		}
 	})

@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
-)
 
-// maxLifeAhead is how far ahead of this node's clock an incarnation may have begun. Clocks that are
-// wrong by days are reported with the generations that they begin. No incarnation might ever follow
-// one that began further ahead.
-const maxLifeAhead = 366 * 24 * time.Hour
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+)
 
 // deliver queues a message from a bus for the receiver, after checking that it is authentic; other
 // messages take no memory. If the sender's share of the queue is full, deliver blocks if wait is
 // true, and drops the message otherwise.
-func (r *receiver) deliver(ctx context.Context, b bus, a arrival, wait bool) {
-	if a.network != "" {
+func (r *receiver) deliver(ctx context.Context, b transport, a wire.Arrival, wait bool) {
+	if a.Network != "" {
 		r.foreign(ctx, a)
 		return
 	}
@@ -26,120 +23,110 @@ func (r *receiver) deliver(ctx context.Context, b bus, a arrival, wait bool) {
 		return
 	}
 	if err := r.in.put(ctx, x, wait); errors.Is(err, errShare) {
-		r.refuse(x.from, reasonShare, "")
+		r.book.Refuse(x.from, member.ReasonShare, "")
 	}
 }
 
 // open checks a message against its topic, verifies its signature and parses it, in this order.
-func (r *receiver) open(b bus, a arrival) (x incoming, ok bool) {
-	sender, ok := a.topic.sender()
+func (r *receiver) open(b transport, a wire.Arrival) (x incoming, ok bool) {
+	sender, ok := a.Topic.Sender()
 	// Until the signature has been verified, only the broker can prove the sender. Without that
 	// proof, any client could have refusals counted against another node.
 	suspect := func(reason, detail string) {
-		if b.proves() {
-			r.refuse(sender, reason, detail)
+		if b.Proves() {
+			r.book.Refuse(sender, reason, detail)
 		} else {
-			r.reject(reason, detail)
+			r.book.Reject(reason, detail)
 		}
 	}
-	var from hint
+	var from wire.Hint
 	switch {
-	case !ok || len(a.msg) < 2+len(from):
-		suspect(reasonMalformed, fmt.Sprintf("%d bytes", len(a.msg)))
+	case !ok || len(a.Data) < 2+len(from):
+		suspect(member.ReasonMalformed, fmt.Sprintf("%d bytes", len(a.Data)))
 		return x, false
-	case len(a.msg) > maxMessage, a.topic.kind == kindAsk && len(a.msg) > maxAsk:
-		suspect(reasonLimit, fmt.Sprintf("a message of %d bytes", len(a.msg)))
-		return x, false
-	}
-	if copy(from[:], a.msg[2:]); from != sender {
-		suspect(reasonSubject, "the message names another sender than its subject")
+	case len(a.Data) > wire.MaxMessage, a.Topic.Kind == wire.KindAsk && len(a.Data) > wire.MaxAsk:
+		suspect(member.ReasonLimit, fmt.Sprintf("a message of %d bytes", len(a.Data)))
 		return x, false
 	}
-	key, known := r.m.opts.Identity.public, from == r.m.opts.Identity.public.hint()
+	if copy(from[:], a.Data[2:]); from != sender {
+		suspect(member.ReasonSubject, "the message names another sender than its subject")
+		return x, false
+	}
+	key, known := r.opts.Identity.Public(), from == r.opts.Identity.Hint()
 	if !known {
-		var p peer
-		p, known = r.m.find(from)
-		key = p.key
+		var p member.Peer
+		p, known = r.book.Find(from)
+		key = p.Key
 	}
 	if !known {
 		return r.newcomer(from, a)
 	}
-	e, err := openEnvelope(a.msg)
+	e, err := wire.OpenEnvelope(a.Data)
 	if err != nil {
 		suspect(reasonOf(err), err.Error())
 		return x, false
 	}
-	if !e.signedBy(&key) {
-		suspect(reasonForged, "the signature is not of the key it names")
+	if !e.SignedBy(key) {
+		suspect(member.ReasonForged, "the signature is not of the key it names")
 		return x, false
 	}
-	m, err := e.parse(r.m.opts.KeyID)
+	m, err := e.Parse(r.opts.KeyID)
 	switch {
 	case err != nil:
-		r.refuse(from, reasonOf(err), err.Error())
+		r.book.Refuse(from, reasonOf(err), err.Error())
 		return x, false
-	case m.kind.topic() != a.topic.kind:
-		r.refuse(from, reasonSubject,
-			fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.kind), byte(a.topic.kind)))
+	case m.Kind.Topic() != a.Topic.Kind:
+		r.book.Refuse(from, member.ReasonSubject,
+			fmt.Sprintf("a message of kind %q under the subject of %q", byte(m.Kind), byte(a.Topic.Kind)))
 		return x, false
-	case from != r.m.opts.Identity.public.hint() && m.stamp.ahead(r.m.opts.Now()):
-		r.refuse(from, reasonClock,
+	case from != r.opts.Identity.Hint() && m.Stamp.Ahead(r.opts.Now()):
+		r.book.Refuse(from, member.ReasonClock,
 			fmt.Sprintf("its clock, %s, is ahead, or this node's is behind",
-				time.UnixMilli(int64(m.stamp.at)).UTC().Format(time.RFC3339)))
+				time.UnixMilli(int64(m.Stamp.At)).UTC().Format(time.RFC3339)))
 		return x, false
 	}
-	m.said = e.statement()
-	if from != r.m.opts.Identity.public.hint() && !m.keep(r.m.opts.Engine.Knows) {
+	m.Statement = e.Statement()
+	if from != r.opts.Identity.Hint() && !m.KeepKnown(r.opts.Engine.Knows) {
 		return x, false
 	}
-	return incoming{from: from, m: m, size: len(a.msg), stored: !a.stored.IsZero(), bus: b}, true
-}
-
-// keep drops from a message the arrays made with a secret that this node never had, because it
-// joined later. It reports whether the message has any content left.
-func (m *message) keep(known func(keyID uint64) bool) bool {
-	if m.kind == kindImage {
-		return known(m.image.geometry.KeyID)
-	}
-	m.heads = slices.DeleteFunc(m.heads, func(h arrayHead) bool { return !known(h.geometry.KeyID) })
-	had := len(m.rounds)
-	m.rounds = slices.DeleteFunc(m.rounds, func(x round) bool { return x.announce && !known(x.geometry.KeyID) })
-	return had == 0 || len(m.rounds) > 0
+	return incoming{from: from, m: m, size: len(a.Data), stored: !a.Stored.IsZero(), bus: b}, true
 }
 
 // foreign handles a head from another network. If a peer has sent it, one of the two nodes has the
 // wrong secret and neither would receive the other's messages. Both report it.
-func (r *receiver) foreign(ctx context.Context, a arrival) {
-	p, ok := r.m.find(a.topic.origin)
+func (r *receiver) foreign(ctx context.Context, a wire.Arrival) {
+	p, ok := r.book.Find(a.Topic.Origin)
 	if !ok {
 		return
 	}
-	e, err := openEnvelope(a.msg)
-	if err != nil || e.from != a.topic.origin || e.kind != kindHead || !e.signedBy(&p.key) {
+	e, err := wire.OpenEnvelope(a.Data)
+	if err != nil || e.From != a.Topic.Origin || e.Kind != wire.KindHead || !e.SignedBy(p.Key) {
 		return
 	}
-	m, err := e.parse(0) // the other network may have this network's secret as a former one
-	if now := r.m.opts.Now(); err != nil || m.stamp.time().Sub(now).Abs() > networkRest {
+	m, err := e.Parse(0) // the other network may have this network's secret as a former one
+	if now := r.opts.Now(); err != nil || m.Stamp.Time().Sub(now).Abs() > networkRest {
 		return // replayed, or sent with an unusable clock
 	}
-	former := r.m.formerNetwork(a.network)
-	if r.m.hasten(a.network) || former && time.Since(r.m.began) < lateBeats*r.m.opts.Heartbeat {
+	former := r.secrets.FormerNetwork(a.Network)
+	if r.secrets.Hasten(a.Network) || former && r.secrets.Recent() {
 		return // one of the two nodes is taking the network's new secret at this moment
 	}
 	first := false
-	r.figures(a.topic.origin, func(s *stats) {
-		first = s.network != a.network
-		s.network, s.networkAt = a.network, r.m.opts.Now()
+	r.book.Figures(a.Topic.Origin, func(s *member.Stats) {
+		first = s.Network != a.Network
+		s.Network, s.NetworkAt = a.Network, r.opts.Now()
 	})
 	if first && former {
-		r.m.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: it takes that from a hub, or it must leave and join anew",
-			"peer", p.label(), "its_network", a.network, "this_network", newNames(r.m.opts.KeyID).net)
+		r.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: "+
+			"it takes that from a hub, or it must leave and join anew",
+			"peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
 	} else if first {
-		r.m.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: one of the two nodes must leave its network and join that of the other by invitation",
-			"peer", p.label(), "its_network", a.network, "this_network", newNames(r.m.opts.KeyID).net)
+		r.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: "+
+			"one of the two nodes must leave its network and join the other network by invitation",
+			"peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
 	}
 	if first {
-		r.m.sender.greet(ctx) // so that the peer notices at once
+		r.requests.Greet() // so that the peer notices at once
 	}
 }
 
@@ -149,92 +136,33 @@ const networkRest = time.Hour
 const strange = "its key is not on the list of peers"
 
 func reasonOf(err error) string {
-	if errors.Is(err, errNewer) {
-		return reasonVersion
+	if errors.Is(err, wire.ErrNewer) {
+		return member.ReasonVersion
 	}
-	return reasonMalformed
-}
-
-// ahead reports whether the clock of a stamp is far ahead of now.
-func (s stamp) ahead(now time.Time) bool {
-	limit := uint64(max(now.Add(maxLifeAhead).UnixMilli(), 0))
-	return s.incarnation > limit || s.boot > limit || s.at > limit
+	return member.ReasonMalformed
 }
 
 // newcomer accepts from an unlisted key only a head that proves which peer the key succeeds. All
 // unlisted keys together have one share of the queue.
-func (r *receiver) newcomer(from hint, a arrival) (x incoming, ok bool) {
-	if a.topic.kind == kindHead {
-		if e, err := openEnvelope(a.msg); err == nil && e.kind == kindHead {
-			m, err := e.parse(r.m.opts.KeyID)
+func (r *receiver) newcomer(from wire.Hint, a wire.Arrival) (x incoming, ok bool) {
+	if a.Topic.Kind == wire.KindHead {
+		if e, err := wire.OpenEnvelope(a.Data); err == nil && e.Kind == wire.KindHead {
+			m, err := e.Parse(r.opts.KeyID)
 			if err == nil && r.succeeds(e, m) {
-				m.said = e.statement()
-				return incoming{m: m, size: len(a.msg)}, true
+				m.Statement = e.Statement()
+				return incoming{m: m, size: len(a.Data)}, true
 			}
 		}
 	}
-	r.refuse(from, reasonStranger, strange)
+	r.book.Refuse(from, member.ReasonStranger, strange)
 	return x, false
 }
 
 // succeeds reports whether a head proves that a peer chose its key.
-func (r *receiver) succeeds(e *envelope, m *message) bool {
-	if m.proof == nil || m.key.hint() != m.from || m.stamp.ahead(r.m.opts.Now()) {
+func (r *receiver) succeeds(e *wire.Envelope, m *wire.Message) bool {
+	if m.Proof == nil || m.Key.Hint() != m.From || m.Stamp.Ahead(r.opts.Now()) {
 		return false
 	}
-	_, known := r.m.find(m.proof.old.hint())
-	return known && m.proof.names(&m.key) && e.signedBy(&m.key)
+	_, known := r.book.Find(m.Proof.Old.Hint())
+	return known && m.Proof.Names(m.Key) && e.SignedBy(m.Key)
 }
-
-// refuse counts a refused message of a peer, and logs the first one for each reason.
-func (r *receiver) refuse(h hint, reason, detail string) {
-	r.m.mu.Lock()
-	mem := r.m.members[h]
-	var first bool
-	name := h.String()
-	if mem != nil {
-		first = mem.refusals.add(reason, detail)
-		name = mem.label()
-	} else {
-		r.m.strange.add(reason, detail)
-		first = !r.strangers[h] && len(r.strangers) < maxStrangers
-		r.strangers[h] = r.strangers[h] || first
-	}
-	r.m.mu.Unlock()
-	if first {
-		r.m.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason,
-			"detail", detail)
-	}
-}
-
-// reject counts a refused message whose sender is not proven.
-func (r *receiver) reject(reason, detail string) {
-	r.m.mu.Lock()
-	first := r.m.strange.add(reason, detail)
-	r.m.mu.Unlock()
-	if first {
-		r.m.opts.Log.Warn("message of an unknown sender refused; others like it are only counted", "reason", reason,
-			"detail", detail)
-	}
-}
-
-// Reasons for refusals. They are values of a metric's label, so there are few.
-const (
-	reasonVersion   = "other version"
-	reasonMalformed = "malformed"
-	reasonStranger  = "unknown key"
-	reasonForged    = "forged"
-	reasonSubject   = "subject of another"
-	reasonShare     = "over its share of the queue"
-	reasonWaiting   = "over its share of what waits"
-	reasonClock     = "clock ahead"
-	reasonOld       = "old incarnation"
-	reasonAbsurd    = "absurd part"
-	reasonGeometry  = "wrong geometry"
-	reasonLimit     = "over limit"
-	reasonMemory    = "over mesh.memory"
-	reasonRollback  = "rolled back"
-	reasonAsks      = "asks for too much"
-	reasonSuspect   = "went back in time"
-	reasonEarly     = "in the future"
-)

@@ -21,13 +21,18 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // closed returns a mesh without a connection.
-func closed(t *testing.T, change func(*Options)) *Mesh {
+func closed(t *testing.T, change func(*member.Options)) *Mesh {
 	t.Helper()
 	dir, id := identity(t)
-	o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join}
+	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(),
+		Mode: member.Join}
 	if change != nil {
 		change(&o)
 	}
@@ -39,14 +44,14 @@ func closed(t *testing.T, change func(*Options)) *Mesh {
 }
 
 // rotated returns an identity that replaced another.
-func rotated(t *testing.T) (old, to *Identity) {
+func rotated(t *testing.T) (old, to *member.Identity) {
 	t.Helper()
 	dir, _ := identity(t)
-	old, _, err := RotateIdentity(dir)
+	old, _, err := member.RotateIdentity(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if to, err = OpenIdentity(dir); err != nil || to.Predecessor() != old.ID() || old.Predecessor() != "" ||
+	if to, err = member.OpenIdentity(dir); err != nil || to.Predecessor() != old.ID() || old.Predecessor() != "" ||
 		to.ID() == old.ID() {
 		t.Fatalf("%v after %v: %v", to, old, err)
 	}
@@ -56,41 +61,45 @@ func rotated(t *testing.T) (old, to *Identity) {
 // TestMistakenOptions checks that options that cannot work are refused before anything runs.
 func TestMistakenOptions(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(*Options)
+		change func(*member.Options)
 		want   string
 	}{
-		"folder":         {func(o *Options) { o.Dir = "" }, "required"},
-		"identity":       {func(o *Options) { o.Identity = nil }, "required"},
-		"engine":         {func(o *Options) { o.Engine = nil }, "required"},
-		"role":           {func(o *Options) { o.Role = "all" }, `"all"`},
-		"mode":           {func(o *Options) { o.Mode = "star" }, `"star"`},
-		"no hub":         {func(o *Options) { o.Servers = nil }, "address of a hub"},
-		"no port":        {func(o *Options) { o.Servers = []string{"hub.example.com"} }, "host:port"},
-		"no server":      {func(o *Options) { o.Mode, o.Servers = External, nil }, "URL"},
-		"listen":         {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1" }, "host:port"},
-		"port by name":   {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1:nats" }, "host:port"},
-		"port too large": {func(o *Options) { o.Mode, o.Listen = Hub, "127.0.0.1:65536" }, "host:port"},
-		"broker's folder": {func(o *Options) {
-			o.Mode, o.Listen = Hub, "127.0.0.1:0"
-			if err := os.WriteFile(filepath.Join(o.Dir, hubFolder), nil, 0o600); err != nil {
+		"folder":         {func(o *member.Options) { o.Dir = "" }, "required"},
+		"identity":       {func(o *member.Options) { o.Identity = nil }, "required"},
+		"engine":         {func(o *member.Options) { o.Engine = nil }, "required"},
+		"role":           {func(o *member.Options) { o.Role = "all" }, `"all"`},
+		"mode":           {func(o *member.Options) { o.Mode = "star" }, `"star"`},
+		"no hub":         {func(o *member.Options) { o.Servers = nil }, "address of a hub"},
+		"no port":        {func(o *member.Options) { o.Servers = []string{"hub.example.com"} }, "host:port"},
+		"no server":      {func(o *member.Options) { o.Mode, o.Servers = member.External, nil }, "URL"},
+		"listen":         {func(o *member.Options) { o.Mode, o.Listen = member.Hub, "127.0.0.1" }, "host:port"},
+		"port by name":   {func(o *member.Options) { o.Mode, o.Listen = member.Hub, "127.0.0.1:nats" }, "host:port"},
+		"port too large": {func(o *member.Options) { o.Mode, o.Listen = member.Hub, "127.0.0.1:65536" }, "host:port"},
+		"broker's folder": {func(o *member.Options) {
+			o.Mode, o.Listen = member.Hub, "127.0.0.1:0"
+			if err := os.WriteFile(filepath.Join(o.Dir, bus.HubFolder), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, "mkdir"},
-		"credentials": {func(o *Options) { o.Mode, o.Credentials = External, filepath.Join(t.TempDir(), "none") }, "none"},
-		"authorities": {func(o *Options) { o.Mode, o.CA = External, filepath.Join(t.TempDir(), "none") }, "none"},
+		"credentials": {func(o *member.Options) {
+			o.Mode, o.Credentials = member.External, filepath.Join(t.TempDir(),
+				"none")
+		}, "none"},
+		"authorities": {func(o *member.Options) { o.Mode, o.CA = member.External, filepath.Join(t.TempDir(), "none") },
+			"none"},
 	} {
 		dir, id := identity(t)
-		o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join,
+		o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join,
 			Servers: []string{"nats://127.0.0.1:1"}}
 		tt.change(&o)
 		if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want an error that names %s", name, err, tt.want)
 		}
 	}
-	for _, role := range []Role{"", Both, Subscribe, Publish} {
-		o := closed(t, func(o *Options) { o.Role = role }).opts
+	for _, role := range []member.Role{"", member.Both, member.Subscribe, member.Publish} {
+		o := closed(t, func(o *member.Options) { o.Role = role }).opts
 		if role == "" {
-			role = Both
+			role = member.Both
 		}
 		if o.Role != role || o.Interval != 1500*time.Millisecond || o.Heartbeat != 30*time.Second ||
 			o.StreamAge != 72*time.Hour || o.StreamBytes != 1<<30 ||
@@ -104,17 +113,17 @@ func TestMistakenOptions(t *testing.T) {
 // it.
 func TestDamagedFiles(t *testing.T) {
 	old, to := rotated(t)
-	good := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
+	good := member.SuccessionJSON{Old: old.ID(), New: to.ID(), Signature: to.Proof().Signature[:]}
 	for name, tt := range map[string]struct {
 		file string
 		text func() []byte
 		ok   bool
 	}{
-		"key":                  {keyFile, func() []byte { return []byte("UABC\n") }, false},
-		"successor":            {successorFile, func() []byte { return []byte("{") }, false},
-		"successor of another": {successorFile, func() []byte { return encoded(t, good) }, true},
-		"state":                {stateFile, func() []byte { return []byte("{") }, false},
-		"peers":                {PeersFile, func() []byte { return []byte("{") }, false},
+		"key":                  {member.KeyFile, func() []byte { return []byte("UABC\n") }, false},
+		"successor":            {member.SuccessorFile, func() []byte { return []byte("{") }, false},
+		"successor of another": {member.SuccessorFile, func() []byte { return encoded(t, good) }, true},
+		"state":                {member.StateFile, func() []byte { return []byte("{") }, false},
+		"peers":                {member.PeersFile, func() []byte { return []byte("{") }, false},
 		"heard":                {heardFile, func() []byte { return []byte("{") }, true},
 		"heard of a stranger": {heardFile, func() []byte { return encoded(t, []heard{{Key: old.ID()}, {Key: "nobody"}}) },
 			true},
@@ -123,32 +132,33 @@ func TestDamagedFiles(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, tt.file), tt.text(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		id, err := OpenIdentity(dir)
+		id, err := member.OpenIdentity(dir)
 		if err == nil {
 			if id.Predecessor() != "" {
 				t.Errorf("%s: the key has taken the place of %s", name, id.Predecessor())
 			}
-			_, err = prepare(t.Context(), Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join})
+			_, err = prepare(t.Context(), member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1,
+				Mode: member.Join})
 		}
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, change := range []func(*successionJSON){
-		func(s *successionJSON) { s.Old = "U" },
-		func(s *successionJSON) { s.Signature = s.Signature[1:] },
+	for _, change := range []func(*member.SuccessionJSON){
+		func(s *member.SuccessionJSON) { s.Old = "U" },
+		func(s *member.SuccessionJSON) { s.Signature = s.Signature[1:] },
 	} {
 		dir, _ := identity(t)
-		_, to, err := RotateIdentity(dir)
+		_, to, err := member.RotateIdentity(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		bad := successionJSON{old.ID(), to.ID(), to.proof.signature[:]}
+		bad := member.SuccessionJSON{Old: old.ID(), New: to.ID(), Signature: to.Proof().Signature[:]}
 		change(&bad)
-		if err := os.WriteFile(filepath.Join(dir, successorFile), encoded(t, bad), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, member.SuccessorFile), encoded(t, bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if id, err := OpenIdentity(dir); err == nil {
+		if id, err := member.OpenIdentity(dir); err == nil {
 			t.Errorf("a damaged proof is taken: %v", id)
 		}
 	}
@@ -178,8 +188,8 @@ func TestCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	show := func(id *Identity, change func(*x509.Certificate)) tls.ConnectionState {
-		c, err := id.certificate(now)
+	show := func(id *member.Identity, change func(*x509.Certificate)) tls.ConnectionState {
+		c, err := id.Certificate(now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,26 +214,26 @@ func TestCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		peers []*Identity
+		peers []*member.Identity
 		state tls.ConnectionState
 		want  string
 	}{
-		"a peer":                  {[]*Identity{id}, show(id, nil), ""},
-		"a stranger":              {[]*Identity{old}, show(id, nil), "not on the list of peers"},
-		"a new key":               {[]*Identity{old}, show(to, nil), ""},
-		"a new key of a stranger": {[]*Identity{id}, show(to, nil), "not on the list of peers"},
-		"a new key, without proof": {[]*Identity{old}, show(to, func(c *x509.Certificate) {
+		"a peer":                  {[]*member.Identity{id}, show(id, nil), ""},
+		"a stranger":              {[]*member.Identity{old}, show(id, nil), "not on the list of peers"},
+		"a new key":               {[]*member.Identity{old}, show(to, nil), ""},
+		"a new key of a stranger": {[]*member.Identity{id}, show(to, nil), "not on the list of peers"},
+		"a new key, without proof": {[]*member.Identity{old}, show(to, func(c *x509.Certificate) {
 			c.Subject.Organization = nil
 		}), "not on the list of peers"},
-		"a new key, proof twice": {[]*Identity{old}, show(to, func(c *x509.Certificate) {
+		"a new key, proof twice": {[]*member.Identity{old}, show(to, func(c *x509.Certificate) {
 			c.Subject.Organization = append(c.Subject.Organization, c.Subject.Organization...)
 		}), "not on the list of peers"},
-		"the proof of another": {[]*Identity{old},
-			show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.proof.text()} }),
+		"the proof of another": {[]*member.Identity{old},
+			show(id, func(c *x509.Certificate) { c.Subject.Organization = []string{to.Proof().Text()} }),
 			"not on the list of peers"},
-		"no certificate": {[]*Identity{id}, tls.ConnectionState{}, "no certificate"},
-		"another kind of key": {[]*Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}},
-			"not that of a node"},
+		"no certificate": {[]*member.Identity{id}, tls.ConnectionState{}, "no certificate"},
+		"another kind of key": {[]*member.Identity{id}, tls.ConnectionState{PeerCertificates: []*x509.Certificate{otherCert}},
+			"does not belong to a node"},
 	} {
 		m := closed(t, nil)
 		for _, p := range tt.peers {
@@ -231,7 +241,7 @@ func TestCertificate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := m.hubIsPeer(tt.state)
+		_, err := bus.HubIsPeer(m, tt.state)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
@@ -246,22 +256,23 @@ func TestCertificate(t *testing.T) {
 // TestSignIn checks that a node signs the nonce of a broker, and nothing that could be a message.
 func TestSignIn(t *testing.T) {
 	_, to := rotated(t)
-	for _, id := range []*Identity{to, closed(t, nil).opts.Identity} {
-		m := closed(t, func(o *Options) { o.Identity = id })
+	for _, id := range []*member.Identity{to, closed(t, nil).opts.Identity} {
+		m := closed(t, func(o *member.Options) { o.Identity = id })
 		var o nats.Options
-		if err := m.signIn()(&o); err != nil || o.Nkey != id.ID() || (o.Token != "") != (id.proof != nil) {
+		if err := bus.SignInOf(m.opts.Identity)(&o); err != nil || o.Nkey != id.ID() ||
+			(o.Token != "") != (id.Proof() != nil) {
 			t.Fatalf("%v, key %s, token %q", err, o.Nkey, o.Token)
 		}
-		if s := parseSuccession(o.Token); id.proof != nil && (s == nil || *s != *id.proof) {
-			t.Errorf("proof %+v, want %+v", s, id.proof)
+		if s := wire.ParseSuccession(o.Token); id.Proof() != nil && (s == nil || *s != *id.Proof()) {
+			t.Errorf("proof %+v, want %+v", s, id.Proof())
 		}
 		for _, tt := range []struct {
 			nonce string
 			ok    bool
 		}{{"abcXYZ019-_", true}, {"!", true}, {"~", true}, {"a b", false}, {"a\x7f", false}, {"\x00", false},
-			{"ab\xff", false}, {signatureText + "x", false}} {
+			{"ab\xff", false}, {"bulkhead mesh message v2\x00x", false}} {
 			sig, err := o.SignatureCB([]byte(tt.nonce))
-			if (err == nil) != tt.ok || tt.ok != ed25519.Verify(id.public[:], []byte(tt.nonce), pad(sig)) {
+			if (err == nil) != tt.ok || tt.ok != ed25519.Verify(idKey(id), []byte(tt.nonce), pad(sig)) {
 				t.Errorf("%q: %v", tt.nonce, err)
 			}
 		}
@@ -278,8 +289,8 @@ func TestPermissions(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
 	m := closed(t, nil)
-	p := doorkeeper{m}.permissions(a.public.hint())
-	mine, theirs := a.public.hint().String(), b.public.hint().String()
+	p := bus.Doorkeeper{Opts: m.busOptions(), Gate: m}.Permissions(a.Hint())
+	mine, theirs := a.Hint().String(), b.Hint().String()
 	for _, subject := range p.Publish.Allow {
 		if strings.Contains(subject, theirs) || !strings.Contains(subject, mine) && !strings.HasPrefix(subject, "$JS.API.") {
 			t.Errorf("may publish %s", subject)
@@ -288,7 +299,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("may change a stream: %s", subject)
 		}
 	}
-	q := doorkeeper{m}.permissions(b.public.hint())
+	q := bus.Doorkeeper{Opts: m.busOptions(), Gate: m}.Permissions(b.Hint())
 	if slices.Equal(p.Publish.Allow, q.Publish.Allow) || slices.Equal(p.Subscribe.Allow, q.Subscribe.Allow) {
 		t.Error("two peers may the same")
 	}
@@ -304,7 +315,7 @@ func TestPermissions(t *testing.T) {
 // hour's allowance more than a peer may have added since the generation began.
 func TestTooFull(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	o := &Options{MaxAdds: 100, MaxListings: 10}
+	o := &member.Options{MaxAdds: 100, MaxListings: 10}
 	for _, tt := range []struct {
 		array   engine.Array
 		minutes int64
@@ -327,27 +338,27 @@ func TestTooFull(t *testing.T) {
 // TestSuccessionText checks that the proof of a change of keys is one key and one signature.
 func TestSuccessionText(t *testing.T) {
 	_, to := rotated(t)
-	raw, err := base64.RawURLEncoding.DecodeString(to.proof.text())
+	raw, err := base64.RawURLEncoding.DecodeString(to.Proof().Text())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !to.proof.names(&to.public) {
+	if !to.Proof().Names(to.Public()) {
 		t.Error("the old key did not choose the new one")
 	}
 	_, third := identity(t)
-	if to.proof.names(&third.public) {
+	if to.Proof().Names(third.Public()) {
 		t.Error("the old key chose any")
 	}
 	for _, bad := range [][]byte{nil, raw[1:], append(bytes.Clone(raw), 0)} {
-		if s := parseSuccession(base64.RawURLEncoding.EncodeToString(bad)); s != nil {
+		if s := wire.ParseSuccession(base64.RawURLEncoding.EncodeToString(bad)); s != nil {
 			t.Errorf("%d bytes are a proof", len(bad))
 		}
 	}
-	if parseSuccession("?") != nil || (*succession)(nil).text() != "" {
+	if wire.ParseSuccession("?") != nil || (*wire.Succession)(nil).Text() != "" {
 		t.Error("nothing is a proof")
 	}
 	m := closed(t, nil)
-	if m.known(to.public, to.proof.text()) {
+	if m.Known(to.Public(), to.Proof().Text()) {
 		t.Error("a stranger's successor is known")
 	}
 }

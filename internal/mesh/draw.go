@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // A peer's requests can make a node resend a bounded volume: twice the size of all its arrays, and
@@ -20,7 +22,7 @@ type draw struct {
 }
 
 // may reports whether more may be sent at a peer's request; own has the node's arrays.
-func (s *sender) may(h hint, own map[ref]engine.ArrayState) bool {
+func (s *sender) may(h wire.Hint, own map[wire.Ref]engine.ArrayState) bool {
 	most := float64(drawLeast)
 	for x, a := range own {
 		size := min(a.Bytes, 1024+8*a.Keys)
@@ -34,7 +36,7 @@ func (s *sender) may(h hint, own map[ref]engine.ArrayState) bool {
 
 // may reports whether more may be sent to a peer. The budget starts at most bytes and refills to
 // that.
-func may(draws map[hint]*draw, h hint, most float64) bool {
+func may(draws map[wire.Hint]*draw, h wire.Hint, most float64) bool {
 	d, now := draws[h], time.Now()
 	if d == nil {
 		d = &draw{left: most}
@@ -48,20 +50,20 @@ func may(draws map[hint]*draw, h hint, most float64) bool {
 
 // charge deducts bytes sent at a peer's request. Images of a new incarnation are charged to no
 // peer.
-func (s *sender) charge(h hint, bytes int) { s.chargeTo(s.draws, h, bytes) }
+func (s *sender) charge(h wire.Hint, bytes int) { s.chargeTo(s.draws, h, bytes) }
 
-func (s *sender) chargeTo(draws map[hint]*draw, h hint, bytes int) {
+func (s *sender) chargeTo(draws map[wire.Hint]*draw, h wire.Hint, bytes int) {
 	if d := draws[h]; d != nil {
 		d.left -= float64(bytes)
 	}
-	s.m.receiver.figures(h, func(x *stats) { x.served += uint64(bytes) })
+	s.book.Figures(h, func(x *member.Stats) { x.Served += uint64(bytes) })
 }
 
 // forgetDraws drops the budgets of former peers.
 func (s *sender) forgetDraws() {
-	for _, draws := range []map[hint]*draw{s.draws, s.refills} {
+	for _, draws := range []map[wire.Hint]*draw{s.draws, s.refills} {
 		for h := range draws {
-			if _, ok := s.m.find(h); !ok {
+			if _, ok := s.book.Find(h); !ok {
 				delete(draws, h)
 			}
 		}

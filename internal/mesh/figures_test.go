@@ -9,6 +9,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestLives checks that a process of the same store continues the incarnation with one more epoch.
@@ -16,35 +19,36 @@ import (
 // incarnation, which has no record of the past.
 func TestLives(t *testing.T) {
 	dir, id := identity(t)
-	e := smallEngine(t, nil)
+	e := enginetest.Small(t, nil)
 	reports := 0
-	begin := func(store string, unsynced, ends bool) state {
+	begin := func(store string, unsynced, ends bool) member.Record {
 		t.Helper()
 		for range 3 {
-			report(t, e, reports, bulkhead.Spam, 1)
+			enginetest.Report(t, e, reports, bulkhead.Spam, 1)
 			reports++
 		}
 		m, err := prepare(t.Context(),
-			Options{Dir: dir, Identity: id, Engine: e, KeyID: testSecret.ID(), Mode: Join, Store: store, Unsynced: unsynced})
+			member.Options{Dir: dir, Identity: id, Engine: e, KeyID: enginetest.Secret.ID(), Mode: member.Join, Store: store,
+				Unsynced: unsynced})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := m.state
+		s := m.state.Record
 		if ends {
 			if err := m.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, a := range e.Own() {
-			l := s.lineage(ref{a.Array, a.Start})
-			if last := l[len(l)-1]; last != (epoch{s.Boot, a.Version}) {
+			l := s.LineageOf(wire.Ref{Array: a.Array, Start: a.Start})
+			if last := l[len(l)-1]; last != (wire.Epoch{Boot: s.Boot, Base: a.Version}) {
 				t.Errorf("%s found at version %d: the last epoch is %+v", a.Array, a.Version, last)
 			}
 		}
 		return s
 	}
-	counts := ref{engine.ArrayCounts, e.Own()[0].Start}
-	var before state
+	counts := wire.Ref{Array: engine.ArrayCounts, Start: e.Own()[0].Start}
+	var before member.Record
 	epochs := 0
 	for n, tt := range []struct {
 		store          string
@@ -68,7 +72,7 @@ func TestLives(t *testing.T) {
 		if epochs++; !tt.same {
 			epochs = 1
 		}
-		if got := len(s.lineage(counts)); got != epochs {
+		if got := len(s.LineageOf(counts)); got != epochs {
 			t.Errorf("process %d: %d epochs, want %d", n, got, epochs)
 		}
 		before = s
@@ -79,7 +83,7 @@ func TestLives(t *testing.T) {
 func TestFigures(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
-		peer := newSite(t, k, func(o *Options) { o.Name = "post.example" })
+		peer := newSite(t, k, func(o *member.Options) { o.Name = "post.example" })
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
@@ -87,7 +91,7 @@ func TestFigures(t *testing.T) {
 		settle()
 		const reports = 40
 		for n := range reports {
-			report(t, peer.engine, n, bulkhead.Vote(n%2), 1)
+			enginetest.Report(t, peer.engine, n, bulkhead.Vote(n%2), 1)
 			time.Sleep(time.Second)
 		}
 		settle()
@@ -144,7 +148,7 @@ func TestFigures(t *testing.T) {
 	})
 }
 
-func mustIdentity(t *testing.T) *Identity {
+func mustIdentity(t *testing.T) *member.Identity {
 	_, id := identity(t)
 	return id
 }
@@ -160,17 +164,17 @@ func TestNamesOfPeers(t *testing.T) {
 		if err := home.AddPeer(t.Context(), other.id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
-		for _, tt := range []struct{ told, want string }{{"", ""}, {"post.example", "post.example"},
+		for _, tt := range []struct{ notified, want string }{{"", ""}, {"post.example", "post.example"},
 			{"a\nb", "post.example"}, {"mail.example", "mail.example"}} {
 			for _, x := range []*forger{f, other} {
-				x.say(t, home, &message{kind: kindHead, name: tt.told})
+				x.say(t, home, &wire.Message{Kind: wire.KindHead, Name: tt.notified})
 			}
 			time.Sleep(time.Second)
 			if got := home.peerOf(t, f.id).Name; got != "forger" {
-				t.Errorf("told %q: a peer with a name is called %q", tt.told, got)
+				t.Errorf("told %q: a peer with a name is called %q", tt.notified, got)
 			}
 			if got := home.peerOf(t, other.id).Name; got != tt.want {
-				t.Errorf("told %q: a peer without is called %q, want %q", tt.told, got, tt.want)
+				t.Errorf("told %q: a peer without is called %q, want %q", tt.notified, got, tt.want)
 			}
 		}
 	})
@@ -182,13 +186,13 @@ func TestCheckPeer(t *testing.T) {
 		"": true, "post.example": true, "two words": true, "ä": true, "~": true, strings.Repeat("x", 64): true,
 		strings.Repeat("x", 65): false, "a\x00": false, "a\x1f": false, "a\x7f": false, "a\nb": false,
 	} {
-		if err := checkPeer(name, 1); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
+		if err := member.CheckPeer(name, 1); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("name %q: %v", name, err)
 		}
 	}
 	for weight, ok := range map[float64]bool{0: true, 0.5: true, 1: true, -0.001: false, 1.001: false,
 		math.NaN(): false, math.Inf(1): false} {
-		if err := checkPeer("", weight); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
+		if err := member.CheckPeer("", weight); (err == nil) != ok || err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("weight %v: %v", weight, err)
 		}
 	}

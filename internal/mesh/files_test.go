@@ -6,17 +6,22 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // FuzzFiles checks that any content of a file of the mesh folder is refused or read. Values that
 // are read are valid, and the same after being written and read again.
 func FuzzFiles(f *testing.F) {
-	names := []string{PeersFile, stateFile, heardFile, rotationFile, struckFile, invitationsFile}
-	key := public{1, 2, 3}
+	names := []string{member.PeersFile, member.StateFile, heardFile, member.RotationFile, member.StruckFile,
+		member.InvitationsFile}
+	key := wire.Public{1, 2, 3}
 	for which := range names {
-		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.id() + `","weight":0.5}]`,
-			`[{"id":"` + key.id() + `","weight":7}]`,
-			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.id() + `"]`, `[{"secret":"AA==","uses":-1}]`, `{"incarnation":18446744073709551615}`, "{damaged"} {
+		for _, text := range []string{"", "{}", "[]", "null", "[null]", `[{"id":"` + key.ID() + `","weight":0.5}]`,
+			`[{"id":"` + key.ID() + `","weight":7}]`,
+			`{"from":"x","secret":"AAAA","void":["AA=="]}`, `["` + key.ID() + `"]`, `[{"secret":"AA==","uses":-1}]`,
+			`{"incarnation":18446744073709551615}`, "{damaged"} {
 			f.Add([]byte(text), uint8(which))
 		}
 	}
@@ -30,30 +35,30 @@ func FuzzFiles(f *testing.F) {
 				t.Fatal(err)
 			}
 			switch name {
-			case PeersFile:
-				var list []*peer
-				if list, err = loadPeers(dir); err == nil {
+			case member.PeersFile:
+				var list []*member.Peer
+				if list, err = member.LoadPeers(dir); err == nil {
 					for _, p := range list {
-						if checkPeer(p.Name, p.Weight) != nil || p.ID != p.key.id() {
+						if member.CheckPeer(p.Name, p.Weight) != nil || p.ID != p.Key.ID() {
 							t.Errorf("a peer that cannot be: %+v", p)
 						}
 					}
 				}
 				v = list
-			case stateFile:
-				v, err = loadState(dir)
+			case member.StateFile:
+				v, err = member.LoadState(dir)
 			case heardFile:
 				v, err = readHeard(dir)
-			case rotationFile:
-				var r rotation
-				if r, err = readRotation(dir); err == nil && !r.valid() {
+			case member.RotationFile:
+				var r member.Rotation
+				if r, err = member.ReadRotation(dir); err == nil && !r.Valid() {
 					t.Errorf("a change of a secret that cannot be: %+v", r)
 				}
 				v = r
-			case struckFile:
-				v, err = readStruck(dir)
-			case invitationsFile:
-				v, err = readInvitations(dir)
+			case member.StruckFile:
+				v, err = member.ReadStruck(dir)
+			case member.InvitationsFile:
+				v, err = member.ReadInvitations(dir)
 			}
 			return v, err
 		}

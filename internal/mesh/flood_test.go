@@ -7,6 +7,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestStoredFlood checks that one peer's stored messages, however many, cannot make the hub lose
@@ -17,47 +21,50 @@ func TestStoredFlood(t *testing.T) {
 	hubDir, hubID := identity(t)
 	joinDir, joinID := identity(t)
 	_, liar := identity(t)
-	a, b := smallEngine(t, nil), smallEngine(t, nil)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, quick(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
-		Name: "join"}))
+	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,
+		Name: "hub"}))
+	join, _ := start(t, quick(member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join,
+		Servers: []string{address},
+		Name:    "join"}))
 	befriend(t, hub, join)
 	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
 		t.Fatal(err)
 	}
 	floodStream(t, address, hubID, liar, 60, 4<<20)
-	own := hub.buses[0].(*natsBus)
-	before := own.conn.Stats().Reconnects
+	own := hub.buses[0].(*bus.Client)
+	before := own.Conn.Stats().Reconnects
 	if err := hub.EvictPeer(t.Context(), liar.ID()); err != nil {
 		t.Fatal(err)
 	}
 	if err := hub.AddPeer(t.Context(), liar.ID(), "liar", 0); err != nil {
 		t.Fatal(err)
 	}
-	report(t, b, 1, bulkhead.Sighting, 3)
-	eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool {
-		return check(t, a, 1).Sightings == 3
+	enginetest.Report(t, b, 1, bulkhead.Sighting, 3)
+	enginetest.Eventually(t, 5*time.Minute, "the hub counts what an honest peer says", func() bool {
+		return enginetest.Check(t, a, 1).Sightings == 3
 	})
-	eventually(t, 5*time.Minute, "the hub has read the flood", func() bool {
+	enginetest.Eventually(t, 5*time.Minute, "the hub has read the flood", func() bool {
 		for _, p := range hub.Status().Peers {
-			if p.ID == liar.ID() && p.Refusals[reasonForged] >= 60 {
+			if p.ID == liar.ID() && p.Refusals[member.ReasonForged] >= 60 {
 				return true
 			}
 		}
 		return false
 	})
-	if n := own.conn.Stats().Reconnects - before; n > 0 {
+	if n := own.Conn.Stats().Reconnects - before; n > 0 {
 		t.Errorf("the hub has lost the connection to its own broker %d times", n)
 	}
 }
 
 // floodStream makes the broker of a hub store messages under the subject of a peer, with its name
 // and without its signature.
-func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int) {
+func floodStream(t *testing.T, address string, hub, peer *member.Identity, n, size int) {
 	t.Helper()
 	dir, _ := identity(t)
 	m, err := prepare(t.Context(),
-		Options{Dir: dir, Identity: peer, Engine: smallEngine(t, nil), KeyID: testSecret.ID(), Mode: Join,
+		member.Options{Dir: dir, Identity: peer, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(),
+			Mode:    member.Join,
 			Servers: []string{address}})
 	if err != nil {
 		t.Fatal(err)
@@ -69,14 +76,14 @@ func floodStream(t *testing.T, address string, hub, peer *Identity, n, size int)
 		t.Fatal(err)
 	}
 	b := m.buses[0]
-	eventually(t, time.Minute, "the liar is connected", func() bool { return b.status().Connected })
+	enginetest.Eventually(t, time.Minute, "the liar is connected", func() bool { return b.Status().Connected })
 	for range n {
-		msg := append([]byte{messageVersion, byte(kindDelta)}, peer.public[:8]...)
+		msg := append([]byte{2, byte(wire.KindDelta)}, hintBytes(peer)...)
 		msg = append(msg, make([]byte, size)...) // an empty claim
-		if err := b.publish(topic{kind: kindDelta, origin: peer.public.hint()}, msg); err != nil {
+		if err := b.Publish(wire.Topic{Kind: wire.KindDelta, Origin: peer.Hint()}, msg); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.(*natsBus).conn.FlushTimeout(time.Minute); err != nil {
+		if err := b.(*bus.Client).Conn.FlushTimeout(time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,19 +105,19 @@ func TestSubjectOfAnother(t *testing.T) {
 				f := newForger(t, k, home, 1)
 				f.bus.open, home.bus.open = open, open
 				settle()
-				victim := peer.id.public.hint()
-				genuine := func(id *Identity) []byte {
-					return appendMessage(nil, &message{kind: kindDelta, stamp: f.at}, id)
+				victim := peer.id.Hint()
+				genuine := func(id *member.Identity) []byte {
+					return wire.AppendMessage(nil, &wire.Message{Kind: wire.KindDelta, Stamp: f.at}, id)
 				}
 				forged := genuine(f.id)
 				copy(forged[2:], victim[:])
 				for range 3 {
-					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()},
+					f.bring(t, home, wire.Topic{Kind: wire.KindDelta, Origin: f.id.Hint()},
 						genuine(peer.id)) // another node's message, replayed
-					f.bring(t, home, topic{kind: kindDelta, origin: f.id.public.hint()}, forged)
+					f.bring(t, home, wire.Topic{Kind: wire.KindDelta, Origin: f.id.Hint()}, forged)
 					if open {
-						f.bring(t, home, topic{kind: kindDelta, origin: victim}, forged)
-						f.bring(t, home, topic{kind: kindAsk, origin: home.id.public.hint(), key: "nobody"}, forged)
+						f.bring(t, home, wire.Topic{Kind: wire.KindDelta, Origin: victim}, forged)
+						f.bring(t, home, wire.Topic{Kind: wire.KindAsk, Origin: home.id.Hint(), Key: "nobody"}, forged)
 					}
 				}
 				settle()
@@ -118,10 +125,11 @@ func TestSubjectOfAnother(t *testing.T) {
 					t.Errorf("refusals are booked on the peer that was named: %v", p.Refusals)
 				}
 				own, nobody := home.peerOf(t, f.id).Refusals, home.Status().Strangers
-				if want := map[bool]uint64{false: 6}[open]; own[reasonSubject] != want {
+				if want := map[bool]uint64{false: 6}[open]; own[member.ReasonSubject] != want {
 					t.Errorf("refusals of the sender: %v, want %d", own, want)
 				}
-				if open && (nobody[reasonSubject] != 6 || nobody[reasonForged] != 3 || nobody[reasonMalformed] != 3) {
+				if open && (nobody[member.ReasonSubject] != 6 || nobody[member.ReasonForged] != 3 ||
+					nobody[member.ReasonMalformed] != 3) {
 					t.Errorf("refusals of nobody: %v", nobody)
 				}
 			})
@@ -133,8 +141,8 @@ func TestSubjectOfAnother(t *testing.T) {
 // loses its next message, or waits; other senders do not.
 func TestQueueShare(t *testing.T) {
 	q := newIntake()
-	flooder, other := hint{1}, hint{2}
-	big := incoming{from: flooder, m: &message{}, size: 4 << 20}
+	flooder, other := wire.Hint{1}, wire.Hint{2}
+	big := incoming{from: flooder, m: &wire.Message{}, size: 4 << 20}
 	n := 0
 	for ; n < 1000 && q.put(t.Context(), big, false) == nil; n++ {
 	}
@@ -146,14 +154,15 @@ func TestQueueShare(t *testing.T) {
 	if err := q.put(ended, big, true); err != context.Canceled {
 		t.Errorf("who waits for a share: %v", err)
 	}
-	if err := q.put(t.Context(), incoming{from: other, m: &message{}, size: 100}, false); err != nil {
+	if err := q.put(t.Context(), incoming{from: other, m: &wire.Message{}, size: 100}, false); err != nil {
 		t.Errorf("another sender: %v", err)
 	}
-	many := incoming{from: hint{3}, m: &message{wants: make([]arrayHead, maxParts)}, size: 4 * maxParts}
+	many := incoming{from: wire.Hint{3}, m: &wire.Message{Wants: make([]wire.ArrayHead, wire.MaxParts)},
+		size: 4 * wire.MaxParts}
 	for n = 0; n < 1000 && q.put(t.Context(), many, false) == nil; n++ {
 	}
-	if n > maxQueuedShare/(maxParts*queuedCost) {
-		t.Errorf("%d messages of %d parts wait", n, maxParts)
+	if n > maxQueuedShare/(wire.MaxParts*queuedCost) {
+		t.Errorf("%d messages of %d parts wait", n, wire.MaxParts)
 	}
 	for left := 1; left > 0; left = len(q.list) {
 		if _, ok := q.take(); !ok {
@@ -164,7 +173,8 @@ func TestQueueShare(t *testing.T) {
 		t.Errorf("empty, and has %d bytes of %d senders", q.bytes, len(q.shares))
 	}
 	// An item larger than any share is taken alone.
-	if err := q.put(t.Context(), incoming{from: flooder, m: &message{}, size: maxQueuedShare + 1}, false); err != nil {
+	if err := q.put(t.Context(), incoming{from: flooder, m: &wire.Message{}, size: maxQueuedShare + 1},
+		false); err != nil {
 		t.Error(err)
 	}
 }
@@ -172,11 +182,11 @@ func TestQueueShare(t *testing.T) {
 // TestReadOn checks that a reading of stored messages continues where the connection dropped.
 func TestReadOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		peer := newSite(t, k, func(o *Options) { o.Heartbeat = time.Hour })
+		peer := newSite(t, k, func(o *member.Options) { o.Heartbeat = time.Hour })
 		defer peer.stop()
 		const n = 400
 		for range n {
-			report(t, peer.engine, 1, bulkhead.Sighting, 1)
+			enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
 			time.Sleep(2 * time.Second)
 		}
 		k.mu.Lock()
@@ -184,16 +194,16 @@ func TestReadOn(t *testing.T) {
 		k.mu.Unlock()
 		dir := t.TempDir()
 		// It adds the peer before it has ever been connected.
-		home := newSiteOn(t, nil, engine.Options{}, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
+		home := newSiteOn(t, nil, engine.Options{}, func(o *member.Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		home.weigh(t, peer, 1)
 		home.stop()
 		k.mu.Lock()
 		k.breaks, k.drops = 50, 20
 		k.mu.Unlock()
-		home = newSite(t, k, func(o *Options) { o.Dir, o.Heartbeat = dir, time.Hour })
+		home = newSite(t, k, func(o *member.Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		defer home.stop()
 		settle()
-		if got := check(t, home.engine, 1).Sightings; got != n {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != n {
 			t.Errorf("%d sightings, want %d", got, n)
 		}
 		// Of the 50 messages that each attempt reads, at most two were read before.
@@ -218,14 +228,14 @@ func TestSeenAsRead(t *testing.T) {
 			r.passed(&incoming{bus: home.bus, catches: true})
 			r.passed(&incoming{bus: home.bus, until: read})
 			r.seenSaved = time.Time{}
-			home.Mesh.mu.Lock()
+			home.state.Mu.Lock()
 			home.state.Seen = nil
-			home.Mesh.mu.Unlock()
+			home.state.Mu.Unlock()
 			r.saveSeen(time.Now())
 		})
 		settle()
-		s, err := loadState(home.opts.Dir)
-		if at := s.Seen[home.bus.name()]; err != nil || !at.Equal(read) {
+		s, err := member.LoadState(home.opts.Dir)
+		if at := s.Seen[home.bus.Name()]; err != nil || !at.Equal(read) {
 			t.Errorf("seen until %v, %v; want %v", at, err, read)
 		}
 	})
@@ -236,26 +246,26 @@ func TestSeenAsRead(t *testing.T) {
 func TestSeenMargin(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
-		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
+		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		trust(t, home, 1, peer)
 		settle()
 		home.stop()
-		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		peer.stop() // no peer can be asked
 		time.Sleep(time.Minute)
-		s, err := loadState(dir)
+		s, err := member.LoadState(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Seen = map[string]time.Time{"memory 0": time.Now().UTC()}
-		if err := s.save(dir); err != nil {
+		if err := s.Save(dir); err != nil {
 			t.Fatal(err)
 		}
-		home = newSite(t, k, func(o *Options) { o.Dir = dir })
+		home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		settle()
-		if got := check(t, home.engine, 1).Sightings; got != 3 {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 3 {
 			t.Errorf("%d sightings, want 3", got)
 		}
 	})

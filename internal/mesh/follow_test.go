@@ -7,6 +7,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestFollowGroup checks that a member asks its keeper's hub for the members of the group, makes
@@ -16,18 +21,18 @@ func TestFollowGroup(t *testing.T) {
 	dir, self := identity(t)
 	_, one := identity(t)
 	_, two := identity(t)
-	v := h.invite(t, NewInvitation{Accept: true, Uses: 3, Weight: 0.5, Group: "mail"})
-	for _, id := range []*Identity{self, one} {
+	v := h.invite(t, member.NewInvitation{Accept: true, Uses: 3, Weight: 0.5, Group: "mail"})
+	for _, id := range []*member.Identity{self, one} {
 		if _, err := h.join(t, v, id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
+	if err := member.Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	m, _ := start(t, quick(Options{Dir: dir, Identity: self, Engine: smallEngine(t, nil), Mode: Join,
+	m, _ := start(t, quick(member.Options{Dir: dir, Identity: self, Engine: enginetest.Small(t, nil), Mode: member.Join,
 		Servers: []string{h.address}}))
-	listed := func(want ...*Identity) func() bool {
+	listed := func(want ...*member.Identity) func() bool {
 		return func() bool {
 			var got []string
 			for _, p := range m.Status().Peers {
@@ -44,25 +49,25 @@ func TestFollowGroup(t *testing.T) {
 			return slices.Equal(got, ids)
 		}
 	}
-	eventually(t, time.Minute, "who is in the group is a peer", listed(one))
+	enginetest.Eventually(t, time.Minute, "who is in the group is a peer", listed(one))
 	if _, err := h.join(t, v, two); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "who comes later is, too", listed(one, two))
+	enginetest.Eventually(t, time.Minute, "who comes later is, too", listed(one, two))
 	if err := h.EvictPeer(t.Context(), one.ID()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "who is struck off is dropped", listed(two))
-	if p, ok := m.find(h.opts.Identity.public.hint()); !ok || !p.Keeper {
+	enginetest.Eventually(t, time.Minute, "who is struck off is dropped", listed(two))
+	if p, ok := m.Find(h.opts.Identity.Hint()); !ok || !p.Keeper {
 		t.Errorf("the keeper is %+v, %v", p, ok)
 	}
 
 	// A node that asks under its own name gets the answer at its own inbox alone.
 	conn := connectAs(t, h.address, two, "")
-	if msg, err := conn.Request(groupSubject(two.public.hint()), nil, 20*time.Second); err != nil {
+	if msg, err := conn.Request(wire.GroupPrefix+two.Hint().String(), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	} else {
-		var l groupList
+		var l member.GroupList
 		if err := json.Unmarshal(msg.Data, &l); err != nil || l.To != two.ID() || len(l.Members) != 1 ||
 			l.Members[0].Key != self.ID() {
 			t.Errorf("%+v, %v", l, err)
@@ -77,8 +82,8 @@ func TestFollowGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ask := range []*nats.Msg{
-		{Subject: groupSubject(two.public.hint()), Reply: "bh.astray"},
-		{Subject: groupSubject(hint{1}), Reply: inbox(hint{1}) + ".x"},
+		{Subject: wire.GroupPrefix + two.Hint().String(), Reply: "bh.astray"},
+		{Subject: wire.GroupPrefix + (wire.Hint{1}).String(), Reply: bus.Inbox(wire.Hint{1}) + ".x"},
 		{Subject: "bh.group.x", Reply: "bh.astray"},
 	} {
 		if err := own.PublishMsg(ask); err != nil {
@@ -86,7 +91,7 @@ func TestFollowGroup(t *testing.T) {
 		}
 	}
 	// A later answer shows that nothing is in flight.
-	if _, err := conn.Request(groupSubject(two.public.hint()), nil, 20*time.Second); err != nil {
+	if _, err := conn.Request(wire.GroupPrefix+two.Hint().String(), nil, 20*time.Second); err != nil {
 		t.Error(err)
 	}
 	if msg, err := astray.NextMsg(50 * time.Millisecond); err == nil {
@@ -98,19 +103,19 @@ func TestFollowGroup(t *testing.T) {
 // the start or a time, and ends when the handler wants no more.
 func TestStoredInABroker(t *testing.T) {
 	h := newHost(t)
-	b := h.buses[0].(*natsBus)
-	one, two := hint{1}, hint{2}
+	b := h.buses[0].(*bus.Client)
+	one, two := wire.Hint{1}, wire.Hint{2}
 	var half time.Time
-	all := func(origin *hint, since time.Time, most int) (got []string) {
+	all := func(origin *wire.Hint, since time.Time, most int) (got []string) {
 		t.Helper()
-		err := b.storedDeltas(t.Context(), origin, since, func(a arrival) bool {
-			if a.stored.IsZero() || a.topic.kind != kindDelta || a.network != "" {
+		err := b.StoredDeltas(t.Context(), origin, since, func(a wire.Arrival) bool {
+			if a.Stored.IsZero() || a.Topic.Kind != wire.KindDelta || a.Network != "" {
 				t.Errorf("handed over %+v", a)
 			}
-			if string(a.msg) == "2" {
-				half = a.stored
+			if string(a.Data) == "2" {
+				half = a.Stored
 			}
-			got = append(got, a.topic.origin.String()[:2]+string(a.msg))
+			got = append(got, a.Topic.Origin.String()[:2]+string(a.Data))
 			return len(got) < most
 		})
 		if err != nil {
@@ -121,11 +126,11 @@ func TestStoredInABroker(t *testing.T) {
 	if got := all(nil, time.Time{}, 99); got != nil {
 		t.Errorf("an empty broker has stored %v", got)
 	}
-	for i, from := range []hint{one, two, one, two, one} {
-		if err := b.publish(topic{kind: kindDelta, origin: from}, []byte{byte('0' + i)}); err != nil {
+	for i, from := range []wire.Hint{one, two, one, two, one} {
+		if err := b.Publish(wire.Topic{Kind: wire.KindDelta, Origin: from}, []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, time.Minute, "it is stored", func() bool { return len(all(nil, time.Time{}, 99)) == i+1 })
+		enginetest.Eventually(t, time.Minute, "it is stored", func() bool { return len(all(nil, time.Time{}, 99)) == i+1 })
 	}
 	if got := all(nil, time.Time{}, 99); !slices.Equal(got, []string{"010", "021", "012", "023", "014"}) {
 		t.Errorf("stored %v", got)
@@ -143,36 +148,37 @@ func TestStoredInABroker(t *testing.T) {
 		t.Errorf("of the future %v", got)
 	}
 	for i, key := range []string{"0-5-0", "0-5-1", "0-5-0"} {
-		if err := b.publish(topic{kind: kindImage, origin: one, key: key}, []byte{byte('0' + i)}); err != nil {
+		if err := b.Publish(wire.Topic{Kind: wire.KindImage, Origin: one, Key: key}, []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.publish(topic{kind: kindImage, origin: two, key: "0-5-0"}, []byte("x")); err != nil {
+	if err := b.Publish(wire.Topic{Kind: wire.KindImage, Origin: two, Key: "0-5-0"}, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	eventually(t, time.Minute, "the newest of each image is stored", func() bool {
+	enginetest.Eventually(t, time.Minute, "the newest of each image is stored", func() bool {
 		got = nil
-		if err := b.storedImages(t.Context(), one,
-			func(a arrival) bool { got = append(got, a.topic.key+" "+string(a.msg)); return true }); err != nil {
+		if err := b.StoredImages(t.Context(), one,
+			func(a wire.Arrival) bool { got = append(got, a.Topic.Key+" "+string(a.Data)); return true }); err != nil {
 			t.Fatal(err)
 		}
 		return slices.Equal(got, []string{"0-5-1 1", "0-5-0 2"})
 	})
 
 	// Only subscribed images arrive, until the subscription ends.
-	heard := make(chan arrival, 9)
-	stop, err := b.listenImages(two, func(a arrival) { heard <- a })
+	received := make(chan wire.Arrival, 9)
+	stop, err := b.ListenImages(two, func(a wire.Arrival) { received <- a })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.conn.Flush(); err != nil {
+	if err := b.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	other := connectAs(t, h.address, h.opts.Identity, "") // a connection does not receive its own messages
-	say := func(of hint, text string) {
+	say := func(of wire.Hint, text string) {
 		t.Helper()
-		if err := other.Publish(b.names.subject(topic{kind: kindImage, origin: of, key: "0-5-0"}), []byte(text)); err != nil {
+		if err := other.Publish(b.Names.Subject(wire.Topic{Kind: wire.KindImage, Origin: of, Key: "0-5-0"}),
+			[]byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Flush(); err != nil {
@@ -181,21 +187,21 @@ func TestStoredInABroker(t *testing.T) {
 	}
 	say(one, "a")
 	say(two, "b")
-	if a := <-heard; string(a.msg) != "b" || a.topic.origin != two || a.topic.key != "0-5-0" || !a.stored.IsZero() {
+	if a := <-received; string(a.Data) != "b" || a.Topic.Origin != two || a.Topic.Key != "0-5-0" || !a.Stored.IsZero() {
 		t.Errorf("heard %+v", a)
 	}
 	stop()
-	if err := b.conn.Flush(); err != nil {
+	if err := b.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	say(two, "c")
-	if err := b.conn.Flush(); err != nil {
+	if err := b.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if len(heard) != 0 {
-		t.Errorf("heard after the end: %s", (<-heard).msg)
+	if len(received) != 0 {
+		t.Errorf("heard after the end: %s", (<-received).Data)
 	}
-	if s := b.status(); !s.Connected || s.Error != "" || s.BytesIn == 0 || s.BytesOut == 0 || !b.proves() {
+	if s := b.Status(); !s.Connected || s.Error != "" || s.BytesIn == 0 || s.BytesOut == 0 || !b.Proves() {
 		t.Errorf("%+v", s)
 	}
 }

@@ -4,20 +4,22 @@ import (
 	"context"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // lostIncarnation logs that the replica of a peer's former incarnation is kept.
-func (r *receiver) lostIncarnation(p *peer, incarnation uint64) {
-	former := r.m.opts.Engine.FormerIncarnations(p.ID)
+func (o *origin) lostIncarnation(incarnation uint64) {
+	former := o.r.opts.Engine.FormerIncarnations(o.peer.ID)
 	if len(former) == 0 {
 		return
 	}
 	keys := uint64(0)
-	for _, a := range r.m.opts.Engine.Replica(former[len(former)-1].ID) {
+	for _, a := range o.r.opts.Engine.Replica(former[len(former)-1].ID) {
 		keys += a.Keys
 	}
-	r.m.opts.Log.Warn("peer has lost its store or was restored from a backup, and counts anew",
-		"peer", p.label(), "key", p.ID, "incarnation", incarnation, "keys_before", keys,
+	o.r.opts.Log.Warn("peer has lost its store or was restored from a backup, and counts anew",
+		"peer", o.peer.Label(), "key", o.peer.ID, "incarnation", incarnation, "keys_before", keys,
 		"consequence", "what it counted before is kept here and counts until it ages out, except what the peer still has",
 		"remedy", "to drop it, run \"bulkhead peer forget\" with the peer's name or key")
 }
@@ -25,39 +27,39 @@ func (r *receiver) lostIncarnation(p *peer, incarnation uint64) {
 // supersede drops arrays of a peer's former incarnations that the present one was restored with: by
 // the lineage in the head, its first process found counts in them. All other arrays were begun
 // anew, so both count. A former incarnation of an aggregate is dropped.
-func (r *receiver) supersede(ctx context.Context, p *peer, t *track) {
-	former := r.m.opts.Engine.FormerIncarnations(p.ID)
+func (o *origin) supersede(ctx context.Context) {
+	former := o.r.opts.Engine.FormerIncarnations(o.peer.ID)
 	if len(former) == 0 {
 		return
 	}
 	aggregate := false
-	r.figures(p.key.hint(), func(s *stats) { aggregate = len(s.organisations) > 0 })
+	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { aggregate = len(s.Organisations) > 0 })
 	if aggregate {
 		// A sum is made anew from all its members at each start, so none of it is lost.
-		if err := r.m.opts.Engine.ForgetFormer(ctx, p.ID); err != nil {
-			r.refuseError(p, err)
+		if err := o.r.opts.Engine.ForgetFormer(ctx, o.peer.ID); err != nil {
+			o.refuseError(err)
 		}
 		return
 	}
 	restored := make(map[engine.ArrayKey]bool)
-	for x, h := range t.heads {
-		restored[engine.ArrayKey{Array: x.array, Start: x.start}] = h.lineage.restored()
+	for x, h := range o.heads {
+		restored[engine.ArrayKey{Array: x.Array, Start: x.Start}] = h.Lineage.Restored()
 	}
-	r.drop(ctx, p, former, restored)
+	o.drop(ctx, former, restored)
 }
 
 // supersedeBy is [receiver.supersede] for an array whose image came before a head.
-func (r *receiver) supersedeBy(ctx context.Context, p *peer, x *image) {
-	if former := r.m.opts.Engine.FormerIncarnations(p.ID); len(former) > 0 && x.lineage.restored() {
-		r.drop(ctx, p, former, map[engine.ArrayKey]bool{{Array: x.array, Start: x.start}: true})
+func (o *origin) supersedeBy(ctx context.Context, x *wire.Image) {
+	if former := o.r.opts.Engine.FormerIncarnations(o.peer.ID); len(former) > 0 && x.Lineage.Restored() {
+		o.drop(ctx, former, map[engine.ArrayKey]bool{{Array: x.Array, Start: x.Start}: true})
 	}
 }
 
 // drop drops those arrays of former incarnations that were restored.
-func (r *receiver) drop(ctx context.Context, p *peer, former []engine.FormerIncarnation, restored map[engine.ArrayKey]bool) {
+func (o *origin) drop(ctx context.Context, former []engine.FormerIncarnation, restored map[engine.ArrayKey]bool) {
 	var found []engine.ArrayKey
 	for _, f := range former {
-		for _, a := range r.m.opts.Engine.Replica(f.ID) {
+		for _, a := range o.r.opts.Engine.Replica(f.ID) {
 			if key := (engine.ArrayKey{Array: a.Array, Start: a.Start}); restored[key] {
 				found = append(found, key)
 			}
@@ -66,41 +68,10 @@ func (r *receiver) drop(ctx context.Context, p *peer, former []engine.FormerInca
 	if len(found) == 0 {
 		return
 	}
-	if err := r.m.opts.Engine.Supersede(ctx, p.ID, found); err != nil {
-		r.refuseError(p, err)
+	if err := o.r.opts.Engine.Supersede(ctx, o.peer.ID, found); err != nil {
+		o.refuseError(err)
 		return
 	}
-	r.m.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", p.label(),
+	o.r.opts.Log.Info("arrays of a peer's former incarnation replaced by restored ones", "peer", o.peer.Label(),
 		"arrays", len(found))
-}
-
-// ForgetFormer drops the replicas of a peer's former incarnations.
-func (m *Mesh) ForgetFormer(ctx context.Context, id string) error {
-	key, err := parsePublic(id)
-	if p, ok := m.find(key.hint()); err != nil || !ok || p.ID != id {
-		return unknownPeer(id)
-	}
-	if m.opts.Role == Publish {
-		return nil
-	}
-	return m.opts.Engine.ForgetFormer(ctx, id)
-}
-
-// FormerStatus is the state of the replica of one former incarnation of a peer.
-type FormerStatus struct {
-	Incarnation uint64
-	Arrays      int
-	Keys        uint64
-	Memory      uint64 // bytes, without merged arrays
-}
-
-func (m *Mesh) former(id string) (out []FormerStatus) {
-	for _, f := range m.opts.Engine.FormerIncarnations(id) {
-		s := FormerStatus{Incarnation: f.Incarnation}
-		for _, a := range m.opts.Engine.Replica(f.ID) {
-			s.Arrays, s.Keys, s.Memory = s.Arrays+1, s.Keys+a.Keys, s.Memory+a.Bytes
-		}
-		out = append(out, s)
-	}
-	return out
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestGivenUp checks that an origin that has given up generations for want of memory has not lost
@@ -17,7 +19,7 @@ func TestGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		slow := func(o *Options) { o.Heartbeat = time.Minute }
+		slow := func(o *member.Options) { o.Heartbeat = time.Minute }
 		origin := newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Memory: 3 * first}}, slow)
 		home := newSite(t, k, slow)
 		defer home.stop()
@@ -27,7 +29,7 @@ func TestGivenUp(t *testing.T) {
 		for i := range reports {
 			sigs, ones := make([]bulkhead.Signature, each), make([]uint32, each)
 			for j := range sigs {
-				sigs[j], ones[j] = sig(i*each+j), 1
+				sigs[j], ones[j] = enginetest.Signature(i*each+j), 1
 			}
 			if err := origin.engine.Count(t.Context(), sigs, ones); err != nil {
 				t.Fatal(err)
@@ -41,9 +43,9 @@ func TestGivenUp(t *testing.T) {
 		if p := home.peer(t, origin); len(p.Refusals) > 0 || p.Missing != 0 || p.Asked > 1 || p.Pages != 0 {
 			t.Errorf("refused %v, %d missing, %d asked, %d images: want rounds alone", p.Refusals, p.Missing, p.Asked, p.Pages)
 		}
-		if check(t, origin.engine, 0).Sightings != 0 || check(t, home.engine, 0).Sightings != 1 {
-			t.Errorf("the first signature: %d at the origin, %d at its peer", check(t, origin.engine, 0).Sightings,
-				check(t, home.engine, 0).Sightings)
+		if enginetest.Check(t, origin.engine, 0).Sightings != 0 || enginetest.Check(t, home.engine, 0).Sightings != 1 {
+			t.Errorf("the first signature: %d at the origin, %d at its peer", enginetest.Check(t, origin.engine, 0).Sightings,
+				enginetest.Check(t, home.engine, 0).Sightings)
 		}
 		// A new peer gets what is left, and misses nothing.
 		late := newSite(t, k, slow)
@@ -51,9 +53,9 @@ func TestGivenUp(t *testing.T) {
 		trust(t, late, 1, origin)
 		time.Sleep(10 * time.Minute)
 		if p := late.peer(t, origin); len(p.Refusals) > 0 || p.Missing != 0 ||
-			check(t, late.engine, reports*each-1).Sightings != 1 {
+			enginetest.Check(t, late.engine, reports*each-1).Sightings != 1 {
 			t.Errorf("a peer that came late: refused %v, %d missing, %d sightings of the last", p.Refusals, p.Missing,
-				check(t, late.engine, reports*each-1).Sightings)
+				enginetest.Check(t, late.engine, reports*each-1).Sightings)
 		}
 		if p := home.peer(t, origin); len(p.Refusals) > 0 || p.Missing != 0 {
 			t.Errorf("afterwards: refused %v, %d missing", p.Refusals, p.Missing)

@@ -1,12 +1,15 @@
 package mesh
 
 import (
-	"crypto/ed25519"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestGroup checks that a keeper sends a member the list of its group, and that a list from another
@@ -15,12 +18,12 @@ import (
 func TestGroup(t *testing.T) {
 	h := newHost(t)
 	dir, self := identity(t)
-	var ids []*Identity
+	var ids []*member.Identity
 	for range 3 {
 		_, id := identity(t)
 		ids = append(ids, id)
 	}
-	v := h.invite(t, NewInvitation{Accept: true, Uses: 4, Weight: 0.5, Group: "mail"})
+	v := h.invite(t, member.NewInvitation{Accept: true, Uses: 4, Weight: 0.5, Group: "mail"})
 	if v.Group != "mail" {
 		t.Fatalf("%+v", v)
 	}
@@ -29,24 +32,24 @@ func TestGroup(t *testing.T) {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
-	if h.tellGroup(hint{1}, nil) != nil {
+	if h.groups.ServeGroup(wire.Hint{1}, nil) != nil {
 		t.Error("a stranger is told who is in the group")
 	}
-	if err := Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
+	if err := member.Befriend(dir, h.opts.Identity.ID(), "keeper", "mail", 0.75, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	o := quick(Options{Dir: dir, Identity: self, KeyID: testSecret.ID(), Mode: Join})
-	o.Engine, o.Now = smallEngine(t, nil), h.now
+	o := quick(member.Options{Dir: dir, Identity: self, KeyID: enginetest.Secret.ID(), Mode: member.Join})
+	o.Engine, o.Now = enginetest.Small(t, nil), h.now
 	m, err := prepare(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper, ok := m.find(h.opts.Identity.public.hint())
+	keeper, ok := m.Find(h.opts.Identity.Hint())
 	if !ok || !keeper.Keeper || keeper.Group != "mail" {
 		t.Fatalf("%+v", keeper)
 	}
 	listed := func() (keys []string) {
-		for _, p := range m.peerList() {
+		for _, p := range m.List() {
 			if !p.Keeper {
 				keys = append(keys, p.ID)
 			}
@@ -55,9 +58,9 @@ func TestGroup(t *testing.T) {
 	}
 	take := func() {
 		t.Helper()
-		l, err := m.openGroup(&keeper, h.tellGroup(self.public.hint(), nil))
+		l, err := m.groups.OpenGroup(&keeper, h.groups.ServeGroup(self.Hint(), nil))
 		if err == nil {
-			err = m.takeGroup(t.Context(), &keeper, l)
+			err = m.groups.TakeGroup(t.Context(), &keeper, l)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +70,7 @@ func TestGroup(t *testing.T) {
 	if got := listed(); len(got) != 3 || slices.Contains(got, self.ID()) {
 		t.Errorf("peers %v, want the three others", got)
 	}
-	if p, _ := m.find(ids[0].public.hint()); p.Weight != 0.75 || p.Group != "mail" {
+	if p, _ := m.Find(ids[0].Hint()); p.Weight != 0.75 || p.Group != "mail" {
 		t.Errorf("%+v, want the weight of the keeper here", p)
 	}
 	if err := m.EvictPeer(t.Context(), ids[0].ID()); err != nil {
@@ -85,16 +88,16 @@ func TestGroup(t *testing.T) {
 		t.Errorf("peers %v, want %s alone", got, ids[2].ID())
 	}
 
-	said := h.tellGroup(self.public.hint(), nil)
-	forged := func(change func(*groupList), by *Identity) []byte {
-		var l groupList
-		if err := json.Unmarshal(said, &l); err != nil {
+	statement := h.groups.ServeGroup(self.Hint(), nil)
+	forged := func(change func(*member.GroupList), by *member.Identity) []byte {
+		var l member.GroupList
+		if err := json.Unmarshal(statement, &l); err != nil {
 			t.Fatal(err)
 		}
 		change(&l)
 		if by != nil {
-			text, _ := l.text()
-			l.Signature = ed25519.Sign(by.private, text)
+			text, _ := l.Text()
+			l.Signature = by.Sign(text)
 		}
 		data, _ := json.Marshal(l)
 		return data
@@ -104,18 +107,19 @@ func TestGroup(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"nothing":         {nil, "list of a group"},
-		"too long":        {make([]byte, maxPair+1), "limit"},
-		"changed":         {forged(func(l *groupList) { l.Members = nil }, nil), "not of its keeper"},
-		"by a member":     {forged(func(l *groupList) {}, ids[2]), "not of its keeper"},
-		"to another":      {forged(func(l *groupList) { l.To = ids[2].ID() }, hub), "for"},
-		"of another":      {forged(func(l *groupList) { l.Group = "web" }, hub), "web"},
-		"old":             {forged(func(l *groupList) { l.At = l.At.Add(-time.Hour) }, hub), "played back"},
-		"of many":         {forged(func(l *groupList) { l.Members = make([]Member, maxGroup+1) }, hub), "limit 256"},
-		"with no key":     {forged(func(l *groupList) { l.Members[0].Key = "U" }, hub), "not the key"},
-		"with a bad name": {forged(func(l *groupList) { l.Members[0].Name = "a\x00" }, hub), "control"},
+		"nothing":     {nil, "list of a group"},
+		"too long":    {make([]byte, member.MaxPair+1), "limit"},
+		"changed":     {forged(func(l *member.GroupList) { l.Members = nil }, nil), "not of its keeper"},
+		"by a member": {forged(func(l *member.GroupList) {}, ids[2]), "not of its keeper"},
+		"to another":  {forged(func(l *member.GroupList) { l.To = ids[2].ID() }, hub), "for"},
+		"of another":  {forged(func(l *member.GroupList) { l.Group = "web" }, hub), "web"},
+		"old":         {forged(func(l *member.GroupList) { l.At = l.At.Add(-time.Hour) }, hub), "played back"},
+		"of many": {forged(func(l *member.GroupList) { l.Members = make([]member.Member, member.MaxGroup+1) }, hub),
+			"limit 256"},
+		"with no key":     {forged(func(l *member.GroupList) { l.Members[0].Key = "U" }, hub), "not the key"},
+		"with a bad name": {forged(func(l *member.GroupList) { l.Members[0].Name = "a\x00" }, hub), "control"},
 	} {
-		if _, err := m.openGroup(&keeper, tt.data); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := m.groups.OpenGroup(&keeper, tt.data); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("a list %s: %v, want %q", what, err, tt.want)
 		}
 	}
@@ -126,19 +130,19 @@ func FuzzOpenGroup(f *testing.F) {
 	_, id := identity(f)
 	_, hub := identity(f)
 	now := time.Unix(1_700_000_000, 0)
-	m := &Mesh{opts: Options{Identity: id, Now: func() time.Time { return now }}}
-	keeper := &peer{ID: hub.ID(), Group: "mail", key: hub.public}
-	l := groupList{Group: "mail", To: id.ID(), At: now, Members: []Member{{Key: hub.ID(), Name: "x"}}}
-	text, _ := l.text()
-	l.Signature = ed25519.Sign(hub.private, text)
+	g := &member.Groups{Opts: &member.Options{Identity: id, Now: func() time.Time { return now }}}
+	keeper := &member.Peer{ID: hub.ID(), Group: "mail", Key: hub.Public()}
+	l := member.GroupList{Group: "mail", To: id.ID(), At: now, Members: []member.Member{{Key: hub.ID(), Name: "x"}}}
+	text, _ := l.Text()
+	l.Signature = hub.Sign(text)
 	data, _ := json.Marshal(l)
-	if _, err := m.openGroup(keeper, data); err != nil {
+	if _, err := g.OpenGroup(keeper, data); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
 	f.Add([]byte(`{"group":"mail","members":[{}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if got, err := m.openGroup(keeper, data); err == nil && (len(got.Members) != 1 || got.Members[0].Key != hub.ID()) {
+		if got, err := g.OpenGroup(keeper, data); err == nil && (len(got.Members) != 1 || got.Members[0].Key != hub.ID()) {
 			t.Errorf("%+v", got)
 		}
 	})

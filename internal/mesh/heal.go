@@ -9,6 +9,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 const (
@@ -23,19 +25,19 @@ const (
 type cure struct {
 	began, last time.Time // last: when a page last came back
 	again       time.Time // when peers were last asked anew for pages that they lacked
-	asked       map[hint]*asked
-	answered    map[hint]map[lostPage]bool
+	asked       map[wire.Hint]*asked
+	answered    map[wire.Hint]map[lostPage]bool
 	by          map[string]int // recovered pages by peer
-	pasts       []past
+	pasts       []wire.Past
 
-	reads   chan *memory // the node's messages that brokers have stored
-	read    map[bus]bool // brokers that were asked for them
+	reads   chan *memory       // the node's messages that brokers have stored
+	read    map[transport]bool // brokers that were asked for them
 	reading bool
 }
 
 // A lostPage names a page of an own array.
 type lostPage struct {
-	ref
+	wire.Ref
 	page uint64
 }
 
@@ -54,15 +56,16 @@ type asked struct {
 // the node its own signature. Once all pages are back, the node continues where it was, and its
 // peers notice nothing. Otherwise it begins a new incarnation with the pages that it has.
 func (s *sender) heal(ctx context.Context) bool {
-	if !s.m.healing.Load() {
+	if !s.healing.Load() {
 		return true
 	}
 	now := time.Now()
-	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[bus]bool),
-		asked: make(map[hint]*asked), answered: make(map[hint]map[lostPage]bool), by: make(map[string]int)}
-	s.m.opts.Log.Warn(
-		"pages of this node's arrays are lost: peers are asked for their replicas, and told nothing until they are back")
-	tick := time.NewTicker(s.m.opts.Interval)
+	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[transport]bool),
+		asked: make(map[wire.Hint]*asked), answered: make(map[wire.Hint]map[lostPage]bool), by: make(map[string]int)}
+	s.opts.Log.Warn(
+		"pages of this node's arrays are lost: peers are asked for their replicas, " +
+			"and nothing is published until they are back")
+	tick := time.NewTicker(s.opts.Interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -79,8 +82,8 @@ func (s *sender) heal(ctx context.Context) bool {
 			if !c.reading {
 				clear(c.read)
 			}
-			for _, p := range s.m.peerList() {
-				s.question(wish{origin: p.key.hint()})
+			for _, p := range s.book.List() {
+				s.question(&wire.Message{To: p.Key.Hint()})
 			}
 		case w := <-s.wants:
 			s.question(w)
@@ -89,13 +92,13 @@ func (s *sender) heal(ctx context.Context) bool {
 				c.pasts = append(c.pasts, p)
 			}
 		case m := <-s.asks:
-			if m.kind == kindPages {
+			if m.Kind == wire.KindPages {
 				s.refill(ctx, m)
 			}
 		case m := <-s.fills:
 			s.take(ctx, c, m)
-			if a := c.asked[m.from]; a != nil && len(a.pages) == 0 {
-				delete(c.asked, m.from)
+			if a := c.asked[m.From]; a != nil && len(a.pages) == 0 {
+				delete(c.asked, m.From)
 				if s.treat(ctx, c) {
 					return true
 				}
@@ -106,14 +109,14 @@ func (s *sender) heal(ctx context.Context) bool {
 
 // treat asks peers for the missing pages, and reports whether healing is over.
 func (s *sender) treat(ctx context.Context, c *cure) bool {
-	lost, err := s.m.opts.Engine.Wounds(ctx)
+	lost, err := s.opts.Engine.Wounds(ctx)
 	if err != nil {
 		return false
 	}
-	peers := s.m.peerList()
+	peers := s.book.List()
 	all := true // all peers have answered about all pages
 	for i, p := range peers {
-		h := p.key.hint()
+		h := p.Key.Hint()
 		if a := c.asked[h]; a != nil && time.Since(a.at) < healWait {
 			all = false
 			continue
@@ -126,18 +129,18 @@ func (s *sender) treat(ctx context.Context, c *cure) bool {
 			s.askPages(c, h, list)
 		}
 	}
-	if len(lost.Pages) > 0 && (all || time.Since(c.began) >= s.m.opts.Heartbeat) {
+	if len(lost.Pages) > 0 && (all || time.Since(c.began) >= s.opts.Heartbeat) {
 		s.readOwn(ctx, c, &lost)
 	}
-	if !slices.ContainsFunc(s.m.buses, func(b bus) bool { return b.status().Connected }) {
+	if !slices.ContainsFunc(s.buses, func(b transport) bool { return b.Status().Connected }) {
 		c.last = time.Now() // no peer can receive the requests
 	}
-	beats := func(n time.Duration) bool { return time.Since(c.last) >= n*s.m.opts.Heartbeat }
+	beats := func(n time.Duration) bool { return time.Since(c.last) >= n*s.opts.Heartbeat }
 	if len(lost.Pages) == 0 || !c.reading && (len(peers) == 0 || beats(healBeats) || all && beats(healHeard)) {
 		s.endHealing(ctx, c, &lost)
 		return true
 	}
-	if all && time.Since(c.again) >= s.m.opts.Heartbeat {
+	if all && time.Since(c.again) >= s.opts.Heartbeat {
 		c.again = time.Now()
 		clear(c.answered) // peers may have received the pages by now
 	}
@@ -145,7 +148,7 @@ func (s *sender) treat(ctx context.Context, c *cure) bool {
 }
 
 // next returns the pages, all of one array, to request next from a peer.
-func (c *cure) next(h hint, lost []engine.Wound) (list []engine.Wound) {
+func (c *cure) next(h wire.Hint, lost []engine.Wound) (list []engine.Wound) {
 	for _, w := range lost {
 		if c.answered[h][pageOf(&w)] || len(list) > 0 && (w.Array != list[0].Array || w.Start != list[0].Start) {
 			continue
@@ -157,63 +160,65 @@ func (c *cure) next(h hint, lost []engine.Wound) (list []engine.Wound) {
 	return list
 }
 
-func pageOf(w *engine.Wound) lostPage { return lostPage{ref{w.Array, w.Start}, uint64(w.Page)} }
+func pageOf(w *engine.Wound) lostPage {
+	return lostPage{wire.Ref{Array: w.Array, Start: w.Start}, uint64(w.Page)}
+}
 
-func (s *sender) askPages(c *cure, h hint, list []engine.Wound) {
+func (s *sender) askPages(c *cure, h wire.Hint, list []engine.Wound) {
 	a := &asked{at: time.Now(), pages: make(map[lostPage]bool)}
-	m := &message{kind: kindPages, to: h,
-		lost: lostPages{ref: ref{list[0].Array, list[0].Start}, geometry: list[0].Geometry}}
+	m := &wire.Message{Kind: wire.KindPages, To: h,
+		Lost: wire.LostPages{Ref: wire.Ref{Array: list[0].Array, Start: list[0].Start}, Geometry: list[0].Geometry}}
 	for i := range list {
 		a.pages[pageOf(&list[i])] = true
-		m.lost.list = append(m.lost.list, uint64(list[i].Page))
+		m.Lost.List = append(m.Lost.List, uint64(list[i].Page))
 	}
 	c.asked[h] = a
 	s.sendTo(h, m)
 }
 
 // sendTo sends a message to one node.
-func (s *sender) sendTo(h hint, m *message) {
-	s.send(topic{kind: kindAsk, origin: h, key: s.m.opts.Identity.public.hint().String()}, m)
+func (s *sender) sendTo(h wire.Hint, m *wire.Message) {
+	s.send(wire.Topic{Kind: wire.KindAsk, Origin: h, Key: s.opts.Identity.Hint().String()}, m)
 }
 
 // take replaces lost pages with the pages of a peer's replica.
-func (s *sender) take(ctx context.Context, c *cure, m *message) {
-	p, ok := s.m.find(m.from)
-	a := c.asked[m.from]
+func (s *sender) take(ctx context.Context, c *cure, m *wire.Message) {
+	p, ok := s.book.Find(m.From)
+	a := c.asked[m.From]
 	if !ok || a == nil {
 		return
 	}
-	for i, page := range m.lost.pages {
-		x := lostPage{m.lost.ref, m.lost.list[i]}
+	for i, page := range m.Lost.Pages {
+		x := lostPage{m.Lost.Ref, m.Lost.List[i]}
 		if !a.pages[x] {
 			continue
 		}
 		delete(a.pages, x)
-		if c.answered[m.from] == nil {
-			c.answered[m.from] = make(map[lostPage]bool)
+		if c.answered[m.From] == nil {
+			c.answered[m.From] = make(map[lostPage]bool)
 		}
-		c.answered[m.from][x] = true
+		c.answered[m.From][x] = true
 		if len(page) == 0 {
 			continue
 		}
-		switch err := s.m.opts.Engine.Heal(ctx, p.ID, x.array, x.start, page); {
+		switch err := s.opts.Engine.Heal(ctx, p.ID, x.Array, x.Start, page); {
 		case err == nil:
-			c.by[p.label()]++
+			c.by[p.Label()]++
 			c.last = time.Now()
 		case errors.Is(err, bulkhead.ErrMalformed):
-			s.m.receiver.refuse(m.from, reasonAbsurd, err.Error())
+			s.book.Refuse(m.From, member.ReasonAbsurd, err.Error())
 		case errors.Is(err, engine.ErrOtherPage): // the peer has more or less of the page, or another peer was faster
-			s.m.opts.Log.Debug("page of a replica not taken", "peer", p.label(), "err", err)
+			s.opts.Log.Debug("page of a replica not taken", "peer", p.Label(), "err", err)
 		default:
-			delete(c.answered[m.from], x)
+			delete(c.answered[m.From], x)
 		}
 	}
 }
 
-// refilled hands the sender pages that a peer has sent. Pages are dropped if the sender does not
+// Refilled hands the sender pages that a peer has sent. Pages are dropped if the sender does not
 // wait for them.
-func (s *sender) refilled(m *message) {
-	if !s.m.healing.Load() {
+func (s *sender) Refilled(m *wire.Message) {
+	if !s.healing.Load() {
 		return
 	}
 	select {
@@ -224,21 +229,21 @@ func (s *sender) refilled(m *message) {
 
 // endHealing lets the node publish again.
 func (s *sender) endHealing(ctx context.Context, c *cure, lost *engine.Wounds) {
-	err := s.m.live(lost.Whole && len(lost.Pages) == 0)
-	s.m.forgetWounds(ctx)
-	s.m.healing.Store(false)
-	err = errors.Join(err, s.m.opts.Engine.Record(ctx, true))
+	err := s.begin(lost.Whole && len(lost.Pages) == 0)
+	s.forgetWounds(ctx)
+	s.healing.Store(false)
+	err = errors.Join(err, s.opts.Engine.Record(ctx, true))
 	healed := 0
 	for _, n := range c.by {
 		healed += n
 	}
 	from := slices.Sorted(maps.Keys(c.by))
 	after := time.Since(c.began).Round(time.Second)
-	if s.m.renewed {
-		s.m.opts.Log.Warn("sharing again, in a new incarnation: not all that was lost came back, and counts stay low",
+	if s.renewed {
+		s.opts.Log.Warn("sharing again, in a new incarnation: not all that was lost came back, and counts stay low",
 			"pages_healed", healed, "from", from, "pages_missing", len(lost.Pages), "after", after, "err", err)
 	} else {
-		s.m.opts.Log.Info("all pages are back, and sharing goes on", "pages_healed", healed, "from", from, "after", after,
+		s.opts.Log.Info("all pages are back, and sharing goes on", "pages_healed", healed, "from", from, "after", after,
 			"err", err)
 	}
 	for len(s.fills) > 0 {
@@ -247,56 +252,56 @@ func (s *sender) endHealing(ctx context.Context, c *cure, lost *engine.Wounds) {
 	for _, p := range c.pasts {
 		s.recalled(p)
 	}
-	s.greet(ctx)
+	s.Greet()
 }
 
 // forgetWounds makes the engine give up the pages that are still missing. The present content is
 // then published.
-func (m *Mesh) forgetWounds(ctx context.Context) {
-	if err := m.opts.Engine.EndHealing(ctx); err != nil && ctx.Err() == nil {
-		m.opts.Log.Warn("lost pages are still kept account of", "err", err)
+func (s *sender) forgetWounds(ctx context.Context) {
+	if err := s.opts.Engine.EndHealing(ctx); err != nil && ctx.Err() == nil {
+		s.opts.Log.Warn("lost pages are still kept account of", "err", err)
 	}
 }
 
 // refill sends a peer the lost pages of its own arrays, as they are in the replica.
-func (s *sender) refill(ctx context.Context, m *message) {
-	p, ok := s.m.find(m.from)
+func (s *sender) refill(ctx context.Context, m *wire.Message) {
+	p, ok := s.book.Find(m.From)
 	if !ok {
 		return
 	}
-	x := &m.lost
+	x := &m.Lost
 	most, cost := float64(drawLeast), 0
-	for _, a := range s.m.opts.Engine.Replica(p.ID) {
+	for _, a := range s.opts.Engine.Replica(p.ID) {
 		most += 2 * float64(min(a.Geometry.Bytes(), 1024+8*a.Keys)+pageHead*uint64(a.Geometry.Pages()))
-		if a.Merged && a.Array == x.array && a.Start == x.start {
+		if a.Merged && a.Array == x.Array && a.Start == x.Start {
 			cost = int(a.Geometry.Bytes()) // reading any page reads the whole merged array
 		}
 	}
-	if !may(s.refills, m.from, most) {
-		s.m.receiver.refuse(m.from, reasonAsks, "")
+	if !may(s.refills, m.From, most) {
+		s.book.Refuse(m.From, member.ReasonAsks, "")
 		return
 	}
-	list := make([]int, len(x.list))
-	for i, page := range x.list {
+	list := make([]int, len(x.List))
+	for i, page := range x.List {
 		list[i] = int(min(page, maxPage))
 	}
-	pages, err := s.m.opts.Engine.ReplicaPages(ctx, p.ID, x.array, x.start, x.geometry, list)
+	pages, err := s.opts.Engine.ReplicaPages(ctx, p.ID, x.Array, x.Start, x.Geometry, list)
 	if errors.Is(err, engine.ErrGap) {
 		pages, err = make([][]byte, len(list)), nil // the replica has no such page
 	}
 	if err != nil {
-		s.m.opts.Log.Debug("pages that a peer has lost not sent", "peer", p.label(), "err", err)
+		s.opts.Log.Debug("pages that a peer has lost not sent", "peer", p.Label(), "err", err)
 		return
 	}
-	out, size := &message{}, 0
+	out, size := &wire.Message{}, 0
 	flush := func() {
-		if len(out.lost.list) > 0 {
-			s.sendTo(m.from, out)
+		if len(out.Lost.List) > 0 {
+			s.sendTo(m.From, out)
 		}
 		cost += size
 	}
 	begin := func() {
-		out = &message{kind: kindRefill, to: m.from, lost: lostPages{ref: x.ref, geometry: x.geometry}}
+		out = &wire.Message{Kind: wire.KindRefill, To: m.From, Lost: wire.LostPages{Ref: x.Ref, Geometry: x.Geometry}}
 		size = 0
 	}
 	begin()
@@ -308,15 +313,15 @@ func (s *sender) refill(ctx context.Context, m *message) {
 			flush()
 			begin()
 		}
-		out.lost.list, out.lost.pages = append(out.lost.list, x.list[i]), append(out.lost.pages, page)
+		out.Lost.List, out.Lost.Pages = append(out.Lost.List, x.List[i]), append(out.Lost.Pages, page)
 		size += len(page)
 	}
 	flush()
-	s.chargeTo(s.refills, m.from, cost)
+	s.chargeTo(s.refills, m.From, cost)
 }
 
 const (
-	maxRefill = maxAsk - 32<<10 // bytes of pages in one message
-	maxPage   = 1 << 30         // larger than any array
-	pageHead  = 64              // size in bytes of an empty page
+	maxRefill = wire.MaxAsk - 32<<10 // bytes of pages in one message
+	maxPage   = 1 << 30              // larger than any array
+	pageHead  = 64                   // size in bytes of an empty page
 )

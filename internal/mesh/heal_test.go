@@ -18,6 +18,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A ward is nodes that know each other, the first of which will lose pages.
@@ -36,7 +39,7 @@ func newWard(t *testing.T, seed uint64, nodes int) *ward {
 	for i := range nodes {
 		n := &node{w: w.world, i: i, root: memoryDir(t), truth: make(counts)}
 		var err error
-		if n.id, err = OpenIdentity(n.meshFolder()); err != nil {
+		if n.id, err = member.OpenIdentity(n.meshFolder()); err != nil {
 			t.Fatal(err)
 		}
 		n.start()
@@ -89,7 +92,7 @@ func (w *ward) low(n *node) (low int) {
 		for _, o := range w.nodes {
 			want += o.truth[sig][bulkhead.Sighting]
 		}
-		got := check(w.t, n.engine, sig).Sightings
+		got := enginetest.Check(w.t, n.engine, sig).Sightings
 		if got < want {
 			low++
 		}
@@ -100,7 +103,7 @@ func (w *ward) low(n *node) (low int) {
 // seen returns a node's findings for all signatures.
 func (w *ward) seen(n *node) (out []bulkhead.Finding) {
 	for sig := range 60 {
-		out = append(out, check(w.t, n.engine, sig))
+		out = append(out, enginetest.Check(w.t, n.engine, sig))
 	}
 	return out
 }
@@ -281,38 +284,41 @@ func TestHealLiar(t *testing.T) {
 			if err := w.ill.mesh.AddPeer(t.Context(), liar.ID(), "liar", 1); err != nil {
 				t.Fatal(err)
 			}
-			pages := make(map[ref][][]byte) // pages that the liar knows, and raises
+			pages := make(map[wire.Ref][][]byte) // pages that the liar knows, and raises
 			for _, a := range other.engine.Replica(w.ill.id.ID()) {
 				_, images, err := other.engine.CopyReplica(t.Context(), w.ill.id.ID(), a.Array, a.Start)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, m := range images {
-					pages[ref{a.Array, a.Start}] = append(pages[ref{a.Array, a.Start}], fattened(t, m))
+					pages[wire.Ref{Array: a.Array, Start: a.Start}] = append(pages[wire.Ref{Array: a.Array, Start: a.Start}],
+						fattened(t, m))
 				}
 			}
 			bus := w.k.connect()
-			at := stamp{incarnation: uint64(time.Now().UnixMilli()), boot: uint64(time.Now().UnixMilli())}
+			at := wire.Stamp{Incarnation: uint64(time.Now().UnixMilli()), Boot: uint64(time.Now().UnixMilli())}
 			lies := 0
-			bus.subscribe(func(x topic) bool { return x.kind == kindAsk && x.origin == liar.public.hint() }, func(a arrival) {
-				m, err := parseMessage(a.msg, testSecret.ID())
-				if err != nil || m.kind != kindPages {
-					return
-				}
-				out := &message{kind: kindRefill, to: m.from, lost: lostPages{ref: m.lost.ref, geometry: m.lost.geometry}}
-				for _, page := range m.lost.list {
-					out.lost.list = append(out.lost.list, page)
-					out.lost.pages = append(out.lost.pages, pages[m.lost.ref][page])
-				}
-				at.seq++
-				at.at = uint64(time.Now().UnixMilli())
-				out.stamp, out.from, out.keyID = at, liar.public.hint(), testSecret.ID()
-				to := topic{kind: kindAsk, origin: m.from, key: liar.public.hint().String()}
-				for range 30 { // more than were requested
-					lies++
-					_ = bus.publish(to, appendMessage(nil, out, liar))
-				}
-			})
+			bus.subscribe(func(x wire.Topic) bool { return x.Kind == wire.KindAsk && x.Origin == liar.Hint() },
+				func(a wire.Arrival) {
+					m, err := ParseMessage(a.Data, enginetest.Secret.ID())
+					if err != nil || m.Kind != wire.KindPages {
+						return
+					}
+					out := &wire.Message{Kind: wire.KindRefill, To: m.From, Lost: wire.LostPages{Ref: m.Lost.Ref,
+						Geometry: m.Lost.Geometry}}
+					for _, page := range m.Lost.List {
+						out.Lost.List = append(out.Lost.List, page)
+						out.Lost.Pages = append(out.Lost.Pages, pages[m.Lost.Ref][page])
+					}
+					at.Seq++
+					at.At = uint64(time.Now().UnixMilli())
+					out.Stamp, out.From, out.KeyID = at, liar.Hint(), enginetest.Secret.ID()
+					to := wire.Topic{Kind: wire.KindAsk, Origin: m.From, Key: liar.Hint().String()}
+					for range 30 { // more than were requested
+						lies++
+						_ = bus.Publish(to, wire.AppendMessage(nil, out, liar))
+					}
+				})
 			w.hurt("counts", "spam", "revoked")
 			w.net.wipe()
 			if !honest {
@@ -328,7 +334,7 @@ func TestHealLiar(t *testing.T) {
 			if honest {
 				for sig := range 60 {
 					for vote, c := range w.ill.truth[sig] {
-						f := check(t, w.ill.engine, sig)
+						f := enginetest.Check(t, w.ill.engine, sig)
 						got := map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham}[vote]
 						if want := c + other.truth[sig][vote]; got != want {
 							t.Errorf("signature %d: %d %v, want %d", sig, got, vote, want)
@@ -343,7 +349,7 @@ func TestHealLiar(t *testing.T) {
 				t.Errorf("%d counts are low, and %d were; doubts %v, healed %v", got, low, w.ill.engine.Doubts(),
 					w.ill.engine.Healings())
 			}
-			if err := bus.close(); err != nil {
+			if err := bus.Close(); err != nil {
 				t.Fatal(err)
 			}
 			w.stop()
@@ -404,29 +410,30 @@ func TestRefillBounds(t *testing.T) {
 		w.ill.stop(false)
 		bus := w.k.connect()
 		got := 0
-		bus.subscribe(func(x topic) bool { return x.kind == kindAsk && x.origin == w.ill.id.public.hint() }, func(a arrival) {
-			m, err := parseMessage(a.msg, testSecret.ID())
-			if err == nil && m.kind == kindRefill {
-				for _, page := range m.lost.pages {
-					got += len(page)
+		bus.subscribe(func(x wire.Topic) bool { return x.Kind == wire.KindAsk && x.Origin == w.ill.id.Hint() },
+			func(a wire.Arrival) {
+				m, err := ParseMessage(a.Data, enginetest.Secret.ID())
+				if err == nil && m.Kind == wire.KindRefill {
+					for _, page := range m.Lost.Pages {
+						got += len(page)
+					}
 				}
-			}
-		})
-		at := stamp{incarnation: uint64(time.Now().UnixMilli()), boot: uint64(time.Now().UnixMilli())}
-		ask := func(id *Identity, x lostPages) {
-			at.seq++
-			at.at = uint64(time.Now().UnixMilli())
-			m := &message{kind: kindPages, to: home.id.public.hint(), lost: x, stamp: at, from: id.public.hint(),
-				keyID: testSecret.ID()}
+			})
+		at := wire.Stamp{Incarnation: uint64(time.Now().UnixMilli()), Boot: uint64(time.Now().UnixMilli())}
+		ask := func(id *member.Identity, x wire.LostPages) {
+			at.Seq++
+			at.At = uint64(time.Now().UnixMilli())
+			m := &wire.Message{Kind: wire.KindPages, To: home.id.Hint(), Lost: x, Stamp: at, From: id.Hint(),
+				KeyID: enginetest.Secret.ID()}
 			home.mesh.receiver.deliver(context.Background(), bus,
-				arrival{topic: topic{kind: kindAsk, origin: m.to, key: id.public.hint().String()},
-					msg: appendMessage(nil, m, id)}, true)
+				wire.Arrival{Topic: wire.Topic{Kind: wire.KindAsk, Origin: m.To, Key: id.Hint().String()},
+					Data: wire.AppendMessage(nil, m, id)}, true)
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		x := lostPages{ref: ref{engine.ArrayCounts, counts.Start}, geometry: counts.Geometry}
+		x := wire.LostPages{Ref: wire.Ref{Array: engine.ArrayCounts, Start: counts.Start}, Geometry: counts.Geometry}
 		for page := range counts.Geometry.Pages() {
-			x.list = append(x.list, uint64(page), 1<<40, uint64(page))
+			x.List = append(x.List, uint64(page), 1<<40, uint64(page))
 		}
 		ask(w.ill.id, x)
 		once := got
@@ -436,10 +443,10 @@ func TestRefillBounds(t *testing.T) {
 		_, stranger := identity(t)
 		ask(stranger, x)
 		other := x
-		other.geometry.K ^= 1
+		other.Geometry.K ^= 1
 		ask(w.ill.id, other)
 		other = x
-		other.start++
+		other.Start++
 		ask(w.ill.id, other)
 		if got != once {
 			t.Errorf("%d bytes for nobody's pages", got-once)
@@ -455,10 +462,10 @@ func TestRefillBounds(t *testing.T) {
 		if most := int(float64(limit)*(1+time.Since(begun).Seconds()/drawAgain.Seconds())) + 2*once; got > most {
 			t.Errorf("%d bytes were sent again, limit %d", got, most)
 		}
-		if n := home.mesh.Status().Peers[0].Refusals[reasonAsks]; n == 0 {
+		if n := home.mesh.Status().Peers[0].Refusals[member.ReasonAsks]; n == 0 {
 			t.Error("nothing is refused")
 		}
-		if err := bus.close(); err != nil {
+		if err := bus.Close(); err != nil {
 			t.Fatal(err)
 		}
 		w.nodes[1].stop(false)
@@ -541,16 +548,17 @@ func TestHealSaid(t *testing.T) {
 func TestRecollect(t *testing.T) {
 	m := closed(t, nil)
 	m.state.Incarnation, m.state.Boot = 50, 90
-	x := ref{engine.ArrayCounts, 7}
-	m.state.Arrays = []ownLineage{{x.array, x.start, lineage{{60, 0}, {80, 100}}}}
+	x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
+	m.state.Arrays = []member.OwnLineage{{Array: x.Array, Start: x.Start, Epochs: wire.Lineage{{Boot: 60, Base: 0},
+		{Boot: 80, Base: 100}}}}
 	_, other := identity(t)
-	made := func(from, to uint64) round {
-		return round{ref: x, from: from, to: to, geometry: cellsOf, data: []byte{1}}
+	made := func(from, to uint64) wire.Round {
+		return wire.Round{Ref: x, From: from, To: to, Geometry: cellsOf, Data: []byte{1}}
 	}
 	for name, tt := range map[string]struct {
-		id         *Identity
+		id         *member.Identity
 		life, boot uint64
-		round      round
+		round      wire.Round
 		want       bool
 	}{
 		"its own":                {m.opts.Identity, 50, 60, made(3, 9), true},
@@ -561,12 +569,12 @@ func TestRecollect(t *testing.T) {
 		"of a past that is gone": {m.opts.Identity, 50, 60, made(100, 101), false},
 		"of a later process":     {m.opts.Identity, 50, 91, made(100, 101), false},
 	} {
-		msg := &message{kind: kindDelta, stamp: stamp{incarnation: tt.life, boot: tt.boot, at: 99},
-			from: tt.id.public.hint(), keyID: testSecret.ID(), rounds: nil}
-		msg.rounds = append(msg.rounds, tt.round)
-		memory := &memory{arrays: map[ref]*arrayMemory{x: {pages: 1, images: make(map[uint64]map[topic][][]byte)}}}
-		m.recollect(memory, arrival{topic: topic{kind: kindDelta, origin: m.opts.Identity.public.hint()},
-			msg: appendMessage(nil, msg, tt.id)})
+		msg := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: tt.life, Boot: tt.boot, At: 99},
+			From: tt.id.Hint(), KeyID: enginetest.Secret.ID(), Rounds: nil}
+		msg.Rounds = append(msg.Rounds, tt.round)
+		memory := &memory{arrays: map[wire.Ref]*arrayMemory{x: {pages: 1, images: make(map[uint64]map[wire.Topic][][]byte)}}}
+		m.sender.recollect(memory, wire.Arrival{Topic: wire.Topic{Kind: wire.KindDelta, Origin: m.opts.Identity.Hint()},
+			Data: wire.AppendMessage(nil, msg, tt.id)})
 		if got := len(memory.arrays[x].rounds) == 1; got != tt.want {
 			t.Errorf("%s: taken %v", name, got)
 		}
@@ -575,16 +583,16 @@ func TestRecollect(t *testing.T) {
 
 func TestLongest(t *testing.T) {
 	part := func(from, to uint64) engine.Part { return engine.Part{From: from, To: to} }
-	set := func(pages ...[]byte) map[topic][][]byte {
-		out := make(map[topic][][]byte)
+	set := func(pages ...[]byte) map[wire.Topic][][]byte {
+		out := make(map[wire.Topic][][]byte)
 		for i, page := range pages {
-			out[topic{key: fmt.Sprint(i)}] = [][]byte{page}
+			out[wire.Topic{Key: fmt.Sprint(i)}] = [][]byte{page}
 		}
 		return out
 	}
 	one, two := []byte{1}, []byte{2}
 	for name, tt := range map[string]struct {
-		images map[uint64]map[topic][][]byte
+		images map[uint64]map[wire.Topic][][]byte
 		rounds []engine.Part
 		pages  int
 		want   []engine.Part
@@ -594,11 +602,11 @@ func TestLongest(t *testing.T) {
 			[]engine.Part{part(0, 3), part(3, 9), part(9, 12)}},
 		"a gap":        {nil, []engine.Part{part(0, 3), part(4, 9)}, 0, []engine.Part{part(0, 3)}},
 		"no beginning": {nil, []engine.Part{part(1, 3)}, 0, nil},
-		"images, and rounds since": {map[uint64]map[topic][][]byte{5: set(one, two)},
+		"images, and rounds since": {map[uint64]map[wire.Topic][][]byte{5: set(one, two)},
 			[]engine.Part{part(0, 3), part(5, 9), part(9, 10)}, 2, []engine.Part{part(5, 9), part(9, 10)}},
-		"half of the images": {map[uint64]map[topic][][]byte{5: set(one)}, []engine.Part{part(0, 3), part(5, 9)},
+		"half of the images": {map[uint64]map[wire.Topic][][]byte{5: set(one)}, []engine.Part{part(0, 3), part(5, 9)},
 			0, []engine.Part{part(0, 3)}},
-		"later images lead no farther": {map[uint64]map[topic][][]byte{5: set(one, two), 7: set(one, two)},
+		"later images lead no farther": {map[uint64]map[wire.Topic][][]byte{5: set(one, two), 7: set(one, two)},
 			[]engine.Part{part(5, 9)}, 2, []engine.Part{part(5, 9)}},
 	} {
 		a := &arrayMemory{pages: 2, images: tt.images, rounds: tt.rounds}

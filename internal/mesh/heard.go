@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
+	"os"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // heardFile keeps the last messages of peers across a restart.
@@ -25,23 +27,26 @@ type heard struct {
 // loadHeard reads the stored messages. An absent or damaged file is treated as empty: no counts are
 // lost with it.
 func (r *receiver) loadHeard() error {
-	list, err := readHeard(r.m.opts.Dir)
+	list, err := readHeard(r.opts.Dir)
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return err
 	}
 	if err != nil {
-		r.m.opts.Log.Warn("last messages of peers not read", "file", heardFile, "err", err)
+		r.opts.Log.Warn("last messages of peers not read", "file", heardFile, "err", err)
 		return nil
 	}
 	for _, h := range list {
-		key, err := parsePublic(h.Key)
-		if err != nil || r.m.members[key.hint()] == nil {
+		key, err := wire.ParsePublic(h.Key)
+		if err != nil {
 			continue
 		}
-		r.m.members[key.hint()].lastHeard = h.At
-		if e, err := openStatement(h.Head); err == nil && e.signedBy(&key) {
-			r.track(key.hint()).said.head = h.Head
+		if _, ok := r.book.Find(key.Hint()); !ok {
+			continue
+		}
+		r.book.Figures(key.Hint(), func(s *member.Stats) { s.LastHeard = h.At })
+		if e, err := wire.OpenStatement(h.Head); err == nil && e.SignedBy(key) {
+			r.origin(key.Hint()).evidence.Head = h.Head
 		}
 	}
 	return nil
@@ -51,21 +56,33 @@ func (r *receiver) loadHeard() error {
 // has ended.
 func (r *receiver) saveHeard() error {
 	list := []heard{}
-	r.m.mu.Lock()
-	for _, h := range slices.SortedFunc(maps.Keys(r.m.members), func(a, b hint) int {
-		return slices.Compare(a[:], b[:])
-	}) {
-		mem := r.m.members[h]
-		x := heard{Key: mem.ID, At: mem.lastHeard.UTC()}
-		if t := r.origins[h]; t != nil {
-			x.Head = t.said.head
+	for _, p := range r.book.List() {
+		x := heard{Key: p.ID}
+		r.book.Figures(p.Key.Hint(), func(s *member.Stats) { x.At = s.LastHeard.UTC() })
+		if t := r.origins[p.Key.Hint()]; t != nil {
+			x.Head = t.evidence.Head
 		}
 		list = append(list, x)
 	}
-	r.m.mu.Unlock()
 	data, err := json.Marshal(list)
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
-	return writeFile(filepath.Join(r.m.opts.Dir, heardFile), data)
+	return member.WriteFile(filepath.Join(r.opts.Dir, heardFile), data)
+}
+
+// readHeard reads the stored last messages of peers; an absent file is empty.
+func readHeard(dir string) ([]heard, error) {
+	data, err := os.ReadFile(filepath.Join(dir, heardFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	var list []heard
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("mesh: %s: %w", heardFile, err)
+	}
+	return list, nil
 }

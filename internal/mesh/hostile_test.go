@@ -10,12 +10,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A forger is a peer that signs arbitrary messages.
 type forger struct {
-	id  *Identity
-	at  stamp
+	id  *member.Identity
+	at  wire.Stamp
 	bus *memBus
 }
 
@@ -27,39 +30,39 @@ func newForger(t *testing.T, k *memBroker, of *site, weight float64) *forger {
 		t.Fatal(err)
 	}
 	now := uint64(time.Now().UnixMilli())
-	return &forger{id: id, at: stamp{incarnation: now, boot: now + 1, at: now + 2}, bus: k.connect()}
+	return &forger{id: id, at: wire.Stamp{Incarnation: now, Boot: now + 1, At: now + 2}, bus: k.connect()}
 }
 
 // say delivers a message to a node.
-func (f *forger) say(t *testing.T, to *site, m *message) {
+func (f *forger) say(t *testing.T, to *site, m *wire.Message) {
 	t.Helper()
-	f.at.seq++
-	m.stamp, m.from = f.at, f.id.public.hint()
-	f.bring(t, to, f.topic(m), appendMessage(nil, m, f.id))
+	f.at.Seq++
+	m.Stamp, m.From = f.at, f.id.Hint()
+	f.bring(t, to, f.topic(m), wire.AppendMessage(nil, m, f.id))
 }
 
 // bring delivers arbitrary bytes to a node.
-func (f *forger) bring(t *testing.T, to *site, x topic, raw []byte) {
+func (f *forger) bring(t *testing.T, to *site, x wire.Topic, raw []byte) {
 	t.Helper()
-	to.receiver.deliver(t.Context(), f.bus, arrival{topic: x, msg: raw}, true)
+	to.receiver.deliver(t.Context(), f.bus, wire.Arrival{Topic: x, Data: raw}, true)
 }
 
 // topic returns where the forger publishes a message.
-func (f *forger) topic(m *message) topic {
-	x := topic{kind: m.kind, origin: f.id.public.hint()}
-	if m.kind == kindAsk {
-		x = topic{kind: m.kind, origin: m.to, key: f.id.public.hint().String()}
+func (f *forger) topic(m *wire.Message) wire.Topic {
+	x := wire.Topic{Kind: m.Kind, Origin: f.id.Hint()}
+	if m.Kind == wire.KindAsk {
+		x = wire.Topic{Kind: m.Kind, Origin: m.To, Key: f.id.Hint().String()}
 	}
 	return x
 }
 
-func (s *site) peerOf(t *testing.T, id *Identity) PeerStatus {
+func (s *site) peerOf(t *testing.T, id *member.Identity) PeerStatus {
 	t.Helper()
 	return s.peer(t, &site{id: id})
 }
 
 // tracked returns the rounds of an origin that wait in the receiver.
-func (s *site) tracked(h hint) (rounds, bytes int) {
+func (s *site) tracked(h wire.Hint) (rounds, bytes int) {
 	done := make(chan struct{})
 	s.receiver.call(func(context.Context) {
 		defer close(done)
@@ -67,7 +70,7 @@ func (s *site) tracked(h hint) (rounds, bytes int) {
 			for _, list := range t.pending {
 				rounds += len(list)
 				for _, x := range list {
-					bytes += cap(x.data)
+					bytes += cap(x.Data)
 				}
 			}
 		}
@@ -86,28 +89,30 @@ func TestEndlessGaps(t *testing.T) {
 		start := home.engine.Own()[0].Start
 		from := uint64(1000)
 		for range 40 {
-			m := &message{kind: kindDelta}
-			for range maxParts {
-				m.rounds = append(m.rounds, round{ref: ref{engine.ArrayCounts, start}, from: from, to: from + 1})
+			m := &wire.Message{Kind: wire.KindDelta}
+			for range wire.MaxParts {
+				m.Rounds = append(m.Rounds, wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: from,
+					To: from + 1})
 				from += 2
 			}
 			f.say(t, home, m)
 		}
 		// One waiting byte, in a message of a megabyte.
-		m := &message{kind: kindDelta, rounds: []round{
-			{ref: ref{engine.ArraySpam, start}, from: 7, to: 9, data: []byte{1}},
-			{ref: ref{engine.ArrayCounts, 1}, from: 7, to: 9, data: make([]byte, 1<<20)}, // expired long ago
+		m := &wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{
+			{Ref: wire.Ref{Array: engine.ArraySpam, Start: start}, From: 7, To: 9, Data: []byte{1}},
+			{Ref: wire.Ref{Array: engine.ArrayCounts, Start: 1}, From: 7, To: 9, Data: make([]byte, 1<<20)}, // expired long ago
 		}}
 		f.say(t, home, m)
 		synctest.Wait()
-		rounds, held := home.tracked(f.id.public.hint())
-		if limit := maxPending / roundCost; rounds == 0 || rounds > limit {
+		rounds, held := home.tracked(f.id.Hint())
+		if limit := maxPending / wire.RoundCost; rounds == 0 || rounds > limit {
 			t.Errorf("%d rounds wait, want 1 to %d", rounds, limit)
 		}
 		if held > maxPending {
 			t.Errorf("%d bytes wait, limit %d", held, maxPending)
 		}
-		if p := home.peerOf(t, f.id); p.Refusals[reasonWaiting] == 0 || !strings.Contains(home.log.String(), reasonWaiting) {
+		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonWaiting] == 0 || !strings.Contains(home.log.String(),
+			member.ReasonWaiting) {
 			t.Errorf("what has no room is not booked: %+v", p)
 		}
 	})
@@ -121,9 +126,9 @@ func TestEndlessGenerations(t *testing.T) {
 		defer home.stop()
 		f := newForger(t, k, home, 1)
 		begin := home.engine.Own()[0].Start
-		g := filter.Geometry{Kind: filter.Bitmap, Lines: 1, K: 8, KeyID: testSecret.ID()}
+		g := filter.Geometry{Kind: filter.Bitmap, Lines: 1, K: 8, KeyID: enginetest.Secret.ID()}
 		for n := range 8 {
-			m := &message{kind: kindDelta}
+			m := &wire.Message{Kind: wire.KindDelta}
 			for i := range 512 {
 				bits, err := filter.NewBits(g)
 				if err != nil {
@@ -137,18 +142,18 @@ func TestEndlessGenerations(t *testing.T) {
 				bits.SetBatch(0, keys, before)
 				r.RecordBits(keys, before)
 				r.Close()
-				m.rounds = append(m.rounds, round{
-					ref: ref{engine.ArraySpam, start}, to: r.To, geometry: g, announce: true,
-					lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
+				m.Rounds = append(m.Rounds, wire.Round{
+					Ref: wire.Ref{Array: engine.ArraySpam, Start: start}, To: r.To, Geometry: g, Announce: true,
+					Lineage: wire.Lineage{{Boot: f.at.Boot, Base: 0}}, Data: r.AppendBody(nil),
 				})
 			}
 			f.say(t, home, m)
 		}
 		settle()
-		if n := len(home.engine.Replica(f.id.ID())); n == 0 || n > 2*maxParts {
-			t.Errorf("%d arrays of one peer, limit %d", n, 2*maxParts)
+		if n := len(home.engine.Replica(f.id.ID())); n == 0 || n > 2*wire.MaxParts {
+			t.Errorf("%d arrays of one peer, limit %d", n, 2*wire.MaxParts)
 		}
-		if p := home.peerOf(t, f.id); p.Refusals[reasonLimit] == 0 || p.Missing != 0 {
+		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonLimit] == 0 || p.Missing != 0 {
 			t.Errorf("%+v", p)
 		}
 	})
@@ -156,9 +161,9 @@ func TestEndlessGenerations(t *testing.T) {
 
 // imagesOf returns the images of an array of counts with keys keys, as a peer would send them,
 // after change has modified each page.
-func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change func(*filter.Image)) *message {
+func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change func(*filter.Image)) *wire.Message {
 	t.Helper()
-	g := filter.Geometry{Kind: filter.Cells, Lines: 4096, K: 6, KeyID: testSecret.ID()}
+	g := filter.Geometry{Kind: filter.Cells, Lines: 4096, K: 6, KeyID: enginetest.Secret.ID()}
 	c, err := filter.NewCounting(g)
 	if err != nil {
 		t.Fatal(err)
@@ -167,17 +172,18 @@ func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change
 	for n := range uint64(keys) {
 		c.AddBatch(0, []filter.Key{{Hi: (n + 1) * 0x9e3779b97f4a7c15, Lo: (n + 1) * 0xc2b2ae3d27d4eb4f}}, []uint32{1}, nil)
 	}
-	m := &message{kind: kindImage,
-		image: image{ref: ref{engine.ArrayCounts, start}, at: at, geometry: g, lineage: lineage{{f.at.boot, 0}}}}
+	m := &wire.Message{Kind: wire.KindImage,
+		Image: wire.Image{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, At: at, Geometry: g,
+			Lineage: wire.Lineage{{Boot: f.at.Boot, Base: 0}}}}
 	if at == 0 {
-		m.image.at = c.Version()
+		m.Image.At = c.Version()
 	}
 	for p := range c.Pages() {
 		x := c.Image(p)
 		if change != nil {
 			change(x)
 		}
-		m.image.pages = append(m.image.pages, x.Append(nil))
+		m.Image.Pages = append(m.Image.Pages, x.Append(nil))
 	}
 	return m
 }
@@ -195,7 +201,7 @@ func TestImagesAboveTheRate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
-				home := newSite(t, k, func(o *Options) { o.MaxAdds = 1 })
+				home := newSite(t, k, func(o *member.Options) { o.MaxAdds = 1 })
 				defer home.stop()
 				f := newForger(t, k, home, 1)
 				start := home.engine.Own()[0].Start
@@ -206,7 +212,7 @@ func TestImagesAboveTheRate(t *testing.T) {
 				for _, a := range home.engine.Replica(f.id.ID()) {
 					kept += int(a.Keys)
 				}
-				if p.Quarantine == "" && (kept > 0 || p.Refusals[reasonAbsurd] == 0) {
+				if p.Quarantine == "" && (kept > 0 || p.Refusals[member.ReasonAbsurd] == 0) {
 					t.Errorf("10,000 keys where 60 an hour are allowed: %d keys are counted, %+v", kept, p)
 				}
 			})
@@ -217,32 +223,33 @@ func TestImagesAboveTheRate(t *testing.T) {
 // TestSubscriberIsSilent checks that a node that only subscribes does not answer asks.
 func TestSubscriberIsSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		home := newSite(t, k, func(o *Options) { o.Role = Subscribe })
+		home := newSite(t, k, func(o *member.Options) { o.Role = member.Subscribe })
 		defer home.stop()
 		f := newForger(t, k, home, 0)
-		report(t, home.engine, 1, bulkhead.Spam, 3)
+		enginetest.Report(t, home.engine, 1, bulkhead.Spam, 3)
 		settle()
-		var told int
-		handle := func(a arrival) {
-			if m, err := parseMessage(a.msg, testSecret.ID()); err == nil && (m.kind != kindHead || len(m.heads) > 0) {
-				told++
+		var notified int
+		handle := func(a wire.Arrival) {
+			if m, err := ParseMessage(a.Data, enginetest.Secret.ID()); err == nil && (m.Kind != wire.KindHead ||
+				len(m.Heads) > 0) {
+				notified++
 			}
 		}
-		f.bus.subscribe(func(x topic) bool { return x.kind != kindAsk }, handle)
-		var wants []arrayHead
+		f.bus.subscribe(func(x wire.Topic) bool { return x.Kind != wire.KindAsk }, handle)
+		var wants []wire.ArrayHead
 		for _, a := range home.engine.Own() {
-			wants = append(wants, arrayHead{ref: ref{a.Array, a.Start}})
+			wants = append(wants, wire.ArrayHead{Ref: wire.Ref{Array: a.Array, Start: a.Start}})
 		}
-		f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), wants: wants})
+		f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Wants: wants})
 		settle()
 		life := home.Status().Incarnation
 		for i := range wants {
-			wants[i].version = 1 << 40 // an incarnation that it has forgotten
+			wants[i].Version = 1 << 40 // an incarnation that it has forgotten
 		}
-		f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life, wants: wants})
+		f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Incarnation: life, Wants: wants})
 		settle()
-		if told > 0 {
-			t.Errorf("%d messages tell what was counted", told)
+		if notified > 0 {
+			t.Errorf("%d messages tell what was counted", notified)
 		}
 	})
 }
@@ -255,16 +262,16 @@ func TestAskedAgainAndAgain(t *testing.T) {
 		defer home.stop()
 		f := newForger(t, k, home, 0)
 		for n := range 500 {
-			report(t, home.engine, n, bulkhead.Sighting, 1)
+			enginetest.Report(t, home.engine, n, bulkhead.Sighting, 1)
 		}
 		settle()
 		before := home.Status().Bytes
 		life := home.Status().Incarnation
 		own := home.engine.Own()
 		for range 1000 {
-			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life,
-				wants: []arrayHead{{ref: ref{own[0].Array, own[0].Start}}}})
-			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: life})
+			f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Incarnation: life,
+				Wants: []wire.ArrayHead{{Ref: wire.Ref{Array: own[0].Array, Start: own[0].Start}}}})
+			f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Incarnation: life})
 			synctest.Wait()
 		}
 		settle()
@@ -303,20 +310,20 @@ func TestRollbackOfTheFuture(t *testing.T) {
 func TestRoundTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home, peer := newSite(t, k, nil), newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Capacity: 100_000}},
-			func(o *Options) { o.imageBytes = 4 << 10 })
+			func(o *member.Options) { o.MessageBytes = 4 << 10 })
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
-		report(t, peer.engine, 0, bulkhead.Sighting, 1)
+		enginetest.Report(t, peer.engine, 0, bulkhead.Sighting, 1)
 		settle()
 		k.limit(20 << 10)
 		for n := range 6000 {
-			report(t, peer.engine, n, bulkhead.Sighting, 1)
+			enginetest.Report(t, peer.engine, n, bulkhead.Sighting, 1)
 		}
 		time.Sleep(2 * time.Minute)
-		report(t, peer.engine, 1, bulkhead.Sighting, 1)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
 		time.Sleep(2 * time.Minute)
-		if got := check(t, home.engine, 1).Sightings; got != 2 {
+		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 2 {
 			t.Errorf("%d sightings, want 2; peer %+v", got, home.peer(t, peer))
 		}
 		if n := peer.Status().Dropped; n == 0 {
@@ -331,15 +338,19 @@ func TestSmallRounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		home.stop()
-		s := newSender(home.Mesh)
+		s := newSender(home.opts, home.Book, home.state)
 		const n = 200_000
 		for i := range uint64(n) {
-			s.remember(&round{ref: ref{engine.ArrayCounts, 7}, from: i, to: i + 1, data: make([]byte, 20)})
+			s.remember(&wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: 7}, From: i, To: i + 1, Data: make([]byte,
+				20)})
 		}
-		if kept, limit := len(s.arrays[ref{engine.ArrayCounts, 7}].rounds), maxHistory/roundCost; kept == 0 || kept > limit {
+		if kept, limit := len(s.arrays[wire.Ref{Array: engine.ArrayCounts,
+			Start: 7}].rounds), maxHistory/wire.RoundCost; kept == 0 || kept > limit {
 			t.Errorf("%d rounds are kept, want 1 to %d", kept, limit)
 		}
-		s.outbox = make([]outbox, len(home.buses))
+		for _, b := range home.buses {
+			s.use(b)
+		}
 		s.head(context.Background()) // generation 7 is dropped
 		if len(s.arrays)+len(s.order)+s.history > 0 {
 			t.Errorf("%d arrays, %d rounds, %d bytes are kept of what has expired", len(s.arrays), len(s.order), s.history)
@@ -374,7 +385,7 @@ func TestListsEverything(t *testing.T) {
 				}
 				shown := 0
 				for n := range 100 {
-					if c := check(t, home.engine, n); c.Sightings > 0 || c.Judged != bulkhead.Unjudged {
+					if c := enginetest.Check(t, home.engine, n); c.Sightings > 0 || c.Judged != bulkhead.Unjudged {
 						shown++
 					}
 				}
@@ -388,15 +399,19 @@ func TestListsEverything(t *testing.T) {
 
 // everything returns a message about an array that reports every key in half of its lines, or in
 // its only one.
-func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uint64, asImage bool) *message {
+func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uint64, asImage bool) *wire.Message {
 	t.Helper()
-	g := filter.Geometry{Kind: kindOf(a), Lines: lines, K: 8, KeyID: testSecret.ID()}
+	kind := filter.Bitmap
+	if a == engine.ArrayCounts {
+		kind = filter.Cells
+	}
+	g := filter.Geometry{Kind: kind, Lines: lines, K: 8, KeyID: enginetest.Secret.ID()}
 	var keys []filter.Key
 	for n := range uint64(12_000) {
 		keys = append(keys, filter.Key{Hi: (n + 1) * 0x9e3779b97f4a7c15 >> min(1, lines-1), Lo: (n + 1) * 0xc2b2ae3d27d4eb4f})
 	}
-	x := ref{a, start}
-	l := lineage{{f.at.boot, 0}}
+	x := wire.Ref{Array: a, Start: start}
+	l := wire.Lineage{{Boot: f.at.Boot, Base: 0}}
 	var r *filter.Round
 	var page []byte
 	if a == engine.ArrayCounts {
@@ -427,8 +442,9 @@ func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uin
 	}
 	r.Close()
 	if asImage {
-		return &message{kind: kindImage, image: image{x, r.To, g, l, [][]byte{page}}}
+		return &wire.Message{Kind: wire.KindImage, Image: wire.Image{Ref: x, At: r.To, Geometry: g, Lineage: l,
+			Pages: [][]byte{page}}}
 	}
-	return &message{kind: kindDelta,
-		rounds: []round{{ref: x, to: r.To, geometry: g, announce: true, lineage: l, data: r.AppendBody(nil)}}}
+	return &wire.Message{Kind: wire.KindDelta,
+		Rounds: []wire.Round{{Ref: x, To: r.To, Geometry: g, Announce: true, Lineage: l, Data: r.AppendBody(nil)}}}
 }

@@ -10,10 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // befriend makes every mesh a peer of every other.
@@ -35,13 +39,13 @@ func befriend(t *testing.T, all ...*Mesh) {
 func agree(t *testing.T, engines []*engine.Engine, n int, want uint32) {
 	t.Helper()
 	for i, e := range engines {
-		eventually(t, time.Minute, fmt.Sprintf("engine %d says %d of signature %d", i, want, n), func() bool {
-			return check(t, e, n).Sightings == want
+		enginetest.Eventually(t, time.Minute, fmt.Sprintf("engine %d says %d of signature %d", i, want, n), func() bool {
+			return enginetest.Check(t, e, n).Sightings == want
 		})
 	}
 }
 
-func quick(o Options) Options {
+func quick(o member.Options) member.Options {
 	o.Interval, o.Heartbeat = 50*time.Millisecond, 500*time.Millisecond
 	return o
 }
@@ -51,42 +55,43 @@ func quick(o Options) Options {
 func TestPartitions(t *testing.T) {
 	address := freePort(t)
 	proxies := []*nodetest.Wire{nodetest.NewWire(t, address), nodetest.NewWire(t, address)}
-	engines := []*engine.Engine{smallEngine(t, nil), smallEngine(t, nil), smallEngine(t, nil)}
+	engines := []*engine.Engine{enginetest.Small(t, nil), enginetest.Small(t, nil), enginetest.Small(t, nil)}
 	hubDir, hubID := identity(t)
-	hubOptions := quick(Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: Hub, Listen: address, Name: "hub"})
+	hubOptions := quick(member.Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: member.Hub, Listen: address,
+		Name: "hub"})
 	hub, stopHub := start(t, hubOptions)
 	meshes := []*Mesh{hub}
 	for i, w := range proxies {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: Join,
+		m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: member.Join,
 			Servers: []string{w.Address()}, Name: fmt.Sprint("join ", i)}))
 		meshes = append(meshes, m)
 	}
 	befriend(t, meshes...)
 	for i, e := range engines {
-		report(t, e, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+		enginetest.Report(t, e, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
 	}
 	agree(t, engines, 1, 111)
 
 	proxies[0].Partition(true)
 	for i, e := range engines {
-		report(t, e, 1, bulkhead.Sighting, []uint32{2, 20, 200}[i])
+		enginetest.Report(t, e, 1, bulkhead.Sighting, []uint32{2, 20, 200}[i])
 	}
 	agree(t, []*engine.Engine{engines[0], engines[2]}, 1, 111+202)
-	if got := check(t, engines[1], 1).Sightings; got != 111+20 {
+	if got := enginetest.Check(t, engines[1], 1).Sightings; got != 111+20 {
 		t.Errorf("cut off: %d sightings, want its own and the old ones of others, 131", got)
 	}
 	proxies[0].Partition(false)
 	agree(t, engines, 1, 333)
 
 	for i, e := range engines {
-		report(t, e, 2, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+		enginetest.Report(t, e, 2, bulkhead.Sighting, []uint32{1, 10, 100}[i])
 	}
 	stopHub()
 	for i, e := range engines {
-		report(t, e, 2, bulkhead.Sighting, []uint32{2, 20, 200}[i])
+		enginetest.Report(t, e, 2, bulkhead.Sighting, []uint32{2, 20, 200}[i])
 	}
-	if err := os.RemoveAll(filepath.Join(hubDir, hubFolder)); err != nil {
+	if err := os.RemoveAll(filepath.Join(hubDir, bus.HubFolder)); err != nil {
 		t.Fatal(err)
 	}
 	hubOptions.Store = "a new one" // a new incarnation of the store
@@ -99,19 +104,21 @@ func TestPartitions(t *testing.T) {
 func TestStrangerAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub,
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil),
+		Mode:   member.Hub,
 		Listen: address}))
 	dir, id := identity(t)
-	stranger, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join,
+	stranger, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
+		Mode:    member.Join,
 		Servers: []string{address}}))
-	eventually(t, time.Minute, "the stranger notices that it does not know the hub", func() bool {
+	enginetest.Eventually(t, time.Minute, "the stranger notices that it does not know the hub", func() bool {
 		return strings.Contains(stranger.Status().Brokers[0].Error, "not on the list of peers")
 	})
 	if err := stranger.AddPeer(t.Context(), hubID.ID(), "", 1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the hub refuses the stranger", func() bool {
-		return hub.Status().Strangers[reasonDoor] > 0
+	enginetest.Eventually(t, time.Minute, "the hub refuses the stranger", func() bool {
+		return hub.Status().Strangers[bus.ReasonDoor] > 0
 	})
 	if stranger.Status().Brokers[0].Connected {
 		t.Error("a stranger is connected")
@@ -123,23 +130,24 @@ func TestStrangerAtTheDoor(t *testing.T) {
 func TestEvictedAtTheDoor(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
-	hub, _ := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: smallEngine(t, nil), Mode: Hub,
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil),
+		Mode:   member.Hub,
 		Listen: address}))
 	var peers []*Mesh
 	for range 2 {
 		dir, id := identity(t)
-		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: Join,
+		m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.Join,
 			Servers: []string{address}}))
 		peers = append(peers, m)
 	}
 	befriend(t, append(peers, hub)...)
 	connected := func(m *Mesh) bool { return m.Status().Brokers[0].Connected }
-	eventually(t, time.Minute, "connected", func() bool { return connected(peers[0]) && connected(peers[1]) })
+	enginetest.Eventually(t, time.Minute, "connected", func() bool { return connected(peers[0]) && connected(peers[1]) })
 	if err := hub.EvictPeer(t.Context(), peers[0].opts.Identity.ID()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "refused after the eviction", func() bool {
-		return !connected(peers[0]) && hub.Status().Strangers[reasonDoor] > 0
+	enginetest.Eventually(t, time.Minute, "refused after the eviction", func() bool {
+		return !connected(peers[0]) && hub.Status().Strangers[bus.ReasonDoor] > 0
 	})
 	if !connected(peers[1]) {
 		t.Error("the other peer lost its connection too")
@@ -150,11 +158,11 @@ func TestEvictedAtTheDoor(t *testing.T) {
 // room, or more, and obeys the new limit.
 func TestStreamLimits(t *testing.T) {
 	hubDir, hubID := identity(t)
-	e := smallEngine(t, nil)
+	e := enginetest.Small(t, nil)
 	n := uint32(0)
 	for _, limit := range []int64{64 << 20, 1 << 20, 16 << 20} {
 		address := freePort(t)
-		hub, stop := start(t, quick(Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: Hub, Listen: address,
+		hub, stop := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: member.Hub, Listen: address,
 			StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
 		_, id := identity(t)
 		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // makes it create the streams
@@ -162,9 +170,9 @@ func TestStreamLimits(t *testing.T) {
 		}
 		n++
 		var deltas, images *jetstream.StreamInfo
-		eventually(t, time.Minute, fmt.Sprintf("streams are limited to %d bytes", limit), func() bool {
-			report(t, e, 1, bulkhead.Sighting, 1) // counts before the hub records are in no round
-			js, err := hub.buses[0].(*natsBus).streams(t.Context())
+		enginetest.Eventually(t, time.Minute, fmt.Sprintf("streams are limited to %d bytes", limit), func() bool {
+			enginetest.Report(t, e, 1, bulkhead.Sighting, 1) // counts before the hub records are in no round
+			js, err := hub.buses[0].(*bus.Client).Streams(t.Context())
 			if err != nil {
 				return false
 			}
@@ -175,8 +183,8 @@ func TestStreamLimits(t *testing.T) {
 				}
 				return s.CachedInfo()
 			}
-			names := newNames(testSecret.ID())
-			deltas, images = info(names.deltaStream()), info(names.imageStream())
+			names := bus.NewNames(enginetest.Secret.ID())
+			deltas, images = info(names.DeltaStream()), info(names.ImageStream())
 			return deltas != nil && images != nil && deltas.Config.MaxBytes == limit && images.Config.MaxBytes == 4*limit &&
 				deltas.Config.MaxAge == time.Duration(limit)*time.Millisecond && deltas.State.Msgs >= uint64(n)
 		})
@@ -190,10 +198,11 @@ func TestPasswordOfABroker(t *testing.T) {
 	dir, id := identity(t)
 	var log bytes.Buffer
 	servers := []string{"nats://node:open-sesame@" + freePort(t), "nats://open-sesame@" + freePort(t)}
-	m, stop := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
+	m, stop := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
+		Mode:        member.External,
 		Servers:     servers,
-		Credentials: NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
-	eventually(t, time.Minute, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
+		Credentials: bus.NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+	enginetest.Eventually(t, time.Minute, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
 	s := m.Status().Brokers[0]
 	stop()
 	for what, text := range map[string]string{"status": fmt.Sprint(s), "log": log.String()} {

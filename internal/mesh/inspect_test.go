@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestInspect checks that each damaged file of a folder is named, and that none is changed or made.
@@ -19,17 +22,17 @@ func TestInspect(t *testing.T) {
 		t.Errorf("no folder: %v", got)
 	}
 	empty := t.TempDir()
-	if got := slices.Collect(maps.Keys(Inspect(empty))); !slices.Equal(got, []string{keyFile}) {
+	if got := slices.Collect(maps.Keys(Inspect(empty))); !slices.Equal(got, []string{member.KeyFile}) {
 		t.Errorf("an empty folder: %v", got)
 	}
 	if list, err := os.ReadDir(empty); err != nil || len(list) != 0 {
 		t.Errorf("%v made, %v", list, err)
 	}
-	for _, bad := range []string{"", keyFile, PeersFile, stateFile, heardFile} {
+	for _, bad := range []string{"", member.KeyFile, member.PeersFile, member.StateFile, heardFile} {
 		dir, _ := identity(t)
-		for _, name := range []string{PeersFile, stateFile, heardFile} {
+		for _, name := range []string{member.PeersFile, member.StateFile, heardFile} {
 			text := "[]"
-			if name == stateFile {
+			if name == member.StateFile {
 				text = "{}"
 			}
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -67,25 +70,25 @@ func TestBefriend(t *testing.T) {
 	now := time.Date(2026, 11, 1, 0, 0, 0, 5, time.UTC)
 	one := mustIdentity(t)
 	for what, err := range map[string]error{
-		"no key":     Befriend(dir, "U", "", "", 1, now),
-		"a bad name": Befriend(dir, one.ID(), "a\nb", "", 1, now),
-		"a weight":   Befriend(dir, one.ID(), "", "", 2, now),
+		"no key":     member.Befriend(dir, "U", "", "", 1, now),
+		"a bad name": member.Befriend(dir, one.ID(), "a\nb", "", 1, now),
+		"a weight":   member.Befriend(dir, one.ID(), "", "", 2, now),
 	} {
 		if !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	list := func() []*peer {
+	list := func() []*member.Peer {
 		t.Helper()
-		list, err := loadPeers(dir)
+		list, err := member.LoadPeers(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return list
 	}
-	befriend := func(name, group string, weight float64) peer {
+	befriend := func(name, group string, weight float64) member.Peer {
 		t.Helper()
-		if err := Befriend(dir, one.ID(), name, group, weight, now); err != nil {
+		if err := member.Befriend(dir, one.ID(), name, group, weight, now); err != nil {
 			t.Fatal(err)
 		}
 		if len(list()) != 1 {
@@ -110,39 +113,39 @@ func TestBefriend(t *testing.T) {
 		t.Errorf("and again: %+v", p)
 	}
 	all := list()
-	for len(all) < maxPeers-1 {
-		key := public{byte(len(all)), byte(len(all) >> 8), 1}
-		all = append(all, &peer{ID: key.id(), Weight: 1, key: key})
+	for len(all) < member.MaxPeers-1 {
+		key := wire.Public{byte(len(all)), byte(len(all) >> 8), 1}
+		all = append(all, &member.Peer{ID: key.ID(), Weight: 1, Key: key})
 	}
-	if err := savePeers(dir, all); err != nil {
+	if err := member.SavePeers(dir, all); err != nil {
 		t.Fatal(err)
 	}
-	if err := Befriend(dir, mustIdentity(t).ID(), "", "web", 1, now); err != nil {
+	if err := member.Befriend(dir, mustIdentity(t).ID(), "", "web", 1, now); err != nil {
 		t.Errorf("the last that there is room for: %v", err)
 	}
-	if last := list()[maxPeers-1]; last.Group != "web" || !last.Keeper {
+	if last := list()[member.MaxPeers-1]; last.Group != "web" || !last.Keeper {
 		t.Errorf("%+v", last)
 	}
-	if err := Befriend(dir, mustIdentity(t).ID(), "", "", 1, now); !errors.Is(err, bulkhead.ErrOverLimit) ||
-		len(list()) != maxPeers {
+	if err := member.Befriend(dir, mustIdentity(t).ID(), "", "", 1, now); !errors.Is(err, bulkhead.ErrOverLimit) ||
+		len(list()) != member.MaxPeers {
 		t.Errorf("one more: %v, %d peers", err, len(list()))
 	}
-	if err := Befriend(dir, one.ID(), "", "mail", 1, now); err != nil {
+	if err := member.Befriend(dir, one.ID(), "", "mail", 1, now); err != nil {
 		t.Errorf("who is on a full list: %v", err)
 	}
 	m, err := prepare(t.Context(),
-		Options{Dir: dir, Identity: mustIdentity(t), Engine: smallEngine(t, nil), KeyID: 1, Mode: Join})
+		member.Options{Dir: dir, Identity: mustIdentity(t), Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := m.AddPeer(t.Context(), mustIdentity(t).ID(), "", 1); !errors.Is(err, bulkhead.ErrOverLimit) ||
-		len(m.Status().Peers) != maxPeers {
+		len(m.Status().Peers) != member.MaxPeers {
 		t.Errorf("one more for a mesh: %v, %d peers", err, len(m.Status().Peers))
 	}
-	if err := os.WriteFile(filepath.Join(dir, PeersFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, member.PeersFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Befriend(dir, one.ID(), "", "", 1, now); err == nil {
+	if err := member.Befriend(dir, one.ID(), "", "", 1, now); err == nil {
 		t.Error("a damaged list is written over")
 	}
 }

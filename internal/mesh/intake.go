@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // Bounds of the receiver's queue, in bytes. The share of one peer has room for everything that an
@@ -21,12 +23,12 @@ var errShare = errors.New("mesh: the sender's share of the queue is full")
 // An incoming is a message with a valid signature, or a notice about the stored messages of a bus:
 // reading is about to begin, or has reached a time or the end.
 type incoming struct {
-	from   hint
-	m      *message
+	from   wire.Hint
+	m      *wire.Message
 	size   int  // of the message
 	stored bool // read from the broker's storage
 
-	bus             bus
+	bus             transport
 	caught, catches bool
 	until           time.Time
 }
@@ -36,7 +38,7 @@ func (x *incoming) cost() int {
 	if x.m == nil {
 		return 0
 	}
-	return x.size + len(x.m.said) + queuedCost*(1+len(x.m.rounds)+len(x.m.heads)+len(x.m.wants))
+	return x.size + len(x.m.Statement) + queuedCost*(1+len(x.m.Rounds)+len(x.m.Heads)+len(x.m.Wants))
 }
 
 // An intake is the queue before the receiver. The queue and each sender's share of it are bounded
@@ -47,12 +49,12 @@ type intake struct {
 	mu     sync.Mutex
 	list   []incoming
 	bytes  int
-	shares map[hint]int
+	shares map[wire.Hint]int
 	space  chan struct{} // closed when an item is taken
 }
 
 func newIntake() *intake {
-	return &intake{ready: make(chan struct{}, 1), shares: make(map[hint]int), space: make(chan struct{})}
+	return &intake{ready: make(chan struct{}, 1), shares: make(map[wire.Hint]int), space: make(chan struct{})}
 }
 
 // put blocks until there is room for x, or ctx ends. If the sender's share is full and wait is

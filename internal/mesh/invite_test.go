@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"os"
@@ -11,13 +10,16 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // inviter returns a hub whose broker does not run.
-func inviter(t *testing.T, change func(*Options)) *Mesh {
+func inviter(t *testing.T, change func(*member.Options)) *Mesh {
 	t.Helper()
-	return closed(t, func(o *Options) {
-		o.Mode, o.Listen, o.Secret = Hub, "127.0.0.1:0", testSecret
+	return closed(t, func(o *member.Options) {
+		o.Mode, o.Listen, o.Secret = member.Hub, "127.0.0.1:0", enginetest.Secret
 		if change != nil {
 			change(o)
 		}
@@ -30,15 +32,19 @@ func TestInviteBounds(t *testing.T) {
 	m := inviter(t, nil)
 	hubs := []string{"hub.example:4222"}
 	for _, tt := range []struct {
-		n    NewInvitation
+		n    member.NewInvitation
 		uses int
 		life time.Duration // 0: it is refused
 	}{
-		{NewInvitation{}, 1, 48 * time.Hour}, {NewInvitation{Uses: -1}, 1, 48 * time.Hour},
-		{NewInvitation{Uses: maxPeers}, maxPeers, 48 * time.Hour}, {NewInvitation{Uses: maxPeers + 1}, 0, 0},
-		{NewInvitation{Lifetime: time.Minute}, 1, time.Minute}, {NewInvitation{Lifetime: time.Minute - 1}, 0, 0},
-		{NewInvitation{Lifetime: maxLifetime}, 1, maxLifetime}, {NewInvitation{Lifetime: maxLifetime + 1}, 0, 0},
-		{NewInvitation{Weight: 1}, 1, 48 * time.Hour}, {NewInvitation{Weight: 1.1}, 0, 0}, {NewInvitation{Name: "a\n"}, 0, 0},
+		{member.NewInvitation{}, 1, 48 * time.Hour}, {member.NewInvitation{Uses: -1}, 1, 48 * time.Hour},
+		{member.NewInvitation{Uses: member.MaxPeers}, member.MaxPeers,
+			48 * time.Hour}, {member.NewInvitation{Uses: member.MaxPeers + 1}, 0, 0},
+		{member.NewInvitation{Lifetime: time.Minute}, 1, time.Minute}, {member.NewInvitation{Lifetime: time.Minute - 1}, 0,
+			0},
+		{member.NewInvitation{Lifetime: member.MaxLifetime}, 1,
+			member.MaxLifetime}, {member.NewInvitation{Lifetime: member.MaxLifetime + 1}, 0, 0},
+		{member.NewInvitation{Weight: 1}, 1, 48 * time.Hour}, {member.NewInvitation{Weight: 1.1}, 0,
+			0}, {member.NewInvitation{Name: "a\n"}, 0, 0},
 	} {
 		tt.n.Hubs = hubs
 		before := time.Now()
@@ -49,21 +55,21 @@ func TestInviteBounds(t *testing.T) {
 			}
 			continue
 		}
-		v, bad := ParseInvitation(line)
-		if err != nil || bad != nil || s.Uses != tt.uses || s.Weight != tt.n.Weight || s.ID != v.id() ||
+		v, bad := member.ParseInvitation(line)
+		if err != nil || bad != nil || s.Uses != tt.uses || s.Weight != tt.n.Weight || s.ID != v.ID() ||
 			!v.Expires.Equal(s.Expires) ||
 			s.Expires.Before(before.Add(tt.life-2*time.Second)) || s.Expires.After(time.Now().Add(tt.life)) {
 			t.Errorf("%+v: %+v, %v, %v", tt.n, s, err, bad)
 		}
 	}
-	if _, _, err := m.Invite(NewInvitation{}); err == nil {
+	if _, _, err := m.Invite(member.NewInvitation{}); err == nil {
 		t.Error("an invitation to no hub")
 	}
-	for name, change := range map[string]func(*Options){"no hub": func(o *Options) {
-		o.Mode, o.Servers = Join,
+	for name, change := range map[string]func(*member.Options){"no hub": func(o *member.Options) {
+		o.Mode, o.Servers = member.Join,
 			[]string{"hub.example:4222"}
-	}, "another secret": func(o *Options) { o.Secret[0]++ }} {
-		if _, _, err := inviter(t, change).Invite(NewInvitation{Hubs: hubs}); !errors.Is(err, bulkhead.ErrForbidden) {
+	}, "another secret": func(o *member.Options) { o.Secret[0]++ }} {
+		if _, _, err := inviter(t, change).Invite(member.NewInvitation{Hubs: hubs}); !errors.Is(err, bulkhead.ErrForbidden) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -74,9 +80,9 @@ func TestInviteBounds(t *testing.T) {
 	if err := m.Withdraw(made[1].ID); err != nil {
 		t.Fatal(err)
 	}
-	reopened := func() []InvitationStatus {
+	reopened := func() []member.InvitationStatus {
 		t.Helper()
-		again, err := prepare(t.Context(), m.opts)
+		again, err := prepare(t.Context(), *m.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,12 +92,12 @@ func TestInviteBounds(t *testing.T) {
 		!got[0].Expires.Equal(made[0].Expires) {
 		t.Errorf("after a restart: %+v, want %+v without the second", got, made)
 	}
-	file := filepath.Join(m.opts.Dir, invitationsFile)
+	file := filepath.Join(m.opts.Dir, member.InvitationsFile)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []*invite
+	var list []*member.Invite
 	if err := json.Unmarshal(data, &list); err != nil {
 		t.Fatal(err)
 	}
@@ -102,19 +108,19 @@ func TestInviteBounds(t *testing.T) {
 	if got := reopened(); len(got) != len(made)-2 || got[0].ID != made[2].ID {
 		t.Errorf("of damaged ones: %+v", got)
 	}
-	for len(m.Invitations()) < maxInvitations {
-		m.pairing.list = append(m.pairing.list, &invite{ID: "x", Secret: make([]byte, secretBytes)})
+	for len(m.Invitations()) < member.MaxInvitations {
+		m.Pairing.Invites = append(m.Pairing.Invites, &member.Invite{ID: "x", Secret: make([]byte, member.SecretBytes)})
 	}
-	if _, _, err := m.Invite(NewInvitation{Hubs: hubs}); !errors.Is(err, bulkhead.ErrOverLimit) ||
-		len(m.Invitations()) != maxInvitations {
+	if _, _, err := m.Invite(member.NewInvitation{Hubs: hubs}); !errors.Is(err, bulkhead.ErrOverLimit) ||
+		len(m.Invitations()) != member.MaxInvitations {
 		t.Errorf("one more than there may be: %v, %d", err, len(m.Invitations()))
 	}
-	m.pairing.list = m.pairing.list[:maxInvitations-1]
-	if _, _, err := m.Invite(NewInvitation{Hubs: hubs}); err != nil {
+	m.Pairing.Invites = m.Pairing.Invites[:member.MaxInvitations-1]
+	if _, _, err := m.Invite(member.NewInvitation{Hubs: hubs}); err != nil {
 		t.Errorf("the last one: %v", err)
 	}
 	for range 2 { // the second time there is none
-		if err := ForgetInvitations(m.opts.Dir); err != nil {
+		if err := member.ForgetInvitations(m.opts.Dir); err != nil {
 			t.Fatal(err)
 		}
 		if got := reopened(); got != nil {
@@ -125,14 +131,14 @@ func TestInviteBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := len(m.Invitations())
-	m.pairing.list = m.pairing.list[:n-1]
-	if _, _, err := m.Invite(NewInvitation{Hubs: hubs}); err == nil || len(m.Invitations()) != n-1 {
+	m.Pairing.Invites = m.Pairing.Invites[:n-1]
+	if _, _, err := m.Invite(member.NewInvitation{Hubs: hubs}); err == nil || len(m.Invitations()) != n-1 {
 		t.Errorf("an invitation that is not on disk: %v, %d", err, len(m.Invitations()))
 	}
-	if err := ForgetInvitations(m.opts.Dir); err == nil {
+	if err := member.ForgetInvitations(m.opts.Dir); err == nil {
 		t.Error("what cannot be removed is forgotten")
 	}
-	if _, err := prepare(t.Context(), m.opts); err == nil {
+	if _, err := prepare(t.Context(), *m.opts); err == nil {
 		t.Error("a folder is a list of invitations")
 	}
 }
@@ -140,53 +146,63 @@ func TestInviteBounds(t *testing.T) {
 // TestDecideBounds checks the bounds of joining with an invitation, to the last second and node.
 func TestDecideBounds(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	m := inviter(t, func(o *Options) { o.Now = func() time.Time { return now } })
-	joiners := func(n int, state string) (list []Joiner) {
+	m := inviter(t, func(o *member.Options) { o.Now = func() time.Time { return now } })
+	joiners := func(n int, state string) (list []member.Joiner) {
 		for range n {
-			list = append(list, Joiner{Key: mustIdentity(t).ID(), State: state, At: now})
+			list = append(list, member.Joiner{Key: mustIdentity(t).ID(), State: state, At: now})
 		}
 		return list
 	}
 	key := mustIdentity(t).ID()
 	for name, tt := range map[string]struct {
-		v    invite
+		v    member.Invite
 		key  string
 		off  time.Duration // error of its clock
 		want string
 	}{
-		"in order":             {invite{Uses: 1, Expires: now}, key, 0, ""},
-		"a second late":        {invite{Uses: 1, Expires: now.Add(-time.Second)}, key, 0, "expired"},
-		"clocks apart":         {invite{Uses: 1, Expires: now}, key, maxClocksApart, ""},
-		"clocks apart, ahead":  {invite{Uses: 1, Expires: now}, key, maxClocksApart + time.Second, "clocks are"},
-		"clocks apart, behind": {invite{Uses: 1, Expires: now}, key, -maxClocksApart - time.Second, "clocks are"},
-		"the node's own":       {invite{Uses: 1, Expires: now}, m.opts.Identity.ID(), 0, "own"},
-		"used":                 {invite{Uses: 2, Expires: now, Joiners: joiners(2, pairAccepted)}, key, 0, "used already"},
-		"nearly used":          {invite{Uses: 2, Expires: now, Joiners: joiners(1, pairAccepted)}, key, 0, ""},
-		"shown by many":        {invite{Uses: 2, Expires: now, Joiners: joiners(11, pairWaiting)}, key, 0, ""},
-		"shown by too many":    {invite{Uses: 2, Expires: now, Joiners: joiners(12, pairWaiting)}, key, 0, "too many"},
-		"refused before": {invite{Uses: 2, Expires: now, Joiners: []Joiner{{Key: key, State: pairRefused}}}, key, 0,
+		"in order":      {member.Invite{Uses: 1, Expires: now}, key, 0, ""},
+		"a second late": {member.Invite{Uses: 1, Expires: now.Add(-time.Second)}, key, 0, "expired"},
+		"clocks apart":  {member.Invite{Uses: 1, Expires: now}, key, member.MaxClocksApart, ""},
+		"clocks apart, ahead": {member.Invite{Uses: 1, Expires: now}, key, member.MaxClocksApart + time.Second,
+			"clocks are"},
+		"clocks apart, behind": {member.Invite{Uses: 1, Expires: now}, key, -member.MaxClocksApart - time.Second,
+			"clocks are"},
+		"the node's own": {member.Invite{Uses: 1, Expires: now}, m.opts.Identity.ID(), 0, "own"},
+		"used": {member.Invite{Uses: 2, Expires: now, Joiners: joiners(2, member.PairAccepted)}, key, 0,
+			"used already"},
+		"nearly used":   {member.Invite{Uses: 2, Expires: now, Joiners: joiners(1, member.PairAccepted)}, key, 0, ""},
+		"shown by many": {member.Invite{Uses: 2, Expires: now, Joiners: joiners(11, member.PairWaiting)}, key, 0, ""},
+		"shown by too many": {member.Invite{Uses: 2, Expires: now, Joiners: joiners(12, member.PairWaiting)}, key, 0,
+			"too many"},
+		"refused before": {member.Invite{Uses: 2, Expires: now, Joiners: []member.Joiner{{Key: key,
+			State: member.PairRefused}}}, key, 0,
 			"has refused"},
-		"waits already": {invite{Uses: 1, Expires: now, Joiners: []Joiner{{Key: key, State: pairWaiting}}}, key, 0,
+		"waits already": {member.Invite{Uses: 1, Expires: now, Joiners: []member.Joiner{{Key: key,
+			State: member.PairWaiting}}}, key, 0,
 			""},
-		"gone since": {invite{Uses: 1, Expires: now, Joiners: []Joiner{{Key: key, State: pairAccepted}}}, key, 0,
+		"gone since": {member.Invite{Uses: 1, Expires: now, Joiners: []member.Joiner{{Key: key, State: member.PairAccepted}}},
+			key, 0,
 			"evicted"},
 	} {
 		v := tt.v
 		before := len(v.Joiners)
-		r := m.decide(t.Context(), &v, &pairRequest{Key: tt.key, Name: "x", Clock: now.Add(tt.off)})
+		r := m.Answer(t.Context(), &v, &member.PairRequest{Key: tt.key, Name: "x", Clock: now.Add(tt.off)})
 		if tt.want != "" {
-			if r.State != pairRefused || !strings.Contains(r.Why, tt.want) || r.Secret != nil || len(v.Joiners) != before {
+			if r.State != member.PairRefused || !strings.Contains(r.Why,
+				tt.want) || r.Secret != nil || len(v.Joiners) != before {
 				t.Errorf("%s: %+v, want %q", name, r, tt.want)
 			}
 			continue
 		}
-		if r.State != pairWaiting || r.Secret != nil || v.Joiners[len(v.Joiners)-1].Key != tt.key && name != "waits already" {
+		if r.State != member.PairWaiting || r.Secret != nil || v.Joiners[len(v.Joiners)-1].Key != tt.key &&
+			name != "waits already" {
 			t.Errorf("%s: %+v, %+v", name, r, v.Joiners)
 		}
 	}
-	v := invite{Uses: 1, Expires: now, Accept: true, Weight: 0.5, Name: "bob"}
-	if r := m.decide(t.Context(), &v, &pairRequest{Key: key, Name: "x", Clock: now}); r.State != pairAccepted ||
-		string(r.Secret) != string(testSecret[:]) {
+	v := member.Invite{Uses: 1, Expires: now, Accept: true, Weight: 0.5, Name: "bob"}
+	if r := m.Answer(t.Context(), &v, &member.PairRequest{Key: key, Name: "x",
+		Clock: now}); r.State != member.PairAccepted ||
+		string(r.Secret) != string(enginetest.Secret[:]) {
 		t.Errorf("an invitation that accepts: %+v", r)
 	}
 	if p := m.Status().Peers; len(p) != 1 || p[0].ID != key || p[0].Name != "bob" || p[0].Weight != 0.5 {
@@ -198,52 +214,53 @@ func TestDecideBounds(t *testing.T) {
 // invitation, and to its secret.
 func TestRequestsAreChecked(t *testing.T) {
 	m := inviter(t, nil)
-	line, _, err := m.Invite(NewInvitation{Hubs: []string{"hub.example:4222"}})
+	line, _, err := m.Invite(member.NewInvitation{Hubs: []string{"hub.example:4222"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := ParseInvitation(line)
+	v, err := member.ParseInvitation(line)
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := mustIdentity(t)
-	good, _, err := sealRequest(v, id, "name", time.Now())
+	good, _, err := member.SealRequest(v, id, "name", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed := func(change func(*pairRequest)) []byte {
-		q, _, err := openRequest(v.secret, v.id(), good)
+	sealed := func(change func(*member.PairRequest)) []byte {
+		q, _, err := member.OpenRequest(v.Secret, v.ID(), good)
 		if err != nil {
 			t.Fatal(err)
 		}
 		change(&q)
-		return seal(pairKey(v.secret, nil, "request"), encoded(t, q), v.id())
+		return member.Seal(member.PairKey(v.Secret, nil, "request"), encoded(t, q), v.ID())
 	}
-	other := v.secret
+	other := v.Secret
 	other[0]++
 	for name, tt := range map[string]struct {
-		secret [secretBytes]byte
+		secret [member.SecretBytes]byte
 		id     string
 		box    []byte
 		ok     bool
 	}{
-		"in order":           {v.secret, v.id(), good, true},
-		"another secret":     {other, v.id(), good, false},
-		"another invitation": {v.secret, "x", good, false},
-		"cut":                {v.secret, v.id(), good[:20], false},
-		"nothing":            {v.secret, v.id(), nil, false},
-		"too long":           {v.secret, v.id(), make([]byte, maxPair+1), false},
-		"no request":         {v.secret, v.id(), seal(pairKey(v.secret, nil, "request"), []byte("{"), v.id()), false},
-		"no key":             {v.secret, v.id(), sealed(func(q *pairRequest) { q.Key = "U" }), false},
-		"another key":        {v.secret, v.id(), sealed(func(q *pairRequest) { q.Key = mustIdentity(t).ID() }), false},
-		"another exchange":   {v.secret, v.id(), sealed(func(q *pairRequest) { q.Exchange[0]++ }), false},
-		"a bad name":         {v.secret, v.id(), sealed(func(q *pairRequest) { q.Name = "a\n" }), false},
-		"signed for another": {v.secret, v.id(), sealed(func(q *pairRequest) {
-			q.Signature = ed25519.Sign(id.private, pairText("x", q.Exchange))
+		"in order":           {v.Secret, v.ID(), good, true},
+		"another secret":     {other, v.ID(), good, false},
+		"another invitation": {v.Secret, "x", good, false},
+		"cut":                {v.Secret, v.ID(), good[:20], false},
+		"nothing":            {v.Secret, v.ID(), nil, false},
+		"too long":           {v.Secret, v.ID(), make([]byte, member.MaxPair+1), false},
+		"no request": {v.Secret, v.ID(), member.Seal(member.PairKey(v.Secret, nil, "request"), []byte("{"), v.ID()),
+			false},
+		"no key":           {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = "U" }), false},
+		"another key":      {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = mustIdentity(t).ID() }), false},
+		"another exchange": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Exchange[0]++ }), false},
+		"a bad name":       {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Name = "a\n" }), false},
+		"signed for another": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) {
+			q.Signature = id.Sign(member.PairText("x", q.Exchange))
 		}), false},
-		"another name is well": {v.secret, v.id(), sealed(func(q *pairRequest) { q.Name = "b" }), true},
+		"another name is well": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Name = "b" }), true},
 	} {
-		if _, key, err := openRequest(tt.secret, tt.id, tt.box); (err == nil) != tt.ok || tt.ok && key != id.public {
+		if _, key, err := member.OpenRequest(tt.secret, tt.id, tt.box); (err == nil) != tt.ok || tt.ok && key != id.Public() {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -253,21 +270,21 @@ func TestRequestsAreChecked(t *testing.T) {
 // read, unless this node counts no peers.
 func TestWelcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		for _, role := range []Role{Both, Publish} {
-			r := newRig(t, k, func(o *Options) { o.Role = role })
-			from := r.peer.public.hint()
+		for _, role := range []member.Role{member.Both, member.Publish} {
+			r := newRig(t, k, func(o *member.Options) { o.Role = role })
+			from := r.peer.Hint()
 			k.wipe()
 			now := uint64(time.Now().UnixMilli())
-			m := &message{kind: kindDelta, stamp: stamp{now, now, 1, now}, from: from}
+			m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: now, Boot: now, Seq: 1, At: now}, From: from}
 			k.deltas = append(k.deltas,
-				storedMsg{time.Now(), topic{kind: kindDelta, origin: from}, appendMessage(nil, m, r.peer)})
+				storedMsg{time.Now(), wire.Topic{Kind: wire.KindDelta, Origin: from}, wire.AppendMessage(nil, m, r.peer)})
 			for len(r.sender.hello) > 0 {
 				<-r.sender.hello
 			}
 			r.receiver.welcome(t.Context(), from)
-			r.done.Wait()
+			r.receiver.done.Wait()
 			x, taken := r.receiver.in.take()
-			if want := role == Both; taken != want || taken && x.from != from || (len(r.sender.hello) == 1) != want {
+			if want := role == member.Both; taken != want || taken && x.from != from || (len(r.sender.hello) == 1) != want {
 				t.Errorf("%s: read %v, greeted %d times", role, taken, len(r.sender.hello))
 			}
 		}

@@ -16,21 +16,24 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // claims returns asks with false statements about a node's past.
-func claims(home *site) []*message {
+func claims(home *site) []*wire.Message {
 	life := home.Status().Incarnation
-	var more []arrayHead
+	var extra []wire.ArrayHead
 	for _, a := range home.engine.Own() {
-		more = append(more, arrayHead{ref: ref{a.Array, a.Start}, version: 1 << 40, boot: life})
+		extra = append(extra, wire.ArrayHead{Ref: wire.Ref{Array: a.Array, Start: a.Start}, Version: 1 << 40, Boot: life})
 	}
-	to := home.id.public.hint()
-	return []*message{
-		{kind: kindAsk, to: to, life: 1<<61 - 2, boot: 1<<61 - 2},
-		{kind: kindAsk, to: to, life: life + 1000, boot: life + 1000, wants: more},
-		{kind: kindAsk, to: to, life: life, boot: life + 1<<40},
-		{kind: kindAsk, to: to, life: life, boot: life, wants: more},
+	to := home.id.Hint()
+	return []*wire.Message{
+		{Kind: wire.KindAsk, To: to, Incarnation: 1<<61 - 2, Boot: 1<<61 - 2},
+		{Kind: wire.KindAsk, To: to, Incarnation: life + 1000, Boot: life + 1000, Wants: extra},
+		{Kind: wire.KindAsk, To: to, Incarnation: life, Boot: life + 1<<40},
+		{Kind: wire.KindAsk, To: to, Incarnation: life, Boot: life, Wants: extra},
 	}
 }
 
@@ -41,29 +44,29 @@ func TestClaimedPast(t *testing.T) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 0)
-		report(t, home.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		before := home.Status()
-		far := stamp{incarnation: 1<<61 - 2, boot: 1<<61 - 2, seq: 1, at: 1<<61 - 2}
-		statement := func(m *message, id *Identity, name *Identity) []byte {
-			raw := appendMessage(nil, m, id)
-			h := name.public.hint()
+		far := wire.Stamp{Incarnation: 1<<61 - 2, Boot: 1<<61 - 2, Seq: 1, At: 1<<61 - 2}
+		statement := func(m *wire.Message, id *member.Identity, name *member.Identity) []byte {
+			raw := wire.AppendMessage(nil, m, id)
+			h := name.Hint()
 			copy(raw[2:], h[:])
-			e, err := openEnvelope(raw)
+			e, err := wire.OpenEnvelope(raw)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return e.statement()
+			return e.Statement()
 		}
 		for _, m := range claims(home) {
 			f.say(t, home, m)
 			for _, proof := range [][]byte{
-				nil, {messageVersion},
-				statement(&message{kind: kindHead, stamp: far}, f.id, f.id),       // its own
-				statement(&message{kind: kindHead, stamp: far}, f.id, home.id),    // forged
-				statement(&message{kind: kindHead, stamp: far}, home.id, home.id), // beyond the clock
+				nil, {2},
+				statement(&wire.Message{Kind: wire.KindHead, Stamp: far}, f.id, f.id),       // its own
+				statement(&wire.Message{Kind: wire.KindHead, Stamp: far}, f.id, home.id),    // forged
+				statement(&wire.Message{Kind: wire.KindHead, Stamp: far}, home.id, home.id), // beyond the clock
 			} {
-				m.proofs = [][]byte{proof}
+				m.Proofs = [][]byte{proof}
 				f.say(t, home, m)
 			}
 		}
@@ -87,12 +90,13 @@ func TestOwnWord(t *testing.T) {
 		f := newForger(t, k, home, 0)
 		settle()
 		s := home.Status()
-		e, err := openEnvelope(appendMessage(nil,
-			&message{kind: kindHead, stamp: stamp{s.Incarnation + 50, s.Incarnation + 9000, 3, s.Incarnation + 9000}}, home.id))
+		e, err := wire.OpenEnvelope(wire.AppendMessage(nil,
+			&wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation + 50, Boot: s.Incarnation + 9000,
+				Seq: 3, At: s.Incarnation + 9000}}, home.id))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), proofs: [][]byte{e.statement()}})
+		f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Proofs: [][]byte{e.Statement()}})
 		settle()
 		if got := home.Status().Incarnation; got <= s.Incarnation+9000 {
 			t.Errorf("incarnation %d after one up to %d was shown", got, s.Incarnation+9000)
@@ -108,28 +112,28 @@ func TestStateLost(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
 				dir, peerDir := memoryDir(t), memoryDir(t)
 				time.Sleep(20 * 24 * time.Hour)
-				memory := smallEngine(t, nil) // only now: it reads its clock every second
-				home := newSite(t, k, func(o *Options) { o.Dir = dir })
-				peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+				memory := enginetest.Small(t, nil) // only now: it reads its clock every second
+				home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
+				peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 				trust(t, peer, 1, home)
-				report(t, home.engine, 1, bulkhead.Sighting, 3)
+				enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 				time.Sleep(5 * time.Minute)
 				home.stop()
 				if restart {
 					peer.stop()
-					peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+					peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 				}
 				defer func() { peer.stop() }()
-				if err := os.Remove(filepath.Join(dir, stateFile)); err != nil {
+				if err := os.Remove(filepath.Join(dir, member.StateFile)); err != nil {
 					t.Fatal(err)
 				}
 				k.wipe() // the broker does not know either
 				late := func() time.Time { return time.Now().Add(-2 * time.Hour) }
-				home = newSite(t, k, func(o *Options) { o.Dir, o.Now = dir, late })
+				home = newSite(t, k, func(o *member.Options) { o.Dir, o.Now = dir, late })
 				defer home.stop()
-				report(t, home.engine, 2, bulkhead.Sighting, 7)
+				enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
 				time.Sleep(5 * time.Minute)
-				if a, b := check(t, memory, 1).Sightings, check(t, memory, 2).Sightings; a != 0 || b != 7 {
+				if a, b := enginetest.Check(t, memory, 1).Sightings, enginetest.Check(t, memory, 2).Sightings; a != 0 || b != 7 {
 					t.Errorf("the peer counts %d of before the loss and %d of after, want 0 and 7: %+v", a, b, peer.peer(t, home))
 				}
 			})
@@ -142,16 +146,16 @@ func TestStateLost(t *testing.T) {
 func TestBrokerRemembers(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
-		home := newSite(t, k, func(o *Options) { o.Dir = dir })
-		report(t, home.engine, 1, bulkhead.Sighting, 3)
+		home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
+		enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		life := home.Status().Incarnation
 		home.stop()
-		if err := os.Remove(filepath.Join(dir, stateFile)); err != nil {
+		if err := os.Remove(filepath.Join(dir, member.StateFile)); err != nil {
 			t.Fatal(err)
 		}
 		late := func() time.Time { return time.Now().Add(-2 * time.Hour) }
-		home = newSite(t, k, func(o *Options) { o.Dir, o.Now = dir, late })
+		home = newSite(t, k, func(o *member.Options) { o.Dir, o.Now = dir, late })
 		defer home.stop()
 		settle()
 		if got := home.Status().Incarnation; got <= life {
@@ -164,12 +168,12 @@ func TestBrokerRemembers(t *testing.T) {
 // restarted as well, so that no proof is left: the peer accepts the node's present state.
 func TestCopiedBackUnseen(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		dir, memory := t.TempDir(), smallEngine(t, nil)
-		home := newSite(t, k, func(o *Options) { o.Dir = dir })
+		dir, memory := t.TempDir(), enginetest.Small(t, nil)
+		home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		peerDir := t.TempDir()
-		peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+		peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 		trust(t, peer, 1, home)
-		report(t, home.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 		time.Sleep(5 * time.Minute)
 		home.stop()
 		peer.stop()
@@ -177,13 +181,13 @@ func TestCopiedBackUnseen(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.wipe()
-		home = newSite(t, k, func(o *Options) { o.Dir = dir }) // its engine is empty
+		home = newSite(t, k, func(o *member.Options) { o.Dir = dir }) // its engine is empty
 		defer home.stop()
-		peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+		peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 		defer peer.stop()
-		report(t, home.engine, 2, bulkhead.Sighting, 7)
+		enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
 		time.Sleep(10 * time.Minute)
-		if a, b := check(t, memory, 1).Sightings, check(t, memory, 2).Sightings; a != 0 || b != 7 {
+		if a, b := enginetest.Check(t, memory, 1).Sightings, enginetest.Check(t, memory, 2).Sightings; a != 0 || b != 7 {
 			t.Errorf("the peer counts %d of before and %d of after, want 0 and 7: %+v", a, b, peer.peer(t, home))
 		}
 	})
@@ -196,39 +200,39 @@ func TestCopiedBackUnseen(t *testing.T) {
 func TestCopiedBackSoon(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 90 * time.Second} {
 		inBubble(t, func(t *testing.T, k *memBroker) {
-			dir, memory, peerDir := t.TempDir(), smallEngine(t, nil), t.TempDir()
-			home := newSite(t, k, func(o *Options) { o.Dir = dir })
+			dir, memory, peerDir := t.TempDir(), enginetest.Small(t, nil), t.TempDir()
+			home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 			home.stop()
-			before, err := os.ReadFile(filepath.Join(dir, stateFile))
+			before, err := os.ReadFile(filepath.Join(dir, member.StateFile))
 			if err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			home = newSite(t, k, func(o *Options) {
+			home = newSite(t, k, func(o *member.Options) {
 				o.Dir, o.Now = dir, func() time.Time { return time.Now().Add(ahead) }
 			})
-			peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+			peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 			trust(t, peer, 1, home)
-			report(t, home.engine, 1, bulkhead.Sighting, 3)
+			enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
 			time.Sleep(10 * time.Second)
-			if got := check(t, memory, 1).Sightings; got != 3 {
+			if got := enginetest.Check(t, memory, 1).Sightings; got != 3 {
 				t.Fatalf("%d sightings, want 3", got)
 			}
 			home.stop()
 			peer.stop()
 			k.wipe()
 			if err := errors.Join(os.Remove(filepath.Join(peerDir, heardFile)),
-				os.WriteFile(filepath.Join(dir, stateFile), before, 0o600)); err != nil {
+				os.WriteFile(filepath.Join(dir, member.StateFile), before, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			home = newSite(t, k, func(o *Options) { o.Dir = dir })
+			home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 			defer home.stop()
-			peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
+			peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 			defer peer.stop()
-			report(t, home.engine, 2, bulkhead.Sighting, 7)
+			enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
 			limit := resetAfter + ahead + home.opts.Heartbeat + 5*time.Second
 			for began := time.Now(); ; time.Sleep(time.Second) {
-				a, b := check(t, memory, 1).Sightings, check(t, memory, 2).Sightings
+				a, b := enginetest.Check(t, memory, 1).Sightings, enginetest.Check(t, memory, 2).Sightings
 				if a == 0 && b == 7 {
 					break
 				}
@@ -248,45 +252,46 @@ func TestNewestProcessShown(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		r.e.life = 20
-		said := func(boot uint64) *message {
-			x := roundOf(t, ref{engine.ArrayCounts, 7}, 5, 1)
-			x.lineage = lineage{{boot, 0}}
-			m := &message{kind: kindDelta, stamp: stamp{incarnation: 20, boot: boot, seq: 1, at: boot},
-				keyID: testSecret.ID(), from: r.peer.public.hint(), rounds: []round{x}}
-			e, err := openEnvelope(appendMessage(nil, m, r.peer))
+		announced := func(boot uint64) *wire.Message {
+			x := roundOf(t, wire.Ref{Array: engine.ArrayCounts, Start: 7}, 5, 1)
+			x.Lineage = wire.Lineage{{Boot: boot, Base: 0}}
+			m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: 20, Boot: boot, Seq: 1, At: boot},
+				KeyID: enginetest.Secret.ID(), From: r.peer.Hint(), Rounds: []wire.Round{x}}
+			e, err := wire.OpenEnvelope(wire.AppendMessage(nil, m, r.peer))
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.said = e.statement()
+			m.Statement = e.Statement()
 			return m
 		}
-		r.t.said.head = []byte{1}
+		r.t.evidence.Head = []byte{1}
 		for _, boot := range []uint64{25, 30} {
 			r.t.backoff = maxBackoff
-			if m := said(boot); !r.receiver.alive(t.Context(), &r.p, r.t, m) || !bytes.Equal(r.t.said.began, m.said) ||
+			if m := announced(boot); !r.t.alive(t.Context(), m) || !bytes.Equal(r.t.evidence.Began, m.Statement) ||
 				r.t.backoff != 2*gapWait {
 				t.Fatalf("of process %d: %+v", boot, r.t)
 			}
 		}
-		r.receiver.alive(t.Context(), &r.p, r.t, said(25)) // late
+		r.t.alive(t.Context(), announced(25)) // late
 		time.Sleep(time.Hour)
-		r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: stamp{20, 27, 1, 27}})
+		r.t.alive(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 20, Boot: 27, Seq: 1,
+			At: 27}})
 		if len(r.sender.wants) != 1 {
 			t.Fatal("nobody is told")
 		}
 		w := <-r.sender.wants
-		if len(w.proofs) != 2 || !bytes.Equal(w.proofs[1], said(30).said) {
-			t.Fatalf("told %d proofs, want the head and what began the process", len(w.proofs))
+		if len(w.Proofs) != 2 || !bytes.Equal(w.Proofs[1], announced(30).Statement) {
+			t.Fatalf("told %d proofs, want the head and what began the process", len(w.Proofs))
 		}
-		home := closed(t, func(o *Options) { o.Identity = r.peer })
+		home := closed(t, func(o *member.Options) { o.Identity = r.peer })
 		home.state.Incarnation, home.state.Boot = 20, 27
-		if p, ok := home.sender.proven(w.proofs[1]); !ok || !home.sender.forgot(&p, nil) {
+		if p, ok := home.sender.proven(w.Proofs[1]); !ok || !home.sender.forgot(&p, nil) {
 			t.Errorf("it has forgotten nothing: %+v, %v", p, ok)
 		}
 		// A statement that is too long is not kept, and neither is the former one.
-		m := said(40)
-		m.said = make([]byte, maxSaid+1)
-		if r.receiver.alive(t.Context(), &r.p, r.t, m); r.t.said.began != nil {
+		m := announced(40)
+		m.Statement = make([]byte, wire.MaxStatement+1)
+		if r.t.alive(t.Context(), m); r.t.evidence.Began != nil {
 			t.Error("a long statement is kept")
 		}
 	})
@@ -297,7 +302,7 @@ func TestNewestProcessShown(t *testing.T) {
 func TestSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
-		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
+		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		trust(t, home, 1, peer)
 		time.Sleep(time.Minute)
 		if p := home.peer(t, peer); p.Silent != 0 || p.Heard.IsZero() {
@@ -305,28 +310,28 @@ func TestSilent(t *testing.T) {
 		}
 		peer.stop()
 		settle()
-		heard := home.peer(t, peer).Heard
+		received := home.peer(t, peer).Heard
 		time.Sleep(time.Hour)
-		if p := home.peer(t, peer); !p.Heard.Equal(heard) || p.Silent != time.Since(heard) {
+		if p := home.peer(t, peer); !p.Heard.Equal(received) || p.Silent != time.Since(received) {
 			t.Errorf("silent for an hour: %+v", p)
 		}
 		home.stop()
-		home = newSite(t, k, func(o *Options) { o.Dir = dir })
+		home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
-		if p := home.peer(t, peer); !p.Heard.Equal(heard) || p.Silent < time.Hour {
-			t.Errorf("after a restart: %+v, want heard %v", p, heard)
+		if p := home.peer(t, peer); !p.Heard.Equal(received) || p.Silent < time.Hour {
+			t.Errorf("after a restart: %+v, want heard %v", p, received)
 		}
 	})
 }
 
 // announced returns rounds that begin arrays of the given number of lines: one each, that adds the
 // given number of keys.
-func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*message {
+func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*wire.Message {
 	t.Helper()
 	now := uint64(time.Now().Unix())
-	var out []*message
+	var out []*wire.Message
 	for i := range arrays {
-		small := filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: 8, KeyID: testSecret.ID()}
+		small := filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: 8, KeyID: enginetest.Secret.ID()}
 		b, err := filter.NewSparseBits(small)
 		if err != nil {
 			t.Fatal(err)
@@ -341,9 +346,9 @@ func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*m
 		b.SetBatch(0, add, before)
 		r.RecordBits(add, before)
 		r.Close()
-		out = append(out, &message{kind: kindDelta, rounds: []round{{
-			ref: ref{engine.ArraySpam, start}, to: r.To, geometry: small, announce: true,
-			lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
+		out = append(out, &wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{
+			Ref: wire.Ref{Array: engine.ArraySpam, Start: start}, To: r.To, Geometry: small, Announce: true,
+			Lineage: wire.Lineage{{Boot: f.at.Boot, Base: 0}}, Data: r.AppendBody(nil),
 		}}})
 	}
 	return out
@@ -375,15 +380,15 @@ func TestClaimedMemory(t *testing.T) {
 				}
 				settle()
 				p := home.peerOf(t, f.id)
-				if p.Refusals[reasonMemory] == 0 || p.Memory > limit {
+				if p.Refusals[member.ReasonMemory] == 0 || p.Memory > limit {
 					t.Errorf("%d bytes of %d: %+v", p.Memory, limit, p)
 				}
 				if sure := uint64(limit / 4 / 2); tt.weight == 0 && p.Memory > sure {
 					t.Errorf("one that does not count takes %d bytes, its share is %d", p.Memory, sure)
 				}
-				report(t, peer.engine, 1, bulkhead.Sighting, 9)
+				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 9)
 				settle()
-				if got := check(t, home.engine, 1).Sightings; got != 9 {
+				if got := enginetest.Check(t, home.engine, 1).Sightings; got != 9 {
 					t.Errorf("%d sightings of an honest peer, want 9; memory %+v", got, home.Status().Memory)
 				}
 				if m := home.Status().Memory; m.Bytes > limit {
@@ -404,7 +409,7 @@ func TestMillionsOfSignatures(t *testing.T) {
 	if testing.Short() {
 		millions = 200_000
 	}
-	t.Run("no memory", func(t *testing.T) { tellMillions(t, millions, 20_000_000, reasonMemory) })
+	t.Run("no memory", func(t *testing.T) { tellMillions(t, millions, 20_000_000, member.ReasonMemory) })
 	t.Run("too full", func(t *testing.T) { tellMillions(t, millions, millions/10, "quarantined") })
 }
 
@@ -423,22 +428,22 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		large.KeyID = testSecret.ID()
+		large.KeyID = enginetest.Secret.ID()
 		theirs, err := filter.NewSparseCounting(large)
 		if err != nil {
 			t.Fatal(err)
 		}
 		start := uint64(time.Now().Truncate(24 * time.Hour).Unix())
 		theirs.SetGeneration(start)
-		told := 0
+		notified := 0
 		tell := func() {
 			for range honest / 3 {
-				report(t, peer.engine, told, bulkhead.Sighting, uint32(1+told%7))
-				told++
+				enginetest.Report(t, peer.engine, notified, bulkhead.Sighting, uint32(1+notified%7))
+				notified++
 			}
 			settle()
-			for n := range told {
-				if got := check(t, home.engine, n).Sightings; got < uint32(1+n%7) {
+			for n := range notified {
+				if got := enginetest.Check(t, home.engine, n).Sightings; got < uint32(1+n%7) {
 					t.Fatalf("signature %d of an honest peer: %d sightings, want %d or more", n, got, 1+n%7)
 				}
 			}
@@ -461,9 +466,9 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 			theirs.AddBatch(0, keys, ones[:n], before[:n])
 			r.Record(keys, ones[:n], before[:n])
 			r.Close()
-			f.say(t, home, &message{kind: kindDelta, keyID: testSecret.ID(), rounds: []round{{
-				ref: ref{engine.ArrayCounts, start}, from: r.From, to: r.To, geometry: large, announce: true,
-				lineage: lineage{{f.at.boot, 0}}, data: r.AppendBody(nil),
+			f.say(t, home, &wire.Message{Kind: wire.KindDelta, KeyID: enginetest.Secret.ID(), Rounds: []wire.Round{{
+				Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: r.From, To: r.To, Geometry: large, Announce: true,
+				Lineage: wire.Lineage{{Boot: f.at.Boot, Base: 0}}, Data: r.AppendBody(nil),
 			}}})
 			if sent/batch%64 < 2 {
 				synctest.Wait()
@@ -472,7 +477,7 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 		}
 		tell()
 		p := home.peerOf(t, f.id)
-		if most > limit || p.Keys == 0 || (p.Refusals[reasonMemory] > 0) != (p.Quarantine == "") ||
+		if most > limit || p.Keys == 0 || (p.Refusals[member.ReasonMemory] > 0) != (p.Quarantine == "") ||
 			!strings.Contains(home.log.String(), word) {
 			t.Errorf("at most %d bytes of %d; the peer is shown as %+v", most, limit, p)
 		}
@@ -483,8 +488,8 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 			t.Fatal(err)
 		}
 		settle()
-		for n := range told {
-			if got := check(t, home.engine, n).Sightings; got != uint32(1+n%7) {
+		for n := range notified {
+			if got := enginetest.Check(t, home.engine, n).Sightings; got != uint32(1+n%7) {
 				t.Errorf("signature %d after the eviction: %d sightings, want %d", n, got, 1+n%7)
 			}
 		}
@@ -521,29 +526,29 @@ func TestAsksWithoutEnd(t *testing.T) {
 		f := newForger(t, k, home, 0)
 		home.weigh(t, late, 0)
 		for n := range 20_000 {
-			report(t, home.engine, n, bulkhead.Sighting, 1)
+			enginetest.Report(t, home.engine, n, bulkhead.Sighting, 1)
 		}
 		settle()
 		k.wipe()
 		before := home.Status()
 		const asks = 100
 		for range asks {
-			var wants []arrayHead
+			var wants []wire.ArrayHead
 			for _, a := range home.engine.Own() {
-				wants = append(wants, arrayHead{ref: ref{a.Array, a.Start}, partial: true})
+				wants = append(wants, wire.ArrayHead{Ref: wire.Ref{Array: a.Array, Start: a.Start}, Partial: true})
 			}
-			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: before.Incarnation, wants: wants})
+			f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Incarnation: before.Incarnation, Wants: wants})
 			time.Sleep(3 * time.Second)
 		}
 		k.wipe()
 		p := home.peerOf(t, f.id)
 		sent := home.Status().Bytes - before.Bytes
-		if p.Served == 0 || p.Refusals[reasonAsks] == 0 || sent > 3<<20 {
+		if p.Served == 0 || p.Refusals[member.ReasonAsks] == 0 || sent > 3<<20 {
 			t.Errorf("%d bytes were sent for %d asks: %+v", sent, asks, p)
 		}
 		late.weigh(t, home, 1)
 		time.Sleep(time.Minute)
-		if got := check(t, late.engine, 77).Sightings; got != 1 {
+		if got := enginetest.Check(t, late.engine, 77).Sightings; got != 1 {
 			t.Errorf("who asks for the first time is not answered: %+v", late.peer(t, home))
 		}
 	})
@@ -557,17 +562,17 @@ func TestOlderImage(t *testing.T) {
 		defer home.stop()
 		f := newForger(t, k, home, 1)
 		start := home.engine.Own()[0].Start
-		f.at.boot, f.at.at = f.at.boot+10, f.at.at+20
+		f.at.Boot, f.at.At = f.at.Boot+10, f.at.At+20
 		f.say(t, home, imagesOf(t, f, start, 50, 0, nil))
 		settle()
 		held := home.engine.Replica(f.id.ID())
-		f.at.boot -= 5
+		f.at.Boot -= 5
 		f.say(t, home, imagesOf(t, f, start, 90, 0, nil))
 		settle()
 		if got := home.engine.Replica(f.id.ID()); len(got) != 1 || got[0] != held[0] {
 			t.Errorf("held %+v, then %+v", held, got)
 		}
-		if p := home.peerOf(t, f.id); p.Refusals[reasonSuspect] != 0 {
+		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonSuspect] != 0 {
 			t.Errorf("the origin is doubted: %v", p.Refusals)
 		}
 	})
@@ -580,13 +585,15 @@ func TestOwnHead(t *testing.T) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		settle()
-		home.Mesh.mu.Lock()
-		s := home.state
-		home.Mesh.mu.Unlock()
-		own := topic{kind: kindHead, origin: home.id.public.hint()}
+		home.state.Mu.Lock()
+		s := home.state.Record
+		home.state.Mu.Unlock()
+		own := wire.Topic{Kind: wire.KindHead, Origin: home.id.Hint()}
 		for later, want := range []uint64{0, 1} {
-			m := &message{kind: kindHead, stamp: stamp{s.Incarnation, s.Boot + uint64(later), 9, s.Boot + uint64(later)}}
-			home.receiver.deliver(t.Context(), home.bus, arrival{topic: own, msg: appendMessage(nil, m, home.id)}, true)
+			m := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation, Boot: s.Boot + uint64(later),
+				Seq: 9, At: s.Boot + uint64(later)}}
+			home.receiver.deliver(t.Context(), home.bus, wire.Arrival{Topic: own, Data: wire.AppendMessage(nil, m, home.id)},
+				true)
 			settle()
 			if n := home.Status().Strangers["own key elsewhere"]; n != want {
 				t.Errorf("a head of a process that began %d ms later: %d alerts, want %d", later, n, want)
@@ -603,13 +610,14 @@ func TestNothingWaits(t *testing.T) {
 		defer home.stop()
 		f := newForger(t, k, home, 1)
 		start := home.engine.Own()[0].Start
-		f.say(t, home, &message{kind: kindDelta,
-			rounds: []round{{ref: ref{engine.ArrayCounts, start}, from: 7, to: 9, data: make([]byte, 100)}}})
+		f.say(t, home, &wire.Message{Kind: wire.KindDelta,
+			Rounds: []wire.Round{{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: 7, To: 9, Data: make([]byte,
+				100)}}})
 		f.say(t, home, imagesOf(t, f, start, 50, 0, nil))
 		settle()
 		waiting := make(chan int)
 		home.receiver.call(func(context.Context) {
-			x := home.receiver.track(f.id.public.hint())
+			x := home.receiver.origin(f.id.Hint())
 			waiting <- len(x.pending) + x.waiting
 		})
 		if n := <-waiting; n != 0 {

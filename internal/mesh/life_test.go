@@ -8,6 +8,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // TestHeadsHeard checks the effect of a head on the replica's arrays: they have gone back, are
@@ -15,60 +17,63 @@ import (
 func TestHeadsHeard(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArraySpam, 7}
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
 		held := func(version, partial, boot uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf,
+			return []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: version, Partial: partial, Geometry: bitsOf,
 				Boot: boot}}
 		}
-		named := []arrayHead{{ref: x, version: 9, geometry: bitsOf, lineage: lineage{{10, 0}, {20, 5}}}}
+		named := []wire.ArrayHead{{Ref: x, Version: 9, Geometry: bitsOf, Lineage: wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20,
+			Base: 5}}}}
 		for name, tt := range map[string]struct {
 			held          []engine.ArrayState
-			heads         []arrayHead
+			heads         []wire.ArrayHead
 			floor         uint64
 			before        func()
 			suspect, gone bool
 		}{
-			"as much":              {held(9, 0, 20), named, 0, nil, false, false},
-			"less":                 {held(8, 0, 20), named, 0, nil, false, false},
-			"more":                 {held(10, 0, 20), named, 0, nil, true, false},
-			"more, overtaken":      {held(10, 0, 20), named, 0, func() { r.t.last.seq = 9 }, false, false},
-			"of what it found":     {held(5, 0, 10), named, 0, nil, false, false},
-			"above that":           {held(6, 0, 10), named, 0, nil, true, false},
-			"images above that":    {held(0, 6, 10), named, 0, nil, true, false},
-			"nothing":              {held(0, 0, 10), nil, 0, nil, false, false},
-			"gone":                 {held(1, 0, 20), nil, 7, nil, true, true},
-			"expired there":        {held(1, 0, 20), nil, 8, nil, false, false},
-			"gone, overtaken":      {held(1, 0, 20), nil, 7, func() { r.t.last.seq = 9 }, false, false},
-			"gone and rolled back": {held(1, 0, 20), nil, 7, func() { r.p.Refused = []stretch{{7, 7}} }, false, false},
-			"gone and expired":     {held(1, 0, 20), nil, 7, func() { r.e.expired = 7 }, false, false},
+			"as much":           {held(9, 0, 20), named, 0, nil, false, false},
+			"less":              {held(8, 0, 20), named, 0, nil, false, false},
+			"more":              {held(10, 0, 20), named, 0, nil, true, false},
+			"more, overtaken":   {held(10, 0, 20), named, 0, func() { r.t.last.Seq = 9 }, false, false},
+			"of what it found":  {held(5, 0, 10), named, 0, nil, false, false},
+			"above that":        {held(6, 0, 10), named, 0, nil, true, false},
+			"images above that": {held(0, 6, 10), named, 0, nil, true, false},
+			"nothing":           {held(0, 0, 10), nil, 0, nil, false, false},
+			"gone":              {held(1, 0, 20), nil, 7, nil, true, true},
+			"expired there":     {held(1, 0, 20), nil, 8, nil, false, false},
+			"gone, overtaken":   {held(1, 0, 20), nil, 7, func() { r.t.last.Seq = 9 }, false, false},
+			"gone and rolled back": {held(1, 0, 20), nil, 7, func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, false,
+				false},
+			"gone and expired": {held(1, 0, 20), nil, 7, func() { r.e.expired = 7 }, false, false},
 		} {
 			r.again()
 			r.e.expired, r.e.held = 0, tt.held
-			at := stamp{incarnation: 1, boot: 20, seq: 3}
-			r.t.last, r.t.suspect, r.t.full, r.t.gone = at, true, true, []ref{{engine.ArrayCounts, 1}}
-			r.t.looked[ref{engine.ArraySpam, 3}] = 5
-			r.t.said.led = map[ref][]byte{{engine.ArraySpam, 3}: {1}}
+			at := wire.Stamp{Incarnation: 1, Boot: 20, Seq: 3}
+			r.t.last, r.t.suspect, r.t.full, r.t.gone = at, true, true, []wire.Ref{{Array: engine.ArrayCounts, Start: 1}}
+			r.t.inspected[wire.Ref{Array: engine.ArraySpam, Start: 3}] = 5
+			r.t.evidence.Led = map[wire.Ref][]byte{{Array: engine.ArraySpam, Start: 3}: {1}}
 			if tt.before != nil {
 				tt.before()
 			}
-			m := &message{kind: kindHead, stamp: at, heads: tt.heads, floors: [2]uint64{99, tt.floor}, said: []byte{4}}
-			r.receiver.head(t.Context(), &r.p, r.t, m)
+			m := &wire.Message{Kind: wire.KindHead, Stamp: at, Heads: tt.heads, Floors: [2]uint64{99, tt.floor},
+				Statement: []byte{4}}
+			r.t.applyHead(t.Context(), m)
 			if r.t.suspect != tt.suspect || (len(r.t.gone) == 1 && r.t.gone[0] == x) != tt.gone || r.t.full ||
 				r.t.doubted.IsZero() == tt.suspect {
 				t.Errorf("%s: suspect %v, gone %v, doubted %v; want %v, %v", name, r.t.suspect, r.t.gone, r.t.doubted,
 					tt.suspect, tt.gone)
 			}
-			if r.t.head != at || string(r.t.said.head) != "\x04" || len(r.t.heads) != len(tt.heads) ||
-				len(tt.heads) > 0 && r.t.heads[x].boot != 20 {
+			if r.t.head != at || string(r.t.evidence.Head) != "\x04" || len(r.t.heads) != len(tt.heads) ||
+				len(tt.heads) > 0 && r.t.heads[x].Boot != 20 {
 				t.Errorf("%s: noted %+v", name, r.t)
 			}
-			if forgotten := len(r.t.looked) == 0 && len(r.t.said.led) == 0; forgotten != (r.e.expired >= 3) {
-				t.Errorf("%s: what is known of an array that has expired: %v", name, r.t.looked)
+			if forgotten := len(r.t.inspected) == 0 && len(r.t.evidence.Led) == 0; forgotten != (r.e.expired >= 3) {
+				t.Errorf("%s: what is known of an array that has expired: %v", name, r.t.inspected)
 			}
 			// A repeated head, and a head of a process that has ended, have no effect.
-			for _, old := range []stamp{at, {incarnation: 1, boot: 19, seq: 99}, {incarnation: 1, boot: 20, seq: 2}} {
-				r.receiver.head(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: old, said: []byte{5}})
-				if r.t.head != at || string(r.t.said.head) != "\x04" {
+			for _, old := range []wire.Stamp{at, {Incarnation: 1, Boot: 19, Seq: 99}, {Incarnation: 1, Boot: 20, Seq: 2}} {
+				r.t.applyHead(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: old, Statement: []byte{5}})
+				if r.t.head != at || string(r.t.evidence.Head) != "\x04" {
 					t.Errorf("%s: a head of %+v after one of %+v is taken", name, old, at)
 				}
 			}
@@ -76,13 +81,13 @@ func TestHeadsHeard(t *testing.T) {
 		// Rounds that lead to versions that the origin never reached are dropped.
 		r.again()
 		r.e.held, r.e.expired = nil, 0
-		for _, one := range []round{{ref: x, from: 7, to: 9, boot: 19}, {ref: x, from: 8, to: 10, boot: 19},
-			{ref: x, from: 9, to: 11, boot: 20}, {ref: ref{engine.ArraySpam, 8}, from: 1, to: 2, boot: 19}} {
+		for _, one := range []wire.Round{{Ref: x, From: 7, To: 9, Boot: 19}, {Ref: x, From: 8, To: 10, Boot: 19},
+			{Ref: x, From: 9, To: 11, Boot: 20}, {Ref: wire.Ref{Array: engine.ArraySpam, Start: 8}, From: 1, To: 2, Boot: 19}} {
 			r.t.hold(&one)
 		}
-		r.t.lost(&message{stamp: stamp{boot: 20}, heads: named})
-		if len(r.t.pending) != 1 || len(r.t.pending[x]) != 2 || r.t.pending[x][0].to != 9 || r.t.pending[x][1].to != 11 ||
-			r.t.waiting != 2*roundCost {
+		r.t.lost(&wire.Message{Stamp: wire.Stamp{Boot: 20}, Heads: named})
+		if len(r.t.pending) != 1 || len(r.t.pending[x]) != 2 || r.t.pending[x][0].To != 9 || r.t.pending[x][1].To != 11 ||
+			r.t.waiting != 2*wire.RoundCost {
 			t.Errorf("%d bytes wait: %+v", r.t.waiting, r.t.pending)
 		}
 	})
@@ -93,66 +98,70 @@ func TestHeadsHeard(t *testing.T) {
 func TestNewLifeHeard(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArraySpam, 7}
-		some := []engine.ArrayState{{Array: x.array, Start: x.start, Version: 9, Boot: 5}}
-		head := &message{kind: kindHead, heads: []arrayHead{{ref: x, version: 3}}}
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
+		partial := []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: 9, Boot: 5}}
+		head := &wire.Message{Kind: wire.KindHead, Heads: []wire.ArrayHead{{Ref: x, Version: 3}}}
 		for name, tt := range map[string]struct {
 			held []engine.ArrayState
-			m    *message
+			m    *wire.Message
 			next uint64
 			want bool
 			now  uint64 // t.next after
 		}{
 			"a head, nothing held":  {nil, head, 0, true, 0},
-			"a head":                {some, head, 0, false, 30},
-			"a head of a later one": {some, head, 29, false, 30},
-			"of an earlier one":     {some, head, 31, false, 31},
-			"an empty head":         {some, &message{kind: kindHead}, 0, true, 0},
-			"an image":              {some, &message{kind: kindImage}, 0, true, 0},
-			"a round":               {some, &message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}}}, 0, false, 0},
-			"a first round": {some,
-				&message{kind: kindDelta, rounds: []round{{ref: x, from: 1, to: 2}, {ref: x, from: 0, to: 2}}}, 0, true, 0},
+			"a head":                {partial, head, 0, false, 30},
+			"a head of a later one": {partial, head, 29, false, 30},
+			"of an earlier one":     {partial, head, 31, false, 31},
+			"an empty head":         {partial, &wire.Message{Kind: wire.KindHead}, 0, true, 0},
+			"an image":              {partial, &wire.Message{Kind: wire.KindImage}, 0, true, 0},
+			"a round": {partial, &wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Ref: x, From: 1, To: 2}}},
+				0, false, 0},
+			"a first round": {partial,
+				&wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Ref: x, From: 1, To: 2}, {Ref: x, From: 0,
+					To: 2}}}, 0, true, 0},
 		} {
 			r.again()
 			r.e.held, r.e.renewed = tt.held, nil
-			tt.m.stamp, tt.m.said = stamp{incarnation: 30, boot: 31, seq: 1}, []byte{6}
-			r.t.next, r.t.suspect, r.t.gone, r.t.waiting = tt.next, true, []ref{x}, 5
-			r.t.heads[ref{engine.ArrayCounts, 1}] = arrayHead{}
-			r.t.said.led = map[ref][]byte{x: {1}}
-			if got := r.receiver.renew(t.Context(), &r.p, r.t, tt.m); got != tt.want || r.t.next != tt.now {
+			tt.m.Stamp, tt.m.Statement = wire.Stamp{Incarnation: 30, Boot: 31, Seq: 1}, []byte{6}
+			r.t.next, r.t.suspect, r.t.gone, r.t.waiting = tt.next, true, []wire.Ref{x}, 5
+			r.t.heads[wire.Ref{Array: engine.ArrayCounts, Start: 1}] = wire.ArrayHead{}
+			r.t.evidence.Led = map[wire.Ref][]byte{x: {1}}
+			if got := r.t.renew(t.Context(), tt.m); got != tt.want || r.t.next != tt.now {
 				t.Errorf("%s: taken %v, a life %d to come; want %v, %d", name, got, r.t.next, tt.want, tt.now)
 			}
 			if tt.want {
-				if !slices.Equal(r.e.renewed, []uint64{30}) || r.t.last != tt.m.stamp || r.t.suspect || r.t.gone != nil ||
-					r.t.waiting != 0 || r.t.said.led != nil || string(r.t.said.head) != "\x06" || !r.t.begun.Equal(time.Now()) ||
+				if !slices.Equal(r.e.renewed, []uint64{30}) || r.t.last != tt.m.Stamp || r.t.suspect || r.t.gone != nil ||
+					r.t.waiting != 0 || r.t.evidence.Led != nil || string(r.t.evidence.Head) != "\x06" ||
+					!r.t.begun.Equal(time.Now()) ||
 					len(r.t.heads) != 0 {
 					t.Errorf("%s: renewed %v, known %+v", name, r.e.renewed, r.t)
 				}
-			} else if len(r.e.renewed) != 0 || !r.t.suspect || (string(r.t.said.head) == "\x06") != (tt.now == 30) ||
-				(r.t.heads[x].version == 3 && r.t.heads[x].boot == 31) != (tt.now == 30) {
+			} else if len(r.e.renewed) != 0 || !r.t.suspect || (string(r.t.evidence.Head) == "\x06") != (tt.now == 30) ||
+				(r.t.heads[x].Version == 3 && r.t.heads[x].Boot == 31) != (tt.now == 30) {
 				t.Errorf("%s: renewed %v, known %+v", name, r.e.renewed, r.t)
 			}
 		}
 		// The proof of an incarnation is kept if it is short, or a head.
 		for _, tt := range []struct {
-			kind kind
-			said int
-			want bool
-		}{{kindImage, maxSaid, true}, {kindImage, maxSaid + 1, false}, {kindHead, maxSaid + 1, true}} {
+			kind      wire.Kind
+			statement int
+			want      bool
+		}{{wire.KindImage, wire.MaxStatement, true}, {wire.KindImage, wire.MaxStatement + 1, false}, {wire.KindHead,
+			wire.MaxStatement + 1, true}} {
 			r.again()
 			r.e.held = nil
-			r.receiver.renew(t.Context(), &r.p, r.t,
-				&message{kind: tt.kind, stamp: stamp{incarnation: 40}, said: make([]byte, tt.said)})
-			if got := len(r.t.said.head) == tt.said; got != tt.want {
-				t.Errorf("%c of %d bytes is kept: %v", tt.kind, tt.said, got)
+			r.t.renew(t.Context(),
+				&wire.Message{Kind: tt.kind, Stamp: wire.Stamp{Incarnation: 40}, Statement: make([]byte, tt.statement)})
+			if got := len(r.t.evidence.Head) == tt.statement; got != tt.want {
+				t.Errorf("%c of %d bytes is kept: %v", tt.kind, tt.statement, got)
 			}
 		}
 		// An announced incarnation keeps its heads.
 		r.again()
 		r.t.next = 50
-		r.t.heads[x] = arrayHead{version: 8}
-		if r.receiver.renew(t.Context(), &r.p, r.t,
-			&message{kind: kindImage, stamp: stamp{incarnation: 50}}); len(r.t.heads) != 1 {
+		r.t.heads[x] = wire.ArrayHead{Version: 8}
+		if r.t.renew(t.Context(),
+			&wire.Message{Kind: wire.KindImage, Stamp: wire.Stamp{Incarnation: 50}}); len(r.t.heads) != 1 {
 			t.Error("the heads of the new life are forgotten")
 		}
 	})
@@ -164,24 +173,33 @@ func TestAlive(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		r.e.life = 20
-		last := stamp{incarnation: 20, boot: 25, seq: 5}
+		last := wire.Stamp{Incarnation: 20, Boot: 25, Seq: 5}
 		for name, tt := range map[string]struct {
-			kind    kind
-			at      stamp
-			alive   bool
-			told    bool
-			refused string
-			last    stamp
+			kind     wire.Kind
+			at       wire.Stamp
+			alive    bool
+			notified bool
+			refused  string
+			last     wire.Stamp
 		}{
-			"the next":                {kindDelta, stamp{20, 25, 6, 0}, true, false, "", stamp{20, 25, 6, 0}},
-			"one before":              {kindDelta, stamp{20, 25, 4, 0}, true, false, "", last},
-			"a head before":           {kindHead, stamp{20, 25, 4, 0}, true, false, "", last},
-			"of a later process":      {kindDelta, stamp{20, 26, 1, 0}, true, false, "", stamp{20, 26, 1, 0}},
-			"of an earlier one":       {kindDelta, stamp{20, 24, 9, 0}, true, false, "", last},
-			"a head of it":            {kindHead, stamp{20, 24, 9, 0}, true, true, "", last},
-			"of an older life":        {kindDelta, stamp{19, 99, 9, 0}, false, false, reasonOld, last},
-			"a head of an older life": {kindHead, stamp{19, 99, 9, 0}, false, true, reasonOld, last},
-			"of a new life":           {kindHead, stamp{21, 22, 1, 0}, true, false, "", stamp{21, 22, 1, 0}},
+			"the next": {wire.KindDelta, wire.Stamp{Incarnation: 20, Boot: 25, Seq: 6, At: 0}, true, false, "",
+				wire.Stamp{Incarnation: 20, Boot: 25, Seq: 6, At: 0}},
+			"one before": {wire.KindDelta, wire.Stamp{Incarnation: 20, Boot: 25, Seq: 4, At: 0}, true, false, "",
+				last},
+			"a head before": {wire.KindHead, wire.Stamp{Incarnation: 20, Boot: 25, Seq: 4, At: 0}, true, false, "",
+				last},
+			"of a later process": {wire.KindDelta, wire.Stamp{Incarnation: 20, Boot: 26, Seq: 1, At: 0}, true, false, "",
+				wire.Stamp{Incarnation: 20, Boot: 26, Seq: 1, At: 0}},
+			"of an earlier one": {wire.KindDelta, wire.Stamp{Incarnation: 20, Boot: 24, Seq: 9, At: 0}, true, false, "",
+				last},
+			"a head of it": {wire.KindHead, wire.Stamp{Incarnation: 20, Boot: 24, Seq: 9, At: 0}, true, true, "",
+				last},
+			"of an older life": {wire.KindDelta, wire.Stamp{Incarnation: 19, Boot: 99, Seq: 9, At: 0}, false, false,
+				member.ReasonOld, last},
+			"a head of an older life": {wire.KindHead, wire.Stamp{Incarnation: 19, Boot: 99, Seq: 9, At: 0}, false, true,
+				member.ReasonOld, last},
+			"of a new life": {wire.KindHead, wire.Stamp{Incarnation: 21, Boot: 22, Seq: 1, At: 0}, true, false, "",
+				wire.Stamp{Incarnation: 21, Boot: 22, Seq: 1, At: 0}},
 		} {
 			r.again()
 			r.e.held = nil
@@ -192,21 +210,21 @@ func TestAlive(t *testing.T) {
 			}
 			var alive bool
 			got := r.refused(func() {
-				alive = r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: tt.kind, stamp: tt.at})
+				alive = r.t.alive(t.Context(), &wire.Message{Kind: tt.kind, Stamp: tt.at})
 			})
-			if told := len(r.sender.wants) == 1; alive != tt.alive || told != tt.told || got != tt.refused ||
+			if notified := len(r.sender.wants) == 1; alive != tt.alive || notified != tt.notified || got != tt.refused ||
 				r.t.last != tt.last {
-				t.Errorf("%s: alive %v, told %v, refused %q, last %+v; want %v, %v, %q, %+v", name, alive, told, got, r.t.last,
-					tt.alive, tt.told, tt.refused, tt.last)
+				t.Errorf("%s: alive %v, told %v, refused %q, last %+v; want %v, %v, %q, %+v", name, alive, notified, got, r.t.last,
+					tt.alive, tt.notified, tt.refused, tt.last)
 			}
-			if tt.told {
-				if w := <-r.sender.wants; w.life != 20 || w.boot != 25 || w.origin != r.peer.public.hint() || w.arrays != nil {
+			if tt.notified {
+				if w := <-r.sender.wants; w.Incarnation != 20 || w.Boot != 25 || w.To != r.peer.Hint() || w.Wants != nil {
 					t.Errorf("%s: told %+v", name, w)
 				}
 				again := func(after time.Duration, want int) {
 					t.Helper()
 					time.Sleep(after)
-					r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: tt.kind, stamp: tt.at})
+					r.t.alive(t.Context(), &wire.Message{Kind: tt.kind, Stamp: tt.at})
 					if len(r.sender.wants) != want {
 						t.Errorf("%s: told again %d times, want %d", name, len(r.sender.wants), want)
 					}
@@ -214,7 +232,7 @@ func TestAlive(t *testing.T) {
 				again(conflictRest, 0)
 				again(time.Nanosecond, 1)
 			}
-			if lives := tt.kind == kindHead && !tt.told; r.t.lives != lives && name != "of a new life" {
+			if lives := tt.kind == wire.KindHead && !tt.notified; r.t.lives != lives && name != "of a new life" {
 				t.Errorf("%s: it lives: %v", name, r.t.lives)
 			}
 		}
@@ -231,9 +249,10 @@ func TestTwoLives(t *testing.T) {
 		hear := func(life, boot uint64, after time.Duration) {
 			time.Sleep(after)
 			seq++
-			r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: stamp{life, boot, seq, 0}})
+			r.t.alive(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: life, Boot: boot, Seq: seq,
+				At: 0}})
 		}
-		conflicts := func() int { return r.members[r.peer.public.hint()].conflicts }
+		conflicts := func() int { return r.Members[r.peer.Hint()].Conflicts }
 		hear(20, 25, 0)
 		hear(19, 19, conflictRest-1) // in flight when the newer incarnation began
 		if conflicts() != 0 {
@@ -264,14 +283,14 @@ func TestTwoLives(t *testing.T) {
 		if conflicts() != 1 {
 			t.Errorf("%d conflicts of another process, want 1", conflicts())
 		}
-		r.members[r.peer.public.hint()].growth = growth{adds: 5}
+		r.Members[r.peer.Hint()].Growth = member.Growth{Adds: 5}
 		if err := r.WeighPeer(t.Context(), r.peer.ID(), 2); !errors.Is(err, bulkhead.ErrMalformed) ||
 			r.status().Weight != 0.5 {
 			t.Errorf("a weight of 2: %v, %v", err, r.status().Weight)
 		}
 		if err := r.WeighPeer(t.Context(), r.peer.ID(), 1); err != nil ||
-			r.members[r.peer.public.hint()].growth != (growth{}) {
-			t.Errorf("weighed: %v, charged %+v", err, r.members[r.peer.public.hint()].growth)
+			r.Members[r.peer.Hint()].Growth != (member.Growth{}) {
+			t.Errorf("weighed: %v, charged %+v", err, r.Members[r.peer.Hint()].Growth)
 		}
 	})
 }

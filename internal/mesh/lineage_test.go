@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // TestLineage runs histories of an origin that is started, adds, and is set back at random to a
@@ -21,13 +23,13 @@ func TestLineage(t *testing.T) {
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		setBack, machine := seed%4 > 0, seed%4 == 1
-		s := state{Boot: 1}
-		x := ref{engine.ArrayCounts, 7}
+		s := member.Record{Boot: 1}
+		x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
 		var now []int
 		var replicas []held
 		type moment struct {
 			history []int
-			state   state
+			state   member.Record
 		}
 		var saved []moment
 		boots := uint64(1)
@@ -45,7 +47,7 @@ func TestLineage(t *testing.T) {
 			boots += 1 + rng.Uint64N(3) // the clock advances
 			s.Boot = boots
 			s.Arrays = slices.Clone(s.Arrays)
-			s.found([]engine.ArrayState{{Array: x.array, Start: x.start, Version: uint64(len(now))}}, before)
+			s.Found([]engine.ArrayState{{Array: x.Array, Start: x.Start, Version: uint64(len(now))}}, before)
 			for range rng.IntN(8) {
 				now = append(now, change)
 				change++
@@ -58,22 +60,22 @@ func TestLineage(t *testing.T) {
 			}
 			for _, h := range replicas {
 				is := len(h.history) <= len(now) && slices.Equal(h.history, now[:len(h.history)])
-				got := s.lineage(x).contains(engine.ArrayState{Version: uint64(len(h.history)), Boot: h.boot}, s.Boot)
+				got := s.LineageOf(x).Contains(engine.ArrayState{Version: uint64(len(h.history)), Boot: h.boot}, s.Boot)
 				// A longer history is detected by its version.
 				if got && !is && len(h.history) <= len(now) {
 					t.Fatalf("seed %d: lineage %v of process %d takes %d changes of process %d for a part of its own", seed,
-						s.lineage(x), s.Boot, len(h.history), h.boot)
+						s.LineageOf(x), s.Boot, len(h.history), h.boot)
 				}
 				if !got && is {
 					doubted++
-					if !setBack && s.lineage(x)[0].Boot < h.boot {
-						t.Fatalf("seed %d: lineage %v of process %d doubts %d changes of process %d", seed, s.lineage(x), s.Boot,
+					if !setBack && s.LineageOf(x)[0].Boot < h.boot {
+						t.Fatalf("seed %d: lineage %v of process %d doubts %d changes of process %d", seed, s.LineageOf(x), s.Boot,
 							len(h.history), h.boot)
 					}
 				}
 			}
-			if len(s.lineage(x)) > maxEpochs {
-				t.Fatalf("seed %d: lineage of %d epochs", seed, len(s.lineage(x)))
+			if len(s.LineageOf(x)) > wire.MaxEpochs {
+				t.Fatalf("seed %d: lineage of %d epochs", seed, len(s.LineageOf(x)))
 			}
 		}
 	}

@@ -11,7 +11,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestJoinLarge measures how long a node takes to join a network of origins with many signatures
@@ -26,7 +29,7 @@ func joinLarge(t *testing.T, disk bool) {
 	if os.Getenv("BULKHEAD_MEASURE") != "" {
 		origins, signatures = 10, 1_000_000
 	}
-	address := broker(t)
+	address := serveBroker(t)
 	var st *store.Store
 	if disk {
 		var err error
@@ -39,23 +42,24 @@ func joinLarge(t *testing.T, disk bool) {
 			}
 		})
 	}
-	home := bigEngine(t, uint64(signatures), st)
+	home := enginetest.Big(t, uint64(signatures), st)
 	dir, id := identity(t)
 	var meshes []*Mesh
 	var engines []*engine.Engine
 	for range origins {
-		e := bigEngine(t, uint64(signatures), nil)
+		e := enginetest.Big(t, uint64(signatures), nil)
 		fill(t, e, len(engines), signatures)
 		d, i := identity(t)
-		m, _ := start(t, Options{Dir: d, Identity: i, Engine: e, Mode: External, Servers: []string{"nats://" + address},
-			Credentials: NoCredentials, Role: Publish})
+		m, _ := start(t, member.Options{Dir: d, Identity: i, Engine: e, Mode: member.External,
+			Servers:     []string{"nats://" + address},
+			Credentials: bus.NoCredentials, Role: member.Publish})
 		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
 		meshes, engines = append(meshes, m), append(engines, e)
 	}
-	joiner, _ := start(t, Options{Dir: dir, Identity: id, Engine: home, Mode: External,
-		Servers: []string{"nats://" + address}, Credentials: NoCredentials})
+	joiner, _ := start(t, member.Options{Dir: dir, Identity: id, Engine: home, Mode: member.External,
+		Servers: []string{"nats://" + address}, Credentials: bus.NoCredentials})
 	begun := time.Now()
 	for _, m := range meshes {
 		if err := joiner.AddPeer(t.Context(), m.opts.Identity.ID(), "", 1); err != nil {
@@ -63,9 +67,9 @@ func joinLarge(t *testing.T, disk bool) {
 		}
 	}
 	slowest := time.Duration(0)
-	eventually(t, 5*time.Minute, "all signatures are here", func() bool {
+	enginetest.Eventually(t, 5*time.Minute, "all signatures are here", func() bool {
 		asked := time.Now()
-		check(t, home, 7)
+		enginetest.Check(t, home, 7)
 		slowest = max(slowest, time.Since(asked))
 		for i, m := range meshes {
 			own := engines[i].Own()[0]
@@ -81,10 +85,11 @@ func joinLarge(t *testing.T, disk bool) {
 	for _, p := range s.Peers {
 		bytes += p.Bytes
 	}
-	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; slowest check meanwhile %v",
+	t.Logf("joined %d origins x %d signatures in %v: %.1f MB received, %.2f bytes a signature, %.1f MB of memory; "+
+		"slowest check meanwhile %v",
 		origins, signatures, time.Since(begun).Round(time.Millisecond), float64(bytes)/1e6,
 		float64(bytes)/float64(origins*signatures), float64(s.Memory.Bytes)/1e6, slowest)
-	if got := check(t, home, signatures/2).Sightings; got < uint32(origins) {
+	if got := enginetest.Check(t, home, signatures/2).Sightings; got < uint32(origins) {
 		t.Errorf("%d sightings of a signature that %d origins have", got, origins)
 	}
 }
@@ -100,7 +105,7 @@ func fill(t *testing.T, e *engine.Engine, origin, signatures int) {
 			if k > signatures/2 {
 				x = k + (origin+1)*signatures
 			}
-			r.Signatures = append(r.Signatures, sig(x))
+			r.Signatures = append(r.Signatures, enginetest.Signature(x))
 		}
 		if _, err := e.Report(context.Background(), r); err != nil {
 			t.Fatal(err)
@@ -115,18 +120,19 @@ func TestSteadyCPU(t *testing.T) {
 	if os.Getenv("BULKHEAD_MEASURE") == "" {
 		t.Skip("a measurement: set BULKHEAD_MEASURE to run it")
 	}
-	address := broker(t)
-	options := Options{Mode: External, Servers: []string{"nats://" + address}, Credentials: NoCredentials}
+	address := serveBroker(t)
+	options := member.Options{Mode: member.External, Servers: []string{"nats://" + address},
+		Credentials: bus.NoCredentials}
 	home := options
 	home.Dir, home.Identity = identity(t)
-	home.Engine = bigEngine(t, 200_000, nil)
+	home.Engine = enginetest.Big(t, 200_000, nil)
 	m, _ := start(t, home)
 	var engines []*engine.Engine
 	for range 32 {
 		o := options
 		o.Dir, o.Identity = identity(t)
-		e := bigEngine(t, 20_000, nil)
-		o.Engine, o.Role = e, Publish
+		e := enginetest.Big(t, 20_000, nil)
+		o.Engine, o.Role = e, member.Publish
 		from, _ := start(t, o)
 		if err := from.AddPeer(t.Context(), home.Identity.ID(), "", 1); err != nil {
 			t.Fatal(err)
@@ -134,18 +140,21 @@ func TestSteadyCPU(t *testing.T) {
 		if err := m.AddPeer(t.Context(), o.Identity.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
-		report(t, e, 1<<30, bulkhead.Sighting, 1)
+		enginetest.Report(t, e, 1<<30, bulkhead.Sighting, 1)
 		engines = append(engines, e)
 	}
 	at := home.Engine.(*engine.Engine)
-	eventually(t, time.Minute, "all origins are known", func() bool { return check(t, at, 1<<30).Sightings == 32 })
+	enginetest.Eventually(t, time.Minute, "all origins are known", func() bool {
+		return enginetest.Check(t, at,
+			1<<30).Sightings == 32
+	})
 	n, rng := 0, rand.New(rand.NewPCG(1, 1))
 	for _, perMinute := range []int{0, 1000, 32_000} {
 		before, begun := processor(t), time.Now()
 		for time.Since(begun) < 20*time.Second {
 			<-time.After(50 * time.Millisecond)
 			for due := int(time.Since(begun).Minutes() * float64(perMinute)); n < due; n++ {
-				report(t, engines[rng.IntN(len(engines))], n, bulkhead.Sighting, 1)
+				enginetest.Report(t, engines[rng.IntN(len(engines))], n, bulkhead.Sighting, 1)
 			}
 		}
 		used := processor(t) - before

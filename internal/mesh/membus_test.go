@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // A memBroker is a broker that deliberately loses, repeats and reorders messages.
@@ -15,13 +18,13 @@ type memBroker struct {
 	rng    *rand.Rand
 	buses  map[*memBus]bool
 	deltas []storedMsg
-	images map[topic]storedMsg
+	images map[wire.Topic]storedMsg
 
-	loss, repeat float64                // probabilities
-	edit         float64                // probability that a message is changed in flight
-	changed      int                    // changed messages
-	delay        time.Duration          // longest time in flight
-	slow         map[kind]time.Duration // additional time, by the kind of message
+	loss, repeat float64                     // probabilities
+	edit         float64                     // probability that a message is changed in flight
+	changed      int                         // changed messages
+	delay        time.Duration               // longest time in flight
+	slow         map[wire.Kind]time.Duration // additional time, by the kind of message
 	bytes        uint64
 	largest      int // bytes of the largest accepted message; 0: no limit
 
@@ -30,13 +33,13 @@ type memBroker struct {
 
 type storedMsg struct {
 	at    time.Time
-	topic topic
+	topic wire.Topic
 	msg   []byte
 }
 
 func newMemBroker(rng *rand.Rand) *memBroker {
-	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[topic]storedMsg),
-		slow: make(map[kind]time.Duration)}
+	return &memBroker{rng: rng, buses: make(map[*memBus]bool), images: make(map[wire.Topic]storedMsg),
+		slow: make(map[wire.Kind]time.Duration)}
 }
 
 func (k *memBroker) faults(loss, repeat float64, delay time.Duration) {
@@ -75,7 +78,7 @@ func (k *memBroker) edited(msg []byte) []byte {
 }
 
 // hold delays all messages of a kind by the given time.
-func (k *memBroker) hold(what kind, slow time.Duration) {
+func (k *memBroker) hold(what wire.Kind, slow time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.slow[what] = slow
@@ -92,7 +95,7 @@ func (k *memBroker) limit(largest int) {
 func (k *memBroker) wipe() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.deltas, k.images = nil, make(map[topic]storedMsg)
+	k.deltas, k.images = nil, make(map[wire.Topic]storedMsg)
 }
 
 type memBus struct {
@@ -110,8 +113,8 @@ type memBus struct {
 }
 
 type memSub struct {
-	match  func(topic) bool
-	handle func(arrival)
+	match  func(wire.Topic) bool
+	handle func(wire.Arrival)
 }
 
 func (k *memBroker) connect() *memBus {
@@ -137,7 +140,7 @@ func (b *memBus) set(on bool) {
 	b.on = on
 }
 
-func (b *memBus) publish(t topic, msg []byte) error {
+func (b *memBus) Publish(t wire.Topic, msg []byte) error {
 	k := b.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,16 +148,16 @@ func (b *memBus) publish(t topic, msg []byte) error {
 		return errors.New("not connected")
 	}
 	if k.largest > 0 && len(msg) > k.largest {
-		return errTooLarge
+		return wire.ErrTooLarge
 	}
 	k.bytes += uint64(len(msg))
 	if k.rng.Float64() < k.loss {
 		return nil
 	}
-	switch t.kind {
-	case kindDelta:
+	switch t.Kind {
+	case wire.KindDelta:
 		k.deltas = append(k.deltas, storedMsg{time.Now(), t, k.edited(msg)})
-	case kindImage:
+	case wire.KindImage:
 		k.images[t] = storedMsg{time.Now(), t, k.edited(msg)}
 	}
 	for to := range k.buses {
@@ -163,7 +166,7 @@ func (b *memBus) publish(t topic, msg []byte) error {
 		}
 		for s := range to.subs {
 			if s.match(t) {
-				k.send(to, s, arrival{topic: t, msg: k.edited(msg)}, k.slow[t.kind])
+				k.send(to, s, wire.Arrival{Topic: t, Data: k.edited(msg)}, k.slow[t.Kind])
 			}
 		}
 	}
@@ -171,7 +174,7 @@ func (b *memBus) publish(t topic, msg []byte) error {
 }
 
 // send delivers one message to one subscriber. The caller holds k.mu.
-func (k *memBroker) send(to *memBus, s *memSub, a arrival, slow time.Duration) {
+func (k *memBroker) send(to *memBus, s *memSub, a wire.Arrival, slow time.Duration) {
 	copies := 1
 	if k.rng.Float64() < k.loss {
 		copies = 0
@@ -195,7 +198,7 @@ func (k *memBroker) send(to *memBus, s *memSub, a arrival, slow time.Duration) {
 	}
 }
 
-func (b *memBus) subscribe(match func(topic) bool, handle func(arrival)) func() {
+func (b *memBus) subscribe(match func(wire.Topic) bool, handle func(wire.Arrival)) func() {
 	s := &memSub{match, handle}
 	b.k.mu.Lock()
 	defer b.k.mu.Unlock()
@@ -207,18 +210,18 @@ func (b *memBus) subscribe(match func(topic) bool, handle func(arrival)) func() 
 	}
 }
 
-func (b *memBus) listen(self hint, all bool, handle func(arrival)) error {
-	b.subscribe(func(t topic) bool {
-		return t.kind == kindAsk && t.origin == self || all && (t.kind == kindDelta || t.kind == kindHead)
+func (b *memBus) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) error {
+	b.subscribe(func(t wire.Topic) bool {
+		return t.Kind == wire.KindAsk && t.Origin == self || all && (t.Kind == wire.KindDelta || t.Kind == wire.KindHead)
 	}, handle)
 	return nil
 }
 
-func (b *memBus) listenImages(origin hint, handle func(arrival)) (func(), error) {
-	return b.subscribe(func(t topic) bool { return t.kind == kindImage && t.origin == origin }, handle), nil
+func (b *memBus) ListenImages(origin wire.Hint, handle func(wire.Arrival)) (func(), error) {
+	return b.subscribe(func(t wire.Topic) bool { return t.Kind == wire.KindImage && t.Origin == origin }, handle), nil
 }
 
-func (b *memBus) stored(list []storedMsg, handle func(arrival) bool) error {
+func (b *memBus) stored(list []storedMsg, handle func(wire.Arrival) bool) error {
 	for i, m := range list {
 		b.k.mu.Lock()
 		on, drop := b.on, b.drops > 0 && i == b.breaks
@@ -236,18 +239,19 @@ func (b *memBus) stored(list []storedMsg, handle func(arrival) bool) error {
 		if !on || drop {
 			return errors.New("not connected")
 		}
-		if !handle(arrival{topic: m.topic, msg: m.msg, stored: m.at}) {
+		if !handle(wire.Arrival{Topic: m.topic, Data: m.msg, Stored: m.at}) {
 			break
 		}
 	}
 	return nil
 }
 
-func (b *memBus) storedDeltas(_ context.Context, origin *hint, since time.Time, handle func(arrival) bool) error {
+func (b *memBus) StoredDeltas(_ context.Context, origin *wire.Hint, since time.Time,
+	handle func(wire.Arrival) bool) error {
 	b.k.mu.Lock()
 	var list []storedMsg
 	for _, m := range b.k.deltas {
-		if !m.at.Before(since) && (origin == nil || m.topic.origin == *origin) {
+		if !m.at.Before(since) && (origin == nil || m.topic.Origin == *origin) {
 			list = append(list, m)
 		}
 	}
@@ -255,11 +259,11 @@ func (b *memBus) storedDeltas(_ context.Context, origin *hint, since time.Time, 
 	return b.stored(list, handle)
 }
 
-func (b *memBus) storedImages(_ context.Context, origin hint, handle func(arrival) bool) error {
+func (b *memBus) StoredImages(_ context.Context, origin wire.Hint, handle func(wire.Arrival) bool) error {
 	b.k.mu.Lock()
 	var list []storedMsg
 	for t, m := range b.k.images {
-		if t.origin == origin {
+		if t.Origin == origin {
 			list = append(list, m)
 		}
 	}
@@ -267,22 +271,31 @@ func (b *memBus) storedImages(_ context.Context, origin hint, handle func(arriva
 	return b.stored(list, handle)
 }
 
-func (b *memBus) up() <-chan struct{} { return b.ups }
+func (b *memBus) Up() <-chan struct{} { return b.ups }
 
-func (b *memBus) proves() bool { return !b.open }
+func (b *memBus) Proves() bool { return !b.open }
 
-func (b *memBus) name() string { return b.server }
+func (b *memBus) Name() string { return b.server }
 
-func (b *memBus) status() BusStatus {
+func (b *memBus) Status() bus.Status {
 	b.k.mu.Lock()
 	defer b.k.mu.Unlock()
-	return BusStatus{Server: b.server, Connected: b.on}
+	return bus.Status{Server: b.server, Connected: b.on}
 }
 
-func (b *memBus) close() error {
+func (b *memBus) Close() error {
 	b.k.mu.Lock()
 	defer b.k.mu.Unlock()
 	b.on = false
 	delete(b.k.buses, b)
 	return nil
+}
+
+// ParseMessage opens and parses a message, as a node does in two steps.
+func ParseMessage(b []byte, keyID uint64) (*wire.Message, error) {
+	e, err := wire.OpenEnvelope(b)
+	if err != nil {
+		return nil, err
+	}
+	return e.Parse(keyID)
 }

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,76 +11,16 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-var testSecret = filter.Secret{1, 2, 3}
-
-func smallEngine(t testing.TB, now func() time.Time) *engine.Engine {
-	t.Helper()
-	e, err := engine.Open(context.Background(), engine.Options{
-		Secret: testSecret, Now: now,
-		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 2000, Error: 1e-3},
-		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 2000, Error: 1e-6},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
-}
-
-func sig(n int) bulkhead.Signature {
-	var sum [20]byte
-	binary.BigEndian.PutUint64(sum[:], uint64(n)*0x9e3779b97f4a7c15+1)
-	s, err := bulkhead.NewSignature(bulkhead.Exact, sum[:])
-	if err != nil {
-		panic(err)
-	}
-	return s
-}
-
-func report(t testing.TB, e *engine.Engine, n int, vote bulkhead.Vote, count uint32) {
-	t.Helper()
-	_, err := e.Report(context.Background(), bulkhead.Report{
-		Signatures: []bulkhead.Signature{sig(n)}, Vote: vote, Count: count,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func check(t testing.TB, e *engine.Engine, n int) bulkhead.Finding {
-	t.Helper()
-	v, err := e.Check(context.Background(), bulkhead.Query{Signatures: []bulkhead.Signature{sig(n)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v.Findings[0]
-}
-
-// eventually waits until ok is true.
-func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v still not: %s", limit, what)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
-}
-
-func identity(t testing.TB) (string, *Identity) {
+func identity(t testing.TB) (string, *member.Identity) {
 	t.Helper()
 	dir := t.TempDir()
-	id, err := OpenIdentity(dir)
+	id, err := member.OpenIdentity(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,9 +28,9 @@ func identity(t testing.TB) (string, *Identity) {
 }
 
 // start opens and runs a mesh, and returns it with a function that ends it.
-func start(t testing.TB, o Options) (*Mesh, func()) {
+func start(t testing.TB, o member.Options) (*Mesh, func()) {
 	t.Helper()
-	o.KeyID = testSecret.ID()
+	o.KeyID = enginetest.Secret.ID()
 	if o.Log == nil && testing.Verbose() {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node", o.Name)
 	}
@@ -130,21 +69,23 @@ func TestTwoNodes(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
 	joinDir, joinID := identity(t)
-	a, b := smallEngine(t, nil), smallEngine(t, nil)
-	hub, _ := start(t, Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"})
-	join, _ := start(t, Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
-		Name: "join"})
+	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
+	hub, _ := start(t, member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,
+		Name: "hub"})
+	join, _ := start(t, member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join,
+		Servers: []string{address},
+		Name:    "join"})
 	if err := errors.Join(hub.AddPeer(ctx, joinID.ID(), "", 1), join.AddPeer(ctx, hubID.ID(), "", 1)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "connected", func() bool { return join.Status().Brokers[0].Connected })
+	enginetest.Eventually(t, time.Minute, "connected", func() bool { return join.Status().Brokers[0].Connected })
 	for n, from := range []*engine.Engine{a, b, a, b} {
 		to := map[*engine.Engine]*engine.Engine{a: b, b: a}[from]
-		report(t, from, n, bulkhead.Spam, 1)
+		enginetest.Report(t, from, n, bulkhead.Spam, 1)
 		begun := time.Now()
 		// The vote and the listing are in two arrays, which may arrive one after the other.
-		eventually(t, time.Minute, fmt.Sprintf("signature %d is known to the peer and listed", n), func() bool {
-			f := check(t, to, n)
+		enginetest.Eventually(t, time.Minute, fmt.Sprintf("signature %d is known to the peer and listed", n), func() bool {
+			f := enginetest.Check(t, to, n)
 			return f.Spam == 1 && f.Judged == bulkhead.JudgedSpam
 		})
 		t.Logf("visible after %v", time.Since(begun).Round(time.Millisecond))
@@ -157,18 +98,23 @@ func TestTuned(t *testing.T) {
 	address := freePort(t)
 	hubDir, hubID := identity(t)
 	joinDir, joinID := identity(t)
-	a, b := smallEngine(t, nil), smallEngine(t, nil)
-	tuned := func(o Options) Options { o.Interval = 100 * time.Millisecond; return o }
-	hub, _ := start(t, tuned(Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: Hub, Listen: address, Name: "hub"}))
-	join, _ := start(t, tuned(Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: Join, Servers: []string{address},
-		Name: "join"}))
+	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
+	tuned := func(o member.Options) member.Options { o.Interval = 100 * time.Millisecond; return o }
+	hub, _ := start(t, tuned(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,
+		Name: "hub"}))
+	join, _ := start(t, tuned(member.Options{Dir: joinDir, Identity: joinID, Engine: b, Mode: member.Join,
+		Servers: []string{address},
+		Name:    "join"}))
 	befriend(t, hub, join)
-	eventually(t, time.Minute, "connected", func() bool { return join.Status().Brokers[0].Connected })
+	enginetest.Eventually(t, time.Minute, "connected", func() bool { return join.Status().Brokers[0].Connected })
 	var all []time.Duration
 	for n := range 20 {
-		report(t, a, n, bulkhead.Sighting, 1)
+		enginetest.Report(t, a, n, bulkhead.Sighting, 1)
 		begun := time.Now()
-		eventually(t, time.Minute, "known to the peer", func() bool { return check(t, b, n).Sightings == 1 })
+		enginetest.Eventually(t, time.Minute, "known to the peer", func() bool {
+			return enginetest.Check(t, b,
+				n).Sightings == 1
+		})
 		all = append(all, time.Since(begun))
 	}
 	slices.Sort(all)

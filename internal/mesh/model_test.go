@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 var (
@@ -230,7 +232,7 @@ func (w *world) stepOfDays() {
 	if err := n.mesh.RollbackPeer(w.t.Context(), o.id.ID(), time.Unix(int64(since), 0)); err != nil {
 		w.t.Fatal(err)
 	}
-	n.refused[o] = append(n.refused[o], stretch{since, uint64(n.now().Unix())})
+	n.refused[o] = append(n.refused[o], member.Stretch{From: since, To: uint64(n.now().Unix())})
 }
 
 // sameTime sets all clocks to the furthest, so that no generation is in a node's future.
@@ -323,7 +325,7 @@ func (w *world) counts(n *node, sig int) map[bulkhead.Vote]uint32 {
 	want := make(map[bulkhead.Vote]uint32)
 	for _, o := range w.nodes {
 		for start, c := range o.begun {
-			if p := (peer{Refused: n.refused[o]}); p.refuses(start) {
+			if p := (member.Peer{Refused: n.refused[o]}); p.Refuses(start) {
 				continue
 			}
 			for vote, v := range c[sig] {
@@ -341,7 +343,7 @@ func (n *node) takeBackup() {
 	}
 	n.backup, n.saved, n.before = b.Bytes(), n.truth.clone(), cloned(n.begun)
 	var err error
-	if n.state, err = loadState(n.meshFolder()); err != nil {
+	if n.state, err = member.LoadState(n.meshFolder()); err != nil {
 		n.w.t.Fatal(err)
 	}
 }
@@ -371,10 +373,10 @@ func (n *node) restore(how string) {
 		id := st.Manifest().Incarnation
 		s := n.state
 		if how == "copied back" {
-			s, err = loadState(n.meshFolder())
+			s, err = member.LoadState(n.meshFolder())
 		}
 		s.Store = id
-		if err := errors.Join(err, st.Close(), s.save(n.meshFolder())); err != nil {
+		if err := errors.Join(err, st.Close(), s.Save(n.meshFolder())); err != nil {
 			n.w.t.Fatal(err)
 		}
 	}
@@ -409,10 +411,10 @@ func (w *world) compare() (wrong []string) {
 	for sig := range 60 {
 		var first bulkhead.Finding
 		if exact != nil {
-			first = check(t, exact.engine, sig)
+			first = enginetest.Check(t, exact.engine, sig)
 		}
 		for _, n := range w.nodes {
-			f, want := check(t, n.engine, sig), w.counts(n, sig)
+			f, want := enginetest.Check(t, n.engine, sig), w.counts(n, sig)
 			got := map[bulkhead.Vote]uint32{bulkhead.Sighting: f.Sightings, bulkhead.Spam: f.Spam, bulkhead.Ham: f.Ham}
 			for vote, c := range got {
 				if c < want[vote] {

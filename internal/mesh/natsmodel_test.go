@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 var natsSchedules = flag.Int("nats-schedules", 6, "random schedules of TestModelNATS")
@@ -95,13 +98,13 @@ func (k *natsNet) stop() {
 	k.server.WaitForShutdown()
 }
 
-func (k *natsNet) open(ctx context.Context, n *node, o Options) (*Mesh, error) {
+func (k *natsNet) open(ctx context.Context, n *node, o member.Options) (*Mesh, error) {
 	if n.wire == nil {
 		n.wire = nodetest.NewWire(k.t, k.address)
 		k.wires = append(k.wires, n.wire)
 	}
 	n.wire.Partition(false)
-	o.Mode, o.Servers, o.Credentials = External, []string{"nats://" + n.wire.Address()}, NoCredentials
+	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://" + n.wire.Address()}, bus.NoCredentials
 	o.Interval, o.Heartbeat = 30*time.Millisecond, 500*time.Millisecond
 	return Open(ctx, o)
 }

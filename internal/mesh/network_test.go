@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A lockedBuffer holds the log of two goroutines.
@@ -42,12 +45,12 @@ func TestWrongSecret(t *testing.T) {
 	other := filter.Secret{9, 9, 9}
 	var meshes []*Mesh
 	var logs [2]lockedBuffer
-	for i, o := range []Options{
-		{Dir: hubDir, Identity: hubID, KeyID: testSecret.ID(), Mode: Hub, Listen: address},
-		{Dir: joinDir, Identity: joinID, KeyID: other.ID(), Mode: Join, Servers: []string{address}},
+	for i, o := range []member.Options{
+		{Dir: hubDir, Identity: hubID, KeyID: enginetest.Secret.ID(), Mode: member.Hub, Listen: address},
+		{Dir: joinDir, Identity: joinID, KeyID: other.ID(), Mode: member.Join, Servers: []string{address}},
 	} {
 		o = quick(o)
-		o.Engine, o.Log = smallEngine(t, nil), slog.New(slog.NewTextHandler(&logs[i], nil))
+		o.Engine, o.Log = enginetest.Small(t, nil), slog.New(slog.NewTextHandler(&logs[i], nil))
 		m, err := Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -65,8 +68,8 @@ func TestWrongSecret(t *testing.T) {
 	}
 	befriend(t, meshes...)
 	for i, m := range meshes {
-		want := newNames(meshes[1-i].opts.KeyID).net
-		eventually(t, time.Minute, "each side says that the secrets differ", func() bool {
+		want := bus.NewNames(meshes[1-i].opts.KeyID).Net
+		enginetest.Eventually(t, time.Minute, "each side says that the secrets differ", func() bool {
 			return m.Status().Peers[0].Network == want && logs[i].has("another network secret") && logs[i].has(want)
 		})
 	}

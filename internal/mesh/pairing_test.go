@@ -14,6 +14,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A host is a hub that invites.
@@ -32,9 +35,10 @@ func newHost(t *testing.T) *host {
 	h := &host{address: freePort(t)}
 	h.clock.Store(time.Now().UnixNano())
 	dir, id := identity(t)
-	o := quick(Options{Dir: dir, Identity: id, KeyID: testSecret.ID(), Secret: testSecret, Mode: Hub, Listen: h.address,
+	o := quick(member.Options{Dir: dir, Identity: id, KeyID: enginetest.Secret.ID(), Secret: enginetest.Secret,
+		Mode: member.Hub, Listen: h.address,
 		Name: "alice"})
-	o.Engine, o.Log, o.Now = smallEngine(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
+	o.Engine, o.Log, o.Now = enginetest.Small(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
 	var err error
 	if h.Mesh, err = Open(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -52,21 +56,21 @@ func newHost(t *testing.T) *host {
 }
 
 // invite returns the invitation of a new line.
-func (h *host) invite(t *testing.T, n NewInvitation) *Invitation {
+func (h *host) invite(t *testing.T, n member.NewInvitation) *member.Invitation {
 	t.Helper()
 	n.Hubs = []string{h.address}
 	text, _, err := h.Invite(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := ParseInvitation(text)
+	v, err := member.ParseInvitation(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-func (h *host) join(t *testing.T, v *Invitation, id *Identity) (Joined, error) {
+func (h *host) join(t *testing.T, v *member.Invitation, id *member.Identity) (member.Joined, error) {
 	t.Helper()
 	return JoinBy(t.Context(), v, id, "joiner", h.now)
 }
@@ -77,8 +81,8 @@ func (h *host) join(t *testing.T, v *Invitation, id *Identity) (Joined, error) {
 func TestJoinBy(t *testing.T) {
 	h := newHost(t)
 	_, bob := identity(t)
-	v := h.invite(t, NewInvitation{Name: "bob", Weight: 0.25})
-	if v.NetworkName() != newNames(testSecret.ID()).net || v.Name != "alice" {
+	v := h.invite(t, member.NewInvitation{Name: "bob", Weight: 0.25})
+	if v.NetworkName() != bus.NewNames(enginetest.Secret.ID()).Net || v.Name != "alice" {
 		t.Errorf("%+v", v)
 	}
 	for range 2 {
@@ -88,7 +92,7 @@ func TestJoinBy(t *testing.T) {
 	}
 	list := h.Invitations()
 	if len(list) != 1 || len(list[0].Joined) != 1 || list[0].Joined[0].Key != bob.ID() ||
-		list[0].Joined[0].State != pairWaiting {
+		list[0].Joined[0].State != member.PairWaiting {
 		t.Fatalf("%+v", list)
 	}
 	if !h.log.has("wants to join") || len(h.Status().Peers) != 0 {
@@ -98,7 +102,7 @@ func TestJoinBy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if j, err := h.join(t, v, bob); err != nil || j.Waiting || j.Secret != testSecret {
+		if j, err := h.join(t, v, bob); err != nil || j.Waiting || j.Secret != enginetest.Secret {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
@@ -106,10 +110,10 @@ func TestJoinBy(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	_, eve := identity(t)
-	refused := func(what string, v *Invitation, id *Identity, want string) {
+	refused := func(what string, v *member.Invitation, id *member.Identity, want string) {
 		t.Helper()
 		j, err := h.join(t, v, id)
-		if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), want) || j != (Joined{}) {
+		if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), want) || j != (member.Joined{}) {
 			t.Errorf("%s: %+v, %v; want %q", what, j, err, want)
 		}
 	}
@@ -118,28 +122,28 @@ func TestJoinBy(t *testing.T) {
 		t.Error("the inviter does not hear of it")
 	}
 	wrong := *v
-	wrong.secret[0]++
+	wrong.Secret[0]++
 	refused("another secret", &wrong, eve, "does not know the invitation")
 
-	auto := h.invite(t, NewInvitation{Weight: 1, Accept: true, Uses: 2, Lifetime: time.Hour})
+	auto := h.invite(t, member.NewInvitation{Weight: 1, Accept: true, Uses: 2, Lifetime: time.Hour})
 	for range 2 {
 		_, id := identity(t)
-		if j, err := h.join(t, auto, id); err != nil || j.Secret != testSecret {
+		if j, err := h.join(t, auto, id); err != nil || j.Secret != enginetest.Secret {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
 	refused("used three times", auto, eve, "used already")
 
-	late := h.invite(t, NewInvitation{Accept: true, Lifetime: time.Hour})
+	late := h.invite(t, member.NewInvitation{Accept: true, Lifetime: time.Hour})
 	start := h.now()
 	j, err := JoinBy(t.Context(), late, eve, "", func() time.Time { return start.Add(20 * time.Minute) })
 	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "clocks are 20m0s apart") ||
-		j != (Joined{}) || !h.log.has("clocks are 20m0s apart") {
+		j != (member.Joined{}) || !h.log.has("clocks are 20m0s apart") {
 		t.Errorf("clocks apart: %+v, %v", j, err)
 	}
 	h.clock.Store(start.Add(2 * time.Hour).UnixNano())
 	j, err = JoinBy(t.Context(), late, eve, "", func() time.Time { return start })
-	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "expired at") || j != (Joined{}) ||
+	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "expired at") || j != (member.Joined{}) ||
 		!h.log.has("expired at") {
 		t.Errorf("expired there: %+v, %v", j, err)
 	}
@@ -147,17 +151,17 @@ func TestJoinBy(t *testing.T) {
 	h.clock.Store(start.UnixNano())
 
 	other := newHost(t)
-	astray := h.invite(t, NewInvitation{})
+	astray := h.invite(t, member.NewInvitation{})
 	astray.Hubs = []string{other.address}
 	if _, err := h.join(t, astray, eve); err == nil || !strings.Contains(err.Error(), "the invitation is from") {
 		t.Errorf("the hub of another network: %v", err)
 	}
-	if err := h.Withdraw(astray.id()); err != nil {
+	if err := h.Withdraw(astray.ID()); err != nil {
 		t.Error(err)
 	}
 	astray.Hubs = []string{h.address}
 	refused("withdrawn", astray, eve, "does not know the invitation")
-	no := h.invite(t, NewInvitation{})
+	no := h.invite(t, member.NewInvitation{})
 	if _, err := h.join(t, no, eve); err != nil {
 		t.Error(err)
 	}
@@ -173,7 +177,7 @@ func TestJoinBy(t *testing.T) {
 		t.Error(err)
 	}
 	refused("evicted", v, bob, "evicted")
-	for _, bad := range []NewInvitation{{Weight: 2}, {Uses: 5000}, {Lifetime: time.Second},
+	for _, bad := range []member.NewInvitation{{Weight: 2}, {Uses: 5000}, {Lifetime: time.Second},
 		{Name: strings.Repeat("x", 70)}} {
 		bad.Hubs = []string{h.address}
 		if text, _, err := h.Invite(bad); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
@@ -183,10 +187,10 @@ func TestJoinBy(t *testing.T) {
 }
 
 // connectAs connects to a hub with a key and a token.
-func connectAs(t *testing.T, address string, id *Identity, token string) *nats.Conn {
+func connectAs(t *testing.T, address string, id *member.Identity, token string) *nats.Conn {
 	t.Helper()
-	conn, err := nats.Connect("tls://"+address, nats.Secure(&tls.Config{InsecureSkipVerify: true}), signIn(id, token),
-		nats.CustomInboxPrefix(inbox(id.public.hint())), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	conn, err := nats.Connect("tls://"+address, nats.Secure(&tls.Config{InsecureSkipVerify: true}), bus.SignIn(id, token),
+		nats.CustomInboxPrefix(bus.Inbox(id.Hint())), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,10 +202,10 @@ func connectAs(t *testing.T, address string, id *Identity, token string) *nats.C
 // receive nor send any other message.
 func TestInvitedHearNothing(t *testing.T) {
 	h := newHost(t)
-	v := h.invite(t, NewInvitation{})
+	v := h.invite(t, member.NewInvitation{})
 	_, eve := identity(t)
-	conn := connectAs(t, h.address, eve, tokenInvitation+v.id())
-	for _, subject := range []string{headsOfAll, "bh.pair.>", inbox(h.opts.Identity.public.hint()) + ".>"} {
+	conn := connectAs(t, h.address, eve, bus.TokenInvitation+v.ID())
+	for _, subject := range []string{bus.HeadsOfAll, "bh.pair.>", bus.Inbox(h.opts.Identity.Hint()) + ".>"} {
 		sub, err := conn.SubscribeSync(subject)
 		if err != nil {
 			t.Fatal(err)
@@ -218,17 +222,17 @@ func TestInvitedHearNothing(t *testing.T) {
 	}
 	before := h.Status().Strangers
 	// A request in another node's name, and one with a reply address elsewhere.
-	if err := conn.Publish(pairSubject(v.id(), h.opts.Identity.public.hint()), []byte("x")); err != nil {
+	if err := conn.Publish(bus.PairSubject(v.ID(), h.opts.Identity.Hint()), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.PublishRequest(pairSubject(v.id(), eve.public.hint()), "bh.x", []byte("x")); err != nil {
+	if err := conn.PublishRequest(bus.PairSubject(v.ID(), eve.Hint()), "bh.x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if msg, err := conn.Request(pairSubject(v.id(), eve.public.hint()), []byte("nonsense"),
+	if msg, err := conn.Request(bus.PairSubject(v.ID(), eve.Hint()), []byte("nonsense"),
 		5*time.Second); err != nil || !strings.Contains(string(msg.Data), "sealed with another secret") {
 		t.Errorf("nonsense: %v", err)
 	}
-	if n := h.Status().Strangers[reasonInvitation] - before[reasonInvitation]; n != 1 {
+	if n := h.Status().Strangers[member.ReasonInvitation] - before[member.ReasonInvitation]; n != 1 {
 		t.Errorf("%d requests were heard, want the one that was in order", n)
 	}
 }

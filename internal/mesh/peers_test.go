@@ -11,26 +11,28 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 )
 
 // TestRolledBack checks that a rollback records its range of generations and drops them, and that
 // only the newest ranges are kept.
 func TestRolledBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		for _, role := range []Role{Both, Publish} {
-			r := newRig(t, k, func(o *Options) { o.Role = role })
+		for _, role := range []member.Role{member.Both, member.Publish} {
+			r := newRig(t, k, func(o *member.Options) { o.Role = role })
 			now := uint64(time.Now().Unix())
 			r.e.held = []engine.ArrayState{{Start: now - 5}, {Start: now + 60}}
-			refused := func() []stretch { return r.members[r.peer.public.hint()].Refused }
+			refused := func() []member.Stretch { return r.Members[r.peer.Hint()].Refused }
 			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now)+1, 0)); !errors.Is(err,
 				bulkhead.ErrMalformed) || refused() != nil || r.e.forgotten != nil {
 				t.Errorf("to the future: %v", err)
 			}
 			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now), 0)); err != nil ||
-				!slices.Equal(refused(), []stretch{{now, now + 60}}) {
+				!slices.Equal(refused(), []member.Stretch{{From: now, To: now + 60}}) {
 				t.Errorf("to now: %v, %v", err, refused())
 			}
-			if got := len(r.e.forgotten); got != map[Role]int{Both: 1, Publish: 0}[role] || got == 1 && r.e.forgotten[0] != now {
+			if got := len(r.e.forgotten); got != map[member.Role]int{member.Both: 1,
+				member.Publish: 0}[role] || got == 1 && r.e.forgotten[0] != now {
 				t.Errorf("%s: forgotten since %v", role, r.e.forgotten)
 			}
 			r.e.held = nil
@@ -38,17 +40,18 @@ func TestRolledBack(t *testing.T) {
 				if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(n)-1, 0)); err != nil {
 					t.Fatal(err)
 				}
-				if want := min(n+2, 64); len(refused()) != want || refused()[want-1] != (stretch{uint64(max(n-1, 0)), now}) {
+				if want := min(n+2, 64); len(refused()) != want || refused()[want-1] != (member.Stretch{From: uint64(max(n-1, 0)),
+					To: now}) {
 					t.Errorf("%d stretches, the last %v; want %d", len(refused()), refused()[len(refused())-1], want)
 				}
 			}
-			if refused()[0] != (stretch{0, now}) {
+			if refused()[0] != (member.Stretch{From: 0, To: now}) {
 				t.Errorf("the oldest is %v", refused()[0])
 			}
 			if err := r.RollbackPeer(t.Context(), r.Status().ID, time.Now()); !errors.Is(err, bulkhead.ErrMalformed) {
 				t.Errorf("of who is no peer: %v", err)
 			}
-			saved, err := loadPeers(r.opts.Dir)
+			saved, err := member.LoadPeers(r.opts.Dir)
 			if err != nil || len(saved) != 1 || !slices.Equal(saved[0].Refused, refused()) {
 				t.Errorf("saved %+v, %v", saved, err)
 			}
@@ -69,42 +72,42 @@ func TestPeersFile(t *testing.T) {
 		`[{"key":"` + one + `"},{"key":"` + two + `"},{"key":"` + one + `"}]`: false,
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, PeersFile), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, member.PeersFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		list, err := loadPeers(dir)
-		if (err == nil) != ok || err != nil && (list != nil || !strings.Contains(err.Error(), PeersFile)) {
+		list, err := member.LoadPeers(dir)
+		if (err == nil) != ok || err != nil && (list != nil || !strings.Contains(err.Error(), member.PeersFile)) {
 			t.Errorf("%s: %d peers, %v", text, len(list), err)
 		}
 		for _, p := range list {
-			if p.key.id() != p.ID {
-				t.Errorf("%s: key %v of %s", text, p.key, p.ID)
+			if p.Key.ID() != p.ID {
+				t.Errorf("%s: key %v of %s", text, p.Key, p.ID)
 			}
 		}
 	}
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, PeersFile), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, member.PeersFile), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadPeers(dir); err == nil {
+	if _, err := member.LoadPeers(dir); err == nil {
 		t.Error("a folder is a list")
 	}
-	if err := os.Mkdir(filepath.Join(dir, stateFile), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, member.StateFile), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadState(dir); err == nil || !strings.Contains(err.Error(), stateFile) {
+	if _, err := member.LoadState(dir); err == nil || !strings.Contains(err.Error(), member.StateFile) {
 		t.Errorf("a folder is a state: %v", err)
 	}
-	p := peer{Weight: 0.5, Refused: []stretch{{3, 5}, {8, 8}}}
+	p := member.Peer{Weight: 0.5, Refused: []member.Stretch{{From: 3, To: 5}, {From: 8, To: 8}}}
 	for start, want := range map[uint64]bool{2: false, 3: true, 5: true, 6: false, 7: false, 8: true, 9: false} {
-		if p.refuses(start) != want {
+		if p.Refuses(start) != want {
 			t.Errorf("generation %d is refused: %v", start, !want)
 		}
 	}
-	if p.origin().Weight != 0.5 {
-		t.Errorf("counted with %v", p.origin().Weight)
+	if p.Origin().Weight != 0.5 {
+		t.Errorf("counted with %v", p.Origin().Weight)
 	}
-	if p.Quarantine = "why"; p.origin().Weight != 0 {
-		t.Errorf("in quarantine, and counted with %v", p.origin().Weight)
+	if p.Quarantine = "why"; p.Origin().Weight != 0 {
+		t.Errorf("in quarantine, and counted with %v", p.Origin().Weight)
 	}
 }

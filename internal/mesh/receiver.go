@@ -8,6 +8,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 const (
@@ -16,8 +18,7 @@ const (
 	maxBackoff   = time.Minute
 	catchUpLimit = 2 * time.Minute
 	seenMargin   = 2 * time.Minute
-	maxConflicts = 3 // alternating heads of an older and a newer incarnation of an origin
-	maxStrangers = 1024
+	maxConflicts = 3                // alternating heads of an older and a newer incarnation of an origin
 	conflictRest = 10 * time.Second // between two heads that count as proof of two incarnations
 	catchUpWait  = 15 * time.Second // longest time that a gap may wait to be closed by stored messages
 )
@@ -25,7 +26,14 @@ const (
 // The receiver applies the messages of peers. Only its own goroutine uses the fields below the
 // channels.
 type receiver struct {
-	m     *Mesh
+	opts     *member.Options
+	book     *member.Book
+	state    *member.State
+	secrets  *member.Secrets
+	requests Requests
+	buses    []transport
+	done     sync.WaitGroup // waits for the readings that the receiver has begun
+
 	in    *intake
 	wake  chan struct{}
 	mu    sync.Mutex // guards calls, catching and read
@@ -34,60 +42,38 @@ type receiver struct {
 	// themselves.
 	catching int
 	// read is, for each bus, the time up to which this process has read its stored messages.
-	read map[bus]time.Time
+	read map[transport]time.Time
 
-	origins   map[hint]*track
-	strangers map[hint]bool     // logged
-	caught    map[bus]bool      // all its stored messages were taken
-	upTo      map[bus]time.Time // the time up to which its stored messages were taken
-	began     time.Time         // when the previous process last caught up with a broker
+	origins   map[wire.Hint]*origin
+	caught    map[transport]bool      // all its stored messages were taken
+	upTo      map[transport]time.Time // the time up to which its stored messages were taken
+	began     time.Time               // when the previous process last caught up with a broker
 	seenSaved time.Time
 }
 
-// A track is the receiver's state of one origin.
-type track struct {
-	last    stamp             // of all messages, within the present incarnation
-	head    stamp             // of heads alone
-	named   stamp             // of the last head that listed the organisations in its arrays
-	old     stamp             // the newest head of an older incarnation received since
-	oldAt   time.Time         // when that head arrived
-	lives   bool              // a head of the present incarnation arrived since
-	begun   time.Time         // when the present incarnation was first seen
-	heads   map[ref]arrayHead // of the present incarnation or, if next is set, of next
-	next    uint64            // a newer incarnation that was seen; 0 if none
-	pending map[ref][]round
-	waiting int          // bytes of pending
-	full    bool         // an array of it did not fit, which was logged
-	cramped map[ref]bool // arrays without room to grow
-
-	// suspect: the replica is not part of the origin's arrays. The origin has gone back in time,
-	// and is notified of that. gone are the arrays that its head omits.
-	suspect bool
-	gone    []ref
-	doubted time.Time // since when it is suspect
-	said    evidence
-	told    time.Time // when it was last notified of an incarnation that it has forgotten
-
-	looked look // inspections of its arrays, for what they report
-	dirty  bool // a message came since nothing was missing
-
-	since   time.Time // when the gap was noticed; zero if there is none
-	nextTry time.Time
-	backoff time.Duration
-	stop    []func() // end the subscriptions to images
+func newReceiver(o *member.Options, b *member.Book, st *member.State, c *member.Secrets, q Requests) *receiver {
+	return &receiver{opts: o, book: b, state: st, secrets: c, requests: q, in: newIntake(), wake: make(chan struct{}, 1),
+		read:   make(map[transport]time.Time),
+		caught: make(map[transport]bool), upTo: make(map[transport]time.Time), origins: make(map[wire.Hint]*origin),
+		began: st.Newest()}
 }
 
-func newReceiver(m *Mesh) *receiver {
-	began := m.state.SeenAny
-	for _, at := range m.state.Seen {
-		if at.After(began) {
-			began = at
-		}
-	}
-	return &receiver{m: m, in: newIntake(), wake: make(chan struct{}, 1), read: make(map[bus]time.Time),
-		caught: make(map[bus]bool), upTo: make(map[bus]time.Time), origins: make(map[hint]*track),
-		strangers: make(map[hint]bool), began: began}
+// Requests is the part of an origin that the messages of other nodes concern.
+type Requests interface {
+	// Greet requests a head soon, so that peers learn what to ask for.
+	Greet()
+	// Want sends an origin an ask for missing arrays. It may be dropped.
+	Want(ask *wire.Message)
+	// Ask hands over a peer's ask. It may be dropped.
+	Ask(m *wire.Message)
+	// Refilled hands over pages that a peer has sent.
+	Refilled(m *wire.Message)
+	// Recall hands over a past of this node that a broker has stored.
+	Recall(p wire.Past)
 }
+
+// use makes the receiver read another bus.
+func (r *receiver) use(b transport) { r.buses = append(r.buses, b) }
 
 // call runs f on the receiver's goroutine.
 func (r *receiver) call(f func(ctx context.Context)) {
@@ -105,6 +91,7 @@ func (r *receiver) run(ctx context.Context) {
 		for _, t := range r.origins {
 			t.heal()
 		}
+		r.done.Wait()
 	}()
 	const every = gapWait / 2
 	tick := time.NewTicker(every)
@@ -140,69 +127,69 @@ func (r *receiver) run(ctx context.Context) {
 }
 
 // welcome fetches the stored messages of a newly added peer.
-func (r *receiver) welcome(ctx context.Context, h hint) {
-	if r.m.opts.Role == Publish {
+func (r *receiver) welcome(ctx context.Context, h wire.Hint) {
+	if r.opts.Role == member.Publish {
 		return
 	}
-	for _, b := range r.m.buses {
-		r.m.done.Go(func() {
+	for _, b := range r.buses {
+		r.done.Go(func() {
 			limited, cancel := context.WithTimeout(ctx, catchUpLimit)
 			defer cancel()
 			r.fetch(limited, b, h, true)
 		})
 	}
-	r.m.sender.greet(ctx)
+	r.requests.Greet()
 }
 
 // forget drops the state of an origin.
-func (r *receiver) forget(h hint) {
+func (r *receiver) forget(h wire.Hint) {
 	if t := r.origins[h]; t != nil {
 		t.heal()
 		delete(r.origins, h)
 	}
 }
 
-func (r *receiver) track(h hint) *track {
-	t := r.origins[h]
-	if t == nil {
-		t = &track{heads: make(map[ref]arrayHead), pending: make(map[ref][]round), looked: make(look),
-			cramped: make(map[ref]bool)}
-		r.origins[h] = t
+// origin returns the state of an origin, new if there was none.
+func (r *receiver) origin(h wire.Hint) *origin {
+	o := r.origins[h]
+	if o == nil {
+		o = newOrigin(r)
+		r.origins[h] = o
 	}
-	return t
+	return o
 }
 
 // take handles one message.
 func (r *receiver) take(ctx context.Context, x *incoming) {
 	m := x.m
-	from := m.from
-	if from == r.m.opts.Identity.public.hint() {
+	from := m.From
+	if from == r.opts.Identity.Hint() {
 		r.mirror(x)
 		return
 	}
-	p, ok := r.m.find(from)
+	p, ok := r.book.Find(from)
 	if !ok {
 		if p, ok = r.successor(ctx, m); !ok {
-			r.refuse(from, reasonStranger, strange)
+			r.book.Refuse(from, member.ReasonStranger, strange)
 			return
 		}
 	}
-	if m.kind.topic() == kindAsk {
+	if m.Kind.Topic() == wire.KindAsk {
 		switch {
-		case m.to != r.m.opts.Identity.public.hint():
-		case m.kind == kindRefill:
-			r.m.sender.refilled(m)
+		case m.To != r.opts.Identity.Hint():
+		case m.Kind == wire.KindRefill:
+			r.requests.Refilled(m)
 		default:
-			r.m.sender.ask(m)
+			r.requests.Ask(m)
 		}
 		return
 	}
-	if r.m.opts.Role == Publish {
+	if r.opts.Role == member.Publish {
 		return
 	}
-	now := r.m.opts.Now()
-	r.figures(from, func(s *stats) {
-		last := s.heard
+	now := r.opts.Now()
+	r.book.Figures(from, func(s *member.Stats) {
+		last := s.Heard
 		if last.IsZero() {
 			last = p.Added
 			if r.began.After(last) {
@@ -210,30 +197,30 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 			}
 		}
 		// Use the wall clock: the processor's clock stands still while a machine sleeps.
-		s.growth.credit(&r.m.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
-		s.heard, s.lastHeard, s.network = now, now, ""
-		s.messages++
-		s.bytes += uint64(x.size)
+		s.Growth.Credit(r.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
+		s.Heard, s.LastHeard, s.Network = now, now, ""
+		s.Messages++
+		s.Bytes += uint64(x.size)
 	})
 	r.saveSeen(now)
-	t := r.track(from)
-	t.dirty = true
-	if m.kind == kindHead {
-		r.organisations(ctx, &p, t, m)
+	o := r.origin(from)
+	o.peer, o.dirty = p, true
+	if m.Kind == wire.KindHead {
+		o.organisations(ctx, m)
 	}
-	if !r.alive(ctx, &p, t, m) {
+	if !o.alive(ctx, m) {
 		return
 	}
-	switch m.kind {
-	case kindHead:
-		r.head(ctx, &p, t, m)
-		if len(t.pending) > 0 {
-			r.drain(ctx, &p, t, r.replica(p.ID))
+	switch m.Kind {
+	case wire.KindHead:
+		o.applyHead(ctx, m)
+		if len(o.pending) > 0 {
+			o.drain(ctx, r.replica(p.ID))
 		}
-	case kindDelta:
-		r.delta(ctx, &p, t, m)
-	case kindImage:
-		r.image(ctx, &p, t, m)
+	case wire.KindDelta:
+		o.delta(ctx, m)
+	case wire.KindImage:
+		o.image(ctx, m)
 	}
 }
 
@@ -241,28 +228,15 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 // that wrongly uses the key. A stored one may come from a past that the node has forgotten.
 func (r *receiver) mirror(x *incoming) {
 	if x.stored {
-		r.m.sender.recall(x.m.past())
+		r.requests.Recall(x.m.Past())
 		return
 	}
-	r.m.mu.Lock()
-	boot := r.m.state.Boot
-	r.m.mu.Unlock()
-	if x.m.kind == kindHead && x.m.stamp.boot > boot {
-		r.m.mu.Lock()
-		first := r.m.strange.add("own key elsewhere", "")
-		r.m.twin = time.Now()
-		r.m.mu.Unlock()
-		if first {
-			r.m.opts.Log.Error("ALERT: another server uses this node's key; peers will stop counting both")
+	_, boot := r.state.Life()
+	if x.m.Kind == wire.KindHead && x.m.Stamp.Boot > boot {
+		r.state.NoteTwin()
+		if r.book.RefuseStranger("own key elsewhere", "") {
+			r.opts.Log.Error("ALERT: another server uses this node's key; peers will stop counting both")
 		}
-	}
-}
-
-func (r *receiver) figures(h hint, change func(*stats)) {
-	r.m.mu.Lock()
-	defer r.m.mu.Unlock()
-	if mem := r.m.members[h]; mem != nil {
-		change(&mem.stats)
 	}
 }
 
@@ -274,12 +248,13 @@ func (r *receiver) saveSeen(now time.Time) {
 	}
 	r.seenSaved = now
 	seen := make(map[string]time.Time)
-	for _, b := range r.m.buses {
-		name := b.name()
-		r.m.mu.Lock()
-		before, known := r.m.state.Seen[name]
-		r.m.mu.Unlock()
-		if r.caught[b] && b.status().Connected {
+	for _, b := range r.buses {
+		name := b.Name()
+		before, known := r.state.LastSeen(name)
+		if !known {
+			before = time.Time{}
+		}
+		if r.caught[b] && b.Status().Connected {
 			seen[name] = now.UTC()
 		} else if at := r.upTo[b]; at.After(before) {
 			seen[name] = at.UTC()
@@ -287,36 +262,32 @@ func (r *receiver) saveSeen(now time.Time) {
 			seen[name] = before
 		}
 	}
-	r.m.mu.Lock()
-	r.m.state.Seen = seen
-	err := r.m.state.save(r.m.opts.Dir)
-	r.m.mu.Unlock()
-	err = errors.Join(err, r.saveHeard())
+	err := errors.Join(r.state.SaveSeen(seen), r.saveHeard())
 	if err != nil {
-		r.m.opts.Log.Debug("last messages of peers not saved", "err", err)
+		r.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
 }
 
 // refuseError counts a refusal by the engine, by the kind of its error.
-func (r *receiver) refuseError(p *peer, err error) {
-	reason := reasonAbsurd
+func (o *origin) refuseError(err error) {
+	reason := member.ReasonAbsurd
 	switch {
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap),
 		errors.Is(err, bulkhead.ErrForbidden):
 		return // not the peer's fault, or it is just being added; it is asked for again
 	case errors.Is(err, bulkhead.ErrGeometry):
-		reason = reasonGeometry
+		reason = member.ReasonGeometry
 	case errors.Is(err, bulkhead.ErrOverLimit):
-		reason = reasonLimit
+		reason = member.ReasonLimit
 	}
-	r.refuse(p.key.hint(), reason, err.Error())
+	o.r.book.Refuse(o.peer.Key.Hint(), reason, err.Error())
 }
 
 // replica returns the arrays held of an origin.
-func (r *receiver) replica(id string) map[ref]engine.ArrayState {
-	out := make(map[ref]engine.ArrayState)
-	for _, a := range r.m.opts.Engine.Replica(id) {
-		out[ref{a.Array, a.Start}] = a
+func (r *receiver) replica(id string) map[wire.Ref]engine.ArrayState {
+	out := make(map[wire.Ref]engine.ArrayState)
+	for _, a := range r.opts.Engine.Replica(id) {
+		out[wire.Ref{Array: a.Array, Start: a.Start}] = a
 	}
 	return out
 }

@@ -11,21 +11,23 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // TestAdmit checks the treatment of a round, and the peer charged for a refusal.
 func TestAdmit(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArrayCounts, 7}
+		x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
 		good := roundOf(t, x, 4, 2)
 		held := func(version, partial uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: cellsOf,
+			return []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: version, Partial: partial, Geometry: cellsOf,
 				Boot: 5}}
 		}
 		for name, tt := range map[string]struct {
 			held    []engine.ArrayState
-			change  func(*round)
+			change  func(*wire.Round)
 			before  func()
 			now     bool
 			waits   bool
@@ -33,28 +35,32 @@ func TestAdmit(t *testing.T) {
 		}{
 			"it continues": {held(4, 0), nil, nil, true, false, ""},
 			"it continues and says no more": {held(4, 0),
-				func(x *round) { x.announce, x.geometry = false, filter.Geometry{} }, nil, true, false, ""},
+				func(x *wire.Round) { x.Announce, x.Geometry = false, filter.Geometry{} }, nil, true, false, ""},
 			"a later one":                     {held(3, 0), nil, nil, false, true, ""},
 			"one that overlaps":               {held(5, 0), nil, nil, false, true, ""},
 			"one that is known":               {held(6, 0), nil, nil, false, false, ""},
 			"to an array with images to come": {held(6, 9), nil, nil, false, true, ""},
 			"to one that waits for images":    {held(4, 9), nil, nil, false, true, ""},
-			"another geometry": {held(4, 0), func(x *round) {
-				x.geometry.K++
-			}, nil, false, false, reasonGeometry},
+			"another geometry": {held(4, 0), func(x *wire.Round) {
+				x.Geometry.K++
+			}, nil, false, false, member.ReasonGeometry},
 			"no replica":                 {nil, nil, nil, false, true, ""},
-			"no replica, from the start": {nil, func(x *round) { *x = roundOf(t, x.ref, 0, 2) }, nil, true, false, ""},
-			"no replica, and no geometry": {nil, func(x *round) { *x = roundOf(t, x.ref, 0, 2); x.announce = false }, nil,
+			"no replica, from the start": {nil, func(x *wire.Round) { *x = roundOf(t, x.Ref, 0, 2) }, nil, true, false, ""},
+			"no replica, and no geometry": {nil, func(x *wire.Round) { *x = roundOf(t, x.Ref, 0, 2); x.Announce = false }, nil,
 				false, true, ""},
 			"expired": {held(4, 0), nil, func() { r.e.expired = 8 }, false, false, ""},
-			"to come": {held(4, 0), nil, func() { r.e.expired = 7 }, false, false, reasonEarly},
-			"rolled back": {held(4, 0), nil, func() { r.p.Refused = []stretch{{1, 3}, {7, 7}} }, false,
-				false, reasonRollback},
-			"rolled back before": {held(4, 0), nil, func() { r.p.Refused = []stretch{{1, 6}, {8, 9}} }, true,
+			"to come": {held(4, 0), nil, func() { r.e.expired = 7 }, false, false, member.ReasonEarly},
+			"rolled back": {held(4, 0), nil, func() { r.p.Refused = []member.Stretch{{From: 1, To: 3}, {From: 7, To: 7}} },
+				false,
+				false, member.ReasonRollback},
+			"rolled back before": {held(4, 0), nil, func() {
+				r.p.Refused = []member.Stretch{{From: 1, To: 6}, {From: 8,
+					To: 9}}
+			}, true,
 				false, ""},
-			"no round": {held(4, 0), func(x *round) { x.data = []byte{1} }, nil, false, false,
-				reasonAbsurd},
-			"no room":    {held(4, 0), nil, func() { r.e.full = true }, false, false, reasonMemory},
+			"no round": {held(4, 0), func(x *wire.Round) { x.Data = []byte{1} }, nil, false, false,
+				member.ReasonAbsurd},
+			"no room":    {held(4, 0), nil, func() { r.e.full = true }, false, false, member.ReasonMemory},
 			"room later": {held(4, 0), nil, func() { r.e.full, r.e.later = true, true }, false, true, ""},
 		} {
 			r.again()
@@ -68,12 +74,14 @@ func TestAdmit(t *testing.T) {
 				tt.change(&one)
 			}
 			var part engine.Parsed
-			var now bool
-			got := r.refused(func() { part, now = r.receiver.admit(&r.p, r.t, r.receiver.replica(r.p.ID), &one) })
-			if waits := len(r.t.pending[x]) == 1; now != tt.now || waits != tt.waits || got != tt.refused {
+			var d disposition
+			got := r.refused(func() { part, d = r.t.admit(r.receiver.replica(r.p.ID), &one) })
+			now := d == roundDue
+			if waits := len(r.t.pending[x]) == 1; now != tt.now || waits != (d == roundHeld) || waits != tt.waits ||
+				got != tt.refused {
 				t.Errorf("%s: taken %v, waits %v, refused %q; want %v, %v, %q", name, now, waits, got, tt.now, tt.waits, tt.refused)
 			}
-			if now && (part.Adds() == nil || part.From != one.from || part.To != one.to || part.Boot != 5 ||
+			if now && (part.Adds() == nil || part.From != one.From || part.To != one.To || part.Boot != 5 ||
 				part.Geometry != cellsOf || r.e.needs[0].Round != part.Adds()) {
 				t.Errorf("%s: %+v, for which %+v is needed", name, part, r.e.needs)
 			}
@@ -86,14 +94,14 @@ func TestAdmit(t *testing.T) {
 func TestBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x, y := ref{engine.ArrayCounts, 7}, ref{engine.ArraySpam, 7}
-		send := func(rounds ...round) (held map[ref]engine.ArrayState) {
+		x, y := wire.Ref{Array: engine.ArrayCounts, Start: 7}, wire.Ref{Array: engine.ArraySpam, Start: 7}
+		send := func(rounds ...wire.Round) (held map[wire.Ref]engine.ArrayState) {
 			r.e.applied = nil
 			held = r.receiver.replica(r.p.ID)
 			for i := range rounds {
-				rounds[i].said = []byte{byte(i + 1)}
+				rounds[i].Statement = []byte{byte(i + 1)}
 			}
-			r.receiver.rounds(t.Context(), &r.p, r.t, held, rounds)
+			r.t.rounds(t.Context(), held, rounds)
 			return held
 		}
 		held := send(roundOf(t, x, 0, 2), roundOf(t, y, 0, 1), roundOf(t, x, 2, 3))
@@ -102,25 +110,25 @@ func TestBatches(t *testing.T) {
 		}
 		if a := held[x]; a.Version != 5 ||
 			a.Keys != uint64(r.e.applied[0][0].Adds().Len()+r.e.applied[1][0].Adds().Len()) || a.Geometry != cellsOf ||
-			a.Boot != 5 || a.Array != x.array || a.Start != 7 || held[y].Version != 1 {
+			a.Boot != 5 || a.Array != x.Array || a.Start != 7 || held[y].Version != 1 {
 			t.Errorf("held %+v", held)
 		}
-		if !reflect.DeepEqual(r.t.said.led, map[ref][]byte{x: {3}, y: {2}}) {
-			t.Errorf("what led there: %v", r.t.said.led)
+		if !reflect.DeepEqual(r.t.evidence.Led, map[wire.Ref][]byte{x: {3}, y: {2}}) {
+			t.Errorf("what led there: %v", r.t.evidence.Led)
 		}
-		if mem := r.members[r.peer.public.hint()]; mem.growth.adds != 5 || mem.growth.listings != 1 {
-			t.Errorf("charged %v adds and %v listings", mem.growth.adds, mem.growth.listings)
+		if mem := r.Members[r.peer.Hint()]; mem.Growth.Adds != 5 || mem.Growth.Listings != 1 {
+			t.Errorf("charged %v adds and %v listings", mem.Growth.Adds, mem.Growth.Listings)
 		}
 		for err, want := range map[error]string{
 			bulkhead.ErrReadOnly: "", context.Canceled: "", engine.ErrGap: "", bulkhead.ErrForbidden: "",
-			bulkhead.ErrGeometry:  reasonGeometry,
-			bulkhead.ErrOverLimit: reasonLimit, bulkhead.ErrMalformed: reasonAbsurd,
+			bulkhead.ErrGeometry:  member.ReasonGeometry,
+			bulkhead.ErrOverLimit: member.ReasonLimit, bulkhead.ErrMalformed: member.ReasonAbsurd,
 		} {
 			r.again()
 			r.e.applyErr = err
-			var held map[ref]engine.ArrayState
+			var held map[wire.Ref]engine.ArrayState
 			got := r.refused(func() { held = send(roundOf(t, x, 0, 2), roundOf(t, y, 0, 1)) })
-			if got != want || len(held) != 0 || r.status().Applied != 3 || r.t.said.led != nil {
+			if got != want || len(held) != 0 || r.status().Applied != 3 || r.t.evidence.Led != nil {
 				t.Errorf("%v: refused %q, want %q; %d rounds are applied", err, got, want, r.status().Applied)
 			}
 			if waits := len(r.t.pending[x]) + len(r.t.pending[y]); waits != 2 && errors.Is(err, engine.ErrGap) ||
@@ -137,13 +145,13 @@ func TestBatches(t *testing.T) {
 func TestDrained(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArrayCounts, 7}
-		state := func(version, partial uint64) map[ref]engine.ArrayState {
-			return map[ref]engine.ArrayState{x: {Array: x.array, Start: x.start, Version: version, Partial: partial,
+		x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
+		state := func(version, partial uint64) map[wire.Ref]engine.ArrayState {
+			return map[wire.Ref]engine.ArrayState{x: {Array: x.Array, Start: x.Start, Version: version, Partial: partial,
 				Geometry: cellsOf, Boot: 5}}
 		}
 		for name, tt := range map[string]struct {
-			held        map[ref]engine.ArrayState
+			held        map[wire.Ref]engine.ArrayState
 			before      func()
 			want, waits int
 		}{
@@ -154,9 +162,9 @@ func TestDrained(t *testing.T) {
 			"images to come":  {state(2, 9), nil, 0, 3},
 			"room later":      {state(2, 0), func() { r.e.full, r.e.later = true, true }, 0, 3},
 			"no room":         {state(2, 0), func() { r.e.full = true }, 0, 2},
-			"rolled back":     {state(2, 0), func() { r.p.Refused = []stretch{{7, 7}} }, 0, 0},
+			"rolled back":     {state(2, 0), func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, 0, 0},
 			"expired":         {state(2, 0), func() { r.e.expired = 7 }, 0, 0},
-			"of a past": {map[ref]engine.ArrayState{x: {Array: x.array, Start: x.start, Version: 2, Geometry: cellsOf,
+			"of a past": {map[wire.Ref]engine.ArrayState{x: {Array: x.Array, Start: x.Start, Version: 2, Geometry: cellsOf,
 				Boot: 6}}, nil, 0, 0},
 		} {
 			r.again()
@@ -168,10 +176,10 @@ func TestDrained(t *testing.T) {
 			if tt.before != nil {
 				tt.before()
 			}
-			r.receiver.drain(t.Context(), &r.p, r.t, tt.held)
+			r.t.drain(t.Context(), tt.held)
 			cost := 0
 			for _, one := range r.t.pending[x] {
-				cost += one.cost()
+				cost += one.Cost()
 			}
 			if len(r.e.applied) != tt.want || len(r.t.pending[x]) != tt.waits || r.t.waiting != cost {
 				t.Errorf("%s: %d taken, %d wait, %d bytes of %d; want %d, %d", name, len(r.e.applied), len(r.t.pending[x]),
@@ -189,15 +197,15 @@ func TestDrained(t *testing.T) {
 func TestImagesTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArraySpam, 7}
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
 		b, err := filter.NewBits(bitsOf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.SetGeneration(x.start)
+		b.SetGeneration(x.Start)
 		page := b.Image(0).Append(nil)
 		held := func(version, partial, boot uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf,
+			return []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: version, Partial: partial, Geometry: bitsOf,
 				Boot: boot}}
 		}
 		for name, tt := range map[string]struct {
@@ -214,19 +222,20 @@ func TestImagesTaken(t *testing.T) {
 			"more of it":            {held(4, 9, 20), [][]byte{page}, nil, true, ""},
 			"older than others":     {held(4, 10, 20), [][]byte{page}, nil, false, ""},
 			"of an earlier process": {held(4, 0, 21), [][]byte{page}, nil, false, ""},
-			"it has gone back":      {held(6, 0, 10), [][]byte{page}, nil, false, reasonSuspect},
+			"it has gone back":      {held(6, 0, 10), [][]byte{page}, nil, false, member.ReasonSuspect},
 			"it found as much":      {held(5, 0, 10), [][]byte{page}, nil, true, ""},
-			"half has gone back":    {held(4, 6, 10), [][]byte{page}, nil, false, reasonSuspect},
+			"half has gone back":    {held(4, 6, 10), [][]byte{page}, nil, false, member.ReasonSuspect},
 			"nothing to go back to": {held(0, 0, 20), [][]byte{page}, nil, true, ""},
 			"expired":               {nil, [][]byte{page}, func() { r.e.expired = 8 }, false, ""},
-			"to come":               {nil, [][]byte{page}, func() { r.e.expired = 7 }, false, reasonEarly},
-			"rolled back":           {nil, [][]byte{page}, func() { r.p.Refused = []stretch{{7, 7}} }, false, reasonRollback},
-			"no image":              {nil, [][]byte{{1}}, nil, false, reasonAbsurd},
-			"no room":               {nil, [][]byte{page}, func() { r.e.full = true }, false, reasonMemory},
-			"room later":            {nil, [][]byte{page}, func() { r.e.full, r.e.later = true, true }, false, ""},
+			"to come":               {nil, [][]byte{page}, func() { r.e.expired = 7 }, false, member.ReasonEarly},
+			"rolled back": {nil, [][]byte{page}, func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, false,
+				member.ReasonRollback},
+			"no image":   {nil, [][]byte{{1}}, nil, false, member.ReasonAbsurd},
+			"no room":    {nil, [][]byte{page}, func() { r.e.full = true }, false, member.ReasonMemory},
+			"room later": {nil, [][]byte{page}, func() { r.e.full, r.e.later = true, true }, false, ""},
 			"not taken": {nil, [][]byte{page}, func() {
 				r.e.applyErr = bulkhead.ErrGeometry
-			}, false, reasonGeometry},
+			}, false, member.ReasonGeometry},
 		} {
 			r.again()
 			r.e.applied, r.e.full, r.e.later, r.e.expired, r.e.applyErr = nil, false, false, 0, nil
@@ -234,15 +243,17 @@ func TestImagesTaken(t *testing.T) {
 			if tt.before != nil {
 				tt.before()
 			}
-			m := &message{kind: kindImage, stamp: stamp{incarnation: 1, boot: 20}, said: []byte{5},
-				image: image{ref: x, at: 9, geometry: bitsOf, lineage: lineage{{10, 0}, {20, 5}}, pages: tt.pages}}
+			m := &wire.Message{Kind: wire.KindImage, Stamp: wire.Stamp{Incarnation: 1, Boot: 20}, Statement: []byte{5},
+				Image: wire.Image{Ref: x, At: 9, Geometry: bitsOf, Lineage: wire.Lineage{{Boot: 10, Base: 0}, {Boot: 20, Base: 5}},
+					Pages: tt.pages}}
 			pages := r.status().Pages
-			got := r.refused(func() { r.receiver.image(t.Context(), &r.p, r.t, m) })
-			if taken := len(r.e.applied) == 1; taken != tt.taken || got != tt.refused || r.t.suspect != (got == reasonSuspect) {
+			got := r.refused(func() { r.t.image(t.Context(), m) })
+			if taken := len(r.e.applied) == 1; taken != tt.taken || got != tt.refused ||
+				r.t.suspect != (got == member.ReasonSuspect) {
 				t.Errorf("%s: taken %v, refused %q; want %v, %q", name, taken, got, tt.taken, tt.refused)
 			}
 			if tt.taken && (len(r.e.applied[0]) != len(tt.pages) || r.status().Pages != pages+uint64(len(tt.pages)) ||
-				r.e.applied[0][0].At != 9 || r.e.applied[0][0].Boot != 20 || string(r.t.said.led[x]) != "\x05") {
+				r.e.applied[0][0].At != 9 || r.e.applied[0][0].Boot != 20 || string(r.t.evidence.Led[x]) != "\x05") {
 				t.Errorf("%s: %+v, %d pages", name, r.e.applied, r.status().Pages-pages)
 			}
 		}
@@ -254,28 +265,31 @@ func TestImagesTaken(t *testing.T) {
 func TestRestoredImageSupersedes(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArraySpam, 7}
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
 		array, err := filter.NewBits(bitsOf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		array.SetGeneration(x.start)
+		array.SetGeneration(x.Start)
 		page := array.Image(0).Append(nil)
 		r.e.former = []engine.FormerIncarnation{{ID: "former1", Incarnation: 1}}
-		r.e.held = []engine.ArrayState{{Array: x.array, Start: x.start, Version: 5, Boot: 20}, {Array: x.array, Start: 8, Version: 5, Boot: 20}}
+		r.e.held = []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: 5, Boot: 20}, {Array: x.Array, Start: 8,
+			Version: 5, Boot: 20}}
 		for name, tt := range map[string]struct {
-			lineage lineage
+			lineage wire.Lineage
 			want    []engine.ArrayKey
 		}{
-			"restored":            {lineage{{20, 5}}, []engine.ArrayKey{{Array: x.array, Start: x.start}}},
-			"restored, restarted": {lineage{{19, 4}, {20, 5}}, []engine.ArrayKey{{Array: x.array, Start: x.start}}},
-			"begun anew":          {lineage{{20, 0}}, nil},
-			"anew, restarted":     {lineage{{19, 0}, {20, 5}}, nil},
+			"restored": {wire.Lineage{{Boot: 20, Base: 5}}, []engine.ArrayKey{{Array: x.Array, Start: x.Start}}},
+			"restored, restarted": {wire.Lineage{{Boot: 19, Base: 4}, {Boot: 20, Base: 5}}, []engine.ArrayKey{{Array: x.Array,
+				Start: x.Start}}},
+			"begun anew":      {wire.Lineage{{Boot: 20, Base: 0}}, nil},
+			"anew, restarted": {wire.Lineage{{Boot: 19, Base: 0}, {Boot: 20, Base: 5}}, nil},
 		} {
 			r.again()
 			r.e.superseded, r.e.applied = nil, nil
-			m := &message{kind: kindImage, stamp: stamp{incarnation: 2, boot: 20}, image: image{ref: x, at: 9, geometry: bitsOf, lineage: tt.lineage, pages: [][]byte{page}}}
-			r.receiver.image(t.Context(), &r.p, r.t, m)
+			m := &wire.Message{Kind: wire.KindImage, Stamp: wire.Stamp{Incarnation: 2, Boot: 20}, Image: wire.Image{Ref: x,
+				At: 9, Geometry: bitsOf, Lineage: tt.lineage, Pages: [][]byte{page}}}
+			r.t.image(t.Context(), m)
 			if !slices.Equal(r.e.superseded, tt.want) || len(r.e.applied) != 1 {
 				t.Errorf("%s: %v superseded, %d applied; want %v, 1", name, r.e.superseded, len(r.e.applied), tt.want)
 			}
@@ -288,21 +302,22 @@ func TestRestoredImageSupersedes(t *testing.T) {
 func TestFits(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		held := make(map[ref]engine.ArrayState)
+		held := make(map[wire.Ref]engine.ArrayState)
 		for n := range uint64(maxGenerations - 1) {
-			held[ref{engine.ArraySpam, 100 + n}] = engine.ArrayState{}
-			held[ref{engine.ArrayCounts, 100 + n}] = engine.ArrayState{}
+			held[wire.Ref{Array: engine.ArraySpam, Start: 100 + n}] = engine.ArrayState{}
+			held[wire.Ref{Array: engine.ArrayCounts, Start: 100 + n}] = engine.ArrayState{}
 		}
 		need := engine.Need{Array: engine.ArraySpam, Start: 7}
 		fits := func() (now, waits bool, refused string) {
-			refused = r.refused(func() { now, waits = r.receiver.fits(&r.p, r.t, held, need) })
-			return now, waits, refused
+			var found room
+			refused = r.refused(func() { found = r.t.fits(held, need) })
+			return found == roomNow, found == roomLater, refused
 		}
 		if now, waits, refused := fits(); !now || waits || refused != "" {
 			t.Errorf("the last generation: %v, %v, %q", now, waits, refused)
 		}
-		held[ref{engine.ArraySpam, 99}] = engine.ArrayState{}
-		for i, want := range []string{reasonLimit, ""} { // reported once
+		held[wire.Ref{Array: engine.ArraySpam, Start: 99}] = engine.ArrayState{}
+		for i, want := range []string{member.ReasonLimit, ""} { // reported once
 			if now, waits, refused := fits(); now || waits || refused != want {
 				t.Errorf("one more, time %d: %v, %v, %q", i, now, waits, refused)
 			}
@@ -311,14 +326,14 @@ func TestFits(t *testing.T) {
 		r.e.full = true
 		for _, tt := range []struct {
 			now, later bool
-			told       bool // before
+			notified   bool // before
 			refused    string
 			cramped    bool
-		}{{false, false, true, "", true}, {false, false, false, reasonMemory, true}, {false, true, false, "", true},
+		}{{false, false, true, "", true}, {false, false, false, member.ReasonMemory, true}, {false, true, false, "", true},
 			{true, false, false, "", false}} {
-			r.e.now, r.e.later, r.t.full = tt.now, tt.later, tt.told
+			r.e.now, r.e.later, r.t.full = tt.now, tt.later, tt.notified
 			if now, waits, refused := fits(); now != tt.now || waits != tt.later || refused != tt.refused ||
-				r.t.cramped[ref{engine.ArraySpam, 99}] != tt.cramped {
+				r.t.cramped[wire.Ref{Array: engine.ArraySpam, Start: 99}] != tt.cramped {
 				t.Errorf("%+v: %v, %v, %q, cramped %v", tt, now, waits, refused, r.t.cramped)
 			}
 		}
@@ -329,18 +344,18 @@ func TestFits(t *testing.T) {
 func TestMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArraySpam, 7}
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
 		held := func(version, partial uint64) []engine.ArrayState {
-			return []engine.ArrayState{{Array: x.array, Start: x.start, Version: version, Partial: partial, Geometry: bitsOf,
+			return []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: version, Partial: partial, Geometry: bitsOf,
 				Boot: 5}}
 		}
-		at := func(version, boot uint64, partial bool) []arrayHead {
-			return []arrayHead{{ref: x, version: version, boot: boot, partial: partial}}
+		at := func(version, boot uint64, partial bool) []wire.ArrayHead {
+			return []wire.ArrayHead{{Ref: x, Version: version, Boot: boot, Partial: partial}}
 		}
 		for name, tt := range map[string]struct {
 			held    []engine.ArrayState
 			before  func()
-			want    []arrayHead
+			want    []wire.ArrayHead
 			changes uint64
 			waits   bool
 		}{
@@ -352,7 +367,7 @@ func TestMissing(t *testing.T) {
 			"a new life":         {held(9, 0), func() { r.t.next = 3 }, at(0, 0, false), 9, false},
 			"in doubt":           {held(9, 0), func() { r.t.suspect = true }, at(9, 5, false), 0, false},
 			"expired":            {nil, func() { r.e.expired = 7 }, nil, 0, false},
-			"rolled back":        {nil, func() { r.p.Refused = []stretch{{7, 7}} }, nil, 0, false},
+			"rolled back":        {nil, func() { r.p.Refused = []member.Stretch{{From: 7, To: 7}} }, nil, 0, false},
 			"no room":            {nil, func() { r.e.full = true }, nil, 0, false},
 			"room later":         {nil, func() { r.e.full, r.e.later = true, true }, nil, 9, true},
 			"cramped":            {held(8, 0), func() { r.t.cramped[x] = true; r.e.full = true }, nil, 0, false},
@@ -361,8 +376,9 @@ func TestMissing(t *testing.T) {
 			"cramped, and room now": {held(8, 0), func() { r.t.cramped[x] = true; r.e.full, r.e.now = true, true },
 				at(8, 5, false), 1, false},
 			"gone": {held(8, 0),
-				func() { clear(r.t.heads); r.t.gone = []ref{x, {engine.ArrayCounts, 1}} }, at(8, 5, false), 0, false},
-			"gone in another life": {held(8, 0), func() { clear(r.t.heads); r.t.gone = []ref{x}; r.t.next = 3 }, nil, 0,
+				func() { clear(r.t.heads); r.t.gone = []wire.Ref{x, {Array: engine.ArrayCounts, Start: 1}} }, at(8, 5,
+					false), 0, false},
+			"gone in another life": {held(8, 0), func() { clear(r.t.heads); r.t.gone = []wire.Ref{x}; r.t.next = 3 }, nil, 0,
 				false},
 			"a round that waits": {held(2, 0), func() { clear(r.t.heads); one := roundOf(t, x, 4, 2); r.t.hold(&one) },
 				at(2, 5, false), 4, false},
@@ -376,11 +392,11 @@ func TestMissing(t *testing.T) {
 			r.again()
 			r.e.full, r.e.now, r.e.later, r.e.expired = false, false, false, 0
 			r.e.held = tt.held
-			r.t.heads[x] = arrayHead{ref: x, version: 9, geometry: bitsOf}
+			r.t.heads[x] = wire.ArrayHead{Ref: x, Version: 9, Geometry: bitsOf}
 			if tt.before != nil {
 				tt.before()
 			}
-			wants, changes, waits := r.receiver.missing(&r.p, r.t)
+			wants, changes, waits := r.t.missing()
 			if !reflect.DeepEqual(wants, tt.want) || changes != tt.changes || waits != tt.waits {
 				t.Errorf("%s: %+v, %d changes, waits %v; want %+v, %d, %v", name, wants, changes, waits, tt.want, tt.changes,
 					tt.waits)
@@ -388,12 +404,12 @@ func TestMissing(t *testing.T) {
 		}
 		r.again()
 		r.e.held, r.e.expired, r.e.full = nil, 0, false
-		for n := range uint64(maxParts) {
-			y := ref{[]engine.Array{engine.ArraySpam, engine.ArrayCounts}[n%2], 100 + n}
-			r.t.heads[y] = arrayHead{ref: y, version: 1}
+		for n := range uint64(wire.MaxParts) {
+			y := wire.Ref{Array: []engine.Array{engine.ArraySpam, engine.ArrayCounts}[n%2], Start: 100 + n}
+			r.t.heads[y] = wire.ArrayHead{Ref: y, Version: 1}
 		}
-		if wants, changes, _ := r.receiver.missing(&r.p, r.t); len(wants) != maxParts/2 || changes != maxParts {
-			t.Errorf("%d arrays are asked for at once, %d changes; want %d", len(wants), changes, maxParts/2)
+		if wants, changes, _ := r.t.missing(); len(wants) != wire.MaxParts/2 || changes != wire.MaxParts {
+			t.Errorf("%d arrays are asked for at once, %d changes; want %d", len(wants), changes, wire.MaxParts/2)
 		}
 	})
 }
@@ -403,13 +419,12 @@ func TestMissing(t *testing.T) {
 func TestRepair(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArraySpam, 7}
-		asked := func() (w *wish) {
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
+		asked := func() (w *wire.Message) {
 			t.Helper()
 			r.receiver.repair(t.Context())
 			select {
-			case got := <-r.sender.wants:
-				w = &got
+			case w = <-r.sender.wants:
 			default:
 			}
 			return w
@@ -418,15 +433,15 @@ func TestRepair(t *testing.T) {
 			t.Error("something is missing of a peer that said nothing")
 		}
 		r.e.life = 44
-		r.t.dirty, r.t.last, r.t.said = true, stamp{boot: 50}, evidence{head: []byte{1}}
-		r.t.heads[x] = arrayHead{ref: x, version: 9, geometry: bitsOf}
+		r.t.dirty, r.t.last, r.t.evidence = true, wire.Stamp{Boot: 50}, wire.Evidence{Head: []byte{1}}
+		r.t.heads[x] = wire.ArrayHead{Ref: x, Version: 9, Geometry: bitsOf}
 		if asked() != nil || r.t.stop != nil || r.t.backoff != 2*gapWait || r.status().Missing != 9 {
 			t.Errorf("asked at once; %d are missing", r.status().Missing)
 		}
 		time.Sleep(gapWait)
 		w := asked()
-		if w == nil || w.origin != r.peer.public.hint() || w.life != 44 || w.boot != 50 || len(w.arrays) != 1 ||
-			w.proofs != nil || len(r.t.stop) != 1 || r.status().Asked != 1 || r.status().Behind != gapWait {
+		if w == nil || w.To != r.peer.Hint() || w.Incarnation != 44 || w.Boot != 50 || len(w.Wants) != 1 ||
+			w.Proofs != nil || len(r.t.stop) != 1 || r.status().Asked != 1 || r.status().Behind != gapWait {
 			t.Errorf("asked %+v; status %+v", w, r.status())
 		}
 		for wait := 2 * gapWait; wait < 3*time.Minute; wait *= 2 {
@@ -451,7 +466,7 @@ func TestRepair(t *testing.T) {
 		}{{true, 0, 44, 1}, {false, 45, 45, 1}, {false, 0, 44, 0}} {
 			r.t.suspect, r.t.next, r.t.doubted = tt.suspect, tt.next, time.Now()
 			time.Sleep(maxBackoff)
-			if w := asked(); w == nil || w.life != tt.life || len(w.proofs) != tt.proofs {
+			if w := asked(); w == nil || w.Incarnation != tt.life || len(w.Proofs) != tt.proofs {
 				t.Errorf("%+v: asked %+v", tt, w)
 			}
 		}
@@ -459,7 +474,7 @@ func TestRepair(t *testing.T) {
 		r.again()
 		r.receiver.catching = 1
 		r.t.dirty = true
-		r.t.heads[x] = arrayHead{ref: x, version: 9, geometry: bitsOf}
+		r.t.heads[x] = wire.ArrayHead{Ref: x, Version: 9, Geometry: bitsOf}
 		asked()
 		time.Sleep(catchUpWait - 1)
 		if asked() != nil {
@@ -470,7 +485,7 @@ func TestRepair(t *testing.T) {
 			t.Error("not asked after a broker was read for long")
 		}
 		r.receiver.catching = 0
-		r.e.held = []engine.ArrayState{{Array: x.array, Start: x.start, Version: 9, Geometry: bitsOf}}
+		r.e.held = []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: 9, Geometry: bitsOf}}
 		if !r.t.dirty || r.receiver.repair(t.Context()) || r.t.dirty || r.t.stop != nil || !r.t.since.IsZero() ||
 			r.t.backoff != 0 || r.status().Behind != 0 || r.status().Missing != 0 {
 			t.Errorf("nothing is missing: %+v", r.t)
@@ -481,7 +496,7 @@ func TestRepair(t *testing.T) {
 		}
 		r.bus.memBus.k.mu.Unlock()
 		r.t.dirty = true
-		delete(r.members, r.peer.public.hint())
+		delete(r.Members, r.peer.Hint())
 		if r.receiver.repair(t.Context()) || len(r.receiver.origins) != 0 {
 			t.Error("what is known of a peer that is none")
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // maxMemory is how many bytes of its own messages a node takes from a broker at once.
@@ -16,41 +17,42 @@ const maxMemory = 128 << 20
 
 // A memory holds a broker's stored messages of this node about some of its arrays.
 type memory struct {
-	bus    bus
+	bus    transport
 	err    error
-	arrays map[ref]*arrayMemory
+	arrays map[wire.Ref]*arrayMemory
 	bytes  int
 }
 
 // An arrayMemory holds the stored images and rounds of one array.
 type arrayMemory struct {
 	pages  int // of the array
-	images map[uint64]map[topic][][]byte
+	images map[uint64]map[wire.Topic][][]byte
 	rounds []engine.Part
 }
 
 // readOwn reads the node's own messages about its damaged arrays from a broker that has not been
 // read yet.
 func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
-	i := slices.IndexFunc(s.m.buses, func(b bus) bool { return !c.read[b] && b.status().Connected })
+	i := slices.IndexFunc(s.buses, func(b transport) bool { return !c.read[b] && b.Status().Connected })
 	if c.reading || i < 0 {
 		return
 	}
-	x := &memory{bus: s.m.buses[i], arrays: make(map[ref]*arrayMemory)}
+	x := &memory{bus: s.buses[i], arrays: make(map[wire.Ref]*arrayMemory)}
 	for _, w := range lost.Pages {
-		x.arrays[ref{w.Array, w.Start}] = &arrayMemory{pages: w.Geometry.Pages(), images: make(map[uint64]map[topic][][]byte)}
+		x.arrays[wire.Ref{Array: w.Array, Start: w.Start}] = &arrayMemory{pages: w.Geometry.Pages(),
+			images: make(map[uint64]map[wire.Topic][][]byte)}
 	}
 	c.read[x.bus], c.reading = true, true
-	s.m.done.Go(func() {
+	s.done.Go(func() {
 		limited, cancel := context.WithTimeout(ctx, catchUpLimit)
 		defer cancel()
-		self := s.m.opts.Identity.public.hint()
-		take := func(a arrival) bool {
-			s.m.recollect(x, a)
+		self := s.opts.Identity.Hint()
+		take := func(a wire.Arrival) bool {
+			s.recollect(x, a)
 			return x.bytes <= maxMemory && limited.Err() == nil
 		}
-		if x.err = x.bus.storedImages(limited, self, take); x.err == nil {
-			x.err = x.bus.storedDeltas(limited, &self, time.Time{}, take)
+		if x.err = x.bus.StoredImages(limited, self, take); x.err == nil {
+			x.err = x.bus.StoredDeltas(limited, &self, time.Time{}, take)
 		}
 		c.reads <- x
 	})
@@ -58,45 +60,44 @@ func (s *sender) readOwn(ctx context.Context, c *cure, lost *engine.Wounds) {
 
 // recollect takes a stored message if this node has signed it in its present incarnation, and if
 // its content is still part of the node's arrays.
-func (m *Mesh) recollect(x *memory, a arrival) {
-	e, err := openEnvelope(a.msg)
-	if err != nil || !e.signedBy(&m.opts.Identity.public) {
+func (s *sender) recollect(x *memory, a wire.Arrival) {
+	e, err := wire.OpenEnvelope(a.Data)
+	if err != nil || !e.SignedBy(s.opts.Identity.Public()) {
 		return
 	}
-	said, err := e.parse(m.opts.KeyID)
+	statement, err := e.Parse(s.opts.KeyID)
 	if err != nil {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if said.stamp.incarnation != m.state.Incarnation {
+	incarnation, boot := s.state.Life()
+	if statement.Stamp.Incarnation != incarnation {
 		return
 	}
-	part := func(r ref, version uint64) *arrayMemory {
-		held := engine.ArrayState{Version: version, Boot: said.stamp.boot}
-		if x.arrays[r] == nil || !m.state.lineage(r).contains(held, m.state.Boot) {
+	part := func(r wire.Ref, version uint64) *arrayMemory {
+		held := engine.ArrayState{Version: version, Boot: statement.Stamp.Boot}
+		if x.arrays[r] == nil || !s.state.Lineage(r).Contains(held, boot) {
 			return nil
 		}
 		return x.arrays[r]
 	}
-	for i := range said.rounds {
-		r := &said.rounds[i]
-		if to := part(r.ref, r.to); to != nil {
+	for i := range statement.Rounds {
+		r := &statement.Rounds[i]
+		if to := part(r.Ref, r.To); to != nil {
 			to.rounds = append(to.rounds,
-				engine.Part{Array: r.array, Start: r.start, Round: bytes.Clone(r.data), From: r.from, To: r.to})
-			x.bytes += roundCost + len(r.data)
+				engine.Part{Array: r.Array, Start: r.Start, Round: bytes.Clone(r.Data), From: r.From, To: r.To})
+			x.bytes += wire.RoundCost + len(r.Data)
 		}
 	}
-	if said.kind != kindImage {
+	if statement.Kind != wire.KindImage {
 		return
 	}
-	image := &said.image
-	if to := part(image.ref, image.at); to != nil {
-		if to.images[image.at] == nil {
-			to.images[image.at] = make(map[topic][][]byte)
+	image := &statement.Image
+	if to := part(image.Ref, image.At); to != nil {
+		if to.images[image.At] == nil {
+			to.images[image.At] = make(map[wire.Topic][][]byte)
 		}
-		to.images[image.at][a.topic] = image.pages
-		x.bytes += len(a.msg)
+		to.images[image.At][a.Topic] = image.Pages
+		x.bytes += len(a.Data)
 	}
 }
 
@@ -142,15 +143,15 @@ func (a *arrayMemory) from(version uint64) (rounds []engine.Part, end uint64) {
 func (s *sender) remind(ctx context.Context, c *cure, x *memory) {
 	c.reading = false
 	if x.err != nil {
-		s.m.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.name(),
+		s.opts.Log.Warn("what this node has published was not read from the broker to its end", "broker", x.bus.Name(),
 			"err", x.err)
 	}
 	for r, a := range x.arrays {
 		images, rounds := a.longest()
-		n, err := s.m.opts.Engine.HealSaid(ctx, r.array, r.start, images, rounds)
+		n, err := s.opts.Engine.HealSaid(ctx, r.Array, r.Start, images, rounds)
 		if err != nil && ctx.Err() == nil {
-			s.m.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.array,
-				"generation", r.start, "err", err)
+			s.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.Array,
+				"generation", r.Start, "err", err)
 		}
 		if n > 0 {
 			c.by[engine.Broker] += n

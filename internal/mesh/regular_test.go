@@ -11,55 +11,59 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 const fourWeeks = 28 * 24 * time.Hour
 
 // regularly makes a hub announce another secret every four weeks.
-func regularly(o *Options) { o.RekeyEvery = fourWeeks }
+func regularly(o *member.Options) { o.RekeyEvery = fourWeeks }
 
 // id returns the key of a node.
 func (c *changing) id() string { return c.opts.Identity.ID() }
 
 // turnOf returns the next moment at which the secret is to change.
-func turnOf(now time.Time) time.Time { return now.Truncate(fourWeeks).Add(fourWeeks - SwitchAhead) }
+func turnOf(now time.Time) time.Time {
+	return now.Truncate(fourWeeks).Add(fourWeeks - member.SwitchAhead)
+}
 
 // TestRegular checks that a hub announces one secret for each period, at most the lead time before
 // its use, and none if an administrator has changed the secret lately, or has rejected the next
 // one.
 func TestRegular(t *testing.T) {
-	hub := newChanging(t, Hub, regularly)
+	hub := newChanging(t, member.Hub, regularly)
 	due := turnOf(hub.now)
-	for _, early := range []time.Duration{fourWeeks - time.Hour, MostRegularLead + time.Hour} {
+	for _, early := range []time.Duration{fourWeeks - time.Hour, member.MostRegularLead + time.Hour} {
 		hub.now = due.Add(-early)
-		hub.announceDue(nil, true)
-		if hub.pending() != nil {
+		hub.AnnounceDue(nil, true)
+		if hub.Pending() != nil {
 			t.Fatalf("announced %v before it is due", early)
 		}
 	}
-	hub.now = due.Add(-MostRegularLead + time.Minute)
-	hub.announceDue(nil, true)
-	first := hub.pending()
+	hub.now = due.Add(-member.MostRegularLead + time.Minute)
+	hub.AnnounceDue(nil, true)
+	first := hub.Pending()
 	if first == nil || !first.At.Equal(due) || first.By != hub.id() {
 		t.Fatalf("announced %+v, want a change at %v", first, due)
 	}
-	hub.announceDue(nil, true)
-	if r := hub.pending(); r.to() != first.to() {
+	hub.AnnounceDue(nil, true)
+	if r := hub.Pending(); r.To() != first.To() {
 		t.Error("announced twice")
 	}
 	// It is done; nothing more happens until the next one is due.
-	hub.again(t, first.to(), testSecret)
-	for _, now := range []time.Time{due, due.Add(SwitchAhead), due.Add(20 * 24 * time.Hour)} {
+	hub.again(t, first.To(), enginetest.Secret)
+	for _, now := range []time.Time{due, due.Add(member.SwitchAhead), due.Add(20 * 24 * time.Hour)} {
 		hub.now = now
-		hub.announceDue(nil, true)
-		if hub.pending() != nil {
+		hub.AnnounceDue(nil, true)
+		if hub.Pending() != nil {
 			t.Fatalf("announced again %v after a change", now.Sub(due))
 		}
 	}
 	due = due.Add(fourWeeks)
 	hub.now = due.Add(-time.Hour)
-	hub.announceDue(nil, true)
-	if r := hub.pending(); r == nil || !r.At.Equal(due) {
+	hub.AnnounceDue(nil, true)
+	if r := hub.Pending(); r == nil || !r.At.Equal(due) {
 		t.Fatalf("the second time %+v", r)
 	}
 	// A secret that is taken back is not announced again for the same moment.
@@ -67,30 +71,30 @@ func TestRegular(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		hub.announceDue(nil, true)
-		if hub.pending() != nil {
+		hub.AnnounceDue(nil, true)
+		if hub.Pending() != nil {
 			t.Fatal("announced again after it was taken back")
 		}
-		hub.again(t, first.to(), testSecret)
+		hub.again(t, first.To(), enginetest.Secret)
 	}
 	due = due.Add(fourWeeks)
 	hub.now = due.Add(-time.Hour)
-	hub.announceDue(nil, true)
-	if r := hub.pending(); r == nil || !r.At.Equal(due) {
+	hub.AnnounceDue(nil, true)
+	if r := hub.Pending(); r == nil || !r.At.Equal(due) {
 		t.Fatalf("a period after it was taken back %+v", r)
 	}
 
 	// An administrator changed it a week before it is due.
-	busy := newChanging(t, Hub, regularly)
+	busy := newChanging(t, member.Hub, regularly)
 	due = turnOf(busy.now)
 	busy.now = due.Add(-7 * 24 * time.Hour)
-	if _, err := busy.Rotate(NewRotation{}); err != nil {
+	if _, err := busy.Rotate(member.NewRotation{}); err != nil {
 		t.Fatal(err)
 	}
-	busy.again(t, busy.pending().to(), testSecret)
+	busy.again(t, busy.Pending().To(), enginetest.Secret)
 	busy.now = due.Add(-time.Hour)
-	busy.announceDue(nil, true)
-	if busy.pending() != nil {
+	busy.AnnounceDue(nil, true)
+	if busy.Pending() != nil {
 		t.Error("announced a week after another change")
 	}
 }
@@ -110,22 +114,22 @@ func TestRegularPostponed(t *testing.T) {
 		"might announce it":    {func(string) []string { return []string{"V"} }, false, full},
 		"still holds what was": {func(string) []string { return nil }, true, full},
 	} {
-		hub := newChanging(t, Hub, func(o *Options) {
+		hub := newChanging(t, member.Hub, func(o *member.Options) {
 			regularly(o)
 			o.MayRekey = func() error { return tt.refuse }
 		})
 		hub.now = turnOf(hub.now).Add(-time.Hour)
 		for range 3 {
-			hub.announceDue(tt.hubs(hub.id()), tt.all)
+			hub.AnnounceDue(tt.hubs(hub.id()), tt.all)
 		}
-		if hub.pending() != nil || strings.Count(hub.log.text(), why) != 1 {
-			t.Errorf("%q: announced %v, log:\n%s", why, hub.pending() != nil, hub.log.text())
+		if hub.Pending() != nil || strings.Count(hub.log.text(), why) != 1 {
+			t.Errorf("%q: announced %v, log:\n%s", why, hub.Pending() != nil, hub.log.text())
 		}
 	}
 	// No key of a node is lower than "A", nor higher than "V".
-	hub := newChanging(t, Hub, regularly)
+	hub := newChanging(t, member.Hub, regularly)
 	hub.now = turnOf(hub.now).Add(-time.Hour)
-	if hub.announceDue([]string{"V"}, true); hub.pending() == nil {
+	if hub.AnnounceDue([]string{"V"}, true); hub.Pending() == nil {
 		t.Error("the hub with the lowest key does not announce")
 	}
 }
@@ -156,12 +160,12 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 	var nodes []*erring
 	var all []*Mesh
 	for i, hubs := range [][]int{{1}, {0}, {0}, {1}, {0, 1}, {0, 1}} {
-		mode := Join
+		mode := member.Join
 		if i < 2 {
-			mode = Hub
+			mode = member.Hub
 		}
 		c := newChanging(t, mode, regularly)
-		nodes = append(nodes, &erring{changing: c, hubs: hubs, keys: []filter.Secret{testSecret}})
+		nodes = append(nodes, &erring{changing: c, hubs: hubs, keys: []filter.Secret{enginetest.Secret}})
 		all = append(all, c.Mesh)
 	}
 	befriend(t, all...)
@@ -174,7 +178,7 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 				x.back = n + 1 + rng.IntN(25)
 			}
 		}
-		if left := turnOf(now).Sub(now); left > MostRegularLead && left < fourWeeks-3*24*time.Hour && n%7 > 0 {
+		if left := turnOf(now).Sub(now); left > member.MostRegularLead && left < fourWeeks-3*24*time.Hour && n%7 > 0 {
 			continue // no change before tomorrow
 		}
 		there := func(i int) bool { return nodes[i].back <= n }
@@ -191,15 +195,15 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 					}
 				}
 				if i < 2 {
-					x.announceDue(met, len(met) == len(x.hubs))
+					x.AnnounceDue(met, len(met) == len(x.hubs))
 				}
 			}
 		}
 		for range 2 {
 			for i, x := range nodes {
-				for r := x.pending(); there(i) && r != nil && !r.At.After(now); r = x.pending() {
-					x.keys = append([]filter.Secret{r.to()}, x.keys...)
-					x.again(t, r.to(), x.keys[1:min(3, len(x.keys))]...)
+				for r := x.Pending(); there(i) && r != nil && !r.At.After(now); r = x.Pending() {
+					x.keys = append([]filter.Secret{r.To()}, x.keys...)
+					x.again(t, r.To(), x.keys[1:min(3, len(x.keys))]...)
 				}
 				for _, h := range x.hubs {
 					if there(i) && there(h) {
@@ -235,26 +239,27 @@ func regularForAYear(t *testing.T, rng *rand.Rand) {
 // TestRegularAtOnce checks that if two hubs announce at once, before they have met, all take the
 // same secret.
 func TestRegularAtOnce(t *testing.T) {
-	one, other, member := newChanging(t, Hub, regularly), newChanging(t, Hub, regularly), newChanging(t, Join, nil)
-	befriend(t, one.Mesh, other.Mesh, member.Mesh)
-	for _, c := range []*changing{one, other, member} {
+	one, other, joiner := newChanging(t, member.Hub, regularly), newChanging(t, member.Hub, regularly), newChanging(t,
+		member.Join, nil)
+	befriend(t, one.Mesh, other.Mesh, joiner.Mesh)
+	for _, c := range []*changing{one, other, joiner} {
 		c.now = turnOf(c.now).Add(-time.Hour)
 	}
-	one.announceDue(nil, true)
-	other.announceDue(nil, true)
-	if one.pending().to() == other.pending().to() {
+	one.AnnounceDue(nil, true)
+	other.AnnounceDue(nil, true)
+	if one.Pending().To() == other.Pending().To() {
 		t.Fatal("both have drawn the same secret")
 	}
-	mustTake(t, member, one)
+	mustTake(t, joiner, one)
 	for range 2 {
 		mustTake(t, one, other)
 		mustTake(t, other, one)
-		mustTake(t, member, other)
+		mustTake(t, joiner, other)
 	}
-	if a, b, c := one.pending().to(), other.pending().to(), member.pending().to(); a != b || b != c {
+	if a, b, c := one.Pending().To(), other.Pending().To(), joiner.Pending().To(); a != b || b != c {
 		t.Error("the nodes part")
 	}
-	if _, err := member.Rotate(NewRotation{}); !errors.Is(err, bulkhead.ErrForbidden) {
+	if _, err := joiner.Rotate(member.NewRotation{}); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("a member announces: %v", err)
 	}
 }

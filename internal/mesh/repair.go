@@ -8,6 +8,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // repair asks each origin whose rounds or arrays are incomplete here. It reports whether there are
@@ -17,143 +19,146 @@ func (r *receiver) repair(ctx context.Context) (busy bool) {
 	catching := r.catching > 0
 	r.mu.Unlock()
 	now := time.Now()
-	for h, t := range maps.All(r.origins) {
-		if !t.dirty {
+	for h, o := range maps.All(r.origins) {
+		if !o.dirty {
 			continue
 		}
-		p, ok := r.m.find(h)
+		p, ok := r.book.Find(h)
 		if !ok {
 			r.forget(h)
 			continue
 		}
-		wants, missing, waits := r.missing(&p, t)
-		r.figures(h, func(s *stats) {
-			s.missing = missing
+		o.peer = p
+		wants, missing, waits := o.missing()
+		r.book.Figures(h, func(s *member.Stats) {
+			s.Missing = missing
 			if len(wants) == 0 && !waits {
-				s.behind = time.Time{}
-			} else if s.behind.IsZero() {
-				s.behind = now
+				s.Behind = time.Time{}
+			} else if s.Behind.IsZero() {
+				s.Behind = now
 			}
 		})
 		if len(wants) == 0 && !waits {
-			t.heal()
-			t.dirty = false
+			o.heal()
+			o.dirty = false
 			continue
 		}
 		busy = true
 		if len(wants) == 0 {
 			continue
 		}
-		if t.since.IsZero() {
-			t.since = now
-			t.hurry()
+		if o.since.IsZero() {
+			o.since = now
+			o.hurry()
 		}
-		if !now.Before(t.nextTry) && (!catching || now.Sub(t.since) >= catchUpWait) {
-			r.ask(ctx, &p, t, wants)
+		if !now.Before(o.nextTry) && (!catching || now.Sub(o.since) >= catchUpWait) {
+			o.ask(ctx, wants)
 		}
-		r.reset(ctx, &p, t)
+		o.reset(ctx)
 	}
 	return busy
 }
 
 // hurry schedules the next ask shortly, and ends the long pauses of an origin that has not answered
 // for long.
-func (t *track) hurry() { t.nextTry, t.backoff = time.Now().Add(jitter(gapWait)), 2*gapWait }
+func (o *origin) hurry() { o.nextTry, o.backoff = time.Now().Add(jitter(gapWait)), 2*gapWait }
 
 // ask asks an origin for the missing arrays.
-func (r *receiver) ask(ctx context.Context, p *peer, t *track, wants []arrayHead) {
-	h := p.key.hint()
-	if t.stop == nil {
-		r.subscribe(ctx, h, t)
+func (o *origin) ask(ctx context.Context, wants []wire.ArrayHead) {
+	h := o.peer.Key.Hint()
+	if o.stop == nil {
+		o.subscribe(ctx, h)
 	}
-	r.figures(h, func(s *stats) { s.asked++ })
-	life := t.next
+	o.r.book.Figures(h, func(s *member.Stats) { s.Asked++ })
+	life := o.next
 	if life == 0 {
-		life = r.m.opts.Engine.Incarnation(p.ID)
+		life = o.r.opts.Engine.Incarnation(o.peer.ID)
 	}
 	var proofs [][]byte
-	if t.suspect || t.next != 0 { // it may have gone back to before its newest incarnation
-		proofs = t.said.about(wants)
+	if o.suspect || o.next != 0 { // it may have gone back to before its newest incarnation
+		proofs = o.evidence.About(wants)
 	}
-	r.m.sender.want(wish{h, life, t.last.boot, wants, proofs})
-	t.nextTry = time.Now().Add(jitter(t.backoff))
-	t.backoff = min(2*t.backoff, maxBackoff)
+	o.r.requests.Want(&wire.Message{To: h, Incarnation: life, Boot: o.last.Boot, Wants: wants, Proofs: proofs})
+	o.nextTry = time.Now().Add(jitter(o.backoff))
+	o.backoff = min(2*o.backoff, maxBackoff)
 }
 
 // subscribe listens for the images that an origin publishes from now on.
-func (r *receiver) subscribe(ctx context.Context, h hint, t *track) {
-	t.stop = []func(){}
-	for _, b := range r.m.buses {
-		stop, err := b.listenImages(h, func(a arrival) { r.deliver(ctx, b, a, true) })
+func (o *origin) subscribe(ctx context.Context, h wire.Hint) {
+	o.stop = []func(){}
+	for _, b := range o.r.buses {
+		stop, err := b.ListenImages(h, func(a wire.Arrival) { o.r.deliver(ctx, b, a, true) })
 		if err == nil {
-			t.stop = append(t.stop, stop)
+			o.stop = append(o.stop, stop)
 		}
 	}
 }
 
 // heal ends a repair once nothing is missing.
-func (t *track) heal() {
-	for _, stop := range t.stop {
+func (o *origin) heal() {
+	for _, stop := range o.stop {
 		stop()
 	}
-	t.stop, t.since, t.backoff = nil, time.Time{}, 0
+	o.stop, o.since, o.backoff = nil, time.Time{}, 0
 }
 
 // roomier reports whether there may now be room for an array that had none.
-func (r *receiver) roomier(p *peer, t *track, x ref, g filter.Geometry, waits *bool) bool {
-	now, later := r.m.opts.Engine.Room(p.ID, engine.Need{Array: x.array, Start: x.start, Geometry: g, Pages: 1})
-	*waits = *waits || later
-	if now {
-		delete(t.cramped, x)
+func (o *origin) roomier(x wire.Ref, g filter.Geometry, waits *bool) bool {
+	found := roomOf(o.r.opts.Engine.Room(o.peer.ID, engine.Need{Array: x.Array, Start: x.Start, Geometry: g, Pages: 1}))
+	*waits = *waits || found == roomLater
+	if found == roomNow {
+		delete(o.cramped, x)
 	}
-	return now
+	return found == roomNow
 }
 
 // missing returns the arrays to ask an origin for, and how many changes they lack. waits is set if
 // more is missing, for which there is no memory yet.
-func (r *receiver) missing(p *peer, t *track) (wants []arrayHead, changes uint64, waits bool) {
-	if len(t.heads) == 0 && len(t.pending) == 0 && len(t.gone) == 0 {
+func (o *origin) missing() (wants []wire.ArrayHead, changes uint64, waits bool) {
+	if len(o.heads) == 0 && len(o.pending) == 0 && len(o.gone) == 0 {
 		return nil, 0, false
 	}
-	held := r.replica(p.ID)
-	fresh := t.next != 0 // everything of a new incarnation is missing
-	want := func(r ref, version uint64) {
-		w := arrayHead{ref: r}
+	held := o.r.replica(o.peer.ID)
+	fresh := o.next != 0 // everything of a new incarnation is missing
+	want := func(r wire.Ref, version uint64) {
+		w := wire.ArrayHead{Ref: r}
 		have := uint64(0)
 		if a, ok := held[r]; ok && !fresh {
-			w.version, w.boot, w.partial = max(a.Version, a.Partial), a.Boot, a.Partial != 0
+			w.Version, w.Boot, w.Partial = max(a.Version, a.Partial), a.Boot, a.Partial != 0
 			have = a.Version
 		}
-		if len(wants) < maxParts/2 {
+		if len(wants) < wire.MaxParts/2 {
 			wants = append(wants, w)
 		}
 		changes += max(version, have) - have
 	}
-	for ref, h := range t.heads {
+	for ref, h := range o.heads {
 		a, ok := held[ref]
 		switch {
-		case !r.m.opts.Engine.Keeps(ref.array, ref.start) || p.refuses(ref.start):
+		case !o.r.opts.Engine.Keeps(ref.Array, ref.Start) || o.peer.Refuses(ref.Start):
 		case !ok:
-			now, later := r.fits(p, t, held, engine.Need{Array: ref.array, Start: ref.start, Geometry: h.geometry, Pages: 1})
-			if waits = waits || later; now {
-				want(ref, h.version)
-			} else if later {
-				changes += h.version
+			need := engine.Need{Array: ref.Array, Start: ref.Start, Geometry: h.Geometry, Pages: 1}
+			switch o.fits(held, need) {
+			case roomNow:
+				want(ref, h.Version)
+			case roomLater:
+				waits = true
+				changes += h.Version
 			}
-		case !fresh && t.cramped[ref] && !r.roomier(p, t, ref, a.Geometry, &waits):
-		case fresh || a.Partial != 0 || t.suspect || a.Version < h.version:
-			want(ref, h.version)
+		case !fresh && o.cramped[ref] && !o.roomier(ref, a.Geometry, &waits):
+		case fresh || a.Partial != 0 || o.suspect || a.Version < h.Version:
+			want(ref, h.Version)
 		}
 	}
-	for _, ref := range t.gone {
+	for _, ref := range o.gone {
 		if a, ok := held[ref]; ok && !fresh {
 			want(ref, a.Version)
 		}
 	}
-	t.prune(r, p, held)
-	for ref, rounds := range t.pending {
-		if _, ok := t.heads[ref]; !ok || !slices.ContainsFunc(wants, func(w arrayHead) bool { return w.ref == ref }) {
-			want(ref, rounds[len(rounds)-1].to)
+	o.prune(held)
+	for ref, rounds := range o.pending {
+		if _, ok := o.heads[ref]; !ok || !slices.ContainsFunc(wants, func(w wire.ArrayHead) bool { return w.Ref == ref }) {
+			want(ref, rounds[len(rounds)-1].To)
 		}
 	}
 	return wants, changes, waits

@@ -8,6 +8,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A stubEngine returns what a test sets, and records its calls. Unset fields behave as in an engine
@@ -109,9 +112,9 @@ type sentBus struct {
 	max  int // bytes of a message; 0: no limit
 }
 
-func (b *sentBus) publish(t topic, msg []byte) error {
+func (b *sentBus) Publish(t wire.Topic, msg []byte) error {
 	if b.max > 0 && len(msg) > b.max {
-		return errTooLarge
+		return wire.ErrTooLarge
 	}
 	if b.err == nil {
 		b.sent = append(b.sent, queued{topic: t, msg: msg})
@@ -120,10 +123,10 @@ func (b *sentBus) publish(t topic, msg []byte) error {
 }
 
 // messages parses the messages published since the last call.
-func (b *sentBus) messages(t *testing.T) (out []*message) {
+func (b *sentBus) messages(t *testing.T) (out []*wire.Message) {
 	t.Helper()
 	for _, q := range b.sent {
-		m, err := parseMessage(q.msg, testSecret.ID())
+		m, err := ParseMessage(q.msg, enginetest.Secret.ID())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,23 +141,22 @@ type rig struct {
 	*Mesh
 	e    *stubEngine
 	bus  *sentBus
-	peer *Identity
-	p    peer
-	t    *track
+	peer *member.Identity
+	p    *member.Peer // of t
+	t    *origin
 }
 
-func newRig(t *testing.T, k *memBroker, change func(*Options)) *rig {
+func newRig(t *testing.T, k *memBroker, change func(*member.Options)) *rig {
 	t.Helper()
-	r := &rig{e: &stubEngine{Engine: smallEngine(t, nil)}, peer: mustIdentity(t)}
-	r.Mesh = closed(t, func(o *Options) {
+	r := &rig{e: &stubEngine{Engine: enginetest.Small(t, nil)}, peer: mustIdentity(t)}
+	r.Mesh = closed(t, func(o *member.Options) {
 		o.Engine = r.e
 		if change != nil {
 			change(o)
 		}
 	})
 	r.bus = &sentBus{memBus: k.connect()}
-	r.buses = []bus{r.bus}
-	r.sender.outbox = make([]outbox, 1)
+	r.use(r.bus)
 	if err := r.AddPeer(t.Context(), r.peer.ID(), "peer", 1); err != nil {
 		t.Fatal(err)
 	}
@@ -164,9 +166,10 @@ func newRig(t *testing.T, k *memBroker, change func(*Options)) *rig {
 
 // again drops the receiver's state of the peer.
 func (r *rig) again() {
-	r.receiver.forget(r.peer.public.hint())
-	r.p, _ = r.find(r.peer.public.hint())
-	r.t = r.receiver.track(r.peer.public.hint())
+	r.receiver.forget(r.peer.Hint())
+	r.t = r.receiver.origin(r.peer.Hint())
+	r.t.peer, _ = r.Find(r.peer.Hint())
+	r.p = &r.t.peer
 }
 
 func (r *rig) status() PeerStatus { return r.Status().Peers[0] }
@@ -185,20 +188,20 @@ func (r *rig) refused(f func()) string {
 }
 
 var (
-	cellsOf = filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4, KeyID: testSecret.ID()}
-	bitsOf  = filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8, KeyID: testSecret.ID()}
+	cellsOf = filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4, KeyID: enginetest.Secret.ID()}
+	bitsOf  = filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8, KeyID: enginetest.Secret.ID()}
 )
 
 // roundOf returns a round of keys keys that begins at a version.
-func roundOf(t *testing.T, x ref, from uint64, keys int) round {
+func roundOf(t *testing.T, x wire.Ref, from uint64, keys int) wire.Round {
 	t.Helper()
 	var body []byte
-	if x.array == engine.ArrayCounts {
+	if x.Array == engine.ArrayCounts {
 		c, err := filter.NewCounting(cellsOf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetGeneration(x.start)
+		c.SetGeneration(x.Start)
 		r := c.NewRound()
 		r.From = from
 		for i := range keys {
@@ -206,18 +209,18 @@ func roundOf(t *testing.T, x ref, from uint64, keys int) round {
 		}
 		r.Close()
 		body = r.AppendBody(nil)
-		return round{ref: x, from: from, to: r.To, geometry: cellsOf, announce: true, data: body, boot: 5}
+		return wire.Round{Ref: x, From: from, To: r.To, Geometry: cellsOf, Announce: true, Data: body, Boot: 5}
 	}
 	b, err := filter.NewBits(bitsOf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.SetGeneration(x.start)
+	b.SetGeneration(x.Start)
 	r := b.NewRound()
 	r.From = from
 	for i := range keys {
 		r.RecordBits([]filter.Key{{Hi: uint64(i) << 40, Lo: from}}, []bool{false})
 	}
 	r.Close()
-	return round{ref: x, from: from, to: r.To, geometry: bitsOf, announce: true, data: r.AppendBody(nil), boot: 5}
+	return wire.Round{Ref: x, From: from, To: r.To, Geometry: bitsOf, Announce: true, Data: r.AppendBody(nil), Boot: 5}
 }

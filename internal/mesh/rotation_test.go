@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -16,6 +15,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // A changing is a mesh that does not run, and records the secret that it was switched to.
@@ -28,11 +30,11 @@ type changing struct {
 	to []filter.Secret
 }
 
-func newChanging(t *testing.T, mode Mode, change func(*Options)) *changing {
+func newChanging(t *testing.T, mode member.Mode, change func(*member.Options)) *changing {
 	t.Helper()
 	c := &changing{now: time.Unix(1_800_000_000, 0)}
-	c.Mesh = closed(t, func(o *Options) {
-		o.Mode, o.Secret, o.Heartbeat = mode, testSecret, time.Second
+	c.Mesh = closed(t, func(o *member.Options) {
+		o.Mode, o.Secret, o.Heartbeat = mode, enginetest.Secret, time.Second
 		o.Now, o.Log = func() time.Time { return c.now }, slog.New(slog.NewTextHandler(&c.log, nil))
 		o.Switch = func(s filter.Secret) {
 			c.mu.Lock()
@@ -46,11 +48,11 @@ func newChanging(t *testing.T, mode Mode, change func(*Options)) *changing {
 	return c
 }
 
-func (c *changing) key() *public { return &c.opts.Identity.public }
+func (c *changing) key() wire.Public { return c.opts.Identity.Public() }
 
 // asks makes c ask a hub, and take the answer as modified by change.
 func (c *changing) asks(hub *changing, change func([]byte) []byte) error {
-	q, private, err := c.askAfter(hub.key())
+	q, private, err := c.AskAfter(hub.key())
 	if err != nil {
 		return err
 	}
@@ -58,21 +60,21 @@ func (c *changing) asks(hub *changing, change func([]byte) []byte) error {
 	if err != nil {
 		return err
 	}
-	answer := hub.tellSecret(c.key().hint(), data)
+	answer := hub.ServeSecret(c.key().Hint(), data)
 	if answer == nil {
 		return errors.New("no answer")
 	}
 	if change != nil {
 		answer = change(answer)
 	}
-	n, err := c.openSecret(hub.key(), q, private, answer)
+	n, err := c.OpenSecret(hub.key(), q, private, answer)
 	switch {
 	case err != nil:
 		return err
 	case n == nil:
-		return c.nothingNew(hub.key())
+		return c.NothingNew(hub.key())
 	}
-	return c.takeSecret(hub.key(), n)
+	return c.TakeSecret(hub.key(), n)
 }
 
 func mustTake(t *testing.T, c, hub *changing) {
@@ -85,7 +87,7 @@ func mustTake(t *testing.T, c, hub *changing) {
 // again returns the same node after it was killed.
 func (c *changing) again(t *testing.T, secret filter.Secret, former ...filter.Secret) {
 	t.Helper()
-	o := c.opts
+	o := *c.opts
 	o.Secret, o.KeyID, o.Former = secret, secret.ID(), former
 	m, err := prepare(t.Context(), o)
 	if err != nil {
@@ -97,14 +99,14 @@ func (c *changing) again(t *testing.T, secret filter.Secret, former ...filter.Se
 // TestToldThroughSum checks that a node in a sum that has fetched the secret is not reported to
 // lack it, and that a node in a sum that has not fetched it is.
 func TestToldThroughSum(t *testing.T) {
-	hub, sum, node, other := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join,
-		nil), newChanging(t, Join, nil)
+	hub, sum, node, other := newChanging(t, member.Hub, nil), newChanging(t, member.Join, nil), newChanging(t, member.Join,
+		nil), newChanging(t, member.Join, nil)
 	befriend(t, hub.Mesh, sum.Mesh, node.Mesh, other.Mesh)
 	id := func(c *changing) string { return c.opts.Identity.ID() }
-	in := []Organisation{Organisation(node.opts.Identity.public.hint()), {1}}
-	slices.SortFunc(in, compareOrganisations)
-	hub.receiver.figures(sum.opts.Identity.public.hint(), func(s *stats) { s.organisations = in })
-	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+	in := []wire.Organisation{wire.Organisation(node.opts.Identity.Hint()), {1}}
+	slices.SortFunc(in, wire.CompareOrganisations)
+	hub.Book.Figures(sum.opts.Identity.Hint(), func(s *member.Stats) { s.Organisations = in })
+	if _, err := hub.Rotate(member.NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if s, _ := hub.Rotation(); len(s.Told) != 0 || len(s.Through) != 0 || len(s.Untold) != 3 {
@@ -124,56 +126,56 @@ func TestToldThroughSum(t *testing.T) {
 // TestRotate checks that members get the next secret and the time of its use from a hub, and use it
 // then; a node that was away gets one after the other.
 func TestRotate(t *testing.T) {
-	hub, bob, away := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	hub, bob, away := newChanging(t, member.Hub, nil), newChanging(t, member.Join, nil), newChanging(t, member.Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, away.Mesh)
 	mustTake(t, bob, hub)
 	if _, ok := bob.Rotation(); ok {
 		t.Error("a change that nobody announced")
 	}
-	s, err := hub.Rotate(NewRotation{After: time.Hour})
+	s, err := hub.Rotate(member.NewRotation{After: time.Hour})
 	if err != nil || s.Done || s.By != hub.opts.Identity.ID() || !s.At.Equal(hub.now.Add(time.Hour)) ||
-		s.From != networkOf(testSecret) || len(s.Untold) != 2 || len(s.Told) != 0 {
+		s.From != member.NetworkOf(enginetest.Secret) || len(s.Untold) != 2 || len(s.Told) != 0 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	first := hub.pending().to()
+	first := hub.Pending().To()
 	bob.now = bob.now.Add(-42 * time.Minute) // its clock is wrong, which changes nothing
 	mustTake(t, bob, hub)
 	r, ok := bob.Rotation()
-	if !ok || r.To != s.To || r.By != s.By || !r.At.Equal(bob.now.Add(time.Hour)) || bob.pending().to() != first {
+	if !ok || r.To != s.To || r.By != s.By || !r.At.Equal(bob.now.Add(time.Hour)) || bob.Pending().To() != first {
 		t.Fatalf("%+v", r)
 	}
 	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{bob.opts.Identity.ID()}) ||
 		!slices.Equal(s.Untold, []string{away.opts.Identity.ID()}) {
 		t.Errorf("%+v", s)
 	}
-	bob.again(t, testSecret)
+	bob.again(t, enginetest.Secret)
 	if r, ok := bob.Rotation(); !ok || r.To != s.To {
 		t.Errorf("after a crash %+v", r)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	bob.now = bob.now.Add(time.Hour)
-	wg.Go(func() { bob.awaitRotation(ctx) })
-	eventually(t, time.Minute, "the node is told to change", func() bool {
+	wg.Go(func() { bob.AwaitRotation(ctx) })
+	enginetest.Eventually(t, time.Minute, "the node is told to change", func() bool {
 		bob.mu.Lock()
 		defer bob.mu.Unlock()
 		return len(bob.to) > 0 && bob.to[0] == first
 	})
 	stop()
 	wg.Wait()
-	bob.again(t, first, testSecret)
+	bob.again(t, first, enginetest.Secret)
 	if r, ok := bob.Rotation(); !ok || !r.Done {
 		t.Errorf("after the change %+v", r)
 	}
-	hub.again(t, first, testSecret)
-	if _, err := hub.Rotate(NewRotation{}); err != nil {
+	hub.again(t, first, enginetest.Secret)
+	if _, err := hub.Rotate(member.NewRotation{}); err != nil {
 		t.Fatal(err)
 	}
-	second := hub.pending().to()
-	hub.again(t, second, first, testSecret)
+	second := hub.Pending().To()
+	hub.again(t, second, first, enginetest.Secret)
 	for _, want := range []filter.Secret{first, second} {
 		mustTake(t, away, hub)
-		if r := away.pending(); r == nil || r.to() != want || r.At.After(away.now) {
+		if r := away.Pending(); r == nil || r.To() != want || r.At.After(away.now) {
 			t.Fatalf("a node that was away is told %+v", r)
 		}
 		away.again(t, want)
@@ -182,31 +184,31 @@ func TestRotate(t *testing.T) {
 	if r, ok := away.Rotation(); !ok || !r.Done {
 		t.Errorf("%+v", r)
 	}
-	if matches, _ := filepath.Glob(filepath.Join(hub.opts.Dir, rotationFile)); len(matches) != 1 {
+	if matches, _ := filepath.Glob(filepath.Join(hub.opts.Dir, member.RotationFile)); len(matches) != 1 {
 		t.Error("nothing is on disk")
 	} else if info, err := os.Stat(matches[0]); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if err := errors.Join(ForgetRotation(hub.opts.Dir), ForgetRotation(hub.opts.Dir)); err != nil {
+	if err := errors.Join(member.ForgetRotation(hub.opts.Dir), member.ForgetRotation(hub.opts.Dir)); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestRotateRefused checks which announcements and which questions are refused.
 func TestRotateRefused(t *testing.T) {
-	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
+	hub, bob := newChanging(t, member.Hub, nil), newChanging(t, member.Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh)
-	same := testSecret
+	same := enginetest.Secret
 	for what, tt := range map[string]struct {
 		m    *Mesh
-		n    NewRotation
+		n    member.NewRotation
 		want error
 	}{
-		"on no hub":       {bob.Mesh, NewRotation{}, bulkhead.ErrForbidden},
-		"too far ahead":   {hub.Mesh, NewRotation{After: MaxLead + 1}, bulkhead.ErrMalformed},
-		"in the past":     {hub.Mesh, NewRotation{After: -1}, bulkhead.ErrMalformed},
-		"to the same":     {hub.Mesh, NewRotation{Secret: &same}, bulkhead.ErrMalformed},
-		"of a rigid node": {closed(t, nil), NewRotation{}, bulkhead.ErrForbidden},
+		"on no hub":       {bob.Mesh, member.NewRotation{}, bulkhead.ErrForbidden},
+		"too far ahead":   {hub.Mesh, member.NewRotation{After: member.MaxLead + 1}, bulkhead.ErrMalformed},
+		"in the past":     {hub.Mesh, member.NewRotation{After: -1}, bulkhead.ErrMalformed},
+		"to the same":     {hub.Mesh, member.NewRotation{Secret: &same}, bulkhead.ErrMalformed},
+		"of a rigid node": {closed(t, nil), member.NewRotation{}, bulkhead.ErrForbidden},
 	} {
 		if _, err := tt.m.Rotate(tt.n); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", what, err)
@@ -216,18 +218,18 @@ func TestRotateRefused(t *testing.T) {
 		t.Errorf("taken back though nothing was announced: %v", err)
 	}
 	given := filter.Secret{8}
-	if _, err := bob.Rotate(NewRotation{Secret: &given, After: time.Hour}); err != nil {
+	if _, err := bob.Rotate(member.NewRotation{Secret: &given, After: time.Hour}); err != nil {
 		t.Errorf("by hand: %v", err)
 	}
-	if _, err := bob.Rotate(NewRotation{Secret: &filter.Secret{9}}); !errors.Is(err, bulkhead.ErrForbidden) {
+	if _, err := bob.Rotate(member.NewRotation{Secret: &filter.Secret{9}}); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("a second one: %v", err)
 	}
-	if _, err := hub.Rotate(NewRotation{}); err != nil {
+	if _, err := hub.Rotate(member.NewRotation{}); err != nil {
 		t.Fatal(err)
 	}
 
-	ask := func(change func(*secretQuestion), by *changing) []byte {
-		q, _, err := by.askAfter(hub.key())
+	ask := func(change func(*member.SecretQuestion), by *changing) []byte {
+		q, _, err := by.AskAfter(hub.key())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,29 +240,29 @@ func TestRotateRefused(t *testing.T) {
 		}
 		return data
 	}
-	stranger, joined := newChanging(t, Join, nil), newChanging(t, Join, func(o *Options) {
+	stranger, joined := newChanging(t, member.Join, nil), newChanging(t, member.Join, func(o *member.Options) {
 		o.Secret = filter.Secret{77}
 		o.KeyID = o.Secret.ID()
 	})
 	befriend(t, hub.Mesh, joined.Mesh)
-	sign := func(by *changing, q *secretQuestion) {
-		q.Proof = q.proof(hub.opts.Identity.ID(), by.opts.Secret)
-		q.Signature = ed25519.Sign(by.opts.Identity.private, q.text(hub.opts.Identity.ID()))
+	sign := func(by *changing, q *member.SecretQuestion) {
+		q.Proof = q.ProofOf(hub.opts.Identity.ID(), by.opts.Secret)
+		q.Signature = by.opts.Identity.Sign(q.Text(hub.opts.Identity.ID()))
 	}
 	for what, tt := range map[string]struct {
 		from *changing
 		data []byte
 	}{
-		"a stranger":         {stranger, ask(func(*secretQuestion) {}, stranger)},
-		"in another's name":  {bob, ask(func(*secretQuestion) {}, joined)},
+		"a stranger":         {stranger, ask(func(*member.SecretQuestion) {}, stranger)},
+		"in another's name":  {bob, ask(func(*member.SecretQuestion) {}, joined)},
 		"nonsense":           {bob, []byte("{")},
-		"too long":           {bob, make([]byte, maxPair+1)},
-		"of another network": {bob, ask(func(q *secretQuestion) { q.Network = "0000000000000000" }, bob)},
-		"of no point":        {bob, ask(func(q *secretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
+		"too long":           {bob, make([]byte, member.MaxPair+1)},
+		"of another network": {bob, ask(func(q *member.SecretQuestion) { q.Network = "0000000000000000" }, bob)},
+		"of no point":        {bob, ask(func(q *member.SecretQuestion) { q.Exchange = make([]byte, 31); sign(bob, q) }, bob)},
 		"without the one before": {joined,
-			ask(func(q *secretQuestion) { q.Network = networkOf(testSecret); sign(joined, q) }, joined)},
+			ask(func(q *member.SecretQuestion) { q.Network = member.NetworkOf(enginetest.Secret); sign(joined, q) }, joined)},
 	} {
-		if got := hub.tellSecret(tt.from.key().hint(), tt.data); got != nil {
+		if got := hub.ServeSecret(tt.from.key().Hint(), tt.data); got != nil {
 			t.Errorf("%s is told %s", what, got)
 		}
 	}
@@ -272,24 +274,24 @@ func TestRotateRefused(t *testing.T) {
 // TestLyingAnnouncement checks that only a hub's announcement is accepted, and that an announcement
 // to another member, or an old one, is refused.
 func TestLyingAnnouncement(t *testing.T) {
-	hub, bob, eve := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Hub, nil)
+	hub, bob, eve := newChanging(t, member.Hub, nil), newChanging(t, member.Join, nil), newChanging(t, member.Hub, nil)
 	befriend(t, hub.Mesh, bob.Mesh, eve.Mesh)
-	if _, err := eve.Rotate(NewRotation{}); err != nil { // she has a secret ready
+	if _, err := eve.Rotate(member.NewRotation{}); err != nil { // she has a secret ready
 		t.Fatal(err)
 	}
-	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+	if _, err := hub.Rotate(member.NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	var said []byte
+	var statement []byte
 	for what, change := range map[string]func([]byte) []byte{
 		"hers instead": func([]byte) []byte {
-			q, _, err := bob.askAfter(hub.key())
+			q, _, err := bob.AskAfter(hub.key())
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, _, err := eve.answerSecret(&peer{ID: bob.opts.Identity.ID(), key: *bob.key()}, func() []byte {
-				q.Signature = ed25519.Sign(bob.opts.Identity.private, q.text(eve.opts.Identity.ID()))
-				q.Proof = q.proof(eve.opts.Identity.ID(), testSecret)
+			a, _, err := eve.MakeAnswer(&member.Peer{ID: bob.opts.Identity.ID(), Key: bob.key()}, func() []byte {
+				q.Signature = bob.opts.Identity.Sign(q.Text(eve.opts.Identity.ID()))
+				q.Proof = q.ProofOf(eve.opts.Identity.ID(), enginetest.Secret)
 				data, _ := json.Marshal(q)
 				return data
 			}())
@@ -299,11 +301,11 @@ func TestLyingAnnouncement(t *testing.T) {
 			data, _ := json.Marshal(a)
 			return data
 		},
-		"played back":   func(data []byte) []byte { defer func() { said = data }(); return or(said, []byte("{}")) },
+		"played back":   func(data []byte) []byte { defer func() { statement = data }(); return or(statement, []byte("{}")) },
 		"taken back":    func([]byte) []byte { return []byte(`{"signature":"AAAA"}`) },
-		"without a box": func(data []byte) []byte { return change(t, data, func(a *secretAnswer) { a.Box = nil }) },
-		"another box":   func(data []byte) []byte { return change(t, data, func(a *secretAnswer) { a.Box[30]++ }) },
-		"too long":      func([]byte) []byte { return make([]byte, maxPair+1) },
+		"without a box": func(data []byte) []byte { return change(t, data, func(a *member.SecretAnswer) { a.Box = nil }) },
+		"another box":   func(data []byte) []byte { return change(t, data, func(a *member.SecretAnswer) { a.Box[30]++ }) },
+		"too long":      func([]byte) []byte { return make([]byte, member.MaxPair+1) },
 		"nonsense":      func([]byte) []byte { return []byte("nonsense") },
 	} {
 		for range 2 {
@@ -316,18 +318,18 @@ func TestLyingAnnouncement(t *testing.T) {
 		t.Error("a change that the hub has not announced to this node")
 	}
 	// The hub's own announcement must make sense as well.
-	for what, n := range map[string]nextSecret{
+	for what, n := range map[string]member.NextSecret{
 		"of another network": {From: "x", Secret: make([]byte, 16)},
-		"short":              {From: bob.network(), Secret: make([]byte, 15)},
-		"the present one":    {From: bob.network(), Secret: testSecret[:]},
-		"in the past":        {From: bob.network(), Secret: make([]byte, 16), After: -1},
-		"in a year":          {From: bob.network(), Secret: make([]byte, 16), After: 366 * 86400},
+		"short":              {From: bob.NetworkName(), Secret: make([]byte, 15)},
+		"the present one":    {From: bob.NetworkName(), Secret: enginetest.Secret[:]},
+		"in the past":        {From: bob.NetworkName(), Secret: make([]byte, 16), After: -1},
+		"in a year":          {From: bob.NetworkName(), Secret: make([]byte, 16), After: 366 * 86400},
 	} {
-		q, private, err := bob.askAfter(hub.key())
+		q, private, err := bob.AskAfter(hub.key())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := bob.openSecret(hub.key(), q, private, hub.sealed(t, bob, q, n)); err == nil {
+		if got, err := bob.OpenSecret(hub.key(), q, private, hub.sealed(t, bob, q, n)); err == nil {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
@@ -340,9 +342,9 @@ func or(a, b []byte) []byte {
 	return b
 }
 
-func change(t *testing.T, data []byte, f func(*secretAnswer)) []byte {
+func change(t *testing.T, data []byte, f func(*member.SecretAnswer)) []byte {
 	t.Helper()
-	var a secretAnswer
+	var a member.SecretAnswer
 	if err := json.Unmarshal(data, &a); err != nil {
 		t.Fatal(err)
 	}
@@ -355,9 +357,9 @@ func change(t *testing.T, data []byte, f func(*secretAnswer)) []byte {
 }
 
 // sealed returns an answer with a secret of the test's choice.
-func (c *changing) sealed(t *testing.T, to *changing, q *secretQuestion, n nextSecret) []byte {
+func (c *changing) sealed(t *testing.T, to *changing, q *member.SecretQuestion, n member.NextSecret) []byte {
 	t.Helper()
-	a, err := c.sealSecret(&peer{ID: to.opts.Identity.ID()}, q, &n)
+	a, err := c.SealSecret(&member.Peer{ID: to.opts.Identity.ID()}, q, &n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,12 +374,12 @@ func (c *changing) sealed(t *testing.T, to *changing, q *secretQuestion, n nextS
 // that uses it already is sent back. A member does not take a secret that its administrator has
 // rejected.
 func TestRotationTakenBack(t *testing.T) {
-	hub, bob, late := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	hub, bob, late := newChanging(t, member.Hub, nil), newChanging(t, member.Join, nil), newChanging(t, member.Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, late.Mesh)
-	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+	if _, err := hub.Rotate(member.NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	void := hub.pending().to()
+	void := hub.Pending().To()
 	mustTake(t, bob, hub)
 	mustTake(t, late, hub)
 	if _, err := hub.CancelRotation(); err != nil {
@@ -387,12 +389,12 @@ func TestRotationTakenBack(t *testing.T) {
 	if _, ok := bob.Rotation(); ok {
 		t.Error("a member keeps what the hub has taken back")
 	}
-	late.again(t, void, testSecret)
+	late.again(t, void, enginetest.Secret)
 	mustTake(t, late, hub)
-	if r := late.pending(); r == nil || r.to() != testSecret {
+	if r := late.Pending(); r == nil || r.To() != enginetest.Secret {
 		t.Errorf("who uses it is told %+v", r)
 	}
-	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+	if _, err := hub.Rotate(member.NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	mustTake(t, bob, hub)
@@ -404,13 +406,13 @@ func TestRotationTakenBack(t *testing.T) {
 		if _, ok := bob.Rotation(); ok {
 			t.Error("taken though its administrator does not want it")
 		}
-		bob.again(t, testSecret)
+		bob.again(t, enginetest.Secret)
 	}
-	own := hub.pending().to()
-	if _, err := bob.Rotate(NewRotation{Secret: &own}); err != nil {
+	own := hub.Pending().To()
+	if _, err := bob.Rotate(member.NewRotation{Secret: &own}); err != nil {
 		t.Errorf("wanted after all: %v", err)
 	}
-	if r := bob.pending(); r == nil || len(r.Void) != 0 {
+	if r := bob.Pending(); r == nil || len(r.Void) != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -418,43 +420,43 @@ func TestRotationTakenBack(t *testing.T) {
 // TestEvictedBeforeRotation checks that a peer evicted while a secret is to come does not know the
 // secret that is used then, and that an evicted hub does not determine it.
 func TestEvictedBeforeRotation(t *testing.T) {
-	hub, bob, eve := newChanging(t, Hub, nil), newChanging(t, Join, nil), newChanging(t, Join, nil)
+	hub, bob, eve := newChanging(t, member.Hub, nil), newChanging(t, member.Join, nil), newChanging(t, member.Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh, eve.Mesh)
-	if _, err := hub.Rotate(NewRotation{After: time.Second}); err != nil {
+	if _, err := hub.Rotate(member.NewRotation{After: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	mustTake(t, bob, hub)
 	if err := hub.EvictPeer(t.Context(), eve.opts.Identity.ID()); err != nil {
 		t.Fatal(err)
 	}
-	if hub.pending().to() != bob.pending().to() {
+	if hub.Pending().To() != bob.Pending().To() {
 		t.Error("another secret though the evicted peer had none")
 	}
 	if err := eve.asks(hub, nil); err == nil {
 		t.Error("an evicted peer is told the secret")
 	}
-	befriend(t, hub.Mesh, newChanging(t, Join, nil).Mesh)
-	eve = newChanging(t, Join, nil)
+	befriend(t, hub.Mesh, newChanging(t, member.Join, nil).Mesh)
+	eve = newChanging(t, member.Join, nil)
 	befriend(t, hub.Mesh, eve.Mesh)
 	mustTake(t, eve, hub)
 	if err := hub.EvictPeer(t.Context(), eve.opts.Identity.ID()); err != nil {
 		t.Fatal(err)
 	}
-	r := hub.pending()
-	if r == nil || r.to() == eve.pending().to() || len(r.Told) != 0 ||
-		r.At.Sub(hub.now) < 2*secretBeats*hub.opts.Heartbeat {
+	r := hub.Pending()
+	if r == nil || r.To() == eve.Pending().To() || len(r.Told) != 0 ||
+		r.At.Sub(hub.now) < 2*member.SecretBeats*hub.opts.Heartbeat {
 		t.Fatalf("after the eviction of a peer that was told: %+v", r)
 	}
 	mustTake(t, bob, hub)
-	if bob.pending().to() != r.to() || bob.log.has("two hubs") {
+	if bob.Pending().To() != r.To() || bob.log.has("two hubs") {
 		t.Error("the others do not follow")
 	}
 	// A member that was away then uses the void one, and comes back.
-	late := newChanging(t, Join, nil)
+	late := newChanging(t, member.Join, nil)
 	befriend(t, hub.Mesh, late.Mesh)
-	late.again(t, eve.pending().to(), testSecret)
+	late.again(t, eve.Pending().To(), enginetest.Secret)
 	mustTake(t, late, hub)
-	if got := late.pending(); got == nil || got.to() != testSecret {
+	if got := late.Pending(); got == nil || got.To() != enginetest.Secret {
 		t.Errorf("%+v", got)
 	}
 
@@ -465,14 +467,14 @@ func TestEvictedBeforeRotation(t *testing.T) {
 		t.Error("what an evicted hub announced is still to come")
 	}
 	given := filter.Secret{8}
-	by := newChanging(t, Hub, nil)
+	by := newChanging(t, member.Hub, nil)
 	befriend(t, by.Mesh, late.Mesh)
-	if _, err := by.Rotate(NewRotation{Secret: &given, After: time.Hour}); err != nil {
+	if _, err := by.Rotate(member.NewRotation{Secret: &given, After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	late.again(t, testSecret)
+	late.again(t, enginetest.Secret)
 	mustTake(t, late, by)
-	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.pending().to() != given ||
+	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.Pending().To() != given ||
 		!by.log.has("given by hand") {
 		t.Errorf("by hand: %v", err)
 	}
@@ -480,10 +482,10 @@ func TestEvictedBeforeRotation(t *testing.T) {
 
 // TestTwoAnnouncements checks that all members take the same one of two hubs' announcements.
 func TestTwoAnnouncements(t *testing.T) {
-	one, two := newChanging(t, Hub, nil), newChanging(t, Hub, nil)
+	one, two := newChanging(t, member.Hub, nil), newChanging(t, member.Hub, nil)
 	var members []*changing
 	for range 2 {
-		m := newChanging(t, Join, nil)
+		m := newChanging(t, member.Join, nil)
 		befriend(t, one.Mesh, m.Mesh)
 		befriend(t, two.Mesh, m.Mesh)
 		members = append(members, m)
@@ -491,12 +493,12 @@ func TestTwoAnnouncements(t *testing.T) {
 	for _, after := range [][2]time.Duration{{time.Hour, time.Hour + time.Second}, {time.Hour, 2 * time.Hour},
 		{3 * time.Hour, time.Hour}} {
 		for i, hub := range []*changing{one, two} {
-			if _, err := hub.Rotate(NewRotation{After: after[i]}); err != nil {
+			if _, err := hub.Rotate(member.NewRotation{After: after[i]}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want := one.pending().to()
-		if b := two.pending().to(); after[0] > after[1] || after[1] == time.Hour+time.Second && b.ID() < want.ID() {
+		want := one.Pending().To()
+		if b := two.Pending().To(); after[0] > after[1] || after[1] == time.Hour+time.Second && b.ID() < want.ID() {
 			want = b
 		}
 		for range 2 {
@@ -504,8 +506,8 @@ func TestTwoAnnouncements(t *testing.T) {
 				for j := range 2 {
 					mustTake(t, m, []*changing{one, two}[(i+j)%2])
 				}
-				if m.pending().to() != want || !m.log.has("ALERT: two hubs") {
-					t.Fatalf("after %v: member %d has %v, want %v", after, i, m.pending(), want[:4])
+				if m.Pending().To() != want || !m.log.has("ALERT: two hubs") {
+					t.Fatalf("after %v: member %d has %v, want %v", after, i, m.Pending(), want[:4])
 				}
 			}
 		}
@@ -527,27 +529,29 @@ func TestTwoAnnouncements(t *testing.T) {
 // TestHasten checks that a node whose peer uses the announced secret uses it as well, and that a
 // late node is not taken at once for a node of another network.
 func TestHasten(t *testing.T) {
-	hub, bob := newChanging(t, Hub, nil), newChanging(t, Join, nil)
+	hub, bob := newChanging(t, member.Hub, nil), newChanging(t, member.Join, nil)
 	befriend(t, hub.Mesh, bob.Mesh)
-	if _, err := hub.Rotate(NewRotation{After: time.Hour}); err != nil {
+	if _, err := hub.Rotate(member.NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	mustTake(t, bob, hub)
-	to := hub.pending().to()
-	head := func(by *changing, secret filter.Secret) arrival {
+	to := hub.Pending().To()
+	head := func(by *changing, secret filter.Secret) wire.Arrival {
 		g := cellsOf // of the former secret, which is the present one here
-		m := &message{kind: kindHead, keyID: secret.ID(),
-			heads: []arrayHead{{ref: ref{"counts", 7}, version: 3, geometry: g, lineage: lineage{{5, 0}}}}}
-		m.stamp = stamp{incarnation: 5, boot: 5, seq: 1, at: uint64(by.now.UnixMilli())}
-		return arrival{topic: topic{kind: kindHead, origin: by.key().hint()}, network: networkOf(secret),
-			msg: appendMessage(nil, m, by.opts.Identity)}
+		m := &wire.Message{Kind: wire.KindHead, KeyID: secret.ID(),
+			Heads: []wire.ArrayHead{{Ref: wire.Ref{Array: "counts", Start: 7}, Version: 3, Geometry: g,
+				Lineage: wire.Lineage{{Boot: 5, Base: 0}}}}}
+		m.Stamp = wire.Stamp{Incarnation: 5, Boot: 5, Seq: 1, At: uint64(by.now.UnixMilli())}
+		return wire.Arrival{Topic: wire.Topic{Kind: wire.KindHead, Origin: by.key().Hint()},
+			Network: member.NetworkOf(secret),
+			Data:    wire.AppendMessage(nil, m, by.opts.Identity)}
 	}
 	bob.receiver.foreign(t.Context(), head(hub, to))
-	if r := bob.pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
+	if r := bob.Pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
 		t.Errorf("a peer uses the secret: %+v", r)
 	}
 	select {
-	case <-bob.hurry:
+	case <-bob.Hurry:
 	default:
 		t.Error("nobody is told to hurry")
 	}
@@ -555,13 +559,13 @@ func TestHasten(t *testing.T) {
 	if !bob.log.has("another network secret") {
 		t.Error("a head of another network is not told of")
 	}
-	hub.again(t, to, testSecret)
-	late := head(bob, testSecret)
+	hub.again(t, to, enginetest.Secret)
+	late := head(bob, enginetest.Secret)
 	hub.receiver.foreign(t.Context(), late)
 	if hub.log.has("ALERT") {
 		t.Error("a peer that is about to change is told of")
 	}
-	hub.began = time.Now().Add(-time.Hour)
+	hub.Secrets.Began = time.Now().Add(-time.Hour)
 	hub.receiver.foreign(t.Context(), late)
 	if !hub.log.has("has missed that the network has another secret") {
 		t.Error("a peer that does not change is not told of")
@@ -574,23 +578,23 @@ func TestKeep(t *testing.T) {
 	other.KeyID++
 	known := func(id uint64) bool { return id == cellsOf.KeyID }
 	for i, tt := range []struct {
-		m      message
+		m      wire.Message
 		heads  int
 		rounds int
 		keep   bool
 	}{
-		{message{kind: kindHead}, 0, 0, true},
-		{message{kind: kindHead, heads: []arrayHead{{geometry: cellsOf}, {geometry: other}}}, 1, 0, true},
-		{message{kind: kindHead, heads: []arrayHead{{geometry: other}}}, 0, 0, true},
-		{message{kind: kindAsk}, 0, 0, true},
-		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: other}, {}}}, 0, 1, true},
-		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: other}}}, 0, 0, false},
-		{message{kind: kindDelta, rounds: []round{{announce: true, geometry: cellsOf}}}, 0, 1, true},
-		{message{kind: kindImage, image: image{geometry: other}}, 0, 0, false},
-		{message{kind: kindImage, image: image{geometry: cellsOf}}, 0, 0, true},
+		{wire.Message{Kind: wire.KindHead}, 0, 0, true},
+		{wire.Message{Kind: wire.KindHead, Heads: []wire.ArrayHead{{Geometry: cellsOf}, {Geometry: other}}}, 1, 0, true},
+		{wire.Message{Kind: wire.KindHead, Heads: []wire.ArrayHead{{Geometry: other}}}, 0, 0, true},
+		{wire.Message{Kind: wire.KindAsk}, 0, 0, true},
+		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: other}, {}}}, 0, 1, true},
+		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: other}}}, 0, 0, false},
+		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: cellsOf}}}, 0, 1, true},
+		{wire.Message{Kind: wire.KindImage, Image: wire.Image{Geometry: other}}, 0, 0, false},
+		{wire.Message{Kind: wire.KindImage, Image: wire.Image{Geometry: cellsOf}}, 0, 0, true},
 	} {
-		if got := tt.m.keep(known); got != tt.keep || len(tt.m.heads) != tt.heads || len(tt.m.rounds) != tt.rounds {
-			t.Errorf("%d: %v, %d heads, %d rounds", i, got, len(tt.m.heads), len(tt.m.rounds))
+		if got := tt.m.KeepKnown(known); got != tt.keep || len(tt.m.Heads) != tt.heads || len(tt.m.Rounds) != tt.rounds {
+			t.Errorf("%d: %v, %d heads, %d rounds", i, got, len(tt.m.Heads), len(tt.m.Rounds))
 		}
 	}
 }
@@ -604,12 +608,12 @@ func TestRotationFile(t *testing.T) {
 		`nonsense`:                     "rotation.json",
 		`{"from":"0000000000000000"}`:  "",
 	} {
-		c := newChanging(t, Hub, nil)
-		if err := os.WriteFile(filepath.Join(c.opts.Dir, rotationFile), []byte(text), 0o600); err != nil {
+		c := newChanging(t, member.Hub, nil)
+		if err := os.WriteFile(filepath.Join(c.opts.Dir, member.RotationFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, err := prepare(t.Context(), c.opts)
-		if want == "" && (err != nil || m.lastRotation() != nil) ||
+		m, err := prepare(t.Context(), *c.opts)
+		if want == "" && (err != nil || m.LastRotation() != nil) ||
 			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -620,33 +624,36 @@ func TestRotationFile(t *testing.T) {
 // gets an answer.
 func FuzzAnswerSecret(f *testing.F) {
 	_, id := identity(f)
-	_, member := identity(f)
-	hub := &Mesh{opts: Options{Identity: id, Secret: testSecret, KeyID: testSecret.ID(), Now: time.Now}}
+	_, joiner := identity(f)
+	hub := &member.Secrets{Opts: &member.Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(),
+		Now: time.Now}}
 	to := filter.Secret{9}
-	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Unix(2e9, 0), By: id.ID(),
+	hub.Announcement = &member.Rotation{From: member.NetworkOf(enginetest.Secret), Secret: to[:], At: time.Unix(2e9, 0),
+		By:   id.ID(),
 		Void: [][]byte{make([]byte, 16)}}
-	bob := &Mesh{opts: Options{Identity: member, Secret: testSecret, KeyID: testSecret.ID()}}
-	q, _, err := bob.askAfter(&id.public)
+	bob := &member.Secrets{Opts: &member.Options{Identity: joiner, Secret: enginetest.Secret,
+		KeyID: enginetest.Secret.ID()}}
+	q, _, err := bob.AskAfter(id.Public())
 	if err != nil {
 		f.Fatal(err)
 	}
 	good, _ := json.Marshal(q)
-	p := &peer{ID: member.ID(), key: member.public}
-	if a, secret, err := hub.answerSecret(p, good); err != nil || len(a.Box) == 0 || secret != to {
+	p := &member.Peer{ID: joiner.ID(), Key: joiner.Public()}
+	if a, secret, err := hub.MakeAnswer(p, good); err != nil || len(a.Box) == 0 || secret != to {
 		f.Fatalf("%+v, %v", a, err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"network":"` + networkOf(filter.Secret{}) + `","exchange":"AAAA","signature":""}`))
+	f.Add([]byte(`{"network":"` + member.NetworkOf(filter.Secret{}) + `","exchange":"AAAA","signature":""}`))
 	f.Add([]byte(`{`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, _, err := hub.answerSecret(p, data)
+		a, _, err := hub.MakeAnswer(p, data)
 		if (a == nil) == (err == nil) {
 			t.Fatalf("%+v, %v: want an answer or an error", a, err)
 		}
 		if err != nil || len(a.Box) == 0 {
 			return
 		}
-		var got secretQuestion
+		var got member.SecretQuestion
 		if json.Unmarshal(data, &got) != nil || got.Network != q.Network || !slices.Equal(got.Exchange, q.Exchange) {
 			t.Fatalf("told for %q", data)
 		}
@@ -656,29 +663,33 @@ func FuzzAnswerSecret(f *testing.F) {
 // FuzzOpenSecret checks that only a secret that the hub has sealed for this question opens.
 func FuzzOpenSecret(f *testing.F) {
 	_, id := identity(f)
-	_, member := identity(f)
-	hub := &Mesh{opts: Options{Identity: id, Secret: testSecret, KeyID: testSecret.ID(), Now: time.Now}}
+	_, joiner := identity(f)
+	hub := &member.Secrets{Opts: &member.Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(),
+		Now: time.Now}}
 	to := filter.Secret{9}
-	hub.rotation = &rotation{From: networkOf(testSecret), Secret: to[:], At: time.Now().Add(time.Hour), By: id.ID()}
-	bob := &Mesh{opts: Options{Identity: member, Secret: testSecret, KeyID: testSecret.ID()}}
-	q, private, err := bob.askAfter(&id.public)
+	hub.Announcement = &member.Rotation{From: member.NetworkOf(enginetest.Secret), Secret: to[:],
+		At: time.Now().Add(time.Hour), By: id.ID()}
+	bob := &member.Secrets{Opts: &member.Options{Identity: joiner, Secret: enginetest.Secret,
+		KeyID: enginetest.Secret.ID()}}
+	q, private, err := bob.AskAfter(id.Public())
 	if err != nil {
 		f.Fatal(err)
 	}
 	question, _ := json.Marshal(q)
-	a, _, err := hub.answerSecret(&peer{ID: member.ID(), key: member.public}, question)
+	a, _, err := hub.MakeAnswer(&member.Peer{ID: joiner.ID(), Key: joiner.Public()}, question)
 	if err != nil {
 		f.Fatal(err)
 	}
 	good, _ := json.Marshal(a)
-	if n, err := bob.openSecret(&id.public, q, private, good); err != nil || n == nil || filter.Secret(n.Secret) != to {
+	if n, err := bob.OpenSecret(id.Public(), q, private, good); err != nil || n == nil || filter.Secret(n.Secret) != to {
 		f.Fatalf("%+v, %v", n, err)
 	}
 	f.Add(good)
 	f.Add([]byte(`{"signature":"AAAA"}`))
 	f.Add([]byte(`{"exchange":"AAAA","box":"AAAA"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if n, err := bob.openSecret(&id.public, q, private, data); err == nil && (n == nil || filter.Secret(n.Secret) != to) {
+		if n, err := bob.OpenSecret(id.Public(), q, private, data); err == nil && (n == nil ||
+			filter.Secret(n.Secret) != to) {
 			t.Errorf("%+v", n)
 		}
 	})

@@ -4,14 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sort"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 const (
@@ -29,31 +33,39 @@ const (
 // The sender publishes the adds to the node's own arrays, and answers asks. Only its own goroutine
 // uses the fields below the channels.
 type sender struct {
-	m     *Mesh
-	asks  chan *message
-	fills chan *message // pages that this node has lost
-	hello chan struct{} // requests a head
-	wants chan wish
-	pasts chan past
+	opts  *member.Options
+	book  *member.Book
+	state *member.State
+	buses []transport
+	done  sync.WaitGroup // waits for the readings that the sender has begun
+
+	healing atomic.Bool // the node waits for lost pages: see heal
+	renewed bool        // this process has begun a new incarnation
+
+	asks  chan *wire.Message
+	fills chan *wire.Message // pages that this node has lost
+	hello chan struct{}      // requests a head
+	wants chan *wire.Message // questions to other nodes
+	pasts chan wire.Past
 
 	published, rounds, bytes, pages, dropped atomic.Uint64
 
-	seq     uint64
-	arrays  map[ref]*ownArray
-	history int // cost of all rounds in arrays
-	order   []ref
-	outbox  []outbox     // by bus
-	wanted  map[ref]hint // requested images by requesting peer; the zero hint: the node itself
-	draws   map[hint]*draw
-	refills map[hint]*draw // of pages that peers have lost themselves
-	renewed []time.Time    // new incarnations of this process
-	headed  time.Time      // when the last head was published
-	headDue bool           // a head was requested since
+	seq      uint64
+	arrays   map[wire.Ref]*ownArray
+	history  int // cost of all rounds in arrays
+	order    []wire.Ref
+	outbox   []outbox               // by bus
+	wanted   map[wire.Ref]wire.Hint // requested images by requesting peer; the zero hint: the node itself
+	draws    map[wire.Hint]*draw
+	refills  map[wire.Hint]*draw // of pages that peers have lost themselves
+	renewals []time.Time         // new incarnations of this process
+	headed   time.Time           // when the last head was published
+	headDue  bool                // a head was requested since
 }
 
 // ownArray is the sender's state of one of the node's arrays.
 type ownArray struct {
-	rounds    []round // the latest ones, without a gap
+	rounds    []wire.Round // the latest ones, without a gap
 	announced bool
 	imaged    time.Time // when its images were last published
 	image     int       // their bytes
@@ -61,7 +73,7 @@ type ownArray struct {
 	resent    time.Time // when rounds were last sent again
 	due       bool      // rounds were requested since
 	dueFrom   uint64    // from this version
-	dueTo     hint      // by this peer
+	dueTo     wire.Hint // by this peer
 }
 
 type outbox struct {
@@ -70,49 +82,83 @@ type outbox struct {
 }
 
 type queued struct {
-	topic  topic
+	topic  wire.Topic
 	msg    []byte
-	arrays []ref // of its rounds
+	arrays []wire.Ref // of its rounds
 }
 
-func newSender(m *Mesh) *sender {
+func newSender(o *member.Options, b *member.Book, st *member.State) *sender {
 	return &sender{
-		m: m, asks: make(chan *message, 256), fills: make(chan *message, 16), hello: make(chan struct{}, 1),
-		wants: make(chan wish, 64), pasts: make(chan past, 64),
-		arrays: make(map[ref]*ownArray), wanted: make(map[ref]hint), draws: make(map[hint]*draw),
-		refills: make(map[hint]*draw),
+		opts: o, book: b, state: st, asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message,
+			16), hello: make(chan struct{}, 1),
+		wants: make(chan *wire.Message, 64), pasts: make(chan wire.Past, 64),
+		arrays: make(map[wire.Ref]*ownArray), wanted: make(map[wire.Ref]wire.Hint), draws: make(map[wire.Hint]*draw),
+		refills: make(map[wire.Hint]*draw),
 	}
 }
 
-// greet requests a head soon, so that peers learn what to ask for.
-func (s *sender) greet(context.Context) {
+// use makes the sender publish on another bus.
+func (s *sender) use(b transport) {
+	s.buses = append(s.buses, b)
+	s.outbox = append(s.outbox, outbox{})
+}
+
+// start makes the node an origin, at once or when its lost pages are back.
+func (s *sender) start(ctx context.Context) error {
+	lost, err := s.opts.Engine.Wounds(ctx)
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	same, known := s.state.Continues(lost.Store)
+	salvaged := lost.Store != "" && same && s.opts.Role != member.Subscribe
+	if salvaged && known && len(lost.Pages) > 0 {
+		s.healing.Store(true)
+		return nil
+	}
+	err = s.begin(salvaged && lost.Whole)
+	if err == nil && lost.Store != "" {
+		s.forgetWounds(ctx)
+	}
+	return err
+}
+
+// begin gives this process a boot number: see [member.State.Begin].
+func (s *sender) begin(whole bool) (err error) {
+	s.renewed, err = s.state.Begin(s.opts.Engine.Own(), whole)
+	return err
+}
+
+// record makes the engine record its adds, if they are published.
+func (s *sender) record(ctx context.Context) error {
+	if s.opts.Role == member.Subscribe || s.healing.Load() {
+		return nil
+	}
+	if err := s.opts.Engine.Record(ctx, true); err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return nil
+}
+
+// Greet requests a head soon, so that peers learn what to ask for.
+func (s *sender) Greet() {
 	select {
 	case s.hello <- struct{}{}:
 	default:
 	}
 }
 
-// A wish lists what the receiver lacks of an origin.
-type wish struct {
-	origin hint
-	life   uint64 // incarnation of the versions
-	boot   uint64 // newest boot of it seen
-	arrays []arrayHead
-	proofs [][]byte // the origin's statements that it may have forgotten
-}
-
-// want requests missing arrays of an origin. If the sender is busy, the request is dropped, and the
+// Want sends an origin an ask for missing arrays. If the sender is busy, the ask is dropped, and the
 // receiver tries again.
-func (s *sender) want(w wish) {
+func (s *sender) Want(ask *wire.Message) {
 	select {
-	case s.wants <- w:
+	case s.wants <- ask:
 	default:
 	}
 }
 
-// ask hands the sender a peer's request. A request that cannot be answered in time is dropped, and
+// Ask hands the sender a peer's request. A request that cannot be answered in time is dropped, and
 // the peer asks again.
-func (s *sender) ask(m *message) {
+func (s *sender) Ask(m *wire.Message) {
 	select {
 	case s.asks <- m:
 	default:
@@ -120,15 +166,15 @@ func (s *sender) ask(m *message) {
 }
 
 func (s *sender) run(ctx context.Context) {
-	s.outbox = make([]outbox, len(s.m.buses))
+	defer s.done.Wait()
 	if !s.heal(ctx) {
 		return
 	}
-	tick := time.NewTicker(s.m.opts.Interval)
+	tick := time.NewTicker(s.opts.Interval)
 	defer tick.Stop()
-	head := time.NewTicker(s.m.opts.Heartbeat)
+	head := time.NewTicker(s.opts.Heartbeat)
 	defer head.Stop()
-	if s.m.renewed {
+	if s.renewed {
 		s.imageAll()
 	}
 	for {
@@ -148,8 +194,8 @@ func (s *sender) run(ctx context.Context) {
 		case <-s.hello:
 			s.flush()
 			s.headSoon(ctx)
-			for _, p := range s.m.peerList() {
-				s.question(wish{origin: p.key.hint()})
+			for _, p := range s.book.List() {
+				s.question(&wire.Message{To: p.Key.Hint()})
 			}
 		case w := <-s.wants:
 			s.question(w)
@@ -170,41 +216,40 @@ func (s *sender) last() {
 }
 
 // sign returns the message with the node's stamp and signature.
-func (s *sender) sign(m *message) []byte {
+func (s *sender) sign(m *wire.Message) []byte {
 	s.seq++
-	s.m.mu.Lock()
-	m.stamp = stamp{incarnation: s.m.state.Incarnation, boot: s.m.state.Boot, seq: s.seq}
-	s.m.mu.Unlock()
-	m.stamp.at = max(uint64(max(s.m.opts.Now().UnixMilli(), 0)), m.stamp.boot)
-	m.from, m.keyID = s.m.opts.Identity.public.hint(), s.m.opts.KeyID
-	return appendMessage(nil, m, s.m.opts.Identity)
+	incarnation, boot := s.state.Life()
+	m.Stamp = wire.Stamp{Incarnation: incarnation, Boot: boot, Seq: s.seq}
+	m.Stamp.At = max(uint64(max(s.opts.Now().UnixMilli(), 0)), m.Stamp.Boot)
+	m.From, m.KeyID = s.opts.Identity.Hint(), s.opts.KeyID
+	return wire.AppendMessage(nil, m, s.opts.Identity)
 }
 
 // send publishes a message on every bus. A delta waits for a disconnected bus. Heads, asks and
 // images do not, because they would be stale by then.
-func (s *sender) send(t topic, m *message) {
+func (s *sender) send(t wire.Topic, m *wire.Message) {
 	msg := s.sign(m)
 	s.published.Add(1)
 	s.bytes.Add(uint64(len(msg)))
-	for i, b := range s.m.buses {
+	for i, b := range s.buses {
 		o := &s.outbox[i]
 		if len(o.queue) == 0 {
-			err := b.publish(t, msg)
-			if errors.Is(err, errTooLarge) {
-				s.tooLarge(len(msg), m.arrays())
+			err := b.Publish(t, msg)
+			if errors.Is(err, wire.ErrTooLarge) {
+				s.tooLarge(len(msg), m.Arrays())
 				continue
 			}
-			if err == nil || t.kind != kindDelta {
+			if err == nil || t.Kind != wire.KindDelta {
 				if err != nil {
 					s.dropped.Add(1)
 				}
 				continue
 			}
 		}
-		if t.kind != kindDelta {
+		if t.Kind != wire.KindDelta {
 			continue
 		}
-		o.queue = append(o.queue, queued{t, msg, m.arrays()})
+		o.queue = append(o.queue, queued{t, msg, m.Arrays()})
 		o.bytes += len(msg)
 		for o.bytes > maxOutbox && len(o.queue) > 0 {
 			o.bytes -= len(o.queue[0].msg)
@@ -216,12 +261,12 @@ func (s *sender) send(t topic, m *message) {
 
 // flush sends the messages that wait for a bus.
 func (s *sender) flush() {
-	for i, b := range s.m.buses {
+	for i, b := range s.buses {
 		o := &s.outbox[i]
 		for len(o.queue) > 0 {
 			first := &o.queue[0]
-			err := b.publish(first.topic, first.msg)
-			if errors.Is(err, errTooLarge) {
+			err := b.Publish(first.topic, first.msg)
+			if errors.Is(err, wire.ErrTooLarge) {
 				s.tooLarge(len(first.msg), first.arrays)
 			} else if err != nil {
 				break
@@ -233,10 +278,10 @@ func (s *sender) flush() {
 }
 
 // tooLarge drops a message that a bus will never accept. Its rounds are forgotten, and peers that
-// ask for them are sent images.
-func (s *sender) tooLarge(size int, arrays []ref) {
+// Ask for them are sent images.
+func (s *sender) tooLarge(size int, arrays []wire.Ref) {
 	if s.dropped.Add(1) == 1 {
-		s.m.opts.Log.Warn("message too large for the broker; raise its max_payload to 1 MB", "bytes", size)
+		s.opts.Log.Warn("message too large for the broker; raise its max_payload to 1 MB", "bytes", size)
 	}
 	for _, r := range arrays {
 		if a := s.arrays[r]; a != nil {
@@ -245,81 +290,72 @@ func (s *sender) tooLarge(size int, arrays []ref) {
 	}
 }
 
-// arrays returns the arrays of the rounds in m.
-func (m *message) arrays() (out []ref) {
-	for i := range m.rounds {
-		out = append(out, m.rounds[i].ref)
-	}
-	return out
+func (s *sender) own() wire.Topic {
+	return wire.Topic{Kind: wire.KindDelta, Origin: s.opts.Identity.Hint()}
 }
-
-// errTooLarge reports that a bus never accepts a message of that size.
-var errTooLarge = errors.New("mesh: message is larger than the broker accepts")
-
-func (s *sender) own() topic { return topic{kind: kindDelta, origin: s.m.opts.Identity.public.hint()} }
 
 // publish sends the adds to the node's arrays since the last call. It returns the states up to
 // which it has sent them; adds during the call are not included.
 func (s *sender) publish(ctx context.Context) []engine.ArrayState {
-	if s.m.opts.Role == Subscribe {
-		return s.m.opts.Engine.Own()
+	if s.opts.Role == member.Subscribe {
+		return s.opts.Engine.Own()
 	}
-	parts, own, err := s.m.opts.Engine.TakeRounds(ctx)
+	parts, own, err := s.opts.Engine.TakeRounds(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, bulkhead.ErrReadOnly) {
-			s.m.opts.Log.Error("own rounds not published; peers will request images", "err", err)
+			s.opts.Log.Error("own rounds not published; peers will request images", "err", err)
 		}
-		return s.m.opts.Engine.Own()
+		return s.opts.Engine.Own()
 	}
 	sort.Slice(parts, func(i, j int) bool { // slices.SortFunc of a large struct is 19 kB of program
 		a, b := &parts[i], &parts[j]
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Array, b.Array), cmp.Compare(a.From, b.From)) < 0
 	})
-	var m message
+	var m wire.Message
 	size := 0
 	for i := range parts {
 		p := &parts[i]
-		x := ref{p.Array, p.Start}
-		r := round{ref: x, from: p.From, to: p.To, geometry: p.Geometry, lineage: s.lineage(x), data: p.Round}
+		x := wire.Ref{Array: p.Array, Start: p.Start}
+		r := wire.Round{Ref: x, From: p.From, To: p.To, Geometry: p.Geometry, Lineage: s.state.Lineage(x), Data: p.Round}
 		s.remember(&r)
-		if size > 0 && size+len(r.data) > s.m.opts.imageBytes {
-			s.deltas(m.rounds)
-			m.rounds, size = nil, 0
+		if size > 0 && size+len(r.Data) > s.opts.MessageBytes {
+			s.deltas(m.Rounds)
+			m.Rounds, size = nil, 0
 		}
-		m.rounds = append(m.rounds, r)
-		size += len(r.data)
+		m.Rounds = append(m.Rounds, r)
+		size += len(r.Data)
 	}
-	s.deltas(m.rounds)
+	s.deltas(m.Rounds)
 	return own
 }
 
-func (s *sender) deltas(rounds []round) {
+func (s *sender) deltas(rounds []wire.Round) {
 	if len(rounds) == 0 {
 		return
 	}
 	s.rounds.Add(uint64(len(rounds)))
-	s.send(s.own(), &message{kind: kindDelta, rounds: rounds})
+	s.send(s.own(), &wire.Message{Kind: wire.KindDelta, Rounds: rounds})
 }
 
 // remember keeps a round for peers that miss it, and forgets the oldest rounds.
-func (s *sender) remember(r *round) {
-	a := s.arrays[r.ref]
+func (s *sender) remember(r *wire.Round) {
+	a := s.arrays[r.Ref]
 	if a == nil {
 		a = &ownArray{}
-		s.arrays[r.ref] = a
+		s.arrays[r.Ref] = a
 	}
 	// The first round has the geometry for a peer without the array, and shows a peer with a
 	// replica whether the replica is still part of the array. A round under a former secret always
 	// has both: a peer that never had that secret cannot use it.
-	r.announce = !a.announced || r.from == 0 || r.geometry.KeyID != s.m.opts.KeyID
+	r.Announce = !a.announced || r.From == 0 || r.Geometry.KeyID != s.opts.KeyID
 	a.announced = true
-	a.since += len(r.data)
-	if n := len(a.rounds); n > 0 && a.rounds[n-1].to != r.from {
+	a.since += len(r.Data)
+	if n := len(a.rounds); n > 0 && a.rounds[n-1].To != r.From {
 		s.drop(a, n)
 	}
 	a.rounds = append(a.rounds, *r)
-	s.order = append(s.order, r.ref)
-	s.history += r.cost()
+	s.order = append(s.order, r.Ref)
+	s.history += r.Cost()
 	for s.history > maxHistory && len(s.order) > 0 {
 		if old := s.arrays[s.order[0]]; old != nil && len(old.rounds) > 0 {
 			s.drop(old, 1)
@@ -330,7 +366,7 @@ func (s *sender) remember(r *round) {
 
 func (s *sender) drop(a *ownArray, n int) {
 	for _, r := range a.rounds[:n] {
-		s.history -= r.cost()
+		s.history -= r.Cost()
 	}
 	clear(a.rounds[:n])
 	a.rounds = a.rounds[n:]
@@ -350,54 +386,38 @@ func (s *sender) head(ctx context.Context) {
 	own := s.publish(ctx)
 	s.headed, s.headDue = time.Now(), false
 	s.forgetDraws()
-	m := &message{kind: kindHead, name: s.m.opts.Name, proof: s.m.opts.Identity.proof, organisations: s.m.contains(),
-		floors: [2]uint64{allExpired, allExpired}}
-	if s.m.opts.Role != Subscribe {
-		m.floors = [2]uint64{s.m.opts.Engine.Floor(engine.ArrayCounts), s.m.opts.Engine.Floor(engine.ArraySpam)}
-		live := make(map[ref]bool)
+	m := &wire.Message{Kind: wire.KindHead, Name: s.opts.Name, Proof: s.opts.Identity.Proof(),
+		Organisations: s.book.Contained(),
+		Floors:        [2]uint64{wire.AllExpired, wire.AllExpired}}
+	if s.opts.Role != member.Subscribe {
+		m.Floors = [2]uint64{s.opts.Engine.Floor(engine.ArrayCounts), s.opts.Engine.Floor(engine.ArraySpam)}
+		live := make(map[wire.Ref]bool)
 		for _, a := range own {
-			r := ref{a.Array, a.Start}
+			r := wire.Ref{Array: a.Array, Start: a.Start}
 			live[r] = true
 			if a.Version > 0 {
-				m.heads = append(m.heads, arrayHead{ref: r, version: a.Version, geometry: a.Geometry, lineage: s.lineage(r)})
+				m.Heads = append(m.Heads, wire.ArrayHead{Ref: r, Version: a.Version, Geometry: a.Geometry,
+					Lineage: s.state.Lineage(r)})
 			}
 		}
-		maps.DeleteFunc(s.arrays, func(r ref, a *ownArray) bool {
+		maps.DeleteFunc(s.arrays, func(r wire.Ref, a *ownArray) bool {
 			if !live[r] {
 				s.drop(a, len(a.rounds))
 			}
 			return !live[r]
 		})
-		s.order = slices.DeleteFunc(s.order, func(r ref) bool { return !live[r] })
+		s.order = slices.DeleteFunc(s.order, func(r wire.Ref) bool { return !live[r] })
 	}
-	if len(m.heads) > maxParts {
+	if len(m.Heads) > wire.MaxParts {
 		// To receivers that see only the head, an array that it omits is gone.
-		sort.Slice(m.heads, func(a, b int) bool {
-			return m.heads[a].start > m.heads[b].start
+		sort.Slice(m.Heads, func(a, b int) bool {
+			return m.Heads[a].Start > m.Heads[b].Start
 		}) // slices.SortFunc of a large struct adds 17 kB of code
-		for _, h := range m.heads[maxParts:] {
-			f := &m.floors[floorOf(h.array)]
-			*f = max(*f, h.start+1)
+		for _, h := range m.Heads[wire.MaxParts:] {
+			f := &m.Floors[wire.FloorIndex(h.Array)]
+			*f = max(*f, h.Start+1)
 		}
-		m.heads = m.heads[:maxParts]
+		m.Heads = m.Heads[:wire.MaxParts]
 	}
-	s.send(topic{kind: kindHead, origin: s.m.opts.Identity.public.hint()}, m)
-}
-
-// allExpired is a floor of a node that lists none of its arrays.
-const allExpired = 1 << 62
-
-// floorOf returns the index of the floor in a head that applies to an array.
-func floorOf(a engine.Array) int {
-	if a == engine.ArrayCounts {
-		return 0
-	}
-	return 1
-}
-
-// lineage returns the lineage of an own array.
-func (s *sender) lineage(r ref) lineage {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	return s.m.state.lineage(r)
+	s.send(wire.Topic{Kind: wire.KindHead, Origin: s.opts.Identity.Hint()}, m)
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestNewLife checks that a new incarnation is above all incarnations that the node has signed and
@@ -21,28 +24,28 @@ func TestNewLife(t *testing.T) {
 		r := newRig(t, k, nil)
 		r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3}, {Array: engine.ArraySpam, Start: 7}}
 		now := uint64(time.Now().UnixMilli())
-		for _, tt := range []struct{ life, boot, heard, want uint64 }{
+		for _, tt := range []struct{ life, boot, received, want uint64 }{
 			{1, 2, 3, now}, {now - 1, now - 1, now - 1, now}, {now, 5, 6, now + 1}, {5, now + 20, 6, now + 21},
 			{5, 6, now + 30, now + 31},
 		} {
-			s := &r.state
-			s.Incarnation, s.Boot, r.sender.renewed = tt.life, tt.boot, nil
+			s := r.state
+			s.Incarnation, s.Boot, r.sender.renewals = tt.life, tt.boot, nil
 			clear(r.sender.wanted)
-			r.sender.renew("peer", tt.heard)
+			r.sender.renew("peer", tt.received)
 			if s.Incarnation != tt.want || s.Boot <= tt.want || s.Boot > tt.want+1024 {
 				t.Errorf("after life %d, boot %d, and %d that was heard: life %d, boot %d; want life %d", tt.life, tt.boot,
-					tt.heard, s.Incarnation, s.Boot, tt.want)
+					tt.received, s.Incarnation, s.Boot, tt.want)
 			}
-			saved, err := loadState(r.opts.Dir)
+			saved, err := member.LoadState(r.opts.Dir)
 			if err != nil || saved.Incarnation != s.Incarnation || saved.Boot != s.Boot || len(saved.Arrays) != 2 ||
 				len(saved.Arrays[0].Epochs) != 1 {
 				t.Errorf("saved %+v, %v", saved, err)
 			}
-			if want := map[ref]hint{{engine.ArrayCounts, 7}: {}}; !maps.Equal(r.sender.wanted, want) {
+			if want := map[wire.Ref]wire.Hint{{Array: engine.ArrayCounts, Start: 7}: {}}; !maps.Equal(r.sender.wanted, want) {
 				t.Errorf("images of %v are to be published, want %v", r.sender.wanted, want)
 			}
 		}
-		r.sender.renewed = nil
+		r.sender.renewals = nil
 		begun := func(want bool, what string) {
 			t.Helper()
 			before := r.state.Incarnation
@@ -59,7 +62,7 @@ func TestNewLife(t *testing.T) {
 		begun(false, "as long after as counts")
 		time.Sleep(time.Nanosecond)
 		begun(true, "later")
-		r.twin = time.Now()
+		r.state.TwinAt = time.Now()
 		begun(false, "beside a twin")
 		time.Sleep(twinRest*r.opts.Heartbeat - 1)
 		begun(false, "a while after the twin")
@@ -72,8 +75,8 @@ func TestNewLife(t *testing.T) {
 // number of its first page, and all of them.
 func TestImageMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
-		x := ref{engine.ArraySpam, 7}
+		r := newRig(t, k, func(o *member.Options) { o.MessageBytes = 100 })
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
 		for _, tt := range []struct {
 			sizes []int
 			want  [][]int
@@ -85,7 +88,7 @@ func TestImageMessages(t *testing.T) {
 			sum, pages := 0, r.Status().Images
 			for _, n := range tt.sizes {
 				r.e.images = append(r.e.images,
-					engine.Part{Array: x.array, Start: x.start, Geometry: bitsOf, Image: make([]byte, n)})
+					engine.Part{Array: x.Array, Start: x.Start, Geometry: bitsOf, Image: make([]byte, n)})
 				sum += n
 			}
 			a := &ownArray{image: 5, since: 6}
@@ -95,18 +98,19 @@ func TestImageMessages(t *testing.T) {
 			var got [][]int
 			first := 0
 			for i, q := range r.bus.sent {
-				if want := fmt.Sprintf("1-7-%d", first); q.topic != (topic{kindImage, r.opts.Identity.public.hint(), want}) {
+				if want := fmt.Sprintf("1-7-%d", first); q.topic != (wire.Topic{Kind: wire.KindImage,
+					Origin: r.opts.Identity.Hint(), Key: want}) {
 					t.Errorf("%v: message %d is under %+v, want key %s", tt.sizes, i, q.topic, want)
 				}
-				m, err := parseMessage(q.msg, testSecret.ID())
+				m, err := ParseMessage(q.msg, enginetest.Secret.ID())
 				if err != nil {
 					t.Fatal(err)
 				}
-				if m.image.ref != x || m.image.at != 77 || m.image.geometry != bitsOf || len(m.image.lineage) != 1 {
-					t.Errorf("image %+v", m.image)
+				if m.Image.Ref != x || m.Image.At != 77 || m.Image.Geometry != bitsOf || len(m.Image.Lineage) != 1 {
+					t.Errorf("image %+v", m.Image)
 				}
 				var sizes []int
-				for _, page := range m.image.pages {
+				for _, page := range m.Image.Pages {
 					sizes = append(sizes, len(page))
 				}
 				got, first = append(got, sizes), first+len(sizes)
@@ -117,7 +121,7 @@ func TestImageMessages(t *testing.T) {
 			}
 		}
 		r.bus.sent = nil
-		r.e.images = make([]engine.Part, maxParts+1)
+		r.e.images = make([]engine.Part, wire.MaxParts+1)
 		for i := range r.e.images {
 			r.e.images[i].Geometry = bitsOf
 		}
@@ -140,8 +144,8 @@ func TestImageMessages(t *testing.T) {
 func TestImagesRest(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x, h := ref{engine.ArraySpam, 7}, r.peer.public.hint()
-		r.e.images = []engine.Part{{Array: x.array, Start: x.start, Geometry: bitsOf, Image: make([]byte, 1000)}}
+		x, h := wire.Ref{Array: engine.ArraySpam, Start: 7}, r.peer.Hint()
+		r.e.images = []engine.Part{{Array: x.Array, Start: x.Start, Geometry: bitsOf, Image: make([]byte, 1000)}}
 		sent := func() int {
 			r.bus.sent = nil
 			r.sender.images(t.Context())
@@ -149,7 +153,7 @@ func TestImagesRest(t *testing.T) {
 		}
 		served := func() uint64 { return r.status().Served }
 		r.sender.needs(x, h)
-		r.sender.needs(x, hint{9}) // too late: the first is charged
+		r.sender.needs(x, wire.Hint{9}) // too late: the first is charged
 		if n := sent(); n != 1 || served() != 1000 || len(r.sender.wanted) != 0 {
 			t.Errorf("%d messages, %d bytes served", n, served())
 		}
@@ -181,10 +185,10 @@ func TestImagesRest(t *testing.T) {
 			t.Errorf("%d bytes served: what nobody asked for is charged", served())
 		}
 		// Rounds that were requested too soon are sent after a rest, or images in their place.
-		x2 := ref{engine.ArrayCounts, 7}
+		x2 := wire.Ref{Array: engine.ArrayCounts, Start: 7}
 		one := roundOf(t, x2, 4, 1)
 		*a = ownArray{imaged: time.Now()}
-		r.sender.arrays[x2] = &ownArray{rounds: []round{one}, resent: time.Now(), due: true, dueFrom: 4, dueTo: h}
+		r.sender.arrays[x2] = &ownArray{rounds: []wire.Round{one}, resent: time.Now(), due: true, dueFrom: 4, dueTo: h}
 		if n := sent(); n != 0 {
 			t.Errorf("%d messages: rounds go out again too soon", n)
 		}
@@ -192,8 +196,8 @@ func TestImagesRest(t *testing.T) {
 		if n := sent(); n != 1 || r.sender.arrays[x2].due {
 			t.Errorf("%d messages after a rest, due %v", n, r.sender.arrays[x2].due)
 		}
-		r.sender.arrays[x2] = &ownArray{rounds: []round{one}, due: true, dueFrom: 2, dueTo: h}
-		if n := sent(); n != 1 || r.sender.arrays[x2].due || served() != 2000+uint64(len(one.data))+1000 {
+		r.sender.arrays[x2] = &ownArray{rounds: []wire.Round{one}, due: true, dueFrom: 2, dueTo: h}
+		if n := sent(); n != 1 || r.sender.arrays[x2].due || served() != 2000+uint64(len(one.Data))+1000 {
 			t.Errorf("%d messages of rounds that are gone, %d bytes served", n, served())
 		}
 	})
@@ -204,25 +208,25 @@ func TestImagesRest(t *testing.T) {
 func TestSentAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x, h := ref{engine.ArrayCounts, 7}, r.peer.public.hint()
-		var rounds []round
+		x, h := wire.Ref{Array: engine.ArrayCounts, Start: 7}, r.peer.Hint()
+		var rounds []wire.Round
 		at := uint64(10)
 		for range 4 {
 			one := roundOf(t, x, at, 3)
-			one.announce, one.boot = false, 0
-			rounds, at = append(rounds, one), one.to
+			one.Announce, one.Boot = false, 0
+			rounds, at = append(rounds, one), one.To
 		}
-		size := len(rounds[0].data)
+		size := len(rounds[0].Data)
 		again := func(version uint64, limit int) (ok bool, messages [][]uint64) {
 			t.Helper()
-			r.opts.imageBytes = limit
+			r.opts.MessageBytes = limit
 			ok = r.sender.resend(x, version, h)
 			for _, m := range r.bus.messages(t) {
 				var from []uint64
-				for i, x := range m.rounds {
-					from = append(from, x.from)
-					if x.announce != (i == 0) {
-						t.Errorf("round %d of a message is announced: %v", i, x.announce)
+				for i, x := range m.Rounds {
+					from = append(from, x.From)
+					if x.Announce != (i == 0) {
+						t.Errorf("round %d of a message is announced: %v", i, x.Announce)
 					}
 				}
 				messages = append(messages, from)
@@ -284,13 +288,14 @@ func TestSentAgain(t *testing.T) {
 			t.Errorf("rounds that the broker does not take: %v, %d are held", ok, len(a.rounds))
 		}
 		r.bus.max = 0
-		many := make([]round, maxParts+1)
+		many := make([]wire.Round, wire.MaxParts+1)
 		for i := range many {
-			many[i] = round{ref: x, from: uint64(i), to: uint64(i) + 1, geometry: cellsOf, lineage: lineage{{r.state.Boot, 0}}}
+			many[i] = wire.Round{Ref: x, From: uint64(i), To: uint64(i) + 1, Geometry: cellsOf,
+				Lineage: wire.Lineage{{Boot: r.state.Boot, Base: 0}}}
 		}
 		r.sender.again(many)
-		if got := r.bus.messages(t); len(got) != 2 || len(got[0].rounds) != maxParts || len(got[1].rounds) != 1 ||
-			!got[1].rounds[0].announce {
+		if got := r.bus.messages(t); len(got) != 2 || len(got[0].Rounds) != wire.MaxParts || len(got[1].Rounds) != 1 ||
+			!got[1].Rounds[0].Announce {
 			t.Errorf("more rounds than a message holds: %d messages", len(got))
 		}
 	})
@@ -301,15 +306,15 @@ func TestSentAgain(t *testing.T) {
 func TestOutbox(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		s, x := r.sender, ref{engine.ArrayCounts, 7}
-		delta := func(size int) *message {
-			one := round{ref: x, from: 1, to: 2, geometry: cellsOf, data: make([]byte, size),
-				lineage: lineage{{r.state.Boot, 0}}}
-			return &message{kind: kindDelta, rounds: []round{one}}
+		s, x := r.sender, wire.Ref{Array: engine.ArrayCounts, Start: 7}
+		delta := func(size int) *wire.Message {
+			one := wire.Round{Ref: x, From: 1, To: 2, Geometry: cellsOf, Data: make([]byte, size),
+				Lineage: wire.Lineage{{Boot: r.state.Boot, Base: 0}}}
+			return &wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{one}}
 		}
 		away := errors.New("away")
 		r.bus.err = away
-		s.send(topic{kind: kindHead, origin: s.own().origin}, &message{kind: kindHead})
+		s.send(wire.Topic{Kind: wire.KindHead, Origin: s.own().Origin}, &wire.Message{Kind: wire.KindHead})
 		if len(s.outbox[0].queue) != 0 || s.dropped.Load() != 1 || s.published.Load() != 1 || s.bytes.Load() == 0 {
 			t.Errorf("a head: %d wait, %d dropped", len(s.outbox[0].queue), s.dropped.Load())
 		}
@@ -326,7 +331,8 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("%d wait, after a broker that is away was tried", len(s.outbox[0].queue))
 		}
 		r.bus.err = nil
-		s.send(topic{kind: kindHead, origin: s.own().origin}, &message{kind: kindHead}) // would arrive before the deltas
+		// would arrive before the deltas
+		s.send(wire.Topic{Kind: wire.KindHead, Origin: s.own().Origin}, &wire.Message{Kind: wire.KindHead})
 		s.send(s.own(), delta(100))
 		if len(r.bus.sent) != 0 || len(s.outbox[0].queue) != 4 {
 			t.Errorf("%d sent before those that wait, of which there are %d", len(r.bus.sent), len(s.outbox[0].queue))
@@ -334,7 +340,7 @@ func TestOutbox(t *testing.T) {
 		s.flush()
 		var seqs []uint64
 		for _, m := range r.bus.messages(t) {
-			seqs = append(seqs, m.stamp.seq)
+			seqs = append(seqs, m.Stamp.Seq)
 		}
 		if !slices.Equal(seqs, []uint64{2, 3, 4, 6}) || s.outbox[0].bytes != 0 || len(s.outbox[0].queue) != 0 {
 			t.Errorf("messages %v are sent, %d bytes wait", seqs, s.outbox[0].bytes)
@@ -365,7 +371,7 @@ func TestOutbox(t *testing.T) {
 			}
 			m := delta(1000)
 			s.arrays[x], s.order, s.history = nil, nil, 0
-			s.remember(&m.rounds[0])
+			s.remember(&m.Rounds[0])
 			small := delta(10)
 			s.send(s.own(), m)
 			s.send(s.own(), small)
@@ -389,15 +395,15 @@ func TestOutbox(t *testing.T) {
 func TestRemembered(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		s := newRig(t, k, nil).sender
-		x, y := ref{engine.ArrayCounts, 7}, ref{engine.ArraySpam, 7}
-		add := func(x ref, from, to uint64, size int) bool {
-			r := round{ref: x, geometry: cellsOf, from: from, to: to, data: make([]byte, size)}
+		x, y := wire.Ref{Array: engine.ArrayCounts, Start: 7}, wire.Ref{Array: engine.ArraySpam, Start: 7}
+		add := func(x wire.Ref, from, to uint64, size int) bool {
+			r := wire.Round{Ref: x, Geometry: cellsOf, From: from, To: to, Data: make([]byte, size)}
 			s.remember(&r)
-			return r.announce
+			return r.Announce
 		}
-		held := func(x ref) (out []uint64) {
+		held := func(x wire.Ref) (out []uint64) {
 			for _, r := range s.arrays[x].rounds {
-				out = append(out, r.from)
+				out = append(out, r.From)
 			}
 			return out
 		}
@@ -409,11 +415,11 @@ func TestRemembered(t *testing.T) {
 		if !add(x, 0, 1, 5) {
 			t.Error("the first round of all is not announced")
 		}
-		if got := held(x); !slices.Equal(got, []uint64{0}) || s.history != roundCost+5 || s.arrays[x].since != 20 {
+		if got := held(x); !slices.Equal(got, []uint64{0}) || s.history != wire.RoundCost+5 || s.arrays[x].since != 20 {
 			t.Errorf("after a gap %v are held, %d bytes, %d since", got, s.history, s.arrays[x].since)
 		}
-		const half = maxHistory/2 - roundCost
-		s.order, s.history, s.arrays = nil, 0, make(map[ref]*ownArray)
+		const half = maxHistory/2 - wire.RoundCost
+		s.order, s.history, s.arrays = nil, 0, make(map[wire.Ref]*ownArray)
 		add(x, 0, 1, half)
 		add(y, 0, 1, half)
 		if s.history != maxHistory || len(held(x)) != 1 || len(held(y)) != 1 {
@@ -421,7 +427,7 @@ func TestRemembered(t *testing.T) {
 		}
 		add(y, 1, 2, 0)
 		if got := held(x); len(got) != 0 || !slices.Equal(held(y), []uint64{0, 1}) ||
-			s.history != maxHistory/2+roundCost || len(s.order) != 2 {
+			s.history != maxHistory/2+wire.RoundCost || len(s.order) != 2 {
 			t.Errorf("one more: %v, %v, %d bytes, %d in order", got, held(y), s.history, len(s.order))
 		}
 	})
@@ -432,53 +438,53 @@ func TestRemembered(t *testing.T) {
 // nothing reports that.
 func TestHeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		for _, role := range []Role{Both, Subscribe, Publish} {
-			r := newRig(t, k, func(o *Options) { o.Role, o.Name = role, "post.example" })
+		for _, role := range []member.Role{member.Both, member.Subscribe, member.Publish} {
+			r := newRig(t, k, func(o *member.Options) { o.Role, o.Name = role, "post.example" })
 			r.e.floor = 5
 			r.e.own = []engine.ArrayState{{Array: engine.ArrayCounts, Start: 7, Version: 3, Geometry: cellsOf},
 				{Array: engine.ArraySpam, Start: 7, Geometry: bitsOf},
 				{Array: engine.ArraySpam, Start: 6, Version: 1, Geometry: bitsOf}}
-			live, gone := ref{engine.ArrayCounts, 7}, ref{engine.ArrayCounts, 1}
-			for _, x := range []ref{live, gone} {
-				r.sender.remember(&round{ref: x, from: 1, to: 2, data: []byte{1}})
+			live, gone := wire.Ref{Array: engine.ArrayCounts, Start: 7}, wire.Ref{Array: engine.ArrayCounts, Start: 1}
+			for _, x := range []wire.Ref{live, gone} {
+				r.sender.remember(&wire.Round{Ref: x, From: 1, To: 2, Data: []byte{1}})
 			}
 			r.sender.headDue = true
 			r.sender.head(t.Context())
 			sent := r.bus.messages(t)
 			m := sent[len(sent)-1]
-			if m.kind != kindHead || m.name != "post.example" || r.sender.headDue || !r.sender.headed.Equal(time.Now()) {
-				t.Errorf("%s: %c %q, due %v", role, m.kind, m.name, r.sender.headDue)
+			if m.Kind != wire.KindHead || m.Name != "post.example" || r.sender.headDue || !r.sender.headed.Equal(time.Now()) {
+				t.Errorf("%s: %c %q, due %v", role, m.Kind, m.Name, r.sender.headDue)
 			}
-			if role == Subscribe {
-				if m.floors != [2]uint64{allExpired, allExpired} || len(m.heads) != 0 {
+			if role == member.Subscribe {
+				if m.Floors != [2]uint64{wire.AllExpired, wire.AllExpired} || len(m.Heads) != 0 {
 					t.Errorf("who tells nothing: %+v", m)
 				}
 				continue
 			}
-			if m.floors != [2]uint64{5, 5} || len(m.heads) != 2 || m.heads[0].ref != live || m.heads[0].version != 3 ||
-				m.heads[1].ref != (ref{engine.ArraySpam, 6}) || len(m.heads[0].lineage) != 1 {
+			if m.Floors != [2]uint64{5, 5} || len(m.Heads) != 2 || m.Heads[0].Ref != live || m.Heads[0].Version != 3 ||
+				m.Heads[1].Ref != (wire.Ref{Array: engine.ArraySpam, Start: 6}) || len(m.Heads[0].Lineage) != 1 {
 				t.Errorf("%s: %+v", role, m)
 			}
-			if len(r.sender.arrays) != 1 || r.sender.arrays[live] == nil || r.sender.history != roundCost+1 ||
-				!slices.Equal(r.sender.order, []ref{live}) {
+			if len(r.sender.arrays) != 1 || r.sender.arrays[live] == nil || r.sender.history != wire.RoundCost+1 ||
+				!slices.Equal(r.sender.order, []wire.Ref{live}) {
 				t.Errorf("%s: %d arrays, %d bytes, %v are remembered", role, len(r.sender.arrays), r.sender.history, r.sender.order)
 			}
 			r.e.own = nil
-			for start := range uint64(maxParts) {
+			for start := range uint64(wire.MaxParts) {
 				r.e.own = append(r.e.own,
 					engine.ArrayState{Array: engine.ArraySpam, Start: 1000 + start, Version: 1, Geometry: bitsOf})
 			}
 			r.sender.head(t.Context())
-			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{5, 5} {
-				t.Errorf("as many arrays as a head names: %d, floors %v", len(m.heads), m.floors)
+			if m = r.bus.messages(t)[0]; len(m.Heads) != wire.MaxParts || m.Floors != [2]uint64{5, 5} {
+				t.Errorf("as many arrays as a head names: %d, floors %v", len(m.Heads), m.Floors)
 			}
 			r.e.own = append(r.e.own, engine.ArrayState{Array: engine.ArrayCounts, Start: 9, Version: 1, Geometry: cellsOf},
 				engine.ArrayState{Array: engine.ArraySpam, Start: 990, Version: 1, Geometry: bitsOf},
 				engine.ArrayState{Array: engine.ArraySpam, Start: 995, Version: 1, Geometry: bitsOf})
 			r.sender.head(t.Context())
-			if m = r.bus.messages(t)[0]; len(m.heads) != maxParts || m.floors != [2]uint64{10, 996} ||
-				m.heads[maxParts-1].start != 1000 {
-				t.Errorf("three more: %d, floors %v, the last is %d", len(m.heads), m.floors, m.heads[maxParts-1].start)
+			if m = r.bus.messages(t)[0]; len(m.Heads) != wire.MaxParts || m.Floors != [2]uint64{10, 996} ||
+				m.Heads[wire.MaxParts-1].Start != 1000 {
+				t.Errorf("three more: %d, floors %v, the last is %d", len(m.Heads), m.Floors, m.Heads[wire.MaxParts-1].Start)
 			}
 		}
 		r := newRig(t, k, nil)
@@ -499,7 +505,7 @@ func TestHeads(t *testing.T) {
 // TestDeltas checks that adds to arrays are sent in their order, in messages of a bounded size.
 func TestDeltas(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		r := newRig(t, k, func(o *Options) { o.imageBytes = 100 })
+		r := newRig(t, k, func(o *member.Options) { o.MessageBytes = 100 })
 		part := func(a engine.Array, start, from uint64, size int) engine.Part {
 			g := bitsOf
 			if a == engine.ArrayCounts {
@@ -513,8 +519,8 @@ func TestDeltas(t *testing.T) {
 		var got []string
 		for _, m := range r.bus.messages(t) {
 			text := ""
-			for _, x := range m.rounds {
-				text += fmt.Sprint(x.array, x.start, x.from, len(x.data), " ")
+			for _, x := range m.Rounds {
+				text += fmt.Sprint(x.Array, x.Start, x.From, len(x.Data), " ")
 			}
 			got = append(got, text)
 		}

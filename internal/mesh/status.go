@@ -5,14 +5,16 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 )
 
 // Status is the state of a node's part in the network.
 type Status struct {
 	ID          string // key of the node
 	Name        string
-	Mode        Mode
-	Role        Role
+	Mode        member.Mode
+	Role        member.Role
 	Incarnation uint64
 	Memory      engine.RemoteMemory
 	Published   uint64 // messages since the start
@@ -22,7 +24,7 @@ type Status struct {
 	Dropped     uint64 // messages that no broker accepted in time
 	Healing     bool   // the node has lost pages, and publishes nothing until they are back
 	Strangers   map[string]uint64
-	Brokers     []BusStatus
+	Brokers     []bus.Status
 	Peers       []PeerStatus
 }
 
@@ -58,34 +60,9 @@ type PeerStatus struct {
 	// Ghost is the probability that its arrays, or the arrays they are merged into, report a signature
 	// that was never added.
 	Ghost  float64
-	Error  string         // text of the last refusal
-	Former []FormerStatus // of lost incarnations, oldest first
+	Error  string                // text of the last refusal
+	Former []member.FormerStatus // of lost incarnations, oldest first
 }
-
-// stats are the statistics of one peer.
-type stats struct {
-	told      string    // the peer's own name
-	heard     time.Time // since the start
-	lastHeard time.Time // including before the start
-	lag       time.Duration
-	behind    time.Time // since when; zero if not
-	missing   uint64
-	messages  uint64
-	bytes     uint64
-	applied   uint64
-	pages     uint64
-	asked     uint64
-	conflicts int
-	served    uint64
-	network   string    // another network in which it was seen
-	networkAt time.Time // when
-	refusals  refusals
-	growth    growth
-	// organisations is the list in its last head.
-	organisations []Organisation
-}
-
-func newStats() stats { return stats{refusals: newRefusals()} }
 
 // silentAfter is how many heartbeats a peer may be silent before its status reports that.
 const silentAfter = 10
@@ -97,72 +74,48 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// refusals counts refusals by reason. Each reason is logged once.
-type refusals struct {
-	count map[string]uint64
-	last  string
-}
-
-func newRefusals() refusals { return refusals{count: make(map[string]uint64)} }
-
-// add counts a refusal, and reports whether it is the first for its reason.
-func (r *refusals) add(reason, detail string) (first bool) {
-	r.count[reason]++
-	r.last = reason
-	if detail != "" {
-		r.last += ": " + detail
-	}
-	return r.count[reason] == 1
-}
-
 // Status returns the state of the node's part in the network.
 func (m *Mesh) Status() Status {
 	s := Status{
 		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role,
 		Memory:    m.opts.Engine.RemoteMemory(),
 		Published: m.sender.published.Load(), Rounds: m.sender.rounds.Load(), Bytes: m.sender.bytes.Load(),
-		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(), Healing: m.healing.Load(),
+		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(), Healing: m.sender.healing.Load(),
 	}
 	for _, b := range m.buses {
-		s.Brokers = append(s.Brokers, b.status())
+		s.Brokers = append(s.Brokers, b.Status())
 	}
-	replicas, former := make(map[string][]engine.ArrayState), make(map[string][]FormerStatus)
-	list := m.peerList()
+	replicas, former := make(map[string][]engine.ArrayState), make(map[string][]member.FormerStatus)
+	list := m.List()
 	for _, p := range list {
-		replicas[p.ID], former[p.ID] = m.opts.Engine.Replica(p.ID), m.former(p.ID)
+		replicas[p.ID], former[p.ID] = m.opts.Engine.Replica(p.ID), m.Former(p.ID)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s.Incarnation = m.state.Incarnation
-	s.Strangers = maps.Clone(m.strange.count)
-	for _, p := range list {
-		mem := m.members[p.key.hint()]
-		if mem == nil {
-			continue
-		}
+	s.Incarnation, _ = m.state.Life()
+	s.Strangers = m.Strangers()
+	m.Each(list, func(p *member.Peer, x *member.Stats) {
 		out := PeerStatus{
-			ID: mem.ID, Name: mem.Name, Weight: mem.Weight, Quarantine: mem.Quarantine, Added: mem.Added, Group: mem.Group,
-			Organisations: len(mem.organisations),
-			Heard:         mem.lastHeard, Lag: mem.lag, Missing: mem.missing, Incarnation: m.opts.Engine.Incarnation(mem.ID),
-			Messages: mem.messages, Bytes: mem.bytes, Applied: mem.applied, Pages: mem.pages, Asked: mem.asked,
-			Served:   mem.served,
-			Refusals: maps.Clone(mem.refusals.count), Error: mem.refusals.last,
+			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Added: p.Added, Group: p.Group,
+			Organisations: len(x.Organisations),
+			Heard:         x.LastHeard, Lag: x.Lag, Missing: x.Missing, Incarnation: m.opts.Engine.Incarnation(p.ID),
+			Messages: x.Messages, Bytes: x.Bytes, Applied: x.Applied, Pages: x.Pages, Asked: x.Asked,
+			Served:   x.Served,
+			Refusals: maps.Clone(x.Refusals.Count), Error: x.Refusals.Last,
 		}
-		if d := m.opts.Now().Sub(later(mem.lastHeard, mem.Added)); d > silentAfter*m.opts.Heartbeat &&
-			m.opts.Role != Publish {
+		if d := m.opts.Now().Sub(later(x.LastHeard, p.Added)); d > silentAfter*m.opts.Heartbeat &&
+			m.opts.Role != member.Publish {
 			out.Silent = d
 		}
-		if !mem.behind.IsZero() {
-			out.Behind = time.Since(mem.behind)
+		if !x.Behind.IsZero() {
+			out.Behind = time.Since(x.Behind)
 		}
-		if mem.network != "" && m.opts.Now().Sub(mem.networkAt) < networkRest {
-			out.Network = mem.network
+		if x.Network != "" && m.opts.Now().Sub(x.NetworkAt) < networkRest {
+			out.Network = x.Network
 		}
-		out.Former = former[mem.ID]
+		out.Former = former[p.ID]
 		if out.Name == "" {
-			out.Name = mem.told
+			out.Name = x.OwnName
 		}
-		for _, a := range replicas[mem.ID] {
+		for _, a := range replicas[p.ID] {
 			out.Keys += a.Keys
 			out.Memory += a.Bytes
 			out.Ghost = min(1, out.Ghost+a.Ghost)
@@ -171,6 +124,6 @@ func (m *Mesh) Status() Status {
 			}
 		}
 		s.Peers = append(s.Peers, out)
-	}
+	})
 	return s
 }

@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestSeen checks that the time up to which each broker was read is saved at intervals, for a
@@ -17,13 +21,13 @@ func TestSeen(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		names := []string{"caught", "away", "read", "read before", "known", "new"}
-		r.buses = nil
+		r.receiver.buses = nil
 		begun := time.Now().UTC()
 		r.state.Seen = map[string]time.Time{"away": begun, "read": begun, "read before": begun, "known": begun}
 		for _, name := range names {
 			b := k.connect()
 			b.server = name
-			r.buses = append(r.buses, b)
+			r.receiver.use(b)
 			switch name {
 			case "caught", "away":
 				r.receiver.caught[b] = true
@@ -39,7 +43,7 @@ func TestSeen(t *testing.T) {
 		r.receiver.saveSeen(now)
 		want := map[string]time.Time{"caught": now, "away": begun, "read": begun.Add(time.Minute), "read before": begun,
 			"known": begun}
-		saved, err := loadState(r.opts.Dir)
+		saved, err := member.LoadState(r.opts.Dir)
 		if err != nil || !maps.EqualFunc(saved.Seen, want, time.Time.Equal) {
 			t.Errorf("saved %v, %v; want %v", saved.Seen, err, want)
 		}
@@ -63,17 +67,17 @@ func TestOwnMessages(t *testing.T) {
 		r := newRig(t, k, nil)
 		r.state.Boot = 20
 		for _, tt := range []struct {
-			kind   kind
+			kind   wire.Kind
 			boot   uint64
 			stored bool
 			twin   bool
-		}{{kindHead, 20, false, false}, {kindDelta, 21, false, false}, {kindHead, 21, true, false},
-			{kindHead, 19, false, false}, {kindHead, 21, false, true}} {
-			m := &message{kind: tt.kind, from: r.opts.Identity.public.hint(), stamp: stamp{boot: tt.boot}}
+		}{{wire.KindHead, 20, false, false}, {wire.KindDelta, 21, false, false}, {wire.KindHead, 21, true, false},
+			{wire.KindHead, 19, false, false}, {wire.KindHead, 21, false, true}} {
+			m := &wire.Message{Kind: tt.kind, From: r.opts.Identity.Hint(), Stamp: wire.Stamp{Boot: tt.boot}}
 			r.receiver.take(t.Context(), &incoming{m: m, stored: tt.stored})
-			if r.twin.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin ||
+			if r.state.TwinAt.IsZero() == tt.twin || (r.Status().Strangers["own key elsewhere"] == 1) != tt.twin ||
 				(len(r.sender.pasts) == 1) != tt.stored {
-				t.Errorf("%+v: twin %v, %v", tt, r.twin, r.Status().Strangers)
+				t.Errorf("%+v: twin %v, %v", tt, r.state.TwinAt, r.Status().Strangers)
 			}
 			for len(r.sender.pasts) > 0 {
 				<-r.sender.pasts
@@ -85,31 +89,32 @@ func TestOwnMessages(t *testing.T) {
 // TestTaken checks what is recorded of each message of a peer, and which messages a node handles.
 func TestTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		for _, role := range []Role{Both, Publish} {
-			r := newRig(t, k, func(o *Options) { o.Role = role })
-			me, from := r.opts.Identity.public.hint(), r.peer.public.hint()
-			r.members[from].network = "another"
-			ask := func(to hint) int {
-				r.receiver.take(t.Context(), &incoming{m: &message{kind: kindAsk, from: from, to: to}, size: 10})
+		for _, role := range []member.Role{member.Both, member.Publish} {
+			r := newRig(t, k, func(o *member.Options) { o.Role = role })
+			me, from := r.opts.Identity.Hint(), r.peer.Hint()
+			r.Members[from].Network = "another"
+			ask := func(to wire.Hint) int {
+				r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindAsk, From: from, To: to}, size: 10})
 				return len(r.sender.asks)
 			}
-			if ask(hint{1}) != 0 || ask(me) != 1 || r.status().Messages != 0 {
+			if ask(wire.Hint{1}) != 0 || ask(me) != 1 || r.status().Messages != 0 {
 				t.Errorf("%s: %d asks are taken", role, len(r.sender.asks))
 			}
 			time.Sleep(time.Second)
-			r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 1, 1, 1}}, size: 10})
-			if s := r.status(); role == Publish {
+			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindHead, From: from,
+				Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}, size: 10})
+			if s := r.status(); role == member.Publish {
 				if s.Messages != 0 || r.t.dirty {
 					t.Errorf("a trap takes what it hears: %+v", s)
 				}
 				continue
 			}
 			if s := r.status(); s.Messages != 1 || s.Bytes != 10 || !s.Heard.Equal(time.Now()) ||
-				r.members[from].network != "" || r.t.head.seq != 1 || !r.t.dirty {
+				r.Members[from].Network != "" || r.t.head.Seq != 1 || !r.t.dirty {
 				t.Errorf("%+v, head %+v", s, r.t.head)
 			}
-			r.receiver.take(t.Context(), &incoming{m: &message{kind: kindDelta, from: hint{7}}, size: 10})
-			if n := r.Status().Strangers[reasonStranger]; n != 1 {
+			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindDelta, From: wire.Hint{7}}, size: 10})
+			if n := r.Status().Strangers[member.ReasonStranger]; n != 1 {
 				t.Errorf("%d messages of strangers are refused, want 1", n)
 			}
 		}
@@ -122,8 +127,8 @@ func TestTaken(t *testing.T) {
 func TestGrowthOfSilence(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		for name, tt := range map[string]struct {
-			heard, began time.Duration // ago; 0: never
-			want         float64       // minutes
+			received, began time.Duration // ago; 0: never
+			want            float64       // minutes
 		}{
 			"heard before": {2 * time.Hour, 90 * time.Minute, 120}, "never heard": {0, 0, 180},
 			"never, this node was away": {0, 2 * time.Hour, 120},
@@ -132,18 +137,19 @@ func TestGrowthOfSilence(t *testing.T) {
 		} {
 			r := newRig(t, k, nil)
 			time.Sleep(3 * time.Hour)
-			mem := r.members[r.peer.public.hint()]
-			if tt.heard > 0 {
-				mem.heard = time.Now().Add(-tt.heard)
+			mem := r.Members[r.peer.Hint()]
+			if tt.received > 0 {
+				mem.Heard = time.Now().Add(-tt.received)
 			}
 			r.receiver.began = time.Time{}
 			if tt.began > 0 {
 				r.receiver.began = time.Now().Add(-tt.began)
 			}
 			r.receiver.take(t.Context(),
-				&incoming{m: &message{kind: kindHead, from: r.peer.public.hint(), stamp: stamp{1, 1, 1, 1}}})
-			if got := -mem.growth.adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 ||
-				tt.want > 0 && !mem.growth.credited.Equal(time.Now()) {
+				&incoming{m: &wire.Message{Kind: wire.KindHead, From: r.peer.Hint(), Stamp: wire.Stamp{Incarnation: 1, Boot: 1,
+					Seq: 1, At: 1}}})
+			if got := -mem.Growth.Adds / r.opts.MaxAdds; math.Abs(got-tt.want) > 0.1 ||
+				tt.want > 0 && !mem.Growth.Credited.Equal(time.Now()) {
 				t.Errorf("%s: %v minutes' worth may come, want %v", name, got, tt.want)
 			}
 		}
@@ -155,34 +161,34 @@ func TestGrowthOfSilence(t *testing.T) {
 func TestShowsTooMuch(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
-		x := ref{engine.ArraySpam, 7}
-		a := engine.ArrayState{Array: x.array, Start: x.start, Geometry: bitsOf, Keys: 1 << 30}
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
+		a := engine.ArrayState{Array: x.Array, Start: x.Start, Geometry: bitsOf, Keys: 1 << 30}
 		r.e.held = []engine.ArrayState{a}
 		for _, shown := range []float64{maxShown, maxShown + 0.001} {
 			r.again()
 			r.e.shown = shown
-			if why := r.receiver.showsTooMuch(&r.p, r.t, a); (why != "") != (shown > maxShown) {
+			if why := r.t.showsTooMuch(a); (why != "") != (shown > maxShown) {
 				t.Errorf("shown %v: %q", shown, why)
 			}
-			if r.t.looked[x] != a.Keys {
-				t.Errorf("noted %v", r.t.looked)
+			if r.t.inspected[x] != a.Keys {
+				t.Errorf("noted %v", r.t.inspected)
 			}
-			if why := r.receiver.showsTooMuch(&r.p, r.t, a); why != "" {
+			if why := r.t.showsTooMuch(a); why != "" {
 				t.Errorf("looked at again at once: %q", why)
 			}
 		}
 		few := a
 		few.Keys = 1
 		r.again()
-		if why := r.receiver.showsTooMuch(&r.p, r.t, few); why != "" || len(r.t.looked) != 0 {
+		if why := r.t.showsTooMuch(few); why != "" || len(r.t.inspected) != 0 {
 			t.Errorf("a few keys: %q", why)
 		}
-		r.receiver.suspend(t.Context(), &r.p, "")
+		r.t.suspend(t.Context(), "")
 		if r.status().Quarantine != "" {
 			t.Error("in quarantine for nothing")
 		}
-		r.receiver.suspend(t.Context(), &r.p, "why")
-		r.receiver.suspend(t.Context(), &r.p, "another")
+		r.t.suspend(t.Context(), "why")
+		r.t.suspend(t.Context(), "another")
 		if r.status().Quarantine != "why" || r.p.Quarantine != "why" {
 			t.Errorf("quarantine %q", r.status().Quarantine)
 		}
@@ -198,30 +204,30 @@ func TestCarefulSuccession(t *testing.T) {
 		if err := r.AddPeer(t.Context(), old.ID(), "changed", 0.5); err != nil {
 			t.Fatal(err)
 		}
-		tr := r.receiver.track(old.public.hint())
+		tr := r.receiver.origin(old.Hint())
 		stopped := 0
 		tr.stop = []func(){func() { stopped++ }}
-		for name, m := range map[string]*message{"no head": {kind: kindDelta, proof: to.proof, key: to.public},
-			"no proof": {kind: kindHead}} {
-			m.from = to.public.hint()
+		for name, m := range map[string]*wire.Message{"no head": {Kind: wire.KindDelta, Proof: to.Proof(), Key: to.Public()},
+			"no proof": {Kind: wire.KindHead}} {
+			m.From = to.Hint()
 			if p, ok := r.receiver.successor(t.Context(), m); ok || p.ID != "" {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}
-		stranger := *to.proof
-		stranger.old = mustIdentity(t).public
+		stranger := *to.Proof()
+		stranger.Old = mustIdentity(t).Public()
 		if p, ok := r.receiver.successor(t.Context(),
-			&message{kind: kindHead, from: to.public.hint(), proof: &stranger, key: to.public}); ok {
+			&wire.Message{Kind: wire.KindHead, From: to.Hint(), Proof: &stranger, Key: to.Public()}); ok {
 			t.Errorf("the successor of a stranger: %+v", p)
 		}
 		p, ok := r.receiver.successor(t.Context(),
-			&message{kind: kindHead, from: to.public.hint(), proof: to.proof, key: to.public})
+			&wire.Message{Kind: wire.KindHead, From: to.Hint(), Proof: to.Proof(), Key: to.Public()})
 		if !ok || p.ID != to.ID() || p.Name != "changed" || p.Weight != 0.5 ||
-			r.receiver.origins[to.public.hint()] != tr || r.receiver.origins[old.public.hint()] != nil || stopped != 1 ||
+			r.receiver.origins[to.Hint()] != tr || r.receiver.origins[old.Hint()] != nil || stopped != 1 ||
 			tr.stop != nil {
 			t.Errorf("%+v, %v, ended %d subscriptions", p, ok, stopped)
 		}
-		if err := r.succeed(t.Context(), to.proof, to.public); err == nil {
+		if err := r.Succeed(t.Context(), to.Proof(), to.Public()); err == nil {
 			t.Error("it succeeded twice")
 		}
 	})
@@ -231,11 +237,12 @@ func TestCarefulSuccession(t *testing.T) {
 // other hubs.
 func TestBadAddress(t *testing.T) {
 	dir, id := identity(t)
-	o := Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), KeyID: 1, Mode: Join, Servers: []string{"a b:1"}}
+	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join,
+		Servers: []string{"a b:1"}}
 	if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), "broker") {
 		t.Errorf("opened: %v", err)
 	}
-	o.Mode, o.Servers, o.Credentials = External, []string{"nats://a b:1"}, NoCredentials
+	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://a b:1"}, bus.NoCredentials
 	if m, err := Open(t.Context(), o); err == nil || m != nil {
 		t.Errorf("opened: %v", err)
 	}
@@ -256,9 +263,10 @@ func TestCaughtUp(t *testing.T) {
 			for n := range tt.stored {
 				time.Sleep(time.Minute)
 				at = append(at, time.Now())
-				m := &message{kind: kindDelta, stamp: stamp{now, now, uint64(n + 1), now}, from: r.peer.public.hint()}
+				m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: now, Boot: now, Seq: uint64(n + 1),
+					At: now}, From: r.peer.Hint()}
 				k.deltas = append(k.deltas,
-					storedMsg{time.Now(), topic{kind: kindDelta, origin: m.from}, appendMessage(nil, m, r.peer)})
+					storedMsg{time.Now(), wire.Topic{Kind: wire.KindDelta, Origin: m.From}, wire.AppendMessage(nil, m, r.peer)})
 			}
 			if tt.broken > 0 {
 				r.bus.breaks, r.bus.drops = tt.broken, 1
@@ -274,13 +282,13 @@ func TestCaughtUp(t *testing.T) {
 					break
 				}
 				switch {
-				case first != x.catches || x.m == nil && x.bus != bus(r.bus):
+				case first != x.catches || x.m == nil && x.bus != transport(r.bus):
 					t.Errorf("%+v comes first: %v", x, first)
 				case x.caught:
 					caught++
 				case x.m != nil:
-					if messages++; x.m.stamp.seq != uint64(messages) || !x.stored {
-						t.Errorf("message %d after %d, stored %v", x.m.stamp.seq, messages-1, x.stored)
+					if messages++; x.m.Stamp.Seq != uint64(messages) || !x.stored {
+						t.Errorf("message %d after %d, stored %v", x.m.Stamp.Seq, messages-1, x.stored)
 					}
 				case !x.catches:
 					if marks++; !x.until.Equal(at[messages-1]) || messages != marks*markEvery {
@@ -317,7 +325,7 @@ func TestUnread(t *testing.T) {
 		} {
 			r.state.Seen, r.state.SeenAny = nil, tt.any
 			if !tt.seen.IsZero() {
-				r.state.Seen = map[string]time.Time{b.name(): tt.seen}
+				r.state.Seen = map[string]time.Time{b.Name(): tt.seen}
 			}
 			r.receiver.read[b] = tt.read
 			if got := r.receiver.unread(b); !got.Equal(tt.want) {

@@ -14,6 +14,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -42,8 +46,8 @@ func serveNATS(t *testing.T, o server.Options) (url string) {
 // TestTroubles checks that a problem of another operator's server is logged in one line, and
 // reported as long as it lasts.
 func TestTroubles(t *testing.T) {
-	signedIn := func(id *Identity, deny ...string) server.Options {
-		publish, subscribe := newNames(testSecret.ID()).grants(id.public.hint(), "$JS.API.")
+	signedIn := func(id *member.Identity, deny ...string) server.Options {
+		publish, subscribe := bus.NewNames(enginetest.Secret.ID()).Grants(id.Hint(), "$JS.API.")
 		p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
 		for _, s := range append(publish, "$JS.API.STREAM.CREATE.*") {
 			if !strings.Contains(strings.Join(deny, " "), s) {
@@ -57,28 +61,29 @@ func TestTroubles(t *testing.T) {
 		}
 		return server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: id.ID(), Permissions: p}}}
 	}
-	n := newNames(testSecret.ID())
+	n := bus.NewNames(enginetest.Secret.ID())
 	for name, tt := range map[string]struct {
-		server   func(id *Identity) server.Options
+		server   func(id *member.Identity) server.Options
 		replicas int
 		want     string
 		line     string
 	}{
-		"none": {func(id *Identity) server.Options { return signedIn(id) }, 1, "", ""},
-		"no JetStream": {func(*Identity) server.Options { return server.Options{} }, 1, troubleJetStream,
+		"none": {func(id *member.Identity) server.Options { return signedIn(id) }, 1, "", ""},
+		"no JetStream": {func(*member.Identity) server.Options { return server.Options{} }, 1, bus.TroubleJetStream,
 			"set jetstream in its configuration"},
-		"little storage": {func(*Identity) server.Options {
+		"little storage": {func(*member.Identity) server.Options {
 			return server.Options{JetStream: true,
 				JetStreamMaxStore: 1 << 20}
-		}, 1, troubleStorage, "lower mesh.stream_bytes"},
-		"one server": {func(*Identity) server.Options { return server.Options{JetStream: true} }, 3, troubleReplicas,
+		}, 1, bus.TroubleStorage, "lower mesh.stream_bytes"},
+		"one server": {func(*member.Identity) server.Options { return server.Options{JetStream: true} }, 3,
+			bus.TroubleReplicas,
 			"no cluster of 3 servers"},
-		"may not publish": {func(id *Identity) server.Options {
-			return signedIn(id, n.headsOf(id.public.hint()))
-		}, 1, troublePermission, `Publish to "bh.`},
-		"may not hear": {func(id *Identity) server.Options {
-			return signedIn(id, n.all(kindDelta))
-		}, 1, troublePermission, `Subscription to "bh.`},
+		"may not publish": {func(id *member.Identity) server.Options {
+			return signedIn(id, n.HeadsOf(id.Hint()))
+		}, 1, bus.TroublePermission, `Publish to "bh.`},
+		"may not hear": {func(id *member.Identity) server.Options {
+			return signedIn(id, n.All(wire.KindDelta))
+		}, 1, bus.TroublePermission, `Subscription to "bh.`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,24 +91,25 @@ func TestTroubles(t *testing.T) {
 			var log lockedBuffer
 			o, credentials := tt.server(id), ""
 			if len(o.Nkeys) == 0 {
-				credentials = NoCredentials
+				credentials = bus.NoCredentials
 			}
-			m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
+			m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
+				Mode:     member.External,
 				Replicas: tt.replicas,
 				Servers:  []string{serveNATS(t, o)}, Credentials: credentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
-			status := func() BusStatus { return m.Status().Brokers[0] }
-			eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
+			status := func() bus.Status { return m.Status().Brokers[0] }
+			enginetest.Eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 			if tt.want == "" {
-				if got := status(); got.Trouble != "" && got.Trouble != troubleSlow || log.has("permission") {
+				if got := status(); got.Trouble != "" && got.Trouble != bus.TroubleSlow || log.has("permission") {
 					t.Errorf("%+v", got)
 				}
 				return
 			}
-			eventually(t, time.Minute, "trouble "+tt.want, func() bool {
+			enginetest.Eventually(t, time.Minute, "trouble "+tt.want, func() bool {
 				return status().Trouble == tt.want && log.has("ALERT: NATS server")
 			})
 			for range 3 { // and stays, without another line
-				<-time.After(probeBeats * m.opts.Heartbeat)
+				<-time.After(bus.ProbeBeats * m.opts.Heartbeat)
 			}
 			text := log.text()
 			if got := status(); got.Trouble != tt.want || strings.Count(text, "trouble="+tt.want) != 1 ||
@@ -119,17 +125,20 @@ func TestTroubleEnds(t *testing.T) {
 	w := nodetest.NewWire(t, strings.TrimPrefix(serveNATS(t, server.Options{JetStream: true}), "nats://"))
 	dir, id := identity(t)
 	var log lockedBuffer
-	m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: smallEngine(t, nil), Mode: External,
-		Credentials: NoCredentials,
+	m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.External,
+		Credentials: bus.NoCredentials,
 		Servers:     []string{"nats://" + w.Address()}, Log: slog.New(slog.NewTextHandler(&log, nil))}))
-	status := func() BusStatus { return m.Status().Brokers[0] }
-	eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
+	status := func() bus.Status { return m.Status().Brokers[0] }
+	enginetest.Eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 	w.Delay.Store(int64(4 * time.Second))
-	eventually(t, 2*time.Minute, "it is slow", func() bool {
-		return status().Trouble == troubleSlow && log.has("to answer")
+	enginetest.Eventually(t, 2*time.Minute, "it is slow", func() bool {
+		return status().Trouble == bus.TroubleSlow && log.has("to answer")
 	})
 	w.Delay.Store(0)
-	eventually(t, 2*time.Minute, "it is well", func() bool { return status().Trouble == "" && log.has("well again") })
+	enginetest.Eventually(t, 2*time.Minute, "it is well", func() bool {
+		return status().Trouble == "" &&
+			log.has("well again")
+	})
 }
 
 func TestTroubleOf(t *testing.T) {
@@ -143,20 +152,20 @@ func TestTroubleOf(t *testing.T) {
 		want   string
 	}{
 		{nil, 0, "", ""},
-		{nil, slowBroker, "", troubleSlow},
-		{context.DeadlineExceeded, time.Second, "", troubleSlow},
-		{context.DeadlineExceeded, brokerWait, "Publish", troublePermission},
-		{nil, 0, "Subscription", troublePermission},
-		{fmt.Errorf("x: %w", nats.ErrNoResponders), 0, "", troubleJetStream},
-		{jetstream.ErrJetStreamNotEnabledForAccount, 0, "", troubleJetStream},
-		{api(codeStorage), 0, "", troubleStorage},
-		{api(codeNoResources), 0, "", troubleStorage},
-		{api(codeNoPeers), 0, "", troubleReplicas},
-		{api(codeNoReplicas), 0, "", troubleReplicas},
+		{nil, bus.SlowBroker, "", bus.TroubleSlow},
+		{context.DeadlineExceeded, time.Second, "", bus.TroubleSlow},
+		{context.DeadlineExceeded, bus.BrokerWait, "Publish", bus.TroublePermission},
+		{nil, 0, "Subscription", bus.TroublePermission},
+		{fmt.Errorf("x: %w", nats.ErrNoResponders), 0, "", bus.TroubleJetStream},
+		{jetstream.ErrJetStreamNotEnabledForAccount, 0, "", bus.TroubleJetStream},
+		{api(bus.CodeStorage), 0, "", bus.TroubleStorage},
+		{api(bus.CodeNoResources), 0, "", bus.TroubleStorage},
+		{api(bus.CodeNoPeers), 0, "", bus.TroubleReplicas},
+		{api(bus.CodeNoReplicas), 0, "", bus.TroubleReplicas},
 		{api(1), 0, "", ""},
 		{errors.New("another"), 0, "", ""},
 	} {
-		if got := troubleOf(tt.err, tt.took, tt.denied); got != tt.want {
+		if got := bus.TroubleOf(tt.err, tt.took, tt.denied); got != tt.want {
 			t.Errorf("%d: %q, want %q", i, got, tt.want)
 		}
 	}
@@ -166,19 +175,19 @@ func TestTroubleOf(t *testing.T) {
 func TestGrants(t *testing.T) {
 	_, a := identity(t)
 	_, b := identity(t)
-	network := networkOf(testSecret)
-	text, err := Grants(network, "", a.ID(), b.ID())
+	network := member.NetworkOf(enginetest.Secret)
+	text, err := bus.Grants(network, "", a.ID(), b.ID())
 	if err != nil || strings.Count(text, "nkey: ") != 2 || strings.Count(text, "STREAM.CREATE") != 2 ||
 		strings.Contains(text, "secret") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	if leaf, err := Grants(network, "hub", a.ID(), b.ID()); err != nil ||
+	if leaf, err := bus.Grants(network, "hub", a.ID(), b.ID()); err != nil ||
 		strings.ReplaceAll(leaf, "$JS.hub.API.", "$JS.API.") != text || leaf == text {
 		t.Errorf("in a domain: %v\n%s", err, leaf)
 	}
 	for _, bad := range [][]string{{network, "", "U"}, {"x", "", a.ID()}, {strings.ToUpper(network) + "A", "", a.ID()},
 		{network[:14], "", a.ID()}} {
-		if text, err := Grants(bad[0], bad[1], bad[2:]...); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
+		if text, err := bus.Grants(bad[0], bad[1], bad[2:]...); !errors.Is(err, bulkhead.ErrMalformed) || text != "" {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}

@@ -13,37 +13,40 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestSpoiledPeer checks that a peer below the promotion weight lists nothing alone. A peer that
 // lists or counts too much is quarantined, and counts again once weighed.
 func TestSpoiledPeer(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
-		home := newSite(t, k, func(o *Options) { o.MaxListings, o.MaxAdds = 2, 50 })
+		home := newSite(t, k, func(o *member.Options) { o.MaxListings, o.MaxAdds = 2, 50 })
 		spoiled := newSite(t, k, nil)
 		defer home.stop()
 		defer spoiled.stop()
 		trust(t, home, 0.5, spoiled)
-		report(t, spoiled.engine, 1, bulkhead.Spam, 1)
+		enginetest.Report(t, spoiled.engine, 1, bulkhead.Spam, 1)
 		settle()
-		if f := check(t, home.engine, 1); f.Judged == bulkhead.JudgedSpam || f.Spam != 1 {
+		if f := enginetest.Check(t, home.engine, 1); f.Judged == bulkhead.JudgedSpam || f.Spam != 1 {
 			t.Errorf("listed by a peer of weight 0.5 alone: %+v", f)
 		}
 		if err := home.WeighPeer(t.Context(), spoiled.id.ID(), 1); err != nil {
 			t.Fatal(err)
 		}
-		if f := check(t, home.engine, 1); f.Judged != bulkhead.JudgedSpam {
+		if f := enginetest.Check(t, home.engine, 1); f.Judged != bulkhead.JudgedSpam {
 			t.Errorf("listed by a peer of weight 1: %+v", f)
 		}
 		for n := range 200 {
-			report(t, spoiled.engine, n+10, bulkhead.Spam, 1)
+			enginetest.Report(t, spoiled.engine, n+10, bulkhead.Spam, 1)
 		}
 		settle()
 		p := home.peer(t, spoiled)
 		if !strings.Contains(p.Quarantine, "listings") {
 			t.Errorf("200 listings where 120 an hour are allowed: quarantine %q", p.Quarantine)
 		}
-		if f := check(t, home.engine, 1); f.Judged == bulkhead.JudgedSpam || f.Spam != 0 {
+		if f := enginetest.Check(t, home.engine, 1); f.Judged == bulkhead.JudgedSpam || f.Spam != 0 {
 			t.Errorf("counted in quarantine: %+v", f)
 		}
 		if !strings.Contains(home.log.String(), "ALERT") {
@@ -55,10 +58,10 @@ func TestSpoiledPeer(t *testing.T) {
 		if p := home.peer(t, spoiled); p.Quarantine != "" || p.Weight != 0.9 {
 			t.Errorf("weighed again: %+v", p)
 		}
-		if f := check(t, home.engine, 150); f.Spam != 1 {
+		if f := enginetest.Check(t, home.engine, 150); f.Spam != 1 {
 			t.Errorf("what was published in quarantine is not there afterwards: %+v", f)
 		}
-		report(t, spoiled.engine, 5000, bulkhead.Sighting, 1_000_000)
+		enginetest.Report(t, spoiled.engine, 5000, bulkhead.Sighting, 1_000_000)
 		settle()
 		if p := home.peer(t, spoiled); !strings.Contains(p.Quarantine, "adds") {
 			t.Errorf("a million adds at once: quarantine %q", p.Quarantine)
@@ -77,29 +80,31 @@ func TestNewsletter(t *testing.T) {
 		defer honest.stop()
 		trust(t, home, 1, liar, honest)
 		const newsletter, spam = 1, 2
-		report(t, home.engine, newsletter, bulkhead.Sighting, 3)
-		report(t, liar.engine, newsletter, bulkhead.Spam, 1)
-		report(t, liar.engine, newsletter, bulkhead.Sighting, 400)
-		report(t, honest.engine, spam, bulkhead.Spam, 1)
-		report(t, honest.engine, spam, bulkhead.Sighting, 30)
+		enginetest.Report(t, home.engine, newsletter, bulkhead.Sighting, 3)
+		enginetest.Report(t, liar.engine, newsletter, bulkhead.Spam, 1)
+		enginetest.Report(t, liar.engine, newsletter, bulkhead.Sighting, 400)
+		enginetest.Report(t, honest.engine, spam, bulkhead.Spam, 1)
+		enginetest.Report(t, honest.engine, spam, bulkhead.Sighting, 30)
 		settle()
-		if f := check(t, home.engine, newsletter); f.Judged != bulkhead.JudgedSpam || f.Sightings != 403 {
+		if f := enginetest.Check(t, home.engine, newsletter); f.Judged != bulkhead.JudgedSpam || f.Sightings != 403 {
 			t.Errorf("listed by a peer of full weight: %+v", f)
 		}
 		// A little weight lists nothing, and makes nothing bulk, whatever the peer claims.
 		if err := home.WeighPeer(t.Context(), liar.id.ID(), 0.05); err != nil {
 			t.Fatal(err)
 		}
-		if f := check(t, home.engine, newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3+1 || f.Bulk {
+		if f := enginetest.Check(t, home.engine,
+			newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3+1 || f.Bulk {
 			t.Errorf("listed by a peer of weight 0.05: %+v", f)
 		}
 		if err := home.EvictPeer(t.Context(), liar.id.ID()); err != nil {
 			t.Fatal(err)
 		}
-		if f := check(t, home.engine, newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3 || f.Spam != 0 {
+		if f := enginetest.Check(t, home.engine,
+			newsletter); f.Judged == bulkhead.JudgedSpam || f.Sightings != 3 || f.Spam != 0 {
 			t.Errorf("after the eviction: %+v", f)
 		}
-		if f := check(t, home.engine, spam); f.Judged != bulkhead.JudgedSpam || f.Sightings != 30 || f.Spam != 1 {
+		if f := enginetest.Check(t, home.engine, spam); f.Judged != bulkhead.JudgedSpam || f.Sightings != 30 || f.Spam != 1 {
 			t.Errorf("what another peer has listed: %+v", f)
 		}
 	})
@@ -123,7 +128,7 @@ func (e *fullEngine) ApplyRemote(ctx context.Context, origin string, parts []eng
 func TestRefusedIsNotCharged(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		var full *fullEngine
-		home := newSite(t, k, func(o *Options) {
+		home := newSite(t, k, func(o *member.Options) {
 			full = &fullEngine{Engine: o.Engine.(*engine.Engine)}
 			o.Engine, o.MaxAdds = full, 10
 		})
@@ -133,11 +138,11 @@ func TestRefusedIsNotCharged(t *testing.T) {
 		trust(t, home, 1, peer)
 		trust(t, peer, 1, home)
 		full.full.Store(true)
-		report(t, peer.engine, 1, bulkhead.Sighting, 500)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 500)
 		time.Sleep(10 * time.Minute)
 		full.full.Store(false)
 		time.Sleep(2 * time.Minute)
-		if p, got := home.peer(t, peer), check(t, home.engine, 1).Sightings; got != 500 || p.Quarantine != "" {
+		if p, got := home.peer(t, peer), enginetest.Check(t, home.engine, 1).Sightings; got != 500 || p.Quarantine != "" {
 			t.Errorf("%d sightings, want 500; quarantine %q", got, p.Quarantine)
 		}
 	})
@@ -149,13 +154,13 @@ func TestClockAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		ahead := func() time.Time { return time.Now().Add(1000 * time.Hour) }
-		peer := newSiteOf(t, k, engine.Options{Now: ahead}, func(o *Options) { o.Now = ahead })
+		peer := newSiteOf(t, k, engine.Options{Now: ahead}, func(o *member.Options) { o.Now = ahead })
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
-		report(t, peer.engine, 1, bulkhead.Spam, 1)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Spam, 1)
 		settle()
-		if p := home.peer(t, peer); p.Refusals[reasonEarly] == 0 || !strings.Contains(p.Error, "clock") || p.Keys > 0 {
+		if p := home.peer(t, peer); p.Refusals[member.ReasonEarly] == 0 || !strings.Contains(p.Error, "clock") || p.Keys > 0 {
 			t.Errorf("%+v", p)
 		}
 	})
@@ -170,12 +175,12 @@ func TestStrangers(t *testing.T) {
 		defer peer.stop()
 		defer stranger.stop()
 		trust(t, home, 1, peer)
-		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		for n := range 5 {
-			report(t, stranger.engine, n, bulkhead.Spam, 100)
+			enginetest.Report(t, stranger.engine, n, bulkhead.Spam, 100)
 			settle()
 		}
-		if f := check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
+		if f := enginetest.Check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
 			t.Errorf("counted of a stranger: %+v", f)
 		}
 		k.mu.Lock()
@@ -184,7 +189,7 @@ func TestStrangers(t *testing.T) {
 		before := home.peer(t, peer)
 		for _, d := range deltas {
 			bring := func(msg []byte) {
-				home.receiver.deliver(t.Context(), home.bus, arrival{topic: d.topic, msg: msg}, true)
+				home.receiver.deliver(t.Context(), home.bus, wire.Arrival{Topic: d.topic, Data: msg}, true)
 			}
 			bring(d.msg) // again
 			forged := bytes.Clone(d.msg)
@@ -200,16 +205,17 @@ func TestStrangers(t *testing.T) {
 		if after.Applied != before.Applied {
 			t.Errorf("%d rounds applied, then %d", before.Applied, after.Applied)
 		}
-		if f := check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
+		if f := enginetest.Check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
 			t.Errorf("after forgeries: %+v", f)
 		}
-		if after.Refusals[reasonForged]+after.Refusals[reasonMalformed] == 0 || after.Refusals[reasonVersion] == 0 {
+		if after.Refusals[member.ReasonForged]+after.Refusals[member.ReasonMalformed] == 0 ||
+			after.Refusals[member.ReasonVersion] == 0 {
 			t.Errorf("refusals of the peer: %v", after.Refusals)
 		}
-		if s := home.Status().Strangers; s[reasonStranger] == 0 {
+		if s := home.Status().Strangers; s[member.ReasonStranger] == 0 {
 			t.Errorf("refusals of strangers: %v", s)
 		}
-		if n := strings.Count(home.log.String(), reasonStranger); n != 1 {
+		if n := strings.Count(home.log.String(), member.ReasonStranger); n != 1 {
 			t.Errorf("the stranger is logged %d times, want once", n)
 		}
 	})
@@ -220,26 +226,26 @@ func TestNewKey(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		dir := t.TempDir()
-		peer := newSite(t, k, func(o *Options) { o.Dir = dir })
+		peer := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		trust(t, home, 0.8, peer)
-		report(t, peer.engine, 1, bulkhead.Sighting, 10)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 10)
 		settle()
 		peer.stop()
-		old, to, err := RotateIdentity(dir)
+		old, to, err := member.RotateIdentity(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := newSite(t, k, func(o *Options) { o.Dir, o.Store = dir, "another" }) // its engine has forgotten all
+		again := newSite(t, k, func(o *member.Options) { o.Dir, o.Store = dir, "another" }) // its engine has forgotten all
 		defer again.stop()
 		again.weigh(t, home, 0)
-		report(t, again.engine, 2, bulkhead.Sighting, 10)
+		enginetest.Report(t, again.engine, 2, bulkhead.Sighting, 10)
 		time.Sleep(5 * time.Minute)
 		list := home.Status().Peers
 		if len(list) != 1 || list[0].ID != to.ID() || list[0].Weight != 0.8 {
 			t.Fatalf("peers after the change of %s to %s: %+v", old.ID(), to.ID(), list)
 		}
-		if got := check(t, home.engine, 2).Sightings; got != 8 {
+		if got := enginetest.Check(t, home.engine, 2).Sightings; got != 8 {
 			t.Errorf("%d sightings under the new key, want 0.8 of 10", got)
 		}
 	})
@@ -251,20 +257,20 @@ func TestKeyChangedTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		home := newSite(t, k, nil)
 		dir := t.TempDir()
-		peer := newSite(t, k, func(o *Options) { o.Dir = dir })
+		peer := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		trust(t, home, 1, peer)
 		settle()
 		for change := range 3 {
 			peer.stop()
-			_, to, err := RotateIdentity(dir)
+			_, to, err := member.RotateIdentity(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := RotateIdentity(dir); err == nil || !strings.Contains(err.Error(), to.ID()) {
+			if _, _, err := member.RotateIdentity(dir); err == nil || !strings.Contains(err.Error(), to.ID()) {
 				t.Errorf("changed twice: %v", err)
 			}
-			peer = newSite(t, k, func(o *Options) { o.Dir, o.Store = dir, "another" })
+			peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Store = dir, "another" })
 			settle()
 			if list := home.Status().Peers; len(list) != 1 || list[0].ID != to.ID() {
 				t.Errorf("peers after change %d to %s: %+v", change, to.ID(), list)
@@ -281,13 +287,13 @@ func TestTwoServersOneKey(t *testing.T) {
 		defer home.stop()
 		defer peer.stop()
 		trust(t, home, 1, peer)
-		report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
-		twin := newSite(t, k, func(o *Options) { o.Identity = peer.id })
+		twin := newSite(t, k, func(o *member.Options) { o.Identity = peer.id })
 		defer twin.stop()
 		for range 10 {
-			report(t, twin.engine, 2, bulkhead.Sighting, 1)
-			report(t, peer.engine, 2, bulkhead.Sighting, 1)
+			enginetest.Report(t, twin.engine, 2, bulkhead.Sighting, 1)
+			enginetest.Report(t, peer.engine, 2, bulkhead.Sighting, 1)
 			time.Sleep(30 * time.Second)
 		}
 		if p := home.peer(t, peer); p.Quarantine != "two servers use its key" {
@@ -304,8 +310,8 @@ func TestTwoServersOneKey(t *testing.T) {
 func TestRoles(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		both := newSite(t, k, nil)
-		reader := newSite(t, k, func(o *Options) { o.Role = Subscribe })
-		trap := newSite(t, k, func(o *Options) { o.Role = Publish })
+		reader := newSite(t, k, func(o *member.Options) { o.Role = member.Subscribe })
+		trap := newSite(t, k, func(o *member.Options) { o.Role = member.Publish })
 		sites := []*site{both, reader, trap}
 		for _, s := range sites {
 			defer s.stop()
@@ -316,11 +322,11 @@ func TestRoles(t *testing.T) {
 			}
 		}
 		for i, s := range sites {
-			report(t, s.engine, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+			enginetest.Report(t, s.engine, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
 		}
 		time.Sleep(2 * time.Minute)
 		for i, want := range []uint32{101, 111, 100} {
-			if got := check(t, sites[i].engine, 1).Sightings; got != want {
+			if got := enginetest.Check(t, sites[i].engine, 1).Sightings; got != want {
 				t.Errorf("role %q: %d sightings, want %d", sites[i].opts.Role, got, want)
 			}
 		}
@@ -332,7 +338,7 @@ func TestRoles(t *testing.T) {
 func TestPeerList(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		dir := t.TempDir()
-		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
+		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		defer peer.stop()
 		ctx := context.Background()
 		key := peer.id.ID()
@@ -360,7 +366,7 @@ func TestPeerList(t *testing.T) {
 			t.Errorf("added twice: %v", err)
 		}
 		home.stop()
-		home = newSite(t, k, func(o *Options) { o.Dir = dir })
+		home = newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		defer home.stop()
 		if p := home.peer(t, peer); p.Name != "bob" || p.Weight != 0.25 {
 			t.Errorf("after a restart: %+v", p)
@@ -390,7 +396,7 @@ func (e *hurriedEngine) SetOrigins(ctx context.Context, origins []engine.Origin)
 func TestImpatientAdministrator(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		hurried := &hurriedEngine{leave: func() {}}
-		home := newSite(t, k, func(o *Options) {
+		home := newSite(t, k, func(o *member.Options) {
 			hurried.Engine = o.Engine.(*engine.Engine)
 			o.Engine = hurried
 		})
@@ -403,7 +409,7 @@ func TestImpatientAdministrator(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			hurried.leave = cancel
 			err := change(ctx)
-			if got, want := home.engine.Origins(), home.origins(); !slices.Equal(got, want) {
+			if got, want := home.engine.Origins(), home.Origins(); !slices.Equal(got, want) {
 				t.Errorf("%s: %v: the engine counts %v, the list says %v", what, err, got, want)
 			}
 			cancel()
@@ -418,16 +424,16 @@ func TestAwayIsNoGrowth(t *testing.T) {
 	for name, restart := range map[string]bool{"connection": false, "restart": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
-				slow := func(o *Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute }
-				dir, memory := t.TempDir(), smallEngine(t, nil)
+				slow := func(o *member.Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute }
+				dir, memory := t.TempDir(), enginetest.Small(t, nil)
 				open := func() *site {
-					return newSite(t, k, func(o *Options) { slow(o); o.Dir, o.Engine, o.MaxAdds = dir, memory, 1000 })
+					return newSite(t, k, func(o *member.Options) { slow(o); o.Dir, o.Engine, o.MaxAdds = dir, memory, 1000 })
 				}
 				home, peer := open(), newSite(t, k, slow)
 				defer func() { home.stop() }()
 				defer peer.stop()
 				trust(t, home, 1, peer)
-				report(t, peer.engine, 1, bulkhead.Sighting, 1)
+				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
 				time.Sleep(10 * time.Minute)
 				if restart {
 					home.stop()
@@ -436,7 +442,7 @@ func TestAwayIsNoGrowth(t *testing.T) {
 				}
 				for range 40 {
 					time.Sleep(time.Hour)
-					report(t, peer.engine, 1, bulkhead.Sighting, 30_000)
+					enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 30_000)
 				}
 				if restart {
 					home = open()
@@ -444,11 +450,11 @@ func TestAwayIsNoGrowth(t *testing.T) {
 					home.bus.set(true)
 				}
 				time.Sleep(10 * time.Minute)
-				if p, got := home.peer(t, peer), check(t, memory, 1).Sightings; p.Quarantine != "" || got != 1_200_001 {
+				if p, got := home.peer(t, peer), enginetest.Check(t, memory, 1).Sightings; p.Quarantine != "" || got != 1_200_001 {
 					t.Errorf("%d sightings, want 1200001; quarantine %q", got, p.Quarantine)
 				}
 				time.Sleep(3 * time.Hour)
-				report(t, peer.engine, 1, bulkhead.Sighting, 100_000)
+				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 100_000)
 				time.Sleep(10 * time.Minute)
 				if p := home.peer(t, peer); !strings.Contains(p.Quarantine, "adds") {
 					t.Errorf("100,000 adds at once where 60,000 an hour are allowed: quarantine %q", p.Quarantine)

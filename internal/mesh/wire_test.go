@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -11,13 +10,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/engine"
-	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// broker starts a NATS server without TLS, so that its traffic can be counted.
-func broker(t testing.TB) string {
+// serveBroker starts a NATS server without TLS, so that its traffic can be counted.
+func serveBroker(t testing.TB) string {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
 		JetStream: true, StoreDir: t.TempDir()})
@@ -53,23 +53,25 @@ func TestBytesOnTheWire(t *testing.T) {
 		limit     float64
 	}{{1000, time.Minute, 14}, {100_000, 15 * time.Second, 9}} {
 		t.Run(fmt.Sprint(rate.perMinute, " a minute"), func(t *testing.T) {
-			address := broker(t)
+			address := serveBroker(t)
 			out, in := nodetest.NewWire(t, address), nodetest.NewWire(t, address)
-			a, b := bigEngine(t, 1_000_000, nil), bigEngine(t, 1_000_000, nil)
+			a, b := enginetest.Big(t, 1_000_000, nil), enginetest.Big(t, 1_000_000, nil)
 			aDir, aID := identity(t)
 			bDir, bID := identity(t)
-			from, _ := start(t, Options{Dir: aDir, Identity: aID, Engine: a, Mode: External, Credentials: NoCredentials,
-				Servers: []string{"nats://" + out.Address()}})
-			to, _ := start(t, Options{Dir: bDir, Identity: bID, Engine: b, Mode: External, Credentials: NoCredentials,
-				Servers: []string{"nats://" + in.Address()}, Role: Subscribe})
+			from, _ := start(t, member.Options{Dir: aDir, Identity: aID, Engine: a, Mode: member.External,
+				Credentials: bus.NoCredentials,
+				Servers:     []string{"nats://" + out.Address()}})
+			to, _ := start(t, member.Options{Dir: bDir, Identity: bID, Engine: b, Mode: member.External,
+				Credentials: bus.NoCredentials,
+				Servers:     []string{"nats://" + in.Address()}, Role: member.Subscribe})
 			if err := to.AddPeer(t.Context(), aID.ID(), "", 1); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, time.Minute, "connected", func() bool {
+			enginetest.Eventually(t, time.Minute, "connected", func() bool {
 				return from.Status().Brokers[0].Connected && to.Status().Brokers[0].Connected
 			})
-			report(t, a, 1<<30, bulkhead.Sighting, 1)
-			eventually(t, time.Minute, "known", func() bool { return check(t, b, 1<<30).Sightings == 1 })
+			enginetest.Report(t, a, 1<<30, bulkhead.Sighting, 1)
+			enginetest.Eventually(t, time.Minute, "known", func() bool { return enginetest.Check(t, b, 1<<30).Sightings == 1 })
 			sent, got := out.Up.Load(), in.Down.Load()
 			begun := time.Now()
 			total := int(float64(rate.perMinute) * rate.run.Minutes())
@@ -77,35 +79,21 @@ func TestBytesOnTheWire(t *testing.T) {
 			for n := 0; n < total; {
 				<-time.After(batch)
 				for due := min(total, int(time.Since(begun).Minutes()*float64(rate.perMinute))); n < due; n++ {
-					report(t, a, n, bulkhead.Sighting, 1)
+					enginetest.Report(t, a, n, bulkhead.Sighting, 1)
 				}
 			}
-			eventually(t, time.Minute, "all known", func() bool { return check(t, b, total-1).Sightings > 0 })
+			enginetest.Eventually(t, time.Minute, "all known", func() bool {
+				return enginetest.Check(t, b,
+					total-1).Sightings > 0
+			})
 			up := float64(out.Up.Load()-sent) / float64(total)
 			down := float64(in.Down.Load()-got) / float64(total)
-			t.Logf("%d new signatures at %d a minute: %.2f bytes each to the broker, %.2f to each subscriber; DCC's flood: 24 for each checksum; raw SHA-1: 20",
+			t.Logf("%d new signatures at %d a minute: %.2f bytes each to the broker, %.2f to each subscriber; "+
+				"DCC's flood: 24 for each checksum; raw SHA-1: 20",
 				total, rate.perMinute, up, down)
 			if up > rate.limit || down > rate.limit {
 				t.Errorf("%.2f bytes up, %.2f down, limit %v", up, down, rate.limit)
 			}
 		})
 	}
-}
-
-func bigEngine(t testing.TB, capacity uint64, st *store.Store) *engine.Engine {
-	t.Helper()
-	e, err := engine.Open(context.Background(), engine.Options{
-		Secret: testSecret, Store: st,
-		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: capacity, Error: 1e-3},
-		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 10_000, Error: 1e-6},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
 }

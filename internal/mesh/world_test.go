@@ -15,7 +15,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -56,7 +58,7 @@ type world struct {
 // A network carries the messages of a world, deliberately badly.
 type network interface {
 	// open returns a mesh whose bus is on.
-	open(ctx context.Context, n *node, o Options) (*Mesh, error)
+	open(ctx context.Context, n *node, o member.Options) (*Mesh, error)
 	// cut ends the node's connections, and blocks new ones until it is connected again.
 	cut(n *node, off bool)
 	// faults sets the rate of faults: probabilities, and a share of the longest time in flight.
@@ -71,7 +73,7 @@ type node struct {
 	root   string
 	data   int    // number of the store's folder
 	aside  string // if the store is to be salvaged at the next start
-	id     *Identity
+	id     *member.Identity
 	offset atomic.Int64 // of its clock
 	limit  uint64       // bytes of replicas; 0: none
 
@@ -89,9 +91,9 @@ type node struct {
 	backup []byte
 	saved  counts
 	before map[uint64]counts // begun, at the backup
-	state  state             // of the mesh, at the backup
+	state  member.Record     // of the mesh, at the backup
 	// refused are the generations of others that an administrator has rolled back.
-	refused map[*node][]stretch
+	refused map[*node][]member.Stretch
 }
 
 func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.offset.Load())) }
@@ -108,7 +110,7 @@ func (n *node) start() {
 		t.Fatal(err)
 	}
 	n.engine, err = engine.Open(context.Background(), engine.Options{
-		Secret: testSecret, Now: n.now, Store: n.st, RemoteBytes: n.limit,
+		Secret: enginetest.Secret, Now: n.now, Store: n.st, RemoteBytes: n.limit,
 		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: n.w.keep(), Capacity: n.w.capacity, Error: 1e-4},
 		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 3, Capacity: 200, Error: 1e-6},
 	})
@@ -118,9 +120,9 @@ func (n *node) start() {
 	if n.own == nil {
 		n.own = n.engine.Own()
 	}
-	n.mesh, err = n.w.net.open(t.Context(), n, Options{
-		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: testSecret.ID(), Mode: External,
-		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), imageBytes: n.w.messages,
+	n.mesh, err = n.w.net.open(t.Context(), n, member.Options{
+		Dir: n.meshFolder(), Identity: n.id, Engine: n.engine, KeyID: enginetest.Secret.ID(), Mode: member.External,
+		Store: n.st.Manifest().Incarnation, Now: n.now, Log: n.w.log.With("node", n.i), MessageBytes: n.w.messages,
 		Name: fmt.Sprint("node ", n.i),
 	})
 	if err != nil {
@@ -152,7 +154,7 @@ func (n *node) stop(hard bool) {
 	err := <-n.done
 	if hard {
 		for _, b := range n.mesh.buses {
-			err = errors.Join(err, b.close())
+			err = errors.Join(err, b.Close())
 		}
 		err = errors.Join(err, n.st.Close())
 		n.engine.Close(context.Background()) // fails: its store is gone
@@ -174,7 +176,7 @@ func (n *node) report() {
 	if vote != bulkhead.Sighting {
 		count = 1 // whatever higher count a voter reports
 	}
-	report(n.w.t, n.engine, sig, vote, count)
+	enginetest.Report(n.w.t, n.engine, sig, vote, count)
 	n.truth.add(sig, vote, count)
 	start := n.newest()
 	if n.begun == nil {
@@ -246,9 +248,9 @@ func newWorld(t *testing.T, rng *rand.Rand, done *tallyOfSteps) *world {
 func (w *world) populate() {
 	t, rng := w.t, w.rng
 	for i := range 2 + rng.IntN(7)%(1+rng.IntN(7)) {
-		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts), refused: make(map[*node][]stretch)}
+		n := &node{w: w, i: i, root: memoryDir(t), truth: make(counts), refused: make(map[*node][]member.Stretch)}
 		var err error
-		if n.id, err = OpenIdentity(n.meshFolder()); err != nil {
+		if n.id, err = member.OpenIdentity(n.meshFolder()); err != nil {
 			t.Fatal(err)
 		}
 		n.start()
@@ -297,11 +299,11 @@ func (w *world) stop() {
 // memNet is a network in memory.
 type memNet struct{ *memBroker }
 
-func (k memNet) open(ctx context.Context, n *node, o Options) (*Mesh, error) {
+func (k memNet) open(ctx context.Context, n *node, o member.Options) (*Mesh, error) {
 	m, err := prepare(ctx, o)
 	if err == nil {
 		n.bus = k.connect()
-		m.buses = []bus{n.bus}
+		m.use(n.bus)
 	}
 	return m, err
 }

@@ -1,0 +1,322 @@
+package bus
+
+import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+)
+
+// HubFolder is the folder, in the mesh folder, of the storage of a hub's broker.
+const HubFolder = "broker"
+
+// maxStore is the total storage limit of a hub's broker. Its streams have limits of their own. A
+// total below the former limit of a stream would hide the stream, and its limit could no longer be
+// lowered.
+const maxStore = 1 << 60
+
+const (
+	maxBrokerMemory = 64 << 20 // memory of a hub's streams; their messages are stored on disk
+)
+
+// NoCredentials is the value of [member.Options.Credentials] with which a node presents no key to an
+// external server: the server requires none, or the URL has a name and password.
+const NoCredentials = "none"
+
+// A Identity is the identity of a node.
+type Identity interface {
+	wire.Signer
+	// Proof returns the statement by which the holder of an older key chose this one, or nil.
+	Proof() *wire.Succession
+	// Certificate returns a certificate signed by the node's own key.
+	Certificate(now time.Time) (tls.Certificate, error)
+}
+
+// A Gate decides which keys a broker admits. Its methods may be called concurrently.
+type Gate interface {
+	// Known reports whether the holder of a key is a peer, or by the proof the successor of one.
+	Known(key wire.Public, proof string) bool
+	// Invited reports whether there is an invitation with that ID.
+	Invited(id string) bool
+	// RefuseStranger counts a refusal, and reports whether it is the first for its reason.
+	RefuseStranger(reason, detail string) (first bool)
+}
+
+// Options are the settings of connections to brokers.
+type Options struct {
+	Dir      string   // folder of a broker's storage
+	Identity Identity // of the node
+	KeyID    uint64   // ID of the network's secret
+	Name     string   // of the node, for people
+
+	Credentials string // file of an external server's operator, or [NoCredentials]
+	CA          string // PEM file of the authorities that sign the server's certificate
+	Cert, Key   string // PEM files of the node's client certificate and its key
+	Domain      string // JetStream domain of an external server
+
+	Heartbeat   time.Duration
+	StreamAge   time.Duration // how long the broker keeps deltas
+	StreamBytes int64         // and how many bytes of them
+	Replicas    int           // of the streams, in a cluster
+
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// A Broker is the broker of a hub, in this process.
+type Broker struct {
+	opts *Options
+	ns   *server.Server
+}
+
+// Connect returns a bus on the broker.
+func (k *Broker) Connect() (*Client, error) {
+	b, err := dial(k.opts, k.ns.Addr().String(), true, SignInOf(k.opts.Identity), nats.InProcessServer(k.ns))
+	if err != nil {
+		return nil, err
+	}
+	b.owner = true
+	return b, nil
+}
+
+// Close stops the broker.
+func (k *Broker) Close() {
+	k.ns.Shutdown()
+	k.ns.WaitForShutdown()
+}
+
+// DialHub connects to a hub whose key the gate admits.
+func DialHub(o *Options, address string, g Gate) (*Client, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, fmt.Errorf("mesh: hub %.80q is not host:port", address)
+	}
+	holder := new(atomic.Pointer[wire.Public])
+	b, err := dial(o, "tls://"+address, false, SignInOf(o.Identity), nats.Secure(&tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// A hub is identified by its key and not by its name: see hubIsPeer.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(c tls.ConnectionState) error {
+			key, err := HubIsPeer(g, c)
+			if err == nil {
+				holder.Store(&key)
+			}
+			return err
+		},
+	}))
+	if err != nil {
+		return nil, err
+	}
+	b.keyOfHub = holder
+	return b, nil
+}
+
+// DialExternal connects to the NATS servers of another operator.
+func DialExternal(o *Options, servers []string) (*Client, error) {
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("mesh: mode external needs the URL of a NATS server")
+	}
+	var options []nats.Option
+	access := Access{Credentials: o.Credentials, CA: o.CA, Cert: o.Cert, Key: o.Key}
+	for option, err := range access.Check(o.Now()) {
+		o.Log.Error("ALERT: the NATS servers may not let this node in; what it signs in with is read again at each try",
+			"option", option, "err", err)
+	}
+	switch {
+	case o.Credentials == "":
+		options = append(options, SignInOf(o.Identity))
+	case o.Credentials != NoCredentials:
+		options = append(options, nats.UserCredentials(o.Credentials))
+	}
+	if o.CA != "" {
+		options = append(options, nats.RootCAs(o.CA))
+	}
+	if o.Cert != "" {
+		options = append(options, nats.ClientCert(o.Cert, o.Key))
+	}
+	b, err := dial(o, strings.Join(servers, ","), true, options...)
+	if err != nil {
+		return nil, err
+	}
+	b.foreign = true
+	return b, nil
+}
+
+// SignInOf proves the node's key to a broker. It includes the proof of a change of keys, because the
+// broker may be a peer that knows only the old key.
+func SignInOf(id Identity) nats.Option { return SignIn(id, id.Proof().Text()) }
+
+// SignIn proves a key to a broker and presents a token.
+func SignIn(id wire.Signer, token string) nats.Option {
+	return func(o *nats.Options) error {
+		o.Nkey = id.Public().ID()
+		o.SignatureCB = func(nonce []byte) ([]byte, error) {
+			// The broker chooses the signed text here. Text that could be part of a message of this
+			// node contains bytes that no nonce does.
+			for _, c := range nonce {
+				if c <= ' ' || c >= 0x7f {
+					return nil, errors.New("the broker requests a signature of something other than a nonce")
+				}
+			}
+			return id.Sign(nonce), nil
+		}
+		o.Token = token
+		return nil
+	}
+}
+
+// HubIsPeer checks that the server of a TLS connection holds the key of a peer.
+func HubIsPeer(g Gate, c tls.ConnectionState) (key wire.Public, err error) {
+	if len(c.PeerCertificates) == 0 {
+		return key, errors.New("the hub sent no certificate")
+	}
+	cert := c.PeerCertificates[0]
+	raw, ok := cert.PublicKey.(ed25519.PublicKey)
+	if !ok || len(raw) != ed25519.PublicKeySize {
+		return key, errors.New("the hub's certificate does not belong to a node")
+	}
+	key = wire.Public(raw)
+	proof := ""
+	if len(cert.Subject.Organization) == 1 {
+		proof = cert.Subject.Organization[0]
+	}
+	if !g.Known(key, proof) {
+		return key, fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.ID())
+	}
+	return key, nil
+}
+
+// StartBroker starts the broker of a hub at the address listen, with the peers that the gate admits.
+func StartBroker(o *Options, listen string, g Gate) (*Broker, error) {
+	host, text, err := net.SplitHostPort(listen)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", listen)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: listen %.80q is not host:port", listen)
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	dir := filepath.Join(o.Dir, HubFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	cert, err := o.Identity.Certificate(o.Now())
+	if err != nil {
+		return nil, err
+	}
+	opts := &server.Options{
+		ServerName: "bulkhead-" + o.Identity.Public().Hint().String(),
+		Host:       host, Port: int(port), NoSigs: true, MaxPayload: wire.MaxMessage,
+		JetStream: true, StoreDir: dir, JetStreamMaxMemory: maxBrokerMemory, JetStreamMaxStore: maxStore,
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}},
+		TLSTimeout:        connectWait.Seconds(),
+		AlwaysEnableNonce: true, CustomClientAuthentication: Doorkeeper{o, g},
+		PingInterval: pingInterval, MaxPingsOut: maxPings,
+	}
+	if port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: broker: %v", err)
+	}
+	ns.SetLoggerV2(&hubLog{o.Log.With("part", "broker")}, false, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(BrokerWait) {
+		ns.Shutdown()
+		return nil, fmt.Errorf("mesh: broker does not listen on %s", listen)
+	}
+	return &Broker{o, ns}, nil
+}
+
+// ShowOut closes the connections of a node to the hub.
+func (k *Broker) ShowOut(id string) {
+	list, err := k.ns.Connz(&server.ConnzOptions{Username: true, User: id})
+	if err != nil {
+		return // it is shutting down
+	}
+	for _, c := range list.Conns {
+		// Disconnecting fails only for a client that has already left.
+		_ = k.ns.DisconnectClientByID(c.Cid)
+	}
+}
+
+// A Doorkeeper admits peers to the hub's broker, each to its own subjects only.
+type Doorkeeper struct {
+	Opts *Options
+	Gate Gate
+}
+
+// Check implements server.Authentication.
+func (d Doorkeeper) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	key, err := wire.ParsePublic(o.Nkey)
+	if err != nil {
+		return false
+	}
+	sig, err := base64.RawURLEncoding.DecodeString(o.Sig)
+	if err != nil || !ed25519.Verify(key[:], c.GetNonce(), sig) {
+		return false
+	}
+	if key == d.Opts.Identity.Public() {
+		c.RegisterUser(&server.User{Username: o.Nkey})
+		return true
+	}
+	if id, ok := strings.CutPrefix(o.Token, TokenInvitation); ok && d.Gate.Invited(id) {
+		// It may ask to join, and nothing else.
+		c.RegisterUser(&server.User{Username: o.Nkey, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{PairSubject(id, key.Hint())}},
+			Subscribe: &server.SubjectPermission{Allow: []string{Inbox(key.Hint()) + ".>"}},
+		}})
+		return true
+	}
+	if !d.Gate.Known(key, o.Token) {
+		if d.Gate.RefuseStranger(ReasonDoor, o.Nkey) {
+			d.Opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
+				"key", o.Nkey, "from", c.RemoteAddress())
+		}
+		return false
+	}
+	c.RegisterUser(&server.User{Username: o.Nkey, Permissions: d.Permissions(key.Hint())})
+	return true
+}
+
+// Permissions returns the subjects that a peer may publish to and subscribe to.
+func (d Doorkeeper) Permissions(h wire.Hint) *server.Permissions {
+	publish, subscribe := NewNames(d.Opts.KeyID).Grants(h, jetStreamAPI(""))
+	return &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: append(publish, wire.GroupPrefix+h.String(),
+			wire.SecretPrefix+h.String())},
+		Subscribe: &server.SubjectPermission{Allow: subscribe},
+	}
+}
+
+// ReasonDoor counts refused connections to a hub.
+const ReasonDoor = "connection refused"
+
+// A hubLog passes the broker's log on. Notices and errors have level debug: they are about clients,
+// which can cause any number of them.
+type hubLog struct{ log *slog.Logger }
+
+func (l *hubLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Errorf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Tracef(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }

@@ -1,0 +1,458 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+)
+
+const (
+	imagesAge    = 14 * 24 * time.Hour // how long the broker keeps images
+	imagesShare  = 4                   // limit of the images' bytes, as a multiple of the deltas' limit
+	BrokerWait   = 10 * time.Second    // longest wait for one answer of the broker
+	reconnect    = 500 * time.Millisecond
+	connectWait  = 5 * time.Second // for one attempt
+	pingInterval = 10 * time.Second
+	maxPings     = 2 // unanswered
+	flushWait    = 2 * time.Second
+	maxUnread    = 32 << 20            // bytes of one subscription that may wait for the receiver
+	maxAhead     = 2 * wire.MaxMessage // bytes of stored messages in flight; more than the largest message
+)
+
+// A Client is one connection to a NATS server or cluster.
+type Client struct {
+	Opts    *Options
+	Server  string // printable address, without passwords
+	Names   names
+	create  bool // the node may create the streams
+	foreign bool // the server belongs to another operator
+	owner   bool // the streams are this node's alone, and get the configured limits
+	Conn    *nats.Conn
+	Ups     chan struct{}
+	// keyOfHub is the key of the hub at the other end, once it is known; nil: the other end is no hub.
+	keyOfHub *atomic.Pointer[wire.Public]
+
+	mu       sync.Mutex
+	Last     error
+	denied   string // what the server last reported as denied
+	deniedAt time.Time
+	trouble  string        // the server's present problem
+	answered time.Duration // how long the server's last answer took
+}
+
+// names are the subjects and streams of a network.
+type names struct{ Net string }
+
+// NewNames returns the subjects and streams of the network whose secret has the given ID.
+func NewNames(keyID uint64) names { return names{wire.NetworkName(keyID)} }
+
+func (n names) Subject(t wire.Topic) string {
+	s := "bh." + n.Net + "." + string(rune(t.Kind)) + "." + t.Origin.String()
+	if t.Key != "" {
+		s += "." + t.Key
+	}
+	return s
+}
+
+// HeadsOfAll matches the heads of all networks, and headsOf the heads of one node in any network.
+const HeadsOfAll = "bh.*.h.*"
+
+func (n names) HeadsOf(h wire.Hint) string { return "bh.*.h." + h.String() }
+
+// Parse returns the topic of a subject of the network.
+func (n names) Parse(subject string) (t wire.Topic, ok bool) {
+	rest, ok := strings.CutPrefix(subject, "bh."+n.Net+".")
+	if !ok || len(rest) < 2 || rest[1] != '.' {
+		return wire.Topic{}, false
+	}
+	origin, key, _ := strings.Cut(rest[2:], ".")
+	t = wire.Topic{Kind: wire.Kind(rest[0]), Key: key}
+	t.Origin, ok = wire.ParseHint(origin)
+	return t, ok
+}
+
+func (n names) All(k wire.Kind) string { return "bh." + n.Net + "." + string(rune(k)) + ".*" }
+
+// asksFor matches the asks addressed to a node, and asksOf the asks sent by a node.
+func (n names) asksFor(h wire.Hint) string {
+	return n.Subject(wire.Topic{Kind: wire.KindAsk, Origin: h}) + ".*"
+}
+
+func (n names) asksOf(h wire.Hint) string { return n.All(wire.KindAsk) + "." + h.String() }
+
+func (n names) imagesOf(h wire.Hint) string {
+	return n.Subject(wire.Topic{Kind: wire.KindImage, Origin: h}) + ".*"
+}
+
+func (n names) DeltaStream() string { return "BH_" + n.Net + "_D" }
+func (n names) ImageStream() string { return "BH_" + n.Net + "_I" }
+
+// dial begins to connect; the bus is up once it has reached a server.
+func dial(o *Options, server string, create bool, options ...nats.Option) (*Client, error) {
+	b := &Client{Opts: o, Server: Redacted(server), Names: NewNames(o.KeyID), create: create, Ups: make(chan struct{}, 1)}
+	name := o.Name
+	if name == "" {
+		name = o.Identity.Public().ID()
+	}
+	options = append([]nats.Option{
+		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(connectWait),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
+		nats.CustomInboxPrefix(Inbox(o.Identity.Public().Hint())),
+		nats.ConnectHandler(func(*nats.Conn) { b.CameUp() }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.CameUp() }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.lost(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.Failed(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.Failed(err) }),
+	}, options...)
+	conn, err := nats.Connect(server, options...)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: broker %s: %w", b.Server, Cleared(err))
+	}
+	b.Conn = conn
+	return b, nil
+}
+
+// Redacted returns a list of URLs without the passwords in them. A user without a password is a
+// token, and is hidden.
+func Redacted(servers string) string {
+	list := strings.Split(servers, ",")
+	for i, s := range list {
+		u, err := url.Parse(s)
+		if err != nil || u.User == nil {
+			continue
+		}
+		if _, ok := u.User.Password(); !ok {
+			u.User = url.User("xxxxx")
+		}
+		list[i] = u.Redacted()
+	}
+	return strings.Join(list, ",")
+}
+
+// Inbox returns the prefix of the subjects of the answers to a node.
+func Inbox(h wire.Hint) string { return "_INBOX_" + h.String() }
+
+// Cleared keeps the text of an error of the NATS library, and drops its type.
+func Cleared(err error) error { return errors.New(err.Error()) }
+
+// watchEntry records why no server has admitted the node yet, until one does. The library reports
+// that only for a connection that was established before.
+func (b *Client) watchEntry(ctx context.Context) {
+	last := ""
+	for !b.Conn.IsConnected() {
+		if err := b.Conn.LastError(); err != nil && err.Error() != last {
+			last = err.Error()
+			b.Failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reconnect / 4):
+		}
+	}
+}
+
+// Failed records an error of the connection, and logs it once.
+func (b *Client) Failed(err error) {
+	// A broker may deny heads of other networks, and an older hub does not know the subject of
+	// secrets.
+	if err == nil || strings.Contains(err.Error(), HeadsOfAll) ||
+		strings.Contains(err.Error(), wire.SecretPrefix+b.Opts.Identity.Public().Hint().String()) {
+		return
+	}
+	b.mu.Lock()
+	first := b.Last == nil || b.Last.Error() != err.Error()
+	b.Last = err
+	b.deny(err)
+	b.mu.Unlock()
+	if first {
+		b.Opts.Log.Warn("broker", "server", b.Server, "err", err)
+	}
+}
+
+// lost records that a connection has ended. The next connection reports its denials anew.
+func (b *Client) lost(err error) {
+	b.mu.Lock()
+	b.denied = ""
+	b.mu.Unlock()
+	b.Failed(err)
+}
+
+// CameUp notifies the mesh that the bus has connected. It runs on a goroutine of the library, one
+// call at a time.
+func (b *Client) CameUp() {
+	b.mu.Lock()
+	b.Last = nil
+	b.mu.Unlock()
+	select {
+	case b.Ups <- struct{}{}:
+	default:
+	}
+}
+
+// Up receives a value whenever the client has connected or reconnected.
+func (b *Client) Up() <-chan struct{} { return b.Ups }
+
+// Publish sends a message, or returns an error if the client is disconnected. A message above the
+// broker's limit fails with [wire.ErrTooLarge].
+func (b *Client) Publish(t wire.Topic, msg []byte) error {
+	// No acknowledgement is requested: the versions reveal any message that the broker loses.
+	err := b.Conn.Publish(b.Names.Subject(t), msg)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return wire.ErrTooLarge
+	}
+	if err != nil {
+		return Cleared(err)
+	}
+	return nil
+}
+
+// Listen calls handle for every ask addressed to self and, for all, for every delta and head, also
+// for the heads of other networks. The node's own messages are included.
+func (b *Client) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) error {
+	subjects := []string{b.Names.asksFor(self)}
+	if all {
+		subjects = append(subjects, b.Names.All(wire.KindDelta), b.Names.All(wire.KindHead))
+	}
+	for _, s := range subjects {
+		if _, err := b.subscribe(s, handle); err != nil {
+			return err
+		}
+	}
+	if !all {
+		return nil
+	}
+	_, err := b.Conn.Subscribe(HeadsOfAll, func(m *nats.Msg) {
+		parts := strings.SplitN(m.Subject, ".", 3)
+		if len(parts) < 3 || parts[1] == b.Names.Net {
+			return
+		}
+		if t, ok := (names{parts[1]}).Parse(m.Subject); ok {
+			handle(wire.Arrival{Topic: t, Network: parts[1], Data: m.Data})
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+	}
+	return nil
+}
+
+func (b *Client) subscribe(subject string, handle func(wire.Arrival)) (func(), error) {
+	sub, err := b.Conn.Subscribe(subject, func(m *nats.Msg) {
+		if t, ok := b.Names.Parse(m.Subject); ok {
+			handle(wire.Arrival{Topic: t, Data: m.Data})
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+	}
+	if err := sub.SetPendingLimits(-1, maxUnread); err != nil {
+		return nil, fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+	}
+	return func() { sub.Unsubscribe() }, nil // a closed connection has no subscriptions
+}
+
+// ListenImages calls handle for the images of an origin, until the returned function is called.
+func (b *Client) ListenImages(origin wire.Hint, handle func(wire.Arrival)) (func(), error) {
+	return b.subscribe(b.Names.imagesOf(origin), handle)
+}
+
+// Proves reports whether the broker is this node's own, so that no other node can publish under its
+// topics.
+func (b *Client) Proves() bool { return b.owner }
+
+// jetStreamAPI returns the prefix of the subjects for requests to the JetStream of a domain; "" is
+// the server's own.
+func jetStreamAPI(domain string) string {
+	if domain == "" {
+		return jetstream.DefaultAPIPrefix
+	}
+	return "$JS." + domain + ".API."
+}
+
+// Streams returns the broker's JetStream, after making the streams if needed.
+func (b *Client) Streams(ctx context.Context) (jetstream.JetStream, error) {
+	js, err := jetstream.NewWithAPIPrefix(b.Conn, jetStreamAPI(b.Opts.Domain))
+	if err != nil {
+		return nil, err
+	}
+	if !b.create {
+		return js, nil
+	}
+	deltas := jetstream.StreamConfig{
+		Name: b.Names.DeltaStream(), Subjects: []string{b.Names.All(wire.KindDelta)}, NoAck: true,
+		MaxMsgSize: wire.MaxMessage,
+		MaxAge:     b.Opts.StreamAge, MaxBytes: b.Opts.StreamBytes, Storage: jetstream.FileStorage, Replicas: b.Opts.Replicas,
+	}
+	images := jetstream.StreamConfig{
+		Name: b.Names.ImageStream(), Subjects: []string{b.Names.All(wire.KindImage) + ".*"}, NoAck: true,
+		MaxMsgsPerSubject: 1,
+		MaxMsgSize:        wire.MaxMessage,
+		MaxAge:            imagesAge, MaxBytes: imagesShare * b.Opts.StreamBytes, Storage: jetstream.FileStorage,
+		Replicas: b.Opts.Replicas,
+	}
+	for _, cfg := range []jetstream.StreamConfig{deltas, images} {
+		stream, err := js.Stream(ctx, cfg.Name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			_, err = js.CreateStream(ctx, cfg)
+		case err == nil && b.owner &&
+			(stream.CachedInfo().Config.MaxBytes != cfg.MaxBytes || stream.CachedInfo().Config.MaxAge != cfg.MaxAge):
+			_, err = js.UpdateStream(ctx, cfg)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
+		}
+	}
+	return js, nil
+}
+
+// StoredDeltas calls handle for the stored deltas since a time, of one origin or of all, in their
+// order. It returns at the end, or when handle returns false.
+func (b *Client) StoredDeltas(ctx context.Context, origin *wire.Hint, since time.Time,
+	handle func(wire.Arrival) bool) error {
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+	if !since.IsZero() {
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+	}
+	if origin != nil {
+		cfg.FilterSubjects = []string{b.Names.Subject(wire.Topic{Kind: wire.KindDelta, Origin: *origin})}
+	}
+	return b.read(ctx, b.Names.DeltaStream(), cfg, handle)
+}
+
+// StoredImages calls handle for the stored images of an origin. It returns at the end, or when handle
+// returns false.
+func (b *Client) StoredImages(ctx context.Context, origin wire.Hint, handle func(wire.Arrival) bool) error {
+	return b.read(ctx, b.Names.ImageStream(), jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{b.Names.imagesOf(origin)},
+	}, handle)
+}
+
+// read passes the messages that a stream has stored at present to handle.
+func (b *Client) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
+	handle func(wire.Arrival) bool) error {
+	setup, cancel := context.WithTimeout(ctx, BrokerWait)
+	defer cancel()
+	js, err := b.Streams(setup)
+	if err != nil {
+		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+	}
+	consumer, err := js.OrderedConsumer(setup, stream, cfg)
+	if err != nil {
+		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+	}
+	info, err := consumer.Info(setup)
+	if err != nil {
+		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+	}
+	if info.NumPending == 0 {
+		return nil
+	}
+	// Limit bytes and not messages. A broker closes a connection with more data in flight than it
+	// allows, 64 MiB by default, and everything would be read again.
+	messages, err := consumer.Messages(jetstream.PullMaxBytes(maxAhead))
+	if err != nil {
+		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+	}
+	defer messages.Stop()
+	stopped := context.AfterFunc(ctx, messages.Stop)
+	defer stopped()
+	for {
+		msg, err := messages.Next()
+		if err != nil {
+			return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+		}
+		t, ok := b.Names.Parse(msg.Subject())
+		if ok && !handle(wire.Arrival{Topic: t, Data: msg.Data(), Stored: meta.Timestamp}) || meta.NumPending == 0 {
+			return nil
+		}
+	}
+}
+
+// Request sends a request to the owner of a broker, and returns the answer.
+func (b *Client) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, BrokerWait)
+	defer cancel()
+	reply, err := b.Conn.RequestWithContext(ctx, subject, data)
+	if err != nil {
+		return nil, Cleared(err)
+	}
+	return reply.Data, nil
+}
+
+// Serve answers requests of peers to this node's broker, under a prefix and the start of their key.
+// A nil reply sends no answer.
+func (b *Client) Serve(prefix string, tell func(from wire.Hint, data []byte) []byte) error {
+	_, err := b.Conn.Subscribe(prefix+"*", func(msg *nats.Msg) {
+		from, ok := wire.Topic{Kind: wire.KindAsk, Key: strings.TrimPrefix(msg.Subject, prefix)}.Sender()
+		if !ok || !strings.HasPrefix(msg.Reply, Inbox(from)+".") {
+			return
+		}
+		if data := tell(from, msg.Data); data != nil {
+			_ = msg.Respond(data) // a peer that misses the reply asks again
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+	}
+	return nil
+}
+
+// IsHub reports whether the other end is a hub.
+func (b *Client) IsHub() bool { return b.keyOfHub != nil }
+
+// Holder returns the key of the hub at the other end; ok is false if it is not known yet.
+func (b *Client) Holder() (key wire.Public, ok bool) {
+	if p := b.keyOfHub.Load(); p != nil {
+		return *p, true
+	}
+	return key, false
+}
+
+// Connected reports whether the client is connected.
+func (b *Client) Connected() bool { return b.Conn.IsConnected() }
+
+// Name returns the configured address, without a password.
+func (b *Client) Name() string { return b.Server }
+
+// Status returns the state of the connection.
+func (b *Client) Status() Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	stats := b.Conn.Stats()
+	s := Status{Server: b.Server, Connected: b.Conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes,
+		Trouble: b.trouble, Answer: b.answered}
+	if u := b.Conn.ConnectedUrlRedacted(); u != "" && !strings.Contains(b.Server, u) {
+		s.Server = u
+	}
+	if b.Last != nil {
+		s.Error = b.Last.Error()
+	}
+	return s
+}
+
+// Close sends what is buffered, for a moment at most, and closes the connection.
+func (b *Client) Close() error {
+	// Published messages may still wait in the buffer.
+	if b.Conn.IsConnected() {
+		b.Conn.FlushTimeout(flushWait)
+	}
+	b.Conn.Close()
+	return nil
+}

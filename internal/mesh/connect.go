@@ -1,0 +1,74 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+)
+
+// connect starts the broker of a hub and connects to all brokers.
+func (m *Mesh) connect(ctx context.Context) error {
+	o := m.opts
+	to := m.busOptions()
+	switch o.Mode {
+	case member.Hub:
+		if err := m.serve(ctx, to); err != nil {
+			return err
+		}
+		return m.join(to)
+	case member.Join:
+		if len(o.Servers) == 0 {
+			return fmt.Errorf("mesh: mode join needs the address of a hub")
+		}
+		return m.join(to)
+	case member.External:
+		b, err := bus.DialExternal(to, o.Servers)
+		if err != nil {
+			return err
+		}
+		m.use(b)
+		return nil
+	}
+	return fmt.Errorf("mesh: mode %.20q is none of %q, %q, %q", o.Mode, member.Hub, member.Join, member.External)
+}
+
+// serve starts the broker of a hub, and answers the requests that arrive there.
+func (m *Mesh) serve(ctx context.Context, o *bus.Options) (err error) {
+	if m.broker, err = bus.StartBroker(o, m.opts.Listen, m); err != nil {
+		return err
+	}
+	b, err := m.broker.Connect()
+	if err != nil {
+		return err
+	}
+	m.use(b)
+	err = b.ServePairing(func(id string, from wire.Hint, box []byte) []byte {
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), bus.BrokerWait)
+		defer cancel()
+		return m.Pair(wait, id, from, box)
+	})
+	if err == nil {
+		err = errors.Join(b.Serve(wire.GroupPrefix, m.groups.ServeGroup), b.Serve(wire.SecretPrefix, m.ServeSecret))
+	}
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return nil
+}
+
+// join connects to hubs. Each hub has its own connection, and every message goes to all hubs, so
+// that one hub carries messages that another loses.
+func (m *Mesh) join(o *bus.Options) error {
+	for _, address := range m.opts.Servers {
+		b, err := bus.DialHub(o, address, m)
+		if err != nil {
+			return err
+		}
+		m.use(b)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package real
+
+import (
+	"context"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/lab/stream"
+)
+
+// Quick plays a plan to one engine in this process, as "bulkhead-lab stream" does: deliveries and
+// votes carry the source that the plan knows, and no protocol lies between.
+func Quick(ctx context.Context, plan *Plan, o Options) (*Tally, error) {
+	live, err := stream.NewLive(ctx, len(plan.Sites), len(plan.Deliveries))
+	if err != nil {
+		return nil, err
+	}
+	return play(ctx, plan, &quick{plan, live}, o)
+}
+
+// quick is the judge of [Quick].
+type quick struct {
+	plan *Plan
+	live *stream.Live
+}
+
+func (q *quick) turn(ctx context.Context, at time.Duration) error { return q.live.Turn(ctx, at) }
+
+func (q *quick) read(ctx context.Context, m *Mail) (*stream.Letter, error) {
+	return stream.ReadCopy(ctx, m.Raw, m.Client, m.DKIM, m.SPF)
+}
+
+func (q *quick) deliver(ctx context.Context, d *Delivery, m *Mail) (Answer, error) {
+	l, err := q.read(ctx, m)
+	if err != nil {
+		return Answer{}, err
+	}
+	class, err := q.live.Deliver(ctx, l, d.Site, d.User, q.plan.Sites[d.Site].Rejects)
+	return Answer{Class: class}, err
+}
+
+func (q *quick) vote(ctx context.Context, d *Delivery, m *Mail, _ Answer, vote bulkhead.Vote) error {
+	l, err := q.read(ctx, m)
+	if err != nil {
+		return err
+	}
+	taken, err := q.live.Vote(ctx, l, d.Site, d.User, vote)
+	if err == nil && !taken {
+		return refusal{errTooShort}
+	}
+	return err
+}
+
+func (q *quick) close() error { return q.live.Close(context.Background()) }

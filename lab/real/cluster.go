@@ -56,7 +56,8 @@ func newCluster(ctx context.Context, program, dir string, topology Topology, pla
 	if c.resolver, err = newResolver(ownIP()); err != nil {
 		return nil, err
 	}
-	names := map[Topology][]string{OneNode: {"node"}, ThreeNodes: {"hub", "second", "third"}, Edge: {"node", "edge"}}[topology]
+	names := map[Topology][]string{OneNode: {"node"}, ThreeNodes: {"hub", "second", "third"}, Edge: {"node",
+		"edge"}}[topology]
 	if names == nil {
 		return nil, fmt.Errorf("real: no topology %q", topology)
 	}
@@ -122,7 +123,8 @@ func (c *cluster) share(ctx context.Context) error {
 			args = append(args, "--secret-file", secret)
 			mesh = fmt.Sprintf("mode = \"join\"\nservers = [%q]\n", address)
 		}
-		if err := p.configure(fmt.Sprintf("[mesh]\npublish_interval = %q\nheartbeat = \"1s\"\n%s", meshTime, mesh)); err != nil {
+		if err := p.configure(fmt.Sprintf("[mesh]\npublish_interval = %q\nheartbeat = \"1s\"\n%s", meshTime,
+			mesh)); err != nil {
 			return err
 		}
 		var info struct{ Key, Secret string }
@@ -176,7 +178,8 @@ func (c *cluster) front(ctx context.Context) error {
 		return err
 	}
 	var account struct{ Token string }
-	if err := node.administer(ctx, "/v1/users", map[string]string{"name": "edge", "role": "trusted"}, &account); err != nil {
+	if err := node.administer(ctx, "/v1/users", map[string]string{"name": "edge", "role": "trusted"},
+		&account); err != nil {
 		return err
 	}
 	file := filepath.Join(edge.dir, "token")

@@ -18,7 +18,7 @@ import (
 )
 
 // errTooShort is the reason of a refusal.
-var errTooShort = errors.New("too little text to be told from other mail")
+var errTooShort = errors.New("too little text to identify the mail")
 
 // CollectionOptions are how real mail is delivered. The zero value of a field means the default
 // in brackets, if there is one.
@@ -52,7 +52,10 @@ func Collection(messages iter.Seq2[stream.Mail, error], o CollectionOptions) (*P
 		}
 		plan.Sites = append(plan.Sites, s)
 	}
-	slices.SortStableFunc(all, func(a, b stream.Mail) int { return cmp.Or(cmp.Compare(a.Set, b.Set), a.Time.Compare(b.Time)) })
+	slices.SortStableFunc(all, func(a, b stream.Mail) int {
+		return cmp.Or(cmp.Compare(a.Set, b.Set),
+			a.Time.Compare(b.Time))
+	})
 	sizes, places, campaigns := map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range all {
 		sizes[all[i].Set]++
@@ -86,7 +89,8 @@ func Collection(messages iter.Seq2[stream.Mail, error], o CollectionOptions) (*P
 }
 
 // ourResults matches fields that only the sites' own mail server may write.
-var ourResults = regexp.MustCompile(`(?im)^authentication-results:[ \t]*` + regexp.QuoteMeta(resultsHost) + `(?:[^\n]|\n[ \t])*\n`)
+var ourResults = regexp.MustCompile(`(?im)^authentication-results:[ \t]*` + regexp.QuoteMeta(resultsHost) +
+	`(?:[^\n]|\n[ \t])*\n`)
 
 // received returns what makes a message as the mail server of a site hands it on: with its own
 // Authentication-Results, which say what the server that received it in the collection found.
@@ -97,7 +101,8 @@ func received(m *stream.Mail, signed bool) func(*rand.Rand, *Delivery) Mail {
 			raw = rest // of a mailbox file
 		}
 		header := letters.Header(raw)
-		v := Mail{Client: letters.Client(header), Helo: "client.example.org", Recipient: d.To, Date: m.Time.Format(time.RFC1123Z)}
+		v := Mail{Client: letters.Client(header), Helo: "client.example.org", Recipient: d.To,
+			Date: m.Time.Format(time.RFC1123Z)}
 		verified := false
 		v.DKIM, v.SPF, verified = letters.Verified(header)
 		read, err := mail.ReadMessage(bytes.NewReader(raw))

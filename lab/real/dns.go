@@ -71,19 +71,23 @@ func (s *resolver) reply(query []byte) []byte {
 	}
 	q := m.Questions[0]
 	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
-	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true}, Questions: m.Questions}
+	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true},
+		Questions: m.Questions}
 	header := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 3600}
 	s.mu.Lock()
 	allowed := s.allowed[name]
 	s.mu.Unlock()
 	switch {
 	case q.Type == dnsmessage.TypeTXT && strings.Contains(name, "._domainkey."):
-		reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.TXTResource{TXT: []string{publicKey}}})
+		reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header,
+			Body: &dnsmessage.TXTResource{TXT: []string{publicKey}}})
 	case q.Type == dnsmessage.TypeTXT && !strings.HasPrefix(name, "_"):
 		record := "v=spf1 exists:%{i}._spf.%{d} -all"
-		reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.TXTResource{TXT: []string{record}}})
+		reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header,
+			Body: &dnsmessage.TXTResource{TXT: []string{record}}})
 	case q.Type == dnsmessage.TypeA && allowed:
-		reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 2}}})
+		reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: header,
+			Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 2}}})
 	case strings.Contains(name, "._spf."):
 		reply.RCode = dnsmessage.RCodeNameError
 	}

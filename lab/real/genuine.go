@@ -27,7 +27,7 @@ type source struct {
 	site         string    // of a reset
 }
 
-// values are those of the texts of a source.
+// values returns the names in the texts of a source.
 func (s *source) values() map[string]string {
 	v := map[string]string{"brand": s.brand}
 	if s.site != "" {
@@ -89,8 +89,9 @@ func (b *builder) verifiedGroup(verified bool) []Group {
 func (b *builder) personal(kind string, c *carrier) *source {
 	r := b.r
 	s := &source{
-		kind: kind, groups: b.verifiedGroup(true), lang: pick(r, languages), format: newFormat(r, b.Pages), name: person(r), carrier: c,
-		domain: c.domain, readers: b.readers(1 + r.IntN(4)), sections: [2]string{"talk", "subject.talk"},
+		kind: kind, groups: b.verifiedGroup(true), lang: pick(r, languages), format: newFormat(r, b.Pages), name: person(r),
+		carrier: c,
+		domain:  c.domain, readers: b.readers(1 + r.IntN(4)), sections: [2]string{"talk", "subject.talk"},
 	}
 	if kind == "hoster" {
 		s.domain = domainName(r, true)
@@ -135,8 +136,10 @@ func (b *builder) newsletter() *source {
 	r := b.r
 	c := pick(r, b.places.services)
 	s := &source{
-		kind: "newsletter", groups: b.verifiedGroup(true), lang: pick(r, languages), format: newFormat(r, max(0.8, b.Pages)), brand: title(coin(r, 2)),
-		domain: domainName(r, true), carrier: c, readers: b.readers(2 + r.IntN(40)), toAll: true, sections: [2]string{"offer", "subject.offer"},
+		kind: "newsletter", groups: b.verifiedGroup(true), lang: pick(r, languages), format: newFormat(r, max(0.8,
+			b.Pages)), brand: title(coin(r, 2)),
+		domain: domainName(r, true), carrier: c, readers: b.readers(2 + r.IntN(40)), toAll: true,
+		sections: [2]string{"offer", "subject.offer"},
 	}
 	s.address = "news@" + s.domain
 	s.format.unsubscribe = true
@@ -153,15 +156,19 @@ func (b *builder) newsletter() *source {
 func (b *builder) notice(family string) *source {
 	r := b.r
 	s := &source{
-		kind: "notice", family: family, lang: pick(r, languages), format: newFormat(r, max(0.7, b.Pages)), brand: title(coin(r, 2)),
-		domain: domainName(r, true), readers: b.readers(3 + r.IntN(40)), sections: [2]string{"notice." + family, "subject." + family},
+		kind: "notice", family: family, lang: pick(r, languages), format: newFormat(r, max(0.7, b.Pages)),
+		brand:  title(coin(r, 2)),
+		domain: domainName(r, true), readers: b.readers(3 + r.IntN(40)), sections: [2]string{"notice." + family,
+			"subject." + family},
 	}
 	s.address = "noreply@" + s.domain
-	s.carrier = &carrier{domain: s.domain, nets: networks(r, 1+r.IntN(3)), signsOwn: chance(r, b.Verified), spf: chance(r, b.Verified)}
+	s.carrier = &carrier{domain: s.domain, nets: networks(r, 1+r.IntN(3)), signsOwn: chance(r, b.Verified),
+		spf: chance(r, b.Verified)}
 	if chance(r, 0.4) {
 		s.carrier = pick(r, b.places.services)
 	}
-	s.groups = append(b.verifiedGroup(s.carrier.signsOwn || s.carrier.signsCustomer || s.carrier.spf), Group{"family", family})
+	s.groups = append(b.verifiedGroup(s.carrier.signsOwn || s.carrier.signsCustomer || s.carrier.spf), Group{"family",
+		family})
 	s.link = func(r *rand.Rand) string { return "https://www." + s.domain + "/" + family + "/" + token(r) }
 	return s
 }
@@ -190,8 +197,9 @@ func (b *builder) reset(software uint64) *source {
 	hoster := pick(r, b.places.hosters)
 	verified := chance(r, b.Verified*0.6)
 	s := &source{
-		kind: "reset", family: "reset", groups: b.verifiedGroup(verified), lang: languages[same.IntN(len(languages))], format: newFormat(same, 0),
-		brand: title(coin(same, 2)), domain: domainName(r, true), readers: b.readers(1 + r.IntN(6)),
+		kind: "reset", family: "reset", groups: b.verifiedGroup(verified), lang: languages[same.IntN(len(languages))],
+		format: newFormat(same, 0),
+		brand:  title(coin(same, 2)), domain: domainName(r, true), readers: b.readers(1 + r.IntN(6)),
 		sections: [2]string{"notice.reset", "subject.reset"},
 	}
 	s.name, s.site, s.address = s.brand, s.domain, "wordpress@"+s.domain
@@ -250,6 +258,9 @@ func (s *source) mailing(r *rand.Rand, at time.Duration) func(*rand.Rand, *Deliv
 		} else if s.kind != "list" && s.kind != "newsletter" {
 			m.text = s.lang.line(r, "hello", nil) + "\n\n" + text + "\n\n" + s.lang.line(r, "bye", nil) + "\n" + author
 		}
+		if s.kind == "newsletter" { // each copy is a message of its own
+			m.messageID = token(r) + token(r) + "@" + s.domain
+		}
 		if s.link != nil {
 			if url := s.link(r); url != "" {
 				m.links = []link{{url, words}}
@@ -272,7 +283,8 @@ func (s *source) pass(r *rand.Rand, m *draft) {
 	if s.kind == "list" {
 		// The server adds a footer, so the author's signature is broken and left out.
 		m.text += "\n\n_______________\n" + s.brand + " mailing list\nhttps://" + s.via.domain + "/" + s.brand
-		m.extra = append(m.extra, "List-Id: <"+s.listID+">", "List-Post: <mailto:"+s.brand+"@"+s.via.domain+">", "Precedence: list")
+		m.extra = append(m.extra, "List-Id: <"+s.listID+">", "List-Post: <mailto:"+s.brand+"@"+s.via.domain+">",
+			"Precedence: list")
 		s.via.carry(r, m, "")
 		return
 	}

@@ -154,7 +154,8 @@ func (d *draft) write(w *bytes.Buffer, r *rand.Rand, plain string) (contentType,
 	add := func(contentType, text string) {
 		var part bytes.Buffer
 		encoding := d.encode(&part, text)
-		out, _ := parts.CreatePart(textproto.MIMEHeader{"Content-Type": {contentType}, "Content-Transfer-Encoding": {encoding}})
+		out, _ := parts.CreatePart(textproto.MIMEHeader{"Content-Type": {contentType},
+			"Content-Transfer-Encoding": {encoding}})
 		out.Write(part.Bytes())
 	}
 	if !page || d.plain && d.picture == nil {

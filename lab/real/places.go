@@ -35,7 +35,7 @@ type carrier struct {
 	domain string
 	nets   []netip.Prefix
 	single netip.Addr // its only address, if it has but one
-	// What it vouches for.
+	// Which domains its mail can be verified for.
 	signsOwn, signsCustomer, spf bool
 	ownEnvelope                  bool // the envelope's sender is at the carrier's domain
 }
@@ -90,7 +90,8 @@ func newPlaces(r *rand.Rand) *places {
 		p.servers = append(p.servers, c)
 	}
 	for range 1 + r.IntN(2) {
-		p.gateways = append(p.gateways, &carrier{domain: domainName(r, true), nets: networks(r, 1), ownEnvelope: true, spf: chance(r, 0.7)})
+		p.gateways = append(p.gateways, &carrier{domain: domainName(r, true), nets: networks(r, 1), ownEnvelope: true,
+			spf: chance(r, 0.7)})
 	}
 	for _, domain := range []string{"onmicrosoft.com", "firebaseapp.com", "myshopify.com"} {
 		p.tenants = append(p.tenants, &carrier{domain: domain, nets: networks(r, 2+r.IntN(4)), spf: true})
@@ -101,18 +102,20 @@ func newPlaces(r *rand.Rand) *places {
 // token returns an identifier as it stands in links.
 func token(r *rand.Rand) string { return fmt.Sprintf("%012x", r.Uint64()>>16) }
 
-// platformLink returns a link to a page that a customer of a platform made; id tells the page.
+// platformLink returns a link to a page that a customer of a platform made; id names the page.
 func platformLink(r *rand.Rand, id string) string {
 	return fmt.Sprintf(pick(r, []string{
 		"https://docs.google.com/forms/d/e/1FAIpQL%s/viewform", "https://sites.google.com/view/%s", "https://%s.web.app/",
-		"https://storage.googleapis.com/%s/index.html", "https://forms.office.com/r/%s", "https://www.dropbox.com/s/%s/file.pdf",
+		"https://storage.googleapis.com/%s/index.html", "https://forms.office.com/r/%s",
+		"https://www.dropbox.com/s/%s/file.pdf",
 		"https://%s.notion.site/page", "https://%s.myshopify.com/products",
 	}), id)
 }
 
 // shortLink returns a link of a shortener.
 func shortLink(r *rand.Rand, id string) string {
-	return fmt.Sprintf(pick(r, []string{"https://bit.ly/%s", "https://tinyurl.com/%s", "https://t.co/%s", "https://is.gd/%s"}), id[:7])
+	return fmt.Sprintf(pick(r, []string{"https://bit.ly/%s", "https://tinyurl.com/%s", "https://t.co/%s",
+		"https://is.gd/%s"}), id[:7])
 }
 
 // redirected returns a link that leads to target by way of a well-known site.

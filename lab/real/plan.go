@@ -19,7 +19,7 @@ type Mail struct {
 	// lets the client send, else "".
 	DKIM []string
 	SPF  string
-	// What a mail program shows, for forwards in a text.
+	// The fields and the text that a mail program shows, for forwards in a text.
 	From, Subject, Date, Text string
 	MessageID                 string // without angle brackets
 }
@@ -35,7 +35,7 @@ type Delivery struct {
 	Spam     bool
 	Kind     string // of spam or of genuine mail
 	Groups   []Group
-	Campaign int // numbered from 0; each genuine mailing is one, too
+	Campaign int // numbered from 0; each genuine mailing is a campaign
 	Site     int
 	User     int
 	To       string // the user's address
@@ -86,7 +86,8 @@ const (
 
 // Ways lists the ways of users behind each door, the most frequent ones several times.
 var Ways = map[Door][]Way{
-	Milter:       {Dovecot, Dovecot, Dovecot, Dovecot, Dovecot, Thunderbird, Gmail, Outlook, AppleMail, Maildir, Command, Page},
+	Milter: {Dovecot, Dovecot, Dovecot, Dovecot, Dovecot, Thunderbird, Gmail, Outlook, AppleMail, Maildir, Command,
+		Page},
 	Rspamd:       {Dovecot, Dovecot, LearnRspamd, LearnRspamd, LearnRspamd, LearnRspamd, Maildir, Page},
 	SpamAssassin: {Dovecot, Dovecot, LearnSpamd, LearnSpamd, LearnSpamd, PyzorReport, Command},
 	Dccifd:       {Dovecot, Dovecot, Dovecot, Command, Maildir, PyzorReport},
@@ -126,7 +127,9 @@ type Plan struct {
 // An Answer is what a door said of a delivery.
 type Answer struct {
 	Class bulkhead.Class
-	// Partial is set for a door that does not tell suspected, good and unknown mail apart, or
-	// good and unknown mail.
+	// Partial is set for a door that has no class for good senders. dccifd has none for
+	// suspected mail either.
 	Partial bool
+	// Reason is the first reason in words, "" if the door gives none.
+	Reason string
 }

@@ -22,14 +22,16 @@ import (
 // returns its path. source is the folder of the module, "" for the one that go finds.
 func Build(ctx context.Context, dir, source string) (string, error) {
 	if source == "" {
-		out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/bulkhead-mail/bulkhead").Output()
+		out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}",
+			"github.com/bulkhead-mail/bulkhead").Output()
 		if err != nil {
 			return "", fmt.Errorf("real: no source of the program: run this in its repository: %w", err)
 		}
 		source = strings.TrimSpace(string(out))
 	}
 	path := filepath.Join(dir, "bulkhead")
-	cmd := exec.CommandContext(ctx, "go", "build", "-C", source, "-trimpath", "-ldflags", "-s -w", "-tags", "simclock", "-o", path, "./cmd/bulkhead")
+	cmd := exec.CommandContext(ctx, "go", "build", "-C", source, "-trimpath", "-ldflags", "-s -w", "-tags", "simclock",
+		"-o", path, "./cmd/bulkhead")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("real: build: %w\n%s", err, out)
@@ -91,7 +93,8 @@ abuse_address = %q
 abuse_ham_address = %q
 `, name, strings.TrimPrefix(p.http, "http://"), p.milter, p.dccifd, p.pyzor, resolver, abuseAddress, abuseHamAddress)
 	if !signed {
-		config += fmt.Sprintf("verify = false\n[dccifd]\nverify = false\n[whitelist]\nauthentication_results = [%q]\n", resultsHost)
+		config += fmt.Sprintf("verify = false\n[dccifd]\nverify = false\n[whitelist]\nauthentication_results = [%q]\n",
+			resultsHost)
 	} else {
 		config += fmt.Sprintf("[dccifd]\nhost = %q\n", resultsHost)
 	}
@@ -252,7 +255,8 @@ func (p *process) request(ctx context.Context, method, path, contentType, token 
 	switch {
 	case err != nil:
 		return nil, err
-	case resp.StatusCode == http.StatusUnprocessableEntity, resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusConflict:
+	case resp.StatusCode == http.StatusUnprocessableEntity, resp.StatusCode == http.StatusNotFound,
+		resp.StatusCode == http.StatusConflict:
 		return nil, refusal{fmt.Errorf("%s %s: %s: %.300s", method, path, resp.Status, answer)}
 	case resp.StatusCode/100 != 2:
 		return nil, fmt.Errorf("real: %s: %s %s: %s: %.300s", p.name, method, path, resp.Status, answer)

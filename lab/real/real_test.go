@@ -107,8 +107,8 @@ func everyWay() *Plan {
 	return w.Plan()
 }
 
-// TestWays casts a vote by each way, on a text of its own: a copy of it is spam at once, at the
-// door that tells all classes, and is none after a vote of the same reader against it.
+// TestWays casts a vote by each way, on a text of its own. A copy is spam at once, and no longer
+// after a vote of the same reader against it.
 func TestWays(t *testing.T) {
 	program, dir := processes(t)
 	plan := everyWay()
@@ -149,7 +149,8 @@ func testWay(t *testing.T, c *cluster, way Way, site, user int) {
 	d := &Delivery{Site: site, User: user, To: c.plan.Sites[site].Address(user)}
 	draft := draft{
 		format: format{plain: true}, from: "x@spam-" + coin(r, 2) + ".top", to: d.To, subject: "about " + coin(r, 3),
-		text: languages[0].sentences(r, "talk", 12, nil), client: address(r, networks(r, 1)), messageID: token(r) + "@x.example",
+		text: languages[0].sentences(r, "talk", 12, nil), client: address(r, networks(r, 1)), messageID: token(r) +
+			"@x.example",
 	}
 	draft.sender = draft.from
 	m := draft.mail(r)
@@ -195,7 +196,8 @@ func TestPlansRepeat(t *testing.T) {
 			t.Fatalf("delivery %d differs:\n%s\n%s", i, x.Raw, y.Raw)
 		}
 	}
-	if len(other.Deliveries) == len(a.Deliveries) && bytes.Equal(other.Deliveries[0].Mail().Raw, a.Deliveries[0].Mail().Raw) {
+	if len(other.Deliveries) == len(a.Deliveries) && bytes.Equal(other.Deliveries[0].Mail().Raw,
+		a.Deliveries[0].Mail().Raw) {
 		t.Error("another seed makes the same plan")
 	}
 }
@@ -241,8 +243,8 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// TestShare checks the interval of shares: it is Wilson's for independent cases, and as wide as
-// that of the campaigns where the copies of each are judged alike.
+// TestShare checks the interval of shares: independent cases have Wilson's. If the copies of each
+// campaign are judged alike, the interval is the campaigns'.
 func TestShare(t *testing.T) {
 	spam := func(c *Counts) int { return c.Spam }
 	cases := func(c *Counts) int { return c.Cases }
@@ -268,7 +270,8 @@ func TestShare(t *testing.T) {
 func TestPyzorRequest(t *testing.T) {
 	at := time.Unix(1795267705, 6081-1024)
 	got := string(pyzorRequest("whitelist", "dc2f1aac4a98fe905e0d362276084a814b77f391", "alice", pyzorKey, at))
-	want := "Op: whitelist\nOp-Digest: dc2f1aac4a98fe905e0d362276084a814b77f391\nOp-Spec: 20,3,60,3\nThread: 6081\nPV: 2.1\n" +
+	want := "Op: whitelist\nOp-Digest: dc2f1aac4a98fe905e0d362276084a814b77f391\nOp-Spec: 20,3,60,3\n" +
+		"Thread: 6081\nPV: 2.1\n" +
 		"User: alice\nTime: 1795267705\nSig: 7c79abaa684fc6f1302d44ab30f7edd09005eade\n\n"
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -306,9 +309,11 @@ func someMail() iter.Seq2[stream.Mail, error] {
 				resultsHost, i+1, i, i, i, languages[0].sentences(rand.New(rand.NewPCG(uint64(i%4), 0)), "talk", 10, nil))
 			if i%2 == 0 {
 				raw = strings.Replace(raw, resultsHost+"; dkim=pass header.d=forged.example",
-					fmt.Sprintf("mx.google.com;\n  dkim=pass header.d=shop%d.example;\n spf=pass smtp.mailfrom=ann@shop%d.example", i, i), 1)
+					fmt.Sprintf("mx.google.com;\n  dkim=pass header.d=shop%d.example;\n spf=pass smtp.mailfrom=ann@shop%d.example",
+						i, i), 1)
 			}
-			m := stream.Mail{Name: fmt.Sprint(i), Set: "made", Time: time.Unix(int64(i)*1000, 0), Spam: i%4 == 0, Raw: []byte(raw)}
+			m := stream.Mail{Name: fmt.Sprint(i), Set: "made", Time: time.Unix(int64(i)*1000, 0), Spam: i%4 == 0,
+				Raw: []byte(raw)}
 			if !yield(m, nil) {
 				return
 			}

@@ -40,8 +40,9 @@ type campaign struct {
 func (b *builder) newCampaign(copies int) *campaign {
 	r := b.r
 	c := &campaign{
-		kind: differences[weighted(r, b.Differences)], sender: spamSenders[weighted(r, b.Senders)], links: spamLinks[weighted(r, b.Links)],
-		lang: pick(r, languages), format: newFormat(r, b.Pages), brand: title(coin(r, 2)), domain: domainName(r, false),
+		kind: differences[weighted(r, b.Differences)], sender: spamSenders[weighted(r, b.Senders)],
+		links: spamLinks[weighted(r, b.Links)],
+		lang:  pick(r, languages), format: newFormat(r, b.Pages), brand: title(coin(r, 2)), domain: domainName(r, false),
 		page: token(r), linkSeed: r.Uint64(), replaced: between(r, 0, 0.5),
 		nets: networks(r, min(copies, int(spread(r, 1, 500)))),
 	}
@@ -99,9 +100,10 @@ func (c *campaign) write(b *builder) {
 		if c.kind == "clone" {
 			text = c.lang.all(r, theme[0], values)
 		} else {
-			text = c.lang.sentences(r, theme[0], 3+r.IntN(5), values)
-			// Spammers write more than a grammar of few lines: each text has some of its own.
-			text += "\n\n" + c.lang.sentences(r, "offer", r.IntN(3), values)
+			// The sections of a theme are short. Sentences that no other campaign has keep unrelated
+			// campaigns apart.
+			text = c.lang.sentences(r, theme[0], 2+r.IntN(3), values) + "\n\n" +
+				c.lang.sentences(r, "talk", 2+r.IntN(8), values)
 		}
 		c.texts = append(c.texts, strings.TrimSpace(text))
 		c.subjects = append(c.subjects, c.lang.line(r, theme[1], values))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"text/tabwriter"
 
@@ -21,8 +22,8 @@ type Counts struct {
 	Bulk      int `json:"bulk"`
 	Good      int `json:"good"`
 	Unknown   int `json:"unknown"`
-	// Partial is how many doors could not have told whether the sender is good; it is part of
-	// Unknown, and of Spam for dccifd.
+	// Partial is the number of answers of doors that have no class for good senders. It is part
+	// of the other numbers.
 	Partial int `json:"partial"`
 }
 
@@ -74,22 +75,38 @@ type WayCounts struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// A Reason is why deliveries were called spam or suspected, in the words of the node with names
+// and numbers left out.
+type Reason struct {
+	IsSpam bool
+	Class  bulkhead.Class
+	Kind   string
+	Text   string
+}
+
+// particulars matches the names and numbers in a reason.
+var particulars = regexp.MustCompile(`\S*[0-9@/]\S*|\S+\.\S+|'[^']*'`)
+
 // A Tally counts what was said of the deliveries of one or several plans.
 type Tally struct {
 	rows    map[rowID]row
 	Doors   map[Door]int
 	Ways    map[Way]*WayCounts
+	Reasons map[Reason]int
 	Seconds float64
 }
 
 // NewTally returns an empty tally.
 func NewTally() *Tally {
-	return &Tally{rows: map[rowID]row{}, Doors: map[Door]int{}, Ways: map[Way]*WayCounts{}}
+	return &Tally{rows: map[rowID]row{}, Doors: map[Door]int{}, Ways: map[Way]*WayCounts{}, Reasons: map[Reason]int{}}
 }
 
 func (t *Tally) delivered(p *Plan, d *Delivery, a Answer) {
 	t.Doors[p.Sites[d.Site].Door]++
 	id := campaignID{p.Name, d.Campaign}
+	if a.Class >= bulkhead.ClassSuspected {
+		t.Reasons[Reason{d.Spam, a.Class, d.Kind, particulars.ReplaceAllString(a.Reason, "_")}]++
+	}
 	groups := []Group{{"kind", "all"}, {"kind", d.Kind}, {"door", string(p.Sites[d.Site].Door)}}
 	for _, g := range append(groups, d.Groups...) {
 		r := t.row(rowID{d.Spam, g})
@@ -134,6 +151,9 @@ func (t *Tally) Merge(o *Tally) {
 	}
 	for d, n := range o.Doors {
 		t.Doors[d] += n
+	}
+	for reason, n := range o.Reasons {
+		t.Reasons[reason] += n
 	}
 	for w, c := range o.Ways {
 		to := t.way(w)
@@ -184,14 +204,15 @@ func (t *Tally) Lines() []Line {
 		if a.IsSpam != b.IsSpam {
 			return map[bool]int{true: -1, false: 1}[a.IsSpam]
 		}
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Dimension), slices.Index(order, b.Dimension)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Dimension), slices.Index(order, b.Dimension)), cmp.Compare(a.Name,
+			b.Name))
 	})
 	return all
 }
 
-// share estimates the share of hits among cases. The variance is that of a ratio over
-// campaigns; it gives the number of independent deliveries that would be as informative, for
-// which Wilson's interval is computed.
+// share estimates the share of hits among cases. The variance of the ratio over campaigns gives
+// the number of independent deliveries that would be as informative. The interval is Wilson's
+// for that number.
 func share(r row, hits, cases func(*Counts) int) Share {
 	k, n, squares := 0.0, 0.0, 0.0
 	for _, c := range r {
@@ -225,7 +246,8 @@ func (t *Tally) Print(w io.Writer) error {
 	for i, l := range t.Lines() {
 		if i == 0 || l.IsSpam != last.IsSpam || l.Dimension != last.Dimension {
 			what := map[bool]string{true: "spam", false: "genuine"}[l.IsSpam]
-			fmt.Fprintf(out, "\n%s, by %s\tcases\tcampaigns\tspam %%\t\tsuspected %%\t\tgood %%\t\tbulk\tunknown\t\n", what, l.Dimension)
+			fmt.Fprintf(out, "\n%s, by %s\tcases\tcampaigns\tspam %%\t\tsuspected %%\t\tgood %%\t\tbulk\tunknown\t\n", what,
+				l.Dimension)
 		}
 		last = l
 		fmt.Fprintf(out, "%s\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t\n", l.Name, l.Cases, l.Campaigns,
@@ -236,7 +258,38 @@ func (t *Tally) Print(w io.Writer) error {
 		c := t.Ways[way]
 		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t\n", way, c.Spam, c.Ham, c.Refused)
 	}
-	return out.Flush()
+	for _, way := range slices.Sorted(maps.Keys(t.Ways)) {
+		if reason := t.Ways[way].Reason; reason != "" {
+			fmt.Fprintf(out, "\n%s, last refusal: %s\n", way, reason)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return t.printReasons(w)
+}
+
+// mostReasons is how many reasons are printed.
+const mostReasons = 12
+
+// printReasons writes the most frequent reasons against genuine mail.
+func (t *Tally) printReasons(w io.Writer) error {
+	var all []Reason
+	for r := range t.Reasons {
+		if !r.IsSpam && r.Text != "" {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Reason) int {
+		return cmp.Or(cmp.Compare(t.Reasons[b], t.Reasons[a]), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Text, b.Text))
+	})
+	for i, r := range all[:min(mostReasons, len(all))] {
+		if i == 0 {
+			fmt.Fprintln(w, "\nreasons against genuine mail, names and numbers left out:")
+		}
+		fmt.Fprintf(w, "%6d  %s, %s: %s\n", t.Reasons[r], r.Kind, r.Class, r.Text)
+	}
+	return nil
 }
 
 // String returns the share and its interval as two columns.

@@ -22,7 +22,8 @@ import (
 
 // report has a reader vote on a mail in the reader's way. The error is a refusal if the node was
 // asked in good order and took no vote.
-func (p *process) report(ctx context.Context, way Way, user string, m *Mail, original []byte, vote bulkhead.Vote) error {
+func (p *process) report(ctx context.Context, way Way, user string, m *Mail, original []byte,
+	vote bulkhead.Vote) error {
 	switch way {
 	case Dovecot:
 		script := filepath.Join(p.dir, "root/etc/dovecot/bulkhead/pipe/bulkhead-vote")
@@ -37,7 +38,8 @@ func (p *process) report(ctx context.Context, way Way, user string, m *Mail, ori
 		_, err := p.post(ctx, "/v1/report?"+q.Encode(), "message/rfc822", original)
 		return err
 	case Page:
-		return p.administer(ctx, "/v1/reports", map[string]string{"message_id": m.MessageID, "vote": vote.String(), "user": user}, nil)
+		return p.administer(ctx, "/v1/reports", map[string]string{"message_id": m.MessageID, "vote": vote.String(),
+			"user": user}, nil)
 	case PyzorReport:
 		return p.reportPyzor(ctx, user, original, vote)
 	case Maildir:
@@ -56,10 +58,12 @@ func abuseAddressFor(vote bulkhead.Vote) string {
 
 // reportByMail submits a mail to the abuse address through the mail server, whose milter takes
 // the vote and discards the mail.
-func (p *process) reportByMail(ctx context.Context, way Way, user string, m *Mail, original []byte, vote bulkhead.Vote) error {
+func (p *process) reportByMail(ctx context.Context, way Way, user string, m *Mail, original []byte,
+	vote bulkhead.Vote) error {
 	to := abuseAddressFor(vote)
 	mail := &Mail{
-		Raw: forward(way, m, original, to), Client: netip.AddrFrom4([4]byte{33, 0, 0, 9}), Helo: "[192.168.1.20]", Sender: user, Recipient: to,
+		Raw: forward(way, m, original, to), Client: netip.AddrFrom4([4]byte{33, 0, 0, 9}), Helo: "[192.168.1.20]",
+		Sender: user, Recipient: to,
 	}
 	_, err := p.askMilter(ctx, mail, user)
 	if errors.Is(err, errDiscarded) {
@@ -83,7 +87,8 @@ func (p *process) reportMaildir(ctx context.Context, user string, m *Mail, origi
 			return err
 		}
 	}
-	head := fmt.Sprintf("Received: from [192.168.1.20] (home.example [33.0.0.9])\r\n\t(Authenticated sender: %s)\r\n\tby %s (Postfix) with ESMTPSA id 4XvQ2z2\r\n\tfor <%s>; %s\r\n",
+	head := fmt.Sprintf("Received: from [192.168.1.20] (home.example [33.0.0.9])\r\n\t(Authenticated sender: %s)\r\n"+
+		"\tby %s (Postfix) with ESMTPSA id 4XvQ2z2\r\n\tfor <%s>; %s\r\n",
 		user, resultsHost, abuseAddressFor(vote), m.Date)
 	mail := append([]byte(head), forward(Thunderbird, m, original, abuseAddressFor(vote))...)
 	p.maildir++
@@ -109,10 +114,12 @@ const pyzorKey = "0123456789abcdef0123456789abcdef01234567"
 
 // addPyzorUser makes an account for a reader.
 func (p *process) addPyzorUser(ctx context.Context, user string) error {
-	if _, err := p.run(ctx, nil, "user", "add", pyzorName(user), "--role", "trusted", "--server", p.http, "--data", p.data()); err != nil {
+	if _, err := p.run(ctx, nil, "user", "add", pyzorName(user), "--role", "trusted", "--server", p.http, "--data",
+		p.data()); err != nil {
 		return err
 	}
-	_, err := p.run(ctx, []byte(pyzorKey+"\n"), "user", "passwd", pyzorName(user), "--protocol", "pyzor", "--server", p.http, "--data", p.data())
+	_, err := p.run(ctx, []byte(pyzorKey+"\n"), "user", "passwd", pyzorName(user), "--protocol", "pyzor", "--server",
+		p.http, "--data", p.data())
 	return err
 }
 
@@ -199,7 +206,8 @@ func (p *process) setUpDovecot(ctx context.Context) error {
 	for name, text := range map[string]string{
 		"etc/dovecot/dovecot.conf":                           "!include conf.d/*.conf\n",
 		"usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so": "",
-		"etc/bulkhead/bulkhead.toml":                         fmt.Sprintf("[listen]\nhttp = %q\n", strings.TrimPrefix(p.http, "http://")),
+		"etc/bulkhead/bulkhead.toml": fmt.Sprintf("[listen]\nhttp = %q\n",
+			strings.TrimPrefix(p.http, "http://")),
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
 			return err

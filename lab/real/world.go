@@ -70,7 +70,8 @@ func NewWorld(seed uint64, size int) *World {
 		Genuine:   shares(r, len(genuineKinds)),
 		LeastRate: spread(r, 0.005, 0.03), MostRate: spread(r, 0.05, 0.3),
 		Mistakes: spread(r, 0.0005, 0.01), Objecting: between(r, 0, 0.2),
-		Delay: time.Duration(spread(r, 0.2, 12) * float64(time.Hour)), Spread: time.Duration(spread(r, 0.5, 72) * float64(time.Hour)),
+		Delay: time.Duration(spread(r, 0.2, 12) * float64(time.Hour)), Spread: time.Duration(spread(r, 0.5,
+			72) * float64(time.Hour)),
 		Rejecting: between(r, 0, 0.6), Pages: between(r, 0.3, 0.9), Verified: between(r, 0.5, 0.95),
 	}
 	perDay := w.HamPerDay / (1 - w.SpamShare)
@@ -152,7 +153,8 @@ func (b *builder) readers(n int) []reader {
 }
 
 // deliver adds a delivery of a campaign.
-func (b *builder) deliver(at time.Duration, to reader, spam bool, kind string, groups []Group, make func(*rand.Rand, *Delivery) Mail) {
+func (b *builder) deliver(at time.Duration, to reader, spam bool, kind string, groups []Group, make func(*rand.Rand,
+	*Delivery) Mail) {
 	rate := b.Mistakes
 	if spam {
 		rate = b.plan.Sites[to.site].Users[to.user].Rate
@@ -160,7 +162,8 @@ func (b *builder) deliver(at time.Duration, to reader, spam bool, kind string, g
 	b.plan.Deliveries = append(b.plan.Deliveries, Delivery{
 		At: at, Spam: spam, Kind: kind, Groups: groups, Campaign: b.plan.Campaigns, Site: to.site, User: to.user,
 		To:      b.plan.Sites[to.site].Address(to.user),
-		Reports: chance(b.r, rate), Objects: !spam && chance(b.r, b.Objecting), Delay: 2*time.Minute + later(b.r, b.Delay), make: make,
+		Reports: chance(b.r, rate), Objects: !spam && chance(b.r, b.Objecting), Delay: 2*time.Minute + later(b.r, b.Delay),
+		make: make,
 	})
 }
 

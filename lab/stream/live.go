@@ -18,8 +18,8 @@ type Live struct{ node *node }
 // signaturesOfCopy is how many signatures a copy has at most, about.
 const signaturesOfCopy = 64
 
-// NewLive opens a node that a number of sites share, with room for so many copies in each
-// generation. The caller closes it.
+// NewLive opens a node that a number of sites share, with room for a number of copies in
+// each generation. The caller closes it.
 func NewLive(ctx context.Context, sites, copies int) (*Live, error) {
 	opts := &Options{Sites: sites}
 	if err := opts.Complete(); err != nil {
@@ -65,7 +65,7 @@ func (v *Live) Deliver(ctx context.Context, l *Letter, site, user int, refuses b
 }
 
 // Vote takes what the user says of a copy, and reports whether it could be taken: a copy with
-// too little text cannot be told from others.
+// too little text has no signature.
 func (v *Live) Vote(ctx context.Context, l *Letter, site, user int, vote bulkhead.Vote) (bool, error) {
 	if len(l.sigs) == 0 {
 		return false, nil

@@ -54,17 +54,20 @@ func newRealCommand() *cobra.Command {
 	f.Uint64Var(&c.seed, "seed", 1, "seed of the first world")
 	f.IntVar(&c.worlds, "worlds", 6, "worlds that are drawn, each from a seed of its own")
 	f.IntVar(&c.size, "size", real.DefaultSize, "deliveries of a world, at most, about")
-	f.StringSliceVar(&c.topologies, "topology", []string{"one", "three", "edge"}, "processes of the worlds in turn: one, three, edge")
+	f.StringSliceVar(&c.topologies, "topology", []string{"one", "three", "edge"},
+		"processes of the worlds in turn: one, three, edge")
 	f.IntVar(&c.jobs, "jobs", 2, "worlds that are played at the same time")
 	f.DurationVar(&c.after, "after", 0, "count only what is delivered after this time of a world, for example 72h")
-	f.StringVar(&c.heldOut, "held-out", "", "`FILE` with the seed that was made at release: every tenth world is drawn from it")
+	f.StringVar(&c.heldOut, "held-out", "",
+		"`FILE` with the seed that was made at release: every tenth world is drawn from it")
 	f.StringVar(&c.program, "program", "", "`FILE` of a program built with the tag simclock; otherwise it is built")
 	f.BoolVar(&c.compare, "compare", false, "also play each world to an engine in this process, and print the differences")
 	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
 	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
 	f.IntVar(&c.collection.Users, "users", 50, "users of each site that receives MAIL")
-	f.BoolVar(&c.collection.Signed, "signed", false, "take genuine MAIL without a server's results as signed by its author's domain")
+	f.BoolVar(&c.collection.Signed, "signed", false,
+		"take genuine MAIL without a server's results as signed by its author's domain")
 	return cmd
 }
 
@@ -247,7 +250,8 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 		return nil
 	}
 	text, err := json.MarshalIndent(realResult{
-		Seed: c.seed, Size: c.size, Seconds: took.Seconds(), Lines: sum.Lines(), Doors: sum.Doors, Ways: sum.Ways, Plans: plans,
+		Seed: c.seed, Size: c.size, Seconds: took.Seconds(), Lines: sum.Lines(), Doors: sum.Doors, Ways: sum.Ways,
+		Plans: plans,
 	}, "", "  ")
 	if err != nil {
 		return err
@@ -257,7 +261,8 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 
 // summary describes a plan in a line.
 func (p *realPlan) summary() string {
-	text := fmt.Sprintf("%s, %s: %d deliveries to %d sites", p.plan.Name, p.Topology, len(p.plan.Deliveries), len(p.plan.Sites))
+	text := fmt.Sprintf("%s, %s: %d deliveries to %d sites", p.plan.Name, p.Topology, len(p.plan.Deliveries),
+		len(p.plan.Sites))
 	if w := p.World; w != nil {
 		text += fmt.Sprintf(" in %.1f days, %.0f genuine a day, %.0f %% spam", w.Days, w.HamPerDay, 100*w.SpamShare)
 	}
@@ -277,7 +282,8 @@ func printAgreement(w io.Writer, processes, quick []real.Line) error {
 		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "\nprocesses and one engine\tcalled spam %%\tone engine %%\tdifference\tsuspected %%\tone engine %%\tdifference\t\n")
+	fmt.Fprintf(t, "\nprocesses and one engine\tcalled spam %%\tone engine %%\tdifference\t"+
+		"suspected %%\tone engine %%\tdifference\t\n")
 	for _, l := range processes {
 		q, ok := of[id{l.IsSpam, l.Name}]
 		if l.Dimension != "kind" || !ok {

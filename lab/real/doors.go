@@ -56,9 +56,9 @@ func (p *process) askDccifd(ctx context.Context, m *Mail) (Answer, error) {
 	}
 	unfolded := strings.Join(strings.Fields(string(text)), " ")
 	if strings.Contains(unfolded, "bulk") && strings.Contains(unfolded, "=many") {
-		return Answer{Class: bulkhead.ClassSpam, Partial: true}, nil
+		return shown(Dccifd, bulkhead.ClassSpam), nil
 	}
-	return Answer{Class: bulkhead.ClassUnknown, Partial: true}, nil
+	return shown(Dccifd, bulkhead.ClassUnknown), nil
 }
 
 // verified is what a filter has verified of a message, by the names of the plugins.
@@ -123,6 +123,17 @@ func (p *process) askPlugin(ctx context.Context, door Door, m *Mail, rejects boo
 	}
 	_, err = p.post(ctx, "/v1/report", "application/json", body)
 	return given, err
+}
+
+// shown returns what a door shows of a class that a node gives.
+func shown(door Door, class bulkhead.Class) Answer {
+	switch {
+	case door == Dccifd && class == bulkhead.ClassSpam:
+		return Answer{Class: class, Partial: true}
+	case door == Dccifd, door == Milter && class <= bulkhead.ClassGood:
+		return Answer{Class: bulkhead.ClassUnknown, Partial: true}
+	}
+	return Answer{Class: class}
 }
 
 // parseClass reads the name of a class.

@@ -178,7 +178,7 @@ func milterAnswer(class string) (Answer, error) {
 	case "bulk":
 		return Answer{Class: bulkhead.ClassBulk}, nil
 	case "none", "white", "grey":
-		return Answer{Class: bulkhead.ClassUnknown, Partial: true}, nil
+		return shown(Milter, bulkhead.ClassUnknown), nil
 	}
 	return Answer{}, fmt.Errorf("no class in the header: %q", class)
 }

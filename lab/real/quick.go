@@ -2,26 +2,30 @@ package real
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/lab/stream"
 )
 
-// Quick plays a plan to one engine in this process, as "bulkhead-lab stream" does: deliveries and
-// votes carry the source that the plan knows, and no protocol lies between.
+// Quick plays a plan to one engine in this process, as "bulkhead-lab stream" does. No protocol
+// lies between, so a vote by any way falls on the whole mail, and the engine is one for all sites.
+// The answers are those that the sites' doors show.
 func Quick(ctx context.Context, plan *Plan, o Options) (*Tally, error) {
 	live, err := stream.NewLive(ctx, len(plan.Sites), len(plan.Deliveries))
 	if err != nil {
 		return nil, err
 	}
-	return play(ctx, plan, &quick{plan, live}, o)
+	return play(ctx, plan, &quick{plan, live, o.Sources}, o)
 }
 
 // quick is the judge of [Quick].
 type quick struct {
 	plan *Plan
 	live *stream.Live
+
+	sources bool
 }
 
 func (q *quick) turn(ctx context.Context, at time.Duration) error { return q.live.Turn(ctx, at) }
@@ -36,11 +40,15 @@ func (q *quick) deliver(ctx context.Context, d *Delivery, m *Mail) (Answer, erro
 		return Answer{}, err
 	}
 	class, err := q.live.Deliver(ctx, l, d.Site, d.User, q.plan.Sites[d.Site].Rejects)
-	return Answer{Class: class}, err
+	return shown(q.plan.Sites[d.Site].Door, class), err
 }
 
 func (q *quick) vote(ctx context.Context, d *Delivery, m *Mail, _ Answer, vote bulkhead.Vote) error {
-	l, err := q.read(ctx, m)
+	voted := *m
+	if !q.sources {
+		voted.Client, voted.DKIM, voted.SPF = netip.Addr{}, nil, ""
+	}
+	l, err := q.read(ctx, &voted)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"net/mail"
 	"os"
@@ -96,7 +97,31 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	if votes == 0 {
-		t.Error("nobody has voted")
+		t.Error("no reader has voted")
+	}
+	agree(t, plan, tally)
+}
+
+// agree compares what processes said with the answers of one engine, whose votes carry as much.
+func agree(t *testing.T, plan *Plan, processes *Tally) {
+	t.Helper()
+	quick, err := Quick(t.Context(), plan, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shares := map[bool][]float64{}
+	for _, tally := range []*Tally{processes, quick} {
+		for _, l := range tally.Lines() {
+			if l.Dimension == "kind" && l.Name == "all" {
+				t.Logf("spam %v: %.1f %% called spam, %.1f %% suspected", l.IsSpam, l.CalledSpam.Percent, l.Suspect.Percent)
+				shares[l.IsSpam] = append(shares[l.IsSpam], l.CalledSpam.Percent)
+			}
+		}
+	}
+	for spam, s := range shares {
+		if math.Abs(s[0]-s[1]) > 5 {
+			t.Errorf("spam %v: processes call %.1f %% spam, one engine %.1f %%, want at most 5 points apart", spam, s[0], s[1])
+		}
 	}
 }
 

@@ -78,11 +78,13 @@ type realPlan struct {
 	Topology real.Topology `json:"topology"`
 	Seconds  float64       `json:"seconds"`
 	Lines    []real.Line   `json:"lines"`
-	// Quick has the lines of the engine in this process.
-	Quick []real.Line `json:"quick,omitempty"`
+	// Quick has the lines of one engine in this process, and Sources those of one whose votes
+	// carry the sources of their deliveries.
+	Quick   []real.Line `json:"quick,omitempty"`
+	Sources []real.Line `json:"sources,omitempty"`
 
-	plan         *real.Plan
-	tally, quick *real.Tally
+	plan                  *real.Plan
+	tally, quick, sources *real.Tally
 }
 
 func (c *realCommand) run(cmd *cobra.Command, args []string) error {
@@ -198,7 +200,10 @@ func (c *realCommand) playOne(cmd *cobra.Command, dir string, p *realPlan, step 
 		if p.quick, err = real.Quick(cmd.Context(), p.plan, real.Options{After: c.after}); err != nil {
 			return err
 		}
-		p.Quick = p.quick.Lines()
+		if p.sources, err = real.Quick(cmd.Context(), p.plan, real.Options{After: c.after, Sources: true}); err != nil {
+			return err
+		}
+		p.Quick, p.Sources = p.quick.Lines(), p.sources.Lines()
 	}
 	return nil
 }
@@ -217,8 +222,7 @@ type realResult struct {
 // print prints the sum of all plans, and writes it as JSON.
 func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) error {
 	sum, held := real.NewTally(), real.NewTally()
-	var quick []real.Line
-	quickSum := real.NewTally()
+	quick, sources := real.NewTally(), real.NewTally()
 	anyHeld := false
 	for _, p := range plans {
 		sum.Merge(p.tally)
@@ -227,7 +231,8 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 			held.Merge(p.tally)
 		}
 		if p.quick != nil {
-			quickSum.Merge(p.quick)
+			quick.Merge(p.quick)
+			sources.Merge(p.sources)
 		}
 		fmt.Fprintln(w, p.summary())
 	}
@@ -240,8 +245,8 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 			return err
 		}
 	}
-	if quick = quickSum.Lines(); len(quick) > 0 {
-		if err := printAgreement(w, sum.Lines(), quick); err != nil {
+	if c.compare {
+		if err := printAgreement(w, sum.Lines(), quick.Lines(), sources.Lines()); err != nil {
 			return err
 		}
 	}
@@ -269,32 +274,38 @@ func (p *realPlan) summary() string {
 	return text
 }
 
-// printAgreement prints the kinds of two results side by side.
-func printAgreement(w io.Writer, processes, quick []real.Line) error {
+// printAgreement prints the kinds of three results side by side.
+func printAgreement(w io.Writer, processes, quick, sources []real.Line) error {
 	type id struct {
 		spam bool
 		name string
 	}
-	of := map[id]real.Line{}
-	for _, l := range quick {
-		if l.Dimension == "kind" {
-			of[id{l.IsSpam, l.Name}] = l
+	byKind := func(lines []real.Line) map[id]real.Line {
+		all := map[id]real.Line{}
+		for _, l := range lines {
+			if l.Dimension == "kind" {
+				all[id{l.IsSpam, l.Name}] = l
+			}
 		}
+		return all
 	}
+	engine, informed := byKind(quick), byKind(sources)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "\nprocesses and one engine\tcalled spam %%\tone engine %%\tdifference\t"+
-		"suspected %%\tone engine %%\tdifference\t\n")
+	fmt.Fprintf(t, "\n\tcalled spam %%\tone engine\tdifference\twith sources\tsuspected %%\tone engine\tdifference\twith sources\t\n")
 	for _, l := range processes {
-		q, ok := of[id{l.IsSpam, l.Name}]
-		if l.Dimension != "kind" || !ok {
+		k := id{l.IsSpam, l.Name}
+		if l.Dimension != "kind" {
 			continue
 		}
 		name := l.Name
 		if name == "all" {
 			name = map[bool]string{true: "all spam", false: "all genuine"}[l.IsSpam]
 		}
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%+.1f\t%.1f\t%.1f\t%+.1f\t\n", name, l.CalledSpam.Percent, q.CalledSpam.Percent,
-			l.CalledSpam.Percent-q.CalledSpam.Percent, l.Suspect.Percent, q.Suspect.Percent, l.Suspect.Percent-q.Suspect.Percent)
+		spam, suspected := l.CalledSpam.Percent, l.Suspect.Percent
+		e, i := engine[k], informed[k]
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%+.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%.1f\t\n", name,
+			spam, e.CalledSpam.Percent, spam-e.CalledSpam.Percent, i.CalledSpam.Percent,
+			suspected, e.Suspect.Percent, suspected-e.Suspect.Percent, i.Suspect.Percent)
 	}
 	return t.Flush()
 }

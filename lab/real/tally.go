@@ -78,10 +78,10 @@ type WayCounts struct {
 // A Reason is why deliveries were called spam or suspected, in the words of the node with names
 // and numbers left out.
 type Reason struct {
-	IsSpam bool
-	Class  bulkhead.Class
-	Kind   string
-	Text   string
+	IsSpam bool   `json:"is_spam"`
+	Class  string `json:"class"`
+	Kind   string `json:"kind"`
+	Text   string `json:"text"`
 }
 
 // particulars matches the names and numbers in a reason.
@@ -92,20 +92,20 @@ type Tally struct {
 	rows    map[rowID]row
 	Doors   map[Door]int
 	Ways    map[Way]*WayCounts
-	Reasons map[Reason]int
+	reasons map[Reason]int
 	Seconds float64
 }
 
 // NewTally returns an empty tally.
 func NewTally() *Tally {
-	return &Tally{rows: map[rowID]row{}, Doors: map[Door]int{}, Ways: map[Way]*WayCounts{}, Reasons: map[Reason]int{}}
+	return &Tally{rows: map[rowID]row{}, Doors: map[Door]int{}, Ways: map[Way]*WayCounts{}, reasons: map[Reason]int{}}
 }
 
 func (t *Tally) delivered(p *Plan, d *Delivery, a Answer) {
 	t.Doors[p.Sites[d.Site].Door]++
 	id := campaignID{p.Name, d.Campaign}
 	if a.Class >= bulkhead.ClassSuspected {
-		t.Reasons[Reason{d.Spam, a.Class, d.Kind, particulars.ReplaceAllString(a.Reason, "_")}]++
+		t.reasons[Reason{d.Spam, a.Class.String(), d.Kind, particulars.ReplaceAllString(a.Reason, "_")}]++
 	}
 	groups := []Group{{"kind", "all"}, {"kind", d.Kind}, {"door", string(p.Sites[d.Site].Door)}}
 	for _, g := range append(groups, d.Groups...) {
@@ -152,8 +152,8 @@ func (t *Tally) Merge(o *Tally) {
 	for d, n := range o.Doors {
 		t.Doors[d] += n
 	}
-	for reason, n := range o.Reasons {
-		t.Reasons[reason] += n
+	for reason, n := range o.reasons {
+		t.reasons[reason] += n
 	}
 	for w, c := range o.Ways {
 		to := t.way(w)
@@ -269,25 +269,40 @@ func (t *Tally) Print(w io.Writer) error {
 	return t.printReasons(w)
 }
 
+// A ReasonCount is how often a reason was given.
+type ReasonCount struct {
+	Reason
+	Cases int `json:"cases"`
+}
+
+// Reasons returns the reasons that were given, the most frequent first. dccifd gives none.
+func (t *Tally) Reasons() []ReasonCount {
+	var all []ReasonCount
+	for r, n := range t.reasons {
+		if r.Text != "" {
+			all = append(all, ReasonCount{r, n})
+		}
+	}
+	slices.SortFunc(all, func(a, b ReasonCount) int {
+		return cmp.Or(cmp.Compare(b.Cases, a.Cases), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Text, b.Text),
+			cmp.Compare(a.Class, b.Class))
+	})
+	return all
+}
+
 // mostReasons is how many reasons are printed.
 const mostReasons = 12
 
 // printReasons writes the most frequent reasons against genuine mail.
 func (t *Tally) printReasons(w io.Writer) error {
-	var all []Reason
-	for r := range t.Reasons {
-		if !r.IsSpam && r.Text != "" {
-			all = append(all, r)
-		}
-	}
-	slices.SortFunc(all, func(a, b Reason) int {
-		return cmp.Or(cmp.Compare(t.Reasons[b], t.Reasons[a]), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Text, b.Text))
-	})
+	all := slices.DeleteFunc(t.Reasons(), func(r ReasonCount) bool { return r.IsSpam })
 	for i, r := range all[:min(mostReasons, len(all))] {
 		if i == 0 {
 			fmt.Fprintln(w, "\nreasons against genuine mail, names and numbers left out:")
 		}
-		fmt.Fprintf(w, "%6d  %s, %s: %s\n", t.Reasons[r], r.Kind, r.Class, r.Text)
+		if _, err := fmt.Fprintf(w, "%6d  %s, %s: %s\n", r.Cases, r.Kind, r.Class, r.Text); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -78,8 +78,8 @@ type realPlan struct {
 	Topology real.Topology `json:"topology"`
 	Seconds  float64       `json:"seconds"`
 	Lines    []real.Line   `json:"lines"`
-	// Quick has the lines of one engine in this process, and Sources those of one whose votes
-	// carry the sources of their deliveries.
+	// Quick is what one engine in this process answered. In Sources its votes carry the sources
+	// of their deliveries.
 	Quick   []real.Line `json:"quick,omitempty"`
 	Sources []real.Line `json:"sources,omitempty"`
 
@@ -216,6 +216,7 @@ type realResult struct {
 	Lines   []real.Line                  `json:"lines"`   // of all plans together
 	Doors   map[real.Door]int            `json:"doors"`   // deliveries
 	Ways    map[real.Way]*real.WayCounts `json:"ways"`
+	Reasons []real.ReasonCount           `json:"reasons"`
 	Plans   []*realPlan                  `json:"plans"`
 }
 
@@ -256,7 +257,8 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 	}
 	text, err := json.MarshalIndent(realResult{
 		Seed: c.seed, Size: c.size, Seconds: took.Seconds(), Lines: sum.Lines(), Doors: sum.Doors, Ways: sum.Ways,
-		Plans: plans,
+		Reasons: sum.Reasons(),
+		Plans:   plans,
 	}, "", "  ")
 	if err != nil {
 		return err
@@ -291,7 +293,8 @@ func printAgreement(w io.Writer, processes, quick, sources []real.Line) error {
 	}
 	engine, informed := byKind(quick), byKind(sources)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "\n\tcalled spam %%\tone engine\tdifference\twith sources\tsuspected %%\tone engine\tdifference\twith sources\t\n")
+	fmt.Fprintf(t, "\n\tcalled spam %%\tone engine\tdifference\twith sources"+
+		"\tsuspected %%\tone engine\tdifference\twith sources\t\n")
 	for _, l := range processes {
 		k := id{l.IsSpam, l.Name}
 		if l.Dimension != "kind" {

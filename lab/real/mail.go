@@ -2,8 +2,6 @@ package real
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"html"
@@ -15,21 +13,11 @@ import (
 	"net/textproto"
 	"strings"
 	"time"
-
-	"github.com/emersion/go-msgauth/dkim"
 )
 
 // begin is the date of the first delivery of a plan in the messages' headers. The nodes' clocks
 // run from today; no rule reads a date.
 var begin = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
-
-// signingKey signs for every domain: the resolver publishes its public half under each name.
-var signingKey = ed25519.NewKeyFromSeed(seedBytes("bulkhead-lab real"))
-
-func seedBytes(text string) []byte {
-	sum := sha256.Sum256([]byte(text))
-	return sum[:]
-}
 
 // A format is how a sender's program writes mail. It is the same for all copies of a campaign.
 type format struct {
@@ -120,20 +108,6 @@ func (d *draft) mail(r *rand.Rand) Mail {
 		m.SPF = domain
 	}
 	return m
-}
-
-// sign returns raw with a DKIM signature of a domain in front.
-func sign(raw []byte, domain string) []byte {
-	var out bytes.Buffer
-	err := dkim.Sign(&out, bytes.NewReader(raw), &dkim.SignOptions{
-		Domain: domain, Selector: "k1", Signer: signingKey,
-		HeaderKeys:             []string{"From", "To", "Subject", "Date", "Message-ID"},
-		HeaderCanonicalization: dkim.CanonicalizationRelaxed, BodyCanonicalization: dkim.CanonicalizationRelaxed,
-	})
-	if err != nil {
-		panic(fmt.Sprintf("real: signing for %s: %v", domain, err)) // no input comes from outside
-	}
-	return out.Bytes()
 }
 
 // write writes the body, and returns the type and encoding for the header.

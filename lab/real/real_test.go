@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/emersion/go-msgauth/dkim"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/lab/stream"
@@ -224,6 +226,29 @@ func TestPlansRepeat(t *testing.T) {
 	if len(other.Deliveries) == len(a.Deliveries) && bytes.Equal(other.Deliveries[0].Mail().Raw,
 		a.Deliveries[0].Mail().Raw) {
 		t.Error("another seed makes the same plan")
+	}
+}
+
+// TestSign checks signatures with a library.
+func TestSign(t *testing.T) {
+	plan, n := NewWorld(2, 600).Plan(), 0
+	for i := range plan.Deliveries {
+		m := plan.Deliveries[i].Mail()
+		n += len(m.DKIM)
+		got, err := dkim.VerifyWithOptions(bytes.NewReader(m.Raw), &dkim.VerifyOptions{
+			LookupTXT: func(string) ([]string, error) { return []string{publicKey}, nil },
+		})
+		if err != nil || len(got) != len(m.DKIM) {
+			t.Fatalf("%d signatures, %v; want %d\n%s", len(got), err, len(m.DKIM), m.Raw)
+		}
+		for _, v := range got {
+			if v.Err != nil || !slices.Contains(m.DKIM, v.Domain) {
+				t.Fatalf("signature of %s: %v\n%s", v.Domain, v.Err, m.Raw)
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("%d signatures, too few", n)
 	}
 }
 

@@ -81,14 +81,16 @@ func (g grammar) fill(r *rand.Rand, text string, values map[string]string) strin
 	})
 }
 
-// sentences returns n lines of a section, joined to paragraphs of up to three.
+// sentences returns n lines of a section, none again before all were used, in paragraphs of up to
+// three.
 func (g grammar) sentences(r *rand.Rand, section string, n int, values map[string]string) string {
 	var b strings.Builder
+	order := r.Perm(len(g[section]))
 	for i := range n {
 		if i > 0 {
 			b.WriteString(map[bool]string{true: "\n\n", false: " "}[i%3 == 0])
 		}
-		s := g.line(r, section, values)
+		s := g.fill(r, g[section][order[i%len(order)]], values)
 		b.WriteString(strings.ToUpper(s[:1]) + s[1:])
 	}
 	return b.String()

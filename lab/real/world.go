@@ -55,7 +55,7 @@ var genuineKinds = []string{"personal", "list", "newsletter", "notice", "form", 
 // size limits, in deliveries of one plan.
 const (
 	minSize     = 200
-	DefaultSize = 20_000
+	DefaultSize = 12_000
 )
 
 // NewWorld draws a world. size is how many deliveries its plan has at most, about; it shortens

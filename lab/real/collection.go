@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"net/mail"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,15 +34,9 @@ type CollectionOptions struct {
 
 // Collection makes a plan of real mail: one copy of each message, in the order of each set, with
 // all sets spread evenly over the same time. Readers report spam, and say nothing of genuine mail.
-func Collection(messages iter.Seq2[stream.Mail, error], o CollectionOptions) (*Plan, error) {
+func Collection(messages []stream.Mail, o CollectionOptions) *Plan {
 	o.PerDay, o.Reporting, o.Users = cmp.Or(o.PerDay, 200), cmp.Or(o.Reporting, 0.1), cmp.Or(o.Users, 50)
-	var all []stream.Mail
-	for m, err := range messages {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, m)
-	}
+	all := slices.Clone(messages)
 	r := rand.New(rand.NewPCG(o.Seed, 0x636f6c6c))
 	plan := &Plan{Name: fmt.Sprintf("collection, seed %d", o.Seed)}
 	for _, door := range Doors {
@@ -77,7 +71,7 @@ func Collection(messages iter.Seq2[stream.Mail, error], o CollectionOptions) (*P
 		site, user := r.IntN(len(plan.Sites)), r.IntN(o.Users)
 		plan.Deliveries = append(plan.Deliveries, Delivery{
 			At:   time.Duration(float64(places[m.Set]) / float64(sizes[m.Set]) * span),
-			Spam: m.Spam, Kind: kind, Groups: []Group{{"corpus", m.Set}}, Campaign: campaigns[campaign],
+			Spam: m.Spam, Kind: kind, Groups: []Group{{"corpus", filepath.Base(m.Set)}}, Campaign: campaigns[campaign],
 			Site: site, User: user, To: plan.Sites[site].Address(user), Reports: m.Spam && chance(r, o.Reporting),
 			Delay: 5*time.Minute + later(r, 4*time.Hour), make: received(m, o.Signed),
 		})
@@ -85,7 +79,7 @@ func Collection(messages iter.Seq2[stream.Mail, error], o CollectionOptions) (*P
 	}
 	plan.Campaigns = len(campaigns)
 	slices.SortStableFunc(plan.Deliveries, func(a, b Delivery) int { return cmp.Compare(a.At, b.At) })
-	return plan, nil
+	return plan
 }
 
 // ourResults matches fields that only the sites' own mail server may write.
@@ -100,6 +94,7 @@ func received(m *stream.Mail, signed bool) func(*rand.Rand, *Delivery) Mail {
 		if line, rest, ok := bytes.Cut(raw, []byte("\n")); ok && bytes.HasPrefix(line, []byte("From ")) {
 			raw = rest // of a mailbox file
 		}
+		raw = ourResults.ReplaceAll(raw, nil)
 		header := letters.Header(raw)
 		v := Mail{Client: letters.Client(header), Helo: "client.example.org", Recipient: d.To,
 			Date: m.Time.Format(time.RFC1123Z)}
@@ -131,7 +126,7 @@ func received(m *stream.Mail, signed bool) func(*rand.Rand, *Delivery) Mail {
 			b.WriteString("; none")
 		}
 		b.WriteString("\n")
-		b.Write(ourResults.ReplaceAll(raw, nil))
+		b.Write(raw)
 		v.Raw = []byte(strings.ReplaceAll(b.String(), "\n", "\r\n"))
 		return v
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/lab/real"
+	"github.com/bulkhead-mail/bulkhead/lab/stream"
 )
 
 // A realCommand is the flags of the command.
@@ -123,14 +124,17 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 		}
 	}
 	if len(args) > 0 {
-		for i, t := range c.topologies {
-			o := c.collection
-			o.Seed = c.seed + uint64(i)
-			plan, err := real.Collection(streamMail(cmd, args), o)
+		var messages []stream.Mail
+		for m, err := range streamMail(cmd, args) {
 			if err != nil {
 				return nil, err
 			}
-			plans = append(plans, &realPlan{Topology: real.Topology(t), plan: plan})
+			messages = append(messages, m)
+		}
+		for i, t := range c.topologies {
+			o := c.collection
+			o.Seed = c.seed + uint64(i)
+			plans = append(plans, &realPlan{Topology: real.Topology(t), plan: real.Collection(messages, o)})
 		}
 		return plans, nil
 	}

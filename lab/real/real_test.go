@@ -357,10 +357,13 @@ func someMail() (all []stream.Mail) {
 			"Received: from a ([8.8.4.%d]) by b\nFrom: Ann <ann@shop%d.example>\nMessage-ID: <%d@x>\nSubject: %d\n\n%s\n",
 			resultsHost, i+1, i, i, i, languages[0].sentences(rand.New(rand.NewPCG(uint64(i%4), 0)), "talk", 10, nil))
 		if i%2 == 0 {
-			results := fmt.Sprintf("mx.google.com;\n  dkim=pass header.d=shop%d.example;\n spf=pass smtp.mailfrom=ann@shop%d.example", i, i)
+			results := fmt.Sprintf("mx.google.com;\n  dkim=pass header.d=shop%d.example;\n "+
+				"spf=pass smtp.mailfrom=ann@shop%d.example", i, i)
 			raw = strings.Replace(raw, resultsHost+"; dkim=pass header.d=forged.example", results, 1)
 		}
-		all = append(all, stream.Mail{Name: fmt.Sprint(i), Set: "made", Time: time.Unix(int64(i)*1000, 0), Spam: i%4 == 0, Raw: []byte(raw)})
+		m := stream.Mail{Name: fmt.Sprint(i), Set: "made", Time: time.Unix(int64(i)*1000, 0), Spam: i%4 == 0}
+		m.Raw = []byte(raw)
+		all = append(all, m)
 	}
 	return all
 }

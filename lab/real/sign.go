@@ -27,8 +27,8 @@ var signedFields = []string{"from", "to", "subject", "date", "message-id"}
 func sign(raw []byte, domain string) []byte {
 	head, body, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
 	sum := sha256.Sum256(relaxedBody(body))
-	field := fmt.Sprintf("DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed; d=%s; s=k1;\r\n\th=%s;\r\n\tbh=%s;\r\n\tb=",
-		domain, strings.Join(signedFields, ":"), base64.StdEncoding.EncodeToString(sum[:]))
+	field := fmt.Sprintf("DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed; d=%s; s=k1;\r\n"+
+		"\th=%s;\r\n\tbh=%s;\r\n\tb=", domain, strings.Join(signedFields, ":"), base64.StdEncoding.EncodeToString(sum[:]))
 	all := map[string]string{}
 	for _, f := range fields(head) {
 		name, _, _ := strings.Cut(f, ":")

@@ -2,13 +2,9 @@ package stream
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/lab/letters"
-	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A Live node judges copies that are drawn elsewhere, one at a time: the judge of [Node] without
@@ -30,19 +26,6 @@ func NewLive(ctx context.Context, sites, copies int) (*Live, error) {
 		return nil, err
 	}
 	return &Live{n}, nil
-}
-
-// ReadCopy returns the letter of a message, whose source has the client and what a mail server
-// verified: the domains of DKIM signatures, and the envelope's domain by SPF, "" for none.
-func ReadCopy(ctx context.Context, raw []byte, client netip.Addr, dkim []string, spf string) (*Letter, error) {
-	message, err := mail.Read(ctx, raw)
-	if err != nil {
-		return nil, err
-	}
-	l := &Letter{source: message.SourceVerified(nil, "", dkim, spf)}
-	l.source.Client = client
-	l.sigs, err = letters.Signed(ctx, message, signature.Senders(l.source), signature.Options{Key: networkKey})
-	return l, err
 }
 
 // Turn moves the clock to a time after the beginning. It never goes back.

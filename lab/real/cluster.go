@@ -109,12 +109,12 @@ func policies(plan *Plan) string {
 
 // share makes the nodes members of one network, peers with full weight.
 func (c *cluster) share(ctx context.Context) error {
-	hub, secret := c.all[0], ""
-	port, err := freePort(hub.ip)
+	ip, secret := ownIP(), ""
+	port, err := freePort(ip)
 	if err != nil {
 		return err
 	}
-	address := fmt.Sprintf("%s:%d", hub.ip, port)
+	address := fmt.Sprintf("%s:%d", ip, port)
 	keys := make([]string, len(c.all))
 	for i, p := range c.all {
 		args := []string{"network", "new", "--json", "--data", p.data()}
